@@ -1,0 +1,139 @@
+//! The [`BlockDevice`] trait: what origin, flash, every fake and the finished cache have in common.
+//!
+//! Invariants of every implementation:
+//! - A completed write is visible to each later read. It is durable only after a later [`BlockDevice::flush`]
+//!   completes, or when it was issued with [`WriteFlags::fua`].
+//! - Overlapping operations in flight at once have no order, but no 512-byte sector mixes two of them.
+//! - Each operation is started by the call, or by the first poll of its future at the latest. A future that is
+//!   dropped early does not stop the operation; the device keeps the buffer until it is over.
+//!
+//! What it does not do: ranges and alignment are the caller's business; [`DeviceInfo::check`] refuses the rest.
+
+use crate::{IoBuf, IoError, IoErrorKind, IoFuture, IoOp, IoResult, SharedBuf};
+
+/// What a device is, fixed while it is open.
+#[derive(Clone, Debug)]
+pub struct DeviceInfo {
+    /// For people: a path or URI.
+    pub name: String,
+    /// Size in bytes, a multiple of `sector_bytes`.
+    pub size_bytes: u64,
+    /// Offsets, lengths and buffer addresses are multiples of this (512 to 4096, a power of two).
+    pub sector_bytes: u32,
+    /// The unit that the medium writes without reading, at least `sector_bytes` (4096 on most SSDs).
+    pub physical_sector_bytes: u32,
+    /// Requests of at least this many bytes are efficient; a hint.
+    pub optimal_io_bytes: u32,
+    /// Longest request in bytes; longer ones are refused.
+    pub request_bytes_max: u32,
+    /// A discarded range reads as zeroes.
+    pub discard_zeroes: bool,
+    /// `write_zeroes` is much faster than writing zeroes (holes, WRITE ZEROES with unmap).
+    pub zeroes_fast: bool,
+    /// Writes are refused.
+    pub read_only: bool,
+}
+
+impl DeviceInfo {
+    /// Refuses a range that is empty, past the end, too long for one request, or not aligned.
+    pub fn check(&self, op: IoOp, offset: u64, len: u64) -> IoResult<()> {
+        let sector = u64::from(self.sector_bytes);
+        if offset % sector != 0 || len % sector != 0 {
+            return Err(IoError::new(IoErrorKind::Unaligned, op, offset, len));
+        }
+        match offset.checked_add(len) {
+            Some(end) if end <= self.size_bytes => {}
+            _ => return Err(IoError::new(IoErrorKind::OutOfRange, op, offset, len)),
+        }
+        if matches!(op, IoOp::Read | IoOp::Write) && len > u64::from(self.request_bytes_max) {
+            return Err(IoError::new(IoErrorKind::Unsupported, op, offset, len)
+                .with_detail(format!("a request may have {} bytes at most", self.request_bytes_max)));
+        }
+        if self.read_only && matches!(op, IoOp::Write | IoOp::Discard | IoOp::WriteZeroes) {
+            return Err(IoError::new(IoErrorKind::ReadOnly, op, offset, len));
+        }
+        Ok(())
+    }
+}
+
+/// How a write is to be done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WriteFlags {
+    /// Force unit access: complete only when these bytes are durable.
+    pub fua: bool,
+}
+
+/// How a range is to be zeroed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ZeroFlags {
+    /// Complete only when the zeroes are durable.
+    pub fua: bool,
+    /// Keep the range allocated (NBD's NO_HOLE).
+    pub no_hole: bool,
+    /// Fail with [`IoErrorKind::Unsupported`] instead of writing zeroes the slow way (NBD's FAST_ZERO).
+    pub fast_only: bool,
+}
+
+/// A run of a device with one allocation state, for block status queries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// Length in bytes.
+    pub len: u64,
+    /// Not allocated: writing here may need space.
+    pub hole: bool,
+    /// Reads as zeroes.
+    pub zero: bool,
+}
+
+/// A block device. See the module for what every implementation promises.
+pub trait BlockDevice: Send + Sync {
+    /// Size, alignment and abilities.
+    fn info(&self) -> &DeviceInfo;
+
+    /// Fills `buf` (all of it) from `offset` and hands it back.
+    fn read(&self, offset: u64, buf: IoBuf) -> IoFuture<IoBuf>;
+
+    /// Writes all of `data` at `offset`.
+    fn write(&self, offset: u64, data: SharedBuf, flags: WriteFlags) -> IoFuture<()>;
+
+    /// Makes every write that completed before this call durable.
+    fn flush(&self) -> IoFuture<()>;
+
+    /// Tells the device that a range is not needed. Its content is then undefined unless
+    /// [`DeviceInfo::discard_zeroes`] is set. Advisory: a device that cannot discard completes at once.
+    fn discard(&self, offset: u64, len: u64) -> IoFuture<()>;
+
+    /// Makes a range read as zeroes.
+    fn write_zeroes(&self, offset: u64, len: u64, flags: ZeroFlags) -> IoFuture<()>;
+
+    /// Allocation state of a range, in order, covering at least its first byte and at most all of it.
+    /// The default knows nothing: one extent of data.
+    fn extents(&self, offset: u64, len: u64) -> IoFuture<Vec<Extent>> {
+        let _ = offset;
+        IoFuture::ready(Ok(vec![Extent { len, hole: false, zero: false }]))
+    }
+}
+
+impl<D: BlockDevice + ?Sized> BlockDevice for std::sync::Arc<D> {
+    fn info(&self) -> &DeviceInfo {
+        (**self).info()
+    }
+    fn read(&self, offset: u64, buf: IoBuf) -> IoFuture<IoBuf> {
+        (**self).read(offset, buf)
+    }
+    fn write(&self, offset: u64, data: SharedBuf, flags: WriteFlags) -> IoFuture<()> {
+        (**self).write(offset, data, flags)
+    }
+    fn flush(&self) -> IoFuture<()> {
+        (**self).flush()
+    }
+    fn discard(&self, offset: u64, len: u64) -> IoFuture<()> {
+        (**self).discard(offset, len)
+    }
+    fn write_zeroes(&self, offset: u64, len: u64, flags: ZeroFlags) -> IoFuture<()> {
+        (**self).write_zeroes(offset, len, flags)
+    }
+    fn extents(&self, offset: u64, len: u64) -> IoFuture<Vec<Extent>> {
+        (**self).extents(offset, len)
+    }
+}

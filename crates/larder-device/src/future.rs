@@ -1,0 +1,123 @@
+//! [`IoFuture`]: the future of one device operation, without an allocation where the result is already known.
+//!
+//! Invariants: a future that came from [`IoFuture::pending`] resolves exactly once; a [`Completer`] dropped
+//! unused resolves it with [`IoErrorKind::Cancelled`], so that nothing waits for ever.
+//!
+//! What it does not do: run anything. Whoever holds the [`Completer`] does.
+
+use crate::{IoError, IoErrorKind, IoOp, IoResult};
+use parking_lot::Mutex;
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, Waker},
+};
+
+/// The result, now or later, of a device operation. `Send`, `'static`, and `Unpin`.
+pub struct IoFuture<T>(Inner<T>);
+
+enum Inner<T> {
+    Ready(Option<IoResult<T>>),
+    Pending(Arc<Mutex<Slot<T>>>),
+    Boxed(Pin<Box<dyn Future<Output = IoResult<T>> + Send>>),
+}
+
+struct Slot<T> {
+    result: Option<IoResult<T>>,
+    waker: Option<Waker>,
+}
+
+/// The other end of [`IoFuture::pending`]: delivers the result, from any thread.
+pub struct Completer<T>(Option<Arc<Mutex<Slot<T>>>>);
+
+impl<T> IoFuture<T> {
+    /// A future that is over already.
+    pub fn ready(result: IoResult<T>) -> Self {
+        IoFuture(Inner::Ready(Some(result)))
+    }
+
+    /// A future that an `async` block computes.
+    pub fn boxed(future: impl Future<Output = IoResult<T>> + Send + 'static) -> Self {
+        IoFuture(Inner::Boxed(Box::pin(future)))
+    }
+
+    /// A future that resolves when its completer is told the result.
+    pub fn pending() -> (Completer<T>, Self) {
+        let slot = Arc::new(Mutex::new(Slot { result: None, waker: None }));
+        (Completer(Some(slot.clone())), IoFuture(Inner::Pending(slot)))
+    }
+
+    /// The result, if the future was ready when it was made; else the future itself.
+    pub fn try_ready(self) -> Result<IoResult<T>, Self> {
+        match self.0 {
+            Inner::Ready(Some(result)) => Ok(result),
+            other => Err(IoFuture(other)),
+        }
+    }
+}
+
+impl<T> Completer<T> {
+    /// Delivers the result and wakes the waiter.
+    pub fn complete(mut self, result: IoResult<T>) {
+        if let Some(slot) = self.0.take() {
+            deliver(&slot, result);
+        }
+    }
+}
+
+fn deliver<T>(slot: &Mutex<Slot<T>>, result: IoResult<T>) {
+    let waker = {
+        let mut slot = slot.lock();
+        slot.result = Some(result);
+        slot.waker.take()
+    };
+    if let Some(waker) = waker {
+        waker.wake();
+    }
+}
+
+impl<T> Drop for Completer<T> {
+    fn drop(&mut self) {
+        if let Some(slot) = self.0.take() {
+            deliver(&slot, Err(IoError::new(IoErrorKind::Cancelled, IoOp::Flush, 0, 0)));
+        }
+    }
+}
+
+// Nothing in an `IoFuture` is structurally pinned: the boxed future is pinned by its box.
+impl<T> Unpin for IoFuture<T> {}
+
+impl<T> Future for IoFuture<T> {
+    type Output = IoResult<T>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<IoResult<T>> {
+        match &mut self.0 {
+            Inner::Ready(result) => Poll::Ready(result.take().expect("an IoFuture was polled after it was over")),
+            Inner::Boxed(future) => future.as_mut().poll(cx),
+            Inner::Pending(slot) => {
+                let mut slot = slot.lock();
+                match slot.result.take() {
+                    Some(result) => Poll::Ready(result),
+                    None => {
+                        match &mut slot.waker {
+                            Some(waker) if waker.will_wake(cx.waker()) => {}
+                            waker => *waker = Some(cx.waker().clone()),
+                        }
+                        Poll::Pending
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl<T: Send + 'static> IoFuture<T> {
+    /// Maps the result when it arrives.
+    pub fn map<U: Send + 'static>(self, f: impl FnOnce(IoResult<T>) -> IoResult<U> + Send + 'static) -> IoFuture<U> {
+        match self.try_ready() {
+            Ok(result) => IoFuture::ready(f(result)),
+            Err(future) => IoFuture::boxed(async move { f(future.await) }),
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! Block devices under and over the Larder cache.
+//!
+//! Role: the [`BlockDevice`] trait that origin, flash, test fakes and the finished cache share; the buffers
+//! that its operations move ([`IoBuf`], [`SharedBuf`]); the [`Runtime`] through which the engine spawns
+//! background work, waits and computes; and the *driver* that completes I/O on the calling thread.
+//!
+//! Invariants: no crate of ours is a dependency; nothing here knows what a cache is.
+//!
+//! What it does not do: cache, retry, or hide a device's errors.
+
+pub mod buf;
+pub mod device;
+pub mod driver;
+pub mod error;
+pub mod faulty;
+pub mod file;
+pub mod future;
+pub mod nbd;
+pub mod ram;
+pub mod runtime;
+pub mod sim;
+pub mod throttled;
+pub mod uri;
+
+pub use buf::{IoBuf, SharedBuf};
+pub use device::{BlockDevice, DeviceInfo, Extent, WriteFlags, ZeroFlags};
+pub use error::{IoError, IoErrorKind, IoOp, IoResult};
+pub use future::{Completer, IoFuture};
+pub use runtime::{BoxFuture, Runtime};

@@ -1,0 +1,41 @@
+//! [`Runtime`]: the engine's only way to spawn background work, to wait for time, and to compute off the caller's path.
+//!
+//! Invariants: the engine takes time, threads and order from here alone, so that a simulated runtime with one
+//! seed replays a whole run.
+//!
+//! What it does not do: I/O; that is the devices' own.
+
+use crate::IoFuture;
+use std::{future::Future, pin::Pin, time::Duration};
+
+/// A task that is given to a runtime.
+pub type BoxFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// A piece of computing: hashing, compressing.
+pub type Job = Box<dyn FnOnce() + Send>;
+
+/// Where an engine's background work, time and computing come from.
+pub trait Runtime: Send + Sync {
+    /// Runs `task` in the background until it is over.
+    fn spawn(&self, task: BoxFuture);
+
+    /// Resolves `after` this long, on the runtime's clock.
+    fn delay(&self, after: Duration) -> IoFuture<()>;
+
+    /// Time since the runtime began, on its own clock.
+    fn now(&self) -> Duration;
+
+    /// Runs `job` on a worker. Jobs may run at the same time and in any order.
+    fn run_job(&self, job: Job);
+
+    /// Whether a job that a caller waits for is worth a worker's while: false where the caller would only wait
+    /// (no workers, or all of them busy).
+    fn has_idle_worker(&self) -> bool;
+}
+
+/// Runs `f` on a worker of `runtime` and hands back its result. The future fails only when the runtime is torn down.
+pub fn compute<T: Send + 'static>(runtime: &dyn Runtime, f: impl FnOnce() -> T + Send + 'static) -> IoFuture<T> {
+    let (completer, future) = IoFuture::pending();
+    runtime.run_job(Box::new(move || completer.complete(Ok(f()))));
+    future
+}
