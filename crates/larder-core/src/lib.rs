@@ -1,1 +1,27 @@
-//! core
+//! The decisions of a deduplicating, compressing flash cache.
+//!
+//! Role: which chunk is where ([`LbaIndex`](lba_index::LbaIndex)), which content is known
+//! ([`FpIndex`](fp_index::FpIndex)), what every WEU slot holds ([`Slots`](slots::Slots)), what is dirty, what to
+//! evict, what to prefetch. One file a [`Design`]; an engine executes its decisions on devices, a simulator
+//! counts them.
+//!
+//! Invariants: no I/O, no clock, no thread, no randomness. The same calls give the same answers.
+//!
+//! What it does not do: hold or move a byte of data.
+
+#![cfg_attr(not(test), deny(clippy::expect_used))]
+
+pub mod design;
+pub mod dirty;
+pub mod fp_index;
+pub mod lba_index;
+pub mod nitro;
+pub mod packing;
+pub mod ranges;
+pub mod slots;
+pub mod streams;
+pub mod types;
+pub mod versions;
+
+pub use design::{Design, DesignConfig, DesignStats, Lookup, NewMapping, Victim};
+pub use types::{Fingerprint, Lba, Place, SectorMap, SlotId, StreamClass};

@@ -38,7 +38,7 @@ impl DeviceInfo {
     /// Refuses a range that is empty, past the end, too long for one request, or not aligned.
     pub fn check(&self, op: IoOp, offset: u64, len: u64) -> IoResult<()> {
         let sector = u64::from(self.sector_bytes);
-        if offset % sector != 0 || len % sector != 0 {
+        if !offset.is_multiple_of(sector) || !len.is_multiple_of(sector) {
             return Err(IoError::new(IoErrorKind::Unaligned, op, offset, len));
         }
         match offset.checked_add(len) {

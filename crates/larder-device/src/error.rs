@@ -26,6 +26,8 @@ pub enum IoErrorKind {
     Unsupported,
     /// Stored bytes are not what was written.
     Corrupt,
+    /// Another process holds the device.
+    InUse,
     /// The operation was abandoned because its device or driver is shutting down.
     Cancelled,
 }
@@ -113,6 +115,7 @@ impl fmt::Display for IoError {
             IoErrorKind::ReadOnly => "failed: the device is read-only",
             IoErrorKind::Unsupported => "is not supported by the device",
             IoErrorKind::Corrupt => "found corrupt data",
+            IoErrorKind::InUse => "failed: in use by another process",
             IoErrorKind::Cancelled => "was cancelled",
         };
         match self.op {

@@ -64,6 +64,11 @@ impl<T> Completer<T> {
             deliver(&slot, result);
         }
     }
+
+    /// Whether the future was dropped: nobody waits for the result any more.
+    pub fn is_abandoned(&self) -> bool {
+        self.0.as_ref().is_none_or(|slot| Arc::strong_count(slot) == 1)
+    }
 }
 
 fn deliver<T>(slot: &Mutex<Slot<T>>, result: IoResult<T>) {

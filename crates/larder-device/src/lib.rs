@@ -17,8 +17,10 @@ pub mod file;
 pub mod future;
 pub mod nbd;
 pub mod ram;
+pub mod rng;
 pub mod runtime;
 pub mod sim;
+pub mod threads;
 pub mod throttled;
 pub mod uri;
 

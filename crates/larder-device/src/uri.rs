@@ -1,1 +1,160 @@
-//! placeholder
+//! Devices by name: a path or URI in, an open device out.
+//!
+//! Role: the one list of the kinds of devices that people can name.
+//!
+//! Invariants: two spellings of one device have the same canonical URI (symbolic links resolved, ports and host names
+//! spelled out), so that it can be stored and compared.
+//!
+//! What it does not do: create devices.
+
+use crate::{
+    BlockDevice, IoError, IoErrorKind, IoOp, IoResult,
+    file::{FileDevice, OpenOptions},
+    nbd::NbdDevice,
+};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+/// How a device is to be opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OpenMode {
+    /// Refuse writes. A device that only allows reading opens in this mode alone.
+    pub read_only: bool,
+    /// Refuse to share the device with another process that asks for this, too. Files and block devices only: an NBD
+    /// server has no such notion.
+    pub exclusive: bool,
+    /// Pass by the page cache where the device allows it. Files and block devices only.
+    pub direct: bool,
+}
+
+/// An open device, and what tells it from others.
+pub struct OpenedDevice {
+    /// The device.
+    pub device: Arc<dyn BlockDevice>,
+    /// Its name in the one canonical form: `file:///…`, `nbd://…` or `nbd+unix:///…`.
+    pub canonical_uri: String,
+    /// A tag that tells it from other devices: [`FileDevice::identity`] for files, a hash of the canonical URI for NBD;
+    /// 0 where there is none.
+    pub identity: u64,
+}
+
+impl std::fmt::Debug for OpenedDevice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "OpenedDevice({}, identity {:#x})", self.canonical_uri, self.identity)
+    }
+}
+
+/// Opens a device by path, `file:///PATH`, `nbd://HOST[:PORT]/EXPORT` or `nbd+unix:///EXPORT?socket=PATH`.
+///
+/// # Errors
+/// What the device says; [`IoErrorKind::Unsupported`], with a sentence, for any other scheme.
+pub fn open_device(uri_or_path: &str, mode: OpenMode) -> IoResult<OpenedDevice> {
+    match scheme_of(uri_or_path) {
+        None => open_file(Path::new(uri_or_path), mode),
+        Some("file") => {
+            let path = uri_or_path.strip_prefix("file://").filter(|path| path.starts_with('/'));
+            let path = path.and_then(decode).ok_or_else(|| unknown(uri_or_path))?;
+            open_file(&path, mode)
+        }
+        Some("nbd" | "nbd+unix") => open_nbd(uri_or_path, mode),
+        Some(_) => Err(unknown(uri_or_path)),
+    }
+}
+
+fn unknown(text: &str) -> IoError {
+    IoError::new(IoErrorKind::Unsupported, IoOp::Open, 0, 0).with_detail(format!(
+        "\"{text}\" names no device: write a path, file:///PATH, nbd://HOST[:PORT]/EXPORT or \
+         nbd+unix:///EXPORT?socket=PATH"
+    ))
+}
+
+/// The scheme, where the text is a URI. A path may hold a colon; a scheme is letters, digits and a few signs before `:/`.
+fn scheme_of(text: &str) -> Option<&str> {
+    let (scheme, rest) = text.split_once(':')?;
+    let is_scheme = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+        && scheme.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'));
+    (is_scheme && rest.starts_with("//")).then_some(scheme)
+}
+
+fn decode(text: &str) -> Option<PathBuf> {
+    crate::nbd::connect::percent_decode(text).map(PathBuf::from)
+}
+
+fn open_file(path: &Path, mode: OpenMode) -> IoResult<OpenedDevice> {
+    let name = |error: IoError| match &error.detail {
+        None => {
+            let why = error.errno.map(|errno| std::io::Error::from_raw_os_error(errno).to_string());
+            let why = why.map(|why| format!(": {why}")).unwrap_or_default();
+            error.with_detail(format!("{}{why}", path.display()))
+        }
+        Some(_) => error,
+    };
+    let path = path.canonicalize().map_err(|error| name(IoError::from_std(&error, IoOp::Open, 0, 0)))?;
+    let options =
+        OpenOptions { direct: mode.direct, read_only: mode.read_only, exclusive: mode.exclusive, create_bytes: None };
+    let device = FileDevice::open(&path, options).map_err(name)?;
+    let canonical_uri = format!("file://{}", crate::nbd::connect::percent_encode(&path.to_string_lossy()));
+    let identity = device.identity();
+    Ok(OpenedDevice { device: Arc::new(device), canonical_uri, identity })
+}
+
+fn open_nbd(uri: &str, mode: OpenMode) -> IoResult<OpenedDevice> {
+    let device = NbdDevice::connect_with(uri, mode.read_only)?;
+    if device.info().read_only && !mode.read_only {
+        return Err(IoError::new(IoErrorKind::ReadOnly, IoOp::Open, 0, 0).with_detail(format!("{uri} is read-only")));
+    }
+    let canonical_uri = device.canonical_uri().to_owned();
+    let identity = hash(canonical_uri.as_bytes());
+    Ok(OpenedDevice { device, canonical_uri, identity })
+}
+
+/// FNV-1a with 64 bits: the same for ever, which the standard library's hashers do not promise.
+fn hash(bytes: &[u8]) -> u64 {
+    const BASIS: u64 = 0xcbf2_9ce4_8422_2325;
+    const PRIME: u64 = 0x100_0000_01b3;
+    bytes.iter().fold(BASIS, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(PRIME))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_has_one_name_however_it_is_spelled() {
+        let dir = std::env::temp_dir().join(format!("larder-uri-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).expect("a directory");
+        let path = dir.join("a disk:1");
+        std::fs::write(&path, vec![0; 8192]).expect("a file");
+        let mode = OpenMode::default();
+        let plain = open_device(&path.to_string_lossy(), mode).expect("by path");
+        let spelled = dir.join(".").join("a disk:1");
+        let dotted = open_device(&spelled.to_string_lossy(), mode).expect("by another path");
+        let uri = open_device(&plain.canonical_uri, mode).expect("by URI");
+        assert_eq!(plain.canonical_uri, dotted.canonical_uri);
+        assert_eq!(plain.canonical_uri, uri.canonical_uri);
+        assert_eq!(plain.identity, uri.identity);
+        assert!(plain.canonical_uri.starts_with("file:///"), "{}", plain.canonical_uri);
+        assert_eq!(plain.device.info().size_bytes, 8192);
+        std::fs::remove_dir_all(&dir).expect("cleaned");
+    }
+
+    #[test]
+    fn unknown_schemes_and_missing_files_are_refused_in_a_sentence() {
+        for text in ["s3://bucket/key", "http://host/x", "file://host/x"] {
+            let error = open_device(text, OpenMode::default()).expect_err(text).to_string();
+            assert!(error.contains("nbd+unix:///EXPORT?socket=PATH"), "{error}");
+        }
+        let error = open_device("/nowhere/at/all", OpenMode::default()).expect_err("no such file").to_string();
+        assert!(error.contains("/nowhere/at/all"), "{error}");
+        let error = open_device("nbd+unix:///?socket=/nowhere/s", OpenMode::default()).expect_err("no server");
+        assert_eq!(error.kind, IoErrorKind::Gone);
+    }
+
+    #[test]
+    fn a_hash_stays_what_it_is() {
+        assert_eq!(hash(b""), 0xcbf2_9ce4_8422_2325);
+        assert_eq!(hash(b"a"), 0xaf63_dc4c_8601_ec8c);
+    }
+}

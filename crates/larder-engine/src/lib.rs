@@ -1,1 +1,46 @@
-//! engine
+//! The Larder cache: executes the decisions of a design on a flash device and an origin.
+//!
+//! Role: one file a verb ([`read`], [`write`], [`flush`], [`trim`], [`destage`], [`evict`], [`fill`], [`checkpoint`],
+//! [`recover`], [`create`]), each an `async fn` read from top to bottom, over the shared state in [`state`].
+//! [`Cache`] is the face of it: a [`BlockDevice`](larder_device::BlockDevice) and a blocking interface.
+//!
+//! Invariants: time, threads and order come from the [`Runtime`](larder_device::Runtime) alone; the lock of the state
+//! is held for a decision and never across an await; `docs/FORMAT.md` states the order in which things become durable.
+//!
+//! What it does not do: serve clients, open paths, print.
+
+pub mod cache;
+pub mod checkpoint;
+pub mod codec;
+pub mod config;
+pub mod create;
+pub mod destage;
+pub mod dump;
+pub mod error;
+pub mod evict;
+pub mod fill;
+pub mod flush;
+pub mod log_area;
+pub mod mode;
+pub mod prefetch;
+pub mod read;
+pub mod record;
+pub mod recover;
+pub mod segment;
+pub mod shared;
+pub mod state;
+pub mod status;
+pub mod superblock;
+pub mod sync;
+pub mod tickets;
+pub mod trim;
+pub mod verify;
+pub mod write;
+pub mod write_back;
+
+pub use cache::Cache;
+pub use config::{CreateOptions, Tuning};
+pub use create::create;
+pub use error::EngineError;
+pub use larder_format::{Compression, WriteMode};
+pub use status::Status;

@@ -1,1 +1,49 @@
-//! format
+//! The on-flash structures of Larder: bytes to plain Rust structs and back.
+//!
+//! Role: everything that Larder keeps on its flash is encoded and decoded here: the superblock twins
+//! ([`superblock`]), the division of the flash ([`layout`]), the segments that fill a WEU ([`segment`]), the metadata
+//! log ([`log`]) and its checkpoints ([`checkpoint`]). `docs/FORMAT.md` describes all of it once, with the failure that
+//! each field guards against.
+//!
+//! Invariants: fixed-width little-endian, sizes and offsets asserted at compile time. Any bytes whatever decode to a
+//! value or to a [`FormatError`], never to a panic. What decodes is canonical: encoding it again gives the same bytes,
+//! so reserved bytes are zero. Each structure starts with a magic number, a version and a checksum.
+//!
+//! What it does not do: I/O, allocation of sequence numbers, or any decision about what to write when.
+
+#![deny(clippy::indexing_slicing)]
+
+pub mod checkpoint;
+pub mod checksum;
+pub mod codes;
+pub mod error;
+pub mod layout;
+pub mod log;
+pub mod place;
+pub mod segment;
+pub mod superblock;
+pub mod text;
+
+mod wire;
+
+pub use checkpoint::{
+    BlockIdentity, BlockKind, CheckpointBlock, CheckpointCounts, CheckpointEncoder, CheckpointHeader, FingerprintEntry,
+    FragmentEntry, MappingEntry, SlotEntry, ZeroRange, checkpoint_bytes_max,
+};
+pub use checksum::{RecordIdentity, crc32c, record_crc};
+pub use codes::{Compression, DesignId, Encoding, SlotState, WeuClass, WriteMode};
+pub use error::{FormatError, Structure};
+pub use layout::{Layout, LayoutRequest};
+pub use log::{
+    FrameHeader, FrameStart, LogEntry, LogStart, decode_frame, encode_frame, encode_frame_into, frame_crc, peek_frame,
+};
+pub use place::{Place, Sectors};
+pub use segment::{RecordContent, RecordEntry, SegmentHeader};
+pub use superblock::{CheckpointPointer, Chosen, Origin, Superblock, choose};
+pub use text::{OriginUri, VolumeName};
+
+/// The version of every structure in this crate. A reader refuses a higher one.
+pub const FORMAT_VERSION: u32 = 1;
+
+/// Metadata structures start and end at multiples of this many bytes, whatever the device's sector size.
+pub const METADATA_ALIGN_BYTES: u64 = 4096;

@@ -1,0 +1,89 @@
+//! Making, filling and reopening the caches that are measured.
+//!
+//! Invariants: a filled cache was closed and opened again, so that all of its data is on flash and none in an open WEU.
+//!
+//! What it does not do: choose sizes.
+
+use crate::{
+    data::{PIECE_BYTES, Source},
+    measure::Res,
+};
+use larder_device::{BlockDevice, IoBuf, Runtime, WriteFlags, driver::block_on, threads::ThreadRuntime};
+use larder_engine::{Cache, Compression, CreateOptions, Tuning, create};
+use larder_device::threads::ThreadRuntimeOptions;
+use std::sync::Arc;
+
+/// Chunks that are read back and looked at after a restart.
+const LOOKS: u64 = 64;
+
+/// A real runtime with `workers` workers.
+pub fn runtime(workers: usize) -> Arc<ThreadRuntime> {
+    ThreadRuntime::new(ThreadRuntimeOptions { workers, name: "bench".into() })
+}
+
+/// Options of a write-back cache.
+pub fn options(chunk_bytes: usize, compression: Compression) -> CreateOptions {
+    CreateOptions {
+        chunk_bytes: chunk_bytes as u32,
+        compression,
+        flash_uuid: *b"larder-bench-run",
+        hash_key: [7; 32],
+        ..CreateOptions::default()
+    }
+}
+
+/// Tuning that leaves dirty data where it is, so that nothing is destaged while something else is measured.
+pub fn no_destaging() -> Tuning {
+    Tuning { dirty_low_percent: 97, dirty_high_percent: 98, dirty_max_percent: 99, ..Tuning::default() }
+}
+
+/// Writes `bytes` of `source` from offset 0 on, in requests of 1 MiB.
+pub fn fill(cache: &Cache, source: &Source, chunk_bytes: usize, bytes: u64) -> Res<()> {
+    block_on(async {
+        for at in (0..bytes).step_by(PIECE_BYTES) {
+            let piece = source.piece(at / chunk_bytes as u64).freeze();
+            cache.write(at, piece, WriteFlags::default()).await?;
+        }
+        cache.flush().await
+    })?;
+    Ok(())
+}
+
+/// A cache that holds `bytes` of `source`, all on flash.
+pub fn filled(
+    flash: Arc<dyn BlockDevice>,
+    origin: Arc<dyn BlockDevice>,
+    runtime: Arc<dyn Runtime>,
+    options: &CreateOptions,
+    (source, bytes): (&Source, u64),
+) -> Res<Cache> {
+    let chunk_bytes = options.chunk_bytes as usize;
+    block_on(create(&*flash, origin.info().size_bytes, options))?;
+    let cache = block_on(Cache::open(flash.clone(), origin.clone(), runtime.clone(), no_destaging()))?;
+    fill(&cache, source, chunk_bytes, bytes)?;
+    cache.close_blocking()?;
+    drop(cache);
+    let cache = block_on(Cache::open(flash, origin, runtime, no_destaging()))?;
+    let chunks = bytes / chunk_bytes as u64;
+    for look in 0..LOOKS {
+        let number = look * 7919 % chunks;
+        let chunk = block_on(cache.read(number * chunk_bytes as u64, IoBuf::new(chunk_bytes)))?;
+        if chunk.get(..8) != Some(&source.stamp(number)[..]) {
+            return Err(format!("chunk {number} does not hold what was written").into());
+        }
+    }
+    Ok(cache)
+}
+
+/// Fails where a cache that should only have hit had to ask its origin, or found damage.
+pub fn only_hits(cache: &Cache) -> Res<()> {
+    let counts = cache.status().counts;
+    if counts.read_misses + counts.corrupt_records + counts.flash_read_errors + counts.origin_reads > 0 {
+        return Err(format!(
+            "{} misses, {} damaged records, {} flash errors and {} reads of the origin where there should be none",
+            counts.read_misses, counts.corrupt_records, counts.flash_read_errors, counts.origin_reads
+        )
+        .into());
+    }
+    Ok(())
+}

@@ -1,0 +1,108 @@
+//! (a) Random reads that hit, over RAM, against a copy and a checksum of as many bytes.
+//!
+//! One thread, no compression, chunk and request of one size. The base copies a random chunk of as large a memory into
+//! the same kind of buffer and takes its CRC32C. The cache's reads are one async loop under one `block_on`, as an
+//! embedder or a front end would make them; a `block_on` for each read is told beside it.
+
+use crate::{
+    Options,
+    caches::{filled, only_hits, options, runtime},
+    data::{Kind, Source},
+    measure::{OneCore, Res, Side, compare, time},
+    report::{Aim, Row},
+};
+use larder_device::{IoBuf, IoError, driver::block_on, ram::RamDevice, rng::Rng};
+use larder_engine::{Cache, Compression};
+use std::{hint::black_box, sync::Arc};
+
+/// Bytes in the cache, and in the base's memory.
+const SET_BYTES: u64 = 256 << 20;
+/// Bytes read in a round.
+const ROUND_BYTES: usize = 1 << 30;
+const READS_PER_SECOND_AIM: f64 = 1e6;
+const RATIO_AIM: f64 = 0.5;
+
+/// Measures.
+pub fn run(bench: &Options) -> Res<Vec<Row>> {
+    let mut rows = Vec::new();
+    for (name, chunk) in [("4", 4096), ("8", 8192)] {
+        rows.extend(one_size(bench, name, chunk)?);
+    }
+    Ok(rows)
+}
+
+fn one_size(bench: &Options, name: &str, chunk: usize) -> Res<Vec<Row>> {
+    let _one = OneCore::pin()?;
+    let source = Source::new(Kind::Noise, chunk, 1);
+    let flash = Arc::new(RamDevice::new("flash", 4 * SET_BYTES, 512));
+    let origin = Arc::new(RamDevice::new("origin", 4 * SET_BYTES, 512));
+    let cache = filled(flash, origin, runtime(0), &options(chunk, Compression::Off), (&source, SET_BYTES))?;
+    let mut memory = vec![0u8; SET_BYTES as usize];
+    Rng::new(2).fill(&mut memory);
+    let reads = bench.scaled(ROUND_BYTES / chunk);
+    let mut buf = Some(IoBuf::new(chunk));
+    let result = compare(bench.rounds(), |round, side| match side {
+        Side::Ours => time(|| {
+            let mine = buf.take().unwrap_or_else(|| IoBuf::new(chunk));
+            buf = Some(block_on(read_loop(&cache, chunk, reads, round as u64, mine))?);
+            Ok(reads as f64)
+        }),
+        Side::Base => time(|| Ok(copy_loop(&memory, chunk, reads, round as u64))),
+    })?;
+    let blocking = compare(bench.rounds() / 3, |round, side| match side {
+        Side::Ours => time(|| {
+            let mine = buf.take().unwrap_or_else(|| IoBuf::new(chunk));
+            buf = Some(blocking_loop(&cache, chunk, reads, round as u64, mine)?);
+            Ok(reads as f64)
+        }),
+        Side::Base => time(|| Ok(copy_loop(&memory, chunk, reads, round as u64))),
+    })?;
+    only_hits(&cache)?;
+    cache.close_blocking()?;
+    let rate = format!("{name} KiB reads that hit, RAM, one thread: reads a second");
+    let rate = match chunk {
+        4096 => Row::aimed(&format!("a{name}.rate"), rate, result.ours, Aim::AtLeast(READS_PER_SECOND_AIM)),
+        _ => Row::told(&format!("a{name}.rate"), rate, result.ours),
+    };
+    let what = format!(
+        "{name} KiB reads that hit against memcpy + CRC32C ({:.0} a second; by CPU time {:.3}): ratio",
+        result.base, result.cpu_ratio
+    );
+    let each = format!("{name} KiB reads that hit, a block_on for each: ratio");
+    Ok(vec![
+        rate,
+        Row::aimed(&format!("a{name}.ratio"), what, result.ratio, Aim::AtLeast(RATIO_AIM)),
+        Row::told(&format!("a{name}.block_on"), each, blocking.ratio),
+    ])
+}
+
+async fn read_loop(cache: &Cache, chunk: usize, reads: usize, seed: u64, mut buf: IoBuf) -> Result<IoBuf, IoError> {
+    let mut rng = Rng::new(seed);
+    for _ in 0..reads {
+        buf = cache.read(rng.below(SET_BYTES / chunk as u64) * chunk as u64, buf).await?;
+        black_box(&buf);
+    }
+    Ok(buf)
+}
+
+fn blocking_loop(cache: &Cache, chunk: usize, reads: usize, seed: u64, mut buf: IoBuf) -> Result<IoBuf, IoError> {
+    let mut rng = Rng::new(seed);
+    for _ in 0..reads {
+        buf = block_on(cache.read(rng.below(SET_BYTES / chunk as u64) * chunk as u64, buf))?;
+        black_box(&buf);
+    }
+    Ok(buf)
+}
+
+fn copy_loop(memory: &[u8], chunk: usize, reads: usize, seed: u64) -> f64 {
+    let mut rng = Rng::new(seed);
+    let mut buf = IoBuf::new(chunk);
+    for _ in 0..reads {
+        let at = rng.index(memory.len() / chunk) * chunk;
+        if let Some(bytes) = memory.get(at..at + chunk) {
+            buf.copy_from_slice(bytes);
+        }
+        black_box(crc_fast::crc32_iscsi(&buf));
+    }
+    reads as f64
+}

@@ -1,0 +1,238 @@
+//! [`Design`]: the decisions that a caching design makes, and the words in which it makes them.
+//!
+//! The engine and the simulator drive the same trait. Dirty state, fragments and zeroes are part of it, because
+//! each design must gate eviction on them; how content is indexed, kept and replaced is the design's own.
+//!
+//! Invariants that every design keeps:
+//! - [`Design::lookup`] answers with what was mapped last, or a miss.
+//! - A slot with dirty references is never evicted.
+//! - After [`Design::evict`] no lookup answers with a place in that generation of the slot.
+
+use crate::{
+    ranges::Run,
+    slots::SlotState,
+    types::{Fingerprint, Lba, Place, SectorMap, SlotId, StreamClass},
+};
+
+/// The sizes that a design works with.
+#[derive(Clone, Copy, Debug)]
+pub struct DesignConfig {
+    /// Number of WEU slots.
+    pub slot_count: u32,
+    /// Entries of the LBA index at most.
+    pub mappings_max: u64,
+    /// Entries of the FP index at most; 0 turns deduplication off.
+    pub fp_entries_max: u64,
+}
+
+/// What a chunk's address maps to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lookup {
+    /// The cache does not know; the origin does.
+    Miss,
+    /// Zeroes.
+    Zero,
+    /// A whole chunk.
+    Chunk {
+        /// Where its bytes are.
+        place: Place,
+        /// It shares another address's record.
+        duplicate: bool,
+    },
+    /// Some sectors; the origin has the rest.
+    Fragment {
+        /// Where the bytes of the valid sectors are.
+        place: Place,
+        /// Which sectors are valid.
+        sectors: SectorMap,
+    },
+}
+
+/// What an address shall map to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NewMapping {
+    /// A chunk that was stored for this address.
+    Unique {
+        /// Where.
+        place: Place,
+        /// Its fingerprint, to find duplicates by; `None` where deduplication is off.
+        fingerprint: Option<Fingerprint>,
+    },
+    /// A chunk whose content is stored already.
+    Duplicate {
+        /// Where.
+        place: Place,
+    },
+    /// A chunk of zeroes.
+    Zero,
+    /// Some sectors of a chunk.
+    Fragment {
+        /// Where.
+        place: Place,
+        /// Which.
+        sectors: SectorMap,
+    },
+}
+
+/// A slot that was chosen for replacement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Victim {
+    /// The slot.
+    pub slot: SlotId,
+    /// How many dirty mappings point into it: they must be destaged first.
+    pub dirty_refs: u32,
+}
+
+/// One mapping, for a checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExportedMapping {
+    /// The address.
+    pub lba: Lba,
+    /// What it maps to.
+    pub lookup: Lookup,
+    /// The origin does not have it.
+    pub dirty: bool,
+}
+
+/// How much the origin lacks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DirtyCounts {
+    /// Dirty chunks, fragments and zeroes included.
+    pub chunks: u64,
+    /// Of them, fragments.
+    pub fragments: u64,
+    /// Trimmed runs.
+    pub runs: u64,
+    /// Chunks in them.
+    pub run_chunks: u64,
+}
+
+/// Counts of a design, as of now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DesignStats {
+    /// Chunks that a lookup would hit, zeroes and fragments included.
+    pub mapped_chunks: u64,
+    /// Of them, zeroes.
+    pub zero_chunks: u64,
+    /// Of them, fragments.
+    pub fragments: u64,
+    /// Of them, dirty ones.
+    pub dirty_chunks: u64,
+    /// Chunks in trimmed runs that the origin was not told of.
+    pub trimmed_chunks: u64,
+    /// Entries of the LBA index, stale ones included.
+    pub lba_index_entries: u64,
+    /// Entries of the FP index, stale ones included.
+    pub fp_index_entries: u64,
+    /// Entries that the FP index evicted.
+    pub fp_index_evictions: u64,
+    /// Bytes that the LBA index has allocated.
+    pub lba_index_ram_bytes: u64,
+    /// Bytes that the FP index has allocated.
+    pub fp_index_ram_bytes: u64,
+    /// Bytes that the slot table has allocated.
+    pub slot_table_ram_bytes: u64,
+    /// Slots that are free.
+    pub slots_free: u64,
+    /// Stale entries that sweeps removed.
+    pub swept_entries: u64,
+}
+
+/// A caching design.
+pub trait Design: Send {
+    /// What `lba` maps to; counts as a use.
+    fn lookup(&mut self, lba: Lba) -> Lookup;
+
+    /// What `lba` maps to; does not count as a use.
+    fn peek(&self, lba: Lba) -> Lookup;
+
+    /// The place of a stored chunk with this content that may take another reference; counts as a use.
+    fn find_duplicate(&mut self, fingerprint: &Fingerprint) -> Option<Place>;
+
+    /// Maps `lba`, with the sequence number of the write where the origin does not have it. Whatever the address
+    /// mapped to before, a trimmed run included, is gone.
+    fn map(&mut self, lba: Lba, new: NewMapping, dirty_seq: Option<u64>);
+
+    /// Forgets `lba`; returns whether it was mapped or part of a trimmed run.
+    fn unmap(&mut self, lba: Lba) -> bool;
+
+    /// Forgets the mappings of a run of chunks and has it read as zeroes until the origin was told.
+    fn trim(&mut self, run: Run);
+
+    /// Whether the LBA index has room for `count` more entries.
+    fn has_room(&self, count: u64) -> bool;
+
+    /// The sequence number of `lba`'s dirty data.
+    fn dirty_seq(&self, lba: Lba) -> Option<u64>;
+
+    /// Up to `max` dirty chunks from `from` on, by address, each with its sequence number.
+    fn dirty_from(&self, from: Lba, max: usize) -> Vec<(Lba, u64)>;
+
+    /// The first trimmed run that ends after `from`.
+    fn trimmed_from(&self, from: Lba) -> Option<Run>;
+
+    /// How much is dirty.
+    fn dirty_counts(&self) -> DirtyCounts;
+
+    /// The origin has `lba` as of `seq`: it is clean if that is still its newest sequence number. A fragment is
+    /// forgotten then. Returns whether it was.
+    fn mark_clean(&mut self, lba: Lba, seq: u64) -> bool;
+
+    /// The origin was told of `run`: what is left of it under its sequence number is forgotten.
+    fn mark_run_clean(&mut self, run: &Run);
+
+    /// Opens a free slot for a class of data: the slot and its generation.
+    fn open_slot(&mut self, class: StreamClass) -> Option<(SlotId, u32)>;
+
+    /// An open slot is full.
+    fn seal_slot(&mut self, slot: SlotId);
+
+    /// Number of free slots.
+    fn free_slots(&self) -> usize;
+
+    /// Chooses a slot for replacement; it takes no new references from now on. `busy` names slots to pass over.
+    fn choose_victim(&mut self, busy: &mut dyn FnMut(SlotId) -> bool) -> Option<Victim>;
+
+    /// Gives a victim back, unharmed.
+    fn spare_victim(&mut self, slot: SlotId);
+
+    /// The dirty chunks that map into `slot`.
+    fn dirty_in(&self, slot: SlotId) -> Vec<Lba>;
+
+    /// Evicts a victim: every mapping into it dies. Returns the generation that ended; `None`, and nothing changed,
+    /// while dirty mappings point into it.
+    fn evict(&mut self, slot: SlotId) -> Option<u32>;
+
+    /// An evicted slot is durable as such and trimmed: it is free.
+    fn release_slot(&mut self, slot: SlotId);
+
+    /// One step of the background cleaning of stale entries; returns how many it removed.
+    fn sweep(&mut self) -> usize;
+
+    /// Number of pieces that [`Design::export_mappings`] comes in.
+    fn export_pieces(&self) -> usize;
+
+    /// One piece of the live mappings.
+    fn export_mappings(&self, piece: usize) -> Vec<ExportedMapping>;
+
+    /// Known fingerprints with their live places, least recent first.
+    fn export_fingerprints(&self) -> Vec<(Fingerprint, Place)>;
+
+    /// Slots with generation and state, least recent first.
+    fn export_slots(&self) -> Vec<(SlotId, u32, SlotState, StreamClass)>;
+
+    /// Trimmed runs.
+    fn export_runs(&self) -> Vec<Run>;
+
+    /// Recovery: `slot` holds data of `generation`. False where it cannot be, or has moved on since.
+    fn restore_slot(&mut self, slot: SlotId, generation: u32) -> bool;
+
+    /// Recovery: `slot` was freed when its generation was `generation`.
+    fn restore_freed(&mut self, slot: SlotId, generation: u32);
+
+    /// Recovery: the content of `place` is `fingerprint`; it becomes the most recent.
+    fn restore_fingerprint(&mut self, fingerprint: &Fingerprint, place: &Place);
+
+    /// Counts.
+    fn stats(&self) -> DesignStats;
+}

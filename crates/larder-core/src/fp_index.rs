@@ -1,0 +1,291 @@
+//! The fingerprint index: from content to its place, limited in size, evicted in LRU order (Nitro §3.1).
+//!
+//! A slab of 40-byte entries on an intrusive LRU list, and a hash table of 4-byte slab numbers.
+//!
+//! Invariants: at most `entries_max` entries. An entry may be dead (its slot was reused): the owner of the slots
+//! checks the generation and removes it.
+//!
+//! What it does not do: read flash to compare contents; 128 bits of a keyed BLAKE3 are the comparison.
+
+use crate::{
+    lba_index::GENERATION_MASK,
+    types::{Fingerprint, Place, SlotId},
+};
+use hashbrown::HashTable;
+
+const NONE: u32 = u32::MAX;
+
+#[derive(Clone, Copy)]
+struct Entry {
+    fingerprint: [u8; 16],
+    /// Offset (22 bits), stored length (18), generation modulo 2^24.
+    packed: u64,
+    slot: u32,
+    crc: u32,
+    newer: u32,
+    /// Top 2 bits of a slab number are never used; the encoding lives there.
+    older: u32,
+}
+
+const ENCODING_SHIFT: u32 = 30;
+const LINK_MASK: u32 = (1 << ENCODING_SHIFT) - 1;
+
+impl Entry {
+    fn older(&self) -> u32 {
+        match self.older & LINK_MASK {
+            LINK_MASK => NONE,
+            link => link,
+        }
+    }
+    fn set_older(&mut self, link: u32) {
+        self.older = (self.older & !LINK_MASK) | (link & LINK_MASK);
+    }
+}
+
+/// A fingerprint's entry in the slab. Stable while the entry lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FpHandle(pub u32);
+
+/// The index.
+pub struct FpIndex {
+    table: HashTable<u32>,
+    slab: Vec<Entry>,
+    free: Vec<u32>,
+    newest: u32,
+    oldest: u32,
+    entries_max: usize,
+    evictions: u64,
+}
+
+fn hash_of(fingerprint: &[u8; 16]) -> u64 {
+    // A fingerprint is a keyed hash already.
+    let mut eight = [0; 8];
+    eight.copy_from_slice(&fingerprint[..8]);
+    u64::from_le_bytes(eight)
+}
+
+impl FpIndex {
+    /// An index of at most `entries_max` entries (0: deduplication is off; 2^30 - 2 at the most).
+    pub fn new(entries_max: usize) -> Self {
+        FpIndex {
+            table: HashTable::new(),
+            slab: Vec::new(),
+            free: Vec::new(),
+            newest: NONE,
+            oldest: NONE,
+            entries_max: entries_max.min(LINK_MASK as usize - 1),
+            evictions: 0,
+        }
+    }
+
+    /// Number of entries, dead ones included.
+    pub fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Whether there is no entry.
+    pub fn is_empty(&self) -> bool {
+        self.table.is_empty()
+    }
+
+    /// The limit.
+    pub fn entries_max(&self) -> usize {
+        self.entries_max
+    }
+
+    /// Entries that left because the index was full.
+    pub fn evictions(&self) -> u64 {
+        self.evictions
+    }
+
+    /// Bytes that the index has allocated.
+    pub fn ram_bytes(&self) -> usize {
+        self.table.allocation_size() + self.slab.capacity() * size_of::<Entry>() + self.free.capacity() * 4
+    }
+
+    fn find(&self, fingerprint: &Fingerprint) -> Option<u32> {
+        let slab = &self.slab;
+        self.table.find(hash_of(&fingerprint.0), |&i| slab[i as usize].fingerprint == fingerprint.0).copied()
+    }
+
+    /// The place of `fingerprint` and its handle; it becomes the most recent. `generation_of` gives a slot's current
+    /// generation, or `None` where the slot takes no new references; an entry of another generation is removed.
+    pub fn lookup(
+        &mut self,
+        fingerprint: &Fingerprint,
+        generation_of: impl Fn(SlotId) -> Option<u32>,
+    ) -> Option<(FpHandle, Place)> {
+        let i = self.find(fingerprint)?;
+        let entry = self.slab[i as usize];
+        let generation = generation_of(SlotId(entry.slot))?;
+        if (entry.packed >> 40) as u32 != generation & GENERATION_MASK {
+            self.remove_at(i);
+            return None;
+        }
+        self.unlink(i);
+        self.link_newest(i);
+        Some((FpHandle(i), Self::place_of(&entry, generation)))
+    }
+
+    fn place_of(entry: &Entry, generation: u32) -> Place {
+        Place {
+            slot: SlotId(entry.slot),
+            generation,
+            offset: (entry.packed & ((1 << 22) - 1)) as u32,
+            stored_len: (entry.packed >> 22 & ((1 << 18) - 1)) as u32,
+            crc: entry.crc,
+            encoding: (entry.older >> ENCODING_SHIFT) as u8,
+        }
+    }
+
+    /// Makes `fingerprint` known as the most recent, at `place`. Evicts the least recent where the index is full.
+    pub fn insert(&mut self, fingerprint: &Fingerprint, place: &Place) -> Option<FpHandle> {
+        if self.entries_max == 0 {
+            return None;
+        }
+        if let Some(i) = self.find(fingerprint) {
+            self.remove_at(i);
+        } else if self.table.len() >= self.entries_max {
+            self.evictions += 1;
+            self.remove_at(self.oldest);
+        }
+        let packed = u64::from(place.offset)
+            | u64::from(place.stored_len) << 22
+            | u64::from(place.generation & GENERATION_MASK) << 40;
+        let entry = Entry {
+            fingerprint: fingerprint.0,
+            packed,
+            slot: place.slot.0,
+            crc: place.crc,
+            newer: NONE,
+            older: LINK_MASK | u32::from(place.encoding) << ENCODING_SHIFT,
+        };
+        let i = match self.free.pop() {
+            Some(i) => {
+                self.slab[i as usize] = entry;
+                i
+            }
+            None => {
+                self.slab.push(entry);
+                (self.slab.len() - 1) as u32
+            }
+        };
+        let slab = &self.slab;
+        self.table.insert_unique(hash_of(&fingerprint.0), i, |&i| hash_of(&slab[i as usize].fingerprint));
+        self.link_newest(i);
+        Some(FpHandle(i))
+    }
+
+    /// Removes the entry behind `handle` if it still points into generation `generation` of `slot` at `offset`.
+    pub fn remove_handle(&mut self, handle: FpHandle, slot: SlotId, generation: u32) {
+        let Some(entry) = self.slab.get(handle.0 as usize) else { return };
+        let same = entry.slot == slot.0 && (entry.packed >> 40) as u32 == generation & GENERATION_MASK;
+        // A freed slab entry may still match: only what the table knows is alive.
+        if same && self.find(&Fingerprint(entry.fingerprint)) == Some(handle.0) {
+            self.remove_at(handle.0);
+        }
+    }
+
+    /// Removes `fingerprint` if it is known.
+    pub fn remove(&mut self, fingerprint: &Fingerprint) {
+        if let Some(i) = self.find(fingerprint) {
+            self.remove_at(i);
+        }
+    }
+
+    /// All entries, least recent first: fingerprint and place, with the generation modulo 2^24.
+    pub fn iter_oldest_first(&self) -> impl Iterator<Item = (Fingerprint, Place)> + '_ {
+        let mut at = self.oldest;
+        std::iter::from_fn(move || {
+            let entry = self.slab.get(at as usize)?;
+            at = entry.newer;
+            Some((Fingerprint(entry.fingerprint), Self::place_of(entry, (entry.packed >> 40) as u32)))
+        })
+    }
+
+    fn remove_at(&mut self, i: u32) {
+        let fingerprint = self.slab[i as usize].fingerprint;
+        if let Ok(found) = self.table.find_entry(hash_of(&fingerprint), |&other| other == i) {
+            found.remove();
+            self.unlink(i);
+            self.free.push(i);
+        }
+    }
+
+    fn unlink(&mut self, i: u32) {
+        let (newer, older) = (self.slab[i as usize].newer, self.slab[i as usize].older());
+        match self.slab.get_mut(newer as usize) {
+            Some(entry) => entry.set_older(older),
+            None => self.newest = older,
+        }
+        match self.slab.get_mut(older as usize) {
+            Some(entry) => entry.newer = newer,
+            None => self.oldest = newer,
+        }
+    }
+
+    fn link_newest(&mut self, i: u32) {
+        let before = self.newest;
+        let entry = &mut self.slab[i as usize];
+        entry.newer = NONE;
+        entry.set_older(before);
+        match self.slab.get_mut(before as usize) {
+            Some(entry) => entry.newer = i,
+            None => self.oldest = i,
+        }
+        self.newest = i;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fp(i: u32) -> Fingerprint {
+        let mut bytes = [0; 16];
+        bytes[..4].copy_from_slice(&i.to_le_bytes());
+        Fingerprint(bytes)
+    }
+
+    fn place(slot: u32, generation: u32) -> Place {
+        Place { slot: SlotId(slot), generation, offset: 64, stored_len: 4096, crc: 1, encoding: 1 }
+    }
+
+    #[test]
+    fn evicts_the_least_recent() {
+        assert_eq!(size_of::<Entry>(), 40);
+        let mut index = FpIndex::new(3);
+        for i in 0..3 {
+            index.insert(&fp(i), &place(i, 1));
+        }
+        assert_eq!(index.lookup(&fp(0), |_| Some(1)).map(|(_, p)| p), Some(place(0, 1)));
+        index.insert(&fp(3), &place(3, 1));
+        assert!(index.lookup(&fp(1), |_| Some(1)).is_none(), "1 was the least recent");
+        let order: Vec<_> = index.iter_oldest_first().map(|(f, _)| f).collect();
+        assert_eq!(order, [fp(2), fp(0), fp(3)]);
+        assert_eq!(index.evictions(), 1);
+    }
+
+    #[test]
+    fn stale_generations_are_removed_and_handles_are_checked() {
+        let mut index = FpIndex::new(10);
+        let handle = index.insert(&fp(1), &place(5, 7)).unwrap();
+        index.remove_handle(handle, SlotId(5), 8);
+        assert_eq!(index.len(), 1);
+        assert!(index.lookup(&fp(1), |_| None).is_none(), "a slot that takes no references keeps its entry");
+        assert_eq!(index.len(), 1);
+        assert!(index.lookup(&fp(1), |_| Some(8)).is_none());
+        assert_eq!(index.len(), 0);
+        let handle = index.insert(&fp(2), &place(5, 8)).unwrap();
+        index.remove_handle(handle, SlotId(5), 8);
+        index.remove_handle(handle, SlotId(5), 8);
+        assert!(index.is_empty());
+    }
+
+    #[test]
+    fn off_means_empty() {
+        let mut index = FpIndex::new(0);
+        assert!(index.insert(&fp(1), &place(1, 1)).is_none());
+        assert_eq!(index.ram_bytes(), 0);
+    }
+}

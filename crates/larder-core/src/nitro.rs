@@ -1,0 +1,433 @@
+//! Nitro (Li et al., USENIX ATC 2014, §3): an LBA index with base and duplicate entries, an FP index limited to a
+//! ratio of the chunks and evicted in LRU order, WEU-granular replacement in LRU order of WEUs, generation numbers
+//! that outdate duplicates, cleaned on sight and in the background.
+//!
+//! Departures from the paper, with the reason:
+//! - Validity of base entries is checked by generation, like that of duplicates, and not by the extent's header on
+//!   SSD: the check costs no read, and the record's checksum covers slot and generation besides.
+//! - Clean duplicates survive a restart (the paper recovers them by later fingerprint lookups only): their mappings
+//!   are logged like base ones.
+//! - Chunks of zeroes have an entry and no record. Clean ones are bounded to a quarter of the index and dropped by
+//!   the sweep beyond that, for no WEU's eviction would ever remove them.
+//! - No recipe cache: it belongs to deduplicating origins (the paper leaves it out for plain ones, too).
+//!
+//! Invariants: those of [`Design`]; a slot's reference counts are the number of live entries that point into it.
+
+use crate::{
+    design::{Design, DesignConfig, DesignStats, DirtyCounts, ExportedMapping, Lookup, NewMapping, Victim},
+    dirty::DirtyList,
+    fp_index::FpIndex,
+    lba_index::{Entry, GENERATION_MASK, Kind, LbaIndex, SHARDS},
+    ranges::{Run, RunMap},
+    slots::{SlotState, Slots},
+    types::{Fingerprint, Lba, Place, SectorMap, SlotId, StreamClass},
+};
+use std::collections::BTreeMap;
+
+/// The design's state.
+pub struct Nitro {
+    config: DesignConfig,
+    index: LbaIndex,
+    fingerprints: FpIndex,
+    slots: Slots,
+    dirty: DirtyList,
+    trimmed: RunMap,
+    fragments: BTreeMap<u64, SectorMap>,
+    dirty_fragments: u64,
+    live: u64,
+    zeroes: u64,
+    clean_zeroes: u64,
+    sweep_at: usize,
+    swept: u64,
+}
+
+impl Nitro {
+    /// An empty cache.
+    pub fn new(config: DesignConfig) -> Self {
+        Nitro {
+            index: LbaIndex::default(),
+            fingerprints: FpIndex::new(config.fp_entries_max as usize),
+            slots: Slots::new(config.slot_count),
+            dirty: DirtyList::default(),
+            trimmed: RunMap::default(),
+            fragments: BTreeMap::new(),
+            dirty_fragments: 0,
+            live: 0,
+            zeroes: 0,
+            clean_zeroes: 0,
+            sweep_at: 0,
+            swept: 0,
+            config,
+        }
+    }
+
+    /// The entry's slot and full generation; `None` where it is stale. Zeroes are never stale.
+    #[inline]
+    fn current(slots: &Slots, entry: &Entry) -> Option<Option<(SlotId, u32)>> {
+        let Some((slot, generation_low)) = entry.slot() else { return Some(None) };
+        let generation = slots.generation(slot)?;
+        (generation & GENERATION_MASK == generation_low).then_some(Some((slot, generation)))
+    }
+
+    #[inline]
+    fn interpret(&self, entry: &Entry) -> Option<Lookup> {
+        let at = Self::current(&self.slots, entry)?;
+        Some(match (entry.kind(), at) {
+            (Kind::Chunk { duplicate }, Some((_, generation))) => {
+                Lookup::Chunk { place: entry.place(generation), duplicate }
+            }
+            (Kind::Fragment, Some((_, generation))) => Lookup::Fragment {
+                place: entry.place(generation),
+                sectors: self.fragments.get(&entry.lba().0).copied().unwrap_or_default(),
+            },
+            _ => Lookup::Zero,
+        })
+    }
+
+    /// Settles the counts for an entry that was just taken out of the index.
+    fn forget(&mut self, entry: &Entry) -> bool {
+        if entry.kind() == Kind::Fragment {
+            self.fragments.remove(&entry.lba().0);
+            self.dirty_fragments -= u64::from(entry.dirty());
+        }
+        match Self::current(&self.slots, entry) {
+            None => return false,
+            Some(None) => {
+                self.zeroes -= 1;
+                self.clean_zeroes -= u64::from(!entry.dirty());
+            }
+            Some(Some((slot, _))) => self.slots.drop_ref(slot, entry.dirty()),
+        }
+        if entry.dirty() {
+            self.dirty.remove(entry.lba());
+        }
+        self.live -= 1;
+        true
+    }
+
+    fn untrimmed_lookup(&self, lba: Lba) -> Lookup {
+        if !self.trimmed.is_empty() && self.trimmed.get(lba).is_some() { Lookup::Zero } else { Lookup::Miss }
+    }
+
+    /// Clean zero entries that may stay before sweeps drop them.
+    fn clean_zeroes_max(&self) -> u64 {
+        self.config.mappings_max / 4
+    }
+}
+
+impl Design for Nitro {
+    fn lookup(&mut self, lba: Lba) -> Lookup {
+        let Some(entry) = self.index.get(lba).copied() else { return self.untrimmed_lookup(lba) };
+        match self.interpret(&entry) {
+            Some(found) => {
+                if let Some((slot, _)) = entry.slot() {
+                    self.slots.touch(slot);
+                }
+                found
+            }
+            None => {
+                // Nitro §3.2: a stale entry that a client meets before the cleaner does is removed there and then.
+                self.index.remove(lba);
+                self.forget(&entry);
+                self.swept += 1;
+                self.untrimmed_lookup(lba)
+            }
+        }
+    }
+
+    fn peek(&self, lba: Lba) -> Lookup {
+        self.index.get(lba).and_then(|entry| self.interpret(entry)).unwrap_or_else(|| self.untrimmed_lookup(lba))
+    }
+
+    fn find_duplicate(&mut self, fingerprint: &Fingerprint) -> Option<Place> {
+        let slots = &self.slots;
+        let (_, place) = self.fingerprints.lookup(fingerprint, |slot| slots.generation_for_new(slot))?;
+        self.slots.touch(place.slot);
+        Some(place)
+    }
+
+    fn map(&mut self, lba: Lba, new: NewMapping, dirty_seq: Option<u64>) {
+        let dirty = dirty_seq.is_some();
+        let (kind, place) = match &new {
+            NewMapping::Unique { place, .. } => (Kind::Chunk { duplicate: false }, Some(place)),
+            NewMapping::Duplicate { place } => (Kind::Chunk { duplicate: true }, Some(place)),
+            NewMapping::Zero => (Kind::Zero, None),
+            NewMapping::Fragment { place, .. } => (Kind::Fragment, Some(place)),
+        };
+        if let Some(old) = self.index.insert(Entry::new(lba, kind, place, dirty)) {
+            self.forget(&old);
+        }
+        if !self.trimmed.is_empty() {
+            self.trimmed.remove(lba, 1);
+        }
+        self.live += 1;
+        if let Some(seq) = dirty_seq {
+            self.dirty.insert(lba, seq);
+        }
+        let Some(place) = place else {
+            self.zeroes += 1;
+            self.clean_zeroes += u64::from(!dirty);
+            return;
+        };
+        self.slots.add_ref(place.slot, dirty);
+        let handle = match &new {
+            NewMapping::Unique { fingerprint: Some(fingerprint), .. } => self.fingerprints.insert(fingerprint, place),
+            NewMapping::Fragment { sectors, .. } => {
+                self.fragments.insert(lba.0, *sectors);
+                self.dirty_fragments += u64::from(dirty);
+                None
+            }
+            _ => None,
+        };
+        // Back pointers: what the WEU header tells (base entries), and dirty duplicates, which an eviction must find.
+        if (dirty || kind != (Kind::Chunk { duplicate: true })) && self.slots.remember(place.slot, lba, handle) {
+            let (index, slot) = (&self.index, place.slot);
+            self.slots.compact_back(slot, |lba| index.get(lba).and_then(Entry::slot).is_some_and(|(at, _)| at == slot));
+        }
+    }
+
+    fn unmap(&mut self, lba: Lba) -> bool {
+        let mapped = self.index.remove(lba).is_some_and(|entry| self.forget(&entry));
+        let trimmed = !self.trimmed.is_empty() && self.trimmed.remove(lba, 1) > 0;
+        mapped || trimmed
+    }
+
+    fn trim(&mut self, run: Run) {
+        if run.count > self.index.len() as u64 {
+            let (from, end) = (run.first, Lba(run.first.0 + run.count));
+            for shard in 0..SHARDS {
+                let inside: Vec<Lba> =
+                    self.index.shard(shard).map(Entry::lba).filter(|lba| (from..end).contains(lba)).collect();
+                for lba in inside {
+                    self.unmap(lba);
+                }
+            }
+        } else {
+            for lba in run.first.0..run.first.0 + run.count {
+                if let Some(entry) = self.index.remove(Lba(lba)) {
+                    self.forget(&entry);
+                }
+            }
+        }
+        self.trimmed.insert(run);
+    }
+
+    fn has_room(&self, count: u64) -> bool {
+        self.index.len() as u64 + count <= self.config.mappings_max
+    }
+
+    fn dirty_seq(&self, lba: Lba) -> Option<u64> {
+        self.dirty.get(lba)
+    }
+
+    fn dirty_from(&self, from: Lba, max: usize) -> Vec<(Lba, u64)> {
+        self.dirty.from(from, max)
+    }
+
+    fn trimmed_from(&self, from: Lba) -> Option<Run> {
+        self.trimmed.next(from)
+    }
+
+    fn dirty_counts(&self) -> DirtyCounts {
+        DirtyCounts {
+            chunks: self.dirty.len() as u64,
+            fragments: self.dirty_fragments,
+            runs: self.trimmed.len() as u64,
+            run_chunks: self.trimmed.chunks(),
+        }
+    }
+
+    fn mark_clean(&mut self, lba: Lba, seq: u64) -> bool {
+        if self.dirty.get(lba) != Some(seq) {
+            return false;
+        }
+        let Some(entry) = self.index.get_mut(lba) else { return false };
+        if entry.kind() == Kind::Fragment {
+            return self.unmap(lba);
+        }
+        entry.set_dirty(false);
+        match entry.slot() {
+            Some((slot, _)) => self.slots.clean_ref(slot),
+            None => self.clean_zeroes += 1,
+        }
+        self.dirty.remove(lba);
+        true
+    }
+
+    fn mark_run_clean(&mut self, run: &Run) {
+        self.trimmed.remove_if_unchanged(run);
+    }
+
+    fn open_slot(&mut self, class: StreamClass) -> Option<(SlotId, u32)> {
+        self.slots.open(class)
+    }
+
+    fn seal_slot(&mut self, slot: SlotId) {
+        self.slots.seal(slot);
+    }
+
+    fn free_slots(&self) -> usize {
+        self.slots.free_count()
+    }
+
+    fn choose_victim(&mut self, busy: &mut dyn FnMut(SlotId) -> bool) -> Option<Victim> {
+        let slot = self.slots.start_evicting(busy)?;
+        let (_, _, _, dirty_refs) = self.slots.describe(slot);
+        Some(Victim { slot, dirty_refs })
+    }
+
+    fn spare_victim(&mut self, slot: SlotId) {
+        self.slots.stop_evicting(slot);
+    }
+
+    fn dirty_in(&self, slot: SlotId) -> Vec<Lba> {
+        let mut found: Vec<Lba> = self
+            .slots
+            .remembered(slot)
+            .map(|(lba, _)| lba)
+            .filter(|&lba| {
+                self.dirty.get(lba).is_some()
+                    && self.index.get(lba).and_then(Entry::slot).is_some_and(|(at, _)| at == slot)
+            })
+            .collect();
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
+    fn evict(&mut self, slot: SlotId) -> Option<u32> {
+        let (state, generation, _, dirty_refs) = self.slots.describe(slot);
+        if state != SlotState::Evicting || dirty_refs > 0 {
+            return None;
+        }
+        self.forget_remembered(slot, generation);
+        // What is left are clean duplicates: dead from here on, removed when they are met or swept.
+        let (ended, dead_refs) = self.slots.retire(slot);
+        self.live -= u64::from(dead_refs);
+        Some(ended)
+    }
+
+    fn release_slot(&mut self, slot: SlotId) {
+        self.slots.release(slot);
+    }
+
+    fn sweep(&mut self) -> usize {
+        let shard = self.sweep_at;
+        self.sweep_at = (self.sweep_at + 1) % SHARDS;
+        let drop_zeroes = self.clean_zeroes > self.clean_zeroes_max();
+        let slots = &self.slots;
+        let mut zeroes_gone = 0;
+        let gone = self.index.sweep_shard(shard, |entry| match Self::current(slots, entry) {
+            None => false,
+            Some(None) if drop_zeroes && !entry.dirty() => {
+                zeroes_gone += 1;
+                false
+            }
+            Some(_) => true,
+        });
+        self.zeroes -= zeroes_gone;
+        self.clean_zeroes -= zeroes_gone;
+        self.live -= zeroes_gone;
+        self.swept += gone as u64;
+        gone
+    }
+
+    fn export_pieces(&self) -> usize {
+        SHARDS
+    }
+
+    fn export_mappings(&self, piece: usize) -> Vec<ExportedMapping> {
+        let live = |entry: &Entry| {
+            Some(ExportedMapping { lba: entry.lba(), lookup: self.interpret(entry)?, dirty: entry.dirty() })
+        };
+        self.index.shard(piece).filter_map(live).collect()
+    }
+
+    fn export_fingerprints(&self) -> Vec<(Fingerprint, Place)> {
+        let live = |(fingerprint, mut place): (Fingerprint, Place)| {
+            let generation = self.slots.generation_for_new(place.slot)?;
+            (generation & GENERATION_MASK == place.generation).then(|| {
+                place.generation = generation;
+                (fingerprint, place)
+            })
+        };
+        self.fingerprints.iter_oldest_first().filter_map(live).collect()
+    }
+
+    fn export_slots(&self) -> Vec<(SlotId, u32, SlotState, StreamClass)> {
+        self.slots.in_order()
+    }
+
+    fn export_runs(&self) -> Vec<Run> {
+        self.trimmed.iter().collect()
+    }
+
+    fn restore_slot(&mut self, slot: SlotId, generation: u32) -> bool {
+        if !self.slots.can_be_at(slot, generation) {
+            return false;
+        }
+        self.settle_restored(slot, generation);
+        self.slots.restore(slot, generation)
+    }
+
+    fn restore_freed(&mut self, slot: SlotId, generation: u32) {
+        if self.slots.can_be_at(slot, generation) {
+            self.settle_restored(slot, generation.wrapping_add(1));
+            self.slots.restore_freed(slot, generation);
+        }
+    }
+
+    fn restore_fingerprint(&mut self, fingerprint: &Fingerprint, place: &Place) {
+        if self.slots.generation_for_new(place.slot) == Some(place.generation) {
+            self.fingerprints.insert(fingerprint, place);
+        }
+    }
+
+    fn stats(&self) -> DesignStats {
+        DesignStats {
+            mapped_chunks: self.live,
+            zero_chunks: self.zeroes,
+            fragments: self.fragments.len() as u64,
+            dirty_chunks: self.dirty.len() as u64,
+            trimmed_chunks: self.trimmed.chunks(),
+            lba_index_entries: self.index.len() as u64,
+            fp_index_entries: self.fingerprints.len() as u64,
+            fp_index_evictions: self.fingerprints.evictions(),
+            lba_index_ram_bytes: self.index.ram_bytes() as u64,
+            fp_index_ram_bytes: self.fingerprints.ram_bytes() as u64,
+            slot_table_ram_bytes: self.slots.ram_bytes() as u64,
+            slots_free: self.slots.free_count() as u64,
+            swept_entries: self.swept,
+        }
+    }
+}
+
+impl Nitro {
+    /// Takes out what the slot's back pointers lead to: base entries, dirty duplicates and fingerprints.
+    fn forget_remembered(&mut self, slot: SlotId, generation: u32) {
+        let here = (slot, generation & GENERATION_MASK);
+        let back: Vec<_> = self.slots.remembered(slot).collect();
+        for (lba, handle) in back {
+            if self.index.get(lba).and_then(Entry::slot) == Some(here)
+                && let Some(entry) = self.index.remove(lba)
+            {
+                self.forget(&entry);
+            }
+            if let Some(handle) = handle {
+                self.fingerprints.remove_handle(handle, slot, generation);
+            }
+        }
+    }
+
+    /// Recovery is about to have `slot` at `next`. If that ends a generation, its mappings die as in an eviction. A log
+    /// frees no slot with dirty data, but replay over a newer checkpoint passes through states that never were; what
+    /// was dirty in one of them dies, too. Dirty mappings are always remembered, so none needs a search.
+    fn settle_restored(&mut self, slot: SlotId, next: u32) {
+        let (_, generation, _, _) = self.slots.describe(slot);
+        if generation != next {
+            self.forget_remembered(slot, generation);
+            let (_, _, dead_refs, _) = self.slots.describe(slot);
+            self.live -= u64::from(dead_refs);
+        }
+    }
+}

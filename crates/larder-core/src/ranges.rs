@@ -1,0 +1,165 @@
+//! Disjoint runs of chunks, each with the sequence number of the trim that made it: what reads as zeroes and the
+//! origin was not told yet.
+//!
+//! Invariants: runs do not overlap; adding cuts older runs, removing cuts runs in two.
+//!
+//! What it does not do: merge neighbours, for their sequence numbers differ.
+
+use crate::types::Lba;
+use std::collections::BTreeMap;
+
+/// One run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// First chunk.
+    pub first: Lba,
+    /// Number of chunks.
+    pub count: u64,
+    /// Sequence number of its trim.
+    pub seq: u64,
+    /// The client asked to keep the range allocated.
+    pub no_hole: bool,
+}
+
+/// The runs, by first chunk.
+#[derive(Default)]
+pub struct RunMap {
+    runs: BTreeMap<u64, (u64, u64, bool)>,
+    chunks: u64,
+}
+
+impl RunMap {
+    /// Number of runs.
+    pub fn len(&self) -> usize {
+        self.runs.len()
+    }
+
+    /// Whether there is no run.
+    pub fn is_empty(&self) -> bool {
+        self.runs.is_empty()
+    }
+
+    /// Number of chunks in all runs.
+    pub fn chunks(&self) -> u64 {
+        self.chunks
+    }
+
+    /// The run that holds `lba`.
+    pub fn get(&self, lba: Lba) -> Option<Run> {
+        let (&first, &(count, seq, no_hole)) = self.runs.range(..=lba.0).next_back()?;
+        (lba.0 < first + count).then_some(Run { first: Lba(first), count, seq, no_hole })
+    }
+
+    /// Adds a run over whatever was there.
+    pub fn insert(&mut self, run: Run) {
+        self.remove(run.first, run.count);
+        if run.count > 0 {
+            self.runs.insert(run.first.0, (run.count, run.seq, run.no_hole));
+            self.chunks += run.count;
+        }
+    }
+
+    /// Takes `count` chunks from `first` out of all runs; returns how many chunks were in one.
+    pub fn remove(&mut self, first: Lba, count: u64) -> u64 {
+        if count == 0 {
+            // Nothing, not even a cut in the run around `first`.
+            return 0;
+        }
+        let (start, end) = (first.0, first.0.saturating_add(count));
+        let mut gone = 0;
+        // The last run that begins before the end may reach in; repeat until none does.
+        while let Some((&at, &(len, seq, no_hole))) = self.runs.range(..end).next_back() {
+            let run_end = at + len;
+            if run_end <= start {
+                break;
+            }
+            self.runs.remove(&at);
+            gone += run_end.min(end) - at.max(start);
+            if run_end > end {
+                self.runs.insert(end, (run_end - end, seq, no_hole));
+            }
+            if at < start {
+                self.runs.insert(at, (start - at, seq, no_hole));
+                break;
+            }
+        }
+        self.chunks -= gone;
+        gone
+    }
+
+    /// Takes out the part of `run` that still carries its sequence number.
+    pub fn remove_if_unchanged(&mut self, run: &Run) {
+        let end = run.first.0.saturating_add(run.count);
+        let parts: Vec<_> = self
+            .runs
+            .range(..end)
+            .rev()
+            .take_while(|(at, (len, _, _))| *at + len > run.first.0)
+            .filter(|(_, (_, seq, _))| *seq == run.seq)
+            .map(|(&at, &(len, _, _))| (at.max(run.first.0), (at + len).min(end)))
+            .collect();
+        for (from, to) in parts {
+            self.remove(Lba(from), to - from);
+        }
+    }
+
+    /// The first run that ends after `from`.
+    pub fn next(&self, from: Lba) -> Option<Run> {
+        self.get(from).or_else(|| {
+            let (&first, &(count, seq, no_hole)) = self.runs.range(from.0..).next()?;
+            Some(Run { first: Lba(first), count, seq, no_hole })
+        })
+    }
+
+    /// All runs, by address.
+    pub fn iter(&self) -> impl Iterator<Item = Run> + '_ {
+        self.runs.iter().map(|(&first, &(count, seq, no_hole))| Run { first: Lba(first), count, seq, no_hole })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn agrees_with_an_array() {
+        let mut state = 0x1234_5678_u64;
+        let mut next = |n: u64| {
+            state = crate::types::mix(state);
+            state % n
+        };
+        for _ in 0..200 {
+            let (mut map, mut model) = (RunMap::default(), vec![0_u64; 64]);
+            for seq in 1..60 {
+                let first = next(60);
+                let count = next(64 - first) + 1;
+                match next(4) {
+                    0 => {
+                        let expected =
+                            model[first as usize..(first + count) as usize].iter().filter(|&&s| s > 0).count();
+                        assert_eq!(map.remove(Lba(first), count), expected as u64);
+                        model[first as usize..(first + count) as usize].fill(0);
+                    }
+                    1 => {
+                        let old = next(seq);
+                        map.remove_if_unchanged(&Run { first: Lba(first), count, seq: old, no_hole: false });
+                        model[first as usize..(first + count) as usize].iter_mut().for_each(|s| {
+                            if *s == old {
+                                *s = 0;
+                            }
+                        });
+                    }
+                    _ => {
+                        map.insert(Run { first: Lba(first), count, seq, no_hole: false });
+                        model[first as usize..(first + count) as usize].fill(seq);
+                    }
+                }
+                for (i, &seq) in model.iter().enumerate() {
+                    assert_eq!(map.get(Lba(i as u64)).map_or(0, |run| run.seq), seq);
+                }
+                assert_eq!(map.chunks(), model.iter().filter(|&&s| s > 0).count() as u64);
+                assert_eq!(map.iter().map(|run| run.count).sum::<u64>(), map.chunks());
+            }
+        }
+    }
+}

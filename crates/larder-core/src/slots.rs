@@ -1,0 +1,473 @@
+//! What every WEU slot is: its state, generation, references, replacement order, and the addresses that its
+//! records were stored for (Nitro §3.1 "WEU header", §3.2 "SSD cache replacement policy" and "Cleaning the file index").
+//!
+//! A slot's life: free → open (one a class) → sealed → evicting (takes no new references; its dirty data is being
+//! destaged) → retired (its mappings are gone, its generation has moved on) → free, once that is durable and the slot
+//! trimmed.
+//!
+//! Invariants: `dirty_refs <= refs`. Only sealed slots are on the LRU list, and only free ones on the free list. The generation moves on exactly when a slot
+//! retires, so no mapping made before that ever matches again.
+//!
+//! What it does not do: remove mappings; the design that owns the index does.
+
+use crate::{
+    fp_index::FpHandle,
+    types::{Lba, SlotId, StreamClass},
+};
+
+const NONE: u32 = u32::MAX;
+/// Back pointers of a slot below which it is never compacted.
+const BACK_COMPACT_MIN: u32 = 4096;
+
+/// Where a slot is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SlotState {
+    /// Trimmed, durable as such, ready for use.
+    Free,
+    /// Being filled.
+    Open,
+    /// Full.
+    Sealed,
+    /// Chosen for replacement; its dirty references are being destaged.
+    Evicting,
+    /// Evicted, not yet ready for use.
+    Retired,
+}
+
+/// A record's address and its fingerprint's handle, kept so that an eviction finds both without reading flash.
+#[derive(Clone, Copy)]
+struct BackPointer {
+    lba_low: u32,
+    lba_high: u32,
+    fp: u32,
+}
+
+/// One slot.
+struct Slot {
+    generation: u32,
+    state: SlotState,
+    class: StreamClass,
+    /// No one has said yet which generation this is: recovery may begin with any, for they wrap.
+    unheard: bool,
+    refs: u32,
+    dirty_refs: u32,
+    /// Neighbours on the LRU list; of a free slot `older` is the next free one, and `newer` the one before.
+    newer: u32,
+    older: u32,
+    /// Back pointers that the last compaction had to keep.
+    back_kept: u32,
+    back: Vec<BackPointer>,
+}
+
+/// All slots.
+pub struct Slots {
+    slots: Vec<Slot>,
+    /// The free slot that is used next. A list through the slots, so that recovery takes any of them off in no time.
+    free: u32,
+    free_count: usize,
+    newest: u32,
+    oldest: u32,
+    sealed: usize,
+    /// Back pointers that all slots together have room for.
+    back_capacity: usize,
+}
+
+impl Slots {
+    /// `count` free slots of generation 0.
+    pub fn new(count: u32) -> Self {
+        let slot = || Slot {
+            generation: 0,
+            state: SlotState::Free,
+            class: StreamClass::Clean,
+            unheard: true,
+            refs: 0,
+            dirty_refs: 0,
+            newer: NONE,
+            older: NONE,
+            back_kept: 0,
+            back: Vec::new(),
+        };
+        let mut slots = Slots {
+            slots: (0..count).map(|_| slot()).collect(),
+            free: NONE,
+            free_count: 0,
+            newest: NONE,
+            oldest: NONE,
+            sealed: 0,
+            back_capacity: 0,
+        };
+        (0..count).rev().for_each(|i| slots.link_free(i));
+        slots
+    }
+
+    /// Number of slots.
+    pub fn count(&self) -> u32 {
+        self.slots.len() as u32
+    }
+
+    /// Number of free slots.
+    pub fn free_count(&self) -> usize {
+        self.free_count
+    }
+
+    /// Number of sealed slots.
+    pub fn sealed_count(&self) -> usize {
+        self.sealed
+    }
+
+    /// Bytes that the table has allocated.
+    pub fn ram_bytes(&self) -> usize {
+        self.slots.capacity() * size_of::<Slot>() + self.back_capacity * size_of::<BackPointer>()
+    }
+
+    /// State, generation, references and dirty references of `slot`.
+    pub fn describe(&self, slot: SlotId) -> (SlotState, u32, u32, u32) {
+        let slot = &self.slots[slot.0 as usize];
+        (slot.state, slot.generation, slot.refs, slot.dirty_refs)
+    }
+
+    /// The class of data in `slot`.
+    pub fn class(&self, slot: SlotId) -> StreamClass {
+        self.slots[slot.0 as usize].class
+    }
+
+    /// The current generation of `slot`, whose number may come from flash.
+    #[inline]
+    pub fn generation(&self, slot: SlotId) -> Option<u32> {
+        self.slots.get(slot.0 as usize).map(|slot| slot.generation)
+    }
+
+    /// The current generation of `slot` if it may take new references.
+    pub fn generation_for_new(&self, slot: SlotId) -> Option<u32> {
+        let slot = self.slots.get(slot.0 as usize)?;
+        matches!(slot.state, SlotState::Open | SlotState::Sealed).then_some(slot.generation)
+    }
+
+    /// Opens a free slot for `class`.
+    pub fn open(&mut self, class: StreamClass) -> Option<(SlotId, u32)> {
+        let i = self.free;
+        if i == NONE {
+            return None;
+        }
+        self.unlink_free(i);
+        let slot = &mut self.slots[i as usize];
+        slot.state = SlotState::Open;
+        slot.class = class;
+        slot.unheard = false;
+        Some((SlotId(i), slot.generation))
+    }
+
+    /// An open slot is full: it becomes the most recently used.
+    pub fn seal(&mut self, slot: SlotId) {
+        let entry = &mut self.slots[slot.0 as usize];
+        if entry.state != SlotState::Open {
+            return;
+        }
+        entry.state = SlotState::Sealed;
+        self.back_capacity -= entry.back.capacity();
+        entry.back.shrink_to_fit();
+        self.back_capacity += entry.back.capacity();
+        self.sealed += 1;
+        self.link_newest(slot.0);
+    }
+
+    /// A record of `slot` was read or referenced again.
+    #[inline]
+    pub fn touch(&mut self, slot: SlotId) {
+        if self.newest != slot.0 && self.slots[slot.0 as usize].state == SlotState::Sealed {
+            self.unlink(slot.0);
+            self.link_newest(slot.0);
+        }
+    }
+
+    /// Chooses the least recently used sealed slot that `busy` does not name, and takes it off the list.
+    pub fn start_evicting(&mut self, mut busy: impl FnMut(SlotId) -> bool) -> Option<SlotId> {
+        let mut at = self.oldest;
+        while at != NONE && busy(SlotId(at)) {
+            at = self.slots[at as usize].newer;
+        }
+        if at == NONE {
+            return None;
+        }
+        self.unlink(at);
+        self.sealed -= 1;
+        self.slots[at as usize].state = SlotState::Evicting;
+        Some(SlotId(at))
+    }
+
+    /// An eviction was given up: the slot is sealed again, least recent.
+    pub fn stop_evicting(&mut self, slot: SlotId) {
+        let entry = &mut self.slots[slot.0 as usize];
+        // A slot of any other state is on a list already, or must not come onto this one.
+        if entry.state == SlotState::Evicting {
+            entry.state = SlotState::Sealed;
+            self.sealed += 1;
+            self.link_oldest(slot.0);
+        }
+    }
+
+    /// Ends the slot's generation. Returns the generation that died and the references that died with it.
+    pub fn retire(&mut self, slot: SlotId) -> (u32, u32) {
+        let entry = &mut self.slots[slot.0 as usize];
+        let dead = (entry.generation, entry.refs);
+        entry.state = SlotState::Retired;
+        entry.generation = entry.generation.wrapping_add(1);
+        self.forget_refs(slot);
+        dead
+    }
+
+    /// A retired slot is ready for use.
+    pub fn release(&mut self, slot: SlotId) {
+        let entry = &mut self.slots[slot.0 as usize];
+        if entry.state == SlotState::Retired {
+            entry.state = SlotState::Free;
+            self.link_free(slot.0);
+        }
+    }
+
+    /// Recovery: whether `slot` exists and has not moved past `generation`.
+    pub fn can_be_at(&self, slot: SlotId, generation: u32) -> bool {
+        self.slots
+            .get(slot.0 as usize)
+            .is_some_and(|slot| slot.unheard || !generation_is_older(generation, slot.generation))
+    }
+
+    /// Recovery: `slot` holds data of `generation`. It becomes sealed and the most recent; what an older generation
+    /// held is forgotten. Returns false for a slot that does not exist or whose generation is past that already.
+    pub fn restore(&mut self, slot: SlotId, generation: u32) -> bool {
+        if !self.can_be_at(slot, generation) {
+            return false;
+        }
+        let entry = &mut self.slots[slot.0 as usize];
+        entry.unheard = false;
+        if entry.state == SlotState::Sealed && entry.generation == generation {
+            return true;
+        }
+        let before = std::mem::replace(&mut entry.state, SlotState::Sealed);
+        let another = std::mem::replace(&mut entry.generation, generation) != generation;
+        match before {
+            SlotState::Free => self.unlink_free(slot.0),
+            SlotState::Sealed => {
+                self.unlink(slot.0);
+                self.sealed -= 1;
+            }
+            SlotState::Open | SlotState::Evicting | SlotState::Retired => {}
+        }
+        if another {
+            self.forget_refs(slot);
+        }
+        self.sealed += 1;
+        self.link_newest(slot.0);
+        true
+    }
+
+    /// Recovery: `slot` was freed when its generation was `generation`. Returns true where that ends its present one.
+    pub fn restore_freed(&mut self, slot: SlotId, generation: u32) -> bool {
+        if !self.can_be_at(slot, generation) {
+            return false;
+        }
+        let entry = &mut self.slots[slot.0 as usize];
+        entry.unheard = false;
+        entry.generation = generation.wrapping_add(1);
+        if entry.state == SlotState::Sealed {
+            entry.state = SlotState::Free;
+            self.unlink(slot.0);
+            self.sealed -= 1;
+            self.link_free(slot.0);
+        }
+        self.forget_refs(slot);
+        true
+    }
+
+    fn forget_refs(&mut self, slot: SlotId) {
+        let slot = &mut self.slots[slot.0 as usize];
+        slot.refs = 0;
+        slot.dirty_refs = 0;
+        slot.back_kept = 0;
+        self.back_capacity -= slot.back.capacity();
+        slot.back = Vec::new();
+    }
+
+    /// All slots with their generations: those being evicted, for they were the least recent; sealed ones, least recent
+    /// first; then the others, none of which has an age.
+    pub fn in_order(&self) -> Vec<(SlotId, u32, SlotState, StreamClass)> {
+        let mut order = Vec::with_capacity(self.slots.len());
+        let mut push = |i: u32, slot: &Slot| order.push((SlotId(i), slot.generation, slot.state, slot.class));
+        for (i, slot) in self.slots.iter().enumerate().filter(|(_, slot)| slot.state == SlotState::Evicting) {
+            push(i as u32, slot);
+        }
+        let mut at = self.oldest;
+        while let Some(slot) = self.slots.get(at as usize) {
+            push(at, slot);
+            at = slot.newer;
+        }
+        for (i, slot) in self.slots.iter().enumerate() {
+            if !matches!(slot.state, SlotState::Sealed | SlotState::Evicting) {
+                push(i as u32, slot);
+            }
+        }
+        order
+    }
+
+    /// A mapping to `slot` was made; `back` remembers its address, for records stored in the slot and for dirty mappings.
+    pub fn add_ref(&mut self, slot: SlotId, dirty: bool) {
+        let slot = &mut self.slots[slot.0 as usize];
+        slot.refs += 1;
+        slot.dirty_refs += u32::from(dirty);
+    }
+
+    /// A mapping to `slot` is gone.
+    pub fn drop_ref(&mut self, slot: SlotId, dirty: bool) {
+        let slot = &mut self.slots[slot.0 as usize];
+        debug_assert!(slot.refs > 0 && (!dirty || slot.dirty_refs > 0));
+        slot.refs -= 1;
+        slot.dirty_refs -= u32::from(dirty);
+    }
+
+    /// A mapping to `slot` is no longer dirty.
+    pub fn clean_ref(&mut self, slot: SlotId) {
+        let slot = &mut self.slots[slot.0 as usize];
+        debug_assert!(slot.dirty_refs > 0);
+        slot.dirty_refs -= 1;
+    }
+
+    /// Remembers that `lba` points into `slot`. Returns true where so many are remembered that most must be outdated:
+    /// then [`Slots::compact_back`] is due.
+    pub fn remember(&mut self, slot: SlotId, lba: Lba, fp: Option<FpHandle>) -> bool {
+        let slot = &mut self.slots[slot.0 as usize];
+        let pointer = BackPointer {
+            lba_low: lba.0 as u32,
+            lba_high: (lba.0 >> 32) as u32,
+            fp: fp.map_or(NONE, |handle| handle.0),
+        };
+        self.back_capacity -= slot.back.capacity();
+        slot.back.push(pointer);
+        self.back_capacity += slot.back.capacity();
+        // Twice what the last compaction kept, too: pointers to fingerprints stay, and a compaction for each further
+        // pointer would take time quadratic in them.
+        let most = BACK_COMPACT_MIN.max(slot.refs.saturating_mul(4)).max(slot.back_kept.saturating_mul(2));
+        slot.back.len() > most as usize
+    }
+
+    /// Keeps, of what is remembered for `slot`, what has a fingerprint or is still `live`.
+    pub fn compact_back(&mut self, slot: SlotId, mut live: impl FnMut(Lba) -> bool) {
+        let slot = &mut self.slots[slot.0 as usize];
+        let mut seen = std::collections::BTreeSet::new();
+        slot.back.retain(|pointer| {
+            let lba = pointer.lba();
+            pointer.fp != NONE || (live(lba) && seen.insert(lba))
+        });
+        slot.back_kept = slot.back.len() as u32;
+    }
+
+    /// The addresses remembered for `slot`, with repeats and outdated ones.
+    pub fn remembered(&self, slot: SlotId) -> impl Iterator<Item = (Lba, Option<FpHandle>)> + '_ {
+        self.slots[slot.0 as usize].back.iter().map(|p| (p.lba(), (p.fp != NONE).then_some(FpHandle(p.fp))))
+    }
+
+    fn link_free(&mut self, i: u32) {
+        let next = std::mem::replace(&mut self.free, i);
+        self.slots[i as usize].newer = NONE;
+        self.slots[i as usize].older = next;
+        if let Some(slot) = self.slots.get_mut(next as usize) {
+            slot.newer = i;
+        }
+        self.free_count += 1;
+    }
+
+    fn unlink_free(&mut self, i: u32) {
+        let (before, next) = (self.slots[i as usize].newer, self.slots[i as usize].older);
+        match self.slots.get_mut(before as usize) {
+            Some(slot) => slot.older = next,
+            None => self.free = next,
+        }
+        if let Some(slot) = self.slots.get_mut(next as usize) {
+            slot.newer = before;
+        }
+        self.free_count -= 1;
+    }
+
+    fn unlink(&mut self, i: u32) {
+        let (newer, older) = (self.slots[i as usize].newer, self.slots[i as usize].older);
+        match self.slots.get_mut(newer as usize) {
+            Some(slot) => slot.older = older,
+            None => self.newest = older,
+        }
+        match self.slots.get_mut(older as usize) {
+            Some(slot) => slot.newer = newer,
+            None => self.oldest = newer,
+        }
+    }
+
+    fn link_newest(&mut self, i: u32) {
+        let before = std::mem::replace(&mut self.newest, i);
+        self.slots[i as usize].newer = NONE;
+        self.slots[i as usize].older = before;
+        match self.slots.get_mut(before as usize) {
+            Some(slot) => slot.newer = i,
+            None => self.oldest = i,
+        }
+    }
+
+    fn link_oldest(&mut self, i: u32) {
+        let before = std::mem::replace(&mut self.oldest, i);
+        self.slots[i as usize].older = NONE;
+        self.slots[i as usize].newer = before;
+        match self.slots.get_mut(before as usize) {
+            Some(slot) => slot.older = i,
+            None => self.newest = i,
+        }
+    }
+}
+
+impl BackPointer {
+    fn lba(&self) -> Lba {
+        Lba(u64::from(self.lba_low) | u64::from(self.lba_high) << 32)
+    }
+}
+
+/// Whether generation `a` came before `b`, on a counter that wraps.
+fn generation_is_older(a: u32, b: u32) -> bool {
+    (a.wrapping_sub(b) as i32) < 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_recent_sealed_slot_is_evicted_first() {
+        let mut slots = Slots::new(4);
+        let ids: Vec<_> = (0..3).map(|_| slots.open(StreamClass::Clean).unwrap().0).collect();
+        ids.iter().for_each(|&id| slots.seal(id));
+        slots.touch(ids[0]);
+        assert_eq!(slots.start_evicting(|id| id == ids[1]), Some(ids[2]), "the busy one is passed over");
+        assert_eq!(slots.retire(ids[2]), (0, 0));
+        assert_eq!(slots.free_count(), 1);
+        slots.release(ids[2]);
+        assert_eq!(slots.free_count(), 2);
+        assert_eq!(slots.open(StreamClass::Dirty), Some((ids[2], 1)), "its generation has moved on");
+        assert_eq!(slots.start_evicting(|_| false), Some(ids[1]));
+        slots.stop_evicting(ids[1]);
+        assert_eq!(slots.start_evicting(|_| false), Some(ids[1]));
+        assert_eq!(slots.start_evicting(|_| false), Some(ids[0]));
+        assert_eq!(slots.start_evicting(|_| false), None);
+    }
+
+    #[test]
+    fn recovery_keeps_the_newest_generation() {
+        let mut slots = Slots::new(2);
+        assert!(slots.restore(SlotId(0), 3));
+        assert!(!slots.restore(SlotId(0), 2) && !slots.restore(SlotId(9), 0));
+        assert!(!slots.restore_freed(SlotId(0), 2));
+        assert!(slots.restore_freed(SlotId(0), 3));
+        assert_eq!(slots.describe(SlotId(0)), (SlotState::Free, 4, 0, 0));
+        assert_eq!(slots.free_count(), 2);
+        assert!(!slots.restore(SlotId(0), 3));
+    }
+
+    #[test]
+    fn generations_wrap() {
+        assert!(generation_is_older(u32::MAX, 0) && !generation_is_older(0, u32::MAX));
+    }
+}

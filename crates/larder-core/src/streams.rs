@@ -1,0 +1,119 @@
+//! Sequential streams, found across interleaved requests, and how far to read ahead of each.
+//!
+//! A stream is a run of reads in which each begins where an earlier one ended. The measure is the count of
+//! consecutive bytes accessed (Nitro §3, metric M11 of Li et al., HotStorage 2014): past a threshold the stream is
+//! sequential, and its read-ahead doubles with each request up to a maximum.
+//!
+//! Invariants: at most [`STREAMS_MAX`] streams; the one that was idle longest goes first.
+//!
+//! What it does not do: read, or keep what was read.
+
+/// Streams that are followed at once.
+pub const STREAMS_MAX: usize = 64;
+/// Consecutive bytes after which a stream counts as sequential.
+pub const SEQUENTIAL_BYTES_MIN: u64 = 32 << 10;
+/// First read-ahead of a stream, in bytes.
+pub const PREFETCH_BYTES_FIRST: u64 = 16 << 10;
+/// Largest read-ahead, in bytes.
+pub const PREFETCH_BYTES_MAX: u64 = 128 << 10;
+
+#[derive(Clone, Copy)]
+struct Stream {
+    next: u64,
+    consecutive: u64,
+    prefetched_to: u64,
+    window: u64,
+    used: u64,
+}
+
+/// What to read ahead, in bytes of the origin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Prefetch {
+    /// Byte offset.
+    pub offset: u64,
+    /// Length in bytes.
+    pub len: u64,
+}
+
+/// The streams.
+#[derive(Default)]
+pub struct Streams {
+    streams: Vec<Stream>,
+    clock: u64,
+}
+
+impl Streams {
+    /// A read of `len` bytes at `offset`. Returns what to read ahead now, and whether the read is part of a
+    /// sequential stream.
+    pub fn observe(&mut self, offset: u64, len: u64, device_bytes: u64) -> (Option<Prefetch>, bool) {
+        self.clock += 1;
+        let end = offset + len;
+        let Some(stream) = self.streams.iter_mut().find(|s| s.next == offset) else {
+            self.start(end, len);
+            return (None, false);
+        };
+        stream.next = end;
+        stream.consecutive += len;
+        stream.used = self.clock;
+        if stream.consecutive < SEQUENTIAL_BYTES_MIN {
+            return (None, false);
+        }
+        stream.prefetched_to = stream.prefetched_to.max(end);
+        // Top up when less than half of the window is left, so that requests to the origin stay long.
+        if stream.prefetched_to - end > stream.window / 2 {
+            return (None, true);
+        }
+        stream.window = (stream.window * 2).clamp(PREFETCH_BYTES_FIRST, PREFETCH_BYTES_MAX);
+        let from = stream.prefetched_to;
+        let to = (end + stream.window).min(device_bytes);
+        if to <= from {
+            return (None, true);
+        }
+        stream.prefetched_to = to;
+        (Some(Prefetch { offset: from, len: to - from }), true)
+    }
+
+    fn start(&mut self, next: u64, len: u64) {
+        let stream = Stream { next, consecutive: len, prefetched_to: 0, window: 0, used: self.clock };
+        if self.streams.len() < STREAMS_MAX {
+            self.streams.push(stream);
+        } else if let Some(idle) = self.streams.iter_mut().min_by_key(|s| s.used) {
+            *idle = stream;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interleaved_streams_are_found_and_grow() {
+        let mut streams = Streams::default();
+        let mut longest = [0; 3];
+        for i in 0..64_u64 {
+            for (lane, longest) in longest.iter_mut().enumerate() {
+                let offset = ((lane as u64) << 30) | (i * 4096);
+                if let (Some(p), sequential) = streams.observe(offset, 4096, 1 << 40) {
+                    assert!(sequential && p.offset >= offset + 4096);
+                    *longest = p.len.max(*longest);
+                }
+            }
+            streams.observe(i * 7_777_777 * 4096 + (1 << 39), 4096, 1 << 40);
+        }
+        assert!(longest.iter().all(|&len| len > PREFETCH_BYTES_MAX / 2 && len <= PREFETCH_BYTES_MAX), "{longest:?}");
+    }
+
+    #[test]
+    fn random_reads_prefetch_nothing_and_the_end_is_respected() {
+        let mut streams = Streams::default();
+        for i in 0..1000_u64 {
+            assert_eq!(streams.observe(i * 7919 % 5000 * 65536, 4096, 1 << 40).0, None);
+        }
+        for i in 0..32_u64 {
+            if let (Some(p), _) = streams.observe((1 << 40) + i * 4096, 4096, (1 << 40) + (128 << 10)) {
+                assert!(p.offset + p.len <= (1 << 40) + (128 << 10));
+            }
+        }
+    }
+}

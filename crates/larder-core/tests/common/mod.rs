@@ -1,0 +1,57 @@
+//! Seeded randomness for the model tests: the same seed gives the same run on every machine.
+//!
+//! What it does not do: be random enough for anything but tests.
+
+// Each test file compiles this for itself and uses a part of it.
+#![allow(dead_code)]
+
+/// SplitMix64 (Steele, Lea and Flood, 2014).
+pub struct Rng(u64);
+
+impl Rng {
+    /// A generator for `seed`.
+    pub fn new(seed: u64) -> Self {
+        Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x6c61_7264_6572)
+    }
+
+    /// 64 bits.
+    pub fn bits(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `n`.
+    pub fn below(&mut self, n: u64) -> u64 {
+        self.bits() % n
+    }
+
+    /// True `percent` times of a hundred.
+    pub fn chance(&mut self, percent: u64) -> bool {
+        self.below(100) < percent
+    }
+
+    /// One of `items`.
+    pub fn pick<T: Copy>(&mut self, items: &[T]) -> Option<T> {
+        (!items.is_empty()).then(|| items[self.below(items.len() as u64) as usize])
+    }
+}
+
+/// Runs `test` for each seed; a panic is preceded by the seed that made it.
+pub fn for_seeds(seeds: std::ops::Range<u64>, test: impl Fn(u64)) {
+    struct Tell(u64);
+    impl Drop for Tell {
+        fn drop(&mut self) {
+            if std::thread::panicking() {
+                eprintln!("failed with seed {}", self.0);
+            }
+        }
+    }
+    for seed in seeds {
+        let tell = Tell(seed);
+        test(seed);
+        std::mem::forget(tell);
+    }
+}

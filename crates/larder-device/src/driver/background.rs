@@ -1,0 +1,50 @@
+//! The process's background driver: one thread that carries the I/O of threads that drive nothing.
+//!
+//! It serves three callers: foreign executors, whose threads run no driver; drivers whose thread left `block_on` with
+//! operations in flight; and operations that such a driver could not finish itself.
+//!
+//! Invariants: at most one such thread, started on first use, for the life of the process.
+//!
+//! What it does not do: run tasks.
+
+use super::{
+    drive_forever,
+    op::Op,
+    shared::{Message, Shared},
+};
+use std::sync::{Arc, OnceLock};
+
+static DRIVER: OnceLock<Option<Arc<Shared>>> = OnceLock::new();
+
+pub(crate) fn driver() -> Option<&'static Arc<Shared>> {
+    let driver = DRIVER.get_or_init(|| {
+        let shared = Shared::new();
+        let home = shared.clone();
+        let thread = std::thread::Builder::new().name("larder-io".into());
+        thread.spawn(move || drive_forever(home)).ok().map(|_| shared)
+    });
+    driver.as_ref()
+}
+
+/// Starts an operation on the background thread. Cancelled where the system refuses the thread.
+pub(crate) fn start(op: Op) {
+    if let Some(driver) = driver() {
+        driver.send(Message::Start(op));
+    }
+}
+
+/// Cancels what was started here under `id`.
+pub(crate) fn cancel(id: u64) {
+    if let Some(driver) = driver() {
+        driver.send(Message::Cancel(id));
+    }
+}
+
+/// Cancels what may have moved here from `home`.
+pub(crate) fn cancel_for(home: &Arc<Shared>, id: u64) {
+    if let Some(Some(driver)) = DRIVER.get()
+        && !Arc::ptr_eq(driver, home)
+    {
+        driver.send(Message::Cancel(id));
+    }
+}

@@ -1,0 +1,269 @@
+//! The driver of a thread: a small executor and the io_uring loop that completes its I/O.
+//!
+//! [`block_on`] runs a future on the calling thread, together with the tasks of [`spawn_local`], and completes the
+//! I/O that they begin. Operations are submitted in batches, once no task can go on. A thread's driver is made by
+//! its first `block_on` and reused; its ring is made by its first operation. A `block_on` inside a task uses another
+//! driver, and the tasks of the outer one stand still meanwhile.
+//!
+//! Futures of device operations work under any executor: an operation that begins on a thread outside `block_on`
+//! is carried by a background thread, and one that is still in flight when `block_on` returns is completed by it.
+//! Local tasks, and timers of [`sleep`], go on with the thread's next `block_on`.
+//!
+//! Invariants: what the kernel may write stays alive until the kernel is done, whether its future was dropped or its
+//! thread ended. A waker makes a system call only where the woken thread sleeps.
+//!
+//! What it does not do: share work between threads.
+
+mod backend;
+mod background;
+mod io;
+mod op;
+mod pool;
+mod shared;
+
+pub(crate) use backend::demanded_backend_works;
+pub use backend::{BACKEND_ENV, IoBackend, IoBackendKind, io_backend};
+pub(crate) use op::{Fd, Kind, Op};
+pub(crate) use pool::run as run_blocking;
+pub(crate) use shared::{Message, Shared};
+
+use crate::{IoBuf, IoFuture, IoResult};
+use shared::next_id;
+use std::{
+    cell::RefCell,
+    future::Future,
+    os::fd::RawFd,
+    pin::{Pin, pin},
+    rc::Rc,
+    sync::Arc,
+    task::{Context, Poll, Waker},
+    time::{Duration, Instant},
+};
+
+/// A driver and the waker of the future it runs, made once.
+struct Driver {
+    shared: Arc<Shared>,
+    waker: Waker,
+}
+
+impl Driver {
+    fn new(shared: Arc<Shared>) -> Rc<Driver> {
+        let waker = Waker::from(shared.clone());
+        Rc::new(Driver { shared, waker })
+    }
+}
+
+/// The drivers of this thread.
+struct Local {
+    /// The one that runs now; those of outer `block_on` calls are on their stacks.
+    current: RefCell<Option<Rc<Driver>>>,
+    /// Those that may be used again; one, unless `block_on` was nested.
+    idle: RefCell<Vec<Rc<Driver>>>,
+}
+
+impl Drop for Local {
+    fn drop(&mut self) {
+        for driver in self.idle.take() {
+            driver.shared.close();
+        }
+    }
+}
+
+thread_local! {
+    static LOCAL: Local = const {
+        Local { current: RefCell::new(None), idle: RefCell::new(Vec::new()) }
+    };
+}
+
+/// Leaves a driver when its `block_on` returns or unwinds.
+struct Entered {
+    driver: Rc<Driver>,
+    outer: Option<Rc<Driver>>,
+    keep: bool,
+}
+
+impl Entered {
+    fn new(driver: Option<Rc<Driver>>, keep: bool) -> Entered {
+        let entered = LOCAL.try_with(|local| {
+            let driver = driver.or_else(|| local.idle.borrow_mut().pop());
+            let driver = driver.unwrap_or_else(|| Driver::new(Shared::new()));
+            driver.shared.enter();
+            let outer = local.current.replace(Some(driver.clone()));
+            if let Some(outer) = &outer {
+                outer.shared.leave();
+            }
+            Entered { driver, outer, keep }
+        });
+        // A thread that is ending has no drivers any more: one for this call, with its I/O on the background driver.
+        entered.unwrap_or_else(|_| Entered { driver: Driver::new(Shared::new()), outer: None, keep: false })
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        let _ = LOCAL.try_with(|local| {
+            if let Some(outer) = &self.outer {
+                outer.shared.enter();
+            }
+            *local.current.borrow_mut() = self.outer.take();
+            if self.keep {
+                self.driver.shared.leave();
+                local.idle.borrow_mut().push(self.driver.clone());
+            }
+        });
+        if !self.keep {
+            self.driver.shared.close();
+        }
+    }
+}
+
+/// Runs `future` to its end on this thread, driving its I/O and the thread's local tasks.
+///
+/// A future that is ready when it is first polled costs no system call and no allocation.
+pub fn block_on<F: Future>(future: F) -> F::Output {
+    let entered = Entered::new(None, true);
+    drive(&entered.driver, pin!(future))
+}
+
+/// Drives `shared` on this thread until `future` is over, and closes it.
+pub(crate) fn drive_to_the_end<F: Future>(shared: Arc<Shared>, future: F) -> F::Output {
+    let entered = Entered::new(Some(Driver::new(shared)), false);
+    drive(&entered.driver, pin!(future))
+}
+
+fn drive_forever(shared: Arc<Shared>) {
+    drive_to_the_end(shared, std::future::pending())
+}
+
+#[inline]
+fn drive<F: Future>(driver: &Driver, mut future: Pin<&mut F>) -> F::Output {
+    let mut context = Context::from_waker(&driver.waker);
+    if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+        return output;
+    }
+    loop {
+        driver.shared.turn();
+        if driver.shared.take_main_woken()
+            && let Poll::Ready(output) = future.as_mut().poll(&mut context)
+        {
+            return output;
+        }
+    }
+}
+
+/// The driver that runs on this thread now.
+fn current() -> Option<Rc<Driver>> {
+    LOCAL.try_with(|local| local.current.borrow().clone()).ok().flatten()
+}
+
+/// Starts a task on this thread's driver. The task need not be `Send`. It runs inside `block_on` calls of this
+/// thread, and is dropped when the thread ends.
+///
+/// # Panics
+/// Outside of `block_on`.
+pub fn spawn_local(future: impl Future<Output = ()> + 'static) {
+    let driver = current().expect("spawn_local is called inside driver::block_on");
+    driver.shared.spawn_local(future);
+}
+
+/// Begins an operation on this thread's driver, on the background one where none runs here, or on the pool.
+pub(crate) fn submit(op: Op) {
+    if op.is_file_op() && io_backend().kind == IoBackendKind::Threads {
+        pool::run(move || op.run_blocking());
+        return;
+    }
+    match current() {
+        Some(driver) => driver.shared.start(op),
+        None => background::start(op),
+    }
+}
+
+/// Resolves `after` this long. The time passes only for a thread that is inside `block_on`; elsewhere the background
+/// driver keeps it.
+pub fn sleep(after: Duration) -> IoFuture<()> {
+    let (completer, future) = IoFuture::pending();
+    let at = Instant::now() + after;
+    match current() {
+        Some(driver) => driver.shared.add_timer(at, completer),
+        None => {
+            if let Some(driver) = background::driver() {
+                driver.send(Message::Timer(at, completer));
+            }
+        }
+    }
+    future
+}
+
+/// Receives up to `buf.len()` bytes from a socket: the buffer and how many bytes came (0: the peer closed).
+///
+/// The socket must stay open until the future is over or dropped. Dropping it cancels the operation; bytes that had
+/// come by then are lost. The thread that received should drop it, before it closes the socket: a cancellation from
+/// elsewhere arrives later.
+pub fn recv(fd: RawFd, buf: IoBuf) -> IoFuture<(IoBuf, usize)> {
+    socket_op(|id, to| Op::new(Fd::Raw(fd), 0, Kind::Recv { buf, id, wait_first: false, to }))
+}
+
+/// Resolves when a socket can be read, or a listening one accepted from. As for [`recv`], dropping it cancels it.
+pub fn readable(fd: RawFd) -> IoFuture<()> {
+    socket_op(|id, to| Op::new(Fd::Raw(fd), 0, Kind::Ready { events: libc::POLLIN, id, to }))
+}
+
+/// Resolves when a socket can be written. As for [`recv`], dropping it cancels it.
+pub fn writable(fd: RawFd) -> IoFuture<()> {
+    socket_op(|id, to| Op::new(Fd::Raw(fd), 0, Kind::Ready { events: libc::POLLOUT, id, to }))
+}
+
+fn socket_op<T: Send + 'static>(op: impl FnOnce(u64, crate::Completer<T>) -> Op) -> IoFuture<T> {
+    let id = next_id();
+    let (completer, future) = IoFuture::pending();
+    let op = op(id, completer);
+    let home = current().map(|driver| driver.shared.clone());
+    match &home {
+        Some(shared) => shared.start(op),
+        None => background::start(op),
+    }
+    IoFuture::boxed(SocketFuture { inner: Some(future), home, id })
+}
+
+/// Cancels its operation when it is dropped before that is over.
+struct SocketFuture<T> {
+    inner: Option<IoFuture<T>>,
+    /// Where the operation is; the background driver if nowhere else.
+    home: Option<Arc<Shared>>,
+    id: u64,
+}
+
+impl<T> Future for SocketFuture<T> {
+    type Output = IoResult<T>;
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<IoResult<T>> {
+        let inner = self.inner.as_mut().expect("a socket operation was polled after it was over");
+        let result = std::task::ready!(Pin::new(inner).poll(context));
+        self.inner = None;
+        Poll::Ready(result)
+    }
+}
+
+impl<T> Drop for SocketFuture<T> {
+    fn drop(&mut self) {
+        if self.inner.take().is_none() {
+            return;
+        }
+        match &self.home {
+            None => background::cancel(self.id),
+            Some(home) if is_of_this_thread(home) => home.cancel(self.id),
+            Some(home) => home.send(Message::Cancel(self.id)),
+        }
+    }
+}
+
+/// Whether this thread is the driver's home, so that it may submit there.
+fn is_of_this_thread(shared: &Arc<Shared>) -> bool {
+    let is_it = |driver: &Rc<Driver>| Arc::ptr_eq(&driver.shared, shared);
+    LOCAL
+        .try_with(|local| local.current.borrow().as_ref().is_some_and(is_it) || local.idle.borrow().iter().any(is_it))
+        .unwrap_or(false)
+}
+
+#[cfg(test)]
+#[expect(clippy::async_yields_async, reason = "futures that outlive their block_on are what is tested")]
+mod tests;

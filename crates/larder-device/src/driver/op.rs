@@ -1,0 +1,289 @@
+//! One operation in flight: what the kernel is asked, who waits for it, and what a result means.
+//!
+//! Invariants: an [`Op`] owns everything the kernel may touch (the buffer, and the file where one is shared), and
+//! lives in a driver's slab, a queue, or a pool thread until the kernel is done with it. Each op is answered exactly
+//! once: through its completer, or with *cancelled* when it is dropped.
+//! Short transfers are continued, and interrupted calls repeated, here and nowhere else.
+//!
+//! What it does not do: check ranges or alignment; the devices do.
+
+use super::shared::Shared;
+use crate::{Completer, IoBuf, IoError, IoErrorKind, IoOp, SharedBuf};
+use io_uring::{opcode, squeue, types};
+use std::{
+    fs::File,
+    os::fd::{AsRawFd, RawFd},
+    sync::Arc,
+};
+
+/// A transfer that was cut short goes on at a multiple of this many bytes: direct I/O wants aligned offsets.
+const RESUME_ALIGN: usize = 512;
+/// An operation that the kernel keeps answering with "again" fails after this many attempts.
+const ATTEMPTS_MAX: u32 = 1 << 16;
+
+/// The file or socket of an operation.
+pub(crate) enum Fd {
+    /// A file that stays open for as long as the operation lives.
+    Shared(Arc<File>),
+    /// A descriptor that its owner keeps open until the operation is over or cancelled.
+    Raw(RawFd),
+}
+
+impl Fd {
+    fn raw(&self) -> RawFd {
+        match self {
+            Fd::Shared(file) => file.as_raw_fd(),
+            Fd::Raw(fd) => *fd,
+        }
+    }
+}
+
+/// One operation, with what it needs and who waits for it.
+pub(crate) struct Op {
+    pub(crate) fd: Fd,
+    pub(crate) offset: u64,
+    pub(crate) attempts: u32,
+    pub(crate) kind: Kind,
+}
+
+/// What an operation does.
+pub(crate) enum Kind {
+    Read {
+        buf: IoBuf,
+        done: usize,
+        to: Completer<IoBuf>,
+    },
+    Write {
+        data: SharedBuf,
+        done: usize,
+        dsync: bool,
+        to: Completer<()>,
+    },
+    Sync {
+        to: Completer<()>,
+    },
+    Allocate {
+        mode: i32,
+        len: u64,
+        name: IoOp,
+        to: Completer<()>,
+    },
+    /// `wait_first`: the socket is in non-blocking mode, so the kernel must be asked to wait for it.
+    Recv {
+        buf: IoBuf,
+        id: u64,
+        wait_first: bool,
+        to: Completer<(IoBuf, usize)>,
+    },
+    Ready {
+        events: i16,
+        id: u64,
+        to: Completer<()>,
+    },
+    /// Completions wait in the ring of a driver whose thread does not drive it.
+    Tend {
+        driver: Arc<Shared>,
+    },
+}
+
+impl Op {
+    pub(crate) fn new(fd: Fd, offset: u64, kind: Kind) -> Op {
+        Op { fd, offset, attempts: 0, kind }
+    }
+
+    /// What to call the operation by when it is cancelled; disk operations cannot be.
+    pub(crate) fn cancel_id(&self) -> Option<u64> {
+        match &self.kind {
+            Kind::Recv { id, .. } | Kind::Ready { id, .. } => Some(*id),
+            Kind::Tend { driver } => Some(driver.id),
+            _ => None,
+        }
+    }
+
+    /// Whether pool threads can carry it; else it waits for a socket.
+    pub(crate) fn is_file_op(&self) -> bool {
+        self.cancel_id().is_none()
+    }
+
+    /// Events to poll(2) for; 0 for a file operation.
+    pub(crate) fn poll_events(&self) -> i16 {
+        match &self.kind {
+            Kind::Recv { .. } | Kind::Tend { .. } => libc::POLLIN,
+            Kind::Ready { events, .. } => *events,
+            _ => 0,
+        }
+    }
+
+    pub(crate) fn raw_fd(&self) -> RawFd {
+        self.fd.raw()
+    }
+
+    /// The submission entry. The memory it names stays valid for as long as the op is kept.
+    pub(crate) fn entry(&mut self) -> squeue::Entry {
+        let fd = types::Fd(self.fd.raw());
+        let offset = self.offset;
+        match &mut self.kind {
+            Kind::Read { buf, done, .. } => {
+                let len = entry_len(buf.len() - *done);
+                // SAFETY: `done` is at most the buffer's length.
+                let ptr = unsafe { buf.as_mut_ptr().add(*done) };
+                opcode::Read::new(fd, ptr, len).offset(offset + *done as u64).build()
+            }
+            Kind::Write { data, done, dsync, .. } => {
+                let rest = data.get(*done..).unwrap_or_default();
+                let flags = if *dsync { libc::RWF_DSYNC } else { 0 };
+                opcode::Write::new(fd, rest.as_ptr(), entry_len(rest.len()))
+                    .offset(offset + *done as u64)
+                    .rw_flags(flags)
+                    .build()
+            }
+            Kind::Sync { .. } => opcode::Fsync::new(fd).flags(types::FsyncFlags::DATASYNC).build(),
+            Kind::Allocate { mode, len, .. } => opcode::Fallocate::new(fd, *len).offset(offset).mode(*mode).build(),
+            Kind::Recv { wait_first: true, .. } | Kind::Tend { .. } => {
+                opcode::PollAdd::new(fd, libc::POLLIN as u32).build()
+            }
+            Kind::Recv { buf, .. } => opcode::Recv::new(fd, buf.as_mut_ptr(), entry_len(buf.len())).build(),
+            Kind::Ready { events, .. } => opcode::PollAdd::new(fd, *events as u32).build(),
+        }
+    }
+
+    /// Makes the blocking call (or, for a socket that poll(2) found ready, the non-blocking one).
+    /// The result is the kernel's: bytes, or a negative error number.
+    pub(crate) fn call(&mut self) -> i32 {
+        let fd = self.fd.raw();
+        let offset = self.offset;
+        let result = match &mut self.kind {
+            Kind::Read { buf, done, .. } => {
+                let len = buf.len() - *done;
+                // SAFETY: the range from `done` is inside the buffer, which this op owns.
+                unsafe { libc::pread(fd, buf.as_mut_ptr().add(*done).cast(), len, (offset + *done as u64) as i64) }
+            }
+            Kind::Write { data, done, dsync, .. } => {
+                let rest = data.get(*done..).unwrap_or_default();
+                let slice = libc::iovec { iov_base: rest.as_ptr().cast_mut().cast(), iov_len: rest.len() };
+                let at = (offset + *done as u64) as i64;
+                let flags = if *dsync { libc::RWF_DSYNC } else { 0 };
+                // SAFETY: the one slice names memory that this op shares and that nobody writes.
+                unsafe { libc::pwritev2(fd, &slice, 1, at, flags) }
+            }
+            // SAFETY: plain calls on a descriptor that this op keeps open.
+            Kind::Sync { .. } => unsafe { libc::fdatasync(fd) as isize },
+            Kind::Allocate { mode, len, .. } => {
+                // SAFETY: as above.
+                unsafe { libc::fallocate(fd, *mode, offset as i64, *len as i64) as isize }
+            }
+            Kind::Recv { buf, wait_first, .. } => {
+                *wait_first = false;
+                // SAFETY: the buffer is this op's own.
+                unsafe { libc::recv(fd, buf.as_mut_ptr().cast(), buf.len(), libc::MSG_DONTWAIT) }
+            }
+            Kind::Ready { .. } | Kind::Tend { .. } => 0,
+        };
+        if result < 0 { -std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO) } else { result as i32 }
+    }
+
+    /// Runs the op to its end on this thread with blocking calls.
+    pub(crate) fn run_blocking(mut self) {
+        loop {
+            let result = self.call();
+            match self.finish(result) {
+                Some(again) => self = again,
+                None => return,
+            }
+        }
+    }
+
+    /// Takes a result: answers whoever waits, or gives the op back because it must go on.
+    pub(crate) fn finish(mut self, result: i32) -> Option<Op> {
+        if result == -libc::EINTR || result == -libc::EAGAIN {
+            if let Kind::Recv { wait_first, .. } = &mut self.kind {
+                *wait_first = true;
+                return Some(self);
+            }
+            self.attempts += 1;
+            if self.attempts < ATTEMPTS_MAX {
+                return Some(self);
+            }
+        }
+        if result < 0 {
+            self.fail(-result);
+            return None;
+        }
+        let count = result as usize;
+        match self.kind {
+            Kind::Read { ref buf, ref mut done, .. } if *done + count < buf.len() => self.resume(count),
+            Kind::Write { ref data, ref mut done, .. } if *done + count < data.len() => self.resume(count),
+            Kind::Recv { ref mut wait_first, .. } if *wait_first => {
+                *wait_first = false;
+                Some(self)
+            }
+            Kind::Read { buf, to, .. } => {
+                to.complete(Ok(buf));
+                None
+            }
+            Kind::Write { to, .. } | Kind::Sync { to } | Kind::Allocate { to, .. } | Kind::Ready { to, .. } => {
+                to.complete(Ok(()));
+                None
+            }
+            Kind::Recv { buf, to, .. } => {
+                to.complete(Ok((buf, count)));
+                None
+            }
+            Kind::Tend { driver } => {
+                driver.tend();
+                None
+            }
+        }
+    }
+
+    /// Goes on after a short transfer, from the last aligned byte; fails where that is no progress.
+    fn resume(mut self, count: usize) -> Option<Op> {
+        if let Kind::Read { done, .. } | Kind::Write { done, .. } = &mut self.kind {
+            let next = (*done + count) / RESUME_ALIGN * RESUME_ALIGN;
+            if next > *done {
+                *done = next;
+                return Some(self);
+            }
+        }
+        let (name, len) = self.name();
+        let error = IoError::new(IoErrorKind::Io, name, self.offset, len).with_detail("the device ends early");
+        self.fail_with(error);
+        None
+    }
+
+    fn name(&self) -> (IoOp, u64) {
+        match &self.kind {
+            Kind::Read { buf, .. } => (IoOp::Read, buf.len() as u64),
+            Kind::Write { data, .. } => (IoOp::Write, data.len() as u64),
+            Kind::Sync { .. } => (IoOp::Flush, 0),
+            Kind::Allocate { len, name, .. } => (*name, *len),
+            Kind::Recv { .. } | Kind::Ready { .. } | Kind::Tend { .. } => (IoOp::Read, 0),
+        }
+    }
+
+    fn fail(self, errno: i32) {
+        let (name, len) = self.name();
+        let error = match errno {
+            libc::ECANCELED => IoError::new(IoErrorKind::Cancelled, name, self.offset, len),
+            _ => IoError::from_errno(errno, name, self.offset, len),
+        };
+        self.fail_with(error);
+    }
+
+    fn fail_with(self, error: IoError) {
+        match self.kind {
+            Kind::Read { to, .. } => to.complete(Err(error)),
+            Kind::Write { to, .. } | Kind::Sync { to } | Kind::Allocate { to, .. } | Kind::Ready { to, .. } => {
+                to.complete(Err(error));
+            }
+            Kind::Recv { to, .. } => to.complete(Err(error)),
+            Kind::Tend { driver } => driver.stop_tending(),
+        }
+    }
+}
+
+/// A length as the kernel wants it; a longer transfer is cut short and goes on.
+fn entry_len(len: usize) -> u32 {
+    const ENTRY_BYTES_MAX: usize = 1 << 30;
+    len.min(ENTRY_BYTES_MAX) as u32
+}

@@ -1,0 +1,162 @@
+//! [`FileDevice`]: a regular file or a block device as a [`BlockDevice`], with direct I/O where the system allows it.
+//!
+//! Invariants: the file stays open, and its lock held, until the last operation is over. Memory that direct I/O
+//! would refuse is copied through an aligned buffer. A discarded or zeroed range of a regular file reads as zeroes.
+//!
+//! What it does not do: grow the file after it was opened, or notice when something else changes its size.
+
+mod open;
+mod zero;
+
+pub use open::OpenOptions;
+
+use crate::{
+    BlockDevice, DeviceInfo, Extent, IoBuf, IoFuture, IoOp, IoResult, SharedBuf, WriteFlags, ZeroFlags,
+    driver::{self, Fd, Kind, Op},
+};
+use std::{fs::File, path::Path, sync::Arc};
+
+/// A file or block device, open.
+pub struct FileDevice {
+    inner: Arc<Inner>,
+}
+
+/// What operations that outlive a call share.
+struct Inner {
+    file: Arc<File>,
+    info: DeviceInfo,
+    /// Memory handed to the kernel must be a multiple of this; 1 where it does not care.
+    memory_align: usize,
+    is_direct: bool,
+    is_block_device: bool,
+    /// Holes can be punched, and allocated ranges zeroed by the system.
+    punches: bool,
+    identity: u64,
+}
+
+impl FileDevice {
+    /// Opens the file or block device at `path`.
+    ///
+    /// Fails with [`crate::IoErrorKind::InUse`] where `options.exclusive` is set and another process (or another
+    /// `FileDevice`) holds it, and with the system's error where it cannot be opened.
+    pub fn open(path: impl AsRef<Path>, options: OpenOptions) -> IoResult<FileDevice> {
+        Ok(FileDevice { inner: Arc::new(open::open(path.as_ref(), options)?) })
+    }
+
+    /// Whether I/O passes by the page cache. False where it was not asked for or the file system refuses it.
+    pub fn is_direct(&self) -> bool {
+        self.inner.is_direct
+    }
+
+    /// Whether this is a block device, not a regular file.
+    pub fn is_block_device(&self) -> bool {
+        self.inner.is_block_device
+    }
+
+    /// A tag that tells this file from another: its inode number; 0 for a block device, whose content has no
+    /// identity of its own.
+    pub fn identity(&self) -> u64 {
+        self.inner.identity
+    }
+}
+
+impl Inner {
+    fn fd(&self) -> Fd {
+        Fd::Shared(self.file.clone())
+    }
+
+    fn is_aligned(&self, memory: &[u8]) -> bool {
+        (memory.as_ptr() as usize).is_multiple_of(self.memory_align)
+    }
+
+    fn read(&self, offset: u64, buf: IoBuf) -> IoFuture<IoBuf> {
+        let (to, future) = IoFuture::pending();
+        driver::submit(Op::new(self.fd(), offset, Kind::Read { buf, done: 0, to }));
+        future
+    }
+
+    fn write(&self, offset: u64, data: SharedBuf, dsync: bool) -> IoFuture<()> {
+        let (to, future) = IoFuture::pending();
+        driver::submit(Op::new(self.fd(), offset, Kind::Write { data, done: 0, dsync, to }));
+        future
+    }
+
+    fn flush(&self) -> IoFuture<()> {
+        let (to, future) = IoFuture::pending();
+        driver::submit(Op::new(self.fd(), 0, Kind::Sync { to }));
+        future
+    }
+}
+
+impl BlockDevice for FileDevice {
+    fn info(&self) -> &DeviceInfo {
+        &self.inner.info
+    }
+
+    fn read(&self, offset: u64, mut buf: IoBuf) -> IoFuture<IoBuf> {
+        let inner = &self.inner;
+        if let Err(error) = inner.info.check(IoOp::Read, offset, buf.len() as u64) {
+            return IoFuture::ready(Err(error));
+        }
+        if buf.is_empty() {
+            return IoFuture::ready(Ok(buf));
+        }
+        if inner.is_aligned(&buf) {
+            return inner.read(offset, buf);
+        }
+        inner.read(offset, IoBuf::new(buf.len())).map(move |result| {
+            buf.copy_from_slice(&result?);
+            Ok(buf)
+        })
+    }
+
+    fn write(&self, offset: u64, data: SharedBuf, flags: WriteFlags) -> IoFuture<()> {
+        let inner = &self.inner;
+        if let Err(error) = inner.info.check(IoOp::Write, offset, data.len() as u64) {
+            return IoFuture::ready(Err(error));
+        }
+        if data.is_empty() {
+            return IoFuture::ready(Ok(()));
+        }
+        let data = if inner.is_aligned(&data) { data } else { IoBuf::copy_of(&data).freeze() };
+        inner.write(offset, data, flags.fua)
+    }
+
+    fn flush(&self) -> IoFuture<()> {
+        if self.inner.info.read_only {
+            return IoFuture::ready(Ok(()));
+        }
+        self.inner.flush()
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> IoFuture<()> {
+        if let Err(error) = self.inner.info.check(IoOp::Discard, offset, len) {
+            return IoFuture::ready(Err(error));
+        }
+        if len == 0 {
+            return IoFuture::ready(Ok(()));
+        }
+        zero::discard(&self.inner, offset, len)
+    }
+
+    fn write_zeroes(&self, offset: u64, len: u64, flags: ZeroFlags) -> IoFuture<()> {
+        if let Err(error) = self.inner.info.check(IoOp::WriteZeroes, offset, len) {
+            return IoFuture::ready(Err(error));
+        }
+        if len == 0 {
+            return IoFuture::ready(Ok(()));
+        }
+        zero::write_zeroes(&self.inner, offset, len, flags)
+    }
+
+    fn extents(&self, offset: u64, len: u64) -> IoFuture<Vec<Extent>> {
+        if let Err(error) = self.inner.info.check(IoOp::Extents, offset, len) {
+            return IoFuture::ready(Err(error));
+        }
+        zero::extents(&self.inner, offset, len)
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::async_yields_async, reason = "futures that outlive their block_on are what is tested")]
+mod tests;

@@ -1,0 +1,222 @@
+//! Opening a file or block device: direct I/O or not, the lock, and what the system says of size and sectors.
+//!
+//! Invariants: nothing is changed before the lock is held.
+//!
+//! What it does not do: read or write the content, but for a try at what direct I/O accepts.
+
+use super::Inner;
+use crate::{DeviceInfo, IoError, IoErrorKind, IoOp, IoResult, driver};
+use std::{
+    fs::File,
+    os::{
+        fd::AsRawFd,
+        unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt},
+    },
+    path::Path,
+    sync::Arc,
+};
+
+/// Longest request in bytes.
+const REQUEST_BYTES_MAX: u32 = 64 << 20;
+/// Optimal request where the device names none, in bytes.
+const OPTIMAL_IO_BYTES: u32 = 64 << 10;
+/// Smallest and largest sector that a [`DeviceInfo`] may name, in bytes.
+const SECTOR_BYTES_MIN: u32 = 512;
+const SECTOR_BYTES_MAX: u32 = 4096;
+
+// From <linux/fs.h>.
+const BLKROGET: libc::Ioctl = 0x125e;
+const BLKSSZGET: libc::Ioctl = 0x1268;
+const BLKIOOPT: libc::Ioctl = 0x1279;
+const BLKPBSZGET: libc::Ioctl = 0x127b;
+const BLKGETSIZE64: libc::Ioctl = 0x8008_1272;
+
+/// How a file or block device is to be opened.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OpenOptions {
+    /// Pass by the page cache (O_DIRECT). Where the file system refuses that, I/O is buffered.
+    pub direct: bool,
+    /// Refuse writes.
+    pub read_only: bool,
+    /// Refuse to share the device with anyone else who asks for this: a lock on a file, O_EXCL on a block device
+    /// (which also keeps mounted file systems safe).
+    pub exclusive: bool,
+    /// Create a missing file with this size in bytes, as one hole. An empty regular file is given the size, too; one
+    /// with content keeps its own.
+    pub create_bytes: Option<u64>,
+}
+
+pub(super) fn open(path: &Path, options: OpenOptions) -> IoResult<Inner> {
+    driver::demanded_backend_works()?;
+    let fail = |error: std::io::Error| match error.raw_os_error() {
+        Some(libc::EBUSY | libc::EWOULDBLOCK) => IoError::new(IoErrorKind::InUse, IoOp::Open, 0, 0),
+        _ => IoError::from_std(&error, IoOp::Open, 0, 0),
+    };
+    let (file, mut is_direct) = open_file(path, options).map_err(fail)?;
+    let meta = file.metadata().map_err(fail)?;
+    let is_block_device = meta.file_type().is_block_device();
+    if !is_block_device && !meta.is_file() {
+        return Err(IoError::new(IoErrorKind::Unsupported, IoOp::Open, 0, 0)
+            .with_detail("it is neither a regular file nor a block device"));
+    }
+    if options.exclusive && !is_block_device {
+        // SAFETY: a plain call on an open descriptor.
+        if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
+            return Err(fail(std::io::Error::last_os_error()));
+        }
+    }
+    let mut file_bytes = meta.len();
+    if let Some(bytes) = options.create_bytes
+        && !is_block_device
+        && file_bytes == 0
+        && !options.read_only
+    {
+        file.set_len(bytes).map_err(fail)?;
+        file_bytes = bytes;
+    }
+    let punches = !options.read_only && (is_block_device || can_punch(&file, file_bytes));
+    let sizes = if is_block_device {
+        block_device_sizes(&file).map_err(fail)?
+    } else {
+        let align = if is_direct { direct_align(&file) } else { Some(SECTOR_BYTES_MIN) };
+        // A sector above 4096 bytes is no sector of ours: buffered I/O takes any.
+        is_direct &= align.is_some();
+        let logical = align.unwrap_or(SECTOR_BYTES_MIN);
+        Sizes {
+            bytes: file_bytes,
+            logical,
+            physical: (meta.blksize().min(u64::from(SECTOR_BYTES_MAX)) as u32).max(logical),
+            optimal: OPTIMAL_IO_BYTES,
+            read_only: false,
+        }
+    };
+    if !is_direct {
+        set_direct_off(&file);
+    }
+    let info = DeviceInfo {
+        name: path.display().to_string(),
+        size_bytes: sizes.bytes / u64::from(sizes.logical) * u64::from(sizes.logical),
+        sector_bytes: sizes.logical,
+        physical_sector_bytes: sizes.physical,
+        optimal_io_bytes: sizes.optimal,
+        request_bytes_max: REQUEST_BYTES_MAX,
+        discard_zeroes: punches && !is_block_device,
+        zeroes_fast: if is_block_device { zeroes_offloaded(meta.rdev()) } else { punches },
+        read_only: options.read_only || sizes.read_only,
+    };
+    Ok(Inner {
+        file: Arc::new(file),
+        memory_align: if is_direct { sizes.logical as usize } else { 1 },
+        info,
+        is_direct,
+        is_block_device,
+        punches,
+        identity: if is_block_device { 0 } else { meta.ino() },
+    })
+}
+
+/// The file, and whether it is open for direct I/O.
+fn open_file(path: &Path, options: OpenOptions) -> std::io::Result<(File, bool)> {
+    let is_block_device = std::fs::metadata(path).is_ok_and(|meta| meta.file_type().is_block_device());
+    let exclusive = if is_block_device && options.exclusive { libc::O_EXCL } else { 0 };
+    let open = |flags| {
+        std::fs::OpenOptions::new()
+            .read(true)
+            .write(!options.read_only)
+            .create(options.create_bytes.is_some() && !options.read_only && !is_block_device)
+            .truncate(false)
+            .custom_flags(flags | exclusive)
+            .open(path)
+    };
+    if options.direct {
+        match open(libc::O_DIRECT) {
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {}
+            result => return Ok((result?, true)),
+        }
+    }
+    Ok((open(0)?, false))
+}
+
+fn set_direct_off(file: &File) {
+    let fd = file.as_raw_fd();
+    // SAFETY: plain calls on an open descriptor.
+    unsafe {
+        let flags = libc::fcntl(fd, libc::F_GETFL);
+        if flags >= 0 && flags & libc::O_DIRECT != 0 {
+            libc::fcntl(fd, libc::F_SETFL, flags & !libc::O_DIRECT);
+        }
+    }
+}
+
+struct Sizes {
+    bytes: u64,
+    logical: u32,
+    physical: u32,
+    optimal: u32,
+    read_only: bool,
+}
+
+fn block_device_sizes(file: &File) -> std::io::Result<Sizes> {
+    let fd = file.as_raw_fd();
+    let ask = |request, value: *mut libc::c_void| {
+        // SAFETY: each request below writes an integer of its variable's size.
+        if unsafe { libc::ioctl(fd, request, value) } < 0 { Err(std::io::Error::last_os_error()) } else { Ok(()) }
+    };
+    let (mut bytes, mut logical, mut physical, mut optimal, mut read_only) = (0u64, 0i32, 0u32, 0u32, 0i32);
+    ask(BLKGETSIZE64, (&raw mut bytes).cast())?;
+    ask(BLKSSZGET, (&raw mut logical).cast())?;
+    ask(BLKPBSZGET, (&raw mut physical).cast())?;
+    // What these two say is of use, but not needed.
+    let _ = ask(BLKIOOPT, (&raw mut optimal).cast());
+    let _ = ask(BLKROGET, (&raw mut read_only).cast());
+    let logical = (logical.max(0) as u32).clamp(SECTOR_BYTES_MIN, SECTOR_BYTES_MAX);
+    Ok(Sizes {
+        bytes,
+        logical,
+        physical: physical.clamp(logical, SECTOR_BYTES_MAX),
+        optimal: if optimal == 0 { OPTIMAL_IO_BYTES } else { optimal },
+        read_only: read_only != 0,
+    })
+}
+
+/// The alignment that direct I/O on this file wants, in bytes; none where it is more than a sector may have.
+fn direct_align(file: &File) -> Option<u32> {
+    // SAFETY: all zeroes is a valid `statx`.
+    let mut stat: libc::statx = unsafe { std::mem::zeroed() };
+    // SAFETY: the path is an empty C string and `stat` outlives the call.
+    let result = unsafe {
+        libc::statx(file.as_raw_fd(), c"".as_ptr(), libc::AT_EMPTY_PATH, libc::STATX_DIOALIGN, &raw mut stat)
+    };
+    if result == 0 && stat.stx_mask & libc::STATX_DIOALIGN != 0 {
+        let align = stat.stx_dio_offset_align.max(stat.stx_dio_mem_align).max(SECTOR_BYTES_MIN);
+        // An answer of 0 means that direct I/O is not supported.
+        let usable = stat.stx_dio_offset_align != 0 && align.is_power_of_two() && align <= SECTOR_BYTES_MAX;
+        return usable.then_some(align);
+    }
+    // An older kernel does not say: try.
+    let mut memory = crate::IoBuf::new(SECTOR_BYTES_MAX as usize);
+    let fits = |len: u32, memory: &mut crate::IoBuf| {
+        // SAFETY: `len` is at most the buffer's length.
+        unsafe { libc::pread(file.as_raw_fd(), memory.as_mut_ptr().cast(), len as usize, i64::from(len)) >= 0 }
+    };
+    [SECTOR_BYTES_MIN, SECTOR_BYTES_MAX].into_iter().find(|&len| fits(len, &mut memory))
+}
+
+/// Whether the file system can punch holes: tried on the block after the end, which has no content.
+fn can_punch(file: &File, file_bytes: u64) -> bool {
+    const TRY_BYTES: i64 = 4096;
+    let after = file_bytes.next_multiple_of(TRY_BYTES as u64) as i64;
+    let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+    // SAFETY: a plain call on an open descriptor.
+    unsafe { libc::fallocate(file.as_raw_fd(), mode, after, TRY_BYTES) == 0 }
+}
+
+/// Whether a block device zeroes ranges by itself.
+fn zeroes_offloaded(device: u64) -> bool {
+    let (major, minor) = (libc::major(device), libc::minor(device));
+    // A partition has its queue in its disk's directory.
+    ["queue", "../queue"].iter().any(|queue| {
+        let path = format!("/sys/dev/block/{major}:{minor}/{queue}/write_zeroes_max_bytes");
+        std::fs::read_to_string(path).is_ok_and(|text| text.trim().parse::<u64>().is_ok_and(|bytes| bytes > 0))
+    })
+}

@@ -1,0 +1,349 @@
+//! Reaching an NBD server: its URI, a socket, and the client's side of the handshake.
+//!
+//! Invariants: whatever the server sends, the handshake ends within [`HANDSHAKE_TIMEOUT`] a message and holds at most
+//! [`REPLY_BYTES_MAX`] bytes.
+//!
+//! What it does not do: TLS, structured replies, servers older than the option GO (2016).
+
+use super::{
+    proto::{
+        CLIENT_FLAGS_BYTES, Fields, GREETING_BYTES, GREETING_MAGIC, OPTION_MAGIC, OPTION_REPLY_HEADER_BYTES,
+        STRING_BYTES_MAX, encode_option, handshake_flag, info, option, option_reply as reply, parse_option_reply,
+    },
+    socket,
+};
+use crate::{IoError, IoErrorKind, IoOp, IoResult};
+use std::{
+    io::{self, Read, Write},
+    net::{TcpStream, ToSocketAddrs},
+    os::{
+        fd::{AsFd, BorrowedFd},
+        unix::net::UnixStream,
+    },
+    path::PathBuf,
+    time::Duration,
+};
+
+/// NBD's TCP port.
+const PORT_DEFAULT: u16 = 10809;
+/// How long one address may take to answer.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long the server may take for one message of the handshake.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Longest reply to an option that is read.
+const REPLY_BYTES_MAX: u32 = 64 << 10;
+/// Replies to one option that are read.
+const REPLIES_MAX: usize = 256;
+/// The longest request where the server names no limit, as the protocol says.
+const REQUEST_BYTES_DEFAULT: u32 = 32 << 20;
+
+pub(super) fn failed(detail: impl Into<String>) -> IoError {
+    IoError::new(IoErrorKind::Gone, IoOp::Open, 0, 0).with_detail(detail.into())
+}
+
+fn malformed(text: &str) -> IoError {
+    IoError::new(IoErrorKind::Unsupported, IoOp::Open, 0, 0).with_detail(format!(
+        "\"{text}\" is no NBD address: write nbd://HOST[:PORT]/EXPORT or nbd+unix:///EXPORT?socket=PATH"
+    ))
+}
+
+/// Where a server and its export are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct NbdUri {
+    endpoint: Endpoint,
+    export: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Endpoint {
+    Tcp { host: String, port: u16 },
+    Unix(PathBuf),
+}
+
+impl NbdUri {
+    /// Parses `nbd://HOST[:PORT]/EXPORT` and `nbd+unix:///EXPORT?socket=PATH`, percent-encoded. A socket's path is made
+    /// canonical where the file exists.
+    pub(crate) fn parse(text: &str) -> IoResult<NbdUri> {
+        let wrong = || malformed(text);
+        if let Some(rest) = text.strip_prefix("nbd+unix://") {
+            let (path, query) = rest.split_once('?').ok_or_else(wrong)?;
+            let socket = query.split('&').find_map(|item| item.strip_prefix("socket=")).ok_or_else(wrong)?;
+            let socket = percent_decode(socket).filter(|socket| !socket.is_empty()).ok_or_else(wrong)?;
+            let export = percent_decode(path.strip_prefix('/').unwrap_or(path)).ok_or_else(wrong)?;
+            let path = PathBuf::from(socket);
+            let path = path.canonicalize().or_else(|_| std::path::absolute(&path)).unwrap_or(path);
+            return NbdUri { endpoint: Endpoint::Unix(path), export }.checked(wrong);
+        }
+        let rest = text.strip_prefix("nbd://").ok_or_else(wrong)?;
+        let (authority, export) = rest.split_once('/').unwrap_or((rest, ""));
+        let (host, port) = match authority.strip_prefix('[') {
+            Some(rest) => {
+                let (host, port) = rest.split_once(']').ok_or_else(wrong)?;
+                (host, if port.is_empty() { None } else { Some(port.strip_prefix(':').ok_or_else(wrong)?) })
+            }
+            None => match authority.split_once(':') {
+                Some((host, port)) => (host, Some(port)),
+                None => (authority, None),
+            },
+        };
+        let port = match port {
+            Some(port) => port.parse().map_err(|_| wrong())?,
+            None => PORT_DEFAULT,
+        };
+        let host = host.to_ascii_lowercase();
+        let export = percent_decode(export).ok_or_else(wrong)?;
+        if host.is_empty() || export.contains('?') {
+            return Err(wrong());
+        }
+        NbdUri { endpoint: Endpoint::Tcp { host, port }, export }.checked(wrong)
+    }
+
+    fn checked(self, wrong: impl Fn() -> IoError) -> IoResult<NbdUri> {
+        if self.export.len() > STRING_BYTES_MAX { Err(wrong()) } else { Ok(self) }
+    }
+
+    /// The same address in its one canonical form.
+    pub(crate) fn canonical(&self) -> String {
+        let export = percent_encode(&self.export);
+        match &self.endpoint {
+            Endpoint::Unix(path) => format!("nbd+unix:///{export}?socket={}", percent_encode(&path.to_string_lossy())),
+            Endpoint::Tcp { host, port } if host.contains(':') => format!("nbd://[{host}]:{port}/{export}"),
+            Endpoint::Tcp { host, port } => format!("nbd://{host}:{port}/{export}"),
+        }
+    }
+}
+
+pub(crate) fn percent_decode(text: &str) -> Option<String> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut bytes = text.bytes();
+    while let Some(byte) = bytes.next() {
+        out.push(match byte {
+            b'%' => {
+                let mut digit = || (bytes.next()? as char).to_digit(16);
+                (digit()? * 16 + digit()?) as u8
+            }
+            byte => byte,
+        });
+    }
+    String::from_utf8(out).ok().filter(|text| !text.contains('\0'))
+}
+
+pub(crate) fn percent_encode(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'-' | b'_' | b'.' | b'~' => out.push(byte as char),
+            byte => out.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    out
+}
+
+/// A connected socket.
+#[derive(Debug)]
+pub(super) enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Stream {
+    pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Stream::Tcp(stream) => stream.as_fd(),
+            Stream::Unix(stream) => stream.as_fd(),
+        }
+    }
+
+    fn set_timeouts(&self, timeout: Option<Duration>) -> io::Result<()> {
+        match self {
+            Stream::Tcp(stream) => stream.set_read_timeout(timeout).and(stream.set_write_timeout(timeout)),
+            Stream::Unix(stream) => stream.set_read_timeout(timeout).and(stream.set_write_timeout(timeout)),
+        }
+    }
+}
+
+impl Read for &Stream {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Stream::Tcp(stream) => (&mut &*stream).read(buf),
+            Stream::Unix(stream) => (&mut &*stream).read(buf),
+        }
+    }
+}
+
+impl Write for &Stream {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        socket::send_slices(self.as_fd(), &[io::IoSlice::new(buf)], true)
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A connection past its handshake, and what the server said about the export.
+#[derive(Debug)]
+pub(super) struct Opened {
+    pub(super) stream: Stream,
+    pub(super) size_bytes: u64,
+    /// Transmission flags.
+    pub(super) flags: u16,
+    /// Offsets and lengths must be multiples of this; 1 where the server did not say.
+    pub(super) block_bytes_min: u32,
+    pub(super) block_bytes_preferred: u32,
+    pub(super) request_bytes_max: u32,
+}
+
+/// Connects and shakes hands. Blocks; [`IoErrorKind::Gone`] where the server cannot be reached.
+pub(super) fn open(uri: &NbdUri) -> IoResult<Opened> {
+    let stream =
+        connect(&uri.endpoint).map_err(|error| failed(format!("cannot reach {}: {error}", uri.canonical())))?;
+    let io = |error: io::Error| failed(format!("{} broke off the handshake: {error}", uri.canonical()));
+    stream.set_timeouts(Some(HANDSHAKE_TIMEOUT)).map_err(io)?;
+    greet(&stream, uri).map_err(io)??;
+    let mut opened = Opened {
+        stream,
+        size_bytes: 0,
+        flags: 0,
+        block_bytes_min: 1,
+        block_bytes_preferred: 4096,
+        request_bytes_max: REQUEST_BYTES_DEFAULT,
+    };
+    go(&mut opened, uri).map_err(io)??;
+    opened.stream.set_timeouts(None).map_err(io)?;
+    Ok(opened)
+}
+
+fn connect(endpoint: &Endpoint) -> io::Result<Stream> {
+    match endpoint {
+        Endpoint::Unix(path) => UnixStream::connect(path).map(Stream::Unix),
+        Endpoint::Tcp { host, port } => {
+            let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
+            for address in (host.as_str(), *port).to_socket_addrs()? {
+                match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
+                    Ok(stream) => {
+                        socket::tune_tcp(stream.as_fd());
+                        return Ok(Stream::Tcp(stream));
+                    }
+                    Err(error) => last = error,
+                }
+            }
+            Err(last)
+        }
+    }
+}
+
+fn not_nbd(uri: &NbdUri, why: &str) -> IoError {
+    IoError::new(IoErrorKind::Unsupported, IoOp::Open, 0, 0).with_detail(format!("{} {why}", uri.canonical()))
+}
+
+/// Reads the greeting and answers it. The outer error is the socket's.
+fn greet(mut stream: &Stream, uri: &NbdUri) -> io::Result<IoResult<()>> {
+    let mut greeting = [0; GREETING_BYTES];
+    stream.read_exact(&mut greeting)?;
+    let mut fields = Fields(&greeting);
+    if (fields.u64(), fields.u64()) != (Some(GREETING_MAGIC), Some(OPTION_MAGIC)) {
+        return Ok(Err(not_nbd(uri, "does not speak the NBD protocol (newstyle)")));
+    }
+    let flags = fields.u16().unwrap_or(0);
+    if flags & handshake_flag::FIXED_NEWSTYLE == 0 {
+        return Ok(Err(not_nbd(uri, "speaks an NBD protocol that is too old")));
+    }
+    let flags = u32::from(flags & (handshake_flag::FIXED_NEWSTYLE | handshake_flag::NO_ZEROES));
+    let answer: [u8; CLIENT_FLAGS_BYTES] = flags.to_be_bytes();
+    stream.write_all(&answer)?;
+    Ok(Ok(()))
+}
+
+/// Asks for the export with GO. The outer error is the socket's.
+fn go(opened: &mut Opened, uri: &NbdUri) -> io::Result<IoResult<()>> {
+    let name = uri.export.as_bytes();
+    let mut data = u32::try_from(name.len()).unwrap_or(0).to_be_bytes().to_vec();
+    data.extend_from_slice(name);
+    data.extend_from_slice(&1_u16.to_be_bytes());
+    data.extend_from_slice(&info::BLOCK_SIZE.to_be_bytes());
+    let mut message = Vec::new();
+    encode_option(&mut message, option::GO, &data);
+    (&opened.stream).write_all(&message)?;
+
+    let mut export_known = false;
+    for _ in 0..REPLIES_MAX {
+        let mut header = [0; OPTION_REPLY_HEADER_BYTES];
+        (&opened.stream).read_exact(&mut header)?;
+        let (kind, len) = match parse_option_reply(&header) {
+            Some((option::GO, kind, len)) if len <= REPLY_BYTES_MAX => (kind, len),
+            _ => return Ok(Err(not_nbd(uri, "sent a malformed reply"))),
+        };
+        let mut data = vec![0; len as usize];
+        (&opened.stream).read_exact(&mut data)?;
+        match kind {
+            reply::ACK if export_known => return Ok(Ok(())),
+            reply::INFO => match take_info(&data, opened) {
+                Some(is_export) => export_known |= is_export,
+                None => return Ok(Err(not_nbd(uri, "sent malformed information"))),
+            },
+            reply::ERR_UNSUP => return Ok(Err(not_nbd(uri, "is too old: it lacks the option GO"))),
+            reply::ERR_UNKNOWN => {
+                return Ok(Err(not_nbd(uri, "has no export of this name")));
+            }
+            kind if kind & reply::ERROR_BIT != 0 => {
+                let why = String::from_utf8_lossy(&data).replace(char::is_control, " ");
+                return Ok(Err(not_nbd(uri, &format!("refused the export (error {:#x}): {why}", kind))));
+            }
+            _ => return Ok(Err(not_nbd(uri, "sent an unexpected reply"))),
+        }
+    }
+    Ok(Err(not_nbd(uri, "sent too many replies")))
+}
+
+/// Takes one item of information; whether it was the export itself. Nothing where it is malformed.
+fn take_info(data: &[u8], opened: &mut Opened) -> Option<bool> {
+    let mut fields = Fields(data);
+    match fields.u16()? {
+        info::EXPORT => {
+            opened.size_bytes = fields.u64()?;
+            opened.flags = fields.u16()?;
+            return Some(true);
+        }
+        info::BLOCK_SIZE => {
+            let (min, preferred, max) = (fields.u32()?, fields.u32()?, fields.u32()?);
+            if !min.is_power_of_two() || max < min {
+                return None;
+            }
+            opened.block_bytes_min = min;
+            opened.block_bytes_preferred = preferred;
+            opened.request_bytes_max = max;
+        }
+        _ => {}
+    }
+    Some(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uris_have_one_canonical_form() {
+        for (text, canonical) in [
+            ("nbd://Host", "nbd://host:10809/"),
+            ("nbd://host:99/disk%20one", "nbd://host:99/disk%20one"),
+            ("nbd://[::1]/a/b", "nbd://[::1]:10809/a/b"),
+            ("nbd+unix:///?socket=/nowhere/s", "nbd+unix:///?socket=/nowhere/s"),
+            ("nbd+unix:///d?a=b&socket=/nowhere/a%2520b", "nbd+unix:///d?socket=/nowhere/a%2520b"),
+        ] {
+            let uri = NbdUri::parse(text).expect(text);
+            assert_eq!(uri.canonical(), canonical);
+            assert_eq!(NbdUri::parse(canonical).expect(canonical), uri);
+        }
+    }
+
+    #[test]
+    fn wrong_uris_are_refused_with_the_right_forms() {
+        for text in
+            ["nbd:host", "nbd://", "nbd:///disk", "nbd://h:x/", "nbd+unix:///d", "nbd+unix:///?socket=", "nbd://h/%zz"]
+        {
+            let error = NbdUri::parse(text).expect_err(text).to_string();
+            assert!(error.contains("nbd://HOST[:PORT]/EXPORT"), "{error}");
+        }
+    }
+}

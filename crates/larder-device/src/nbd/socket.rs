@@ -1,0 +1,101 @@
+//! The few system calls on sockets that the standard library has no safe form of.
+//!
+//! Invariants: no call raises SIGPIPE; a caller's slices outlive the call that reads them.
+//!
+//! What it does not do: own sockets; callers pass descriptors that they keep open.
+
+use std::{
+    io::{self, IoSlice},
+    os::fd::{AsRawFd, BorrowedFd},
+};
+
+/// Most slices that one call of [`send_slices`] passes on; the system's limit is 1024.
+pub const SLICES_MAX: usize = 128;
+
+/// Sends from `slices` (the first [`SLICES_MAX`] of them): how many bytes the socket took. With `wait` unset,
+/// [`io::ErrorKind::WouldBlock`] where it takes none now.
+pub fn send_slices(socket: BorrowedFd<'_>, slices: &[IoSlice<'_>], wait: bool) -> io::Result<usize> {
+    // SAFETY: an all-zero msghdr is a valid, empty one.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = slices.as_ptr().cast::<libc::iovec>().cast_mut();
+    message.msg_iovlen = slices.len().min(SLICES_MAX) as _;
+    let flags = libc::MSG_NOSIGNAL | if wait { 0 } else { libc::MSG_DONTWAIT };
+    loop {
+        // SAFETY: the header points to `msg_iovlen` slices, which have iovec's layout and live until the call is over;
+        // sendmsg only reads through them.
+        let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &message, flags) };
+        if let Ok(sent) = usize::try_from(sent) {
+            return Ok(sent);
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+}
+
+/// Receives into `buf`: how many bytes came, 0 where the peer closed. With `wait` unset,
+/// [`io::ErrorKind::WouldBlock`] where nothing is there now.
+pub fn receive(socket: BorrowedFd<'_>, buf: &mut [u8], wait: bool) -> io::Result<usize> {
+    let flags = if wait { 0 } else { libc::MSG_DONTWAIT };
+    loop {
+        // SAFETY: the pointer and length are those of a slice that is borrowed mutably.
+        let got = unsafe { libc::recv(socket.as_raw_fd(), buf.as_mut_ptr().cast(), buf.len(), flags) };
+        if let Ok(got) = usize::try_from(got) {
+            return Ok(got);
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+}
+
+/// Which directions [`shutdown`] closes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// Nothing more is received.
+    Receive,
+    /// Nothing more is sent.
+    Send,
+    /// Neither.
+    Both,
+}
+
+/// Closes one or both directions of a connected socket and wakes whoever waits on it. Errors (the peer is gone) do
+/// not matter.
+pub fn shutdown(socket: BorrowedFd<'_>, direction: Direction) {
+    let how = match direction {
+        Direction::Receive => libc::SHUT_RD,
+        Direction::Send => libc::SHUT_WR,
+        Direction::Both => libc::SHUT_RDWR,
+    };
+    // SAFETY: a plain system call on a descriptor that the caller keeps open.
+    unsafe { libc::shutdown(socket.as_raw_fd(), how) };
+}
+
+/// Sets an integer option of a socket. Best effort: options tune, nothing depends on them.
+pub fn set_option(socket: BorrowedFd<'_>, level: i32, option: i32, value: i32) {
+    // SAFETY: the value's pointer and size are those of a live integer.
+    unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            option,
+            std::ptr::from_ref(&value).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    };
+}
+
+/// What a TCP connection of ours wants: no delay of small messages, and a dead peer noticed within about half a minute.
+pub fn tune_tcp(socket: BorrowedFd<'_>) {
+    const DEAD_AFTER_MS: i32 = 30_000;
+    const IDLE_S: i32 = 10;
+    const PROBE_S: i32 = 5;
+    set_option(socket, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1);
+    set_option(socket, libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1);
+    set_option(socket, libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, IDLE_S);
+    set_option(socket, libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, PROBE_S);
+    set_option(socket, libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, DEAD_AFTER_MS);
+}

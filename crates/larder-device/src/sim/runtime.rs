@@ -1,0 +1,436 @@
+//! [`SimRuntime`]: one scheduler for tasks, jobs, timers and device completions, whose every choice a seed makes.
+//!
+//! Invariants: the state's lock is never held while foreign code runs (a task, a job, a waker, a destructor). After
+//! the end of a runtime nothing it was given runs: tasks are dropped, operations cancelled.
+//!
+//! What it does not do: run tasks that were woken fairly, or timers on time. A task that needs either is wrong.
+
+use super::{
+    SimDevice,
+    device::PendingOp,
+    schedule::{Kind, State, Waiting, push},
+};
+use crate::{
+    BoxFuture, Completer, IoError, IoErrorKind, IoFuture, IoOp, Runtime,
+    rng::{Rng, mix64},
+    runtime::Job,
+};
+use async_task::{Builder, Runnable, Task};
+use parking_lot::Mutex;
+use std::{
+    future::Future,
+    pin::pin,
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+    task::{Context, Poll, Wake, Waker},
+    time::Duration,
+};
+
+/// Operations listed by a panic.
+const LISTED_MAX: usize = 16;
+
+/// In which order things happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Schedule {
+    /// Any order that a program must cope with: completions overtake each other, timers fire early, tasks starve.
+    Chaos,
+    /// As a quick machine would: what is ready runs before time moves, and time moves to whatever is due next.
+    Timed,
+}
+
+/// How a simulation runs.
+#[derive(Clone, Debug)]
+pub struct SimOptions {
+    /// In which order things happen.
+    pub schedule: Schedule,
+    /// Steps after which a run panics, because it no longer gets anywhere.
+    pub steps_max: u64,
+    /// Longest time that an operation of a [`SimDevice`] takes; each takes a random part of it.
+    pub op_latency_max: Duration,
+}
+
+impl Default for SimOptions {
+    fn default() -> Self {
+        SimOptions { schedule: Schedule::Chaos, steps_max: 20_000_000, op_latency_max: Duration::from_micros(200) }
+    }
+}
+
+/// A simulated runtime. See the module and [`crate::sim`].
+pub struct SimRuntime {
+    seed: u64,
+    options: SimOptions,
+    state: Mutex<State>,
+    ready: Arc<Mutex<Ready>>,
+}
+
+/// Tasks that were woken.
+struct Ready {
+    tasks: Vec<Runnable<u64>>,
+    closed: bool,
+}
+
+enum Choice {
+    Main,
+    Task(Runnable<u64>),
+    Op { op: Waiting<PendingOp>, partly: bool, rng: Rng },
+    Job(Job),
+    Timer(Completer<()>),
+    Stop,
+    Nothing,
+}
+
+enum End {
+    Over,
+    Stopped,
+    Idle,
+}
+
+struct MainWaker(AtomicBool);
+
+impl Wake for MainWaker {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, SeqCst);
+    }
+}
+
+impl SimRuntime {
+    /// A runtime whose order the seed decides, in [`Schedule::Chaos`].
+    pub fn new(seed: u64) -> Arc<SimRuntime> {
+        SimRuntime::with_options(seed, SimOptions::default())
+    }
+
+    /// A runtime that keeps to time: [`Schedule::Timed`]. For measuring what takes how long.
+    pub fn timed(seed: u64) -> Arc<SimRuntime> {
+        SimRuntime::with_options(seed, SimOptions { schedule: Schedule::Timed, ..SimOptions::default() })
+    }
+
+    /// A runtime with all to choose.
+    pub fn with_options(seed: u64, options: SimOptions) -> Arc<SimRuntime> {
+        let ready = Arc::new(Mutex::new(Ready { tasks: Vec::new(), closed: false }));
+        Arc::new(SimRuntime { seed, options, state: Mutex::new(State::new(seed)), ready })
+    }
+
+    /// The seed that replays this run.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// Choices made so far.
+    pub fn steps(&self) -> u64 {
+        self.state.lock().steps
+    }
+
+    /// Writes, flushes, discards and zeroings submitted so far, on all devices: what a crash sweep counts.
+    pub fn changes(&self) -> u64 {
+        self.state.lock().changes
+    }
+
+    /// A hash of every choice so far: two runs with the same hash were the same run.
+    pub fn trace_hash(&self) -> u64 {
+        self.state.lock().trace
+    }
+
+    /// Stops the run before step number `step`.
+    pub fn stop_at_step(&self, step: Option<u64>) {
+        self.state.lock().stop_at_step = step;
+    }
+
+    /// Stops the run as soon as change number `change` (from 1) was submitted, before it takes effect.
+    pub fn stop_at_change(&self, change: Option<u64>) {
+        self.state.lock().stop_at_change = change;
+    }
+
+    /// Runs until `future` is over.
+    ///
+    /// # Panics
+    /// With the seed: if nothing is left that could wake it, if the steps run out, or if a stop was set and reached.
+    /// Also if called from inside the simulation, or after its end.
+    pub fn block_on<F: Future>(&self, future: F) -> F::Output {
+        match self.block_on_or_stop(future) {
+            Some(output) => output,
+            None => panic!("simulation with seed {}: stopped before the future was over", self.seed),
+        }
+    }
+
+    /// Runs until `future` is over, or until a stop that was set before is reached: then `None`.
+    ///
+    /// # Panics
+    /// As [`SimRuntime::block_on`], but for the stop.
+    pub fn block_on_or_stop<F: Future>(&self, future: F) -> Option<F::Output> {
+        let mut future = pin!(future);
+        let mut output = None;
+        let mut poll = |context: &mut Context<'_>| match future.as_mut().poll(context) {
+            Poll::Ready(value) => {
+                output = Some(value);
+                true
+            }
+            Poll::Pending => false,
+        };
+        if let End::Idle = self.drive(Some(&mut poll)) {
+            panic!("simulation with seed {}: deadlock: nothing can wake the future; {}", self.seed, self.waiting());
+        }
+        output
+    }
+
+    /// Runs until no task, operation or job is left to run. Timers that are not due stay. False: a stop was reached.
+    ///
+    /// # Panics
+    /// As [`SimRuntime::block_on`], but for deadlocks and the stop.
+    pub fn run_until_idle(&self) -> bool {
+        matches!(self.drive(None), End::Idle)
+    }
+
+    /// Runs for this long on the simulation's clock, at least.
+    ///
+    /// # Panics
+    /// As [`SimRuntime::block_on`].
+    pub fn run_for(&self, time: Duration) {
+        // Torn down only from outside, so the delay cannot fail while it runs.
+        let _ = self.block_on(self.delay(time));
+    }
+
+    /// Ends this runtime with a power loss on its devices: what is in flight happened in full, in part, or not at
+    /// all, and each change that is not durable is kept, dropped or torn. Tasks, jobs and timers are dropped.
+    pub fn crash(&self) {
+        self.end(true);
+    }
+
+    /// Ends this runtime as if its process were killed: what is in flight happened in full, in part, or not at all;
+    /// what completed stays visible, but becomes no more durable than it was.
+    pub fn kill(&self) {
+        self.end(false);
+    }
+
+    fn end(&self, power_loss: bool) {
+        let (mut rng, tasks, mut ops, jobs, timers, devices) = {
+            let mut state = self.state.lock();
+            assert!(!state.driving, "a simulation is ended from outside");
+            if state.closed {
+                return;
+            }
+            state.closed = true;
+            let rng = state.rng.fork();
+            let State { tasks, ops, jobs, timers, devices, .. } = &mut *state;
+            (rng, take(tasks), take(ops), take(jobs), take(timers), take(devices))
+        };
+        rng.shuffle(&mut ops);
+        ops.into_iter().for_each(|op| op.what.abandon(&mut rng));
+        let woken = {
+            let mut ready = self.ready.lock();
+            ready.closed = true;
+            take(&mut ready.tasks)
+        };
+        if power_loss {
+            for device in devices.iter().filter_map(Weak::upgrade).filter(|device| device.belongs_to(self)) {
+                device.power_loss(&mut rng);
+            }
+        }
+        drop((tasks, woken, jobs, timers));
+    }
+
+    pub(super) fn adopt(&self, device: Weak<SimDevice>) {
+        let devices = &mut self.state.lock().devices;
+        devices.retain(|known| !known.ptr_eq(&device));
+        devices.push(device);
+    }
+
+    /// Takes an operation to complete later; hands it back where the runtime has ended.
+    pub(super) fn submit(&self, op: PendingOp, is_change: bool) -> Result<(), Box<PendingOp>> {
+        let mut state = self.state.lock();
+        if state.closed {
+            drop(state);
+            return Err(Box::new(op));
+        }
+        state.changes += u64::from(is_change);
+        let latency_max = self.options.op_latency_max.as_nanos() as u64;
+        let latency = Duration::from_nanos(state.rng.below(latency_max + 1));
+        let waiting = state.wait_for(latency, op);
+        push(&mut state.ops, waiting);
+        Ok(())
+    }
+
+    fn drive(&self, mut main: Option<&mut dyn FnMut(&mut Context<'_>) -> bool>) -> End {
+        let _turn = Turn::begin(self);
+        let woken = Arc::new(MainWaker(AtomicBool::new(main.is_some())));
+        let waker = Waker::from(woken.clone());
+        loop {
+            let choice = self.choose(woken.0.load(SeqCst), main.is_none());
+            match choice {
+                Choice::Main => {
+                    woken.0.store(false, SeqCst);
+                    let poll = main.as_mut().expect("only a main future is woken");
+                    if poll(&mut Context::from_waker(&waker)) {
+                        return End::Over;
+                    }
+                }
+                Choice::Task(task) => {
+                    let id = *task.metadata();
+                    task.run();
+                    let mut state = self.state.lock();
+                    let over = state.tasks.get(&id).is_some_and(Task::is_finished);
+                    let task = if over { state.tasks.remove(&id) } else { None };
+                    drop(state);
+                    drop(task);
+                }
+                Choice::Op { op: Waiting { id, due, what }, partly, mut rng } => {
+                    if let Some(what) = what.deliver(partly, &mut rng) {
+                        self.state.lock().ops.push(Waiting { id, due, what });
+                    }
+                }
+                Choice::Job(job) => job(),
+                Choice::Timer(timer) => timer.complete(Ok(())),
+                Choice::Stop => return End::Stopped,
+                Choice::Nothing => return End::Idle,
+            }
+        }
+    }
+
+    fn choose(&self, main_woken: bool, stop_when_idle: bool) -> Choice {
+        let mut state = self.state.lock();
+        let mut ready = self.ready.lock();
+        if state.stop_reached() {
+            return Choice::Stop;
+        }
+        if state.steps == self.options.steps_max {
+            drop((state, ready));
+            panic!("simulation with seed {}: {} steps, no end; {}", self.seed, self.options.steps_max, self.waiting());
+        }
+        state.steps += 1;
+        let ready_tasks = ready.tasks.len() + usize::from(main_woken);
+        let (kind, id, choice) = match state.choose_kind(self.options.schedule, ready_tasks, stop_when_idle) {
+            Kind::Ready => {
+                let index = state.rng.index(ready_tasks);
+                if index == ready.tasks.len() {
+                    (0, u64::MAX, Choice::Main)
+                } else {
+                    let task = ready.tasks.swap_remove(index);
+                    (1, *task.metadata(), Choice::Task(task))
+                }
+            }
+            Kind::Op(index) => {
+                let op = state.ops.remove(index);
+                state.now = state.now.max(op.due);
+                let partly = self.options.schedule == Schedule::Chaos && {
+                    let split_ops = state.bias.split_ops;
+                    state.rng.chance(split_ops, 16)
+                };
+                let rng = state.rng.fork();
+                (2, op.id, Choice::Op { op, partly, rng })
+            }
+            Kind::Job(index) => {
+                let job = state.jobs.remove(index);
+                (3, job.id, Choice::Job(job.what))
+            }
+            Kind::Timer(index) => {
+                let timer = state.timers.remove(index);
+                state.now = state.now.max(timer.due);
+                (4, timer.id, Choice::Timer(timer.what))
+            }
+            Kind::Nothing => return Choice::Nothing,
+        };
+        state.trace = mix64(state.trace ^ mix64(id) ^ (state.now.as_nanos() as u64).rotate_left(3) ^ kind);
+        choice
+    }
+
+    /// What waits, for a panic's message.
+    fn waiting(&self) -> String {
+        let state = self.state.lock();
+        let ops: Vec<String> = state.ops.iter().take(LISTED_MAX).map(|op| op.what.to_string()).collect();
+        format!(
+            "after {} steps at {:?}: {} tasks alive, {} woken, {} jobs, {} timers, {} operations [{}]",
+            state.steps,
+            state.now,
+            state.tasks.len(),
+            self.ready.lock().tasks.len(),
+            state.jobs.len(),
+            state.timers.len(),
+            state.ops.len(),
+            ops.join(", ")
+        )
+    }
+}
+
+fn take<T: Default>(place: &mut T) -> T {
+    std::mem::take(place)
+}
+
+/// Marks the runtime as running, and tells the seed if that ends in a panic.
+struct Turn<'a>(&'a SimRuntime);
+
+impl<'a> Turn<'a> {
+    fn begin(runtime: &'a SimRuntime) -> Turn<'a> {
+        let mut state = runtime.state.lock();
+        assert!(!state.driving, "a simulation is driven from outside, once");
+        assert!(!state.closed, "this simulation has ended");
+        state.driving = true;
+        Turn(runtime)
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().driving = false;
+        if std::thread::panicking() {
+            eprintln!("simulation with seed {}: panicked; {}", self.0.seed, self.0.waiting());
+        }
+    }
+}
+
+impl Runtime for SimRuntime {
+    fn spawn(&self, task: BoxFuture) {
+        let id = {
+            let mut state = self.state.lock();
+            state.next_id += 1;
+            (!state.closed).then_some(state.next_id)
+        };
+        // Dropped when the lock is free: a destructor may come back here.
+        let Some(id) = id else { return drop(task) };
+        let ready = Arc::downgrade(&self.ready);
+        let schedule = move |task: Runnable<u64>| {
+            if let Some(ready) = ready.upgrade() {
+                let mut ready = ready.lock();
+                if !ready.closed {
+                    ready.tasks.push(task);
+                }
+            }
+        };
+        let (runnable, task) = Builder::new().metadata(id).spawn(move |_| task, schedule);
+        self.state.lock().tasks.insert(id, task);
+        runnable.schedule();
+    }
+
+    fn delay(&self, after: Duration) -> IoFuture<()> {
+        let mut state = self.state.lock();
+        if state.closed {
+            return IoFuture::ready(Err(IoError::new(IoErrorKind::Cancelled, IoOp::Flush, 0, 0)));
+        }
+        let (completer, future) = IoFuture::pending();
+        let timer = state.wait_for(after, completer);
+        push(&mut state.timers, timer);
+        future
+    }
+
+    fn now(&self) -> Duration {
+        self.state.lock().now
+    }
+
+    fn run_job(&self, job: Job) {
+        let mut state = self.state.lock();
+        if state.closed {
+            drop(state);
+            return drop(job);
+        }
+        let job = state.wait_for(Duration::ZERO, job);
+        push(&mut state.jobs, job);
+    }
+
+    fn has_idle_worker(&self) -> bool {
+        let mut state = self.state.lock();
+        match self.options.schedule {
+            Schedule::Chaos => state.rng.chance(1, 2),
+            Schedule::Timed => state.jobs.is_empty(),
+        }
+    }
+}

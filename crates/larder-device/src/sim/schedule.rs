@@ -1,0 +1,186 @@
+//! The choice of what happens next: what waits, and what a seed prefers.
+//!
+//! Invariants: every choice comes from the state's generator and from the order of submission; nothing else counts.
+//!
+//! What it does not do: run what was chosen; [`super::runtime`] does, without the state's lock.
+
+use super::{Schedule, SimDevice, device::PendingOp};
+use crate::{
+    Completer,
+    rng::{Rng, mix64},
+    runtime::Job,
+};
+use async_task::Task;
+use std::{collections::BTreeMap, sync::Weak, time::Duration};
+
+/// Most operations, jobs and timers, each, that wait at one time: more is a runaway.
+const WAITING_MAX: usize = 1 << 20;
+
+/// What a runtime knows, all behind one lock.
+pub(super) struct State {
+    pub(super) rng: Rng,
+    pub(super) bias: Bias,
+    pub(super) now: Duration,
+    pub(super) steps: u64,
+    /// Writes, flushes, discards and zeroings submitted.
+    pub(super) changes: u64,
+    pub(super) stop_at_step: Option<u64>,
+    pub(super) stop_at_change: Option<u64>,
+    pub(super) trace: u64,
+    pub(super) next_id: u64,
+    pub(super) tasks: BTreeMap<u64, Task<(), u64>>,
+    pub(super) ops: Vec<Waiting<PendingOp>>,
+    pub(super) jobs: Vec<Waiting<Job>>,
+    pub(super) timers: Vec<Waiting<Completer<()>>>,
+    pub(super) devices: Vec<Weak<SimDevice>>,
+    pub(super) driving: bool,
+    pub(super) closed: bool,
+}
+
+/// Something to be delivered, by default at `due`.
+pub(super) struct Waiting<T> {
+    pub(super) id: u64,
+    pub(super) due: Duration,
+    pub(super) what: T,
+}
+
+/// What a seed prefers, for the whole run: different seeds then reach different corners.
+pub(super) struct Bias {
+    /// Weights of ready tasks, completions, jobs, and timers that are due.
+    pub(super) weights: [u64; 4],
+    /// Of 1024 choices, those that fire a timer before its time.
+    pub(super) early_timers: u64,
+    /// Of 16 completions, those that come in two parts.
+    pub(super) split_ops: u64,
+    /// Prefers old completions (-1), new ones (1), or none.
+    pub(super) age: i8,
+}
+
+impl Bias {
+    fn new(rng: &mut Rng) -> Bias {
+        Bias {
+            weights: std::array::from_fn(|_| [1, 4, 16][rng.index(3)]),
+            early_timers: [0, 4, 32][rng.index(3)],
+            split_ops: [0, 1, 8][rng.index(3)],
+            age: [-1, 0, 0, 1][rng.index(4)],
+        }
+    }
+}
+
+pub(super) fn push<T>(queue: &mut Vec<Waiting<T>>, waiting: Waiting<T>) {
+    assert!(queue.len() < WAITING_MAX, "over {WAITING_MAX} things wait: a runaway");
+    queue.push(waiting);
+}
+
+/// What happens next; an index into the state's list of such.
+pub(super) enum Kind {
+    Ready,
+    Op(usize),
+    Job(usize),
+    Timer(usize),
+    Nothing,
+}
+
+impl State {
+    pub(super) fn new(seed: u64) -> State {
+        let mut rng = Rng::new(seed);
+        State {
+            bias: Bias::new(&mut rng),
+            rng,
+            now: Duration::ZERO,
+            steps: 0,
+            changes: 0,
+            stop_at_step: None,
+            stop_at_change: None,
+            trace: mix64(seed),
+            next_id: 0,
+            tasks: BTreeMap::new(),
+            ops: Vec::new(),
+            jobs: Vec::new(),
+            timers: Vec::new(),
+            devices: Vec::new(),
+            driving: false,
+            closed: false,
+        }
+    }
+
+    pub(super) fn wait_for<T>(&mut self, latency: Duration, what: T) -> Waiting<T> {
+        self.next_id += 1;
+        Waiting { id: self.next_id, due: self.now.saturating_add(latency), what }
+    }
+
+    pub(super) fn stop_reached(&self) -> bool {
+        self.stop_at_step.is_some_and(|step| self.steps >= step)
+            || self.stop_at_change.is_some_and(|change| self.changes >= change)
+    }
+
+    fn first_timer(&self) -> Option<usize> {
+        (0..self.timers.len()).min_by_key(|&index| (self.timers[index].due, self.timers[index].id))
+    }
+
+    pub(super) fn choose_kind(&mut self, schedule: Schedule, ready_tasks: usize, stop_when_idle: bool) -> Kind {
+        match schedule {
+            Schedule::Chaos => self.choose_any(ready_tasks, stop_when_idle),
+            Schedule::Timed => self.choose_next(ready_tasks, stop_when_idle),
+        }
+    }
+
+    fn choose_next(&mut self, ready_tasks: usize, stop_when_idle: bool) -> Kind {
+        if ready_tasks > 0 {
+            return Kind::Ready;
+        }
+        if !self.jobs.is_empty() {
+            return Kind::Job(self.rng.index(self.jobs.len()));
+        }
+        let op = (0..self.ops.len()).min_by_key(|&index| (self.ops[index].due, self.ops[index].id));
+        match (op, self.first_timer()) {
+            (None, Some(timer)) if stop_when_idle && self.timers[timer].due > self.now => Kind::Nothing,
+            (None, Some(timer)) => Kind::Timer(timer),
+            (Some(op), Some(timer)) if self.timers[timer].due < self.ops[op].due => Kind::Timer(timer),
+            (Some(op), _) => Kind::Op(op),
+            (None, None) => Kind::Nothing,
+        }
+    }
+
+    fn choose_any(&mut self, ready_tasks: usize, stop_when_idle: bool) -> Kind {
+        let early_timers = self.bias.early_timers;
+        let first_timer = self.first_timer();
+        let due = first_timer.filter(|&timer| self.timers[timer].due <= self.now);
+        let there = [ready_tasks > 0, !self.ops.is_empty(), !self.jobs.is_empty(), due.is_some()];
+        let weights: [u64; 4] = std::array::from_fn(|kind| if there[kind] { self.bias.weights[kind] } else { 0 });
+        let total: u64 = weights.iter().sum();
+        if let Some(timer) = first_timer
+            && (self.rng.chance(early_timers, 1024) || (total == 0 && !stop_when_idle))
+        {
+            return Kind::Timer(timer);
+        }
+        if total == 0 {
+            return Kind::Nothing;
+        }
+        let mut pick = self.rng.below(total);
+        let mut kind = 0;
+        while pick >= weights[kind] {
+            pick -= weights[kind];
+            kind += 1;
+        }
+        match kind {
+            // A poll takes a little time.
+            0 => {
+                self.now += Duration::from_nanos(self.rng.below(2000));
+                Kind::Ready
+            }
+            1 => Kind::Op(self.choose_op()),
+            2 => Kind::Job(self.rng.index(self.jobs.len())),
+            _ => Kind::Timer(due.unwrap_or(0)),
+        }
+    }
+
+    fn choose_op(&mut self) -> usize {
+        let (a, b) = (self.rng.index(self.ops.len()), self.rng.index(self.ops.len()));
+        match self.bias.age {
+            -1 => a.min(b),
+            1 => a.max(b),
+            _ => a,
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! What a medium's model is to the wrapper: requests go in, the times at which they are over come out.
+//!
+//! Invariants: a model knows no clock; each call tells it the time, which never runs backwards. A request's end is
+//! decided by what was submitted before it ends, and by nothing after.
+//!
+//! What it does not do: move data.
+
+/// A time on the runtime's clock, or a span of it, in nanoseconds.
+pub(super) type Nanos = u64;
+
+/// Nanoseconds that `bytes` take at `rate` bytes a second.
+pub(super) fn transfer(bytes: u64, rate: u64) -> Nanos {
+    (u128::from(bytes) * 1_000_000_000 / u128::from(rate)) as Nanos
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Read,
+    Write {
+        fua: bool,
+    },
+    /// Over when every write that was over before it is on the medium.
+    Flush,
+    Discard,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Request {
+    /// The caller's name for it.
+    pub(super) id: u64,
+    pub(super) kind: Kind,
+    pub(super) offset: u64,
+    pub(super) len: u64,
+}
+
+pub(super) trait Model: Send {
+    /// Takes a request at time `now`. The caller has called [`Model::advance`] for `now` before.
+    fn submit(&mut self, now: Nanos, request: Request);
+
+    /// When something happens next, if nothing more is submitted: at the latest when the next request is over.
+    fn next_due(&self) -> Option<Nanos>;
+
+    /// Lets time pass until `now`. Adds the requests that are over by then, each with its moment, in order.
+    fn advance(&mut self, now: Nanos, over: &mut Vec<(Nanos, u64)>);
+}

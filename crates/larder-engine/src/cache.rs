@@ -1,0 +1,359 @@
+//! [`Cache`]: an open cache. A [`BlockDevice`] for front ends, async operations for embedders that drive themselves, and
+//! blocking ones for everyone else.
+//!
+//! Invariants: dropping a `Cache` without [`Cache::close`] is like a crash: background work stops, nothing that was
+//! flushed is lost.
+//!
+//! What it does not do: any of the work; the verbs do.
+
+use crate::{
+    codec::Codec,
+    config::Tuning,
+    error::EngineError,
+    recover::{RecoveryReport, recover},
+    shared::{Shared, Signals},
+    status::{Counters, Status},
+    superblock::SuperblockKeeper,
+    tickets::Tickets,
+};
+use larder_core::{Lba, Lookup, SlotId, types::SECTOR_BYTES};
+use larder_device::{
+    BlockDevice, DeviceInfo, Extent, IoBuf, IoError, IoErrorKind, IoFuture, IoOp, Runtime, SharedBuf, WriteFlags,
+    ZeroFlags, driver::block_on,
+};
+use larder_format::WriteMode;
+use parking_lot::Mutex;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicU32, Ordering::*},
+};
+
+/// Longest request in bytes.
+pub const REQUEST_BYTES_MAX: u32 = 32 << 20;
+
+/// An open cache.
+pub struct Cache {
+    shared: Arc<Shared>,
+    info: DeviceInfo,
+    recovery: RecoveryReport,
+}
+
+impl Cache {
+    /// Opens the cache on `flash` in front of `origin`, after a clean end or a crash alike.
+    ///
+    /// # Errors
+    /// What is wrong with the flash or the origin; then nothing was written.
+    pub async fn open(
+        flash: Arc<dyn BlockDevice>,
+        origin: Arc<dyn BlockDevice>,
+        runtime: Arc<dyn Runtime>,
+        tuning: Tuning,
+    ) -> Result<Cache, EngineError> {
+        let found = recover(&*flash, Some(&*origin), &tuning).await?;
+        // What this opening saw must not change any more, whatever happens to the power.
+        flash.flush().await?;
+        origin.flush().await?;
+        let superblock = found.superblock;
+        let codec = Codec::new(
+            superblock.hash_key,
+            superblock.compression,
+            tuning.zstd_level,
+            superblock.dedup && superblock.fp_index_percent > 0,
+        );
+        let mut state = found.state;
+        state.origin_unflushed = false;
+        let slots = superblock.layout.slot_count;
+        let info = DeviceInfo {
+            name: superblock.volume_name.to_string(),
+            size_bytes: found.geometry.volume_bytes,
+            sector_bytes: SECTOR_BYTES as u32,
+            physical_sector_bytes: 4096,
+            optimal_io_bytes: found.geometry.chunk_bytes as u32,
+            request_bytes_max: REQUEST_BYTES_MAX,
+            discard_zeroes: true,
+            zeroes_fast: state.mode == WriteMode::Back || origin.info().zeroes_fast,
+            read_only: false,
+        };
+        let shared = Arc::new(Shared {
+            flash,
+            origin,
+            runtime,
+            geometry: found.geometry,
+            codec,
+            tuning,
+            state: Mutex::new(state),
+            superblock: SuperblockKeeper::new(superblock),
+            pins: (0..slots).map(|_| AtomicU32::new(0)).collect(),
+            tickets: Arc::new(Tickets::default()),
+            destage_tickets: Arc::new(Tickets::default()),
+            counters: Counters::default(),
+            signals: Signals::default(),
+            writes_in_flight: AtomicU32::new(0),
+            closing: AtomicBool::new(false),
+            tasks: AtomicU32::new(0),
+            waiting_for_pins: AtomicU32::new(0),
+        });
+        // Repairs a damaged twin, too: both are written.
+        shared
+            .superblock
+            .update(&*shared.flash, &shared.counters, |superblock| superblock.clean_shutdown = false)
+            .await?;
+        shared.spawn_counted(shared.clone().committer());
+        shared.spawn_counted(shared.clone().evictor());
+        shared.spawn_counted(shared.clone().destager());
+        shared.spawn_counted(shared.clone().checkpointer());
+        shared.runtime.spawn(Box::pin(shared.clone().commit_timer()));
+        Ok(Cache { shared, info, recovery: found.report })
+    }
+
+    /// Reads `buf.len()` bytes at `offset`; both multiples of 512.
+    pub fn read(&self, offset: u64, buf: IoBuf) -> IoFuture<IoBuf> {
+        self.shared.read(offset, buf)
+    }
+
+    /// Writes `data` at `offset`; offset and length are multiples of 512.
+    pub fn write(&self, offset: u64, data: SharedBuf, flags: WriteFlags) -> IoFuture<()> {
+        self.shared.write(offset, data, flags)
+    }
+
+    /// Makes every completed write durable.
+    pub async fn flush(&self) -> Result<(), EngineError> {
+        self.shared.flush().await
+    }
+
+    /// Has a range read as zeroes.
+    pub async fn zero(&self, offset: u64, len: u64, flags: ZeroFlags) -> Result<(), EngineError> {
+        self.shared.zero(offset, len, flags).await
+    }
+
+    /// Writes all dirty data to the origin. False where some of it could not be.
+    pub async fn destage_all(&self) -> bool {
+        self.shared.destage_all().await
+    }
+
+    /// Changes the write mode; see [`mode`](crate::mode).
+    pub async fn set_mode(&self, mode: WriteMode) -> Result<(), EngineError> {
+        self.shared.set_mode(mode).await
+    }
+
+    /// Writes a checkpoint now.
+    pub async fn checkpoint(&self) -> Result<(), EngineError> {
+        self.shared.checkpoint(false).await
+    }
+
+    /// Evicts nothing, waits until offered insertions are stored: for tests and benches that count.
+    pub async fn settle(&self) {
+        loop {
+            let inserted = self.shared.signals.inserted.listen();
+            {
+                let state = self.shared.state.lock();
+                if state.insertions.is_empty() && state.insertion_tasks == 0 {
+                    return;
+                }
+            }
+            inserted.await;
+        }
+    }
+
+    /// The write mode.
+    pub fn mode(&self) -> WriteMode {
+        self.shared.state.lock().mode
+    }
+
+    /// The status now.
+    pub fn status(&self) -> Status {
+        self.shared.status(&self.recovery)
+    }
+
+    /// What opening read and found.
+    pub fn recovery(&self) -> &RecoveryReport {
+        &self.recovery
+    }
+
+    /// The ended cache's last act: waits for what runs, flushes, writes a checkpoint that says the end was clean.
+    /// Dirty data stays on flash. Requests after this call fail.
+    ///
+    /// # Errors
+    /// What the devices say; then the next opening recovers as from a crash.
+    pub async fn close(&self) -> Result<(), EngineError> {
+        let shared = &self.shared;
+        // Writes in flight end first; a ticket over everything is behind them all.
+        let ticket = shared.tickets.ask(Lba(0), u64::MAX).granted().await;
+        self.settle().await;
+        let result = match shared.flush().await {
+            Ok(()) => shared.checkpoint(true).await,
+            Err(error) => Err(error),
+        };
+        shared.closing.store(true, Release);
+        drop(ticket);
+        self.wake_tasks();
+        loop {
+            let stopped = shared.signals.stopped.listen();
+            if shared.tasks.load(Acquire) == 0 {
+                break;
+            }
+            self.wake_tasks();
+            stopped.await;
+        }
+        result
+    }
+
+    fn wake_tasks(&self) {
+        let signals = &self.shared.signals;
+        for signal in [
+            &signals.commit_wanted,
+            &signals.evict_wanted,
+            &signals.destage_wanted,
+            &signals.checkpoint_wanted,
+            &signals.room,
+            &signals.inserted,
+            &signals.prefetched,
+        ] {
+            signal.notify();
+        }
+    }
+
+    /// Blocking [`Cache::read`] into a slice.
+    ///
+    /// # Errors
+    /// The read's.
+    pub fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<(), IoError> {
+        let buf = block_on(self.read(offset, IoBuf::new(out.len())))?;
+        out.copy_from_slice(&buf);
+        Ok(())
+    }
+
+    /// Blocking [`Cache::write`] of a slice.
+    ///
+    /// # Errors
+    /// The write's.
+    pub fn write_at(&self, offset: u64, data: &[u8]) -> Result<(), IoError> {
+        block_on(self.write(offset, IoBuf::copy_of(data).freeze(), WriteFlags::default()))
+    }
+
+    /// Blocking [`Cache::flush`].
+    ///
+    /// # Errors
+    /// The flush's.
+    pub fn flush_blocking(&self) -> Result<(), EngineError> {
+        block_on(self.flush())
+    }
+
+    /// Blocking TRIM.
+    ///
+    /// # Errors
+    /// The trim's.
+    pub fn trim(&self, offset: u64, len: u64) -> Result<(), EngineError> {
+        block_on(self.zero(offset, len, ZeroFlags::default()))
+    }
+
+    /// Blocking [`Cache::close`].
+    ///
+    /// # Errors
+    /// The close's.
+    pub fn close_blocking(&self) -> Result<(), EngineError> {
+        block_on(self.close())
+    }
+}
+
+impl Drop for Cache {
+    fn drop(&mut self) {
+        self.shared.closing.store(true, Release);
+        self.wake_tasks();
+    }
+}
+
+impl BlockDevice for Cache {
+    fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    fn read(&self, offset: u64, buf: IoBuf) -> IoFuture<IoBuf> {
+        self.shared.read(offset, buf)
+    }
+
+    fn write(&self, offset: u64, data: SharedBuf, flags: WriteFlags) -> IoFuture<()> {
+        self.shared.write(offset, data, flags)
+    }
+
+    fn flush(&self) -> IoFuture<()> {
+        let shared = self.shared.clone();
+        IoFuture::boxed(async move { shared.flush().await.map_err(|e| e.into_io(IoOp::Flush, 0, 0)) })
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> IoFuture<()> {
+        let shared = self.shared.clone();
+        IoFuture::boxed(async move {
+            let flags = ZeroFlags::default();
+            shared.zero(offset, len, flags).await.map_err(|e| e.into_io(IoOp::Discard, offset, len))
+        })
+    }
+
+    fn write_zeroes(&self, offset: u64, len: u64, flags: ZeroFlags) -> IoFuture<()> {
+        let shared = self.shared.clone();
+        IoFuture::boxed(async move {
+            let slow = shared.state.lock().mode != WriteMode::Back && !shared.origin.info().zeroes_fast;
+            if flags.fast_only && slow {
+                return Err(IoError::new(IoErrorKind::Unsupported, IoOp::WriteZeroes, offset, len));
+            }
+            shared.zero(offset, len, flags).await.map_err(|e| e.into_io(IoOp::WriteZeroes, offset, len))
+        })
+    }
+
+    /// What the cache knows of a range; where it knows nothing, what the origin says.
+    fn extents(&self, offset: u64, len: u64) -> IoFuture<Vec<Extent>> {
+        /// Chunks that one answer looks at.
+        const CHUNKS_MAX: u64 = 1 << 14;
+        let shared = self.shared.clone();
+        IoFuture::boxed(async move {
+            let geometry = &shared.geometry;
+            let (first, count) = geometry.chunks_of(offset, len);
+            let mut extents: Vec<Extent> = Vec::new();
+            let mut unknown: Option<(u64, u64)> = None;
+            let end = offset + len;
+            {
+                let state = shared.state.lock();
+                for lba in (first.0..first.0 + count.min(CHUNKS_MAX)).map(Lba) {
+                    let from = geometry.offset_of(lba).max(offset);
+                    let to = (geometry.offset_of(lba) + geometry.chunk_bytes as u64).min(end);
+                    let extent = match state.design.peek(lba) {
+                        Lookup::Miss if extents.is_empty() => {
+                            unknown = Some((unknown.map_or(from, |(start, _)| start), to));
+                            continue;
+                        }
+                        _ if unknown.is_some() => break,
+                        Lookup::Miss => break,
+                        Lookup::Zero => Extent { len: to - from, hole: true, zero: true },
+                        Lookup::Chunk { .. } | Lookup::Fragment { .. } => {
+                            Extent { len: to - from, hole: false, zero: false }
+                        }
+                    };
+                    match extents.last_mut() {
+                        Some(last) if (last.hole, last.zero) == (extent.hole, extent.zero) => last.len += extent.len,
+                        _ => extents.push(extent),
+                    }
+                }
+            }
+            match unknown {
+                Some((from, to)) => {
+                    let align = geometry.origin_align as u64;
+                    if from % align != 0 || to % align != 0 {
+                        return Ok(vec![Extent { len: to - from, hole: false, zero: false }]);
+                    }
+                    shared.origin.extents(from, to - from).await
+                }
+                None => Ok(extents),
+            }
+        })
+    }
+}
+
+impl Cache {
+    /// The slots that hold records of `lba`'s newest content, for tests.
+    pub fn slot_of(&self, lba: Lba) -> Option<SlotId> {
+        match self.shared.state.lock().design.peek(lba) {
+            Lookup::Chunk { place, .. } | Lookup::Fragment { place, .. } => Some(place.slot),
+            _ => None,
+        }
+    }
+}

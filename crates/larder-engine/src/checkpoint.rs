@@ -1,0 +1,206 @@
+//! The checkpoint: all mappings at once, so that the metadata log before it can be reused and a restart is short.
+//!
+//! In order: (1) the position of the log is noted, while no entry is between decision and queue; (2) slots, mappings,
+//! fragments, trimmed runs and fingerprints are exported piece by piece, while operations go on, and written to the
+//! area that the last checkpoint does not use; (3) everything decided so far is committed, so that whatever a piece
+//! named is durable; (4) the header is written, with a flush before and after; (5) the superblock twins point to it;
+//! (6) the log before the noted position is free. A crash before (5) leaves the last checkpoint and its log.
+//!
+//! The pieces are of different moments. Replaying the log from the noted position over them ends in the right state,
+//! because for each address the last entry after the position wins, and where there is none the piece is right.
+//!
+//! Invariants: one checkpoint at a time.
+
+use crate::{error::EngineError, shared::Shared, state::to_format};
+use larder_core::{Lookup, StreamClass, slots::SlotState};
+use larder_device::{IoBuf, IoError, IoErrorKind, IoOp, WriteFlags};
+use larder_format::{
+    CheckpointEncoder, CheckpointPointer, FingerprintEntry, FragmentEntry, LogStart, MappingEntry, SlotEntry, WeuClass,
+    ZeroRange, checkpoint::CHECKPOINT_HEADER_BYTES,
+};
+use std::{
+    sync::{Arc, atomic::Ordering::*},
+    time::Duration,
+};
+
+/// Bytes of blocks that are gathered before they are written.
+const WRITE_BYTES: usize = 1 << 20;
+/// Pause after a checkpoint failed.
+const RETRY: Duration = Duration::from_millis(200);
+
+/// Gathers blocks and writes them in large pieces.
+struct AreaWriter<'a> {
+    shared: &'a Shared,
+    at: u64,
+    end: u64,
+    gathered: Vec<u8>,
+}
+
+impl AreaWriter<'_> {
+    async fn put(&mut self, block: Option<Vec<u8>>) -> Result<(), EngineError> {
+        if let Some(block) = block {
+            self.gathered.extend_from_slice(&block);
+        }
+        if self.gathered.len() >= WRITE_BYTES { self.write().await } else { Ok(()) }
+    }
+
+    async fn write(&mut self) -> Result<(), EngineError> {
+        if self.gathered.is_empty() {
+            return Ok(());
+        }
+        let bytes = self.gathered.len() as u64;
+        if self.at + bytes > self.end {
+            return Err(overflow().into());
+        }
+        let buf = IoBuf::copy_of(&self.gathered).freeze();
+        self.shared.flash.write(self.at, buf, WriteFlags::default()).await?;
+        self.shared.counters.flash_metadata_bytes_written.fetch_add(bytes, Relaxed);
+        self.at += bytes;
+        self.gathered.clear();
+        Ok(())
+    }
+}
+
+fn overflow() -> IoError {
+    // Pieces of different moments may together hold more than the index ever did: the next try finds it calmer.
+    IoError::new(IoErrorKind::NoSpace, IoOp::Write, 0, 0).with_detail("the checkpoint outgrew its area")
+}
+
+impl Shared {
+    /// The checkpointer's task: runs until the cache closes.
+    pub(crate) async fn checkpointer(self: Arc<Self>) {
+        loop {
+            let wanted = self.signals.checkpoint_wanted.listen();
+            if self.is_closing() {
+                return;
+            }
+            if self.state.lock().log.area.used_percent() < 50 {
+                self.signals.checkpointed.notify();
+                wanted.await;
+                continue;
+            }
+            if self.checkpoint(false).await.is_err() {
+                self.counters.checkpoint_errors.fetch_add(1, Relaxed);
+                let _ = self.runtime.delay(RETRY).await;
+            }
+            self.signals.checkpointed.notify();
+        }
+    }
+
+    /// Writes a checkpoint; with `clean_shutdown`, one that says that nothing follows it.
+    ///
+    /// # Errors
+    /// What the devices say; the last checkpoint is in force then.
+    pub async fn checkpoint(self: &Arc<Self>, clean_shutdown: bool) -> Result<(), EngineError> {
+        let superblock = self.superblock.get();
+        let (area, id) = match &superblock.checkpoint {
+            Some(last) => (1 - last.area.min(1), last.checkpoint_id + 1),
+            None => (0, 1),
+        };
+        // (1)
+        let (position, entry_seq) = {
+            let state = self.state.lock();
+            (state.log.area.position(), state.log.first_seq)
+        };
+        let log_start = LogStart { offset_in_log: position.offset, frame_seq: position.frame_seq };
+        let layout = &self.geometry.layout;
+        let start = layout.checkpoint_offset[usize::from(area)];
+        let mut writer = AreaWriter {
+            shared: self,
+            at: start + CHECKPOINT_HEADER_BYTES as u64,
+            end: start + layout.checkpoint_area_bytes,
+            gathered: Vec::new(),
+        };
+        // (2)
+        let mut encoder = CheckpointEncoder::new(self.geometry.flash_tag, id, log_start, entry_seq);
+        let slots = self.state.lock().design.export_slots();
+        for (slot, generation, state, class) in slots {
+            let entry = slot_entry(slot.0, generation, state, class);
+            writer.put(encoder.push_slot(entry)?).await?;
+        }
+        let pieces = self.state.lock().design.export_pieces();
+        let mut fragments = Vec::new();
+        for piece in 0..pieces {
+            let mappings = self.state.lock().design.export_mappings(piece);
+            for mapping in mappings {
+                let (lba, dirty) = (mapping.lba.0, mapping.dirty);
+                let entry = match mapping.lookup {
+                    Lookup::Zero => MappingEntry { lba, place: None, dirty, duplicate: false },
+                    Lookup::Chunk { place, duplicate } => {
+                        MappingEntry { lba, place: Some(to_format(&place)), dirty, duplicate }
+                    }
+                    Lookup::Fragment { place, sectors } => {
+                        let place = to_format(&place);
+                        fragments.push(FragmentEntry { lba, place, dirty, sectors: sectors.to_bytes() });
+                        continue;
+                    }
+                    Lookup::Miss => continue,
+                };
+                writer.put(encoder.push_mapping(entry)?).await?;
+            }
+        }
+        for fragment in fragments {
+            writer.put(encoder.push_fragment(fragment)?).await?;
+        }
+        let (runs, fingerprints) = {
+            let state = self.state.lock();
+            (state.design.export_runs(), state.design.export_fingerprints())
+        };
+        for run in runs {
+            let range =
+                ZeroRange { lba: run.first.0, chunk_count: run.count, dirty: true, no_hole: run.no_hole };
+            writer.put(encoder.push_zero_range(range)?).await?;
+        }
+        for (fingerprint, place) in fingerprints {
+            let entry = FingerprintEntry { fingerprint: fingerprint.0, place: to_format(&place) };
+            writer.put(encoder.push_fingerprint(entry)?).await?;
+        }
+        let counts = encoder.counts();
+        let max = layout.checkpoint_counts_max();
+        if counts.mappings > max.mappings || counts.fragments > max.fragments || counts.zero_ranges > max.zero_ranges {
+            return Err(overflow().into());
+        }
+        let (last, header) = encoder.finish();
+        writer.put(last).await?;
+        writer.write().await?;
+        // (3)
+        self.commit_everything().await?;
+        if self.state.lock().origin_unflushed {
+            self.flush_origin().await?;
+        }
+        // (4)
+        self.flash.flush().await?;
+        let header_block = IoBuf::copy_of(&header.encode()).freeze();
+        self.flash.write(start, header_block, WriteFlags { fua: true }).await?;
+        self.counters.flash_metadata_bytes_written.fetch_add(CHECKPOINT_HEADER_BYTES as u64, Relaxed);
+        // (5)
+        let pointer = CheckpointPointer { area, checkpoint_id: id, bytes: header.total_bytes };
+        self.superblock
+            .update(&*self.flash, &self.counters, |superblock| {
+                superblock.checkpoint = Some(pointer);
+                superblock.log_start = log_start;
+                superblock.entry_seq_next = entry_seq;
+                superblock.clean_shutdown = clean_shutdown;
+            })
+            .await?;
+        // (6)
+        self.state.lock().log.area.free_before(&position);
+        self.counters.checkpoints.fetch_add(1, Relaxed);
+        Ok(())
+    }
+}
+
+fn slot_entry(slot: u32, generation: u32, state: SlotState, class: StreamClass) -> SlotEntry {
+    let class = match class {
+        StreamClass::Clean => WeuClass::Clean,
+        StreamClass::Dirty => WeuClass::Dirty,
+    };
+    let (state, generation) = match state {
+        // A free slot carries the generation that it had last; the next use is one more.
+        SlotState::Free | SlotState::Retired => (larder_format::SlotState::Free, generation.wrapping_sub(1)),
+        SlotState::Open => (larder_format::SlotState::Open, generation),
+        SlotState::Sealed | SlotState::Evicting => (larder_format::SlotState::Sealed, generation),
+    };
+    SlotEntry { slot, generation, state, class }
+}
+

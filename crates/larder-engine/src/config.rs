@@ -1,0 +1,100 @@
+//! Options: what is fixed when a cache is made ([`CreateOptions`]), and what may differ each time it is opened
+//! ([`Tuning`]). Every queue and buffer of the engine has its maximum here or as a constant beside it.
+//!
+//! What it does not do: read files or arguments.
+
+use larder_format::{Compression, DesignId, WriteMode};
+
+/// What a new cache shall be.
+#[derive(Clone, Debug)]
+pub struct CreateOptions {
+    /// Chunk size in bytes: a power of two, 4 KiB to 128 KiB.
+    pub chunk_bytes: u32,
+    /// WEU size in bytes: a power of two, 512 KiB to 4 MiB.
+    pub weu_bytes: u32,
+    /// Write mode.
+    pub mode: WriteMode,
+    /// Caching design.
+    pub design: DesignId,
+    /// Compression of chunks.
+    pub compression: Compression,
+    /// Whether duplicate chunks are stored once.
+    pub dedup: bool,
+    /// Size of the FP index in percent of the chunks that the flash holds: 100, 75, 50, 25 or 0 (Nitro §3.1).
+    pub fp_index_percent: u8,
+    /// RAM budget of the indices in bytes; 0 for none. Kept for designs that use it.
+    pub ram_budget_bytes: u64,
+    /// Name of the volume, for people; at most 64 bytes.
+    pub name: String,
+    /// The origin's URI as it shall be opened later; at most 1,024 bytes.
+    pub origin_uri: String,
+    /// What identifies the origin beyond its size; 0 for nothing.
+    pub origin_identity: u64,
+    /// 16 random bytes that identify the flash.
+    pub flash_uuid: [u8; 16],
+    /// 32 random bytes that key the fingerprints.
+    pub hash_key: [u8; 32],
+}
+
+impl Default for CreateOptions {
+    fn default() -> Self {
+        CreateOptions {
+            chunk_bytes: 8 << 10,
+            weu_bytes: 2 << 20,
+            mode: WriteMode::Back,
+            design: DesignId::Nitro,
+            compression: Compression::Lz4,
+            dedup: true,
+            fp_index_percent: 100,
+            ram_budget_bytes: 0,
+            name: String::new(),
+            origin_uri: String::new(),
+            origin_identity: 0,
+            flash_uuid: [0; 16],
+            hash_key: [0; 32],
+        }
+    }
+}
+
+/// What may be chosen anew at each opening.
+#[derive(Clone, Debug)]
+pub struct Tuning {
+    /// Destaging begins when this share of the flash is dirty, in percent, at the limited rate.
+    pub dirty_low_percent: u8,
+    /// From this share on destaging has no rate limit, in percent.
+    pub dirty_high_percent: u8,
+    /// From this share on writes wait for destaging, in percent.
+    pub dirty_max_percent: u8,
+    /// Rate limit of destaging in bytes a second; 0 for none.
+    pub destage_rate_bytes_per_s: u64,
+    /// Destage operations in flight at once.
+    pub destage_depth: usize,
+    /// Bytes of read data that may wait to be inserted; more is dropped.
+    pub insert_queue_bytes_max: usize,
+    /// Insertions of read data that are computed at once.
+    pub insert_depth: usize,
+    /// Bytes of prefetched data kept in RAM; 0 turns prefetching off.
+    pub prefetch_bytes_max: usize,
+    /// zstd level where zstd compresses.
+    pub zstd_level: i32,
+    /// Largest age of an entry that waits for the metadata log, in milliseconds: the age of the oldest clean mapping
+    /// that a crash forgets.
+    pub commit_interval_ms: u64,
+}
+
+impl Default for Tuning {
+    fn default() -> Self {
+        Tuning {
+            dirty_low_percent: 10,
+            dirty_high_percent: 40,
+            dirty_max_percent: 70,
+            destage_rate_bytes_per_s: 32 << 20,
+            destage_depth: 8,
+            insert_queue_bytes_max: 16 << 20,
+            insert_depth: 4,
+            prefetch_bytes_max: 8 << 20,
+            zstd_level: 1,
+            commit_interval_ms: 1000,
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Making a cache on a flash device: checks, layout, superblocks.
+//!
+//! In order: (1) everything is checked, and nothing was written; (2) both superblocks, both checkpoint headers and the
+//! log's first sector are cleared, durably, so that nothing of an earlier cache fits the new one; (3) the WEU slots are
+//! trimmed; (4) the superblock twins are written. A crash in between leaves no cache, or the new one.
+//!
+//! What it does not do: open paths, or decide to overwrite; the caller asks first.
+
+use crate::{config::CreateOptions, error::EngineError, superblock};
+use larder_device::{BlockDevice, IoBuf, WriteFlags};
+use larder_format::{
+    DesignId, Layout, LayoutRequest, LogStart, Origin, OriginUri, Superblock, VolumeName,
+    superblock::SUPERBLOCK_BYTES,
+};
+
+/// Checks the options against the devices and lays the cache out; writes nothing.
+///
+/// # Errors
+/// One sentence on what is wrong and what would be right.
+pub fn plan(flash_bytes: u64, flash_sector: u32, origin_bytes: u64, options: &CreateOptions) -> Result<Superblock, EngineError> {
+    if options.design != DesignId::Nitro {
+        return Err(EngineError::Invalid(format!(
+            "the design {:?} does not run in this version; nitro does",
+            options.design
+        )));
+    }
+    if ![0, 25, 50, 75, 100].contains(&options.fp_index_percent) {
+        return Err(EngineError::Invalid(format!(
+            "the FP index ratio {} is none of 100, 75, 50, 25 and 0 percent",
+            options.fp_index_percent
+        )));
+    }
+    let layout = Layout::plan(LayoutRequest {
+        flash_bytes,
+        origin_bytes,
+        chunk_bytes: options.chunk_bytes,
+        weu_bytes: options.weu_bytes,
+        sector_bytes: flash_sector,
+        fp_entries_max: None,
+        mappings_max: None,
+    })?;
+    Ok(Superblock {
+        sequence: 1,
+        flash_uuid: options.flash_uuid,
+        features_compat: 0,
+        features_incompat: 0,
+        mode: options.mode,
+        design: options.design,
+        compression: options.compression,
+        dedup: options.dedup,
+        clean_shutdown: true,
+        fp_index_percent: options.fp_index_percent,
+        ram_budget_bytes: options.ram_budget_bytes,
+        hash_key: options.hash_key,
+        layout,
+        origin: Origin {
+            size_bytes: origin_bytes,
+            identity: options.origin_identity,
+            uri: OriginUri::new(options.origin_uri.clone())?,
+        },
+        volume_name: VolumeName::new(options.name.clone())?,
+        checkpoint: None,
+        log_start: LogStart { offset_in_log: 0, frame_seq: 1 },
+        entry_seq_next: 1,
+    })
+}
+
+/// Makes a cache on `flash` for an origin of `origin_bytes`.
+///
+/// # Errors
+/// As [`plan`], and what the device says.
+pub async fn create(
+    flash: &dyn BlockDevice,
+    origin_bytes: u64,
+    options: &CreateOptions,
+) -> Result<Superblock, EngineError> {
+    // (1)
+    let info = flash.info();
+    let sector = info.physical_sector_bytes.clamp(info.sector_bytes, 4096);
+    let made = plan(info.size_bytes, sector, origin_bytes, options)?;
+    // (2)
+    let layout = &made.layout;
+    let zeroes = || IoBuf::zeroed(SUPERBLOCK_BYTES).freeze();
+    let heads = layout.superblock_offsets.iter().chain(&layout.checkpoint_offset).chain([&layout.log_offset]);
+    for &offset in heads {
+        flash.write(offset, zeroes(), WriteFlags::default()).await?;
+    }
+    flash.flush().await?;
+    // (3): advisory.
+    let slots_bytes = u64::from(layout.slot_count) * u64::from(layout.weu_bytes);
+    let _ = flash.discard(layout.weu_offset, slots_bytes).await;
+    // (4)
+    superblock::write(flash, &made).await?;
+    flash.flush().await?;
+    Ok(made)
+}

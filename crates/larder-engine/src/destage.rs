@@ -1,0 +1,378 @@
+//! Destaging: dirty data goes to the origin, in the order of its addresses, at a limited rate.
+//!
+//! In order, for a batch: (1) the batch is durable on flash; (2) its records are read and written to the origin, runs of
+//! neighbours as one write, fragments sector run by sector run, trimmed runs as zeroes; (3) the origin is flushed;
+//! (4) each mapping whose sequence number is still the newest is marked clean, and the mark is logged. A crash before
+//! (4) is durable leaves the data dirty; it is destaged again, to the same effect. The mark is durable before a slot
+//! is reused, because freeing a slot commits.
+//!
+//! Invariants: at most one destage of a chunk is in flight (tickets of their own order them). Dirty data that cannot be
+//! read stays dirty and is passed over.
+//!
+//! What it does not do: decide when a slot goes; [`evict`](crate::evict) does, and destages through here.
+
+use crate::{
+    record::{decode_chunk, overlay_fragment},
+    shared::Shared,
+    state::State,
+    sync::join_all,
+};
+use larder_core::{Lba, Lookup, SectorMap, ranges::Run, types::SECTOR_BYTES};
+use larder_device::{IoBuf, IoFuture, SharedBuf, WriteFlags, ZeroFlags};
+use larder_format::LogEntry;
+use std::{
+    sync::{Arc, atomic::Ordering::*},
+    time::Duration,
+};
+
+/// Chunks in a batch at most, and bytes.
+const BATCH_CHUNKS_MAX: usize = 256;
+const BATCH_BYTES_MAX: usize = 4 << 20;
+/// Dirty chunks and fragments that writers in flight may add after the limit was met.
+const ROOM: u64 = 32;
+/// Zeroes for the origin in one request, in bytes.
+const ZERO_BYTES_MAX: u64 = 256 << 20;
+/// Pause after the origin failed, doubling up to the maximum.
+const RETRY_FIRST: Duration = Duration::from_millis(100);
+const RETRY_MAX: Duration = Duration::from_secs(10);
+
+/// One piece of origin content: where, and the bytes.
+struct Piece {
+    offset: u64,
+    data: SharedBuf,
+}
+
+impl Shared {
+    /// Bytes of flash that dirty chunks are taken to occupy, in percent of all slots.
+    fn dirty_percent(&self, state: &State) -> u64 {
+        let chunks = state.design.dirty_counts().chunks;
+        let layout = &self.geometry.layout;
+        let capacity = u64::from(layout.slot_count) * u64::from(layout.weu_bytes);
+        chunks * self.geometry.chunk_bytes as u64 * 100 / capacity.max(1)
+    }
+
+    /// Whether writers must wait for destaging.
+    pub(crate) fn too_dirty(&self, state: &State) -> bool {
+        let (dirty, layout) = (state.design.dirty_counts(), &self.geometry.layout);
+        self.dirty_percent(state) >= u64::from(self.tuning.dirty_max_percent)
+            || dirty.chunks + ROOM >= layout.mappings_max / 2
+            || dirty.fragments + ROOM >= layout.fragments_max
+    }
+
+    /// Wakes the destager if the low watermark is passed.
+    pub(crate) fn wake_destager_if_due(&self) {
+        let due = {
+            let state = self.state.lock();
+            self.destage_due(&state)
+        };
+        if due {
+            self.signals.destage_wanted.notify();
+        }
+    }
+
+    fn destage_due(&self, state: &State) -> bool {
+        let dirty = state.design.dirty_counts();
+        self.dirty_percent(state) >= u64::from(self.tuning.dirty_low_percent)
+            || dirty.runs >= self.geometry.layout.zero_ranges_max / 4
+            || self.too_dirty(state)
+    }
+
+    /// The destager's task: keeps the dirty share below the low watermark until the cache closes.
+    pub(crate) async fn destager(self: Arc<Self>) {
+        let mut cursor = Lba(0);
+        let mut pause = RETRY_FIRST;
+        loop {
+            let wanted = self.signals.destage_wanted.listen();
+            let (due, urgent) = {
+                let state = self.state.lock();
+                let urgent = self.dirty_percent(&state) >= u64::from(self.tuning.dirty_high_percent)
+                    || self.too_dirty(&state)
+                    || state.design.dirty_counts().runs >= self.geometry.layout.zero_ranges_max / 2;
+                (self.destage_due(&state), urgent)
+            };
+            if self.is_closing() {
+                return;
+            }
+            if !due {
+                wanted.await;
+                continue;
+            }
+            let began = self.runtime.now();
+            match self.destage_next(&mut cursor).await {
+                Ok(bytes) => {
+                    pause = RETRY_FIRST;
+                    let rate = self.tuning.destage_rate_bytes_per_s;
+                    if !urgent && rate > 0 {
+                        let earliest = Duration::from_secs_f64(bytes as f64 / rate as f64);
+                        let spent = self.runtime.now().saturating_sub(began);
+                        if earliest > spent {
+                            let _ = self.runtime.delay(earliest - spent).await;
+                        }
+                    }
+                }
+                Err(()) => {
+                    let _ = self.runtime.delay(pause).await;
+                    pause = (pause * 2).min(RETRY_MAX);
+                }
+            }
+        }
+    }
+
+    /// Destages everything that is dirty now. Returns false where something could not be destaged.
+    pub async fn destage_all(self: &Arc<Self>) -> bool {
+        let mut cursor = Lba(0);
+        let mut turns_without_progress = 0;
+        loop {
+            let before = {
+                let state = self.state.lock();
+                let dirty = state.design.dirty_counts();
+                if dirty.chunks == 0 && dirty.runs == 0 {
+                    return true;
+                }
+                dirty.chunks + dirty.run_chunks
+            };
+            let result = self.destage_next(&mut cursor).await;
+            let after = {
+                let state = self.state.lock();
+                let dirty = state.design.dirty_counts();
+                dirty.chunks + dirty.run_chunks
+            };
+            turns_without_progress = if after < before { 0 } else { turns_without_progress + 1 };
+            if result.is_err() || turns_without_progress > 64 {
+                return false;
+            }
+        }
+    }
+
+    /// Destages one batch from `cursor` on, around the end of the volume. Returns the bytes written to the origin.
+    async fn destage_next(self: &Arc<Self>, cursor: &mut Lba) -> Result<u64, ()> {
+        let from = *cursor;
+        let (chunks, run) = {
+            let state = self.state.lock();
+            (state.design.dirty_from(from, BATCH_CHUNKS_MAX), state.design.trimmed_from(from))
+        };
+        let chunks_max = (BATCH_BYTES_MAX / self.geometry.chunk_bytes).clamp(1, BATCH_CHUNKS_MAX);
+        let mut lbas: Vec<Lba> = chunks.into_iter().map(|(lba, _)| lba).take(chunks_max).collect();
+        if let Some(run) = run
+            && lbas.first().is_none_or(|&first| run.first <= first)
+        {
+            *cursor = Lba(run.first.0 + run.count);
+            return self.destage_run(run).await;
+        }
+        if let Some(run) = run {
+            lbas.retain(|&lba| lba < run.first);
+        }
+        let Some(&last) = lbas.last() else {
+            *cursor = Lba(0);
+            // Nothing from the cursor on: begin again, unless that is where this began.
+            if from == Lba(0) {
+                self.signals.destaged.notify();
+            }
+            return Ok(0);
+        };
+        *cursor = Lba(last.0 + 1);
+        self.destage(&lbas).await
+    }
+
+    /// Destages the chunks of `lbas` (ascending) that are dirty. Returns the bytes written to the origin.
+    ///
+    /// # Errors
+    /// When the origin or the flash failed; what was not destaged stays dirty.
+    pub(crate) async fn destage(self: &Arc<Self>, lbas: &[Lba]) -> Result<u64, ()> {
+        let (Some(&first), Some(&last)) = (lbas.first(), lbas.last()) else { return Ok(0) };
+        let _ticket = self.destage_tickets.ask(first, last.0 + 1 - first.0).granted().await;
+        // (1)
+        let newest = {
+            let state = self.state.lock();
+            lbas.iter().filter_map(|&lba| state.design.dirty_seq(lba)).max()
+        };
+        let Some(newest) = newest else { return Ok(0) };
+        self.commit(newest + 1).await.map_err(|_| ())?;
+        // (2)
+        let mut batch = Vec::new();
+        let mut reads = Vec::new();
+        let mut records = Vec::new();
+        let mut pieces: Vec<Piece> = Vec::new();
+        {
+            let state = self.state.lock();
+            for &lba in lbas {
+                let Some(seq) = state.design.dirty_seq(lba) else { continue };
+                // A newer write since (1) is not durable yet; the next batch has it.
+                if seq > newest || state.lost.get(&lba.0) == Some(&seq) {
+                    continue;
+                }
+                match state.design.peek(lba) {
+                    Lookup::Chunk { place, .. } => {
+                        let (future, record) = self.start_read(self.hold(&state, place));
+                        reads.push(future);
+                        records.push((lba, seq, record, None));
+                    }
+                    Lookup::Fragment { place, sectors } => {
+                        let (future, record) = self.start_read(self.hold(&state, place));
+                        reads.push(future);
+                        records.push((lba, seq, record, Some(sectors)));
+                    }
+                    Lookup::Zero => {
+                        let data = IoBuf::zeroed(self.geometry.chunk_len(lba)).freeze();
+                        pieces.push(Piece { offset: self.geometry.offset_of(lba), data });
+                        batch.push((lba, seq));
+                    }
+                    Lookup::Miss => {}
+                }
+            }
+        }
+        let bytes_read = join_all(reads).await;
+        for (result, (lba, seq, record, fragment)) in bytes_read.into_iter().zip(records) {
+            let made = result.ok().and_then(|bytes| {
+                let payload = record.payload(&bytes)?;
+                self.pieces_of(lba, &record.place, payload, fragment)
+            });
+            match made {
+                Some(made) => {
+                    pieces.extend(made);
+                    batch.push((lba, seq));
+                }
+                None => {
+                    let mut state = self.state.lock();
+                    if state.design.dirty_seq(lba) == Some(seq) {
+                        self.counters.corrupt_records.fetch_add(1, Relaxed);
+                        state.lost.insert(lba.0, seq);
+                    }
+                }
+            }
+        }
+        pieces.sort_by_key(|piece| piece.offset);
+        let bytes = pieces.iter().map(|piece| piece.data.len() as u64).sum();
+        self.write_pieces(pieces).await?;
+        // (3)
+        self.flush_origin().await.map_err(|_| ())?;
+        // (4)
+        {
+            let mut state = self.state.lock();
+            for &(lba, seq) in &batch {
+                if state.design.mark_clean(lba, seq) {
+                    state.log.push(LogEntry::Clean { lba: lba.0, chunk_count: 1, map_seq: seq });
+                }
+            }
+        }
+        self.counters.destaged_chunks.fetch_add(batch.len() as u64, Relaxed);
+        self.signals.destaged.notify();
+        Ok(bytes)
+    }
+
+    fn pieces_of(
+        &self,
+        lba: Lba,
+        place: &larder_core::Place,
+        payload: &[u8],
+        fragment: Option<SectorMap>,
+    ) -> Option<Vec<Piece>> {
+        let start = self.geometry.offset_of(lba);
+        let len = self.geometry.chunk_len(lba);
+        let mut chunk = IoBuf::zeroed(self.geometry.chunk_bytes);
+        let Some(sectors) = fragment else {
+            let decoded = decode_chunk(place, payload, &mut chunk);
+            chunk.truncate(len);
+            return decoded.then(|| vec![Piece { offset: start, data: chunk.freeze() }]);
+        };
+        chunk.truncate(len);
+        overlay_fragment(place, &sectors, payload, &mut chunk).then(|| {
+            let chunk = chunk.freeze();
+            sectors
+                .runs(len / SECTOR_BYTES)
+                .map(|(first, end)| Piece {
+                    offset: start + (first * SECTOR_BYTES) as u64,
+                    data: chunk.slice(first * SECTOR_BYTES..end * SECTOR_BYTES),
+                })
+                .collect()
+        })
+    }
+
+    /// Writes pieces to the origin: neighbours joined, several in flight.
+    async fn write_pieces(self: &Arc<Self>, pieces: Vec<Piece>) -> Result<(), ()> {
+        let mut joined: Vec<Piece> = Vec::new();
+        let mut rest = pieces.as_slice();
+        let request_max = self.origin.info().request_bytes_max as usize;
+        while let Some(first) = rest.first() {
+            let mut len = first.data.len();
+            let mut count = 1;
+            while let Some(next) = rest.get(count) {
+                if next.offset != first.offset + len as u64 || len + next.data.len() > request_max.min(1 << 20) {
+                    break;
+                }
+                len += next.data.len();
+                count += 1;
+            }
+            let (run, more) = rest.split_at(count);
+            let data = if count == 1 {
+                first.data.clone()
+            } else {
+                let mut whole = IoBuf::new(len);
+                let mut at = 0;
+                for piece in run {
+                    whole[at..at + piece.data.len()].copy_from_slice(&piece.data);
+                    at += piece.data.len();
+                }
+                whole.freeze()
+            };
+            joined.push(Piece { offset: first.offset, data });
+            rest = more;
+        }
+        // Where the origin's sectors are coarser than the pieces, writes read and merge: then one at a time.
+        let align = self.geometry.origin_align;
+        let depth = if align > SECTOR_BYTES { 1 } else { self.tuning.destage_depth.max(1) };
+        let mut pieces = joined.into_iter().peekable();
+        while pieces.peek().is_some() {
+            let group: Vec<IoFuture<()>> = pieces
+                .by_ref()
+                .take(depth)
+                .map(|piece| {
+                    let this = self.clone();
+                    IoFuture::boxed(async move { this.write_origin(piece.offset, piece.data, WriteFlags::default()).await })
+                })
+                .collect();
+            for result in join_all(group).await {
+                result.map_err(|_| ())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells the origin of a trimmed run.
+    async fn destage_run(self: &Arc<Self>, run: Run) -> Result<u64, ()> {
+        let _ticket = self.destage_tickets.ask(run.first, run.count).granted().await;
+        self.commit(run.seq + 1).await.map_err(|_| ())?;
+        // Writes since may have cut the run; what is left of it is read again, piece by piece, under the ticket.
+        let mut at = run.first;
+        let end = run.first.0 + run.count;
+        while at.0 < end {
+            let part = self.state.lock().design.trimmed_from(at);
+            let Some(part) = part.filter(|part| part.first.0 < end) else { break };
+            let from = part.first.max(at);
+            let to = (part.first.0 + part.count).min(end);
+            at = Lba(to);
+            if part.seq != run.seq {
+                continue;
+            }
+            let mut offset = self.geometry.offset_of(from);
+            let stop = (to * self.geometry.chunk_bytes as u64).min(self.geometry.volume_bytes);
+            while offset < stop {
+                let len = ZERO_BYTES_MAX.min(stop - offset);
+                let flags = ZeroFlags { no_hole: run.no_hole, ..ZeroFlags::default() };
+                if self.zero_origin(offset, len, flags).await.is_err() {
+                    self.counters.origin_errors.fetch_add(1, Relaxed);
+                    return Err(());
+                }
+                offset += len;
+            }
+        }
+        self.flush_origin().await.map_err(|_| ())?;
+        {
+            let mut state = self.state.lock();
+            state.design.mark_run_clean(&run);
+            state.log.push(LogEntry::Clean { lba: run.first.0, chunk_count: run.count, map_seq: run.seq });
+        }
+        self.signals.destaged.notify();
+        Ok(0)
+    }
+}

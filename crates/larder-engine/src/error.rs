@@ -1,0 +1,72 @@
+//! Errors of the engine: what cannot be created or opened, and what a request failed on.
+//!
+//! What it does not do: name paths; the command line knows those.
+
+use larder_device::{IoError, IoErrorKind, IoOp};
+use larder_format::FormatError;
+use std::fmt;
+
+/// Why a cache could not be made, opened or used.
+#[derive(Clone, Debug)]
+pub enum EngineError {
+    /// A device operation failed.
+    Io(IoError),
+    /// What is on the flash device is not a usable cache.
+    Format(FormatError),
+    /// An option has no sense; the sentence says which and what would be right.
+    Invalid(String),
+    /// The origin is not the one that this cache was made for.
+    WrongOrigin(String),
+    /// A dirty record on flash is damaged: the origin does not have these bytes.
+    DirtyDataLost {
+        /// Byte offset on the volume.
+        offset: u64,
+    },
+    /// The flash device failed; writes that need it are refused.
+    FlashFailed(IoError),
+    /// The cache is closing.
+    Closed,
+}
+
+impl fmt::Display for EngineError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            EngineError::Io(error) => error.fmt(f),
+            EngineError::Format(error) => error.fmt(f),
+            EngineError::Invalid(sentence) | EngineError::WrongOrigin(sentence) => f.write_str(sentence),
+            EngineError::DirtyDataLost { offset } => {
+                write!(f, "the dirty record for volume offset {offset} is damaged on flash, and the origin lacks it")
+            }
+            EngineError::FlashFailed(error) => write!(f, "the flash device failed: {error}"),
+            EngineError::Closed => f.write_str("the cache is closed"),
+        }
+    }
+}
+
+impl std::error::Error for EngineError {}
+
+impl From<IoError> for EngineError {
+    fn from(error: IoError) -> Self {
+        EngineError::Io(error)
+    }
+}
+
+impl From<FormatError> for EngineError {
+    fn from(error: FormatError) -> Self {
+        EngineError::Format(error)
+    }
+}
+
+impl EngineError {
+    /// As the error of a device operation, for front ends.
+    pub fn into_io(self, op: IoOp, offset: u64, len: u64) -> IoError {
+        match self {
+            EngineError::Io(error) => error,
+            EngineError::DirtyDataLost { .. } => {
+                IoError::new(IoErrorKind::Corrupt, op, offset, len).with_detail(self.to_string())
+            }
+            EngineError::Closed => IoError::new(IoErrorKind::Cancelled, op, offset, len),
+            other => IoError::new(IoErrorKind::Io, op, offset, len).with_detail(other.to_string()),
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Eviction of WEUs, and the background cleaning of stale index entries.
+//!
+//! In order, for a batch of victims: (1) each takes no new references, and its dirty mappings are destaged; (2) under
+//! the lock its mappings die, its generation moves on, and *slot freed* is logged; (3) that is committed; (4) the last
+//! reader leaves; (5) the slot is trimmed; (6) it is free. A crash before (3) leaves the slot as it was; after it, a slot
+//! whose trim may be missing: it is trimmed before its next use.
+//!
+//! Invariants: (3) makes durable every mapping that displaced one of this slot, so nothing that a crash would bring back
+//! is overwritten. A few slots are kept free, so that writers seldom wait.
+//!
+//! What it does not do: choose; the design does.
+
+use crate::shared::Shared;
+use larder_core::SlotId;
+use larder_format::LogEntry;
+use std::{
+    sync::{Arc, atomic::Ordering::*},
+    time::Duration,
+};
+
+/// Slots evicted with one commit at most.
+const BATCH_MAX: usize = 8;
+/// Pause when nothing can be evicted for now.
+const PAUSE: Duration = Duration::from_millis(20);
+
+impl Shared {
+    /// Free slots that are kept ready.
+    pub(crate) fn free_slots_wanted(&self) -> usize {
+        (self.geometry.layout.slot_count as usize / 32).clamp(2, BATCH_MAX)
+    }
+
+    /// The evictor's task: keeps slots free and the index in bounds until the cache closes.
+    pub(crate) async fn evictor(self: Arc<Self>) {
+        loop {
+            let wanted = self.signals.evict_wanted.listen();
+            if self.is_closing() && !self.someone_waits_for_room() {
+                return;
+            }
+            let (short, crowded) = {
+                let mut state = self.state.lock();
+                if !state.design.has_room(64) {
+                    // Stale entries first: they cost nothing.
+                    for _ in 0..state.design.export_pieces() {
+                        state.design.sweep();
+                    }
+                }
+                let missing = self.free_slots_wanted().saturating_sub(state.design.free_slots());
+                (missing, !state.design.has_room(64))
+            };
+            if short == 0 && !crowded {
+                self.signals.room.notify();
+                wanted.await;
+                continue;
+            }
+            let done = self.evict_batch(short.clamp(1, BATCH_MAX)).await;
+            self.signals.room.notify();
+            if done == 0 {
+                let _ = self.runtime.delay(PAUSE).await;
+            }
+            // One shard a batch keeps stale duplicates from piling up.
+            self.state.lock().design.sweep();
+        }
+    }
+
+    fn someone_waits_for_room(&self) -> bool {
+        self.writes_in_flight.load(Acquire) > 0
+    }
+
+    async fn evict_batch(self: &Arc<Self>, count: usize) -> usize {
+        let mut victims = Vec::new();
+        {
+            let mut state = self.state.lock();
+            let in_flight: Vec<SlotId> = (0..self.geometry.layout.slot_count)
+                .map(SlotId)
+                .filter(|slot| state.in_memory[slot.0 as usize])
+                .collect();
+            while victims.len() < count {
+                let Some(victim) = state.design.choose_victim(&mut |slot| in_flight.contains(&slot)) else { break };
+                victims.push(victim);
+            }
+        }
+        // (1), (2)
+        let mut freed: Vec<SlotId> = Vec::new();
+        for victim in victims {
+            let dirty = self.state.lock().design.dirty_in(victim.slot);
+            for part in dirty.chunks(256) {
+                // What fails stays dirty, and then the slot is spared below.
+                let _ = self.destage(part).await;
+            }
+            let mut state = self.state.lock();
+            match state.design.evict(victim.slot) {
+                Some(generation) => {
+                    state.log.push(LogEntry::SlotFreed { slot: victim.slot.0, generation });
+                    freed.push(victim.slot);
+                }
+                None => state.design.spare_victim(victim.slot),
+            }
+        }
+        if freed.is_empty() {
+            return 0;
+        }
+        // (3): a failed commit is tried again; until it succeeds the slots stay retired.
+        loop {
+            let upto = self.state.lock().log.next_seq();
+            if self.commit(upto).await.is_ok() {
+                break;
+            }
+            if self.is_closing() || self.state.lock().flash_failed.is_some() {
+                return 0;
+            }
+            let _ = self.runtime.delay(PAUSE).await;
+        }
+        for &slot in &freed {
+            // (4)
+            self.wait_unpinned(slot).await;
+            // (5): advisory; a device that cannot trim loses nothing.
+            let weu_bytes = u64::from(self.geometry.layout.weu_bytes);
+            let _ = self.flash.discard(self.geometry.flash_offset(slot, 0), weu_bytes).await;
+            self.counters.slots_trimmed.fetch_add(1, Relaxed);
+            // (6)
+            self.counters.evicted_weus.fetch_add(1, Relaxed);
+            self.state.lock().design.release_slot(slot);
+            self.signals.room.notify();
+        }
+        freed.len()
+    }
+
+    async fn wait_unpinned(&self, slot: SlotId) {
+        self.waiting_for_pins.fetch_add(1, AcqRel);
+        loop {
+            let unpinned = self.signals.unpinned.listen();
+            if !self.is_pinned(slot) {
+                break;
+            }
+            unpinned.await;
+        }
+        self.waiting_for_pins.fetch_sub(1, AcqRel);
+    }
+}

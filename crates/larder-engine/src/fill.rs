@@ -1,0 +1,165 @@
+//! Insertion off the read's path: what a read missed, or a write-through wrote, is offered here and stored later.
+//!
+//! The queue is bounded in bytes; under overload insertions are dropped and counted, and no read waits. A task takes
+//! an insertion, fingerprints and compresses it on a worker, and maps it if the chunk's version is still the one from
+//! before the bytes were read.
+//!
+//! Invariants: a stale insertion is never mapped. A dirty mapping is never replaced by a clean one.
+
+use crate::{
+    shared::Shared,
+    state::State,
+    write_back::Prepared,
+    segment::RecordOf,
+};
+use larder_core::{Lba, Lookup, NewMapping, StreamClass};
+use larder_device::{SharedBuf, runtime::compute};
+use larder_format::Encoding;
+use std::sync::{Arc, atomic::Ordering::*};
+
+/// Why a chunk is inserted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Reason {
+    /// A read missed it, or a write-through wrote it: the origin has it.
+    Clean,
+    /// A read completed a fragment: the origin lacks the fragment's sectors.
+    CompletedFragment,
+}
+
+/// A chunk that waits to be inserted.
+pub struct Insertion {
+    lba: Lba,
+    version: u32,
+    data: SharedBuf,
+    reason: Reason,
+}
+
+impl Shared {
+    /// Offers a whole chunk (shorter only at the end of the volume) as of `version`.
+    pub fn offer(self: &Arc<Self>, lba: Lba, version: u32, data: SharedBuf, reason: Reason) {
+        let bytes = data.len();
+        {
+            let mut state = self.state.lock();
+            let full = state.insertion_bytes + bytes > self.tuning.insert_queue_bytes_max;
+            if full || state.flash_failed.is_some() || self.is_closing() {
+                self.counters.insertions_dropped.fetch_add(1, Relaxed);
+                return;
+            }
+            state.insertion_bytes += bytes;
+            state.insertions.push_back(Insertion { lba, version, data, reason });
+            if state.insertion_tasks >= self.tuning.insert_depth.max(1) {
+                return;
+            }
+            state.insertion_tasks += 1;
+        }
+        let this = self.clone();
+        self.spawn_counted(async move { this.insert_all().await });
+    }
+
+    async fn insert_all(self: Arc<Self>) {
+        loop {
+            let next = {
+                let mut state = self.state.lock();
+                let next = state.insertions.pop_front();
+                if next.is_none() {
+                    state.insertion_tasks -= 1;
+                }
+                next
+            };
+            let Some(insertion) = next else { break };
+            let bytes = insertion.data.len();
+            self.insert_one(insertion).await;
+            self.state.lock().insertion_bytes -= bytes;
+        }
+        self.signals.inserted.notify();
+    }
+
+    async fn insert_one(self: &Arc<Self>, insertion: Insertion) {
+        let Insertion { lba, version, data, reason } = insertion;
+        let (this, chunk) = (self.clone(), data.clone());
+        let Ok(prepared) = compute(&*self.runtime, move || this.prepare(&chunk)).await else { return };
+        let wanted = |state: &State| {
+            state.versions.get(lba) == version
+                && match (state.design.peek(lba), reason) {
+                    (Lookup::Miss, Reason::Clean) => true,
+                    (Lookup::Fragment { .. }, Reason::CompletedFragment) => true,
+                    _ => false,
+                }
+        };
+        let dirty = reason == Reason::CompletedFragment;
+        let class = if dirty { StreamClass::Dirty } else { StreamClass::Clean };
+        let (encoding, fingerprint) = match &prepared {
+            Prepared::Zero => {
+                let mut state = self.state.lock();
+                if wanted(&state) && self.index_has_room(&state) {
+                    self.counters.inserted_chunks.fetch_add(1, Relaxed);
+                    self.counters.zero_chunks.fetch_add(1, Relaxed);
+                    self.map_insertion(&mut state, lba, NewMapping::Zero, None, dirty);
+                } else {
+                    self.counters.insertions_stale.fetch_add(1, Relaxed);
+                }
+                return;
+            }
+            Prepared::Known { fingerprint } => (Encoding::Raw, Some(*fingerprint)),
+            Prepared::New { fingerprint, encoded } => (encoded.encoding, *fingerprint),
+        };
+        let encoded = match &prepared {
+            Prepared::New { encoded, .. } => encoded.bytes.as_deref(),
+            _ => None,
+        };
+        let mut padded = Vec::new();
+        let payload = encoded.unwrap_or_else(|| self.padded(&data, &mut padded));
+        let stored = self
+            .store(
+                class,
+                lba,
+                RecordOf::Chunk(fingerprint),
+                encoding,
+                payload,
+                |state| {
+                    if !wanted(state) || !self.index_has_room(state) {
+                        self.counters.insertions_stale.fetch_add(1, Relaxed);
+                        return Some(());
+                    }
+                    let place = state.design.find_duplicate(&fingerprint?)?;
+                    self.counters.inserted_chunks.fetch_add(1, Relaxed);
+                    self.counters.duplicate_chunks.fetch_add(1, Relaxed);
+                    self.map_insertion(state, lba, NewMapping::Duplicate { place }, fingerprint, dirty);
+                    Some(())
+                },
+                |state, place| {
+                    self.counters.inserted_chunks.fetch_add(1, Relaxed);
+                    self.counters.note_stored(place.stored_len);
+                    self.map_insertion(state, lba, NewMapping::Unique { place, fingerprint }, fingerprint, dirty);
+                },
+            )
+            .await;
+        if stored.is_err() {
+            self.counters.insertions_dropped.fetch_add(1, Relaxed);
+        }
+    }
+
+    fn map_insertion(
+        &self,
+        state: &mut State,
+        lba: Lba,
+        new: NewMapping,
+        fingerprint: Option<larder_core::Fingerprint>,
+        dirty: bool,
+    ) {
+        if dirty {
+            state.map_dirty(lba, new, fingerprint);
+        } else {
+            state.prefetch.remove(lba);
+            state.map_clean(lba, new, fingerprint);
+        }
+    }
+
+    fn index_has_room(&self, state: &State) -> bool {
+        let room = state.design.has_room(64);
+        if !room {
+            self.signals.evict_wanted.notify();
+        }
+        room
+    }
+}

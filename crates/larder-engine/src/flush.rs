@@ -1,0 +1,268 @@
+//! FLUSH, and the committer behind it: makes decisions durable, in their order.
+//!
+//! A commit, in order: (1) under the lock, the entries that wait are counted and the segments they depend on closed;
+//! (2) those segments are written; (3) the flash is flushed, and the origin, where clean mappings are among the entries
+//! and the origin was written since its last flush; (4) the entries are written as frames of the metadata log, each
+//! frame with FUA, one after the other. A crash before (4) leaves the state of the commit before; within (4) that of a
+//! prefix of the entries, for recovery stops at the first frame that is not whole. Data is durable before any entry
+//! that names it.
+//!
+//! One commit runs at a time, in a task of its own; whoever asks meanwhile shares the next.
+//!
+//! Invariants: entries leave the queue only when they are durable. After a failure nothing more is acknowledged as
+//! durable, until a later commit of the same entries succeeds.
+
+use crate::{error::EngineError, shared::Shared, state::State};
+use larder_core::{Lba, Lookup};
+use larder_device::{IoBuf, IoError, WriteFlags};
+use larder_format::{
+    FrameStart, LogEntry, WriteMode,
+    log::{encode_frame_into, frame_bytes_for, frame_crc},
+};
+use std::sync::{Arc, atomic::Ordering::*};
+
+impl Shared {
+    /// FLUSH: every write that completed before this call is durable when it returns. In write-back the flash holds it;
+    /// in the other modes the origin does.
+    ///
+    /// # Errors
+    /// What the devices say: then nothing is promised.
+    pub async fn flush(self: &Arc<Self>) -> Result<(), EngineError> {
+        self.counters.flushes.fetch_add(1, Relaxed);
+        let (mode, upto) = {
+            let state = self.state.lock();
+            (state.mode, state.log.next_seq())
+        };
+        match mode {
+            WriteMode::Back => self.commit(upto).await,
+            WriteMode::Through | WriteMode::Around => Ok(self.flush_origin().await?),
+        }
+    }
+
+    /// Makes the log entries below `upto` durable, and all that they name.
+    ///
+    /// # Errors
+    /// [`EngineError::FlashFailed`].
+    pub async fn commit(self: &Arc<Self>, upto: u64) -> Result<(), EngineError> {
+        let mut asked_at = None;
+        loop {
+            let committed = self.signals.committed.listen();
+            {
+                let state = self.state.lock();
+                if state.log.durable_below >= upto {
+                    return Ok(());
+                }
+                if let Some(error) = &state.flash_failed {
+                    return Err(EngineError::FlashFailed(error.clone()));
+                }
+                // A failure counts for those who asked before it.
+                if let (Some(asked), Some(error)) = (asked_at, &state.log.error)
+                    && state.log.commits > asked
+                {
+                    return Err(EngineError::Io(error.clone()));
+                }
+                asked_at.get_or_insert(state.log.commits);
+            }
+            self.request_commit(upto, false);
+            committed.await;
+        }
+    }
+
+    /// Makes everything that was decided durable, and closes open segments of clean data, too.
+    ///
+    /// # Errors
+    /// As [`Shared::commit`].
+    pub async fn commit_everything(self: &Arc<Self>) -> Result<(), EngineError> {
+        let (goal, asked_at) = {
+            let state = self.state.lock();
+            (state.log.clean_closed + 1, state.log.commits)
+        };
+        // The segments' clean mappings are logged when they were written, which is after the commit that closed them
+        // began: one more commit makes those entries durable.
+        loop {
+            let committed = self.signals.committed.listen();
+            {
+                let state = self.state.lock();
+                if state.log.clean_closed > goal {
+                    break;
+                }
+                if let Some(error) = &state.flash_failed {
+                    return Err(EngineError::FlashFailed(error.clone()));
+                }
+                if let Some(error) = &state.log.error
+                    && state.log.commits > asked_at
+                {
+                    return Err(EngineError::Io(error.clone()));
+                }
+            }
+            self.request_commit(0, true);
+            committed.await;
+        }
+        let upto = self.state.lock().log.next_seq();
+        self.commit(upto).await
+    }
+
+    /// Asks the committer for a commit of the entries below `upto`.
+    pub fn request_commit(&self, upto: u64, close_clean: bool) {
+        let mut state = self.state.lock();
+        let upto = upto.min(state.log.next_seq());
+        state.log.wanted_below = state.log.wanted_below.max(upto);
+        state.log.close_clean |= close_clean;
+        drop(state);
+        self.signals.commit_wanted.notify();
+    }
+
+    /// The committer's task: runs until the cache closes.
+    pub(crate) async fn committer(self: Arc<Self>) {
+        loop {
+            let wanted = self.signals.commit_wanted.listen();
+            let work = {
+                let state = self.state.lock();
+                let wanted = state.log.wanted_below > state.log.durable_below || state.log.close_clean;
+                wanted || state.log.entries.len() >= self.pending_entries_max() / 2
+            };
+            if work {
+                let result = self.run_commit().await;
+                let failed = result.is_err();
+                {
+                    let mut state = self.state.lock();
+                    state.log.commits += 1;
+                    state.log.error = result.err();
+                    if failed {
+                        state.log.wanted_below = 0;
+                        state.log.close_clean = false;
+                    }
+                    if state.log.area.used_percent() >= 50 {
+                        self.signals.checkpoint_wanted.notify();
+                    }
+                }
+                self.counters.commits.fetch_add(1, Relaxed);
+                self.signals.committed.notify();
+            } else if self.is_closing() {
+                return;
+            } else {
+                wanted.await;
+            }
+        }
+    }
+
+    async fn run_commit(self: &Arc<Self>) -> Result<(), IoError> {
+        // (1)
+        let (count, first_seq, segments_below, closed_clean, origin_too) = {
+            let mut state = self.state.lock();
+            let all = std::mem::replace(&mut state.log.close_clean, false);
+            state.close_for_commit(self.geometry.flash_tag, all);
+            let count = state.log.entries.len();
+            let unflushed = state.origin_unflushed || state.origin_flushes_in_flight > 0;
+            let clean = unflushed && state.log.entries.iter().any(names_origin_data);
+            (count, state.log.first_seq, state.segment_seq, all, clean)
+        };
+        // (2)
+        self.send_segments();
+        if !self.segments_written_below(segments_below).await {
+            let failed = self.state.lock().flash_failed.clone();
+            return Err(failed.unwrap_or_else(|| {
+                IoError::new(larder_device::IoErrorKind::Io, larder_device::IoOp::Write, 0, 0)
+            }));
+        }
+        // (3)
+        if origin_too && self.flush_origin().await.is_err() {
+            self.forget_unflushed_clean(count);
+        }
+        if count > 0 || closed_clean {
+            self.flash.flush().await?;
+            self.counters.flash_flushes.fetch_add(1, Relaxed);
+        }
+        // (4)
+        let mut done = 0;
+        while done < count {
+            let frame = self.build_frame(first_seq + done as u64, count - done);
+            let Some((offset, buf, entries)) = frame else {
+                // The log has no room: a checkpoint makes some. It needs commits itself, for which writers keep a
+                // quarter of the log free; only a checkpoint that fails again and again leads here.
+                return Err(IoError::new(larder_device::IoErrorKind::NoSpace, larder_device::IoOp::Write, 0, 0)
+                    .with_detail("the metadata log is full, and no checkpoint could be written"));
+            };
+            let (bytes, crc) = (buf.len() as u64, frame_crc(&buf));
+            self.flash.write(offset, buf.freeze(), WriteFlags { fua: true }).await?;
+            self.counters.flash_log_bytes_written.fetch_add(bytes, Relaxed);
+            let mut state = self.state.lock();
+            state.log.area.advance(bytes);
+            state.log.previous_crc = crc;
+            state.log.entries.drain(..entries);
+            state.log.first_seq += entries as u64;
+            state.log.durable_below = state.log.first_seq;
+            done += entries;
+        }
+        if closed_clean {
+            self.state.lock().log.clean_closed += 1;
+        }
+        Ok(())
+    }
+
+    /// The next frame of at most `count` entries: its offset on flash, its bytes, and how many entries it holds.
+    fn build_frame(&self, first_entry_seq: u64, count: usize) -> Option<(u64, IoBuf, usize)> {
+        let layout = &self.geometry.layout;
+        let entries_max = layout.frame_entries_max().min(count);
+        let state = self.state.lock();
+        let sector = layout.sector_bytes;
+        let bytes = frame_bytes_for(entries_max, sector);
+        let position = state.log.area.position();
+        let offset = state.log.area.place(bytes as u64)?;
+        let start = FrameStart {
+            flash_tag: self.geometry.flash_tag,
+            frame_seq: position.frame_seq,
+            first_entry_seq,
+            durable_frame_seq: position.frame_seq.saturating_sub(1),
+            previous_crc: state.log.previous_crc,
+        };
+        debug_assert_eq!(state.log.first_seq, first_entry_seq);
+        let entries: Vec<LogEntry> = state.log.entries.iter().take(entries_max).copied().collect();
+        drop(state);
+        let mut buf = IoBuf::new(bytes);
+        encode_frame_into(&start, &entries, sector, &mut buf).expect("a frame of at most the largest size encodes");
+        Some((layout.log_offset + offset, buf, entries_max))
+    }
+
+    /// The origin could not be flushed: clean mappings that were to become durable are forgotten instead, for what they
+    /// copy may not survive on the origin.
+    fn forget_unflushed_clean(&self, count: usize) {
+        let mut state = self.state.lock();
+        for i in 0..count {
+            let Some(entry) = state.log.entries.get(i).copied() else { break };
+            if !names_origin_data(&entry) {
+                continue;
+            }
+            let (LogEntry::Map { lba, .. } | LogEntry::MapZero { lba, .. }) = entry else { continue };
+            if state.design.dirty_seq(Lba(lba)).is_none() && is_mapped(&state, Lba(lba)) {
+                state.design.unmap(Lba(lba));
+                state.versions.bump(Lba(lba));
+            }
+            state.log.entries[i] = LogEntry::Invalidate { lba, chunk_count: 1 };
+        }
+    }
+
+    /// Asks for a commit now and then, so that clean mappings survive a crash though nobody flushes.
+    pub(crate) async fn commit_timer(self: Arc<Self>) {
+        let interval = std::time::Duration::from_millis(self.tuning.commit_interval_ms.max(1));
+        while !self.is_closing() {
+            let _ = self.runtime.delay(interval).await;
+            let (due, upto) = {
+                let state = self.state.lock();
+                (!state.log.entries.is_empty() && state.flash_failed.is_none(), state.log.next_seq())
+            };
+            if due {
+                self.request_commit(upto, false);
+            }
+        }
+    }
+}
+
+fn is_mapped(state: &State, lba: Lba) -> bool {
+    matches!(state.design.peek(lba), Lookup::Chunk { .. } | Lookup::Zero)
+}
+
+/// Whether the entry says that the cache holds a copy of what the origin has.
+fn names_origin_data(entry: &LogEntry) -> bool {
+    matches!(entry, LogEntry::Map { dirty: false, .. } | LogEntry::MapZero { dirty: false, .. })
+}

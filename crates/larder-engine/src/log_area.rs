@@ -1,0 +1,87 @@
+//! The metadata log as a ring of frames: where the next frame goes, and how much room is left before a checkpoint must
+//! free some.
+//!
+//! Invariants: a frame never straddles the end of the region; `used_bytes` counts from the log start that the newest
+//! durable checkpoint names, skipped ends included, and never passes the size of the region.
+//!
+//! What it does not do: write. [`flush`](crate::flush) does.
+
+/// Positions in the log region.
+#[derive(Clone, Copy, Debug)]
+pub struct LogArea {
+    region_bytes: u64,
+    head: u64,
+    used_bytes: u64,
+    frame_seq: u64,
+}
+
+/// A position to which a checkpoint can refer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogPosition {
+    /// Byte offset in the region.
+    pub offset: u64,
+    /// Sequence number of the frame there.
+    pub frame_seq: u64,
+    /// Bytes used at that moment, to compute what a checkpoint frees.
+    pub used_bytes: u64,
+}
+
+impl LogArea {
+    /// A log whose next frame is `frame_seq` at `head`, with `used_bytes` in use.
+    pub fn new(region_bytes: u64, head: u64, used_bytes: u64, frame_seq: u64) -> Self {
+        LogArea { region_bytes, head, used_bytes, frame_seq }
+    }
+
+    /// Where the next frame would go.
+    pub fn position(&self) -> LogPosition {
+        LogPosition { offset: self.head, frame_seq: self.frame_seq, used_bytes: self.used_bytes }
+    }
+
+    /// Offset for a frame of `bytes`, if there is room; nothing is taken yet.
+    pub fn place(&self, bytes: u64) -> Option<u64> {
+        let (offset, skipped) = self.fit(bytes);
+        (self.used_bytes + skipped + bytes <= self.region_bytes).then_some(offset)
+    }
+
+    /// The frame of `bytes` is durable: moves on.
+    pub fn advance(&mut self, bytes: u64) {
+        let (offset, skipped) = self.fit(bytes);
+        self.head = offset + bytes;
+        self.used_bytes += skipped + bytes;
+        self.frame_seq += 1;
+    }
+
+    fn fit(&self, bytes: u64) -> (u64, u64) {
+        if self.head + bytes <= self.region_bytes { (self.head, 0) } else { (0, self.region_bytes - self.head) }
+    }
+
+    /// A checkpoint covers everything before `position`: that room is free.
+    pub fn free_before(&mut self, position: &LogPosition) {
+        self.used_bytes -= position.used_bytes;
+    }
+
+    /// Share of the log in use, in percent.
+    pub fn used_percent(&self) -> u64 {
+        self.used_bytes * 100 / self.region_bytes.max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_wrap_and_room_is_counted() {
+        let mut log = LogArea::new(10_000, 0, 0, 1);
+        for _ in 0..2 {
+            assert_eq!(log.place(4000), Some(log.position().offset));
+            log.advance(4000);
+        }
+        assert_eq!(log.place(4000), None, "2,000 bytes are left at the end");
+        let position = log.position();
+        log.free_before(&position);
+        assert_eq!(log.place(4000), Some(0));
+        log.advance(4000);
+        assert_eq!((log.position().offset, log.position().frame_seq, log.used_percent()), (4000, 4, 60));
+    }
+}

@@ -1,0 +1,156 @@
+//! Read-ahead of sequential streams into RAM, and the rule that what was only prefetched and read once is not put on
+//! flash (Nitro §3: "our cache is scan-resistant").
+//!
+//! Invariants: a prefetched chunk is as new as its version says: what changes a chunk removes it here, and a prefetch
+//! that was overtaken by a change is dropped. At most `bytes_max` bytes are kept, first in, first out.
+//!
+//! What it does not do: find streams; `larder-core` does.
+
+use crate::shared::Shared;
+use larder_core::{Lba, Lookup, SectorMap, streams::Prefetch};
+use larder_device::{IoBuf, SharedBuf};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::{Arc, atomic::Ordering::*},
+};
+
+/// Prefetches in flight at most.
+const IN_FLIGHT_MAX: usize = 32;
+
+enum Entry {
+    InFlight,
+    Ready { data: SharedBuf, read: SectorMap },
+}
+
+/// Prefetched chunks.
+pub struct PrefetchBuffer {
+    entries: BTreeMap<u64, Entry>,
+    order: VecDeque<u64>,
+    bytes: usize,
+    bytes_max: usize,
+    in_flight: usize,
+}
+
+/// What the buffer has of a chunk.
+pub enum Prefetched {
+    /// Nothing.
+    No,
+    /// It is being read: wait for the signal.
+    Coming,
+    /// Its bytes; whether some of them were read from here before, so that the chunk deserves flash.
+    Here {
+        /// The whole chunk.
+        data: SharedBuf,
+        /// Read again.
+        again: bool,
+    },
+}
+
+impl PrefetchBuffer {
+    /// A buffer of at most `bytes_max` bytes; 0 keeps nothing.
+    pub fn new(bytes_max: usize) -> Self {
+        PrefetchBuffer { entries: BTreeMap::new(), order: VecDeque::new(), bytes: 0, bytes_max, in_flight: 0 }
+    }
+
+    /// Looks a chunk up for a read of sectors `first..end`.
+    pub fn read(&mut self, lba: Lba, first: usize, end: usize) -> Prefetched {
+        match self.entries.get_mut(&lba.0) {
+            None => Prefetched::No,
+            Some(Entry::InFlight) => Prefetched::Coming,
+            Some(Entry::Ready { data, read }) => {
+                let again = (first..end).any(|sector| read.has(sector));
+                read.set(first, end);
+                Prefetched::Here { data: data.clone(), again }
+            }
+        }
+    }
+
+    /// The chunk changed, or is cached now.
+    pub fn remove(&mut self, lba: Lba) {
+        if self.entries.is_empty() {
+            return;
+        }
+        if let Some(Entry::Ready { data, .. }) = self.entries.remove(&lba.0) {
+            self.bytes -= data.len();
+        }
+    }
+
+    /// A run of chunks changed.
+    pub fn remove_range(&mut self, first: Lba, count: u64) {
+        let inside: Vec<u64> = self.entries.range(first.0..first.0 + count).map(|(&lba, _)| lba).collect();
+        inside.into_iter().for_each(|lba| self.remove(Lba(lba)));
+    }
+
+    fn insert(&mut self, lba: Lba, data: SharedBuf) {
+        self.remove(lba);
+        self.bytes += data.len();
+        self.entries.insert(lba.0, Entry::Ready { data, read: SectorMap::EMPTY });
+        self.order.push_back(lba.0);
+        while self.bytes > self.bytes_max || self.order.len() > 4 * self.entries.len() + 64 {
+            let Some(oldest) = self.order.pop_front() else { break };
+            if matches!(self.entries.get(&oldest), Some(Entry::Ready { .. })) {
+                self.remove(Lba(oldest));
+            }
+        }
+    }
+}
+
+impl Shared {
+    /// Starts to read ahead what `prefetch` names and nobody has.
+    pub fn start_prefetch(self: &Arc<Self>, prefetch: Prefetch) {
+        let chunk = self.geometry.chunk_bytes as u64;
+        let first = prefetch.offset.div_ceil(chunk);
+        let end = (prefetch.offset + prefetch.len).div_ceil(chunk).min(self.geometry.chunk_count);
+        let mut runs: Vec<(u64, Vec<u32>)> = Vec::new();
+        {
+            let mut state = self.state.lock();
+            if state.prefetch.bytes_max == 0 || state.prefetch.in_flight >= IN_FLIGHT_MAX {
+                return;
+            }
+            for lba in first..end {
+                if state.prefetch.entries.contains_key(&lba) || state.design.peek(Lba(lba)) != Lookup::Miss {
+                    continue;
+                }
+                let version = state.versions.get(Lba(lba));
+                match runs.last_mut() {
+                    Some((start, versions)) if *start + versions.len() as u64 == lba => versions.push(version),
+                    _ => runs.push((lba, vec![version])),
+                }
+                state.prefetch.entries.insert(lba, Entry::InFlight);
+            }
+            state.prefetch.in_flight += runs.len();
+        }
+        for (start, versions) in runs {
+            let this = self.clone();
+            self.spawn_counted(async move { this.prefetch_run(Lba(start), versions).await });
+        }
+    }
+
+    async fn prefetch_run(self: Arc<Self>, first: Lba, versions: Vec<u32>) {
+        let offset = self.geometry.offset_of(first);
+        let chunk = self.geometry.chunk_bytes;
+        let bytes = ((versions.len() * chunk) as u64).min(self.geometry.volume_bytes - offset) as usize;
+        let result = self.read_origin(offset, IoBuf::new(bytes)).await;
+        {
+            let mut state = self.state.lock();
+            state.prefetch.in_flight -= 1;
+            let data = result.ok().map(IoBuf::freeze);
+            for (i, version) in versions.into_iter().enumerate() {
+                let lba = Lba(first.0 + i as u64);
+                if !matches!(state.prefetch.entries.get(&lba.0), Some(Entry::InFlight)) {
+                    continue;
+                }
+                state.prefetch.entries.remove(&lba.0);
+                let Some(data) = &data else { continue };
+                if state.versions.get(lba) == version && state.design.peek(lba) == Lookup::Miss {
+                    let start = i * chunk;
+                    // A piece of its own, so that one hot chunk does not hold a whole run's memory.
+                    let piece = IoBuf::copy_of(&data[start..(start + chunk).min(data.len())]).freeze();
+                    state.prefetch.insert(lba, piece);
+                    self.counters.prefetched_chunks.fetch_add(1, Relaxed);
+                }
+            }
+        }
+        self.signals.prefetched.notify();
+    }
+}

@@ -1,0 +1,444 @@
+//! The read: look up, read what is on flash in one batch and what is not from the origin, check, decode, reply, then
+//! offer what was missed to insertion.
+//!
+//! A read of one chunk that is stored raw and hits goes straight into the caller's buffer, with no allocation where
+//! the flash device answers at once.
+//!
+//! Invariants: bytes that fail their check never reach the caller. A read takes no ticket; it sees, for each sector, a
+//! write that completed before it began, or one that overlaps it in time.
+
+use crate::{
+    error::EngineError,
+    fill::Reason,
+    prefetch::Prefetched,
+    record::{HeldRecord, Pin, ReadingRecord, check, decode_chunk, overlay_fragment, window},
+    shared::Shared,
+    state::State,
+    sync::join_all,
+};
+use larder_core::{Lba, Lookup, Place, SectorMap, types::SECTOR_BYTES};
+use larder_device::{IoBuf, IoError, IoErrorKind, IoFuture, IoOp, IoResult, SharedBuf};
+use std::sync::{Arc, atomic::Ordering::*};
+
+/// Tries of one chunk whose record was replaced or damaged under the reader.
+const TRIES_MAX: usize = 4;
+
+/// One chunk of a request: which bytes of the chunk go where in the reply.
+struct Want {
+    lba: Lba,
+    /// First byte in the chunk.
+    from: usize,
+    /// Where in the reply.
+    at: usize,
+    len: usize,
+}
+
+/// What is to be done for one wanted chunk.
+enum Plan {
+    Zero,
+    Copy { data: SharedBuf },
+    Record(HeldRecord),
+    Fragment { record: HeldRecord, sectors: SectorMap, version: u32 },
+    Origin { version: u32, sequential: bool },
+    Wait,
+}
+
+impl Shared {
+    /// Reads `buf.len()` bytes of the volume at `offset`.
+    pub fn read(self: &Arc<Self>, offset: u64, buf: IoBuf) -> IoFuture<IoBuf> {
+        let len = buf.len() as u64;
+        if let Err(error) = self.check_request(IoOp::Read, offset, len) {
+            return IoFuture::ready(Err(error.into_io(IoOp::Read, offset, len)));
+        }
+        self.counters.reads.fetch_add(1, Relaxed);
+        self.counters.read_bytes.fetch_add(len, Relaxed);
+        match self.start_raw_hit(offset, &buf) {
+            Some((place, pin)) => self.finish_raw_hit(offset, buf, place, pin),
+            None => {
+                let this = self.clone();
+                IoFuture::boxed(async move {
+                    this.read_chunks(offset, buf).await.map_err(|e| e.into_io(IoOp::Read, offset, len))
+                })
+            }
+        }
+    }
+
+    /// The fast path's decision: the request is one raw chunk on flash, whole and aligned.
+    fn start_raw_hit(self: &Arc<Self>, offset: u64, buf: &IoBuf) -> Option<(Place, Pin)> {
+        let chunk = self.geometry.chunk_bytes;
+        let align = self.geometry.flash_align;
+        if buf.len() != chunk || offset % chunk as u64 != 0 || buf.as_ptr() as usize % align != 0 {
+            return None;
+        }
+        let mut state = self.state.lock();
+        let Lookup::Chunk { place, .. } = state.design.lookup(Lba(offset / chunk as u64)) else { return None };
+        let direct = place.encoding == 0
+            && place.stored_len as usize == chunk
+            && place.offset as usize % align == 0
+            && !state.in_memory[place.slot.0 as usize];
+        direct.then(|| (place, self.pin(place.slot)))
+    }
+
+    fn finish_raw_hit(self: &Arc<Self>, offset: u64, buf: IoBuf, place: Place, pin: Pin) -> IoFuture<IoBuf> {
+        let read = self.flash.read(self.geometry.flash_offset(place.slot, place.offset), buf);
+        match read.try_ready() {
+            Ok(Ok(buf)) if check(&place, &buf) => {
+                self.note_hit(buf.len());
+                IoFuture::ready(Ok(buf))
+            }
+            Ok(Ok(buf)) => {
+                drop(pin);
+                let this = self.clone();
+                IoFuture::boxed(async move { this.read_again(offset, buf).await })
+            }
+            Ok(Err(_)) => {
+                drop(pin);
+                let (this, len) = (self.clone(), self.geometry.chunk_bytes);
+                IoFuture::boxed(async move { this.read_again(offset, IoBuf::new(len)).await })
+            }
+            Err(pending) => {
+                let this = self.clone();
+                IoFuture::boxed(async move {
+                    let result = pending.await;
+                    drop(pin);
+                    match result {
+                        Ok(buf) if check(&place, &buf) => {
+                            this.note_hit(buf.len());
+                            Ok(buf)
+                        }
+                        Ok(buf) => this.read_again(offset, buf).await,
+                        Err(_) => {
+                            let buf = IoBuf::new(this.geometry.chunk_bytes);
+                            this.read_again(offset, buf).await
+                        }
+                    }
+                })
+            }
+        }
+    }
+
+    async fn read_again(self: Arc<Self>, offset: u64, buf: IoBuf) -> IoResult<IoBuf> {
+        let len = buf.len() as u64;
+        self.read_chunks(offset, buf).await.map_err(|e| e.into_io(IoOp::Read, offset, len))
+    }
+
+    fn note_hit(&self, bytes: usize) {
+        self.counters.read_chunks.fetch_add(1, Relaxed);
+        self.counters.read_hits.fetch_add(1, Relaxed);
+        self.counters.read_hit_bytes.fetch_add(bytes as u64, Relaxed);
+    }
+
+    async fn read_chunks(self: &Arc<Self>, offset: u64, mut buf: IoBuf) -> Result<IoBuf, EngineError> {
+        let wants = self.split(offset, buf.len());
+        let (prefetch, sequential) = {
+            let mut state = self.state.lock();
+            state.streams.observe(offset, buf.len() as u64, self.geometry.volume_bytes)
+        };
+        let plans = self.plan(&wants, sequential).await;
+        if let Some(prefetch) = prefetch {
+            self.start_prefetch(prefetch);
+        }
+        self.execute(&wants, plans, &mut buf).await?;
+        Ok(buf)
+    }
+
+    fn split(&self, offset: u64, len: usize) -> Vec<Want> {
+        let chunk = self.geometry.chunk_bytes as u64;
+        let (first, count) = self.geometry.chunks_of(offset, len as u64);
+        let end = offset + len as u64;
+        (first.0..first.0 + count)
+            .map(|lba| {
+                let start = (lba * chunk).max(offset);
+                let stop = ((lba + 1) * chunk).min(end);
+                Want {
+                    lba: Lba(lba),
+                    from: (start - lba * chunk) as usize,
+                    at: (start - offset) as usize,
+                    len: (stop - start) as usize,
+                }
+            })
+            .collect()
+    }
+
+    /// Decides for every chunk, waiting for prefetches that are under way.
+    async fn plan(self: &Arc<Self>, wants: &[Want], sequential: bool) -> Vec<Plan> {
+        let mut plans = Vec::with_capacity(wants.len());
+        for want in wants {
+            loop {
+                let prefetched = self.signals.prefetched.listen();
+                let plan = self.plan_one(&mut self.state.lock(), want, sequential);
+                match plan {
+                    Plan::Wait => prefetched.await,
+                    plan => {
+                        plans.push(plan);
+                        break;
+                    }
+                }
+            }
+        }
+        plans
+    }
+
+    fn plan_one(self: &Arc<Self>, state: &mut State, want: &Want, sequential: bool) -> Plan {
+        let version = state.versions.get(want.lba);
+        match state.design.lookup(want.lba) {
+            Lookup::Zero => Plan::Zero,
+            Lookup::Chunk { place, .. } => Plan::Record(self.hold(state, place)),
+            Lookup::Fragment { place, sectors } => {
+                Plan::Fragment { record: self.hold(state, place), sectors, version }
+            }
+            Lookup::Miss => {
+                let (first, end) = (want.from / SECTOR_BYTES, (want.from + want.len) / SECTOR_BYTES);
+                match state.prefetch.read(want.lba, first, end) {
+                    Prefetched::No => Plan::Origin { version, sequential },
+                    Prefetched::Coming => Plan::Wait,
+                    Prefetched::Here { data, again } => {
+                        self.counters.prefetch_hits.fetch_add(1, Relaxed);
+                        if again {
+                            // Read twice while it was here: it is no scan's.
+                            state.prefetch.remove(want.lba);
+                            let (this, lba, data) = (self.clone(), want.lba, data.clone());
+                            self.spawn_counted(async move { this.offer(lba, version, data, Reason::Clean) });
+                        }
+                        Plan::Copy { data }
+                    }
+                }
+            }
+        }
+    }
+
+    async fn execute(self: &Arc<Self>, wants: &[Want], plans: Vec<Plan>, buf: &mut IoBuf) -> Result<(), EngineError> {
+        self.counters.read_chunks.fetch_add(wants.len() as u64, Relaxed);
+        let mut flash = Vec::new();
+        let mut reading: Vec<(usize, ReadingRecord, Option<(SectorMap, u32)>)> = Vec::new();
+        let mut missed: Vec<(usize, u32, bool)> = Vec::new();
+        for (i, plan) in plans.into_iter().enumerate() {
+            let want = &wants[i];
+            match plan {
+                Plan::Zero => {
+                    buf[want.at..want.at + want.len].fill(0);
+                    self.counters.read_hits.fetch_add(1, Relaxed);
+                    self.counters.read_hit_bytes.fetch_add(want.len as u64, Relaxed);
+                }
+                Plan::Copy { data } => {
+                    buf[want.at..want.at + want.len].copy_from_slice(&data[want.from..want.from + want.len]);
+                }
+                Plan::Record(record) => {
+                    let (future, record) = self.start_read(record);
+                    flash.push(future);
+                    reading.push((i, record, None));
+                }
+                Plan::Fragment { record, sectors, version } => {
+                    let (future, record) = self.start_read(record);
+                    flash.push(future);
+                    reading.push((i, record, Some((sectors, version))));
+                }
+                Plan::Origin { version, sequential } => missed.push((i, version, sequential)),
+                Plan::Wait => unreachable!("a plan is made when nothing is waited for"),
+            }
+        }
+        // Chunks that follow one another are one read of the origin, whole chunks each, side by side with the flash.
+        let mut runs: Vec<&[(usize, u32, bool)]> = Vec::new();
+        let mut rest = missed.as_slice();
+        while !rest.is_empty() {
+            let len = 1 + rest.windows(2).take_while(|pair| pair[0].0 + 1 == pair[1].0).count();
+            let (run, more) = rest.split_at(len);
+            runs.push(run);
+            rest = more;
+        }
+        let origin_from = flash.len();
+        for run in &runs {
+            let (first, last) = (&wants[run[0].0], &wants[run[run.len() - 1].0]);
+            let start = self.geometry.offset_of(first.lba);
+            let end = self.geometry.offset_of(last.lba) + self.geometry.chunk_len(last.lba) as u64;
+            flash.push(self.read_origin(start, IoBuf::new((end - start) as usize)));
+        }
+        let mut results = join_all(flash).await;
+        let origin = results.split_off(origin_from);
+        for (result, run) in origin.into_iter().zip(&runs) {
+            self.take_missed(wants, run, &result?.freeze(), buf);
+        }
+        for (result, (i, record, fragment)) in results.into_iter().zip(reading) {
+            let want = &wants[i];
+            let done = match (result, fragment) {
+                (Ok(bytes), None) => self.take_chunk(want, &record, &bytes, buf),
+                (Ok(bytes), Some((sectors, version))) => {
+                    self.take_fragment(want, &record, &bytes, sectors, version, buf).await?
+                }
+                (Err(_), _) => {
+                    self.counters.flash_read_errors.fetch_add(1, Relaxed);
+                    false
+                }
+            };
+            if done {
+                continue;
+            }
+            let place = record.place;
+            drop(record);
+            self.read_damaged(want, place, buf).await?;
+        }
+        Ok(())
+    }
+
+    /// Copies what a miss read from the origin, and offers the chunks.
+    fn take_missed(self: &Arc<Self>, wants: &[Want], run: &[(usize, u32, bool)], data: &SharedBuf, buf: &mut IoBuf) {
+        let base = self.geometry.offset_of(wants[run[0].0].lba);
+        for &(i, version, sequential) in run {
+            let want = &wants[i];
+            let start = (self.geometry.offset_of(want.lba) - base) as usize;
+            buf[want.at..want.at + want.len].copy_from_slice(&data[start + want.from..start + want.from + want.len]);
+            self.counters.read_misses.fetch_add(1, Relaxed);
+            if sequential && self.tuning.prefetch_bytes_max > 0 {
+                // The stream's own reads are as much of a scan as what was prefetched for it.
+                self.counters.scan_bypassed_chunks.fetch_add(1, Relaxed);
+                continue;
+            }
+            let chunk = IoBuf::copy_of(&data[start..start + self.geometry.chunk_len(want.lba)]).freeze();
+            self.offer(want.lba, version, chunk, Reason::Clean);
+        }
+    }
+
+    /// Decodes a chunk's record into the reply.
+    fn take_chunk(&self, want: &Want, record: &ReadingRecord, bytes: &[u8], buf: &mut IoBuf) -> bool {
+        let Some(payload) = record.payload(bytes) else { return false };
+        let chunk = self.geometry.chunk_bytes;
+        let reply = &mut buf[want.at..want.at + want.len];
+        let done = if want.len == chunk {
+            decode_chunk(&record.place, payload, reply)
+        } else if record.place.encoding == 0 {
+            payload.get(want.from..want.from + want.len).map(|part| reply.copy_from_slice(part)).is_some()
+        } else {
+            let mut whole = IoBuf::new(chunk);
+            let decoded = decode_chunk(&record.place, payload, &mut whole);
+            if decoded {
+                reply.copy_from_slice(&whole[want.from..want.from + want.len]);
+            }
+            decoded
+        };
+        if done {
+            self.counters.read_hits.fetch_add(1, Relaxed);
+            self.counters.read_hit_bytes.fetch_add(want.len as u64, Relaxed);
+        }
+        done
+    }
+
+    /// Serves a chunk of which the cache has some sectors; the origin completes it where others are asked for, and the
+    /// whole chunk is offered then.
+    async fn take_fragment(
+        self: &Arc<Self>,
+        want: &Want,
+        record: &ReadingRecord,
+        bytes: &[u8],
+        sectors: SectorMap,
+        version: u32,
+        buf: &mut IoBuf,
+    ) -> Result<bool, EngineError> {
+        let Some(payload) = record.payload(bytes) else { return Ok(false) };
+        let len = self.geometry.chunk_len(want.lba);
+        let covered = sectors.has_all(want.from / SECTOR_BYTES, (want.from + want.len) / SECTOR_BYTES);
+        let mut chunk = match covered {
+            true => IoBuf::new(len),
+            false => self.read_origin(self.geometry.offset_of(want.lba), IoBuf::new(len)).await?,
+        };
+        if !overlay_fragment(&record.place, &sectors, payload, &mut chunk) {
+            return Ok(false);
+        }
+        buf[want.at..want.at + want.len].copy_from_slice(&chunk[want.from..want.from + want.len]);
+        if covered {
+            self.counters.read_hits.fetch_add(1, Relaxed);
+            self.counters.read_hit_bytes.fetch_add(want.len as u64, Relaxed);
+        } else {
+            self.counters.read_misses.fetch_add(1, Relaxed);
+            self.offer(want.lba, version, chunk.freeze(), Reason::CompletedFragment);
+        }
+        Ok(true)
+    }
+
+    /// A record could not be read. What changed meanwhile is looked up again; clean data comes from the origin, dirty
+    /// data is lost, and said to be.
+    async fn read_damaged(self: &Arc<Self>, want: &Want, place: Place, buf: &mut IoBuf) -> Result<(), EngineError> {
+        let mut bad = place;
+        for _ in 0..TRIES_MAX {
+            let plan = {
+                let mut state = self.state.lock();
+                let same = match state.design.peek(want.lba) {
+                    Lookup::Chunk { place, .. } | Lookup::Fragment { place, .. } => place == bad,
+                    _ => false,
+                };
+                if same {
+                    self.counters.corrupt_records.fetch_add(1, Relaxed);
+                    if let Some(seq) = state.design.dirty_seq(want.lba) {
+                        state.lost.insert(want.lba.0, seq);
+                        return Err(EngineError::DirtyDataLost { offset: self.geometry.offset_of(want.lba) });
+                    }
+                    state.invalidate(want.lba);
+                }
+                self.plan_one(&mut state, want, true)
+            };
+            let reply = &mut buf[want.at..want.at + want.len];
+            match plan {
+                Plan::Zero => {
+                    reply.fill(0);
+                    return Ok(());
+                }
+                Plan::Copy { data } => {
+                    reply.copy_from_slice(&data[want.from..want.from + want.len]);
+                    return Ok(());
+                }
+                Plan::Wait | Plan::Origin { .. } => {
+                    let start = self.geometry.offset_of(want.lba);
+                    let chunk = self.read_origin(start, IoBuf::new(self.geometry.chunk_len(want.lba))).await?;
+                    reply.copy_from_slice(&chunk[want.from..want.from + want.len]);
+                    self.counters.read_misses.fetch_add(1, Relaxed);
+                    return Ok(());
+                }
+                Plan::Record(record) => {
+                    bad = record.place;
+                    let (future, record) = self.start_read(record);
+                    if let Ok(bytes) = future.await
+                        && self.take_chunk(want, &record, &bytes, buf)
+                    {
+                        return Ok(());
+                    }
+                }
+                Plan::Fragment { record, sectors, version } => {
+                    bad = record.place;
+                    let (future, record) = self.start_read(record);
+                    if let Ok(bytes) = future.await
+                        && self.take_fragment(want, &record, &bytes, sectors, version, buf).await?
+                    {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+        let (offset, len) = (self.geometry.offset_of(want.lba) + want.from as u64, want.len as u64);
+        Err(IoError::new(IoErrorKind::Io, IoOp::Read, offset, len).with_detail("the flash device keeps failing").into())
+    }
+
+    /// Reads from the origin, widened to its alignment where that is coarser than 512 bytes.
+    pub fn read_origin(&self, offset: u64, buf: IoBuf) -> IoFuture<IoBuf> {
+        self.counters.origin_reads.fetch_add(1, Relaxed);
+        self.counters.origin_bytes_read.fetch_add(buf.len() as u64, Relaxed);
+        let align = self.geometry.origin_align as u64;
+        let end = offset + buf.len() as u64;
+        if offset % align == 0 && end % align == 0 {
+            return self.origin.read(offset, buf);
+        }
+        let from = offset / align * align;
+        let to = end.next_multiple_of(align).min(self.origin.info().size_bytes);
+        let skip = (offset - from) as usize;
+        let len = buf.len();
+        self.origin.read(from, IoBuf::new((to - from) as usize)).map(move |result| {
+            let mut wide = result?;
+            let _ = wide.split_to(skip);
+            wide.truncate(len);
+            Ok(wide)
+        })
+    }
+
+    /// The aligned window of a record, for tools.
+    pub fn record_window(&self, place: &Place) -> (u64, usize, usize) {
+        window(&self.geometry, place)
+    }
+}

@@ -1,0 +1,150 @@
+//! Reading one record: from memory or flash, checked by its CRC, decoded to sectors.
+//!
+//! Invariants: a record that is read from flash is pinned from the decision until its bytes are checked, so its slot
+//! cannot be reused meanwhile. Bytes that fail their check are never handed out.
+//!
+//! What it does not do: look anything up, or decide what to do about a damaged record.
+
+use crate::{
+    codec::decode,
+    shared::{Geometry, Shared},
+    state::{InMemory, State},
+};
+use larder_core::{Place, SectorMap, SlotId, types::SECTOR_BYTES};
+use larder_device::{IoBuf, IoFuture, IoResult, SharedBuf};
+use larder_format::{Encoding, RecordIdentity, record_crc};
+use std::sync::{Arc, atomic::Ordering::*};
+
+/// A reader's hold on a slot.
+pub struct Pin {
+    shared: Arc<Shared>,
+    slot: SlotId,
+}
+
+impl Drop for Pin {
+    fn drop(&mut self) {
+        self.shared.unpin(self.slot);
+    }
+}
+
+/// A record whose place was looked up, and whose bytes are held in memory or pinned on flash.
+pub struct HeldRecord {
+    /// Where it is.
+    pub place: Place,
+    bytes: Held,
+}
+
+enum Held {
+    Memory(SharedBuf),
+    Flash(Pin),
+}
+
+/// A record that is being read.
+pub struct ReadingRecord {
+    /// Where it is.
+    pub place: Place,
+    pin: Option<Pin>,
+    skip: usize,
+}
+
+impl Shared {
+    /// Holds the record at `place`, which the caller just looked up under the same lock.
+    pub fn hold(self: &Arc<Self>, state: &State, place: Place) -> HeldRecord {
+        let bytes = match state.in_memory(&place) {
+            Some(InMemory::Borrowed(bytes)) => Held::Memory(IoBuf::copy_of(bytes).freeze()),
+            Some(InMemory::Shared(bytes)) => Held::Memory(bytes),
+            None => Held::Flash(self.pin(place.slot)),
+        };
+        HeldRecord { place, bytes }
+    }
+
+    /// Pins `slot`; the state must be locked.
+    pub fn pin(self: &Arc<Self>, slot: SlotId) -> Pin {
+        self.pins[slot.0 as usize].fetch_add(1, AcqRel);
+        Pin { shared: self.clone(), slot }
+    }
+
+    /// Begins to read a held record: the operation, and what is needed to check its bytes.
+    pub fn start_read(&self, held: HeldRecord) -> (IoFuture<IoBuf>, ReadingRecord) {
+        match held.bytes {
+            Held::Memory(bytes) => (
+                IoFuture::ready(Ok(bytes.into_iobuf())),
+                ReadingRecord { place: held.place, pin: None, skip: 0 },
+            ),
+            Held::Flash(pin) => {
+                let (offset, len, skip) = window(&self.geometry, &held.place);
+                (
+                    self.flash.read(offset, IoBuf::new(len)),
+                    ReadingRecord { place: held.place, pin: Some(pin), skip },
+                )
+            }
+        }
+    }
+
+    /// Reads a held record whole: its checked payload.
+    ///
+    /// # Errors
+    /// The device's; `Ok(None)` where the bytes fail their check.
+    pub async fn read_held(&self, held: HeldRecord) -> IoResult<Option<IoBuf>> {
+        let (future, reading) = self.start_read(held);
+        let mut window = future.await?;
+        let payload = match reading.payload(&window) {
+            Some(_) => {
+                let _ = window.split_to(reading.skip);
+                window.truncate(reading.place.stored_len as usize);
+                Some(window)
+            }
+            None => None,
+        };
+        drop(reading.pin);
+        Ok(payload)
+    }
+}
+
+/// The device-aligned window around a record: offset on flash, length, and bytes before the record.
+pub fn window(geometry: &Geometry, place: &Place) -> (u64, usize, usize) {
+    let start = geometry.flash_offset(place.slot, place.offset);
+    let align = geometry.flash_align as u64;
+    let from = start / align * align;
+    let to = (start + u64::from(place.stored_len)).next_multiple_of(align);
+    (from, (to - from) as usize, (start - from) as usize)
+}
+
+impl ReadingRecord {
+    /// The record's payload in the bytes that were read, if it passes its check.
+    pub fn payload<'a>(&self, window: &'a [u8]) -> Option<&'a [u8]> {
+        let payload = window.get(self.skip..self.skip + self.place.stored_len as usize)?;
+        check(&self.place, payload).then_some(payload)
+    }
+}
+
+/// Whether `payload` is what was stored at `place`.
+pub fn check(place: &Place, payload: &[u8]) -> bool {
+    let identity = RecordIdentity { slot: place.slot.0, generation: place.generation, offset: place.offset };
+    record_crc(identity, place.encoding, payload) == place.crc
+}
+
+/// The encoding of a place; an unknown code counts as raw and then fails its length check.
+pub fn encoding_of(place: &Place) -> Encoding {
+    Encoding::from_code(place.encoding).unwrap_or(Encoding::Raw)
+}
+
+/// Decodes a chunk's payload into a buffer of one chunk. False where it does not decode.
+pub fn decode_chunk(place: &Place, payload: &[u8], out: &mut [u8]) -> bool {
+    decode(encoding_of(place), payload, out)
+}
+
+/// Decodes a fragment's payload (its valid sectors, one after the other) into their places in a chunk.
+pub fn overlay_fragment(place: &Place, sectors: &SectorMap, payload: &[u8], chunk: &mut [u8]) -> bool {
+    let mut packed = vec![0; sectors.count() * SECTOR_BYTES];
+    if !decode(encoding_of(place), payload, &mut packed) {
+        return false;
+    }
+    let mut from = 0;
+    for (first, end) in sectors.runs(chunk.len() / SECTOR_BYTES) {
+        let bytes = (end - first) * SECTOR_BYTES;
+        chunk[first * SECTOR_BYTES..end * SECTOR_BYTES].copy_from_slice(&packed[from..from + bytes]);
+        from += bytes;
+    }
+    true
+}

@@ -1,0 +1,402 @@
+//! Open WEUs and their segments: appending records in RAM, closing segments, handing them to the flash device.
+//!
+//! A WEU's buffer is allocated once; each closed segment is split off it and written without a copy, while readers
+//! share it until the write is over.
+//!
+//! Invariants: a closed segment never changes. A slot is sealed when no useful room is left in it, or when the space
+//! behind its last segment would be too small for the next record.
+//!
+//! What it does not do: flush the device; a written segment is volatile until [`flush`](crate::flush) has run.
+
+use crate::{
+    error::EngineError,
+    shared::Shared,
+    state::{AwaitingClean, State, class_index},
+};
+use larder_core::{
+    Lba, Place, SectorMap, SlotId, StreamClass,
+    packing::{PackingRules, SegmentPacker},
+    types::Fingerprint,
+};
+use larder_device::{IoBuf, SharedBuf, WriteFlags};
+use larder_format::{
+    Encoding, RecordContent, RecordEntry, RecordIdentity, SegmentHeader, WeuClass, record_crc,
+    segment::{RECORD_ENTRY_BYTES, SEGMENT_HEADER_BYTES, encode_header, encode_table},
+};
+use std::{
+    ops::Range,
+    sync::{Arc, atomic::Ordering::*},
+};
+
+/// Closed segments that may wait for the flash device before writers do.
+pub const IN_FLIGHT_SEGMENTS_MAX: usize = 64;
+/// Their bytes, at most.
+pub const IN_FLIGHT_BYTES_MAX: usize = 32 << 20;
+
+/// What a record holds, for the segment's table.
+#[derive(Clone, Copy)]
+pub enum RecordOf {
+    /// A whole chunk.
+    Chunk(Option<Fingerprint>),
+    /// Some sectors.
+    Fragment(SectorMap),
+}
+
+/// A WEU that is being filled.
+pub struct OpenWeu {
+    slot: SlotId,
+    generation: u32,
+    class: StreamClass,
+    packer: SegmentPacker,
+    /// The rest of the WEU from the open segment's start on.
+    buf: IoBuf,
+    records: Vec<RecordEntry>,
+    /// Clean mappings into the open segment.
+    pub awaiting: Vec<AwaitingClean>,
+    /// A dirty mapping names a record of the open segment, whatever its class.
+    pub commit_needs_it: bool,
+}
+
+/// A closed segment whose write is not over.
+pub struct InFlightSegment {
+    seq: u64,
+    slot: SlotId,
+    generation: u32,
+    /// Offset in the WEU.
+    pub start: u32,
+    /// All of it.
+    pub data: SharedBuf,
+    /// Clean mappings to be logged when the write is over.
+    pub awaiting: Vec<AwaitingClean>,
+    failed: bool,
+}
+
+impl OpenWeu {
+    /// Whether `place` is in the open segment.
+    pub fn holds(&self, place: &Place) -> bool {
+        self.slot == place.slot && self.generation == place.generation && place.offset >= self.packer.start()
+    }
+
+    /// The bytes of `range` of the WEU.
+    pub fn bytes(&self, range: Range<usize>) -> Option<&[u8]> {
+        let start = self.packer.start() as usize;
+        self.buf.get(range.start.checked_sub(start)?..range.end.checked_sub(start)?)
+    }
+
+    fn append(&mut self, lba: Lba, of: RecordOf, encoding: Encoding, payload: &[u8]) -> Option<Place> {
+        let offset = self.packer.place(payload.len() as u32, encoding == Encoding::Raw)?;
+        let at = (offset - self.packer.start()) as usize;
+        self.buf[at..at + payload.len()].copy_from_slice(payload);
+        let identity = RecordIdentity { slot: self.slot.0, generation: self.generation, offset };
+        let crc = record_crc(identity, encoding.code(), payload);
+        self.records.push(RecordEntry {
+            volume: 0,
+            encoding,
+            stored_len: payload.len() as u32,
+            lba: lba.0,
+            offset,
+            crc,
+            content: match of {
+                RecordOf::Chunk(fingerprint) => RecordContent::Chunk(fingerprint.map_or([0; 16], |f| f.0)),
+                RecordOf::Fragment(sectors) => RecordContent::Fragment(sectors.to_bytes()),
+            },
+        });
+        Some(Place {
+            slot: self.slot,
+            generation: self.generation,
+            offset,
+            stored_len: payload.len() as u32,
+            crc,
+            encoding: encoding.code(),
+        })
+    }
+
+    /// Closes the open segment. Returns it, and whether the WEU has room for another.
+    fn close(&mut self, seq: u64, flash_tag: u64) -> (InFlightSegment, bool) {
+        let start = self.packer.start();
+        let bytes = (self.packer.closed_end() - start) as usize;
+        let table = (self.packer.table_offset() - start) as usize;
+        let payload_end = (self.packer.payload_end() - start) as usize;
+        let mut data = self.buf.split_to(bytes);
+        // Gaps between raw payloads may hold an earlier buffer's bytes; they are inside `payload_end` and harmless to
+        // checksums, but must not leak another volume's data to the flash: `append` leaves gaps below 4 KiB only
+        // before raw payloads, cleared here.
+        clear_gaps(&mut data, start, &self.records);
+        data[payload_end..].fill(0);
+        let table_end = table + self.records.len() * RECORD_ENTRY_BYTES;
+        let table_crc = encode_table(&self.records, &mut data[table..table_end]).expect("the table has its exact size");
+        let header = SegmentHeader {
+            flash_tag,
+            slot: self.slot.0,
+            generation: self.generation,
+            offset: start,
+            segment_seq: seq,
+            segment_bytes: bytes as u32,
+            table_offset: table as u32,
+            record_count: self.records.len() as u32,
+            class: match self.class {
+                StreamClass::Clean => WeuClass::Clean,
+                StreamClass::Dirty => WeuClass::Dirty,
+            },
+            table_crc,
+        };
+        data[..SEGMENT_HEADER_BYTES].copy_from_slice(&encode_header(&header));
+        self.records.clear();
+        self.commit_needs_it = false;
+        let segment = InFlightSegment {
+            seq,
+            slot: self.slot,
+            generation: self.generation,
+            start,
+            data: data.freeze(),
+            awaiting: std::mem::take(&mut self.awaiting),
+            failed: false,
+        };
+        (segment, self.packer.next_segment())
+    }
+}
+
+fn clear_gaps(data: &mut [u8], start: u32, records: &[RecordEntry]) {
+    let mut at = SEGMENT_HEADER_BYTES;
+    for record in records {
+        let offset = (record.offset - start) as usize;
+        if at < offset {
+            data[at..offset].fill(0);
+        }
+        at = offset + record.stored_len as usize;
+    }
+}
+
+impl InFlightSegment {
+    /// Whether `place` is in this segment.
+    pub fn holds(&self, place: &Place) -> bool {
+        self.slot == place.slot
+            && self.generation == place.generation
+            && place.offset >= self.start
+            && ((place.offset - self.start) as usize) < self.data.len()
+    }
+}
+
+impl State {
+    /// Appends a record to the open WEU of `class`; `None` where there is none, or it is full (it is sealed then).
+    pub fn append(
+        &mut self,
+        class: StreamClass,
+        lba: Lba,
+        of: RecordOf,
+        encoding: Encoding,
+        payload: &[u8],
+        flash_tag: u64,
+    ) -> Option<Place> {
+        let open = self.open[class_index(class)].as_mut()?;
+        let place = open.append(lba, of, encoding, payload);
+        if place.is_none() {
+            self.close_segment(class, flash_tag, true);
+        }
+        place
+    }
+
+    /// Closes the open segment of `class` if it has records, and the WEU with it if it is full or `seal` is set.
+    pub fn close_segment(&mut self, class: StreamClass, flash_tag: u64, seal: bool) {
+        let Some(open) = &mut self.open[class_index(class)] else { return };
+        let slot = open.slot;
+        let mut room = true;
+        if open.packer.records() > 0 {
+            let (segment, more) = open.close(self.segment_seq, flash_tag);
+            room = more;
+            self.outbox.push(segment.seq);
+            self.segment_seq += 1;
+            self.in_flight.push(segment);
+        }
+        if seal || !room {
+            self.open[class_index(class)] = None;
+            self.design.seal_slot(slot);
+        }
+    }
+
+    /// Opens a WEU for `class` if none is open and a slot is free.
+    pub fn open_weu(&mut self, class: StreamClass, rules: PackingRules) -> bool {
+        if self.open[class_index(class)].is_some() {
+            return true;
+        }
+        let Some((slot, generation)) = self.design.open_slot(class) else { return false };
+        self.in_memory[slot.0 as usize] = true;
+        self.open[class_index(class)] = Some(OpenWeu {
+            slot,
+            generation,
+            class,
+            packer: SegmentPacker::new(rules),
+            buf: IoBuf::new(rules.weu_bytes as usize),
+            records: Vec::new(),
+            awaiting: Vec::new(),
+            commit_needs_it: false,
+        });
+        true
+    }
+
+    /// Closes the segments that the entries in the log queue depend on; with `all`, every open one.
+    pub fn close_for_commit(&mut self, flash_tag: u64, all: bool) {
+        for class in [StreamClass::Clean, StreamClass::Dirty] {
+            let needed = self.open[class_index(class)]
+                .as_ref()
+                .is_some_and(|open| class == StreamClass::Dirty || open.commit_needs_it);
+            if needed || all {
+                self.close_segment(class, flash_tag, false);
+            }
+        }
+    }
+
+    fn in_flight_bytes(&self) -> usize {
+        self.in_flight.iter().map(|segment| segment.data.len()).sum()
+    }
+}
+
+impl Shared {
+    /// How segments are packed.
+    pub fn packing_rules(&self) -> PackingRules {
+        PackingRules {
+            weu_bytes: self.geometry.layout.weu_bytes,
+            sector_bytes: self.geometry.layout.sector_bytes,
+            header_bytes: SEGMENT_HEADER_BYTES as u32,
+            entry_bytes: RECORD_ENTRY_BYTES as u32,
+        }
+    }
+
+    /// Appends a record to a WEU of `class`, waiting for a slot where none is free, and decides with `decide` under the
+    /// same lock. `still_wanted` is asked before each try.
+    ///
+    /// # Errors
+    /// [`EngineError::FlashFailed`] when the flash takes no more, [`EngineError::Closed`] when the cache closes.
+    pub async fn store<R>(
+        self: &Arc<Self>,
+        class: StreamClass,
+        lba: Lba,
+        of: RecordOf,
+        encoding: Encoding,
+        payload: &[u8],
+        mut still_wanted: impl FnMut(&mut State) -> Option<R>,
+        decide: impl FnOnce(&mut State, Place) -> R,
+    ) -> Result<R, EngineError> {
+        loop {
+            let room = self.signals.room.listen();
+            let written = self.signals.segments.listen();
+            let crowded = {
+                let mut state = self.state.lock();
+                if let Some(answer) = still_wanted(&mut state) {
+                    return Ok(answer);
+                }
+                if let Some(error) = &state.flash_failed {
+                    return Err(EngineError::FlashFailed(error.clone()));
+                }
+                if let Some(place) = state.append(class, lba, of, encoding, payload, self.geometry.flash_tag) {
+                    let decision = decide(&mut state, place);
+                    let kick = !state.outbox.is_empty();
+                    drop(state);
+                    if kick {
+                        self.send_segments();
+                    }
+                    return Ok(decision);
+                }
+                let crowded = state.in_flight.len() >= IN_FLIGHT_SEGMENTS_MAX
+                    || state.in_flight_bytes() >= IN_FLIGHT_BYTES_MAX;
+                if !crowded && state.open_weu(class, self.packing_rules()) {
+                    if state.design.free_slots() < self.free_slots_wanted() {
+                        self.signals.evict_wanted.notify();
+                    }
+                    continue;
+                }
+                crowded
+            };
+            self.send_segments();
+            if self.is_closing() && class == StreamClass::Clean {
+                return Err(EngineError::Closed);
+            }
+            if crowded {
+                written.await;
+            } else {
+                self.counters.slot_waits.fetch_add(1, Relaxed);
+                self.signals.evict_wanted.notify();
+                room.await;
+            }
+        }
+    }
+
+    /// Hands closed segments to the flash device.
+    pub fn send_segments(self: &Arc<Self>) {
+        let outbox = std::mem::take(&mut self.state.lock().outbox);
+        for seq in outbox {
+            let this = self.clone();
+            self.spawn_counted(async move { this.write_segment(seq).await });
+        }
+    }
+
+    async fn write_segment(self: Arc<Self>, seq: u64) {
+        let Some((slot, start, data, untrimmed)) = ({
+            let mut state = self.state.lock();
+            let found = state
+                .in_flight
+                .iter()
+                .find(|segment| segment.seq == seq)
+                .map(|segment| (segment.slot, segment.start, segment.data.clone()));
+            found.map(|(slot, start, data)| {
+                let untrimmed = std::mem::replace(&mut state.untrimmed[slot.0 as usize], false);
+                (slot, start, data, untrimmed)
+            })
+        }) else {
+            return;
+        };
+        if untrimmed && start == 0 {
+            // Freed before a restart: nothing says whether its trim reached the device. A failed trim costs wear, not data.
+            let weu_bytes = u64::from(self.geometry.layout.weu_bytes);
+            let _ = self.flash.discard(self.geometry.flash_offset(slot, 0), weu_bytes).await;
+        }
+        let bytes = data.len() as u64;
+        let offset = self.geometry.flash_offset(slot, start);
+        let mut result = self.flash.write(offset, data.clone(), WriteFlags::default()).await;
+        if result.is_err() {
+            self.counters.flash_write_errors.fetch_add(1, Relaxed);
+            result = self.flash.write(offset, data, WriteFlags::default()).await;
+        }
+        self.counters.flash_segment_bytes_written.fetch_add(bytes, Relaxed);
+        {
+            let mut state = self.state.lock();
+            let Some(at) = state.in_flight.iter().position(|segment| segment.seq == seq) else { return };
+            match result {
+                Ok(()) => {
+                    let segment = state.in_flight.remove(at);
+                    for mapping in &segment.awaiting {
+                        state.log_clean(mapping);
+                    }
+                    let still = state.in_flight.iter().any(|other| other.slot == slot)
+                        || state.open.iter().flatten().any(|open| open.slot == slot);
+                    state.in_memory[slot.0 as usize] = still;
+                }
+                Err(error) => {
+                    // The bytes stay readable in RAM; nothing that depends on them is ever said to be durable.
+                    state.in_flight[at].failed = true;
+                    state.flash_failed.get_or_insert(error);
+                }
+            }
+        }
+        self.signals.segments.notify();
+        self.signals.room.notify();
+    }
+
+    /// Waits until every segment below `seq` was written. False where one failed.
+    pub async fn segments_written_below(&self, seq: u64) -> bool {
+        loop {
+            let written = self.signals.segments.listen();
+            {
+                let state = self.state.lock();
+                let mut waiting = state.in_flight.iter().filter(|segment| segment.seq < seq).peekable();
+                if waiting.peek().is_none() {
+                    return true;
+                }
+                if waiting.any(|segment| segment.failed) {
+                    return false;
+                }
+            }
+            written.await;
+        }
+    }
+}

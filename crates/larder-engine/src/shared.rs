@@ -1,0 +1,199 @@
+//! What every operation of one open cache shares: devices, sizes, the locked [`State`], counters and signals.
+//!
+//! Invariants: `state` is locked for a decision and never across an await. `pins` of a slot rise only under the state's
+//! lock, so that a slot without pins whose mappings are gone stays so.
+
+use crate::{
+    codec::Codec,
+    config::Tuning,
+    error::EngineError,
+    state::State,
+    status::Counters,
+    superblock::SuperblockKeeper,
+    sync::Notify,
+    tickets::Tickets,
+};
+use larder_core::{Lba, SlotId, types::SECTOR_BYTES};
+use larder_device::{BlockDevice, IoError, IoErrorKind, IoOp, Runtime};
+use larder_format::Layout;
+use parking_lot::Mutex;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicU32, Ordering::*},
+};
+
+/// Sizes of an open cache, all in bytes unless they say otherwise.
+#[derive(Clone, Debug)]
+pub struct Geometry {
+    /// Chunk size.
+    pub chunk_bytes: usize,
+    /// Size of the volume: the origin's.
+    pub volume_bytes: u64,
+    /// Number of chunks; the last may be shorter.
+    pub chunk_count: u64,
+    /// Alignment of requests to the flash device.
+    pub flash_align: usize,
+    /// Alignment of requests to the origin.
+    pub origin_align: usize,
+    /// The flash's tag in every structure.
+    pub flash_tag: u64,
+    /// Where things are on flash.
+    pub layout: Layout,
+}
+
+impl Geometry {
+    /// Bytes of the origin in chunk `lba`.
+    pub fn chunk_len(&self, lba: Lba) -> usize {
+        let start = lba.0 * self.chunk_bytes as u64;
+        self.volume_bytes.saturating_sub(start).min(self.chunk_bytes as u64) as usize
+    }
+
+    /// 512-byte sectors of the origin in chunk `lba`.
+    pub fn chunk_sectors(&self, lba: Lba) -> usize {
+        self.chunk_len(lba) / SECTOR_BYTES
+    }
+
+    /// Byte offset of chunk `lba` on the volume.
+    pub fn offset_of(&self, lba: Lba) -> u64 {
+        lba.0 * self.chunk_bytes as u64
+    }
+
+    /// First chunk and number of chunks that a byte range touches.
+    pub fn chunks_of(&self, offset: u64, len: u64) -> (Lba, u64) {
+        let chunk = self.chunk_bytes as u64;
+        let first = offset / chunk;
+        (Lba(first), (offset + len).div_ceil(chunk) - first)
+    }
+
+    /// Byte offset on flash of byte `offset` of `slot`.
+    pub fn flash_offset(&self, slot: SlotId, offset: u32) -> u64 {
+        self.layout.weu_offset + u64::from(slot.0) * u64::from(self.layout.weu_bytes) + u64::from(offset)
+    }
+}
+
+/// Conditions that operations wait for.
+#[derive(Default)]
+pub struct Signals {
+    /// A slot became free, or the index has room.
+    pub room: Notify,
+    /// A segment was written, or failed.
+    pub segments: Notify,
+    /// The metadata log moved on, or failed.
+    pub committed: Notify,
+    /// The committer has work.
+    pub commit_wanted: Notify,
+    /// The evictor has work.
+    pub evict_wanted: Notify,
+    /// The destager has work.
+    pub destage_wanted: Notify,
+    /// Something was destaged.
+    pub destaged: Notify,
+    /// A checkpoint is due.
+    pub checkpoint_wanted: Notify,
+    /// A checkpoint ended.
+    pub checkpointed: Notify,
+    /// A prefetch ended.
+    pub prefetched: Notify,
+    /// The insertion queue changed.
+    pub inserted: Notify,
+    /// A background task ended.
+    pub stopped: Notify,
+    /// A pinned slot was unpinned while its eviction waits.
+    pub unpinned: Notify,
+}
+
+/// What is shared.
+pub struct Shared {
+    /// The cache device.
+    pub flash: Arc<dyn BlockDevice>,
+    /// The slow device.
+    pub origin: Arc<dyn BlockDevice>,
+    /// Background work, time, computing.
+    pub runtime: Arc<dyn Runtime>,
+    /// Sizes.
+    pub geometry: Geometry,
+    /// Fingerprints and compression.
+    pub codec: Codec,
+    /// Options of this opening.
+    pub tuning: Tuning,
+    /// Decisions and everything that changes with them.
+    pub state: Mutex<State>,
+    /// The superblock and its twin.
+    pub superblock: SuperblockKeeper,
+    /// Readers in each slot.
+    pub pins: Box<[AtomicU32]>,
+    /// Order among writes and trims.
+    pub tickets: Arc<Tickets>,
+    /// Order among destages.
+    pub destage_tickets: Arc<Tickets>,
+    /// Counts.
+    pub counters: Counters,
+    /// Conditions.
+    pub signals: Signals,
+    /// Writes in flight, to see whether a worker's help pays.
+    pub writes_in_flight: AtomicU32,
+    /// Set when the cache closes.
+    pub closing: AtomicBool,
+    /// Background tasks that run.
+    pub tasks: AtomicU32,
+    /// Evictions that wait for a slot's readers.
+    pub waiting_for_pins: AtomicU32,
+}
+
+impl Shared {
+    /// Refuses a request that no front end should have let through.
+    pub fn check_request(&self, op: IoOp, offset: u64, len: u64) -> Result<(), EngineError> {
+        let sector = SECTOR_BYTES as u64;
+        if offset % sector != 0 || len % sector != 0 {
+            return Err(IoError::new(IoErrorKind::Unaligned, op, offset, len).into());
+        }
+        if offset.checked_add(len).is_none_or(|end| end > self.geometry.volume_bytes) {
+            return Err(IoError::new(IoErrorKind::OutOfRange, op, offset, len).into());
+        }
+        if self.closing.load(Relaxed) {
+            return Err(EngineError::Closed);
+        }
+        Ok(())
+    }
+
+    /// A reader of `slot` is done.
+    #[inline]
+    pub fn unpin(&self, slot: SlotId) {
+        if let Some(pins) = self.pins.get(slot.0 as usize) {
+            let before = pins.fetch_sub(1, AcqRel);
+            debug_assert!(before > 0);
+            if before == 1 && self.waiting_for_pins.load(Acquire) > 0 {
+                self.signals.unpinned.notify();
+            }
+        }
+    }
+
+    /// Whether someone reads from `slot`.
+    pub fn is_pinned(&self, slot: SlotId) -> bool {
+        self.pins.get(slot.0 as usize).is_some_and(|pins| pins.load(Acquire) > 0)
+    }
+
+    /// Spawns a background task that is counted, so that closing can wait for it.
+    pub fn spawn_counted(self: &Arc<Self>, task: impl Future<Output = ()> + Send + 'static) {
+        self.tasks.fetch_add(1, AcqRel);
+        let guard = TaskGuard(self.clone());
+        self.runtime.spawn(Box::pin(async move {
+            let _guard = guard;
+            task.await;
+        }));
+    }
+
+    /// Whether the cache is closing.
+    pub fn is_closing(&self) -> bool {
+        self.closing.load(Acquire)
+    }
+}
+
+struct TaskGuard(Arc<Shared>);
+
+impl Drop for TaskGuard {
+    fn drop(&mut self) {
+        self.0.tasks.fetch_sub(1, AcqRel);
+        self.0.signals.stopped.notify();
+    }
+}

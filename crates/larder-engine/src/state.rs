@@ -1,0 +1,299 @@
+//! The locked state: the design's decisions, the open and in-flight segments, and the entries that wait for the
+//! metadata log, so that "decide, note it in the log, put the bytes" is one step under one lock.
+//!
+//! Invariants:
+//! - `log.entries` is in the order of decisions; an entry's sequence number is its position.
+//! - A dirty mapping's entry is in the log queue from the moment that the mapping is made. A clean mapping's follows
+//!   when its segment was written, if it is still the current one: an older clean entry never overtakes a newer one.
+//! - Every place that a mapping names is on flash, in an in-flight segment, or in an open WEU.
+//!
+//! What it does not do: I/O. [`segment`](crate::segment), [`flush`](crate::flush) and the verbs do.
+
+use crate::{
+    log_area::LogArea,
+    prefetch::PrefetchBuffer,
+    segment::{InFlightSegment, OpenWeu},
+};
+use larder_core::{
+    Design, Fingerprint, Lba, Lookup, NewMapping, Place, SlotId, StreamClass,
+    ranges::Run,
+    streams::Streams,
+    versions::Versions,
+};
+use larder_device::{IoError, SharedBuf};
+use larder_format::{Encoding, LogEntry, WriteMode};
+use std::collections::{BTreeMap, VecDeque};
+
+/// Log entries that may wait before writers do.
+pub const PENDING_ENTRIES_MAX: usize = 1 << 16;
+
+/// Entries that wait for the metadata log.
+pub struct PendingLog {
+    /// Entries, in order of decision.
+    pub entries: VecDeque<LogEntry>,
+    /// Sequence number of the first of them.
+    pub first_seq: u64,
+    /// Entries below this are durable.
+    pub durable_below: u64,
+    /// Someone waits for entries below this.
+    pub wanted_below: u64,
+    /// The next commit shall also close open segments of clean data, and say so in `clean_closed`.
+    pub close_clean: bool,
+    /// Commits that closed the open segments of clean data.
+    pub clean_closed: u64,
+    /// Commits of any kind.
+    pub commits: u64,
+    /// The last commit failed so.
+    pub error: Option<IoError>,
+    /// Where frames go.
+    pub area: LogArea,
+    /// Checksum of the last frame: the next one names it.
+    pub previous_crc: u32,
+}
+
+impl PendingLog {
+    /// Sequence number that the next entry gets.
+    pub fn next_seq(&self) -> u64 {
+        self.first_seq + self.entries.len() as u64
+    }
+
+    /// Notes an entry; its sequence number.
+    pub fn push(&mut self, entry: LogEntry) -> u64 {
+        let seq = self.next_seq();
+        self.entries.push_back(entry);
+        seq
+    }
+}
+
+/// A clean mapping that is logged once its segment was written.
+#[derive(Clone, Copy)]
+pub struct AwaitingClean {
+    /// The chunk.
+    pub lba: Lba,
+    /// Its record.
+    pub place: Place,
+    /// The record's fingerprint.
+    pub fingerprint: Option<Fingerprint>,
+    /// Whether it shares another's record.
+    pub duplicate: bool,
+}
+
+/// The state of an open cache.
+pub struct State {
+    /// The decisions.
+    pub design: Box<dyn Design>,
+    /// The write mode.
+    pub mode: WriteMode,
+    /// Versions of chunks, against stale fills.
+    pub versions: Versions,
+    /// Sequential streams.
+    pub streams: Streams,
+    /// Prefetched chunks.
+    pub prefetch: PrefetchBuffer,
+    /// Open WEUs: clean, dirty.
+    pub open: [Option<OpenWeu>; 2],
+    /// Closed segments whose write is not over, oldest first.
+    pub in_flight: Vec<InFlightSegment>,
+    /// Whether some record of a slot may be in memory only.
+    pub in_memory: Vec<bool>,
+    /// Segments to be handed to the flash device.
+    pub outbox: Vec<u64>,
+    /// Number of the next segment.
+    pub segment_seq: u64,
+    /// The metadata log's queue.
+    pub log: PendingLog,
+    /// The origin was written since its last flush.
+    pub origin_unflushed: bool,
+    /// Flushes of the origin that are not over.
+    pub origin_flushes_in_flight: u32,
+    /// The flash refused a segment twice: nothing new is stored.
+    pub flash_failed: Option<IoError>,
+    /// Dirty chunks whose record turned out damaged.
+    pub lost: BTreeMap<u64, u64>,
+    /// Slots that must be trimmed before use because nothing says that they were.
+    pub untrimmed: Vec<bool>,
+    /// Chunks waiting to be inserted.
+    pub insertions: VecDeque<crate::fill::Insertion>,
+    /// Bytes in `insertions` and in work.
+    pub insertion_bytes: usize,
+    /// Insertion tasks that run.
+    pub insertion_tasks: usize,
+}
+
+/// Index of a class in [`State::open`].
+pub fn class_index(class: StreamClass) -> usize {
+    match class {
+        StreamClass::Clean => 0,
+        StreamClass::Dirty => 1,
+    }
+}
+
+/// A place in the words of the format. Encodings come from the codec, so each code is known.
+pub fn to_format(place: &Place) -> larder_format::Place {
+    larder_format::Place {
+        slot: place.slot.0,
+        generation: place.generation,
+        offset: place.offset,
+        stored_len: place.stored_len,
+        crc: place.crc,
+        encoding: Encoding::from_code(place.encoding).unwrap_or(Encoding::Raw),
+    }
+}
+
+/// A place in the words of the core.
+pub fn from_format(place: &larder_format::Place) -> Place {
+    Place {
+        slot: SlotId(place.slot),
+        generation: place.generation,
+        offset: place.offset,
+        stored_len: place.stored_len,
+        crc: place.crc,
+        encoding: place.encoding.code(),
+    }
+}
+
+impl State {
+    /// What changed `lba`'s content outdates fills and prefetched copies of it.
+    pub fn outdate(&mut self, lba: Lba) {
+        self.versions.bump(lba);
+        self.prefetch.remove(lba);
+        if !self.lost.is_empty() {
+            self.lost.remove(&lba.0);
+        }
+    }
+
+    /// Maps `lba` to content that the origin does not have. Returns the sequence number to commit for it.
+    pub fn map_dirty(&mut self, lba: Lba, new: NewMapping, fingerprint: Option<Fingerprint>) -> u64 {
+        let fingerprint_bytes = fingerprint.map_or([0; 16], |f| f.0);
+        let entry = match &new {
+            NewMapping::Unique { place, .. } => LogEntry::Map {
+                lba: lba.0,
+                place: to_format(place),
+                dirty: true,
+                duplicate: false,
+                fingerprint: fingerprint_bytes,
+            },
+            NewMapping::Duplicate { place } => LogEntry::Map {
+                lba: lba.0,
+                place: to_format(place),
+                dirty: true,
+                duplicate: true,
+                fingerprint: fingerprint_bytes,
+            },
+            NewMapping::Zero => LogEntry::MapZero { lba: lba.0, dirty: true },
+            NewMapping::Fragment { place, sectors } => LogEntry::Fragment {
+                lba: lba.0,
+                place: to_format(place),
+                dirty: true,
+                sectors: sectors.to_bytes(),
+            },
+        };
+        if let NewMapping::Duplicate { place } = &new {
+            self.commit_needs(place);
+        }
+        let seq = self.log.push(entry);
+        self.outdate(lba);
+        self.design.map(lba, new, Some(seq));
+        seq
+    }
+
+    /// Maps `lba` to content that the origin has, too; it is logged once its record was written.
+    pub fn map_clean(&mut self, lba: Lba, new: NewMapping, fingerprint: Option<Fingerprint>) {
+        self.design.map(lba, new, None);
+        match new {
+            NewMapping::Unique { place, .. } => {
+                self.await_clean(AwaitingClean { lba, place, fingerprint, duplicate: false });
+            }
+            NewMapping::Duplicate { place } => {
+                self.await_clean(AwaitingClean { lba, place, fingerprint, duplicate: true });
+            }
+            NewMapping::Zero => {
+                self.log.push(LogEntry::MapZero { lba: lba.0, dirty: false });
+            }
+            // Fragments are never clean: the origin has the rest, and reading it completes them.
+            NewMapping::Fragment { .. } => {}
+        }
+    }
+
+    fn await_clean(&mut self, mapping: AwaitingClean) {
+        let place = &mapping.place;
+        for open in self.open.iter_mut().flatten() {
+            if open.holds(place) {
+                open.awaiting.push(mapping);
+                return;
+            }
+        }
+        if let Some(segment) = self.in_flight.iter_mut().find(|segment| segment.holds(place)) {
+            segment.awaiting.push(mapping);
+            return;
+        }
+        self.log_clean(&mapping);
+    }
+
+    /// Logs a clean mapping whose record was written, if it is still what its chunk maps to.
+    pub fn log_clean(&mut self, mapping: &AwaitingClean) {
+        let current = matches!(self.design.peek(mapping.lba), Lookup::Chunk { place, .. } if place == mapping.place);
+        if current && self.design.dirty_seq(mapping.lba).is_none() {
+            self.log.push(LogEntry::Map {
+                lba: mapping.lba.0,
+                place: to_format(&mapping.place),
+                dirty: false,
+                duplicate: mapping.duplicate,
+                fingerprint: mapping.fingerprint.map_or([0; 16], |f| f.0),
+            });
+        }
+    }
+
+    /// A dirty mapping names `place`: the next commit must close the segment that it is in.
+    fn commit_needs(&mut self, place: &Place) {
+        for open in self.open.iter_mut().flatten() {
+            if open.holds(place) {
+                open.commit_needs_it = true;
+            }
+        }
+    }
+
+    /// Forgets `lba` and notes it in the log. Returns whether anything was mapped.
+    pub fn invalidate(&mut self, lba: Lba) -> bool {
+        self.outdate(lba);
+        let mapped = self.design.unmap(lba);
+        if mapped {
+            self.log.push(LogEntry::Invalidate { lba: lba.0, chunk_count: 1 });
+        }
+        mapped
+    }
+
+    /// Has a run of chunks read as zeroes until the origin was told. Returns the sequence number to commit for it.
+    pub fn trim(&mut self, first: Lba, count: u64, no_hole: bool) -> u64 {
+        let seq = self.log.push(LogEntry::Trim { lba: first.0, chunk_count: count, dirty: true, no_hole });
+        self.versions.bump_range(first, count);
+        self.prefetch.remove_range(first, count);
+        self.lost.retain(|&lba, _| lba < first.0 || lba >= first.0 + count);
+        self.design.trim(Run { first, count, seq, no_hole });
+        seq
+    }
+
+    /// The bytes of the record at `place`, if they are in memory. Copies, or shares.
+    pub fn in_memory(&self, place: &Place) -> Option<InMemory<'_>> {
+        if !self.in_memory[place.slot.0 as usize] {
+            return None;
+        }
+        let range = place.offset as usize..place.offset as usize + place.stored_len as usize;
+        for open in self.open.iter().flatten() {
+            if open.holds(place) {
+                return open.bytes(range).map(InMemory::Borrowed);
+            }
+        }
+        let segment = self.in_flight.iter().find(|segment| segment.holds(place))?;
+        let start = segment.start as usize;
+        Some(InMemory::Shared(segment.data.slice(range.start - start..range.end - start)))
+    }
+}
+
+/// Record bytes that are not on flash yet.
+pub enum InMemory<'a> {
+    /// In an open segment: to be copied under the lock.
+    Borrowed(&'a [u8]),
+    /// In a closed one.
+    Shared(SharedBuf),
+}

@@ -1,0 +1,298 @@
+//! Counts of an open cache, and the status that is made of them.
+//!
+//! Invariants: counters only grow while a cache is open; ratios are computed when asked for.
+//!
+//! What it does not do: keep history, or print.
+
+use crate::{recover::RecoveryReport, shared::Shared};
+use larder_core::{Lba, design::DirtyCounts};
+use larder_format::{Compression, WriteMode};
+use std::sync::atomic::{AtomicU64, Ordering::*};
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident,)+) => {
+        /// Counts since the cache was opened.
+        #[derive(Default)]
+        pub struct Counters {
+            $($(#[$doc])* pub $name: AtomicU64,)+
+        }
+
+        /// A copy of [`Counters`] at one moment.
+        #[derive(Clone, Copy, Debug, Default, serde::Serialize)]
+        pub struct CounterValues {
+            $($(#[$doc])* pub $name: u64,)+
+        }
+
+        impl Counters {
+            /// The counts now.
+            pub fn values(&self) -> CounterValues {
+                CounterValues { $($name: self.$name.load(Relaxed),)+ }
+            }
+        }
+    };
+}
+
+counters! {
+    /// Read requests.
+    reads,
+    /// Bytes that they asked for.
+    read_bytes,
+    /// Chunks that they touched.
+    read_chunks,
+    /// Of those chunks, served by flash, by RAM before flash, or as zeroes.
+    read_hits,
+    /// Bytes of them.
+    read_hit_bytes,
+    /// Chunks for which the origin was read.
+    read_misses,
+    /// Chunks served from prefetched RAM.
+    prefetch_hits,
+    /// Chunks read ahead.
+    prefetched_chunks,
+    /// Chunks of sequential streams that were not offered to flash.
+    scan_bypassed_chunks,
+    /// Write requests.
+    writes,
+    /// Bytes of them.
+    write_bytes,
+    /// Times that a write waited for room.
+    write_waits,
+    /// Times that a record waited for a free slot.
+    slot_waits,
+    /// TRIM and write-zeroes requests.
+    trims,
+    /// Bytes of them.
+    trim_bytes,
+    /// FLUSH requests.
+    flushes,
+    /// Whole chunks that were inserted, by writes and by fills.
+    inserted_chunks,
+    /// Of them, duplicates of stored content.
+    duplicate_chunks,
+    /// Of them, zeroes.
+    zero_chunks,
+    /// Records that were stored.
+    stored_records,
+    /// Bytes of them, compressed.
+    stored_bytes,
+    /// Fragments that were stored.
+    fragments_written,
+    /// Insertions dropped because the queue was full.
+    insertions_dropped,
+    /// Insertions that were overtaken by a write.
+    insertions_stale,
+    /// Bytes of segments written to flash.
+    flash_segment_bytes_written,
+    /// Bytes of the metadata log written to flash.
+    flash_log_bytes_written,
+    /// Bytes of checkpoints and superblocks written to flash.
+    flash_metadata_bytes_written,
+    /// Flushes of the flash device.
+    flash_flushes,
+    /// Reads of flash that failed.
+    flash_read_errors,
+    /// Writes to flash that failed once at least.
+    flash_write_errors,
+    /// Records whose bytes were not what was stored.
+    corrupt_records,
+    /// Commits of the metadata log.
+    commits,
+    /// Checkpoints written.
+    checkpoints,
+    /// Checkpoints that failed.
+    checkpoint_errors,
+    /// WEUs evicted.
+    evicted_weus,
+    /// WEU slots trimmed.
+    slots_trimmed,
+    /// Chunks destaged.
+    destaged_chunks,
+    /// Reads of the origin.
+    origin_reads,
+    /// Bytes of them.
+    origin_bytes_read,
+    /// Writes to the origin.
+    origin_writes,
+    /// Bytes of them.
+    origin_bytes_written,
+    /// Bytes zeroed on the origin.
+    origin_zero_bytes,
+    /// Flushes of the origin.
+    origin_flushes,
+    /// Operations of the origin that failed.
+    origin_errors,
+}
+
+impl Counters {
+    /// A record of `bytes` was stored.
+    pub fn note_stored(&self, bytes: u32) {
+        self.stored_records.fetch_add(1, Relaxed);
+        self.stored_bytes.fetch_add(u64::from(bytes), Relaxed);
+    }
+}
+
+/// The state of a cache, for people and programs. Bytes and counts; ratios between 0 and 1, or 1 and more.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct Status {
+    /// The design.
+    pub design: &'static str,
+    /// The write mode.
+    pub mode: &'static str,
+    /// `ok`, or what is wrong.
+    pub health: String,
+    /// Chunk size.
+    pub chunk_bytes: u64,
+    /// WEU size.
+    pub weu_bytes: u64,
+    /// Compression of new chunks.
+    pub compression: &'static str,
+    /// Whether duplicates are stored once.
+    pub dedup: bool,
+    /// Size of the FP index in percent of the flash's chunks.
+    pub fp_index_percent: u8,
+    /// Size of the flash device as the cache uses it.
+    pub flash_bytes: u64,
+    /// Bytes of flash in WEU slots that are not free.
+    pub flash_bytes_used: u64,
+    /// Size of the volume.
+    pub origin_bytes: u64,
+    /// Where the origin is.
+    pub origin: String,
+    /// Volume bytes that a read would find in the cache.
+    pub logical_bytes_cached: u64,
+    /// Of them, known to be zero.
+    pub zero_bytes_cached: u64,
+    /// Volume bytes that only the cache has.
+    pub dirty_bytes: u64,
+    /// Volume bytes trimmed that the origin was not told of.
+    pub trimmed_bytes: u64,
+    /// Dirty chunks that cannot be read back.
+    pub lost_chunks: u64,
+    /// Hits among the chunks that reads touched.
+    pub read_hit_ratio: f64,
+    /// Chunks inserted for each chunk stored; zeroes left out.
+    pub dedup_ratio: f64,
+    /// Bytes of stored chunks for each byte stored.
+    pub compression_ratio: f64,
+    /// All bytes written to flash.
+    pub flash_bytes_written: u64,
+    /// What a cache without deduplication and compression would have written for the same insertions.
+    pub plain_cache_bytes_written: u64,
+    /// Bytes allocated by the LBA index.
+    pub lba_index_ram_bytes: u64,
+    /// Bytes allocated by the FP index.
+    pub fp_index_ram_bytes: u64,
+    /// Bytes allocated by the slot table.
+    pub slot_table_ram_bytes: u64,
+    /// Bytes of index RAM in all.
+    pub index_ram_bytes: u64,
+    /// Entries of the LBA index.
+    pub lba_index_entries: u64,
+    /// Entries of the FP index.
+    pub fp_index_entries: u64,
+    /// Free WEU slots.
+    pub slots_free: u64,
+    /// All WEU slots.
+    pub slots: u64,
+    /// Share of the metadata log in use, in percent.
+    pub log_used_percent: u64,
+    /// Whether this opening found mappings of an earlier one.
+    pub warm_restart: bool,
+    /// What this opening read.
+    pub recovery: RecoveryReport,
+    /// Counts since the opening.
+    #[serde(flatten)]
+    pub counts: CounterValues,
+}
+
+/// The name of a write mode on the command line.
+pub fn mode_name(mode: WriteMode) -> &'static str {
+    match mode {
+        WriteMode::Back => "write-back",
+        WriteMode::Through => "write-through",
+        WriteMode::Around => "write-around",
+    }
+}
+
+/// The name of a compression on the command line.
+pub fn compression_name(compression: Compression) -> &'static str {
+    match compression {
+        Compression::Off => "off",
+        Compression::Lz4 => "lz4",
+        Compression::Zstd => "zstd",
+    }
+}
+
+fn ratio(a: u64, b: u64, when_none: f64) -> f64 {
+    if b == 0 { when_none } else { a as f64 / b as f64 }
+}
+
+impl Shared {
+    /// The status now.
+    pub fn status(&self, recovery: &RecoveryReport) -> Status {
+        let superblock = self.superblock.get();
+        let counts = self.counters.values();
+        let (stats, dirty, mode, health, lost, log_used_percent): (_, DirtyCounts, _, _, _, _) = {
+            let state = self.state.lock();
+            let health = match &state.flash_failed {
+                Some(error) => format!("flash failed: {error}"),
+                None if !state.lost.is_empty() => {
+                    let first = state.lost.keys().next().copied().unwrap_or_default();
+                    let offset = self.geometry.offset_of(Lba(first));
+                    format!("{} dirty chunks are damaged, the first at volume offset {offset}", state.lost.len())
+                }
+                None => "ok".to_owned(),
+            };
+            (
+                state.design.stats(),
+                state.design.dirty_counts(),
+                state.mode,
+                health,
+                state.lost.len() as u64,
+                state.log.area.used_percent(),
+            )
+        };
+        let layout = &self.geometry.layout;
+        let chunk = self.geometry.chunk_bytes as u64;
+        let stored_chunks = counts.inserted_chunks - counts.duplicate_chunks - counts.zero_chunks;
+        let index = stats.lba_index_ram_bytes + stats.fp_index_ram_bytes + stats.slot_table_ram_bytes;
+        Status {
+            design: "nitro",
+            mode: mode_name(mode),
+            health,
+            chunk_bytes: chunk,
+            weu_bytes: layout.weu_bytes.into(),
+            compression: compression_name(superblock.compression),
+            dedup: superblock.dedup,
+            fp_index_percent: superblock.fp_index_percent,
+            flash_bytes: layout.flash_bytes,
+            flash_bytes_used: (u64::from(layout.slot_count) - stats.slots_free) * u64::from(layout.weu_bytes),
+            origin_bytes: self.geometry.volume_bytes,
+            origin: superblock.origin.uri.to_string(),
+            logical_bytes_cached: stats.mapped_chunks * chunk,
+            zero_bytes_cached: stats.zero_chunks * chunk,
+            dirty_bytes: dirty.chunks * chunk,
+            trimmed_bytes: dirty.run_chunks * chunk,
+            lost_chunks: lost,
+            read_hit_ratio: ratio(counts.read_hits + counts.prefetch_hits, counts.read_chunks, 0.0),
+            dedup_ratio: ratio(counts.inserted_chunks - counts.zero_chunks, stored_chunks, 1.0),
+            compression_ratio: ratio(counts.stored_records * chunk, counts.stored_bytes, 1.0),
+            flash_bytes_written: counts.flash_segment_bytes_written
+                + counts.flash_log_bytes_written
+                + counts.flash_metadata_bytes_written,
+            plain_cache_bytes_written: (counts.inserted_chunks + counts.fragments_written) * chunk,
+            lba_index_ram_bytes: stats.lba_index_ram_bytes,
+            fp_index_ram_bytes: stats.fp_index_ram_bytes,
+            slot_table_ram_bytes: stats.slot_table_ram_bytes,
+            index_ram_bytes: index,
+            lba_index_entries: stats.lba_index_entries,
+            fp_index_entries: stats.fp_index_entries,
+            slots_free: stats.slots_free,
+            slots: layout.slot_count.into(),
+            log_used_percent,
+            warm_restart: recovery.checkpoint_mappings + recovery.log_entries > 0,
+            recovery: *recovery,
+            counts,
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Waiting inside the engine: [`Notify`] for conditions, [`join_all`] for operations that run side by side.
+//!
+//! Invariants: a [`Listener`] made before a condition was checked never misses a change made after the check.
+//!
+//! What it does not do: block a thread.
+
+use larder_device::{IoFuture, IoResult};
+use parking_lot::Mutex;
+use std::{
+    future::{Future, poll_fn},
+    pin::Pin,
+    task::{Context, Poll, Waker},
+};
+
+/// Something that changes, and tasks that wait for it to.
+#[derive(Default)]
+pub struct Notify(Mutex<Waiting>);
+
+#[derive(Default)]
+struct Waiting {
+    epoch: u64,
+    wakers: Vec<Waker>,
+}
+
+/// Waits for the first change after it was made.
+pub struct Listener<'a> {
+    notify: &'a Notify,
+    epoch: u64,
+}
+
+impl Notify {
+    /// A listener for the next change. Make it, check the condition, then wait.
+    pub fn listen(&self) -> Listener<'_> {
+        Listener { notify: self, epoch: self.0.lock().epoch }
+    }
+
+    /// Tells every listener.
+    pub fn notify(&self) {
+        let wakers = {
+            let mut waiting = self.0.lock();
+            waiting.epoch += 1;
+            std::mem::take(&mut waiting.wakers)
+        };
+        wakers.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl Future for Listener<'_> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let mut waiting = self.notify.0.lock();
+        if waiting.epoch != self.epoch {
+            return Poll::Ready(());
+        }
+        if !waiting.wakers.iter().any(|waker| waker.will_wake(cx.waker())) {
+            waiting.wakers.push(cx.waker().clone());
+        }
+        Poll::Pending
+    }
+}
+
+/// Runs operations side by side; their results in order.
+pub async fn join_all<T>(futures: Vec<IoFuture<T>>) -> Vec<IoResult<T>> {
+    let mut pending: Vec<Result<IoResult<T>, IoFuture<T>>> = futures.into_iter().map(IoFuture::try_ready).collect();
+    poll_fn(|cx| {
+        let mut all = true;
+        for slot in &mut pending {
+            if let Err(future) = slot {
+                match Pin::new(future).poll(cx) {
+                    Poll::Ready(result) => *slot = Ok(result),
+                    Poll::Pending => all = false,
+                }
+            }
+        }
+        if all { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    pending.into_iter().filter_map(Result::ok).collect()
+}

@@ -1,0 +1,139 @@
+//! TRIM and write-zeroes: the range reads as zeroes from then on, in every mode, and after a crash if a FLUSH followed.
+//!
+//! Write-back: whole chunks become a run in the log that destaging tells the origin of, as zeroes (punched where the
+//! origin can); parts of a chunk are written as zero sectors. Write-through and write-around: mappings are forgotten
+//! durably, then the origin writes zeroes. A plain discard reaches the origin nowhere: it might not read as zeroes.
+//!
+//! What it does not do: trim the flash; eviction does, slot by slot.
+
+use crate::{error::EngineError, shared::Shared};
+use larder_core::Lba;
+use larder_device::{IoBuf, IoOp, SharedBuf, WriteFlags, ZeroFlags};
+use larder_format::WriteMode;
+use std::sync::{Arc, atomic::Ordering::*};
+
+/// Chunks of a trim that are decided under one hold of the lock.
+const CHUNKS_A_STEP: u64 = 1 << 14;
+
+impl Shared {
+    /// Has `len` bytes at `offset` read as zeroes.
+    ///
+    /// # Errors
+    /// Range and alignment, and what the devices say. With `fast_only`, [`larder_device::IoErrorKind::Unsupported`]
+    /// where the origin would have to be written with zeroes the slow way.
+    pub async fn zero(self: &Arc<Self>, offset: u64, len: u64, flags: ZeroFlags) -> Result<(), EngineError> {
+        self.check_request(IoOp::WriteZeroes, offset, len)?;
+        if len == 0 {
+            return Ok(());
+        }
+        let (first, count) = self.geometry.chunks_of(offset, len);
+        let _ticket = self.tickets.ask(first, count).granted().await;
+        self.counters.trims.fetch_add(1, Relaxed);
+        self.counters.trim_bytes.fetch_add(len, Relaxed);
+        let mode = self.state.lock().mode;
+        if mode == WriteMode::Back {
+            let seq = self.zero_in_cache(offset, len, flags.no_hole).await?;
+            return if flags.fua { self.commit(seq + 1).await } else { Ok(()) };
+        }
+        self.forget_durably(first, count).await?;
+        let result = self.zero_origin(offset, len, flags).await;
+        let mut state = self.state.lock();
+        state.versions.bump_range(first, count);
+        state.prefetch.remove_range(first, count);
+        drop(state);
+        Ok(result?)
+    }
+
+    async fn zero_in_cache(self: &Arc<Self>, offset: u64, len: u64, no_hole: bool) -> Result<u64, EngineError> {
+        let end = offset + len;
+        let chunk = self.geometry.chunk_bytes as u64;
+        // The volume's last chunk counts as whole when the range reaches the volume's end.
+        let whole_first = offset.div_ceil(chunk);
+        let whole_end = if end == self.geometry.volume_bytes { self.geometry.chunk_count } else { end / chunk };
+        if whole_first >= whole_end {
+            return self.zero_parts(offset, end).await;
+        }
+        let mut seq = 0;
+        if offset < whole_first * chunk {
+            seq = self.zero_parts(offset, whole_first * chunk).await?;
+        }
+        let mut at = whole_first;
+        while at < whole_end {
+            self.wait_until_writable().await?;
+            self.wait_for_runs().await?;
+            let count = CHUNKS_A_STEP.min(whole_end - at);
+            seq = self.state.lock().trim(Lba(at), count, no_hole);
+            at += count;
+        }
+        self.wake_destager_if_due();
+        if whole_end * chunk < end {
+            seq = self.zero_parts(whole_end * chunk, end).await?;
+        }
+        Ok(seq)
+    }
+
+    /// Writes zero sectors to less than a chunk, or to parts of two.
+    async fn zero_parts(self: &Arc<Self>, from: u64, to: u64) -> Result<u64, EngineError> {
+        let mut at = from;
+        let mut seq = 0;
+        while at < to {
+            self.wait_until_writable().await?;
+            let (lba, _) = self.geometry.chunks_of(at, 1);
+            let start = self.geometry.offset_of(lba);
+            let end = to.min(start + self.geometry.chunk_len(lba) as u64);
+            let zeroes = vec![0; (end - at) as usize];
+            seq = self.write_partial(lba, (at - start) as usize, &zeroes).await?;
+            at = end;
+        }
+        Ok(seq)
+    }
+
+    /// Waits while there are as many trimmed runs as a checkpoint holds.
+    async fn wait_for_runs(self: &Arc<Self>) -> Result<(), EngineError> {
+        loop {
+            let destaged = self.signals.destaged.listen();
+            {
+                let state = self.state.lock();
+                if let Some(error) = &state.flash_failed {
+                    return Err(EngineError::FlashFailed(error.clone()));
+                }
+                // A new run may cut an old one in two.
+                if state.design.dirty_counts().runs + 2 < self.geometry.layout.zero_ranges_max {
+                    return Ok(());
+                }
+            }
+            self.signals.destage_wanted.notify();
+            destaged.await;
+        }
+    }
+
+    /// Zeroes a range of the origin, widened by reading where its sectors are coarser.
+    ///
+    /// # Errors
+    /// The origin's.
+    pub async fn zero_origin(
+        &self,
+        offset: u64,
+        len: u64,
+        flags: ZeroFlags,
+    ) -> Result<(), larder_device::IoError> {
+        let align = self.geometry.origin_align as u64;
+        let (from, to) = (offset.next_multiple_of(align), (offset + len) / align * align);
+        let zeroes = |len: u64| -> SharedBuf { IoBuf::zeroed(len as usize).freeze() };
+        let write = WriteFlags { fua: flags.fua };
+        if from >= to {
+            return self.write_origin(offset, zeroes(len), write).await;
+        }
+        if offset < from {
+            self.write_origin(offset, zeroes(from - offset), write).await?;
+        }
+        let result = self.origin.write_zeroes(from, to - from, flags).await;
+        self.state.lock().origin_unflushed = true;
+        self.counters.origin_zero_bytes.fetch_add(to - from, Relaxed);
+        result?;
+        if to < offset + len {
+            self.write_origin(to, zeroes(offset + len - to), write).await?;
+        }
+        Ok(())
+    }
+}

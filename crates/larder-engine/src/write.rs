@@ -1,0 +1,201 @@
+//! The write: takes a range ticket and goes the way of the write mode. Write-through and write-around are here,
+//! write-back is in [`write_back`](crate::write_back).
+//!
+//! Write-through, in order: (1) the chunks' mappings are forgotten, and that is durable where a durable mapping may
+//! exist; (2) the origin is written; (3) the write is acknowledged; (4) the new chunks are offered to insertion, and
+//! their mappings become durable only after a flush of the origin. A crash between (1) and (2) leaves the old data on
+//! the origin and nothing in the cache; between (2) and (4) the new data, or, before the origin's flush, old or new,
+//! whichever the origin kept. No stale copy can come back. Write-around is the same without (4).
+//!
+//! What it does not do: decide where chunks go.
+
+use crate::{error::EngineError, fill::Reason, shared::Shared, state::State};
+use larder_core::{Lba, Lookup, types::SECTOR_BYTES};
+use larder_device::{IoBuf, IoError, IoErrorKind, IoFuture, IoOp, SharedBuf, WriteFlags};
+use larder_format::WriteMode;
+use std::sync::{Arc, atomic::Ordering::*};
+
+impl Shared {
+    /// Writes `data` to the volume at `offset`.
+    pub fn write(self: &Arc<Self>, offset: u64, data: SharedBuf, flags: WriteFlags) -> IoFuture<()> {
+        let this = self.clone();
+        IoFuture::boxed(async move {
+            let len = data.len() as u64;
+            this.write_any(offset, data, flags).await.map_err(|e| e.into_io(IoOp::Write, offset, len))
+        })
+    }
+
+    /// Writes `data` to the volume at `offset`, in the mode that is set when its ticket is granted.
+    ///
+    /// # Errors
+    /// Range and alignment; what the devices say; [`EngineError::FlashFailed`] in write-back.
+    pub async fn write_any(
+        self: &Arc<Self>,
+        offset: u64,
+        data: SharedBuf,
+        flags: WriteFlags,
+    ) -> Result<(), EngineError> {
+        self.check_request(IoOp::Write, offset, data.len() as u64)?;
+        if data.is_empty() {
+            return Ok(());
+        }
+        let (first, count) = self.geometry.chunks_of(offset, data.len() as u64);
+        let _ticket = self.tickets.ask(first, count).granted().await;
+        let mode = self.state.lock().mode;
+        self.counters.writes.fetch_add(1, Relaxed);
+        self.counters.write_bytes.fetch_add(data.len() as u64, Relaxed);
+        match mode {
+            WriteMode::Back => {
+                self.writes_in_flight.fetch_add(1, Relaxed);
+                let result = self.write_back(offset, &data).await;
+                self.writes_in_flight.fetch_sub(1, Relaxed);
+                let seq = result?;
+                if flags.fua { self.commit(seq + 1).await } else { Ok(()) }
+            }
+            WriteMode::Through | WriteMode::Around => self.write_to_origin(offset, data, flags, mode).await,
+        }
+    }
+
+    async fn write_to_origin(
+        self: &Arc<Self>,
+        offset: u64,
+        data: SharedBuf,
+        flags: WriteFlags,
+        mode: WriteMode,
+    ) -> Result<(), EngineError> {
+        let (first, count) = self.geometry.chunks_of(offset, data.len() as u64);
+        // A partial chunk merges with its cached copy, so that it stays cached. The copy is read before it is forgotten.
+        let mut whole = Vec::new();
+        if mode == WriteMode::Through {
+            for lba in (first.0..first.0 + count).map(Lba) {
+                if let Some(chunk) = self.merge_for_write_through(lba, offset, &data).await {
+                    whole.push((lba, chunk));
+                }
+            }
+        }
+        self.forget_durably(first, count).await?;
+        let len = data.len() as u64;
+        self.write_origin(offset, data, flags).await?;
+        let mut state = self.state.lock();
+        // A read that began while the origin was written may have seen either: its fill is outdated here.
+        state.versions.bump_range(first, count);
+        state.prefetch.remove_range(first, count);
+        let offers: Vec<_> =
+            whole.into_iter().map(|(lba, chunk)| (lba, state.versions.get(lba), chunk)).collect();
+        drop(state);
+        for (lba, version, chunk) in offers {
+            self.offer(lba, version, chunk, Reason::Clean);
+        }
+        debug_assert!(len > 0);
+        Ok(())
+    }
+
+    /// The content that chunk `lba` has once `data` is written at `offset`, if the cache can know it.
+    async fn merge_for_write_through(self: &Arc<Self>, lba: Lba, offset: u64, data: &SharedBuf) -> Option<SharedBuf> {
+        let start = self.geometry.offset_of(lba);
+        let len = self.geometry.chunk_len(lba) as u64;
+        let end = offset + data.len() as u64;
+        if offset <= start && start + len <= end {
+            let from = (start - offset) as usize;
+            return Some(data.slice(from..from + len as usize));
+        }
+        let held = {
+            let mut state = self.state.lock();
+            match state.design.lookup(lba) {
+                Lookup::Zero => None,
+                Lookup::Chunk { place, .. } => Some(self.hold(&state, place)),
+                _ => return None,
+            }
+        };
+        let mut chunk = match held {
+            None => IoBuf::zeroed(self.geometry.chunk_bytes),
+            Some(held) => self.read_whole(held).await?,
+        };
+        chunk.truncate(len as usize);
+        let (from, to) = (offset.max(start), end.min(start + len));
+        chunk[(from - start) as usize..(to - start) as usize]
+            .copy_from_slice(&data[(from - offset) as usize..(to - offset) as usize]);
+        Some(chunk.freeze())
+    }
+
+    /// Forgets the mappings of a run of chunks before the origin is written, durably where one may be durable.
+    ///
+    /// # Errors
+    /// Those of the commit.
+    pub async fn forget_durably(self: &Arc<Self>, first: Lba, count: u64) -> Result<(), EngineError> {
+        let upto = {
+            let mut state = self.state.lock();
+            let mut any = false;
+            for lba in (first.0..first.0 + count).map(Lba) {
+                any |= forget_clean(&mut state, lba);
+            }
+            any.then(|| state.log.next_seq())
+        };
+        match upto {
+            Some(upto) => self.commit(upto).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Writes to the origin, reading and merging first where its sectors are coarser than the request.
+    ///
+    /// # Errors
+    /// The origin's.
+    pub async fn write_origin(&self, offset: u64, data: SharedBuf, flags: WriteFlags) -> Result<(), IoError> {
+        let align = self.geometry.origin_align as u64;
+        let (from, to) = (offset / align * align, (offset + data.len() as u64).next_multiple_of(align));
+        let data = if from == offset && to == offset + data.len() as u64 {
+            data
+        } else {
+            let mut wide = self.read_origin(from, IoBuf::new((to - from) as usize)).await?;
+            let skip = (offset - from) as usize;
+            wide[skip..skip + data.len()].copy_from_slice(&data);
+            wide.freeze()
+        };
+        self.counters.origin_writes.fetch_add(1, Relaxed);
+        self.counters.origin_bytes_written.fetch_add(data.len() as u64, Relaxed);
+        let result = self.origin.write(from, data, flags).await;
+        // A failed write may have changed the origin, too.
+        self.state.lock().origin_unflushed = true;
+        if let Err(error) = &result {
+            self.counters.origin_errors.fetch_add(1, Relaxed);
+            debug_assert!(error.kind != IoErrorKind::Unaligned);
+        }
+        result
+    }
+
+    /// Flushes the origin, unless it was not written since a flush that is over.
+    ///
+    /// # Errors
+    /// The origin's; what was unflushed stays so.
+    pub async fn flush_origin(&self) -> Result<(), IoError> {
+        {
+            let mut state = self.state.lock();
+            // A flush in flight may miss writes that completed after it began, and has promised nothing yet.
+            if !state.origin_unflushed && state.origin_flushes_in_flight == 0 {
+                return Ok(());
+            }
+            state.origin_unflushed = false;
+            state.origin_flushes_in_flight += 1;
+        }
+        self.counters.origin_flushes.fetch_add(1, Relaxed);
+        let result = self.origin.flush().await;
+        let mut state = self.state.lock();
+        state.origin_flushes_in_flight -= 1;
+        if result.is_err() {
+            state.origin_unflushed = true;
+            self.counters.origin_errors.fetch_add(1, Relaxed);
+        }
+        result
+    }
+
+    /// Whole sectors of a byte range.
+    pub fn sectors_of(from: usize, len: usize) -> (usize, usize) {
+        (from / SECTOR_BYTES, (from + len) / SECTOR_BYTES)
+    }
+}
+
+fn forget_clean(state: &mut State, lba: Lba) -> bool {
+    debug_assert!(state.design.dirty_seq(lba).is_none(), "a write to the origin overtakes dirty data");
+    state.invalidate(lba)
+}

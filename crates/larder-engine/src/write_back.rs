@@ -1,0 +1,336 @@
+//! Write-back: the write is acknowledged when the cache holds it, and the origin is not touched on its way.
+//!
+//! A whole chunk is fingerprinted; a duplicate is mapped only, new content is compressed and appended to the open dirty
+//! WEU. A partial chunk merges with its cached copy; where there is none it becomes a *fragment*: a record of the valid
+//! sectors with a bitmap, which later partial writes extend, reads complete, and destaging writes sector by sector.
+//!
+//! Invariants: a mapping and its log entry are made under one lock. The range ticket that the caller holds keeps
+//! two writes of one chunk apart.
+//!
+//! What it does not do: wait for durability; FLUSH and FUA do.
+
+use crate::{
+    codec::{Encoded, is_zero},
+    error::EngineError,
+    record::{HeldRecord, decode_chunk, overlay_fragment},
+    segment::RecordOf,
+    shared::Shared,
+    state::{PENDING_ENTRIES_MAX, State},
+};
+use larder_core::{Fingerprint, Lba, Lookup, NewMapping, SectorMap, StreamClass, types::SECTOR_BYTES};
+use larder_device::{IoBuf, IoFuture, SharedBuf, runtime::compute};
+use larder_format::Encoding;
+use std::sync::{Arc, atomic::Ordering::*};
+
+/// Chunks of one request that workers prepare at once.
+const PREPARE_AHEAD_MAX: usize = 16;
+
+/// What computing found out about a chunk.
+pub enum Prepared {
+    /// It is all zeroes.
+    Zero,
+    /// Its content was known when it was computed; it was not compressed.
+    Known {
+        /// The fingerprint.
+        fingerprint: Fingerprint,
+    },
+    /// Its content was not known.
+    New {
+        /// The fingerprint, unless deduplication is off.
+        fingerprint: Option<Fingerprint>,
+        /// The encoded payload.
+        encoded: Encoded,
+    },
+}
+
+/// What a chunk holds before a partial write.
+enum Base {
+    Zero,
+    Chunk(HeldRecord),
+    Fragment(HeldRecord, SectorMap),
+    Prefetched(SharedBuf),
+    Unknown,
+}
+
+impl Shared {
+    /// Fingerprints a chunk and compresses it if its content is not known. Pure computing but for one look at the index.
+    pub fn prepare(&self, chunk: &[u8]) -> Prepared {
+        if is_zero(chunk) {
+            return Prepared::Zero;
+        }
+        let mut padded = Vec::new();
+        let chunk = self.padded(chunk, &mut padded);
+        let fingerprint = self.codec.fingerprint(chunk);
+        if let Some(fingerprint) = fingerprint
+            && self.state.lock().design.find_duplicate(&fingerprint).is_some()
+        {
+            return Prepared::Known { fingerprint };
+        }
+        Prepared::New { fingerprint, encoded: self.codec.encode(chunk) }
+    }
+
+    /// `chunk`, padded with zeroes where it is the volume's short last one.
+    pub fn padded<'a>(&self, chunk: &'a [u8], padded: &'a mut Vec<u8>) -> &'a [u8] {
+        if chunk.len() == self.geometry.chunk_bytes {
+            return chunk;
+        }
+        padded.extend_from_slice(chunk);
+        padded.resize(self.geometry.chunk_bytes, 0);
+        padded
+    }
+
+    /// Writes `data` at `offset` into the cache. The caller holds the ticket. Returns the sequence number of the last
+    /// mapping that was made.
+    pub(crate) async fn write_back(self: &Arc<Self>, offset: u64, data: &SharedBuf) -> Result<u64, EngineError> {
+        let (first, count) = self.geometry.chunks_of(offset, data.len() as u64);
+        let end = offset + data.len() as u64;
+        let mut ahead: std::collections::VecDeque<IoFuture<Prepared>> = Default::default();
+        let mut next_ahead = first.0;
+        let mut seq = 0;
+        for lba in (first.0..first.0 + count).map(Lba) {
+            self.wait_until_writable().await?;
+            let start = self.geometry.offset_of(lba);
+            let len = self.geometry.chunk_len(lba) as u64;
+            let (from, to) = (offset.max(start), end.min(start + len));
+            let piece = data.slice((from - offset) as usize..(to - offset) as usize);
+            seq = if piece.len() as u64 == len {
+                // Workers prepare this chunk and the ones behind it while this task stores what is ready.
+                if count > 1 || self.writes_in_flight.load(Relaxed) > 1 {
+                    next_ahead = next_ahead.max(lba.0);
+                    while ahead.len() < PREPARE_AHEAD_MAX && self.runtime.has_idle_worker() {
+                        let Some(chunk) = self.whole_chunk(Lba(next_ahead), offset, data) else { break };
+                        let this = self.clone();
+                        ahead.push_back(compute(&*self.runtime, move || this.prepare(&chunk)));
+                        next_ahead += 1;
+                    }
+                }
+                let prepared = match ahead.pop_front() {
+                    Some(prepared) => prepared.await?,
+                    None => {
+                        next_ahead = lba.0 + 1;
+                        self.prepare(&piece)
+                    }
+                };
+                self.put_dirty(lba, &piece, prepared).await?
+            } else {
+                self.write_partial(lba, (from - start) as usize, &piece).await?
+            };
+        }
+        Ok(seq)
+    }
+
+    fn whole_chunk(&self, lba: Lba, offset: u64, data: &SharedBuf) -> Option<SharedBuf> {
+        let start = self.geometry.offset_of(lba);
+        if lba.0 >= self.geometry.chunk_count || start < offset {
+            return None;
+        }
+        let from = (start - offset) as usize;
+        let to = from + self.geometry.chunk_len(lba);
+        (to <= data.len()).then(|| data.slice(from..to))
+    }
+
+    /// Waits while the cache takes no more dirty data: the log or the dirty share is full, or the index has no room.
+    pub(crate) async fn wait_until_writable(self: &Arc<Self>) -> Result<(), EngineError> {
+        loop {
+            let destaged = self.signals.destaged.listen();
+            let committed = self.signals.committed.listen();
+            let checkpointed = self.signals.checkpointed.listen();
+            let room = self.signals.room.listen();
+            enum Wait {
+                Log,
+                Commit,
+                Destage,
+                Room,
+            }
+            let wait = {
+                let state = self.state.lock();
+                if let Some(error) = &state.flash_failed {
+                    return Err(EngineError::FlashFailed(error.clone()));
+                }
+                if state.log.area.used_percent() >= 75 {
+                    Wait::Log
+                } else if state.log.entries.len() >= self.pending_entries_max() {
+                    Wait::Commit
+                } else if self.too_dirty(&state) {
+                    Wait::Destage
+                } else if !state.design.has_room(64) {
+                    Wait::Room
+                } else {
+                    return Ok(());
+                }
+            };
+            self.counters.write_waits.fetch_add(1, Relaxed);
+            match wait {
+                Wait::Log => {
+                    self.signals.checkpoint_wanted.notify();
+                    checkpointed.await;
+                }
+                Wait::Commit => {
+                    self.request_commit(u64::MAX, false);
+                    committed.await;
+                }
+                Wait::Destage => {
+                    self.signals.destage_wanted.notify();
+                    destaged.await;
+                }
+                Wait::Room => {
+                    self.signals.evict_wanted.notify();
+                    room.await;
+                }
+            }
+        }
+    }
+
+    /// Log entries that may wait: bounded by the room that the log keeps in reserve for them.
+    pub fn pending_entries_max(&self) -> usize {
+        PENDING_ENTRIES_MAX.min((self.geometry.layout.log_bytes / 64 / 8) as usize)
+    }
+
+    /// Stores a whole chunk and maps it dirty; the sequence number of its mapping.
+    pub(crate) async fn put_dirty(
+        self: &Arc<Self>,
+        lba: Lba,
+        chunk: &SharedBuf,
+        prepared: Prepared,
+    ) -> Result<u64, EngineError> {
+        self.counters.inserted_chunks.fetch_add(1, Relaxed);
+        let (fingerprint, encoded) = match prepared {
+            Prepared::Zero => {
+                self.counters.zero_chunks.fetch_add(1, Relaxed);
+                return Ok(self.state.lock().map_dirty(lba, NewMapping::Zero, None));
+            }
+            Prepared::Known { fingerprint } => {
+                if let Some(seq) = self.map_known(&mut self.state.lock(), lba, fingerprint) {
+                    return Ok(seq);
+                }
+                // Evicted since: it has to be stored after all.
+                let mut padded = Vec::new();
+                (Some(fingerprint), self.codec.encode(self.padded(chunk, &mut padded)))
+            }
+            Prepared::New { fingerprint, encoded } => (fingerprint, encoded),
+        };
+        let mut padded = Vec::new();
+        let payload = encoded.bytes.as_deref().unwrap_or_else(|| self.padded(chunk, &mut padded));
+        self.store(
+            StreamClass::Dirty,
+            lba,
+            RecordOf::Chunk(fingerprint),
+            encoded.encoding,
+            payload,
+            // Another writer may have stored the same content since it was looked up.
+            |state| self.map_known(state, lba, fingerprint?),
+            |state, place| {
+                self.counters.note_stored(place.stored_len);
+                state.map_dirty(lba, NewMapping::Unique { place, fingerprint }, fingerprint)
+            },
+        )
+        .await
+    }
+
+    fn map_known(&self, state: &mut State, lba: Lba, fingerprint: Fingerprint) -> Option<u64> {
+        let place = state.design.find_duplicate(&fingerprint)?;
+        self.counters.duplicate_chunks.fetch_add(1, Relaxed);
+        Some(state.map_dirty(lba, NewMapping::Duplicate { place }, Some(fingerprint)))
+    }
+
+    /// Writes some sectors of a chunk, without the origin.
+    pub(crate) async fn write_partial(
+        self: &Arc<Self>,
+        lba: Lba,
+        from: usize,
+        piece: &[u8],
+    ) -> Result<u64, EngineError> {
+        let len = self.geometry.chunk_len(lba);
+        let base = {
+            let mut state = self.state.lock();
+            match state.design.lookup(lba) {
+                Lookup::Zero => Base::Zero,
+                Lookup::Chunk { place, .. } => Base::Chunk(self.hold(&state, place)),
+                Lookup::Fragment { place, sectors } => Base::Fragment(self.hold(&state, place), sectors),
+                Lookup::Miss => match state.prefetch.read(lba, 0, 0) {
+                    crate::prefetch::Prefetched::Here { data, .. } => Base::Prefetched(data),
+                    _ => Base::Unknown,
+                },
+            }
+        };
+        let mut valid = SectorMap::EMPTY;
+        let all = (0, len / SECTOR_BYTES);
+        let mut chunk = match base {
+            Base::Unknown => IoBuf::zeroed(len),
+            Base::Zero => {
+                valid.set(all.0, all.1);
+                IoBuf::zeroed(len)
+            }
+            Base::Prefetched(data) => {
+                valid.set(all.0, all.1);
+                IoBuf::copy_of(&data)
+            }
+            Base::Chunk(held) => {
+                let dirty = self.state.lock().design.dirty_seq(lba).is_some();
+                match self.read_whole(held).await {
+                    Some(mut chunk) => {
+                        chunk.truncate(len);
+                        valid.set(all.0, all.1);
+                        chunk
+                    }
+                    // A damaged clean copy is not needed: the origin has it, and a fragment says which sectors are new.
+                    None if !dirty => IoBuf::zeroed(len),
+                    None => return Err(EngineError::DirtyDataLost { offset: self.geometry.offset_of(lba) }),
+                }
+            }
+            Base::Fragment(held, sectors) => {
+                let place = held.place;
+                let mut chunk = IoBuf::zeroed(len);
+                let payload = self.read_held(held).await?;
+                let merged = payload.is_some_and(|payload| overlay_fragment(&place, &sectors, &payload, &mut chunk));
+                if !merged {
+                    return Err(EngineError::DirtyDataLost { offset: self.geometry.offset_of(lba) });
+                }
+                valid = sectors;
+                chunk
+            }
+        };
+        chunk[from..from + piece.len()].copy_from_slice(piece);
+        let (first, end) = Shared::sectors_of(from, piece.len());
+        valid.set(first, end);
+        if valid.has_all(all.0, all.1) {
+            let prepared = self.prepare(&chunk);
+            return self.put_dirty(lba, &chunk.freeze(), prepared).await;
+        }
+        self.put_fragment(lba, &chunk, valid).await
+    }
+
+    async fn put_fragment(self: &Arc<Self>, lba: Lba, chunk: &[u8], valid: SectorMap) -> Result<u64, EngineError> {
+        let mut packed = Vec::with_capacity(valid.count() * SECTOR_BYTES);
+        for (first, end) in valid.runs(chunk.len() / SECTOR_BYTES) {
+            packed.extend_from_slice(&chunk[first * SECTOR_BYTES..end * SECTOR_BYTES]);
+        }
+        let encoded = self.codec.encode(&packed);
+        let payload = encoded.bytes.as_deref().unwrap_or(&packed);
+        self.counters.fragments_written.fetch_add(1, Relaxed);
+        self.store(
+            StreamClass::Dirty,
+            lba,
+            RecordOf::Fragment(valid),
+            encoded.encoding,
+            payload,
+            |_| None,
+            |state, place| {
+                self.counters.note_stored(place.stored_len);
+                state.map_dirty(lba, NewMapping::Fragment { place, sectors: valid }, None)
+            },
+        )
+        .await
+    }
+
+    /// Reads and decodes a held chunk; `None` where it cannot be had.
+    pub(crate) async fn read_whole(&self, held: HeldRecord) -> Option<IoBuf> {
+        let place = held.place;
+        let payload = self.read_held(held).await.ok()??;
+        if place.encoding == Encoding::Raw.code() {
+            return (payload.len() == self.geometry.chunk_bytes).then_some(payload);
+        }
+        let mut chunk = IoBuf::new(self.geometry.chunk_bytes);
+        decode_chunk(&place, &payload, &mut chunk).then_some(chunk)
+    }
+}

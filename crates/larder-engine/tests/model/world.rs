@@ -1,0 +1,170 @@
+//! A world for the engine under test: simulated devices, and a model of what each sector may hold.
+//!
+//! Invariants of the model: a read returns the newest completed write; after a crash each sector holds a value that it
+//! had at or after the last flush that began after that write completed, and whatever is read then stays.
+
+use larder_core::types::SECTOR_BYTES;
+use larder_device::{IoBuf, WriteFlags, ZeroFlags, rng::{Rng, mix64}, sim::{SimDevice, SimRuntime}};
+use larder_engine::{Cache, CreateOptions, Tuning, create};
+use larder_format::{Compression, WriteMode};
+use std::sync::Arc;
+
+/// The stamp of a sector of zeroes.
+pub const ZERO: u32 = 0;
+
+/// What a world is made of; drawn from the seed.
+#[derive(Clone, Debug)]
+pub struct Shape {
+    pub chunk_bytes: u32,
+    pub weu_bytes: u32,
+    pub flash_bytes: u64,
+    pub origin_bytes: u64,
+    pub mode: WriteMode,
+    pub compression: Compression,
+    pub dedup: bool,
+    pub fp_index_percent: u8,
+    pub tuning: Tuning,
+}
+
+impl Shape {
+    pub fn draw(rng: &mut Rng) -> Shape {
+        let chunk_bytes = 4096 << rng.below(6);
+        let weu_bytes: u32 = 512 << 10 << rng.below(2);
+        let modes = [WriteMode::Back, WriteMode::Back, WriteMode::Through, WriteMode::Around];
+        let compressions = [Compression::Lz4, Compression::Lz4, Compression::Zstd, Compression::Off];
+        let tuning = Tuning {
+            dirty_low_percent: 5 + rng.below(20) as u8,
+            dirty_high_percent: 30,
+            dirty_max_percent: 40 + rng.below(30) as u8,
+            destage_rate_bytes_per_s: if rng.chance(1, 2) { 0 } else { 64 << 20 },
+            insert_queue_bytes_max: 1 << (18 + rng.below(5)),
+            prefetch_bytes_max: if rng.chance(1, 4) { 0 } else { 1 << 20 },
+            commit_interval_ms: 1 + rng.below(50),
+            ..Tuning::default()
+        };
+        Shape {
+            chunk_bytes,
+            weu_bytes,
+            flash_bytes: u64::from(weu_bytes) * (8 + rng.below(5)),
+            // Not a multiple of the chunk: the last one is short.
+            origin_bytes: (4 << 20) + rng.below(8 << 11) * SECTOR_BYTES as u64,
+            mode: modes[rng.index(4)],
+            compression: compressions[rng.index(4)],
+            dedup: rng.chance(5, 6),
+            fp_index_percent: [100, 100, 75, 50, 25, 0][rng.index(6)],
+            tuning,
+        }
+    }
+
+    pub fn options(&self) -> CreateOptions {
+        CreateOptions {
+            chunk_bytes: self.chunk_bytes,
+            weu_bytes: self.weu_bytes,
+            mode: self.mode,
+            compression: self.compression,
+            dedup: self.dedup,
+            fp_index_percent: self.fp_index_percent,
+            flash_uuid: [7; 16],
+            hash_key: [9; 32],
+            origin_uri: "sim:origin".into(),
+            ..CreateOptions::default()
+        }
+    }
+}
+
+/// The bytes of a sector with a stamp. Odd stamps compress, even ones do not.
+pub fn sector_bytes(stamp: u32, out: &mut [u8]) {
+    if stamp == ZERO {
+        out.fill(0);
+        return;
+    }
+    for (i, piece) in out.chunks_mut(8).enumerate() {
+        let word = if stamp % 2 == 1 { mix64(u64::from(stamp)) } else { mix64(u64::from(stamp) << 32 | i as u64) };
+        piece.copy_from_slice(&word.to_le_bytes()[..piece.len()]);
+    }
+}
+
+/// What each sector may hold.
+pub struct Model {
+    /// The newest value.
+    pub current: Vec<u32>,
+    /// Values that a crash may bring back, the newest excepted.
+    pub older: Vec<Vec<u32>>,
+}
+
+impl Model {
+    pub fn new(sectors: usize) -> Self {
+        Model { current: vec![ZERO; sectors], older: vec![Vec::new(); sectors] }
+    }
+
+    /// A write of `stamps` at `at` begins: until it completes the sectors may be either, but no one may read them.
+    pub fn begin(&mut self, at: usize, stamps: &[u32]) {
+        for (i, &stamp) in stamps.iter().enumerate() {
+            self.older[at + i].push(self.current[at + i]);
+            self.older[at + i].push(stamp);
+        }
+    }
+
+    pub fn complete(&mut self, at: usize, stamps: &[u32]) {
+        self.current[at..at + stamps.len()].copy_from_slice(stamps);
+    }
+
+    /// These sectors' current values are durable.
+    pub fn durable(&mut self, sectors: std::ops::Range<usize>) {
+        self.older[sectors].iter_mut().for_each(Vec::clear);
+    }
+}
+
+/// The devices, which outlive each opening.
+pub struct World {
+    pub shape: Shape,
+    pub flash: Arc<SimDevice>,
+    pub origin: Arc<SimDevice>,
+    pub sectors: usize,
+}
+
+impl World {
+    pub fn new(runtime: &Arc<SimRuntime>, shape: Shape) -> World {
+        let flash = SimDevice::new(runtime, "flash", shape.flash_bytes, 512);
+        let origin = SimDevice::new(runtime, "origin", shape.origin_bytes, 512);
+        runtime
+            .block_on(create(&*flash, shape.origin_bytes, &shape.options()))
+            .unwrap_or_else(|error| panic!("create {shape:?}: {error}"));
+        let sectors = (shape.origin_bytes / SECTOR_BYTES as u64) as usize;
+        World { shape, flash, origin, sectors }
+    }
+
+    pub async fn open(&self, runtime: &Arc<SimRuntime>) -> Cache {
+        Cache::open(self.flash.clone(), self.origin.clone(), runtime.clone(), self.shape.tuning.clone())
+            .await
+            .unwrap_or_else(|error| panic!("open: {error}"))
+    }
+}
+
+pub async fn read(cache: &Cache, at: usize, count: usize) -> IoBuf {
+    let offset = (at * SECTOR_BYTES) as u64;
+    cache.read(offset, IoBuf::new(count * SECTOR_BYTES)).await.unwrap_or_else(|error| panic!("read: {error}"))
+}
+
+pub async fn write(cache: &Cache, at: usize, stamps: &[u32], fua: bool) {
+    let mut buf = IoBuf::new(stamps.len() * SECTOR_BYTES);
+    for (&stamp, out) in stamps.iter().zip(buf.chunks_mut(SECTOR_BYTES)) {
+        sector_bytes(stamp, out);
+    }
+    let offset = (at * SECTOR_BYTES) as u64;
+    cache.write(offset, buf.freeze(), WriteFlags { fua }).await.unwrap_or_else(|error| panic!("write: {error}"));
+}
+
+pub async fn zero(cache: &Cache, at: usize, count: usize, flags: ZeroFlags) {
+    let (offset, len) = ((at * SECTOR_BYTES) as u64, (count * SECTOR_BYTES) as u64);
+    cache.zero(offset, len, flags).await.unwrap_or_else(|error| panic!("zero: {error}"));
+}
+
+/// Which of `candidates` the sector holds.
+pub fn identify(bytes: &[u8], candidates: impl IntoIterator<Item = u32>) -> Option<u32> {
+    let mut expected = [0; SECTOR_BYTES];
+    candidates.into_iter().find(|&stamp| {
+        sector_bytes(stamp, &mut expected);
+        bytes == expected
+    })
+}

@@ -1,0 +1,113 @@
+//! The one-byte codes that the structures carry.
+//!
+//! Invariants: a code's number never changes its meaning; a number that is not listed is refused. Zero means
+//! nothing, except for [`Encoding`] and [`Compression`], so that a zeroed byte is not taken for a choice.
+
+macro_rules! code_enum {
+    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $code:literal,)+ }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum $name {
+            $($(#[$variant_doc])* $variant = $code,)+
+        }
+
+        impl $name {
+            /// Every value, in the order of the codes.
+            pub const ALL: &'static [$name] = &[$($name::$variant,)+];
+
+            /// The byte that stands for it on flash.
+            pub const fn code(self) -> u8 {
+                self as u8
+            }
+
+            /// The value of a byte, if it has one.
+            pub const fn from_code(code: u8) -> Option<Self> {
+                match code {
+                    $($code => Some($name::$variant),)+
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+code_enum! {
+    /// How the bytes of a record are stored.
+    Encoding {
+        /// As they are.
+        Raw = 0,
+        /// One LZ4 block.
+        Lz4 = 1,
+        /// One Zstandard frame.
+        Zstd = 2,
+    }
+}
+
+code_enum! {
+    /// Which compressor new records meet. A record that does not shrink is stored raw all the same.
+    Compression {
+        /// None.
+        Off = 0,
+        /// LZ4.
+        Lz4 = 1,
+        /// Zstandard.
+        Zstd = 2,
+    }
+}
+
+code_enum! {
+    /// When the origin learns of a write.
+    WriteMode {
+        /// Write-back: at destage, later.
+        Back = 1,
+        /// Write-through: before the write is acknowledged; the cache keeps a copy.
+        Through = 2,
+        /// Write-around: before the write is acknowledged; the cached copy is invalidated.
+        Around = 3,
+    }
+}
+
+code_enum! {
+    /// The design that decides what is cached.
+    DesignId {
+        /// Nitro.
+        Nitro = 1,
+        /// D-LRU of CacheDedup.
+        DLru = 2,
+        /// D-ARC of CacheDedup.
+        DArc = 3,
+        /// CD-ARC of CacheDedup.
+        CdArc = 4,
+        /// AustereCache.
+        Austere = 5,
+        /// LRU without data reduction.
+        Lru = 6,
+        /// ARC without data reduction.
+        Arc = 7,
+        /// Larder's own.
+        Larder = 8,
+    }
+}
+
+code_enum! {
+    /// What a WEU holds: fresh dirty and fresh clean chunks go to different WEUs.
+    WeuClass {
+        /// Chunks that were clean when they were stored.
+        Clean = 1,
+        /// Chunks that were dirty when they were stored.
+        Dirty = 2,
+    }
+}
+
+code_enum! {
+    /// What a WEU slot is used for when a checkpoint notes it.
+    SlotState {
+        /// Holds nothing that a mapping names; its generation is the last one used.
+        Free = 1,
+        /// Being filled with segments.
+        Open = 2,
+        /// Closed: no segment will be added in this generation.
+        Sealed = 3,
+    }
+}

@@ -1,0 +1,165 @@
+//! Why bytes or a geometry were refused.
+//!
+//! Role: one small enum to match on; `Display` gives one sentence for the operator.
+//! It carries no offset: the caller knows where it read.
+
+use core::fmt;
+
+/// Which structure an error speaks of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Structure {
+    /// One of the superblock twins.
+    Superblock,
+    /// The header of a segment in a WEU.
+    SegmentHeader,
+    /// The record table of a segment.
+    RecordTable,
+    /// A frame of the metadata log.
+    LogFrame,
+    /// The header block of a checkpoint area.
+    CheckpointHeader,
+    /// A block of a checkpoint.
+    CheckpointBlock,
+}
+
+impl fmt::Display for Structure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Structure::Superblock => "superblock",
+            Structure::SegmentHeader => "segment header",
+            Structure::RecordTable => "record table",
+            Structure::LogFrame => "log frame",
+            Structure::CheckpointHeader => "checkpoint header",
+            Structure::CheckpointBlock => "checkpoint block",
+        })
+    }
+}
+
+/// Why bytes from flash were refused, or why a flash cannot be laid out as asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FormatError {
+    /// The magic number is not there: never formatted, overwritten, or another structure.
+    BadMagic(Structure),
+    /// Written by a newer Larder: a higher version, or a feature bit that this one does not know.
+    NewerVersion {
+        /// The structure that says so.
+        structure: Structure,
+        /// Its version.
+        version: u32,
+        /// Its unknown incompatible feature bits (superblock only, else 0).
+        features: u64,
+    },
+    /// The checksum does not match: bit rot or a torn write.
+    BadChecksum(Structure),
+    /// Fewer bytes than the structure needs.
+    Truncated {
+        /// The structure.
+        structure: Structure,
+        /// The bytes that it needs, as far as is known.
+        needed_bytes: u64,
+    },
+    /// A byte that the format reserves is not zero.
+    ReservedNotZero(Structure),
+    /// Well formed, but of another flash, slot, generation, checkpoint or place: stale or misdirected.
+    Foreign(Structure),
+    /// Well formed, but a field has a value that the format does not allow.
+    Invalid {
+        /// The structure.
+        structure: Structure,
+        /// Which field, and what is wrong with it.
+        what: &'static str,
+    },
+    /// More entries than one structure holds, or a buffer too small for them: the caller's mistake.
+    TooLarge {
+        /// The structure.
+        structure: Structure,
+        /// The most that it holds.
+        max: u64,
+    },
+    /// A text is longer than its field, or holds a zero byte.
+    BadText {
+        /// The longest text that the field holds, bytes.
+        bytes_max: usize,
+    },
+    /// The chunk size is not a power of two from 4 KiB to 128 KiB.
+    ChunkSize {
+        /// The size asked for.
+        bytes: u32,
+    },
+    /// The WEU size is not a power of two from 512 KiB to 4 MiB.
+    WeuSize {
+        /// The size asked for.
+        bytes: u32,
+    },
+    /// The sector size is not a power of two from 512 to 4096.
+    SectorSize {
+        /// The size asked for.
+        bytes: u32,
+    },
+    /// The origin is empty.
+    OriginEmpty,
+    /// The flash is too small.
+    FlashTooSmall {
+        /// Its size.
+        flash_bytes: u64,
+        /// The smallest size that would do with this chunk and WEU size.
+        needed_bytes: u64,
+    },
+    /// The flash has more WEU slots than the format can number.
+    FlashTooLarge {
+        /// The largest size that would do with this WEU size.
+        flash_bytes_max: u64,
+    },
+}
+
+impl fmt::Display for FormatError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            FormatError::BadMagic(Structure::Superblock) => {
+                f.write_str("this is not a Larder flash: it holds no superblock")
+            }
+            FormatError::BadMagic(s) => write!(f, "no {s} here: the magic number is missing"),
+            FormatError::NewerVersion { structure, version, features: 0 } => {
+                write!(f, "the {structure} has version {version}, written by a newer Larder: use that one")
+            }
+            FormatError::NewerVersion { structure, features, .. } => {
+                write!(
+                    f,
+                    "the {structure} needs features {features:#x} that this Larder does not know: use a newer one"
+                )
+            }
+            FormatError::BadChecksum(s) => write!(f, "the {s} is corrupt: its checksum does not match"),
+            FormatError::Truncated { structure, needed_bytes } => {
+                write!(f, "the {structure} is cut short: it needs {needed_bytes} bytes")
+            }
+            FormatError::ReservedNotZero(s) => write!(f, "the {s} has reserved bytes that are not zero"),
+            FormatError::Foreign(s) => write!(f, "the {s} is stale or belongs elsewhere"),
+            FormatError::Invalid { structure, what } => write!(f, "the {structure} is invalid: {what}"),
+            FormatError::TooLarge { structure, max } => {
+                write!(f, "too much for one {structure}: it holds {max} at most")
+            }
+            FormatError::BadText { bytes_max } => {
+                write!(f, "a text is longer than {bytes_max} bytes or holds a zero byte")
+            }
+            FormatError::ChunkSize { bytes } => {
+                write!(f, "the chunk size must be a power of two from 4 KiB to 128 KiB, not {bytes} bytes")
+            }
+            FormatError::WeuSize { bytes } => {
+                write!(f, "the WEU size must be a power of two from 512 KiB to 4 MiB, not {bytes} bytes")
+            }
+            FormatError::SectorSize { bytes } => {
+                write!(f, "the sector size must be a power of two from 512 to 4096 bytes, not {bytes}")
+            }
+            FormatError::OriginEmpty => f.write_str("the origin is empty"),
+            FormatError::FlashTooSmall { flash_bytes, needed_bytes } => {
+                write!(f, "the flash has {flash_bytes} bytes, too few: the smallest that would do has {needed_bytes}")
+            }
+            FormatError::FlashTooLarge { flash_bytes_max } => {
+                write!(f, "the flash has more than {flash_bytes_max} bytes: use a larger WEU size")
+            }
+        }
+    }
+}
+
+impl core::error::Error for FormatError {}

@@ -1,0 +1,271 @@
+//! How a flash is divided: superblock twins, two checkpoint areas, the metadata log, WEU slots.
+//!
+//! Role: [`Layout::plan`] decides it once, at creation; the superblock keeps it and [`Layout::check`] confirms it.
+//!
+//! Invariants: regions neither overlap nor leave the flash, all start at multiples of 4096, WEU slots at a multiple of
+//! the WEU size. A checkpoint of as many entries as the layout allows fits into its area, whatever they are.
+//!
+//! What it does not do: bound the entries (the engine must keep to the `*_max` fields).
+
+use crate::METADATA_ALIGN_BYTES;
+use crate::checkpoint::{CheckpointCounts, checkpoint_bytes_max};
+use crate::error::{FormatError, Structure};
+use crate::log::{FRAME_BYTES_MAX, entries_that_fit};
+
+/// The smallest chunk.
+pub const CHUNK_BYTES_MIN: u32 = 4 << 10;
+/// The largest chunk.
+pub const CHUNK_BYTES_MAX: u32 = 128 << 10;
+/// The smallest WEU: four of the largest chunks.
+pub const WEU_BYTES_MIN: u32 = 512 << 10;
+/// The largest WEU.
+pub const WEU_BYTES_MAX: u32 = 4 << 20;
+/// The smallest sector that segments and frames are padded to.
+pub const SECTOR_BYTES_MIN: u32 = 512;
+/// The largest sector that segments and frames are padded to.
+pub const SECTOR_BYTES_MAX: u32 = 4096;
+/// The fewest WEU slots: a flash of eight WEUs, of which metadata takes the first.
+pub const SLOT_COUNT_MIN: u32 = 7;
+/// Where the superblock twins start. Apart, so that one bad erase block does not take both.
+pub const SUPERBLOCK_OFFSETS: [u64; 2] = [0, 64 << 10];
+/// Where the metadata area starts.
+pub const METADATA_OFFSET: u64 = 128 << 10;
+/// The smallest log.
+pub const LOG_BYTES_MIN: u64 = 256 << 10;
+/// The smallest log on a flash of ordinary size.
+const LOG_BYTES_ORDINARY: u64 = 4 << 20;
+/// Below its 64th part of the flash, the log of a small flash does not shrink (but for [`LOG_BYTES_MIN`]).
+const LOG_SHARE_SMALL: u64 = 64;
+/// Metadata should take no more than this part of the flash.
+const METADATA_SHARE: u64 = 10;
+/// Default mappings for each whole chunk that the flash holds: room for deduplication and compression.
+const MAPPINGS_PER_CHUNK: u64 = 4;
+/// Default fingerprints for each whole chunk that the flash holds: room for compression.
+const FINGERPRINTS_PER_CHUNK: u64 = 2;
+/// One fragment for this many mappings.
+const MAPPINGS_PER_FRAGMENT: u64 = 4;
+/// One zero range for this many mappings.
+const MAPPINGS_PER_ZERO_RANGE: u64 = 16;
+/// No limit is scaled below this many entries.
+const ENTRIES_MIN: u64 = 32;
+
+/// What to plan for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LayoutRequest {
+    /// Size of the flash.
+    pub flash_bytes: u64,
+    /// Size of the origin.
+    pub origin_bytes: u64,
+    /// Chunk size, a power of two from 4 KiB to 128 KiB.
+    pub chunk_bytes: u32,
+    /// WEU size, a power of two from 512 KiB to 4 MiB.
+    pub weu_bytes: u32,
+    /// Segments and frames are padded to this, a power of two from 512 to 4096.
+    pub sector_bytes: u32,
+    /// The most fingerprints that a checkpoint keeps; by default two for each whole chunk that the flash holds.
+    pub fp_entries_max: Option<u64>,
+    /// The most mappings, fragments among them; by default four for each whole chunk that the flash holds, fewer where
+    /// metadata would take more than a tenth of the flash. Never more than the origin has chunks.
+    pub mappings_max: Option<u64>,
+}
+
+/// How a flash is divided. Offsets and sizes are bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Size of the flash when it was laid out. A larger device is used up to here.
+    pub flash_bytes: u64,
+    /// Chunk size.
+    pub chunk_bytes: u32,
+    /// WEU size.
+    pub weu_bytes: u32,
+    /// Segments and frames are padded to this.
+    pub sector_bytes: u32,
+    /// The twins.
+    pub superblock_offsets: [u64; 2],
+    /// The two checkpoint areas.
+    pub checkpoint_offset: [u64; 2],
+    /// Size of each checkpoint area.
+    pub checkpoint_area_bytes: u64,
+    /// Start of the metadata log.
+    pub log_offset: u64,
+    /// Size of the metadata log, a multiple of 4096.
+    pub log_bytes: u64,
+    /// Start of slot 0, a multiple of `weu_bytes`.
+    pub weu_offset: u64,
+    /// WEU slots.
+    pub slot_count: u32,
+    /// The most mappings at any time, fragments and single zero chunks among them, zero ranges not.
+    pub mappings_max: u64,
+    /// The most fragments at any time.
+    pub fragments_max: u64,
+    /// The most zero ranges at any time.
+    pub zero_ranges_max: u64,
+    /// The most fingerprints that a checkpoint may keep.
+    pub fp_entries_max: u64,
+}
+
+impl Layout {
+    /// Plans a flash.
+    ///
+    /// # Errors
+    /// One sentence for the operator: a size that the format does not allow, or a flash too small (and the smallest
+    /// that would do) or too large.
+    pub fn plan(request: LayoutRequest) -> Result<Layout, FormatError> {
+        check_sizes(request.chunk_bytes, request.weu_bytes, request.sector_bytes)?;
+        if request.origin_bytes == 0 {
+            return Err(FormatError::OriginEmpty);
+        }
+        let weu = u64::from(request.weu_bytes);
+        // Half of the slots that 32 bits could number, so that no sum of slots overflows.
+        let flash_bytes_max = weu << 31;
+        if request.flash_bytes > flash_bytes_max {
+            return Err(FormatError::FlashTooLarge { flash_bytes_max });
+        }
+        if let Some(layout) = fit(&request) {
+            return Ok(layout);
+        }
+        // The search ends: a flash of thousands of WEUs always fits, for then metadata is a tenth of it at most.
+        let mut needed_bytes = request.flash_bytes.next_multiple_of(weu).max(u64::from(SLOT_COUNT_MIN) * weu);
+        while needed_bytes < flash_bytes_max && fit(&LayoutRequest { flash_bytes: needed_bytes, ..request }).is_none() {
+            needed_bytes += weu.max(needed_bytes / 64 / weu * weu);
+        }
+        Err(FormatError::FlashTooSmall { flash_bytes: request.flash_bytes, needed_bytes })
+    }
+
+    /// Confirms a layout that came from a superblock: sizes allowed, regions in order, inside the flash, large enough.
+    ///
+    /// # Errors
+    /// [`FormatError::Invalid`], or one of the sizes' errors.
+    pub fn check(&self) -> Result<(), FormatError> {
+        check_sizes(self.chunk_bytes, self.weu_bytes, self.sector_bytes)?;
+        let weu = u64::from(self.weu_bytes);
+        let invalid = |what| Err(FormatError::Invalid { structure: Structure::Superblock, what });
+        let aligned = [
+            self.checkpoint_offset[0],
+            self.checkpoint_offset[1],
+            self.checkpoint_area_bytes,
+            self.log_offset,
+            self.log_bytes,
+        ];
+        if aligned.iter().any(|n| !n.is_multiple_of(METADATA_ALIGN_BYTES)) || !self.weu_offset.is_multiple_of(weu) {
+            return invalid("a region is not aligned");
+        }
+        if self.superblock_offsets != SUPERBLOCK_OFFSETS
+            || self.checkpoint_offset[0] < METADATA_OFFSET
+            || self.checkpoint_offset[1] < self.checkpoint_offset[0].saturating_add(self.checkpoint_area_bytes)
+            || self.log_offset < self.checkpoint_offset[1].saturating_add(self.checkpoint_area_bytes)
+            || self.weu_offset < self.log_offset.saturating_add(self.log_bytes)
+            || self.flash_bytes < self.weu_offset.saturating_add(weu * u64::from(self.slot_count))
+        {
+            return invalid("regions overlap or leave the flash");
+        }
+        if self.log_bytes < LOG_BYTES_MIN || self.slot_count < SLOT_COUNT_MIN {
+            return invalid("the log is too small or the slots are too few");
+        }
+        if checkpoint_bytes_max(&self.checkpoint_counts_max()) > self.checkpoint_area_bytes {
+            return invalid("a checkpoint could overflow its area");
+        }
+        Ok(())
+    }
+
+    /// The most entries of each kind that a checkpoint can hold.
+    pub fn checkpoint_counts_max(&self) -> CheckpointCounts {
+        CheckpointCounts {
+            slots: u64::from(self.slot_count),
+            mappings: self.mappings_max,
+            fragments: self.fragments_max,
+            zero_ranges: self.zero_ranges_max,
+            fingerprints: self.fp_entries_max,
+        }
+    }
+
+    /// The flash offset of a slot, `None` when there is no such slot.
+    pub fn slot_offset(&self, slot: u32) -> Option<u64> {
+        (slot < self.slot_count).then(|| self.weu_offset + u64::from(slot) * u64::from(self.weu_bytes))
+    }
+
+    /// The largest frame that a writer should make: a quarter of the log at most, so that wrapping wastes little.
+    pub fn frame_bytes_max(&self) -> u64 {
+        FRAME_BYTES_MAX.min(self.log_bytes / 4)
+    }
+
+    /// The most entries that a writer should put into one frame.
+    pub fn frame_entries_max(&self) -> usize {
+        entries_that_fit(self.frame_bytes_max())
+    }
+}
+
+/// Checks the three sizes that the operator may choose.
+fn check_sizes(chunk_bytes: u32, weu_bytes: u32, sector_bytes: u32) -> Result<(), FormatError> {
+    let allowed = |bytes: u32, min, max| bytes.is_power_of_two() && bytes >= min && bytes <= max;
+    if !allowed(chunk_bytes, CHUNK_BYTES_MIN, CHUNK_BYTES_MAX) {
+        return Err(FormatError::ChunkSize { bytes: chunk_bytes });
+    }
+    if !allowed(weu_bytes, WEU_BYTES_MIN, WEU_BYTES_MAX) {
+        return Err(FormatError::WeuSize { bytes: weu_bytes });
+    }
+    if !allowed(sector_bytes, SECTOR_BYTES_MIN, SECTOR_BYTES_MAX) {
+        return Err(FormatError::SectorSize { bytes: sector_bytes });
+    }
+    Ok(())
+}
+
+/// The roomiest layout that keeps to the tenth for metadata; where none does, one that has enough slots at least.
+fn fit(request: &LayoutRequest) -> Option<Layout> {
+    let asked = request.mappings_max.is_some();
+    let frugal =
+        |layout: &Layout| (layout.log_offset + wanted_log_bytes(layout)) <= layout.flash_bytes / METADATA_SHARE;
+    // From four mappings for each whole chunk down to one. What the operator asked for shrinks only to fit at all.
+    let by_share = (4..=16).rev().filter_map(|sixteenths| at_scale(request, sixteenths)).find(|l| asked || frugal(l));
+    // Aligning the slots hides some of the metadata: the most of it that costs no further slot (`max_by_key` takes the
+    // last of equals).
+    by_share
+        .or_else(|| (4..=16).filter_map(|sixteenths| at_scale(request, sixteenths)).max_by_key(|l| l.slot_count))
+        .or_else(|| (1..4).rev().find_map(|sixteenths| at_scale(request, sixteenths)))
+}
+
+/// The layout with all limits scaled, if it leaves enough slots.
+fn at_scale(request: &LayoutRequest, sixteenths: u64) -> Option<Layout> {
+    let chunk = u64::from(request.chunk_bytes);
+    let weu = u64::from(request.weu_bytes);
+    let flash_chunks = request.flash_bytes / chunk;
+    let origin_chunks = request.origin_bytes.div_ceil(chunk);
+    let scaled = |n: u64| (n / 16 * sixteenths + n % 16 * sixteenths / 16).max(ENTRIES_MIN);
+    // More than this could not be named by any checkpoint that fits; keeps sums from overflowing.
+    let entries_max = request.flash_bytes / 16;
+    let limit = |n: Option<u64>, default: u64| n.unwrap_or(default).min(entries_max);
+
+    let mappings_max = scaled(limit(request.mappings_max, flash_chunks * MAPPINGS_PER_CHUNK)).min(origin_chunks);
+    let slots_upper = (request.flash_bytes / weu) as u32;
+    let mut layout = Layout {
+        flash_bytes: request.flash_bytes,
+        chunk_bytes: request.chunk_bytes,
+        weu_bytes: request.weu_bytes,
+        sector_bytes: request.sector_bytes,
+        superblock_offsets: SUPERBLOCK_OFFSETS,
+        checkpoint_offset: [0; 2],
+        checkpoint_area_bytes: 0,
+        log_offset: 0,
+        log_bytes: 0,
+        weu_offset: 0,
+        slot_count: slots_upper,
+        mappings_max,
+        fragments_max: (mappings_max / MAPPINGS_PER_FRAGMENT).max(ENTRIES_MIN),
+        zero_ranges_max: (mappings_max / MAPPINGS_PER_ZERO_RANGE).max(ENTRIES_MIN),
+        fp_entries_max: scaled(limit(request.fp_entries_max, flash_chunks * FINGERPRINTS_PER_CHUNK)),
+    };
+    layout.checkpoint_area_bytes = checkpoint_bytes_max(&layout.checkpoint_counts_max());
+    layout.checkpoint_offset = [METADATA_OFFSET, METADATA_OFFSET + layout.checkpoint_area_bytes];
+    layout.log_offset = METADATA_OFFSET + 2 * layout.checkpoint_area_bytes;
+    layout.weu_offset = (layout.log_offset + wanted_log_bytes(&layout)).next_multiple_of(weu);
+    // The log takes what aligning the slots leaves over.
+    layout.log_bytes = layout.weu_offset - layout.log_offset;
+    layout.slot_count = (request.flash_bytes.checked_sub(layout.weu_offset)? / weu) as u32;
+    (layout.slot_count >= SLOT_COUNT_MIN).then_some(layout)
+}
+
+/// The log should hold about half of what a checkpoint takes, so that checkpoints are rare.
+fn wanted_log_bytes(layout: &Layout) -> u64 {
+    let small = (layout.flash_bytes / LOG_SHARE_SMALL).clamp(LOG_BYTES_MIN, LOG_BYTES_ORDINARY);
+    small.max(layout.checkpoint_area_bytes / 2).next_multiple_of(METADATA_ALIGN_BYTES)
+}

@@ -1,0 +1,293 @@
+//! Segments: what a WEU is filled with. Header, payloads, record table, padding.
+//!
+//! Role: encodes and decodes headers and tables. A record's payload is opaque here; [`crate::record_crc`] guards it.
+//!
+//! Invariants: a segment is written once and never rewritten. Segments confirm content; they never create a mapping.
+//!
+//! What it does not do: place payloads in a segment, or decide when one is closed.
+
+use crate::FORMAT_VERSION;
+use crate::checksum::crc32c;
+use crate::codes::{Encoding, WeuClass};
+use crate::error::{FormatError, Structure};
+use crate::layout::{SECTOR_BYTES_MIN, WEU_BYTES_MAX};
+use crate::place::{Place, Sectors};
+use crate::wire::{self, Le16, Le32, Le64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// Size of a segment's header.
+pub const SEGMENT_HEADER_BYTES: usize = 64;
+/// Size of one entry of a record table.
+pub const RECORD_ENTRY_BYTES: usize = 64;
+
+const MAGIC: [u8; 8] = *b"LARDERSG";
+const FLAG_FRAGMENT: u8 = 1;
+
+/// What the header of a segment says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SegmentHeader {
+    /// [`crate::Superblock::flash_tag`].
+    pub flash_tag: u64,
+    /// The slot that it was written to.
+    pub slot: u32,
+    /// The slot's generation.
+    pub generation: u32,
+    /// Its first byte, in bytes from the start of the WEU.
+    pub offset: u32,
+    /// Counts the segments of this flash.
+    pub segment_seq: u64,
+    /// Its size, header, table and padding included.
+    pub segment_bytes: u32,
+    /// Where the record table starts, in bytes from the start of the segment.
+    pub table_offset: u32,
+    /// Entries in the table.
+    pub record_count: u32,
+    /// What the WEU is filled with.
+    pub class: WeuClass,
+    /// CRC32C of the table, as [`encode_table`] returns it.
+    pub table_crc: u32,
+}
+
+/// What a record holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecordContent {
+    /// A whole chunk, with its fingerprint.
+    Chunk([u8; 16]),
+    /// Some sectors of a chunk. The payload decodes to a whole chunk; its other sectors mean nothing.
+    Fragment(Sectors),
+}
+
+/// One entry of a record table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordEntry {
+    /// The volume: 0.
+    pub volume: u16,
+    /// How the payload is stored.
+    pub encoding: Encoding,
+    /// Its length.
+    pub stored_len: u32,
+    /// The chunk that it was stored for: the chunk's number on the origin.
+    pub lba: u64,
+    /// Its first byte, in bytes from the start of the WEU.
+    pub offset: u32,
+    /// [`crate::record_crc`] of the payload.
+    pub crc: u32,
+    /// What it holds.
+    pub content: RecordContent,
+}
+
+impl RecordEntry {
+    /// The record's place, in the slot and generation of its segment.
+    pub fn place(&self, slot: u32, generation: u32) -> Place {
+        let RecordEntry { encoding, stored_len, offset, crc, .. } = *self;
+        Place { slot, generation, offset, stored_len, crc, encoding }
+    }
+}
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RawHeader {
+    magic: [u8; 8],
+    version: Le32,
+    crc: Le32,
+    flash_tag: Le64,
+    slot: Le32,
+    generation: Le32,
+    segment_seq: Le64,
+    segment_bytes: Le32,
+    table_offset: Le32,
+    record_count: Le32,
+    table_crc: Le32,
+    offset: Le32,
+    class: u8,
+    reserved: [u8; 3],
+}
+
+const CRC_OFFSET: usize = 12;
+wire::assert_wire!(
+    RawHeader, SEGMENT_HEADER_BYTES,
+    magic @ 0, version @ 8, crc @ CRC_OFFSET, flash_tag @ 16, slot @ 24, generation @ 28, segment_seq @ 32,
+    segment_bytes @ 40, table_offset @ 44, record_count @ 48, table_crc @ 52, offset @ 56, class @ 60, reserved @ 61,
+);
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RawRecord {
+    volume: Le16,
+    flags: u8,
+    encoding: u8,
+    stored_len: Le32,
+    lba: Le64,
+    offset: Le32,
+    crc: Le32,
+    content: [u8; 32],
+    reserved: [u8; 8],
+}
+
+wire::assert_wire!(
+    RawRecord, RECORD_ENTRY_BYTES,
+    volume @ 0, flags @ 2, encoding @ 3, stored_len @ 4, lba @ 8, offset @ 16, crc @ 20, content @ 24, reserved @ 56,
+);
+
+/// The bytes of a header.
+pub fn encode_header(header: &SegmentHeader) -> [u8; SEGMENT_HEADER_BYTES] {
+    let mut raw = header_to_raw(header);
+    raw.crc = Le32::new(wire::crc_with_hole(raw.as_bytes(), CRC_OFFSET));
+    zerocopy::transmute!(raw)
+}
+
+/// What a header says. Whether it belongs where it was read is for [`SegmentHeader::check_home`] to tell.
+///
+/// # Errors
+/// As [`FormatError`] says.
+pub fn decode_header(bytes: &[u8]) -> Result<SegmentHeader, FormatError> {
+    const STRUCTURE: Structure = Structure::SegmentHeader;
+    let invalid = |what| FormatError::Invalid { structure: STRUCTURE, what };
+    let raw: RawHeader = wire::read(bytes, STRUCTURE)?;
+    let computed = wire::crc_with_hole(raw.as_bytes(), CRC_OFFSET);
+    wire::check_prefix((&raw.magic, &MAGIC), (raw.crc.get(), computed), raw.version.get(), STRUCTURE)?;
+    let header = SegmentHeader {
+        flash_tag: raw.flash_tag.get(),
+        slot: raw.slot.get(),
+        generation: raw.generation.get(),
+        offset: raw.offset.get(),
+        segment_seq: raw.segment_seq.get(),
+        segment_bytes: raw.segment_bytes.get(),
+        table_offset: raw.table_offset.get(),
+        record_count: raw.record_count.get(),
+        class: WeuClass::from_code(raw.class).ok_or_else(|| invalid("an unknown class"))?,
+        table_crc: raw.table_crc.get(),
+    };
+    wire::check_canonical(
+        &RawHeader { crc: raw.crc, version: raw.version, ..header_to_raw(&header) },
+        &raw,
+        STRUCTURE,
+    )?;
+    if !header.segment_bytes.is_multiple_of(SECTOR_BYTES_MIN)
+        || !header.offset.is_multiple_of(SECTOR_BYTES_MIN)
+        || u64::from(header.offset) + u64::from(header.segment_bytes) > u64::from(WEU_BYTES_MAX)
+    {
+        return Err(invalid("it is not aligned or leaves its WEU"));
+    }
+    let table_end = u64::from(header.table_offset) + u64::from(header.record_count) * RECORD_ENTRY_BYTES as u64;
+    if (header.table_offset as usize) < SEGMENT_HEADER_BYTES || table_end > u64::from(header.segment_bytes) {
+        return Err(invalid("the record table leaves the segment"));
+    }
+    Ok(header)
+}
+
+impl SegmentHeader {
+    /// Confirms that a header belongs where it was read.
+    ///
+    /// # Errors
+    /// [`FormatError::Foreign`] when it is another flash's, another slot's, another generation's, or was read at
+    /// another offset than it was written to.
+    pub fn check_home(&self, flash_tag: u64, slot: u32, generation: u32, offset: u32) -> Result<(), FormatError> {
+        if (self.flash_tag, self.slot, self.generation, self.offset) == (flash_tag, slot, generation, offset) {
+            Ok(())
+        } else {
+            Err(FormatError::Foreign(Structure::SegmentHeader))
+        }
+    }
+
+    /// Size of the record table.
+    pub fn table_bytes(&self) -> usize {
+        self.record_count as usize * RECORD_ENTRY_BYTES
+    }
+}
+
+/// Writes a record table to the front of `out` and returns its CRC32C, for the header.
+///
+/// # Errors
+/// [`FormatError::TooLarge`] when `out` is too small.
+pub fn encode_table(records: &[RecordEntry], out: &mut [u8]) -> Result<u32, FormatError> {
+    let max = (out.len() / RECORD_ENTRY_BYTES) as u64;
+    let table = out
+        .get_mut(..records.len() * RECORD_ENTRY_BYTES)
+        .ok_or(FormatError::TooLarge { structure: Structure::RecordTable, max })?;
+    for (slot, record) in table.chunks_exact_mut(RECORD_ENTRY_BYTES).zip(records) {
+        slot.copy_from_slice(record_to_raw(record).as_bytes());
+    }
+    Ok(crc32c(table))
+}
+
+/// Reads the record table of a segment. `bytes` starts at the table and may be longer.
+///
+/// # Errors
+/// As [`FormatError`] says; also when a record's payload leaves the segment's room for payloads.
+pub fn decode_table(header: &SegmentHeader, bytes: &[u8]) -> Result<Vec<RecordEntry>, FormatError> {
+    const STRUCTURE: Structure = Structure::RecordTable;
+    let table = wire::prefix(bytes, header.table_bytes(), STRUCTURE)?;
+    if crc32c(table) != header.table_crc {
+        return Err(FormatError::BadChecksum(STRUCTURE));
+    }
+    table.chunks_exact(RECORD_ENTRY_BYTES).map(|entry| record_from_bytes(entry, header)).collect()
+}
+
+fn header_to_raw(header: &SegmentHeader) -> RawHeader {
+    RawHeader {
+        magic: MAGIC,
+        version: Le32::new(FORMAT_VERSION),
+        crc: Le32::new(0),
+        flash_tag: Le64::new(header.flash_tag),
+        slot: Le32::new(header.slot),
+        generation: Le32::new(header.generation),
+        segment_seq: Le64::new(header.segment_seq),
+        segment_bytes: Le32::new(header.segment_bytes),
+        table_offset: Le32::new(header.table_offset),
+        record_count: Le32::new(header.record_count),
+        table_crc: Le32::new(header.table_crc),
+        offset: Le32::new(header.offset),
+        class: header.class.code(),
+        reserved: [0; 3],
+    }
+}
+
+fn record_to_raw(record: &RecordEntry) -> RawRecord {
+    let (flags, content) = match record.content {
+        RecordContent::Chunk(fingerprint) => (0, wire::widen(fingerprint)),
+        RecordContent::Fragment(sectors) => (FLAG_FRAGMENT, sectors),
+    };
+    RawRecord {
+        volume: Le16::new(record.volume),
+        flags,
+        encoding: record.encoding.code(),
+        stored_len: Le32::new(record.stored_len),
+        lba: Le64::new(record.lba),
+        offset: Le32::new(record.offset),
+        crc: Le32::new(record.crc),
+        content,
+        reserved: [0; 8],
+    }
+}
+
+fn record_from_bytes(bytes: &[u8], header: &SegmentHeader) -> Result<RecordEntry, FormatError> {
+    const STRUCTURE: Structure = Structure::RecordTable;
+    let invalid = |what| FormatError::Invalid { structure: STRUCTURE, what };
+    let raw: RawRecord = wire::read(bytes, STRUCTURE)?;
+    let content = match raw.flags {
+        0 => RecordContent::Chunk(wire::narrow(raw.content)),
+        FLAG_FRAGMENT => RecordContent::Fragment(raw.content),
+        _ => return Err(invalid("unknown flags")),
+    };
+    let record = RecordEntry {
+        volume: raw.volume.get(),
+        encoding: Encoding::from_code(raw.encoding).ok_or_else(|| invalid("an unknown encoding"))?,
+        stored_len: raw.stored_len.get(),
+        lba: raw.lba.get(),
+        offset: raw.offset.get(),
+        crc: raw.crc.get(),
+        content,
+    };
+    wire::check_canonical(&record_to_raw(&record), &raw, STRUCTURE)?;
+    let payloads_start = u64::from(header.offset) + SEGMENT_HEADER_BYTES as u64;
+    let payloads_end = u64::from(header.offset) + u64::from(header.table_offset);
+    let end = u64::from(record.offset) + u64::from(record.stored_len);
+    if !record.place(header.slot, header.generation).is_plausible()
+        || u64::from(record.offset) < payloads_start
+        || end > payloads_end
+    {
+        return Err(invalid("a record leaves the room for payloads"));
+    }
+    Ok(record)
+}

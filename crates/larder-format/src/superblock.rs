@@ -1,0 +1,361 @@
+//! The superblock: what the flash is, whose it is, and where recovery starts. Kept twice.
+//!
+//! Role: [`Superblock::encode`] and [`Superblock::decode`] for one twin, [`choose`] for the pair.
+//!
+//! Invariants: the first 20 bytes (magic, version, length, checksum) mean the same in every version, so that a newer
+//! flash is recognised as such and is not taken for a corrupt one. A twin is whole or refused.
+//!
+//! What it does not do: write the twins. Their order is A, flush, B, flush, both with the same sequence number.
+
+use crate::FORMAT_VERSION;
+use crate::codes::{Compression, DesignId, WriteMode};
+use crate::error::{FormatError, Structure};
+use crate::layout::{Layout, SUPERBLOCK_OFFSETS};
+use crate::log::LogStart;
+use crate::text::{OriginUri, VolumeName};
+use crate::wire::{self, Le16, Le32, Le64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// Size of one twin.
+pub const SUPERBLOCK_BYTES: usize = 4096;
+/// Incompatible features that this Larder knows: none yet.
+pub const FEATURES_INCOMPAT_KNOWN: u64 = 0;
+
+const MAGIC: [u8; 8] = *b"LARDERSB";
+const STRUCTURE: Structure = Structure::Superblock;
+
+/// Which storage is cached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// Its size.
+    pub size_bytes: u64,
+    /// A number that its device derives from what it is (a serial number, a file's identity), 0 when it has none.
+    pub identity: u64,
+    /// Where it was when the cache was created or last served.
+    pub uri: OriginUri,
+}
+
+/// The checkpoint to recover from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CheckpointPointer {
+    /// Which area holds it: 0 or 1.
+    pub area: u8,
+    /// Its number; each checkpoint has a higher one.
+    pub checkpoint_id: u64,
+    /// Its size with its header, bytes.
+    pub bytes: u64,
+}
+
+/// What a superblock says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Superblock {
+    /// Counts the rewrites of the superblock. The higher twin is the newer.
+    pub sequence: u64,
+    /// Drawn at creation.
+    pub flash_uuid: [u8; 16],
+    /// Feature bits that a reader may ignore, and must keep.
+    pub features_compat: u64,
+    /// Feature bits that a reader must know.
+    pub features_incompat: u64,
+    /// When the origin learns of a write.
+    pub mode: WriteMode,
+    /// Which design decides.
+    pub design: DesignId,
+    /// Which compressor new records meet.
+    pub compression: Compression,
+    /// Whether new records are deduplicated.
+    pub dedup: bool,
+    /// Whether the last run ended with everything noted. Removed, durably, before the first write after opening.
+    pub clean_shutdown: bool,
+    /// The part of the index RAM that goes to the FP index, 0 to 100.
+    pub fp_index_percent: u8,
+    /// The RAM budget of the indexes.
+    pub ram_budget_bytes: u64,
+    /// Keys the fingerprint, so that nobody outside can prepare collisions.
+    pub hash_key: [u8; 32],
+    /// How the flash is divided.
+    pub layout: Layout,
+    /// Which storage is cached.
+    pub origin: Origin,
+    /// The volume's name.
+    pub volume_name: VolumeName,
+    /// The newest checkpoint, `None` before the first.
+    pub checkpoint: Option<CheckpointPointer>,
+    /// Where replay starts: the checkpoint's log start, or the log's first frame.
+    pub log_start: LogStart,
+    /// The sequence number of the first entry at `log_start`.
+    pub entry_seq_next: u64,
+}
+
+/// The better twin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chosen {
+    /// What it says.
+    pub superblock: Superblock,
+    /// Which twin it is: 0 for A, 1 for B.
+    pub twin: usize,
+    /// The other twin, when it is damaged, older or different, and is to be written again.
+    pub repair: Option<usize>,
+}
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RawSuperblock {
+    magic: [u8; 8],
+    version: Le32,
+    length: Le32,
+    crc: Le32,
+    reserved_0: [u8; 4],
+    sequence: Le64,
+    flash_uuid: [u8; 16],
+    features_compat: Le64,
+    features_incompat: Le64,
+    mode: u8,
+    design: u8,
+    compression: u8,
+    dedup: u8,
+    clean_shutdown: u8,
+    fp_index_percent: u8,
+    checkpoint_present: u8,
+    checkpoint_area: u8,
+    chunk_bytes: Le32,
+    weu_bytes: Le32,
+    sector_bytes: Le32,
+    slot_count: Le32,
+    flash_bytes: Le64,
+    checkpoint_offset: [Le64; 2],
+    checkpoint_area_bytes: Le64,
+    log_offset: Le64,
+    log_bytes: Le64,
+    weu_offset: Le64,
+    mappings_max: Le64,
+    fragments_max: Le64,
+    zero_ranges_max: Le64,
+    fp_entries_max: Le64,
+    ram_budget_bytes: Le64,
+    hash_key: [u8; 32],
+    origin_bytes: Le64,
+    origin_identity: Le64,
+    checkpoint_id: Le64,
+    checkpoint_bytes: Le64,
+    log_start_offset: Le64,
+    log_start_frame_seq: Le64,
+    entry_seq_next: Le64,
+    uri_len: Le16,
+    volume_name_len: Le16,
+    reserved_1: [u8; 4],
+    volume_name: [u8; 64],
+    uri: [u8; 1024],
+    reserved_2: [u8; 2728],
+}
+
+const CRC_OFFSET: usize = 16;
+wire::assert_wire!(
+    RawSuperblock, SUPERBLOCK_BYTES,
+    magic @ 0, version @ 8, length @ 12, crc @ CRC_OFFSET, sequence @ 24, flash_uuid @ 32, features_compat @ 48,
+    features_incompat @ 56, mode @ 64, design @ 65, compression @ 66, dedup @ 67, clean_shutdown @ 68,
+    fp_index_percent @ 69, checkpoint_present @ 70, checkpoint_area @ 71, chunk_bytes @ 72, weu_bytes @ 76,
+    sector_bytes @ 80, slot_count @ 84, flash_bytes @ 88, checkpoint_offset @ 96, checkpoint_area_bytes @ 112,
+    log_offset @ 120, log_bytes @ 128, weu_offset @ 136, mappings_max @ 144, fragments_max @ 152,
+    zero_ranges_max @ 160, fp_entries_max @ 168, ram_budget_bytes @ 176, hash_key @ 184, origin_bytes @ 216,
+    origin_identity @ 224, checkpoint_id @ 232, checkpoint_bytes @ 240, log_start_offset @ 248,
+    log_start_frame_seq @ 256, entry_seq_next @ 264, uri_len @ 272, volume_name_len @ 274, volume_name @ 280,
+    uri @ 344, reserved_2 @ 1368,
+);
+
+impl Superblock {
+    /// The first eight bytes of the UUID: in each other structure, to tell this flash's from another's.
+    pub fn flash_tag(&self) -> u64 {
+        let [a, b, c, d, e, f, g, h, ..] = self.flash_uuid;
+        u64::from_le_bytes([a, b, c, d, e, f, g, h])
+    }
+
+    /// The bytes of a twin. What [`Superblock::decode`] would refuse is encoded all the same: keep the fields valid.
+    pub fn encode(&self) -> [u8; SUPERBLOCK_BYTES] {
+        let mut raw = self.to_raw();
+        raw.crc = Le32::new(wire::crc_with_hole(raw.as_bytes(), CRC_OFFSET));
+        zerocopy::transmute!(raw)
+    }
+
+    /// What a twin says.
+    ///
+    /// # Errors
+    /// As [`FormatError`] says: not a Larder flash, corrupt, newer, or invalid in a field.
+    pub fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
+        let raw: RawSuperblock = wire::read(bytes, STRUCTURE)?;
+        let computed = wire::crc_with_hole(raw.as_bytes(), CRC_OFFSET);
+        wire::check_prefix((&raw.magic, &MAGIC), (raw.crc.get(), computed), raw.version.get(), STRUCTURE)?;
+        let features = raw.features_incompat.get() & !FEATURES_INCOMPAT_KNOWN;
+        if features != 0 {
+            return Err(FormatError::NewerVersion { structure: STRUCTURE, version: raw.version.get(), features });
+        }
+        let superblock = Self::from_raw(&raw)?;
+        let mut again = superblock.to_raw();
+        again.crc = raw.crc;
+        again.version = raw.version;
+        wire::check_canonical(&again, &raw, STRUCTURE)?;
+        superblock.check()?;
+        Ok(superblock)
+    }
+
+    /// Checks what one field alone does not tell; [`Superblock::decode`] does it, and so should a writer.
+    ///
+    /// # Errors
+    /// [`FormatError::Invalid`], or one of the layout's errors.
+    pub fn check(&self) -> Result<(), FormatError> {
+        self.layout.check()?;
+        let sector = u64::from(self.layout.sector_bytes);
+        if self.origin.size_bytes == 0 {
+            return Err(invalid("the origin is empty"));
+        }
+        if self.fp_index_percent > 100 {
+            return Err(invalid("the FP index takes more than all of the RAM"));
+        }
+        if self.log_start.offset_in_log > self.layout.log_bytes || !self.log_start.offset_in_log.is_multiple_of(sector)
+        {
+            return Err(invalid("the log does not start inside the log"));
+        }
+        if self.checkpoint.is_some_and(|c| c.area > 1 || c.bytes > self.layout.checkpoint_area_bytes) {
+            return Err(invalid("the checkpoint does not fit its area"));
+        }
+        Ok(())
+    }
+
+    fn to_raw(&self) -> RawSuperblock {
+        let (uri, uri_len) = self.origin.uri.to_padded();
+        let (volume_name, volume_name_len) = self.volume_name.to_padded();
+        let checkpoint = self.checkpoint.unwrap_or(CheckpointPointer { area: 0, checkpoint_id: 0, bytes: 0 });
+        let layout = &self.layout;
+        RawSuperblock {
+            magic: MAGIC,
+            version: Le32::new(FORMAT_VERSION),
+            length: Le32::new(SUPERBLOCK_BYTES as u32),
+            crc: Le32::new(0),
+            reserved_0: [0; 4],
+            sequence: Le64::new(self.sequence),
+            flash_uuid: self.flash_uuid,
+            features_compat: Le64::new(self.features_compat),
+            features_incompat: Le64::new(self.features_incompat),
+            mode: self.mode.code(),
+            design: self.design.code(),
+            compression: self.compression.code(),
+            dedup: self.dedup.into(),
+            clean_shutdown: self.clean_shutdown.into(),
+            fp_index_percent: self.fp_index_percent,
+            checkpoint_present: self.checkpoint.is_some().into(),
+            checkpoint_area: checkpoint.area,
+            chunk_bytes: Le32::new(layout.chunk_bytes),
+            weu_bytes: Le32::new(layout.weu_bytes),
+            sector_bytes: Le32::new(layout.sector_bytes),
+            slot_count: Le32::new(layout.slot_count),
+            flash_bytes: Le64::new(layout.flash_bytes),
+            checkpoint_offset: layout.checkpoint_offset.map(Le64::new),
+            checkpoint_area_bytes: Le64::new(layout.checkpoint_area_bytes),
+            log_offset: Le64::new(layout.log_offset),
+            log_bytes: Le64::new(layout.log_bytes),
+            weu_offset: Le64::new(layout.weu_offset),
+            mappings_max: Le64::new(layout.mappings_max),
+            fragments_max: Le64::new(layout.fragments_max),
+            zero_ranges_max: Le64::new(layout.zero_ranges_max),
+            fp_entries_max: Le64::new(layout.fp_entries_max),
+            ram_budget_bytes: Le64::new(self.ram_budget_bytes),
+            hash_key: self.hash_key,
+            origin_bytes: Le64::new(self.origin.size_bytes),
+            origin_identity: Le64::new(self.origin.identity),
+            checkpoint_id: Le64::new(checkpoint.checkpoint_id),
+            checkpoint_bytes: Le64::new(checkpoint.bytes),
+            log_start_offset: Le64::new(self.log_start.offset_in_log),
+            log_start_frame_seq: Le64::new(self.log_start.frame_seq),
+            entry_seq_next: Le64::new(self.entry_seq_next),
+            uri_len: Le16::new(uri_len),
+            volume_name_len: Le16::new(volume_name_len),
+            reserved_1: [0; 4],
+            volume_name,
+            uri,
+            reserved_2: [0; 2728],
+        }
+    }
+
+    fn from_raw(raw: &RawSuperblock) -> Result<Self, FormatError> {
+        let checkpoint = flag(raw.checkpoint_present)?.then_some(CheckpointPointer {
+            area: raw.checkpoint_area,
+            checkpoint_id: raw.checkpoint_id.get(),
+            bytes: raw.checkpoint_bytes.get(),
+        });
+        Ok(Superblock {
+            sequence: raw.sequence.get(),
+            flash_uuid: raw.flash_uuid,
+            features_compat: raw.features_compat.get(),
+            features_incompat: raw.features_incompat.get(),
+            mode: WriteMode::from_code(raw.mode).ok_or_else(|| invalid("an unknown write mode"))?,
+            design: DesignId::from_code(raw.design).ok_or_else(|| invalid("an unknown design"))?,
+            compression: Compression::from_code(raw.compression).ok_or_else(|| invalid("an unknown compression"))?,
+            dedup: flag(raw.dedup)?,
+            clean_shutdown: flag(raw.clean_shutdown)?,
+            fp_index_percent: raw.fp_index_percent,
+            ram_budget_bytes: raw.ram_budget_bytes.get(),
+            hash_key: raw.hash_key,
+            layout: Layout {
+                flash_bytes: raw.flash_bytes.get(),
+                chunk_bytes: raw.chunk_bytes.get(),
+                weu_bytes: raw.weu_bytes.get(),
+                sector_bytes: raw.sector_bytes.get(),
+                superblock_offsets: SUPERBLOCK_OFFSETS,
+                checkpoint_offset: raw.checkpoint_offset.map(Le64::get),
+                checkpoint_area_bytes: raw.checkpoint_area_bytes.get(),
+                log_offset: raw.log_offset.get(),
+                log_bytes: raw.log_bytes.get(),
+                weu_offset: raw.weu_offset.get(),
+                slot_count: raw.slot_count.get(),
+                mappings_max: raw.mappings_max.get(),
+                fragments_max: raw.fragments_max.get(),
+                zero_ranges_max: raw.zero_ranges_max.get(),
+                fp_entries_max: raw.fp_entries_max.get(),
+            },
+            origin: Origin {
+                size_bytes: raw.origin_bytes.get(),
+                identity: raw.origin_identity.get(),
+                uri: OriginUri::from_padded(&raw.uri, raw.uri_len.get())
+                    .ok_or_else(|| invalid("the origin's URI is no text"))?,
+            },
+            volume_name: VolumeName::from_padded(&raw.volume_name, raw.volume_name_len.get())
+                .ok_or_else(|| invalid("the volume's name is no text"))?,
+            checkpoint,
+            log_start: LogStart { offset_in_log: raw.log_start_offset.get(), frame_seq: raw.log_start_frame_seq.get() },
+            entry_seq_next: raw.entry_seq_next.get(),
+        })
+    }
+}
+
+/// The newest valid twin of the two, given the bytes of each.
+///
+/// # Errors
+/// When neither is valid, the more telling of their two errors. [`FormatError::NewerVersion`] when either twin says so:
+/// then a newer Larder was at work, and the other twin is what it left behind. [`FormatError::Foreign`] when both are
+/// valid but of different flashes: a creation that did not finish.
+pub fn choose(a: &[u8], b: &[u8]) -> Result<Chosen, FormatError> {
+    match (Superblock::decode(a), Superblock::decode(b)) {
+        (Err(newer @ FormatError::NewerVersion { .. }), _) | (_, Err(newer @ FormatError::NewerVersion { .. })) => {
+            Err(newer)
+        }
+        (Ok(a), Ok(b)) if a.flash_uuid != b.flash_uuid => Err(FormatError::Foreign(STRUCTURE)),
+        (Ok(a), Ok(b)) if a == b => Ok(Chosen { superblock: a, twin: 0, repair: None }),
+        (Ok(a), Ok(b)) if b.sequence > a.sequence => Ok(Chosen { superblock: b, twin: 1, repair: Some(0) }),
+        (Ok(a), _) => Ok(Chosen { superblock: a, twin: 0, repair: Some(1) }),
+        (Err(_), Ok(b)) => Ok(Chosen { superblock: b, twin: 1, repair: Some(0) }),
+        (Err(FormatError::BadMagic(_) | FormatError::Truncated { .. }), Err(b)) => Err(b),
+        (Err(a), Err(_)) => Err(a),
+    }
+}
+
+fn invalid(what: &'static str) -> FormatError {
+    FormatError::Invalid { structure: STRUCTURE, what }
+}
+
+fn flag(byte: u8) -> Result<bool, FormatError> {
+    match byte {
+        0 => Ok(false),
+        1 => Ok(true),
+        _ => Err(invalid("a flag is neither 0 nor 1")),
+    }
+}

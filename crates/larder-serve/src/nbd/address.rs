@@ -1,0 +1,234 @@
+//! Where a server listens: addresses as people write them, and sockets bound to them.
+//!
+//! Invariants: a socket file is replaced only where nobody listens on it; every error is one sentence that names the
+//! address.
+//!
+//! What it does not do: accept.
+
+use larder_device::nbd::socket;
+use std::{
+    fmt,
+    fs::Metadata,
+    io::{self, ErrorKind},
+    net::{SocketAddr, TcpListener},
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::{
+            fs::{FileTypeExt, MetadataExt},
+            net::{UnixListener, UnixStream},
+        },
+    },
+    path::{Path, PathBuf},
+    str::FromStr,
+};
+
+/// Where to listen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ServeAddress {
+    /// A Unix socket at a path.
+    Unix(PathBuf),
+    /// `HOST:PORT`; port 0 lets the system choose.
+    Tcp(String),
+}
+
+impl FromStr for ServeAddress {
+    type Err = ServeError;
+
+    fn from_str(text: &str) -> Result<Self, ServeError> {
+        let wrong = || ServeError {
+            kind: ServeErrorKind::BadAddress,
+            message: format!("\"{text}\" is no address to serve at: write unix:PATH or tcp:HOST:PORT."),
+        };
+        if let Some(path) = text.strip_prefix("unix:").filter(|path| !path.is_empty()) {
+            return Ok(ServeAddress::Unix(path.into()));
+        }
+        let host_port = text.strip_prefix("tcp:").ok_or_else(wrong)?;
+        let (host, port) = host_port.rsplit_once(':').ok_or_else(wrong)?;
+        if host.is_empty() || port.parse::<u16>().is_err() || (host.contains(':') && !host.starts_with('[')) {
+            return Err(wrong());
+        }
+        Ok(ServeAddress::Tcp(host_port.into()))
+    }
+}
+
+impl fmt::Display for ServeAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ServeAddress::Unix(path) => write!(f, "unix:{}", path.display()),
+            ServeAddress::Tcp(host_port) => write!(f, "tcp:{host_port}"),
+        }
+    }
+}
+
+/// Why a server could not begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ServeErrorKind {
+    /// Not an address, or one that is not this machine's.
+    BadAddress,
+    /// Another server listens there.
+    InUse,
+    /// The export's name is too long.
+    BadName,
+    /// Anything else that the system said.
+    Io,
+}
+
+/// A server that could not begin: a kind to match on, and a sentence for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServeError {
+    /// What a caller can match on.
+    pub kind: ServeErrorKind,
+    /// One sentence, with the address.
+    pub message: String,
+}
+
+impl ServeError {
+    pub(super) fn io(address: &ServeAddress, what: &str, error: &io::Error) -> ServeError {
+        ServeError { kind: ServeErrorKind::Io, message: format!("Cannot {what} {address}: {error}.") }
+    }
+}
+
+impl fmt::Display for ServeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for ServeError {}
+
+/// A bound socket.
+#[derive(Debug)]
+pub(super) enum Listener {
+    Tcp(TcpListener),
+    Unix {
+        listener: UnixListener,
+        path: PathBuf,
+        /// Device and inode of the socket file, so that a successor's file is not removed.
+        file: (u64, u64),
+    },
+}
+
+impl Listener {
+    pub fn bind(address: &ServeAddress) -> Result<Listener, ServeError> {
+        let listener = match address {
+            ServeAddress::Tcp(host_port) => Listener::Tcp(bind_tcp(address, host_port)?),
+            ServeAddress::Unix(path) => bind_unix(address, path)?,
+        };
+        let nonblocking = match &listener {
+            Listener::Tcp(listener) => listener.set_nonblocking(true),
+            Listener::Unix { listener, .. } => listener.set_nonblocking(true),
+        };
+        nonblocking.map_err(|error| ServeError::io(address, "listen at", &error))?;
+        Ok(listener)
+    }
+
+    /// The address as bound, with the port that the system chose.
+    pub fn local_address(&self, asked: &ServeAddress) -> ServeAddress {
+        match self {
+            Listener::Tcp(listener) => match listener.local_addr() {
+                Ok(address) => ServeAddress::Tcp(address.to_string()),
+                Err(_) => asked.clone(),
+            },
+            Listener::Unix { path, .. } => ServeAddress::Unix(path.clone()),
+        }
+    }
+
+    /// The next connection, nonblocking and tuned. [`ErrorKind::WouldBlock`] where there is none.
+    pub fn accept(&self) -> io::Result<OwnedFd> {
+        match self {
+            Listener::Tcp(listener) => {
+                let (stream, _): (_, SocketAddr) = listener.accept()?;
+                stream.set_nonblocking(true)?;
+                socket::tune_tcp(stream.as_fd());
+                Ok(stream.into())
+            }
+            Listener::Unix { listener, .. } => {
+                let (stream, _) = listener.accept()?;
+                stream.set_nonblocking(true)?;
+                Ok(stream.into())
+            }
+        }
+    }
+
+    pub fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Listener::Tcp(listener) => listener.as_fd(),
+            Listener::Unix { listener, .. } => listener.as_fd(),
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Listener::Unix { path, file, .. } = self
+            && std::fs::symlink_metadata(&*path).is_ok_and(|found| file_of(&found) == *file)
+        {
+            // Nothing depends on it: a stale file is replaced by the next server.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+fn file_of(metadata: &Metadata) -> (u64, u64) {
+    (metadata.dev(), metadata.ino())
+}
+
+fn bind_tcp(address: &ServeAddress, host_port: &str) -> Result<TcpListener, ServeError> {
+    TcpListener::bind(host_port).map_err(|error| match error.kind() {
+        ErrorKind::AddrInUse => ServeError {
+            kind: ServeErrorKind::InUse,
+            message: format!("Cannot serve at {address}: another server listens on this port."),
+        },
+        ErrorKind::AddrNotAvailable => ServeError {
+            kind: ServeErrorKind::BadAddress,
+            message: format!("Cannot serve at {address}: this is no address of this machine."),
+        },
+        _ => ServeError::io(address, "serve at", &error),
+    })
+}
+
+fn bind_unix(address: &ServeAddress, path: &Path) -> Result<Listener, ServeError> {
+    let listener = match UnixListener::bind(path) {
+        Err(error) if error.kind() == ErrorKind::AddrInUse => {
+            remove_stale(address, path)?;
+            UnixListener::bind(path)
+        }
+        bound => bound,
+    };
+    let listener = listener.map_err(|error| ServeError::io(address, "serve at", &error))?;
+    let file = std::fs::symlink_metadata(path).map_err(|error| ServeError::io(address, "serve at", &error))?;
+    Ok(Listener::Unix { listener, path: path.into(), file: file_of(&file) })
+}
+
+/// Removes a socket file that a dead server has left behind.
+fn remove_stale(address: &ServeAddress, path: &Path) -> Result<(), ServeError> {
+    let in_use =
+        |why: &str| ServeError { kind: ServeErrorKind::InUse, message: format!("Cannot serve at {address}: {why}.") };
+    let found = std::fs::symlink_metadata(path).map_err(|error| ServeError::io(address, "serve at", &error))?;
+    if !found.file_type().is_socket() {
+        return Err(in_use("a file that is no socket is in the way"));
+    }
+    match UnixStream::connect(path) {
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
+            std::fs::remove_file(path).map_err(|error| ServeError::io(address, "replace the stale socket", &error))
+        }
+        Err(error) => Err(ServeError::io(address, "tell whether a server listens at", &error)),
+        Ok(_) => Err(in_use("another server listens on this socket")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_as_people_write_them() {
+        assert_eq!("unix:/run/a b".parse(), Ok(ServeAddress::Unix("/run/a b".into())));
+        assert_eq!("tcp:[::1]:0".parse(), Ok(ServeAddress::Tcp("[::1]:0".into())));
+        assert_eq!("tcp:localhost:10809".parse(), Ok(ServeAddress::Tcp("localhost:10809".into())));
+        for wrong in ["", "unix:", "tcp:", "tcp:10809", "tcp::10809", "tcp:host:70000", "tcp:::1:5", "/run/a"] {
+            let error = wrong.parse::<ServeAddress>().expect_err(wrong);
+            assert!(error.message.contains("unix:PATH or tcp:HOST:PORT"), "{error}");
+        }
+    }
+}

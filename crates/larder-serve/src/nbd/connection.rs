@@ -1,0 +1,312 @@
+//! One connection: handshake, then requests until either side ends it. Runs on a thread of its own.
+//!
+//! Role: the main task receives, parses and starts requests; a sender task waits for a full socket; each request that
+//! the device does not answer at once is a task, too. All are driven by the thread's driver.
+//!
+//! Invariants: what requests hold stays within [`ServerOptions`]; where it does not fit, the socket is not read. The
+//! thread ends only when every request that was started has been answered or the socket has failed, and no device
+//! operation is left. Once `draining` is set no further request is started.
+//!
+//! What it does not do: time. The accept thread ends slow handshakes by shutting the socket down.
+
+use super::{
+    commands,
+    export::Export,
+    handshake::{Handshake, Negotiated, Progress},
+    inbox::Inbox,
+    limits::{Counters, SEND_BATCH_BYTES, ServerOptions, count},
+    outbox::{Body, Charge, Outbox, Segment, Sent},
+    reply::Ticket,
+    request::{self, Action, Parsed},
+    signal::Signal,
+};
+use larder_device::{
+    BlockDevice, IoResult, driver,
+    nbd::{
+        proto::REQUEST_BYTES,
+        socket::{self, Direction},
+    },
+};
+use std::{
+    cell::{Cell, RefCell, RefMut},
+    os::fd::{AsFd, AsRawFd, OwnedFd},
+    rc::Rc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+/// What the connection's thread and the accept thread share.
+pub(super) struct Peer {
+    /// The socket, nonblocking.
+    pub socket: OwnedFd,
+    /// The handshake is over.
+    pub greeted: AtomicBool,
+    /// No further request is to be started.
+    pub draining: AtomicBool,
+}
+
+impl Peer {
+    /// Lets requests in flight finish, and starts no other.
+    pub fn drain(&self) {
+        self.draining.store(true, Ordering::Release);
+        socket::shutdown(self.socket.as_fd(), Direction::Receive);
+    }
+
+    /// Ends the connection as soon as the device has answered.
+    pub fn cut(&self) {
+        self.draining.store(true, Ordering::Release);
+        socket::shutdown(self.socket.as_fd(), Direction::Both);
+    }
+}
+
+/// What a connection serves, and how.
+#[derive(Clone)]
+pub(super) struct Service {
+    pub device: Arc<dyn BlockDevice>,
+    pub export: Arc<Export>,
+    pub options: Arc<ServerOptions>,
+    pub counters: Arc<Counters>,
+}
+
+/// The state that the tasks of a connection share.
+pub(super) struct Connection {
+    pub device: Arc<dyn BlockDevice>,
+    pub export: Arc<Export>,
+    pub counters: Arc<Counters>,
+    /// Whether the device has told extents without waiting so far.
+    pub extents_are_cheap: Cell<bool>,
+    /// Replies were queued by a task.
+    pub to_send: Signal,
+    options: Arc<ServerOptions>,
+    peer: Arc<Peer>,
+    outbox: RefCell<Outbox>,
+    /// The socket took no more; the sender task waits for it, or is about to.
+    full: Cell<bool>,
+    /// The account has fallen.
+    room: Signal,
+    closing: Cell<bool>,
+    sender_over: Signal,
+}
+
+/// Serves one connection until it ends. Blocks.
+pub(super) fn serve(service: Service, peer: Arc<Peer>) {
+    driver::block_on(async move {
+        let connection = Rc::new(Connection {
+            device: service.device,
+            export: service.export,
+            counters: service.counters,
+            extents_are_cheap: Cell::new(true),
+            to_send: Signal::default(),
+            options: service.options,
+            peer,
+            outbox: RefCell::default(),
+            full: Cell::new(false),
+            room: Signal::default(),
+            closing: Cell::new(false),
+            sender_over: Signal::default(),
+        });
+        driver::spawn_local(sender(connection.clone()));
+        let mut inbox = Inbox::new(connection.peer.clone(), connection.options.spin_max);
+        let ended = match handshake(&connection, &mut inbox).await {
+            Ok(Some(agreed)) => transmission(&connection, &mut inbox, agreed).await,
+            Ok(None) => Ok(End::Goodbye),
+            Err(error) => Err(error),
+        };
+        if matches!(ended, Ok(End::Broken)) {
+            count(&connection.counters.protocol_errors, 1);
+        }
+        connection.finish().await;
+    });
+}
+
+/// Why a connection ends, where the socket did not.
+enum End {
+    Goodbye,
+    Broken,
+}
+
+/// Nothing where the connection ends here.
+async fn handshake(connection: &Rc<Connection>, inbox: &mut Inbox) -> IoResult<Option<Negotiated>> {
+    let mut out = Vec::new();
+    let mut machine = Handshake::new(&connection.export, &mut out);
+    let mut progress = Progress::More;
+    loop {
+        if !out.is_empty() {
+            connection.outbox().push(Segment::new(&[], Body::Bytes(std::mem::take(&mut out))));
+            // A client that does not read its replies gets no more of them.
+            connection.send_all().await;
+        }
+        match progress {
+            Progress::More => {}
+            Progress::Transmission(agreed) => {
+                connection.peer.greeted.store(true, Ordering::Release);
+                return Ok(Some(agreed));
+            }
+            Progress::Goodbye => return Ok(None),
+            Progress::Broken => {
+                count(&connection.counters.protocol_errors, 1);
+                return Ok(None);
+            }
+        }
+        inbox.fill().await?;
+        let consumed;
+        (consumed, progress) = machine.feed(inbox.bytes(), &mut out);
+        inbox.consume(consumed);
+    }
+}
+
+async fn transmission(connection: &Rc<Connection>, inbox: &mut Inbox, agreed: Negotiated) -> IoResult<End> {
+    while !connection.peer.draining.load(Ordering::Acquire) && !connection.outbox().failed() {
+        let incoming = match request::parse(inbox.bytes(), &connection.export, agreed) {
+            Parsed::Request(incoming) => incoming,
+            Parsed::More => {
+                // Nothing is left to start: what is ready leaves before the wait.
+                connection.send();
+                let idle = connection.outbox().held().requests == 0;
+                if idle {
+                    inbox.fill_idle().await?
+                } else {
+                    inbox.fill().await?
+                }
+                continue;
+            }
+            Parsed::Goodbye => return Ok(End::Goodbye),
+            Parsed::Broken => return Ok(End::Broken),
+        };
+        inbox.consume(REQUEST_BYTES);
+        count(&connection.counters.requests, 1);
+        let charge = Charge { requests: 1, bytes: incoming.action.memory_bytes() };
+        connection.admit(charge).await;
+        let ticket = Ticket { cookie: incoming.cookie, charge, agreed };
+        let payload_bytes = incoming.payload_bytes as usize;
+        if !inbox.has(payload_bytes) {
+            connection.send();
+        }
+        let payload = match incoming.action {
+            Action::Write { .. } => match inbox.payload(payload_bytes).await {
+                Ok(payload) => Some(payload),
+                Err(error) => {
+                    connection.outbox().release(charge);
+                    return Err(error);
+                }
+            },
+            _ => {
+                if let Err(error) = inbox.skip(payload_bytes).await {
+                    connection.outbox().release(charge);
+                    return Err(error);
+                }
+                None
+            }
+        };
+        commands::start(connection, ticket, incoming.action, payload);
+        if connection.outbox().queued_bytes() >= SEND_BATCH_BYTES {
+            connection.send();
+        }
+    }
+    Ok(End::Goodbye)
+}
+
+impl Connection {
+    /// The replies; borrowed for the length of a statement, never across an await.
+    pub fn outbox(&self) -> RefMut<'_, Outbox> {
+        self.outbox.borrow_mut()
+    }
+
+    /// Sends what is ready, as far as the socket takes it; the sender task does the rest.
+    fn send(&self) {
+        if self.full.get() {
+            return;
+        }
+        let mut outbox = self.outbox();
+        let before = (outbox.held(), outbox.queued_bytes());
+        let sent = outbox.send(self.peer.socket.as_fd());
+        let after = (outbox.held(), outbox.queued_bytes());
+        drop(outbox);
+        if sent == Sent::Full {
+            self.full.set(true);
+            self.to_send.notify();
+        }
+        // Only where something has changed: the main task calls this in the very loops that wait for room.
+        if after != before {
+            self.room.notify();
+        }
+    }
+
+    /// Waits until a request fits the limits, and charges it.
+    async fn admit(&self, charge: Charge) {
+        loop {
+            {
+                let mut outbox = self.outbox();
+                let held = outbox.held();
+                let fits = held.requests < self.options.requests_in_flight_max.max(1)
+                    && (held.bytes == 0 || held.bytes + charge.bytes <= self.options.connection_bytes_max);
+                if fits {
+                    return outbox.charge(charge);
+                }
+            }
+            self.send();
+            self.room.wait().await;
+        }
+    }
+
+    /// Waits until all that is queued has left, or the socket has failed.
+    async fn send_all(&self) {
+        loop {
+            self.send();
+            if self.outbox().queued_bytes() == 0 {
+                return;
+            }
+            self.room.wait().await;
+        }
+    }
+
+    /// Waits for requests in flight and their replies, then for the sender, and closes.
+    async fn finish(&self) {
+        loop {
+            self.send();
+            if self.outbox().held() == Charge::default() && self.outbox().queued_bytes() == 0 {
+                break;
+            }
+            self.room.wait().await;
+        }
+        self.closing.set(true);
+        self.to_send.notify();
+        self.sender_over.wait().await;
+        let socket = self.peer.socket.as_fd();
+        socket::shutdown(socket, Direction::Send);
+        // TCP resets a connection that is closed with bytes unread, and a reset takes replies along that the client
+        // has not read yet. So what has arrived is read, within reason.
+        let mut scratch = [0; 4096];
+        for _ in 0..LINGER_READS_MAX {
+            if !matches!(socket::receive(socket, &mut scratch, false), Ok(1..)) {
+                break;
+            }
+        }
+        socket::shutdown(socket, Direction::Both);
+    }
+}
+
+/// Receives of 4 KiB before a connection is closed for good.
+const LINGER_READS_MAX: usize = 256;
+
+/// Sends what tasks have queued: woken once for all that completed together.
+async fn sender(connection: Rc<Connection>) {
+    while !connection.closing.get() {
+        connection.to_send.wait().await;
+        connection.send();
+        while connection.full.get() {
+            let writable = driver::writable(connection.peer.socket.as_raw_fd()).await;
+            connection.full.set(false);
+            if writable.is_err() {
+                connection.outbox().fail();
+            }
+            connection.send();
+            connection.room.notify();
+        }
+        // Replies to a peer that is gone are dropped as they are queued, and make room, too.
+        connection.room.notify();
+    }
+    connection.sender_over.notify();
+}

@@ -1,0 +1,83 @@
+//! Entry points for fuzzing: any bytes as a client's side of a session, without sockets.
+//!
+//! Role: the same code runs under cargo-fuzz and, with seeded bytes, in the tests.
+//!
+//! What it does not do: touch a device.
+
+use super::{
+    export::Export,
+    handshake::{Handshake, Negotiated, Progress},
+    limits::{OPTION_BYTES_MAX, PAYLOAD_SKIP_BYTES_MAX},
+    request::{self, Action, Parsed},
+};
+use larder_device::nbd::proto::{REQUEST_BYTES, transmission_flag};
+
+/// Answers may be this many times as long as what they answer, and some.
+const AMPLIFICATION_MAX: usize = 64;
+
+fn export() -> Export {
+    Export {
+        name: "disk".into(),
+        description: "for fuzzing".into(),
+        size_bytes: 1 << 30,
+        flags: transmission_flag::HAS_FLAGS,
+        block_bytes_min: 512,
+        block_bytes_preferred: 4096,
+        request_bytes_max: 1 << 20,
+    }
+}
+
+/// Takes `data` as what a client sends, in pieces whose size the first byte chooses. Panics where an invariant breaks.
+pub fn nbd_server_bytes(data: &[u8]) {
+    let Some((&first, data)) = data.split_first() else { return };
+    let export = export();
+    let piece = usize::from(first).max(1);
+    let mut out = Vec::new();
+    let mut machine = Handshake::new(&export, &mut out);
+    let greeting_bytes = out.len();
+    let mut held: Vec<u8> = Vec::new();
+    let mut pieces = data.chunks(piece);
+    let agreed = loop {
+        let (consumed, progress) = machine.feed(&held, &mut out);
+        assert!(consumed <= held.len());
+        held.drain(..consumed);
+        assert!(out.len() <= greeting_bytes + AMPLIFICATION_MAX * data.len(), "{} bytes out", out.len());
+        match progress {
+            Progress::More => {}
+            Progress::Transmission(agreed) => break agreed,
+            Progress::Goodbye | Progress::Broken => return,
+        }
+        assert!(held.len() <= OPTION_BYTES_MAX as usize + 16 + piece, "{} bytes held", held.len());
+        let Some(more) = pieces.next() else { return };
+        held.extend_from_slice(more);
+    };
+    pieces.for_each(|more| held.extend_from_slice(more));
+    requests(&held, &export, agreed);
+}
+
+/// Takes `data` as requests.
+pub fn nbd_requests(data: &[u8]) {
+    requests(data, &export(), Negotiated { structured: true, allocation: true });
+}
+
+fn requests(mut data: &[u8], export: &Export, agreed: Negotiated) {
+    while let Parsed::Request(incoming) = request::parse(data, export, agreed) {
+        let bounded = |offset: u64, len: u32| {
+            assert!(len > 0 && offset.is_multiple_of(512) && len.is_multiple_of(512));
+            assert!(offset + u64::from(len) <= export.size_bytes);
+        };
+        match incoming.action {
+            Action::Read { offset, len, .. } | Action::Write { offset, len, .. } => {
+                bounded(offset, len);
+                assert!(len <= export.request_bytes_max);
+            }
+            Action::Trim { offset, len, .. }
+            | Action::WriteZeroes { offset, len, .. }
+            | Action::BlockStatus { offset, len, .. } => bounded(offset, len),
+            Action::Flush | Action::Refuse { .. } => {}
+        }
+        assert!(incoming.payload_bytes <= PAYLOAD_SKIP_BYTES_MAX.max(export.request_bytes_max));
+        let skip = REQUEST_BYTES.saturating_add(incoming.payload_bytes as usize);
+        data = data.get(skip..).unwrap_or(&[]);
+    }
+}

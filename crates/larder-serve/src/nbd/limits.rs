@@ -1,0 +1,122 @@
+//! What the server allows a client, and what it counts.
+//!
+//! Invariants: every buffer, queue and wait of the server is bounded by a constant or an option of this file.
+//!
+//! What it does not do: enforce; each limit names where that happens.
+
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
+
+/// Bytes of a connection's receive buffer: at least one option of the handshake, or many requests.
+pub(super) const RECEIVE_BUFFER_BYTES: usize = 128 << 10;
+/// Longest data of one option that is looked at; longer data is skipped and answered "too big".
+pub(super) const OPTION_BYTES_MAX: u32 = 16 << 10;
+/// Longest data of one option that is skipped; at more the connection is closed.
+pub(super) const OPTION_SKIP_BYTES_MAX: u32 = 1 << 20;
+/// Options that a client may send in one handshake.
+pub(super) const OPTIONS_MAX: u32 = 256;
+/// Longest write payload that is received and thrown away; at more the connection is closed.
+pub(super) const PAYLOAD_SKIP_BYTES_MAX: u32 = 256 << 20;
+/// Descriptors in one reply to a block status request.
+pub(super) const EXTENTS_MAX: usize = 1024;
+/// Longest message of an error in a structured reply, in bytes.
+pub(super) const ERROR_MESSAGE_BYTES_MAX: usize = 200;
+/// Reads of at least this many bytes ask the device for holes, so that zeroes need not travel.
+pub(super) const SPARSE_READ_BYTES_MIN: u32 = 64 << 10;
+/// Replies are sent, at the latest, when this many bytes of them are ready.
+pub(super) const SEND_BATCH_BYTES: usize = 64 << 10;
+
+/// Limits of one server. All have sensible defaults.
+#[derive(Clone, Debug)]
+pub struct ServerOptions {
+    /// Text that clients may show to people.
+    pub description: String,
+    /// Longest read or write in bytes; the device's own limit applies where it is smaller.
+    pub request_bytes_max: u32,
+    /// Read and write payloads in memory for one connection, in bytes. When it is reached the socket is not read until
+    /// replies have left. One request is always let in.
+    pub connection_bytes_max: usize,
+    /// Requests of one connection in flight.
+    pub requests_in_flight_max: usize,
+    /// Connections at once; further ones are closed as they arrive.
+    pub connections_max: usize,
+    /// How long a client may take from connecting to the end of its handshake.
+    pub handshake_timeout: Duration,
+    /// How long a connection with nothing in flight may look for the next request before its thread sleeps, while the
+    /// client asks at such a pace. It doubles the rate of a client that has one request in flight, for some processor
+    /// time. Zero: never.
+    pub spin_max: Duration,
+    /// How long [`NbdServer::shutdown`](super::NbdServer::shutdown) waits for requests in flight.
+    pub shutdown_timeout: Duration,
+}
+
+impl Default for ServerOptions {
+    fn default() -> Self {
+        ServerOptions {
+            description: "Larder".into(),
+            request_bytes_max: 32 << 20,
+            connection_bytes_max: 64 << 20,
+            requests_in_flight_max: 256,
+            connections_max: 256,
+            handshake_timeout: Duration::from_secs(10),
+            spin_max: Duration::from_micros(50),
+            shutdown_timeout: Duration::from_secs(10),
+        }
+    }
+}
+
+/// What a server has counted since it began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ServerStats {
+    /// Connections open now.
+    pub connections_now: u64,
+    /// Connections accepted, those of now included.
+    pub connections_total: u64,
+    /// Connections closed at once because `connections_max` was reached.
+    pub connections_refused: u64,
+    /// Requests received.
+    pub requests: u64,
+    /// Bytes read by clients.
+    pub read_bytes: u64,
+    /// Bytes written by clients.
+    pub written_bytes: u64,
+    /// Requests answered with an error.
+    pub errors: u64,
+    /// Connections closed because the client broke the protocol or was too slow in the handshake.
+    pub protocol_errors: u64,
+}
+
+/// The live counters behind [`ServerStats`]. Relaxed: they count, they order nothing.
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    pub connections_now: AtomicU64,
+    pub connections_total: AtomicU64,
+    pub connections_refused: AtomicU64,
+    pub requests: AtomicU64,
+    pub read_bytes: AtomicU64,
+    pub written_bytes: AtomicU64,
+    pub errors: AtomicU64,
+    pub protocol_errors: AtomicU64,
+}
+
+pub(super) fn count(counter: &AtomicU64, n: u64) {
+    counter.fetch_add(n, Ordering::Relaxed);
+}
+
+impl Counters {
+    pub fn snapshot(&self) -> ServerStats {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        ServerStats {
+            connections_now: get(&self.connections_now),
+            connections_total: get(&self.connections_total),
+            connections_refused: get(&self.connections_refused),
+            requests: get(&self.requests),
+            read_bytes: get(&self.read_bytes),
+            written_bytes: get(&self.written_bytes),
+            errors: get(&self.errors),
+            protocol_errors: get(&self.protocol_errors),
+        }
+    }
+}

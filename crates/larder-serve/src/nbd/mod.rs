@@ -1,0 +1,327 @@
+//! A network block device (NBD) server over any [`BlockDevice`].
+//!
+//! Role: listens, and gives each connection a thread with a driver of its own. Fixed newstyle handshake, simple and
+//! structured replies, `base:allocation`; see the files: `handshake`, `request` (pure parsing), `connection`,
+//! `commands`, `reply`, `outbox`.
+//!
+//! Invariants: a client that is malformed, slow or hostile costs its own connection only; memory is bounded by
+//! [`ServerOptions`]. After [`NbdServer::shutdown`] no thread uses the device, unless a request was still in the
+//! device when the time for it ran out.
+//!
+//! What it does not do: TLS, authentication, extended headers, resizing.
+
+mod address;
+mod commands;
+mod connection;
+mod export;
+#[doc(hidden)]
+pub mod fuzz;
+mod handshake;
+mod inbox;
+mod limits;
+mod outbox;
+mod reply;
+mod request;
+mod signal;
+
+pub use address::{ServeAddress, ServeError, ServeErrorKind};
+pub use limits::{ServerOptions, ServerStats};
+
+use address::Listener;
+use connection::{Peer, Service};
+use export::Export;
+use larder_device::{BlockDevice, nbd::proto::STRING_BYTES_MAX};
+use limits::{Counters, count};
+use parking_lot::{Condvar, Mutex};
+use std::{
+    collections::HashMap,
+    io::{self, ErrorKind},
+    os::fd::{AsRawFd, FromRawFd, OwnedFd},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+
+/// Longest wait of the accept thread before it looks after its connections again.
+const ACCEPT_WAIT_MAX: Duration = Duration::from_millis(500);
+/// How long the accept thread pauses when the system has no descriptor or memory for a connection.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// How long [`NbdServer::shutdown`] waits for threads whose connections were cut.
+const CUT_WAIT: Duration = Duration::from_secs(1);
+
+/// A server of one export. Dropping it shuts it down.
+pub struct NbdServer {
+    shared: Arc<Shared>,
+    address: ServeAddress,
+    accepting: Mutex<Accepting>,
+}
+
+enum Accepting {
+    /// Bound, not started.
+    Bound(Box<Listener>),
+    Started(JoinHandle<()>),
+    Stopped,
+}
+
+struct Shared {
+    service: Service,
+    stopping: AtomicBool,
+    /// An eventfd that wakes the accept thread.
+    wake: OwnedFd,
+    connections: Mutex<HashMap<u64, Entry>>,
+    /// A connection's thread has come to its end.
+    ended: Condvar,
+}
+
+struct Entry {
+    peer: Arc<Peer>,
+    since: Instant,
+    /// Nothing for the moment until the thread runs.
+    thread: Option<JoinHandle<()>>,
+    over: bool,
+}
+
+impl NbdServer {
+    /// Binds `address` to serve `device` as the export `name` (clients that ask for no name get it, too). Connections
+    /// are accepted from [`NbdServer::start`] on.
+    pub fn bind(
+        address: ServeAddress,
+        name: &str,
+        device: Arc<dyn BlockDevice>,
+        options: ServerOptions,
+    ) -> Result<NbdServer, ServeError> {
+        if name.len() > STRING_BYTES_MAX {
+            return Err(ServeError {
+                kind: ServeErrorKind::BadName,
+                message: format!("Cannot serve at {address}: an export's name has {STRING_BYTES_MAX} bytes at most."),
+            });
+        }
+        let listener = Listener::bind(&address)?;
+        let wake = event_fd().map_err(|error| ServeError::io(&address, "serve at", &error))?;
+        let export = Arc::new(Export::new(name, device.info(), &options));
+        let service = Service { device, export, options: Arc::new(options), counters: Arc::new(Counters::default()) };
+        let shared = Shared {
+            service,
+            stopping: AtomicBool::new(false),
+            wake,
+            connections: Mutex::default(),
+            ended: Condvar::new(),
+        };
+        Ok(NbdServer {
+            address: listener.local_address(&address),
+            shared: Arc::new(shared),
+            accepting: Mutex::new(Accepting::Bound(Box::new(listener))),
+        })
+    }
+
+    /// Where the server listens, with the port that the system chose.
+    pub fn local_address(&self) -> &ServeAddress {
+        &self.address
+    }
+
+    /// Begins to accept, on a thread. A second call does nothing.
+    pub fn start(&self) -> Result<(), ServeError> {
+        let mut accepting = self.accepting.lock();
+        let listener = match std::mem::replace(&mut *accepting, Accepting::Stopped) {
+            Accepting::Bound(listener) => listener,
+            other => {
+                *accepting = other;
+                return Ok(());
+            }
+        };
+        let shared = self.shared.clone();
+        let thread = std::thread::Builder::new()
+            .name("nbd-accept".into())
+            .spawn(move || accept_loop(&shared, *listener))
+            .map_err(|error| ServeError::io(&self.address, "start a thread to serve at", &error))?;
+        *accepting = Accepting::Started(thread);
+        Ok(())
+    }
+
+    /// Counters, now.
+    pub fn stats(&self) -> ServerStats {
+        self.shared.service.counters.snapshot()
+    }
+
+    /// Stops accepting, lets requests in flight finish and their replies leave, and closes every connection. What has
+    /// not finished within [`ServerOptions::shutdown_timeout`] is cut off. True where everything ended in order.
+    pub fn shutdown(&self) -> bool {
+        self.shared.stopping.store(true, Ordering::Release);
+        wake(&self.shared.wake);
+        match std::mem::replace(&mut *self.accepting.lock(), Accepting::Stopped) {
+            Accepting::Started(thread) => drop(thread.join()),
+            // Dropping the listener removes its socket file.
+            Accepting::Bound(_) | Accepting::Stopped => {}
+        }
+        self.shared.connections.lock().values().for_each(|entry| entry.peer.drain());
+        let in_order = self.shared.await_all(self.shared.service.options.shutdown_timeout);
+        if !in_order {
+            self.shared.connections.lock().values().for_each(|entry| entry.peer.cut());
+            self.shared.await_all(CUT_WAIT);
+        }
+        self.shared.reap();
+        in_order
+    }
+}
+
+impl Drop for NbdServer {
+    fn drop(&mut self) {
+        self.shutdown();
+    }
+}
+
+impl Shared {
+    /// Waits until every connection has ended; whether that was so in time.
+    fn await_all(&self, at_most: Duration) -> bool {
+        let until = Instant::now() + at_most;
+        let mut connections = self.connections.lock();
+        while connections.values().any(|entry| !entry.over) {
+            if self.ended.wait_until(&mut connections, until).timed_out() {
+                return connections.values().all(|entry| entry.over);
+            }
+        }
+        true
+    }
+
+    /// Joins threads that have ended.
+    fn reap(&self) {
+        let mut over = Vec::new();
+        self.connections.lock().retain(|_, entry| {
+            if entry.over && entry.thread.is_some() {
+                over.extend(entry.thread.take());
+                return false;
+            }
+            true
+        });
+        for thread in over {
+            // A panic was reported by its thread and has cost that connection only.
+            let _ = thread.join();
+        }
+    }
+
+    /// Cuts connections whose handshake takes too long; when the next one will.
+    fn cut_slow(&self) -> Duration {
+        let timeout = self.service.options.handshake_timeout;
+        let mut next = ACCEPT_WAIT_MAX;
+        for entry in self.connections.lock().values() {
+            if entry.over || entry.peer.greeted.load(Ordering::Acquire) {
+                continue;
+            }
+            let age = entry.since.elapsed();
+            if age < timeout {
+                next = next.min(timeout - age);
+            } else if !entry.peer.draining.load(Ordering::Acquire) {
+                count(&self.service.counters.protocol_errors, 1);
+                entry.peer.cut();
+            }
+        }
+        next
+    }
+
+    fn begin(self: &Arc<Self>, id: u64, socket: OwnedFd) {
+        let counters = &self.service.counters;
+        count(&counters.connections_total, 1);
+        if counters.connections_now.load(Ordering::Relaxed) >= self.service.options.connections_max as u64 {
+            // Dropping the socket closes it.
+            return count(&counters.connections_refused, 1);
+        }
+        let peer = Arc::new(Peer { socket, greeted: AtomicBool::new(false), draining: AtomicBool::new(false) });
+        let entry = Entry { peer: peer.clone(), since: Instant::now(), thread: None, over: false };
+        count(&counters.connections_now, 1);
+        self.connections.lock().insert(id, entry);
+        let ending = Ending { shared: self.clone(), id };
+        let service = self.service.clone();
+        let spawned = std::thread::Builder::new().name(format!("nbd-{id}")).spawn(move || {
+            let _ending = ending;
+            connection::serve(service, peer);
+        });
+        let mut connections = self.connections.lock();
+        match spawned {
+            Ok(thread) => {
+                if let Some(entry) = connections.get_mut(&id) {
+                    entry.thread = Some(thread);
+                }
+            }
+            Err(_) => {
+                connections.remove(&id);
+                count(&counters.connections_refused, 1);
+            }
+        }
+    }
+}
+
+/// Marks a connection as over, also where its thread panicked or never began.
+struct Ending {
+    shared: Arc<Shared>,
+    id: u64,
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.shared.service.counters.connections_now.fetch_sub(1, Ordering::Relaxed);
+        if let Some(entry) = self.shared.connections.lock().get_mut(&self.id) {
+            entry.over = true;
+            entry.peer.cut();
+        }
+        self.shared.ended.notify_all();
+        wake(&self.shared.wake);
+    }
+}
+
+fn accept_loop(shared: &Arc<Shared>, listener: Listener) {
+    static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+    while !shared.stopping.load(Ordering::Acquire) {
+        let wait = shared.cut_slow();
+        shared.reap();
+        wait_for(&listener, &shared.wake, wait);
+        loop {
+            if shared.stopping.load(Ordering::Acquire) {
+                break;
+            }
+            match listener.accept() {
+                Ok(socket) => shared.begin(NEXT_ID.fetch_add(1, Ordering::Relaxed), socket),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                // A connection that died in the queue costs nothing; a lack of descriptors is waited out.
+                Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
+                Err(_) => {
+                    std::thread::sleep(ACCEPT_PAUSE);
+                    break;
+                }
+            }
+        }
+    }
+}
+
+fn event_fd() -> io::Result<OwnedFd> {
+    // SAFETY: a plain system call.
+    let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor was just made and nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+fn wake(event: &OwnedFd) {
+    let one = 1_u64.to_ne_bytes();
+    // SAFETY: the pointer and length are those of a live array. A full counter means that a wake is pending already.
+    unsafe { libc::write(event.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+}
+
+/// Waits until a connection or a wake arrives, or the time is over.
+fn wait_for(listener: &Listener, event: &OwnedFd, at_most: Duration) {
+    let poll = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+    let mut fds = [poll(listener.as_fd().as_raw_fd()), poll(event.as_raw_fd())];
+    let millis = i32::try_from(at_most.as_millis()).unwrap_or(i32::MAX).saturating_add(1);
+    // SAFETY: the array lives until the call is over, and its length is passed.
+    let ready = unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, millis) };
+    if ready > 0 && fds[1].revents != 0 {
+        let mut count = [0_u8; 8];
+        // SAFETY: the pointer and length are those of a live array.
+        unsafe { libc::read(event.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
+    }
+}

@@ -1,0 +1,191 @@
+//! Replies on their way out, and the account of what a connection holds.
+//!
+//! Role: replies are queued as *segments* (a short head and an optional body) and sent, several at a time, straight from the
+//! buffers that hold them. Whoever has queued replies calls [`Outbox::send`]; where the socket takes no more, the
+//! connection's sender task goes on as soon as it does.
+//!
+//! Invariants: single-threaded. Segments leave whole and in order; the segments of one [`Outbox::push`] stay together
+//! with those pushed right after it. Once the socket has failed, segments are dropped, and the account still falls to zero.
+//!
+//! What it does not do: wait; the connection does.
+
+use larder_device::{IoBuf, nbd::socket};
+use std::{
+    collections::VecDeque,
+    io::{ErrorKind, IoSlice},
+    os::fd::BorrowedFd,
+};
+
+/// Longest head of a segment: a chunk header with an offset and a length.
+pub const HEAD_BYTES_MAX: usize = 40;
+
+/// A piece of a reply.
+pub struct Segment {
+    head: [u8; HEAD_BYTES_MAX],
+    head_len: u8,
+    body: Body,
+    /// Given back to the account when the segment has left.
+    pub releases: Charge,
+}
+
+/// What follows a segment's head.
+pub enum Body {
+    /// Nothing.
+    None,
+    /// A read's data.
+    Buf(IoBuf),
+    /// Something small.
+    Bytes(Vec<u8>),
+}
+
+/// A share of a connection's limits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Charge {
+    /// Requests.
+    pub requests: usize,
+    /// Bytes of memory.
+    pub bytes: usize,
+}
+
+impl Segment {
+    /// A segment whose head is the parts of `head` (at most [`HEAD_BYTES_MAX`] in all), then `body`.
+    pub fn new(head: &[&[u8]], body: Body) -> Segment {
+        let mut segment = Segment { head: [0; HEAD_BYTES_MAX], head_len: 0, body, releases: Charge::default() };
+        for part in head {
+            let at = usize::from(segment.head_len);
+            segment.head[at..at + part.len()].copy_from_slice(part);
+            segment.head_len += part.len() as u8;
+        }
+        segment
+    }
+
+    fn head(&self) -> &[u8] {
+        &self.head[..usize::from(self.head_len)]
+    }
+
+    fn body(&self) -> &[u8] {
+        match &self.body {
+            Body::None => &[],
+            Body::Buf(buf) => buf,
+            Body::Bytes(bytes) => bytes,
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.head().len() + self.body().len()
+    }
+}
+
+/// What became of an attempt to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sent {
+    /// Nothing is left to send.
+    All,
+    /// The socket is full.
+    Full,
+    /// The peer is gone.
+    Failed,
+}
+
+/// The queue of replies of one connection.
+#[derive(Default)]
+pub struct Outbox {
+    queue: VecDeque<Segment>,
+    queued_bytes: usize,
+    /// Bytes of the first segment that have left.
+    front_sent: usize,
+    held: Charge,
+    failed: bool,
+}
+
+impl Outbox {
+    /// What requests in flight and replies not yet sent hold.
+    pub fn held(&self) -> Charge {
+        self.held
+    }
+
+    /// Charges a request that begins.
+    pub fn charge(&mut self, charge: Charge) {
+        self.held.requests += charge.requests;
+        self.held.bytes += charge.bytes;
+    }
+
+    /// Gives back what a request held.
+    pub fn release(&mut self, charge: Charge) {
+        self.held.requests -= charge.requests;
+        self.held.bytes -= charge.bytes;
+    }
+
+    /// Queues a segment.
+    pub fn push(&mut self, segment: Segment) {
+        if self.failed {
+            return self.release(segment.releases);
+        }
+        self.queued_bytes += segment.len();
+        self.queue.push_back(segment);
+    }
+
+    /// Bytes that wait to be sent.
+    pub fn queued_bytes(&self) -> usize {
+        self.queued_bytes - self.front_sent
+    }
+
+    /// Whether the socket has failed.
+    pub fn failed(&self) -> bool {
+        self.failed
+    }
+
+    /// Gives up: drops what is queued and whatever will be.
+    pub fn fail(&mut self) {
+        self.failed = true;
+        self.front_sent = 0;
+        self.queued_bytes = 0;
+        while let Some(segment) = self.queue.pop_front() {
+            self.release(segment.releases);
+        }
+    }
+
+    /// Sends as much as the socket takes now.
+    pub fn send(&mut self, fd: BorrowedFd<'_>) -> Sent {
+        while !self.failed && !self.queue.is_empty() {
+            match self.send_some(fd) {
+                Ok(sent) => self.advance(sent),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Sent::Full,
+                Err(_) => self.fail(),
+            }
+        }
+        if self.failed { Sent::Failed } else { Sent::All }
+    }
+
+    fn send_some(&self, fd: BorrowedFd<'_>) -> std::io::Result<usize> {
+        let mut slices = [IoSlice::new(&[]); socket::SLICES_MAX];
+        let mut n = 0;
+        let mut skip = self.front_sent;
+        for segment in self.queue.iter().take(socket::SLICES_MAX / 2) {
+            for part in [segment.head(), segment.body()] {
+                let cut = skip.min(part.len());
+                skip -= cut;
+                if cut < part.len() {
+                    slices[n] = IoSlice::new(&part[cut..]);
+                    n += 1;
+                }
+            }
+        }
+        socket::send_slices(fd, &slices[..n], false)
+    }
+
+    fn advance(&mut self, sent: usize) {
+        self.front_sent += sent;
+        while let Some(front) = self.queue.front() {
+            let len = front.len();
+            if self.front_sent < len {
+                break;
+            }
+            self.front_sent -= len;
+            self.queued_bytes -= len;
+            let releases = front.releases;
+            self.queue.pop_front();
+            self.release(releases);
+        }
+    }
+}

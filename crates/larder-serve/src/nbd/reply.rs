@@ -1,0 +1,163 @@
+//! Replies, encoded into segments of the outbox.
+//!
+//! Invariants: every reply ends with exactly one segment that gives the request's charge back. Reads and block status
+//! are answered in chunks where structured replies were agreed on, and so is every error; all else is a simple reply.
+//!
+//! What it does not do: send.
+
+use super::{
+    handshake::{ALLOCATION_CONTEXT_ID, Negotiated},
+    limits::{ERROR_MESSAGE_BYTES_MAX, EXTENTS_MAX},
+    outbox::{Body, Charge, Outbox, Segment},
+};
+use larder_device::{
+    Extent, IoBuf,
+    nbd::proto::{ChunkHeader, SimpleReply, chunk, state},
+};
+
+/// Where one request's reply goes, and what it gives back.
+#[derive(Clone, Copy, Debug)]
+pub struct Ticket {
+    /// The client's cookie.
+    pub cookie: u64,
+    /// What the request holds.
+    pub charge: Charge,
+    /// What the handshake agreed on.
+    pub agreed: Negotiated,
+}
+
+/// A piece of a sparse read, in order. Offsets and lengths are in bytes.
+pub enum Piece {
+    /// Data at an offset.
+    Data(u64, IoBuf),
+    /// Zeroes at an offset.
+    Zeroes(u64, u32),
+}
+
+fn wire_len(len: usize) -> u32 {
+    u32::try_from(len).expect("a reply's parts are bounded far below 4 GiB")
+}
+
+impl Ticket {
+    fn last(&self, out: &mut Outbox, mut segment: Segment) {
+        segment.releases = self.charge;
+        out.push(segment);
+    }
+
+    fn chunk(&self, done: bool, kind: u16, len: usize) -> [u8; 20] {
+        ChunkHeader { done, kind, cookie: self.cookie, len: wire_len(len) }.encode()
+    }
+
+    /// Success without data.
+    pub fn done(&self, out: &mut Outbox) {
+        let head = SimpleReply { error: 0, cookie: self.cookie }.encode();
+        self.last(out, Segment::new(&[&head], Body::None));
+    }
+
+    /// An error; the message reaches the client with structured replies only.
+    pub fn error(&self, out: &mut Outbox, error: u32, message: &str) {
+        if !self.agreed.structured {
+            let head = SimpleReply { error, cookie: self.cookie }.encode();
+            return self.last(out, Segment::new(&[&head], Body::None));
+        }
+        let cuts = (0..=ERROR_MESSAGE_BYTES_MAX).rev();
+        let message = cuts.into_iter().find_map(|cut| message.get(..cut)).unwrap_or(message).as_bytes();
+        let head = self.chunk(true, chunk::ERROR, 6 + message.len());
+        let message_len = u16::try_from(message.len()).unwrap_or(0).to_be_bytes();
+        self.last(out, Segment::new(&[&head, &error.to_be_bytes(), &message_len], Body::Bytes(message.to_vec())));
+    }
+
+    /// A read's data, in one piece.
+    pub fn data(&self, out: &mut Outbox, offset: u64, data: IoBuf) {
+        let segment = if self.agreed.structured {
+            let head = self.chunk(true, chunk::OFFSET_DATA, 8 + data.len());
+            Segment::new(&[&head, &offset.to_be_bytes()], Body::Buf(data))
+        } else {
+            Segment::new(&[&SimpleReply { error: 0, cookie: self.cookie }.encode()], Body::Buf(data))
+        };
+        self.last(out, segment);
+    }
+
+    /// A read's data and zeroes, in pieces. Structured replies only.
+    pub fn pieces(&self, out: &mut Outbox, pieces: Vec<Piece>) {
+        let count = pieces.len();
+        for (i, piece) in pieces.into_iter().enumerate() {
+            let done = i + 1 == count;
+            let segment = match piece {
+                Piece::Data(offset, data) => {
+                    let head = self.chunk(done, chunk::OFFSET_DATA, 8 + data.len());
+                    Segment::new(&[&head, &offset.to_be_bytes()], Body::Buf(data))
+                }
+                Piece::Zeroes(offset, len) => {
+                    let head = self.chunk(done, chunk::OFFSET_HOLE, 12);
+                    Segment::new(&[&head, &offset.to_be_bytes(), &len.to_be_bytes()], Body::None)
+                }
+            };
+            if done { self.last(out, segment) } else { out.push(segment) }
+        }
+    }
+
+    /// The answer to block status: tidied extents.
+    pub fn extents(&self, out: &mut Outbox, extents: &[Extent]) {
+        let mut body = Vec::with_capacity(8 * extents.len());
+        for extent in extents.iter().take(EXTENTS_MAX) {
+            let flags = if extent.hole { state::HOLE } else { 0 } | if extent.zero { state::ZERO } else { 0 };
+            body.extend_from_slice(&u32::try_from(extent.len).unwrap_or(u32::MAX).to_be_bytes());
+            body.extend_from_slice(&flags.to_be_bytes());
+        }
+        let head = self.chunk(true, chunk::BLOCK_STATUS, 4 + body.len());
+        self.last(out, Segment::new(&[&head, &ALLOCATION_CONTEXT_ID.to_be_bytes()], Body::Bytes(body)));
+    }
+}
+
+/// A device's extents as the protocol wants them: none empty, neighbours that are alike merged, no longer than `len`
+/// in all, each but the last a multiple of `block_bytes`. At least one, at most [`EXTENTS_MAX`].
+pub fn tidy(extents: &[Extent], len: u64, block_bytes: u64) -> Vec<Extent> {
+    let mut tidied: Vec<Extent> = Vec::new();
+    let mut left = len;
+    for extent in extents {
+        let take = extent.len.min(left);
+        let whole = take - take % block_bytes;
+        if whole > 0 {
+            let full = tidied.len() == EXTENTS_MAX;
+            match tidied.last_mut() {
+                Some(last) if last.hole == extent.hole && last.zero == extent.zero => last.len += whole,
+                _ if full => break,
+                _ => tidied.push(Extent { len: whole, ..*extent }),
+            }
+        }
+        left -= whole;
+        // A device's extent that ends inside a block ends the answer: what follows would be misplaced.
+        if whole < extent.len {
+            break;
+        }
+    }
+    if tidied.is_empty() {
+        tidied.push(Extent { len, hole: false, zero: false });
+    }
+    tidied
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn extent(len: u64, zero: bool) -> Extent {
+        Extent { len, hole: zero, zero }
+    }
+
+    #[test]
+    fn extents_are_merged_cut_and_never_empty() {
+        let tidied = tidy(&[extent(512, true), extent(512, true), extent(0, false), extent(4096, false)], 2048, 512);
+        assert_eq!(tidied, [extent(1024, true), extent(1024, false)]);
+        assert_eq!(tidy(&[], 512, 512), [extent(512, false)]);
+        assert_eq!(tidy(&[extent(100, true), extent(412, false)], 512, 512), [extent(512, false)]);
+        assert_eq!(tidy(&[extent(700, true), extent(324, false)], 1024, 512), [extent(512, true)]);
+    }
+
+    #[test]
+    fn extents_are_bounded() {
+        let many: Vec<Extent> = (0..5000).map(|i| extent(512, i % 2 == 0)).collect();
+        assert_eq!(tidy(&many, 5000 * 512, 512).len(), EXTENTS_MAX);
+    }
+}

@@ -1,0 +1,496 @@
+//! The command line: commands, options, their help and examples.
+//!
+//! Invariants: the names of long options are also the keys of the option file of `larder serve`. A wrong argument is
+//! one sentence that names it and says what would be right.
+//!
+//! What it does not do: look at any file.
+
+use crate::{
+    error::{Failure, Outcome},
+    size,
+};
+use clap::{
+    Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum,
+    error::{ContextKind, ContextValue, ErrorKind},
+};
+use larder_device::throttled::Profile;
+use larder_engine::{Compression, WriteMode};
+use larder_serve::nbd::ServeAddress;
+use std::{ffi::OsString, path::PathBuf};
+
+const EXAMPLES: &str = "\
+Examples:
+  Put a 100 GiB cache file before a disk, and serve the result:
+    larder create --flash /ssd/cache --size 100G --origin /dev/sdb
+    larder serve --flash /ssd/cache --nbd unix:/run/larder.sock
+  See what it does, from anywhere:
+    larder status --flash /ssd/cache
+  Use it as a file, and from there as a loop device:
+    nbdfuse /mnt/disk 'nbd+unix:///?socket=/run/larder.sock' &
+
+Sizes are binary: 8K is 8192 bytes. Exit codes: 0 done, 1 failed, 2 wrong usage.";
+
+const CREATE_EXAMPLES: &str = "\
+Examples:
+  larder create --flash /ssd/cache --size 100G --origin /dev/sdb
+  larder create --flash /dev/nvme0n1p3 --origin /dev/sdb --mode write-through --compress zstd
+  larder create --flash /ssd/cache --size 20G --origin nbd://storage:10809/volume --chunk 16K";
+
+const SERVE_EXAMPLES: &str = "\
+Examples:
+  larder serve --flash /ssd/cache --nbd unix:/run/larder.sock
+  larder serve --flash /ssd/cache --nbd unix:/run/larder.sock --nbd tcp:127.0.0.1:10809 --export disk
+  larder serve --flash /ssd/cache --config /etc/larder.toml
+  larder serve --no-cache --origin /dev/sdb --nbd unix:/run/plain.sock     (to compare)
+
+The option file is TOML; its keys are the long options without the dashes:
+  flash = \"/ssd/cache\"
+  nbd = [\"unix:/run/larder.sock\", \"tcp:127.0.0.1:10809\"]
+  destage-rate = \"64M\"
+What the command line says goes before what the file says.
+
+SIGTERM and SIGINT end it: requests finish, everything is flushed, a checkpoint is written. Dirty data stays on the
+flash for the next time. A second signal ends it at once; the next start then recovers.";
+
+const STATUS_EXAMPLES: &str = "\
+Examples:
+  larder status --flash /ssd/cache
+  larder status --flash /ssd/cache --json | jq .read_hit_ratio
+
+Counts are since the cache was opened; of a cache that is not served they are 0.";
+
+const FLUSH_EXAMPLES: &str = "\
+Example:
+  larder flush --flash /ssd/cache     (afterwards the origin alone is complete)";
+
+const SET_EXAMPLES: &str = "\
+Example:
+  larder set --flash /ssd/cache --mode write-through     (returns when no dirty data remains)";
+
+const VERIFY_EXAMPLES: &str = "\
+Examples:
+  larder verify --flash /ssd/cache
+  larder verify --flash /ssd/cache --json | jq .problems";
+
+const DUMP_EXAMPLES: &str = "\
+Examples:
+  larder dump --flash /ssd/cache
+  larder dump --flash /ssd/cache log --limit 20
+  larder dump --flash /ssd/cache mappings --json | jq '.mappings[0]'";
+
+/// A flash cache that stores more and wears less: it deduplicates and compresses what it keeps of a slow device on a
+/// fast one, and serves the result as a block device.
+#[derive(Debug, Parser)]
+#[command(name = "larder", version, after_help = EXAMPLES, subcommand_required = true)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Make a cache on a flash file or device, for an origin
+    Create(CreateArgs),
+    /// Serve a cached volume as a network block device
+    Serve(Box<ServeArgs>),
+    /// Show what a cache holds and does, served or not
+    Status(StatusArgs),
+    /// Write all dirty data to the origin
+    Flush(FlushArgs),
+    /// Change the write mode of a cache, served or not
+    Set(SetArgs),
+    /// Check everything on the flash of a cache that is not served
+    Verify(VerifyArgs),
+    /// Print what is on the flash of a cache that is not served
+    Dump(DumpArgs),
+}
+
+/// `larder create`.
+#[derive(Debug, Args)]
+#[command(after_help = CREATE_EXAMPLES)]
+pub struct CreateArgs {
+    /// The fast device: a block device, or a file
+    #[arg(long, value_name = "PATH")]
+    pub flash: PathBuf,
+    /// The slow device: a path, nbd://HOST[:PORT]/EXPORT or nbd+unix:///EXPORT?socket=PATH
+    #[arg(long, value_name = "URI")]
+    pub origin: String,
+    /// Size of a new flash file; an existing one may grow to it
+    #[arg(long, value_name = "SIZE", value_parser = size::parse, allow_hyphen_values = true)]
+    pub size: Option<u64>,
+    /// Chunk size, a power of two from 4K to 128K
+    #[arg(long, value_name = "SIZE", default_value = "8K", value_parser = size::parse_chunk, allow_hyphen_values = true)]
+    pub chunk: u32,
+    /// Write-evict unit, a power of two from 512K to 4M
+    #[arg(long, value_name = "SIZE", default_value = "2M", value_parser = size::parse_weu, allow_hyphen_values = true)]
+    pub weu: u32,
+    /// When the origin learns of a write
+    #[arg(long, value_name = "MODE", default_value = "write-back")]
+    pub mode: ModeArg,
+    /// The design that decides what is cached
+    #[arg(long, value_name = "NAME", default_value = "nitro")]
+    pub design: DesignArg,
+    /// Compression of stored chunks
+    #[arg(long, value_name = "NAME", default_value = "lz4")]
+    pub compress: CompressArg,
+    /// Store duplicate chunks once
+    #[arg(long, value_name = "on|off", default_value = "on")]
+    pub dedup: Switch,
+    /// Size of the FP index in percent of the chunks that the flash holds: 100, 75, 50, 25 or 0
+    #[arg(long, value_name = "PERCENT", default_value = "100", value_parser = fp_index_percent, allow_hyphen_values = true)]
+    pub fp_index: u8,
+    /// RAM budget of the indices, for designs that keep to one
+    #[arg(long, value_name = "SIZE", default_value = "0", value_parser = size::parse, allow_hyphen_values = true)]
+    pub ram: u64,
+    /// Name of the volume; clients see it as the export's name
+    #[arg(long, value_name = "NAME", default_value = "")]
+    pub name: String,
+    /// Overwrite what is on the flash
+    #[arg(long)]
+    pub force: bool,
+}
+
+/// `larder serve`.
+#[derive(Debug, Args)]
+#[command(after_help = SERVE_EXAMPLES)]
+pub struct ServeArgs {
+    /// The flash of the cache to serve
+    #[arg(long, value_name = "PATH", conflicts_with = "no_cache")]
+    pub flash: Option<PathBuf>,
+    /// Where to serve: unix:PATH or tcp:HOST:PORT; may be given several times
+    #[arg(long, value_name = "ADDRESS", value_parser = address)]
+    pub nbd: Vec<ServeAddress>,
+    /// Name of the export [default: the volume's name]
+    #[arg(long, value_name = "NAME")]
+    pub export: Option<String>,
+    /// Where the origin is now, if it has moved; with --no-cache, what to serve
+    #[arg(long, value_name = "URI")]
+    pub origin: Option<String>,
+    /// Serve the origin without a cache, to compare
+    #[arg(long, requires = "origin")]
+    pub no_cache: bool,
+    /// Give the origin the timing of hdd-7200, raid5-7200, sata-ssd or nvme
+    #[arg(long, value_name = "PROFILE", value_parser = profile)]
+    pub origin_profile: Option<Profile>,
+    /// Give the flash the timing of such a device
+    #[arg(long, value_name = "PROFILE", value_parser = profile)]
+    pub flash_profile: Option<Profile>,
+    /// Threads that hash and compress [default: one for each processor]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=256))]
+    pub workers: Option<u16>,
+    /// Limit of destaging while little is dirty, bytes a second; 0 for none
+    #[arg(long, value_name = "SIZE", default_value = "32M", value_parser = size::parse)]
+    pub destage_rate: u64,
+    /// Destaging begins when this share of the flash is dirty
+    #[arg(long, value_name = "PERCENT", default_value = "10", value_parser = clap::value_parser!(u8).range(0..=100))]
+    pub dirty_low: u8,
+    /// From this share on destaging has no limit
+    #[arg(long, value_name = "PERCENT", default_value = "40", value_parser = clap::value_parser!(u8).range(0..=100))]
+    pub dirty_high: u8,
+    /// From this share on writes wait for destaging
+    #[arg(long, value_name = "PERCENT", default_value = "70", value_parser = clap::value_parser!(u8).range(1..=100))]
+    pub dirty_max: u8,
+    /// RAM for read data that waits to be cached; more is not cached
+    #[arg(long, value_name = "SIZE", default_value = "16M", value_parser = size::parse)]
+    pub insert_queue: u64,
+    /// RAM for data read ahead of sequential readers; 0 for no read-ahead
+    #[arg(long, value_name = "SIZE", default_value = "8M", value_parser = size::parse)]
+    pub prefetch: u64,
+    /// Longest request that clients may send
+    #[arg(long, value_name = "SIZE", default_value = "32M", value_parser = request_max)]
+    pub request_max: u32,
+    /// Connections at once
+    #[arg(long, value_name = "N", default_value = "256", value_parser = clap::value_parser!(u16).range(1..=4096))]
+    pub connections: u16,
+    /// Read options from this file, too
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}
+
+/// `larder status`.
+#[derive(Debug, Args)]
+#[command(after_help = STATUS_EXAMPLES)]
+pub struct StatusArgs {
+    /// The flash of the cache
+    #[arg(long, value_name = "PATH")]
+    pub flash: PathBuf,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `larder flush`.
+#[derive(Debug, Args)]
+#[command(after_help = FLUSH_EXAMPLES)]
+pub struct FlushArgs {
+    /// The flash of the cache
+    #[arg(long, value_name = "PATH")]
+    pub flash: PathBuf,
+    /// Where the origin is now, if it has moved
+    #[arg(long, value_name = "URI")]
+    pub origin: Option<String>,
+}
+
+/// `larder set`.
+#[derive(Debug, Args)]
+#[command(after_help = SET_EXAMPLES)]
+pub struct SetArgs {
+    /// The flash of the cache
+    #[arg(long, value_name = "PATH")]
+    pub flash: PathBuf,
+    /// The new write mode
+    #[arg(long, value_name = "MODE")]
+    pub mode: ModeArg,
+    /// Where the origin is now, if it has moved
+    #[arg(long, value_name = "URI")]
+    pub origin: Option<String>,
+}
+
+/// `larder verify`.
+#[derive(Debug, Args)]
+#[command(after_help = VERIFY_EXAMPLES)]
+pub struct VerifyArgs {
+    /// The flash of the cache
+    #[arg(long, value_name = "PATH")]
+    pub flash: PathBuf,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `larder dump`.
+#[derive(Debug, Args)]
+#[command(after_help = DUMP_EXAMPLES)]
+pub struct DumpArgs {
+    /// What to print
+    #[arg(value_name = "PART", default_value = "superblock")]
+    pub part: DumpPart,
+    /// The flash of the cache
+    #[arg(long, value_name = "PATH")]
+    pub flash: PathBuf,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+    /// Print this many entries at most
+    #[arg(long, value_name = "N", default_value = "100")]
+    pub limit: usize,
+}
+
+/// Parts of a flash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DumpPart {
+    /// What the superblock says
+    Superblock,
+    /// How the flash is divided
+    Layout,
+    /// The newest checkpoint and its blocks
+    Checkpoint,
+    /// Frames and entries of the metadata log
+    Log,
+    /// The WEU slots
+    Slots,
+    /// What is mapped where, by address
+    Mappings,
+    /// Segments in the slots, and their records
+    Segments,
+}
+
+/// A write mode by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ModeArg {
+    /// At destage, later
+    WriteBack,
+    /// Before the write is answered; the cache keeps a copy
+    WriteThrough,
+    /// Before the write is answered; the cache forgets its copy
+    WriteAround,
+}
+
+impl From<ModeArg> for WriteMode {
+    fn from(mode: ModeArg) -> WriteMode {
+        match mode {
+            ModeArg::WriteBack => WriteMode::Back,
+            ModeArg::WriteThrough => WriteMode::Through,
+            ModeArg::WriteAround => WriteMode::Around,
+        }
+    }
+}
+
+/// A design by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DesignArg {
+    /// Nitro (Li et al., USENIX ATC 2014)
+    Nitro,
+}
+
+/// A compression by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[allow(missing_docs)]
+pub enum CompressArg {
+    Lz4,
+    Zstd,
+    Off,
+}
+
+impl From<CompressArg> for Compression {
+    fn from(compression: CompressArg) -> Compression {
+        match compression {
+            CompressArg::Lz4 => Compression::Lz4,
+            CompressArg::Zstd => Compression::Zstd,
+            CompressArg::Off => Compression::Off,
+        }
+    }
+}
+
+/// `on` or `off`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[allow(missing_docs)]
+pub enum Switch {
+    On,
+    Off,
+}
+
+fn fp_index_percent(text: &str) -> Result<u8, String> {
+    let percent = text.strip_suffix('%').unwrap_or(text).parse().ok();
+    percent
+        .filter(|percent| [100, 75, 50, 25, 0].contains(percent))
+        .ok_or_else(|| "the FP index has 100, 75, 50, 25 or 0 percent".to_owned())
+}
+
+fn profile(text: &str) -> Result<Profile, String> {
+    Profile::named(text).map_err(|_| format!("a profile is one of {}", Profile::ALL.map(Profile::name).join(", ")))
+}
+
+fn address(text: &str) -> Result<ServeAddress, String> {
+    text.parse().map_err(|_| "write unix:PATH or tcp:HOST:PORT".to_owned())
+}
+
+/// Shortest limit of requests, as the NBD protocol recommends no client to need more.
+const REQUEST_MAX_MIN: u64 = 64 << 10;
+
+fn request_max(text: &str) -> Result<u32, String> {
+    let max = u64::from(larder_engine::cache::REQUEST_BYTES_MAX);
+    let bytes = size::parse(text).ok().filter(|bytes| (REQUEST_MAX_MIN..=max).contains(bytes));
+    bytes
+        .and_then(|bytes| u32::try_from(bytes).ok())
+        .ok_or_else(|| format!("the limit of requests is {} to {}", size::exact(REQUEST_MAX_MIN), size::exact(max)))
+}
+
+/// Reads a command line. `None` where it asked for help or the version, which were printed.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Outcome<Option<(Cli, clap::ArgMatches)>> {
+    let matches = match Cli::command().try_get_matches_from(arguments) {
+        Ok(matches) => matches,
+        Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
+            // Nobody reads it: that is not for us to say.
+            let _ = error.print();
+            return Ok(None);
+        }
+        Err(error) => return Err(Failure::Usage(sentence(&error))),
+    };
+    let cli = Cli::from_arg_matches(&matches).map_err(|error| Failure::Usage(sentence(&error)))?;
+    Ok(Some((cli, matches)))
+}
+
+/// What clap says in paragraphs, as one sentence.
+pub fn sentence(error: &clap::Error) -> String {
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.clone()),
+        _ => None,
+    };
+    let argument = text(ContextKind::InvalidArg).map(|name| {
+        // `--chunk <SIZE>`: the name is enough.
+        name.split(' ').next().unwrap_or_default().to_owned()
+    });
+    match (error.kind(), argument, text(ContextKind::InvalidValue)) {
+        (ErrorKind::ValueValidation, Some(name), Some(value)) => {
+            let why = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
+            format!("{name} {value}: {why}")
+        }
+        (ErrorKind::InvalidValue, Some(name), Some(value)) => {
+            let values = match error.get(ContextKind::ValidValue) {
+                Some(ContextValue::Strings(values)) if !values.is_empty() => values.join(", "),
+                _ => return rendered(error),
+            };
+            match value.is_empty() {
+                true => format!("{name} needs a value: one of {values}"),
+                false => format!("{name} {value}: write one of {values}"),
+            }
+        }
+        (ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand, ..) => {
+            "say what to do: create, serve, status, flush, set, verify or dump (`larder --help` explains)".to_owned()
+        }
+        _ => rendered(error),
+    }
+}
+
+/// The first paragraph of clap's text on one line.
+fn rendered(error: &clap::Error) -> String {
+    let text = error.render().to_string();
+    let paragraph: Vec<&str> = text.lines().take_while(|line| !line.trim().is_empty()).map(str::trim).collect();
+    paragraph.join(" ").trim_start_matches("error: ").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(line: &str) -> Result<Cli, String> {
+        let arguments = line.split(' ').map(OsString::from);
+        match parse(arguments) {
+            Ok(Some((cli, _))) => Ok(cli),
+            Ok(None) => Err("help".to_owned()),
+            Err(failure) => Err(failure.sentence().unwrap_or_default()),
+        }
+    }
+
+    #[test]
+    fn the_definition_holds_together() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn create_has_the_defaults_of_the_design() {
+        let cli = parsed("larder create --flash f --origin o").expect("a good line");
+        let Command::Create(create) = cli.command else { panic!("not create") };
+        assert_eq!((create.chunk, create.weu, create.fp_index, create.ram), (8 << 10, 2 << 20, 100, 0));
+        assert_eq!((create.mode, create.compress, create.dedup), (ModeArg::WriteBack, CompressArg::Lz4, Switch::On));
+        assert!(!create.force && create.size.is_none());
+    }
+
+    #[test]
+    fn a_wrong_argument_is_one_sentence_that_says_what_is_right() {
+        let create = "larder create --flash f --origin o";
+        for (line, words) in [
+            (format!("{create} --chunk 6000"), "--chunk 6000: a chunk is a power of two from 4K to 128K"),
+            (format!("{create} --size -1"), "--size -1: a size is a whole number"),
+            (format!("{create} --weu 3M"), "--weu 3M: a WEU is a power of two from 512K to 4M"),
+            (format!("{create} --mode back"), "--mode back: write one of write-back, write-through, write-around"),
+            (format!("{create} --dedup maybe"), "--dedup maybe: write one of on, off"),
+            (format!("{create} --fp-index 60"), "--fp-index 60: the FP index has 100, 75, 50, 25 or 0 percent"),
+            (format!("{create} --wings 2"), "--wings"),
+            ("larder create --flash f".to_owned(), "--origin <URI>"),
+            ("larder".to_owned(), "say what to do"),
+            ("larder fly".to_owned(), "'fly'"),
+            ("larder serve --nbd pigeon:7".to_owned(), "--nbd pigeon:7: write unix:PATH or tcp:HOST:PORT"),
+            ("larder serve --dirty-max 101".to_owned(), "--dirty-max 101: 101 is not in 1..=100"),
+            ("larder serve --origin-profile tape".to_owned(), "a profile is one of hdd-7200"),
+        ] {
+            let sentence = parsed(&line).expect_err(&line);
+            assert!(sentence.contains(words), "{line}: {sentence}");
+            assert!(!sentence.contains('\n'), "{line}: {sentence}");
+        }
+    }
+
+    #[test]
+    fn serve_takes_several_addresses() {
+        let cli = parsed("larder serve --flash f --nbd unix:/a --nbd tcp:127.0.0.1:0").expect("a good line");
+        let Command::Serve(serve) = cli.command else { panic!("not serve") };
+        assert_eq!(serve.nbd.len(), 2);
+        assert_eq!(serve.destage_rate, 32 << 20);
+    }
+}

@@ -1,0 +1,354 @@
+//! The control socket of a served cache: how `status`, `flush` and `set` reach the process that serves it.
+//!
+//! Protocol: a Unix stream socket. A request is a line, `status`, `flush` or `set-mode MODE`; the reply is a line with
+//! one JSON object: `{"ok": …}`, or `{"error": "a sentence"}`. A connection may carry several requests.
+//!
+//! Invariants: the socket's name is the flash's UUID, its mode 0600, and it is removed at the end. A line has
+//! [`LINE_BYTES_MAX`] bytes and comes within [`LINE_TIME_MAX`]; what breaks this costs its own connection.
+//! [`CONNECTIONS_MAX`] connections are served at once.
+//!
+//! What it does not do: know what the requests mean.
+
+use crate::error::{Failure, Outcome, system_reason};
+use serde_json::{Value, json};
+use std::{
+    ffi::OsString,
+    fs,
+    io::{self, ErrorKind, Read, Write},
+    os::{
+        fd::AsRawFd,
+        unix::{
+            fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt},
+            net::{UnixListener, UnixStream},
+        },
+    },
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+
+/// Environment variable that names the folder of control sockets.
+pub const RUN_DIR_ENV: &str = "LARDER_RUN_DIR";
+/// Longest request line, in bytes.
+const LINE_BYTES_MAX: usize = 1024;
+/// Longest reply line that is read, in bytes.
+const REPLY_BYTES_MAX: u64 = 1 << 20;
+/// How long a request line may take to come.
+const LINE_TIME_MAX: Duration = Duration::from_secs(10);
+/// How long a client may take to receive a piece of a reply.
+const WRITE_TIME_MAX: Duration = Duration::from_secs(10);
+/// Connections at once.
+const CONNECTIONS_MAX: usize = 16;
+/// Pause of the accepting thread when the system is short of something.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// What a request comes to: the value behind `ok`, or a sentence.
+pub type Reply = Result<Value, String>;
+/// Answers requests. It is called on the threads of connections, several at once.
+pub type Handler = dyn Fn(&str) -> Reply + Send + Sync;
+
+/// The folder of control sockets.
+fn run_dir() -> PathBuf {
+    // SAFETY: plain system call.
+    let user = unsafe { libc::geteuid() };
+    let variable = |name| std::env::var_os(name).filter(|value: &OsString| !value.is_empty());
+    match (variable(RUN_DIR_ENV), variable("XDG_RUNTIME_DIR")) {
+        (Some(folder), _) => folder.into(),
+        (None, _) if user == 0 => "/run/larder".into(),
+        (None, Some(runtime)) => Path::new(&runtime).join("larder"),
+        (None, None) => format!("/tmp/larder-{user}").into(),
+    }
+}
+
+/// Where the control socket of a flash is.
+pub fn socket_path(flash_uuid: &[u8; 16]) -> PathBuf {
+    run_dir().join(format!("{}.sock", hex(flash_uuid)))
+}
+
+/// Bytes as hexadecimal digits.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A control socket that is served. Dropping it ends that.
+pub struct ControlServer {
+    shared: Arc<Shared>,
+    path: PathBuf,
+    /// Device and inode of the socket's file.
+    file: (u64, u64),
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    listener: UnixListener,
+    stopping: AtomicBool,
+    connections: AtomicUsize,
+}
+
+impl ControlServer {
+    /// Takes the control socket of a flash that this process holds.
+    ///
+    /// # Errors
+    /// One sentence: the folder cannot be had, or a copy of the flash is served.
+    pub fn bind(flash_uuid: &[u8; 16]) -> Outcome<ControlServer> {
+        let path = socket_path(flash_uuid);
+        let folder = run_dir();
+        make_folder(&folder)?;
+        let failed = |error: &io::Error| {
+            Failure::failed(format_args!(
+                "the control socket {} cannot be made: {}; {RUN_DIR_ENV} names another folder",
+                path.display(),
+                system_reason(error)
+            ))
+        };
+        if let Ok(found) = fs::symlink_metadata(&path) {
+            // The flash is held by this process: whoever answers here serves another with the same identity.
+            if UnixStream::connect(&path).is_ok() {
+                return Err(Failure::failed(format_args!(
+                    "a copy of this flash is already served (control socket {}): end that one first",
+                    path.display()
+                )));
+            }
+            if found.file_type().is_socket() {
+                fs::remove_file(&path).map_err(|error| failed(&error))?;
+            }
+        }
+        let listener = UnixListener::bind(&path).map_err(|error| failed(&error))?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).map_err(|error| failed(&error))?;
+        let file = fs::symlink_metadata(&path).map_err(|error| failed(&error))?;
+        let shared = Shared { listener, stopping: AtomicBool::new(false), connections: AtomicUsize::new(0) };
+        Ok(ControlServer { shared: Arc::new(shared), path, file: (file.dev(), file.ino()), thread: None })
+    }
+
+    /// Begins to answer.
+    ///
+    /// # Errors
+    /// Where the system refuses a thread.
+    pub fn start(&mut self, handler: Arc<Handler>) -> Outcome {
+        let shared = self.shared.clone();
+        let thread = std::thread::Builder::new().name("control".into()).spawn(move || accept(&shared, &handler));
+        let refused = |error| Failure::failed(format_args!("the system refuses to start threads: {error}"));
+        self.thread = Some(thread.map_err(refused)?);
+        Ok(())
+    }
+}
+
+impl Drop for ControlServer {
+    fn drop(&mut self) {
+        if fs::symlink_metadata(&self.path).is_ok_and(|found| (found.dev(), found.ino()) == self.file) {
+            // A socket that is left behind is replaced by the next server.
+            let _ = fs::remove_file(&self.path);
+        }
+        self.shared.stopping.store(true, Ordering::Release);
+        // SAFETY: a plain call on an open descriptor; it ends an accept that waits.
+        unsafe { libc::shutdown(self.shared.listener.as_raw_fd(), libc::SHUT_RDWR) };
+        if let Some(thread) = self.thread.take() {
+            // A panic of the thread was printed when it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Makes the folder, for this user alone; one that is there must be this user's.
+fn make_folder(folder: &Path) -> Outcome {
+    let failed = |why: &str| {
+        Failure::failed(format_args!(
+            "the folder {} for control sockets {why}; {RUN_DIR_ENV} names another",
+            folder.display()
+        ))
+    };
+    match fs::DirBuilder::new().recursive(true).mode(0o700).create(folder) {
+        Ok(()) => {}
+        Err(error) => return Err(failed(&format!("cannot be made: {}", system_reason(&error)))),
+    }
+    // Somebody else's folder would let them answer in this server's place.
+    let found = fs::metadata(folder).map_err(|error| failed(&format!("cannot be used: {}", system_reason(&error))))?;
+    // SAFETY: plain system call.
+    let user = unsafe { libc::geteuid() };
+    if found.uid() != user || found.mode() & 0o002 != 0 {
+        return Err(failed("belongs to another user or can be written by all"));
+    }
+    Ok(())
+}
+
+fn accept(shared: &Arc<Shared>, handler: &Arc<Handler>) {
+    while !shared.stopping.load(Ordering::Acquire) {
+        match shared.listener.accept() {
+            Ok((stream, _)) => begin(shared, handler, stream),
+            Err(_) if shared.stopping.load(Ordering::Acquire) => return,
+            Err(_) => std::thread::sleep(ACCEPT_PAUSE),
+        }
+    }
+}
+
+fn begin(shared: &Arc<Shared>, handler: &Arc<Handler>, stream: UnixStream) {
+    if shared.connections.fetch_add(1, Ordering::AcqRel) >= CONNECTIONS_MAX {
+        shared.connections.fetch_sub(1, Ordering::AcqRel);
+        return;
+    }
+    let leaving = Leaving(shared.clone());
+    let handler = handler.clone();
+    // Without a thread the connection is closed, and the client says so.
+    let _ = std::thread::Builder::new().name("control-client".into()).spawn(move || {
+        let _leaving = leaving;
+        serve(&stream, &*handler);
+    });
+}
+
+/// A connection's place, given back also after a panic.
+struct Leaving(Arc<Shared>);
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        self.0.connections.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+fn serve(stream: &UnixStream, handler: &Handler) {
+    let mut rest = Vec::new();
+    while let Some(line) = read_line(stream, &mut rest) {
+        let reply = match handler(&line) {
+            Ok(value) => json!({ "ok": value }),
+            Err(sentence) => json!({ "error": sentence }),
+        };
+        let _ = stream.set_write_timeout(Some(WRITE_TIME_MAX));
+        let mut out = stream;
+        if out.write_all(format!("{reply}\n").as_bytes()).is_err() {
+            return;
+        }
+    }
+}
+
+/// The next line; `None` where the client went away or broke the rules.
+fn read_line(mut stream: &UnixStream, rest: &mut Vec<u8>) -> Option<String> {
+    let until = Instant::now() + LINE_TIME_MAX;
+    loop {
+        if let Some(end) = rest.iter().position(|&byte| byte == b'\n') {
+            let line: Vec<u8> = rest.drain(..=end).collect();
+            return Some(String::from_utf8_lossy(&line).trim().to_owned());
+        }
+        let left = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())?;
+        if rest.len() > LINE_BYTES_MAX || stream.set_read_timeout(Some(left)).is_err() {
+            return None;
+        }
+        let mut piece = [0; 256];
+        match stream.read(&mut piece) {
+            Ok(0) => return None,
+            Ok(bytes) => rest.extend_from_slice(piece.get(..bytes)?),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(_) => return None,
+        }
+    }
+}
+
+/// Asks the server of a flash. `None` where nobody serves it.
+///
+/// # Errors
+/// What the server says, or that it went away.
+pub fn ask(flash_uuid: &[u8; 16], request: &str) -> Outcome<Option<Value>> {
+    ask_at(&socket_path(flash_uuid), request)
+}
+
+fn ask_at(path: &Path, request: &str) -> Outcome<Option<Value>> {
+    let failed = |why: &str| Failure::failed(format_args!("the server at {} {why}", path.display()));
+    let mut stream = match UnixStream::connect(path) {
+        Ok(stream) => stream,
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => return Ok(None),
+        Err(error) => return Err(failed(&format!("cannot be reached: {}", system_reason(&error)))),
+    };
+    let mut reply = String::new();
+    let asked = stream
+        .write_all(format!("{request}\n").as_bytes())
+        .and_then(|()| stream.shutdown(std::net::Shutdown::Write))
+        .and_then(|()| stream.take(REPLY_BYTES_MAX).read_to_string(&mut reply));
+    asked.map_err(|error| failed(&format!("does not answer: {}", system_reason(&error))))?;
+    let mut value: Value = serde_json::from_str(&reply).map_err(|_| failed("went away before it answered"))?;
+    match value.get("error").and_then(Value::as_str) {
+        Some(sentence) => Err(Failure::failed(sentence)),
+        None => Ok(value.get_mut("ok").map(Value::take)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Scratch(PathBuf);
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn serve_at(name: &str) -> (Scratch, PathBuf, ControlServer) {
+        let folder = std::env::temp_dir().join(format!("larder-control-{name}-{}", std::process::id()));
+        make_folder(&folder).expect("a folder of ours");
+        let path = folder.join("s");
+        let listener = UnixListener::bind(&path).expect("a socket");
+        let found = fs::symlink_metadata(&path).expect("its file");
+        let shared = Shared { listener, stopping: AtomicBool::new(false), connections: AtomicUsize::new(0) };
+        let mut server = ControlServer {
+            shared: Arc::new(shared),
+            path: path.clone(),
+            file: (found.dev(), found.ino()),
+            thread: None,
+        };
+        let handler = |request: &str| match request {
+            "status" => Ok(json!({ "reads": 7 })),
+            other => Err(format!("no request is called {other}")),
+        };
+        server.start(Arc::new(handler)).expect("a thread");
+        (Scratch(folder), path, server)
+    }
+
+    #[test]
+    fn requests_are_answered_and_refused() {
+        let (_scratch, path, server) = serve_at("answers");
+        let reply = ask_at(&path, "status").expect("an answer").expect("a server");
+        assert_eq!(reply["reads"], 7);
+        let failure = ask_at(&path, "dance").expect_err("refused");
+        assert_eq!(failure.sentence().as_deref(), Some("no request is called dance"));
+        drop(server);
+        assert!(!path.exists());
+        assert_eq!(ask_at(&path, "status"), Ok(None));
+    }
+
+    #[test]
+    fn a_hostile_client_costs_its_own_connection() {
+        let (_scratch, path, _server) = serve_at("hostile");
+        let mut endless = UnixStream::connect(&path).expect("a connection");
+        // The server stops reading and closes: writes fail at some point, or the read ends.
+        let _ = endless.write_all(&vec![b'x'; 1 << 20]);
+        endless.set_read_timeout(Some(Duration::from_secs(20))).expect("a limit");
+        let mut answer = Vec::new();
+        let _ = endless.read_to_end(&mut answer);
+        assert!(answer.is_empty());
+        let silent: Vec<UnixStream> =
+            (0..CONNECTIONS_MAX - 2).map(|_| UnixStream::connect(&path).expect("a connection")).collect();
+        assert!(ask_at(&path, "status").expect("an answer").is_some());
+        drop(silent);
+    }
+
+    #[test]
+    fn several_lines_come_in_pieces() {
+        let (ours, theirs) = UnixStream::pair().expect("a pair");
+        (&ours).write_all(b"sta").expect("written");
+        (&ours).write_all(b"tus\nflush\n").expect("written");
+        drop(ours);
+        let mut rest = Vec::new();
+        assert_eq!(read_line(&theirs, &mut rest).as_deref(), Some("status"));
+        assert_eq!(read_line(&theirs, &mut rest).as_deref(), Some("flush"));
+        assert_eq!(read_line(&theirs, &mut rest), None);
+    }
+
+    #[test]
+    fn the_socket_is_named_after_the_flash() {
+        let path = socket_path(&[0xab; 16]);
+        assert!(path.to_string_lossy().ends_with("/abababababababababababababababab.sock"), "{}", path.display());
+    }
+}

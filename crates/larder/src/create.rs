@@ -1,0 +1,269 @@
+//! `larder create`: makes a cache on a flash file or device.
+//!
+//! In order: (1) origin and flash are opened, alone; (2) everything is checked, and nothing was changed; (3) a new file
+//! is made, or an existing one grows; (4) the engine writes the cache. After a failure in (3) or (4) a new file is
+//! removed and an old one has its old size.
+//!
+//! Invariants: a flash with content is overwritten only with `--force`; no file shrinks.
+//!
+//! What it does not do: format; the engine does.
+
+use crate::{
+    args::{CreateArgs, DesignArg, Switch},
+    error::{Failure, Outcome, system_reason},
+    output, size,
+    volume::{Access, open_file, open_origin_device, shown},
+};
+use larder_device::{BlockDevice, IoBuf, driver::block_on};
+use larder_engine::{
+    CreateOptions, EngineError,
+    create::{create, plan},
+    status::{compression_name, mode_name},
+    superblock,
+};
+use larder_format::{DesignId, FormatError, Superblock};
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{ErrorKind, Read},
+    os::unix::fs::FileTypeExt,
+    path::{Path, PathBuf},
+};
+
+/// Sector of a flash file that is yet to be made, in bytes: what create takes for the file of nearly every file system.
+const NEW_FILE_SECTOR_BYTES: u32 = 4096;
+/// Bytes at the start of a flash that are searched for content.
+const CONTENT_BYTES: u64 = 1 << 20;
+
+/// Runs the command.
+///
+/// # Errors
+/// One sentence; then nothing has changed.
+pub fn run(args: &CreateArgs) -> Outcome {
+    // (1)
+    if is_same_file(&args.flash, Path::new(shown(&args.origin))) {
+        return Err(Failure::failed(format_args!(
+            "{} cannot be both flash and origin: name two devices",
+            args.flash.display()
+        )));
+    }
+    let origin = open_origin_device(&args.origin)?;
+    let origin_bytes = origin.device.info().size_bytes;
+    if origin_bytes == 0 {
+        return Err(Failure::failed(format_args!("the origin {} is empty: there is nothing to cache", args.origin)));
+    }
+    let flash = Target::find(args)?;
+    // (2)
+    let options = CreateOptions {
+        chunk_bytes: args.chunk,
+        weu_bytes: args.weu,
+        mode: args.mode.into(),
+        design: match args.design {
+            DesignArg::Nitro => DesignId::Nitro,
+        },
+        compression: args.compress.into(),
+        dedup: args.dedup == Switch::On,
+        fp_index_percent: args.fp_index,
+        ram_budget_bytes: args.ram,
+        name: args.name.clone(),
+        origin_uri: origin.canonical_uri.clone(),
+        origin_identity: origin.identity,
+        flash_uuid: random()?,
+        hash_key: random()?,
+    };
+    check_texts(args, &options)?;
+    plan(flash.bytes, flash.sector_bytes, origin_bytes, &options).map_err(|error| refused_plan(args, &flash, &error))?;
+    // (3) and (4)
+    let made = flash.make(|device| {
+        block_on(create(device, origin_bytes, &options)).map_err(|error| Failure::engine(&args.flash, &error))
+    })?;
+    output::say(&summary(args, &made))
+}
+
+/// The flash that a cache shall be on.
+struct Target {
+    path: PathBuf,
+    /// Its size, in the end.
+    bytes: u64,
+    sector_bytes: u32,
+    /// Its size before, if it was there.
+    found_bytes: Option<u64>,
+    /// Held from here on, so that nobody else takes it.
+    device: Option<Box<dyn BlockDevice>>,
+}
+
+impl Target {
+    fn find(args: &CreateArgs) -> Outcome<Target> {
+        let (path, shown) = (args.flash.clone(), args.flash.display());
+        let metadata = match fs::metadata(&path) {
+            Ok(metadata) => metadata,
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                let bytes = args.size.ok_or_else(|| {
+                    Failure::failed(format_args!("{shown} does not exist: say with --size how large to make it"))
+                })?;
+                let sector_bytes = NEW_FILE_SECTOR_BYTES;
+                return Ok(Target { path, bytes, sector_bytes, found_bytes: None, device: None });
+            }
+            Err(error) => {
+                return Err(Failure::failed(format_args!("{shown} cannot be opened: {}", system_reason(&error))));
+            }
+        };
+        let is_file = metadata.is_file();
+        if !is_file && !metadata.file_type().is_block_device() {
+            return Err(Failure::failed(format_args!("{shown} is neither a file nor a block device: name one")));
+        }
+        let device = open_file(&path, Access::Write)?;
+        let info = device.info();
+        let found_bytes = if is_file { metadata.len() } else { info.size_bytes };
+        let bytes = args.size.unwrap_or(info.size_bytes);
+        if bytes < info.size_bytes {
+            return Err(Failure::failed(format_args!(
+                "--size {}: {shown} has {} and does not shrink; leave --size out, or remove the file",
+                size::exact(bytes),
+                size::exact(found_bytes)
+            )));
+        }
+        if bytes > info.size_bytes && !is_file {
+            return Err(Failure::failed(format_args!(
+                "--size {}: the block device {shown} has {}; leave --size out",
+                size::exact(bytes),
+                size::exact(found_bytes)
+            )));
+        }
+        if bytes == 0 {
+            return Err(Failure::failed(format_args!("{shown} is empty: say with --size how large to make it")));
+        }
+        if !args.force {
+            refuse_content(&path, &device)?;
+        }
+        let sector_bytes = info.physical_sector_bytes.clamp(info.sector_bytes, NEW_FILE_SECTOR_BYTES);
+        Ok(Target { path, bytes, sector_bytes, found_bytes: Some(found_bytes), device: Some(Box::new(device)) })
+    }
+
+    /// Makes the file as large as it shall be, if it is a file, and then the cache; takes it back if that fails.
+    fn make<T>(self, format: impl FnOnce(&dyn BlockDevice) -> Outcome<T>) -> Outcome<T> {
+        let failed = |what: &str, error: &std::io::Error| {
+            Failure::failed(format_args!("{} cannot be {what}: {}", self.path.display(), system_reason(error)))
+        };
+        match (self.found_bytes, self.device) {
+            (Some(found_bytes), Some(device)) if device.info().size_bytes == self.bytes || self.bytes == found_bytes => {
+                format(&*device)
+            }
+            (Some(found_bytes), device) => {
+                let file = OpenOptions::new().write(true).open(&self.path).map_err(|error| failed("opened", &error))?;
+                file.set_len(self.bytes).map_err(|error| failed("enlarged", &error))?;
+                // The size is taken when a device is opened.
+                drop(device);
+                let result = open_file(&self.path, Access::Write).and_then(|device| format(&device));
+                if result.is_err() {
+                    // The failure itself is what is told.
+                    let _ = file.set_len(found_bytes);
+                }
+                result
+            }
+            (None, _) => {
+                let file = OpenOptions::new().write(true).create_new(true).open(&self.path);
+                let file = file.map_err(|error| failed("made", &error))?;
+                let sized = file.set_len(self.bytes).map_err(|error| {
+                    Failure::failed(format_args!(
+                        "{} cannot be made {} large: {}",
+                        self.path.display(),
+                        size::exact(self.bytes),
+                        system_reason(&error)
+                    ))
+                });
+                let result = sized.and_then(|()| open_file(&self.path, Access::Write)).and_then(|device| format(&device));
+                if result.is_err() {
+                    let _ = fs::remove_file(&self.path);
+                }
+                result
+            }
+        }
+    }
+}
+
+fn is_same_file(a: &Path, b: &Path) -> bool {
+    matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b)
+}
+
+fn refuse_content(path: &Path, device: &dyn BlockDevice) -> Outcome {
+    let shown = path.display();
+    match block_on(superblock::read(device)) {
+        Ok((superblock, _)) => {
+            return Err(Failure::failed(format_args!(
+                "{shown} already holds a Larder cache, for the origin {}: --force overwrites it, and what only it has",
+                self::shown(superblock.origin.uri.as_str())
+            )));
+        }
+        Err(EngineError::Format(FormatError::NewerVersion { .. })) => {
+            return Err(Failure::failed(format_args!(
+                "{shown} already holds the cache of a newer Larder: --force overwrites it"
+            )));
+        }
+        // Whatever it is, the content itself is looked at.
+        Err(_) => {}
+    }
+    let bytes = CONTENT_BYTES.min(device.info().size_bytes);
+    let content = block_on(device.read(0, IoBuf::new(bytes as usize)))
+        .map_err(|error| Failure::failed(format_args!("{shown} cannot be read: {error}")))?;
+    if content.iter().any(|&byte| byte != 0) {
+        return Err(Failure::failed(format_args!("{shown} holds other data: --force overwrites it")));
+    }
+    Ok(())
+}
+
+fn check_texts(args: &CreateArgs, options: &CreateOptions) -> Outcome {
+    if larder_format::VolumeName::new(args.name.clone()).is_err() {
+        return Err(Failure::Usage(format!("--name {}: a name has 64 bytes at most, and no zero byte", args.name)));
+    }
+    if larder_format::OriginUri::new(options.origin_uri.clone()).is_err() {
+        return Err(Failure::failed(format_args!("the origin's name is too long: 1024 bytes are allowed")));
+    }
+    Ok(())
+}
+
+fn refused_plan(args: &CreateArgs, flash: &Target, error: &EngineError) -> Failure {
+    let named = match args.size {
+        Some(bytes) => format!("--size {}", size::exact(bytes)),
+        None => args.flash.display().to_string(),
+    };
+    Failure::failed(match error {
+        EngineError::Format(FormatError::FlashTooSmall { needed_bytes, .. }) => format!(
+            "{named}: a flash of {} is too small; it must hold eight WEUs of {} and what describes them, here {} at least",
+            size::exact(flash.bytes),
+            size::exact(args.weu.into()),
+            size::exact(*needed_bytes)
+        ),
+        EngineError::Format(FormatError::FlashTooLarge { flash_bytes_max }) => format!(
+            "{named}: with WEUs of {} a flash has {} at most; use larger ones",
+            size::exact(args.weu.into()),
+            size::exact(*flash_bytes_max)
+        ),
+        error => format!("{}: {error}", args.flash.display()),
+    })
+}
+
+/// Random bytes from the system.
+fn random<const N: usize>() -> Outcome<[u8; N]> {
+    let mut bytes = [0; N];
+    File::open("/dev/urandom")
+        .and_then(|mut file| file.read_exact(&mut bytes))
+        .map_err(|error| Failure::failed(format_args!("/dev/urandom cannot be read: {}", system_reason(&error))))?;
+    Ok(bytes)
+}
+
+fn summary(args: &CreateArgs, made: &Superblock) -> String {
+    let layout = &made.layout;
+    let dedup = if made.dedup && made.fp_index_percent > 0 { "deduplicated" } else { "not deduplicated" };
+    format!(
+        "made a cache of {} on {} for {} ({}): {} slots of {}, chunks of {}, {}, {dedup}, compression {}\n",
+        size::human(layout.flash_bytes),
+        args.flash.display(),
+        shown(made.origin.uri.as_str()),
+        size::human(made.origin.size_bytes),
+        layout.slot_count,
+        size::exact(layout.weu_bytes.into()),
+        size::exact(layout.chunk_bytes.into()),
+        mode_name(made.mode),
+        compression_name(made.compression),
+    )
+}

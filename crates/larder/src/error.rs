@@ -1,0 +1,90 @@
+//! Why a command ended early: a sentence for people, and the exit code that goes with it.
+//!
+//! Invariants: the text is one sentence on one line, names the thing, and says what would be right.
+//!
+//! What it does not do: print; `main` does.
+
+use larder_device::IoError;
+use larder_engine::EngineError;
+use std::{fmt, path::Path};
+
+/// Exit code of a command that failed.
+pub const EXIT_FAILED: u8 = 1;
+/// Exit code of wrong usage.
+pub const EXIT_USAGE: u8 = 2;
+
+/// How a command failed.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// It was asked for well, and did not work out.
+    Failed(String),
+    /// It was not asked for well.
+    Usage(String),
+    /// Everything was said already, on standard output.
+    Reported,
+}
+
+/// What a command comes to.
+pub type Outcome<T = ()> = Result<T, Failure>;
+
+impl Failure {
+    /// A failure with this sentence.
+    pub fn failed(sentence: impl fmt::Display) -> Failure {
+        Failure::Failed(sentence.to_string())
+    }
+
+    /// An engine's error about the flash at `flash`.
+    pub fn engine(flash: &Path, error: &EngineError) -> Failure {
+        match error {
+            // These speak of the origin, by its name.
+            EngineError::WrongOrigin(sentence) => Failure::failed(sentence),
+            error => Failure::failed(format_args!("{}: {error}", flash.display())),
+        }
+    }
+
+    /// The exit code of the process.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Failure::Failed(_) | Failure::Reported => EXIT_FAILED,
+            Failure::Usage(_) => EXIT_USAGE,
+        }
+    }
+
+    /// The sentence, on one line.
+    pub fn sentence(&self) -> Option<String> {
+        match self {
+            Failure::Failed(text) | Failure::Usage(text) => {
+                Some(text.split_whitespace().collect::<Vec<_>>().join(" ").trim_end_matches('.').to_owned())
+            }
+            Failure::Reported => None,
+        }
+    }
+}
+
+/// The system's words for a device error where it has some, else the error's own.
+pub fn reason(error: &IoError) -> String {
+    match (&error.detail, error.errno) {
+        (Some(detail), _) => detail.to_string(),
+        (None, Some(errno)) => system_reason(&std::io::Error::from_raw_os_error(errno)),
+        (None, None) => error.to_string(),
+    }
+}
+
+/// An error of the system without its number: "No such file or directory".
+pub fn system_reason(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or_default().to_lowercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sentence_is_one_line_without_a_full_stop() {
+        let failure = Failure::failed("Cannot serve\n  at x: taken.");
+        assert_eq!(failure.sentence().as_deref(), Some("Cannot serve at x: taken"));
+        assert_eq!((failure.exit_code(), Failure::Usage(String::new()).exit_code()), (1, 2));
+        assert_eq!(system_reason(&std::io::Error::from_raw_os_error(libc::ENOENT)), "no such file or directory");
+    }
+}

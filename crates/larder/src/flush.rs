@@ -1,0 +1,62 @@
+//! `larder flush`: writes all dirty data to the origin, through the server where there is one.
+//!
+//! What it does not do: empty the cache; what was dirty stays cached, clean.
+
+use crate::{
+    args::FlushArgs,
+    control,
+    error::{Failure, Outcome},
+    output, size,
+    volume::{Access, open_flash, with_cache},
+};
+use larder_device::driver::block_on;
+use larder_engine::Cache;
+use serde_json::{Value, json};
+
+/// Runs the command.
+///
+/// # Errors
+/// One sentence.
+pub fn run(args: &FlushArgs) -> Outcome {
+    let uuid = open_flash(&args.flash, Access::Peek)?.superblock.flash_uuid;
+    let done = match control::ask(&uuid, "flush")? {
+        Some(done) => done,
+        None => {
+            let flash = open_flash(&args.flash, Access::Write)?;
+            with_cache(flash, args.origin.as_deref(), |cache| flush(cache).map_err(Failure::failed))?
+        }
+    };
+    let number = |key: &str| done.get(key).and_then(Value::as_u64).unwrap_or(0);
+    let (written, zeroed) = (number("origin_bytes_written"), number("origin_zero_bytes"));
+    output::say(&match (written, zeroed) {
+        (0, 0) => "nothing was dirty: the origin is complete\n".to_owned(),
+        (written, 0) => format!("wrote {} to the origin: it is complete\n", size::human(written)),
+        (written, zeroed) => format!(
+            "wrote {} to the origin and zeroed {}: it is complete\n",
+            size::human(written),
+            size::human(zeroed)
+        ),
+    })
+}
+
+/// Destages everything; how much that was, as the control socket tells it.
+///
+/// # Errors
+/// A sentence, where dirty data remains.
+pub fn flush(cache: &Cache) -> control::Reply {
+    let before = cache.status();
+    let is_done = block_on(cache.destage_all());
+    let after = cache.status();
+    if !is_done {
+        return Err(format!(
+            "not all dirty data could be written to the origin: {} remain (health: {})",
+            size::human(after.dirty_bytes + after.trimmed_bytes),
+            after.health
+        ));
+    }
+    Ok(json!({
+        "origin_bytes_written": after.counts.origin_bytes_written - before.counts.origin_bytes_written,
+        "origin_zero_bytes": after.counts.origin_zero_bytes - before.counts.origin_zero_bytes,
+        "dirty_bytes": after.dirty_bytes,
+    }))
+}

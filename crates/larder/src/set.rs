@@ -1,0 +1,40 @@
+//! `larder set`: changes the write mode, through the server where there is one.
+//!
+//! What it does not do: change what is fixed when a cache is made.
+
+use crate::{
+    args::{ModeArg, SetArgs},
+    control,
+    error::{Failure, Outcome},
+    output,
+    volume::{Access, open_flash, with_cache},
+};
+use clap::ValueEnum;
+use larder_device::driver::block_on;
+use larder_engine::{Cache, status::mode_name};
+use serde_json::json;
+
+/// Runs the command.
+///
+/// # Errors
+/// One sentence; then the old mode stays.
+pub fn run(args: &SetArgs) -> Outcome {
+    let uuid = open_flash(&args.flash, Access::Peek)?.superblock.flash_uuid;
+    let name = mode_name(args.mode.into());
+    if control::ask(&uuid, &format!("set-mode {name}"))?.is_none() {
+        let flash = open_flash(&args.flash, Access::Write)?;
+        with_cache(flash, args.origin.as_deref(), |cache| set_mode(cache, name).map_err(Failure::failed))?;
+    }
+    output::say(&format!("the mode is {name}\n"))
+}
+
+/// Sets the mode of this name, and says so as the control socket tells it.
+///
+/// # Errors
+/// A sentence.
+pub fn set_mode(cache: &Cache, name: &str) -> control::Reply {
+    let mode = ModeArg::from_str(name, false)
+        .map_err(|_| format!("no mode is called {name}: write write-back, write-through or write-around"))?;
+    block_on(cache.set_mode(mode.into())).map_err(|error| format!("the mode stays as it was: {error}"))?;
+    Ok(json!({ "mode": mode_name(cache.mode()) }))
+}

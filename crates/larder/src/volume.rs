@@ -1,0 +1,191 @@
+//! A cache that was made earlier: its flash, its superblock, its origin, opened and checked against each other.
+//!
+//! Invariants: nothing is written here. A flash or origin that another process holds is refused; whoever gets one
+//! holds it until the device is dropped. Each refusal is one sentence that names the device.
+//!
+//! What it does not do: recover; the engine does.
+
+use crate::error::{Failure, Outcome, reason};
+use larder_device::{
+    BlockDevice, IoError, IoErrorKind, Runtime,
+    driver::block_on,
+    file::{FileDevice, OpenOptions},
+    threads::{ThreadRuntime, ThreadRuntimeOptions},
+    uri::{OpenMode, OpenedDevice, open_device},
+};
+use larder_engine::{Cache, Tuning, superblock};
+use larder_format::Superblock;
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+/// How long a device that another process holds is asked for again: commands that only look hold it for a moment.
+const LOCK_WAIT_MAX: Duration = Duration::from_millis(1500);
+/// Pause between two tries.
+const LOCK_PAUSE: Duration = Duration::from_millis(50);
+
+/// The flash of a cache.
+pub struct Flash {
+    /// Where it is.
+    pub path: PathBuf,
+    /// The open device.
+    pub device: Arc<dyn BlockDevice>,
+    /// What its superblock says.
+    pub superblock: Superblock,
+}
+
+/// How a flash is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// To look at the superblock, whoever else has it open.
+    Peek,
+    /// To read all of it, alone.
+    Read,
+    /// To read and write it, alone.
+    Write,
+}
+
+/// Opens a file or block device by path.
+///
+/// # Errors
+/// A sentence that names the path.
+pub fn open_file(path: &Path, access: Access) -> Outcome<FileDevice> {
+    let options = OpenOptions {
+        direct: true,
+        read_only: access != Access::Write,
+        exclusive: access != Access::Peek,
+        create_bytes: None,
+    };
+    patiently(|| FileDevice::open(path, options)).map_err(|error| refused_flash(path, &error))
+}
+
+fn patiently<T>(mut attempt: impl FnMut() -> Result<T, IoError>) -> Result<T, IoError> {
+    let until = Instant::now() + LOCK_WAIT_MAX;
+    loop {
+        match attempt() {
+            Err(error) if error.kind == IoErrorKind::InUse && Instant::now() < until => std::thread::sleep(LOCK_PAUSE),
+            result => return result,
+        }
+    }
+}
+
+fn refused_flash(path: &Path, error: &IoError) -> Failure {
+    let path = path.display();
+    Failure::failed(match (error.kind, error.errno) {
+        (IoErrorKind::InUse, _) => format!("{path} is in use by another process: end that one first"),
+        (_, Some(libc::ENOENT)) => format!("{path} does not exist: name the flash that `larder create` made"),
+        _ => format!("{path} cannot be opened: {}", reason(error)),
+    })
+}
+
+/// Opens the flash of a cache and reads its superblock.
+///
+/// # Errors
+/// A sentence that names the path: missing, in use, not ours, damaged, newer.
+pub fn open_flash(path: &Path, access: Access) -> Outcome<Flash> {
+    let device: Arc<dyn BlockDevice> = Arc::new(open_file(path, access)?);
+    let (superblock, _) =
+        block_on(superblock::read(&*device)).map_err(|error| Failure::engine(path, &error))?;
+    Ok(Flash { path: path.to_owned(), device, superblock })
+}
+
+/// Opens an origin for reading and writing, alone.
+///
+/// # Errors
+/// A sentence that names it.
+pub fn open_origin_device(uri: &str) -> Outcome<OpenedDevice> {
+    let mode = OpenMode { read_only: false, exclusive: true, direct: true };
+    let shown = shown(uri);
+    patiently(|| open_device(uri, mode)).map_err(|error| {
+        Failure::failed(match (error.kind, error.errno) {
+            (IoErrorKind::InUse, _) => {
+                format!("the origin {shown} is already served, or in use by another process: end that one first")
+            }
+            (_, Some(libc::ENOENT)) => format!("the origin {shown} is missing: bring it back, or name the right one"),
+            _ => format!("the origin {shown} cannot be opened: {}", reason(&error)),
+        })
+    })
+}
+
+/// A URI as people write it: of a file, the path, where that is plain.
+pub fn shown(uri: &str) -> &str {
+    uri.strip_prefix("file://").filter(|path| path.starts_with('/') && !path.contains('%')).unwrap_or(uri)
+}
+
+/// Opens the origin that belongs to a flash: at the place that the superblock names, or at `elsewhere`.
+///
+/// # Errors
+/// A sentence: missing, in use, smaller than before, another one.
+pub fn open_origin(superblock: &Superblock, elsewhere: Option<&str>) -> Outcome<OpenedDevice> {
+    let opened = open_origin_device(elsewhere.unwrap_or(superblock.origin.uri.as_str()))?;
+    let name = shown(&opened.canonical_uri);
+    let (expected, found) = (superblock.origin.size_bytes, opened.device.info().size_bytes);
+    let known = superblock.origin.identity;
+    if known != 0 && opened.identity != 0 && known != opened.identity {
+        return Err(Failure::failed(format_args!(
+            "the origin {name} is not the one that this cache was made for: bring that one back, or make a new cache \
+             with `larder create --force`"
+        )));
+    }
+    if found < expected {
+        return Err(Failure::failed(format_args!(
+            "the origin {name} is smaller than before: it has {found} bytes, and had {expected} when this cache was \
+             made; give it its size back"
+        )));
+    }
+    Ok(opened)
+}
+
+/// The threads of this process.
+///
+/// # Errors
+/// Where the system refuses them.
+pub fn start_runtime(workers: Option<u16>) -> Outcome<Arc<ThreadRuntime>> {
+    let mut options = ThreadRuntimeOptions::default();
+    if let Some(workers) = workers {
+        options.workers = workers.into();
+    }
+    ThreadRuntime::try_new(options)
+        .map_err(|error| Failure::failed(format_args!("the system refuses to start threads: {error}")))
+}
+
+/// Opens the cache on a flash that nobody serves, does something with it, and ends it in order.
+///
+/// # Errors
+/// The opening's, what `act` says, or the end's.
+pub fn with_cache<T>(flash: Flash, origin: Option<&str>, act: impl FnOnce(&Cache) -> Outcome<T>) -> Outcome<T> {
+    let origin = open_origin(&flash.superblock, origin)?;
+    let runtime = start_runtime(None)?;
+    let engine_failed = |error| Failure::engine(&flash.path, &error);
+    // Nobody else waits for the origin: as fast as it goes.
+    let tuning = Tuning { destage_rate_bytes_per_s: 0, ..Tuning::default() };
+    let opening = Cache::open(flash.device, origin.device, runtime.clone() as Arc<dyn Runtime>, tuning);
+    let cache = block_on(opening).map_err(engine_failed)?;
+    let result = act(&cache);
+    let closed = cache.close_blocking().map_err(engine_failed);
+    drop(cache);
+    runtime.shutdown();
+    let result = result?;
+    closed?;
+    Ok(result)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_shown_by_path() {
+        assert_eq!(shown("file:///a/b"), "/a/b");
+        assert_eq!(shown("file:///a%20b"), "file:///a%20b");
+        assert_eq!(shown("nbd://host/x"), "nbd://host/x");
+    }
+
+    #[test]
+    fn a_missing_flash_is_named() {
+        let failure = open_flash(Path::new("/nowhere/flash"), Access::Peek).err().and_then(|f| f.sentence());
+        assert!(failure.expect("refused").starts_with("/nowhere/flash does not exist"));
+    }
+}
