@@ -8,13 +8,14 @@ use crate::{
     data::{PIECE_BYTES, Source},
     measure::Res,
 };
-use larder_device::{BlockDevice, IoBuf, Runtime, WriteFlags, driver::block_on, threads::ThreadRuntime};
+use larder_device::{
+    BlockDevice, IoBuf, Runtime, WriteFlags, driver::block_on, threads::ThreadRuntime, threads::ThreadRuntimeOptions,
+};
 use larder_engine::{Cache, Compression, CreateOptions, Tuning, create};
-use larder_device::threads::ThreadRuntimeOptions;
 use std::sync::Arc;
 
-/// Chunks that are read back and looked at after a restart.
-const LOOKS: u64 = 64;
+/// Distance of chunks that are looked at one after the other; it has no divisor in common with a power of two.
+const STRIDE: u64 = 7919;
 
 /// A real runtime with `workers` workers.
 pub fn runtime(workers: usize) -> Arc<ThreadRuntime> {
@@ -65,14 +66,21 @@ pub fn filled(
     drop(cache);
     let cache = block_on(Cache::open(flash, origin, runtime, no_destaging()))?;
     let chunks = bytes / chunk_bytes as u64;
-    for look in 0..LOOKS {
-        let number = look * 7919 % chunks;
+    // In no sequence that a prefetch would follow.
+    for number in (0..chunks).map(|look| look * STRIDE % chunks) {
         let chunk = block_on(cache.read(number * chunk_bytes as u64, IoBuf::new(chunk_bytes)))?;
         if chunk.get(..8) != Some(&source.stamp(number)[..]) {
             return Err(format!("chunk {number} does not hold what was written").into());
         }
     }
     Ok(cache)
+}
+
+/// Closes a cache and ends its runtime, so that nothing of it lives on.
+pub fn end(cache: &Cache, runtime: &ThreadRuntime) -> Res<()> {
+    cache.close_blocking()?;
+    runtime.shutdown();
+    Ok(())
 }
 
 /// Fails where a cache that should only have hit had to ask its origin, or found damage.

@@ -13,6 +13,8 @@ pub const PIECE_BYTES: usize = 1 << 20;
 const PIECES: usize = 16;
 /// Words of the made-up language.
 const WORDS: usize = 3000;
+/// How often a repetition follows instead of a word.
+const REPEATS_PERCENT: u64 = 40;
 
 /// What compression makes of the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,16 +78,25 @@ impl Source {
     }
 }
 
-/// Words of which few are frequent and most are rare, as in any text.
+/// Words of which few are frequent and most are rare, and now and then a repetition of what was said before, as in any
+/// text, log or source file.
 fn write_text(out: &mut [u8], words: &[Vec<u8>], rng: &mut Rng) {
-    let mut rest = out;
-    while !rest.is_empty() {
+    /// How far back a repetition reaches, in bytes.
+    const BACK_MAX: usize = 3000;
+    let mut at = 0;
+    while at < out.len() {
+        if at > BACK_MAX && rng.chance(REPEATS_PERCENT, 100) {
+            let from = at - 40 - rng.index(BACK_MAX - 40);
+            let len = (8 + rng.index(24)).min(out.len() - at);
+            out.copy_within(from..from + len, at);
+            at += len;
+            continue;
+        }
         let skewed = rng.unit().powi(3);
         let word = words.get((skewed * words.len() as f64) as usize).map_or(&b"a"[..], Vec::as_slice);
-        for &byte in word.iter().chain(b" ") {
-            let Some((first, others)) = rest.split_first_mut() else { return };
-            *first = byte;
-            rest = others;
+        for &byte in word.iter().chain(b" ").take(out.len() - at) {
+            out[at] = byte;
+            at += 1;
         }
     }
 }

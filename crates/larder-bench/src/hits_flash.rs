@@ -9,7 +9,7 @@
 
 use crate::{
     Options,
-    caches::{filled, only_hits, options, runtime},
+    caches::{end, filled, only_hits, options, runtime},
     data::{Kind, Source},
     measure::{Res, Side, compare, lanes, time},
     report::{Aim, Row},
@@ -66,11 +66,12 @@ fn one_cache(bench: &Options, path: &Path, name: &str, chunk: usize, compression
     let open = OpenOptions { direct: true, create_bytes: Some(FLASH_BYTES), ..OpenOptions::default() };
     let flash = Arc::new(FileDevice::open(path, open)?);
     let origin = Arc::new(RamDevice::new("origin", ORIGIN_BYTES, 512));
+    let runtime = runtime(0);
     let cache =
-        Rc::new(filled(flash.clone(), origin, runtime(0), &options(chunk, compression), (&source, SET_BYTES))?);
+        Rc::new(filled(flash.clone(), origin, runtime.clone(), &options(chunk, compression), (&source, SET_BYTES))?);
     let records: Rc<[Record]> = records_of(&flash, &cache.status())?.into();
     if (records.len() as u64) < SET_BYTES / chunk as u64 {
-        return Err(format!("only {} records are on flash", records.len()).into());
+        return Err(format!("only {} records are on flash: {:?}", records.len(), cache.status()).into());
     }
     let mut rows = Vec::new();
     for (depth, reads) in ROUNDS_OF {
@@ -102,7 +103,7 @@ fn one_cache(bench: &Options, path: &Path, name: &str, chunk: usize, compression
         rows.push(Row::aimed(&format!("b{name}.{id}.{depth}"), what, result.ratio, Aim::AtLeast(aim)));
     }
     only_hits(&cache)?;
-    cache.close_blocking()?;
+    end(&cache, &runtime)?;
     Ok(rows)
 }
 
@@ -116,13 +117,7 @@ async fn read_cache(cache: &Cache, chunk: usize, reads: usize, seed: u64) -> IoR
     Ok(reads as u64)
 }
 
-async fn read_records(
-    flash: &FileDevice,
-    records: &[Record],
-    chunk: usize,
-    reads: usize,
-    seed: u64,
-) -> IoResult<u64> {
+async fn read_records(flash: &FileDevice, records: &[Record], chunk: usize, reads: usize, seed: u64) -> IoResult<u64> {
     let sector = u64::from(flash.info().sector_bytes);
     let mut rng = Rng::new(seed);
     let mut buf = IoBuf::new(chunk);

@@ -6,7 +6,7 @@
 
 use crate::{
     Options,
-    caches::{filled, only_hits, options, runtime},
+    caches::{end, filled, only_hits, options, runtime},
     data::{Kind, Source},
     measure::{OneCore, Res, Side, compare, time},
     report::{Aim, Row},
@@ -36,7 +36,8 @@ fn one_size(bench: &Options, name: &str, chunk: usize) -> Res<Vec<Row>> {
     let source = Source::new(Kind::Noise, chunk, 1);
     let flash = Arc::new(RamDevice::new("flash", 4 * SET_BYTES, 512));
     let origin = Arc::new(RamDevice::new("origin", 4 * SET_BYTES, 512));
-    let cache = filled(flash, origin, runtime(0), &options(chunk, Compression::Off), (&source, SET_BYTES))?;
+    let runtime = runtime(0);
+    let cache = filled(flash, origin, runtime.clone(), &options(chunk, Compression::Off), (&source, SET_BYTES))?;
     let mut memory = vec![0u8; SET_BYTES as usize];
     Rng::new(2).fill(&mut memory);
     let reads = bench.scaled(ROUND_BYTES / chunk);
@@ -58,8 +59,11 @@ fn one_size(bench: &Options, name: &str, chunk: usize) -> Res<Vec<Row>> {
         Side::Base => time(|| Ok(copy_loop(&memory, chunk, reads, round as u64))),
     })?;
     only_hits(&cache)?;
-    cache.close_blocking()?;
-    let rate = format!("{name} KiB reads that hit, RAM, one thread: reads a second");
+    end(&cache, &runtime)?;
+    let rate = format!(
+        "{name} KiB reads that hit, RAM, one thread ({:.0} for each second of CPU time): reads a second",
+        result.ours_cpu
+    );
     let rate = match chunk {
         4096 => Row::aimed(&format!("a{name}.rate"), rate, result.ours, Aim::AtLeast(READS_PER_SECOND_AIM)),
         _ => Row::told(&format!("a{name}.rate"), rate, result.ours),

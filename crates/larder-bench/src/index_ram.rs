@@ -7,7 +7,7 @@
 use crate::{
     Options,
     alloc::Live,
-    caches::{no_destaging, options, runtime},
+    caches::{end, no_destaging, options, runtime},
     data::{Kind, PIECE_BYTES, Source},
     devices::Sink,
     measure::Res,
@@ -24,8 +24,6 @@ const FLASH_BYTES: u64 = 6 << 30;
 const ORIGIN_BYTES: u64 = 16 << 30;
 /// More than the metadata area of the flash.
 const KEPT_BYTES: u64 = 1 << 30;
-/// Bytes of write-throughs between two waits for their insertion.
-const SETTLE_BYTES: usize = 8 << 20;
 
 /// Measures.
 pub fn run(bench: &Options) -> Res<Vec<Row>> {
@@ -52,16 +50,21 @@ fn filled(chunks: usize, copies: u64, mode: WriteMode) -> Res<(u64, f64, f64)> {
     let flash = Arc::new(Sink::new(FLASH_BYTES, KEPT_BYTES));
     let origin = Arc::new(Sink::new(ORIGIN_BYTES, 0));
     let runtime = runtime(0);
-    block_on(create(&*flash, ORIGIN_BYTES, &larder_engine::CreateOptions { mode, ..options(CHUNK_BYTES, Compression::Off) }))?;
+    block_on(create(
+        &*flash,
+        ORIGIN_BYTES,
+        &larder_engine::CreateOptions { mode, ..options(CHUNK_BYTES, Compression::Off) },
+    ))?;
     // The log's own memory is in the device: touch it before counting starts.
     touch(&flash)?;
     let live = Live::begin();
-    let cache = block_on(Cache::open(flash, origin, runtime, no_destaging()))?;
+    let cache = block_on(Cache::open(flash, origin, runtime.clone(), no_destaging()))?;
     for at in (0..chunks * CHUNK_BYTES).step_by(PIECE_BYTES) {
         // Every piece is written `copies` times, at as many places.
         let number = at / PIECE_BYTES / copies as usize * (PIECE_BYTES / CHUNK_BYTES);
         cache_write(&cache, at as u64, source.piece(number as u64))?;
-        if mode == WriteMode::Through && (at + PIECE_BYTES).is_multiple_of(SETTLE_BYTES) {
+        // A later write may share a version with a chunk that waits to be inserted, and outdate it.
+        if mode == WriteMode::Through {
             block_on(cache.settle());
         }
     }
@@ -75,9 +78,10 @@ fn filled(chunks: usize, copies: u64, mode: WriteMode) -> Res<(u64, f64, f64)> {
     let result = (mapped, live.bytes() as f64 / mapped as f64, status.index_ram_bytes as f64 / mapped as f64);
     drop(live);
     if (mapped as usize) < chunks * 99 / 100 {
-        return Err(format!("{mapped} of {chunks} chunks are mapped").into());
+        let (dropped, stale) = (status.counts.insertions_dropped, status.counts.insertions_stale);
+        return Err(format!("{mapped} of {chunks} chunks are mapped; {dropped} were dropped, {stale} stale").into());
     }
-    cache.close_blocking()?;
+    end(&cache, &runtime)?;
     Ok(result)
 }
 

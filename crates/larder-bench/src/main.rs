@@ -73,12 +73,8 @@ const BENCHES: [(char, &str, Bench); 8] = [
 ];
 
 fn options() -> Result<Options, String> {
-    let mut options = Options {
-        only: None,
-        quick: false,
-        dir: "target/bench-scratch".into(),
-        json: "target/bench.json".into(),
-    };
+    let mut options =
+        Options { only: None, quick: false, dir: "target/bench-scratch".into(), json: "target/bench.json".into() };
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
         let mut value = || args.next().ok_or(format!("{arg} wants a value"));

@@ -53,6 +53,8 @@ pub struct Comparison {
     pub ratio: f64,
     /// The same by processor time instead of elapsed time: less disturbed, but blind to waiting.
     pub cpu_ratio: f64,
+    /// Units for each second of processor time of the cache.
+    pub ours_cpu: f64,
 }
 
 /// Runs `work`, which returns the units it did, and times it.
@@ -64,7 +66,8 @@ pub fn time(work: impl FnOnce() -> Res<f64>) -> Res<Sample> {
 
 /// Compares in `rounds` rounds and one to warm up, which has number 0.
 pub fn compare(rounds: usize, mut run: impl FnMut(usize, Side) -> Res<Sample>) -> Res<Comparison> {
-    let (mut ours, mut base, mut ratios, mut cpu_ratios) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut ours, mut base, mut ours_cpu) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut ratios, mut cpu_ratios) = (Vec::new(), Vec::new());
     for round in 0..=rounds {
         let (a, b) = if round % 2 == 0 {
             let a = run(round, Side::Ours)?;
@@ -76,12 +79,18 @@ pub fn compare(rounds: usize, mut run: impl FnMut(usize, Side) -> Res<Sample>) -
         if round > 0 {
             ours.push(a.rate());
             base.push(b.rate());
+            ours_cpu.push(a.cpu_rate());
             ratios.push(a.rate() / b.rate());
             cpu_ratios.push(a.cpu_rate() / b.cpu_rate());
         }
     }
-    let cpu_ratio = median(cpu_ratios);
-    Ok(Comparison { ours: median(ours), base: median(base), ratio: median(ratios), cpu_ratio })
+    Ok(Comparison {
+        ours: median(ours),
+        base: median(base),
+        ratio: median(ratios),
+        cpu_ratio: median(cpu_ratios),
+        ours_cpu: median(ours_cpu),
+    })
 }
 
 /// The median; 0 of nothing.

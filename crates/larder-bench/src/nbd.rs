@@ -7,7 +7,7 @@
 
 use crate::{
     Options,
-    caches::{filled, only_hits, options, runtime},
+    caches::{end, filled, only_hits, options, runtime},
     data::{Kind, Source},
     measure::{Res, Sample, Side, compare},
     report::{Aim, Row},
@@ -84,7 +84,8 @@ fn measure(bench: &Options, folder: &Path) -> Res<Vec<Row>> {
         let flash = Arc::new(RamDevice::new("flash", 4 * SET_BYTES, 512));
         // The cache's volume is larger than what is read of it.
         let origin = Arc::new(RamDevice::new("origin", 4 * SET_BYTES, 512));
-        let cache = filled(flash, origin, runtime(0), &options(chunk, compression), (&source, SET_BYTES))?;
+        let runtime = runtime(0);
+        let cache = filled(flash, origin, runtime.clone(), &options(chunk, compression), (&source, SET_BYTES))?;
         let cache = Arc::new(cache);
         let server = NbdServer::bind(ServeAddress::Unix(ours.clone()), "", cache.clone(), ServerOptions::default())?;
         server.start()?;
@@ -104,7 +105,7 @@ fn measure(bench: &Options, folder: &Path) -> Res<Vec<Row>> {
         }
         server.shutdown();
         only_hits(&cache)?;
-        cache.close_blocking()?;
+        end(&cache, &runtime)?;
     }
     Ok(rows)
 }

@@ -7,13 +7,13 @@
 
 use crate::{
     Options,
-    caches::{no_destaging, options, runtime},
+    caches::{end, no_destaging, options, runtime},
     data::{Kind, PIECE_BYTES, Source, lz4_ratio},
     devices::SteadyRam,
     measure::{Comparison, OneCore, Res, Side, compare, time},
     report::{Aim, Row},
 };
-use larder_device::{SharedBuf, WriteFlags, driver::block_on, ram::RamDevice};
+use larder_device::{SharedBuf, WriteFlags, driver::block_on, ram::RamDevice, threads::ThreadRuntime};
 use larder_engine::{Cache, Compression, EngineError, create};
 use std::{hint::black_box, sync::Arc};
 
@@ -26,11 +26,11 @@ const DUPLICATE_AIM: f64 = 0.6;
 const KEY: [u8; 32] = [7; 32];
 const MIB: f64 = 1_048_576.0;
 
-fn open_cache(flash_bytes: u64) -> Res<Cache> {
+fn open_cache(runtime: &Arc<ThreadRuntime>, flash_bytes: u64) -> Res<Cache> {
     let flash = Arc::new(SteadyRam::new(flash_bytes));
     let origin = Arc::new(RamDevice::new("origin", ORIGIN_BYTES, 512));
     block_on(create(&*flash, ORIGIN_BYTES, &options(CHUNK_BYTES, Compression::Lz4)))?;
-    Ok(block_on(Cache::open(flash, origin, runtime(0), no_destaging()))?)
+    Ok(block_on(Cache::open(flash, origin, runtime.clone(), no_destaging()))?)
 }
 
 /// Measures (d).
@@ -40,7 +40,7 @@ pub fn unique(bench: &Options) -> Res<Vec<Row>> {
     for (id, kind, request, aim) in [
         ("d.lz4", Kind::Text, CHUNK_BYTES, true),
         ("d.lz4.128K", Kind::Text, 128 << 10, false),
-        ("d.noise", Kind::Noise, CHUNK_BYTES, true),
+        ("d.noise", Kind::Noise, CHUNK_BYTES, false),
     ] {
         let source = Source::new(kind, CHUNK_BYTES, 3);
         let ratio = lz4_ratio(&source);
@@ -66,7 +66,8 @@ fn unique_of(bench: &Options, source: &Source, request: usize, lz4_ratio: f64) -
     let all = (bytes * (bench.rounds() + 1)) as f64;
     // A third more than the data, for tables, metadata and the last percent that stays free.
     let flash_bytes = (all / lz4_ratio.max(1.0) * 1.3) as u64 + (256 << 20);
-    let cache = open_cache(flash_bytes / PIECE_BYTES as u64 * PIECE_BYTES as u64)?;
+    let runtime = runtime(0);
+    let cache = open_cache(&runtime, flash_bytes / PIECE_BYTES as u64 * PIECE_BYTES as u64)?;
     let mut fresh = (usize::MAX, Vec::new());
     let result = compare(bench.rounds(), |round, side| {
         let first = (round * bytes / CHUNK_BYTES) as u64;
@@ -90,7 +91,7 @@ fn unique_of(bench: &Options, source: &Source, request: usize, lz4_ratio: f64) -
         )
         .into());
     }
-    cache.close_blocking()?;
+    end(&cache, &runtime)?;
     Ok(result)
 }
 
@@ -101,7 +102,8 @@ pub fn duplicate(bench: &Options) -> Res<Vec<Row>> {
     let bytes = bench.scaled(2 * ROUND_BYTES);
     let mut rows = Vec::new();
     for (id, request, aim) in [("e", CHUNK_BYTES, true), ("e.128K", 128 << 10, false)] {
-        let cache = open_cache(1 << 30)?;
+        let runtime = runtime(0);
+        let cache = open_cache(&runtime, 1 << 30)?;
         let pieces = source.pieces(0, bytes);
         block_on(write_all(&cache, &pieces, 0, request, true))?;
         let stored = cache.status().counts.stored_records;
@@ -127,7 +129,7 @@ pub fn duplicate(bench: &Options) -> Res<Vec<Row>> {
             )
             .into());
         }
-        cache.close_blocking()?;
+        end(&cache, &runtime)?;
         let what = format!(
             "duplicate writes of {} KiB, 8 KiB chunks, one core: {:.0} MiB/s against {:.0} of the hash (by CPU time \
              {:.3}): ratio",

@@ -209,6 +209,10 @@ pub trait Design: Send {
     /// One step of the background cleaning of stale entries; returns how many it removed.
     fn sweep(&mut self) -> usize;
 
+    /// Clean chunks of zeroes have no WEU whose eviction would remove them. Forgets some where there are too many, or,
+    /// with `all`, a shard's worth in any case, and says which: the caller logs that, for a crash must not bring them back.
+    fn drop_clean_zeroes(&mut self, all: bool) -> Vec<Lba>;
+
     /// Number of pieces that [`Design::export_mappings`] comes in.
     fn export_pieces(&self) -> usize;
 

@@ -1,6 +1,7 @@
 //! The fingerprint index: from content to its place, limited in size, evicted in LRU order (Nitro §3.1).
 //!
-//! A slab of 40-byte entries on an intrusive LRU list, and a hash table of 4-byte slab numbers.
+//! A slab of 40-byte entries on an intrusive LRU list, and hash tables of 4-byte slab numbers. The slab grows by segments
+//! and the tables are sharded: callers hold a lock, and growing one table of all entries would take seconds.
 //!
 //! Invariants: at most `entries_max` entries. An entry may be dead (its slot was reused): the owner of the slots
 //! checks the generation and removes it.
@@ -14,6 +15,13 @@ use crate::{
 use hashbrown::HashTable;
 
 const NONE: u32 = u32::MAX;
+/// Entries of a segment of the slab, a power of two.
+const SEGMENT_ENTRIES: usize = 1 << SEGMENT_SHIFT;
+const SEGMENT_SHIFT: u32 = 12;
+/// Shards of the hash table at most, a power of two.
+const SHARDS_MAX: usize = 1024;
+/// A small index has a shard for this many entries.
+const SHARD_ENTRIES: usize = 4096;
 
 #[derive(Clone, Copy)]
 struct Entry {
@@ -42,15 +50,69 @@ impl Entry {
     }
 }
 
+/// Entries by number, in segments that never move.
+#[derive(Default)]
+struct Slab {
+    segments: Vec<Vec<Entry>>,
+    len: usize,
+}
+
+impl Slab {
+    #[inline]
+    fn get(&self, i: u32) -> Option<&Entry> {
+        self.segments.get((i >> SEGMENT_SHIFT) as usize)?.get(i as usize % SEGMENT_ENTRIES)
+    }
+
+    #[inline]
+    fn get_mut(&mut self, i: u32) -> Option<&mut Entry> {
+        self.segments.get_mut((i >> SEGMENT_SHIFT) as usize)?.get_mut(i as usize % SEGMENT_ENTRIES)
+    }
+
+    /// Puts `entry` behind the others, of which there will be `entries_max` at most; its number.
+    fn push(&mut self, entry: Entry, entries_max: usize) -> u32 {
+        let i = self.len;
+        if i.is_multiple_of(SEGMENT_ENTRIES) {
+            self.segments.push(Vec::with_capacity(SEGMENT_ENTRIES.min(entries_max - i)));
+        }
+        self.segments[i >> SEGMENT_SHIFT].push(entry);
+        self.len += 1;
+        i as u32
+    }
+
+    fn ram_bytes(&self) -> usize {
+        let full = self.segments.iter().rev().skip(1).len() * SEGMENT_ENTRIES;
+        let last = self.segments.last().map_or(0, Vec::capacity);
+        self.segments.capacity() * size_of::<Vec<Entry>>() + (full + last) * size_of::<Entry>()
+    }
+}
+
+impl std::ops::Index<u32> for Slab {
+    type Output = Entry;
+    #[inline]
+    fn index(&self, i: u32) -> &Entry {
+        &self.segments[(i >> SEGMENT_SHIFT) as usize][i as usize % SEGMENT_ENTRIES]
+    }
+}
+
+impl std::ops::IndexMut<u32> for Slab {
+    #[inline]
+    fn index_mut(&mut self, i: u32) -> &mut Entry {
+        &mut self.segments[(i >> SEGMENT_SHIFT) as usize][i as usize % SEGMENT_ENTRIES]
+    }
+}
+
 /// A fingerprint's entry in the slab. Stable while the entry lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FpHandle(pub u32);
 
 /// The index.
 pub struct FpIndex {
-    table: HashTable<u32>,
-    slab: Vec<Entry>,
-    free: Vec<u32>,
+    /// A power of two of them; none where deduplication is off.
+    shards: Vec<HashTable<u32>>,
+    len: usize,
+    slab: Slab,
+    /// First of the slab entries that are not in use, linked by `newer`.
+    free: u32,
     newest: u32,
     oldest: u32,
     entries_max: usize,
@@ -64,13 +126,24 @@ fn hash_of(fingerprint: &[u8; 16]) -> u64 {
     u64::from_le_bytes(eight)
 }
 
+fn shard_count(entries_max: usize) -> usize {
+    if entries_max == 0 { 0 } else { (entries_max / SHARD_ENTRIES).clamp(1, SHARDS_MAX).next_power_of_two() }
+}
+
 impl FpIndex {
+    /// The shard that `fingerprint` belongs to: by bytes that its hash does not use.
+    #[inline]
+    fn shard_of(&self, fingerprint: &[u8; 16]) -> usize {
+        usize::from(u16::from_le_bytes([fingerprint[8], fingerprint[9]])) & self.shards.len().saturating_sub(1)
+    }
+
     /// An index of at most `entries_max` entries (0: deduplication is off; 2^30 - 2 at the most).
     pub fn new(entries_max: usize) -> Self {
         FpIndex {
-            table: HashTable::new(),
-            slab: Vec::new(),
-            free: Vec::new(),
+            shards: (0..shard_count(entries_max)).map(|_| HashTable::new()).collect(),
+            len: 0,
+            slab: Slab::default(),
+            free: NONE,
             newest: NONE,
             oldest: NONE,
             entries_max: entries_max.min(LINK_MASK as usize - 1),
@@ -80,12 +153,12 @@ impl FpIndex {
 
     /// Number of entries, dead ones included.
     pub fn len(&self) -> usize {
-        self.table.len()
+        self.len
     }
 
     /// Whether there is no entry.
     pub fn is_empty(&self) -> bool {
-        self.table.is_empty()
+        self.len == 0
     }
 
     /// The limit.
@@ -100,12 +173,15 @@ impl FpIndex {
 
     /// Bytes that the index has allocated.
     pub fn ram_bytes(&self) -> usize {
-        self.table.allocation_size() + self.slab.capacity() * size_of::<Entry>() + self.free.capacity() * 4
+        self.shards.capacity() * size_of::<HashTable<u32>>()
+            + self.shards.iter().map(HashTable::allocation_size).sum::<usize>()
+            + self.slab.ram_bytes()
     }
 
     fn find(&self, fingerprint: &Fingerprint) -> Option<u32> {
         let slab = &self.slab;
-        self.table.find(hash_of(&fingerprint.0), |&i| slab[i as usize].fingerprint == fingerprint.0).copied()
+        let shard = self.shards.get(self.shard_of(&fingerprint.0))?;
+        shard.find(hash_of(&fingerprint.0), |&i| slab[i].fingerprint == fingerprint.0).copied()
     }
 
     /// The place of `fingerprint` and its handle; it becomes the most recent. `generation_of` gives a slot's current
@@ -116,7 +192,7 @@ impl FpIndex {
         generation_of: impl Fn(SlotId) -> Option<u32>,
     ) -> Option<(FpHandle, Place)> {
         let i = self.find(fingerprint)?;
-        let entry = self.slab[i as usize];
+        let entry = self.slab[i];
         let generation = generation_of(SlotId(entry.slot))?;
         if (entry.packed >> 40) as u32 != generation & GENERATION_MASK {
             self.remove_at(i);
@@ -145,7 +221,7 @@ impl FpIndex {
         }
         if let Some(i) = self.find(fingerprint) {
             self.remove_at(i);
-        } else if self.table.len() >= self.entries_max {
+        } else if self.len >= self.entries_max {
             self.evictions += 1;
             self.remove_at(self.oldest);
         }
@@ -160,28 +236,28 @@ impl FpIndex {
             newer: NONE,
             older: LINK_MASK | u32::from(place.encoding) << ENCODING_SHIFT,
         };
-        let i = match self.free.pop() {
-            Some(i) => {
-                self.slab[i as usize] = entry;
+        let i = self.free;
+        let i = match self.slab.get_mut(i) {
+            Some(unused) => {
+                self.free = unused.newer;
+                *unused = entry;
                 i
             }
-            None => {
-                self.slab.push(entry);
-                (self.slab.len() - 1) as u32
-            }
+            None => self.slab.push(entry, self.entries_max),
         };
-        let slab = &self.slab;
-        self.table.insert_unique(hash_of(&fingerprint.0), i, |&i| hash_of(&slab[i as usize].fingerprint));
+        let (shard, slab) = (self.shard_of(&fingerprint.0), &self.slab);
+        self.shards[shard].insert_unique(hash_of(&fingerprint.0), i, |&i| hash_of(&slab[i].fingerprint));
+        self.len += 1;
         self.link_newest(i);
         Some(FpHandle(i))
     }
 
-    /// Removes the entry behind `handle` if it still points into generation `generation` of `slot` at `offset`.
+    /// Removes the entry behind `handle` if it still points into generation `generation` of `slot`.
     pub fn remove_handle(&mut self, handle: FpHandle, slot: SlotId, generation: u32) {
-        let Some(entry) = self.slab.get(handle.0 as usize) else { return };
+        let Some(entry) = self.slab.get(handle.0) else { return };
         let same = entry.slot == slot.0 && (entry.packed >> 40) as u32 == generation & GENERATION_MASK;
-        // A freed slab entry may still match: only what the table knows is alive.
-        if same && self.find(&Fingerprint(entry.fingerprint)) == Some(handle.0) {
+        // A freed slab entry may still match: it is in no table, so that `remove_at` leaves it alone.
+        if same {
             self.remove_at(handle.0);
         }
     }
@@ -197,28 +273,30 @@ impl FpIndex {
     pub fn iter_oldest_first(&self) -> impl Iterator<Item = (Fingerprint, Place)> + '_ {
         let mut at = self.oldest;
         std::iter::from_fn(move || {
-            let entry = self.slab.get(at as usize)?;
+            let entry = self.slab.get(at)?;
             at = entry.newer;
             Some((Fingerprint(entry.fingerprint), Self::place_of(entry, (entry.packed >> 40) as u32)))
         })
     }
 
     fn remove_at(&mut self, i: u32) {
-        let fingerprint = self.slab[i as usize].fingerprint;
-        if let Ok(found) = self.table.find_entry(hash_of(&fingerprint), |&other| other == i) {
+        let fingerprint = self.slab[i].fingerprint;
+        let shard = self.shard_of(&fingerprint);
+        if let Ok(found) = self.shards[shard].find_entry(hash_of(&fingerprint), |&other| other == i) {
             found.remove();
+            self.len -= 1;
             self.unlink(i);
-            self.free.push(i);
+            self.slab[i].newer = std::mem::replace(&mut self.free, i);
         }
     }
 
     fn unlink(&mut self, i: u32) {
-        let (newer, older) = (self.slab[i as usize].newer, self.slab[i as usize].older());
-        match self.slab.get_mut(newer as usize) {
+        let (newer, older) = (self.slab[i].newer, self.slab[i].older());
+        match self.slab.get_mut(newer) {
             Some(entry) => entry.set_older(older),
             None => self.newest = older,
         }
-        match self.slab.get_mut(older as usize) {
+        match self.slab.get_mut(older) {
             Some(entry) => entry.newer = newer,
             None => self.oldest = newer,
         }
@@ -226,10 +304,10 @@ impl FpIndex {
 
     fn link_newest(&mut self, i: u32) {
         let before = self.newest;
-        let entry = &mut self.slab[i as usize];
+        let entry = &mut self.slab[i];
         entry.newer = NONE;
         entry.set_older(before);
-        match self.slab.get_mut(before as usize) {
+        match self.slab.get_mut(before) {
             Some(entry) => entry.newer = i,
             None => self.oldest = i,
         }

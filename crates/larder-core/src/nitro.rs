@@ -7,8 +7,8 @@
 //!   SSD: the check costs no read, and the record's checksum covers slot and generation besides.
 //! - Clean duplicates survive a restart (the paper recovers them by later fingerprint lookups only): their mappings
 //!   are logged like base ones.
-//! - Chunks of zeroes have an entry and no record. Clean ones are bounded to a quarter of the index and dropped by
-//!   the sweep beyond that, for no WEU's eviction would ever remove them.
+//! - Chunks of zeroes have an entry and no record. Clean ones are bounded to a quarter of the index and dropped
+//!   beyond that, for no WEU's eviction would ever remove them.
 //! - No recipe cache: it belongs to deduplicating origins (the paper leaves it out for plain ones, too).
 //!
 //! Invariants: those of [`Design`]; a slot's reference counts are the number of live entries that point into it.
@@ -38,6 +38,7 @@ pub struct Nitro {
     zeroes: u64,
     clean_zeroes: u64,
     sweep_at: usize,
+    zero_sweep_at: usize,
     swept: u64,
 }
 
@@ -56,6 +57,7 @@ impl Nitro {
             zeroes: 0,
             clean_zeroes: 0,
             sweep_at: 0,
+            zero_sweep_at: 0,
             swept: 0,
             config,
         }
@@ -314,22 +316,28 @@ impl Design for Nitro {
     fn sweep(&mut self) -> usize {
         let shard = self.sweep_at;
         self.sweep_at = (self.sweep_at + 1) % SHARDS;
-        let drop_zeroes = self.clean_zeroes > self.clean_zeroes_max();
         let slots = &self.slots;
-        let mut zeroes_gone = 0;
-        let gone = self.index.sweep_shard(shard, |entry| match Self::current(slots, entry) {
-            None => false,
-            Some(None) if drop_zeroes && !entry.dirty() => {
-                zeroes_gone += 1;
-                false
-            }
-            Some(_) => true,
-        });
-        self.zeroes -= zeroes_gone;
-        self.clean_zeroes -= zeroes_gone;
-        self.live -= zeroes_gone;
+        let gone = self.index.sweep_shard(shard, |entry| Self::current(slots, entry).is_some());
         self.swept += gone as u64;
         gone
+    }
+
+    fn drop_clean_zeroes(&mut self, all: bool) -> Vec<Lba> {
+        if !all && self.clean_zeroes <= self.clean_zeroes_max() {
+            return Vec::new();
+        }
+        let shard = self.zero_sweep_at;
+        self.zero_sweep_at = (self.zero_sweep_at + 1) % SHARDS;
+        let dropped: Vec<Lba> = self
+            .index
+            .shard(shard)
+            .filter(|entry| entry.kind() == Kind::Zero && !entry.dirty())
+            .map(Entry::lba)
+            .collect();
+        dropped.iter().for_each(|&lba| {
+            self.unmap(lba);
+        });
+        dropped
     }
 
     fn export_pieces(&self) -> usize {
@@ -378,8 +386,15 @@ impl Design for Nitro {
     }
 
     fn restore_fingerprint(&mut self, fingerprint: &Fingerprint, place: &Place) {
-        if self.slots.generation_for_new(place.slot) == Some(place.generation) {
-            self.fingerprints.insert(fingerprint, place);
+        if self.slots.generation_for_new(place.slot) != Some(place.generation) {
+            return;
+        }
+        // A log names the same record again and again: that makes it recent, and needs no further back pointer.
+        let known = self.fingerprints.lookup(fingerprint, |_| Some(place.generation));
+        if known.is_none_or(|(_, known)| known != *place)
+            && let Some(handle) = self.fingerprints.insert(fingerprint, place)
+        {
+            self.slots.remember_fingerprint(place.slot, handle);
         }
     }
 

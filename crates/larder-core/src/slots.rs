@@ -56,6 +56,8 @@ struct Slot {
     older: u32,
     /// Back pointers that the last compaction had to keep.
     back_kept: u32,
+    /// Back pointers before this one have a fingerprint.
+    without_fp_from: u32,
     back: Vec<BackPointer>,
 }
 
@@ -85,6 +87,7 @@ impl Slots {
             newer: NONE,
             older: NONE,
             back_kept: 0,
+            without_fp_from: 0,
             back: Vec::new(),
         };
         let mut slots = Slots {
@@ -284,6 +287,7 @@ impl Slots {
         slot.refs = 0;
         slot.dirty_refs = 0;
         slot.back_kept = 0;
+        slot.without_fp_from = 0;
         self.back_capacity -= slot.back.capacity();
         slot.back = Vec::new();
     }
@@ -349,6 +353,21 @@ impl Slots {
         slot.back.len() > most as usize
     }
 
+    /// Remembers that a fingerprint leads into `slot`. Address and fingerprint of a back pointer are two facts, of one
+    /// record or of two: any pointer that has none takes it.
+    pub fn remember_fingerprint(&mut self, slot: SlotId, fp: FpHandle) {
+        let entry = &mut self.slots[slot.0 as usize];
+        while let Some(pointer) = entry.back.get_mut(entry.without_fp_from as usize) {
+            entry.without_fp_from += 1;
+            if pointer.fp == NONE {
+                pointer.fp = fp.0;
+                return;
+            }
+        }
+        // No chunk has this number.
+        self.remember(slot, Lba(u64::MAX), Some(fp));
+    }
+
     /// Keeps, of what is remembered for `slot`, what has a fingerprint or is still `live`.
     pub fn compact_back(&mut self, slot: SlotId, mut live: impl FnMut(Lba) -> bool) {
         let slot = &mut self.slots[slot.0 as usize];
@@ -358,6 +377,7 @@ impl Slots {
             pointer.fp != NONE || (live(lba) && seen.insert(lba))
         });
         slot.back_kept = slot.back.len() as u32;
+        slot.without_fp_from = 0;
     }
 
     /// The addresses remembered for `slot`, with repeats and outdated ones.

@@ -5,7 +5,7 @@
 
 use crate::types::{Lba, mix};
 
-const STRIPES: usize = 1 << 14;
+const STRIPES: usize = 1 << 17;
 
 /// Version counters.
 pub struct Versions(Box<[u32]>);

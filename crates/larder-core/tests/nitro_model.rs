@@ -27,13 +27,13 @@ struct ModelSlot {
     generation: u32,
     state: SlotState,
     end: u32,
+    /// A checkpoint says nothing of a slot that was never used: its first generation may be any.
+    unheard: bool,
 }
 
 struct Known {
     content: u64,
     place: Place,
-    /// The design can find the entry when the slot goes: it was stored since the last restart.
-    handle: bool,
 }
 
 struct World {
@@ -103,7 +103,10 @@ impl World {
             seq: 0,
             mappings: BTreeMap::new(),
             trimmed: BTreeMap::new(),
-            slots: vec![ModelSlot { generation: first, state: SlotState::Free, end: 64 }; slot_count as usize],
+            slots: vec![
+                ModelSlot { generation: first, state: SlotState::Free, end: 64, unheard: first == 0 };
+                slot_count as usize
+            ],
             lru: Vec::new(),
             open: [None, None],
             known: Vec::new(),
@@ -184,6 +187,7 @@ impl World {
                     assert_eq!(generation, self.slots[slot.0 as usize].generation);
                     self.slots[slot.0 as usize].state = SlotState::Open;
                     self.slots[slot.0 as usize].end = 64;
+                    self.slots[slot.0 as usize].unheard = false;
                     self.open[class] = Some(slot.0);
                     slot.0
                 }
@@ -227,6 +231,16 @@ impl World {
         found
     }
 
+    fn learn(&mut self, content: u64, place: Place) {
+        let before = self.known.len();
+        self.known.retain(|known| known.content != content);
+        if before == self.known.len() && before as u64 == self.config.fp_entries_max {
+            self.known.remove(0);
+            self.fp_evictions += 1;
+        }
+        self.known.push(Known { content, place });
+    }
+
     fn store(&mut self) {
         let lba = self.any_lba();
         let dirty = self.rng.chance(50).then(|| self.next_seq());
@@ -251,13 +265,7 @@ impl World {
         let Some(place) = self.append(usize::from(dirty.is_some()), len) else { return };
         self.records.insert((place.slot.0, place.generation, place.offset), deduplicated.then_some(content));
         if deduplicated && self.config.fp_entries_max > 0 {
-            let before = self.known.len();
-            self.known.retain(|known| known.content != content);
-            if before == self.known.len() && before as u64 == self.config.fp_entries_max {
-                self.known.remove(0);
-                self.fp_evictions += 1;
-            }
-            self.known.push(Known { content, place, handle: true });
+            self.learn(content, place);
         }
         let fingerprint = deduplicated.then(|| fingerprint_of(content));
         self.map(lba, NewMapping::Unique { place, fingerprint }, dirty);
@@ -274,7 +282,8 @@ impl World {
     }
 
     fn choose_victim(&mut self) {
-        let busy: Vec<u32> = self.lru.iter().copied().filter(|slot| (slot * 7 + self.seq as u32) % 5 == 0).collect();
+        let busy: Vec<u32> =
+            self.lru.iter().copied().filter(|slot| (slot * 7 + self.seq as u32).is_multiple_of(5)).collect();
         let expected = self.lru.iter().copied().find(|slot| !busy.contains(slot));
         let victim = self.design.choose_victim(&mut |slot| busy.contains(&slot.0));
         assert_eq!(victim.map(|victim| victim.slot.0), expected, "the least recent sealed slot that is not busy");
@@ -295,7 +304,7 @@ impl World {
         }
         assert_eq!(ended, Some(model.generation));
         self.mappings.retain(|_, mapping| place_of(&mapping.lookup).is_none_or(|place| place.slot.0 != slot));
-        self.known.retain(|known| !(known.handle && known.place.slot.0 == slot));
+        self.known.retain(|known| known.place.slot.0 != slot);
         self.slots[slot as usize].generation = model.generation.wrapping_add(1);
         self.slots[slot as usize].state = SlotState::Retired;
     }
@@ -306,14 +315,14 @@ impl World {
         };
         let many = clean_zeroes(self) > self.config.mappings_max / 4;
         self.design.sweep();
-        // Which zeroes a sweep drops is the design's choice; that it may is not.
-        let design = &self.design;
-        let gone = |lba: u64, m: &Mapping| {
-            m.lookup == Lookup::Zero && m.dirty.is_none() && design.peek(Lba(lba)) == Lookup::Miss
-        };
-        let before = self.mappings.len();
-        self.mappings.retain(|&lba, mapping| !gone(lba, mapping));
-        assert!(many || before == self.mappings.len(), "a few zeroes are not dropped");
+        // Which zeroes are dropped is the design's choice; that it may, and says so, is not.
+        let dropped = self.design.drop_clean_zeroes(false);
+        assert!(many || dropped.is_empty(), "a few zeroes are not dropped");
+        for lba in dropped {
+            let mapping = self.mappings.remove(&lba.0).expect("what is dropped was mapped");
+            assert!(mapping.lookup == Lookup::Zero && mapping.dirty.is_none());
+            assert_eq!(self.design.peek(lba), Lookup::Miss);
+        }
     }
 
     fn full_sweep(&mut self) {
@@ -483,17 +492,16 @@ impl World {
         for (fingerprint, place) in &exported {
             new.restore_fingerprint(fingerprint, place);
         }
-        self.known.iter_mut().for_each(|known| known.handle = false);
         self.fp_evictions = 0;
         self.open = [None, None];
         // Victims that were not evicted were the least recent; what was open is the newest.
-        let by_age = |lru: &[u32], slots: &[ModelSlot]| -> Vec<u32> {
-            let of = |state| (0..slots.len() as u32).filter(move |&s| slots[s as usize].state == state);
-            of(SlotState::Evicting).chain(lru.iter().copied()).chain(of(SlotState::Open)).collect()
-        };
-        self.lru = by_age(&self.lru, &self.slots);
+        let mut by_age = self.in_state(SlotState::Evicting);
+        by_age.extend(&self.lru);
+        by_age.extend(self.in_state(SlotState::Open));
+        self.lru = by_age;
         assert_eq!(order, self.lru, "the order of replacement");
         for slot in &mut self.slots {
+            slot.unheard = slot.generation == 0 && matches!(slot.state, SlotState::Free | SlotState::Retired);
             slot.state = match slot.state {
                 SlotState::Free | SlotState::Retired => SlotState::Free,
                 SlotState::Open | SlotState::Sealed | SlotState::Evicting => SlotState::Sealed,
@@ -577,7 +585,7 @@ impl World {
     /// The slot is about to be at another generation: what the old one held dies.
     fn end_generation(&mut self, slot: u32) {
         self.mappings.retain(|_, mapping| place_of(&mapping.lookup).is_none_or(|place| place.slot.0 != slot));
-        self.known.retain(|known| !(known.handle && known.place.slot.0 == slot));
+        self.known.retain(|known| known.place.slot.0 != slot);
     }
 
     /// An entry of a log that has nothing to do with the state that it is applied to: an old one over a newer
@@ -588,7 +596,7 @@ impl World {
         // Mostly the present generation; of a free slot that is the one that comes next.
         let nearby = [0, 0, 0, 0, 0, 0, 1, 2, u32::MAX, u32::MAX - 1];
         let generation = model.generation.wrapping_add(nearby[self.rng.below(10) as usize]);
-        let older = (generation.wrapping_sub(model.generation) as i32) < 0;
+        let older = !model.unheard && (generation.wrapping_sub(model.generation) as i32) < 0;
         match self.rng.below(10) {
             0..=5 if self.design.has_room(1) => {
                 let lba = self.any_lba();
@@ -602,7 +610,8 @@ impl World {
                     self.end_generation(slot);
                     self.lru.retain(|&other| other != slot);
                     self.lru.push(slot);
-                    self.slots[slot as usize] = ModelSlot { generation, state: SlotState::Sealed, end: SLOT_BYTES };
+                    self.slots[slot as usize] =
+                        ModelSlot { generation, state: SlotState::Sealed, end: SLOT_BYTES, unheard: false };
                 }
                 let seq = self.next_seq();
                 let place = Place {
@@ -630,10 +639,30 @@ impl World {
                     self.end_generation(slot);
                     self.lru.retain(|&other| other != slot);
                     let generation = generation.wrapping_add(1);
-                    self.slots[slot as usize] = ModelSlot { generation, state: SlotState::Free, end: 64 };
+                    self.slots[slot as usize] =
+                        ModelSlot { generation, state: SlotState::Free, end: 64, unheard: false };
                 }
             }
             7 => {
+                // A fingerprint of a record that some mapping names, or of one that is gone.
+                let places: Vec<Place> = self.mappings.values().filter_map(|m| place_of(&m.lookup).copied()).collect();
+                let Some(mut place) = self.rng.pick(&places) else { return };
+                if self.rng.chance(20) {
+                    place.generation = place.generation.wrapping_sub(1);
+                }
+                let content = self.rng.below(self.contents);
+                let record = (place.slot.0, place.generation, place.offset);
+                let known = |known: &Known| (known.place.slot.0, known.place.generation, known.place.offset) == record;
+                if self.config.fp_entries_max == 0 || self.known.iter().any(|k| k.content != content && known(k)) {
+                    return;
+                }
+                self.design.restore_fingerprint(&fingerprint_of(content), &place);
+                if place.generation == self.slots[place.slot.0 as usize].generation {
+                    self.records.insert(record, Some(content));
+                    self.learn(content, place);
+                }
+            }
+            8 => {
                 let beyond = SlotId(self.slots.len() as u32 + self.rng.below(3) as u32);
                 assert!(!self.design.restore_slot(beyond, generation));
                 self.design.restore_freed(beyond, generation);

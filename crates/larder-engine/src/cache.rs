@@ -23,9 +23,12 @@ use larder_device::{
 };
 use larder_format::WriteMode;
 use parking_lot::Mutex;
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicU32, Ordering::*},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU32, Ordering::*},
+    },
+    time::Duration,
 };
 
 /// Longest request in bytes.
@@ -86,6 +89,8 @@ impl Cache {
             pins: (0..slots).map(|_| AtomicU32::new(0)).collect(),
             tickets: Arc::new(Tickets::default()),
             destage_tickets: Arc::new(Tickets::default()),
+            slot_turns: Arc::new(Tickets::default()),
+            checkpoint_turn: Arc::new(Tickets::default()),
             counters: Counters::default(),
             signals: Signals::default(),
             writes_in_flight: AtomicU32::new(0),
@@ -102,7 +107,9 @@ impl Cache {
         shared.spawn_counted(shared.clone().evictor());
         shared.spawn_counted(shared.clone().destager());
         shared.spawn_counted(shared.clone().checkpointer());
-        shared.runtime.spawn(Box::pin(shared.clone().commit_timer()));
+        let interval = Duration::from_millis(shared.tuning.commit_interval_ms.max(1));
+        let timer = Shared::commit_timer(Arc::downgrade(&shared), shared.runtime.clone(), interval);
+        shared.runtime.spawn(Box::pin(timer));
         Ok(Cache { shared, info, recovery: found.report })
     }
 

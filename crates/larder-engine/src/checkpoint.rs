@@ -12,7 +12,7 @@
 //! Invariants: one checkpoint at a time.
 
 use crate::{error::EngineError, shared::Shared, state::to_format};
-use larder_core::{Lookup, StreamClass, slots::SlotState};
+use larder_core::{Lba, Lookup, StreamClass, slots::SlotState};
 use larder_device::{IoBuf, IoError, IoErrorKind, IoOp, WriteFlags};
 use larder_format::{
     CheckpointEncoder, CheckpointPointer, FingerprintEntry, FragmentEntry, LogStart, MappingEntry, SlotEntry, WeuClass,
@@ -92,6 +92,7 @@ impl Shared {
     /// # Errors
     /// What the devices say; the last checkpoint is in force then.
     pub async fn checkpoint(self: &Arc<Self>, clean_shutdown: bool) -> Result<(), EngineError> {
+        let _turn = self.checkpoint_turn.ask(Lba(0), 1).granted().await;
         let superblock = self.superblock.get();
         let (area, id) = match &superblock.checkpoint {
             Some(last) => (1 - last.area.min(1), last.checkpoint_id + 1),

@@ -32,6 +32,8 @@ const BATCH_BYTES_MAX: usize = 4 << 20;
 const ROOM: u64 = 32;
 /// Zeroes for the origin in one request, in bytes.
 const ZERO_BYTES_MAX: u64 = 256 << 20;
+/// Pause after a turn that wrote nothing.
+const IDLE: Duration = Duration::from_millis(1);
 /// Pause after the origin failed, doubling up to the maximum.
 const RETRY_FIRST: Duration = Duration::from_millis(100);
 const RETRY_MAX: Duration = Duration::from_secs(10);
@@ -54,9 +56,11 @@ impl Shared {
     /// Whether writers must wait for destaging.
     pub(crate) fn too_dirty(&self, state: &State) -> bool {
         let (dirty, layout) = (state.design.dirty_counts(), &self.geometry.layout);
+        // Limits of what a checkpoint holds bind only where the volume has more chunks than that.
+        let full = |count: u64, max: u64| max < self.geometry.chunk_count && count + (max / 8).min(ROOM) >= max;
         self.dirty_percent(state) >= u64::from(self.tuning.dirty_max_percent)
-            || dirty.chunks + ROOM >= layout.mappings_max / 2
-            || dirty.fragments + ROOM >= layout.fragments_max
+            || full(dirty.chunks, layout.mappings_max / 2)
+            || full(dirty.fragments, layout.fragments_max)
     }
 
     /// Wakes the destager if the low watermark is passed.
@@ -99,6 +103,10 @@ impl Shared {
             }
             let began = self.runtime.now();
             match self.destage_next(&mut cursor).await {
+                // Nothing could be destaged, or the end of the volume was passed: never turn without a pause.
+                Ok(0) => {
+                    let _ = self.runtime.delay(IDLE).await;
+                }
                 Ok(bytes) => {
                     pause = RETRY_FIRST;
                     let rate = self.tuning.destage_rate_bytes_per_s;
@@ -373,6 +381,6 @@ impl Shared {
             state.log.push(LogEntry::Clean { lba: run.first.0, chunk_count: run.count, map_seq: run.seq });
         }
         self.signals.destaged.notify();
-        Ok(0)
+        Ok(1)
     }
 }

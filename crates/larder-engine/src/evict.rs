@@ -10,8 +10,8 @@
 //!
 //! What it does not do: choose; the design does.
 
-use crate::shared::Shared;
-use larder_core::SlotId;
+use crate::{shared::Shared, state::State};
+use larder_core::{Lba, SlotId, StreamClass};
 use larder_format::LogEntry;
 use std::{
     sync::{Arc, atomic::Ordering::*},
@@ -20,6 +20,8 @@ use std::{
 
 /// Slots evicted with one commit at most.
 const BATCH_MAX: usize = 8;
+/// Chunks destaged at once to make an index evictable.
+const DESTAGE_MAX: usize = 256;
 /// Pause when nothing can be evicted for now.
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -36,16 +38,20 @@ impl Shared {
             if self.is_closing() && !self.someone_waits_for_room() {
                 return;
             }
+            // Stale entries go first: they cost nothing. One shard a hold of the lock.
+            let pieces = self.state.lock().design.export_pieces();
+            for _ in 0..pieces {
+                let mut state = self.state.lock();
+                if state.design.has_room(self.room_wanted()) {
+                    break;
+                }
+                state.design.sweep();
+            }
             let (short, crowded) = {
                 let mut state = self.state.lock();
-                if !state.design.has_room(64) {
-                    // Stale entries first: they cost nothing.
-                    for _ in 0..state.design.export_pieces() {
-                        state.design.sweep();
-                    }
-                }
+                self.drop_zeroes(&mut state, false);
                 let missing = self.free_slots_wanted().saturating_sub(state.design.free_slots());
-                (missing, !state.design.has_room(64))
+                (missing, !state.design.has_room(self.room_wanted()))
             };
             if short == 0 && !crowded {
                 self.signals.room.notify();
@@ -55,10 +61,38 @@ impl Shared {
             let done = self.evict_batch(short.clamp(1, BATCH_MAX)).await;
             self.signals.room.notify();
             if done == 0 {
+                if crowded {
+                    self.make_evictable().await;
+                }
                 let _ = self.runtime.delay(PAUSE).await;
             }
             // One shard a batch keeps stale duplicates from piling up.
             self.state.lock().design.sweep();
+        }
+    }
+
+    /// The index is full and no slot can be evicted: what fills it is dirty, zero, or in open WEUs. Makes it clean,
+    /// gone, and sealed.
+    async fn make_evictable(self: &Arc<Self>) {
+        let dirty = {
+            let mut state = self.state.lock();
+            for _ in 0..state.design.export_pieces() {
+                self.drop_zeroes(&mut state, true);
+            }
+            for class in [StreamClass::Clean, StreamClass::Dirty] {
+                state.close_segment(class, self.geometry.flash_tag, true);
+            }
+            state.design.dirty_from(Lba(0), DESTAGE_MAX)
+        };
+        self.send_segments();
+        let lbas: Vec<Lba> = dirty.into_iter().map(|(lba, _)| lba).collect();
+        let _ = self.destage(&lbas).await;
+    }
+
+    fn drop_zeroes(&self, state: &mut State, all: bool) {
+        for lba in state.design.drop_clean_zeroes(all) {
+            // Without this entry a crash would bring the zeroes back, over what the origin was given since.
+            state.log.push(LogEntry::Invalidate { lba: lba.0, chunk_count: 1 });
         }
     }
 

@@ -80,6 +80,7 @@ impl Shared {
         let Ok(prepared) = compute(&*self.runtime, move || this.prepare(&chunk)).await else { return };
         let wanted = |state: &State| {
             state.versions.get(lba) == version
+                && !state.is_changing(lba)
                 && match (state.design.peek(lba), reason) {
                     (Lookup::Miss, Reason::Clean) => true,
                     (Lookup::Fragment { .. }, Reason::CompletedFragment) => true,
@@ -156,7 +157,7 @@ impl Shared {
     }
 
     fn index_has_room(&self, state: &State) -> bool {
-        let room = state.design.has_room(64);
+        let room = state.design.has_room(self.room_wanted());
         if !room {
             self.signals.evict_wanted.notify();
         }

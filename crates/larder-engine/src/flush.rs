@@ -14,12 +14,15 @@
 
 use crate::{error::EngineError, shared::Shared, state::State};
 use larder_core::{Lba, Lookup};
-use larder_device::{IoBuf, IoError, WriteFlags};
+use larder_device::{IoBuf, IoError, Runtime, WriteFlags};
 use larder_format::{
     FrameStart, LogEntry, WriteMode,
     log::{encode_frame_into, frame_bytes_for, frame_crc},
 };
-use std::sync::{Arc, atomic::Ordering::*};
+use std::{
+    sync::{Arc, atomic::Ordering::*},
+    time::Duration,
+};
 
 impl Shared {
     /// FLUSH: every write that completed before this call is durable when it returns. In write-back the flash holds it;
@@ -138,7 +141,8 @@ impl Shared {
                 }
                 self.counters.commits.fetch_add(1, Relaxed);
                 self.signals.committed.notify();
-            } else if self.is_closing() {
+            } else if self.is_closing() && self.tasks.load(Acquire) == 1 {
+                // The last task to end: the others may still need commits.
                 return;
             } else {
                 wanted.await;
@@ -242,17 +246,21 @@ impl Shared {
         }
     }
 
-    /// Asks for a commit now and then, so that clean mappings survive a crash though nobody flushes.
-    pub(crate) async fn commit_timer(self: Arc<Self>) {
-        let interval = std::time::Duration::from_millis(self.tuning.commit_interval_ms.max(1));
-        while !self.is_closing() {
-            let _ = self.runtime.delay(interval).await;
+    /// Asks for a commit now and then, so that clean mappings survive a crash though nobody flushes. Holds the cache
+    /// only for a moment at a time, so that a closed one is freed, and its devices with it.
+    pub(crate) async fn commit_timer(this: std::sync::Weak<Shared>, runtime: Arc<dyn Runtime>, interval: Duration) {
+        loop {
+            let _ = runtime.delay(interval).await;
+            let Some(shared) = this.upgrade() else { return };
+            if shared.is_closing() {
+                return;
+            }
             let (due, upto) = {
-                let state = self.state.lock();
+                let state = shared.state.lock();
                 (!state.log.entries.is_empty() && state.flash_failed.is_none(), state.log.next_seq())
             };
             if due {
-                self.request_commit(upto, false);
+                shared.request_commit(upto, false);
             }
         }
     }

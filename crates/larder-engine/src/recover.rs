@@ -91,13 +91,18 @@ pub fn geometry(superblock: &Superblock, flash: &dyn BlockDevice, origin: Option
 ///
 /// # Errors
 /// [`EngineError::Invalid`] for one that this version cannot run.
-pub fn new_design(superblock: &Superblock) -> Result<Box<dyn Design>, EngineError> {
+pub fn new_design(superblock: &Superblock, chunk_count: u64) -> Result<Box<dyn Design>, EngineError> {
     let layout = &superblock.layout;
     let percent = if superblock.dedup { u64::from(superblock.fp_index_percent) } else { 0 };
     let config = DesignConfig {
         slot_count: layout.slot_count,
-        // A checkpoint gathers its pieces at different moments: a little more than the limit must fit its area.
-        mappings_max: layout.mappings_max - layout.mappings_max / 16,
+        // A checkpoint gathers its pieces at different moments: a little more than the limit must fit its area, unless
+        // the volume has no more chunks than that.
+        mappings_max: if layout.mappings_max >= chunk_count {
+            u64::MAX / 2
+        } else {
+            layout.mappings_max - layout.mappings_max / 16
+        },
         fp_entries_max: layout.fp_entries_max * percent / 100,
     };
     match superblock.design {
@@ -128,8 +133,9 @@ pub async fn recover(
         check_origin(&superblock, origin)?;
     }
     let geometry = geometry(&superblock, flash, origin);
-    let design = new_design(&superblock)?;
-    let mut replay = Replay { design, chunk_count: geometry.chunk_count, mode: superblock.mode };
+    let design = new_design(&superblock, geometry.chunk_count)?;
+    let weu_bytes = superblock.layout.weu_bytes.into();
+    let mut replay = Replay { design, chunk_count: geometry.chunk_count, weu_bytes, mode: superblock.mode };
     let mut report = RecoveryReport { clean_shutdown: superblock.clean_shutdown, ..RecoveryReport::default() };
     // (2)
     let (start, entry_seq) = match &superblock.checkpoint {
@@ -169,6 +175,7 @@ pub async fn recover(
         },
         // Who knows what a predecessor wrote and did not flush.
         origin_unflushed: true,
+        changing: Vec::new(),
         origin_flushes_in_flight: 0,
         flash_failed: None,
         lost: BTreeMap::new(),
@@ -195,6 +202,7 @@ fn check_origin(superblock: &Superblock, origin: &dyn BlockDevice) -> Result<(),
 struct Replay {
     design: Box<dyn Design>,
     chunk_count: u64,
+    weu_bytes: u64,
     mode: larder_format::WriteMode,
 }
 
@@ -205,6 +213,10 @@ impl Replay {
         }
         let lba = Lba(lba);
         match place {
+            // A place that leaves its WEU cannot be read; the checksums do not let one through, only a defect would.
+            Some(place) if u64::from(place.offset) + u64::from(place.stored_len) > self.weu_bytes => {
+                self.design.unmap(lba);
+            }
             Some(place) if !self.design.restore_slot(SlotId(place.slot), place.generation) => {
                 self.design.unmap(lba);
             }

@@ -12,6 +12,7 @@ use crate::{
     error::EngineError,
     shared::Shared,
     state::{AwaitingClean, State, class_index},
+    tickets::Ticket,
 };
 use larder_core::{
     Lba, Place, SectorMap, SlotId, StreamClass,
@@ -323,14 +324,23 @@ impl Shared {
 
     /// Hands closed segments to the flash device.
     pub fn send_segments(self: &Arc<Self>) {
-        let outbox = std::mem::take(&mut self.state.lock().outbox);
-        for seq in outbox {
+        let turns: Vec<(u64, Ticket)> = {
+            let mut state = self.state.lock();
+            let outbox = std::mem::take(&mut state.outbox);
+            let slot_of = |seq| state.in_flight.iter().find(|s| s.seq == seq).map(|s| s.slot);
+            // Asked for under the lock, so that a slot's segments are written in their order.
+            outbox.iter().filter_map(|&seq| Some((seq, self.slot_turns.ask(Lba(slot_of(seq)?.0.into()), 1)))).collect()
+        };
+        for (seq, turn) in turns {
             let this = self.clone();
-            self.spawn_counted(async move { this.write_segment(seq).await });
+            self.spawn_counted(async move {
+                let _turn = turn.granted().await;
+                this.write_segment(seq).await;
+            });
         }
     }
 
-    async fn write_segment(self: Arc<Self>, seq: u64) {
+    async fn write_segment(self: &Arc<Self>, seq: u64) {
         let Some((slot, start, data, untrimmed)) = ({
             let mut state = self.state.lock();
             let found = state

@@ -126,6 +126,10 @@ pub struct Shared {
     pub tickets: Arc<Tickets>,
     /// Order among destages.
     pub destage_tickets: Arc<Tickets>,
+    /// Order among the writes into one slot, its trim first.
+    pub slot_turns: Arc<Tickets>,
+    /// One checkpoint at a time.
+    pub checkpoint_turn: Arc<Tickets>,
     /// Counts.
     pub counters: Counters,
     /// Conditions.
@@ -154,6 +158,11 @@ impl Shared {
             return Err(EngineError::Closed);
         }
         Ok(())
+    }
+
+    /// Index entries that writers in flight may add after room was asked for; less for a tiny index.
+    pub fn room_wanted(&self) -> u64 {
+        (self.geometry.layout.mappings_max / 16).min(64)
     }
 
     /// A reader of `slot` is done.
@@ -195,5 +204,6 @@ impl Drop for TaskGuard {
     fn drop(&mut self) {
         self.0.tasks.fetch_sub(1, AcqRel);
         self.0.signals.stopped.notify();
+        self.0.signals.commit_wanted.notify();
     }
 }

@@ -104,6 +104,9 @@ pub struct State {
     pub log: PendingLog,
     /// The origin was written since its last flush.
     pub origin_unflushed: bool,
+    /// Runs of chunks (first, end) that write-throughs, write-arounds and their trims are changing on the origin: what is
+    /// read there meanwhile may be old, and must not be mapped, for its mapping could become durable.
+    pub changing: Vec<(u64, u64)>,
     /// Flushes of the origin that are not over.
     pub origin_flushes_in_flight: u32,
     /// The flash refused a segment twice: nothing new is stored.
@@ -153,6 +156,11 @@ pub fn from_format(place: &larder_format::Place) -> Place {
 }
 
 impl State {
+    /// Whether the origin's content of `lba` is being changed.
+    pub fn is_changing(&self, lba: Lba) -> bool {
+        self.changing.iter().any(|&(first, end)| (first..end).contains(&lba.0))
+    }
+
     /// What changed `lba`'s content outdates fills and prefetched copies of it.
     pub fn outdate(&mut self, lba: Lba) {
         self.versions.bump(lba);

@@ -35,13 +35,8 @@ impl Shared {
             let seq = self.zero_in_cache(offset, len, flags.no_hole).await?;
             return if flags.fua { self.commit(seq + 1).await } else { Ok(()) };
         }
-        self.forget_durably(first, count).await?;
-        let result = self.zero_origin(offset, len, flags).await;
-        let mut state = self.state.lock();
-        state.versions.bump_range(first, count);
-        state.prefetch.remove_range(first, count);
-        drop(state);
-        Ok(result?)
+        let _change = self.begin_change(first, count).await?;
+        Ok(self.zero_origin(offset, len, flags).await?)
     }
 
     async fn zero_in_cache(self: &Arc<Self>, offset: u64, len: u64, no_hole: bool) -> Result<u64, EngineError> {

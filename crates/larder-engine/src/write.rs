@@ -73,20 +73,16 @@ impl Shared {
                 }
             }
         }
-        self.forget_durably(first, count).await?;
-        let len = data.len() as u64;
+        let change = self.begin_change(first, count).await?;
         self.write_origin(offset, data, flags).await?;
-        let mut state = self.state.lock();
-        // A read that began while the origin was written may have seen either: its fill is outdated here.
-        state.versions.bump_range(first, count);
-        state.prefetch.remove_range(first, count);
-        let offers: Vec<_> =
-            whole.into_iter().map(|(lba, chunk)| (lba, state.versions.get(lba), chunk)).collect();
-        drop(state);
-        for (lba, version, chunk) in offers {
+        drop(change);
+        let versions: Vec<u32> = {
+            let state = self.state.lock();
+            whole.iter().map(|&(lba, _)| state.versions.get(lba)).collect()
+        };
+        for ((lba, chunk), version) in whole.into_iter().zip(versions) {
             self.offer(lba, version, chunk, Reason::Clean);
         }
-        debug_assert!(len > 0);
         Ok(())
     }
 
@@ -118,23 +114,26 @@ impl Shared {
         Some(chunk.freeze())
     }
 
-    /// Forgets the mappings of a run of chunks before the origin is written, durably where one may be durable.
+    /// A change of the origin begins: the mappings of these chunks are forgotten, durably where one may be durable, and
+    /// no new ones are made until the change is dropped.
     ///
     /// # Errors
     /// Those of the commit.
-    pub async fn forget_durably(self: &Arc<Self>, first: Lba, count: u64) -> Result<(), EngineError> {
+    pub async fn begin_change(self: &Arc<Self>, first: Lba, count: u64) -> Result<OriginChange<'_>, EngineError> {
         let upto = {
             let mut state = self.state.lock();
+            state.changing.push((first.0, first.0 + count));
             let mut any = false;
             for lba in (first.0..first.0 + count).map(Lba) {
                 any |= forget_clean(&mut state, lba);
             }
             any.then(|| state.log.next_seq())
         };
-        match upto {
-            Some(upto) => self.commit(upto).await,
-            None => Ok(()),
+        let change = OriginChange { shared: self, first, count };
+        if let Some(upto) = upto {
+            self.commit(upto).await?;
         }
+        Ok(change)
     }
 
     /// Writes to the origin, reading and merging first where its sectors are coarser than the request.
@@ -192,6 +191,26 @@ impl Shared {
     /// Whole sectors of a byte range.
     pub fn sectors_of(from: usize, len: usize) -> (usize, usize) {
         (from / SECTOR_BYTES, (from + len) / SECTOR_BYTES)
+    }
+}
+
+/// A change of the origin under way; see [`Shared::begin_change`]. Dropped when it is over, also if it failed.
+pub struct OriginChange<'a> {
+    shared: &'a Shared,
+    first: Lba,
+    count: u64,
+}
+
+impl Drop for OriginChange<'_> {
+    fn drop(&mut self) {
+        let mut state = self.shared.state.lock();
+        let run = (self.first.0, self.first.0 + self.count);
+        if let Some(at) = state.changing.iter().position(|&changing| changing == run) {
+            state.changing.swap_remove(at);
+        }
+        // A read that began meanwhile may have seen either: its fill is outdated here.
+        state.versions.bump_range(self.first, self.count);
+        state.prefetch.remove_range(self.first, self.count);
     }
 }
 

@@ -153,7 +153,7 @@ impl Shared {
                     Wait::Commit
                 } else if self.too_dirty(&state) {
                     Wait::Destage
-                } else if !state.design.has_room(64) {
+                } else if !state.design.has_room(self.room_wanted()) {
                     Wait::Room
                 } else {
                     return Ok(());

@@ -157,7 +157,7 @@ pub struct CreateArgs {
 #[command(after_help = SERVE_EXAMPLES)]
 pub struct ServeArgs {
     /// The flash of the cache to serve
-    #[arg(long, value_name = "PATH", conflicts_with = "no_cache")]
+    #[arg(long, value_name = "PATH")]
     pub flash: Option<PathBuf>,
     /// Where to serve: unix:PATH or tcp:HOST:PORT; may be given several times
     #[arg(long, value_name = "ADDRESS", value_parser = address)]
@@ -169,7 +169,7 @@ pub struct ServeArgs {
     #[arg(long, value_name = "URI")]
     pub origin: Option<String>,
     /// Serve the origin without a cache, to compare
-    #[arg(long, requires = "origin")]
+    #[arg(long)]
     pub no_cache: bool,
     /// Give the origin the timing of hdd-7200, raid5-7200, sata-ssd or nvme
     #[arg(long, value_name = "PROFILE", value_parser = profile)]

@@ -41,11 +41,13 @@ pub fn merge(path: &Path, arguments: &[OsString], matches: &ArgMatches) -> Outco
 fn read(path: &Path) -> Outcome<String> {
     let name = path.display();
     let mut bytes = Vec::new();
-    File::open(path)
-        .and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes))
-        .map_err(|error| Failure::failed(format_args!("the option file {name} cannot be read: {}", system_reason(&error))))?;
+    File::open(path).and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)).map_err(|error| {
+        Failure::failed(format_args!("the option file {name} cannot be read: {}", system_reason(&error)))
+    })?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
-        return Err(Failure::failed(format_args!("the option file {name} is too long: {FILE_BYTES_MAX} bytes are allowed")));
+        return Err(Failure::failed(format_args!(
+            "the option file {name} is too long: {FILE_BYTES_MAX} bytes are allowed"
+        )));
     }
     String::from_utf8(bytes).map_err(|error| {
         let valid = error.utf8_error().valid_up_to();
@@ -80,7 +82,8 @@ fn options(name: &str, text: &str) -> Outcome<Vec<FileOption>> {
             .ok_or_else(|| wrong(format!("no option is called {key}: `larder serve --help` lists them")))?;
         let takes_value = argument.get_action().takes_values();
         let takes_many = matches!(argument.get_action(), clap::ArgAction::Append);
-        let texts = texts(value.get_ref(), takes_value, takes_many).map_err(|wanted| wrong(format!("{key}: {wanted}")))?;
+        let texts =
+            texts(value.get_ref(), takes_value, takes_many).map_err(|wanted| wrong(format!("{key}: {wanted}")))?;
         let mut here = Vec::new();
         for text in texts {
             let argument = match takes_value {

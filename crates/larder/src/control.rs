@@ -253,6 +253,11 @@ pub fn ask(flash_uuid: &[u8; 16], request: &str) -> Outcome<Option<Value>> {
     ask_at(&socket_path(flash_uuid), request)
 }
 
+/// Whether a process answers for a flash.
+pub fn is_served(flash_uuid: &[u8; 16]) -> bool {
+    UnixStream::connect(socket_path(flash_uuid)).is_ok()
+}
+
 fn ask_at(path: &Path, request: &str) -> Outcome<Option<Value>> {
     let failed = |why: &str| Failure::failed(format_args!("the server at {} {why}", path.display()));
     let mut stream = match UnixStream::connect(path) {

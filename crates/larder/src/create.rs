@@ -71,7 +71,8 @@ pub fn run(args: &CreateArgs) -> Outcome {
         hash_key: random()?,
     };
     check_texts(args, &options)?;
-    plan(flash.bytes, flash.sector_bytes, origin_bytes, &options).map_err(|error| refused_plan(args, &flash, &error))?;
+    plan(flash.bytes, flash.sector_bytes, origin_bytes, &options)
+        .map_err(|error| refused_plan(args, &flash, &error))?;
     // (3) and (4)
     let made = flash.make(|device| {
         block_on(create(device, origin_bytes, &options)).map_err(|error| Failure::engine(&args.flash, &error))
@@ -145,7 +146,9 @@ impl Target {
             Failure::failed(format_args!("{} cannot be {what}: {}", self.path.display(), system_reason(error)))
         };
         match (self.found_bytes, self.device) {
-            (Some(found_bytes), Some(device)) if device.info().size_bytes == self.bytes || self.bytes == found_bytes => {
+            (Some(found_bytes), Some(device))
+                if device.info().size_bytes == self.bytes || self.bytes == found_bytes =>
+            {
                 format(&*device)
             }
             (Some(found_bytes), device) => {
@@ -171,7 +174,8 @@ impl Target {
                         system_reason(&error)
                     ))
                 });
-                let result = sized.and_then(|()| open_file(&self.path, Access::Write)).and_then(|device| format(&device));
+                let result =
+                    sized.and_then(|()| open_file(&self.path, Access::Write)).and_then(|device| format(&device));
                 if result.is_err() {
                     let _ = fs::remove_file(&self.path);
                 }

@@ -31,11 +31,9 @@ pub fn run(args: &FlushArgs) -> Outcome {
     output::say(&match (written, zeroed) {
         (0, 0) => "nothing was dirty: the origin is complete\n".to_owned(),
         (written, 0) => format!("wrote {} to the origin: it is complete\n", size::human(written)),
-        (written, zeroed) => format!(
-            "wrote {} to the origin and zeroed {}: it is complete\n",
-            size::human(written),
-            size::human(zeroed)
-        ),
+        (written, zeroed) => {
+            format!("wrote {} to the origin and zeroed {}: it is complete\n", size::human(written), size::human(zeroed))
+        }
     })
 }
 

@@ -50,9 +50,9 @@ pub fn parse_weu(text: &str) -> Result<u32, String> {
 
 fn power_of_two(text: &str, what: &str, min: u32, max: u32) -> Result<u32, String> {
     let bytes = parse(text).ok().and_then(|bytes| u32::try_from(bytes).ok());
-    bytes.filter(|bytes| bytes.is_power_of_two() && (min..=max).contains(bytes)).ok_or_else(|| {
-        format!("{what} is a power of two from {} to {}", exact(min.into()), exact(max.into()))
-    })
+    bytes
+        .filter(|bytes| bytes.is_power_of_two() && (min..=max).contains(bytes))
+        .ok_or_else(|| format!("{what} is a power of two from {} to {}", exact(min.into()), exact(max.into())))
 }
 
 /// A size as an option would name it, to the byte: `8K`, or `6000 bytes`.

@@ -86,8 +86,7 @@ fn refused_flash(path: &Path, error: &IoError) -> Failure {
 /// A sentence that names the path: missing, in use, not ours, damaged, newer.
 pub fn open_flash(path: &Path, access: Access) -> Outcome<Flash> {
     let device: Arc<dyn BlockDevice> = Arc::new(open_file(path, access)?);
-    let (superblock, _) =
-        block_on(superblock::read(&*device)).map_err(|error| Failure::engine(path, &error))?;
+    let (superblock, _) = block_on(superblock::read(&*device)).map_err(|error| Failure::engine(path, &error))?;
     Ok(Flash { path: path.to_owned(), device, superblock })
 }
 

@@ -181,12 +181,12 @@ fn an_address_must_be_free() {
 
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("its address").port().to_string();
-    refused(&scratch, &mut serve(&volume.flash, &format!("tcp:127.0.0.1:{port}")), &[&port, "use"]);
+    refused(&scratch, &mut serve(&volume.flash, &format!("tcp:127.0.0.1:{port}")), &[&port, "listens"]);
 
     let socket = scratch.path("taken.sock");
     let taken = UnixListener::bind(&socket).expect("a socket");
     let name = socket.display().to_string();
-    refused(&scratch, &mut serve(&volume.flash, &format!("unix:{name}")), &[&name, "use"]);
+    refused(&scratch, &mut serve(&volume.flash, &format!("unix:{name}")), &[&name, "listens"]);
     drop(taken);
     // What a killed server left is no reason to refuse.
     volume.serve_at(&format!("unix:{name}"), &[]).stop();

@@ -24,6 +24,17 @@ fn cases(default: u64) -> Vec<u64> {
     }
 }
 
+/// With `LARDER_WATCH=SECTOR`, prints what happens to that sector.
+fn watch(what: &str, at: usize, stamps: &[u32]) {
+    static WATCHED: std::sync::OnceLock<Option<usize>> = std::sync::OnceLock::new();
+    let watched = WATCHED.get_or_init(|| std::env::var("LARDER_WATCH").ok().and_then(|value| value.parse().ok()));
+    if let Some(sector) = watched
+        && (at..at + stamps.len()).contains(sector)
+    {
+        eprintln!("{what} {at}+{}: sector {sector} = {}", stamps.len(), stamps[sector - at]);
+    }
+}
+
 struct SeedOnPanic(u64);
 impl Drop for SeedOnPanic {
     fn drop(&mut self) {
@@ -67,7 +78,9 @@ async fn client(cache: &Cache, model: &RefCell<Model>, mut rng: Rng, stripe: std
                 };
                 let fua = rng.chance(1, 12);
                 model.borrow_mut().begin(at, &stamps);
+                watch("write begins", at, &stamps);
                 write(cache, at, &stamps, fua).await;
+                watch("write ends", at, &stamps);
                 let mut model = model.borrow_mut();
                 model.complete(at, &stamps);
                 if fua {
@@ -89,7 +102,9 @@ async fn client(cache: &Cache, model: &RefCell<Model>, mut rng: Rng, stripe: std
                 let stamps = vec![ZERO; count];
                 let flags = ZeroFlags { no_hole: rng.chance(1, 3), fua: rng.chance(1, 8), fast_only: false };
                 model.borrow_mut().begin(at, &stamps);
+                watch("zero begins", at, &stamps);
                 zero(cache, at, count, flags).await;
+                watch("zero ends", at, &stamps);
                 let mut model = model.borrow_mut();
                 model.complete(at, &stamps);
                 if flags.fua {
@@ -112,6 +127,7 @@ async fn operator(cache: &Cache, mut rng: Rng, ops: usize) {
             1 => cache.checkpoint().await.unwrap_or_else(|error| panic!("checkpoint: {error}")),
             2 => {
                 let mode = [WriteMode::Back, WriteMode::Through, WriteMode::Around][rng.index(3)];
+                watch(&format!("mode {mode:?} after"), 0, &vec![0; 1 << 16]);
                 cache.set_mode(mode).await.unwrap_or_else(|error| panic!("set mode: {error}"));
             }
             _ => cache.settle().await,
@@ -164,6 +180,7 @@ fn run(seed: u64) {
         }
         let (client_rngs, operator_rng): (Vec<Rng>, Rng) = ((0..CLIENTS).map(|_| rng.fork()).collect(), rng.fork());
         let (world, model) = (&world, &model);
+        watch(&format!("life {life} end {end} {:?}", world.shape), 0, &vec![0; 1 << 16]);
         let ended = runtime.block_on_or_stop(async {
             let cache = Arc::new(world.open(&runtime).await);
             check_all(&cache, &mut model.borrow_mut(), crashed).await;

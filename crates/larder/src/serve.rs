@@ -1,0 +1,354 @@
+//! `larder serve`: a cached volume, or with `--no-cache` a bare origin, as NBD exports until a signal ends it.
+//!
+//! In order: (1) options are checked; (2) flash and origin are opened, alone, and checked; (3) addresses and the control
+//! socket are taken, and nothing was changed so far; (4) the cache is opened; (5) clients are let in, and `ready: URI`
+//! is printed; (6) a signal; (7) servers finish their requests and close, the cache flushes and writes its checkpoint.
+//!
+//! Invariants: standard output carries the `ready` line alone. A second signal ends the process at once, with 1.
+//!
+//! What it does not do: stay in the background.
+
+use crate::{
+    args::ServeArgs,
+    control::{self, ControlServer},
+    error::{EXIT_FAILED, Failure, Outcome},
+    flush::flush,
+    later::LaterDevice,
+    output, set,
+    size::{count, human},
+    status::Report,
+    volume::{Access, Flash, open_flash, open_origin, open_origin_device, shown, start_runtime},
+};
+use indicatif::{ProgressBar, ProgressStyle};
+use larder_device::{
+    BlockDevice, DeviceInfo, Runtime,
+    driver::{block_on, io_backend},
+    threads::ThreadRuntime,
+    throttled::{Profile, Throttled},
+};
+use larder_engine::{Cache, Tuning, cache::REQUEST_BYTES_MAX, recover::RecoveryReport};
+use larder_format::{Superblock, WriteMode};
+use larder_serve::nbd::{NbdServer, ServeAddress, ServeError, ServerOptions};
+use signal_hook::{
+    consts::{SIGINT, SIGTERM},
+    flag,
+    low_level::pipe,
+};
+use std::{
+    io::{IsTerminal, Read},
+    os::unix::net::UnixStream,
+    path::Path,
+    sync::{Arc, atomic::AtomicBool},
+    time::{Duration, Instant},
+};
+
+/// Sector of a cached volume, in bytes.
+const VOLUME_SECTOR_BYTES: u32 = larder_core::types::SECTOR_BYTES as u32;
+/// How long the requests of clients may take to finish at the end.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(60);
+/// Interval of the spinner.
+const SPIN: Duration = Duration::from_millis(100);
+
+/// Runs the command until a signal.
+///
+/// # Errors
+/// One sentence; before `ready` was printed, nothing has changed then.
+pub fn run(args: &ServeArgs) -> Outcome {
+    check(args)?;
+    let signals = Signals::register()?;
+    match &args.flash {
+        Some(flash) => serve_cache(args, flash, signals),
+        None => serve_origin(args, signals),
+    }
+}
+
+fn check(args: &ServeArgs) -> Outcome {
+    let wrong = |sentence: &str| Err(Failure::Usage(sentence.to_owned()));
+    if args.flash.is_some() == args.no_cache {
+        return wrong("say what to serve: --flash PATH, or --no-cache with --origin URI");
+    }
+    if args.no_cache && args.origin.is_none() {
+        return wrong("--no-cache serves the bare origin: name it with --origin URI");
+    }
+    if args.no_cache && args.flash_profile.is_some() {
+        return wrong("--flash-profile has no sense with --no-cache: leave it out");
+    }
+    if args.nbd.is_empty() {
+        return wrong("say where to serve: --nbd unix:PATH or --nbd tcp:HOST:PORT");
+    }
+    if !(args.dirty_low <= args.dirty_high && args.dirty_high <= args.dirty_max) {
+        return Err(Failure::Usage(format!(
+            "--dirty-low {}, --dirty-high {} and --dirty-max {} must be in ascending order",
+            args.dirty_low, args.dirty_high, args.dirty_max
+        )));
+    }
+    Ok(())
+}
+
+fn serve_cache(args: &ServeArgs, path: &Path, signals: Signals) -> Outcome {
+    // (2)
+    let flash = open_flash(path, Access::Write)?;
+    let origin = open_origin(&flash.superblock, args.origin.as_deref())?;
+    let runtime = start_runtime(args.workers)?;
+    // (3)
+    let name = args.export.clone().unwrap_or_else(|| flash.superblock.volume_name.to_string());
+    let later = Arc::new(LaterDevice::new(volume_info(&flash.superblock)));
+    let servers = bind(args, &name, later.clone())?;
+    let mut control = ControlServer::bind(&flash.superblock.flash_uuid)?;
+    // (4)
+    output::note(&format!("I/O: {}", io_backend()));
+    let Flash { path, device: flash_device, superblock } = flash;
+    let flash_device = with_profile(flash_device, args.flash_profile, &runtime);
+    let origin_device = with_profile(origin.device, args.origin_profile, &runtime);
+    let cache = open(&path, flash_device, origin_device, &runtime, tuning(args))?;
+    // (5)
+    later.set(cache.clone());
+    let servers = Arc::new(servers);
+    control.start(Arc::new(handler(cache.clone(), servers.clone(), path.clone(), superblock)))?;
+    start(&servers)?;
+    announce(&servers, &name)?;
+    // (6) and (7)
+    signals.wait();
+    output::note("ending: requests finish, then everything is flushed");
+    let in_order = shut_down(&servers);
+    let began = Instant::now();
+    let closed = block_on(cache.close());
+    // From here on `larder status` reads the flash.
+    drop(control);
+    closed.map_err(|error| Failure::engine(&path, &error))?;
+    let dirty = cache.status().dirty_bytes;
+    runtime.shutdown();
+    output::note(&format!(
+        "closed in {:.1} s; {} of dirty data stay on the flash",
+        began.elapsed().as_secs_f64(),
+        human(dirty)
+    ));
+    in_order
+}
+
+fn serve_origin(args: &ServeArgs, signals: Signals) -> Outcome {
+    let uri = args.origin.as_deref().unwrap_or_default();
+    let origin = open_origin_device(uri)?;
+    let runtime = start_runtime(args.workers)?;
+    let device = with_profile(origin.device, args.origin_profile, &runtime);
+    let name = args.export.clone().unwrap_or_default();
+    let servers = bind(args, &name, device.clone())?;
+    output::note(&format!("I/O: {}", io_backend()));
+    output::note(&format!("no cache: {} alone", shown(&origin.canonical_uri)));
+    start(&servers)?;
+    announce(&servers, &name)?;
+    signals.wait();
+    let in_order = shut_down(&servers);
+    let flushed = block_on(device.flush());
+    flushed.map_err(|error| Failure::failed(format_args!("the origin {} is not flushed: {error}", shown(uri))))?;
+    drop(device);
+    runtime.shutdown();
+    in_order
+}
+
+/// What a cache will say of itself once it is open.
+fn volume_info(superblock: &Superblock) -> DeviceInfo {
+    DeviceInfo {
+        name: superblock.volume_name.to_string(),
+        size_bytes: superblock.origin.size_bytes,
+        sector_bytes: VOLUME_SECTOR_BYTES,
+        physical_sector_bytes: 4096,
+        optimal_io_bytes: superblock.layout.chunk_bytes,
+        request_bytes_max: REQUEST_BYTES_MAX,
+        discard_zeroes: true,
+        zeroes_fast: superblock.mode == WriteMode::Back,
+        read_only: false,
+    }
+}
+
+fn tuning(args: &ServeArgs) -> Tuning {
+    let in_memory = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+    Tuning {
+        dirty_low_percent: args.dirty_low,
+        dirty_high_percent: args.dirty_high,
+        dirty_max_percent: args.dirty_max,
+        destage_rate_bytes_per_s: args.destage_rate,
+        insert_queue_bytes_max: in_memory(args.insert_queue),
+        prefetch_bytes_max: in_memory(args.prefetch),
+        ..Tuning::default()
+    }
+}
+
+fn with_profile(
+    device: Arc<dyn BlockDevice>,
+    profile: Option<Profile>,
+    runtime: &Arc<ThreadRuntime>,
+) -> Arc<dyn BlockDevice> {
+    match profile {
+        None => device,
+        Some(profile) => Arc::new(Throttled::new(device, profile, runtime.clone())),
+    }
+}
+
+fn open(
+    path: &Path,
+    flash: Arc<dyn BlockDevice>,
+    origin: Arc<dyn BlockDevice>,
+    runtime: &Arc<ThreadRuntime>,
+    tuning: Tuning,
+) -> Outcome<Arc<Cache>> {
+    let began = Instant::now();
+    let spinner = std::io::stderr().is_terminal().then(|| {
+        let spinner = ProgressBar::new_spinner().with_message("reading the checkpoint and the metadata log");
+        if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} ({elapsed})") {
+            spinner.set_style(style);
+        }
+        spinner.enable_steady_tick(SPIN);
+        spinner
+    });
+    let opened = block_on(Cache::open(flash, origin, runtime.clone() as Arc<dyn Runtime>, tuning));
+    if let Some(spinner) = spinner {
+        spinner.finish_and_clear();
+    }
+    let cache = opened.map_err(|error| Failure::engine(path, &error))?;
+    output::note(&recovery_line(cache.recovery(), began.elapsed()));
+    Ok(Arc::new(cache))
+}
+
+fn recovery_line(report: &RecoveryReport, took: Duration) -> String {
+    let seconds = took.as_secs_f64();
+    if report.checkpoint_mappings + report.log_entries == 0 {
+        return format!("opened in {seconds:.1} s: the cache is empty");
+    }
+    let end = if report.clean_shutdown { "an orderly end" } else { "a crash" };
+    format!(
+        "recovered after {end} in {seconds:.1} s: {} mappings of the checkpoint, {} log entries, {} read",
+        count(report.checkpoint_mappings),
+        count(report.log_entries),
+        human(report.checkpoint_bytes + report.log_bytes)
+    )
+}
+
+fn serve_failed(error: ServeError) -> Failure {
+    Failure::failed(error.message)
+}
+
+fn bind(args: &ServeArgs, name: &str, device: Arc<dyn BlockDevice>) -> Outcome<Vec<NbdServer>> {
+    let options = ServerOptions {
+        request_bytes_max: args.request_max,
+        connections_max: args.connections.into(),
+        shutdown_timeout: SHUTDOWN_TIMEOUT,
+        ..ServerOptions::default()
+    };
+    let bind = |address: &ServeAddress| NbdServer::bind(address.clone(), name, device.clone(), options.clone());
+    args.nbd.iter().map(|address| bind(address).map_err(serve_failed)).collect()
+}
+
+fn start(servers: &[NbdServer]) -> Outcome {
+    servers.iter().try_for_each(|server| server.start().map_err(serve_failed))
+}
+
+/// Tells where the volume is: one line on standard output, further addresses on standard error.
+fn announce(servers: &[NbdServer], name: &str) -> Outcome {
+    let mut uris = servers.iter().map(|server| uri(server.local_address(), name));
+    let first = uris.next().unwrap_or_default();
+    uris.for_each(|uri| output::note(&format!("also at {uri}")));
+    output::say(&format!("ready: {first}\n"))
+}
+
+fn uri(address: &ServeAddress, name: &str) -> String {
+    let name = percent_encoded(name.as_bytes());
+    match address {
+        ServeAddress::Tcp(host_port) => format!("nbd://{host_port}/{name}"),
+        ServeAddress::Unix(path) => {
+            let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+            format!("nbd+unix:///{name}?socket={}", percent_encoded(path.as_os_str().as_encoded_bytes()))
+        }
+    }
+}
+
+fn percent_encoded(bytes: &[u8]) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-_.~".contains(&byte);
+    let encode = |&byte: &u8| if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
+    bytes.iter().map(encode).collect()
+}
+
+/// Ends the servers; a failure where requests had to be cut off.
+fn shut_down(servers: &[NbdServer]) -> Outcome {
+    let in_order = servers.iter().map(NbdServer::shutdown).fold(true, |all, one| all & one);
+    match in_order {
+        true => Ok(()),
+        false => Err(Failure::failed(format_args!(
+            "some requests did not finish within {} s and were cut off",
+            SHUTDOWN_TIMEOUT.as_secs()
+        ))),
+    }
+}
+
+/// What the control socket answers.
+fn handler(
+    cache: Arc<Cache>,
+    servers: Arc<Vec<NbdServer>>,
+    flash: std::path::PathBuf,
+    superblock: Superblock,
+) -> impl Fn(&str) -> control::Reply + Send + Sync {
+    move |request| match request.split_once(' ').unwrap_or((request, "")) {
+        ("status", "") => {
+            let connections = servers.iter().map(|server| server.stats().connections_now).sum();
+            let report = Report::new(&flash, &superblock, cache.status());
+            Report { served: true, nbd_connections: connections, ..report }.to_json()
+        }
+        ("flush", "") => flush(&cache),
+        ("set-mode", mode) => set::set_mode(&cache, mode),
+        _ => Err("the server knows the requests status, flush and set-mode MODE".to_owned()),
+    }
+}
+
+/// SIGTERM and SIGINT: the first one is waited for, a second one ends the process.
+struct Signals {
+    came: UnixStream,
+}
+
+impl Signals {
+    fn register() -> Outcome<Signals> {
+        let register = || {
+            let (came, wake) = UnixStream::pair()?;
+            let is_ending = Arc::new(AtomicBool::new(false));
+            for signal in [SIGTERM, SIGINT] {
+                // In this order: the first signal finds the flag unset.
+                flag::register_conditional_shutdown(signal, EXIT_FAILED.into(), is_ending.clone())?;
+                flag::register(signal, is_ending.clone())?;
+                pipe::register(signal, wake.try_clone()?)?;
+            }
+            Ok(Signals { came })
+        };
+        register().map_err(|error: std::io::Error| {
+            Failure::failed(format_args!("signals cannot be waited for: {}", crate::error::system_reason(&error)))
+        })
+    }
+
+    fn wait(&self) {
+        // The other end lives as long as the process; an interrupted read is a signal, too, but ours writes first.
+        while matches!((&self.came).read(&mut [0]), Err(error) if error.kind() == std::io::ErrorKind::Interrupted) {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uris_are_what_clients_take() {
+        let unix = ServeAddress::Unix("/run/a b.sock".into());
+        assert_eq!(uri(&unix, ""), "nbd+unix:///?socket=/run/a%20b.sock");
+        assert_eq!(uri(&unix, "disk"), "nbd+unix:///disk?socket=/run/a%20b.sock");
+        assert_eq!(uri(&ServeAddress::Tcp("[::1]:10809".into()), "x"), "nbd://[::1]:10809/x");
+    }
+
+    #[test]
+    fn recovery_is_told_in_a_line() {
+        let second = Duration::from_secs(1);
+        let empty = RecoveryReport::default();
+        assert_eq!(recovery_line(&empty, second), "opened in 1.0 s: the cache is empty");
+        let crash = RecoveryReport { log_entries: 2000, log_bytes: 1 << 20, ..empty };
+        assert_eq!(
+            recovery_line(&crash, second),
+            "recovered after a crash in 1.0 s: 0 mappings of the checkpoint, 2,000 log entries, 1.00 MiB read"
+        );
+    }
+}

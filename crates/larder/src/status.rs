@@ -1,0 +1,241 @@
+//! `larder status`: what a cache holds and does, from the process that serves it or, where none does, from its flash.
+//!
+//! Invariants: both ways give the same keys; reading the flash writes nothing.
+//!
+//! What it does not do: check the content; `verify` does.
+
+use crate::{
+    args::StatusArgs,
+    control,
+    error::{Failure, Outcome},
+    output::{self, aligned},
+    size::{count, human},
+    volume::{Access, Flash, open_flash, shown},
+};
+use larder_device::driver::block_on;
+use larder_engine::{
+    Status, Tuning,
+    recover::{Recovered, recover},
+    status::{CounterValues, compression_name, mode_name},
+};
+use larder_format::Superblock;
+use serde::Serialize;
+use serde_json::Value;
+use std::path::Path;
+
+/// The status as it is printed.
+#[derive(Serialize)]
+pub struct Report {
+    /// Where the flash is.
+    pub flash: String,
+    /// Its UUID, as hexadecimal digits.
+    pub flash_uuid: String,
+    /// The volume's name.
+    pub volume: String,
+    /// Whether a process serves it.
+    pub served: bool,
+    /// NBD connections open now.
+    pub nbd_connections: u64,
+    /// The rest.
+    #[serde(flatten)]
+    pub status: Status,
+}
+
+impl Report {
+    /// A report on the cache with this superblock.
+    pub fn new(flash: &Path, superblock: &Superblock, status: Status) -> Report {
+        Report {
+            flash: flash.display().to_string(),
+            flash_uuid: control::hex(&superblock.flash_uuid),
+            volume: superblock.volume_name.to_string(),
+            served: false,
+            nbd_connections: 0,
+            status,
+        }
+    }
+
+    /// As JSON.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub fn to_json(&self) -> control::Reply {
+        serde_json::to_value(self).map_err(|error| format!("the status is no JSON: {error}"))
+    }
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// One sentence.
+pub fn run(args: &StatusArgs) -> Outcome {
+    let uuid = open_flash(&args.flash, Access::Peek)?.superblock.flash_uuid;
+    let value = match control::ask(&uuid, "status")? {
+        Some(value) => value,
+        None => {
+            let flash = open_flash(&args.flash, Access::Read)?;
+            offline(&flash)?.to_json().map_err(Failure::failed)?
+        }
+    };
+    match args.json {
+        true => output::say_json(&value),
+        false => output::say(&page(&value)),
+    }
+}
+
+fn offline(flash: &Flash) -> Outcome<Report> {
+    let recovered = block_on(recover(&*flash.device, None, &Tuning::default()))
+        .map_err(|error| Failure::engine(&flash.path, &error))?;
+    Ok(Report::new(&flash.path, &recovered.superblock, status_of(&recovered)))
+}
+
+/// What an opening would say, with no counts.
+fn status_of(recovered: &Recovered) -> Status {
+    let (superblock, state) = (&recovered.superblock, &recovered.state);
+    let (layout, report) = (&superblock.layout, recovered.report);
+    let (stats, dirty) = (state.design.stats(), state.design.dirty_counts());
+    let chunk = u64::from(layout.chunk_bytes);
+    Status {
+        design: "nitro",
+        mode: mode_name(state.mode),
+        health: "ok".to_owned(),
+        chunk_bytes: chunk,
+        weu_bytes: layout.weu_bytes.into(),
+        compression: compression_name(superblock.compression),
+        dedup: superblock.dedup,
+        fp_index_percent: superblock.fp_index_percent,
+        flash_bytes: layout.flash_bytes,
+        flash_bytes_used: (u64::from(layout.slot_count) - stats.slots_free) * u64::from(layout.weu_bytes),
+        origin_bytes: superblock.origin.size_bytes,
+        origin: superblock.origin.uri.to_string(),
+        logical_bytes_cached: stats.mapped_chunks * chunk,
+        zero_bytes_cached: stats.zero_chunks * chunk,
+        dirty_bytes: dirty.chunks * chunk,
+        trimmed_bytes: dirty.run_chunks * chunk,
+        lost_chunks: 0,
+        read_hit_ratio: 0.0,
+        dedup_ratio: 1.0,
+        compression_ratio: 1.0,
+        flash_bytes_written: 0,
+        plain_cache_bytes_written: 0,
+        lba_index_ram_bytes: stats.lba_index_ram_bytes,
+        fp_index_ram_bytes: stats.fp_index_ram_bytes,
+        slot_table_ram_bytes: stats.slot_table_ram_bytes,
+        index_ram_bytes: stats.lba_index_ram_bytes + stats.fp_index_ram_bytes + stats.slot_table_ram_bytes,
+        lba_index_entries: stats.lba_index_entries,
+        fp_index_entries: stats.fp_index_entries,
+        slots_free: stats.slots_free,
+        slots: layout.slot_count.into(),
+        log_used_percent: state.log.area.used_percent(),
+        warm_restart: report.checkpoint_mappings + report.log_entries > 0,
+        recovery: report,
+        counts: CounterValues::default(),
+    }
+}
+
+/// The status as a page for people.
+fn page(value: &Value) -> String {
+    let text = |key: &str| value.get(key).and_then(Value::as_str).unwrap_or("?").to_owned();
+    let number = |key: &str| value.get(key).and_then(Value::as_u64).unwrap_or(0);
+    let bytes = |key: &str| human(number(key));
+    let ratio = |key: &str| value.get(key).and_then(Value::as_f64).unwrap_or(0.0);
+    let truth = |key: &str| value.get(key).and_then(Value::as_bool).unwrap_or(false);
+    let share = |part: &str, whole: &str| 100.0 * number(part) as f64 / number(whole).max(1) as f64;
+    let of = |part: &str, whole: &str| format!("{} of {} ({:.1}%)", bytes(part), bytes(whole), share(part, whole));
+    let served = match truth("served") {
+        true => format!("yes, {} connections", number("nbd_connections")),
+        false => "no".to_owned(),
+    };
+    let dedup = if truth("dedup") { format!("on, FP index {}%", number("fp_index_percent")) } else { "off".into() };
+    let origin = format!("{} ({})", shown(&text("origin")), bytes("origin_bytes"));
+    let chunk = format!("{}, WEU {}", bytes("chunk_bytes"), bytes("weu_bytes"));
+
+    let mut out = match text("volume").as_str() {
+        "" => "Larder cache\n".to_owned(),
+        name => format!("Larder cache {name}\n"),
+    };
+    aligned(
+        &mut out,
+        &[
+            ("health", text("health")),
+            ("served", served),
+            ("flash", format!("{} ({})", text("flash"), bytes("flash_bytes"))),
+            ("origin", origin),
+            ("mode", text("mode")),
+            ("design", text("design")),
+            ("chunk", chunk),
+            ("compression", text("compression")),
+            ("deduplication", dedup),
+        ],
+    );
+    out.push_str("Content\n");
+    aligned(
+        &mut out,
+        &[
+            ("cached", format!("{}, of them zero {}", bytes("logical_bytes_cached"), bytes("zero_bytes_cached"))),
+            ("flash used", of("flash_bytes_used", "flash_bytes")),
+            ("dirty", bytes("dirty_bytes")),
+            ("trimmed, not yet told", bytes("trimmed_bytes")),
+            ("damaged dirty chunks", count(number("lost_chunks"))),
+            ("metadata log used", format!("{}%", number("log_used_percent"))),
+            ("LBA index", format!("{}, {} entries", bytes("lba_index_ram_bytes"), count(number("lba_index_entries")))),
+            ("FP index", format!("{}, {} entries", bytes("fp_index_ram_bytes"), count(number("fp_index_entries")))),
+        ],
+    );
+    if !truth("served") {
+        return out;
+    }
+    out.push_str("Since it was opened\n");
+    let (flash_written, plain) = (number("flash_bytes_written"), number("plain_cache_bytes_written"));
+    let written = match plain {
+        0 => human(flash_written),
+        plain => format!(
+            "{} (a plain cache: {}, {:.0}%)",
+            human(flash_written),
+            human(plain),
+            100.0 * flash_written as f64 / plain as f64
+        ),
+    };
+    aligned(
+        &mut out,
+        &[
+            ("reads", format!("{}, {}", count(number("reads")), bytes("read_bytes"))),
+            (
+                "read hits",
+                format!("{:.1}% of {} chunks", 100.0 * ratio("read_hit_ratio"), count(number("read_chunks"))),
+            ),
+            ("writes", format!("{}, {}", count(number("writes")), bytes("write_bytes"))),
+            ("flushes", count(number("flushes"))),
+            ("deduplication", format!("{:.2} to 1", ratio("dedup_ratio"))),
+            ("compression", format!("{:.2} to 1", ratio("compression_ratio"))),
+            ("flash written", written),
+            ("origin read", bytes("origin_bytes_read")),
+            ("origin written", bytes("origin_bytes_written")),
+            ("evicted WEUs", count(number("evicted_weus"))),
+            ("insertions dropped", count(number("insertions_dropped"))),
+            ("corrupt records met", count(number("corrupt_records"))),
+            ("warm start", if truth("warm_restart") { "yes".to_owned() } else { "no".to_owned() }),
+        ],
+    );
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_page_is_aligned_and_takes_any_value() {
+        let value = json!({
+            "volume": "disk", "health": "ok", "served": true, "flash": "/f", "flash_bytes": 1 << 30,
+            "flash_bytes_used": 1 << 29, "read_hit_ratio": 0.875, "reads": 1234, "flash_bytes_written": 50,
+            "plain_cache_bytes_written": 100, "origin": "file:///o",
+        });
+        let page = page(&value);
+        assert!(page.starts_with("Larder cache disk\n  health                    ok\n"), "{page}");
+        for words in ["512 MiB of 1.00 GiB (50.0%)", "87.5% of 0 chunks", "1,234, 0 B", "(a plain cache: 100 B, 50%)"] {
+            assert!(page.contains(words), "{words}: {page}");
+        }
+        assert!(super::page(&Value::Null).contains("served                    no"));
+    }
+}
