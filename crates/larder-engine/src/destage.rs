@@ -189,6 +189,7 @@ impl Shared {
     pub(crate) async fn destage(self: &Arc<Self>, lbas: &[Lba]) -> Result<u64, ()> {
         let (Some(&first), Some(&last)) = (lbas.first(), lbas.last()) else { return Ok(0) };
         let _ticket = self.destage_tickets.ask(first, last.0 + 1 - first.0).granted().await;
+        self.wait_for_log().await?;
         // (1)
         let newest = {
             let state = self.state.lock();
@@ -266,6 +267,24 @@ impl Shared {
         self.counters.destaged_chunks.fetch_add(batch.len() as u64, Relaxed);
         self.signals.destaged.notify();
         Ok(bytes)
+    }
+
+    /// Waits while as many log entries wait as may: each destaged chunk adds one.
+    async fn wait_for_log(&self) -> Result<(), ()> {
+        loop {
+            let committed = self.signals.committed.listen();
+            {
+                let state = self.state.lock();
+                if state.flash_failed.is_some() {
+                    return Err(());
+                }
+                if state.log.entries.len() < self.pending_entries_max() {
+                    return Ok(());
+                }
+            }
+            self.request_commit(u64::MAX, false);
+            committed.await;
+        }
     }
 
     fn pieces_of(

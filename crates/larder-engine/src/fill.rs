@@ -40,7 +40,8 @@ impl Shared {
         let bytes = data.len();
         {
             let mut state = self.state.lock();
-            let full = state.insertion_bytes + bytes > self.tuning.insert_queue_bytes_max;
+            let full = state.insertion_bytes + bytes > self.tuning.insert_queue_bytes_max
+                || state.log.entries.len() >= self.pending_entries_max();
             if full || state.flash_failed.is_some() || self.is_closing() {
                 self.counters.insertions_dropped.fetch_add(1, Relaxed);
                 return;

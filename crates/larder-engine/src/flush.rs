@@ -12,7 +12,7 @@
 //! Invariants: entries leave the queue only when they are durable. After a failure nothing more is acknowledged as
 //! durable, until a later commit of the same entries succeeds.
 
-use crate::{error::EngineError, shared::Shared, state::State};
+use crate::{error::EngineError, shared::Shared, state::State, sync::either};
 use larder_core::{Lba, Lookup};
 use larder_device::{IoBuf, IoError, Runtime, WriteFlags};
 use larder_format::{
@@ -23,6 +23,9 @@ use std::{
     sync::{Arc, atomic::Ordering::*},
     time::Duration,
 };
+
+/// Share of the log that commits may fill; the rest is for those of a checkpoint. In percent.
+pub const LOG_USED_PERCENT_MAX: u64 = 75;
 
 impl Shared {
     /// FLUSH: every write that completed before this call is durable when it returns. In write-back the flash holds it;
@@ -119,12 +122,18 @@ impl Shared {
     pub(crate) async fn committer(self: Arc<Self>) {
         loop {
             let wanted = self.signals.commit_wanted.listen();
-            let work = {
+            let checkpointed = self.signals.checkpointed.listen();
+            let (work, crowded) = {
                 let state = self.state.lock();
+                // The rest of the log is for the checkpoint that frees it, which commits what waits by then.
+                let crowded = state.log.area.used_percent() >= LOG_USED_PERCENT_MAX && !state.log.close_clean;
                 let wanted = state.log.wanted_below > state.log.durable_below || state.log.close_clean;
-                wanted || state.log.entries.len() >= self.pending_entries_max() / 2
+                (wanted || state.log.entries.len() >= self.pending_entries_max() / 2, crowded)
             };
-            if work {
+            if work && crowded {
+                self.signals.checkpoint_wanted.notify();
+                either(wanted, checkpointed).await;
+            } else if work {
                 let result = self.run_commit().await;
                 let failed = result.is_err();
                 {

@@ -60,6 +60,15 @@ impl Future for Listener<'_> {
     }
 }
 
+/// Waits for the first of two changes.
+pub async fn either(mut a: Listener<'_>, mut b: Listener<'_>) {
+    poll_fn(|cx| {
+        let (a, b) = (Pin::new(&mut a).poll(cx), Pin::new(&mut b).poll(cx));
+        if a.is_ready() || b.is_ready() { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+}
+
 /// Runs operations side by side; their results in order.
 pub async fn join_all<T>(futures: Vec<IoFuture<T>>) -> Vec<IoResult<T>> {
     let mut pending: Vec<Result<IoResult<T>, IoFuture<T>>> = futures.into_iter().map(IoFuture::try_ready).collect();

@@ -234,9 +234,6 @@ async fn check_log(
         }),
         Err(error) => report.problem("log", format!("the metadata log cannot be read: {error}")),
     }
-    if superblock.clean_shutdown && end.entries > 0 {
-        report.notes.push(format!("the log has {} entries after the checkpoint of an orderly end", end.entries));
-    }
 }
 
 fn chunk_count(superblock: &Superblock) -> u64 {

@@ -13,7 +13,10 @@ use crate::{error::EngineError, fill::Reason, shared::Shared, state::State};
 use larder_core::{Lba, Lookup, types::SECTOR_BYTES};
 use larder_device::{IoBuf, IoError, IoErrorKind, IoFuture, IoOp, SharedBuf, WriteFlags};
 use larder_format::WriteMode;
-use std::sync::{Arc, atomic::Ordering::*};
+use std::sync::{
+    Arc,
+    atomic::{AtomicU32, Ordering::*},
+};
 
 impl Shared {
     /// Writes `data` to the volume at `offset`.
@@ -46,10 +49,10 @@ impl Shared {
         self.counters.write_bytes.fetch_add(data.len() as u64, Relaxed);
         match mode {
             WriteMode::Back => {
-                self.writes_in_flight.fetch_add(1, Relaxed);
-                let result = self.write_back(offset, &data).await;
-                self.writes_in_flight.fetch_sub(1, Relaxed);
-                let seq = result?;
+                let seq = {
+                    let _counted = InFlight::new(&self.writes_in_flight);
+                    self.write_back(offset, &data).await?
+                };
                 if flags.fua { self.commit(seq + 1).await } else { Ok(()) }
             }
             WriteMode::Through | WriteMode::Around => self.write_to_origin(offset, data, flags, mode).await,
@@ -191,6 +194,22 @@ impl Shared {
     /// Whole sectors of a byte range.
     pub fn sectors_of(from: usize, len: usize) -> (usize, usize) {
         (from / SECTOR_BYTES, (from + len) / SECTOR_BYTES)
+    }
+}
+
+/// Counts a write while it is under way, also if it is given up.
+struct InFlight<'a>(&'a AtomicU32);
+
+impl<'a> InFlight<'a> {
+    fn new(count: &'a AtomicU32) -> Self {
+        count.fetch_add(1, AcqRel);
+        InFlight(count)
+    }
+}
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, AcqRel);
     }
 }
 

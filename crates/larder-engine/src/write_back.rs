@@ -12,6 +12,7 @@
 use crate::{
     codec::{Encoded, is_zero},
     error::EngineError,
+    flush::LOG_USED_PERCENT_MAX,
     record::{HeldRecord, decode_chunk, overlay_fragment},
     segment::RecordOf,
     shared::Shared,
@@ -147,7 +148,7 @@ impl Shared {
                 if let Some(error) = &state.flash_failed {
                     return Err(EngineError::FlashFailed(error.clone()));
                 }
-                if state.log.area.used_percent() >= 75 {
+                if state.log.area.used_percent() >= LOG_USED_PERCENT_MAX {
                     Wait::Log
                 } else if state.log.entries.len() >= self.pending_entries_max() {
                     Wait::Commit

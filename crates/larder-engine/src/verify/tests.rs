@@ -1,1 +1,143 @@
+//! A sound flash is clean; each kind of damage is found, named, and told from what a crash may leave.
 
+use super::*;
+use crate::{CreateOptions, create};
+use crate::{cache::Cache, recover::recover};
+use larder_device::{
+    IoBuf, Runtime, WriteFlags,
+    driver::block_on,
+    ram::RamDevice,
+    threads::{ThreadRuntime, ThreadRuntimeOptions},
+};
+use std::sync::Arc;
+
+const MIB: u64 = 1 << 20;
+const CHUNK: usize = 8 << 10;
+
+/// A flash with unique chunks, duplicates, zeroes, a fragment and a trimmed run; ended in order or not.
+fn flash(is_closed: bool) -> Arc<RamDevice> {
+    let flash = Arc::new(RamDevice::new("flash", 16 * MIB, 512));
+    let origin = Arc::new(RamDevice::new("origin", 8 * MIB, 512));
+    let options = CreateOptions {
+        weu_bytes: 512 << 10,
+        flash_uuid: [7; 16],
+        hash_key: [9; 32],
+        origin_uri: "file:///origin".into(),
+        ..CreateOptions::default()
+    };
+    block_on(create(&*flash, 8 * MIB, &options)).expect("created");
+    let runtime = ThreadRuntime::new(ThreadRuntimeOptions { workers: 0, name: "verify".into() });
+    // Nothing is destaged behind the test's back.
+    let tuning = Tuning { dirty_low_percent: 90, dirty_high_percent: 90, dirty_max_percent: 95, ..Tuning::default() };
+    let opening = Cache::open(flash.clone(), origin, runtime.clone() as Arc<dyn Runtime>, tuning);
+    let cache = block_on(opening).expect("opened");
+    for number in 0..200_u64 {
+        let chunk: Vec<u8> = match number % 4 {
+            0 => vec![0; CHUNK],
+            // Every second one of these has been there.
+            1 => (0..CHUNK).map(|at| (at as u64 * (number / 8 * 8 + 3) >> 3) as u8).collect(),
+            _ => (0..CHUNK).map(|at| ((at as u64 + number) * 2_654_435_761 >> 13) as u8).collect(),
+        };
+        cache.write_at(number * CHUNK as u64, &chunk).expect("written");
+        if number % 20 == 19 {
+            cache.flush_blocking().expect("flushed");
+        }
+    }
+    cache.write_at(300 * CHUNK as u64 + 1024, &[5; 512]).expect("a fragment");
+    cache.trim(400 * CHUNK as u64, 20 * CHUNK as u64).expect("trimmed");
+    cache.flush_blocking().expect("flushed");
+    if is_closed {
+        cache.close_blocking().expect("closed");
+    }
+    drop(cache);
+    runtime.shutdown();
+    flash
+}
+
+fn verified(flash: &RamDevice) -> VerifyReport {
+    block_on(verify(flash, &mut |_, _| {})).expect("a cache")
+}
+
+fn flip(flash: &RamDevice, offset: u64) {
+    let sector = offset / 512 * 512;
+    let mut bytes = block_on(flash.read(sector, IoBuf::new(512))).expect("read");
+    bytes[(offset - sector) as usize] ^= 0x10;
+    block_on(flash.write(sector, bytes.freeze(), WriteFlags::default())).expect("written");
+}
+
+fn kinds(report: &VerifyReport) -> Vec<&'static str> {
+    let mut kinds: Vec<_> = report.problems.iter().map(|problem| problem.kind).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    kinds
+}
+
+#[test]
+fn a_sound_flash_is_clean_after_an_orderly_end_and_a_crash() {
+    for is_closed in [true, false] {
+        let report = verified(&flash(is_closed));
+        assert!(report.clean, "{:?}", report.problems);
+        assert_eq!((report.clean_shutdown, report.superblocks_valid), (is_closed, 2));
+        assert_eq!((report.fragments, report.trimmed_runs), (1, 1), "{report:?}");
+        assert!(report.duplicates > 0 && report.zero_mappings > 0 && report.records > 100, "{report:?}");
+        assert_eq!(report.dirty_mappings, 201, "{report:?}");
+    }
+}
+
+#[test]
+fn a_damaged_record_is_named_with_the_chunks_that_it_hits() {
+    let flash = flash(true);
+    let recovered = block_on(recover(&*flash, None, &Tuning::default())).expect("recovered");
+    let Lookup::Chunk { place, .. } = recovered.state.design.peek(Lba(2)) else { panic!("chunk 2 has a record") };
+    flip(&flash, recovered.geometry.flash_offset(place.slot, place.offset) + 3);
+    let report = verified(&flash);
+    assert!(!report.clean && report.dirty_chunks_lost >= 1, "{report:?}");
+    let problem = report.problems.iter().find(|problem| problem.lba == Some(2)).expect("chunk 2 is named");
+    assert_eq!((problem.kind, problem.dirty), ("record", true));
+    assert!(kinds(&report).iter().all(|kind| ["record", "fingerprint"].contains(kind)), "{:?}", report.problems);
+}
+
+#[test]
+fn damaged_metadata_is_found() {
+    let closed = flash(true);
+    let (superblock, _) = block_on(crate::superblock::read(&*closed)).expect("a superblock");
+    let pointer = superblock.checkpoint.expect("an orderly end leaves a checkpoint");
+    let area = superblock.layout.checkpoint_offset[usize::from(pointer.area)];
+
+    flip(&closed, larder_format::layout::SUPERBLOCK_OFFSETS[1] + 100);
+    assert_eq!(kinds(&verified(&closed)), ["superblock"]);
+    flip(&closed, larder_format::layout::SUPERBLOCK_OFFSETS[1] + 100);
+
+    // A block of the checkpoint; then recovery fails, too.
+    flip(&closed, area + 4096 + 80);
+    assert_eq!(kinds(&verified(&closed)), ["checkpoint", "recovery"]);
+    flip(&closed, area + 4096 + 80);
+
+    // The header of the first slot's first segment, and with it the list of its records.
+    flip(&closed, superblock.layout.weu_offset + 20);
+    assert_eq!(kinds(&verified(&closed)), ["segment"]);
+    flip(&closed, superblock.layout.weu_offset + 20);
+    assert!(verified(&closed).clean);
+}
+
+#[test]
+fn a_damaged_frame_in_the_middle_of_the_log_is_told_from_a_torn_end() {
+    let crashed = flash(false);
+    let (superblock, _) = block_on(crate::superblock::read(&*crashed)).expect("a superblock");
+    let mut frames = Vec::new();
+    let start = (superblock.log_start, superblock.entry_seq_next);
+    block_on(walk::log(&*crashed, &superblock, start, &mut |at, _, _| frames.push(at))).expect("read");
+    assert!(frames.len() >= 5, "each flush wrote a frame: {frames:?}");
+    let last = superblock.layout.log_offset + frames[frames.len() - 1];
+    flip(&crashed, last + 70);
+    assert!(!kinds(&verified(&crashed)).contains(&"log"), "a torn end is none");
+    flip(&crashed, last + 70);
+    flip(&crashed, superblock.layout.log_offset + frames[1] + 70);
+    assert!(kinds(&verified(&crashed)).contains(&"log"));
+}
+
+#[test]
+fn what_is_no_cache_is_refused() {
+    let blank = RamDevice::new("blank", MIB, 512);
+    assert!(block_on(verify(&blank, &mut |_, _| {})).is_err());
+}

@@ -1,0 +1,278 @@
+//! The shapes in which a dump tells what it found: names with units, for JSON and for lines.
+//!
+//! What it does not do: read anything.
+
+use serde::Serialize;
+
+/// One superblock twin.
+#[derive(Clone, Debug, Serialize)]
+pub struct SuperblockDump {
+    /// Byte offset on the flash.
+    pub flash_offset: u64,
+    /// What is wrong with it.
+    pub error: Option<String>,
+    /// What it says.
+    #[serde(flatten)]
+    pub fields: Option<SuperblockFields>,
+}
+
+/// The fields of a superblock, its layout apart.
+#[derive(Clone, Debug, Serialize)]
+#[allow(missing_docs)] // the superblock's own documentation says what they are
+pub struct SuperblockFields {
+    pub sequence: u64,
+    pub flash_uuid: String,
+    pub volume_name: String,
+    pub design: String,
+    pub mode: &'static str,
+    pub compression: &'static str,
+    pub dedup: bool,
+    pub fp_index_percent: u8,
+    pub ram_budget_bytes: u64,
+    pub clean_shutdown: bool,
+    pub origin: String,
+    pub origin_bytes: u64,
+    pub origin_identity: u64,
+    pub checkpoint_id: Option<u64>,
+    pub checkpoint_area: Option<u8>,
+    pub checkpoint_bytes: Option<u64>,
+    pub log_start_offset: u64,
+    pub log_start_frame_seq: u64,
+    pub entry_seq_next: u64,
+    pub features_compat: u64,
+    pub features_incompat: u64,
+}
+
+/// A region of the flash.
+#[derive(Clone, Debug, Serialize)]
+pub struct Region {
+    /// Its name.
+    pub region: &'static str,
+    /// Byte offset on the flash.
+    pub flash_offset: u64,
+    /// Size.
+    pub bytes: u64,
+}
+
+/// How the flash is divided.
+#[derive(Clone, Debug, Serialize)]
+#[allow(missing_docs)] // the layout's own documentation says what they are
+pub struct LayoutDump {
+    pub flash_bytes: u64,
+    pub chunk_bytes: u32,
+    pub weu_bytes: u32,
+    pub sector_bytes: u32,
+    pub slot_count: u32,
+    pub mappings_max: u64,
+    pub fragments_max: u64,
+    pub zero_ranges_max: u64,
+    pub fp_entries_max: u64,
+    /// In the order of the flash.
+    pub regions: Vec<Region>,
+}
+
+/// A list that may be cut short.
+#[derive(Clone, Debug, Serialize)]
+pub struct Listing<T> {
+    /// The entries.
+    pub entries: Vec<T>,
+    /// How many there are in all.
+    pub total: u64,
+}
+
+impl<T> Listing<T> {
+    pub(super) fn new() -> Self {
+        Listing { entries: Vec::new(), total: 0 }
+    }
+
+    pub(super) fn add(&mut self, limit: usize, entry: impl FnOnce() -> T) {
+        if self.entries.len() < limit {
+            self.entries.push(entry());
+        }
+        self.total += 1;
+    }
+}
+
+/// A block of the checkpoint.
+#[derive(Clone, Debug, Serialize)]
+pub struct CheckpointBlockDump {
+    /// Its index.
+    pub block: u32,
+    /// Byte offset on the flash.
+    pub flash_offset: u64,
+    /// Its size.
+    pub bytes: u64,
+    /// What kind of entries it holds.
+    pub kind: String,
+    /// How many.
+    pub count: u64,
+}
+
+/// The newest checkpoint.
+#[derive(Clone, Debug, Serialize)]
+#[allow(missing_docs)] // the header's own documentation says what they are
+pub struct CheckpointDump {
+    pub checkpoint_id: u64,
+    pub flash_offset: u64,
+    pub total_bytes: u64,
+    pub slots: u64,
+    pub mappings: u64,
+    pub fragments: u64,
+    pub zero_ranges: u64,
+    pub fingerprints: u64,
+    pub log_start_offset: u64,
+    pub log_start_frame_seq: u64,
+    pub entry_seq_next: u64,
+    pub blocks: Listing<CheckpointBlockDump>,
+}
+
+/// An entry of the log.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct LogEntryDump {
+    /// Its sequence number.
+    pub seq: u64,
+    /// The frame that it is in.
+    pub frame_seq: u64,
+    /// That frame's byte offset on the flash.
+    pub frame_flash_offset: u64,
+    /// What it says.
+    pub kind: &'static str,
+    /// The (first) chunk.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lba: Option<u64>,
+    /// How many chunks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub chunk_count: Option<u64>,
+    /// The record.
+    #[serde(flatten)]
+    pub place: Option<PlaceDump>,
+    /// Whether the origin lacks it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dirty: Option<bool>,
+    /// Whether it shares a record.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub duplicate: Option<bool>,
+    /// Valid sectors of a fragment, as `first-last` runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sectors: Option<String>,
+    /// Of *clean*, the newest entry that is meant.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub map_seq: Option<u64>,
+    /// Of *slot freed*.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub freed_slot: Option<u32>,
+    /// Of *slot freed*.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub freed_generation: Option<u32>,
+    /// The new write mode.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mode: Option<&'static str>,
+}
+
+/// The metadata log since the checkpoint.
+#[derive(Clone, Debug, Serialize)]
+pub struct LogDump {
+    /// Frames.
+    pub frames: u64,
+    /// Bytes of them.
+    pub bytes: u64,
+    /// The number that the next frame gets.
+    pub next_frame_seq: u64,
+    /// The entries.
+    pub log: Listing<LogEntryDump>,
+}
+
+/// Where a record is.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct PlaceDump {
+    /// The WEU slot.
+    pub slot: u32,
+    /// Its generation.
+    pub generation: u32,
+    /// Byte offset in the WEU.
+    pub weu_offset: u32,
+    /// Bytes as stored.
+    pub stored_bytes: u32,
+    /// How it is stored.
+    pub encoding: &'static str,
+    /// The record's checksum.
+    pub record_crc: u32,
+}
+
+/// A WEU slot.
+#[derive(Clone, Debug, Serialize)]
+pub struct SlotDump {
+    /// Its number.
+    pub slot: u32,
+    /// Byte offset on the flash.
+    pub flash_offset: u64,
+    /// How often it was reused.
+    pub generation: u32,
+    /// `free` or `sealed`; after an opening no slot is open.
+    pub state: String,
+    /// `clean` or `dirty`: what it was filled with.
+    pub class: String,
+    /// Chunks mapped into it.
+    pub mapped_chunks: u64,
+    /// Of them, dirty ones.
+    pub dirty_chunks: u64,
+}
+
+/// What a chunk is mapped to.
+#[derive(Clone, Debug, Serialize)]
+pub struct MappingDump {
+    /// The chunk.
+    pub lba: u64,
+    /// `chunk`, `fragment` or `zero`.
+    pub kind: &'static str,
+    /// Whether the origin lacks it.
+    pub dirty: bool,
+    /// Whether it shares another's record.
+    pub duplicate: bool,
+    /// Its record.
+    #[serde(flatten)]
+    pub place: Option<PlaceDump>,
+    /// Valid sectors of a fragment, as `first-last` runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sectors: Option<String>,
+}
+
+/// A segment.
+#[derive(Clone, Debug, Serialize)]
+pub struct SegmentDump {
+    /// The slot.
+    pub slot: u32,
+    /// Its generation.
+    pub generation: u32,
+    /// Byte offset in the WEU.
+    pub weu_offset: u32,
+    /// Its number.
+    pub segment_seq: u64,
+    /// Its size.
+    pub bytes: u32,
+    /// `clean` or `dirty`.
+    pub class: String,
+    /// What is wrong with its table.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// Its records.
+    pub records: Vec<RecordDump>,
+}
+
+/// A record in a segment's table.
+#[derive(Clone, Debug, Serialize)]
+pub struct RecordDump {
+    /// The chunk that it was stored for.
+    pub lba: u64,
+    /// `chunk` or `fragment`.
+    pub kind: &'static str,
+    /// Where it is.
+    #[serde(flatten)]
+    pub place: PlaceDump,
+    /// Its fingerprint, as hexadecimal digits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fingerprint: Option<String>,
+    /// Valid sectors of a fragment, as `first-last` runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sectors: Option<String>,
+}
