@@ -17,12 +17,12 @@ pub struct SteadyRam {
 }
 
 impl SteadyRam {
-    /// A device of `size_bytes`, all of it present.
-    pub fn new(size_bytes: u64) -> SteadyRam {
+    /// A device of `size_bytes`, the first `present_bytes` of which are there from the start.
+    pub fn new(size_bytes: u64, present_bytes: u64) -> SteadyRam {
         let inner = RamDevice::new("ram", size_bytes, 512);
         let info = DeviceInfo { discard_zeroes: false, ..inner.info().clone() };
         let piece = IoBuf::copy_of(&vec![0xa5; 1 << 20]).freeze();
-        for at in (0..size_bytes).step_by(piece.len()) {
+        for at in (0..present_bytes.min(size_bytes)).step_by(piece.len()) {
             let len = (piece.len() as u64).min(size_bytes - at) as usize;
             drop(inner.write(at, piece.slice(0..len), WriteFlags::default()));
         }

@@ -21,13 +21,16 @@ const CHUNK_BYTES: usize = 8192;
 /// Bytes written in a round; more than any cache of the processor.
 const ROUND_BYTES: usize = 64 << 20;
 const ORIGIN_BYTES: u64 = 16 << 30;
+/// So large that nothing has to be destaged. Slots are used from the first on, so that only these take memory.
+const FLASH_BYTES: u64 = 8 << 30;
 const UNIQUE_AIM: f64 = 0.85;
 const DUPLICATE_AIM: f64 = 0.6;
 const KEY: [u8; 32] = [7; 32];
 const MIB: f64 = 1_048_576.0;
 
-fn open_cache(runtime: &Arc<ThreadRuntime>, flash_bytes: u64) -> Res<Cache> {
-    let flash = Arc::new(SteadyRam::new(flash_bytes));
+/// A cache that fills `present_bytes` of its flash at most.
+fn open_cache(runtime: &Arc<ThreadRuntime>, present_bytes: u64) -> Res<Cache> {
+    let flash = Arc::new(SteadyRam::new(FLASH_BYTES, present_bytes));
     let origin = Arc::new(RamDevice::new("origin", ORIGIN_BYTES, 512));
     block_on(create(&*flash, ORIGIN_BYTES, &options(CHUNK_BYTES, Compression::Lz4)))?;
     Ok(block_on(Cache::open(flash, origin, runtime.clone(), no_destaging()))?)
@@ -64,10 +67,10 @@ pub fn unique(bench: &Options) -> Res<Vec<Row>> {
 fn unique_of(bench: &Options, source: &Source, request: usize, lz4_ratio: f64) -> Res<Comparison> {
     let bytes = bench.scaled(ROUND_BYTES);
     let all = (bytes * (bench.rounds() + 1)) as f64;
-    // A third more than the data, for tables, metadata and the last percent that stays free.
-    let flash_bytes = (all / lz4_ratio.max(1.0) * 1.3) as u64 + (256 << 20);
+    // A tenth more than the data, for tables; metadata lies before the slots, and is a tenth of the flash at most.
+    let present_bytes = (all / lz4_ratio.max(1.0) * 1.1) as u64 + FLASH_BYTES / 10;
     let runtime = runtime(0);
-    let cache = open_cache(&runtime, flash_bytes / PIECE_BYTES as u64 * PIECE_BYTES as u64)?;
+    let cache = open_cache(&runtime, present_bytes)?;
     let mut fresh = (usize::MAX, Vec::new());
     let result = compare(bench.rounds(), |round, side| {
         let first = (round * bytes / CHUNK_BYTES) as u64;

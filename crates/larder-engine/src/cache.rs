@@ -344,7 +344,7 @@ impl BlockDevice for Cache {
             match unknown {
                 Some((from, to)) => {
                     let align = geometry.origin_align as u64;
-                    if from % align != 0 || to % align != 0 {
+                    if !from.is_multiple_of(align) || !to.is_multiple_of(align) {
                         return Ok(vec![Extent { len: to - from, hole: false, zero: false }]);
                     }
                     shared.origin.extents(from, to - from).await

@@ -148,8 +148,7 @@ impl Shared {
             (state.design.export_runs(), state.design.export_fingerprints())
         };
         for run in runs {
-            let range =
-                ZeroRange { lba: run.first.0, chunk_count: run.count, dirty: true, no_hole: run.no_hole };
+            let range = ZeroRange { lba: run.first.0, chunk_count: run.count, dirty: true, no_hole: run.no_hole };
             writer.put(encoder.push_zero_range(range)?).await?;
         }
         for (fingerprint, place) in fingerprints {
@@ -204,4 +203,3 @@ fn slot_entry(slot: u32, generation: u32, state: SlotState, class: StreamClass) 
     };
     SlotEntry { slot, generation, state, class }
 }
-

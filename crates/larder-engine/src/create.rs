@@ -9,15 +9,19 @@
 use crate::{config::CreateOptions, error::EngineError, superblock};
 use larder_device::{BlockDevice, IoBuf, WriteFlags};
 use larder_format::{
-    DesignId, Layout, LayoutRequest, LogStart, Origin, OriginUri, Superblock, VolumeName,
-    superblock::SUPERBLOCK_BYTES,
+    DesignId, Layout, LayoutRequest, LogStart, Origin, OriginUri, Superblock, VolumeName, superblock::SUPERBLOCK_BYTES,
 };
 
 /// Checks the options against the devices and lays the cache out; writes nothing.
 ///
 /// # Errors
 /// One sentence on what is wrong and what would be right.
-pub fn plan(flash_bytes: u64, flash_sector: u32, origin_bytes: u64, options: &CreateOptions) -> Result<Superblock, EngineError> {
+pub fn plan(
+    flash_bytes: u64,
+    flash_sector: u32,
+    origin_bytes: u64,
+    options: &CreateOptions,
+) -> Result<Superblock, EngineError> {
     if options.design != DesignId::Nitro {
         return Err(EngineError::Invalid(format!(
             "the design {:?} does not run in this version; nitro does",

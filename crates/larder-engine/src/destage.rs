@@ -355,7 +355,9 @@ impl Shared {
                 .take(depth)
                 .map(|piece| {
                     let this = self.clone();
-                    IoFuture::boxed(async move { this.write_origin(piece.offset, piece.data, WriteFlags::default()).await })
+                    IoFuture::boxed(
+                        async move { this.write_origin(piece.offset, piece.data, WriteFlags::default()).await },
+                    )
                 })
                 .collect();
             for result in join_all(group).await {

@@ -7,10 +7,10 @@
 //! Invariants: a stale insertion is never mapped. A dirty mapping is never replaced by a clean one.
 
 use crate::{
+    segment::{NewRecord, RecordOf},
     shared::Shared,
     state::State,
     write_back::Prepared,
-    segment::RecordOf,
 };
 use larder_core::{Lba, Lookup, NewMapping, StreamClass};
 use larder_device::{SharedBuf, runtime::compute};
@@ -82,11 +82,10 @@ impl Shared {
         let wanted = |state: &State| {
             state.versions.get(lba) == version
                 && !state.is_changing(lba)
-                && match (state.design.peek(lba), reason) {
-                    (Lookup::Miss, Reason::Clean) => true,
-                    (Lookup::Fragment { .. }, Reason::CompletedFragment) => true,
-                    _ => false,
-                }
+                && matches!(
+                    (state.design.peek(lba), reason),
+                    (Lookup::Miss, Reason::Clean) | (Lookup::Fragment { .. }, Reason::CompletedFragment)
+                )
         };
         let dirty = reason == Reason::CompletedFragment;
         let class = if dirty { StreamClass::Dirty } else { StreamClass::Clean };
@@ -113,11 +112,7 @@ impl Shared {
         let payload = encoded.unwrap_or_else(|| self.padded(&data, &mut padded));
         let stored = self
             .store(
-                class,
-                lba,
-                RecordOf::Chunk(fingerprint),
-                encoding,
-                payload,
+                NewRecord { class, lba, of: RecordOf::Chunk(fingerprint), encoding, payload },
                 |state| {
                     if !wanted(state) || !self.index_has_room(state) {
                         self.counters.insertions_stale.fetch_add(1, Relaxed);

@@ -174,9 +174,8 @@ impl Shared {
         self.send_segments();
         if !self.segments_written_below(segments_below).await {
             let failed = self.state.lock().flash_failed.clone();
-            return Err(failed.unwrap_or_else(|| {
-                IoError::new(larder_device::IoErrorKind::Io, larder_device::IoOp::Write, 0, 0)
-            }));
+            return Err(failed
+                .unwrap_or_else(|| IoError::new(larder_device::IoErrorKind::Io, larder_device::IoOp::Write, 0, 0)));
         }
         // (3)
         if origin_too && self.flush_origin().await.is_err() {

@@ -33,6 +33,9 @@ struct Want {
     len: usize,
 }
 
+/// A record that is being read for a wanted chunk: which, and the sectors and version of a fragment.
+type Reading = (usize, ReadingRecord, Option<(SectorMap, u32)>);
+
 /// What is to be done for one wanted chunk.
 enum Plan {
     Zero,
@@ -67,14 +70,15 @@ impl Shared {
     fn start_raw_hit(self: &Arc<Self>, offset: u64, buf: &IoBuf) -> Option<(Place, Pin)> {
         let chunk = self.geometry.chunk_bytes;
         let align = self.geometry.flash_align;
-        if buf.len() != chunk || offset % chunk as u64 != 0 || buf.as_ptr() as usize % align != 0 {
+        let aligned = offset.is_multiple_of(chunk as u64) && (buf.as_ptr() as usize).is_multiple_of(align);
+        if buf.len() != chunk || !aligned {
             return None;
         }
         let mut state = self.state.lock();
         let Lookup::Chunk { place, .. } = state.design.lookup(Lba(offset / chunk as u64)) else { return None };
         let direct = place.encoding == 0
             && place.stored_len as usize == chunk
-            && place.offset as usize % align == 0
+            && (place.offset as usize).is_multiple_of(align)
             && !state.in_memory[place.slot.0 as usize];
         direct.then(|| (place, self.pin(place.slot)))
     }
@@ -184,9 +188,7 @@ impl Shared {
         match state.design.lookup(want.lba) {
             Lookup::Zero => Plan::Zero,
             Lookup::Chunk { place, .. } => Plan::Record(self.hold(state, place)),
-            Lookup::Fragment { place, sectors } => {
-                Plan::Fragment { record: self.hold(state, place), sectors, version }
-            }
+            Lookup::Fragment { place, sectors } => Plan::Fragment { record: self.hold(state, place), sectors, version },
             Lookup::Miss => {
                 let (first, end) = (want.from / SECTOR_BYTES, (want.from + want.len) / SECTOR_BYTES);
                 match state.prefetch.read(want.lba, first, end) {
@@ -210,7 +212,7 @@ impl Shared {
     async fn execute(self: &Arc<Self>, wants: &[Want], plans: Vec<Plan>, buf: &mut IoBuf) -> Result<(), EngineError> {
         self.counters.read_chunks.fetch_add(wants.len() as u64, Relaxed);
         let mut flash = Vec::new();
-        let mut reading: Vec<(usize, ReadingRecord, Option<(SectorMap, u32)>)> = Vec::new();
+        let mut reading: Vec<Reading> = Vec::new();
         let mut missed: Vec<(usize, u32, bool)> = Vec::new();
         for (i, plan) in plans.into_iter().enumerate() {
             let want = &wants[i];
@@ -422,7 +424,7 @@ impl Shared {
         self.counters.origin_bytes_read.fetch_add(buf.len() as u64, Relaxed);
         let align = self.geometry.origin_align as u64;
         let end = offset + buf.len() as u64;
-        if offset % align == 0 && end % align == 0 {
+        if offset.is_multiple_of(align) && end.is_multiple_of(align) {
             return self.origin.read(offset, buf);
         }
         let from = offset / align * align;

@@ -67,16 +67,12 @@ impl Shared {
     /// Begins to read a held record: the operation, and what is needed to check its bytes.
     pub fn start_read(&self, held: HeldRecord) -> (IoFuture<IoBuf>, ReadingRecord) {
         match held.bytes {
-            Held::Memory(bytes) => (
-                IoFuture::ready(Ok(bytes.into_iobuf())),
-                ReadingRecord { place: held.place, pin: None, skip: 0 },
-            ),
+            Held::Memory(bytes) => {
+                (IoFuture::ready(Ok(bytes.into_iobuf())), ReadingRecord { place: held.place, pin: None, skip: 0 })
+            }
             Held::Flash(pin) => {
                 let (offset, len, skip) = window(&self.geometry, &held.place);
-                (
-                    self.flash.read(offset, IoBuf::new(len)),
-                    ReadingRecord { place: held.place, pin: Some(pin), skip },
-                )
+                (self.flash.read(offset, IoBuf::new(len)), ReadingRecord { place: held.place, pin: Some(pin), skip })
             }
         }
     }

@@ -22,12 +22,13 @@ use crate::{
     superblock,
 };
 use larder_core::{
-    Design, DesignConfig, Fingerprint, Lba, NewMapping, SectorMap, SlotId, nitro::Nitro, ranges::Run,
-    streams::Streams, types::SECTOR_BYTES, versions::Versions,
+    Design, DesignConfig, Fingerprint, Lba, NewMapping, SectorMap, SlotId, nitro::Nitro, ranges::Run, streams::Streams,
+    types::SECTOR_BYTES, versions::Versions,
 };
 use larder_device::{BlockDevice, IoBuf};
 use larder_format::{
-    BlockIdentity, CheckpointBlock, CheckpointHeader, DesignId, FormatError, FrameHeader, LogEntry, LogStart, Structure, Superblock,
+    BlockIdentity, CheckpointBlock, CheckpointHeader, DesignId, FormatError, FrameHeader, LogEntry, LogStart,
+    Structure, Superblock,
     checkpoint::{BLOCK_BYTES_MAX, CHECKPOINT_HEADER_BYTES},
     decode_frame,
     log::{FRAME_HEADER_BYTES, LOG_ENTRY_BYTES},
@@ -148,7 +149,8 @@ pub async fn recover(
         None => (superblock.log_start, superblock.entry_seq_next),
     };
     // (3)
-    let (area, next_seq, previous_crc) = replay_log(flash, &superblock, start, entry_seq, &mut replay, &mut report).await?;
+    let (area, next_seq, previous_crc) =
+        replay_log(flash, &superblock, start, entry_seq, &mut replay, &mut report).await?;
     let slot_count = superblock.layout.slot_count as usize;
     let state = State {
         mode: replay.mode,
@@ -207,7 +209,13 @@ struct Replay {
 }
 
 impl Replay {
-    fn map(&mut self, lba: u64, place: Option<&larder_format::Place>, new: impl FnOnce() -> NewMapping, dirty: Option<u64>) {
+    fn map(
+        &mut self,
+        lba: u64,
+        place: Option<&larder_format::Place>,
+        new: impl FnOnce() -> NewMapping,
+        dirty: Option<u64>,
+    ) {
         if lba >= self.chunk_count {
             return;
         }
@@ -368,9 +376,8 @@ fn apply_block(block: CheckpointBlock, replay: &mut Replay) {
                 // Exported after the mappings: what is mapped inside a range by now was written after its trim.
                 let mut from = range.lba;
                 let end = range.lba.saturating_add(range.chunk_count).min(replay.chunk_count);
-                let mapped: Vec<u64> = (from..end)
-                    .filter(|&lba| replay.design.peek(Lba(lba)) != larder_core::Lookup::Miss)
-                    .collect();
+                let mapped: Vec<u64> =
+                    (from..end).filter(|&lba| replay.design.peek(Lba(lba)) != larder_core::Lookup::Miss).collect();
                 for lba in mapped {
                     if from < lba {
                         replay.trim(from, lba - from, 0, range.no_hole);

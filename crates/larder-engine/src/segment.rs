@@ -43,6 +43,21 @@ pub enum RecordOf {
     Fragment(SectorMap),
 }
 
+/// A record to be appended.
+#[derive(Clone, Copy)]
+pub struct NewRecord<'a> {
+    /// Which WEU it goes to.
+    pub class: StreamClass,
+    /// The chunk that it is stored for.
+    pub lba: Lba,
+    /// What it holds.
+    pub of: RecordOf,
+    /// How the payload is encoded.
+    pub encoding: Encoding,
+    /// The bytes as they are stored.
+    pub payload: &'a [u8],
+}
+
 /// A WEU that is being filled.
 pub struct OpenWeu {
     slot: SlotId,
@@ -84,7 +99,8 @@ impl OpenWeu {
         self.buf.get(range.start.checked_sub(start)?..range.end.checked_sub(start)?)
     }
 
-    fn append(&mut self, lba: Lba, of: RecordOf, encoding: Encoding, payload: &[u8]) -> Option<Place> {
+    fn append(&mut self, record: &NewRecord<'_>) -> Option<Place> {
+        let NewRecord { lba, of, encoding, payload, .. } = *record;
         let offset = self.packer.place(payload.len() as u32, encoding == Encoding::Raw)?;
         let at = (offset - self.packer.start()) as usize;
         self.buf[at..at + payload.len()].copy_from_slice(payload);
@@ -179,20 +195,12 @@ impl InFlightSegment {
 }
 
 impl State {
-    /// Appends a record to the open WEU of `class`; `None` where there is none, or it is full (it is sealed then).
-    pub fn append(
-        &mut self,
-        class: StreamClass,
-        lba: Lba,
-        of: RecordOf,
-        encoding: Encoding,
-        payload: &[u8],
-        flash_tag: u64,
-    ) -> Option<Place> {
-        let open = self.open[class_index(class)].as_mut()?;
-        let place = open.append(lba, of, encoding, payload);
+    /// Appends a record to the open WEU of its class; `None` where there is none, or it is full (it is sealed then).
+    pub fn append(&mut self, record: &NewRecord<'_>, flash_tag: u64) -> Option<Place> {
+        let open = self.open[class_index(record.class)].as_mut()?;
+        let place = open.append(record);
         if place.is_none() {
-            self.close_segment(class, flash_tag, true);
+            self.close_segment(record.class, flash_tag, true);
         }
         place
     }
@@ -263,18 +271,14 @@ impl Shared {
         }
     }
 
-    /// Appends a record to a WEU of `class`, waiting for a slot where none is free, and decides with `decide` under the
+    /// Appends a record to a WEU of its class, waiting for a slot where none is free, and decides with `decide` under the
     /// same lock. `still_wanted` is asked before each try.
     ///
     /// # Errors
     /// [`EngineError::FlashFailed`] when the flash takes no more, [`EngineError::Closed`] when the cache closes.
     pub async fn store<R>(
         self: &Arc<Self>,
-        class: StreamClass,
-        lba: Lba,
-        of: RecordOf,
-        encoding: Encoding,
-        payload: &[u8],
+        record: NewRecord<'_>,
         mut still_wanted: impl FnMut(&mut State) -> Option<R>,
         decide: impl FnOnce(&mut State, Place) -> R,
     ) -> Result<R, EngineError> {
@@ -289,7 +293,7 @@ impl Shared {
                 if let Some(error) = &state.flash_failed {
                     return Err(EngineError::FlashFailed(error.clone()));
                 }
-                if let Some(place) = state.append(class, lba, of, encoding, payload, self.geometry.flash_tag) {
+                if let Some(place) = state.append(&record, self.geometry.flash_tag) {
                     let decision = decide(&mut state, place);
                     let kick = !state.outbox.is_empty();
                     drop(state);
@@ -298,9 +302,9 @@ impl Shared {
                     }
                     return Ok(decision);
                 }
-                let crowded = state.in_flight.len() >= IN_FLIGHT_SEGMENTS_MAX
-                    || state.in_flight_bytes() >= IN_FLIGHT_BYTES_MAX;
-                if !crowded && state.open_weu(class, self.packing_rules()) {
+                let crowded =
+                    state.in_flight.len() >= IN_FLIGHT_SEGMENTS_MAX || state.in_flight_bytes() >= IN_FLIGHT_BYTES_MAX;
+                if !crowded && state.open_weu(record.class, self.packing_rules()) {
                     if state.design.free_slots() < self.free_slots_wanted() {
                         self.signals.evict_wanted.notify();
                     }
@@ -309,7 +313,7 @@ impl Shared {
                 crowded
             };
             self.send_segments();
-            if self.is_closing() && class == StreamClass::Clean {
+            if self.is_closing() && record.class == StreamClass::Clean {
                 return Err(EngineError::Closed);
             }
             if crowded {

@@ -4,14 +4,8 @@
 //! lock, so that a slot without pins whose mappings are gone stays so.
 
 use crate::{
-    codec::Codec,
-    config::Tuning,
-    error::EngineError,
-    state::State,
-    status::Counters,
-    superblock::SuperblockKeeper,
-    sync::Notify,
-    tickets::Tickets,
+    codec::Codec, config::Tuning, error::EngineError, state::State, status::Counters, superblock::SuperblockKeeper,
+    sync::Notify, tickets::Tickets,
 };
 use larder_core::{Lba, SlotId, types::SECTOR_BYTES};
 use larder_device::{BlockDevice, IoError, IoErrorKind, IoOp, Runtime};
@@ -148,7 +142,7 @@ impl Shared {
     /// Refuses a request that no front end should have let through.
     pub fn check_request(&self, op: IoOp, offset: u64, len: u64) -> Result<(), EngineError> {
         let sector = SECTOR_BYTES as u64;
-        if offset % sector != 0 || len % sector != 0 {
+        if !offset.is_multiple_of(sector) || !len.is_multiple_of(sector) {
             return Err(IoError::new(IoErrorKind::Unaligned, op, offset, len).into());
         }
         if offset.checked_add(len).is_none_or(|end| end > self.geometry.volume_bytes) {

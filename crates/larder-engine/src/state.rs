@@ -15,9 +15,7 @@ use crate::{
     segment::{InFlightSegment, OpenWeu},
 };
 use larder_core::{
-    Design, Fingerprint, Lba, Lookup, NewMapping, Place, SlotId, StreamClass,
-    ranges::Run,
-    streams::Streams,
+    Design, Fingerprint, Lba, Lookup, NewMapping, Place, SlotId, StreamClass, ranges::Run, streams::Streams,
     versions::Versions,
 };
 use larder_device::{IoError, SharedBuf};
@@ -189,12 +187,9 @@ impl State {
                 fingerprint: fingerprint_bytes,
             },
             NewMapping::Zero => LogEntry::MapZero { lba: lba.0, dirty: true },
-            NewMapping::Fragment { place, sectors } => LogEntry::Fragment {
-                lba: lba.0,
-                place: to_format(place),
-                dirty: true,
-                sectors: sectors.to_bytes(),
-            },
+            NewMapping::Fragment { place, sectors } => {
+                LogEntry::Fragment { lba: lba.0, place: to_format(place), dirty: true, sectors: sectors.to_bytes() }
+            }
         };
         if let NewMapping::Duplicate { place } = &new {
             self.commit_needs(place);

@@ -106,12 +106,7 @@ impl Shared {
     ///
     /// # Errors
     /// The origin's.
-    pub async fn zero_origin(
-        &self,
-        offset: u64,
-        len: u64,
-        flags: ZeroFlags,
-    ) -> Result<(), larder_device::IoError> {
+    pub async fn zero_origin(&self, offset: u64, len: u64, flags: ZeroFlags) -> Result<(), larder_device::IoError> {
         let align = self.geometry.origin_align as u64;
         let (from, to) = (offset.next_multiple_of(align), (offset + len) / align * align);
         let zeroes = |len: u64| -> SharedBuf { IoBuf::zeroed(len as usize).freeze() };

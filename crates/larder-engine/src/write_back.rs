@@ -14,7 +14,7 @@ use crate::{
     error::EngineError,
     flush::LOG_USED_PERCENT_MAX,
     record::{HeldRecord, decode_chunk, overlay_fragment},
-    segment::RecordOf,
+    segment::{NewRecord, RecordOf},
     shared::Shared,
     state::{PENDING_ENTRIES_MAX, State},
 };
@@ -212,12 +212,9 @@ impl Shared {
         };
         let mut padded = Vec::new();
         let payload = encoded.bytes.as_deref().unwrap_or_else(|| self.padded(chunk, &mut padded));
+        let (class, of) = (StreamClass::Dirty, RecordOf::Chunk(fingerprint));
         self.store(
-            StreamClass::Dirty,
-            lba,
-            RecordOf::Chunk(fingerprint),
-            encoded.encoding,
-            payload,
+            NewRecord { class, lba, of, encoding: encoded.encoding, payload },
             // Another writer may have stored the same content since it was looked up.
             |state| self.map_known(state, lba, fingerprint?),
             |state, place| {
@@ -309,12 +306,9 @@ impl Shared {
         let encoded = self.codec.encode(&packed);
         let payload = encoded.bytes.as_deref().unwrap_or(&packed);
         self.counters.fragments_written.fetch_add(1, Relaxed);
+        let (class, of) = (StreamClass::Dirty, RecordOf::Fragment(valid));
         self.store(
-            StreamClass::Dirty,
-            lba,
-            RecordOf::Fragment(valid),
-            encoded.encoding,
-            payload,
+            NewRecord { class, lba, of, encoding: encoded.encoding, payload },
             |_| None,
             |state, place| {
                 self.counters.note_stored(place.stored_len);

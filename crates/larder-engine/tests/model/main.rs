@@ -7,7 +7,11 @@
 mod world;
 
 use larder_core::types::SECTOR_BYTES;
-use larder_device::{ZeroFlags, rng::Rng, sim::{SimOptions, SimRuntime}};
+use larder_device::{
+    ZeroFlags,
+    rng::Rng,
+    sim::{SimOptions, SimRuntime},
+};
 use larder_engine::{Cache, WriteMode};
 use std::{cell::RefCell, future::Future, pin::Pin, rc::Rc, sync::Arc, task::Poll};
 use world::{Model, Shape, World, ZERO, identify, read, write, zero};
@@ -135,12 +139,13 @@ async fn operator(cache: &Cache, mut rng: Rng, ops: usize) {
     }
 }
 
-async fn check_all(cache: &Cache, model: &mut Model, after_crash: bool) {
-    let sectors = model.current.len();
+async fn check_all(cache: &Cache, model: &RefCell<Model>, after_crash: bool) {
+    let sectors = model.borrow().current.len();
     let step = 1000;
     for at in (0..sectors).step_by(step) {
         let count = step.min(sectors - at);
         let bytes = read(cache, at, count).await;
+        let mut model = model.borrow_mut();
         for (i, sector) in bytes.chunks(SECTOR_BYTES).enumerate() {
             let at = at + i;
             let current = model.current[at];
@@ -156,7 +161,7 @@ async fn check_all(cache: &Cache, model: &mut Model, after_crash: bool) {
     }
     if after_crash {
         // What was read stays: opening flushed both devices.
-        model.durable(0..sectors);
+        model.borrow_mut().durable(0..sectors);
     }
 }
 
@@ -183,7 +188,7 @@ fn run(seed: u64) {
         watch(&format!("life {life} end {end} {:?}", world.shape), 0, &vec![0; 1 << 16]);
         let ended = runtime.block_on_or_stop(async {
             let cache = Arc::new(world.open(&runtime).await);
-            check_all(&cache, &mut model.borrow_mut(), crashed).await;
+            check_all(&cache, model, crashed).await;
             let width = world.sectors / CLIENTS;
             let mut tasks: Vec<Pin<Box<dyn Future<Output = ()>>>> = Vec::new();
             for (i, rng) in client_rngs.into_iter().enumerate() {
@@ -191,7 +196,7 @@ fn run(seed: u64) {
             }
             tasks.push(Box::pin(operator(&cache, operator_rng, 3)));
             all(tasks).await;
-            check_all(&cache, &mut model.borrow_mut(), false).await;
+            check_all(&cache, model, false).await;
             if end == 0 || life + 1 == LIVES {
                 cache.close().await.unwrap_or_else(|error| panic!("close: {error}"));
                 model.borrow_mut().durable(0..world.sectors);

@@ -4,7 +4,11 @@
 //! had at or after the last flush that began after that write completed, and whatever is read then stays.
 
 use larder_core::types::SECTOR_BYTES;
-use larder_device::{IoBuf, WriteFlags, ZeroFlags, rng::{Rng, mix64}, sim::{SimDevice, SimRuntime}};
+use larder_device::{
+    IoBuf, WriteFlags, ZeroFlags,
+    rng::{Rng, mix64},
+    sim::{SimDevice, SimRuntime},
+};
 use larder_engine::{Cache, CreateOptions, Tuning, create};
 use larder_format::{Compression, WriteMode};
 use std::sync::Arc;

@@ -1,0 +1,438 @@
+//! What the engine's tests share: a simulated world of flash, origin and cache, and a probe that notes every request to
+//! a device.
+//!
+//! Invariants: all randomness comes from the seed, and a failing test prints it; `LARDER_SEED=N` replays one seed.
+//! A world outlives the openings of its cache: [`World::close`], [`World::crash`] and [`World::kill`] end one,
+//! [`World::open`] begins the next.
+//!
+//! What it does not do: model a volume's content over crashes; `tests/model` does.
+
+// Each test binary uses a part of it.
+#![allow(dead_code)]
+
+use larder_core::{Lba, SlotId};
+use larder_device::{
+    BlockDevice, DeviceInfo, Extent, IoBuf, IoFuture, IoOp, IoResult, Runtime, SharedBuf, WriteFlags, ZeroFlags,
+    rng::{Rng, mix64},
+    sim::{Schedule, SimDevice, SimDeviceOptions, SimOptions, SimRuntime},
+};
+use larder_engine::{Cache, CreateOptions, EngineError, Status, Tuning, create};
+use larder_format::{Layout, RecordEntry, Superblock};
+use std::{
+    collections::BTreeMap,
+    future::Future,
+    pin::Pin,
+    sync::{Arc, Mutex},
+    task::Poll,
+    time::Duration,
+};
+
+pub const SECTOR: usize = 512;
+pub const KIB: u64 = 1 << 10;
+pub const MIB: u64 = 1 << 20;
+
+/// One request to a probed device.
+#[derive(Clone, Copy, Debug)]
+pub struct Event {
+    pub op: IoOp,
+    pub offset: u64,
+    pub len: u64,
+    pub fua: bool,
+    pub no_hole: bool,
+    /// False when the request was made, true when it was over.
+    pub over: bool,
+}
+
+impl Event {
+    pub fn end(&self) -> u64 {
+        self.offset + self.len
+    }
+}
+
+/// A device that notes what is asked of it, and can be slow.
+pub struct Probe {
+    pub sim: Arc<SimDevice>,
+    events: Arc<Mutex<Vec<Event>>>,
+    slow: Mutex<Option<(Arc<SimRuntime>, Duration)>>,
+}
+
+impl Probe {
+    pub fn new(sim: Arc<SimDevice>) -> Arc<Probe> {
+        Arc::new(Probe { sim, events: Arc::default(), slow: Mutex::new(None) })
+    }
+
+    /// Everything noted since the last call.
+    pub fn take_events(&self) -> Vec<Event> {
+        std::mem::take(&mut self.events.lock().unwrap())
+    }
+
+    /// Requests `op` since the events were last taken, in the order in which they were made.
+    pub fn asked(&self, op: IoOp) -> Vec<Event> {
+        self.events.lock().unwrap().iter().filter(|e| e.op == op && !e.over).copied().collect()
+    }
+
+    /// Every request takes this long on `runtime`'s clock, from now on.
+    pub fn slow_down(&self, runtime: &Arc<SimRuntime>, by: Duration) {
+        *self.slow.lock().unwrap() = Some((runtime.clone(), by));
+    }
+
+    pub fn at_full_speed(&self) {
+        *self.slow.lock().unwrap() = None;
+    }
+
+    fn note<T: Send + 'static>(&self, event: Event, go: impl FnOnce(&SimDevice) -> IoFuture<T>) -> IoFuture<T> {
+        self.events.lock().unwrap().push(event);
+        let pause = self.slow.lock().unwrap().as_ref().map(|(runtime, by)| runtime.delay(*by));
+        let future = go(&self.sim);
+        let events = self.events.clone();
+        IoFuture::boxed(async move {
+            if let Some(pause) = pause {
+                pause.await?;
+            }
+            let result = future.await;
+            events.lock().unwrap().push(Event { over: true, ..event });
+            result
+        })
+    }
+}
+
+fn event(op: IoOp, offset: u64, len: u64) -> Event {
+    Event { op, offset, len, fua: false, no_hole: false, over: false }
+}
+
+impl BlockDevice for Probe {
+    fn info(&self) -> &DeviceInfo {
+        self.sim.info()
+    }
+    fn read(&self, offset: u64, buf: IoBuf) -> IoFuture<IoBuf> {
+        self.note(event(IoOp::Read, offset, buf.len() as u64), |sim| sim.read(offset, buf))
+    }
+    fn write(&self, offset: u64, data: SharedBuf, flags: WriteFlags) -> IoFuture<()> {
+        let event = Event { fua: flags.fua, ..event(IoOp::Write, offset, data.len() as u64) };
+        self.note(event, |sim| sim.write(offset, data, flags))
+    }
+    fn flush(&self) -> IoFuture<()> {
+        self.note(event(IoOp::Flush, 0, 0), |sim| sim.flush())
+    }
+    fn discard(&self, offset: u64, len: u64) -> IoFuture<()> {
+        self.note(event(IoOp::Discard, offset, len), |sim| sim.discard(offset, len))
+    }
+    fn write_zeroes(&self, offset: u64, len: u64, flags: ZeroFlags) -> IoFuture<()> {
+        let event = Event { fua: flags.fua, no_hole: flags.no_hole, ..event(IoOp::WriteZeroes, offset, len) };
+        self.note(event, |sim| sim.write_zeroes(offset, len, flags))
+    }
+    fn extents(&self, offset: u64, len: u64) -> IoFuture<Vec<Extent>> {
+        self.note(event(IoOp::Extents, offset, len), |sim| sim.extents(offset, len))
+    }
+}
+
+/// What a world is made of.
+#[derive(Clone)]
+pub struct Setup {
+    pub options: CreateOptions,
+    pub flash_bytes: u64,
+    pub origin_bytes: u64,
+    pub tuning: Tuning,
+    /// Any order of completions, or the one that a quick machine would have.
+    pub schedule: Schedule,
+    pub origin: SimDeviceOptions,
+}
+
+impl Default for Setup {
+    /// 8 KiB chunks in WEUs of 512 KiB on 16 MiB of flash before 64 MiB, write-back, no destaging unless it is needed.
+    fn default() -> Self {
+        Setup {
+            options: CreateOptions {
+                weu_bytes: 512 << 10,
+                flash_uuid: [7; 16],
+                hash_key: [9; 32],
+                origin_uri: "sim:origin".into(),
+                ..CreateOptions::default()
+            },
+            flash_bytes: 16 * MIB,
+            origin_bytes: 64 * MIB,
+            tuning: lazy_tuning(),
+            schedule: Schedule::Chaos,
+            origin: SimDeviceOptions::default(),
+        }
+    }
+}
+
+/// Nothing is destaged before the cache is nearly full of dirty data.
+pub fn lazy_tuning() -> Tuning {
+    Tuning {
+        dirty_low_percent: 80,
+        dirty_high_percent: 85,
+        dirty_max_percent: 90,
+        destage_rate_bytes_per_s: 0,
+        ..Tuning::default()
+    }
+}
+
+/// Devices, a runtime, and the cache over them while it is open.
+pub struct World {
+    pub setup: Setup,
+    pub flash: Arc<Probe>,
+    pub origin: Arc<Probe>,
+    pub runtime: Arc<SimRuntime>,
+    cache: Option<Arc<Cache>>,
+    rng: Rng,
+}
+
+impl World {
+    /// A new cache, open.
+    pub fn new(seed: u64, setup: Setup) -> World {
+        let mut world = World::made(seed, setup);
+        world.open();
+        world
+    }
+
+    /// A new cache, not opened yet.
+    pub fn made(seed: u64, setup: Setup) -> World {
+        let mut rng = Rng::new(seed);
+        let runtime = new_runtime(&mut rng, setup.schedule);
+        let flash = Probe::new(SimDevice::new(&runtime, "flash", setup.flash_bytes, 512));
+        let origin = Probe::new(SimDevice::with_options(&runtime, "origin", setup.origin_bytes, setup.origin.clone()));
+        runtime
+            .block_on(create(&*flash, setup.origin_bytes, &setup.options))
+            .unwrap_or_else(|error| panic!("create: {error}"));
+        World { setup, flash, origin, runtime, cache: None, rng }
+    }
+
+    pub fn try_open(&mut self) -> Result<(), EngineError> {
+        assert!(self.cache.is_none(), "the cache is open already");
+        let opening =
+            Cache::open(self.flash.clone(), self.origin.clone(), self.runtime.clone(), self.setup.tuning.clone());
+        self.cache = Some(Arc::new(self.runtime.block_on(opening)?));
+        Ok(())
+    }
+
+    pub fn open(&mut self) {
+        self.try_open().unwrap_or_else(|error| panic!("open: {error}"));
+    }
+
+    pub fn cache(&self) -> &Arc<Cache> {
+        self.cache.as_ref().expect("the cache is open")
+    }
+
+    /// Runs `future` with whatever else is to be done.
+    pub fn run<F: Future>(&self, future: F) -> F::Output {
+        self.runtime.block_on(future)
+    }
+
+    /// A clean end.
+    pub fn close(&mut self) {
+        self.run(self.cache().close()).unwrap_or_else(|error| panic!("close: {error}"));
+        self.cache = None;
+    }
+
+    /// A power loss; a new runtime is ready for the next opening.
+    pub fn crash(&mut self) {
+        self.runtime.crash();
+        self.next_runtime();
+    }
+
+    /// The process dies, the devices live on.
+    pub fn kill(&mut self) {
+        self.runtime.kill();
+        self.next_runtime();
+    }
+
+    fn next_runtime(&mut self) {
+        self.cache = None;
+        self.runtime = new_runtime(&mut self.rng, self.setup.schedule);
+        self.flash.at_full_speed();
+        self.origin.at_full_speed();
+        self.flash.sim.attach(&self.runtime);
+        self.origin.sim.attach(&self.runtime);
+    }
+
+    pub fn try_read(&self, offset: u64, len: usize) -> IoResult<IoBuf> {
+        self.run(self.cache().read(offset, IoBuf::new(len)))
+    }
+
+    pub fn read(&self, offset: u64, len: usize) -> Vec<u8> {
+        self.try_read(offset, len).unwrap_or_else(|error| panic!("read: {error}")).to_vec()
+    }
+
+    pub fn try_write(&self, offset: u64, data: &[u8], fua: bool) -> IoResult<()> {
+        self.run(self.cache().write(offset, IoBuf::copy_of(data).freeze(), WriteFlags { fua }))
+    }
+
+    pub fn write(&self, offset: u64, data: &[u8]) {
+        self.try_write(offset, data, false).unwrap_or_else(|error| panic!("write: {error}"));
+    }
+
+    pub fn write_fua(&self, offset: u64, data: &[u8]) {
+        self.try_write(offset, data, true).unwrap_or_else(|error| panic!("FUA write: {error}"));
+    }
+
+    pub fn flush(&self) {
+        self.run(self.cache().flush()).unwrap_or_else(|error| panic!("flush: {error}"));
+    }
+
+    pub fn zero(&self, offset: u64, len: u64, flags: ZeroFlags) {
+        self.run(self.cache().zero(offset, len, flags)).unwrap_or_else(|error| panic!("zero: {error}"));
+    }
+
+    pub fn trim(&self, offset: u64, len: u64) {
+        self.zero(offset, len, ZeroFlags::default());
+    }
+
+    pub fn settle(&self) {
+        self.run(self.cache().settle());
+    }
+
+    pub fn destage_all(&self) -> bool {
+        self.run(self.cache().destage_all())
+    }
+
+    pub fn status(&self) -> Status {
+        self.cache().status()
+    }
+
+    pub fn slot_of(&self, lba: u64) -> Option<SlotId> {
+        self.cache().slot_of(Lba(lba))
+    }
+
+    /// Requests to read the origin, over all openings.
+    pub fn origin_reads(&self) -> u64 {
+        self.origin.sim.counters().reads
+    }
+
+    /// Puts `data` on the origin behind the cache's back, before anything of it is cached.
+    pub fn fill_origin(&self, offset: u64, data: &[u8]) {
+        self.origin.sim.poke(offset, data);
+    }
+
+    pub fn superblock(&self) -> Superblock {
+        // The runtime may be driving nobody: this reads through it.
+        self.run(larder_engine::superblock::read(&*self.flash)).expect("a superblock").0
+    }
+
+    pub fn layout(&self) -> Layout {
+        self.superblock().layout
+    }
+
+    /// Offset on flash and entry of the newest record of `lba` in the slot that it maps to. It must be on flash.
+    pub fn record_of(&self, lba: u64) -> (u64, RecordEntry) {
+        let superblock = self.superblock();
+        let slot = self.slot_of(lba).expect("the chunk has a record");
+        let start = superblock.layout.slot_offset(slot.0).expect("a slot of the layout");
+        let weu = self.flash.sim.peek(start, superblock.layout.weu_bytes as usize);
+        let mut newest = None;
+        for generation in 0..64 {
+            let (segments, _) = larder_engine::dump::walk::segments(&weu, superblock.flash_tag(), slot.0, generation);
+            for segment in segments {
+                let records = segment.records.expect("a sound table");
+                newest = records.into_iter().rfind(|record| record.lba == lba).or(newest);
+            }
+        }
+        let record = newest.unwrap_or_else(|| panic!("no record of chunk {lba} in slot {}", slot.0));
+        (start + u64::from(record.offset), record)
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            // Tasks hold the runtime that holds them.
+            self.runtime.kill();
+        }
+    }
+}
+
+fn new_runtime(rng: &mut Rng, schedule: Schedule) -> Arc<SimRuntime> {
+    let options = SimOptions { schedule, steps_max: 5_000_000, ..SimOptions::default() };
+    SimRuntime::with_options(rng.next_u64(), options)
+}
+
+struct SeedOnPanic(u64);
+
+impl Drop for SeedOnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("replay with LARDER_SEED={}", self.0);
+        }
+    }
+}
+
+/// Runs a test once for each of `count` seeds.
+pub fn each_seed(count: u64, test: impl Fn(u64)) {
+    let asked = std::env::var("LARDER_SEED").ok().and_then(|value| value.parse::<u64>().ok());
+    let seeds = asked.map_or_else(|| (1..=count).collect(), |seed| vec![seed]);
+    for seed in seeds {
+        let _print = SeedOnPanic(seed);
+        test(seed);
+    }
+}
+
+/// Runs futures side by side.
+pub async fn all(mut futures: Vec<Pin<Box<dyn Future<Output = ()> + '_>>>) {
+    std::future::poll_fn(|cx| {
+        futures.retain_mut(|future| future.as_mut().poll(cx).is_pending());
+        if futures.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+}
+
+/// Bytes that nothing compresses, different for each `number`.
+pub fn noise(number: u64, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    Rng::new(mix64(number ^ 0x6e01_5e00)).fill(&mut bytes);
+    bytes
+}
+
+/// Bytes that compress well, different for each `number`.
+pub fn text(number: u64, len: usize) -> Vec<u8> {
+    let word = mix64(number ^ 0x7e87).to_le_bytes();
+    (0..len).map(|i| if i % 64 < 8 { word[i % 8] ^ (i / 64) as u8 } else { b'a' + (i % 7) as u8 }).collect()
+}
+
+/// A volume in memory, beside which the cache is held.
+pub struct Twin(BTreeMap<u64, [u8; SECTOR]>);
+
+impl Twin {
+    /// Zeroes.
+    pub fn new() -> Twin {
+        Twin(BTreeMap::new())
+    }
+
+    pub fn write(&mut self, offset: u64, data: &[u8]) {
+        for (i, sector) in data.chunks(SECTOR).enumerate() {
+            self.0.insert(offset / SECTOR as u64 + i as u64, sector.try_into().expect("whole sectors"));
+        }
+    }
+
+    pub fn zero(&mut self, offset: u64, len: u64) {
+        self.write(offset, &vec![0; len as usize]);
+    }
+
+    pub fn bytes(&self, offset: u64, len: usize) -> Vec<u8> {
+        let first = offset / SECTOR as u64;
+        let sectors = first..first + (len / SECTOR) as u64;
+        sectors.flat_map(|sector| self.0.get(&sector).copied().unwrap_or([0; SECTOR])).collect()
+    }
+}
+
+/// Compares long byte strings without printing them.
+#[track_caller]
+pub fn assert_same(found: &[u8], expected: &[u8], what: &str) {
+    assert_eq!(found.len(), expected.len(), "{what}: lengths");
+    if let Some(at) = found.chunks(SECTOR).zip(expected.chunks(SECTOR)).position(|(a, b)| a != b) {
+        let zero = found[at * SECTOR..].iter().take(SECTOR).all(|&b| b == 0);
+        panic!(
+            "{what}: sector {at} of {} differs (it is {})",
+            found.len() / SECTOR,
+            if zero { "zero" } else { "not zero" }
+        );
+    }
+}
+
+/// A random run of sectors inside `bytes`: offset and length in bytes.
+pub fn random_run(rng: &mut Rng, bytes: u64, sectors_max: u64) -> (u64, usize) {
+    let sectors = bytes / SECTOR as u64;
+    let count = 1 + rng.below(sectors_max.min(sectors));
+    let at = rng.below(sectors - count + 1);
+    (at * SECTOR as u64, count as usize * SECTOR)
+}
