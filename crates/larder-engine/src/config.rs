@@ -22,7 +22,7 @@ pub struct CreateOptions {
     pub dedup: bool,
     /// Size of the FP index in percent of the chunks that the flash holds: 100, 75, 50, 25 or 0 (Nitro §3.1).
     pub fp_index_percent: u8,
-    /// RAM budget of the indices in bytes; 0 for none. Kept for designs that use it.
+    /// RAM budget of the indices in bytes: fewer chunks are cached where it binds. 0 for none, else 1 MiB at least.
     pub ram_budget_bytes: u64,
     /// Name of the volume, for people; at most 64 bytes.
     pub name: String,

@@ -6,7 +6,7 @@
 //!
 //! What it does not do: open paths, or decide to overwrite; the caller asks first.
 
-use crate::{config::CreateOptions, error::EngineError, superblock};
+use crate::{config::CreateOptions, error::EngineError, recover::RAM_BUDGET_BYTES_MIN, superblock};
 use larder_device::{BlockDevice, IoBuf, WriteFlags};
 use larder_format::{
     DesignId, Layout, LayoutRequest, LogStart, Origin, OriginUri, Superblock, VolumeName, superblock::SUPERBLOCK_BYTES,
@@ -32,6 +32,12 @@ pub fn plan(
         return Err(EngineError::Invalid(format!(
             "the FP index ratio {} is none of 100, 75, 50, 25 and 0 percent",
             options.fp_index_percent
+        )));
+    }
+    if (1..RAM_BUDGET_BYTES_MIN).contains(&options.ram_budget_bytes) {
+        return Err(EngineError::Invalid(format!(
+            "a RAM budget of {} bytes is too small for an index: 1M is the least, 0 sets no limit",
+            options.ram_budget_bytes
         )));
     }
     let layout = Layout::plan(LayoutRequest {

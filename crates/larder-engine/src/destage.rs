@@ -59,7 +59,7 @@ impl Shared {
         // Limits of what a checkpoint holds bind only where the volume has more chunks than that.
         let full = |count: u64, max: u64| max < self.geometry.chunk_count && count + (max / 8).min(ROOM) >= max;
         self.dirty_percent(state) >= u64::from(self.tuning.dirty_max_percent)
-            || full(dirty.chunks, layout.mappings_max / 2)
+            || full(dirty.chunks, self.geometry.index_entries_max / 2)
             || full(dirty.fragments, layout.fragments_max)
     }
 

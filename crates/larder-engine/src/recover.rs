@@ -39,6 +39,11 @@ use std::{
     sync::Arc,
 };
 
+/// Bytes of RAM for each entry of the indices at most: an entry of the LBA index just after its table doubled, one of
+/// the FP index, and a slot's back pointer. What a RAM budget is divided by.
+pub const INDEX_BYTES_MAX: u64 = 128;
+/// The smallest RAM budget, in bytes.
+pub const RAM_BUDGET_BYTES_MIN: u64 = 1 << 20;
 /// Bytes of metadata that are read at once.
 const READ_BYTES: u64 = 1 << 20;
 
@@ -84,7 +89,30 @@ pub fn geometry(superblock: &Superblock, flash: &dyn BlockDevice, origin: Option
         flash_align: flash.info().sector_bytes as usize,
         origin_align: origin.map_or(SECTOR_BYTES, |origin| origin.info().sector_bytes as usize),
         flash_tag: superblock.flash_tag(),
+        index_entries_max: index_limits(superblock, volume_bytes.div_ceil(u64::from(layout.chunk_bytes))).mappings_max,
         layout,
+    }
+}
+
+/// How large the indices of the cache that `superblock` describes may grow.
+pub fn index_limits(superblock: &Superblock, chunk_count: u64) -> DesignConfig {
+    let layout = &superblock.layout;
+    let percent = if superblock.dedup { u64::from(superblock.fp_index_percent) } else { 0 };
+    // A checkpoint gathers its pieces at different moments: a little more than the limit must fit its area, unless the
+    // volume has no more chunks than that.
+    let fits = if layout.mappings_max >= chunk_count {
+        u64::MAX / 2
+    } else {
+        layout.mappings_max - layout.mappings_max / 16
+    };
+    let affordable = match superblock.ram_budget_bytes {
+        0 => u64::MAX,
+        budget => budget / INDEX_BYTES_MAX,
+    };
+    DesignConfig {
+        slot_count: layout.slot_count,
+        mappings_max: fits.min(affordable),
+        fp_entries_max: (layout.fp_entries_max * percent / 100).min(affordable),
     }
 }
 
@@ -93,19 +121,7 @@ pub fn geometry(superblock: &Superblock, flash: &dyn BlockDevice, origin: Option
 /// # Errors
 /// [`EngineError::Invalid`] for one that this version cannot run.
 pub fn new_design(superblock: &Superblock, chunk_count: u64) -> Result<Box<dyn Design>, EngineError> {
-    let layout = &superblock.layout;
-    let percent = if superblock.dedup { u64::from(superblock.fp_index_percent) } else { 0 };
-    let config = DesignConfig {
-        slot_count: layout.slot_count,
-        // A checkpoint gathers its pieces at different moments: a little more than the limit must fit its area, unless
-        // the volume has no more chunks than that.
-        mappings_max: if layout.mappings_max >= chunk_count {
-            u64::MAX / 2
-        } else {
-            layout.mappings_max - layout.mappings_max / 16
-        },
-        fp_entries_max: layout.fp_entries_max * percent / 100,
-    };
+    let config = index_limits(superblock, chunk_count);
     match superblock.design {
         DesignId::Nitro => Ok(Box::new(Nitro::new(config))),
         other => Err(EngineError::Invalid(format!("this version cannot run the design {other:?}; it runs nitro"))),

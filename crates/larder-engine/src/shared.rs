@@ -31,6 +31,8 @@ pub struct Geometry {
     pub origin_align: usize,
     /// The flash's tag in every structure.
     pub flash_tag: u64,
+    /// Entries of the LBA index at most: what a checkpoint holds and the RAM budget affords.
+    pub index_entries_max: u64,
     /// Where things are on flash.
     pub layout: Layout,
 }
@@ -156,7 +158,7 @@ impl Shared {
 
     /// Index entries that writers in flight may add after room was asked for; less for a tiny index.
     pub fn room_wanted(&self) -> u64 {
-        (self.geometry.layout.mappings_max / 16).min(64)
+        (self.geometry.index_entries_max / 16).min(64)
     }
 
     /// A reader of `slot` is done.

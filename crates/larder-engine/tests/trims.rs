@@ -33,7 +33,8 @@ fn trimmed_ranges_read_as_zeroes_and_stay_so() {
             world.fill_origin(0, &noise(99, volume()));
             twin.write(0, &noise(99, volume()));
             for number in 0..100 {
-                let (offset, len) = random_run(&mut rng, volume() as u64, [3, 40, 400][rng.clone().index(3)]);
+                let longest = [3, 40, 400][rng.index(3)];
+                let (offset, len) = random_run(&mut rng, volume() as u64, longest);
                 match rng.below(4) {
                     0 => {
                         world.write(offset, &noise(number, len));

@@ -7,7 +7,7 @@ use crate::{
     control,
     error::{Failure, Outcome},
     output, size,
-    volume::{Access, open_flash, with_cache},
+    volume::{Access, Reached, reach, with_cache},
 };
 use larder_device::driver::block_on;
 use larder_engine::Cache;
@@ -18,11 +18,9 @@ use serde_json::{Value, json};
 /// # Errors
 /// One sentence.
 pub fn run(args: &FlushArgs) -> Outcome {
-    let uuid = open_flash(&args.flash, Access::Peek)?.superblock.flash_uuid;
-    let done = match control::ask(&uuid, "flush")? {
-        Some(done) => done,
-        None => {
-            let flash = open_flash(&args.flash, Access::Write)?;
+    let done = match reach(&args.flash, "flush", Access::Write)? {
+        Reached::Served(done) => done,
+        Reached::Alone(flash) => {
             with_cache(flash, args.origin.as_deref(), |cache| flush(cache).map_err(Failure::failed))?
         }
     };

@@ -37,8 +37,11 @@ use signal_hook::{
 use std::{
     io::{IsTerminal, Read},
     os::unix::net::UnixStream,
-    path::Path,
-    sync::{Arc, atomic::AtomicBool},
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -104,11 +107,15 @@ fn serve_cache(args: &ServeArgs, path: &Path, signals: Signals) -> Outcome {
     // (5)
     later.set(cache.clone());
     let servers = Arc::new(servers);
-    control.start(Arc::new(handler(cache.clone(), servers.clone(), path.clone(), superblock)))?;
+    let is_ending = Arc::new(AtomicBool::new(false));
+    let served = Served { cache: cache.clone(), servers: servers.clone(), flash: path.clone(), superblock };
+    let answers = is_ending.clone();
+    control.start(Arc::new(move |request: &str| served.answer(request, answers.load(Ordering::Acquire))))?;
     start(&servers)?;
     announce(&servers, &name)?;
     // (6) and (7)
     signals.wait();
+    is_ending.store(true, Ordering::Release);
     output::note("ending: requests finish, then everything is flushed");
     let in_order = shut_down(&servers);
     let began = Instant::now();
@@ -225,7 +232,10 @@ fn recovery_line(report: &RecoveryReport, took: Duration) -> String {
 }
 
 fn serve_failed(error: ServeError) -> Failure {
-    Failure::failed(error.message)
+    // Its sentences begin like sentences; ours follow the program's name.
+    let mut letters = error.message.chars();
+    let first = letters.next().map(|letter| letter.to_ascii_lowercase());
+    Failure::failed(first.into_iter().chain(letters).collect::<String>())
 }
 
 fn bind(args: &ServeArgs, name: &str, device: Arc<dyn BlockDevice>) -> Outcome<Vec<NbdServer>> {
@@ -280,22 +290,27 @@ fn shut_down(servers: &[NbdServer]) -> Outcome {
     }
 }
 
-/// What the control socket answers.
-fn handler(
+/// What the control socket is asked about.
+struct Served {
     cache: Arc<Cache>,
     servers: Arc<Vec<NbdServer>>,
-    flash: std::path::PathBuf,
+    flash: PathBuf,
     superblock: Superblock,
-) -> impl Fn(&str) -> control::Reply + Send + Sync {
-    move |request| match request.split_once(' ').unwrap_or((request, "")) {
-        ("status", "") => {
-            let connections = servers.iter().map(|server| server.stats().connections_now).sum();
-            let report = Report::new(&flash, &superblock, cache.status());
-            Report { served: true, nbd_connections: connections, ..report }.to_json()
+}
+
+impl Served {
+    fn answer(&self, request: &str, is_ending: bool) -> control::Reply {
+        match request.split_once(' ').unwrap_or((request, "")) {
+            ("status", "") => {
+                let connections = self.servers.iter().map(|server| server.stats().connections_now).sum();
+                let report = Report::new(&self.flash, &self.superblock, self.cache.status());
+                Report { served: true, nbd_connections: connections, ..report }.to_json()
+            }
+            ("flush" | "set-mode", _) if is_ending => Err("the server is ending: ask again when it has".to_owned()),
+            ("flush", "") => flush(&self.cache),
+            ("set-mode", mode) => set::set_mode(&self.cache, mode),
+            _ => Err("the server knows the requests status, flush and set-mode MODE".to_owned()),
         }
-        ("flush", "") => flush(&cache),
-        ("set-mode", mode) => set::set_mode(&cache, mode),
-        _ => Err("the server knows the requests status, flush and set-mode MODE".to_owned()),
     }
 }
 

@@ -7,7 +7,7 @@ use crate::{
     control,
     error::{Failure, Outcome},
     output,
-    volume::{Access, open_flash, with_cache},
+    volume::{Access, Reached, reach, with_cache},
 };
 use clap::ValueEnum;
 use larder_device::driver::block_on;
@@ -19,10 +19,8 @@ use serde_json::json;
 /// # Errors
 /// One sentence; then the old mode stays.
 pub fn run(args: &SetArgs) -> Outcome {
-    let uuid = open_flash(&args.flash, Access::Peek)?.superblock.flash_uuid;
     let name = mode_name(args.mode.into());
-    if control::ask(&uuid, &format!("set-mode {name}"))?.is_none() {
-        let flash = open_flash(&args.flash, Access::Write)?;
+    if let Reached::Alone(flash) = reach(&args.flash, &format!("set-mode {name}"), Access::Write)? {
         with_cache(flash, args.origin.as_deref(), |cache| set_mode(cache, name).map_err(Failure::failed))?;
     }
     output::say(&format!("the mode is {name}\n"))

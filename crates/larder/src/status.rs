@@ -10,7 +10,7 @@ use crate::{
     error::{Failure, Outcome},
     output::{self, aligned},
     size::{count, human},
-    volume::{Access, Flash, open_flash, shown},
+    volume::{Access, Flash, Reached, reach, shown},
 };
 use larder_device::driver::block_on;
 use larder_engine::{
@@ -68,13 +68,9 @@ impl Report {
 /// # Errors
 /// One sentence.
 pub fn run(args: &StatusArgs) -> Outcome {
-    let uuid = open_flash(&args.flash, Access::Peek)?.superblock.flash_uuid;
-    let value = match control::ask(&uuid, "status")? {
-        Some(value) => value,
-        None => {
-            let flash = open_flash(&args.flash, Access::Read)?;
-            offline(&flash)?.to_json().map_err(Failure::failed)?
-        }
+    let value = match reach(&args.flash, "status", Access::Read)? {
+        Reached::Served(value) => value,
+        Reached::Alone(flash) => offline(&flash)?.to_json().map_err(Failure::failed)?,
     };
     match args.json {
         true => output::say_json(&value),

@@ -5,7 +5,10 @@
 //!
 //! What it does not do: recover; the engine does.
 
-use crate::error::{Failure, Outcome, reason};
+use crate::{
+    control,
+    error::{Failure, Outcome, reason},
+};
 use larder_device::{
     BlockDevice, IoError, IoErrorKind, Runtime,
     driver::block_on,
@@ -15,6 +18,7 @@ use larder_device::{
 };
 use larder_engine::{Cache, Tuning, superblock};
 use larder_format::Superblock;
+use serde_json::Value;
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
@@ -47,18 +51,22 @@ pub enum Access {
     Write,
 }
 
-/// Opens a file or block device by path.
-///
-/// # Errors
-/// A sentence that names the path.
-pub fn open_file(path: &Path, access: Access) -> Outcome<FileDevice> {
+fn try_open(path: &Path, access: Access) -> Result<FileDevice, IoError> {
     let options = OpenOptions {
         direct: true,
         read_only: access != Access::Write,
         exclusive: access != Access::Peek,
         create_bytes: None,
     };
-    patiently(|| FileDevice::open(path, options)).map_err(|error| refused_flash(path, &error))
+    FileDevice::open(path, options)
+}
+
+/// Opens a file or block device by path.
+///
+/// # Errors
+/// A sentence that names the path.
+pub fn open_file(path: &Path, access: Access) -> Outcome<FileDevice> {
+    patiently(|| try_open(path, access)).map_err(|error| refused_flash(path, &error))
 }
 
 fn patiently<T>(mut attempt: impl FnMut() -> Result<T, IoError>) -> Result<T, IoError> {
@@ -85,9 +93,49 @@ fn refused_flash(path: &Path, error: &IoError) -> Failure {
 /// # Errors
 /// A sentence that names the path: missing, in use, not ours, damaged, newer.
 pub fn open_flash(path: &Path, access: Access) -> Outcome<Flash> {
-    let device: Arc<dyn BlockDevice> = Arc::new(open_file(path, access)?);
+    read_superblock(path, open_file(path, access)?)
+}
+
+fn read_superblock(path: &Path, device: FileDevice) -> Outcome<Flash> {
+    let device: Arc<dyn BlockDevice> = Arc::new(device);
     let (superblock, _) = block_on(superblock::read(&*device)).map_err(|error| Failure::engine(path, &error))?;
     Ok(Flash { path: path.to_owned(), device, superblock })
+}
+
+/// How a cache was reached.
+pub enum Reached {
+    /// Its server answered this.
+    Served(Value),
+    /// Nobody serves it: here it is.
+    Alone(Flash),
+}
+
+/// Asks the server of a cache, or opens its flash where there is none. A server that is just beginning or ending is
+/// waited for.
+///
+/// # Errors
+/// What the server says, or a sentence that names the flash.
+pub fn reach(path: &Path, request: &str, access: Access) -> Outcome<Reached> {
+    let uuid = open_flash(path, Access::Peek)?.superblock.flash_uuid;
+    let until = Instant::now() + LOCK_WAIT_MAX;
+    loop {
+        if let Some(answer) = control::ask(&uuid, request)? {
+            return Ok(Reached::Served(answer));
+        }
+        match try_open(path, access) {
+            Ok(device) => return read_superblock(path, device).map(Reached::Alone),
+            Err(error) if error.kind == IoErrorKind::InUse && Instant::now() < until => std::thread::sleep(LOCK_PAUSE),
+            Err(error) if error.kind == IoErrorKind::InUse => {
+                return Err(Failure::failed(format_args!(
+                    "{} is in use by another process, and none answers at {}: set {} as that process has it",
+                    path.display(),
+                    control::socket_path(&uuid).display(),
+                    control::RUN_DIR_ENV
+                )));
+            }
+            Err(error) => return Err(refused_flash(path, &error)),
+        }
+    }
 }
 
 /// Opens an origin for reading and writing, alone.

@@ -35,8 +35,8 @@ fn flash(is_closed: bool) -> Arc<RamDevice> {
         let chunk: Vec<u8> = match number % 4 {
             0 => vec![0; CHUNK],
             // Every second one of these has been there.
-            1 => (0..CHUNK).map(|at| (at as u64 * (number / 8 * 8 + 3) >> 3) as u8).collect(),
-            _ => (0..CHUNK).map(|at| ((at as u64 + number) * 2_654_435_761 >> 13) as u8).collect(),
+            1 => (0..CHUNK).map(|at| ((at as u64 * (number / 8 * 8 + 3)) >> 3) as u8).collect(),
+            _ => (0..CHUNK).map(|at| (((at as u64 + number) * 2_654_435_761) >> 13) as u8).collect(),
         };
         cache.write_at(number * CHUNK as u64, &chunk).expect("written");
         if number % 20 == 19 {

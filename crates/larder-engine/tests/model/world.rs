@@ -27,6 +27,7 @@ pub struct Shape {
     pub compression: Compression,
     pub dedup: bool,
     pub fp_index_percent: u8,
+    pub ram_budget_bytes: u64,
     pub tuning: Tuning,
 }
 
@@ -56,6 +57,7 @@ impl Shape {
             compression: compressions[rng.index(4)],
             dedup: rng.chance(5, 6),
             fp_index_percent: [100, 100, 75, 50, 25, 0][rng.index(6)],
+            ram_budget_bytes: 0,
             tuning,
         }
     }
@@ -68,6 +70,7 @@ impl Shape {
             compression: self.compression,
             dedup: self.dedup,
             fp_index_percent: self.fp_index_percent,
+            ram_budget_bytes: self.ram_budget_bytes,
             flash_uuid: [7; 16],
             hash_key: [9; 32],
             origin_uri: "sim:origin".into(),

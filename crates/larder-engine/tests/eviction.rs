@@ -1,0 +1,302 @@
+//! Eviction: WEUs go in LRU order, slots are trimmed before they are written again, stale duplicates never read as what
+//! took their place, and dirty and clean chunks lie in WEUs of their own.
+
+mod common;
+
+use common::*;
+use larder_device::{IoOp, rng::Rng};
+use larder_engine::WriteMode;
+use std::collections::{BTreeMap, BTreeSet};
+
+const CHUNK: usize = 8 << 10;
+
+fn at(lba: u64) -> u64 {
+    lba * CHUNK as u64
+}
+
+/// A small cache whose misses are all inserted, clean.
+fn small(seed: u64) -> World {
+    let mut setup = Setup { flash_bytes: 6 * MIB, ..Setup::default() };
+    setup.options.mode = WriteMode::Around;
+    setup.tuning.prefetch_bytes_max = 0;
+    let world = World::new(seed, setup);
+    for lba in 0..2048 {
+        world.fill_origin(at(lba), &noise(lba, CHUNK));
+    }
+    world
+}
+
+/// Reads chunk `lba`, has it inserted if it was missed, and tells whether it hit.
+fn touch(world: &World, lba: u64) -> bool {
+    let before = world.origin_reads();
+    assert_same(&world.read(at(lba), CHUNK), &noise(lba, CHUNK), "a chunk");
+    world.settle();
+    world.origin_reads() == before
+}
+
+/// Lets evictions under way end, so that the next chunk's fate does not depend on chance.
+fn quiet(world: &World) {
+    world.runtime.run_until_idle();
+}
+
+#[test]
+fn the_weu_used_last_stays() {
+    each_seed(4, |seed| {
+        let world = small(seed);
+        let hot = 5;
+        assert!(!touch(&world, hot));
+        let slot = world.slot_of(hot);
+        for lba in 100..2000 {
+            assert!(!touch(&world, lba));
+            quiet(&world);
+            if lba % 8 == 0 {
+                assert!(touch(&world, hot), "the hot chunk left when chunk {lba} came");
+            }
+        }
+        assert!(world.status().counts.evicted_weus > 10);
+        assert_eq!(world.slot_of(hot), slot, "it never moved");
+        assert_eq!(world.slot_of(101).filter(|&s| Some(s) != slot), None, "its cold contemporaries are gone");
+    });
+}
+
+#[test]
+fn weus_leave_in_the_order_of_their_last_use() {
+    each_seed(4, |seed| {
+        let world = small(seed);
+        // Which chunks share a WEU.
+        let mut weus: Vec<(u32, Vec<u64>)> = Vec::new();
+        let mut next = 0;
+        while world.status().counts.evicted_weus == 0 && world.status().slots_free > 3 {
+            touch(&world, next);
+            quiet(&world);
+            let slot = world.slot_of(next).expect("cached").0;
+            match weus.last_mut() {
+                Some((last, chunks)) if *last == slot => chunks.push(next),
+                _ => weus.push((slot, vec![next])),
+            }
+            next += 1;
+        }
+        weus.pop();
+        // One use of each but the open one, in an order of their own.
+        let mut order: Vec<usize> = (0..weus.len()).collect();
+        Rng::new(seed).shuffle(&mut order);
+        for &weu in &order {
+            assert!(touch(&world, weus[weu].1[0]));
+        }
+        // What leaves while new chunks come must follow that order.
+        let mut left = Vec::new();
+        let mut lba = 1000;
+        while left.len() < order.len() - 2 {
+            touch(&world, lba);
+            quiet(&world);
+            lba += 1;
+            for &weu in &order {
+                let gone = weus[weu].1.iter().filter(|&&lba| world.slot_of(lba).is_none()).count();
+                assert!(gone == 0 || gone == weus[weu].1.len(), "a WEU leaves whole");
+                if gone > 0 && !left.contains(&weu) {
+                    left.push(weu);
+                }
+            }
+        }
+        assert_eq!(left, order[..left.len()]);
+    });
+}
+
+/// Checks every write to a WEU slot in what the flash was asked: appended within a generation, and between one that
+/// begins the slot anew and all earlier ones a discard of the whole slot that was over.
+fn check_slot_discipline(world: &World) -> (usize, u64) {
+    let layout = world.layout();
+    let weu = u64::from(layout.weu_bytes);
+    let mut written_to: BTreeMap<u64, u64> = BTreeMap::new();
+    let mut discarded: BTreeSet<u64> = BTreeSet::new();
+    let (mut discards, mut slots_begun) = (0, 0);
+    for event in world.flash.take_events() {
+        if event.offset < layout.weu_offset {
+            continue;
+        }
+        match (event.op, event.over) {
+            (IoOp::Discard, false) => {
+                discards += 1;
+                let first = (event.offset - layout.weu_offset) / weu;
+                assert!((event.offset - layout.weu_offset).is_multiple_of(weu), "{event:?}");
+                for slot in first..(event.end() - layout.weu_offset) / weu {
+                    written_to.insert(slot, u64::MAX);
+                }
+            }
+            (IoOp::Discard, true) => {
+                let first = (event.offset - layout.weu_offset) / weu;
+                for slot in first..(event.end() - layout.weu_offset) / weu {
+                    written_to.insert(slot, 0);
+                    discarded.insert(slot);
+                }
+            }
+            (IoOp::Write, false) => {
+                let (slot, from) = ((event.offset - layout.weu_offset) / weu, (event.offset - layout.weu_offset) % weu);
+                assert!(from + event.len <= weu, "a segment crosses a slot: {event:?}");
+                if from == 0 {
+                    slots_begun += 1;
+                    assert!(discarded.remove(&slot), "slot {slot} is written anew without a discard");
+                }
+                let end = written_to.entry(slot).or_insert(u64::MAX);
+                assert!(from >= *end && *end != u64::MAX, "slot {slot} is written twice at {from}, or while discarded");
+                *end = from + event.len;
+            }
+            _ => {}
+        }
+    }
+    (discards, slots_begun)
+}
+
+#[test]
+fn slots_are_discarded_before_reuse_and_never_rewritten() {
+    each_seed(8, |seed| {
+        let mut setup = Setup { flash_bytes: 5 * MIB, origin_bytes: 16 * MIB, ..Setup::default() };
+        setup.tuning.dirty_low_percent = 10;
+        setup.tuning.dirty_max_percent = 40;
+        let mut world = World::new(seed, setup);
+        let mut rng = Rng::new(seed);
+        let mut twin = Twin::new();
+        for life in 0..3 {
+            for number in 0..400 {
+                let lba = rng.below(2000);
+                if rng.chance(1, 3) {
+                    assert_same(&world.read(at(lba), CHUNK), &twin.bytes(at(lba), CHUNK), "a read");
+                } else {
+                    let data = noise(life * 1000 + number, CHUNK);
+                    world.write(at(lba), &data);
+                    twin.write(at(lba), &data);
+                }
+                if rng.chance(1, 30) {
+                    world.flush();
+                }
+            }
+            let status = world.status();
+            assert!(status.counts.evicted_weus > 5);
+            assert_eq!(status.counts.slots_trimmed, status.counts.evicted_weus);
+            assert_eq!(status.counts.corrupt_records, 0);
+            if life == 1 {
+                world.flush();
+                world.kill();
+            } else {
+                world.close();
+            }
+            world.open();
+        }
+        let (discards, begun) = check_slot_discipline(&world);
+        assert!(discards as u64 > 10 && begun > 20, "{discards} discards, {begun} slots begun");
+    });
+}
+
+#[test]
+fn a_stale_duplicate_reads_from_the_origin() {
+    each_seed(6, |seed| {
+        let world = small(seed);
+        // Chunk 3000 shares chunk 0's record.
+        world.fill_origin(at(3000), &noise(0, CHUNK));
+        assert!(!touch(&world, 0));
+        let before = world.origin_reads();
+        assert_same(&world.read(at(3000), CHUNK), &noise(0, CHUNK), "the duplicate");
+        world.settle();
+        assert_eq!(world.origin_reads(), before + 1);
+        assert_eq!(world.status().counts.duplicate_chunks, 1);
+        let slot = world.slot_of(0).expect("cached");
+        assert_eq!(world.slot_of(3000), Some(slot));
+        // Until the slot was written anew, and sealed.
+        let mut lba = 100;
+        while world.slot_of(0) == Some(slot) || (100..lba).filter(|&lba| world.slot_of(lba) == Some(slot)).count() < 40 {
+            touch(&world, lba);
+            lba += 1;
+        }
+        let before = world.origin_reads();
+        assert_same(&world.read(at(3000), CHUNK), &noise(0, CHUNK), "the stale duplicate");
+        assert_eq!(world.origin_reads(), before + 1, "its record is gone: the origin has it");
+        assert_eq!(world.status().counts.corrupt_records, 0, "a stale entry is known by its generation");
+        world.settle();
+        assert_eq!(world.status().logical_bytes_cached, world.status().logical_bytes_cached.min(6 * MIB));
+    });
+}
+
+#[test]
+fn many_stale_duplicates_never_read_as_what_took_their_place() {
+    // Few contents at many addresses: evictions leave stale entries everywhere, and their slots are reused.
+    each_seed(6, |seed| {
+        let mut world = small(seed);
+        let content = |lba: u64| if lba % 3 == 0 { 5000 + lba % 40 } else { lba };
+        for lba in 0..2048 {
+            world.fill_origin(at(lba), &noise(content(lba), CHUNK));
+        }
+        let mut rng = Rng::new(seed);
+        for _ in 0..4000 {
+            let lba = rng.below(2048);
+            assert_same(&world.read(at(lba), CHUNK), &noise(content(lba), CHUNK), "a chunk");
+        }
+        let status = world.status();
+        assert!(status.counts.evicted_weus > 10 && status.counts.duplicate_chunks > 100);
+        assert_eq!(status.counts.corrupt_records, 0);
+        world.crash();
+        world.open();
+        for lba in 0..2048 {
+            assert_same(&world.read(at(lba), CHUNK), &noise(content(lba), CHUNK), "a chunk after a crash");
+        }
+        assert_eq!(world.status().counts.corrupt_records, 0);
+    });
+}
+
+#[test]
+fn dirty_and_clean_chunks_lie_in_weus_of_their_own() {
+    each_seed(6, |seed| {
+        let world = World::new(seed, Setup { flash_bytes: 32 * MIB, ..Setup::default() });
+        let mut rng = Rng::new(seed);
+        let (mut dirty, mut clean) = (BTreeSet::new(), BTreeSet::new());
+        let (mut dirty_lbas, mut clean_lbas) = (Vec::new(), Vec::new());
+        for lba in 0..800 {
+            // Every other address is left out: no sequential streams.
+            let lba = lba * 2;
+            if rng.chance(1, 2) {
+                world.write(at(lba), &noise(lba, CHUNK));
+                dirty_lbas.push(lba);
+            } else {
+                world.fill_origin(at(lba), &noise(lba, CHUNK));
+                world.read(at(lba), CHUNK);
+                clean_lbas.push(lba);
+            }
+            if rng.chance(1, 50) {
+                world.flush();
+            }
+        }
+        world.settle();
+        dirty.extend(dirty_lbas.iter().map(|&lba| world.slot_of(lba).expect("a dirty chunk is cached")));
+        clean.extend(clean_lbas.iter().filter_map(|&lba| world.slot_of(lba)));
+        assert!(dirty.len() > 3 && clean.len() > 3);
+        assert!(dirty.is_disjoint(&clean), "dirty {dirty:?}, clean {clean:?}");
+        assert_eq!(world.status().dirty_bytes, (dirty_lbas.len() * CHUNK) as u64);
+    });
+}
+
+#[test]
+fn a_slot_with_dirty_duplicates_is_destaged_before_it_goes() {
+    // A dirty mapping onto a clean WEU's record gates that WEU's eviction.
+    each_seed(6, |seed| {
+        let mut setup = Setup { flash_bytes: 6 * MIB, ..Setup::default() };
+        setup.tuning.prefetch_bytes_max = 0;
+        let mut world = World::new(seed, setup);
+        for lba in 0..2048 {
+            world.fill_origin(at(lba), &noise(lba, CHUNK));
+        }
+        touch(&world, 0);
+        // Dirty at 4000, stored as the clean chunk 0.
+        world.write(at(4000), &noise(0, CHUNK));
+        assert_eq!(world.slot_of(4000), world.slot_of(0));
+        let slot = world.slot_of(0);
+        for lba in 100..1800 {
+            touch(&world, lba);
+            quiet(&world);
+        }
+        assert_ne!(world.slot_of(0), slot, "the WEU was evicted");
+        assert_same(&world.origin.sim.peek_durable(at(4000), CHUNK), &noise(0, CHUNK), "the dirty duplicate's origin");
+        assert_same(&world.read(at(4000), CHUNK), &noise(0, CHUNK), "the dirty duplicate");
+        world.crash();
+        world.open();
+        assert_same(&world.read(at(4000), CHUNK), &noise(0, CHUNK), "the dirty duplicate after a crash");
+    });
+}
