@@ -16,7 +16,7 @@ use larder_device::ram::RamDevice;
 use larder_engine::Compression;
 use larder_serve::nbd::{NbdServer, ServeAddress, ServerOptions};
 use std::{
-    path::{Path, PathBuf},
+    path::Path,
     process::{Child, Command, Stdio},
     sync::Arc,
     time::{Duration, Instant},
@@ -110,7 +110,7 @@ fn measure(bench: &Options, folder: &Path) -> Res<Vec<Row>> {
     Ok(rows)
 }
 
-fn read(socket: &PathBuf, depth: u32, quick: bool) -> Res<Sample> {
+fn read(socket: &Path, depth: u32, quick: bool) -> Res<Sample> {
     let depth = format!("--iodepth={depth}");
     let runtime = format!("--runtime={}", if quick { 1 } else { 2 });
     let rate = fio(socket, &["--rw=randread", "--bs=4k", &depth, "--time_based", &runtime])?;

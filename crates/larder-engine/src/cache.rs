@@ -135,16 +135,18 @@ impl Cache {
 
     /// Writes all dirty data to the origin. False where some of it could not be.
     pub async fn destage_all(&self) -> bool {
-        self.shared.destage_all().await
+        !self.shared.is_closing() && self.shared.destage_all().await
     }
 
     /// Changes the write mode; see [`mode`](crate::mode).
     pub async fn set_mode(&self, mode: WriteMode) -> Result<(), EngineError> {
+        self.shared.check_open()?;
         self.shared.set_mode(mode).await
     }
 
     /// Writes a checkpoint now.
     pub async fn checkpoint(&self) -> Result<(), EngineError> {
+        self.shared.check_open()?;
         self.shared.checkpoint(false).await
     }
 
@@ -186,6 +188,9 @@ impl Cache {
         let shared = &self.shared;
         // Writes in flight end first; a ticket over everything is behind them all.
         let ticket = shared.tickets.ask(Lba(0), u64::MAX).granted().await;
+        if shared.is_closing() {
+            return Err(EngineError::Closed);
+        }
         self.settle().await;
         let result = match shared.flush().await {
             Ok(()) => shared.checkpoint(true).await,

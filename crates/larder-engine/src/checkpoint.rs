@@ -93,6 +93,10 @@ impl Shared {
     /// What the devices say; the last checkpoint is in force then.
     pub async fn checkpoint(self: &Arc<Self>, clean_shutdown: bool) -> Result<(), EngineError> {
         let _turn = self.checkpoint_turn.ask(Lba(0), 1).granted().await;
+        if self.superblock.is_uncertain() {
+            // A twin may name the checkpoint that failed last, in the area that this one is about to overwrite.
+            self.superblock.update(&*self.flash, &self.counters, |_| {}).await?;
+        }
         let superblock = self.superblock.get();
         let (area, id) = match &superblock.checkpoint {
             Some(last) => (1 - last.area.min(1), last.checkpoint_id + 1),

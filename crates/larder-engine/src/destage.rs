@@ -61,6 +61,8 @@ impl Shared {
         self.dirty_percent(state) >= u64::from(self.tuning.dirty_max_percent)
             || full(dirty.chunks, self.geometry.index_entries_max / 2)
             || full(dirty.fragments, layout.fragments_max)
+            // A write into the middle of a trimmed run makes two of it.
+            || full(dirty.runs, layout.zero_ranges_max)
     }
 
     /// Wakes the destager if the low watermark is passed.
@@ -98,6 +100,8 @@ impl Shared {
                 return;
             }
             if !due {
+                // Whoever waits for a destage may wait for what happened otherwise.
+                self.signals.destaged.notify();
                 wanted.await;
                 continue;
             }
@@ -231,11 +235,16 @@ impl Shared {
             }
         }
         let bytes_read = join_all(reads).await;
+        let mut unread = false;
         for (result, (lba, seq, record, fragment)) in bytes_read.into_iter().zip(records) {
-            let made = result.ok().and_then(|bytes| {
-                let payload = record.payload(&bytes)?;
-                self.pieces_of(lba, &record.place, payload, fragment)
-            });
+            // What could not be read now is tried again; what is damaged stays so.
+            let Ok(bytes) = result else {
+                self.counters.flash_read_errors.fetch_add(1, Relaxed);
+                unread = true;
+                continue;
+            };
+            let payload = record.payload(&bytes);
+            let made = payload.and_then(|payload| self.pieces_of(lba, &record.place, payload, fragment));
             match made {
                 Some(made) => {
                     pieces.extend(made);
@@ -243,12 +252,16 @@ impl Shared {
                 }
                 None => {
                     let mut state = self.state.lock();
+                    state.note_damaged(&record.place);
                     if state.design.dirty_seq(lba) == Some(seq) {
                         self.counters.corrupt_records.fetch_add(1, Relaxed);
                         state.lost.insert(lba.0, seq);
                     }
                 }
             }
+        }
+        if unread && batch.is_empty() {
+            return Err(());
         }
         pieces.sort_by_key(|piece| piece.offset);
         let bytes = pieces.iter().map(|piece| piece.data.len() as u64).sum();
@@ -398,10 +411,29 @@ impl Shared {
         self.flush_origin().await.map_err(|_| ())?;
         {
             let mut state = self.state.lock();
+            // Only what is left of the run: what was written or trimmed since is dirty, and a mark that covered it would
+            // be taken for it by a replay over a newer checkpoint, where it has no sequence number.
+            for (first, count) in remains_of(&state, &run) {
+                state.log.push(LogEntry::Clean { lba: first.0, chunk_count: count, map_seq: run.seq });
+            }
             state.design.mark_run_clean(&run);
-            state.log.push(LogEntry::Clean { lba: run.first.0, chunk_count: run.count, map_seq: run.seq });
         }
         self.signals.destaged.notify();
         Ok(1)
     }
+}
+
+/// The parts of `run` that still are as it was: first chunk and number of chunks.
+fn remains_of(state: &State, run: &Run) -> Vec<(Lba, u64)> {
+    let end = run.first.0 + run.count;
+    let mut parts = Vec::new();
+    let mut at = run.first;
+    while let Some(part) = state.design.trimmed_from(at).filter(|part| part.first.0 < end) {
+        let (from, to) = (part.first.max(run.first), (part.first.0 + part.count).min(end));
+        if part.seq == run.seq {
+            parts.push((from, to - from.0));
+        }
+        at = Lba(to);
+    }
+    parts
 }

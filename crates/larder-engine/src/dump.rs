@@ -6,7 +6,6 @@
 //! What it does not do: judge; [`verify`](crate::verify) does.
 
 mod shapes;
-pub mod walk;
 
 pub use shapes::*;
 
@@ -15,6 +14,7 @@ use crate::{
     error::EngineError,
     recover::{Recovered, recover},
     status::{compression_name, mode_name},
+    walk,
 };
 use larder_core::{Lookup, Place, slots::SlotState};
 use larder_device::{BlockDevice, IoBuf};

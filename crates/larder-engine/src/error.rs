@@ -22,6 +22,15 @@ pub enum EngineError {
         /// Byte offset on the volume.
         offset: u64,
     },
+    /// Frames of the metadata log that were durable cannot be read any more.
+    LogDamaged {
+        /// The first frame that is lost.
+        lost: u64,
+        /// A later frame that says that it was durable.
+        found: u64,
+        /// Where that frame is.
+        flash_offset: u64,
+    },
     /// The flash device failed; writes that need it are refused.
     FlashFailed(IoError),
     /// The cache is closing.
@@ -37,6 +46,10 @@ impl fmt::Display for EngineError {
             EngineError::DirtyDataLost { offset } => {
                 write!(f, "the dirty record for volume offset {offset} is damaged on flash, and the origin lacks it")
             }
+            EngineError::LogDamaged { lost, found, flash_offset } => write!(
+                f,
+                "the metadata log is damaged: frame {lost} was durable and cannot be read (frame {found} at flash offset {flash_offset} follows it), so flushed writes are missing; `larder verify` lists what is left"
+            ),
             EngineError::FlashFailed(error) => write!(f, "the flash device failed: {error}"),
             EngineError::Closed => f.write_str("the cache is closed"),
         }

@@ -118,7 +118,7 @@ impl Shared {
                         self.counters.insertions_stale.fetch_add(1, Relaxed);
                         return Some(());
                     }
-                    let place = state.design.find_duplicate(&fingerprint?)?;
+                    let place = state.find_duplicate(&fingerprint?)?;
                     self.counters.inserted_chunks.fetch_add(1, Relaxed);
                     self.counters.duplicate_chunks.fetch_add(1, Relaxed);
                     self.map_insertion(state, lba, NewMapping::Duplicate { place }, fingerprint, dirty);

@@ -50,6 +50,10 @@ impl Shared {
     /// # Errors
     /// [`EngineError::FlashFailed`].
     pub async fn commit(self: &Arc<Self>, upto: u64) -> Result<(), EngineError> {
+        self.commit_below(upto, false).await
+    }
+
+    async fn commit_below(self: &Arc<Self>, upto: u64, close_clean: bool) -> Result<(), EngineError> {
         let mut asked_at = None;
         loop {
             let committed = self.signals.committed.listen();
@@ -67,9 +71,12 @@ impl Shared {
                 {
                     return Err(EngineError::Io(error.clone()));
                 }
+                if state.log.ended {
+                    return Err(EngineError::Closed);
+                }
                 asked_at.get_or_insert(state.log.commits);
             }
-            self.request_commit(upto, false);
+            self.request_commit(upto, close_clean);
             committed.await;
         }
     }
@@ -100,12 +107,16 @@ impl Shared {
                 {
                     return Err(EngineError::Io(error.clone()));
                 }
+                if state.log.ended {
+                    return Err(EngineError::Closed);
+                }
             }
             self.request_commit(0, true);
             committed.await;
         }
         let upto = self.state.lock().log.next_seq();
-        self.commit(upto).await
+        // To its end a commit that may use the log's reserve: the checkpoint that frees the log waits for it.
+        self.commit_below(upto, true).await
     }
 
     /// Asks the committer for a commit of the entries below `upto`.
@@ -130,7 +141,7 @@ impl Shared {
                 let wanted = state.log.wanted_below > state.log.durable_below || state.log.close_clean;
                 (wanted || state.log.entries.len() >= self.pending_entries_max() / 2, crowded)
             };
-            if work && crowded {
+            if work && crowded && !self.is_closing() {
                 self.signals.checkpoint_wanted.notify();
                 either(wanted, checkpointed).await;
             } else if work {
@@ -152,6 +163,8 @@ impl Shared {
                 self.signals.committed.notify();
             } else if self.is_closing() && self.tasks.load(Acquire) == 1 {
                 // The last task to end: the others may still need commits.
+                self.state.lock().log.ended = true;
+                self.signals.committed.notify();
                 return;
             } else {
                 wanted.await;
@@ -263,12 +276,14 @@ impl Shared {
             if shared.is_closing() {
                 return;
             }
-            let (due, upto) = {
+            let (due, clean_waits, upto) = {
                 let state = shared.state.lock();
-                (!state.log.entries.is_empty() && state.flash_failed.is_none(), state.log.next_seq())
+                let clean_waits = state.open.iter().flatten().any(|open| !open.awaiting.is_empty());
+                let any = clean_waits || !state.log.entries.is_empty();
+                (any && state.flash_failed.is_none(), clean_waits, state.log.next_seq())
             };
             if due {
-                shared.request_commit(upto, false);
+                shared.request_commit(upto, clean_waits);
             }
         }
     }

@@ -26,6 +26,7 @@ pub mod prefetch;
 pub mod read;
 pub mod record;
 pub mod recover;
+pub mod replay;
 pub mod segment;
 pub mod shared;
 pub mod state;
@@ -35,6 +36,7 @@ pub mod sync;
 pub mod tickets;
 pub mod trim;
 pub mod verify;
+pub mod walk;
 pub mod write;
 pub mod write_back;
 

@@ -24,6 +24,7 @@ impl Shared {
             self.destage_all().await;
         }
         let _ticket = self.tickets.ask(Lba(0), u64::MAX).granted().await;
+        self.check_open()?;
         if mode != WriteMode::Back && !self.destage_all().await {
             return Err(EngineError::Invalid(
                 "the mode was not changed: some dirty data could not be written to the origin".into(),
@@ -34,7 +35,12 @@ impl Shared {
             self.flush_origin().await?;
         }
         self.commit_everything().await?;
-        self.superblock.update(&*self.flash, &self.counters, |superblock| superblock.mode = mode).await?;
+        let switched = self.superblock.update(&*self.flash, &self.counters, |superblock| superblock.mode = mode).await;
+        if let Err(error) = switched {
+            // One twin may have the new mode. If this fails, too, an opening that finds dirty data knows better.
+            let _ = self.superblock.update(&*self.flash, &self.counters, |_| {}).await;
+            return Err(error);
+        }
         self.state.lock().mode = mode;
         Ok(())
     }

@@ -96,6 +96,7 @@ impl Shared {
                 IoFuture::boxed(async move { this.read_again(offset, buf).await })
             }
             Ok(Err(_)) => {
+                self.counters.flash_read_errors.fetch_add(1, Relaxed);
                 drop(pin);
                 let (this, len) = (self.clone(), self.geometry.chunk_bytes);
                 IoFuture::boxed(async move { this.read_again(offset, IoBuf::new(len)).await })
@@ -112,6 +113,7 @@ impl Shared {
                         }
                         Ok(buf) => this.read_again(offset, buf).await,
                         Err(_) => {
+                            this.counters.flash_read_errors.fetch_add(1, Relaxed);
                             let buf = IoBuf::new(this.geometry.chunk_bytes);
                             this.read_again(offset, buf).await
                         }
@@ -262,6 +264,7 @@ impl Shared {
         }
         for (result, (i, record, fragment)) in results.into_iter().zip(reading) {
             let want = &wants[i];
+            let failed = result.is_err();
             let done = match (result, fragment) {
                 (Ok(bytes), None) => self.take_chunk(want, &record, &bytes, buf),
                 (Ok(bytes), Some((sectors, version))) => {
@@ -277,7 +280,7 @@ impl Shared {
             }
             let place = record.place;
             drop(record);
-            self.read_damaged(want, place, buf).await?;
+            self.read_damaged(want, place, failed, buf).await?;
         }
         Ok(())
     }
@@ -358,8 +361,14 @@ impl Shared {
 
     /// A record could not be read. What changed meanwhile is looked up again; clean data comes from the origin, dirty
     /// data is lost, and said to be.
-    async fn read_damaged(self: &Arc<Self>, want: &Want, place: Place, buf: &mut IoBuf) -> Result<(), EngineError> {
-        let mut bad = place;
+    async fn read_damaged(
+        self: &Arc<Self>,
+        want: &Want,
+        place: Place,
+        failed: bool,
+        buf: &mut IoBuf,
+    ) -> Result<(), EngineError> {
+        let (mut bad, mut failed) = (place, failed);
         for _ in 0..TRIES_MAX {
             let plan = {
                 let mut state = self.state.lock();
@@ -367,9 +376,14 @@ impl Shared {
                     Lookup::Chunk { place, .. } | Lookup::Fragment { place, .. } => place == bad,
                     _ => false,
                 };
-                if same {
+                if !failed {
+                    state.note_damaged(&bad);
+                }
+                let dirty = state.design.dirty_seq(want.lba);
+                // Dirty data that the device fails to read now is tried again; damaged data will stay damaged.
+                if same && !(failed && dirty.is_some()) {
                     self.counters.corrupt_records.fetch_add(1, Relaxed);
-                    if let Some(seq) = state.design.dirty_seq(want.lba) {
+                    if let Some(seq) = dirty {
                         state.lost.insert(want.lba.0, seq);
                         return Err(EngineError::DirtyDataLost { offset: self.geometry.offset_of(want.lba) });
                     }
@@ -397,7 +411,9 @@ impl Shared {
                 Plan::Record(record) => {
                     bad = record.place;
                     let (future, record) = self.start_read(record);
-                    if let Ok(bytes) = future.await
+                    let result = future.await;
+                    failed = result.is_err();
+                    if let Ok(bytes) = result
                         && self.take_chunk(want, &record, &bytes, buf)
                     {
                         return Ok(());
@@ -406,7 +422,9 @@ impl Shared {
                 Plan::Fragment { record, sectors, version } => {
                     bad = record.place;
                     let (future, record) = self.start_read(record);
-                    if let Ok(bytes) = future.await
+                    let result = future.await;
+                    failed = result.is_err();
+                    if let Ok(bytes) = result
                         && self.take_fragment(want, &record, &bytes, sectors, version, buf).await?
                     {
                         return Ok(());

@@ -150,10 +150,12 @@ impl Shared {
         if offset.checked_add(len).is_none_or(|end| end > self.geometry.volume_bytes) {
             return Err(IoError::new(IoErrorKind::OutOfRange, op, offset, len).into());
         }
-        if self.closing.load(Relaxed) {
-            return Err(EngineError::Closed);
-        }
-        Ok(())
+        self.check_open()
+    }
+
+    /// Refuses what comes after the end. Asked again by who waited for a ticket, for closing holds one over everything.
+    pub fn check_open(&self) -> Result<(), EngineError> {
+        if self.is_closing() { Err(EngineError::Closed) } else { Ok(()) }
     }
 
     /// Index entries that writers in flight may add after room was asked for; less for a tiny index.

@@ -20,10 +20,13 @@ use larder_core::{
 };
 use larder_device::{IoError, SharedBuf};
 use larder_format::{Encoding, LogEntry, WriteMode};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Log entries that may wait before writers do.
 pub const PENDING_ENTRIES_MAX: usize = 1 << 16;
+
+/// Damaged records that are remembered at most.
+const DAMAGED_MAX: usize = 1 << 12;
 
 /// Entries that wait for the metadata log.
 pub struct PendingLog {
@@ -33,6 +36,8 @@ pub struct PendingLog {
     pub first_seq: u64,
     /// Entries below this are durable.
     pub durable_below: u64,
+    /// The entries that forget mappings are below this. While they are not durable, a crash brings mappings back.
+    pub forgets_below: u64,
     /// Someone waits for entries below this.
     pub wanted_below: u64,
     /// The next commit shall also close open segments of clean data, and say so in `clean_closed`.
@@ -41,6 +46,8 @@ pub struct PendingLog {
     pub clean_closed: u64,
     /// Commits of any kind.
     pub commits: u64,
+    /// The committer has ended: nothing more becomes durable.
+    pub ended: bool,
     /// The last commit failed so.
     pub error: Option<IoError>,
     /// Where frames go.
@@ -58,6 +65,10 @@ impl PendingLog {
     /// Notes an entry; its sequence number.
     pub fn push(&mut self, entry: LogEntry) -> u64 {
         let seq = self.next_seq();
+        // A clean fragment is forgotten, too.
+        if matches!(entry, LogEntry::Invalidate { .. } | LogEntry::SlotFreed { .. } | LogEntry::Clean { .. }) {
+            self.forgets_below = seq + 1;
+        }
         self.entries.push_back(entry);
         seq
     }
@@ -111,6 +122,8 @@ pub struct State {
     pub flash_failed: Option<IoError>,
     /// Dirty chunks whose record turned out damaged.
     pub lost: BTreeMap<u64, u64>,
+    /// Records that turned out damaged (slot, generation, offset): no content is taken for their duplicate.
+    pub damaged: BTreeSet<(u32, u32, u32)>,
     /// Slots that must be trimmed before use because nothing says that they were.
     pub untrimmed: Vec<bool>,
     /// Chunks waiting to be inserted.
@@ -157,6 +170,22 @@ impl State {
     /// Whether the origin's content of `lba` is being changed.
     pub fn is_changing(&self, lba: Lba) -> bool {
         self.changing.iter().any(|&(first, end)| (first..end).contains(&lba.0))
+    }
+
+    /// Remembers that the record at `place` is damaged.
+    pub fn note_damaged(&mut self, place: &Place) {
+        if self.damaged.len() >= DAMAGED_MAX {
+            self.damaged.pop_first();
+        }
+        self.damaged.insert((place.slot.0, place.generation, place.offset));
+    }
+
+    /// The place of a stored chunk with this content that may take another reference, and is not known to be damaged.
+    pub fn find_duplicate(&mut self, fingerprint: &Fingerprint) -> Option<Place> {
+        let place = self.design.find_duplicate(fingerprint)?;
+        let damaged =
+            !self.damaged.is_empty() && self.damaged.contains(&(place.slot.0, place.generation, place.offset));
+        (!damaged).then_some(place)
     }
 
     /// What changed `lba`'s content outdates fills and prefetched copies of it.

@@ -17,8 +17,26 @@ use std::sync::atomic::Ordering::*;
 
 /// The superblock in force.
 pub struct SuperblockKeeper {
-    current: Mutex<(Superblock, bool)>,
+    current: Mutex<Current>,
     free: Notify,
+}
+
+struct Current {
+    superblock: Superblock,
+    /// Someone writes it.
+    busy: bool,
+    /// An update failed or was given up: a twin may hold what is not in force.
+    uncertain: bool,
+}
+
+/// An update under way; its end, however it comes, lets the next one begin.
+struct Turn<'a>(&'a SuperblockKeeper);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.current.lock().busy = false;
+        self.0.free.notify();
+    }
 }
 
 /// Reads both twins: the one that counts, and whether the other needs repair.
@@ -58,12 +76,18 @@ pub async fn write(flash: &dyn BlockDevice, superblock: &Superblock) -> Result<u
 impl SuperblockKeeper {
     /// Keeps what was read.
     pub fn new(superblock: Superblock) -> Self {
-        SuperblockKeeper { current: Mutex::new((superblock, false)), free: Notify::default() }
+        let current = Current { superblock, busy: false, uncertain: false };
+        SuperblockKeeper { current: Mutex::new(current), free: Notify::default() }
+    }
+
+    /// Whether a twin on flash may hold something else than what is in force.
+    pub fn is_uncertain(&self) -> bool {
+        self.current.lock().uncertain
     }
 
     /// A copy of the superblock in force.
     pub fn get(&self) -> Superblock {
-        self.current.lock().0.clone()
+        self.current.lock().superblock.clone()
     }
 
     /// Changes it, durably.
@@ -80,24 +104,25 @@ impl SuperblockKeeper {
             let free = self.free.listen();
             {
                 let mut current = self.current.lock();
-                if !current.1 {
-                    current.1 = true;
-                    break current.0.clone();
+                if !current.busy {
+                    current.busy = true;
+                    current.uncertain = true;
+                    // Used up in any case: a twin may carry it.
+                    current.superblock.sequence += 1;
+                    break current.superblock.clone();
                 }
             }
             free.await;
         };
-        next.sequence += 1;
+        let _turn = Turn(self);
         change(&mut next);
-        let result = write(flash, &next).await;
+        let written = write(flash, &next).await?;
         {
             let mut current = self.current.lock();
-            current.1 = false;
-            // After a failure the sequence number is used up all the same: a twin may carry it.
-            if result.is_ok() { current.0 = next } else { current.0.sequence = next.sequence }
+            current.superblock = next;
+            current.uncertain = false;
         }
-        self.free.notify();
-        counters.flash_metadata_bytes_written.fetch_add(result?, Relaxed);
+        counters.flash_metadata_bytes_written.fetch_add(written, Relaxed);
         Ok(())
     }
 }

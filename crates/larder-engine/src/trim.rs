@@ -28,6 +28,7 @@ impl Shared {
         }
         let (first, count) = self.geometry.chunks_of(offset, len);
         let _ticket = self.tickets.ask(first, count).granted().await;
+        self.check_open()?;
         self.counters.trims.fetch_add(1, Relaxed);
         self.counters.trim_bytes.fetch_add(len, Relaxed);
         let mode = self.state.lock().mode;

@@ -14,9 +14,9 @@ mod records;
 
 use crate::{
     config::Tuning,
-    dump::walk,
     error::EngineError,
     recover::{Recovered, recover},
+    walk,
 };
 use larder_core::{Lba, Lookup, design::ExportedMapping, slots::SlotState};
 use larder_device::BlockDevice;

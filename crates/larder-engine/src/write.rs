@@ -12,7 +12,7 @@
 use crate::{error::EngineError, fill::Reason, shared::Shared, state::State};
 use larder_core::{Lba, Lookup, types::SECTOR_BYTES};
 use larder_device::{IoBuf, IoError, IoErrorKind, IoFuture, IoOp, SharedBuf, WriteFlags};
-use larder_format::WriteMode;
+use larder_format::{LogEntry, WriteMode};
 use std::sync::{
     Arc,
     atomic::{AtomicU32, Ordering::*},
@@ -44,6 +44,7 @@ impl Shared {
         }
         let (first, count) = self.geometry.chunks_of(offset, data.len() as u64);
         let _ticket = self.tickets.ask(first, count).granted().await;
+        self.check_open()?;
         let mode = self.state.lock().mode;
         self.counters.writes.fetch_add(1, Relaxed);
         self.counters.write_bytes.fetch_add(data.len() as u64, Relaxed);
@@ -130,7 +131,12 @@ impl Shared {
             for lba in (first.0..first.0 + count).map(Lba) {
                 any |= forget_clean(&mut state, lba);
             }
-            any.then(|| state.log.next_seq())
+            if any {
+                // One entry for all, for the log may have less room than a large cache has mappings.
+                state.log.push(LogEntry::Invalidate { lba: first.0, chunk_count: count });
+            }
+            // A mapping may also be gone already, by an eviction or by a write that failed, and not durably.
+            Some(state.log.forgets_below).filter(|&upto| upto > state.log.durable_below)
         };
         let change = OriginChange { shared: self, first, count };
         if let Some(upto) = upto {
@@ -235,5 +241,6 @@ impl Drop for OriginChange<'_> {
 
 fn forget_clean(state: &mut State, lba: Lba) -> bool {
     debug_assert!(state.design.dirty_seq(lba).is_none(), "a write to the origin overtakes dirty data");
-    state.invalidate(lba)
+    state.outdate(lba);
+    state.design.unmap(lba)
 }

@@ -63,7 +63,7 @@ impl Shared {
         let chunk = self.padded(chunk, &mut padded);
         let fingerprint = self.codec.fingerprint(chunk);
         if let Some(fingerprint) = fingerprint
-            && self.state.lock().design.find_duplicate(&fingerprint).is_some()
+            && self.state.lock().find_duplicate(&fingerprint).is_some()
         {
             return Prepared::Known { fingerprint };
         }
@@ -117,6 +117,7 @@ impl Shared {
                 self.write_partial(lba, (from - start) as usize, &piece).await?
             };
         }
+        self.wake_destager_if_due();
         Ok(seq)
     }
 
@@ -226,7 +227,7 @@ impl Shared {
     }
 
     fn map_known(&self, state: &mut State, lba: Lba, fingerprint: Fingerprint) -> Option<u64> {
-        let place = state.design.find_duplicate(&fingerprint)?;
+        let place = state.find_duplicate(&fingerprint)?;
         self.counters.duplicate_chunks.fetch_add(1, Relaxed);
         Some(state.map_dirty(lba, NewMapping::Duplicate { place }, Some(fingerprint)))
     }

@@ -157,12 +157,12 @@ fn slots_are_discarded_before_reuse_and_never_rewritten() {
         let mut rng = Rng::new(seed);
         let mut twin = Twin::new();
         for life in 0..3 {
-            for number in 0..400 {
+            for number in 0..1000 {
                 let lba = rng.below(2000);
                 if rng.chance(1, 3) {
                     assert_same(&world.read(at(lba), CHUNK), &twin.bytes(at(lba), CHUNK), "a read");
                 } else {
-                    let data = noise(life * 1000 + number, CHUNK);
+                    let data = noise(life * 10_000 + number, CHUNK);
                     world.write(at(lba), &data);
                     twin.write(at(lba), &data);
                 }
@@ -203,7 +203,8 @@ fn a_stale_duplicate_reads_from_the_origin() {
         assert_eq!(world.slot_of(3000), Some(slot));
         // Until the slot was written anew, and sealed.
         let mut lba = 100;
-        while world.slot_of(0) == Some(slot) || (100..lba).filter(|&lba| world.slot_of(lba) == Some(slot)).count() < 40 {
+        while world.slot_of(0) == Some(slot) || (100..lba).filter(|&lba| world.slot_of(lba) == Some(slot)).count() < 40
+        {
             touch(&world, lba);
             lba += 1;
         }
@@ -226,9 +227,12 @@ fn many_stale_duplicates_never_read_as_what_took_their_place() {
             world.fill_origin(at(lba), &noise(content(lba), CHUNK));
         }
         let mut rng = Rng::new(seed);
-        for _ in 0..4000 {
+        for i in 0..4000 {
             let lba = rng.below(2048);
             assert_same(&world.read(at(lba), CHUNK), &noise(content(lba), CHUNK), "a chunk");
+            if i % 32 == 0 {
+                world.settle();
+            }
         }
         let status = world.status();
         assert!(status.counts.evicted_weus > 10 && status.counts.duplicate_chunks > 100);

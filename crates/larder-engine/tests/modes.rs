@@ -3,7 +3,7 @@
 mod common;
 
 use common::*;
-use larder_device::{IoErrorKind, IoOp, faulty::Fault, rng::Rng, sim::SimDevice, ZeroFlags};
+use larder_device::{IoErrorKind, IoOp, ZeroFlags, faulty::Fault, rng::Rng, sim::SimDevice};
 use larder_engine::{Cache, WriteMode};
 
 const CHUNK: usize = 8 << 10;
@@ -167,7 +167,11 @@ fn no_stale_copy_comes_back_after_a_crash() {
                 world.read(offset, len);
             }
             world.flush();
-            if rng.chance(1, 2) { world.crash() } else { world.kill() }
+            if rng.chance(1, 2) {
+                world.crash()
+            } else {
+                world.kill()
+            }
             world.open();
             let bytes = 30 * CHUNK;
             assert_same(&world.read(0, bytes), &twin.bytes(0, bytes), "after the crash");
@@ -256,7 +260,8 @@ fn a_switch_that_cannot_destage_changes_nothing() {
     each_seed(10, |seed| {
         let world = World::new(seed, setup(WriteMode::Back));
         world.write(0, &noise(1, CHUNK));
-        let fault = Fault { op: Some(IoOp::Write), range: None, kind: IoErrorKind::Io, times: larder_device::faulty::FOR_EVER };
+        let fault =
+            Fault { op: Some(IoOp::Write), range: None, kind: IoErrorKind::Io, times: larder_device::faulty::FOR_EVER };
         world.origin.sim.plan().add(fault);
         assert!(world.run(world.cache().set_mode(WriteMode::Through)).is_err());
         assert_eq!(world.cache().mode(), WriteMode::Back);

@@ -1,6 +1,9 @@
 //! A RAM budget bounds what the indices allocate, and costs hits, never data.
 
-use larder_device::{BlockDevice, IoBuf, WriteFlags, sim::{SimDevice, SimRuntime}};
+use larder_device::{
+    BlockDevice, IoBuf, WriteFlags,
+    sim::{SimDevice, SimRuntime},
+};
 use larder_engine::{Cache, Compression, CreateOptions, Tuning, create};
 
 const CHUNK: usize = 4096;

@@ -301,19 +301,22 @@ pub enum DumpPart {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ModeArg {
     /// At destage, later
-    WriteBack,
+    #[value(name = "write-back")]
+    Back,
     /// Before the write is answered; the cache keeps a copy
-    WriteThrough,
+    #[value(name = "write-through")]
+    Through,
     /// Before the write is answered; the cache forgets its copy
-    WriteAround,
+    #[value(name = "write-around")]
+    Around,
 }
 
 impl From<ModeArg> for WriteMode {
     fn from(mode: ModeArg) -> WriteMode {
         match mode {
-            ModeArg::WriteBack => WriteMode::Back,
-            ModeArg::WriteThrough => WriteMode::Through,
-            ModeArg::WriteAround => WriteMode::Around,
+            ModeArg::Back => WriteMode::Back,
+            ModeArg::Through => WriteMode::Through,
+            ModeArg::Around => WriteMode::Around,
         }
     }
 }
@@ -458,7 +461,7 @@ mod tests {
         let cli = parsed("larder create --flash f --origin o").expect("a good line");
         let Command::Create(create) = cli.command else { panic!("not create") };
         assert_eq!((create.chunk, create.weu, create.fp_index, create.ram), (8 << 10, 2 << 20, 100, 0));
-        assert_eq!((create.mode, create.compress, create.dedup), (ModeArg::WriteBack, CompressArg::Lz4, Switch::On));
+        assert_eq!((create.mode, create.compress, create.dedup), (ModeArg::Back, CompressArg::Lz4, Switch::On));
         assert!(!create.force && create.size.is_none());
     }
 

@@ -21,7 +21,7 @@ pub fn run(args: &FlushArgs) -> Outcome {
     let done = match reach(&args.flash, "flush", Access::Write)? {
         Reached::Served(done) => done,
         Reached::Alone(flash) => {
-            with_cache(flash, args.origin.as_deref(), |cache| flush(cache).map_err(Failure::failed))?
+            with_cache(*flash, args.origin.as_deref(), |cache| flush(cache).map_err(Failure::failed))?
         }
     };
     let number = |key: &str| done.get(key).and_then(Value::as_u64).unwrap_or(0);

@@ -107,7 +107,7 @@ pub enum Reached {
     /// Its server answered this.
     Served(Value),
     /// Nobody serves it: here it is.
-    Alone(Flash),
+    Alone(Box<Flash>),
 }
 
 /// Asks the server of a cache, or opens its flash where there is none. A server that is just beginning or ending is
@@ -123,7 +123,7 @@ pub fn reach(path: &Path, request: &str, access: Access) -> Outcome<Reached> {
             return Ok(Reached::Served(answer));
         }
         match try_open(path, access) {
-            Ok(device) => return read_superblock(path, device).map(Reached::Alone),
+            Ok(device) => return Ok(Reached::Alone(Box::new(read_superblock(path, device)?))),
             Err(error) if error.kind == IoErrorKind::InUse && Instant::now() < until => std::thread::sleep(LOCK_PAUSE),
             Err(error) if error.kind == IoErrorKind::InUse => {
                 return Err(Failure::failed(format_args!(

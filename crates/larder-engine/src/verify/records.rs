@@ -8,9 +8,9 @@
 use super::{Problem, VerifyReport, is_absent};
 use crate::{
     codec::{Codec, decode},
-    dump::walk::{self, Segment},
     record::check as checksum_holds,
     recover::Recovered,
+    walk::{self, Segment},
 };
 use larder_core::{Fingerprint, Lookup, Place, SectorMap, design::ExportedMapping, types::SECTOR_BYTES};
 use larder_device::{BlockDevice, IoBuf};

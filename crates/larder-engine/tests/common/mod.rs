@@ -322,7 +322,7 @@ impl World {
         let weu = self.flash.sim.peek(start, superblock.layout.weu_bytes as usize);
         let mut newest = None;
         for generation in 0..64 {
-            let (segments, _) = larder_engine::dump::walk::segments(&weu, superblock.flash_tag(), slot.0, generation);
+            let (segments, _) = larder_engine::walk::segments(&weu, superblock.flash_tag(), slot.0, generation);
             for segment in segments {
                 let records = segment.records.expect("a sound table");
                 newest = records.into_iter().rfind(|record| record.lba == lba).or(newest);

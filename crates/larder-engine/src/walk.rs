@@ -5,7 +5,7 @@
 //!
 //! What it does not do: make a state of it; [`recover`](crate::recover) does.
 
-use crate::{error::EngineError, recover::LogReader};
+use crate::error::EngineError;
 use larder_device::{BlockDevice, IoBuf};
 use larder_format::{
     BlockIdentity, CheckpointBlock, CheckpointHeader, CheckpointPointer, FormatError, FrameHeader, LogEntry, LogStart,
@@ -13,14 +13,16 @@ use larder_format::{
     checkpoint::{BLOCK_BYTES_MAX, CHECKPOINT_HEADER_BYTES},
     decode_frame,
     layout::SUPERBLOCK_OFFSETS,
-    log::{FRAME_BYTES_MAX, FRAME_HEADER_BYTES},
+    log::{FRAME_BYTES_MAX, FRAME_HEADER_BYTES, LOG_ENTRY_BYTES},
     peek_frame,
     segment::{decode_header, decode_table},
     superblock::SUPERBLOCK_BYTES,
 };
 
-/// Bytes that are read at once where a whole region is searched.
-const SEARCH_BYTES: u64 = 1 << 20;
+use std::sync::Arc;
+
+/// Bytes that are read at once.
+const READ_BYTES: u64 = 1 << 20;
 
 /// Both superblock twins, each for itself.
 pub async fn twins(flash: &dyn BlockDevice) -> Vec<Result<Superblock, EngineError>> {
@@ -57,14 +59,27 @@ pub async fn checkpoint(
     if header.total_bytes > layout.checkpoint_area_bytes {
         return Err(invalid("it is longer than its area"));
     }
+    // Large reads; a block may cross the end of one, so its rest is carried over.
     let (mut at, end) = (start + CHECKPOINT_HEADER_BYTES as u64, start + header.total_bytes);
-    for block_index in 0..header.block_count {
-        let len = end.saturating_sub(at).min(BLOCK_BYTES_MAX as u64);
-        let bytes = flash.read(at, IoBuf::new(len as usize)).await?;
-        let identity = BlockIdentity { flash_tag, checkpoint_id: header.checkpoint_id, block_index };
-        let (block, used) = CheckpointBlock::decode(&bytes, &identity)?;
-        visit(block_index, at, used, block);
-        at += used as u64;
+    let mut block_at = at;
+    let mut carried: Vec<u8> = Vec::new();
+    let mut block_index = 0;
+    while block_index < header.block_count {
+        if carried.len() < BLOCK_BYTES_MAX && at < end {
+            let len = READ_BYTES.min(end - at);
+            carried.extend_from_slice(&flash.read(at, IoBuf::new(len as usize)).await?);
+            at += len;
+        }
+        let mut used = 0;
+        while block_index < header.block_count && (carried.len() - used >= BLOCK_BYTES_MAX || at >= end) {
+            let identity = BlockIdentity { flash_tag, checkpoint_id: header.checkpoint_id, block_index };
+            let (block, bytes) = CheckpointBlock::decode(carried.get(used..).unwrap_or_default(), &identity)?;
+            visit(block_index, block_at, bytes, block);
+            block_at += bytes as u64;
+            used += bytes;
+            block_index += 1;
+        }
+        carried.drain(..used);
     }
     Ok(header)
 }
@@ -132,7 +147,7 @@ pub async fn lost_frame(
     let (tag, sector) = (superblock.flash_tag(), u64::from(layout.sector_bytes));
     let mut piece_at = 0;
     while piece_at < layout.log_bytes {
-        let len = SEARCH_BYTES.min(layout.log_bytes - piece_at);
+        let len = READ_BYTES.min(layout.log_bytes - piece_at);
         let piece = flash.read(layout.log_offset + piece_at, IoBuf::new(len as usize)).await?;
         for (number, head) in piece.chunks(sector as usize).enumerate() {
             let at = piece_at + number as u64 * sector;
@@ -184,4 +199,70 @@ pub fn segments(weu: &[u8], flash_tag: u64, slot: u32, generation: u32) -> (Vec<
         offset += header.segment_bytes as usize;
     }
     (found, None)
+}
+
+/// Reads frames of the log, large pieces at a time.
+pub struct LogReader<'a> {
+    flash: &'a dyn BlockDevice,
+    tag: u64,
+    log_offset: u64,
+    log_bytes: u64,
+    sector_bytes: u64,
+    piece: (u64, Arc<[u8]>),
+}
+
+impl<'a> LogReader<'a> {
+    /// A reader of the log that `superblock` describes.
+    pub fn new(flash: &'a dyn BlockDevice, superblock: &Superblock) -> Self {
+        let layout = &superblock.layout;
+        LogReader {
+            flash,
+            tag: superblock.flash_tag(),
+            log_offset: layout.log_offset,
+            log_bytes: layout.log_bytes,
+            sector_bytes: u64::from(layout.sector_bytes),
+            piece: (0, Arc::from([])),
+        }
+    }
+
+    async fn bytes(&mut self, at: u64, len: u64) -> Result<Option<&[u8]>, EngineError> {
+        if at + len > self.log_bytes {
+            return Ok(None);
+        }
+        let (start, piece) = &self.piece;
+        if at < *start || at + len > start + piece.len() as u64 {
+            let read = READ_BYTES.max(len).min(self.log_bytes - at);
+            let bytes = self.flash.read(self.log_offset + at, IoBuf::new(read as usize)).await?;
+            self.piece = (at, Arc::from(&bytes[..]));
+        }
+        let from = (at - self.piece.0) as usize;
+        Ok(self.piece.1.get(from..from + len as usize))
+    }
+
+    /// The frame at `at`, if it is whole and the one expected: its header and its entries. `previous`
+    /// is the frame before it, where one was read.
+    ///
+    /// # Errors
+    /// The device's. What is not a whole frame is no error: it is where the log ends.
+    pub async fn frame(
+        &mut self,
+        at: u64,
+        frame_seq: u64,
+        entry_seq: u64,
+        previous: Option<&FrameHeader>,
+    ) -> Result<Option<(FrameHeader, Vec<LogEntry>)>, EngineError> {
+        let tag = self.tag;
+        let head = self.sector_bytes.max((FRAME_HEADER_BYTES + LOG_ENTRY_BYTES) as u64);
+        let Some(bytes) = self.bytes(at, head).await? else { return Ok(None) };
+        let Ok(header) = peek_frame(bytes, tag) else { return Ok(None) };
+        if header.start.frame_seq != frame_seq || header.start.first_entry_seq != entry_seq {
+            return Ok(None);
+        }
+        if previous.is_some_and(|previous| !header.follows(previous)) {
+            return Ok(None);
+        }
+        let frame_bytes = u64::from(header.frame_bytes);
+        let Some(bytes) = self.bytes(at, frame_bytes).await? else { return Ok(None) };
+        Ok(decode_frame(bytes, tag).ok())
+    }
 }

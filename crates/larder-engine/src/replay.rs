@@ -1,0 +1,173 @@
+//! Replay: the entries of a checkpoint and of the metadata log, applied to a design one after the other.
+//!
+//! One rule makes the state: entries apply in order, the newest for an address wins, *slot freed* kills the mappings of
+//! that generation and older ones. An entry that names a generation that is over already is dead: over a checkpoint of
+//! pieces from different moments, its slot was freed later in the log.
+//!
+//! Invariants: any entries that decode can be applied; none makes it panic.
+//!
+//! What it does not do: read; [`walk`](crate::walk) does.
+
+use crate::state::from_format;
+use larder_core::{Design, Fingerprint, Lba, NewMapping, SectorMap, SlotId, ranges::Run};
+use larder_format::{CheckpointBlock, LogEntry};
+
+/// Applies checkpoint and log entries to a design.
+pub struct Replay {
+    /// The design.
+    pub design: Box<dyn Design>,
+    /// Chunks of the volume; what names others is passed over.
+    pub chunk_count: u64,
+    /// Size of a WEU.
+    pub weu_bytes: u64,
+    /// The write mode.
+    pub mode: larder_format::WriteMode,
+}
+
+impl Replay {
+    fn map(
+        &mut self,
+        lba: u64,
+        place: Option<&larder_format::Place>,
+        new: impl FnOnce() -> NewMapping,
+        dirty: Option<u64>,
+    ) {
+        if lba >= self.chunk_count {
+            return;
+        }
+        let lba = Lba(lba);
+        match place {
+            // A place that leaves its WEU cannot be read; the checksums do not let one through, only a defect would.
+            Some(place) if u64::from(place.offset) + u64::from(place.stored_len) > self.weu_bytes => {
+                self.design.unmap(lba);
+            }
+            Some(place) if !self.design.restore_slot(SlotId(place.slot), place.generation) => {
+                self.design.unmap(lba);
+            }
+            _ => self.design.map(lba, new(), dirty),
+        }
+    }
+
+    fn trim(&mut self, lba: u64, count: u64, seq: u64, no_hole: bool) {
+        let end = lba.saturating_add(count).min(self.chunk_count);
+        if lba < end {
+            self.design.trim(Run { first: Lba(lba), count: end - lba, seq, no_hole });
+        }
+    }
+
+    /// Applies the entry with sequence number `seq`.
+    pub fn apply(&mut self, seq: u64, entry: &LogEntry) {
+        match entry {
+            LogEntry::Map { lba, place, dirty, duplicate, fingerprint } => {
+                let core = from_format(place);
+                let known = (*fingerprint != [0; 16]).then_some(Fingerprint(*fingerprint));
+                let new = || match duplicate {
+                    true => NewMapping::Duplicate { place: core },
+                    false => NewMapping::Unique { place: core, fingerprint: known },
+                };
+                self.map(*lba, Some(place), new, dirty.then_some(seq));
+                if let (true, Some(fingerprint)) = (*duplicate, known) {
+                    self.design.restore_fingerprint(&fingerprint, &core);
+                }
+            }
+            LogEntry::MapZero { lba, dirty } => self.map(*lba, None, || NewMapping::Zero, dirty.then_some(seq)),
+            LogEntry::Fragment { lba, place, dirty, sectors } => {
+                let sectors = SectorMap::from_bytes(sectors);
+                let new = || NewMapping::Fragment { place: from_format(place), sectors };
+                self.map(*lba, Some(place), new, dirty.then_some(seq));
+            }
+            LogEntry::Trim { lba, chunk_count, no_hole, .. } => self.trim(*lba, *chunk_count, seq, *no_hole),
+            LogEntry::Invalidate { lba, chunk_count } => {
+                for lba in *lba..lba.saturating_add(*chunk_count).min(self.chunk_count) {
+                    self.design.unmap(Lba(lba));
+                }
+            }
+            LogEntry::Clean { lba, chunk_count, map_seq } => self.clean(*lba, *chunk_count, *map_seq),
+            LogEntry::SlotFreed { slot, generation } => self.design.restore_freed(SlotId(*slot), *generation),
+            LogEntry::Mode { mode } => self.mode = *mode,
+        }
+    }
+
+    fn clean(&mut self, lba: u64, count: u64, map_seq: u64) {
+        let end = lba.saturating_add(count).min(self.chunk_count);
+        // What a checkpoint said to be dirty carries sequence number 0: any mark that follows is for it.
+        let mut from = Lba(lba);
+        loop {
+            let found = self.design.dirty_from(from, 256);
+            let inside: Vec<_> = found.iter().copied().filter(|(lba, _)| lba.0 < end).collect();
+            for &(lba, seq) in &inside {
+                if seq <= map_seq {
+                    self.design.mark_clean(lba, seq);
+                }
+            }
+            match inside.last() {
+                Some(&(last, _)) if inside.len() == 256 => from = Lba(last.0 + 1),
+                _ => break,
+            }
+        }
+        for seq in [map_seq, 0] {
+            self.design.mark_run_clean(&Run { first: Lba(lba), count: end.saturating_sub(lba), seq, no_hole: false });
+        }
+    }
+
+    /// Applies a block of a checkpoint.
+    pub fn block(&mut self, block: CheckpointBlock) {
+        match block {
+            CheckpointBlock::Slots(slots) => {
+                for slot in slots {
+                    match slot.state {
+                        larder_format::SlotState::Free => {
+                            // A slot that was never used has had no generation yet.
+                            if slot.generation != u32::MAX {
+                                self.design.restore_freed(SlotId(slot.slot), slot.generation);
+                            }
+                        }
+                        _ => {
+                            self.design.restore_slot(SlotId(slot.slot), slot.generation);
+                        }
+                    }
+                }
+            }
+            CheckpointBlock::Mappings(mappings) => {
+                for mapping in mappings {
+                    let new = || match &mapping.place {
+                        None => NewMapping::Zero,
+                        Some(place) if mapping.duplicate => NewMapping::Duplicate { place: from_format(place) },
+                        Some(place) => NewMapping::Unique { place: from_format(place), fingerprint: None },
+                    };
+                    self.map(mapping.lba, mapping.place.as_ref(), new, mapping.dirty.then_some(0));
+                }
+            }
+            CheckpointBlock::Fragments(fragments) => {
+                for fragment in fragments {
+                    let sectors = SectorMap::from_bytes(&fragment.sectors);
+                    let new = || NewMapping::Fragment { place: from_format(&fragment.place), sectors };
+                    self.map(fragment.lba, Some(&fragment.place), new, fragment.dirty.then_some(0));
+                }
+            }
+            CheckpointBlock::ZeroRanges(ranges) => {
+                for range in ranges {
+                    // Exported after the mappings: what is mapped inside a range by now was written after its trim.
+                    let mut from = range.lba;
+                    let end = range.lba.saturating_add(range.chunk_count).min(self.chunk_count);
+                    let mapped: Vec<u64> =
+                        (from..end).filter(|&lba| self.design.peek(Lba(lba)) != larder_core::Lookup::Miss).collect();
+                    for lba in mapped {
+                        if from < lba {
+                            self.trim(from, lba - from, 0, range.no_hole);
+                        }
+                        from = lba + 1;
+                    }
+                    if from < end {
+                        self.trim(from, end - from, 0, range.no_hole);
+                    }
+                }
+            }
+            CheckpointBlock::Fingerprints(fingerprints) => {
+                for entry in fingerprints {
+                    self.design.restore_fingerprint(&Fingerprint(entry.fingerprint), &from_format(&entry.place));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,647 @@
+//! Single scenarios that once broke, or would break, a line of the engine's contract: each stops devices at a chosen
+//! operation, fails them, or ends the runtime there, and looks at what the next opening finds.
+//!
+//! Invariants: every scenario is deterministic, its seed included.
+
+#[allow(dead_code)]
+#[path = "model/world.rs"]
+mod world;
+
+use larder_core::types::SECTOR_BYTES;
+use larder_device::{
+    BlockDevice, Completer, DeviceInfo, IoBuf, IoErrorKind, IoFuture, IoOp, Runtime, SharedBuf, WriteFlags, ZeroFlags,
+    faulty::FOR_EVER,
+    rng::Rng,
+    sim::{Schedule, SimDevice, SimOptions, SimRuntime},
+};
+use larder_engine::{Cache, Compression, EngineError, Tuning, WriteMode};
+use std::{
+    future::{Future, poll_fn},
+    pin::pin,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering::*},
+    },
+    task::Poll,
+    time::Duration,
+};
+use world::{Shape, World, identify, read, write, zero};
+
+/// A device that holds back operations of one kind until it is told to let them go.
+struct Gate {
+    inner: Arc<SimDevice>,
+    held: Mutex<(Option<IoOp>, Vec<Completer<()>>)>,
+}
+
+impl Gate {
+    fn new(inner: &Arc<SimDevice>) -> Arc<Gate> {
+        Arc::new(Gate { inner: inner.clone(), held: Mutex::default() })
+    }
+
+    fn hold(&self, op: IoOp) {
+        self.held.lock().unwrap().0 = Some(op);
+    }
+
+    fn waiting(&self) -> usize {
+        self.held.lock().unwrap().1.len()
+    }
+
+    fn release(&self) {
+        let waiting = {
+            let mut held = self.held.lock().unwrap();
+            held.0 = None;
+            std::mem::take(&mut held.1)
+        };
+        waiting.into_iter().for_each(|waiter| waiter.complete(Ok(())));
+    }
+
+    fn pass<T: Send + 'static>(
+        &self,
+        op: IoOp,
+        start: impl FnOnce(&SimDevice) -> IoFuture<T> + Send + 'static,
+    ) -> IoFuture<T> {
+        let mut held = self.held.lock().unwrap();
+        if held.0 != Some(op) {
+            return start(&self.inner);
+        }
+        let (completer, future) = IoFuture::pending();
+        held.1.push(completer);
+        let inner = self.inner.clone();
+        IoFuture::boxed(async move {
+            future.await?;
+            start(&inner).await
+        })
+    }
+}
+
+impl BlockDevice for Gate {
+    fn info(&self) -> &DeviceInfo {
+        self.inner.info()
+    }
+    fn read(&self, offset: u64, buf: IoBuf) -> IoFuture<IoBuf> {
+        self.pass(IoOp::Read, move |device| device.read(offset, buf))
+    }
+    fn write(&self, offset: u64, data: SharedBuf, flags: WriteFlags) -> IoFuture<()> {
+        self.pass(IoOp::Write, move |device| device.write(offset, data, flags))
+    }
+    fn flush(&self) -> IoFuture<()> {
+        self.pass(IoOp::Flush, |device| device.flush())
+    }
+    fn discard(&self, offset: u64, len: u64) -> IoFuture<()> {
+        self.pass(IoOp::Discard, move |device| device.discard(offset, len))
+    }
+    fn write_zeroes(&self, offset: u64, len: u64, flags: ZeroFlags) -> IoFuture<()> {
+        self.pass(IoOp::WriteZeroes, move |device| device.write_zeroes(offset, len, flags))
+    }
+}
+
+/// Sectors of a chunk in these scenarios.
+const CHUNK: usize = 8;
+
+/// 4 KiB chunks, no background work that the scenario did not ask for.
+fn shape(mode: WriteMode) -> Shape {
+    Shape {
+        chunk_bytes: (CHUNK * SECTOR_BYTES) as u32,
+        weu_bytes: 512 << 10,
+        flash_bytes: 8 << 20,
+        origin_bytes: 16 << 20,
+        mode,
+        compression: Compression::Lz4,
+        dedup: true,
+        fp_index_percent: 100,
+        ram_budget_bytes: 0,
+        tuning: Tuning {
+            dirty_low_percent: 60,
+            dirty_high_percent: 65,
+            commit_interval_ms: 3_600_000,
+            prefetch_bytes_max: 0,
+            ..Tuning::default()
+        },
+    }
+}
+
+fn runtime(seed: u64) -> Arc<SimRuntime> {
+    let options = SimOptions { schedule: Schedule::Timed, steps_max: 3_000_000, ..SimOptions::default() };
+    SimRuntime::with_options(seed, options)
+}
+
+/// The next life over the same devices.
+fn attach(world: &World, seed: u64) -> Arc<SimRuntime> {
+    let runtime = runtime(seed);
+    world.flash.attach(&runtime);
+    world.origin.attach(&runtime);
+    runtime
+}
+
+async fn open_on(
+    world: &World,
+    flash: Arc<dyn BlockDevice>,
+    origin: Arc<dyn BlockDevice>,
+    rt: &Arc<SimRuntime>,
+) -> Arc<Cache> {
+    let cache = Cache::open(flash, origin, rt.clone(), world.shape.tuning.clone()).await;
+    Arc::new(cache.unwrap_or_else(|error| panic!("open: {error}")))
+}
+
+/// Waits until `condition` holds, a simulated second at most.
+async fn until(rt: &Arc<SimRuntime>, what: &str, mut condition: impl FnMut() -> bool) {
+    for _ in 0..100_000 {
+        if condition() {
+            return;
+        }
+        rt.delay(Duration::from_micros(10)).await.unwrap();
+    }
+    panic!("waited in vain until {what}");
+}
+
+/// The output of `future`, if it is over within `limit`.
+async fn within<T>(rt: &Arc<SimRuntime>, limit: Duration, future: impl Future<Output = T>) -> Option<T> {
+    let (mut future, mut delay) = (pin!(future), rt.delay(limit));
+    poll_fn(|cx| {
+        if let Poll::Ready(output) = future.as_mut().poll(cx) {
+            return Poll::Ready(Some(output));
+        }
+        match pin!(&mut delay).poll(cx) {
+            Poll::Ready(_) => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        }
+    })
+    .await
+}
+
+/// Polls `future` until `condition` holds, and drops it then.
+async fn drop_when(rt: &Arc<SimRuntime>, future: impl Future, mut condition: impl FnMut() -> bool) {
+    let mut future = Box::pin(future);
+    for _ in 0..100_000 {
+        if within(rt, Duration::from_micros(10), &mut future).await.is_some() {
+            panic!("the operation was over before it could be dropped");
+        }
+        if condition() {
+            return;
+        }
+    }
+    panic!("the operation never got where it was to be dropped");
+}
+
+/// Runs `future` in the background; the flag says when it is over.
+fn spawn(rt: &Arc<SimRuntime>, future: impl Future<Output = ()> + Send + 'static) -> Arc<AtomicBool> {
+    let over = Arc::new(AtomicBool::new(false));
+    let flag = over.clone();
+    rt.spawn(Box::pin(async move {
+        future.await;
+        flag.store(true, Release);
+    }));
+    over
+}
+
+fn stamps(content: u32, count: usize) -> Vec<u32> {
+    (0..count as u32).map(|i| content + 2 * i).collect()
+}
+
+async fn expect(cache: &Cache, at: usize, stamps: &[u32]) {
+    let bytes = read(cache, at, stamps.len()).await;
+    for (i, sector) in bytes.chunks(SECTOR_BYTES).enumerate() {
+        let found = identify(sector, [stamps[i], 0]);
+        assert!(identify(sector, [stamps[i]]).is_some(), "sector {} reads as {found:?}, not as {}", at + i, stamps[i]);
+    }
+}
+
+async fn try_write(cache: &Cache, at: usize, stamps: &[u32]) -> bool {
+    let mut buf = IoBuf::new(stamps.len() * SECTOR_BYTES);
+    for (&stamp, out) in stamps.iter().zip(buf.chunks_mut(SECTOR_BYTES)) {
+        world::sector_bytes(stamp, out);
+    }
+    cache.write((at * SECTOR_BYTES) as u64, buf.freeze(), WriteFlags::default()).await.is_ok()
+}
+
+fn new_world(mode: WriteMode) -> (World, Arc<SimRuntime>) {
+    let rt = runtime(1);
+    let world = World::new(&rt, shape(mode));
+    (world, rt)
+}
+
+/// A trimmed run is being destaged while part of it is written again, and a checkpoint falls in between.
+#[test]
+fn contract_overwrite_of_a_run_in_destage_survives() {
+    let (world, rt) = new_world(WriteMode::Back);
+    let origin = Gate::new(&world.origin);
+    rt.block_on(async {
+        let cache = open_on(&world, world.flash.clone(), origin.clone(), &rt).await;
+        zero(&cache, 0, 10 * CHUNK, ZeroFlags::default()).await;
+        cache.flush().await.unwrap();
+        origin.hold(IoOp::Flush);
+        let destaging = cache.clone();
+        let destaged = spawn(&rt, async move {
+            destaging.destage_all().await;
+        });
+        until(&rt, "the run's flush waits", || origin.waiting() > 0).await;
+        // A whole chunk, and a fragment.
+        write(&cache, 5 * CHUNK, &stamps(1001, CHUNK), false).await;
+        write(&cache, 3 * CHUNK + 1, &stamps(3001, 2), false).await;
+        cache.flush().await.unwrap();
+        let checkpointing = cache.clone();
+        let held = Gate::new(&world.flash);
+        drop(held);
+        let checkpointed = spawn(&rt, async move { checkpointing.checkpoint().await.unwrap() });
+        // The checkpoint needs the origin's flush at its end: until then its pieces are made.
+        rt.delay(Duration::from_millis(20)).await.unwrap();
+        origin.hold(IoOp::Write);
+        origin.release();
+        origin.hold(IoOp::Write);
+        until(&rt, "the checkpoint is over", || checkpointed.load(Acquire)).await;
+        // The destage goes on with the new chunks, and waits at their write.
+        until(&rt, "the next destage waits", || origin.waiting() > 0).await;
+        cache.flush().await.unwrap();
+        let _ = destaged;
+    });
+    rt.crash();
+    let rt = attach(&world, 2);
+    rt.block_on(async {
+        let cache = world.open(&rt).await;
+        expect(&cache, 5 * CHUNK, &stamps(1001, CHUNK)).await;
+        expect(&cache, 3 * CHUNK, &[0, 3001, 3003, 0]).await;
+        // Not clean either: the origin has to get it.
+        assert!(cache.destage_all().await);
+        cache.close().await.unwrap();
+    });
+    let mut wanted = [0; SECTOR_BYTES];
+    world::sector_bytes(1001, &mut wanted);
+    assert!(world.origin.peek((5 * CHUNK * SECTOR_BYTES) as u64, SECTOR_BYTES) == wanted, "the origin never got it");
+}
+
+/// A write-through whose commit failed is tried again: the cached copy must be forgotten durably all the same.
+#[test]
+fn contract_retried_write_through_leaves_no_stale_copy() {
+    let (world, rt) = new_world(WriteMode::Through);
+    rt.block_on(async {
+        let cache = world.open(&rt).await;
+        write(&cache, 0, &stamps(1001, CHUNK), false).await;
+        cache.settle().await;
+        cache.checkpoint().await.unwrap();
+        assert!(cache.slot_of(larder_core::Lba(0)).is_some(), "cached");
+        // The frame that says that the copy is gone fails, once.
+        world.flash.fail_next(IoOp::Flush, IoErrorKind::Io);
+        assert!(!try_write(&cache, 0, &stamps(2001, CHUNK)).await, "its commit fails");
+        write(&cache, 0, &stamps(3001, CHUNK), false).await;
+        cache.flush().await.unwrap();
+    });
+    rt.crash();
+    let rt = attach(&world, 2);
+    rt.block_on(async { expect(&world.open(&rt).await, 0, &stamps(3001, CHUNK)).await });
+}
+
+/// A chunk is written through while the eviction of its copy is not durable yet.
+#[test]
+fn contract_write_through_during_an_eviction_leaves_no_stale_copy() {
+    let (world, rt) = new_world(WriteMode::Through);
+    let flash = Gate::new(&world.flash);
+    let chunks = (world.shape.origin_bytes / 4096) as usize;
+    let mut evicted = None;
+    rt.block_on(async {
+        let cache = open_on(&world, flash.clone(), world.origin.clone(), &rt).await;
+        // Incompressible (even stamps), so that slots fill.
+        let mut next = 0;
+        let mut put = async |cache: &Cache| {
+            for _ in 0..64 {
+                let content = 1_000_000 + (next as u32) * 64;
+                write(cache, next * CHUNK, &(0..CHUNK as u32).map(|i| content + 2 * i).collect::<Vec<_>>(), false)
+                    .await;
+                next += 1;
+                assert!(next < chunks);
+            }
+            cache.settle().await;
+            next
+        };
+        while cache.status().slots_free > 3 {
+            put(&cache).await;
+        }
+        cache.checkpoint().await.unwrap();
+        let cached = |from: usize| (from..chunks).find(|&i| cache.slot_of(larder_core::Lba(i as u64)).is_some());
+        assert_eq!(cached(0), Some(0));
+        // Frames of the log wait from here on: the eviction has happened in memory only.
+        flash.hold(IoOp::Flush);
+        while cached(0) == Some(0) {
+            put(&cache).await;
+            rt.delay(Duration::from_millis(5)).await.unwrap();
+        }
+        let lba = 0;
+        let writing = cache.clone();
+        let done = spawn(&rt, async move {
+            write(&writing, lba * CHUNK, &stamps(77_001, CHUNK), false).await;
+            writing.flush().await.unwrap();
+        });
+        rt.delay(Duration::from_millis(50)).await.unwrap();
+        if done.load(Acquire) {
+            evicted = Some(lba);
+        }
+    });
+    rt.crash();
+    if let Some(lba) = evicted {
+        let rt = attach(&world, 2);
+        rt.block_on(async { expect(&world.open(&rt).await, lba * CHUNK, &stamps(77_001, CHUNK)).await });
+    }
+}
+
+/// The whole of a write-through volume is trimmed while the cache is full.
+#[test]
+fn contract_trim_of_a_cached_volume_fits_the_log() {
+    let (mut world, rt) = new_world(WriteMode::Through);
+    world.shape.tuning.insert_queue_bytes_max = 64 << 20;
+    let chunks = (world.shape.origin_bytes / 4096) as usize;
+    rt.block_on(async {
+        let cache = world.open(&rt).await;
+        for i in 0..chunks {
+            // Few contents: all of the volume is cached.
+            write(&cache, i * CHUNK, &stamps(1001 + 100 * (i as u32 % 7), CHUNK), false).await;
+        }
+        cache.settle().await;
+        for i in 0..3 {
+            zero(&cache, 0, world.sectors, ZeroFlags::default()).await;
+            cache.checkpoint().await.unwrap();
+            write(&cache, 0, &stamps(5001 + i, CHUNK), false).await;
+        }
+        cache.close().await.unwrap();
+    });
+}
+
+/// A frame of the log rots after it was durable and others followed.
+#[test]
+fn contract_damage_in_the_middle_of_the_log_is_not_taken_for_its_end() {
+    let (world, rt) = new_world(WriteMode::Back);
+    let layout = rt.block_on(async {
+        let cache = world.open(&rt).await;
+        for i in 0..4 {
+            write(&cache, i * CHUNK, &stamps(1001 + 100 * i as u32, CHUNK), false).await;
+            cache.flush().await.unwrap();
+        }
+        let found = larder_engine::superblock::read(&*world.flash).await.unwrap();
+        found.0.layout
+    });
+    rt.crash();
+    let sector = u64::from(layout.sector_bytes);
+    world.flash.corrupt(layout.log_offset + sector + 64, 64, &mut Rng::new(3));
+    let rt = attach(&world, 2);
+    rt.block_on(async {
+        let opened = Cache::open(world.flash.clone(), world.origin.clone(), rt.clone(), Tuning::default()).await;
+        let Ok(cache) = opened else { return };
+        // If it opens at all, what is dirty and gone must not read as the origin's old bytes.
+        let read = cache.read((3 * CHUNK * SECTOR_BYTES) as u64, IoBuf::new(CHUNK * SECTOR_BYTES)).await;
+        let lost = read.as_ref().is_ok_and(|bytes| identify(&bytes[..SECTOR_BYTES], [1301]).is_none());
+        assert!(!lost, "a flushed write is gone, and nothing says so");
+    });
+}
+
+/// Rots the record of chunk `lba` on flash.
+fn rot(world: &World, cache: &Cache, lba: u64) {
+    let slot = cache.slot_of(larder_core::Lba(lba)).expect("cached");
+    let rt_layout = world.layout();
+    let start = rt_layout.weu_offset + u64::from(slot.0) * u64::from(rt_layout.weu_bytes);
+    world.flash.corrupt(start + 64, 64, &mut Rng::new(5));
+}
+
+trait LayoutOf {
+    fn layout(&self) -> larder_format::Layout;
+}
+
+impl LayoutOf for World {
+    fn layout(&self) -> larder_format::Layout {
+        let bytes = self.flash.peek(0, larder_format::superblock::SUPERBLOCK_BYTES);
+        larder_format::superblock::choose(&bytes, &bytes).expect("a superblock").superblock.layout
+    }
+}
+
+/// Content whose only record is damaged is written again: it must be stored again, not mapped onto the damage.
+#[test]
+fn contract_content_of_a_damaged_record_is_stored_anew() {
+    let (world, rt) = new_world(WriteMode::Back);
+    rt.block_on(async {
+        let cache = world.open(&rt).await;
+        write(&cache, 0, &stamps(1001, CHUNK), false).await;
+        cache.flush().await.unwrap();
+        rot(&world, &cache, 0);
+        let lost = cache.read(0, IoBuf::new(CHUNK * SECTOR_BYTES)).await;
+        assert_eq!(lost.map(|_| ()).unwrap_err().kind, IoErrorKind::Corrupt);
+        // The operator restores the block from a backup; another file has the same content.
+        write(&cache, 0, &stamps(1001, CHUNK), false).await;
+        write(&cache, 4 * CHUNK, &stamps(1001, CHUNK), false).await;
+        cache.flush().await.unwrap();
+        expect(&cache, 0, &stamps(1001, CHUNK)).await;
+        expect(&cache, 4 * CHUNK, &stamps(1001, CHUNK)).await;
+        assert!(cache.destage_all().await);
+        cache.close().await.unwrap();
+    });
+}
+
+/// The second twin cannot be written; then the next checkpoint is cut short.
+#[test]
+fn contract_half_written_superblock_keeps_its_checkpoint() {
+    for stop in 1..12 {
+        let (world, rt) = new_world(WriteMode::Back);
+        let ended = rt.block_on_or_stop(async {
+            let cache = world.open(&rt).await;
+            for i in 0..200 {
+                write(&cache, i * CHUNK, &stamps(1001 + 100 * i as u32, CHUNK), false).await;
+            }
+            cache.checkpoint().await.unwrap();
+            write(&cache, 0, &stamps(9001, CHUNK), false).await;
+            world.flash.fail_range(IoOp::Write, 65536..69632, IoErrorKind::Io, 1);
+            assert!(cache.checkpoint().await.is_err());
+            write(&cache, CHUNK, &stamps(9101, CHUNK), false).await;
+            cache.flush().await.unwrap();
+            rt.stop_at_change(Some(rt.changes() + stop));
+            cache.checkpoint().await
+        });
+        assert!(stop > 3 || ended.is_none());
+        rt.crash();
+        let rt = attach(&world, 2);
+        rt.block_on(async {
+            let cache = world.open(&rt).await;
+            expect(&cache, 0, &stamps(9001, CHUNK)).await;
+            expect(&cache, CHUNK, &stamps(9101, CHUNK)).await;
+            expect(&cache, 2 * CHUNK, &stamps(1201, CHUNK)).await;
+        });
+    }
+}
+
+/// A switch to write-through fails half-way; dirty data written after it survives a crash in any case.
+#[test]
+fn contract_half_written_mode_keeps_dirty_data() {
+    let (world, rt) = new_world(WriteMode::Back);
+    rt.block_on(async {
+        let cache = world.open(&rt).await;
+        world.flash.fail_range(IoOp::Write, 65536..69632, IoErrorKind::Io, 1);
+        assert!(cache.set_mode(WriteMode::Through).await.is_err());
+        assert_eq!(cache.mode(), WriteMode::Back);
+        write(&cache, 0, &stamps(1001, CHUNK), false).await;
+        cache.flush().await.unwrap();
+    });
+    rt.crash();
+    let rt = attach(&world, 2);
+    rt.block_on(async {
+        let cache = world.open(&rt).await;
+        write(&cache, 1, &[5001], false).await;
+        cache.flush().await.unwrap();
+        expect(&cache, 0, &[1001, 5001, 1005, 1007]).await;
+    });
+    rt.crash();
+    let rt = attach(&world, 3);
+    rt.block_on(async { expect(&world.open(&rt).await, 0, &[1001, 5001, 1005, 1007]).await });
+}
+
+/// Operations that their callers gave up half-way leave nothing behind that closing would wait for.
+#[test]
+fn contract_dropped_operations_do_not_hang_the_end() {
+    let (world, rt) = new_world(WriteMode::Back);
+    let (flash, origin) = (Gate::new(&world.flash), Gate::new(&world.origin));
+    rt.block_on(async {
+        let cache = open_on(&world, flash.clone(), origin.clone(), &rt).await;
+        write(&cache, 0, &stamps(1001, CHUNK), false).await;
+        // A partial write reads its base from flash: there it is dropped.
+        cache.flush().await.unwrap();
+        for i in 0..400 {
+            write(&cache, (1 + i) * CHUNK, &stamps(1_000_000 + 64 * i as u32, CHUNK), false).await;
+        }
+        cache.flush().await.unwrap();
+        flash.hold(IoOp::Read);
+        drop_when(&rt, write(&cache, 1, &[7001], false), || flash.waiting() > 0).await;
+        flash.release();
+        flash.hold(IoOp::Write);
+        drop_when(&rt, cache.set_mode(WriteMode::Through), || flash.waiting() > 0).await;
+        flash.release();
+        let limit = Duration::from_secs(600);
+        assert!(within(&rt, limit, cache.checkpoint()).await.is_some(), "a checkpoint after a dropped mode switch");
+        flash.hold(IoOp::Write);
+        drop_when(&rt, cache.checkpoint(), || flash.waiting() > 0).await;
+        flash.release();
+        assert!(within(&rt, limit, cache.checkpoint()).await.is_some(), "a checkpoint after a dropped one");
+        flash.hold(IoOp::Flush);
+        drop_when(&rt, cache.flush(), || flash.waiting() > 0).await;
+        flash.release();
+        assert!(within(&rt, limit, cache.set_mode(WriteMode::Through)).await.is_some(), "mode");
+        assert!(within(&rt, limit, cache.close()).await.is_some_and(|end| end.is_ok()), "close");
+    });
+}
+
+/// What is asked of a closed cache is refused, and does not wait for tasks that have ended.
+#[test]
+fn contract_closed_cache_answers() {
+    let (world, rt) = new_world(WriteMode::Back);
+    rt.block_on(async {
+        let cache = world.open(&rt).await;
+        write(&cache, 0, &stamps(1001, CHUNK), false).await;
+        cache.close().await.unwrap();
+        let limit = Duration::from_secs(600);
+        assert!(within(&rt, limit, cache.flush()).await.is_some(), "flush");
+        assert!(within(&rt, limit, cache.checkpoint()).await.is_some(), "checkpoint");
+        assert!(within(&rt, limit, cache.set_mode(WriteMode::Through)).await.is_some(), "set mode");
+        assert!(within(&rt, limit, cache.destage_all()).await.is_some(), "destage");
+        assert!(within(&rt, limit, cache.zero(0, 4096, ZeroFlags::default())).await.is_some(), "zero");
+        assert!(within(&rt, limit, cache.close()).await.is_some(), "close");
+        let refused = cache.write(0, IoBuf::zeroed(512).freeze(), WriteFlags::default()).await;
+        assert_eq!(refused.unwrap_err().kind, IoErrorKind::Cancelled);
+    });
+}
+
+/// Scattered writes cut one trimmed run into more than a checkpoint holds.
+#[test]
+fn contract_scattered_writes_into_a_trimmed_volume_do_not_wedge() {
+    let (mut world, rt) = new_world(WriteMode::Back);
+    world.shape.tuning = Tuning { prefetch_bytes_max: 0, ..Tuning::default() };
+    let chunks = (world.shape.origin_bytes / 4096) as usize;
+    rt.block_on(async {
+        let cache = world.open(&rt).await;
+        zero(&cache, 0, world.sectors, ZeroFlags::default()).await;
+        for round in 0..2 {
+            for i in (round..chunks).step_by(2) {
+                write(&cache, i * CHUNK, &stamps(1001 + 2 * (i as u32 % 50), CHUNK), false).await;
+                if i % 64 == 0 {
+                    cache.flush().await.unwrap();
+                }
+                if i % 256 == 0 {
+                    cache.checkpoint().await.unwrap_or_else(|error| panic!("checkpoint at chunk {i}: {error}"));
+                }
+            }
+            zero(&cache, 0, world.sectors, ZeroFlags::default()).await;
+        }
+        cache.close().await.unwrap();
+    });
+}
+
+/// The flash fails one read of a dirty record: that is no reason to give the data up.
+#[test]
+fn contract_transient_read_error_loses_no_dirty_data() {
+    let (world, rt) = new_world(WriteMode::Back);
+    rt.block_on(async {
+        let cache = world.open(&rt).await;
+        write(&cache, 0, &stamps(1001, CHUNK), false).await;
+        cache.flush().await.unwrap();
+        world.flash.fail_range(IoOp::Read, 0..world.shape.flash_bytes, IoErrorKind::Io, 1);
+        let _ = cache.destage_all().await;
+        world.flash.fail_range(IoOp::Read, 0..world.shape.flash_bytes, IoErrorKind::Io, 3);
+        let _ = cache.read(0, IoBuf::new(CHUNK * SECTOR_BYTES)).await;
+        let _ = cache.read(0, IoBuf::new(CHUNK * SECTOR_BYTES)).await;
+        let _ = cache.read(0, IoBuf::new(CHUNK * SECTOR_BYTES)).await;
+        expect(&cache, 0, &stamps(1001, CHUNK)).await;
+        assert!(cache.destage_all().await, "the flash is well again");
+        cache.close().await.unwrap();
+    });
+}
+
+/// Reads that miss, as many as the flash can take, while checkpoints are slow: the log must not overflow.
+#[test]
+fn contract_fills_alone_do_not_overflow_the_log() {
+    for mode in [WriteMode::Through, WriteMode::Back] {
+        let (mut world, rt) = new_world(mode);
+        world.shape.tuning.commit_interval_ms = 1;
+        world.shape.tuning.insert_depth = 16;
+        let flash = Gate::new(&world.flash);
+        let chunks = (world.shape.origin_bytes / 4096) as usize;
+        rt.block_on(async {
+            let cache = open_on(&world, flash.clone(), world.origin.clone(), &rt).await;
+            for round in 0..6 {
+                for i in (0..chunks).step_by(8) {
+                    read(&cache, i * CHUNK, 8 * CHUNK).await;
+                    if mode == WriteMode::Through {
+                        write(&cache, i * CHUNK, &stamps(1001 + 2 * ((round + i as u32) % 50), CHUNK), false).await;
+                    }
+                }
+                cache.flush().await.unwrap();
+            }
+            cache.checkpoint().await.unwrap();
+            cache.close().await.unwrap();
+        });
+    }
+}
+
+/// The origin takes no writes any more: closing still ends, and keeps the dirty data.
+#[test]
+fn contract_close_ends_though_the_origin_is_gone() {
+    let (mut world, rt) = new_world(WriteMode::Back);
+    world.shape.tuning = Tuning { prefetch_bytes_max: 0, dirty_max_percent: 90, ..Tuning::default() };
+    let chunks = (world.shape.origin_bytes / 4096) as usize;
+    let cache = rt.block_on(async {
+        let cache = Arc::new(world.open(&rt).await);
+        world.origin.fail_range(IoOp::Write, 0..world.shape.origin_bytes, IoErrorKind::Io, FOR_EVER);
+        // More than the flash holds: writers wait in the end.
+        let writing = cache.clone();
+        spawn(&rt, async move {
+            for i in 0..chunks {
+                try_write(
+                    &writing,
+                    i * CHUNK,
+                    &(0..CHUNK as u32).map(|n| 1_000_000 + 64 * i as u32 + 2 * n).collect::<Vec<_>>(),
+                )
+                .await;
+            }
+        });
+        rt.delay(Duration::from_secs(30)).await.unwrap();
+        for i in (chunks / 2..chunks).step_by(3) {
+            read(&cache, i * CHUNK, CHUNK).await;
+        }
+        assert!(within(&rt, Duration::from_secs(600), cache.flush()).await.is_some_and(|end| end.is_ok()), "flush");
+        cache
+    });
+    let ended = rt.block_on(async { within(&rt, Duration::from_secs(3600), cache.close()).await });
+    assert!(ended.is_some(), "close waits for an origin that is gone");
+    let _: Option<EngineError> = None;
+}

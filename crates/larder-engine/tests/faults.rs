@@ -1,0 +1,484 @@
+//! Devices that fail: what is served from elsewhere, what is refused, what is tried again, and that nothing else suffers.
+
+mod common;
+
+use common::*;
+use larder_device::{
+    IoBuf, IoErrorKind, IoOp, Runtime,
+    faulty::{FOR_EVER, Fault},
+    rng::Rng,
+    sim::Schedule,
+};
+use larder_engine::WriteMode;
+use larder_format::RecordContent;
+use std::time::Duration;
+
+const CHUNK: usize = 8 << 10;
+
+fn at(lba: u64) -> u64 {
+    lba * CHUNK as u64
+}
+
+fn always(op: IoOp) -> Fault {
+    Fault { op: Some(op), range: None, kind: IoErrorKind::Io, times: FOR_EVER }
+}
+
+/// A cache of 20 clean chunks, on flash and not in memory.
+fn clean_chunks(seed: u64) -> World {
+    let mut setup = Setup::default();
+    setup.tuning.prefetch_bytes_max = 0;
+    let mut world = World::new(seed, setup);
+    for lba in 0..20 {
+        world.fill_origin(at(lba), &noise(lba, CHUNK));
+        world.read(at(lba), CHUNK);
+    }
+    world.settle();
+    // In memory no more.
+    world.close();
+    world.open();
+    world
+}
+
+/// A cache of 20 dirty chunks and a fragment, flushed.
+fn dirty_chunks(seed: u64) -> World {
+    let world = World::new(seed, Setup::default());
+    for lba in 0..20 {
+        world.write(at(lba), &if lba % 2 == 0 { noise(lba, CHUNK) } else { text(lba, CHUNK) });
+    }
+    world.write(at(30) + 1024, &noise(30, 1024));
+    world.flush();
+    world
+}
+
+fn dirty_content(lba: u64) -> Vec<u8> {
+    if lba % 2 == 0 { noise(lba, CHUNK) } else { text(lba, CHUNK) }
+}
+
+#[test]
+fn clean_data_that_flash_cannot_read_comes_from_the_origin() {
+    each_seed(8, |seed| {
+        let world = clean_chunks(seed);
+        let (offset, record) = world.record_of(7);
+        let end = offset + u64::from(record.stored_len);
+        world.flash.sim.fail_range(IoOp::Read, offset..end, IoErrorKind::Io, 1);
+        let before = world.origin_reads();
+        assert_same(&world.read(0, 20 * CHUNK), &(0..20).flat_map(|i| noise(i, CHUNK)).collect::<Vec<_>>(), "a read");
+        assert_eq!(world.origin_reads(), before + 1, "one chunk came from the origin");
+        let counts = world.status().counts;
+        assert!(counts.flash_read_errors + counts.corrupt_records >= 1, "it is counted");
+        assert_eq!(world.status().health, "ok", "nothing was lost");
+        // The fast path of one raw chunk, too.
+        let (offset, record) = world.record_of(9);
+        let end = offset + u64::from(record.stored_len);
+        world.flash.sim.fail_range(IoOp::Read, offset..end, IoErrorKind::Io, 1);
+        assert_same(&world.read(at(9), CHUNK), &noise(9, CHUNK), "a read of one chunk");
+    });
+}
+
+#[test]
+fn every_failed_read_of_flash_is_counted() {
+    each_seed(4, |seed| {
+        for sectors in [1, 16] {
+            let world = clean_chunks(seed);
+            world.flash.sim.fail_next(IoOp::Read, IoErrorKind::Io);
+            let len = sectors * SECTOR;
+            assert_same(&world.read(at(3), len), &noise(3, CHUNK)[..len], "a read");
+            assert!(world.status().counts.flash_read_errors >= 1, "a read of {len} bytes counted no error");
+        }
+    });
+}
+
+#[test]
+fn a_damaged_clean_record_is_detected_and_read_from_the_origin() {
+    each_seed(20, |seed| {
+        let world = clean_chunks(seed);
+        let mut rng = Rng::new(seed);
+        let (offset, record) = world.record_of(4);
+        assert!(matches!(record.content, RecordContent::Chunk(_)));
+        world.flash.sim.corrupt(offset, record.stored_len.into(), &mut rng);
+        // A misdirected write over another one.
+        let (other, _) = world.record_of(11);
+        let stranger = world.flash.sim.peek(world.record_of(12).0, CHUNK);
+        world.flash.sim.poke(other, &stranger);
+        let before = world.origin_reads();
+        for lba in [4, 11, 5, 12] {
+            assert_same(&world.read(at(lba), CHUNK), &noise(lba, CHUNK), "a chunk");
+        }
+        assert_eq!(world.origin_reads(), before + 2);
+        assert_eq!(world.status().counts.corrupt_records, 2);
+        assert_eq!((world.status().lost_chunks, world.status().health.as_str()), (0, "ok"));
+        world.settle();
+    });
+}
+
+#[test]
+fn a_damaged_dirty_record_is_an_error_for_that_chunk_only() {
+    each_seed(20, |seed| {
+        for lba in [4, 5] {
+            let world = dirty_chunks(seed);
+            let (offset, record) = world.record_of(lba);
+            world.flash.sim.corrupt(offset, record.stored_len.into(), &mut Rng::new(seed));
+            let error = world.try_read(at(lba), CHUNK).expect_err("never wrong bytes");
+            assert_eq!(error.kind, IoErrorKind::Corrupt);
+            assert!(world.try_read(at(lba) + 4096, 512).is_err());
+            assert!(world.try_read(0, 20 * CHUNK).is_err(), "a read over it fails");
+            for other in (0..20).filter(|&other| other != lba) {
+                assert_same(&world.read(at(other), CHUNK), &dirty_content(other), "another chunk");
+            }
+            let status = world.status();
+            assert_eq!(status.lost_chunks, 1);
+            assert_ne!(status.health, "ok");
+            assert!(status.health.contains(&at(lba).to_string()), "{}", status.health);
+            // A write of a part cannot bring the rest back, and must not pretend to.
+            assert!(world.try_write(at(lba) + 512, &noise(1, 512), false).is_err());
+            // The others are destaged; this one stays dirty, and the origin keeps what it has.
+            assert!(!world.destage_all());
+            assert_eq!(world.status().dirty_bytes, CHUNK as u64);
+            assert!(world.origin.sim.peek(at(lba), CHUNK).iter().all(|&b| b == 0));
+            assert_same(&world.origin.sim.peek_durable(at(7), CHUNK), &dirty_content(7), "another on the origin");
+            // A write of the whole heals it.
+            world.write(at(lba), &noise(500, CHUNK));
+            assert_same(&world.read(at(lba), CHUNK), &noise(500, CHUNK), "the chunk, written anew");
+            assert_eq!((world.status().lost_chunks, world.status().health.as_str()), (0, "ok"));
+            assert!(world.destage_all());
+        }
+    });
+}
+
+#[test]
+fn a_damaged_fragment_is_an_error_and_a_trim_heals_it() {
+    each_seed(10, |seed| {
+        let world = dirty_chunks(seed);
+        let (offset, record) = world.record_of(30);
+        assert!(matches!(record.content, RecordContent::Fragment(_)));
+        world.flash.sim.corrupt(offset, record.stored_len.into(), &mut Rng::new(seed));
+        assert!(world.try_read(at(30) + 1024, 512).is_err());
+        assert!(world.try_write(at(30), &noise(1, 512), false).is_err(), "there is nothing to merge with");
+        assert_eq!(world.status().lost_chunks, 1);
+        world.trim(at(30), CHUNK as u64);
+        assert!(world.read(at(30), CHUNK).iter().all(|&b| b == 0));
+        assert_eq!(world.status().lost_chunks, 0);
+        assert!(world.destage_all());
+    });
+}
+
+#[test]
+fn a_read_error_that_passes_loses_no_dirty_data() {
+    each_seed(10, |seed| {
+        let world = dirty_chunks(seed);
+        let (offset, record) = world.record_of(6);
+        let range = offset..offset + u64::from(record.stored_len);
+        world.flash.sim.fail_range(IoOp::Read, range, IoErrorKind::Io, 3);
+        let mut failed = 0;
+        loop {
+            match world.try_read(at(6), CHUNK) {
+                Ok(bytes) => break assert_same(&bytes, &dirty_content(6), "never other bytes"),
+                Err(_) => failed += 1,
+            }
+            assert!(failed <= 3, "the flash reads again, the cache does not");
+        }
+        assert!(world.destage_all(), "what can be read can be destaged");
+        assert_same(&world.origin.sim.peek_durable(at(6), CHUNK), &dirty_content(6), "the origin");
+        assert_eq!((world.status().lost_chunks, world.status().dirty_bytes), (0, 0));
+    });
+}
+
+#[test]
+fn a_read_error_in_a_destage_that_passes_loses_no_dirty_data() {
+    each_seed(10, |seed| {
+        let world = dirty_chunks(seed);
+        let (offset, record) = world.record_of(6);
+        let range = offset..offset + u64::from(record.stored_len);
+        world.flash.sim.fail_range(IoOp::Read, range, IoErrorKind::Io, 1);
+        world.destage_all();
+        assert_same(&world.read(at(6), CHUNK), &dirty_content(6), "the chunk");
+        assert!(world.destage_all(), "what can be read can be destaged");
+        assert_same(&world.origin.sim.peek_durable(at(6), CHUNK), &dirty_content(6), "the origin");
+        assert_eq!((world.status().lost_chunks, world.status().dirty_bytes), (0, 0));
+    });
+}
+
+#[test]
+fn an_origin_that_fails_a_read_fails_that_read_only() {
+    each_seed(10, |seed| {
+        let world = clean_chunks(seed);
+        world.origin.sim.fail_range(IoOp::Read, at(100)..at(101), IoErrorKind::Io, 2);
+        assert_eq!(world.try_read(at(100), CHUNK).expect_err("planned").kind, IoErrorKind::Io);
+        assert_same(&world.read(at(5), CHUNK), &noise(5, CHUNK), "a hit");
+        assert!(world.read(at(200), CHUNK).iter().all(|&b| b == 0), "another miss");
+        assert!(world.try_read(at(99), 3 * CHUNK).is_err(), "a read over it");
+        assert!(world.read(at(99), 3 * CHUNK).iter().all(|&b| b == 0), "the origin is well again");
+        assert_eq!(world.status().health, "ok");
+        // A fragment's rest that cannot be had: the valid sectors still can.
+        world.write(at(300), &noise(1, 512));
+        world.origin.sim.fail_range(IoOp::Read, at(300)..at(301), IoErrorKind::Io, 1);
+        assert!(world.try_read(at(300), CHUNK).is_err());
+        assert_same(&world.read(at(300), 512), &noise(1, 512), "the fragment");
+        assert_same(&world.read(at(300), CHUNK)[..512], &noise(1, 512), "the completed chunk");
+    });
+}
+
+#[test]
+fn an_origin_that_fails_in_a_prefetch_hurts_nobody() {
+    each_seed(10, |seed| {
+        let world = World::new(seed, Setup::default());
+        for lba in 0..64 {
+            world.fill_origin(at(lba), &noise(lba, CHUNK));
+        }
+        for lba in 0..10 {
+            assert_same(&world.read(at(lba), CHUNK), &noise(lba, CHUNK), "the stream");
+        }
+        world.settle();
+        world.origin.sim.fail_range(IoOp::Read, at(20)..at(40), IoErrorKind::Io, 1);
+        let mut failed = 0;
+        for lba in 10..64 {
+            match world.try_read(at(lba), CHUNK) {
+                Ok(bytes) => assert_same(&bytes, &noise(lba, CHUNK), "the stream"),
+                Err(_) => failed += 1,
+            }
+        }
+        assert!(failed <= 1, "one failure was planned, {failed} reads failed");
+    });
+}
+
+#[test]
+fn an_origin_that_fails_a_write_leaves_the_data_dirty_and_gets_it_later() {
+    each_seed(10, |seed| {
+        let world = dirty_chunks(seed);
+        world.origin.sim.plan().add(always(IoOp::Write));
+        assert!(!world.destage_all());
+        assert_eq!(world.status().dirty_bytes, 21 * CHUNK as u64, "all of it is dirty still");
+        assert!(world.status().counts.origin_errors > 0);
+        assert_same(&world.read(at(3), CHUNK), &dirty_content(3), "a dirty chunk");
+        world.write(at(3), &noise(77, CHUNK));
+        world.origin.sim.plan().clear();
+        assert!(world.destage_all());
+        assert_eq!(world.status().dirty_bytes, 0);
+        assert_same(&world.origin.sim.peek_durable(at(3), CHUNK), &noise(77, CHUNK), "the origin");
+        assert_same(&world.origin.sim.peek_durable(at(4), CHUNK), &dirty_content(4), "the origin");
+    });
+}
+
+#[test]
+fn an_origin_that_fails_a_flush_leaves_the_data_dirty() {
+    each_seed(10, |seed| {
+        let mut world = dirty_chunks(seed);
+        world.origin.sim.plan().add(always(IoOp::Flush));
+        assert!(!world.destage_all());
+        assert_eq!(world.status().dirty_bytes, 21 * CHUNK as u64);
+        world.flush();
+        world.origin.sim.plan().clear();
+        world.crash();
+        world.open();
+        assert_same(&world.read(at(5), CHUNK), &dirty_content(5), "a dirty chunk after a crash");
+        assert!(world.destage_all());
+        assert_same(&world.origin.sim.peek_durable(at(5), CHUNK), &dirty_content(5), "the origin");
+    });
+}
+
+#[test]
+fn the_destager_tries_again_by_itself() {
+    each_seed(6, |seed| {
+        let mut setup = Setup { schedule: Schedule::Timed, ..Setup::default() };
+        setup.tuning.dirty_low_percent = 1;
+        let world = World::new(seed, setup);
+        world.origin.sim.plan().add(always(IoOp::Write));
+        for lba in 0..60 {
+            world.write(at(lba), &noise(lba, CHUNK));
+        }
+        // Something wakes it: a flash an eighth full of dirty data is over the mark.
+        world.runtime.run_for(Duration::from_secs(2));
+        world.origin.sim.plan().clear();
+        world.write(at(100), &noise(100, CHUNK));
+        world.runtime.run_for(Duration::from_secs(40));
+        let status = world.status();
+        assert!(status.dirty_bytes <= 16 * MIB / 100, "{} bytes are dirty", status.dirty_bytes);
+    });
+}
+
+#[test]
+fn a_flash_that_takes_no_writes_fails_writes_and_nothing_else() {
+    each_seed(10, |seed| {
+        let mut setup = Setup { origin_bytes: 32 * MIB, ..Setup::default() };
+        setup.tuning.prefetch_bytes_max = 0;
+        let world = World::new(seed, setup);
+        for lba in 2000..2020 {
+            world.fill_origin(at(lba), &noise(lba, CHUNK));
+        }
+        for lba in 0..10 {
+            world.write(at(lba), &noise(lba, CHUNK));
+        }
+        world.flash.sim.plan().add(always(IoOp::Write));
+        let mut accepted = 10;
+        for lba in 10..1000 {
+            match world.try_write(at(lba), &noise(lba, CHUNK), false) {
+                Ok(()) => accepted = lba + 1,
+                Err(_) => break,
+            }
+        }
+        assert!(accepted < 1000, "writes to a dead flash must fail before long");
+        assert!(world.try_write(at(1), &noise(7000, CHUNK), false).is_err(), "and go on failing");
+        assert!(world.run(world.cache().flush()).is_err(), "a flush must not lie");
+        assert!(world.try_write(at(1), &noise(7001, CHUNK), true).is_err());
+        assert_ne!(world.status().health, "ok");
+        // What is in memory is right, and what the origin has can be had.
+        for lba in 0..accepted {
+            let bytes = world.read(at(lba), CHUNK);
+            assert_same(&bytes, &noise(lba, CHUNK), "a chunk in memory");
+        }
+        for lba in 2000..2020 {
+            assert_same(&world.read(at(lba), CHUNK), &noise(lba, CHUNK), "a miss");
+        }
+        assert!(world.run(world.cache().close()).is_err(), "nor must a clean end lie");
+    });
+}
+
+#[test]
+fn a_flush_that_fails_once_promises_nothing_and_the_next_one_does() {
+    each_seed(20, |seed| {
+        let mut world = World::new(seed, Setup::default());
+        world.write(0, &noise(1, CHUNK));
+        world.flash.sim.fail_next(IoOp::Flush, IoErrorKind::Io);
+        let first = world.run(world.cache().flush());
+        world.write(at(1), &noise(2, CHUNK));
+        let second = world.run(world.cache().flush());
+        assert!(first.is_err() || second.is_ok());
+        if second.is_ok() {
+            world.crash();
+            world.open();
+            assert_same(&world.read(0, CHUNK), &noise(1, CHUNK), "the first chunk");
+            assert_same(&world.read(at(1), CHUNK), &noise(2, CHUNK), "the second chunk");
+        }
+    });
+}
+
+#[test]
+fn a_log_frame_that_fails_once_is_written_again() {
+    each_seed(20, |seed| {
+        let mut world = World::new(seed, Setup::default());
+        let layout = world.layout();
+        world.write(0, &noise(1, CHUNK));
+        let log = layout.log_offset..layout.log_offset + layout.log_bytes;
+        world.flash.sim.fail_range(IoOp::Write, log, IoErrorKind::Io, 1);
+        let _ = world.run(world.cache().flush());
+        world.write(at(1), &noise(2, CHUNK));
+        world.flush();
+        world.crash();
+        world.open();
+        assert_same(&world.read(0, CHUNK), &noise(1, CHUNK), "the first chunk");
+        assert_same(&world.read(at(1), CHUNK), &noise(2, CHUNK), "the second chunk");
+    });
+}
+
+#[test]
+fn write_through_and_around_go_on_without_the_flash() {
+    // Whatever the flash does, what was acknowledged is on the origin, and reads are right.
+    each_seed(10, |seed| {
+        for mode in [WriteMode::Through, WriteMode::Around] {
+            let mut setup = Setup { origin_bytes: 8 * MIB, ..Setup::default() };
+            setup.options.mode = mode;
+            let world = World::new(seed, setup);
+            let mut rng = Rng::new(seed);
+            let mut twin = Twin::new();
+            for number in 0..150 {
+                if number == 50 {
+                    world.flash.sim.plan().add(always(IoOp::Write));
+                }
+                let (offset, len) = random_run(&mut rng, 4 * MIB, 48);
+                // A write may be refused where the old mapping's end cannot be made durable; then it did not happen.
+                if world.try_write(offset, &noise(number, len), false).is_ok() {
+                    twin.write(offset, &noise(number, len));
+                }
+                let (offset, len) = random_run(&mut rng, 4 * MIB, 48);
+                assert_same(&world.read(offset, len), &twin.bytes(offset, len), "a read");
+            }
+            world.flush();
+            let expected = twin.bytes(0, 4 << 20);
+            assert_same(&world.origin.sim.peek_durable(0, 4 << 20), &expected, "the origin");
+        }
+    });
+}
+
+#[test]
+fn a_cache_full_of_dirty_data_slows_writers_to_the_origins_speed() {
+    each_seed(4, |seed| {
+        let mut setup =
+            Setup { flash_bytes: 6 * MIB, origin_bytes: 64 * MIB, schedule: Schedule::Timed, ..Setup::default() };
+        setup.tuning.dirty_low_percent = 20;
+        setup.tuning.dirty_high_percent = 40;
+        setup.tuning.dirty_max_percent = 60;
+        setup.tuning.destage_depth = 1;
+        let mut world = World::new(seed, setup);
+        world.origin.slow_down(&world.runtime, Duration::from_millis(5));
+        let began = world.runtime.now();
+        let chunks = 1500_u64;
+        let cache = world.cache().clone();
+        // Four writers, their chunks far apart, so that destages do not join them.
+        world.run(all((0..4_u64)
+            .map(|writer| {
+                let cache = &cache;
+                let write: std::pin::Pin<Box<dyn Future<Output = ()>>> = Box::pin(async move {
+                    for lba in (writer..chunks).step_by(4) {
+                        let data = IoBuf::copy_of(&noise(lba, CHUNK)).freeze();
+                        cache.write(at(lba * 5), data, Default::default()).await.expect("a write");
+                        let status = cache.status();
+                        assert!(status.dirty_bytes <= 6 * MIB * 65 / 100, "{} dirty", status.dirty_bytes);
+                    }
+                });
+                write
+            })
+            .collect()));
+        drop(cache);
+        let took = world.runtime.now() - began;
+        let status = world.status();
+        assert!(status.counts.write_waits > 0, "writers had to wait");
+        // What did not fit had to be destaged, at 5 ms a write.
+        let destaged = chunks - 6 * MIB * 60 / 100 / CHUNK as u64;
+        assert!(took >= Duration::from_millis(5) * (destaged as u32 / 2), "{took:?} for {destaged} destages");
+        world.flush();
+        for lba in 0..chunks {
+            assert_same(&world.read(at(lba * 5), CHUNK), &noise(lba, CHUNK), "a write");
+        }
+        world.crash();
+        world.open();
+        for lba in 0..chunks {
+            assert_same(&world.read(at(lba * 5), CHUNK), &noise(lba, CHUNK), "a write, after a crash");
+        }
+        assert!(world.destage_all());
+        for lba in 0..chunks {
+            assert_same(&world.origin.sim.peek_durable(at(lba * 5), CHUNK), &noise(lba, CHUNK), "the origin");
+        }
+    });
+}
+
+#[test]
+fn a_cache_full_of_dirty_data_waits_for_an_origin_that_failed() {
+    each_seed(4, |seed| {
+        let mut setup =
+            Setup { flash_bytes: 5 * MIB, origin_bytes: 64 * MIB, schedule: Schedule::Timed, ..Setup::default() };
+        setup.tuning.dirty_low_percent = 20;
+        setup.tuning.dirty_max_percent = 60;
+        let world = World::new(seed, setup);
+        world.origin.sim.plan().add(always(IoOp::Write));
+        let cache = world.cache().clone();
+        let origin = world.origin.clone();
+        let runtime = world.runtime.clone();
+        world.run(all(vec![
+            Box::pin(async {
+                for lba in 0..1000_u64 {
+                    let data = IoBuf::copy_of(&noise(lba, CHUNK)).freeze();
+                    cache.write(at(lba * 5), data, Default::default()).await.expect("a write waits, it does not fail");
+                }
+            }),
+            Box::pin(async {
+                runtime.delay(Duration::from_secs(60)).await.expect("time passes");
+                assert!(cache.status().counts.write_waits > 0, "the writer waits");
+                origin.sim.plan().clear();
+            }),
+        ]));
+        drop(cache);
+        for lba in 0..1000 {
+            assert_same(&world.read(at(lba * 5), CHUNK), &noise(lba, CHUNK), "a write");
+        }
+    });
+}
