@@ -94,6 +94,7 @@ impl Cache {
             counters: Counters::default(),
             signals: Signals::default(),
             writes_in_flight: AtomicU32::new(0),
+            draining: AtomicBool::new(false),
             closing: AtomicBool::new(false),
             tasks: AtomicU32::new(0),
             waiting_for_pins: AtomicU32::new(0),
@@ -186,7 +187,9 @@ impl Cache {
     /// What the devices say; then the next opening recovers as from a crash.
     pub async fn close(&self) -> Result<(), EngineError> {
         let shared = &self.shared;
-        // Writes in flight end first; a ticket over everything is behind them all.
+        // Writes in flight end first, those that wait for room with an error; a ticket over everything is behind them all.
+        shared.draining.store(true, Release);
+        self.wake_waiting();
         let ticket = shared.tickets.ask(Lba(0), u64::MAX).granted().await;
         if shared.is_closing() {
             return Err(EngineError::Closed);
@@ -208,6 +211,13 @@ impl Cache {
             stopped.await;
         }
         result
+    }
+
+    fn wake_waiting(&self) {
+        let signals = &self.shared.signals;
+        for signal in [&signals.room, &signals.segments, &signals.destaged, &signals.committed, &signals.checkpointed] {
+            signal.notify();
+        }
     }
 
     fn wake_tasks(&self) {
@@ -270,7 +280,9 @@ impl Cache {
 
 impl Drop for Cache {
     fn drop(&mut self) {
+        self.shared.draining.store(true, Release);
         self.shared.closing.store(true, Release);
+        self.wake_waiting();
         self.wake_tasks();
     }
 }

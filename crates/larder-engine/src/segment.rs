@@ -313,8 +313,8 @@ impl Shared {
                 crowded
             };
             self.send_segments();
-            if self.is_closing() && record.class == StreamClass::Clean {
-                return Err(EngineError::Closed);
+            if !crowded {
+                self.refuse_if_draining()?;
             }
             if crowded {
                 written.await;

@@ -132,7 +132,9 @@ pub struct Shared {
     pub signals: Signals,
     /// Writes in flight, to see whether a worker's help pays.
     pub writes_in_flight: AtomicU32,
-    /// Set when the cache closes.
+    /// Set when the cache begins to close: new requests, and those that wait for room, are refused.
+    pub draining: AtomicBool,
+    /// Set when everything is written and the background tasks may end.
     pub closing: AtomicBool,
     /// Background tasks that run.
     pub tasks: AtomicU32,
@@ -156,6 +158,11 @@ impl Shared {
     /// Refuses what comes after the end. Asked again by who waited for a ticket, for closing holds one over everything.
     pub fn check_open(&self) -> Result<(), EngineError> {
         if self.is_closing() { Err(EngineError::Closed) } else { Ok(()) }
+    }
+
+    /// Refuses to begin, or to wait for room: what would make room may be gone, and closing must end all the same.
+    pub fn refuse_if_draining(&self) -> Result<(), EngineError> {
+        if self.draining.load(Acquire) { Err(EngineError::Closed) } else { Ok(()) }
     }
 
     /// Index entries that writers in flight may add after room was asked for; less for a tiny index.

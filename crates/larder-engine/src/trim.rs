@@ -98,6 +98,7 @@ impl Shared {
                     return Ok(());
                 }
             }
+            self.refuse_if_draining()?;
             self.signals.destage_wanted.notify();
             destaged.await;
         }

@@ -161,6 +161,7 @@ impl Shared {
                     return Ok(());
                 }
             };
+            self.refuse_if_draining()?;
             self.counters.write_waits.fetch_add(1, Relaxed);
             match wait {
                 Wait::Log => {
