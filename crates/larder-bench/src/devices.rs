@@ -1,53 +1,137 @@
 //! Devices that only measurements need.
 //!
-//! [`SteadyRam`] is memory that is there from the start and stays (a RAM disk): no page fault is charged to the cache.
+//! [`FlatRam`] is flat memory in huge pages that is there from the start and stays, as that of a RAM disk: neither page
+//! faults nor the tables of a sparse device are charged to the cache. [`Memory`] is the same for the other side.
 //! [`Sink`] keeps its first bytes and forgets the others: a large flash that takes no memory, for counting the cache's
 //! own. [`Made`] makes up what it is read: an origin that costs a copy.
 //!
 //! What they do not do: fail, or take time.
 
 use larder_device::{
-    BlockDevice, DeviceInfo, IoBuf, IoFuture, SharedBuf, WriteFlags, ZeroFlags, ram::RamDevice, rng::mix64,
+    BlockDevice, DeviceInfo, IoBuf, IoFuture, IoOp, SharedBuf, WriteFlags, ZeroFlags, ram::RamDevice, rng::mix64,
+};
+use std::{
+    hint::black_box,
+    io,
+    ptr::{self, NonNull},
+    sync::RwLock,
 };
 
-/// A RAM device whose memory was touched, and which ignores discards.
-pub struct SteadyRam {
-    inner: RamDevice,
+/// Bytes behind one lock.
+const STRIPE_BYTES: usize = 64 << 10;
+
+/// Zeroed memory in huge pages, where the system has them.
+pub struct Memory {
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: plain memory, which belongs to no thread.
+unsafe impl Send for Memory {}
+// SAFETY: a shared `Memory` hands out its address; whoever uses that keeps writers apart from everyone else.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    /// Reserves `bytes`; they take memory as they are touched.
+    pub fn new(bytes: usize) -> io::Result<Memory> {
+        let (access, flags) =
+            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE);
+        // SAFETY: a new mapping, wherever the system likes.
+        let start = unsafe { libc::mmap(ptr::null_mut(), bytes, access, flags, -1, 0) };
+        let Some(start) = NonNull::new(start.cast::<u8>()).filter(|_| start != libc::MAP_FAILED) else {
+            return Err(io::Error::last_os_error());
+        };
+        // SAFETY: the range is the mapping just made. It is advice: small pages do as well.
+        unsafe { libc::madvise(start.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE) };
+        Ok(Memory { start, bytes })
+    }
+
+    /// All of it.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: the mapping is alive, zeroed by the system, and borrowed exclusively.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.bytes) }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made by `new`, and nobody borrows it any more.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
+    }
+}
+
+/// A RAM disk: flat memory, present from the start, that ignores discards.
+pub struct FlatRam {
+    memory: Memory,
+    /// One for each stripe. Whoever copies into a stripe holds its lock alone.
+    locks: Box<[RwLock<()>]>,
     info: DeviceInfo,
 }
 
-impl SteadyRam {
-    /// A device of `size_bytes`, the first `present_bytes` of which are there from the start.
-    pub fn new(size_bytes: u64, present_bytes: u64) -> SteadyRam {
-        let inner = RamDevice::new("ram", size_bytes, 512);
-        let info = DeviceInfo { discard_zeroes: false, ..inner.info().clone() };
-        let piece = IoBuf::copy_of(&vec![0xa5; 1 << 20]).freeze();
-        for at in (0..present_bytes.min(size_bytes)).step_by(piece.len()) {
-            let len = (piece.len() as u64).min(size_bytes - at) as usize;
-            drop(inner.write(at, piece.slice(0..len), WriteFlags::default()));
+impl FlatRam {
+    /// A device of `size_bytes` zeroes, the first `present_bytes` of which are touched.
+    pub fn new(size_bytes: u64, present_bytes: u64) -> io::Result<FlatRam> {
+        let mut memory = Memory::new(size_bytes as usize)?;
+        let present = present_bytes.min(size_bytes) as usize;
+        memory.bytes_mut().iter_mut().take(present).step_by(4096).for_each(|byte| *byte = black_box(0));
+        let info = RamDevice::new("flat RAM", size_bytes, 512).info().clone();
+        let locks = (0..size_bytes.div_ceil(STRIPE_BYTES as u64)).map(|_| RwLock::default()).collect();
+        Ok(FlatRam { memory, locks, info: DeviceInfo { discard_zeroes: false, zeroes_fast: false, ..info } })
+    }
+
+    /// Calls `copy` with each stripe's lock, and the part of the operation that lies in it: its address, where in the
+    /// operation it begins, and its length. The range must have passed [`DeviceInfo::check`].
+    fn pieces(&self, offset: u64, len: usize, mut copy: impl FnMut(&RwLock<()>, *mut u8, usize, usize)) {
+        let mut done = 0;
+        while done < len {
+            let at = offset as usize + done;
+            let part = (STRIPE_BYTES - at % STRIPE_BYTES).min(len - done);
+            assert!(at + part <= self.memory.bytes, "the range was checked");
+            if let Some(lock) = self.locks.get(at / STRIPE_BYTES) {
+                // SAFETY: inside the mapping, as just asserted.
+                copy(lock, unsafe { self.memory.start.as_ptr().add(at) }, done, part);
+            }
+            done += part;
         }
-        SteadyRam { inner, info }
     }
 }
 
-impl BlockDevice for SteadyRam {
+impl BlockDevice for FlatRam {
     fn info(&self) -> &DeviceInfo {
         &self.info
     }
-    fn read(&self, offset: u64, buf: IoBuf) -> IoFuture<IoBuf> {
-        self.inner.read(offset, buf)
+    fn read(&self, offset: u64, mut buf: IoBuf) -> IoFuture<IoBuf> {
+        if let Err(error) = self.info.check(IoOp::Read, offset, buf.len() as u64) {
+            return IoFuture::ready(Err(error));
+        }
+        let to = buf.as_mut_ptr();
+        self.pieces(offset, buf.len(), |lock, from, done, len| {
+            let _guard = lock.read();
+            // SAFETY: the source is mapped and nobody writes it while the lock is held; the target is the buffer's.
+            unsafe { ptr::copy_nonoverlapping(from, to.add(done), len) };
+        });
+        IoFuture::ready(Ok(buf))
     }
-    fn write(&self, offset: u64, data: SharedBuf, flags: WriteFlags) -> IoFuture<()> {
-        self.inner.write(offset, data, flags)
+    fn write(&self, offset: u64, data: SharedBuf, _flags: WriteFlags) -> IoFuture<()> {
+        if let Err(error) = self.info.check(IoOp::Write, offset, data.len() as u64) {
+            return IoFuture::ready(Err(error));
+        }
+        let from = data.as_ptr();
+        self.pieces(offset, data.len(), |lock, to, done, len| {
+            let _guard = lock.write();
+            // SAFETY: the source is the caller's data; the target is mapped, and the lock keeps everyone else away.
+            unsafe { ptr::copy_nonoverlapping(from.add(done), to, len) };
+        });
+        IoFuture::ready(Ok(()))
     }
     fn flush(&self) -> IoFuture<()> {
-        self.inner.flush()
+        IoFuture::ready(Ok(()))
     }
     fn discard(&self, _offset: u64, _len: u64) -> IoFuture<()> {
         IoFuture::ready(Ok(()))
     }
-    fn write_zeroes(&self, offset: u64, len: u64, flags: ZeroFlags) -> IoFuture<()> {
-        self.inner.write_zeroes(offset, len, flags)
+    fn write_zeroes(&self, offset: u64, len: u64, _flags: ZeroFlags) -> IoFuture<()> {
+        self.write(offset, IoBuf::zeroed(len as usize).freeze(), WriteFlags::default())
     }
 }
 
@@ -145,5 +229,21 @@ impl BlockDevice for Made {
     }
     fn write_zeroes(&self, _offset: u64, _len: u64, _flags: ZeroFlags) -> IoFuture<()> {
         IoFuture::ready(Ok(()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use larder_device::driver::block_on;
+
+    #[test]
+    fn flat_ram_keeps_what_is_written_across_stripes() {
+        let device = FlatRam::new(1 << 20, 1 << 20).unwrap();
+        let data: Vec<u8> = (0..200 << 10).map(|i: u32| (i / 7) as u8).collect();
+        block_on(device.write(512, IoBuf::copy_of(&data).freeze(), WriteFlags::default())).unwrap();
+        let read = block_on(device.read(512, IoBuf::new(data.len()))).unwrap();
+        assert_eq!(&read[..], &data[..]);
+        assert!(block_on(device.read((1 << 20) - 512, IoBuf::new(1024))).is_err(), "past the end");
     }
 }

@@ -32,8 +32,9 @@ use std::{hint::black_box, path::Path, rc::Rc, sync::Arc};
 const SET_BYTES: u64 = 256 << 20;
 const FLASH_BYTES: u64 = 512 << 20;
 const ORIGIN_BYTES: u64 = 1 << 30;
-/// Reads in a round at each depth.
-const ROUNDS_OF: [(usize, usize); 2] = [(1, 6_000), (32, 24_000)];
+/// Depths, and the reads in a round: a few hundredths of a second of them.
+const ROUND_READS: [(usize, usize); 2] = [(1, 640), (32, 3200)];
+const ROUNDS: usize = 161;
 const RAW_AIM: f64 = 0.97;
 const LZ4_AIM: f64 = 0.95;
 
@@ -74,9 +75,9 @@ fn one_cache(bench: &Options, path: &Path, name: &str, chunk: usize, compression
         return Err(format!("only {} records are on flash: {:?}", records.len(), cache.status()).into());
     }
     let mut rows = Vec::new();
-    for (depth, reads) in ROUNDS_OF {
-        let each = bench.scaled(reads) / depth;
-        let result = compare(bench.rounds(), |round, side| {
+    for (depth, reads) in ROUND_READS {
+        let each = reads / depth;
+        let result = compare(bench.scaled(ROUNDS), |round, side| {
             let seed = move |lane: u64| (round as u64) << 8 | lane;
             time(|| {
                 Ok(block_on(lanes(depth, |lane| {

@@ -1,13 +1,14 @@
 //! (a) Random reads that hit, over RAM, against a copy and a checksum of as many bytes.
 //!
 //! One thread, no compression, chunk and request of one size. The base copies a random chunk of as large a memory into
-//! the same kind of buffer and takes its CRC32C. The cache's reads are one async loop under one `block_on`, as an
+//! the same kind of buffer and takes its CRC32C; both memories are in huge pages where there are any. The cache's reads are one async loop under one `block_on`, as an
 //! embedder or a front end would make them; a `block_on` for each read is told beside it.
 
 use crate::{
     Options,
     caches::{end, filled, only_hits, options, runtime},
     data::{Kind, Source},
+    devices::{FlatRam, Memory},
     measure::{OneCore, Res, Side, compare, time},
     report::{Aim, Row},
 };
@@ -17,8 +18,9 @@ use std::{hint::black_box, sync::Arc};
 
 /// Bytes in the cache, and in the base's memory.
 const SET_BYTES: u64 = 256 << 20;
-/// Bytes read in a round.
-const ROUND_BYTES: usize = 1 << 30;
+/// Reads in a round: a millisecond of them, so that most rounds see no other process.
+const ROUND_READS: usize = 1024;
+const ROUNDS: usize = 3000;
 const READS_PER_SECOND_AIM: f64 = 1e6;
 const RATIO_AIM: f64 = 0.5;
 
@@ -34,29 +36,30 @@ pub fn run(bench: &Options) -> Res<Vec<Row>> {
 fn one_size(bench: &Options, name: &str, chunk: usize) -> Res<Vec<Row>> {
     let _one = OneCore::pin()?;
     let source = Source::new(Kind::Noise, chunk, 1);
-    let flash = Arc::new(RamDevice::new("flash", 4 * SET_BYTES, 512));
+    let flash = Arc::new(FlatRam::new(4 * SET_BYTES, 2 * SET_BYTES)?);
     let origin = Arc::new(RamDevice::new("origin", 4 * SET_BYTES, 512));
     let runtime = runtime(0);
     let cache = filled(flash, origin, runtime.clone(), &options(chunk, Compression::Off), (&source, SET_BYTES))?;
-    let mut memory = vec![0u8; SET_BYTES as usize];
-    Rng::new(2).fill(&mut memory);
-    let reads = bench.scaled(ROUND_BYTES / chunk);
+    let mut memory = Memory::new(SET_BYTES as usize)?;
+    let memory = memory.bytes_mut();
+    Rng::new(2).fill(memory);
+    let (reads, rounds) = (ROUND_READS, bench.scaled(ROUNDS));
     let mut buf = Some(IoBuf::new(chunk));
-    let result = compare(bench.rounds(), |round, side| match side {
+    let result = compare(rounds, |round, side| match side {
         Side::Ours => time(|| {
             let mine = buf.take().unwrap_or_else(|| IoBuf::new(chunk));
             buf = Some(block_on(read_loop(&cache, chunk, reads, round as u64, mine))?);
             Ok(reads as f64)
         }),
-        Side::Base => time(|| Ok(copy_loop(&memory, chunk, reads, round as u64))),
+        Side::Base => time(|| Ok(copy_loop(memory, chunk, reads, round as u64))),
     })?;
-    let blocking = compare(bench.rounds() / 3, |round, side| match side {
+    let blocking = compare(rounds / 3, |round, side| match side {
         Side::Ours => time(|| {
             let mine = buf.take().unwrap_or_else(|| IoBuf::new(chunk));
             buf = Some(blocking_loop(&cache, chunk, reads, round as u64, mine)?);
             Ok(reads as f64)
         }),
-        Side::Base => time(|| Ok(copy_loop(&memory, chunk, reads, round as u64))),
+        Side::Base => time(|| Ok(copy_loop(memory, chunk, reads, round as u64))),
     })?;
     only_hits(&cache)?;
     end(&cache, &runtime)?;

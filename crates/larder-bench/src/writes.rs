@@ -9,7 +9,7 @@ use crate::{
     Options,
     caches::{end, no_destaging, options, runtime},
     data::{Kind, PIECE_BYTES, Source, lz4_ratio},
-    devices::SteadyRam,
+    devices::FlatRam,
     measure::{Comparison, OneCore, Res, Side, compare, time},
     report::{Aim, Row},
 };
@@ -30,7 +30,7 @@ const MIB: f64 = 1_048_576.0;
 
 /// A cache that fills `present_bytes` of its flash at most.
 fn open_cache(runtime: &Arc<ThreadRuntime>, present_bytes: u64) -> Res<Cache> {
-    let flash = Arc::new(SteadyRam::new(FLASH_BYTES, present_bytes));
+    let flash = Arc::new(FlatRam::new(FLASH_BYTES, present_bytes)?);
     let origin = Arc::new(RamDevice::new("origin", ORIGIN_BYTES, 512));
     block_on(create(&*flash, ORIGIN_BYTES, &options(CHUNK_BYTES, Compression::Lz4)))?;
     Ok(block_on(Cache::open(flash, origin, runtime.clone(), no_destaging()))?)

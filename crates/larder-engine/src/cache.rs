@@ -96,6 +96,7 @@ impl Cache {
             writes_in_flight: AtomicU32::new(0),
             draining: AtomicBool::new(false),
             closing: AtomicBool::new(false),
+            finishing: AtomicBool::new(false),
             tasks: AtomicU32::new(0),
             waiting_for_pins: AtomicU32::new(0),
         });
@@ -195,22 +196,31 @@ impl Cache {
             return Err(EngineError::Closed);
         }
         self.settle().await;
-        let result = match shared.flush().await {
+        let flushed = shared.flush().await;
+        // All tasks but the committer end before the last checkpoint: nothing may follow the mark that it makes.
+        let finishing = Finishing::begin(shared);
+        shared.closing.store(true, Release);
+        self.stop_tasks(1).await;
+        let result = match flushed {
             Ok(()) => shared.checkpoint(true).await,
             Err(error) => Err(error),
         };
-        shared.closing.store(true, Release);
+        drop(finishing);
         drop(ticket);
-        self.wake_tasks();
+        self.stop_tasks(0).await;
+        result
+    }
+
+    /// Waits until no more than `left` tasks run.
+    async fn stop_tasks(&self, left: u32) {
         loop {
-            let stopped = shared.signals.stopped.listen();
-            if shared.tasks.load(Acquire) == 0 {
-                break;
+            let stopped = self.shared.signals.stopped.listen();
+            if self.shared.tasks.load(Acquire) <= left {
+                return;
             }
             self.wake_tasks();
             stopped.await;
         }
-        result
     }
 
     fn wake_waiting(&self) {
@@ -275,6 +285,23 @@ impl Cache {
     /// The close's.
     pub fn close_blocking(&self) -> Result<(), EngineError> {
         block_on(self.close())
+    }
+}
+
+/// Keeps the committer running while a closing cache writes its last checkpoint.
+struct Finishing<'a>(&'a Shared);
+
+impl<'a> Finishing<'a> {
+    fn begin(shared: &'a Shared) -> Self {
+        shared.finishing.store(true, Release);
+        Finishing(shared)
+    }
+}
+
+impl Drop for Finishing<'_> {
+    fn drop(&mut self) {
+        self.0.finishing.store(false, Release);
+        self.0.signals.commit_wanted.notify();
     }
 }
 

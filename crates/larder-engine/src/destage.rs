@@ -428,7 +428,9 @@ fn remains_of(state: &State, run: &Run) -> Vec<(Lba, u64)> {
     let end = run.first.0 + run.count;
     let mut parts = Vec::new();
     let mut at = run.first;
-    while let Some(part) = state.design.trimmed_from(at).filter(|part| part.first.0 < end) {
+    while at.0 < end
+        && let Some(part) = state.design.trimmed_from(at).filter(|part| part.first.0 < end)
+    {
         let (from, to) = (part.first.max(run.first), (part.first.0 + part.count).min(end));
         if part.seq == run.seq {
             parts.push((from, to - from.0));

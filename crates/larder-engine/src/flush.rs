@@ -161,7 +161,7 @@ impl Shared {
                 }
                 self.counters.commits.fetch_add(1, Relaxed);
                 self.signals.committed.notify();
-            } else if self.is_closing() && self.tasks.load(Acquire) == 1 {
+            } else if self.is_closing() && !self.finishing.load(Acquire) && self.tasks.load(Acquire) == 1 {
                 // The last task to end: the others may still need commits.
                 self.state.lock().log.ended = true;
                 self.signals.committed.notify();

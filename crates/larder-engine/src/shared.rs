@@ -136,6 +136,8 @@ pub struct Shared {
     pub draining: AtomicBool,
     /// Set when everything is written and the background tasks may end.
     pub closing: AtomicBool,
+    /// Set while a closing cache still needs commits.
+    pub finishing: AtomicBool,
     /// Background tasks that run.
     pub tasks: AtomicU32,
     /// Evictions that wait for a slot's readers.

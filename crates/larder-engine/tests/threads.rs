@@ -103,7 +103,7 @@ struct Place {
 }
 
 fn draw(rng: &mut Rng) -> Place {
-    let area = if rng.chance(3, 4) { HOT } else { VOLUME };
+    let area = if rng.chance(1, 2) { HOT } else { VOLUME };
     let sectors = area / SECTOR as u64;
     let longest = [1, 8, 16, 40][rng.index(4)];
     let count = 1 + rng.below(longest);
