@@ -2,8 +2,8 @@
 //!
 //! Role: the one list of the kinds of devices that people can name.
 //!
-//! Invariants: two spellings of one device have the same canonical URI (symbolic links resolved, ports and host names
-//! spelled out), so that it can be stored and compared.
+//! Invariants: two spellings of one device have the same canonical URI (symbolic links resolved, but for block devices;
+//! ports and host names spelled out), so that it can be stored and compared.
 //!
 //! What it does not do: create devices.
 
@@ -91,11 +91,14 @@ fn open_file(path: &Path, mode: OpenMode) -> IoResult<OpenedDevice> {
         }
         Some(_) => error,
     };
+    let given = path;
     let path = path.canonicalize().map_err(|error| name(IoError::from_std(&error, IoOp::Open, 0, 0)))?;
     let options =
         OpenOptions { direct: mode.direct, read_only: mode.read_only, exclusive: mode.exclusive, create_bytes: None };
     let device = FileDevice::open(&path, options).map_err(name)?;
-    let canonical_uri = format!("file://{}", crate::nbd::connect::percent_encode(&path.to_string_lossy()));
+    // A block device keeps the name that it was given: /dev/disk/by-id/… survives a renumbering, what it links to does not.
+    let named = if device.is_block_device() { std::path::absolute(given).unwrap_or(path) } else { path };
+    let canonical_uri = format!("file://{}", crate::nbd::connect::percent_encode(&named.to_string_lossy()));
     let identity = device.identity();
     Ok(OpenedDevice { device: Arc::new(device), canonical_uri, identity })
 }

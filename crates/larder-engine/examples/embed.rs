@@ -3,7 +3,11 @@
 //!
 //! Run it with `cargo run --example embed`. What it does not do: keep anything; `larder_device::file` opens real devices.
 
-use larder_device::{driver::block_on, ram::RamDevice, threads::{ThreadRuntime, ThreadRuntimeOptions}};
+use larder_device::{
+    driver::block_on,
+    ram::RamDevice,
+    threads::{ThreadRuntime, ThreadRuntimeOptions},
+};
 use larder_engine::{Cache, CreateOptions, Tuning, create};
 use std::{error::Error, sync::Arc};
 

@@ -20,7 +20,8 @@ pub struct CreateOptions {
     pub compression: Compression,
     /// Whether duplicate chunks are stored once.
     pub dedup: bool,
-    /// Size of the FP index in percent of the chunks that the flash holds: 100, 75, 50, 25 or 0 (Nitro §3.1).
+    /// The FP index ratio (Nitro §3.1): 100, 75, 50, 25 or 0 percent of a full index, which knows two chunks for each
+    /// that the flash would hold raw, since they are stored compressed.
     pub fp_index_percent: u8,
     /// RAM budget of the indices in bytes: fewer chunks are cached where it binds. 0 for none, else 1 MiB at least.
     pub ram_budget_bytes: u64,

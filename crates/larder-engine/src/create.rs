@@ -12,6 +12,9 @@ use larder_format::{
     DesignId, Layout, LayoutRequest, LogStart, Origin, OriginUri, Superblock, VolumeName, superblock::SUPERBLOCK_BYTES,
 };
 
+/// Chunks of a volume, at most: an address has 40 bits in the LBA index.
+const CHUNKS_MAX: u64 = 1 << 40;
+
 /// Checks the options against the devices and lays the cache out; writes nothing.
 ///
 /// # Errors
@@ -38,6 +41,12 @@ pub fn plan(
         return Err(EngineError::Invalid(format!(
             "a RAM budget of {} bytes is too small for an index: 1M is the least, 0 sets no limit",
             options.ram_budget_bytes
+        )));
+    }
+    if origin_bytes / u64::from(options.chunk_bytes.max(1)) >= CHUNKS_MAX {
+        return Err(EngineError::Invalid(format!(
+            "an origin of {origin_bytes} bytes has too many chunks of {} bytes: 2^40 are the most; take a larger chunk",
+            options.chunk_bytes
         )));
     }
     let layout = Layout::plan(LayoutRequest {

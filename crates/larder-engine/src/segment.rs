@@ -220,6 +220,8 @@ impl State {
         if seal || !room {
             self.open[class_index(class)] = None;
             self.design.seal_slot(slot);
+            // Where its last segment was written before, nothing else would say so, and the slot could never be evicted.
+            self.in_memory[slot.0 as usize] = self.in_flight.iter().any(|segment| segment.slot == slot);
         }
     }
 

@@ -155,7 +155,11 @@ fn run(mode: WriteMode, script: Script, seed: u64, stop: Option<u64>) -> u64 {
     });
     let changes = rt.changes();
     let stop = stop.unwrap_or(changes + 1);
-    if stop % 4 == 3 { rt.kill() } else { rt.crash() }
+    if stop % 4 == 3 {
+        rt.kill()
+    } else {
+        rt.crash()
+    }
     // What is read after the crash stays, through another power loss at once.
     let rt = attach(&world, seed + 2);
     rt.block_on(async { check_all(&world.open(&rt).await, &model, "after the crash").await });
@@ -414,7 +418,8 @@ fn crash_sweep_creation() {
         let rt = runtime(stop);
         let flash = SimDevice::new(&rt, "flash", options.flash_bytes, 512);
         let origin = SimDevice::new(&rt, "origin", options.origin_bytes, 512);
-        let world = World { shape: options.clone(), flash, origin, sectors: options.origin_bytes as usize / SECTOR_BYTES };
+        let world =
+            World { shape: options.clone(), flash, origin, sectors: options.origin_bytes as usize / SECTOR_BYTES };
         // An older cache with another identity is there before.
         let mut older = options.options();
         older.flash_uuid = [1; 16];

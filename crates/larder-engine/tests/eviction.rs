@@ -304,3 +304,28 @@ fn a_slot_with_dirty_duplicates_is_destaged_before_it_goes() {
         assert_same(&world.read(at(4000), CHUNK), &noise(0, CHUNK), "the dirty duplicate after a crash");
     });
 }
+
+#[test]
+fn weus_that_flushes_closed_are_evicted_too() {
+    // A FLUSH often closes a WEU's last segment with a little room behind it: the next record seals an empty one.
+    each_seed(6, |seed| {
+        let mut setup = Setup { flash_bytes: 5 * MIB, ..Setup::default() };
+        setup.tuning.dirty_low_percent = 10;
+        setup.tuning.dirty_max_percent = 40;
+        let mut world = World::new(seed, setup);
+        let mut rng = Rng::new(seed);
+        let mut twin = Twin::new();
+        for number in 0..700 {
+            let (offset, len) = random_run(&mut rng, 4 * MIB, 80);
+            let data = if rng.chance(1, 3) { text(number, len) } else { noise(number, len) };
+            world.write(offset, &data);
+            twin.write(offset, &data);
+            world.flush();
+        }
+        assert!(world.status().counts.evicted_weus > 15, "{} WEUs evicted", world.status().counts.evicted_weus);
+        assert_same(&world.read(0, 4 << 20), &twin.bytes(0, 4 << 20), "the volume");
+        world.crash();
+        world.open();
+        assert_same(&world.read(0, 4 << 20), &twin.bytes(0, 4 << 20), "the volume after a crash");
+    });
+}

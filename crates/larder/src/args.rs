@@ -138,10 +138,10 @@ pub struct CreateArgs {
     /// Store duplicate chunks once
     #[arg(long, value_name = "on|off", default_value = "on")]
     pub dedup: Switch,
-    /// Size of the FP index in percent of the chunks that the flash holds: 100, 75, 50, 25 or 0
+    /// Size of the FP index in percent of a full one: 100, 75, 50, 25, or 0 for no deduplication
     #[arg(long, value_name = "PERCENT", default_value = "100", value_parser = fp_index_percent, allow_hyphen_values = true)]
     pub fp_index: u8,
-    /// RAM budget of the indices, for designs that keep to one
+    /// RAM budget of the indices; fewer chunks are cached where it binds. 0 sets none, 1M is the least
     #[arg(long, value_name = "SIZE", default_value = "0", value_parser = size::parse, allow_hyphen_values = true)]
     pub ram: u64,
     /// Name of the volume; clients see it as the export's name
