@@ -149,7 +149,8 @@ impl Cache {
     /// Writes a checkpoint now.
     pub async fn checkpoint(&self) -> Result<(), EngineError> {
         self.shared.check_open()?;
-        self.shared.checkpoint(false).await
+        let shared = self.shared.clone();
+        self.shared.to_its_end(async move { shared.checkpoint(false).await }).await
     }
 
     /// Evicts nothing, waits until offered insertions are stored: for tests and benches that count.

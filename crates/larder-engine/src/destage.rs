@@ -12,6 +12,7 @@
 //! What it does not do: decide when a slot goes; [`evict`](crate::evict) does, and destages through here.
 
 use crate::{
+    batch::BatchRecord,
     record::{decode_chunk, overlay_fragment},
     shared::Shared,
     state::State,
@@ -132,6 +133,11 @@ impl Shared {
 
     /// Destages everything that is dirty now. Returns false where something could not be destaged.
     pub async fn destage_all(self: &Arc<Self>) -> bool {
+        let this = self.clone();
+        self.to_its_end(async move { Ok(this.destage_everything().await) }).await.unwrap_or(false)
+    }
+
+    async fn destage_everything(self: &Arc<Self>) -> bool {
         let mut cursor = Lba(0);
         let mut turns_without_progress = 0;
         loop {
@@ -203,8 +209,7 @@ impl Shared {
         self.commit(newest + 1).await.map_err(|_| ())?;
         // (2)
         let mut batch = Vec::new();
-        let mut reads = Vec::new();
-        let mut records = Vec::new();
+        let mut held = Vec::new();
         let mut pieces: Vec<Piece> = Vec::new();
         {
             let state = self.state.lock();
@@ -215,15 +220,9 @@ impl Shared {
                     continue;
                 }
                 match state.design.peek(lba) {
-                    Lookup::Chunk { place, .. } => {
-                        let (future, record) = self.start_read(self.hold(&state, place));
-                        reads.push(future);
-                        records.push((lba, seq, record, None));
-                    }
+                    Lookup::Chunk { place, .. } => held.push(((lba, seq, None), self.hold(&state, place))),
                     Lookup::Fragment { place, sectors } => {
-                        let (future, record) = self.start_read(self.hold(&state, place));
-                        reads.push(future);
-                        records.push((lba, seq, record, Some(sectors)));
+                        held.push(((lba, seq, Some(sectors)), self.hold(&state, place)));
                     }
                     Lookup::Zero => {
                         let data = IoBuf::zeroed(self.geometry.chunk_len(lba)).freeze();
@@ -234,16 +233,17 @@ impl Shared {
                 }
             }
         }
-        let bytes_read = join_all(reads).await;
+        let (operations, records) = self.start_batch(held);
+        let results = join_all(operations).await;
         let mut unread = false;
-        for (result, (lba, seq, record, fragment)) in bytes_read.into_iter().zip(records) {
+        for BatchRecord { about: (lba, seq, fragment), operation, reading: record } in records {
             // What could not be read now is tried again; what is damaged stays so.
-            let Ok(bytes) = result else {
+            let Ok(bytes) = &results[operation] else {
                 self.counters.flash_read_errors.fetch_add(1, Relaxed);
                 unread = true;
                 continue;
             };
-            let payload = record.payload(&bytes);
+            let payload = record.payload(bytes);
             let made = payload.and_then(|payload| self.pieces_of(lba, &record.place, payload, fragment));
             match made {
                 Some(made) => {

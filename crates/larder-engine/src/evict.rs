@@ -160,7 +160,7 @@ impl Shared {
     }
 
     async fn wait_unpinned(&self, slot: SlotId) {
-        self.waiting_for_pins.fetch_add(1, AcqRel);
+        self.waiting_for_pins.fetch_add(1, SeqCst);
         loop {
             let unpinned = self.signals.unpinned.listen();
             if !self.is_pinned(slot) {

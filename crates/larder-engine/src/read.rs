@@ -8,6 +8,7 @@
 //! write that completed before it began, or one that overlaps it in time.
 
 use crate::{
+    batch::BatchRecord,
     error::EngineError,
     fill::Reason,
     prefetch::Prefetched,
@@ -32,9 +33,6 @@ struct Want {
     at: usize,
     len: usize,
 }
-
-/// A record that is being read for a wanted chunk: which, and the sectors and version of a fragment.
-type Reading = (usize, ReadingRecord, Option<(SectorMap, u32)>);
 
 /// What is to be done for one wanted chunk.
 enum Plan {
@@ -213,8 +211,7 @@ impl Shared {
 
     async fn execute(self: &Arc<Self>, wants: &[Want], plans: Vec<Plan>, buf: &mut IoBuf) -> Result<(), EngineError> {
         self.counters.read_chunks.fetch_add(wants.len() as u64, Relaxed);
-        let mut flash = Vec::new();
-        let mut reading: Vec<Reading> = Vec::new();
+        let mut held: Vec<((usize, Option<(SectorMap, u32)>), HeldRecord)> = Vec::new();
         let mut missed: Vec<(usize, u32, bool)> = Vec::new();
         for (i, plan) in plans.into_iter().enumerate() {
             let want = &wants[i];
@@ -227,16 +224,8 @@ impl Shared {
                 Plan::Copy { data } => {
                     buf[want.at..want.at + want.len].copy_from_slice(&data[want.from..want.from + want.len]);
                 }
-                Plan::Record(record) => {
-                    let (future, record) = self.start_read(record);
-                    flash.push(future);
-                    reading.push((i, record, None));
-                }
-                Plan::Fragment { record, sectors, version } => {
-                    let (future, record) = self.start_read(record);
-                    flash.push(future);
-                    reading.push((i, record, Some((sectors, version))));
-                }
+                Plan::Record(record) => held.push(((i, None), record)),
+                Plan::Fragment { record, sectors, version } => held.push(((i, Some((sectors, version))), record)),
                 Plan::Origin { version, sequential } => missed.push((i, version, sequential)),
                 Plan::Wait => unreachable!("a plan is made when nothing is waited for"),
             }
@@ -250,25 +239,27 @@ impl Shared {
             runs.push(run);
             rest = more;
         }
-        let origin_from = flash.len();
+        let (mut operations, records) = self.start_batch(held);
+        let origin_from = operations.len();
         for run in &runs {
             let (first, last) = (&wants[run[0].0], &wants[run[run.len() - 1].0]);
             let start = self.geometry.offset_of(first.lba);
             let end = self.geometry.offset_of(last.lba) + self.geometry.chunk_len(last.lba) as u64;
-            flash.push(self.read_origin(start, IoBuf::new((end - start) as usize)));
+            operations.push(self.read_origin(start, IoBuf::new((end - start) as usize)));
         }
-        let mut results = join_all(flash).await;
+        let mut results = join_all(operations).await;
         let origin = results.split_off(origin_from);
         for (result, run) in origin.into_iter().zip(&runs) {
             self.take_missed(wants, run, &result?.freeze(), buf);
         }
-        for (result, (i, record, fragment)) in results.into_iter().zip(reading) {
+        for BatchRecord { about: (i, fragment), operation, reading: record } in records {
             let want = &wants[i];
+            let result = &results[operation];
             let failed = result.is_err();
             let done = match (result, fragment) {
-                (Ok(bytes), None) => self.take_chunk(want, &record, &bytes, buf),
+                (Ok(bytes), None) => self.take_chunk(want, &record, bytes, buf),
                 (Ok(bytes), Some((sectors, version))) => {
-                    self.take_fragment(want, &record, &bytes, sectors, version, buf).await?
+                    self.take_fragment(want, &record, bytes, sectors, version, buf).await?
                 }
                 (Err(_), _) => {
                     self.counters.flash_read_errors.fetch_add(1, Relaxed);

@@ -31,11 +31,14 @@ impl Drop for Pin {
 pub struct HeldRecord {
     /// Where it is.
     pub place: Place,
-    bytes: Held,
+    pub(crate) bytes: Held,
 }
 
-enum Held {
+/// Where the bytes of a held record are.
+pub(crate) enum Held {
+    /// Here.
     Memory(SharedBuf),
+    /// In a slot that stays as it is meanwhile.
     Flash(Pin),
 }
 
@@ -43,8 +46,9 @@ enum Held {
 pub struct ReadingRecord {
     /// Where it is.
     pub place: Place,
-    pin: Option<Pin>,
-    skip: usize,
+    pub(crate) pin: Option<Pin>,
+    /// Bytes before the record in what is read.
+    pub(crate) skip: usize,
 }
 
 impl Shared {

@@ -8,7 +8,7 @@ use crate::{
     sync::Notify, tickets::Tickets,
 };
 use larder_core::{Lba, SlotId, types::SECTOR_BYTES};
-use larder_device::{BlockDevice, IoError, IoErrorKind, IoOp, Runtime};
+use larder_device::{BlockDevice, IoError, IoErrorKind, IoFuture, IoOp, Runtime};
 use larder_format::Layout;
 use parking_lot::Mutex;
 use std::sync::{
@@ -176,9 +176,11 @@ impl Shared {
     #[inline]
     pub fn unpin(&self, slot: SlotId) {
         if let Some(pins) = self.pins.get(slot.0 as usize) {
-            let before = pins.fetch_sub(1, AcqRel);
+            // In one order with `wait_unpinned`, which announces itself before it looks at the pins: one of the two sees
+            // the other.
+            let before = pins.fetch_sub(1, SeqCst);
             debug_assert!(before > 0);
-            if before == 1 && self.waiting_for_pins.load(Acquire) > 0 {
+            if before == 1 && self.waiting_for_pins.load(SeqCst) > 0 {
                 self.signals.unpinned.notify();
             }
         }
@@ -186,7 +188,7 @@ impl Shared {
 
     /// Whether someone reads from `slot`.
     pub fn is_pinned(&self, slot: SlotId) -> bool {
-        self.pins.get(slot.0 as usize).is_some_and(|pins| pins.load(Acquire) > 0)
+        self.pins.get(slot.0 as usize).is_some_and(|pins| pins.load(SeqCst) > 0)
     }
 
     /// Spawns a background task that is counted, so that closing can wait for it.
@@ -197,6 +199,20 @@ impl Shared {
             let _guard = guard;
             task.await;
         }));
+    }
+
+    /// Runs an operation to its end, also where whoever waits for it gives up: what it has under way on a device must
+    /// not outlive its tickets, or it would overtake what comes after it.
+    ///
+    /// # Errors
+    /// The operation's; cancelled where the runtime is torn down.
+    pub async fn to_its_end<T: Send + 'static>(
+        self: &Arc<Self>,
+        operation: impl Future<Output = Result<T, EngineError>> + Send + 'static,
+    ) -> Result<T, EngineError> {
+        let (completer, result) = IoFuture::pending();
+        self.spawn_counted(async move { completer.complete(Ok(operation.await)) });
+        result.await?
     }
 
     /// Whether the cache is closing.

@@ -27,7 +27,7 @@ impl Shared {
             return Ok(());
         }
         let (first, count) = self.geometry.chunks_of(offset, len);
-        let _ticket = self.tickets.ask(first, count).granted().await;
+        let ticket = self.tickets.ask(first, count).granted().await;
         self.check_open()?;
         self.counters.trims.fetch_add(1, Relaxed);
         self.counters.trim_bytes.fetch_add(len, Relaxed);
@@ -36,8 +36,13 @@ impl Shared {
             let seq = self.zero_in_cache(offset, len, flags.no_hole).await?;
             return if flags.fua { self.commit(seq + 1).await } else { Ok(()) };
         }
-        let _change = self.begin_change(first, count).await?;
-        Ok(self.zero_origin(offset, len, flags).await?)
+        let this = self.clone();
+        self.to_its_end(async move {
+            let _ticket = ticket;
+            let _change = this.begin_change(first, count).await?;
+            Ok(this.zero_origin(offset, len, flags).await?)
+        })
+        .await
     }
 
     async fn zero_in_cache(self: &Arc<Self>, offset: u64, len: u64, no_hole: bool) -> Result<u64, EngineError> {

@@ -43,7 +43,7 @@ impl Shared {
             return Ok(());
         }
         let (first, count) = self.geometry.chunks_of(offset, data.len() as u64);
-        let _ticket = self.tickets.ask(first, count).granted().await;
+        let ticket = self.tickets.ask(first, count).granted().await;
         self.check_open()?;
         let mode = self.state.lock().mode;
         self.counters.writes.fetch_add(1, Relaxed);
@@ -56,7 +56,14 @@ impl Shared {
                 };
                 if flags.fua { self.commit(seq + 1).await } else { Ok(()) }
             }
-            WriteMode::Through | WriteMode::Around => self.write_to_origin(offset, data, flags, mode).await,
+            WriteMode::Through | WriteMode::Around => {
+                let this = self.clone();
+                self.to_its_end(async move {
+                    let _ticket = ticket;
+                    this.write_to_origin(offset, data, flags, mode).await
+                })
+                .await
+            }
         }
     }
 

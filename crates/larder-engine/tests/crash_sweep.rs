@@ -115,11 +115,11 @@ fn attach(world: &World, seed: u64) -> Arc<SimRuntime> {
 
 /// Compares all sectors; after a crash what is read becomes what is expected from then on.
 async fn check_all(cache: &Cache, model: &RefCell<Model>, when: &str) {
-    let mut model = model.borrow_mut();
-    let sectors = model.current.len();
+    let sectors = model.borrow().current.len();
     for at in (0..sectors).step_by(1000) {
-        let count = 1000.min(sectors - at);
-        for (i, sector) in read(cache, at, count).await.chunks(SECTOR_BYTES).enumerate() {
+        let bytes = read(cache, at, 1000.min(sectors - at)).await;
+        let mut model = model.borrow_mut();
+        for (i, sector) in bytes.chunks(SECTOR_BYTES).enumerate() {
             let at = at + i;
             let (current, older) = (model.current[at], std::mem::take(&mut model.older[at]));
             match identify(sector, older.iter().copied().chain([current])) {
@@ -266,7 +266,7 @@ fn crash_sweep_trims() {
             client.put(4 * CHUNK, CHUNK, 3001).await;
             client.put(5 * CHUNK + 1, 2, 4001).await;
             client.flush().await;
-            client.cache.checkpoint().await.unwrap();
+            client.cache.checkpoint().await.unwrap_or_else(|error| panic!("checkpoint: {error}"));
             client.trim(3 * CHUNK + 2, 4 * CHUNK).await;
             client.put(6 * CHUNK, CHUNK, 5001).await;
             client.cache.destage_all().await;
@@ -341,7 +341,7 @@ fn write_through<'a>(client: Client<'a>) -> Pin<Box<dyn Future<Output = ()> + 'a
             client.check(0, 8 * CHUNK).await;
             client.cache.settle().await;
             if round == 1 {
-                client.cache.checkpoint().await.unwrap();
+                client.cache.checkpoint().await.unwrap_or_else(|error| panic!("checkpoint: {error}"));
             }
             client.put(2 * CHUNK, CHUNK, 7001 + 1000 * round).await;
             client.flush().await;

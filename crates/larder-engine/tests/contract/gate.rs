@@ -1,0 +1,248 @@
+//! What the scenarios stand on: a device that can be held at an operation, small worlds, and ways to wait, give up and
+//! compare.
+//!
+//! Invariants: nothing here is random but by the seed that it is given.
+
+use crate::world::{self, Shape, World, identify, read};
+use larder_core::types::SECTOR_BYTES;
+use larder_device::{
+    BlockDevice, Completer, DeviceInfo, IoBuf, IoFuture, IoOp, Runtime, SharedBuf, WriteFlags, ZeroFlags,
+    rng::Rng,
+    sim::{Schedule, SimDevice, SimOptions, SimRuntime},
+};
+use larder_engine::{Cache, Compression, Tuning, WriteMode};
+use parking_lot::Mutex;
+use std::{
+    future::{Future, poll_fn},
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::*},
+    },
+    task::Poll,
+    time::Duration,
+};
+
+/// A device that holds back operations of one kind until it is told to let them go.
+pub struct Gate {
+    inner: Arc<SimDevice>,
+    held: Mutex<Held>,
+}
+
+#[derive(Default)]
+struct Held {
+    /// Which operation, on bytes below which offset.
+    what: Option<(IoOp, u64)>,
+    waiting: Vec<Completer<()>>,
+}
+
+impl Gate {
+    pub fn new(inner: &Arc<SimDevice>) -> Arc<Gate> {
+        Arc::new(Gate { inner: inner.clone(), held: Mutex::default() })
+    }
+
+    pub fn hold(&self, op: IoOp) {
+        self.hold_below(op, u64::MAX);
+    }
+
+    pub fn hold_below(&self, op: IoOp, offset: u64) {
+        self.held.lock().what = Some((op, offset));
+    }
+
+    pub fn waiting(&self) -> usize {
+        self.held.lock().waiting.len()
+    }
+
+    pub fn release(&self) {
+        let waiting = {
+            let mut held = self.held.lock();
+            held.what = None;
+            std::mem::take(&mut held.waiting)
+        };
+        waiting.into_iter().for_each(|waiter| waiter.complete(Ok(())));
+    }
+
+    fn pass<T: Send + 'static>(
+        &self,
+        op: IoOp,
+        offset: u64,
+        start: impl FnOnce(&SimDevice) -> IoFuture<T> + Send + 'static,
+    ) -> IoFuture<T> {
+        let mut held = self.held.lock();
+        if !held.what.is_some_and(|(what, below)| what == op && offset < below) {
+            return start(&self.inner);
+        }
+        let (completer, future) = IoFuture::pending();
+        held.waiting.push(completer);
+        let inner = self.inner.clone();
+        IoFuture::boxed(async move {
+            future.await?;
+            start(&inner).await
+        })
+    }
+}
+
+impl BlockDevice for Gate {
+    fn info(&self) -> &DeviceInfo {
+        self.inner.info()
+    }
+    fn read(&self, offset: u64, buf: IoBuf) -> IoFuture<IoBuf> {
+        self.pass(IoOp::Read, offset, move |device| device.read(offset, buf))
+    }
+    fn write(&self, offset: u64, data: SharedBuf, flags: WriteFlags) -> IoFuture<()> {
+        self.pass(IoOp::Write, offset, move |device| device.write(offset, data, flags))
+    }
+    fn flush(&self) -> IoFuture<()> {
+        self.pass(IoOp::Flush, 0, |device| device.flush())
+    }
+    fn discard(&self, offset: u64, len: u64) -> IoFuture<()> {
+        self.pass(IoOp::Discard, offset, move |device| device.discard(offset, len))
+    }
+    fn write_zeroes(&self, offset: u64, len: u64, flags: ZeroFlags) -> IoFuture<()> {
+        self.pass(IoOp::WriteZeroes, offset, move |device| device.write_zeroes(offset, len, flags))
+    }
+}
+
+/// Sectors of a chunk in these scenarios.
+pub const CHUNK: usize = 8;
+
+/// 4 KiB chunks, no background work that the scenario did not ask for.
+pub fn shape(mode: WriteMode) -> Shape {
+    Shape {
+        chunk_bytes: (CHUNK * SECTOR_BYTES) as u32,
+        weu_bytes: 512 << 10,
+        flash_bytes: 8 << 20,
+        origin_bytes: 16 << 20,
+        mode,
+        compression: Compression::Lz4,
+        dedup: true,
+        fp_index_percent: 100,
+        ram_budget_bytes: 0,
+        tuning: Tuning {
+            dirty_low_percent: 60,
+            dirty_high_percent: 65,
+            commit_interval_ms: 3_600_000,
+            prefetch_bytes_max: 0,
+            ..Tuning::default()
+        },
+    }
+}
+
+pub fn runtime(seed: u64) -> Arc<SimRuntime> {
+    let options = SimOptions { schedule: Schedule::Timed, steps_max: 3_000_000, ..SimOptions::default() };
+    SimRuntime::with_options(seed, options)
+}
+
+/// The next life over the same devices.
+pub fn attach(world: &World, seed: u64) -> Arc<SimRuntime> {
+    let runtime = runtime(seed);
+    world.flash.attach(&runtime);
+    world.origin.attach(&runtime);
+    runtime
+}
+
+pub async fn open_on(
+    world: &World,
+    flash: Arc<dyn BlockDevice>,
+    origin: Arc<dyn BlockDevice>,
+    rt: &Arc<SimRuntime>,
+) -> Arc<Cache> {
+    let cache = Cache::open(flash, origin, rt.clone(), world.shape.tuning.clone()).await;
+    Arc::new(cache.unwrap_or_else(|error| panic!("open: {error}")))
+}
+
+/// Waits until `condition` holds, a simulated second at most.
+pub async fn until(rt: &Arc<SimRuntime>, what: &str, mut condition: impl FnMut() -> bool) {
+    for _ in 0..100_000 {
+        if condition() {
+            return;
+        }
+        rt.delay(Duration::from_micros(10)).await.expect("a delay ends");
+    }
+    panic!("waited in vain until {what}");
+}
+
+/// The output of `future`, if it is over within `limit`.
+pub async fn within<T>(rt: &Arc<SimRuntime>, limit: Duration, future: impl Future<Output = T>) -> Option<T> {
+    let (mut future, mut delay) = (pin!(future), rt.delay(limit));
+    poll_fn(|cx| {
+        if let Poll::Ready(output) = future.as_mut().poll(cx) {
+            return Poll::Ready(Some(output));
+        }
+        match pin!(&mut delay).poll(cx) {
+            Poll::Ready(_) => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        }
+    })
+    .await
+}
+
+/// Polls `future` until `condition` holds, and drops it then.
+pub async fn drop_when(rt: &Arc<SimRuntime>, future: impl Future, mut condition: impl FnMut() -> bool) {
+    let mut future = Box::pin(future);
+    for _ in 0..100_000 {
+        if within(rt, Duration::from_micros(10), &mut future).await.is_some() {
+            panic!("the operation was over before it could be dropped");
+        }
+        if condition() {
+            return;
+        }
+    }
+    panic!("the operation never got where it was to be dropped");
+}
+
+/// Runs `future` in the background; the flag says when it is over.
+pub fn spawn(rt: &Arc<SimRuntime>, future: impl Future<Output = ()> + Send + 'static) -> Arc<AtomicBool> {
+    let over = Arc::new(AtomicBool::new(false));
+    let flag = over.clone();
+    rt.spawn(Box::pin(async move {
+        future.await;
+        flag.store(true, Release);
+    }));
+    over
+}
+
+pub fn stamps(content: u32, count: usize) -> Vec<u32> {
+    (0..count as u32).map(|i| content + 2 * i).collect()
+}
+
+pub async fn expect(cache: &Cache, at: usize, stamps: &[u32]) {
+    let bytes = read(cache, at, stamps.len()).await;
+    for (i, sector) in bytes.chunks(SECTOR_BYTES).enumerate() {
+        let found = identify(sector, [stamps[i], 0]);
+        assert!(identify(sector, [stamps[i]]).is_some(), "sector {} reads as {found:?}, not as {}", at + i, stamps[i]);
+    }
+}
+
+pub async fn try_write(cache: &Cache, at: usize, stamps: &[u32]) -> bool {
+    let mut buf = IoBuf::new(stamps.len() * SECTOR_BYTES);
+    for (&stamp, out) in stamps.iter().zip(buf.chunks_mut(SECTOR_BYTES)) {
+        world::sector_bytes(stamp, out);
+    }
+    cache.write((at * SECTOR_BYTES) as u64, buf.freeze(), WriteFlags::default()).await.is_ok()
+}
+
+pub fn new_world(mode: WriteMode) -> (World, Arc<SimRuntime>) {
+    let rt = runtime(1);
+    let world = World::new(&rt, shape(mode));
+    (world, rt)
+}
+
+/// Rots the record of chunk `lba` on flash.
+pub fn rot(world: &World, cache: &Cache, lba: u64) {
+    let slot = cache.slot_of(larder_core::Lba(lba)).expect("cached");
+    let rt_layout = world.layout();
+    let start = rt_layout.weu_offset + u64::from(slot.0) * u64::from(rt_layout.weu_bytes);
+    world.flash.corrupt(start + 64, 64, &mut Rng::new(5));
+}
+
+pub trait LayoutOf {
+    fn layout(&self) -> larder_format::Layout;
+}
+
+impl LayoutOf for World {
+    fn layout(&self) -> larder_format::Layout {
+        let bytes = self.flash.peek(0, larder_format::superblock::SUPERBLOCK_BYTES);
+        larder_format::superblock::choose(&bytes, &bytes).expect("a superblock").superblock.layout
+    }
+}
