@@ -28,11 +28,13 @@ use std::{
 
 /// Chunks in a batch at most, and bytes.
 const BATCH_CHUNKS_MAX: usize = 256;
+/// Chunks in a batch while nothing presses: a reader that misses waits behind one at most.
+const BATCH_CHUNKS_RELAXED: usize = 32;
 const BATCH_BYTES_MAX: usize = 4 << 20;
 /// Dirty chunks and fragments that writers in flight may add after the limit was met.
 const ROOM: u64 = 32;
-/// Zeroes for the origin in one request, in bytes.
-const ZERO_BYTES_MAX: u64 = 256 << 20;
+/// Zeroes for the origin in one turn, in bytes: a disk that cannot punch holes writes them all.
+const ZERO_BYTES_MAX: u64 = 16 << 20;
 /// Pause after a turn that wrote nothing.
 const IDLE: Duration = Duration::from_millis(1);
 /// Pause after the origin failed, doubling up to the maximum.
@@ -107,7 +109,8 @@ impl Shared {
                 continue;
             }
             let began = self.runtime.now();
-            match self.destage_next(&mut cursor).await {
+            let chunks_max = if urgent { BATCH_CHUNKS_MAX } else { BATCH_CHUNKS_RELAXED };
+            match self.destage_next(&mut cursor, chunks_max).await {
                 // Nothing could be destaged, or the end of the volume was passed: never turn without a pause.
                 Ok(0) => {
                     let _ = self.runtime.delay(IDLE).await;
@@ -116,11 +119,10 @@ impl Shared {
                     pause = RETRY_FIRST;
                     let rate = self.tuning.destage_rate_bytes_per_s;
                     if !urgent && rate > 0 {
-                        let earliest = Duration::from_secs_f64(bytes as f64 / rate as f64);
+                        // Bytes say little about a disk that seeks: half of its time is left to readers, too.
                         let spent = self.runtime.now().saturating_sub(began);
-                        if earliest > spent {
-                            let _ = self.runtime.delay(earliest - spent).await;
-                        }
+                        let earliest = Duration::from_secs_f64(bytes as f64 / rate as f64).max(2 * spent);
+                        let _ = self.runtime.delay(earliest - spent).await;
                     }
                 }
                 Err(()) => {
@@ -149,7 +151,7 @@ impl Shared {
                 }
                 dirty.chunks + dirty.run_chunks
             };
-            let result = self.destage_next(&mut cursor).await;
+            let result = self.destage_next(&mut cursor, BATCH_CHUNKS_MAX).await;
             let after = {
                 let state = self.state.lock();
                 let dirty = state.design.dirty_counts();
@@ -163,19 +165,23 @@ impl Shared {
     }
 
     /// Destages one batch from `cursor` on, around the end of the volume. Returns the bytes written to the origin.
-    async fn destage_next(self: &Arc<Self>, cursor: &mut Lba) -> Result<u64, ()> {
+    async fn destage_next(self: &Arc<Self>, cursor: &mut Lba, chunks_max: usize) -> Result<u64, ()> {
         let from = *cursor;
         let (chunks, run) = {
             let state = self.state.lock();
-            (state.design.dirty_from(from, BATCH_CHUNKS_MAX), state.design.trimmed_from(from))
+            (state.design.dirty_from(from, chunks_max), state.design.trimmed_from(from))
         };
-        let chunks_max = (BATCH_BYTES_MAX / self.geometry.chunk_bytes).clamp(1, BATCH_CHUNKS_MAX);
+        let chunks_max = (BATCH_BYTES_MAX / self.geometry.chunk_bytes).clamp(1, chunks_max);
         let mut lbas: Vec<Lba> = chunks.into_iter().map(|(lba, _)| lba).take(chunks_max).collect();
         if let Some(run) = run
             && lbas.first().is_none_or(|&first| run.first <= first)
         {
-            *cursor = Lba(run.first.0 + run.count);
-            return self.destage_run(run).await;
+            // The run may begin before the cursor, and be longer than a turn.
+            let first = run.first.max(from);
+            let count =
+                (run.first.0 + run.count - first.0).min((ZERO_BYTES_MAX / self.geometry.chunk_bytes as u64).max(1));
+            *cursor = Lba(first.0 + count);
+            return self.destage_run(Run { first, count, ..run }).await;
         }
         if let Some(run) = run {
             lbas.retain(|&lba| lba < run.first);
@@ -387,6 +393,7 @@ impl Shared {
         // Writes since may have cut the run; what is left of it is read again, piece by piece, under the ticket.
         let mut at = run.first;
         let end = run.first.0 + run.count;
+        let mut zeroed = 0;
         while at.0 < end {
             let part = self.state.lock().design.trimmed_from(at);
             let Some(part) = part.filter(|part| part.first.0 < end) else { break };
@@ -396,17 +403,14 @@ impl Shared {
             if part.seq != run.seq {
                 continue;
             }
-            let mut offset = self.geometry.offset_of(from);
+            let offset = self.geometry.offset_of(from);
             let stop = (to * self.geometry.chunk_bytes as u64).min(self.geometry.volume_bytes);
-            while offset < stop {
-                let len = ZERO_BYTES_MAX.min(stop - offset);
-                let flags = ZeroFlags { no_hole: run.no_hole, ..ZeroFlags::default() };
-                if self.zero_origin(offset, len, flags).await.is_err() {
-                    self.counters.origin_errors.fetch_add(1, Relaxed);
-                    return Err(());
-                }
-                offset += len;
+            let flags = ZeroFlags { no_hole: run.no_hole, ..ZeroFlags::default() };
+            if self.zero_origin(offset, stop - offset, flags).await.is_err() {
+                self.counters.origin_errors.fetch_add(1, Relaxed);
+                return Err(());
             }
+            zeroed += stop - offset;
         }
         self.flush_origin().await.map_err(|_| ())?;
         {
@@ -419,7 +423,7 @@ impl Shared {
             state.design.mark_run_clean(&run);
         }
         self.signals.destaged.notify();
-        Ok(1)
+        Ok(zeroed.max(1))
     }
 }
 

@@ -34,6 +34,9 @@ struct Want {
     len: usize,
 }
 
+/// For which wanted chunk a record is read, and the sectors and version of a fragment.
+type WantedRecord = (usize, Option<(SectorMap, u32)>);
+
 /// What is to be done for one wanted chunk.
 enum Plan {
     Zero,
@@ -211,7 +214,7 @@ impl Shared {
 
     async fn execute(self: &Arc<Self>, wants: &[Want], plans: Vec<Plan>, buf: &mut IoBuf) -> Result<(), EngineError> {
         self.counters.read_chunks.fetch_add(wants.len() as u64, Relaxed);
-        let mut held: Vec<((usize, Option<(SectorMap, u32)>), HeldRecord)> = Vec::new();
+        let mut held: Vec<(WantedRecord, HeldRecord)> = Vec::new();
         let mut missed: Vec<(usize, u32, bool)> = Vec::new();
         for (i, plan) in plans.into_iter().enumerate() {
             let want = &wants[i];

@@ -242,7 +242,7 @@ fn the_mark_of_a_clean_end_is_gone_once_the_cache_is_open() {
 #[test]
 fn a_torn_superblock_twin_is_repaired_from_the_other() {
     each_seed(10, |seed| {
-        for torn in 0..2 {
+        for offset in SUPERBLOCK_OFFSETS {
             let mut world = World::new(seed, Setup::default());
             world.write(0, &noise(1, CHUNK));
             if seed % 2 == 0 {
@@ -251,7 +251,6 @@ fn a_torn_superblock_twin_is_repaired_from_the_other() {
                 world.flush();
                 world.crash();
             }
-            let offset = SUPERBLOCK_OFFSETS[torn];
             world.flash.sim.corrupt(offset, 256, &mut Rng::new(seed));
             assert_eq!(twins(&world.flash.sim).iter().flatten().count(), 1, "one is torn");
             world.open();

@@ -43,7 +43,7 @@ fn clean_chunks(seed: u64) -> World {
 fn dirty_chunks(seed: u64) -> World {
     let world = World::new(seed, Setup::default());
     for lba in 0..20 {
-        world.write(at(lba), &if lba % 2 == 0 { noise(lba, CHUNK) } else { text(lba, CHUNK) });
+        world.write(at(lba), &if lba.is_multiple_of(2) { noise(lba, CHUNK) } else { text(lba, CHUNK) });
     }
     world.write(at(30) + 1024, &noise(30, 1024));
     world.flush();
@@ -51,7 +51,7 @@ fn dirty_chunks(seed: u64) -> World {
 }
 
 fn dirty_content(lba: u64) -> Vec<u8> {
-    if lba % 2 == 0 { noise(lba, CHUNK) } else { text(lba, CHUNK) }
+    if lba.is_multiple_of(2) { noise(lba, CHUNK) } else { text(lba, CHUNK) }
 }
 
 #[test]

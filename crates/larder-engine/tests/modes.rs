@@ -65,7 +65,7 @@ fn fua_reaches_the_origin_at_once() {
         for mode in origin_modes() {
             let world = World::new(seed, setup(mode));
             for number in 0..20_u64 {
-                let (offset, data) = (number * 24 << 10, noise(number, 5 * SECTOR));
+                let (offset, data) = (number * (24 << 10), noise(number, 5 * SECTOR));
                 world.write_fua(offset, &data);
                 assert_same(&world.origin.sim.peek_durable(offset, data.len()), &data, "the origin after FUA");
             }

@@ -14,8 +14,9 @@ use larder_device::{
     threads::{ThreadRuntime, ThreadRuntimeOptions},
 };
 use larder_engine::{Cache, CreateOptions, Tuning, WriteMode, create};
+use parking_lot::Mutex;
 use std::sync::{
-    Arc, Mutex,
+    Arc,
     atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
 };
 
@@ -130,7 +131,7 @@ fn client(cache: &Cache, number: u64, mut rng: Rng, clock: &AtomicU64, history: 
                 cache.write_at(offset, &data).unwrap_or_else(|error| panic!("write: {error}"));
                 let ended = clock.fetch_add(1, SeqCst);
                 let stamps = vec![stamp; len / SECTOR];
-                History::note(&mut history.lock().unwrap().writes, first, &stamps, began, ended);
+                History::note(&mut history.lock().writes, first, &stamps, began, ended);
             }
             40..90 => {
                 let mut data = vec![0; len];
@@ -139,14 +140,14 @@ fn client(cache: &Cache, number: u64, mut rng: Rng, clock: &AtomicU64, history: 
                 let ended = clock.fetch_add(1, SeqCst);
                 let stamps: Vec<u64> =
                     data.chunks(SECTOR).enumerate().map(|(i, bytes)| stamp_of(first + i, bytes)).collect();
-                History::note(&mut history.lock().unwrap().reads, first, &stamps, began, ended);
+                History::note(&mut history.lock().reads, first, &stamps, began, ended);
             }
             90..97 => {
                 let began = clock.fetch_add(1, SeqCst);
                 cache.trim(offset, len as u64).unwrap_or_else(|error| panic!("trim: {error}"));
                 let ended = clock.fetch_add(1, SeqCst);
                 let stamps = vec![0; len / SECTOR];
-                History::note(&mut history.lock().unwrap().writes, first, &stamps, began, ended);
+                History::note(&mut history.lock().writes, first, &stamps, began, ended);
             }
             _ => cache.flush_blocking().unwrap_or_else(|error| panic!("flush: {error}")),
         }
@@ -240,7 +241,7 @@ fn clients_and_operator(seed: u64, workers: usize, modes: &[WriteMode]) {
     cache.read_at(0, &mut volume).unwrap_or_else(|error| panic!("read: {error}"));
     let ended = clock.fetch_add(1, SeqCst);
     let stamps: Vec<u64> = volume.chunks(SECTOR).enumerate().map(|(i, bytes)| stamp_of(i, bytes)).collect();
-    let mut history = history.into_inner().unwrap();
+    let mut history = history.into_inner();
     History::note(&mut history.reads, 0, &stamps, began, ended);
     let checked = history.check();
     assert!(checked > 50_000 && evicted > 0, "{checked} sector reads, {evicted} evictions: too few to mean much");

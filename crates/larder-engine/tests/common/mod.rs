@@ -18,14 +18,8 @@ use larder_device::{
 };
 use larder_engine::{Cache, CreateOptions, EngineError, Status, Tuning, create};
 use larder_format::{Layout, RecordEntry, Superblock};
-use std::{
-    collections::BTreeMap,
-    future::Future,
-    pin::Pin,
-    sync::{Arc, Mutex},
-    task::Poll,
-    time::Duration,
-};
+use parking_lot::Mutex;
+use std::{collections::BTreeMap, future::Future, pin::Pin, sync::Arc, task::Poll, time::Duration};
 
 pub const SECTOR: usize = 512;
 pub const KIB: u64 = 1 << 10;
@@ -63,26 +57,26 @@ impl Probe {
 
     /// Everything noted since the last call.
     pub fn take_events(&self) -> Vec<Event> {
-        std::mem::take(&mut self.events.lock().unwrap())
+        std::mem::take(&mut self.events.lock())
     }
 
     /// Requests `op` since the events were last taken, in the order in which they were made.
     pub fn asked(&self, op: IoOp) -> Vec<Event> {
-        self.events.lock().unwrap().iter().filter(|e| e.op == op && !e.over).copied().collect()
+        self.events.lock().iter().filter(|e| e.op == op && !e.over).copied().collect()
     }
 
     /// Every request takes this long on `runtime`'s clock, from now on.
     pub fn slow_down(&self, runtime: &Arc<SimRuntime>, by: Duration) {
-        *self.slow.lock().unwrap() = Some((runtime.clone(), by));
+        *self.slow.lock() = Some((runtime.clone(), by));
     }
 
     pub fn at_full_speed(&self) {
-        *self.slow.lock().unwrap() = None;
+        *self.slow.lock() = None;
     }
 
     fn note<T: Send + 'static>(&self, event: Event, go: impl FnOnce(&SimDevice) -> IoFuture<T>) -> IoFuture<T> {
-        self.events.lock().unwrap().push(event);
-        let pause = self.slow.lock().unwrap().as_ref().map(|(runtime, by)| runtime.delay(*by));
+        self.events.lock().push(event);
+        let pause = self.slow.lock().as_ref().map(|(runtime, by)| runtime.delay(*by));
         let future = go(&self.sim);
         let events = self.events.clone();
         IoFuture::boxed(async move {
@@ -90,7 +84,7 @@ impl Probe {
                 pause.await?;
             }
             let result = future.await;
-            events.lock().unwrap().push(Event { over: true, ..event });
+            events.lock().push(Event { over: true, ..event });
             result
         })
     }
