@@ -363,25 +363,31 @@ impl Shared {
         buf: &mut IoBuf,
     ) -> Result<(), EngineError> {
         let (mut bad, mut failed) = (place, failed);
-        for _ in 0..TRIES_MAX {
+        for attempt in 0..TRIES_MAX {
             let plan = {
                 let mut state = self.state.lock();
                 let same = match state.design.peek(want.lba) {
                     Lookup::Chunk { place, .. } | Lookup::Fragment { place, .. } => place == bad,
                     _ => false,
                 };
-                if !failed {
-                    state.note_damaged(&bad);
-                }
                 let dirty = state.design.dirty_seq(want.lba);
-                // Dirty data that the device fails to read now is tried again; damaged data will stay damaged.
-                if same && !(failed && dirty.is_some()) {
-                    self.counters.corrupt_records.fetch_add(1, Relaxed);
-                    if let Some(seq) = dirty {
-                        state.lost.insert(want.lba.0, seq);
-                        return Err(EngineError::DirtyDataLost { offset: self.geometry.offset_of(want.lba) });
+                if failed {
+                    // What the device fails to read is tried again by itself: it may have been read along with what is
+                    // broken. Then the origin has it, if it is clean.
+                    if same && dirty.is_none() && attempt > 0 {
+                        state.invalidate(want.lba);
                     }
-                    state.invalidate(want.lba);
+                } else {
+                    // What fails its check will do so again.
+                    state.note_damaged(&bad);
+                    if same {
+                        self.counters.corrupt_records.fetch_add(1, Relaxed);
+                        if let Some(seq) = dirty {
+                            state.lost.insert(want.lba.0, seq);
+                            return Err(EngineError::DirtyDataLost { offset: self.geometry.offset_of(want.lba) });
+                        }
+                        state.invalidate(want.lba);
+                    }
                 }
                 self.plan_one(&mut state, want, true)
             };
@@ -407,6 +413,7 @@ impl Shared {
                     let (future, record) = self.start_read(record);
                     let result = future.await;
                     failed = result.is_err();
+                    self.counters.flash_read_errors.fetch_add(failed.into(), Relaxed);
                     if let Ok(bytes) = result
                         && self.take_chunk(want, &record, &bytes, buf)
                     {
@@ -418,6 +425,7 @@ impl Shared {
                     let (future, record) = self.start_read(record);
                     let result = future.await;
                     failed = result.is_err();
+                    self.counters.flash_read_errors.fetch_add(failed.into(), Relaxed);
                     if let Ok(bytes) = result
                         && self.take_fragment(want, &record, &bytes, sectors, version, buf).await?
                     {
