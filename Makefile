@@ -16,7 +16,7 @@ help: ## List the targets
 build: ## Build the optimised `larder` binary (target/release/larder)
 	cargo build --release -p larder
 
-demo: ## Put a cache before a slow disk, work on it, and print what the cache did (root, about 6 minutes)
+demo: ## Put a cache before a slow disk, work on it, and print what the cache did (root, about 2 minutes after the build)
 	scripts/demo.sh
 
 packages: ## Install the client programs that the tests and the demo use (Debian, root)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # `make demo`: real work on an ext4 file system on a slow disk, first without a cache, then with Larder before it, and a
-# table of what the cache did. Root on Debian 12; about six minutes; all its files stay in target/demo, nothing else does.
+# table of what the cache did. Root on Debian 12; about two minutes after the build; all its files stay in target/demo, nothing else does.
 #
 # The disk is a sparse file that Larder serves with the timing of a 7,200 rpm disk, so that the demo shows the same on
 # any machine. Both runs reach it in the same way: NBD, nbdfuse, loop device, ext4. Between steps the file system is
