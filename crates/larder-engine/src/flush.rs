@@ -17,7 +17,7 @@ use larder_core::{Lba, Lookup};
 use larder_device::{IoBuf, IoError, Runtime, WriteFlags};
 use larder_format::{
     FrameStart, LogEntry, WriteMode,
-    log::{encode_frame_into, frame_bytes_for, frame_crc},
+    log::{encode_frame_into, entries_that_fit, frame_bytes_for, frame_crc},
 };
 use std::{
     sync::{Arc, atomic::Ordering::*},
@@ -209,7 +209,9 @@ impl Shared {
                     .with_detail("the metadata log is full, and no checkpoint could be written"));
             };
             let (bytes, crc) = (buf.len() as u64, frame_crc(&buf));
-            self.flash.write(offset, buf.freeze(), WriteFlags { fua: true }).await?;
+            let written = self.flash.write(offset, buf.freeze(), WriteFlags { fua: true }).await;
+            self.state.lock().log.frame_failed = written.is_err();
+            written?;
             self.counters.flash_log_bytes_written.fetch_add(bytes, Relaxed);
             let mut state = self.state.lock();
             state.log.area.advance(bytes);
@@ -228,8 +230,14 @@ impl Shared {
     /// The next frame of at most `count` entries: its offset on flash, its bytes, and how many entries it holds.
     fn build_frame(&self, first_entry_seq: u64, count: usize) -> Option<(u64, IoBuf, usize)> {
         let layout = &self.geometry.layout;
-        let entries_max = layout.frame_entries_max().min(count);
+        let mut entries_max = layout.frame_entries_max().min(count);
         let state = self.state.lock();
+        let room = state.log.area.room_before_end();
+        if state.log.frame_failed && room >= frame_bytes_for(1, layout.sector_bytes) as u64 {
+            // What failed may be on flash, here: a longer frame that went to the beginning of the region instead would be
+            // overlooked for it. So this try stays in front of the end, and overwrites it.
+            entries_max = entries_max.min(entries_that_fit(room));
+        }
         let sector = layout.sector_bytes;
         let bytes = frame_bytes_for(entries_max, sector);
         let position = state.log.area.position();

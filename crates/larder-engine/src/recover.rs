@@ -201,6 +201,7 @@ pub async fn recover(
             error: None,
             area,
             previous_crc,
+            frame_failed: false,
         },
         // Who knows what a predecessor wrote and did not flush.
         origin_unflushed: true,

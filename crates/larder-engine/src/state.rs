@@ -54,6 +54,8 @@ pub struct PendingLog {
     pub area: LogArea,
     /// Checksum of the last frame: the next one names it.
     pub previous_crc: u32,
+    /// The last try to write a frame failed: it may be on flash all the same.
+    pub frame_failed: bool,
 }
 
 impl PendingLog {
