@@ -35,6 +35,8 @@ const BATCH_BYTES_MAX: usize = 4 << 20;
 const ROOM: u64 = 32;
 /// Zeroes for the origin in one turn, in bytes: a disk that cannot punch holes writes them all.
 const ZERO_BYTES_MAX: u64 = 16 << 20;
+/// Insertions after which the average size of a stored chunk says something.
+const AVERAGE_OVER_MIN: u64 = 1000;
 /// Pause after a turn that wrote nothing.
 const IDLE: Duration = Duration::from_millis(1);
 /// Pause after the origin failed, doubling up to the maximum.
@@ -48,12 +50,16 @@ struct Piece {
 }
 
 impl Shared {
-    /// Bytes of flash that dirty chunks are taken to occupy, in percent of all slots.
+    /// Flash that dirty chunks are taken to occupy, in percent of all slots: as much for each as was stored for a chunk on
+    /// average, duplicates and compression included.
     fn dirty_percent(&self, state: &State) -> u64 {
-        let chunks = state.design.dirty_counts().chunks;
+        let chunk = self.geometry.chunk_bytes as u64;
+        let inserted = self.counters.inserted_chunks.load(Relaxed);
+        let stored = self.counters.stored_bytes.load(Relaxed);
+        let average = if inserted < AVERAGE_OVER_MIN { chunk } else { (stored / inserted).clamp(chunk / 16, chunk) };
         let layout = &self.geometry.layout;
         let capacity = u64::from(layout.slot_count) * u64::from(layout.weu_bytes);
-        chunks * self.geometry.chunk_bytes as u64 * 100 / capacity.max(1)
+        state.design.dirty_counts().chunks * average * 100 / capacity.max(1)
     }
 
     /// Whether writers must wait for destaging.

@@ -25,6 +25,7 @@ pub mod log_area;
 pub mod mode;
 pub mod prefetch;
 pub mod read;
+pub mod read_hit;
 pub mod record;
 pub mod recover;
 pub mod replay;

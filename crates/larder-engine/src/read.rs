@@ -1,8 +1,7 @@
 //! The read: look up, read what is on flash in one batch and what is not from the origin, check, decode, reply, then
 //! offer what was missed to insertion.
 //!
-//! A read of one chunk that is stored raw and hits goes straight into the caller's buffer, with no allocation where
-//! the flash device answers at once.
+//! A read inside one chunk that hits takes the short way in [`read_hit`](crate::read_hit).
 //!
 //! Invariants: bytes that fail their check never reach the caller. A read takes no ticket; it sees, for each sector, a
 //! write that completed before it began, or one that overlaps it in time.
@@ -12,7 +11,8 @@ use crate::{
     error::EngineError,
     fill::Reason,
     prefetch::Prefetched,
-    record::{HeldRecord, Pin, ReadingRecord, check, decode_chunk, overlay_fragment, window},
+    read_hit::Hit,
+    record::{HeldRecord, ReadingRecord, decode_chunk, overlay_fragment, window},
     shared::Shared,
     state::State,
     sync::join_all,
@@ -25,13 +25,15 @@ use std::sync::{Arc, atomic::Ordering::*};
 const TRIES_MAX: usize = 4;
 
 /// One chunk of a request: which bytes of the chunk go where in the reply.
-struct Want {
-    lba: Lba,
+pub(crate) struct Want {
+    /// The chunk.
+    pub lba: Lba,
     /// First byte in the chunk.
-    from: usize,
+    pub from: usize,
     /// Where in the reply.
-    at: usize,
-    len: usize,
+    pub at: usize,
+    /// Bytes of it.
+    pub len: usize,
 }
 
 /// For which wanted chunk a record is read, and the sectors and version of a fragment.
@@ -56,83 +58,20 @@ impl Shared {
         }
         self.counters.reads.fetch_add(1, Relaxed);
         self.counters.read_bytes.fetch_add(len, Relaxed);
-        match self.start_raw_hit(offset, &buf) {
-            Some((place, pin)) => self.finish_raw_hit(offset, buf, place, pin),
+        match self.start_hit(offset, &buf) {
+            Some(Hit::Raw(place, pin)) => self.finish_raw_hit(offset, buf, place, pin),
+            Some(Hit::Other(want, record)) => self.finish_hit(offset, buf, want, record),
             None => {
                 let this = self.clone();
-                IoFuture::boxed(async move {
-                    this.read_chunks(offset, buf).await.map_err(|e| e.into_io(IoOp::Read, offset, len))
-                })
+                IoFuture::boxed(async move { this.read_slowly(offset, buf).await })
             }
         }
     }
 
-    /// The fast path's decision: the request is one raw chunk on flash, whole and aligned.
-    fn start_raw_hit(self: &Arc<Self>, offset: u64, buf: &IoBuf) -> Option<(Place, Pin)> {
-        let chunk = self.geometry.chunk_bytes;
-        let align = self.geometry.flash_align;
-        let aligned = offset.is_multiple_of(chunk as u64) && (buf.as_ptr() as usize).is_multiple_of(align);
-        if buf.len() != chunk || !aligned {
-            return None;
-        }
-        let mut state = self.state.lock();
-        let Lookup::Chunk { place, .. } = state.design.lookup(Lba(offset / chunk as u64)) else { return None };
-        let direct = place.encoding == 0
-            && place.stored_len as usize == chunk
-            && (place.offset as usize).is_multiple_of(align)
-            && !state.in_memory[place.slot.0 as usize];
-        direct.then(|| (place, self.pin(place.slot)))
-    }
-
-    fn finish_raw_hit(self: &Arc<Self>, offset: u64, buf: IoBuf, place: Place, pin: Pin) -> IoFuture<IoBuf> {
-        let read = self.flash.read(self.geometry.flash_offset(place.slot, place.offset), buf);
-        match read.try_ready() {
-            Ok(Ok(buf)) if check(&place, &buf) => {
-                self.note_hit(buf.len());
-                IoFuture::ready(Ok(buf))
-            }
-            Ok(Ok(buf)) => {
-                drop(pin);
-                let this = self.clone();
-                IoFuture::boxed(async move { this.read_again(offset, buf).await })
-            }
-            Ok(Err(_)) => {
-                self.counters.flash_read_errors.fetch_add(1, Relaxed);
-                drop(pin);
-                let (this, len) = (self.clone(), self.geometry.chunk_bytes);
-                IoFuture::boxed(async move { this.read_again(offset, IoBuf::new(len)).await })
-            }
-            Err(pending) => {
-                let this = self.clone();
-                IoFuture::boxed(async move {
-                    let result = pending.await;
-                    drop(pin);
-                    match result {
-                        Ok(buf) if check(&place, &buf) => {
-                            this.note_hit(buf.len());
-                            Ok(buf)
-                        }
-                        Ok(buf) => this.read_again(offset, buf).await,
-                        Err(_) => {
-                            this.counters.flash_read_errors.fetch_add(1, Relaxed);
-                            let buf = IoBuf::new(this.geometry.chunk_bytes);
-                            this.read_again(offset, buf).await
-                        }
-                    }
-                })
-            }
-        }
-    }
-
-    async fn read_again(self: Arc<Self>, offset: u64, buf: IoBuf) -> IoResult<IoBuf> {
+    /// The whole of a read, step by step.
+    pub(crate) async fn read_slowly(self: Arc<Self>, offset: u64, buf: IoBuf) -> IoResult<IoBuf> {
         let len = buf.len() as u64;
         self.read_chunks(offset, buf).await.map_err(|e| e.into_io(IoOp::Read, offset, len))
-    }
-
-    fn note_hit(&self, bytes: usize) {
-        self.counters.read_chunks.fetch_add(1, Relaxed);
-        self.counters.read_hits.fetch_add(1, Relaxed);
-        self.counters.read_hit_bytes.fetch_add(bytes as u64, Relaxed);
     }
 
     async fn read_chunks(self: &Arc<Self>, offset: u64, mut buf: IoBuf) -> Result<IoBuf, EngineError> {
@@ -298,7 +237,7 @@ impl Shared {
     }
 
     /// Decodes a chunk's record into the reply.
-    fn take_chunk(&self, want: &Want, record: &ReadingRecord, bytes: &[u8], buf: &mut IoBuf) -> bool {
+    pub(crate) fn take_chunk(&self, want: &Want, record: &ReadingRecord, bytes: &[u8], buf: &mut IoBuf) -> bool {
         let Some(payload) = record.payload(bytes) else { return false };
         let chunk = self.geometry.chunk_bytes;
         let reply = &mut buf[want.at..want.at + want.len];
