@@ -22,8 +22,10 @@ use std::{
 pub const BUF_ALIGN: usize = 4096;
 /// Allocations of up to this many bytes are kept for reuse.
 const POOLED_BYTES_MAX: usize = 4 << 20;
-/// Bytes kept for reuse in each size class.
+/// Bytes kept for reuse in each size class below 1 MiB.
 const POOL_CLASS_BYTES_MAX: usize = 16 << 20;
+/// Bytes kept in each class from 1 MiB on: the segments that a cache has in flight, which would fault page by page anew.
+const POOL_LARGE_CLASS_BYTES_MAX: usize = 48 << 20;
 /// Size classes: powers of two from 4 KiB to 4 MiB.
 const POOL_CLASSES: usize = (POOLED_BYTES_MAX / BUF_ALIGN).ilog2() as usize + 1;
 
@@ -76,7 +78,8 @@ impl Drop for Alloc {
         let Raw { ptr, bytes } = self.0;
         if let Some(class) = class_of(bytes) {
             let mut pool = POOL[class].lock();
-            if pool.len() * bytes < POOL_CLASS_BYTES_MAX {
+            let kept_max = if bytes < 1 << 20 { POOL_CLASS_BYTES_MAX } else { POOL_LARGE_CLASS_BYTES_MAX };
+            if pool.len() * bytes < kept_max {
                 pool.push(Raw { ptr, bytes });
                 return;
             }
