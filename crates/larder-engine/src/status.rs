@@ -4,9 +4,8 @@
 //!
 //! What it does not do: keep history, or print.
 
-use crate::{recover::RecoveryReport, shared::Shared};
-use larder_core::{Lba, design::DirtyCounts};
-use larder_format::{Compression, WriteMode};
+use crate::{recover::RecoveryReport, shared::Shared, state::State};
+use larder_format::{Compression, Superblock, WriteMode};
 use std::sync::atomic::{AtomicU64, Ordering::*};
 
 macro_rules! counters {
@@ -227,38 +226,26 @@ fn ratio(a: u64, b: u64, when_none: f64) -> f64 {
     if b == 0 { when_none } else { a as f64 / b as f64 }
 }
 
-impl Shared {
-    /// The status now.
-    pub fn status(&self, recovery: &RecoveryReport) -> Status {
-        let superblock = self.superblock.get();
-        let counts = self.counters.values();
-        let (stats, dirty, mode, health, lost, log_used_percent): (_, DirtyCounts, _, _, _, _) = {
-            let state = self.state.lock();
-            let health = match &state.flash_failed {
-                Some(error) => format!("flash failed: {error}"),
-                None if !state.lost.is_empty() => {
-                    let first = state.lost.keys().next().copied().unwrap_or_default();
-                    let offset = self.geometry.offset_of(Lba(first));
-                    format!("{} dirty chunks are damaged, the first at volume offset {offset}", state.lost.len())
-                }
-                None => "ok".to_owned(),
-            };
-            (
-                state.design.stats(),
-                state.design.dirty_counts(),
-                state.mode,
-                health,
-                state.lost.len() as u64,
-                state.log.area.used_percent(),
-            )
+impl Status {
+    /// The status of a state: of an open cache with its counts, or of what a recovery found, with none.
+    pub fn of(superblock: &Superblock, state: &State, counts: CounterValues, recovery: &RecoveryReport) -> Status {
+        let layout = &superblock.layout;
+        let chunk = u64::from(layout.chunk_bytes);
+        let health = match &state.flash_failed {
+            Some(error) => format!("flash failed: {error}"),
+            None if !state.lost.is_empty() => {
+                let first = state.lost.keys().next().copied().unwrap_or_default() * chunk;
+                format!("{} dirty chunks are damaged, the first at volume offset {first}", state.lost.len())
+            }
+            None => "ok".to_owned(),
         };
-        let layout = &self.geometry.layout;
-        let chunk = self.geometry.chunk_bytes as u64;
-        let stored_chunks = counts.inserted_chunks - counts.duplicate_chunks - counts.zero_chunks;
-        let index = stats.lba_index_ram_bytes + stats.fp_index_ram_bytes + stats.slot_table_ram_bytes;
+        let (stats, dirty) = (state.design.stats(), state.design.dirty_counts());
+        // The counts were taken one after the other while others grew them.
+        let with_content = counts.inserted_chunks.saturating_sub(counts.zero_chunks);
+        let stored_chunks = with_content.saturating_sub(counts.duplicate_chunks);
         Status {
             design: "nitro",
-            mode: mode_name(mode),
+            mode: mode_name(state.mode),
             health,
             chunk_bytes: chunk,
             weu_bytes: layout.weu_bytes.into(),
@@ -267,15 +254,15 @@ impl Shared {
             fp_index_percent: superblock.fp_index_percent,
             flash_bytes: layout.flash_bytes,
             flash_bytes_used: (u64::from(layout.slot_count) - stats.slots_free) * u64::from(layout.weu_bytes),
-            origin_bytes: self.geometry.volume_bytes,
+            origin_bytes: superblock.origin.size_bytes,
             origin: superblock.origin.uri.to_string(),
             logical_bytes_cached: stats.mapped_chunks * chunk,
             zero_bytes_cached: stats.zero_chunks * chunk,
             dirty_bytes: dirty.chunks * chunk,
             trimmed_bytes: dirty.run_chunks * chunk,
-            lost_chunks: lost,
+            lost_chunks: state.lost.len() as u64,
             read_hit_ratio: ratio(counts.read_hits + counts.prefetch_hits, counts.read_chunks, 0.0),
-            dedup_ratio: ratio(counts.inserted_chunks - counts.zero_chunks, stored_chunks, 1.0),
+            dedup_ratio: ratio(with_content, stored_chunks, 1.0),
             compression_ratio: ratio(counts.stored_records * chunk, counts.stored_bytes, 1.0),
             flash_bytes_written: counts.flash_segment_bytes_written
                 + counts.flash_log_bytes_written
@@ -284,15 +271,23 @@ impl Shared {
             lba_index_ram_bytes: stats.lba_index_ram_bytes,
             fp_index_ram_bytes: stats.fp_index_ram_bytes,
             slot_table_ram_bytes: stats.slot_table_ram_bytes,
-            index_ram_bytes: index,
+            index_ram_bytes: stats.lba_index_ram_bytes + stats.fp_index_ram_bytes + stats.slot_table_ram_bytes,
             lba_index_entries: stats.lba_index_entries,
             fp_index_entries: stats.fp_index_entries,
             slots_free: stats.slots_free,
             slots: layout.slot_count.into(),
-            log_used_percent,
+            log_used_percent: state.log.area.used_percent(),
             warm_restart: recovery.checkpoint_mappings + recovery.log_entries > 0,
             recovery: *recovery,
             counts,
         }
+    }
+}
+
+impl Shared {
+    /// The status now.
+    pub fn status(&self, recovery: &RecoveryReport) -> Status {
+        let (superblock, counts) = (self.superblock.get(), self.counters.values());
+        Status::of(&superblock, &self.state.lock(), counts, recovery)
     }
 }

@@ -13,11 +13,7 @@ use crate::{
     volume::{Access, Flash, Reached, reach, shown},
 };
 use larder_device::driver::block_on;
-use larder_engine::{
-    Status, Tuning,
-    recover::{Recovered, recover},
-    status::{CounterValues, compression_name, mode_name},
-};
+use larder_engine::{Status, Tuning, recover::recover, status::CounterValues};
 use larder_format::Superblock;
 use serde::Serialize;
 use serde_json::Value;
@@ -81,51 +77,8 @@ pub fn run(args: &StatusArgs) -> Outcome {
 fn offline(flash: &Flash) -> Outcome<Report> {
     let recovered = block_on(recover(&*flash.device, None, &Tuning::default()))
         .map_err(|error| Failure::engine(&flash.path, &error))?;
-    Ok(Report::new(&flash.path, &recovered.superblock, status_of(&recovered)))
-}
-
-/// What an opening would say, with no counts.
-fn status_of(recovered: &Recovered) -> Status {
-    let (superblock, state) = (&recovered.superblock, &recovered.state);
-    let (layout, report) = (&superblock.layout, recovered.report);
-    let (stats, dirty) = (state.design.stats(), state.design.dirty_counts());
-    let chunk = u64::from(layout.chunk_bytes);
-    Status {
-        design: "nitro",
-        mode: mode_name(state.mode),
-        health: "ok".to_owned(),
-        chunk_bytes: chunk,
-        weu_bytes: layout.weu_bytes.into(),
-        compression: compression_name(superblock.compression),
-        dedup: superblock.dedup,
-        fp_index_percent: superblock.fp_index_percent,
-        flash_bytes: layout.flash_bytes,
-        flash_bytes_used: (u64::from(layout.slot_count) - stats.slots_free) * u64::from(layout.weu_bytes),
-        origin_bytes: superblock.origin.size_bytes,
-        origin: superblock.origin.uri.to_string(),
-        logical_bytes_cached: stats.mapped_chunks * chunk,
-        zero_bytes_cached: stats.zero_chunks * chunk,
-        dirty_bytes: dirty.chunks * chunk,
-        trimmed_bytes: dirty.run_chunks * chunk,
-        lost_chunks: 0,
-        read_hit_ratio: 0.0,
-        dedup_ratio: 1.0,
-        compression_ratio: 1.0,
-        flash_bytes_written: 0,
-        plain_cache_bytes_written: 0,
-        lba_index_ram_bytes: stats.lba_index_ram_bytes,
-        fp_index_ram_bytes: stats.fp_index_ram_bytes,
-        slot_table_ram_bytes: stats.slot_table_ram_bytes,
-        index_ram_bytes: stats.lba_index_ram_bytes + stats.fp_index_ram_bytes + stats.slot_table_ram_bytes,
-        lba_index_entries: stats.lba_index_entries,
-        fp_index_entries: stats.fp_index_entries,
-        slots_free: stats.slots_free,
-        slots: layout.slot_count.into(),
-        log_used_percent: state.log.area.used_percent(),
-        warm_restart: report.checkpoint_mappings + report.log_entries > 0,
-        recovery: report,
-        counts: CounterValues::default(),
-    }
+    let status = Status::of(&recovered.superblock, &recovered.state, CounterValues::default(), &recovered.report);
+    Ok(Report::new(&flash.path, &recovered.superblock, status))
 }
 
 /// The status as a page for people.

@@ -227,7 +227,7 @@ fn no_path_of_one_machine_is_committed() {
         // Images and fixtures of the format are not text.
         let Ok(text) = fs::read_to_string(&path) else { continue };
         for (number, line) in text.lines().enumerate() {
-            // A path begins where a word begins: "$DIR/work/" is nobody's home.
+            // A path begins where a word begins; in the middle of one it is nobody's home.
             let begins = |home: &&&str| {
                 line.match_indices(**home).any(|(at, _)| {
                     !line[..at].ends_with(|c: char| c.is_ascii_alphanumeric() || "_-.}/".contains(c))
