@@ -35,7 +35,8 @@ fmt: ## Is the code formatted?
 clippy: ## Lints, warnings denied
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 
-# What cargo-fuzz drives (see fuzz/), run here from fixed seeds: the same code, any toolchain, no corpus.
+# The NBD parsers, which cargo-fuzz drives too (see fuzz/), and the structures on flash, from fixed seeds: any toolchain,
+# no corpus.
 fuzz: ## The parsers of flash and wire against seeded hostile bytes (FUZZ_SEED=20260)
 	LARDER_SEED=$(FUZZ_SEED) cargo test -p larder-format --test mutation --test roundtrip
 	cargo test -p larder-serve --test nbd bytes

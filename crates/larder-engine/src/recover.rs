@@ -121,7 +121,7 @@ pub async fn recover(
     let (mut superblock, repair) = superblock::read(flash).await?;
     if flash.info().size_bytes < superblock.layout.flash_bytes {
         return Err(EngineError::Invalid(format!(
-            "the flash device has {} bytes, fewer than the {} that this cache was made with",
+            "the flash device has {} bytes, fewer than the {} that this cache was made with; give it back its size",
             flash.info().size_bytes,
             superblock.layout.flash_bytes
         )));

@@ -14,7 +14,7 @@ use clap::{
     error::{ContextKind, ContextValue, ErrorKind},
 };
 use larder_device::throttled::Profile;
-use larder_engine::{Compression, WriteMode};
+use larder_engine::{Compression, WriteMode, recover::RAM_BUDGET_BYTES_MIN};
 use larder_serve::nbd::ServeAddress;
 use std::{ffi::OsString, path::PathBuf};
 
@@ -142,7 +142,7 @@ pub struct CreateArgs {
     #[arg(long, value_name = "PERCENT", default_value = "100", value_parser = fp_index_percent, allow_hyphen_values = true)]
     pub fp_index: u8,
     /// RAM budget of the indices; fewer chunks are cached where it binds. 0 sets none, 1M is the least
-    #[arg(long, value_name = "SIZE", default_value = "0", value_parser = size::parse, allow_hyphen_values = true)]
+    #[arg(long, value_name = "SIZE", default_value = "0", value_parser = ram_budget, allow_hyphen_values = true)]
     pub ram: u64,
     /// Name of the volume; clients see it as the export's name
     #[arg(long, value_name = "NAME", default_value = "")]
@@ -353,6 +353,15 @@ impl From<CompressArg> for Compression {
 pub enum Switch {
     On,
     Off,
+}
+
+fn ram_budget(text: &str) -> Result<u64, String> {
+    match size::parse(text)? {
+        small @ 1..RAM_BUDGET_BYTES_MIN => {
+            Err(format!("a RAM budget is 1M at least, or 0 for none; {small} bytes is too small"))
+        }
+        budget => Ok(budget),
+    }
 }
 
 fn fp_index_percent(text: &str) -> Result<u8, String> {

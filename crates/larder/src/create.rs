@@ -232,7 +232,7 @@ fn refused_plan(args: &CreateArgs, flash: &Target, error: &EngineError) -> Failu
     };
     Failure::failed(match error {
         EngineError::Format(FormatError::FlashTooSmall { needed_bytes, .. }) => format!(
-            "{named}: a flash of {} is too small; it must hold eight WEUs of {} and what describes them, here {} at least",
+            "{named}: a flash of {} is too small; it must hold eight WEUs of {}, of which the description takes one at least, here {} in all",
             size::exact(flash.bytes),
             size::exact(args.weu.into()),
             size::exact(*needed_bytes)

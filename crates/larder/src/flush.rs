@@ -45,8 +45,10 @@ pub fn flush(cache: &Cache) -> control::Reply {
     let after = cache.status();
     if !is_done {
         return Err(format!(
-            "not all dirty data could be written to the origin: {} remain (health: {})",
+            "not all dirty data could be written to the origin {}: {} remain, {} of its operations failed; bring it back, then flush again (health: {})",
+            after.origin,
             size::human(after.dirty_bytes + after.trimmed_bytes),
+            after.counts.origin_errors,
             after.health
         ));
     }

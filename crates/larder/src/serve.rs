@@ -99,11 +99,11 @@ fn serve_cache(args: &ServeArgs, path: &Path, signals: Signals) -> Outcome {
     let servers = bind(args, &name, later.clone())?;
     let mut control = ControlServer::bind(&flash.superblock.flash_uuid)?;
     // (4)
-    output::note(&format!("I/O: {}", io_backend()));
     let Flash { path, device: flash_device, superblock } = flash;
     let flash_device = with_profile(flash_device, args.flash_profile, &runtime);
     let origin_device = with_profile(origin.device, args.origin_profile, &runtime);
     let cache = open(&path, flash_device, origin_device, &runtime, tuning(args))?;
+    output::note(&format!("I/O: {}", io_backend()));
     // (5)
     later.set(cache.clone());
     let servers = Arc::new(servers);
