@@ -42,9 +42,4 @@ impl DirtyList {
     pub fn from(&self, from: Lba, max: usize) -> Vec<(Lba, u64)> {
         self.0.range(from.0..).take(max).map(|(&lba, &seq)| (Lba(lba), seq)).collect()
     }
-
-    /// Dirty chunks among `count` from `first`.
-    pub fn in_range(&self, first: Lba, count: u64) -> impl Iterator<Item = (Lba, u64)> + '_ {
-        self.0.range(first.0..first.0.saturating_add(count)).map(|(&lba, &seq)| (Lba(lba), seq))
-    }
 }

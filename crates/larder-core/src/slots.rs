@@ -5,8 +5,8 @@
 //! destaged) → retired (its mappings are gone, its generation has moved on) → free, once that is durable and the slot
 //! trimmed.
 //!
-//! Invariants: `dirty_refs <= refs`. Only sealed slots are on the LRU list, and only free ones on the free list. The generation moves on exactly when a slot
-//! retires, so no mapping made before that ever matches again.
+//! Invariants: `dirty_refs <= refs`. Only sealed slots are on the LRU list, and only free ones on the free list.
+//! The generation moves on exactly when a slot retires, so no mapping made before that ever matches again.
 //!
 //! What it does not do: remove mappings; the design that owns the index does.
 
@@ -69,7 +69,6 @@ pub struct Slots {
     free_count: usize,
     newest: u32,
     oldest: u32,
-    sealed: usize,
     /// Back pointers that all slots together have room for.
     back_capacity: usize,
 }
@@ -96,7 +95,6 @@ impl Slots {
             free_count: 0,
             newest: NONE,
             oldest: NONE,
-            sealed: 0,
             back_capacity: 0,
         };
         (0..count).rev().for_each(|i| slots.link_free(i));
@@ -112,12 +110,6 @@ impl Slots {
     pub fn free_count(&self) -> usize {
         self.free_count
     }
-
-    /// Number of sealed slots.
-    pub fn sealed_count(&self) -> usize {
-        self.sealed
-    }
-
     /// Bytes that the table has allocated.
     pub fn ram_bytes(&self) -> usize {
         self.slots.capacity() * size_of::<Slot>() + self.back_capacity * size_of::<BackPointer>()
@@ -170,7 +162,6 @@ impl Slots {
         self.back_capacity -= entry.back.capacity();
         entry.back.shrink_to_fit();
         self.back_capacity += entry.back.capacity();
-        self.sealed += 1;
         self.link_newest(slot.0);
     }
 
@@ -193,7 +184,6 @@ impl Slots {
             return None;
         }
         self.unlink(at);
-        self.sealed -= 1;
         self.slots[at as usize].state = SlotState::Evicting;
         Some(SlotId(at))
     }
@@ -204,7 +194,6 @@ impl Slots {
         // A slot of any other state is on a list already, or must not come onto this one.
         if entry.state == SlotState::Evicting {
             entry.state = SlotState::Sealed;
-            self.sealed += 1;
             self.link_oldest(slot.0);
         }
     }
@@ -252,14 +241,12 @@ impl Slots {
             SlotState::Free => self.unlink_free(slot.0),
             SlotState::Sealed => {
                 self.unlink(slot.0);
-                self.sealed -= 1;
             }
             SlotState::Open | SlotState::Evicting | SlotState::Retired => {}
         }
         if another {
             self.forget_refs(slot);
         }
-        self.sealed += 1;
         self.link_newest(slot.0);
         true
     }
@@ -275,7 +262,6 @@ impl Slots {
         if entry.state == SlotState::Sealed {
             entry.state = SlotState::Free;
             self.unlink(slot.0);
-            self.sealed -= 1;
             self.link_free(slot.0);
         }
         self.forget_refs(slot);

@@ -104,12 +104,9 @@ impl Shared {
         let mut victims = Vec::new();
         {
             let mut state = self.state.lock();
-            let in_flight: Vec<SlotId> = (0..self.geometry.layout.slot_count)
-                .map(SlotId)
-                .filter(|slot| state.in_memory[slot.0 as usize])
-                .collect();
+            let State { design, in_memory, .. } = &mut *state;
             while victims.len() < count {
-                let Some(victim) = state.design.choose_victim(&mut |slot| in_flight.contains(&slot)) else { break };
+                let Some(victim) = design.choose_victim(&mut |slot| in_memory[slot.0 as usize]) else { break };
                 victims.push(victim);
             }
         }

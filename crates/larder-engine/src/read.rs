@@ -12,7 +12,7 @@ use crate::{
     fill::Reason,
     prefetch::Prefetched,
     read_hit::Hit,
-    record::{HeldRecord, ReadingRecord, decode_chunk, overlay_fragment, window},
+    record::{HeldRecord, ReadingRecord, decode_chunk, overlay_fragment},
     shared::Shared,
     state::State,
     sync::join_all,
@@ -396,10 +396,5 @@ impl Shared {
             wide.truncate(len);
             Ok(wide)
         })
-    }
-
-    /// The aligned window of a record, for tools.
-    pub fn record_window(&self, place: &Place) -> (u64, usize, usize) {
-        window(&self.geometry, place)
     }
 }

@@ -43,12 +43,6 @@ impl Geometry {
         let start = lba.0 * self.chunk_bytes as u64;
         self.volume_bytes.saturating_sub(start).min(self.chunk_bytes as u64) as usize
     }
-
-    /// 512-byte sectors of the origin in chunk `lba`.
-    pub fn chunk_sectors(&self, lba: Lba) -> usize {
-        self.chunk_len(lba) / SECTOR_BYTES
-    }
-
     /// Byte offset of chunk `lba` on the volume.
     pub fn offset_of(&self, lba: Lba) -> u64 {
         lba.0 * self.chunk_bytes as u64
