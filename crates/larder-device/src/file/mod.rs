@@ -34,6 +34,17 @@ struct Inner {
     identity: u64,
 }
 
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // A child that this process is just starting holds a copy of the descriptor until it execs, and would hold the
+        // lock with it. Unlocking lets it go now, unless an operation in flight still needs it.
+        if Arc::strong_count(&self.file) == 1 {
+            // SAFETY: a plain call on an open descriptor; without a lock it does nothing.
+            unsafe { libc::flock(std::os::fd::AsRawFd::as_raw_fd(&*self.file), libc::LOCK_UN) };
+        }
+    }
+}
+
 impl FileDevice {
     /// Opens the file or block device at `path`.
     ///
