@@ -8,9 +8,11 @@
 
 use crate::{
     codec::Codec,
+    conditions::{Opening, OriginHealth},
     config::Tuning,
+    degraded::behind_fence,
     error::EngineError,
-    recover::{RecoveryReport, recover},
+    recover::{RecoveryReport, new_design, recover},
     shared::{Shared, Signals},
     status::{Counters, Status},
     superblock::SuperblockKeeper,
@@ -56,6 +58,7 @@ impl Cache {
         // What this opening saw must not change any more, whatever happens to the power.
         flash.flush().await?;
         origin.flush().await?;
+        let emptied = behind_fence(&found, &tuning, &runtime).await?;
         let superblock = found.superblock;
         let codec = Codec::new(
             superblock.hash_key,
@@ -65,6 +68,10 @@ impl Cache {
         );
         let mut state = found.state;
         state.origin_unflushed = false;
+        if emptied {
+            state.empty(new_design(&superblock, found.geometry.chunk_count)?);
+        }
+        let opening = Opening { superblock_repaired: found.repair, emptied };
         let slots = superblock.layout.slot_count;
         let info = DeviceInfo {
             name: superblock.volume_name.to_string(),
@@ -92,6 +99,8 @@ impl Cache {
             slot_turns: Arc::new(Tickets::default()),
             checkpoint_turn: Arc::new(Tickets::default()),
             counters: Counters::default(),
+            origin_health: OriginHealth::default(),
+            opening,
             signals: Signals::default(),
             writes_in_flight: AtomicU32::new(0),
             draining: AtomicBool::new(false),
@@ -105,7 +114,14 @@ impl Cache {
             .superblock
             .update(&*shared.flash, &shared.counters, |superblock| superblock.clean_shutdown = false)
             .await?;
+        let mode = shared.state.lock().mode;
+        shared.note_mode(mode).await?;
         shared.spawn_counted(shared.clone().committer());
+        if emptied {
+            // The fence goes when nothing of what it kept away is left.
+            shared.checkpoint(false).await?;
+            shared.lower_fence().await?;
+        }
         shared.spawn_counted(shared.clone().evictor());
         shared.spawn_counted(shared.clone().destager());
         shared.spawn_counted(shared.clone().checkpointer());
@@ -202,9 +218,11 @@ impl Cache {
         let finishing = Finishing::begin(shared);
         shared.closing.store(true, Release);
         self.stop_tasks(1).await;
+        // A flash that failed is left as it is: the next opening recovers it as from a crash.
+        let failed = shared.state.lock().flash_failed.is_some();
         let result = match flushed {
-            Ok(()) => shared.checkpoint(true).await,
-            Err(error) => Err(error),
+            Ok(()) if !failed => shared.checkpoint(true).await,
+            flushed => flushed,
         };
         drop(finishing);
         drop(ticket);

@@ -13,7 +13,7 @@
 
 use crate::{error::EngineError, shared::Shared, state::to_format};
 use larder_core::{Lba, Lookup, StreamClass, slots::SlotState};
-use larder_device::{IoBuf, IoError, IoErrorKind, IoOp, WriteFlags};
+use larder_device::{IoBuf, WriteFlags};
 use larder_format::{
     CheckpointEncoder, CheckpointPointer, FingerprintEntry, FragmentEntry, LogStart, MappingEntry, SlotEntry, WeuClass,
     ZeroRange, checkpoint::CHECKPOINT_HEADER_BYTES,
@@ -27,6 +27,8 @@ use std::{
 const WRITE_BYTES: usize = 1 << 20;
 /// Pause after a checkpoint failed.
 const RETRY: Duration = Duration::from_millis(200);
+/// Checkpoints that may fail over the flash, one after the other, before the flash counts as failed.
+const TRIES_MAX: u32 = 3;
 
 /// Gathers blocks and writes them in large pieces.
 struct AreaWriter<'a> {
@@ -50,10 +52,10 @@ impl AreaWriter<'_> {
         }
         let bytes = self.gathered.len() as u64;
         if self.at + bytes > self.end {
-            return Err(overflow().into());
+            return Err(EngineError::CheckpointTooLarge);
         }
         let buf = IoBuf::copy_of(&self.gathered).freeze();
-        self.shared.flash.write(self.at, buf, WriteFlags::default()).await?;
+        self.shared.flash.write(self.at, buf, WriteFlags::default()).await.map_err(EngineError::Flash)?;
         self.shared.counters.flash_metadata_bytes_written.fetch_add(bytes, Relaxed);
         self.at += bytes;
         self.gathered.clear();
@@ -61,29 +63,45 @@ impl AreaWriter<'_> {
     }
 }
 
-fn overflow() -> IoError {
-    // Pieces of different moments may together hold more than the index ever did: the next try finds it calmer.
-    IoError::new(IoErrorKind::NoSpace, IoOp::Write, 0, 0).with_detail("the checkpoint outgrew its area")
-}
-
 impl Shared {
     /// The checkpointer's task: runs until the cache closes.
     pub(crate) async fn checkpointer(self: Arc<Self>) {
+        let mut tries = 0;
         loop {
             let wanted = self.signals.checkpoint_wanted.listen();
             if self.is_closing() {
                 return;
             }
-            if self.state.lock().log.area.used_percent() < 50 {
+            let idle = {
+                let state = self.state.lock();
+                state.log.area.used_percent() < 50 || state.flash_failed.is_some()
+            };
+            if idle {
                 self.signals.checkpointed.notify();
                 wanted.await;
                 continue;
             }
-            if self.checkpoint(false).await.is_err() {
-                self.counters.checkpoint_errors.fetch_add(1, Relaxed);
-                let _ = self.runtime.delay(RETRY).await;
+            match self.checkpoint(false).await {
+                Ok(()) => tries = 0,
+                Err(error) => {
+                    self.counters.checkpoint_errors.fetch_add(1, Relaxed);
+                    tries += 1;
+                    self.note_failed_checkpoint(error, tries >= TRIES_MAX);
+                    let _ = self.runtime.delay(RETRY).await;
+                }
             }
             self.signals.checkpointed.notify();
+        }
+    }
+
+    /// Without checkpoints the log fills up, and nothing can be made durable: a flash that does not take one fails.
+    fn note_failed_checkpoint(&self, error: EngineError, last_try: bool) {
+        match error {
+            // The origin could not be flushed, or the checkpoint was too large, or the cache ends: not the flash's fault.
+            EngineError::Flash(error) if last_try => {
+                self.fail_flash(error);
+            }
+            error => self.state.lock().log.checkpoint_failed = Some(error),
         }
     }
 
@@ -162,20 +180,21 @@ impl Shared {
         let counts = encoder.counts();
         let max = layout.checkpoint_counts_max();
         if counts.mappings > max.mappings || counts.fragments > max.fragments || counts.zero_ranges > max.zero_ranges {
-            return Err(overflow().into());
+            return Err(EngineError::CheckpointTooLarge);
         }
         let (last, header) = encoder.finish();
         writer.put(last).await?;
         writer.write().await?;
         // (3)
         self.commit_everything().await?;
-        if self.state.lock().origin_unflushed {
+        let flush_origin = self.state.lock().origin_matters();
+        if flush_origin {
             self.flush_origin().await?;
         }
         // (4)
-        self.flash.flush().await?;
+        self.flash.flush().await.map_err(EngineError::Flash)?;
         let header_block = IoBuf::copy_of(&header.encode()).freeze();
-        self.flash.write(start, header_block, WriteFlags { fua: true }).await?;
+        self.flash.write(start, header_block, WriteFlags { fua: true }).await.map_err(EngineError::Flash)?;
         self.counters.flash_metadata_bytes_written.fetch_add(CHECKPOINT_HEADER_BYTES as u64, Relaxed);
         // (5)
         let pointer = CheckpointPointer { area, checkpoint_id: id, bytes: header.total_bytes };
@@ -188,7 +207,11 @@ impl Shared {
             })
             .await?;
         // (6)
-        self.state.lock().log.area.free_before(&position);
+        {
+            let mut state = self.state.lock();
+            state.log.area.free_before(&position);
+            state.log.checkpoint_failed = None;
+        }
         self.counters.checkpoints.fetch_add(1, Relaxed);
         Ok(())
     }

@@ -3,6 +3,7 @@
 //!
 //! What it does not do: read files or arguments.
 
+use crate::fence::Keeper;
 use larder_format::{Compression, DesignId, WriteMode};
 
 /// What a new cache shall be.
@@ -78,6 +79,10 @@ pub struct Tuning {
     pub prefetch_bytes_max: usize,
     /// zstd level where zstd compresses.
     pub zstd_level: i32,
+    /// Keeps the fence that writes past a failed flash need; without one they are refused.
+    pub fence: Keeper,
+    /// Where the fence is up, and the flash holds dirty data: drop it, though the origin may lack it.
+    pub discard_fenced: bool,
     /// Largest age of an entry that waits for the metadata log, in milliseconds: the age of the oldest clean mapping
     /// that a crash forgets.
     pub commit_interval_ms: u64,
@@ -95,6 +100,8 @@ impl Default for Tuning {
             insert_depth: 4,
             prefetch_bytes_max: 8 << 20,
             zstd_level: 1,
+            fence: Keeper::default(),
+            discard_fenced: false,
             commit_interval_ms: 1000,
         }
     }

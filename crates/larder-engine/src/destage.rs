@@ -13,6 +13,8 @@
 
 use crate::{
     batch::BatchRecord,
+    error::EngineError,
+    fence::Fence,
     record::{decode_chunk, overlay_fragment},
     shared::Shared,
     state::State,
@@ -39,6 +41,8 @@ const ZERO_BYTES_MAX: u64 = 16 << 20;
 const AVERAGE_OVER_MIN: u64 = 1000;
 /// Pause after a turn that wrote nothing.
 const IDLE: Duration = Duration::from_millis(1);
+/// Turns in a row that may write nothing before a degraded cache waits longer.
+const IDLE_TURNS_MAX: u32 = 8;
 /// Pause after the origin failed, doubling up to the maximum.
 const RETRY_FIRST: Duration = Duration::from_millis(100);
 const RETRY_MAX: Duration = Duration::from_secs(10);
@@ -87,6 +91,10 @@ impl Shared {
 
     fn destage_due(&self, state: &State) -> bool {
         let dirty = state.design.dirty_counts();
+        if state.flash_failed.is_some() {
+            // All that can be read shall be on the origin.
+            return dirty.chunks > state.lost.len() as u64 || dirty.runs > 0;
+        }
         self.dirty_percent(state) >= u64::from(self.tuning.dirty_low_percent)
             || dirty.runs >= self.geometry.layout.zero_ranges_max / 4
             || self.too_dirty(state)
@@ -96,14 +104,17 @@ impl Shared {
     pub(crate) async fn destager(self: Arc<Self>) {
         let mut cursor = Lba(0);
         let mut pause = RETRY_FIRST;
+        let mut idle_turns = 0;
         loop {
             let wanted = self.signals.destage_wanted.listen();
-            let (due, urgent) = {
+            let (due, urgent, degraded) = {
                 let state = self.state.lock();
-                let urgent = self.dirty_percent(&state) >= u64::from(self.tuning.dirty_high_percent)
+                let degraded = state.flash_failed.is_some();
+                let urgent = degraded
+                    || self.dirty_percent(&state) >= u64::from(self.tuning.dirty_high_percent)
                     || self.too_dirty(&state)
                     || state.design.dirty_counts().runs >= self.geometry.layout.zero_ranges_max / 2;
-                (self.destage_due(&state), urgent)
+                (self.destage_due(&state), urgent, degraded)
             };
             if self.is_closing() {
                 return;
@@ -119,9 +130,13 @@ impl Shared {
             match self.destage_next(&mut cursor, chunks_max).await {
                 // Nothing could be destaged, or the end of the volume was passed: never turn without a pause.
                 Ok(0) => {
-                    let _ = self.runtime.delay(IDLE).await;
+                    idle_turns += 1;
+                    // Without the flash some of it may never come: no need to ask every millisecond.
+                    let often = !degraded || idle_turns < IDLE_TURNS_MAX;
+                    let _ = self.runtime.delay(if often { IDLE } else { RETRY_MAX }).await;
                 }
                 Ok(bytes) => {
+                    idle_turns = 0;
                     pause = RETRY_FIRST;
                     let rate = self.tuning.destage_rate_bytes_per_s;
                     if !urgent && rate > 0 {
@@ -211,14 +226,13 @@ impl Shared {
     pub(crate) async fn destage(self: &Arc<Self>, lbas: &[Lba]) -> Result<u64, ()> {
         let (Some(&first), Some(&last)) = (lbas.first(), lbas.last()) else { return Ok(0) };
         let _ticket = self.destage_tickets.ask(first, last.0 + 1 - first.0).granted().await;
-        self.wait_for_log().await?;
         // (1)
         let newest = {
             let state = self.state.lock();
             lbas.iter().filter_map(|&lba| state.design.dirty_seq(lba)).max()
         };
         let Some(newest) = newest else { return Ok(0) };
-        self.commit(newest + 1).await.map_err(|_| ())?;
+        let newest = self.make_destageable(newest).await?;
         // (2)
         let mut batch = Vec::new();
         let mut held = Vec::new();
@@ -250,10 +264,13 @@ impl Shared {
         let mut unread = false;
         for BatchRecord { about: (lba, seq, fragment), operation, reading: record } in records {
             // What could not be read now is tried again; what is damaged stays so.
-            let Ok(bytes) = &results[operation] else {
-                self.counters.flash_read_errors.fetch_add(1, Relaxed);
-                unread = true;
-                continue;
+            let bytes = match &results[operation] {
+                Ok(bytes) => bytes,
+                Err(error) => {
+                    self.note_flash_read_error(error);
+                    unread = true;
+                    continue;
+                }
             };
             let payload = record.payload(bytes);
             let made = payload.and_then(|payload| self.pieces_of(lba, &record.place, payload, fragment));
@@ -294,21 +311,23 @@ impl Shared {
         Ok(bytes)
     }
 
-    /// Waits while as many log entries wait as may: each destaged chunk adds one.
-    async fn wait_for_log(&self) -> Result<(), ()> {
-        loop {
-            let committed = self.signals.committed.listen();
-            {
+    /// Makes dirty data up to sequence number `newest` durable on flash. Returns up to which one it may be destaged.
+    async fn make_destageable(self: &Arc<Self>, newest: u64) -> Result<u64, ()> {
+        let upto = {
+            let state = self.state.lock();
+            // Each destaged chunk adds an entry: not more than may wait.
+            let many = state.log.entries.len() >= self.pending_entries_max();
+            if many { state.log.next_seq() } else { newest + 1 }
+        };
+        match self.commit(upto).await {
+            Ok(()) => Ok(newest),
+            Err(EngineError::FlashFailed(_)) => {
                 let state = self.state.lock();
-                if state.flash_failed.is_some() {
-                    return Err(());
-                }
-                if state.log.entries.len() < self.pending_entries_max() {
-                    return Ok(());
-                }
+                // What is not durable may have a clean copy on flash that is older: only the fence keeps that away.
+                let durable = state.log.durable_below.saturating_sub(1);
+                Ok(if state.fence == Fence::Up { newest } else { newest.min(durable) })
             }
-            self.request_commit(u64::MAX, false);
-            committed.await;
+            Err(_) => Err(()),
         }
     }
 
@@ -393,9 +412,11 @@ impl Shared {
     }
 
     /// Tells the origin of a trimmed run.
-    async fn destage_run(self: &Arc<Self>, run: Run) -> Result<u64, ()> {
+    pub(crate) async fn destage_run(self: &Arc<Self>, run: Run) -> Result<u64, ()> {
         let _ticket = self.destage_tickets.ask(run.first, run.count).granted().await;
-        self.commit(run.seq + 1).await.map_err(|_| ())?;
+        if self.make_destageable(run.seq).await? < run.seq {
+            return Err(());
+        }
         // Writes since may have cut the run; what is left of it is read again, piece by piece, under the ticket.
         let mut at = run.first;
         let end = run.first.0 + run.count;
@@ -412,10 +433,7 @@ impl Shared {
             let offset = self.geometry.offset_of(from);
             let stop = (to * self.geometry.chunk_bytes as u64).min(self.geometry.volume_bytes);
             let flags = ZeroFlags { no_hole: run.no_hole, ..ZeroFlags::default() };
-            if self.zero_origin(offset, stop - offset, flags).await.is_err() {
-                self.counters.origin_errors.fetch_add(1, Relaxed);
-                return Err(());
-            }
+            self.zero_origin(offset, stop - offset, flags).await.map_err(|_| ())?;
             zeroed += stop - offset;
         }
         self.flush_origin().await.map_err(|_| ())?;

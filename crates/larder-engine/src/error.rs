@@ -11,6 +11,11 @@ use std::fmt;
 pub enum EngineError {
     /// A device operation failed.
     Io(IoError),
+    /// The flash failed an operation that is tried again later.
+    Flash(IoError),
+    /// A checkpoint outgrew its area: pieces of different moments may together hold more than the index ever did. The
+    /// next try finds it calmer.
+    CheckpointTooLarge,
     /// What is on the flash device is not a usable cache.
     Format(FormatError),
     /// An option has no sense; the sentence says which and what would be right.
@@ -31,8 +36,24 @@ pub enum EngineError {
         /// Where that frame is.
         flash_offset: u64,
     },
-    /// The flash device failed; writes that need it are refused.
+    /// The flash device failed; nothing more becomes durable there until the cache is opened again.
     FlashFailed(IoError),
+    /// The flash device failed, and a write past it would need a fence, which could not be made durable.
+    NoFence {
+        /// How the flash failed.
+        flash: IoError,
+        /// Why there is no fence.
+        why: String,
+    },
+    /// The flash failed earlier, and the origin was written without it since: its dirty data may be older.
+    Fenced {
+        /// Why the fence was raised.
+        why: String,
+        /// Bytes of dirty data and trimmed ranges on the flash.
+        dirty_bytes: u64,
+    },
+    /// The state that is kept off the flash cannot be read or written.
+    State(String),
     /// The cache is closing.
     Closed,
 }
@@ -41,6 +62,8 @@ impl fmt::Display for EngineError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             EngineError::Io(error) => error.fmt(f),
+            EngineError::Flash(error) => write!(f, "the flash: {error}"),
+            EngineError::CheckpointTooLarge => f.write_str("the checkpoint outgrew its area"),
             EngineError::Format(error) => error.fmt(f),
             EngineError::Invalid(sentence) | EngineError::WrongOrigin(sentence) => f.write_str(sentence),
             EngineError::DirtyDataLost { offset } => {
@@ -51,6 +74,17 @@ impl fmt::Display for EngineError {
                 "the metadata log is damaged: frame {lost} was durable and cannot be read (frame {found} at flash offset {flash_offset} follows it), so flushed writes are missing; `larder verify` lists what is left"
             ),
             EngineError::FlashFailed(error) => write!(f, "the flash device failed: {error}"),
+            EngineError::NoFence { flash, why } => {
+                write!(
+                    f,
+                    "the flash device failed ({flash}), and nothing may be written past it without a fence: {why}"
+                )
+            }
+            EngineError::Fenced { why, dirty_bytes } => write!(
+                f,
+                "the origin was written while this flash was away ({why}), and the flash still has {dirty_bytes} bytes of dirty data, which may be older than what the origin has: open it with --discard to drop them"
+            ),
+            EngineError::State(sentence) => f.write_str(sentence),
             EngineError::Closed => f.write_str("the cache is closed"),
         }
     }
@@ -74,7 +108,7 @@ impl EngineError {
     /// As the error of a device operation, for front ends.
     pub fn into_io(self, op: IoOp, offset: u64, len: u64) -> IoError {
         match self {
-            EngineError::Io(error) => error,
+            EngineError::Io(error) | EngineError::Flash(error) => error,
             EngineError::DirtyDataLost { .. } => {
                 IoError::new(IoErrorKind::Corrupt, op, offset, len).with_detail(self.to_string())
             }

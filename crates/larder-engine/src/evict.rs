@@ -38,6 +38,12 @@ impl Shared {
             if self.is_closing() && !self.someone_waits_for_room() {
                 return;
             }
+            if self.state.lock().flash_failed.is_some() {
+                // Nothing new is stored, so nothing has to go.
+                self.signals.room.notify();
+                wanted.await;
+                continue;
+            }
             // Stale entries go first: they cost nothing. One shard a hold of the lock.
             let pieces = self.state.lock().design.export_pieces();
             for _ in 0..pieces {

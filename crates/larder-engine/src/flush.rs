@@ -14,10 +14,10 @@
 
 use crate::{error::EngineError, shared::Shared, state::State, sync::either};
 use larder_core::{Lba, Lookup};
-use larder_device::{IoBuf, IoError, Runtime, WriteFlags};
+use larder_device::{IoBuf, IoError, IoErrorKind, IoOp, Runtime, SharedBuf, WriteFlags};
 use larder_format::{
     FrameStart, LogEntry, WriteMode,
-    log::{encode_frame_into, entries_that_fit, frame_bytes_for, frame_crc},
+    log::{encode_frame_into, frame_bytes_for, frame_crc},
 };
 use std::{
     sync::{Arc, atomic::Ordering::*},
@@ -39,9 +39,13 @@ impl Shared {
             let state = self.state.lock();
             (state.mode, state.log.next_seq())
         };
-        match mode {
+        let flushed = match mode {
             WriteMode::Back => self.commit(upto).await,
             WriteMode::Through | WriteMode::Around => Ok(self.flush_origin().await?),
+        };
+        match flushed {
+            Err(EngineError::FlashFailed(_)) => self.flush_past_flash().await,
+            flushed => flushed,
         }
     }
 
@@ -135,11 +139,19 @@ impl Shared {
             let wanted = self.signals.commit_wanted.listen();
             let checkpointed = self.signals.checkpointed.listen();
             let (work, crowded) = {
-                let state = self.state.lock();
+                let mut state = self.state.lock();
                 // The rest of the log is for the checkpoint that frees it, which commits what waits by then.
                 let crowded = state.log.area.used_percent() >= LOG_USED_PERCENT_MAX && !state.log.close_clean;
+                if crowded && let Some(error) = state.log.checkpoint_failed.clone() {
+                    // Whoever waits learns why; the next one to ask finds it tried again.
+                    state.log.commits += 1;
+                    state.log.wanted_below = 0;
+                    state.log.error = Some(error.into_io(IoOp::Write, 0, 0));
+                    self.signals.committed.notify();
+                }
                 let wanted = state.log.wanted_below > state.log.durable_below || state.log.close_clean;
-                (wanted || state.log.entries.len() >= self.pending_entries_max() / 2, crowded)
+                let many = state.log.entries.len() >= self.pending_entries_max() / 2;
+                ((wanted || many) && !state.log.dead, crowded)
             };
             if work && crowded && !self.is_closing() {
                 self.signals.checkpoint_wanted.notify();
@@ -179,41 +191,45 @@ impl Shared {
             let all = std::mem::replace(&mut state.log.close_clean, false);
             state.close_for_commit(self.geometry.flash_tag, all);
             let count = state.log.entries.len();
-            let unflushed = state.origin_unflushed || state.origin_flushes_in_flight > 0;
-            let clean = unflushed && state.log.entries.iter().any(names_origin_data);
+            let clean = state.origin_matters() && state.log.entries.iter().any(names_origin_data);
             (count, state.log.first_seq, state.segment_seq, all, clean)
         };
         // (2)
         self.send_segments();
         if !self.segments_written_below(segments_below).await {
             let failed = self.state.lock().flash_failed.clone();
-            return Err(failed
-                .unwrap_or_else(|| IoError::new(larder_device::IoErrorKind::Io, larder_device::IoOp::Write, 0, 0)));
+            return Err(failed.unwrap_or_else(|| IoError::new(IoErrorKind::Io, IoOp::Write, 0, 0)));
         }
         // (3)
         if origin_too && self.flush_origin().await.is_err() {
             self.forget_unflushed_clean(count);
         }
         if count > 0 || closed_clean {
-            self.flash.flush().await?;
+            // What a device did with the writes before a flush that failed, nobody can tell: another flush that succeeds
+            // says nothing about them.
+            self.flash.flush().await.map_err(|error| self.fail_flash(error))?;
             self.counters.flash_flushes.fetch_add(1, Relaxed);
         }
         // (4)
         let mut done = 0;
         while done < count {
+            if let Some(error) = self.state.lock().flash_failed.clone() {
+                return Err(error);
+            }
             let frame = self.build_frame(first_seq + done as u64, count - done);
             let Some((offset, buf, entries)) = frame else {
                 // The log has no room: a checkpoint makes some. It needs commits itself, for which writers keep a
                 // quarter of the log free; only a checkpoint that fails again and again leads here.
-                return Err(IoError::new(larder_device::IoErrorKind::NoSpace, larder_device::IoOp::Write, 0, 0)
+                return Err(IoError::new(IoErrorKind::NoSpace, IoOp::Write, 0, 0)
                     .with_detail("the metadata log is full, and no checkpoint could be written"));
             };
             let (bytes, crc) = (buf.len() as u64, frame_crc(&buf));
-            let written = self.flash.write(offset, buf.freeze(), WriteFlags { fua: true }).await;
-            self.state.lock().log.frame_failed = written.is_err();
-            written?;
+            self.write_frame(offset, buf.freeze()).await?;
             self.counters.flash_log_bytes_written.fetch_add(bytes, Relaxed);
             let mut state = self.state.lock();
+            if let Some(error) = &state.flash_failed {
+                return Err(error.clone());
+            }
             state.log.area.advance(bytes);
             state.log.previous_crc = crc;
             state.log.entries.drain(..entries);
@@ -230,14 +246,8 @@ impl Shared {
     /// The next frame of at most `count` entries: its offset on flash, its bytes, and how many entries it holds.
     fn build_frame(&self, first_entry_seq: u64, count: usize) -> Option<(u64, IoBuf, usize)> {
         let layout = &self.geometry.layout;
-        let mut entries_max = layout.frame_entries_max().min(count);
         let state = self.state.lock();
-        let room = state.log.area.room_before_end();
-        if state.log.frame_failed && room >= frame_bytes_for(1, layout.sector_bytes) as u64 {
-            // What failed may be on flash, here: a longer frame that went to the beginning of the region instead would be
-            // overlooked for it. So this try stays in front of the end, and overwrites it.
-            entries_max = entries_max.min(entries_that_fit(room));
-        }
+        let entries_max = layout.frame_entries_max().min(count).min(state.log.entries.len());
         let sector = layout.sector_bytes;
         let bytes = frame_bytes_for(entries_max, sector);
         let position = state.log.area.position();
@@ -255,6 +265,17 @@ impl Shared {
         let mut buf = IoBuf::new(bytes);
         encode_frame_into(&start, &entries, sector, &mut buf).expect("a frame of at most the largest size encodes");
         Some((layout.log_offset + offset, buf, entries_max))
+    }
+
+    /// Writes a frame, once more where that fails: the same bytes to the same place, for the first try may be there.
+    async fn write_frame(&self, offset: u64, frame: SharedBuf) -> Result<(), IoError> {
+        let flags = WriteFlags { fua: true };
+        let Err(error) = self.flash.write(offset, frame.clone(), flags).await else { return Ok(()) };
+        self.counters.flash_write_errors.fetch_add(1, Relaxed);
+        if error.kind == IoErrorKind::Cancelled {
+            return Err(error);
+        }
+        self.flash.write(offset, frame, flags).await.map_err(|error| self.fail_flash(error))
     }
 
     /// The origin could not be flushed: clean mappings that were to become durable are forgotten instead, for what they

@@ -43,11 +43,6 @@ impl LogArea {
         (self.used_bytes + skipped + bytes <= self.region_bytes).then_some(offset)
     }
 
-    /// Bytes from the next frame's place to the end of the region.
-    pub fn room_before_end(&self) -> u64 {
-        self.region_bytes - self.head
-    }
-
     /// The frame of `bytes` is durable: moves on.
     pub fn advance(&mut self, bytes: u64) {
         let (offset, skipped) = self.fit(bytes);

@@ -8,6 +8,7 @@
 
 use crate::{error::EngineError, shared::Shared};
 use larder_core::Lba;
+use larder_device::runtime::compute;
 use larder_format::WriteMode;
 use std::sync::Arc;
 
@@ -20,6 +21,8 @@ impl Shared {
         if self.state.lock().mode == mode {
             return Ok(());
         }
+        self.refuse_if_flash_failed()?;
+        let _switching = Switching::begin(self, mode);
         if mode != WriteMode::Back {
             self.destage_all().await;
         }
@@ -35,6 +38,10 @@ impl Shared {
             self.flush_origin().await?;
         }
         self.commit_everything().await?;
+        if mode == WriteMode::Back {
+            // From here on the origin may lack what the flash has.
+            self.note_mode(mode).await?;
+        }
         let switched = self.superblock.update(&*self.flash, &self.counters, |superblock| superblock.mode = mode).await;
         if let Err(error) = switched {
             // One twin may have the new mode. If this fails, too, an opening that finds dirty data knows better.
@@ -42,6 +49,39 @@ impl Shared {
             return Err(error);
         }
         self.state.lock().mode = mode;
+        if mode != WriteMode::Back {
+            self.note_mode(mode).await?;
+        }
         Ok(())
+    }
+
+    fn refuse_if_flash_failed(&self) -> Result<(), EngineError> {
+        match &self.state.lock().flash_failed {
+            Some(error) => Err(EngineError::FlashFailed(error.clone())),
+            None => Ok(()),
+        }
+    }
+
+    /// Tells who keeps the fence which mode is in force.
+    pub(crate) async fn note_mode(&self, mode: WriteMode) -> Result<(), EngineError> {
+        let Some(keeper) = self.tuning.fence.0.clone() else { return Ok(()) };
+        let noted = compute(&*self.runtime, move || keeper.note_mode(mode)).await?;
+        noted.map_err(EngineError::State)
+    }
+}
+
+/// Shows in the status that a switch is under way.
+struct Switching<'a>(&'a Shared);
+
+impl<'a> Switching<'a> {
+    fn begin(shared: &'a Shared, mode: WriteMode) -> Self {
+        shared.state.lock().switching_to = Some(mode);
+        Switching(shared)
+    }
+}
+
+impl Drop for Switching<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().switching_to = None;
     }
 }

@@ -203,8 +203,8 @@ impl Shared {
                 (Ok(bytes), Some((sectors, version))) => {
                     self.take_fragment(want, &record, bytes, sectors, version, buf).await?
                 }
-                (Err(_), _) => {
-                    self.counters.flash_read_errors.fetch_add(1, Relaxed);
+                (Err(error), _) => {
+                    self.note_flash_read_error(error);
                     false
                 }
             };
@@ -352,7 +352,7 @@ impl Shared {
                     let (future, record) = self.start_read(record);
                     let result = future.await;
                     failed = result.is_err();
-                    self.counters.flash_read_errors.fetch_add(failed.into(), Relaxed);
+                    let _ = result.as_ref().inspect_err(|error| self.note_flash_read_error(error));
                     if let Ok(bytes) = result
                         && self.take_chunk(want, &record, &bytes, buf)
                     {
@@ -364,7 +364,7 @@ impl Shared {
                     let (future, record) = self.start_read(record);
                     let result = future.await;
                     failed = result.is_err();
-                    self.counters.flash_read_errors.fetch_add(failed.into(), Relaxed);
+                    let _ = result.as_ref().inspect_err(|error| self.note_flash_read_error(error));
                     if let Ok(bytes) = result
                         && self.take_fragment(want, &record, &bytes, sectors, version, buf).await?
                     {
@@ -378,19 +378,24 @@ impl Shared {
     }
 
     /// Reads from the origin, widened to its alignment where that is coarser than 512 bytes.
-    pub fn read_origin(&self, offset: u64, buf: IoBuf) -> IoFuture<IoBuf> {
+    pub fn read_origin(self: &Arc<Self>, offset: u64, buf: IoBuf) -> IoFuture<IoBuf> {
         self.counters.origin_reads.fetch_add(1, Relaxed);
         self.counters.origin_bytes_read.fetch_add(buf.len() as u64, Relaxed);
         let align = self.geometry.origin_align as u64;
         let end = offset + buf.len() as u64;
+        let this = self.clone();
         if offset.is_multiple_of(align) && end.is_multiple_of(align) {
-            return self.origin.read(offset, buf);
+            return self.origin.read(offset, buf).map(move |result| {
+                this.note_origin(&result);
+                result
+            });
         }
         let from = offset / align * align;
         let to = end.next_multiple_of(align).min(self.origin.info().size_bytes);
         let skip = (offset - from) as usize;
         let len = buf.len();
         self.origin.read(from, IoBuf::new((to - from) as usize)).map(move |result| {
+            this.note_origin(&result);
             let mut wide = result?;
             let _ = wide.split_to(skip);
             wide.truncate(len);

@@ -66,8 +66,8 @@ impl Shared {
                     return Ok(buf);
                 }
                 Ok(buf) => buf,
-                Err(_) => {
-                    shared.counters.flash_read_errors.fetch_add(1, Relaxed);
+                Err(error) => {
+                    shared.note_flash_read_error(&error);
                     IoBuf::new(len)
                 }
             };
@@ -103,8 +103,8 @@ impl Shared {
                 true
             }
             Ok(_) => false,
-            Err(_) => {
-                shared.counters.flash_read_errors.fetch_add(1, Relaxed);
+            Err(error) => {
+                shared.note_flash_read_error(&error);
                 false
             }
         };

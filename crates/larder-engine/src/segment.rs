@@ -373,6 +373,7 @@ impl Shared {
             self.counters.flash_write_errors.fetch_add(1, Relaxed);
             result = self.flash.write(offset, data, WriteFlags::default()).await;
         }
+        let result = result.map_err(|error| self.fail_flash(error));
         self.counters.flash_segment_bytes_written.fetch_add(bytes, Relaxed);
         {
             let mut state = self.state.lock();
@@ -387,11 +388,8 @@ impl Shared {
                         || state.open.iter().flatten().any(|open| open.slot == slot);
                     state.in_memory[slot.0 as usize] = still;
                 }
-                Err(error) => {
-                    // The bytes stay readable in RAM; nothing that depends on them is ever said to be durable.
-                    state.in_flight[at].failed = true;
-                    state.flash_failed.get_or_insert(error);
-                }
+                // The bytes stay readable in RAM; nothing that depends on them is ever said to be durable.
+                Err(_) => state.in_flight[at].failed = true,
             }
         }
         self.signals.segments.notify();

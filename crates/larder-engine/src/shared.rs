@@ -4,8 +4,15 @@
 //! lock, so that a slot without pins whose mappings are gone stays so.
 
 use crate::{
-    codec::Codec, config::Tuning, error::EngineError, state::State, status::Counters, superblock::SuperblockKeeper,
-    sync::Notify, tickets::Tickets,
+    codec::Codec,
+    conditions::{Opening, OriginHealth},
+    config::Tuning,
+    error::EngineError,
+    state::State,
+    status::Counters,
+    superblock::SuperblockKeeper,
+    sync::Notify,
+    tickets::Tickets,
 };
 use larder_core::{Lba, SlotId, types::SECTOR_BYTES};
 use larder_device::{BlockDevice, IoError, IoErrorKind, IoFuture, IoOp, Runtime};
@@ -90,6 +97,8 @@ pub struct Signals {
     pub stopped: Notify,
     /// A pinned slot was unpinned while its eviction waits.
     pub unpinned: Notify,
+    /// The fence is up, or could not be put up.
+    pub fence: Notify,
 }
 
 /// What is shared.
@@ -122,6 +131,10 @@ pub struct Shared {
     pub checkpoint_turn: Arc<Tickets>,
     /// Counts.
     pub counters: Counters,
+    /// Whether the origin answers.
+    pub origin_health: OriginHealth,
+    /// What is known from the opening.
+    pub opening: Opening,
     /// Conditions.
     pub signals: Signals,
     /// Writes in flight, to see whether a worker's help pays.

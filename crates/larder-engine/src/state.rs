@@ -10,13 +10,15 @@
 //! What it does not do: I/O. [`segment`](crate::segment), [`flush`](crate::flush) and the verbs do.
 
 use crate::{
+    error::EngineError,
+    fence::Fence,
     log_area::LogArea,
     prefetch::PrefetchBuffer,
     segment::{InFlightSegment, OpenWeu},
 };
 use larder_core::{
-    Design, Fingerprint, Lba, Lookup, NewMapping, Place, SlotId, StreamClass, ranges::Run, streams::Streams,
-    versions::Versions,
+    Design, Fingerprint, Lba, Lookup, NewMapping, Place, SlotId, StreamClass, ranges::Run, slots::SlotState,
+    streams::Streams, versions::Versions,
 };
 use larder_device::{IoError, SharedBuf};
 use larder_format::{Encoding, LogEntry, WriteMode};
@@ -54,8 +56,10 @@ pub struct PendingLog {
     pub area: LogArea,
     /// Checksum of the last frame: the next one names it.
     pub previous_crc: u32,
-    /// The last try to write a frame failed: it may be on flash all the same.
-    pub frame_failed: bool,
+    /// The flash failed: entries are numbered and not kept, for nothing will be durable any more.
+    pub dead: bool,
+    /// The last try to write a checkpoint failed so; while it does, the log is not filled up.
+    pub checkpoint_failed: Option<EngineError>,
 }
 
 impl PendingLog {
@@ -71,8 +75,32 @@ impl PendingLog {
         if matches!(entry, LogEntry::Invalidate { .. } | LogEntry::SlotFreed { .. } | LogEntry::Clean { .. }) {
             self.forgets_below = seq + 1;
         }
-        self.entries.push_back(entry);
+        if self.dead {
+            self.first_seq += 1;
+        } else {
+            self.entries.push_back(entry);
+        }
         seq
+    }
+
+    /// The flash failed: what waits will never be durable. Returns the dirty chunks among it: first chunk, number of
+    /// chunks, sequence number.
+    pub fn die(&mut self) -> Vec<(Lba, u64, u64)> {
+        self.dead = true;
+        let first_seq = self.first_seq;
+        self.first_seq = self.next_seq();
+        self.wanted_below = 0;
+        self.close_clean = false;
+        let entries = std::mem::take(&mut self.entries);
+        let dirty = |entry: &LogEntry| match *entry {
+            LogEntry::Map { lba, dirty: true, .. }
+            | LogEntry::MapZero { lba, dirty: true }
+            | LogEntry::Fragment { lba, dirty: true, .. } => Some((Lba(lba), 1)),
+            LogEntry::Trim { lba, chunk_count, dirty: true, .. } => Some((Lba(lba), chunk_count)),
+            _ => None,
+        };
+        let numbered = (first_seq..).zip(&entries);
+        numbered.filter_map(|(seq, entry)| dirty(entry).map(|(lba, count)| (lba, count, seq))).collect()
     }
 }
 
@@ -120,8 +148,14 @@ pub struct State {
     pub changing: Vec<(u64, u64)>,
     /// Flushes of the origin that are not over.
     pub origin_flushes_in_flight: u32,
-    /// The flash refused a segment twice: nothing new is stored.
+    /// The flash failed so: nothing new is stored, and writes go past it. See [`degraded`](crate::degraded).
     pub flash_failed: Option<IoError>,
+    /// What keeps a flash that failed from being believed later.
+    pub fence: Fence,
+    /// Dirty chunks that were not durable when the flash failed: first chunk, number of chunks, sequence number.
+    pub undurable: Vec<(Lba, u64, u64)>,
+    /// A switch of modes is under way.
+    pub switching_to: Option<WriteMode>,
     /// Dirty chunks whose record turned out damaged.
     pub lost: BTreeMap<u64, u64>,
     /// Records that turned out damaged (slot, generation, offset): no content is taken for their duplicate.
@@ -188,6 +222,19 @@ impl State {
         let damaged =
             !self.damaged.is_empty() && self.damaged.contains(&(place.slot.0, place.generation, place.offset));
         (!damaged).then_some(place)
+    }
+
+    /// Forgets all that is mapped, for `empty`, a design of the same sizes; each slot keeps its generation and is free.
+    pub fn empty(&mut self, mut empty: Box<dyn Design>) {
+        for (slot, generation, state, _) in self.design.export_slots() {
+            // A free slot has the generation that it will have next.
+            let is_free = matches!(state, SlotState::Free | SlotState::Retired);
+            let last = if is_free { generation.wrapping_sub(1) } else { generation };
+            if last != u32::MAX {
+                empty.restore_freed(slot, last);
+            }
+        }
+        self.design = empty;
     }
 
     /// What changed `lba`'s content outdates fills and prefetched copies of it.
@@ -305,6 +352,12 @@ impl State {
         self.lost.retain(|&lba, _| lba < first.0 || lba >= first.0 + count);
         self.design.trim(Run { first, count, seq, no_hole });
         seq
+    }
+
+    /// Whether clean mappings become durable only after a flush of the origin. In write-back they need none: what
+    /// destaging writes and has not flushed is dirty still.
+    pub fn origin_matters(&self) -> bool {
+        self.mode != WriteMode::Back && (self.origin_unflushed || self.origin_flushes_in_flight > 0)
     }
 
     /// The bytes of the record at `place`, if they are in memory. Copies, or shares.

@@ -4,7 +4,12 @@
 //!
 //! What it does not do: keep history, or print.
 
-use crate::{recover::RecoveryReport, shared::Shared, state::State};
+use crate::{
+    conditions::{self, Condition, Severity},
+    recover::RecoveryReport,
+    shared::Shared,
+    state::State,
+};
 use larder_format::{Compression, Superblock, WriteMode};
 use std::sync::atomic::{AtomicU64, Ordering::*};
 
@@ -120,6 +125,8 @@ counters! {
     origin_flushes,
     /// Operations of the origin that failed.
     origin_errors,
+    /// Writes and zeroings that went past a failed flash to the origin.
+    writes_past_flash,
 }
 
 impl Counters {
@@ -139,6 +146,10 @@ pub struct Status {
     pub mode: &'static str,
     /// `ok`, or what is wrong.
     pub health: String,
+    /// The flash failed: the cache goes on without it.
+    pub degraded: bool,
+    /// Everything that is not as it should be, the most serious first.
+    pub conditions: Vec<Condition>,
     /// Chunk size.
     pub chunk_bytes: u64,
     /// WEU size.
@@ -222,6 +233,12 @@ pub fn compression_name(compression: Compression) -> &'static str {
     }
 }
 
+/// The most serious condition, where the cache does less than it should; warnings and notices are listed beside it.
+fn health_of(conditions: &[Condition]) -> String {
+    let first = conditions.first().filter(|first| first.severity == Severity::Degraded);
+    first.map_or_else(|| "ok".to_owned(), |first| first.what.clone())
+}
+
 fn ratio(a: u64, b: u64, when_none: f64) -> f64 {
     if b == 0 { when_none } else { a as f64 / b as f64 }
 }
@@ -231,14 +248,7 @@ impl Status {
     pub fn of(superblock: &Superblock, state: &State, counts: CounterValues, recovery: &RecoveryReport) -> Status {
         let layout = &superblock.layout;
         let chunk = u64::from(layout.chunk_bytes);
-        let health = match &state.flash_failed {
-            Some(error) => format!("flash failed: {error}"),
-            None if !state.lost.is_empty() => {
-                let first = state.lost.keys().next().copied().unwrap_or_default() * chunk;
-                format!("{} dirty chunks are damaged, the first at volume offset {first}", state.lost.len())
-            }
-            None => "ok".to_owned(),
-        };
+        let conditions = conditions::of_state(state, &counts, chunk);
         let (stats, dirty) = (state.design.stats(), state.design.dirty_counts());
         // The counts were taken one after the other while others grew them.
         let with_content = counts.inserted_chunks.saturating_sub(counts.zero_chunks);
@@ -246,7 +256,9 @@ impl Status {
         Status {
             design: "nitro",
             mode: mode_name(state.mode),
-            health,
+            health: health_of(&conditions),
+            degraded: state.flash_failed.is_some(),
+            conditions,
             chunk_bytes: chunk,
             weu_bytes: layout.weu_bytes.into(),
             compression: compression_name(superblock.compression),
@@ -288,6 +300,10 @@ impl Shared {
     /// The status now.
     pub fn status(&self, recovery: &RecoveryReport) -> Status {
         let (superblock, counts) = (self.superblock.get(), self.counters.values());
-        Status::of(&superblock, &self.state.lock(), counts, recovery)
+        let state = self.state.lock();
+        let mut status = Status::of(&superblock, &state, counts, recovery);
+        status.conditions = self.conditions(&state, &counts);
+        status.health = health_of(&status.conditions);
+        status
     }
 }

@@ -68,7 +68,8 @@ pub async fn read(flash: &dyn BlockDevice) -> Result<(Superblock, Option<usize>)
 pub async fn write(flash: &dyn BlockDevice, superblock: &Superblock) -> Result<u64, EngineError> {
     let bytes = superblock.encode();
     for offset in SUPERBLOCK_OFFSETS {
-        flash.write(offset, IoBuf::copy_of(&bytes).freeze(), WriteFlags { fua: true }).await?;
+        let twin = IoBuf::copy_of(&bytes).freeze();
+        flash.write(offset, twin, WriteFlags { fua: true }).await.map_err(EngineError::Flash)?;
     }
     Ok((bytes.len() * SUPERBLOCK_OFFSETS.len()) as u64)
 }

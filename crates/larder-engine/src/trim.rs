@@ -33,19 +33,35 @@ impl Shared {
         self.counters.trim_bytes.fetch_add(len, Relaxed);
         let mode = self.state.lock().mode;
         if mode == WriteMode::Back {
-            let seq = self.zero_in_cache(offset, len, flags.no_hole).await?;
-            return if flags.fua { self.commit(seq + 1).await } else { Ok(()) };
+            match self.zero_in_cache(offset, len, flags).await {
+                Err(EngineError::FlashFailed(_)) => {}
+                zeroed => return zeroed,
+            }
         }
         let this = self.clone();
         self.to_its_end(async move {
             let _ticket = ticket;
-            let _change = this.begin_change(first, count).await?;
-            Ok(this.zero_origin(offset, len, flags).await?)
+            let change = match mode {
+                WriteMode::Back => None,
+                WriteMode::Through | WriteMode::Around => match this.begin_change(first, count).await {
+                    Err(EngineError::FlashFailed(_)) => None,
+                    change => Some(change?),
+                },
+            };
+            match change {
+                Some(_change) => Ok(this.zero_origin(offset, len, flags).await?),
+                None => this.zero_past_flash(offset, len, flags).await,
+            }
         })
         .await
     }
 
-    async fn zero_in_cache(self: &Arc<Self>, offset: u64, len: u64, no_hole: bool) -> Result<u64, EngineError> {
+    async fn zero_in_cache(self: &Arc<Self>, offset: u64, len: u64, flags: ZeroFlags) -> Result<(), EngineError> {
+        let seq = self.zero_chunks(offset, len, flags.no_hole).await?;
+        if flags.fua { self.commit(seq + 1).await } else { Ok(()) }
+    }
+
+    async fn zero_chunks(self: &Arc<Self>, offset: u64, len: u64, no_hole: bool) -> Result<u64, EngineError> {
         let end = offset + len;
         let chunk = self.geometry.chunk_bytes as u64;
         // The volume's last chunk counts as whole when the range reaches the volume's end.
@@ -113,7 +129,12 @@ impl Shared {
     ///
     /// # Errors
     /// The origin's.
-    pub async fn zero_origin(&self, offset: u64, len: u64, flags: ZeroFlags) -> Result<(), larder_device::IoError> {
+    pub async fn zero_origin(
+        self: &Arc<Self>,
+        offset: u64,
+        len: u64,
+        flags: ZeroFlags,
+    ) -> Result<(), larder_device::IoError> {
         let align = self.geometry.origin_align as u64;
         let (from, to) = (offset.next_multiple_of(align), (offset + len) / align * align);
         let zeroes = |len: u64| -> SharedBuf { IoBuf::zeroed(len as usize).freeze() };
@@ -127,6 +148,7 @@ impl Shared {
         let result = self.origin.write_zeroes(from, to - from, flags).await;
         self.state.lock().origin_unflushed = true;
         self.counters.origin_zero_bytes.fetch_add(to - from, Relaxed);
+        self.note_origin(&result);
         result?;
         if to < offset + len {
             self.write_origin(to, zeroes(offset + len - to), write).await?;

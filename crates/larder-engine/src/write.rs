@@ -48,23 +48,37 @@ impl Shared {
         let mode = self.state.lock().mode;
         self.counters.writes.fetch_add(1, Relaxed);
         self.counters.write_bytes.fetch_add(data.len() as u64, Relaxed);
-        match mode {
-            WriteMode::Back => {
-                let seq = {
-                    let _counted = InFlight::new(&self.writes_in_flight);
-                    self.write_back(offset, &data).await?
-                };
-                if flags.fua { self.commit(seq + 1).await } else { Ok(()) }
-            }
-            WriteMode::Through | WriteMode::Around => {
-                let this = self.clone();
-                self.to_its_end(async move {
-                    let _ticket = ticket;
-                    this.write_to_origin(offset, data, flags, mode).await
-                })
-                .await
+        if mode == WriteMode::Back {
+            match self.write_to_cache(offset, &data, flags).await {
+                Err(EngineError::FlashFailed(_)) => {}
+                written => return written,
             }
         }
+        let this = self.clone();
+        self.to_its_end(async move {
+            let _ticket = ticket;
+            if mode != WriteMode::Back {
+                match this.write_to_origin(offset, data.clone(), flags, mode).await {
+                    Err(EngineError::FlashFailed(_)) => {}
+                    written => return written,
+                }
+            }
+            this.write_past_flash(offset, data, flags).await
+        })
+        .await
+    }
+
+    async fn write_to_cache(
+        self: &Arc<Self>,
+        offset: u64,
+        data: &SharedBuf,
+        flags: WriteFlags,
+    ) -> Result<(), EngineError> {
+        let seq = {
+            let _counted = InFlight::new(&self.writes_in_flight);
+            self.write_back(offset, data).await?
+        };
+        if flags.fua { self.commit(seq + 1).await } else { Ok(()) }
     }
 
     async fn write_to_origin(
@@ -77,6 +91,9 @@ impl Shared {
         let (first, count) = self.geometry.chunks_of(offset, data.len() as u64);
         // A partial chunk merges with its cached copy, so that it stays cached. The copy is read before it is forgotten.
         let mut whole = Vec::new();
+        if let Some(error) = self.state.lock().flash_failed.clone() {
+            return Err(EngineError::FlashFailed(error));
+        }
         if mode == WriteMode::Through {
             for lba in (first.0..first.0 + count).map(Lba) {
                 if let Some(chunk) = self.merge_for_write_through(lba, offset, &data).await {
@@ -133,6 +150,9 @@ impl Shared {
     pub async fn begin_change(self: &Arc<Self>, first: Lba, count: u64) -> Result<OriginChange<'_>, EngineError> {
         let upto = {
             let mut state = self.state.lock();
+            if let Some(error) = &state.flash_failed {
+                return Err(EngineError::FlashFailed(error.clone()));
+            }
             state.changing.push((first.0, first.0 + count));
             let mut any = false;
             for lba in (first.0..first.0 + count).map(Lba) {
@@ -156,7 +176,12 @@ impl Shared {
     ///
     /// # Errors
     /// The origin's.
-    pub async fn write_origin(&self, offset: u64, data: SharedBuf, flags: WriteFlags) -> Result<(), IoError> {
+    pub async fn write_origin(
+        self: &Arc<Self>,
+        offset: u64,
+        data: SharedBuf,
+        flags: WriteFlags,
+    ) -> Result<(), IoError> {
         let align = self.geometry.origin_align as u64;
         let (from, to) = (offset / align * align, (offset + data.len() as u64).next_multiple_of(align));
         let data = if from == offset && to == offset + data.len() as u64 {
@@ -172,10 +197,8 @@ impl Shared {
         let result = self.origin.write(from, data, flags).await;
         // A failed write may have changed the origin, too.
         self.state.lock().origin_unflushed = true;
-        if let Err(error) = &result {
-            self.counters.origin_errors.fetch_add(1, Relaxed);
-            debug_assert!(error.kind != IoErrorKind::Unaligned);
-        }
+        debug_assert!(!matches!(&result, Err(error) if error.kind == IoErrorKind::Unaligned));
+        self.note_origin(&result);
         result
     }
 
@@ -195,12 +218,10 @@ impl Shared {
         }
         self.counters.origin_flushes.fetch_add(1, Relaxed);
         let result = self.origin.flush().await;
+        self.note_origin(&result);
         let mut state = self.state.lock();
         state.origin_flushes_in_flight -= 1;
-        if result.is_err() {
-            state.origin_unflushed = true;
-            self.counters.origin_errors.fetch_add(1, Relaxed);
-        }
+        state.origin_unflushed |= result.is_err();
         result
     }
 

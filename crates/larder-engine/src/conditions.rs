@@ -1,0 +1,162 @@
+//! What is not as it should be, by name: the conditions that a status lists.
+//!
+//! Invariants: a condition is listed while it lasts; what is over is left to the counters. The most serious come first.
+//!
+//! What it does not do: change anything.
+
+use crate::{fence::Fence, shared::Shared, state::State, status::CounterValues};
+use larder_device::{IoError, IoErrorKind, IoResult};
+use larder_format::WriteMode;
+use parking_lot::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering::*};
+
+/// How much a condition matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// Worth knowing.
+    Notice,
+    /// Someone should look.
+    Warning,
+    /// The cache does less than it should, or data is lost.
+    Degraded,
+}
+
+/// One thing that is not as it should be.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Condition {
+    /// Its name, which does not change: `flash_failed`, `flash_gone`, `flash_full`, `fence_up`, `fence_refused`,
+    /// `dirty_data_lost`, `undurable_data`, `checkpoint_failing`, `origin_failing`, `origin_gone`, `full_of_dirty_data`,
+    /// `corrupt_records`, `flash_read_errors`, `superblock_repaired`, `switching_mode`, `emptied_behind_fence`,
+    /// `origin_discard_keeps_data`.
+    pub name: &'static str,
+    /// How much it matters.
+    pub severity: Severity,
+    /// One sentence.
+    pub what: String,
+}
+
+/// Whether the origin answers.
+#[derive(Default)]
+pub struct OriginHealth {
+    failing: AtomicBool,
+    last: Mutex<Option<IoError>>,
+}
+
+impl OriginHealth {
+    /// The last error, where nothing has succeeded since.
+    pub fn error(&self) -> Option<IoError> {
+        if self.failing.load(Acquire) { self.last.lock().clone() } else { None }
+    }
+}
+
+/// What is known from the opening.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Opening {
+    /// A superblock twin was damaged or older, and was written anew.
+    pub superblock_repaired: Option<usize>,
+    /// The fence was up: the flash was emptied.
+    pub emptied: bool,
+}
+
+impl Shared {
+    /// An operation of the origin ended so.
+    pub fn note_origin<T>(&self, result: &IoResult<T>) {
+        match result {
+            Ok(_) => {
+                if self.origin_health.failing.load(Relaxed) {
+                    self.origin_health.failing.store(false, Release);
+                }
+            }
+            Err(error) => {
+                self.counters.origin_errors.fetch_add(1, Relaxed);
+                *self.origin_health.last.lock() = Some(error.clone());
+                self.origin_health.failing.store(true, Release);
+            }
+        }
+    }
+
+    /// What is not as it should be, the most serious first.
+    pub fn conditions(&self, state: &State, counts: &CounterValues) -> Vec<Condition> {
+        let mut found = of_state(state, counts, self.geometry.chunk_bytes as u64);
+        let mut add = |name, severity, what| found.push(Condition { name, severity, what });
+        if let Some(error) = self.origin_health.error() {
+            let name = if error.kind == IoErrorKind::Gone { "origin_gone" } else { "origin_failing" };
+            let what = format!("the origin fails ({error}); dirty data stays on the flash and is tried again");
+            add(name, Severity::Degraded, what);
+        }
+        if state.mode == WriteMode::Back && state.flash_failed.is_none() && self.too_dirty(state) {
+            let what = "the flash is full of dirty data: writes wait for destaging".into();
+            add("full_of_dirty_data", Severity::Warning, what);
+        }
+        if let Some(twin) = self.opening.superblock_repaired {
+            let name = if twin == 0 { "first" } else { "second" };
+            let what = format!("the {name} superblock was damaged or older when the cache was opened; it was repaired");
+            add("superblock_repaired", Severity::Notice, what);
+        }
+        if self.opening.emptied {
+            let what = "the flash was emptied when the cache was opened, for the origin had been written without it";
+            add("emptied_behind_fence", Severity::Notice, what.into());
+        }
+        if !self.origin.info().discard_zeroes {
+            let what = "the origin does not promise zeroes after a discard: trims are written to it as zeroes".into();
+            add("origin_discard_keeps_data", Severity::Notice, what);
+        }
+        found.sort_by_key(|condition| std::cmp::Reverse(condition.severity));
+        found
+    }
+}
+
+/// The conditions that the state alone shows.
+pub fn of_state(state: &State, counts: &CounterValues, chunk_bytes: u64) -> Vec<Condition> {
+    let mut found = Vec::new();
+    let mut add = |name, severity, what| found.push(Condition { name, severity, what });
+    if let Some(error) = &state.flash_failed {
+        let (name, how) = match error.kind {
+            IoErrorKind::Gone => ("flash_gone", "the flash is gone"),
+            IoErrorKind::NoSpace => ("flash_full", "the flash has no space left"),
+            _ => ("flash_failed", "the flash failed"),
+        };
+        let what = format!("degraded: {how} ({error}); nothing new is cached, and the origin serves what it can");
+        add(name, Severity::Degraded, what);
+        match &state.fence {
+            Fence::Up => add(
+                "fence_up",
+                Severity::Degraded,
+                "the fence is up: writes go to the origin, and what the flash holds will be dropped".into(),
+            ),
+            Fence::Refused(why) => {
+                add("fence_refused", Severity::Degraded, format!("writes are refused, for there is no fence: {why}"))
+            }
+            Fence::Down | Fence::Rising => {}
+        }
+        let dirty = state.design.dirty_counts();
+        if dirty.chunks + dirty.runs > 0 {
+            let bytes = (dirty.chunks + dirty.run_chunks) * chunk_bytes;
+            let what = format!("{bytes} bytes of dirty data are on a flash that failed; the origin lacks them");
+            add("undurable_data", Severity::Degraded, what);
+        }
+    }
+    if !state.lost.is_empty() {
+        let first = state.lost.keys().next().copied().unwrap_or_default() * chunk_bytes;
+        let what = format!("{} dirty chunks are damaged, the first at volume offset {first}", state.lost.len());
+        add("dirty_data_lost", Severity::Degraded, what);
+    }
+    if let Some(error) = &state.log.checkpoint_failed {
+        let what = format!("the last checkpoint failed ({error}); it is tried again");
+        add("checkpoint_failing", Severity::Warning, what);
+    }
+    if counts.corrupt_records > 0 {
+        let what = format!("{} records were damaged on flash; the origin has the clean ones", counts.corrupt_records);
+        add("corrupt_records", Severity::Warning, what);
+    }
+    if counts.flash_read_errors > 0 {
+        let what = format!("{} reads of the flash failed", counts.flash_read_errors);
+        add("flash_read_errors", Severity::Warning, what);
+    }
+    if let Some(mode) = state.switching_to {
+        let what = format!("the mode is being switched to {}", crate::status::mode_name(mode));
+        add("switching_mode", Severity::Notice, what);
+    }
+    found
+}

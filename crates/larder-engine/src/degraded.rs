@@ -1,0 +1,241 @@
+//! Going on without a flash that failed.
+//!
+//! A flash fails when it refuses a segment or a log frame twice, a flush once, or checkpoints again and again, or when it
+//! is gone. Until the cache is opened again nothing new is stored on it, and nothing more becomes durable there. What is
+//! mapped stays mapped: reads are served from what can still be read, and from the origin. Dirty data that can be read
+//! is destaged.
+//!
+//! A write goes past the flash, in order: (1) the fence is up; (2) no destage of these chunks is under way; (3) what is
+//! dirty in chunks that it covers in part is on the origin; (4) the origin is written; (5) the chunks' mappings are
+//! forgotten; (6) the write is acknowledged.
+//!
+//! Invariants: dirty data that is not durable on the flash is destaged only behind the fence: the flash may hold a clean
+//! copy of what was there before, which must not come back.
+//!
+//! What it does not do: take the flash back; the next opening does.
+
+use crate::{config::Tuning, error::EngineError, fence::Fence, recover::Recovered, shared::Shared, state::State};
+use larder_core::{Lba, ranges::Run};
+use larder_device::{IoError, IoErrorKind, Runtime, SharedBuf, WriteFlags, ZeroFlags, runtime::compute};
+use std::sync::{Arc, atomic::Ordering::*};
+
+impl Shared {
+    /// The flash failed so. Hands the error back, for `map_err`. What was cancelled is no failure: the runtime ends.
+    pub fn fail_flash(&self, error: IoError) -> IoError {
+        if error.kind == IoErrorKind::Cancelled {
+            return error;
+        }
+        {
+            let mut state = self.state.lock();
+            if state.flash_failed.is_some() {
+                return error;
+            }
+            state.flash_failed = Some(error.clone());
+            state.undurable = state.log.die();
+        }
+        let signals = &self.signals;
+        for signal in [
+            &signals.room,
+            &signals.segments,
+            &signals.committed,
+            &signals.commit_wanted,
+            &signals.evict_wanted,
+            &signals.destage_wanted,
+            &signals.destaged,
+            &signals.checkpoint_wanted,
+            &signals.checkpointed,
+            &signals.inserted,
+        ] {
+            signal.notify();
+        }
+        error
+    }
+
+    /// A read of the flash failed so. Counted; a flash that is gone has failed.
+    pub fn note_flash_read_error(&self, error: &IoError) {
+        self.counters.flash_read_errors.fetch_add(1, Relaxed);
+        if error.kind == IoErrorKind::Gone {
+            self.fail_flash(error.clone());
+        }
+    }
+
+    /// Puts the fence up, if it is not.
+    ///
+    /// # Errors
+    /// [`EngineError::NoFence`].
+    pub async fn ensure_fence(self: &Arc<Self>) -> Result<(), EngineError> {
+        loop {
+            let changed = self.signals.fence.listen();
+            let flash = {
+                let mut state = self.state.lock();
+                match state.fence {
+                    Fence::Up => return Ok(()),
+                    Fence::Rising => None,
+                    Fence::Down | Fence::Refused(_) => {
+                        let Some(flash) = state.flash_failed.clone() else {
+                            return Err(EngineError::State("the flash works: there is nothing to fence".into()));
+                        };
+                        state.fence = Fence::Rising;
+                        Some(flash)
+                    }
+                }
+            };
+            match flash {
+                None => changed.await,
+                Some(flash) => return self.raise_fence(flash).await,
+            }
+        }
+    }
+
+    /// Takes the fence down: the flash holds nothing any more that is older than the origin.
+    pub(crate) async fn lower_fence(&self) -> Result<(), EngineError> {
+        let Some(keeper) = self.tuning.fence.0.clone() else { return Ok(()) };
+        compute(&*self.runtime, move || keeper.lower()).await?.map_err(EngineError::State)
+    }
+
+    async fn raise_fence(self: &Arc<Self>, flash: IoError) -> Result<(), EngineError> {
+        let raised = match &self.tuning.fence.0 {
+            None => Err("no state directory was named; serve with --state DIR".to_owned()),
+            Some(keeper) => {
+                let (keeper, why) = (keeper.clone(), flash.to_string());
+                let raised = compute(&*self.runtime, move || keeper.raise(&why)).await;
+                raised.unwrap_or_else(|_| Err("the process ends".to_owned()))
+            }
+        };
+        let result = raised.clone().map_err(|why| EngineError::NoFence { flash, why });
+        self.state.lock().fence = match raised {
+            Ok(()) => Fence::Up,
+            Err(why) => Fence::Refused(why),
+        };
+        self.signals.fence.notify();
+        // Dirty data that was not durable on the flash may go to the origin now.
+        self.signals.destage_wanted.notify();
+        result
+    }
+
+    /// Writes `data` to the origin, past the flash. The caller holds the ticket.
+    ///
+    /// # Errors
+    /// [`EngineError::NoFence`]; [`EngineError::DirtyDataLost`] where a chunk is covered in part and the rest of it
+    /// cannot be read; the origin's.
+    pub async fn write_past_flash(
+        self: &Arc<Self>,
+        offset: u64,
+        data: SharedBuf,
+        flags: WriteFlags,
+    ) -> Result<(), EngineError> {
+        let len = data.len() as u64;
+        let this = self.clone();
+        self.past_flash(offset, len, async move { Ok(this.write_origin(offset, data, flags).await?) }).await
+    }
+
+    /// Zeroes a range of the origin, past the flash. The caller holds the ticket.
+    ///
+    /// # Errors
+    /// As [`Shared::write_past_flash`].
+    pub async fn zero_past_flash(self: &Arc<Self>, offset: u64, len: u64, flags: ZeroFlags) -> Result<(), EngineError> {
+        let this = self.clone();
+        self.past_flash(offset, len, async move { Ok(this.zero_origin(offset, len, flags).await?) }).await
+    }
+
+    async fn past_flash(
+        self: &Arc<Self>,
+        offset: u64,
+        len: u64,
+        change: impl Future<Output = Result<(), EngineError>>,
+    ) -> Result<(), EngineError> {
+        // (1)
+        self.ensure_fence().await?;
+        let (first, count) = self.geometry.chunks_of(offset, len);
+        // (3) before (2), for destaging takes the same tickets; nobody can make these chunks dirty again meanwhile.
+        for lba in [first, Lba(first.0 + count - 1)] {
+            let start = self.geometry.offset_of(lba);
+            let whole = offset <= start && start + self.geometry.chunk_len(lba) as u64 <= offset + len;
+            if !whole {
+                self.bring_to_origin(lba).await?;
+            }
+        }
+        // (2)
+        let _destages = self.destage_tickets.ask(first, count).granted().await;
+        // (4)
+        change.await?;
+        // (5)
+        let mut state = self.state.lock();
+        for lba in (first.0..first.0 + count).map(Lba) {
+            state.outdate(lba);
+            state.design.unmap(lba);
+        }
+        drop(state);
+        self.counters.writes_past_flash.fetch_add(1, Relaxed);
+        self.signals.destaged.notify();
+        Ok(())
+    }
+
+    /// Destages one chunk, if it is dirty.
+    async fn bring_to_origin(self: &Arc<Self>, lba: Lba) -> Result<(), EngineError> {
+        let _ = self.destage(&[lba]).await;
+        let run = self.state.lock().design.trimmed_from(lba).filter(|run| run.first <= lba);
+        if let Some(run) = run {
+            let _ = self.destage_run(Run { first: lba, count: 1, ..run }).await;
+        }
+        match is_dirty(&self.state.lock(), lba) {
+            true => Err(EngineError::DirtyDataLost { offset: self.geometry.offset_of(lba) }),
+            false => Ok(()),
+        }
+    }
+
+    /// FLUSH without the flash: what was not durable there goes to the origin, and the origin is flushed.
+    ///
+    /// # Errors
+    /// [`EngineError::NoFence`]; [`EngineError::FlashFailed`] where some of it cannot be read or written; the origin's.
+    pub async fn flush_past_flash(self: &Arc<Self>) -> Result<(), EngineError> {
+        if self.undurable_left() {
+            self.ensure_fence().await?;
+            self.destage_all().await;
+            if self.undurable_left() {
+                let flash = self.state.lock().flash_failed.clone();
+                let flash = flash.expect("only a failed flash leaves data undurable");
+                return Err(EngineError::FlashFailed(flash));
+            }
+        }
+        Ok(self.flush_origin().await?)
+    }
+
+    /// Whether some of what was not durable when the flash failed is neither on the origin nor overwritten.
+    fn undurable_left(&self) -> bool {
+        let mut state = self.state.lock();
+        let undurable = std::mem::take(&mut state.undurable);
+        let left = |&(lba, count, seq): &(Lba, u64, u64)| {
+            state.design.dirty_seq(lba) == Some(seq)
+                || state.design.trimmed_from(lba).is_some_and(|run| run.first.0 < lba.0 + count && run.seq == seq)
+        };
+        let left: Vec<_> = undurable.into_iter().filter(left).collect();
+        state.undurable = left;
+        !state.undurable.is_empty()
+    }
+}
+
+/// Whether the fence is up, so that what the flash holds must be dropped.
+///
+/// # Errors
+/// [`EngineError::Fenced`] where dirty data would be dropped that nobody said may be; [`EngineError::State`] where the
+/// keeper cannot tell.
+pub(crate) async fn behind_fence(
+    found: &Recovered,
+    tuning: &Tuning,
+    runtime: &Arc<dyn Runtime>,
+) -> Result<bool, EngineError> {
+    let Some(keeper) = tuning.fence.0.clone() else { return Ok(false) };
+    let raised = compute(&**runtime, move || keeper.raised()).await?.map_err(EngineError::State)?;
+    let Some(why) = raised else { return Ok(false) };
+    let dirty = found.state.design.dirty_counts();
+    if dirty.chunks + dirty.runs > 0 && !tuning.discard_fenced {
+        let dirty_bytes = (dirty.chunks + dirty.run_chunks) * found.geometry.chunk_bytes as u64;
+        return Err(EngineError::Fenced { why, dirty_bytes });
+    }
+    Ok(true)
+}
+
+fn is_dirty(state: &State, lba: Lba) -> bool {
+    state.design.dirty_seq(lba).is_some() || state.design.trimmed_from(lba).is_some_and(|run| run.first <= lba)
+}

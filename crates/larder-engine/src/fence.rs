@@ -1,0 +1,64 @@
+//! The fence: a note, kept off the flash, that the origin was written while the flash was away.
+//!
+//! A flash that failed may come back with copies that are older than the origin by then. Nothing on the flash can say
+//! so, for it could not be written. So before the first write that is acknowledged without the flash, whoever opened the
+//! cache makes a fence durable somewhere else; the next opening asks for it, and drops what the flash holds.
+//!
+//! Invariants: no write is acknowledged past a failed flash before [`FenceKeeper::raise`] returned. A fence is lowered
+//! only after the flash was emptied, durably.
+//!
+//! What it does not do: keep the note; that is the keeper's, a directory of the command line for one.
+
+use larder_format::WriteMode;
+use std::{fmt, sync::Arc};
+
+/// Keeps the fence of one cache, durably and not on its flash. Its calls may block.
+pub trait FenceKeeper: Send + Sync {
+    /// Why the fence is up; `None` where it is down.
+    ///
+    /// # Errors
+    /// A sentence, where that cannot be known: then the cache does not open.
+    fn raised(&self) -> Result<Option<String>, String>;
+
+    /// Puts the fence up; it is durable when this returns. Again, where it is up already, changes nothing.
+    ///
+    /// # Errors
+    /// A sentence: then nothing is written past the flash.
+    fn raise(&self, why: &str) -> Result<(), String>;
+
+    /// Takes the fence down, durably.
+    ///
+    /// # Errors
+    /// A sentence.
+    fn lower(&self) -> Result<(), String>;
+
+    /// The cache is in this mode from now on. Told before the first write in write-back, and after the last one: who
+    /// reads that it is another mode knows that the origin is complete without the flash.
+    ///
+    /// # Errors
+    /// A sentence: then the mode does not change.
+    fn note_mode(&self, mode: WriteMode) -> Result<(), String>;
+}
+
+/// A keeper, or none, among the options of an opening.
+#[derive(Clone, Default)]
+pub struct Keeper(pub Option<Arc<dyn FenceKeeper>>);
+
+impl fmt::Debug for Keeper {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "a keeper" } else { "none" })
+    }
+}
+
+/// Where the fence is, as far as this opening knows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fence {
+    /// Down: nothing was written past the flash.
+    Down,
+    /// Someone is putting it up.
+    Rising,
+    /// Up.
+    Up,
+    /// It could not be put up, for this reason; the next write tries again.
+    Refused(String),
+}

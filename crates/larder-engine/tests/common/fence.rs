@@ -1,0 +1,70 @@
+//! A fence kept in memory, which outlives the openings of a cache as a directory elsewhere would.
+//!
+//! What it does not do: lose anything in a crash; a keeper's promise is that it does not.
+
+// Each test binary uses a part of it.
+#![allow(dead_code)]
+
+use larder_engine::{FenceKeeper, WriteMode, fence::Keeper};
+use parking_lot::Mutex;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering::*},
+};
+
+/// See the module.
+#[derive(Default)]
+pub struct MemoryFence {
+    raised: Mutex<Option<String>>,
+    mode: Mutex<Option<WriteMode>>,
+    broken: AtomicBool,
+}
+
+impl MemoryFence {
+    pub fn new() -> Arc<MemoryFence> {
+        Arc::default()
+    }
+
+    /// As an option of an opening.
+    pub fn keeper(self: &Arc<Self>) -> Keeper {
+        Keeper(Some(self.clone()))
+    }
+
+    pub fn is_up(&self) -> bool {
+        self.raised.lock().is_some()
+    }
+
+    pub fn mode(&self) -> Option<WriteMode> {
+        *self.mode.lock()
+    }
+
+    /// From now on nothing can be kept, or it can again.
+    pub fn break_down(&self, broken: bool) {
+        self.broken.store(broken, SeqCst);
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if self.broken.load(SeqCst) { Err("the state directory is full".into()) } else { Ok(()) }
+    }
+}
+
+impl FenceKeeper for MemoryFence {
+    fn raised(&self) -> Result<Option<String>, String> {
+        Ok(self.raised.lock().clone())
+    }
+    fn raise(&self, why: &str) -> Result<(), String> {
+        self.check()?;
+        self.raised.lock().get_or_insert_with(|| why.to_owned());
+        Ok(())
+    }
+    fn lower(&self) -> Result<(), String> {
+        self.check()?;
+        *self.raised.lock() = None;
+        Ok(())
+    }
+    fn note_mode(&self, mode: WriteMode) -> Result<(), String> {
+        self.check()?;
+        *self.mode.lock() = Some(mode);
+        Ok(())
+    }
+}
