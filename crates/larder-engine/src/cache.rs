@@ -16,14 +16,14 @@ use crate::{
     shared::{Shared, Signals},
     status::{Counters, Status},
     superblock::SuperblockKeeper,
-    tickets::Tickets,
+    tickets::{Ticket, Tickets},
 };
 use larder_core::{Lba, Lookup, SlotId, types::SECTOR_BYTES};
 use larder_device::{
     BlockDevice, DeviceInfo, Extent, IoBuf, IoError, IoErrorKind, IoFuture, IoOp, Runtime, SharedBuf, WriteFlags,
     ZeroFlags, driver::block_on,
 };
-use larder_format::WriteMode;
+use larder_format::{DirectoryPath, WriteMode};
 use parking_lot::Mutex;
 use std::{
     sync::{
@@ -55,6 +55,9 @@ impl Cache {
         tuning: Tuning,
     ) -> Result<Cache, EngineError> {
         let found = recover(&*flash, Some(&*origin), &tuning).await?;
+        if found.superblock.detached {
+            return Err(EngineError::Detached);
+        }
         // What this opening saw must not change any more, whatever happens to the power.
         flash.flush().await?;
         origin.flush().await?;
@@ -109,10 +112,15 @@ impl Cache {
             tasks: AtomicU32::new(0),
             waiting_for_pins: AtomicU32::new(0),
         });
+        let place = shared.tuning.fence.0.as_ref().map_or_else(String::new, |keeper| keeper.place());
+        let state_dir = DirectoryPath::new(place)?;
         // Repairs a damaged twin, too: both are written.
         shared
             .superblock
-            .update(&*shared.flash, &shared.counters, |superblock| superblock.clean_shutdown = false)
+            .update(&*shared.flash, &shared.counters, |superblock| {
+                superblock.clean_shutdown = false;
+                superblock.state_dir = state_dir;
+            })
             .await?;
         let mode = shared.state.lock().mode;
         shared.note_mode(mode).await?;
@@ -212,6 +220,13 @@ impl Cache {
         if shared.is_closing() {
             return Err(EngineError::Closed);
         }
+        self.end(ticket, false).await
+    }
+
+    /// Ends the cache, with no write under way: `ticket` is over everything.
+    pub(crate) async fn end(&self, ticket: Ticket, detach: bool) -> Result<(), EngineError> {
+        let shared = &self.shared;
+        shared.draining.store(true, Release);
         self.settle().await;
         let flushed = shared.flush().await;
         // All tasks but the committer end before the last checkpoint: nothing may follow the mark that it makes.
@@ -220,14 +235,21 @@ impl Cache {
         self.stop_tasks(1).await;
         // A flash that failed is left as it is: the next opening recovers it as from a crash.
         let failed = shared.state.lock().flash_failed.is_some();
-        let result = match flushed {
+        let mut result = match flushed {
             Ok(()) if !failed => shared.checkpoint(true).await,
             flushed => flushed,
         };
+        if detach && result.is_ok() {
+            result = shared.superblock.update(&*shared.flash, &shared.counters, |it| it.detached = true).await;
+        }
         drop(finishing);
         drop(ticket);
         self.stop_tasks(0).await;
         result
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
     }
 
     /// Waits until no more than `left` tasks run.

@@ -225,7 +225,15 @@ pub(crate) async fn behind_fence(
     tuning: &Tuning,
     runtime: &Arc<dyn Runtime>,
 ) -> Result<bool, EngineError> {
-    let Some(keeper) = tuning.fence.0.clone() else { return Ok(false) };
+    let Some(keeper) = tuning.fence.0.clone() else {
+        let place = found.superblock.state_dir.as_str();
+        if place.is_empty() {
+            return Ok(false);
+        }
+        return Err(EngineError::State(format!(
+            "this cache keeps its state in {place}, where a fence may say that the flash is old: open it with that directory"
+        )));
+    };
     let raised = compute(&**runtime, move || keeper.raised()).await?.map_err(EngineError::State)?;
     let Some(why) = raised else { return Ok(false) };
     let dirty = found.state.design.dirty_counts();

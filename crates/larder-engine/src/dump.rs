@@ -54,7 +54,7 @@ fn fields(superblock: &Superblock) -> SuperblockFields {
         log_start_frame_seq: superblock.log_start.frame_seq,
         entry_seq_next: superblock.entry_seq_next,
         features_compat: superblock.features_compat,
-        features_incompat: superblock.features_incompat,
+        features_incompat: superblock.features_incompat(),
     }
 }
 

@@ -52,6 +52,8 @@ pub enum EngineError {
         /// Bytes of dirty data and trimmed ranges on the flash.
         dirty_bytes: u64,
     },
+    /// The cache was detached.
+    Detached,
     /// The state that is kept off the flash cannot be read or written.
     State(String),
     /// The cache is closing.
@@ -83,6 +85,9 @@ impl fmt::Display for EngineError {
             EngineError::Fenced { why, dirty_bytes } => write!(
                 f,
                 "the origin was written while this flash was away ({why}), and the flash still has {dirty_bytes} bytes of dirty data, which may be older than what the origin has: open it with --discard to drop them"
+            ),
+            EngineError::Detached => f.write_str(
+                "this cache was detached, and its origin may have changed since: make a new one with `larder create --force`",
             ),
             EngineError::State(sentence) => f.write_str(sentence),
             EngineError::Closed => f.write_str("the cache is closed"),

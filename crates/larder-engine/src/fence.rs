@@ -14,6 +14,10 @@ use std::{fmt, sync::Arc};
 
 /// Keeps the fence of one cache, durably and not on its flash. Its calls may block.
 pub trait FenceKeeper: Send + Sync {
+    /// Where the fence is kept, as the superblock shall say; at most 512 bytes. Whoever opens the cache later without
+    /// a keeper is refused, and told this.
+    fn place(&self) -> String;
+
     /// Why the fence is up; `None` where it is down.
     ///
     /// # Errors

@@ -18,6 +18,7 @@ pub mod config;
 pub mod create;
 pub mod degraded;
 pub mod destage;
+pub mod detach;
 pub mod dump;
 pub mod error;
 pub mod evict;

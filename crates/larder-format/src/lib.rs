@@ -40,7 +40,7 @@ pub use log::{
 pub use place::{Place, Sectors};
 pub use segment::{RecordContent, RecordEntry, SegmentHeader};
 pub use superblock::{CheckpointPointer, Chosen, Origin, Superblock, choose};
-pub use text::{OriginUri, VolumeName};
+pub use text::{DirectoryPath, OriginUri, VolumeName};
 
 /// The version of every structure in this crate. A reader refuses a higher one.
 pub const FORMAT_VERSION: u32 = 1;

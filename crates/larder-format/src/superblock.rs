@@ -12,14 +12,18 @@ use crate::codes::{Compression, DesignId, WriteMode};
 use crate::error::{FormatError, Structure};
 use crate::layout::{Layout, SUPERBLOCK_OFFSETS};
 use crate::log::LogStart;
-use crate::text::{OriginUri, VolumeName};
+use crate::text::{DirectoryPath, OriginUri, VolumeName};
 use crate::wire::{self, Le16, Le32, Le64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Size of one twin.
 pub const SUPERBLOCK_BYTES: usize = 4096;
-/// Incompatible features that this Larder knows: none yet.
-pub const FEATURES_INCOMPAT_KNOWN: u64 = 0;
+/// Incompatible feature: the cache was detached. The origin is complete, and may have changed since.
+pub const FEATURE_DETACHED: u64 = 1 << 0;
+/// Incompatible feature: a fence may stand in the state directory, and must be asked for.
+pub const FEATURE_STATE_DIR: u64 = 1 << 3;
+/// Incompatible features that this Larder knows.
+pub const FEATURES_INCOMPAT_KNOWN: u64 = FEATURE_DETACHED | FEATURE_STATE_DIR;
 
 const MAGIC: [u8; 8] = *b"LARDERSB";
 const STRUCTURE: Structure = Structure::Superblock;
@@ -55,8 +59,8 @@ pub struct Superblock {
     pub flash_uuid: [u8; 16],
     /// Feature bits that a reader may ignore, and must keep.
     pub features_compat: u64,
-    /// Feature bits that a reader must know.
-    pub features_incompat: u64,
+    /// The cache was detached: it must not be opened any more.
+    pub detached: bool,
     /// When the origin learns of a write.
     pub mode: WriteMode,
     /// Which design decides.
@@ -79,6 +83,8 @@ pub struct Superblock {
     pub origin: Origin,
     /// The volume's name.
     pub volume_name: VolumeName,
+    /// Where the state is kept that may not be on the flash, a fence above all; empty where it is kept nowhere.
+    pub state_dir: DirectoryPath,
     /// The newest checkpoint, `None` before the first.
     pub checkpoint: Option<CheckpointPointer>,
     /// Where replay starts: the checkpoint's log start, or the log's first frame.
@@ -146,7 +152,9 @@ struct RawSuperblock {
     reserved_1: [u8; 4],
     volume_name: [u8; 64],
     uri: [u8; 1024],
-    reserved_2: [u8; 2728],
+    state_dir_len: Le16,
+    state_dir: [u8; 512],
+    reserved_2: [u8; 2214],
 }
 
 const CRC_OFFSET: usize = 16;
@@ -160,10 +168,17 @@ wire::assert_wire!(
     zero_ranges_max @ 160, fp_entries_max @ 168, ram_budget_bytes @ 176, hash_key @ 184, origin_bytes @ 216,
     origin_identity @ 224, checkpoint_id @ 232, checkpoint_bytes @ 240, log_start_offset @ 248,
     log_start_frame_seq @ 256, entry_seq_next @ 264, uri_len @ 272, volume_name_len @ 274, volume_name @ 280,
-    uri @ 344, reserved_2 @ 1368,
+    uri @ 344, state_dir_len @ 1368, state_dir @ 1370, reserved_2 @ 1882,
 );
 
 impl Superblock {
+    /// Feature bits that a reader must know.
+    pub fn features_incompat(&self) -> u64 {
+        let state_dir = if self.state_dir.as_str().is_empty() { 0 } else { FEATURE_STATE_DIR };
+        let detached = if self.detached { FEATURE_DETACHED } else { 0 };
+        state_dir | detached
+    }
+
     /// The first eight bytes of the UUID: in each other structure, to tell this flash's from another's.
     pub fn flash_tag(&self) -> u64 {
         let [a, b, c, d, e, f, g, h, ..] = self.flash_uuid;
@@ -223,6 +238,7 @@ impl Superblock {
 
     fn to_raw(&self) -> RawSuperblock {
         let (uri, uri_len) = self.origin.uri.to_padded();
+        let (state_dir, state_dir_len) = self.state_dir.to_padded();
         let (volume_name, volume_name_len) = self.volume_name.to_padded();
         let checkpoint = self.checkpoint.unwrap_or(CheckpointPointer { area: 0, checkpoint_id: 0, bytes: 0 });
         let layout = &self.layout;
@@ -235,7 +251,7 @@ impl Superblock {
             sequence: Le64::new(self.sequence),
             flash_uuid: self.flash_uuid,
             features_compat: Le64::new(self.features_compat),
-            features_incompat: Le64::new(self.features_incompat),
+            features_incompat: Le64::new(self.features_incompat()),
             mode: self.mode.code(),
             design: self.design.code(),
             compression: self.compression.code(),
@@ -272,7 +288,9 @@ impl Superblock {
             reserved_1: [0; 4],
             volume_name,
             uri,
-            reserved_2: [0; 2728],
+            state_dir_len: Le16::new(state_dir_len),
+            state_dir,
+            reserved_2: [0; 2214],
         }
     }
 
@@ -286,7 +304,7 @@ impl Superblock {
             sequence: raw.sequence.get(),
             flash_uuid: raw.flash_uuid,
             features_compat: raw.features_compat.get(),
-            features_incompat: raw.features_incompat.get(),
+            detached: raw.features_incompat.get() & FEATURE_DETACHED != 0,
             mode: WriteMode::from_code(raw.mode).ok_or_else(|| invalid("an unknown write mode"))?,
             design: DesignId::from_code(raw.design).ok_or_else(|| invalid("an unknown design"))?,
             compression: Compression::from_code(raw.compression).ok_or_else(|| invalid("an unknown compression"))?,
@@ -320,6 +338,8 @@ impl Superblock {
             },
             volume_name: VolumeName::from_padded(&raw.volume_name, raw.volume_name_len.get())
                 .ok_or_else(|| invalid("the volume's name is no text"))?,
+            state_dir: DirectoryPath::from_padded(&raw.state_dir, raw.state_dir_len.get())
+                .ok_or_else(|| invalid("the state directory's path is no text"))?,
             checkpoint,
             log_start: LogStart { offset_in_log: raw.log_start_offset.get(), frame_seq: raw.log_start_frame_seq.get() },
             entry_seq_next: raw.entry_seq_next.get(),

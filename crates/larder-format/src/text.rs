@@ -10,6 +10,9 @@ pub struct Text<const BYTES_MAX: usize>(String);
 /// The origin's URI, or its path.
 pub type OriginUri = Text<1024>;
 
+/// The path of a directory on the machine that serves.
+pub type DirectoryPath = Text<512>;
+
 /// The volume's name.
 pub type VolumeName = Text<64>;
 

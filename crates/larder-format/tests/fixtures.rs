@@ -30,9 +30,19 @@ fn bad_superblocks_are_refused_for_the_right_reason() {
 }
 
 #[test]
+fn a_detached_cache_and_its_state_directory_are_known() {
+    let state_dir = DirectoryPath::new("/var/lib/larder").expect("short");
+    let expected = Superblock { detached: true, state_dir, ..superblock() };
+    let bytes = fixture("superblock-detached");
+    assert_eq!(Superblock::decode(&bytes).as_ref(), Ok(&expected));
+    assert_eq!(expected.encode()[..], bytes[..]);
+    // The bit says that there is a directory, and there is none.
+    assert!(Superblock::decode(&fixture("superblock-state-dir")).is_err());
+}
+
+#[test]
 fn an_unknown_incompatible_feature_is_a_newer_version() {
-    let superblock = Superblock { features_incompat: 6, features_compat: 1 << 63, ..superblock() };
-    let refused = Superblock::decode(&superblock.encode());
+    let refused = Superblock::decode(&fixture("superblock-features"));
     let newer = FormatError::NewerVersion { structure: Structure::Superblock, version: 1, features: 6 };
     assert_eq!(refused, Err(newer));
 }

@@ -25,6 +25,8 @@ fn superblocks() {
             ram_budget_bytes: random.u64(),
             hash_key: random.bytes(),
             entry_seq_next: random.u64(),
+            detached: random.coin(),
+            state_dir: DirectoryPath::new("/d".repeat(len % 200)).unwrap(),
             volume_name: VolumeName::new("é".repeat(len % 33)).unwrap(),
             ..superblock()
         };

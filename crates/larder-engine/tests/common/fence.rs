@@ -49,6 +49,9 @@ impl MemoryFence {
 }
 
 impl FenceKeeper for MemoryFence {
+    fn place(&self) -> String {
+        "memory".into()
+    }
     fn raised(&self) -> Result<Option<String>, String> {
         Ok(self.raised.lock().clone())
     }

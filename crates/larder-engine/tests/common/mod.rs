@@ -205,6 +205,15 @@ impl World {
         self.try_open().unwrap_or_else(|error| panic!("open: {error}"));
     }
 
+    /// Opens up to the stop that was set, or to the end.
+    pub fn open_until_stopped(&mut self) {
+        let opening =
+            Cache::open(self.flash.clone(), self.origin.clone(), self.runtime.clone(), self.setup.tuning.clone());
+        if let Some(opened) = self.runtime.block_on_or_stop(opening) {
+            self.cache = Some(Arc::new(opened.unwrap_or_else(|error| panic!("open: {error}"))));
+        }
+    }
+
     pub fn cache(&self) -> &Arc<Cache> {
         self.cache.as_ref().expect("the cache is open")
     }

@@ -1,0 +1,37 @@
+//! Detaching: the origin gets everything that only the cache has, and the flash says that it is no cache any more.
+//!
+//! In order: (1) what is dirty is destaged while requests go on; (2) a ticket over the whole volume stops writes; (3) the
+//! rest is destaged, and the origin is flushed; (4) the superblock twins say *detached*; (5) the cache is closed. A crash
+//! before (4) leaves the cache as it was, with dirty data or without; after it, an origin that is complete alone.
+//!
+//! Invariants: where something cannot be destaged the cache stays attached and goes on.
+//!
+//! What it does not do: erase the flash; making another cache there does.
+
+use crate::{Cache, error::EngineError};
+use larder_core::Lba;
+
+impl Cache {
+    /// Writes everything to the origin, durably, and ends this cache for ever: opening it again is refused.
+    ///
+    /// # Errors
+    /// Where some dirty data could not be written; the cache goes on then. What the devices say.
+    pub async fn detach(&self) -> Result<(), EngineError> {
+        let shared = self.shared();
+        shared.check_open()?;
+        // (1)
+        shared.destage_all().await;
+        // (2)
+        let ticket = shared.tickets.ask(Lba(0), u64::MAX).granted().await;
+        shared.check_open()?;
+        // (3)
+        if !shared.destage_all().await {
+            return Err(EngineError::Invalid(
+                "the cache stays attached: some dirty data could not be written to the origin".into(),
+            ));
+        }
+        shared.flush_origin().await?;
+        // (4) and (5)
+        self.end(ticket, true).await
+    }
+}

@@ -1,0 +1,318 @@
+//! A flash that fails for good while it is served, and what becomes of it at the next opening: reads, writes, trims and
+//! flushes go on behind a fence; without one, writes are refused; dirty data is saved where it can be read; a fenced
+//! flash never brings back what is older than the origin.
+//!
+//! What it does not do: sweep over all moments; the simulation does.
+
+mod common;
+#[path = "common/fence.rs"]
+mod fence;
+
+use common::*;
+use fence::MemoryFence;
+use larder_device::{
+    IoErrorKind, IoOp, ZeroFlags,
+    faulty::{FOR_EVER, Fault},
+    rng::Rng,
+};
+use larder_engine::{EngineError, WriteMode};
+use std::sync::Arc;
+
+const CHUNK: usize = 8 << 10;
+const MODES: [WriteMode; 3] = [WriteMode::Back, WriteMode::Through, WriteMode::Around];
+
+fn at(lba: u64) -> u64 {
+    lba * CHUNK as u64
+}
+
+fn fenced_setup(mode: WriteMode) -> (Setup, Arc<MemoryFence>) {
+    let fence = MemoryFence::new();
+    let mut setup = Setup { origin_bytes: 8 * MIB, ..Setup::default() };
+    setup.options.mode = mode;
+    setup.tuning.prefetch_bytes_max = 0;
+    setup.tuning.fence = fence.keeper();
+    (setup, fence)
+}
+
+fn always(op: IoOp, kind: IoErrorKind) -> Fault {
+    Fault { op: Some(op), range: None, kind, times: FOR_EVER }
+}
+
+fn has(world: &World, name: &str) -> bool {
+    world.status().conditions.iter().any(|condition| condition.name == name)
+}
+
+/// Random writes, trims, flushes and reads; every read is checked, every request must succeed.
+fn work(world: &World, twin: &mut Twin, rng: &mut Rng, rounds: u64) {
+    for _ in 0..rounds {
+        let (offset, len) = random_run(rng, 4 * MIB, 48);
+        match rng.below(8) {
+            0..4 => {
+                let data = if rng.chance(1, 2) { noise(rng.next_u64(), len) } else { text(rng.below(4), len) };
+                world.try_write(offset, &data, rng.chance(1, 8)).unwrap_or_else(|error| panic!("write: {error}"));
+                twin.write(offset, &data);
+            }
+            4 => {
+                world.zero(offset, len as u64, ZeroFlags::default());
+                twin.zero(offset, len as u64);
+            }
+            5 => world.flush(),
+            _ => assert_same(&world.read(offset, len), &twin.bytes(offset, len), "a read"),
+        }
+    }
+}
+
+/// The flash refuses writes in the middle of work, but can be read: nothing is lost, and the origin has all in the end.
+#[test]
+fn a_flash_that_takes_no_writes_is_written_past_and_saved() {
+    each_seed(12, |seed| {
+        for mode in MODES {
+            for (kind, name) in [(IoErrorKind::Io, "flash_failed"), (IoErrorKind::NoSpace, "flash_full")] {
+                let (setup, fence) = fenced_setup(mode);
+                let mut world = World::new(seed, setup);
+                let (mut rng, mut twin) = (Rng::new(seed), Twin::new());
+                work(&world, &mut twin, &mut rng, 60);
+                assert!(!world.status().degraded && !fence.is_up());
+                world.flash.sim.plan().add(always(IoOp::Write, kind));
+                work(&world, &mut twin, &mut rng, 200);
+                // Work that happened to need no write of the flash would show nothing.
+                world.run(world.cache().flush()).unwrap_or_else(|error| panic!("flush: {error}"));
+                if mode == WriteMode::Back || world.status().degraded {
+                    assert!(world.status().degraded && fence.is_up(), "{mode:?}");
+                    assert!(has(&world, name) && has(&world, "fence_up"), "{:?}", world.status().conditions);
+                    assert!(world.destage_all(), "what can be read can be saved");
+                    assert_eq!(world.status().dirty_bytes, 0);
+                }
+                world.flush();
+                let expected = twin.bytes(0, 4 << 20);
+                if mode != WriteMode::Back || world.status().degraded {
+                    assert_same(&world.origin.sim.peek_durable(0, 4 << 20), &expected, "the origin");
+                }
+                // It comes back. What it still calls dirty was saved, and is older than the origin at best.
+                world.flash.sim.plan().clear();
+                world.crash();
+                if fence.is_up() {
+                    match world.try_open() {
+                        Err(EngineError::Fenced { dirty_bytes, .. }) => {
+                            assert!(dirty_bytes > 0 && fence.is_up());
+                            world.setup.tuning.discard_fenced = true;
+                            world.open();
+                        }
+                        opened => opened.unwrap_or_else(|error| panic!("open: {error}")),
+                    }
+                    assert!(!fence.is_up() && has(&world, "emptied_behind_fence"));
+                } else {
+                    world.open();
+                }
+                assert_same(&world.read(0, 4 << 20), &expected, "after the return");
+                work(&world, &mut twin, &mut rng, 60);
+                world.flush();
+                world.crash();
+                world.open();
+                assert_same(&world.read(0, 4 << 20), &twin.bytes(0, 4 << 20), "in the next life");
+            }
+        }
+    });
+}
+
+/// The flash vanishes: write-through and write-around go on whole.
+#[test]
+fn without_their_flash_write_through_and_around_keep_serving() {
+    each_seed(12, |seed| {
+        for mode in [WriteMode::Through, WriteMode::Around] {
+            let (setup, fence) = fenced_setup(mode);
+            let mut world = World::new(seed, setup);
+            let (mut rng, mut twin) = (Rng::new(seed), Twin::new());
+            work(&world, &mut twin, &mut rng, 80);
+            world.settle();
+            world.flash.sim.set_gone(true);
+            work(&world, &mut twin, &mut rng, 200);
+            assert!(world.status().degraded && has(&world, "flash_gone") && fence.is_up());
+            world.run(world.cache().close()).unwrap_or_else(|error| panic!("close: {error}"));
+            world.crash();
+            world.flash.sim.set_gone(false);
+            world.open();
+            assert!(!fence.is_up() && has(&world, "emptied_behind_fence"));
+            assert_same(&world.read(0, 4 << 20), &twin.bytes(0, 4 << 20), "after the return");
+            assert_same(&world.origin.sim.peek(0, 4 << 20), &twin.bytes(0, 4 << 20), "the origin");
+        }
+    });
+}
+
+/// In write-back what only the vanished flash had is an error and never old; the rest is served; overwriting it heals it.
+#[test]
+fn without_its_flash_write_back_answers_dirty_chunks_with_an_error() {
+    each_seed(8, |seed| {
+        let (setup, fence) = fenced_setup(WriteMode::Back);
+        let mut world = World::new(seed, setup);
+        for lba in 500..510 {
+            world.fill_origin(at(lba), &noise(lba, CHUNK));
+        }
+        for lba in 0..10 {
+            world.write(at(lba), &noise(lba, CHUNK));
+        }
+        world.trim(at(20), 4 * CHUNK as u64);
+        world.flush();
+        world.flash.sim.set_gone(true);
+        for lba in 0..10 {
+            assert!(world.try_read(at(lba), CHUNK).is_err(), "chunk {lba} is on the flash alone");
+            assert!(world.try_write(at(lba) + 512, &noise(100, 512), false).is_err(), "nor can it be merged with");
+        }
+        assert_same(
+            &world.read(at(500), 10 * CHUNK),
+            &[500, 501, 502, 503, 504, 505, 506, 507, 508, 509].map(|n| noise(n, CHUNK)).concat(),
+            "clean chunks",
+        );
+        assert_same(&world.read(at(20), 4 * CHUNK), &vec![0; 4 * CHUNK], "a trimmed run is known without the flash");
+        assert!(has(&world, "flash_gone") && has(&world, "undurable_data"));
+        world.write(at(3), &noise(103, CHUNK));
+        world.write(at(21) + 512, &noise(121, 512));
+        assert!(fence.is_up());
+        world.flush();
+        assert_same(&world.read(at(3), CHUNK), &noise(103, CHUNK), "an overwritten chunk");
+        let mut trimmed = vec![0; 4 * CHUNK];
+        trimmed[CHUNK + 512..CHUNK + 1024].copy_from_slice(&noise(121, 512));
+        assert_same(&world.read(at(20), 4 * CHUNK), &trimmed, "a trimmed run written into");
+        world.crash();
+        world.flash.sim.set_gone(false);
+        let refused = world.try_open().expect_err("dirty data that may be old");
+        assert!(
+            matches!(refused, EngineError::Fenced { .. }) && refused.to_string().contains("--discard"),
+            "{refused}"
+        );
+        assert!(fence.is_up(), "a refusal changes nothing");
+        world.setup.tuning.discard_fenced = true;
+        world.open();
+        assert!(!fence.is_up());
+        assert_same(&world.read(at(3), CHUNK), &noise(103, CHUNK), "what was written past the flash");
+        assert_same(&world.read(at(4), CHUNK), &[0; CHUNK], "what was dropped reads as the origin has it");
+        assert_same(&world.read(at(20), 4 * CHUNK), &trimmed, "the run");
+    });
+}
+
+/// Without a fence nothing is written past the flash, and then the flash may be believed when it comes back.
+#[test]
+fn without_a_fence_writes_fail_and_the_flash_stays_good() {
+    each_seed(8, |seed| {
+        for mode in MODES {
+            let (setup, fence) = fenced_setup(mode);
+            let mut world = World::new(seed, setup);
+            let (mut rng, mut twin) = (Rng::new(seed), Twin::new());
+            work(&world, &mut twin, &mut rng, 80);
+            world.settle();
+            world.flush();
+            world.flash.sim.set_gone(true);
+            // Whatever asks the flash finds out.
+            let _ = world.run(world.cache().checkpoint());
+            for lba in 0..64 {
+                let _ = world.try_read(at(lba), CHUNK);
+            }
+            fence.break_down(true);
+            let mut refused = 0;
+            for number in 0..40 {
+                let (offset, len) = random_run(&mut rng, 4 * MIB, 48);
+                match world.try_write(offset, &noise(number, len), false) {
+                    // In write-back taken into memory before the flash was missed, and lost with it; else on the origin.
+                    Ok(()) if !world.status().degraded => twin.write(offset, &noise(number, len)),
+                    Ok(()) => panic!("{mode:?}: a write past the flash without a fence"),
+                    Err(error) => refused += u64::from(error.to_string().contains("fence")),
+                }
+            }
+            assert!(refused > 0 && has(&world, "fence_refused"), "{mode:?}: {:?}", world.status().conditions);
+            assert!(!fence.is_up());
+            if mode != WriteMode::Back {
+                world.flush();
+            }
+            world.crash();
+            world.flash.sim.set_gone(false);
+            fence.break_down(false);
+            world.open();
+            if mode != WriteMode::Back {
+                assert_same(&world.read(0, 4 << 20), &twin.bytes(0, 4 << 20), "after the return");
+            }
+        }
+    });
+}
+
+/// A crash between the emptying of a fenced flash and the end of its fence empties it again.
+#[test]
+fn a_crash_while_a_fenced_flash_is_emptied_loses_nothing() {
+    each_seed(6, |seed| {
+        for stop in 1..12 {
+            let (setup, fence) = fenced_setup(WriteMode::Through);
+            let mut world = World::new(seed, setup);
+            let mut rng = Rng::new(seed);
+            let mut twin = Twin::new();
+            work(&world, &mut twin, &mut rng, 60);
+            world.settle();
+            world.flush();
+            world.flash.sim.set_gone(true);
+            work(&world, &mut twin, &mut rng, 60);
+            assert!(fence.is_up());
+            world.flush();
+            world.crash();
+            world.flash.sim.set_gone(false);
+            let next = world.runtime.changes() + stop;
+            world.runtime.stop_at_change(Some(next));
+            world.open_until_stopped();
+            world.crash();
+            world.open();
+            assert!(!fence.is_up());
+            assert_same(&world.read(0, 4 << 20), &twin.bytes(0, 4 << 20), "after two openings");
+        }
+    });
+}
+
+/// The keeper always knows whether the origin may lack something.
+#[test]
+fn the_mode_is_noted_before_the_origin_can_lack_anything() {
+    let (setup, fence) = fenced_setup(WriteMode::Through);
+    let world = World::new(1, setup);
+    assert_eq!(fence.mode(), Some(WriteMode::Through));
+    fence.break_down(true);
+    assert!(world.run(world.cache().set_mode(WriteMode::Back)).is_err());
+    assert_eq!(world.cache().mode(), WriteMode::Through, "a mode that cannot be noted does not come");
+    fence.break_down(false);
+    world.run(world.cache().set_mode(WriteMode::Back)).expect("switch");
+    assert_eq!(fence.mode(), Some(WriteMode::Back));
+    world.write(0, &noise(1, CHUNK));
+    world.run(world.cache().set_mode(WriteMode::Around)).expect("switch");
+    assert_eq!(fence.mode(), Some(WriteMode::Around));
+}
+
+/// Once a cache has a keeper, it is not opened without one: the fence would be overlooked.
+#[test]
+fn a_cache_with_a_keeper_is_not_opened_without_it() {
+    let (setup, fence) = fenced_setup(WriteMode::Through);
+    let mut world = World::new(1, setup);
+    world.close();
+    world.setup.tuning.fence = Default::default();
+    let refused = world.try_open().expect_err("no keeper");
+    assert!(refused.to_string().contains("keeps its state in memory"), "{refused}");
+    world.setup.tuning.fence = fence.keeper();
+    world.open();
+}
+
+#[test]
+fn a_detached_cache_leaves_a_whole_origin_and_is_not_opened_again() {
+    each_seed(6, |seed| {
+        for mode in MODES {
+            let (setup, _) = fenced_setup(mode);
+            let mut world = World::new(seed, setup);
+            let (mut rng, mut twin) = (Rng::new(seed), Twin::new());
+            work(&world, &mut twin, &mut rng, 80);
+            world.origin.sim.plan().add(Fault { times: 1, ..always(IoOp::Flush, IoErrorKind::Io) });
+            let first = world.run(world.cache().detach());
+            if first.is_err() {
+                work(&world, &mut twin, &mut rng, 20);
+                world.run(world.cache().detach()).unwrap_or_else(|error| panic!("detach: {error}"));
+            }
+            assert!(world.try_read(0, CHUNK).is_err(), "it is closed");
+            world.crash();
+            world.origin.sim.plan().clear();
+            assert_same(&world.origin.sim.peek(0, 4 << 20), &twin.bytes(0, 4 << 20), "the origin");
+            let refused = world.try_open().expect_err("it was detached");
+            assert!(matches!(refused, EngineError::Detached), "{refused:?}");
+        }
+    });
+}
