@@ -28,7 +28,7 @@ pub struct Condition {
     /// Its name, which does not change: `flash_failed`, `flash_gone`, `flash_full`, `fence_up`, `fence_refused`,
     /// `dirty_data_lost`, `undurable_data`, `checkpoint_failing`, `origin_failing`, `origin_gone`, `full_of_dirty_data`,
     /// `corrupt_records`, `flash_read_errors`, `superblock_repaired`, `switching_mode`, `emptied_behind_fence`,
-    /// `origin_discard_keeps_data`.
+    /// `origin_discard_keeps_data`, `detached`.
     pub name: &'static str,
     /// How much it matters.
     pub severity: Severity,

@@ -83,6 +83,8 @@ pub struct Tuning {
     pub fence: Keeper,
     /// Where the fence is up, and the flash holds dirty data: drop it, though the origin may lack it.
     pub discard_fenced: bool,
+    /// Open though the origin is larger than when the cache was made: to bring everything there, and detach.
+    pub accept_grown_origin: bool,
     /// Largest age of an entry that waits for the metadata log, in milliseconds: the age of the oldest clean mapping
     /// that a crash forgets.
     pub commit_interval_ms: u64,
@@ -102,6 +104,7 @@ impl Default for Tuning {
             zstd_level: 1,
             fence: Keeper::default(),
             discard_fenced: false,
+            accept_grown_origin: false,
             commit_interval_ms: 1000,
         }
     }

@@ -128,7 +128,7 @@ pub async fn recover(
         )));
     }
     if let Some(origin) = origin {
-        check_origin(&superblock, origin)?;
+        check_origin(&superblock, origin, tuning.accept_grown_origin)?;
     }
     let geometry = geometry(&superblock, flash, origin);
     let design = new_design(&superblock, geometry.chunk_count)?;
@@ -223,11 +223,17 @@ pub async fn recover(
     Ok(Recovered { superblock, repair, state, geometry, report })
 }
 
-fn check_origin(superblock: &Superblock, origin: &dyn BlockDevice) -> Result<(), EngineError> {
+fn check_origin(superblock: &Superblock, origin: &dyn BlockDevice, may_grow: bool) -> Result<(), EngineError> {
     let (expected, found) = (superblock.origin.size_bytes, origin.info().size_bytes);
     if found < expected {
         return Err(EngineError::WrongOrigin(format!(
             "the origin {} has {found} bytes, fewer than the {expected} that it had when this cache was made; give back the origin that belongs to it",
+            origin.info().name
+        )));
+    }
+    if found > expected && !may_grow {
+        return Err(EngineError::WrongOrigin(format!(
+            "the origin {} has {found} bytes, more than the {expected} that it had when this cache was made; detach the cache, and make one for the larger origin",
             origin.info().name
         )));
     }

@@ -67,6 +67,10 @@ const SET_EXAMPLES: &str = "\
 Example:
   larder set --flash /ssd/cache --mode write-through     (returns when no dirty data remains)";
 
+const DETACH_EXAMPLES: &str = "\
+Example:
+  larder detach --flash /ssd/cache     (afterwards the origin is complete, and the flash is free)";
+
 const VERIFY_EXAMPLES: &str = "\
 Examples:
   larder verify --flash /ssd/cache
@@ -101,6 +105,8 @@ pub enum Command {
     Flush(FlushArgs),
     /// Change the write mode of a cache, served or not
     Set(SetArgs),
+    /// Write everything to the origin and end the cache for ever
+    Detach(DetachArgs),
     /// Check everything on the flash of a cache that is not served
     Verify(VerifyArgs),
     /// Print what is on the flash of a cache that is not served
@@ -171,6 +177,15 @@ pub struct ServeArgs {
     /// Serve the origin without a cache, to compare
     #[arg(long)]
     pub no_cache: bool,
+    /// Keep what must not be on the flash here, so that writes go on when it fails; remembered from then on
+    #[arg(long, value_name = "DIR")]
+    pub state: Option<PathBuf>,
+    /// Believe the flash though its state directory is lost
+    #[arg(long)]
+    pub adopt: bool,
+    /// Drop the dirty data of a flash that was away while the origin was written
+    #[arg(long)]
+    pub discard: bool,
     /// Give the origin the timing of hdd-7200, raid5-7200, sata-ssd or nvme
     #[arg(long, value_name = "PROFILE", value_parser = profile)]
     pub origin_profile: Option<Profile>,
@@ -216,6 +231,9 @@ pub struct StatusArgs {
     /// The flash of the cache
     #[arg(long, value_name = "PATH")]
     pub flash: PathBuf,
+    /// The state directory, to find the server of a cache whose flash is missing
+    #[arg(long, value_name = "DIR")]
+    pub state: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
@@ -231,6 +249,9 @@ pub struct FlushArgs {
     /// Where the origin is now, if it has moved
     #[arg(long, value_name = "URI")]
     pub origin: Option<String>,
+    /// The state directory, if it has moved
+    #[arg(long, value_name = "DIR")]
+    pub state: Option<PathBuf>,
 }
 
 /// `larder set`.
@@ -246,6 +267,24 @@ pub struct SetArgs {
     /// Where the origin is now, if it has moved
     #[arg(long, value_name = "URI")]
     pub origin: Option<String>,
+    /// The state directory, if it has moved
+    #[arg(long, value_name = "DIR")]
+    pub state: Option<PathBuf>,
+}
+
+/// `larder detach`.
+#[derive(Debug, Args)]
+#[command(after_help = DETACH_EXAMPLES)]
+pub struct DetachArgs {
+    /// The flash of the cache
+    #[arg(long, value_name = "PATH")]
+    pub flash: PathBuf,
+    /// Where the origin is now, if it has moved
+    #[arg(long, value_name = "URI")]
+    pub origin: Option<String>,
+    /// The state directory, if it has moved
+    #[arg(long, value_name = "DIR")]
+    pub state: Option<PathBuf>,
 }
 
 /// `larder verify`.
@@ -434,7 +473,8 @@ pub fn sentence(error: &clap::Error) -> String {
             }
         }
         (ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand, ..) => {
-            "say what to do: create, serve, status, flush, set, verify or dump (`larder --help` explains)".to_owned()
+            "say what to do: create, serve, status, flush, set, detach, verify or dump (`larder --help` explains)"
+                .to_owned()
         }
         _ => rendered(error),
     }

@@ -1,6 +1,6 @@
 //! The control socket of a served cache: how `status`, `flush` and `set` reach the process that serves it.
 //!
-//! Protocol: a Unix stream socket. A request is a line, `status`, `flush` or `set-mode MODE`; the reply is a line with
+//! Protocol: a Unix stream socket. A request is a line, `status`, `flush`, `set-mode MODE` or `detach`; the reply is a line with
 //! one JSON object: `{"ok": …}`, or `{"error": "a sentence"}`. A connection may carry several requests.
 //!
 //! Invariants: the socket's name is the flash's UUID, its mode 0600, and it is removed at the end. A line has
@@ -72,6 +72,12 @@ pub fn socket_path(flash_uuid: &[u8; 16]) -> PathBuf {
 /// Bytes as hexadecimal digits.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The bytes of a UUID in hexadecimal digits.
+pub fn unhex(digits: &str) -> Option<[u8; 16]> {
+    let number = (digits.len() == 32).then(|| u128::from_str_radix(digits, 16).ok())??;
+    Some(number.to_be_bytes())
 }
 
 /// A control socket that is served. Dropping it ends that.

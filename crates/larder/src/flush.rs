@@ -7,7 +7,7 @@ use crate::{
     control,
     error::{Failure, Outcome},
     output, size,
-    volume::{Access, Reached, reach, with_cache},
+    volume::{Access, Reached, StateArgs, reach, with_cache},
 };
 use larder_device::driver::block_on;
 use larder_engine::Cache;
@@ -20,9 +20,12 @@ use serde_json::{Value, json};
 pub fn run(args: &FlushArgs) -> Outcome {
     let done = match reach(&args.flash, "flush", Access::Write)? {
         Reached::Served(done) => done,
-        Reached::Alone(flash) => {
-            with_cache(*flash, args.origin.as_deref(), |cache| flush(cache).map_err(Failure::failed))?
-        }
+        Reached::Alone(flash) => with_cache(
+            *flash,
+            args.origin.as_deref(),
+            &StateArgs { dir: args.state.as_deref(), ..StateArgs::default() },
+            |cache| flush(cache).map_err(Failure::failed),
+        )?,
     };
     let number = |key: &str| done.get(key).and_then(Value::as_u64).unwrap_or(0);
     let (written, zeroed) = (number("origin_bytes_written"), number("origin_zero_bytes"));

@@ -5,10 +5,13 @@
 //!
 //! What it does not do: cache, or serve; the crates below do.
 
+mod answers;
 mod args;
+mod bare;
 mod config_file;
 mod control;
 mod create;
+mod detach;
 mod dump;
 mod error;
 mod flush;
@@ -16,7 +19,9 @@ mod later;
 mod output;
 mod serve;
 mod set;
+mod signals;
 mod size;
+mod state_dir;
 mod status;
 mod verify;
 mod volume;
@@ -52,6 +57,7 @@ fn run() -> Outcome {
         Command::Status(options) => status::run(&options),
         Command::Flush(options) => flush::run(&options),
         Command::Set(options) => set::run(&options),
+        Command::Detach(options) => detach::run(&options),
         Command::Verify(options) => verify::run(&options),
         Command::Dump(options) => dump::run(&options),
     }

@@ -9,15 +9,16 @@
 //! What it does not do: stay in the background.
 
 use crate::{
+    answers::Served,
     args::ServeArgs,
-    control::{self, ControlServer},
-    error::{EXIT_FAILED, Failure, Outcome},
-    flush::flush,
+    bare::serve_without_flash,
+    control::ControlServer,
+    error::{Failure, Outcome},
     later::LaterDevice,
-    output, set,
+    output,
+    signals::Signals,
     size::{count, human},
-    status::Report,
-    volume::{Access, Flash, open_flash, open_origin, open_origin_device, shown, start_runtime},
+    volume::{Access, Flash, Growth, StateArgs, open_flash, open_origin, open_origin_device, shown, start_runtime},
 };
 use indicatif::{ProgressBar, ProgressStyle};
 use larder_device::{
@@ -26,18 +27,12 @@ use larder_device::{
     threads::ThreadRuntime,
     throttled::{Profile, Throttled},
 };
-use larder_engine::{Cache, Tuning, cache::REQUEST_BYTES_MAX, recover::RecoveryReport};
+use larder_engine::{Cache, EngineError, Tuning, cache::REQUEST_BYTES_MAX, recover::RecoveryReport};
 use larder_format::{Superblock, WriteMode};
 use larder_serve::nbd::{NbdServer, ServeAddress, ServeError, ServerOptions};
-use signal_hook::{
-    consts::{SIGINT, SIGTERM},
-    flag,
-    low_level::pipe,
-};
 use std::{
-    io::{IsTerminal, Read},
-    os::unix::net::UnixStream,
-    path::{Path, PathBuf},
+    io::IsTerminal,
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -90,8 +85,13 @@ fn check(args: &ServeArgs) -> Outcome {
 
 fn serve_cache(args: &ServeArgs, path: &Path, signals: Signals) -> Outcome {
     // (2)
-    let flash = open_flash(path, Access::Write)?;
-    let origin = open_origin(&flash.superblock, args.origin.as_deref())?;
+    let flash = match (open_flash(path, Access::Write), &args.state) {
+        (Err(_), Some(state)) if !path.exists() => return serve_without_flash(args, path, state, signals),
+        (flash, _) => flash?,
+    };
+    let origin = open_origin(&flash.superblock, args.origin.as_deref(), Growth::Refused)?;
+    let state = StateArgs { dir: args.state.as_deref(), adopt: args.adopt, discard: args.discard };
+    let tuning = state.apply(&flash, tuning(args))?;
     let runtime = start_runtime(args.workers)?;
     // (3)
     let name = args.export.clone().unwrap_or_else(|| flash.superblock.volume_name.to_string());
@@ -102,13 +102,14 @@ fn serve_cache(args: &ServeArgs, path: &Path, signals: Signals) -> Outcome {
     let Flash { path, device: flash_device, superblock } = flash;
     let flash_device = with_profile(flash_device, args.flash_profile, &runtime);
     let origin_device = with_profile(origin.device, args.origin_profile, &runtime);
-    let cache = open(&path, flash_device, origin_device, &runtime, tuning(args))?;
+    let cache = open(&path, flash_device, origin_device, &runtime, tuning)?;
     output::note(&format!("I/O: {}", io_backend()));
     // (5)
     later.set(cache.clone());
     let servers = Arc::new(servers);
     let is_ending = Arc::new(AtomicBool::new(false));
-    let served = Served { cache: cache.clone(), servers: servers.clone(), flash: path.clone(), superblock };
+    let wake = signals.waker()?;
+    let served = Served { cache: cache.clone(), servers: servers.clone(), flash: path.clone(), superblock, wake };
     let answers = is_ending.clone();
     control.start(Arc::new(move |request: &str| served.answer(request, answers.load(Ordering::Acquire))))?;
     start(&servers)?;
@@ -119,7 +120,11 @@ fn serve_cache(args: &ServeArgs, path: &Path, signals: Signals) -> Outcome {
     output::note("ending: requests finish, then everything is flushed");
     let in_order = shut_down(&servers);
     let began = Instant::now();
-    let closed = block_on(cache.close());
+    let closed = match block_on(cache.close()) {
+        // It was detached, and that closed it.
+        Err(EngineError::Closed) => Ok(()),
+        closed => closed,
+    };
     // From here on `larder status` reads the flash.
     drop(control);
     closed.map_err(|error| Failure::engine(&path, &error))?;
@@ -181,7 +186,8 @@ fn tuning(args: &ServeArgs) -> Tuning {
     }
 }
 
-fn with_profile(
+/// `device`, with the timing of `profile` where one is named.
+pub fn with_profile(
     device: Arc<dyn BlockDevice>,
     profile: Option<Profile>,
     runtime: &Arc<ThreadRuntime>,
@@ -238,7 +244,11 @@ fn serve_failed(error: ServeError) -> Failure {
     Failure::failed(first.into_iter().chain(letters).collect::<String>())
 }
 
-fn bind(args: &ServeArgs, name: &str, device: Arc<dyn BlockDevice>) -> Outcome<Vec<NbdServer>> {
+/// Takes the addresses.
+///
+/// # Errors
+/// A sentence that names the one that cannot be had.
+pub fn bind(args: &ServeArgs, name: &str, device: Arc<dyn BlockDevice>) -> Outcome<Vec<NbdServer>> {
     let options = ServerOptions {
         request_bytes_max: args.request_max,
         connections_max: args.connections.into(),
@@ -249,12 +259,16 @@ fn bind(args: &ServeArgs, name: &str, device: Arc<dyn BlockDevice>) -> Outcome<V
     args.nbd.iter().map(|address| bind(address).map_err(serve_failed)).collect()
 }
 
-fn start(servers: &[NbdServer]) -> Outcome {
+/// Lets clients in.
+///
+/// # Errors
+/// A sentence.
+pub fn start(servers: &[NbdServer]) -> Outcome {
     servers.iter().try_for_each(|server| server.start().map_err(serve_failed))
 }
 
 /// Tells where the volume is: one line on standard output, further addresses on standard error.
-fn announce(servers: &[NbdServer], name: &str) -> Outcome {
+pub fn announce(servers: &[NbdServer], name: &str) -> Outcome {
     let mut uris = servers.iter().map(|server| uri(server.local_address(), name));
     let first = uris.next().unwrap_or_default();
     uris.for_each(|uri| output::note(&format!("also at {uri}")));
@@ -279,7 +293,7 @@ fn percent_encoded(bytes: &[u8]) -> String {
 }
 
 /// Ends the servers; a failure where requests had to be cut off.
-fn shut_down(servers: &[NbdServer]) -> Outcome {
+pub fn shut_down(servers: &[NbdServer]) -> Outcome {
     let in_order = servers.iter().map(NbdServer::shutdown).fold(true, |all, one| all & one);
     match in_order {
         true => Ok(()),
@@ -287,59 +301,6 @@ fn shut_down(servers: &[NbdServer]) -> Outcome {
             "some requests did not finish within {} s and were cut off",
             SHUTDOWN_TIMEOUT.as_secs()
         ))),
-    }
-}
-
-/// What the control socket is asked about.
-struct Served {
-    cache: Arc<Cache>,
-    servers: Arc<Vec<NbdServer>>,
-    flash: PathBuf,
-    superblock: Superblock,
-}
-
-impl Served {
-    fn answer(&self, request: &str, is_ending: bool) -> control::Reply {
-        match request.split_once(' ').unwrap_or((request, "")) {
-            ("status", "") => {
-                let connections = self.servers.iter().map(|server| server.stats().connections_now).sum();
-                let report = Report::new(&self.flash, &self.superblock, self.cache.status());
-                Report { served: true, nbd_connections: connections, ..report }.to_json()
-            }
-            ("flush" | "set-mode", _) if is_ending => Err("the server is ending: ask again when it has".to_owned()),
-            ("flush", "") => flush(&self.cache),
-            ("set-mode", mode) => set::set_mode(&self.cache, mode),
-            _ => Err("the server knows the requests status, flush and set-mode MODE".to_owned()),
-        }
-    }
-}
-
-/// SIGTERM and SIGINT: the first one is waited for, a second one ends the process.
-struct Signals {
-    came: UnixStream,
-}
-
-impl Signals {
-    fn register() -> Outcome<Signals> {
-        let register = || {
-            let (came, wake) = UnixStream::pair()?;
-            let is_ending = Arc::new(AtomicBool::new(false));
-            for signal in [SIGTERM, SIGINT] {
-                // In this order: the first signal finds the flag unset.
-                flag::register_conditional_shutdown(signal, EXIT_FAILED.into(), is_ending.clone())?;
-                flag::register(signal, is_ending.clone())?;
-                pipe::register(signal, wake.try_clone()?)?;
-            }
-            Ok(Signals { came })
-        };
-        register().map_err(|error: std::io::Error| {
-            Failure::failed(format_args!("signals cannot be waited for: {}", crate::error::system_reason(&error)))
-        })
-    }
-
-    fn wait(&self) {
-        // The other end lives as long as the process; an interrupted read is a signal, too, but ours writes first.
-        while matches!((&self.came).read(&mut [0]), Err(error) if error.kind() == std::io::ErrorKind::Interrupted) {}
     }
 }
 

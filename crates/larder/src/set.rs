@@ -7,7 +7,7 @@ use crate::{
     control,
     error::{Failure, Outcome},
     output,
-    volume::{Access, Reached, reach, with_cache},
+    volume::{Access, Reached, StateArgs, reach, with_cache},
 };
 use clap::ValueEnum;
 use larder_device::driver::block_on;
@@ -21,7 +21,12 @@ use serde_json::json;
 pub fn run(args: &SetArgs) -> Outcome {
     let name = mode_name(args.mode.into());
     if let Reached::Alone(flash) = reach(&args.flash, &format!("set-mode {name}"), Access::Write)? {
-        with_cache(*flash, args.origin.as_deref(), |cache| set_mode(cache, name).map_err(Failure::failed))?;
+        with_cache(
+            *flash,
+            args.origin.as_deref(),
+            &StateArgs { dir: args.state.as_deref(), ..StateArgs::default() },
+            |cache| set_mode(cache, name).map_err(Failure::failed),
+        )?;
     }
     output::say(&format!("the mode is {name}\n"))
 }

@@ -6,10 +6,11 @@
 
 use crate::{
     args::StatusArgs,
-    control,
+    control::{self, unhex},
     error::{Failure, Outcome},
     output::{self, aligned},
     size::{count, human},
+    state_dir::StateDir,
     volume::{Access, Flash, Reached, reach, shown},
 };
 use larder_device::driver::block_on;
@@ -64,14 +65,28 @@ impl Report {
 /// # Errors
 /// One sentence.
 pub fn run(args: &StatusArgs) -> Outcome {
-    let value = match reach(&args.flash, "status", Access::Read)? {
-        Reached::Served(value) => value,
-        Reached::Alone(flash) => offline(&flash)?.to_json().map_err(Failure::failed)?,
+    let value = match &args.state {
+        Some(state) if !args.flash.exists() => of_missing(state, &args.flash)?,
+        _ => match reach(&args.flash, "status", Access::Read)? {
+            Reached::Served(value) => value,
+            Reached::Alone(flash) => offline(&flash)?.to_json().map_err(Failure::failed)?,
+        },
     };
     match args.json {
         true => output::say_json(&value),
         false => output::say(&page(&value)),
     }
+}
+
+/// From the process that serves the origin of a missing flash.
+fn of_missing(state: &Path, flash: &Path) -> Outcome<Value> {
+    let record = StateDir::of_missing(state, flash)?.record();
+    let uuid = unhex(&record.flash_uuid);
+    let answer = uuid.map(|uuid| control::ask(&uuid, "status")).transpose()?.flatten();
+    answer.ok_or_else(|| {
+        let fence = record.fence.map_or_else(|| "no fence is up".to_owned(), |why| format!("a fence is up ({why})"));
+        Failure::failed(format_args!("{} is missing, and nobody serves its origin; {fence}", flash.display()))
+    })
 }
 
 fn offline(flash: &Flash) -> Outcome<Report> {
@@ -116,6 +131,11 @@ fn page(value: &Value) -> String {
             ("deduplication", dedup),
         ],
     );
+    let conditions = value.get("conditions").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    for condition in conditions {
+        let part = |key: &str| condition.get(key).and_then(Value::as_str).unwrap_or("?").to_owned();
+        out.push_str(&format!("  {:8}  {}: {}\n", part("severity"), part("name"), part("what")));
+    }
     out.push_str("Content\n");
     aligned(
         &mut out,

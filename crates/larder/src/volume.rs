@@ -8,6 +8,7 @@
 use crate::{
     control,
     error::{Failure, Outcome, reason},
+    state_dir::StateDir,
 };
 use larder_device::{
     BlockDevice, IoError, IoErrorKind, Runtime,
@@ -16,7 +17,7 @@ use larder_device::{
     threads::{ThreadRuntime, ThreadRuntimeOptions},
     uri::{OpenMode, OpenedDevice, open_device},
 };
-use larder_engine::{Cache, Tuning, superblock};
+use larder_engine::{Cache, FenceKeeper, Tuning, fence::Keeper, superblock};
 use larder_format::Superblock;
 use serde_json::Value;
 use std::{
@@ -161,11 +162,20 @@ pub fn shown(uri: &str) -> &str {
     uri.strip_prefix("file://").filter(|path| path.starts_with('/') && !path.contains('%')).unwrap_or(uri)
 }
 
+/// Whether an origin may be larger than when its cache was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Growth {
+    /// It is refused.
+    Refused,
+    /// It is taken: nothing but what is dirty goes there.
+    Accepted,
+}
+
 /// Opens the origin that belongs to a flash: at the place that the superblock names, or at `elsewhere`.
 ///
 /// # Errors
 /// A sentence: missing, in use, smaller than before, another one.
-pub fn open_origin(superblock: &Superblock, elsewhere: Option<&str>) -> Outcome<OpenedDevice> {
+pub fn open_origin(superblock: &Superblock, elsewhere: Option<&str>, growth: Growth) -> Outcome<OpenedDevice> {
     let opened = open_origin_device(elsewhere.unwrap_or(superblock.origin.uri.as_str()))?;
     let name = shown(&opened.canonical_uri);
     let (expected, found) = (superblock.origin.size_bytes, opened.device.info().size_bytes);
@@ -180,6 +190,12 @@ pub fn open_origin(superblock: &Superblock, elsewhere: Option<&str>) -> Outcome<
         return Err(Failure::failed(format_args!(
             "the origin {name} is smaller than before: it has {found} bytes, and had {expected} when this cache was \
              made; give it its size back"
+        )));
+    }
+    if found > expected && growth == Growth::Refused {
+        return Err(Failure::failed(format_args!(
+            "the origin {name} has grown: it has {found} bytes, and had {expected} when this cache was made; give it its \
+             size back, or `larder detach` the cache and make one for the larger origin"
         )));
     }
     Ok(opened)
@@ -198,20 +214,67 @@ pub fn start_runtime(workers: Option<u16>) -> Outcome<Arc<ThreadRuntime>> {
         .map_err(|error| Failure::failed(format_args!("the system refuses to start threads: {error}")))
 }
 
+/// What the command line says about the state that is not on the flash.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StateArgs<'a> {
+    /// The directory.
+    pub dir: Option<&'a Path>,
+    /// Believe the flash though its state is lost.
+    pub adopt: bool,
+    /// Drop dirty data behind a fence.
+    pub discard: bool,
+}
+
+impl StateArgs<'_> {
+    /// The keeper of a fence for this flash, as options of its opening.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub fn apply(&self, flash: &Flash, tuning: Tuning) -> Outcome<Tuning> {
+        let state = StateDir::open(self.dir, &flash.path, &flash.superblock, self.adopt)?;
+        let fence = Keeper(state.map(|state| Arc::new(state) as Arc<dyn FenceKeeper>));
+        Ok(Tuning { fence, discard_fenced: self.discard, ..tuning })
+    }
+}
+
+/// A cache that this process opened, and its threads.
+pub struct OpenedCache {
+    /// The cache.
+    pub cache: Cache,
+    /// What runs it.
+    pub runtime: Arc<ThreadRuntime>,
+}
+
+/// Opens the cache on a flash that nobody serves.
+///
+/// # Errors
+/// A sentence.
+pub fn open_cache(flash: Flash, origin: Option<&str>, state: &StateArgs<'_>, tuning: Tuning) -> Outcome<OpenedCache> {
+    let growth = if tuning.accept_grown_origin { Growth::Accepted } else { Growth::Refused };
+    let origin = open_origin(&flash.superblock, origin, growth)?;
+    let tuning = state.apply(&flash, tuning)?;
+    let runtime = start_runtime(None)?;
+    let opening = Cache::open(flash.device, origin.device, runtime.clone() as Arc<dyn Runtime>, tuning);
+    let cache = block_on(opening).map_err(|error| Failure::engine(&flash.path, &error))?;
+    Ok(OpenedCache { cache, runtime })
+}
+
 /// Opens the cache on a flash that nobody serves, does something with it, and ends it in order.
 ///
 /// # Errors
 /// The opening's, what `act` says, or the end's.
-pub fn with_cache<T>(flash: Flash, origin: Option<&str>, act: impl FnOnce(&Cache) -> Outcome<T>) -> Outcome<T> {
-    let origin = open_origin(&flash.superblock, origin)?;
-    let runtime = start_runtime(None)?;
-    let engine_failed = |error| Failure::engine(&flash.path, &error);
+pub fn with_cache<T>(
+    flash: Flash,
+    origin: Option<&str>,
+    state: &StateArgs<'_>,
+    act: impl FnOnce(&Cache) -> Outcome<T>,
+) -> Outcome<T> {
+    let path = flash.path.clone();
     // Nobody else waits for the origin: as fast as it goes.
     let tuning = Tuning { destage_rate_bytes_per_s: 0, ..Tuning::default() };
-    let opening = Cache::open(flash.device, origin.device, runtime.clone() as Arc<dyn Runtime>, tuning);
-    let cache = block_on(opening).map_err(engine_failed)?;
+    let OpenedCache { cache, runtime } = open_cache(flash, origin, state, tuning)?;
     let result = act(&cache);
-    let closed = cache.close_blocking().map_err(engine_failed);
+    let closed = cache.close_blocking().map_err(|error| Failure::engine(&path, &error));
     drop(cache);
     runtime.shutdown();
     let result = result?;

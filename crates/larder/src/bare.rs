@@ -1,0 +1,71 @@
+//! `larder serve` of a cache whose flash is missing: the origin alone, behind a fence.
+//!
+//! In order: (1) the state directory says what belonged to the flash, and that the origin is complete; (2) the origin is
+//! opened and checked, addresses are taken; (3) the fence is put up; (4) clients are let in.
+//!
+//! Invariants: a cache in write-back is never served like this.
+//!
+//! What it does not do: cache.
+
+use crate::{
+    answers::Bare,
+    args::ServeArgs,
+    control::{ControlServer, unhex},
+    error::{Failure, Outcome},
+    output,
+    serve::{announce, bind, shut_down, start, with_profile},
+    signals::Signals,
+    state_dir::StateDir,
+    volume::{open_origin_device, shown, start_runtime},
+};
+use larder_device::{BlockDevice, driver::block_on};
+use larder_engine::{FenceKeeper, WriteMode, status::mode_name};
+use std::{path::Path, sync::Arc};
+
+/// Serves until a signal.
+///
+/// # Errors
+/// One sentence.
+pub fn serve_without_flash(args: &ServeArgs, path: &Path, state: &Path, signals: Signals) -> Outcome {
+    let state = StateDir::of_missing(state, path)?;
+    let record = state.record();
+    if record.mode == mode_name(WriteMode::Back) {
+        return Err(Failure::failed(format_args!(
+            "{} is missing, and its cache is in write-back: the origin {} may lack what only the flash has; bring the flash back",
+            path.display(),
+            shown(&record.origin)
+        )));
+    }
+    let uuid = unhex(&record.flash_uuid).ok_or_else(|| {
+        Failure::failed(format_args!("the state of {} has no good UUID: {}", path.display(), record.flash_uuid))
+    })?;
+    let origin = open_origin_device(args.origin.as_deref().unwrap_or(&record.origin))?;
+    let found = origin.device.info().size_bytes;
+    if found != record.origin_bytes {
+        return Err(Failure::failed(format_args!(
+            "the origin {} has {found} bytes, and had {}: bring back the one that belongs to the cache",
+            shown(&origin.canonical_uri),
+            record.origin_bytes
+        )));
+    }
+    let runtime = start_runtime(args.workers)?;
+    let device = with_profile(origin.device, args.origin_profile, &runtime);
+    let name = args.export.clone().unwrap_or_else(|| record.volume.clone());
+    let servers = Arc::new(bind(args, &name, device.clone())?);
+    let mut control = ControlServer::bind(&uuid)?;
+    // From here on the flash may be older than the origin.
+    state.raise("it was served without its flash").map_err(Failure::failed)?;
+    output::note(&format!("degraded: {} is missing, the origin serves alone, behind a fence", path.display()));
+    let answers = Bare { record, servers: servers.clone() };
+    control.start(Arc::new(move |request: &str| answers.answer(request)))?;
+    start(&servers)?;
+    announce(&servers, &name)?;
+    signals.wait();
+    let in_order = shut_down(&servers);
+    drop(control);
+    let flushed = block_on(device.flush());
+    flushed.map_err(|error| Failure::failed(format_args!("the origin is not flushed: {error}")))?;
+    drop(device);
+    runtime.shutdown();
+    in_order
+}

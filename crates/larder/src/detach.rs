@@ -1,0 +1,52 @@
+//! `larder detach`: writes everything to the origin and ends the cache for ever, through the server where there is one.
+//!
+//! Invariants: a served cache is detached only while no client is connected.
+//!
+//! What it does not do: erase the flash.
+
+use crate::{
+    args::DetachArgs,
+    control,
+    error::{Failure, Outcome},
+    output,
+    volume::{Access, OpenedCache, Reached, StateArgs, open_cache, reach, shown},
+};
+use larder_device::driver::block_on;
+use larder_engine::{Cache, Tuning};
+use serde_json::{Value, json};
+
+/// Runs the command.
+///
+/// # Errors
+/// One sentence; then the cache is as it was.
+pub fn run(args: &DetachArgs) -> Outcome {
+    let done = match reach(&args.flash, "detach", Access::Write)? {
+        Reached::Served(done) => done,
+        Reached::Alone(flash) => {
+            // Nobody else waits for the origin: as fast as it goes.
+            let tuning = Tuning { destage_rate_bytes_per_s: 0, accept_grown_origin: true, ..Tuning::default() };
+            let state = StateArgs { dir: args.state.as_deref(), adopt: false, discard: false };
+            let OpenedCache { cache, runtime } = open_cache(*flash, args.origin.as_deref(), &state, tuning)?;
+            let done = detach(&cache);
+            if done.is_err() {
+                // What is told is why it stays attached.
+                let _ = cache.close_blocking();
+            }
+            drop(cache);
+            runtime.shutdown();
+            done.map_err(Failure::failed)?
+        }
+    };
+    let origin = done.get("origin").and_then(Value::as_str).unwrap_or_default();
+    output::say(&format!("detached: the origin {} is complete\n", shown(origin)))
+}
+
+/// Detaches, and says so as the control socket tells it.
+///
+/// # Errors
+/// A sentence.
+pub fn detach(cache: &Cache) -> control::Reply {
+    let origin = cache.status().origin;
+    block_on(cache.detach()).map_err(|error| error.to_string())?;
+    Ok(json!({ "origin": origin }))
+}

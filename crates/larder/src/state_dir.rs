@@ -1,0 +1,262 @@
+//! The state directory of `--state DIR`: one file for each cache, off its flash, that says whether a fence is up, and what
+//! must be known to serve the origin when the flash is missing.
+//!
+//! Invariants: a file is replaced whole (written beside, flushed, renamed, the directory flushed), so that a crash leaves
+//! the old one or the new one. A file that cannot be read or understood is an error and never taken for "no fence".
+//!
+//! What it does not do: decide what a fence means; the engine does.
+
+use crate::{
+    control::hex,
+    error::{Failure, Outcome, system_reason},
+};
+use larder_engine::{FenceKeeper, WriteMode, status::mode_name};
+use larder_format::Superblock;
+use serde::{Deserialize, Serialize};
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{ErrorKind, Read, Write},
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
+};
+
+/// Longest state file, in bytes.
+const FILE_BYTES_MAX: u64 = 64 << 10;
+/// Files of a directory that are looked through at most.
+const FILES_MAX: usize = 4096;
+/// The version of the file's form.
+const VERSION: u32 = 1;
+
+/// What is kept of one cache.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Record {
+    version: u32,
+    /// The flash's UUID in hexadecimal digits.
+    pub flash_uuid: String,
+    /// Where the flash was when it was last served.
+    pub flash: String,
+    /// The volume's name.
+    pub volume: String,
+    /// Where the origin is.
+    pub origin: String,
+    /// Its size.
+    pub origin_bytes: u64,
+    /// The write mode, by name: `write-back` as soon as the origin may lack something.
+    pub mode: String,
+    /// Why the fence is up.
+    pub fence: Option<String>,
+}
+
+/// Parses a state file.
+///
+/// # Errors
+/// What is wrong with it, in a few words.
+pub fn parse(bytes: &[u8]) -> Result<Record, String> {
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        return Err(format!("it is longer than {FILE_BYTES_MAX} bytes"));
+    }
+    let record: Record = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+    match record.version {
+        VERSION => Ok(record),
+        newer => Err(format!("its version is {newer}, and this Larder knows {VERSION}")),
+    }
+}
+
+/// The state of one cache.
+pub struct StateDir {
+    file: PathBuf,
+    place: String,
+    record: Mutex<Record>,
+}
+
+impl StateDir {
+    /// The state of the cache on `flash`, in `given` or else where its superblock says; `None` where nothing is kept.
+    /// A first file is made; a missing one only with `adopt`, for it might have said that there is a fence.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub fn open(given: Option<&Path>, flash: &Path, superblock: &Superblock, adopt: bool) -> Outcome<Option<StateDir>> {
+        let known = Path::new(superblock.state_dir.as_str());
+        let Some(dir) = given.or(Some(known).filter(|known| !known.as_os_str().is_empty())) else { return Ok(None) };
+        let dir = dir.canonicalize().map_err(|error| {
+            Failure::failed(format_args!(
+                "the state directory {} cannot be opened: {}; make it, or name the right one with --state",
+                dir.display(),
+                system_reason(&error)
+            ))
+        })?;
+        let place = dir.to_str().filter(|text| larder_format::DirectoryPath::new(*text).is_ok()).ok_or_else(|| {
+            Failure::failed(format_args!("--state {}: a path has 512 bytes of text at most", dir.display()))
+        })?;
+        let uuid = hex(&superblock.flash_uuid);
+        let file = dir.join(format!("{uuid}.json"));
+        let found = read(&file)?;
+        if found.is_none() && !known.as_os_str().is_empty() && !adopt {
+            return Err(Failure::failed(format_args!(
+                "{} does not hold the state of this cache, which was served with --state {}: name that one, or believe the flash as it is with --adopt",
+                dir.display(),
+                known.display()
+            )));
+        }
+        let fence = found.and_then(|record| record.fence);
+        let record = Record {
+            version: VERSION,
+            flash_uuid: uuid,
+            flash: absolute(flash),
+            volume: superblock.volume_name.to_string(),
+            origin: superblock.origin.uri.to_string(),
+            origin_bytes: superblock.origin.size_bytes,
+            // The engine says so, too; until then the worse is assumed.
+            mode: mode_name(WriteMode::Back).to_owned(),
+            fence,
+        };
+        let state = StateDir { file, place: place.to_owned(), record: Mutex::new(record) };
+        state.change(|_| {}).map_err(Failure::failed)?;
+        Ok(Some(state))
+    }
+
+    /// The state of the cache that was served from `flash`, which is missing now: the file that says so.
+    ///
+    /// # Errors
+    /// A sentence: none, or several.
+    pub fn of_missing(dir: &Path, flash: &Path) -> Outcome<StateDir> {
+        let (shown, wanted) = (dir.display(), absolute(flash));
+        let failed = |error: &std::io::Error| {
+            Failure::failed(format_args!("the state directory {shown} cannot be read: {}", system_reason(error)))
+        };
+        let mut found = Vec::new();
+        for entry in fs::read_dir(dir).map_err(|error| failed(&error))?.take(FILES_MAX) {
+            let file = entry.map_err(|error| failed(&error))?.path();
+            if file.extension().is_some_and(|extension| extension == "json")
+                && let Some(record) = read(&file)?
+                && record.flash == wanted
+            {
+                found.push((file, record));
+            }
+        }
+        match <[_; 1]>::try_from(found) {
+            Ok([(file, record)]) => Ok(StateDir { file, place: shown.to_string(), record: Mutex::new(record) }),
+            Err(found) if found.is_empty() => Err(Failure::failed(format_args!(
+                "{} is missing, and {shown} knows no cache that was served from there",
+                flash.display()
+            ))),
+            Err(found) => Err(Failure::failed(format_args!(
+                "{} is missing, and {} caches were served from there: remove the files of those that are no more: {}",
+                flash.display(),
+                found.len(),
+                found.iter().map(|(file, _)| file.display().to_string()).collect::<Vec<_>>().join(", ")
+            ))),
+        }
+    }
+
+    /// What is kept.
+    pub fn record(&self) -> Record {
+        self.record.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Record)) -> Result<(), String> {
+        let mut record = self.record.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut next = record.clone();
+        change(&mut next);
+        write(&self.file, &next).map_err(|error| {
+            format!("the state file {} cannot be written: {}", self.file.display(), system_reason(&error))
+        })?;
+        *record = next;
+        Ok(())
+    }
+}
+
+impl FenceKeeper for StateDir {
+    fn place(&self) -> String {
+        self.place.clone()
+    }
+
+    fn raised(&self) -> Result<Option<String>, String> {
+        Ok(self.record().fence)
+    }
+
+    fn raise(&self, why: &str) -> Result<(), String> {
+        if self.record().fence.is_some() {
+            return Ok(());
+        }
+        self.change(|record| record.fence = Some(why.to_owned()))
+    }
+
+    fn lower(&self) -> Result<(), String> {
+        self.change(|record| record.fence = None)
+    }
+
+    fn note_mode(&self, mode: WriteMode) -> Result<(), String> {
+        self.change(|record| record.mode = mode_name(mode).to_owned())
+    }
+}
+
+fn absolute(path: &Path) -> String {
+    let path = path.canonicalize().or_else(|_| std::path::absolute(path)).unwrap_or_else(|_| path.to_owned());
+    path.display().to_string()
+}
+
+fn read(file: &Path) -> Outcome<Option<Record>> {
+    let failed = |what: &str| Failure::failed(format_args!("the state file {} {what}", file.display()));
+    let mut bytes = Vec::new();
+    match File::open(file).and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)) {
+        Ok(_) => {}
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(failed(&format!("cannot be read: {}", system_reason(&error)))),
+    }
+    parse(&bytes).map(Some).map_err(|what| failed(&format!("is damaged ({what}): bring back a good copy of it")))
+}
+
+fn write(file: &Path, record: &Record) -> std::io::Result<()> {
+    let beside = file.with_extension("new");
+    let mut text = serde_json::to_vec_pretty(record)?;
+    text.push(b'\n');
+    let mut out = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
+    out.write_all(&text)?;
+    out.sync_all()?;
+    fs::rename(&beside, file)?;
+    let dir = file.parent().ok_or(ErrorKind::NotFound)?;
+    File::open(dir)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record() -> Record {
+        Record {
+            version: VERSION,
+            flash_uuid: "00".repeat(16),
+            flash: "/ssd/cache".into(),
+            volume: "disk".into(),
+            origin: "file:///disk".into(),
+            origin_bytes: 1 << 30,
+            mode: "write-through".into(),
+            fence: Some("the device is gone".into()),
+        }
+    }
+
+    #[test]
+    fn a_record_comes_back_as_it_was() {
+        let text = serde_json::to_vec(&record()).expect("plain values");
+        assert_eq!(parse(&text), Ok(record()));
+    }
+
+    #[test]
+    fn nothing_else_is_taken_for_a_record() {
+        let text = serde_json::to_string(&record()).expect("plain values");
+        for bad in [
+            String::new(),
+            "{}".into(),
+            text.replace("\"version\":1", "\"version\":2"),
+            text.replace("\"fence\"", "\"fench\""),
+            text.replace("\"origin_bytes\":1073741824", "\"origin_bytes\":-1"),
+            format!("{text}{text}"),
+            " ".repeat(FILE_BYTES_MAX as usize + 1),
+        ] {
+            assert!(parse(bad.as_bytes()).is_err(), "{bad}");
+        }
+    }
+}
