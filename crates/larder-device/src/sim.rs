@@ -6,6 +6,8 @@
 //!
 //! A life: [`SimRuntime::new`], devices over it, [`SimRuntime::block_on`]; then [`SimRuntime::crash`] (power loss) or
 //! [`SimRuntime::kill`] (the process dies, the devices do not), a new runtime, [`SimDevice::attach`], and again.
+//! Or [`SimRuntime::freeze`], or a [`SimRuntime::capture`] on the way: the [`Frozen`] instant then ends in each way that a
+//! crash may end, one after the other.
 //! A runtime that is not ended this way lives as long as a task that holds it.
 //!
 //! Invariants: no real time, no threads, no randomness but the seed's. A panic inside a run prints the seed.
@@ -15,11 +17,16 @@
 //! two threads on memory: tasks switch only where they await.
 
 mod device;
+mod frozen;
 mod image;
+mod mischief;
+mod op;
+mod pages;
 mod runtime;
 mod schedule;
 #[cfg(test)]
 mod tests;
 
 pub use device::{SimDevice, SimDeviceOptions};
+pub use frozen::Frozen;
 pub use runtime::{Schedule, SimOptions, SimRuntime};

@@ -55,12 +55,12 @@ impl Cache {
         tuning: Tuning,
     ) -> Result<Cache, EngineError> {
         let found = recover(&*flash, Some(&*origin), &tuning).await?;
-        if found.superblock.detached {
-            return Err(EngineError::Detached);
-        }
         // What this opening saw must not change any more, whatever happens to the power.
         flash.flush().await?;
         origin.flush().await?;
+        if found.superblock.detached {
+            return Err(EngineError::Detached);
+        }
         let emptied = behind_fence(&found, &tuning, &runtime).await?;
         let superblock = found.superblock;
         let codec = Codec::new(

@@ -1,8 +1,9 @@
 //! Making a cache on a flash device: checks, layout, superblocks.
 //!
-//! In order: (1) everything is checked, and nothing was written; (2) both superblocks, both checkpoint headers and the
-//! log's first sector are cleared, durably, so that nothing of an earlier cache fits the new one; (3) the WEU slots are
-//! trimmed; (4) the superblock twins are written. A crash in between leaves no cache, or the new one.
+//! In order: (1) everything is checked, and nothing was written; (2) both superblocks are cleared, durably, so that an
+//! earlier cache opens whole or not at all; then both checkpoint headers and the log's first sector, durably, so that
+//! nothing of it fits the new one; (3) the WEU slots are trimmed; (4) the superblock twins are written. A crash in between
+//! leaves no cache, or the new one; before the first flush perhaps the earlier one.
 //!
 //! What it does not do: open paths, or decide to overwrite; the caller asks first.
 
@@ -101,8 +102,11 @@ pub async fn create(
     // (2)
     let layout = &made.layout;
     let zeroes = || IoBuf::zeroed(SUPERBLOCK_BYTES).freeze();
-    let heads = layout.superblock_offsets.iter().chain(&layout.checkpoint_offset).chain([&layout.log_offset]);
-    for &offset in heads {
+    for &offset in &layout.superblock_offsets {
+        flash.write(offset, zeroes(), WriteFlags::default()).await?;
+    }
+    flash.flush().await?;
+    for &offset in layout.checkpoint_offset.iter().chain([&layout.log_offset]) {
         flash.write(offset, zeroes(), WriteFlags::default()).await?;
     }
     flash.flush().await?;

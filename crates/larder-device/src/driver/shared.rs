@@ -54,7 +54,7 @@ pub(crate) enum Message {
 struct Inbox {
     runnables: VecDeque<Runnable>,
     messages: Vec<Message>,
-    /// Takes no new tasks or messages.
+    /// Takes no new messages.
     closed: bool,
     /// Runs nothing any more.
     ended: bool,
@@ -64,6 +64,8 @@ struct Inbox {
 struct Tasks {
     slots: Vec<Option<Task<()>>>,
     free: Vec<usize>,
+    /// Takes no new tasks. Under the lock of the slots: a task that found a place is among those that the end cancels.
+    closed: bool,
 }
 
 /// See the module.
@@ -197,10 +199,10 @@ impl Shared {
     }
 
     fn reserve_task(self: &Arc<Self>) -> Option<TaskPlace> {
-        if self.inbox.lock().closed {
+        let mut tasks = self.tasks.lock();
+        if tasks.closed {
             return None;
         }
-        let mut tasks = self.tasks.lock();
         let index = tasks.free.pop().unwrap_or_else(|| {
             tasks.slots.push(None);
             tasks.slots.len() - 1
@@ -386,7 +388,11 @@ impl Shared {
             std::mem::take(&mut inbox.messages)
         };
         drop(messages);
-        let tasks = std::mem::take(&mut self.tasks.lock().slots);
+        let tasks = {
+            let mut tasks = self.tasks.lock();
+            tasks.closed = true;
+            std::mem::take(&mut tasks.slots)
+        };
         // Dropping a task's handle schedules it a last time, to drop its future on this thread.
         drop(tasks);
         loop {

@@ -2,9 +2,13 @@
 //!
 //! Invariants:
 //! - An operation takes effect at one moment between its submission and its completion, or, without FUA, at two:
-//!   some of its sectors first, the others at completion.
+//!   some of its atoms first, the others at completion.
 //! - A write is volatile until a flush that was submitted after its completion completes; a FUA write is durable
-//!   when it completes. Discards and zeroes are volatile like writes.
+//!   when it completes, and it alone. Discards and zeroes are volatile like writes.
+//! - An atom of a write is old or new after a crash, never a mixture. Writes of different parts of one atom are kept or
+//!   dropped each on its own: harsher than drives, which write the whole atom.
+//! - A discarded sector, where zeroes are not promised, holds what it held, zeroes or garbage, and after the next power
+//!   loss perhaps another of these, flushed or not, until it is rewritten.
 //! - A failed write may have taken effect in full, in part, or not at all. A failed flush makes nothing durable.
 //!
 //! What it does not do: choose the order of completions ([`super::SimRuntime`] does); refuse what a caller may not
@@ -12,7 +16,10 @@
 
 use super::{
     SimRuntime,
-    image::{Change, Content, Medium},
+    image::Medium,
+    mischief::{Mischief, Mischiefs},
+    op::{Op, PendingOp},
+    pages::{Change, Content, SECTOR_BYTES},
 };
 use crate::{
     BlockDevice, Completer, DeviceInfo, Extent, IoBuf, IoError, IoErrorKind, IoFuture, IoOp, IoResult, SharedBuf,
@@ -23,7 +30,11 @@ use crate::{
 use parking_lot::Mutex;
 use std::{
     ops::Range,
-    sync::{Arc, Weak},
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
 };
 
 /// Longest request, in bytes.
@@ -32,17 +43,20 @@ const REQUEST_BYTES_MAX: u32 = 64 << 20;
 /// What a simulated device promises, beyond its size.
 #[derive(Clone, Debug)]
 pub struct SimDeviceOptions {
-    /// Alignment of requests, in bytes. Writes are torn at 512 bytes, whatever this is.
+    /// Alignment of requests, in bytes.
     pub sector_bytes: u32,
     /// The medium's own sector, in bytes.
     pub physical_sector_bytes: u32,
-    /// A discarded range reads as zeroes; else as garbage that the seed decides.
+    /// A discarded range reads as zeroes; else as anything, after each power loss perhaps as something else.
     pub discard_zeroes: bool,
+    /// The device's *atom*, in bytes: what is written at once or not at all, aligned to itself. 512, or 4096 as in most
+    /// SSDs; a part of an atom is then old or new as a whole.
+    pub tear_bytes: u32,
 }
 
 impl Default for SimDeviceOptions {
     fn default() -> Self {
-        SimDeviceOptions { sector_bytes: 512, physical_sector_bytes: 4096, discard_zeroes: true }
+        SimDeviceOptions { sector_bytes: 512, physical_sector_bytes: 4096, discard_zeroes: true, tear_bytes: 512 }
     }
 }
 
@@ -51,24 +65,11 @@ pub struct SimDevice {
     me: Weak<SimDevice>,
     info: DeviceInfo,
     runtime: Mutex<Weak<SimRuntime>>,
-    medium: Mutex<Medium>,
+    pub(super) medium: Mutex<Medium>,
     plan: FaultPlan,
+    mischiefs: Mischiefs,
+    full: AtomicBool,
     meter: IoMeter,
-}
-
-/// An operation that was submitted and has not completed.
-pub(super) struct PendingOp {
-    device: Arc<SimDevice>,
-    op: Op,
-    /// The planned failure, decided at submission.
-    fate: IoResult<()>,
-}
-
-enum Op {
-    Read { offset: u64, buf: IoBuf, filled: Vec<Range<usize>>, done: Completer<IoBuf> },
-    Change { what: IoOp, rest: Vec<Change>, fua: bool, split: bool, place: (u64, u64), done: Completer<()> },
-    Flush { upto: u64, done: Completer<()> },
-    Extents { offset: u64, len: u64, done: Completer<Vec<Extent>> },
 }
 
 impl SimDevice {
@@ -84,7 +85,7 @@ impl SimDevice {
     /// [`SimDevice::new`] with more to choose.
     ///
     /// # Panics
-    /// As [`SimDevice::new`].
+    /// As [`SimDevice::new`]; also if `tear_bytes` is neither 512 nor 4096.
     pub fn with_options(
         runtime: &Arc<SimRuntime>,
         name: &str,
@@ -94,6 +95,7 @@ impl SimDevice {
         let sector_bytes = options.sector_bytes;
         assert!(sector_bytes.is_power_of_two() && (512..=4096).contains(&sector_bytes), "sector of {sector_bytes}");
         assert!(size_bytes.is_multiple_of(u64::from(sector_bytes)), "{size_bytes} bytes in sectors of {sector_bytes}");
+        assert!([512, 4096].contains(&options.tear_bytes), "atoms of {} bytes", options.tear_bytes);
         let info = DeviceInfo {
             name: name.to_owned(),
             size_bytes,
@@ -109,8 +111,10 @@ impl SimDevice {
             me: me.clone(),
             info,
             runtime: Mutex::new(Weak::new()),
-            medium: Mutex::new(Medium::default()),
+            medium: Mutex::new(Medium::new(u64::from(options.tear_bytes))),
             plan: FaultPlan::default(),
+            mischiefs: Mischiefs::default(),
+            full: AtomicBool::new(false),
             meter: IoMeter::default(),
         });
         device.attach(runtime);
@@ -138,9 +142,61 @@ impl SimDevice {
         self.plan.fail_range(op, range, kind, times);
     }
 
-    /// Makes the device vanish with what is in flight, or come back.
+    /// Makes the device vanish with what is in flight, or come back with all that it knew, durable or not.
     pub fn set_gone(&self, gone: bool) {
         self.plan.set_gone(gone);
+    }
+
+    /// Makes this device alone lose power, behind the runtime's back: each change that is not durable is kept, dropped
+    /// or torn. With [`SimDevice::set_gone`] around it, a device that was unplugged.
+    pub fn power_cycle(&self, rng: &mut Rng) {
+        self.power_loss(rng);
+    }
+
+    /// Fills the device up, as a sparse file on a full file system is full: writes into pages of 4096 bytes that hold
+    /// nothing fail with [`IoErrorKind::NoSpace`], others succeed. Discards and zeroes free pages and need none.
+    pub fn set_full(&self, full: bool) {
+        self.full.store(full, Relaxed);
+    }
+
+    /// The next write lands at `to_offset` (or as near before the end as it fits), tells success, and leaves its own
+    /// place as it was.
+    ///
+    /// # Panics
+    /// If `to_offset` is not a multiple of 512 bytes, or 1024 mischiefs are planned.
+    pub fn misdirect_next_write(&self, to_offset: u64) {
+        assert!(to_offset.is_multiple_of(SECTOR_BYTES), "misdirect to {to_offset}");
+        self.mischiefs.plan(Mischief::Misdirect(to_offset));
+    }
+
+    /// The next write tells success and does nothing.
+    ///
+    /// # Panics
+    /// If 1024 mischiefs are planned.
+    pub fn lose_next_write(&self) {
+        self.mischiefs.plan(Mischief::Lose);
+    }
+
+    /// The next read returns bytes of which between one and eight bits are flipped; the medium is as it was.
+    ///
+    /// # Panics
+    /// If 1024 mischiefs are planned.
+    pub fn misread_next(&self, rng: &mut Rng) {
+        self.mischiefs.plan(Mischief::Misread(rng.next_u64()));
+    }
+
+    /// The next operation `op` (`None`: any) takes `time` longer, on the simulation's clock. In every schedule others
+    /// overtake it for that long, unless nothing else is left to happen.
+    ///
+    /// # Panics
+    /// If 1024 mischiefs are planned.
+    pub fn delay_next(&self, op: Option<IoOp>, time: Duration) {
+        self.mischiefs.plan(Mischief::Delay(op, time));
+    }
+
+    /// Forgets planned mischief that has not happened: misdirected and lost writes, misreads, delays.
+    pub fn clear_mischief(&self) {
+        self.mischiefs.clear();
     }
 
     /// Flips between one and eight bits of `offset..offset + len`, in what is read and in what survives a crash.
@@ -196,13 +252,26 @@ impl SimDevice {
         self.medium.lock().power_loss(rng);
     }
 
-    /// Submits an operation, counted and with its fate decided. `make` gets this device's runtime.
+    pub(super) fn name(&self) -> &str {
+        &self.info.name
+    }
+
+    /// The failure that an operation will end with, if any.
+    fn fate(&self, what: IoOp, offset: u64, len: u64) -> IoResult<()> {
+        self.plan.check(what, offset, len)?;
+        if what == IoOp::Write && self.full.load(Relaxed) && self.medium.lock().needs_space(offset, len) {
+            return Err(IoError::new(IoErrorKind::NoSpace, what, offset, len).with_detail("planned by a test"));
+        }
+        Ok(())
+    }
+
+    /// Submits an operation, counted and with its fate decided. `make` gets what is to go wrong without a word.
     fn submit<T>(
         &self,
         what: IoOp,
         offset: u64,
         len: u64,
-        make: impl FnOnce(&SimRuntime, Completer<T>) -> Op,
+        make: impl FnOnce(Option<Mischief>, Completer<T>) -> Op,
     ) -> IoFuture<T> {
         self.meter.count(what, len);
         let checked = if what == IoOp::Flush { Ok(()) } else { self.info.check(what, offset, len) };
@@ -210,10 +279,11 @@ impl SimDevice {
         let ready = checked.and_then(|()| {
             let device = self.me.upgrade().ok_or_else(cancelled)?;
             let runtime = self.runtime.lock().upgrade().ok_or_else(cancelled)?;
-            let fate = self.plan.check(what, offset, len);
+            let fate = self.fate(what, offset, len);
+            let (mischief, delay) = self.mischiefs.take(what);
             let (completer, future) = IoFuture::pending();
-            let op = PendingOp { device, op: make(&runtime, completer), fate };
-            match runtime.submit(op, !matches!(what, IoOp::Read | IoOp::Extents)) {
+            let op = PendingOp { device, op: make(mischief, completer), fate };
+            match runtime.submit(op, !matches!(what, IoOp::Read | IoOp::Extents), delay) {
                 Ok(()) => Ok(future),
                 Err(_closed) => Err(cancelled()),
             }
@@ -223,13 +293,13 @@ impl SimDevice {
 
     fn submit_change(&self, what: IoOp, change: Change, fua: bool) -> IoFuture<()> {
         let (offset, len) = (change.offset, change.len);
-        self.submit(what, offset, len, |_, done| Op::Change {
-            what,
-            rest: vec![change],
-            fua,
-            split: false,
-            place: (offset, len),
-            done,
+        self.submit(what, offset, len, |mischief, done| {
+            let rest = match mischief {
+                Some(Mischief::Lose) => Vec::new(),
+                Some(Mischief::Misdirect(to)) => vec![Change { offset: to.min(self.info.size_bytes - len), ..change }],
+                _ => vec![change],
+            };
+            Op::Change { what, rest, fua, split: false, place: (offset, len), done }
         })
     }
 }
@@ -241,7 +311,13 @@ impl BlockDevice for SimDevice {
 
     fn read(&self, offset: u64, buf: IoBuf) -> IoFuture<IoBuf> {
         let len = buf.len() as u64;
-        self.submit(IoOp::Read, offset, len, |_, done| Op::Read { offset, buf, filled: Vec::new(), done })
+        self.submit(IoOp::Read, offset, len, |mischief, done| {
+            let misread = match mischief {
+                Some(Mischief::Misread(seed)) => Some(seed),
+                _ => None,
+            };
+            Op::Read { offset, buf, filled: Vec::new(), misread, done }
+        })
     }
 
     fn write(&self, offset: u64, data: SharedBuf, flags: WriteFlags) -> IoFuture<()> {
@@ -258,7 +334,7 @@ impl BlockDevice for SimDevice {
         let content = if self.info.discard_zeroes {
             Content::Zeroes
         } else {
-            Content::Garbage { seed: self.medium.lock().next_change(), from: offset }
+            Content::Undefined { seed: self.medium.lock().next_change() as u32, from: offset }
         };
         self.submit_change(IoOp::Discard, Change { offset, len, content }, false)
     }
@@ -269,122 +345,5 @@ impl BlockDevice for SimDevice {
 
     fn extents(&self, offset: u64, len: u64) -> IoFuture<Vec<Extent>> {
         self.submit(IoOp::Extents, offset, len, |_, done| Op::Extents { offset, len, done })
-    }
-}
-
-impl PendingOp {
-    /// Completes the operation; or, where it is one that may, lets some of it take effect and hands it back.
-    pub(super) fn deliver(mut self, partly: bool, rng: &mut Rng) -> Option<PendingOp> {
-        if partly && self.fate.is_ok() && self.do_some(rng) {
-            return Some(self);
-        }
-        let PendingOp { device, op, mut fate } = self;
-        if fate.is_ok() && device.plan.is_gone() {
-            let (what, offset, len) = op.place();
-            fate = Err(IoError::new(IoErrorKind::Gone, what, offset, len));
-        }
-        let mut medium = device.medium.lock();
-        match op {
-            Op::Read { offset, mut buf, filled, done } => {
-                let mut bytes = vec![0; if filled.is_empty() { 0 } else { buf.len() }];
-                if filled.is_empty() {
-                    medium.read(offset, &mut buf);
-                } else {
-                    medium.read(offset, &mut bytes);
-                    filled.into_iter().for_each(|range| bytes[range.clone()].copy_from_slice(&buf[range]));
-                    buf.copy_from_slice(&bytes);
-                }
-                drop(medium);
-                done.complete(fate.map(|()| buf));
-            }
-            Op::Change { rest, fua, done, .. } => {
-                match &fate {
-                    Ok(()) if fua => rest.iter().for_each(|change| medium.change_durably(change)),
-                    Ok(()) => rest.into_iter().for_each(|change| medium.change(change)),
-                    Err(_) => leave_behind(&mut medium, rest, rng),
-                }
-                drop(medium);
-                done.complete(fate);
-            }
-            Op::Flush { upto, done } => {
-                if fate.is_ok() {
-                    medium.flush(upto);
-                }
-                drop(medium);
-                done.complete(fate);
-            }
-            Op::Extents { offset, len, done } => {
-                let extents = medium.extents(offset, len);
-                drop(medium);
-                done.complete(fate.map(|()| extents));
-            }
-        }
-        None
-    }
-
-    /// Lets some sectors of the operation take effect now. False where it has no second moment left.
-    fn do_some(&mut self, rng: &mut Rng) -> bool {
-        let mut medium = self.device.medium.lock();
-        match &mut self.op {
-            Op::Read { offset, buf, filled, .. } if filled.is_empty() && buf.len() > 512 => {
-                let all = Change { offset: 0, len: buf.len() as u64, content: Content::Zeroes };
-                for part in all.tear(rng).0 {
-                    let range = part.offset as usize..(part.offset + part.len) as usize;
-                    medium.read(*offset + part.offset, &mut buf[range.clone()]);
-                    filled.push(range);
-                }
-                !filled.is_empty()
-            }
-            // Not with FUA: a later completed write could lie between the two moments and be covered again when
-            // the whole is made durable.
-            Op::Change { rest, fua: false, split, .. } if !*split && rest.iter().any(|change| change.len > 512) => {
-                *split = true;
-                let whole = std::mem::take(rest);
-                for change in whole {
-                    let (now, later) = change.tear(rng);
-                    now.into_iter().for_each(|part| medium.change(part));
-                    rest.extend(later);
-                }
-                true
-            }
-            _ => false,
-        }
-    }
-
-    /// The operation's process died or its device lost power: it takes effect in full, in part, or not at all.
-    pub(super) fn abandon(self, rng: &mut Rng) {
-        if let Op::Change { rest, .. } = self.op {
-            leave_behind(&mut self.device.medium.lock(), rest, rng);
-        }
-    }
-}
-
-/// What a change that was interrupted leaves: all, some or none of it, volatile.
-fn leave_behind(medium: &mut Medium, rest: Vec<Change>, rng: &mut Rng) {
-    let fate = rng.below(3);
-    for change in rest {
-        match fate {
-            0 => {}
-            1 => medium.change(change),
-            _ => change.tear(rng).0.into_iter().for_each(|part| medium.change(part)),
-        }
-    }
-}
-
-impl Op {
-    fn place(&self) -> (IoOp, u64, u64) {
-        match self {
-            Op::Read { offset, buf, .. } => (IoOp::Read, *offset, buf.len() as u64),
-            Op::Change { what, place, .. } => (*what, place.0, place.1),
-            Op::Flush { .. } => (IoOp::Flush, 0, 0),
-            Op::Extents { offset, len, .. } => (IoOp::Extents, *offset, *len),
-        }
-    }
-}
-
-impl std::fmt::Display for PendingOp {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (what, offset, len) = self.op.place();
-        write!(f, "{what:?} of {len} bytes at {offset} on {}", self.device.info.name)
     }
 }

@@ -6,8 +6,8 @@
 //! What it does not do: run tasks that were woken fairly, or timers on time. A task that needs either is wrong.
 
 use super::{
-    SimDevice,
-    device::PendingOp,
+    Frozen, SimDevice,
+    op::PendingOp,
     schedule::{Kind, State, Waiting, push},
 };
 use crate::{
@@ -168,10 +168,33 @@ impl SimRuntime {
             }
             Poll::Pending => false,
         };
-        if let End::Idle = self.drive(Some(&mut poll)) {
-            panic!("simulation with seed {}: deadlock: nothing can wake the future; {}", self.seed, self.waiting());
+        if let End::Idle = self.drive(Some(&mut poll), None) {
+            self.deadlock();
         }
         output
+    }
+
+    /// Runs until `future` is over. Where a stop is reached, it is forgotten, `pause` is called, and the run goes on
+    /// as if nothing had been: `pause` may take a [`SimRuntime::capture`] and set the next stop.
+    ///
+    /// # Panics
+    /// As [`SimRuntime::block_on`], but for stops.
+    pub fn block_on_pausing<F: Future>(&self, future: F, mut pause: impl FnMut(&SimRuntime)) -> F::Output {
+        let mut future = pin!(future);
+        let mut output = None;
+        let mut poll = |context: &mut Context<'_>| match future.as_mut().poll(context) {
+            Poll::Ready(value) => {
+                output = Some(value);
+                true
+            }
+            Poll::Pending => false,
+        };
+        self.drive(Some(&mut poll), Some(&mut pause));
+        output.unwrap_or_else(|| self.deadlock())
+    }
+
+    fn deadlock(&self) -> ! {
+        panic!("simulation with seed {}: deadlock: nothing can wake the future; {}", self.seed, self.waiting());
     }
 
     /// Runs until no task, operation or job is left to run. Timers that are not due stay. False: a stop was reached.
@@ -179,7 +202,7 @@ impl SimRuntime {
     /// # Panics
     /// As [`SimRuntime::block_on`], but for deadlocks and the stop.
     pub fn run_until_idle(&self) -> bool {
-        matches!(self.drive(None), End::Idle)
+        matches!(self.drive(None, None), End::Idle)
     }
 
     /// Runs for this long on the simulation's clock, at least.
@@ -203,6 +226,28 @@ impl SimRuntime {
         self.end(false);
     }
 
+    /// What a crash at this instant may leave of the devices, undecided. Nothing changes; the runtime goes on.
+    pub fn capture(&self) -> Frozen {
+        let (devices, in_flight) = {
+            let state = self.state.lock();
+            let ops = state.ops.iter().chain(&state.held);
+            let mut ops: Vec<_> = ops.filter(|op| !op.what.changes().is_empty()).collect();
+            ops.sort_unstable_by_key(|op| op.id);
+            let ops: Vec<_> = ops.iter().map(|op| (op.what.device.clone(), op.what.changes().to_vec())).collect();
+            (state.devices.clone(), ops)
+        };
+        let devices = devices.iter().filter_map(Weak::upgrade).filter(|device| device.belongs_to(self)).collect();
+        Frozen::new(devices, in_flight)
+    }
+
+    /// Ends this runtime with a power loss whose outcome is not drawn: that is the [`Frozen`]'s to choose. Until it does,
+    /// the devices hold what one outcome leaves.
+    pub fn freeze(&self) -> Frozen {
+        let frozen = self.capture();
+        self.crash();
+        frozen
+    }
+
     fn end(&self, power_loss: bool) {
         let (mut rng, tasks, mut ops, jobs, timers, devices) = {
             let mut state = self.state.lock();
@@ -212,7 +257,8 @@ impl SimRuntime {
             }
             state.closed = true;
             let rng = state.rng.fork();
-            let State { tasks, ops, jobs, timers, devices, .. } = &mut *state;
+            let State { tasks, ops, held, jobs, timers, devices, .. } = &mut *state;
+            ops.append(held);
             (rng, take(tasks), take(ops), take(jobs), take(timers), take(devices))
         };
         rng.shuffle(&mut ops);
@@ -237,7 +283,7 @@ impl SimRuntime {
     }
 
     /// Takes an operation to complete later; hands it back where the runtime has ended.
-    pub(super) fn submit(&self, op: PendingOp, is_change: bool) -> Result<(), Box<PendingOp>> {
+    pub(super) fn submit(&self, op: PendingOp, is_change: bool, delay: Duration) -> Result<(), Box<PendingOp>> {
         let mut state = self.state.lock();
         if state.closed {
             drop(state);
@@ -246,12 +292,17 @@ impl SimRuntime {
         state.changes += u64::from(is_change);
         let latency_max = self.options.op_latency_max.as_nanos() as u64;
         let latency = Duration::from_nanos(state.rng.below(latency_max + 1));
-        let waiting = state.wait_for(latency, op);
-        push(&mut state.ops, waiting);
+        let waiting = state.wait_for(latency.saturating_add(delay), op);
+        let queue = if delay.is_zero() { &mut state.ops } else { &mut state.held };
+        push(queue, waiting);
         Ok(())
     }
 
-    fn drive(&self, mut main: Option<&mut dyn FnMut(&mut Context<'_>) -> bool>) -> End {
+    fn drive(
+        &self,
+        mut main: Option<&mut dyn FnMut(&mut Context<'_>) -> bool>,
+        mut pause: Option<&mut dyn FnMut(&SimRuntime)>,
+    ) -> End {
         let _turn = Turn::begin(self);
         let woken = Arc::new(MainWaker(AtomicBool::new(main.is_some())));
         let waker = Waker::from(woken.clone());
@@ -281,7 +332,14 @@ impl SimRuntime {
                 }
                 Choice::Job(job) => job(),
                 Choice::Timer(timer) => timer.complete(Ok(())),
-                Choice::Stop => return End::Stopped,
+                Choice::Stop => match &mut pause {
+                    Some(pause) => {
+                        self.stop_at_step(None);
+                        self.stop_at_change(None);
+                        pause(self);
+                    }
+                    None => return End::Stopped,
+                },
                 Choice::Nothing => return End::Idle,
             }
         }
@@ -337,7 +395,8 @@ impl SimRuntime {
     /// What waits, for a panic's message.
     fn waiting(&self) -> String {
         let state = self.state.lock();
-        let ops: Vec<String> = state.ops.iter().take(LISTED_MAX).map(|op| op.what.to_string()).collect();
+        let ops: Vec<String> =
+            state.ops.iter().chain(&state.held).take(LISTED_MAX).map(|op| op.what.to_string()).collect();
         format!(
             "after {} steps at {:?}: {} tasks alive, {} woken, {} jobs, {} timers, {} operations [{}]",
             state.steps,
@@ -346,7 +405,7 @@ impl SimRuntime {
             self.ready.lock().tasks.len(),
             state.jobs.len(),
             state.timers.len(),
-            state.ops.len(),
+            state.ops.len() + state.held.len(),
             ops.join(", ")
         )
     }

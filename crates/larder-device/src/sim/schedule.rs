@@ -4,7 +4,7 @@
 //!
 //! What it does not do: run what was chosen; [`super::runtime`] does, without the state's lock.
 
-use super::{Schedule, SimDevice, device::PendingOp};
+use super::{Schedule, SimDevice, op::PendingOp};
 use crate::{
     Completer,
     rng::{Rng, mix64},
@@ -30,6 +30,8 @@ pub(super) struct State {
     pub(super) next_id: u64,
     pub(super) tasks: BTreeMap<u64, Task<(), u64>>,
     pub(super) ops: Vec<Waiting<PendingOp>>,
+    /// Operations that are held back until they are due, or until nothing else is left to happen.
+    pub(super) held: Vec<Waiting<PendingOp>>,
     pub(super) jobs: Vec<Waiting<Job>>,
     pub(super) timers: Vec<Waiting<Completer<()>>>,
     pub(super) devices: Vec<Weak<SimDevice>>,
@@ -96,6 +98,7 @@ impl State {
             next_id: 0,
             tasks: BTreeMap::new(),
             ops: Vec::new(),
+            held: Vec::new(),
             jobs: Vec::new(),
             timers: Vec::new(),
             devices: Vec::new(),
@@ -118,7 +121,31 @@ impl State {
         (0..self.timers.len()).min_by_key(|&index| (self.timers[index].due, self.timers[index].id))
     }
 
+    /// Lets operations go that were held back long enough; all of them where the schedule keeps to time anyway.
+    fn release_held(&mut self, schedule: Schedule) {
+        let now = self.now;
+        let released = self.held.extract_if(.., |op| schedule == Schedule::Timed || op.due <= now);
+        self.ops.extend(released);
+    }
+
+    /// Where nothing else can happen: what is due first of the operations held back and, perhaps, the timers.
+    fn first_of_the_late(&mut self, timer: Option<usize>) -> Kind {
+        let held = (0..self.held.len()).min_by_key(|&index| (self.held[index].due, self.held[index].id));
+        match (held, timer) {
+            (Some(held), timer) if timer.is_none_or(|timer| self.held[held].due <= self.timers[timer].due) => {
+                let op = self.held.remove(held);
+                self.ops.push(op);
+                Kind::Op(self.ops.len() - 1)
+            }
+            (_, Some(timer)) => Kind::Timer(timer),
+            (_, None) => Kind::Nothing,
+        }
+    }
+
     pub(super) fn choose_kind(&mut self, schedule: Schedule, ready_tasks: usize, stop_when_idle: bool) -> Kind {
+        if !self.held.is_empty() {
+            self.release_held(schedule);
+        }
         match schedule {
             Schedule::Chaos => self.choose_any(ready_tasks, stop_when_idle),
             Schedule::Timed => self.choose_next(ready_tasks, stop_when_idle),
@@ -150,12 +177,12 @@ impl State {
         let weights: [u64; 4] = std::array::from_fn(|kind| if there[kind] { self.bias.weights[kind] } else { 0 });
         let total: u64 = weights.iter().sum();
         if let Some(timer) = first_timer
-            && (self.rng.chance(early_timers, 1024) || (total == 0 && !stop_when_idle))
+            && self.rng.chance(early_timers, 1024)
         {
             return Kind::Timer(timer);
         }
         if total == 0 {
-            return Kind::Nothing;
+            return self.first_of_the_late(first_timer.filter(|_| !stop_when_idle));
         }
         let mut pick = self.rng.below(total);
         let mut kind = 0;

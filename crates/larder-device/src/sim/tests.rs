@@ -1,5 +1,9 @@
 //! Tests of the simulation as a whole: order, time, crashes, and what they leave.
 
+mod faults;
+mod frozen;
+mod image;
+
 use super::*;
 use crate::{
     BlockDevice, IoBuf, IoErrorKind, IoFuture, IoOp, Runtime, SharedBuf, WriteFlags, ZeroFlags, rng::Rng,
@@ -311,6 +315,7 @@ fn a_discard_may_leave_garbage() {
     runtime.block_on(device.discard(0, 4096)).expect("discard");
     let read = runtime.block_on(device.read(0, IoBuf::new(4096))).expect("read");
     assert!(read[..] != *stamped(3, 8) && read.iter().any(|&byte| byte != 0));
+    assert_eq!(device.peek(4096, 512), [0; 512]);
     let extents = runtime.block_on(device.extents(0, 1 << 20)).expect("extents");
     assert_eq!((extents[0].len, extents[1].hole), (4096, true));
 }
