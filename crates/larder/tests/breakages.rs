@@ -1,0 +1,152 @@
+//! Breaks the contract on purpose and sees that the suite catches it: a suite that cannot fail proves nothing.
+//!
+//! `breakages/breakages.toml` lists the ways. That each of them still fits the source is checked always; that each is
+//! caught takes a build and a run each, so it is done with `LARDER_BREAKAGES=1` (`make breakages`), in a copy of the
+//! tree. `LARDER_BREAKAGES=words` takes those with these words in their name.
+//!
+//! Invariants: the tree itself is not changed.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+use toml::de::{DeTable, DeValue};
+
+/// What is run, in this order, until one of them fails.
+const SUITE: &[&[&str]] = &[
+    &["-p", "larder-engine", "--test", "simulation"],
+    &["-p", "larder-engine", "--test", "crash_sweep"],
+    &["-p", "larder-engine", "--test", "degraded"],
+    &["-p", "larder-engine", "--test", "contract"],
+    &["-p", "larder-engine", "--test", "faults"],
+    &["-p", "larder-engine", "--test", "durability"],
+    &["-p", "larder-engine", "--test", "recovery"],
+    &["-p", "larder-core", "--test", "nitro_model"],
+];
+/// Lines of the contract.
+const LINES: u64 = 11;
+
+struct Breakage {
+    name: String,
+    line: u64,
+    file: PathBuf,
+    find: String,
+    replace: String,
+}
+
+fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.ancestors().nth(2).expect("crates/larder lies two folders below the root").to_path_buf()
+}
+
+fn breakages() -> Vec<Breakage> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/breakages/breakages.toml");
+    let text = fs::read_to_string(path).expect("the list");
+    let table = DeTable::parse(&text).unwrap_or_else(|error| panic!("breakages.toml: {error}"));
+    let Some(DeValue::Array(entries)) = table.get_ref().get("breakage").map(|value| value.get_ref()) else {
+        panic!("no entries");
+    };
+    let value = |entry: &DeValue, key: &str| match entry.get(key).map(|value| value.get_ref()) {
+        Some(DeValue::String(text)) => text.to_string(),
+        Some(DeValue::Integer(number)) => number.as_str().to_owned(),
+        _ => panic!("no {key}: {entry:?}"),
+    };
+    entries
+        .iter()
+        .map(|entry| entry.get_ref())
+        .map(|entry| Breakage {
+            name: value(entry, "name"),
+            line: value(entry, "line").parse().expect("a line of the contract"),
+            file: value(entry, "file").into(),
+            find: value(entry, "find"),
+            replace: value(entry, "replace"),
+        })
+        .collect()
+}
+
+impl Breakage {
+    /// The broken source.
+    fn apply(&self, root: &Path) -> String {
+        let source = fs::read_to_string(root.join(&self.file)).unwrap_or_else(|error| panic!("{}: {error}", self.name));
+        assert_eq!(source.matches(&self.find).count(), 1, "{}: `find` is not there once", self.name);
+        source.replace(&self.find, &self.replace)
+    }
+}
+
+#[test]
+fn each_breakage_fits_the_source_and_each_line_has_one() {
+    let all = breakages();
+    let mut lines = BTreeSet::new();
+    for breakage in &all {
+        assert_ne!(breakage.apply(&root()), fs::read_to_string(root().join(&breakage.file)).expect("read before"));
+        lines.insert(breakage.line);
+    }
+    assert!(all.len() >= 12);
+    assert_eq!(lines, (1..=LINES).collect(), "a line of the contract that is never broken is not shown to be tested");
+}
+
+/// Tracked and new files of the tree.
+fn copy_tree(to: &Path) {
+    let listed = Command::new("git")
+        .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
+        .current_dir(root())
+        .output()
+        .expect("git");
+    assert!(listed.status.success(), "the tree is not a git repository");
+    for name in String::from_utf8(listed.stdout).expect("UTF-8").split('\0').filter(|name| !name.is_empty()) {
+        let (from, to) = (root().join(name), to.join(name));
+        if from.is_file() {
+            fs::create_dir_all(to.parent().expect("a folder")).expect("a folder");
+            fs::copy(from, to).expect("a copy");
+        }
+    }
+}
+
+fn cargo(tree: &Path, arguments: &[&str], more: &[&str]) -> (bool, String) {
+    let out = Command::new(env!("CARGO"))
+        .arg("test")
+        .args(arguments)
+        .args(more)
+        .current_dir(tree)
+        .env("CARGO_TARGET_DIR", root().join("target/breakages"))
+        .env_remove("LARDER_BREAKAGES")
+        .stdin(Stdio::null())
+        .output()
+        .expect("cargo");
+    let text = [out.stdout, out.stderr].concat();
+    (out.status.success(), String::from_utf8_lossy(&text).into_owned())
+}
+
+#[test]
+fn each_breakage_is_caught() {
+    let Ok(wanted) = std::env::var("LARDER_BREAKAGES") else {
+        println!("skipped: breaking the contract on purpose takes long; `make breakages` does it");
+        return;
+    };
+    let tree = root().join("target/breakages-tree");
+    let _ = fs::remove_dir_all(&tree);
+    copy_tree(&tree);
+    let mut missed = Vec::new();
+    let all = breakages();
+    for breakage in all.iter().filter(|breakage| wanted == "1" || breakage.name.contains(&wanted)) {
+        let path = tree.join(&breakage.file);
+        let whole = fs::read_to_string(&path).expect("a source file");
+        fs::write(&path, breakage.apply(&tree)).expect("written");
+        let (builds, said) = cargo(&tree, SUITE[0], &["--no-run"]);
+        assert!(builds, "{}: the broken tree does not build:\n{said}", breakage.name);
+        let caught = SUITE.iter().find(|suite| !cargo(&tree, suite, &[]).0);
+        fs::write(&path, whole).expect("mended");
+        match caught {
+            Some(suite) => {
+                println!("line {:2}: {}: caught by {}", breakage.line, breakage.name, suite[suite.len() - 1])
+            }
+            None => {
+                println!("line {:2}: {}: NOT CAUGHT", breakage.line, breakage.name);
+                missed.push(&breakage.name);
+            }
+        }
+    }
+    assert!(missed.is_empty(), "the suite does not notice: {missed:?}");
+}
