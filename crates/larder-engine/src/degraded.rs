@@ -6,8 +6,9 @@
 //! is destaged.
 //!
 //! A write goes past the flash, in order: (1) the fence is up; (2) no destage of these chunks is under way; (3) what is
-//! dirty in chunks that it covers in part is on the origin; (4) the origin is written; (5) the chunks' mappings are
-//! forgotten; (6) the write is acknowledged.
+//! dirty in chunks that it covers in part is on the origin; (4) the chunks' clean mappings are forgotten; (5) the origin
+//! is written; (6) the dirty ones are forgotten, too; (7) the write is acknowledged. A write that fails in (5) may have
+//! changed the origin: a clean mapping that were still there would show what was before, until the next opening.
 //!
 //! Invariants: dirty data that is not durable on the flash is destaged only behind the fence: the flash may hold a clean
 //! copy of what was there before, which must not come back.
@@ -158,17 +159,25 @@ impl Shared {
         // (2)
         let _destages = self.destage_tickets.ask(first, count).granted().await;
         // (4)
-        change.await?;
+        self.forget(first, count, |state, lba| !is_dirty(state, lba));
         // (5)
-        let mut state = self.state.lock();
-        for lba in (first.0..first.0 + count).map(Lba) {
-            state.outdate(lba);
-            state.design.unmap(lba);
-        }
-        drop(state);
+        change.await?;
+        // (6)
+        self.forget(first, count, |_, _| true);
         self.counters.writes_past_flash.fetch_add(1, Relaxed);
         self.signals.destaged.notify();
         Ok(())
+    }
+
+    /// Forgets the mappings of those chunks that are to be.
+    fn forget(&self, first: Lba, count: u64, which: impl Fn(&State, Lba) -> bool) {
+        let mut state = self.state.lock();
+        for lba in (first.0..first.0 + count).map(Lba) {
+            if which(&state, lba) {
+                state.outdate(lba);
+                state.design.unmap(lba);
+            }
+        }
     }
 
     /// Destages one chunk, if it is dirty.

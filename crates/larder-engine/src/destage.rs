@@ -154,10 +154,12 @@ impl Shared {
         }
     }
 
-    /// Destages everything that is dirty now. Returns false where something could not be destaged.
+    /// Destages everything that is dirty now, durably. Returns false where something could not be destaged.
     pub async fn destage_all(self: &Arc<Self>) -> bool {
         let this = self.clone();
-        self.to_its_end(async move { Ok(this.destage_everything().await) }).await.unwrap_or(false)
+        // Also where nothing was dirty: what was written through, or past a failed flash, is flushed.
+        let all = async move { Ok(this.destage_everything().await && this.flush_origin().await.is_ok()) };
+        self.to_its_end(all).await.unwrap_or(false)
     }
 
     async fn destage_everything(self: &Arc<Self>) -> bool {
