@@ -5,18 +5,20 @@
 //!
 //! What it does not do: look at any file.
 
+mod complaints;
+mod values;
+
 use crate::{
     error::{Failure, Outcome},
     size,
 };
-use clap::{
-    Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum,
-    error::{ContextKind, ContextValue, ErrorKind},
-};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, error::ErrorKind};
+pub use complaints::sentence;
 use larder_device::throttled::Profile;
-use larder_engine::{Compression, WriteMode, recover::RAM_BUDGET_BYTES_MIN};
+use larder_engine::{Compression, WriteMode};
 use larder_serve::nbd::ServeAddress;
 use std::{ffi::OsString, path::PathBuf};
+use values::{address, fp_index_percent, profile, ram_budget, request_max};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -41,6 +43,7 @@ Examples:
   larder serve --flash /ssd/cache --nbd unix:/run/larder.sock
   larder serve --flash /ssd/cache --nbd unix:/run/larder.sock --nbd tcp:127.0.0.1:10809 --export disk
   larder serve --flash /ssd/cache --config /etc/larder.toml
+  larder serve --flash /ssd/cache --nbd unix:/run/larder.sock --state /var/lib/larder
   larder serve --no-cache --origin /dev/sdb --nbd unix:/run/plain.sock     (to compare)
 
 The option file is TOML; its keys are the long options without the dashes:
@@ -394,41 +397,6 @@ pub enum Switch {
     Off,
 }
 
-fn ram_budget(text: &str) -> Result<u64, String> {
-    match size::parse(text)? {
-        small @ 1..RAM_BUDGET_BYTES_MIN => {
-            Err(format!("a RAM budget is 1M at least, or 0 for none; {small} bytes is too small"))
-        }
-        budget => Ok(budget),
-    }
-}
-
-fn fp_index_percent(text: &str) -> Result<u8, String> {
-    let percent = text.strip_suffix('%').unwrap_or(text).parse().ok();
-    percent
-        .filter(|percent| [100, 75, 50, 25, 0].contains(percent))
-        .ok_or_else(|| "the FP index has 100, 75, 50, 25 or 0 percent".to_owned())
-}
-
-fn profile(text: &str) -> Result<Profile, String> {
-    Profile::named(text).map_err(|_| format!("a profile is one of {}", Profile::ALL.map(Profile::name).join(", ")))
-}
-
-fn address(text: &str) -> Result<ServeAddress, String> {
-    text.parse().map_err(|_| "write unix:PATH or tcp:HOST:PORT".to_owned())
-}
-
-/// Shortest limit of requests, as the NBD protocol recommends no client to need more.
-const REQUEST_MAX_MIN: u64 = 64 << 10;
-
-fn request_max(text: &str) -> Result<u32, String> {
-    let max = u64::from(larder_engine::cache::REQUEST_BYTES_MAX);
-    let bytes = size::parse(text).ok().filter(|bytes| (REQUEST_MAX_MIN..=max).contains(bytes));
-    bytes
-        .and_then(|bytes| u32::try_from(bytes).ok())
-        .ok_or_else(|| format!("the limit of requests is {} to {}", size::exact(REQUEST_MAX_MIN), size::exact(max)))
-}
-
 /// Reads a command line. `None` where it asked for help or the version, which were printed.
 ///
 /// # Errors
@@ -445,46 +413,6 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Outcome<Option<(C
     };
     let cli = Cli::from_arg_matches(&matches).map_err(|error| Failure::Usage(sentence(&error)))?;
     Ok(Some((cli, matches)))
-}
-
-/// What clap says in paragraphs, as one sentence.
-pub fn sentence(error: &clap::Error) -> String {
-    let text = |kind| match error.get(kind) {
-        Some(ContextValue::String(text)) => Some(text.clone()),
-        _ => None,
-    };
-    let argument = text(ContextKind::InvalidArg).map(|name| {
-        // `--chunk <SIZE>`: the name is enough.
-        name.split(' ').next().unwrap_or_default().to_owned()
-    });
-    match (error.kind(), argument, text(ContextKind::InvalidValue)) {
-        (ErrorKind::ValueValidation, Some(name), Some(value)) => {
-            let why = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
-            format!("{name} {value}: {why}")
-        }
-        (ErrorKind::InvalidValue, Some(name), Some(value)) => {
-            let values = match error.get(ContextKind::ValidValue) {
-                Some(ContextValue::Strings(values)) if !values.is_empty() => values.join(", "),
-                _ => return rendered(error),
-            };
-            match value.is_empty() {
-                true => format!("{name} needs a value: one of {values}"),
-                false => format!("{name} {value}: write one of {values}"),
-            }
-        }
-        (ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand, ..) => {
-            "say what to do: create, serve, status, flush, set, detach, verify or dump (`larder --help` explains)"
-                .to_owned()
-        }
-        _ => rendered(error),
-    }
-}
-
-/// The first paragraph of clap's text on one line.
-fn rendered(error: &clap::Error) -> String {
-    let text = error.render().to_string();
-    let paragraph: Vec<&str> = text.lines().take_while(|line| !line.trim().is_empty()).map(str::trim).collect();
-    paragraph.join(" ").trim_start_matches("error: ").to_owned()
 }
 
 #[cfg(test)]
