@@ -42,9 +42,10 @@ impl Drop for Turn<'_> {
 /// Reads both twins: the one that counts, and whether the other needs repair.
 ///
 /// # Errors
-/// What is wrong with both.
+/// What is wrong with both; the device's, where one of them could not be read and the other does not do.
 pub async fn read(flash: &dyn BlockDevice) -> Result<(Superblock, Option<usize>), EngineError> {
     let mut twins = Vec::new();
+    let mut unread = None;
     for offset in SUPERBLOCK_OFFSETS {
         if offset + SUPERBLOCK_BYTES as u64 > flash.info().size_bytes {
             let error = FormatError::Truncated {
@@ -55,10 +56,18 @@ pub async fn read(flash: &dyn BlockDevice) -> Result<(Superblock, Option<usize>)
         }
         // A twin that cannot be read counts as damaged.
         let bytes = flash.read(offset, IoBuf::new(SUPERBLOCK_BYTES)).await;
-        twins.push(bytes.unwrap_or_else(|_| IoBuf::zeroed(SUPERBLOCK_BYTES)));
+        twins.push(bytes.unwrap_or_else(|error| {
+            unread = Some(error);
+            IoBuf::zeroed(SUPERBLOCK_BYTES)
+        }));
     }
-    let chosen = choose(&twins[0], &twins[1])?;
-    Ok((chosen.superblock, chosen.repair))
+    match (choose(&twins[0], &twins[1]), unread) {
+        (Ok(chosen), _) => Ok((chosen.superblock, chosen.repair)),
+        (Err(newer @ FormatError::NewerVersion { .. }), _) => Err(newer.into()),
+        // Nobody knows what it holds: the device is to blame, not what is on it.
+        (Err(_), Some(error)) => Err(error.into()),
+        (Err(error), None) => Err(error.into()),
+    }
 }
 
 /// Writes a superblock to both twins.
