@@ -1,0 +1,151 @@
+//! The volume as the contract allows it: all sectors, and what is durable of them.
+//!
+//! Invariants: the clock counts events; no two have the same moment. A life begins at moment 1.
+//!
+//! What it does not do: the rules for a sector, which are in [`crate::sector`].
+
+use crate::{
+    content::{Fill, ZERO, name, read_sector, value},
+    plan::Run,
+    sector::{Durable, Moment, Sector, WriteNumber},
+    trouble::Trouble,
+};
+use larder_core::types::SECTOR_BYTES;
+
+/// A read that the contract forbids.
+pub struct Broken {
+    /// What it says, in words.
+    pub text: String,
+}
+
+/// The volume.
+pub struct Model {
+    sectors: Vec<Sector>,
+    chunk_sectors: usize,
+    clock: Moment,
+    durable: Durable,
+    pub trouble: Trouble,
+    /// Sectors read that could have had several values.
+    pub open_reads: u64,
+}
+
+impl Model {
+    /// A volume of zeroes.
+    pub fn new(sectors: usize, chunk_sectors: usize) -> Model {
+        Model {
+            sectors: vec![Sector::new(ZERO); sectors],
+            chunk_sectors,
+            clock: 0,
+            durable: Durable::default(),
+            trouble: Trouble::default(),
+            open_reads: 0,
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.sectors.len()
+    }
+
+    /// The moment of an event that happens now.
+    pub fn now(&mut self) -> Moment {
+        self.clock += 1;
+        self.clock
+    }
+
+    /// A write begins.
+    pub fn begin(&mut self, write: WriteNumber, run: Run, fill: Fill) -> Moment {
+        let now = self.now();
+        for (index, at) in (run.at..run.end()).enumerate() {
+            self.sectors[at].begin(write, value(fill, write, index, at), now);
+        }
+        now
+    }
+
+    /// A write succeeded. `fua`: it is durable. `through`: the origin has it (and durably, with `fua`).
+    pub fn complete(&mut self, write: WriteNumber, run: Run, fua: bool, through: bool) {
+        let now = self.now();
+        for sector in &mut self.sectors[run.at..run.end()] {
+            sector.complete(write, now, fua, fua && through, through);
+        }
+    }
+
+    /// A write failed.
+    pub fn fail(&mut self, write: WriteNumber, run: Run, through: bool) {
+        let now = self.now();
+        self.sectors[run.at..run.end()].iter_mut().for_each(|sector| sector.fail(write, now, through));
+    }
+
+    /// A read that began at `start` is over.
+    pub fn read(&mut self, run: Run, start: Moment, bytes: &[u8]) -> Result<(), Broken> {
+        let end = self.now();
+        for (at, bytes) in (run.at..run.end()).zip(bytes.chunks_exact(SECTOR_BYTES)) {
+            let sector = &mut self.sectors[at];
+            let found = read_sector(bytes);
+            self.open_reads += u64::from(sector.is_open());
+            if found.is_none_or(|found| !sector.read(found, start, end)) {
+                let allowed: Vec<String> = sector.allowed(start, end).into_iter().map(name).collect();
+                let found = match found {
+                    Some(value) => name(value),
+                    None => format!("what nobody wrote (it begins with {:02x?})", &bytes[..16]),
+                };
+                let text = format!("sector {at} gives {found}, allowed {{{}}}", allowed.join(", "));
+                return Err(Broken { text });
+            }
+        }
+        Ok(())
+    }
+
+    /// All writes that completed before `start` are durable; on the origin, too.
+    pub fn durable_before(&mut self, start: Moment, on_origin: bool) {
+        self.durable.below = self.durable.below.max(start);
+        if on_origin {
+            self.durable.on_origin_below = self.durable.on_origin_below.max(start);
+        }
+    }
+
+    /// All writes that completed before `start` are durable. A fence has been up since `fenced`: those that began since
+    /// then are on the origin.
+    pub fn durable_past_flash(&mut self, start: Moment, fenced: Moment) {
+        self.durable.below = self.durable.below.max(start);
+        self.durable.past_flash = (fenced, self.durable.past_flash.1.max(start));
+    }
+
+    /// Whether the cache may hold what the origin lacks of the chunks of a run.
+    pub fn perhaps_dirty(&self, run: Run) -> bool {
+        let first = run.at / self.chunk_sectors * self.chunk_sectors;
+        let end = run.end().next_multiple_of(self.chunk_sectors).min(self.sectors.len());
+        self.sectors[first..end].iter().any(|sector| sector.perhaps_dirty(self.durable))
+    }
+
+    /// The cache was opened, in a mode without dirty data.
+    pub fn opened_clean(&mut self) {
+        self.sectors.iter_mut().for_each(Sector::opened_clean);
+    }
+
+    /// The life is over; the cache was open in it.
+    pub fn life_ends(&mut self, closed: bool) {
+        let durable = self.durable;
+        self.sectors.iter_mut().for_each(|sector| sector.crash(durable, closed));
+        if self.trouble.log_damaged {
+            self.revert();
+        }
+        self.durable = Durable::default();
+        self.clock = 0;
+        self.trouble.life_ends();
+    }
+
+    /// Between lives: what is on the flash alone is lost.
+    pub fn lose_flash(&mut self) {
+        self.sectors.iter_mut().for_each(Sector::lose_flash);
+    }
+
+    /// Between lives: the origin is known to be complete.
+    pub fn origin_is_complete(&mut self) {
+        self.sectors.iter_mut().for_each(Sector::origin_is_complete);
+    }
+
+    /// Between lives: what the metadata said may be lost.
+    pub fn revert(&mut self) {
+        self.sectors.iter_mut().for_each(Sector::revert);
+    }
+}

@@ -1,0 +1,61 @@
+//! A plan, executed: life after life over the same devices, until the last one or a broken promise.
+//!
+//! What it does not do: draw plans, or make failing ones smaller.
+
+use crate::{
+    content::ZERO,
+    life::{Outcome, keeps_dirty, live},
+    model::Model,
+    panics,
+    plan::Plan,
+    requests::{Desk, Violation, ViolationKind},
+    stats::Stats,
+    world::World,
+};
+use larder_core::types::SECTOR_BYTES;
+use larder_engine::EngineError;
+
+/// What came of a run.
+pub struct Report {
+    pub violation: Option<Violation>,
+    pub stats: Stats,
+    /// What happened, in order, if that was asked for.
+    pub history: Vec<String>,
+    /// A hash of every choice: two runs with the same one were the same run.
+    pub trace: u64,
+}
+
+/// Executes a plan. `tell`: with its history.
+pub fn execute(plan: &Plan, tell: bool, watched: Option<usize>) -> Report {
+    panics::during(|| {
+        let shape = &plan.shape;
+        let sectors = (shape.origin_bytes / SECTOR_BYTES as u64) as usize;
+        let model = Model::new(sectors, shape.chunk_bytes as usize / SECTOR_BYTES);
+        debug_assert_eq!(ZERO, 0);
+        let desk = Desk::new(model, tell, watched);
+        let violation = live_all(plan, &desk).err();
+        Report { violation, stats: desk.take_stats(), history: desk.take_history(), trace: desk.trace() }
+    })
+}
+
+fn live_all(plan: &Plan, desk: &std::sync::Arc<Desk>) -> Result<(), Violation> {
+    let made = |result: Result<World, EngineError>| {
+        result.map_err(|error| Violation {
+            kind: ViolationKind::Opening,
+            text: format!("the cache cannot be made: {error}"),
+        })
+    };
+    let mut world = made(World::new(&plan.shape))?;
+    for (number, life) in plan.lives.iter().enumerate() {
+        let outcome = live(&mut world, desk, life, number)?;
+        // A flash that is refused is given up: the origin is what is left.
+        if life.end.flash_lost || matches!(outcome, Outcome::Refused | Outcome::Detached) {
+            desk.history(|| "the flash is lost; an empty one takes its place".to_owned());
+            // Whoever keeps the fence knows whether the origin can do without the flash.
+            let noted = world.fence.mode().is_some_and(|mode| !keeps_dirty(mode));
+            desk.new_flash(outcome == Outcome::Detached || (noted && !world.fence.is_up()));
+            world = made(world.with_new_flash())?;
+        }
+    }
+    Ok(())
+}

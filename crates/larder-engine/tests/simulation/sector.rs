@@ -1,0 +1,449 @@
+//! What one sector may read as: the contract for a single sector, and nothing else.
+//!
+//! The sector has *versions*: what it held when the cache was opened (the *base*), and one for each write since. What
+//! is known of a version's place in the order of versions is a pair of moments: the first end of an operation that
+//! shows it (its own write, or a read that returned it), and the last start of one. So version `a` is surely *before*
+//! version `b` if something that shows `a` was over before something that shows `b` began.
+//!
+//! Invariants, which are all there is to check:
+//! - A read may return a version if no two versions are then surely before each other. (For a register that is exactly
+//!   linearizability: Gibbons and Korach, "Testing shared memories", 1997.)
+//! - A crash may leave each version that is not surely before a durable one. What is left is the next base: one
+//!   of several values until it is read, and that one from then on.
+//! - The loss of the flash may leave what the origin may hold: the same with what is durable there.
+//!
+//! What it does not do: know sectors beside it, or what is durable; the volume's model does.
+
+/// What a sector holds, in short: see the `content` module.
+pub type Value = u32;
+/// A count of events: which of two operations began or ended first.
+pub type Moment = u64;
+/// After everything.
+pub const NEVER: Moment = Moment::MAX;
+
+/// A write that is numbered uniquely in a run; 0 is no write.
+pub type WriteNumber = u32;
+
+/// One value that the sector may have, or had.
+#[derive(Clone, Debug)]
+struct Version {
+    write: WriteNumber,
+    value: Value,
+    /// Further values that the base may have instead.
+    others: Vec<Value>,
+    /// The first end of an operation that shows this version.
+    first_end: Moment,
+    /// The last start of one.
+    last_start: Moment,
+    /// When its write began, and when it succeeded.
+    begun: Moment,
+    completed: Moment,
+    /// It is no longer open whether it ever came to be.
+    certain: bool,
+    /// Its write ended with everything durable.
+    forced: bool,
+    /// And durable on the origin.
+    forced_on_origin: bool,
+    /// It may have been written to the cache alone.
+    perhaps_dirty: bool,
+}
+
+/// When what had completed became durable, for the whole volume.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Durable {
+    /// Writes that completed before this moment survive a crash.
+    pub below: Moment,
+    /// Writes that completed before this moment survive the loss of the flash.
+    pub on_origin_below: Moment,
+    /// So do those that began after the first of these moments, behind a fence, and completed before the second.
+    pub past_flash: (Moment, Moment),
+}
+
+impl Version {
+    fn before(&self, other: &Version) -> bool {
+        self.first_end < other.last_start
+    }
+
+    fn is_durable(&self, durable: Durable) -> bool {
+        self.forced || self.completed < durable.below || self.is_on_origin(durable)
+    }
+
+    fn is_on_origin(&self, durable: Durable) -> bool {
+        self.forced_on_origin || self.was_brought_to_origin(durable)
+    }
+
+    fn was_brought_to_origin(&self, durable: Durable) -> bool {
+        let (from, below) = durable.past_flash;
+        self.completed < durable.on_origin_below || (from < self.begun && self.completed < below)
+    }
+
+    fn values(&self) -> impl Iterator<Item = Value> {
+        std::iter::once(self.value).chain(self.others.iter().copied())
+    }
+}
+
+/// One sector.
+#[derive(Clone, Debug)]
+pub struct Sector {
+    base: Version,
+    writes: Vec<Version>,
+    /// What the origin may hold, as far as the base does not say it.
+    origin: Vec<Value>,
+    /// Every value that a write meant it to have, and the first.
+    ever: Vec<Value>,
+}
+
+fn keep(values: &mut Vec<Value>, value: Value) {
+    if !values.contains(&value) {
+        values.push(value);
+    }
+}
+
+impl Sector {
+    /// A sector that holds `value`, on the origin, too.
+    pub fn new(value: Value) -> Sector {
+        Sector { base: Sector::base(&[value], true), writes: Vec::new(), origin: vec![value], ever: vec![value] }
+    }
+
+    fn base(values: &[Value], on_origin: bool) -> Version {
+        Version {
+            write: 0,
+            value: values[0],
+            others: values[1..].to_vec(),
+            first_end: 0,
+            last_start: 0,
+            begun: 0,
+            completed: 0,
+            certain: true,
+            forced: true,
+            forced_on_origin: on_origin,
+            perhaps_dirty: !on_origin,
+        }
+    }
+
+    /// A write of `value` begins at `now`.
+    pub fn begin(&mut self, write: WriteNumber, value: Value, now: Moment) {
+        keep(&mut self.ever, value);
+        self.writes.push(Version {
+            write,
+            value,
+            others: Vec::new(),
+            first_end: NEVER,
+            last_start: now,
+            begun: now,
+            completed: NEVER,
+            certain: false,
+            forced: false,
+            forced_on_origin: false,
+            perhaps_dirty: true,
+        });
+    }
+
+    fn of_write(&mut self, write: WriteNumber) -> &mut Version {
+        self.writes.iter_mut().rfind(|version| version.write == write).expect("a write ends after it began")
+    }
+
+    /// That write returned without an error at `now`; with FUA, so that it is durable (on the origin, too).
+    /// `through`: the cache alone never had it.
+    pub fn complete(&mut self, write: WriteNumber, now: Moment, forced: bool, on_origin: bool, through: bool) {
+        let version = self.of_write(write);
+        version.first_end = version.first_end.min(now);
+        version.completed = now;
+        version.certain = true;
+        version.forced |= forced;
+        version.forced_on_origin |= on_origin;
+        version.perhaps_dirty &= !on_origin && !through;
+    }
+
+    /// That write returned an error at `now`: by then it took effect, or it never will.
+    pub fn fail(&mut self, write: WriteNumber, now: Moment, through: bool) {
+        let version = self.of_write(write);
+        version.first_end = version.first_end.min(now);
+        version.perhaps_dirty &= !through;
+    }
+
+    /// A read that began at `start` returned `value` and is over at `end`. False: the contract forbids it.
+    pub fn read(&mut self, value: Value, start: Moment, end: Moment) -> bool {
+        if self.writes.is_empty() {
+            if self.base.value != value || !self.base.others.is_empty() {
+                return self.settle_base(value);
+            }
+            return true;
+        }
+        let mut candidates = self.candidates(start, end).filter(|&at| self.at(at).values().any(|v| v == value));
+        let Some(first) = candidates.next() else { return false };
+        if candidates.next().is_some() {
+            // Two versions look alike: nothing can be learned of either.
+            return true;
+        }
+        drop(candidates);
+        if first == 0 {
+            self.settle_base(value);
+        }
+        let version = if first == 0 { &mut self.base } else { &mut self.writes[first - 1] };
+        version.first_end = version.first_end.min(end);
+        version.last_start = version.last_start.max(start);
+        version.certain = true;
+        true
+    }
+
+    fn settle_base(&mut self, value: Value) -> bool {
+        let possible = self.base.values().any(|v| v == value);
+        if possible {
+            self.base.value = value;
+            self.base.others.clear();
+        }
+        possible
+    }
+
+    /// Version 0 is the base.
+    fn at(&self, index: usize) -> &Version {
+        if index == 0 { &self.base } else { &self.writes[index - 1] }
+    }
+
+    fn count(&self) -> usize {
+        self.writes.len() + 1
+    }
+
+    /// Versions that a read from `start` to `end` may return.
+    fn candidates(&self, start: Moment, end: Moment) -> impl Iterator<Item = usize> {
+        (0..self.count()).filter(move |&at| {
+            let version = self.at(at);
+            let (first_end, last_start) = (version.first_end.min(end), version.last_start.max(start));
+            (0..self.count()).all(|other| {
+                let x = self.at(other);
+                other == at || !x.certain || first_end >= x.last_start || x.first_end >= last_start
+            })
+        })
+    }
+
+    /// The values that a read from `start` to `end` may return, for a message.
+    pub fn allowed(&self, start: Moment, end: Moment) -> Vec<Value> {
+        let mut values = Vec::new();
+        self.candidates(start, end).for_each(|at| self.at(at).values().for_each(|value| keep(&mut values, value)));
+        values
+    }
+
+    /// Whether several values are possible.
+    pub fn is_open(&self) -> bool {
+        !self.writes.is_empty() || !self.base.others.is_empty()
+    }
+
+    /// Whether the cache may hold something of this sector that the origin lacks.
+    pub fn perhaps_dirty(&self, durable: Durable) -> bool {
+        (0..self.count()).any(|at| {
+            let version = self.at(at);
+            // That the origin holds the same bytes does not make a chunk clean.
+            version.perhaps_dirty && !version.was_brought_to_origin(durable)
+        })
+    }
+
+    /// The cache was opened in a mode without dirty data: the origin has what a read would return.
+    pub fn opened_clean(&mut self) {
+        self.base.forced_on_origin = true;
+        self.base.perhaps_dirty = false;
+    }
+
+    /// The opening ends; what follows sees what survived. `closed`: the flash knows what the origin has. Else it may take
+    /// what was destaged for dirty still.
+    pub fn crash(&mut self, durable: Durable, closed: bool) {
+        let perhaps_dirty = (0..self.count())
+            .map(|at| self.at(at))
+            .any(|version| version.perhaps_dirty && !(closed && version.was_brought_to_origin(durable)));
+        if self.writes.is_empty() {
+            self.base.forced_on_origin |= self.base.is_on_origin(durable);
+            self.base.perhaps_dirty = perhaps_dirty;
+            return;
+        }
+        let on_origin = self.survivors(|version| version.is_on_origin(durable));
+        let superseded = (0..self.count()).any(|at| self.at(at).is_on_origin(durable));
+        let mut origin = if superseded { Vec::new() } else { std::mem::take(&mut self.origin) };
+        on_origin.iter().for_each(|&value| keep(&mut origin, value));
+        let survivors = self.survivors(|version| version.is_durable(durable));
+        // Only if nothing but what the origin has can have survived.
+        let clean = superseded && survivors.len() == 1 && on_origin == survivors;
+        self.origin = origin;
+        self.base = Sector::base(&survivors, clean);
+        self.base.perhaps_dirty = perhaps_dirty;
+        self.writes.clear();
+    }
+
+    fn survivors(&self, durable: impl Fn(&Version) -> bool) -> Vec<Value> {
+        let mut values = Vec::new();
+        for at in 0..self.count() {
+            let version = self.at(at);
+            let lost = (0..self.count()).any(|other| {
+                let x = self.at(other);
+                other != at && x.certain && durable(x) && version.before(x)
+            });
+            if !lost {
+                version.values().for_each(|value| keep(&mut values, value));
+            }
+        }
+        values
+    }
+
+    /// Between lives: the origin is known to be complete, whatever becomes of the flash.
+    pub fn origin_is_complete(&mut self) {
+        self.opened_clean();
+    }
+
+    /// After [`Sector::crash`]: the flash is lost as well, and the origin is what is left.
+    pub fn lose_flash(&mut self) {
+        let mut values = if self.base.forced_on_origin { Vec::new() } else { std::mem::take(&mut self.origin) };
+        self.base.values().for_each(|value| keep(&mut values, value));
+        self.base = Sector::base(&values, true);
+        self.origin = values;
+    }
+
+    /// After [`Sector::crash`]: records of what was durable are lost, too, so that anything that the sector ever was to
+    /// hold may be back; but nothing else.
+    pub fn revert(&mut self) {
+        let ever = self.ever.clone();
+        self.base = Sector::base(&ever, false);
+        self.origin = ever;
+    }
+}
+
+/// Checks of the rules: each shows that they see a broken promise, and that they allow what they must.
+pub mod checks {
+    use super::*;
+
+    const NOTHING: Durable = Durable { below: 0, on_origin_below: 0, past_flash: (0, 0) };
+    const NOW: Durable = Durable { below: 100, ..NOTHING };
+
+    /// A sector of value 1 with writes `(value, start, end)`.
+    fn written(writes: &[(Value, Moment, Moment)]) -> Sector {
+        let mut sector = Sector::new(1);
+        for &(value, start, end) in writes {
+            sector.begin(value, value, start);
+            if end != NEVER {
+                sector.complete(value, end, false, false, false);
+            }
+        }
+        sector
+    }
+
+    fn after_crash(sector: &Sector, durable: Durable) -> Vec<Value> {
+        let mut sector = sector.clone();
+        sector.crash(durable, false);
+        sector.allowed(200, 201)
+    }
+
+    /// Reads return the newest completed write, or one that overlaps them.
+    pub fn reads_are_new() {
+        let sector = written(&[(2, 10, 20), (3, 30, 40)]);
+        assert_eq!(sector.allowed(50, 60), [3]);
+        assert_eq!(sector.allowed(35, 60), [2, 3]);
+        assert_eq!(sector.allowed(15, 60), [1, 2, 3]);
+        assert!(!sector.clone().read(2, 50, 60) && !sector.clone().read(4, 35, 60));
+        let overlapping = written(&[(2, 10, 30), (3, 20, 40)]);
+        assert_eq!(overlapping.allowed(50, 60), [2, 3]);
+        assert_eq!(written(&[(2, 10, NEVER)]).allowed(50, 60), [1, 2]);
+    }
+
+    /// What a read showed is not taken back by a later one.
+    pub fn reads_go_forward() {
+        let mut sector = written(&[(2, 10, NEVER)]);
+        assert!(sector.read(2, 20, 30));
+        assert_eq!(sector.allowed(40, 50), [2]);
+        assert_eq!(sector.allowed(25, 50), [1, 2], "a read at the same time may be of before");
+        let mut sector = written(&[(2, 10, 30), (3, 20, 40)]);
+        assert!(sector.read(2, 50, 60) && !sector.read(3, 70, 80) && sector.read(2, 70, 80));
+    }
+
+    /// A write that failed is old or new, and stays what it is.
+    pub fn failed_writes_stay() {
+        let mut sector = written(&[(2, 10, NEVER)]);
+        sector.fail(2, 20, false);
+        assert_eq!(sector.allowed(30, 40), [1, 2]);
+        let mut old = sector.clone();
+        assert!(old.read(1, 30, 40) && !old.read(2, 50, 60));
+        assert!(sector.read(2, 30, 40) && !sector.read(1, 50, 60));
+    }
+
+    /// Crashes take what was not flushed, and nothing that was.
+    pub fn flushed_writes_survive() {
+        let sector = written(&[(2, 10, 20), (3, 30, 40), (4, 50, NEVER)]);
+        assert_eq!(after_crash(&sector, NOW), [3, 4]);
+        assert_eq!(after_crash(&sector, NOTHING), [1, 2, 3, 4]);
+        assert_eq!(after_crash(&sector, Durable { below: 40, ..NOTHING }), [2, 3, 4]);
+        let mut forced = written(&[(2, 10, 20)]);
+        forced.begin(3, 3, 30);
+        forced.complete(3, 40, true, false, false);
+        assert_eq!(after_crash(&forced, NOTHING), [3]);
+        assert_eq!(after_crash(&written(&[(2, 10, 30), (3, 20, 40)]), NOW), [2, 3]);
+    }
+
+    /// What is read after a crash is what a later crash leaves.
+    pub fn no_flip() {
+        let mut sector = written(&[(2, 10, 20)]);
+        sector.crash(NOTHING, false);
+        assert!(sector.read(1, 30, 40) && !sector.read(2, 50, 60));
+        sector.crash(NOTHING, false);
+        assert_eq!(sector.allowed(70, 80), [1]);
+    }
+
+    /// The loss of the flash takes what the origin was not given, however old, and nothing else.
+    pub fn origin_holds_the_rest() {
+        let mut sector = written(&[(2, 10, 20)]);
+        sector.crash(NOW, false);
+        sector.begin(3, 3, 110);
+        sector.complete(3, 120, false, false, false);
+        let mut lost = sector.clone();
+        lost.crash(NOW, false);
+        lost.lose_flash();
+        assert_eq!(lost.allowed(130, 140), [1, 2, 3]);
+        sector.crash(Durable { on_origin_below: 130, ..NOTHING }, true);
+        assert!(!sector.perhaps_dirty(NOTHING));
+        sector.lose_flash();
+        assert_eq!(sector.allowed(130, 140), [3]);
+    }
+
+    /// What was written and flushed behind a fence is on the origin, what was there before it perhaps not.
+    pub fn writes_past_the_flash_are_on_the_origin() {
+        let mut sector = written(&[(2, 10, 20)]);
+        sector.crash(NOW, false);
+        let mut other = sector.clone();
+        sector.begin(3, 3, 50);
+        sector.complete(3, 60, false, false, false);
+        let durable = Durable { below: 70, past_flash: (40, 70), ..NOTHING };
+        for sector in [&mut sector, &mut other] {
+            sector.crash(durable, false);
+            sector.lose_flash();
+        }
+        assert_eq!((sector.allowed(90, 95), other.allowed(90, 95)), (vec![3], vec![1, 2]));
+    }
+
+    /// A destaged chunk is clean, but a crash may take that back; a close does not.
+    pub fn dirty_is_what_the_flash_takes_for_dirty() {
+        let mut sector = written(&[(1, 10, 20)]);
+        assert!(sector.perhaps_dirty(NOTHING) && sector.perhaps_dirty(NOW));
+        let destaged = Durable { on_origin_below: 30, ..NOTHING };
+        assert!(!sector.perhaps_dirty(destaged));
+        let mut closed = sector.clone();
+        closed.crash(destaged, true);
+        sector.crash(destaged, false);
+        assert!(sector.perhaps_dirty(NOTHING) && !closed.perhaps_dirty(NOTHING));
+        sector.opened_clean();
+        assert!(!sector.perhaps_dirty(NOTHING));
+    }
+
+    /// Lost records may bring back anything that was written, and nothing that was not.
+    pub fn reverting_brings_back_what_was_there() {
+        let mut sector = written(&[(2, 10, 20), (3, 30, 40)]);
+        sector.crash(NOW, false);
+        sector.revert();
+        assert_eq!(sector.allowed(50, 60), [1, 2, 3]);
+        assert!(!sector.read(4, 50, 60) && sector.read(1, 50, 60) && !sector.read(2, 70, 80));
+    }
+
+    /// Equal values do not raise false alarms.
+    pub fn equal_values_are_either() {
+        let mut sector = Sector::new(1);
+        for (number, value, start) in [(2, 5, 10), (3, 6, 20), (4, 5, 30)] {
+            sector.begin(number, value, start);
+        }
+        assert!(sector.read(5, 40, 50) && sector.read(6, 60, 70) && sector.read(5, 80, 90));
+    }
+}
