@@ -12,6 +12,7 @@ use crate::{
     config::Tuning,
     degraded::behind_fence,
     error::EngineError,
+    pins::Pins,
     recover::{RecoveryReport, new_design, recover},
     shared::{Shared, Signals},
     status::{Counters, Status},
@@ -96,7 +97,7 @@ impl Cache {
             tuning,
             state: Mutex::new(state),
             superblock: SuperblockKeeper::new(superblock),
-            pins: (0..slots).map(|_| AtomicU32::new(0)).collect(),
+            pins: Pins::new(slots),
             tickets: Arc::new(Tickets::default()),
             destage_tickets: Arc::new(Tickets::default()),
             slot_turns: Arc::new(Tickets::default()),
@@ -110,7 +111,6 @@ impl Cache {
             closing: AtomicBool::new(false),
             finishing: AtomicBool::new(false),
             tasks: AtomicU32::new(0),
-            waiting_for_pins: AtomicU32::new(0),
         });
         let place = shared.tuning.fence.0.as_ref().map_or_else(String::new, |keeper| keeper.place());
         let state_dir = DirectoryPath::new(place)?;

@@ -149,7 +149,7 @@ impl Shared {
         }
         for &slot in &freed {
             // (4)
-            self.wait_unpinned(slot).await;
+            self.pins.wait_unpinned(slot).await;
             // (5): advisory; a device that cannot trim loses nothing.
             let weu_bytes = u64::from(self.geometry.layout.weu_bytes);
             let _ = self.flash.discard(self.geometry.flash_offset(slot, 0), weu_bytes).await;
@@ -160,17 +160,5 @@ impl Shared {
             self.signals.room.notify();
         }
         freed.len()
-    }
-
-    async fn wait_unpinned(&self, slot: SlotId) {
-        self.waiting_for_pins.fetch_add(1, SeqCst);
-        loop {
-            let unpinned = self.signals.unpinned.listen();
-            if !self.is_pinned(slot) {
-                break;
-            }
-            unpinned.await;
-        }
-        self.waiting_for_pins.fetch_sub(1, AcqRel);
     }
 }

@@ -13,7 +13,7 @@ use crate::{
 use larder_core::{Place, SectorMap, SlotId, types::SECTOR_BYTES};
 use larder_device::{IoBuf, IoFuture, IoResult, SharedBuf};
 use larder_format::{Encoding, RecordIdentity, record_crc};
-use std::sync::{Arc, atomic::Ordering::*};
+use std::sync::Arc;
 
 /// A reader's hold on a slot.
 pub struct Pin {
@@ -23,7 +23,7 @@ pub struct Pin {
 
 impl Drop for Pin {
     fn drop(&mut self) {
-        self.shared.unpin(self.slot);
+        self.shared.pins.unpin(self.slot);
     }
 }
 
@@ -64,7 +64,7 @@ impl Shared {
 
     /// Pins `slot`; the state must be locked.
     pub fn pin(self: &Arc<Self>, slot: SlotId) -> Pin {
-        self.pins[slot.0 as usize].fetch_add(1, AcqRel);
+        self.pins.pin(slot);
         Pin { shared: self.clone(), slot }
     }
 

@@ -1,13 +1,13 @@
 //! What every operation of one open cache shares: devices, sizes, the locked [`State`], counters and signals.
 //!
-//! Invariants: `state` is locked for a decision and never across an await. `pins` of a slot rise only under the state's
-//! lock, so that a slot without pins whose mappings are gone stays so.
+//! Invariants: `state` is locked for a decision and never across an await.
 
 use crate::{
     codec::Codec,
     conditions::{Opening, OriginHealth},
     config::Tuning,
     error::EngineError,
+    pins::Pins,
     state::State,
     status::Counters,
     superblock::SuperblockKeeper,
@@ -95,8 +95,6 @@ pub struct Signals {
     pub inserted: Notify,
     /// A background task ended.
     pub stopped: Notify,
-    /// A pinned slot was unpinned while its eviction waits.
-    pub unpinned: Notify,
     /// The fence is up, or could not be put up.
     pub fence: Notify,
 }
@@ -120,7 +118,7 @@ pub struct Shared {
     /// The superblock and its twin.
     pub superblock: SuperblockKeeper,
     /// Readers in each slot.
-    pub pins: Box<[AtomicU32]>,
+    pub pins: Pins,
     /// Order among writes and trims.
     pub tickets: Arc<Tickets>,
     /// Order among destages.
@@ -147,8 +145,6 @@ pub struct Shared {
     pub finishing: AtomicBool,
     /// Background tasks that run.
     pub tasks: AtomicU32,
-    /// Evictions that wait for a slot's readers.
-    pub waiting_for_pins: AtomicU32,
 }
 
 impl Shared {
@@ -177,25 +173,6 @@ impl Shared {
     /// Index entries that writers in flight may add after room was asked for; less for a tiny index.
     pub fn room_wanted(&self) -> u64 {
         (self.geometry.index_entries_max / 16).min(64)
-    }
-
-    /// A reader of `slot` is done.
-    #[inline]
-    pub fn unpin(&self, slot: SlotId) {
-        if let Some(pins) = self.pins.get(slot.0 as usize) {
-            // In one order with `wait_unpinned`, which announces itself before it looks at the pins: one of the two sees
-            // the other.
-            let before = pins.fetch_sub(1, SeqCst);
-            debug_assert!(before > 0);
-            if before == 1 && self.waiting_for_pins.load(SeqCst) > 0 {
-                self.signals.unpinned.notify();
-            }
-        }
-    }
-
-    /// Whether someone reads from `slot`.
-    pub fn is_pinned(&self, slot: SlotId) -> bool {
-        self.pins.get(slot.0 as usize).is_some_and(|pins| pins.load(SeqCst) > 0)
     }
 
     /// Spawns a background task that is counted, so that closing can wait for it.

@@ -115,10 +115,11 @@ impl Source {
         };
         let faults = self.faults_of_life(ops);
         let mut end = End { how, at, flash_lost: life > 0 && self.rng.chance(1, 12) };
-        let lasting = self.damage || faults.iter().any(|fault| {
-            // Lost dirty data keeps its slot, too.
-            !matches!(fault.what, FaultKind::Back(_) | FaultKind::Slow(..) | FaultKind::Fail { times: 0..=20, .. })
-        });
+        let lasting = self.damage
+            || faults.iter().any(|fault| {
+                // Lost dirty data keeps its slot, too.
+                !matches!(fault.what, FaultKind::Back(_) | FaultKind::Slow(..) | FaultKind::Fail { times: 0..=20, .. })
+            });
         if lasting && end.at.is_none() {
             end.at = Some(At::Step(STEPS_WITH_FAULT_MAX));
         }
@@ -251,8 +252,7 @@ impl Source {
             return Vec::new();
         }
         let count = 1 + self.rng.index(3);
-        let mut faults: Vec<Fault> =
-            (0..count).map(|_| Fault { at: self.moment(ops), what: self.fault() }).collect();
+        let mut faults: Vec<Fault> = (0..count).map(|_| Fault { at: self.moment(ops), what: self.fault() }).collect();
         for fault in 0..count {
             if let FaultKind::Gone(device) = faults[fault].what
                 && self.rng.chance(1, 3)

@@ -140,7 +140,13 @@ pub struct Fault {
 #[derive(Clone, Copy, Debug)]
 pub enum FaultKind {
     /// Operations fail: everywhere, or in a range of this start and length; so often, or for the rest of the life.
-    Fail { device: Device, op: IoOp, kind: IoErrorKind, range: Option<(u16, u16)>, times: u64 },
+    Fail {
+        device: Device,
+        op: IoOp,
+        kind: IoErrorKind,
+        range: Option<(u16, u16)>,
+        times: u64,
+    },
     /// The device is gone for the rest of the life, or until it is back.
     Gone(Device),
     Back(Device),
@@ -149,15 +155,23 @@ pub enum FaultKind {
     /// One operation takes that long, in microseconds of the scheduler's clock.
     Slow(Device, u64),
     /// One write of the flash goes elsewhere.
-    Misdirect { place: u16 },
+    Misdirect {
+        place: u16,
+    },
     /// One write of the flash is lost.
     LoseWrite,
     /// One read of the flash brings other bits.
-    Misread { seed: u64 },
+    Misread {
+        seed: u64,
+    },
     /// No fence can be kept.
     NoFence,
     /// Bits flip on the flash.
-    Flip { region: Region, place: u16, seed: u64 },
+    Flip {
+        region: Region,
+        place: u16,
+        seed: u64,
+    },
 }
 
 /// A part of the flash.

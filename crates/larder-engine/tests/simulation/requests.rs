@@ -7,9 +7,9 @@
 
 use crate::{
     content::{Fill, value, write_sector},
+    fence::MemoryFence,
     model::Model,
     plan::{Client, FaultKind, Life, Op, OperatorOp, Run, What},
-    fence::MemoryFence,
     sector::Moment,
     stats::Stats,
     trouble::{Trouble, Way},
@@ -391,7 +391,11 @@ impl Desk {
             Some(Ok(bytes)) => {
                 if let Some(at) = state.watched.filter(|at| (run.at..run.end()).contains(at)) {
                     let found = crate::content::read_sector(&bytes[(at - run.at) * SECTOR_BYTES..][..SECTOR_BYTES]);
-                    eprintln!("life {}: sector {at} reads as {}", state.life, found.map_or("?".into(), crate::content::name));
+                    eprintln!(
+                        "life {}: sector {at} reads as {}",
+                        state.life,
+                        found.map_or("?".into(), crate::content::name)
+                    );
                 }
                 let read = state.model.read(run, start, &bytes);
                 drop(state);
@@ -448,7 +452,8 @@ impl Desk {
                 state.model.fail(op.number, run, way == Way::Through);
                 state.tell_watcher(run, || format!("{} fails", op.number));
                 state.stats.writes_failed += 1;
-                let allowed = state.closed_or_closing() || state.model.trouble.write_may_fail(way, dirty, state.fence.is_some());
+                let allowed =
+                    state.closed_or_closing() || state.model.trouble.write_may_fail(way, dirty, state.fence.is_some());
                 drop(state);
                 self.judge(allowed, &format!("write {} of sectors {run}", op.number), error)
             }
@@ -581,7 +586,9 @@ impl Desk {
         };
         let result = if detach { cache.detach().await } else { cache.close().await };
         let what = if detach { "detach" } else { "close" };
-        self.history(|| format!("{what}: {}", result.as_ref().err().map_or("done".to_owned(), |error| error.to_string())));
+        self.history(|| {
+            format!("{what}: {}", result.as_ref().err().map_or("done".to_owned(), |error| error.to_string()))
+        });
         let mut state = self.state.lock();
         match result {
             Ok(()) => {

@@ -154,7 +154,11 @@ pub mod checks {
     /// Nothing may fail where nothing went wrong, and what cannot explain an error does not excuse it.
     pub fn errors_need_a_reason() {
         let calm = Trouble::default();
-        assert!(!calm.read_may_fail(true) && !calm.write_may_fail(Way::Unknown, true, false) && !calm.flush_may_fail(Way::Unknown));
+        assert!(
+            !calm.read_may_fail(true)
+                && !calm.write_may_fail(Way::Unknown, true, false)
+                && !calm.flush_may_fail(Way::Unknown)
+        );
         assert!(!calm.operation_may_fail() && !calm.opening_may_be_refused(&EngineError::Invalid(String::new())));
         let mut rotten = calm;
         rotten.note(&FaultKind::Flip { region: Region::Slots, place: 0, seed: 0 });
