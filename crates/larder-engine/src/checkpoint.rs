@@ -11,14 +11,20 @@
 //!
 //! Invariants: one checkpoint at a time.
 
-use crate::{error::EngineError, shared::Shared, state::to_format};
-use larder_core::{Lba, Lookup, StreamClass, slots::SlotState};
-use larder_device::{IoBuf, WriteFlags};
-use larder_format::{
-    CheckpointEncoder, CheckpointPointer, FingerprintEntry, FragmentEntry, LogStart, MappingEntry, SlotEntry, WeuClass,
-    ZeroRange, checkpoint::CHECKPOINT_HEADER_BYTES,
+use crate::{
+    error::EngineError,
+    shared::{Geometry, Shared},
+    state::to_format,
 };
+use larder_core::{Design, Lba, Lookup, StreamClass, slots::SlotState};
+use larder_device::{BlockDevice, IoBuf, WriteFlags};
+use larder_format::{
+    CheckpointEncoder, CheckpointHeader, CheckpointPointer, FingerprintEntry, FragmentEntry, Layout, LogStart,
+    MappingEntry, SlotEntry, Superblock, WeuClass, ZeroRange, checkpoint::CHECKPOINT_HEADER_BYTES,
+};
+use parking_lot::MutexGuard;
 use std::{
+    ops::Deref,
     sync::{Arc, atomic::Ordering::*},
     time::Duration,
 };
@@ -30,9 +36,37 @@ const RETRY: Duration = Duration::from_millis(200);
 /// Checkpoints that may fail over the flash, one after the other, before the flash counts as failed.
 const TRIES_MAX: u32 = 3;
 
+/// Which area a checkpoint goes to, its number, and where replay starts behind it.
+#[derive(Clone, Copy, Debug)]
+pub struct CheckpointTarget {
+    /// The area that the superblock does not name.
+    pub area: u8,
+    /// One more than the last.
+    pub checkpoint_id: u64,
+    /// The position of the next frame.
+    pub log_start: LogStart,
+    /// The sequence number of the first entry there.
+    pub entry_seq: u64,
+}
+
+impl CheckpointTarget {
+    /// The target that follows the checkpoint that `superblock` names.
+    pub fn after(superblock: &Superblock, log_start: LogStart, entry_seq: u64) -> Self {
+        let (area, checkpoint_id) = match &superblock.checkpoint {
+            Some(last) => (1 - last.area.min(1), last.checkpoint_id + 1),
+            None => (0, 1),
+        };
+        CheckpointTarget { area, checkpoint_id, log_start, entry_seq }
+    }
+
+    fn offset(&self, layout: &Layout) -> u64 {
+        layout.checkpoint_offset[usize::from(self.area)]
+    }
+}
+
 /// Gathers blocks and writes them in large pieces.
 struct AreaWriter<'a> {
-    shared: &'a Shared,
+    flash: &'a dyn BlockDevice,
     at: u64,
     end: u64,
     gathered: Vec<u8>,
@@ -55,12 +89,104 @@ impl AreaWriter<'_> {
             return Err(EngineError::CheckpointTooLarge);
         }
         let buf = IoBuf::copy_of(&self.gathered).freeze();
-        self.shared.flash.write(self.at, buf, WriteFlags::default()).await.map_err(EngineError::Flash)?;
-        self.shared.counters.flash_metadata_bytes_written.fetch_add(bytes, Relaxed);
+        self.flash.write(self.at, buf, WriteFlags::default()).await.map_err(EngineError::Flash)?;
         self.at += bytes;
         self.gathered.clear();
         Ok(())
     }
+}
+
+/// Writes the blocks of a checkpoint of what `design` exports, piece by piece; the header that belongs to them. Each
+/// call of `design` locks it for one piece.
+///
+/// # Errors
+/// The device's, and [`EngineError::CheckpointTooLarge`].
+pub async fn write_blocks<D: Deref<Target = Box<dyn Design>>>(
+    flash: &dyn BlockDevice,
+    geometry: &Geometry,
+    target: &CheckpointTarget,
+    design: impl Fn() -> D,
+) -> Result<CheckpointHeader, EngineError> {
+    let layout = &geometry.layout;
+    let start = target.offset(layout);
+    let mut writer = AreaWriter {
+        flash,
+        at: start + CHECKPOINT_HEADER_BYTES as u64,
+        end: start + layout.checkpoint_area_bytes,
+        gathered: Vec::new(),
+    };
+    let CheckpointTarget { checkpoint_id, log_start, entry_seq, .. } = *target;
+    let mut encoder = CheckpointEncoder::new(geometry.flash_tag, checkpoint_id, log_start, entry_seq);
+    let slots = design().export_slots();
+    for (slot, generation, state, class) in slots {
+        let entry = slot_entry(slot.0, generation, state, class);
+        writer.put(encoder.push_slot(entry)?).await?;
+    }
+    let pieces = design().export_pieces();
+    let mut fragments = Vec::new();
+    for piece in 0..pieces {
+        let mappings = design().export_mappings(piece);
+        for mapping in mappings {
+            let (lba, dirty) = (mapping.lba.0, mapping.dirty);
+            let entry = match mapping.lookup {
+                Lookup::Zero => MappingEntry { lba, place: None, dirty, duplicate: false },
+                Lookup::Chunk { place, duplicate } => {
+                    MappingEntry { lba, place: Some(to_format(&place)), dirty, duplicate }
+                }
+                Lookup::Fragment { place, sectors } => {
+                    let place = to_format(&place);
+                    fragments.push(FragmentEntry { lba, place, dirty, sectors: sectors.to_bytes() });
+                    continue;
+                }
+                Lookup::Miss => continue,
+            };
+            writer.put(encoder.push_mapping(entry)?).await?;
+        }
+    }
+    for fragment in fragments {
+        writer.put(encoder.push_fragment(fragment)?).await?;
+    }
+    let (runs, fingerprints) = {
+        let design = design();
+        (design.export_runs(), design.export_fingerprints())
+    };
+    for run in runs {
+        let range = ZeroRange { lba: run.first.0, chunk_count: run.count, dirty: true, no_hole: run.no_hole };
+        writer.put(encoder.push_zero_range(range)?).await?;
+    }
+    for (fingerprint, place) in fingerprints {
+        let entry = FingerprintEntry { fingerprint: fingerprint.0, place: to_format(&place) };
+        writer.put(encoder.push_fingerprint(entry)?).await?;
+    }
+    let counts = encoder.counts();
+    let max = layout.checkpoint_counts_max();
+    if counts.mappings > max.mappings || counts.fragments > max.fragments || counts.zero_ranges > max.zero_ranges {
+        return Err(EngineError::CheckpointTooLarge);
+    }
+    let (last, header) = encoder.finish();
+    writer.put(last).await?;
+    writer.write().await?;
+    Ok(header)
+}
+
+/// Writes the header, once the blocks are durable: (1) flush; (2) the header, with FUA. What the superblock shall name.
+///
+/// # Errors
+/// The device's.
+pub async fn write_header(
+    flash: &dyn BlockDevice,
+    geometry: &Geometry,
+    target: &CheckpointTarget,
+    header: &CheckpointHeader,
+) -> Result<CheckpointPointer, EngineError> {
+    flash.flush().await.map_err(EngineError::Flash)?;
+    let header_block = IoBuf::copy_of(&header.encode()).freeze();
+    flash
+        .write(target.offset(&geometry.layout), header_block, WriteFlags { fua: true })
+        .await
+        .map_err(EngineError::Flash)?;
+    let CheckpointTarget { area, checkpoint_id, .. } = *target;
+    Ok(CheckpointPointer { area, checkpoint_id, bytes: header.total_bytes })
 }
 
 impl Shared {
@@ -115,76 +241,17 @@ impl Shared {
             // A twin may name the checkpoint that failed last, in the area that this one is about to overwrite.
             self.superblock.update(&*self.flash, &self.counters, |_| {}).await?;
         }
-        let superblock = self.superblock.get();
-        let (area, id) = match &superblock.checkpoint {
-            Some(last) => (1 - last.area.min(1), last.checkpoint_id + 1),
-            None => (0, 1),
-        };
         // (1)
         let (position, entry_seq) = {
             let state = self.state.lock();
             (state.log.area.position(), state.log.first_seq)
         };
         let log_start = LogStart { offset_in_log: position.offset, frame_seq: position.frame_seq };
-        let layout = &self.geometry.layout;
-        let start = layout.checkpoint_offset[usize::from(area)];
-        let mut writer = AreaWriter {
-            shared: self,
-            at: start + CHECKPOINT_HEADER_BYTES as u64,
-            end: start + layout.checkpoint_area_bytes,
-            gathered: Vec::new(),
-        };
+        let target = CheckpointTarget::after(&self.superblock.get(), log_start, entry_seq);
         // (2)
-        let mut encoder = CheckpointEncoder::new(self.geometry.flash_tag, id, log_start, entry_seq);
-        let slots = self.state.lock().design.export_slots();
-        for (slot, generation, state, class) in slots {
-            let entry = slot_entry(slot.0, generation, state, class);
-            writer.put(encoder.push_slot(entry)?).await?;
-        }
-        let pieces = self.state.lock().design.export_pieces();
-        let mut fragments = Vec::new();
-        for piece in 0..pieces {
-            let mappings = self.state.lock().design.export_mappings(piece);
-            for mapping in mappings {
-                let (lba, dirty) = (mapping.lba.0, mapping.dirty);
-                let entry = match mapping.lookup {
-                    Lookup::Zero => MappingEntry { lba, place: None, dirty, duplicate: false },
-                    Lookup::Chunk { place, duplicate } => {
-                        MappingEntry { lba, place: Some(to_format(&place)), dirty, duplicate }
-                    }
-                    Lookup::Fragment { place, sectors } => {
-                        let place = to_format(&place);
-                        fragments.push(FragmentEntry { lba, place, dirty, sectors: sectors.to_bytes() });
-                        continue;
-                    }
-                    Lookup::Miss => continue,
-                };
-                writer.put(encoder.push_mapping(entry)?).await?;
-            }
-        }
-        for fragment in fragments {
-            writer.put(encoder.push_fragment(fragment)?).await?;
-        }
-        let (runs, fingerprints) = {
-            let state = self.state.lock();
-            (state.design.export_runs(), state.design.export_fingerprints())
-        };
-        for run in runs {
-            let range = ZeroRange { lba: run.first.0, chunk_count: run.count, dirty: true, no_hole: run.no_hole };
-            writer.put(encoder.push_zero_range(range)?).await?;
-        }
-        for (fingerprint, place) in fingerprints {
-            let entry = FingerprintEntry { fingerprint: fingerprint.0, place: to_format(&place) };
-            writer.put(encoder.push_fingerprint(entry)?).await?;
-        }
-        let counts = encoder.counts();
-        let max = layout.checkpoint_counts_max();
-        if counts.mappings > max.mappings || counts.fragments > max.fragments || counts.zero_ranges > max.zero_ranges {
-            return Err(EngineError::CheckpointTooLarge);
-        }
-        let (last, header) = encoder.finish();
-        writer.put(last).await?;
-        writer.write().await?;
+        let design = || MutexGuard::map(self.state.lock(), |state| &mut state.design);
+        let header = write_blocks(&*self.flash, &self.geometry, &target, design).await?;
+        self.counters.flash_metadata_bytes_written.fetch_add(header.total_bytes, Relaxed);
         // (3)
         self.commit_everything().await?;
         let flush_origin = self.state.lock().origin_matters();
@@ -192,12 +259,8 @@ impl Shared {
             self.flush_origin().await?;
         }
         // (4)
-        self.flash.flush().await.map_err(EngineError::Flash)?;
-        let header_block = IoBuf::copy_of(&header.encode()).freeze();
-        self.flash.write(start, header_block, WriteFlags { fua: true }).await.map_err(EngineError::Flash)?;
-        self.counters.flash_metadata_bytes_written.fetch_add(CHECKPOINT_HEADER_BYTES as u64, Relaxed);
+        let pointer = write_header(&*self.flash, &self.geometry, &target, &header).await?;
         // (5)
-        let pointer = CheckpointPointer { area, checkpoint_id: id, bytes: header.total_bytes };
         self.superblock
             .update(&*self.flash, &self.counters, |superblock| {
                 superblock.checkpoint = Some(pointer);

@@ -3,22 +3,33 @@
 //! Invariants: nothing is written; the key of the fingerprints is not told. Lists have at most as many entries as the
 //! caller allows, and say whether there were more.
 //!
+//! Where metadata is damaged, what of it can be read is printed all the same, and it is said that this is not all.
+//!
 //! What it does not do: judge; [`verify`](crate::verify) does.
 
+mod checkpoint;
+mod history;
+mod log;
+mod record;
+mod segments;
 mod shapes;
 
+pub use checkpoint::checkpoint;
+pub use history::history;
+pub use log::{frame, frames, log};
+pub use record::{RecordAt, record};
+pub use segments::{segments, slot_segments};
 pub use shapes::*;
 
 use crate::{
-    config::Tuning,
     error::EngineError,
-    recover::{Recovered, recover},
     status::{compression_name, mode_name},
+    verify::{recovered, salvage::Salvaged, salvage::salvage},
     walk,
 };
-use larder_core::{Lookup, Place, slots::SlotState};
-use larder_device::{BlockDevice, IoBuf};
-use larder_format::{CheckpointBlock, Encoding, LogEntry, RecordContent, Superblock, layout::SUPERBLOCK_OFFSETS};
+use larder_core::{Lookup, Place};
+use larder_device::BlockDevice;
+use larder_format::{Encoding, Superblock, layout::SUPERBLOCK_OFFSETS};
 use std::collections::HashMap;
 
 /// Both superblock twins.
@@ -55,6 +66,8 @@ fn fields(superblock: &Superblock) -> SuperblockFields {
         entry_seq_next: superblock.entry_seq_next,
         features_compat: superblock.features_compat,
         features_incompat: superblock.features_incompat(),
+        detached: superblock.detached,
+        state_dir: superblock.state_dir.to_string(),
     }
 }
 
@@ -84,131 +97,43 @@ pub fn layout(superblock: &Superblock) -> LayoutDump {
     }
 }
 
-/// The newest checkpoint; `None` where there is none yet.
-///
-/// # Errors
-/// What is wrong with it.
-pub async fn checkpoint(
-    flash: &dyn BlockDevice,
-    superblock: &Superblock,
-    limit: usize,
-) -> Result<Option<CheckpointDump>, EngineError> {
-    let Some(pointer) = &superblock.checkpoint else { return Ok(None) };
-    let mut blocks = Listing::new();
-    let header = walk::checkpoint(flash, superblock, pointer, &mut |block, flash_offset, bytes, content| {
-        let kind = match content {
-            CheckpointBlock::Slots(_) => "slots",
-            CheckpointBlock::Mappings(_) => "mappings",
-            CheckpointBlock::Fragments(_) => "fragments",
-            CheckpointBlock::ZeroRanges(_) => "zero ranges",
-            CheckpointBlock::Fingerprints(_) => "fingerprints",
-        };
-        let (bytes, count) = (bytes as u64, content.len() as u64);
-        blocks.add(limit, || CheckpointBlockDump { block, flash_offset, bytes, kind: kind.into(), count });
-    })
-    .await?;
-    let area = superblock.layout.checkpoint_offset.get(usize::from(pointer.area));
-    Ok(Some(CheckpointDump {
-        checkpoint_id: header.checkpoint_id,
-        flash_offset: area.copied().unwrap_or_default(),
-        total_bytes: header.total_bytes,
-        slots: header.counts.slots,
-        mappings: header.counts.mappings,
-        fragments: header.counts.fragments,
-        zero_ranges: header.counts.zero_ranges,
-        fingerprints: header.counts.fingerprints,
-        log_start_offset: header.log_start.offset_in_log,
-        log_start_frame_seq: header.log_start.frame_seq,
-        entry_seq_next: header.entry_seq_next,
-        blocks,
-    }))
+/// The state that an opening would find; or, where it would refuse, what a repair would begin with: then `salvaged`.
+pub(crate) struct StateOf {
+    /// The state.
+    pub found: Salvaged,
+    /// Metadata is damaged: what of it can be read.
+    pub salvaged: bool,
 }
 
-/// The log since the checkpoint.
-///
-/// # Errors
-/// The device's.
-pub async fn log(flash: &dyn BlockDevice, superblock: &Superblock, limit: usize) -> Result<LogDump, EngineError> {
-    let mut log = Listing::new();
-    let start = (superblock.log_start, superblock.entry_seq_next);
-    let end = walk::log(flash, superblock, start, &mut |at, header, entries| {
-        for (seq, entry) in (header.start.first_entry_seq..).zip(entries) {
-            log.add(limit, || LogEntryDump {
-                seq,
-                frame_seq: header.start.frame_seq,
-                frame_flash_offset: superblock.layout.log_offset + at,
-                ..log_entry(entry)
-            });
-        }
-    })
-    .await?;
-    Ok(LogDump { frames: end.frames, bytes: end.bytes, next_frame_seq: end.next_frame_seq, log })
-}
-
-fn log_entry(entry: &LogEntry) -> LogEntryDump {
-    let none = LogEntryDump::default();
-    match entry {
-        LogEntry::Map { lba, place, dirty, duplicate, .. } => LogEntryDump {
-            kind: "map",
-            lba: Some(*lba),
-            place: Some(place_of(place)),
-            dirty: Some(*dirty),
-            duplicate: Some(*duplicate),
-            ..none
-        },
-        LogEntry::MapZero { lba, dirty } => {
-            LogEntryDump { kind: "map-zero", lba: Some(*lba), dirty: Some(*dirty), ..none }
-        }
-        LogEntry::Fragment { lba, place, dirty, sectors } => LogEntryDump {
-            kind: "fragment",
-            lba: Some(*lba),
-            place: Some(place_of(place)),
-            dirty: Some(*dirty),
-            sectors: Some(runs(sectors)),
-            ..none
-        },
-        LogEntry::Trim { lba, chunk_count, dirty, .. } => {
-            LogEntryDump { kind: "trim", lba: Some(*lba), chunk_count: Some(*chunk_count), dirty: Some(*dirty), ..none }
-        }
-        LogEntry::Invalidate { lba, chunk_count } => {
-            LogEntryDump { kind: "invalidate", lba: Some(*lba), chunk_count: Some(*chunk_count), ..none }
-        }
-        LogEntry::Clean { lba, chunk_count, map_seq } => LogEntryDump {
-            kind: "clean",
-            lba: Some(*lba),
-            chunk_count: Some(*chunk_count),
-            map_seq: Some(*map_seq),
-            ..none
-        },
-        LogEntry::SlotFreed { slot, generation } => {
-            LogEntryDump { kind: "slot-freed", freed_slot: Some(*slot), freed_generation: Some(*generation), ..none }
-        }
-        LogEntry::Mode { mode } => LogEntryDump { kind: "mode", mode: Some(mode_name(*mode)), ..none },
+pub(crate) async fn state_of(flash: &dyn BlockDevice) -> Result<StateOf, EngineError> {
+    match recovered(flash).await {
+        Ok(found) => Ok(StateOf { found, salvaged: false }),
+        Err(_) => Ok(StateOf { found: salvage(flash, false).await?, salvaged: true }),
     }
 }
 
-/// The WEU slots as an opening would find them, in the order of the flash.
+/// The WEU slots as an opening would find them, in the order of the flash; and whether metadata was damaged.
 ///
 /// # Errors
-/// The recovery's.
-pub async fn slots(flash: &dyn BlockDevice, limit: usize) -> Result<Listing<SlotDump>, EngineError> {
-    let recovered = recover(flash, None, &Tuning::default()).await?;
+/// Where no superblock is whole.
+pub async fn slots(flash: &dyn BlockDevice, limit: usize) -> Result<(Listing<SlotDump>, bool), EngineError> {
+    let StateOf { found, salvaged } = state_of(flash).await?;
     let mut mapped: HashMap<u32, (u64, u64)> = HashMap::new();
-    for (_, lookup, dirty) in sorted_mappings(&recovered) {
+    for (_, lookup, dirty) in sorted_mappings(&found) {
         if let Lookup::Chunk { place, .. } | Lookup::Fragment { place, .. } = lookup {
             let (chunks, dirty_chunks) = mapped.entry(place.slot.0).or_default();
             *chunks += 1;
             *dirty_chunks += u64::from(dirty);
         }
     }
-    let mut slots = recovered.state.design.export_slots();
+    let mut slots = found.design.export_slots();
     slots.sort_by_key(|(slot, ..)| *slot);
     let mut listing = Listing::new();
     for (slot, generation, state, class) in slots {
         let (mapped_chunks, dirty_chunks) = mapped.get(&slot.0).copied().unwrap_or_default();
         listing.add(limit, || SlotDump {
             slot: slot.0,
-            flash_offset: recovered.superblock.layout.slot_offset(slot.0).unwrap_or_default(),
+            flash_offset: found.superblock.layout.slot_offset(slot.0).unwrap_or_default(),
             generation,
             state: format!("{state:?}").to_lowercase(),
             class: format!("{class:?}").to_lowercase(),
@@ -216,100 +141,69 @@ pub async fn slots(flash: &dyn BlockDevice, limit: usize) -> Result<Listing<Slot
             dirty_chunks,
         });
     }
-    Ok(listing)
+    Ok((listing, salvaged))
 }
 
-/// What is mapped, by address, as an opening would find it.
+/// What is mapped, by address, as an opening would find it; of one chunk, or of all. And whether metadata was damaged.
 ///
 /// # Errors
-/// The recovery's.
-pub async fn mappings(flash: &dyn BlockDevice, limit: usize) -> Result<Listing<MappingDump>, EngineError> {
-    let recovered = recover(flash, None, &Tuning::default()).await?;
-    let mut listing = Listing::new();
-    for (lba, lookup, dirty) in sorted_mappings(&recovered) {
-        listing.add(limit, || {
-            let zero = MappingDump { lba, kind: "zero", dirty, duplicate: false, place: None, sectors: None };
-            match lookup {
-                Lookup::Chunk { place, duplicate } => {
-                    MappingDump { kind: "chunk", duplicate, place: Some(core_place(&place)), ..zero }
-                }
-                Lookup::Fragment { place, sectors } => MappingDump {
-                    kind: "fragment",
-                    place: Some(core_place(&place)),
-                    sectors: Some(runs(&sectors.to_bytes())),
-                    ..zero
-                },
-                Lookup::Zero | Lookup::Miss => zero,
-            }
-        });
+/// Where no superblock is whole, or there is no such chunk.
+pub async fn mappings(
+    flash: &dyn BlockDevice,
+    lba: Option<u64>,
+    limit: usize,
+) -> Result<(Listing<MappingDump>, bool), EngineError> {
+    let StateOf { found, salvaged } = state_of(flash).await?;
+    if let Some(lba) = lba {
+        check_lba(&found.superblock, lba)?;
     }
-    Ok(listing)
+    let mut listing = Listing::new();
+    for (at, lookup, dirty) in sorted_mappings(&found) {
+        if lba.is_none_or(|lba| lba == at) {
+            listing.add(limit, || mapping_dump(at, &lookup, dirty));
+        }
+    }
+    Ok((listing, salvaged))
 }
 
-fn sorted_mappings(recovered: &Recovered) -> Vec<(u64, Lookup, bool)> {
-    let design = &recovered.state.design;
+pub(crate) fn mapping_dump(lba: u64, lookup: &Lookup, dirty: bool) -> MappingDump {
+    let zero = MappingDump { lba, kind: "zero", dirty, duplicate: false, place: None, sectors: None };
+    match lookup {
+        Lookup::Chunk { place, duplicate } => {
+            MappingDump { kind: "chunk", duplicate: *duplicate, place: Some(core_place(place)), ..zero }
+        }
+        Lookup::Fragment { place, sectors } => MappingDump {
+            kind: "fragment",
+            place: Some(core_place(place)),
+            sectors: Some(runs(&sectors.to_bytes())),
+            ..zero
+        },
+        Lookup::Zero => zero,
+        Lookup::Miss => MappingDump { kind: "none", ..zero },
+    }
+}
+
+fn sorted_mappings(found: &Salvaged) -> Vec<(u64, Lookup, bool)> {
+    let design = &found.design;
     let pieces = (0..design.export_pieces()).flat_map(|piece| design.export_mappings(piece));
     let mut mappings: Vec<_> = pieces.map(|mapping| (mapping.lba.0, mapping.lookup, mapping.dirty)).collect();
     mappings.sort_by_key(|(lba, ..)| *lba);
     mappings
 }
 
-/// The segments in the slots that are not free, in the order of the flash. `limit` counts segments and records.
-///
-/// # Errors
-/// The recovery's or the device's.
-pub async fn segments(flash: &dyn BlockDevice, limit: usize) -> Result<Listing<SegmentDump>, EngineError> {
-    let recovered = recover(flash, None, &Tuning::default()).await?;
-    let superblock = &recovered.superblock;
-    let mut slots = recovered.state.design.export_slots();
-    slots.sort_by_key(|(slot, ..)| *slot);
-    let mut listing: Listing<SegmentDump> = Listing::new();
-    let mut left = limit;
-    for (slot, generation, state, _) in slots {
-        let Some(offset) = superblock.layout.slot_offset(slot.0) else { continue };
-        if state == SlotState::Free {
-            continue;
-        }
-        let weu = flash.read(offset, IoBuf::new(superblock.layout.weu_bytes as usize)).await?;
-        let (found, _) = walk::segments(&weu, superblock.flash_tag(), slot.0, generation);
-        for segment in found {
-            listing.total += 1;
-            if left == 0 {
-                continue;
-            }
-            left -= 1;
-            let dump = segment_dump(&segment, left);
-            left -= dump.records.len();
-            listing.entries.push(dump);
-        }
+/// Refuses a chunk that the volume does not have.
+pub(crate) fn check_lba(superblock: &Superblock, lba: u64) -> Result<(), EngineError> {
+    let chunks = superblock.origin.size_bytes.div_ceil(u64::from(superblock.layout.chunk_bytes));
+    if lba < chunks {
+        return Ok(());
     }
-    Ok(listing)
+    Err(EngineError::Invalid(format!(
+        "there is no chunk {lba}: the volume has chunks 0 to {}",
+        chunks.saturating_sub(1)
+    )))
 }
 
-fn segment_dump(segment: &walk::Segment, records_max: usize) -> SegmentDump {
-    let header = &segment.header;
-    let records = segment.records.as_deref().unwrap_or_default();
-    let record = |record: &larder_format::RecordEntry| {
-        let place = place_of(&record.place(header.slot, header.generation));
-        let (kind, fingerprint, sectors) = match &record.content {
-            RecordContent::Chunk(fingerprint) => ("chunk", Some(hex(fingerprint)), None),
-            RecordContent::Fragment(sectors) => ("fragment", None, Some(runs(sectors))),
-        };
-        RecordDump { lba: record.lba, kind, place, fingerprint, sectors }
-    };
-    SegmentDump {
-        slot: header.slot,
-        generation: header.generation,
-        weu_offset: header.offset,
-        segment_seq: header.segment_seq,
-        bytes: header.segment_bytes,
-        class: format!("{:?}", header.class).to_lowercase(),
-        error: segment.records.as_ref().err().map(ToString::to_string),
-        records: records.iter().take(records_max).map(record).collect(),
-    }
-}
-
-fn place_of(place: &larder_format::Place) -> PlaceDump {
+pub(crate) fn place_of(place: &larder_format::Place) -> PlaceDump {
     PlaceDump {
         slot: place.slot,
         generation: place.generation,
@@ -320,7 +214,7 @@ fn place_of(place: &larder_format::Place) -> PlaceDump {
     }
 }
 
-fn core_place(place: &Place) -> PlaceDump {
+pub(crate) fn core_place(place: &Place) -> PlaceDump {
     PlaceDump {
         slot: place.slot.0,
         generation: place.generation,
@@ -331,7 +225,7 @@ fn core_place(place: &Place) -> PlaceDump {
     }
 }
 
-fn encoding_name(encoding: Option<Encoding>) -> &'static str {
+pub(crate) fn encoding_name(encoding: Option<Encoding>) -> &'static str {
     match encoding {
         Some(Encoding::Raw) => "raw",
         Some(Encoding::Lz4) => "lz4",
@@ -340,12 +234,12 @@ fn encoding_name(encoding: Option<Encoding>) -> &'static str {
     }
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// A sector bitmap as runs: `0-3,7`.
-fn runs(sectors: &[u8; 32]) -> String {
+pub(crate) fn runs(sectors: &[u8; 32]) -> String {
     let map = larder_core::SectorMap::from_bytes(sectors);
     let run = |(first, end): (usize, usize)| match end - first {
         1 => first.to_string(),

@@ -73,7 +73,7 @@ impl fmt::Display for EngineError {
             }
             EngineError::LogDamaged { lost, found, flash_offset } => write!(
                 f,
-                "the metadata log is damaged: frame {lost} was durable and cannot be read (frame {found} at flash offset {flash_offset} follows it), so flushed writes are missing; `larder verify` lists what is left"
+                "the metadata log is damaged: frame {lost} was durable and cannot be read (frame {found} at flash offset {flash_offset} follows it), so flushed writes are missing; `larder verify --repair` keeps what is left"
             ),
             EngineError::FlashFailed(error) => write!(f, "the flash device failed: {error}"),
             EngineError::NoFence { flash, why } => {

@@ -6,6 +6,7 @@
 //! What it does not do: look at any file.
 
 mod complaints;
+mod offline;
 mod values;
 
 use crate::{
@@ -17,6 +18,7 @@ pub use complaints::sentence;
 use larder_device::throttled::Profile;
 use larder_engine::{Compression, WriteMode};
 use larder_serve::nbd::ServeAddress;
+pub use offline::{DumpArgs, DumpPart, VerifyArgs};
 use std::{ffi::OsString, path::PathBuf};
 use values::{address, fp_index_percent, profile, ram_budget, request_max};
 
@@ -30,7 +32,8 @@ Examples:
   Use it as a file, and from there as a loop device:
     nbdfuse /mnt/disk 'nbd+unix:///?socket=/run/larder.sock' &
 
-Sizes are binary: 8K is 8192 bytes. Exit codes: 0 done, 1 failed, 2 wrong usage.";
+Sizes are binary: 8K is 8192 bytes. Exit codes: 0 done, 1 failed, 2 wrong usage; 3
+from `verify --repair`: done, and data was lost.";
 
 const CREATE_EXAMPLES: &str = "\
 Examples:
@@ -74,17 +77,6 @@ const DETACH_EXAMPLES: &str = "\
 Example:
   larder detach --flash /ssd/cache     (afterwards the origin is complete, and the flash is free)";
 
-const VERIFY_EXAMPLES: &str = "\
-Examples:
-  larder verify --flash /ssd/cache
-  larder verify --flash /ssd/cache --json | jq .problems";
-
-const DUMP_EXAMPLES: &str = "\
-Examples:
-  larder dump --flash /ssd/cache
-  larder dump --flash /ssd/cache log --limit 20
-  larder dump --flash /ssd/cache mappings --json | jq '.mappings[0]'";
-
 /// A flash cache that stores more and wears less: it deduplicates and compresses what it keeps of a slow device on a
 /// fast one, and serves the result as a block device.
 #[derive(Debug, Parser)]
@@ -110,7 +102,7 @@ pub enum Command {
     Set(SetArgs),
     /// Write everything to the origin and end the cache for ever
     Detach(DetachArgs),
-    /// Check everything on the flash of a cache that is not served
+    /// Check everything on the flash of a cache that is not served, or repair it
     Verify(VerifyArgs),
     /// Print what is on the flash of a cache that is not served
     Dump(DumpArgs),
@@ -288,55 +280,6 @@ pub struct DetachArgs {
     /// The state directory, if it has moved
     #[arg(long, value_name = "DIR")]
     pub state: Option<PathBuf>,
-}
-
-/// `larder verify`.
-#[derive(Debug, Args)]
-#[command(after_help = VERIFY_EXAMPLES)]
-pub struct VerifyArgs {
-    /// The flash of the cache
-    #[arg(long, value_name = "PATH")]
-    pub flash: PathBuf,
-    /// Print one JSON object
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// `larder dump`.
-#[derive(Debug, Args)]
-#[command(after_help = DUMP_EXAMPLES)]
-pub struct DumpArgs {
-    /// What to print
-    #[arg(value_name = "PART", default_value = "superblock")]
-    pub part: DumpPart,
-    /// The flash of the cache
-    #[arg(long, value_name = "PATH")]
-    pub flash: PathBuf,
-    /// Print one JSON object
-    #[arg(long)]
-    pub json: bool,
-    /// Print this many entries at most
-    #[arg(long, value_name = "N", default_value = "100")]
-    pub limit: usize,
-}
-
-/// Parts of a flash.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum DumpPart {
-    /// What the superblock says
-    Superblock,
-    /// How the flash is divided
-    Layout,
-    /// The newest checkpoint and its blocks
-    Checkpoint,
-    /// Frames and entries of the metadata log
-    Log,
-    /// The WEU slots
-    Slots,
-    /// What is mapped where, by address
-    Mappings,
-    /// Segments in the slots, and their records
-    Segments,
 }
 
 /// A write mode by name.

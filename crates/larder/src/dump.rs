@@ -11,7 +11,10 @@ use crate::{
     verify::open_offline,
 };
 use larder_device::driver::block_on;
-use larder_engine::{EngineError, dump};
+use larder_engine::{
+    EngineError,
+    dump::{self, RecordAt},
+};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -19,6 +22,8 @@ use serde_json::{Map, Value, json};
 const NAMES: &[&str] = &[
     "region",
     "block",
+    "area",
+    "frame_seq",
     "seq",
     "kind",
     "lba",
@@ -39,11 +44,15 @@ const NAMES: &[&str] = &[
     "sectors",
 ];
 
+/// Bytes of a line of a hexadecimal dump.
+const HEX_LINE_BYTES: usize = 32;
+
 /// Runs the command.
 ///
 /// # Errors
 /// One sentence.
 pub fn run(args: &DumpArgs) -> Outcome {
+    check_usage(args)?;
     let flash = open_offline(&args.flash, "dump")?;
     let (device, superblock, limit) = (&*flash.device, &flash.superblock, args.limit);
     let failed = |error: EngineError| Failure::engine(&flash.path, &error);
@@ -56,31 +65,104 @@ pub fn run(args: &DumpArgs) -> Outcome {
             json!({ "superblocks": value(&twins)? })
         }
         DumpPart::Layout => value(&dump::layout(superblock))?,
-        DumpPart::Checkpoint => match block_on(dump::checkpoint(device, superblock, limit)).map_err(failed)? {
+        DumpPart::Checkpoint => match block_on(dump::checkpoint(device, superblock, args.area, limit)) {
             Some(checkpoint) => listed(value(&checkpoint)?, "blocks"),
             None => json!({ "checkpoint_id": null, "blocks": [] }),
         },
+        DumpPart::Log if args.all => {
+            let frames = block_on(dump::frames(device, superblock, limit));
+            listed(json!({ "frames": value(&frames)? }), "frames")
+        }
         DumpPart::Log => {
-            let log = block_on(dump::log(device, superblock, limit)).map_err(failed)?;
-            listed(value(&log)?, "log")
+            let log = match args.at {
+                Some(offset) => block_on(dump::frame(device, superblock, offset, limit)),
+                None => block_on(dump::log(device, superblock, limit)),
+            };
+            listed(value(&log.map_err(failed)?)?, "log")
         }
         DumpPart::Slots => {
-            let slots = block_on(dump::slots(device, limit)).map_err(failed)?;
-            listed(json!({ "slots": value(&slots)? }), "slots")
+            let (slots, salvaged) = block_on(dump::slots(device, limit)).map_err(failed)?;
+            listed(json!({ "slots": value(&slots)?, "salvaged": salvaged }), "slots")
         }
         DumpPart::Mappings => {
-            let mappings = block_on(dump::mappings(device, limit)).map_err(failed)?;
-            listed(json!({ "mappings": value(&mappings)? }), "mappings")
+            let (mappings, salvaged) = block_on(dump::mappings(device, args.lba, limit)).map_err(failed)?;
+            listed(json!({ "mappings": value(&mappings)?, "salvaged": salvaged }), "mappings")
         }
-        DumpPart::Segments => {
-            let segments = block_on(dump::segments(device, limit)).map_err(failed)?;
-            listed(json!({ "segments": value(&segments)? }), "segments")
+        DumpPart::Segments => match args.slot {
+            Some(slot) => {
+                let segments = block_on(dump::slot_segments(device, superblock, slot, limit)).map_err(failed)?;
+                listed(json!({ "segments": value(&segments)? }), "segments")
+            }
+            None => {
+                let (segments, salvaged) = block_on(dump::segments(device, limit)).map_err(failed)?;
+                listed(json!({ "segments": value(&segments)?, "salvaged": salvaged }), "segments")
+            }
+        },
+        DumpPart::Record => {
+            let which = match (args.lba, args.at) {
+                (Some(lba), _) => RecordAt::Chunk(lba),
+                (None, at) => RecordAt::FlashOffset(at.unwrap_or_default()),
+            };
+            let record = block_on(dump::record(device, superblock, which, args.hex)).map_err(failed)?;
+            if !args.json {
+                return output::say(&record_text(value(&record)?));
+            }
+            value(&record)?
+        }
+        DumpPart::History => {
+            let lba = args.lba.unwrap_or_default();
+            let history = block_on(dump::history(device, superblock, lba, limit)).map_err(failed)?;
+            listed(value(&history)?, "log")
         }
     };
     match args.json {
         true => output::say_json(&dumped),
         false => output::say(&text(&dumped)),
     }
+}
+
+/// Refuses an option that says nothing about the part that is asked for, and a part that lacks one.
+fn check_usage(args: &DumpArgs) -> Outcome {
+    use DumpPart::{Checkpoint, History, Log, Mappings, Record, Segments};
+    let belongs: [(&str, bool, &[DumpPart], &str); 6] = [
+        ("--area", args.area.is_some(), &[Checkpoint], "checkpoint"),
+        ("--all", args.all, &[Log], "log"),
+        ("--at", args.at.is_some(), &[Log, Record], "log and record"),
+        ("--slot", args.slot.is_some(), &[Segments], "segments"),
+        ("--lba", args.lba.is_some(), &[Record, History, Mappings], "record, history and mappings"),
+        ("--hex", args.hex, &[Record], "record"),
+    ];
+    for (option, given, parts, names) in belongs {
+        if given && !parts.contains(&args.part) {
+            return Err(Failure::Usage(format!("{option} goes with {names}: `larder dump --help` explains")));
+        }
+    }
+    let wrong = match (args.part, args.lba, args.at, args.all) {
+        (History, None, ..) => "history needs a chunk: --lba N",
+        (Record, None, None, _) => "record needs a chunk, --lba N, or a place, --at OFFSET",
+        (Record, Some(_), Some(_), _) => "a record is named by --lba or by --at, not by both",
+        (Log, _, Some(_), true) => "--all and --at ask for different things: give one",
+        _ => return Ok(()),
+    };
+    Err(Failure::Usage(wrong.to_owned()))
+}
+
+/// A record for people: its fields, then its bytes in lines.
+fn record_text(mut record: Value) -> String {
+    let taken: Vec<(&str, Option<Value>)> = ["content_hex", "stored_hex"]
+        .into_iter()
+        .map(|key| (key, record.as_object_mut().and_then(|object| object.remove(key))))
+        .collect();
+    let mut out = text(&record);
+    for (key, hex) in taken {
+        let Some(Value::String(hex)) = hex else { continue };
+        out.push_str(&format!("{}\n", if key == "stored_hex" { "as stored:" } else { "content:" }));
+        let digits = hex.as_bytes();
+        for (number, line) in digits.chunks(2 * HEX_LINE_BYTES).enumerate() {
+            out.push_str(&format!("{:08x}  {}\n", number * HEX_LINE_BYTES, String::from_utf8_lossy(line)));
+        }
+    }
+    out
 }
 
 fn value(dumped: &impl Serialize) -> Outcome<Value> {
@@ -159,5 +241,13 @@ mod tests {
         let wanted = "frames                    2\nlog_total                 3\nseq=1 kind=map\n\
                       seq=2 kind=\"slot freed\"\n  lba=9\n2 of 3 log; --limit shows more\n";
         assert_eq!(text, wanted);
+    }
+
+    #[test]
+    fn a_record_is_told_with_its_bytes_in_lines() {
+        let text = record_text(json!({ "lba": 7, "content_hex": "00".repeat(33), "decodes": true }));
+        let (first, second) = (format!("00000000  {}\n", "00".repeat(32)), "00000020  00\n");
+        assert!(text.ends_with(&format!("content:\n{first}{second}")), "{text}");
+        assert!(text.starts_with("lba                       7\n"), "{text}");
     }
 }

@@ -12,6 +12,8 @@ use std::{fmt, path::Path};
 pub const EXIT_FAILED: u8 = 1;
 /// Exit code of wrong usage.
 pub const EXIT_USAGE: u8 = 2;
+/// Exit code of a repair that came to its end, at the cost of data.
+pub const EXIT_DATA_LOST: u8 = 3;
 
 /// How a command failed.
 #[derive(Debug, PartialEq, Eq)]
@@ -22,6 +24,8 @@ pub enum Failure {
     Usage(String),
     /// Everything was said already, on standard output.
     Reported,
+    /// It worked out, at the cost of data; everything was said already, on standard output.
+    DataLost,
 }
 
 /// What a command comes to.
@@ -47,6 +51,7 @@ impl Failure {
         match self {
             Failure::Failed(_) | Failure::Reported => EXIT_FAILED,
             Failure::Usage(_) => EXIT_USAGE,
+            Failure::DataLost => EXIT_DATA_LOST,
         }
     }
 
@@ -56,7 +61,7 @@ impl Failure {
             Failure::Failed(text) | Failure::Usage(text) => {
                 Some(text.split_whitespace().collect::<Vec<_>>().join(" ").trim_end_matches('.').to_owned())
             }
-            Failure::Reported => None,
+            Failure::Reported | Failure::DataLost => None,
         }
     }
 }

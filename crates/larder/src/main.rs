@@ -1,7 +1,7 @@
 //! `larder`, the command line: composes devices, the engine and the servers.
 //!
 //! Invariants: standard output carries what was asked for and nothing else; progress and complaints go to standard
-//! error, a complaint as one sentence. Exit codes: 0 done, 1 failed, 2 wrong usage.
+//! error, a complaint as one sentence. Exit codes: 0 done, 1 failed, 2 wrong usage, 3 a repair that cost data.
 //!
 //! What it does not do: cache, or serve; the crates below do.
 

@@ -1,6 +1,9 @@
-//! `larder verify`: checks everything on the flash of a cache that is not served.
+//! `larder verify`: checks everything on the flash of a cache that is not served, and repairs it where that is asked for.
 //!
-//! What it does not do: repair, or look at the origin.
+//! Invariants: without `--repair` nothing is written, nor with `--dry-run`. The exit code tells a script whether it may go
+//! on: 0 nothing is wrong (any more) and nothing was lost, 1 something is wrong, 3 repaired at the cost of data.
+//!
+//! What it does not do: look at the origin.
 
 use crate::{
     args::VerifyArgs,
@@ -8,36 +11,30 @@ use crate::{
     error::{Failure, Outcome},
     output::{self, aligned},
     size::{count, human},
-    volume::{Access, Flash, open_flash},
+    volume::{Access, Flash, open_file, open_flash},
 };
 use indicatif::{ProgressBar, ProgressStyle};
 use larder_device::driver::block_on;
-use larder_engine::verify::{VerifyReport, verify};
+use larder_engine::verify::{
+    VerifyReport,
+    losses::{RANGES_MAX, Ranges},
+    repair::{RepairOptions, RepairReport, repair},
+    verify,
+};
 use std::{io::IsTerminal, path::Path};
 
 /// Runs the command.
 ///
 /// # Errors
-/// One sentence; [`Failure::Reported`] where the flash is damaged.
+/// One sentence; [`Failure::Reported`] where the flash is damaged, [`Failure::DataLost`] where that was repaired and cost
+/// data.
 pub fn run(args: &VerifyArgs) -> Outcome {
-    let flash = open_offline(&args.flash, "verify")?;
-    let bar = std::io::stderr().is_terminal().then(|| {
-        let bar = ProgressBar::no_length();
-        if let Ok(style) = ProgressStyle::with_template("{wide_bar} {pos} of {len} WEUs ({eta})") {
-            bar.set_style(style);
-        }
-        bar
-    });
-    let result = block_on(verify(&*flash.device, &mut |done, total| {
-        if let Some(bar) = &bar {
-            bar.set_length(total);
-            bar.set_position(done);
-        }
-    }));
-    if let Some(bar) = bar {
-        bar.finish_and_clear();
+    if args.repair {
+        return run_repair(args);
     }
-    let report = result.map_err(|error| Failure::engine(&flash.path, &error))?;
+    let flash = open_offline(&args.flash, "verify")?;
+    let report = with_progress(|progress| block_on(verify(&*flash.device, progress)));
+    let report = report.map_err(|error| Failure::engine(&flash.path, &error))?;
     match args.json {
         true => output::say_json(&report)?,
         false => output::say(&page(&flash.path, &report))?,
@@ -45,19 +42,65 @@ pub fn run(args: &VerifyArgs) -> Outcome {
     if report.clean { Ok(()) } else { Err(Failure::Reported) }
 }
 
-/// Opens the flash of a cache that nobody serves.
+fn run_repair(args: &VerifyArgs) -> Outcome {
+    let path = &args.flash;
+    // A flash without a whole superblock is served by nobody; why it cannot be repaired the repair says.
+    if let Ok(flash) = open_flash(path, Access::Peek) {
+        refuse_served(&flash, "verify --repair")?;
+    }
+    let device = open_file(path, if args.dry_run { Access::Read } else { Access::Write })?;
+    let options = RepairOptions { dry_run: args.dry_run, drop_suspect: args.drop_suspect };
+    let report = with_progress(|progress| block_on(repair(&device, &options, progress)));
+    let report = report.map_err(|error| Failure::engine(path, &error))?;
+    match args.json {
+        true => output::say_json(&report)?,
+        false => output::say(&repair_page(path, &report))?,
+    }
+    match report.loses_data() {
+        _ if !report.whole && !report.dry_run => Err(Failure::Reported),
+        true => Err(Failure::DataLost),
+        false => Ok(()),
+    }
+}
+
+/// Runs `act` with a bar on a terminal.
+fn with_progress<T>(act: impl FnOnce(&mut dyn FnMut(u64, u64)) -> T) -> T {
+    let bar = std::io::stderr().is_terminal().then(|| {
+        let bar = ProgressBar::no_length();
+        if let Ok(style) = ProgressStyle::with_template("{wide_bar} {pos} of {len} WEUs ({eta})") {
+            bar.set_style(style);
+        }
+        bar
+    });
+    let result = act(&mut |done, total| {
+        if let Some(bar) = &bar {
+            bar.set_length(total);
+            bar.set_position(done);
+        }
+    });
+    if let Some(bar) = bar {
+        bar.finish_and_clear();
+    }
+    result
+}
+
+/// Opens the flash of a cache that nobody serves, to read it.
 ///
 /// # Errors
 /// A sentence, for one that is served as well.
 pub fn open_offline(path: &Path, command: &str) -> Outcome<Flash> {
-    let uuid = open_flash(path, Access::Peek)?.superblock.flash_uuid;
-    if control::is_served(&uuid) {
+    refuse_served(&open_flash(path, Access::Peek)?, command)?;
+    open_flash(path, Access::Read)
+}
+
+fn refuse_served(flash: &Flash, command: &str) -> Outcome {
+    if control::is_served(&flash.superblock.flash_uuid) {
         return Err(Failure::failed(format_args!(
             "{} is served now, and changes: end `larder serve` before `larder {command}`",
-            path.display()
+            flash.path.display()
         )));
     }
-    open_flash(path, Access::Read)
+    Ok(())
 }
 
 fn page(path: &Path, report: &VerifyReport) -> String {
@@ -82,10 +125,22 @@ fn page(path: &Path, report: &VerifyReport) -> String {
             ("dirty mappings", count(report.dirty_mappings)),
             ("fingerprints", count(report.fingerprints)),
             ("WEUs read", format!("{}, {} segments", count(report.slots_read), count(report.segments))),
-            ("records checked", format!("{}, {}", count(report.records), human(report.record_bytes))),
+            ("records in use", format!("{}, {}, all checked", count(report.records), human(report.record_bytes))),
+            ("records unused", format!("{} of {}", count(report.records_unused), count(report.records_listed))),
             ("problems", count(report.problems_found)),
         ],
     );
+    problems(&mut out, report);
+    if report.dirty_chunks_lost > 0 {
+        out.push_str(&format!("{} dirty chunks are lost\n", count(report.dirty_chunks_lost)));
+    }
+    if !report.clean {
+        out.push_str("`larder verify --repair --dry-run` says what a repair would do\n");
+    }
+    out
+}
+
+fn problems(out: &mut String, report: &VerifyReport) {
     for note in &report.notes {
         out.push_str(&format!("note: {note}\n"));
     }
@@ -97,16 +152,114 @@ fn page(path: &Path, report: &VerifyReport) -> String {
     if more > 0 {
         out.push_str(&format!("and {} more\n", count(more)));
     }
-    if report.dirty_chunks_lost > 0 {
-        out.push_str(&format!("{} dirty chunks are lost\n", count(report.dirty_chunks_lost)));
+}
+
+fn repair_page(path: &Path, report: &RepairReport) -> String {
+    let mut out = String::new();
+    let path = path.display();
+    if !report.needed {
+        return format!("{path}: nothing to repair\n");
     }
+    problems(&mut out, &report.before);
+    for sentence in sentences(report) {
+        out.push_str(&format!("{sentence}\n"));
+    }
+    list(&mut out, "lost", &report.lost);
+    list(&mut out, "suspect", &report.suspect);
+    list(&mut out, "may be older", &report.unknown);
+    let end = match (report.dry_run, report.whole, report.loses_data()) {
+        (true, _, false) => "a repair would lose nothing; nothing was written".to_owned(),
+        (true, _, true) => "a repair would cost data, as said above; nothing was written".to_owned(),
+        (false, true, false) => "repaired, nothing is lost".to_owned(),
+        (false, true, true) => "repaired, at the cost of data, as said above".to_owned(),
+        (false, false, _) => {
+            let left = report.after.as_ref().map_or(0, |after| after.problems_found);
+            if let Some(after) = &report.after {
+                problems(&mut out, after);
+            }
+            format!("NOT repaired: {} problems are left; is the flash device itself failing?", count(left))
+        }
+    };
+    out.push_str(&format!("{path}: {end}\n"));
     out
+}
+
+/// What was done, or would be, and what it costs.
+fn sentences(report: &RepairReport) -> Vec<String> {
+    let mut said = Vec::new();
+    let mut say = |applies: bool, sentence: String| {
+        if applies {
+            said.push(sentence);
+        }
+    };
+    say(report.superblock_rewritten, "superblocks: both are written from the one that counts".into());
+    say(report.checkpoint_header_lost, "checkpoint: its header is lost; its blocks tell the same".into());
+    let blocks = report.checkpoint_blocks_lost;
+    say(blocks > 0, format!("checkpoint: {} blocks are lost, the others are kept", count(blocks)));
+    for gap in &report.log_gaps {
+        let frames = gap.frames.map_or("an unknown number of frames".to_owned(), |n| format!("{} frames", count(n)));
+        let entries = gap.entries.map_or(String::new(), |n| format!(" with {} entries", count(n)));
+        say(true, format!("log: {frames}{entries} are lost from frame {} on", gap.first_frame));
+    }
+    say(
+        !report.log_gaps.is_empty(),
+        "log: clean chunks from before are forgotten, for one may be out of date; the origin has them all".into(),
+    );
+    let clean = report.clean_chunks_dropped;
+    say(clean > 0, format!("clean chunks: {} are forgotten; the origin has them", count(clean)));
+    let fingerprints = report.fingerprints_dropped;
+    say(fingerprints > 0, format!("fingerprints: {} are forgotten; this costs some space", count(fingerprints)));
+    let moved = report.records_moved;
+    say(moved > 0, format!("records: {} whole ones are moved out of damaged segments", count(moved)));
+    let stay = report.records_not_moved;
+    say(stay > 0, format!("records: {} whole ones stay in damaged segments, for no slot is free", count(stay)));
+    let lost = report.dirty_chunks_lost;
+    let bytes = human(report.lost.bytes());
+    say(
+        lost > 0,
+        format!(
+            "LOST: {} dirty chunks ({bytes}): their records are damaged; they read as the origin has them, which is older",
+            count(lost)
+        ),
+    );
+    let bytes = human(report.suspect.bytes());
+    say(
+        !report.suspect.is_empty() && report.suspect_dropped,
+        format!("SUSPECT: {bytes} of dirty data from before the gap are forgotten; they read as the origin has them"),
+    );
+    say(
+        !report.suspect.is_empty() && !report.suspect_dropped,
+        format!(
+            "SUSPECT: {bytes} of dirty data from before the gap are kept, though a later write of them, or their destage, \
+             may be lost with it (--drop-suspect forgets them)"
+        ),
+    );
+    let most = report.unknown_entries.map_or(String::new(), |n| format!(", at most {} of them", count(n)));
+    say(
+        !report.unknown.is_empty(),
+        format!(
+            "MAY BE OLDER: what is lost may have held newer data of any chunk in {}{most}; they read as what is left has \
+             them",
+            human(report.unknown.bytes())
+        ),
+    );
+    said
+}
+
+fn list(out: &mut String, name: &str, ranges: &Ranges) {
+    for range in ranges.all().iter().take(RANGES_MAX) {
+        let end = range.offset + range.bytes;
+        out.push_str(&format!("  {name}: bytes {} to {} of the volume\n", range.offset, end.saturating_sub(1)));
+    }
+    if let more @ 1.. = ranges.all().len().saturating_sub(RANGES_MAX) {
+        out.push_str(&format!("  {name}: and {} more ranges\n", count(more as u64)));
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use larder_engine::verify::Problem;
+    use larder_engine::verify::{LogGap, Problem};
 
     #[test]
     fn the_page_tells_each_problem_and_counts_the_rest() {
@@ -132,5 +285,32 @@ mod tests {
         ] {
             assert!(page.contains(words), "{words}: {page}");
         }
+    }
+
+    #[test]
+    fn the_page_of_a_repair_says_what_it_costs() {
+        let mut report = RepairReport {
+            needed: true,
+            whole: true,
+            log_gaps: vec![LogGap { first_frame: 9, frames: Some(2), entries: Some(31) }],
+            dirty_chunks_lost: 1,
+            ..RepairReport::default()
+        };
+        (0..RANGES_MAX as u64 + 2).for_each(|n| report.lost.add(n * 16384, 8192));
+        report.suspect.add(512, 512);
+        let said = repair_page(Path::new("/f"), &report);
+        for words in [
+            "log: 2 frames with 31 entries are lost from frame 9 on\n",
+            "LOST: 1 dirty chunks",
+            "  lost: bytes 16384 to 24575 of the volume\n",
+            "  lost: and 2 more ranges\n",
+            "SUSPECT: 512 B of dirty data from before the gap are kept",
+            "/f: repaired, at the cost of data",
+        ] {
+            assert!(said.contains(words), "{words}: {said}");
+        }
+        assert!(!said.contains("MAY BE OLDER") && !said.contains("moved"), "{said}");
+        let none = RepairReport { whole: true, ..RepairReport::default() };
+        assert_eq!(repair_page(Path::new("/f"), &none), "/f: nothing to repair\n");
     }
 }

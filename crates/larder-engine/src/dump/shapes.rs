@@ -41,6 +41,8 @@ pub struct SuperblockFields {
     pub entry_seq_next: u64,
     pub features_compat: u64,
     pub features_incompat: u64,
+    pub detached: bool,
+    pub state_dir: String,
 }
 
 /// A region of the flash.
@@ -93,11 +95,13 @@ impl<T> Listing<T> {
     }
 }
 
-/// A block of the checkpoint.
+/// A block of a checkpoint.
 #[derive(Clone, Debug, Serialize)]
 pub struct CheckpointBlockDump {
     /// Its index.
     pub block: u32,
+    /// The checkpoint that it belongs to.
+    pub checkpoint_id: u64,
     /// Byte offset on the flash.
     pub flash_offset: u64,
     /// Its size.
@@ -108,13 +112,34 @@ pub struct CheckpointBlockDump {
     pub count: u64,
 }
 
-/// The newest checkpoint.
+/// What lies in a checkpoint area.
+#[derive(Clone, Debug, Serialize)]
+pub struct CheckpointDump {
+    /// Which, 0 or 1.
+    pub area: u8,
+    /// It holds the checkpoint that counts.
+    pub named_by_superblock: bool,
+    /// Byte offset on the flash.
+    pub flash_offset: u64,
+    /// What is wrong with the header.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// The header.
+    #[serde(flatten)]
+    pub header: Option<CheckpointHeaderDump>,
+    /// Bytes that are no part of a whole block.
+    pub no_block_bytes: u64,
+    /// Whole blocks, whatever checkpoint they belong to.
+    pub blocks: Listing<CheckpointBlockDump>,
+}
+
+/// The header of a checkpoint.
 #[derive(Clone, Debug, Serialize)]
 #[allow(missing_docs)] // the header's own documentation says what they are
-pub struct CheckpointDump {
+pub struct CheckpointHeaderDump {
     pub checkpoint_id: u64,
-    pub flash_offset: u64,
     pub total_bytes: u64,
+    pub block_count: u32,
     pub slots: u64,
     pub mappings: u64,
     pub fragments: u64,
@@ -123,7 +148,72 @@ pub struct CheckpointDump {
     pub log_start_offset: u64,
     pub log_start_frame_seq: u64,
     pub entry_seq_next: u64,
-    pub blocks: Listing<CheckpointBlockDump>,
+}
+
+/// A frame of the log, without its entries.
+#[derive(Clone, Debug, Serialize)]
+pub struct FrameDump {
+    /// Its number.
+    pub frame_seq: u64,
+    /// Byte offset on the flash.
+    pub flash_offset: u64,
+    /// Its size.
+    pub bytes: u32,
+    /// The sequence number of its first entry.
+    pub first_entry_seq: u64,
+    /// How many entries.
+    pub count: u64,
+    /// The newest frame that was durable when it was written.
+    pub durable_frame_seq: u64,
+    /// Its checksum matches; else the rest of these fields is what nothing vouches for.
+    pub whole: bool,
+    /// It is not older than the checkpoint.
+    pub needed: bool,
+}
+
+/// All that checkpoint and log say of a chunk.
+#[derive(Clone, Debug, Serialize)]
+pub struct HistoryDump {
+    /// The chunk.
+    pub lba: u64,
+    /// What the checkpoint says.
+    pub checkpoint: Vec<MappingDump>,
+    /// What the log says, oldest first; slots freed in which the chunk had a record among it.
+    pub log: Listing<LogEntryDump>,
+}
+
+/// One record.
+#[derive(Clone, Debug, Serialize)]
+pub struct OneRecordDump {
+    /// The chunk that it was stored for.
+    pub lba: u64,
+    /// `chunk` or `fragment`.
+    pub kind: &'static str,
+    /// That chunk is mapped to it.
+    pub mapped: bool,
+    /// Byte offset of its payload on the flash.
+    pub flash_offset: u64,
+    /// Where it is.
+    #[serde(flatten)]
+    pub place: PlaceDump,
+    /// Valid sectors of a fragment, as `first-last` runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sectors: Option<String>,
+    /// Its bytes are what was stored.
+    pub checksum_matches: bool,
+    /// They decode to what they should.
+    pub decodes: bool,
+    /// To so many bytes.
+    pub decoded_bytes: u64,
+    /// The fingerprint of that, as hexadecimal digits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fingerprint: Option<String>,
+    /// The decoded content, as hexadecimal digits; of a fragment its valid sectors.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub content_hex: Option<String>,
+    /// The bytes as they lie there, where they do not decode.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stored_hex: Option<String>,
 }
 
 /// An entry of the log.
@@ -223,7 +313,7 @@ pub struct SlotDump {
 pub struct MappingDump {
     /// The chunk.
     pub lba: u64,
-    /// `chunk`, `fragment` or `zero`.
+    /// `chunk`, `fragment` or `zero`; in a history `trimmed run`, too.
     pub kind: &'static str,
     /// Whether the origin lacks it.
     pub dirty: bool,

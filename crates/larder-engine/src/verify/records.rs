@@ -1,24 +1,42 @@
-//! The records that mappings and fingerprints name, WEU by WEU.
+//! The WEU slots: their segments, and each record that a mapping or a fingerprint names.
 //!
 //! Invariants: a WEU is read once and whole, in the order of the flash; each record in it is checked once, however many
-//! chunks share it.
+//! chunks share it. What nothing names is counted as unused, and no more: a crash leaves torn segments that no log
+//! speaks of, and their bytes are nobody's.
 //!
-//! What it does not do: look at records that nothing names.
+//! What it does not do: decide what becomes of what is bad; [`repair`](super::repair) does.
 
-use super::{Problem, VerifyReport, is_absent};
+use super::{Problem, VerifyReport, rebuild::is_newer, salvage::Salvaged, window::Window};
 use crate::{
     codec::{Codec, decode},
     record::check as checksum_holds,
-    recover::Recovered,
     walk::{self, Segment},
 };
-use larder_core::{Fingerprint, Lookup, Place, SectorMap, design::ExportedMapping, types::SECTOR_BYTES};
-use larder_device::{BlockDevice, IoBuf};
-use larder_format::{Encoding, RecordContent, RecordEntry};
-use std::collections::{BTreeMap, HashMap};
+use larder_core::{
+    Fingerprint, Lookup, Place, SectorMap, design::ExportedMapping, slots::SlotState, types::SECTOR_BYTES,
+};
+use larder_device::BlockDevice;
+use larder_format::{
+    Encoding, RecordContent, RecordEntry, Superblock,
+    segment::{decode_header, decode_table},
+};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-/// Where a WEU cannot be read whole, it is read in pieces of this many bytes.
-const PIECE_BYTES: usize = 64 << 10;
+/// Bytes at the start of a slot in which its first segment's header lies.
+const HEAD_BYTES: usize = 4096;
+
+/// What cannot stay as it is.
+#[derive(Default)]
+pub struct Findings {
+    /// Chunks whose mapping cannot be used: the record is damaged, or is another's.
+    pub bad_chunks: BTreeSet<u64>,
+    /// Fingerprints that name a damaged record, or one of other content.
+    pub bad_fingerprints: HashSet<[u8; 16]>,
+    /// Slots in which a header or a table is damaged, or bytes cannot be read: what is whole in them must move.
+    pub damaged_slots: BTreeSet<u32>,
+    /// Slots that hold a newer generation than anything speaks of.
+    pub newer: BTreeMap<u32, u32>,
+}
 
 /// What names a record.
 #[derive(Clone, Copy)]
@@ -29,49 +47,101 @@ enum Named {
     Fingerprint(Fingerprint),
 }
 
-/// Checks every record that is named.
+type NamedBySlot = BTreeMap<(u32, u32), Vec<(Place, Named)>>;
+
+/// Checks every slot that is not free, and in it every record that is named.
 pub async fn check(
     flash: &dyn BlockDevice,
-    recovered: &Recovered,
+    found: &Salvaged,
     mappings: &[ExportedMapping],
     progress: &mut dyn FnMut(u64, u64),
     report: &mut VerifyReport,
-) {
-    let slots = named_by_slot(recovered, mappings, report);
-    let superblock = &recovered.superblock;
+) -> Findings {
+    let mut named = named_by_slot(found, mappings, report);
+    let mut findings = Findings::default();
+    let superblock = &found.superblock;
     let codec = Codec::new(superblock.hash_key, superblock.compression, 1, true);
+    let mut slots = found.design.export_slots();
+    slots.sort_by_key(|(slot, ..)| *slot);
     let total = slots.len() as u64;
-    for ((slot, generation), mut named) in slots {
-        progress(report.slots_read, total);
-        let Some(offset) = superblock.layout.slot_offset(slot) else { continue };
-        let weu = read_weu(flash, offset, superblock.layout.weu_bytes as usize, report).await;
+    for (done, (slot, generation, state, _)) in slots.into_iter().enumerate() {
+        progress(done as u64, total);
+        let Some(offset) = superblock.layout.slot_offset(slot.0) else { continue };
+        let free = matches!(state, SlotState::Free | SlotState::Retired);
+        let bytes = if free { HEAD_BYTES } else { superblock.layout.weu_bytes as usize };
+        let mut window = Window::new(flash, offset, offset + bytes as u64);
+        let weu = window.bytes(offset, bytes).await.to_vec();
+        if let Ok(header) = decode_header(&weu)
+            && (header.flash_tag, header.slot, header.offset) == (superblock.flash_tag(), slot.0, 0)
+            && is_newer(header.generation, generation)
+        {
+            let what = format!(
+                "slot {} is at generation {generation} and holds a segment of generation {}: the log does not speak of it",
+                slot.0, header.generation
+            );
+            report.problem_at(Problem { kind: "slot", what, lba: None, flash_offset: Some(offset), dirty: false });
+            findings.newer.insert(slot.0, header.generation);
+        }
+        if free {
+            continue;
+        }
         report.slots_read += 1;
-        let (segments, end) = walk::segments(&weu, superblock.flash_tag(), slot, generation);
-        named.sort_by_key(|(place, _)| place.offset);
+        let mut named = named.remove(&(slot.0, generation)).unwrap_or_default();
+        named.sort_by_key(|(place, _)| (place.offset, place.stored_len, place.crc));
+        unreadable(&window, slot.0, &named, report, &mut findings);
+        let segments = segments_of(&weu, superblock, slot.0, generation);
         let mut reader = SlotReader {
             weu: &weu,
             weu_offset: offset,
-            table: table_of(&segments, offset, report),
-            segments_end: segments.iter().map(|s| s.header.offset + s.header.segment_bytes).max().unwrap_or(0),
-            end_is_damage: end.is_some_and(|error| !is_absent(&error)),
+            table: HashMap::new(),
+            covered: segments.iter().map(|s| (s.header.offset, s.header.offset + s.header.segment_bytes)).collect(),
+            hole_reported: None,
             codec: &codec,
             chunk: vec![0; superblock.layout.chunk_bytes as usize],
             report,
+            findings: &mut findings,
         };
+        reader.read_tables(&segments, &named);
+        reader.check_overlaps(&named);
         for same in named.chunk_by(|(a, _), (b, _)| a == b) {
             reader.check_record(same);
         }
     }
+    // These were reported with the mappings.
+    for (_, named) in named.into_values().flatten() {
+        match named {
+            Named::Chunk { lba, .. } => findings.bad_chunks.insert(lba),
+            Named::Fingerprint(fingerprint) => findings.bad_fingerprints.insert(fingerprint.0),
+        };
+    }
     progress(total, total);
+    findings
 }
 
-/// Who names what, by slot and generation. Names of places that cannot be were reported with the mappings.
-fn named_by_slot(
-    recovered: &Recovered,
-    mappings: &[ExportedMapping],
-    report: &mut VerifyReport,
-) -> BTreeMap<(u32, u32), Vec<(Place, Named)>> {
-    let mut slots: BTreeMap<(u32, u32), Vec<(Place, Named)>> = BTreeMap::new();
+/// The segments of this generation in the bytes of a slot, in order; those behind a damaged header, too.
+fn segments_of(weu: &[u8], superblock: &Superblock, slot: u32, generation: u32) -> Vec<Segment> {
+    let tag = superblock.flash_tag();
+    let (mut found, _) = walk::segments(weu, tag, slot, generation);
+    let end =
+        |found: &[Segment]| found.last().map_or(0, |s| s.header.offset as usize + s.header.segment_bytes as usize);
+    let sector = superblock.layout.sector_bytes.max(512) as usize;
+    let mut at = end(&found);
+    while let Some(bytes) = weu.get(at..).filter(|bytes| !bytes.is_empty()) {
+        match decode_header(bytes) {
+            Ok(header) if header.segment_bytes > 0 && header.check_home(tag, slot, generation, at as u32).is_ok() => {
+                let table = bytes.get(header.table_offset as usize..).unwrap_or_default();
+                found.push(Segment { header, records: decode_table(&header, table) });
+                at = end(&found);
+            }
+            _ => at += sector,
+        }
+    }
+    found
+}
+
+/// Who names what, by slot and generation.
+fn named_by_slot(found: &Salvaged, mappings: &[ExportedMapping], report: &mut VerifyReport) -> NamedBySlot {
+    let mut slots: NamedBySlot = BTreeMap::new();
     let mut add = |place: Place, named| slots.entry((place.slot.0, place.generation)).or_default().push((place, named));
     for mapping in mappings {
         let (lba, dirty) = (mapping.lba.0, mapping.dirty);
@@ -83,77 +153,113 @@ fn named_by_slot(
             Lookup::Zero | Lookup::Miss => {}
         }
     }
-    for (fingerprint, place) in recovered.state.design.export_fingerprints() {
+    for (fingerprint, place) in found.design.export_fingerprints() {
         report.fingerprints += 1;
         add(place, Named::Fingerprint(fingerprint));
     }
     slots
 }
 
-async fn read_weu(flash: &dyn BlockDevice, offset: u64, bytes: usize, report: &mut VerifyReport) -> Vec<u8> {
-    if let Ok(weu) = flash.read(offset, IoBuf::new(bytes)).await {
-        return weu.to_vec();
-    }
-    let mut weu = Vec::with_capacity(bytes);
-    while weu.len() < bytes {
-        let at = offset + weu.len() as u64;
-        let len = PIECE_BYTES.min(bytes - weu.len());
-        match flash.read(at, IoBuf::new(len)).await {
-            Ok(piece) => weu.extend_from_slice(&piece),
-            Err(error) => {
-                let what = format!("the flash cannot be read: {error}");
-                report.problem_at(Problem { kind: "read", what, lba: None, flash_offset: Some(at), dirty: false });
-                weu.resize(weu.len() + len, 0);
-            }
+/// Bytes of a slot that cannot be read: a problem where anything in it is used.
+fn unreadable(
+    window: &Window<'_>,
+    slot: u32,
+    named: &[(Place, Named)],
+    report: &mut VerifyReport,
+    findings: &mut Findings,
+) {
+    for (from, end) in window.unreadable() {
+        if named.is_empty() {
+            report.note(format!("{} bytes of slot {slot}, which nothing uses, cannot be read", end - from));
+            continue;
         }
+        findings.damaged_slots.insert(slot);
+        let what = format!("{} bytes of slot {slot} cannot be read", end - from);
+        report.problem_at(Problem { kind: "read", what, lba: None, flash_offset: Some(from), dirty: false });
     }
-    weu
 }
 
-/// The records of all segments, by offset in the WEU.
-fn table_of(segments: &[Segment], weu_offset: u64, report: &mut VerifyReport) -> HashMap<u32, RecordEntry> {
-    let mut table = HashMap::new();
-    for segment in segments {
-        report.segments += 1;
-        match &segment.records {
-            Ok(records) => table.extend(records.iter().map(|record| (record.offset, *record))),
-            Err(error) => report.problem_at(Problem {
-                kind: "segment",
-                what: format!("segment {} of slot {}: {error}", segment.header.segment_seq, segment.header.slot),
-                lba: None,
-                flash_offset: Some(weu_offset + u64::from(segment.header.offset)),
-                dirty: false,
-            }),
-        }
-    }
-    table
-}
-
-/// Checks records of one WEU.
+/// Checks one WEU.
 struct SlotReader<'a> {
     weu: &'a [u8],
     weu_offset: u64,
+    /// The records of all whole tables, by offset in the WEU.
     table: HashMap<u32, RecordEntry>,
-    /// Where the last whole segment ends.
-    segments_end: u32,
-    /// What follows it is a damaged segment, not the end.
-    end_is_damage: bool,
+    /// Where segments with a whole header begin and end.
+    covered: Vec<(u32, u32)>,
+    /// Where the last stretch begins that no such segment covers, and that was reported.
+    hole_reported: Option<u32>,
     codec: &'a Codec,
     /// Room for a decoded chunk.
     chunk: Vec<u8>,
     report: &'a mut VerifyReport,
+    findings: &'a mut Findings,
 }
 
 impl SlotReader<'_> {
+    fn segment_problem(&mut self, slot: u32, offset: u32, lba: Option<u64>, what: String) {
+        self.findings.damaged_slots.insert(slot);
+        let flash_offset = Some(self.weu_offset + u64::from(offset));
+        self.report.problem_at(Problem { kind: "segment", what, lba, flash_offset, dirty: false });
+    }
+
+    /// Takes the records of all tables. A damaged one matters where something in its segment is named.
+    fn read_tables(&mut self, segments: &[Segment], named: &[(Place, Named)]) {
+        let used: HashSet<u32> = named.iter().map(|(place, _)| place.offset).collect();
+        for segment in segments {
+            let header = &segment.header;
+            let inside = header.offset..header.offset.saturating_add(header.segment_bytes);
+            match &segment.records {
+                Ok(records) => {
+                    self.report.segments += 1;
+                    let mut end = 0;
+                    for record in records {
+                        self.report.records_listed += 1;
+                        self.report.records_unused += u64::from(!used.contains(&record.offset));
+                        if self.table.insert(record.offset, *record).is_some() || record.offset < end {
+                            let what = format!("two records of slot {} overlap at {}", header.slot, record.offset);
+                            self.segment_problem(header.slot, record.offset, Some(record.lba), what);
+                        }
+                        end = record.offset.saturating_add(record.stored_len);
+                    }
+                }
+                Err(error) if named.iter().any(|(place, _)| inside.contains(&place.offset)) => {
+                    self.report.segments += 1;
+                    let what = format!("segment {} of slot {}: {error}", header.segment_seq, header.slot);
+                    self.segment_problem(header.slot, header.offset, None, what);
+                }
+                // Torn by a crash before anything named it.
+                Err(_) => self.report.segments_unused += 1,
+            }
+        }
+    }
+
+    /// No two records may share a byte.
+    fn check_overlaps(&mut self, named: &[(Place, Named)]) {
+        let mut last: Option<Place> = None;
+        for (place, _) in named {
+            if let Some(last) = last.filter(|last| last != place)
+                && last.offset.saturating_add(last.stored_len) > place.offset
+            {
+                let what = format!(
+                    "two records that are in use overlap in slot {}, at {} and {}",
+                    place.slot.0, last.offset, place.offset
+                );
+                self.segment_problem(place.slot.0, place.offset, None, what);
+            }
+            last = Some(*place);
+        }
+    }
+
     /// Checks one record that all of `same` name.
     fn check_record(&mut self, same: &[(Place, Named)]) {
-        let Some(&(place, first)) = same.first() else { return };
+        let Some(&(place, _)) = same.first() else { return };
         self.report.records += 1;
         self.report.record_bytes += u64::from(place.stored_len);
-        let fragment = match first {
-            Named::Chunk { sectors, .. } => sectors,
+        let fragment = same.iter().find_map(|(_, named)| match named {
+            Named::Chunk { sectors, .. } => *sectors,
             Named::Fingerprint(_) => None,
-        };
+        });
         match self.content(&place, fragment) {
             Err(what) => self.lost(same, &what),
             Ok(len) => self.check_identity(same, len),
@@ -183,12 +289,14 @@ impl SlotReader<'_> {
             let flash_offset = Some(self.weu_offset + u64::from(place.offset));
             let problem = match *named {
                 Named::Chunk { lba, dirty, .. } => {
+                    self.findings.bad_chunks.insert(lba);
                     self.report.dirty_chunks_lost += u64::from(dirty);
                     let whose = if dirty { "dirty, so these bytes are lost" } else { "clean, the origin has it" };
                     let what = format!("the record of chunk {lba} ({whose}) is damaged: {what}");
                     Problem { kind: "record", what, lba: Some(lba), flash_offset, dirty }
                 }
-                Named::Fingerprint(_) => {
+                Named::Fingerprint(fingerprint) => {
+                    self.findings.bad_fingerprints.insert(fingerprint.0);
                     let what = format!("a record that the FP index names is damaged: {what}");
                     Problem { kind: "fingerprint", what, lba: None, flash_offset, dirty: false }
                 }
@@ -200,31 +308,32 @@ impl SlotReader<'_> {
     /// The bytes are good: the segment's table and the fingerprints must say the same of them.
     fn check_identity(&mut self, same: &[(Place, Named)], len: usize) {
         let Some(&(place, _)) = same.first() else { return };
-        let at = Some(self.weu_offset + u64::from(place.offset));
-        let Some(&record) = self.table.get(&place.offset) else {
-            // A record needs no table to be read; but after this much is whole, the next segment should be.
-            let what = match place.offset >= self.segments_end && self.end_is_damage {
-                true => "the header of its segment is damaged",
-                false => "no segment of its slot lists it",
-            };
-            let what = format!("the record at offset {} of slot {} is whole, but {what}", place.offset, place.slot.0);
-            return self.report.problem_at(Problem {
-                kind: "segment",
-                what,
-                lba: lba_of(same),
-                flash_offset: at,
-                dirty: false,
-            });
-        };
-        let mut wrong = |kind, what, lba| {
-            self.report.problem_at(Problem { kind, what, lba, flash_offset: at, dirty: false });
+        let (slot, offset) = (place.slot.0, place.offset);
+        let Some(&record) = self.table.get(&offset) else {
+            // A record needs no table to be read.
+            let covered = self.covered.iter().any(|&(from, end)| (from..end).contains(&offset));
+            if covered {
+                let what = format!(
+                    "the record at offset {offset} of slot {slot} is whole, but no segment of its slot lists it"
+                );
+                self.segment_problem(slot, offset, lba_of(same), what);
+            } else {
+                let hole = self.covered.iter().map(|&(_, end)| end).filter(|&end| end <= offset).max().unwrap_or(0);
+                self.findings.damaged_slots.insert(slot);
+                // One damaged header is one problem, however many records it listed.
+                if self.hole_reported.replace(hole) != Some(hole) {
+                    let what = format!(
+                        "the header of a segment at offset {hole} of slot {slot} is damaged; the record at {offset} is whole"
+                    );
+                    self.segment_problem(slot, hole, lba_of(same), what);
+                }
+            }
+            return self.check_fingerprints(same, len);
         };
         if (record.stored_len, record.crc, record.encoding.code()) != (place.stored_len, place.crc, place.encoding) {
-            let what = format!(
-                "slot {}, offset {}: segment and mapping describe different records",
-                place.slot.0, place.offset
-            );
-            return wrong("segment", what, lba_of(same));
+            let what = format!("slot {slot}, offset {offset}: segment and mapping describe different records");
+            self.segment_problem(slot, offset, lba_of(same), what);
+            return self.check_fingerprints(same, len);
         }
         let chunk = self.chunk.get(..len).unwrap_or_default();
         let stored = match record.content {
@@ -232,34 +341,43 @@ impl SlotReader<'_> {
             _ => None,
         };
         if stored.is_some() && self.codec.fingerprint(chunk) != stored {
+            self.findings.damaged_slots.insert(slot);
             let what = "the record's content has another fingerprint than its segment says".to_owned();
-            wrong("fingerprint", what, lba_of(same));
+            self.wrong("fingerprint", &place, what, lba_of(same));
         }
+        self.check_fingerprints(same, len);
         for (_, named) in same {
-            match *named {
-                Named::Fingerprint(fingerprint) => {
-                    if self.codec.fingerprint(chunk) != Some(fingerprint) {
-                        wrong("fingerprint", "the FP index names a record with other content".to_owned(), None);
-                    }
-                }
-                Named::Chunk { lba, sectors, duplicate, .. } => {
-                    let is_fragment = matches!(record.content, RecordContent::Fragment(_));
-                    if is_fragment != sectors.is_some() {
-                        wrong(
-                            "mapping",
-                            format!("chunk {lba} takes a fragment for a chunk, or a chunk for a fragment"),
-                            Some(lba),
-                        );
-                    } else if !duplicate && record.lba != lba {
-                        wrong(
-                            "mapping",
-                            format!("chunk {lba} is mapped to the record of chunk {}", record.lba),
-                            Some(lba),
-                        );
-                    }
-                }
+            let Named::Chunk { lba, sectors, duplicate, dirty } = *named else { continue };
+            let is_fragment = matches!(record.content, RecordContent::Fragment(_));
+            let what = if is_fragment != sectors.is_some() {
+                format!("chunk {lba} takes a fragment for a chunk, or a chunk for a fragment")
+            } else if !duplicate && record.lba != lba {
+                format!("chunk {lba} is mapped to the record of chunk {}", record.lba)
+            } else {
+                continue;
+            };
+            self.findings.bad_chunks.insert(lba);
+            self.report.dirty_chunks_lost += u64::from(dirty);
+            self.wrong("mapping", &place, what, Some(lba));
+        }
+    }
+
+    /// What the FP index says of the content in `chunk`.
+    fn check_fingerprints(&mut self, same: &[(Place, Named)], len: usize) {
+        for (place, named) in same {
+            let Named::Fingerprint(fingerprint) = named else { continue };
+            let chunk = self.chunk.get(..len).unwrap_or_default();
+            if self.codec.fingerprint(chunk) != Some(*fingerprint) {
+                self.findings.bad_fingerprints.insert(fingerprint.0);
+                let what = "the FP index names a record with other content".to_owned();
+                self.wrong("fingerprint", place, what, None);
             }
         }
+    }
+
+    fn wrong(&mut self, kind: &'static str, place: &Place, what: String, lba: Option<u64>) {
+        let flash_offset = Some(self.weu_offset + u64::from(place.offset));
+        self.report.problem_at(Problem { kind, what, lba, flash_offset, dirty: false });
     }
 }
 

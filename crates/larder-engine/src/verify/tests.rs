@@ -1,8 +1,15 @@
 //! A sound flash is clean; each kind of damage is found, named, and told from what a crash may leave.
+//!
+//! [`crafted`] has what no bit flip makes: structures that are whole and contradict each other.
+
+mod crafted;
+mod lying;
+mod repairs;
 
 use super::*;
 use crate::{CreateOptions, create};
-use crate::{cache::Cache, recover::recover};
+use crate::{cache::Cache, recover::recover, walk};
+use larder_core::{Lba, Lookup};
 use larder_device::{
     IoBuf, Runtime, WriteFlags,
     driver::block_on,
@@ -63,6 +70,11 @@ fn flip(flash: &RamDevice, offset: u64) {
     let mut bytes = block_on(flash.read(sector, IoBuf::new(512))).expect("read");
     bytes[(offset - sector) as usize] ^= 0x10;
     block_on(flash.write(sector, bytes.freeze(), WriteFlags::default())).expect("written");
+}
+
+/// The problems' sentences, one a line.
+fn sentences(report: &VerifyReport) -> String {
+    report.problems.iter().map(|problem| format!("{}: {}\n", problem.kind, problem.what)).collect()
 }
 
 fn kinds(report: &VerifyReport) -> Vec<&'static str> {
@@ -134,6 +146,42 @@ fn a_damaged_frame_in_the_middle_of_the_log_is_told_from_a_torn_end() {
     flip(&crashed, last + 70);
     flip(&crashed, superblock.layout.log_offset + frames[1] + 70);
     assert!(kinds(&verified(&crashed)).contains(&"log"));
+}
+
+#[test]
+fn what_is_left_of_sound_metadata_is_all_of_it() {
+    for is_closed in [true, false] {
+        let flash = flash(is_closed);
+        let whole = block_on(recovered(&*flash)).expect("recovered");
+        let left = block_on(salvage(&*flash, false)).expect("salvaged");
+        assert!(!left.damage.is_any() && left.certain.is_none(), "{:?}", left.damage);
+        assert_eq!(left.log_end, whole.log_end);
+        let all = |found: &Salvaged| {
+            let design = &found.design;
+            let pieces = (0..design.export_pieces()).flat_map(|piece| design.export_mappings(piece));
+            let mut mappings: Vec<_> =
+                pieces.map(|mapping| format!("{mapping:?} {:?}", design.dirty_seq(mapping.lba))).collect();
+            mappings.sort();
+            (mappings, design.export_slots(), design.export_runs(), design.export_fingerprints())
+        };
+        assert_eq!(all(&whole), all(&left));
+    }
+}
+
+#[test]
+fn two_torn_frames_are_no_crash() {
+    let crashed = flash(false);
+    let (superblock, _) = block_on(crate::superblock::read(&*crashed)).expect("a superblock");
+    let mut frames = Vec::new();
+    let start = (superblock.log_start, superblock.entry_seq_next);
+    block_on(walk::log(&*crashed, &superblock, start, &mut |at, _, _| frames.push(at))).expect("read");
+    let last = &frames[frames.len() - 2..];
+    flip(&crashed, superblock.layout.log_offset + last[1] + 70);
+    let one = verified(&crashed);
+    assert!(one.clean && one.notes.iter().any(|note| note.contains("not whole")), "{:?} {:?}", one.problems, one.notes);
+    flip(&crashed, superblock.layout.log_offset + last[0] + 70);
+    let two = verified(&crashed);
+    assert!(kinds(&two).contains(&"log"), "{}", sentences(&two));
 }
 
 #[test]

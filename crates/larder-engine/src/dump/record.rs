@@ -1,0 +1,116 @@
+//! Printing one record: of a chunk, or at a place on the flash; whether it is whole, and what is in it.
+//!
+//! What it does not do: hide bytes that fail their check. It says that they do.
+
+use super::{
+    OneRecordDump, StateOf, check_lba, core_place, hex, runs,
+    segments::{lying, slot_bytes},
+    state_of,
+};
+use crate::{
+    codec::{Codec, decode},
+    error::EngineError,
+    record::check as checksum_holds,
+    state::from_format,
+};
+use larder_core::{Lba, Lookup, Place, SectorMap, types::SECTOR_BYTES};
+use larder_device::BlockDevice;
+use larder_format::{Encoding, RecordContent, Superblock};
+
+/// Which record.
+#[derive(Clone, Copy, Debug)]
+pub enum RecordAt {
+    /// The one that a chunk is mapped to.
+    Chunk(u64),
+    /// The one that has this byte of the flash.
+    FlashOffset(u64),
+}
+
+/// A record, checked, and with its decoded content where that is wanted.
+///
+/// # Errors
+/// Where there is none.
+pub async fn record(
+    flash: &dyn BlockDevice,
+    superblock: &Superblock,
+    which: RecordAt,
+    content: bool,
+) -> Result<OneRecordDump, EngineError> {
+    let none = |sentence: String| Err(EngineError::Invalid(sentence));
+    let (place, lba, sectors, mapped) = match which {
+        RecordAt::Chunk(lba) => {
+            check_lba(superblock, lba)?;
+            let StateOf { found, .. } = state_of(flash).await?;
+            match found.design.peek(Lba(lba)) {
+                Lookup::Chunk { place, .. } => (place, lba, None, true),
+                Lookup::Fragment { place, sectors } => (place, lba, Some(sectors), true),
+                Lookup::Zero => return none(format!("chunk {lba} is all zeroes, and has no record")),
+                Lookup::Miss => return none(format!("chunk {lba} is not cached: the origin has it")),
+            }
+        }
+        RecordAt::FlashOffset(offset) => listed_at(flash, superblock, offset).await?,
+    };
+    let weu = slot_bytes(flash, superblock, place.slot.0).await?;
+    let from = place.offset as usize;
+    let stored = weu.get(from..from + place.stored_len as usize).unwrap_or_default();
+    let checksum_matches = checksum_holds(&place, stored);
+    let chunk_bytes = superblock.layout.chunk_bytes as usize;
+    let mut decoded = vec![0; sectors.map_or(chunk_bytes, |sectors| sectors.count() * SECTOR_BYTES).min(chunk_bytes)];
+    let encoding = Encoding::from_code(place.encoding);
+    let decodes = encoding.is_some_and(|encoding| decode(encoding, stored, &mut decoded));
+    let codec = Codec::new(superblock.hash_key, superblock.compression, 1, true);
+    let fingerprint = codec.fingerprint(&decoded).filter(|_| decodes && sectors.is_none());
+    Ok(OneRecordDump {
+        lba,
+        kind: if sectors.is_some() { "fragment" } else { "chunk" },
+        mapped,
+        flash_offset: superblock.layout.slot_offset(place.slot.0).unwrap_or_default() + u64::from(place.offset),
+        place: core_place(&place),
+        sectors: sectors.map(|sectors| runs(&sectors.to_bytes())),
+        checksum_matches,
+        decodes,
+        decoded_bytes: decoded.len() as u64,
+        fingerprint: fingerprint.map(|fingerprint| hex(&fingerprint.0)),
+        content_hex: (content && decodes).then(|| hex(&decoded)),
+        stored_hex: (content && !decodes).then(|| hex(stored)),
+    })
+}
+
+/// The record that has a byte of the flash, by the table of its segment.
+async fn listed_at(
+    flash: &dyn BlockDevice,
+    superblock: &Superblock,
+    offset: u64,
+) -> Result<(Place, u64, Option<SectorMap>, bool), EngineError> {
+    let layout = &superblock.layout;
+    let weu_bytes = u64::from(layout.weu_bytes);
+    let end = layout.weu_offset + u64::from(layout.slot_count) * weu_bytes;
+    if !(layout.weu_offset..end).contains(&offset) {
+        return Err(EngineError::Invalid(format!(
+            "flash offset {offset} is in no WEU slot: those are at {} to {end}",
+            layout.weu_offset
+        )));
+    }
+    let slot = ((offset - layout.weu_offset) / weu_bytes) as u32;
+    let at = ((offset - layout.weu_offset) % weu_bytes) as u32;
+    let weu = slot_bytes(flash, superblock, slot).await?;
+    for segment in lying(&weu, superblock, slot) {
+        let header = &segment.header;
+        for record in segment.records.as_deref().unwrap_or_default() {
+            if (record.offset..record.offset.saturating_add(record.stored_len)).contains(&at) {
+                let sectors = match &record.content {
+                    RecordContent::Chunk(_) => None,
+                    RecordContent::Fragment(sectors) => Some(SectorMap::from_bytes(sectors)),
+                };
+                let place = from_format(&record.place(slot, header.generation));
+                let state = state_of(flash).await?;
+                let mapped = matches!(
+                    state.found.design.peek(Lba(record.lba)),
+                    Lookup::Chunk { place: at, .. } | Lookup::Fragment { place: at, .. } if at == place
+                );
+                return Ok((place, record.lba, sectors, mapped));
+            }
+        }
+    }
+    Err(EngineError::Invalid(format!("no segment of slot {slot} lists a record at flash offset {offset}")))
+}

@@ -1,0 +1,129 @@
+//! Printing segments and their record tables: of the slots in use, or whatever lies in one slot.
+//!
+//! What it does not do: check records; [`verify`](crate::verify) does.
+
+use super::{Listing, RecordDump, SegmentDump, StateOf, hex, place_of, runs, state_of};
+use crate::{error::EngineError, verify::window::Window, walk};
+use larder_core::slots::SlotState;
+use larder_device::BlockDevice;
+use larder_format::{
+    RecordContent, RecordEntry, SegmentHeader, Superblock,
+    segment::{decode_header, decode_table},
+};
+
+/// Segments with records, of which a limit allows so many in all.
+struct Cut {
+    listing: Listing<SegmentDump>,
+    left: usize,
+}
+
+impl Cut {
+    fn new(limit: usize) -> Self {
+        Cut { listing: Listing::new(), left: limit }
+    }
+
+    fn add(&mut self, segment: &walk::Segment) {
+        self.listing.total += 1;
+        if self.left == 0 {
+            return;
+        }
+        self.left -= 1;
+        let dump = segment_dump(segment, self.left);
+        self.left -= dump.records.len();
+        self.listing.entries.push(dump);
+    }
+}
+
+/// The segments in the slots that are not free, in the order of the flash; and whether metadata was damaged. `limit`
+/// counts segments and records.
+///
+/// # Errors
+/// Where no superblock is whole.
+pub async fn segments(flash: &dyn BlockDevice, limit: usize) -> Result<(Listing<SegmentDump>, bool), EngineError> {
+    let StateOf { found, salvaged } = state_of(flash).await?;
+    let superblock = &found.superblock;
+    let mut slots = found.design.export_slots();
+    slots.sort_by_key(|(slot, ..)| *slot);
+    let mut cut = Cut::new(limit);
+    for (slot, generation, state, _) in slots {
+        if state == SlotState::Free {
+            continue;
+        }
+        let weu = slot_bytes(flash, superblock, slot.0).await?;
+        let (segments, _) = walk::segments(&weu, superblock.flash_tag(), slot.0, generation);
+        segments.iter().for_each(|segment| cut.add(segment));
+    }
+    Ok((cut.listing, salvaged))
+}
+
+/// Every segment that lies in a slot, of whatever generation, in the order of the flash.
+///
+/// # Errors
+/// Where there is no such slot.
+pub async fn slot_segments(
+    flash: &dyn BlockDevice,
+    superblock: &Superblock,
+    slot: u32,
+    limit: usize,
+) -> Result<Listing<SegmentDump>, EngineError> {
+    let weu = slot_bytes(flash, superblock, slot).await?;
+    let mut cut = Cut::new(limit);
+    for segment in lying(&weu, superblock, slot) {
+        cut.add(&segment);
+    }
+    Ok(cut.listing)
+}
+
+/// The segments that lie in the bytes of a slot, of whatever generation.
+pub(super) fn lying(weu: &[u8], superblock: &Superblock, slot: u32) -> Vec<walk::Segment> {
+    let sector = superblock.layout.sector_bytes.max(512) as usize;
+    let mut found = Vec::new();
+    for offset in (0..weu.len()).step_by(sector) {
+        let bytes = weu.get(offset..).unwrap_or_default();
+        let Ok(header) = decode_header(bytes) else { continue };
+        if header.check_home(superblock.flash_tag(), slot, header.generation, offset as u32).is_ok() {
+            let table = bytes.get(header.table_offset as usize..).unwrap_or_default();
+            found.push(walk::Segment { header, records: decode_table(&header, table) });
+        }
+    }
+    found
+}
+
+/// The bytes of a slot; what cannot be read is zero.
+pub(super) async fn slot_bytes(
+    flash: &dyn BlockDevice,
+    superblock: &Superblock,
+    slot: u32,
+) -> Result<Vec<u8>, EngineError> {
+    let layout = &superblock.layout;
+    let Some(offset) = layout.slot_offset(slot) else {
+        let last = layout.slot_count.saturating_sub(1);
+        return Err(EngineError::Invalid(format!("there is no slot {slot}: the flash has slots 0 to {last}")));
+    };
+    let bytes = layout.weu_bytes as usize;
+    Ok(Window::new(flash, offset, offset + bytes as u64).bytes(offset, bytes).await.to_vec())
+}
+
+fn segment_dump(segment: &walk::Segment, records_max: usize) -> SegmentDump {
+    let header = &segment.header;
+    let records = segment.records.as_deref().unwrap_or_default();
+    SegmentDump {
+        slot: header.slot,
+        generation: header.generation,
+        weu_offset: header.offset,
+        segment_seq: header.segment_seq,
+        bytes: header.segment_bytes,
+        class: format!("{:?}", header.class).to_lowercase(),
+        error: segment.records.as_ref().err().map(ToString::to_string),
+        records: records.iter().take(records_max).map(|record| record_dump(header, record)).collect(),
+    }
+}
+
+pub(super) fn record_dump(header: &SegmentHeader, record: &RecordEntry) -> RecordDump {
+    let place = place_of(&record.place(header.slot, header.generation));
+    let (kind, fingerprint, sectors) = match &record.content {
+        RecordContent::Chunk(fingerprint) => ("chunk", Some(hex(fingerprint)), None),
+        RecordContent::Fragment(sectors) => ("fragment", None, Some(runs(sectors))),
+    };
+    RecordDump { lba: record.lba, kind, place, fingerprint, sectors }
+}

@@ -1,0 +1,338 @@
+//! The checks of superblocks, checkpoint and log, each structure for itself and against its neighbours.
+//!
+//! Invariants: nothing is written.
+//!
+//! What it does not do: make a state of them; recovery does, or what is left of it.
+
+use super::{
+    Problem, VerifyReport,
+    frames::{self, FrameAt},
+    window::Window,
+};
+use crate::{error::EngineError, walk};
+use larder_device::BlockDevice;
+use larder_format::{
+    CheckpointBlock, CheckpointCounts, FrameHeader, LogEntry, LogStart, Place, SlotState, Superblock,
+    superblock::choose,
+};
+use std::collections::{HashMap, HashSet};
+
+/// Checks both twins. The superblock that counts.
+///
+/// # Errors
+/// Where there is no cache to check.
+pub async fn superblocks(flash: &dyn BlockDevice, report: &mut VerifyReport) -> Result<Superblock, EngineError> {
+    // This refuses what is no cache at all.
+    let (superblock, _) = crate::superblock::read(flash).await?;
+    report.clean_shutdown = superblock.clean_shutdown;
+    let twins = walk::twins(flash).await;
+    for (name, twin) in ["first", "second"].into_iter().zip(&twins) {
+        match twin {
+            Ok(_) => report.superblocks_valid += 1,
+            // After an orderly end both are whole.
+            Err(error) if superblock.clean_shutdown => {
+                report.problem("superblock", format!("the {name} superblock is damaged: {error}"));
+            }
+            Err(error) => report.note(format!(
+                "the {name} superblock is damaged ({error}), as a crash may leave it; the next opening repairs it"
+            )),
+        }
+    }
+    if let [Ok(first), Ok(second)] = &twins[..] {
+        let differ = choose(&first.encode(), &second.encode()).is_ok_and(|chosen| chosen.repair.is_some());
+        if differ {
+            let note = "the superblocks differ, as a crash may leave them; the next opening repairs the older one";
+            report.note(note.into());
+        }
+    }
+    Ok(superblock)
+}
+
+/// What the checkpoint says, as far as later checks need it.
+pub struct CheckpointSays {
+    log_start: (LogStart, u64),
+    dirty: HashSet<u64>,
+}
+
+/// Checks the checkpoint that the superblock names. `None` where it is damaged.
+pub async fn checkpoint(
+    flash: &dyn BlockDevice,
+    superblock: &Superblock,
+    report: &mut VerifyReport,
+) -> Option<CheckpointSays> {
+    let named = (superblock.log_start, superblock.entry_seq_next);
+    let Some(pointer) = &superblock.checkpoint else {
+        return Some(CheckpointSays { log_start: named, dirty: HashSet::new() });
+    };
+    let mut checker = Checker::new(superblock);
+    let mut blocks = 0;
+    let walked = walk::checkpoint(flash, superblock, pointer, &mut |_, offset, _, block| {
+        blocks += 1;
+        checker.block(offset, &block);
+    })
+    .await;
+    report.checkpoint_blocks = blocks;
+    let Checker { wrong, dirty, slots, .. } = checker;
+    wrong.into_iter().for_each(|problem| report.problem_at(problem));
+    match walked {
+        Ok(header) => {
+            report.checkpoint_bytes = header.total_bytes;
+            if (header.log_start, header.entry_seq_next) != named {
+                report.problem("checkpoint", "checkpoint and superblock name different log starts".into());
+            }
+            if slots.len() as u64 != u64::from(superblock.layout.slot_count) {
+                let what = format!(
+                    "the checkpoint speaks of {} slots, and there are {}",
+                    slots.len(),
+                    superblock.layout.slot_count
+                );
+                report.problem("checkpoint", what);
+            }
+            counts(&header.counts, superblock, report);
+            Some(CheckpointSays { log_start: (header.log_start, header.entry_seq_next), dirty })
+        }
+        Err(error) => {
+            let what = format!("checkpoint {}, after {blocks} whole blocks: {error}", pointer.checkpoint_id);
+            report.problem("checkpoint", what);
+            None
+        }
+    }
+}
+
+fn counts(counts: &CheckpointCounts, superblock: &Superblock, report: &mut VerifyReport) {
+    let max = superblock.layout.checkpoint_counts_max();
+    for (name, count, max) in [
+        ("mappings", counts.mappings, max.mappings),
+        ("fragments", counts.fragments, max.fragments),
+        ("zero ranges", counts.zero_ranges, max.zero_ranges),
+        ("fingerprints", counts.fingerprints, max.fingerprints),
+    ] {
+        if count > max {
+            report.problem("checkpoint", format!("the checkpoint has {count} {name}, and {max} are allowed"));
+        }
+    }
+}
+
+/// What each entry of a checkpoint must keep to.
+struct Checker<'a> {
+    superblock: &'a Superblock,
+    chunk_count: u64,
+    seen: HashSet<u64>,
+    dirty: HashSet<u64>,
+    /// The first generation of each slot that anything may name.
+    slots: HashMap<u32, u32>,
+    fingerprints: HashSet<[u8; 16]>,
+    ranges_end: Vec<(u64, u64)>,
+    wrong: Vec<Problem>,
+}
+
+impl<'a> Checker<'a> {
+    fn new(superblock: &'a Superblock) -> Self {
+        Checker {
+            superblock,
+            chunk_count: chunk_count(superblock),
+            seen: HashSet::new(),
+            dirty: HashSet::new(),
+            slots: HashMap::new(),
+            fingerprints: HashSet::new(),
+            ranges_end: Vec::new(),
+            wrong: Vec::new(),
+        }
+    }
+
+    fn wrong(&mut self, at: u64, lba: Option<u64>, what: String) {
+        self.wrong.push(Problem { kind: "checkpoint", what, lba, flash_offset: Some(at), dirty: false });
+    }
+
+    fn block(&mut self, at: u64, block: &CheckpointBlock) {
+        match block {
+            CheckpointBlock::Slots(slots) => {
+                for slot in slots {
+                    if slot.slot >= self.superblock.layout.slot_count {
+                        let count = self.superblock.layout.slot_count;
+                        self.wrong(at, None, format!("the checkpoint names slot {} of {count}", slot.slot));
+                        continue;
+                    }
+                    // A free slot's next use is the first that anything may name.
+                    let is_free = slot.state == SlotState::Free;
+                    let first = slot.generation.wrapping_add(u32::from(is_free));
+                    if self.slots.insert(slot.slot, first).is_some() {
+                        self.wrong(at, None, format!("the checkpoint names slot {} twice", slot.slot));
+                    }
+                }
+            }
+            CheckpointBlock::Mappings(mappings) => {
+                for mapping in mappings {
+                    self.chunk(at, mapping.lba, mapping.dirty, mapping.place.as_ref());
+                }
+            }
+            CheckpointBlock::Fragments(fragments) => {
+                for fragment in fragments {
+                    self.chunk(at, fragment.lba, fragment.dirty, Some(&fragment.place));
+                }
+            }
+            CheckpointBlock::ZeroRanges(ranges) => {
+                for range in ranges {
+                    let end = range.lba.saturating_add(range.chunk_count);
+                    if end > self.chunk_count {
+                        let what = format!("the trimmed run at chunk {} leaves the volume", range.lba);
+                        self.wrong(at, Some(range.lba), what);
+                    }
+                    // Runs come by address: only the last one can overlap the next.
+                    if let Some(&(first, before)) = self.ranges_end.last()
+                        && range.lba < before
+                        && first < end
+                    {
+                        let what = format!("the trimmed runs at chunks {first} and {} overlap", range.lba);
+                        self.wrong(at, Some(range.lba), what);
+                    }
+                    self.ranges_end.clear();
+                    self.ranges_end.push((range.lba, end));
+                }
+            }
+            CheckpointBlock::Fingerprints(fingerprints) => {
+                for entry in fingerprints {
+                    if !self.fingerprints.insert(entry.fingerprint) {
+                        self.wrong(at, None, "the checkpoint knows a fingerprint twice".into());
+                    }
+                    self.place(at, None, &entry.place);
+                }
+            }
+        }
+    }
+
+    fn chunk(&mut self, at: u64, lba: u64, dirty: bool, place: Option<&Place>) {
+        if lba >= self.chunk_count {
+            self.wrong(at, Some(lba), format!("the checkpoint maps chunk {lba}, past the end of the volume"));
+        }
+        if !self.seen.insert(lba) {
+            self.wrong(at, Some(lba), format!("the checkpoint maps chunk {lba} twice"));
+        }
+        if dirty {
+            self.dirty.insert(lba);
+        }
+        if let Some(place) = place {
+            self.place(at, Some(lba), place);
+        }
+    }
+
+    /// Slots are exported before what names them: what names an older generation than its slot had is wrong.
+    fn place(&mut self, at: u64, lba: Option<u64>, place: &Place) {
+        let whose = lba.map_or("a fingerprint".to_owned(), |lba| format!("chunk {lba}"));
+        if let Some(what) = misplaced(place, self.superblock) {
+            return self.wrong(at, lba, format!("the checkpoint has {whose} in {what}"));
+        }
+        if let Some(&generation) = self.slots.get(&place.slot)
+            && super::rebuild::is_newer(generation, place.generation)
+        {
+            let (slot, old) = (place.slot, place.generation);
+            let what = format!(
+                "the checkpoint has {whose} in generation {old} of slot {slot}, which is over: the slot is at {generation}"
+            );
+            self.wrong(at, lba, what);
+        }
+    }
+}
+
+/// What is impossible in a place, if anything is.
+fn misplaced(place: &Place, superblock: &Superblock) -> Option<String> {
+    let layout = &superblock.layout;
+    if place.slot >= layout.slot_count {
+        return Some(format!("slot {}, which there is not", place.slot));
+    }
+    let end = u64::from(place.offset) + u64::from(place.stored_len);
+    (end > u64::from(layout.weu_bytes)).then(|| format!("a record that leaves slot {}", place.slot))
+}
+
+/// Checks the log behind the checkpoint.
+pub async fn log(flash: &dyn BlockDevice, superblock: &Superblock, says: &CheckpointSays, report: &mut VerifyReport) {
+    let mut wrong: Vec<Problem> = Vec::new();
+    let count = chunk_count(superblock);
+    let mut visit = |at: u64, header: &FrameHeader, entries: &[LogEntry]| {
+        for (seq, entry) in (header.start.first_entry_seq..).zip(entries) {
+            let Some((lba, what)) = entry_problem(entry, superblock, count, &says.dirty) else { continue };
+            let what = format!("entry {seq} of the log {what}");
+            let flash_offset = Some(superblock.layout.log_offset + at);
+            wrong.push(Problem { kind: "log", what, lba, flash_offset, dirty: false });
+        }
+    };
+    let end = match walk::log(flash, superblock, says.log_start, &mut visit).await {
+        Ok(end) => end,
+        Err(error) => return report.problem("log", format!("the metadata log cannot be read: {error}")),
+    };
+    wrong.into_iter().for_each(|problem| report.problem_at(problem));
+    report.log_frames = end.frames;
+    report.log_entries = end.entries;
+    match walk::lost_frame(flash, superblock, end.next_frame_seq).await {
+        Ok(None) => end_of_log(flash, superblock, end.next_frame_seq, report).await,
+        Ok(Some((seq, at))) => report.problem_at(Problem {
+            kind: "log",
+            what: format!(
+                "durable frames of the metadata log are damaged: frame {} is not there, but frame {seq} is",
+                end.next_frame_seq
+            ),
+            lba: None,
+            flash_offset: Some(superblock.layout.log_offset + at),
+            dirty: false,
+        }),
+        Err(error) => report.problem("log", format!("the metadata log cannot be read: {error}")),
+    }
+}
+
+/// Whether what the log ends in is what a crash leaves: one frame that is not whole, and none behind it.
+async fn end_of_log(flash: &dyn BlockDevice, superblock: &Superblock, next_frame: u64, report: &mut VerifyReport) {
+    let layout = &superblock.layout;
+    let mut window = Window::new(flash, layout.log_offset, layout.log_offset + layout.log_bytes);
+    let lying = frames::scan(&mut window, superblock).await;
+    let at = |frame: &FrameAt| layout.log_offset + frame.offset_in_log;
+    if let Some(later) = lying.proof_of_loss(next_frame) {
+        let what = format!(
+            "the end of the metadata log is damaged: frame {next_frame} is not whole, and frame {}, which was begun when \
+             that one was durable, is not either; a crash tears one frame",
+            later.frame_seq
+        );
+        report.problem_at(Problem { kind: "log", what, lba: None, flash_offset: Some(at(later)), dirty: false });
+    } else if let Some(torn) = lying.heads.iter().find(|head| head.frame_seq == next_frame) {
+        report.note(format!(
+            "the log ends in a frame that is not whole (frame {next_frame} at flash offset {}, {} entries), as a crash \
+             leaves it; if there was no crash, what was flushed last is lost",
+            at(torn),
+            torn.entry_seq_next.saturating_sub(torn.first_entry_seq)
+        ));
+    }
+}
+
+/// What is wrong with one entry: the chunk, and the words for it.
+fn entry_problem(
+    entry: &LogEntry,
+    superblock: &Superblock,
+    chunk_count: u64,
+    dirty_at_end: &HashSet<u64>,
+) -> Option<(Option<u64>, String)> {
+    let (lba, count, place, dirty) = match entry {
+        LogEntry::Map { lba, place, dirty, .. } => (*lba, 1, Some(place), *dirty),
+        LogEntry::Fragment { lba, place, dirty, .. } => (*lba, 1, Some(place), *dirty),
+        LogEntry::MapZero { lba, dirty } => (*lba, 1, None, *dirty),
+        LogEntry::Trim { lba, chunk_count, .. }
+        | LogEntry::Invalidate { lba, chunk_count }
+        | LogEntry::Clean { lba, chunk_count, .. } => (*lba, *chunk_count, None, false),
+        LogEntry::SlotFreed { slot, .. } if *slot >= superblock.layout.slot_count => {
+            return Some((None, format!("frees slot {slot}, which there is not")));
+        }
+        LogEntry::SlotFreed { .. } | LogEntry::Mode { .. } => return None,
+    };
+    if lba.saturating_add(count) > chunk_count {
+        return Some((Some(lba), format!("speaks of chunk {lba} and {count} chunks, past the end of the volume")));
+    }
+    if let Some(what) = place.and_then(|place| misplaced(place, superblock)) {
+        return Some((Some(lba), format!("has chunk {lba} in {what}")));
+    }
+    if superblock.clean_shutdown && dirty && !dirty_at_end.contains(&lba) {
+        return Some((Some(lba), format!("makes chunk {lba} dirty, after an end that was marked as orderly")));
+    }
+    None
+}
+
+fn chunk_count(superblock: &Superblock) -> u64 {
+    superblock.origin.size_bytes.div_ceil(u64::from(superblock.layout.chunk_bytes))
+}

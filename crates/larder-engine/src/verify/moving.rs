@@ -1,0 +1,175 @@
+//! Writing records that are whole into free WEU slots, because the segment around them is damaged.
+//!
+//! Invariants: only slots that the state has as free are written, so that a crash before the new state is durable leaves
+//! what was there. A record keeps its encoding and its bytes; its place, and with it its checksum, are new.
+//!
+//! What it does not do: make anything durable, or free the slot that the record was in.
+
+use crate::error::EngineError;
+use larder_core::{
+    Design, Lba, Place, SlotId, StreamClass,
+    packing::{PackingRules, SegmentPacker},
+};
+use larder_device::{BlockDevice, IoBuf, WriteFlags};
+use larder_format::{
+    Encoding, RecordContent, RecordEntry, RecordIdentity, SegmentHeader, Superblock, WeuClass, record_crc,
+    segment::{RECORD_ENTRY_BYTES, SEGMENT_HEADER_BYTES, encode_header, encode_table},
+};
+
+/// A record to be moved.
+pub struct Moved<'a> {
+    /// Which WEU it goes to.
+    pub class: StreamClass,
+    /// The chunk that it is stored for.
+    pub lba: Lba,
+    /// What it holds.
+    pub content: RecordContent,
+    /// How it is encoded.
+    pub encoding: Encoding,
+    /// Its bytes, as stored.
+    pub payload: &'a [u8],
+}
+
+struct OpenSlot {
+    slot: SlotId,
+    generation: u32,
+    class: StreamClass,
+    packer: SegmentPacker,
+    buf: IoBuf,
+    records: Vec<RecordEntry>,
+}
+
+/// Fills free slots.
+pub struct Mover<'a> {
+    flash: &'a dyn BlockDevice,
+    superblock: &'a Superblock,
+    /// Where false, nothing is written.
+    writes: bool,
+    open: Vec<OpenSlot>,
+    segment_seq: u64,
+}
+
+impl<'a> Mover<'a> {
+    /// A mover of nothing so far; its segments are numbered from `segment_seq` on.
+    pub fn new(flash: &'a dyn BlockDevice, superblock: &'a Superblock, writes: bool, segment_seq: u64) -> Self {
+        Mover { flash, superblock, writes, open: Vec::new(), segment_seq }
+    }
+
+    /// Puts a record into a slot of its class. `None` where no slot is free.
+    ///
+    /// # Errors
+    /// The device's.
+    pub async fn put(&mut self, design: &mut dyn Design, record: &Moved<'_>) -> Result<Option<Place>, EngineError> {
+        // A second turn is for the slot that follows a full one.
+        for _ in 0..2 {
+            let at = match self.open.iter().position(|open| open.class == record.class) {
+                Some(at) => at,
+                None => {
+                    let Some((slot, generation)) = design.open_slot(record.class) else { return Ok(None) };
+                    self.open.push(OpenSlot {
+                        slot,
+                        generation,
+                        class: record.class,
+                        packer: SegmentPacker::new(self.rules()),
+                        buf: IoBuf::zeroed(self.superblock.layout.weu_bytes as usize),
+                        records: Vec::new(),
+                    });
+                    self.open.len() - 1
+                }
+            };
+            if let Some(place) = self.open.get_mut(at).and_then(|open| open.append(record)) {
+                return Ok(Some(place));
+            }
+            let full = self.open.swap_remove(at);
+            self.write(design, full).await?;
+        }
+        Ok(None)
+    }
+
+    /// Writes what is not written yet.
+    ///
+    /// # Errors
+    /// The device's.
+    pub async fn finish(mut self, design: &mut dyn Design) -> Result<(), EngineError> {
+        while let Some(open) = self.open.pop() {
+            self.write(design, open).await?;
+        }
+        Ok(())
+    }
+
+    fn rules(&self) -> PackingRules {
+        PackingRules {
+            weu_bytes: self.superblock.layout.weu_bytes,
+            sector_bytes: self.superblock.layout.sector_bytes,
+            header_bytes: SEGMENT_HEADER_BYTES as u32,
+            entry_bytes: RECORD_ENTRY_BYTES as u32,
+        }
+    }
+
+    async fn write(&mut self, design: &mut dyn Design, open: OpenSlot) -> Result<(), EngineError> {
+        design.seal_slot(open.slot);
+        let Some(offset) = self.superblock.layout.slot_offset(open.slot.0) else { return Ok(()) };
+        let segment = open.close(self.segment_seq, self.superblock.flash_tag())?;
+        self.segment_seq += 1;
+        if !self.writes {
+            return Ok(());
+        }
+        // Advisory: a device that cannot trim loses nothing.
+        let _ = self.flash.discard(offset, self.superblock.layout.weu_bytes.into()).await;
+        self.flash.write(offset, segment.freeze(), WriteFlags::default()).await?;
+        Ok(())
+    }
+}
+
+impl OpenSlot {
+    fn append(&mut self, record: &Moved<'_>) -> Option<Place> {
+        let len = record.payload.len() as u32;
+        let offset = self.packer.place(len, record.encoding == Encoding::Raw)?;
+        let at = offset as usize;
+        self.buf.get_mut(at..at + record.payload.len())?.copy_from_slice(record.payload);
+        let identity = RecordIdentity { slot: self.slot.0, generation: self.generation, offset };
+        let crc = record_crc(identity, record.encoding.code(), record.payload);
+        self.records.push(RecordEntry {
+            volume: 0,
+            encoding: record.encoding,
+            stored_len: len,
+            lba: record.lba.0,
+            offset,
+            crc,
+            content: record.content,
+        });
+        Some(Place {
+            slot: self.slot,
+            generation: self.generation,
+            offset,
+            stored_len: len,
+            crc,
+            encoding: record.encoding.code(),
+        })
+    }
+
+    /// The slot's one segment.
+    fn close(mut self, seq: u64, flash_tag: u64) -> Result<IoBuf, EngineError> {
+        let (table, bytes) = (self.packer.table_offset() as usize, self.packer.closed_end() as usize);
+        let table_crc = encode_table(&self.records, self.buf.get_mut(table..bytes).unwrap_or_default())?;
+        let header = SegmentHeader {
+            flash_tag,
+            slot: self.slot.0,
+            generation: self.generation,
+            offset: 0,
+            segment_seq: seq,
+            segment_bytes: bytes as u32,
+            table_offset: table as u32,
+            record_count: self.records.len() as u32,
+            class: match self.class {
+                StreamClass::Clean => WeuClass::Clean,
+                StreamClass::Dirty => WeuClass::Dirty,
+            },
+            table_crc,
+        };
+        let head = self.buf.get_mut(..SEGMENT_HEADER_BYTES).unwrap_or_default();
+        head.copy_from_slice(&encode_header(&header));
+        self.buf.truncate(bytes);
+        Ok(self.buf)
+    }
+}

@@ -1,0 +1,86 @@
+//! Making a state anew without some of it, and the place where its log may go on.
+//!
+//! Invariants: what is kept keeps its place, its sequence number and its order of replacement.
+//!
+//! What it does not do: choose what is kept.
+
+use super::{frames, window::Window};
+use crate::{error::EngineError, recover::new_design, shared::Geometry};
+use larder_core::{
+    Design, Fingerprint, Lba, Lookup, NewMapping, Place, design::ExportedMapping, ranges::Run, slots::SlotState,
+};
+use larder_device::BlockDevice;
+use larder_format::{LogStart, Superblock};
+
+/// A design with the slots of `old`, and of its mappings, trimmed runs and fingerprints what is to be kept.
+///
+/// # Errors
+/// Those of [`new_design`].
+pub fn rebuild(
+    superblock: &Superblock,
+    geometry: &Geometry,
+    old: &dyn Design,
+    keep: &mut dyn FnMut(&ExportedMapping) -> bool,
+    keep_run: &mut dyn FnMut(&Run) -> bool,
+    keep_fingerprint: &mut dyn FnMut(&Fingerprint, &Place) -> bool,
+) -> Result<Box<dyn Design>, EngineError> {
+    let mut design = new_design(superblock, geometry.chunk_count)?;
+    for (slot, generation, state, _) in old.export_slots() {
+        match state {
+            // A slot that was never used has had no generation yet.
+            SlotState::Free | SlotState::Retired if generation == 0 => {}
+            SlotState::Free | SlotState::Retired => design.restore_freed(slot, generation.wrapping_sub(1)),
+            _ => {
+                design.restore_slot(slot, generation);
+            }
+        }
+    }
+    for mapping in (0..old.export_pieces()).flat_map(|piece| old.export_mappings(piece)) {
+        if keep(&mapping)
+            && let Some(new) = again(&mapping)
+        {
+            design.map(mapping.lba, new, old.dirty_seq(mapping.lba).filter(|_| mapping.dirty));
+        }
+    }
+    old.export_runs().into_iter().filter(|run| keep_run(run)).for_each(|run| design.trim(run));
+    for (fingerprint, place) in old.export_fingerprints() {
+        if keep_fingerprint(&fingerprint, &place) {
+            design.restore_fingerprint(&fingerprint, &place);
+        }
+    }
+    Ok(design)
+}
+
+/// What maps a chunk as it was.
+pub fn again(mapping: &ExportedMapping) -> Option<NewMapping> {
+    Some(match mapping.lookup {
+        Lookup::Miss => return None,
+        Lookup::Zero => NewMapping::Zero,
+        Lookup::Chunk { place, duplicate: true } => NewMapping::Duplicate { place },
+        Lookup::Chunk { place, duplicate: false } => NewMapping::Unique { place, fingerprint: None },
+        Lookup::Fragment { place, sectors } => NewMapping::Fragment { place, sectors },
+    })
+}
+
+/// Where a new log may start so that nothing that lies in the log now can be taken for a part of it.
+pub async fn fresh_log(flash: &dyn BlockDevice, superblock: &Superblock, end: (LogStart, u64)) -> (LogStart, u64) {
+    let layout = &superblock.layout;
+    let mut window = Window::new(flash, layout.log_offset, layout.log_offset + layout.log_bytes);
+    let lying = frames::scan(&mut window, superblock).await;
+    let newest = lying.whole.iter().map(|frame| frame.frame_seq).max().unwrap_or(0).max(end.0.frame_seq);
+    let last_entry = lying.whole.iter().map(|frame| frame.entry_seq_next).max().unwrap_or(0).max(end.1);
+    // What cannot be read now may be readable later: beyond the most that may lie there.
+    let frames_max = layout.log_bytes / u64::from(layout.sector_bytes.max(1)) + 1;
+    let start = LogStart { offset_in_log: end.0.offset_in_log, frame_seq: newest.saturating_add(frames_max) };
+    (start, last_entry.saturating_add(layout.log_bytes))
+}
+
+/// A run that is a range and nothing else.
+pub fn span(first: u64, count: u64) -> Run {
+    Run { first: Lba(first), count, seq: 0, no_hole: false }
+}
+
+/// Whether generation `a` comes after `b`, on a counter that wraps.
+pub fn is_newer(a: u32, b: u32) -> bool {
+    (a.wrapping_sub(b) as i32) > 0
+}

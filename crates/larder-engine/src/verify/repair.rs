@@ -1,0 +1,444 @@
+//! `larder verify --repair`: makes a damaged cache one that opens, and says what that costs.
+//!
+//! In order: (1) everything is checked, and what is left of damaged metadata is read; (2) a repaired state is made in
+//! memory, without what is bad, and what is lost is listed; nothing was written so far; (3) the flash is flushed, so that
+//! what was read stays; (4) where the superblock twins differ, or one is damaged, both get the one that counts; (5)
+//! records that are whole in damaged segments are written into free slots; (6) the repaired state is written as a
+//! checkpoint into the area that the superblock does not name, with a flush, its header with FUA, a flush; (7) the twins
+//! name it, and a log that begins behind everything that lies in the log now; (8) pieces of the log that cannot be read
+//! are written anew; (9) everything is checked again.
+//!
+//! A crash before (7) leaves the damaged cache, which can be repaired again; from the first twin of (7) on, the repaired
+//! one.
+//!
+//! Invariants: no byte is made up: what a chunk reads as afterwards is what the cache or the origin has. A clean chunk
+//! whose record is bad is forgotten, for the origin has it. A dirty one is forgotten, too, and listed as *lost*: it then
+//! reads as the origin has it, which is older.
+//!
+//! What it does not do: open the origin; guess a layout where both superblocks are gone.
+
+use super::{
+    Checked, Findings, VerifyReport, check,
+    losses::Ranges,
+    moving::{Moved, Mover},
+    rebuild::{again, fresh_log, rebuild},
+    salvage::{LogGap, Salvaged, salvage},
+    window::Window,
+};
+use crate::{
+    checkpoint::{CheckpointTarget, write_blocks, write_header},
+    codec::{Codec, decode},
+    error::EngineError,
+    record::check as checksum_holds,
+    shared::Geometry,
+    superblock,
+};
+use larder_core::{
+    Design, Fingerprint, Lba, Lookup, NewMapping, Place, SectorMap, StreamClass, design::ExportedMapping, ranges::Run,
+    types::SECTOR_BYTES,
+};
+use larder_device::{BlockDevice, IoBuf, WriteFlags};
+use larder_format::{Encoding, FormatError, RecordContent, WriteMode};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+/// Bytes that are written at once.
+const WRITE_BYTES: usize = 1 << 20;
+
+/// How to repair.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RepairOptions {
+    /// Write nothing; say what would be done.
+    pub dry_run: bool,
+    /// Forget dirty data that may be older than what the volume had.
+    pub drop_suspect: bool,
+}
+
+/// What a repair found and did, or would do.
+#[derive(Clone, Debug, Default, serde::Serialize)]
+pub struct RepairReport {
+    /// Nothing was written.
+    pub dry_run: bool,
+    /// There was something to repair.
+    pub needed: bool,
+    /// The cache is whole now, and was checked again. Never true of a dry run that had something to repair.
+    pub whole: bool,
+    /// A superblock twin was damaged or older.
+    pub superblock_rewritten: bool,
+    /// The state was written anew.
+    pub checkpoint_written: bool,
+    /// The checkpoint's header was lost (its blocks tell the same).
+    pub checkpoint_header_lost: bool,
+    /// Blocks of the checkpoint that are lost.
+    pub checkpoint_blocks_lost: u64,
+    /// Holes in the metadata log.
+    pub log_gaps: Vec<LogGap>,
+    /// Clean chunks that were forgotten: the origin has them.
+    pub clean_chunks_dropped: u64,
+    /// Fingerprints that were forgotten: some duplicates are stored once more.
+    pub fingerprints_dropped: u64,
+    /// Whole records that were written to another slot, since the segment around them is damaged.
+    pub records_moved: u64,
+    /// Records in damaged segments that stay there, for no slot is free.
+    pub records_not_moved: u64,
+    /// Dirty chunks whose records are damaged.
+    pub dirty_chunks_lost: u64,
+    /// Their bytes on the volume: they read as the origin has them, which is older.
+    pub lost: Ranges,
+    /// Dirty chunks and trimmed runs that may have been written again in a part of the log that is lost.
+    pub suspect: Ranges,
+    /// Those were forgotten, and read as the origin has them; else they read as the cache has them.
+    pub suspect_dropped: bool,
+    /// What a lost part of checkpoint or log may have spoken of: where it had dirty data, these read as something older.
+    pub unknown: Ranges,
+    /// Entries that were lost there, where that is known: so many chunks or runs may read as something older.
+    pub unknown_entries: Option<u64>,
+    /// What was found before.
+    pub before: VerifyReport,
+    /// What is found now.
+    pub after: Option<VerifyReport>,
+}
+
+impl RepairReport {
+    /// Whether data is lost, or may be.
+    pub fn loses_data(&self) -> bool {
+        !self.lost.is_empty() || !self.suspect.is_empty() || !self.unknown.is_empty()
+    }
+}
+
+/// Repairs the cache on `flash`, which nobody serves. `progress` is told how many of how many WEU slots were read.
+///
+/// # Errors
+/// Where it cannot be repaired, and what the device says.
+pub async fn repair(
+    flash: &dyn BlockDevice,
+    options: &RepairOptions,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<RepairReport, EngineError> {
+    // (1)
+    let Checked { report: before, found, findings } = check(flash, progress).await.map_err(hopeless)?;
+    let found = match found {
+        // A slot cannot have been used again without an entry of the log that freed it: the log's end is lost.
+        Some(found) if !findings.newer.is_empty() && found.damage.gaps.is_empty() => Some(salvage(flash, true).await?),
+        found => found,
+    };
+    let Some(found) = found else {
+        let what = before.problems.iter().rfind(|problem| problem.kind == "recovery");
+        let what = what.map_or("its metadata cannot be read", |problem| problem.what.as_str());
+        return Err(EngineError::Invalid(format!("this cache cannot be repaired: {what}")));
+    };
+    let twins = before.problems.iter().filter(|problem| problem.kind == "superblock").count() as u64;
+    let superblock_rewritten = found.twin_needs_repair;
+    let checkpoint_written = before.problems_found > twins;
+    let mut report = RepairReport {
+        dry_run: options.dry_run,
+        needed: superblock_rewritten || checkpoint_written,
+        superblock_rewritten,
+        checkpoint_written,
+        before,
+        ..RepairReport::default()
+    };
+    if !report.needed {
+        report.whole = true;
+        return Ok(report);
+    }
+    let mut superblock = found.superblock.clone();
+    if !options.dry_run {
+        // (3)
+        flash.flush().await?;
+        // (4)
+        if superblock_rewritten {
+            superblock.sequence += 1;
+            superblock::write(flash, &superblock).await?;
+            flash.flush().await?;
+        }
+    }
+    if checkpoint_written {
+        // (2), (5)
+        let design = repaired(flash, &found, &findings, options, &mut report).await?;
+        if !options.dry_run {
+            // (6)
+            let (log_start, entry_seq) = fresh_log(flash, &superblock, found.log_end).await;
+            let target = CheckpointTarget::after(&superblock, log_start, entry_seq);
+            let header = write_blocks(flash, &found.geometry, &target, || &design).await?;
+            let pointer = write_header(flash, &found.geometry, &target, &header).await?;
+            flash.flush().await?;
+            // (7)
+            superblock.sequence += 1;
+            superblock.checkpoint = Some(pointer);
+            superblock.log_start = log_start;
+            superblock.entry_seq_next = entry_seq;
+            superblock.mode = mode_of(&found, &*design);
+            superblock.clean_shutdown = true;
+            superblock::write(flash, &superblock).await?;
+            flash.flush().await?;
+            // (8)
+            for &(from, end) in &found.damage.unreadable_log {
+                for at in (from..end).step_by(WRITE_BYTES) {
+                    let zeroes = IoBuf::zeroed(WRITE_BYTES.min((end - at) as usize)).freeze();
+                    flash.write(at, zeroes, WriteFlags::default()).await?;
+                }
+            }
+            flash.flush().await?;
+        }
+    }
+    if !options.dry_run {
+        // (9)
+        let after = super::verify(flash, progress).await?;
+        report.whole = after.clean;
+        report.after = Some(after);
+    }
+    Ok(report)
+}
+
+/// Why nothing can be done without a superblock.
+fn hopeless(error: EngineError) -> EngineError {
+    match error {
+        EngineError::Format(
+            FormatError::BadChecksum(_) | FormatError::Invalid { .. } | FormatError::ReservedNotZero(_),
+        ) => EngineError::Invalid(
+            "both superblocks are damaged, and nothing else says how this flash is divided: it cannot be repaired; \
+                 make the cache anew with `larder create --force` (what the origin lacks is lost)"
+                .into(),
+        ),
+        other => other,
+    }
+}
+
+fn mode_of(found: &Salvaged, design: &dyn Design) -> WriteMode {
+    let dirty = design.dirty_counts();
+    if dirty.chunks + dirty.runs > 0 { WriteMode::Back } else { found.superblock.mode }
+}
+
+/// A mapping that must move, and the sequence number of its dirty data.
+type Waiting = BTreeMap<u32, Vec<(Place, ExportedMapping, Option<u64>)>>;
+
+/// Makes the repaired state, and lists what it costs.
+async fn repaired(
+    flash: &dyn BlockDevice,
+    found: &Salvaged,
+    findings: &Findings,
+    options: &RepairOptions,
+    report: &mut RepairReport,
+) -> Result<Box<dyn Design>, EngineError> {
+    let (old, geometry) = (&found.design, &found.geometry);
+    report.checkpoint_header_lost = found.damage.checkpoint_header;
+    report.checkpoint_blocks_lost = found.damage.blocks;
+    report.log_gaps.clone_from(&found.damage.gaps);
+    // Twins that agree on a mode without dirty data were written when there was none: what is dirty in front of a gap
+    // was destaged, and the origin may have been written since.
+    report.suspect_dropped = options.drop_suspect || found.settled_without_dirty;
+    let is_suspect = |seq: Option<u64>| seq.is_some_and(|seq| seq < found.suspect_below);
+    let mut waiting: Waiting = BTreeMap::new();
+    let drop_suspect = report.suspect_dropped;
+    let mut keep = |mapping: &ExportedMapping| {
+        let seq = old.dirty_seq(mapping.lba).filter(|_| mapping.dirty);
+        if findings.bad_chunks.contains(&mapping.lba.0) {
+            forget(mapping, geometry, report);
+            return false;
+        }
+        if is_suspect(seq) {
+            report.suspect.add(geometry.offset_of(mapping.lba), geometry.chunk_len(mapping.lba) as u64);
+            if drop_suspect {
+                return false;
+            }
+        }
+        match mapping.lookup {
+            Lookup::Chunk { place, .. } | Lookup::Fragment { place, .. }
+                if findings.damaged_slots.contains(&place.slot.0) =>
+            {
+                waiting.entry(place.slot.0).or_default().push((place, *mapping, seq));
+                false
+            }
+            _ => true,
+        }
+    };
+    let mut suspect_runs: Vec<Run> = Vec::new();
+    let mut keep_run = |run: &Run| {
+        let suspect = is_suspect(Some(run.seq));
+        if suspect {
+            suspect_runs.push(*run);
+        }
+        !(suspect && drop_suspect)
+    };
+    let mut fingerprints_dropped = 0;
+    let mut keep_fingerprint = |fingerprint: &Fingerprint, place: &Place| {
+        let bad = findings.bad_fingerprints.contains(&fingerprint.0);
+        fingerprints_dropped += u64::from(bad);
+        !bad && !findings.damaged_slots.contains(&place.slot.0)
+    };
+    let mut design = rebuild(&found.superblock, geometry, &**old, &mut keep, &mut keep_run, &mut keep_fingerprint)?;
+    report.fingerprints_dropped = fingerprints_dropped;
+    for run in suspect_runs {
+        let offset = geometry.offset_of(run.first);
+        let end = geometry.offset_of(Lba(run.first.0 + run.count)).min(geometry.volume_bytes);
+        report.suspect.add(offset, end.saturating_sub(offset));
+    }
+    move_records(flash, found, waiting, &mut *design, options, report).await?;
+    // Only now: the records were not to be moved into the slots that they leave.
+    free_unused(&findings.damaged_slots, &mut *design);
+    unknown(found, &*design, report);
+    for ranges in [&mut report.lost, &mut report.suspect, &mut report.unknown] {
+        ranges.settle();
+    }
+    Ok(design)
+}
+
+/// Counts a chunk whose record is damaged; what a dirty one held is lost.
+fn forget(mapping: &ExportedMapping, geometry: &Geometry, report: &mut RepairReport) {
+    if !mapping.dirty {
+        report.clean_chunks_dropped += 1;
+        return;
+    }
+    report.dirty_chunks_lost += 1;
+    let (offset, len) = (geometry.offset_of(mapping.lba), geometry.chunk_len(mapping.lba) as u64);
+    match mapping.lookup {
+        Lookup::Fragment { sectors, .. } => {
+            for (first, end) in sectors.runs(geometry.chunk_bytes / SECTOR_BYTES) {
+                report.lost.add(offset + (first * SECTOR_BYTES) as u64, ((end - first) * SECTOR_BYTES) as u64);
+            }
+        }
+        _ => report.lost.add(offset, len),
+    }
+}
+
+/// Writes what waits into free slots, dirty data first, and maps it there.
+async fn move_records(
+    flash: &dyn BlockDevice,
+    found: &Salvaged,
+    waiting: Waiting,
+    design: &mut dyn Design,
+    options: &RepairOptions,
+    report: &mut RepairReport,
+) -> Result<(), EngineError> {
+    let superblock = &found.superblock;
+    let dedup = superblock.dedup && superblock.fp_index_percent > 0;
+    let codec = Codec::new(superblock.hash_key, superblock.compression, 1, dedup);
+    let mut mover = Mover::new(flash, superblock, !options.dry_run, found.log_end.1);
+    let mut chunk = vec![0; superblock.layout.chunk_bytes as usize];
+    for dirty_turn in [true, false] {
+        for (&slot, mappings) in &waiting {
+            let Some(start) = superblock.layout.slot_offset(slot) else { continue };
+            let weu_bytes = superblock.layout.weu_bytes as usize;
+            let mut window = Window::new(flash, start, start + weu_bytes as u64);
+            let weu = window.bytes(start, weu_bytes).await;
+            let mut mappings = mappings.clone();
+            mappings.sort_by_key(|(place, mapping, _)| (place.offset, mapping.lba));
+            for same in mappings.chunk_by(|(a, ..), (b, ..)| a == b) {
+                if same.iter().any(|(_, mapping, _)| mapping.dirty) != dirty_turn {
+                    continue;
+                }
+                let Some(record) = record_of(same, weu, &codec, &mut chunk) else {
+                    // It was whole when it was checked.
+                    for (_, mapping, _) in same {
+                        forget(mapping, &found.geometry, report);
+                    }
+                    continue;
+                };
+                let place = mover.put(design, &record).await?;
+                put_again(same, place, &record, design, report);
+            }
+        }
+    }
+    mover.finish(design).await
+}
+
+/// The record that all of `same` are mapped to, as it is to be stored again.
+fn record_of<'a>(
+    same: &[(Place, ExportedMapping, Option<u64>)],
+    weu: &'a [u8],
+    codec: &Codec,
+    chunk: &mut [u8],
+) -> Option<Moved<'a>> {
+    let (place, first, _) = same.first()?;
+    let payload = weu.get(place.offset as usize..(place.offset + place.stored_len) as usize)?;
+    let encoding = Encoding::from_code(place.encoding)?;
+    if !checksum_holds(place, payload) {
+        return None;
+    }
+    // Whoever it was stored for comes first.
+    let is_owner = |mapping: &&ExportedMapping| !matches!(mapping.lookup, Lookup::Chunk { duplicate: true, .. });
+    let owner = same.iter().map(|(_, mapping, _)| mapping).find(is_owner).unwrap_or(first);
+    let content = match owner.lookup {
+        Lookup::Fragment { sectors, .. } => RecordContent::Fragment(SectorMap::to_bytes(sectors)),
+        _ => {
+            let known = decode(encoding, payload, chunk).then(|| codec.fingerprint(chunk)).flatten();
+            RecordContent::Chunk(known.map_or([0; 16], |fingerprint| fingerprint.0))
+        }
+    };
+    let dirty = same.iter().any(|(_, mapping, _)| mapping.dirty);
+    let class = if dirty { StreamClass::Dirty } else { StreamClass::Clean };
+    Some(Moved { class, lba: owner.lba, content, encoding, payload })
+}
+
+/// Maps what was moved to its new place; where there is none, what is dirty stays, and what is clean is forgotten.
+fn put_again(
+    same: &[(Place, ExportedMapping, Option<u64>)],
+    moved_to: Option<Place>,
+    record: &Moved<'_>,
+    design: &mut dyn Design,
+    report: &mut RepairReport,
+) {
+    match moved_to {
+        Some(_) => report.records_moved += 1,
+        None if record.class == StreamClass::Dirty => report.records_not_moved += 1,
+        None => {}
+    }
+    for (_, mapping, seq) in same {
+        let new = match (moved_to, mapping.lookup, record.content) {
+            (None, ..) if !mapping.dirty => {
+                report.clean_chunks_dropped += 1;
+                continue;
+            }
+            (None, ..) => again(mapping),
+            (Some(place), Lookup::Fragment { sectors, .. }, _) => Some(NewMapping::Fragment { place, sectors }),
+            (Some(place), _, RecordContent::Chunk(known)) if mapping.lba == record.lba => {
+                let fingerprint = (known != [0; 16]).then_some(Fingerprint(known));
+                Some(NewMapping::Unique { place, fingerprint })
+            }
+            (Some(place), ..) => Some(NewMapping::Duplicate { place }),
+        };
+        if let Some(new) = new {
+            design.map(mapping.lba, new, *seq);
+        }
+    }
+}
+
+/// Frees those of `slots` that nothing is mapped into.
+fn free_unused(slots: &BTreeSet<u32>, design: &mut dyn Design) {
+    if slots.is_empty() {
+        return;
+    }
+    let mappings = (0..design.export_pieces()).flat_map(|piece| design.export_mappings(piece));
+    let used: HashSet<u32> = mappings
+        .filter_map(|mapping| match mapping.lookup {
+            Lookup::Chunk { place, .. } | Lookup::Fragment { place, .. } => Some(place.slot.0),
+            Lookup::Zero | Lookup::Miss => None,
+        })
+        .collect();
+    for (slot, generation, ..) in design.export_slots() {
+        if slots.contains(&slot.0) && !used.contains(&slot.0) {
+            design.restore_freed(slot, generation);
+        }
+    }
+}
+
+/// Lists what lost metadata may have spoken of.
+fn unknown(found: &Salvaged, design: &dyn Design, report: &mut RepairReport) {
+    let Some(certain) = &found.certain else { return };
+    let dirty = design.dirty_counts();
+    if found.settled_without_dirty && dirty.chunks + dirty.runs == 0 {
+        // The origin has everything.
+        return;
+    }
+    let geometry = &found.geometry;
+    let mut from = 0;
+    let ends = [Run { first: Lba(geometry.chunk_count), count: 0, seq: 0, no_hole: false }];
+    for run in certain.iter().chain(ends) {
+        let (start, end) = (geometry.offset_of(Lba(from)), geometry.offset_of(run.first).min(geometry.volume_bytes));
+        report.unknown.add(start, end.saturating_sub(start));
+        from = run.first.0 + run.count;
+    }
+    let in_blocks = found.damage.entries.map(|[_, mappings, fragments, runs, _]| mappings + fragments + runs);
+    let in_gaps: Option<u64> = found.damage.gaps.iter().map(|gap| gap.entries).sum();
+    report.unknown_entries = in_blocks.zip(in_gaps).map(|(blocks, gaps)| blocks + gaps);
+}

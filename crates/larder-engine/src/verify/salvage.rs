@@ -1,0 +1,449 @@
+//! What is left of damaged metadata: checkpoint blocks and log frames one by one, each protected by its own checksum,
+//! applied in order as an opening would, but without ending at the first that is lost.
+//!
+//! What losing each of them means:
+//! - *A checkpoint's header:* nothing, where all blocks are found. The superblock names log start and size, too.
+//! - *Slots of a checkpoint:* generations. A slot that nothing else speaks of is free, and goes on after the newest
+//!   generation that lies in it. No mapping can become wrong: each names its own generation.
+//! - *Mappings, fragments, zero ranges:* those chunks read as the origin has them. The others are right as they are, for
+//!   the log after the checkpoint is whole and speaks of every later change.
+//! - *Fingerprints:* duplicates that are not noticed.
+//! - *Frames in the middle of the log:* everything that they said. A clean mapping from before may be stale (an
+//!   *invalidate* may be lost), so all clean mappings are dropped: the origin has the data. A dirty one from before may
+//!   have been written again, or destaged: it is kept, and is *suspect*. What later frames say of a chunk is right.
+//! - *The end of the log:* cannot be told from what a crash tears.
+//!
+//! Invariants: nothing is written. On a sound flash the result is that of [`recover`](crate::recover::recover).
+//!
+//! What it does not do: look at records; [`records`](super::records) does.
+
+use super::{
+    frames::{self, FrameAt},
+    rebuild::{is_newer, rebuild, span},
+    window::Window,
+};
+use crate::{
+    error::EngineError,
+    recover::{geometry, new_design},
+    replay::Replay,
+    shared::Geometry,
+    walk,
+};
+use larder_core::{Design, SlotId, ranges::RunMap, slots::SlotState};
+use larder_device::BlockDevice;
+use larder_format::{
+    BlockIdentity, BlockKind, CheckpointBlock, CheckpointHeader, CheckpointPointer, FrameHeader, LogEntry, LogStart,
+    Superblock, WriteMode,
+    checkpoint::{BLOCK_BYTES_MAX, BLOCK_HEADER_BYTES, CHECKPOINT_HEADER_BYTES},
+    segment::decode_header,
+};
+use std::collections::BTreeSet;
+
+/// Blocks of a checkpoint start at multiples of this.
+const BLOCK_ALIGN: u64 = 4096;
+/// Offset of a block's index in its header.
+const BLOCK_INDEX_AT: usize = 32;
+
+/// A hole in the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct LogGap {
+    /// The first frame that is lost.
+    pub first_frame: u64,
+    /// How many frames; unknown at the end of the log.
+    pub frames: Option<u64>,
+    /// How many entries.
+    pub entries: Option<u64>,
+}
+
+/// What of the metadata is lost.
+#[derive(Clone, Debug, Default)]
+pub struct MetadataDamage {
+    /// The checkpoint's header.
+    pub checkpoint_header: bool,
+    /// Blocks of the checkpoint, as far as they could be counted.
+    pub blocks: u64,
+    /// Their entries, by kind: slots, mappings, fragments, zero ranges, fingerprints. `None`: nothing says of what kind.
+    pub entries: Option<[u64; 5]>,
+    /// Holes in the log.
+    pub gaps: Vec<LogGap>,
+    /// Ranges of the log that cannot be read, bytes on the flash.
+    pub unreadable_log: Vec<(u64, u64)>,
+}
+
+impl MetadataDamage {
+    /// Whether mappings, fragments or zero ranges of the checkpoint are lost.
+    pub fn loses_mappings(&self) -> bool {
+        match self.entries {
+            None => self.blocks > 0,
+            Some([_, mappings, fragments, zero_ranges, _]) => mappings + fragments + zero_ranges > 0,
+        }
+    }
+
+    fn loses_slots(&self) -> bool {
+        self.blocks > 0 && self.entries.is_none_or(|[slots, ..]| slots > 0)
+    }
+
+    /// Whether anything is lost.
+    pub fn is_any(&self) -> bool {
+        self.checkpoint_header || self.blocks > 0 || !self.gaps.is_empty()
+    }
+}
+
+/// What was found.
+pub struct Salvaged {
+    /// The superblock that counts.
+    pub superblock: Superblock,
+    /// Its twin is damaged or older.
+    pub twin_needs_repair: bool,
+    /// Sizes.
+    pub geometry: Geometry,
+    /// Mappings, slots, runs, fingerprints.
+    pub design: Box<dyn Design>,
+    /// Both twins agree on a mode without dirty data: when they were written, there was none.
+    pub settled_without_dirty: bool,
+    /// What is lost.
+    pub damage: MetadataDamage,
+    /// Dirty mappings and trimmed runs with a lower sequence number are suspect.
+    pub suspect_below: u64,
+    /// Chunks that what is lost can say nothing of; `None`: all.
+    pub certain: Option<RunMap>,
+    /// Where the log ends: the next frame, the next entry.
+    pub log_end: (LogStart, u64),
+}
+
+/// Reads all that is left of the metadata. With `end_is_lost`, something else proves that the log went on.
+///
+/// # Errors
+/// Where no superblock is whole, or the flash is smaller than it says.
+pub async fn salvage(flash: &dyn BlockDevice, end_is_lost: bool) -> Result<Salvaged, EngineError> {
+    let (superblock, repair) = crate::superblock::read(flash).await?;
+    if flash.info().size_bytes < superblock.layout.flash_bytes {
+        return Err(EngineError::Invalid(format!(
+            "the flash device has {} bytes, fewer than the {} that this cache was made with; give it back its size",
+            flash.info().size_bytes,
+            superblock.layout.flash_bytes
+        )));
+    }
+    let geometry = geometry(&superblock, flash, None);
+    let replay = Replay {
+        design: new_design(&superblock, geometry.chunk_count)?,
+        chunk_count: geometry.chunk_count,
+        weu_bytes: superblock.layout.weu_bytes.into(),
+        mode: superblock.mode,
+    };
+    // The mark of an orderly end says that the checkpoint is complete without the log. It is believed where the twins
+    // agree: one that was left behind by years may carry an old one.
+    let agree = matches!(&walk::twins(flash).await[..], [Ok(a), Ok(b)] if a == b);
+    let mut salvage = Salvage {
+        flash,
+        superblock: &superblock,
+        replay,
+        damage: MetadataDamage { entries: Some([0; 5]), ..MetadataDamage::default() },
+        heard: vec![false; superblock.layout.slot_count as usize],
+        touched: RunMap::default(),
+        suspect_below: 0,
+        ended_in_order: superblock.clean_shutdown && agree && !end_is_lost,
+        end_is_lost,
+    };
+    let start = salvage.checkpoint().await;
+    let log_end = salvage.log(start).await;
+    let certain = salvage.certain();
+    salvage.settle_slots().await;
+    let Salvage { replay, damage, suspect_below, .. } = salvage;
+    let Replay { mut design, .. } = replay;
+    if !damage.gaps.is_empty() {
+        design =
+            rebuild(&superblock, &geometry, &*design, &mut |mapping| mapping.dirty, &mut |_| true, &mut |_, _| false)?;
+    }
+    let twin_needs_repair = repair.is_some();
+    let settled_without_dirty = agree && superblock.mode != WriteMode::Back;
+    Ok(Salvaged {
+        superblock,
+        twin_needs_repair,
+        geometry,
+        design,
+        settled_without_dirty,
+        damage,
+        suspect_below,
+        certain,
+        log_end,
+    })
+}
+
+struct Salvage<'a> {
+    flash: &'a dyn BlockDevice,
+    superblock: &'a Superblock,
+    replay: Replay,
+    damage: MetadataDamage,
+    /// Slots that a block of the checkpoint speaks of.
+    heard: Vec<bool>,
+    /// Chunks whose state an entry of the log tells, whatever came before it.
+    touched: RunMap,
+    suspect_below: u64,
+    ended_in_order: bool,
+    end_is_lost: bool,
+}
+
+impl Salvage<'_> {
+    /// Applies what is left of the checkpoint. Where the log starts.
+    async fn checkpoint(&mut self) -> (LogStart, u64) {
+        let superblock = self.superblock;
+        let named = (superblock.log_start, superblock.entry_seq_next);
+        let Some(pointer) = &superblock.checkpoint else { return named };
+        let layout = &superblock.layout;
+        let Some(&start) = layout.checkpoint_offset.get(usize::from(pointer.area)) else { return named };
+        let end = start + pointer.bytes.min(layout.checkpoint_area_bytes);
+        let mut window = Window::new(self.flash, start, end);
+        let head = window.bytes(start, CHECKPOINT_HEADER_BYTES).await;
+        let header = CheckpointHeader::decode(head, superblock.flash_tag()).ok();
+        let header = header.filter(|h| h.checkpoint_id == pointer.checkpoint_id && h.total_bytes == pointer.bytes);
+        self.damage.checkpoint_header = header.is_none();
+        let mut seen = BTreeSet::new();
+        let mut lost_bytes = 0;
+        let mut at = start + CHECKPOINT_HEADER_BYTES as u64;
+        while at < end {
+            let bytes = window.bytes(at, BLOCK_BYTES_MAX).await;
+            match block_of(bytes, superblock.flash_tag(), pointer) {
+                Some((index, block, bytes)) => {
+                    // One that lies here twice is one of this checkpoint all the same; it takes another's place.
+                    if seen.insert(index) {
+                        self.apply_block(block);
+                    } else {
+                        lost_bytes += bytes;
+                    }
+                    at += bytes;
+                }
+                None => {
+                    lost_bytes += BLOCK_ALIGN;
+                    at += BLOCK_ALIGN;
+                }
+            }
+        }
+        match &header {
+            Some(header) => self.count_lost(header, &seen),
+            None if lost_bytes > 0 => {
+                self.damage.blocks = lost_bytes.div_ceil(BLOCK_BYTES_MAX as u64);
+                self.damage.entries = None;
+            }
+            None => {}
+        }
+        header.map_or(named, |header| (header.log_start, header.entry_seq_next))
+    }
+
+    fn count_lost(&mut self, header: &CheckpointHeader, seen: &BTreeSet<u32>) {
+        let mut lost = [0; 5];
+        let mut index = 0;
+        for (kind, lost) in BlockKind::ALL.into_iter().zip(&mut lost) {
+            let mut left = header.counts.of(kind);
+            while left > 0 && index < header.block_count {
+                let entries = left.min(kind.entries_max() as u64);
+                if !seen.contains(&index) {
+                    *lost += entries;
+                    self.damage.blocks += 1;
+                }
+                left -= entries;
+                index += 1;
+            }
+        }
+        self.damage.entries = Some(lost);
+    }
+
+    fn apply_block(&mut self, block: CheckpointBlock) {
+        if let CheckpointBlock::Slots(slots) = &block {
+            for slot in slots {
+                if let Some(heard) = self.heard.get_mut(slot.slot as usize) {
+                    *heard = true;
+                }
+            }
+        }
+        self.replay.block(block);
+    }
+
+    /// Applies what is left of the log. Where it ends.
+    async fn log(&mut self, (start, entry_seq): (LogStart, u64)) -> (LogStart, u64) {
+        let layout = &self.superblock.layout;
+        let (from, end) = (layout.log_offset, layout.log_offset + layout.log_bytes);
+        let mut window = Window::new(self.flash, from, end);
+        let mut position = Position { next_frame: start.frame_seq, next_entry: entry_seq, previous: None };
+        let mut at = start.offset_in_log;
+        let mut applied = RunMap::default();
+        // As an opening does: frame by frame, until one is not whole or not the next.
+        loop {
+            let mut place = at;
+            let mut found = frames::at(&mut window, self.superblock, place).await;
+            if !found.as_ref().is_some_and(|(header, _)| position.goes_on_with(header)) {
+                place = 0;
+                found = frames::at(&mut window, self.superblock, place).await;
+            }
+            let Some((header, entries)) = found.filter(|(header, _)| position.goes_on_with(header)) else { break };
+            self.apply(&header, &entries);
+            applied.insert(span(from + place, header.frame_bytes.into()));
+            at = place + u64::from(header.frame_bytes);
+            position.move_to(&header);
+        }
+        let ended_at = at;
+        let lying = frames::scan(&mut window, self.superblock).await;
+        self.damage.unreadable_log = window.unreadable().collect();
+        if !self.ended_in_order {
+            self.beyond(&mut window, &lying.whole, &mut position).await;
+            let hidden = |&(from, end): &(u64, u64)| {
+                let mut left = RunMap::default();
+                left.insert(span(from, end - from));
+                applied.iter().for_each(|run| {
+                    left.remove(run.first, run.count);
+                });
+                !left.is_empty()
+            };
+            // Any number of frames may have been in what cannot be read.
+            let proof = self.end_is_lost || lying.proof_of_loss(position.next_frame).is_some();
+            if proof || self.damage.unreadable_log.iter().any(hidden) {
+                self.gap(LogGap { first_frame: position.next_frame, frames: None, entries: None }, u64::MAX);
+            }
+        }
+        (
+            LogStart { offset_in_log: ended_at.min(layout.log_bytes), frame_seq: position.next_frame },
+            position.next_entry,
+        )
+    }
+
+    /// Applies the frames that follow a lost one which was durable.
+    async fn beyond(&mut self, window: &mut Window<'_>, others: &[FrameAt], position: &mut Position) {
+        let lost_from = position.next_frame;
+        let later: Vec<&FrameAt> =
+            others.iter().filter(|frame| frame.frame_seq > lost_from && frame.durable_frame_seq >= lost_from).collect();
+        for same in later.chunk_by(|a, b| a.frame_seq == b.frame_seq) {
+            let mut whole = Vec::new();
+            for frame in same {
+                let found = frames::at(window, self.superblock, frame.offset_in_log).await;
+                whole.extend(found.filter(|(header, _)| header.start.first_entry_seq >= position.next_entry));
+            }
+            // Two of one number are of two histories: the one that goes on is right, else none is.
+            let right = whole.iter().position(|(header, _)| position.goes_on_with(header));
+            let chosen = right.or((whole.len() == 1).then_some(0));
+            let Some((header, entries)) = chosen.map(|index| whole.swap_remove(index)) else { continue };
+            if right.is_none() {
+                let gap = LogGap {
+                    first_frame: position.next_frame,
+                    frames: Some(header.start.frame_seq - position.next_frame),
+                    entries: Some(header.start.first_entry_seq - position.next_entry),
+                };
+                self.gap(gap, header.start.first_entry_seq);
+            }
+            self.apply(&header, &entries);
+            position.move_to(&header);
+        }
+    }
+
+    fn gap(&mut self, gap: LogGap, next_entry: u64) {
+        self.damage.gaps.push(gap);
+        self.suspect_below = next_entry;
+        self.touched = RunMap::default();
+    }
+
+    fn apply(&mut self, header: &FrameHeader, entries: &[LogEntry]) {
+        for (seq, entry) in (header.start.first_entry_seq..).zip(entries) {
+            self.replay.apply(seq, entry);
+            if self.damage.is_any() {
+                self.touch(entry);
+            }
+        }
+    }
+
+    fn touch(&mut self, entry: &LogEntry) {
+        let (first, count) = match *entry {
+            LogEntry::Map { lba, .. } | LogEntry::MapZero { lba, .. } | LogEntry::Fragment { lba, .. } => (lba, 1),
+            LogEntry::Trim { lba, chunk_count, .. } | LogEntry::Invalidate { lba, chunk_count } => (lba, chunk_count),
+            // What is clean may not be what is newest.
+            LogEntry::Clean { .. } | LogEntry::SlotFreed { .. } | LogEntry::Mode { .. } => return,
+        };
+        let end = first.saturating_add(count).min(self.replay.chunk_count);
+        if first < end {
+            self.touched.insert(span(first, end - first));
+        }
+    }
+
+    /// The chunks of which nothing that is lost may have spoken last.
+    fn certain(&mut self) -> Option<RunMap> {
+        if self.damage.gaps.is_empty() {
+            if !self.damage.loses_mappings() {
+                return None;
+            }
+            // The log is whole: what the rest of the checkpoint maps is as it should be.
+            let design = &self.replay.design;
+            for mapping in (0..design.export_pieces()).flat_map(|piece| design.export_mappings(piece)) {
+                self.touched.insert(span(mapping.lba.0, 1));
+            }
+            design.export_runs().into_iter().for_each(|run| self.touched.insert(run));
+        }
+        Some(std::mem::take(&mut self.touched))
+    }
+
+    /// Where slots may have been used again without anything that says so, looks at what lies in them.
+    async fn settle_slots(&mut self) {
+        let gaps = !self.damage.gaps.is_empty();
+        if !gaps && !self.damage.loses_slots() {
+            return;
+        }
+        for (slot, generation, state, _) in self.replay.design.export_slots() {
+            let heard = self.heard.get(slot.0 as usize).copied().unwrap_or(true);
+            if heard && !gaps {
+                continue;
+            }
+            let free = matches!(state, SlotState::Free | SlotState::Retired);
+            let Some(found) = self.newest_in(slot, !heard && free).await else { continue };
+            if is_newer(found, generation) || (free && found == generation) || (free && !heard) {
+                self.replay.design.restore_freed(slot, found);
+            }
+        }
+    }
+
+    /// The newest generation of which a segment lies in a slot: at its start, or anywhere in it.
+    async fn newest_in(&self, slot: SlotId, anywhere: bool) -> Option<u32> {
+        let layout = &self.superblock.layout;
+        let start = layout.slot_offset(slot.0)?;
+        let bytes = if anywhere { layout.weu_bytes as usize } else { BLOCK_ALIGN as usize };
+        let mut window = Window::new(self.flash, start, start + bytes as u64);
+        let weu = window.bytes(start, bytes).await;
+        let mut newest: Option<u32> = None;
+        let step = if anywhere { layout.sector_bytes as usize } else { bytes };
+        for (number, piece) in weu.chunks(step.max(1)).enumerate() {
+            if let Ok(header) = decode_header(piece)
+                && header.flash_tag == self.superblock.flash_tag()
+                && (header.slot, header.offset as usize) == (slot.0, number * step)
+                && newest.is_none_or(|newest| is_newer(header.generation, newest))
+            {
+                newest = Some(header.generation);
+            }
+        }
+        newest
+    }
+}
+
+/// How far the log was followed.
+struct Position {
+    next_frame: u64,
+    next_entry: u64,
+    previous: Option<FrameHeader>,
+}
+
+impl Position {
+    fn goes_on_with(&self, header: &FrameHeader) -> bool {
+        header.start.frame_seq == self.next_frame
+            && header.start.first_entry_seq == self.next_entry
+            && self.previous.as_ref().is_none_or(|previous| header.follows(previous))
+    }
+
+    fn move_to(&mut self, header: &FrameHeader) {
+        self.next_frame = header.start.frame_seq.saturating_add(1);
+        self.next_entry = header.entry_seq_next();
+        self.previous = Some(*header);
+    }
+}
+
+/// The block of this checkpoint at the start of `bytes`: its index, its entries, its size.
+fn block_of(bytes: &[u8], flash_tag: u64, pointer: &CheckpointPointer) -> Option<(u32, CheckpointBlock, u64)> {
+    let index = bytes.get(BLOCK_INDEX_AT..BLOCK_HEADER_BYTES)?.first_chunk().map(|four| u32::from_le_bytes(*four))?;
+    let identity = BlockIdentity { flash_tag, checkpoint_id: pointer.checkpoint_id, block_index: index };
+    let (block, bytes) = CheckpointBlock::decode(bytes, &identity).ok()?;
+    Some((index, block, (bytes as u64).max(BLOCK_ALIGN)))
+}

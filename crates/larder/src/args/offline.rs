@@ -1,0 +1,111 @@
+//! The options of the commands that look at a flash which nobody serves: `larder verify` and `larder dump`.
+//!
+//! What it does not do: check that options belong together beyond what clap can; the commands do.
+
+use crate::size;
+use clap::{Args, ValueEnum};
+use std::path::PathBuf;
+
+const VERIFY_EXAMPLES: &str = "\
+Examples:
+  larder verify --flash /ssd/cache
+  larder verify --flash /ssd/cache --json | jq .problems
+  larder verify --flash /ssd/cache --repair --dry-run     (what a repair would do, and what it would cost)
+  larder verify --flash /ssd/cache --repair
+
+A repair makes the cache one that opens. What is damaged is forgotten: clean data is on the origin; dirty data is lost,
+and each range of the volume that it was in is named. It writes to the flash alone.
+
+Exit codes: 0 nothing is wrong, or all was repaired and nothing lost; 1 something is damaged, or could not be repaired;
+2 wrong usage; 3 repaired, but data is lost or may be older than it was (with --dry-run: it would be).";
+
+const DUMP_EXAMPLES: &str = "\
+Examples:
+  larder dump --flash /ssd/cache
+  larder dump --flash /ssd/cache checkpoint --area 1
+  larder dump --flash /ssd/cache log --limit 20
+  larder dump --flash /ssd/cache log --all               (every whole frame that lies in the log, old ones too)
+  larder dump --flash /ssd/cache mappings --json | jq '.mappings[0]'
+  larder dump --flash /ssd/cache history --lba 4711      (all that checkpoint and log say of a chunk)
+  larder dump --flash /ssd/cache record --lba 4711 --hex
+  larder dump --flash /ssd/cache segments --slot 3";
+
+/// `larder verify`.
+#[derive(Debug, Args)]
+#[command(after_help = VERIFY_EXAMPLES)]
+pub struct VerifyArgs {
+    /// The flash of the cache
+    #[arg(long, value_name = "PATH")]
+    pub flash: PathBuf,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+    /// Forget what is damaged, so that the cache opens; says what that costs
+    #[arg(long)]
+    pub repair: bool,
+    /// Say what a repair would do, and write nothing
+    #[arg(long, requires = "repair")]
+    pub dry_run: bool,
+    /// Forget also dirty data that may have been overwritten in a lost part of the log
+    #[arg(long, requires = "repair")]
+    pub drop_suspect: bool,
+}
+
+/// `larder dump`.
+#[derive(Debug, Args)]
+#[command(after_help = DUMP_EXAMPLES)]
+pub struct DumpArgs {
+    /// What to print
+    #[arg(value_name = "PART", default_value = "superblock")]
+    pub part: DumpPart,
+    /// The flash of the cache
+    #[arg(long, value_name = "PATH")]
+    pub flash: PathBuf,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+    /// Print this many entries at most
+    #[arg(long, value_name = "N", default_value = "100")]
+    pub limit: usize,
+    /// checkpoint: what lies in this area, 0 or 1, whichever the superblock names
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=1))]
+    pub area: Option<u8>,
+    /// log: every whole frame that lies in the log, not only those since the checkpoint
+    #[arg(long)]
+    pub all: bool,
+    /// log: the frame at this flash offset; record: the one at this flash offset
+    #[arg(long, value_name = "OFFSET", value_parser = size::parse, allow_hyphen_values = true)]
+    pub at: Option<u64>,
+    /// segments: those of this WEU slot, a free one too
+    #[arg(long, value_name = "N")]
+    pub slot: Option<u32>,
+    /// record, history, mappings: of the chunk with this number
+    #[arg(long, value_name = "N")]
+    pub lba: Option<u64>,
+    /// record: its content, too
+    #[arg(long)]
+    pub hex: bool,
+}
+
+/// Parts of a flash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DumpPart {
+    /// What the superblocks say
+    Superblock,
+    /// How the flash is divided
+    Layout,
+    /// A checkpoint and its blocks
+    Checkpoint,
+    /// Frames and entries of the metadata log
+    Log,
+    /// The WEU slots
+    Slots,
+    /// What is mapped where, by address
+    Mappings,
+    /// Segments in the slots, and their records
+    Segments,
+    /// One record: of a chunk, or at a place
+    Record,
+    /// All that checkpoint and log say of a chunk
+    History,
+}
