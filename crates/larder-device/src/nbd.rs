@@ -1,12 +1,14 @@
 //! The network block device protocol: what client and server share, and the client.
 //!
 //! Role: [`proto`] holds constants, parsing and encoding; [`socket`] the few system calls both sides need;
-//! [`client`] is [`NbdDevice`], a device behind an NBD server. The server lives in the crate `larder-serve`.
+//! [`client`] is [`NbdDevice`], a device behind an NBD server; [`fuzz`] plays a server that says anything. The real
+//! server lives in the crate `larder-serve`.
 //!
 //! What it does not do: TLS, extended headers, or the old handshake without options.
 
 pub mod client;
 pub(crate) mod connect;
+pub mod fuzz;
 pub mod proto;
 pub mod socket;
 mod transfer;

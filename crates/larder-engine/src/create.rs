@@ -10,11 +10,9 @@
 use crate::{config::CreateOptions, error::EngineError, recover::RAM_BUDGET_BYTES_MIN, superblock};
 use larder_device::{BlockDevice, IoBuf, WriteFlags};
 use larder_format::{
-    DesignId, Layout, LayoutRequest, LogStart, Origin, OriginUri, Superblock, VolumeName, superblock::SUPERBLOCK_BYTES,
+    DesignId, Layout, LayoutRequest, LogStart, Origin, OriginUri, Superblock, VolumeName, layout::CHUNKS_MAX,
+    superblock::SUPERBLOCK_BYTES,
 };
-
-/// Chunks of a volume, at most: an address has 40 bits in the LBA index.
-const CHUNKS_MAX: u64 = 1 << 40;
 
 /// Checks the options against the devices and lays the cache out; writes nothing.
 ///

@@ -18,7 +18,7 @@ pub use entries::{FingerprintEntry, FragmentEntry, MappingEntry, SlotEntry, Zero
 use crate::error::{FormatError, Structure};
 use crate::log::LogStart;
 use crate::wire::{self, Le32, Le64};
-use crate::{FORMAT_VERSION, METADATA_ALIGN_BYTES};
+use crate::{COUNTER_MAX, FORMAT_VERSION, METADATA_ALIGN_BYTES};
 use entries::WireEntry;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -207,6 +207,12 @@ impl CheckpointHeader {
         wire::check_canonical(&RawHeader { crc: raw.crc, version: raw.version, ..header.to_raw() }, &raw, STRUCTURE)?;
         if header.flash_tag != flash_tag {
             return Err(FormatError::Foreign(STRUCTURE));
+        }
+        if [header.checkpoint_id, header.log_start.frame_seq, header.entry_seq_next]
+            .iter()
+            .any(|&count| count >= COUNTER_MAX)
+        {
+            return Err(FormatError::Invalid { structure: STRUCTURE, what: "a counter is too high" });
         }
         let block_count = BlockKind::ALL.into_iter().fold(0u64, |sum, kind| {
             let (full, rest) = blocks_of(kind, &header.counts);

@@ -16,6 +16,8 @@ use crate::log::{FRAME_BYTES_MAX, entries_that_fit};
 pub const CHUNK_BYTES_MIN: u32 = 4 << 10;
 /// The largest chunk.
 pub const CHUNK_BYTES_MAX: u32 = 128 << 10;
+/// The most chunks of an origin: an address has 40 bits in the index.
+pub const CHUNKS_MAX: u64 = 1 << 40;
 /// The smallest WEU: four of the largest chunks.
 pub const WEU_BYTES_MIN: u32 = 512 << 10;
 /// The largest WEU.
@@ -46,8 +48,9 @@ const FINGERPRINTS_PER_CHUNK: u64 = 2;
 const MAPPINGS_PER_FRAGMENT: u64 = 4;
 /// One zero range for this many mappings.
 const MAPPINGS_PER_ZERO_RANGE: u64 = 16;
-/// No limit is scaled below this many entries.
-const ENTRIES_MIN: u64 = 32;
+/// No limit is scaled below this many entries, and a reader refuses a lower one: a cache that may keep next to nothing
+/// would have its writers wait for ever. (Of mappings a small origin needs fewer.)
+pub const ENTRIES_MIN: u64 = 32;
 
 /// What to plan for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,6 +164,9 @@ impl Layout {
         }
         if self.log_bytes < LOG_BYTES_MIN || self.slot_count < SLOT_COUNT_MIN {
             return invalid("the log is too small or the slots are too few");
+        }
+        if self.fragments_max.min(self.zero_ranges_max).min(self.fp_entries_max) < ENTRIES_MIN {
+            return invalid("a limit is too small");
         }
         if checkpoint_bytes_max(&self.checkpoint_counts_max()) > self.checkpoint_area_bytes {
             return invalid("a checkpoint could overflow its area");

@@ -45,5 +45,9 @@ pub use text::{DirectoryPath, OriginUri, VolumeName};
 /// The version of every structure in this crate. A reader refuses a higher one.
 pub const FORMAT_VERSION: u32 = 1;
 
+/// No counter on a flash (of frames, entries, checkpoints, rewrites) reaches this: at a billion counts a second it would
+/// take a century. A reader refuses one that does, so that counting on from what was read never overflows.
+pub const COUNTER_MAX: u64 = 1 << 62;
+
 /// Metadata structures start and end at multiples of this many bytes, whatever the device's sector size.
 pub const METADATA_ALIGN_BYTES: u64 = 4096;

@@ -12,10 +12,10 @@ mod entry;
 
 pub use entry::LogEntry;
 
-use crate::FORMAT_VERSION;
 use crate::error::{FormatError, Structure};
 use crate::layout::{SECTOR_BYTES_MAX, SECTOR_BYTES_MIN};
 use crate::wire::{self, Le32, Le64};
+use crate::{COUNTER_MAX, FORMAT_VERSION};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Size of a frame's header.
@@ -202,8 +202,8 @@ pub fn peek_frame(bytes: &[u8], flash_tag: u64) -> Result<FrameHeader, FormatErr
     if u64::from(header.frame_bytes) < needed || u64::from(header.frame_bytes) >= needed + u64::from(SECTOR_BYTES_MAX) {
         return invalid("its size does not fit its entries");
     }
-    if header.start.first_entry_seq.checked_add(u64::from(header.entry_count)).is_none() {
-        return invalid("its sequence numbers overflow");
+    if header.start.frame_seq >= COUNTER_MAX || header.start.first_entry_seq >= COUNTER_MAX {
+        return invalid("a counter is too high");
     }
     Ok(header)
 }

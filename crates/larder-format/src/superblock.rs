@@ -7,13 +7,13 @@
 //!
 //! What it does not do: write the twins. Their order is A, flush, B, flush, both with the same sequence number.
 
-use crate::FORMAT_VERSION;
 use crate::codes::{Compression, DesignId, WriteMode};
 use crate::error::{FormatError, Structure};
-use crate::layout::{Layout, SUPERBLOCK_OFFSETS};
+use crate::layout::{CHUNKS_MAX, ENTRIES_MIN, Layout, SUPERBLOCK_OFFSETS};
 use crate::log::LogStart;
 use crate::text::{DirectoryPath, OriginUri, VolumeName};
 use crate::wire::{self, Le16, Le32, Le64};
+use crate::{COUNTER_MAX, FORMAT_VERSION};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Size of one twin.
@@ -232,6 +232,20 @@ impl Superblock {
         }
         if self.checkpoint.is_some_and(|c| c.area > 1 || c.bytes > self.layout.checkpoint_area_bytes) {
             return Err(invalid("the checkpoint does not fit its area"));
+        }
+        let chunks = self.origin.size_bytes.div_ceil(self.layout.chunk_bytes.into());
+        if chunks > CHUNKS_MAX {
+            return Err(invalid("the origin has too many chunks"));
+        }
+        if self.layout.mappings_max < ENTRIES_MIN.min(chunks) {
+            return Err(invalid("a limit is too small"));
+        }
+        let checkpoint_id = self.checkpoint.map_or(0, |checkpoint| checkpoint.checkpoint_id);
+        if [self.sequence, checkpoint_id, self.log_start.frame_seq, self.entry_seq_next]
+            .iter()
+            .any(|&count| count >= COUNTER_MAX)
+        {
+            return Err(invalid("a counter is too high"));
         }
         Ok(())
     }

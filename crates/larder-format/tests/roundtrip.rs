@@ -13,7 +13,7 @@ fn superblocks() {
     for _ in 0..2000 {
         let len = random.below(1025) as usize;
         let mut superblock = Superblock {
-            sequence: random.u64(),
+            sequence: random.counter(),
             flash_uuid: random.bytes(),
             features_compat: random.u64(),
             mode: random.pick(WriteMode::ALL),
@@ -24,19 +24,19 @@ fn superblocks() {
             fp_index_percent: random.below(101) as u8,
             ram_budget_bytes: random.u64(),
             hash_key: random.bytes(),
-            entry_seq_next: random.u64(),
+            entry_seq_next: random.counter(),
             detached: random.coin(),
             state_dir: DirectoryPath::new("/d".repeat(len % 200)).unwrap(),
             volume_name: VolumeName::new("é".repeat(len % 33)).unwrap(),
             ..superblock()
         };
-        superblock.origin.size_bytes = random.u64().max(1);
+        superblock.origin.size_bytes = (random.u64() % (layout::CHUNKS_MAX * 8192)).max(1);
         superblock.origin.identity = random.u64();
         superblock.origin.uri = OriginUri::new("u".repeat(len)).unwrap();
-        superblock.log_start.frame_seq = random.u64();
+        superblock.log_start.frame_seq = random.counter();
         superblock.checkpoint = random.coin().then(|| CheckpointPointer {
             area: random.below(2) as u8,
-            checkpoint_id: random.u64(),
+            checkpoint_id: random.counter(),
             bytes: random.below(superblock.layout.checkpoint_area_bytes + 1),
         });
         assert_eq!(superblock.check(), Ok(()), "seed {}", random.seed);
@@ -65,8 +65,8 @@ fn frames() {
         let entries: Vec<_> = (0..random.below(40)).map(|_| random.log_entry()).collect();
         let start = FrameStart {
             flash_tag: random.u64(),
-            frame_seq: random.u64(),
-            first_entry_seq: random.next() >> 1,
+            frame_seq: random.counter(),
+            first_entry_seq: random.counter(),
             durable_frame_seq: random.u64(),
             previous_crc: random.u32(),
         };

@@ -23,14 +23,21 @@ const CONFIG_KEY: &str = "config";
 /// # Errors
 /// One sentence that names the file, and the line and the key where there is one.
 pub fn merge(path: &Path, arguments: &[OsString], matches: &ArgMatches) -> Outcome<ServeArgs> {
-    let text = read(path)?;
-    let name = path.display().to_string();
+    merge_text(&path.display().to_string(), read(path)?, arguments, matches)
+}
+
+/// As [`merge`], of the file's bytes.
+///
+/// # Errors
+/// As [`merge`].
+pub fn merge_text(name: &str, bytes: Vec<u8>, arguments: &[OsString], matches: &ArgMatches) -> Outcome<ServeArgs> {
+    let text = decode(name, bytes)?;
     let given = |key: &str| {
         let id = key.replace('-', "_");
         matches.subcommand().is_some_and(|(_, serve)| serve.value_source(&id) == Some(ValueSource::CommandLine))
     };
     let mut all = arguments.to_vec();
-    all.extend(options(&name, &text)?.into_iter().filter(|option| !given(&option.key)).map(|option| option.argument));
+    all.extend(options(name, &text)?.into_iter().filter(|option| !given(&option.key)).map(|option| option.argument));
     match args::parse(all) {
         Ok(Some((Cli { command: Command::Serve(options) }, _))) => Ok(*options),
         Err(failure) => Err(Failure::Usage(format!("{name}: {}", failure.sentence().unwrap_or_default()))),
@@ -38,7 +45,7 @@ pub fn merge(path: &Path, arguments: &[OsString], matches: &ArgMatches) -> Outco
     }
 }
 
-fn read(path: &Path) -> Outcome<String> {
+fn read(path: &Path) -> Outcome<Vec<u8>> {
     let name = path.display();
     let mut bytes = Vec::new();
     File::open(path).and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)).map_err(|error| {
@@ -49,6 +56,10 @@ fn read(path: &Path) -> Outcome<String> {
             "the option file {name} is too long: {FILE_BYTES_MAX} bytes are allowed"
         )));
     }
+    Ok(bytes)
+}
+
+fn decode(name: &str, bytes: Vec<u8>) -> Outcome<String> {
     String::from_utf8(bytes).map_err(|error| {
         let valid = error.utf8_error().valid_up_to();
         let line = 1 + error.as_bytes().iter().take(valid).filter(|&&byte| byte == b'\n').count();

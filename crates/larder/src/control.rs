@@ -214,7 +214,8 @@ impl Drop for Leaving {
     }
 }
 
-fn serve(stream: &UnixStream, handler: &Handler) {
+/// Answers one client until it goes away or breaks the rules.
+pub fn serve(stream: &UnixStream, handler: &Handler) {
     let mut rest = Vec::new();
     while let Some(line) = read_line(stream, &mut rest) {
         let reply = match handler(&line) {
@@ -277,10 +278,21 @@ fn ask_at(path: &Path, request: &str) -> Outcome<Option<Value>> {
         .and_then(|()| stream.shutdown(std::net::Shutdown::Write))
         .and_then(|()| stream.take(REPLY_BYTES_MAX).read_to_string(&mut reply));
     asked.map_err(|error| failed(&format!("does not answer: {}", system_reason(&error))))?;
-    let mut value: Value = serde_json::from_str(&reply).map_err(|_| failed("went away before it answered"))?;
-    match value.get("error").and_then(Value::as_str) {
-        Some(sentence) => Err(Failure::failed(sentence)),
-        None => Ok(value.get_mut("ok").map(Value::take)),
+    match parse_reply(&reply) {
+        Some(Ok(value)) => Ok(Some(value)),
+        Some(Err(sentence)) => Err(Failure::failed(sentence)),
+        None if reply.is_empty() => Err(failed("went away before it answered")),
+        None => Err(failed("gave an answer that is none")),
+    }
+}
+
+/// What a reply line says; `None` where it is none.
+pub fn parse_reply(reply: &str) -> Option<Reply> {
+    let mut value: Value = serde_json::from_str(reply).ok()?;
+    match (value.get_mut("ok").map(Value::take), value.get_mut("error").map(Value::take)) {
+        (Some(value), None) => Some(Ok(value)),
+        (None, Some(Value::String(sentence))) => Some(Err(sentence)),
+        _ => None,
     }
 }
 

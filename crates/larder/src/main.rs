@@ -15,6 +15,8 @@ mod detach;
 mod dump;
 mod error;
 mod flush;
+#[cfg(test)]
+mod fuzz_seeds;
 mod later;
 mod output;
 mod serve;

@@ -78,6 +78,11 @@ impl NbdDevice {
     pub fn connect_with(uri: &str, read_only: bool) -> IoResult<Arc<NbdDevice>> {
         let uri = NbdUri::parse(uri)?;
         let opened = connect::open(&uri)?;
+        Self::over(uri, opened, read_only)
+    }
+
+    /// A device over a connection past its handshake.
+    pub(super) fn over(uri: NbdUri, opened: Opened, read_only: bool) -> IoResult<Arc<NbdDevice>> {
         let sector_bytes = opened.block_bytes_min.max(512);
         if sector_bytes > SECTOR_BYTES_MAX {
             return Err(IoError::new(IoErrorKind::Unsupported, IoOp::Open, 0, 0)

@@ -92,7 +92,7 @@ impl NbdUri {
         };
         let host = host.to_ascii_lowercase();
         let export = percent_decode(export).ok_or_else(wrong)?;
-        if host.is_empty() || export.contains('?') {
+        if host.is_empty() || host.contains(['[', ']']) || export.contains('?') {
             return Err(wrong());
         }
         NbdUri { endpoint: Endpoint::Tcp { host, port }, export }.checked(wrong)
@@ -197,6 +197,11 @@ pub(super) struct Opened {
 pub(super) fn open(uri: &NbdUri) -> IoResult<Opened> {
     let stream =
         connect(&uri.endpoint).map_err(|error| failed(format!("cannot reach {}: {error}", uri.canonical())))?;
+    shake_hands(stream, uri)
+}
+
+/// Shakes hands over a connected socket. Blocks.
+pub(super) fn shake_hands(stream: Stream, uri: &NbdUri) -> IoResult<Opened> {
     let io = |error: io::Error| failed(format!("{} broke off the handshake: {error}", uri.canonical()));
     stream.set_timeouts(Some(HANDSHAKE_TIMEOUT)).map_err(io)?;
     greet(&stream, uri).map_err(io)??;
@@ -339,9 +344,16 @@ mod tests {
 
     #[test]
     fn wrong_uris_are_refused_with_the_right_forms() {
-        for text in
-            ["nbd:host", "nbd://", "nbd:///disk", "nbd://h:x/", "nbd+unix:///d", "nbd+unix:///?socket=", "nbd://h/%zz"]
-        {
+        for text in [
+            "nbd:host",
+            "nbd://",
+            "nbd:///disk",
+            "nbd://h:x/",
+            "nbd://[[h]/",
+            "nbd+unix:///d",
+            "nbd+unix:///?socket=",
+            "nbd://h/%zz",
+        ] {
             let error = NbdUri::parse(text).expect_err(text).to_string();
             assert!(error.contains("nbd://HOST[:PORT]/EXPORT"), "{error}");
         }

@@ -43,9 +43,9 @@ pub fn value(fill: Fill, write: WriteNumber, index: usize, at: usize) -> Value {
     debug_assert!(write < WRITES_MAX && index < WRITE_SECTORS_MAX);
     match fill {
         Fill::Zeroes => ZERO,
-        Fill::Noise => (write << 10 | index as u32) << 2 | NOISE,
-        Fill::Text => (write << 10 | index as u32) << 2 | TEXT,
-        Fill::Pool(content) => (content % POOL_MAX << 8 | (at % POOL_SECTORS) as u32) << 2 | POOL,
+        Fill::Noise => (((write << 10) | index as u32) << 2) | NOISE,
+        Fill::Text => (((write << 10) | index as u32) << 2) | TEXT,
+        Fill::Pool(content) => ((((content % POOL_MAX) << 8) | (at % POOL_SECTORS) as u32) << 2) | POOL,
     }
 }
 
@@ -60,10 +60,10 @@ pub fn name(value: Value) -> String {
 }
 
 fn words(value: Value) -> (u64, u64, u64) {
-    let first = u64::from(value) | u64::from(!value) << 32;
+    let first = u64::from(value) | (u64::from(!value) << 32);
     let second = mix64(first);
     // Text and every second content of the pool repeat one word; the rest is noise.
-    let repeats = value & 3 == TEXT || (value & 3 == POOL && value >> 10 & 1 == 1);
+    let repeats = value & 3 == TEXT || (value & 3 == POOL && (value >> 10) & 1 == 1);
     (first, second, if repeats { 0 } else { 0x9e37_79b9_7f4a_7c15 })
 }
 

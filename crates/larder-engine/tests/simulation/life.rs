@@ -5,8 +5,8 @@
 //! What it does not do: requests themselves, which are in [`crate::requests`].
 
 use crate::{
+    desk::{Desk, Violation, ViolationKind},
     plan::{At, Ending, Fault, Life},
-    requests::{Desk, Violation, ViolationKind},
     world::World,
 };
 use larder_device::sim::{SimOptions, SimRuntime};
@@ -86,7 +86,7 @@ fn finish(desk: &Desk, runtime: &SimRuntime, life: &Life, stage: Stage, cut_shor
         Ending::PowerLoss => true,
         Ending::Kill | Ending::Drop => false,
         // After a clean end the power may go, or stay.
-        Ending::Close => life.schedule_seed % 2 == 0,
+        Ending::Close => life.schedule_seed.is_multiple_of(2),
     };
     if power_loss {
         runtime.crash();

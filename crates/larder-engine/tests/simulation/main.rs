@@ -17,11 +17,13 @@
 #![allow(missing_docs)]
 
 mod content;
+mod desk;
 mod draw;
 #[path = "../common/fence.rs"]
 mod fence;
 mod life;
 mod model;
+mod operator;
 mod panics;
 mod plan;
 mod requests;
@@ -44,7 +46,7 @@ use std::{
 };
 
 /// Seeds of an ordinary test run.
-const SEEDS_DEFAULT: u64 = 1000;
+const SEEDS_DEFAULT: u64 = 3000;
 /// Violations whose history is told; after these nothing more is run.
 const VIOLATIONS_TOLD_MAX: usize = 3;
 /// Seeds that are executed twice, to see that they are one run.

@@ -4,11 +4,11 @@
 
 use crate::{
     content::ZERO,
+    desk::{Desk, Violation, ViolationKind},
     life::{Outcome, keeps_dirty, live},
     model::Model,
     panics,
     plan::Plan,
-    requests::{Desk, Violation, ViolationKind},
     stats::Stats,
     world::World,
 };

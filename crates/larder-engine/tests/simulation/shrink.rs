@@ -9,8 +9,8 @@
 //! What it does not do: find the smallest plan there is.
 
 use crate::{
+    desk::{Violation, ViolationKind},
     plan::{At, Life, Op, Plan, Run, What},
-    requests::{Violation, ViolationKind},
     run::execute,
 };
 use larder_device::rng::mix64;
@@ -105,7 +105,9 @@ impl Shrinker {
 
     fn pass_over(&mut self, life: usize) {
         for fault in (0..self.best.lives[life].faults.len()).rev() {
-            self.try_life(life, |life| drop(life.faults.remove(fault)));
+            self.try_life(life, |life| {
+                life.faults.remove(fault);
+            });
         }
         for op in (0..self.best.lives[life].operator.len()).rev() {
             self.try_life(life, |life| {

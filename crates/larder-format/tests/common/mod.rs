@@ -226,6 +226,11 @@ impl Random {
         }
     }
 
+    /// As high as a counter may be.
+    pub fn counter(&mut self) -> u64 {
+        self.u64() % COUNTER_MAX
+    }
+
     pub fn u32(&mut self) -> u32 {
         (self.u64() >> (32 * self.below(2))) as u32
     }

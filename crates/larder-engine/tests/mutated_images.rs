@@ -1,0 +1,67 @@
+//! Recovery and repair of damaged images, and records alone, from seeds: the fuzz targets `mutated_image`, `repaired_image` and `record`. Their files
+//! in `fuzz/src` say what must hold.
+
+#[path = "../../../fuzz/src/image/mod.rs"]
+mod image;
+#[path = "../../../fuzz/src/input.rs"]
+mod input;
+#[path = "../../../fuzz/src/memory.rs"]
+mod memory;
+#[path = "../../../fuzz/src/record.rs"]
+mod record;
+#[path = "../../../fuzz/src/seeded.rs"]
+mod seeded;
+
+use std::cell::Cell;
+
+#[global_allocator]
+static ALLOCATOR: memory::Counting = memory::Counting;
+
+/// A way in which a run ends, and whether one ended so.
+type Kind = (&'static str, fn(&image::Seen) -> bool);
+
+const KINDS: [Kind; 7] = [
+    ("opened, and every chunk was read", |seen| seen.opened && seen.chunks_failed == 0 && !seen.verified_clean),
+    ("opened, with chunks that cannot be read", |seen| seen.opened && seen.chunks_failed > 0),
+    ("refused", |seen| !seen.opened),
+    ("noticed by nobody", |seen| seen.verified_clean),
+    ("lost the end of the log", |seen| seen.rolled_back && seen.opened),
+    ("sealed, and opened", |seen| seen.sealed && seen.opened),
+    ("sealed, and refused", |seen| seen.sealed && !seen.opened),
+];
+
+/// Damage that nothing survives, or that nothing notices, would prove little: so the ends are counted.
+#[test]
+fn damaged_images_give_right_bytes_or_errors() {
+    assert!(memory::is_installed());
+    let counts = KINDS.map(|_| Cell::new(0));
+    let count = |data: &[u8]| {
+        let seen = image::look(data);
+        for ((_, holds), count) in KINDS.iter().zip(&counts) {
+            count.set(count.get() + u32::from(holds(&seen)));
+        }
+    };
+    let runs = seeded::check("mutated_image", &image::seeds(), 700, count);
+    for ((what, _), count) in KINDS.iter().zip(&counts) {
+        println!("{} of {runs}: {what}", count.get());
+        assert!(runs < 500 || count.get() >= 5, "{} of {runs}: {what}", count.get());
+    }
+}
+
+#[test]
+fn damaged_images_are_repaired_without_a_made_up_byte() {
+    let counts = [const { Cell::new(0_u32) }; 4];
+    let count = |data: &[u8]| {
+        let seen = image::repair::look(data);
+        let ends = [seen.hopeless, seen.needed && !seen.loses_data, seen.loses_data, seen.sealed && seen.whole];
+        counts.iter().zip(ends).for_each(|(count, is_one)| count.set(count.get() + u32::from(is_one)));
+    };
+    let runs = seeded::check("repaired_image", &image::repair::seeds(), 500, count);
+    println!("of {runs}: hopeless, repaired without a loss, repaired with one, sealed and whole: {counts:?}");
+    assert!(runs < 500 || counts.iter().all(|count| count.get() >= 5), "{counts:?}");
+}
+
+#[test]
+fn records_decode_or_are_refused() {
+    seeded::check("record", &record::seeds(), 20_000, record::run);
+}

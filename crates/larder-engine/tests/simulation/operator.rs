@@ -1,0 +1,141 @@
+//! What an operator asks for: destages, checkpoints, mode switches, the end.
+//!
+//! Invariants: what it promises is told to the model only when it succeeded.
+//!
+//! What it does not do: requests of clients, which are in [`crate::requests`].
+
+use crate::{desk::Desk, life::keeps_dirty, plan::OperatorOp, trouble::Way};
+use larder_engine::{Cache, WriteMode};
+use std::sync::Arc;
+
+impl Desk {
+    /// What [`Desk::way`] compares with: how many mode switches began and ended, how many are under way, and the mode.
+    pub fn mode(&self, cache: &Cache) -> (u64, u64, WriteMode) {
+        let state = self.state.lock();
+        (state.mode_switches, state.switching, cache.mode())
+    }
+
+    /// Which way a request went that began at `before`.
+    pub fn way(&self, cache: &Cache, before: (u64, u64, WriteMode)) -> Way {
+        if self.mode(cache) != before || before.1 > 0 {
+            Way::Unknown
+        } else if keeps_dirty(before.2) {
+            Way::Back
+        } else {
+            Way::Through
+        }
+    }
+
+    /// Does what the operator asks, and tells the model what that promises.
+    pub async fn operate(self: &Arc<Self>, cache: &Arc<Cache>, op: OperatorOp) {
+        self.history(|| format!("the operator asks: {op:?}"));
+        let start = self.state.lock().model.now();
+        let before = self.mode(cache);
+        if matches!(op, OperatorOp::SetMode(_)) {
+            self.mode_switch_begins();
+        }
+        let result = match op {
+            OperatorOp::DestageAll => match cache.destage_all().await {
+                true => Ok(()),
+                false => Err("not all could be destaged".to_owned()),
+            },
+            OperatorOp::Checkpoint => cache.checkpoint().await.map_err(|error| error.to_string()),
+            OperatorOp::SetMode(mode) => cache.set_mode(mode).await.map_err(|error| error.to_string()),
+            OperatorOp::Settle => {
+                cache.settle().await;
+                Ok(())
+            }
+            OperatorOp::Close => {
+                self.close(cache, false).await;
+                Ok(())
+            }
+            OperatorOp::Detach => {
+                self.close(cache, true).await;
+                Ok(())
+            }
+        };
+        if matches!(op, OperatorOp::SetMode(_)) {
+            self.mode_switch_ends(cache, result.is_ok());
+        }
+        // No other switch was under way at any time.
+        let alone = before.1 == 0 && self.mode(cache).0 == before.0 + 2;
+        self.history(|| format!("{op:?}: {}", result.as_ref().err().map_or("done", String::as_str)));
+        let mut state = self.state.lock();
+        match &result {
+            Ok(()) => match op {
+                OperatorOp::DestageAll => {
+                    state.stats.full_destages += 1;
+                    state.model.durable_before(start, true);
+                }
+                OperatorOp::SetMode(mode) if mode != before.2 => {
+                    state.stats.mode_switches += 1;
+                    // What had completed when the switch began is on the origin when it is over.
+                    if alone && !keeps_dirty(mode) {
+                        state.model.durable_before(start, true);
+                    }
+                }
+                _ => {}
+            },
+            Err(error) => {
+                state.stats.operations_failed += 1;
+                let allowed = state.closed_or_closing() || state.model.trouble.operation_may_fail();
+                drop(state);
+                self.judge(allowed, &format!("{op:?}"), error);
+            }
+        }
+    }
+
+    fn mode_switch_begins(&self) {
+        let mut state = self.state.lock();
+        state.switching += 1;
+        state.mode_switches += 1;
+        state.mode = None;
+    }
+
+    fn mode_switch_ends(&self, cache: &Cache, succeeded: bool) {
+        let mut state = self.state.lock();
+        state.switching -= 1;
+        state.mode_switches += 1;
+        if succeeded && state.switching == 0 {
+            state.mode = Some(cache.mode());
+        }
+    }
+
+    /// Closes or detaches the cache; false where that failed, and might.
+    pub async fn close(&self, cache: &Cache, detach: bool) -> bool {
+        let start = {
+            let mut state = self.state.lock();
+            if state.closed || state.model.trouble.closing {
+                return state.closed;
+            }
+            // A detachment that fails leaves the cache open, but whether it will is not known yet.
+            state.model.trouble.closing = true;
+            state.model.trouble.detaching |= detach;
+            state.stats.closed_under_load += u64::from(state.requests_in_flight > 0);
+            state.model.now()
+        };
+        let result = if detach { cache.detach().await } else { cache.close().await };
+        let what = if detach { "detach" } else { "close" };
+        self.history(|| {
+            format!("{what}: {}", result.as_ref().err().map_or("done".to_owned(), |error| error.to_string()))
+        });
+        let mut state = self.state.lock();
+        match result {
+            Ok(()) => {
+                state.closed = true;
+                state.model.durable_before(start, detach || !keeps_dirty(cache.mode()));
+                state.stats.clean_ends += 1;
+                state.stats.detachments += u64::from(detach);
+                true
+            }
+            Err(error) => {
+                state.stats.operations_failed += 1;
+                let trouble = &state.model.trouble;
+                let allowed = trouble.closing_may_fail() || (detach && trouble.slots_damaged);
+                drop(state);
+                self.judge(allowed, what, error);
+                false
+            }
+        }
+    }
+}

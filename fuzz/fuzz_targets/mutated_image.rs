@@ -1,0 +1,12 @@
+//! Recovery over a damaged image: `cargo +nightly fuzz run mutated_image`. What must hold stands in `larder_fuzz::image`.
+
+#![no_main]
+
+use larder_fuzz::{image, memory};
+
+#[global_allocator]
+static ALLOCATOR: memory::Counting = memory::Counting;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    image::look(data);
+});

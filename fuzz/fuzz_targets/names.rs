@@ -1,0 +1,10 @@
+//! Sizes and addresses as people write them: `cargo +nightly fuzz run names`. What must hold stands in `larder_fuzz::config`.
+
+#![no_main]
+
+use larder_fuzz::{config, memory};
+
+#[global_allocator]
+static ALLOCATOR: memory::Counting = memory::Counting;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| config::names(data));

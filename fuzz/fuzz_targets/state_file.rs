@@ -1,0 +1,10 @@
+//! The state file of a cache: `cargo +nightly fuzz run state_file`. What must hold stands in `larder_fuzz::config`.
+
+#![no_main]
+
+use larder_fuzz::{config, memory};
+
+#[global_allocator]
+static ALLOCATOR: memory::Counting = memory::Counting;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| config::state_file(data));

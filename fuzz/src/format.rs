@@ -1,0 +1,259 @@
+//! Targets: the structures on flash, each alone: superblock, segment header and record table, log frame, checkpoint
+//! header and blocks, and the division of a flash.
+//!
+//! What must hold: any bytes give a value or an error. A value encodes to the bytes that it came from. Decoding takes
+//! memory in proportion to the bytes that are there, whatever lengths they name.
+//!
+//! An input is raw bytes, or a list of changes to a sound structure, with or without a right checksum.
+//!
+//! What it does not do: read devices; `image` does.
+
+use super::{
+    input::{Input, patch},
+    memory,
+};
+use larder_format::{
+    BlockIdentity, COUNTER_MAX, CheckpointBlock, CheckpointHeader, FormatError, FrameHeader, Layout, LayoutRequest,
+    SegmentHeader, Superblock, checkpoint_bytes_max, choose, crc32c, decode_frame, encode_frame, peek_frame,
+    segment::{self, decode_header, decode_table, encode_header, encode_table},
+};
+
+macro_rules! fixture {
+    ($name:literal) => {
+        include_bytes!(concat!("../../crates/larder-format/tests/fixtures/v1/", $name, ".bin")).as_slice()
+    };
+}
+
+/// The tag, checkpoint and place of the fixtures.
+const TAG: u64 = 0xa7a6_a5a4_a3a2_a1a0;
+const CHECKPOINT_ID: u64 = 3;
+/// Bytes that decoding may allocate for each byte of a structure, and some for every input.
+const ALLOCATED_PER_BYTE: usize = 8;
+const ALLOCATED_BYTES: usize = 64 << 10;
+
+const BLOCKS: [&[u8]; 5] = [
+    fixture!("block-slots-good"),
+    fixture!("block-mappings-good"),
+    fixture!("block-fragments-good"),
+    fixture!("block-zero-ranges-good"),
+    fixture!("block-fingerprints-good"),
+];
+
+/// Bytes for a decoder: raw ones, or a changed fixture. The first byte chooses.
+fn bytes(fixtures: &[&[u8]], crc_at: usize, crc_covers: Option<usize>, data: &[u8]) -> Vec<u8> {
+    let mut input = Input(data);
+    let choice = input.byte();
+    if choice & 3 == 0 {
+        return input.0.to_vec();
+    }
+    let mut bytes = fixtures[usize::from(choice >> 3) % fixtures.len()].to_vec();
+    while !input.is_empty() {
+        patch(&mut bytes, 256, &mut input);
+    }
+    if choice & 4 != 0 {
+        seal(&mut bytes, crc_at, crc_covers);
+    }
+    bytes
+}
+
+fn seal(bytes: &mut [u8], crc_at: usize, crc_covers: Option<usize>) {
+    let end = crc_covers.unwrap_or(bytes.len()).min(bytes.len());
+    bytes[crc_at..crc_at + 4].fill(0);
+    let crc = crc32c(&bytes[..end]);
+    bytes[crc_at..crc_at + 4].copy_from_slice(&crc.to_le_bytes());
+}
+
+fn frugally<T>(bytes: usize, decode: impl FnOnce() -> T) -> T {
+    let (value, peak) = memory::peak_of(decode);
+    assert!(peak <= ALLOCATED_BYTES + ALLOCATED_PER_BYTE * bytes, "{peak} bytes were allocated for {bytes}");
+    value
+}
+
+/// A superblock, alone and as one of two twins.
+pub fn superblock(data: &[u8]) {
+    let bytes = bytes(&[fixture!("superblock-good")], 16, None, data);
+    let decoded = frugally(bytes.len(), || Superblock::decode(&bytes));
+    if let Ok(superblock) = &decoded {
+        assert_eq!(superblock.encode().as_slice(), &bytes[..superblock.encode().len()], "it encodes to other bytes");
+        check_layout(&superblock.layout);
+        assert!(superblock.log_start.offset_in_log <= superblock.layout.log_bytes);
+        assert!(superblock.sequence < COUNTER_MAX && superblock.entry_seq_next < COUNTER_MAX);
+    }
+    let good = fixture!("superblock-good");
+    for (a, b, this) in [(bytes.as_slice(), good, 0), (good, bytes.as_slice(), 1), (&bytes, &bytes, 0)] {
+        match (choose(a, b), &decoded) {
+            // A twin that is damaged must not keep the other from being used; a newer or foreign one must.
+            (Err(error), Err(FormatError::BadChecksum(_) | FormatError::BadMagic(_))) => {
+                assert!(a == b, "one damaged twin: {error}");
+            }
+            (Ok(chosen), _) => {
+                let from = [a, b][chosen.twin];
+                if let [Ok(first), Ok(second)] = [a, b].map(Superblock::decode) {
+                    assert_eq!(
+                        chosen.superblock.sequence,
+                        first.sequence.max(second.sequence),
+                        "the older twin is chosen"
+                    );
+                }
+                assert_eq!(Superblock::decode(from).as_ref(), Ok(&chosen.superblock));
+                assert!(decoded.is_ok() || chosen.twin != this);
+            }
+            (Err(_), _) => {}
+        }
+    }
+}
+
+fn check_layout(layout: &Layout) {
+    layout.check().expect("what was decoded or planned is sound");
+    let end = layout.slot_offset(layout.slot_count - 1).expect("the last slot") + u64::from(layout.weu_bytes);
+    assert!(end <= layout.flash_bytes && layout.slot_offset(layout.slot_count).is_none());
+    assert!(checkpoint_bytes_max(&layout.checkpoint_counts_max()) <= layout.checkpoint_area_bytes);
+    assert!(layout.frame_entries_max() > 0 && layout.frame_bytes_max() <= layout.log_bytes / 4);
+    assert!(layout.log_offset + layout.log_bytes <= layout.weu_offset);
+    assert!(layout.checkpoint_offset[1] + layout.checkpoint_area_bytes <= layout.log_offset);
+}
+
+/// Sizes, as a layout is planned for them.
+pub fn layout(data: &[u8]) {
+    let mut input = Input(data);
+    let size = |input: &mut Input<'_>| {
+        let shift = input.byte() % 64;
+        (input.u64() >> (63 - shift)).wrapping_add(1 << shift)
+    };
+    let power = |input: &mut Input<'_>, from: u32| from << (input.byte() % 9) >> 1;
+    let request = LayoutRequest {
+        flash_bytes: size(&mut input),
+        origin_bytes: size(&mut input),
+        chunk_bytes: power(&mut input, 4 << 10),
+        weu_bytes: power(&mut input, 512 << 10),
+        sector_bytes: power(&mut input, 512),
+        fp_entries_max: (input.byte() & 1 == 1).then(|| size(&mut input)),
+        mappings_max: (input.byte() & 1 == 1).then(|| size(&mut input)),
+    };
+    match frugally(0, || Layout::plan(request)) {
+        Ok(layout) => check_layout(&layout),
+        Err(FormatError::FlashTooSmall { flash_bytes, needed_bytes }) => {
+            assert!(flash_bytes == request.flash_bytes && needed_bytes > flash_bytes, "{needed_bytes}");
+            let enough = LayoutRequest { flash_bytes: needed_bytes, ..request };
+            check_layout(&Layout::plan(enough).expect("what is said to be needed does"));
+        }
+        Err(_) => {}
+    }
+}
+
+/// A segment: its header and its record table.
+pub fn segment(data: &[u8]) {
+    let mut bytes = bytes(&[fixture!("segment-good"), fixture!("segment-table-corrupt")], 12, Some(64), data);
+    let Ok(header) = frugally(bytes.len(), || decode_header(&bytes)) else { return };
+    assert_eq!(encode_header(&header).as_slice(), &bytes[..64], "it encodes to other bytes");
+    assert!(
+        u64::from(header.offset) + u64::from(header.segment_bytes) <= u64::from(larder_format::layout::WEU_BYTES_MAX)
+    );
+    let at = header.table_offset as usize;
+    check_table(&header, bytes.get(at..).unwrap_or_default());
+    // The same table under a right checksum.
+    if let Some(table) = bytes.get_mut(at..at + header.table_bytes()) {
+        check_table(&SegmentHeader { table_crc: crc32c(table), ..header }, table);
+    }
+}
+
+fn check_table(header: &SegmentHeader, bytes: &[u8]) {
+    let Ok(records) = frugally(bytes.len(), || decode_table(header, bytes)) else { return };
+    let mut again = vec![0; header.table_bytes()];
+    assert_eq!(encode_table(&records, &mut again), Ok(header.table_crc));
+    assert!(again == bytes[..again.len()], "the table encodes to other bytes");
+    for record in records {
+        assert!(record.place(header.slot, header.generation).is_plausible());
+        assert!(record.offset >= header.offset + segment::SEGMENT_HEADER_BYTES as u32);
+        assert!(record.offset + record.stored_len <= header.offset + header.table_offset);
+    }
+}
+
+/// A frame of the log.
+pub fn log_frame(data: &[u8]) {
+    let bytes =
+        bytes(&[fixture!("frame-good"), fixture!("frame-torn"), fixture!("frame-unknown-entry")], 12, None, data);
+    let peeked = peek_frame(&bytes, TAG);
+    let decoded = frugally(bytes.len(), || decode_frame(&bytes, TAG));
+    let Ok((header, entries)) = decoded else { return };
+    assert_eq!(peeked, Ok(header), "a header that was peeked at is the one that is decoded");
+    assert_eq!(entries.len(), header.entry_count as usize);
+    assert!(header.start.frame_seq < COUNTER_MAX && header.entry_seq_next() >= header.start.first_entry_seq);
+    // Padding says nothing of the sector size but that it divides the frame.
+    let sector_bytes = 1 << header.frame_bytes.trailing_zeros().min(12);
+    let again = encode_frame(&header.start, &entries, sector_bytes).expect("as many as before");
+    assert!(again == bytes[..header.frame_bytes as usize], "it encodes to other bytes");
+    let next = larder_format::FrameStart {
+        frame_seq: header.start.frame_seq + 1,
+        first_entry_seq: header.entry_seq_next(),
+        previous_crc: header.crc,
+        ..header.start
+    };
+    assert!(FrameHeader { start: next, ..header }.follows(&header) && !header.follows(&header));
+    for other in [
+        larder_format::FrameStart { previous_crc: !next.previous_crc, ..next },
+        larder_format::FrameStart { first_entry_seq: next.first_entry_seq + 1, ..next },
+        larder_format::FrameStart { frame_seq: next.frame_seq + 1, ..next },
+    ] {
+        assert!(!FrameHeader { start: other, ..header }.follows(&header), "{other:?} follows {header:?}");
+    }
+}
+
+/// The header of a checkpoint, and a block of one.
+pub fn checkpoint(data: &[u8]) {
+    let header = bytes(&[fixture!("checkpoint-header-good")], 12, None, data);
+    if let Ok(decoded) = frugally(header.len(), || CheckpointHeader::decode(&header, TAG)) {
+        assert_eq!(decoded.encode().as_slice(), &header[..decoded.encode().len()], "the header encodes to other bytes");
+        assert!(decoded.checkpoint_id < COUNTER_MAX && decoded.entry_seq_next < COUNTER_MAX);
+    }
+    let block = bytes(&BLOCKS, 12, None, data);
+    let index = BLOCKS.iter().position(|good| good[32..36] == *block.get(32..36).unwrap_or_default());
+    let block_index = index.unwrap_or(0) as u32;
+    let identity = BlockIdentity { flash_tag: TAG, checkpoint_id: CHECKPOINT_ID, block_index };
+    if let Ok((decoded, size)) = frugally(block.len(), || CheckpointBlock::decode(&block, &identity)) {
+        let again = decoded.encode(&identity).expect("as many as before");
+        assert_eq!(again.len(), size);
+        assert!(again == block[..size], "the block encodes to other bytes");
+    }
+}
+
+/// First inputs of a structure whose fixtures are `count` many: whole, raw, and with fields changed.
+fn seeds(count: u8, raw: &[&[u8]]) -> Vec<Vec<u8>> {
+    let mut seeds = vec![vec![], vec![1], vec![5]];
+    for fixture in 0..count {
+        for (at, value) in [(8, 2), (24, 5), (40, 11), (64, 3), (72, 200), (120, 15)] {
+            seeds.push(vec![fixture << 3 | 5, 2, at, value, 1, 2, 3, 4]);
+            seeds.push(vec![fixture << 3 | 5, 8, at, 33]);
+        }
+    }
+    for bytes in raw.iter().filter(|bytes| bytes.len() <= 1 << 10) {
+        seeds.push([&[0], *bytes].concat());
+    }
+    seeds
+}
+
+/// First inputs of [`superblock`].
+pub fn superblock_seeds() -> Vec<Vec<u8>> {
+    seeds(1, &[])
+}
+
+/// First inputs of [`layout`].
+pub fn layout_seeds() -> Vec<Vec<u8>> {
+    let sizes = [(36, 42, 1, 3, 1), (22, 30, 0, 1, 1), (40, 50, 2, 4, 4), (23, 20, 5, 1, 1), (62, 63, 8, 8, 8)];
+    sizes.iter().map(|&(flash, origin, a, b, c)| vec![flash, 0, origin, 0, a, b, c, 0, 1, 12, 9]).collect()
+}
+
+/// First inputs of [`segment`].
+pub fn segment_seeds() -> Vec<Vec<u8>> {
+    seeds(2, &[fixture!("segment-good")])
+}
+
+/// First inputs of [`log_frame`].
+pub fn log_frame_seeds() -> Vec<Vec<u8>> {
+    seeds(3, &[fixture!("frame-good"), fixture!("frame-unknown-entry")])
+}
+
+/// First inputs of [`checkpoint`].
+pub fn checkpoint_seeds() -> Vec<Vec<u8>> {
+    seeds(5, &[])
+}

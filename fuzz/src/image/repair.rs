@@ -1,0 +1,79 @@
+//! Target: `verify --repair` over a damaged image, then opening it and reading every sector.
+//!
+//! What must hold, whatever the damage: no panic, no endless run; a dry run writes nothing; what is called whole opens, and
+//! every sector of it can be read. And where checksums can tell: what opens without a repair can be repaired; each repair
+//! ends whole; a sector reads as its newest bytes, or as older ones of its own where the report lists it as lost, suspect
+//! or unknown.
+//!
+//! What it does not do: crash in the middle of a repair.
+
+use super::super::{input::Input, memory};
+use super::{
+    ALLOCATED_BYTES_MAX, Expected, Run, SECTOR,
+    base::{VOLUME_BYTES, runtime, tuning},
+    bases, damage, expectation,
+    medium::Medium,
+};
+use larder_device::sim::Schedule;
+use larder_engine::{
+    Cache,
+    verify::repair::{RepairOptions, repair},
+};
+use std::sync::Arc;
+
+/// What a run came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    pub sealed: bool,
+    pub hopeless: bool,
+    pub needed: bool,
+    pub loses_data: bool,
+    pub whole: bool,
+}
+
+/// The fuzz target, and what a run came to.
+pub fn look(data: &[u8]) -> Seen {
+    let all = bases();
+    let mut input = Input(data);
+    let base = &all[input.below(all.len())];
+    let choice = input.byte();
+    let options = RepairOptions { dry_run: choice & 1 != 0, drop_suspect: choice & 2 != 0 };
+    let damaged = damage::damage(base, &mut input);
+    let (expected, _) = expectation(base, &damaged);
+    let flash = Medium::new("flash", Arc::new(damaged.flash.clone()), damaged.size_bytes, false);
+    let origin = Medium::new("origin", base.origin.clone(), VOLUME_BYTES, false);
+    let runtime = runtime(u64::from(choice), Schedule::Chaos);
+    let (report, peak) = memory::peak_of(|| runtime.block_on(repair(&*flash, &options, &mut |_, _| {})));
+    assert!(peak <= ALLOCATED_BYTES_MAX, "{peak} bytes were allocated");
+    let mut seen = Seen { sealed: damaged.sealed, hopeless: report.is_err(), ..Seen::default() };
+    if options.dry_run {
+        assert!(flash.bytes() == damaged.flash[..damaged.size_bytes as usize], "a dry run writes");
+    } else {
+        let opened = runtime.block_on(Cache::open(flash, origin, runtime.clone(), tuning()));
+        match &report {
+            Err(error) => assert!(damaged.sealed || opened.is_err(), "{}: it opens, and: {error}", base.name),
+            Ok(report) => {
+                (seen.needed, seen.loses_data, seen.whole) = (report.needed, report.loses_data(), report.whole);
+                assert!(damaged.sealed || report.whole, "{}: a repair that leaves problems: {report:?}", base.name);
+                assert!(opened.is_ok() || !report.whole, "{}: what is whole does not open: {report:?}", base.name);
+            }
+        }
+        if let (Ok(cache), Ok(report)) = (opened, report) {
+            let older = [&report.lost, &report.suspect, &report.unknown];
+            let older = (0..VOLUME_BYTES / SECTOR as u64)
+                .map(|sector| older.iter().any(|ranges| ranges.contains(sector * SECTOR as u64)))
+                .collect();
+            let mut run = Run::new(base, if damaged.sealed { Expected::Anything } else { expected });
+            run.older = older;
+            run.read_all(&runtime, &cache, |_| report.whole);
+        }
+    }
+    runtime.kill();
+    seen
+}
+
+/// Inputs to begin with: those of the damage to images, without the work.
+pub fn seeds() -> Vec<Vec<u8>> {
+    let cut = 2 + 3 * super::OPERATIONS_MAX;
+    super::seeds().iter().map(|seed| [&[seed[0], seed[0] << 1], seed.get(cut..).unwrap_or_default()].concat()).collect()
+}
