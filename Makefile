@@ -2,13 +2,20 @@
 # Nothing here is needed to build: `cargo build --release` alone makes the `larder` binary.
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test check fmt clippy fuzz deny crash soak bench packages
+.PHONY: help build demo test check fmt clippy fuzz fuzz-long deny crash breakages soak tsan bench packages
 
-# How long the seeded stress targets run. Raise them for a night: `make soak SOAK_CASES=20000`.
-CRASH_CASES ?= 400
-SOAK_CASES ?= 20000
+# How many seeds the long simulation takes; for a night: `make soak SEEDS=2000000`.
+SEEDS ?= 20000
+# How often the real server is killed by `make soak`.
+KILL_ROUNDS ?= 50
+# How many outcomes of each instant the crash sweep of `make soak` draws where it cannot try all.
+CRASH_CASES ?= 64
 # `make test` has seeds of its own; this is another one.
 FUZZ_SEED ?= 20260
+# `make test` runs the fuzz targets on seeded bytes; this is how many times as many `make fuzz` takes.
+FUZZ_FACTOR ?= 2
+# Seconds for each target of `make fuzz-long`.
+FUZZ_SECONDS ?= 300
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-10s %s\n", $$1, $$2 }'
@@ -35,21 +42,33 @@ fmt: ## Is the code formatted?
 clippy: ## Lints, warnings denied
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 
-# The NBD parsers, which cargo-fuzz drives too (see fuzz/), and the structures on flash, from fixed seeds: any toolchain,
-# no corpus.
-fuzz: ## The parsers of flash and wire against seeded hostile bytes (FUZZ_SEED=20260)
+# The fuzz targets (see fuzz/) from fixed seeds: any toolchain, no corpus.
+fuzz: ## All that is parsed, and recovery over damaged images, against seeded hostile bytes (FUZZ_FACTOR=2)
 	LARDER_SEED=$(FUZZ_SEED) cargo test -p larder-format --test mutation --test roundtrip
 	cargo test -p larder-serve --test nbd bytes
+	LARDER_FUZZ_FACTOR=$(FUZZ_FACTOR) cargo test -p larder-format -p larder-device --test fuzz_seeds
+	LARDER_FUZZ_FACTOR=$(FUZZ_FACTOR) cargo test -p larder-engine --test mutated_images
+	LARDER_FUZZ_FACTOR=$(FUZZ_FACTOR) cargo test -p larder --bin larder fuzz_seeds::
+
+fuzz-long: ## The same targets under cargo-fuzz, which looks at coverage (FUZZ_SECONDS=300 each; nightly)
+	fuzz/run.sh $(FUZZ_SECONDS)
 
 deny: ## Licences, sources and versions of dependencies (installs cargo-deny if it is missing)
 	scripts/deny.sh
 
-crash: ## The engine against a model through kills and power losses (CRASH_CASES=400 seeds)
-	LARDER_CRASH_CASES=$(CRASH_CASES) cargo test -p larder-engine --test model
+crash: ## The engine in simulation: crashes and faults against a model of the contract (SEEDS=20000)
+	LARDER_SEEDS=$(SEEDS) cargo test --profile crash -p larder-engine --test simulation -- --exact seeds
 
-soak: ## The same for hours, then every test with real clients (SOAK_CASES=20000 seeds)
-	LARDER_CRASH_CASES=$(SOAK_CASES) cargo test -p larder-engine --test model
-	cargo test -p larder --test clients --test filesystems --test reduction
+breakages: ## Break the contract on purpose, one way after the other, and see the suite catch it (half an hour)
+	LARDER_BREAKAGES=1 cargo test -p larder --test breakages -- --nocapture
+
+soak: crash ## The same, deep crash sweeps, kills, then every test with real clients (SEEDS=20000 KILL_ROUNDS=50)
+	LARDER_CRASH_CASES=$(CRASH_CASES) cargo test --profile crash -p larder-engine --test crash_sweep -- --nocapture
+	LARDER_KILL_ROUNDS=$(KILL_ROUNDS) cargo test -p larder --test kills --test filesystems -- --nocapture
+	cargo test -p larder --test clients --test reduction --test degraded --test refusals --test repair
+
+tsan: ## The tests with real threads under ThreadSanitizer (fetches the standard library's sources with rustup)
+	scripts/tsan.sh
 
 bench: ## Measure against the aims; writes target/bench.json
 	cargo run --release -p larder-bench

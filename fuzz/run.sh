@@ -23,7 +23,7 @@ for target in "${targets[@]}"; do
     options=(-max_total_time="$seconds" -timeout=20 -rss_limit_mb=2048 -print_final_stats=1)
     case $target in
         # The damage to an image is told in few bytes, and each costs time.
-        mutated_image) options+=(-max_len=300 -len_control=0) ;;
+        mutated_image | repaired_image) options+=(-max_len=300 -len_control=0) ;;
         nbd_server_bytes) options+=(-dict=fuzz/nbd.dict) ;;
         option_file) options+=(-max_len=1500) ;;
         *) options+=(-max_len=600) ;;

@@ -7,7 +7,7 @@ set -euo pipefail
 # program=package
 wanted=(nbdinfo=libnbd-bin nbdcopy=libnbd-bin nbdkit=nbdkit nbdfuse=nbdfuse qemu-img=qemu-utils qemu-io=qemu-utils
   fio=fio mkfs.xfs=xfsprogs xfs_repair=xfsprogs mkfs.ext4=e2fsprogs fsck.ext4=e2fsprogs fusermount3=fuse3
-  losetup=mount fstrim=util-linux findmnt=util-linux)
+  losetup=mount fstrim=util-linux findmnt=util-linux sqlite3=sqlite3)
 export PATH="$PATH:/usr/sbin:/sbin:${CARGO_HOME:-$HOME/.cargo}/bin"
 
 have() { command -v "$1" >/dev/null 2>&1; }

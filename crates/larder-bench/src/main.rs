@@ -1,7 +1,8 @@
 //! `larder-bench`: measures the cache against what it is compared with, and says which aims are met.
 //!
 //! Role: one table on standard output and the same rows in `target/bench.json`. Each letter is a file: [`hits_ram`]
-//! (a), [`hits_flash`] (b), [`misses`] (c), [`writes`] (d, e), [`nbd`] (f), [`flushes`] (g), [`index_ram`] (h).
+//! (a), [`hits_flash`] (b), [`misses`] (c), [`writes`] (d, e), [`nbd`] (f), [`flushes`] (g), [`index_ram`] (h), [`recovery`] (i),
+//! [`no_flip`] (j).
 //!
 //! Invariants: whatever is compared is measured in one run, in turns, and the median of the turns' ratios counts, since
 //! machines are noisy. An aim that is missed is printed as missed. Both sides touch as much memory, in the same pattern.
@@ -19,6 +20,8 @@ mod index_ram;
 mod measure;
 mod misses;
 mod nbd;
+mod no_flip;
+mod recovery;
 mod report;
 mod writes;
 
@@ -32,7 +35,7 @@ static ALLOCATOR: alloc::Counting = alloc::Counting;
 
 const USAGE: &str = "usage: larder-bench [--only a,b,…] [--quick] [--dir FOLDER] [--json FILE]
 
-  --only LETTERS  measure these only (a to h)
+  --only LETTERS  measure these only (a to j)
   --quick         fewer and shorter rounds: a look, not a measurement
   --dir FOLDER    where scratch files go (default target/bench-scratch); (b) measures the file system there
   --json FILE     where the rows go (default target/bench.json)";
@@ -61,7 +64,7 @@ impl Options {
 
 type Bench = fn(&Options) -> Res<Vec<Row>>;
 
-const BENCHES: [(char, &str, Bench); 8] = [
+const BENCHES: [(char, &str, Bench); 10] = [
     ('a', "reads that hit, RAM", hits_ram::run),
     ('b', "reads that hit, flash file", hits_flash::run),
     ('c', "reads that miss", misses::run),
@@ -70,6 +73,8 @@ const BENCHES: [(char, &str, Bench); 8] = [
     ('f', "reads through NBD", nbd::run),
     ('g', "writes with flushes", flushes::run),
     ('h', "index RAM", index_ram::run),
+    ('i', "recovery", recovery::run),
+    ('j', "what no stale copy costs", no_flip::run),
 ];
 
 fn options() -> Result<Options, String> {
@@ -82,7 +87,7 @@ fn options() -> Result<Options, String> {
             "--only" => {
                 let letters: Vec<char> = value()?.chars().filter(|c| *c != ',').collect();
                 if let Some(strange) = letters.iter().find(|c| !BENCHES.iter().any(|(letter, ..)| letter == *c)) {
-                    return Err(format!("no measurement is called \"{strange}\"; there are a to h"));
+                    return Err(format!("no measurement is called \"{strange}\"; there are a to j"));
                 }
                 options.only = Some(letters);
             }

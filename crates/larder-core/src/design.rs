@@ -156,6 +156,12 @@ pub trait Design: Send {
     /// Forgets `lba`; returns whether it was mapped or part of a trimmed run.
     fn unmap(&mut self, lba: Lba) -> bool;
 
+    /// Forgets a run of chunks, trimmed parts included, however long it is.
+    fn unmap_run(&mut self, first: Lba, count: u64);
+
+    /// The addresses in a run, ascending, that the index has an entry for; it may be stale.
+    fn mapped_in(&self, first: Lba, count: u64) -> Vec<Lba>;
+
     /// Forgets the mappings of a run of chunks and has it read as zeroes until the origin was told.
     fn trim(&mut self, run: Run);
 
@@ -228,6 +234,19 @@ pub trait Design: Send {
     /// Trimmed runs.
     fn export_runs(&self) -> Vec<Run>;
 
+    /// Recovery begins, with so many mappings and fingerprints to come at once: room is made for them. From here on, what
+    /// is dirty is known only after [`Design::settle_dirty`], and fingerprints only after [`Design::end_restore`].
+    fn begin_restore(&mut self, mappings: u64, fingerprints: u64);
+
+    /// Recovery: `lba` is about to be mapped. Changes nothing; a hint, so that one wait for memory is one for many.
+    fn touch(&self, lba: Lba);
+
+    /// Recovery: what is dirty is asked for now.
+    fn settle_dirty(&mut self);
+
+    /// Recovery is over.
+    fn end_restore(&mut self);
+
     /// Recovery: `slot` holds data of `generation`. False where it cannot be, or has moved on since.
     fn restore_slot(&mut self, slot: SlotId, generation: u32) -> bool;
 
@@ -236,6 +255,9 @@ pub trait Design: Send {
 
     /// Recovery: the content of `place` is `fingerprint`; it becomes the most recent.
     fn restore_fingerprint(&mut self, fingerprint: &Fingerprint, place: &Place);
+
+    /// Recovery: as [`Design::restore_fingerprint`], for a log, which names the same content again and again.
+    fn restore_duplicate(&mut self, fingerprint: &Fingerprint, place: &Place);
 
     /// Counts.
     fn stats(&self) -> DesignStats;

@@ -1,45 +1,102 @@
 //! The dirty list: which chunks the origin does not have, by address, with the sequence number of the write
 //! (Nitro §3.1, "dirty list").
 //!
-//! Invariants: a chunk is listed exactly while its entry in the LBA index carries the dirty flag.
+//! Invariants: a chunk is listed exactly while its entry in the LBA index carries the dirty flag; but what recovery defers
+//! is listed only when that is settled.
 //!
 //! What it does not do: say where the data is; the LBA index does.
 
 use crate::types::Lba;
 use std::collections::BTreeMap;
 
+/// Deferred chunks are listed one by one where the list is this many times as long, else together.
+const SETTLED_ALONE_SHARE: usize = 8;
+
 /// The list.
 #[derive(Default)]
-pub struct DirtyList(BTreeMap<u64, u64>);
+pub struct DirtyList {
+    listed: BTreeMap<u64, u64>,
+    /// What recovery mapped and nobody asked for yet, oldest first: to list each at once, in no order, would take longer
+    /// than all else that is done for a mapping.
+    deferred: Vec<(u64, u64)>,
+}
 
 impl DirtyList {
     /// Number of dirty chunks.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.listed.len()
     }
 
     /// Whether nothing is dirty.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.listed.is_empty()
     }
 
     /// Lists `lba`, or gives it a newer sequence number.
     pub fn insert(&mut self, lba: Lba, seq: u64) {
-        self.0.insert(lba.0, seq);
+        self.listed.insert(lba.0, seq);
+    }
+
+    /// Lists `lba` later: at the next [`DirtyList::settle`].
+    pub fn defer(&mut self, lba: Lba, seq: u64) {
+        self.deferred.push((lba.0, seq));
+    }
+
+    /// Lists what was deferred, the newest number of each chunk, if `is_dirty` says that it still is dirty.
+    pub fn settle(&mut self, is_dirty: impl Fn(Lba) -> bool) {
+        let mut deferred = std::mem::take(&mut self.deferred);
+        // Stable: of one chunk the newest stays last.
+        deferred.sort_by_key(|&(lba, _)| lba);
+        let newest = deferred
+            .iter()
+            .enumerate()
+            .filter(|&(i, &(lba, _))| deferred.get(i + 1).is_none_or(|&(next, _)| next != lba) && is_dirty(Lba(lba)));
+        let newest = newest.map(|(_, &entry)| entry);
+        if deferred.len() < self.listed.len() / SETTLED_ALONE_SHARE {
+            newest.for_each(|(lba, seq)| {
+                self.listed.insert(lba, seq);
+            });
+        } else {
+            // Rebuilt as a whole, from sorted entries.
+            let mut all: BTreeMap<u64, u64> = newest.collect();
+            self.listed.append(&mut all);
+        }
     }
 
     /// Takes `lba` off the list.
     pub fn remove(&mut self, lba: Lba) -> Option<u64> {
-        self.0.remove(&lba.0)
+        self.listed.remove(&lba.0)
     }
 
     /// The sequence number of `lba`'s dirty data.
     pub fn get(&self, lba: Lba) -> Option<u64> {
-        self.0.get(&lba.0).copied()
+        self.listed.get(&lba.0).copied()
     }
 
     /// Up to `max` dirty chunks from `from` on, by address.
     pub fn from(&self, from: Lba, max: usize) -> Vec<(Lba, u64)> {
-        self.0.range(from.0..).take(max).map(|(&lba, &seq)| (Lba(lba), seq)).collect()
+        self.listed.range(from.0..).take(max).map(|(&lba, &seq)| (Lba(lba), seq)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_deferred_is_listed_once_with_its_newest_number() {
+        for before in [0, 1, 100] {
+            let mut list = DirtyList::default();
+            (1000..1000 + before).for_each(|lba| list.insert(Lba(lba), 1));
+            for (lba, seq) in [(7, 2), (3, 3), (7, 4), (9, 5), (1000, 6)] {
+                list.defer(Lba(lba), seq);
+            }
+            assert_eq!(list.get(Lba(7)), None);
+            list.settle(|lba| lba != Lba(9));
+            assert_eq!(list.from(Lba(0), 3), [(Lba(3), 3), (Lba(7), 4), (Lba(1000), 6)]);
+            assert_eq!(list.len() as u64, 3 + before.max(1) - 1);
+            list.settle(|_| true);
+            assert_eq!(list.len() as u64, 3 + before.max(1) - 1, "nothing is left to settle");
+        }
     }
 }

@@ -3,7 +3,10 @@
 //! A slab of 40-byte entries on an intrusive LRU list, and hash tables of 4-byte slab numbers. The slab grows by segments
 //! and the tables are sharded: callers hold a lock, and growing one table of all entries would take seconds.
 //!
-//! Invariants: at most `entries_max` entries. An entry may be dead (its slot was reused): the owner of the slots
+//! Recovery puts entries in by the hundred thousand. They go into slab and list at once, and into the tables later, table
+//! after table: in the order in which they come, each would wait for memory.
+//!
+//! Invariants: at most `entries_max` entries, deferred ones included; what is deferred is not found. An entry may be dead (its slot was reused): the owner of the slots
 //! checks the generation and removes it.
 //!
 //! What it does not do: read flash to compare contents; 128 bits of a keyed BLAKE3 are the comparison.
@@ -49,6 +52,9 @@ impl Entry {
         self.older = (self.older & !LINK_MASK) | (link & LINK_MASK);
     }
 }
+
+/// Entries that recovery defers at most before they go into the tables.
+const DEFERRED_MAX: usize = 1 << 18;
 
 /// Entries by number, in segments that never move.
 #[derive(Default)]
@@ -117,6 +123,16 @@ pub struct FpIndex {
     oldest: u32,
     entries_max: usize,
     evictions: u64,
+    /// Entries of the slab that are in no table yet, in the order in which they came.
+    deferred: Vec<Deferred>,
+}
+
+/// An entry's number, the shard that it belongs to, and its hash.
+#[derive(Clone, Copy)]
+struct Deferred {
+    i: u32,
+    shard: u32,
+    hash: u64,
 }
 
 fn hash_of(fingerprint: &[u8; 16]) -> u64 {
@@ -148,6 +164,7 @@ impl FpIndex {
             oldest: NONE,
             entries_max: entries_max.min(LINK_MASK as usize - 1),
             evictions: 0,
+            deferred: Vec::new(),
         }
     }
 
@@ -176,6 +193,13 @@ impl FpIndex {
         self.shards.capacity() * size_of::<HashTable<u32>>()
             + self.shards.iter().map(HashTable::allocation_size).sum::<usize>()
             + self.slab.ram_bytes()
+    }
+
+    /// Makes room for `entries` more, as they would spread over the shards: no shard gets more than it would by growing.
+    pub fn reserve(&mut self, entries: u64) {
+        let each = (entries as usize).min(self.entries_max) / self.shards.len().max(1);
+        let slab = &self.slab;
+        self.shards.iter_mut().for_each(|shard| shard.reserve(each, |&i| hash_of(&slab[i].fingerprint)));
     }
 
     fn find(&self, fingerprint: &Fingerprint) -> Option<u32> {
@@ -219,12 +243,86 @@ impl FpIndex {
         if self.entries_max == 0 {
             return None;
         }
+        if !self.deferred.is_empty() {
+            self.settle();
+        }
         if let Some(i) = self.find(fingerprint) {
             self.remove_at(i);
         } else if self.len >= self.entries_max {
             self.evictions += 1;
             self.remove_at(self.oldest);
         }
+        let i = self.add(fingerprint, place);
+        let (shard, slab) = (self.shard_of(&fingerprint.0), &self.slab);
+        self.shards[shard].insert_unique(hash_of(&fingerprint.0), i, |&i| hash_of(&slab[i].fingerprint));
+        self.len += 1;
+        Some(FpHandle(i))
+    }
+
+    /// Recovery: as [`FpIndex::insert`], but the entry may be found only after [`FpIndex::settle`].
+    pub fn insert_later(&mut self, fingerprint: &Fingerprint, place: &Place) -> Option<FpHandle> {
+        if self.deferred.len() >= DEFERRED_MAX || self.len + self.deferred.len() >= self.entries_max {
+            self.settle();
+        }
+        if self.len >= self.entries_max {
+            return self.insert(fingerprint, place);
+        }
+        let i = self.add(fingerprint, place);
+        let (shard, hash) = (self.shard_of(&fingerprint.0) as u32, hash_of(&fingerprint.0));
+        self.deferred.push(Deferred { i, shard, hash });
+        Some(FpHandle(i))
+    }
+
+    /// Recovery: as [`FpIndex::insert_later`]; where `fingerprint` is known at this very place already, that makes it the
+    /// most recent, and the answer is `None`. (A deferred entry for another copy of the content may still replace it.)
+    pub fn restore(&mut self, fingerprint: &Fingerprint, place: &Place) -> Option<FpHandle> {
+        if let Some(i) = self.find(fingerprint) {
+            let entry = &self.slab[i];
+            let is_here = (entry.packed >> 40) as u32 == place.generation & GENERATION_MASK
+                && Self::place_of(entry, place.generation) == *place;
+            if is_here {
+                self.unlink(i);
+                self.link_newest(i);
+                return None;
+            }
+        }
+        self.insert_later(fingerprint, place)
+    }
+
+    /// Puts what was deferred into the tables. Of one fingerprint the entry that came last stays.
+    pub fn settle(&mut self) {
+        let mut deferred = std::mem::take(&mut self.deferred);
+        // Stable, for the order in which they came.
+        deferred.sort_by_key(|entry| entry.shard);
+        for &Deferred { i, shard, hash } in &deferred {
+            let slab = &self.slab;
+            let fingerprint = |j: &u32| slab[*j].fingerprint;
+            let Some(table) = self.shards.get_mut(shard as usize) else { continue };
+            let older = match table.find_mut(hash, |j| fingerprint(j) == slab[i].fingerprint) {
+                Some(known) => Some(std::mem::replace(known, i)),
+                None => {
+                    table.insert_unique(hash, i, |j| hash_of(&fingerprint(j)));
+                    self.len += 1;
+                    None
+                }
+            };
+            if let Some(older) = older {
+                self.unlink(older);
+                self.slab[older].newer = std::mem::replace(&mut self.free, older);
+            }
+        }
+        deferred.clear();
+        self.deferred = deferred;
+    }
+
+    /// Recovery is over: settles, and gives the memory of that back.
+    pub fn end_restore(&mut self) {
+        self.settle();
+        self.deferred = Vec::new();
+    }
+
+    /// A new entry in slab and list, as the most recent; its number. There must be room.
+    fn add(&mut self, fingerprint: &Fingerprint, place: &Place) -> u32 {
         let packed = u64::from(place.offset)
             | u64::from(place.stored_len) << 22
             | u64::from(place.generation & GENERATION_MASK) << 40;
@@ -245,11 +343,8 @@ impl FpIndex {
             }
             None => self.slab.push(entry, self.entries_max),
         };
-        let (shard, slab) = (self.shard_of(&fingerprint.0), &self.slab);
-        self.shards[shard].insert_unique(hash_of(&fingerprint.0), i, |&i| hash_of(&slab[i].fingerprint));
-        self.len += 1;
         self.link_newest(i);
-        Some(FpHandle(i))
+        i
     }
 
     /// Removes the entry behind `handle` if it still points into generation `generation` of `slot`.
@@ -358,6 +453,47 @@ mod tests {
         index.remove_handle(handle, SlotId(5), 8);
         index.remove_handle(handle, SlotId(5), 8);
         assert!(index.is_empty());
+    }
+
+    #[test]
+    fn what_recovery_defers_ends_as_if_it_had_not_been() {
+        for (entries_max, contents) in [(64, 40), (64, 64), (16, 60), (20_000, 300)] {
+            let (mut plain, mut deferred) = (FpIndex::new(entries_max), FpIndex::new(entries_max));
+            deferred.reserve(10);
+            let mut state = 0x5eed_u64;
+            for step in 0..4000_u32 {
+                state = crate::types::mix(state);
+                let (content, slot) = ((state % contents) as u32, (state >> 32) as u32 % 50);
+                plain.insert(&fp(content), &place(slot, step));
+                deferred.insert_later(&fp(content), &place(slot, step)).expect("deduplication is on");
+                assert!(deferred.len() + deferred.deferred.len() <= entries_max);
+                if state.is_multiple_of(97) {
+                    deferred.settle();
+                }
+            }
+            deferred.end_restore();
+            let all = |index: &FpIndex| index.iter_oldest_first().collect::<Vec<_>>();
+            assert_eq!(all(&deferred), all(&plain), "{contents} contents in {entries_max} entries");
+            assert_eq!(deferred.len(), plain.len());
+            for content in 0..contents as u32 {
+                assert_eq!(deferred.find(&fp(content)).is_some(), plain.find(&fp(content)).is_some());
+            }
+        }
+    }
+
+    #[test]
+    fn known_content_that_a_log_names_again_becomes_the_most_recent() {
+        let mut index = FpIndex::new(10);
+        for i in 0..3 {
+            assert!(index.restore(&fp(i), &place(i, 1)).is_some());
+        }
+        index.settle();
+        assert!(index.restore(&fp(0), &place(0, 1)).is_none(), "at this very place");
+        assert!(index.restore(&fp(1), &place(1, 2)).is_some(), "at another");
+        index.end_restore();
+        let order: Vec<_> = index.iter_oldest_first().map(|(fingerprint, _)| fingerprint).collect();
+        assert_eq!(order, [fp(2), fp(0), fp(1)]);
+        assert_eq!(index.len(), 3);
     }
 
     #[test]

@@ -157,11 +157,23 @@ impl LbaIndex {
             + self.shards.iter().map(|shard| shard.allocation_size()).sum::<usize>()
     }
 
+    /// Makes room for `entries` more, as they would spread over the shards: no shard gets more than it would by growing.
+    pub fn reserve(&mut self, entries: u64) {
+        let each = (entries / SHARDS as u64) as usize;
+        self.shards.iter_mut().for_each(|shard| shard.reserve(each, |entry| hash_of(entry.lba())));
+    }
+
     /// The entry for `lba`.
     #[inline]
     pub fn get(&self, lba: Lba) -> Option<&Entry> {
         let hash = hash_of(lba);
         self.shards[shard_of(hash)].find(hash, |entry| entry.lba() == lba)
+    }
+
+    /// Reads what a search for `lba` reads, so that the next one finds it in the processor's caches.
+    #[inline]
+    pub fn touch(&self, lba: Lba) {
+        std::hint::black_box(self.get(lba).is_some());
     }
 
     /// The entry for `lba`, to change its flags.

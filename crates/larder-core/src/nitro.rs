@@ -40,6 +40,8 @@ pub struct Nitro {
     sweep_at: usize,
     zero_sweep_at: usize,
     swept: u64,
+    /// Recovery runs: the dirty list and the FP index are behind.
+    restoring: bool,
 }
 
 impl Nitro {
@@ -59,6 +61,7 @@ impl Nitro {
             sweep_at: 0,
             zero_sweep_at: 0,
             swept: 0,
+            restoring: false,
             config,
         }
     }
@@ -163,8 +166,10 @@ impl Design for Nitro {
             self.trimmed.remove(lba, 1);
         }
         self.live += 1;
-        if let Some(seq) = dirty_seq {
-            self.dirty.insert(lba, seq);
+        match dirty_seq {
+            Some(seq) if self.restoring => self.dirty.defer(lba, seq),
+            Some(seq) => self.dirty.insert(lba, seq),
+            None => {}
         }
         let Some(place) = place else {
             self.zeroes += 1;
@@ -173,6 +178,9 @@ impl Design for Nitro {
         };
         self.slots.add_ref(place.slot, dirty);
         let handle = match &new {
+            NewMapping::Unique { fingerprint: Some(fingerprint), .. } if self.restoring => {
+                self.fingerprints.insert_later(fingerprint, place)
+            }
             NewMapping::Unique { fingerprint: Some(fingerprint), .. } => self.fingerprints.insert(fingerprint, place),
             NewMapping::Fragment { sectors, .. } => {
                 self.fragments.insert(lba.0, *sectors);
@@ -194,23 +202,29 @@ impl Design for Nitro {
         mapped || trimmed
     }
 
-    fn trim(&mut self, run: Run) {
-        if run.count > self.index.len() as u64 {
-            let (from, end) = (run.first, Lba(run.first.0 + run.count));
-            for shard in 0..SHARDS {
-                let inside: Vec<Lba> =
-                    self.index.shard(shard).map(Entry::lba).filter(|lba| (from..end).contains(lba)).collect();
-                for lba in inside {
-                    self.unmap(lba);
-                }
-            }
-        } else {
-            for lba in run.first.0..run.first.0 + run.count {
-                if let Some(entry) = self.index.remove(Lba(lba)) {
-                    self.forget(&entry);
-                }
+    fn unmap_run(&mut self, first: Lba, count: u64) {
+        for lba in self.mapped_in(first, count) {
+            if let Some(entry) = self.index.remove(lba) {
+                self.forget(&entry);
             }
         }
+        self.trimmed.remove(first, count);
+    }
+
+    fn mapped_in(&self, first: Lba, count: u64) -> Vec<Lba> {
+        let end = Lba(first.0.saturating_add(count));
+        if count <= self.index.len() as u64 {
+            return (first.0..end.0).map(Lba).filter(|&lba| self.index.get(lba).is_some()).collect();
+        }
+        // The run is longer than the index.
+        let all = (0..SHARDS).flat_map(|shard| self.index.shard(shard).map(Entry::lba));
+        let mut inside: Vec<Lba> = all.filter(|lba| (first..end).contains(lba)).collect();
+        inside.sort_unstable();
+        inside
+    }
+
+    fn trim(&mut self, run: Run) {
+        self.unmap_run(run.first, run.count);
         self.trimmed.insert(run);
     }
 
@@ -370,6 +384,27 @@ impl Design for Nitro {
         self.trimmed.iter().collect()
     }
 
+    fn begin_restore(&mut self, mappings: u64, fingerprints: u64) {
+        self.restoring = true;
+        self.index.reserve(mappings.min(self.config.mappings_max));
+        self.fingerprints.reserve(fingerprints);
+    }
+
+    fn touch(&self, lba: Lba) {
+        self.index.touch(lba);
+    }
+
+    fn settle_dirty(&mut self) {
+        let index = &self.index;
+        self.dirty.settle(|lba| index.get(lba).is_some_and(Entry::dirty));
+    }
+
+    fn end_restore(&mut self) {
+        self.settle_dirty();
+        self.fingerprints.end_restore();
+        self.restoring = false;
+    }
+
     fn restore_slot(&mut self, slot: SlotId, generation: u32) -> bool {
         if !self.slots.can_be_at(slot, generation) {
             return false;
@@ -386,15 +421,25 @@ impl Design for Nitro {
     }
 
     fn restore_fingerprint(&mut self, fingerprint: &Fingerprint, place: &Place) {
-        if self.slots.generation_for_new(place.slot) != Some(place.generation) {
-            return;
+        if !self.restoring {
+            return self.restore_duplicate(fingerprint, place);
         }
-        // A log names the same record again and again: that makes it recent, and needs no further back pointer.
-        let known = self.fingerprints.lookup(fingerprint, |_| Some(place.generation));
-        if known.is_none_or(|(_, known)| known != *place)
-            && let Some(handle) = self.fingerprints.insert(fingerprint, place)
+        if self.slots.generation_for_new(place.slot) == Some(place.generation)
+            && let Some(handle) = self.fingerprints.insert_later(fingerprint, place)
         {
             self.slots.remember_fingerprint(place.slot, handle);
+        }
+    }
+
+    fn restore_duplicate(&mut self, fingerprint: &Fingerprint, place: &Place) {
+        // A log names the same record again and again: that makes it recent, and needs no further back pointer.
+        if self.slots.generation_for_new(place.slot) == Some(place.generation)
+            && let Some(handle) = self.fingerprints.restore(fingerprint, place)
+        {
+            self.slots.remember_fingerprint(place.slot, handle);
+        }
+        if !self.restoring {
+            self.fingerprints.settle();
         }
     }
 
@@ -440,6 +485,8 @@ impl Nitro {
     fn settle_restored(&mut self, slot: SlotId, next: u32) {
         let (_, generation, _, _) = self.slots.describe(slot);
         if generation != next {
+            // What is deferred is not found, and would outlive its generation.
+            self.fingerprints.settle();
             self.forget_remembered(slot, generation);
             let (_, _, dead_refs, _) = self.slots.describe(slot);
             self.live -= u64::from(dead_refs);

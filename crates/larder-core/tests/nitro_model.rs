@@ -447,6 +447,7 @@ impl World {
     fn restart(&mut self) {
         let old = &self.design;
         let mut new = Nitro::new(self.config);
+        new.begin_restore(self.mappings.len() as u64, self.known.len() as u64);
         let mut order = Vec::new();
         for (slot, generation, state, _) in old.export_slots() {
             let model = self.slots[slot.0 as usize];
@@ -492,6 +493,7 @@ impl World {
         for (fingerprint, place) in &exported {
             new.restore_fingerprint(fingerprint, place);
         }
+        new.end_restore();
         self.fp_evictions = 0;
         self.open = [None, None];
         // Victims that were not evicted were the least recent; what was open is the newest.
@@ -760,4 +762,23 @@ fn rewriting_one_chunk_does_not_compact_each_time() {
     }
     assert!(nitro.stats().slot_table_ram_bytes <= 4 * ram, "outdated back pointers are dropped");
     assert_eq!(nitro.dirty_in(slot).len(), 5);
+}
+
+/// A run that is longer than the index costs what the index holds, and not what the run would.
+#[test]
+fn a_run_of_any_length_is_forgotten() {
+    let config = DesignConfig { slot_count: 8, mappings_max: 1 << 20, fp_entries_max: 0 };
+    let mut design = Nitro::new(config);
+    for lba in [3, 70, 1 << 20, 1 << 39] {
+        design.map(Lba(lba), NewMapping::Zero, Some(lba));
+    }
+    design.trim(Run { first: Lba(100), count: 50, seq: 1000, no_hole: false });
+    assert_eq!(design.mapped_in(Lba(4), 1 << 39), [70, 1 << 20, 1 << 39].map(Lba));
+    assert_eq!(design.mapped_in(Lba(3), 2), [Lba(3)]);
+    design.unmap_run(Lba(70), 1 << 38);
+    let left: Vec<u64> = design.dirty_from(Lba(0), 10).into_iter().map(|(lba, _)| lba.0).collect();
+    assert_eq!(left, [3, 1 << 39]);
+    assert_eq!(design.dirty_counts().runs, 0);
+    design.trim(Run { first: Lba(0), count: 1 << 40, seq: 1001, no_hole: false });
+    assert_eq!((design.dirty_counts().chunks, design.dirty_counts().runs), (0, 1));
 }

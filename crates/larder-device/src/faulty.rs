@@ -7,8 +7,8 @@
 //! they were planned, each by the first operations that match it. Without faults an operation costs a few relaxed
 //! atomic additions and one load.
 //!
-//! What it does not do: lose, tear or reorder writes, which needs a device that knows what is durable
-//! ([`crate::sim::SimDevice`]); delay anything ([`crate::throttled`]).
+//! What it does not do: lose, misdirect, tear, reorder or hold back operations, or run out of space, which needs a device
+//! that knows what it holds and what of it is durable ([`crate::sim::SimDevice`]); take time ([`crate::throttled`]).
 
 use crate::{
     BlockDevice, DeviceInfo, Extent, IoBuf, IoError, IoErrorKind, IoFuture, IoOp, IoResult, SharedBuf, WriteFlags,

@@ -211,4 +211,5 @@ impl Future for CatchPanic {
 }
 
 #[cfg(test)]
+#[path = "threads/tests.rs"]
 mod tests;

@@ -13,11 +13,12 @@ use crate::{
     degraded::behind_fence,
     error::EngineError,
     pins::Pins,
-    recover::{RecoveryReport, new_design, recover},
+    recover::{RecoveryReport, new_design, recover_by},
     shared::{Shared, Signals},
     status::{Counters, Status},
     superblock::SuperblockKeeper,
     tickets::{Ticket, Tickets},
+    walk::Reader,
 };
 use larder_core::{Lba, Lookup, SlotId, types::SECTOR_BYTES};
 use larder_device::{
@@ -55,7 +56,8 @@ impl Cache {
         runtime: Arc<dyn Runtime>,
         tuning: Tuning,
     ) -> Result<Cache, EngineError> {
-        let found = recover(&*flash, Some(&*origin), &tuning).await?;
+        let reader = Reader { flash: &*flash, workers: Some(&*runtime), progress: tuning.progress.as_deref() };
+        let found = recover_by(reader, Some(&*origin), &tuning).await?;
         // What this opening saw must not change any more, whatever happens to the power.
         flash.flush().await?;
         origin.flush().await?;

@@ -4,7 +4,9 @@
 //! What it does not do: read files or arguments.
 
 use crate::fence::Keeper;
+use crate::walk::Progress;
 use larder_format::{Compression, DesignId, WriteMode};
+use std::sync::Arc;
 
 /// What a new cache shall be.
 #[derive(Clone, Debug)]
@@ -88,6 +90,8 @@ pub struct Tuning {
     /// Largest age of an entry that waits for the metadata log, in milliseconds: the age of the oldest clean mapping
     /// that a crash forgets.
     pub commit_interval_ms: u64,
+    /// Is told how far the recovery at opening is.
+    pub progress: Option<Arc<Progress>>,
 }
 
 impl Default for Tuning {
@@ -106,6 +110,7 @@ impl Default for Tuning {
             discard_fenced: false,
             accept_grown_origin: false,
             commit_interval_ms: 1000,
+            progress: None,
         }
     }
 }

@@ -77,10 +77,8 @@ impl fmt::Display for EngineError {
             ),
             EngineError::FlashFailed(error) => write!(f, "the flash device failed: {error}"),
             EngineError::NoFence { flash, why } => {
-                write!(
-                    f,
-                    "the flash device failed ({flash}), and nothing may be written past it without a fence: {why}"
-                )
+                // In this order, for a client may be told the beginning only.
+                write!(f, "the flash failed, and nothing is written past it without a fence: {why} (the flash: {flash})")
             }
             EngineError::Fenced { why, dirty_bytes } => write!(
                 f,

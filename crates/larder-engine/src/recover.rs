@@ -18,11 +18,12 @@ use crate::{
     replay::Replay,
     shared::Geometry,
     state::{PendingLog, State},
-    superblock, walk,
+    superblock,
+    walk::{LogWalk, READ_BYTES, Reader},
 };
 use larder_core::{Design, DesignConfig, nitro::Nitro, streams::Streams, types::SECTOR_BYTES, versions::Versions};
 use larder_device::BlockDevice;
-use larder_format::{DesignId, Superblock};
+use larder_format::{CheckpointCounts, DesignId, Superblock};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Bytes of RAM for each entry of the indices at most: an entry of the LBA index just after its table doubled, one of
@@ -30,6 +31,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 pub const INDEX_BYTES_MAX: u64 = 128;
 /// The smallest RAM budget, in bytes.
 pub const RAM_BUDGET_BYTES_MIN: u64 = 1 << 20;
+/// Behind what is searched whole for lost frames of the log, as many bytes are looked at as this part of what was read.
+const LOST_LOOK_SHARE: u64 = 32;
 
 /// What opening found.
 pub struct Recovered {
@@ -88,7 +91,8 @@ pub fn index_limits(superblock: &Superblock, chunk_count: u64) -> DesignConfig {
         if layout.mappings_max >= chunk_count { u64::MAX / 2 } else { layout.mappings_max - layout.mappings_max / 16 };
     let affordable = match superblock.ram_budget_bytes {
         0 => u64::MAX,
-        budget => budget / INDEX_BYTES_MAX,
+        // No cache is made with less than the smallest budget; one without any room would wait for some for ever.
+        budget => budget.max(RAM_BUDGET_BYTES_MIN) / INDEX_BYTES_MAX,
     };
     DesignConfig {
         slot_count: layout.slot_count,
@@ -118,6 +122,19 @@ pub async fn recover(
     origin: Option<&dyn BlockDevice>,
     tuning: &Tuning,
 ) -> Result<Recovered, EngineError> {
+    recover_by(Reader::alone(flash), origin, tuning).await
+}
+
+/// As [`recover`]; the flash is read with the help, and before the eyes, that `reader` has.
+///
+/// # Errors
+/// As [`recover`].
+pub async fn recover_by(
+    reader: Reader<'_>,
+    origin: Option<&dyn BlockDevice>,
+    tuning: &Tuning,
+) -> Result<Recovered, EngineError> {
+    let flash = reader.flash;
     // (1)
     let (mut superblock, repair) = superblock::read(flash).await?;
     if flash.info().size_bytes < superblock.layout.flash_bytes {
@@ -135,38 +152,52 @@ pub async fn recover(
     let weu_bytes = superblock.layout.weu_bytes.into();
     let mut replay = Replay { design, chunk_count: geometry.chunk_count, weu_bytes, mode: superblock.mode };
     let mut report = RecoveryReport { clean_shutdown: superblock.clean_shutdown, ..RecoveryReport::default() };
+    if let Some(progress) = reader.progress {
+        let checkpoint_bytes = superblock.checkpoint.as_ref().map_or(0, |pointer| pointer.bytes);
+        let log_bytes = if superblock.clean_shutdown { 0 } else { superblock.layout.log_bytes / 2 };
+        progress.expect(checkpoint_bytes + log_bytes);
+    }
     // (2)
     let start = match &superblock.checkpoint {
         Some(pointer) => {
-            let header =
-                walk::checkpoint(flash, &superblock, pointer, &mut |_, _, _, block| replay.block(block)).await?;
+            let header = reader.checkpoint_header(&superblock, pointer).await?;
+            replay.begin(&header.counts);
+            reader.checkpoint_blocks(&superblock, pointer, &header, &mut |_, _, _, block| replay.block(block)).await?;
             report.checkpoint_mappings = header.counts.mappings + header.counts.fragments;
             report.checkpoint_bytes = header.total_bytes;
             (header.log_start, header.entry_seq_next)
         }
-        None => (superblock.log_start, superblock.entry_seq_next),
+        None => {
+            replay.begin(&CheckpointCounts::default());
+            (superblock.log_start, superblock.entry_seq_next)
+        }
     };
     // (3)
     let layout = &superblock.layout;
     let mut area = LogArea::new(layout.log_bytes, start.0.offset_in_log, 0, start.0.frame_seq);
     let (mut next_seq, mut previous_crc) = (start.1, 0);
-    let end = walk::log(flash, &superblock, start, &mut |_, header, entries| {
-        for entry in entries {
-            replay.apply(next_seq, entry);
-            next_seq += 1;
-        }
-        area.advance(header.frame_bytes.into());
-        previous_crc = header.crc;
-    })
-    .await?;
-    if !superblock.clean_shutdown
-        && let Some((frame, offset)) = walk::lost_frame(flash, &superblock, end.next_frame_seq).await?
-    {
+    let mut walk = LogWalk::new(reader, &superblock, start);
+    let end = walk
+        .to_the_end(&mut |_, header, entries| {
+            replay.frame(next_seq, entries);
+            next_seq += entries.len() as u64;
+            area.advance(header.frame_bytes.into());
+            previous_crc = header.crc;
+        })
+        .await?;
+    replay.end();
+    let looks_max = (report.checkpoint_bytes + end.bytes) / LOST_LOOK_SHARE / READ_BYTES + 1;
+    // The mark of one twin alone proves nothing where the other is damaged or differs: it may be of an earlier end.
+    let surely_clean = superblock.clean_shutdown && repair.is_none();
+    if !surely_clean && let Some((frame, offset)) = walk.lost_frame(looks_max).await? {
         return Err(EngineError::LogDamaged {
             lost: end.next_frame_seq,
             found: frame,
             flash_offset: layout.log_offset + offset,
         });
+    }
+    if let Some(progress) = reader.progress {
+        progress.finish();
     }
     report.log_frames = end.frames;
     report.log_entries = end.entries;

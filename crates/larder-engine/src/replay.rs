@@ -10,7 +10,10 @@
 
 use crate::state::from_format;
 use larder_core::{Design, Fingerprint, Lba, NewMapping, SectorMap, SlotId, ranges::Run};
-use larder_format::{CheckpointBlock, LogEntry};
+use larder_format::{CheckpointBlock, CheckpointCounts, LogEntry};
+
+/// Entries whose chunks are looked up before any of them is applied.
+const TOUCHED_AT_ONCE: usize = 32;
 
 /// Applies checkpoint and log entries to a design.
 pub struct Replay {
@@ -55,6 +58,32 @@ impl Replay {
         }
     }
 
+    /// Begins, with what the checkpoint will hold.
+    pub fn begin(&mut self, counts: &CheckpointCounts) {
+        self.design.begin_restore(counts.mappings.saturating_add(counts.fragments), counts.fingerprints);
+    }
+
+    /// Ends: the design is what it was.
+    pub fn end(&mut self) {
+        self.design.end_restore();
+    }
+
+    /// Applies the entries of a frame, the first of which has sequence number `first_seq`.
+    pub fn frame(&mut self, first_seq: u64, entries: &[LogEntry]) {
+        for (seq, entries) in (first_seq..).step_by(TOUCHED_AT_ONCE).zip(entries.chunks(TOUCHED_AT_ONCE)) {
+            for entry in entries {
+                if let LogEntry::Map { lba, .. } | LogEntry::MapZero { lba, .. } | LogEntry::Fragment { lba, .. } =
+                    entry
+                {
+                    self.design.touch(Lba(*lba));
+                }
+            }
+            for (seq, entry) in (seq..).zip(entries) {
+                self.apply(seq, entry);
+            }
+        }
+    }
+
     /// Applies the entry with sequence number `seq`.
     pub fn apply(&mut self, seq: u64, entry: &LogEntry) {
         match entry {
@@ -67,7 +96,7 @@ impl Replay {
                 };
                 self.map(*lba, Some(place), new, dirty.then_some(seq));
                 if let (true, Some(fingerprint)) = (*duplicate, known) {
-                    self.design.restore_fingerprint(&fingerprint, &core);
+                    self.design.restore_duplicate(&fingerprint, &core);
                 }
             }
             LogEntry::MapZero { lba, dirty } => self.map(*lba, None, || NewMapping::Zero, dirty.then_some(seq)),
@@ -78,9 +107,8 @@ impl Replay {
             }
             LogEntry::Trim { lba, chunk_count, no_hole, .. } => self.trim(*lba, *chunk_count, seq, *no_hole),
             LogEntry::Invalidate { lba, chunk_count } => {
-                for lba in *lba..lba.saturating_add(*chunk_count).min(self.chunk_count) {
-                    self.design.unmap(Lba(lba));
-                }
+                let end = lba.saturating_add(*chunk_count).min(self.chunk_count);
+                self.design.unmap_run(Lba(*lba), end.saturating_sub(*lba));
             }
             LogEntry::Clean { lba, chunk_count, map_seq } => self.clean(*lba, *chunk_count, *map_seq),
             LogEntry::SlotFreed { slot, generation } => self.design.restore_freed(SlotId(*slot), *generation),
@@ -89,6 +117,7 @@ impl Replay {
     }
 
     fn clean(&mut self, lba: u64, count: u64, map_seq: u64) {
+        self.design.settle_dirty();
         let end = lba.saturating_add(count).min(self.chunk_count);
         // What a checkpoint said to be dirty carries sequence number 0: any mark that follows is for it.
         let mut from = Lba(lba);
@@ -150,9 +179,9 @@ impl Replay {
                     // Exported after the mappings: what is mapped inside a range by now was written after its trim.
                     let mut from = range.lba;
                     let end = range.lba.saturating_add(range.chunk_count).min(self.chunk_count);
-                    let mapped: Vec<u64> =
-                        (from..end).filter(|&lba| self.design.peek(Lba(lba)) != larder_core::Lookup::Miss).collect();
-                    for lba in mapped {
+                    let mut mapped = self.design.mapped_in(Lba(from), end.saturating_sub(from));
+                    mapped.retain(|&lba| self.design.peek(lba) != larder_core::Lookup::Miss);
+                    for Lba(lba) in mapped {
                         if from < lba {
                             self.trim(from, lba - from, 0, range.no_hole);
                         }

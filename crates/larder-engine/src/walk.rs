@@ -1,28 +1,98 @@
-//! Reading the structures on a flash one after the other, as they lie there: superblock twins, checkpoint blocks, log
-//! frames, segments.
+//! Reading the structures on a flash as they lie there: superblock twins, checkpoint blocks, log frames, segments.
+//!
+//! Checkpoint and log are read in large pieces, several in flight at once. Workers, where there are any, check and
+//! decode them; what they hold is handed on in order, one piece after the other.
 //!
 //! Invariants: nothing is written, and nothing that was read is trusted: what does not decode is an error with its place.
+//! At most [`READS_IN_FLIGHT`] reads of [`READ_BYTES`] are in flight, and no more pieces than that wait decoded.
 //!
 //! What it does not do: make a state of it; [`recover`](crate::recover) does.
 
+mod ahead;
+mod checkpoint;
+mod log;
+mod lost;
+
+pub use log::{LogEnd, LogWalk, SEARCHED_WHOLE_BYTES};
+
 use crate::error::EngineError;
-use larder_device::{BlockDevice, IoBuf};
+use larder_device::{BlockDevice, IoBuf, Runtime, runtime::compute};
 use larder_format::{
-    BlockIdentity, CheckpointBlock, CheckpointHeader, CheckpointPointer, FormatError, FrameHeader, LogEntry, LogStart,
-    RecordEntry, SegmentHeader, Structure, Superblock,
-    checkpoint::{BLOCK_BYTES_MAX, CHECKPOINT_HEADER_BYTES},
-    decode_frame,
+    CheckpointBlock, CheckpointHeader, CheckpointPointer, FormatError, FrameHeader, LogEntry, LogStart, RecordEntry,
+    SegmentHeader, Superblock,
     layout::SUPERBLOCK_OFFSETS,
-    log::{FRAME_BYTES_MAX, FRAME_HEADER_BYTES, LOG_ENTRY_BYTES},
-    peek_frame,
     segment::{decode_header, decode_table},
     superblock::SUPERBLOCK_BYTES,
 };
-
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::*};
 
 /// Bytes that are read at once.
-const READ_BYTES: u64 = 1 << 20;
+pub const READ_BYTES: u64 = 1 << 20;
+/// Reads in flight at once.
+pub const READS_IN_FLIGHT: usize = 8;
+
+/// How far a recovery is, for whoever waits for it.
+#[derive(Debug, Default)]
+pub struct Progress {
+    bytes_read: AtomicU64,
+    bytes_to_read: AtomicU64,
+}
+
+impl Progress {
+    /// Bytes that were read.
+    pub fn bytes_read(&self) -> u64 {
+        self.bytes_read.load(Relaxed)
+    }
+
+    /// Bytes to be read in all, as far as is known; 0 before anything is. What the log holds shows only as it is read:
+    /// until then half of its region counts, for a checkpoint is due when that is full.
+    pub fn bytes_to_read(&self) -> u64 {
+        self.bytes_to_read.load(Relaxed).max(self.bytes_read())
+    }
+
+    pub(crate) fn expect(&self, bytes: u64) {
+        self.bytes_to_read.fetch_add(bytes, Relaxed);
+    }
+
+    /// All that there was is read.
+    pub(crate) fn finish(&self) {
+        self.bytes_to_read.store(self.bytes_read(), Relaxed);
+    }
+}
+
+/// A flash that is read, with whose help, and who watches.
+#[derive(Clone, Copy)]
+pub struct Reader<'a> {
+    /// The flash.
+    pub flash: &'a dyn BlockDevice,
+    /// Whose workers check and decode. With none, whoever reads does.
+    pub workers: Option<&'a dyn Runtime>,
+    /// Is told what was read.
+    pub progress: Option<&'a Progress>,
+}
+
+impl<'a> Reader<'a> {
+    /// A reader without help, whom nobody watches.
+    pub fn alone(flash: &'a dyn BlockDevice) -> Self {
+        Reader { flash, workers: None, progress: None }
+    }
+
+    async fn read(self, offset: u64, bytes: u64) -> Result<IoBuf, EngineError> {
+        let buf = self.flash.read(offset, IoBuf::new(bytes as usize)).await?;
+        if let Some(progress) = self.progress {
+            progress.bytes_read.fetch_add(bytes, Relaxed);
+        }
+        Ok(buf)
+    }
+
+    /// What `decode` makes of something, on a worker where there are any.
+    async fn decoded<T: Send + 'static>(self, decode: impl FnOnce() -> T + Send + 'static) -> Result<T, EngineError> {
+        match self.workers {
+            Some(workers) => Ok(compute(workers, decode).await?),
+            None => Ok(decode()),
+        }
+    }
+}
 
 /// Both superblock twins, each for itself.
 pub async fn twins(flash: &dyn BlockDevice) -> Vec<Result<Superblock, EngineError>> {
@@ -46,57 +116,10 @@ pub async fn checkpoint(
     pointer: &CheckpointPointer,
     visit: &mut dyn FnMut(u32, u64, usize, CheckpointBlock),
 ) -> Result<CheckpointHeader, EngineError> {
-    let layout = &superblock.layout;
-    let invalid = |what| EngineError::Format(FormatError::Invalid { structure: Structure::CheckpointHeader, what });
-    let offset = layout.checkpoint_offset.get(usize::from(pointer.area));
-    let start = *offset.ok_or_else(|| invalid("the superblock names no area"))?;
-    let flash_tag = superblock.flash_tag();
-    let bytes = flash.read(start, IoBuf::new(CHECKPOINT_HEADER_BYTES)).await?;
-    let header = CheckpointHeader::decode(&bytes, flash_tag)?;
-    if header.checkpoint_id != pointer.checkpoint_id || header.total_bytes != pointer.bytes {
-        return Err(invalid("it is not the checkpoint that the superblock names"));
-    }
-    if header.total_bytes > layout.checkpoint_area_bytes {
-        return Err(invalid("it is longer than its area"));
-    }
-    // Large reads; a block may cross the end of one, so its rest is carried over.
-    let (mut at, end) = (start + CHECKPOINT_HEADER_BYTES as u64, start + header.total_bytes);
-    let mut block_at = at;
-    let mut carried: Vec<u8> = Vec::new();
-    let mut block_index = 0;
-    while block_index < header.block_count {
-        if carried.len() < BLOCK_BYTES_MAX && at < end {
-            let len = READ_BYTES.min(end - at);
-            carried.extend_from_slice(&flash.read(at, IoBuf::new(len as usize)).await?);
-            at += len;
-        }
-        let mut used = 0;
-        while block_index < header.block_count && (carried.len() - used >= BLOCK_BYTES_MAX || at >= end) {
-            let identity = BlockIdentity { flash_tag, checkpoint_id: header.checkpoint_id, block_index };
-            let (block, bytes) = CheckpointBlock::decode(carried.get(used..).unwrap_or_default(), &identity)?;
-            visit(block_index, block_at, bytes, block);
-            block_at += bytes as u64;
-            used += bytes;
-            block_index += 1;
-        }
-        carried.drain(..used);
-    }
+    let reader = Reader::alone(flash);
+    let header = reader.checkpoint_header(superblock, pointer).await?;
+    reader.checkpoint_blocks(superblock, pointer, &header, visit).await?;
     Ok(header)
-}
-
-/// Where a walk through the log ended.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LogEnd {
-    /// Frames that were read.
-    pub frames: u64,
-    /// Entries in them.
-    pub entries: u64,
-    /// Bytes of them.
-    pub bytes: u64,
-    /// Number of the frame that would come next.
-    pub next_frame_seq: u64,
-    /// Where in the log it would be, unless it has no room there.
-    pub next_offset_in_log: u64,
 }
 
 /// Reads the frames of the log from a log start on. `visit` gets each: its offset in the log, header, entries.
@@ -106,31 +129,10 @@ pub struct LogEnd {
 pub async fn log(
     flash: &dyn BlockDevice,
     superblock: &Superblock,
-    (start, entry_seq): (LogStart, u64),
+    start: (LogStart, u64),
     visit: &mut dyn FnMut(u64, &FrameHeader, &[LogEntry]),
 ) -> Result<LogEnd, EngineError> {
-    let mut reader = LogReader::new(flash, superblock);
-    let mut end =
-        LogEnd { next_frame_seq: start.frame_seq, next_offset_in_log: start.offset_in_log, ..LogEnd::default() };
-    let mut next_entry = entry_seq;
-    let mut previous: Option<FrameHeader> = None;
-    loop {
-        let mut at = end.next_offset_in_log;
-        let mut found = reader.frame(at, end.next_frame_seq, next_entry, previous.as_ref()).await?;
-        if found.is_none() && at != 0 {
-            at = 0;
-            found = reader.frame(0, end.next_frame_seq, next_entry, previous.as_ref()).await?;
-        }
-        let Some((header, entries)) = found else { return Ok(end) };
-        visit(at, &header, &entries);
-        next_entry = header.entry_seq_next();
-        end.frames += 1;
-        end.entries += entries.len() as u64;
-        end.bytes += u64::from(header.frame_bytes);
-        end.next_frame_seq = end.next_frame_seq.saturating_add(1);
-        end.next_offset_in_log = at + u64::from(header.frame_bytes);
-        previous = Some(header);
-    }
+    LogWalk::new(Reader::alone(flash), superblock, start).to_the_end(visit).await
 }
 
 /// Searches the whole log for a frame that shows that durable frames before it were lost: a valid one of this flash, with
@@ -143,32 +145,7 @@ pub async fn lost_frame(
     superblock: &Superblock,
     next_frame_seq: u64,
 ) -> Result<Option<(u64, u64)>, EngineError> {
-    let layout = &superblock.layout;
-    let (tag, sector) = (superblock.flash_tag(), u64::from(layout.sector_bytes));
-    let mut piece_at = 0;
-    while piece_at < layout.log_bytes {
-        let len = READ_BYTES.min(layout.log_bytes - piece_at);
-        let piece = flash.read(layout.log_offset + piece_at, IoBuf::new(len as usize)).await?;
-        for (number, head) in piece.chunks(sector as usize).enumerate() {
-            let at = piece_at + number as u64 * sector;
-            let Some(head) = head.get(..FRAME_HEADER_BYTES) else { continue };
-            let Ok(header) = peek_frame(head, tag) else { continue };
-            let frame_bytes = u64::from(header.frame_bytes);
-            if header.start.frame_seq < next_frame_seq
-                || header.start.durable_frame_seq < next_frame_seq
-                || at + frame_bytes > layout.log_bytes
-                || frame_bytes > FRAME_BYTES_MAX
-            {
-                continue;
-            }
-            let frame = flash.read(layout.log_offset + at, IoBuf::new(frame_bytes as usize)).await?;
-            if decode_frame(&frame, tag).is_ok() {
-                return Ok(Some((header.start.frame_seq, at)));
-            }
-        }
-        piece_at += len;
-    }
-    Ok(None)
+    lost::Search::new(Reader::alone(flash), superblock, next_frame_seq).everywhere().await
 }
 
 /// A segment as it lies in its slot.
@@ -201,68 +178,5 @@ pub fn segments(weu: &[u8], flash_tag: u64, slot: u32, generation: u32) -> (Vec<
     (found, None)
 }
 
-/// Reads frames of the log, large pieces at a time.
-pub struct LogReader<'a> {
-    flash: &'a dyn BlockDevice,
-    tag: u64,
-    log_offset: u64,
-    log_bytes: u64,
-    sector_bytes: u64,
-    piece: (u64, Arc<[u8]>),
-}
-
-impl<'a> LogReader<'a> {
-    /// A reader of the log that `superblock` describes.
-    pub fn new(flash: &'a dyn BlockDevice, superblock: &Superblock) -> Self {
-        let layout = &superblock.layout;
-        LogReader {
-            flash,
-            tag: superblock.flash_tag(),
-            log_offset: layout.log_offset,
-            log_bytes: layout.log_bytes,
-            sector_bytes: u64::from(layout.sector_bytes),
-            piece: (0, Arc::from([])),
-        }
-    }
-
-    async fn bytes(&mut self, at: u64, len: u64) -> Result<Option<&[u8]>, EngineError> {
-        if at + len > self.log_bytes {
-            return Ok(None);
-        }
-        let (start, piece) = &self.piece;
-        if at < *start || at + len > start + piece.len() as u64 {
-            let read = READ_BYTES.max(len).min(self.log_bytes - at);
-            let bytes = self.flash.read(self.log_offset + at, IoBuf::new(read as usize)).await?;
-            self.piece = (at, Arc::from(&bytes[..]));
-        }
-        let from = (at - self.piece.0) as usize;
-        Ok(self.piece.1.get(from..from + len as usize))
-    }
-
-    /// The frame at `at`, if it is whole and the one expected: its header and its entries. `previous`
-    /// is the frame before it, where one was read.
-    ///
-    /// # Errors
-    /// The device's. What is not a whole frame is no error: it is where the log ends.
-    pub async fn frame(
-        &mut self,
-        at: u64,
-        frame_seq: u64,
-        entry_seq: u64,
-        previous: Option<&FrameHeader>,
-    ) -> Result<Option<(FrameHeader, Vec<LogEntry>)>, EngineError> {
-        let tag = self.tag;
-        let head = self.sector_bytes.max((FRAME_HEADER_BYTES + LOG_ENTRY_BYTES) as u64);
-        let Some(bytes) = self.bytes(at, head).await? else { return Ok(None) };
-        let Ok(header) = peek_frame(bytes, tag) else { return Ok(None) };
-        if header.start.frame_seq != frame_seq || header.start.first_entry_seq != entry_seq {
-            return Ok(None);
-        }
-        if previous.is_some_and(|previous| !header.follows(previous)) {
-            return Ok(None);
-        }
-        let frame_bytes = u64::from(header.frame_bytes);
-        let Some(bytes) = self.bytes(at, frame_bytes).await? else { return Ok(None) };
-        Ok(decode_frame(bytes, tag).ok())
-    }
-}
+#[cfg(test)]
+mod tests;

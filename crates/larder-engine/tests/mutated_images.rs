@@ -1,5 +1,5 @@
-//! Recovery and repair of damaged images, and records alone, from seeds: the fuzz targets `mutated_image`, `repaired_image` and `record`. Their files
-//! in `fuzz/src` say what must hold.
+//! Recovery and repair of damaged images, and records alone, from seeds: the fuzz targets `mutated_image`,
+//! `repaired_image` and `record`. Their files in `fuzz/src` say what must hold.
 
 #[path = "../../../fuzz/src/image/mod.rs"]
 mod image;
@@ -41,7 +41,7 @@ fn damaged_images_give_right_bytes_or_errors() {
             count.set(count.get() + u32::from(holds(&seen)));
         }
     };
-    let runs = seeded::check("mutated_image", &image::seeds(), 700, count);
+    let runs = seeded::check("mutated_image", &image::seeds(), 500, count);
     for ((what, _), count) in KINDS.iter().zip(&counts) {
         println!("{} of {runs}: {what}", count.get());
         assert!(runs < 500 || count.get() >= 5, "{} of {runs}: {what}", count.get());
@@ -56,7 +56,7 @@ fn damaged_images_are_repaired_without_a_made_up_byte() {
         let ends = [seen.hopeless, seen.needed && !seen.loses_data, seen.loses_data, seen.sealed && seen.whole];
         counts.iter().zip(ends).for_each(|(count, is_one)| count.set(count.get() + u32::from(is_one)));
     };
-    let runs = seeded::check("repaired_image", &image::repair::seeds(), 500, count);
+    let runs = seeded::check("repaired_image", &image::repair::seeds(), 300, count);
     println!("of {runs}: hopeless, repaired without a loss, repaired with one, sealed and whole: {counts:?}");
     assert!(runs < 500 || counts.iter().all(|count| count.get() >= 5), "{counts:?}");
 }

@@ -43,6 +43,8 @@ const LINE_TIME_MAX: Duration = Duration::from_secs(10);
 const WRITE_TIME_MAX: Duration = Duration::from_secs(10);
 /// Connections at once.
 const CONNECTIONS_MAX: usize = 16;
+/// Longest path that a socket can have, in bytes.
+const SOCKET_PATH_BYTES_MAX: usize = 107;
 /// Pause of the accepting thread when the system is short of something.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -103,6 +105,12 @@ impl ControlServer {
     pub fn bind(flash_uuid: &[u8; 16]) -> Outcome<ControlServer> {
         let path = socket_path(flash_uuid);
         let folder = run_dir();
+        if path.as_os_str().len() > SOCKET_PATH_BYTES_MAX {
+            return Err(Failure::failed(format_args!(
+                "the control socket {} has a path that is too long: {SOCKET_PATH_BYTES_MAX} bytes are the most; {RUN_DIR_ENV} names another folder",
+                path.display()
+            )));
+        }
         make_folder(&folder)?;
         let failed = |error: &io::Error| {
             Failure::failed(format_args!(
@@ -269,7 +277,12 @@ fn ask_at(path: &Path, request: &str) -> Outcome<Option<Value>> {
     let failed = |why: &str| Failure::failed(format_args!("the server at {} {why}", path.display()));
     let mut stream = match UnixStream::connect(path) {
         Ok(stream) => stream,
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => return Ok(None),
+        // Nobody can serve at a path that is too long.
+        Err(error)
+            if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused | ErrorKind::InvalidInput) =>
+        {
+            return Ok(None);
+        }
         Err(error) => return Err(failed(&format!("cannot be reached: {}", system_reason(&error)))),
     };
     let mut reply = String::new();

@@ -23,14 +23,17 @@ use larder_engine::{
 };
 use larder_format::{DesignId, FormatError, Superblock};
 use std::{
+    ffi::CString,
     fs::{self, File, OpenOptions},
     io::{ErrorKind, Read},
-    os::unix::fs::FileTypeExt,
+    os::unix::fs::{FileTypeExt, MetadataExt},
     path::{Path, PathBuf},
 };
 
 /// Sector of a flash file that is yet to be made, in bytes: what create takes for the file of nearly every file system.
 const NEW_FILE_SECTOR_BYTES: u32 = 4096;
+/// Unit of a file's allocated blocks, in bytes.
+const STAT_BLOCK_BYTES: u64 = 512;
 /// Bytes at the start of a flash that are searched for content.
 const CONTENT_BYTES: u64 = 1 << 20;
 
@@ -102,6 +105,8 @@ impl Target {
                     Failure::failed(format_args!("{shown} does not exist: say with --size how large to make it"))
                 })?;
                 let sector_bytes = NEW_FILE_SECTOR_BYTES;
+                let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+                check_room(&path, folder.unwrap_or(Path::new(".")), bytes, 0)?;
                 return Ok(Target { path, bytes, sector_bytes, found_bytes: None, device: None });
             }
             Err(error) => {
@@ -135,6 +140,9 @@ impl Target {
         }
         if !args.force {
             refuse_content(&path, &device)?;
+        }
+        if is_file {
+            check_room(&path, &path, bytes, metadata.blocks() * STAT_BLOCK_BYTES)?;
         }
         let sector_bytes = info.physical_sector_bytes.clamp(info.sector_bytes, NEW_FILE_SECTOR_BYTES);
         Ok(Target { path, bytes, sector_bytes, found_bytes: Some(found_bytes), device: Some(Box::new(device)) })
@@ -182,6 +190,28 @@ impl Target {
                 result
             }
         }
+    }
+}
+
+/// Refuses a file that the file system under `place` has no room for: it is sparse at first, and would fail when it fills.
+fn check_room(path: &Path, place: &Path, bytes: u64, allocated_bytes: u64) -> Outcome {
+    let Ok(name) = CString::new(place.as_os_str().as_encoded_bytes()) else { return Ok(()) };
+    // SAFETY: all zeroes is a valid `statvfs`.
+    let mut stat: libc::statvfs = unsafe { std::mem::zeroed() };
+    // SAFETY: the name is a C string, and `stat` outlives the call.
+    if unsafe { libc::statvfs(name.as_ptr(), &raw mut stat) } != 0 || stat.f_blocks == 0 {
+        // Making the file will say why; and some file systems do not know their size.
+        return Ok(());
+    }
+    let room = stat.f_bavail.saturating_mul(stat.f_frsize).saturating_add(allocated_bytes);
+    match bytes > room {
+        false => Ok(()),
+        true => Err(Failure::failed(format_args!(
+            "{}: the file system has no room for a flash of {}, only for {}: make room, or choose a smaller --size",
+            path.display(),
+            size::human(bytes),
+            size::human(room)
+        ))),
     }
 }
 

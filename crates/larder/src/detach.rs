@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 /// # Errors
 /// One sentence; then the cache is as it was.
 pub fn run(args: &DetachArgs) -> Outcome {
-    let done = match reach(&args.flash, "detach", Access::Write)? {
+    let done = match reach(&args.flash, args.state.as_deref(), "detach", Access::Write)? {
         Reached::Served(done) => done,
         Reached::Alone(flash) => {
             // Nobody else waits for the origin: as fast as it goes.

@@ -4,7 +4,7 @@
 //!
 //! What it does not do: print; `main` does.
 
-use larder_device::IoError;
+use larder_device::{IoError, IoErrorKind};
 use larder_engine::EngineError;
 use std::{fmt, path::Path};
 
@@ -42,6 +42,9 @@ impl Failure {
         match error {
             // These speak of the origin, by its name.
             EngineError::WrongOrigin(sentence) => Failure::failed(sentence),
+            EngineError::Io(error) | EngineError::Flash(error) if error.kind == IoErrorKind::NoSpace => {
+                Failure::failed(format_args!("{}: {error}: make room on its file system", flash.display()))
+            }
             error => Failure::failed(format_args!("{}: {error}", flash.display())),
         }
     }
@@ -59,11 +62,20 @@ impl Failure {
     pub fn sentence(&self) -> Option<String> {
         match self {
             Failure::Failed(text) | Failure::Usage(text) => {
-                Some(text.split_whitespace().collect::<Vec<_>>().join(" ").trim_end_matches('.').to_owned())
+                let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+                Some(without_error_numbers(line.trim_end_matches('.')))
             }
             Failure::Reported | Failure::DataLost => None,
         }
     }
+}
+
+/// The text without the numbers that the standard library adds to the system's words: " (os error 28)".
+fn without_error_numbers(text: &str) -> String {
+    let mut pieces = text.split(" (os error ");
+    let first = pieces.next().unwrap_or_default();
+    let rest = pieces.map(|piece| piece.split_once(')').map_or("", |(_, after)| after));
+    std::iter::once(first).chain(rest).collect()
 }
 
 /// The system's words for a device error where it has some, else the error's own.
@@ -89,6 +101,8 @@ mod tests {
     fn a_sentence_is_one_line_without_a_full_stop() {
         let failure = Failure::failed("Cannot serve\n  at x: taken.");
         assert_eq!(failure.sentence().as_deref(), Some("Cannot serve at x: taken"));
+        let numbered = Failure::failed("it failed (gone (os error 5)): x (os error 28)");
+        assert_eq!(numbered.sentence().as_deref(), Some("it failed (gone): x"));
         assert_eq!((failure.exit_code(), Failure::Usage(String::new()).exit_code()), (1, 2));
         assert_eq!(system_reason(&std::io::Error::from_raw_os_error(libc::ENOENT)), "no such file or directory");
     }

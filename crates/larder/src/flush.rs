@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 /// # Errors
 /// One sentence.
 pub fn run(args: &FlushArgs) -> Outcome {
-    let done = match reach(&args.flash, "flush", Access::Write)? {
+    let done = match reach(&args.flash, args.state.as_deref(), "flush", Access::Write)? {
         Reached::Served(done) => done,
         Reached::Alone(flash) => with_cache(
             *flash,

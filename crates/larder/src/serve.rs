@@ -18,7 +18,10 @@ use crate::{
     output,
     signals::Signals,
     size::{count, human},
-    volume::{Access, Flash, Growth, StateArgs, open_flash, open_origin, open_origin_device, shown, start_runtime},
+    volume::{
+        Access, Flash, Growth, StateArgs, open_flash, open_origin, open_origin_device, refuse_detached, shown,
+        start_runtime,
+    },
 };
 use indicatif::{ProgressBar, ProgressStyle};
 use larder_device::{
@@ -27,15 +30,17 @@ use larder_device::{
     threads::ThreadRuntime,
     throttled::{Profile, Throttled},
 };
-use larder_engine::{Cache, EngineError, Tuning, cache::REQUEST_BYTES_MAX, recover::RecoveryReport};
+use larder_engine::{Cache, EngineError, Tuning, cache::REQUEST_BYTES_MAX, recover::RecoveryReport, walk::Progress};
 use larder_format::{Superblock, WriteMode};
 use larder_serve::nbd::{NbdServer, ServeAddress, ServeError, ServerOptions};
 use std::{
+    convert::Infallible,
     io::IsTerminal,
     path::Path,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
+        mpsc::{self, RecvTimeoutError},
     },
     time::{Duration, Instant},
 };
@@ -44,8 +49,8 @@ use std::{
 const VOLUME_SECTOR_BYTES: u32 = larder_core::types::SECTOR_BYTES as u32;
 /// How long the requests of clients may take to finish at the end.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(60);
-/// Interval of the spinner.
-const SPIN: Duration = Duration::from_millis(100);
+/// Interval at which a bar is drawn again.
+const SHOWN_EVERY: Duration = Duration::from_millis(100);
 
 /// Runs the command until a signal.
 ///
@@ -89,6 +94,7 @@ fn serve_cache(args: &ServeArgs, path: &Path, signals: Signals) -> Outcome {
         (Err(_), Some(state)) if !path.exists() => return serve_without_flash(args, path, state, signals),
         (flash, _) => flash?,
     };
+    refuse_detached(&flash)?;
     let origin = open_origin(&flash.superblock, args.origin.as_deref(), Growth::Refused)?;
     let state = StateArgs { dir: args.state.as_deref(), adopt: args.adopt, discard: args.discard };
     let tuning = state.apply(&flash, tuning(args))?;
@@ -206,21 +212,33 @@ fn open(
     tuning: Tuning,
 ) -> Outcome<Arc<Cache>> {
     let began = Instant::now();
-    let spinner = std::io::stderr().is_terminal().then(|| {
-        let spinner = ProgressBar::new_spinner().with_message("reading the checkpoint and the metadata log");
-        if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} ({elapsed})") {
-            spinner.set_style(style);
+    let progress = Arc::new(Progress::default());
+    let tuning = Tuning { progress: Some(progress.clone()), ..tuning };
+    let opened = std::thread::scope(|scope| {
+        let (over, is_over) = mpsc::channel::<Infallible>();
+        if std::io::stderr().is_terminal() {
+            scope.spawn(move || show(&progress, &is_over));
         }
-        spinner.enable_steady_tick(SPIN);
-        spinner
+        let opened = block_on(Cache::open(flash, origin, runtime.clone() as Arc<dyn Runtime>, tuning));
+        drop(over);
+        opened
     });
-    let opened = block_on(Cache::open(flash, origin, runtime.clone() as Arc<dyn Runtime>, tuning));
-    if let Some(spinner) = spinner {
-        spinner.finish_and_clear();
-    }
     let cache = opened.map_err(|error| Failure::engine(path, &error))?;
     output::note(&recovery_line(cache.recovery(), began.elapsed()));
     Ok(Arc::new(cache))
+}
+
+/// Shows a bar of how far a recovery is, until it is over.
+fn show(progress: &Progress, is_over: &mpsc::Receiver<Infallible>) {
+    let bar = ProgressBar::no_length().with_message("reading the checkpoint and the metadata log");
+    if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} {wide_bar} {bytes} of {total_bytes} ({elapsed})") {
+        bar.set_style(style);
+    }
+    while is_over.recv_timeout(SHOWN_EVERY) == Err(RecvTimeoutError::Timeout) {
+        bar.set_length(progress.bytes_to_read());
+        bar.set_position(progress.bytes_read());
+    }
+    bar.finish_and_clear();
 }
 
 fn recovery_line(report: &RecoveryReport, took: Duration) -> String {

@@ -20,7 +20,9 @@ use serde_json::json;
 /// One sentence; then the old mode stays.
 pub fn run(args: &SetArgs) -> Outcome {
     let name = mode_name(args.mode.into());
-    if let Reached::Alone(flash) = reach(&args.flash, &format!("set-mode {name}"), Access::Write)? {
+    if let Reached::Alone(flash) =
+        reach(&args.flash, args.state.as_deref(), &format!("set-mode {name}"), Access::Write)?
+    {
         with_cache(
             *flash,
             args.origin.as_deref(),

@@ -7,7 +7,7 @@
 //! What it does not do: decide what a fence means; the engine does.
 
 use crate::{
-    control::hex,
+    control::{hex, unhex},
     error::{Failure, Outcome, system_reason},
 };
 use larder_engine::{FenceKeeper, WriteMode, status::mode_name};
@@ -149,6 +149,11 @@ impl StateDir {
                 found.iter().map(|(file, _)| file.display().to_string()).collect::<Vec<_>>().join(", ")
             ))),
         }
+    }
+
+    /// Which flash was served from there last; `None` where the directory does not tell.
+    pub fn uuid_of(dir: &Path, flash: &Path) -> Option<[u8; 16]> {
+        unhex(&StateDir::of_missing(dir, flash).ok()?.record().flash_uuid)
     }
 
     /// What is kept.

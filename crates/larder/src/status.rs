@@ -67,7 +67,7 @@ impl Report {
 pub fn run(args: &StatusArgs) -> Outcome {
     let value = match &args.state {
         Some(state) if !args.flash.exists() => of_missing(state, &args.flash)?,
-        _ => match reach(&args.flash, "status", Access::Read)? {
+        _ => match reach(&args.flash, args.state.as_deref(), "status", Access::Read)? {
             Reached::Served(value) => value,
             Reached::Alone(flash) => offline(&flash)?.to_json().map_err(Failure::failed)?,
         },

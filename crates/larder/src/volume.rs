@@ -17,8 +17,8 @@ use larder_device::{
     threads::{ThreadRuntime, ThreadRuntimeOptions},
     uri::{OpenMode, OpenedDevice, open_device},
 };
-use larder_engine::{Cache, FenceKeeper, Tuning, fence::Keeper, superblock};
-use larder_format::Superblock;
+use larder_engine::{Cache, EngineError, FenceKeeper, Tuning, fence::Keeper, superblock};
+use larder_format::{FormatError, Structure, Superblock};
 use serde_json::Value;
 use std::{
     path::{Path, PathBuf},
@@ -85,6 +85,7 @@ fn refused_flash(path: &Path, error: &IoError) -> Failure {
     Failure::failed(match (error.kind, error.errno) {
         (IoErrorKind::InUse, _) => format!("{path} is in use by another process: end that one first"),
         (_, Some(libc::ENOENT)) => format!("{path} does not exist: name the flash that `larder create` made"),
+        (IoErrorKind::ReadOnly, _) => format!("{path} cannot be written ({}): make it writable", reason(error)),
         _ => format!("{path} cannot be opened: {}", reason(error)),
     })
 }
@@ -99,8 +100,30 @@ pub fn open_flash(path: &Path, access: Access) -> Outcome<Flash> {
 
 fn read_superblock(path: &Path, device: FileDevice) -> Outcome<Flash> {
     let device: Arc<dyn BlockDevice> = Arc::new(device);
-    let (superblock, _) = block_on(superblock::read(&*device)).map_err(|error| Failure::engine(path, &error))?;
+    let (superblock, _) = block_on(superblock::read(&*device)).map_err(|error| no_superblock(path, &error))?;
     Ok(Flash { path: path.to_owned(), device, superblock })
+}
+
+/// Why a flash has no superblock to go by.
+fn no_superblock(path: &Path, error: &EngineError) -> Failure {
+    let superblock = Structure::Superblock;
+    let EngineError::Format(error) = error else { return Failure::engine(path, error) };
+    let path = path.display();
+    Failure::failed(match error {
+        FormatError::Truncated { .. } => {
+            format!("{path} is too short to be a Larder flash: name the one that `larder create` made")
+        }
+        FormatError::NewerVersion { .. } => format!("{path}: {error}"),
+        FormatError::BadMagic(structure) if *structure == superblock => {
+            format!("{path} is not a Larder flash (it holds no superblock): name the one that `larder create` made")
+        }
+        FormatError::Foreign(structure) if *structure == superblock => format!(
+            "{path} has the superblocks of two caches, for a `larder create` on it was interrupted: run that again with --force"
+        ),
+        error => format!(
+            "{path} has no superblock that can be used ({error}): bring back a good copy of this flash, or make a new cache with `larder create --force`"
+        ),
+    })
 }
 
 /// How a cache was reached.
@@ -112,12 +135,17 @@ pub enum Reached {
 }
 
 /// Asks the server of a cache, or opens its flash where there is none. A server that is just beginning or ending is
-/// waited for.
+/// waited for. One whose flash cannot be read is found through the state directory, if that is named.
 ///
 /// # Errors
 /// What the server says, or a sentence that names the flash.
-pub fn reach(path: &Path, request: &str, access: Access) -> Outcome<Reached> {
-    let uuid = open_flash(path, Access::Peek)?.superblock.flash_uuid;
+pub fn reach(path: &Path, state: Option<&Path>, request: &str, access: Access) -> Outcome<Reached> {
+    let uuid = match (open_flash(path, Access::Peek), state) {
+        (Ok(flash), _) => flash.superblock.flash_uuid,
+        // A flash that failed under its server tells nothing; the state directory knows who it was.
+        (Err(failure), Some(state)) => StateDir::uuid_of(state, path).ok_or(failure)?,
+        (Err(failure), None) => return Err(failure),
+    };
     let until = Instant::now() + LOCK_WAIT_MAX;
     loop {
         if let Some(answer) = control::ask(&uuid, request)? {
@@ -152,6 +180,9 @@ pub fn open_origin_device(uri: &str) -> Outcome<OpenedDevice> {
                 format!("the origin {shown} is already served, or in use by another process: end that one first")
             }
             (_, Some(libc::ENOENT)) => format!("the origin {shown} is missing: bring it back, or name the right one"),
+            (IoErrorKind::ReadOnly, _) => {
+                format!("the origin {shown} cannot be written ({}): make it writable", reason(&error))
+            }
             _ => format!("the origin {shown} cannot be opened: {}", reason(&error)),
         })
     })
@@ -160,6 +191,19 @@ pub fn open_origin_device(uri: &str) -> Outcome<OpenedDevice> {
 /// A URI as people write it: of a file, the path, where that is plain.
 pub fn shown(uri: &str) -> &str {
     uri.strip_prefix("file://").filter(|path| path.starts_with('/') && !path.contains('%')).unwrap_or(uri)
+}
+
+/// Refuses a flash whose cache was detached, whatever became of its origin since.
+///
+/// # Errors
+/// The sentence that says so.
+pub fn refuse_detached(flash: &Flash) -> Outcome {
+    if !flash.superblock.detached {
+        return Ok(());
+    }
+    // What is told must stay true.
+    let flushed = block_on(flash.device.flush()).map_err(EngineError::Flash);
+    Err(Failure::engine(&flash.path, &flushed.err().unwrap_or(EngineError::Detached)))
 }
 
 /// Whether an origin may be larger than when its cache was made.
@@ -250,6 +294,7 @@ pub struct OpenedCache {
 /// # Errors
 /// A sentence.
 pub fn open_cache(flash: Flash, origin: Option<&str>, state: &StateArgs<'_>, tuning: Tuning) -> Outcome<OpenedCache> {
+    refuse_detached(&flash)?;
     let growth = if tuning.accept_grown_origin { Growth::Accepted } else { Growth::Refused };
     let origin = open_origin(&flash.superblock, origin, growth)?;
     let tuning = state.apply(&flash, tuning)?;

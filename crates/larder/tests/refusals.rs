@@ -7,43 +7,80 @@ mod support;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
+use std::time::SystemTime;
 
-use support::{MIB, Scratch, Volume, ends, larder, stands_in};
+use larder_format::superblock::SUPERBLOCK_BYTES;
+use support::{MIB, Mounted, Scratch, Volume};
+use support::{ends, have_mounts, larder, run, stands_in, system};
 
-/// Name, length and content of every file below the folder; sockets, logs and pipes by name only.
-fn contents(folder: &Path) -> BTreeMap<PathBuf, u64> {
+/// A sentence that is longer is none.
+const SENTENCE_BYTES_MAX: usize = 600;
+const FLASH_BYTES: u64 = 16 * MIB;
+const ORIGIN_BYTES: u64 = 16 * MIB;
+
+/// Length, checksum and time of change of a file.
+type Mark = (usize, u32, Option<SystemTime>);
+
+/// Name, content and time of change of every file below the folder; sockets, logs and pipes by name only.
+fn contents(folder: &Path) -> BTreeMap<PathBuf, Mark> {
+    let times_count = times_count(folder);
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(folder).expect("a folder of ours") {
         let path = entry.expect("an entry").path();
-        let mut hasher = DefaultHasher::new();
+        let mut mark = (0, 0, None);
         if path.is_file() && path.extension().is_none_or(|ext| ext != "log") {
-            fs::read(&path).expect("a file of ours").hash(&mut hasher);
+            let content = fs::read(&path).expect("a file of ours");
+            let changed = fs::metadata(&path).and_then(|meta| meta.modified()).expect("a time");
+            mark = (content.len(), larder_format::crc32c(&content), times_count.then_some(changed));
         }
-        found.insert(path, hasher.finish());
+        found.insert(path, mark);
     }
     found
 }
 
+/// Whether this is a file system of which it is known that it punches holes. On others that is tried when a file is
+/// opened, which moves its time of change.
+fn times_count(folder: &Path) -> bool {
+    static TIMES_COUNT: OnceLock<bool> = OnceLock::new();
+    *TIMES_COUNT.get_or_init(|| {
+        let kind = run(system("stat").args(["-f", "-c", "%T"]).arg(folder));
+        ["ext2/ext3", "xfs", "btrfs", "tmpfs"].contains(&kind.trim())
+    })
+}
+
 /// The command must be refused as the head of this file says, with all `words` in its sentence (case does not count).
 fn refused(scratch: &Scratch, command: &mut Command, words: &[&str]) {
+    refused_with(scratch, command, &[1], words);
+}
+
+fn refused_with(scratch: &Scratch, command: &mut Command, codes: &[i32], words: &[&str]) {
     let folder = scratch.path(".");
     let before = contents(&folder);
     let out = ends(command);
     let (said, complaint) = (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
-    assert!(matches!(out.status.code(), Some(1 | 2)), "{command:?}: {}\n{said}{complaint}", out.status);
+    assert!(
+        out.status.code().is_some_and(|code| codes.contains(&code)),
+        "{command:?}: {}\n{said}{complaint}",
+        out.status
+    );
     assert_eq!(said, "", "{command:?} speaks of success");
     let sentence = complaint.trim_end();
-    assert!(!sentence.is_empty() && !sentence.contains('\n'), "{command:?} must say one sentence:\n{complaint}");
+    assert!(sentence.starts_with("larder: "), "{command:?} does not say who speaks: {complaint}");
+    assert!(!sentence.contains('\n'), "{command:?} must say one sentence:\n{complaint}");
+    assert!(sentence.len() < SENTENCE_BYTES_MAX, "{command:?}: {} bytes: {sentence}", sentence.len());
     let lower = sentence.to_lowercase();
     for word in words {
         assert!(lower.contains(&word.to_lowercase()), "{command:?} does not say {word:?}: {sentence}");
     }
-    assert!(!lower.contains("panicked"), "{command:?}: {sentence}");
+    // What the system says raw, and what a broken program says.
+    for rubbish in ["panicked", "os error", "sun_len", "none)", "some(", "{", "\u{0}"] {
+        assert!(!lower.contains(rubbish), "{command:?}: {sentence}");
+    }
     let after = contents(&folder);
     let changed: Vec<_> = before.iter().filter(|(path, hash)| after.get(*path) != Some(hash)).collect();
     assert!(changed.is_empty(), "{command:?} changed {changed:?}");
@@ -92,7 +129,8 @@ fn create_refuses_a_wrong_geometry() {
         (&[], &["--size"]),
     ];
     for (options, words) in cases {
-        refused(&scratch, &mut create(&flash, &origin, options), words);
+        // What is wrong by itself is wrong usage; what does not fit the devices has failed.
+        refused_with(&scratch, &mut create(&flash, &origin, options), &[1, 2], words);
     }
     // A flash file that is there, and is too small.
     let small = scratch.file("small", 4 * MIB);
@@ -113,7 +151,7 @@ fn an_origin_must_be_there_whole_and_free() {
     let dead = format!("nbd+unix:///?socket={nowhere_name}");
     refused(&scratch, &mut create(&scratch.path("flash"), Path::new(&dead), &["--size", "64M"]), &[&nowhere_name]);
 
-    let volume = Volume::create(&scratch, 64 * MIB, 16 * MIB, &[]);
+    let volume = Volume::create(&scratch, FLASH_BYTES, ORIGIN_BYTES, &["--weu", "512K"]);
     let socket = scratch.path("sock");
     let address = format!("unix:{}", socket.display());
     let origin_name = volume.origin.display().to_string();
@@ -129,7 +167,7 @@ fn an_origin_must_be_there_whole_and_free() {
     file.set_len(16 * MIB).expect("the old size");
 
     // Two volumes over one origin: the first that serves has it.
-    let other = Volume::over(&scratch, "other", &volume.origin, 64 * MIB, &[]);
+    let other = Volume::over(&scratch, "other", &volume.origin, FLASH_BYTES, &["--weu", "512K"]);
     let server = volume.serve();
     refused(&scratch, &mut serve(&other.flash, &address), &[&origin_name, "serve"]);
     server.stop();
@@ -142,7 +180,7 @@ fn a_flash_must_be_ours_and_free() {
         return;
     }
     let scratch = Scratch::new("flashes");
-    let volume = Volume::create(&scratch, 64 * MIB, 16 * MIB, &[]);
+    let volume = Volume::create(&scratch, FLASH_BYTES, ORIGIN_BYTES, &["--weu", "512K"]);
     let address = format!("unix:{}", scratch.path("sock").display());
     let flash_name = volume.flash.display().to_string();
 
@@ -177,7 +215,7 @@ fn an_address_must_be_free() {
         return;
     }
     let scratch = Scratch::new("addresses");
-    let volume = Volume::create(&scratch, 64 * MIB, 16 * MIB, &[]);
+    let volume = Volume::create(&scratch, FLASH_BYTES, ORIGIN_BYTES, &["--weu", "512K"]);
 
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("its address").port().to_string();
@@ -196,8 +234,15 @@ fn an_address_must_be_free() {
     let name = file.display().to_string();
     refused(&scratch, &mut serve(&volume.flash, &format!("unix:{name}")), &[&name]);
     for wrong in ["tcp:127.0.0.1", "tcp:127.0.0.1:99999", "carrier-pigeon:7", "unix:"] {
-        refused(&scratch, &mut serve(&volume.flash, wrong), &["unix:"]);
+        refused_with(&scratch, &mut serve(&volume.flash, wrong), &[2], &["unix:"]);
     }
+    // A path that no socket can have.
+    let long = format!("unix:{}", scratch.path(&"x".repeat(120)).display());
+    refused(&scratch, &mut serve(&volume.flash, &long), &["107"]);
+    let run_dir = scratch.path(&"y".repeat(120));
+    refused(&scratch, serve(&volume.flash, "unix:/nowhere/s").env("LARDER_RUN_DIR", &run_dir), &["/nowhere/s"]);
+    let socket = format!("unix:{}", scratch.path("s").display());
+    refused(&scratch, serve(&volume.flash, &socket).env("LARDER_RUN_DIR", &run_dir), &["107", "LARDER_RUN_DIR"]);
 }
 
 #[test]
@@ -206,7 +251,7 @@ fn an_option_file_must_be_readable() {
         return;
     }
     let scratch = Scratch::new("option-file");
-    let volume = Volume::create(&scratch, 64 * MIB, 16 * MIB, &[]);
+    let volume = Volume::create(&scratch, FLASH_BYTES, ORIGIN_BYTES, &["--weu", "512K"]);
     let address = format!("unix:{}", scratch.path("sock").display());
     let garbled = scratch.path("garbled.toml");
     fs::write(&garbled, b"\xff\xfe = [").expect("a file");
@@ -214,7 +259,8 @@ fn an_option_file_must_be_readable() {
     fs::write(&unknown, "wings = 2\n").expect("a file");
     for options in [scratch.path("absent.toml"), garbled, unknown] {
         let name = options.display().to_string();
-        refused(&scratch, serve(&volume.flash, &address).arg("--config").arg(&options), &[&name]);
+        let mut command = serve(&volume.flash, &address);
+        refused_with(&scratch, command.arg("--config").arg(&options), &[1, 2], &[&name]);
     }
 }
 
@@ -225,7 +271,335 @@ fn wrong_usage_exits_with_two() {
     }
     let scratch = Scratch::new("usage");
     for args in [&["fly"][..], &["serve"], &["create", "--flash"], &["status", "--flash", "x", "--wings"]] {
-        refused(&scratch, &mut larder(args), &[]);
-        assert_eq!(ends(&mut larder(args)).status.code(), Some(2), "{args:?}");
+        refused_with(&scratch, &mut larder(args), &[2], &[]);
     }
+}
+
+/// Every command that opens a cache, but for `create`. Those that take a flash alone, and those that also want the origin.
+fn commands(flash: &Path, scratch: &Scratch, with_origin: bool) -> Vec<Command> {
+    let mut all = vec![serve(flash, &format!("unix:{}", scratch.path("sock").display()))];
+    for args in [&["flush"][..], &["set", "--mode", "write-around"], &["detach"]] {
+        all.push(larder(args));
+    }
+    if !with_origin {
+        all.extend(["status", "verify", "dump"].map(|name| larder([name])));
+    }
+    for command in &mut all[1..] {
+        command.arg("--flash").arg(flash);
+    }
+    all
+}
+
+fn all_refused(scratch: &Scratch, flash: &Path, words: &[&str]) {
+    for mut command in commands(flash, scratch, false) {
+        refused(scratch, &mut command, words);
+    }
+}
+
+/// A cache with dirty data on its flash, and both devices in the scratch folder.
+fn used_volume(scratch: &Scratch) -> Volume {
+    let volume = Volume::create(scratch, FLASH_BYTES, ORIGIN_BYTES, &["--weu", "512K"]);
+    let server = volume.serve_with(&["--dirty-low", "60", "--dirty-high", "60"]);
+    let mut wire = support::wire::Wire::connect(&server.socket);
+    for number in 0..32 {
+        wire.write(number * (64 << 10), &support::image::noise(number, 64 << 10));
+    }
+    wire.flush();
+    drop(wire);
+    server.stop();
+    assert!(volume.number("dirty_bytes") > 0);
+    volume
+}
+
+const TWINS: [usize; 2] = [0, 64 << 10];
+
+/// The same flash with other bytes in its twins.
+fn with_twins(scratch: &Scratch, good: &[u8], change: impl Fn(usize, &mut [u8])) -> PathBuf {
+    let path = scratch.path("bad");
+    let mut bytes = good.to_vec();
+    for (number, at) in TWINS.into_iter().enumerate() {
+        change(number, &mut bytes[at..at + SUPERBLOCK_BYTES]);
+    }
+    fs::write(&path, bytes).expect("a flash");
+    path
+}
+
+/// A twin with a field of another value, under a right checksum.
+fn patched(twin: &mut [u8], at: usize, bytes: &[u8]) {
+    twin[at..at + bytes.len()].copy_from_slice(bytes);
+    twin[16..20].fill(0);
+    let crc = larder_format::crc32c(twin);
+    twin[16..20].copy_from_slice(&crc.to_le_bytes());
+}
+
+#[test]
+fn a_damaged_flash_is_told_from_a_foreign_and_a_newer_one() {
+    if stands_in() {
+        return;
+    }
+    let scratch = Scratch::new("bad-flashes");
+    let volume = used_volume(&scratch);
+    let good = fs::read(&volume.flash).expect("the flash");
+    let other_origin = scratch.file("other-origin", ORIGIN_BYTES);
+    let other = Volume::over(&scratch, "other", &other_origin, FLASH_BYTES, &["--weu", "512K"]);
+    let other = fs::read(&other.flash).expect("the other flash");
+    let second = &other[TWINS[1]..TWINS[1] + SUPERBLOCK_BYTES];
+
+    // A newer version, in one twin or both: this program must not touch it.
+    for newer in [&[0][..], &[1], &[0, 1]] {
+        let flash = with_twins(&scratch, &good, |twin, bytes| {
+            if newer.contains(&twin) {
+                patched(bytes, 8, &2_u32.to_le_bytes());
+            }
+        });
+        all_refused(&scratch, &flash, &["bad", "version 2", "newer larder"]);
+        refused(&scratch, &mut create(&flash, &other_origin, &[]), &["bad", "newer", "--force"]);
+    }
+    let flash = with_twins(&scratch, &good, |_, bytes| patched(bytes, 56, &(1_u64 << 40).to_le_bytes()));
+    all_refused(&scratch, &flash, &["bad", "features", "newer"]);
+
+    // Half-formatted: before its first superblock, and over an older cache.
+    let flash = with_twins(&scratch, &good, |_, bytes| bytes.fill(0));
+    all_refused(&scratch, &flash, &["bad", "not a larder flash", "larder create"]);
+    refused(&scratch, &mut create(&flash, &other_origin, &[]), &["bad", "other data", "--force"]);
+    let flash = with_twins(&scratch, &good, |twin, bytes| {
+        if twin == 1 {
+            bytes.copy_from_slice(second);
+        }
+    });
+    all_refused(&scratch, &flash, &["bad", "interrupted", "--force"]);
+    refused(&scratch, &mut create(&flash, &other_origin, &[]), &["bad", "--force"]);
+
+    // Rot in both twins; and what has the right checksum and no sense.
+    let flash = with_twins(&scratch, &good, |_, bytes| bytes[300] ^= 1);
+    all_refused(&scratch, &flash, &["bad", "checksum", "larder create --force"]);
+    refused(&scratch, &mut create(&flash, &other_origin, &[]), &["bad", "--force"]);
+    for (at, value) in [(64, 9), (65, 77), (68, 5), (72, 3), (80, 1)] {
+        let flash = with_twins(&scratch, &good, |_, bytes| patched(bytes, at, &[value]));
+        all_refused(&scratch, &flash, &["bad", "superblock", "larder create --force"]);
+    }
+
+    // One good twin is enough, and the creation that wrote only one is over.
+    for lost in 0..2 {
+        let flash = with_twins(&scratch, &good, |twin, bytes| {
+            if twin == lost {
+                bytes.fill(0);
+            }
+        });
+        let status = run(larder(["status", "--json", "--flash"]).arg(&flash));
+        assert!(status.contains("\"dirty_bytes\""), "{status}");
+    }
+}
+
+#[test]
+fn a_truncated_flash_is_refused_at_every_length() {
+    if stands_in() {
+        return;
+    }
+    let scratch = Scratch::new("truncated");
+    let volume = used_volume(&scratch);
+    let file = File::options().write(true).open(&volume.flash).expect("the flash");
+    let whole = fs::read(&volume.flash).expect("the flash");
+    // Of what is too short for its superblocks nothing is known.
+    for bytes in [0, 1, 511, 4096, 68 << 10] {
+        file.set_len(bytes).expect("a shorter flash");
+        all_refused(&scratch, &volume.flash, &["flash", "larder create"]);
+    }
+    fs::write(&volume.flash, &whole).expect("the flash");
+    for bytes in [FLASH_BYTES - 4096, FLASH_BYTES / 2, 128 << 10] {
+        file.set_len(bytes).expect("a shorter flash");
+        for mut command in commands(&volume.flash, &scratch, true) {
+            refused(&scratch, &mut command, &["flash", "fewer", "give it back its size"]);
+        }
+        refused(&scratch, larder(["status", "--flash"]).arg(&volume.flash), &["fewer"]);
+        refused(&scratch, &mut create(&volume.flash, &volume.origin, &[]), &["--force"]);
+        let report = ends(larder(["verify", "--flash"]).arg(&volume.flash));
+        assert_eq!(report.status.code(), Some(1), "{report:?}");
+        assert!(String::from_utf8_lossy(&report.stdout).contains("DAMAGED"), "{report:?}");
+    }
+}
+
+#[test]
+fn what_is_no_device_is_refused_at_once() {
+    if stands_in() {
+        return;
+    }
+    let scratch = Scratch::new("no-devices");
+    let volume = Volume::create(&scratch, FLASH_BYTES, ORIGIN_BYTES, &["--weu", "512K"]);
+    let (folder, pipe) = (scratch.path("folder"), scratch.path("pipe"));
+    fs::create_dir(&folder).expect("a folder");
+    run(system("mkfifo").arg(&pipe));
+    for wrong in [&folder, &pipe, Path::new("/dev/null")] {
+        let name = wrong.display().to_string();
+        all_refused(&scratch, wrong, &[&name, "neither", "block device"]);
+        refused(&scratch, &mut create(wrong, &volume.origin, &["--force"]), &[&name, "neither"]);
+        refused(&scratch, &mut create(&scratch.path("new"), wrong, &["--size", "16M"]), &["origin", &name, "neither"]);
+        let mut bare = larder(["serve", "--no-cache", "--nbd", "unix:/nowhere/s", "--origin"]);
+        refused(&scratch, bare.arg(wrong), &["origin", &name, "neither"]);
+    }
+    refused(&scratch, &mut create(&volume.origin, &volume.origin, &[]), &["both"]);
+}
+
+#[test]
+fn another_origin_is_refused_by_every_command_that_would_write_to_it() {
+    if stands_in() {
+        return;
+    }
+    let scratch = Scratch::new("other-origins");
+    let volume = used_volume(&scratch);
+    let name = volume.origin.display().to_string();
+    let refused_by_all = |words: &[&str]| {
+        for mut command in commands(&volume.flash, &scratch, true) {
+            refused(&scratch, &mut command, &[&[name.as_str()], words].concat());
+        }
+    };
+    let aside = scratch.path("aside");
+    fs::rename(&volume.origin, &aside).expect("a rename");
+    refused_by_all(&["missing"]);
+    // Swapped for another of the same size.
+    fs::write(&volume.origin, support::image::noise(5, ORIGIN_BYTES as usize)).expect("another origin");
+    refused_by_all(&["not the one", "bring that one back"]);
+    fs::remove_file(&volume.origin).expect("the other origin");
+    fs::create_dir(&volume.origin).expect("a folder");
+    refused_by_all(&["neither"]);
+    fs::remove_dir(&volume.origin).expect("the folder");
+    fs::rename(&aside, &volume.origin).expect("a rename");
+
+    let file = File::options().write(true).open(&volume.origin).expect("the origin");
+    for bytes in [0, ORIGIN_BYTES - 512, ORIGIN_BYTES / 2] {
+        file.set_len(bytes).expect("a smaller origin");
+        refused_by_all(&["smaller", "give it its size back"]);
+    }
+    file.set_len(ORIGIN_BYTES + 4096).expect("a larger origin");
+    for mut command in commands(&volume.flash, &scratch, true) {
+        // Detaching is what it takes to enlarge a volume.
+        if !format!("{command:?}").contains("detach") {
+            refused(&scratch, &mut command, &[&name, "grown", "detach"]);
+        }
+    }
+    file.set_len(ORIGIN_BYTES).expect("its size");
+    // The origin is somebody else's now.
+    let other = Volume::over(&scratch, "other", &volume.origin, FLASH_BYTES, &["--weu", "512K"]);
+    let server = other.serve();
+    refused_by_all(&["in use"]);
+    server.stop();
+    run(larder(["flush", "--flash"]).arg(&volume.flash));
+    assert_eq!(volume.number("dirty_bytes"), 0);
+}
+
+#[test]
+fn two_processes_do_not_share_a_flash() {
+    if stands_in() {
+        return;
+    }
+    let scratch = Scratch::new("two-processes");
+    let volume = used_volume(&scratch);
+    let name = volume.flash.display().to_string();
+    let server = volume.serve();
+    let address = format!("unix:{}", scratch.path("sock").display());
+    // The server itself may change the flash meanwhile: a copy of the folder would tell nothing.
+    let refused_now = |command: &mut Command, words: &[&str]| {
+        let out = ends(command);
+        let complaint = String::from_utf8_lossy(&out.stderr);
+        assert!(out.status.code() == Some(1) && out.stdout.is_empty(), "{command:?}: {out:?}");
+        assert!(complaint.starts_with("larder: ") && complaint.lines().count() == 1, "{command:?}: {complaint}");
+        for word in words {
+            assert!(complaint.contains(word), "{command:?} does not say {word:?}: {complaint}");
+        }
+    };
+    refused_now(&mut serve(&volume.flash, &address), &[&name, "in use"]);
+    for options in [&[][..], &["--force"]] {
+        refused_now(&mut create(&volume.flash, &scratch.file("other", MIB), options), &[&name, "in use"]);
+        refused_now(&mut create(&scratch.path("new"), &volume.flash, &["--size", "16M"]), &["origin", &name]);
+    }
+    for command in ["verify", "dump"] {
+        refused_now(larder([command, "--flash"]).arg(&volume.flash), &[&name, "is served now"]);
+    }
+    // Where the server cannot be asked, nothing is done behind its back.
+    let elsewhere = scratch.path("elsewhere");
+    for mut command in commands(&volume.flash, &scratch, false) {
+        refused_now(command.env("LARDER_RUN_DIR", &elsewhere), &[&name, "in use"]);
+    }
+    assert!(!scratch.path("new").exists(), "a refused flash is left behind");
+    // A copy has the same identity.
+    let copy = scratch.path("copy");
+    fs::copy(&volume.flash, &copy).expect("a copy");
+    let other_origin = scratch.file("copied-origin", ORIGIN_BYTES);
+    let mut of_copy = serve(&copy, &address);
+    refused_now(of_copy.arg("--origin").arg(&other_origin), &["origin"]);
+    server.stop();
+    volume.verify();
+}
+
+#[test]
+fn devices_that_cannot_be_written_are_refused() {
+    if stands_in() || !have_mounts("read-only devices") {
+        return;
+    }
+    let scratch = Scratch::new("read-only");
+    let disk = Mounted::tmpfs(&scratch, "disk", 3 * FLASH_BYTES);
+    let volume = used_volume(&scratch);
+    for which in ["flash", "origin"] {
+        let (here, there) = (scratch.path(which), disk.folder.join(which));
+        if which == "flash" {
+            fs::copy(&here, &there).expect("a copy");
+            disk.remount("ro");
+            let name = there.display().to_string();
+            for mut command in commands(&there, &scratch, true) {
+                refused(&scratch, &mut command, &[&name, "cannot be written", "writable"]);
+            }
+            refused(&scratch, &mut create(&there, &volume.origin, &["--force"]), &[&name, "cannot be written"]);
+            refused(
+                &scratch,
+                &mut create(&disk.folder.join("new"), &volume.origin, &["--size", "16M"]),
+                &["read-only"],
+            );
+            // Looking needs no more than reading.
+            for command in ["status", "verify", "dump"] {
+                run(larder([command, "--flash"]).arg(&there));
+            }
+            disk.remount("rw");
+            fs::remove_file(&there).expect("the copy");
+        } else {
+            let on_disk = scratch.path("new-flash");
+            fs::copy(&here, &there).expect("a copy");
+            run(create(&on_disk, &there, &["--size", "16M", "--weu", "512K"]).arg("--force"));
+            disk.remount("ro");
+            let name = there.display().to_string();
+            for mut command in commands(&on_disk, &scratch, true) {
+                refused(&scratch, &mut command, &["origin", &name, "cannot be written", "writable"]);
+            }
+            disk.remount("rw");
+        }
+    }
+}
+
+#[test]
+fn a_full_disk_is_no_place_for_a_flash() {
+    if stands_in() || !have_mounts("a full disk") {
+        return;
+    }
+    let scratch = Scratch::new("full-disk");
+    let origin = scratch.file("origin", ORIGIN_BYTES);
+    let disk = Mounted::tmpfs(&scratch, "disk", FLASH_BYTES / 2);
+    let flash = disk.folder.join("flash");
+    let name = flash.display().to_string();
+    let whole = format!("{FLASH_BYTES}");
+    // Sparse it would fit, and fail as it fills.
+    refused(
+        &scratch,
+        &mut create(&flash, &origin, &["--size", &whole, "--weu", "512K"]),
+        &[&name, "no room", "--size"],
+    );
+    assert!(!flash.exists());
+    File::create(&flash).and_then(|file| file.set_len(MIB)).expect("a file to grow");
+    refused(
+        &scratch,
+        &mut create(&flash, &origin, &["--size", &whole, "--weu", "512K"]),
+        &[&name, "no room", "--size"],
+    );
+    assert_eq!(fs::metadata(&flash).expect("the file").len(), MIB, "it has its old size");
+    disk.fill();
+    refused(&scratch, &mut create(&disk.folder.join("new"), &origin, &["--size", "8M", "--weu", "512K"]), &["no room"]);
+    assert!(!disk.folder.join("new").exists());
 }

@@ -313,6 +313,9 @@ fn dump_all(runtime: &SimRuntime, flash: &Medium) {
             let _ = dump::frames(flash, &superblock, LIMIT).await;
             let _ = dump::frame(flash, &superblock, superblock.layout.log_offset, LIMIT).await;
             let _ = dump::history(flash, &superblock, 3, LIMIT).await;
+            for record in [dump::RecordAt::Chunk(3), dump::RecordAt::FlashOffset(superblock.layout.weu_offset + 64)] {
+                let _ = dump::record(flash, &superblock, record, true).await;
+            }
             let _ = dump::slot_segments(flash, &superblock, 0, LIMIT).await;
         }
         let _ = dump::slots(flash, LIMIT).await;
@@ -321,10 +324,36 @@ fn dump_all(runtime: &SimRuntime, flash: &Medium) {
     });
 }
 
-/// Inputs to begin with: one of each kind of damage, on each image; and a flipped bit in each of its structures, where a
+/// Inputs that once failed: sealed changes of one field, eight bytes wide, with work after the opening.
+fn found() -> Vec<Vec<u8>> {
+    /// Write, trim, flush, partial write, checkpoint, flush.
+    const WORK: [u8; 18] = [0, 20, 0, 3, 90, 1, 6, 0, 0, 17, 9, 2, 5, 0, 0, 6, 0, 0];
+    // In the first image: the structure, the field's offset in it (as `Input::below` takes it), the value's code.
+    let found: [(usize, &[u8], u8); 5] = [
+        // A checkpoint whose log starts past the end of the log, by little or by a lot.
+        (2, &[88], 6),
+        (2, &[88], 13),
+        (2, &[88], 15),
+        // A RAM budget for no entry: writes waited for room for ever.
+        (0, &[176, 0], 1),
+        // A limit of no fragments: the same.
+        (0, &[152, 0], 0),
+    ];
+    let structures = bases()[0].structures.len();
+    found
+        .iter()
+        .map(|&(structure, at, value)| {
+            let structure = (structure as u16).to_le_bytes();
+            let structure = if structures > 256 { &structure[..] } else { &structure[..1] };
+            [&[0, 3], &WORK[..], &[11], structure, &[0, 3], at, &[value]].concat()
+        })
+        .collect()
+}
+
+/// Inputs to begin with: what once failed; one of each kind of damage, on each image; and a flipped bit in each of its structures, where a
 /// frame has an address.
 pub fn seeds() -> Vec<Vec<u8>> {
-    let mut seeds = Vec::new();
+    let mut seeds = found();
     for image in 0..4_u8 {
         // Image, order, work: write, trim, destage, checkpoint, partial write, flush.
         let head: Vec<u8> = [image, 3, 0, 20, 0, 3, 90, 1, 4, 0, 0, 5, 0, 0, 17, 9, 2, 6, 0, 0].to_vec();

@@ -7,7 +7,7 @@
 use super::Inner;
 use crate::{DeviceInfo, IoError, IoErrorKind, IoOp, IoResult, driver};
 use std::{
-    fs::File,
+    fs::{File, Metadata},
     os::{
         fd::AsRawFd,
         unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt},
@@ -52,13 +52,17 @@ pub(super) fn open(path: &Path, options: OpenOptions) -> IoResult<Inner> {
         Some(libc::EBUSY | libc::EWOULDBLOCK) => IoError::new(IoErrorKind::InUse, IoOp::Open, 0, 0),
         _ => IoError::from_std(&error, IoOp::Open, 0, 0),
     };
+    let check_kind = |meta: &Metadata| match meta.is_file() || meta.file_type().is_block_device() {
+        true => Ok(()),
+        false => Err(IoError::new(IoErrorKind::Unsupported, IoOp::Open, 0, 0)
+            .with_detail("it is neither a regular file nor a block device")),
+    };
+    // Before it is opened, too: the opening of a pipe may wait for ever.
+    std::fs::metadata(path).map_or(Ok(()), |meta| check_kind(&meta))?;
     let (file, mut is_direct) = open_file(path, options).map_err(fail)?;
     let meta = file.metadata().map_err(fail)?;
+    check_kind(&meta)?;
     let is_block_device = meta.file_type().is_block_device();
-    if !is_block_device && !meta.is_file() {
-        return Err(IoError::new(IoErrorKind::Unsupported, IoOp::Open, 0, 0)
-            .with_detail("it is neither a regular file nor a block device"));
-    }
     if options.exclusive && !is_block_device {
         // SAFETY: a plain call on an open descriptor.
         if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
@@ -202,13 +206,37 @@ fn direct_align(file: &File) -> Option<u32> {
     [SECTOR_BYTES_MIN, SECTOR_BYTES_MAX].into_iter().find(|&len| fits(len, &mut memory))
 }
 
-/// Whether the file system can punch holes: tried on the block after the end, which has no content.
+/// Whether the file system can punch holes. Where its kind does not tell, that is tried on the block after the end, which
+/// has no content; the file's time of change moves then.
 fn can_punch(file: &File, file_bytes: u64) -> bool {
+    if is_known_to_punch(file) {
+        return true;
+    }
     const TRY_BYTES: i64 = 4096;
     let after = file_bytes.next_multiple_of(TRY_BYTES as u64) as i64;
     let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
     // SAFETY: a plain call on an open descriptor.
     unsafe { libc::fallocate(file.as_raw_fd(), mode, after, TRY_BYTES) == 0 }
+}
+
+/// Whether this is a file of a file system that always punches: XFS, btrfs, tmpfs, or ext4 with extents.
+fn is_known_to_punch(file: &File) -> bool {
+    const EXT_MAGIC: i64 = 0xef53;
+    const ALWAYS: [i64; 3] = [0x5846_5342, 0x9123_683e, 0x0102_1994];
+    // From <linux/fs.h>.
+    const FS_IOC_GETFLAGS: libc::Ioctl = 0x8008_6601;
+    const FS_EXTENT_FL: libc::c_int = 0x0008_0000;
+    // SAFETY: all zeroes is a valid `statfs`.
+    let mut stat: libc::statfs = unsafe { std::mem::zeroed() };
+    // SAFETY: `stat` outlives the call.
+    if unsafe { libc::fstatfs(file.as_raw_fd(), &raw mut stat) } != 0 {
+        return false;
+    }
+    let kind = stat.f_type & 0xffff_ffff;
+    let mut flags: libc::c_int = 0;
+    // SAFETY: the request writes an int.
+    let mut has_flags = || unsafe { libc::ioctl(file.as_raw_fd(), FS_IOC_GETFLAGS, &raw mut flags) == 0 };
+    ALWAYS.contains(&kind) || (kind == EXT_MAGIC && has_flags() && flags & FS_EXTENT_FL != 0)
 }
 
 /// Whether a block device zeroes ranges by itself.

@@ -124,14 +124,14 @@ impl Frozen {
     /// # Panics
     /// If there are not that many. The runtime that the devices are attached to must have ended.
     pub fn thaw(&self, choice: u64) {
-        let mut images = self.images_without_what_is_undecided();
+        let mut images = self.images_without_what_is_undecided(choice);
         self.decide(choice, |_| true, |device, change| images[device].change_durably(&change));
         self.put(images);
     }
 
     /// Puts the devices where a power loss leaves them that takes nothing.
     pub fn thaw_all_kept(&self) {
-        let mut images = self.images_without_what_is_undecided();
+        let mut images = self.images_without_what_is_undecided(u64::MAX);
         for piece in self.pieces() {
             let tear_bytes = images[piece.device].tear_bytes();
             piece.for_kept(piece.way_that_keeps_all(), tear_bytes, |change| {
@@ -141,9 +141,9 @@ impl Frozen {
         self.put(images);
     }
 
-    fn images_without_what_is_undecided(&self) -> Vec<Medium> {
+    fn images_without_what_is_undecided(&self, salt: u64) -> Vec<Medium> {
         let mut images: Vec<Medium> = self.devices.iter().map(|device| device.medium.clone()).collect();
-        images.iter_mut().for_each(|image| image.lose(|_, _| {}));
+        images.iter_mut().for_each(|image| image.lose(salt, |_, _| {}));
         images
     }
 

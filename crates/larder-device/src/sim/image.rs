@@ -237,7 +237,9 @@ impl Medium {
         // Now and then all of them share one fate: those are the crashes that real machines have most.
         let keep_of_8 = [0, 1, 4, 7, 8][rng.index(5)];
         let tear_bytes = self.tear_bytes;
-        self.lose(|change, durable| {
+        // Not taken from the stream: where nothing is undefined this draws nothing.
+        let salt = rng.clone().next_u64();
+        self.lose(salt, |change, durable| {
             if keep_of_8 % 8 != 0 && rng.chance(1, 4) {
                 change.tear(tear_bytes, rng).0.iter().for_each(|part| durable.apply(part));
             } else if rng.chance(keep_of_8, 8) {
@@ -247,14 +249,15 @@ impl Medium {
     }
 
     /// Loses power: `keep` puts of each change that is not durable, oldest first, what it likes into the durable image.
-    pub(super) fn lose(&mut self, mut keep: impl FnMut(&Change, &mut Pages)) {
+    /// `salt` decides anew what undefined sectors hold.
+    pub(super) fn lose(&mut self, salt: u64, mut keep: impl FnMut(&Change, &mut Pages)) {
         let log = std::mem::take(&mut self.log);
         log.iter().for_each(|entry| keep(&entry.change, &mut self.durable));
         for page in std::mem::take(&mut self.entries_of_page).into_keys() {
             self.current.share(&self.durable, page);
         }
         (self.log_bytes, self.holed) = (0, 0);
-        self.salt = mix64(self.salt);
+        self.salt = mix64(self.salt ^ salt);
     }
 
     /// Flips between one and eight bits of `offset..offset + len`, behind the device's back.

@@ -159,16 +159,18 @@ pub async fn repair(
             // (6)
             let (log_start, entry_seq) = fresh_log(flash, &superblock, found.log_end).await;
             let target = CheckpointTarget::after(&superblock, log_start, entry_seq);
-            let header = write_blocks(flash, &found.geometry, &target, || &design).await?;
-            let pointer = write_header(flash, &found.geometry, &target, &header).await?;
-            flash.flush().await?;
-            // (7)
             superblock.sequence += 1;
-            superblock.checkpoint = Some(pointer);
             superblock.log_start = log_start;
             superblock.entry_seq_next = entry_seq;
             superblock.mode = mode_of(&found, &*design);
             superblock.clean_shutdown = true;
+            // What a reader would refuse must not be written: counters end somewhere.
+            superblock.check()?;
+            let header = write_blocks(flash, &found.geometry, &target, || &design).await?;
+            let pointer = write_header(flash, &found.geometry, &target, &header).await?;
+            flash.flush().await?;
+            // (7)
+            superblock.checkpoint = Some(pointer);
             superblock::write(flash, &superblock).await?;
             flash.flush().await?;
             // (8)

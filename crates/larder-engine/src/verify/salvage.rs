@@ -196,7 +196,10 @@ impl Salvage<'_> {
         let mut window = Window::new(self.flash, start, end);
         let head = window.bytes(start, CHECKPOINT_HEADER_BYTES).await;
         let header = CheckpointHeader::decode(head, superblock.flash_tag()).ok();
-        let header = header.filter(|h| h.checkpoint_id == pointer.checkpoint_id && h.total_bytes == pointer.bytes);
+        let header = header.filter(|h| {
+            (h.checkpoint_id, h.total_bytes) == (pointer.checkpoint_id, pointer.bytes)
+                && (h.log_start, h.entry_seq_next) == named
+        });
         self.damage.checkpoint_header = header.is_none();
         let mut seen = BTreeSet::new();
         let mut lost_bytes = 0;
@@ -227,7 +230,7 @@ impl Salvage<'_> {
             }
             None => {}
         }
-        header.map_or(named, |header| (header.log_start, header.entry_seq_next))
+        named
     }
 
     fn count_lost(&mut self, header: &CheckpointHeader, seen: &BTreeSet<u32>) {

@@ -22,6 +22,9 @@ use std::{
     str::FromStr,
 };
 
+/// Longest path that a socket can have, in bytes.
+const SOCKET_PATH_BYTES_MAX: usize = 107;
+
 /// Where to listen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServeAddress {
@@ -188,6 +191,15 @@ fn bind_tcp(address: &ServeAddress, host_port: &str) -> Result<TcpListener, Serv
 }
 
 fn bind_unix(address: &ServeAddress, path: &Path) -> Result<Listener, ServeError> {
+    let path_bytes = path.as_os_str().len();
+    if path_bytes > SOCKET_PATH_BYTES_MAX {
+        return Err(ServeError {
+            kind: ServeErrorKind::BadAddress,
+            message: format!(
+                "Cannot serve at {address}: the path has {path_bytes} bytes, and a socket's has {SOCKET_PATH_BYTES_MAX} at most."
+            ),
+        });
+    }
     let listener = match UnixListener::bind(path) {
         Err(error) if error.kind() == ErrorKind::AddrInUse => {
             remove_stale(address, path)?;

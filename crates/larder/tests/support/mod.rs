@@ -153,6 +153,29 @@ pub fn ends(command: &mut Command) -> Output {
     guard.0.take().expect("still there").wait_with_output().expect("its output")
 }
 
+/// A command that runs beside the test, killed when it is dropped.
+pub struct Background(Running);
+
+/// Begins a command, with pipes for both streams: it must not say much before [`Background::ends`].
+pub fn begin(command: &mut Command) -> Background {
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().unwrap_or_else(|err| panic!("{command:?}: {err}"));
+    Background(Running(Some(child)))
+}
+
+impl Background {
+    pub fn is_over(&mut self) -> bool {
+        self.0.0.as_mut().is_none_or(|child| child.try_wait().expect("a child of ours").is_some())
+    }
+
+    /// Waits for its end, which must come soon: exit code and both streams.
+    pub fn ends(mut self, what: &str) -> Output {
+        let child = self.0.0.as_mut().expect("it has begun");
+        assert!(wait(child, SERVER_WAIT_MAX).is_some(), "{what} did not end by itself");
+        self.0.0.take().expect("still there").wait_with_output().expect("its output")
+    }
+}
+
 /// Kills and reaps the child that it holds.
 struct Running(Option<Child>);
 
@@ -195,7 +218,18 @@ impl Volume {
 
     /// The same over an origin that is there.
     pub fn over(scratch: &Scratch, name: &str, origin: &Path, flash_bytes: u64, options: &[&str]) -> Self {
-        let flash = scratch.path(name);
+        Self::on(scratch, name, scratch.path(name), origin, flash_bytes, options)
+    }
+
+    /// The same on a flash that is anywhere; `name` is that of its socket and its log.
+    pub fn on(
+        scratch: &Scratch,
+        name: &str,
+        flash: PathBuf,
+        origin: &Path,
+        flash_bytes: u64,
+        options: &[&str],
+    ) -> Self {
         let volume = Self {
             origin: origin.to_path_buf(),
             socket: scratch.path(&format!("{name}.sock")),
@@ -208,6 +242,23 @@ impl Volume {
             run(create.args(["--size", &flash_bytes.to_string()]).args(options));
         }
         volume
+    }
+
+    /// A file that is served as it is, without a cache.
+    pub fn bare(scratch: &Scratch, name: &str, file: &Path) -> Self {
+        Self {
+            flash: PathBuf::new(),
+            origin: file.to_path_buf(),
+            socket: scratch.path(&format!("{name}.sock")),
+            log: scratch.path(&format!("{name}.log")),
+        }
+    }
+
+    /// Serves the origin alone on a Unix socket.
+    pub fn serve_bare(&self) -> Server {
+        let mut serve = larder(["serve", "--no-cache", "--origin"]);
+        serve.arg(&self.origin).args(["--nbd", &format!("unix:{}", self.socket.display())]);
+        self.begin(&mut serve)
     }
 
     /// Serves it on a Unix socket.
@@ -227,6 +278,10 @@ impl Volume {
             serve.arg(&self.flash).args(["--nbd", address]).args(options);
             serve
         };
+        self.begin(&mut command)
+    }
+
+    fn begin(&self, command: &mut Command) -> Server {
         let log = File::options().create(true).append(true).open(&self.log).expect("a log file");
         let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).spawn();
         let mut server = Server {
@@ -237,6 +292,23 @@ impl Volume {
         };
         server.wait_until_ready();
         server
+    }
+
+    /// Serves it on its Unix socket, with more options.
+    pub fn serve_with(&self, options: &[&str]) -> Server {
+        self.serve_at(&format!("unix:{}", self.socket.display()), options)
+    }
+
+    /// `larder serve` on its Unix socket, not begun yet.
+    pub fn serve_command(&self, options: &[&str]) -> Command {
+        let mut serve = larder(["serve", "--flash"]);
+        serve.arg(&self.flash).args(["--nbd", &format!("unix:{}", self.socket.display())]).args(options);
+        serve
+    }
+
+    /// Waits until the server has noticed that every client is gone.
+    pub fn wait_for_no_clients(&self) {
+        assert!(until_done(|| self.number("nbd_connections") == 0), "clients stay connected");
     }
 
     /// `larder status --json`, served or not.
@@ -316,6 +388,20 @@ impl Server {
         }
     }
 
+    /// It has been told to end, and must, with exit code 0.
+    pub fn ends_by_itself(mut self) {
+        let child = self.child.0.as_mut().expect("it runs");
+        let status = wait(child, SERVER_WAIT_MAX).unwrap_or_else(|| panic!("it does not end"));
+        self.child.0 = None;
+        assert!(status.success(), "{status}\n{}", self.complaints());
+    }
+
+    /// SIGTERM, and no wait for what comes of it.
+    pub fn ask_to_end(&self) {
+        let child = self.child.0.as_ref().expect("it runs");
+        run(Command::new("kill").args(["-TERM", &child.id().to_string()]));
+    }
+
     /// SIGKILL, as a crash of the process.
     pub fn kill(self) {
         let socket = self.socket.clone();
@@ -358,12 +444,20 @@ impl FuseFile {
     pub fn file(&self) -> PathBuf {
         self.folder.join("nbd")
     }
+
+    /// SIGKILL: the mount stays, and answers nothing any more.
+    pub fn kill(&mut self) {
+        let child = self.child.0.as_mut().expect("it runs");
+        child.kill().and_then(|()| child.wait()).expect("a child of ours");
+    }
 }
 
 impl Drop for FuseFile {
     fn drop(&mut self) {
         // nbdfuse flushes and ends by itself once it is unmounted; its loop device may let go a moment late.
-        until_done(|| unmounted(&self.folder));
+        if !until_done(|| unmounted(&self.folder)) {
+            let_go(&self.folder);
+        }
         if let Some(child) = self.child.0.as_mut()
             && wait(child, BUSY_WAIT_MAX).is_none()
         {
@@ -409,19 +503,68 @@ impl Mounted {
         run(system("mount").args(["-o", options]).arg(device).arg(&folder));
         Self { folder }
     }
+
+    /// A small file system in memory.
+    pub fn tmpfs(scratch: &Scratch, name: &str, bytes: u64) -> Self {
+        let folder = scratch.path(name);
+        fs::create_dir_all(&folder).expect("a mount point");
+        run(system("mount").args(["-t", "tmpfs", "-o", &format!("size={bytes}"), "larder-test"]).arg(&folder));
+        Self { folder }
+    }
+
+    /// From here on it cannot be written, or can be again.
+    pub fn remount(&self, options: &str) {
+        run(system("mount").args(["-o", &format!("remount,{options}")]).arg(&self.folder));
+    }
+
+    /// Fills it to the last block. The file that does it may be removed.
+    pub fn fill(&self) -> PathBuf {
+        let path = self.folder.join("filler");
+        let mut file = File::create(&path).expect("a file of ours");
+        let block = vec![0x5a; 4096];
+        while file.write_all(&block).is_ok() {}
+        path
+    }
 }
 
 impl Drop for Mounted {
     fn drop(&mut self) {
         if !until_done(|| unmounted(&self.folder)) {
-            say(&format!("{} could not be unmounted", self.folder.display()));
+            let_go(&self.folder);
         }
     }
 }
 
 fn unmounted(folder: &Path) -> bool {
     let done = system("umount").arg(folder).output().is_ok_and(|out| out.status.success());
-    done || !system("mountpoint").arg("-q").arg(folder).status().is_ok_and(|status| status.success())
+    // The kernel's own list: a file system whose server died cannot be asked, and is mounted all the same.
+    let mounts = fs::read_to_string("/proc/mounts").expect("the mounts");
+    let folder = folder.display().to_string();
+    done || !mounts.lines().any(|line| line.split(' ').nth(1) == Some(&folder))
+}
+
+/// The last means, for what a failed test still has open: it goes with its last user.
+fn let_go(folder: &Path) {
+    say(&format!("{} is busy, and is unmounted later", folder.display()));
+    let _ = system("umount").arg("-l").arg(folder).output();
+}
+
+/// What is left of a test: mounts, loop devices and processes that name its folder.
+pub fn left_behind(scratch: &Scratch) -> Vec<String> {
+    let name = scratch.0.display().to_string();
+    let mut found = Vec::new();
+    let mounts = fs::read_to_string("/proc/mounts").expect("the mounts");
+    found.extend(mounts.lines().filter(|line| line.contains(&name)).map(str::to_owned));
+    let loops = sh("losetup", ["-a"]);
+    found.extend(loops.lines().filter(|line| line.contains(&name)).map(str::to_owned));
+    for process in fs::read_dir("/proc").expect("the processes").flatten() {
+        let command = fs::read(process.path().join("cmdline")).unwrap_or_default();
+        let command = String::from_utf8_lossy(&command).replace('\0', " ");
+        if command.contains(&name) {
+            found.push(command);
+        }
+    }
+    found
 }
 
 fn until_done(mut attempt: impl FnMut() -> bool) -> bool {

@@ -113,7 +113,7 @@ fn images_are_what_plain_bytes_would_be() {
                     }
                 }
                 2 if rng.chance(1, 4) => {
-                    medium.lose(|_, _| {});
+                    medium.lose(0, |_, _| {});
                     current.copy_from_slice(&durable);
                     log.clear();
                 }
@@ -139,7 +139,7 @@ fn a_clone_goes_its_own_way() {
     let mut other = medium.clone();
     other.change(data(0, 3, 512));
     other.flush(u64::MAX);
-    medium.lose(|_, _| {});
+    medium.lose(0, |_, _| {});
     assert_eq!((byte(&medium, 0), byte(&medium, 4096)), (1, 1));
     assert_eq!((byte(&other, 0), byte(&other, 4096)), (3, 2));
 }

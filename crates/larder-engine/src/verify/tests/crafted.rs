@@ -193,7 +193,7 @@ fn checkpoint_and_superblock_that_disagree_on_the_log() {
     let mut superblock = superblock_of(&flash);
     superblock.entry_seq_next += 1;
     block_on(crate::superblock::write(&*flash, &superblock)).expect("written");
-    found(&flash, &["name different log starts"]);
+    found(&flash, &["log start"]);
 }
 
 #[test]

@@ -49,8 +49,29 @@ impl Design for Liar {
     fn unmap(&mut self, lba: Lba) -> bool {
         self.0.unmap(lba)
     }
+    fn unmap_run(&mut self, first: Lba, count: u64) {
+        self.0.unmap_run(first, count);
+    }
+    fn mapped_in(&self, first: Lba, count: u64) -> Vec<Lba> {
+        self.0.mapped_in(first, count)
+    }
     fn trim(&mut self, run: Run) {
         self.0.trim(run);
+    }
+    fn begin_restore(&mut self, mappings: u64, fingerprints: u64) {
+        self.0.begin_restore(mappings, fingerprints);
+    }
+    fn touch(&self, lba: Lba) {
+        self.0.touch(lba);
+    }
+    fn settle_dirty(&mut self) {
+        self.0.settle_dirty();
+    }
+    fn end_restore(&mut self) {
+        self.0.end_restore();
+    }
+    fn restore_duplicate(&mut self, fingerprint: &Fingerprint, place: &Place) {
+        self.0.restore_duplicate(fingerprint, place);
     }
     fn has_room(&self, count: u64) -> bool {
         self.0.has_room(count)

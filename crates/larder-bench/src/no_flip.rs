@@ -1,0 +1,167 @@
+//! (j) What it costs that a write can never be undone by a stale copy: overwrites of cached chunks in write-through and
+//! write-around, against the same writes to chunks that are not cached.
+//!
+//! Before such a write goes to the origin, the chunk's mapping is forgotten durably: an entry in the metadata log, in a
+//! frame that all writers share who wait at that moment. Counted are the log's bytes on flash, the commits, and the time
+//! of a write, on virtual time, so that the figures are the same in every run: flash like a SATA SSD, origin like a disk
+//! of 7,200 turns with its write cache. In write-through both sides also store what was written, which is no part of this
+//! cost: the difference is.
+//!
+//! What it does not do: judge; no aim is set.
+
+use crate::{
+    Options,
+    caches::options,
+    data::{Kind, PIECE_BYTES, Source},
+    measure::Res,
+    report::Row,
+};
+use larder_device::{
+    IoFuture, IoResult, Runtime, SharedBuf, WriteFlags,
+    ram::RamDevice,
+    rng::Rng,
+    sim::SimRuntime,
+    throttled::{Profile, Throttled},
+};
+use larder_engine::{Cache, Compression, CreateOptions, Tuning, WriteMode, create};
+use std::sync::Arc;
+
+const CHUNK_BYTES: usize = 8192;
+/// Bytes that are cached, and as many that are not.
+const SET_BYTES: u64 = 256 << 20;
+const UNCACHED_AT: u64 = 1 << 30;
+const ORIGIN_BYTES: u64 = 4 << 30;
+const FLASH_BYTES: u64 = 1 << 30;
+const WRITES: usize = 4096;
+/// Chunks of the neighbourhood that local writes stay in.
+const LOCAL_CHUNKS: usize = 8192;
+
+/// How the written chunks lie.
+#[derive(Clone, Copy, PartialEq)]
+enum Places {
+    Random,
+    /// One after the other.
+    Local,
+}
+
+/// What a write costs.
+struct Cost {
+    log_bytes: f64,
+    commits: f64,
+    micros: f64,
+}
+
+/// Measures.
+pub fn run(bench: &Options) -> Res<Vec<Row>> {
+    let mut rows = Vec::new();
+    for (mode, name) in [(WriteMode::Around, "around"), (WriteMode::Through, "through")] {
+        for (places, lie) in [(Places::Random, "random"), (Places::Local, "local")] {
+            for clients in [1, 16] {
+                let (cached, uncached) = compared(bench.scaled(WRITES), mode, places, clients)?;
+                let id = format!("j.{name}.{lie}.{clients}");
+                let what = format!("write-{name}, {lie} overwrites of cached 8 KiB chunks, {clients} at a time:");
+                let text = format!(
+                    "{what} log bytes on flash a write, less those of uncached chunks ({:.0}); commits a write {:.3}",
+                    uncached.log_bytes, cached.commits
+                );
+                rows.push(Row::told(&format!("{id}.bytes"), text, cached.log_bytes - uncached.log_bytes));
+                let text = format!(
+                    "{what} {:.0} us a write against {:.0} of uncached chunks: times as long",
+                    cached.micros, uncached.micros
+                );
+                rows.push(Row::told(&format!("{id}.time"), text, cached.micros / uncached.micros));
+            }
+        }
+    }
+    Ok(rows)
+}
+
+/// The cost of overwriting cached chunks, and of writing others; each on devices of its own.
+fn compared(writes: usize, mode: WriteMode, places: Places, clients: usize) -> Res<(Cost, Cost)> {
+    Ok((measured(writes, mode, places, clients, 0)?, measured(writes, mode, places, clients, UNCACHED_AT)?))
+}
+
+fn measured(writes: usize, mode: WriteMode, places: Places, clients: usize, from: u64) -> Res<Cost> {
+    let sim = SimRuntime::timed(31);
+    let flash = Throttled::new(RamDevice::new("flash", FLASH_BYTES, 512), Profile::SataSsd, sim.clone());
+    let origin = Throttled::new(RamDevice::new("origin", ORIGIN_BYTES, 512), Profile::Hdd7200, sim.clone());
+    let (flash, origin) = (Arc::new(flash), Arc::new(origin));
+    let source = Source::new(Kind::Noise, CHUNK_BYTES, 32);
+    let cost = sim.block_on(async {
+        let made = CreateOptions { mode: WriteMode::Through, ..options(CHUNK_BYTES, Compression::Off) };
+        create(&*flash, ORIGIN_BYTES, &made).await?;
+        let cache = Arc::new(Cache::open(flash, origin, sim.clone(), Tuning::default()).await?);
+        for at in (0..SET_BYTES).step_by(PIECE_BYTES) {
+            cache.write(at, source.piece(at / CHUNK_BYTES as u64).freeze(), WriteFlags::default()).await?;
+            cache.settle().await;
+        }
+        cache.set_mode(mode).await?;
+        cache.flush().await?;
+        cache.checkpoint().await?;
+        let places: Arc<Vec<u64>> = Arc::new(chunks(places, writes).into_iter().map(|chunk| from + chunk).collect());
+        let content = Arc::new(source.pieces(1 << 40, writes * CHUNK_BYTES));
+        let before = cache.status().counts;
+        let began = sim.now();
+        write_all(&sim, &cache, &places, &content, clients).await?;
+        let took = sim.now() - began;
+        cache.settle().await;
+        // Mappings of what was written become durable in their own time.
+        sim.delay(std::time::Duration::from_secs(3)).await?;
+        let after = cache.status().counts;
+        let each = |now: u64, then: u64| (now - then) as f64 / writes as f64;
+        Ok::<Cost, Box<dyn std::error::Error>>(Cost {
+            log_bytes: each(after.flash_log_bytes_written, before.flash_log_bytes_written),
+            commits: each(after.commits, before.commits),
+            // Of one client: the others write meanwhile.
+            micros: took.as_secs_f64() * 1e6 * clients as f64 / writes as f64,
+        })
+    })?;
+    sim.kill();
+    Ok(cost)
+}
+
+/// Offsets of chunks, each once.
+fn chunks(places: Places, writes: usize) -> Vec<u64> {
+    let mut rng = Rng::new(33);
+    let all = match places {
+        Places::Random => SET_BYTES as usize / CHUNK_BYTES,
+        Places::Local => LOCAL_CHUNKS,
+    };
+    let mut chunks: Vec<u64> = (0..all as u64).map(|chunk| chunk * CHUNK_BYTES as u64).collect();
+    if places == Places::Random {
+        rng.shuffle(&mut chunks);
+    }
+    chunks.truncate(writes);
+    chunks
+}
+
+async fn write_all(
+    sim: &Arc<SimRuntime>,
+    cache: &Arc<Cache>,
+    places: &Arc<Vec<u64>>,
+    content: &Arc<Vec<SharedBuf>>,
+    clients: usize,
+) -> IoResult<()> {
+    let mut ends = Vec::new();
+    for client in 0..clients {
+        let (completer, end) = IoFuture::pending();
+        let (cache, places, content) = (cache.clone(), places.clone(), content.clone());
+        sim.spawn(Box::pin(async move {
+            let mut result = Ok(());
+            for (number, &place) in places.iter().enumerate().skip(client).step_by(clients) {
+                let from = number * CHUNK_BYTES % PIECE_BYTES;
+                let Some(piece) = content.get(number * CHUNK_BYTES / PIECE_BYTES) else { break };
+                result = cache.write(place, piece.slice(from..from + CHUNK_BYTES), WriteFlags::default()).await;
+                if result.is_err() {
+                    break;
+                }
+            }
+            completer.complete(result);
+        }));
+        ends.push(end);
+    }
+    for end in ends {
+        end.await?;
+    }
+    Ok(())
+}

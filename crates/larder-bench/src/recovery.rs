@@ -1,0 +1,283 @@
+//! (i) Recovery, against reading the same bytes from the same device with as many large reads in flight.
+//!
+//! One cache is filled: clean chunks, duplicates among them, dirty chunks, trimmed runs. Its clean end is recovered again
+//! and again, since recovery writes nothing; then it is opened, more is written with a FLUSH now and then, and it is
+//! dropped without an end, as a crash would leave it, and that is recovered again and again. The other side reads the
+//! bytes that recovery reported: those of the checkpoint, and of the log behind it.
+//!
+//! The devices are memory with the timing of an SSD, in real time, and a file. Only the metadata of the flash is kept:
+//! recovery reads nothing else.
+//!
+//! What it does not do: count the two flushes and the superblock that opening adds, which take as long for any cache.
+
+use crate::{
+    Options,
+    caches::{no_destaging, options, runtime},
+    data::{Kind, PIECE_BYTES, Source},
+    devices::{FlatRam, Sink},
+    measure::{Res, Side, compare, lanes, time},
+    report::{Aim, Row},
+};
+use larder_device::{
+    BlockDevice, DeviceInfo, IoBuf, IoFuture, IoResult, SharedBuf, WriteFlags, ZeroFlags,
+    driver::block_on,
+    file::{FileDevice, OpenOptions},
+    rng::Rng,
+    threads::ThreadRuntime,
+    throttled::{Profile, Throttled},
+};
+use larder_engine::{
+    Cache, Compression, CreateOptions, Tuning, WriteMode, create,
+    recover::{Recovered, recover_by},
+    superblock,
+    walk::Reader,
+};
+use std::{hint::black_box, path::Path, sync::Arc};
+
+const CHUNK_BYTES: usize = 4096;
+/// Chunks that are filled before the clean end, a quarter of them duplicates.
+const CHUNKS: usize = 1 << 20;
+/// Of them, what part is then overwritten at random, and stays dirty; and what part after the clean end, for the log.
+const DIRTY_SHARE: usize = 16;
+const LOGGED_SHARE: usize = 4;
+const WRITES_A_FLUSH: usize = 64;
+const FLASH_BYTES: u64 = 8 << 30;
+const ORIGIN_BYTES: u64 = 8 << 30;
+/// Trimmed runs, of this many chunks each.
+const TRIMS: usize = 64;
+const TRIMMED_CHUNKS: usize = 32;
+/// Metadata of such a flash at most.
+const KEPT_BYTES: u64 = 1 << 30;
+/// Bytes of a read of the other side, and how many of them are in flight.
+const READ_BYTES: usize = larder_engine::walk::READ_BYTES as usize;
+const DEPTH: usize = larder_engine::walk::READS_IN_FLIGHT;
+const MIB: f64 = (1 << 20) as f64;
+const AIM: f64 = 1.2;
+
+/// Measures.
+pub fn run(bench: &Options) -> Res<Vec<Row>> {
+    let chunks = bench.scaled(CHUNKS);
+    let flash = Arc::new(Metadata::new()?);
+    let origin = Arc::new(Sink::new(ORIGIN_BYTES, 0));
+    let options = CreateOptions { mode: WriteMode::Through, ..options(CHUNK_BYTES, Compression::Off) };
+    block_on(create(&*flash, ORIGIN_BYTES, &options))?;
+    let source = Source::new(Kind::Noise, CHUNK_BYTES, 21);
+    let workers = runtime(2);
+    let cache = block_on(Cache::open(flash.clone(), origin.clone(), workers.clone(), no_destaging()))?;
+    fill(&cache, &source, chunks)?;
+    cache.close_blocking()?;
+    drop(cache);
+    let mut rows = one_end(bench, &flash, &workers, "clean")?;
+    let cache = block_on(Cache::open(flash.clone(), origin, workers.clone(), no_destaging()))?;
+    write_on(&cache, &source, chunks)?;
+    drop(cache);
+    rows.extend(one_end(bench, &flash, &workers, "crash")?);
+    workers.shutdown();
+    Ok(rows)
+}
+
+fn fill(cache: &Cache, source: &Source, chunks: usize) -> Res<()> {
+    let piece_chunks = PIECE_BYTES / CHUNK_BYTES;
+    for number in 0..chunks / piece_chunks {
+        // Every fourth piece has the content of the one before.
+        let content = if number % 4 == 3 { number - 1 } else { number } * piece_chunks;
+        let piece = source.piece(content as u64).freeze();
+        block_on(cache.write((number * PIECE_BYTES) as u64, piece, WriteFlags::default()))?;
+        // A later write may share a version with a chunk that waits to be inserted, and outdate it.
+        block_on(cache.settle());
+    }
+    block_on(cache.set_mode(WriteMode::Back))?;
+    write_at_random(cache, source, (chunks, chunks / DIRTY_SHARE), 1)?;
+    for number in 0..TRIMS {
+        let at = (chunks + 2 * number * TRIMMED_CHUNKS) * CHUNK_BYTES;
+        block_on(cache.zero(at as u64, (TRIMMED_CHUNKS * CHUNK_BYTES) as u64, ZeroFlags::default()))?;
+    }
+    Ok(())
+}
+
+/// What the crash finds in the log.
+fn write_on(cache: &Cache, source: &Source, chunks: usize) -> Res<()> {
+    let before = cache.status().counts.checkpoints;
+    write_at_random(cache, source, (chunks, chunks / LOGGED_SHARE), 2)?;
+    match cache.status().counts.checkpoints - before {
+        0 => Ok(()),
+        _ => Err("a checkpoint was written where the log should have grown".into()),
+    }
+}
+
+fn write_at_random(cache: &Cache, source: &Source, (chunks, count): (usize, usize), seed: u64) -> Res<()> {
+    let mut rng = Rng::new(seed);
+    let piece_chunks = PIECE_BYTES / CHUNK_BYTES;
+    let first = chunks * (1 + seed as usize);
+    block_on(async {
+        for number in 0..count / piece_chunks {
+            let piece = source.piece((first + number * piece_chunks) as u64).freeze();
+            for from in (0..PIECE_BYTES).step_by(CHUNK_BYTES) {
+                let at = rng.below(chunks as u64) * CHUNK_BYTES as u64;
+                cache.write(at, piece.slice(from..from + CHUNK_BYTES), WriteFlags::default()).await?;
+                if (from / CHUNK_BYTES) % WRITES_A_FLUSH == WRITES_A_FLUSH - 1 {
+                    cache.flush().await?;
+                }
+            }
+        }
+        cache.flush().await
+    })?;
+    Ok(())
+}
+
+fn one_end(bench: &Options, metadata: &Arc<Metadata>, workers: &Arc<ThreadRuntime>, name: &str) -> Res<Vec<Row>> {
+    let mut rows = Vec::new();
+    for (id, what, profile) in [
+        ("ram", "memory", None),
+        ("sata", "a SATA SSD's timing", Some(Profile::SataSsd)),
+        ("nvme", "an NVMe SSD's timing", Some(Profile::Nvme)),
+    ] {
+        let device: Arc<dyn BlockDevice> = match profile {
+            Some(profile) => Arc::new(Throttled::new(metadata.clone(), profile, workers.clone())),
+            None => metadata.clone(),
+        };
+        rows.push(one_device(bench, device, workers, (name, id, what))?);
+    }
+    let path = bench.dir.join("recovery");
+    let result = on_a_file(bench, metadata, &path, workers, name);
+    // Gone already, or in the way of nobody.
+    let _ = std::fs::remove_file(&path);
+    rows.push(result?);
+    Ok(rows)
+}
+
+fn on_a_file(
+    bench: &Options,
+    metadata: &Arc<Metadata>,
+    path: &Path,
+    workers: &Arc<ThreadRuntime>,
+    name: &str,
+) -> Res<Row> {
+    let open = OpenOptions { direct: true, create_bytes: Some(FLASH_BYTES), ..OpenOptions::default() };
+    let file = FileDevice::open(path, open)?;
+    block_on(async {
+        for at in (0..metadata.kept_bytes()).step_by(READ_BYTES) {
+            let piece = metadata.read(at, IoBuf::new(READ_BYTES)).await?;
+            if piece.iter().any(|&byte| byte != 0) {
+                file.write(at, piece.freeze(), WriteFlags::default()).await?;
+            }
+        }
+        file.flush().await
+    })?;
+    let what = if file.is_direct() { "a file, O_DIRECT" } else { "a file, buffered" };
+    one_device(bench, Arc::new(file), workers, (name, "file", what))
+}
+
+fn one_device(
+    bench: &Options,
+    device: Arc<dyn BlockDevice>,
+    workers: &Arc<ThreadRuntime>,
+    (end, id, what): (&str, &str, &str),
+) -> Res<Row> {
+    let (superblock, _) = block_on(superblock::read(&*device))?;
+    let pointer = superblock.checkpoint.ok_or("there is no checkpoint")?;
+    let checkpoint_at = superblock.layout.checkpoint_offset.get(usize::from(pointer.area)).copied().unwrap_or_default();
+    let log_at = superblock.layout.log_offset + superblock.log_start.offset_in_log;
+    let reader = Reader { flash: &*device, workers: Some(&**workers), progress: None };
+    let recover_once = || block_on(recover_by(reader, None, &Tuning::default()));
+    let first = recover_once()?;
+    let (found, mappings) = (first.report, first.state.design.stats().mapped_chunks);
+    drop(first);
+    let bytes = (found.checkpoint_bytes + found.log_bytes) as f64;
+    let ranges = [(checkpoint_at, pointer.bytes), (log_at, found.log_bytes)];
+    let result = compare(bench.rounds(), |_, side| {
+        // Freed outside of the time, since a cache that opens keeps it.
+        let mut kept: Option<Recovered> = None;
+        time(|| match side {
+            Side::Ours => {
+                kept = Some(recover_once()?);
+                Ok(bytes)
+            }
+            Side::Base => {
+                for (start, bytes) in ranges {
+                    block_on(lanes(DEPTH, |lane| read_lane(device.clone(), start, bytes, lane)))?;
+                }
+                Ok(bytes)
+            }
+        })
+    })?;
+    let text = format!(
+        "recovery after a {end} end, {what}: {mappings} mappings, {:.1} MiB of checkpoint, {:.1} of log; {:.2} million \
+         mappings a second, {:.0} MiB/s against {:.0} of reading: times as long",
+        found.checkpoint_bytes as f64 / MIB,
+        found.log_bytes as f64 / MIB,
+        mappings as f64 * result.ours / bytes / 1e6,
+        result.ours / MIB,
+        result.base / MIB,
+    );
+    // Memory alone has no time of its own to hide the work behind.
+    if id == "ram" {
+        return Ok(Row::told(&format!("i.{end}.{id}"), text, 1.0 / result.ratio));
+    }
+    Ok(Row::aimed(&format!("i.{end}.{id}"), text, 1.0 / result.ratio, Aim::AtMost(AIM)))
+}
+
+async fn read_lane(device: Arc<dyn BlockDevice>, start: u64, bytes: u64, lane: u64) -> IoResult<u64> {
+    let mut sum = 0;
+    for at in (0..bytes).step_by(READ_BYTES).skip(lane as usize).step_by(DEPTH) {
+        // The log's last frame may end between sectors of the device.
+        let len = (READ_BYTES as u64).min(bytes - at);
+        let buf = device.read(start + at, IoBuf::new(len as usize)).await?;
+        black_box(&buf);
+        sum += len;
+    }
+    Ok(sum)
+}
+
+/// A flash of which the metadata is kept, in flat memory.
+struct Metadata {
+    kept: FlatRam,
+    info: DeviceInfo,
+}
+
+impl Metadata {
+    fn new() -> Res<Metadata> {
+        let kept = FlatRam::new(KEPT_BYTES, 0)?;
+        let info = DeviceInfo { size_bytes: FLASH_BYTES, ..kept.info().clone() };
+        Ok(Metadata { kept, info })
+    }
+
+    fn kept_bytes(&self) -> u64 {
+        self.kept.info().size_bytes
+    }
+
+    fn keeps(&self, offset: u64, len: u64) -> bool {
+        offset + len <= self.kept_bytes()
+    }
+}
+
+impl BlockDevice for Metadata {
+    fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+    fn read(&self, offset: u64, mut buf: IoBuf) -> IoFuture<IoBuf> {
+        if self.keeps(offset, buf.len() as u64) {
+            return self.kept.read(offset, buf);
+        }
+        buf.fill(0);
+        IoFuture::ready(Ok(buf))
+    }
+    fn write(&self, offset: u64, data: SharedBuf, flags: WriteFlags) -> IoFuture<()> {
+        if self.keeps(offset, data.len() as u64) {
+            return self.kept.write(offset, data, flags);
+        }
+        IoFuture::ready(Ok(()))
+    }
+    fn flush(&self) -> IoFuture<()> {
+        IoFuture::ready(Ok(()))
+    }
+    fn discard(&self, _offset: u64, _len: u64) -> IoFuture<()> {
+        IoFuture::ready(Ok(()))
+    }
+    fn write_zeroes(&self, offset: u64, len: u64, flags: ZeroFlags) -> IoFuture<()> {
+        if self.keeps(offset, len) {
+            return self.kept.write_zeroes(offset, len, flags);
+        }
+        IoFuture::ready(Ok(()))
+    }
+}

@@ -1,0 +1,34 @@
+//! `driver/pool.rs`: threads that start on demand, and end without work.
+
+use crate::{driver::run_blocking, explore::explore};
+use shuttle::{
+    sync::atomic::{AtomicU32, Ordering::SeqCst},
+    thread,
+};
+use std::sync::Arc;
+
+const SCHEDULES: u64 = 2000;
+
+/// Each call is made, and no thread is left when all of them have ended: the next schedule begins with an empty pool.
+pub fn every_call_is_made_once() {
+    explore(SCHEDULES, || {
+        let made = Arc::new(AtomicU32::new(0));
+        let callers: Vec<_> = (0..2)
+            .map(|_| {
+                let made = made.clone();
+                thread::spawn(move || {
+                    for _ in 0..3 {
+                        let made = made.clone();
+                        run_blocking(move || {
+                            made.fetch_add(1, SeqCst);
+                        });
+                    }
+                })
+            })
+            .collect();
+        callers.into_iter().for_each(|caller| caller.join().expect("called"));
+        while made.load(SeqCst) < 6 {
+            thread::yield_now();
+        }
+    });
+}

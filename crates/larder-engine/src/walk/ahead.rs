@@ -1,0 +1,59 @@
+//! Futures that run at the same time and end in any order, while their results are taken in order.
+//!
+//! What it does not do: bound their number; whoever adds them does.
+
+use std::{
+    collections::VecDeque,
+    future::{Future, poll_fn},
+    pin::Pin,
+    task::Poll,
+};
+
+/// The futures, oldest first.
+pub struct InOrder<'a, T> {
+    queue: VecDeque<Entry<'a, T>>,
+}
+
+enum Entry<'a, T> {
+    Runs(Pin<Box<dyn Future<Output = T> + 'a>>),
+    Over(T),
+}
+
+impl<'a, T: 'a> InOrder<'a, T> {
+    /// None yet.
+    pub fn new() -> Self {
+        InOrder { queue: VecDeque::new() }
+    }
+
+    /// How many were added and not taken.
+    pub fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Adds a future; it runs from the next [`InOrder::next`] on.
+    pub fn push(&mut self, future: impl Future<Output = T> + 'a) {
+        self.queue.push_back(Entry::Runs(Box::pin(future)));
+    }
+
+    /// The result of the oldest, when it is over; the others go on meanwhile. `None` where there is none.
+    pub async fn next(&mut self) -> Option<T> {
+        poll_fn(|context| {
+            for entry in &mut self.queue {
+                if let Entry::Runs(future) = entry
+                    && let Poll::Ready(result) = future.as_mut().poll(context)
+                {
+                    *entry = Entry::Over(result);
+                }
+            }
+            match self.queue.pop_front() {
+                None => Poll::Ready(None),
+                Some(Entry::Over(result)) => Poll::Ready(Some(result)),
+                Some(runs) => {
+                    self.queue.push_front(runs);
+                    Poll::Pending
+                }
+            }
+        })
+        .await
+    }
+}

@@ -1,0 +1,360 @@
+//! Reading the metadata log: frame after frame from its start, until one is not whole or not the next.
+//!
+//! Large pieces are read ahead. The headers of the frames in a piece, which say where the next frame is, are followed
+//! without a check; workers then check and decode the frames, and only what they find whole is handed on, in order. Where
+//! an unchecked header led astray, its frame turns out not to be whole, and the log ends before it.
+//!
+//! Places are counted on past the end of the region: what is `log_bytes` after a place is the same place in the next
+//! round. So places only grow, and a walk never reads more than one round.
+//!
+//! Invariants: a frame that is handed on is whole, and follows the one before by number, entry and checksum.
+
+use super::{READ_BYTES, READS_IN_FLIGHT, Reader, ahead::InOrder, lost::Search};
+use crate::error::EngineError;
+use larder_device::SharedBuf;
+use larder_format::{
+    FrameHeader, LogEntry, LogStart, Superblock, decode_frame,
+    log::{FRAME_BYTES_MAX, FRAME_HEADER_BYTES},
+    peek_frame,
+};
+use std::collections::VecDeque;
+
+/// Pieces whose frames are decoded ahead of what is handed on.
+const DECODING_MAX: usize = 4;
+/// Bytes behind the end of the log that are searched whole for frames that show a loss: about what was read ahead when
+/// the end was found.
+pub const SEARCHED_WHOLE_BYTES: u64 = READS_IN_FLIGHT as u64 * READ_BYTES;
+
+/// Where a walk through the log ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogEnd {
+    /// Frames that were read.
+    pub frames: u64,
+    /// Entries in them.
+    pub entries: u64,
+    /// Bytes of them.
+    pub bytes: u64,
+    /// Number of the frame that would come next.
+    pub next_frame_seq: u64,
+    /// Where in the log it would be, unless it has no room there.
+    pub next_offset_in_log: u64,
+}
+
+/// Bytes of the log.
+#[derive(Clone)]
+pub(super) struct Piece {
+    pub(super) at: u64,
+    pub(super) data: SharedBuf,
+}
+
+impl Piece {
+    pub(super) fn end(&self) -> u64 {
+        self.at + self.data.len() as u64
+    }
+}
+
+/// What the next frame must be.
+#[derive(Clone, Copy)]
+struct Next {
+    at: u64,
+    frame_seq: u64,
+    entry_seq: u64,
+    previous: Option<FrameHeader>,
+}
+
+impl Next {
+    fn is(&self, header: &FrameHeader) -> bool {
+        header.start.frame_seq == self.frame_seq
+            && header.start.first_entry_seq == self.entry_seq
+            && self.previous.is_none_or(|previous| header.follows(&previous))
+    }
+
+    fn after(&self, header: &FrameHeader) -> Next {
+        Next {
+            at: self.at + u64::from(header.frame_bytes),
+            frame_seq: self.frame_seq.saturating_add(1),
+            entry_seq: header.entry_seq_next(),
+            previous: Some(*header),
+        }
+    }
+}
+
+/// Frames that lie one behind the other, and the pieces that they lie in.
+struct Run {
+    first_at: u64,
+    frames: usize,
+    pieces: Vec<Piece>,
+}
+
+/// The frames of a run up to the first that is not whole.
+struct Decoded {
+    frames: Vec<(FrameHeader, Vec<LogEntry>)>,
+    all: bool,
+}
+
+/// A walk through the log.
+pub struct LogWalk<'a> {
+    reader: Reader<'a>,
+    search: Search<'a>,
+    log_offset: u64,
+    log_bytes: u64,
+    sector_bytes: u64,
+    next: Next,
+    /// Where the round ends: one round after the start.
+    round_end: u64,
+    reads: InOrder<'a, (u64, Result<SharedBuf, EngineError>)>,
+    reads_max: usize,
+    /// What is read next, and where reading ahead stops.
+    read_at: u64,
+    read_end: u64,
+    /// What was read and is still of use, without gaps.
+    held: VecDeque<Piece>,
+    end: LogEnd,
+}
+
+impl<'a> LogWalk<'a> {
+    /// A walk through the log that `superblock` describes, from a log start and the entry number there on.
+    pub fn new(reader: Reader<'a>, superblock: &Superblock, (start, entry_seq): (LogStart, u64)) -> Self {
+        let layout = &superblock.layout;
+        // A place behind the region is none: the walk begins where the region does.
+        let at = start.offset_in_log.min(layout.log_bytes);
+        let round_end = at.saturating_add(layout.log_bytes);
+        LogWalk {
+            reader,
+            search: Search::new(reader, superblock, start.frame_seq),
+            log_offset: layout.log_offset,
+            log_bytes: layout.log_bytes.max(1),
+            sector_bytes: u64::from(layout.sector_bytes),
+            next: Next { at, frame_seq: start.frame_seq, entry_seq, previous: None },
+            round_end,
+            reads: InOrder::new(),
+            // Behind a clean end there is nothing.
+            reads_max: if superblock.clean_shutdown { 1 } else { READS_IN_FLIGHT },
+            read_at: at,
+            read_end: round_end,
+            held: VecDeque::new(),
+            end: LogEnd { next_frame_seq: start.frame_seq, next_offset_in_log: at, ..LogEnd::default() },
+        }
+    }
+
+    /// Reads the frames. `visit` gets each: its offset in the log, header, entries.
+    ///
+    /// # Errors
+    /// The device's; an invalid frame is where the log ends.
+    pub async fn to_the_end(
+        &mut self,
+        visit: &mut dyn FnMut(u64, &FrameHeader, &[LogEntry]),
+    ) -> Result<LogEnd, EngineError> {
+        // Where the headers lead, ahead of what is known to be whole.
+        let mut ahead = self.next;
+        let mut decoding = InOrder::new();
+        loop {
+            while decoding.len() < DECODING_MAX
+                && let Some(run) = self.follow(&mut ahead).await?
+            {
+                let tag = self.search.tag;
+                decoding.push(self.reader.decoded(move || decode(&run, tag)));
+            }
+            let decoded: Option<Result<Decoded, EngineError>> = decoding.next().await;
+            let mut is_end = decoded.is_none();
+            if let Some(decoded) = decoded {
+                let decoded = decoded?;
+                for (header, entries) in &decoded.frames {
+                    self.visited(header, entries, visit);
+                }
+                is_end = !decoded.all;
+            }
+            if is_end {
+                decoding = InOrder::new();
+                if !self.wrap().await? {
+                    return Ok(self.end);
+                }
+                ahead = self.next;
+            }
+        }
+    }
+
+    fn visited(
+        &mut self,
+        header: &FrameHeader,
+        entries: &[LogEntry],
+        visit: &mut dyn FnMut(u64, &FrameHeader, &[LogEntry]),
+    ) {
+        visit(self.next.at % self.log_bytes, header, entries);
+        self.next = self.next.after(header);
+        self.end.frames += 1;
+        self.end.entries += entries.len() as u64;
+        self.end.bytes += u64::from(header.frame_bytes);
+        self.end.next_frame_seq = self.next.frame_seq;
+        // The end of the region stays that, and is not the beginning.
+        self.end.next_offset_in_log = (self.next.at - 1) % self.log_bytes + 1;
+        while self.held.len() > 1 && self.held.front().is_some_and(|piece| piece.end() <= self.next.at) {
+            self.held.pop_front();
+        }
+    }
+
+    /// The frames that begin in the piece where `ahead` is, and moves `ahead` behind them. `None` where there is no header of
+    /// the next frame.
+    async fn follow(&mut self, ahead: &mut Next) -> Result<Option<Run>, EngineError> {
+        let Some(first) = self.piece_at(ahead.at).await? else { return Ok(None) };
+        let (first_at, mut frames) = (ahead.at, 0);
+        let mut before = *ahead;
+        while let Some(header) = self.header_in(&first, ahead) {
+            before = *ahead;
+            *ahead = ahead.after(&header);
+            frames += 1;
+        }
+        // The last frame may reach into the next pieces.
+        let mut pieces = vec![first];
+        while let Some(last) = pieces.last().filter(|last| last.end() < ahead.at) {
+            match self.piece_at(last.end()).await? {
+                Some(piece) => pieces.push(piece),
+                None => {
+                    *ahead = before;
+                    frames -= 1;
+                    pieces.truncate(1);
+                }
+            }
+        }
+        Ok((frames > 0).then_some(Run { first_at, frames, pieces }))
+    }
+
+    /// The header at `next` if it is in this piece, is that of the next frame, and its frame ends inside the region.
+    fn header_in(&self, piece: &Piece, next: &Next) -> Option<FrameHeader> {
+        let from = usize::try_from(next.at.checked_sub(piece.at)?).ok()?;
+        let header = peek_frame(piece.data.get(from..from + FRAME_HEADER_BYTES)?, self.search.tag).ok()?;
+        let fits = next.at % self.log_bytes + u64::from(header.frame_bytes) <= self.log_bytes;
+        (fits && next.is(&header)).then_some(header)
+    }
+
+    /// The piece that `at` lies in; `None` behind the end of the round.
+    async fn piece_at(&mut self, at: u64) -> Result<Option<Piece>, EngineError> {
+        loop {
+            if let Some(piece) = self.held.iter().find(|piece| (piece.at..piece.end()).contains(&at)) {
+                return Ok(Some(piece.clone()));
+            }
+            if !self.read_on().await? {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Waits for the next piece. False where there is none.
+    async fn read_on(&mut self) -> Result<bool, EngineError> {
+        while self.reads.len() < self.reads_max && self.read_at < self.read_end {
+            let at = self.read_at;
+            let offset = at % self.log_bytes;
+            let bytes = READ_BYTES.min(self.read_end - at).min(self.log_bytes - offset);
+            self.read_at += bytes;
+            let (reader, from) = (self.reader, self.log_offset + offset);
+            self.reads.push(async move { (at, reader.read(from, bytes).await.map(|buf| buf.freeze())) });
+        }
+        let Some((at, data)) = self.reads.next().await else { return Ok(false) };
+        self.held.push_back(Piece { at, data: data? });
+        Ok(true)
+    }
+
+    /// There is no frame where the next one should be: the writer may have had no room for it in front of the end of the
+    /// region. Whether it is at offset 0; the walk goes on there.
+    async fn wrap(&mut self) -> Result<bool, EngineError> {
+        let zero = self.next.at.next_multiple_of(self.log_bytes);
+        if zero == self.next.at || zero >= self.round_end {
+            return Ok(false);
+        }
+        let head = self.reader.read(self.log_offset, self.sector_bytes.max(FRAME_HEADER_BYTES as u64)).await?;
+        let Some(header) = peek_frame(&head, self.search.tag).ok().filter(|header| self.next.is(header)) else {
+            return Ok(false);
+        };
+        let bytes = u64::from(header.frame_bytes);
+        if bytes > FRAME_BYTES_MAX.min(self.log_bytes) {
+            return Ok(false);
+        }
+        let frame = self.reader.read(self.log_offset, bytes.next_multiple_of(self.sector_bytes)).await?;
+        if decode_frame(&frame, self.search.tag).is_err() {
+            return Ok(false);
+        }
+        // It is whole: what lies before it is of no more use, and what was read ahead may be.
+        self.next.at = zero;
+        while self.held.front().is_some_and(|piece| piece.at < zero) {
+            self.held.pop_front();
+        }
+        if self.held.is_empty() {
+            self.skip_to(zero).await?;
+        }
+        Ok(true)
+    }
+
+    /// Has the walk hold the piece that begins at `at`, the beginning of the region: one that is being read, or a new one.
+    async fn skip_to(&mut self, at: u64) -> Result<(), EngineError> {
+        if self.read_at <= at {
+            // Nothing of it is being read.
+            self.reads = InOrder::new();
+            self.read_at = at;
+            return Ok(());
+        }
+        while let Some((piece_at, data)) = self.reads.next().await {
+            if piece_at >= at {
+                self.held.push_back(Piece { at: piece_at, data: data? });
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks behind the end of the log, once that was found, for a frame that shows that durable frames were lost there: a
+    /// valid one of this flash with a number that was not read, which names such a number as durable. Its number and its
+    /// offset in the log.
+    ///
+    /// What was read ahead is searched, [`SEARCHED_WHOLE_BYTES`] at least; behind that, `looks_max` pieces of
+    /// [`READ_BYTES`], evenly spread up to the log start, or all where they are no more. A piece of that size holds the
+    /// beginning of a frame wherever frames follow each other.
+    ///
+    /// # Errors
+    /// The device's.
+    pub async fn lost_frame(&mut self, looks_max: u64) -> Result<Option<(u64, u64)>, EngineError> {
+        self.search.next_frame_seq = self.next.frame_seq;
+        let from = self.next.at;
+        self.read_end = self.round_end.min(from.saturating_add(SEARCHED_WHOLE_BYTES)).max(self.read_at);
+        loop {
+            while let Some(piece) = self.held.pop_front() {
+                if let Some(found) = self.search.in_piece(&piece, from).await? {
+                    return Ok(Some(found));
+                }
+            }
+            if !self.read_on().await? {
+                break;
+            }
+        }
+        self.search.here_and_there(self.read_at.max(from), self.round_end, looks_max).await
+    }
+}
+
+fn decode(run: &Run, tag: u64) -> Decoded {
+    let mut frames = Vec::with_capacity(run.frames);
+    let mut at = run.first_at;
+    let first = run.pieces.first();
+    for number in 0..run.frames {
+        let whole = first.and_then(|piece| piece.data.get((at - piece.at) as usize..));
+        let frame = if number + 1 == run.frames && run.pieces.len() > 1 {
+            decode_frame(&joined(whole.unwrap_or_default(), &run.pieces, tag), tag)
+        } else {
+            decode_frame(whole.unwrap_or_default(), tag)
+        };
+        let Ok((header, entries)) = frame else { return Decoded { frames, all: false } };
+        at += u64::from(header.frame_bytes);
+        frames.push((header, entries));
+    }
+    Decoded { frames, all: true }
+}
+
+/// A frame that begins as `begin`, at the end of the first piece, and goes on in the others.
+fn joined(begin: &[u8], pieces: &[Piece], tag: u64) -> Vec<u8> {
+    let frame_bytes = peek_frame(begin, tag).map_or(0, |header| header.frame_bytes as usize);
+    let mut frame = Vec::with_capacity(frame_bytes);
+    frame.extend_from_slice(begin);
+    for piece in pieces.iter().skip(1) {
+        let missing = frame_bytes.saturating_sub(frame.len());
+        frame.extend_from_slice(piece.data.get(..missing).unwrap_or(&piece.data));
+    }
+    frame
+}

@@ -1,0 +1,84 @@
+//! Runs a check under many schedules, and the checks of a test program.
+//!
+//! Invariants: a schedule comes from its number, which a failure prints; `LARDER_SEED=N` runs that one alone.
+//! `LARDER_SCHEDULES=N` takes N times as many.
+//!
+//! What it does not do: exhaust anything. Odd seeds draw each step at random, even ones give threads priorities that change
+//! at a few points (PCT), which finds what needs few but exact preemptions.
+
+// The clock of the check itself is the real one, whatever `std` means here.
+use real_std::time::Instant;
+use shuttle::{
+    Config, FailurePersistence, MaxSteps, Runner,
+    scheduler::{PctScheduler, RandomScheduler},
+};
+use std::{
+    io::Write as _,
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    process::ExitCode,
+};
+
+/// Steps after which a schedule counts as one that never ends.
+const STEPS_MAX: usize = 2_000_000;
+/// Stack of each thread in bytes; compressors need most.
+const STACK_BYTES: usize = 1 << 20;
+/// Priority changes of a PCT schedule.
+const PCT_DEPTH: usize = 4;
+
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok().and_then(|value| value.parse().ok())
+}
+
+/// Runs `check` under `schedules` schedules.
+///
+/// # Panics
+/// With the first that fails: a panic, a deadlock, or no end.
+pub fn explore(schedules: u64, check: fn()) {
+    let times = number("LARDER_SCHEDULES").unwrap_or(1);
+    let seeds = number("LARDER_SEED").map_or(1..=schedules * times, |seed| seed..=seed);
+    for seed in seeds {
+        let mut config = Config::new();
+        config.stack_size = STACK_BYTES;
+        config.max_steps = MaxSteps::FailAfter(STEPS_MAX);
+        config.failure_persistence = FailurePersistence::None;
+        config.silence_warnings = true;
+        let outcome = catch_unwind(AssertUnwindSafe(|| match seed % 2 {
+            1 => Runner::new(RandomScheduler::new_from_seed(seed, 1), config).run(check),
+            _ => Runner::new(PctScheduler::new_from_seed(seed, PCT_DEPTH, 1), config).run(check),
+        }));
+        if let Err(panic) = outcome {
+            eprintln!("replay with LARDER_SEED={seed}");
+            resume_unwind(panic);
+        }
+    }
+}
+
+/// The `main` of a test program without the usual harness: runs the checks whose names contain an argument, all without
+/// one, and prints what the usual harness prints.
+pub fn run(checks: &[(&str, fn())]) -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if arguments.iter().any(|argument| argument == "--list") {
+        checks.iter().for_each(|(name, _)| println!("{name}: test"));
+        return ExitCode::SUCCESS;
+    }
+    let wanted: Vec<&String> = arguments.iter().filter(|argument| !argument.starts_with('-')).collect();
+    let chosen =
+        checks.iter().filter(|(name, _)| wanted.is_empty() || wanted.iter().any(|w| name.contains(w.as_str())));
+    let began = Instant::now();
+    let (mut passed, mut failed) = (0, 0);
+    for (name, check) in chosen {
+        print!("test {name} ... ");
+        let _ = std::io::stdout().flush();
+        let ok = catch_unwind(check).is_ok();
+        println!("{}", if ok { "ok" } else { "FAILED" });
+        *if ok { &mut passed } else { &mut failed } += 1;
+    }
+    let filtered = checks.len() - passed - failed;
+    let verdict = if failed == 0 { "ok" } else { "FAILED" };
+    println!(
+        "\ntest result: {verdict}. {passed} passed; {failed} failed; 0 ignored; 0 measured; {filtered} filtered out; \
+         finished in {:.2}s\n",
+        began.elapsed().as_secs_f64()
+    );
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

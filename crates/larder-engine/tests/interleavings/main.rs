@@ -1,0 +1,75 @@
+//! The engine under a scheduler that decides, at each lock and each atomic operation, which thread goes on.
+//!
+//! The sources are the engine's own, compiled a second time, into this program. They say `parking_lot::Mutex` and
+//! `std::sync::atomic`, and here these names mean shuttle's: the crate stands in for `parking_lot` and for `std`, and its
+//! root has their modules beside the engine's. Production code does not know of it.
+//!
+//! Invariants: all randomness is the schedule's, which is its seed's; a thread that waits for ever, and one that never
+//! ends, fail.
+//!
+//! What it does not do: explore the devices and the driver (`crates/larder-device/tests/interleavings` does), weak memory
+//! (see `stand_ins.rs`), or use the usual test harness, with which the sources would bring their own unit tests.
+
+// The sources are used in part, and their documentation is checked where they belong.
+#![allow(dead_code, unused_imports, missing_docs, ambiguous_glob_reexports)]
+
+extern crate self as parking_lot;
+extern crate self as std;
+extern crate std as real_std;
+
+pub use real_std::*;
+pub use stand_ins::{Condvar, Mutex, MutexGuard};
+
+mod stand_ins;
+
+// All of it, so that `crate::state` and the like are found where its files look for them.
+pub use engine::*;
+
+#[path = "../../src/lib.rs"]
+mod engine;
+
+/// The standard library's, with shuttle's atomics, and the engine's module of that name.
+pub mod sync {
+    pub use crate::engine::sync::*;
+    pub use real_std::sync::*;
+    pub use shuttle::sync::atomic;
+}
+
+/// The standard library's and the engine's.
+pub mod error {
+    pub use crate::engine::error::*;
+    pub use real_std::error::Error;
+}
+
+mod caches;
+mod explore;
+#[path = "../threads/history.rs"]
+mod history;
+#[path = "../threads/register.rs"]
+mod register;
+mod waiting;
+mod world;
+
+/// What `history.rs` wants of the engine's other tests.
+mod common {
+    pub const SECTOR: usize = 512;
+}
+
+fn main() -> process::ExitCode {
+    explore::run(&[
+        ("a_change_after_the_check_wakes_its_listener", waiting::a_change_after_the_check_wakes_its_listener),
+        ("either_change_wakes", waiting::either_change_wakes),
+        ("operations_side_by_side_all_end", waiting::operations_side_by_side_all_end),
+        ("overlapping_tickets_exclude_each_other", waiting::overlapping_tickets_exclude_each_other),
+        ("tickets_are_granted_in_the_order_of_asking", waiting::tickets_are_granted_in_the_order_of_asking),
+        ("tickets_given_up_block_nobody", waiting::tickets_given_up_block_nobody),
+        ("an_eviction_waits_for_the_last_reader", waiting::an_eviction_waits_for_the_last_reader),
+        ("readers_and_evictions", caches::readers_and_evictions),
+        ("slow_readers_and_evictions", caches::slow_readers_and_evictions),
+        ("overlapping_writes_in_write_back", caches::overlapping_writes_in_write_back),
+        ("fills_and_writes_in_write_through", caches::fills_and_writes_in_write_through),
+        ("fills_and_writes_in_write_around", caches::fills_and_writes_in_write_around),
+        ("mode_switches_and_writes", caches::mode_switches_and_writes),
+        ("closing_under_requests", caches::closing_under_requests),
+    ])
+}

@@ -1,0 +1,435 @@
+//! What a restart brings back, mapping for mapping: whole chunks, duplicates, zeroes and fragments, clean and dirty, trimmed
+//! runs, fingerprints, and the order of replacement; after a clean end and after a crash, and what that means for hits.
+//!
+//! A live cache is compared through the checkpoint that it writes: that is its state as it is, and what the log makes of
+//! an older checkpoint must be the same.
+
+mod common;
+
+use common::*;
+use larder_core::{Fingerprint, Lba, Lookup, Place, slots::SlotState};
+use larder_device::{IoOp, ZeroFlags, rng::Rng, sim::Schedule};
+use larder_engine::{
+    Tuning,
+    recover::{Recovered, recover, recover_by},
+    walk::{Progress, Reader},
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+const CHUNK: usize = 8 << 10;
+/// Chunks of the volume that the tests use.
+const CHUNKS: u64 = 1200;
+
+fn at(lba: u64) -> u64 {
+    lba * CHUNK as u64
+}
+
+/// All that a restart must bring back.
+#[derive(Debug, PartialEq)]
+struct Known {
+    mappings: BTreeMap<u64, (Lookup, bool)>,
+    dirty: BTreeSet<u64>,
+    /// Trimmed chunks, and whether they stay allocated.
+    trimmed: BTreeMap<u64, bool>,
+    fingerprints: BTreeMap<[u8; 16], Place>,
+    /// Sealed slots with their generations.
+    slots: BTreeSet<(u32, u32)>,
+}
+
+impl Known {
+    /// Content whose chunk was overwritten before its mapping came into the log is known to the live cache alone: nothing
+    /// names its record.
+    fn forget_unmapped_content(&mut self) {
+        let mapped: Vec<Place> = self
+            .mappings
+            .values()
+            .filter_map(|(lookup, _)| match lookup {
+                Lookup::Chunk { place, .. } => Some(*place),
+                _ => None,
+            })
+            .collect();
+        self.fingerprints.retain(|_, place| mapped.contains(place));
+    }
+}
+
+fn known(recovered: &Recovered) -> Known {
+    let design = &recovered.state.design;
+    let mappings: BTreeMap<_, _> = (0..design.export_pieces())
+        .flat_map(|piece| design.export_mappings(piece))
+        .map(|mapping| (mapping.lba.0, (mapping.lookup, mapping.dirty)))
+        .collect();
+    let dirty: BTreeSet<u64> = design.dirty_from(Lba(0), usize::MAX).iter().map(|(lba, _)| lba.0).collect();
+    let dirty_mappings = mappings.iter().filter(|(_, (_, dirty))| *dirty).map(|(lba, _)| *lba);
+    assert_eq!(dirty, dirty_mappings.collect(), "the dirty list is the mappings' own");
+    assert_eq!(design.dirty_counts().chunks, dirty.len() as u64);
+    let in_slots: BTreeSet<u64> =
+        design.export_slots().iter().flat_map(|(slot, ..)| design.dirty_in(*slot)).map(|lba| lba.0).collect();
+    let with_places = mappings.iter().filter(|(_, (lookup, dirty))| *dirty && *lookup != Lookup::Zero);
+    assert_eq!(in_slots, with_places.map(|(lba, _)| *lba).collect(), "an eviction finds what is dirty");
+    let trimmed = design
+        .export_runs()
+        .iter()
+        .flat_map(|run| (run.first.0..run.first.0 + run.count).map(|lba| (lba, run.no_hole)))
+        .collect();
+    let fingerprints = design.export_fingerprints().into_iter().map(|(Fingerprint(bytes), place)| (bytes, place));
+    let slots = design.export_slots().into_iter().filter(|(_, _, state, _)| *state != SlotState::Free);
+    Known {
+        dirty,
+        trimmed,
+        fingerprints: fingerprints.collect(),
+        slots: slots.map(|(slot, generation, ..)| (slot.0, generation)).collect(),
+        mappings,
+    }
+}
+
+/// Compares, and tells the first few differences.
+#[track_caller]
+fn assert_known(found: &Known, expected: &Known, what: &str) {
+    fn differences<K: Ord + Copy + std::fmt::Debug, V: PartialEq + std::fmt::Debug>(
+        (name, found, expected): (&str, &BTreeMap<K, V>, &BTreeMap<K, V>),
+        told: &mut Vec<String>,
+    ) {
+        let keys: BTreeSet<K> = found.keys().chain(expected.keys()).copied().collect();
+        for key in keys.into_iter().filter(|key| found.get(key) != expected.get(key)) {
+            told.push(format!("{name} {key:?} was {:?} and is {:?}", expected.get(&key), found.get(&key)));
+        }
+    }
+    let mut told = Vec::new();
+    differences(("chunk", &found.mappings, &expected.mappings), &mut told);
+    differences(("trimmed chunk", &found.trimmed, &expected.trimmed), &mut told);
+    differences(("fingerprint", &found.fingerprints, &expected.fingerprints), &mut told);
+    if found.slots != expected.slots {
+        told.push(format!("the slots were {:?} and are {:?}", expected.slots, found.slots));
+    }
+    let count = told.len();
+    told.truncate(6);
+    assert!(told.is_empty(), "{what}: {count} differences:\n{}", told.join("\n"));
+    assert!(found == expected, "{what}");
+}
+
+/// Sealed slots, least recent first.
+fn order(recovered: &Recovered) -> Vec<u32> {
+    let slots = recovered.state.design.export_slots();
+    slots.iter().filter(|(_, _, state, _)| *state == SlotState::Sealed).map(|(slot, ..)| slot.0).collect()
+}
+
+/// What an opening would find on the flash now.
+fn found(world: &World) -> Recovered {
+    world.run(recover(&*world.flash, None, &Tuning::default())).unwrap_or_else(|error| panic!("recover: {error}"))
+}
+
+fn setup() -> Setup {
+    let mut setup = Setup { flash_bytes: 32 * MIB, schedule: Schedule::Timed, ..Setup::default() };
+    setup.tuning.prefetch_bytes_max = 0;
+    setup.tuning.commit_interval_ms = 50;
+    setup
+}
+
+/// Some of everything, at random: `count` operations.
+fn use_it(world: &World, rng: &mut Rng, count: usize) {
+    for _ in 0..count {
+        let lba = rng.below(CHUNKS);
+        // Few contents, so that many chunks are duplicates, of clean and of dirty ones.
+        let content = if rng.chance(1, 3) { rng.below(40) } else { 1000 + rng.below(1 << 30) };
+        match rng.below(12) {
+            0..3 => {
+                world.read(at(lba), CHUNK);
+            }
+            3..6 => world.write(at(lba), &noise(content, CHUNK)),
+            6 => world.write(at(lba), &vec![0; CHUNK]),
+            7 => {
+                // In most cases of a chunk that is not cached.
+                let sector = rng.below(12);
+                world.write(at(lba) + sector * 512, &noise(content, 1024));
+            }
+            8 => {
+                let flags = ZeroFlags { no_hole: rng.chance(1, 2), ..ZeroFlags::default() };
+                world.zero(at(lba), at(1 + rng.below(12).min(CHUNKS - lba - 1)), flags);
+            }
+            9 => world.flush(),
+            10 if rng.chance(1, 12) => {
+                world.destage_all();
+            }
+            _ if rng.chance(1, 20) => {
+                world.run(world.cache().checkpoint()).unwrap_or_else(|error| panic!("checkpoint: {error}"));
+            }
+            _ => {}
+        }
+    }
+    world.flush();
+    world.settle();
+    // Clean mappings become durable in their own time.
+    world.runtime.run_for(Duration::from_secs(2));
+    world.runtime.run_until_idle();
+}
+
+/// Content of the origin: duplicates and zeroes among it.
+fn fill_origin(world: &World) {
+    for lba in 0..CHUNKS {
+        let data = match lba % 7 {
+            0 => vec![0; CHUNK],
+            1 | 2 => noise(lba % 40, CHUNK),
+            _ => noise(1 << 40 | lba, CHUNK),
+        };
+        world.fill_origin(at(lba), &data);
+    }
+}
+
+/// What there is some of.
+fn kinds(known: &Known) -> BTreeSet<&'static str> {
+    let of_mapping = |(lookup, dirty): &(Lookup, bool)| match (lookup, dirty) {
+        (Lookup::Chunk { duplicate: false, .. }, true) => "unique, dirty",
+        (Lookup::Chunk { duplicate: false, .. }, false) => "unique, clean",
+        (Lookup::Chunk { duplicate: true, .. }, true) => "duplicate, dirty",
+        (Lookup::Chunk { duplicate: true, .. }, false) => "duplicate, clean",
+        (Lookup::Zero, true) => "zero, dirty",
+        (Lookup::Zero, false) => "zero, clean",
+        (Lookup::Fragment { .. }, _) => "fragment",
+        (Lookup::Miss, _) => "nothing",
+    };
+    let trimmed = known.trimmed.values().map(|no_hole| if *no_hole { "trimmed, kept allocated" } else { "trimmed" });
+    known.mappings.values().map(of_mapping).chain(trimmed).collect()
+}
+
+#[test]
+fn the_log_brings_back_what_a_live_cache_knows() {
+    each_seed(12, |seed| {
+        let mut world = World::new(seed, setup());
+        fill_origin(&world);
+        let mut rng = Rng::new(seed);
+        let mut met = BTreeSet::new();
+        for life in 0..3 {
+            use_it(&world, &mut rng, 500);
+            let replayed = found(&world);
+            world.run(world.cache().checkpoint()).unwrap_or_else(|error| panic!("checkpoint: {error}"));
+            let live = found(&world);
+            assert!(replayed.report.log_entries > live.report.log_entries, "something was replayed");
+            let (mut replayed, mut live) = (known(&replayed), known(&live));
+            met.extend(kinds(&live));
+            for (fingerprint, place) in &replayed.fingerprints {
+                assert_eq!(live.fingerprints.get(fingerprint), Some(place), "content that the live cache knows");
+            }
+            replayed.forget_unmapped_content();
+            live.forget_unmapped_content();
+            assert_known(&replayed, &live, &format!("life {life}"));
+            // The next life begins with what a crash left.
+            if rng.chance(1, 2) {
+                world.crash()
+            } else {
+                world.kill()
+            }
+            world.open();
+        }
+        assert_eq!(met.len(), 9, "there was some of everything: {met:?}");
+        assert!(!met.contains("nothing"));
+    });
+}
+
+#[test]
+fn a_clean_end_changes_nothing_and_neither_does_a_second_one() {
+    each_seed(6, |seed| {
+        let mut world = World::new(seed, setup());
+        fill_origin(&world);
+        let mut rng = Rng::new(seed ^ 77);
+        use_it(&world, &mut rng, 900);
+        world.run(world.cache().checkpoint()).unwrap_or_else(|error| panic!("checkpoint: {error}"));
+        let live = known(&found(&world));
+        world.close();
+        let first = found(&world);
+        assert!(first.report.clean_shutdown && first.report.log_frames == 0, "{:?}", first.report);
+        assert_known(&known(&first), &live, "a clean end");
+        let fingerprints = first.state.design.export_fingerprints();
+        world.open();
+        world.close();
+        let second = found(&world);
+        assert_known(&known(&second), &live, "a second one");
+        assert_eq!(order(&second), order(&first), "the order of replacement");
+        assert_eq!(second.state.design.export_fingerprints(), fingerprints, "the fingerprints' order");
+    });
+}
+
+/// Slots that were filled, each with a chunk in it.
+fn fill_slots(world: &World, slots: u64) -> Vec<(u32, u64)> {
+    let per_slot = (512 << 10) / CHUNK as u64;
+    for lba in 0..slots * per_slot {
+        world.write(at(2 * lba), &noise(1 << 41 | lba, CHUNK));
+    }
+    world.flush();
+    let mut in_slots = BTreeMap::new();
+    for lba in 0..slots * per_slot {
+        in_slots.entry(world.slot_of(2 * lba).expect("it is cached").0).or_insert(2 * lba);
+    }
+    in_slots.into_iter().collect()
+}
+
+#[test]
+fn slots_are_replaced_in_the_order_of_the_last_checkpoint() {
+    each_seed(6, |seed| {
+        for is_clean in [true, false] {
+            let mut world = World::new(seed, setup());
+            let mut slots = fill_slots(&world, 12);
+            // The last one is open, and has no place in the order yet.
+            let last = slots.iter().map(|(_, lba)| *lba).max();
+            slots.retain(|(_, lba)| Some(*lba) != last);
+            let mut rng = Rng::new(seed ^ u64::from(is_clean));
+            let mut touch_all = |world: &World| {
+                rng.shuffle(&mut slots);
+                slots.iter().for_each(|(_, lba)| {
+                    world.read(at(*lba), CHUNK);
+                });
+                slots.iter().map(|(slot, _)| *slot).collect::<Vec<_>>()
+            };
+            let mut touched = touch_all(&world);
+            if is_clean {
+                world.close();
+            } else {
+                world.run(world.cache().checkpoint()).unwrap_or_else(|error| panic!("checkpoint: {error}"));
+                // Touches leave no trace in the log, and neither do duplicates.
+                touch_all(&world);
+                world.write(at(8100), &noise(1 << 41 | 5, CHUNK));
+                world.flush();
+                world.crash();
+            }
+            let order = order(&found(&world));
+            touched.retain(|slot| order.contains(slot));
+            assert!(touched.len() >= 11, "nearly all slots are sealed: {touched:?} of {order:?}");
+            let among: Vec<u32> = order.iter().copied().filter(|slot| touched.contains(slot)).collect();
+            assert_eq!(among, touched, "clean end: {is_clean}");
+        }
+    });
+}
+
+/// Reads of chunks, the lower ones far more often; and the share of them that hit.
+fn hit_ratio(world: &World, seed: u64, reads: usize) -> f64 {
+    let mut rng = Rng::new(seed);
+    let before = world.origin_reads();
+    for _ in 0..reads {
+        // In no sequence that would be taken for a stream.
+        let rank = (rng.unit() * rng.unit() * rng.unit() * READ_CHUNKS as f64) as u64;
+        world.read(at(rank * 2), CHUNK);
+    }
+    world.settle();
+    1.0 - (world.origin_reads() - before) as f64 / reads as f64
+}
+
+const READ_CHUNKS: u64 = 12_000;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum End {
+    None,
+    Clean,
+    Crash,
+}
+
+#[test]
+fn the_hit_ratio_is_what_it_was() {
+    each_seed(2, |seed| {
+        let ratio = |end: End| {
+            // A part of what is read fits.
+            let mut setup = setup();
+            setup.flash_bytes = 40 * MIB;
+            setup.origin_bytes = at(2 * READ_CHUNKS);
+            let mut world = World::new(seed, setup);
+            for lba in 0..READ_CHUNKS {
+                world.fill_origin(at(2 * lba), &noise(1 << 42 | lba, CHUNK));
+            }
+            hit_ratio(&world, seed, 12_000);
+            world.runtime.run_for(Duration::from_secs(1));
+            world.runtime.run_until_idle();
+            match end {
+                End::None => {}
+                End::Clean => world.close(),
+                End::Crash => world.crash(),
+            }
+            if end != End::None {
+                world.open();
+            }
+            hit_ratio(&world, seed + 1000, 5000)
+        };
+        let without_an_end = ratio(End::None);
+        assert!((0.3..0.9).contains(&without_an_end), "a workload that hits and misses: {without_an_end}");
+        for end in [End::Clean, End::Crash] {
+            let after = ratio(end);
+            let difference = (after - without_an_end).abs();
+            assert!(difference <= 0.01, "{end:?}: {without_an_end:.4} without, {after:.4} with");
+        }
+    });
+}
+
+#[test]
+fn what_was_flushed_comes_back_and_what_follows_is_old_or_new() {
+    each_seed(12, |seed| {
+        let mut world = World::new(seed, Setup { schedule: Schedule::Chaos, ..setup() });
+        fill_origin(&world);
+        let mut rng = Rng::new(seed ^ 99);
+        use_it(&world, &mut rng, 300);
+        let flushed = known(&found(&world));
+        let mut changed = BTreeSet::new();
+        for number in 0..rng.below(40) {
+            let lba = rng.below(CHUNKS);
+            changed.insert(lba);
+            world.write(at(lba), &noise(1 << 43 | number, CHUNK));
+        }
+        world.crash();
+        let recovered = known(&found(&world));
+        for lba in (0..CHUNKS).filter(|lba| !changed.contains(lba)) {
+            let (before, after) = (flushed.mappings.get(&lba), recovered.mappings.get(&lba));
+            let is_dirty = before.is_some_and(|(_, dirty)| *dirty);
+            assert!(!is_dirty || before == after, "chunk {lba} was {before:?} and is {after:?}");
+            assert_eq!(flushed.trimmed.get(&lba), recovered.trimmed.get(&lba), "chunk {lba}");
+        }
+    });
+}
+
+#[test]
+fn recovery_reads_what_it_needs_once_with_several_reads_in_flight() {
+    let mut world = World::new(1, Setup { flash_bytes: 2 << 30, origin_bytes: 8 << 30, ..setup() });
+    // A checkpoint of some pieces: trimmed chunks with something between them.
+    for lba in 0..20_000 {
+        world.write(at(4 * lba), &vec![0; CHUNK]);
+    }
+    let layout = world.layout();
+    for is_clean in [false, true] {
+        if is_clean {
+            world.open();
+            world.close();
+        } else {
+            world.run(world.cache().checkpoint()).unwrap_or_else(|error| panic!("checkpoint: {error}"));
+            world.write_fua(at(1), &noise(1, CHUNK));
+            world.crash();
+        }
+        world.flash.take_events();
+        let progress = Progress::default();
+        let reader = Reader { flash: &*world.flash, workers: Some(&*world.runtime), progress: Some(&progress) };
+        let report = world.run(recover_by(reader, None, &Tuning::default())).map(|found| found.report);
+        let report = report.unwrap_or_else(|error| panic!("recover: {error}"));
+        let (mut in_flight, mut in_flight_max, mut read, mut log_read) = (0, 0, 0, 0);
+        for event in world.flash.take_events() {
+            assert_eq!(event.op, IoOp::Read, "recovery writes nothing");
+            if event.over {
+                in_flight -= 1;
+                continue;
+            }
+            in_flight += 1;
+            in_flight_max = in_flight_max.max(in_flight);
+            read += event.len;
+            if (layout.log_offset..layout.weu_offset).contains(&event.offset) {
+                log_read += event.len;
+            }
+        }
+        let superblocks = 2 * 4096;
+        assert_eq!(read, progress.bytes_read() + superblocks);
+        assert_eq!(progress.bytes_to_read(), progress.bytes_read(), "nothing is left");
+        assert_eq!(read - log_read, report.checkpoint_bytes + superblocks, "the checkpoint is read once");
+        if is_clean {
+            assert!(log_read <= MIB + 4096, "{log_read} bytes of a log behind which there is nothing");
+        } else {
+            assert!(report.log_frames > 0, "{report:?}");
+            assert!(layout.log_bytes > 12 * MIB && log_read <= 11 * MIB, "{log_read} of {} bytes", layout.log_bytes);
+            assert!((2..=8).contains(&in_flight_max), "{in_flight_max} reads in flight");
+        }
+    }
+}

@@ -1,0 +1,550 @@
+//! The real program when its flash fails: a flash on a file system that is full, one that vanishes under the server, one
+//! that is not there at the start. With a state directory the origin goes on behind a fence; without one writes are
+//! refused. Then the flash comes back, the state directory is lost or damaged, and caches are detached.
+//!
+//! The flash vanishes by way of nbdfuse: it is the file of another server, which is killed. What the engine does at each
+//! moment of a failure is the business of its own tests.
+
+mod support;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use serde_json::Value;
+use support::image::{Numbers, noise};
+use support::wire::{FLUSH, Refusal, WRITE, Wire};
+use support::{FuseFile, MIB, Mounted, Scratch, Server, Volume};
+use support::{ends, have_mounts, have_tools, larder, run, stands_in};
+
+const CHUNK: u64 = 8 << 10;
+const VOLUME_BYTES: u64 = 16 * MIB;
+const FLASH_BYTES: u64 = 8 * MIB;
+/// Longest random write, in sectors.
+const WRITE_SECTORS_MAX: u64 = 64;
+const EIO: u32 = 5;
+
+/// A cache, its state directory, and what its volume should hold.
+struct World {
+    volume: Volume,
+    state: PathBuf,
+    image: Vec<u8>,
+    numbers: Numbers,
+}
+
+impl World {
+    fn new(scratch: &Scratch, flash: PathBuf, mode: &str) -> Self {
+        let origin = scratch.path("origin");
+        let image = noise(7, VOLUME_BYTES as usize);
+        fs::write(&origin, &image).expect("an origin");
+        let options = ["--weu", "512K", "--mode", mode];
+        let volume = Volume::on(scratch, "cache", flash, &origin, FLASH_BYTES, &options);
+        let state = scratch.path("state");
+        fs::create_dir(&state).expect("a state directory");
+        World { volume, state, image, numbers: Numbers::seeded(11) }
+    }
+
+    fn state_options(&self) -> [&str; 2] {
+        ["--state", self.state.to_str().expect("a plain path")]
+    }
+
+    fn serve(&self, more: &[&str]) -> Server {
+        self.volume.serve_with(&[&self.state_options(), more].concat())
+    }
+
+    /// Serving must be refused, in one sentence with these words.
+    fn refused(&self, options: &[&str], words: &[&str]) {
+        refused(&ends(&mut self.volume.serve_command(options)), words);
+    }
+
+    fn command(&self, args: &[&str]) -> Output {
+        ends(larder(args).arg("--flash").arg(&self.volume.flash))
+    }
+
+    /// The state file, if there is one.
+    fn record(&self) -> Value {
+        let uuid = self.state_file();
+        serde_json::from_slice(&fs::read(uuid).expect("a state file")).expect("JSON")
+    }
+
+    fn state_file(&self) -> PathBuf {
+        let mut files =
+            fs::read_dir(&self.state).expect("the state directory").map(|entry| entry.expect("a file").path());
+        let file = files.next().expect("a state file");
+        assert!(files.next().is_none(), "one cache, one file");
+        file
+    }
+
+    /// Writes that must succeed.
+    fn write(&mut self, wire: &mut Wire, count: usize) {
+        for _ in 0..count {
+            self.try_write(wire).unwrap_or_else(|refusal| panic!("a write: {refusal:?}"));
+        }
+    }
+
+    /// One write at random; it is in the image only if it was acknowledged.
+    fn try_write(&mut self, wire: &mut Wire) -> Result<(), Refusal> {
+        let sectors = 1 + self.numbers.below(WRITE_SECTORS_MAX);
+        let offset = 512 * self.numbers.below(VOLUME_BYTES / 512 - sectors);
+        let data = noise(self.numbers.next(), 512 * sectors as usize);
+        wire.request(WRITE, 0, offset, data.len() as u32, &data)?;
+        self.image[offset as usize..][..data.len()].copy_from_slice(&data);
+        Ok(())
+    }
+
+    fn assert_volume(&self, wire: &mut Wire, when: &str) {
+        for (number, expected) in self.image.chunks(MIB as usize).enumerate() {
+            let found = wire.read(number as u64 * MIB, MIB as usize);
+            if let Some(at) = found.iter().zip(expected).position(|(one, other)| one != other) {
+                panic!("{when}: byte {} differs", number * MIB as usize + at);
+            }
+        }
+    }
+
+    fn assert_origin(&self, when: &str) {
+        let found = fs::read(&self.volume.origin).expect("the origin");
+        let differs = found.iter().zip(&self.image).position(|(one, other)| one != other);
+        assert_eq!(differs, None, "{when}: the origin differs from there on");
+    }
+
+    /// From the server, also where the flash cannot be read.
+    fn status(&self) -> Value {
+        let said = run(larder(["status", "--json", "--flash"]).arg(&self.volume.flash).args(self.state_options()));
+        serde_json::from_str(&said).expect("JSON")
+    }
+}
+
+fn has(status: &Value, name: &str) -> bool {
+    status["conditions"].as_array().expect("conditions").iter().any(|condition| condition["name"] == name)
+}
+
+/// Exit code 1, nothing on standard output, one sentence with these words.
+fn refused(out: &Output, words: &[&str]) {
+    let (said, complaint) = (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
+    assert_eq!(out.status.code(), Some(1), "{said}{complaint}");
+    assert_eq!(said, "");
+    let sentence = complaint.trim_end();
+    assert!(sentence.starts_with("larder: ") && !sentence.contains('\n'), "no single sentence: {complaint}");
+    for word in words {
+        assert!(sentence.contains(word), "it does not say {word:?}: {sentence}");
+    }
+}
+
+fn succeeds(out: &Output) {
+    assert!(out.status.success(), "{}: {}", out.status, String::from_utf8_lossy(&out.stderr));
+}
+
+fn set_aside(path: &Path) -> PathBuf {
+    let aside = path.with_extension("aside");
+    fs::rename(path, &aside).expect("a rename");
+    aside
+}
+
+/// Can flash be put on a file system of ours?
+fn can_mount(test: &str) -> bool {
+    !stands_in() && have_mounts(test)
+}
+
+#[test]
+fn a_full_flash_is_written_past_behind_a_fence() {
+    if !can_mount("a full flash") {
+        return;
+    }
+    for mode in ["write-back", "write-through"] {
+        let scratch = Scratch::new("degraded-full");
+        let disk = Mounted::tmpfs(&scratch, "disk", 3 * FLASH_BYTES);
+        let mut world = World::new(&scratch, disk.folder.join("flash"), mode);
+        let server = world.serve(&[]);
+        let mut wire = Wire::connect(&server.socket);
+        world.write(&mut wire, 40);
+        wire.flush();
+        assert!(world.record()["fence"].is_null(), "{}", world.record());
+        let filler = disk.fill();
+        // Until it needs a block that the file system does not have.
+        for _ in 0..40 {
+            world.write(&mut wire, 20);
+            wire.flush();
+            if world.volume.status()["degraded"] == true {
+                break;
+            }
+        }
+        world.write(&mut wire, 20);
+        wire.flush();
+        let status = world.volume.status();
+        assert_eq!(status["degraded"], true, "{mode}: {status}");
+        assert!(has(&status, "flash_full") && has(&status, "fence_up"), "{mode}: {status}");
+        assert!(status["health"].as_str().expect("health").contains("no space left"), "{status}");
+        assert!(world.record()["fence"].is_string(), "{}", world.record());
+        world.assert_volume(&mut wire, "with a full flash");
+        // What it holds can be read, so nothing is lost.
+        succeeds(&world.command(&["flush"]));
+        world.assert_origin("after a flush");
+        refused(&world.command(&["set", "--mode", "write-around"]), &["flash"]);
+        drop(wire);
+        server.stop();
+
+        fs::remove_file(filler).expect("the filler");
+        if mode == "write-back" {
+            // It still calls dirty what was saved since.
+            world.refused(&world.state_options(), &["--discard", "no space left"]);
+            assert!(world.record()["fence"].is_string(), "a refusal changes nothing");
+        }
+        let server = world.serve(&["--discard"]);
+        let status = world.volume.status();
+        assert!(has(&status, "emptied_behind_fence") && status["degraded"] == false, "{status}");
+        assert!(world.record()["fence"].is_null(), "{}", world.record());
+        let mut wire = Wire::connect(&server.socket);
+        world.assert_volume(&mut wire, "with room again");
+        world.write(&mut wire, 40);
+        wire.flush();
+        drop(wire);
+        server.kill();
+        let server = world.volume.serve();
+        world.assert_volume(&mut Wire::connect(&server.socket), "in the next life");
+        server.stop();
+        world.volume.verify();
+    }
+}
+
+#[test]
+fn a_full_flash_without_a_state_directory_refuses_writes_and_keeps_what_was_flushed() {
+    if !can_mount("a full flash, no state directory") {
+        return;
+    }
+    for mode in ["write-back", "write-through"] {
+        let scratch = Scratch::new("degraded-no-state");
+        let disk = Mounted::tmpfs(&scratch, "disk", 3 * FLASH_BYTES);
+        let mut world = World::new(&scratch, disk.folder.join("flash"), mode);
+        let server = world.volume.serve();
+        let mut wire = Wire::connect(&server.socket);
+        world.write(&mut wire, 40);
+        wire.flush();
+        let mut flushed = world.image.clone();
+        let filler = disk.fill();
+        let refusal = (0..800).find_map(|_| {
+            if let Err(refusal) = world.try_write(&mut wire) {
+                return Some(refusal);
+            }
+            match wire.request(FLUSH, 0, 0, 0, &[]) {
+                Ok(_) => flushed.clone_from(&world.image),
+                Err(refusal) => return Some(refusal),
+            }
+            None
+        });
+        let refusal = refusal.expect("a refusal");
+        assert_eq!(refusal.errno, EIO, "{refusal:?}");
+        // From now on it is known, and told.
+        let refusal = (0..3).find_map(|_| world.try_write(&mut wire).err()).expect("a refused write");
+        assert!(refusal.errno == EIO && refusal.sentence.contains("--state"), "{refusal:?}");
+        let status = world.volume.status();
+        assert!(has(&status, "flash_full") && has(&status, "fence_refused"), "{mode}: {status}");
+        wire.read(0, 64 << 10);
+        server.kill();
+
+        fs::remove_file(filler).expect("the filler");
+        let server = world.volume.serve();
+        if mode == "write-through" {
+            // Each acknowledged write is on the origin. One that was refused may be there, too.
+            flushed = fs::read(&world.volume.origin).expect("the origin");
+        }
+        world.image = flushed;
+        let status = world.volume.status();
+        assert!(status["degraded"] == false && status["recovery"]["clean_shutdown"] == false, "{status}");
+        world.assert_volume(&mut Wire::connect(&server.socket), "with room again");
+        server.stop();
+        world.volume.verify();
+    }
+}
+
+/// A flash behind another server, so that it can be made to vanish.
+struct Remote {
+    fuse: FuseFile,
+    server: Option<Server>,
+    /// Where the same bytes are without that server.
+    backing: PathBuf,
+}
+
+impl Remote {
+    fn new(scratch: &Scratch) -> Self {
+        let backing = scratch.file("backing", FLASH_BYTES);
+        let other = Volume::bare(scratch, "remote", &backing);
+        let server = other.serve_bare();
+        let fuse = FuseFile::mount(scratch, "remote-mnt", &server.uri);
+        Remote { fuse, server: Some(server), backing }
+    }
+
+    fn vanish(&mut self) {
+        self.server.take().expect("it vanishes once").kill();
+    }
+}
+
+#[test]
+fn a_flash_that_vanishes_is_fenced_and_comes_back_empty() {
+    let name = "a flash that vanishes";
+    if !can_mount(name) || !have_tools(name, &["nbdfuse"]) {
+        return;
+    }
+    for mode in ["write-through", "write-around"] {
+        let scratch = Scratch::new("degraded-gone");
+        let mut remote = Remote::new(&scratch);
+        let mut world = World::new(&scratch, remote.fuse.file(), mode);
+        let server = world.serve(&[]);
+        let mut wire = Wire::connect(&server.socket);
+        world.write(&mut wire, 60);
+        // Some of it is cached, and will be stale.
+        for _ in 0..2 {
+            (0..300).for_each(|chunk| drop(wire.read(chunk * 7 % 2048 * CHUNK, CHUNK as usize)));
+        }
+        wire.flush();
+        remote.vanish();
+        world.write(&mut wire, 200);
+        world.assert_volume(&mut wire, "without the flash");
+        wire.flush();
+        let status = world.status();
+        assert_eq!(status["degraded"], true, "{mode}: {status}");
+        assert!(has(&status, "flash_failed") || has(&status, "flash_gone"), "{status}");
+        assert!(has(&status, "fence_up"), "{status}");
+        world.assert_origin("without the flash");
+        drop(wire);
+        server.stop();
+
+        // Back, with copies that are older than the origin.
+        world.volume.flash.clone_from(&remote.backing);
+        let server = world.serve(&[]);
+        let status = world.volume.status();
+        assert!(has(&status, "emptied_behind_fence"), "{status}");
+        world.assert_volume(&mut Wire::connect(&server.socket), "after the return");
+        server.stop();
+        assert!(world.record()["fence"].is_null(), "{}", world.record());
+        world.volume.verify();
+    }
+}
+
+#[test]
+fn dirty_data_of_a_flash_that_vanished_is_an_error_and_never_old() {
+    let name = "dirty data of a flash that vanished";
+    if !can_mount(name) || !have_tools(name, &["nbdfuse"]) {
+        return;
+    }
+    let scratch = Scratch::new("degraded-dirty");
+    let mut remote = Remote::new(&scratch);
+    let mut world = World::new(&scratch, remote.fuse.file(), "write-back");
+    let server = world.serve(&["--dirty-low", "60", "--dirty-high", "60"]);
+    let mut wire = Wire::connect(&server.socket);
+    for chunk in 0..40 {
+        wire.write(chunk * CHUNK, &noise(1000 + chunk, CHUNK as usize));
+    }
+    wire.flush();
+    remote.vanish();
+    let refusal = wire.request(0, 0, 3 * CHUNK, CHUNK as u32, &[]).expect_err("only the flash has it");
+    assert_eq!(refusal.errno, EIO, "{refusal:?}");
+    let clean = 100 * CHUNK as usize;
+    assert_eq!(wire.read(clean as u64, CHUNK as usize), world.image[clean..clean + CHUNK as usize]);
+    // Writing heals it; a part of it cannot be merged with what is lost.
+    wire.write(3 * CHUNK, &noise(9, CHUNK as usize));
+    let part = wire.request(WRITE, 0, 4 * CHUNK, 512, &[1; 512]).expect_err("the rest of the chunk is lost");
+    assert_eq!(part.errno, EIO, "{part:?}");
+    // It was taken into memory; now it must be somewhere for good, and that is the origin.
+    wire.flush();
+    assert_eq!(wire.read(3 * CHUNK, CHUNK as usize), noise(9, CHUNK as usize));
+    let status = world.status();
+    assert!(has(&status, "fence_up") && has(&status, "undurable_data"), "{status}");
+    drop(wire);
+    server.kill();
+
+    world.volume.flash.clone_from(&remote.backing);
+    world.refused(&world.state_options(), &["--discard", "dirty"]);
+    let hint = world.command(&["flush"]);
+    refused(&hint, &["--discard"]);
+    let server = world.serve(&["--discard"]);
+    // What the origin has: the write past the flash, and else what was there before.
+    world.image[3 * CHUNK as usize..4 * CHUNK as usize].copy_from_slice(&noise(9, CHUNK as usize));
+    world.assert_volume(&mut Wire::connect(&server.socket), "with the dirty data dropped");
+    server.stop();
+}
+
+#[test]
+fn a_cache_is_served_without_its_flash_where_the_origin_is_whole() {
+    if stands_in() {
+        return;
+    }
+    let scratch = Scratch::new("degraded-missing");
+    let mut world = World::new(&scratch, scratch.path("flash"), "write-through");
+    let server = world.serve(&[]);
+    let mut wire = Wire::connect(&server.socket);
+    world.write(&mut wire, 40);
+    for chunk in (0..600).rev() {
+        wire.read(chunk * CHUNK, CHUNK as usize);
+    }
+    drop(wire);
+    server.stop();
+
+    let aside = set_aside(&world.volume.flash);
+    world.refused(&[], &["flash", "does not exist"]);
+    refused(&world.command(&["status"]), &["does not exist"]);
+    let missing =
+        |world: &World| ends(larder(["status", "--flash"]).arg(&world.volume.flash).args(world.state_options()));
+    refused(&missing(&world), &["missing", "nobody serves"]);
+    let server = world.serve(&[]);
+    let mut wire = Wire::connect(&server.socket);
+    let status = world.status();
+    assert!(status["degraded"] == true && status["served"] == true, "{status}");
+    assert!(has(&status, "flash_gone") && has(&status, "fence_up"), "{status}");
+    succeeds(&missing(&world));
+    world.write(&mut wire, 60);
+    world.assert_volume(&mut wire, "without the flash");
+    drop(wire);
+    server.stop();
+    world.assert_origin("served alone");
+    refused(&missing(&world), &["missing", "a fence is up"]);
+
+    // An origin that grew meanwhile is another matter.
+    let file = fs::File::options().write(true).open(&world.volume.origin).expect("the origin");
+    file.set_len(VOLUME_BYTES + MIB).expect("a larger origin");
+    world.refused(&world.state_options(), &["origin", "had"]);
+    file.set_len(VOLUME_BYTES).expect("its size");
+
+    fs::rename(aside, &world.volume.flash).expect("a rename");
+    // A kill in between changes nothing: the fence stays until the flash is empty.
+    for _ in 0..3 {
+        drop(support::begin(&mut world.volume.serve_command(&[])));
+    }
+    let server = world.volume.serve();
+    let status = world.volume.status();
+    assert!(has(&status, "emptied_behind_fence") || world.record()["fence"].is_null(), "{status}");
+    world.assert_volume(&mut Wire::connect(&server.socket), "with the flash back");
+
+    // In write-back the origin may lack something.
+    succeeds(&world.command(&["set", "--mode", "write-back"]));
+    server.stop();
+    set_aside(&world.volume.flash);
+    world.refused(&world.state_options(), &["write-back", "bring the flash back"]);
+}
+
+#[test]
+fn a_state_directory_must_be_the_right_one() {
+    if stands_in() {
+        return;
+    }
+    let scratch = Scratch::new("degraded-state");
+    let mut world = World::new(&scratch, scratch.path("flash"), "write-through");
+    let server = world.serve(&[]);
+    let mut wire = Wire::connect(&server.socket);
+    world.write(&mut wire, 20);
+    drop(wire);
+    server.stop();
+    // It is remembered.
+    world.volume.serve().stop();
+    let before = fs::read(&world.volume.flash).expect("the flash");
+    let (file, good) = (world.state_file(), fs::read(world.state_file()).expect("the state file"));
+
+    // Damaged: never taken for "no fence", whatever is believed.
+    let newer = String::from_utf8_lossy(&good).replace("\"version\": 1", "\"version\": 2");
+    for bad in [&good[..good.len() / 2], b"", b"\xff\xfe\0", newer.as_bytes()] {
+        fs::write(&file, bad).expect("a damaged state file");
+        for options in [&[][..], &["--adopt"], &["--discard"]] {
+            world.refused(options, &[&file.display().to_string()]);
+        }
+        refused(&world.command(&["flush"]), &[&file.display().to_string()]);
+        assert_eq!(fs::read(&file).expect("the state file"), bad, "a refusal changes nothing");
+    }
+    // Lost.
+    fs::remove_file(&file).expect("the state file");
+    world.refused(&[], &["--adopt"]);
+    refused(&world.command(&["set", "--mode", "write-back"]), &["--adopt"]);
+    let lost = set_aside(&world.state);
+    world.refused(&[], &[&world.state.display().to_string(), "--state"]);
+    // Another one.
+    let other = scratch.path("other");
+    fs::create_dir(&other).expect("a directory");
+    let other = other.display().to_string();
+    world.refused(&["--state", &other], &[&other, "--adopt"]);
+    let file = scratch.file("no-directory", 10).display().to_string();
+    world.refused(&["--state", &file], &[&file]);
+    assert_eq!(fs::read(&world.volume.flash).expect("the flash"), before, "a refusal changes nothing");
+    assert!(fs::read_dir(&other).expect("it is there").next().is_none(), "a refusal changes nothing");
+
+    // Believed: from here on the other one counts.
+    let server = world.volume.serve_with(&["--state", &other, "--adopt"]);
+    world.assert_volume(&mut Wire::connect(&server.socket), "adopted");
+    server.stop();
+    fs::rename(lost, &world.state).expect("a rename");
+    world.refused(&world.state_options(), &["--adopt"]);
+    world.volume.serve().stop();
+}
+
+#[test]
+fn a_state_directory_on_a_full_disk_is_refused() {
+    if !can_mount("a state directory on a full disk") {
+        return;
+    }
+    let scratch = Scratch::new("degraded-state-full");
+    let mut world = World::new(&scratch, scratch.path("flash"), "write-through");
+    let disk = Mounted::tmpfs(&scratch, "disk", 64 << 10);
+    let filler = disk.fill();
+    world.state = disk.folder.join("state");
+    fs::create_dir(&world.state).expect("a directory");
+    let before = fs::read(&world.volume.flash).expect("the flash");
+    world.refused(&world.state_options(), &["state", "no space left"]);
+    assert_eq!(fs::read(&world.volume.flash).expect("the flash"), before, "a refusal changes nothing");
+    fs::remove_file(filler).expect("the filler");
+    world.serve(&[]).stop();
+    // Read-only from now on: neither fence nor mode could be noted.
+    disk.remount("ro");
+    world.refused(&[], &["state", "read-only"]);
+    disk.remount("rw");
+    world.volume.serve().stop();
+}
+
+#[test]
+fn a_detached_cache_leaves_a_whole_origin() {
+    if stands_in() {
+        return;
+    }
+    for served in [true, false] {
+        let scratch = Scratch::new("degraded-detach");
+        let mut world = World::new(&scratch, scratch.path("flash"), "write-back");
+        let server = world.serve(&["--dirty-low", "60", "--dirty-high", "60"]);
+        let mut wire = Wire::connect(&server.socket);
+        world.write(&mut wire, 60);
+        if served {
+            refused(&world.command(&["detach"]), &["connected", "disconnect"]);
+            world.write(&mut wire, 5);
+            drop(wire);
+            world.volume.wait_for_no_clients();
+            let out = world.command(&["detach"]);
+            assert!(String::from_utf8_lossy(&out.stdout).contains("is complete"), "{out:?}");
+            succeeds(&out);
+            server.ends_by_itself();
+        } else {
+            wire.flush();
+            drop(wire);
+            server.kill();
+            // Without its origin there is nowhere to write to, and it stays attached.
+            let aside = set_aside(&world.volume.origin);
+            refused(&world.command(&["detach"]), &["origin", "missing"]);
+            fs::rename(aside, &world.volume.origin).expect("a rename");
+            // An origin that grew is taken: that is how a volume is enlarged.
+            let file = fs::File::options().write(true).open(&world.volume.origin).expect("the origin");
+            file.set_len(VOLUME_BYTES + MIB).expect("a larger origin");
+            world.refused(&[], &["grown", "detach"]);
+            succeeds(&world.command(&["detach"]));
+        }
+        world.assert_origin("detached");
+        let status = world.volume.status();
+        assert!(has(&status, "detached"), "{status}");
+        for command in [&["flush"][..], &["set", "--mode", "write-through"], &["detach"]] {
+            refused(&world.command(command), &["was detached"]);
+        }
+        world.refused(&[], &["was detached", "create --force"]);
+        world.volume.verify();
+        let origin = world.volume.origin.clone();
+        let mut create = larder(["create", "--flash"]);
+        refused(&ends(create.arg(&world.volume.flash).arg("--origin").arg(&origin)), &["--force"]);
+        let mut again = larder(["create", "--force", "--weu", "512K", "--flash"]);
+        succeeds(&ends(again.arg(&world.volume.flash).arg("--origin").arg(&origin)));
+        let server = world.volume.serve();
+        world.assert_volume(&mut Wire::connect(&server.socket), "a new cache before it");
+        server.stop();
+    }
+}

@@ -1,0 +1,13 @@
+//! Repair of a damaged image: `cargo +nightly fuzz run repaired_image`. What must hold stands in
+//! `larder_fuzz::image::repair`.
+
+#![no_main]
+
+use larder_fuzz::{image, memory};
+
+#[global_allocator]
+static ALLOCATOR: memory::Counting = memory::Counting;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    image::repair::look(data);
+});
