@@ -17,13 +17,13 @@ use toml::de::{DeTable, DeValue};
 /// What is run, in this order, until one of them fails.
 const SUITE: &[&[&str]] = &[
     &["-p", "larder-engine", "--test", "simulation"],
-    &["-p", "larder-engine", "--test", "crash_sweep"],
+    &["-p", "larder-engine", "--test", "recovery"],
     &["-p", "larder-engine", "--test", "degraded"],
     &["-p", "larder-engine", "--test", "contract"],
     &["-p", "larder-engine", "--test", "faults"],
     &["-p", "larder-engine", "--test", "durability"],
-    &["-p", "larder-engine", "--test", "recovery"],
     &["-p", "larder-core", "--test", "nitro_model"],
+    &["-p", "larder-engine", "--test", "crash_sweep"],
 ];
 /// Lines of the contract.
 const LINES: u64 = 11;
