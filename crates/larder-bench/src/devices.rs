@@ -136,25 +136,36 @@ impl BlockDevice for FlatRam {
 }
 
 /// Keeps what is written below `kept_bytes`.
-pub struct Sink {
-    kept: RamDevice,
+pub struct Sink<D = RamDevice> {
+    kept: D,
     info: DeviceInfo,
 }
 
 impl Sink {
     /// A device of `size_bytes`.
     pub fn new(size_bytes: u64, kept_bytes: u64) -> Sink {
-        let kept = RamDevice::new("sink", kept_bytes, 512);
+        Sink::over(RamDevice::new("sink", kept_bytes, 512), size_bytes)
+    }
+}
+
+impl<D: BlockDevice> Sink<D> {
+    /// A device of `size_bytes` whose beginning is kept in `kept`.
+    pub fn over(kept: D, size_bytes: u64) -> Sink<D> {
         let info = DeviceInfo { size_bytes, discard_zeroes: false, ..kept.info().clone() };
         Sink { kept, info }
     }
 
+    /// Bytes that are kept.
+    pub fn kept_bytes(&self) -> u64 {
+        self.kept.info().size_bytes
+    }
+
     fn keeps(&self, offset: u64, len: u64) -> bool {
-        offset + len <= self.kept.info().size_bytes
+        offset + len <= self.kept_bytes()
     }
 }
 
-impl BlockDevice for Sink {
+impl<D: BlockDevice> BlockDevice for Sink<D> {
     fn info(&self) -> &DeviceInfo {
         &self.info
     }

@@ -57,7 +57,7 @@ const AIM: f64 = 1.2;
 /// Measures.
 pub fn run(bench: &Options) -> Res<Vec<Row>> {
     let chunks = bench.scaled(CHUNKS);
-    let flash = Arc::new(Metadata::new()?);
+    let flash = Arc::new(Metadata::over(FlatRam::new(KEPT_BYTES, 0)?, FLASH_BYTES));
     let origin = Arc::new(Sink::new(ORIGIN_BYTES, 0));
     let options = CreateOptions { mode: WriteMode::Through, ..options(CHUNK_BYTES, Compression::Off) };
     block_on(create(&*flash, ORIGIN_BYTES, &options))?;
@@ -230,54 +230,4 @@ async fn read_lane(device: Arc<dyn BlockDevice>, start: u64, bytes: u64, lane: u
 }
 
 /// A flash of which the metadata is kept, in flat memory.
-struct Metadata {
-    kept: FlatRam,
-    info: DeviceInfo,
-}
-
-impl Metadata {
-    fn new() -> Res<Metadata> {
-        let kept = FlatRam::new(KEPT_BYTES, 0)?;
-        let info = DeviceInfo { size_bytes: FLASH_BYTES, ..kept.info().clone() };
-        Ok(Metadata { kept, info })
-    }
-
-    fn kept_bytes(&self) -> u64 {
-        self.kept.info().size_bytes
-    }
-
-    fn keeps(&self, offset: u64, len: u64) -> bool {
-        offset + len <= self.kept_bytes()
-    }
-}
-
-impl BlockDevice for Metadata {
-    fn info(&self) -> &DeviceInfo {
-        &self.info
-    }
-    fn read(&self, offset: u64, mut buf: IoBuf) -> IoFuture<IoBuf> {
-        if self.keeps(offset, buf.len() as u64) {
-            return self.kept.read(offset, buf);
-        }
-        buf.fill(0);
-        IoFuture::ready(Ok(buf))
-    }
-    fn write(&self, offset: u64, data: SharedBuf, flags: WriteFlags) -> IoFuture<()> {
-        if self.keeps(offset, data.len() as u64) {
-            return self.kept.write(offset, data, flags);
-        }
-        IoFuture::ready(Ok(()))
-    }
-    fn flush(&self) -> IoFuture<()> {
-        IoFuture::ready(Ok(()))
-    }
-    fn discard(&self, _offset: u64, _len: u64) -> IoFuture<()> {
-        IoFuture::ready(Ok(()))
-    }
-    fn write_zeroes(&self, offset: u64, len: u64, flags: ZeroFlags) -> IoFuture<()> {
-        if self.keeps(offset, len) {
-            return self.kept.write_zeroes(offset, len, flags);
-        }
-        IoFuture::ready(Ok(()))
-    }
-}
+type Metadata = Sink<FlatRam>;

@@ -7,7 +7,7 @@
 #[path = "common/fence.rs"]
 mod fence;
 #[allow(dead_code)]
-#[path = "model/world.rs"]
+#[path = "common/world.rs"]
 mod world;
 
 use larder_core::types::SECTOR_BYTES;

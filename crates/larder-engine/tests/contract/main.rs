@@ -7,7 +7,7 @@
 mod fence;
 mod gate;
 #[allow(dead_code)]
-#[path = "../model/world.rs"]
+#[path = "../common/world.rs"]
 mod world;
 
 use gate::*;
