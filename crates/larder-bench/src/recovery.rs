@@ -19,7 +19,7 @@ use crate::{
     report::{Aim, Row},
 };
 use larder_device::{
-    BlockDevice, DeviceInfo, IoBuf, IoFuture, IoResult, SharedBuf, WriteFlags, ZeroFlags,
+    BlockDevice, IoBuf, IoResult, WriteFlags, ZeroFlags,
     driver::block_on,
     file::{FileDevice, OpenOptions},
     rng::Rng,
