@@ -1,8 +1,8 @@
 //! FLUSH, and the committer behind it: makes decisions durable, in their order.
 //!
 //! A commit, in order: (1) under the lock, the entries that wait are counted and the segments they depend on closed;
-//! (2) those segments are written; (3) the flash is flushed, and the origin, where clean mappings are among the entries
-//! and the origin was written since its last flush; (4) the entries are written as frames of the metadata log, each
+//! (2) those segments are written; (3) the flash is flushed, where entries name records, and the origin, where clean mappings
+//! are among the entries and the origin was written since its last flush; (4) the entries are written as frames of the metadata log, each
 //! frame with FUA, one after the other. A crash before (4) leaves the state of the commit before; within (4) that of a
 //! prefix of the entries, for recovery stops at the first frame that is not whole. Data is durable before any entry
 //! that names it.
@@ -186,13 +186,14 @@ impl Shared {
 
     async fn run_commit(self: &Arc<Self>) -> Result<(), IoError> {
         // (1)
-        let (count, first_seq, segments_below, closed_clean, origin_too) = {
+        let (count, first_seq, segments_below, closed_clean, names_records, origin_too) = {
             let mut state = self.state.lock();
             let all = std::mem::replace(&mut state.log.close_clean, false);
             state.close_for_commit(self.geometry.flash_tag, all);
             let count = state.log.entries.len();
             let clean = state.origin_matters() && state.log.entries.iter().any(names_origin_data);
-            (count, state.log.first_seq, state.segment_seq, all, clean)
+            let records = state.log.entries.iter().any(names_record);
+            (count, state.log.first_seq, state.segment_seq, all, records, clean)
         };
         // (2)
         self.send_segments();
@@ -204,7 +205,8 @@ impl Shared {
         if origin_too && self.flush_origin().await.is_err() {
             self.forget_unflushed_clean(count);
         }
-        if count > 0 || closed_clean {
+        // Entries that only forget depend on nothing but their frame.
+        if names_records || closed_clean {
             // What a device did with the writes before a flush that failed, nobody can tell: another flush that succeeds
             // says nothing about them.
             self.flash.flush().await.map_err(|error| self.fail_flash(error))?;
@@ -320,6 +322,11 @@ impl Shared {
 
 fn is_mapped(state: &State, lba: Lba) -> bool {
     matches!(state.design.peek(lba), Lookup::Chunk { .. } | Lookup::Zero)
+}
+
+/// Whether the entry depends on a record, which must be durable first.
+fn names_record(entry: &LogEntry) -> bool {
+    matches!(entry, LogEntry::Map { .. } | LogEntry::Fragment { .. })
 }
 
 /// Whether the entry says that the cache holds a copy of what the origin has.

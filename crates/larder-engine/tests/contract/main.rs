@@ -81,7 +81,7 @@ fn contract_retried_write_through_leaves_no_stale_copy() {
         cache.checkpoint().await.unwrap();
         assert!(cache.slot_of(larder_core::Lba(0)).is_some(), "cached");
         // The commit that says that the copy is gone fails, and without a fence nothing may be written past it.
-        world.flash.fail_next(IoOp::Flush, IoErrorKind::Io);
+        world.flash.fail_range(IoOp::Write, 0..world.shape.flash_bytes, IoErrorKind::Io, 2);
         fence.break_down(true);
         assert!(!try_write(&cache, 0, &stamps(2001, CHUNK)).await, "its commit fails");
         fence.break_down(false);
