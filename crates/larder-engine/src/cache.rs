@@ -127,10 +127,11 @@ impl Cache {
         let mode = shared.state.lock().mode;
         shared.note_mode(mode).await?;
         shared.spawn_counted(shared.clone().committer());
-        if emptied {
-            // The fence goes when nothing of what it kept away is left.
-            shared.checkpoint(false).await?;
-            shared.lower_fence().await?;
+        if emptied && let Err(error) = shared.leave_fence().await {
+            // Nobody will close what was not opened.
+            shared.closing.store(true, Release);
+            shared.signals.commit_wanted.notify();
+            return Err(error);
         }
         shared.spawn_counted(shared.clone().evictor());
         shared.spawn_counted(shared.clone().destager());

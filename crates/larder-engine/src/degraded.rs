@@ -83,13 +83,23 @@ impl Shared {
             };
             match flash {
                 None => changed.await,
-                Some(flash) => return self.raise_fence(flash).await,
+                // To its end, also where whoever asked gives up: others wait for the outcome.
+                Some(flash) => {
+                    let this = self.clone();
+                    return self.to_its_end(async move { this.raise_fence(flash).await }).await;
+                }
             }
         }
     }
 
+    /// The flash was emptied: makes that durable, and takes the fence down.
+    pub(crate) async fn leave_fence(self: &Arc<Self>) -> Result<(), EngineError> {
+        self.checkpoint(false).await?;
+        self.lower_fence().await
+    }
+
     /// Takes the fence down: the flash holds nothing any more that is older than the origin.
-    pub(crate) async fn lower_fence(&self) -> Result<(), EngineError> {
+    async fn lower_fence(&self) -> Result<(), EngineError> {
         let Some(keeper) = self.tuning.fence.0.clone() else { return Ok(()) };
         compute(&*self.runtime, move || keeper.lower()).await?.map_err(EngineError::State)
     }
@@ -207,7 +217,7 @@ impl Shared {
                 return Err(EngineError::FlashFailed(flash));
             }
         }
-        Ok(self.flush_origin().await?)
+        self.flush_origin_for_client().await
     }
 
     /// Whether some of what was not durable when the flash failed is neither on the origin nor overwritten.

@@ -235,6 +235,7 @@ impl Shared {
         };
         let Some(newest) = newest else { return Ok(0) };
         let newest = self.make_destageable(newest).await?;
+        let failures = self.state.lock().origin_flush_failures;
         // (2)
         let mut batch = Vec::new();
         let mut held = Vec::new();
@@ -298,7 +299,7 @@ impl Shared {
         let bytes = pieces.iter().map(|piece| piece.data.len() as u64).sum();
         self.write_pieces(pieces).await?;
         // (3)
-        self.flush_origin().await.map_err(|_| ())?;
+        self.flush_destaged(failures).await?;
         // (4)
         {
             let mut state = self.state.lock();
@@ -331,6 +332,13 @@ impl Shared {
             }
             Err(_) => Err(()),
         }
+    }
+
+    /// Flushes the origin, with what was written there since `failures` of its flushes had failed. One that failed since, for
+    /// someone else, may have lost it.
+    async fn flush_destaged(&self, failures: u64) -> Result<(), ()> {
+        self.flush_origin().await.map_err(|_| ())?;
+        if self.state.lock().origin_flush_failures == failures { Ok(()) } else { Err(()) }
     }
 
     fn pieces_of(
@@ -419,6 +427,7 @@ impl Shared {
         if self.make_destageable(run.seq).await? < run.seq {
             return Err(());
         }
+        let failures = self.state.lock().origin_flush_failures;
         // Writes since may have cut the run; what is left of it is read again, piece by piece, under the ticket.
         let mut at = run.first;
         let end = run.first.0 + run.count;
@@ -438,7 +447,7 @@ impl Shared {
             self.zero_origin(offset, stop - offset, flags).await.map_err(|_| ())?;
             zeroed += stop - offset;
         }
-        self.flush_origin().await.map_err(|_| ())?;
+        self.flush_destaged(failures).await?;
         {
             let mut state = self.state.lock();
             // Only what is left of the run: what was written or trimmed since is dirty, and a mark that covered it would

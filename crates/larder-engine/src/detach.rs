@@ -19,6 +19,10 @@ impl Cache {
     pub async fn detach(&self) -> Result<(), EngineError> {
         let shared = self.shared();
         shared.check_open()?;
+        // What could not be marked must not be closed.
+        if let Some(error) = shared.state.lock().flash_failed.clone() {
+            return Err(EngineError::FlashFailed(error));
+        }
         // (1)
         shared.destage_all().await;
         // (2)
@@ -30,7 +34,7 @@ impl Cache {
                 "the cache stays attached: some dirty data could not be written to the origin".into(),
             ));
         }
-        shared.flush_origin().await?;
+        shared.flush_origin_for_client().await?;
         // (4) and (5)
         self.end(ticket, true).await
     }

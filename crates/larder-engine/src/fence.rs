@@ -40,7 +40,7 @@ pub trait FenceKeeper: Send + Sync {
     /// reads that it is another mode knows that the origin is complete without the flash.
     ///
     /// # Errors
-    /// A sentence: then the mode does not change.
+    /// A sentence: then the mode does not change to write-back; or it has changed from it, and is still noted as write-back.
     fn note_mode(&self, mode: WriteMode) -> Result<(), String>;
 }
 

@@ -39,13 +39,16 @@ impl Shared {
             let state = self.state.lock();
             (state.mode, state.log.next_seq())
         };
-        let flushed = match mode {
-            WriteMode::Back => self.commit(upto).await,
-            WriteMode::Through | WriteMode::Around => Ok(self.flush_origin().await?),
-        };
+        if mode != WriteMode::Back {
+            return self.flush_origin_for_client().await;
+        }
+        let flushed = self.commit(upto).await;
+        // Also where nothing waited for the log: since the flash failed, writes went to the origin.
+        let failed = self.state.lock().flash_failed.is_some();
         match flushed {
-            Err(EngineError::FlashFailed(_)) => self.flush_past_flash().await,
-            flushed => flushed,
+            Ok(()) if !failed => Ok(()),
+            Ok(()) | Err(EngineError::FlashFailed(_)) => self.flush_past_flash().await,
+            Err(error) => Err(error),
         }
     }
 

@@ -16,10 +16,12 @@ impl Shared {
     /// Sets the write mode; returns when it is durable, and, for the modes without dirty data, when there is none.
     ///
     /// # Errors
-    /// What the devices say; the old mode stays then.
+    /// What the devices say; the old mode stays then. What the keeper of the fence says: where the new mode is without dirty
+    /// data it is in force, and only its note is missing; setting it again notes it.
     pub async fn set_mode(self: &Arc<Self>, mode: WriteMode) -> Result<(), EngineError> {
         if self.state.lock().mode == mode {
-            return Ok(());
+            // It may not have been noted the last time.
+            return self.note_mode(mode).await;
         }
         self.refuse_if_flash_failed()?;
         let _switching = Switching::begin(self, mode);

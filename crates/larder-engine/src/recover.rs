@@ -19,7 +19,7 @@ use crate::{
     shared::Geometry,
     state::{PendingLog, State},
     superblock,
-    walk::{LogWalk, READ_BYTES, Reader},
+    walk::{LogWalk, Reader},
 };
 use larder_core::{Design, DesignConfig, nitro::Nitro, streams::Streams, types::SECTOR_BYTES, versions::Versions};
 use larder_device::BlockDevice;
@@ -31,8 +31,6 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 pub const INDEX_BYTES_MAX: u64 = 128;
 /// The smallest RAM budget, in bytes.
 pub const RAM_BUDGET_BYTES_MIN: u64 = 1 << 20;
-/// Behind what is searched whole for lost frames of the log, as many bytes are looked at as this part of what was read.
-const LOST_LOOK_SHARE: u64 = 32;
 
 /// What opening found.
 pub struct Recovered {
@@ -186,10 +184,9 @@ pub async fn recover_by(
         })
         .await?;
     replay.end();
-    let looks_max = (report.checkpoint_bytes + end.bytes) / LOST_LOOK_SHARE / READ_BYTES + 1;
     // The mark of one twin alone proves nothing where the other is damaged or differs: it may be of an earlier end.
     let surely_clean = superblock.clean_shutdown && repair.is_none();
-    if !surely_clean && let Some((frame, offset)) = walk.lost_frame(looks_max).await? {
+    if !surely_clean && let Some((frame, offset)) = walk.lost_frame(u64::MAX).await? {
         return Err(EngineError::LogDamaged {
             lost: end.next_frame_seq,
             found: frame,
@@ -239,6 +236,8 @@ pub async fn recover_by(
         // Who knows what a predecessor wrote and did not flush.
         origin_unflushed: true,
         changing: Vec::new(),
+        origin_flush_failures: 0,
+        origin_flush_untold: None,
         origin_flushes_in_flight: 0,
         flash_failed: None,
         fence: Fence::Down,

@@ -146,6 +146,10 @@ pub struct State {
     /// Runs of chunks (first, end) that write-throughs, write-arounds and their trims are changing on the origin: what is
     /// read there meanwhile may be old, and must not be mapped, for its mapping could become durable.
     pub changing: Vec<(u64, u64)>,
+    /// Flushes of the origin that failed: what was written before one of them may be lost, whatever a later one says.
+    pub origin_flush_failures: u64,
+    /// The last of them, if clients' writes go to the origin and none was told of it. (What is destaged is tried again.)
+    pub origin_flush_untold: Option<IoError>,
     /// Flushes of the origin that are not over.
     pub origin_flushes_in_flight: u32,
     /// The flash failed so: nothing new is stored, and writes go past it. See [`degraded`](crate::degraded).

@@ -221,8 +221,26 @@ impl Shared {
         self.note_origin(&result);
         let mut state = self.state.lock();
         state.origin_flushes_in_flight -= 1;
-        state.origin_unflushed |= result.is_err();
+        if let Err(error) = &result {
+            state.origin_unflushed = true;
+            state.origin_flush_failures += 1;
+            if state.mode != WriteMode::Back || state.flash_failed.is_some() {
+                state.origin_flush_untold = Some(error.clone());
+            }
+        }
         result
+    }
+
+    /// [`Shared::flush_origin`] for a FLUSH. An earlier flush that failed may have lost what a client wrote, and nobody told
+    /// one: a device says so once, and the next flush succeeds.
+    ///
+    /// # Errors
+    /// The origin's, of this flush or of an earlier one that no client was told of.
+    pub async fn flush_origin_for_client(&self) -> Result<(), EngineError> {
+        let result = self.flush_origin().await;
+        let untold = self.state.lock().origin_flush_untold.take();
+        result?;
+        untold.map_or(Ok(()), |error| Err(error.into()))
     }
 
     /// Whole sectors of a byte range.

@@ -316,3 +316,43 @@ fn a_detached_cache_leaves_a_whole_origin_and_is_not_opened_again() {
         }
     });
 }
+
+/// Nothing waits for the log when the flash fails, and writes past it are the origin's to flush.
+#[test]
+fn a_flush_past_the_flash_reaches_the_origin() {
+    each_seed(6, |seed| {
+        for mode in MODES {
+            let (setup, fence) = fenced_setup(mode);
+            let world = World::new(seed, setup);
+            world.fill_origin(0, &noise(1, CHUNK));
+            world.read(0, CHUNK);
+            world.settle();
+            world.run(world.cache().checkpoint()).expect("a checkpoint");
+            world.flash.sim.set_gone(true);
+            assert_same(&world.read(0, CHUNK), &noise(1, CHUNK), "a clean chunk");
+            world.write(at(1), &noise(2, CHUNK));
+            world.flush();
+            if mode == WriteMode::Back {
+                assert!(world.status().degraded && fence.is_up());
+            }
+            assert_same(&world.origin.sim.peek_durable(at(1), CHUNK), &noise(2, CHUNK), "what was flushed");
+        }
+    });
+}
+
+/// What a flush of the origin lost, a later one does not bring back: the next FLUSH says so.
+#[test]
+fn a_flush_of_the_origin_that_failed_unseen_is_told() {
+    each_seed(6, |seed| {
+        let (setup, _) = fenced_setup(WriteMode::Through);
+        let world = World::new(seed, setup);
+        world.write(0, &noise(1, CHUNK));
+        world.settle();
+        world.origin.sim.fail_next(IoOp::Flush, IoErrorKind::Io);
+        // Its clean mapping waits for the origin's flush, which fails; no client is there to see it.
+        let _ = world.run(world.cache().checkpoint());
+        let _ = world.run(world.cache().checkpoint());
+        assert!(world.run(world.cache().flush()).is_err(), "the flush that failed is told");
+        world.flush();
+    });
+}

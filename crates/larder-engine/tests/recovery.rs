@@ -428,7 +428,12 @@ fn recovery_reads_what_it_needs_once_with_several_reads_in_flight() {
             assert!(log_read <= MIB + 4096, "{log_read} bytes of a log behind which there is nothing");
         } else {
             assert!(report.log_frames > 0, "{report:?}");
-            assert!(layout.log_bytes > 12 * MIB && log_read <= 11 * MIB, "{log_read} of {} bytes", layout.log_bytes);
+            // All of it once, for frames that were lost may be anywhere.
+            assert!(
+                layout.log_bytes > 12 * MIB && log_read <= layout.log_bytes + MIB,
+                "{log_read} of {} bytes",
+                layout.log_bytes
+            );
             assert!((2..=8).contains(&in_flight_max), "{in_flight_max} reads in flight");
         }
     }

@@ -5,13 +5,14 @@
 //! What it does not do: speak the socket's protocol; `control` does.
 
 use crate::{control, detach::detach, flush::flush, set, state_dir::Record, status::Report};
+use larder_device::driver::block_on;
 use larder_engine::Cache;
 use larder_format::Superblock;
 use larder_serve::nbd::NbdServer;
 use serde_json::json;
 use std::{io::Write, os::unix::net::UnixStream, path::PathBuf, sync::Arc};
 
-fn connections(servers: &[NbdServer]) -> u64 {
+fn connections_of(servers: &[NbdServer]) -> u64 {
     servers.iter().map(|server| server.stats().connections_now).sum()
 }
 
@@ -53,7 +54,7 @@ impl Bare {
                 ],
                 "flash": flash, "flash_uuid": flash_uuid, "volume": volume, "served": true, "mode": mode,
                 "origin": origin, "origin_bytes": origin_bytes,
-                "nbd_connections": connections(&self.servers),
+                "nbd_connections": connections_of(&self.servers),
             })),
             _ => Err("the flash is missing: the origin is served alone".to_owned()),
         }
@@ -63,7 +64,15 @@ impl Bare {
 impl Served {
     /// Detaches and ends the process. Clients that are connected would find the volume gone under them.
     fn detach(&self) -> control::Reply {
-        let connections = connections(&self.servers);
+        let connections = connections_of(&self.servers);
+        if connections > 0 {
+            return Err(format!("{connections} clients are connected: disconnect them, then detach"));
+        }
+        // What takes long goes first; who connected meanwhile is seen.
+        if !block_on(self.cache.destage_all()) {
+            return Err("the cache stays attached: some dirty data could not be written to the origin".to_owned());
+        }
+        let connections = connections_of(&self.servers);
         if connections > 0 {
             return Err(format!("{connections} clients are connected: disconnect them, then detach"));
         }
@@ -76,7 +85,7 @@ impl Served {
     pub fn answer(&self, request: &str, is_ending: bool) -> control::Reply {
         match request.split_once(' ').unwrap_or((request, "")) {
             ("status", "") => {
-                let connections = connections(&self.servers);
+                let connections = connections_of(&self.servers);
                 let report = Report::new(&self.flash, &self.superblock, self.cache.status());
                 Report { served: true, nbd_connections: connections, ..report }.to_json()
             }

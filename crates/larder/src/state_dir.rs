@@ -37,12 +37,16 @@ pub struct Record {
     pub flash_uuid: String,
     /// Where the flash was when it was last served.
     pub flash: String,
+    /// The same as it was named; a link may go with the device.
+    pub flash_named: String,
     /// The volume's name.
     pub volume: String,
     /// Where the origin is.
     pub origin: String,
     /// Its size.
     pub origin_bytes: u64,
+    /// What identifies it beyond that; 0 for nothing.
+    pub origin_identity: u64,
     /// The write mode, by name: `write-back` as soon as the origin may lack something.
     pub mode: String,
     /// Why the fence is up.
@@ -93,6 +97,16 @@ impl StateDir {
         let uuid = hex(&superblock.flash_uuid);
         let file = dir.join(format!("{uuid}.json"));
         let found = read(&file)?;
+        // One that was moved is not where it was; one that was copied may be older than the one there.
+        let before = Some(known.join(format!("{uuid}.json"))).filter(|_| !known.as_os_str().is_empty() && known != dir);
+        let left_behind = before.as_deref().map(read).transpose()?.flatten();
+        if left_behind.is_some() && !adopt {
+            return Err(Failure::failed(format_args!(
+                "the state of this cache is in {}, not in {}: name that one, or move it here with --adopt",
+                known.display(),
+                dir.display()
+            )));
+        }
         if found.is_none() && !known.as_os_str().is_empty() && !adopt {
             return Err(Failure::failed(format_args!(
                 "{} does not hold the state of this cache, which was served with --state {}: name that one, or believe the flash as it is with --adopt",
@@ -100,20 +114,27 @@ impl StateDir {
                 known.display()
             )));
         }
-        let fence = found.and_then(|record| record.fence);
+        let fence = [&found, &left_behind].into_iter().flatten().find_map(|record| record.fence.clone());
         let record = Record {
             version: VERSION,
             flash_uuid: uuid,
             flash: absolute(flash),
+            flash_named: named(flash),
             volume: superblock.volume_name.to_string(),
             origin: superblock.origin.uri.to_string(),
             origin_bytes: superblock.origin.size_bytes,
-            // The engine says so, too; until then the worse is assumed.
-            mode: mode_name(WriteMode::Back).to_owned(),
+            origin_identity: superblock.origin.identity,
+            // The engine notes it before anything is written.
+            mode: found.map_or_else(|| mode_name(superblock.mode).to_owned(), |found| found.mode),
             fence,
         };
         let state = StateDir { file, place: place.to_owned(), record: Mutex::new(record) };
         state.change(|_| {}).map_err(Failure::failed)?;
+        if let (Some(before), Some(_)) = (before, left_behind) {
+            fs::remove_file(&before).map_err(|error| {
+                Failure::failed(format_args!("{} cannot be removed: {}", before.display(), system_reason(&error)))
+            })?;
+        }
         Ok(Some(state))
     }
 
@@ -122,7 +143,7 @@ impl StateDir {
     /// # Errors
     /// A sentence: none, or several.
     pub fn of_missing(dir: &Path, flash: &Path) -> Outcome<StateDir> {
-        let (shown, wanted) = (dir.display(), absolute(flash));
+        let (shown, wanted, named) = (dir.display(), absolute(flash), named(flash));
         let failed = |error: &std::io::Error| {
             Failure::failed(format_args!("the state directory {shown} cannot be read: {}", system_reason(error)))
         };
@@ -131,7 +152,7 @@ impl StateDir {
             let file = entry.map_err(|error| failed(&error))?.path();
             if file.extension().is_some_and(|extension| extension == "json")
                 && let Some(record) = read(&file)?
-                && record.flash == wanted
+                && (record.flash == wanted || record.flash_named == named)
             {
                 found.push((file, record));
             }
@@ -203,6 +224,10 @@ fn absolute(path: &Path) -> String {
     path.display().to_string()
 }
 
+fn named(path: &Path) -> String {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).display().to_string()
+}
+
 fn read(file: &Path) -> Outcome<Option<Record>> {
     let failed = |what: &str| Failure::failed(format_args!("the state file {} {what}", file.display()));
     let mut bytes = Vec::new();
@@ -235,9 +260,11 @@ mod tests {
             version: VERSION,
             flash_uuid: "00".repeat(16),
             flash: "/ssd/cache".into(),
+            flash_named: "/ssd/link".into(),
             volume: "disk".into(),
             origin: "file:///disk".into(),
             origin_bytes: 1 << 30,
+            origin_identity: 7,
             mode: "write-through".into(),
             fence: Some("the device is gone".into()),
         }
