@@ -548,3 +548,84 @@ fn a_detached_cache_leaves_a_whole_origin() {
         server.stop();
     }
 }
+
+/// A directory that was left for another one must not be believed again: its fence may be down where the other's is up.
+#[test]
+fn an_old_state_directory_hides_no_fence() {
+    if stands_in() {
+        return;
+    }
+    let scratch = Scratch::new("degraded-moved");
+    let mut world = World::new(&scratch, scratch.path("flash"), "write-through");
+    let server = world.serve(&[]);
+    let mut wire = Wire::connect(&server.socket);
+    world.write(&mut wire, 20);
+    for chunk in 0..200 {
+        wire.read(chunk * CHUNK, CHUNK as usize);
+    }
+    drop(wire);
+    server.stop();
+
+    let old = world.state.clone();
+    world.state = scratch.path("other");
+    fs::create_dir(&world.state).expect("a directory");
+    // The old one is still there: not without a word.
+    world.refused(&world.state_options(), &["--adopt", &old.display().to_string()]);
+    world.serve(&["--adopt"]).stop();
+    let aside = set_aside(&world.volume.flash);
+    let server = world.serve(&[]);
+    let mut wire = Wire::connect(&server.socket);
+    world.write(&mut wire, 40);
+    drop(wire);
+    server.stop();
+    fs::rename(aside, &world.volume.flash).expect("a rename");
+    world.refused(&["--state", old.to_str().expect("a plain path")], &["--adopt", &world.state.display().to_string()]);
+    let server = world.serve(&[]);
+    assert!(has(&world.volume.status(), "emptied_behind_fence"));
+    world.assert_volume(&mut Wire::connect(&server.socket), "with the flash back");
+    server.stop();
+
+    // One that was moved as a whole needs no word.
+    let moved = scratch.path("moved");
+    fs::rename(&world.state, &moved).expect("a rename");
+    world.state = moved;
+    world.serve(&[]).stop();
+}
+
+/// The flash is named by a link, which goes with the device; a start that failed has changed nothing; the origin of a missing
+/// flash is known by more than its size.
+#[test]
+fn what_belongs_to_a_missing_flash_is_known() {
+    if stands_in() {
+        return;
+    }
+    let scratch = Scratch::new("degraded-known");
+    let mut world = World::new(&scratch, scratch.path("flash"), "write-through");
+    let device = scratch.path("device");
+    fs::rename(&world.volume.flash, &device).expect("a rename");
+    std::os::unix::fs::symlink(&device, &world.volume.flash).expect("a link");
+    let server = world.serve(&[]);
+    let mut wire = Wire::connect(&server.socket);
+    world.write(&mut wire, 20);
+    drop(wire);
+    server.stop();
+
+    let record = world.record();
+    let mut busy = larder(["serve", "--flash"]);
+    busy.arg(&world.volume.flash).args(world.state_options()).arg("--nbd").arg("unix:/no/such/folder/socket");
+    refused(&ends(&mut busy), &["/no/such/folder/socket"]);
+    assert_eq!(world.record(), record, "a start that fails notes nothing");
+
+    fs::remove_file(&world.volume.flash).expect("the link");
+    let aside = set_aside(&device);
+    let origin = world.volume.origin.clone();
+    let mine = set_aside(&origin);
+    fs::copy(&mine, &origin).expect("another origin of the same size");
+    world.refused(&world.state_options(), &["not the one that this cache was made for"]);
+    fs::rename(&mine, &origin).expect("a rename");
+    let server = world.serve(&[]);
+    assert!(has(&world.status(), "fence_up"));
+    server.stop();
+    fs::rename(aside, &world.volume.flash).expect("a rename");
+    world.serve(&[]).stop();
+}
