@@ -91,7 +91,12 @@ struct Arena<'a> {
     detached: u64,
 }
 
-impl Arena<'_> {
+impl<'a> Arena<'a> {
+    fn new(volume: &'a Volume, load: &'a Load, mode: &str, seed: u64) -> Self {
+        let (mode, rng) = (mode.to_owned(), Rng::new(seed));
+        Arena { volume, load, mode, rng, kills: 0, evicted: 0, checkpoints: 0, detached: 0 }
+    }
+
     fn millis(&mut self, from: u64, to: u64) -> Duration {
         Duration::from_millis(from + self.rng.below(to - from))
     }
@@ -268,16 +273,7 @@ fn lives_through_kills(mode: &str, default_seed: u64) {
     let size = ["--weu", "512K", "--mode", mode];
     let volume = Volume::create(&scratch, FLASH_BYTES, VOLUME_BYTES, &size);
     let load = Load::new(VOLUME_BYTES as usize / SECTOR);
-    let mut arena = Arena {
-        volume: &volume,
-        load: &load,
-        mode: mode.to_owned(),
-        rng: Rng::new(replay.0),
-        kills: 0,
-        evicted: 0,
-        checkpoints: 0,
-        detached: 0,
-    };
+    let mut arena = Arena::new(&volume, &load, mode, replay.0);
     let rounds = rounds();
     for round in 0..rounds {
         arena.round(KILLS[(round % KILLS.len() as u64) as usize]);
@@ -349,16 +345,7 @@ fn writers_that_sync_through_nbdfuse() {
     let scratch = Scratch::new(name);
     let volume = Volume::create(&scratch, FLASH_BYTES, VOLUME_BYTES, &["--weu", "512K"]);
     let load = Load::new(VOLUME_BYTES as usize / SECTOR);
-    let mut arena = Arena {
-        volume: &volume,
-        load: &load,
-        mode: "write-back".to_owned(),
-        rng: Rng::new(replay.0),
-        kills: 0,
-        evicted: 0,
-        checkpoints: 0,
-        detached: 0,
-    };
+    let mut arena = Arena::new(&volume, &load, "write-back", replay.0);
     let rounds = rounds();
     for _ in 0..rounds {
         let options = arena.serve_options();
