@@ -274,13 +274,29 @@ impl Shared {
 
     /// Writes a frame, once more where that fails: the same bytes to the same place, for the first try may be there.
     async fn write_frame(&self, offset: u64, frame: SharedBuf) -> Result<(), IoError> {
-        let flags = WriteFlags { fua: true };
-        let Err(error) = self.flash.write(offset, frame.clone(), flags).await else { return Ok(()) };
+        let Err(error) = self.write_frame_once(offset, &frame).await else { return Ok(()) };
         self.counters.flash_write_errors.fetch_add(1, Relaxed);
         if error.kind == IoErrorKind::Cancelled {
             return Err(error);
         }
-        self.flash.write(offset, frame, flags).await.map_err(|error| self.fail_flash(error))
+        self.write_frame_once(offset, &frame).await.map_err(|error| self.fail_flash(error))
+    }
+
+    /// Writes a frame and reads it back: nothing that a later opening finds could show that a device acknowledged the
+    /// last frame of the log and wrote it elsewhere, or not at all.
+    async fn write_frame_once(&self, offset: u64, frame: &SharedBuf) -> Result<(), IoError> {
+        self.flash.write(offset, frame.clone(), WriteFlags { fua: true }).await?;
+        match self.flash.read(offset, IoBuf::new(frame.len())).await {
+            Ok(found) if found[..] == frame[..] => Ok(()),
+            Ok(_) => Err(IoError::new(IoErrorKind::Io, IoOp::Write, offset, frame.len() as u64)
+                .with_detail("the flash acknowledged a frame of the metadata log that is not where it was written")),
+            // That says nothing about the write.
+            Err(error) if error.kind != IoErrorKind::Cancelled => {
+                self.counters.flash_read_errors.fetch_add(1, Relaxed);
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// The origin could not be flushed: clean mappings that were to become durable are forgotten instead, for what they

@@ -183,11 +183,33 @@ fn a_crash_restarts_warm() {
         let open_weu = (512 << 10) / CHUNK as u64;
         let missed = misses(&world, &content);
         assert!(missed <= 2 * open_weu, "{missed} of {} chunks were forgotten", content.len());
+        // What was forgotten is inserted again, and some of it is a duplicate.
+        world.settle();
         // Content that was known is known, whether clean or dirty.
         let before = world.status().counts.duplicate_chunks;
         world.write(at(7000), &noise(3, CHUNK));
         world.write(at(7001), &noise(10_003, CHUNK));
         assert_eq!(world.status().counts.duplicate_chunks, before + 2);
+    });
+}
+
+#[test]
+fn a_frame_of_the_log_that_is_not_where_the_flash_said_is_written_again() {
+    each_seed(8, |seed| {
+        let mut world = World::new(seed, Setup { flash_bytes: 8 * MIB, ..Setup::default() });
+        world.write(0, &noise(1, CHUNK));
+        world.flush();
+        // Zeroes need no record: the next write of the flash is the frame that says so, the last one before the crash.
+        world.write(0, &[0; CHUNK]);
+        match seed % 2 {
+            0 => world.flash.sim.lose_next_write(),
+            _ => world.flash.sim.misdirect_next_write(7 * MIB + 64 * 1024),
+        }
+        world.flush();
+        assert_eq!(world.status().counts.flash_write_errors, 1);
+        world.crash();
+        world.open();
+        assert_same(&world.read(0, CHUNK), &[0; CHUNK], "flushed");
     });
 }
 
