@@ -186,7 +186,7 @@ pub async fn recover_by(
     replay.end();
     // The mark of one twin alone proves nothing where the other is damaged or differs: it may be of an earlier end.
     let surely_clean = superblock.clean_shutdown && repair.is_none();
-    if !surely_clean && let Some((frame, offset)) = walk.lost_frame(u64::MAX).await? {
+    if !surely_clean && let Some((frame, offset)) = walk.lost_frame().await? {
         return Err(EngineError::LogDamaged {
             lost: end.next_frame_seq,
             found: frame,

@@ -13,7 +13,7 @@ mod checkpoint;
 mod log;
 mod lost;
 
-pub use log::{LogEnd, LogWalk, SEARCHED_WHOLE_BYTES};
+pub use log::{LogEnd, LogWalk};
 
 use crate::error::EngineError;
 use larder_device::{BlockDevice, IoBuf, Runtime, runtime::compute};
@@ -133,19 +133,6 @@ pub async fn log(
     visit: &mut dyn FnMut(u64, &FrameHeader, &[LogEntry]),
 ) -> Result<LogEnd, EngineError> {
     LogWalk::new(Reader::alone(flash), superblock, start).to_the_end(visit).await
-}
-
-/// Searches the whole log for a frame that shows that durable frames before it were lost: a valid one of this flash, with
-/// `next_frame_seq` or a higher number, that names such a number as durable. Its number and its offset in the log.
-///
-/// # Errors
-/// The device's.
-pub async fn lost_frame(
-    flash: &dyn BlockDevice,
-    superblock: &Superblock,
-    next_frame_seq: u64,
-) -> Result<Option<(u64, u64)>, EngineError> {
-    lost::Search::new(Reader::alone(flash), superblock, next_frame_seq).everywhere().await
 }
 
 /// A segment as it lies in its slot.

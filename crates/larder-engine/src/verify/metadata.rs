@@ -9,7 +9,10 @@ use super::{
     frames::{self, FrameAt},
     window::Window,
 };
-use crate::{error::EngineError, walk};
+use crate::{
+    error::EngineError,
+    walk::{self, LogWalk, Reader},
+};
 use larder_device::BlockDevice;
 use larder_format::{
     CheckpointBlock, CheckpointCounts, FrameHeader, LogEntry, LogStart, Place, SlotState, Superblock,
@@ -256,14 +259,15 @@ pub async fn log(flash: &dyn BlockDevice, superblock: &Superblock, says: &Checkp
             wrong.push(Problem { kind: "log", what, lba, flash_offset, dirty: false });
         }
     };
-    let end = match walk::log(flash, superblock, says.log_start, &mut visit).await {
+    let mut walk = LogWalk::new(Reader::alone(flash), superblock, says.log_start);
+    let end = match walk.to_the_end(&mut visit).await {
         Ok(end) => end,
         Err(error) => return report.problem("log", format!("the metadata log cannot be read: {error}")),
     };
     wrong.into_iter().for_each(|problem| report.problem_at(problem));
     report.log_frames = end.frames;
     report.log_entries = end.entries;
-    match walk::lost_frame(flash, superblock, end.next_frame_seq).await {
+    match walk.lost_frame().await {
         Ok(None) => end_of_log(flash, superblock, end.next_frame_seq, report).await,
         Ok(Some((seq, at))) => report.problem_at(Problem {
             kind: "log",

@@ -9,7 +9,7 @@
 //!
 //! Invariants: a frame that is handed on is whole, and follows the one before by number, entry and checksum.
 
-use super::{READ_BYTES, READS_IN_FLIGHT, Reader, ahead::InOrder, lost::Search};
+use super::{READ_BYTES, READS_IN_FLIGHT, Reader, ahead::InOrder, lost::Evidence};
 use crate::error::EngineError;
 use larder_device::SharedBuf;
 use larder_format::{
@@ -21,9 +21,6 @@ use std::collections::VecDeque;
 
 /// Pieces whose frames are decoded ahead of what is handed on.
 const DECODING_MAX: usize = 4;
-/// Bytes behind the end of the log that are searched whole for frames that show a loss: about what was read ahead when
-/// the end was found.
-pub const SEARCHED_WHOLE_BYTES: u64 = READS_IN_FLIGHT as u64 * READ_BYTES;
 
 /// Where a walk through the log ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -95,7 +92,8 @@ struct Decoded {
 /// A walk through the log.
 pub struct LogWalk<'a> {
     reader: Reader<'a>,
-    search: Search<'a>,
+    evidence: Evidence,
+    flash_tag: u64,
     log_offset: u64,
     log_bytes: u64,
     sector_bytes: u64,
@@ -104,9 +102,8 @@ pub struct LogWalk<'a> {
     round_end: u64,
     reads: InOrder<'a, (u64, Result<SharedBuf, EngineError>)>,
     reads_max: usize,
-    /// What is read next, and where reading ahead stops.
+    /// What is read next.
     read_at: u64,
-    read_end: u64,
     /// What was read and is still of use, without gaps.
     held: VecDeque<Piece>,
     end: LogEnd,
@@ -121,7 +118,8 @@ impl<'a> LogWalk<'a> {
         let round_end = at.saturating_add(layout.log_bytes);
         LogWalk {
             reader,
-            search: Search::new(reader, superblock, start.frame_seq),
+            evidence: Evidence::new(superblock),
+            flash_tag: superblock.flash_tag(),
             log_offset: layout.log_offset,
             log_bytes: layout.log_bytes.max(1),
             sector_bytes: u64::from(layout.sector_bytes),
@@ -131,7 +129,6 @@ impl<'a> LogWalk<'a> {
             // Behind a clean end there is nothing.
             reads_max: if superblock.clean_shutdown { 1 } else { READS_IN_FLIGHT },
             read_at: at,
-            read_end: round_end,
             held: VecDeque::new(),
             end: LogEnd { next_frame_seq: start.frame_seq, next_offset_in_log: at, ..LogEnd::default() },
         }
@@ -152,7 +149,7 @@ impl<'a> LogWalk<'a> {
             while decoding.len() < DECODING_MAX
                 && let Some(run) = self.follow(&mut ahead).await?
             {
-                let tag = self.search.tag;
+                let tag = self.flash_tag;
                 decoding.push(self.reader.decoded(move || decode(&run, tag)));
             }
             let decoded: Option<Result<Decoded, EngineError>> = decoding.next().await;
@@ -222,7 +219,7 @@ impl<'a> LogWalk<'a> {
     /// The header at `next` if it is in this piece, is that of the next frame, and its frame ends inside the region.
     fn header_in(&self, piece: &Piece, next: &Next) -> Option<FrameHeader> {
         let from = usize::try_from(next.at.checked_sub(piece.at)?).ok()?;
-        let header = peek_frame(piece.data.get(from..from + FRAME_HEADER_BYTES)?, self.search.tag).ok()?;
+        let header = peek_frame(piece.data.get(from..from + FRAME_HEADER_BYTES)?, self.flash_tag).ok()?;
         let fits = next.at % self.log_bytes + u64::from(header.frame_bytes) <= self.log_bytes;
         (fits && next.is(&header)).then_some(header)
     }
@@ -241,16 +238,18 @@ impl<'a> LogWalk<'a> {
 
     /// Waits for the next piece. False where there is none.
     async fn read_on(&mut self) -> Result<bool, EngineError> {
-        while self.reads.len() < self.reads_max && self.read_at < self.read_end {
+        while self.reads.len() < self.reads_max && self.read_at < self.round_end {
             let at = self.read_at;
             let offset = at % self.log_bytes;
-            let bytes = READ_BYTES.min(self.read_end - at).min(self.log_bytes - offset);
+            let bytes = READ_BYTES.min(self.round_end - at).min(self.log_bytes - offset);
             self.read_at += bytes;
             let (reader, from) = (self.reader, self.log_offset + offset);
             self.reads.push(async move { (at, reader.read(from, bytes).await.map(|buf| buf.freeze())) });
         }
         let Some((at, data)) = self.reads.next().await else { return Ok(false) };
-        self.held.push_back(Piece { at, data: data? });
+        let piece = Piece { at, data: data? };
+        self.evidence.look_at(&piece);
+        self.held.push_back(piece);
         Ok(true)
     }
 
@@ -262,7 +261,7 @@ impl<'a> LogWalk<'a> {
             return Ok(false);
         }
         let head = self.reader.read(self.log_offset, self.sector_bytes.max(FRAME_HEADER_BYTES as u64)).await?;
-        let Some(header) = peek_frame(&head, self.search.tag).ok().filter(|header| self.next.is(header)) else {
+        let Some(header) = peek_frame(&head, self.flash_tag).ok().filter(|header| self.next.is(header)) else {
             return Ok(false);
         };
         let bytes = u64::from(header.frame_bytes);
@@ -270,62 +269,30 @@ impl<'a> LogWalk<'a> {
             return Ok(false);
         }
         let frame = self.reader.read(self.log_offset, bytes.next_multiple_of(self.sector_bytes)).await?;
-        if decode_frame(&frame, self.search.tag).is_err() {
+        if decode_frame(&frame, self.flash_tag).is_err() {
             return Ok(false);
         }
-        // It is whole: what lies before it is of no more use, and what was read ahead may be.
+        // It is whole: what lies before it is of no more use.
         self.next.at = zero;
         while self.held.front().is_some_and(|piece| piece.at < zero) {
             self.held.pop_front();
         }
-        if self.held.is_empty() {
-            self.skip_to(zero).await?;
-        }
         Ok(true)
     }
 
-    /// Has the walk hold the piece that begins at `at`, the beginning of the region: one that is being read, or a new one.
-    async fn skip_to(&mut self, at: u64) -> Result<(), EngineError> {
-        if self.read_at <= at {
-            // Nothing of it is being read.
-            self.reads = InOrder::new();
-            self.read_at = at;
-            return Ok(());
-        }
-        while let Some((piece_at, data)) = self.reads.next().await {
-            if piece_at >= at {
-                self.held.push_back(Piece { at: piece_at, data: data? });
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    /// Looks behind the end of the log, once that was found, for a frame that shows that durable frames were lost there: a
-    /// valid one of this flash with a number that was not read, which names such a number as durable. Its number and its
-    /// offset in the log.
-    ///
-    /// What was read ahead is searched, [`SEARCHED_WHOLE_BYTES`] at least; behind that, `looks_max` pieces of
-    /// [`READ_BYTES`], evenly spread up to the log start, or all where they are no more. A piece of that size holds the
-    /// beginning of a frame wherever frames follow each other.
+    /// Looks for a frame that shows that durable frames were lost behind the end of the log, once that was found: one of
+    /// this flash with a number that was not read, which names such a number as durable. Its number and its offset in the log.
+    /// Reads what is left of the round.
     ///
     /// # Errors
     /// The device's.
-    pub async fn lost_frame(&mut self, looks_max: u64) -> Result<Option<(u64, u64)>, EngineError> {
-        self.search.next_frame_seq = self.next.frame_seq;
-        let from = self.next.at;
-        self.read_end = self.round_end.min(from.saturating_add(SEARCHED_WHOLE_BYTES)).max(self.read_at);
-        loop {
-            while let Some(piece) = self.held.pop_front() {
-                if let Some(found) = self.search.in_piece(&piece, from).await? {
-                    return Ok(Some(found));
-                }
-            }
-            if !self.read_on().await? {
-                break;
-            }
+    pub async fn lost_frame(&mut self) -> Result<Option<(u64, u64)>, EngineError> {
+        self.reads_max = READS_IN_FLIGHT;
+        self.held.clear();
+        while self.read_on().await? {
+            self.held.clear();
         }
-        self.search.here_and_there(self.read_at.max(from), self.round_end, looks_max).await
+        Ok(self.evidence.of_loss_from(self.next.frame_seq))
     }
 }
 
