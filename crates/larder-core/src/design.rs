@@ -235,7 +235,7 @@ pub trait Design: Send {
     fn export_runs(&self) -> Vec<Run>;
 
     /// Recovery begins, with so many mappings and fingerprints to come at once: room is made for them. From here on, what
-    /// is dirty is known only after [`Design::settle_dirty`], and fingerprints only after [`Design::end_restore`].
+    /// is dirty is known only after [`Design::settle_dirty`].
     fn begin_restore(&mut self, mappings: u64, fingerprints: u64);
 
     /// Recovery: `lba` is about to be mapped. Changes nothing; a hint, so that one wait for memory is one for many.

@@ -3,11 +3,12 @@
 //! A slab of 40-byte entries on an intrusive LRU list, and hash tables of 4-byte slab numbers. The slab grows by segments
 //! and the tables are sharded: callers hold a lock, and growing one table of all entries would take seconds.
 //!
-//! Recovery puts entries in by the hundred thousand. They go into slab and list at once, and into the tables later, table
-//! after table: in the order in which they come, each would wait for memory.
+//! Recovery puts entries in by the hundred thousand. They go into slab and list at once, and wait in their shard until
+//! that is asked for something, or until a sweep comes by: in the order in which they come, each would wait for memory, and
+//! an opening need not wait for tables of which it uses none.
 //!
-//! Invariants: at most `entries_max` entries, deferred ones included; what is deferred is not found. An entry may be dead (its slot was reused): the owner of the slots
-//! checks the generation and removes it.
+//! Invariants: at most `entries_max` entries, waiting ones included; a shard's table is used only when nothing waits in the
+//! shard. An entry may be dead (its slot was reused): the owner of the slots checks the generation and removes it.
 //!
 //! What it does not do: read flash to compare contents; 128 bits of a keyed BLAKE3 are the comparison.
 
@@ -15,7 +16,7 @@ use crate::{
     lba_index::GENERATION_MASK,
     types::{Fingerprint, Place, SlotId},
 };
-use hashbrown::HashTable;
+use hashbrown::{HashMap, HashSet, HashTable};
 
 const NONE: u32 = u32::MAX;
 /// Entries of a segment of the slab, a power of two.
@@ -52,9 +53,6 @@ impl Entry {
         self.older = (self.older & !LINK_MASK) | (link & LINK_MASK);
     }
 }
-
-/// Entries that recovery defers at most before they go into the tables.
-const DEFERRED_MAX: usize = 1 << 18;
 
 /// Entries by number, in segments that never move.
 #[derive(Default)]
@@ -114,7 +112,7 @@ pub struct FpHandle(pub u32);
 /// The index.
 pub struct FpIndex {
     /// A power of two of them; none where deduplication is off.
-    shards: Vec<HashTable<u32>>,
+    shards: Vec<Shard>,
     len: usize,
     slab: Slab,
     /// First of the slab entries that are not in use, linked by `newer`.
@@ -123,16 +121,18 @@ pub struct FpIndex {
     oldest: u32,
     entries_max: usize,
     evictions: u64,
-    /// Entries of the slab that are in no table yet, in the order in which they came.
-    deferred: Vec<Deferred>,
+    /// Entries that wait in all shards.
+    waiting: usize,
+    /// The shard in which a sweep looks next.
+    sweep_at: usize,
 }
 
-/// An entry's number, the shard that it belongs to, and its hash.
-#[derive(Clone, Copy)]
-struct Deferred {
-    i: u32,
-    shard: u32,
-    hash: u64,
+/// Numbers of slab entries.
+#[derive(Default)]
+struct Shard {
+    table: HashTable<u32>,
+    /// Not in the table yet, in the order in which they came. Of one fingerprint the last one counts.
+    waiting: Vec<u32>,
 }
 
 fn hash_of(fingerprint: &[u8; 16]) -> u64 {
@@ -156,7 +156,7 @@ impl FpIndex {
     /// An index of at most `entries_max` entries (0: deduplication is off; 2^30 - 2 at the most).
     pub fn new(entries_max: usize) -> Self {
         FpIndex {
-            shards: (0..shard_count(entries_max)).map(|_| HashTable::new()).collect(),
+            shards: (0..shard_count(entries_max)).map(|_| Shard::default()).collect(),
             len: 0,
             slab: Slab::default(),
             free: NONE,
@@ -164,18 +164,19 @@ impl FpIndex {
             oldest: NONE,
             entries_max: entries_max.min(LINK_MASK as usize - 1),
             evictions: 0,
-            deferred: Vec::new(),
+            waiting: 0,
+            sweep_at: 0,
         }
     }
 
-    /// Number of entries, dead ones included.
+    /// Number of entries, dead ones included, and waiting ones that are known already.
     pub fn len(&self) -> usize {
-        self.len
+        self.len + self.waiting
     }
 
     /// Whether there is no entry.
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.len() == 0
     }
 
     /// The limit.
@@ -190,22 +191,28 @@ impl FpIndex {
 
     /// Bytes that the index has allocated.
     pub fn ram_bytes(&self) -> usize {
-        self.shards.capacity() * size_of::<HashTable<u32>>()
-            + self.shards.iter().map(HashTable::allocation_size).sum::<usize>()
+        let shards = self.shards.iter();
+        self.shards.capacity() * size_of::<Shard>()
+            + shards
+                .map(|shard| shard.table.allocation_size() + shard.waiting.capacity() * size_of::<u32>())
+                .sum::<usize>()
             + self.slab.ram_bytes()
     }
 
-    /// Makes room for `entries` more, as they would spread over the shards: no shard gets more than it would by growing.
+    /// Makes room for `entries` more to wait, as they would spread over the shards.
     pub fn reserve(&mut self, entries: u64) {
         let each = (entries as usize).min(self.entries_max) / self.shards.len().max(1);
-        let slab = &self.slab;
-        self.shards.iter_mut().for_each(|shard| shard.reserve(each, |&i| hash_of(&slab[i].fingerprint)));
+        // Half of the shards get more than the mean, few of them much more.
+        let each = each + each.isqrt();
+        self.shards.iter_mut().for_each(|shard| shard.waiting.reserve_exact(each));
     }
 
-    fn find(&self, fingerprint: &Fingerprint) -> Option<u32> {
+    fn find(&mut self, fingerprint: &Fingerprint) -> Option<u32> {
+        let at = self.shard_of(&fingerprint.0);
+        self.settle_shard(at);
         let slab = &self.slab;
-        let shard = self.shards.get(self.shard_of(&fingerprint.0))?;
-        shard.find(hash_of(&fingerprint.0), |&i| slab[i].fingerprint == fingerprint.0).copied()
+        let found = self.shards.get(at)?.table.find(hash_of(&fingerprint.0), |&i| slab[i].fingerprint == fingerprint.0);
+        found.copied()
     }
 
     /// The place of `fingerprint` and its handle; it becomes the most recent. `generation_of` gives a slot's current
@@ -243,40 +250,39 @@ impl FpIndex {
         if self.entries_max == 0 {
             return None;
         }
-        if !self.deferred.is_empty() {
+        if self.len() >= self.entries_max {
             self.settle();
         }
         if let Some(i) = self.find(fingerprint) {
             self.remove_at(i);
-        } else if self.len >= self.entries_max {
+        } else if self.len() >= self.entries_max {
             self.evictions += 1;
             self.remove_at(self.oldest);
         }
         let i = self.add(fingerprint, place);
         let (shard, slab) = (self.shard_of(&fingerprint.0), &self.slab);
-        self.shards[shard].insert_unique(hash_of(&fingerprint.0), i, |&i| hash_of(&slab[i].fingerprint));
+        self.shards[shard].table.insert_unique(hash_of(&fingerprint.0), i, |&i| hash_of(&slab[i].fingerprint));
         self.len += 1;
         Some(FpHandle(i))
     }
 
-    /// Recovery: as [`FpIndex::insert`], but the entry may be found only after [`FpIndex::settle`].
+    /// Recovery: as [`FpIndex::insert`], but the entry waits in its shard.
     pub fn insert_later(&mut self, fingerprint: &Fingerprint, place: &Place) -> Option<FpHandle> {
-        if self.deferred.len() >= DEFERRED_MAX || self.len + self.deferred.len() >= self.entries_max {
-            self.settle();
-        }
-        if self.len >= self.entries_max {
+        if self.len() >= self.entries_max {
             return self.insert(fingerprint, place);
         }
         let i = self.add(fingerprint, place);
-        let (shard, hash) = (self.shard_of(&fingerprint.0) as u32, hash_of(&fingerprint.0));
-        self.deferred.push(Deferred { i, shard, hash });
+        let shard = self.shard_of(&fingerprint.0);
+        self.shards[shard].waiting.push(i);
+        self.waiting += 1;
         Some(FpHandle(i))
     }
 
-    /// Recovery: as [`FpIndex::insert_later`]; where `fingerprint` is known at this very place already, that makes it the
-    /// most recent, and the answer is `None`. (A deferred entry for another copy of the content may still replace it.)
+    /// Recovery: as [`FpIndex::insert_later`]; where `fingerprint` is seen to be known at this very place already, that makes
+    /// it the most recent, and the answer is `None`.
     pub fn restore(&mut self, fingerprint: &Fingerprint, place: &Place) -> Option<FpHandle> {
-        if let Some(i) = self.find(fingerprint) {
+        let settled = self.shards.get(self.shard_of(&fingerprint.0)).is_some_and(|shard| shard.waiting.is_empty());
+        if settled && let Some(i) = self.find(fingerprint) {
             let entry = &self.slab[i];
             let is_here = (entry.packed >> 40) as u32 == place.generation & GENERATION_MASK
                 && Self::place_of(entry, place.generation) == *place;
@@ -289,36 +295,50 @@ impl FpIndex {
         self.insert_later(fingerprint, place)
     }
 
-    /// Puts what was deferred into the tables. Of one fingerprint the entry that came last stays.
+    /// Puts all that waits into the tables.
     pub fn settle(&mut self) {
-        let mut deferred = std::mem::take(&mut self.deferred);
-        // Stable, for the order in which they came.
-        deferred.sort_by_key(|entry| entry.shard);
-        for &Deferred { i, shard, hash } in &deferred {
-            let slab = &self.slab;
-            let fingerprint = |j: &u32| slab[*j].fingerprint;
-            let Some(table) = self.shards.get_mut(shard as usize) else { continue };
-            let older = match table.find_mut(hash, |j| fingerprint(j) == slab[i].fingerprint) {
-                Some(known) => Some(std::mem::replace(known, i)),
-                None => {
-                    table.insert_unique(hash, i, |j| hash_of(&fingerprint(j)));
-                    self.len += 1;
-                    None
-                }
-            };
-            if let Some(older) = older {
-                self.unlink(older);
-                self.slab[older].newer = std::mem::replace(&mut self.free, older);
-            }
+        if self.waiting > 0 {
+            (0..self.shards.len()).for_each(|at| self.settle_shard(at));
         }
-        deferred.clear();
-        self.deferred = deferred;
     }
 
-    /// Recovery is over: settles, and gives the memory of that back.
-    pub fn end_restore(&mut self) {
-        self.settle();
-        self.deferred = Vec::new();
+    /// Puts what waits in one shard into its table, the next shard with each call.
+    pub fn settle_some(&mut self) {
+        if self.waiting > 0 {
+            self.settle_shard(self.sweep_at);
+            self.sweep_at = (self.sweep_at + 1) % self.shards.len().max(1);
+        }
+    }
+
+    #[inline]
+    fn settle_shard(&mut self, at: usize) {
+        if self.waiting > 0 && self.shards.get(at).is_some_and(|shard| !shard.waiting.is_empty()) {
+            self.settle_waiting(at);
+        }
+    }
+
+    #[cold]
+    fn settle_waiting(&mut self, at: usize) {
+        let Some(shard) = self.shards.get_mut(at) else { return };
+        let (waiting, mut superseded) = (std::mem::take(&mut shard.waiting), Vec::new());
+        let slab = &self.slab;
+        let fingerprint = |i: u32| slab[i].fingerprint;
+        let hash = |i: u32| hash_of(&fingerprint(i));
+        shard.table.reserve(waiting.len(), |&i| hash(i));
+        for &i in &waiting {
+            match shard.table.find_mut(hash(i), |&known| fingerprint(known) == fingerprint(i)) {
+                Some(known) => superseded.push(std::mem::replace(known, i)),
+                None => {
+                    shard.table.insert_unique(hash(i), i, |&i| hash(i));
+                }
+            }
+        }
+        self.waiting -= waiting.len();
+        self.len += waiting.len() - superseded.len();
+        for older in superseded {
+            self.unlink(older);
+            self.slab[older].newer = std::mem::replace(&mut self.free, older);
+        }
     }
 
     /// A new entry in slab and list, as the most recent; its number. There must be room.
@@ -366,18 +386,36 @@ impl FpIndex {
 
     /// All entries, least recent first: fingerprint and place, with the generation modulo 2^24.
     pub fn iter_oldest_first(&self) -> impl Iterator<Item = (Fingerprint, Place)> + '_ {
-        let mut at = self.oldest;
+        let (mut at, superseded) = (self.oldest, self.superseded());
         std::iter::from_fn(move || {
-            let entry = self.slab.get(at)?;
+            let (i, entry) = (at, self.slab.get(at)?);
             at = entry.newer;
-            Some((Fingerprint(entry.fingerprint), Self::place_of(entry, (entry.packed >> 40) as u32)))
+            let known = (Fingerprint(entry.fingerprint), Self::place_of(entry, (entry.packed >> 40) as u32));
+            Some((!superseded.contains(&i)).then_some(known))
         })
+        .flatten()
+    }
+
+    /// The entries that will go when those that wait get into the tables.
+    fn superseded(&self) -> HashSet<u32> {
+        let mut superseded = HashSet::new();
+        for shard in self.shards.iter().filter(|shard| !shard.waiting.is_empty()) {
+            let mut newest: HashMap<[u8; 16], u32> = HashMap::new();
+            for &i in &shard.waiting {
+                let fingerprint = self.slab[i].fingerprint;
+                let in_table = |&j: &u32| self.slab[j].fingerprint == fingerprint;
+                let older = newest.insert(fingerprint, i);
+                superseded.extend(older.or_else(|| shard.table.find(hash_of(&fingerprint), in_table).copied()));
+            }
+        }
+        superseded
     }
 
     fn remove_at(&mut self, i: u32) {
         let fingerprint = self.slab[i].fingerprint;
         let shard = self.shard_of(&fingerprint);
-        if let Ok(found) = self.shards[shard].find_entry(hash_of(&fingerprint), |&other| other == i) {
+        self.settle_shard(shard);
+        if let Ok(found) = self.shards[shard].table.find_entry(hash_of(&fingerprint), |&other| other == i) {
             found.remove();
             self.len -= 1;
             self.unlink(i);
@@ -456,27 +494,30 @@ mod tests {
     }
 
     #[test]
-    fn what_recovery_defers_ends_as_if_it_had_not_been() {
+    fn what_waits_ends_as_if_it_had_not_waited() {
         for (entries_max, contents) in [(64, 40), (64, 64), (16, 60), (20_000, 300)] {
-            let (mut plain, mut deferred) = (FpIndex::new(entries_max), FpIndex::new(entries_max));
-            deferred.reserve(10);
+            let (mut plain, mut waiting) = (FpIndex::new(entries_max), FpIndex::new(entries_max));
+            waiting.reserve(10);
             let mut state = 0x5eed_u64;
             for step in 0..4000_u32 {
                 state = crate::types::mix(state);
                 let (content, slot) = ((state % contents) as u32, (state >> 32) as u32 % 50);
                 plain.insert(&fp(content), &place(slot, step));
-                deferred.insert_later(&fp(content), &place(slot, step)).expect("deduplication is on");
-                assert!(deferred.len() + deferred.deferred.len() <= entries_max);
-                if state.is_multiple_of(97) {
-                    deferred.settle();
+                waiting.insert_later(&fp(content), &place(slot, step)).expect("deduplication is on");
+                assert!(waiting.len() <= entries_max);
+                match state % 97 {
+                    0 => waiting.settle(),
+                    1..9 => waiting.settle_some(),
+                    _ => {}
                 }
             }
-            deferred.end_restore();
             let all = |index: &FpIndex| index.iter_oldest_first().collect::<Vec<_>>();
-            assert_eq!(all(&deferred), all(&plain), "{contents} contents in {entries_max} entries");
-            assert_eq!(deferred.len(), plain.len());
+            assert_eq!(all(&waiting), all(&plain), "{contents} contents in {entries_max} entries");
+            waiting.settle();
+            assert_eq!(all(&waiting), all(&plain), "in the tables");
+            assert_eq!(waiting.len(), plain.len());
             for content in 0..contents as u32 {
-                assert_eq!(deferred.find(&fp(content)).is_some(), plain.find(&fp(content)).is_some());
+                assert_eq!(waiting.find(&fp(content)).is_some(), plain.find(&fp(content)).is_some());
             }
         }
     }
@@ -487,12 +528,13 @@ mod tests {
         for i in 0..3 {
             assert!(index.restore(&fp(i), &place(i, 1)).is_some());
         }
+        assert!(index.restore(&fp(0), &place(0, 1)).is_some(), "nobody sees yet that it waits");
         index.settle();
         assert!(index.restore(&fp(0), &place(0, 1)).is_none(), "at this very place");
         assert!(index.restore(&fp(1), &place(1, 2)).is_some(), "at another");
-        index.end_restore();
         let order: Vec<_> = index.iter_oldest_first().map(|(fingerprint, _)| fingerprint).collect();
         assert_eq!(order, [fp(2), fp(0), fp(1)]);
+        index.settle();
         assert_eq!(index.len(), 3);
     }
 

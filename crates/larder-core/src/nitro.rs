@@ -333,6 +333,7 @@ impl Design for Nitro {
         let slots = &self.slots;
         let gone = self.index.sweep_shard(shard, |entry| Self::current(slots, entry).is_some());
         self.swept += gone as u64;
+        self.fingerprints.settle_some();
         gone
     }
 
@@ -366,8 +367,9 @@ impl Design for Nitro {
     }
 
     fn export_fingerprints(&self) -> Vec<(Fingerprint, Place)> {
+        let slots = &self.slots;
         let live = |(fingerprint, mut place): (Fingerprint, Place)| {
-            let generation = self.slots.generation_for_new(place.slot)?;
+            let generation = slots.generation_for_new(place.slot)?;
             (generation & GENERATION_MASK == place.generation).then(|| {
                 place.generation = generation;
                 (fingerprint, place)
@@ -401,7 +403,6 @@ impl Design for Nitro {
 
     fn end_restore(&mut self) {
         self.settle_dirty();
-        self.fingerprints.end_restore();
         self.restoring = false;
     }
 
@@ -485,8 +486,6 @@ impl Nitro {
     fn settle_restored(&mut self, slot: SlotId, next: u32) {
         let (_, generation, _, _) = self.slots.describe(slot);
         if generation != next {
-            // What is deferred is not found, and would outlive its generation.
-            self.fingerprints.settle();
             self.forget_remembered(slot, generation);
             let (_, _, dead_refs, _) = self.slots.describe(slot);
             self.live -= u64::from(dead_refs);
