@@ -1,0 +1,87 @@
+//! One cache under replay, whatever its design: requests go in, hits come out, traffic is counted.
+//!
+//! Invariants: each request is one whole chunk; counts only grow.
+//!
+//! What it does not do: time. Devices have none here.
+
+use larder_core::{Fingerprint, Lba};
+
+/// What a chunk holds, as far as a cache cares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Content {
+    /// Equal exactly where the bytes are.
+    pub fingerprint: Fingerprint,
+    /// Bytes of the chunk as stored: compressed, or the whole chunk where that is no less. Not 0.
+    pub stored_bytes: u32,
+}
+
+/// When writes reach the origin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WritePolicy {
+    /// When they leave the cache.
+    Back,
+    /// At once, and the cache has them, too.
+    Through,
+    /// At once, and the cache forgets the chunk (CacheDedup's write-invalidate).
+    Around,
+}
+
+/// What a cache did so far. Bytes are those that the device sees, padding included.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Chunks written to flash, in bytes.
+    pub flash_data_bytes_written: u64,
+    /// Metadata written to flash, in bytes.
+    pub flash_metadata_bytes_written: u64,
+    /// Chunks read from flash, in bytes.
+    pub flash_data_bytes_read: u64,
+    /// Metadata read from flash, in bytes.
+    pub flash_metadata_bytes_read: u64,
+    /// Chunks stored on flash.
+    pub chunks_stored: u64,
+    /// Chunks inserted or written that were not stored, since their content was there.
+    pub chunks_deduplicated: u64,
+    /// Stored chunks that left the flash.
+    pub chunks_evicted: u64,
+    /// Chunks read from the origin.
+    pub origin_chunks_read: u64,
+    /// Chunks written to the origin, by clients or by destaging.
+    pub origin_chunks_written: u64,
+}
+
+/// What a cache is at this moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// RAM that the indices have allocated, in bytes.
+    pub index_ram_bytes: u64,
+    /// Addresses that would hit.
+    pub mapped_chunks: u64,
+    /// Distinct contents on flash that some address maps to.
+    pub live_chunks: u64,
+    /// Chunks on flash that no address maps to any more.
+    pub stale_chunks: u64,
+    /// Bytes of the live chunks as stored, without padding.
+    pub live_stored_bytes: u64,
+}
+
+/// A cache.
+pub trait ReplayCache {
+    /// A client reads `lba`; `content` is what the volume holds there, which is inserted where it was a miss. Whether it
+    /// was a hit.
+    fn read(&mut self, lba: Lba, content: &Content) -> bool;
+
+    /// A client writes `content` to `lba`. Whether the address was cached.
+    fn write(&mut self, lba: Lba, content: &Content) -> bool;
+
+    /// A client trims `lba`.
+    fn trim(&mut self, lba: Lba);
+
+    /// A client asks that all completed writes be durable.
+    fn flush(&mut self);
+
+    /// What the cache did so far.
+    fn traffic(&self) -> Traffic;
+
+    /// What the cache is now.
+    fn figures(&self) -> Figures;
+}

@@ -1,0 +1,13 @@
+//! Trace replay through the decisions of a flash cache.
+//!
+//! Role: [`ReplayCache`](cache::ReplayCache) is one cache, of any design, to which requests of chunks are made; what it
+//! answers and what it counts is all that a replay is about.
+//!
+//! Invariants: the designs' own decisions are those of `larder-core`, the same that an engine executes; no data is moved;
+//! the same requests give the same counts.
+//!
+//! What it does not do: know what a trace file looks like; `larder-trace` does.
+
+#![cfg_attr(not(test), deny(clippy::expect_used))]
+
+pub mod cache;
