@@ -1,0 +1,27 @@
+//! Block traces: readers for the formats that are about, chunking, statistics, generators and writers.
+//!
+//! Role: [`open`] reads a trace of any format as a stream of [`Record`]s. Everything that makes or changes a trace is
+//! an iterator over `TraceResult<Record>`, too, so that readers, generators and adapters combine.
+//!
+//! Invariants: traces stream; what is kept grows with the working set at most, and each module says by how many bytes.
+//! Bytes of a file never panic. Randomness comes from a seed alone, and the same seed gives the same trace on every
+//! machine and in every version.
+//!
+//! What it does not do: replay a trace, or know what a cache is.
+
+mod detect;
+pub mod error;
+pub mod formats;
+mod input;
+mod parse;
+pub mod reader;
+pub mod record;
+mod sink;
+pub mod zero;
+
+pub use error::{Position, TraceError, TraceErrorKind, TraceResult};
+pub use formats::FormatId;
+pub use input::Packing;
+pub use reader::{OpenOptions, TraceReader, detect, open};
+pub use record::{Content, Fingerprint, Op, Provenance, Record, Tag};
+pub use sink::BackSteps;
