@@ -9,19 +9,23 @@
 //!
 //! What it does not do: replay a trace, or know what a cache is.
 
+pub mod chunk;
 mod detect;
 pub mod error;
 pub mod formats;
 mod input;
 mod parse;
 pub mod reader;
+pub mod rechunk;
 pub mod record;
 mod sink;
 pub mod zero;
 
+pub use chunk::{ChunkRequest, Chunks, chunks};
 pub use error::{Position, TraceError, TraceErrorKind, TraceResult};
 pub use formats::FormatId;
 pub use input::Packing;
 pub use reader::{OpenOptions, TraceReader, detect, open};
+pub use rechunk::{Initial, RechunkOptions, Rechunked, Rechunker, Unknown};
 pub use record::{Content, Fingerprint, Op, Provenance, Record, Tag};
 pub use sink::BackSteps;
