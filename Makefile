@@ -46,7 +46,7 @@ clippy: ## Lints, warnings denied
 fuzz: ## All that is parsed, and recovery over damaged images, against seeded hostile bytes (FUZZ_FACTOR=2)
 	LARDER_SEED=$(FUZZ_SEED) cargo test -p larder-format --test mutation --test roundtrip
 	cargo test -p larder-serve --test nbd bytes
-	LARDER_FUZZ_FACTOR=$(FUZZ_FACTOR) cargo test -p larder-format -p larder-device --test fuzz_seeds
+	LARDER_FUZZ_FACTOR=$(FUZZ_FACTOR) cargo test -p larder-format -p larder-device -p larder-trace --test fuzz_seeds
 	LARDER_FUZZ_FACTOR=$(FUZZ_FACTOR) cargo test -p larder-engine --test mutated_images
 	LARDER_FUZZ_FACTOR=$(FUZZ_FACTOR) cargo test -p larder --bin larder fuzz_seeds::
 

@@ -12,7 +12,7 @@ if ! cargo fuzz --version >/dev/null 2>&1 || ! rustc +nightly --version >/dev/nu
 fi
 # The first inputs of each target; no mutant is run.
 export LARDER_FUZZ_CORPUS=$PWD/fuzz/corpus
-LARDER_FUZZ_FACTOR=0 cargo test -q -p larder-format -p larder-device --test fuzz_seeds >/dev/null
+LARDER_FUZZ_FACTOR=0 cargo test -q -p larder-format -p larder-device -p larder-trace --test fuzz_seeds >/dev/null
 LARDER_FUZZ_FACTOR=0 cargo test -q -p larder-engine --test mutated_images >/dev/null
 LARDER_FUZZ_FACTOR=0 cargo test -q -p larder --bin larder fuzz_seeds:: >/dev/null
 targets=("$@")

@@ -15,6 +15,7 @@ pub mod image;
 pub mod input;
 pub mod memory;
 pub mod record;
+pub mod trace;
 
 // The command line is a program and no library: its files are included, with the names that they have there.
 #[allow(dead_code)]

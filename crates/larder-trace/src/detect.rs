@@ -1,0 +1,174 @@
+//! Which format a trace has, told by its first bytes or lines.
+//!
+//! A text format fits when most of the first lines parse; the strict formats are tried first, so that no lax one takes
+//! their files. A binary format fits when the first records are plausible: times that do not step back, sizes and
+//! forward references that can be, block numbers of a device below 1 TiB. A bare list of block numbers has nothing
+//! else to be known by; whoever knows better names the format.
+//!
+//! What it does not do: look at the file's name.
+
+use crate::{
+    error::{Complaint, Position, TraceError, TraceErrorKind, TraceResult},
+    formats::{
+        FormatId, LineFormat, Parser,
+        blkparse::choose_action,
+        oracle_general::{Entry, RECORD_BYTES},
+    },
+    input::Input,
+    record::REQUEST_BYTES_MAX,
+    sink::Sink,
+};
+
+/// Bytes of the trace that are looked at, after unpacking.
+pub(crate) const HEAD_BYTES: usize = 64 << 10;
+/// Lines that are looked at.
+const LINES_MAX: usize = 64;
+/// Block numbers of a bare list are below this (1 TiB in blocks of 4 KiB).
+const BLOCK_ID_MAX: u32 = 1 << 28;
+
+/// Finds the format of a trace that has not been read yet; takes nothing of it.
+pub(crate) fn detect(input: &mut Input) -> TraceResult<FormatId> {
+    let head = input.peek(HEAD_BYTES)?.to_vec();
+    let head = &head[..head.len().min(HEAD_BYTES)];
+    let unknown =
+        |message: String| TraceError::new(TraceErrorKind::UnknownFormat, input.name(), Position::Whole, message);
+    if head.is_empty() {
+        return Err(unknown("cannot tell the format of an empty file".into()));
+    }
+    if is_text(head) {
+        let lines = first_lines(head, input.is_at_end());
+        return detect_text(head, &lines).map_err(unknown);
+    }
+    if is_oracle_general(head) {
+        return Ok(FormatId::OracleGeneral);
+    }
+    if is_block_ids(head) {
+        return Ok(FormatId::BlockIds);
+    }
+    Err(unknown(
+        "no format fits: the file is binary, but neither 24-byte records of libCacheSim's oracleGeneral nor u32 block \
+         numbers below 2^28; name the format if it is one of them"
+            .into(),
+    ))
+}
+
+/// Text has no control characters, and is ASCII for the most part: names of processes may be anything.
+fn is_text(head: &[u8]) -> bool {
+    head.iter().filter(|byte| byte.is_ascii()).count() * 2 > head.len()
+        && !head.iter().any(|&byte| byte < b' ' && !matches!(byte, b'\t' | b'\r' | b'\n') || byte == 0x7f)
+}
+
+/// The first lines that are whole and not empty. A file of one line may lack its end.
+fn first_lines(head: &[u8], is_whole_file: bool) -> Vec<&[u8]> {
+    let mut lines: Vec<&[u8]> = head.split(|&byte| byte == b'\n').collect();
+    if lines.len() > 1 || !is_whole_file {
+        lines.pop();
+    }
+    let lines = lines.into_iter().map(|line| line.strip_suffix(b"\r").unwrap_or(line));
+    lines.filter(|line| !line.trim_ascii().is_empty()).take(LINES_MAX).collect()
+}
+
+fn detect_text(head: &[u8], lines: &[&[u8]]) -> Result<FormatId, String> {
+    let mut reasons = Vec::new();
+    for format in FormatId::ALL.into_iter().filter(|format| !format.is_binary()) {
+        let mut parser = Parser::new(format, None, choose_action(head));
+        match fit(&mut parser, lines) {
+            Ok(()) => return Ok(format),
+            Err(reason) => reasons.push((format, reason)),
+        }
+    }
+    let first = lines.first().copied().unwrap_or_default();
+    let columns = columns_of(first);
+    let mut message = format!("no format fits: the first line has {columns} columns");
+    let near: Vec<String> = reasons
+        .iter()
+        .filter(|(format, _)| format_columns(*format) == Some(columns))
+        .map(|(format, reason)| format!("{format} wants {} in line {}", reason.1.expected, reason.0))
+        .collect();
+    if near.is_empty() {
+        message.push_str("; known text formats are");
+        for (format, _) in &reasons {
+            message.push_str(&format!(" {format} ({}),", format.layout()));
+        }
+        message.pop();
+    } else {
+        message.push_str(&format!("; {}", near.join("; ")));
+    }
+    Err(message)
+}
+
+/// How many columns a format has, where that is always the same.
+fn format_columns(format: FormatId) -> Option<usize> {
+    match format {
+        FormatId::Content => Some(10),
+        FormatId::Fiu => Some(9),
+        FormatId::Msr => Some(7),
+        FormatId::Austere | FormatId::Ssdsim => Some(5),
+        FormatId::Days | FormatId::ArcLis => Some(4),
+        FormatId::Blkparse | FormatId::Fio | FormatId::Csv | FormatId::OracleGeneral | FormatId::BlockIds => None,
+    }
+}
+
+/// Columns of a line: as many as commas make, or blanks where there are none.
+fn columns_of(line: &[u8]) -> usize {
+    match line.iter().filter(|&&byte| byte == b',').count() {
+        0 => line.split(|byte| byte.is_ascii_whitespace()).filter(|column| !column.is_empty()).count(),
+        commas => commas + 1,
+    }
+}
+
+/// Whether most lines parse; else the first complaint and its line.
+fn fit(parser: &mut Parser, lines: &[&[u8]]) -> Result<(), (usize, Complaint)> {
+    match parser {
+        Parser::Content(parser) => fit_lines(parser, lines),
+        Parser::Days(parser) => fit_lines(parser, lines),
+        Parser::Fiu(parser) => fit_lines(parser, lines),
+        Parser::Austere(parser) => fit_lines(parser, lines),
+        Parser::Msr(parser) => fit_lines(parser, lines),
+        Parser::Blkparse(parser) => fit_lines(parser, lines),
+        Parser::Fio(parser) => fit_lines(parser, lines),
+        Parser::ArcLis(parser) => fit_lines(parser, lines),
+        Parser::Ssdsim(parser) => fit_lines(parser, lines),
+        Parser::Csv(parser) => fit_lines(parser, lines),
+        Parser::OracleGeneral(_) | Parser::BlockIds(_) => Err((0, Complaint::expected("binary records"))),
+    }
+}
+
+fn fit_lines(parser: &mut impl LineFormat, lines: &[&[u8]]) -> Result<(), (usize, Complaint)> {
+    let mut sink = Sink::new(None);
+    let mut first = None;
+    let mut bad = 0;
+    for (at, line) in lines.iter().enumerate() {
+        // A size or an address that cannot be is a bad request, not another format.
+        if let Err(complaint) = parser.line(line, &mut sink)
+            && complaint.kind == TraceErrorKind::BadRecord
+        {
+            bad += 1;
+            first.get_or_insert((at + 1, complaint));
+        }
+    }
+    match first {
+        Some(reason) if bad * 2 >= lines.len() => Err(reason),
+        _ if lines.is_empty() => Err((0, Complaint::expected("a whole line"))),
+        _ => Ok(()),
+    }
+}
+
+fn is_oracle_general(head: &[u8]) -> bool {
+    let (records, _) = head.as_chunks::<RECORD_BYTES>();
+    let mut latest = 0;
+    !records.is_empty()
+        && records.iter().enumerate().all(|(at, bytes)| {
+            let entry = Entry::decode(bytes);
+            let steps_back = entry.seconds < latest;
+            latest = entry.seconds;
+            let is_sized = entry.size_bytes > 0 && u64::from(entry.size_bytes) <= REQUEST_BYTES_MAX;
+            let is_forward = entry.next == -1 || entry.next > at as i64 && entry.next < 1 << 40;
+            !steps_back && is_sized && is_forward
+        })
+}
+
+fn is_block_ids(head: &[u8]) -> bool {
+    let (ids, _) = head.as_chunks::<4>();
+    !ids.is_empty() && ids.iter().all(|id| u32::from_le_bytes(*id) < BLOCK_ID_MAX)
+}

@@ -1,0 +1,90 @@
+//! Our ten columns: the content traces of `shared/traces`, and what `write::ContentWriter` writes.
+//!
+//! `time_us request tag lba sectors op c 0 fingerprint lz4_bytes`, one line for each 4 KiB block of a read or write (any
+//! other length up to 1 MiB is taken, too), one for a whole trim, one for a flush (address and length 0). The
+//! fingerprint is XXH3-64 in 16 digits; 32 digits are taken for 128 bits. Column `c` is 0 in a recording; a trace whose
+//! sizes we made up has 1 there, and one that is all made up 2, so that nobody takes it for a recording. A content of
+//! `-` is unknown; a size of `-` is, too.
+//!
+//! What it does not do: join the blocks of a request.
+
+use super::{LineFormat, SECTOR_BYTES};
+use crate::{
+    error::{Complaint, TraceErrorKind},
+    parse::{Cursor, fingerprint},
+    record::{CONTENT_BYTES_MAX, Content, Op, Provenance, Record, Tag},
+    sink::Sink,
+    zero,
+};
+
+/// The parser; it keeps nothing.
+pub(crate) struct ContentLines;
+
+impl LineFormat for ContentLines {
+    #[inline]
+    fn line(&mut self, line: &[u8], sink: &mut Sink) -> Result<(), Complaint> {
+        let mut columns = Cursor::blanks(line);
+        let time_us = columns.number("the time in microseconds in column 1")?;
+        let request = columns.number("the number of the request in column 2")?;
+        let tag = Tag::new(columns.need("a tag in column 3")?);
+        let lba = columns.number("the address in sectors in column 4")?;
+        let sectors = columns.number("the length in sectors in column 5")?;
+        let op = match columns.need("R, W, T or F in column 6")? {
+            b"R" => Op::Read,
+            b"W" => Op::Write,
+            b"T" => Op::Trim,
+            b"F" => Op::Flush,
+            _ => return Err(Complaint::expected("R, W, T or F in column 6")),
+        };
+        let provenance = match columns.need("0, 1 or 2 in column 7")? {
+            b"0" => Provenance::Recorded,
+            b"1" => Provenance::SizeMade,
+            b"2" => Provenance::Made,
+            _ => return Err(Complaint::expected("0 (recorded), 1 (sizes made up) or 2 (all made up) in column 7")),
+        };
+        columns.need("0 in column 8")?;
+        let digits = columns.need("a fingerprint in column 9")?;
+        let stored = columns.need("the compressed size in column 10")?;
+        columns.end("ten columns and no more")?;
+        let len_bytes = sectors.saturating_mul(SECTOR_BYTES);
+        let content = match op {
+            Op::Read | Op::Write => content(digits, stored, len_bytes, provenance)?,
+            Op::Trim | Op::Flush => None,
+        };
+        if op == Op::Flush && (lba != 0 || sectors != 0) {
+            return Err(Complaint::expected("address and length 0 for a flush (columns 4 and 5)"));
+        }
+        let offset_bytes = lba.saturating_mul(SECTOR_BYTES);
+        sink.push(Record { time_us: Some(time_us), request, tag, op, offset_bytes, len_bytes, content })
+    }
+}
+
+/// Columns 9 and 10 of a read or write.
+pub(super) fn content(
+    digits: &[u8],
+    stored: &[u8],
+    len_bytes: u64,
+    provenance: Provenance,
+) -> Result<Option<Content>, Complaint> {
+    if digits == b"-" {
+        return Ok(None);
+    }
+    let expected = Complaint::expected("a fingerprint of 16 or 32 hexadecimal digits");
+    let fingerprint = match digits.len() {
+        16 | 32 => fingerprint(digits).ok_or(expected)?,
+        _ => return Err(expected),
+    };
+    if len_bytes > CONTENT_BYTES_MAX {
+        let expected = "expected a block of at most 1 MiB for one fingerprint, found a longer one";
+        return Err(Complaint { kind: TraceErrorKind::TooLong, expected });
+    }
+    let stored_bytes = match stored {
+        b"-" => None,
+        _ => {
+            let bytes = Cursor::blanks(stored).number("the compressed size in bytes")?;
+            // A size above the block's is a block that does not shrink.
+            Some(bytes.min(len_bytes) as u32)
+        }
+    };
+    Ok(Some(Content { fingerprint, stored_bytes, is_zero: fingerprint == zero::XXH3_4K, provenance }))
+}

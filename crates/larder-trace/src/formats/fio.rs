@@ -1,0 +1,83 @@
+//! fio iologs. Version 2: `file action [offset length]`, where `file wait microseconds` passes time. Version 3:
+//! `microseconds file action [offset length]` (that unit is what fio writes and reads).
+//!
+//! `read`, `write`, `trim` are requests; `sync` and `datasync` are flushes; `add`, `open` and `close` are none. A file's
+//! addresses are its own: each file gets a region, in the order in which they appear, and the end of its name is the
+//! tag. In version 2 requests have no time until a first `wait`.
+
+use super::LineFormat;
+use crate::{
+    error::Complaint,
+    parse::Cursor,
+    record::{Op, Record, Tag},
+    sink::{Regions, Sink},
+};
+
+/// The parser: the version, the files, and the time that `wait` has passed.
+#[derive(Default)]
+pub(crate) struct Fio {
+    version: Version,
+    waited_us: Option<u64>,
+    files: Regions,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Version {
+    #[default]
+    Unknown,
+    Two,
+    Three,
+}
+
+/// The end of a path, which tells files apart better than its beginning.
+fn tag_of(file: &[u8]) -> Tag {
+    let name = file.rsplit(|&byte| byte == b'/').next().unwrap_or(file);
+    Tag::new(name)
+}
+
+impl LineFormat for Fio {
+    #[inline]
+    fn line(&mut self, line: &[u8], sink: &mut Sink) -> Result<(), Complaint> {
+        if self.version == Version::Unknown {
+            self.version = match line.trim_ascii() {
+                b"fio version 2 iolog" => Version::Two,
+                b"fio version 3 iolog" => Version::Three,
+                _ => return Err(Complaint::expected("\"fio version 2 iolog\" or \"fio version 3 iolog\"")),
+            };
+            return Ok(());
+        }
+        let mut columns = Cursor::blanks(line);
+        let time_us = match self.version {
+            Version::Three => Some(columns.number("the time in microseconds in column 1")?),
+            _ => self.waited_us,
+        };
+        let file = columns.need("the name of a file")?;
+        const ACTION: &str = "add, open, close, read, write, trim, sync, datasync or (version 2) wait";
+        let op = match columns.need(ACTION)? {
+            b"add" | b"open" | b"close" => return columns.end("no column after add, open or close"),
+            b"wait" if self.version == Version::Two => {
+                let us = columns.number("the microseconds to wait")?;
+                self.waited_us = Some(self.waited_us.unwrap_or(0).saturating_add(us));
+                return Ok(());
+            }
+            b"read" => Op::Read,
+            b"write" => Op::Write,
+            b"trim" => Op::Trim,
+            b"sync" | b"datasync" => {
+                let mut record = Record::new(sink.next_request(), Op::Flush, 0, 0);
+                record.time_us = time_us;
+                record.tag = tag_of(file);
+                return sink.push(record);
+            }
+            _ => return Err(Complaint::expected(ACTION)),
+        };
+        let offset_bytes = columns.number("the offset in bytes")?;
+        let len_bytes = columns.number("the length in bytes")?;
+        columns.end("no column after the length")?;
+        let base = self.files.base(file)?;
+        let mut record = Record::new(sink.next_request(), op, offset_bytes, len_bytes);
+        record.time_us = time_us;
+        record.tag = tag_of(file);
+        sink.push_in(base, record)
+    }
+}

@@ -1,0 +1,256 @@
+//! Collects statistics, record by record.
+//!
+//! Invariants: a record is looked at once. A read or write of any length is counted block by block, a trim by its range.
+//!
+//! What it does not do: decide what a statistic means; `info.rs` does.
+
+use hashbrown::{HashMap, hash_map::Entry};
+
+use super::{ContentInfo, Info};
+use crate::{
+    error::TraceResult,
+    record::{Content, Fingerprint, Op, Record},
+    sink::Clock,
+    trimmed::Trimmed,
+};
+
+/// A request is sequential when it begins where one of this many requests before it ended: so many streams are seen.
+const STREAMS_MAX: usize = 32;
+/// Bytes of a block, where neither the caller nor the trace says.
+const BLOCK_BYTES: u64 = 4096;
+
+/// What is known of an address.
+#[derive(Default)]
+struct Address {
+    /// What was last written, if anything was.
+    written: Option<Fingerprint>,
+    /// The event (a write or a trim has a number) of the last write.
+    written_at: u64,
+}
+
+/// Where a fingerprint was seen; seen at all is to be in the map.
+const WRITTEN: u8 = 1;
+
+/// Statistics of a trace so far.
+pub struct InfoCollector {
+    info: Info,
+    block_bytes: Option<u64>,
+    addresses: HashMap<u64, Address>,
+    /// A fingerprint, and whether it was written.
+    fingerprints: HashMap<Fingerprint, u8>,
+    trimmed: Trimmed,
+    /// Writes and trims so far, so that the later of two is known.
+    events: u64,
+    clock: Clock,
+    first_us: Option<u64>,
+    last_us: u64,
+    open: Option<Open>,
+    ends: [u64; STREAMS_MAX],
+    next_end: usize,
+}
+
+/// The request whose records are coming in.
+struct Open {
+    request: u64,
+    op: Op,
+    start: u64,
+    end: u64,
+    len_bytes: u64,
+}
+
+impl InfoCollector {
+    /// Nothing so far. `block_bytes` is what is counted in, where the trace has no content; else 4096.
+    pub fn new(block_bytes: Option<u32>) -> InfoCollector {
+        InfoCollector {
+            info: Info::default(),
+            block_bytes: block_bytes.filter(|bytes| *bytes > 0).map(u64::from),
+            addresses: HashMap::new(),
+            fingerprints: HashMap::new(),
+            trimmed: Trimmed::default(),
+            events: 0,
+            clock: Clock::default(),
+            first_us: None,
+            last_us: 0,
+            open: None,
+            ends: [u64::MAX; STREAMS_MAX],
+            next_end: 0,
+        }
+    }
+
+    /// The statistics of all records.
+    pub fn collect(
+        block_bytes: Option<u32>,
+        records: impl IntoIterator<Item = TraceResult<Record>>,
+    ) -> TraceResult<Info> {
+        let mut collector = InfoCollector::new(block_bytes);
+        for record in records {
+            collector.observe(&record?);
+        }
+        Ok(collector.finish())
+    }
+
+    /// Takes a record in.
+    pub fn observe(&mut self, record: &Record) {
+        if let Some(time_us) = record.time_us {
+            self.clock.observe(time_us);
+            self.last_us = self.last_us.max(time_us);
+            self.first_us = Some(self.first_us.map_or(time_us, |first| first.min(time_us)));
+        }
+        self.group(record);
+        self.info.end_bytes = self.info.end_bytes.max(record.end_bytes());
+        match record.op {
+            Op::Flush => self.info.flushes += 1,
+            Op::Trim => {
+                self.info.trims += 1;
+                self.info.trim_bytes += record.len_bytes;
+                self.events += 1;
+                self.trimmed.add(record.offset_bytes, record.end_bytes(), self.events);
+            }
+            Op::Read => {
+                self.info.read_bytes += record.len_bytes;
+                self.info.read_blocks += self.data(record);
+            }
+            Op::Write => {
+                self.info.write_bytes += record.len_bytes;
+                self.events += 1;
+                self.info.write_blocks += self.data(record);
+            }
+        }
+    }
+
+    /// The statistics.
+    pub fn finish(mut self) -> Info {
+        self.close();
+        self.info.block_bytes = self.block_bytes.unwrap_or(BLOCK_BYTES);
+        self.info.blocks = self.info.read_blocks + self.info.write_blocks;
+        self.info.working_set_blocks = self.addresses.len() as u64;
+        self.info.written_set_blocks = self.addresses.values().filter(|address| address.written_at > 0).count() as u64;
+        self.info.duration_us = self.first_us.map(|first| self.last_us - first);
+        self.info.back_steps = self.clock.back_steps;
+        if let Some(content) = &mut self.info.content {
+            content.unique_blocks = self.fingerprints.len() as u64;
+        }
+        self.info
+    }
+
+    /// Joins the records of a request.
+    fn group(&mut self, record: &Record) {
+        let joins = |open: &Open| open.request == record.request && open.op == record.op;
+        if let Some(open) = self.open.as_mut().filter(|open| joins(open)) {
+            open.start = open.start.min(record.offset_bytes);
+            open.end = record.end_bytes();
+            open.len_bytes += record.len_bytes;
+            return;
+        }
+        let is_new = self.open.as_ref().is_none_or(|open| open.request != record.request);
+        self.info.requests += u64::from(is_new);
+        self.close();
+        let (start, end) = (record.offset_bytes, record.end_bytes());
+        self.open = Some(Open { request: record.request, op: record.op, start, end, len_bytes: record.len_bytes });
+    }
+
+    fn close(&mut self) {
+        let Some(open) = self.open.take() else { return };
+        match open.op {
+            Op::Read => self.info.read_sizes.add(open.len_bytes),
+            Op::Write => self.info.write_sizes.add(open.len_bytes),
+            Op::Trim | Op::Flush => return,
+        }
+        self.info.data_requests += 1;
+        match self.ends.iter_mut().find(|end| **end == open.start) {
+            // The stream goes on in its place.
+            Some(end) => {
+                self.info.sequential_requests += 1;
+                *end = open.end;
+            }
+            None => {
+                if let Some(end) = self.ends.get_mut(self.next_end) {
+                    *end = open.end;
+                }
+                self.next_end = (self.next_end + 1) % STREAMS_MAX;
+            }
+        }
+    }
+
+    /// A read or write, block by block. Gives the number of blocks.
+    fn data(&mut self, record: &Record) -> u64 {
+        let own = record.content.map_or(BLOCK_BYTES, |_| record.len_bytes);
+        let block_bytes = match (self.block_bytes, record.content) {
+            (Some(bytes), _) => bytes,
+            // The first content decides; until then nothing is said.
+            (None, _) => *self.block_bytes.insert(own.max(1)),
+        };
+        let first = record.offset_bytes / block_bytes;
+        let end = record.end_bytes().div_ceil(block_bytes);
+        let is_block = record.len_bytes == block_bytes && end - first == 1;
+        let content = record.content.filter(|_| is_block);
+        for block in first..end {
+            self.block(block, block_bytes, record.op, content.as_ref());
+        }
+        end - first
+    }
+
+    fn block(&mut self, block: u64, block_bytes: u64, op: Op, content: Option<&Content>) {
+        let start = block * block_bytes;
+        let address = self.addresses.entry(block).or_default();
+        let fingerprint = content.map(|content| content.fingerprint);
+        if let Some(content) = content {
+            let info = self.info.content.get_or_insert_default();
+            let trimmed_at = self.trimmed.covering(start, start + block_bytes).unwrap_or(0);
+            count_content(info, block_bytes, op, content);
+            count_fingerprint(info, &mut self.fingerprints, op, content);
+            count_history(info, address, trimmed_at, op, content);
+        }
+        if op == Op::Write {
+            address.written = fingerprint;
+            address.written_at = self.events;
+        }
+    }
+}
+
+fn count_content(info: &mut ContentInfo, block_bytes: u64, op: Op, content: &Content) {
+    info.provenance = info.provenance.max(content.provenance);
+    info.zero_blocks += u64::from(content.is_zero);
+    info.zero_writes += u64::from(content.is_zero && op == Op::Write);
+    if let Some(stored) = content.stored_bytes {
+        let stored = u64::from(stored).min(block_bytes);
+        info.sized_blocks.add(content.is_zero);
+        info.stored_bytes += stored;
+        info.stored_bytes_without_zeroes += if content.is_zero { 0 } else { stored };
+    }
+}
+
+fn count_fingerprint(info: &mut ContentInfo, seen: &mut HashMap<Fingerprint, u8>, op: Op, content: &Content) {
+    let written = if op == Op::Write { WRITTEN } else { 0 };
+    match seen.entry(content.fingerprint) {
+        Entry::Vacant(entry) => {
+            entry.insert(written);
+        }
+        Entry::Occupied(mut entry) => {
+            if op == Op::Write {
+                info.duplicate_writes.add(content.is_zero);
+                if *entry.get() == WRITTEN {
+                    info.rewritten_fingerprints.add(content.is_zero);
+                }
+            }
+            *entry.get_mut() |= written;
+        }
+    }
+}
+
+/// What was written there before, and whether it was trimmed since.
+fn count_history(info: &mut ContentInfo, address: &Address, trimmed_at: u64, op: Op, content: &Content) {
+    let is_same = address.written == Some(content.fingerprint);
+    match op {
+        Op::Write => info.same_content_rewrites += u64::from(is_same),
+        _ if trimmed_at > address.written_at => {
+            info.reads_after_trim += 1;
+            info.reads_after_trim_not_zero += u64::from(!content.is_zero);
+        }
+        _ if address.written.is_some() => {
+            info.reads_checked += 1;
+            info.reads_mismatched += u64::from(!is_same);
+        }
+        _ => {}
+    }
+}

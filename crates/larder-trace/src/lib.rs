@@ -1,0 +1,35 @@
+//! Block traces: readers for the formats that are about, chunking, statistics, generators and writers.
+//!
+//! Role: [`open`] reads a trace of any format as a stream of [`Record`]s. Everything that makes or changes a trace is
+//! an iterator over `TraceResult<Record>`, too, so that readers, generators and adapters combine.
+//!
+//! Invariants: traces stream; what is kept grows with the working set at most, and each module says by how many bytes.
+//! Bytes of a file never panic. Randomness comes from a seed alone, and the same seed gives the same trace on every
+//! machine and in every version.
+//!
+//! What it does not do: replay a trace, or know what a cache is.
+
+pub mod chunk;
+mod detect;
+pub mod error;
+pub mod formats;
+pub mod info;
+mod input;
+mod parse;
+pub mod reader;
+pub mod rechunk;
+pub mod record;
+pub mod rng;
+mod sink;
+mod trimmed;
+pub mod zero;
+
+pub use chunk::{ChunkRequest, Chunks, chunks};
+pub use error::{Position, TraceError, TraceErrorKind, TraceResult};
+pub use formats::FormatId;
+pub use info::{ContentInfo, Info, InfoCollector};
+pub use input::Packing;
+pub use reader::{OpenOptions, TraceReader, detect, open};
+pub use rechunk::{Initial, RechunkOptions, Rechunked, Rechunker, Unknown};
+pub use record::{Content, Fingerprint, Op, Provenance, Record, Tag};
+pub use sink::BackSteps;

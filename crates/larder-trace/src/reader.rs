@@ -1,0 +1,282 @@
+//! Reads a trace of any format as a stream of [`Record`]s.
+//!
+//! Invariants: memory does not grow with the file. Records come in the file's order; a time that steps back is counted
+//! and kept. A bad line or record ends the stream with an error that names file, line (or byte) and what was expected,
+//! unless `skip_bad` is set: then it is counted, none of it is passed on, and reading goes on. What makes reading on
+//! impossible (a damaged compressed stream, an I/O error) always ends it.
+//!
+//! What it does not do: interpret what it reads.
+
+use std::{io::Read, path::Path};
+
+use crate::{
+    detect::{self, HEAD_BYTES},
+    error::{Complaint, Position, TraceError, TraceErrorKind, TraceResult},
+    formats::{BinaryFormat, FormatId, LineFormat, Parser, blkparse::choose_action},
+    input::{Input, LINE_BYTES_MAX, Packing},
+    record::Record,
+    sink::{BackSteps, Sink},
+};
+
+/// Records that are parsed at a time: they stay in the nearest cache.
+const BATCH_RECORDS: usize = 128;
+/// The largest block that a block number may stand for, in bytes.
+const BLOCK_BYTES_MAX: u32 = 1 << 20;
+
+/// How a trace is opened.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OpenOptions {
+    /// Count bad lines and go on.
+    pub skip_bad: bool,
+    /// The size of the device: a request past it is bad.
+    pub device_bytes: Option<u64>,
+    /// What a block number stands for in `arc-lis` and `block-ids` (else 4096 bytes), `csv` and `oracle-general` (512).
+    pub block_bytes: Option<u32>,
+    /// Which action of `blkparse` is a request: `b'Q'`, `b'D'` or `b'C'`; else the first of these that the file has.
+    pub action: Option<u8>,
+}
+
+/// A trace that is being read.
+pub struct TraceReader {
+    name: Box<str>,
+    format: FormatId,
+    input: Input,
+    parser: Parser,
+    sink: Sink,
+    /// Records of the batch that were passed on.
+    passed: usize,
+    skip_bad: bool,
+    skipped: Skipped,
+    /// What ends the stream once the batch is through.
+    end: Option<Result<(), TraceError>>,
+}
+
+/// What `skip_bad` passed over.
+#[derive(Default)]
+struct Skipped {
+    count: u64,
+    first: Option<TraceError>,
+}
+
+impl Skipped {
+    fn add(&mut self, error: TraceError) {
+        self.count += 1;
+        self.first.get_or_insert(error);
+    }
+}
+
+/// Opens a trace; `None` as its format finds it out.
+pub fn open(path: &Path, format: Option<FormatId>, options: OpenOptions) -> TraceResult<TraceReader> {
+    TraceReader::new(Input::open(path)?, format, options)
+}
+
+/// Finds the format of a file.
+pub fn detect(path: &Path) -> TraceResult<FormatId> {
+    detect::detect(&mut Input::open(path)?)
+}
+
+impl TraceReader {
+    /// Reads a trace from any source of bytes; `name` stands for it in errors.
+    pub fn from_read(
+        name: &str,
+        source: impl Read + Send + 'static,
+        format: Option<FormatId>,
+        options: OpenOptions,
+    ) -> TraceResult<TraceReader> {
+        TraceReader::new(Input::new(name, Box::new(source), None)?, format, options)
+    }
+
+    fn new(mut input: Input, format: Option<FormatId>, options: OpenOptions) -> TraceResult<TraceReader> {
+        if options.block_bytes.is_some_and(|bytes| bytes == 0 || bytes > BLOCK_BYTES_MAX) {
+            return Err(TraceError::parameter("expected a block of 1 byte to 1 MiB"));
+        }
+        if options.action.is_some_and(|action| !b"QDC".contains(&action)) {
+            return Err(TraceError::parameter("expected Q, D or C as the action of blkparse that is a request"));
+        }
+        let format = match format {
+            Some(format) => format,
+            None => detect::detect(&mut input)?,
+        };
+        let action = match (format, options.action) {
+            (_, Some(action)) => action,
+            (FormatId::Blkparse, None) => choose_action(input.peek(HEAD_BYTES)?),
+            _ => b'Q',
+        };
+        Ok(TraceReader {
+            name: input.name().into(),
+            format,
+            parser: Parser::new(format, options.block_bytes, action),
+            input,
+            sink: Sink::new(options.device_bytes),
+            passed: 0,
+            skip_bad: options.skip_bad,
+            skipped: Skipped::default(),
+            end: None,
+        })
+    }
+
+    /// The format, given or found.
+    pub fn format(&self) -> FormatId {
+        self.format
+    }
+
+    /// How the file is packed.
+    pub fn packing(&self) -> Packing {
+        self.input.packing()
+    }
+
+    /// Bad lines or records that were passed over so far.
+    pub fn skipped(&self) -> u64 {
+        self.skipped.count
+    }
+
+    /// What was wrong with the first of them.
+    pub fn first_skipped(&self) -> Option<&TraceError> {
+        self.skipped.first.as_ref()
+    }
+
+    /// Times that stepped back so far.
+    pub fn back_steps(&self) -> BackSteps {
+        self.sink.clock.back_steps
+    }
+
+    /// Bytes of the file read so far (packed, if it is), and its length where it is known.
+    pub fn progress_bytes(&self) -> (u64, Option<u64>) {
+        self.input.progress()
+    }
+
+    /// The next records, up to a hundred or so; empty at the end. Quicker than one at a time.
+    pub fn next_batch(&mut self) -> TraceResult<&[Record]> {
+        if self.passed == self.sink.records.len() {
+            self.fill()?;
+        }
+        let from = self.passed;
+        self.passed = self.sink.records.len();
+        Ok(self.sink.records.get(from..).unwrap_or_default())
+    }
+
+    /// Parses the next batch. After an error there is none.
+    fn fill(&mut self) -> TraceResult<()> {
+        self.sink.records.clear();
+        self.passed = 0;
+        while self.sink.records.is_empty() && self.end.is_none() {
+            let Self { parser, .. } = self;
+            // The parser is lent out so that it and the rest can be changed together.
+            let mut lent = std::mem::replace(parser, Parser::Content(crate::formats::content::ContentLines));
+            let result = match &mut lent {
+                Parser::Content(parser) => self.fill_lines(parser),
+                Parser::Days(parser) => self.fill_lines(parser),
+                Parser::Fiu(parser) => self.fill_lines(parser),
+                Parser::Austere(parser) => self.fill_lines(parser),
+                Parser::Msr(parser) => self.fill_lines(parser),
+                Parser::Blkparse(parser) => self.fill_lines(parser),
+                Parser::Fio(parser) => self.fill_lines(parser),
+                Parser::ArcLis(parser) => self.fill_lines(parser),
+                Parser::Ssdsim(parser) => self.fill_lines(parser),
+                Parser::Csv(parser) => self.fill_lines(parser),
+                Parser::OracleGeneral(parser) => self.fill_records(parser),
+                Parser::BlockIds(parser) => self.fill_records(parser),
+            };
+            self.parser = lent;
+            if let Err(error) = result {
+                self.end = Some(Err(error));
+            }
+        }
+        // What was parsed before an error is passed on before it.
+        if !self.sink.records.is_empty() {
+            return Ok(());
+        }
+        match self.end.replace(Ok(())) {
+            Some(Err(error)) => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    fn fill_lines(&mut self, parser: &mut impl LineFormat) -> TraceResult<()> {
+        let Self { name, input, sink, skip_bad, skipped, .. } = self;
+        while sink.records.len() < BATCH_RECORDS {
+            let Some(line) = input.next_line()? else {
+                self.end = Some(Ok(()));
+                return Ok(());
+            };
+            let before = sink.records.len();
+            let complaint = match line {
+                _ if line.is_too_long => {
+                    Complaint { kind: TraceErrorKind::BadRecord, expected: "a line of at most 128 KiB" }
+                }
+                _ if line.bytes.trim_ascii_start().is_empty() => continue,
+                _ => match parser.line(line.bytes, sink) {
+                    Ok(()) => continue,
+                    Err(complaint) => complaint,
+                },
+            };
+            sink.records.truncate(before);
+            let is_cut = !line.is_ended && complaint.kind == TraceErrorKind::BadRecord;
+            let bytes = line.bytes.to_vec();
+            let position = Position::Line(input.lines());
+            let mut error = complaint.at(name, position, &bytes);
+            if is_cut {
+                let message = format!("the file ends in the middle of a line: expected {}", complaint.expected);
+                error = TraceError::new(TraceErrorKind::Truncated, name, position, message);
+            }
+            if !*skip_bad {
+                return Err(error);
+            }
+            skipped.add(error);
+        }
+        Ok(())
+    }
+
+    fn fill_records<P: BinaryFormat>(&mut self, parser: &mut P) -> TraceResult<()> {
+        let Self { name, input, sink, skip_bad, skipped, .. } = self;
+        let at = input.taken_bytes();
+        let whole = input.peek_records(P::RECORD_BYTES)?;
+        let mut taken = 0;
+        for bytes in whole.chunks_exact(P::RECORD_BYTES).take(BATCH_RECORDS) {
+            if let Err(complaint) = parser.record(bytes, sink) {
+                let error = complaint.at(name, Position::Byte(at + taken as u64), bytes);
+                if !*skip_bad {
+                    return Err(error);
+                }
+                skipped.add(error);
+            }
+            taken += P::RECORD_BYTES;
+        }
+        input.take(taken);
+        if taken > 0 {
+            return Ok(());
+        }
+        self.end = Some(Ok(()));
+        if input.left() > 0 {
+            let message = format!(
+                "the file ends in the middle of a record: expected {} bytes, found {}",
+                P::RECORD_BYTES,
+                input.left()
+            );
+            let error = TraceError::new(TraceErrorKind::Truncated, name, Position::Byte(at), message);
+            if !*skip_bad {
+                return Err(error);
+            }
+            skipped.add(error);
+        }
+        Ok(())
+    }
+}
+
+impl Iterator for TraceReader {
+    type Item = TraceResult<Record>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.passed == self.sink.records.len()
+            && let Err(error) = self.fill()
+        {
+            return Some(Err(error));
+        }
+        let record = *self.sink.records.get(self.passed)?;
+        self.passed += 1;
+        Some(Ok(record))
+    }
+}
+
+const _: () = assert!(LINE_BYTES_MAX == 128 << 10, "the complaint about long lines says 128 KiB");

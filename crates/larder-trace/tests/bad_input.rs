@@ -1,0 +1,197 @@
+//! Bad input of each kind: the error names file, line or byte, and what was expected; or it is counted and passed over.
+
+mod common;
+
+use common::{first_error, gzip, reader};
+use larder_trace::{FormatId, OpenOptions, Position, TraceErrorKind};
+
+const SKIP: OpenOptions = OpenOptions { skip_bad: true, device_bytes: None, block_bytes: None, action: None };
+const STRICT: OpenOptions = OpenOptions { skip_bad: false, ..SKIP };
+
+/// The error after one sound line.
+fn error_after(first: &str, bad: &str, format: FormatId) -> String {
+    let (count, error) = first_error(format!("{first}\n{bad}\n").as_bytes(), Some(format), STRICT);
+    let error = error.unwrap_or_else(|| panic!("{format} takes {bad:?}"));
+    assert_eq!(
+        (count, error.position()),
+        (if first.starts_with("fio") || first.starts_with("lbn") { 0 } else { 1 }, Position::Line(2)),
+        "{error}"
+    );
+    // With skip_bad the rest is read.
+    let text = format!(
+        "{first}\n{bad}\n{}\n",
+        if first.starts_with("fio") {
+            "f sync"
+        } else if first.starts_with("lbn") {
+            "1,1,R"
+        } else {
+            first
+        }
+    );
+    let mut reader = reader(text.as_bytes(), Some(format), SKIP).expect("opens");
+    assert!(reader.by_ref().all(|record| record.is_ok()));
+    assert_eq!(reader.skipped(), 1);
+    assert_eq!(reader.first_skipped().expect("one was skipped").to_string(), error.to_string());
+    error.to_string()
+}
+
+#[test]
+fn bad_lines_are_named() {
+    let content = "1 1 a 0 8 R 0 0 93d76fe148c689ba 26";
+    let fiu = "89966527996712 4253 nfsd 508516680 8 W 6 0 b5e9f4e5ab62a4fff5313a606b0ad4e3";
+    let austere = "4431380480 32768 W d7e03103f071f8c0b630b4339ccfe98b07c38c67 2.0";
+    let msr = "128166372003061629,usr,0,Read,7014609920,24576,41286";
+    let blk = "8,0 3 3 0.000002197 697 Q WS 223490 + 8 [kjournald]";
+    let cases = [
+        (FormatId::Content, content, "x 1 a 0 8 R 0 0 93d76fe148c689ba 26", "time in microseconds in column 1"),
+        (FormatId::Content, content, "1 1 a 0 8 Q 0 0 93d76fe148c689ba 26", "R, W, T or F in column 6"),
+        (FormatId::Content, content, "1 1 a 0 8 R 7 0 93d76fe148c689ba 26", "in column 7"),
+        (FormatId::Content, content, "1 1 a 0 8 R 0 0 93d76fe148c689b 26", "fingerprint"),
+        (FormatId::Content, content, "1 1 a 0 8 R 0 0 93d76fe148c689bg 26", "fingerprint"),
+        (FormatId::Content, content, "1 1 a 0 8 R 0 0 93d76fe148c689ba", "column 10"),
+        (FormatId::Content, content, "1 1 a 0 8 R 0 0 93d76fe148c689ba 26 9", "ten columns and no more"),
+        (FormatId::Content, content, "1 1 a 8 0 F 0 0 0 0", "address and length 0 for a flush"),
+        (FormatId::Content, content, "1 1 a 0 18446744073709551616 R 0 0 93d76fe148c689ba 26", "column 5"),
+        (FormatId::Content, content, "1 1 a 0 4096 R 0 0 93d76fe148c689ba 26", "at most 1 MiB for one fingerprint"),
+        (FormatId::Days, "0 0 8775bb2d62bca5dd 270", "0 x 8775bb2d62bca5dd 270", "block in column 2"),
+        (FormatId::Fiu, fiu, "1 4253 nfsd x 8 W 6 0 b5e9f4e5ab62a4fff5313a606b0ad4e3", "column 4"),
+        (FormatId::Fiu, fiu, "1 2 W b5e9f4e5ab62a4fff5313a606b0ad4e3", "nine columns"),
+        (FormatId::Fiu, fiu, "1 2 n 0 8 W 6 0 b5e9f4e5ab62a4fff5313a606b0ad4e3b5e9", "MD5 of 32 digits"),
+        (
+            FormatId::Fiu,
+            fiu,
+            "1 2 n 0 8 W 6 0 b5e9f4e5ab62a4fff5313a606b0ad4e3b5e9f4e5ab62a4fff5313a606b0ad4e3",
+            "as many MD5s",
+        ),
+        (FormatId::Fiu, fiu, "1 2 n 0 8 W 6 0 -5e9f4e5ab62a4fff5313a606b0ad4e3", "hexadecimal"),
+        (FormatId::Austere, austere, "0 32768 W d7e0 2.0", "SHA-1"),
+        (FormatId::Austere, austere, "0 32768 W d7e03103f071f8c0b630b4339ccfe98b07c38c67 two", "compression ratio"),
+        (FormatId::Msr, msr, "128166372003061629,usr,0,Erase,7014609920,24576,41286", "Read or Write in column 4"),
+        (FormatId::Msr, msr, "128166372003061629,usr,0,Read,7014609920", "column 6"),
+        (FormatId::Blkparse, blk, "8,0 3 3 0.000002197 697 Q WS [kjournald]", "sector + sectors"),
+        (FormatId::Blkparse, blk, "hello", "line of blkparse"),
+        (FormatId::Blkparse, blk, "8,0 3 3 x 697 Q WS 1 + 1 [a]", "seconds in column 4"),
+        (FormatId::Fio, "fio version 2 iolog", "f erase 0 1", "add, open, close"),
+        (FormatId::Fio, "fio version 3 iolog", "f read 0 1", "time in microseconds"),
+        (FormatId::ArcLis, "1 1 0 0", "1 1 0", "column 4"),
+        (FormatId::Ssdsim, "1 0 0 8 1", "1 0 0 8 2", "0 (write) or 1 (read)"),
+        (FormatId::Csv, "lbn,size,op", "1,1,eat", "SCSI opcode"),
+        (FormatId::Csv, "lbn,size,op", "1,1", "as many columns"),
+    ];
+    for (format, first, bad, expected) in cases {
+        if bad == "f read 0 1" {
+            // The sound line that follows differs by version; the error is what counts.
+            let error = first_error(format!("{first}\n{bad}\n").as_bytes(), Some(format), STRICT).1.unwrap();
+            assert!(error.to_string().starts_with("t, line 2: expected ") && error.to_string().contains(expected));
+            continue;
+        }
+        let error = error_after(first, bad, format);
+        assert!(error.starts_with("t, line 2: ") && error.contains(expected), "{error}");
+    }
+}
+
+#[test]
+fn sizes_and_addresses_that_cannot_be() {
+    let device = OpenOptions { device_bytes: Some(1 << 20), ..STRICT };
+    let cases: [(FormatId, &[u8], OpenOptions, TraceErrorKind); 8] = [
+        (FormatId::ArcLis, b"1 0 0 0\n", STRICT, TraceErrorKind::ZeroSize),
+        (FormatId::Fiu, b"1 2 n 0 0 W 6 0 b5e9f4e5ab62a4fff5313a606b0ad4e3\n", STRICT, TraceErrorKind::ZeroSize),
+        (FormatId::ArcLis, b"0 1000000000 0 0\n", STRICT, TraceErrorKind::TooLong),
+        (FormatId::ArcLis, b"18446744073709551615 1 0 0\n", STRICT, TraceErrorKind::PastEnd),
+        (FormatId::ArcLis, b"281474976710656 1 0 0\n", STRICT, TraceErrorKind::PastEnd),
+        (FormatId::ArcLis, b"256 1 0 0\n", device, TraceErrorKind::PastEnd),
+        (FormatId::Ssdsim, b"1 0 2047 2 1\n", device, TraceErrorKind::PastEnd),
+        (FormatId::Content, b"1 1 a 0 4096 T 0 0 0 0\n", device, TraceErrorKind::PastEnd),
+    ];
+    for (format, bytes, options, kind) in cases {
+        let (_, error) = first_error(bytes, Some(format), options);
+        let error = error.unwrap_or_else(|| panic!("{}", bytes.escape_ascii()));
+        assert_eq!((error.kind(), error.position()), (kind, Position::Line(1)), "{error}");
+    }
+    assert_eq!(first_error(b"255 1 0 0\n", Some(FormatId::ArcLis), device).0, 1);
+    let zero_size = [&7u32.to_le_bytes()[..], &1u64.to_le_bytes(), &[0; 4], &(-1i64).to_le_bytes()].concat();
+    let sound = [&7u32.to_le_bytes()[..], &1u64.to_le_bytes(), &[0, 2, 0, 0], &(-1i64).to_le_bytes()].concat();
+    let (count, error) = first_error(&[&sound[..], &zero_size].concat(), Some(FormatId::OracleGeneral), STRICT);
+    let error = error.unwrap();
+    assert_eq!((count, error.kind(), error.position()), (1, TraceErrorKind::ZeroSize, Position::Byte(24)));
+    let hashed = [&7u32.to_le_bytes()[..], &u64::MAX.to_le_bytes(), &[0, 2, 0, 0], &(-1i64).to_le_bytes()].concat();
+    let error = first_error(&hashed, Some(FormatId::OracleGeneral), STRICT).1.unwrap();
+    assert_eq!(error.kind(), TraceErrorKind::PastEnd);
+}
+
+#[test]
+fn truncated_files() {
+    let text = b"1 1 0 0\n2 1 0 0\n3 1 0".to_vec();
+    let (count, error) = first_error(&text, Some(FormatId::ArcLis), STRICT);
+    let error = error.unwrap();
+    assert_eq!((count, error.kind(), error.position()), (2, TraceErrorKind::Truncated, Position::Line(3)));
+    let (count, error) = first_error(&text, Some(FormatId::ArcLis), SKIP);
+    assert!(count == 2 && error.is_none());
+    // A last line that lacks its end but is whole is taken.
+    assert_eq!(first_error(b"1 1 0 0\n2 1 0 0", Some(FormatId::ArcLis), STRICT).0, 2);
+    let (count, error) = first_error(&[1, 0, 0, 0, 2, 0], Some(FormatId::BlockIds), STRICT);
+    let error = error.unwrap();
+    assert_eq!((count, error.kind(), error.position()), (1, TraceErrorKind::Truncated, Position::Byte(4)));
+    assert!(error.to_string().contains("expected 4 bytes, found 2"), "{error}");
+}
+
+#[test]
+fn truncated_and_damaged_streams() {
+    let mut text = Vec::new();
+    for n in 0..60_000u64 {
+        text.extend(format!("{} {} 0 {n}\n", n.wrapping_mul(0x9e37_79b9) % 100_000, 1 + n % 7).into_bytes());
+    }
+    let zstd = zstd::encode_all(&text[..], 3).unwrap();
+    let gzip = gzip(&text);
+    for (name, whole) in [("zstd", zstd), ("gzip", gzip)] {
+        assert_eq!(first_error(&whole, None, STRICT).0, 60_000);
+        for options in [STRICT, SKIP] {
+            let (count, error) = first_error(&whole[..whole.len() / 2], Some(FormatId::ArcLis), options);
+            let error = error.unwrap_or_else(|| panic!("half of {name} is read to its end"));
+            assert_eq!(error.kind(), TraceErrorKind::Truncated, "{error}");
+            assert!(error.to_string().contains(name) && count < 60_000, "{error}");
+        }
+        let mut damaged = whole.clone();
+        let middle = damaged.len() / 2;
+        for byte in &mut damaged[middle..middle + 64] {
+            *byte = !*byte;
+        }
+        let error = first_error(&damaged, Some(FormatId::ArcLis), SKIP).1;
+        let kind = error.map(|error| error.kind());
+        assert!(matches!(kind, Some(TraceErrorKind::Corrupt | TraceErrorKind::Truncated)), "{name}: {kind:?}");
+    }
+    let xz = include_bytes!("fixtures/two.lis.xz");
+    let error = first_error(&xz[..xz.len() - 30], Some(FormatId::ArcLis), STRICT).1.unwrap();
+    assert_eq!(error.kind(), TraceErrorKind::Truncated, "{error}");
+}
+
+#[test]
+fn long_lines_cost_no_memory() {
+    let mut text = vec![b'9'; 3 << 20];
+    text.extend(b"\n5 1 0 0\n");
+    let (count, error) = first_error(&text, Some(FormatId::ArcLis), STRICT);
+    let error = error.unwrap();
+    assert_eq!((count, error.kind(), error.position()), (0, TraceErrorKind::BadRecord, Position::Line(1)));
+    assert!(error.to_string().len() < 200, "{error}");
+    assert_eq!(first_error(&text, Some(FormatId::ArcLis), SKIP).0, 1);
+}
+
+#[test]
+fn unknown_formats_say_why() {
+    let (_, error) = first_error(b"", None, STRICT);
+    assert_eq!(error.unwrap().to_string(), "t: cannot tell the format of an empty file");
+    let cases: [(&[u8], &str); 4] = [
+        (b"hello world\nand more\n", "the first line has 2 columns; known text formats are"),
+        (b"a b c d e f g h i j\n", "10 columns; content wants the time in microseconds in column 1 in line 1"),
+        (b"1 2 3 four\n", "days wants a fingerprint"),
+        (&[0xff; 64], "binary"),
+    ];
+    for (bytes, expected) in cases {
+        let error = first_error(bytes, None, STRICT).1.unwrap();
+        assert_eq!(error.kind(), TraceErrorKind::UnknownFormat);
+        assert!(error.to_string().contains(expected), "{error}");
+    }
+    // A few bad lines do not hide the format.
+    let mostly = b"1 1 0 0\nx\n2 1 0 0\n3 1 0 0\n";
+    assert_eq!(reader(mostly, None, SKIP).unwrap().format(), FormatId::ArcLis);
+}

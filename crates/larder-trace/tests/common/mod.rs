@@ -1,0 +1,54 @@
+//! What the tests of traces share: records of bytes, and where the traces beside the checkout lie.
+
+#![allow(dead_code, reason = "each test takes what it needs")]
+
+use std::{
+    io::{Cursor, Write},
+    path::{Path, PathBuf},
+};
+
+use larder_trace::{FormatId, OpenOptions, Record, TraceError, TraceReader, TraceResult};
+
+/// The folder of traces beside the checkout, or `None` with a printed line.
+pub fn traces(test: &str) -> Option<PathBuf> {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let found = here.ancestors().skip(2).take(2).map(|root| root.join("shared/traces")).find(|path| path.is_dir());
+    if found.is_none() {
+        println!("skipped: {test} (no folder shared/traces beside the checkout)");
+    }
+    found
+}
+
+/// Opens bytes in memory.
+pub fn reader(bytes: &[u8], format: Option<FormatId>, options: OpenOptions) -> TraceResult<TraceReader> {
+    TraceReader::from_read("t", Cursor::new(bytes.to_vec()), format, options)
+}
+
+/// All records of a trace that is sound.
+pub fn records(bytes: &[u8], format: FormatId) -> Vec<Record> {
+    let reader = reader(bytes, Some(format), OpenOptions::default()).expect("opens");
+    reader.map(|record| record.expect("a sound record")).collect()
+}
+
+/// How reading ends: the records before the first error, and that error.
+pub fn first_error(bytes: &[u8], format: Option<FormatId>, options: OpenOptions) -> (usize, Option<TraceError>) {
+    let reader = match reader(bytes, format, options) {
+        Ok(reader) => reader,
+        Err(error) => return (0, Some(error)),
+    };
+    let mut count = 0;
+    for record in reader {
+        match record {
+            Ok(_) => count += 1,
+            Err(error) => return (count, Some(error)),
+        }
+    }
+    (count, None)
+}
+
+/// gzip.
+pub fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    encoder.write_all(bytes).expect("packs");
+    encoder.finish().expect("packs")
+}

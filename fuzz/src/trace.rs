@@ -1,0 +1,108 @@
+//! Target: the readers of traces. The first byte chooses a format, or that it is to be found out; the rest is the file.
+//! Whatever it is: records within the limits or an error, never a panic, and the same with and without `skip_bad` up to
+//! the first error.
+//!
+//! What it does not do: write traces; the round trips of `larder-trace` do.
+
+use std::io::Cursor;
+
+use larder_trace::{
+    FormatId, Op, OpenOptions, Record, TraceReader,
+    record::{ADDRESS_MAX, REQUEST_BYTES_MAX},
+};
+
+/// Records that are looked at: packed noise may be long.
+const RECORDS_MAX: usize = 20_000;
+
+/// First inputs: a few lines of each format, plain, and packed.
+pub fn seeds() -> Vec<Vec<u8>> {
+    let lines: [(FormatId, &[u8]); 12] = [
+        (
+            FormatId::Content,
+            b"1 1 a 0 0 F 0 0 0 0\n2 2 a 16 8 R 0 0 93d76fe148c689ba 26\n9 3 a 8 64 T 0 0 0 0\n7 4 b 8 8 W 2 0 00112233445566778899aabbccddeeff -\n",
+        ),
+        (FormatId::Days, b"0 0 8775bb2d62bca5dd 270\n1 1 93d76fe148c689ba 26\n"),
+        (
+            FormatId::Fiu,
+            b"777599999908936 2552 kj 160806224 2 W 6 0 3f4fc2833a17fd2a3dacad7c0e8ca8adbf619eac0cdf3f68d496ea9344137e8b\n\
+              9 42 a b 508516680 8 R 6 0 b5e9f4e5ab62a4fff5313a606b0ad4e3\n",
+        ),
+        (FormatId::Austere, b"32768 32768 W d7e03103f071f8c0b630b4339ccfe98b07c38c67 2.0\n"),
+        (FormatId::Msr, b"128166372003061629,usr,0,Read,7014609920,24576,41286\n128,usr,1,Write,512,1024,3\n"),
+        (
+            FormatId::Blkparse,
+            b"  8,0    3        1     0.000000000   697  Q FWFS 223490 + 8 [kjournald]\n\
+              \x20 8,0 3 2 0.000001829   697  C   R 8 + 8 [0]\nCPU0 (8,0):\n Reads\n",
+        ),
+        (FormatId::Fio, b"fio version 2 iolog\nf add\nf wait 100\nf read 4096 512\ng sync\ng trim 0 65536\nf close\n"),
+        (FormatId::ArcLis, b"1936993 8 0 0\n793041 16 94 1\n"),
+        (FormatId::Ssdsim, b"4000 0 1024 8 1\n5000 1 16 3 0\n"),
+        (FormatId::Csv, b"version,time,op,size,lbn\n1,5633898,2a,512,42932745\n1,5.5,28,6656,40409911\n"),
+        (FormatId::OracleGeneral, b"\x6a\xf7\x55\0\x09\x1a\x8f\x02\0\0\0\0\0\x02\0\0\xff\xff\xff\xff\xff\xff\xff\xff"),
+        (FormatId::BlockIds, b"\xca\xce\x0d\0\xff\xad\x0d\0"),
+    ];
+    let mut seeds = Vec::new();
+    for (format, bytes) in lines {
+        let chosen = FormatId::ALL.iter().position(|known| *known == format).unwrap_or_default() as u8;
+        seeds.push([&[chosen], bytes].concat());
+        seeds.push([&[0xff], bytes].concat());
+    }
+    // "1 1 0 0\n2 1 0 1\n" as zstd, gzip and xz pack it.
+    seeds.push(
+        b"\xff\x28\xb5\x2f\xfd\x00\x58\x81\x00\x00\x31\x20\x31\x20\x30\x20\x30\x0a\x32\x20\x31\x20\x30\x20\x31\
+          \x0a"
+            .to_vec(),
+    );
+    seeds.push(
+        b"\xff\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\x03\x33\x54\x30\x54\x30\x50\x30\xe0\x32\x02\xd3\x86\x5c\x00\
+          \x86\x38\x9d\x39\x10\x00\x00\x00"
+            .to_vec(),
+    );
+    seeds.push(
+        b"\xff\xfd\x37\x7a\x58\x5a\x00\x00\x01\x69\x22\xde\x36\x02\x00\x21\x01\x16\x00\x00\x00\x74\x2f\xe5\xa3\
+          \x01\x00\x0f\x31\x20\x31\x20\x30\x20\x30\x0a\x32\x20\x31\x20\x30\x20\x31\x0a\x00\x86\x38\x9d\x39\
+          \x00\x01\x24\x10\xe9\x44\xd9\xcc\x90\x42\x99\x0d\x01\x00\x00\x00\x00\x01\x59\x5a"
+            .to_vec(),
+    );
+    seeds
+}
+
+/// Reads the input as a trace, strictly and leniently.
+pub fn run(input: &[u8]) {
+    let Some((choice, bytes)) = input.split_first() else { return };
+    let format = FormatId::ALL.get(usize::from(*choice)).copied();
+    let options = OpenOptions { device_bytes: (choice & 0x40 == 0).then_some(1 << 50), ..OpenOptions::default() };
+    let strict = read(bytes, format, options);
+    let lenient = read(bytes, format, OpenOptions { skip_bad: true, ..options });
+    assert!(lenient.starts_with(&strict), "skipping bad lines changes what stands before the first");
+}
+
+fn read(bytes: &[u8], format: Option<FormatId>, options: OpenOptions) -> Vec<Record> {
+    let mut records = Vec::new();
+    let reader = match TraceReader::from_read("input", Cursor::new(bytes.to_vec()), format, options) {
+        Ok(reader) => reader,
+        Err(error) => {
+            assert!(error.to_string().starts_with("input"), "{error}");
+            return records;
+        }
+    };
+    for record in reader.take(RECORDS_MAX) {
+        match record {
+            Ok(record) => {
+                let is_flush = record.op == Op::Flush;
+                assert!(is_flush == (record.len_bytes == 0), "{record:?}");
+                assert!(record.op == Op::Trim || record.len_bytes <= REQUEST_BYTES_MAX, "{record:?}");
+                assert!(record.end_bytes() <= ADDRESS_MAX, "{record:?}");
+                if let Some(stored) = record.content.and_then(|content| content.stored_bytes) {
+                    assert!(u64::from(stored) <= record.len_bytes, "{record:?}");
+                }
+                records.push(record);
+            }
+            Err(error) => {
+                assert!(error.to_string().starts_with("input"), "{error}");
+                assert!(error.to_string().len() < 1000, "{error}");
+            }
+        }
+    }
+    records
+}
