@@ -1,10 +1,12 @@
-//! How fast records are chunked, re-chunked, counted and generated: records a second, on one core.
+//! How fast records are chunked, re-chunked, counted, generated and written: records a second, on one core.
 //!
 //! What it does not do: judge. Run with `cargo bench -p larder-trace --bench work`.
 
+use std::io::sink;
+
 use divan::{Bencher, counter::ItemsCount};
 use larder_trace::{
-    Compressibility, InfoCollector, RechunkOptions, Rechunker, Record, TraceResult, chunks,
+    Compressibility, ContentWriter, InfoCollector, RechunkOptions, Rechunker, Record, TraceResult, chunks, convert,
     generate::{PROFILES, ProfileTrace, ZipfConfig, ZipfTrace},
 };
 
@@ -57,4 +59,12 @@ fn generate_zipf(bencher: Bencher<'_, '_>) {
 fn generate_profile(bencher: Bencher<'_, '_>) {
     let make = || ProfileTrace::new(PROFILES[0], 0.035, Compressibility::default(), 1).expect("sound");
     bencher.counter(ItemsCount::new(make().requests())).bench(|| make().count());
+}
+
+#[divan::bench]
+fn write_content(bencher: Bencher<'_, '_>) {
+    let trace = trace();
+    bencher.counter(ItemsCount::new(RECORDS)).bench(|| {
+        convert(trace.iter().copied().map(Ok), ContentWriter::new(sink()).expect("a writer")).expect("written").records
+    });
 }

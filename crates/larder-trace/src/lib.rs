@@ -24,6 +24,7 @@ pub mod rng;
 mod sink;
 pub mod synthetic;
 mod trimmed;
+pub mod write;
 pub mod zero;
 pub mod zipf;
 
@@ -37,3 +38,4 @@ pub use rechunk::{Initial, RechunkOptions, Rechunked, Rechunker, Unknown};
 pub use record::{Content, Fingerprint, Op, Provenance, Record, Tag};
 pub use sink::BackSteps;
 pub use synthetic::{Compressibility, SyntheticOptions, WithContent, with_content, with_sizes};
+pub use write::{AustereWriter, ContentWriter, CsvWriter, OracleGeneralWriter, RecordWriter, Written, convert};
