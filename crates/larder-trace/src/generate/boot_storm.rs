@@ -130,7 +130,8 @@ impl BootStorm {
         let disk_bytes = config.disk_bytes.next_multiple_of(unit_bytes);
         let vms: Vec<Vm> = (0..config.vms)
             .map(|vm| {
-                let (start_us, shift_bytes) = (rng.below(config.spread_us + 1), rng.below(shifts + 1) * unit_bytes);
+                let (start_us, shift_bytes) =
+                    (rng.below(config.spread_us.saturating_add(1)), rng.below(shifts + 1) * unit_bytes);
                 // The first machine is the recorded one.
                 Vm { start_us, shift_bytes: if vm == 0 { 0 } else { shift_bytes }, next: 0 }
             })
@@ -152,8 +153,8 @@ impl BootStorm {
                 }
                 Some(record) => {
                     // Without times a boot is one request a millisecond.
-                    let own = record.time_us.unwrap_or(start + 1000 * state.next as u64);
-                    self.due.push(Reverse((state.start_us + own.saturating_sub(start), vm)));
+                    let own = record.time_us.unwrap_or(start.saturating_add(1000 * state.next as u64));
+                    self.due.push(Reverse((state.start_us.saturating_add(own.saturating_sub(start)), vm)));
                 }
                 None => {}
             }
@@ -192,7 +193,8 @@ impl Iterator for BootStorm {
         let disk = self.config.disk_bytes;
         let base = u64::from(vm) * disk;
         let at = (record.offset_bytes + state.shift_bytes) % disk;
-        record.time_us = record.time_us.map(|time| state.start_us + time.saturating_sub(first.time_us.unwrap_or(0)));
+        record.time_us =
+            record.time_us.map(|time| state.start_us.saturating_add(time.saturating_sub(first.time_us.unwrap_or(0))));
         record.request = self.requests;
         record.tag = Tag::new(format!("vm{vm}").as_bytes());
         record.offset_bytes = base + at;

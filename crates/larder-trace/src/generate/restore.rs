@@ -168,7 +168,7 @@ where
         let disk_bytes = (self.disk.len() as u64 * self.block_bytes).next_multiple_of(io_bytes);
         let at = block * self.block_bytes;
         self.requests += u64::from(at.is_multiple_of(io_bytes));
-        self.last_us += if at.is_multiple_of(io_bytes) { READ_US } else { 0 };
+        self.last_us = self.last_us.saturating_add(if at.is_multiple_of(io_bytes) { READ_US } else { 0 });
         let provenance = Provenance::Recorded;
         let zeroes = Content { fingerprint: zero::XXH3_4K, stored_bytes: Some(26), is_zero: true, provenance };
         self.phase = Phase::Reading(block + 1);
