@@ -2,17 +2,23 @@
 //! Whatever it is: records within the limits or an error, never a panic, and the same with and without `skip_bad` up to
 //! the first error.
 //!
-//! What it does not do: write traces; the round trips of `larder-trace` do.
+//! What was read is then chunked, re-chunked, counted, written in our own format, and read back.
+//!
+//! What it does not do: the other formats that we write; the round trips of `larder-trace` do.
 
 use std::io::Cursor;
 
 use larder_trace::{
-    FormatId, Op, OpenOptions, Record, TraceReader,
+    ContentWriter, FormatId, InfoCollector, Op, OpenOptions, RechunkOptions, Rechunker, Record, TraceReader, chunks,
+    convert,
     record::{ADDRESS_MAX, REQUEST_BYTES_MAX},
 };
 
 /// Records that are looked at: packed noise may be long.
 const RECORDS_MAX: usize = 20_000;
+
+/// Longest read or write that is worked on: counting blocks of a gigabyte takes long.
+const WORKED_BYTES_MAX: u64 = 1 << 20;
 
 /// First inputs: a few lines of each format, plain, and packed.
 pub fn seeds() -> Vec<Vec<u8>> {
@@ -75,6 +81,46 @@ pub fn run(input: &[u8]) {
     let strict = read(bytes, format, options);
     let lenient = read(bytes, format, OpenOptions { skip_bad: true, ..options });
     assert!(lenient.starts_with(&strict), "skipping bad lines changes what stands before the first");
+    work(lenient);
+}
+
+/// What is done with records takes whatever a reader gives.
+fn work(mut records: Vec<Record>) {
+    records.retain(|record| record.op == Op::Trim || record.len_bytes <= WORKED_BYTES_MAX);
+    let all = || records.iter().copied().map(Ok);
+    let info = InfoCollector::collect(None, all()).expect("records are sound");
+    assert_eq!(info.trims + info.flushes, records.iter().filter(|record| !record.is_data()).count() as u64);
+    assert!(info.written_set_blocks <= info.working_set_blocks && info.working_set_blocks <= info.blocks);
+    for request in chunks(all(), 4096).expect("a sound size") {
+        let Ok(request) = request else { break };
+        assert!(request.op == Op::Flush || request.len_bytes > 0 && request.start_bytes + request.len_bytes <= 4096);
+    }
+    let mut rechunker = Rechunker::new(RechunkOptions::new(32 << 10)).expect("a sound size");
+    if rechunker.learn(all()).is_ok() {
+        for request in rechunker.replay(all()) {
+            let request = request.expect("pass 1 took all of it");
+            assert!(request.op == Op::Trim || request.op == Op::Flush || request.content.is_some());
+        }
+    }
+    read_back(&records);
+}
+
+/// Our own format says all of a record; blanks and the like in tags aside, and what is no whole sector.
+fn read_back(records: &[Record]) {
+    let mut packed = Vec::new();
+    let writer = ContentWriter::new(&mut packed).expect("memory takes all");
+    let written = convert(records.iter().copied().map(Ok), writer).expect("memory takes all");
+    assert_eq!(written.records, records.len() as u64);
+    let back = read(&packed, Some(FormatId::Content), OpenOptions::default());
+    assert_eq!(back.len(), records.len());
+    for (back, record) in back.iter().zip(records) {
+        let is_whole = record.offset_bytes.is_multiple_of(512) && record.len_bytes.is_multiple_of(512);
+        let mut expected = Record { tag: back.tag, ..*record };
+        if record.content.is_some_and(|content| content.is_zero) {
+            expected.content = back.content;
+        }
+        assert!(!is_whole || *back == expected, "{back:?} for {record:?}");
+    }
 }
 
 fn read(bytes: &[u8], format: Option<FormatId>, options: OpenOptions) -> Vec<Record> {

@@ -98,7 +98,7 @@ pub struct ContentInfo {
     pub duplicate_writes: Counts,
     /// Writes whose fingerprint was written before: what deduplication saves on the write path (AustereCache §5.1).
     pub rewritten_fingerprints: Counts,
-    /// Writes that put on a block what the trace last wrote there.
+    /// Writes that put on a block what the trace last wrote there, where it was not trimmed since.
     pub same_content_rewrites: u64,
     /// Reads of blocks that the trace wrote before and did not trim since.
     pub reads_checked: u64,

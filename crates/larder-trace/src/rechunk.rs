@@ -127,6 +127,8 @@ pub struct Rechunker {
     blocks: Vec<Block>,
     /// Whether the trace gives sizes.
     has_sizes: bool,
+    /// The fingerprints of a chunk's blocks, one after the other.
+    scratch: Vec<u8>,
 }
 
 fn content_error(message: String) -> TraceError {
@@ -137,7 +139,8 @@ impl Rechunker {
     /// Knows nothing yet.
     pub fn new(options: RechunkOptions) -> TraceResult<Rechunker> {
         check_chunk_bytes(options.chunk_bytes)?;
-        Ok(Rechunker { options, block_bytes: 0, chunks: HashMap::new(), blocks: Vec::new(), has_sizes: false })
+        let (chunks, blocks, scratch) = (HashMap::new(), Vec::new(), Vec::new());
+        Ok(Rechunker { options, block_bytes: 0, chunks, blocks, has_sizes: false, scratch })
     }
 
     /// Pass 1: what the disk held before the trace.
@@ -271,7 +274,8 @@ impl Rechunker {
         let group = self.group(chunk)?;
         let per_chunk = self.blocks_per_chunk();
         let blocks = self.blocks.get(group..group + per_chunk).unwrap_or_default();
-        let mut hash = XxHash3_128::new();
+        let mut bytes = std::mem::take(&mut self.scratch);
+        bytes.clear();
         let mut is_zero = true;
         let mut provenance = Provenance::Recorded;
         let mut sizes = Sizes::default();
@@ -292,15 +296,14 @@ impl Rechunker {
             }
             is_zero &= is_zero_block;
             provenance = provenance.max(block.provenance);
-            for word in last.0 {
-                hash.write(&word.to_be_bytes());
-            }
+            bytes.extend(last.to_u128().to_be_bytes());
         }
         let fingerprint = match blocks.len() {
             _ if is_zero => zero::XXH3_4K,
             1 => last,
-            _ => Fingerprint::from_u128(hash.finish_128()),
+            _ => Fingerprint::from_u128(XxHash3_128::oneshot(&bytes)),
         };
+        self.scratch = bytes;
         let chunk_bytes = self.options.chunk_bytes;
         let stored_bytes = self.has_sizes.then(|| sizes.total(self.block_bytes, chunk_bytes)).flatten();
         Ok(Content { fingerprint, stored_bytes, is_zero, provenance })

@@ -145,6 +145,8 @@ pub struct Record {
     pub content: Option<Content>,
 }
 
+const _: () = assert!(size_of::<Record>() <= 112, "templates and batches count on it");
+
 impl Record {
     /// A record without time, tag or content.
     pub const fn new(request: u64, op: Op, offset_bytes: u64, len_bytes: u64) -> Record {

@@ -156,6 +156,42 @@ fn the_published_table_for_vm_boot() {
 }
 
 #[test]
+fn the_published_table_for_devbuild_smallmem() {
+    check(&Row {
+        name: "devbuild-smallmem",
+        counts: [1_505_083, 1_214_357, 290_726, 1831, 468],
+        trim_mb: 28_357,
+        span_s: 1229,
+        working_mb: 1207,
+        written_mb: 820,
+        unique: 250_205,
+        shares: [48.9, 48.9, 0.9, 0.0, 0.1],
+        ratios: [1.14, 1.14, 0.24],
+        back_steps: (100_479, 19_511),
+        reads_checked: 934_216,
+        reads_after_trim: 387,
+    });
+}
+
+#[test]
+fn the_published_table_for_apt_clones() {
+    check(&Row {
+        name: "apt-clones",
+        counts: [2_336_763, 1_316_618, 1_020_145, 1321, 25_134],
+        trim_mb: 7402,
+        span_s: 177,
+        working_mb: 3482,
+        written_mb: 3175,
+        unique: 436_673,
+        shares: [64.6, 64.1, 1.7, 1.6, 1.3],
+        ratios: [1.78, 1.76, 0.77],
+        back_steps: (427_881, 29_841),
+        reads_checked: 981_732,
+        reads_after_trim: 0,
+    });
+}
+
+#[test]
 fn the_published_counts_of_snapshots() {
     let Some(traces) = traces("the_published_counts_of_snapshots") else { return };
     let reader = larder_trace::open(&traces.join("snapshots.days.zst"), None, OpenOptions::default()).expect("opens");

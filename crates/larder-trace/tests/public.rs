@@ -18,7 +18,9 @@ fn read(path: &Path) -> impl Iterator<Item = Record> {
 #[test]
 fn arc_references() {
     let Some(traces) = traces("arc_references") else { return };
-    for (name, references) in [("OLTP", 914_145), ("P3", 3_912_296), ("P6", 12_672_123)] {
+    for (name, references) in
+        [("OLTP", 914_145), ("P3", 3_912_296), ("P6", 12_672_123), ("P12", 13_208_930), ("P2", 12_729_495)]
+    {
         let path = traces.join(format!("public/arc-fast03/{name}.lis.zst"));
         assert_eq!(open(&path).format(), FormatId::ArcLis);
         assert_eq!(read(&path).map(|record| record.len_bytes / 4096).sum::<u64>(), references, "{name}");

@@ -3,8 +3,8 @@
 //! `time_us request tag lba sectors op c 0 fingerprint lz4_bytes`, one line for each 4 KiB block of a read or write (any
 //! other length up to 1 MiB is taken, too), one for a whole trim, one for a flush (address and length 0). The
 //! fingerprint is XXH3-64 in 16 digits; 32 digits are taken for 128 bits. Column `c` is 0 in a recording; a trace whose
-//! sizes we made up has 1 there, and one that is all made up 2, so that nobody takes it for a recording. A content of
-//! `-` is unknown; a size of `-` is, too.
+//! sizes we made up has 1 there, and one that is all made up 2, so that nobody takes it for a recording. A time, a
+//! fingerprint or a size of `-` is unknown, and a tag of `-` is none.
 //!
 //! What it does not do: join the blocks of a request.
 
@@ -24,9 +24,17 @@ impl LineFormat for ContentLines {
     #[inline]
     fn line(&mut self, line: &[u8], sink: &mut Sink) -> Result<(), Complaint> {
         let mut columns = Cursor::blanks(line);
-        let time_us = columns.number("the time in microseconds in column 1")?;
+        const TIME: &str = "the time in microseconds in column 1";
+        let time_us = match line.first() {
+            Some(b'-') if columns.need(TIME)? == b"-" => None,
+            Some(b'-') => return Err(Complaint::expected(TIME)),
+            _ => Some(columns.number(TIME)?),
+        };
         let request = columns.number("the number of the request in column 2")?;
-        let tag = Tag::new(columns.need("a tag in column 3")?);
+        let tag = match columns.need("a tag in column 3")? {
+            b"-" => Tag::NONE,
+            name => Tag::new(name),
+        };
         let lba = columns.number("the address in sectors in column 4")?;
         let sectors = columns.number("the length in sectors in column 5")?;
         let op = match columns.need("R, W, T or F in column 6")? {
@@ -55,7 +63,7 @@ impl LineFormat for ContentLines {
             return Err(Complaint::expected("address and length 0 for a flush (columns 4 and 5)"));
         }
         let offset_bytes = lba.saturating_mul(SECTOR_BYTES);
-        sink.push(Record { time_us: Some(time_us), request, tag, op, offset_bytes, len_bytes, content })
+        sink.push(Record { time_us, request, tag, op, offset_bytes, len_bytes, content })
     }
 }
 

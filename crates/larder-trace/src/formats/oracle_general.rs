@@ -34,7 +34,6 @@ impl Entry {
         }
     }
 
-    #[cfg(test)]
     pub fn encode(&self) -> [u8; RECORD_BYTES] {
         let mut bytes = [0; RECORD_BYTES];
         let fields = [

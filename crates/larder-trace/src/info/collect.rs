@@ -102,7 +102,8 @@ impl InfoCollector {
             Op::Flush => self.info.flushes += 1,
             Op::Trim => {
                 self.info.trims += 1;
-                self.info.trim_bytes += record.len_bytes;
+                // Many trims of all that can be addressed are more than 64 bits.
+                self.info.trim_bytes = self.info.trim_bytes.saturating_add(record.len_bytes);
                 self.events += 1;
                 self.trimmed.add(record.offset_bytes, record.end_bytes(), self.events);
             }
@@ -139,7 +140,7 @@ impl InfoCollector {
         if let Some(open) = self.open.as_mut().filter(|open| joins(open)) {
             open.start = open.start.min(record.offset_bytes);
             open.end = record.end_bytes();
-            open.len_bytes += record.len_bytes;
+            open.len_bytes = open.len_bytes.saturating_add(record.len_bytes);
             return;
         }
         let is_new = self.open.as_ref().is_none_or(|open| open.request != record.request);
@@ -240,10 +241,11 @@ fn count_fingerprint(info: &mut ContentInfo, seen: &mut HashMap<Fingerprint, u8>
 
 /// What was written there before, and whether it was trimmed since.
 fn count_history(info: &mut ContentInfo, address: &Address, trimmed_at: u64, op: Op, content: &Content) {
-    let is_same = address.written == Some(content.fingerprint);
+    let is_trimmed = trimmed_at > address.written_at;
+    let is_same = address.written == Some(content.fingerprint) && !is_trimmed;
     match op {
         Op::Write => info.same_content_rewrites += u64::from(is_same),
-        _ if trimmed_at > address.written_at => {
+        _ if is_trimmed => {
             info.reads_after_trim += 1;
             info.reads_after_trim_not_zero += u64::from(!content.is_zero);
         }

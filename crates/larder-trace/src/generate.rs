@@ -1,0 +1,47 @@
+//! Generators of traces with content, one file each. All are seeded and stream: iterators over `TraceResult<Record>`,
+//! as readers are.
+//!
+//! Invariants: the same configuration and seed give the same records, on every machine. Content that was made up says so.
+//! What cannot be met (a working set larger than the disk, say) is refused before the first record.
+//!
+//! What it does not do: write files; `write.rs` does.
+
+pub mod boot_storm;
+pub mod profile;
+pub mod random_reads;
+pub mod restore;
+pub mod snapshots;
+pub mod zipf;
+
+pub use boot_storm::{BootStorm, BootStormConfig, SyntheticBoot, SyntheticBootConfig, boot_template};
+pub use profile::{PROFILES, Profile, ProfileTrace};
+pub use random_reads::{RandomReads, RandomReadsConfig};
+pub use restore::{Restore, RestoreConfig};
+pub use snapshots::{Snapshots, SnapshotsConfig};
+pub use zipf::{ZipfConfig, ZipfTrace};
+
+use crate::{
+    chunk::check_chunk_bytes,
+    error::{TraceError, TraceResult},
+    record::ADDRESS_MAX,
+};
+
+/// How many whole chunks `bytes` are; refused where there is none, or where the address space ends.
+fn whole_chunks(what: &str, bytes: u64, chunk_bytes: u32) -> TraceResult<u64> {
+    check_chunk_bytes(chunk_bytes)?;
+    let chunks = bytes / u64::from(chunk_bytes);
+    if chunks == 0 || bytes > ADDRESS_MAX {
+        let message = format!("expected {what} of one chunk of {chunk_bytes} bytes to 1 EiB, found {bytes} bytes");
+        return Err(TraceError::parameter(message));
+    }
+    Ok(chunks)
+}
+
+/// Refuses a number that is not in a range.
+fn within(what: &str, value: f64, range: std::ops::RangeInclusive<f64>) -> TraceResult<()> {
+    if range.contains(&value) {
+        return Ok(());
+    }
+    let message = format!("expected {what} of {} to {}, found {value}", range.start(), range.end());
+    Err(TraceError::parameter(message))
+}

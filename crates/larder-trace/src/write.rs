@@ -1,0 +1,71 @@
+//! Writers: any stream of records into one of our formats, and what came of it.
+//!
+//! Invariants: what a format cannot say is counted ([`Written::dropped`]) or refused, never bent silently: the head of each file
+//! says which. Nothing of the trace is kept in memory, but for `oracleGeneral`, which tells when an address comes next.
+//!
+//! What it does not do: choose a name, or keep a half-written file from staying after an error.
+
+mod austere;
+mod content;
+mod csv;
+mod oracle_general;
+
+pub use austere::AustereWriter;
+pub use content::ContentWriter;
+pub use csv::CsvWriter;
+pub use oracle_general::OracleGeneralWriter;
+
+use std::io;
+
+use crate::{
+    error::{Position, TraceError, TraceResult},
+    formats::SECTOR_BYTES,
+    record::Record,
+};
+
+/// What was written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Written {
+    /// Records written.
+    pub records: u64,
+    /// Records that the format has no place for (trims and flushes, in some).
+    pub dropped: u64,
+}
+
+/// Something that records are written to.
+pub trait RecordWriter {
+    /// Writes a record; false where the format has no place for it.
+    fn write(&mut self, record: &Record) -> TraceResult<bool>;
+
+    /// Writes what is left, and the end of the file.
+    fn finish(self) -> TraceResult<()>
+    where
+        Self: Sized;
+}
+
+/// Writes all records. Stops at the first error, of reading or of writing.
+pub fn convert<I, W>(records: I, mut writer: W) -> TraceResult<Written>
+where
+    I: IntoIterator<Item = TraceResult<Record>>,
+    W: RecordWriter,
+{
+    let mut written = Written::default();
+    for record in records {
+        match writer.write(&record?)? {
+            true => written.records += 1,
+            false => written.dropped += 1,
+        }
+    }
+    writer.finish()?;
+    Ok(written)
+}
+
+fn cannot_write(error: io::Error) -> TraceError {
+    TraceError::io("", Position::Whole, "cannot write the trace", error)
+}
+
+/// The sectors that a record touches: first and count.
+fn sectors(record: &Record) -> (u64, u64) {
+    let first = record.offset_bytes / SECTOR_BYTES;
+    (first, record.end_bytes().div_ceil(SECTOR_BYTES) - first)
+}
