@@ -15,6 +15,17 @@ pub struct Content {
     pub stored_bytes: u32,
 }
 
+impl Content {
+    /// The fingerprint of a chunk of zeroes, whatever hash a trace has. Designs that know nothing of zeroes store them as
+    /// any other content.
+    pub const ZEROES: Fingerprint = Fingerprint([0; 16]);
+
+    /// Whether it is all zeroes.
+    pub fn is_zero(&self) -> bool {
+        self.fingerprint == Content::ZEROES
+    }
+}
+
 /// When writes reach the origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WritePolicy {
