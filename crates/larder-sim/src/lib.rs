@@ -11,3 +11,5 @@
 #![cfg_attr(not(test), deny(clippy::expect_used))]
 
 pub mod cache;
+pub mod slotted;
+pub mod tally;
