@@ -12,6 +12,8 @@
 #![cfg_attr(not(test), deny(clippy::expect_used))]
 
 pub mod arc;
+pub mod d_arc;
+pub mod d_lru;
 pub mod design;
 pub mod dirty;
 pub mod fp_index;

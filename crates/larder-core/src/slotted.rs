@@ -12,12 +12,14 @@
 //!
 //! A decision holds from the moment it is made: what it evicts is no longer found. Who executes it on devices lets no
 //! other request to its addresses and slots pass until that is done, in this order: (1) destage; (2) write the data;
-//! (3) write the metadata entries.
+//! (3) write the metadata entries. The slot that data is written to may be that of the chunk which it overwrites.
 //!
 //! What it does not do: know what a chunk holds beyond its fingerprint, or when writes reach the origin; whoever calls
 //! says of each put whether it is dirty.
 
 pub(crate) mod addresses;
+pub(crate) mod contents;
+pub(crate) mod order;
 pub(crate) mod sizes;
 
 pub use sizes::{FlashSize, METADATA_PAGE_BYTES, SizeError, SizeErrorKind, Sizes};

@@ -72,7 +72,7 @@ pub enum SizeErrorKind {
     },
     /// More chunks or entries than their numbers can tell apart.
     TooMany {
-        /// How many were given, or would be there.
+        /// How many were given, or would be there; there may be even more room.
         given: u64,
         /// How many there can be.
         most: u64,
@@ -84,7 +84,7 @@ impl fmt::Display for SizeError {
         let design = self.design;
         match self.kind {
             SizeErrorKind::DataChunks { given, least } => {
-                write!(f, "{design} needs room for at least {least} data chunks, not {given}")
+                write!(f, "{design} needs room for {least} data chunk at least, not {given}")
             }
             SizeErrorKind::MetadataEntries { given, least } => {
                 write!(f, "{design} needs at least {least} metadata entries for its data chunks, not {given}")
@@ -106,7 +106,7 @@ pub(crate) fn pages_bytes(entries: u64, entry_bytes: u32) -> u64 {
     entries.saturating_mul(u64::from(entry_bytes)).div_ceil(METADATA_PAGE_BYTES).saturating_mul(METADATA_PAGE_BYTES)
 }
 
-/// A design's formula: from a number of data chunks, [`ENTRIES_MAX`] at most, to that of all metadata entries.
+/// A design's formula: from a number of data chunks (of 32 bits) to that of all metadata entries.
 pub(crate) struct Formula<F> {
     pub design: &'static str,
     pub chunk_bytes: u32,
@@ -133,8 +133,8 @@ impl<F: Fn(u64) -> u64> Formula<F> {
                 if given < least {
                     return Err(error(SizeErrorKind::FlashBytes { given, least }));
                 }
-                // `low` fits, `high` does not, or is one more than there can be.
-                let (mut low, mut high) = (1, ENTRIES_MAX + 1);
+                // `low` fits. `high` does not, or is more than there can be, which is told below.
+                let (mut low, mut high) = (1, ENTRIES_MAX + 2);
                 while high - low > 1 {
                     let middle = low + (high - low) / 2;
                     if self.flash_bytes(middle) <= given { low = middle } else { high = middle }
