@@ -6,7 +6,14 @@
 use std::{path::Path, sync::OnceLock};
 
 use divan::{Bencher, counter::ItemsCount};
-use larder_core::{Fingerprint, Lba, arc::Arc, lru::Lru, slotted::Slotted};
+use larder_core::{
+    Fingerprint, Lba,
+    arc::Arc,
+    d_arc::DArc,
+    d_lru::DLru,
+    lru::Lru,
+    slotted::{FlashSize, Slotted},
+};
 use larder_sim::{
     cache::{Content, ReplayCache, WritePolicy},
     slotted::SlottedCache,
@@ -20,15 +27,19 @@ static TRACE: OnceLock<Vec<u32>> = OnceLock::new();
 
 fn main() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let files =
+    let mut files =
         here.ancestors().skip(2).take(2).map(|root| root.join("shared/traces/public/cloudphysics/w106.trace.xz"));
-    let Some(path) = files.clone().find(|path| path.is_file()) else {
+    let Some(path) = files.find(|path| path.is_file()) else {
         println!("skipped: slotted (no folder shared/traces beside the checkout)");
         return;
     };
     let records = larder_trace::open(&path, None, larder_trace::OpenOptions::default()).expect("opens");
     let chunks = larder_trace::chunks(records, CHUNK_BYTES).expect("a size of chunks");
-    TRACE.get_or_init(|| chunks.map(|chunk| chunk.expect("a record").lba as u32).collect());
+    let trace = TRACE.get_or_init(|| chunks.map(|chunk| chunk.expect("a record").lba as u32).collect());
+    tell("lru", new_lru, trace);
+    tell("arc", new_arc, trace);
+    tell("d-lru", new_d_lru, trace);
+    tell("d-arc", new_d_arc, trace);
     divan::main();
 }
 
@@ -44,20 +55,50 @@ fn replay<D: Slotted>(design: D, trace: &[u32]) -> (Tally, SlottedCache<D>) {
     (tally, cache)
 }
 
-fn bench<D: Slotted>(bencher: Bencher<'_, '_>, name: &str, design: impl Fn() -> D + Sync) {
+fn bench<D: Slotted>(bencher: Bencher<'_, '_>, design: fn() -> D) {
     let trace = TRACE.get().map_or(&[][..], Vec::as_slice);
+    bencher.counter(ItemsCount::new(trace.len())).bench(|| replay(design(), trace).0);
+}
+
+/// What a replay ends with, so that it is seen that the right thing is measured.
+fn tell<D: Slotted>(name: &str, design: fn() -> D, trace: &[u32]) {
     let (tally, cache) = replay(design(), trace);
     let ram_bytes = cache.figures().index_ram_bytes;
     println!("{name}: miss ratio {:.4}, index RAM {ram_bytes} bytes", tally.total_miss_ratio());
-    bencher.counter(ItemsCount::new(trace.len())).bench(|| replay(design(), trace).0);
+}
+
+fn new_lru() -> Lru {
+    Lru::new(CHUNKS).expect("a size")
+}
+
+fn new_arc() -> Arc {
+    Arc::new(CHUNKS).expect("a size")
+}
+
+fn new_d_lru() -> DLru {
+    DLru::for_flash(FlashSize::DataChunks(CHUNKS), CHUNK_BYTES).expect("a size")
+}
+
+fn new_d_arc() -> DArc {
+    DArc::for_flash(FlashSize::DataChunks(CHUNKS), CHUNK_BYTES).expect("a size")
 }
 
 #[divan::bench(sample_count = 9, sample_size = 1)]
 fn lru(bencher: Bencher<'_, '_>) {
-    bench(bencher, "lru", || Lru::new(CHUNKS).expect("a size"));
+    bench(bencher, new_lru);
 }
 
 #[divan::bench(sample_count = 9, sample_size = 1)]
 fn arc(bencher: Bencher<'_, '_>) {
-    bench(bencher, "arc", || Arc::new(CHUNKS).expect("a size"));
+    bench(bencher, new_arc);
+}
+
+#[divan::bench(sample_count = 9, sample_size = 1)]
+fn d_lru(bencher: Bencher<'_, '_>) {
+    bench(bencher, new_d_lru);
+}
+
+#[divan::bench(sample_count = 9, sample_size = 1)]
+fn d_arc(bencher: Bencher<'_, '_>) {
+    bench(bencher, new_d_arc);
 }
