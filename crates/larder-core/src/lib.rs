@@ -11,14 +11,19 @@
 
 #![cfg_attr(not(test), deny(clippy::expect_used))]
 
+pub mod arc;
+pub mod d_arc;
+pub mod d_lru;
 pub mod design;
 pub mod dirty;
 pub mod fp_index;
 pub mod lba_index;
+pub mod lru;
 pub mod nitro;
 pub mod packing;
 pub mod ranges;
 pub mod slots;
+pub mod slotted;
 pub mod streams;
 pub mod types;
 pub mod versions;

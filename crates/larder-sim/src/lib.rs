@@ -12,4 +12,6 @@
 
 pub mod cache;
 pub mod replay;
+pub mod slotted;
+pub mod tally;
 pub mod weu;

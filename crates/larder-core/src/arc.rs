@@ -1,0 +1,237 @@
+//! The baseline `arc`: no data reduction, each cached address has a slot of its own, replaced by ARC (Megiddo and Modha,
+//! "ARC: a self-tuning, low overhead replacement cache", FAST '03, Figure 4).
+//!
+//! T1 has addresses that were asked for once of late, T2 those asked for more often; B1 and B2 remember as many that left
+//! them. A hit in B1 or B2 moves the target size `p` of T1 up or down, by the quotient of the two lists' sizes or by 1 if
+//! that is less. `p` is a real number, as in the paper; with integers the hit ratios are others.
+//!
+//! CacheDedup §5.1 compares with it ("ARC (without deduplication)"). An entry of its metadata is an address with its
+//! flags, in 8 bytes: one for each slot and one for each address without data. The paper gives no size for it.
+//!
+//! Departures from Figure 4:
+//! - It knows neither trims nor invalidation. Here they remove the address from whatever list it is on, and free the
+//!   slot. While a slot is free, REPLACE is not called; a ghost that would have to go for it still goes.
+//!
+//! Invariants: |T1|+|T2| <= C, |T1|+|B1| <= C, all four together <= 2C. An address in T1 or T2 has a slot; no other has.
+//!
+//! What it does not do: look at fingerprints. Every write is stored, also where the content is the same.
+
+use crate::{
+    slotted::{
+        ChunkSlot, DataStep, Decision, Destage, FlashSize, MetadataEntry, SizeError, Sizes, SlotPool, Slotted,
+        SlottedStats,
+        addresses::{Addresses, NONE},
+        sizes::{Formula, check_chunks, check_count, pages_bytes},
+    },
+    types::{Fingerprint, Lba},
+};
+
+/// The design's name.
+pub const NAME: &str = "arc";
+/// Bytes of an entry: an address, its flags in the bits that it does not use.
+const ENTRY_BYTES: u32 = 8;
+
+const T1: usize = 0;
+const T2: usize = 1;
+const B1: usize = 2;
+const B2: usize = 3;
+
+/// The design.
+pub struct Arc {
+    /// With the slot of each, or [`NONE`].
+    addresses: Addresses<u32, 4>,
+    slots: SlotPool,
+    /// The paper's c.
+    data_chunks: u32,
+    /// The target size of T1, 0 to c.
+    p: f64,
+    dirty: u64,
+}
+
+impl Arc {
+    /// A cache of `data_chunks` (the paper's c), at least 1.
+    pub fn new(data_chunks: u64) -> Result<Self, SizeError> {
+        let chunks = check_chunks(NAME, data_chunks)?;
+        let addresses = check_count(NAME, 2 * data_chunks)?;
+        Ok(Arc {
+            addresses: Addresses::new(addresses as usize),
+            slots: SlotPool::new(chunks),
+            data_chunks: chunks,
+            p: 0.0,
+            dirty: 0,
+        })
+    }
+
+    /// A cache that fills `flash`.
+    pub fn for_flash(flash: FlashSize, chunk_bytes: u32) -> Result<Self, SizeError> {
+        let formula = Formula { design: NAME, chunk_bytes, entry_bytes: ENTRY_BYTES, entries: |chunks| 2 * chunks };
+        Arc::new(formula.data_chunks(flash)?)
+    }
+
+    /// The target size of T1 (the paper's p).
+    pub fn target(&self) -> f64 {
+        self.p
+    }
+
+    fn set_dirty(&mut self, i: u32, is_dirty: bool) -> bool {
+        let before = self.addresses.is_dirty(i);
+        self.addresses.set_dirty(i, is_dirty);
+        self.dirty = self.dirty + u64::from(is_dirty) - u64::from(before);
+        before != is_dirty
+    }
+
+    /// Takes the data of `i`, in T1 or T2, away.
+    fn take_slot(&mut self, i: u32, decision: &mut Decision) {
+        let slot = std::mem::replace(self.addresses.payload_mut(i), NONE);
+        if self.set_dirty(i, false) {
+            decision.destage.push(Destage { lba: self.addresses.lba(i), slot: ChunkSlot(slot) });
+        }
+        self.slots.give_back(slot);
+    }
+
+    /// REPLACE: the least recent of T1 or T2 loses its data and becomes a ghost.
+    fn replace(&mut self, is_in_b2: bool, decision: &mut Decision) {
+        if !self.slots.is_empty() {
+            return;
+        }
+        let t1 = self.addresses.len(T1) as f64;
+        let from_t1 = t1 >= 1.0 && (t1 > self.p || is_in_b2 && t1 == self.p);
+        let (from, ghosts) = if from_t1 { (T1, B1) } else { (T2, B2) };
+        let Some(i) = self.addresses.oldest(from) else { return };
+        self.take_slot(i, decision);
+        self.addresses.move_to(i, ghosts);
+        decision.changed.push(MetadataEntry::Address(i));
+    }
+
+    /// Cases II and III: `i` is in B1 or B2.
+    fn revive(&mut self, i: u32, decision: &mut Decision) {
+        let (b1, b2) = (self.addresses.len(B1) as f64, self.addresses.len(B2) as f64);
+        let is_in_b2 = self.addresses.list(i) == B2;
+        self.p = if is_in_b2 {
+            (self.p - (b1 / b2).max(1.0)).max(0.0)
+        } else {
+            (self.p + (b2 / b1).max(1.0)).min(f64::from(self.data_chunks))
+        };
+        self.replace(is_in_b2, decision);
+        self.addresses.move_to(i, T2);
+    }
+
+    /// Case IV: `lba` is on no list.
+    fn admit(&mut self, lba: Lba, decision: &mut Decision) -> u32 {
+        let chunks = self.data_chunks as usize;
+        let [t1, t2, b1, b2] = [T1, T2, B1, B2].map(|list| self.addresses.len(list));
+        if t1 + b1 == chunks {
+            if t1 < chunks {
+                self.drop_ghost(B1);
+                self.replace(false, decision);
+            } else if let Some(i) = self.addresses.oldest(T1) {
+                self.take_slot(i, decision);
+                self.addresses.remove(i);
+            }
+        } else if t1 + t2 + b1 + b2 >= chunks {
+            if t1 + t2 + b1 + b2 == 2 * chunks {
+                self.drop_ghost(B2);
+            }
+            self.replace(false, decision);
+        }
+        self.addresses.insert(lba, T1, NONE)
+    }
+
+    fn drop_ghost(&mut self, list: usize) {
+        if let Some(i) = self.addresses.oldest(list) {
+            self.addresses.remove(i);
+        }
+    }
+
+    fn slot(&self, i: u32) -> Option<ChunkSlot> {
+        let slot = self.addresses.payload(i);
+        (slot != NONE).then_some(ChunkSlot(slot))
+    }
+}
+
+impl Slotted for Arc {
+    fn lookup(&self, lba: Lba) -> Option<ChunkSlot> {
+        self.addresses.find(lba).and_then(|i| self.slot(i))
+    }
+
+    #[inline]
+    fn read(&mut self, lba: Lba, decision: &mut Decision) -> Option<ChunkSlot> {
+        decision.clear();
+        let i = self.addresses.find(lba)?;
+        let slot = self.slot(i)?;
+        self.addresses.move_to(i, T2);
+        decision.was_cached = true;
+        decision.data = DataStep::Map(slot);
+        Some(slot)
+    }
+
+    fn put(&mut self, lba: Lba, _fingerprint: &Fingerprint, is_dirty: bool, decision: &mut Decision) {
+        decision.clear();
+        let is_full = self.slots.is_empty();
+        let i = match self.addresses.find(lba) {
+            Some(i) if self.slot(i).is_some() => {
+                self.addresses.move_to(i, T2);
+                decision.was_cached = true;
+                i
+            }
+            Some(i) => {
+                self.revive(i, decision);
+                i
+            }
+            None => self.admit(lba, decision),
+        };
+        if !decision.was_cached {
+            // REPLACE and case IV have made a slot free, where none was.
+            let Some(slot) = self.slots.take() else { return };
+            *self.addresses.payload_mut(i) = slot;
+        }
+        let slot = ChunkSlot(self.addresses.payload(i));
+        if self.set_dirty(i, is_dirty) || !decision.was_cached {
+            decision.changed.push(MetadataEntry::Slot(slot));
+        }
+        decision.data = DataStep::Store { slot, evicts: is_full && !decision.was_cached };
+    }
+
+    fn forget(&mut self, lba: Lba, decision: &mut Decision) -> bool {
+        decision.clear();
+        let Some(i) = self.addresses.find(lba) else { return false };
+        match self.slot(i) {
+            Some(slot) => {
+                self.set_dirty(i, false);
+                self.slots.give_back(slot.0);
+                decision.was_cached = true;
+                decision.data = DataStep::Free(slot);
+                decision.changed.push(MetadataEntry::Slot(slot));
+            }
+            None => decision.changed.push(MetadataEntry::Address(i)),
+        }
+        self.addresses.remove(i);
+        true
+    }
+
+    fn clean(&mut self, lba: Lba) -> bool {
+        self.addresses.find(lba).is_some_and(|i| self.set_dirty(i, false))
+    }
+
+    fn is_dirty(&self, lba: Lba) -> bool {
+        self.addresses.find(lba).is_some_and(|i| self.addresses.is_dirty(i))
+    }
+
+    fn sizes(&self) -> Sizes {
+        let chunks = u64::from(self.data_chunks);
+        let metadata_bytes = pages_bytes(2 * chunks, ENTRY_BYTES);
+        Sizes { data_chunks: chunks, addresses: 2 * chunks, entry_bytes: ENTRY_BYTES, metadata_bytes }
+    }
+
+    fn stats(&self) -> SlottedStats {
+        let mapped = (self.addresses.len(T1) + self.addresses.len(T2)) as u64;
+        SlottedStats {
+            mapped_chunks: mapped,
+            dirty_chunks: self.dirty,
+            live_slots: mapped,
+            stale_slots: 0,
+            ghosts: (self.addresses.len(B1) + self.addresses.len(B2)) as u64,
+            ram_bytes: (self.addresses.ram_bytes() + self.slots.ram_bytes()) as u64,
+        }
+    }
+}

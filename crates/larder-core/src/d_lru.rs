@@ -1,0 +1,179 @@
+//! CacheDedup's `d-lru` (§4.1, Algorithm 1): two LRU lists, one of the addresses in the Metadata Cache M and one of the
+//! data blocks in the Data Cache D, each replaced by itself.
+//!
+//! Each request makes its address the most recent of M and its content the most recent of D. So an address may be there
+//! without data (an orphan, which hits again once another address brings the content back), or data without an
+//! address; never both at once where an address keeps its content (the paper's no-wastage policy, P1 and P2).
+//!
+//! What the paper leaves open, and departures:
+//! - An overwrite gives the address its new content in M; data that no address has any more stays in D until it is the
+//!   least recent, and is found by its fingerprint until then. Algorithm 1 has it so; by §3.1 its fingerprint would be
+//!   forgotten. AustereCache's authors' version does as Algorithm 1, too, and has the same hits.
+//! - A trim, and a write around the cache, remove the address, and its data where no other address has it (§3.2, "write
+//!   invalidate").
+//! - Fewer metadata entries than data chunks are refused: §3.1 calls "the required space for storing the metadata of all
+//!   the cached data" the minimum.
+//! - "An additional 2% taken from the Data Cache" (§5.1) are 2% of its bytes here, spent on addresses. §5.4's figures
+//!   for it, 111 MB of 11 GB, are 1%.
+//!
+//! Invariants: |M| <= m, |D| <= d.
+//!
+//! What it does not do: prefer stale data as a victim.
+
+use crate::{
+    slotted::{
+        ChunkSlot, DataStep, Decision, FlashSize, MetadataEntry, SizeError, SizeErrorKind, Sizes, SlotPool, Slotted,
+        SlottedStats,
+        contents::{ENTRY_BYTES, Metadata, extra_addresses},
+        order::SlotList,
+        sizes::{Formula, check_chunks, check_count, pages_bytes},
+    },
+    types::{Fingerprint, Lba},
+};
+
+/// The design's name.
+pub const NAME: &str = "d-lru";
+
+/// The design.
+pub struct DLru {
+    metadata: Metadata<1>,
+    slots: SlotPool,
+    /// D, by last use.
+    order: SlotList,
+    /// The paper's d.
+    data_chunks: u32,
+    /// The paper's m.
+    addresses_max: u32,
+}
+
+impl DLru {
+    /// A cache of `data_chunks` (the paper's d, at least 1) and `addresses` (m, at least d).
+    pub fn new(data_chunks: u64, addresses: u64) -> Result<Self, SizeError> {
+        let chunks = check_chunks(NAME, data_chunks)?;
+        if addresses < data_chunks {
+            let kind = SizeErrorKind::MetadataEntries { given: addresses, least: data_chunks };
+            return Err(SizeError { design: NAME, kind });
+        }
+        let addresses_max = check_count(NAME, addresses)?;
+        Ok(DLru {
+            // One more, since a new address comes before the least recent one goes.
+            metadata: Metadata::new(chunks, addresses_max as usize + 1),
+            slots: SlotPool::new(chunks),
+            order: SlotList::new(),
+            data_chunks: chunks,
+            addresses_max,
+        })
+    }
+
+    /// A cache that fills `flash`: one address for each chunk, and 2% of the data's bytes more of them.
+    pub fn for_flash(flash: FlashSize, chunk_bytes: u32) -> Result<Self, SizeError> {
+        let addresses = |chunks| chunks + extra_addresses(chunks, chunk_bytes);
+        let entries = |chunks| addresses(chunks) + chunks;
+        let chunks = Formula { design: NAME, chunk_bytes, entry_bytes: ENTRY_BYTES, entries }.data_chunks(flash)?;
+        DLru::new(chunks, addresses(chunks))
+    }
+
+    /// INSERT-USING-LRU(x, M, m), where `lba` has `content` from now on; its number, and whether the content is new.
+    fn insert_address(&mut self, lba: Lba, content: u32, decision: &mut Decision) -> (u32, bool) {
+        let Some(i) = self.metadata.addresses.find(lba) else {
+            let i = self.metadata.insert(lba, 0);
+            self.metadata.remap(i, content);
+            if self.metadata.addresses.len(0) > self.addresses_max as usize
+                && let Some(oldest) = self.metadata.addresses.oldest(0)
+            {
+                self.metadata.evict_address(oldest, decision);
+            }
+            return (i, true);
+        };
+        decision.was_cached = self.metadata.slot(i).is_some();
+        self.metadata.addresses.move_to(i, 0);
+        let is_new = self.metadata.content(i) != content;
+        if is_new {
+            self.metadata.remap(i, content);
+        }
+        (i, is_new)
+    }
+
+    /// INSERT-USING-LRU(f(x), D, d).
+    fn insert_data(&mut self, content: u32, decision: &mut Decision) {
+        if let Some(slot) = self.metadata.slot_of(content) {
+            self.order.touch(slot);
+            decision.data = DataStep::Map(slot);
+            return;
+        }
+        let free = self.slots.take().map(ChunkSlot);
+        let Some(slot) = free.or_else(|| self.order.oldest()) else { return };
+        if free.is_none() {
+            self.order.remove(slot);
+            self.metadata.displace(slot, decision);
+        }
+        self.metadata.place(content, slot, decision);
+        self.order.push(slot);
+        decision.data = DataStep::Store { slot, evicts: free.is_none() };
+    }
+}
+
+impl Slotted for DLru {
+    fn lookup(&self, lba: Lba) -> Option<ChunkSlot> {
+        self.metadata.addresses.find(lba).and_then(|i| self.metadata.slot(i))
+    }
+
+    fn read(&mut self, lba: Lba, decision: &mut Decision) -> Option<ChunkSlot> {
+        decision.clear();
+        let i = self.metadata.addresses.find(lba)?;
+        let slot = self.metadata.slot(i)?;
+        self.metadata.addresses.move_to(i, 0);
+        self.order.touch(slot);
+        decision.was_cached = true;
+        decision.data = DataStep::Map(slot);
+        Some(slot)
+    }
+
+    fn put(&mut self, lba: Lba, fingerprint: &Fingerprint, is_dirty: bool, decision: &mut Decision) {
+        decision.clear();
+        let content = self.metadata.intern(fingerprint);
+        let (i, is_new) = self.insert_address(lba, content, decision);
+        self.insert_data(content, decision);
+        if self.metadata.set_dirty(i, is_dirty) || is_new {
+            decision.changed.push(MetadataEntry::Address(i));
+        }
+    }
+
+    fn forget(&mut self, lba: Lba, decision: &mut Decision) -> bool {
+        decision.clear();
+        let Some(i) = self.metadata.addresses.find(lba) else { return false };
+        let (content, slot) = (self.metadata.content(i), self.metadata.slot(i));
+        let is_shared = self.metadata.refs(content) > 1;
+        self.metadata.remove(i, decision);
+        if let Some(slot) = slot {
+            decision.was_cached = true;
+            if !is_shared {
+                self.order.remove(slot);
+                self.metadata.displace(slot, decision);
+                self.slots.give_back(slot.0);
+                decision.data = DataStep::Free(slot);
+            }
+        }
+        true
+    }
+
+    fn clean(&mut self, lba: Lba) -> bool {
+        self.metadata.addresses.find(lba).is_some_and(|i| self.metadata.set_dirty(i, false))
+    }
+
+    fn is_dirty(&self, lba: Lba) -> bool {
+        self.metadata.addresses.find(lba).is_some_and(|i| self.metadata.addresses.is_dirty(i))
+    }
+
+    fn sizes(&self) -> Sizes {
+        let (data_chunks, addresses) = (u64::from(self.data_chunks), u64::from(self.addresses_max));
+        let metadata_bytes = pages_bytes(addresses + data_chunks, ENTRY_BYTES);
+        Sizes { data_chunks, addresses, entry_bytes: ENTRY_BYTES, metadata_bytes }
+    }
+
+    fn stats(&self) -> SlottedStats {
+        let mut stats = self.metadata.stats(self.metadata.addresses.len(0));
+        stats.ram_bytes += (self.order.ram_bytes() + self.slots.ram_bytes()) as u64;
+        stats
+    }
+}

@@ -1,0 +1,137 @@
+//! The baseline `lru`: no data reduction, each address has a slot of its own, and the least recently used address leaves.
+//!
+//! CacheDedup §5.1 compares with it ("LRU (without deduplication)"). An entry of its metadata is an address with its
+//! flags, in 8 bytes, one for each slot; the paper gives no size for it.
+//!
+//! Invariants: a node's number in the address list is its slot's.
+//!
+//! What it does not do: look at fingerprints. Every write is stored, also where the content is the same.
+
+use crate::{
+    slotted::{
+        ChunkSlot, DataStep, Decision, Destage, FlashSize, MetadataEntry, SizeError, Sizes, Slotted, SlottedStats,
+        addresses::Addresses,
+        sizes::{Formula, check_chunks, pages_bytes},
+    },
+    types::{Fingerprint, Lba},
+};
+
+/// The design's name.
+pub const NAME: &str = "lru";
+/// Bytes of an entry: an address, its flags in the bits that it does not use.
+const ENTRY_BYTES: u32 = 8;
+
+/// The design.
+pub struct Lru {
+    addresses: Addresses<(), 1>,
+    data_chunks: u32,
+    dirty: u64,
+}
+
+impl Lru {
+    /// A cache of `data_chunks`, at least 1.
+    pub fn new(data_chunks: u64) -> Result<Self, SizeError> {
+        let data_chunks = check_chunks(NAME, data_chunks)?;
+        Ok(Lru { addresses: Addresses::new(data_chunks as usize), data_chunks, dirty: 0 })
+    }
+
+    /// A cache that fills `flash`.
+    pub fn for_flash(flash: FlashSize, chunk_bytes: u32) -> Result<Self, SizeError> {
+        let formula = Formula { design: NAME, chunk_bytes, entry_bytes: ENTRY_BYTES, entries: |chunks| chunks };
+        Lru::new(formula.data_chunks(flash)?)
+    }
+
+    /// Marks `i`, whose data changes, and whether it is dirty; whether that changed.
+    fn set_dirty(&mut self, i: u32, is_dirty: bool) -> bool {
+        let before = self.addresses.is_dirty(i);
+        self.addresses.set_dirty(i, is_dirty);
+        self.dirty = self.dirty + u64::from(is_dirty) - u64::from(before);
+        before != is_dirty
+    }
+
+    /// Makes room for one, if there is none; whether something left.
+    fn make_room(&mut self, decision: &mut Decision) -> bool {
+        if self.addresses.len(0) < self.data_chunks as usize {
+            return false;
+        }
+        let Some(victim) = self.addresses.oldest(0) else { return false };
+        if self.set_dirty(victim, false) {
+            decision.destage.push(Destage { lba: self.addresses.lba(victim), slot: ChunkSlot(victim) });
+        }
+        self.addresses.remove(victim);
+        true
+    }
+}
+
+impl Slotted for Lru {
+    fn lookup(&self, lba: Lba) -> Option<ChunkSlot> {
+        self.addresses.find(lba).map(ChunkSlot)
+    }
+
+    #[inline]
+    fn read(&mut self, lba: Lba, decision: &mut Decision) -> Option<ChunkSlot> {
+        decision.clear();
+        let i = self.addresses.find(lba)?;
+        self.addresses.move_to(i, 0);
+        decision.was_cached = true;
+        decision.data = DataStep::Map(ChunkSlot(i));
+        Some(ChunkSlot(i))
+    }
+
+    fn put(&mut self, lba: Lba, _fingerprint: &Fingerprint, is_dirty: bool, decision: &mut Decision) {
+        decision.clear();
+        let (i, evicts) = match self.addresses.find(lba) {
+            Some(i) => {
+                decision.was_cached = true;
+                self.addresses.move_to(i, 0);
+                (i, false)
+            }
+            None => {
+                let evicts = self.make_room(decision);
+                // The number that was freed last is used next: the slot of what left.
+                (self.addresses.insert(lba, 0, ()), evicts)
+            }
+        };
+        if self.set_dirty(i, is_dirty) || !decision.was_cached {
+            decision.changed.push(MetadataEntry::Slot(ChunkSlot(i)));
+        }
+        decision.data = DataStep::Store { slot: ChunkSlot(i), evicts };
+    }
+
+    fn forget(&mut self, lba: Lba, decision: &mut Decision) -> bool {
+        decision.clear();
+        let Some(i) = self.addresses.find(lba) else { return false };
+        self.set_dirty(i, false);
+        self.addresses.remove(i);
+        decision.was_cached = true;
+        decision.data = DataStep::Free(ChunkSlot(i));
+        decision.changed.push(MetadataEntry::Slot(ChunkSlot(i)));
+        true
+    }
+
+    fn clean(&mut self, lba: Lba) -> bool {
+        self.addresses.find(lba).is_some_and(|i| self.set_dirty(i, false))
+    }
+
+    fn is_dirty(&self, lba: Lba) -> bool {
+        self.addresses.find(lba).is_some_and(|i| self.addresses.is_dirty(i))
+    }
+
+    fn sizes(&self) -> Sizes {
+        let chunks = u64::from(self.data_chunks);
+        let metadata_bytes = pages_bytes(chunks, ENTRY_BYTES);
+        Sizes { data_chunks: chunks, addresses: chunks, entry_bytes: ENTRY_BYTES, metadata_bytes }
+    }
+
+    fn stats(&self) -> SlottedStats {
+        let mapped = self.addresses.len(0) as u64;
+        SlottedStats {
+            mapped_chunks: mapped,
+            dirty_chunks: self.dirty,
+            live_slots: mapped,
+            stale_slots: 0,
+            ghosts: 0,
+            ram_bytes: self.addresses.ram_bytes() as u64,
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! Designs with equal slots: each data chunk lies in a slot of its own, which is reused in place. [`Slotted`] is what
+//! such a design decides, and [`Decision`] the words in which it says so.
+//!
+//! The store under it has data slots of one chunk each, and a metadata area of small entries that lies beside them
+//! (CacheDedup §3.1, §3.3): one entry an address, and where content is shared one a slot, too.
+//!
+//! Invariants that every design keeps:
+//! - [`Slotted::lookup`] answers with the slot of the content that was put last for the address, or with nothing.
+//! - Dirty belongs to the mapping of an address. A slot is reused, and a mapping forgotten, only in a decision that
+//!   lists each of its dirty addresses to be destaged first; what an address overwrites itself is not destaged.
+//! - The same calls give the same decisions.
+//!
+//! A decision holds from the moment it is made: what it evicts is no longer found. Who executes it on devices lets no
+//! other request to its addresses and slots pass until that is done, in this order: (1) destage; (2) write the data;
+//! (3) write the metadata entries. The slot that data is written to may be that of the chunk which it overwrites.
+//!
+//! What it does not do: know what a chunk holds beyond its fingerprint, or when writes reach the origin; whoever calls
+//! says of each put whether it is dirty.
+
+pub(crate) mod addresses;
+pub(crate) mod contents;
+pub(crate) mod order;
+pub(crate) mod sizes;
+
+pub use sizes::{FlashSize, METADATA_PAGE_BYTES, SizeError, SizeErrorKind, Sizes};
+
+use crate::types::{Fingerprint, Lba};
+
+/// Number of a data slot: the place of one chunk on flash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ChunkSlot(pub u32);
+
+/// What happens to the data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DataStep {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// Nothing: the content lies in this slot already.
+    Map(ChunkSlot),
+    /// The chunk is written to the slot.
+    Store {
+        /// Where.
+        slot: ChunkSlot,
+        /// Other content leaves the slot for it. Not so where an address overwrites its own chunk in place.
+        evicts: bool,
+    },
+    /// The content of the slot is not needed any more, and the slot is free.
+    Free(ChunkSlot),
+}
+
+/// A dirty chunk that the origin has to get before anything else of the decision is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Destage {
+    /// Its address.
+    pub lba: Lba,
+    /// Where it lies.
+    pub slot: ChunkSlot,
+}
+
+/// An entry of the metadata area.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MetadataEntry {
+    /// What an address maps to, by the entry's number.
+    Address(u32),
+    /// What a slot holds.
+    Slot(ChunkSlot),
+}
+
+/// What a design decided about one request. It is passed in and filled, so that its memory is reused.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Decision {
+    /// The address had its data on flash when the request came: a hit.
+    pub was_cached: bool,
+    /// What happens to the data.
+    pub data: DataStep,
+    /// What is destaged first. All of it lies where it lay before the decision.
+    pub destage: Vec<Destage>,
+    /// Entries that changed, some perhaps twice. The order of replacement is not part of an entry.
+    pub changed: Vec<MetadataEntry>,
+}
+
+impl Decision {
+    /// Empties it for the next one.
+    pub fn clear(&mut self) {
+        self.was_cached = false;
+        self.data = DataStep::Nothing;
+        self.destage.clear();
+        self.changed.clear();
+    }
+
+    /// Bytes that its lists have allocated.
+    pub fn ram_bytes(&self) -> usize {
+        self.destage.capacity() * size_of::<Destage>() + self.changed.capacity() * size_of::<MetadataEntry>()
+    }
+}
+
+/// Counts of a design, as of now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SlottedStats {
+    /// Addresses whose data is on flash.
+    pub mapped_chunks: u64,
+    /// Of them, dirty ones.
+    pub dirty_chunks: u64,
+    /// Slots with content that some address maps to.
+    pub live_slots: u64,
+    /// Slots with content that no address maps to.
+    pub stale_slots: u64,
+    /// Addresses that are remembered without data.
+    pub ghosts: u64,
+    /// Bytes that the design has allocated.
+    pub ram_bytes: u64,
+}
+
+/// A design with equal slots.
+pub trait Slotted: Send {
+    /// Where the data of `lba` is; does not count as a use.
+    fn lookup(&self, lba: Lba) -> Option<ChunkSlot>;
+
+    /// A client reads `lba`: where its data is. That counts as a use, of which `decision` says what follows. A miss
+    /// changes nothing; whoever reads the chunk from the origin then may put it.
+    fn read(&mut self, lba: Lba, decision: &mut Decision) -> Option<ChunkSlot>;
+
+    /// `lba` gets this content: a client wrote it, or it was missed and is inserted.
+    fn put(&mut self, lba: Lba, fingerprint: &Fingerprint, is_dirty: bool, decision: &mut Decision);
+
+    /// Forgets `lba`, dirty or not: it was trimmed, or written around the cache. Content of no other address leaves
+    /// its slot. Whether the address was known.
+    fn forget(&mut self, lba: Lba, decision: &mut Decision) -> bool;
+
+    /// The origin has the data of `lba` now. Whether it was dirty.
+    fn clean(&mut self, lba: Lba) -> bool;
+
+    /// Whether the origin lacks the data of `lba`.
+    fn is_dirty(&self, lba: Lba) -> bool;
+
+    /// How many chunks and entries there can be.
+    fn sizes(&self) -> Sizes;
+
+    /// Counts.
+    fn stats(&self) -> SlottedStats;
+}
+
+/// Numbers of slots that are free.
+pub(crate) struct SlotPool {
+    /// Slots from this one on were never used.
+    next: u32,
+    count: u32,
+    freed: Vec<u32>,
+}
+
+impl SlotPool {
+    pub fn new(count: u32) -> Self {
+        SlotPool { next: 0, count, freed: Vec::new() }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.next == self.count && self.freed.is_empty()
+    }
+
+    /// A free slot.
+    pub fn take(&mut self) -> Option<u32> {
+        if let Some(slot) = self.freed.pop() {
+            return Some(slot);
+        }
+        let slot = self.next;
+        (slot < self.count).then(|| {
+            self.next += 1;
+            slot
+        })
+    }
+
+    pub fn give_back(&mut self, slot: u32) {
+        self.freed.push(slot);
+    }
+
+    pub fn ram_bytes(&self) -> usize {
+        self.freed.capacity() * size_of::<u32>()
+    }
+}

@@ -1,0 +1,243 @@
+//! Addresses on LRU lists: a slab of nodes, a hash table of their numbers, and lists through the nodes.
+//!
+//! Each node is on exactly one of the lists, which a node names, and carries a payload of the design's.
+//!
+//! Invariants: at most `nodes_max` nodes, and an address has one at most. A node's number stays while it lives; the
+//! number that was freed last is used next. Slab and table grow as they fill, so that a large cache that is little used
+//! costs little.
+//!
+//! What it does not do: decide who leaves.
+
+use crate::types::{Lba, mix};
+use hashbrown::HashTable;
+
+/// No node.
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// The address in [`Node::tagged`].
+const LBA_MASK: u64 = (1 << 56) - 1;
+const LIST_SHIFT: u32 = 56;
+const LIST_MASK: u64 = 7;
+const DIRTY: u64 = 1 << 63;
+/// Nodes that the slab begins with.
+const NODES_FIRST: usize = 64;
+
+struct Node<P> {
+    /// Address (56 bits), list (3 bits from there), dirty (the top one).
+    tagged: u64,
+    newer: u32,
+    /// Of a free node: the next free one.
+    older: u32,
+    payload: P,
+}
+
+#[derive(Clone, Copy)]
+struct List {
+    newest: u32,
+    oldest: u32,
+    len: u32,
+}
+
+/// See the module.
+pub(crate) struct Addresses<P, const LISTS: usize> {
+    table: HashTable<u32>,
+    nodes: Vec<Node<P>>,
+    free: u32,
+    lists: [List; LISTS],
+    nodes_max: usize,
+}
+
+impl<P: Copy, const LISTS: usize> Addresses<P, LISTS> {
+    /// No address, and room for `nodes_max` (less than 2^32).
+    pub fn new(nodes_max: usize) -> Self {
+        debug_assert!(nodes_max < NONE as usize && LISTS as u64 <= LIST_MASK + 1);
+        Addresses {
+            table: HashTable::new(),
+            nodes: Vec::new(),
+            free: NONE,
+            lists: [List { newest: NONE, oldest: NONE, len: 0 }; LISTS],
+            nodes_max,
+        }
+    }
+
+    /// Addresses on `list`.
+    #[inline]
+    pub fn len(&self, list: usize) -> usize {
+        self.lists[list].len as usize
+    }
+
+    /// The least recent of `list`.
+    #[inline]
+    pub fn oldest(&self, list: usize) -> Option<u32> {
+        let oldest = self.lists[list].oldest;
+        (oldest != NONE).then_some(oldest)
+    }
+
+    /// The node of `lba`.
+    #[inline]
+    pub fn find(&self, lba: Lba) -> Option<u32> {
+        let is_it = |&i: &u32| self.nodes[i as usize].tagged & LBA_MASK == lba.0;
+        self.table.find(mix(lba.0), is_it).copied()
+    }
+
+    #[inline]
+    pub fn lba(&self, i: u32) -> Lba {
+        Lba(self.nodes[i as usize].tagged & LBA_MASK)
+    }
+
+    #[inline]
+    pub fn list(&self, i: u32) -> usize {
+        (self.nodes[i as usize].tagged >> LIST_SHIFT & LIST_MASK) as usize
+    }
+
+    #[inline]
+    pub fn is_dirty(&self, i: u32) -> bool {
+        self.nodes[i as usize].tagged & DIRTY != 0
+    }
+
+    #[inline]
+    pub fn set_dirty(&mut self, i: u32, is_dirty: bool) {
+        let tagged = &mut self.nodes[i as usize].tagged;
+        *tagged = *tagged & !DIRTY | if is_dirty { DIRTY } else { 0 };
+    }
+
+    #[inline]
+    pub fn payload(&self, i: u32) -> P {
+        self.nodes[i as usize].payload
+    }
+
+    #[inline]
+    pub fn payload_mut(&mut self, i: u32) -> &mut P {
+        &mut self.nodes[i as usize].payload
+    }
+
+    /// Puts `lba`, which is not there, on `list` as the most recent, and clean; its node.
+    pub fn insert(&mut self, lba: Lba, list: usize, payload: P) -> u32 {
+        debug_assert!(lba.0 <= LBA_MASK);
+        let node = Node { tagged: lba.0 & LBA_MASK | (list as u64) << LIST_SHIFT, newer: NONE, older: NONE, payload };
+        let i = self.free;
+        let i = match self.nodes.get_mut(i as usize) {
+            Some(unused) => {
+                self.free = unused.older;
+                *unused = node;
+                i
+            }
+            None => self.push(node),
+        };
+        let nodes = &self.nodes;
+        self.table.insert_unique(mix(lba.0), i, |&j| mix(nodes[j as usize].tagged & LBA_MASK));
+        self.link(i, list);
+        i
+    }
+
+    fn push(&mut self, node: Node<P>) -> u32 {
+        let len = self.nodes.len();
+        debug_assert!(len < self.nodes_max);
+        if len == self.nodes.capacity() {
+            // Twice as many, but never more than there can be.
+            self.nodes.reserve_exact(len.max(NODES_FIRST).min(self.nodes_max.saturating_sub(len)).max(1));
+        }
+        self.nodes.push(node);
+        len as u32
+    }
+
+    /// Makes `i` the most recent of `list`.
+    #[inline]
+    pub fn move_to(&mut self, i: u32, list: usize) {
+        if self.lists[list].newest == i {
+            return;
+        }
+        self.unlink(i);
+        let tagged = &mut self.nodes[i as usize].tagged;
+        *tagged = *tagged & !(LIST_MASK << LIST_SHIFT) | (list as u64) << LIST_SHIFT;
+        self.link(i, list);
+    }
+
+    /// Removes `i`.
+    pub fn remove(&mut self, i: u32) {
+        if let Ok(found) = self.table.find_entry(mix(self.lba(i).0), |&other| other == i) {
+            found.remove();
+        }
+        self.unlink(i);
+        self.nodes[i as usize].older = std::mem::replace(&mut self.free, i);
+    }
+
+    #[inline]
+    fn unlink(&mut self, i: u32) {
+        let list = self.list(i);
+        let Node { newer, older, .. } = self.nodes[i as usize];
+        match self.nodes.get_mut(newer as usize) {
+            Some(node) => node.older = older,
+            None => self.lists[list].newest = older,
+        }
+        match self.nodes.get_mut(older as usize) {
+            Some(node) => node.newer = newer,
+            None => self.lists[list].oldest = newer,
+        }
+        self.lists[list].len -= 1;
+    }
+
+    #[inline]
+    fn link(&mut self, i: u32, list: usize) {
+        let before = std::mem::replace(&mut self.lists[list].newest, i);
+        let node = &mut self.nodes[i as usize];
+        node.newer = NONE;
+        node.older = before;
+        match self.nodes.get_mut(before as usize) {
+            Some(node) => node.newer = i,
+            None => self.lists[list].oldest = i,
+        }
+        self.lists[list].len += 1;
+    }
+
+    /// Bytes that are allocated.
+    pub fn ram_bytes(&self) -> usize {
+        self.table.allocation_size() + self.nodes.capacity() * size_of::<Node<P>>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn order<P: Copy, const LISTS: usize>(addresses: &Addresses<P, LISTS>, list: usize) -> Vec<u64> {
+        let mut at = addresses.oldest(list);
+        let mut found = Vec::new();
+        while let Some(i) = at {
+            assert_eq!(addresses.list(i), list);
+            found.push(addresses.lba(i).0);
+            let newer = addresses.nodes[i as usize].newer;
+            at = (newer != NONE).then_some(newer);
+        }
+        assert_eq!(found.len(), addresses.len(list));
+        found
+    }
+
+    #[test]
+    fn lists_keep_their_order_and_tags_do_not_touch_addresses() {
+        let mut addresses: Addresses<u8, 2> = Addresses::new(5);
+        for lba in [1, 2, 3, LBA_MASK] {
+            let i = addresses.insert(Lba(lba), 0, lba as u8);
+            addresses.set_dirty(i, lba == 2);
+        }
+        let find = |addresses: &Addresses<u8, 2>, lba| addresses.find(Lba(lba)).unwrap();
+        addresses.move_to(find(&addresses, 2), 1);
+        addresses.move_to(find(&addresses, 1), 0);
+        assert_eq!((order(&addresses, 0), order(&addresses, 1)), (vec![3, LBA_MASK, 1], vec![2]));
+        assert!(addresses.is_dirty(find(&addresses, 2)) && !addresses.is_dirty(find(&addresses, LBA_MASK)));
+        let three = find(&addresses, 3);
+        addresses.remove(three);
+        assert_eq!(addresses.find(Lba(3)), None);
+        assert_eq!(addresses.insert(Lba(9), 1, 9), three, "the freed number is used next");
+        addresses.insert(Lba(10), 1, 10);
+        assert_eq!(order(&addresses, 1), [2, 9, 10]);
+        assert_eq!(addresses.nodes.capacity(), 5, "no more than there can be");
+        assert_eq!(addresses.payload(find(&addresses, LBA_MASK)), 255);
+    }
+
+    #[test]
+    fn nodes_are_small() {
+        assert_eq!(size_of::<Node<()>>(), 16);
+        assert_eq!(size_of::<Node<u32>>(), 24);
+    }
+}

@@ -1,0 +1,303 @@
+//! CacheDedup's Metadata Cache (§3.1): which address has which content, which content lies in which slot.
+//!
+//! The source address index is [`Addresses`], each with the number of its content; the fingerprint store is a slab of
+//! contents and a hash table of their numbers. A content knows how many addresses have it, and its dirty ones are on a
+//! list through the addresses, so that a slot's are found without a search. A content stays known while an address has
+//! it (without data it is historical) or while a slot holds it (without addresses its data is stale).
+//!
+//! Metadata on flash: an entry of 24 bytes for each address (8 for the address and its flags, 16 for the fingerprint), and
+//! one for each slot (16 for the fingerprint, 8 for the reference count and a check). With one address for each chunk
+//! that is 48 bytes a chunk of 4 KiB, CacheDedup's minimum for D-LRU in §5.4 (129 MB for 11 GB); the paper gives no
+//! sizes of entries. Historical fingerprints are with their addresses.
+//!
+//! Invariants: an address is dirty only while its content lies in a slot. Counts are those of the lists.
+//!
+//! What it does not do: replace anything; the designs do.
+
+use crate::{
+    slotted::{
+        ChunkSlot, Decision, Destage, MetadataEntry, SlottedStats,
+        addresses::{Addresses, NONE},
+    },
+    types::{Fingerprint, Lba, mix},
+};
+use hashbrown::HashTable;
+
+/// Bytes of an entry on flash, of an address as of a slot.
+pub(crate) const ENTRY_BYTES: u32 = 24;
+/// Beside the least metadata a fiftieth (2%) of the data's bytes is taken for historical addresses (§5.1).
+const EXTRA_SHARE: u64 = 50;
+/// Contents that the slab begins with.
+const CONTENTS_FIRST: usize = 64;
+
+/// Addresses that 2% of the bytes of `data_chunks` have room for.
+pub(crate) fn extra_addresses(data_chunks: u64, chunk_bytes: u32) -> u64 {
+    data_chunks * u64::from(chunk_bytes) / EXTRA_SHARE / u64::from(ENTRY_BYTES)
+}
+
+/// What an address has.
+#[derive(Clone, Copy)]
+pub(crate) struct Mapping {
+    content: u32,
+    /// Neighbours among the dirty addresses of the content.
+    dirty_before: u32,
+    dirty_after: u32,
+}
+
+const UNMAPPED: Mapping = Mapping { content: NONE, dirty_before: NONE, dirty_after: NONE };
+
+struct Content {
+    fingerprint: [u8; 16],
+    /// Of a content that is not in use: the next such one.
+    slot: u32,
+    /// Addresses that have it.
+    refs: u32,
+    /// Of them, those for whose sake the data must stay: the design says which.
+    holds: u32,
+    /// The first of its dirty addresses.
+    dirty: u32,
+}
+
+/// See the module.
+pub(crate) struct Metadata<const LISTS: usize> {
+    pub addresses: Addresses<Mapping, LISTS>,
+    table: HashTable<u32>,
+    contents: Vec<Content>,
+    free: u32,
+    /// The content in each slot that was used.
+    in_slot: Vec<u32>,
+    contents_max: usize,
+    mapped: u64,
+    dirty: u64,
+    live: u64,
+    stale: u64,
+}
+
+fn hash_of(fingerprint: &[u8; 16]) -> u64 {
+    let value = u128::from_le_bytes(*fingerprint);
+    mix(value as u64 ^ mix((value >> 64) as u64))
+}
+
+impl<const LISTS: usize> Metadata<LISTS> {
+    /// Nothing, and room for the content of `slots` and of `addresses_max`.
+    pub fn new(slots: u32, addresses_max: usize) -> Self {
+        Metadata {
+            addresses: Addresses::new(addresses_max),
+            table: HashTable::new(),
+            contents: Vec::new(),
+            free: NONE,
+            in_slot: Vec::new(),
+            // What an address had until now goes only when it has the new one.
+            contents_max: slots as usize + addresses_max + 1,
+            mapped: 0,
+            dirty: 0,
+            live: 0,
+            stale: 0,
+        }
+    }
+
+    /// The slot of the content of address `i`.
+    #[inline]
+    pub fn slot(&self, i: u32) -> Option<ChunkSlot> {
+        self.slot_of(self.content(i))
+    }
+
+    /// The slot of a content.
+    #[inline]
+    pub fn slot_of(&self, content: u32) -> Option<ChunkSlot> {
+        let slot = self.contents.get(content as usize)?.slot;
+        (slot != NONE).then_some(ChunkSlot(slot))
+    }
+
+    /// The content of address `i`.
+    #[inline]
+    pub fn content(&self, i: u32) -> u32 {
+        self.addresses.payload(i).content
+    }
+
+    /// How many addresses have `content`.
+    pub fn refs(&self, content: u32) -> u32 {
+        self.contents[content as usize].refs
+    }
+
+    /// How many addresses hold `content`, for the design to change.
+    #[inline]
+    pub fn holds(&mut self, content: u32) -> &mut u32 {
+        &mut self.contents[content as usize].holds
+    }
+
+    /// Puts `lba`, which is not there, on `list`, without content until [`Metadata::remap`].
+    pub fn insert(&mut self, lba: Lba, list: usize) -> u32 {
+        self.addresses.insert(lba, list, UNMAPPED)
+    }
+
+    /// The content of `fingerprint`, known or not. It must get an address at once.
+    pub fn intern(&mut self, fingerprint: &Fingerprint) -> u32 {
+        let hash = hash_of(&fingerprint.0);
+        let is_it = |&c: &u32| self.contents[c as usize].fingerprint == fingerprint.0;
+        if let Some(&content) = self.table.find(hash, is_it) {
+            return content;
+        }
+        let new = Content { fingerprint: fingerprint.0, slot: NONE, refs: 0, holds: 0, dirty: NONE };
+        let c = self.free;
+        let c = match self.contents.get_mut(c as usize) {
+            Some(unused) => {
+                self.free = unused.slot;
+                *unused = new;
+                c
+            }
+            None => {
+                let len = self.contents.len();
+                if len == self.contents.capacity() {
+                    let room = self.contents_max.saturating_sub(len).max(1);
+                    self.contents.reserve_exact(len.max(CONTENTS_FIRST).min(room));
+                }
+                self.contents.push(new);
+                len as u32
+            }
+        };
+        let contents = &self.contents;
+        self.table.insert_unique(hash, c, |&other| hash_of(&contents[other as usize].fingerprint));
+        c
+    }
+
+    /// Gives address `i` another content; it is clean then. What it had is overwritten, dirty or not.
+    pub fn remap(&mut self, i: u32, content: u32) {
+        self.detach(i);
+        self.addresses.payload_mut(i).content = content;
+        let known = &mut self.contents[content as usize];
+        known.refs += 1;
+        if known.slot != NONE {
+            self.mapped += 1;
+            if known.refs == 1 {
+                self.live += 1;
+                self.stale -= 1;
+            }
+        }
+    }
+
+    /// Takes its content from address `i`.
+    fn detach(&mut self, i: u32) {
+        let content = self.content(i);
+        self.set_dirty(i, false);
+        let Some(known) = self.contents.get_mut(content as usize) else { return };
+        self.addresses.payload_mut(i).content = NONE;
+        known.refs -= 1;
+        if known.slot != NONE {
+            self.mapped -= 1;
+            if known.refs == 0 {
+                self.live -= 1;
+                self.stale += 1;
+            }
+        } else if known.refs == 0 {
+            self.release(content);
+        }
+    }
+
+    /// Forgets a content that neither address nor slot has.
+    fn release(&mut self, content: u32) {
+        let hash = hash_of(&self.contents[content as usize].fingerprint);
+        if let Ok(found) = self.table.find_entry(hash, |&other| other == content) {
+            found.remove();
+        }
+        self.contents[content as usize].slot = std::mem::replace(&mut self.free, content);
+    }
+
+    /// Whether address `i`, whose content lies in a slot, is dirty from now on; whether that changed.
+    pub fn set_dirty(&mut self, i: u32, is_dirty: bool) -> bool {
+        if self.addresses.is_dirty(i) == is_dirty {
+            return false;
+        }
+        self.addresses.set_dirty(i, is_dirty);
+        let Mapping { content, dirty_before, dirty_after } = self.addresses.payload(i);
+        if is_dirty {
+            let first = std::mem::replace(&mut self.contents[content as usize].dirty, i);
+            if first != NONE {
+                self.addresses.payload_mut(first).dirty_before = i;
+            }
+            *self.addresses.payload_mut(i) = Mapping { content, dirty_before: NONE, dirty_after: first };
+            self.dirty += 1;
+        } else {
+            if dirty_after != NONE {
+                self.addresses.payload_mut(dirty_after).dirty_before = dirty_before;
+            }
+            if dirty_before != NONE {
+                self.addresses.payload_mut(dirty_before).dirty_after = dirty_after;
+            } else {
+                self.contents[content as usize].dirty = dirty_after;
+            }
+            self.dirty -= 1;
+        }
+        true
+    }
+
+    /// Makes address `i` clean, by destaging it if it is dirty.
+    fn destage(&mut self, i: u32, decision: &mut Decision) {
+        if let Some(slot) = self.slot(i)
+            && self.set_dirty(i, false)
+        {
+            decision.destage.push(Destage { lba: self.addresses.lba(i), slot });
+        }
+    }
+
+    /// Address `i` leaves, because there is no room for it.
+    pub fn evict_address(&mut self, i: u32, decision: &mut Decision) {
+        self.destage(i, decision);
+        self.remove(i, decision);
+    }
+
+    /// Address `i` is forgotten.
+    pub fn remove(&mut self, i: u32, decision: &mut Decision) {
+        self.detach(i);
+        self.addresses.remove(i);
+        decision.changed.push(MetadataEntry::Address(i));
+    }
+
+    /// `content`, which some address has, is stored in `slot`.
+    pub fn place(&mut self, content: u32, slot: ChunkSlot, decision: &mut Decision) {
+        let at = slot.0 as usize;
+        if at >= self.in_slot.len() {
+            self.in_slot.resize(at + 1, NONE);
+        }
+        self.in_slot[at] = content;
+        let known = &mut self.contents[content as usize];
+        known.slot = slot.0;
+        self.mapped += u64::from(known.refs);
+        self.live += 1;
+        decision.changed.push(MetadataEntry::Slot(slot));
+    }
+
+    /// The content of `slot` leaves it; its dirty addresses are destaged.
+    pub fn displace(&mut self, slot: ChunkSlot, decision: &mut Decision) {
+        let content = std::mem::replace(&mut self.in_slot[slot.0 as usize], NONE);
+        while self.contents[content as usize].dirty != NONE {
+            let i = self.contents[content as usize].dirty;
+            self.destage(i, decision);
+            decision.changed.push(MetadataEntry::Address(i));
+        }
+        let known = &mut self.contents[content as usize];
+        known.slot = NONE;
+        self.mapped -= u64::from(known.refs);
+        if known.refs > 0 {
+            self.live -= 1;
+        } else {
+            self.stale -= 1;
+            self.release(content);
+        }
+        decision.changed.push(MetadataEntry::Slot(slot));
+    }
+
+    /// Counts; `ram_bytes` are those of this alone.
+    pub fn stats(&self, addresses: usize) -> SlottedStats {
+        let lists = self.table.allocation_size() + self.contents.capacity() * size_of::<Content>();
+        let ram = self.addresses.ram_bytes() + lists + self.in_slot.capacity() * size_of::<u32>();
+        SlottedStats {
+            mapped_chunks: self.mapped,
+            dirty_chunks: self.dirty,
+            live_slots: self.live,
+            stale_slots: self.stale,
+            ghosts: addresses as u64 - self.mapped,
+            ram_bytes: ram as u64,
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! In which order slots lose their content: [`SlotList`], least recently used first, and [`SlotHeap`], the same among
+//! those that may go at all.
+//!
+//! Invariants: a slot is on a list, or in a heap, once at most.
+//!
+//! What it does not do: know what is in a slot.
+
+use crate::slotted::{ChunkSlot, addresses::NONE};
+
+#[derive(Clone, Copy)]
+struct Neighbours {
+    newer: u32,
+    older: u32,
+}
+
+/// Slots by their last use.
+pub(crate) struct SlotList {
+    /// By slot.
+    slots: Vec<Neighbours>,
+    newest: u32,
+    oldest: u32,
+}
+
+impl SlotList {
+    pub fn new() -> Self {
+        SlotList { slots: Vec::new(), newest: NONE, oldest: NONE }
+    }
+
+    /// The least recently used.
+    pub fn oldest(&self) -> Option<ChunkSlot> {
+        (self.oldest != NONE).then_some(ChunkSlot(self.oldest))
+    }
+
+    /// Puts `slot`, which is not there, on the list as the most recent.
+    pub fn push(&mut self, slot: ChunkSlot) {
+        let i = slot.0 as usize;
+        if i >= self.slots.len() {
+            self.slots.resize(i + 1, Neighbours { newer: NONE, older: NONE });
+        }
+        let before = std::mem::replace(&mut self.newest, slot.0);
+        self.slots[i] = Neighbours { newer: NONE, older: before };
+        match self.slots.get_mut(before as usize) {
+            Some(neighbours) => neighbours.newer = slot.0,
+            None => self.oldest = slot.0,
+        }
+    }
+
+    /// Takes `slot` off the list.
+    pub fn remove(&mut self, slot: ChunkSlot) {
+        let Neighbours { newer, older } = self.slots[slot.0 as usize];
+        match self.slots.get_mut(newer as usize) {
+            Some(neighbours) => neighbours.older = older,
+            None => self.newest = older,
+        }
+        match self.slots.get_mut(older as usize) {
+            Some(neighbours) => neighbours.newer = newer,
+            None => self.oldest = newer,
+        }
+    }
+
+    /// Makes `slot` the most recent.
+    #[inline]
+    pub fn touch(&mut self, slot: ChunkSlot) {
+        if self.newest != slot.0 {
+            self.remove(slot);
+            self.push(slot);
+        }
+    }
+
+    pub fn ram_bytes(&self) -> usize {
+        self.slots.capacity() * size_of::<Neighbours>()
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Use {
+    /// When it was last used.
+    stamp: u64,
+    /// Where it is in the heap, or [`NONE`].
+    at: u32,
+}
+
+/// Slots that may go, in a binary heap by their last use.
+pub(crate) struct SlotHeap {
+    /// By slot.
+    uses: Vec<Use>,
+    heap: Vec<u32>,
+    clock: u64,
+}
+
+impl SlotHeap {
+    pub fn new() -> Self {
+        SlotHeap { uses: Vec::new(), heap: Vec::new(), clock: 0 }
+    }
+
+    /// Notes that `slot`, which is not in the heap, was used.
+    #[inline]
+    pub fn touch(&mut self, slot: ChunkSlot) {
+        let i = slot.0 as usize;
+        if i >= self.uses.len() {
+            self.uses.resize(i + 1, Use { stamp: 0, at: NONE });
+        }
+        debug_assert_eq!(self.uses[i].at, NONE);
+        self.clock += 1;
+        self.uses[i].stamp = self.clock;
+    }
+
+    /// The least recently used of those that may go.
+    pub fn oldest(&self) -> Option<ChunkSlot> {
+        self.heap.first().copied().map(ChunkSlot)
+    }
+
+    /// `slot`, which was used before, may go.
+    pub fn push(&mut self, slot: ChunkSlot) {
+        debug_assert_eq!(self.uses[slot.0 as usize].at, NONE);
+        self.heap.push(slot.0);
+        self.rise(self.heap.len() - 1);
+    }
+
+    /// `slot` must stay, or is gone: takes it out of the heap if it is there.
+    pub fn remove(&mut self, slot: ChunkSlot) {
+        let at = std::mem::replace(&mut self.uses[slot.0 as usize].at, NONE);
+        if at == NONE {
+            return;
+        }
+        let at = at as usize;
+        let Some(last) = self.heap.pop() else { return };
+        if at < self.heap.len() {
+            self.heap[at] = last;
+            self.rise(at);
+            self.sink(self.uses[last as usize].at as usize);
+        }
+    }
+
+    fn stamp(&self, at: usize) -> u64 {
+        self.uses[self.heap[at] as usize].stamp
+    }
+
+    fn settle(&mut self, at: usize) {
+        self.uses[self.heap[at] as usize].at = at as u32;
+    }
+
+    fn swap(&mut self, a: usize, b: usize) {
+        self.heap.swap(a, b);
+        self.settle(a);
+        self.settle(b);
+    }
+
+    fn rise(&mut self, mut at: usize) {
+        self.settle(at);
+        while at > 0 && self.stamp((at - 1) / 2) > self.stamp(at) {
+            self.swap((at - 1) / 2, at);
+            at = (at - 1) / 2;
+        }
+    }
+
+    fn sink(&mut self, mut at: usize) {
+        loop {
+            let children = [2 * at + 1, 2 * at + 2].into_iter().filter(|&child| child < self.heap.len());
+            match children.min_by_key(|&child| self.stamp(child)) {
+                Some(child) if self.stamp(child) < self.stamp(at) => {
+                    self.swap(child, at);
+                    at = child;
+                }
+                _ => return,
+            }
+        }
+    }
+
+    pub fn ram_bytes(&self) -> usize {
+        self.uses.capacity() * size_of::<Use>() + self.heap.capacity() * size_of::<u32>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_heap_agrees_with_a_search() {
+        let mut state = 7;
+        let (mut heap, mut model) = (SlotHeap::new(), Vec::new());
+        let mut stamps = vec![0; 40];
+        (0..40).for_each(|slot| heap.touch(ChunkSlot(slot)));
+        (0..40).for_each(|slot| stamps[slot] = slot + 1);
+        for step in 0..20_000 {
+            state = crate::types::mix(state);
+            let slot = (state % 40) as u32;
+            if let Some(at) = model.iter().position(|&other| other == slot) {
+                model.remove(at);
+                heap.remove(ChunkSlot(slot));
+            } else {
+                if state >> 32 & 1 == 0 {
+                    heap.touch(ChunkSlot(slot));
+                    stamps[slot as usize] = 100 + step;
+                }
+                model.push(slot);
+                heap.push(ChunkSlot(slot));
+            }
+            let oldest = model.iter().copied().min_by_key(|&slot| stamps[slot as usize]);
+            assert_eq!(heap.oldest(), oldest.map(ChunkSlot), "step {step}");
+        }
+    }
+}

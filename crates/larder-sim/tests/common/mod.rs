@@ -1,0 +1,71 @@
+//! What the tests of replays share: traces beside the checkout, and replaying them.
+
+#![allow(dead_code, reason = "each test takes what it needs")]
+
+use std::path::{Path, PathBuf};
+
+use larder_core::{Fingerprint, Lba};
+use larder_sim::{
+    cache::{Content, ReplayCache},
+    tally::Tally,
+};
+use larder_trace::{Op, OpenOptions, Record};
+
+/// The folder of traces beside the checkout, or `None` with a printed line.
+pub fn traces(test: &str) -> Option<PathBuf> {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let found = here.ancestors().skip(2).take(2).map(|root| root.join("shared/traces")).find(|path| path.is_dir());
+    if found.is_none() {
+        println!("skipped: {test} (no folder shared/traces beside the checkout)");
+    }
+    found
+}
+
+/// All records of a trace.
+pub fn read(path: &Path) -> impl Iterator<Item = Record> {
+    let reader = larder_trace::open(path, None, OpenOptions::default()).unwrap_or_else(|error| panic!("{error}"));
+    reader.map(|record| record.unwrap_or_else(|error| panic!("{error}")))
+}
+
+/// The chunks that a trace without content refers to, one after the other.
+pub fn references(path: &Path, chunk_bytes: u32) -> Vec<u32> {
+    let records = larder_trace::open(path, None, OpenOptions::default()).unwrap_or_else(|error| panic!("{error}"));
+    let chunks = larder_trace::chunks(records, chunk_bytes).expect("a size of chunks");
+    chunks.map(|chunk| chunk.expect("a record").lba.try_into().expect("a number of 32 bits")).collect()
+}
+
+/// Content that no other address has.
+pub fn own_content(lba: u64, chunk_bytes: u32) -> Content {
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&lba.to_le_bytes());
+    Content { fingerprint: Fingerprint(bytes), stored_bytes: chunk_bytes }
+}
+
+/// Reads all of `references`, each with its own content.
+pub fn replay_reads(cache: &mut impl ReplayCache, references: &[u32], chunk_bytes: u32) -> Tally {
+    let mut tally = Tally::default();
+    for &lba in references {
+        let lba = u64::from(lba);
+        tally.read(cache.read(Lba(lba), &own_content(lba, chunk_bytes)));
+    }
+    tally
+}
+
+/// Replays records with content, each of one whole chunk.
+pub fn replay_contents(cache: &mut impl ReplayCache, records: &[Record], chunk_bytes: u32) -> Tally {
+    let mut tally = Tally::default();
+    for record in records {
+        assert_eq!(record.len_bytes, u64::from(chunk_bytes));
+        let lba = Lba(record.offset_bytes / record.len_bytes);
+        let content = record.content.expect("a trace with content");
+        let fingerprint = Fingerprint(content.fingerprint.to_u128().to_be_bytes());
+        let content = Content { fingerprint, stored_bytes: chunk_bytes };
+        match record.op {
+            Op::Read => tally.read(cache.read(lba, &content)),
+            Op::Write => tally.write(cache.write(lba, &content)),
+            Op::Trim => cache.trim(lba),
+            Op::Flush => cache.flush(),
+        }
+    }
+    tally
+}
