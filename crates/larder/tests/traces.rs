@@ -275,7 +275,9 @@ fn wrong_options_and_files_in_the_way_are_refused() {
     let (source, plain_name, out) = (to(&source), to(&plain), to(&out));
     let nowhere = to(&scratch.path("no/where"));
     let folder = to(&scratch.path("."));
+    let origin = to(&scratch.file("origin", MIB));
     let cases: &[(i32, &[&str], &[&str])] = &[
+        (1, &["record", "--origin", &origin, "--nbd", "unix:x", "--force", "-o", &origin], &["is the origin itself"]),
         (2, &[], &["info, convert, generate or record"]),
         (2, &["fly"], &["fly"]),
         (2, &["info"], &["<FILE>"]),

@@ -180,7 +180,7 @@ pub struct GenerateArgs {
     /// Another seed is another trace
     #[arg(long, value_name = "N", default_value = "0")]
     pub seed: u64,
-    /// All sizes and the number of requests, times this
+    /// The paper's sizes and number of requests, times this; what an option names stays as named
     #[arg(long, value_name = "X", default_value = "1", value_parser = scale)]
     pub scale: f64,
     /// Mean of the compression ratio

@@ -19,7 +19,7 @@ use crate::{
     volume::{open_origin_device, shown, start_runtime},
 };
 use larder_device::{Runtime, driver::block_on};
-use std::sync::Arc;
+use std::{path::PathBuf, sync::Arc};
 
 use super::{log::TraceLog, out::OutFile, recorder::Recorder};
 
@@ -30,6 +30,13 @@ use super::{log::TraceLog, out::OutFile, recorder::Recorder};
 pub fn run(args: &RecordArgs) -> Outcome {
     let signals = Signals::register()?;
     let origin = open_origin_device(&args.origin)?;
+    let is_origin = |path: PathBuf| path.to_str() == Some(shown(&origin.canonical_uri));
+    if args.output.output.canonicalize().is_ok_and(is_origin) {
+        return Err(Failure::failed(format_args!(
+            "{} is the origin itself: name another file for the trace",
+            args.output.output.display()
+        )));
+    }
     let out = OutFile::of(&args.output)?;
     let path = out.path().to_owned();
     let runtime = start_runtime(None)?;
