@@ -7,6 +7,7 @@
 
 mod complaints;
 mod offline;
+mod trace;
 mod values;
 
 use crate::{
@@ -20,6 +21,10 @@ use larder_engine::{Compression, WriteMode};
 use larder_serve::nbd::ServeAddress;
 pub use offline::{DumpArgs, DumpPart, VerifyArgs};
 use std::{ffi::OsString, path::PathBuf};
+pub use trace::{
+    ContentArg, ConvertArgs, GenerateArgs, InfoArgs, InputArgs, OutputArgs, RecordArgs, ShapeArgs, ToFormat, TraceArgs,
+    TraceCommand, UnknownArg,
+};
 use values::{address, fp_index_percent, profile, ram_budget, request_max};
 
 const EXAMPLES: &str = "\
@@ -106,6 +111,8 @@ pub enum Command {
     Verify(VerifyArgs),
     /// Print what is on the flash of a cache that is not served
     Dump(DumpArgs),
+    /// Look at block traces, convert, make and record them
+    Trace(TraceArgs),
 }
 
 /// `larder create`.

@@ -13,7 +13,7 @@ use crate::{
     control::{ControlServer, unhex},
     error::{Failure, Outcome},
     output,
-    serve::{announce, bind, shut_down, start, with_profile},
+    serve::{announce, bind, limits, shut_down, start, with_profile},
     signals::Signals,
     state_dir::StateDir,
     volume::{open_origin_device, shown, start_runtime},
@@ -58,7 +58,7 @@ pub fn serve_without_flash(args: &ServeArgs, path: &Path, state: &Path, signals:
     let runtime = start_runtime(args.workers)?;
     let device = with_profile(origin.device, args.origin_profile, &runtime);
     let name = args.export.clone().unwrap_or_else(|| record.volume.clone());
-    let servers = Arc::new(bind(args, &name, device.clone())?);
+    let servers = Arc::new(bind(&args.nbd, limits(args), &name, device.clone())?);
     let mut control = ControlServer::bind(&uuid)?;
     // From here on the flash may be older than the origin.
     state.raise("it was served without its flash").map_err(Failure::failed)?;

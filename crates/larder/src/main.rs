@@ -25,6 +25,7 @@ mod signals;
 mod size;
 mod state_dir;
 mod status;
+mod trace;
 mod verify;
 mod volume;
 
@@ -62,5 +63,6 @@ fn run() -> Outcome {
         Command::Detach(options) => detach::run(&options),
         Command::Verify(options) => verify::run(&options),
         Command::Dump(options) => dump::run(&options),
+        Command::Trace(options) => trace::run(&options.command),
     }
 }

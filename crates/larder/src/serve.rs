@@ -102,7 +102,7 @@ fn serve_cache(args: &ServeArgs, path: &Path, signals: Signals) -> Outcome {
     // (3)
     let name = args.export.clone().unwrap_or_else(|| flash.superblock.volume_name.to_string());
     let later = Arc::new(LaterDevice::new(volume_info(&flash.superblock)));
-    let servers = bind(args, &name, later.clone())?;
+    let servers = bind(&args.nbd, limits(args), &name, later.clone())?;
     let mut control = ControlServer::bind(&flash.superblock.flash_uuid)?;
     // (4)
     let Flash { path, device: flash_device, superblock } = flash;
@@ -150,7 +150,7 @@ fn serve_origin(args: &ServeArgs, signals: Signals) -> Outcome {
     let runtime = start_runtime(args.workers)?;
     let device = with_profile(origin.device, args.origin_profile, &runtime);
     let name = args.export.clone().unwrap_or_default();
-    let servers = bind(args, &name, device.clone())?;
+    let servers = bind(&args.nbd, limits(args), &name, device.clone())?;
     output::note(&format!("I/O: {}", io_backend()));
     output::note(&format!("no cache: {} alone", shown(&origin.canonical_uri)));
     start(&servers)?;
@@ -266,15 +266,24 @@ fn serve_failed(error: ServeError) -> Failure {
 ///
 /// # Errors
 /// A sentence that names the one that cannot be had.
-pub fn bind(args: &ServeArgs, name: &str, device: Arc<dyn BlockDevice>) -> Outcome<Vec<NbdServer>> {
-    let options = ServerOptions {
-        request_bytes_max: args.request_max,
-        connections_max: args.connections.into(),
-        shutdown_timeout: SHUTDOWN_TIMEOUT,
-        ..ServerOptions::default()
-    };
+pub fn bind(
+    addresses: &[ServeAddress],
+    options: ServerOptions,
+    name: &str,
+    device: Arc<dyn BlockDevice>,
+) -> Outcome<Vec<NbdServer>> {
     let bind = |address: &ServeAddress| NbdServer::bind(address.clone(), name, device.clone(), options.clone());
-    args.nbd.iter().map(|address| bind(address).map_err(serve_failed)).collect()
+    addresses.iter().map(|address| bind(address).map_err(serve_failed)).collect()
+}
+
+/// The limits of a server that has no options.
+pub fn server_options() -> ServerOptions {
+    ServerOptions { shutdown_timeout: SHUTDOWN_TIMEOUT, ..ServerOptions::default() }
+}
+
+/// The limits that the command line sets.
+pub fn limits(args: &ServeArgs) -> ServerOptions {
+    ServerOptions { request_bytes_max: args.request_max, connections_max: args.connections.into(), ..server_options() }
 }
 
 /// Lets clients in.

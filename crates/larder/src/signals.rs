@@ -16,6 +16,25 @@ use std::{
     sync::{Arc, atomic::AtomicBool},
 };
 
+/// A flag that the first SIGTERM or SIGINT sets; a second one ends the process. For work that looks at it now and then.
+///
+/// # Errors
+/// A sentence.
+pub fn flag() -> Outcome<Arc<AtomicBool>> {
+    let is_ending = Arc::new(AtomicBool::new(false));
+    let register = |signal| {
+        // In this order: the first signal finds the flag unset.
+        flag::register_conditional_shutdown(signal, EXIT_FAILED.into(), is_ending.clone())?;
+        flag::register(signal, is_ending.clone())
+    };
+    [SIGTERM, SIGINT].into_iter().try_for_each(|signal| register(signal).map(drop)).map_err(|error| refused(&error))?;
+    Ok(is_ending)
+}
+
+fn refused(error: &std::io::Error) -> Failure {
+    Failure::failed(format_args!("signals cannot be waited for: {}", system_reason(error)))
+}
+
 /// SIGTERM and SIGINT: the first one is waited for, a second one ends the process.
 pub struct Signals {
     came: UnixStream,
@@ -39,9 +58,7 @@ impl Signals {
             }
             Ok(Signals { came, wake })
         };
-        register().map_err(|error: std::io::Error| {
-            Failure::failed(format_args!("signals cannot be waited for: {}", system_reason(&error)))
-        })
+        register().map_err(|error: std::io::Error| refused(&error))
     }
 
     /// Writing to it is as good as a signal.

@@ -29,8 +29,13 @@ pub fn sentence(error: &clap::Error) -> String {
                 false => format!("{name} {value}: write one of {values}"),
             }
         }
+        (ErrorKind::MissingSubcommand, ..)
+            if text(ContextKind::InvalidSubcommand).is_some_and(|command| command.ends_with("trace")) =>
+        {
+            "say what to do: info, convert, generate or record (`larder trace --help` explains)".to_owned()
+        }
         (ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand, ..) => {
-            "say what to do: create, serve, status, flush, set, detach, verify or dump (`larder --help` explains)"
+            "say what to do: create, serve, status, flush, set, detach, verify, dump or trace (`larder --help` explains)"
                 .to_owned()
         }
         _ => rendered(error),

@@ -168,6 +168,12 @@ impl Background {
         self.0.0.as_mut().is_none_or(|child| child.try_wait().expect("a child of ours").is_some())
     }
 
+    /// Sends it a signal.
+    pub fn signal(&self, name: &str) {
+        let child = self.0.0.as_ref().expect("it has begun");
+        run(Command::new("kill").args([&format!("-{name}"), &child.id().to_string()]));
+    }
+
     /// Waits for its end, which must come soon: exit code and both streams.
     pub fn ends(mut self, what: &str) -> Output {
         let child = self.0.0.as_mut().expect("it has begun");
@@ -281,6 +287,23 @@ impl Volume {
         self.begin(&mut command)
     }
 
+    /// Serves its origin alone, and records what passes, with more options.
+    pub fn record(&self, out: &Path, options: &[&str]) -> Server {
+        let mut record = larder(["trace", "record", "--origin"]);
+        record.arg(&self.origin).args(["--nbd", &format!("unix:{}", self.socket.display()), "-o"]).arg(out);
+        self.begin(record.args(options))
+    }
+
+    /// Its Unix socket.
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    /// A command that serves on its Unix socket.
+    pub fn serve_as(&self, command: &mut Command) -> Server {
+        self.begin(command)
+    }
+
     fn begin(&self, command: &mut Command) -> Server {
         let log = File::options().create(true).append(true).open(&self.log).expect("a log file");
         let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).spawn();
@@ -386,6 +409,16 @@ impl Server {
         if stands_in() {
             let _ = fs::remove_file(&self.socket);
         }
+    }
+
+    /// SIGTERM: it must end with this exit code. What it wrote to its error stream.
+    pub fn ends_with(mut self, code: i32) -> String {
+        self.ask_to_end();
+        let child = self.child.0.as_mut().expect("it runs");
+        let status = wait(child, SERVER_WAIT_MAX).unwrap_or_else(|| panic!("it did not end after SIGTERM"));
+        self.child.0 = None;
+        assert_eq!(status.code(), Some(code), "{}", self.complaints());
+        self.complaints()
     }
 
     /// It has been told to end, and must, with exit code 0.

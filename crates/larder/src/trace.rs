@@ -1,0 +1,78 @@
+//! `larder trace`: what is in a block trace, and how to convert, make and record one. One file a command.
+//!
+//! Invariants: a file is written under a temporary name and takes its own when it is whole ([`out`]). What was made up
+//! is labelled, or a note says that the format has no place for the label.
+//!
+//! What it does not do: replay a trace.
+
+mod convert;
+mod generate;
+mod info;
+mod log;
+mod out;
+mod record;
+mod recorder;
+mod watch;
+
+use crate::{
+    args::{InputArgs, TraceCommand},
+    error::{Failure, Outcome},
+};
+use larder_trace::{FormatId, OpenOptions, Provenance, TraceError, TraceErrorKind, TraceReader, TraceResult};
+use std::path::Path;
+
+/// Runs the command.
+///
+/// # Errors
+/// One sentence.
+pub fn run(command: &TraceCommand) -> Outcome {
+    match command {
+        TraceCommand::Info(args) => info::run(args),
+        TraceCommand::Convert(args) => convert::run(args),
+        TraceCommand::Generate(args) => generate::run(args),
+        TraceCommand::Record(args) => record::run(args),
+    }
+}
+
+/// Opens a trace as the command line says.
+fn open(args: &InputArgs) -> TraceResult<TraceReader> {
+    let block_bytes = args.unit.map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX));
+    let reader = larder_trace::open(
+        &args.file,
+        args.format,
+        OpenOptions { skip_bad: args.skip_bad, block_bytes, ..OpenOptions::default() },
+    )?;
+    let counts_blocks = [FormatId::ArcLis, FormatId::BlockIds, FormatId::Csv, FormatId::OracleGeneral];
+    if args.unit.is_some() && !counts_blocks.contains(&reader.format()) {
+        let names = counts_blocks.map(FormatId::name).join(", ");
+        return Err(TraceError::parameter(format!("--unit goes with {names}, and this is {}", reader.format())));
+    }
+    Ok(reader)
+}
+
+/// The sentence of an error. One that names no file is about `output` where writing failed, else about `input`.
+fn failure(error: &TraceError, input: Option<&Path>, output: Option<&Path>) -> Failure {
+    let of = if error.kind() == TraceErrorKind::Io { output } else { input };
+    match of.filter(|_| error.file().is_empty()) {
+        Some(path) => Failure::failed(format_args!("{}: {error}", path.display())),
+        None => Failure::failed(error),
+    }
+}
+
+/// What people are told of where content comes from.
+fn provenance_words(provenance: Provenance) -> &'static str {
+    match provenance {
+        Provenance::Recorded => "recorded",
+        Provenance::SizeMade => "recorded, but compressed sizes are MADE UP",
+        Provenance::Made => "MADE UP",
+    }
+}
+
+/// The same for programs.
+fn provenance_name(provenance: Provenance) -> &'static str {
+    match provenance {
+        Provenance::Recorded => "recorded",
+        Provenance::SizeMade => "sizes_made_up",
+        Provenance::Made => "made_up",
+    }
+}

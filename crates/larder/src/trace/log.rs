@@ -1,0 +1,202 @@
+//! The trace of a recording: lines of requests, in the order in which they were done, in the content format.
+//!
+//! Invariants: the file is a row of zstd frames, each of which ends with a whole request; so what was written can be read
+//! up to the last frame, whatever comes. Where writing fails the file is cut there, and nothing is added any more. A line
+//! is added before its request is answered.
+//!
+//! What it does not do: decide what is in a line; `recorder.rs` does.
+
+use crate::{
+    error::{Failure, Outcome},
+    output,
+    size::count,
+};
+use larder_trace::{ContentWriter, Record, RecordWriter, Tag, TraceError, TraceResult};
+use parking_lot::Mutex;
+use std::{
+    fs::File,
+    io::Seek,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Instant,
+};
+
+use super::out::OutFile;
+
+/// Lines after which a frame is ended: about 1 MiB of text, 300 KiB packed. Shorter frames pack worse.
+const FRAME_RECORDS: u64 = 16 << 10;
+
+/// When a request came, and its number.
+#[derive(Clone, Copy)]
+pub struct Arrival {
+    /// Microseconds since the recording began.
+    pub time_us: u64,
+    /// The request's number, from 1.
+    pub request: u64,
+}
+
+/// See the module.
+pub struct TraceLog {
+    began: Instant,
+    requests: AtomicU64,
+    is_open: AtomicBool,
+    tag: Tag,
+    state: Mutex<State>,
+    path: PathBuf,
+}
+
+struct State {
+    /// `None` once the recording is over.
+    writer: Option<ContentWriter<Arc<File>>>,
+    out: Option<OutFile>,
+    /// Records in the open frame.
+    frame_records: u64,
+    /// Where the last whole frame ends.
+    whole_bytes: u64,
+    written: Recorded,
+    /// What was written when the last whole frame ended.
+    whole: Recorded,
+    failed: Option<TraceError>,
+}
+
+/// What is in a recording.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Recorded {
+    /// Requests.
+    pub requests: u64,
+    /// Lines.
+    pub records: u64,
+    /// Blocks whose content could not be read back.
+    pub unknown_blocks: u64,
+}
+
+impl TraceLog {
+    /// Begins a recording.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub fn begin(out: OutFile, tag: &str) -> Outcome<TraceLog> {
+        let path = out.path().to_owned();
+        let writer = ContentWriter::new(out.file()).map_err(|error| super::failure(&error, None, Some(&path)))?;
+        let state = State {
+            writer: Some(writer),
+            out: Some(out),
+            frame_records: 0,
+            whole_bytes: 0,
+            written: Recorded::default(),
+            whole: Recorded::default(),
+            failed: None,
+        };
+        Ok(TraceLog {
+            began: Instant::now(),
+            requests: AtomicU64::new(0),
+            is_open: AtomicBool::new(true),
+            tag: Tag::new(tag.as_bytes()),
+            state: Mutex::new(state),
+            path,
+        })
+    }
+
+    /// Whether requests are recorded still.
+    pub fn is_open(&self) -> bool {
+        self.is_open.load(Ordering::Relaxed)
+    }
+
+    /// A request has come.
+    pub fn arrival(&self) -> Arrival {
+        let time_us = u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX);
+        Arrival { time_us, request: self.requests.fetch_add(1, Ordering::Relaxed) + 1 }
+    }
+
+    /// Adds the lines of one request that was done.
+    pub fn append(&self, arrival: Arrival, records: impl Iterator<Item = Record>) {
+        let mut state = self.state.lock();
+        let (time_us, tag) = (Some(arrival.time_us), self.tag);
+        let records = records.map(|record| Record { time_us, tag, request: arrival.request, ..record });
+        if let Err(error) = state.append(records) {
+            self.is_open.store(false, Ordering::Relaxed);
+            let requests = count(state.whole.requests);
+            let sentence = Failure::failed(format_args!(
+                "{}: {error}: the recording has ended, with {requests} requests; serving goes on",
+                self.path.display()
+            ));
+            output::complain(&sentence.sentence().unwrap_or_default());
+            state.fail(error);
+        }
+    }
+
+    /// Ends the recording, and gives the file its name.
+    ///
+    /// # Errors
+    /// A sentence, also where writing had failed before; what could be written is kept then.
+    pub fn finish(&self) -> Outcome<Recorded> {
+        self.is_open.store(false, Ordering::Relaxed);
+        let mut state = self.state.lock();
+        if let Err(error) = state.end_frame() {
+            state.fail(error);
+        }
+        state.writer = None;
+        let Some(out) = state.out.take() else { return Ok(state.whole) };
+        let Some(error) = state.failed.take() else {
+            out.commit()?;
+            return Ok(state.whole);
+        };
+        let path = self.path.display();
+        let kept = match state.whole.requests {
+            0 => "nothing was recorded".to_owned(),
+            requests => {
+                out.commit()?;
+                format!("it has the first {} requests", count(requests))
+            }
+        };
+        Err(Failure::failed(format_args!("{path}: {error}: {kept}")))
+    }
+}
+
+impl State {
+    fn append(&mut self, records: impl Iterator<Item = Record>) -> TraceResult<()> {
+        let Some(writer) = &mut self.writer else { return Ok(()) };
+        for record in records {
+            writer.write(&record)?;
+            self.written.unknown_blocks += u64::from(record.is_data() && record.content.is_none());
+            self.written.records += 1;
+            self.frame_records += 1;
+        }
+        self.written.requests += 1;
+        if self.frame_records >= FRAME_RECORDS
+            && let Some(out) = &self.out
+        {
+            let next = out.file();
+            self.end_frame()?;
+            self.writer = Some(ContentWriter::new(next)?);
+        }
+        Ok(())
+    }
+
+    /// Writes the open frame to its end.
+    fn end_frame(&mut self) -> TraceResult<()> {
+        let (Some(writer), Some(out)) = (self.writer.take(), &self.out) else { return Ok(()) };
+        writer.finish()?;
+        let at = (&*out.file()).stream_position();
+        self.whole_bytes = at.map_err(|error| {
+            TraceError::io("", larder_trace::Position::Whole, "cannot tell the trace's length", error)
+        })?;
+        self.frame_records = 0;
+        self.whole = self.written;
+        Ok(())
+    }
+
+    /// Gives up what is not whole.
+    fn fail(&mut self, error: TraceError) {
+        // Dropping a writer writes nothing more.
+        self.writer = None;
+        if let Some(out) = &self.out {
+            // A file that cannot be cut has a torn end; readers say so.
+            let _ = out.file().set_len(self.whole_bytes);
+        }
+        self.failed.get_or_insert(error);
+    }
+}

@@ -1,0 +1,297 @@
+//! A trace file that is being written, and the formats it may have.
+//!
+//! Invariants: the file has a temporary name in its folder until it is whole and on the disk; then it takes its own. A
+//! file that is there is replaced only where that was asked for. What is given up leaves nothing behind, unless the
+//! process was killed.
+//!
+//! What it does not do: make the folder.
+
+use crate::{
+    args::{OutputArgs, ToFormat},
+    error::{Failure, Outcome, system_reason},
+    output,
+    size::{count, human},
+};
+use larder_trace::{
+    AustereWriter, ContentWriter, CsvWriter, OracleGeneralWriter, Provenance, Record, TraceError, TraceResult, Written,
+    convert,
+};
+use serde::Serialize;
+use std::{
+    fs::{self, File},
+    io::{self, ErrorKind},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use super::{provenance_name, provenance_words};
+
+/// A file that is not whole yet.
+pub struct OutFile {
+    path: PathBuf,
+    part: PathBuf,
+    file: Arc<File>,
+    force: bool,
+    is_done: bool,
+}
+
+impl OutFile {
+    /// Makes the file under its temporary name, `NAME.part-PID`.
+    ///
+    /// # Errors
+    /// A sentence: it is there and may not be replaced, it is no file, or the system refuses.
+    pub fn create(path: &Path, force: bool) -> Outcome<OutFile> {
+        let shown = path.display();
+        let name = path.file_name().ok_or_else(|| Failure::failed(format_args!("{shown} names no file")))?;
+        match fs::metadata(path) {
+            Ok(meta) if meta.is_dir() => return Err(Failure::failed(format_args!("{shown} is a folder: name a file"))),
+            Ok(meta) if !meta.is_file() => {
+                return Err(Failure::failed(format_args!("{shown} is no plain file: name one")));
+            }
+            Ok(_) if !force => return Err(exists(path)),
+            _ => {}
+        }
+        let mut part = name.to_owned();
+        part.push(format!(".part-{}", std::process::id()));
+        let part = path.with_file_name(part);
+        let file = File::options().read(true).write(true).create_new(true).open(&part);
+        let file = Arc::new(file.map_err(|error| refused(path, "made", &error))?);
+        Ok(OutFile { path: path.to_owned(), part, file, force, is_done: false })
+    }
+
+    /// As the command line says.
+    ///
+    /// # Errors
+    /// As [`OutFile::create`].
+    pub fn of(args: &OutputArgs) -> Outcome<OutFile> {
+        OutFile::create(&args.output, args.force)
+    }
+
+    /// The name that it will have.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The open file.
+    pub fn file(&self) -> Arc<File> {
+        self.file.clone()
+    }
+
+    /// Gives the file its name, and says how long it is.
+    ///
+    /// # Errors
+    /// A sentence; then nothing is left behind.
+    pub fn commit(mut self) -> Outcome<u64> {
+        let wrong = |error: &io::Error| refused(&self.path, "written", error);
+        self.file.sync_all().map_err(|error| wrong(&error))?;
+        let bytes = self.file.metadata().map_err(|error| wrong(&error))?.len();
+        if self.force {
+            fs::rename(&self.part, &self.path).map_err(|error| wrong(&error))?;
+            self.is_done = true;
+            return Ok(bytes);
+        }
+        // A link is refused where the name was taken meanwhile; a rename would replace it.
+        match fs::hard_link(&self.part, &self.path) {
+            Ok(()) => Ok(bytes),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Err(exists(&self.path)),
+            // Some file systems have no links.
+            Err(_) if self.path.exists() => Err(exists(&self.path)),
+            Err(_) => {
+                fs::rename(&self.part, &self.path).map_err(|error| wrong(&error))?;
+                self.is_done = true;
+                Ok(bytes)
+            }
+        }
+    }
+}
+
+impl Drop for OutFile {
+    fn drop(&mut self) {
+        if !self.is_done {
+            // Nothing can be done about a file that cannot be removed.
+            let _ = fs::remove_file(&self.part);
+        }
+    }
+}
+
+fn exists(path: &Path) -> Failure {
+    Failure::failed(format_args!("{} exists: name another file, or overwrite it with --force", path.display()))
+}
+
+fn refused(path: &Path, what: &str, error: &io::Error) -> Failure {
+    Failure::failed(format_args!("{} cannot be {what}: {}", path.display(), system_reason(error)))
+}
+
+impl ToFormat {
+    /// The name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            ToFormat::Content => "content",
+            ToFormat::Austere => "austere",
+            ToFormat::Csv => "csv",
+            ToFormat::OracleGeneral => "oracle-general",
+        }
+    }
+
+    /// What the name of such a file ends in.
+    pub fn extension(self) -> &'static str {
+        match self {
+            ToFormat::Content => "trace.zst",
+            ToFormat::Austere => "txt",
+            ToFormat::Csv => "csv",
+            ToFormat::OracleGeneral => "oracleGeneral",
+        }
+    }
+}
+
+/// What came of writing a trace.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// The file.
+    pub output: String,
+    /// Its format.
+    pub format: &'static str,
+    /// Its length.
+    pub bytes: u64,
+    /// Requests in it.
+    pub requests: u64,
+    /// Records in it: blocks, trims, flushes.
+    pub records: u64,
+    /// Trims and flushes that the format has no place for.
+    pub records_dropped: u64,
+    /// Bad lines that were passed over.
+    pub lines_skipped: u64,
+    /// `recorded`, `sizes_made_up` or `made_up`; none without content.
+    pub content: Option<&'static str>,
+    /// The seed, of what was generated.
+    pub seed: Option<u64>,
+    #[serde(skip)]
+    provenance: Option<Provenance>,
+}
+
+/// Writes all records to `out` and gives it its name.
+///
+/// # Errors
+/// What `explain` makes of an error of the trace, and the file's own; then the file is gone.
+pub fn write(
+    records: impl Iterator<Item = TraceResult<Record>>,
+    to: ToFormat,
+    out: OutFile,
+    explain: impl Fn(&TraceError) -> Failure,
+) -> Outcome<Report> {
+    let mut requests = 0;
+    let mut last = None;
+    let mut provenance: Option<Provenance> = None;
+    let records = records.inspect(|record| {
+        let Ok(record) = record else { return };
+        requests += u64::from(last.replace(record.request) != Some(record.request));
+        provenance = provenance.max(record.content.map(|content| content.provenance));
+    });
+    let Written { records, dropped } = write_as(records, to, &out).map_err(|error| explain(&error))?;
+    if requests == 0 {
+        return Err(Failure::failed(format_args!("{} was not written: no request is left", out.path.display())));
+    }
+    let output = out.path.display().to_string();
+    let bytes = out.commit()?;
+    Ok(Report {
+        output,
+        format: to.name(),
+        bytes,
+        requests,
+        records,
+        records_dropped: dropped,
+        lines_skipped: 0,
+        content: provenance.map(provenance_name),
+        seed: None,
+        provenance,
+    })
+}
+
+fn write_as(records: impl Iterator<Item = TraceResult<Record>>, to: ToFormat, out: &OutFile) -> TraceResult<Written> {
+    let file = out.file();
+    match to {
+        ToFormat::Content => convert(records, ContentWriter::new(file)?),
+        ToFormat::Austere => convert(records, AustereWriter::new(file)),
+        ToFormat::Csv => convert(records, CsvWriter::new(file)?),
+        ToFormat::OracleGeneral => convert(records, OracleGeneralWriter::new(file)),
+    }
+}
+
+impl Report {
+    /// Tells people, or a program; and a note where the label of what was made up is lost.
+    ///
+    /// # Errors
+    /// Where standard output cannot be written.
+    pub fn say(&self, json: bool) -> Outcome {
+        if self.provenance.is_some_and(|from| from > Provenance::Recorded) && self.format == ToFormat::Austere.name() {
+            output::note(&format!(
+                "note: the content in {} is {}, and the format {} cannot say so",
+                self.output,
+                self.provenance.map_or("", provenance_words),
+                self.format
+            ));
+        }
+        if json {
+            return output::say_json(self);
+        }
+        let has_content = [ToFormat::Content.name(), ToFormat::Austere.name()].contains(&self.format);
+        let mut line = format!(
+            "{}: {} requests, {} records, {} in the format {}; content: {}",
+            self.output,
+            count(self.requests),
+            count(self.records),
+            human(self.bytes),
+            self.format,
+            self.provenance.filter(|_| has_content).map_or("none", provenance_words)
+        );
+        if let Some(seed) = self.seed {
+            line.push_str(&format!("; seed {seed}"));
+        }
+        if self.records_dropped > 0 {
+            let dropped = count(self.records_dropped);
+            line.push_str(&format!("; {dropped} trims and flushes are left out, for the format has no place for them"));
+        }
+        output::say(&(line + "\n"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn a_file_takes_its_name_when_it_is_whole_and_replaces_none() {
+        let folder = std::env::temp_dir().join(format!("larder-out-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder");
+        let path = folder.join("a.trace");
+        let names = || fs::read_dir(&folder).expect("the folder").count();
+        let fill = |out: &OutFile, text: &[u8]| (&*out.file()).write_all(text).expect("a write");
+
+        let given_up = OutFile::create(&path, false).expect("a new file");
+        fill(&given_up, b"half");
+        assert!(!path.exists() && names() == 1);
+        drop(given_up);
+        assert_eq!(names(), 0, "what is given up leaves nothing");
+
+        let out = OutFile::create(&path, false).expect("a new file");
+        fill(&out, b"whole");
+        assert_eq!(out.commit(), Ok(5));
+        assert!(fs::read(&path).expect("the file") == b"whole" && names() == 1);
+        assert!(OutFile::create(&path, false).is_err(), "it is there");
+
+        let out = OutFile::create(&path, true).expect("it may be replaced");
+        fill(&out, b"again");
+        assert_eq!(out.commit(), Ok(5));
+        assert!(fs::read(&path).expect("the file") == b"again" && names() == 1);
+
+        // The name is taken while the file is written.
+        let other = folder.join("b.trace");
+        let out = OutFile::create(&other, false).expect("a new file");
+        fs::write(&other, b"somebody else's").expect("a file");
+        assert!(out.commit().is_err());
+        assert!(fs::read(&other).expect("the file") == b"somebody else's" && names() == 2);
+        assert!(OutFile::create(&folder, true).is_err(), "a folder is no file");
+        fs::remove_dir_all(&folder).expect("clean up");
+    }
+}

@@ -1,0 +1,74 @@
+//! `larder trace record`: serves an origin over NBD, and writes down what passes, until a signal ends it.
+//!
+//! In order: (1) the origin is opened, alone, and the trace is made under a temporary name; (2) addresses are taken; (3)
+//! clients are let in, and `ready: URI` is printed; (4) a signal; (5) requests finish, the origin is flushed, the trace is
+//! ended and takes its name. A second signal ends the process at once, and leaves the temporary file.
+//!
+//! Invariants: standard output carries the `ready` line alone. Serving does not depend on the trace: where that cannot be
+//! written, requests pass, and the exit code is 1.
+//!
+//! What it does not do: cache.
+
+use crate::{
+    args::RecordArgs,
+    error::{Failure, Outcome},
+    output,
+    serve::{announce, bind, server_options, shut_down, start},
+    signals::Signals,
+    size::count,
+    volume::{open_origin_device, shown, start_runtime},
+};
+use larder_device::{Runtime, driver::block_on};
+use std::{path::PathBuf, sync::Arc};
+
+use super::{log::TraceLog, out::OutFile, recorder::Recorder};
+
+/// Runs the command until a signal.
+///
+/// # Errors
+/// One sentence.
+pub fn run(args: &RecordArgs) -> Outcome {
+    let signals = Signals::register()?;
+    let origin = open_origin_device(&args.origin)?;
+    let is_origin = |path: PathBuf| path.to_str() == Some(shown(&origin.canonical_uri));
+    if args.output.output.canonicalize().is_ok_and(is_origin) {
+        return Err(Failure::failed(format_args!(
+            "{} is the origin itself: name another file for the trace",
+            args.output.output.display()
+        )));
+    }
+    let out = OutFile::of(&args.output)?;
+    let path = out.path().to_owned();
+    let runtime = start_runtime(None)?;
+    let log = Arc::new(TraceLog::begin(out, &args.tag)?);
+    let device = origin.device;
+    let recorder = Recorder::new(device.clone(), runtime.clone() as Arc<dyn Runtime>, log.clone(), args.chunk);
+    let servers = bind(&args.nbd, server_options(), &args.export, Arc::new(recorder))?;
+    output::note(&format!("recording {} in {}", shown(&origin.canonical_uri), path.display()));
+    start(&servers)?;
+    announce(&servers, &args.export)?;
+    signals.wait();
+    output::note("ending: requests finish, then the trace is ended");
+    let in_order = shut_down(&servers);
+    let flushed = block_on(device.flush());
+    drop(servers);
+    drop(device);
+    runtime.shutdown();
+    let recorded = log.finish();
+    if let Ok(recorded) = &recorded {
+        output::note(&format!(
+            "{}: {} requests, {} lines",
+            path.display(),
+            count(recorded.requests),
+            count(recorded.records)
+        ));
+        if recorded.unknown_blocks > 0 {
+            let blocks = count(recorded.unknown_blocks);
+            output::note(&format!("note: {blocks} blocks have no fingerprint, for they could not be read back whole"));
+        }
+    }
+    flushed
+        .map_err(|error| Failure::failed(format_args!("the origin {} is not flushed: {error}", shown(&args.origin))))?;
+    recorded?;
+    in_order
+}

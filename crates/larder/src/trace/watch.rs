@@ -1,0 +1,134 @@
+//! Records on their way: a bar on a terminal, an end at SIGINT or SIGTERM, and what was wrong with lines passed over.
+//!
+//! Invariants: all of it costs a look every few thousand records. The first signal ends the stream with an error, so that
+//! files are cleaned up; a second one ends the process.
+//!
+//! What it does not do: change records.
+
+use crate::{error::Outcome, output, signals, size::count};
+use indicatif::{ProgressBar, ProgressStyle};
+use larder_trace::{Position, Record, TraceError, TraceErrorKind, TraceReader, TraceResult};
+use std::{
+    cell::{Cell, RefCell},
+    io::IsTerminal,
+    rc::Rc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+/// Records between two looks.
+const LOOK_EVERY: u64 = 4096;
+
+/// Who looks.
+#[derive(Clone)]
+pub struct Watch {
+    bar: Option<ProgressBar>,
+    is_ending: Arc<AtomicBool>,
+    skipped: Rc<Cell<u64>>,
+    first_skipped: Rc<RefCell<Option<String>>>,
+}
+
+impl Watch {
+    /// Looks. From here on a signal ends streams.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub fn new() -> Outcome<Watch> {
+        let bar = std::io::stderr().is_terminal().then(ProgressBar::no_length);
+        let is_ending = signals::flag()?;
+        Ok(Watch { bar, is_ending, skipped: Rc::default(), first_skipped: Rc::default() })
+    }
+
+    /// The records of a reader; `what` is being done.
+    pub fn reading(&self, reader: TraceReader, what: &'static str) -> Reading {
+        if let Some(bar) = &self.bar {
+            let template = "{spinner} {msg} {wide_bar} {bytes} of {total_bytes} ({eta})";
+            if let Ok(style) = ProgressStyle::with_template(template) {
+                bar.set_style(style);
+            }
+            bar.set_message(what);
+        }
+        Reading { reader, watch: self.clone(), looked: 0 }
+    }
+
+    /// Records that come from nowhere.
+    pub fn making<I: Iterator<Item = TraceResult<Record>>>(
+        &self,
+        records: I,
+    ) -> impl Iterator<Item = TraceResult<Record>> {
+        if let Some(bar) = &self.bar
+            && let Ok(style) = ProgressStyle::with_template("{spinner} {human_pos} records ({elapsed})")
+        {
+            bar.set_style(style);
+        }
+        let watch = self.clone();
+        let mut made = 0;
+        records.map(move |record| {
+            made += 1;
+            if u64::is_multiple_of(made, LOOK_EVERY) {
+                if let Some(bar) = &watch.bar {
+                    bar.set_position(made);
+                }
+                watch.check()?;
+            }
+            record
+        })
+    }
+
+    /// Lines that were passed over in the last pass; tells people of them.
+    pub fn finish(&self) -> u64 {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+        if let Some(first) = &*self.first_skipped.borrow() {
+            output::note(&format!(
+                "note: {} bad lines were passed over, the first: {first}",
+                count(self.skipped.get())
+            ));
+        }
+        self.skipped.get()
+    }
+
+    fn check(&self) -> TraceResult<()> {
+        if self.is_ending.load(Ordering::Relaxed) {
+            let message = "ended by a signal, and nothing was written";
+            return Err(TraceError::new(TraceErrorKind::Io, "", Position::Whole, message));
+        }
+        Ok(())
+    }
+}
+
+/// See [`Watch::reading`].
+pub struct Reading {
+    reader: TraceReader,
+    watch: Watch,
+    looked: u64,
+}
+
+impl Iterator for Reading {
+    type Item = TraceResult<Record>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let next = self.reader.next();
+        self.looked += 1;
+        if self.looked.is_multiple_of(LOOK_EVERY) {
+            if let (Some(bar), (read, all)) = (&self.watch.bar, self.reader.progress_bytes()) {
+                bar.set_length(all.unwrap_or(read));
+                bar.set_position(read);
+            }
+            if let Err(error) = self.watch.check() {
+                return Some(Err(error));
+            }
+        }
+        next
+    }
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        self.watch.skipped.set(self.reader.skipped());
+        *self.watch.first_skipped.borrow_mut() = self.reader.first_skipped().map(ToString::to_string);
+    }
+}
