@@ -19,6 +19,8 @@ impl Shared {
     /// What the devices say; the old mode stays then. What the keeper of the fence says: where the new mode is without dirty
     /// data it is in force, and only its note is missing; setting it again notes it.
     pub async fn set_mode(self: &Arc<Self>, mode: WriteMode) -> Result<(), EngineError> {
+        // One switch at a time: what one that is over told the keeper would outlast what the other did.
+        let _turn = self.mode_switches.take().await;
         if self.state.lock().mode == mode {
             // It may not have been noted the last time.
             return self.note_mode(mode).await;

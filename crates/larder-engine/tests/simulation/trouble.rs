@@ -64,8 +64,10 @@ impl Trouble {
             FaultKind::Flip { region: Region::Checkpoints, .. } => self.metadata_damaged = true,
             FaultKind::Flip { region: Region::Log, .. } => (self.metadata_damaged, self.log_damaged) = (true, true),
             FaultKind::Flip { region: Region::Twin(twin), .. } => self.twins_damaged[twin] = true,
+            // A frame of the log that was lost is noticed at once.
+            FaultKind::LoseWrite => (self.slots_damaged, self.metadata_damaged) = (true, true),
             // Whatever it was that they hit.
-            FaultKind::Misdirect { .. } | FaultKind::LoseWrite | FaultKind::Misread { .. } => {
+            FaultKind::Misdirect { .. } | FaultKind::Misread { .. } => {
                 (self.slots_damaged, self.metadata_damaged, self.log_damaged) = (true, true, true);
             }
             FaultKind::NoFence => self.no_fence = true,
