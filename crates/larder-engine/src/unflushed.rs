@@ -18,7 +18,7 @@
 
 use crate::{error::EngineError, shared::Shared, state::State, state::to_format};
 use larder_core::{Lba, Lookup};
-use larder_device::IoError;
+use larder_device::{IoError, IoOp};
 use larder_format::{LogEntry, WriteMode};
 use std::{
     collections::BTreeMap,
@@ -156,7 +156,7 @@ impl Shared {
     ///
     /// # Errors
     /// The origin's; what was unflushed stays so.
-    pub async fn flush_origin(&self) -> Result<(), IoError> {
+    pub async fn flush_origin(self: &Arc<Self>) -> Result<(), IoError> {
         let upto = {
             let mut state = self.state.lock();
             if !state.origin_is_unflushed() {
@@ -167,15 +167,20 @@ impl Shared {
             state.unflushed.next_number
         };
         self.counters.origin_flushes.fetch_add(1, Relaxed);
-        let result = self.origin.flush().await;
-        self.note_origin(&result);
-        let mut state = self.state.lock();
-        state.origin_flushes_in_flight -= 1;
-        match &result {
-            Ok(()) => state.origin_was_flushed(upto),
-            Err(error) => state.origin_flush_failed(error),
-        }
-        result
+        // To its end, also where whoever asked gives up: what it flushes, or loses, others will want to know.
+        let this = self.clone();
+        let flushed = self.to_its_end(async move {
+            let result = this.origin.flush().await;
+            this.note_origin(&result);
+            let mut state = this.state.lock();
+            state.origin_flushes_in_flight -= 1;
+            match &result {
+                Ok(()) => state.origin_was_flushed(upto),
+                Err(error) => state.origin_flush_failed(error),
+            }
+            Ok(result)
+        });
+        flushed.await.unwrap_or_else(|error| Err(error.into_io(IoOp::Flush, 0, 0)))
     }
 
     /// [`Shared::flush_origin`] for a FLUSH. An earlier flush that failed may have lost what a client wrote, and nobody told
@@ -183,7 +188,7 @@ impl Shared {
     ///
     /// # Errors
     /// The origin's, of this flush or of an earlier one that no client was told of.
-    pub async fn flush_origin_for_client(&self) -> Result<(), EngineError> {
+    pub async fn flush_origin_for_client(self: &Arc<Self>) -> Result<(), EngineError> {
         let result = self.flush_origin().await;
         let untold = self.state.lock().origin_flush_untold.take();
         result?;

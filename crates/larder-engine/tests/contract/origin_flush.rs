@@ -207,6 +207,29 @@ fn contract_checkpoint_does_not_bring_back_what_a_failed_flush_forgot() {
     rt.block_on(async { expect(&world.open(&rt).await, 0, &stamps(2001, CHUNK)).await });
 }
 
+/// Who asked for a flush goes away before it is over: how it ends counts all the same.
+#[test]
+fn contract_given_up_flush_of_the_origin_counts() {
+    let (world, rt) = new_world(WriteMode::Through);
+    rt.block_on(async {
+        let cache = world.open(&rt).await;
+        for fails in [true, false] {
+            write(&cache, 0, &stamps(1001, CHUNK), false).await;
+            let before = world.origin.counters().flushes;
+            if fails {
+                world.origin.fail_next(IoOp::Flush, IoErrorKind::Io);
+            }
+            world.origin.delay_next(Some(IoOp::Flush), SECOND / 10);
+            drop_when(&rt, cache.flush(), || world.origin.counters().flushes > before).await;
+            rt.delay(SECOND).await.unwrap();
+            assert_eq!(cache.flush().await.is_err(), fails, "what the flush lost is told");
+            let after = world.origin.counters().flushes;
+            cache.flush().await.unwrap();
+            assert_eq!(world.origin.counters().flushes, after, "nothing is left to flush");
+        }
+    });
+}
+
 /// The origin's flush takes for ever: what waits for it is bounded, and writes go on.
 #[test]
 fn contract_copies_that_wait_for_the_origin_are_bounded() {
