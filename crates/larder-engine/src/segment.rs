@@ -11,7 +11,7 @@
 use crate::{
     error::EngineError,
     shared::Shared,
-    state::{AwaitingClean, State, class_index},
+    state::{State, class_index},
     tickets::Ticket,
 };
 use larder_core::{
@@ -21,7 +21,7 @@ use larder_core::{
 };
 use larder_device::{IoBuf, SharedBuf, WriteFlags};
 use larder_format::{
-    Encoding, RecordContent, RecordEntry, RecordIdentity, SegmentHeader, WeuClass, record_crc,
+    Encoding, LogEntry, RecordContent, RecordEntry, RecordIdentity, SegmentHeader, WeuClass, record_crc,
     segment::{RECORD_ENTRY_BYTES, SEGMENT_HEADER_BYTES, encode_header, encode_table},
 };
 use std::{
@@ -68,7 +68,7 @@ pub struct OpenWeu {
     buf: IoBuf,
     records: Vec<RecordEntry>,
     /// Clean mappings into the open segment.
-    pub awaiting: Vec<AwaitingClean>,
+    pub awaiting: Vec<LogEntry>,
     /// A dirty mapping names a record of the open segment, whatever its class.
     pub commit_needs_it: bool,
 }
@@ -83,7 +83,7 @@ pub struct InFlightSegment {
     /// All of it.
     pub data: SharedBuf,
     /// Clean mappings to be logged when the write is over.
-    pub awaiting: Vec<AwaitingClean>,
+    pub awaiting: Vec<LogEntry>,
     failed: bool,
 }
 
@@ -381,8 +381,8 @@ impl Shared {
             match result {
                 Ok(()) => {
                     let segment = state.in_flight.remove(at);
-                    for mapping in &segment.awaiting {
-                        state.log_clean(mapping);
+                    for entry in segment.awaiting {
+                        state.log_clean(entry);
                     }
                     let still = state.in_flight.iter().any(|other| other.slot == slot)
                         || state.open.iter().flatten().any(|open| open.slot == slot);
