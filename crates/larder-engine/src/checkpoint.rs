@@ -14,6 +14,7 @@
 
 use crate::{
     error::EngineError,
+    segment::weu_class,
     shared::{Geometry, Shared},
     state::to_format,
 };
@@ -21,7 +22,7 @@ use larder_core::{Design, Lba, Lookup, StreamClass, slots::SlotState};
 use larder_device::{BlockDevice, IoBuf, WriteFlags};
 use larder_format::{
     CheckpointEncoder, CheckpointHeader, CheckpointPointer, FingerprintEntry, FragmentEntry, Layout, LogStart,
-    MappingEntry, SlotEntry, Superblock, WeuClass, WriteMode, ZeroRange, checkpoint::CHECKPOINT_HEADER_BYTES,
+    MappingEntry, SlotEntry, Superblock, WriteMode, ZeroRange, checkpoint::CHECKPOINT_HEADER_BYTES,
 };
 use parking_lot::MutexGuard;
 use std::{
@@ -281,15 +282,11 @@ impl Shared {
 }
 
 fn slot_entry(slot: u32, generation: u32, state: SlotState, class: StreamClass) -> SlotEntry {
-    let class = match class {
-        StreamClass::Clean => WeuClass::Clean,
-        StreamClass::Dirty => WeuClass::Dirty,
-    };
     let (state, generation) = match state {
         // A free slot carries the generation that it had last; the next use is one more.
         SlotState::Free | SlotState::Retired => (larder_format::SlotState::Free, generation.wrapping_sub(1)),
         SlotState::Open => (larder_format::SlotState::Open, generation),
         SlotState::Sealed | SlotState::Evicting => (larder_format::SlotState::Sealed, generation),
     };
-    SlotEntry { slot, generation, state, class }
+    SlotEntry { slot, generation, state, class: weu_class(class) }
 }
