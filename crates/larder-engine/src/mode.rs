@@ -22,7 +22,10 @@ impl Shared {
         // One switch at a time: what one that is over told the keeper would outlast what the other did.
         let _turn = self.mode_switches.take().await;
         if self.state.lock().mode == mode {
-            // It may not have been noted the last time.
+            // A switch that failed may have left another mode in a twin, and this one may not have been noted.
+            if self.superblock.is_uncertain() {
+                self.superblock.update(&*self.flash, &self.counters, |superblock| superblock.mode = mode).await?;
+            }
             return self.note_mode(mode).await;
         }
         self.refuse_if_flash_failed()?;
