@@ -10,6 +10,7 @@
 
 use crate::{Cache, error::EngineError};
 use larder_core::Lba;
+use larder_format::Superblock;
 
 impl Cache {
     /// Writes everything to the origin, durably, and ends this cache for ever: opening it again is refused.
@@ -45,8 +46,8 @@ impl Cache {
         self.shared().is_closing()
     }
 
-    /// Whether it was detached: it will not be opened again.
-    pub fn is_detached(&self) -> bool {
-        self.shared().superblock.get().detached
+    /// The superblock in force.
+    pub fn superblock(&self) -> Superblock {
+        self.shared().superblock.get()
     }
 }

@@ -42,7 +42,7 @@ impl Shared {
         }
         if self.state.lock().mode != WriteMode::Back {
             // From here on FLUSH asks the flash alone: what the origin holds unflushed becomes durable first.
-            self.flush_origin().await?;
+            self.flush_origin_for_client().await?;
         }
         self.commit_everything().await?;
         if mode == WriteMode::Back {

@@ -141,7 +141,7 @@ mod tests {
         let refusal = served.answer("detach", false).unwrap_err();
         assert!(refusal.starts_with("the cache stays attached, and its server ends: "), "{refusal}");
         woken.read_exact(&mut [0]).expect("the server is told to end");
-        assert!(cache.is_closed() && !cache.is_detached());
+        assert!(cache.is_closed() && !cache.superblock().detached);
         drop((served, cache));
         flash.plan().clear();
         let cache = open().expect("it is a cache as before");

@@ -128,7 +128,7 @@ fn serve_cache(args: &ServeArgs, path: &Path, signals: Signals) -> Outcome {
     let began = Instant::now();
     let closed = match block_on(cache.close()) {
         // It was detached, and that closed it; or tried to.
-        Err(EngineError::Closed) if cache.is_detached() => Ok(()),
+        Err(EngineError::Closed) if cache.superblock().detached => Ok(()),
         closed => closed,
     };
     // From here on `larder status` reads the flash.
