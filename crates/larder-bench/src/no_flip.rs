@@ -5,7 +5,7 @@
 //! frame that all writers share who wait at that moment. Counted are the log's bytes on flash, the commits, and the time
 //! of a write, on virtual time, so that the figures are the same in every run: flash like a SATA SSD, origin like a disk
 //! of 7,200 turns with its write cache. In write-through both sides also store what was written, which is no part of this
-//! cost: the difference is.
+//! cost: the difference is. Beside them, the same writes to the origin without a cache.
 //!
 //! What it does not do: judge; no aim is set.
 
@@ -17,14 +17,14 @@ use crate::{
     report::Row,
 };
 use larder_device::{
-    IoFuture, IoResult, Runtime, SharedBuf, WriteFlags,
+    BlockDevice, IoFuture, IoResult, Runtime, WriteFlags,
     ram::RamDevice,
     rng::Rng,
     sim::SimRuntime,
     throttled::{Profile, Throttled},
 };
 use larder_engine::{Cache, Compression, CreateOptions, Tuning, WriteMode, create};
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 const CHUNK_BYTES: usize = 8192;
 /// Bytes that are cached, and as many that are not.
@@ -57,7 +57,9 @@ pub fn run(bench: &Options) -> Res<Vec<Row>> {
     for (mode, name) in [(WriteMode::Around, "around"), (WriteMode::Through, "through")] {
         for (places, lie) in [(Places::Random, "random"), (Places::Local, "local")] {
             for clients in [1, 16] {
-                let (cached, uncached) = compared(bench.scaled(WRITES), mode, places, clients)?;
+                let writes = bench.scaled(WRITES);
+                let (cached, uncached) = compared(writes, mode, places, clients)?;
+                let bare = bare_micros(writes, places, clients)?;
                 let id = format!("j.{name}.{lie}.{clients}");
                 let what = format!("write-{name}, {lie} overwrites of cached 8 KiB chunks, {clients} at a time:");
                 let text = format!(
@@ -70,6 +72,11 @@ pub fn run(bench: &Options) -> Res<Vec<Row>> {
                     cached.micros, uncached.micros
                 );
                 rows.push(Row::told(&format!("{id}.time"), text, cached.micros / uncached.micros));
+                let text = format!(
+                    "{what} {:.0} us a write against {bare:.0} of the origin without a cache: times as long",
+                    cached.micros
+                );
+                rows.push(Row::told(&format!("{id}.bare"), text, cached.micros / bare));
             }
         }
     }
@@ -98,26 +105,37 @@ fn measured(writes: usize, mode: WriteMode, places: Places, clients: usize, from
         cache.set_mode(mode).await?;
         cache.flush().await?;
         cache.checkpoint().await?;
-        let places: Arc<Vec<u64>> = Arc::new(chunks(places, writes).into_iter().map(|chunk| from + chunk).collect());
-        let content = Arc::new(source.pieces(1 << 40, writes * CHUNK_BYTES));
+        let places: Vec<u64> = chunks(places, writes).into_iter().map(|chunk| from + chunk).collect();
         let before = cache.status().counts;
-        let began = sim.now();
-        write_all(&sim, &cache, &places, &content, clients).await?;
-        let took = sim.now() - began;
+        let took = write_all(&sim, cache.clone(), places, &source, clients).await?;
         cache.settle().await;
         // Mappings of what was written become durable in their own time.
-        sim.delay(std::time::Duration::from_secs(3)).await?;
+        sim.delay(Duration::from_secs(3)).await?;
         let after = cache.status().counts;
         let each = |now: u64, then: u64| (now - then) as f64 / writes as f64;
         Ok::<Cost, Box<dyn std::error::Error>>(Cost {
             log_bytes: each(after.flash_log_bytes_written, before.flash_log_bytes_written),
             commits: each(after.commits, before.commits),
-            // Of one client: the others write meanwhile.
-            micros: took.as_secs_f64() * 1e6 * clients as f64 / writes as f64,
+            micros: micros_a_write(took, clients, writes),
         })
     })?;
     sim.kill();
     Ok(cost)
+}
+
+/// The time of a write to the origin alone.
+fn bare_micros(writes: usize, places: Places, clients: usize) -> Res<f64> {
+    let sim = SimRuntime::timed(31);
+    let origin = Throttled::new(RamDevice::new("origin", ORIGIN_BYTES, 512), Profile::Hdd7200, sim.clone());
+    let source = Source::new(Kind::Noise, CHUNK_BYTES, 32);
+    let took = sim.block_on(write_all(&sim, Arc::new(origin), chunks(places, writes), &source, clients))?;
+    sim.kill();
+    Ok(micros_a_write(took, clients, writes))
+}
+
+/// Of one client: the others write meanwhile.
+fn micros_a_write(took: Duration, clients: usize, writes: usize) -> f64 {
+    took.as_secs_f64() * 1e6 * clients as f64 / writes as f64
 }
 
 /// Offsets of chunks, each once.
@@ -135,23 +153,27 @@ fn chunks(places: Places, writes: usize) -> Vec<u64> {
     chunks
 }
 
+/// Writes a chunk of `source` to each place, `clients` at a time; how long that took.
 async fn write_all(
     sim: &Arc<SimRuntime>,
-    cache: &Arc<Cache>,
-    places: &Arc<Vec<u64>>,
-    content: &Arc<Vec<SharedBuf>>,
+    device: Arc<dyn BlockDevice>,
+    places: Vec<u64>,
+    source: &Source,
     clients: usize,
-) -> IoResult<()> {
+) -> IoResult<Duration> {
+    let content = Arc::new(source.pieces(1 << 40, places.len() * CHUNK_BYTES));
+    let places = Arc::new(places);
+    let began = sim.now();
     let mut ends = Vec::new();
     for client in 0..clients {
         let (completer, end) = IoFuture::pending();
-        let (cache, places, content) = (cache.clone(), places.clone(), content.clone());
+        let (device, places, content) = (device.clone(), places.clone(), content.clone());
         sim.spawn(Box::pin(async move {
             let mut result = Ok(());
             for (number, &place) in places.iter().enumerate().skip(client).step_by(clients) {
                 let from = number * CHUNK_BYTES % PIECE_BYTES;
                 let Some(piece) = content.get(number * CHUNK_BYTES / PIECE_BYTES) else { break };
-                result = cache.write(place, piece.slice(from..from + CHUNK_BYTES), WriteFlags::default()).await;
+                result = device.write(place, piece.slice(from..from + CHUNK_BYTES), WriteFlags::default()).await;
                 if result.is_err() {
                     break;
                 }
@@ -163,5 +185,5 @@ async fn write_all(
     for end in ends {
         end.await?;
     }
-    Ok(())
+    Ok(sim.now() - began)
 }

@@ -17,6 +17,7 @@ use crate::{
     shared::{Shared, Signals},
     status::{Counters, Status},
     superblock::SuperblockKeeper,
+    sync::Turns,
     tickets::{Ticket, Tickets},
     walk::Reader,
 };
@@ -99,6 +100,7 @@ impl Cache {
             tuning,
             state: Mutex::new(state),
             superblock: SuperblockKeeper::new(superblock),
+            mode_switches: Turns::default(),
             pins: Pins::new(slots),
             tickets: Arc::new(Tickets::default()),
             destage_tickets: Arc::new(Tickets::default()),

@@ -2,9 +2,10 @@
 //!
 //! In order: (1) the position of the log is noted, while no entry is between decision and queue; (2) slots, mappings,
 //! fragments, trimmed runs and fingerprints are exported piece by piece, while operations go on, and written to the
-//! area that the last checkpoint does not use; (3) everything decided so far is committed, so that whatever a piece
-//! named is durable; (4) the header is written, with a flush before and after; (5) the superblock twins point to it;
-//! (6) the log before the noted position is free. A crash before (5) leaves the last checkpoint and its log.
+//! area that the last checkpoint does not use; (3) in write-through and write-around the origin is flushed, for pieces
+//! name clean mappings that no log has yet; then everything decided so far is committed, so that whatever a piece named
+//! is durable, or durably forgotten; (4) the header is written, with a flush before and after; (5) the superblock twins
+//! point to it; (6) the log before the noted position is free. A crash before (5) leaves the last checkpoint and its log.
 //!
 //! The pieces are of different moments. Replaying the log from the noted position over them ends in the right state,
 //! because for each address the last entry after the position wins, and where there is none the piece is right.
@@ -13,6 +14,7 @@
 
 use crate::{
     error::EngineError,
+    segment::weu_class,
     shared::{Geometry, Shared},
     state::to_format,
 };
@@ -20,7 +22,7 @@ use larder_core::{Design, Lba, Lookup, StreamClass, slots::SlotState};
 use larder_device::{BlockDevice, IoBuf, WriteFlags};
 use larder_format::{
     CheckpointEncoder, CheckpointHeader, CheckpointPointer, FingerprintEntry, FragmentEntry, Layout, LogStart,
-    MappingEntry, SlotEntry, Superblock, WeuClass, ZeroRange, checkpoint::CHECKPOINT_HEADER_BYTES,
+    MappingEntry, SlotEntry, Superblock, WriteMode, ZeroRange, checkpoint::CHECKPOINT_HEADER_BYTES,
 };
 use parking_lot::MutexGuard;
 use std::{
@@ -253,11 +255,10 @@ impl Shared {
         let header = write_blocks(&*self.flash, &self.geometry, &target, design).await?;
         self.counters.flash_metadata_bytes_written.fetch_add(header.total_bytes, Relaxed);
         // (3)
-        self.commit_everything().await?;
-        let flush_origin = self.state.lock().origin_matters();
-        if flush_origin {
+        if self.state.lock().mode != WriteMode::Back {
             self.flush_origin().await?;
         }
+        self.commit_everything().await?;
         // (4)
         let pointer = write_header(&*self.flash, &self.geometry, &target, &header).await?;
         // (5)
@@ -281,15 +282,11 @@ impl Shared {
 }
 
 fn slot_entry(slot: u32, generation: u32, state: SlotState, class: StreamClass) -> SlotEntry {
-    let class = match class {
-        StreamClass::Clean => WeuClass::Clean,
-        StreamClass::Dirty => WeuClass::Dirty,
-    };
     let (state, generation) = match state {
         // A free slot carries the generation that it had last; the next use is one more.
         SlotState::Free | SlotState::Retired => (larder_format::SlotState::Free, generation.wrapping_sub(1)),
         SlotState::Open => (larder_format::SlotState::Open, generation),
         SlotState::Sealed | SlotState::Evicting => (larder_format::SlotState::Sealed, generation),
     };
-    SlotEntry { slot, generation, state, class }
+    SlotEntry { slot, generation, state, class: weu_class(class) }
 }

@@ -33,6 +33,7 @@ impl Shared {
             }
             state.flash_failed = Some(error.clone());
             state.undurable = state.log.die();
+            state.unflushed.clear();
         }
         let signals = &self.signals;
         for signal in [

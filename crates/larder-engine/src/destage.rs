@@ -336,7 +336,7 @@ impl Shared {
 
     /// Flushes the origin, with what was written there since `failures` of its flushes had failed. One that failed since, for
     /// someone else, may have lost it.
-    async fn flush_destaged(&self, failures: u64) -> Result<(), ()> {
+    async fn flush_destaged(self: &Arc<Self>, failures: u64) -> Result<(), ()> {
         self.flush_origin().await.map_err(|_| ())?;
         if self.state.lock().origin_flush_failures == failures { Ok(()) } else { Err(()) }
     }

@@ -10,12 +10,14 @@
 
 use crate::{Cache, error::EngineError};
 use larder_core::Lba;
+use larder_format::Superblock;
 
 impl Cache {
     /// Writes everything to the origin, durably, and ends this cache for ever: opening it again is refused.
     ///
     /// # Errors
-    /// Where some dirty data could not be written; the cache goes on then. What the devices say.
+    /// Where some dirty data could not be written; the cache goes on then. What the devices say: where the flash does not
+    /// take the mark the cache stays attached, but it is closed ([`Cache::is_closed`]).
     pub async fn detach(&self) -> Result<(), EngineError> {
         let shared = self.shared();
         shared.check_open()?;
@@ -37,5 +39,15 @@ impl Cache {
         shared.flush_origin_for_client().await?;
         // (4) and (5)
         self.end(ticket, true).await
+    }
+
+    /// Whether the cache was closed, by [`Cache::close`] or [`Cache::detach`]: it takes no more requests.
+    pub fn is_closed(&self) -> bool {
+        self.shared().is_closing()
+    }
+
+    /// The superblock in force.
+    pub fn superblock(&self) -> Superblock {
+        self.shared().superblock.get()
     }
 }

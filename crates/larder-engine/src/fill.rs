@@ -38,23 +38,30 @@ impl Shared {
     /// Offers a whole chunk (shorter only at the end of the volume) as of `version`.
     pub fn offer(self: &Arc<Self>, lba: Lba, version: u32, data: SharedBuf, reason: Reason) {
         let bytes = data.len();
-        {
+        let (begin, drain) = {
             let mut state = self.state.lock();
+            let waiting_max = self.pending_entries_max();
+            let drain = state.unflushed.len() >= waiting_max / 2;
             let full = state.insertion_bytes + bytes > self.tuning.insert_queue_bytes_max
-                || state.log.entries.len() >= self.pending_entries_max();
+                || state.log.entries.len() + state.unflushed.len() >= waiting_max;
             if full || state.flash_failed.is_some() || self.is_closing() {
                 self.counters.insertions_dropped.fetch_add(1, Relaxed);
-                return;
+                (false, drain)
+            } else {
+                state.insertion_bytes += bytes;
+                state.insertions.push_back(Insertion { lba, version, data, reason });
+                let begin = state.insertion_tasks < self.tuning.insert_depth.max(1);
+                state.insertion_tasks += usize::from(begin);
+                (begin, drain)
             }
-            state.insertion_bytes += bytes;
-            state.insertions.push_back(Insertion { lba, version, data, reason });
-            if state.insertion_tasks >= self.tuning.insert_depth.max(1) {
-                return;
-            }
-            state.insertion_tasks += 1;
+        };
+        if drain {
+            self.drain();
         }
-        let this = self.clone();
-        self.spawn_counted(async move { this.insert_all().await });
+        if begin {
+            let this = self.clone();
+            self.spawn_counted(async move { this.insert_all().await });
+        }
     }
 
     async fn insert_all(self: Arc<Self>) {

@@ -1,19 +1,20 @@
 //! FLUSH, and the committer behind it: makes decisions durable, in their order.
 //!
 //! A commit, in order: (1) under the lock, the entries that wait are counted and the segments they depend on closed;
-//! (2) those segments are written; (3) the flash is flushed, where entries name records, and the origin, where clean mappings
-//! are among the entries and the origin was written since its last flush; (4) the entries are written as frames of the metadata log, each
-//! frame with FUA, one after the other. A crash before (4) leaves the state of the commit before; within (4) that of a
-//! prefix of the entries, for recovery stops at the first frame that is not whole. Data is durable before any entry
-//! that names it.
+//! (2) those segments are written; (3) the flash is flushed, where entries name records; (4) the entries are written as
+//! frames of the metadata log, each frame with FUA, one after the other. A crash before (4) leaves the state of the commit
+//! before; within (4) that of a prefix of the entries, for recovery stops at the first frame that is not whole. Data is
+//! durable before any entry that names it.
+//!
+//! A commit waits for the flash alone. What the origin must hold durably first is not in the queue yet: see
+//! [`unflushed`](crate::unflushed).
 //!
 //! One commit runs at a time, in a task of its own; whoever asks meanwhile shares the next.
 //!
 //! Invariants: entries leave the queue only when they are durable. After a failure nothing more is acknowledged as
 //! durable, until a later commit of the same entries succeeds.
 
-use crate::{error::EngineError, shared::Shared, state::State, sync::either};
-use larder_core::{Lba, Lookup};
+use crate::{error::EngineError, shared::Shared, sync::either};
 use larder_device::{IoBuf, IoError, IoErrorKind, IoOp, Runtime, SharedBuf, WriteFlags};
 use larder_format::{
     FrameStart, LogEntry, WriteMode,
@@ -88,7 +89,8 @@ impl Shared {
         }
     }
 
-    /// Makes everything that was decided durable, and closes open segments of clean data, too.
+    /// Makes everything that was decided durable, and closes open segments of clean data, too. Clean mappings that wait for
+    /// a flush of the origin, which this is not, go on waiting.
     ///
     /// # Errors
     /// As [`Shared::commit`].
@@ -189,14 +191,13 @@ impl Shared {
 
     async fn run_commit(self: &Arc<Self>) -> Result<(), IoError> {
         // (1)
-        let (count, first_seq, segments_below, closed_clean, names_records, origin_too) = {
+        let (count, first_seq, segments_below, closed_clean, names_records) = {
             let mut state = self.state.lock();
             let all = std::mem::replace(&mut state.log.close_clean, false);
             state.close_for_commit(self.geometry.flash_tag, all);
             let count = state.log.entries.len();
-            let clean = state.origin_matters() && state.log.entries.iter().any(names_origin_data);
             let records = state.log.entries.iter().any(names_record);
-            (count, state.log.first_seq, state.segment_seq, all, records, clean)
+            (count, state.log.first_seq, state.segment_seq, all, records)
         };
         // (2)
         self.send_segments();
@@ -204,11 +205,7 @@ impl Shared {
             let failed = self.state.lock().flash_failed.clone();
             return Err(failed.unwrap_or_else(|| IoError::new(IoErrorKind::Io, IoOp::Write, 0, 0)));
         }
-        // (3)
-        if origin_too && self.flush_origin().await.is_err() {
-            self.forget_unflushed_clean(count);
-        }
-        // Entries that only forget depend on nothing but their frame.
+        // (3) Entries that only forget depend on nothing but their frame.
         if names_records || closed_clean {
             // What a device did with the writes before a flush that failed, nobody can tell: another flush that succeeds
             // says nothing about them.
@@ -299,25 +296,8 @@ impl Shared {
         }
     }
 
-    /// The origin could not be flushed: clean mappings that were to become durable are forgotten instead, for what they
-    /// copy may not survive on the origin.
-    fn forget_unflushed_clean(&self, count: usize) {
-        let mut state = self.state.lock();
-        for i in 0..count {
-            let Some(entry) = state.log.entries.get(i).copied() else { break };
-            if !names_origin_data(&entry) {
-                continue;
-            }
-            let (LogEntry::Map { lba, .. } | LogEntry::MapZero { lba, .. }) = entry else { continue };
-            if state.design.dirty_seq(Lba(lba)).is_none() && is_mapped(&state, Lba(lba)) {
-                state.design.unmap(Lba(lba));
-                state.versions.bump(Lba(lba));
-            }
-            state.log.entries[i] = LogEntry::Invalidate { lba, chunk_count: 1 };
-        }
-    }
-
-    /// Asks for a commit now and then, so that clean mappings survive a crash though nobody flushes. Holds the cache
+    /// Asks for a commit now and then, and for a flush of the origin, so that clean mappings survive a crash though nobody
+    /// flushes. Holds the cache
     /// only for a moment at a time, so that a closed one is freed, and its devices with it.
     pub(crate) async fn commit_timer(this: std::sync::Weak<Shared>, runtime: Arc<dyn Runtime>, interval: Duration) {
         loop {
@@ -335,20 +315,12 @@ impl Shared {
             if due {
                 shared.request_commit(upto, clean_waits);
             }
+            shared.drain();
         }
     }
-}
-
-fn is_mapped(state: &State, lba: Lba) -> bool {
-    matches!(state.design.peek(lba), Lookup::Chunk { .. } | Lookup::Zero)
 }
 
 /// Whether the entry depends on a record, which must be durable first.
 fn names_record(entry: &LogEntry) -> bool {
     matches!(entry, LogEntry::Map { .. } | LogEntry::Fragment { .. })
-}
-
-/// Whether the entry says that the cache holds a copy of what the origin has.
-fn names_origin_data(entry: &LogEntry) -> bool {
-    matches!(entry, LogEntry::Map { dirty: false, .. } | LogEntry::MapZero { dirty: false, .. })
 }

@@ -42,6 +42,7 @@ pub mod superblock;
 pub mod sync;
 pub mod tickets;
 pub mod trim;
+pub mod unflushed;
 pub mod verify;
 pub mod walk;
 pub mod write;

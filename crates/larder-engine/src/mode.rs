@@ -19,8 +19,13 @@ impl Shared {
     /// What the devices say; the old mode stays then. What the keeper of the fence says: where the new mode is without dirty
     /// data it is in force, and only its note is missing; setting it again notes it.
     pub async fn set_mode(self: &Arc<Self>, mode: WriteMode) -> Result<(), EngineError> {
+        // One switch at a time: what one that is over told the keeper would outlast what the other did.
+        let _turn = self.mode_switches.take().await;
         if self.state.lock().mode == mode {
-            // It may not have been noted the last time.
+            // A switch that failed may have left another mode in a twin, and this one may not have been noted.
+            if self.superblock.is_uncertain() {
+                self.superblock.update(&*self.flash, &self.counters, |superblock| superblock.mode = mode).await?;
+            }
             return self.note_mode(mode).await;
         }
         self.refuse_if_flash_failed()?;
@@ -37,7 +42,7 @@ impl Shared {
         }
         if self.state.lock().mode != WriteMode::Back {
             // From here on FLUSH asks the flash alone: what the origin holds unflushed becomes durable first.
-            self.flush_origin().await?;
+            self.flush_origin_for_client().await?;
         }
         self.commit_everything().await?;
         if mode == WriteMode::Back {

@@ -19,6 +19,7 @@ use crate::{
     shared::Geometry,
     state::{PendingLog, State},
     superblock,
+    unflushed::Unflushed,
     walk::{LogWalk, Reader},
 };
 use larder_core::{Design, DesignConfig, nitro::Nitro, streams::Streams, types::SECTOR_BYTES, versions::Versions};
@@ -233,6 +234,7 @@ pub async fn recover_by(
             dead: false,
             checkpoint_failed: None,
         },
+        unflushed: Unflushed::default(),
         // Who knows what a predecessor wrote and did not flush.
         origin_unflushed: true,
         changing: Vec::new(),

@@ -11,7 +11,7 @@
 use crate::{
     error::EngineError,
     shared::Shared,
-    state::{AwaitingClean, State, class_index},
+    state::{State, class_index},
     tickets::Ticket,
 };
 use larder_core::{
@@ -21,7 +21,7 @@ use larder_core::{
 };
 use larder_device::{IoBuf, SharedBuf, WriteFlags};
 use larder_format::{
-    Encoding, RecordContent, RecordEntry, RecordIdentity, SegmentHeader, WeuClass, record_crc,
+    Encoding, FormatError, LogEntry, RecordContent, RecordEntry, RecordIdentity, SegmentHeader, WeuClass, record_crc,
     segment::{RECORD_ENTRY_BYTES, SEGMENT_HEADER_BYTES, encode_header, encode_table},
 };
 use std::{
@@ -68,7 +68,7 @@ pub struct OpenWeu {
     buf: IoBuf,
     records: Vec<RecordEntry>,
     /// Clean mappings into the open segment.
-    pub awaiting: Vec<AwaitingClean>,
+    pub awaiting: Vec<LogEntry>,
     /// A dirty mapping names a record of the open segment, whatever its class.
     pub commit_needs_it: bool,
 }
@@ -83,7 +83,7 @@ pub struct InFlightSegment {
     /// All of it.
     pub data: SharedBuf,
     /// Clean mappings to be logged when the write is over.
-    pub awaiting: Vec<AwaitingClean>,
+    pub awaiting: Vec<LogEntry>,
     failed: bool,
 }
 
@@ -140,24 +140,8 @@ impl OpenWeu {
         // before raw payloads, cleared here.
         clear_gaps(&mut data, start, &self.records);
         data[payload_end..].fill(0);
-        let table_end = table + self.records.len() * RECORD_ENTRY_BYTES;
-        let table_crc = encode_table(&self.records, &mut data[table..table_end]).expect("the table has its exact size");
-        let header = SegmentHeader {
-            flash_tag,
-            slot: self.slot.0,
-            generation: self.generation,
-            offset: start,
-            segment_seq: seq,
-            segment_bytes: bytes as u32,
-            table_offset: table as u32,
-            record_count: self.records.len() as u32,
-            class: match self.class {
-                StreamClass::Clean => WeuClass::Clean,
-                StreamClass::Dirty => WeuClass::Dirty,
-            },
-            table_crc,
-        };
-        data[..SEGMENT_HEADER_BYTES].copy_from_slice(&encode_header(&header));
+        let home = SegmentHome { slot: self.slot, generation: self.generation, offset: start, class: self.class };
+        finish(&mut data, table, &self.records, (flash_tag, seq), home).expect("the table has its exact size");
         self.records.clear();
         self.commit_needs_it = false;
         let segment = InFlightSegment {
@@ -170,6 +154,50 @@ impl OpenWeu {
             failed: false,
         };
         (segment, self.packer.next_segment())
+    }
+}
+
+/// Where a segment goes, and what for.
+pub(crate) struct SegmentHome {
+    pub slot: SlotId,
+    pub generation: u32,
+    /// From the start of the WEU.
+    pub offset: u32,
+    pub class: StreamClass,
+}
+
+/// Puts record table and header to the payloads of a segment, whose bytes are `data`. `identity`: the flash's tag, the
+/// segment's number.
+pub(crate) fn finish(
+    data: &mut [u8],
+    table_offset: usize,
+    records: &[RecordEntry],
+    (flash_tag, segment_seq): (u64, u64),
+    home: SegmentHome,
+) -> Result<(), FormatError> {
+    let table = table_offset..table_offset + records.len() * RECORD_ENTRY_BYTES;
+    let table_crc = encode_table(records, data.get_mut(table).unwrap_or_default())?;
+    let header = SegmentHeader {
+        flash_tag,
+        slot: home.slot.0,
+        generation: home.generation,
+        offset: home.offset,
+        segment_seq,
+        segment_bytes: data.len() as u32,
+        table_offset: table_offset as u32,
+        record_count: records.len() as u32,
+        class: weu_class(home.class),
+        table_crc,
+    };
+    data[..SEGMENT_HEADER_BYTES].copy_from_slice(&encode_header(&header));
+    Ok(())
+}
+
+/// The format's word for a class.
+pub(crate) fn weu_class(class: StreamClass) -> WeuClass {
+    match class {
+        StreamClass::Clean => WeuClass::Clean,
+        StreamClass::Dirty => WeuClass::Dirty,
     }
 }
 
@@ -381,8 +409,8 @@ impl Shared {
             match result {
                 Ok(()) => {
                     let segment = state.in_flight.remove(at);
-                    for mapping in &segment.awaiting {
-                        state.log_clean(mapping);
+                    for entry in segment.awaiting {
+                        state.log_clean(entry);
                     }
                     let still = state.in_flight.iter().any(|other| other.slot == slot)
                         || state.open.iter().flatten().any(|open| open.slot == slot);

@@ -11,7 +11,7 @@ use crate::{
     state::State,
     status::Counters,
     superblock::SuperblockKeeper,
-    sync::Notify,
+    sync::{Notify, Turns},
     tickets::Tickets,
 };
 use larder_core::{Lba, SlotId, types::SECTOR_BYTES};
@@ -117,6 +117,8 @@ pub struct Shared {
     pub state: Mutex<State>,
     /// The superblock and its twin.
     pub superblock: SuperblockKeeper,
+    /// Switches of the write mode.
+    pub mode_switches: Turns,
     /// Readers in each slot.
     pub pins: Pins,
     /// Order among writes and trims.

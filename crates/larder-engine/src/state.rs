@@ -3,8 +3,9 @@
 //!
 //! Invariants:
 //! - `log.entries` is in the order of decisions; an entry's sequence number is its position.
-//! - A dirty mapping's entry is in the log queue from the moment that the mapping is made. A clean mapping's follows
-//!   when its segment was written, if it is still the current one: an older clean entry never overtakes a newer one.
+//! - A dirty mapping's entry is in the log queue from the moment that the mapping is made. A clean mapping's follows when
+//!   its segment was written and the origin durably has what it copies, if it is still the current one: an older clean
+//!   entry never overtakes a newer one.
 //! - Every place that a mapping names is on flash, in an in-flight segment, or in an open WEU.
 //!
 //! What it does not do: I/O. [`segment`](crate::segment), [`flush`](crate::flush) and the verbs do.
@@ -15,10 +16,11 @@ use crate::{
     log_area::LogArea,
     prefetch::PrefetchBuffer,
     segment::{InFlightSegment, OpenWeu},
+    unflushed::Unflushed,
 };
 use larder_core::{
-    Design, Fingerprint, Lba, Lookup, NewMapping, Place, SlotId, StreamClass, ranges::Run, slots::SlotState,
-    streams::Streams, versions::Versions,
+    Design, Fingerprint, Lba, NewMapping, Place, SlotId, StreamClass, ranges::Run, slots::SlotState, streams::Streams,
+    versions::Versions,
 };
 use larder_device::{IoError, SharedBuf};
 use larder_format::{Encoding, LogEntry, WriteMode};
@@ -104,19 +106,6 @@ impl PendingLog {
     }
 }
 
-/// A clean mapping that is logged once its segment was written.
-#[derive(Clone, Copy)]
-pub struct AwaitingClean {
-    /// The chunk.
-    pub lba: Lba,
-    /// Its record.
-    pub place: Place,
-    /// The record's fingerprint.
-    pub fingerprint: Option<Fingerprint>,
-    /// Whether it shares another's record.
-    pub duplicate: bool,
-}
-
 /// The state of an open cache.
 pub struct State {
     /// The decisions.
@@ -141,6 +130,8 @@ pub struct State {
     pub segment_seq: u64,
     /// The metadata log's queue.
     pub log: PendingLog,
+    /// Clean mappings that a flush of the origin must precede.
+    pub unflushed: Unflushed,
     /// The origin was written since its last flush.
     pub origin_unflushed: bool,
     /// Runs of chunks (first, end) that write-throughs, write-arounds and their trims are changing on the origin: what is
@@ -206,6 +197,11 @@ pub fn from_format(place: &larder_format::Place) -> Place {
     }
 }
 
+fn map_entry(lba: Lba, place: &Place, dirty: bool, duplicate: bool, fingerprint: Option<Fingerprint>) -> LogEntry {
+    let fingerprint = fingerprint.map_or([0; 16], |f| f.0);
+    LogEntry::Map { lba: lba.0, place: to_format(place), dirty, duplicate, fingerprint }
+}
+
 impl State {
     /// Whether the origin's content of `lba` is being changed.
     pub fn is_changing(&self, lba: Lba) -> bool {
@@ -245,6 +241,7 @@ impl State {
     pub fn outdate(&mut self, lba: Lba) {
         self.versions.bump(lba);
         self.prefetch.remove(lba);
+        self.unflushed.remove(lba);
         if !self.lost.is_empty() {
             self.lost.remove(&lba.0);
         }
@@ -252,22 +249,9 @@ impl State {
 
     /// Maps `lba` to content that the origin does not have. Returns the sequence number to commit for it.
     pub fn map_dirty(&mut self, lba: Lba, new: NewMapping, fingerprint: Option<Fingerprint>) -> u64 {
-        let fingerprint_bytes = fingerprint.map_or([0; 16], |f| f.0);
         let entry = match &new {
-            NewMapping::Unique { place, .. } => LogEntry::Map {
-                lba: lba.0,
-                place: to_format(place),
-                dirty: true,
-                duplicate: false,
-                fingerprint: fingerprint_bytes,
-            },
-            NewMapping::Duplicate { place } => LogEntry::Map {
-                lba: lba.0,
-                place: to_format(place),
-                dirty: true,
-                duplicate: true,
-                fingerprint: fingerprint_bytes,
-            },
+            NewMapping::Unique { place, .. } => map_entry(lba, place, true, false, fingerprint),
+            NewMapping::Duplicate { place } => map_entry(lba, place, true, true, fingerprint),
             NewMapping::Zero => LogEntry::MapZero { lba: lba.0, dirty: true },
             NewMapping::Fragment { place, sectors } => {
                 LogEntry::Fragment { lba: lba.0, place: to_format(place), dirty: true, sectors: sectors.to_bytes() }
@@ -282,51 +266,35 @@ impl State {
         seq
     }
 
-    /// Maps `lba` to content that the origin has, too; it is logged once its record was written.
+    /// Maps `lba` to content that the origin has, too; it is logged once its record was written, and the origin has what
+    /// it copies durably.
     pub fn map_clean(&mut self, lba: Lba, new: NewMapping, fingerprint: Option<Fingerprint>) {
         self.design.map(lba, new, None);
         match new {
             NewMapping::Unique { place, .. } => {
-                self.await_clean(AwaitingClean { lba, place, fingerprint, duplicate: false });
+                self.await_record(&place, map_entry(lba, &place, false, false, fingerprint))
             }
             NewMapping::Duplicate { place } => {
-                self.await_clean(AwaitingClean { lba, place, fingerprint, duplicate: true });
+                self.await_record(&place, map_entry(lba, &place, false, true, fingerprint))
             }
-            NewMapping::Zero => {
-                self.log.push(LogEntry::MapZero { lba: lba.0, dirty: false });
-            }
+            NewMapping::Zero => self.log_clean(LogEntry::MapZero { lba: lba.0, dirty: false }),
             // Fragments are never clean: the origin has the rest, and reading it completes them.
             NewMapping::Fragment { .. } => {}
         }
     }
 
-    fn await_clean(&mut self, mapping: AwaitingClean) {
-        let place = &mapping.place;
+    fn await_record(&mut self, place: &Place, entry: LogEntry) {
         for open in self.open.iter_mut().flatten() {
             if open.holds(place) {
-                open.awaiting.push(mapping);
+                open.awaiting.push(entry);
                 return;
             }
         }
         if let Some(segment) = self.in_flight.iter_mut().find(|segment| segment.holds(place)) {
-            segment.awaiting.push(mapping);
+            segment.awaiting.push(entry);
             return;
         }
-        self.log_clean(&mapping);
-    }
-
-    /// Logs a clean mapping whose record was written, if it is still what its chunk maps to.
-    pub fn log_clean(&mut self, mapping: &AwaitingClean) {
-        let current = matches!(self.design.peek(mapping.lba), Lookup::Chunk { place, .. } if place == mapping.place);
-        if current && self.design.dirty_seq(mapping.lba).is_none() {
-            self.log.push(LogEntry::Map {
-                lba: mapping.lba.0,
-                place: to_format(&mapping.place),
-                dirty: false,
-                duplicate: mapping.duplicate,
-                fingerprint: mapping.fingerprint.map_or([0; 16], |f| f.0),
-            });
-        }
+        self.log_clean(entry);
     }
 
     /// A dirty mapping names `place`: the next commit must close the segment that it is in.
@@ -353,15 +321,10 @@ impl State {
         let seq = self.log.push(LogEntry::Trim { lba: first.0, chunk_count: count, dirty: true, no_hole });
         self.versions.bump_range(first, count);
         self.prefetch.remove_range(first, count);
+        self.unflushed.remove_range(first, count);
         self.lost.retain(|&lba, _| lba < first.0 || lba >= first.0 + count);
         self.design.trim(Run { first, count, seq, no_hole });
         seq
-    }
-
-    /// Whether clean mappings become durable only after a flush of the origin. In write-back they need none: what
-    /// destaging writes and has not flushed is dirty still.
-    pub fn origin_matters(&self) -> bool {
-        self.mode != WriteMode::Back && (self.origin_unflushed || self.origin_flushes_in_flight > 0)
     }
 
     /// The bytes of the record at `place`, if they are in memory. Copies, or shares.

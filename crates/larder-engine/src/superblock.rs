@@ -5,7 +5,7 @@
 //!
 //! What it does not do: decide what is in it.
 
-use crate::{error::EngineError, status::Counters, sync::Notify};
+use crate::{error::EngineError, status::Counters, sync::Turns};
 use larder_device::{BlockDevice, IoBuf, WriteFlags};
 use larder_format::{
     FormatError, Superblock,
@@ -18,25 +18,13 @@ use std::sync::atomic::Ordering::*;
 /// The superblock in force.
 pub struct SuperblockKeeper {
     current: Mutex<Current>,
-    free: Notify,
+    updates: Turns,
 }
 
 struct Current {
     superblock: Superblock,
-    /// Someone writes it.
-    busy: bool,
     /// An update failed or was given up: a twin may hold what is not in force.
     uncertain: bool,
-}
-
-/// An update under way; its end, however it comes, lets the next one begin.
-struct Turn<'a>(&'a SuperblockKeeper);
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        self.0.current.lock().busy = false;
-        self.0.free.notify();
-    }
 }
 
 /// Reads both twins: the one that counts, and whether the other needs repair.
@@ -86,8 +74,8 @@ pub async fn write(flash: &dyn BlockDevice, superblock: &Superblock) -> Result<u
 impl SuperblockKeeper {
     /// Keeps what was read.
     pub fn new(superblock: Superblock) -> Self {
-        let current = Current { superblock, busy: false, uncertain: false };
-        SuperblockKeeper { current: Mutex::new(current), free: Notify::default() }
+        let current = Current { superblock, uncertain: false };
+        SuperblockKeeper { current: Mutex::new(current), updates: Turns::default() }
     }
 
     /// Whether a twin on flash may hold something else than what is in force.
@@ -110,21 +98,14 @@ impl SuperblockKeeper {
         counters: &Counters,
         change: impl FnOnce(&mut Superblock),
     ) -> Result<(), EngineError> {
-        let mut next = loop {
-            let free = self.free.listen();
-            {
-                let mut current = self.current.lock();
-                if !current.busy {
-                    current.busy = true;
-                    current.uncertain = true;
-                    // Used up in any case: a twin may carry it.
-                    current.superblock.sequence += 1;
-                    break current.superblock.clone();
-                }
-            }
-            free.await;
+        let _turn = self.updates.take().await;
+        let mut next = {
+            let mut current = self.current.lock();
+            current.uncertain = true;
+            // Used up in any case: a twin may carry it.
+            current.superblock.sequence += 1;
+            current.superblock.clone()
         };
-        let _turn = Turn(self);
         change(&mut next);
         let written = write(flash, &next).await?;
         {

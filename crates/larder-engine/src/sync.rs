@@ -1,4 +1,5 @@
-//! Waiting inside the engine: [`Notify`] for conditions, [`join_all`] for operations that run side by side.
+//! Waiting inside the engine: [`Notify`] for conditions, [`Turns`] for what must not run twice at once, [`join_all`] for
+//! operations that run side by side.
 //!
 //! Invariants: a [`Listener`] made before a condition was checked never misses a change made after the check.
 //!
@@ -57,6 +58,36 @@ impl Future for Listener<'_> {
             waiting.wakers.push(cx.waker().clone());
         }
         Poll::Pending
+    }
+}
+
+/// Lets one run at a time, in whatever order they come to it.
+#[derive(Default)]
+pub struct Turns {
+    taken: Mutex<bool>,
+    free: Notify,
+}
+
+/// A turn; it ends when this is dropped.
+pub struct Turn<'a>(&'a Turns);
+
+impl Turns {
+    /// Waits for a turn.
+    pub async fn take(&self) -> Turn<'_> {
+        loop {
+            let free = self.free.listen();
+            if !std::mem::replace(&mut *self.taken.lock(), true) {
+                return Turn(self);
+            }
+            free.await;
+        }
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        *self.0.taken.lock() = false;
+        self.0.free.notify();
     }
 }
 

@@ -202,47 +202,6 @@ impl Shared {
         result
     }
 
-    /// Flushes the origin, unless it was not written since a flush that is over.
-    ///
-    /// # Errors
-    /// The origin's; what was unflushed stays so.
-    pub async fn flush_origin(&self) -> Result<(), IoError> {
-        {
-            let mut state = self.state.lock();
-            // A flush in flight may miss writes that completed after it began, and has promised nothing yet.
-            if !state.origin_unflushed && state.origin_flushes_in_flight == 0 {
-                return Ok(());
-            }
-            state.origin_unflushed = false;
-            state.origin_flushes_in_flight += 1;
-        }
-        self.counters.origin_flushes.fetch_add(1, Relaxed);
-        let result = self.origin.flush().await;
-        self.note_origin(&result);
-        let mut state = self.state.lock();
-        state.origin_flushes_in_flight -= 1;
-        if let Err(error) = &result {
-            state.origin_unflushed = true;
-            state.origin_flush_failures += 1;
-            if state.mode != WriteMode::Back || state.flash_failed.is_some() {
-                state.origin_flush_untold = Some(error.clone());
-            }
-        }
-        result
-    }
-
-    /// [`Shared::flush_origin`] for a FLUSH. An earlier flush that failed may have lost what a client wrote, and nobody told
-    /// one: a device says so once, and the next flush succeeds.
-    ///
-    /// # Errors
-    /// The origin's, of this flush or of an earlier one that no client was told of.
-    pub async fn flush_origin_for_client(&self) -> Result<(), EngineError> {
-        let result = self.flush_origin().await;
-        let untold = self.state.lock().origin_flush_untold.take();
-        result?;
-        untold.map_or(Ok(()), |error| Err(error.into()))
-    }
-
     /// Whole sectors of a byte range.
     pub fn sectors_of(from: usize, len: usize) -> (usize, usize) {
         (from / SECTOR_BYTES, (from + len) / SECTOR_BYTES)

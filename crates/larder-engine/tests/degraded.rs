@@ -11,7 +11,7 @@ mod fence;
 use common::*;
 use fence::MemoryFence;
 use larder_device::{
-    IoErrorKind, IoOp, ZeroFlags,
+    IoErrorKind, IoOp, Runtime, ZeroFlags,
     faulty::{FOR_EVER, Fault},
     rng::Rng,
 };
@@ -278,6 +278,27 @@ fn the_mode_is_noted_before_the_origin_can_lack_anything() {
     world.write(0, &noise(1, CHUNK));
     world.run(world.cache().set_mode(WriteMode::Around)).expect("switch");
     assert_eq!(fence.mode(), Some(WriteMode::Around));
+}
+
+/// Of two switches at the same time, the one that ends last is in force for everyone: for the cache, its superblock, and
+/// the keeper, who says whether a volume may go on without its flash.
+#[test]
+fn switches_at_the_same_time_leave_one_mode() {
+    each_seed(150, |seed| {
+        let (setup, fence) = fenced_setup(WriteMode::Through);
+        let world = World::new(seed, setup);
+        let (cache, mut rng) = (world.cache().clone(), Rng::new(seed));
+        let mut switch = |mode| {
+            let (cache, later) = (&cache, world.runtime.delay(Duration::from_micros(rng.below(1000))));
+            Box::pin(async move {
+                later.await.expect("it passes");
+                cache.set_mode(mode).await.expect("the switch");
+            })
+        };
+        let (back, through) = (switch(WriteMode::Back), switch(WriteMode::Through));
+        world.run(all(vec![back, through]));
+        assert_eq!((fence.mode(), world.superblock().mode), (Some(cache.mode()), cache.mode()));
+    });
 }
 
 /// Once a cache has a keeper, it is not opened without one: the fence would be overlooked.

@@ -3,8 +3,14 @@
 mod common;
 
 use common::*;
-use larder_device::{IoErrorKind, IoOp, ZeroFlags, faulty::Fault, rng::Rng, sim::SimDevice};
+use larder_device::{
+    IoErrorKind, IoOp, Runtime, ZeroFlags,
+    faulty::{FOR_EVER, Fault},
+    rng::Rng,
+    sim::SimDevice,
+};
 use larder_engine::{Cache, WriteMode};
+use std::time::Duration;
 
 const CHUNK: usize = 8 << 10;
 const VOLUME: u64 = 4 << 20;
@@ -255,13 +261,41 @@ fn writes_during_a_switch_are_kept() {
     });
 }
 
+/// A switch that failed halfway may have left its mode in one twin of the superblock.
+#[test]
+fn the_mode_that_was_set_last_is_the_one_that_a_crash_brings_back() {
+    each_seed(120, |seed| {
+        let mut world = World::new(seed, setup(WriteMode::Around));
+        let (cache, mut rng) = (world.cache().clone(), Rng::new(seed));
+        let (flash, later) = (world.flash.clone(), world.runtime.delay(Duration::from_micros(rng.below(600))));
+        let fault = Fault { op: Some(IoOp::Write), range: None, kind: IoErrorKind::Io, times: FOR_EVER };
+        world.run(all(vec![
+            Box::pin(async {
+                let _ = cache.set_mode(WriteMode::Through).await;
+            }),
+            Box::pin(async {
+                later.await.expect("it passes");
+                flash.sim.plan().add(fault);
+            }),
+        ]));
+        if seed % 2 == 0 {
+            world.flash.sim.plan().clear();
+        }
+        let set = world.run(cache.set_mode(WriteMode::Around)).is_ok();
+        world.flash.sim.plan().clear();
+        drop(cache);
+        world.crash();
+        world.open();
+        assert!(!set || world.cache().mode() == WriteMode::Around);
+    });
+}
+
 #[test]
 fn a_switch_that_cannot_destage_changes_nothing() {
     each_seed(10, |seed| {
         let world = World::new(seed, setup(WriteMode::Back));
         world.write(0, &noise(1, CHUNK));
-        let fault =
-            Fault { op: Some(IoOp::Write), range: None, kind: IoErrorKind::Io, times: larder_device::faulty::FOR_EVER };
+        let fault = Fault { op: Some(IoOp::Write), range: None, kind: IoErrorKind::Io, times: FOR_EVER };
         world.origin.sim.plan().add(fault);
         assert!(world.run(world.cache().set_mode(WriteMode::Through)).is_err());
         assert_eq!(world.cache().mode(), WriteMode::Back);

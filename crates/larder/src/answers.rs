@@ -76,9 +76,17 @@ impl Served {
         if connections > 0 {
             return Err(format!("{connections} clients are connected: disconnect them, then detach"));
         }
-        let done = detach(&self.cache)?;
-        (&self.wake).write_all(&[0]).map_err(|error| format!("detached, but the server does not end: {error}"))?;
-        Ok(done)
+        let done = detach(&self.cache);
+        if !self.cache.is_closed() {
+            return done;
+        }
+        // Also where the last step failed: there is nothing left to serve.
+        let done = done.map_err(|error| format!("the cache stays attached, and its server ends: {error}"));
+        let ending = (&self.wake).write_all(&[0]);
+        done.and_then(|done| match ending {
+            Ok(()) => Ok(done),
+            Err(error) => Err(format!("detached, but the server does not end: {error}")),
+        })
     }
 
     /// Answers a request.
@@ -97,5 +105,51 @@ impl Served {
             ("detach", "") => self.detach(),
             _ => Err("the server knows the requests status, flush, set-mode MODE and detach".to_owned()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use larder_device::{
+        BlockDevice, IoErrorKind, IoOp, Runtime,
+        faulty::{FOR_EVER, Faulty},
+        ram::RamDevice,
+        threads::{ThreadRuntime, ThreadRuntimeOptions},
+    };
+    use larder_engine::{CreateOptions, Tuning, create, superblock};
+    use std::io::Read;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn a_server_ends_where_a_detach_closed_its_cache_and_then_failed() {
+        let flash = Arc::new(Faulty::new(RamDevice::new("flash", 16 * MIB, 512)));
+        let origin: Arc<dyn BlockDevice> = Arc::new(RamDevice::new("origin", 8 * MIB, 512));
+        block_on(create(&*flash, 8 * MIB, &CreateOptions { weu_bytes: 512 << 10, ..CreateOptions::default() }))
+            .unwrap();
+        let runtime = ThreadRuntime::new(ThreadRuntimeOptions { workers: 0, name: "detach".into() });
+        let open = || {
+            block_on(Cache::open(flash.clone(), origin.clone(), runtime.clone() as Arc<dyn Runtime>, Tuning::default()))
+        };
+        let (wake, mut woken) = UnixStream::pair().unwrap();
+        let (superblock, _) = block_on(superblock::read(&*flash)).unwrap();
+        let cache = Arc::new(open().unwrap());
+        let served = Served { cache: cache.clone(), servers: Arc::default(), flash: "flash".into(), superblock, wake };
+        cache.write_at(0, &[7; 8192]).unwrap();
+        flash.plan().fail_range(IoOp::Write, 0..4096, IoErrorKind::Io, FOR_EVER);
+        let refusal = served.answer("detach", false).unwrap_err();
+        assert!(refusal.starts_with("the cache stays attached, and its server ends: "), "{refusal}");
+        woken.read_exact(&mut [0]).expect("the server is told to end");
+        assert!(cache.is_closed() && !cache.superblock().detached);
+        drop((served, cache));
+        flash.plan().clear();
+        let cache = open().expect("it is a cache as before");
+        let mut found = [0; 8192];
+        cache.read_at(0, &mut found).unwrap();
+        assert_eq!(found, [7; 8192]);
+        cache.close_blocking().unwrap();
+        drop(cache);
+        runtime.shutdown();
     }
 }

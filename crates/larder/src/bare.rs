@@ -63,6 +63,8 @@ pub fn serve_without_flash(args: &ServeArgs, path: &Path, state: &Path, signals:
     // From here on the flash may be older than the origin.
     state.raise("it was served without its flash").map_err(Failure::failed)?;
     output::note(&format!("degraded: {} is missing, the origin serves alone, behind a fence", path.display()));
+    // What is read from here on must not change any more, whatever happens to the power.
+    block_on(device.flush()).map_err(|error| Failure::failed(format_args!("the origin is not flushed: {error}")))?;
     let answers = Bare { record, servers: servers.clone() };
     control.start(Arc::new(move |request: &str| answers.answer(request)))?;
     start(&servers)?;

@@ -12,6 +12,7 @@ use crate::{
     args::{CreateArgs, DesignArg, Switch},
     error::{Failure, Outcome, system_reason},
     output, size,
+    state_dir::StateDir,
     volume::{Access, open_file, open_origin_device, shown},
 };
 use larder_device::{BlockDevice, IoBuf, driver::block_on};
@@ -77,9 +78,14 @@ pub fn run(args: &CreateArgs) -> Outcome {
     plan(flash.bytes, flash.sector_bytes, origin_bytes, &options)
         .map_err(|error| refused_plan(args, &flash, &error))?;
     // (3) and (4)
-    let made = flash.make(|device| {
-        block_on(create(device, origin_bytes, &options)).map_err(|error| Failure::engine(&args.flash, &error))
+    let (made, replaced) = flash.make(|device| {
+        let replaced = block_on(superblock::read(device)).ok();
+        let made = block_on(create(device, origin_bytes, &options));
+        Ok((made.map_err(|error| Failure::engine(&args.flash, &error))?, replaced))
     })?;
+    if let Some((replaced, _)) = replaced {
+        StateDir::retire(&replaced).map_err(Failure::failed)?;
+    }
     output::say(&summary(args, &made))
 }
 

@@ -9,6 +9,7 @@ use crate::{
     control,
     error::{Failure, Outcome},
     output,
+    state_dir::StateDir,
     volume::{Access, OpenedCache, Reached, StateArgs, open_cache, reach, shown},
 };
 use larder_device::driver::block_on;
@@ -48,5 +49,7 @@ pub fn run(args: &DetachArgs) -> Outcome {
 pub fn detach(cache: &Cache) -> control::Reply {
     let origin = cache.status().origin;
     block_on(cache.detach()).map_err(|error| error.to_string())?;
+    // Another cache may come to the same place.
+    StateDir::retire(&cache.superblock())?;
     Ok(json!({ "origin": origin }))
 }

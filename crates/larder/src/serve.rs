@@ -127,8 +127,8 @@ fn serve_cache(args: &ServeArgs, path: &Path, signals: Signals) -> Outcome {
     let in_order = shut_down(&servers);
     let began = Instant::now();
     let closed = match block_on(cache.close()) {
-        // It was detached, and that closed it.
-        Err(EngineError::Closed) => Ok(()),
+        // It was detached, and that closed it; or tried to.
+        Err(EngineError::Closed) if cache.superblock().detached => Ok(()),
         closed => closed,
     };
     // From here on `larder status` reads the flash.

@@ -2,7 +2,8 @@
 //! must be known to serve the origin when the flash is missing.
 //!
 //! Invariants: a file is replaced whole (written beside, flushed, renamed, the directory flushed), so that a crash leaves
-//! the old one or the new one. A file that cannot be read or understood is an error and never taken for "no fence".
+//! the old one or the new one. A file that cannot be read or understood is an error and never taken for "no fence". No
+//! origin is served by a file that its flash does not know of, or whose cache is no more.
 //!
 //! What it does not do: decide what a fence means; the engine does.
 
@@ -51,6 +52,8 @@ pub struct Record {
     pub mode: String,
     /// Why the fence is up.
     pub fence: Option<String>,
+    /// The flash knows of this file. Until then nothing may be served by it: the flash may be served without it.
+    pub registered: bool,
 }
 
 /// Parses a state file.
@@ -73,6 +76,8 @@ pub struct StateDir {
     file: PathBuf,
     place: String,
     record: Mutex<Record>,
+    /// The file that this one replaces, in another directory.
+    left_behind: Mutex<Option<PathBuf>>,
 }
 
 impl StateDir {
@@ -115,6 +120,7 @@ impl StateDir {
             )));
         }
         let fence = [&found, &left_behind].into_iter().flatten().find_map(|record| record.fence.clone());
+        let is_registered = found.as_ref().is_some_and(|found| found.registered);
         let record = Record {
             version: VERSION,
             flash_uuid: uuid,
@@ -127,14 +133,11 @@ impl StateDir {
             // The engine notes it before anything is written.
             mode: found.map_or_else(|| mode_name(superblock.mode).to_owned(), |found| found.mode),
             fence,
+            registered: is_registered,
         };
-        let state = StateDir { file, place: place.to_owned(), record: Mutex::new(record) };
+        let left_behind = Mutex::new(before.filter(|_| left_behind.is_some()));
+        let state = StateDir { file, place: place.to_owned(), record: Mutex::new(record), left_behind };
         state.change(|_| {}).map_err(Failure::failed)?;
-        if let (Some(before), Some(_)) = (before, left_behind) {
-            fs::remove_file(&before).map_err(|error| {
-                Failure::failed(format_args!("{} cannot be removed: {}", before.display(), system_reason(&error)))
-            })?;
-        }
         Ok(Some(state))
     }
 
@@ -152,13 +155,19 @@ impl StateDir {
             let file = entry.map_err(|error| failed(&error))?.path();
             if file.extension().is_some_and(|extension| extension == "json")
                 && let Some(record) = read(&file)?
+                && record.registered
                 && (record.flash == wanted || record.flash_named == named)
             {
                 found.push((file, record));
             }
         }
         match <[_; 1]>::try_from(found) {
-            Ok([(file, record)]) => Ok(StateDir { file, place: shown.to_string(), record: Mutex::new(record) }),
+            Ok([(file, record)]) => Ok(StateDir {
+                file,
+                place: shown.to_string(),
+                record: Mutex::new(record),
+                left_behind: Mutex::default(),
+            }),
             Err(found) if found.is_empty() => Err(Failure::failed(format_args!(
                 "{} is missing, and {shown} knows no cache that was served from there",
                 flash.display()
@@ -175,6 +184,18 @@ impl StateDir {
     /// Which flash was served from there last; `None` where the directory does not tell.
     pub fn uuid_of(dir: &Path, flash: &Path) -> Option<[u8; 16]> {
         unhex(&StateDir::of_missing(dir, flash).ok()?.record().flash_uuid)
+    }
+
+    /// Forgets what is kept of the cache of `superblock`, which is no more: nothing may be served by it.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub fn retire(superblock: &Superblock) -> Result<(), String> {
+        if superblock.state_dir.as_str().is_empty() {
+            return Ok(());
+        }
+        let dir = Path::new(superblock.state_dir.as_str());
+        remove(&dir.join(format!("{}.json", hex(&superblock.flash_uuid))))
     }
 
     /// What is kept.
@@ -215,7 +236,13 @@ impl FenceKeeper for StateDir {
     }
 
     fn note_mode(&self, mode: WriteMode) -> Result<(), String> {
-        self.change(|record| record.mode = mode_name(mode).to_owned())
+        // The engine does this once the superblock names the directory, and with each switch.
+        self.change(|record| {
+            record.mode = mode_name(mode).to_owned();
+            record.registered = true;
+        })?;
+        let left_behind = self.left_behind.lock().unwrap_or_else(PoisonError::into_inner).take();
+        left_behind.map_or(Ok(()), |file| remove(&file))
     }
 }
 
@@ -237,6 +264,16 @@ fn read(file: &Path) -> Outcome<Option<Record>> {
         Err(error) => return Err(failed(&format!("cannot be read: {}", system_reason(&error)))),
     }
     parse(&bytes).map(Some).map_err(|what| failed(&format!("is damaged ({what}): bring back a good copy of it")))
+}
+
+/// Removes a file, durably, where it is there.
+fn remove(file: &Path) -> Result<(), String> {
+    let removed = match fs::remove_file(file) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => Err(error),
+        Ok(()) => file.parent().map_or(Ok(()), |dir| File::open(dir)?.sync_all()),
+    };
+    removed.map_err(|error| format!("the state file {} cannot be removed: {}", file.display(), system_reason(&error)))
 }
 
 fn write(file: &Path, record: &Record) -> std::io::Result<()> {
@@ -267,6 +304,7 @@ mod tests {
             origin_identity: 7,
             mode: "write-through".into(),
             fence: Some("the device is gone".into()),
+            registered: true,
         }
     }
 

@@ -629,3 +629,62 @@ fn what_belongs_to_a_missing_flash_is_known() {
     fs::rename(aside, &world.volume.flash).expect("a rename");
     world.serve(&[]).stop();
 }
+
+/// A start that was refused leaves nothing by which the origin would be served without its flash: the flash may be served
+/// without the directory.
+#[test]
+fn a_refused_first_start_is_no_state_to_serve_by() {
+    if stands_in() {
+        return;
+    }
+    let scratch = Scratch::new("degraded-refused-first");
+    let mut world = World::new(&scratch, scratch.path("flash"), "write-through");
+    let mut busy = larder(["serve", "--flash"]);
+    busy.arg(&world.volume.flash).args(world.state_options()).arg("--nbd").arg("unix:/no/such/folder/socket");
+    refused(&ends(&mut busy), &["/no/such/folder/socket"]);
+    succeeds(&world.command(&["set", "--mode", "write-back"]));
+    let server = world.volume.serve_with(&["--dirty-low", "90", "--dirty-high", "91", "--dirty-max", "92"]);
+    let mut wire = Wire::connect(&server.socket);
+    world.write(&mut wire, 20);
+    drop(wire);
+    server.stop();
+    let aside = set_aside(&world.volume.flash);
+    world.refused(&world.state_options(), &["is missing", "knows no cache that was served from there"]);
+    fs::rename(aside, &world.volume.flash).expect("a rename");
+    let server = world.serve(&[]);
+    let mut wire = Wire::connect(&server.socket);
+    world.assert_volume(&mut wire, "with its flash");
+}
+
+/// What is kept of a cache goes with it, by detaching it and by making another one over it: the next cache at its place is
+/// not the one that it was.
+#[test]
+fn what_is_kept_of_a_cache_goes_with_it() {
+    if stands_in() {
+        return;
+    }
+    for detach in [true, false] {
+        let scratch = Scratch::new("degraded-goes");
+        let world = World::new(&scratch, scratch.path("flash"), "write-through");
+        world.serve(&[]).stop();
+        assert_eq!(world.record()["registered"], true);
+        if detach {
+            succeeds(&world.command(&["detach"]));
+        } else {
+            let origin = world.volume.origin.to_str().expect("a plain path").to_owned();
+            succeeds(&world.command(&[
+                "create",
+                "--force",
+                "--weu",
+                "512K",
+                "--mode",
+                "write-back",
+                "--origin",
+                &origin,
+            ]));
+        }
+        assert_eq!(fs::read_dir(&world.state).expect("the state directory").count(), 0);
+        fs::remove_file(&world.volume.flash).expect("the flash");
+        world.refused(&world.state_options(), &["is missing", "knows no cache that was served from there"]);
+    }
+}

@@ -440,6 +440,21 @@ fn what_is_no_device_is_refused_at_once() {
     refused(&scratch, &mut create(&volume.origin, &volume.origin, &[]), &["both"]);
 }
 
+/// File systems use inodes again.
+#[test]
+fn an_origin_that_was_removed_and_made_anew_is_another_one() {
+    if stands_in() {
+        return;
+    }
+    let scratch = Scratch::new("new-origin");
+    let volume = used_volume(&scratch);
+    fs::remove_file(&volume.origin).expect("the origin");
+    fs::write(&volume.origin, support::image::noise(5, ORIGIN_BYTES as usize)).expect("another origin");
+    for mut command in commands(&volume.flash, &scratch, true) {
+        refused(&scratch, &mut command, &["not the one", "bring that one back"]);
+    }
+}
+
 #[test]
 fn another_origin_is_refused_by_every_command_that_would_write_to_it() {
     if stands_in() {

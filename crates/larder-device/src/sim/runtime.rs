@@ -19,7 +19,7 @@ use async_task::{Builder, Runnable, Task};
 use parking_lot::Mutex;
 use std::{
     future::Future,
-    pin::pin,
+    pin::{Pin, pin},
     sync::{
         Arc, Weak,
         atomic::{AtomicBool, Ordering::SeqCst},
@@ -161,13 +161,7 @@ impl SimRuntime {
     pub fn block_on_or_stop<F: Future>(&self, future: F) -> Option<F::Output> {
         let mut future = pin!(future);
         let mut output = None;
-        let mut poll = |context: &mut Context<'_>| match future.as_mut().poll(context) {
-            Poll::Ready(value) => {
-                output = Some(value);
-                true
-            }
-            Poll::Pending => false,
-        };
+        let mut poll = |context: &mut Context<'_>| is_over(future.as_mut(), &mut output, context);
         if let End::Idle = self.drive(Some(&mut poll), None) {
             self.deadlock();
         }
@@ -182,13 +176,7 @@ impl SimRuntime {
     pub fn block_on_pausing<F: Future>(&self, future: F, mut pause: impl FnMut(&SimRuntime)) -> F::Output {
         let mut future = pin!(future);
         let mut output = None;
-        let mut poll = |context: &mut Context<'_>| match future.as_mut().poll(context) {
-            Poll::Ready(value) => {
-                output = Some(value);
-                true
-            }
-            Poll::Pending => false,
-        };
+        let mut poll = |context: &mut Context<'_>| is_over(future.as_mut(), &mut output, context);
         self.drive(Some(&mut poll), Some(&mut pause));
         output.unwrap_or_else(|| self.deadlock())
     }
@@ -434,6 +422,17 @@ impl Drop for Turn<'_> {
         if std::thread::panicking() {
             eprintln!("simulation with seed {}: panicked; {}", self.0.seed, self.0.waiting());
         }
+    }
+}
+
+/// Polls `future`, whose value goes to `output`; whether it is over.
+fn is_over<F: Future>(future: Pin<&mut F>, output: &mut Option<F::Output>, context: &mut Context<'_>) -> bool {
+    match future.poll(context) {
+        Poll::Ready(value) => {
+            *output = Some(value);
+            true
+        }
+        Poll::Pending => false,
     }
 }
 

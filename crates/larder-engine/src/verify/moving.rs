@@ -5,15 +5,18 @@
 //!
 //! What it does not do: make anything durable, or free the slot that the record was in.
 
-use crate::error::EngineError;
+use crate::{
+    error::EngineError,
+    segment::{SegmentHome, finish},
+};
 use larder_core::{
     Design, Lba, Place, SlotId, StreamClass,
     packing::{PackingRules, SegmentPacker},
 };
 use larder_device::{BlockDevice, IoBuf, WriteFlags};
 use larder_format::{
-    Encoding, RecordContent, RecordEntry, RecordIdentity, SegmentHeader, Superblock, WeuClass, record_crc,
-    segment::{RECORD_ENTRY_BYTES, SEGMENT_HEADER_BYTES, encode_header, encode_table},
+    Encoding, RecordContent, RecordEntry, RecordIdentity, Superblock, record_crc,
+    segment::{RECORD_ENTRY_BYTES, SEGMENT_HEADER_BYTES},
 };
 
 /// A record to be moved.
@@ -151,25 +154,9 @@ impl OpenSlot {
     /// The slot's one segment.
     fn close(mut self, seq: u64, flash_tag: u64) -> Result<IoBuf, EngineError> {
         let (table, bytes) = (self.packer.table_offset() as usize, self.packer.closed_end() as usize);
-        let table_crc = encode_table(&self.records, self.buf.get_mut(table..bytes).unwrap_or_default())?;
-        let header = SegmentHeader {
-            flash_tag,
-            slot: self.slot.0,
-            generation: self.generation,
-            offset: 0,
-            segment_seq: seq,
-            segment_bytes: bytes as u32,
-            table_offset: table as u32,
-            record_count: self.records.len() as u32,
-            class: match self.class {
-                StreamClass::Clean => WeuClass::Clean,
-                StreamClass::Dirty => WeuClass::Dirty,
-            },
-            table_crc,
-        };
-        let head = self.buf.get_mut(..SEGMENT_HEADER_BYTES).unwrap_or_default();
-        head.copy_from_slice(&encode_header(&header));
         self.buf.truncate(bytes);
+        let home = SegmentHome { slot: self.slot, generation: self.generation, offset: 0, class: self.class };
+        finish(&mut self.buf, table, &self.records, (flash_tag, seq), home)?;
         Ok(self.buf)
     }
 }

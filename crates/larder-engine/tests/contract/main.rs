@@ -6,6 +6,7 @@
 #[path = "../common/fence.rs"]
 mod fence;
 mod gate;
+mod origin_flush;
 #[allow(dead_code)]
 #[path = "../common/world.rs"]
 mod world;

@@ -221,7 +221,7 @@ impl Desk {
         if !crate::life::keeps_dirty(cache.mode()) {
             state.model.opened_clean();
         }
-        state.model.trouble.twins_damaged = [false; 2];
+        state.model.trouble.opened();
         state.stats.logs_replayed += u64::from(recovery.log_entries > 0);
         state.stats.checkpoints_loaded += u64::from(recovery.checkpoint_mappings > 0);
         state.cache = Some(cache.clone());

@@ -150,6 +150,7 @@ async fn story(world: &World, desk: &Arc<Desk>, runtime: &Arc<SimRuntime>, life:
     if world.shape.fence {
         tuning.fence = world.fence.keeper();
     }
+    desk.state.lock().model.trouble.opening_begins();
     let opened = Cache::open(world.flash.clone(), world.origin.clone(), runtime.clone(), tuning).await;
     let cache = match opened {
         Ok(cache) => Arc::new(cache),

@@ -46,6 +46,8 @@ struct Version {
     forced_on_origin: bool,
     /// It may have been written to the cache alone.
     perhaps_dirty: bool,
+    /// Records of what was durable were lost: cache and origin may hold different ones of its values, each for clean.
+    doubtful: bool,
 }
 
 /// When what had completed became durable, for the whole volume.
@@ -74,7 +76,7 @@ impl Version {
 
     fn was_brought_to_origin(&self, durable: Durable) -> bool {
         let (from, below) = durable.past_flash;
-        self.completed < durable.on_origin_below || (from < self.begun && self.completed < below)
+        !self.doubtful && (self.completed < durable.on_origin_below || (from < self.begun && self.completed < below))
     }
 
     fn values(&self) -> impl Iterator<Item = Value> {
@@ -118,6 +120,7 @@ impl Sector {
             forced: true,
             forced_on_origin: on_origin,
             perhaps_dirty: !on_origin,
+            doubtful: false,
         }
     }
 
@@ -136,6 +139,7 @@ impl Sector {
             forced: false,
             forced_on_origin: false,
             perhaps_dirty: true,
+            doubtful: false,
         });
     }
 
@@ -189,7 +193,7 @@ impl Sector {
 
     fn settle_base(&mut self, value: Value) -> bool {
         let possible = self.base.values().any(|v| v == value);
-        if possible {
+        if possible && !self.base.doubtful {
             self.base.value = value;
             self.base.others.clear();
         }
@@ -240,7 +244,7 @@ impl Sector {
 
     /// The cache was opened in a mode without dirty data: the origin has what a read would return.
     pub fn opened_clean(&mut self) {
-        self.base.forced_on_origin = true;
+        self.base.forced_on_origin = !self.base.doubtful;
         self.base.perhaps_dirty = false;
     }
 
@@ -259,28 +263,34 @@ impl Sector {
         let superseded = (0..self.count()).any(|at| self.at(at).is_on_origin(durable));
         let mut origin = if superseded { Vec::new() } else { std::mem::take(&mut self.origin) };
         on_origin.iter().for_each(|&value| keep(&mut origin, value));
-        let survivors = self.survivors(|version| version.is_durable(durable));
+        let is_durable = |version: &Version| version.is_durable(durable);
+        let survivors = self.survivors(is_durable);
+        let doubtful = self.base.doubtful && !self.is_lost(0, is_durable);
         // Only if nothing but what the origin has can have survived.
         let clean = superseded && survivors.len() == 1 && on_origin == survivors;
         self.origin = origin;
         self.base = Sector::base(&survivors, clean);
         self.base.perhaps_dirty = perhaps_dirty;
+        self.base.doubtful = doubtful;
         self.writes.clear();
     }
 
     fn survivors(&self, durable: impl Fn(&Version) -> bool) -> Vec<Value> {
         let mut values = Vec::new();
         for at in 0..self.count() {
-            let version = self.at(at);
-            let lost = (0..self.count()).any(|other| {
-                let x = self.at(other);
-                other != at && x.certain && durable(x) && version.before(x)
-            });
-            if !lost {
-                version.values().for_each(|value| keep(&mut values, value));
+            if !self.is_lost(at, &durable) {
+                self.at(at).values().for_each(|value| keep(&mut values, value));
             }
         }
         values
+    }
+
+    /// Whether something durable is surely behind a version.
+    fn is_lost(&self, at: usize, durable: impl Fn(&Version) -> bool) -> bool {
+        (0..self.count()).any(|other| {
+            let x = self.at(other);
+            other != at && x.certain && durable(x) && self.at(at).before(x)
+        })
     }
 
     /// Between lives: the origin is known to be complete, whatever becomes of the flash.
@@ -297,10 +307,12 @@ impl Sector {
     }
 
     /// After [`Sector::crash`]: records of what was durable are lost, too, so that anything that the sector ever was to
-    /// hold may be back; but nothing else.
+    /// hold may be back; but nothing else. The cache may take an old copy for clean: what is read changes when that copy
+    /// goes. So it may be anything until it is written.
     pub fn revert(&mut self) {
         let ever = self.ever.clone();
         self.base = Sector::base(&ever, false);
+        self.base.doubtful = true;
         self.origin = ever;
     }
 }

@@ -39,8 +39,10 @@ pub struct Trouble {
     pub slots_damaged: bool,
     /// So much metadata is damaged that the flash may be refused.
     pub metadata_damaged: bool,
-    /// These superblock twins are damaged, and were not written since.
-    pub twins_damaged: [bool; 2],
+    /// These superblock twins were damaged since an opening last wrote them, or during the one that goes on.
+    twins_damaged: [bool; 2],
+    /// These were damaged when the opening began that goes on, or that was cut off.
+    twins_damaged_before: [bool; 2],
     /// The newest frame of the log may be damaged: that looks like a crash, and what it said is gone.
     pub log_damaged: bool,
     /// Somebody began to detach the cache.
@@ -64,8 +66,10 @@ impl Trouble {
             FaultKind::Flip { region: Region::Checkpoints, .. } => self.metadata_damaged = true,
             FaultKind::Flip { region: Region::Log, .. } => (self.metadata_damaged, self.log_damaged) = (true, true),
             FaultKind::Flip { region: Region::Twin(twin), .. } => self.twins_damaged[twin] = true,
+            // A frame of the log that was lost is noticed at once.
+            FaultKind::LoseWrite => (self.slots_damaged, self.metadata_damaged) = (true, true),
             // Whatever it was that they hit.
-            FaultKind::Misdirect { .. } | FaultKind::LoseWrite | FaultKind::Misread { .. } => {
+            FaultKind::Misdirect { .. } | FaultKind::Misread { .. } => {
                 (self.slots_damaged, self.metadata_damaged, self.log_damaged) = (true, true, true);
             }
             FaultKind::NoFence => self.no_fence = true,
@@ -78,9 +82,22 @@ impl Trouble {
             slots_damaged: self.slots_damaged,
             metadata_damaged: self.metadata_damaged,
             twins_damaged: self.twins_damaged,
+            twins_damaged_before: self.twins_damaged_before,
             detaching: self.detaching,
             ..Trouble::default()
         };
+    }
+
+    /// An opening begins. It writes both twins, but what happens to one meanwhile may happen behind that.
+    pub fn opening_begins(&mut self) {
+        for (before, damaged) in self.twins_damaged_before.iter_mut().zip(&mut self.twins_damaged) {
+            *before |= std::mem::take(damaged);
+        }
+    }
+
+    /// It succeeded.
+    pub fn opened(&mut self) {
+        self.twins_damaged_before = [false; 2];
     }
 
     /// Another flash is in place.
@@ -138,7 +155,8 @@ impl Trouble {
 
     /// Whether opening may be refused, now and for ever.
     pub fn opening_may_be_refused(&self, error: &EngineError) -> bool {
-        let damaged = self.metadata_damaged || self.twins_damaged == [true, true];
+        let twin_damaged = |twin| self.twins_damaged[twin] || self.twins_damaged_before[twin];
+        let damaged = self.metadata_damaged || (twin_damaged(0) && twin_damaged(1));
         match error {
             EngineError::Format(_) | EngineError::LogDamaged { .. } | EngineError::Invalid(_) => damaged,
             EngineError::Detached => self.detaching,

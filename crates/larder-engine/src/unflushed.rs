@@ -1,0 +1,218 @@
+//! Clean mappings that the metadata log must not have yet, and the flush of the origin that they wait for.
+//!
+//! In write-through and write-around a clean mapping may copy bytes that the origin has not made durable. Were it durable
+//! before they are, a power loss could leave the copy and take the original, and what is read would change when the copy
+//! is evicted. So such a mapping stays here, outside the queue of the log, until the origin was flushed: a commit that
+//! forgets something finds in the queue nothing that it would have to flush the origin for.
+//!
+//! Invariants:
+//! - An entry goes to the log after a successful flush that began when it was here, and only if it still is what its
+//!   chunk maps to. When a flush fails, all that is here is forgotten instead, and all that still waits for its record: what
+//!   they copy may be lost.
+//! - There is one entry for a chunk at most, the newest, with a number of its own: a chunk that was forgotten, and mapped to
+//!   the same record again, waits for another flush.
+//! - Nothing is here while the origin has nothing to flush.
+//!
+//! What it does not do: say when the origin is flushed. FLUSH, destaging and checkpoints do, and [`Shared::drain`], which
+//! the commit timer and a queue of insertions that fills up ask for; who forgets a mapping never does.
+
+use crate::{error::EngineError, shared::Shared, state::State, state::to_format};
+use larder_core::{Lba, Lookup};
+use larder_device::{IoError, IoOp};
+use larder_format::{LogEntry, WriteMode};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, atomic::Ordering::*},
+};
+
+/// Clean mappings that wait for a flush of the origin. Together with the log's entries, about as many as of those may wait:
+/// then nothing more is inserted.
+#[derive(Default)]
+pub struct Unflushed {
+    /// By chunk: the entry's number, and the entry.
+    entries: BTreeMap<u64, (u64, LogEntry)>,
+    next_number: u64,
+    draining: bool,
+}
+
+impl Unflushed {
+    /// How many wait.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether none waits.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    fn insert(&mut self, lba: Lba, entry: LogEntry) {
+        self.entries.insert(lba.0, (self.next_number, entry));
+        self.next_number += 1;
+    }
+
+    /// The chunk changed.
+    pub fn remove(&mut self, lba: Lba) {
+        self.entries.remove(&lba.0);
+    }
+
+    /// A run of chunks changed.
+    pub fn remove_range(&mut self, first: Lba, count: u64) {
+        let inside: Vec<u64> = self.entries.range(first.0..first.0 + count).map(|(&lba, _)| lba).collect();
+        inside.into_iter().for_each(|lba| self.remove(Lba(lba)));
+    }
+
+    /// The log is dead: nothing waits for it any more.
+    pub fn clear(&mut self) {
+        self.entries.clear();
+    }
+
+    /// Takes out what has a number below `upto`, in the order in which it came.
+    fn take_below(&mut self, upto: u64) -> Vec<LogEntry> {
+        let mut taken = Vec::new();
+        self.entries.retain(|_, &mut (number, entry)| {
+            if number < upto {
+                taken.push((number, entry));
+            }
+            number >= upto
+        });
+        taken.sort_unstable_by_key(|&(number, _)| number);
+        taken.into_iter().map(|(_, entry)| entry).collect()
+    }
+}
+
+impl State {
+    /// Whether clean mappings become durable only after a flush of the origin. In write-back they need none: what
+    /// destaging writes and has not flushed is dirty still.
+    fn origin_matters(&self) -> bool {
+        self.mode != WriteMode::Back && self.origin_is_unflushed()
+    }
+
+    /// Whether the origin may lack, after a power loss, what was written to it.
+    fn origin_is_unflushed(&self) -> bool {
+        // A flush in flight may miss writes that completed after it began, and has promised nothing yet.
+        self.origin_unflushed || self.origin_flushes_in_flight > 0
+    }
+
+    /// A clean mapping's record was written: it is logged, if it still is what its chunk maps to; where the origin may lack what
+    /// it copies, after a flush.
+    pub fn log_clean(&mut self, entry: LogEntry) {
+        let Some(lba) = self.still_mapped(&entry) else { return };
+        if self.origin_matters() && !self.log.dead {
+            self.unflushed.insert(lba, entry);
+        } else {
+            self.log.push(entry);
+        }
+    }
+
+    /// The chunk of a clean mapping, if it still maps to what the entry says.
+    fn still_mapped(&self, entry: &LogEntry) -> Option<Lba> {
+        let (lba, current) = match entry {
+            LogEntry::Map { lba, place, .. } => {
+                let found = self.design.peek(Lba(*lba));
+                (Lba(*lba), matches!(found, Lookup::Chunk { place: now, .. } if to_format(&now) == *place))
+            }
+            LogEntry::MapZero { lba, .. } => (Lba(*lba), self.design.peek(Lba(*lba)) == Lookup::Zero),
+            _ => return None,
+        };
+        (current && self.design.dirty_seq(lba).is_none()).then_some(lba)
+    }
+
+    /// A flush of the origin succeeded that began when `upto` was the next number.
+    fn origin_was_flushed(&mut self, upto: u64) {
+        // Where nothing was written since the last flush began, that one was for what came after it began, too.
+        let upto = if self.origin_is_unflushed() { upto } else { u64::MAX };
+        for entry in self.unflushed.take_below(upto) {
+            if self.still_mapped(&entry).is_some() {
+                self.log.push(entry);
+            }
+        }
+    }
+
+    /// A flush of the origin failed: what was written before it may be lost, whatever a later one says.
+    fn origin_flush_failed(&mut self, error: &IoError) {
+        self.origin_unflushed = true;
+        self.origin_flush_failures += 1;
+        if self.mode != WriteMode::Back || self.flash_failed.is_some() {
+            self.origin_flush_untold = Some(error.clone());
+        }
+        let mut lost = self.unflushed.take_below(u64::MAX);
+        if self.mode != WriteMode::Back {
+            // They would come here when their records are written, as if nothing had been.
+            let open = self.open.iter_mut().flatten().map(|open| &mut open.awaiting);
+            let in_flight = self.in_flight.iter_mut().map(|segment| &mut segment.awaiting);
+            lost.extend(open.chain(in_flight).flat_map(std::mem::take));
+        }
+        for entry in lost {
+            if let Some(lba) = self.still_mapped(&entry) {
+                self.invalidate(lba);
+            }
+        }
+    }
+}
+
+impl Shared {
+    /// Flushes the origin, unless it was not written since a flush that is over.
+    ///
+    /// # Errors
+    /// The origin's; what was unflushed stays so.
+    pub async fn flush_origin(self: &Arc<Self>) -> Result<(), IoError> {
+        let upto = {
+            let mut state = self.state.lock();
+            if !state.origin_is_unflushed() {
+                return Ok(());
+            }
+            state.origin_unflushed = false;
+            state.origin_flushes_in_flight += 1;
+            state.unflushed.next_number
+        };
+        self.counters.origin_flushes.fetch_add(1, Relaxed);
+        // To its end, also where whoever asked gives up: what it flushes, or loses, others will want to know.
+        let this = self.clone();
+        let flushed = self.to_its_end(async move {
+            let result = this.origin.flush().await;
+            this.note_origin(&result);
+            let mut state = this.state.lock();
+            state.origin_flushes_in_flight -= 1;
+            match &result {
+                Ok(()) => state.origin_was_flushed(upto),
+                Err(error) => state.origin_flush_failed(error),
+            }
+            Ok(result)
+        });
+        flushed.await.unwrap_or_else(|error| Err(error.into_io(IoOp::Flush, 0, 0)))
+    }
+
+    /// [`Shared::flush_origin`] for a FLUSH. An earlier flush that failed may have lost what a client wrote, and nobody told
+    /// one: a device says so once, and the next flush succeeds.
+    ///
+    /// # Errors
+    /// The origin's, of this flush or of an earlier one that no client was told of.
+    pub async fn flush_origin_for_client(self: &Arc<Self>) -> Result<(), EngineError> {
+        let result = self.flush_origin().await;
+        let untold = self.state.lock().origin_flush_untold.take();
+        result?;
+        untold.map_or(Ok(()), |error| Err(error.into()))
+    }
+
+    /// Has the origin flushed in the background, and then logs what waits for that. Nobody waits for it.
+    pub fn drain(self: &Arc<Self>) {
+        {
+            let unflushed = &mut self.state.lock().unflushed;
+            if unflushed.is_empty() || std::mem::replace(&mut unflushed.draining, true) {
+                return;
+            }
+        }
+        let this = self.clone();
+        self.spawn_counted(async move {
+            // One that fails is told to the next FLUSH.
+            let _ = this.flush_origin().await;
+            let upto = {
+                let mut state = this.state.lock();
+                state.unflushed.draining = false;
+                state.log.next_seq()
+            };
+            this.request_commit(upto, false);
+        });
+    }
+}
