@@ -11,6 +11,7 @@
 
 #![cfg_attr(not(test), deny(clippy::expect_used))]
 
+pub mod austere;
 pub mod design;
 pub mod dirty;
 pub mod fp_index;
