@@ -14,7 +14,7 @@
 //!   fingerprint is a duplicate, another one a collision, whose run is evicted. (2) [`displaced`](Austere::displaced): a dirty
 //!   mapping that gives way; read its metadata slot, and destage its [`owner`](Austere::owner). (3) A duplicate:
 //!   [`list_change`](Austere::list_change), destage who leaves the list dirty; [`map`](Austere::map); write the metadata slot if
-//!   it changed. New content: `map`; evict [`victim`](Austere::victim)s until there is room; [`store`](Austere::store);
+//!   it changed. New content: `map`; evict the [`victims`](Austere::victims); [`store`](Austere::store);
 //!   write the subchunks and the metadata slot.
 //! - **Evict a run.** [`dirty_of`](Austere::dirty_of) its metadata slot is destaged first and each called
 //!   [`clean`](Austere::clean); then [`evict`](Austere::evict).
@@ -31,21 +31,30 @@
 //!    with content that it no longer has; the paper's "only leads to a cache miss" does not hold there. So an address that
 //!    is added takes the place of one with its LBA-hash. The slot is written then anyway, so this costs nothing.
 //! 2. *Write-back keeps a dirty flag a slot* (51 bits in place of 50) instead of the list of full addresses of §2.2, which
-//!    would be the largest structure in RAM. Whose mapping it is, when a dirty one gives way, is read from its metadata slot. The
+//!    would have whole addresses in RAM. Whose mapping it is, when a dirty one gives way, is read from its metadata slot. The
 //!    estimate 0 is exact, so that a victim without references is evicted without such a read.
 //! 3. *Any number of buckets.* The bucket is the hash times the number of buckets, not a suffix of the hash, so the flash need
 //!    not be a power of two. Where it is one, the bits are as many as in the paper.
-//! 4. *SplitMix64's finalizer* in place of XXHash (§4), over fingerprints of 16 bytes in place of SHA-1's 20.
-//! 5. *Counters of 4 bits*, with a table of what goes beyond: the paper says how many counters there are, not how wide.
+//! 4. *SplitMix64's finalizer* in place of XXHash (§4), over fingerprints of 16 bytes in place of SHA-1's 20; the sketch's four
+//!    hashes are sums of two (Kirsch and Mitzenmacher, 2006), where the paper has independent ones.
+//! 5. *Counters of 4 bits*, with a table of what goes beyond: the paper says how many counters there are, not how wide. (So
+//!    does the prototype.)
 //! 6. *Eviction for several slots.* The paper evicts "the slot that has the lowest reference count", and does not say how a chunk
 //!    of several subchunks gets consecutive slots. Here runs go in the order of their counts, the lower slot first among equals,
-//!    until enough free slots lie together; the first such place is taken. (So does the authors' prototype.)
+//!    until enough free slots lie together; the first such place is taken. (So does the prototype, whose order of equals is
+//!    left to its sort.)
 //! 7. *Invalidating is not written to flash.* The paper invalidates evicted and collided slots "in the metadata region in
 //!    flash". Here the valid flag in RAM does; the metadata slot is overwritten with the next chunk. (So does the prototype.)
 //! 8. *The old reference goes first.* When a content replaces another at an address, both counts are right before the
 //!    victim is chosen; the paper does not say when, and the prototype takes the old one's after it.
 //! 9. *Deduplication cannot be turned off*, as it cannot in the paper: a content's hash says where it lies. Without
 //!    compression (AC-D) a slot is a whole chunk.
+//!
+//! On the trace of the authors' generator (163,840 requests; 1024 chunks of flash, 4096 LBA entries, write-through) the
+//! prototype has read hits of 78.67% with compression and 68.68% without, and we have 79.67% and 68.92%. Hashes with another
+//! seed move ours by 0.3 points, exact counts in place of estimates add one. The prototype writes 2,086 MB of data and
+//! 64 MB of metadata, and we 2,006 MB and 64 MB. As its source reads, its counter of data counts metadata, too; and
+//! its chunks are compressed by LZ4, to the next length that it has content for, where ours have the trace's length.
 //!
 //! What it does not do: hold, read or write metadata slots or data; compress or hash; keep a journal of its indices.
 
@@ -73,7 +82,7 @@ pub struct Displaced {
     lba_key: Key,
 }
 
-/// A run that has to be evicted next.
+/// A run that has to be evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Victim {
     /// The run.
@@ -189,7 +198,7 @@ impl Austere {
             Some(entry) if entry.fp_key == fp_key && entry.is_dirty == is_dirty => {
                 self.lba_index.promote(&entry, &mut self.sketch);
             }
-            _ => self.lba_index.put(lba_key, fp_key, is_dirty, &mut self.sketch),
+            old => self.lba_index.put(lba_key, old, fp_key, is_dirty, &mut self.sketch),
         }
     }
 
@@ -201,24 +210,13 @@ impl Austere {
         }
     }
 
-    /// The run to evict next, so that this content finds `count` consecutive free slots (§3.3): the one with the lowest
-    /// estimated reference count in the bucket. `None`: there is room.
-    pub fn victim(&self, fingerprint: &Fingerprint, count: u32) -> Option<Victim> {
+    /// The runs to evict, so that this content finds `count` consecutive free slots (§3.3): those with the lowest estimated
+    /// reference counts in the bucket. None where there is room.
+    pub fn victims(&self, fingerprint: &Fingerprint, count: u32) -> impl Iterator<Item = Victim> + use<> {
+        let is_write_back = self.config.is_write_back;
         let fp_key = self.fp_space.of_content(fingerprint);
-        if self.fp_index.room(fp_key, count).is_some() {
-            return None;
-        }
-        let mut least: Option<(u32, Run)> = None;
-        for (run, key) in self.fp_index.runs(fp_key) {
-            let references = self.sketch.estimate(key);
-            if least.is_none_or(|(least, _)| references < least) {
-                least = Some((references, run));
-            }
-            if references == 0 {
-                break;
-            }
-        }
-        least.map(|(references, run)| Victim { run, may_be_dirty: self.config.is_write_back && references > 0 })
+        let victims = self.fp_index.victims(fp_key, count, |key| self.sketch.estimate(key));
+        victims.map(move |(run, is_referenced)| Victim { run, may_be_dirty: is_write_back && is_referenced })
     }
 
     /// The addresses in `slot`, the metadata slot of `run`, whose mappings to it are dirty.
@@ -251,7 +249,7 @@ impl Austere {
     }
 
     /// Takes `count` consecutive free slots for this content, the first that there are. `None` where
-    /// [`victim`](Austere::victim) still names one.
+    /// [`victims`](Austere::victims) still names one.
     pub fn store(&mut self, fingerprint: &Fingerprint, count: u32) -> Option<Run> {
         let fp_key = self.fp_space.of_content(fingerprint);
         let run = self.fp_index.room(fp_key, count)?;

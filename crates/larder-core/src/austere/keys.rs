@@ -79,17 +79,28 @@ impl KeySpace {
 /// Which of `prefixes` (128 at most) are `prefix`: bit `i` is slot `i`.
 #[inline]
 pub(super) fn equal_mask(prefixes: &[u16], prefix: u16) -> u128 {
-    let mut mask = 0u128;
-    let (groups, rest) = prefixes.as_chunks::<16>();
-    for (i, group) in groups.iter().enumerate() {
-        let mut bits = 0u16;
-        for (j, &slot) in group.iter().enumerate() {
-            bits |= u16::from(slot == prefix) << j;
+    // Eight at a time: bit `i` of a lane is a slot of group `i`. Few lanes, if any, have a bit in the end.
+    let (groups, rest) = prefixes.as_chunks::<8>();
+    let mut lanes = [0u16; 8];
+    let mut bit = 1u16;
+    for group in groups {
+        for (lane, &slot) in lanes.iter_mut().zip(group) {
+            *lane |= if slot == prefix { bit } else { 0 };
         }
-        mask |= u128::from(bits) << (16 * i);
+        bit <<= 1;
+    }
+    let mut mask = 0u128;
+    if lanes != [0; 8] {
+        for (i, &lane) in lanes.iter().enumerate() {
+            let mut left = lane;
+            while left != 0 {
+                mask |= 1 << (8 * left.trailing_zeros() as usize + i);
+                left &= left - 1;
+            }
+        }
     }
     for (j, &slot) in rest.iter().enumerate() {
-        mask |= u128::from(slot == prefix) << (16 * groups.len() + j);
+        mask |= u128::from(slot == prefix) << (8 * groups.len() + j);
     }
     mask
 }

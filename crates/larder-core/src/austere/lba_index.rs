@@ -89,11 +89,11 @@ impl LbaIndex {
         self.shift(bucket, entry.slot, self.space.prefix(entry.lba_key), entry.fp_key, entry.is_dirty);
     }
 
-    /// Puts `lba_key` in as the most recent of its bucket: in place of what it had before; else in the first slot that is not
-    /// valid; else in place of the least recent.
-    pub fn put(&mut self, lba_key: Key, fp_key: Key, is_dirty: bool, sketch: &mut Sketch) {
+    /// Puts `lba_key` in as the most recent of its bucket: in place of `old`, what it has, as found; else in the first slot
+    /// that is not valid; else in place of the least recent.
+    pub fn put(&mut self, lba_key: Key, old: Option<Entry>, fp_key: Key, is_dirty: bool, sketch: &mut Sketch) {
         let bucket = self.space.bucket(lba_key);
-        let leaving = self.find(lba_key).or_else(|| self.last_of_full(lba_key));
+        let leaving = old.or_else(|| self.last_of_full(lba_key));
         // What is added comes first: no count is 0 in between that is not 0 in the end.
         sketch.add(fp_key);
         sketch.add(fp_key);

@@ -72,9 +72,10 @@ impl MetadataSlot {
         self.stored_bytes
     }
 
-    /// The addresses, in no useful order.
+    /// The addresses, the oldest first.
     pub fn lbas(&self) -> impl Iterator<Item = Lba> + '_ {
-        self.lbas[..usize::from(self.count)].iter().map(|&lba| Lba(lba))
+        let (newer, older) = self.lbas[..usize::from(self.count)].split_at(usize::from(self.oldest));
+        older.iter().chain(newer).map(|&lba| Lba(lba))
     }
 
     /// Whether the list has `lba`.

@@ -71,18 +71,21 @@ impl Sketch {
     }
 
     /// How often `key` was added and not taken, or more.
-    #[inline]
+    #[inline(always)]
     pub fn estimate(&self, key: Key) -> u32 {
-        let mut least = u32::MAX;
-        for counter in self.counters(key) {
+        let counters = self.counters(key);
+        let counts = counters.map(|counter| {
             let (word, shift) = place(counter);
-            let mut count = (self.words[word] >> shift & COUNTER_MAX) as u32;
-            if count == COUNTER_MAX as u32 && count < least {
-                count += self.overflow(counter);
-            }
-            least = least.min(count);
-        }
-        least
+            (self.words[word] >> shift & COUNTER_MAX) as u32
+        });
+        let least = counts.into_iter().fold(COUNTER_MAX as u32, u32::min);
+        if least < COUNTER_MAX as u32 { least } else { self.large_estimate(counters) }
+    }
+
+    /// The estimate where all four counters are full.
+    #[cold]
+    fn large_estimate(&self, counters: [u32; ROWS as usize]) -> u32 {
+        counters.into_iter().fold(u32::MAX, |least, counter| least.min(COUNTER_MAX as u32 + self.overflow(counter)))
     }
 
     /// Bytes that the sketch has allocated.
@@ -90,15 +93,15 @@ impl Sketch {
         self.words.capacity() * size_of::<u64>() + self.overflow.allocation_size()
     }
 
-    /// The counter of each row. Two 64-bit hashes make four of 32 bits.
-    #[inline]
+    /// The counter of each row. Two hashes of 32 bits make four (Kirsch and Mitzenmacher, 2006).
+    #[inline(always)]
     fn counters(&self, key: Key) -> [u32; ROWS as usize] {
-        let (a, b) = (mix(key.0), mix(!key.0));
-        let hashes = [a as u32, (a >> 32) as u32, b as u32, (b >> 32) as u32];
-        let mut first = 0;
-        hashes.map(|hash| {
-            let counter = first + ((u64::from(hash) * u64::from(self.width)) >> 32) as u32;
-            first = first.wrapping_add(self.width);
+        let hash = mix(key.0);
+        let (mut next, step) = (hash as u32, (hash >> 32) as u32 | 1);
+        let mut first = 0u32;
+        std::array::from_fn(|_| {
+            let counter = first + ((u64::from(next) * u64::from(self.width)) >> 32) as u32;
+            (next, first) = (next.wrapping_add(step), first.wrapping_add(self.width));
             counter
         })
     }
@@ -127,7 +130,6 @@ impl Sketch {
         true
     }
 
-    #[cold]
     fn overflow(&self, counter: u32) -> u32 {
         self.overflow.find(hash_of(counter), |entry| entry.counter == counter).map_or(0, |entry| entry.count)
     }
