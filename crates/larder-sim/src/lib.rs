@@ -10,4 +10,5 @@
 
 #![cfg_attr(not(test), deny(clippy::expect_used))]
 
+pub mod austere;
 pub mod cache;
