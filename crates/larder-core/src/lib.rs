@@ -12,6 +12,7 @@
 #![cfg_attr(not(test), deny(clippy::expect_used))]
 
 pub mod arc;
+pub mod austere;
 pub mod d_arc;
 pub mod d_lru;
 pub mod design;

@@ -10,6 +10,7 @@
 
 #![cfg_attr(not(test), deny(clippy::expect_used))]
 
+pub mod austere;
 pub mod cache;
 pub mod replay;
 pub mod slotted;

@@ -1,0 +1,225 @@
+//! The FP index of AustereCache (§3.1, §3.2): which slots of the data region hold a content of which FP-hash.
+//!
+//! A slot is a prefix (16 bits) and a valid flag: 17 bits. Slot `i` here is slot `i` of the metadata region and of the data
+//! region. A chunk of several subchunks has as many consecutive slots of one bucket, all with its prefix.
+//!
+//! Invariants: a prefix has one run of slots in a bucket at most; so runs end where the prefix does. Runs do not overlap.
+//!
+//! What it does not do: know what refers to a content; it asks.
+
+use super::keys::{Key, KeySpace, equal_mask, low_bits};
+
+/// A bucket has no more slots: a bit of 128 for each.
+const SLOTS_MAX: usize = 128;
+
+/// Consecutive slots of one bucket: where a chunk is on flash. The metadata slot of `first` is the chunk's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// Number of the first slot.
+    pub first: u32,
+    /// How many slots, one for each subchunk.
+    pub count: u32,
+}
+
+/// The index.
+pub struct FpIndex {
+    space: KeySpace,
+    slots: usize,
+    prefixes: Vec<u16>,
+    valid: Vec<u128>,
+}
+
+impl FpIndex {
+    /// With buckets of `slots` slots, 128 at most.
+    pub fn new(space: KeySpace, slots: usize) -> FpIndex {
+        let buckets = space.buckets();
+        FpIndex { space, slots, prefixes: vec![0; buckets * slots], valid: vec![0; buckets] }
+    }
+
+    /// Number of slots.
+    pub fn slot_count(&self) -> usize {
+        self.prefixes.len()
+    }
+
+    /// The run of an FP-hash.
+    #[inline]
+    pub fn find(&self, fp_key: Key) -> Option<Run> {
+        let bucket = self.space.bucket(fp_key);
+        let prefixes = &self.prefixes[bucket * self.slots..][..self.slots];
+        let mask = equal_mask(prefixes, self.space.prefix(fp_key)) & self.valid[bucket];
+        (mask != 0).then(|| self.run(bucket, mask.trailing_zeros() as usize, mask.count_ones()))
+    }
+
+    /// The first `count` consecutive free slots in the bucket of an FP-hash.
+    pub fn room(&self, fp_key: Key, count: u32) -> Option<Run> {
+        let bucket = self.space.bucket(fp_key);
+        let starts = starts_of(self.free(fp_key), count);
+        (starts != 0).then(|| self.run(bucket, starts.trailing_zeros() as usize, count))
+    }
+
+    /// The runs that have to go, so that there are `count` consecutive free slots in the bucket of an FP-hash: those with the
+    /// fewest references first, the lower slot first among equals. None where there is room.
+    pub fn victims(&self, fp_key: Key, count: u32, references: impl Fn(Key) -> u32) -> Victims {
+        let bucket = self.space.bucket(fp_key);
+        let free = self.free(fp_key);
+        let mut victims = Victims { bucket_first: (bucket * self.slots) as u32, starts: 0, slots: 0, referenced: 0 };
+        if starts_of(free, count) != 0 {
+            return victims;
+        }
+        // 1. Who has no references goes at once. A count of 0 below is no run that could go.
+        let prefixes = &self.prefixes[bucket * self.slots..][..self.slots];
+        let halves = [self.valid[bucket] as u64, (self.valid[bucket] >> 64) as u64];
+        let is_valid = |slot: usize| halves[slot / 64 % 2] >> (slot % 64) & 1 == 1;
+        let mut counts = [0u32; SLOTS_MAX];
+        let mut previous = None;
+        for ((slot, &prefix), count_of_slot) in prefixes.iter().enumerate().zip(&mut counts) {
+            let this = is_valid(slot).then_some(prefix);
+            let is_first = this.is_some() && this != previous;
+            previous = this;
+            if !is_first {
+                continue;
+            }
+            *count_of_slot = references(self.space.key(bucket, prefix));
+            if *count_of_slot == 0 {
+                victims.add(slot, self.run_at(bucket, slot).count, false);
+                if starts_of(free | victims.slots, count) != 0 {
+                    return victims;
+                }
+            }
+        }
+        // 2. Then the others, one by one.
+        while starts_of(free | victims.slots, count) == 0
+            && let Some(slot) = (0..self.slots).filter(|&slot| counts[slot] > 0).min_by_key(|&slot| counts[slot])
+        {
+            counts[slot] = 0;
+            victims.add(slot, self.run_at(bucket, slot).count, true);
+        }
+        victims
+    }
+
+    /// Gives the slots of `run`, which are free and in the bucket of `fp_key`, to that hash.
+    pub fn set(&mut self, fp_key: Key, run: Run) {
+        let bucket = self.space.bucket(fp_key);
+        let mask = self.mask(run);
+        assert!(self.valid[bucket] & mask == 0 && self.bucket_of(run) == bucket, "the slots of a new chunk are free");
+        self.valid[bucket] |= mask;
+        self.prefixes[run.first as usize..][..run.count as usize].fill(self.space.prefix(fp_key));
+    }
+
+    /// Frees the slots of `run`.
+    pub fn clear(&mut self, run: Run) {
+        let (bucket, mask) = (self.bucket_of(run), self.mask(run));
+        self.valid[bucket] &= !mask;
+    }
+
+    /// The FP-hash of a run.
+    pub fn key_of(&self, run: Run) -> Key {
+        self.space.key(self.bucket_of(run), self.prefixes[run.first as usize])
+    }
+
+    /// All runs in the bucket of an FP-hash, in order, each with its hash.
+    #[inline]
+    pub fn runs(&self, fp_key: Key) -> impl Iterator<Item = (Run, Key)> + '_ {
+        self.runs_in(self.space.bucket(fp_key))
+    }
+
+    /// All runs, in order, each with its hash.
+    pub fn all_runs(&self) -> impl Iterator<Item = (Run, Key)> + '_ {
+        (0..self.space.buckets()).flat_map(|bucket| self.runs_in(bucket))
+    }
+
+    /// Bytes that the index has allocated.
+    pub fn ram_bytes(&self) -> usize {
+        self.prefixes.capacity() * size_of::<u16>() + self.valid.capacity() * size_of::<u128>()
+    }
+
+    #[inline]
+    fn runs_in(&self, bucket: usize) -> impl Iterator<Item = (Run, Key)> + '_ {
+        let mut left = self.valid[bucket];
+        std::iter::from_fn(move || {
+            if left == 0 {
+                return None;
+            }
+            let slot = left.trailing_zeros() as usize;
+            let run = self.run_at(bucket, slot);
+            left &= !low_bits(slot + run.count as usize);
+            Some((run, self.space.key(bucket, self.prefixes[run.first as usize])))
+        })
+    }
+
+    /// The run that begins at slot `slot` of a bucket.
+    #[inline]
+    fn run_at(&self, bucket: usize, slot: usize) -> Run {
+        let prefixes = &self.prefixes[bucket * self.slots..][..self.slots];
+        let valid = (self.valid[bucket] >> slot).trailing_ones() as usize;
+        let same = prefixes[slot..].iter().take(valid).take_while(|&&other| other == prefixes[slot]);
+        self.run(bucket, slot, same.count() as u32)
+    }
+
+    #[inline]
+    fn free(&self, fp_key: Key) -> u128 {
+        !self.valid[self.space.bucket(fp_key)] & low_bits(self.slots)
+    }
+
+    #[inline]
+    fn run(&self, bucket: usize, slot: usize, count: u32) -> Run {
+        Run { first: (bucket * self.slots + slot) as u32, count }
+    }
+
+    fn bucket_of(&self, run: Run) -> usize {
+        run.first as usize / self.slots
+    }
+
+    fn mask(&self, run: Run) -> u128 {
+        low_bits(run.count as usize) << (run.first as usize % self.slots)
+    }
+}
+
+/// Runs that have to go, all of one bucket, in the order of their slots; each with whether it has references.
+#[derive(Clone, Copy, Debug)]
+pub struct Victims {
+    bucket_first: u32,
+    /// First slots of runs.
+    starts: u128,
+    /// All their slots.
+    slots: u128,
+    /// First slots of runs with references.
+    referenced: u128,
+}
+
+impl Victims {
+    fn add(&mut self, slot: usize, count: u32, is_referenced: bool) {
+        self.starts |= 1 << slot;
+        self.slots |= low_bits(count as usize) << slot;
+        self.referenced |= u128::from(is_referenced) << slot;
+    }
+}
+
+impl Iterator for Victims {
+    type Item = (Run, bool);
+
+    fn next(&mut self) -> Option<(Run, bool)> {
+        let slot = bits(self.starts).next()?;
+        self.starts &= self.starts - 1;
+        // A run ends where its slots do, or where the next one begins.
+        let next = if self.starts == 0 { u128::BITS } else { self.starts.trailing_zeros() };
+        let count = (self.slots >> slot).trailing_ones().min(next - slot as u32);
+        Some((Run { first: self.bucket_first + slot as u32, count }, self.referenced >> slot & 1 == 1))
+    }
+}
+
+/// Where `count` consecutive bits of `free` begin.
+#[inline]
+fn starts_of(free: u128, count: u32) -> u128 {
+    (1..count).fold(free, |starts, i| starts & free >> i)
+}
+
+/// The positions of the bits that are set.
+#[inline]
+fn bits(mut mask: u128) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let bit = (mask != 0).then(|| mask.trailing_zeros() as usize);
+        mask &= mask.wrapping_sub(1);
+        bit
+    })
+}

@@ -1,0 +1,151 @@
+//! A slot of the metadata region (AustereCache §3.1): 512 bytes on flash with the full fingerprint, the length of the
+//! compressed chunk and the list of addresses that share it.
+//!
+//! How many addresses fit depends on the fingerprint: `(512 - 16 - fingerprint, rounded up to 8) / 8`, which is 60 with our
+//! 16 bytes, 59 with 20 and 58 with 32 ([`lbas_max`]). Eight bytes are length, count and the oldest's position, eight are left for whoever
+//! puts a slot on flash. A full list loses its oldest address (FIFO).
+//!
+//! Invariants: no address twice. A slot belongs to whoever keeps it; the design looks at it and never holds one.
+//!
+//! What it does not do: lay out bytes, or know which of its addresses are current; the LBA index does.
+
+use crate::types::{Fingerprint, Lba};
+
+/// Bytes of a slot, the paper's 512.
+pub const METADATA_SLOT_BYTES: u32 = 512;
+/// Bytes that are neither fingerprint nor addresses.
+const HEAD_BYTES: usize = 16;
+/// Bytes of an address.
+const LBA_BYTES: usize = 8;
+/// Addresses in a slot with our fingerprint.
+pub const LBAS_MAX: usize = lbas_max(size_of::<Fingerprint>());
+
+/// How many addresses fit into a slot beside a fingerprint of `fingerprint_bytes`.
+pub const fn lbas_max(fingerprint_bytes: usize) -> usize {
+    (METADATA_SLOT_BYTES as usize - HEAD_BYTES).saturating_sub(fingerprint_bytes.next_multiple_of(LBA_BYTES))
+        / LBA_BYTES
+}
+
+/// What a metadata slot holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MetadataSlot {
+    fingerprint: Fingerprint,
+    stored_bytes: u32,
+    count: u16,
+    /// Position of the oldest address in a full list; 0 in another.
+    oldest: u16,
+    lbas: [u64; LBAS_MAX],
+}
+
+/// What becomes of a list to which an address is added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ListChange {
+    /// Nothing: it is there. The slot need not be written.
+    Present,
+    /// It is added.
+    Added,
+    /// It takes the place of another address with the same LBA-hash (a departure, see [`austere`](super)).
+    Replaces(Lba),
+    /// It takes the place of the oldest.
+    Overflows(Lba),
+}
+
+impl MetadataSlot {
+    /// A slot that was never written.
+    pub const EMPTY: MetadataSlot =
+        MetadataSlot { fingerprint: Fingerprint([0; 16]), stored_bytes: 0, count: 0, oldest: 0, lbas: [0; LBAS_MAX] };
+
+    /// Begins anew for another content, which `lba` refers to.
+    pub fn reset(&mut self, fingerprint: Fingerprint, stored_bytes: u32, lba: Lba) {
+        (self.fingerprint, self.stored_bytes) = (fingerprint, stored_bytes);
+        (self.count, self.oldest) = (1, 0);
+        self.lbas[0] = lba.0;
+    }
+
+    /// The full fingerprint.
+    pub fn fingerprint(&self) -> &Fingerprint {
+        &self.fingerprint
+    }
+
+    /// Bytes of the chunk as compressed.
+    pub fn stored_bytes(&self) -> u32 {
+        self.stored_bytes
+    }
+
+    /// The addresses, the oldest first.
+    pub fn lbas(&self) -> impl Iterator<Item = Lba> + '_ {
+        let (newer, older) = self.lbas[..usize::from(self.count)].split_at(usize::from(self.oldest));
+        older.iter().chain(newer).map(|&lba| Lba(lba))
+    }
+
+    /// Whether the list has `lba`.
+    #[inline]
+    pub fn has(&self, lba: Lba) -> bool {
+        self.lbas[..usize::from(self.count)].contains(&lba.0)
+    }
+
+    /// What adding `lba` will do, where `is_sibling` says of another address that it has the same LBA-hash.
+    pub fn change(&self, lba: Lba, is_sibling: impl Fn(Lba) -> bool) -> ListChange {
+        if self.has(lba) {
+            return ListChange::Present;
+        }
+        match self.lbas().find(|&other| is_sibling(other)) {
+            Some(sibling) => ListChange::Replaces(sibling),
+            None if usize::from(self.count) < LBAS_MAX => ListChange::Added,
+            None => ListChange::Overflows(Lba(self.lbas[usize::from(self.oldest)])),
+        }
+    }
+
+    /// Adds `lba` as `change` says, which [`MetadataSlot::change`] said of this slot as it is.
+    pub fn apply(&mut self, lba: Lba, change: ListChange) {
+        match change {
+            ListChange::Present => {}
+            ListChange::Added => {
+                self.lbas[usize::from(self.count)] = lba.0;
+                self.count += 1;
+            }
+            ListChange::Replaces(old) => {
+                for place in self.lbas[..usize::from(self.count)].iter_mut().filter(|place| **place == old.0) {
+                    *place = lba.0;
+                }
+            }
+            ListChange::Overflows(_) => {
+                self.lbas[usize::from(self.oldest)] = lba.0;
+                self.oldest = (self.oldest + 1) % LBAS_MAX as u16;
+            }
+        }
+    }
+}
+
+const _: () = assert!(size_of::<MetadataSlot>() <= METADATA_SLOT_BYTES as usize);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn how_many_addresses_fit() {
+        assert_eq!((LBAS_MAX, lbas_max(16), lbas_max(20), lbas_max(32)), (60, 60, 59, 58));
+    }
+
+    #[test]
+    fn a_full_list_loses_the_oldest_first() {
+        let mut slot = MetadataSlot::EMPTY;
+        slot.reset(Fingerprint([7; 16]), 15_000, Lba(0));
+        let add = |slot: &mut MetadataSlot, lba| {
+            let change = slot.change(Lba(lba), |other| other.0 == lba + 1000);
+            slot.apply(Lba(lba), change);
+            change
+        };
+        for lba in 1..60 {
+            assert_eq!(add(&mut slot, lba), ListChange::Added);
+        }
+        for lba in 60..200 {
+            assert_eq!(add(&mut slot, lba), ListChange::Overflows(Lba(lba - 60)));
+            assert_eq!(add(&mut slot, lba), ListChange::Present);
+        }
+        slot.reset(Fingerprint([8; 16]), 1, Lba(1005));
+        assert_eq!(add(&mut slot, 5), ListChange::Replaces(Lba(1005)));
+        assert_eq!(slot.lbas().collect::<Vec<_>>(), [Lba(5)]);
+    }
+}

@@ -1,0 +1,145 @@
+//! Estimated reference counts: a Count-Min Sketch (AustereCache §3.3; Cormode and Muthukrishnan, 2005).
+//!
+//! Four rows of as many counters as the LBA index has slots. The paper does not say how wide a counter is. Ours have 4 bits;
+//! what goes beyond 15 is in a table by the counter's number, which holds few: all counters of a row sum up to twice the
+//! slots of the LBA index at most.
+//!
+//! Invariants: an estimate is never below the true count, as long as nothing is taken that was not added.
+//!
+//! What it does not do: know what is counted.
+
+use hashbrown::HashTable;
+
+use super::keys::Key;
+use crate::types::mix;
+
+/// Rows, the paper's 4.
+pub const ROWS: u32 = 4;
+/// A row has no more counters, so that 32 bits number them all.
+pub const WIDTH_MAX: u32 = 1 << 30;
+
+const COUNTER_BITS: u32 = 4;
+const COUNTER_MAX: u64 = (1 << COUNTER_BITS) - 1;
+const COUNTERS_PER_WORD: u32 = u64::BITS / COUNTER_BITS;
+
+/// The sketch.
+pub struct Sketch {
+    width: u32,
+    words: Vec<u64>,
+    /// What a counter has beyond 15; none where that is nothing.
+    overflow: HashTable<Overflow>,
+}
+
+struct Overflow {
+    counter: u32,
+    count: u32,
+}
+
+impl Sketch {
+    /// With `width` counters in each row, 1 to [`WIDTH_MAX`].
+    pub fn new(width: u32) -> Sketch {
+        let width = width.clamp(1, WIDTH_MAX);
+        let counters = u64::from(width) * u64::from(ROWS);
+        let words = counters.div_ceil(u64::from(COUNTERS_PER_WORD)) as usize;
+        Sketch { width, words: vec![0; words], overflow: HashTable::new() }
+    }
+
+    /// Adds one.
+    #[inline]
+    pub fn add(&mut self, key: Key) {
+        for counter in self.counters(key) {
+            let (word, shift) = place(counter);
+            if self.words[word] >> shift & COUNTER_MAX < COUNTER_MAX {
+                self.words[word] += 1 << shift;
+            } else {
+                self.add_overflow(counter);
+            }
+        }
+    }
+
+    /// Takes one that was added.
+    #[inline]
+    pub fn take(&mut self, key: Key) {
+        for counter in self.counters(key) {
+            let (word, shift) = place(counter);
+            let count = self.words[word] >> shift & COUNTER_MAX;
+            assert!(count > 0, "a reference is taken that was not counted");
+            if count < COUNTER_MAX || !self.take_overflow(counter) {
+                self.words[word] -= 1 << shift;
+            }
+        }
+    }
+
+    /// How often `key` was added and not taken, or more.
+    #[inline(always)]
+    pub fn estimate(&self, key: Key) -> u32 {
+        let counters = self.counters(key);
+        let counts = counters.map(|counter| {
+            let (word, shift) = place(counter);
+            (self.words[word] >> shift & COUNTER_MAX) as u32
+        });
+        let least = counts.into_iter().fold(COUNTER_MAX as u32, u32::min);
+        if least < COUNTER_MAX as u32 { least } else { self.large_estimate(counters) }
+    }
+
+    /// The estimate where all four counters are full.
+    #[cold]
+    fn large_estimate(&self, counters: [u32; ROWS as usize]) -> u32 {
+        counters.into_iter().fold(u32::MAX, |least, counter| least.min(COUNTER_MAX as u32 + self.overflow(counter)))
+    }
+
+    /// Bytes that the sketch has allocated.
+    pub fn ram_bytes(&self) -> usize {
+        self.words.capacity() * size_of::<u64>() + self.overflow.allocation_size()
+    }
+
+    /// The counter of each row. Two hashes of 32 bits make four (Kirsch and Mitzenmacher, 2006).
+    #[inline(always)]
+    fn counters(&self, key: Key) -> [u32; ROWS as usize] {
+        let hash = mix(key.0);
+        let (mut next, step) = (hash as u32, (hash >> 32) as u32 | 1);
+        let mut first = 0u32;
+        std::array::from_fn(|_| {
+            let counter = first + ((u64::from(next) * u64::from(self.width)) >> 32) as u32;
+            (next, first) = (next.wrapping_add(step), first.wrapping_add(self.width));
+            counter
+        })
+    }
+
+    #[cold]
+    fn add_overflow(&mut self, counter: u32) {
+        match self.overflow.find_mut(hash_of(counter), |entry| entry.counter == counter) {
+            Some(entry) => entry.count += 1,
+            None => {
+                let entry = Overflow { counter, count: 1 };
+                self.overflow.insert_unique(hash_of(counter), entry, |entry| hash_of(entry.counter));
+            }
+        }
+    }
+
+    /// Takes one from what is beyond 15; false where that is nothing.
+    #[cold]
+    fn take_overflow(&mut self, counter: u32) -> bool {
+        let Ok(mut found) = self.overflow.find_entry(hash_of(counter), |entry| entry.counter == counter) else {
+            return false;
+        };
+        found.get_mut().count -= 1;
+        if found.get().count == 0 {
+            found.remove();
+        }
+        true
+    }
+
+    fn overflow(&self, counter: u32) -> u32 {
+        self.overflow.find(hash_of(counter), |entry| entry.counter == counter).map_or(0, |entry| entry.count)
+    }
+}
+
+#[inline]
+fn place(counter: u32) -> (usize, u32) {
+    ((counter / COUNTERS_PER_WORD) as usize, counter % COUNTERS_PER_WORD * COUNTER_BITS)
+}
+
+fn hash_of(counter: u32) -> u64 {
+    mix(u64::from(counter))
+}
