@@ -1,0 +1,163 @@
+//! Caches over WEU slots under replay: a hit is what was written last, in each write policy, whatever was deduplicated,
+//! evicted, destaged or trimmed; and bytes are those that the layout says.
+
+mod common;
+
+use common::{Rng, for_seeds};
+use larder_core::{Fingerprint, Lba, Lookup, nitro::Nitro, packing::PackingRules};
+use larder_sim::{
+    cache::{Content, ReplayCache, WritePolicy},
+    weu::{WeuCache, WeuOptions},
+};
+use std::collections::HashMap;
+
+const CHUNK_BYTES: u32 = 4096;
+
+fn options(policy: WritePolicy) -> WeuOptions {
+    WeuOptions {
+        chunk_bytes: CHUNK_BYTES,
+        rules: PackingRules { weu_bytes: 64 << 10, sector_bytes: 4096, header_bytes: 64, entry_bytes: 64 },
+        slot_count: 8,
+        mappings_max: 400,
+        fp_entries_max: 200,
+        log_bytes: 256 << 10,
+        policy,
+        compress: true,
+        dirty_chunks_max: 40,
+    }
+}
+
+fn cache(options: WeuOptions) -> WeuCache {
+    WeuCache::new(|config| Box::new(Nitro::new(config)), options).expect("large enough")
+}
+
+/// Content `number`; 0 is zeroes.
+fn content(number: u64) -> Content {
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
+    bytes[8..].copy_from_slice(&number.to_le_bytes());
+    Content { fingerprint: Fingerprint(bytes), stored_bytes: 1 + (number * 977 % 4096) as u32 }
+}
+
+/// A cache, what each record holds, and what each chunk of the volume does.
+struct World {
+    cache: WeuCache,
+    records: HashMap<(u32, u32, u32), Fingerprint>,
+    volume: HashMap<u64, u64>,
+}
+
+impl World {
+    fn held(&self, lba: u64) -> Option<Fingerprint> {
+        match self.cache.design().peek(Lba(lba)) {
+            Lookup::Chunk { place, .. } => Some(self.records[&(place.slot.0, place.generation, place.offset)]),
+            Lookup::Zero => Some(Content::ZEROES),
+            Lookup::Miss | Lookup::Fragment { .. } => None,
+        }
+    }
+
+    /// A request that may have stored `number` for `lba`: the record is noted, or is one that holds the same.
+    fn note(&mut self, lba: u64, number: u64, stored_before: u64) {
+        if self.cache.traffic().chunks_stored > stored_before
+            && let Lookup::Chunk { place, .. } = self.cache.design().peek(Lba(lba))
+        {
+            self.records.insert((place.slot.0, place.generation, place.offset), content(number).fingerprint);
+        }
+        if let Some(held) = self.held(lba) {
+            assert_eq!(held, content(number).fingerprint, "chunk {lba}");
+        }
+    }
+
+    fn read(&mut self, lba: u64) {
+        let number = *self.volume.get(&lba).unwrap_or(&0);
+        let (held, dirty) = (self.held(lba), self.cache.design().dirty_seq(Lba(lba)));
+        assert!(held.is_some() || dirty.is_none(), "chunk {lba} is dirty and gone");
+        let stored = self.cache.traffic().chunks_stored;
+        let hit = self.cache.read(Lba(lba), &content(number));
+        assert_eq!(hit, held.is_some());
+        if let Some(held) = held {
+            assert_eq!(held, content(number).fingerprint, "a hit of chunk {lba}");
+        }
+        self.note(lba, number, stored);
+    }
+
+    fn write(&mut self, lba: u64, number: u64) {
+        let stored = self.cache.traffic().chunks_stored;
+        let cached = self.held(lba).is_some();
+        assert_eq!(self.cache.write(Lba(lba), &content(number)), cached);
+        self.volume.insert(lba, number);
+        self.note(lba, number, stored);
+    }
+}
+
+#[test]
+fn a_hit_is_what_was_written_last() {
+    for_seeds(0..24, |seed| {
+        let policy = [WritePolicy::Back, WritePolicy::Through, WritePolicy::Around][(seed % 3) as usize];
+        let mut options = options(policy);
+        options.compress = seed % 2 == 0;
+        options.fp_entries_max = [0, 20, 200][(seed / 3 % 3) as usize];
+        let mut world = World { cache: cache(options), records: HashMap::new(), volume: HashMap::new() };
+        let mut rng = Rng::new(seed);
+        for _ in 0..4000 {
+            let lba = rng.skewed(600);
+            match rng.below(20) {
+                0 => {
+                    world.cache.trim(Lba(lba));
+                    world.volume.insert(lba, 0);
+                }
+                1 => world.cache.flush(),
+                2..10 => world.read(lba),
+                _ => world.write(lba, rng.below(700)),
+            }
+        }
+        let (traffic, figures) = (world.cache.traffic(), world.cache.figures());
+        assert!(traffic.chunks_evicted > 0, "nothing was evicted");
+        assert_eq!(figures.live_chunks + figures.stale_chunks, traffic.chunks_stored - traffic.chunks_evicted);
+        let dirty = world.cache.design().dirty_counts();
+        assert!(policy == WritePolicy::Back || dirty.chunks + dirty.run_chunks == 0);
+    });
+}
+
+#[test]
+fn what_fits_is_read_once_and_stored_once() {
+    let mut cache = cache(WeuOptions { slot_count: 64, ..options(WritePolicy::Through) });
+    for round in 0..3 {
+        for lba in 0..300 {
+            assert_eq!(cache.read(Lba(lba), &content(1 + lba / 3)), round > 0);
+        }
+    }
+    let traffic = cache.traffic();
+    assert_eq!((traffic.origin_chunks_read, traffic.chunks_stored, traffic.chunks_deduplicated), (300, 100, 200));
+    assert_eq!((traffic.chunks_evicted, cache.figures().stale_chunks), (0, 0));
+    let payload: u64 = (1..=100).map(|number| u64::from(content(number).stored_bytes)).sum();
+    assert_eq!(cache.figures().live_stored_bytes, payload);
+}
+
+#[test]
+fn raw_chunks_fill_a_segment_to_the_byte() {
+    let mut cache = cache(WeuOptions { compress: false, fp_entries_max: 0, ..options(WritePolicy::Back) });
+    for lba in 0..3 {
+        cache.write(Lba(lba), &content(1 + lba));
+    }
+    assert_eq!(cache.traffic().flash_data_bytes_written, 0, "the segment is open");
+    cache.flush();
+    let traffic = cache.traffic();
+    // Header and padding up to the first record, three records, the table and its padding: five sectors.
+    assert_eq!(traffic.flash_data_bytes_written + 4 * 64, 5 * 4096);
+    // Of them, header and table are metadata; and the frame of the log takes a sector.
+    assert_eq!(traffic.flash_metadata_bytes_written, 4 * 64 + 4096);
+    cache.flush();
+    assert_eq!(cache.traffic(), traffic, "nothing is left to flush");
+}
+
+#[test]
+fn what_is_too_small_is_refused_with_the_least() {
+    let refusal = |change: fn(&mut WeuOptions)| {
+        let mut options = options(WritePolicy::Back);
+        change(&mut options);
+        WeuCache::new(|config| Box::new(Nitro::new(config)), options).err().expect("refused")
+    };
+    assert!(refusal(|options| options.slot_count = 2).contains("3 is the least"));
+    assert!(refusal(|options| options.mappings_max = 15).contains("16 is the least"));
+    assert!(refusal(|options| options.chunk_bytes = 64 << 10).contains("does not fit"));
+}
