@@ -52,3 +52,9 @@ fn equal_sizes(bencher: Bencher<'_, '_>, percent: u64) {
     let trace = collect(&records());
     bencher.counter(ItemsCount::new(REQUESTS)).bench(|| trace.equal_sizes((512 << 20) / 4096 * percent / 100));
 }
+
+#[divan::bench(args = [1, 2, 4], sample_count = 5)]
+fn with_sizes(bencher: Bencher<'_, '_>, percent: u64) {
+    let trace = collect(&records());
+    bencher.counter(ItemsCount::new(REQUESTS)).bench(|| trace.with_sizes(&[(512 << 20) * percent / 100]));
+}

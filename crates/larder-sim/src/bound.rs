@@ -2,7 +2,8 @@
 //! every content.
 //!
 //! Role: [`BoundCollector`] takes the requests once, in order; [`BoundTrace`] then answers for any capacity, with chunks
-//! that take one place each ([`BoundTrace::equal_sizes`], exact).
+//! that take one place each ([`BoundTrace::equal_sizes`], exact) or as many bytes as they compress to
+//! ([`BoundTrace::with_sizes`], an upper bound and a feasible lower one).
 //!
 //! The game: the cache stores contents, each once. A read hits if what the address holds at that moment is stored. A
 //! content comes in only where it passes by, in a read or a write; it may be passed over, and left out at any time.
@@ -23,15 +24,18 @@
 //! Invariants: no randomness; the same requests give the same bounds. What is called an upper bound is never below the
 //! optimum, rounding of floating-point numbers included; what is called a lower bound is reached by a cache that was found.
 //!
-//! Memory: while collecting, 4 bytes a request and 8 a distinct content, and the map from fingerprints (a slot of 21
-//! bytes a content, 44 to 87% full). After that, 16 bytes for each interval, of which there are at most as many as reads.
-//! What a bound takes beside is said where it is computed.
+//! Memory: while collecting, 4 bytes a request and 4 a distinct content (while they grow, up to three times that), and the
+//! map from fingerprints (a slot of 21 bytes a content, 44 to 87% full). After that, 16 bytes for each interval, of which
+//! there are at most as many as reads. What a bound takes beside is said where it is computed.
 //!
 //! What it does not do: read traces, count writes to flash, or tell which design comes close.
 
 mod bits;
-mod equal;
+mod furthest;
 mod intervals;
+mod occupancy;
+mod prices;
+mod sized;
 
 use std::fmt;
 
@@ -40,6 +44,7 @@ use larder_core::Fingerprint;
 
 use crate::cache::Content;
 use intervals::{Appearance, Interval, intervals};
+use sized::{Kept, Sized};
 
 /// How chunks of zeroes are taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -165,7 +170,7 @@ impl BoundCollector {
         Ok(())
     }
 
-    /// All requests were taken. O(n); takes 16 bytes an interval and 8 a content beside what was collected.
+    /// All requests were taken. O(n); takes 4 bytes a content, and up to 48 an interval, beside what was collected.
     pub fn finish(self) -> BoundTrace {
         drop(self.numbers);
         let reads = self.appearances.iter().filter(|appearance| appearance.is_read()).count() as u64;
@@ -201,15 +206,25 @@ impl BoundTrace {
     ///
     /// O(n log n); memory 1 bit a request.
     pub fn equal_sizes(&self, capacity_chunks: u64) -> Bound {
-        let kept = equal::kept(&self.intervals, self.requests, capacity_chunks);
-        self.bound(kept, kept)
+        let kept = furthest::kept(&self.intervals, self.requests, capacity_chunks, |_| 1);
+        self.bound(Kept { lower: kept, upper: kept })
     }
 
-    fn bound(&self, kept_lower: u64, kept_upper: u64) -> Bound {
+    /// Bounds for caches of these many bytes, each chunk taking its stored size. They enclose the optimum, and are it where
+    /// all contents are of one size or all fit. Capacities
+    /// asked for in one call share work.
+    ///
+    /// O(n log n) for each capacity; memory 12 bytes a request and up to 88 an interval (see `sized.rs`).
+    pub fn with_sizes(&self, capacities_bytes: &[u64]) -> Vec<Bound> {
+        let sized = Sized::new(&self.intervals, self.requests);
+        capacities_bytes.iter().map(|capacity| self.bound(sized.kept(*capacity))).collect()
+    }
+
+    fn bound(&self, kept: Kept) -> Bound {
         Bound {
             reads: self.reads(),
-            read_hits_upper: self.zero_reads + kept_upper,
-            read_hits_lower: self.zero_reads + kept_lower,
+            read_hits_upper: self.zero_reads + kept.upper,
+            read_hits_lower: self.zero_reads + kept.lower,
         }
     }
 }

@@ -38,6 +38,13 @@ pub(super) struct Interval {
 
 const _: () = assert!(size_of::<Interval>() == 16, "the head of bound.rs says 16");
 
+impl Interval {
+    /// Bytes times gaps that keeping it takes. Fits: both are below 2^32.
+    pub fn resource(&self) -> u64 {
+        u64::from(self.bytes) * u64::from(self.end - self.start)
+    }
+}
+
 /// No request.
 const NEVER: u32 = u32::MAX;
 
@@ -86,5 +93,6 @@ mod tests {
         let found = intervals(&requests, &[10, 20]);
         let interval = |start, end, starts_before_end, bytes| Interval { start, end, starts_before_end, bytes };
         assert_eq!(found, [interval(0, 2, 2, 10), interval(1, 4, 3, 20), interval(3, 5, 3, 10), interval(5, 6, 4, 10)]);
+        assert_eq!(found[1].resource(), 60);
     }
 }

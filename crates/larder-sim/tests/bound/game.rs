@@ -113,4 +113,33 @@ proptest! {
         }
         prop_assert_eq!(trace.equal_sizes(u64::MAX).read_hits_lower, trace.reads() - trace.compulsory_misses());
     }
+
+    #[test]
+    fn chunks_of_several_sizes_give_bounds_about_the_optimum(
+        held in prop::array::uniform5(0..CONTENTS),
+        ops in ops(),
+        zeroes in zeroes(),
+        bytes in prop::array::uniform6(0u32..12),
+    ) {
+        let played = play(held, &ops);
+        let trace = collect(&played, bytes, zeroes);
+        let capacities: Vec<u64> = (0..40).chain([u64::MAX]).collect();
+        for (capacity, bound) in capacities.iter().zip(trace.with_sizes(&capacities)) {
+            let best = best(&played, bytes, zeroes, *capacity);
+            prop_assert!(bound.read_hits_lower <= best && best <= bound.read_hits_upper, "{capacity}: {best}, {bound:?}");
+            let are_equal = bytes.iter().all(|size| *size == bytes[0]);
+            prop_assert!(bound.is_exact() || !are_equal && *capacity != u64::MAX, "{capacity}: {bound:?}");
+        }
+    }
+
+    #[test]
+    fn chunks_of_one_size_in_bytes_are_chunks_in_places(
+        held in prop::array::uniform5(0..CONTENTS), ops in ops(), zeroes in zeroes(), size in 1..5u32
+    ) {
+        let trace = collect(&play(held, &ops), [size; CONTENTS], zeroes);
+        for capacity in 0..30 {
+            let in_places = trace.equal_sizes(capacity / u64::from(size));
+            prop_assert_eq!(trace.with_sizes(&[capacity]), [in_places]);
+        }
+    }
 }

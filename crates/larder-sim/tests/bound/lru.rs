@@ -73,3 +73,27 @@ fn lru_never_beats_the_bound() {
         assert_eq!(before, trace.reads() - trace.compulsory_misses(), "seed {seed}");
     }
 }
+
+#[test]
+fn lru_never_beats_the_bound_with_sizes() {
+    let capacities = [0, 3, 10, 100, 1000, 4000, 15_000, 100_000];
+    for seed in 0..10 {
+        let requests = requests(seed, 4000, 16);
+        let trace = collect(&requests);
+        let bounds = trace.with_sizes(&capacities);
+        for (capacity, bound) in capacities.into_iter().zip(&bounds) {
+            let lru = lru_hits(&requests, capacity);
+            assert!(lru <= bound.read_hits_upper, "seed {seed}, {capacity} bytes: {lru} hits, {bound:?}");
+            assert!(bound.read_hits_lower <= bound.read_hits_upper, "seed {seed}, {capacity} bytes: {bound:?}");
+            // How close the bounds come is luck in theory. This is what they do here, where many chunks fit.
+            let apart = bound.read_hits_upper - bound.read_hits_lower;
+            assert!(capacity < 100 || apart <= bound.read_hits_upper / 20, "seed {seed}, {capacity} bytes: {bound:?}");
+        }
+        let all = bounds.last().expect("not empty");
+        assert!(
+            all.is_exact() && all.read_hits_lower == trace.reads() - trace.compulsory_misses(),
+            "seed {seed}: {all:?}"
+        );
+        assert_eq!(lru_hits(&requests, 100_000), all.read_hits_lower, "seed {seed}");
+    }
+}

@@ -59,6 +59,33 @@ fn a_write_brings_its_content_for_nothing() {
 }
 
 #[test]
+fn several_small_ones_are_worth_more_than_a_large_one() {
+    // b, c and d take 1 byte each and a takes 3; all are wanted over the same gaps.
+    let trace = sequence("a b c d  a b c d", |name| if name == 'a' { 3 } else { 1 });
+    let hits = |capacity: u64| {
+        let bound = trace.with_sizes(&[capacity])[0];
+        (bound.read_hits_lower, bound.read_hits_upper)
+    };
+    assert_eq!(hits(0), (0, 0));
+    assert_eq!(hits(3), (3, 3));
+    assert_eq!(hits(6), (4, 4));
+    // Belady's rule alone would keep a, whose next read is the first, and hit once where these hit twice.
+    let trace = sequence("a b c  a b c", |name| if name == 'a' { 2 } else { 1 });
+    assert_eq!(trace.with_sizes(&[2])[0].read_hits_lower, 2);
+}
+
+#[test]
+fn a_content_has_one_size() {
+    let mut collector = BoundCollector::new(Zeroes::Free);
+    for bytes in [9, 4, 6] {
+        collector.read(&content(1, bytes), false).expect("a short trace");
+    }
+    // The smallest that the trace gives.
+    let bounds = collector.finish().with_sizes(&[3, 4]);
+    assert_eq!([bounds[0].read_hits_upper, bounds[1].read_hits_lower], [0, 2]);
+}
+
+#[test]
 fn zeroes_are_free_or_a_content_as_any() {
     let requests = "0 a 0 b 0 a";
     let free = sequence(requests, |_| 1);

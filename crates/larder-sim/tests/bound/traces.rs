@@ -46,12 +46,31 @@ fn bounds_of_shared_traces_are_sane() {
     {
         let (trace, working_set) = collect(&traces.join(format!("{name}.trace.zst")), Zeroes::Free);
         assert_eq!(trace.reads(), reads, "{name}");
-        let mut before = 0;
-        for percent in [0, 1, 5, 10, 20, 100] {
-            let bound = trace.equal_sizes(working_set * percent / 100 / 4096);
-            assert!(bound.is_exact() && bound.read_hits_lower >= before, "{name}: {percent}%");
-            before = bound.read_hits_lower;
+        let percents = [0, 1, 10, 100];
+        let capacities = percents.map(|percent| working_set * percent / 100);
+        let all = trace.reads() - trace.compulsory_misses();
+        let mut before = (0, 0);
+        for (bytes, sized) in capacities.into_iter().zip(trace.with_sizes(&capacities)) {
+            let places = trace.equal_sizes(bytes / 4096);
+            assert!(places.is_exact() && places.read_hits_lower >= before.0, "{name}: {bytes} bytes");
+            assert!(
+                sized.read_hits_lower <= sized.read_hits_upper && sized.read_hits_upper <= all,
+                "{name}: {sized:?}"
+            );
+            // The exact optimum in bytes grows with the capacity, so each upper bound is above each lower one before.
+            assert!(sized.read_hits_upper >= before.1, "{name}: {bytes} bytes");
+            // No content takes more than its place.
+            assert!(sized.read_hits_upper >= places.read_hits_lower, "{name}: {bytes} bytes");
+            before = (places.read_hits_lower, sized.read_hits_lower);
+            println!(
+                "{name}, {bytes} bytes: {:.4} in chunks of 4 KiB; compressed {:.4} to {:.4}",
+                places.read_hit_ratio_upper(),
+                sized.read_hit_ratio_lower(),
+                sized.read_hit_ratio_upper()
+            );
         }
-        assert_eq!(trace.equal_sizes(u64::MAX).read_hits_upper, trace.reads() - trace.compulsory_misses(), "{name}");
+        assert_eq!(trace.equal_sizes(u64::MAX).read_hits_upper, all, "{name}");
+        let sized = trace.with_sizes(&[u64::MAX])[0];
+        assert_eq!((sized.read_hits_lower, sized.read_hits_upper), (all, all), "{name}");
     }
 }
