@@ -1,7 +1,7 @@
 //! Trace replay through the decisions of a flash cache.
 //!
 //! Role: [`ReplayCache`](cache::ReplayCache) is one cache, of any design, to which requests of chunks are made; what it
-//! answers and what it counts is all that a replay is about.
+//! answers and what it counts is all that a replay is about. [`bound`] says how far any cache could go.
 //!
 //! Invariants: the designs' own decisions are those of `larder-core`, the same that an engine executes; no data is moved;
 //! the same requests give the same counts.
@@ -11,6 +11,7 @@
 #![cfg_attr(not(test), deny(clippy::expect_used))]
 
 pub mod austere;
+pub mod bound;
 pub mod cache;
 pub mod replay;
 pub mod slotted;

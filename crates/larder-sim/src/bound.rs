@@ -1,0 +1,246 @@
+//! The offline bound: how many reads any cache could hit on a trace, whatever its design, if it knew the whole future and
+//! every content.
+//!
+//! Role: [`BoundCollector`] takes the requests once, in order; [`BoundTrace`] then answers for any capacity, with chunks
+//! that take one place each ([`BoundTrace::equal_sizes`], exact) or as many bytes as they compress to
+//! ([`BoundTrace::with_sizes`], an upper bound and a feasible lower one).
+//!
+//! The game: the cache stores contents, each once. A read hits if what the address holds at that moment is stored. A
+//! content comes in only where it passes by, in a read or a write; it may be passed over, and left out at any time.
+//! Metadata takes no space. Writes cost nothing and are no misses, but bring their content. Trims bring nothing, and need
+//! not be told. So addresses do not matter, only the sequence of contents, and no design that stores contents it has seen
+//! can beat it: a design forgets, takes space for metadata, pads, stores a content twice, or does not know that an
+//! address it has never seen holds what it has. (A cache that fetches what nobody asked for yet could: nothing is prefetched here.)
+//!
+//! The *intervals*: between request `i` and `i + 1` lies gap `i`. A read of a content at `j` that passed by before, last
+//! at `i`, is an interval: it is a hit exactly if the content is stored over gaps `i` to `j - 1`. Where a write of the
+//! content comes first, it brings the content anew, so keeping it until there is worth nothing and is no interval. The
+//! first passing of a content, if it is a read, is a *compulsory miss*. What a cache hits is a set of intervals of which
+//! those over any gap fit the capacity, and each such set is what some cache hits; the bound is the largest set.
+//!
+//! Departures: capacities are bytes of chunks as stored. That a design fills units of 2 MiB, pads records or keeps a
+//! unit free is not modelled; each such rounding only takes from what a design can hit, so the upper bound stays one.
+//!
+//! Invariants: no randomness; the same requests give the same bounds. What is called an upper bound is never below the
+//! optimum, rounding of floating-point numbers included; what is called a lower bound is reached by a cache that was found.
+//!
+//! Memory: while collecting, 4 bytes a request and 4 a distinct content (while they grow, up to three times that), and the
+//! map from fingerprints (a slot of 21 bytes a content, 44 to 87% full). After that, 16 bytes for each interval, of which
+//! there are at most as many as reads. What a bound takes beside is said where it is computed.
+//!
+//! What it does not do: read traces, count writes to flash, or tell which design comes close.
+
+mod bits;
+mod furthest;
+mod intervals;
+mod occupancy;
+mod prices;
+mod sized;
+
+use std::fmt;
+
+use hashbrown::{HashMap, hash_map::Entry};
+use larder_core::Fingerprint;
+
+use crate::cache::Content;
+use intervals::{Appearance, Interval, intervals};
+use sized::{Kept, Sized};
+
+/// How chunks of zeroes are taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Zeroes {
+    /// Each read of zeroes is a hit that takes no space. A design that maps zeroes without storing them knows them after a
+    /// trim, too, before any zeroes pass by; so this is what bounds it.
+    #[default]
+    Free,
+    /// Zeroes are a content as any other: for designs that store them.
+    Stored,
+}
+
+/// More requests than the bound can number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooManyRequests {
+    /// The greatest number of requests that it takes.
+    pub requests_max: u32,
+}
+
+impl fmt::Display for TooManyRequests {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "the offline bound takes traces of at most {} requests of chunks, and this one has more",
+            self.requests_max
+        )
+    }
+}
+
+impl std::error::Error for TooManyRequests {}
+
+/// Requests are numbered in 31 bits.
+const REQUESTS_MAX: u32 = (1 << 31) - 1;
+
+/// How far a cache of one capacity could go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bound {
+    /// Reads of the trace, in chunks.
+    pub reads: u64,
+    /// No cache hits more reads.
+    pub read_hits_upper: u64,
+    /// Some cache hits as many.
+    pub read_hits_lower: u64,
+}
+
+impl Bound {
+    /// No cache has a higher ratio of read hits to reads. 0 where there are no reads.
+    pub fn read_hit_ratio_upper(&self) -> f64 {
+        ratio(self.read_hits_upper, self.reads)
+    }
+
+    /// Some cache has this ratio of read hits to reads. 0 where there are no reads.
+    pub fn read_hit_ratio_lower(&self) -> f64 {
+        ratio(self.read_hits_lower, self.reads)
+    }
+
+    /// Whether this is the optimum itself.
+    pub fn is_exact(&self) -> bool {
+        self.read_hits_lower == self.read_hits_upper
+    }
+}
+
+fn ratio(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
+
+/// Takes the requests of a trace, in order.
+pub struct BoundCollector {
+    zeroes: Zeroes,
+    appearances: Vec<Appearance>,
+    numbers: HashMap<Fingerprint, u32>,
+    /// By number of the content.
+    stored_bytes: Vec<u32>,
+    zero_reads: u64,
+    requests_max: u32,
+}
+
+impl BoundCollector {
+    /// No requests yet.
+    pub fn new(zeroes: Zeroes) -> BoundCollector {
+        BoundCollector {
+            zeroes,
+            appearances: Vec::new(),
+            numbers: HashMap::new(),
+            stored_bytes: Vec::new(),
+            zero_reads: 0,
+            requests_max: REQUESTS_MAX,
+        }
+    }
+
+    /// A read of a chunk that holds `content`.
+    pub fn read(&mut self, content: &Content, is_zero: bool) -> Result<(), TooManyRequests> {
+        self.add(content, is_zero, true)
+    }
+
+    /// A write of `content`.
+    pub fn write(&mut self, content: &Content, is_zero: bool) -> Result<(), TooManyRequests> {
+        self.add(content, is_zero, false)
+    }
+
+    fn add(&mut self, content: &Content, is_zero: bool, is_read: bool) -> Result<(), TooManyRequests> {
+        if is_zero && self.zeroes == Zeroes::Free {
+            self.zero_reads += u64::from(is_read);
+            return Ok(());
+        }
+        if self.appearances.len() >= self.requests_max as usize {
+            return Err(TooManyRequests { requests_max: self.requests_max });
+        }
+        // There are no more contents than requests.
+        let next = self.stored_bytes.len() as u32;
+        let number = match self.numbers.entry(content.fingerprint) {
+            Entry::Occupied(entry) => *entry.get(),
+            Entry::Vacant(entry) => {
+                self.stored_bytes.push(content.stored_bytes);
+                *entry.insert(next)
+            }
+        };
+        // Equal contents have equal sizes; where a trace errs, the smallest keeps the upper bound one.
+        if let Some(bytes) = self.stored_bytes.get_mut(number as usize) {
+            *bytes = content.stored_bytes.min(*bytes);
+        }
+        self.appearances.push(Appearance::new(number, is_read));
+        Ok(())
+    }
+
+    /// All requests were taken. O(n); takes 4 bytes a content, and up to 48 an interval, beside what was collected.
+    pub fn finish(self) -> BoundTrace {
+        drop(self.numbers);
+        let reads = self.appearances.iter().filter(|appearance| appearance.is_read()).count() as u64;
+        let intervals = intervals(&self.appearances, &self.stored_bytes);
+        BoundTrace { requests: self.appearances.len() as u32, reads, zero_reads: self.zero_reads, intervals }
+    }
+}
+
+/// A trace as the bound sees it.
+pub struct BoundTrace {
+    /// Without those of zeroes that are free.
+    requests: u32,
+    /// Without those of zeroes that are free.
+    reads: u64,
+    /// Of zeroes that are free.
+    zero_reads: u64,
+    /// In the order of their starts.
+    intervals: Vec<Interval>,
+}
+
+impl BoundTrace {
+    /// Reads, in chunks.
+    pub fn reads(&self) -> u64 {
+        self.reads + self.zero_reads
+    }
+
+    /// Reads of contents that never passed by before: no cache hits these, and one that is large enough hits all others.
+    pub fn compulsory_misses(&self) -> u64 {
+        self.reads - self.intervals.len() as u64
+    }
+
+    /// The optimum for a cache of `capacity_chunks` chunks, whatever they compress to.
+    ///
+    /// O(n log n); memory 1 bit a request.
+    pub fn equal_sizes(&self, capacity_chunks: u64) -> Bound {
+        let kept = furthest::kept(&self.intervals, self.requests, capacity_chunks, |_| 1);
+        self.bound(Kept { lower: kept, upper: kept })
+    }
+
+    /// Bounds for caches of these many bytes, each chunk taking its stored size. They enclose the optimum, and are it where
+    /// all contents are of one size or all fit. Capacities
+    /// asked for in one call share work.
+    ///
+    /// O(n log n) for each capacity; memory 12 bytes a request and up to 88 an interval (see `sized.rs`).
+    pub fn with_sizes(&self, capacities_bytes: &[u64]) -> Vec<Bound> {
+        let sized = Sized::new(&self.intervals, self.requests);
+        capacities_bytes.iter().map(|capacity| self.bound(sized.kept(*capacity))).collect()
+    }
+
+    fn bound(&self, kept: Kept) -> Bound {
+        Bound {
+            reads: self.reads(),
+            read_hits_upper: self.zero_reads + kept.upper,
+            read_hits_lower: self.zero_reads + kept.lower,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn too_long_a_trace_is_refused() {
+        let mut collector = BoundCollector { requests_max: 2, ..BoundCollector::new(Zeroes::Free) };
+        let content = Content { fingerprint: Fingerprint([7; 16]), stored_bytes: 1 };
+        assert_eq!((collector.read(&content, false), collector.write(&content, false)), (Ok(()), Ok(())));
+        let error = collector.read(&content, false).unwrap_err();
+        assert!(error.to_string().contains("at most 2 requests"), "{error}");
+        // Zeroes that are free need no number.
+        assert_eq!(collector.read(&content, true), Ok(()));
+    }
+}

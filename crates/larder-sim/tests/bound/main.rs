@@ -1,0 +1,7 @@
+//! The offline bound: textbook sequences by hand, small games against every possible cache, larger ones against LRU, and
+//! the traces beside the checkout.
+
+mod game;
+mod lru;
+mod textbook;
+mod traces;

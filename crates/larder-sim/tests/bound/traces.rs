@@ -1,0 +1,76 @@
+//! The traces beside the checkout, where there are any.
+
+use std::path::{Path, PathBuf};
+
+use larder_core::Fingerprint;
+use larder_sim::{
+    bound::{BoundCollector, BoundTrace, Zeroes},
+    cache::Content,
+};
+use larder_trace::{Op, OpenOptions};
+
+/// The folder of traces beside the checkout, or `None` with a printed line.
+fn traces(test: &str) -> Option<PathBuf> {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let found = here.ancestors().skip(2).take(2).map(|root| root.join("shared/traces")).find(|path| path.is_dir());
+    if found.is_none() {
+        println!("skipped: {test} (no folder shared/traces beside the checkout)");
+    }
+    found
+}
+
+/// What a trace with content comes to, in its own chunks of 4 KiB, and the bytes of its working set.
+fn collect(path: &Path, zeroes: Zeroes) -> (BoundTrace, u64) {
+    let mut collector = BoundCollector::new(zeroes);
+    let mut touched = std::collections::HashSet::new();
+    for record in larder_trace::open(path, None, OpenOptions::default()).expect("opens") {
+        let record = record.expect("a sound record");
+        let Some(known) = record.content else { continue };
+        let fingerprint = Fingerprint(known.fingerprint.to_u128().to_be_bytes());
+        let content = Content { fingerprint, stored_bytes: known.stored_bytes.unwrap_or(record.len_bytes as u32) };
+        touched.insert(record.offset_bytes);
+        match record.op {
+            Op::Read => collector.read(&content, known.is_zero),
+            _ => collector.write(&content, known.is_zero),
+        }
+        .expect("fits");
+    }
+    (collector.finish(), touched.len() as u64 * 4096)
+}
+
+#[test]
+fn bounds_of_shared_traces_are_sane() {
+    let Some(traces) = traces("bounds_of_shared_traces_are_sane") else { return };
+    for (name, reads) in
+        [("devbuild", 571_539), ("apt-clones", 1_316_618), ("vm-boot", 370_729), ("postgres-tpcb", 315_697)]
+    {
+        let (trace, working_set) = collect(&traces.join(format!("{name}.trace.zst")), Zeroes::Free);
+        assert_eq!(trace.reads(), reads, "{name}");
+        let percents = [0, 1, 10, 100];
+        let capacities = percents.map(|percent| working_set * percent / 100);
+        let all = trace.reads() - trace.compulsory_misses();
+        let mut before = (0, 0);
+        for (bytes, sized) in capacities.into_iter().zip(trace.with_sizes(&capacities)) {
+            let places = trace.equal_sizes(bytes / 4096);
+            assert!(places.is_exact() && places.read_hits_lower >= before.0, "{name}: {bytes} bytes");
+            assert!(
+                sized.read_hits_lower <= sized.read_hits_upper && sized.read_hits_upper <= all,
+                "{name}: {sized:?}"
+            );
+            // The exact optimum in bytes grows with the capacity, so each upper bound is above each lower one before.
+            assert!(sized.read_hits_upper >= before.1, "{name}: {bytes} bytes");
+            // No content takes more than its place.
+            assert!(sized.read_hits_upper >= places.read_hits_lower, "{name}: {bytes} bytes");
+            before = (places.read_hits_lower, sized.read_hits_lower);
+            println!(
+                "{name}, {bytes} bytes: {:.4} in chunks of 4 KiB; compressed {:.4} to {:.4}",
+                places.read_hit_ratio_upper(),
+                sized.read_hit_ratio_lower(),
+                sized.read_hit_ratio_upper()
+            );
+        }
+        assert_eq!(trace.equal_sizes(u64::MAX).read_hits_upper, all, "{name}");
+        let sized = trace.with_sizes(&[u64::MAX])[0];
+        assert_eq!((sized.read_hits_lower, sized.read_hits_upper), (all, all), "{name}");
+    }
+}
