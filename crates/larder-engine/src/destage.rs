@@ -9,20 +9,15 @@
 //! Invariants: at most one destage of a chunk is in flight (tickets of their own order them). Dirty data that cannot be
 //! read stays dirty and is passed over.
 //!
+//! This file says when and which; `destage/chunks.rs` and `destage/runs.rs` do it.
+//!
 //! What it does not do: decide when a slot goes; [`evict`](crate::evict) does, and destages through here.
 
-use crate::{
-    batch::BatchRecord,
-    error::EngineError,
-    fence::Fence,
-    record::{decode_chunk, overlay_fragment},
-    shared::Shared,
-    state::State,
-    sync::join_all,
-};
-use larder_core::{Lba, Lookup, SectorMap, ranges::Run, types::SECTOR_BYTES};
-use larder_device::{IoBuf, IoFuture, SharedBuf, WriteFlags, ZeroFlags};
-use larder_format::LogEntry;
+mod chunks;
+mod runs;
+
+use crate::{error::EngineError, fence::Fence, shared::Shared, state::State};
+use larder_core::{Lba, ranges::Run};
 use std::{
     sync::{Arc, atomic::Ordering::*},
     time::Duration,
@@ -46,12 +41,6 @@ const IDLE_TURNS_MAX: u32 = 8;
 /// Pause after the origin failed, doubling up to the maximum.
 const RETRY_FIRST: Duration = Duration::from_millis(100);
 const RETRY_MAX: Duration = Duration::from_secs(10);
-
-/// One piece of origin content: where, and the bytes.
-struct Piece {
-    offset: u64,
-    data: SharedBuf,
-}
 
 impl Shared {
     /// Flash that dirty chunks are taken to occupy, in percent of all slots: as much for each as was stored for a chunk on
@@ -221,99 +210,6 @@ impl Shared {
         self.destage(&lbas).await
     }
 
-    /// Destages the chunks of `lbas` (ascending) that are dirty. Returns the bytes written to the origin.
-    ///
-    /// # Errors
-    /// When the origin or the flash failed; what was not destaged stays dirty.
-    pub(crate) async fn destage(self: &Arc<Self>, lbas: &[Lba]) -> Result<u64, ()> {
-        let (Some(&first), Some(&last)) = (lbas.first(), lbas.last()) else { return Ok(0) };
-        let _ticket = self.destage_tickets.ask(first, last.0 + 1 - first.0).granted().await;
-        // (1)
-        let newest = {
-            let state = self.state.lock();
-            lbas.iter().filter_map(|&lba| state.design.dirty_seq(lba)).max()
-        };
-        let Some(newest) = newest else { return Ok(0) };
-        let newest = self.make_destageable(newest).await?;
-        let failures = self.state.lock().origin_flush_failures;
-        // (2)
-        let mut batch = Vec::new();
-        let mut held = Vec::new();
-        let mut pieces: Vec<Piece> = Vec::new();
-        {
-            let state = self.state.lock();
-            for &lba in lbas {
-                let Some(seq) = state.design.dirty_seq(lba) else { continue };
-                // A newer write since (1) is not durable yet; the next batch has it.
-                if seq > newest || state.lost.get(&lba.0) == Some(&seq) {
-                    continue;
-                }
-                match state.design.peek(lba) {
-                    Lookup::Chunk { place, .. } => held.push(((lba, seq, None), self.hold(&state, place))),
-                    Lookup::Fragment { place, sectors } => {
-                        held.push(((lba, seq, Some(sectors)), self.hold(&state, place)));
-                    }
-                    Lookup::Zero => {
-                        let data = IoBuf::zeroed(self.geometry.chunk_len(lba)).freeze();
-                        pieces.push(Piece { offset: self.geometry.offset_of(lba), data });
-                        batch.push((lba, seq));
-                    }
-                    Lookup::Miss => {}
-                }
-            }
-        }
-        let (operations, records) = self.start_batch(held);
-        let results = join_all(operations).await;
-        let mut unread = false;
-        for BatchRecord { about: (lba, seq, fragment), operation, reading: record } in records {
-            // What could not be read now is tried again; what is damaged stays so.
-            let bytes = match &results[operation] {
-                Ok(bytes) => bytes,
-                Err(error) => {
-                    self.note_flash_read_error(error);
-                    unread = true;
-                    continue;
-                }
-            };
-            let payload = record.payload(bytes);
-            let made = payload.and_then(|payload| self.pieces_of(lba, &record.place, payload, fragment));
-            match made {
-                Some(made) => {
-                    pieces.extend(made);
-                    batch.push((lba, seq));
-                }
-                None => {
-                    let mut state = self.state.lock();
-                    state.note_damaged(&record.place);
-                    if state.design.dirty_seq(lba) == Some(seq) {
-                        self.counters.corrupt_records.fetch_add(1, Relaxed);
-                        state.lost.insert(lba.0, seq);
-                    }
-                }
-            }
-        }
-        if unread && batch.is_empty() {
-            return Err(());
-        }
-        pieces.sort_by_key(|piece| piece.offset);
-        let bytes = pieces.iter().map(|piece| piece.data.len() as u64).sum();
-        self.write_pieces(pieces).await?;
-        // (3)
-        self.flush_destaged(failures).await?;
-        // (4)
-        {
-            let mut state = self.state.lock();
-            for &(lba, seq) in &batch {
-                if state.design.mark_clean(lba, seq) {
-                    state.log.push(LogEntry::Clean { lba: lba.0, chunk_count: 1, map_seq: seq });
-                }
-            }
-        }
-        self.counters.destaged_chunks.fetch_add(batch.len() as u64, Relaxed);
-        self.signals.destaged.notify();
-        Ok(bytes)
-    }
-
     /// Makes dirty data up to sequence number `newest` durable on flash. Returns up to which one it may be destaged.
     async fn make_destageable(self: &Arc<Self>, newest: u64) -> Result<u64, ()> {
         let upto = {
@@ -340,141 +236,4 @@ impl Shared {
         self.flush_origin().await.map_err(|_| ())?;
         if self.state.lock().origin_flush_failures == failures { Ok(()) } else { Err(()) }
     }
-
-    fn pieces_of(
-        &self,
-        lba: Lba,
-        place: &larder_core::Place,
-        payload: &[u8],
-        fragment: Option<SectorMap>,
-    ) -> Option<Vec<Piece>> {
-        let start = self.geometry.offset_of(lba);
-        let len = self.geometry.chunk_len(lba);
-        let mut chunk = IoBuf::zeroed(self.geometry.chunk_bytes);
-        let Some(sectors) = fragment else {
-            let decoded = decode_chunk(place, payload, &mut chunk);
-            chunk.truncate(len);
-            return decoded.then(|| vec![Piece { offset: start, data: chunk.freeze() }]);
-        };
-        chunk.truncate(len);
-        overlay_fragment(place, &sectors, payload, &mut chunk).then(|| {
-            let chunk = chunk.freeze();
-            sectors
-                .runs(len / SECTOR_BYTES)
-                .map(|(first, end)| Piece {
-                    offset: start + (first * SECTOR_BYTES) as u64,
-                    data: chunk.slice(first * SECTOR_BYTES..end * SECTOR_BYTES),
-                })
-                .collect()
-        })
-    }
-
-    /// Writes pieces to the origin: neighbours joined, several in flight.
-    async fn write_pieces(self: &Arc<Self>, pieces: Vec<Piece>) -> Result<(), ()> {
-        let mut joined: Vec<Piece> = Vec::new();
-        let mut rest = pieces.as_slice();
-        let request_max = self.origin.info().request_bytes_max as usize;
-        while let Some(first) = rest.first() {
-            let mut len = first.data.len();
-            let mut count = 1;
-            while let Some(next) = rest.get(count) {
-                if next.offset != first.offset + len as u64 || len + next.data.len() > request_max.min(1 << 20) {
-                    break;
-                }
-                len += next.data.len();
-                count += 1;
-            }
-            let (run, more) = rest.split_at(count);
-            let data = if count == 1 {
-                first.data.clone()
-            } else {
-                let mut whole = IoBuf::new(len);
-                let mut at = 0;
-                for piece in run {
-                    whole[at..at + piece.data.len()].copy_from_slice(&piece.data);
-                    at += piece.data.len();
-                }
-                whole.freeze()
-            };
-            joined.push(Piece { offset: first.offset, data });
-            rest = more;
-        }
-        // Where the origin's sectors are coarser than the pieces, writes read and merge: then one at a time.
-        let align = self.geometry.origin_align;
-        let depth = if align > SECTOR_BYTES { 1 } else { self.tuning.destage_depth.max(1) };
-        let mut pieces = joined.into_iter().peekable();
-        while pieces.peek().is_some() {
-            let group: Vec<IoFuture<()>> = pieces
-                .by_ref()
-                .take(depth)
-                .map(|piece| {
-                    let this = self.clone();
-                    IoFuture::boxed(
-                        async move { this.write_origin(piece.offset, piece.data, WriteFlags::default()).await },
-                    )
-                })
-                .collect();
-            for result in join_all(group).await {
-                result.map_err(|_| ())?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Tells the origin of a trimmed run.
-    pub(crate) async fn destage_run(self: &Arc<Self>, run: Run) -> Result<u64, ()> {
-        let _ticket = self.destage_tickets.ask(run.first, run.count).granted().await;
-        if self.make_destageable(run.seq).await? < run.seq {
-            return Err(());
-        }
-        let failures = self.state.lock().origin_flush_failures;
-        // Writes since may have cut the run; what is left of it is read again, piece by piece, under the ticket.
-        let mut at = run.first;
-        let end = run.first.0 + run.count;
-        let mut zeroed = 0;
-        while at.0 < end {
-            let part = self.state.lock().design.trimmed_from(at);
-            let Some(part) = part.filter(|part| part.first.0 < end) else { break };
-            let from = part.first.max(at);
-            let to = (part.first.0 + part.count).min(end);
-            at = Lba(to);
-            if part.seq != run.seq {
-                continue;
-            }
-            let offset = self.geometry.offset_of(from);
-            let stop = (to * self.geometry.chunk_bytes as u64).min(self.geometry.volume_bytes);
-            let flags = ZeroFlags { no_hole: run.no_hole, ..ZeroFlags::default() };
-            self.zero_origin(offset, stop - offset, flags).await.map_err(|_| ())?;
-            zeroed += stop - offset;
-        }
-        self.flush_destaged(failures).await?;
-        {
-            let mut state = self.state.lock();
-            // Only what is left of the run: what was written or trimmed since is dirty, and a mark that covered it would
-            // be taken for it by a replay over a newer checkpoint, where it has no sequence number.
-            for (first, count) in remains_of(&state, &run) {
-                state.log.push(LogEntry::Clean { lba: first.0, chunk_count: count, map_seq: run.seq });
-            }
-            state.design.mark_run_clean(&run);
-        }
-        self.signals.destaged.notify();
-        Ok(zeroed.max(1))
-    }
-}
-
-/// The parts of `run` that still are as it was: first chunk and number of chunks.
-fn remains_of(state: &State, run: &Run) -> Vec<(Lba, u64)> {
-    let end = run.first.0 + run.count;
-    let mut parts = Vec::new();
-    let mut at = run.first;
-    while at.0 < end
-        && let Some(part) = state.design.trimmed_from(at).filter(|part| part.first.0 < end)
-    {
-        let (from, to) = (part.first.max(run.first), (part.first.0 + part.count).min(end));
-        if part.seq == run.seq {
-            parts.push((from, to - from.0));
-        }
-        at = Lba(to);
-    }
-    parts
 }

@@ -157,6 +157,7 @@ impl Shared {
             // (6)
             self.counters.evicted_weus.fetch_add(1, Relaxed);
             self.state.lock().design.release_slot(slot);
+            self.note_room_made();
             self.signals.room.notify();
         }
         freed.len()

@@ -36,6 +36,7 @@ pub mod recover;
 pub mod replay;
 pub mod segment;
 pub mod shared;
+pub mod stall;
 pub mod state;
 pub mod status;
 pub mod superblock;

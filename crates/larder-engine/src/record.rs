@@ -111,6 +111,13 @@ pub fn window(geometry: &Geometry, place: &Place) -> (u64, usize, usize) {
 }
 
 impl ReadingRecord {
+    /// The same record, to be read once more, by itself.
+    pub(crate) fn again(self) -> HeldRecord {
+        let ReadingRecord { place, pin, .. } = self;
+        let pin = pin.expect("only a read of flash fails, and it holds its slot");
+        HeldRecord { place, bytes: Held::Flash(pin) }
+    }
+
     /// The record's payload in the bytes that were read, if it passes its check.
     pub fn payload<'a>(&self, window: &'a [u8]) -> Option<&'a [u8]> {
         let payload = window.get(self.skip..self.skip + self.place.stored_len as usize)?;

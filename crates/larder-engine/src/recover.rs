@@ -242,6 +242,7 @@ pub async fn recover_by(
         origin_flush_untold: None,
         origin_flushes_in_flight: 0,
         flash_failed: None,
+        unreadable_since: None,
         fence: Fence::Down,
         undurable: Vec::new(),
         switching_to: None,

@@ -11,6 +11,7 @@
 use crate::{
     error::EngineError,
     shared::Shared,
+    stall::Counted,
     state::{State, class_index},
     tickets::Ticket,
 };
@@ -350,6 +351,8 @@ impl Shared {
                 written.await;
             } else {
                 self.counters.slot_waits.fetch_add(1, Relaxed);
+                // A clean record that waits keeps no client waiting.
+                let _counted = (record.class == StreamClass::Dirty).then(|| Counted::new(&self.waiting_for_room));
                 self.signals.evict_wanted.notify();
                 room.await;
             }

@@ -139,6 +139,8 @@ pub struct Shared {
     pub signals: Signals,
     /// Writes in flight, to see whether a worker's help pays.
     pub writes_in_flight: AtomicU32,
+    /// Of them, those that wait until something leaves the cache.
+    pub waiting_for_room: AtomicU32,
     /// Set when the cache begins to close: new requests, and those that wait for room, are refused.
     pub draining: AtomicBool,
     /// Set when everything is written and the background tasks may end.

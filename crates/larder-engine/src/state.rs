@@ -24,7 +24,10 @@ use larder_core::{
 };
 use larder_device::{IoError, SharedBuf};
 use larder_format::{Encoding, LogEntry, WriteMode};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    time::Duration,
+};
 
 /// Log entries that may wait before writers do.
 pub const PENDING_ENTRIES_MAX: usize = 1 << 16;
@@ -145,6 +148,8 @@ pub struct State {
     pub origin_flushes_in_flight: u32,
     /// The flash failed so: nothing new is stored, and writes go past it. See [`degraded`](crate::degraded).
     pub flash_failed: Option<IoError>,
+    /// Since when, on the runtime's clock, none of the dirty data that was asked for could be read.
+    pub unreadable_since: Option<Duration>,
     /// What keeps a flash that failed from being believed later.
     pub fence: Fence,
     /// Dirty chunks that were not durable when the flash failed: first chunk, number of chunks, sequence number.

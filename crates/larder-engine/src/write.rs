@@ -9,14 +9,11 @@
 //!
 //! What it does not do: decide where chunks go.
 
-use crate::{error::EngineError, fill::Reason, shared::Shared, state::State};
+use crate::{error::EngineError, fill::Reason, shared::Shared, stall::Counted, state::State};
 use larder_core::{Lba, Lookup, types::SECTOR_BYTES};
 use larder_device::{IoBuf, IoError, IoErrorKind, IoFuture, IoOp, SharedBuf, WriteFlags};
 use larder_format::{LogEntry, WriteMode};
-use std::sync::{
-    Arc,
-    atomic::{AtomicU32, Ordering::*},
-};
+use std::sync::{Arc, atomic::Ordering::*};
 
 impl Shared {
     /// Writes `data` to the volume at `offset`.
@@ -75,7 +72,7 @@ impl Shared {
         flags: WriteFlags,
     ) -> Result<(), EngineError> {
         let seq = {
-            let _counted = InFlight::new(&self.writes_in_flight);
+            let _counted = Counted::new(&self.writes_in_flight);
             self.write_back(offset, data).await?
         };
         if flags.fua { self.commit(seq + 1).await } else { Ok(()) }
@@ -205,22 +202,6 @@ impl Shared {
     /// Whole sectors of a byte range.
     pub fn sectors_of(from: usize, len: usize) -> (usize, usize) {
         (from / SECTOR_BYTES, (from + len) / SECTOR_BYTES)
-    }
-}
-
-/// Counts a write while it is under way, also if it is given up.
-struct InFlight<'a>(&'a AtomicU32);
-
-impl<'a> InFlight<'a> {
-    fn new(count: &'a AtomicU32) -> Self {
-        count.fetch_add(1, AcqRel);
-        InFlight(count)
-    }
-}
-
-impl Drop for InFlight<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, AcqRel);
     }
 }
 

@@ -16,6 +16,7 @@ use crate::{
     record::{HeldRecord, decode_chunk, overlay_fragment},
     segment::{NewRecord, RecordOf},
     shared::Shared,
+    stall::Counted,
     state::{PENDING_ENTRIES_MAX, State},
 };
 use larder_core::{Fingerprint, Lba, Lookup, NewMapping, SectorMap, StreamClass, types::SECTOR_BYTES};
@@ -173,10 +174,12 @@ impl Shared {
                     committed.await;
                 }
                 Wait::Destage => {
+                    let _counted = Counted::new(&self.waiting_for_room);
                     self.signals.destage_wanted.notify();
                     destaged.await;
                 }
                 Wait::Room => {
+                    let _counted = Counted::new(&self.waiting_for_room);
                     self.signals.evict_wanted.notify();
                     room.await;
                 }

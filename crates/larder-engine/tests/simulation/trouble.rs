@@ -113,6 +113,12 @@ impl Trouble {
         self.flash_reads || self.flash_changes || self.slots_damaged
     }
 
+    /// Whether the cache may take the flash to have failed: it refuses changes, or the cache is full of dirty data that
+    /// cannot be read.
+    fn flash_may_fail(&self) -> bool {
+        self.flash_changes || self.flash_reads
+    }
+
     /// Whether a read may fail. `perhaps_dirty`: the cache may hold something of it that the origin lacks.
     pub fn read_may_fail(&self, perhaps_dirty: bool) -> bool {
         self.origin_reads || (perhaps_dirty && self.flash())
@@ -122,7 +128,7 @@ impl Trouble {
     /// kept, were it not for what went wrong.
     pub fn write_may_fail(&self, way: Way, perhaps_dirty: bool, fence: bool) -> bool {
         // Past a flash that failed a write needs a fence, and the origin; a part of a chunk needs the rest of it, too.
-        (self.flash_changes && (!fence || self.no_fence || self.origin_changes || self.origin_reads))
+        (self.flash_may_fail() && (!fence || self.no_fence || self.origin_changes || self.origin_reads))
             || (way != Way::Through && perhaps_dirty && self.flash())
             // Coarse sectors of the origin are read first.
             || (way != Way::Back && (self.origin_changes || self.origin_reads))
@@ -130,7 +136,7 @@ impl Trouble {
 
     /// Whether a flush may fail.
     pub fn flush_may_fail(&self, way: Way) -> bool {
-        (way != Way::Through && self.flash_changes) || (way != Way::Back && self.origin_changes)
+        (way != Way::Through && self.flash_may_fail()) || (way != Way::Back && self.origin_changes)
     }
 
     /// Whether what an operator asks for may fail.

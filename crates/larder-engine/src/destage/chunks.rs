@@ -1,0 +1,243 @@
+//! Destaging chunks: a batch of them, from flash to the origin.
+//!
+//! Invariants: what one failed request was to read is read again record by record, so that one bad sector keeps nothing
+//! but its own record from the origin.
+//!
+//! What it does not do: choose the batch.
+
+use crate::{
+    batch::BatchRecord,
+    record::{HeldRecord, decode_chunk, overlay_fragment},
+    shared::Shared,
+    sync::join_all,
+};
+use larder_core::{Lba, Lookup, Place, SectorMap, types::SECTOR_BYTES};
+use larder_device::{IoBuf, IoError, IoErrorKind, IoFuture, IoOp, IoResult, SharedBuf, WriteFlags};
+use larder_format::LogEntry;
+use std::sync::{Arc, atomic::Ordering::*};
+
+/// One piece of origin content: where, and the bytes.
+struct Piece {
+    offset: u64,
+    data: SharedBuf,
+}
+
+/// A dirty mapping that is destaged.
+#[derive(Clone, Copy)]
+struct DirtyChunk {
+    lba: Lba,
+    /// Sequence number of the mapping.
+    seq: u64,
+    /// Of a fragment, its sectors.
+    sectors: Option<SectorMap>,
+}
+
+/// What a batch is made of.
+#[derive(Default)]
+struct Batch {
+    /// Chunks that are among the pieces.
+    chunks: Vec<DirtyChunk>,
+    /// What the origin gets.
+    pieces: Vec<Piece>,
+    /// Records that are to be read.
+    held: Vec<(DirtyChunk, HeldRecord)>,
+    /// Why some could not be read. They are tried again.
+    unread: Option<IoError>,
+    /// Where a damaged one lies on flash. It stays dirty, and is not tried again.
+    damaged: Option<Place>,
+}
+
+impl Shared {
+    /// Destages the chunks of `lbas` (ascending) that are dirty. Returns the bytes written to the origin.
+    ///
+    /// # Errors
+    /// When the origin or the flash failed; what was not destaged stays dirty.
+    pub(crate) async fn destage(self: &Arc<Self>, lbas: &[Lba]) -> Result<u64, ()> {
+        let (Some(&first), Some(&last)) = (lbas.first(), lbas.last()) else { return Ok(0) };
+        let _ticket = self.destage_tickets.ask(first, last.0 + 1 - first.0).granted().await;
+        // (1)
+        let newest = {
+            let state = self.state.lock();
+            lbas.iter().filter_map(|&lba| state.design.dirty_seq(lba)).max()
+        };
+        let Some(newest) = newest else { return Ok(0) };
+        let newest = self.make_destageable(newest).await?;
+        let failures = self.state.lock().origin_flush_failures;
+        // (2)
+        let mut batch = self.gather(lbas, newest);
+        self.read_dirty(&mut batch).await;
+        let Batch { chunks, mut pieces, unread, damaged, .. } = batch;
+        if !chunks.is_empty() {
+            self.note_room_made();
+        } else if let Some(error) = unread {
+            self.note_unreadable(error);
+            return Err(());
+        } else if let Some(place) = damaged {
+            let (offset, len) = (self.geometry.flash_offset(place.slot, place.offset), u64::from(place.stored_len));
+            self.note_unreadable(IoError::new(IoErrorKind::Corrupt, IoOp::Read, offset, len));
+            return Ok(0);
+        }
+        pieces.sort_by_key(|piece| piece.offset);
+        let bytes = pieces.iter().map(|piece| piece.data.len() as u64).sum();
+        self.write_pieces(pieces).await?;
+        // (3)
+        self.flush_destaged(failures).await?;
+        // (4)
+        {
+            let mut state = self.state.lock();
+            for &DirtyChunk { lba, seq, .. } in &chunks {
+                if state.design.mark_clean(lba, seq) {
+                    state.log.push(LogEntry::Clean { lba: lba.0, chunk_count: 1, map_seq: seq });
+                }
+            }
+        }
+        self.counters.destaged_chunks.fetch_add(chunks.len() as u64, Relaxed);
+        self.signals.destaged.notify();
+        Ok(bytes)
+    }
+
+    /// Looks up what of `lbas` is dirty and no newer than `newest`: a newer write is not durable yet, and the next batch
+    /// has it.
+    fn gather(self: &Arc<Self>, lbas: &[Lba], newest: u64) -> Batch {
+        let mut batch = Batch::default();
+        let state = self.state.lock();
+        for &lba in lbas {
+            let Some(seq) = state.design.dirty_seq(lba).filter(|&seq| seq <= newest) else { continue };
+            let chunk = |sectors| DirtyChunk { lba, seq, sectors };
+            let (place, chunk) = match state.design.peek(lba) {
+                Lookup::Chunk { place, .. } => (place, chunk(None)),
+                Lookup::Fragment { place, sectors } => (place, chunk(Some(sectors))),
+                Lookup::Zero => {
+                    let data = IoBuf::zeroed(self.geometry.chunk_len(lba)).freeze();
+                    batch.pieces.push(Piece { offset: self.geometry.offset_of(lba), data });
+                    batch.chunks.push(chunk(None));
+                    continue;
+                }
+                Lookup::Miss => continue,
+            };
+            if state.lost.get(&lba.0) == Some(&seq) {
+                batch.damaged = Some(place);
+            } else {
+                batch.held.push((chunk, self.hold(&state, place)));
+            }
+        }
+        batch
+    }
+
+    /// Reads what is held, and makes pieces of it.
+    async fn read_dirty(self: &Arc<Self>, batch: &mut Batch) {
+        let (operations, records) = self.start_batch(std::mem::take(&mut batch.held));
+        let results = join_all(operations).await;
+        results.iter().filter_map(|result| result.as_ref().err()).for_each(|error| self.note_flash_read_error(error));
+        let mut failed: Vec<(DirtyChunk, HeldRecord)> = Vec::new();
+        for BatchRecord { about, operation, reading } in records {
+            match &results[operation] {
+                Ok(bytes) => self.take_dirty(batch, about, &reading.place, reading.payload(bytes)),
+                Err(_) => failed.push((about, reading.again())),
+            }
+        }
+        // What is broken may be a neighbour.
+        for (about, held) in failed {
+            let (operation, reading) = self.start_read(held);
+            let result: IoResult<IoBuf> = operation.await;
+            match result {
+                Ok(bytes) => self.take_dirty(batch, about, &reading.place, reading.payload(&bytes)),
+                Err(error) => {
+                    self.note_flash_read_error(&error);
+                    batch.unread = Some(error);
+                }
+            }
+        }
+    }
+
+    /// Takes a record that was read; `payload` is `None` where its check failed.
+    fn take_dirty(&self, batch: &mut Batch, chunk: DirtyChunk, place: &Place, payload: Option<&[u8]>) {
+        let made = payload.and_then(|payload| self.pieces_of(chunk.lba, place, payload, chunk.sectors));
+        if let Some(made) = made {
+            batch.pieces.extend(made);
+            batch.chunks.push(chunk);
+            return;
+        }
+        batch.damaged = Some(*place);
+        let mut state = self.state.lock();
+        state.note_damaged(place);
+        if state.design.dirty_seq(chunk.lba) == Some(chunk.seq) {
+            self.counters.corrupt_records.fetch_add(1, Relaxed);
+            state.lost.insert(chunk.lba.0, chunk.seq);
+        }
+    }
+
+    fn pieces_of(&self, lba: Lba, place: &Place, payload: &[u8], fragment: Option<SectorMap>) -> Option<Vec<Piece>> {
+        let start = self.geometry.offset_of(lba);
+        let len = self.geometry.chunk_len(lba);
+        let mut chunk = IoBuf::zeroed(self.geometry.chunk_bytes);
+        let Some(sectors) = fragment else {
+            let decoded = decode_chunk(place, payload, &mut chunk);
+            chunk.truncate(len);
+            return decoded.then(|| vec![Piece { offset: start, data: chunk.freeze() }]);
+        };
+        chunk.truncate(len);
+        overlay_fragment(place, &sectors, payload, &mut chunk).then(|| {
+            let chunk = chunk.freeze();
+            sectors
+                .runs(len / SECTOR_BYTES)
+                .map(|(first, end)| Piece {
+                    offset: start + (first * SECTOR_BYTES) as u64,
+                    data: chunk.slice(first * SECTOR_BYTES..end * SECTOR_BYTES),
+                })
+                .collect()
+        })
+    }
+
+    /// Writes pieces to the origin: neighbours joined, several in flight.
+    async fn write_pieces(self: &Arc<Self>, pieces: Vec<Piece>) -> Result<(), ()> {
+        let mut joined: Vec<Piece> = Vec::new();
+        let mut rest = pieces.as_slice();
+        let request_max = self.origin.info().request_bytes_max as usize;
+        while let Some(first) = rest.first() {
+            let mut len = first.data.len();
+            let mut count = 1;
+            while let Some(next) = rest.get(count) {
+                if next.offset != first.offset + len as u64 || len + next.data.len() > request_max.min(1 << 20) {
+                    break;
+                }
+                len += next.data.len();
+                count += 1;
+            }
+            let (run, more) = rest.split_at(count);
+            let data = if count == 1 {
+                first.data.clone()
+            } else {
+                let mut whole = IoBuf::new(len);
+                let mut at = 0;
+                for piece in run {
+                    whole[at..at + piece.data.len()].copy_from_slice(&piece.data);
+                    at += piece.data.len();
+                }
+                whole.freeze()
+            };
+            joined.push(Piece { offset: first.offset, data });
+            rest = more;
+        }
+        // Where the origin's sectors are coarser than the pieces, writes read and merge: then one at a time.
+        let align = self.geometry.origin_align;
+        let depth = if align > SECTOR_BYTES { 1 } else { self.tuning.destage_depth.max(1) };
+        let mut pieces = joined.into_iter().peekable();
+        while pieces.peek().is_some() {
+            let group: Vec<IoFuture<()>> = pieces
+                .by_ref()
+                .take(depth)
+                .map(|piece| {
+                    let this = self.clone();
+                    IoFuture::boxed(
+                        async move { this.write_origin(piece.offset, piece.data, WriteFlags::default()).await },
+                    )
+                })
+                .collect();
+            for result in join_all(group).await {
+                result.map_err(|_| ())?;
+            }
+        }
+        Ok(())
+    }
+}
