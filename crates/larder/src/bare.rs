@@ -13,7 +13,7 @@ use crate::{
     control::{ControlServer, unhex},
     error::{Failure, Outcome},
     output,
-    serve::{announce, bind, limits, shut_down, start, with_profile},
+    serve::{bind, limits, serve_until_signal, with_profile},
     signals::Signals,
     state_dir::StateDir,
     volume::{open_origin_device, shown, start_runtime},
@@ -67,14 +67,11 @@ pub fn serve_without_flash(args: &ServeArgs, path: &Path, state: &Path, signals:
     block_on(device.flush()).map_err(|error| Failure::failed(format_args!("the origin is not flushed: {error}")))?;
     let answers = Bare { record, servers: servers.clone() };
     control.start(Arc::new(move |request: &str| answers.answer(request)))?;
-    start(&servers)?;
-    announce(&servers, &name)?;
-    signals.wait();
-    let in_order = shut_down(&servers);
+    let served = serve_until_signal(&servers, &name, &signals, "then the origin is flushed");
     drop(control);
     let flushed = block_on(device.flush());
     flushed.map_err(|error| Failure::failed(format_args!("the origin is not flushed: {error}")))?;
     drop(device);
     runtime.shutdown();
-    in_order
+    served
 }

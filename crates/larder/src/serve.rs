@@ -2,7 +2,8 @@
 //!
 //! In order: (1) options are checked; (2) flash and origin are opened, alone, and checked; (3) addresses and the control
 //! socket are taken, and nothing was changed so far; (4) the cache is opened; (5) clients are let in, and `ready: URI`
-//! is printed; (6) a signal; (7) servers finish their requests and close, the cache flushes and writes its checkpoint.
+//! is printed; (6) a signal; (7) servers finish their requests and close, the cache flushes and writes its checkpoint, also
+//! where (5) failed.
 //!
 //! Invariants: standard output carries the `ready` line alone. A second signal ends the process at once, with 1.
 //!
@@ -55,7 +56,8 @@ const SHOWN_EVERY: Duration = Duration::from_millis(100);
 /// Runs the command until a signal.
 ///
 /// # Errors
-/// One sentence; before `ready` was printed, nothing has changed then.
+/// One sentence. What fails before the cache is opened has changed nothing; what fails after that, and before `ready`
+/// was printed, has closed it again as in order.
 pub fn run(args: &ServeArgs) -> Outcome {
     check(args)?;
     let signals = Signals::register()?;
@@ -110,38 +112,46 @@ fn serve_cache(args: &ServeArgs, path: &Path, signals: Signals) -> Outcome {
     let origin_device = with_profile(origin.device, args.origin_profile, &runtime);
     let cache = open(&path, flash_device, origin_device, &runtime, tuning)?;
     output::note(&format!("I/O: {}", io_backend()));
-    // (5)
     later.set(cache.clone());
     let servers = Arc::new(servers);
     let is_ending = Arc::new(AtomicBool::new(false));
-    let wake = signals.waker()?;
-    let served = Served { cache: cache.clone(), servers: servers.clone(), flash: path.clone(), superblock, wake };
-    let answers = is_ending.clone();
-    control.start(Arc::new(move |request: &str| served.answer(request, answers.load(Ordering::Acquire))))?;
-    start(&servers)?;
-    announce(&servers, &name)?;
-    // (6) and (7)
-    signals.wait();
+    // (5) and (6)
+    let wake = signals.waker();
+    let let_in = wake.and_then(|wake| {
+        let served = Served { cache: cache.clone(), servers: servers.clone(), flash: path.clone(), superblock, wake };
+        let answers = is_ending.clone();
+        control.start(Arc::new(move |request: &str| served.answer(request, answers.load(Ordering::Acquire))))?;
+        start(&servers)?;
+        announce(&servers, &name)
+    });
+    if let_in.is_ok() {
+        signals.wait();
+    }
+    // (7)
     is_ending.store(true, Ordering::Release);
     output::note("ending: requests finish, then everything is flushed");
     let in_order = shut_down(&servers);
-    let began = Instant::now();
-    let closed = match block_on(cache.close()) {
-        // It was detached, and that closed it; or tried to.
-        Err(EngineError::Closed) if cache.superblock().detached => Ok(()),
-        closed => closed,
-    };
+    let closed = close(&cache);
     // From here on `larder status` reads the flash.
     drop(control);
-    closed.map_err(|error| Failure::engine(&path, &error))?;
-    let dirty = cache.status().dirty_bytes;
+    let closed = closed.map_err(|error| Failure::engine(&path, &error));
     runtime.shutdown();
-    output::note(&format!(
-        "closed in {:.1} s; {} of dirty data stay on the flash",
-        began.elapsed().as_secs_f64(),
-        human(dirty)
-    ));
-    in_order
+    // What failed first is told; what failed because of it is not worth a second sentence.
+    let_in.and(closed).and(in_order)
+}
+
+/// Closes the cache, and says what is left in it.
+fn close(cache: &Cache) -> Result<(), EngineError> {
+    let began = Instant::now();
+    match block_on(cache.close()) {
+        Ok(()) => {}
+        // It was detached, and that closed it; or tried to.
+        Err(EngineError::Closed) if cache.superblock().detached => {}
+        Err(error) => return Err(error),
+    }
+    let dirty = human(cache.status().dirty_bytes);
+    output::note(&format!("closed in {:.1} s; {dirty} of dirty data stay on the flash", began.elapsed().as_secs_f64()));
+    Ok(())
 }
 
 fn serve_origin(args: &ServeArgs, signals: Signals) -> Outcome {
@@ -153,15 +163,12 @@ fn serve_origin(args: &ServeArgs, signals: Signals) -> Outcome {
     let servers = bind(&args.nbd, limits(args), &name, device.clone())?;
     output::note(&format!("I/O: {}", io_backend()));
     output::note(&format!("no cache: {} alone", shown(&origin.canonical_uri)));
-    start(&servers)?;
-    announce(&servers, &name)?;
-    signals.wait();
-    let in_order = shut_down(&servers);
+    let served = serve_until_signal(&servers, &name, &signals, "then the origin is flushed");
     let flushed = block_on(device.flush());
     flushed.map_err(|error| Failure::failed(format_args!("the origin {} is not flushed: {error}", shown(uri))))?;
     drop(device);
     runtime.shutdown();
-    in_order
+    served
 }
 
 /// What a cache will say of itself once it is open.
@@ -286,16 +293,27 @@ pub fn limits(args: &ServeArgs) -> ServerOptions {
     ServerOptions { request_bytes_max: args.request_max, connections_max: args.connections.into(), ..server_options() }
 }
 
-/// Lets clients in.
+/// Lets clients in, says so, and waits for a signal; then requests finish, also where clients could not be let in.
+/// `next`: what comes after that.
 ///
 /// # Errors
-/// A sentence.
-pub fn start(servers: &[NbdServer]) -> Outcome {
+/// A sentence: the first thing that went wrong.
+pub fn serve_until_signal(servers: &[NbdServer], name: &str, signals: &Signals, next: &str) -> Outcome {
+    let let_in = start(servers).and_then(|()| announce(servers, name));
+    if let_in.is_ok() {
+        signals.wait();
+    }
+    output::note(&format!("ending: requests finish, {next}"));
+    let in_order = shut_down(servers);
+    let_in.and(in_order)
+}
+
+fn start(servers: &[NbdServer]) -> Outcome {
     servers.iter().try_for_each(|server| server.start().map_err(serve_failed))
 }
 
 /// Tells where the volume is: one line on standard output, further addresses on standard error.
-pub fn announce(servers: &[NbdServer], name: &str) -> Outcome {
+fn announce(servers: &[NbdServer], name: &str) -> Outcome {
     let mut uris = servers.iter().map(|server| uri(server.local_address(), name));
     let first = uris.next().unwrap_or_default();
     uris.for_each(|uri| output::note(&format!("also at {uri}")));
@@ -320,7 +338,7 @@ fn percent_encoded(bytes: &[u8]) -> String {
 }
 
 /// Ends the servers; a failure where requests had to be cut off.
-pub fn shut_down(servers: &[NbdServer]) -> Outcome {
+fn shut_down(servers: &[NbdServer]) -> Outcome {
     let in_order = servers.iter().map(NbdServer::shutdown).fold(true, |all, one| all & one);
     match in_order {
         true => Ok(()),

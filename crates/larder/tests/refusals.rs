@@ -618,3 +618,22 @@ fn a_full_disk_is_no_place_for_a_flash() {
     refused(&scratch, &mut create(&disk.folder.join("new"), &origin, &["--size", "8M", "--weu", "512K"]), &["no room"]);
     assert!(!disk.folder.join("new").exists());
 }
+
+/// What cannot tell that it is ready ends, and as in order: the flash was opened by then.
+#[test]
+fn a_server_that_cannot_speak_closes_its_cache() {
+    let scratch = Scratch::new("cannot-speak");
+    let volume = used_volume(&scratch);
+    let dirty = volume.number("dirty_bytes");
+    let mut command = volume.serve_command(&["--dirty-low", "60", "--dirty-high", "60"]);
+    let full = File::options().write(true).open("/dev/full").expect("a device of every Linux");
+    let out = command.stdout(full).stderr(std::process::Stdio::piped()).output().expect("larder");
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(1), "{said}");
+    let last = said.trim_end().lines().last().unwrap_or_default();
+    assert!(last.starts_with("larder: ") && last.contains("standard output"), "{said}");
+    assert_eq!(volume.number("dirty_bytes"), dirty, "nothing is lost");
+    let server = volume.serve();
+    assert_eq!(volume.status()["recovery"]["clean_shutdown"], true, "{}", volume.status());
+    server.stop();
+}

@@ -13,7 +13,7 @@ use crate::{
     args::RecordArgs,
     error::{Failure, Outcome},
     output,
-    serve::{announce, bind, server_options, shut_down, start},
+    serve::{bind, serve_until_signal, server_options},
     signals::Signals,
     size::count,
     volume::{open_origin_device, shown, start_runtime},
@@ -45,11 +45,7 @@ pub fn run(args: &RecordArgs) -> Outcome {
     let recorder = Recorder::new(device.clone(), runtime.clone() as Arc<dyn Runtime>, log.clone(), args.chunk);
     let servers = bind(&args.nbd, server_options(), &args.export, Arc::new(recorder))?;
     output::note(&format!("recording {} in {}", shown(&origin.canonical_uri), path.display()));
-    start(&servers)?;
-    announce(&servers, &args.export)?;
-    signals.wait();
-    output::note("ending: requests finish, then the trace is ended");
-    let in_order = shut_down(&servers);
+    let served = serve_until_signal(&servers, &args.export, &signals, "then the trace is ended");
     let flushed = block_on(device.flush());
     drop(servers);
     drop(device);
@@ -70,5 +66,5 @@ pub fn run(args: &RecordArgs) -> Outcome {
     flushed
         .map_err(|error| Failure::failed(format_args!("the origin {} is not flushed: {error}", shown(&args.origin))))?;
     recorded?;
-    in_order
+    served
 }
