@@ -165,9 +165,12 @@ impl Cache {
         self.shared.zero(offset, len, flags).await
     }
 
-    /// Writes all dirty data to the origin. False where some of it could not be.
+    /// Writes all dirty data to the origin. False where some of it could not be, and once where a flush of the origin failed
+    /// since the last call: what was written through may be lost there, though nothing is dirty.
     pub async fn destage_all(&self) -> bool {
-        !self.shared.is_closing() && self.shared.destage_all().await
+        let destaged = !self.shared.is_closing() && self.shared.destage_all().await;
+        let untold = std::mem::take(&mut self.shared.state.lock().operator_is_untold);
+        destaged && !untold
     }
 
     /// Changes the write mode; see [`mode`](crate::mode).

@@ -142,6 +142,14 @@ pub fn of_state(state: &State, counts: &CounterValues, chunk_bytes: u64) -> Vec<
         let what = format!("{} dirty chunks are damaged, the first at volume offset {first}", state.lost.len());
         add("dirty_data_lost", Severity::Degraded, what);
     }
+    let doubtful = state.origin_changes.doubtful_chunks();
+    if doubtful != Some(0) {
+        let which = doubtful.map_or("any".to_owned(), |chunks| chunks.to_string());
+        let what = format!(
+            "a flush of the origin failed: it may lose what was written to {which} chunks before; they are not cached until they are written again"
+        );
+        add("origin_doubtful", Severity::Warning, what);
+    }
     if let Some(error) = &state.log.checkpoint_failed {
         let what = format!("the last checkpoint failed ({error}); it is tried again");
         add("checkpoint_failing", Severity::Warning, what);

@@ -88,11 +88,12 @@ impl Shared {
         let Ok(prepared) = compute(&*self.runtime, move || this.prepare(&chunk)).await else { return };
         let wanted = |state: &State| {
             state.versions.get(lba) == version
-                && !state.is_changing(lba)
-                && matches!(
-                    (state.design.peek(lba), reason),
-                    (Lookup::Miss, Reason::Clean) | (Lookup::Fragment { .. }, Reason::CompletedFragment)
-                )
+                && match (state.design.peek(lba), reason) {
+                    (Lookup::Miss, Reason::Clean) => !state.origin_changes.is_unsettled(lba),
+                    // It becomes dirty as a whole: the origin gets it again.
+                    (Lookup::Fragment { .. }, Reason::CompletedFragment) => !state.origin_changes.is_changing(lba),
+                    _ => false,
+                }
         };
         let dirty = reason == Reason::CompletedFragment;
         let class = if dirty { StreamClass::Dirty } else { StreamClass::Clean };

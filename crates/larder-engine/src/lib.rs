@@ -27,6 +27,7 @@ pub mod fill;
 pub mod flush;
 pub mod log_area;
 pub mod mode;
+pub mod origin_changes;
 pub mod pins;
 pub mod prefetch;
 pub mod read;

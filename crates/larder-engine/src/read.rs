@@ -302,7 +302,7 @@ impl Shared {
         buf: &mut IoBuf,
     ) -> Result<(), EngineError> {
         let (mut bad, mut failed) = (place, failed);
-        for attempt in 0..TRIES_MAX {
+        for attempt in 0.. {
             let plan = {
                 let mut state = self.state.lock();
                 let same = match state.design.peek(want.lba) {
@@ -312,9 +312,13 @@ impl Shared {
                 let dirty = state.design.dirty_seq(want.lba);
                 if failed {
                     // What the device fails to read is tried again by itself: it may have been read along with what is
-                    // broken. Then the origin has it, if it is clean.
-                    if same && dirty.is_none() && attempt > 0 {
-                        state.invalidate(want.lba);
+                    // broken. Then the origin has it, if it is clean, or was destaged meanwhile.
+                    match dirty {
+                        None if same && attempt > 0 => {
+                            state.invalidate(want.lba);
+                        }
+                        Some(_) if attempt >= TRIES_MAX => break,
+                        _ => {}
                     }
                 } else {
                     // What fails its check will do so again.

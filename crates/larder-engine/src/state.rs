@@ -14,6 +14,7 @@ use crate::{
     error::EngineError,
     fence::Fence,
     log_area::LogArea,
+    origin_changes::OriginChanges,
     prefetch::PrefetchBuffer,
     segment::{InFlightSegment, OpenWeu},
     unflushed::Unflushed,
@@ -137,13 +138,14 @@ pub struct State {
     pub unflushed: Unflushed,
     /// The origin was written since its last flush.
     pub origin_unflushed: bool,
-    /// Runs of chunks (first, end) that write-throughs, write-arounds and their trims are changing on the origin: what is
-    /// read there meanwhile may be old, and must not be mapped, for its mapping could become durable.
-    pub changing: Vec<(u64, u64)>,
+    /// What write-throughs, write-arounds and their trims are changing on the origin, and what it may have lost of that.
+    pub origin_changes: OriginChanges,
     /// Flushes of the origin that failed: what was written before one of them may be lost, whatever a later one says.
     pub origin_flush_failures: u64,
     /// The last of them, if clients' writes go to the origin and none was told of it. (What is destaged is tried again.)
     pub origin_flush_untold: Option<IoError>,
+    /// No operator was told of such a failure.
+    pub operator_is_untold: bool,
     /// Flushes of the origin that are not over.
     pub origin_flushes_in_flight: u32,
     /// The flash failed so: nothing new is stored, and writes go past it. See [`degraded`](crate::degraded).
@@ -208,11 +210,6 @@ fn map_entry(lba: Lba, place: &Place, dirty: bool, duplicate: bool, fingerprint:
 }
 
 impl State {
-    /// Whether the origin's content of `lba` is being changed.
-    pub fn is_changing(&self, lba: Lba) -> bool {
-        self.changing.iter().any(|&(first, end)| (first..end).contains(&lba.0))
-    }
-
     /// Remembers that the record at `place` is damaged.
     pub fn note_damaged(&mut self, place: &Place) {
         if self.damaged.len() >= DAMAGED_MAX {

@@ -43,13 +43,17 @@ impl Shared {
             let _ticket = ticket;
             let change = match mode {
                 WriteMode::Back => None,
-                WriteMode::Through | WriteMode::Around => match this.begin_change(first, count).await {
+                WriteMode::Through | WriteMode::Around => match this.begin_change(offset, len).await {
                     Err(EngineError::FlashFailed(_)) => None,
                     change => Some(change?),
                 },
             };
             match change {
-                Some(_change) => Ok(this.zero_origin(offset, len, flags).await?),
+                Some(change) => {
+                    this.zero_origin(offset, len, flags).await?;
+                    change.succeeded();
+                    Ok(())
+                }
                 None => this.zero_past_flash(offset, len, flags).await,
             }
         })

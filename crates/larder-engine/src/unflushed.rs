@@ -119,7 +119,8 @@ impl State {
     }
 
     /// A flush of the origin succeeded that began when `upto` was the next number.
-    fn origin_was_flushed(&mut self, upto: u64) {
+    fn origin_was_flushed(&mut self, upto: u64, changes_upto: u64) {
+        self.origin_changes.flushed(changes_upto);
         // Where nothing was written since the last flush began, that one was for what came after it began, too.
         let upto = if self.origin_is_unflushed() { upto } else { u64::MAX };
         for entry in self.unflushed.take_below(upto) {
@@ -133,8 +134,10 @@ impl State {
     fn origin_flush_failed(&mut self, error: &IoError) {
         self.origin_unflushed = true;
         self.origin_flush_failures += 1;
+        self.origin_changes.flush_failed();
         if self.mode != WriteMode::Back || self.flash_failed.is_some() {
             self.origin_flush_untold = Some(error.clone());
+            self.operator_is_untold = true;
         }
         let mut lost = self.unflushed.take_below(u64::MAX);
         if self.mode != WriteMode::Back {
@@ -157,14 +160,14 @@ impl Shared {
     /// # Errors
     /// The origin's; what was unflushed stays so.
     pub async fn flush_origin(self: &Arc<Self>) -> Result<(), IoError> {
-        let upto = {
+        let (upto, changes_upto) = {
             let mut state = self.state.lock();
             if !state.origin_is_unflushed() {
                 return Ok(());
             }
             state.origin_unflushed = false;
             state.origin_flushes_in_flight += 1;
-            state.unflushed.next_number
+            (state.unflushed.next_number, state.origin_changes.next_number())
         };
         self.counters.origin_flushes.fetch_add(1, Relaxed);
         // To its end, also where whoever asked gives up: what it flushes, or loses, others will want to know.
@@ -175,7 +178,7 @@ impl Shared {
             let mut state = this.state.lock();
             state.origin_flushes_in_flight -= 1;
             match &result {
-                Ok(()) => state.origin_was_flushed(upto),
+                Ok(()) => state.origin_was_flushed(upto, changes_upto),
                 Err(error) => state.origin_flush_failed(error),
             }
             Ok(result)

@@ -9,10 +9,10 @@
 //!
 //! What it does not do: decide where chunks go.
 
-use crate::{error::EngineError, fill::Reason, shared::Shared, stall::Counted, state::State};
+use crate::{error::EngineError, fill::Reason, shared::Shared, stall::Counted};
 use larder_core::{Lba, Lookup, types::SECTOR_BYTES};
 use larder_device::{IoBuf, IoError, IoErrorKind, IoFuture, IoOp, SharedBuf, WriteFlags};
-use larder_format::{LogEntry, WriteMode};
+use larder_format::WriteMode;
 use std::sync::{Arc, atomic::Ordering::*};
 
 impl Shared {
@@ -98,9 +98,9 @@ impl Shared {
                 }
             }
         }
-        let change = self.begin_change(first, count).await?;
+        let change = self.begin_change(offset, data.len() as u64).await?;
         self.write_origin(offset, data, flags).await?;
-        drop(change);
+        change.succeeded();
         let versions: Vec<u32> = {
             let state = self.state.lock();
             whole.iter().map(|&(lba, _)| state.versions.get(lba)).collect()
@@ -139,36 +139,6 @@ impl Shared {
         Some(chunk.freeze())
     }
 
-    /// A change of the origin begins: the mappings of these chunks are forgotten, durably where one may be durable, and
-    /// no new ones are made until the change is dropped.
-    ///
-    /// # Errors
-    /// Those of the commit.
-    pub async fn begin_change(self: &Arc<Self>, first: Lba, count: u64) -> Result<OriginChange<'_>, EngineError> {
-        let upto = {
-            let mut state = self.state.lock();
-            if let Some(error) = &state.flash_failed {
-                return Err(EngineError::FlashFailed(error.clone()));
-            }
-            state.changing.push((first.0, first.0 + count));
-            let mut any = false;
-            for lba in (first.0..first.0 + count).map(Lba) {
-                any |= forget_clean(&mut state, lba);
-            }
-            if any {
-                // One entry for all, for the log may have less room than a large cache has mappings.
-                state.log.push(LogEntry::Invalidate { lba: first.0, chunk_count: count });
-            }
-            // A mapping may also be gone already, by an eviction or by a write that failed, and not durably.
-            Some(state.log.forgets_below).filter(|&upto| upto > state.log.durable_below)
-        };
-        let change = OriginChange { shared: self, first, count };
-        if let Some(upto) = upto {
-            self.commit(upto).await?;
-        }
-        Ok(change)
-    }
-
     /// Writes to the origin, reading and merging first where its sectors are coarser than the request.
     ///
     /// # Errors
@@ -203,30 +173,4 @@ impl Shared {
     pub fn sectors_of(from: usize, len: usize) -> (usize, usize) {
         (from / SECTOR_BYTES, (from + len) / SECTOR_BYTES)
     }
-}
-
-/// A change of the origin under way; see [`Shared::begin_change`]. Dropped when it is over, also if it failed.
-pub struct OriginChange<'a> {
-    shared: &'a Shared,
-    first: Lba,
-    count: u64,
-}
-
-impl Drop for OriginChange<'_> {
-    fn drop(&mut self) {
-        let mut state = self.shared.state.lock();
-        let run = (self.first.0, self.first.0 + self.count);
-        if let Some(at) = state.changing.iter().position(|&changing| changing == run) {
-            state.changing.swap_remove(at);
-        }
-        // A read that began meanwhile may have seen either: its fill is outdated here.
-        state.versions.bump_range(self.first, self.count);
-        state.prefetch.remove_range(self.first, self.count);
-    }
-}
-
-fn forget_clean(state: &mut State, lba: Lba) -> bool {
-    debug_assert!(state.design.dirty_seq(lba).is_none(), "a write to the origin overtakes dirty data");
-    state.outdate(lba);
-    state.design.unmap(lba)
 }

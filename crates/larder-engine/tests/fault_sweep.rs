@@ -81,9 +81,18 @@ async fn trim(cache: &Cache, model: &mut Model, at: usize, count: usize) {
 }
 
 async fn flush(cache: &Cache, model: &mut Model) {
-    if cache.flush().await.is_ok() {
+    let flushed = cache.flush().await.is_ok();
+    told(model, flushed);
+    if flushed {
         let sectors = model.current.len();
         model.durable(0..sectors);
+    }
+}
+
+/// Whoever is told of a failure cannot rely on what was not durable before.
+fn told(model: &mut Model, succeeded: bool) {
+    if !succeeded {
+        model.doubt();
     }
 }
 
@@ -113,7 +122,7 @@ async fn step(cache: &Cache, model: &mut Model, mode: WriteMode, step: usize) {
         3 => drop(cache.checkpoint().await),
         4 => put(cache, model, 0, CHUNK, 1001).await,
         5 => {
-            let _ = cache.destage_all().await;
+            told(model, cache.destage_all().await);
         }
         6 => trim(cache, model, CHUNK, 3 * CHUNK).await,
         7 => {
@@ -123,9 +132,9 @@ async fn step(cache: &Cache, model: &mut Model, mode: WriteMode, step: usize) {
         }
         _ => {
             let other = if mode == WriteMode::Back { WriteMode::Through } else { WriteMode::Back };
-            let _ = cache.set_mode(other).await;
+            told(model, cache.set_mode(other).await.is_ok());
             put(cache, model, 3 * CHUNK, CHUNK, content).await;
-            let _ = cache.set_mode(mode).await;
+            told(model, cache.set_mode(mode).await.is_ok());
             put(cache, model, 4 * CHUNK, CHUNK, content + 100).await;
         }
     }

@@ -70,7 +70,9 @@ impl Served {
         }
         // What takes long goes first; who connected meanwhile is seen.
         if !block_on(self.cache.destage_all()) {
-            return Err("the cache stays attached: some dirty data could not be written to the origin".to_owned());
+            return Err(
+                "the cache stays attached: the origin did not take or flush everything; see `larder status`".to_owned()
+            );
         }
         let connections = connections_of(&self.servers);
         if connections > 0 {

@@ -46,6 +46,12 @@ pub fn flush(cache: &Cache) -> control::Reply {
     let before = cache.status();
     let is_done = block_on(cache.destage_all());
     let after = cache.status();
+    if !is_done && after.dirty_bytes + after.trimmed_bytes == 0 {
+        return Err(format!(
+            "a flush of the origin {} failed since it was last asked: what clients wrote before may be lost there, though nothing is dirty now (health: {})",
+            after.origin, after.health
+        ));
+    }
     if !is_done {
         return Err(format!(
             "not all dirty data could be written to the origin {}: {} remain, {} of its operations failed; bring it back, then flush again (health: {})",

@@ -9,7 +9,8 @@
 //!   dropped each on its own: harsher than drives, which write the whole atom.
 //! - A discarded sector, where zeroes are not promised, holds what it held, zeroes or garbage, and after the next power
 //!   loss perhaps another of these, flushed or not, until it is rewritten.
-//! - A failed write may have taken effect in full, in part, or not at all. A failed flush makes nothing durable.
+//! - A failed write may have taken effect in full, in part, or not at all. A failed flush makes nothing durable, and may
+//!   forget what it should have: then no later flush makes that durable either, until it is written again.
 //!
 //! What it does not do: choose the order of completions ([`super::SimRuntime`] does); refuse what a caller may not
 //! do, beyond range and alignment.
@@ -123,8 +124,14 @@ impl SimDevice {
 
     /// Hands the device to another runtime, which completes what is submitted from now on.
     pub fn attach(&self, runtime: &Arc<SimRuntime>) {
+        self.medium.lock().recall();
         *self.runtime.lock() = Arc::downgrade(runtime);
         runtime.adopt(self.me.clone());
+    }
+
+    /// Changes that failed flushes forgot so far.
+    pub fn forgotten(&self) -> u64 {
+        self.medium.lock().forgotten()
     }
 
     /// What is to fail. A failure is decided when an operation is submitted, and told when it completes.

@@ -27,6 +27,8 @@ struct Entry {
     change: Change,
     /// The pages that it touches; of zeroes and discards those that were there.
     pages: Vec<u64>,
+    /// A flush of it failed, and no later one makes it durable. Such entries are the oldest of the log.
+    forgotten: bool,
 }
 
 /// The bytes of a device, durable and not.
@@ -44,6 +46,8 @@ pub(super) struct Medium {
     holed: u64,
     next_change: u64,
     log_bytes: u64,
+    /// How many entries were forgotten, ever.
+    forgotten: u64,
     /// Decides what undefined sectors hold, until the next power loss.
     salt: u64,
     /// What is written at once or not at all, in bytes.
@@ -61,6 +65,7 @@ impl Medium {
             holed: 0,
             next_change: 0,
             log_bytes: 0,
+            forgotten: 0,
             salt: 0,
             tear_bytes,
         }
@@ -130,7 +135,7 @@ impl Medium {
         self.note(&pages);
         self.log_bytes += change.len;
         self.holed += u64::from(change.is_hole());
-        self.log.push_back(Entry { number: self.next_change, change, pages });
+        self.log.push_back(Entry { number: self.next_change, change, pages, forgotten: false });
         self.next_change += 1;
         while self.log.len() > LOG_CHANGES_MAX || (self.log_bytes > LOG_BYTES_MAX && self.log.len() > 1) {
             self.settle_oldest();
@@ -174,7 +179,7 @@ impl Medium {
         let covered = self.holed > 0 || pages.iter().any(|page| self.entries_of_page.contains_key(page));
         if covered && self.log.iter().any(|entry| overlaps(&entry.change)) {
             self.durable.apply(change);
-            self.cut(change);
+            self.cut(change, u64::MAX);
         } else {
             for page in pages {
                 if self.entries_of_page.contains_key(&page) {
@@ -186,10 +191,11 @@ impl Medium {
         }
     }
 
-    /// No older entry may cover a durable change after a crash: cuts it out of them.
-    fn cut(&mut self, change: &Change) {
+    /// No older entry, which is one with a number below `below`, may cover a durable change after a crash: cuts it out of
+    /// them.
+    fn cut(&mut self, change: &Change, below: u64) {
         for entry in std::mem::take(&mut self.log) {
-            if entry.change.end() <= change.offset || change.end() <= entry.change.offset {
+            if entry.number >= below || entry.change.end() <= change.offset || change.end() <= entry.change.offset {
                 self.log.push_back(entry);
                 continue;
             }
@@ -201,7 +207,7 @@ impl Medium {
                 let pages: Vec<u64> = entry.pages.iter().copied().filter(|page| range.contains(page)).collect();
                 self.note(&pages);
                 self.holed += u64::from(part.is_hole());
-                self.log.push_back(Entry { number: entry.number, change: part, pages });
+                self.log.push_back(Entry { number: entry.number, change: part, pages, forgotten: entry.forgotten });
             }
             for page in entry.pages {
                 if self.unnote(page) {
@@ -212,10 +218,70 @@ impl Medium {
         self.log_bytes = self.log.iter().map(|entry| entry.change.len).sum();
     }
 
-    /// Makes all changes below number `upto` durable.
+    /// Makes all changes below number `upto` durable, but for what was forgotten.
     pub(super) fn flush(&mut self, upto: u64) {
-        while self.log.front().is_some_and(|entry| entry.number < upto) {
-            self.settle_oldest();
+        let forgotten = self.log.iter().take_while(|entry| entry.forgotten).count();
+        while self.log.get(forgotten).is_some_and(|entry| entry.number < upto) {
+            if forgotten == 0 {
+                self.settle_oldest();
+            } else {
+                return self.flush_behind(forgotten, upto);
+            }
+        }
+    }
+
+    /// The same where the `forgotten` oldest stay.
+    fn flush_behind(&mut self, forgotten: usize, upto: u64) {
+        let end = self.log.iter().take_while(|entry| entry.number < upto).count();
+        let settled: Vec<Entry> = self.log.drain(forgotten..end).collect();
+        for Entry { number, change, pages, .. } in settled {
+            self.holed -= u64::from(change.is_hole());
+            self.durable.apply(&change);
+            for page in pages {
+                if self.unnote(page) {
+                    self.durable.share(&self.current, page);
+                }
+            }
+            self.cut(&change, number);
+        }
+        self.log_bytes = self.log.iter().map(|entry| entry.change.len).sum();
+    }
+
+    /// A flush failed, and the device forgot that it owes these changes: reads see them until the next power loss, which
+    /// may take them, and no flush makes them durable. So does Linux with pages whose writing failed.
+    pub(super) fn forget(&mut self, upto: u64) {
+        for entry in self.log.iter_mut().take_while(|entry| entry.number < upto) {
+            self.forgotten += u64::from(!entry.forgotten);
+            entry.forgotten = true;
+        }
+    }
+
+    /// How many changes were forgotten so far.
+    pub(super) fn forgotten(&self) -> u64 {
+        self.forgotten
+    }
+
+    /// Another process opens the device: each forgotten change is there for good from now on, or is not.
+    pub(super) fn recall(&mut self) {
+        let count = self.log.iter().take_while(|entry| entry.forgotten).count();
+        if count == 0 {
+            return;
+        }
+        let mut rng = Rng::new(mix64(self.salt ^ self.next_change));
+        for Entry { change, pages, .. } in self.log.drain(..count).collect::<Vec<_>>() {
+            self.log_bytes -= change.len;
+            self.holed -= u64::from(change.is_hole());
+            if rng.chance(1, 2) {
+                self.durable.apply(&change);
+            }
+            for page in pages {
+                self.unnote(page);
+                self.current.share(&self.durable, page);
+            }
+        }
+        // The younger ones are still seen, also where they shared a page with what went.
+        for entry in &self.log {
+            self.current.apply(&entry.change);
         }
     }
 

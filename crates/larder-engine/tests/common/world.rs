@@ -97,11 +97,13 @@ pub struct Model {
     pub current: Vec<u32>,
     /// Values that a crash may bring back, the newest excepted.
     pub older: Vec<Vec<u32>>,
+    /// Sectors that a failed flush may have taken: no later one makes them durable, until they are written again.
+    pub in_doubt: Vec<bool>,
 }
 
 impl Model {
     pub fn new(sectors: usize) -> Self {
-        Model { current: vec![ZERO; sectors], older: vec![Vec::new(); sectors] }
+        Model { current: vec![ZERO; sectors], older: vec![Vec::new(); sectors], in_doubt: vec![false; sectors] }
     }
 
     /// A write of `stamps` at `at` begins: until it completes the sectors may be either, but no one may read them.
@@ -114,11 +116,21 @@ impl Model {
 
     pub fn complete(&mut self, at: usize, stamps: &[u32]) {
         self.current[at..at + stamps.len()].copy_from_slice(stamps);
+        self.in_doubt[at..at + stamps.len()].fill(false);
+    }
+
+    /// A flush failed.
+    pub fn doubt(&mut self) {
+        for (in_doubt, older) in self.in_doubt.iter_mut().zip(&self.older) {
+            *in_doubt |= !older.is_empty();
+        }
     }
 
     /// These sectors' current values are durable.
     pub fn durable(&mut self, sectors: std::ops::Range<usize>) {
-        self.older[sectors].iter_mut().for_each(Vec::clear);
+        for at in sectors.filter(|&at| !self.in_doubt[at]) {
+            self.older[at].clear();
+        }
     }
 }
 

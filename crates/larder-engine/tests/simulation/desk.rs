@@ -13,7 +13,11 @@ use crate::{
     trouble::Trouble,
     world::World,
 };
-use larder_device::{Runtime, rng::mix64, sim::SimRuntime};
+use larder_device::{
+    Runtime,
+    rng::mix64,
+    sim::{SimDevice, SimRuntime},
+};
 use larder_engine::{Cache, WriteMode};
 use parking_lot::Mutex;
 use std::{
@@ -81,6 +85,9 @@ pub struct State {
     /// Where a fence is kept, and the moment at which it was first seen to be up in this life.
     pub fence: Option<Arc<MemoryFence>>,
     pub fenced_since: Option<Moment>,
+    /// The origin, and how much of what failed flushes made it forget the model knows.
+    pub origin: Option<Arc<SimDevice>>,
+    pub forgotten: u64,
 }
 
 impl Desk {
@@ -108,6 +115,8 @@ impl Desk {
             closed: false,
             fence: None,
             fenced_since: None,
+            origin: None,
+            forgotten: 0,
         };
         Arc::new(Desk { state: Mutex::new(state) })
     }
@@ -189,6 +198,8 @@ impl Desk {
         let mut state = self.state.lock();
         state.fence = world.shape.fence.then(|| world.fence.clone());
         state.fenced_since = None;
+        state.origin = Some(world.origin.clone());
+        state.forgotten = world.origin.forgotten();
         state.life = number;
         state.runtime = Some(runtime.clone());
         state.next = vec![0; life.clients.len()];
@@ -205,6 +216,7 @@ impl Desk {
         let cache = state.cache.take();
         state.stats.steps += runtime.steps();
         state.trace = mix64(state.trace ^ runtime.trace_hash());
+        state.look_at_origin();
         if was_open {
             let closed = state.closed;
             state.model.life_ends(closed);
@@ -294,6 +306,23 @@ impl Desk {
 }
 
 impl State {
+    /// Tells the model what failed flushes made the origin forget since the last look.
+    pub fn look_at_origin(&mut self) {
+        let forgotten = self.origin.as_ref().map_or(0, |origin| origin.forgotten());
+        if forgotten > self.forgotten {
+            self.forgotten = forgotten;
+            self.stats.flushes_forgotten += 1;
+            let fenced = self.fence.as_ref().is_some_and(|fence| fence.is_up());
+            self.model.origin_forgets(fenced);
+        }
+    }
+
+    /// The moment at which an operation begins.
+    pub fn operation_begins(&mut self) -> Moment {
+        self.look_at_origin();
+        self.model.now()
+    }
+
     /// Since when a fence is known to be up.
     pub fn fenced_since(&mut self) -> Option<Moment> {
         if self.fenced_since.is_none() && self.fence.as_ref().is_some_and(|fence| fence.is_up()) {

@@ -69,6 +69,7 @@ const CHECKS: &[Check] = &[
     ("sector::origin_holds_the_rest", sector::checks::origin_holds_the_rest),
     ("sector::writes_past_the_flash_are_on_the_origin", sector::checks::writes_past_the_flash_are_on_the_origin),
     ("sector::dirty_is_what_the_flash_takes_for_dirty", sector::checks::dirty_is_what_the_flash_takes_for_dirty),
+    ("sector::forgotten_writes_may_go", sector::checks::forgotten_writes_may_go),
     ("sector::reverting_brings_back_what_was_there", sector::checks::reverting_brings_back_what_was_there),
     ("sector::equal_values_are_either", sector::checks::equal_values_are_either),
     ("trouble::errors_need_a_reason", trouble::checks::errors_need_a_reason),

@@ -8,7 +8,7 @@ use crate::{
     content::{Fill, ZERO, name, read_sector, value},
     plan::Run,
     sector::{Durable, Moment, Sector, WriteNumber},
-    trouble::Trouble,
+    trouble::{Trouble, Way},
 };
 use larder_core::types::SECTOR_BYTES;
 
@@ -25,6 +25,8 @@ pub struct Model {
     clock: Moment,
     durable: Durable,
     pub trouble: Trouble,
+    /// When the origin last forgot what a failed flush should have made durable, until somebody is told of a failure.
+    untold: Option<Moment>,
     /// Sectors read that could have had several values.
     pub open_reads: u64,
 }
@@ -38,6 +40,7 @@ impl Model {
             clock: 0,
             durable: Durable::default(),
             trouble: Trouble::default(),
+            untold: None,
             open_reads: 0,
         }
     }
@@ -61,18 +64,18 @@ impl Model {
         now
     }
 
-    /// A write succeeded. `fua`: it is durable. `through`: the origin has it (and durably, with `fua`).
-    pub fn complete(&mut self, write: WriteNumber, run: Run, fua: bool, through: bool) {
+    /// A write succeeded, and went this way. `fua`: it is durable.
+    pub fn complete(&mut self, write: WriteNumber, run: Run, fua: bool, way: Way) {
         let now = self.now();
         for sector in &mut self.sectors[run.at..run.end()] {
-            sector.complete(write, now, fua, fua && through, through);
+            sector.complete(write, now, fua, way);
         }
     }
 
     /// A write failed.
-    pub fn fail(&mut self, write: WriteNumber, run: Run, through: bool) {
+    pub fn fail(&mut self, write: WriteNumber, run: Run, way: Way) {
         let now = self.now();
-        self.sectors[run.at..run.end()].iter_mut().for_each(|sector| sector.fail(write, now, through));
+        self.sectors[run.at..run.end()].iter_mut().for_each(|sector| sector.fail(write, now, way));
     }
 
     /// A read that began at `start` is over.
@@ -96,18 +99,43 @@ impl Model {
     }
 
     /// All writes that completed before `start` are durable; on the origin, too.
-    pub fn durable_before(&mut self, start: Moment, on_origin: bool) {
+    pub fn durable_before(&mut self, start: Moment, on_origin: bool) -> Result<(), Broken> {
         self.durable.below = self.durable.below.max(start);
         if on_origin {
             self.durable.on_origin_below = self.durable.on_origin_below.max(start);
         }
+        self.nothing_is_kept_back(start)
     }
 
     /// All writes that completed before `start` are durable. A fence has been up since `fenced`: those that began since
     /// then are on the origin.
-    pub fn durable_past_flash(&mut self, start: Moment, fenced: Moment) {
+    pub fn durable_past_flash(&mut self, start: Moment, fenced: Moment) -> Result<(), Broken> {
         self.durable.below = self.durable.below.max(start);
         self.durable.past_flash = (fenced, self.durable.past_flash.1.max(start));
+        self.nothing_is_kept_back(start)
+    }
+
+    /// The origin forgot what it had not flushed, because that failed. `all`: the cache relies on it alone.
+    pub fn origin_forgets(&mut self, all: bool) {
+        let durable = self.durable;
+        self.sectors.iter_mut().for_each(|sector| sector.origin_forgets(durable, all));
+        self.untold = Some(self.now());
+    }
+
+    /// Somebody was told that something failed.
+    pub fn told(&mut self) {
+        self.untold = None;
+    }
+
+    /// Who is told that all before `start` is durable, and nobody was told that it is not, was deceived.
+    fn nothing_is_kept_back(&self, start: Moment) -> Result<(), Broken> {
+        let deceived = self.untold.is_some_and(|at| at < start);
+        match self.sectors.iter().position(|sector| deceived && sector.lacks_since(start)) {
+            None => Ok(()),
+            Some(at) => {
+                Err(Broken { text: format!("the origin forgot sector {at} when a flush failed, and nobody is told") })
+            }
+        }
     }
 
     /// Whether the cache may hold what the origin lacks of the chunks of a run.
@@ -130,6 +158,7 @@ impl Model {
             self.revert();
         }
         self.durable = Durable::default();
+        self.untold = None;
         self.clock = 0;
         self.trouble.life_ends();
     }

@@ -29,7 +29,7 @@ impl Desk {
     /// Does what the operator asks, and tells the model what that promises.
     pub async fn operate(self: &Arc<Self>, cache: &Arc<Cache>, op: OperatorOp) {
         self.history(|| format!("the operator asks: {op:?}"));
-        let start = self.state.lock().model.now();
+        let start = self.state.lock().operation_begins();
         let before = self.mode(cache);
         if matches!(op, OperatorOp::SetMode(_)) {
             self.mode_switch_begins();
@@ -61,28 +61,34 @@ impl Desk {
         let alone = before.1 == 0 && self.mode(cache).0 == before.0 + 2;
         self.history(|| format!("{op:?}: {}", result.as_ref().err().map_or("done", String::as_str)));
         let mut state = self.state.lock();
+        state.look_at_origin();
+        let mut kept = Ok(());
         match &result {
             Ok(()) => match op {
                 OperatorOp::DestageAll => {
                     state.stats.full_destages += 1;
-                    state.model.durable_before(start, true);
+                    kept = state.model.durable_before(start, true);
                 }
                 OperatorOp::SetMode(mode) if mode != before.2 => {
                     state.stats.mode_switches += 1;
                     // What had completed when the switch began is on the origin when it is over.
                     if alone && !keeps_dirty(mode) {
-                        state.model.durable_before(start, true);
+                        kept = state.model.durable_before(start, true);
                     }
                 }
                 _ => {}
             },
             Err(error) => {
+                state.model.told();
                 state.stats.operations_failed += 1;
                 let allowed = state.closed_or_closing() || state.model.trouble.operation_may_fail();
                 drop(state);
                 self.judge(allowed, &format!("{op:?}"), error);
+                return;
             }
         }
+        drop(state);
+        self.kept(kept, &format!("{op:?}"));
     }
 
     fn mode_switch_begins(&self) {
@@ -112,7 +118,7 @@ impl Desk {
             state.model.trouble.closing = true;
             state.model.trouble.detaching |= detach;
             state.stats.closed_under_load += u64::from(state.requests_in_flight > 0);
-            state.model.now()
+            state.operation_begins()
         };
         let result = if detach { cache.detach().await } else { cache.close().await };
         let what = if detach { "detach" } else { "close" };
@@ -120,15 +126,19 @@ impl Desk {
             format!("{what}: {}", result.as_ref().err().map_or("done".to_owned(), |error| error.to_string()))
         });
         let mut state = self.state.lock();
+        state.look_at_origin();
         match result {
             Ok(()) => {
                 state.closed = true;
-                state.model.durable_before(start, detach || !keeps_dirty(cache.mode()));
+                let kept = state.model.durable_before(start, detach || !keeps_dirty(cache.mode()));
                 state.stats.clean_ends += 1;
                 state.stats.detachments += u64::from(detach);
+                drop(state);
+                self.kept(kept, what);
                 true
             }
             Err(error) => {
+                state.model.told();
                 state.stats.operations_failed += 1;
                 let trouble = &state.model.trouble;
                 let allowed = trouble.closing_may_fail() || (detach && trouble.slots_damaged);

@@ -7,6 +7,7 @@
 use crate::{
     content::{Fill, name, read_sector, value, write_sector},
     desk::{Desk, ViolationKind},
+    model::Broken,
     plan::{Client, Life, Op, OperatorOp, Run, What},
     trouble::Way,
 };
@@ -134,6 +135,7 @@ impl Desk {
         {
             let mut state = self.state.lock();
             state.fenced_since();
+            state.look_at_origin();
             state.model.begin(op.number, run, fill);
             state.tell_watcher(run, || format!("{} begins", op.number));
         }
@@ -153,16 +155,20 @@ impl Desk {
         };
         let way = self.way(cache, mode);
         let mut state = self.state.lock();
+        state.look_at_origin();
         match result {
             None => Answer::GivenUp,
             Some(Ok(())) => {
-                state.model.complete(op.number, run, fua, way == Way::Through);
+                state.model.complete(op.number, run, fua, way);
                 state.tell_watcher(run, || format!("{} is done", op.number));
                 Answer::Done
             }
             Some(Err(error)) => {
+                if fua {
+                    state.model.told();
+                }
                 let dirty = state.model.perhaps_dirty(run);
-                state.model.fail(op.number, run, way == Way::Through);
+                state.model.fail(op.number, run, way);
                 state.tell_watcher(run, || format!("{} fails", op.number));
                 state.stats.writes_failed += 1;
                 let allowed =
@@ -177,28 +183,43 @@ impl Desk {
         let mode = self.mode(cache);
         let (start, fenced) = {
             let mut state = self.state.lock();
-            (state.model.now(), state.fenced_since())
+            (state.operation_begins(), state.fenced_since())
         };
         let result = patient(cache.flush(), patience).await;
         let way = self.way(cache, mode);
         let mut state = self.state.lock();
+        state.look_at_origin();
         match result {
-            None => Answer::GivenUp,
+            None => {
+                // What it would have been told nobody knows.
+                state.model.told();
+                Answer::GivenUp
+            }
             Some(Ok(())) => {
-                match fenced {
+                let kept = match fenced {
                     Some(since) if way != Way::Through => state.model.durable_past_flash(start, since),
                     _ => state.model.durable_before(start, way == Way::Through),
-                }
+                };
                 state.stats.flushes += 1;
                 state.stats.flushes_past_flash += u64::from(fenced.is_some());
+                drop(state);
+                self.kept(kept, "a flush");
                 Answer::Done
             }
             Some(Err(error)) => {
+                state.model.told();
                 state.stats.flushes_failed += 1;
                 let allowed = state.closed_or_closing() || state.model.trouble.flush_may_fail(way);
                 drop(state);
                 self.judge(allowed, "a flush", error)
             }
+        }
+    }
+
+    /// A promise of the model's: kept, or broken.
+    pub fn kept(&self, kept: Result<(), Broken>, what: &str) {
+        if let Err(broken) = kept {
+            self.violate(ViolationKind::Data, format!("{what} succeeds, but {}", broken.text));
         }
     }
 

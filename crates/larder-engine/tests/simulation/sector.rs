@@ -12,7 +12,12 @@
 //!   of several values until it is read, and that one from then on.
 //! - The loss of the flash may leave what the origin may hold: the same with what is durable there.
 //!
+//! - What the origin forgot with a flush that failed is durable on it only by an older flush, or by a FUA write: no later
+//!   flush says anything of it.
+//!
 //! What it does not do: know sectors beside it, or what is durable; the volume's model does.
+
+use crate::trouble::Way;
 
 /// What a sector holds, in short: see the `content` module.
 pub type Value = u32;
@@ -46,6 +51,10 @@ struct Version {
     forced_on_origin: bool,
     /// It may have been written to the cache alone.
     perhaps_dirty: bool,
+    /// Where its write went, once that is over.
+    way: Option<Way>,
+    /// It lay on the origin alone, or may have, when the origin forgot what it had not flushed.
+    forgotten: bool,
     /// Records of what was durable were lost: cache and origin may hold different ones of its values, each for clean.
     doubtful: bool,
 }
@@ -67,7 +76,7 @@ impl Version {
     }
 
     fn is_durable(&self, durable: Durable) -> bool {
-        self.forced || self.completed < durable.below || self.is_on_origin(durable)
+        self.forced || (!self.forgotten && self.completed < durable.below) || self.is_on_origin(durable)
     }
 
     fn is_on_origin(&self, durable: Durable) -> bool {
@@ -76,7 +85,9 @@ impl Version {
 
     fn was_brought_to_origin(&self, durable: Durable) -> bool {
         let (from, below) = durable.past_flash;
-        !self.doubtful && (self.completed < durable.on_origin_below || (from < self.begun && self.completed < below))
+        !self.doubtful
+            && !self.forgotten
+            && (self.completed < durable.on_origin_below || (from < self.begun && self.completed < below))
     }
 
     fn values(&self) -> impl Iterator<Item = Value> {
@@ -120,6 +131,8 @@ impl Sector {
             forced: true,
             forced_on_origin: on_origin,
             perhaps_dirty: !on_origin,
+            way: None,
+            forgotten: false,
             doubtful: false,
         }
     }
@@ -139,6 +152,8 @@ impl Sector {
             forced: false,
             forced_on_origin: false,
             perhaps_dirty: true,
+            way: None,
+            forgotten: false,
             doubtful: false,
         });
     }
@@ -147,23 +162,40 @@ impl Sector {
         self.writes.iter_mut().rfind(|version| version.write == write).expect("a write ends after it began")
     }
 
-    /// That write returned without an error at `now`; with FUA, so that it is durable (on the origin, too).
-    /// `through`: the cache alone never had it.
-    pub fn complete(&mut self, write: WriteNumber, now: Moment, forced: bool, on_origin: bool, through: bool) {
+    /// That write returned without an error at `now`; `forced`: with FUA, so that it is durable. `way`: where it went.
+    pub fn complete(&mut self, write: WriteNumber, now: Moment, forced: bool, way: Way) {
         let version = self.of_write(write);
         version.first_end = version.first_end.min(now);
         version.completed = now;
         version.certain = true;
         version.forced |= forced;
-        version.forced_on_origin |= on_origin;
-        version.perhaps_dirty &= !on_origin && !through;
+        version.forced_on_origin |= forced && way == Way::Through;
+        version.perhaps_dirty &= way != Way::Through;
+        version.forgotten &= way != Way::Back;
+        version.way = Some(way);
     }
 
     /// That write returned an error at `now`: by then it took effect, or it never will.
-    pub fn fail(&mut self, write: WriteNumber, now: Moment, through: bool) {
+    pub fn fail(&mut self, write: WriteNumber, now: Moment, way: Way) {
         let version = self.of_write(write);
         version.first_end = version.first_end.min(now);
-        version.perhaps_dirty &= !through;
+        version.perhaps_dirty &= way != Way::Through;
+        version.forgotten &= way != Way::Back;
+        version.way = Some(way);
+    }
+
+    /// The origin forgot what it had not flushed. `all`: the cache may have relied on it for anything that is not durable;
+    /// else for what did not go to the cache alone.
+    pub fn origin_forgets(&mut self, durable: Durable, all: bool) {
+        for version in &mut self.writes {
+            version.forgotten |= !version.is_durable(durable) && (all || version.way != Some(Way::Back));
+        }
+    }
+
+    /// Whether a write to the origin that was over before `start` is not durable, for the origin forgot it.
+    pub fn lacks_since(&self, start: Moment) -> bool {
+        let lacks = |version: &Version| version.forgotten && !version.forced && version.way == Some(Way::Through);
+        self.writes.iter().any(|version| lacks(version) && version.completed < start)
     }
 
     /// A read that began at `start` returned `value` and is over at `end`. False: the contract forbids it.
@@ -330,7 +362,7 @@ pub mod checks {
         for &(value, start, end) in writes {
             sector.begin(value, value, start);
             if end != NEVER {
-                sector.complete(value, end, false, false, false);
+                sector.complete(value, end, false, Way::Back);
             }
         }
         sector
@@ -367,7 +399,7 @@ pub mod checks {
     /// A write that failed is old or new, and stays what it is.
     pub fn failed_writes_stay() {
         let mut sector = written(&[(2, 10, NEVER)]);
-        sector.fail(2, 20, false);
+        sector.fail(2, 20, Way::Back);
         assert_eq!(sector.allowed(30, 40), [1, 2]);
         let mut old = sector.clone();
         assert!(old.read(1, 30, 40) && !old.read(2, 50, 60));
@@ -382,7 +414,7 @@ pub mod checks {
         assert_eq!(after_crash(&sector, Durable { below: 40, ..NOTHING }), [2, 3, 4]);
         let mut forced = written(&[(2, 10, 20)]);
         forced.begin(3, 3, 30);
-        forced.complete(3, 40, true, false, false);
+        forced.complete(3, 40, true, Way::Back);
         assert_eq!(after_crash(&forced, NOTHING), [3]);
         assert_eq!(after_crash(&written(&[(2, 10, 30), (3, 20, 40)]), NOW), [2, 3]);
     }
@@ -401,7 +433,7 @@ pub mod checks {
         let mut sector = written(&[(2, 10, 20)]);
         sector.crash(NOW, false);
         sector.begin(3, 3, 110);
-        sector.complete(3, 120, false, false, false);
+        sector.complete(3, 120, false, Way::Back);
         let mut lost = sector.clone();
         lost.crash(NOW, false);
         lost.lose_flash();
@@ -418,7 +450,7 @@ pub mod checks {
         sector.crash(NOW, false);
         let mut other = sector.clone();
         sector.begin(3, 3, 50);
-        sector.complete(3, 60, false, false, false);
+        sector.complete(3, 60, false, Way::Back);
         let durable = Durable { below: 70, past_flash: (40, 70), ..NOTHING };
         for sector in [&mut sector, &mut other] {
             sector.crash(durable, false);
@@ -450,7 +482,7 @@ pub mod checks {
         // The cache may hold one of them and the origin another, until it is written.
         assert!(!sector.read(4, 50, 60) && sector.read(1, 50, 60) && sector.read(2, 70, 80));
         sector.begin(5, 5, 90);
-        sector.complete(5, 95, true, true, true);
+        sector.complete(5, 95, true, Way::Through);
         assert!(sector.read(5, 100, 110) && !sector.read(1, 120, 130));
         sector.crash(NOW, false);
         assert_eq!(sector.allowed(140, 150), [5]);
@@ -463,5 +495,31 @@ pub mod checks {
             sector.begin(number, value, start);
         }
         assert!(sector.read(5, 40, 50) && sector.read(6, 60, 70) && sector.read(5, 80, 90));
+    }
+
+    /// What a failed flush forgot is durable by no later one, unless it is written again; what the cache holds is.
+    pub fn forgotten_writes_may_go() {
+        let write = |way, forced| {
+            let mut sector = written(&[]);
+            sector.begin(2, 2, 10);
+            sector.complete(2, 20, forced, way);
+            sector.origin_forgets(NOTHING, false);
+            sector
+        };
+        let all = Durable { on_origin_below: 100, ..NOW };
+        let through = write(Way::Through, false);
+        assert!(through.lacks_since(50) && !through.lacks_since(15));
+        assert_eq!(after_crash(&through, all), [1, 2]);
+        assert_eq!(after_crash(&write(Way::Through, true), all), [2]);
+        assert_eq!(after_crash(&write(Way::Back, false), all), [2], "the cache writes it again");
+        let mut again = through;
+        again.begin(3, 3, 30);
+        again.complete(3, 40, false, Way::Through);
+        assert_eq!(after_crash(&again, all), [3]);
+        let mut flushed = written(&[]);
+        flushed.begin(2, 2, 10);
+        flushed.complete(2, 20, false, Way::Through);
+        flushed.origin_forgets(all, false);
+        assert_eq!(after_crash(&flushed, all), [2], "it was flushed before");
     }
 }

@@ -45,6 +45,8 @@ stats! {
     must clean_ends,
     /// Of them, with requests in flight.
     must closed_under_load,
+    /// Times that the origin forgot what a failed flush should have made durable.
+    must flushes_forgotten,
     /// Flashes lost, and replaced by empty ones.
     must flashes_lost,
     /// Faults that began.

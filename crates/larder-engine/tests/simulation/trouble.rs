@@ -27,6 +27,8 @@ pub struct Trouble {
     pub flash_reads: bool,
     /// Writes, flushes or discards of the flash fail, or it is gone.
     pub flash_changes: bool,
+    /// Writes of the flash that go astray, and reads that bring other bits. A frame of the log survives one.
+    mischiefs: u32,
     /// Reads of the origin fail.
     pub origin_reads: bool,
     /// Writes, zeroings or flushes of the origin fail.
@@ -52,6 +54,8 @@ pub struct Trouble {
 impl Trouble {
     /// A fault begins.
     pub fn note(&mut self, fault: &FaultKind) {
+        let mischief = matches!(fault, FaultKind::LoseWrite | FaultKind::Misdirect { .. } | FaultKind::Misread { .. });
+        self.mischiefs += u32::from(mischief);
         match *fault {
             FaultKind::Fail { device: Device::Flash, op: IoOp::Read, .. } => self.flash_reads = true,
             FaultKind::Fail { device: Device::Origin, op: IoOp::Read, .. } => self.origin_reads = true,
@@ -113,10 +117,10 @@ impl Trouble {
         self.flash_reads || self.flash_changes || self.slots_damaged
     }
 
-    /// Whether the cache may take the flash to have failed: it refuses changes, or the cache is full of dirty data that
-    /// cannot be read.
+    /// Whether the cache may take the flash to have failed: it refuses changes, loses a frame of the log twice, or is full of
+    /// dirty data that cannot be read.
     fn flash_may_fail(&self) -> bool {
-        self.flash_changes || self.flash_reads
+        self.flash_changes || self.flash_reads || self.mischiefs > 1
     }
 
     /// Whether a read may fail. `perhaps_dirty`: the cache may hold something of it that the origin lacks.

@@ -183,3 +183,86 @@ fn what_is_undefined_may_change_with_each_power_loss_until_it_is_rewritten() {
     }
     assert!(old > 50 && zero > 50 && other > 50 && changed > 200, "{old} {zero} {other} {changed}");
 }
+
+/// What a sector is to hold: its durable byte, and the changes since, with their numbers and whether they were forgotten.
+#[derive(Clone, Default)]
+struct Expected {
+    durable: u8,
+    changes: Vec<(u64, u8, bool)>,
+}
+
+impl Expected {
+    fn current(&self) -> u8 {
+        self.changes.last().map_or(self.durable, |change| change.1)
+    }
+
+    fn flush(&mut self, upto: u64) {
+        if let Some(newest) = self.changes.iter().rposition(|&(number, _, forgotten)| number < upto && !forgotten) {
+            self.durable = self.changes[newest].1;
+            self.changes.drain(..=newest);
+        }
+    }
+}
+
+/// Flushes, failed flushes that forget, durable writes and reopenings in any order, against one byte a sector.
+#[test]
+fn what_a_failed_flush_forgot_no_flush_makes_durable() {
+    const SECTORS: u64 = 24;
+    for seed in 0..300 {
+        let mut rng = Rng::new(seed);
+        let mut medium = Medium::new(512);
+        let mut expected = vec![Expected::default(); SECTORS as usize];
+        for step in 0..60 {
+            let first = rng.below(SECTORS);
+            let count = 1 + rng.below(SECTORS - first);
+            let run = first as usize..(first + count) as usize;
+            let (offset, len, value) = (first * SECTOR_BYTES, count * SECTOR_BYTES, 1 + rng.below(250) as u8);
+            let number = medium.next_change();
+            match rng.below(10) {
+                0..4 => {
+                    medium.change(data(offset, value, len as usize));
+                    expected[run].iter_mut().for_each(|sector| sector.changes.push((number, value, false)));
+                }
+                4 => {
+                    medium.change(zeroes(offset, len));
+                    expected[run].iter_mut().for_each(|sector| sector.changes.push((number, 0, false)));
+                }
+                5 => {
+                    medium.change_durably(&data(offset, value, len as usize));
+                    let durable = |sector: &mut Expected| *sector = Expected { durable: value, changes: Vec::new() };
+                    expected[run].iter_mut().for_each(durable);
+                }
+                6..8 => {
+                    let upto = number - rng.below(4).min(number);
+                    medium.flush(upto);
+                    expected.iter_mut().for_each(|sector| sector.flush(upto));
+                }
+                8 => {
+                    let upto = number - rng.below(4).min(number);
+                    medium.forget(upto);
+                    let changes = expected.iter_mut().flat_map(|sector| &mut sector.changes);
+                    changes.filter(|change| change.0 < upto).for_each(|change| change.2 = true);
+                }
+                _ => {
+                    medium.recall();
+                    let (_, durable) = all(&medium, (SECTORS * SECTOR_BYTES) as usize);
+                    for (sector, durable) in expected.iter_mut().zip(durable.chunks(SECTOR_BYTES as usize)) {
+                        let may_be = |change: &&(u64, u8, bool)| change.2 && change.1 == durable[0];
+                        assert!(sector.durable == durable[0] || sector.changes.iter().any(|change| may_be(&change)));
+                        sector.durable = durable[0];
+                        sector.changes.retain(|change| !change.2);
+                    }
+                }
+            }
+            let (current, durable) = all(&medium, (SECTORS * SECTOR_BYTES) as usize);
+            for (at, sector) in expected.iter().enumerate() {
+                let at = at * SECTOR_BYTES as usize;
+                let found = (current[at], durable[at]);
+                assert_eq!(found, (sector.current(), sector.durable), "seed {seed}, step {step}, offset {at}");
+            }
+        }
+        medium.flush(u64::MAX);
+        medium.recall();
+        assert_eq!(medium.unflushed_bytes(), 0, "seed {seed}");
+    }
+}

@@ -1,0 +1,190 @@
+//! Which chunks the origin was given new content for, and of which of them it may have lost it: what is read there must
+//! not be cached for good.
+//!
+//! A write-through or write-around changes the origin in three steps: the chunks are *changing* until the write is over,
+//! then *written* until a flush that began later succeeds. When a flush fails, the origin may have forgotten all that is
+//! changing or written, though reads show it until the power goes, and no later flush makes it durable. Such chunks are
+//! *doubtful* until they are written again as a whole: were a clean copy of one durable on flash, a power loss could
+//! leave the copy and take the original, and what is read would change when the copy is evicted.
+//!
+//! Invariants: nothing clean is mapped for a chunk that is changing or doubtful. Where more runs are written than are kept
+//! apart, a failed flush makes the whole volume doubtful.
+//!
+//! What it does not do: destaging, whose data stays dirty until a flush succeeds; forget anything at an opening, which begins
+//! with a flush.
+
+use crate::{error::EngineError, shared::Shared, state::State};
+use larder_core::{
+    Lba,
+    ranges::{Run, RunMap},
+};
+use larder_format::LogEntry;
+use std::{ops::Range, sync::Arc};
+
+/// Runs that are kept apart: about 4 MiB.
+const RUNS_MAX: usize = 64 << 10;
+
+/// See the module.
+#[derive(Default)]
+pub struct OriginChanges {
+    /// First chunk and end of each change that is under way.
+    changing: Vec<(u64, u64)>,
+    /// What was written, with the number of the write.
+    written: RunMap,
+    /// All writes below this number count for the whole volume.
+    overflowed_below: u64,
+    next_number: u64,
+    doubtful: RunMap,
+    /// The whole volume is.
+    all_doubtful: bool,
+    failures: u64,
+}
+
+impl OriginChanges {
+    /// Whether a clean copy of the chunk, as the origin shows it, must not be mapped.
+    pub fn is_unsettled(&self, lba: Lba) -> bool {
+        self.all_doubtful || self.is_changing(lba) || self.doubtful.get(lba).is_some()
+    }
+
+    /// Whether the chunk is being changed.
+    pub fn is_changing(&self, lba: Lba) -> bool {
+        self.changing.iter().any(|&(first, end)| (first..end).contains(&lba.0))
+    }
+
+    /// Chunks that a failed flush may have taken; `None` where that is any.
+    pub fn doubtful_chunks(&self) -> Option<u64> {
+        (!self.all_doubtful).then(|| self.doubtful.chunks())
+    }
+
+    /// A flush that begins now is for the writes below this number.
+    pub fn next_number(&self) -> u64 {
+        self.next_number
+    }
+
+    /// A flush for the writes below `upto` succeeded.
+    pub fn flushed(&mut self, upto: u64) {
+        let left: Vec<Run> = self.written.iter().filter(|run| run.seq >= upto).collect();
+        self.written = RunMap::default();
+        left.into_iter().for_each(|run| self.written.insert(run));
+        if self.overflowed_below <= upto {
+            self.overflowed_below = 0;
+        }
+    }
+
+    /// A flush failed.
+    pub fn flush_failed(&mut self) {
+        self.failures += 1;
+        self.all_doubtful |= self.overflowed_below > 0;
+        let lost: Vec<Run> = std::mem::take(&mut self.written).iter().collect();
+        lost.into_iter().for_each(|run| self.doubt(run.first.0, run.first.0 + run.count));
+        for (first, end) in self.changing.clone() {
+            self.doubt(first, end);
+        }
+        self.overflowed_below = 0;
+    }
+
+    fn doubt(&mut self, first: u64, end: u64) {
+        if self.doubtful.len() >= RUNS_MAX {
+            self.all_doubtful = true;
+        } else {
+            self.doubtful.insert(Run { first: Lba(first), count: end - first, seq: 0, no_hole: false });
+        }
+    }
+
+    /// The change of `run` is over that began when so many flushes had failed; `rewritten` of it is on the origin as a whole.
+    fn end(&mut self, run: (u64, u64), rewritten: &Range<u64>, failures: u64) {
+        if let Some(at) = self.changing.iter().position(|&changing| changing == run) {
+            self.changing.swap_remove(at);
+        }
+        let (first, end) = run;
+        if self.failures == failures {
+            // Written again: what was doubtful of it is not, once this is flushed.
+            self.doubtful.remove(Lba(rewritten.start), rewritten.end.saturating_sub(rewritten.start));
+        }
+        if self.written.len() >= RUNS_MAX {
+            self.written = RunMap::default();
+            self.overflowed_below = self.next_number + 1;
+        }
+        self.written.insert(Run { first: Lba(first), count: end - first, seq: self.next_number, no_hole: false });
+        self.next_number += 1;
+    }
+}
+
+/// A change of the origin under way; see [`Shared::begin_change`]. Dropped when it is over, also if it failed.
+pub struct OriginChange<'a> {
+    shared: &'a Shared,
+    first: Lba,
+    count: u64,
+    /// Chunks that the change covers whole.
+    whole: Range<u64>,
+    succeeded: bool,
+    /// Failed flushes when it began.
+    failures: u64,
+}
+
+impl Shared {
+    /// A change of `len` bytes of the origin at `offset` begins: the mappings of these chunks are forgotten, durably where one
+    /// may be durable, and no new ones are made until the change is dropped.
+    ///
+    /// # Errors
+    /// Those of the commit.
+    pub async fn begin_change(self: &Arc<Self>, offset: u64, len: u64) -> Result<OriginChange<'_>, EngineError> {
+        let (first, count) = self.geometry.chunks_of(offset, len);
+        let (failures, upto) = {
+            let mut state = self.state.lock();
+            if let Some(error) = &state.flash_failed {
+                return Err(EngineError::FlashFailed(error.clone()));
+            }
+            state.origin_changes.changing.push((first.0, first.0 + count));
+            let mut any = false;
+            for lba in (first.0..first.0 + count).map(Lba) {
+                any |= forget_clean(&mut state, lba);
+            }
+            if any {
+                // One entry for all, for the log may have less room than a large cache has mappings.
+                state.log.push(LogEntry::Invalidate { lba: first.0, chunk_count: count });
+            }
+            // A mapping may also be gone already, by an eviction or by a write that failed, and not durably.
+            let upto = Some(state.log.forgets_below).filter(|&upto| upto > state.log.durable_below);
+            (state.origin_changes.failures, upto)
+        };
+        let whole = self.whole_chunks(offset, len);
+        let change = OriginChange { shared: self, first, count, whole, succeeded: false, failures };
+        if let Some(upto) = upto {
+            self.commit(upto).await?;
+        }
+        Ok(change)
+    }
+
+    /// The chunks that a range covers whole. The volume's last one is, where the range reaches its end.
+    fn whole_chunks(&self, offset: u64, len: u64) -> Range<u64> {
+        let chunk = self.geometry.chunk_bytes as u64;
+        let to_end = offset + len == self.geometry.volume_bytes;
+        offset.div_ceil(chunk)..if to_end { self.geometry.chunk_count } else { (offset + len) / chunk }
+    }
+}
+
+impl OriginChange<'_> {
+    /// The change is over, and the origin has all of it.
+    pub fn succeeded(mut self) {
+        self.succeeded = true;
+    }
+}
+
+impl Drop for OriginChange<'_> {
+    fn drop(&mut self) {
+        let mut state = self.shared.state.lock();
+        let run = (self.first.0, self.first.0 + self.count);
+        let rewritten = if self.succeeded { self.whole.clone() } else { 0..0 };
+        state.origin_changes.end(run, &rewritten, self.failures);
+        // A read that began meanwhile may have seen either: its fill is outdated here.
+        state.versions.bump_range(self.first, self.count);
+        state.prefetch.remove_range(self.first, self.count);
+    }
+}
+
+fn forget_clean(state: &mut State, lba: Lba) -> bool {
+    debug_assert!(state.design.dirty_seq(lba).is_none(), "a write to the origin overtakes dirty data");
+    state.outdate(lba);
+    state.design.unmap(lba)
+}
