@@ -5,7 +5,8 @@
 //! mapping is logged when its segment is written. Layout, packing and the sizes of frames and checkpoints are those of
 //! `larder-format` and `larder_core::packing`, so bytes are what the engine would write.
 //!
-//! Nitro's extent-granular caches (Nitro §5.3, §6.1) are the same code with one chunk a WEU, and no compression.
+//! Nitro's extent-granular caches (Nitro §5.3, §6.1) are the same code with one chunk a WEU, and no compression; [`sizing`]
+//! says what then is metadata.
 //!
 //! Invariants: a slot is reused only after its dirty mappings were destaged; open WEUs count as flash from the moment that
 //! their segments are closed.
@@ -24,6 +25,8 @@ use larder_format::{
     superblock::SUPERBLOCK_BYTES,
 };
 use std::collections::HashMap;
+
+pub mod sizing;
 
 /// The fewest slots: an open one for each class of data, and one to evict.
 const SLOTS_MIN: u32 = 3;
@@ -55,6 +58,9 @@ pub struct WeuOptions {
     pub compress: bool,
     /// In write-back: destaging begins when so many chunks are dirty.
     pub dirty_chunks_max: u64,
+    /// Entries for which nobody waits are written to the log when so many of them are there: 1 for each time that a WEU
+    /// is full or freed.
+    pub commit_entries: u64,
 }
 
 struct OpenWeu {
@@ -230,7 +236,7 @@ impl WeuCache {
         }
         // Nobody asks for these entries; the engine's timer commits them about as often as WEUs fill.
         if class == StreamClass::Clean {
-            self.commit();
+            self.commit_if_many();
         }
     }
 
@@ -254,7 +260,7 @@ impl WeuCache {
         self.traffic.chunks_evicted += u64::from(std::mem::take(&mut self.records[victim.slot.0 as usize]));
         // *Slot freed* is durable before the slot is written again.
         self.pending += 1;
-        self.commit();
+        self.commit_if_many();
         self.design.release_slot(victim.slot);
         self.design.sweep();
         true
@@ -283,6 +289,12 @@ impl WeuCache {
             self.destaged_to = Lba(last.0 + 1);
             let lbas: Vec<Lba> = some.into_iter().map(|(lba, _)| lba).collect();
             self.destage(&lbas);
+        }
+    }
+
+    fn commit_if_many(&mut self) {
+        if self.pending >= self.options.commit_entries {
+            self.commit();
         }
     }
 
