@@ -287,9 +287,7 @@ impl Design for Nitro {
     }
 
     fn choose_victim(&mut self, busy: &mut dyn FnMut(SlotId) -> bool) -> Option<Victim> {
-        let slot = self.slots.start_evicting(busy)?;
-        let (_, _, _, dirty_refs) = self.slots.describe(slot);
-        Some(Victim { slot, dirty_refs })
+        self.oldest_but(busy).map(|slot| self.take_victim(slot))
     }
 
     fn spare_victim(&mut self, slot: SlotId) {
@@ -459,7 +457,40 @@ impl Design for Nitro {
             slot_table_ram_bytes: self.slots.ram_bytes() as u64,
             slots_free: self.slots.free_count() as u64,
             swept_entries: self.swept,
+            ghosts: 0,
+            ghost_hits: 0,
         }
+    }
+}
+
+/// For a design that keeps its mappings and WEUs here, and replaces them in an order of its own.
+impl Nitro {
+    /// The least recently used sealed slot that `busy` does not name.
+    pub(crate) fn oldest_but(&self, busy: impl FnMut(SlotId) -> bool) -> Option<SlotId> {
+        self.slots.oldest_but(busy)
+    }
+
+    /// As [`Design::choose_victim`], of a sealed slot that was chosen already.
+    pub(crate) fn take_victim(&mut self, slot: SlotId) -> Victim {
+        self.slots.start_evicting(slot);
+        let (_, _, _, dirty_refs) = self.slots.describe(slot);
+        Victim { slot, dirty_refs }
+    }
+
+    /// State and generation of `slot`, if there is such a slot.
+    #[inline]
+    pub(crate) fn slot(&self, slot: SlotId) -> Option<(SlotState, u32)> {
+        self.slots.generation(slot).map(|generation| (self.slots.state(slot), generation))
+    }
+
+    /// As [`Design::find_duplicate`]; does not count as a use.
+    pub(crate) fn peek_duplicate(&self, fingerprint: &Fingerprint) -> Option<Place> {
+        self.fingerprints.peek(fingerprint, |slot| self.slots.generation_for_new(slot))
+    }
+
+    /// Whether `lba` can be mapped without another entry for it.
+    pub(crate) fn has_entry(&self, lba: Lba) -> bool {
+        self.index.get(lba).is_some()
     }
 }
 

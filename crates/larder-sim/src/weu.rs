@@ -172,8 +172,12 @@ impl WeuCache {
         [StreamClass::Clean, StreamClass::Dirty].into_iter().find(holds)
     }
 
-    /// The index has a limit: stale entries go first, then WEUs.
+    /// The index has a limit: what the design has replaced goes first, then stale entries, then WEUs.
     fn make_room(&mut self) {
+        if self.design.has_room(1) {
+            return;
+        }
+        self.drop_replaced();
         for _ in 0..self.design.export_pieces() {
             if self.design.has_room(1) {
                 return;
@@ -183,9 +187,14 @@ impl WeuCache {
         while !self.design.has_room(1) && (self.evict() || self.close_all()) {
             for _ in 0..self.design.export_pieces() {
                 self.design.sweep();
-                self.pending += self.design.drop_clean_zeroes(false).len() as u64;
+                self.drop_replaced();
             }
         }
+    }
+
+    /// What is forgotten that way is logged.
+    fn drop_replaced(&mut self) {
+        self.pending += self.design.drop_clean_zeroes(false).len() as u64;
     }
 
     /// Appends a record; its place. `None` where there is no slot for it: a cache of too few WEUs.
@@ -263,6 +272,7 @@ impl WeuCache {
         self.commit_if_many();
         self.design.release_slot(victim.slot);
         self.design.sweep();
+        self.drop_replaced();
         true
     }
 

@@ -190,6 +190,11 @@ impl<P: Copy, const LISTS: usize> Addresses<P, LISTS> {
         self.lists[list].len += 1;
     }
 
+    /// Numbers of all nodes, in no useful order.
+    pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
+        self.table.iter().copied()
+    }
+
     /// Bytes that are allocated.
     pub fn ram_bytes(&self) -> usize {
         self.table.allocation_size() + self.nodes.capacity() * size_of::<Node<P>>()

@@ -59,7 +59,7 @@ pub fn replay_contents(cache: &mut impl ReplayCache, records: &[Record], chunk_b
         let lba = Lba(record.offset_bytes / record.len_bytes);
         let content = record.content.expect("a trace with content");
         let fingerprint = Fingerprint(content.fingerprint.to_u128().to_be_bytes());
-        let content = Content { fingerprint, stored_bytes: chunk_bytes };
+        let content = Content { fingerprint, stored_bytes: content.stored_bytes.unwrap_or(chunk_bytes) };
         match record.op {
             Op::Read => tally.read(cache.read(lba, &content)),
             Op::Write => tally.write(cache.write(lba, &content)),
