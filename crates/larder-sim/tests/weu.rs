@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Rng, for_seeds};
-use larder_core::{Fingerprint, Lba, Lookup, nitro::Nitro, packing::PackingRules};
+use larder_core::{Design, DesignConfig, Fingerprint, Lba, Lookup, cd_arc::CdArc, nitro::Nitro, packing::PackingRules};
 use larder_sim::{
     cache::{Content, ReplayCache, WritePolicy},
     weu::{WeuCache, WeuOptions},
@@ -29,7 +29,15 @@ fn options(policy: WritePolicy) -> WeuOptions {
 }
 
 fn cache(options: WeuOptions) -> WeuCache {
-    WeuCache::new(|config| Box::new(Nitro::new(config)), options).expect("large enough")
+    WeuCache::new(nitro, options).expect("large enough")
+}
+
+fn nitro(config: DesignConfig) -> Box<dyn Design> {
+    Box::new(Nitro::new(config))
+}
+
+fn cd_arc(config: DesignConfig) -> Box<dyn Design> {
+    Box::new(CdArc::new(config))
 }
 
 /// Content `number`; 0 is zeroes.
@@ -91,13 +99,26 @@ impl World {
 }
 
 #[test]
-fn a_hit_is_what_was_written_last() {
+fn a_hit_of_nitro_is_what_was_written_last() {
+    a_hit_is_what_was_written_last(nitro);
+}
+
+#[test]
+fn a_hit_of_cd_arc_is_what_was_written_last() {
+    a_hit_is_what_was_written_last(cd_arc);
+}
+
+fn a_hit_is_what_was_written_last(design: fn(DesignConfig) -> Box<dyn Design>) {
     for_seeds(0..24, |seed| {
         let policy = [WritePolicy::Back, WritePolicy::Through, WritePolicy::Around][(seed % 3) as usize];
         let mut options = options(policy);
         options.compress = seed % 2 == 0;
         options.fp_entries_max = [0, 20, 200][(seed / 3 % 3) as usize];
-        let mut world = World { cache: cache(options), records: HashMap::new(), volume: HashMap::new() };
+        let mut world = World {
+            cache: WeuCache::new(design, options).expect("large enough"),
+            records: HashMap::new(),
+            volume: HashMap::new(),
+        };
         let mut rng = Rng::new(seed);
         for _ in 0..4000 {
             let lba = rng.skewed(600);
@@ -228,7 +249,7 @@ fn what_is_too_small_is_refused_with_the_least() {
     let refusal = |change: fn(&mut WeuOptions)| {
         let mut options = options(WritePolicy::Back);
         change(&mut options);
-        WeuCache::new(|config| Box::new(Nitro::new(config)), options).err().expect("refused")
+        WeuCache::new(nitro, options).err().expect("refused")
     };
     assert!(refusal(|options| options.slot_count = 2).contains("3 is the least"));
     assert!(refusal(|options| options.mappings_max = 15).contains("16 is the least"));
