@@ -24,7 +24,7 @@ fn synthetic(bencher: Bencher<'_, '_>, chunks: u64, has_compression: bool, polic
 }
 
 /// The trace of the authors' generator beside the checkout, over a flash of a quarter of its working set.
-#[divan::bench(args = [true, false])]
+#[divan::bench(args = [true, false], sample_count = 20)]
 fn published_trace(bencher: Bencher<'_, '_>, has_compression: bool) {
     let Some(requests) = published() else { return };
     let config = AustereConfig::new(1024 * u64::from(CHUNK), CHUNK, has_compression);
@@ -34,17 +34,17 @@ fn published_trace(bencher: Bencher<'_, '_>, has_compression: bool) {
 /// Working sets of 128 MiB, as in the paper, and of 8 GiB.
 const CHUNKS: [u64; 2] = [4096, 262_144];
 
-#[divan::bench(args = CHUNKS)]
+#[divan::bench(args = CHUNKS, sample_count = 10)]
 fn write_through_compressed(bencher: Bencher<'_, '_>, chunks: u64) {
     synthetic(bencher, chunks, true, WritePolicy::Through);
 }
 
-#[divan::bench(args = CHUNKS)]
+#[divan::bench(args = CHUNKS, sample_count = 10)]
 fn write_through(bencher: Bencher<'_, '_>, chunks: u64) {
     synthetic(bencher, chunks, false, WritePolicy::Through);
 }
 
-#[divan::bench(args = CHUNKS)]
+#[divan::bench(args = CHUNKS, sample_count = 10)]
 fn write_back_compressed(bencher: Bencher<'_, '_>, chunks: u64) {
     synthetic(bencher, chunks, true, WritePolicy::Back);
 }

@@ -40,7 +40,7 @@ fn w106_reads(bencher: Bencher<'_, '_>, name: &str) {
 }
 
 /// The trace of AustereCache's authors over a flash of a quarter of its working set.
-#[divan::bench(args = DESIGNS)]
+#[divan::bench(args = DESIGNS, sample_count = 20)]
 fn published_trace(bencher: Bencher<'_, '_>, name: &str) {
     let Some(requests) = published() else { return };
     replay(bencher, name, &requests, WeuSizing::new(FlashSize::DataChunks(1024), CHUNK, WritePolicy::Through));
@@ -52,12 +52,12 @@ fn synthetic(bencher: Bencher<'_, '_>, name: &str, policy: WritePolicy) {
     replay(bencher, name, &requests(CHUNKS), WeuSizing::new(FlashSize::DataChunks(CHUNKS / 2), CHUNK, policy));
 }
 
-#[divan::bench(args = DESIGNS, sample_count = 20)]
+#[divan::bench(args = DESIGNS, sample_count = 10)]
 fn write_through(bencher: Bencher<'_, '_>, name: &str) {
     synthetic(bencher, name, WritePolicy::Through);
 }
 
-#[divan::bench(args = DESIGNS, sample_count = 20)]
+#[divan::bench(args = DESIGNS, sample_count = 10)]
 fn write_back(bencher: Bencher<'_, '_>, name: &str) {
     synthetic(bencher, name, WritePolicy::Back);
 }

@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use divan::{Bencher, counter::ItemsCount};
-use larder_core::{Fingerprint, Lba};
+use larder_core::{Fingerprint, Lba, types::mix};
 use larder_sim::{
     cache::{Content, ReplayCache},
     replay::own_content,
@@ -65,12 +65,6 @@ pub fn replay(cache: &mut impl ReplayCache, requests: &[Request]) -> u64 {
 /// Over and over, so that the cache is warm.
 pub fn bench(bencher: Bencher<'_, '_>, requests: &[Request], mut cache: impl ReplayCache) {
     bencher.counter(ItemsCount::new(requests.len())).bench_local(|| replay(&mut cache, requests));
-}
-
-/// A number that looks random.
-fn mix(n: u64) -> u64 {
-    let z = (n ^ n >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9).wrapping_add(0x9e37_79b9);
-    (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb) >> 7
 }
 
 /// As the paper's generator (§5.1): `chunks` addresses by a Zipf distribution of constant 1.0, seven writes to three reads, half
