@@ -12,7 +12,8 @@
 //! What the paper leaves open, and how it is here:
 //! - C and X. A cache of compressed chunks has no number of chunks that is known beforehand. C is half of the addresses
 //!   that there may be, and X what is left (0 or 1), as in AustereCache's authors' version.
-//! - Among WEUs without an address in T1 or T2 the least recently used one goes (theirs: the first to lose its last one).
+//! - Among WEUs without an address in T1 or T2 the one goes that lost its last one first, as in theirs. D-ARC takes the
+//!   least recently used data; to find it among WEUs would take a search.
 //! - `p` moves as in ARC, by the quotient of the sizes of B1 and B2 or by 1 (theirs: by 1).
 //!
 //! Departures from D-ARC, which come from the order of things in a cache that does I/O ([`Design`]):
@@ -104,6 +105,16 @@ impl CdArc {
         self.lists.place(i, at(&place), Some(fingerprint));
         self.nitro.map(lba, NewMapping::Duplicate { place }, None);
         Lookup::Chunk { place, duplicate: true }
+    }
+
+    /// A sealed slot without an address in T1 and T2.
+    fn take_unheld(&mut self, busy: &mut dyn FnMut(SlotId) -> bool) -> Option<SlotId> {
+        let nitro = &self.nitro;
+        self.lists.take_unheld(|slot| match nitro.slot(slot) {
+            Some((SlotState::Sealed, _)) => Some(!busy(slot)),
+            // It is noted when it is sealed, or spared.
+            _ => None,
+        })
     }
 
     /// What `slot` is now, after recovery said something of it.
@@ -253,6 +264,7 @@ impl Design for CdArc {
 
     fn seal_slot(&mut self, slot: SlotId) {
         self.nitro.seal_slot(slot);
+        self.lists.note_unheld(slot);
     }
 
     fn free_slots(&self) -> usize {
@@ -262,20 +274,18 @@ impl Design for CdArc {
     fn choose_victim(&mut self, busy: &mut dyn FnMut(SlotId) -> bool) -> Option<Victim> {
         // Where no WEU may go at all, no address has to leave T1 and T2 for one.
         self.nitro.oldest_but(&mut *busy)?;
-        let mut victim = self.nitro.oldest_but(|slot| busy(slot) || !self.lists.is_free(slot));
-        while victim.is_none() {
-            victim = match self.lists.len(T1) + self.lists.len(T2) {
-                0 => Some(self.nitro.oldest_but(&mut *busy)?),
-                _ => self.lists.manage_metadata().filter(|&slot| {
-                    self.nitro.slot(slot).is_some_and(|(state, _)| state == SlotState::Sealed) && !busy(slot)
-                }),
-            };
+        let mut victim = self.take_unheld(busy);
+        while victim.is_none() && self.lists.len(T1) + self.lists.len(T2) > 0 {
+            self.lists.manage_metadata();
+            victim = self.take_unheld(busy);
         }
-        victim.map(|slot| self.nitro.take_victim(slot))
+        let slot = victim.or_else(|| self.nitro.oldest_but(busy))?;
+        Some(self.nitro.take_victim(slot))
     }
 
     fn spare_victim(&mut self, slot: SlotId) {
         self.nitro.spare_victim(slot);
+        self.lists.note_unheld(slot);
     }
 
     fn dirty_in(&self, slot: SlotId) -> Vec<Lba> {
@@ -349,6 +359,10 @@ impl Design for CdArc {
     fn end_restore(&mut self) {
         self.restoring = false;
         self.nitro.end_restore();
+        // What recovery found has no address in T1 or T2, perhaps, and lost none.
+        for (slot, ..) in self.nitro.export_slots() {
+            self.lists.note_unheld(slot);
+        }
     }
 
     fn restore_slot(&mut self, slot: SlotId, generation: u32) -> bool {

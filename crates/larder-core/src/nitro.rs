@@ -295,15 +295,13 @@ impl Design for Nitro {
     }
 
     fn dirty_in(&self, slot: SlotId) -> Vec<Lba> {
-        let mut found: Vec<Lba> = self
-            .slots
-            .remembered(slot)
-            .map(|(lba, _)| lba)
-            .filter(|&lba| {
-                self.dirty.get(lba).is_some()
-                    && self.index.get(lba).and_then(Entry::slot).is_some_and(|(at, _)| at == slot)
-            })
-            .collect();
+        let (_, _, _, dirty_refs) = self.slots.describe(slot);
+        if dirty_refs == 0 {
+            return Vec::new();
+        }
+        let is_dirty_here = |entry: &Entry| entry.dirty() && entry.slot().is_some_and(|(at, _)| at == slot);
+        let remembered = self.slots.remembered(slot).map(|(lba, _)| lba);
+        let mut found: Vec<Lba> = remembered.filter(|&lba| self.index.get(lba).is_some_and(is_dirty_here)).collect();
         found.sort_unstable();
         found.dedup();
         found

@@ -261,7 +261,8 @@ impl WeuCache {
     fn evict(&mut self) -> bool {
         let Some(victim) = self.design.choose_victim(&mut |_| false) else { return false };
         let dirty = self.design.dirty_in(victim.slot);
-        self.destage(&dirty);
+        let dirty: Vec<_> = dirty.into_iter().filter_map(|lba| Some((lba, self.design.dirty_seq(lba)?))).collect();
+        self.destage(dirty.into_iter());
         if self.design.evict(victim.slot).is_none() {
             self.design.spare_victim(victim.slot);
             return false;
@@ -276,9 +277,9 @@ impl WeuCache {
         true
     }
 
-    fn destage(&mut self, lbas: &[Lba]) {
-        for &lba in lbas {
-            let Some(seq) = self.design.dirty_seq(lba) else { continue };
+    /// Writes chunks to the origin, each with the sequence number of its dirty data.
+    fn destage(&mut self, dirty: impl Iterator<Item = (Lba, u64)>) {
+        for (lba, seq) in dirty {
             self.traffic.origin_chunks_written += 1;
             if let Lookup::Chunk { place, .. } = self.design.peek(lba) {
                 self.traffic.flash_data_bytes_read += u64::from(place.stored_len);
@@ -297,8 +298,7 @@ impl WeuCache {
             }
             let Some(&(last, _)) = some.last() else { return };
             self.destaged_to = Lba(last.0 + 1);
-            let lbas: Vec<Lba> = some.into_iter().map(|(lba, _)| lba).collect();
-            self.destage(&lbas);
+            self.destage(some.into_iter());
         }
     }
 

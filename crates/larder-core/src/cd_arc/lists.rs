@@ -9,6 +9,7 @@ use crate::{
     slotted::addresses::Addresses,
     types::{Fingerprint, Lba, SlotId},
 };
+use std::collections::VecDeque;
 
 pub(super) const T1: usize = 0;
 pub(super) const T2: usize = 1;
@@ -50,13 +51,18 @@ struct Known {
 #[derive(Clone, Copy, Default)]
 struct Held {
     generation: u32,
+    /// How many there are.
     count: u32,
+    /// It is in the queue of those without any.
+    is_queued: bool,
 }
 
 /// See the module.
 pub(super) struct Lists {
     addresses: Addresses<Known, LISTS>,
     held: Vec<Held>,
+    /// Slots that lost their last address in T1 and T2, in that order; some may have one again, or be gone.
+    unheld: VecDeque<u32>,
     /// The paper's C.
     data_chunks: u64,
     /// The paper's X.
@@ -74,6 +80,7 @@ impl Lists {
         Lists {
             addresses: Addresses::new(nodes_max as usize),
             held: vec![Held::default(); slot_count as usize],
+            unheld: VecDeque::new(),
             data_chunks: addresses_max / 2,
             extra: addresses_max % 2,
             p: 0.0,
@@ -133,16 +140,34 @@ impl Lists {
         (fingerprint != NO_FINGERPRINT).then_some(Fingerprint(fingerprint))
     }
 
-    /// Whether no address in T1 or T2 is in `slot`.
-    #[inline]
-    pub fn is_free(&self, slot: SlotId) -> bool {
-        self.held.get(slot.0 as usize).is_none_or(|held| held.count == 0)
+    /// Notes `slot` among those without an address in T1 and T2, if it has none.
+    pub fn note_unheld(&mut self, slot: SlotId) {
+        if let Some(held) = self.held.get_mut(slot.0 as usize).filter(|held| held.count == 0 && !held.is_queued) {
+            held.is_queued = true;
+            self.unheld.push_back(slot.0);
+        }
+    }
+
+    /// Takes the slot that is without an address in T1 and T2 for the longest time, of those that may go. `state` says that, or
+    /// that it may not go now (`Some(false)`), or that somebody will note it again (`None`).
+    pub fn take_unheld(&mut self, mut state: impl FnMut(SlotId) -> Option<bool>) -> Option<SlotId> {
+        for _ in 0..self.unheld.len() {
+            let slot = self.unheld.pop_front()?;
+            let held = self.held.get_mut(slot as usize)?;
+            held.is_queued = false;
+            match state(SlotId(slot)).filter(|_| held.count == 0) {
+                Some(true) => return Some(SlotId(slot)),
+                Some(false) => self.note_unheld(SlotId(slot)),
+                None => {}
+            }
+        }
+        None
     }
 
     /// `slot` has this generation from now on: nothing is there any more.
     pub fn begin_generation(&mut self, slot: SlotId, generation: u32) {
         if let Some(held) = self.held.get_mut(slot.0 as usize).filter(|held| held.generation != generation) {
-            *held = Held { generation, count: 0 };
+            (held.generation, held.count) = (generation, 0);
         }
     }
 
@@ -152,28 +177,34 @@ impl Lists {
         at == At::ZERO || self.held.get(at.slot as usize).is_some_and(|held| held.generation == at.generation)
     }
 
-    /// An address in T1 or T2 more (or less) maps to `at`. The slot, if none is left in it.
+    /// An address in T1 or T2 more (or less) maps to `at`.
     #[inline]
-    fn count(&mut self, at: At, more: bool) -> Option<SlotId> {
-        let held = self.held.get_mut(at.slot as usize).filter(|held| held.generation == at.generation)?;
+    fn count(&mut self, at: At, more: bool) {
+        let Some(held) = self.held.get_mut(at.slot as usize).filter(|held| held.generation == at.generation) else {
+            return;
+        };
         held.count = if more { held.count + 1 } else { held.count - 1 };
-        (held.count == 0).then_some(SlotId(at.slot))
+        if held.count == 0 {
+            self.note_unheld(SlotId(at.slot));
+        }
     }
 
-    /// Moves `i` to the head of `list`. The slot that has no address in T1 and T2 left by that.
+    /// Moves `i` to the head of `list`.
     #[inline]
-    pub fn move_to(&mut self, i: u32, list: usize) -> Option<SlotId> {
+    pub fn move_to(&mut self, i: u32, list: usize) {
         let was = is_top(self.list(i));
         self.addresses.move_to(i, list);
         match (was, is_top(list)) {
             (false, true) => self.count(self.at(i), true),
             (true, false) => self.count(self.at(i), false),
-            _ => None,
+            _ => {}
         }
     }
 
-    fn move_oldest(&mut self, from: usize, to: usize) -> Option<SlotId> {
-        self.addresses.oldest(from).and_then(|i| self.move_to(i, to))
+    fn move_oldest(&mut self, from: usize, to: usize) {
+        if let Some(i) = self.addresses.oldest(from) {
+            self.move_to(i, to);
+        }
     }
 
     /// `i` maps to `at` from now on, and has this content.
@@ -265,40 +296,41 @@ impl Lists {
         }
     }
 
-    /// MANAGEMETADATACACHE: takes one address out of T1 or T2. The slot that has none left in them by that.
-    pub fn manage_metadata(&mut self) -> Option<SlotId> {
+    /// MANAGEMETADATACACHE: takes one address out of T1 or T2, if there is one.
+    pub fn manage_metadata(&mut self) {
         let t1 = self.len(T1);
         if t1 + self.len(B1) >= self.data_chunks {
             if t1 < self.data_chunks {
                 self.move_oldest(B1, B3);
-                self.replace_in_metadata()
+                self.replace_in_metadata();
             } else if self.len(B1) > 0 {
                 self.move_oldest(B1, B3);
-                self.move_oldest(T1, B1)
+                self.move_oldest(T1, B1);
             } else {
-                self.move_oldest(T1, B3)
+                self.move_oldest(T1, B3);
             }
         } else {
             if self.len(B1) + self.len(B2) >= self.data_chunks {
                 self.move_oldest(B2, B3);
             }
-            self.replace_in_metadata()
+            self.replace_in_metadata();
         }
     }
 
     /// REPLACEINMETADATACACHE.
-    fn replace_in_metadata(&mut self) -> Option<SlotId> {
+    fn replace_in_metadata(&mut self) {
         let t1 = self.len(T1);
         if t1 > 0 && (t1 as f64 > self.p || self.len(T2) == 0) {
-            self.move_oldest(T1, B1)
+            self.move_oldest(T1, B1);
         } else {
-            self.move_oldest(T2, B2)
+            self.move_oldest(T2, B2);
         }
     }
 
     /// Bytes that are allocated.
     pub fn ram_bytes(&self) -> usize {
-        self.addresses.ram_bytes() + self.held.capacity() * size_of::<Held>()
+        let slots = self.held.capacity() * size_of::<Held>() + self.unheld.capacity() * size_of::<u32>();
+        self.addresses.ram_bytes() + slots
     }
 
     /// All addresses, with the list that each is on, in no useful order; panics where an invariant of this file does not
@@ -313,6 +345,8 @@ impl Lists {
         let tops = self.addresses.iter().filter(|&i| is_top(self.list(i)) && self.at(i).slot != u32::MAX);
         tops.filter(|&i| self.is_there(self.at(i))).for_each(|i| counts[self.at(i).slot as usize] += 1);
         assert!(self.held.iter().zip(&counts).all(|(held, count)| held.count == *count), "addresses in T1 and T2");
+        let queued = self.held.iter().filter(|held| held.is_queued).count();
+        assert_eq!(queued, self.unheld.len());
         self.addresses.iter().map(|i| (self.addresses.lba(i), i)).collect()
     }
 }
