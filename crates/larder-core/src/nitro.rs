@@ -89,8 +89,17 @@ impl Nitro {
         })
     }
 
-    /// Settles the counts for an entry that was just taken out of the index.
+    /// Settles the counts for an entry that was just taken out of the index. Returns whether it was live.
     fn forget(&mut self, entry: &Entry) -> bool {
+        let was_live = self.settle_counts(entry);
+        if was_live && entry.dirty() {
+            self.dirty.remove(entry.lba());
+        }
+        was_live
+    }
+
+    /// As [`Nitro::forget`], for an entry whose address stays on the dirty list if it is there.
+    fn settle_counts(&mut self, entry: &Entry) -> bool {
         if entry.kind() == Kind::Fragment {
             self.fragments.remove(&entry.lba().0);
             self.dirty_fragments -= u64::from(entry.dirty());
@@ -102,9 +111,6 @@ impl Nitro {
                 self.clean_zeroes -= u64::from(!entry.dirty());
             }
             Some(Some((slot, _))) => self.slots.drop_ref(slot, entry.dirty()),
-        }
-        if entry.dirty() {
-            self.dirty.remove(entry.lba());
         }
         self.live -= 1;
         true
@@ -160,7 +166,12 @@ impl Design for Nitro {
             NewMapping::Fragment { place, .. } => (Kind::Fragment, Some(place)),
         };
         if let Some(old) = self.index.insert(Entry::new(lba, kind, place, dirty)) {
-            self.forget(&old);
+            // What is written again stays listed, and gets its new number below.
+            if dirty && !self.restoring {
+                self.settle_counts(&old)
+            } else {
+                self.forget(&old)
+            };
         }
         if !self.trimmed.is_empty() {
             self.trimmed.remove(lba, 1);
