@@ -16,6 +16,9 @@
 //!   least recently used data; to find it among WEUs would take a search.
 //! - `p` moves as in ARC, by the quotient of the sizes of B1 and B2 or by 1 (theirs: by 1).
 //!
+//! What AustereCache's authors' version makes of a trace is in `larder-sim/tests/published.rs`, whose test compares this one
+//! with it and prints it.
+//!
 //! Departures from D-ARC, which come from the order of things in a cache that does I/O ([`Design`]):
 //! - A WEU is evicted when one is to be opened, before it is known whose chunk needs it. So addresses are moved before `p`
 //!   is, and REPLACE takes the address that is asked for as not in B2.

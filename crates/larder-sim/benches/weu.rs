@@ -10,7 +10,10 @@ use divan::Bencher;
 use larder_core::{Design, DesignConfig, cd_arc::CdArc, nitro::Nitro, slotted::FlashSize};
 use larder_sim::{
     cache::WritePolicy,
-    weu::{WeuCache, sizing::WeuSizing},
+    weu::{
+        WeuCache,
+        sizing::{Granularity, WeuSizing},
+    },
 };
 
 /// The designs, by name.
@@ -37,6 +40,14 @@ fn replay(bencher: Bencher<'_, '_>, name: &str, requests: &[Request], sizing: We
 fn w106_reads(bencher: Bencher<'_, '_>, name: &str) {
     let Some(requests) = w106() else { return };
     replay(bencher, name, &requests, WeuSizing::new(FlashSize::DataChunks(50_000), BLOCK, WritePolicy::Through));
+}
+
+/// The same in extents of a chunk each.
+#[divan::bench(sample_count = 9, sample_size = 1)]
+fn w106_reads_in_extents(bencher: Bencher<'_, '_>) {
+    let Some(requests) = w106() else { return };
+    let weus = WeuSizing::new(FlashSize::DataChunks(50_000), BLOCK, WritePolicy::Through);
+    replay(bencher, "nitro", &requests, WeuSizing { granularity: Granularity::Extent, compress: false, ..weus });
 }
 
 /// The trace of AustereCache's authors over a flash of a quarter of its working set.

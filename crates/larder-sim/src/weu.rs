@@ -59,7 +59,7 @@ pub struct WeuOptions {
     /// In write-back: destaging begins when so many chunks are dirty.
     pub dirty_chunks_max: u64,
     /// Entries for which nobody waits are written to the log when so many of them are there: 1 for each time that a WEU
-    /// is full or freed.
+    /// is full or freed. After so many evictions one shard of the index is swept.
     pub commit_entries: u64,
 }
 
@@ -84,6 +84,8 @@ pub struct WeuCache {
     log_used_bytes: u64,
     next_seq: u64,
     destaged_to: Lba,
+    /// WEUs that were evicted.
+    evictions: u64,
     traffic: Traffic,
 }
 
@@ -117,8 +119,14 @@ impl WeuCache {
             log_used_bytes: 0,
             next_seq: 1,
             destaged_to: Lba(0),
+            evictions: 0,
             traffic: Traffic::default(),
         })
+    }
+
+    /// WEUs that were evicted: erasures, where a WEU is what the flash erases at once (Nitro §6.1).
+    pub fn evictions(&self) -> u64 {
+        self.evictions
     }
 
     /// The design.
@@ -272,8 +280,11 @@ impl WeuCache {
         self.pending += 1;
         self.commit_if_many();
         self.design.release_slot(victim.slot);
-        self.design.sweep();
-        self.drop_replaced();
+        self.evictions += 1;
+        if self.evictions.is_multiple_of(self.options.commit_entries.max(1)) {
+            self.design.sweep();
+            self.drop_replaced();
+        }
         true
     }
 
