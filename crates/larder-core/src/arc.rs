@@ -45,7 +45,6 @@ pub struct Arc {
     data_chunks: u32,
     /// The target size of T1, 0 to c.
     p: f64,
-    dirty: u64,
 }
 
 impl Arc {
@@ -58,7 +57,6 @@ impl Arc {
             slots: SlotPool::new(chunks),
             data_chunks: chunks,
             p: 0.0,
-            dirty: 0,
         })
     }
 
@@ -73,17 +71,10 @@ impl Arc {
         self.p
     }
 
-    fn set_dirty(&mut self, i: u32, is_dirty: bool) -> bool {
-        let before = self.addresses.is_dirty(i);
-        self.addresses.set_dirty(i, is_dirty);
-        self.dirty = self.dirty + u64::from(is_dirty) - u64::from(before);
-        before != is_dirty
-    }
-
     /// Takes the data of `i`, in T1 or T2, away.
     fn take_slot(&mut self, i: u32, decision: &mut Decision) {
         let slot = std::mem::replace(self.addresses.payload_mut(i), NONE);
-        if self.set_dirty(i, false) {
+        if self.addresses.set_dirty(i, false) {
             decision.destage.push(Destage { lba: self.addresses.lba(i), slot: ChunkSlot(slot) });
         }
         self.slots.give_back(slot);
@@ -186,7 +177,7 @@ impl Slotted for Arc {
             *self.addresses.payload_mut(i) = slot;
         }
         let slot = ChunkSlot(self.addresses.payload(i));
-        if self.set_dirty(i, is_dirty) || !decision.was_cached {
+        if self.addresses.set_dirty(i, is_dirty) || !decision.was_cached {
             decision.changed.push(MetadataEntry::Slot(slot));
         }
         decision.data = DataStep::Store { slot, evicts: is_full && !decision.was_cached };
@@ -197,7 +188,6 @@ impl Slotted for Arc {
         let Some(i) = self.addresses.find(lba) else { return false };
         match self.slot(i) {
             Some(slot) => {
-                self.set_dirty(i, false);
                 self.slots.give_back(slot.0);
                 decision.was_cached = true;
                 decision.data = DataStep::Free(slot);
@@ -210,11 +200,11 @@ impl Slotted for Arc {
     }
 
     fn clean(&mut self, lba: Lba) -> bool {
-        self.addresses.find(lba).is_some_and(|i| self.set_dirty(i, false))
+        self.addresses.clean(lba)
     }
 
     fn is_dirty(&self, lba: Lba) -> bool {
-        self.addresses.find(lba).is_some_and(|i| self.addresses.is_dirty(i))
+        self.addresses.is_dirty_at(lba)
     }
 
     fn sizes(&self) -> Sizes {
@@ -227,7 +217,7 @@ impl Slotted for Arc {
         let mapped = (self.addresses.len(T1) + self.addresses.len(T2)) as u64;
         SlottedStats {
             mapped_chunks: mapped,
-            dirty_chunks: self.dirty,
+            dirty_chunks: self.addresses.dirty_count(),
             live_slots: mapped,
             stale_slots: 0,
             ghosts: (self.addresses.len(B1) + self.addresses.len(B2)) as u64,

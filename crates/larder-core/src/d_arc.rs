@@ -23,9 +23,8 @@
 //! AustereCache's authors' version of D-ARC departs from the paper, and so from this. For 1024 chunks and an index of 4096
 //! addresses, which are C = 1024 and X = 2048 here, its lists have C = 2048 and X = 0, while D has 1024 chunks. Its `p`
 //! moves by 1. Its victim is what was first to lose its last address in T1 and T2, not what was least recently used;
-//! and what an overwrite replaces loses its address only when there is room for the new. On the trace that
-//! `larder-sim/tests/published.rs` replays, Algorithms 2 and 3 with these changes give that version's 75.69% read hits
-//! and 3,571 MB written; without them, as here, 76.64% and 3,553 MB.
+//! and what an overwrite replaces loses its address only when there is room for the new. What that version makes of a
+//! trace is in `larder-sim/tests/published.rs`, whose test compares ours with it and prints it.
 //!
 //! Invariants: |T1|+|T2|+|B3| <= C+X, |B1|+|B2| <= C, |D| <= C. An address in T1 or T2 has its data in D.
 //!
@@ -321,30 +320,22 @@ impl Slotted for DArc {
     fn forget(&mut self, lba: Lba, decision: &mut Decision) -> bool {
         decision.clear();
         let Some(i) = self.metadata.addresses.find(lba) else { return false };
-        let (content, slot) = (self.metadata.content(i), self.metadata.slot(i));
-        let is_shared = self.metadata.refs(content) > 1;
         if is_top(self.metadata.addresses.list(i)) {
-            self.let_go(content);
+            self.let_go(self.metadata.content(i));
         }
-        self.metadata.remove(i, decision);
-        if let Some(slot) = slot {
-            decision.was_cached = true;
-            if !is_shared {
-                self.victims.remove(slot);
-                self.metadata.displace(slot, decision);
-                self.slots.give_back(slot.0);
-                decision.data = DataStep::Free(slot);
-            }
+        if let Some(slot) = self.metadata.forget(i, decision) {
+            self.victims.remove(slot);
+            self.slots.give_back(slot.0);
         }
         true
     }
 
     fn clean(&mut self, lba: Lba) -> bool {
-        self.metadata.addresses.find(lba).is_some_and(|i| self.metadata.set_dirty(i, false))
+        self.metadata.clean(lba)
     }
 
     fn is_dirty(&self, lba: Lba) -> bool {
-        self.metadata.addresses.find(lba).is_some_and(|i| self.metadata.addresses.is_dirty(i))
+        self.metadata.addresses.is_dirty_at(lba)
     }
 
     fn sizes(&self) -> Sizes {

@@ -142,27 +142,19 @@ impl Slotted for DLru {
     fn forget(&mut self, lba: Lba, decision: &mut Decision) -> bool {
         decision.clear();
         let Some(i) = self.metadata.addresses.find(lba) else { return false };
-        let (content, slot) = (self.metadata.content(i), self.metadata.slot(i));
-        let is_shared = self.metadata.refs(content) > 1;
-        self.metadata.remove(i, decision);
-        if let Some(slot) = slot {
-            decision.was_cached = true;
-            if !is_shared {
-                self.order.remove(slot);
-                self.metadata.displace(slot, decision);
-                self.slots.give_back(slot.0);
-                decision.data = DataStep::Free(slot);
-            }
+        if let Some(slot) = self.metadata.forget(i, decision) {
+            self.order.remove(slot);
+            self.slots.give_back(slot.0);
         }
         true
     }
 
     fn clean(&mut self, lba: Lba) -> bool {
-        self.metadata.addresses.find(lba).is_some_and(|i| self.metadata.set_dirty(i, false))
+        self.metadata.clean(lba)
     }
 
     fn is_dirty(&self, lba: Lba) -> bool {
-        self.metadata.addresses.find(lba).is_some_and(|i| self.metadata.addresses.is_dirty(i))
+        self.metadata.addresses.is_dirty_at(lba)
     }
 
     fn sizes(&self) -> Sizes {

@@ -136,6 +136,10 @@ pub struct DesignStats {
     pub slots_free: u64,
     /// Stale entries that sweeps removed.
     pub swept_entries: u64,
+    /// Addresses that are remembered without being mapped, by a design that does.
+    pub ghosts: u64,
+    /// Requests for addresses that had been replaced and were remembered.
+    pub ghost_hits: u64,
 }
 
 /// A caching design.
@@ -217,6 +221,7 @@ pub trait Design: Send {
 
     /// Clean chunks of zeroes have no WEU whose eviction would remove them. Forgets some where there are too many, or,
     /// with `all`, a shard's worth in any case, and says which: the caller logs that, for a crash must not bring them back.
+    /// A design that replaces addresses by themselves forgets here what it has replaced.
     fn drop_clean_zeroes(&mut self, all: bool) -> Vec<Lba>;
 
     /// Number of pieces that [`Design::export_mappings`] comes in.

@@ -234,6 +234,17 @@ impl FpIndex {
         Some((FpHandle(i), Self::place_of(&entry, generation)))
     }
 
+    /// As [`FpIndex::lookup`], but changes nothing.
+    pub fn peek(&self, fingerprint: &Fingerprint, generation_of: impl Fn(SlotId) -> Option<u32>) -> Option<Place> {
+        let shard = self.shards.get(self.shard_of(&fingerprint.0))?;
+        let is_it = |i: &u32| self.slab[*i].fingerprint == fingerprint.0;
+        let waiting = shard.waiting.iter().rev().find(|&i| is_it(i));
+        let entry = &self.slab[*waiting.or_else(|| shard.table.find(hash_of(&fingerprint.0), is_it))?];
+        let generation = generation_of(SlotId(entry.slot))?;
+        let is_current = (entry.packed >> 40) as u32 == generation & GENERATION_MASK;
+        is_current.then(|| Self::place_of(entry, generation))
+    }
+
     fn place_of(entry: &Entry, generation: u32) -> Place {
         Place {
             slot: SlotId(entry.slot),

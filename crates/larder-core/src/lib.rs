@@ -13,6 +13,7 @@
 
 pub mod arc;
 pub mod austere;
+pub mod cd_arc;
 pub mod d_arc;
 pub mod d_lru;
 pub mod design;

@@ -25,14 +25,13 @@ const ENTRY_BYTES: u32 = 8;
 pub struct Lru {
     addresses: Addresses<(), 1>,
     data_chunks: u32,
-    dirty: u64,
 }
 
 impl Lru {
     /// A cache of `data_chunks`, at least 1.
     pub fn new(data_chunks: u64) -> Result<Self, SizeError> {
         let data_chunks = check_chunks(NAME, data_chunks)?;
-        Ok(Lru { addresses: Addresses::new(data_chunks as usize), data_chunks, dirty: 0 })
+        Ok(Lru { addresses: Addresses::new(data_chunks as usize), data_chunks })
     }
 
     /// A cache that fills `flash`.
@@ -41,21 +40,13 @@ impl Lru {
         Lru::new(formula.data_chunks(flash)?)
     }
 
-    /// Marks `i`, whose data changes, and whether it is dirty; whether that changed.
-    fn set_dirty(&mut self, i: u32, is_dirty: bool) -> bool {
-        let before = self.addresses.is_dirty(i);
-        self.addresses.set_dirty(i, is_dirty);
-        self.dirty = self.dirty + u64::from(is_dirty) - u64::from(before);
-        before != is_dirty
-    }
-
     /// Makes room for one, if there is none; whether something left.
     fn make_room(&mut self, decision: &mut Decision) -> bool {
         if self.addresses.len(0) < self.data_chunks as usize {
             return false;
         }
         let Some(victim) = self.addresses.oldest(0) else { return false };
-        if self.set_dirty(victim, false) {
+        if self.addresses.set_dirty(victim, false) {
             decision.destage.push(Destage { lba: self.addresses.lba(victim), slot: ChunkSlot(victim) });
         }
         self.addresses.remove(victim);
@@ -92,7 +83,7 @@ impl Slotted for Lru {
                 (self.addresses.insert(lba, 0, ()), evicts)
             }
         };
-        if self.set_dirty(i, is_dirty) || !decision.was_cached {
+        if self.addresses.set_dirty(i, is_dirty) || !decision.was_cached {
             decision.changed.push(MetadataEntry::Slot(ChunkSlot(i)));
         }
         decision.data = DataStep::Store { slot: ChunkSlot(i), evicts };
@@ -101,7 +92,6 @@ impl Slotted for Lru {
     fn forget(&mut self, lba: Lba, decision: &mut Decision) -> bool {
         decision.clear();
         let Some(i) = self.addresses.find(lba) else { return false };
-        self.set_dirty(i, false);
         self.addresses.remove(i);
         decision.was_cached = true;
         decision.data = DataStep::Free(ChunkSlot(i));
@@ -110,11 +100,11 @@ impl Slotted for Lru {
     }
 
     fn clean(&mut self, lba: Lba) -> bool {
-        self.addresses.find(lba).is_some_and(|i| self.set_dirty(i, false))
+        self.addresses.clean(lba)
     }
 
     fn is_dirty(&self, lba: Lba) -> bool {
-        self.addresses.find(lba).is_some_and(|i| self.addresses.is_dirty(i))
+        self.addresses.is_dirty_at(lba)
     }
 
     fn sizes(&self) -> Sizes {
@@ -127,7 +117,7 @@ impl Slotted for Lru {
         let mapped = self.addresses.len(0) as u64;
         SlottedStats {
             mapped_chunks: mapped,
-            dirty_chunks: self.dirty,
+            dirty_chunks: self.addresses.dirty_count(),
             live_slots: mapped,
             stale_slots: 0,
             ghosts: 0,

@@ -89,8 +89,17 @@ impl Nitro {
         })
     }
 
-    /// Settles the counts for an entry that was just taken out of the index.
+    /// Settles the counts for an entry that was just taken out of the index. Returns whether it was live.
     fn forget(&mut self, entry: &Entry) -> bool {
+        let was_live = self.settle_counts(entry);
+        if was_live && entry.dirty() {
+            self.dirty.remove(entry.lba());
+        }
+        was_live
+    }
+
+    /// As [`Nitro::forget`], for an entry whose address stays on the dirty list if it is there.
+    fn settle_counts(&mut self, entry: &Entry) -> bool {
         if entry.kind() == Kind::Fragment {
             self.fragments.remove(&entry.lba().0);
             self.dirty_fragments -= u64::from(entry.dirty());
@@ -102,9 +111,6 @@ impl Nitro {
                 self.clean_zeroes -= u64::from(!entry.dirty());
             }
             Some(Some((slot, _))) => self.slots.drop_ref(slot, entry.dirty()),
-        }
-        if entry.dirty() {
-            self.dirty.remove(entry.lba());
         }
         self.live -= 1;
         true
@@ -160,7 +166,12 @@ impl Design for Nitro {
             NewMapping::Fragment { place, .. } => (Kind::Fragment, Some(place)),
         };
         if let Some(old) = self.index.insert(Entry::new(lba, kind, place, dirty)) {
-            self.forget(&old);
+            // What is written again stays listed, and gets its new number below.
+            if dirty && !self.restoring {
+                self.settle_counts(&old)
+            } else {
+                self.forget(&old)
+            };
         }
         if !self.trimmed.is_empty() {
             self.trimmed.remove(lba, 1);
@@ -287,9 +298,7 @@ impl Design for Nitro {
     }
 
     fn choose_victim(&mut self, busy: &mut dyn FnMut(SlotId) -> bool) -> Option<Victim> {
-        let slot = self.slots.start_evicting(busy)?;
-        let (_, _, _, dirty_refs) = self.slots.describe(slot);
-        Some(Victim { slot, dirty_refs })
+        self.oldest_but(busy).map(|slot| self.take_victim(slot))
     }
 
     fn spare_victim(&mut self, slot: SlotId) {
@@ -297,15 +306,13 @@ impl Design for Nitro {
     }
 
     fn dirty_in(&self, slot: SlotId) -> Vec<Lba> {
-        let mut found: Vec<Lba> = self
-            .slots
-            .remembered(slot)
-            .map(|(lba, _)| lba)
-            .filter(|&lba| {
-                self.dirty.get(lba).is_some()
-                    && self.index.get(lba).and_then(Entry::slot).is_some_and(|(at, _)| at == slot)
-            })
-            .collect();
+        let (_, _, _, dirty_refs) = self.slots.describe(slot);
+        if dirty_refs == 0 {
+            return Vec::new();
+        }
+        let is_dirty_here = |entry: &Entry| entry.dirty() && entry.slot().is_some_and(|(at, _)| at == slot);
+        let remembered = self.slots.remembered(slot).map(|(lba, _)| lba);
+        let mut found: Vec<Lba> = remembered.filter(|&lba| self.index.get(lba).is_some_and(is_dirty_here)).collect();
         found.sort_unstable();
         found.dedup();
         found
@@ -459,7 +466,40 @@ impl Design for Nitro {
             slot_table_ram_bytes: self.slots.ram_bytes() as u64,
             slots_free: self.slots.free_count() as u64,
             swept_entries: self.swept,
+            ghosts: 0,
+            ghost_hits: 0,
         }
+    }
+}
+
+/// For a design that keeps its mappings and WEUs here, and replaces them in an order of its own.
+impl Nitro {
+    /// The least recently used sealed slot that `busy` does not name.
+    pub(crate) fn oldest_but(&self, busy: impl FnMut(SlotId) -> bool) -> Option<SlotId> {
+        self.slots.oldest_but(busy)
+    }
+
+    /// As [`Design::choose_victim`], of a sealed slot that was chosen already.
+    pub(crate) fn take_victim(&mut self, slot: SlotId) -> Victim {
+        self.slots.start_evicting(slot);
+        let (_, _, _, dirty_refs) = self.slots.describe(slot);
+        Victim { slot, dirty_refs }
+    }
+
+    /// State and generation of `slot`, if there is such a slot.
+    #[inline]
+    pub(crate) fn slot(&self, slot: SlotId) -> Option<(SlotState, u32)> {
+        self.slots.generation(slot).map(|generation| (self.slots.state(slot), generation))
+    }
+
+    /// As [`Design::find_duplicate`]; does not count as a use.
+    pub(crate) fn peek_duplicate(&self, fingerprint: &Fingerprint) -> Option<Place> {
+        self.fingerprints.peek(fingerprint, |slot| self.slots.generation_for_new(slot))
+    }
+
+    /// Whether `lba` can be mapped without another entry for it.
+    pub(crate) fn has_entry(&self, lba: Lba) -> bool {
+        self.index.get(lba).is_some()
     }
 }
 

@@ -121,6 +121,12 @@ impl Slots {
         (slot.state, slot.generation, slot.refs, slot.dirty_refs)
     }
 
+    /// State of `slot`.
+    #[inline]
+    pub fn state(&self, slot: SlotId) -> SlotState {
+        self.slots[slot.0 as usize].state
+    }
+
     /// The class of data in `slot`.
     pub fn class(&self, slot: SlotId) -> StreamClass {
         self.slots[slot.0 as usize].class
@@ -174,18 +180,21 @@ impl Slots {
         }
     }
 
-    /// Chooses the least recently used sealed slot that `busy` does not name, and takes it off the list.
-    pub fn start_evicting(&mut self, mut busy: impl FnMut(SlotId) -> bool) -> Option<SlotId> {
+    /// The least recently used sealed slot that `busy` does not name.
+    pub fn oldest_but(&self, mut busy: impl FnMut(SlotId) -> bool) -> Option<SlotId> {
         let mut at = self.oldest;
         while at != NONE && busy(SlotId(at)) {
             at = self.slots[at as usize].newer;
         }
-        if at == NONE {
-            return None;
+        (at != NONE).then_some(SlotId(at))
+    }
+
+    /// Takes a sealed slot off the list: it is about to be evicted.
+    pub fn start_evicting(&mut self, slot: SlotId) {
+        if self.slots[slot.0 as usize].state == SlotState::Sealed {
+            self.unlink(slot.0);
+            self.slots[slot.0 as usize].state = SlotState::Evicting;
         }
-        self.unlink(at);
-        self.slots[at as usize].state = SlotState::Evicting;
-        Some(SlotId(at))
     }
 
     /// An eviction was given up: the slot is sealed again, least recent.
@@ -444,20 +453,23 @@ mod tests {
     #[test]
     fn the_least_recent_sealed_slot_is_evicted_first() {
         let mut slots = Slots::new(4);
+        let start = |slots: &mut Slots, busy: &dyn Fn(SlotId) -> bool| {
+            slots.oldest_but(busy).inspect(|&slot| slots.start_evicting(slot))
+        };
         let ids: Vec<_> = (0..3).map(|_| slots.open(StreamClass::Clean).unwrap().0).collect();
         ids.iter().for_each(|&id| slots.seal(id));
         slots.touch(ids[0]);
-        assert_eq!(slots.start_evicting(|id| id == ids[1]), Some(ids[2]), "the busy one is passed over");
+        assert_eq!(start(&mut slots, &|id| id == ids[1]), Some(ids[2]), "the busy one is passed over");
         assert_eq!(slots.retire(ids[2]), (0, 0));
         assert_eq!(slots.free_count(), 1);
         slots.release(ids[2]);
         assert_eq!(slots.free_count(), 2);
         assert_eq!(slots.open(StreamClass::Dirty), Some((ids[2], 1)), "its generation has moved on");
-        assert_eq!(slots.start_evicting(|_| false), Some(ids[1]));
+        assert_eq!(start(&mut slots, &|_| false), Some(ids[1]));
         slots.stop_evicting(ids[1]);
-        assert_eq!(slots.start_evicting(|_| false), Some(ids[1]));
-        assert_eq!(slots.start_evicting(|_| false), Some(ids[0]));
-        assert_eq!(slots.start_evicting(|_| false), None);
+        assert_eq!(start(&mut slots, &|_| false), Some(ids[1]));
+        assert_eq!(start(&mut slots, &|_| false), Some(ids[0]));
+        assert_eq!(start(&mut slots, &|_| false), None);
     }
 
     #[test]

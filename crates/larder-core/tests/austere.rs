@@ -144,9 +144,9 @@ type ModelBucket = Vec<Option<(Key, Key, bool)>>;
 fn the_lba_index_keeps_order_and_counts() {
     for_seeds(0..60, |seed| {
         let mut rng = Rng::new(seed);
-        let slots = rng.pick(&[2usize, 3, 8, 127, 128]).expect("one");
-        let fp_bits = rng.pick(&[16u32, 17, 33, 48]).expect("one");
-        let space = KeySpace::new(1 + rng.below(4) as u32, rng.pick(&[1, 2, 16]).expect("one"));
+        let slots = rng.one_of(&[2usize, 3, 8, 127, 128]);
+        let fp_bits = rng.one_of(&[16u32, 17, 33, 48]);
+        let space = KeySpace::new(1 + rng.below(4) as u32, rng.one_of(&[1, 2, 16]));
         let mut index = LbaIndex::new(space, slots, fp_bits, true);
         // As wide as keys are few: estimates are exact.
         let mut sketch = Sketch::new(1 << 20);
@@ -204,7 +204,7 @@ fn the_lba_index_keeps_order_and_counts() {
 fn runs_stay_together_and_room_is_made() {
     for_seeds(0..40, |seed| {
         let mut rng = Rng::new(seed);
-        let bucket_slots = rng.pick(&[4u32, 9, 128]).expect("one");
+        let bucket_slots = rng.one_of(&[4u32, 9, 128]);
         let config = AustereConfig {
             bucket_slots,
             data_bytes: u64::from(bucket_slots) * 8192 * (1 + rng.below(3)),

@@ -1,6 +1,9 @@
-//! The Nitro design against a plain model, driven as an engine would drive it: records appended to open slots,
-//! duplicates, zeroes, fragments, trims, destaging with right and stale sequence numbers, evictions all the time, and
-//! restarts in between. After each step every answer of the design is compared.
+//! The designs over WEUs, nitro and cd-arc, against a plain model, driven as an engine would drive them: records appended to
+//! open slots, duplicates, zeroes, fragments, trims, destaging with right and stale sequence numbers, evictions all the time,
+//! and restarts in between. After each step every answer of the design is compared.
+//!
+//! Of cd-arc the model does not know which WEU it takes, nor which address without data it remembers: a victim has to be one
+//! that may go, and what hits again without having been mapped has to be the address's newest content.
 //!
 //! The model keeps no index and no counters: a hash map of mappings, vectors for the LRU orders, and loops.
 
@@ -8,10 +11,13 @@ mod common;
 
 use common::{Rng, for_seeds};
 use larder_core::{
-    Design, DesignConfig, Fingerprint, Lba, Lookup, NewMapping, Place, SectorMap, SlotId, StreamClass, nitro::Nitro,
-    ranges::Run, slots::SlotState,
+    Design, DesignConfig, Fingerprint, Lba, Lookup, NewMapping, Place, SectorMap, SlotId, StreamClass, cd_arc::CdArc,
+    nitro::Nitro, ranges::Run, slots::SlotState,
 };
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    cell::Cell,
+    collections::{BTreeMap, HashMap},
+};
 
 /// Bytes that a slot has room for.
 const SLOT_BYTES: u32 = 64 << 10;
@@ -36,10 +42,37 @@ struct Known {
     place: Place,
 }
 
-struct World {
+/// A design under test.
+trait Driven: Design {
+    /// Replaces WEUs in LRU order, and remembers nothing of an address that is not mapped.
+    const IS_PLAIN: bool;
+    fn new(config: DesignConfig) -> Self;
+    /// Its own invariants. `is_recovered`: whether it was told of states that never were.
+    fn check(&self, _is_recovered: bool) {}
+}
+
+impl Driven for Nitro {
+    const IS_PLAIN: bool = true;
+    fn new(config: DesignConfig) -> Self {
+        Nitro::new(config)
+    }
+}
+
+impl Driven for CdArc {
+    const IS_PLAIN: bool = false;
+    fn new(config: DesignConfig) -> Self {
+        CdArc::new(config)
+    }
+    fn check(&self, is_recovered: bool) {
+        CdArc::check(self);
+        assert!(is_recovered || !self.has_orphan(), "an address in T1 or T2 lost its data");
+    }
+}
+
+struct World<D> {
     rng: Rng,
     config: DesignConfig,
-    design: Nitro,
+    design: D,
     base: u64,
     lbas: u64,
     contents: u64,
@@ -53,6 +86,11 @@ struct World {
     /// Known contents, least recent first.
     known: Vec<Known>,
     fp_evictions: u64,
+    /// The newest content of an address, where a fingerprint said what it is.
+    newest: HashMap<u64, u64>,
+    /// How often that hit again.
+    revived: u64,
+    is_recovered: bool,
     /// Every record ever stored: slot, generation, offset.
     records: HashMap<(u32, u32, u32), Option<u64>>,
 }
@@ -76,14 +114,14 @@ fn place_of(lookup: &Lookup) -> Option<&Place> {
     }
 }
 
-impl World {
+impl<D: Driven> World<D> {
     fn new(seed: u64) -> Self {
         let mut rng = Rng::new(seed);
         let slot_count = 3 + rng.below(6) as u32;
         let mappings_max = [40, 120, 1000][rng.below(3) as usize];
         let fp_entries_max = [0, 1, 3, 20, 1000][rng.below(5) as usize];
         let config = DesignConfig { slot_count, mappings_max, fp_entries_max };
-        let mut design = Nitro::new(config);
+        let mut design = D::new(config);
         // Where generations start: fresh, before the 24 bits of an entry wrap, before the sign turns, before all wrap.
         let first = [0, (1 << 24) - 3, (1 << 31) - 3, u32::MAX - 3][rng.below(4) as usize];
         for slot in 0..slot_count {
@@ -111,6 +149,9 @@ impl World {
             open: [None, None],
             known: Vec::new(),
             fp_evictions: 0,
+            newest: HashMap::new(),
+            revived: 0,
+            is_recovered: false,
             records: HashMap::new(),
         }
     }
@@ -143,6 +184,23 @@ impl World {
         }
     }
 
+    /// `found` is what the design says of `lba`; whether it is what was mapped, and not the same content from elsewhere.
+    fn agree(&self, lba: u64, found: Lookup) -> bool {
+        let expected = self.model_lookup(lba);
+        if let Lookup::Chunk { place, duplicate: true } = found
+            && expected == Lookup::Miss
+            && !D::IS_PLAIN
+        {
+            let record = (place.slot.0, place.generation, place.offset);
+            let newest = self.newest.get(&lba).copied();
+            assert!(newest.is_some(), "lba {lba} was forgotten");
+            assert_eq!(self.records.get(&record), Some(&newest), "lba {lba} has its newest content");
+            return false;
+        }
+        assert_eq!(found, expected, "lba {lba}");
+        true
+    }
+
     fn dirty_in(&self, slot: u32) -> Vec<Lba> {
         let here = |m: &Mapping| m.dirty.is_some() && place_of(&m.lookup).is_some_and(|place| place.slot.0 == slot);
         self.mappings.iter().filter(|(_, m)| here(m)).map(|(&lba, _)| Lba(lba)).collect()
@@ -161,7 +219,13 @@ impl World {
     }
 
     fn map(&mut self, lba: u64, new: NewMapping, dirty: Option<u64>) {
+        self.map_content(lba, new, dirty, None);
+    }
+
+    fn map_content(&mut self, lba: u64, new: NewMapping, dirty: Option<u64>, content: Option<u64>) {
         self.design.map(Lba(lba), new, dirty);
+        self.newest.remove(&lba);
+        self.newest.extend(content.map(|content| (lba, content)));
         let lookup = match new {
             NewMapping::Unique { place, .. } => Lookup::Chunk { place, duplicate: false },
             NewMapping::Duplicate { place } => Lookup::Chunk { place, duplicate: true },
@@ -206,6 +270,12 @@ impl World {
             let (crc, encoding) = (self.rng.bits() as u32, self.rng.below(3) as u8);
             return Some(Place { slot: SlotId(slot), generation, offset, stored_len: len, crc, encoding });
         }
+    }
+
+    /// The model forgets `lba`; whether it was mapped or trimmed.
+    fn lose(&mut self, lba: u64) -> bool {
+        self.newest.remove(&lba);
+        self.mappings.remove(&lba).is_some() | self.trimmed.remove(&lba).is_some()
     }
 
     fn find_duplicate(&mut self, content: u64) -> Option<Place> {
@@ -259,7 +329,7 @@ impl World {
         let content = self.rng.below(self.contents);
         let deduplicated = self.rng.chance(90);
         if deduplicated && let Some(place) = self.find_duplicate(content) {
-            return self.map(lba, NewMapping::Duplicate { place }, dirty);
+            return self.map_content(lba, NewMapping::Duplicate { place }, dirty, Some(content));
         }
         let len = 1 + self.rng.below(16 << 10) as u32;
         let Some(place) = self.append(usize::from(dirty.is_some()), len) else { return };
@@ -268,7 +338,7 @@ impl World {
             self.learn(content, place);
         }
         let fingerprint = deduplicated.then(|| fingerprint_of(content));
-        self.map(lba, NewMapping::Unique { place, fingerprint }, dirty);
+        self.map_content(lba, NewMapping::Unique { place, fingerprint }, dirty, deduplicated.then_some(content));
     }
 
     fn mark_clean(&mut self, lba: u64, seq: u64) {
@@ -286,8 +356,12 @@ impl World {
             self.lru.iter().copied().filter(|slot| (slot * 7 + self.seq as u32).is_multiple_of(5)).collect();
         let expected = self.lru.iter().copied().find(|slot| !busy.contains(slot));
         let victim = self.design.choose_victim(&mut |slot| busy.contains(&slot.0));
-        assert_eq!(victim.map(|victim| victim.slot.0), expected, "the least recent sealed slot that is not busy");
+        if D::IS_PLAIN {
+            assert_eq!(victim.map(|victim| victim.slot.0), expected, "the least recent sealed slot that is not busy");
+        }
+        assert_eq!(victim.is_some(), expected.is_some(), "some slot may go");
         let Some(victim) = victim else { return };
+        assert!(self.lru.contains(&victim.slot.0) && !busy.contains(&victim.slot.0));
         assert_eq!(victim.dirty_refs as usize, self.dirty_in(victim.slot.0).len());
         self.lru.retain(|&slot| slot != victim.slot.0);
         self.slots[victim.slot.0 as usize].state = SlotState::Evicting;
@@ -310,17 +384,18 @@ impl World {
     }
 
     fn sweep(&mut self) {
-        let clean_zeroes = |world: &World| {
+        let clean_zeroes = |world: &Self| {
             world.mappings.values().filter(|m| m.lookup == Lookup::Zero && m.dirty.is_none()).count() as u64
         };
         let many = clean_zeroes(self) > self.config.mappings_max / 4;
         self.design.sweep();
         // Which zeroes are dropped is the design's choice; that it may, and says so, is not.
         let dropped = self.design.drop_clean_zeroes(false);
-        assert!(many || dropped.is_empty(), "a few zeroes are not dropped");
+        assert!(!D::IS_PLAIN || many || dropped.is_empty(), "a few zeroes are not dropped");
         for lba in dropped {
             let mapping = self.mappings.remove(&lba.0).expect("what is dropped was mapped");
-            assert!(mapping.lookup == Lookup::Zero && mapping.dirty.is_none());
+            assert!((!D::IS_PLAIN || mapping.lookup == Lookup::Zero) && mapping.dirty.is_none());
+            self.newest.remove(&lba.0);
             assert_eq!(self.design.peek(lba), Lookup::Miss);
         }
     }
@@ -350,9 +425,18 @@ impl World {
             }
             40..=59 => {
                 let lba = self.any_lba();
-                let expected = self.model_lookup(lba);
-                assert_eq!(self.design.lookup(Lba(lba)), expected);
-                if let Some(&place) = place_of(&expected) {
+                let found = self.design.lookup(Lba(lba));
+                if !self.agree(lba, found) {
+                    // It is mapped from now on, and its content was used.
+                    self.revived += 1;
+                    self.mappings.insert(lba, Mapping { lookup: found, dirty: None });
+                    let content = self.newest[&lba];
+                    let at = self.known.iter().position(|known| known.content == content).expect("it is known");
+                    let known = self.known.remove(at);
+                    assert_eq!(Some(&known.place), place_of(&found));
+                    self.known.push(known);
+                }
+                if let Some(&place) = place_of(&found) {
                     self.touch(place.slot);
                 }
             }
@@ -362,7 +446,7 @@ impl World {
             }
             64..=67 => {
                 let lba = self.any_lba();
-                let had = self.mappings.remove(&lba).is_some() | self.trimmed.remove(&lba).is_some();
+                let had = self.lose(lba);
                 assert_eq!(self.design.unmap(Lba(lba)), had);
             }
             68..=70 => {
@@ -374,7 +458,7 @@ impl World {
                 let (seq, no_hole) = (self.next_seq(), self.rng.chance(50));
                 self.design.trim(Run { first: Lba(first), count, seq, no_hole });
                 for lba in first..first + count {
-                    self.mappings.remove(&lba);
+                    self.lose(lba);
                     self.trimmed.insert(lba, (seq, no_hole));
                 }
             }
@@ -446,7 +530,7 @@ impl World {
     /// What is exported makes an equal design; from here on that one is driven.
     fn restart(&mut self) {
         let old = &self.design;
-        let mut new = Nitro::new(self.config);
+        let mut new = D::new(self.config);
         new.begin_restore(self.mappings.len() as u64, self.known.len() as u64);
         let mut order = Vec::new();
         for (slot, generation, state, _) in old.export_slots() {
@@ -495,6 +579,7 @@ impl World {
         }
         new.end_restore();
         self.fp_evictions = 0;
+        self.newest.clear();
         self.open = [None, None];
         // Victims that were not evicted were the least recent; what was open is the newest.
         let mut by_age = self.in_state(SlotState::Evicting);
@@ -515,7 +600,7 @@ impl World {
     fn check(&mut self) {
         for lba in self.base..self.base + self.lbas {
             let found = self.design.peek(Lba(lba));
-            assert_eq!(found, self.model_lookup(lba), "lba {lba}");
+            self.agree(lba, found);
             if let Some(place) = place_of(&found) {
                 assert_eq!(place.generation, self.slots[place.slot.0 as usize].generation, "no dead place is named");
                 assert!(self.records.contains_key(&(place.slot.0, place.generation, place.offset)));
@@ -566,13 +651,14 @@ impl World {
             .map(|(slot, ..)| slot.0)
             .collect();
         assert_eq!(order, self.lru);
+        self.design.check(self.is_recovered);
     }
 }
 
-#[test]
-fn nitro_agrees_with_a_plain_model() {
+fn agrees_with_a_plain_model<D: Driven>() {
+    let revived = Cell::new(0);
     for_seeds(0..60, |seed| {
-        let mut world = World::new(seed);
+        let mut world = World::<D>::new(seed);
         for _ in 0..4000 {
             world.step();
             world.check();
@@ -580,10 +666,12 @@ fn nitro_agrees_with_a_plain_model() {
         world.full_sweep();
         world.restart();
         world.check();
+        revived.set(revived.get() + world.revived);
     });
+    assert_eq!(revived.get() > 200, !D::IS_PLAIN, "{} addresses without data hit again", revived.get());
 }
 
-impl World {
+impl<D: Driven> World<D> {
     /// The slot is about to be at another generation: what the old one held dies.
     fn end_generation(&mut self, slot: u32) {
         self.mappings.retain(|_, mapping| place_of(&mapping.lookup).is_none_or(|place| place.slot.0 != slot));
@@ -604,7 +692,7 @@ impl World {
                 let lba = self.any_lba();
                 assert_eq!(self.design.restore_slot(SlotId(slot), generation), !older);
                 if older {
-                    let had = self.mappings.remove(&lba).is_some() | self.trimmed.remove(&lba).is_some();
+                    let had = self.lose(lba);
                     assert_eq!(self.design.unmap(Lba(lba)), had);
                     return;
                 }
@@ -671,7 +759,7 @@ impl World {
             }
             _ => {
                 let lba = self.any_lba();
-                let had = self.mappings.remove(&lba).is_some() | self.trimmed.remove(&lba).is_some();
+                let had = self.lose(lba);
                 assert_eq!(self.design.unmap(Lba(lba)), had);
             }
         }
@@ -679,9 +767,19 @@ impl World {
 }
 
 #[test]
-fn replay_over_any_state_keeps_the_counts_right() {
+fn nitro_agrees_with_a_plain_model() {
+    agrees_with_a_plain_model::<Nitro>();
+}
+
+#[test]
+fn cd_arc_agrees_with_a_plain_model() {
+    agrees_with_a_plain_model::<CdArc>();
+}
+
+fn replay_keeps_the_counts_right<D: Driven>() {
     for_seeds(1000..1040, |seed| {
-        let mut world = World::new(seed);
+        let mut world = World::<D>::new(seed);
+        world.is_recovered = true;
         for _ in 0..3 {
             (0..300).for_each(|_| world.step());
             world.restart();
@@ -696,6 +794,16 @@ fn replay_over_any_state_keeps_the_counts_right() {
         }
         world.full_sweep();
     });
+}
+
+#[test]
+fn replay_over_any_state_keeps_the_counts_of_nitro_right() {
+    replay_keeps_the_counts_right::<Nitro>();
+}
+
+#[test]
+fn replay_over_any_state_keeps_the_counts_of_cd_arc_right() {
+    replay_keeps_the_counts_right::<CdArc>();
 }
 
 #[test]

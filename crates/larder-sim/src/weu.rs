@@ -5,7 +5,8 @@
 //! mapping is logged when its segment is written. Layout, packing and the sizes of frames and checkpoints are those of
 //! `larder-format` and `larder_core::packing`, so bytes are what the engine would write.
 //!
-//! Nitro's extent-granular caches (Nitro §5.3, §6.1) are the same code with one chunk a WEU, and no compression.
+//! Nitro's extent-granular caches (Nitro §5.3, §6.1) are the same code with one chunk a WEU, and no compression; [`sizing`]
+//! says what then is metadata.
 //!
 //! Invariants: a slot is reused only after its dirty mappings were destaged; open WEUs count as flash from the moment that
 //! their segments are closed.
@@ -24,6 +25,8 @@ use larder_format::{
     superblock::SUPERBLOCK_BYTES,
 };
 use std::collections::HashMap;
+
+pub mod sizing;
 
 /// The fewest slots: an open one for each class of data, and one to evict.
 const SLOTS_MIN: u32 = 3;
@@ -55,6 +58,9 @@ pub struct WeuOptions {
     pub compress: bool,
     /// In write-back: destaging begins when so many chunks are dirty.
     pub dirty_chunks_max: u64,
+    /// Entries for which nobody waits are written to the log when so many of them are there: 1 for each time that a WEU
+    /// is full or freed. After so many evictions one shard of the index is swept.
+    pub commit_entries: u64,
 }
 
 struct OpenWeu {
@@ -78,6 +84,8 @@ pub struct WeuCache {
     log_used_bytes: u64,
     next_seq: u64,
     destaged_to: Lba,
+    /// WEUs that were evicted.
+    evictions: u64,
     traffic: Traffic,
 }
 
@@ -111,8 +119,14 @@ impl WeuCache {
             log_used_bytes: 0,
             next_seq: 1,
             destaged_to: Lba(0),
+            evictions: 0,
             traffic: Traffic::default(),
         })
+    }
+
+    /// WEUs that were evicted: erasures, where a WEU is what the flash erases at once (Nitro §6.1).
+    pub fn evictions(&self) -> u64 {
+        self.evictions
     }
 
     /// The design.
@@ -166,8 +180,12 @@ impl WeuCache {
         [StreamClass::Clean, StreamClass::Dirty].into_iter().find(holds)
     }
 
-    /// The index has a limit: stale entries go first, then WEUs.
+    /// The index has a limit: what the design has replaced goes first, then stale entries, then WEUs.
     fn make_room(&mut self) {
+        if self.design.has_room(1) {
+            return;
+        }
+        self.drop_replaced();
         for _ in 0..self.design.export_pieces() {
             if self.design.has_room(1) {
                 return;
@@ -177,9 +195,14 @@ impl WeuCache {
         while !self.design.has_room(1) && (self.evict() || self.close_all()) {
             for _ in 0..self.design.export_pieces() {
                 self.design.sweep();
-                self.pending += self.design.drop_clean_zeroes(false).len() as u64;
+                self.drop_replaced();
             }
         }
+    }
+
+    /// What is forgotten that way is logged.
+    fn drop_replaced(&mut self) {
+        self.pending += self.design.drop_clean_zeroes(false).len() as u64;
     }
 
     /// Appends a record; its place. `None` where there is no slot for it: a cache of too few WEUs.
@@ -230,7 +253,7 @@ impl WeuCache {
         }
         // Nobody asks for these entries; the engine's timer commits them about as often as WEUs fill.
         if class == StreamClass::Clean {
-            self.commit();
+            self.commit_if_many();
         }
     }
 
@@ -246,7 +269,8 @@ impl WeuCache {
     fn evict(&mut self) -> bool {
         let Some(victim) = self.design.choose_victim(&mut |_| false) else { return false };
         let dirty = self.design.dirty_in(victim.slot);
-        self.destage(&dirty);
+        let dirty: Vec<_> = dirty.into_iter().filter_map(|lba| Some((lba, self.design.dirty_seq(lba)?))).collect();
+        self.destage(dirty.into_iter());
         if self.design.evict(victim.slot).is_none() {
             self.design.spare_victim(victim.slot);
             return false;
@@ -254,15 +278,19 @@ impl WeuCache {
         self.traffic.chunks_evicted += u64::from(std::mem::take(&mut self.records[victim.slot.0 as usize]));
         // *Slot freed* is durable before the slot is written again.
         self.pending += 1;
-        self.commit();
+        self.commit_if_many();
         self.design.release_slot(victim.slot);
-        self.design.sweep();
+        self.evictions += 1;
+        if self.evictions.is_multiple_of(self.options.commit_entries.max(1)) {
+            self.design.sweep();
+            self.drop_replaced();
+        }
         true
     }
 
-    fn destage(&mut self, lbas: &[Lba]) {
-        for &lba in lbas {
-            let Some(seq) = self.design.dirty_seq(lba) else { continue };
+    /// Writes chunks to the origin, each with the sequence number of its dirty data.
+    fn destage(&mut self, dirty: impl Iterator<Item = (Lba, u64)>) {
+        for (lba, seq) in dirty {
             self.traffic.origin_chunks_written += 1;
             if let Lookup::Chunk { place, .. } = self.design.peek(lba) {
                 self.traffic.flash_data_bytes_read += u64::from(place.stored_len);
@@ -281,8 +309,13 @@ impl WeuCache {
             }
             let Some(&(last, _)) = some.last() else { return };
             self.destaged_to = Lba(last.0 + 1);
-            let lbas: Vec<Lba> = some.into_iter().map(|(lba, _)| lba).collect();
-            self.destage(&lbas);
+            self.destage(some.into_iter());
+        }
+    }
+
+    fn commit_if_many(&mut self) {
+        if self.pending >= self.options.commit_entries {
+            self.commit();
         }
     }
 

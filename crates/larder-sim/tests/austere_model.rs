@@ -258,8 +258,8 @@ fn unique<T: Copy>(count: u64, make: impl Fn(u64) -> T, key: impl Fn(&T) -> u64)
 
 fn compare(seed: u64) {
     let mut rng = Rng::new(seed);
-    let policy = rng.pick(&[WritePolicy::Back, WritePolicy::Through, WritePolicy::Around]);
-    let bucket_slots = rng.pick(&[8u32, 16, 128]);
+    let policy = rng.one_of(&[WritePolicy::Back, WritePolicy::Through, WritePolicy::Around]);
+    let bucket_slots = rng.one_of(&[8u32, 16, 128]);
     let (fp_buckets, lba_buckets) = (1 + rng.below(5), 2048 / u64::from(bucket_slots));
     let config = AustereConfig {
         data_bytes: fp_buckets * u64::from(bucket_slots) * u64::from(SUBCHUNK),
@@ -270,9 +270,9 @@ fn compare(seed: u64) {
     let (lba_space, fp_space) = (KeySpace::new(lba_buckets as u32, 16), KeySpace::new(fp_buckets as u32, 16));
     let mut model = Model::new(lba_space, fp_space, bucket_slots as usize, policy);
     let mut cache = AustereCache::new(config, policy).expect("a cache");
-    let lbas = unique(rng.pick(&[100, 3000]), Lba, |&lba| lba_space.of_lba(lba).0);
+    let lbas = unique(rng.one_of(&[100, 3000]), Lba, |&lba| lba_space.of_lba(lba).0);
     // Few enough for the sketch to be exact: it has 2048 counters in a row.
-    let contents = rng.pick(&[3, 30, 60]);
+    let contents = rng.one_of(&[3, 30, 60]);
     let contents = unique(contents, |n| Fingerprint(u128::from(n).to_be_bytes()), |fp| fp_space.of_content(fp).0);
     let mut volume = std::collections::HashMap::new();
     for step in 0..4000 {

@@ -34,21 +34,21 @@ const ZEROES: Fingerprint = Fingerprint([0; 16]);
 impl World {
     fn new(seed: u64, policy: WritePolicy) -> World {
         let mut rng = Rng::new(seed);
-        let bucket_slots = rng.pick(&[4u32, 5, 8, 32, 128]);
-        let subchunk_bytes = rng.pick(&[CHUNK, CHUNK / 2, CHUNK / 4]);
+        let bucket_slots = rng.one_of(&[4u32, 5, 8, 32, 128]);
+        let subchunk_bytes = rng.one_of(&[CHUNK, CHUNK / 2, CHUNK / 4]);
         let fp_buckets = 1 + rng.below(4);
         let config = AustereConfig {
             data_bytes: fp_buckets * u64::from(bucket_slots) * u64::from(subchunk_bytes),
             subchunk_bytes,
             lba_entries: Some((1 + rng.below(4)) * u64::from(bucket_slots)),
             bucket_slots,
-            prefix_bits: rng.pick(&[1u32, 2, 4, 8, 16]),
+            prefix_bits: rng.one_of(&[1u32, 2, 4, 8, 16]),
             ..AustereConfig::new(0, CHUNK, true)
         };
         World {
             lbas: 2 + rng.below(u64::from(bucket_slots) * 12),
             contents: 1 + rng.below(u64::from(bucket_slots) * 8),
-            trims_percent: rng.pick(&[0, 3, 20]),
+            trims_percent: rng.one_of(&[0, 3, 20]),
             cache: AustereCache::new(config, policy).expect("a cache"),
             rng,
             policy,

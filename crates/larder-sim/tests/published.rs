@@ -4,10 +4,18 @@
 mod common;
 
 use common::{read, references, replay_contents, replay_reads, traces};
-use larder_core::{arc::Arc, d_arc::DArc, d_lru::DLru, lru::Lru, slotted::Slotted};
+use larder_core::{
+    arc::Arc,
+    cd_arc::CdArc,
+    d_arc::DArc,
+    d_lru::DLru,
+    lru::Lru,
+    slotted::{FlashSize, Slotted},
+};
 use larder_sim::{
     cache::{ReplayCache, WritePolicy},
     slotted::SlottedCache,
+    weu::{WeuCache, sizing::WeuSizing},
 };
 use larder_trace::Record;
 
@@ -75,4 +83,25 @@ fn d_lru_and_d_arc_on_a_synthetic_trace() {
     println!("d-arc: {hits:.2}% read hits, {megabytes:.1} MB");
     assert!((hits - 75.69).abs() < 1.5, "{hits:.2}% read hits");
     assert!((megabytes / 3571.0 - 1.0).abs() < 0.05, "{megabytes:.1} MB");
+}
+
+/// AustereCache's authors' version of CD-ARC on that trace, in WEUs of 2 MiB.
+#[test]
+fn cd_arc_on_a_synthetic_trace() {
+    const CHUNK_BYTES: u32 = 32 << 10;
+    let Some(traces) = traces("cd_arc_on_a_synthetic_trace") else { return };
+    let path = traces.join("public/austere-synthetic/syn-rw7to3-dup50.txt.zst");
+    let records: Vec<Record> = read(&path).collect();
+    let sizing = WeuSizing {
+        lba_entries: Some(4096),
+        ..WeuSizing::new(FlashSize::DataChunks(1024), CHUNK_BYTES, WritePolicy::Through)
+    };
+    let mut cache = WeuCache::new(|config| Box::new(CdArc::new(config)), sizing.options().unwrap()).unwrap();
+    let tally = replay_contents(&mut cache, &records, CHUNK_BYTES);
+    let hits = 100.0 * tally.read_hit_ratio();
+    let traffic = cache.traffic();
+    let megabytes = traffic.flash_data_bytes_written as f64 / 1e6;
+    println!("cd-arc: {hits:.2}% read hits, {megabytes:.1} MB of data, {traffic:?}");
+    assert!((hits - 70.30).abs() < 1.5, "{hits:.2}% read hits");
+    assert!((megabytes / 1843.0 - 1.0).abs() < 0.05, "{megabytes:.1} MB");
 }

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Rng, for_seeds};
-use larder_core::{Fingerprint, Lba, Lookup, nitro::Nitro, packing::PackingRules};
+use larder_core::{Design, DesignConfig, Fingerprint, Lba, Lookup, cd_arc::CdArc, nitro::Nitro, packing::PackingRules};
 use larder_sim::{
     cache::{Content, ReplayCache, WritePolicy},
     weu::{WeuCache, WeuOptions},
@@ -24,11 +24,20 @@ fn options(policy: WritePolicy) -> WeuOptions {
         policy,
         compress: true,
         dirty_chunks_max: 40,
+        commit_entries: 1,
     }
 }
 
 fn cache(options: WeuOptions) -> WeuCache {
-    WeuCache::new(|config| Box::new(Nitro::new(config)), options).expect("large enough")
+    WeuCache::new(nitro, options).expect("large enough")
+}
+
+fn nitro(config: DesignConfig) -> Box<dyn Design> {
+    Box::new(Nitro::new(config))
+}
+
+fn cd_arc(config: DesignConfig) -> Box<dyn Design> {
+    Box::new(CdArc::new(config))
 }
 
 /// Content `number`; 0 is zeroes.
@@ -90,13 +99,26 @@ impl World {
 }
 
 #[test]
-fn a_hit_is_what_was_written_last() {
+fn a_hit_of_nitro_is_what_was_written_last() {
+    a_hit_is_what_was_written_last(nitro);
+}
+
+#[test]
+fn a_hit_of_cd_arc_is_what_was_written_last() {
+    a_hit_is_what_was_written_last(cd_arc);
+}
+
+fn a_hit_is_what_was_written_last(design: fn(DesignConfig) -> Box<dyn Design>) {
     for_seeds(0..24, |seed| {
         let policy = [WritePolicy::Back, WritePolicy::Through, WritePolicy::Around][(seed % 3) as usize];
         let mut options = options(policy);
         options.compress = seed % 2 == 0;
         options.fp_entries_max = [0, 20, 200][(seed / 3 % 3) as usize];
-        let mut world = World { cache: cache(options), records: HashMap::new(), volume: HashMap::new() };
+        let mut world = World {
+            cache: WeuCache::new(design, options).expect("large enough"),
+            records: HashMap::new(),
+            volume: HashMap::new(),
+        };
         let mut rng = Rng::new(seed);
         for _ in 0..4000 {
             let lba = rng.skewed(600);
@@ -150,12 +172,84 @@ fn raw_chunks_fill_a_segment_to_the_byte() {
     assert_eq!(cache.traffic(), traffic, "nothing is left to flush");
 }
 
+/// Nitro's four variants (§5.3: D/ND, C/NC) on ten reads of ten addresses with five contents: what each writes.
+#[test]
+fn variants_store_what_they_should() {
+    let size = |number: u64| u64::from(content(number).stored_bytes);
+    let compressed: u64 = (1..=5).map(size).sum();
+    for (dedup, compress, chunks, payload) in [
+        (true, true, 5, compressed),
+        (true, false, 5, 5 * 4096),
+        (false, true, 10, 2 * compressed),
+        (false, false, 10, 10 * 4096),
+    ] {
+        let fp_entries_max = if dedup { 200 } else { 0 };
+        let mut cache = cache(WeuOptions { compress, fp_entries_max, ..options(WritePolicy::Through) });
+        (0..10).for_each(|lba| assert!(!cache.read(Lba(lba), &content(1 + lba % 5))));
+        (0..10).for_each(|lba| assert!(cache.read(Lba(lba), &content(1 + lba % 5))));
+        let (traffic, figures) = (cache.traffic(), cache.figures());
+        assert_eq!((traffic.chunks_stored, traffic.chunks_deduplicated), (chunks, 10 - chunks));
+        assert_eq!((figures.live_chunks, figures.live_stored_bytes), (chunks, payload), "{dedup} {compress}");
+        // What a hit reads is what was stored: raw or compressed, one record for both addresses or one each.
+        let read: u64 = if compress { 2 * compressed } else { 10 * 4096 };
+        assert_eq!((traffic.flash_data_bytes_read, traffic.origin_chunks_read), (read, 10));
+    }
+}
+
+/// Nitro §3.1: the FP index has a share of the entries and is evicted in LRU order, apart from the data, which stays.
+#[test]
+fn a_small_fp_index_forgets_contents_and_keeps_their_data() {
+    let mut cache = cache(WeuOptions { fp_entries_max: 2, ..options(WritePolicy::Through) });
+    let mut stored = |lba: u64, number: u64| {
+        let before = cache.traffic().chunks_stored;
+        cache.read(Lba(lba), &content(number));
+        cache.traffic().chunks_stored - before
+    };
+    // By request: a new address, its content; whether that is stored. The index has two contents, the older one first.
+    for (lba, number, is_stored) in [
+        (0, 1, 1), // 1
+        (1, 2, 1), // 1 2
+        (2, 1, 0), // 2 1: known, and used
+        (3, 3, 1), // 1 3: 2 is forgotten
+        (4, 2, 1), // 3 2: stored again
+        (5, 3, 0), // 2 3
+        (6, 1, 1), // 3 1
+    ] {
+        assert_eq!(stored(lba, number), is_stored, "chunk {lba}, content {number}");
+    }
+    (0..7).for_each(|lba| assert_eq!(stored(lba, 100 + lba), 0, "chunk {lba} hits whatever became of its fingerprint"));
+    let figures = cache.figures();
+    assert_eq!((figures.mapped_chunks, figures.live_chunks, figures.stale_chunks), (7, 5, 0));
+}
+
+/// Nitro §3.2: whole WEUs in LRU order, a hit on any of its chunks being a use; beside it the chunks themselves in LRU order.
+#[test]
+fn weus_and_extents_are_replaced_in_lru_order() {
+    let raw = WeuOptions { compress: false, fp_entries_max: 0, slot_count: 3, ..options(WritePolicy::Through) };
+    // 64 KiB: a sector with the header, 14 chunks, and what is left for the table.
+    let mut weus = cache(raw);
+    (0..42).for_each(|lba| assert!(!weus.read(Lba(lba), &content(1 + lba))));
+    assert!(weus.read(Lba(5), &content(6)), "the first WEU is used");
+    assert!(!weus.read(Lba(42), &content(43)), "another takes the place of the second");
+    let hits: Vec<u64> = (0..43).filter(|&lba| weus.design().peek(Lba(lba)) != Lookup::Miss).collect();
+    assert_eq!(hits, (0..14).chain(28..43).collect::<Vec<_>>());
+    assert_eq!((weus.traffic().chunks_evicted, weus.traffic().chunks_stored), (14, 43));
+
+    let rules = PackingRules { weu_bytes: CHUNK_BYTES, sector_bytes: 4096, header_bytes: 0, entry_bytes: 0 };
+    let mut extents = cache(WeuOptions { rules, slot_count: 42, ..raw });
+    (0..42).for_each(|lba| assert!(!extents.read(Lba(lba), &content(1 + lba))));
+    assert!(extents.read(Lba(0), &content(1)), "the first is used");
+    (42..45).for_each(|lba| assert!(!extents.read(Lba(lba), &content(1 + lba))));
+    let gone: Vec<u64> = (0..45).filter(|&lba| extents.design().peek(Lba(lba)) == Lookup::Miss).collect();
+    assert_eq!(gone, [1, 2, 3], "the least recent ones, each alone");
+}
+
 #[test]
 fn what_is_too_small_is_refused_with_the_least() {
     let refusal = |change: fn(&mut WeuOptions)| {
         let mut options = options(WritePolicy::Back);
         change(&mut options);
-        WeuCache::new(|config| Box::new(Nitro::new(config)), options).err().expect("refused")
+        WeuCache::new(nitro, options).err().expect("refused")
     };
     assert!(refusal(|options| options.slot_count = 2).contains("3 is the least"));
     assert!(refusal(|options| options.mappings_max = 15).contains("16 is the least"));

@@ -74,12 +74,12 @@ impl Sketch {
     #[inline(always)]
     pub fn estimate(&self, key: Key) -> u32 {
         let counters = self.counters(key);
-        let counts = counters.map(|counter| {
+        let mut least = COUNTER_MAX;
+        for counter in counters {
             let (word, shift) = place(counter);
-            (self.words[word] >> shift & COUNTER_MAX) as u32
-        });
-        let least = counts.into_iter().fold(COUNTER_MAX as u32, u32::min);
-        if least < COUNTER_MAX as u32 { least } else { self.large_estimate(counters) }
+            least = least.min(self.words[word] >> shift & COUNTER_MAX);
+        }
+        if least < COUNTER_MAX { least as u32 } else { self.large_estimate(counters) }
     }
 
     /// The estimate where all four counters are full.
@@ -98,12 +98,14 @@ impl Sketch {
     fn counters(&self, key: Key) -> [u32; ROWS as usize] {
         let hash = mix(key.0);
         let (mut next, step) = (hash as u32, (hash >> 32) as u32 | 1);
+        let mut counters = [0; ROWS as usize];
         let mut first = 0u32;
-        std::array::from_fn(|_| {
-            let counter = first + ((u64::from(next) * u64::from(self.width)) >> 32) as u32;
+        // No `array::from_fn`, nor `map`: this is called for each slot of a bucket, and they are not inlined here.
+        for counter in &mut counters {
+            *counter = first + ((u64::from(next) * u64::from(self.width)) >> 32) as u32;
             (next, first) = (next.wrapping_add(step), first.wrapping_add(self.width));
-            counter
-        })
+        }
+        counters
     }
 
     #[cold]

@@ -45,6 +45,8 @@ pub(crate) struct Addresses<P, const LISTS: usize> {
     free: u32,
     lists: [List; LISTS],
     nodes_max: usize,
+    /// Nodes that are dirty.
+    dirty: u64,
 }
 
 impl<P: Copy, const LISTS: usize> Addresses<P, LISTS> {
@@ -57,6 +59,7 @@ impl<P: Copy, const LISTS: usize> Addresses<P, LISTS> {
             free: NONE,
             lists: [List { newest: NONE, oldest: NONE, len: 0 }; LISTS],
             nodes_max,
+            dirty: 0,
         }
     }
 
@@ -95,10 +98,30 @@ impl<P: Copy, const LISTS: usize> Addresses<P, LISTS> {
         self.nodes[i as usize].tagged & DIRTY != 0
     }
 
+    /// Marks `i` dirty or clean; whether that changed.
     #[inline]
-    pub fn set_dirty(&mut self, i: u32, is_dirty: bool) {
-        let tagged = &mut self.nodes[i as usize].tagged;
-        *tagged = *tagged & !DIRTY | if is_dirty { DIRTY } else { 0 };
+    pub fn set_dirty(&mut self, i: u32, is_dirty: bool) -> bool {
+        if self.is_dirty(i) == is_dirty {
+            return false;
+        }
+        self.nodes[i as usize].tagged ^= DIRTY;
+        self.dirty = if is_dirty { self.dirty + 1 } else { self.dirty - 1 };
+        true
+    }
+
+    /// Whether `lba` is there and dirty.
+    pub fn is_dirty_at(&self, lba: Lba) -> bool {
+        self.find(lba).is_some_and(|i| self.is_dirty(i))
+    }
+
+    /// Marks `lba` clean; whether it was dirty.
+    pub fn clean(&mut self, lba: Lba) -> bool {
+        self.find(lba).is_some_and(|i| self.set_dirty(i, false))
+    }
+
+    /// Number of dirty nodes.
+    pub fn dirty_count(&self) -> u64 {
+        self.dirty
     }
 
     #[inline]
@@ -155,6 +178,7 @@ impl<P: Copy, const LISTS: usize> Addresses<P, LISTS> {
 
     /// Removes `i`.
     pub fn remove(&mut self, i: u32) {
+        self.set_dirty(i, false);
         if let Ok(found) = self.table.find_entry(mix(self.lba(i).0), |&other| other == i) {
             found.remove();
         }
@@ -188,6 +212,11 @@ impl<P: Copy, const LISTS: usize> Addresses<P, LISTS> {
             None => self.lists[list].oldest = i,
         }
         self.lists[list].len += 1;
+    }
+
+    /// Numbers of all nodes, in no useful order.
+    pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
+        self.table.iter().copied()
     }
 
     /// Bytes that are allocated.

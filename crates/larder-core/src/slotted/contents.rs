@@ -16,7 +16,7 @@
 
 use crate::{
     slotted::{
-        ChunkSlot, Decision, Destage, MetadataEntry, SlottedStats,
+        ChunkSlot, DataStep, Decision, Destage, MetadataEntry, SlottedStats,
         addresses::{Addresses, NONE},
     },
     types::{Fingerprint, Lba, mix},
@@ -68,7 +68,6 @@ pub(crate) struct Metadata<const LISTS: usize> {
     in_slot: Vec<u32>,
     contents_max: usize,
     mapped: u64,
-    dirty: u64,
     live: u64,
     stale: u64,
 }
@@ -90,7 +89,6 @@ impl<const LISTS: usize> Metadata<LISTS> {
             // What an address had until now goes only when it has the new one.
             contents_max: slots as usize + addresses_max + 1,
             mapped: 0,
-            dirty: 0,
             live: 0,
             stale: 0,
         }
@@ -205,10 +203,9 @@ impl<const LISTS: usize> Metadata<LISTS> {
 
     /// Whether address `i`, whose content lies in a slot, is dirty from now on; whether that changed.
     pub fn set_dirty(&mut self, i: u32, is_dirty: bool) -> bool {
-        if self.addresses.is_dirty(i) == is_dirty {
+        if !self.addresses.set_dirty(i, is_dirty) {
             return false;
         }
-        self.addresses.set_dirty(i, is_dirty);
         let Mapping { content, dirty_before, dirty_after } = self.addresses.payload(i);
         if is_dirty {
             let first = std::mem::replace(&mut self.contents[content as usize].dirty, i);
@@ -216,7 +213,6 @@ impl<const LISTS: usize> Metadata<LISTS> {
                 self.addresses.payload_mut(first).dirty_before = i;
             }
             *self.addresses.payload_mut(i) = Mapping { content, dirty_before: NONE, dirty_after: first };
-            self.dirty += 1;
         } else {
             if dirty_after != NONE {
                 self.addresses.payload_mut(dirty_after).dirty_before = dirty_before;
@@ -226,7 +222,6 @@ impl<const LISTS: usize> Metadata<LISTS> {
             } else {
                 self.contents[content as usize].dirty = dirty_after;
             }
-            self.dirty -= 1;
         }
         true
     }
@@ -244,6 +239,24 @@ impl<const LISTS: usize> Metadata<LISTS> {
     pub fn evict_address(&mut self, i: u32, decision: &mut Decision) {
         self.destage(i, decision);
         self.remove(i, decision);
+    }
+
+    /// Forgets address `i`, as [`Slotted::forget`](super::Slotted::forget) says. The slot that is free then, where no other
+    /// address has its content.
+    pub fn forget(&mut self, i: u32, decision: &mut Decision) -> Option<ChunkSlot> {
+        let slot = self.slot(i);
+        let is_shared = self.refs(self.content(i)) > 1;
+        self.remove(i, decision);
+        decision.was_cached = slot.is_some();
+        let slot = slot.filter(|_| !is_shared)?;
+        self.displace(slot, decision);
+        decision.data = DataStep::Free(slot);
+        Some(slot)
+    }
+
+    /// The origin has the data of `lba` now; whether it was dirty.
+    pub fn clean(&mut self, lba: Lba) -> bool {
+        self.addresses.find(lba).is_some_and(|i| self.set_dirty(i, false))
     }
 
     /// Address `i` is forgotten.
@@ -293,7 +306,7 @@ impl<const LISTS: usize> Metadata<LISTS> {
         let ram = self.addresses.ram_bytes() + lists + self.in_slot.capacity() * size_of::<u32>();
         SlottedStats {
             mapped_chunks: self.mapped,
-            dirty_chunks: self.dirty,
+            dirty_chunks: self.addresses.dirty_count(),
             live_slots: self.live,
             stale_slots: self.stale,
             ghosts: addresses as u64 - self.mapped,

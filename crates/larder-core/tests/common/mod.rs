@@ -1,4 +1,4 @@
-//! Seeded randomness for the model tests: the same seed gives the same run on every machine.
+//! Seeded randomness for the tests of this crate and of `larder-sim`: the same seed gives the same run on every machine.
 //!
 //! What it does not do: be random enough for anything but tests.
 
@@ -28,14 +28,25 @@ impl Rng {
         self.bits() % n
     }
 
+    /// A number below `n`, small ones more often.
+    pub fn skewed(&mut self, n: u64) -> u64 {
+        let bound = 1 + self.below(n);
+        self.below(bound)
+    }
+
     /// True `percent` times of a hundred.
     pub fn chance(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
 
-    /// One of `items`.
+    /// One of `items`, if there are any.
     pub fn pick<T: Copy>(&mut self, items: &[T]) -> Option<T> {
-        (!items.is_empty()).then(|| items[self.below(items.len() as u64) as usize])
+        (!items.is_empty()).then(|| self.one_of(items))
+    }
+
+    /// One of `items`, of which there are some.
+    pub fn one_of<T: Copy>(&mut self, items: &[T]) -> T {
+        items[self.below(items.len() as u64) as usize]
     }
 }
 

@@ -1,0 +1,397 @@
+//! CacheDedup's `cd-arc` (§5.6): D-ARC (§4.2) over WEUs of compressed chunks, as Nitro has them.
+//!
+//! The paper gives one paragraph: "1) the Data Cache stores WEUs; 2) the fingerprints in the Metadata Cache point to the
+//! extents in the WEUs; and 3) replacement in the Data Cache preferably uses a WEU with no mappings in T1 ∪ T2". All else
+//! is D-ARC, see `d_arc.rs`: addresses are on T1, T2, B1, B2 and B3; those in T1 and T2 have their data; those in B1, B2
+//! and B3 remember their fingerprints, and hit as long as their content is known to be in some WEU. Where every WEU has
+//! an address in T1 or T2, addresses are moved out of them, by D-ARC's MANAGEMETADATACACHE, until one has none.
+//!
+//! Mappings, dirty chunks, fragments, WEUs and recovery are those of `nitro.rs`, which this design drives. What it adds is
+//! which WEU goes, and which addresses are remembered.
+//!
+//! What the paper leaves open, and how it is here:
+//! - C and X. A cache of compressed chunks has no number of chunks that is known beforehand. C is half of the addresses
+//!   that there may be, and X what is left (0 or 1), as in AustereCache's authors' version.
+//! - Among WEUs without an address in T1 or T2 the one goes that lost its last one first, as in theirs. D-ARC takes the
+//!   least recently used data; to find it among WEUs would take a search.
+//! - `p` moves as in ARC, by the quotient of the sizes of B1 and B2 or by 1 (theirs: by 1).
+//!
+//! What AustereCache's authors' version makes of a trace is in `larder-sim/tests/published.rs`, whose test compares this one
+//! with it and prints it.
+//!
+//! Departures from D-ARC, which come from the order of things in a cache that does I/O ([`Design`]):
+//! - A WEU is evicted when one is to be opened, before it is known whose chunk needs it. So addresses are moved before `p`
+//!   is, and REPLACE takes the address that is asked for as not in B2.
+//! - Before the origin is written the old copy is forgotten ([`Design::unmap`]); the new one is mapped later. In between
+//!   the address stays where it is on its list, without data, so that its being written counts as a use. A write around the
+//!   cache leaves it so, too, where the paper removes it: its next read finds it on its list.
+//! - An address that leaves B3 is forgotten when the caller asks what it may forget ([`Design::drop_clean_zeroes`]), for it
+//!   has to log that; until then, and as long as it is dirty, it stays mapped, and hits.
+//! - Where T2 is empty REPLACE takes from T1 whatever `p` is.
+//! - Chunks of zeroes have no data to be kept: they are addresses as any other, but in no WEU.
+//! - History does not outlive a restart: what is mapped then is in T2, in no order, as far as that has room, then in B2.
+//!
+//! Invariants: those of [`Design`]. |T1|+|T2|+|B3| <= C+X and |B1|+|B2| <= C. Each mapped address is on a list, or waits to
+//! be dropped. An address in T1 or T2 is mapped, but between [`Design::unmap`] and the next [`Design::map`].
+//!
+//! What it does not do: forget an address by itself that a log may know.
+
+mod lists;
+
+use crate::{
+    design::{Design, DesignConfig, DesignStats, DirtyCounts, ExportedMapping, Lookup, NewMapping, Victim},
+    nitro::Nitro,
+    ranges::Run,
+    slots::SlotState,
+    types::{Fingerprint, Lba, Place, SlotId, StreamClass},
+};
+use lists::{At, B1, B2, B3, LEFT, Lists, T1, T2, is_top};
+
+/// The design's name.
+pub const NAME: &str = "cd-arc";
+
+/// The design.
+pub struct CdArc {
+    nitro: Nitro,
+    lists: Lists,
+    /// What was found last: a duplicate that is mapped next is of this content.
+    found: Option<(Place, Fingerprint)>,
+    restoring: bool,
+}
+
+impl CdArc {
+    /// An empty cache. It remembers `config.mappings_max` addresses, the paper's 2C + X.
+    pub fn new(config: DesignConfig) -> Self {
+        let lists = Lists::new(config.mappings_max, config.slot_count);
+        CdArc { nitro: Nitro::new(config), lists, found: None, restoring: false }
+    }
+
+    /// The target size of T1 (the paper's p).
+    pub fn target(&self) -> f64 {
+        self.lists.target()
+    }
+
+    /// Addresses on T1, T2, B1, B2, B3.
+    pub fn list_lens(&self) -> [u64; 5] {
+        [T1, T2, B1, B2, B3].map(|list| self.lists.len(list))
+    }
+
+    /// `lba` has no data any more, and its content is not what it was.
+    fn outdate(&mut self, lba: Lba) {
+        match self.lists.find(lba) {
+            Some(i) if self.lists.list(i) == LEFT => self.lists.remove(i),
+            Some(i) => self.lists.place(i, At::NOWHERE, None),
+            None => {}
+        }
+    }
+
+    /// Forgets the addresses of a run, and that they ever were.
+    fn forget_run(&mut self, first: Lba, count: u64) {
+        for lba in self.lists.in_run(first, count) {
+            if let Some(i) = self.lists.find(lba) {
+                self.lists.remove(i);
+            }
+        }
+    }
+
+    /// Whether a mapping more has room, for an address that is not mapped.
+    fn has_room_for(&self, lba: Lba) -> bool {
+        self.nitro.has_room(1) || self.nitro.has_entry(lba)
+    }
+
+    /// An address that is not mapped is asked for: it hits if its content is known.
+    fn revive(&mut self, lba: Lba) -> Lookup {
+        let Some(i) = self.lists.find(lba) else { return Lookup::Miss };
+        let Some(fingerprint) = self.lists.fingerprint(i) else { return Lookup::Miss };
+        let Some(place) = self.nitro.find_duplicate(&fingerprint) else { return Lookup::Miss };
+        self.lists.process(i);
+        self.lists.place(i, at(&place), Some(fingerprint));
+        self.nitro.map(lba, NewMapping::Duplicate { place }, None);
+        Lookup::Chunk { place, duplicate: true }
+    }
+
+    /// A sealed slot without an address in T1 and T2.
+    fn take_unheld(&mut self, busy: &mut dyn FnMut(SlotId) -> bool) -> Option<SlotId> {
+        let nitro = &self.nitro;
+        self.lists.take_unheld(|slot| match nitro.slot(slot) {
+            Some((SlotState::Sealed, _)) => Some(!busy(slot)),
+            // It is noted when it is sealed, or spared.
+            _ => None,
+        })
+    }
+
+    /// What `slot` is now, after recovery said something of it.
+    fn note_generation(&mut self, slot: SlotId) {
+        if let Some((_, generation)) = self.nitro.slot(slot) {
+            self.lists.begin_generation(slot, generation);
+        }
+    }
+
+    /// Whether an address in T1 or T2 lost its data by an eviction. None does, but where recovery was told of states that
+    /// never were. For tests.
+    pub fn has_orphan(&self) -> bool {
+        let is_orphan = |&i: &u32| {
+            let at = self.lists.at(i);
+            is_top(self.lists.list(i)) && at != At::NOWHERE && !self.lists.is_there(at)
+        };
+        self.lists.check().iter().any(|(_, i)| is_orphan(i))
+    }
+
+    /// Panics where an invariant of this design does not hold. For tests.
+    pub fn check(&self) {
+        let mut mapped = 0;
+        for (lba, i) in self.lists.check() {
+            let (found, was) = (self.nitro.peek(lba), self.lists.at(i));
+            assert_eq!(found != Lookup::Miss, self.lists.is_there(was), "{lba:?}");
+            mapped += u64::from(found != Lookup::Miss);
+            if let Lookup::Chunk { place, .. } | Lookup::Fragment { place, .. } = found {
+                assert_eq!(at(&place), was, "{lba:?}");
+            }
+        }
+        assert_eq!(mapped, self.nitro.stats().mapped_chunks, "each mapped address is remembered");
+    }
+}
+
+fn at(place: &Place) -> At {
+    At { slot: place.slot.0, generation: place.generation }
+}
+
+impl Design for CdArc {
+    fn lookup(&mut self, lba: Lba) -> Lookup {
+        let has_room = self.has_room_for(lba);
+        let found = self.nitro.lookup(lba);
+        if found == Lookup::Miss {
+            return if has_room { self.revive(lba) } else { found };
+        }
+        if let Some(i) = self.lists.find(lba) {
+            // What is in a WEU that is about to go does not come back to T1 or T2: it would be an orphan there.
+            let slot = SlotId(self.lists.at(i).slot);
+            if self.nitro.slot(slot).is_none_or(|(state, _)| state != SlotState::Evicting) {
+                self.lists.process(i);
+            }
+        }
+        found
+    }
+
+    fn peek(&self, lba: Lba) -> Lookup {
+        let found = self.nitro.peek(lba);
+        if found != Lookup::Miss || !self.has_room_for(lba) {
+            return found;
+        }
+        let content = self.lists.find(lba).and_then(|i| self.lists.fingerprint(i));
+        match content.and_then(|fingerprint| self.nitro.peek_duplicate(&fingerprint)) {
+            Some(place) => Lookup::Chunk { place, duplicate: true },
+            None => Lookup::Miss,
+        }
+    }
+
+    fn find_duplicate(&mut self, fingerprint: &Fingerprint) -> Option<Place> {
+        let place = self.nitro.find_duplicate(fingerprint)?;
+        self.found = Some((place, *fingerprint));
+        Some(place)
+    }
+
+    fn map(&mut self, lba: Lba, new: NewMapping, dirty_seq: Option<u64>) {
+        let (place, fingerprint) = match &new {
+            NewMapping::Unique { place, fingerprint } => (Some(place), *fingerprint),
+            NewMapping::Duplicate { place } => {
+                (Some(place), self.found.filter(|(found, _)| found == place).map(|(_, fingerprint)| fingerprint))
+            }
+            NewMapping::Fragment { place, .. } => (Some(place), None),
+            NewMapping::Zero => (None, None),
+        };
+        let i = self.lists.find_or_insert(lba);
+        match self.restoring {
+            true => self.lists.restore(i),
+            false => self.lists.process(i),
+        }
+        self.lists.place(i, place.map_or(At::ZERO, at), fingerprint);
+        self.nitro.map(lba, new, dirty_seq);
+    }
+
+    fn unmap(&mut self, lba: Lba) -> bool {
+        self.outdate(lba);
+        self.nitro.unmap(lba)
+    }
+
+    fn unmap_run(&mut self, first: Lba, count: u64) {
+        self.forget_run(first, count);
+        self.nitro.unmap_run(first, count);
+    }
+
+    fn mapped_in(&self, first: Lba, count: u64) -> Vec<Lba> {
+        // Ghosts are among them: whoever unmaps a run unmaps them, too.
+        self.lists.in_run(first, count)
+    }
+
+    fn trim(&mut self, run: Run) {
+        self.forget_run(run.first, run.count);
+        self.nitro.trim(run);
+    }
+
+    fn has_room(&self, count: u64) -> bool {
+        self.nitro.has_room(count)
+    }
+
+    fn dirty_seq(&self, lba: Lba) -> Option<u64> {
+        self.nitro.dirty_seq(lba)
+    }
+
+    fn dirty_from(&self, from: Lba, max: usize) -> Vec<(Lba, u64)> {
+        self.nitro.dirty_from(from, max)
+    }
+
+    fn trimmed_from(&self, from: Lba) -> Option<Run> {
+        self.nitro.trimmed_from(from)
+    }
+
+    fn dirty_counts(&self) -> DirtyCounts {
+        self.nitro.dirty_counts()
+    }
+
+    fn mark_clean(&mut self, lba: Lba, seq: u64) -> bool {
+        let was_dirty = self.nitro.mark_clean(lba, seq);
+        if was_dirty && !self.nitro.has_entry(lba) {
+            self.outdate(lba);
+        }
+        was_dirty
+    }
+
+    fn mark_run_clean(&mut self, run: &Run) {
+        self.nitro.mark_run_clean(run);
+    }
+
+    fn open_slot(&mut self, class: StreamClass) -> Option<(SlotId, u32)> {
+        self.nitro.open_slot(class)
+    }
+
+    fn seal_slot(&mut self, slot: SlotId) {
+        self.nitro.seal_slot(slot);
+        self.lists.note_unheld(slot);
+    }
+
+    fn free_slots(&self) -> usize {
+        self.nitro.free_slots()
+    }
+
+    fn choose_victim(&mut self, busy: &mut dyn FnMut(SlotId) -> bool) -> Option<Victim> {
+        // Where no WEU may go at all, no address has to leave T1 and T2 for one.
+        self.nitro.oldest_but(&mut *busy)?;
+        let mut victim = self.take_unheld(busy);
+        while victim.is_none() && self.lists.len(T1) + self.lists.len(T2) > 0 {
+            self.lists.manage_metadata();
+            victim = self.take_unheld(busy);
+        }
+        let slot = victim.or_else(|| self.nitro.oldest_but(busy))?;
+        Some(self.nitro.take_victim(slot))
+    }
+
+    fn spare_victim(&mut self, slot: SlotId) {
+        self.nitro.spare_victim(slot);
+        self.lists.note_unheld(slot);
+    }
+
+    fn dirty_in(&self, slot: SlotId) -> Vec<Lba> {
+        self.nitro.dirty_in(slot)
+    }
+
+    fn evict(&mut self, slot: SlotId) -> Option<u32> {
+        let ended = self.nitro.evict(slot)?;
+        self.note_generation(slot);
+        Some(ended)
+    }
+
+    fn release_slot(&mut self, slot: SlotId) {
+        self.nitro.release_slot(slot);
+    }
+
+    fn sweep(&mut self) -> usize {
+        self.nitro.sweep()
+    }
+
+    fn drop_clean_zeroes(&mut self, all: bool) -> Vec<Lba> {
+        let mut dropped = self.nitro.drop_clean_zeroes(all);
+        dropped.iter().for_each(|&lba| self.outdate(lba));
+        for _ in 0..self.lists.len(LEFT) {
+            let Some((i, lba)) = self.lists.oldest(LEFT) else { break };
+            if self.nitro.dirty_seq(lba).is_some() {
+                self.lists.move_to(i, LEFT);
+                continue;
+            }
+            self.lists.remove(i);
+            if self.nitro.unmap(lba) {
+                dropped.push(lba);
+            }
+        }
+        dropped
+    }
+
+    fn export_pieces(&self) -> usize {
+        self.nitro.export_pieces()
+    }
+
+    fn export_mappings(&self, piece: usize) -> Vec<ExportedMapping> {
+        self.nitro.export_mappings(piece)
+    }
+
+    fn export_fingerprints(&self) -> Vec<(Fingerprint, Place)> {
+        self.nitro.export_fingerprints()
+    }
+
+    fn export_slots(&self) -> Vec<(SlotId, u32, SlotState, StreamClass)> {
+        self.nitro.export_slots()
+    }
+
+    fn export_runs(&self) -> Vec<Run> {
+        self.nitro.export_runs()
+    }
+
+    fn begin_restore(&mut self, mappings: u64, fingerprints: u64) {
+        self.restoring = true;
+        self.nitro.begin_restore(mappings, fingerprints);
+    }
+
+    fn touch(&self, lba: Lba) {
+        self.nitro.touch(lba);
+    }
+
+    fn settle_dirty(&mut self) {
+        self.nitro.settle_dirty();
+    }
+
+    fn end_restore(&mut self) {
+        self.restoring = false;
+        self.nitro.end_restore();
+        // What recovery found has no address in T1 or T2, perhaps, and lost none.
+        for (slot, ..) in self.nitro.export_slots() {
+            self.lists.note_unheld(slot);
+        }
+    }
+
+    fn restore_slot(&mut self, slot: SlotId, generation: u32) -> bool {
+        let is_restored = self.nitro.restore_slot(slot, generation);
+        self.note_generation(slot);
+        is_restored
+    }
+
+    fn restore_freed(&mut self, slot: SlotId, generation: u32) {
+        self.nitro.restore_freed(slot, generation);
+        self.note_generation(slot);
+    }
+
+    fn restore_fingerprint(&mut self, fingerprint: &Fingerprint, place: &Place) {
+        self.nitro.restore_fingerprint(fingerprint, place);
+    }
+
+    fn restore_duplicate(&mut self, fingerprint: &Fingerprint, place: &Place) {
+        self.nitro.restore_duplicate(fingerprint, place);
+    }
+
+    fn stats(&self) -> DesignStats {
+        let mut stats = self.nitro.stats();
+        stats.lba_index_ram_bytes += self.lists.ram_bytes() as u64;
+        stats.ghosts = self.lists.total() - stats.mapped_chunks;
+        stats.ghost_hits = self.lists.ghost_hits();
+        stats
+    }
+}

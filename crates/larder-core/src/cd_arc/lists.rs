@@ -1,0 +1,357 @@
+//! The lists of `cd-arc`: D-ARC's Algorithms 2 and 3 (CacheDedup §4.2) over addresses that lie in WEUs, without the data.
+//!
+//! Invariants: |T1|+|T2|+|B3| <= C+X and |B1|+|B2| <= C. For each slot it is counted how many addresses in T1 and T2 are in
+//! its present generation.
+//!
+//! What it does not do: know where content is, or forget an address that is in a WEU: those that leave B3 wait on LEFT.
+
+use crate::{
+    slotted::addresses::Addresses,
+    types::{Fingerprint, Lba, SlotId},
+};
+use std::collections::VecDeque;
+
+pub(super) const T1: usize = 0;
+pub(super) const T2: usize = 1;
+pub(super) const B1: usize = 2;
+pub(super) const B2: usize = 3;
+pub(super) const B3: usize = 4;
+/// Mapped addresses that have left the lists: dropped as soon as the caller logs that.
+pub(super) const LEFT: usize = 5;
+/// Where an address is that comes in.
+pub(super) const NEW: usize = 6;
+const LISTS: usize = 7;
+
+/// Known content has another fingerprint than this: it is a keyed hash.
+const NO_FINGERPRINT: [u8; 16] = [0; 16];
+
+/// Where an address is mapped to, as long as the slot has this generation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct At {
+    pub slot: u32,
+    pub generation: u32,
+}
+
+impl At {
+    /// It is not mapped.
+    pub const NOWHERE: At = At { slot: u32::MAX, generation: 0 };
+    /// A chunk of zeroes.
+    pub const ZERO: At = At { slot: u32::MAX, generation: 1 };
+}
+
+/// What is known of an address.
+#[derive(Clone, Copy)]
+struct Known {
+    /// Its content, so that it hits when that is known again.
+    fingerprint: [u8; 16],
+    at: At,
+}
+
+/// The addresses of T1 and T2 in a slot.
+#[derive(Clone, Copy, Default)]
+struct Held {
+    generation: u32,
+    /// How many there are.
+    count: u32,
+    /// It is in the queue of those without any.
+    is_queued: bool,
+}
+
+/// See the module.
+pub(super) struct Lists {
+    addresses: Addresses<Known, LISTS>,
+    held: Vec<Held>,
+    /// Slots that lost their last address in T1 and T2, in that order; some may have one again, or be gone.
+    unheld: VecDeque<u32>,
+    /// The paper's C.
+    data_chunks: u64,
+    /// The paper's X.
+    extra: u64,
+    /// The target size of T1.
+    p: f64,
+    ghost_hits: u64,
+}
+
+impl Lists {
+    /// Empty lists of `addresses_max` (2C + X) addresses in `slot_count` slots.
+    pub fn new(addresses_max: u64, slot_count: u32) -> Self {
+        // On lists, and as many that wait to be dropped; and one that comes in.
+        let nodes_max = addresses_max.saturating_mul(2).saturating_add(1).min(u64::from(u32::MAX) - 1);
+        Lists {
+            addresses: Addresses::new(nodes_max as usize),
+            held: vec![Held::default(); slot_count as usize],
+            unheld: VecDeque::new(),
+            data_chunks: addresses_max / 2,
+            extra: addresses_max % 2,
+            p: 0.0,
+            ghost_hits: 0,
+        }
+    }
+
+    /// The target size of T1 (the paper's p).
+    pub fn target(&self) -> f64 {
+        self.p
+    }
+
+    /// Requests for addresses in B1 and B2.
+    pub fn ghost_hits(&self) -> u64 {
+        self.ghost_hits
+    }
+
+    #[inline]
+    pub fn len(&self, list: usize) -> u64 {
+        self.addresses.len(list) as u64
+    }
+
+    /// Addresses on all lists.
+    pub fn total(&self) -> u64 {
+        (0..LISTS).map(|list| self.len(list)).sum()
+    }
+
+    #[inline]
+    pub fn find(&self, lba: Lba) -> Option<u32> {
+        self.addresses.find(lba)
+    }
+
+    /// The number of `lba`, which is on [`NEW`] where it was not known.
+    pub fn find_or_insert(&mut self, lba: Lba) -> u32 {
+        let unknown = Known { fingerprint: NO_FINGERPRINT, at: At::NOWHERE };
+        self.find(lba).unwrap_or_else(|| self.addresses.insert(lba, NEW, unknown))
+    }
+
+    /// The least recent on `list`.
+    pub fn oldest(&self, list: usize) -> Option<(u32, Lba)> {
+        self.addresses.oldest(list).map(|i| (i, self.addresses.lba(i)))
+    }
+
+    #[inline]
+    pub fn list(&self, i: u32) -> usize {
+        self.addresses.list(i)
+    }
+
+    #[inline]
+    pub fn at(&self, i: u32) -> At {
+        self.addresses.payload(i).at
+    }
+
+    /// The content of `i`, if it is known.
+    pub fn fingerprint(&self, i: u32) -> Option<Fingerprint> {
+        let fingerprint = self.addresses.payload(i).fingerprint;
+        (fingerprint != NO_FINGERPRINT).then_some(Fingerprint(fingerprint))
+    }
+
+    /// Notes `slot` among those without an address in T1 and T2, if it has none.
+    pub fn note_unheld(&mut self, slot: SlotId) {
+        if let Some(held) = self.held.get_mut(slot.0 as usize).filter(|held| held.count == 0 && !held.is_queued) {
+            held.is_queued = true;
+            self.unheld.push_back(slot.0);
+        }
+    }
+
+    /// Takes the slot that is without an address in T1 and T2 for the longest time, of those that may go. `state` says that, or
+    /// that it may not go now (`Some(false)`), or that somebody will note it again (`None`).
+    pub fn take_unheld(&mut self, mut state: impl FnMut(SlotId) -> Option<bool>) -> Option<SlotId> {
+        for _ in 0..self.unheld.len() {
+            let slot = self.unheld.pop_front()?;
+            let held = self.held.get_mut(slot as usize)?;
+            held.is_queued = false;
+            match state(SlotId(slot)).filter(|_| held.count == 0) {
+                Some(true) => return Some(SlotId(slot)),
+                Some(false) => self.note_unheld(SlotId(slot)),
+                None => {}
+            }
+        }
+        None
+    }
+
+    /// `slot` has this generation from now on: nothing is there any more.
+    pub fn begin_generation(&mut self, slot: SlotId, generation: u32) {
+        if let Some(held) = self.held.get_mut(slot.0 as usize).filter(|held| held.generation != generation) {
+            (held.generation, held.count) = (generation, 0);
+        }
+    }
+
+    /// Whether what was mapped to `at` still is there.
+    #[inline]
+    pub fn is_there(&self, at: At) -> bool {
+        at == At::ZERO || self.held.get(at.slot as usize).is_some_and(|held| held.generation == at.generation)
+    }
+
+    /// An address in T1 or T2 more (or less) maps to `at`.
+    #[inline]
+    fn count(&mut self, at: At, more: bool) {
+        let Some(held) = self.held.get_mut(at.slot as usize).filter(|held| held.generation == at.generation) else {
+            return;
+        };
+        held.count = if more { held.count + 1 } else { held.count - 1 };
+        if held.count == 0 {
+            self.note_unheld(SlotId(at.slot));
+        }
+    }
+
+    /// Moves `i` to the head of `list`.
+    #[inline]
+    pub fn move_to(&mut self, i: u32, list: usize) {
+        let was = is_top(self.list(i));
+        self.addresses.move_to(i, list);
+        match (was, is_top(list)) {
+            (false, true) => self.count(self.at(i), true),
+            (true, false) => self.count(self.at(i), false),
+            _ => {}
+        }
+    }
+
+    fn move_oldest(&mut self, from: usize, to: usize) {
+        if let Some(i) = self.addresses.oldest(from) {
+            self.move_to(i, to);
+        }
+    }
+
+    /// `i` maps to `at` from now on, and has this content.
+    #[inline]
+    pub fn place(&mut self, i: u32, at: At, fingerprint: Option<Fingerprint>) {
+        let fingerprint = fingerprint.map_or(NO_FINGERPRINT, |fingerprint| fingerprint.0);
+        let before = std::mem::replace(self.addresses.payload_mut(i), Known { fingerprint, at }).at;
+        if is_top(self.list(i)) {
+            self.count(before, false);
+            self.count(at, true);
+        }
+    }
+
+    /// Forgets `i`.
+    pub fn remove(&mut self, i: u32) {
+        self.place(i, At::NOWHERE, None);
+        self.addresses.remove(i);
+    }
+
+    /// The addresses in a run that are on any list, ascending.
+    pub fn in_run(&self, first: Lba, count: u64) -> Vec<Lba> {
+        let end = Lba(first.0.saturating_add(count));
+        if count <= self.total() {
+            return (first.0..end.0).map(Lba).filter(|&lba| self.find(lba).is_some()).collect();
+        }
+        let all = self.addresses.iter().map(|i| self.addresses.lba(i));
+        let mut inside: Vec<Lba> = all.filter(|lba| (first..end).contains(lba)).collect();
+        inside.sort_unstable();
+        inside
+    }
+
+    /// PROCESSREQUEST, as far as lists go: address `i` is asked for.
+    #[inline]
+    pub fn process(&mut self, i: u32) {
+        let to = match self.list(i) {
+            T1 | T2 => T2,
+            list @ (B1 | B2) => {
+                self.adapt(list);
+                self.check_metadata(i);
+                T2
+            }
+            B3 => T1,
+            _ => {
+                self.check_metadata(i);
+                T1
+            }
+        };
+        self.move_to(i, to);
+    }
+
+    /// Recovery maps `i`: where it is remembered if it is new.
+    pub fn restore(&mut self, i: u32) {
+        let list = match self.list(i) {
+            NEW if self.has_room_in_t() => T2,
+            NEW if self.len(B1) + self.len(B2) < self.data_chunks => B2,
+            NEW => LEFT,
+            known => known,
+        };
+        self.move_to(i, list);
+    }
+
+    fn has_room_in_t(&self) -> bool {
+        self.len(T1) + self.len(T2) + self.len(B3) < self.data_chunks + self.extra
+    }
+
+    /// Moves `p` after a hit in `list`, B1 or B2.
+    fn adapt(&mut self, list: usize) {
+        self.ghost_hits += 1;
+        let (b1, b2) = (self.len(B1) as f64, self.len(B2) as f64);
+        self.p = match list {
+            B1 => (self.p + (b2 / b1).max(1.0)).min(self.data_chunks as f64),
+            _ => (self.p - (b1 / b2).max(1.0)).max(0.0),
+        };
+    }
+
+    /// CHECKMETADATACACHE.
+    fn check_metadata(&mut self, i: u32) {
+        if self.has_room_in_t() {
+            return;
+        }
+        if self.len(B3) == 0 {
+            self.manage_metadata();
+        }
+        let Some(oldest) = self.addresses.oldest(B3).filter(|&oldest| oldest != i) else { return };
+        if self.is_there(self.at(oldest)) {
+            self.addresses.move_to(oldest, LEFT);
+        } else {
+            self.addresses.remove(oldest);
+        }
+    }
+
+    /// MANAGEMETADATACACHE: takes one address out of T1 or T2, if there is one.
+    pub fn manage_metadata(&mut self) {
+        let t1 = self.len(T1);
+        if t1 + self.len(B1) >= self.data_chunks {
+            if t1 < self.data_chunks {
+                self.move_oldest(B1, B3);
+                self.replace_in_metadata();
+            } else if self.len(B1) > 0 {
+                self.move_oldest(B1, B3);
+                self.move_oldest(T1, B1);
+            } else {
+                self.move_oldest(T1, B3);
+            }
+        } else {
+            if self.len(B1) + self.len(B2) >= self.data_chunks {
+                self.move_oldest(B2, B3);
+            }
+            self.replace_in_metadata();
+        }
+    }
+
+    /// REPLACEINMETADATACACHE.
+    fn replace_in_metadata(&mut self) {
+        let t1 = self.len(T1);
+        if t1 > 0 && (t1 as f64 > self.p || self.len(T2) == 0) {
+            self.move_oldest(T1, B1);
+        } else {
+            self.move_oldest(T2, B2);
+        }
+    }
+
+    /// Bytes that are allocated.
+    pub fn ram_bytes(&self) -> usize {
+        let slots = self.held.capacity() * size_of::<Held>() + self.unheld.capacity() * size_of::<u32>();
+        self.addresses.ram_bytes() + slots
+    }
+
+    /// All addresses, with the list that each is on, in no useful order; panics where an invariant of this file does not
+    /// hold. For tests.
+    pub fn check(&self) -> Vec<(Lba, u32)> {
+        let [t1, t2, b1, b2, b3] = [T1, T2, B1, B2, B3].map(|list| self.len(list));
+        assert!(t1 + t2 + b3 <= self.data_chunks + self.extra, "T1 {t1}, T2 {t2}, B3 {b3}");
+        assert!(b1 + b2 <= self.data_chunks, "B1 {b1}, B2 {b2}");
+        assert!((0.0..=self.data_chunks as f64).contains(&self.p), "p is {}", self.p);
+        assert_eq!(self.len(NEW), 0);
+        let mut counts = vec![0; self.held.len()];
+        let tops = self.addresses.iter().filter(|&i| is_top(self.list(i)) && self.at(i).slot != u32::MAX);
+        tops.filter(|&i| self.is_there(self.at(i))).for_each(|i| counts[self.at(i).slot as usize] += 1);
+        assert!(self.held.iter().zip(&counts).all(|(held, count)| held.count == *count), "addresses in T1 and T2");
+        let queued = self.held.iter().filter(|held| held.is_queued).count();
+        assert_eq!(queued, self.unheld.len());
+        self.addresses.iter().map(|i| (self.addresses.lba(i), i)).collect()
+    }
+}
+
+#[inline]
+pub(super) fn is_top(list: usize) -> bool {
+    list == T1 || list == T2
+}

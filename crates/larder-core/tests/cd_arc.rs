@@ -1,0 +1,263 @@
+//! CD-ARC's lists over WEUs: which list an address is on, which WEU goes, what hits without having been mapped, and what is
+//! forgotten when. `nitro_model.rs` has the rest.
+
+use larder_core::{
+    Design, DesignConfig, Fingerprint, Lba, Lookup, NewMapping, Place, SlotId, StreamClass, cd_arc::CdArc, ranges::Run,
+};
+use proptest::prelude::*;
+
+const RECORD_BYTES: u32 = 1000;
+
+fn fingerprint(content: u64) -> Fingerprint {
+    let mut bytes = [1; 16];
+    bytes[..8].copy_from_slice(&content.to_le_bytes());
+    Fingerprint(bytes)
+}
+
+/// A design whose WEUs have `per_weu` records, one open at a time.
+struct Cache {
+    design: CdArc,
+    per_weu: u32,
+    open: Option<(SlotId, u32, u32)>,
+}
+
+impl Cache {
+    fn new(slot_count: u32, mappings_max: u64, per_weu: u32) -> Self {
+        let config = DesignConfig { slot_count, mappings_max, fp_entries_max: 1000 };
+        Cache { design: CdArc::new(config), per_weu, open: None }
+    }
+
+    /// Takes back a WEU as a cache does; its number.
+    fn evict(&mut self) -> u32 {
+        let victim = self.design.choose_victim(&mut |_| false).expect("some WEU may go");
+        for lba in self.design.dirty_in(victim.slot) {
+            let seq = self.design.dirty_seq(lba).expect("it is dirty");
+            assert!(self.design.mark_clean(lba, seq));
+        }
+        self.design.evict(victim.slot).expect("nothing is dirty");
+        self.design.release_slot(victim.slot);
+        assert!(!self.design.has_orphan());
+        victim.slot.0
+    }
+
+    fn append(&mut self) -> Place {
+        let (slot, generation, records) = match self.open.take() {
+            Some(open) if open.2 < self.per_weu => open,
+            full => {
+                full.inspect(|&(slot, ..)| self.design.seal_slot(slot));
+                let opened = self.design.open_slot(StreamClass::Clean).or_else(|| {
+                    self.evict();
+                    self.design.open_slot(StreamClass::Clean)
+                });
+                let (slot, generation) = opened.expect("a WEU");
+                (slot, generation, 0)
+            }
+        };
+        self.open = Some((slot, generation, records + 1));
+        let offset = records * RECORD_BYTES;
+        Place { slot, generation, offset, stored_len: RECORD_BYTES, crc: 0, encoding: 1 }
+    }
+
+    /// `lba` gets content, which is stored where it is not known.
+    fn put(&mut self, lba: u64, content: u64, dirty: Option<u64>) {
+        let new = match self.design.find_duplicate(&fingerprint(content)) {
+            Some(place) => NewMapping::Duplicate { place },
+            None => NewMapping::Unique { place: self.append(), fingerprint: Some(fingerprint(content)) },
+        };
+        self.design.map(Lba(lba), new, dirty);
+    }
+
+    /// A read of `lba`, which holds content of its own number; whether it hit.
+    fn read(&mut self, lba: u64) -> bool {
+        let hit = self.design.lookup(Lba(lba)) != Lookup::Miss;
+        if !hit {
+            self.put(lba, lba, None);
+        }
+        self.design.check();
+        hit
+    }
+
+    fn lens(&self) -> [u64; 5] {
+        self.design.list_lens()
+    }
+}
+
+#[test]
+fn addresses_go_through_the_lists_of_arc() {
+    // C = 4, X = 0.
+    let mut cache = Cache::new(8, 8, 4);
+    (0..3).for_each(|lba| assert!(!cache.read(lba)));
+    assert!(cache.read(1));
+    assert_eq!(cache.lens(), [2, 1, 0, 0, 0], "asked for twice");
+    assert!(!cache.read(3) && !cache.read(4));
+    // T1 and T2 were full: 0 left T1 for B1, and its data is still there.
+    assert_eq!(cache.lens(), [3, 1, 1, 0, 0]);
+    assert_eq!(cache.design.target(), 0.0);
+    assert!(cache.read(0), "a hit in B1");
+    assert_eq!(cache.design.target(), 1.0, "T1 should have been larger");
+    assert_eq!(cache.lens(), [2, 2, 1, 0, 0]);
+    assert_eq!(cache.design.stats().ghost_hits, 1);
+    // Written again: the old copy is forgotten before the origin is written, and that it is known is not.
+    assert!(cache.design.unmap(Lba(0)));
+    assert_eq!((cache.design.lookup(Lba(0)), cache.lens()), (Lookup::Miss, [2, 2, 1, 0, 0]));
+    cache.put(0, 100, None);
+    assert_eq!(cache.lens(), [2, 2, 1, 0, 0], "it is in T2");
+    cache.design.trim(Run { first: Lba(0), count: 1, seq: 9, no_hole: false });
+    assert_eq!((cache.design.lookup(Lba(0)), cache.lens()), (Lookup::Zero, [2, 1, 1, 0, 0]));
+}
+
+#[test]
+fn a_weu_without_an_address_in_t1_and_t2_goes_first_however_recent_it_is() {
+    // C = 20: no address has to leave the lists. WEUs of two records.
+    let mut cache = Cache::new(4, 40, 2);
+    (0..8).for_each(|lba| assert!(!cache.read(lba)));
+    // The third WEU has 4 and 5, which are forgotten; then it is used last.
+    assert!(cache.design.unmap(Lba(4)) && cache.design.unmap(Lba(5)));
+    cache.put(20, 4, None);
+    assert!(cache.design.unmap(Lba(20)));
+    assert!(!cache.read(8));
+    assert_eq!(cache.lens()[..3], [9 + 1, 0, 0], "none had to move; the three without data stay on T1");
+    let hits: Vec<u64> = (0..9).filter(|&lba| cache.design.peek(Lba(lba)) != Lookup::Miss).collect();
+    assert_eq!(hits, [0, 1, 2, 3, 6, 7, 8]);
+    // Now each has some. From T1's end 0 and 1 leave first, and that is a whole WEU.
+    (9..10).for_each(|lba| assert!(!cache.read(lba)));
+    assert!(!cache.read(10));
+    assert_eq!(cache.lens()[2], 2, "two are remembered in B1");
+    assert!(cache.design.peek(Lba(0)) == Lookup::Miss && cache.design.peek(Lba(1)) == Lookup::Miss);
+}
+
+#[test]
+fn an_address_without_data_hits_when_its_content_is_known_again() {
+    let mut cache = Cache::new(3, 40, 2);
+    (0..7).for_each(|lba| assert!(!cache.read(lba)));
+    assert_eq!(cache.design.peek(Lba(0)), Lookup::Miss, "its WEU is gone");
+    assert_eq!(cache.design.stats().ghosts, 2);
+    // Another address brings the content back.
+    cache.put(50, 0, None);
+    let found = cache.design.peek(Lba(0));
+    assert!(matches!(found, Lookup::Chunk { duplicate: true, .. }), "{found:?}");
+    assert!(cache.read(0));
+    assert_eq!(cache.design.peek(Lba(0)), found);
+    // Not so where the address was told to be outdated.
+    let mut cache = Cache::new(3, 40, 2);
+    (0..7).for_each(|lba| assert!(!cache.read(lba)));
+    assert!(!cache.design.unmap(Lba(0)), "it is not mapped");
+    cache.put(50, 0, None);
+    assert_eq!(cache.design.lookup(Lba(0)), Lookup::Miss);
+}
+
+#[test]
+fn what_leaves_the_lists_is_dropped_when_the_caller_can_log_it() {
+    // C = 4, X = 0, and room for all data.
+    let mut cache = Cache::new(8, 8, 4);
+    (0..4).for_each(|lba| cache.put(lba, lba, Some(lba)));
+    (4..6).for_each(|lba| assert!(!cache.read(lba)));
+    assert_eq!(cache.lens(), [4, 0, 0, 0, 0], "T1 has C at most, and without T2 nothing else is remembered");
+    assert_eq!(cache.design.stats().mapped_chunks, 6);
+    assert_eq!(cache.design.drop_clean_zeroes(false), [], "0 and 1 are dirty");
+    assert!(cache.design.mark_clean(Lba(1), 1));
+    assert!(cache.design.peek(Lba(1)) != Lookup::Miss, "nobody logged that it is gone");
+    assert_eq!(cache.design.drop_clean_zeroes(false), [Lba(1)]);
+    assert_eq!(cache.design.peek(Lba(1)), Lookup::Miss);
+    assert!(cache.design.dirty_seq(Lba(0)).is_some() && cache.design.peek(Lba(0)) != Lookup::Miss);
+}
+
+#[test]
+fn no_address_moves_where_no_weu_may_go() {
+    let mut cache = Cache::new(4, 40, 2);
+    (0..8).for_each(|lba| assert!(!cache.read(lba)));
+    assert_eq!(cache.design.choose_victim(&mut |_| true), None);
+    assert_eq!(cache.lens(), [8, 0, 0, 0, 0]);
+    let victim = cache.design.choose_victim(&mut |slot| slot.0 != 2).expect("one may");
+    assert_eq!(victim.slot, SlotId(2));
+    assert_eq!(cache.lens(), [2, 0, 6, 0, 0], "from the end of T1 up to the last one in it");
+    // A hit in what is about to go moves nothing.
+    assert!(cache.read(4));
+    assert_eq!(cache.lens(), [2, 0, 6, 0, 0]);
+    cache.design.spare_victim(victim.slot);
+    assert!(cache.read(4));
+    assert_eq!(cache.lens(), [2, 1, 5, 0, 0]);
+}
+
+#[test]
+fn what_was_mapped_before_a_restart_is_remembered_as_far_as_the_lists_go() {
+    // C = 4, X = 1.
+    let config = DesignConfig { slot_count: 4, mappings_max: 9, fp_entries_max: 10 };
+    let mut design = CdArc::new(config);
+    design.begin_restore(9, 0);
+    assert!(design.restore_slot(SlotId(1), 7));
+    for lba in 0..9 {
+        let place = Place { slot: SlotId(1), generation: 7, offset: lba as u32, stored_len: 1, crc: 0, encoding: 1 };
+        design.map(Lba(lba), NewMapping::Unique { place, fingerprint: None }, None);
+    }
+    design.end_restore();
+    design.check();
+    assert_eq!(design.list_lens(), [0, 5, 0, 4, 0]);
+    assert!((0..9).all(|lba| design.lookup(Lba(lba)) != Lookup::Miss));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever is read, written, forgotten, trimmed and evicted: the lists keep their sizes, an eviction leaves no orphan in
+    /// T1 and T2, and what hits is what was put last.
+    #[test]
+    fn wastes_nothing(
+        slots in 3u32..7,
+        mappings in 4u64..40,
+        per_weu in 1u32..6,
+        requests in prop::collection::vec((0u64..30, 0u64..30, 0u32..20), 1..500),
+    ) {
+        let mut cache = Cache::new(slots, mappings, per_weu);
+        let mut volume = [0; 30];
+        let mut records = std::collections::HashMap::new();
+        for (step, (lba, content, what)) in requests.into_iter().enumerate() {
+            match what {
+                0 => {
+                    cache.design.trim(Run { first: Lba(lba), count: 1, seq: step as u64, no_hole: false });
+                    volume[lba as usize] = u64::MAX;
+                }
+                1 => {
+                    cache.design.unmap(Lba(lba));
+                }
+                2 => {
+                    for lba in cache.design.drop_clean_zeroes(false) {
+                        prop_assert_eq!(cache.design.peek(lba), Lookup::Miss);
+                    }
+                }
+                3..10 => {
+                    let peeked = cache.design.peek(Lba(lba));
+                    prop_assert_eq!(cache.design.lookup(Lba(lba)), peeked);
+                }
+                _ => {
+                    while !cache.design.has_room(1) {
+                        cache.design.drop_clean_zeroes(false);
+                        (0..cache.design.export_pieces()).for_each(|_| { cache.design.sweep(); });
+                        if !cache.design.has_room(1) {
+                            cache.open.take().inspect(|&(slot, ..)| cache.design.seal_slot(slot));
+                            cache.evict();
+                        }
+                    }
+                    cache.put(lba, content, (what < 14).then_some(step as u64));
+                    volume[lba as usize] = content;
+                    if let Lookup::Chunk { place, duplicate: false } = cache.design.peek(Lba(lba)) {
+                        records.insert((place.slot, place.generation, place.offset), content);
+                    }
+                }
+            }
+            cache.design.check();
+            prop_assert!(!cache.design.has_orphan());
+            for lba in 0..30 {
+                match cache.design.peek(Lba(lba)) {
+                    Lookup::Chunk { place, .. } => {
+                        let held = records[&(place.slot, place.generation, place.offset)];
+                        prop_assert_eq!(held, volume[lba as usize], "chunk {}", lba);
+                    }
+                    Lookup::Zero => prop_assert_eq!(volume[lba as usize], u64::MAX),
+                    Lookup::Miss => {}
+                    Lookup::Fragment { .. } => prop_assert!(false, "no fragment was made"),
+                }
+            }
+        }
+    }
+}

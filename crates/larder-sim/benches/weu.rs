@@ -1,0 +1,74 @@
+//! How fast the caches over WEUs replay, nitro and cd-arc: requests a second on one core, indices, WEUs and counting
+//! included.
+//!
+//! What it does not do: judge, or time the reading of a trace. Run with `cargo bench -p larder-sim --bench weu`.
+
+mod common;
+
+use common::{BLOCK, CHUNK, Request, bench, published, requests, w106};
+use divan::Bencher;
+use larder_core::{Design, DesignConfig, cd_arc::CdArc, nitro::Nitro, slotted::FlashSize};
+use larder_sim::{
+    cache::WritePolicy,
+    weu::{
+        WeuCache,
+        sizing::{Granularity, WeuSizing},
+    },
+};
+
+/// The designs, by name.
+const DESIGNS: [&str; 2] = ["nitro", "cd-arc"];
+
+fn main() {
+    divan::main();
+}
+
+fn design(name: &str, config: DesignConfig) -> Box<dyn Design> {
+    match name {
+        "nitro" => Box::new(Nitro::new(config)),
+        _ => Box::new(CdArc::new(config)),
+    }
+}
+
+fn replay(bencher: Bencher<'_, '_>, name: &str, requests: &[Request], sizing: WeuSizing) {
+    let options = sizing.options().expect("a size");
+    bench(bencher, requests, WeuCache::new(|config| design(name, config), options).expect("a cache"));
+}
+
+/// Reads of 4 KiB over 50,000 chunks.
+#[divan::bench(args = DESIGNS, sample_count = 9, sample_size = 1)]
+fn w106_reads(bencher: Bencher<'_, '_>, name: &str) {
+    let Some(requests) = w106() else { return };
+    replay(bencher, name, &requests, WeuSizing::new(FlashSize::DataChunks(50_000), BLOCK, WritePolicy::Through));
+}
+
+/// The same in extents of a chunk each.
+#[divan::bench(sample_count = 9, sample_size = 1)]
+fn w106_reads_in_extents(bencher: Bencher<'_, '_>) {
+    let Some(requests) = w106() else { return };
+    let weus = WeuSizing::new(FlashSize::DataChunks(50_000), BLOCK, WritePolicy::Through);
+    replay(bencher, "nitro", &requests, WeuSizing { granularity: Granularity::Extent, compress: false, ..weus });
+}
+
+/// The trace of AustereCache's authors over a flash of a quarter of its working set.
+#[divan::bench(args = DESIGNS, sample_count = 20)]
+fn published_trace(bencher: Bencher<'_, '_>, name: &str) {
+    let Some(requests) = published() else { return };
+    replay(bencher, name, &requests, WeuSizing::new(FlashSize::DataChunks(1024), CHUNK, WritePolicy::Through));
+}
+
+/// A working set of 8 GiB over a flash of half of it.
+fn synthetic(bencher: Bencher<'_, '_>, name: &str, policy: WritePolicy) {
+    const CHUNKS: u64 = 262_144;
+    replay(bencher, name, &requests(CHUNKS), WeuSizing::new(FlashSize::DataChunks(CHUNKS / 2), CHUNK, policy));
+}
+
+#[divan::bench(args = DESIGNS, sample_count = 10)]
+fn write_through(bencher: Bencher<'_, '_>, name: &str) {
+    synthetic(bencher, name, WritePolicy::Through);
+}
+
+#[divan::bench(args = DESIGNS, sample_count = 10)]
+fn write_back(bencher: Bencher<'_, '_>, name: &str) {
+    synthetic(bencher, name, WritePolicy::Back);
+}

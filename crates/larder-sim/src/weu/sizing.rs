@@ -1,0 +1,260 @@
+//! How a flash of a given size is divided for a cache over WEUs: from a size to [`WeuOptions`].
+//!
+//! A flash in bytes is divided by [`Layout::plan`] and limited as the engine limits it, so that a replay has the slots, the
+//! entries and the log that `larder create` would make of that flash. A flash in data chunks has WEUs for the data of so
+//! many uncompressed chunks; headers, tables, checkpoints and log come on top: each WEU is longer by what its segment
+//! keeps about its chunks.
+//!
+//! Extents (Nitro §5.3, Table 1 "write/evict granularity") have no layout in the paper. The rule here: what is data in a
+//! flash of WEUs is cut into slots of one chunk each, with nothing around it; superblocks, checkpoints and log are those of
+//! the flash of WEUs. An extent's table entry goes nowhere but into the log, whose frames are written when the entries
+//! of a whole WEU wait, but for what has to be durable before the origin changes. Extents are not compressed (§5.3).
+//!
+//! Invariants: what is returned makes a [`WeuCache`](super::WeuCache). Sums do not overflow, whatever sizes are given.
+//!
+//! What it does not do: know what a trace needs.
+
+use super::{SLOTS_MIN, WeuOptions};
+use crate::cache::WritePolicy;
+use larder_core::{
+    packing::{PackingRules, SegmentPacker},
+    slotted::FlashSize,
+};
+use larder_format::{
+    FormatError, Layout, LayoutRequest,
+    layout::{CHUNKS_MAX, SLOT_COUNT_MIN, WEU_BYTES_MAX},
+    segment::{RECORD_ENTRY_BYTES, SEGMENT_HEADER_BYTES},
+};
+
+/// What segments and frames are padded to, in bytes: the sector of nearly every flash.
+pub const SECTOR_BYTES: u32 = 4096;
+/// Mappings for each whole chunk of data, where nothing else is asked, as in the engine.
+const MAPPINGS_PER_CHUNK: u64 = 4;
+/// Fingerprints of a full index for each whole chunk of data, as in the engine.
+const FINGERPRINTS_PER_CHUNK: u64 = 2;
+/// In write-back, destaging keeps this share of the data area clean, in percent: the engine's high watermark, from which on
+/// nothing limits its rate.
+const DIRTY_PERCENT_MAX: u64 = 40;
+/// The most chunks of data, and addresses: more than any index here is made for.
+const CHUNKS_OR_ENTRIES_MAX: u64 = 1 << 31;
+
+/// In which pieces flash is written and evicted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Granularity {
+    /// Write-evict units of many chunks.
+    Weu,
+    /// One chunk at a time.
+    Extent,
+}
+
+/// What a cache over WEUs is made for.
+#[derive(Clone, Copy, Debug)]
+pub struct WeuSizing {
+    /// How much flash there is.
+    pub flash: FlashSize,
+    /// Size of a chunk in bytes.
+    pub chunk_bytes: u32,
+    /// Size of a WEU in bytes. Extents use it for what lies around the data only.
+    pub weu_bytes: u32,
+    /// In which pieces flash is written and evicted.
+    pub granularity: Granularity,
+    /// When writes reach the origin.
+    pub policy: WritePolicy,
+    /// The FP index ratio (Nitro §3.1, Table 1), 0 to 100 percent of a full index; 0 turns deduplication off.
+    pub fp_index_percent: u32,
+    /// Whether chunks are stored compressed.
+    pub compress: bool,
+    /// Addresses at most; by default four for each whole chunk of data, fewer where they would take too much of the flash.
+    pub lba_entries: Option<u64>,
+    /// Size of the origin in bytes, where it is known: no more addresses are mapped than it has chunks.
+    pub origin_bytes: Option<u64>,
+}
+
+impl WeuSizing {
+    /// The paper's default (Nitro, Table 1): WEUs of 2 MiB, deduplicated by a full index, compressed.
+    pub fn new(flash: FlashSize, chunk_bytes: u32, policy: WritePolicy) -> Self {
+        WeuSizing {
+            flash,
+            chunk_bytes,
+            weu_bytes: 2 << 20,
+            granularity: Granularity::Weu,
+            policy,
+            fp_index_percent: 100,
+            compress: true,
+            lba_entries: None,
+            origin_bytes: None,
+        }
+    }
+
+    /// The cache that fits.
+    ///
+    /// # Errors
+    /// One sentence that names what is wrong, and the least that works.
+    pub fn options(&self) -> Result<WeuOptions, String> {
+        if self.fp_index_percent > 100 {
+            return Err(format!("an FP index ratio of {} percent is not one of 0 to 100", self.fp_index_percent));
+        }
+        if self.granularity == Granularity::Extent && self.compress {
+            return Err("extents are not compressed: turn compression off, or use WEUs".to_owned());
+        }
+        if let Some(entries) = self.lba_entries.filter(|&entries| entries > CHUNKS_OR_ENTRIES_MAX) {
+            return Err(format!("{entries} LBA entries are too many; {CHUNKS_OR_ENTRIES_MAX} are the most"));
+        }
+        let options = match self.flash {
+            FlashSize::Bytes(bytes) => self.of_bytes(bytes)?,
+            FlashSize::DataChunks(chunks) => self.of_chunks(chunks)?,
+        };
+        let options = match self.granularity {
+            Granularity::Weu => options,
+            Granularity::Extent => self.cut(options)?,
+        };
+        let least = u64::from(options.rules.weu_bytes / self.chunk_bytes);
+        if options.mappings_max < least {
+            let given = options.mappings_max;
+            return Err(format!("{given} LBA entries are too few for the chunks of a WEU; {least} are the least"));
+        }
+        Ok(options)
+    }
+
+    /// A flash as `larder create` would divide it.
+    fn of_bytes(&self, flash_bytes: u64) -> Result<WeuOptions, String> {
+        // The engine keeps a sixteenth of the entries back, for a checkpoint gathers its pieces at different moments.
+        let asked = self.lba_entries.map(|entries| entries.saturating_add(entries.div_ceil(15)));
+        let layout = self.plan(flash_bytes, asked, None)?;
+        let origin_chunks = self.origin_chunks();
+        let fits = match layout.mappings_max >= origin_chunks {
+            true => layout.mappings_max,
+            false => layout.mappings_max - layout.mappings_max / 16,
+        };
+        let mappings_max = match self.lba_entries {
+            Some(entries) if entries.min(origin_chunks) > fits => {
+                return Err(format!(
+                    "a flash of {flash_bytes} bytes has no room for {entries} LBA entries; {fits} are the most"
+                ));
+            }
+            Some(entries) => entries,
+            None => fits,
+        };
+        let rules = self.rules(self.weu_bytes);
+        let fp_entries_max = layout.fp_entries_max * u64::from(self.fp_index_percent) / 100;
+        Ok(self.with(rules, layout.slot_count, mappings_max, fp_entries_max, layout.log_bytes))
+    }
+
+    /// WEUs for `chunks` uncompressed ones, rounded up to whole WEUs.
+    fn of_chunks(&self, chunks: u64) -> Result<WeuOptions, String> {
+        if chunks > CHUNKS_OR_ENTRIES_MAX {
+            return Err(format!("{chunks} data chunks are too many; {CHUNKS_OR_ENTRIES_MAX} are the most"));
+        }
+        let mappings_max = self.lba_entries.unwrap_or(chunks * MAPPINGS_PER_CHUNK);
+        let full_index = chunks * FINGERPRINTS_PER_CHUNK;
+        // Confirms the sizes of chunk and WEU, too.
+        let fewest = self.plan(u64::from(SLOT_COUNT_MIN) * 4 * u64::from(self.weu_bytes), Some(1), Some(1))?;
+        let rules = self.rules(padded_weu_bytes(fewest.weu_bytes, self.chunk_bytes));
+        let per_weu = raw_chunks(rules, self.chunk_bytes);
+        let slots = chunks.div_ceil(per_weu.max(1)) as u32;
+        if self.granularity == Granularity::Weu && slots < SLOTS_MIN {
+            let (least, weu) = (u64::from(SLOTS_MIN - 1) * per_weu + 1, self.weu_bytes);
+            return Err(format!(
+                "{chunks} data chunks are too few for {SLOTS_MIN} WEUs of {weu} bytes; {least} are the least"
+            ));
+        }
+        // On top: as much for checkpoints and log as a flash with so many slots gives them.
+        let weu = u64::from(self.weu_bytes);
+        let mut flash_bytes = u64::from(slots.max(SLOT_COUNT_MIN) + 1) * weu;
+        let layout = loop {
+            let layout = self.plan(flash_bytes, Some(mappings_max), Some(full_index))?;
+            if layout.slot_count >= slots && layout.mappings_max >= mappings_max.min(self.origin_chunks()) {
+                break layout;
+            }
+            flash_bytes += u64::from(slots.saturating_sub(layout.slot_count).max(1)) * weu;
+        };
+        let fp_entries_max = full_index * u64::from(self.fp_index_percent) / 100;
+        Ok(self.with(rules, slots, mappings_max, fp_entries_max, layout.log_bytes))
+    }
+
+    /// The data area of `options` as slots of one chunk each.
+    fn cut(&self, options: WeuOptions) -> Result<WeuOptions, String> {
+        let slots = match self.flash {
+            FlashSize::Bytes(_) => u64::from(options.slot_count) * u64::from(self.weu_bytes / self.chunk_bytes),
+            FlashSize::DataChunks(chunks) => chunks,
+        };
+        if slots > CHUNKS_OR_ENTRIES_MAX {
+            return Err(format!("{slots} extents are too many; {CHUNKS_OR_ENTRIES_MAX} are the most"));
+        }
+        let slot_count = slots as u32;
+        if slot_count < SLOTS_MIN {
+            return Err(format!("{slots} data chunks are too few; {SLOTS_MIN} are the least"));
+        }
+        let rules =
+            PackingRules { weu_bytes: self.chunk_bytes, sector_bytes: SECTOR_BYTES, header_bytes: 0, entry_bytes: 0 };
+        Ok(WeuOptions { rules, slot_count, commit_entries: u64::from(self.weu_bytes / self.chunk_bytes), ..options })
+    }
+
+    fn with(
+        &self,
+        rules: PackingRules,
+        slot_count: u32,
+        mappings_max: u64,
+        fp_entries_max: u64,
+        log_bytes: u64,
+    ) -> WeuOptions {
+        let data_chunks = u64::from(slot_count) * u64::from(self.weu_bytes / self.chunk_bytes);
+        WeuOptions {
+            chunk_bytes: self.chunk_bytes,
+            rules,
+            slot_count,
+            mappings_max,
+            fp_entries_max,
+            log_bytes,
+            policy: self.policy,
+            compress: self.compress,
+            dirty_chunks_max: (data_chunks * DIRTY_PERCENT_MAX / 100).min(mappings_max / 2),
+            commit_entries: 1,
+        }
+    }
+
+    fn rules(&self, weu_bytes: u32) -> PackingRules {
+        PackingRules {
+            weu_bytes,
+            sector_bytes: SECTOR_BYTES,
+            header_bytes: SEGMENT_HEADER_BYTES as u32,
+            entry_bytes: RECORD_ENTRY_BYTES as u32,
+        }
+    }
+
+    fn origin_bytes(&self) -> u64 {
+        // Of no origin that is not known does the size bind.
+        self.origin_bytes.unwrap_or(CHUNKS_MAX * u64::from(self.chunk_bytes))
+    }
+
+    fn origin_chunks(&self) -> u64 {
+        self.origin_bytes().div_ceil(u64::from(self.chunk_bytes))
+    }
+
+    fn plan(&self, flash_bytes: u64, mappings: Option<u64>, fingerprints: Option<u64>) -> Result<Layout, String> {
+        let request = LayoutRequest {
+            flash_bytes,
+            origin_bytes: self.origin_bytes(),
+            chunk_bytes: self.chunk_bytes,
+            weu_bytes: self.weu_bytes,
+            sector_bytes: SECTOR_BYTES,
+            fp_entries_max: fingerprints,
+            mappings_max: mappings,
+        };
+        Layout::plan(request).map_err(|error: FormatError| error.to_string())
+    }
+}
+
+/// A WEU of `weu_bytes` of raw chunks, and what its segment keeps about them.
+fn padded_weu_bytes(weu_bytes: u32, chunk_bytes: u32) -> u32 {
+    let chunks = weu_bytes / chunk_bytes;
+    let table = (chunks * RECORD_ENTRY_BYTES as u32).next_multiple_of(SECTOR_BYTES);
+    // A raw chunk begins at a sector, behind the header. A place's offset has the bits for the largest WEU.
+    (SECTOR_BYTES + weu_bytes + table).min(WEU_BYTES_MAX)
+}
+
+/// Uncompressed chunks that fit a WEU.
+fn raw_chunks(rules: PackingRules, chunk_bytes: u32) -> u64 {
+    let mut packer = SegmentPacker::new(rules);
+    std::iter::from_fn(|| packer.place(chunk_bytes, true)).count() as u64
+}
