@@ -13,7 +13,10 @@
 pub mod austere;
 pub mod bound;
 pub mod cache;
+pub mod measure;
 pub mod replay;
+pub mod setup;
 pub mod slotted;
 pub mod tally;
+mod touched;
 pub mod weu;
