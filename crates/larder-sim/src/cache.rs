@@ -130,7 +130,7 @@ pub enum Request {
 const _: () = assert!(size_of::<Request>() == 32, "batches of requests stay in the nearest caches");
 
 /// A cache.
-pub trait ReplayCache {
+pub trait ReplayCache: Send {
     /// A client reads `lba`; `content` is what the volume holds there, which is inserted where it was a miss. Whether it
     /// was a hit.
     fn read(&mut self, lba: Lba, content: &Content) -> bool;

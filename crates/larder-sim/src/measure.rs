@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 
 use crate::{
     cache::{Figures, ReplayCache, Request, Traffic},
+    lab::Listener,
     setup::Built,
     tally::{Tally, ratio},
 };
@@ -99,6 +100,15 @@ impl Measures {
     }
 }
 
+impl Listener for Meter {
+    fn take(&mut self, requests: &[Request]) {
+        let counted = if self.warming > 0 { self.warm(requests) } else { requests };
+        let began = Instant::now();
+        self.cache.replay(counted, &mut self.measures.tally);
+        self.measures.elapsed += began.elapsed();
+    }
+}
+
 fn ratio_or_one(part: u64, whole: u64) -> f64 {
     if whole == 0 { 1.0 } else { part as f64 / whole as f64 }
 }
@@ -125,14 +135,6 @@ impl Meter {
     /// The cache.
     pub fn cache(&self) -> &dyn ReplayCache {
         &*self.cache
-    }
-
-    /// Makes these requests.
-    pub fn take(&mut self, requests: &[Request]) {
-        let counted = if self.warming > 0 { self.warm(requests) } else { requests };
-        let began = Instant::now();
-        self.cache.replay(counted, &mut self.measures.tally);
-        self.measures.elapsed += began.elapsed();
     }
 
     /// Makes those that belong to the warm-up; the rest.

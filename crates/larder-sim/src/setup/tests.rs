@@ -1,7 +1,7 @@
 //! What is built, and what is refused.
 
 use super::*;
-use crate::{cache::Request, measure::Meter, replay::own_content};
+use crate::{cache::Request, lab::Listener, measure::Meter, replay::own_content};
 use larder_core::Lba;
 
 const CHUNK: u32 = 4096;
