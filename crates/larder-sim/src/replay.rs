@@ -36,6 +36,11 @@ impl<I: Iterator<Item = TraceResult<ChunkRequest>>> Batches<I> {
         Batches { requests, chunk_bytes, touched: Touched::new(), batch: Vec::with_capacity(BATCH_REQUESTS) }
     }
 
+    /// The requests that were not batched yet.
+    pub fn into_requests(self) -> I {
+        self.requests
+    }
+
     /// The next requests, [`BATCH_REQUESTS`] or a few more; empty at the end.
     ///
     /// # Errors
