@@ -12,7 +12,11 @@ pub mod table;
 
 use serde_json::{Map, Value, json};
 
-use crate::{bound::Bound, measure::Measures, setup::Setup};
+use crate::{
+    bound::Bound,
+    measure::Measures,
+    setup::{Design, Setup},
+};
 
 /// A row: an object with the keys of [`COLUMNS`].
 pub type Row = Map<String, Value>;
@@ -108,6 +112,41 @@ pub fn plotted(row: &Row, metric: &str) -> Option<f64> {
         _ if unit.contains("million") => value / 1e6,
         _ => value,
     })
+}
+
+/// The options in the name of a row's setup, as `name=value`.
+fn own_options(row: &Row) -> Vec<&str> {
+    row.get("setup").and_then(Value::as_str).unwrap_or_default().split(':').skip(1).collect()
+}
+
+/// The options that are the same in all rows whose design has them.
+pub fn common_options(rows: &[Row]) -> Vec<String> {
+    let is_common = |option: &str| {
+        let name = option.split('=').next().unwrap_or_default();
+        rows.iter().all(|row| {
+            let design = Design::named(row.get("design").and_then(Value::as_str).unwrap_or_default());
+            let has = design.is_ok_and(|design| design.options.iter().any(|id| id.name() == name));
+            !has || own_options(row).contains(&option)
+        })
+    };
+    let mut common: Vec<String> = Vec::new();
+    for option in rows.iter().flat_map(own_options) {
+        if is_common(option) && !common.iter().any(|known| known == option) {
+            common.push(option.to_owned());
+        }
+    }
+    common
+}
+
+/// The names of the rows' setups, without what all of them have in common.
+pub fn short_names(rows: &[Row]) -> Vec<String> {
+    let common = common_options(rows);
+    let name = |row: &Row| {
+        let design = row.get("design").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let own = own_options(row).into_iter().filter(|option| !common.iter().any(|other| other == option));
+        std::iter::once(design).chain(own.map(str::to_owned)).collect::<Vec<_>>().join(":")
+    };
+    rows.iter().map(name).collect()
 }
 
 /// What is known of the trace of a row.

@@ -22,6 +22,8 @@ const SIZE: (u32, u32) = (1000, 580);
 const LEGEND_LINE: i32 = 24;
 /// Characters of the legend's widest line at most; longer names are cut.
 const LEGEND_CHARS_MAX: usize = 34;
+/// Lines under a group of bars at most.
+const CATEGORY_LINES: usize = 4;
 
 const COLOURS: [RGBColor; 8] = [
     RGBColor(0, 114, 178),
@@ -187,8 +189,9 @@ impl Chart {
 
     fn bars(&self, area: &Area<'_>, categories: &[String]) -> Result<(), DrawingError> {
         let span = -0.5..categories.len() as f64 - 0.5;
+        let lines = categories.iter().map(|name| name.split(':').count()).max().unwrap_or(1).clamp(2, CATEGORY_LINES);
         let mut chart = ChartBuilder::on(area)
-            .x_label_area_size(56)
+            .x_label_area_size(26 + 15 * lines as i32)
             .y_label_area_size(72)
             .build_cartesian_2d(RangedCoordf64::from(span), self.y_axis())?;
         chart
@@ -242,7 +245,11 @@ impl Chart {
         let style = font(14).color(&INK).pos(Pos::new(HPos::Center, VPos::Top));
         for (at, name) in categories.iter().enumerate() {
             let (x, y) = chart.backend_coord(&(at as f64, self.y_axis().low()));
-            area.draw(&Text::new(cut(name, room.max(3)), (x - left, y - top + 8), style.clone()))?;
+            // Options have lines of their own, as far as there is room.
+            for (line, piece) in name.split(':').take(CATEGORY_LINES).enumerate() {
+                let below = y - top + 7 + 15 * line as i32;
+                area.draw(&Text::new(cut(piece, room.max(3)), (x - left, below), style.clone()))?;
+            }
         }
         let middle = ((width as i32 + 72) / 2, height as i32 - 8);
         area.draw(&Text::new(

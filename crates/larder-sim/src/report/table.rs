@@ -3,7 +3,7 @@
 //!
 //! What it does not do: choose what is replayed.
 
-use super::{Row, plotted};
+use super::{Row, common_options, plotted, short_names};
 
 /// A column: its heads, one over the other, and its cell.
 struct Column {
@@ -14,7 +14,8 @@ struct Column {
 #[rustfmt::skip]
 const COLUMNS: &[Column] = &[
     Column { heads: ["", "flash"], cell: flash },
-    Column { heads: ["", "mode"], cell: |row| text(row, "mode").trim_start_matches("write-").to_owned() },
+    Column { heads: ["", "mode"], cell: |row| text(row, "mode").to_owned() },
+    Column { heads: ["", "chunk KiB"], cell: |row| row.get("chunk_bytes").and_then(|bytes| bytes.as_u64()).map_or("-".to_owned(), |bytes| (bytes >> 10).to_string()) },
     Column { heads: ["read", "hits %"], cell: |row| number(row, "read_hit_ratio", 2) },
     Column { heads: ["write", "hits %"], cell: |row| number(row, "write_hit_ratio", 2) },
     Column { heads: ["all", "misses %"], cell: |row| number(row, "total_miss_ratio", 2) },
@@ -29,20 +30,40 @@ const COLUMNS: &[Column] = &[
     Column { heads: ["million", "requests/s"], cell: |row| number(row, "requests_per_second", 1) },
 ];
 
-/// The table of `rows`. Where they have bounds, lines below say what is possible on each flash, and how much of that the
-/// best of the rows reaches.
+/// The table of `rows`. What they have in common stands over it. Where they have bounds, lines below say what is possible
+/// on each flash, and how much of that the best of the rows reaches.
 pub fn table(rows: &[Row]) -> String {
+    let is_common = |column: &Column| {
+        column.heads[0].is_empty()
+            && rows.iter().all(|row| (column.cell)(row) == rows.first().map_or(String::new(), column.cell))
+    };
+    let columns: Vec<&Column> = COLUMNS.iter().filter(|column| !is_common(column)).collect();
     let mut lines: Vec<Vec<String>> = Vec::new();
     for at in 0..2 {
-        let heads = COLUMNS.iter().map(|column| column.heads[at].to_owned());
+        let heads = columns.iter().map(|column| column.heads[at].to_owned());
         lines.push(std::iter::once(["", "setup"][at].to_owned()).chain(heads).collect());
     }
-    for row in rows {
-        let cells = COLUMNS.iter().map(|column| (column.cell)(row));
-        lines.push(std::iter::once(text(row, "setup").to_owned()).chain(cells).collect());
+    let names = short_names(rows);
+    for (row, name) in rows.iter().zip(&names) {
+        let cells = columns.iter().map(|column| (column.cell)(row));
+        lines.push(std::iter::once(name.clone()).chain(cells).collect());
     }
-    let mut out = aligned(&lines);
-    out.push_str(&bounds(rows));
+    let mut out = String::new();
+    if let Some(row) = rows.first() {
+        let common = COLUMNS.iter().filter(|column| is_common(column));
+        let mut facts = vec![text(row, "trace").to_owned()];
+        facts.extend(common.map(|column| format!("{} {}", column.heads[1], (column.cell)(row))));
+        facts.extend(common_options(rows));
+        facts.push(match row.get("content").and_then(|content| content.as_str()) {
+            Some("made_up") => "content MADE UP".to_owned(),
+            Some("sizes_made_up") => "compressed sizes MADE UP".to_owned(),
+            Some(_) => "content as in the trace".to_owned(),
+            None => "each chunk with content of its own".to_owned(),
+        });
+        out.push_str(&(facts.join("; ") + "\n"));
+    }
+    out.push_str(&aligned(&lines));
+    out.push_str(&bounds(rows, &names));
     out
 }
 
@@ -67,37 +88,27 @@ fn aligned(lines: &[Vec<String>]) -> String {
 }
 
 /// What is possible, for each flash and chunk size in the order in which they come.
-fn bounds(rows: &[Row]) -> String {
+fn bounds(rows: &[Row], names: &[String]) -> String {
+    let place = |row: &Row| (row.get("flash").cloned(), row.get("chunk_bytes").cloned());
+    let percent = |row: &Row, key: &str| row.get(key).and_then(|ratio| ratio.as_f64()).map(|ratio| 100.0 * ratio);
     let mut out = String::new();
-    let mut seen: Vec<String> = Vec::new();
-    for row in rows.iter().filter(|row| plotted(row, "bound_read_hit_ratio_upper").is_some()) {
-        let place = |row: &Row| {
-            format!("{} {}", row.get("flash").unwrap_or_default(), row.get("chunk_bytes").unwrap_or_default())
-        };
+    let mut seen = Vec::new();
+    for row in rows.iter().filter(|row| percent(row, "bound_read_hit_ratio_upper").is_some()) {
         if seen.contains(&place(row)) {
             continue;
         }
         seen.push(place(row));
-        let here: Vec<&Row> = rows.iter().filter(|other| place(other) == place(row)).collect();
-        let greatest = |key: &str| here.iter().filter_map(|row| row.get(key)?.as_f64()).fold(0.0, f64::max) * 100.0;
-        let best = here.iter().max_by(|a, b| {
-            let ratio = |row: &Row| row.get("read_hit_ratio").and_then(|ratio| ratio.as_f64()).unwrap_or(0.0);
-            ratio(a).total_cmp(&ratio(b))
-        });
+        let here = || rows.iter().zip(names).filter(|(other, _)| place(other) == place(row));
+        let greatest = |key: &str| here().filter_map(|(row, _)| percent(row, key)).fold(0.0, f64::max);
         let (upper, lower) = (greatest("bound_read_hit_ratio_upper"), greatest("bound_read_hit_ratio_lower"));
-        let optimum = match upper - lower < 0.005 {
-            true => format!("{upper:.2}%"),
-            false => format!("between {lower:.2}% and {upper:.2}%"),
-        };
         let plain = greatest("bound_uncompressed_read_hit_ratio");
-        let reached = best.map_or(String::new(), |best| {
-            let ratio = 100.0 * best.get("read_hit_ratio").and_then(|ratio| ratio.as_f64()).unwrap_or(0.0);
-            let share = if upper > 0.0 { 100.0 * ratio / upper } else { 100.0 };
-            format!("; the best here, {}, has {share:.1}% of that", text(best, "setup"))
-        });
-        let of = flash(row);
+        let best = here().filter_map(|(row, name)| Some((percent(row, "read_hit_ratio")?, name)));
+        let Some((most, name)) = best.max_by(|a, b| a.0.total_cmp(&b.0)) else { continue };
+        let share = if upper > 0.0 { 100.0 * most / upper } else { 100.0 };
         out.push_str(&format!(
-            "bound, {of}: read hits of {optimum} at most are possible ({plain:.2}% uncompressed){reached}\n"
+            "bound, flash {}: at most {upper:.2}% of the reads can hit, and {lower:.2}% can be had ({plain:.2}% \
+             uncompressed); the best here, {name}, has {share:.1}% of the most\n",
+            flash(row)
         ));
     }
     out

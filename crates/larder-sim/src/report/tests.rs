@@ -75,8 +75,29 @@ fn a_csv_file_has_a_head_and_as_many_cells_in_each_line() {
 #[test]
 fn a_table_says_how_far_the_best_is_from_what_is_possible() {
     let text = table(&[made("lru", 40, true), made("arc", 66, true)]);
-    assert!(text.contains("between 88.00% and 90.00% at most are possible (70.00% uncompressed)"), "{text}");
-    assert!(text.contains("the best here, arc:ram=1048576, has 73.3% of that"), "{text}");
-    assert!(text.contains("10% = 3.00 MiB") && text.contains("40.00"), "{text}");
+    assert!(
+        text.contains("at most 90.00% of the reads can hit, and 88.00% can be had (70.00% uncompressed)"),
+        "{text}"
+    );
+    assert!(text.contains("the best here, arc, has 73.3% of the most"), "{text}");
+    // What all have in common stands over the table.
+    let (head, rest) = text.split_once('\n').unwrap();
+    for words in ["flash 10% = 3.00 MiB", "mode write-through", "chunk KiB 4", "ram=1048576", "content of its own"] {
+        assert!(head.contains(words), "{words}: {text}");
+    }
+    assert!(rest.contains("\nlru ") && rest.contains(" 40.00 ") && !rest.contains("mode"), "{text}");
     assert!(!table(&[made("lru", 40, false)]).contains("bound"));
+}
+
+#[test]
+fn names_leave_out_what_all_share_that_have_it() {
+    let with = |setup: &str| {
+        let mut row = made(setup.split(':').next().unwrap(), 40, false);
+        row.insert("setup".to_owned(), setup.into());
+        row
+    };
+    let rows = ["lru", "d-lru:lba-entries=9", "nitro:lba-entries=9:dedup=off", "nitro:lba-entries=9"].map(with);
+    assert_eq!(common_options(&rows), ["lba-entries=9"]);
+    assert_eq!(short_names(&rows), ["lru", "d-lru", "nitro:dedup=off", "nitro"]);
+    assert_eq!(short_names(&rows[..1]), ["lru"]);
 }

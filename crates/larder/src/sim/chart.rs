@@ -7,9 +7,9 @@ use crate::{
     size::exact,
 };
 use larder_sim::report::{
-    METRICS, Row,
+    METRICS, Row, common_options,
     plot::{Chart, Kind, Scale, Series},
-    plotted,
+    plotted, short_names,
 };
 use std::collections::BTreeSet;
 
@@ -51,6 +51,7 @@ fn subtitle(rows: &[Row], with_flash: bool) -> String {
         };
         parts.push(format!("flash of {shown}"));
     }
+    parts.extend(common_options(rows).into_iter().filter(|option| !option.starts_with("ram=")));
     match one("content").map(|row| text(row, "content")) {
         Some("made_up") => parts.push("content MADE UP".to_owned()),
         Some("sizes_made_up") => parts.push("compressed sizes MADE UP".to_owned()),
@@ -66,18 +67,6 @@ fn label_of(metric: &str) -> &'static str {
 /// The name of a figure without its unit.
 fn title_of(metric: &str) -> &'static str {
     label_of(metric).split(" (").next().unwrap_or_default()
-}
-
-/// The setup without what all rows have in common: the options that all of them share are left out.
-fn short_names(rows: &[Row]) -> Vec<String> {
-    let pieces = |row: &Row| -> Vec<String> { text(row, "setup").split(':').skip(1).map(str::to_owned).collect() };
-    let common = |piece: &String| rows.iter().all(|row| pieces(row).contains(piece));
-    rows.iter()
-        .map(|row| {
-            let own: Vec<String> = pieces(row).into_iter().filter(|piece| !common(piece)).collect();
-            std::iter::once(text(row, "design").to_owned()).chain(own).collect::<Vec<_>>().join(":")
-        })
-        .collect()
 }
 
 /// A bar for each row.
@@ -116,13 +105,13 @@ struct Along {
 }
 
 const ALONG: &[Along] = &[
-    Along { label: "Flash (MiB)", key: "flash_bytes", unit: 1048576.0, option: "" },
+    Along { label: "Flash size (MiB)", key: "flash_bytes", unit: 1048576.0, option: "" },
     Along { label: "RAM budget of the index (MiB)", key: "ram_budget_bytes", unit: 1048576.0, option: "ram" },
-    Along { label: "Chunk (KiB)", key: "chunk_bytes", unit: 1024.0, option: "chunk" },
-    Along { label: "Subchunk (KiB)", key: "", unit: 1024.0, option: "subchunk" },
+    Along { label: "Chunk size (KiB)", key: "chunk_bytes", unit: 1024.0, option: "chunk" },
+    Along { label: "Subchunk size (KiB)", key: "", unit: 1024.0, option: "subchunk" },
     Along { label: "LBA entries", key: "", unit: 1.0, option: "lba-entries" },
-    Along { label: "FP index (%)", key: "", unit: 1.0, option: "fp-index" },
-    Along { label: "WEU (MiB)", key: "", unit: 1048576.0, option: "weu" },
+    Along { label: "FP index ratio (%)", key: "", unit: 1.0, option: "fp-index" },
+    Along { label: "WEU size (MiB)", key: "", unit: 1048576.0, option: "weu" },
 ];
 
 impl Along {

@@ -72,7 +72,7 @@ fn page(row: &Row) -> String {
         text("mode"),
         text("trace"),
         human(whole("chunk_bytes")),
-        text("content")
+        content_words(row)
     );
     let data = human(whole("flash_data_bytes"));
     let mut rows = vec![
@@ -113,4 +113,15 @@ fn page(row: &Row) -> String {
     }
     output::aligned(&mut out, &rows);
     out
+}
+
+/// Where the content comes from.
+fn content_words(row: &Row) -> &'static str {
+    match row.get("content").and_then(|content| content.as_str()) {
+        None => "none, so each chunk has its own",
+        Some("made_up") => "MADE UP",
+        Some("sizes_made_up") => "recorded, but compressed sizes are MADE UP",
+        Some("unlabelled") => "as the file has it; this format cannot say what was made up",
+        Some(_) => "recorded",
+    }
 }
