@@ -265,10 +265,10 @@ impl Setup {
         let pairs = [
             (OptionId::Dedup, dedup.map(on_off)),
             (OptionId::Compress, compress.map(on_off)),
-            (OptionId::Subchunk, subchunk_bytes.map(|bytes| bytes.to_string())),
+            (OptionId::Subchunk, subchunk_bytes.map(|bytes| size(bytes.into()))),
             (OptionId::LbaEntries, lba_entries.map(|entries| entries.to_string())),
-            (OptionId::Ram, ram_bytes.map(|bytes| bytes.to_string())),
-            (OptionId::Weu, weu_bytes.map(|bytes| bytes.to_string())),
+            (OptionId::Ram, ram_bytes.map(size)),
+            (OptionId::Weu, weu_bytes.map(|bytes| size(bytes.into()))),
             (OptionId::FpIndex, fp_index_percent.map(|percent| percent.to_string())),
             (OptionId::Granularity, granularity.map(|granularity| granularity.name().to_owned())),
         ];
@@ -278,6 +278,16 @@ impl Setup {
             }
         }
         label
+    }
+}
+
+/// A size as an option would have it: `8K`, or `6000`.
+fn size(bytes: u64) -> String {
+    let suffixes = ["", "K", "M", "G", "T"];
+    let power = (bytes.trailing_zeros() as usize / 10).min(suffixes.len() - 1);
+    match suffixes.get(power) {
+        Some(suffix) if bytes > 0 => format!("{}{suffix}", bytes >> (10 * power)),
+        _ => bytes.to_string(),
     }
 }
 

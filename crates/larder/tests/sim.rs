@@ -303,7 +303,7 @@ fn a_sweep_goes_along_sizes_budgets_and_options() {
     // A parameter that a design does not have makes no replay of its own.
     assert_eq!(names.len(), 2 + 6, "{names:?}");
     assert!(names.contains(&"lru write-back".to_owned()), "{names:?}");
-    assert!(names.contains(&"austere:subchunk=4096 write-through".to_owned()), "{names:?}");
+    assert!(names.contains(&"austere:subchunk=4K write-through".to_owned()), "{names:?}");
     let svg = fs::read_to_string(plot).expect("a chart");
     for words in ["Data written to flash by subchunk size", "Subchunk size (KiB)", "austere:mode=write-back"] {
         assert!(svg.contains(words), "{words}: {svg}");
@@ -363,7 +363,7 @@ fn what_cannot_be_is_refused_with_what_could() {
         (&["--design", "austere", "--flash", "2c"], 1, &["austere needs room for at least", "data chunks"]),
         (&["--design", "nitro", "--flash", "1M"], 1, &["the smallest that would do has"]),
         (&["--design", "nitro", "--flash", "100c"], 1, &["WEUs", "3 is the least"]),
-        (&["--design", "nitro", "--flash", "64M", "--ram", "1K"], 1, &["is the least"]),
+        (&["--design", "nitro", "--flash", "64M", "--ram", "1K"], 1, &["RAM budget", "are the least"]),
         (&["--design", "d-arc", "--flash", "64M", "--ram", "100"], 1, &["RAM budget", "are the least"]),
         (&["--design", "austere", "--flash", "64M", "--ram", "100"], 1, &["RAM budget", "are the least"]),
         (

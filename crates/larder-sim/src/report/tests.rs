@@ -54,7 +54,7 @@ fn a_row_has_each_key_and_no_other() {
         (&row["requests_per_second"], &row["index_ram_bytes_per_mapped_chunk"]),
         (&json!(300.0), &json!(1024.0))
     );
-    assert_eq!((&row["setup"], &row["flash"]), (&json!("lru:ram=1048576"), &json!("10%")));
+    assert_eq!((&row["setup"], &row["flash"]), (&json!("lru:ram=1M"), &json!("10%")));
     assert_eq!(plotted(&row, "read_hit_ratio"), Some(40.0));
     assert_eq!(plotted(&row, "flash_bytes_written"), Some(7.0));
     assert_eq!(plotted(&row, "index_ram_bytes_per_cached_gib"), Some(256.0));
@@ -82,7 +82,7 @@ fn a_table_says_how_far_the_best_is_from_what_is_possible() {
     assert!(text.contains("the best here, arc, has 73.3% of the most"), "{text}");
     // What all have in common stands over the table.
     let (head, rest) = text.split_once('\n').unwrap();
-    for words in ["flash 10% = 3.00 MiB", "mode write-through", "chunk KiB 4", "ram=1048576", "content of its own"] {
+    for words in ["flash 10% = 3.00 MiB", "mode write-through", "chunk KiB 4", "ram=1M", "content of its own"] {
         assert!(head.contains(words), "{words}: {text}");
     }
     assert!(rest.contains("\nlru ") && rest.contains(" 40.00 ") && !rest.contains("mode"), "{text}");

@@ -91,6 +91,8 @@ fn what_is_too_small_is_refused_with_the_least_that_works() {
         let bytes = least(&refusal(&setup(name, FlashAmount::Bytes(100))));
         assert!(setup(name, FlashAmount::Bytes(bytes)).build(0).is_ok(), "{name}: {bytes} bytes");
         assert!(setup(name, FlashAmount::Bytes(bytes - 1)).build(0).is_err(), "{name}: {bytes} bytes");
+    }
+    for name in ["lru", "arc", "d-lru", "d-arc", "austere", "nitro"] {
         let with_ram = |ram| Setup {
             options: Options { ram_bytes: Some(ram), ..Options::default() },
             ..setup(name, FlashAmount::Bytes(64 << 20))
@@ -133,6 +135,35 @@ fn a_ram_budget_is_kept_to_whatever_is_asked_of_the_cache() {
             let told = meter.finish().figures.index_ram_bytes;
             assert!(told <= ram, "{name}: {told} of {ram} bytes");
             assert!(told > ram / 5, "{name}: {told} of {ram} bytes");
+        }
+    }
+}
+
+#[test]
+fn nitro_keeps_to_a_ram_budget_too() {
+    for ram in [500_000, 1 << 20, 3 << 20] {
+        for policy in [WritePolicy::Back, WritePolicy::Through] {
+            let options = Options { ram_bytes: Some(ram), ..Options::default() };
+            let nitro = Setup { options, policy, ..setup("nitro", FlashAmount::Bytes(256 << 20)) };
+            let mut meter = Meter::new(nitro.build(0).expect("built"), CHUNK, 0);
+            for step in 0..300_000 {
+                let mixed = larder_core::types::mix(step);
+                // A third of the contents are shared.
+                let number = if mixed >> 40 & 3 == 0 { mixed >> 32 & 0x3ff } else { mixed >> 32 };
+                let (lba, content) = (Lba(mixed % 100_000), own_content(Lba(number), CHUNK));
+                let request = match mixed >> 20 & 15 {
+                    0 => Request::Trim(lba, 1),
+                    1..6 => Request::Read(lba, content),
+                    _ => Request::Write(lba, content),
+                };
+                meter.take(&[request]);
+                if step % 50_000 == 0 {
+                    let told = meter.cache().figures().index_ram_bytes;
+                    assert!(told <= ram, "{policy:?}, step {step}: {told} of {ram} bytes");
+                }
+            }
+            let told = meter.finish().figures.index_ram_bytes;
+            assert!(told <= ram && told > ram / 4, "{policy:?}: {told} of {ram} bytes");
         }
     }
 }

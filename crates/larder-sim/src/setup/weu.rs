@@ -1,7 +1,7 @@
 //! Sizes of the designs in WEUs.
 //!
 //! A flash in bytes is laid out as `larder create` does. Room for a number of data chunks is as many WEUs as hold them
-//! uncompressed; metadata then comes on top.
+//! uncompressed; metadata then comes on top. A RAM budget is met with fewer mappings and fingerprints.
 //!
 //! What it does not do: pack WEUs.
 
@@ -26,8 +26,13 @@ const SECTOR_BYTES: u32 = 4096;
 /// Mappings and fingerprints for each whole chunk of flash, as in the layout of `larder create`.
 const MAPPINGS_PER_CHUNK: u64 = 4;
 const FINGERPRINTS_PER_CHUNK: u64 = 2;
-/// Bytes of RAM for an entry of an index at most, as in the engine.
-const INDEX_BYTES_MAX: u64 = 128;
+/// Bytes of RAM for a mapping, a fingerprint and a back pointer together: tables that have just doubled, and have seen many
+/// entries go, included.
+const ENTRY_RAM_BYTES: u64 = 192;
+/// Bytes of RAM for a slot, its back pointers apart.
+const SLOT_RAM_BYTES: u64 = 96;
+/// Bytes of RAM for what does not grow.
+const FIXED_RAM_BYTES: u64 = 64 << 10;
 /// Destaging begins when this share of the flash is dirty, in percent, as in `larder serve`.
 const DIRTY_PERCENT: u64 = 10;
 
@@ -37,6 +42,10 @@ pub(super) fn build(
     design: impl FnOnce(DesignConfig) -> Box<dyn Design>,
 ) -> Result<Built, String> {
     let sized = options(setup, flash)?;
+    let sized = match setup.options.ram_bytes {
+        Some(ram) => within(ram, sized)?,
+        None => sized,
+    };
     let weu_bytes = u64::from(sized.rules.weu_bytes);
     let data_bytes = u64::from(sized.slot_count) * weu_bytes;
     let flash_bytes = match flash {
@@ -63,7 +72,7 @@ fn options(setup: &Setup, flash: FlashSize) -> Result<WeuOptions, String> {
             entry_bytes: RECORD_ENTRY_BYTES as u32,
         },
     };
-    let (data_bytes, mut mappings_max, mut fingerprints, log_bytes) = match flash {
+    let (data_bytes, mappings_max, fingerprints, log_bytes) = match flash {
         FlashSize::Bytes(flash_bytes) => {
             let layout = Layout::plan(LayoutRequest {
                 flash_bytes,
@@ -87,10 +96,6 @@ fn options(setup: &Setup, flash: FlashSize) -> Result<WeuOptions, String> {
         FlashSize::DataChunks(chunks) => chunks.div_ceil(chunks_of(&rules, setup.chunk_bytes)?),
         FlashSize::Bytes(_) => data_bytes / u64::from(rules.weu_bytes),
     };
-    if let Some(ram) = setup.options.ram_bytes {
-        mappings_max = mappings_max.min(ram / INDEX_BYTES_MAX);
-        fingerprints = fingerprints.min(ram / INDEX_BYTES_MAX);
-    }
     let percent = if setup.options.dedup == Some(false) { 0 } else { setup.options.fp_index_percent.unwrap_or(100) };
     Ok(WeuOptions {
         chunk_bytes: setup.chunk_bytes,
@@ -103,6 +108,20 @@ fn options(setup: &Setup, flash: FlashSize) -> Result<WeuOptions, String> {
         compress: !is_extent && setup.options.compress.unwrap_or(true),
         dirty_chunks_max: data_bytes / chunk * DIRTY_PERCENT / 100,
     })
+}
+
+/// The same with so few mappings and fingerprints that the indices fit `ram` bytes. All slots stay: with few mappings, WEUs
+/// are evicted early.
+fn within(ram: u64, options: WeuOptions) -> Result<WeuOptions, String> {
+    let fixed = FIXED_RAM_BYTES + u64::from(options.slot_count) * SLOT_RAM_BYTES;
+    let entries = ram.saturating_sub(fixed) / ENTRY_RAM_BYTES;
+    let chunks = u64::from(options.rules.weu_bytes / options.chunk_bytes).max(1);
+    if entries < chunks {
+        let least = fixed + chunks * ENTRY_RAM_BYTES;
+        return Err(format!("the RAM budget is too small: {least} bytes are the least, and {ram} are given"));
+    }
+    let (mappings_max, fp_entries_max) = (options.mappings_max.min(entries), options.fp_entries_max.min(entries));
+    Ok(WeuOptions { mappings_max, fp_entries_max, ..options })
 }
 
 /// Uncompressed chunks that a WEU holds.

@@ -4,7 +4,7 @@
 
 use crate::{
     error::{Failure, Outcome},
-    size::exact,
+    size::{self, exact},
 };
 use larder_sim::report::{
     METRICS, Row, common_options,
@@ -119,7 +119,7 @@ impl Along {
         let value = match self.key {
             "" => {
                 let pieces = text(row, "setup").split(':').filter_map(|piece| piece.split_once('='));
-                pieces.filter(|(name, _)| *name == self.option).find_map(|(_, value)| value.parse().ok())?
+                pieces.filter(|(name, _)| *name == self.option).find_map(|(_, value)| size::parse(value).ok())? as f64
             }
             key => number(row, key)?,
         };

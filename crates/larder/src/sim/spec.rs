@@ -260,7 +260,7 @@ mod tests {
             options: Options::default(),
         };
         spec.changes.iter().for_each(|change| change.apply(&mut setup));
-        assert_eq!((setup.label().as_str(), setup.policy), ("nitro:dedup=off:ram=4194304:fp-index=50", policy));
+        assert_eq!((setup.label().as_str(), setup.policy), ("nitro:dedup=off:ram=4M:fp-index=50", policy));
         let swept = parameter("subchunk=2K,4K").expect("a parameter");
         assert_eq!(
             swept.values,
