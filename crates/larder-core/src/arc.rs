@@ -166,6 +166,7 @@ impl Slotted for Arc {
                 i
             }
             Some(i) => {
+                decision.was_ghost = true;
                 self.revive(i, decision);
                 i
             }
@@ -223,5 +224,9 @@ impl Slotted for Arc {
             ghosts: (self.addresses.len(B1) + self.addresses.len(B2)) as u64,
             ram_bytes: (self.addresses.ram_bytes() + self.slots.ram_bytes()) as u64,
         }
+    }
+
+    fn ram_bytes_max(&self) -> u64 {
+        (self.addresses.ram_bytes_max() + self.slots.ram_bytes_max()) as u64
     }
 }

@@ -273,6 +273,7 @@ impl DArc {
             return (i, true);
         };
         decision.was_cached = self.metadata.slot(i).is_some();
+        decision.was_ghost = !decision.was_cached;
         let before = self.metadata.content(i);
         if before == content {
             return (i, false);
@@ -350,6 +351,12 @@ impl Slotted for DArc {
         let mut stats = self.metadata.stats(addresses);
         stats.ram_bytes += (self.victims.ram_bytes() + self.slots.ram_bytes()) as u64;
         stats
+    }
+
+    fn ram_bytes_max(&self) -> u64 {
+        let slots = self.data_chunks;
+        let ram = self.metadata.ram_bytes_max(slots) + self.slots.ram_bytes_max() + SlotHeap::ram_bytes_max(slots);
+        ram as u64
     }
 }
 

@@ -86,6 +86,7 @@ impl DLru {
             return (i, true);
         };
         decision.was_cached = self.metadata.slot(i).is_some();
+        decision.was_ghost = !decision.was_cached;
         self.metadata.addresses.move_to(i, 0);
         let is_new = self.metadata.content(i) != content;
         if is_new {
@@ -167,5 +168,11 @@ impl Slotted for DLru {
         let mut stats = self.metadata.stats(self.metadata.addresses.len(0));
         stats.ram_bytes += (self.order.ram_bytes() + self.slots.ram_bytes()) as u64;
         stats
+    }
+
+    fn ram_bytes_max(&self) -> u64 {
+        let slots = self.data_chunks as usize;
+        let ram = self.metadata.ram_bytes_max(slots) + self.slots.ram_bytes_max() + SlotList::ram_bytes_max(slots);
+        ram as u64
     }
 }

@@ -124,4 +124,8 @@ impl Slotted for Lru {
             ram_bytes: self.addresses.ram_bytes() as u64,
         }
     }
+
+    fn ram_bytes_max(&self) -> u64 {
+        self.addresses.ram_bytes_max() as u64
+    }
 }

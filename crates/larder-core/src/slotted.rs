@@ -20,6 +20,7 @@
 pub(crate) mod addresses;
 pub(crate) mod contents;
 pub(crate) mod order;
+mod ram;
 pub(crate) mod sizes;
 
 pub use sizes::{FlashSize, METADATA_PAGE_BYTES, SizeError, SizeErrorKind, Sizes};
@@ -72,6 +73,8 @@ pub enum MetadataEntry {
 pub struct Decision {
     /// The address had its data on flash when the request came: a hit.
     pub was_cached: bool,
+    /// The address was known without its data: a ghost hit. Only puts say so.
+    pub was_ghost: bool,
     /// What happens to the data.
     pub data: DataStep,
     /// What is destaged first. All of it lies where it lay before the decision.
@@ -84,6 +87,7 @@ impl Decision {
     /// Empties it for the next one.
     pub fn clear(&mut self) {
         self.was_cached = false;
+        self.was_ghost = false;
         self.data = DataStep::Nothing;
         self.destage.clear();
         self.changed.clear();
@@ -139,6 +143,9 @@ pub trait Slotted: Send {
 
     /// Counts.
     fn stats(&self) -> SlottedStats;
+
+    /// Bytes of RAM that the design will never have more of allocated, whatever is asked of it.
+    fn ram_bytes_max(&self) -> u64;
 }
 
 /// Numbers of slots that are free.
@@ -176,5 +183,10 @@ impl SlotPool {
 
     pub fn ram_bytes(&self) -> usize {
         self.freed.capacity() * size_of::<u32>()
+    }
+
+    /// The most that it will be.
+    pub fn ram_bytes_max(&self) -> usize {
+        ram::vec_bytes_max::<u32>(self.count as usize)
     }
 }

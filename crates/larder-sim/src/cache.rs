@@ -6,6 +6,8 @@
 
 use larder_core::{Fingerprint, Lba};
 
+use crate::tally::Tally;
+
 /// What a chunk holds, as far as a cache cares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Content {
@@ -27,14 +29,26 @@ impl Content {
 }
 
 /// When writes reach the origin.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WritePolicy {
     /// When they leave the cache.
+    #[default]
     Back,
     /// At once, and the cache has them, too.
     Through,
     /// At once, and the cache forgets the chunk (CacheDedup's write-invalidate).
     Around,
+}
+
+impl WritePolicy {
+    /// The name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            WritePolicy::Back => "write-back",
+            WritePolicy::Through => "write-through",
+            WritePolicy::Around => "write-around",
+        }
+    }
 }
 
 /// What a cache did so far. Bytes are those that the device sees, padding included.
@@ -58,6 +72,29 @@ pub struct Traffic {
     pub origin_chunks_read: u64,
     /// Chunks written to the origin, by clients or by destaging.
     pub origin_chunks_written: u64,
+    /// WEUs that were emptied, to be written anew. 0 for designs without WEUs.
+    pub weu_erasures: u64,
+    /// Reads and writes of addresses that the cache remembered without their data. 0 for designs without ghosts.
+    pub ghost_hits: u64,
+}
+
+impl Traffic {
+    /// What was done since the traffic was `before`.
+    pub fn since(&self, before: &Traffic) -> Traffic {
+        Traffic {
+            flash_data_bytes_written: self.flash_data_bytes_written - before.flash_data_bytes_written,
+            flash_metadata_bytes_written: self.flash_metadata_bytes_written - before.flash_metadata_bytes_written,
+            flash_data_bytes_read: self.flash_data_bytes_read - before.flash_data_bytes_read,
+            flash_metadata_bytes_read: self.flash_metadata_bytes_read - before.flash_metadata_bytes_read,
+            chunks_stored: self.chunks_stored - before.chunks_stored,
+            chunks_deduplicated: self.chunks_deduplicated - before.chunks_deduplicated,
+            chunks_evicted: self.chunks_evicted - before.chunks_evicted,
+            origin_chunks_read: self.origin_chunks_read - before.origin_chunks_read,
+            origin_chunks_written: self.origin_chunks_written - before.origin_chunks_written,
+            weu_erasures: self.weu_erasures - before.weu_erasures,
+            ghost_hits: self.ghost_hits - before.ghost_hits,
+        }
+    }
 }
 
 /// What a cache is at this moment.
@@ -67,6 +104,8 @@ pub struct Figures {
     pub index_ram_bytes: u64,
     /// Addresses that would hit.
     pub mapped_chunks: u64,
+    /// Of them, those of zeroes that take no place on flash.
+    pub unstored_zero_chunks: u64,
     /// Distinct contents on flash that some address maps to.
     pub live_chunks: u64,
     /// Chunks on flash that no address maps to any more.
@@ -75,8 +114,23 @@ pub struct Figures {
     pub live_stored_bytes: u64,
 }
 
+/// A request of a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// A client reads the chunk, which holds this.
+    Read(Lba, Content),
+    /// A client writes this to the chunk.
+    Write(Lba, Content),
+    /// A client trims so many chunks from this one on.
+    Trim(Lba, u64),
+    /// A client asks that all completed writes be durable.
+    Flush,
+}
+
+const _: () = assert!(size_of::<Request>() == 32, "batches of requests stay in the nearest caches");
+
 /// A cache.
-pub trait ReplayCache {
+pub trait ReplayCache: Send {
     /// A client reads `lba`; `content` is what the volume holds there, which is inserted where it was a miss. Whether it
     /// was a hit.
     fn read(&mut self, lba: Lba, content: &Content) -> bool;
@@ -89,6 +143,25 @@ pub trait ReplayCache {
 
     /// A client asks that all completed writes be durable.
     fn flush(&mut self);
+
+    /// Makes all `requests`, in order, and counts them: one call for many, so that a replay through `dyn ReplayCache`
+    /// costs no more than one that knows the design.
+    fn replay(&mut self, requests: &[Request], tally: &mut Tally) {
+        for request in requests {
+            match request {
+                Request::Read(lba, content) => tally.read(self.read(*lba, content)),
+                Request::Write(lba, content) => tally.write(self.write(*lba, content)),
+                Request::Trim(first, count) => {
+                    tally.trims += count;
+                    (first.0..first.0 + count).for_each(|lba| self.trim(Lba(lba)));
+                }
+                Request::Flush => {
+                    tally.flushes += 1;
+                    self.flush();
+                }
+            }
+        }
+    }
 
     /// What the cache did so far.
     fn traffic(&self) -> Traffic;

@@ -13,7 +13,13 @@
 pub mod austere;
 pub mod bound;
 pub mod cache;
+pub mod lab;
+pub mod measure;
 pub mod replay;
+pub mod report;
+pub mod setup;
 pub mod slotted;
+pub mod survey;
 pub mod tally;
+mod touched;
 pub mod weu;

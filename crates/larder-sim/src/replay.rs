@@ -1,4 +1,4 @@
-//! Replay: the requests of a trace, chunk by chunk, made to a cache, and the hits counted.
+//! Replay: the requests of a trace, chunk by chunk, as a cache takes them.
 //!
 //! A request here is one chunk. A chunk whose content the trace does not tell has content of its own, one for each
 //! address, of the full size: then nothing is a duplicate and nothing compresses.
@@ -8,57 +8,66 @@
 //!
 //! What it does not do: time, or read files.
 
-use crate::cache::{Content, ReplayCache};
+use crate::{
+    cache::{Content, ReplayCache, Request},
+    tally::Tally,
+    touched::Touched,
+};
 use larder_core::{Fingerprint, Lba, types::mix};
 use larder_trace::{ChunkRequest, Op, TraceResult};
 
-/// What a replay counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Outcome {
-    /// Chunks read and written.
-    pub requests: u64,
-    /// Chunks read.
-    pub reads: u64,
-    /// Chunks written.
-    pub writes: u64,
-    /// Chunks trimmed.
-    pub trims: u64,
-    /// Flushes.
-    pub flushes: u64,
-    /// Reads that hit.
-    pub read_hits: u64,
-    /// Writes to addresses that were cached.
-    pub write_hits: u64,
-    /// Bytes that were written.
-    pub written_bytes: u64,
+/// Requests that are passed to a cache at a time: 32 KiB of them.
+pub const BATCH_REQUESTS: usize = 1024;
+
+/// The requests of a trace in batches.
+///
+/// Trims are cut to what was touched before, so that trimming a disk costs no more than its used part. Memory: a few bytes
+/// for each 65,536 chunks of which one is touched.
+pub struct Batches<I> {
+    requests: I,
+    chunk_bytes: u32,
+    touched: Touched,
+    batch: Vec<Request>,
 }
 
-impl Outcome {
-    /// Makes one request to `cache`.
-    pub fn make(&mut self, request: &ChunkRequest, chunk_bytes: u32, cache: &mut dyn ReplayCache) {
-        let lba = Lba(request.lba);
-        match request.op {
-            Op::Read => {
-                self.reads += 1;
-                self.read_hits += u64::from(cache.read(lba, &content_of(request, chunk_bytes)));
-            }
-            Op::Write => {
-                self.writes += 1;
-                self.written_bytes += u64::from(chunk_bytes);
-                self.write_hits += u64::from(cache.write(lba, &content_of(request, chunk_bytes)));
-            }
-            Op::Trim => {
-                self.trims += request.chunk_count;
-                (request.lba..request.lba + request.chunk_count).for_each(|lba| cache.trim(Lba(lba)));
-                return;
-            }
-            Op::Flush => {
-                self.flushes += 1;
-                cache.flush();
-                return;
+impl<I: Iterator<Item = TraceResult<ChunkRequest>>> Batches<I> {
+    /// Of requests of chunks of `chunk_bytes`.
+    pub fn new(requests: I, chunk_bytes: u32) -> Self {
+        Batches { requests, chunk_bytes, touched: Touched::new(), batch: Vec::with_capacity(BATCH_REQUESTS) }
+    }
+
+    /// The requests that were not batched yet.
+    pub fn into_requests(self) -> I {
+        self.requests
+    }
+
+    /// The next requests, [`BATCH_REQUESTS`] or a few more; empty at the end.
+    ///
+    /// # Errors
+    /// The first that the trace has; what came before it in the batch is not passed on.
+    pub fn next_batch(&mut self) -> TraceResult<&[Request]> {
+        self.batch.clear();
+        while self.batch.len() < BATCH_REQUESTS {
+            let Some(request) = self.requests.next() else { break };
+            let request = request?;
+            let lba = Lba(request.lba);
+            match request.op {
+                Op::Read | Op::Write => {
+                    self.touched.add(request.lba);
+                    let content = content_of(&request, self.chunk_bytes);
+                    self.batch.push(match request.op {
+                        Op::Read => Request::Read(lba, content),
+                        _ => Request::Write(lba, content),
+                    });
+                }
+                Op::Trim => {
+                    let trims = self.touched.parts_of(request.lba, request.chunk_count);
+                    self.batch.extend(trims.map(|(first, count)| Request::Trim(Lba(first), count)));
+                }
+                Op::Flush => self.batch.push(Request::Flush),
             }
         }
-        self.requests += 1;
+        Ok(&self.batch)
     }
 }
 
@@ -70,15 +79,20 @@ pub fn replay(
     requests: impl Iterator<Item = TraceResult<ChunkRequest>>,
     chunk_bytes: u32,
     cache: &mut dyn ReplayCache,
-) -> TraceResult<Outcome> {
-    let mut outcome = Outcome::default();
-    for request in requests {
-        outcome.make(&request?, chunk_bytes, cache);
+) -> TraceResult<Tally> {
+    let mut tally = Tally::default();
+    let mut batches = Batches::new(requests, chunk_bytes);
+    loop {
+        let batch = batches.next_batch()?;
+        if batch.is_empty() {
+            return Ok(tally);
+        }
+        cache.replay(batch, &mut tally);
     }
-    Ok(outcome)
 }
 
 /// What the chunk holds.
+#[inline]
 pub fn content_of(request: &ChunkRequest, chunk_bytes: u32) -> Content {
     let Some(content) = &request.content else { return own_content(Lba(request.lba), chunk_bytes) };
     let stored_bytes = content.stored_bytes.unwrap_or(chunk_bytes).clamp(1, chunk_bytes);
@@ -92,14 +106,140 @@ pub fn content_of(request: &ChunkRequest, chunk_bytes: u32) -> Content {
 }
 
 /// Content that no other address has.
+#[inline]
 pub fn own_content(lba: Lba, chunk_bytes: u32) -> Content {
     Content { fingerprint: fingerprint_of([mix(lba.0), mix(!lba.0)]), stored_bytes: chunk_bytes }
 }
 
+#[inline]
 fn fingerprint_of(halves: [u64; 2]) -> Fingerprint {
     let mut bytes = [0; 16];
     for (bytes, half) in bytes.chunks_exact_mut(8).zip(halves) {
         bytes.copy_from_slice(&half.to_le_bytes());
     }
     Fingerprint(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache::{Figures, Traffic};
+    use larder_trace::{Provenance, Record, Tag, chunks};
+
+    /// Writes down what it is asked. Even chunks hit.
+    #[derive(Default)]
+    struct Notes(Vec<(char, u64, Option<Content>)>);
+
+    impl ReplayCache for Notes {
+        fn read(&mut self, lba: Lba, content: &Content) -> bool {
+            self.0.push(('R', lba.0, Some(*content)));
+            lba.0.is_multiple_of(2)
+        }
+
+        fn write(&mut self, lba: Lba, content: &Content) -> bool {
+            self.0.push(('W', lba.0, Some(*content)));
+            lba.0.is_multiple_of(2)
+        }
+
+        fn trim(&mut self, lba: Lba) {
+            self.0.push(('T', lba.0, None));
+        }
+
+        fn flush(&mut self) {
+            self.0.push(('F', 0, None));
+        }
+
+        fn traffic(&self) -> Traffic {
+            Traffic::default()
+        }
+
+        fn figures(&self) -> Figures {
+            Figures::default()
+        }
+    }
+
+    fn noted(records: &[Record]) -> (Notes, Tally) {
+        let mut notes = Notes::default();
+        let requests = chunks(records.iter().map(|record| Ok(*record)), 4096).expect("a size");
+        let tally = replay(requests, 4096, &mut notes).expect("no error");
+        (notes, tally)
+    }
+
+    #[test]
+    fn every_chunk_of_every_request_is_made_in_order_and_counted() {
+        let records = [
+            Record::new(1, Op::Read, 0, 3 * 4096),
+            Record::new(2, Op::Write, 4096, 512),
+            Record::new(3, Op::Flush, 0, 0),
+            Record::new(4, Op::Trim, 4096, 2 * 4096),
+        ];
+        let (notes, tally) = noted(&records);
+        let made: String = notes.0.iter().map(|(op, lba, _)| format!("{op}{lba} ")).collect();
+        // The region of chunks that was touched is trimmed as it is asked for.
+        assert_eq!(made, "R0 R1 R2 W1 F0 T1 T2 ");
+        let expected = Tally { reads: 3, read_hits: 2, writes: 1, write_hits: 0, trims: 2, flushes: 1 };
+        assert_eq!(tally, expected);
+        assert_eq!(notes.0[1].2, notes.0[3].2, "an address without content keeps its own");
+        assert_ne!(notes.0[0].2, notes.0[1].2);
+        assert!(notes.0.iter().filter_map(|note| note.2).all(|content| content.stored_bytes == 4096));
+    }
+
+    #[test]
+    fn a_trim_of_the_whole_disk_is_over_at_once() {
+        let records = [Record::new(1, Op::Write, 1 << 40, 4096), Record::new(2, Op::Trim, 0, 1 << 60)];
+        let (notes, tally) = noted(&records);
+        assert!(notes.0.iter().any(|(op, lba, _)| (*op, *lba) == ('T', 1 << 28)));
+        assert_eq!(tally.trims, 1 << 16);
+    }
+
+    #[test]
+    fn longer_traces_than_a_batch_come_through() {
+        let count = 2 * BATCH_REQUESTS as u64 + 7;
+        let records: Vec<Record> = (0..count).map(|n| Record::new(n, Op::Read, n * 4096, 4096)).collect();
+        let (notes, tally) = noted(&records);
+        assert_eq!((tally.reads, tally.read_hits), (count, count / 2 + 1));
+        assert!(notes.0.iter().map(|note| note.1).eq(0..count));
+    }
+
+    #[test]
+    fn content_is_that_of_the_trace() {
+        let request = |fingerprint: u128, stored_bytes, is_zero| {
+            let fingerprint = larder_trace::Fingerprint::from_u128(fingerprint);
+            let content =
+                larder_trace::Content { fingerprint, stored_bytes, is_zero, provenance: Provenance::Recorded };
+            ChunkRequest {
+                time_us: None,
+                request: 1,
+                tag: Tag::NONE,
+                op: Op::Read,
+                lba: 7,
+                chunk_count: 1,
+                start_bytes: 0,
+                len_bytes: 4096,
+                is_whole: true,
+                content: Some(content),
+            }
+        };
+        let of = |fingerprint, stored, is_zero| content_of(&request(fingerprint, stored, is_zero), 4096);
+        assert_eq!(of(1, Some(100), false), of(1, Some(100), false));
+        let mut seen: Vec<Fingerprint> =
+            [1, 2, 1 << 64, 1 << 65, 1 | 1 << 64].map(|fingerprint| of(fingerprint, None, false).fingerprint).to_vec();
+        seen.push(own_content(Lba(1), 4096).fingerprint);
+        seen.sort_by_key(|fingerprint| fingerprint.0);
+        seen.dedup();
+        assert_eq!(seen.len(), 6, "distinct content is distinct");
+        assert_eq!(
+            [of(1, None, false), of(1, Some(0), false), of(1, Some(9999), false)].map(|c| c.stored_bytes),
+            [4096, 1, 4096]
+        );
+        assert!(of(5, Some(30), true).is_zero() && !of(5, Some(30), false).is_zero());
+    }
+
+    #[test]
+    fn an_error_of_the_trace_ends_the_replay() {
+        let bad = larder_trace::TraceError::parameter("no");
+        let records = [Ok(Record::new(1, Op::Read, 0, 4096)), Err(bad)];
+        let requests = chunks(records, 4096).expect("a size");
+        assert!(replay(requests, 4096, &mut Notes::default()).is_err());
+    }
 }

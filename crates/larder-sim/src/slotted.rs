@@ -53,6 +53,7 @@ impl<D: Slotted> SlottedCache<D> {
 
     fn put(&mut self, lba: Lba, content: &Content, is_dirty: bool) {
         self.design.put(lba, &content.fingerprint, is_dirty, &mut self.decision);
+        self.traffic.ghost_hits += u64::from(self.decision.was_ghost);
         self.execute();
         if is_dirty && !self.decision.changed.is_empty() {
             self.commit();
@@ -145,6 +146,7 @@ impl<D: Slotted> ReplayCache for SlottedCache<D> {
         Figures {
             index_ram_bytes: stats.ram_bytes + self.decision.ram_bytes() as u64,
             mapped_chunks: stats.mapped_chunks,
+            unstored_zero_chunks: 0,
             live_chunks: stats.live_slots,
             stale_chunks: stats.stale_slots,
             live_stored_bytes: stats.live_slots * self.chunk_bytes,

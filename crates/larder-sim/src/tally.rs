@@ -15,6 +15,10 @@ pub struct Tally {
     pub writes: u64,
     /// Of them, hits, in the same sense.
     pub write_hits: u64,
+    /// Chunks trimmed.
+    pub trims: u64,
+    /// Flushes.
+    pub flushes: u64,
 }
 
 impl Tally {
@@ -69,7 +73,8 @@ impl Tally {
     }
 }
 
-fn ratio(part: u64, whole: u64) -> f64 {
+/// `part` of `whole`, 0 where there is nothing.
+pub(crate) fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 

@@ -276,6 +276,7 @@ impl WeuCache {
             return false;
         }
         self.traffic.chunks_evicted += u64::from(std::mem::take(&mut self.records[victim.slot.0 as usize]));
+        self.traffic.weu_erasures += 1;
         // *Slot freed* is durable before the slot is written again.
         self.pending += 1;
         self.commit_if_many();
@@ -432,6 +433,7 @@ impl ReplayCache for WeuCache {
         Figures {
             index_ram_bytes: stats.lba_index_ram_bytes + stats.fp_index_ram_bytes + stats.slot_table_ram_bytes,
             mapped_chunks: stats.mapped_chunks,
+            unstored_zero_chunks: stats.zero_chunks,
             live_chunks: live.len() as u64,
             stale_chunks: records - live.len() as u64,
             live_stored_bytes: live.values().map(|&bytes| u64::from(bytes)).sum(),

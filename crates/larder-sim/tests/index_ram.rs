@@ -9,7 +9,6 @@ use std::{
     sync::atomic::{AtomicI64, Ordering::Relaxed},
 };
 
-use common::own_content;
 use larder_core::{
     Design, DesignConfig, Lba,
     arc::Arc,
@@ -20,6 +19,7 @@ use larder_core::{
     nitro::Nitro,
     slotted::{FlashSize, Slotted},
 };
+use larder_sim::replay::own_content;
 use larder_sim::{
     cache::{ReplayCache, WritePolicy},
     slotted::SlottedCache,
@@ -59,10 +59,10 @@ fn check(name: &str, design: impl FnOnce() -> Box<dyn ReplayCache>) {
         match step % 16 {
             0 => cache.trim(Lba(lba)),
             1..8 => {
-                cache.write(Lba(lba), &own_content(step % 5000, 4096));
+                cache.write(Lba(lba), &own_content(Lba(step % 5000), 4096));
             }
             _ => {
-                cache.read(Lba(lba), &own_content(step % 3000, 4096));
+                cache.read(Lba(lba), &own_content(Lba(step % 3000), 4096));
             }
         }
         if step % 1000 == 0 {
@@ -84,7 +84,7 @@ fn boxed(design: impl Slotted + 'static) -> Box<dyn ReplayCache> {
 fn over_weus(design: impl FnOnce(DesignConfig) -> Box<dyn Design>) -> Box<dyn ReplayCache> {
     let sizing =
         WeuSizing { weu_bytes: 512 << 10, ..WeuSizing::new(FlashSize::DataChunks(2000), 4096, WritePolicy::Through) };
-    Box::new(WeuCache::new(design, sizing.options().unwrap()).unwrap())
+    Box::new(WeuCache::new(design, sizing.options().expect("a size that works")).expect("options that work"))
 }
 
 #[test]

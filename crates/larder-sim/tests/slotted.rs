@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{own_content, references, traces};
+use common::{references, traces};
 use larder_core::{
     Fingerprint, Lba,
     arc::Arc,
@@ -13,6 +13,7 @@ use larder_core::{
 };
 use larder_sim::{
     cache::{Content, Figures, ReplayCache, Traffic, WritePolicy},
+    replay::own_content,
     slotted::SlottedCache,
 };
 use proptest::prelude::*;
@@ -33,7 +34,7 @@ fn same_hits(chunks: u64, addresses: u64, requests: impl Iterator<Item = (u64, b
     let mut lru = cache(Lru::new(chunks).expect("a size"), WritePolicy::Back);
     let mut d_lru = cache(DLru::new(chunks, addresses).expect("a size"), WritePolicy::Back);
     for (at, (lba, is_write)) in requests.enumerate() {
-        let content = own_content(lba, CHUNK_BYTES);
+        let content = own_content(Lba(lba), CHUNK_BYTES);
         let hits = if is_write {
             (lru.write(Lba(lba), &content), d_lru.write(Lba(lba), &content))
         } else {

@@ -16,6 +16,7 @@ pub mod formats;
 pub mod generate;
 pub mod info;
 mod input;
+mod numbering;
 mod parse;
 pub mod reader;
 pub mod rechunk;

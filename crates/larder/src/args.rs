@@ -7,6 +7,7 @@
 
 mod complaints;
 mod offline;
+mod sim;
 mod trace;
 mod values;
 
@@ -20,11 +21,13 @@ use larder_device::throttled::Profile;
 use larder_engine::{Compression, WriteMode};
 use larder_serve::nbd::ServeAddress;
 pub use offline::{DumpArgs, DumpPart, VerifyArgs};
+pub use sim::{CacheArgs, CompareArgs, ReportArgs, RunArgs, SimArgs, SimCommand, SweepArgs, TraceInput};
 use std::{ffi::OsString, path::PathBuf};
 pub use trace::{
     ContentArg, ConvertArgs, GenerateArgs, InfoArgs, InputArgs, OutputArgs, RecordArgs, ShapeArgs, ToFormat, TraceArgs,
     TraceCommand, UnknownArg,
 };
+pub use values::request_count;
 use values::{address, fp_index_percent, profile, ram_budget, request_max};
 
 const EXAMPLES: &str = "\
@@ -113,6 +116,8 @@ pub enum Command {
     Dump(DumpArgs),
     /// Look at block traces, convert, make and record them
     Trace(TraceArgs),
+    /// Replay block traces through caches of any design, and compare them
+    Sim(SimArgs),
 }
 
 /// `larder create`.

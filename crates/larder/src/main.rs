@@ -22,6 +22,7 @@ mod output;
 mod serve;
 mod set;
 mod signals;
+mod sim;
 mod size;
 mod state_dir;
 mod status;
@@ -64,5 +65,6 @@ fn run() -> Outcome {
         Command::Verify(options) => verify::run(&options),
         Command::Dump(options) => dump::run(&options),
         Command::Trace(options) => trace::run(&options.command),
+        Command::Sim(options) => sim::run(&options.command),
     }
 }

@@ -5,14 +5,14 @@
 //!
 //! What it does not do: replay a trace.
 
-mod convert;
+pub(crate) mod convert;
 mod generate;
 mod info;
 mod log;
-mod out;
+pub(crate) mod out;
 mod record;
 mod recorder;
-mod watch;
+pub(crate) mod watch;
 
 use crate::{
     args::{InputArgs, TraceCommand},
@@ -35,7 +35,7 @@ pub fn run(command: &TraceCommand) -> Outcome {
 }
 
 /// Opens a trace as the command line says.
-fn open(args: &InputArgs) -> TraceResult<TraceReader> {
+pub(crate) fn open(args: &InputArgs) -> TraceResult<TraceReader> {
     let block_bytes = args.unit.map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX));
     let reader = larder_trace::open(
         &args.file,
@@ -51,7 +51,7 @@ fn open(args: &InputArgs) -> TraceResult<TraceReader> {
 }
 
 /// The sentence of an error. One that names no file is about `output` where writing failed, else about `input`.
-fn failure(error: &TraceError, input: Option<&Path>, output: Option<&Path>) -> Failure {
+pub(crate) fn failure(error: &TraceError, input: Option<&Path>, output: Option<&Path>) -> Failure {
     let of = if error.kind() == TraceErrorKind::Io { output } else { input };
     match of.filter(|_| error.file().is_empty()) {
         Some(path) => Failure::failed(format_args!("{}: {error}", path.display())),
@@ -69,7 +69,7 @@ fn provenance_words(provenance: Provenance) -> &'static str {
 }
 
 /// The same for programs.
-fn provenance_name(provenance: Provenance) -> &'static str {
+pub(crate) fn provenance_name(provenance: Provenance) -> &'static str {
     match provenance {
         Provenance::Recorded => "recorded",
         Provenance::SizeMade => "sizes_made_up",

@@ -8,7 +8,10 @@
 //!
 //! What it does not do: decide who leaves.
 
-use crate::types::{Lba, mix};
+use crate::{
+    slotted::ram::table_bytes_max,
+    types::{Lba, mix},
+};
 use hashbrown::HashTable;
 
 /// No node.
@@ -222,6 +225,11 @@ impl<P: Copy, const LISTS: usize> Addresses<P, LISTS> {
     /// Bytes that are allocated.
     pub fn ram_bytes(&self) -> usize {
         self.table.allocation_size() + self.nodes.capacity() * size_of::<Node<P>>()
+    }
+
+    /// The most that it will be.
+    pub fn ram_bytes_max(&self) -> usize {
+        table_bytes_max::<u32>(self.nodes_max) + self.nodes_max * size_of::<Node<P>>()
     }
 }
 

@@ -18,6 +18,7 @@ use crate::{
     slotted::{
         ChunkSlot, DataStep, Decision, Destage, MetadataEntry, SlottedStats,
         addresses::{Addresses, NONE},
+        ram::{table_bytes_max, vec_bytes_max},
     },
     types::{Fingerprint, Lba, mix},
 };
@@ -298,6 +299,12 @@ impl<const LISTS: usize> Metadata<LISTS> {
             self.release(content);
         }
         decision.changed.push(MetadataEntry::Slot(slot));
+    }
+
+    /// The most bytes that it will have allocated, for `slots` slots.
+    pub fn ram_bytes_max(&self, slots: usize) -> usize {
+        let contents = table_bytes_max::<u32>(self.contents_max) + self.contents_max * size_of::<Content>();
+        self.addresses.ram_bytes_max() + contents + vec_bytes_max::<u32>(slots)
     }
 
     /// Counts; `ram_bytes` are those of this alone.

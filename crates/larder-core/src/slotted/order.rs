@@ -5,7 +5,7 @@
 //!
 //! What it does not do: know what is in a slot.
 
-use crate::slotted::{ChunkSlot, addresses::NONE};
+use crate::slotted::{ChunkSlot, addresses::NONE, ram::vec_bytes_max};
 
 #[derive(Clone, Copy)]
 struct Neighbours {
@@ -69,6 +69,11 @@ impl SlotList {
 
     pub fn ram_bytes(&self) -> usize {
         self.slots.capacity() * size_of::<Neighbours>()
+    }
+
+    /// The most that it will be, for so many slots.
+    pub fn ram_bytes_max(slots: usize) -> usize {
+        vec_bytes_max::<Neighbours>(slots)
     }
 }
 
@@ -169,6 +174,11 @@ impl SlotHeap {
 
     pub fn ram_bytes(&self) -> usize {
         self.uses.capacity() * size_of::<Use>() + self.heap.capacity() * size_of::<u32>()
+    }
+
+    /// The most that it will be, for so many slots.
+    pub fn ram_bytes_max(slots: usize) -> usize {
+        vec_bytes_max::<Use>(slots) + vec_bytes_max::<u32>(slots)
     }
 }
 

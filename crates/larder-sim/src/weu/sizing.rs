@@ -47,6 +47,16 @@ pub enum Granularity {
     Extent,
 }
 
+impl Granularity {
+    /// The name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Granularity::Weu => "weu",
+            Granularity::Extent => "extent",
+        }
+    }
+}
+
 /// What a cache over WEUs is made for.
 #[derive(Clone, Copy, Debug)]
 pub struct WeuSizing {

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use larder_core::{Fingerprint, Lba};
 use larder_sim::{
     cache::{Content, ReplayCache},
+    replay::own_content,
     tally::Tally,
 };
 use larder_trace::{Op, OpenOptions, Record};
@@ -38,19 +39,12 @@ pub fn references(path: &Path, chunk_bytes: u32) -> Vec<u32> {
     chunks.map(|chunk| chunk.expect("a record").lba.try_into().expect("a number of 32 bits")).collect()
 }
 
-/// Content that no other address has.
-pub fn own_content(lba: u64, chunk_bytes: u32) -> Content {
-    let mut bytes = [0; 16];
-    bytes[..8].copy_from_slice(&lba.to_le_bytes());
-    Content { fingerprint: Fingerprint(bytes), stored_bytes: chunk_bytes }
-}
-
 /// Reads all of `references`, each with its own content.
 pub fn replay_reads(cache: &mut impl ReplayCache, references: &[u32], chunk_bytes: u32) -> Tally {
     let mut tally = Tally::default();
     for &lba in references {
         let lba = u64::from(lba);
-        tally.read(cache.read(Lba(lba), &own_content(lba, chunk_bytes)));
+        tally.read(cache.read(Lba(lba), &own_content(Lba(lba), chunk_bytes)));
     }
     tally
 }

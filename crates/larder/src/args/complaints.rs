@@ -34,8 +34,13 @@ pub fn sentence(error: &clap::Error) -> String {
         {
             "say what to do: info, convert, generate or record (`larder trace --help` explains)".to_owned()
         }
+        (ErrorKind::MissingSubcommand, ..)
+            if text(ContextKind::InvalidSubcommand).is_some_and(|command| command.ends_with("sim")) =>
+        {
+            "say what to do: run, compare, sweep or designs (`larder sim --help` explains)".to_owned()
+        }
         (ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand, ..) => {
-            "say what to do: create, serve, status, flush, set, detach, verify, dump or trace (`larder --help` explains)"
+            "say what to do: create, serve, status, flush, set, detach, verify, dump, trace or sim (`larder --help` explains)"
                 .to_owned()
         }
         _ => rendered(error),

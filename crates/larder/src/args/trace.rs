@@ -337,7 +337,7 @@ pub struct ContentArg {
 }
 
 /// The formats by name, as clap wants them.
-fn format_id() -> impl clap::builder::TypedValueParser<Value = FormatId> {
+pub(super) fn format_id() -> impl clap::builder::TypedValueParser<Value = FormatId> {
     use clap::builder::{PossibleValuesParser, TypedValueParser};
     PossibleValuesParser::new(FormatId::ALL.map(FormatId::name)).try_map(|name| name.parse::<FormatId>())
 }

@@ -69,7 +69,7 @@ pub(super) fn scale(text: &str) -> Result<f64, String> {
 }
 
 /// How many requests, or which one: from 1.
-pub(super) fn request_count(text: &str) -> Result<u64, String> {
+pub fn request_count(text: &str) -> Result<u64, String> {
     text.parse().ok().filter(|count| *count > 0).ok_or_else(|| "write a whole number from 1 on".to_owned())
 }
 

@@ -81,7 +81,7 @@ fn source(args: &ConvertArgs, watch: &Watch, what: &'static str) -> TraceResult<
 }
 
 /// What `--content` asks for. A share of duplicates is one of chunks, so content is made in chunks.
-fn synthetic(content: ContentArg, chunk: Option<u32>) -> SyntheticOptions {
+pub(crate) fn synthetic(content: ContentArg, chunk: Option<u32>) -> SyntheticOptions {
     let base = SyntheticOptions::default();
     let seed = content.seed.unwrap_or(base.seed);
     SyntheticOptions {

@@ -9,6 +9,7 @@ use crate::{error::Outcome, output, signals, size::count};
 use indicatif::{ProgressBar, ProgressStyle};
 use larder_trace::{Position, Record, TraceError, TraceErrorKind, TraceReader, TraceResult};
 use std::{
+    borrow::Cow,
     cell::{Cell, RefCell},
     io::IsTerminal,
     rc::Rc,
@@ -28,6 +29,7 @@ pub struct Watch {
     is_ending: Arc<AtomicBool>,
     skipped: Rc<Cell<u64>>,
     first_skipped: Rc<RefCell<Option<String>>>,
+    back_steps: Rc<Cell<u64>>,
 }
 
 impl Watch {
@@ -38,11 +40,11 @@ impl Watch {
     pub fn new() -> Outcome<Watch> {
         let bar = std::io::stderr().is_terminal().then(ProgressBar::no_length);
         let is_ending = signals::flag()?;
-        Ok(Watch { bar, is_ending, skipped: Rc::default(), first_skipped: Rc::default() })
+        Ok(Watch { bar, is_ending, skipped: Rc::default(), first_skipped: Rc::default(), back_steps: Rc::default() })
     }
 
     /// The records of a reader; `what` is being done.
-    pub fn reading(&self, reader: TraceReader, what: &'static str) -> Reading {
+    pub fn reading(&self, reader: TraceReader, what: impl Into<Cow<'static, str>>) -> Reading {
         if let Some(bar) = &self.bar {
             let template = "{spinner} {msg} {wide_bar} {bytes} of {total_bytes} ({eta})";
             if let Ok(style) = ProgressStyle::with_template(template) {
@@ -91,6 +93,16 @@ impl Watch {
         self.skipped.get()
     }
 
+    /// Lines that were passed over in the last pass.
+    pub fn skipped(&self) -> u64 {
+        self.skipped.get()
+    }
+
+    /// Times that stepped back in the last pass.
+    pub fn back_steps(&self) -> u64 {
+        self.back_steps.get()
+    }
+
     fn check(&self) -> TraceResult<()> {
         if self.is_ending.load(Ordering::Relaxed) {
             let message = "ended by a signal, and nothing was written";
@@ -129,6 +141,7 @@ impl Iterator for Reading {
 impl Drop for Reading {
     fn drop(&mut self) {
         self.watch.skipped.set(self.reader.skipped());
+        self.watch.back_steps.set(self.reader.back_steps().count);
         *self.watch.first_skipped.borrow_mut() = self.reader.first_skipped().map(ToString::to_string);
     }
 }

@@ -1,0 +1,77 @@
+//! How many requests a second each design of the laboratory replays, on one core, as `larder sim run` makes them: w106 (5.29
+//! million references, each address with content of its own) over 50,000 chunks, and the trace of AustereCache's authors over
+//! 1,024. The requests are in memory; making and measuring the cache is timed, too.
+//!
+//! What it does not do: judge, or time the reading of a trace. Run with `cargo bench -p larder-sim --bench lab`; it wants
+//! the traces beside the checkout.
+
+use std::{path::Path, sync::OnceLock};
+
+use divan::{Bencher, counter::ItemsCount};
+use larder_sim::{
+    cache::{Request, WritePolicy},
+    lab::Listener,
+    measure::{Measures, Meter},
+    replay::{BATCH_REQUESTS, Batches},
+    setup::{DESIGNS, Design, FlashAmount, Options, Setup},
+};
+use larder_trace::OpenOptions;
+
+static W106: OnceLock<Vec<Request>> = OnceLock::new();
+static SYNTHETIC: OnceLock<Vec<Request>> = OnceLock::new();
+
+fn main() {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut folders = here.ancestors().skip(2).take(2).map(|root| root.join("shared/traces/public"));
+    let Some(traces) = folders.find(|path| path.is_dir()) else {
+        println!("skipped: lab (no folder shared/traces beside the checkout)");
+        return;
+    };
+    W106.get_or_init(|| read(&traces.join("cloudphysics/w106.trace.xz"), 4096));
+    SYNTHETIC.get_or_init(|| read(&traces.join("austere-synthetic/syn-rw7to3-dup50.txt.zst"), 32 << 10));
+    divan::main();
+}
+
+fn read(path: &Path, chunk_bytes: u32) -> Vec<Request> {
+    let records = larder_trace::open(path, None, OpenOptions::default()).expect("opens");
+    let mut batches = Batches::new(larder_trace::chunks(records, chunk_bytes).expect("a size"), chunk_bytes);
+    let mut all = Vec::new();
+    loop {
+        match batches.next_batch().expect("a sound trace") {
+            [] => return all,
+            batch => all.extend(batch),
+        }
+    }
+}
+
+fn replay(setup: &Setup, requests: &[Request]) -> Measures {
+    let mut meter = Meter::new(setup.build(0).expect("a cache"), setup.chunk_bytes, 0);
+    requests.chunks(BATCH_REQUESTS).for_each(|batch| meter.take(batch));
+    meter.finish()
+}
+
+fn bench(bencher: Bencher<'_, '_>, name: &str, chunk_bytes: u32, chunks: u64, requests: Option<&Vec<Request>>) {
+    let setup = Setup {
+        design: Design::named(name).expect("a design"),
+        chunk_bytes,
+        flash: FlashAmount::DataChunks(chunks),
+        policy: WritePolicy::Through,
+        options: Options::default(),
+    };
+    let requests = requests.map_or(&[][..], Vec::as_slice);
+    bencher.counter(ItemsCount::new(requests.len())).bench(|| replay(&setup, requests));
+}
+
+fn names() -> impl Iterator<Item = &'static str> {
+    DESIGNS.iter().map(|design| design.name)
+}
+
+#[divan::bench(args = names(), sample_count = 5, sample_size = 1)]
+fn w106(bencher: Bencher<'_, '_>, name: &str) {
+    bench(bencher, name, 4096, 50_000, W106.get());
+}
+
+#[divan::bench(args = names(), sample_count = 5, sample_size = 1)]
+fn synthetic(bencher: Bencher<'_, '_>, name: &str) {
+    bench(bencher, name, 32 << 10, 1024, SYNTHETIC.get());
+}

@@ -1,0 +1,187 @@
+//! One pass over a trace for many caches: the requests are read once, and each [`Listener`] hears all of them in order.
+//!
+//! Invariants: what a listener hears does not depend on how many others there are, or on how many threads. Memory beside
+//! the listeners' own is [`QUEUE_BATCHES`] batches for each thread.
+//!
+//! What it does not do: read a file, or choose what to replay.
+
+use std::sync::{Arc, mpsc};
+
+use larder_trace::{ChunkRequest, TraceResult};
+
+use crate::{
+    bound::{BoundCollector, BoundTrace, Zeroes},
+    cache::Request,
+    replay::Batches,
+};
+
+/// Batches that wait for a thread at most.
+const QUEUE_BATCHES: usize = 16;
+
+/// Hears the requests of a trace.
+pub trait Listener: Send {
+    /// The next requests.
+    fn take(&mut self, requests: &[Request]);
+}
+
+/// Reads all of `batches`, on this thread, for `listeners`, on `threads` others; on none where there is but one listener.
+///
+/// # Errors
+/// The first that the trace has; what came before it may have been heard.
+pub fn broadcast<I: Iterator<Item = TraceResult<ChunkRequest>>>(
+    batches: &mut Batches<I>,
+    listeners: &mut [&mut dyn Listener],
+    threads: usize,
+) -> TraceResult<()> {
+    if let [listener] = listeners {
+        return each(batches, |batch| listener.take(batch));
+    }
+    let threads = threads.clamp(1, listeners.len().max(1));
+    std::thread::scope(|scope| {
+        let mut senders = Vec::new();
+        // Neighbours in the list go to different threads: they are often of one design, and so equally slow.
+        let mut shares: Vec<Vec<&mut &mut dyn Listener>> = (0..threads).map(|_| Vec::new()).collect();
+        for (at, listener) in listeners.iter_mut().enumerate() {
+            if let Some(share) = shares.get_mut(at % threads) {
+                share.push(listener);
+            }
+        }
+        for mut share in shares {
+            let (sender, receiver) = mpsc::sync_channel::<Arc<[Request]>>(QUEUE_BATCHES);
+            senders.push(sender);
+            scope.spawn(move || {
+                for batch in receiver {
+                    share.iter_mut().for_each(|listener| listener.take(&batch));
+                }
+            });
+        }
+        each(batches, |batch| {
+            let batch: Arc<[Request]> = batch.into();
+            // A thread that is gone has panicked, and the scope passes that on.
+            senders.iter().for_each(|sender| drop(sender.send(batch.clone())));
+        })
+    })
+}
+
+fn each<I: Iterator<Item = TraceResult<ChunkRequest>>>(
+    batches: &mut Batches<I>,
+    mut take: impl FnMut(&[Request]),
+) -> TraceResult<()> {
+    loop {
+        let batch = batches.next_batch()?;
+        if batch.is_empty() {
+            return Ok(());
+        }
+        take(batch);
+    }
+}
+
+/// Collects what the offline bound needs, up to a number of requests.
+///
+/// Requests of the warm-up bring their content and are not asked about, so that the bound is of the same reads that caches
+/// are measured by.
+pub struct BoundListener {
+    collector: Option<BoundCollector>,
+    warming: u64,
+    left: u64,
+}
+
+impl BoundListener {
+    /// Gives up beyond `requests_max` requests.
+    pub fn new(warmup_requests: u64, requests_max: u64) -> BoundListener {
+        let collector = Some(BoundCollector::new(Zeroes::Free));
+        BoundListener { collector, warming: warmup_requests, left: requests_max }
+    }
+
+    /// The trace, for bounds of any capacity; `None` where it was too long.
+    pub fn finish(self) -> Option<BoundTrace> {
+        self.collector.map(BoundCollector::finish)
+    }
+}
+
+impl Listener for BoundListener {
+    fn take(&mut self, requests: &[Request]) {
+        for request in requests {
+            let (content, is_read) = match request {
+                Request::Read(_, content) => (content, true),
+                Request::Write(_, content) => (content, false),
+                Request::Trim(..) | Request::Flush => continue,
+            };
+            let Some(collector) = &mut self.collector else { return };
+            let is_counted = self.warming == 0;
+            self.warming -= u64::from(!is_counted);
+            let result = match is_read && is_counted {
+                true => collector.read(content, content.is_zero()),
+                false => collector.write(content, content.is_zero()),
+            };
+            match self.left.checked_sub(1) {
+                Some(left) if result.is_ok() => self.left = left,
+                _ => self.collector = None,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::replay::BATCH_REQUESTS;
+    use larder_trace::{Op, Record, TraceError, chunks};
+
+    #[derive(Default)]
+    struct Heard(Vec<Request>);
+
+    impl Listener for Heard {
+        fn take(&mut self, requests: &[Request]) {
+            self.0.extend(requests);
+        }
+    }
+
+    fn records(count: u64) -> impl Iterator<Item = TraceResult<Record>> {
+        (0..count).map(|n| {
+            let op = if n % 3 == 0 { Op::Write } else { Op::Read };
+            Ok(Record::new(n, op, n * n % 97 * 4096, 4096))
+        })
+    }
+
+    #[test]
+    fn everybody_hears_everything_in_order_on_any_number_of_threads() {
+        let count = 40 * BATCH_REQUESTS as u64 + 3;
+        let mut expected = Heard::default();
+        let mut batches = Batches::new(chunks(records(count), 4096).unwrap(), 4096);
+        broadcast(&mut batches, &mut [&mut expected], 1).unwrap();
+        assert_eq!(expected.0.len() as u64, count);
+        for threads in [0, 1, 2, 5, 9] {
+            let mut heard: Vec<Heard> = (0..5).map(|_| Heard::default()).collect();
+            let mut listeners: Vec<&mut dyn Listener> = heard.iter_mut().map(|h| h as &mut dyn Listener).collect();
+            let mut batches = Batches::new(chunks(records(count), 4096).unwrap(), 4096);
+            broadcast(&mut batches, &mut listeners, threads).unwrap();
+            assert!(heard.iter().all(|heard| heard.0 == expected.0), "{threads} threads");
+        }
+        broadcast(&mut Batches::new(chunks(records(10), 4096).unwrap(), 4096), &mut [], 2).unwrap();
+    }
+
+    #[test]
+    fn an_error_ends_it_for_all() {
+        let records = records(5000).chain([Err(TraceError::parameter("no"))]);
+        let mut batches = Batches::new(chunks(records, 4096).unwrap(), 4096);
+        let (mut a, mut b) = (Heard::default(), Heard::default());
+        assert!(broadcast(&mut batches, &mut [&mut a, &mut b], 2).is_err());
+        assert_eq!(a.0, b.0);
+    }
+
+    #[test]
+    fn the_bound_is_of_the_reads_after_the_warm_up() {
+        let of = |warmup, requests_max| {
+            let mut listener = BoundListener::new(warmup, requests_max);
+            let reads = [1, 2, 1, 2].map(|n| Ok(Record::new(n, Op::Read, n * 4096, 4096)));
+            let mut batches = Batches::new(chunks(reads, 4096).unwrap(), 4096);
+            broadcast(&mut batches, &mut [&mut listener], 1).unwrap();
+            listener.finish().map(|trace| (trace.reads(), trace.equal_sizes(2).read_hits_upper))
+        };
+        assert_eq!(of(0, 100), Some((4, 2)));
+        assert_eq!(of(1, 4), Some((3, 2)));
+        assert_eq!(of(3, 4), Some((1, 1)));
+        assert_eq!(of(0, 3), None);
+    }
+}

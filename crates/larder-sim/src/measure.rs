@@ -1,0 +1,226 @@
+//! What a replay is measured by: [`Meter`] makes the requests of a trace to a cache, and [`Measures`] is what came of it.
+//!
+//! The figures and where they come from:
+//! - Hit and miss ratios: `tally.rs` (CacheDedup §5.1, AustereCache §5.3).
+//! - Deduplication ratio: addresses for each chunk stored, of what is in the cache at the end; chunks of zeroes that take
+//!   no place are left out, as in `larder status`. Compression ratio: bytes of the live chunks over those that they take
+//!   as stored, padding apart. Both are 1 where nothing is cached.
+//! - Write reduction ratio (AustereCache §5.3, Exp#4): the fraction by which the bytes of data written to flash are fewer
+//!   than those of all chunks that were inserted or written into the cache. Metadata is not in it.
+//! - Stale share: chunks on flash that no address maps to, among all on flash, at the end (CacheDedup §2.3).
+//! - Index RAM: what the design's structures have allocated at the end; for each address that would hit, and for each GiB
+//!   of the volume that would.
+//!
+//! Invariants: counts are of what came after the warm-up; the state of the cache is that at the end. Beside the cache a
+//! meter takes a fixed number of bytes.
+//!
+//! What it does not do: read a trace, or write a report.
+
+use std::time::{Duration, Instant};
+
+use crate::{
+    cache::{Figures, ReplayCache, Request, Traffic},
+    lab::Listener,
+    setup::Built,
+    tally::{Tally, ratio},
+};
+
+/// What a replay came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Measures {
+    /// Bytes of a chunk.
+    pub chunk_bytes: u32,
+    /// Bytes of flash that the cache takes, metadata included.
+    pub flash_bytes: u64,
+    /// Of them, bytes for chunks.
+    pub flash_data_bytes: u64,
+    /// Requests of chunks that were made before counting began.
+    pub warmup_requests: u64,
+    /// Requests and hits, after the warm-up.
+    pub tally: Tally,
+    /// What the cache did, after the warm-up.
+    pub traffic: Traffic,
+    /// What the cache was at the end.
+    pub figures: Figures,
+    /// How long the cache took for the requests after the warm-up. Reading the trace is not in it.
+    pub elapsed: Duration,
+}
+
+impl Measures {
+    /// Addresses for each chunk that is stored.
+    pub fn dedup_ratio(&self) -> f64 {
+        let stored = self.figures.mapped_chunks - self.figures.unstored_zero_chunks;
+        ratio_or_one(stored, self.figures.live_chunks)
+    }
+
+    /// Bytes of the live chunks over what they take as stored.
+    pub fn compression_ratio(&self) -> f64 {
+        ratio_or_one(self.figures.live_chunks * u64::from(self.chunk_bytes), self.figures.live_stored_bytes)
+    }
+
+    /// Chunks that no address maps to, among those on flash.
+    pub fn stale_ratio(&self) -> f64 {
+        ratio(self.figures.stale_chunks, self.figures.stale_chunks + self.figures.live_chunks)
+    }
+
+    /// The fraction by which deduplication and compression made the data written to flash less; below 0 where padding made
+    /// it more.
+    pub fn write_reduction_ratio(&self) -> f64 {
+        let chunks = self.traffic.chunks_stored + self.traffic.chunks_deduplicated;
+        match chunks * u64::from(self.chunk_bytes) {
+            0 => 0.0,
+            offered => 1.0 - self.traffic.flash_data_bytes_written as f64 / offered as f64,
+        }
+    }
+
+    /// Data and metadata written to flash, in bytes.
+    pub fn flash_total_bytes_written(&self) -> u64 {
+        self.traffic.flash_data_bytes_written + self.traffic.flash_metadata_bytes_written
+    }
+
+    /// Data and metadata read from flash, in bytes.
+    pub fn flash_total_bytes_read(&self) -> u64 {
+        self.traffic.flash_data_bytes_read + self.traffic.flash_metadata_bytes_read
+    }
+
+    /// Bytes of index for each address that would hit; 0 where there is none.
+    pub fn index_ram_bytes_per_mapped_chunk(&self) -> f64 {
+        ratio(self.figures.index_ram_bytes, self.figures.mapped_chunks)
+    }
+
+    /// Bytes of index for each GiB of the volume that would hit; 0 where there is none.
+    pub fn index_ram_bytes_per_cached_gib(&self) -> f64 {
+        self.index_ram_bytes_per_mapped_chunk() * f64::from(1 << 30) / f64::from(self.chunk_bytes.max(1))
+    }
+
+    /// Requests of chunks a second, of the cache alone; 0 where no time passed.
+    pub fn requests_per_second(&self) -> f64 {
+        let seconds = self.elapsed.as_secs_f64();
+        if seconds > 0.0 { self.tally.requests() as f64 / seconds } else { 0.0 }
+    }
+}
+
+impl Listener for Meter {
+    fn take(&mut self, requests: &[Request]) {
+        let counted = if self.warming > 0 { self.warm(requests) } else { requests };
+        let began = Instant::now();
+        self.cache.replay(counted, &mut self.measures.tally);
+        self.measures.elapsed += began.elapsed();
+    }
+}
+
+fn ratio_or_one(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 1.0 } else { part as f64 / whole as f64 }
+}
+
+/// A cache whose answers are counted.
+pub struct Meter {
+    cache: Box<dyn ReplayCache>,
+    measures: Measures,
+    /// Requests until the warm-up ends.
+    warming: u64,
+    /// The traffic when it ended.
+    before: Traffic,
+}
+
+impl Meter {
+    /// Counts begin after `warmup_requests` reads and writes of chunks.
+    pub fn new(built: Built, chunk_bytes: u32, warmup_requests: u64) -> Meter {
+        let Built { cache, flash_bytes, data_bytes } = built;
+        let measures =
+            Measures { chunk_bytes, flash_bytes, flash_data_bytes: data_bytes, warmup_requests, ..Measures::default() };
+        Meter { cache, measures, warming: warmup_requests, before: Traffic::default() }
+    }
+
+    /// The cache.
+    pub fn cache(&self) -> &dyn ReplayCache {
+        &*self.cache
+    }
+
+    /// Makes those that belong to the warm-up; the rest.
+    fn warm<'a>(&mut self, requests: &'a [Request]) -> &'a [Request] {
+        let mut left = self.warming;
+        let end = requests.iter().position(|request| {
+            let is_over = left == 0;
+            left -= u64::from(!is_over && matches!(request, Request::Read(..) | Request::Write(..)));
+            is_over
+        });
+        let (warming, counted) = requests.split_at(end.unwrap_or(requests.len()));
+        self.cache.replay(warming, &mut Tally::default());
+        self.warming = left;
+        self.before = self.cache.traffic();
+        counted
+    }
+
+    /// All requests were made.
+    pub fn finish(self) -> Measures {
+        let traffic = self.cache.traffic().since(&self.before);
+        let warmup_requests = self.measures.warmup_requests - self.warming;
+        Measures { traffic, warmup_requests, figures: self.cache.figures(), ..self.measures }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{cache::WritePolicy, replay::own_content, slotted::SlottedCache};
+    use larder_core::{Lba, d_lru::DLru, lru::Lru, slotted::Slotted};
+
+    fn built(design: impl Slotted + 'static) -> Built {
+        let cache = SlottedCache::new(design, WritePolicy::Through, 4096);
+        Built { cache: Box::new(cache), flash_bytes: 50_000, data_bytes: 40_000 }
+    }
+
+    fn read(lba: u64) -> Request {
+        Request::Read(Lba(lba), own_content(Lba(lba), 4096))
+    }
+
+    #[test]
+    fn what_came_before_the_warm_up_ended_is_not_counted() {
+        let requests: Vec<Request> = (0..10).chain(0..10).map(read).collect();
+        for size in [1, 3, 20] {
+            let mut meter = Meter::new(built(Lru::new(10).unwrap()), 4096, 12);
+            requests.chunks(size).for_each(|some| meter.take(some));
+            let measures = meter.finish();
+            assert_eq!((measures.tally.reads, measures.tally.read_hits), (8, 8), "in batches of {size}");
+            assert_eq!(measures.traffic.flash_data_bytes_written, 0);
+            assert_eq!(measures.traffic.flash_data_bytes_read, 8 * 4096);
+            assert_eq!((measures.figures.mapped_chunks, measures.warmup_requests), (10, 12));
+        }
+        let mut meter = Meter::new(built(Lru::new(10).unwrap()), 4096, 100);
+        meter.take(&requests);
+        let measures = meter.finish();
+        assert_eq!((measures.tally.requests(), measures.warmup_requests, measures.requests_per_second()), (0, 20, 0.0));
+    }
+
+    #[test]
+    fn trims_and_flushes_do_not_shorten_the_warm_up() {
+        let mut meter = Meter::new(built(Lru::new(10).unwrap()), 4096, 2);
+        meter.take(&[Request::Flush, read(1), Request::Trim(Lba(5), 3), read(2), Request::Flush, read(1)]);
+        let tally = meter.finish().tally;
+        assert_eq!((tally.reads, tally.read_hits, tally.flushes, tally.trims), (1, 1, 1, 0));
+    }
+
+    #[test]
+    fn ratios_are_those_of_their_definitions() {
+        let shared = own_content(Lba(7), 4096);
+        let mut meter = Meter::new(built(DLru::new(4, 10).unwrap()), 4096, 0);
+        let requests: Vec<Request> = (0..6).map(|lba| Request::Write(Lba(lba), shared)).collect();
+        meter.take(&requests);
+        meter.take(&[read(20), read(20), Request::Write(Lba(0), own_content(Lba(0), 4096))]);
+        let measures = meter.finish();
+        // Addresses 0 to 5 and 20, three contents; eight chunks came in, three were stored.
+        assert_eq!(measures.dedup_ratio(), 7.0 / 3.0);
+        assert_eq!(measures.compression_ratio(), 1.0);
+        assert_eq!(measures.write_reduction_ratio(), 1.0 - 3.0 / 8.0);
+        assert_eq!(measures.flash_total_bytes_read(), 4096);
+        assert_eq!((measures.tally.write_hits, measures.tally.read_hits), (1, 1));
+        let per_chunk = measures.index_ram_bytes_per_mapped_chunk();
+        assert_eq!(per_chunk, measures.figures.index_ram_bytes as f64 / 7.0);
+        assert_eq!(measures.index_ram_bytes_per_cached_gib(), per_chunk * 262_144.0);
+        assert_eq!(Measures::default().dedup_ratio(), 1.0);
+        let figures = Figures { live_chunks: 3, stale_chunks: 1, live_stored_bytes: 4096, ..Figures::default() };
+        let measures = Measures { chunk_bytes: 4096, figures, ..Measures::default() };
+        assert_eq!((measures.stale_ratio(), measures.compression_ratio()), (0.25, 3.0));
+    }
+}

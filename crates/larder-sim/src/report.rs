@@ -1,0 +1,287 @@
+//! Reports: a row is the JSON object of one replay; rows become a list, a CSV file, a table or a chart.
+//!
+//! [`COLUMNS`] names every key of a row, with what it means; docs/LAB.md explains them. Names carry units; what ends in
+//! `_ratio` is a share of 1, or 1 and more. What was not asked for, or not computed, is null.
+//!
+//! Invariants: each row has each key.
+//!
+//! What it does not do: compute; `measure.rs` and `bound.rs` do.
+
+pub mod plot;
+pub mod table;
+
+use serde_json::{Map, Value, json};
+
+use crate::{
+    bound::Bound,
+    measure::Measures,
+    setup::{Design, Setup},
+};
+
+/// A row: an object with the keys of [`COLUMNS`].
+pub type Row = Map<String, Value>;
+
+/// Keys of a row, in the order of a CSV file.
+pub const COLUMNS: &[&str] = &[
+    "design",
+    "setup",
+    "trace",
+    "content",
+    "mode",
+    "chunk_bytes",
+    "flash",
+    "flash_bytes",
+    "flash_data_bytes",
+    "ram_budget_bytes",
+    "warmup_requests",
+    "requests",
+    "reads",
+    "writes",
+    "trims",
+    "flushes",
+    "read_hits",
+    "write_hits",
+    "read_hit_ratio",
+    "write_hit_ratio",
+    "read_miss_ratio",
+    "write_miss_ratio",
+    "total_miss_ratio",
+    "bound_read_hit_ratio_upper",
+    "bound_read_hit_ratio_lower",
+    "bound_uncompressed_read_hit_ratio",
+    "dedup_ratio",
+    "compression_ratio",
+    "write_reduction_ratio",
+    "writes_to_flash_ratio",
+    "flash_bytes_written",
+    "flash_metadata_bytes_written",
+    "flash_total_bytes_written",
+    "flash_bytes_read",
+    "flash_metadata_bytes_read",
+    "origin_chunks_read",
+    "origin_chunks_written",
+    "chunks_stored",
+    "chunks_deduplicated",
+    "chunks_evicted",
+    "weu_erasures",
+    "ghost_hits",
+    "mapped_chunks",
+    "live_chunks",
+    "stale_chunks",
+    "stale_ratio",
+    "index_ram_bytes",
+    "index_ram_bytes_per_mapped_chunk",
+    "index_ram_bytes_per_cached_gib",
+    "elapsed_seconds",
+    "requests_per_second",
+    "lines_skipped",
+    "back_steps",
+];
+
+/// Keys of numbers that designs are compared by: what may be plotted, with the words for its axis.
+pub const METRICS: &[(&str, &str)] = &[
+    ("read_hit_ratio", "Read hit ratio (%)"),
+    ("write_hit_ratio", "Write hit ratio (%)"),
+    ("read_miss_ratio", "Read misses among all requests (%)"),
+    ("write_miss_ratio", "Write misses among all requests (%)"),
+    ("total_miss_ratio", "Total miss ratio (%)"),
+    ("write_reduction_ratio", "Write reduction ratio (%)"),
+    ("stale_ratio", "Stale share of the cache (%)"),
+    ("dedup_ratio", "Deduplication ratio"),
+    ("compression_ratio", "Compression ratio"),
+    ("writes_to_flash_ratio", "Chunks written to flash for each request"),
+    ("flash_bytes_written", "Data written to flash (MiB)"),
+    ("flash_metadata_bytes_written", "Metadata written to flash (MiB)"),
+    ("flash_total_bytes_written", "Data and metadata written to flash (MiB)"),
+    ("origin_chunks_read", "Origin reads (chunks)"),
+    ("origin_chunks_written", "Origin writes (chunks)"),
+    ("weu_erasures", "WEU erasures"),
+    ("index_ram_bytes", "Index RAM (MiB)"),
+    ("index_ram_bytes_per_mapped_chunk", "Index RAM for each mapped chunk (bytes)"),
+    ("index_ram_bytes_per_cached_gib", "Index RAM for each GiB cached (MiB)"),
+    ("requests_per_second", "Replay speed (million requests a second)"),
+];
+
+/// A number of a row in the unit of its axis in [`METRICS`]: percent, MiB or millions. `None` where it is null.
+pub fn plotted(row: &Row, metric: &str) -> Option<f64> {
+    let value = row.get(metric)?.as_f64()?;
+    let unit = METRICS.iter().find(|(name, _)| *name == metric).map_or("", |(_, label)| *label);
+    Some(match unit {
+        _ if unit.ends_with("(%)") => 100.0 * value,
+        _ if unit.ends_with("(MiB)") => value / f64::from(1 << 20),
+        _ if unit.contains("million") => value / 1e6,
+        _ => value,
+    })
+}
+
+/// The options in the name of a row's setup, as `name=value`.
+fn own_options(row: &Row) -> Vec<&str> {
+    row.get("setup").and_then(Value::as_str).unwrap_or_default().split(':').skip(1).collect()
+}
+
+/// The options that are the same in all rows whose design has them.
+pub fn common_options(rows: &[Row]) -> Vec<String> {
+    let is_common = |option: &str| {
+        let name = option.split('=').next().unwrap_or_default();
+        rows.iter().all(|row| {
+            let design = Design::named(row.get("design").and_then(Value::as_str).unwrap_or_default());
+            let has = design.is_ok_and(|design| design.options.iter().any(|id| id.name() == name));
+            !has || own_options(row).contains(&option)
+        })
+    };
+    let mut common: Vec<String> = Vec::new();
+    for option in rows.iter().flat_map(own_options) {
+        if is_common(option) && !common.iter().any(|known| known == option) {
+            common.push(option.to_owned());
+        }
+    }
+    common
+}
+
+/// The names of the rows' setups, without what all of them have in common.
+pub fn short_names(rows: &[Row]) -> Vec<String> {
+    let common = common_options(rows);
+    let name = |row: &Row| {
+        let design = row.get("design").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let own = own_options(row).into_iter().filter(|option| !common.iter().any(|other| other == option));
+        std::iter::once(design).chain(own.map(str::to_owned)).collect::<Vec<_>>().join(":")
+    };
+    rows.iter().map(name).collect()
+}
+
+/// What is known of the trace of a row.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TraceFacts {
+    /// Its name, as it was given.
+    pub name: String,
+    /// Where its content comes from, if it has any.
+    pub content: Option<String>,
+    /// Bad lines that were passed over.
+    pub lines_skipped: u64,
+    /// Times that stepped back.
+    pub back_steps: u64,
+}
+
+/// How far any cache could have gone in place of that of a row.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RowBounds {
+    /// Where chunks take what they compress to.
+    pub compressed: Bound,
+    /// Where they do not.
+    pub uncompressed: Bound,
+}
+
+/// The row of a replay.
+pub fn row(setup: &Setup, measures: &Measures, trace: &TraceFacts, bounds: Option<&RowBounds>) -> Row {
+    let parts = [names(setup, measures, trace), hits(measures, bounds), costs(measures), state(measures)];
+    parts
+        .into_iter()
+        .filter_map(|part| if let Value::Object(part) = part { Some(part) } else { None })
+        .flatten()
+        .collect()
+}
+
+/// What was replayed.
+fn names(setup: &Setup, measures: &Measures, trace: &TraceFacts) -> Value {
+    json!({
+        "design": setup.design.name,
+        "setup": setup.label(),
+        "trace": trace.name,
+        "content": trace.content,
+        "mode": setup.policy.name(),
+        "chunk_bytes": setup.chunk_bytes,
+        "flash": setup.flash.to_string(),
+        "flash_bytes": measures.flash_bytes,
+        "flash_data_bytes": measures.flash_data_bytes,
+        "ram_budget_bytes": setup.options.ram_bytes,
+        "warmup_requests": measures.warmup_requests,
+        "elapsed_seconds": measures.elapsed.as_secs_f64(),
+        "requests_per_second": measures.requests_per_second().round(),
+        "lines_skipped": trace.lines_skipped,
+        "back_steps": trace.back_steps,
+    })
+}
+
+/// Requests, and how many of them hit.
+fn hits(measures: &Measures, bounds: Option<&RowBounds>) -> Value {
+    let tally = &measures.tally;
+    json!({
+        "requests": tally.requests(),
+        "reads": tally.reads,
+        "writes": tally.writes,
+        "trims": tally.trims,
+        "flushes": tally.flushes,
+        "read_hits": tally.read_hits,
+        "write_hits": tally.write_hits,
+        "read_hit_ratio": tally.read_hit_ratio(),
+        "write_hit_ratio": tally.write_hit_ratio(),
+        "read_miss_ratio": tally.read_miss_ratio(),
+        "write_miss_ratio": tally.write_miss_ratio(),
+        "total_miss_ratio": tally.total_miss_ratio(),
+        "bound_read_hit_ratio_upper": bounds.map(|bounds| bounds.compressed.read_hit_ratio_upper()),
+        "bound_read_hit_ratio_lower": bounds.map(|bounds| bounds.compressed.read_hit_ratio_lower()),
+        "bound_uncompressed_read_hit_ratio": bounds.map(|bounds| bounds.uncompressed.read_hit_ratio_upper()),
+    })
+}
+
+/// What the devices did.
+fn costs(measures: &Measures) -> Value {
+    let Measures { tally, traffic, .. } = measures;
+    json!({
+        "write_reduction_ratio": measures.write_reduction_ratio(),
+        "writes_to_flash_ratio": tally.writes_to_flash_ratio(traffic),
+        "flash_bytes_written": traffic.flash_data_bytes_written,
+        "flash_metadata_bytes_written": traffic.flash_metadata_bytes_written,
+        "flash_total_bytes_written": measures.flash_total_bytes_written(),
+        "flash_bytes_read": traffic.flash_data_bytes_read,
+        "flash_metadata_bytes_read": traffic.flash_metadata_bytes_read,
+        "origin_chunks_read": traffic.origin_chunks_read,
+        "origin_chunks_written": traffic.origin_chunks_written,
+        "chunks_stored": traffic.chunks_stored,
+        "chunks_deduplicated": traffic.chunks_deduplicated,
+        "chunks_evicted": traffic.chunks_evicted,
+        "weu_erasures": traffic.weu_erasures,
+        "ghost_hits": traffic.ghost_hits,
+    })
+}
+
+/// What the cache was at the end.
+fn state(measures: &Measures) -> Value {
+    let figures = &measures.figures;
+    json!({
+        "mapped_chunks": figures.mapped_chunks,
+        "live_chunks": figures.live_chunks,
+        "stale_chunks": figures.stale_chunks,
+        "stale_ratio": measures.stale_ratio(),
+        "dedup_ratio": measures.dedup_ratio(),
+        "compression_ratio": measures.compression_ratio(),
+        "index_ram_bytes": figures.index_ram_bytes,
+        "index_ram_bytes_per_mapped_chunk": measures.index_ram_bytes_per_mapped_chunk(),
+        "index_ram_bytes_per_cached_gib": measures.index_ram_bytes_per_cached_gib(),
+    })
+}
+
+/// Rows as CSV: a header, and a line for each. What is null is empty.
+pub fn csv(rows: &[Row]) -> String {
+    let mut out = COLUMNS.join(",") + "\n";
+    for row in rows {
+        let cells: Vec<String> = COLUMNS.iter().map(|column| csv_cell(row.get(*column))).collect();
+        out.push_str(&cells.join(","));
+        out.push('\n');
+    }
+    out
+}
+
+fn csv_cell(value: Option<&Value>) -> String {
+    match value {
+        None | Some(Value::Null) => String::new(),
+        Some(Value::String(text)) if text.contains([',', '"', '\n', '\r']) => {
+            format!("\"{}\"", text.replace('"', "\"\""))
+        }
+        Some(Value::String(text)) => text.clone(),
+        Some(other) => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

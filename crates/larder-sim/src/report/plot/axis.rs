@@ -1,0 +1,183 @@
+//! An axis with ticks at numbers that people like: 1, 2 or 5 times a power of ten.
+//!
+//! Invariants: an axis has a length, also where all values are one.
+//!
+//! What it does not do: draw.
+
+use std::ops::Range;
+
+use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint, Ranged};
+
+use super::Scale;
+
+/// See the module.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Axis {
+    low: f64,
+    high: f64,
+    scale: Scale,
+}
+
+impl Axis {
+    /// For values from `low` to `high`, which fall on the axis with a little room above. A linear one begins at 0 unless
+    /// that would take more than two thirds of it.
+    pub fn over(low: f64, high: f64, scale: Scale) -> Axis {
+        match scale {
+            Scale::Log => Axis { low: low * 0.8, high: high * 1.25, scale },
+            Scale::Linear => {
+                let span = if high > low { high - low } else { high.abs().max(1.0) };
+                let low = if low >= 0.0 && low < 2.0 * span { 0.0 } else { low - 0.08 * span };
+                Axis { low, high: high + 0.08 * (high - low).max(span * 0.5), scale }
+            }
+        }
+    }
+
+    /// For values from `low` to `high`, with a little room on both sides.
+    pub fn around(low: f64, high: f64, scale: Scale) -> Axis {
+        match scale {
+            Scale::Log => {
+                let room = (high / low).powf(0.04).max(1.05);
+                Axis { low: low / room, high: high * room, scale }
+            }
+            Scale::Linear => {
+                let room = if high > low { 0.04 * (high - low) } else { high.abs().max(1.0) * 0.5 };
+                let from = if low >= 0.0 { (low - room).max(0.0) } else { low - room };
+                Axis { low: from, high: high + room, scale }
+            }
+        }
+    }
+
+    /// The lowest number on it.
+    pub fn low(&self) -> f64 {
+        self.low
+    }
+
+    fn share(&self, value: f64) -> f64 {
+        match self.scale {
+            Scale::Linear => (value - self.low) / (self.high - self.low),
+            Scale::Log => (value / self.low).ln() / (self.high / self.low).ln(),
+        }
+    }
+
+    fn ticks(&self, most: usize) -> Vec<f64> {
+        let most = most.clamp(2, 12);
+        if self.scale == Scale::Log {
+            for factors in [&[1.0, 2.0, 5.0][..], &[1.0], &[]] {
+                let ticks = self.log_ticks(factors);
+                if ticks.len() >= 2 && ticks.len() <= most {
+                    return ticks;
+                }
+            }
+            // Less than a decade with two ticks, or very many decades.
+            let decades = (self.high / self.low).log10();
+            if decades < 1.0 {
+                return linear_ticks(self.low, self.high, most);
+            }
+            let stride = (decades / most as f64).ceil() as usize;
+            return self.log_ticks(&[1.0]).into_iter().step_by(stride.max(1)).collect();
+        }
+        linear_ticks(self.low, self.high, most)
+    }
+
+    fn log_ticks(&self, factors: &[f64]) -> Vec<f64> {
+        let (from, to) = (self.low.log10().floor() as i32, self.high.log10().ceil() as i32);
+        let all = (from..=to).flat_map(|power| factors.iter().map(move |factor| factor * 10f64.powi(power)));
+        all.filter(|tick| (self.low..=self.high).contains(tick)).collect()
+    }
+}
+
+fn linear_ticks(low: f64, high: f64, most: usize) -> Vec<f64> {
+    let rough = (high - low) / most as f64;
+    let power = 10f64.powf(rough.log10().floor());
+    let step = [1.0, 2.0, 5.0, 10.0].into_iter().map(|factor| factor * power).find(|step| *step >= rough * 0.999);
+    let step = step.unwrap_or(10.0 * power);
+    let first = (low / step - 1e-9).ceil();
+    (0..=most).map(|at| (first + at as f64) * step).take_while(|tick| *tick <= high + step * 1e-9).collect()
+}
+
+impl Ranged for Axis {
+    type FormatOption = DefaultFormatting;
+    type ValueType = f64;
+
+    fn map(&self, value: &f64, limit: (i32, i32)) -> i32 {
+        let length = f64::from(limit.1 - limit.0);
+        limit.0 + (self.share(*value) * length).round() as i32
+    }
+
+    fn key_points<Hint: KeyPointHint>(&self, hint: Hint) -> Vec<f64> {
+        self.ticks(hint.bold_points())
+    }
+
+    fn range(&self) -> Range<f64> {
+        self.low..self.high
+    }
+}
+
+/// A number on an axis.
+pub fn tick(value: f64) -> String {
+    let (value, suffix) = match value.abs() {
+        size if size >= 9.999e8 => (value / 1e9, "G"),
+        size if size >= 9.999e5 => (value / 1e6, "M"),
+        size if size >= 9.999e3 => (value / 1e3, "k"),
+        _ => (value, ""),
+    };
+    let text = format!("{value:.4}");
+    let text = if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
+    format!("{}{suffix}", if text == "-0" { "0" } else { text })
+}
+
+/// A number at a bar, to about three digits.
+pub fn number(value: f64) -> String {
+    match value.abs() {
+        size if size >= 9_999.5 => {
+            tick((value / 10f64.powf(size.log10().floor() - 2.0)).round() * 10f64.powf(size.log10().floor() - 2.0))
+        }
+        size if size >= 99.95 => format!("{value:.0}"),
+        size if size >= 9.995 => format!("{value:.1}"),
+        _ => tick((value * 100.0).round() / 100.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ticks(axis: Axis, most: usize) -> Vec<String> {
+        axis.ticks(most).into_iter().map(tick).collect()
+    }
+
+    #[test]
+    fn ticks_are_round_numbers() {
+        assert_eq!(
+            ticks(Axis::over(3.0, 94.0, Scale::Linear), 11),
+            ["0", "10", "20", "30", "40", "50", "60", "70", "80", "90", "100"]
+        );
+        assert_eq!(ticks(Axis::over(97.0, 99.0, Scale::Linear), 6), ["97", "97.5", "98", "98.5", "99"]);
+        assert_eq!(ticks(Axis::around(8.0, 1024.0, Scale::Log), 10), ["10", "20", "50", "100", "200", "500", "1000"]);
+        assert_eq!(
+            ticks(Axis::around(1.0, 1e9, Scale::Log), 11),
+            ["1", "10", "100", "1000", "10k", "100k", "1M", "10M", "100M", "1G"]
+        );
+        assert!(ticks(Axis::around(100.0, 120.0, Scale::Log), 8).len() >= 2);
+    }
+
+    #[test]
+    fn an_axis_of_one_value_has_a_length() {
+        for value in [0.0, 1.0, -5.0, 1e9] {
+            for axis in [Axis::over(value, value, Scale::Linear), Axis::around(value, value, Scale::Linear)] {
+                assert!(axis.low < axis.high && axis.ticks(5).len() >= 2, "{axis:?}");
+                assert!((axis.low..=axis.high).contains(&value), "{axis:?}");
+            }
+        }
+        let axis = Axis::around(64.0, 64.0, Scale::Log);
+        assert_eq!(axis.map(&64.0, (0, 100)), 50);
+        assert_eq!(Axis::around(1.0, 100.0, Scale::Log).map(&10.0, (0, 1000)), 500);
+        assert_eq!(Axis::over(0.0, 100.0, Scale::Linear).map(&0.0, (300, 0)), 300, "upside down");
+    }
+
+    #[test]
+    fn numbers_are_short() {
+        assert_eq!([0.0, 2.5, 20_000.0, 1e6, 2.5e9, -0.0].map(tick), ["0", "2.5", "20k", "1M", "2.5G", "0"]);
+        assert_eq!([0.123, 5.678, 42.36, 765.4, 123_456.0].map(number), ["0.12", "5.68", "42.4", "765", "123k"]);
+    }
+}

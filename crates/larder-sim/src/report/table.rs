@@ -1,0 +1,134 @@
+//! Rows as a table for people: a line a replay, numbers under one another, and below them how far any cache could have
+//! gone.
+//!
+//! What it does not do: choose what is replayed.
+
+use super::{Row, common_options, plotted, short_names};
+
+/// A column: its heads, one over the other, and its cell.
+struct Column {
+    heads: [&'static str; 2],
+    cell: fn(&Row) -> String,
+}
+
+#[rustfmt::skip]
+const COLUMNS: &[Column] = &[
+    Column { heads: ["", "flash"], cell: flash },
+    Column { heads: ["", "mode"], cell: |row| text(row, "mode").to_owned() },
+    Column { heads: ["", "chunk KiB"], cell: |row| row.get("chunk_bytes").and_then(|bytes| bytes.as_u64()).map_or("-".to_owned(), |bytes| (bytes >> 10).to_string()) },
+    Column { heads: ["read", "hits %"], cell: |row| number(row, "read_hit_ratio", 2) },
+    Column { heads: ["write", "hits %"], cell: |row| number(row, "write_hit_ratio", 2) },
+    Column { heads: ["all", "misses %"], cell: |row| number(row, "total_miss_ratio", 2) },
+    Column { heads: ["dedup", "ratio"], cell: |row| number(row, "dedup_ratio", 2) },
+    Column { heads: ["compr.", "ratio"], cell: |row| number(row, "compression_ratio", 2) },
+    Column { heads: ["data", "written MiB"], cell: |row| number(row, "flash_bytes_written", 1) },
+    Column { heads: ["metadata", "written MiB"], cell: |row| number(row, "flash_metadata_bytes_written", 1) },
+    Column { heads: ["writes", "saved %"], cell: |row| number(row, "write_reduction_ratio", 1) },
+    Column { heads: ["stale", "%"], cell: |row| number(row, "stale_ratio", 1) },
+    Column { heads: ["index", "RAM MiB"], cell: |row| number(row, "index_ram_bytes", 2) },
+    Column { heads: ["bytes", "a chunk"], cell: |row| number(row, "index_ram_bytes_per_mapped_chunk", 1) },
+    Column { heads: ["million", "requests/s"], cell: |row| number(row, "requests_per_second", 1) },
+];
+
+/// The table of `rows`. What they have in common stands over it. Where they have bounds, lines below say what is possible
+/// on each flash, and how much of that the best of the rows reaches.
+pub fn table(rows: &[Row]) -> String {
+    let is_common = |column: &Column| {
+        column.heads[0].is_empty()
+            && rows.iter().all(|row| (column.cell)(row) == rows.first().map_or(String::new(), column.cell))
+    };
+    let columns: Vec<&Column> = COLUMNS.iter().filter(|column| !is_common(column)).collect();
+    let mut lines: Vec<Vec<String>> = Vec::new();
+    for at in 0..2 {
+        let heads = columns.iter().map(|column| column.heads[at].to_owned());
+        lines.push(std::iter::once(["", "setup"][at].to_owned()).chain(heads).collect());
+    }
+    let names = short_names(rows);
+    for (row, name) in rows.iter().zip(&names) {
+        let cells = columns.iter().map(|column| (column.cell)(row));
+        lines.push(std::iter::once(name.clone()).chain(cells).collect());
+    }
+    let mut out = String::new();
+    if let Some(row) = rows.first() {
+        let common = COLUMNS.iter().filter(|column| is_common(column));
+        let mut facts = vec![text(row, "trace").to_owned()];
+        facts.extend(common.map(|column| format!("{} {}", column.heads[1], (column.cell)(row))));
+        facts.extend(common_options(rows));
+        facts.push(match row.get("content").and_then(|content| content.as_str()) {
+            Some("made_up") => "content MADE UP".to_owned(),
+            Some("sizes_made_up") => "compressed sizes MADE UP".to_owned(),
+            Some(_) => "content as in the trace".to_owned(),
+            None => "each chunk with content of its own".to_owned(),
+        });
+        out.push_str(&(facts.join("; ") + "\n"));
+    }
+    out.push_str(&aligned(&lines));
+    out.push_str(&bounds(rows, &names));
+    out
+}
+
+/// The first column to the left, the others to the right.
+fn aligned(lines: &[Vec<String>]) -> String {
+    let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |at: usize| lines.iter().filter_map(|line| line.get(at)).map(|cell| cell.chars().count()).max();
+    let widths: Vec<usize> = (0..columns).map(|at| width(at).unwrap_or(0)).collect();
+    let mut out = String::new();
+    for line in lines {
+        let mut text = String::new();
+        for (at, (cell, width)) in line.iter().zip(&widths).enumerate() {
+            match at {
+                0 => text.push_str(&format!("{cell:<width$}")),
+                _ => text.push_str(&format!("  {cell:>width$}")),
+            }
+        }
+        out.push_str(text.trim_end());
+        out.push('\n');
+    }
+    out
+}
+
+/// What is possible, for each flash and chunk size in the order in which they come.
+fn bounds(rows: &[Row], names: &[String]) -> String {
+    let place = |row: &Row| (row.get("flash").cloned(), row.get("chunk_bytes").cloned());
+    let percent = |row: &Row, key: &str| row.get(key).and_then(|ratio| ratio.as_f64()).map(|ratio| 100.0 * ratio);
+    let mut out = String::new();
+    let mut seen = Vec::new();
+    for row in rows.iter().filter(|row| percent(row, "bound_read_hit_ratio_upper").is_some()) {
+        if seen.contains(&place(row)) {
+            continue;
+        }
+        seen.push(place(row));
+        let here = || rows.iter().zip(names).filter(|(other, _)| place(other) == place(row));
+        let greatest = |key: &str| here().filter_map(|(row, _)| percent(row, key)).fold(0.0, f64::max);
+        let (upper, lower) = (greatest("bound_read_hit_ratio_upper"), greatest("bound_read_hit_ratio_lower"));
+        let plain = greatest("bound_uncompressed_read_hit_ratio");
+        let best = here().filter_map(|(row, name)| Some((percent(row, "read_hit_ratio")?, name)));
+        let Some((most, name)) = best.max_by(|a, b| a.0.total_cmp(&b.0)) else { continue };
+        let share = if upper > 0.0 { 100.0 * most / upper } else { 100.0 };
+        out.push_str(&format!(
+            "bound, flash {}: at most {upper:.2}% of the reads can hit, and {lower:.2}% can be had ({plain:.2}% \
+             uncompressed); the best here, {name}, has {share:.1}% of the most\n",
+            flash(row)
+        ));
+    }
+    out
+}
+
+fn text<'a>(row: &'a Row, key: &str) -> &'a str {
+    row.get(key).and_then(|value| value.as_str()).unwrap_or("-")
+}
+
+fn number(row: &Row, key: &str, digits: usize) -> String {
+    plotted(row, key).map_or("-".to_owned(), |value| format!("{value:.digits$}"))
+}
+
+/// A flash as it was asked for, and its size where that does not tell it.
+fn flash(row: &Row) -> String {
+    let mib = row.get("flash_bytes").and_then(|bytes| bytes.as_f64()).unwrap_or(0.0) / f64::from(1 << 20);
+    let digits = if mib < 10.0 { 2 } else { usize::from(mib < 1000.0) };
+    match text(row, "flash") {
+        share if share.ends_with('%') => format!("{share} = {mib:.digits$} MiB"),
+        chunks if chunks.ends_with('c') => chunks.to_owned(),
+        _ => format!("{mib:.digits$} MiB"),
+    }
+}

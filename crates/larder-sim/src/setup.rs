@@ -1,0 +1,277 @@
+//! What names a cache to replay: a design, its sizes, and its options; and how a cache is made of that.
+//!
+//! Role: [`DESIGNS`] is the one list of designs. [`Setup`] is what a user asks for, [`Setup::build`] what comes of it.
+//!
+//! How a flash is divided between data and metadata is each paper's own: see `setup/equal_slots.rs`, `setup/austere.rs`
+//! and `setup/weu.rs`.
+//!
+//! Invariants: an option that a design does not have is refused where it is asked for, in one sentence; what is too small
+//! is refused with the least that works. A RAM budget makes the cache smaller until its index can't outgrow it.
+//!
+//! What it does not do: know how options are spelled beyond their names, or count a working set.
+
+mod austere;
+mod designs;
+mod equal_slots;
+mod search;
+mod weu;
+
+use std::fmt;
+
+use crate::cache::{ReplayCache, WritePolicy};
+pub use crate::weu::sizing::Granularity;
+pub use designs::{DESIGNS, Design};
+use larder_core::slotted::FlashSize;
+
+/// How much flash is asked for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum FlashAmount {
+    /// So many bytes, for data and metadata together.
+    Bytes(u64),
+    /// This share of the working set, in percent, for data and metadata together.
+    PercentOfWorkingSet(f64),
+    /// Room for so many data chunks; metadata comes on top.
+    DataChunks(u64),
+}
+
+impl FlashAmount {
+    /// In bytes or chunks, for a working set of `working_set_chunks` (which only a share looks at).
+    ///
+    /// # Errors
+    /// A sentence, where nothing is left.
+    pub fn resolve(self, working_set_chunks: u64, chunk_bytes: u32) -> Result<FlashSize, String> {
+        match self {
+            FlashAmount::Bytes(bytes) => Ok(FlashSize::Bytes(bytes)),
+            FlashAmount::DataChunks(chunks) => Ok(FlashSize::DataChunks(chunks)),
+            FlashAmount::PercentOfWorkingSet(percent) => {
+                let working_set = working_set_chunks as f64 * f64::from(chunk_bytes);
+                let bytes = (working_set * percent / 100.0) as u64;
+                if bytes == 0 {
+                    return Err(format!("{self} of a working set of {working_set} bytes is no flash at all"));
+                }
+                Ok(FlashSize::Bytes(bytes))
+            }
+        }
+    }
+}
+
+impl fmt::Display for FlashAmount {
+    /// As it is written on the command line.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FlashAmount::Bytes(bytes) => write!(f, "{bytes}"),
+            FlashAmount::PercentOfWorkingSet(percent) => write!(f, "{percent}%"),
+            FlashAmount::DataChunks(chunks) => write!(f, "{chunks}c"),
+        }
+    }
+}
+
+/// What may be asked of some designs. `None` leaves it to the design.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Options {
+    /// Whether a content is stored once.
+    pub dedup: Option<bool>,
+    /// Whether chunks are stored compressed.
+    pub compress: Option<bool>,
+    /// Bytes of a subchunk (AustereCache §3.2).
+    pub subchunk_bytes: Option<u32>,
+    /// Addresses that the cache can know, those without data included.
+    pub lba_entries: Option<u64>,
+    /// Bytes of RAM that the index may take.
+    pub ram_bytes: Option<u64>,
+    /// Bytes of a WEU.
+    pub weu_bytes: Option<u32>,
+    /// Fingerprints that are kept, in percent of those that there may be (Nitro §3.2).
+    pub fp_index_percent: Option<u8>,
+    /// What is evicted at once.
+    pub granularity: Option<Granularity>,
+}
+
+/// An option by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum OptionId {
+    Dedup,
+    Compress,
+    Subchunk,
+    LbaEntries,
+    Ram,
+    Weu,
+    FpIndex,
+    Granularity,
+}
+
+impl OptionId {
+    /// All of them.
+    pub const ALL: [OptionId; 8] = [
+        OptionId::Dedup,
+        OptionId::Compress,
+        OptionId::Subchunk,
+        OptionId::LbaEntries,
+        OptionId::Ram,
+        OptionId::Weu,
+        OptionId::FpIndex,
+        OptionId::Granularity,
+    ];
+
+    /// The name on the command line, without its dashes.
+    pub fn name(self) -> &'static str {
+        match self {
+            OptionId::Dedup => "dedup",
+            OptionId::Compress => "compress",
+            OptionId::Subchunk => "subchunk",
+            OptionId::LbaEntries => "lba-entries",
+            OptionId::Ram => "ram",
+            OptionId::Weu => "weu",
+            OptionId::FpIndex => "fp-index",
+            OptionId::Granularity => "granularity",
+        }
+    }
+}
+
+impl Options {
+    /// The options that were asked for.
+    pub fn given(&self) -> impl Iterator<Item = OptionId> {
+        let given = *self;
+        OptionId::ALL.into_iter().filter(move |id| given.has(*id))
+    }
+
+    fn has(&self, id: OptionId) -> bool {
+        match id {
+            OptionId::Dedup => self.dedup.is_some(),
+            OptionId::Compress => self.compress.is_some(),
+            OptionId::Subchunk => self.subchunk_bytes.is_some(),
+            OptionId::LbaEntries => self.lba_entries.is_some(),
+            OptionId::Ram => self.ram_bytes.is_some(),
+            OptionId::Weu => self.weu_bytes.is_some(),
+            OptionId::FpIndex => self.fp_index_percent.is_some(),
+            OptionId::Granularity => self.granularity.is_some(),
+        }
+    }
+
+    /// What was asked for here or, where nothing was, in `others`, if `design` has such an option: so that options for
+    /// several designs go to those that have them.
+    pub fn or_from(&self, others: &Options, design: &Design) -> Options {
+        let has = |id| design.options.contains(&id);
+        Options {
+            dedup: self.dedup.or(others.dedup.filter(|_| has(OptionId::Dedup))),
+            compress: self.compress.or(others.compress.filter(|_| has(OptionId::Compress))),
+            subchunk_bytes: self.subchunk_bytes.or(others.subchunk_bytes.filter(|_| has(OptionId::Subchunk))),
+            lba_entries: self.lba_entries.or(others.lba_entries.filter(|_| has(OptionId::LbaEntries))),
+            ram_bytes: self.ram_bytes.or(others.ram_bytes.filter(|_| has(OptionId::Ram))),
+            weu_bytes: self.weu_bytes.or(others.weu_bytes.filter(|_| has(OptionId::Weu))),
+            fp_index_percent: self.fp_index_percent.or(others.fp_index_percent.filter(|_| has(OptionId::FpIndex))),
+            granularity: self.granularity.or(others.granularity.filter(|_| has(OptionId::Granularity))),
+        }
+    }
+}
+
+/// A cache to replay.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Setup {
+    /// Its design.
+    pub design: &'static Design,
+    /// Bytes of a chunk: a power of two.
+    pub chunk_bytes: u32,
+    /// Its flash.
+    pub flash: FlashAmount,
+    /// When writes reach the origin.
+    pub policy: WritePolicy,
+    /// What else was asked for.
+    pub options: Options,
+}
+
+/// A cache that was made.
+pub struct Built {
+    /// It.
+    pub cache: Box<dyn ReplayCache>,
+    /// Bytes of flash that it takes, metadata included.
+    pub flash_bytes: u64,
+    /// Of them, bytes for chunks.
+    pub data_bytes: u64,
+}
+
+impl Setup {
+    /// Makes the cache, empty. `working_set_chunks` matters where the flash is a share of it.
+    ///
+    /// # Errors
+    /// One sentence: an option that the design does not have, or sizes with which it cannot work, with the least that it
+    /// can.
+    pub fn build(&self, working_set_chunks: u64) -> Result<Built, String> {
+        self.check()?;
+        let flash = self.flash.resolve(working_set_chunks, self.chunk_bytes)?;
+        (self.design.build)(self, flash)
+    }
+
+    /// Whether the design has what is asked for.
+    ///
+    /// # Errors
+    /// A sentence for the first option that it has not.
+    pub fn check(&self) -> Result<(), String> {
+        let Design { name, options, .. } = self.design;
+        if let (false, Some(true)) = (options.contains(&OptionId::Dedup) || self.design.dedups, self.options.dedup) {
+            return Err(format!("{name} has no deduplication: leave out --dedup on"));
+        }
+        if let (false, true, Some(false)) = (options.contains(&OptionId::Dedup), self.design.dedups, self.options.dedup)
+        {
+            return Err(format!("{name} cannot do without deduplication: leave out --dedup off"));
+        }
+        if let (false, Some(true)) = (options.contains(&OptionId::Compress), self.options.compress) {
+            return Err(format!("{name} has no compression: leave out --compress on"));
+        }
+        // To be without what it does not have anyway may be asked of any design.
+        let is_moot = |id| matches!(id, OptionId::Dedup | OptionId::Compress);
+        match self.options.given().find(|id| !options.contains(id) && !is_moot(*id)) {
+            Some(id) => {
+                let names: Vec<&str> = options.iter().map(|id| id.name()).collect();
+                Err(format!("{name} has no option --{}; it has {}", id.name(), names.join(", ")))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// What tells it from others: design and options, as in `nitro:dedup=off`.
+    pub fn label(&self) -> String {
+        let mut label = self.design.name.to_owned();
+        let Options {
+            dedup,
+            compress,
+            subchunk_bytes,
+            lba_entries,
+            ram_bytes,
+            weu_bytes,
+            fp_index_percent,
+            granularity,
+        } = self.options;
+        let on_off = |value: bool| if value { "on" } else { "off" }.to_owned();
+        let pairs = [
+            (OptionId::Dedup, dedup.map(on_off)),
+            (OptionId::Compress, compress.map(on_off)),
+            (OptionId::Subchunk, subchunk_bytes.map(|bytes| size(bytes.into()))),
+            (OptionId::LbaEntries, lba_entries.map(|entries| entries.to_string())),
+            (OptionId::Ram, ram_bytes.map(size)),
+            (OptionId::Weu, weu_bytes.map(|bytes| size(bytes.into()))),
+            (OptionId::FpIndex, fp_index_percent.map(|percent| percent.to_string())),
+            (OptionId::Granularity, granularity.map(|granularity| granularity.name().to_owned())),
+        ];
+        for (id, value) in pairs {
+            if let Some(value) = value {
+                label.push_str(&format!(":{}={value}", id.name()));
+            }
+        }
+        label
+    }
+}
+
+/// A size as an option would have it: `8K`, or `6000`.
+fn size(bytes: u64) -> String {
+    let suffixes = ["", "K", "M", "G", "T"];
+    let power = (bytes.trailing_zeros() as usize / 10).min(suffixes.len() - 1);
+    match suffixes.get(power) {
+        Some(suffix) if bytes > 0 => format!("{}{suffix}", bytes >> (10 * power)),
+        _ => bytes.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

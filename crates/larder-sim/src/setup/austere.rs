@@ -1,0 +1,92 @@
+//! Sizes of an AustereCache.
+//!
+//! Each slot of the flash is a subchunk and a metadata slot of 512 bytes (AustereCache §3.1, §3.2), and flash is used in
+//! whole buckets of 128 slots. The LBA index has four slots for each whole chunk (§5.2) where nothing else is asked. A RAM
+//! budget is met with fewer buckets, and with fewer slots of the LBA index where their number was left open; what the
+//! sketch takes for large counts is not in it.
+//!
+//! What it does not do: lay the indices out.
+
+use super::{Built, Setup, search::largest};
+use crate::austere::AustereCache;
+use larder_core::{
+    austere::{Austere, AustereConfig, AustereError, metadata::METADATA_SLOT_BYTES},
+    slotted::FlashSize,
+};
+
+pub(super) fn build(setup: &Setup, flash: FlashSize) -> Result<Built, String> {
+    let config = config(setup, flash)?;
+    let slot_bytes = u64::from(config.subchunk_bytes) + u64::from(METADATA_SLOT_BYTES);
+    let config = match setup.options.ram_bytes {
+        Some(ram) => within(ram, config)?,
+        None => config,
+    };
+    let cache = AustereCache::new(config, setup.policy).map_err(|error| explain(&error, &config, flash))?;
+    let slots = cache.core().slot_count() as u64;
+    let flash_bytes = match flash {
+        FlashSize::Bytes(bytes) => bytes,
+        FlashSize::DataChunks(_) => slots * slot_bytes,
+    };
+    let data_bytes = slots * u64::from(config.subchunk_bytes);
+    Ok(Built { cache: Box::new(cache), flash_bytes, data_bytes })
+}
+
+fn config(setup: &Setup, flash: FlashSize) -> Result<AustereConfig, String> {
+    let chunk = setup.chunk_bytes;
+    let has_compression = setup.options.compress.unwrap_or(true);
+    let mut config = AustereConfig::new(0, chunk, has_compression);
+    if let Some(subchunk_bytes) = setup.options.subchunk_bytes {
+        if !has_compression && subchunk_bytes != chunk {
+            return Err("a --subchunk is for compressed chunks: leave out --compress off".to_owned());
+        }
+        if subchunk_bytes == 0 {
+            return Err("a --subchunk has at least 1 byte".to_owned());
+        }
+        config.subchunk_bytes = subchunk_bytes;
+    }
+    let slot_bytes = u64::from(config.subchunk_bytes) + u64::from(METADATA_SLOT_BYTES);
+    config.data_bytes = match flash {
+        FlashSize::Bytes(bytes) => bytes / slot_bytes * u64::from(config.subchunk_bytes),
+        FlashSize::DataChunks(chunks) => chunks.saturating_mul(u64::from(chunk)),
+    };
+    config.lba_entries = setup.options.lba_entries;
+    config.is_write_back = setup.policy == crate::cache::WritePolicy::Back;
+    Ok(config)
+}
+
+/// The same with so few buckets that the indices fit `ram` bytes.
+fn within(ram: u64, config: AustereConfig) -> Result<AustereConfig, String> {
+    let bucket_bytes = u64::from(config.subchunk_bytes) * u64::from(config.bucket_slots);
+    let of_buckets = |buckets: u64| AustereConfig { data_bytes: buckets * bucket_bytes, ..config };
+    let ram_of = |config| Austere::new(config).map(|core| core.ram().bytes() as u64);
+    let most = config.data_bytes / bucket_bytes;
+    if most == 0 {
+        // Too little flash, which is told elsewhere.
+        return Ok(config);
+    }
+    let found = largest(most, |buckets| ram_of(of_buckets(buckets)).is_ok_and(|bytes| bytes <= ram));
+    match found {
+        Some(buckets) if buckets == most => Ok(config),
+        Some(buckets) => Ok(of_buckets(buckets)),
+        None => {
+            let least = ram_of(of_buckets(1)).map_err(|error| error.to_string())?;
+            Err(format!("the RAM budget is too small: {least} bytes are the least for austere, and {ram} are given"))
+        }
+    }
+}
+
+/// Where the flash is too small, metadata included or not as the user counts.
+fn explain(error: &AustereError, config: &AustereConfig, flash: FlashSize) -> String {
+    match (error, flash) {
+        (AustereError::FlashTooSmall { least_bytes, .. }, FlashSize::Bytes(given)) => {
+            let metadata = u64::from(config.bucket_slots) * u64::from(METADATA_SLOT_BYTES);
+            let least = least_bytes + metadata;
+            format!("austere needs a flash of at least {least} bytes for one bucket, not {given}")
+        }
+        (AustereError::FlashTooSmall { least_bytes, .. }, FlashSize::DataChunks(given)) => {
+            let least = least_bytes.div_ceil(u64::from(config.chunk_bytes));
+            format!("austere needs room for at least {least} data chunks for one bucket, not {given}")
+        }
+        _ => error.to_string(),
+    }
+}

@@ -1,0 +1,107 @@
+//! Sizes of the designs with equal slots.
+//!
+//! Data and metadata share the flash; the designs' files say how many metadata entries a number of chunks has (CacheDedup
+//! §5.1: the minimum and 2% of the data's bytes). An explicit number of LBA entries takes the place of that. A RAM budget
+//! is met with fewer chunks: as many as have an index that can't outgrow it.
+//!
+//! What it does not do: know the designs' formulas.
+
+use super::{Built, Setup, search::largest};
+use crate::slotted::SlottedCache;
+use larder_core::{
+    arc::Arc,
+    d_arc::DArc,
+    d_lru::DLru,
+    lru::Lru,
+    slotted::{FlashSize, SizeError, Slotted},
+};
+
+pub(super) fn lru(setup: &Setup, flash: FlashSize) -> Result<Built, String> {
+    build(setup, flash, Lru::for_flash)
+}
+
+pub(super) fn arc(setup: &Setup, flash: FlashSize) -> Result<Built, String> {
+    build(setup, flash, Arc::for_flash)
+}
+
+pub(super) fn d_lru(setup: &Setup, flash: FlashSize) -> Result<Built, String> {
+    build(setup, flash, |flash, chunk_bytes| match (setup.options.lba_entries, flash) {
+        (Some(entries), FlashSize::DataChunks(chunks)) => DLru::new(chunks, entries),
+        _ => DLru::for_flash(flash, chunk_bytes),
+    })
+}
+
+pub(super) fn d_arc(setup: &Setup, flash: FlashSize) -> Result<Built, String> {
+    build(setup, flash, |flash, chunk_bytes| match (setup.options.lba_entries, flash) {
+        (Some(entries), FlashSize::DataChunks(chunks)) => DArc::with_addresses(chunks, entries),
+        _ => DArc::for_flash(flash, chunk_bytes),
+    })
+}
+
+/// Bytes of RAM for the lists of a decision: one that evicts a content of some dozens of dirty addresses fits.
+const DECISION_BYTES: u64 = 1 << 10;
+
+/// Bytes of RAM that the index of `design` may come to take.
+fn ram_bytes_max(design: &impl Slotted) -> u64 {
+    design.ram_bytes_max() + DECISION_BYTES
+}
+
+fn build<D: Slotted + 'static>(
+    setup: &Setup,
+    flash: FlashSize,
+    make: impl Fn(FlashSize, u32) -> Result<D, SizeError>,
+) -> Result<Built, String> {
+    let of_chunks = |chunks| make(FlashSize::DataChunks(chunks), setup.chunk_bytes);
+    let design = match (flash, setup.options.lba_entries) {
+        (FlashSize::Bytes(bytes), Some(_)) => of_bytes(setup, bytes, &of_chunks)?,
+        _ => make(flash, setup.chunk_bytes).map_err(|error| error.to_string())?,
+    };
+    let design = match setup.options.ram_bytes {
+        Some(ram) if ram_bytes_max(&design) > ram => within(ram, design.sizes().data_chunks, &of_chunks)?,
+        _ => design,
+    };
+    let data_bytes = data_bytes(&design, setup.chunk_bytes);
+    let flash_bytes = match flash {
+        FlashSize::Bytes(bytes) => bytes,
+        FlashSize::DataChunks(_) => data_bytes + design.sizes().metadata_bytes,
+    };
+    let cache = Box::new(SlottedCache::new(design, setup.policy, setup.chunk_bytes));
+    Ok(Built { cache, flash_bytes, data_bytes })
+}
+
+/// The largest cache that `bytes` have room for, with an explicit number of LBA entries.
+fn of_bytes<D: Slotted>(
+    setup: &Setup,
+    bytes: u64,
+    of_chunks: &impl Fn(u64) -> Result<D, SizeError>,
+) -> Result<D, String> {
+    let total = |design: &D| data_bytes(design, setup.chunk_bytes) + design.sizes().metadata_bytes;
+    let most = bytes / u64::from(setup.chunk_bytes);
+    let found = largest(most, |chunks| of_chunks(chunks).is_ok_and(|design| total(&design) <= bytes));
+    let design = of_chunks(found.unwrap_or(1)).map_err(|error| error.to_string())?;
+    if found.is_none() {
+        let least = total(&design);
+        return Err(format!("{} needs a flash of at least {least} bytes, not {bytes}", setup.design.name));
+    }
+    // What stops it must be the flash, and not the number of entries.
+    match of_chunks(design.sizes().data_chunks + 1) {
+        Err(error) if total(&design) + u64::from(setup.chunk_bytes) <= bytes => Err(error.to_string()),
+        _ => Ok(design),
+    }
+}
+
+/// The largest cache of at most `most` chunks whose index can't outgrow `ram` bytes.
+fn within<D: Slotted>(ram: u64, most: u64, of_chunks: &impl Fn(u64) -> Result<D, SizeError>) -> Result<D, String> {
+    let found = largest(most, |chunks| of_chunks(chunks).is_ok_and(|design| ram_bytes_max(&design) <= ram));
+    match found {
+        Some(chunks) => of_chunks(chunks).map_err(|error| error.to_string()),
+        None => {
+            let least = ram_bytes_max(&of_chunks(1).map_err(|error| error.to_string())?);
+            Err(format!("the RAM budget is too small: {least} bytes are the least, and {ram} are given"))
+        }
+    }
+}
+
+fn data_bytes(design: &impl Slotted, chunk_bytes: u32) -> u64 {
+    design.sizes().data_chunks * u64::from(chunk_bytes)
+}

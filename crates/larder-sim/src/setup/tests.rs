@@ -1,0 +1,179 @@
+//! What is built, and what is refused.
+
+use super::*;
+use crate::{cache::Request, lab::Listener, measure::Meter, replay::own_content};
+use larder_core::Lba;
+
+const CHUNK: u32 = 4096;
+
+fn setup(name: &str, flash: FlashAmount) -> Setup {
+    let design = Design::named(name).expect("a design");
+    Setup { design, chunk_bytes: CHUNK, flash, policy: WritePolicy::Through, options: Options::default() }
+}
+
+fn refusal(setup: &Setup) -> String {
+    setup.build(1000).err().unwrap_or_else(|| panic!("{} is refused", setup.label()))
+}
+
+#[test]
+fn every_design_is_built_from_bytes_shares_and_chunks() {
+    for design in DESIGNS {
+        let bytes = 64 << 20;
+        let of_bytes = setup(design.name, FlashAmount::Bytes(bytes)).build(0).expect("bytes");
+        let of_share = setup(design.name, FlashAmount::PercentOfWorkingSet(10.0)).build(163_840).expect("a share");
+        let of_chunks = setup(design.name, FlashAmount::DataChunks(4000)).build(0).expect("chunks");
+        assert_eq!((of_bytes.flash_bytes, of_share.flash_bytes), (bytes, bytes), "{}", design.name);
+        assert_eq!(of_bytes.data_bytes, of_share.data_bytes, "{}", design.name);
+        // Data and metadata share bytes; on chunks, metadata comes on top.
+        assert!(of_bytes.data_bytes < bytes && of_bytes.data_bytes > bytes / 2, "{}", design.name);
+        let asked = 4000 * u64::from(CHUNK);
+        assert!(of_chunks.flash_bytes > of_chunks.data_bytes, "{}", design.name);
+        let near = of_chunks.data_bytes as f64 / asked as f64;
+        assert!((0.97..1.15).contains(&near), "{}: {near}", design.name);
+        assert_eq!(of_chunks.cache.figures().mapped_chunks, 0);
+    }
+}
+
+#[test]
+fn an_option_goes_to_the_designs_that_have_it_and_is_refused_by_others() {
+    let flash = FlashAmount::Bytes(64 << 20);
+    let all = Options {
+        dedup: Some(true),
+        compress: Some(true),
+        subchunk_bytes: Some(1024),
+        lba_entries: Some(40_000),
+        ram_bytes: Some(1 << 30),
+        weu_bytes: Some(1 << 20),
+        fp_index_percent: Some(50),
+        granularity: Some(Granularity::Weu),
+    };
+    for design in DESIGNS {
+        let bare = setup(design.name, flash);
+        for id in OptionId::ALL {
+            let mut one = Options::default();
+            match id {
+                OptionId::Dedup => one.dedup = all.dedup,
+                OptionId::Compress => one.compress = all.compress,
+                OptionId::Subchunk => one.subchunk_bytes = all.subchunk_bytes,
+                OptionId::LbaEntries => one.lba_entries = all.lba_entries,
+                OptionId::Ram => one.ram_bytes = all.ram_bytes,
+                OptionId::Weu => one.weu_bytes = all.weu_bytes,
+                OptionId::FpIndex => one.fp_index_percent = all.fp_index_percent,
+                OptionId::Granularity => one.granularity = all.granularity,
+            }
+            assert_eq!(one.given().collect::<Vec<_>>(), [id]);
+            let asked = Setup { options: one, ..bare };
+            let has = design.options.contains(&id) || id == OptionId::Dedup && design.dedups;
+            assert_eq!(asked.check().is_ok(), has, "{}", asked.label());
+            if !has {
+                let sentence = refusal(&asked);
+                assert!(sentence.contains(design.name) && sentence.contains(id.name()), "{sentence}");
+            }
+        }
+        let fitting = Setup { options: Options::default().or_from(&all, design), ..bare };
+        assert!(fitting.build(0).is_ok(), "{}", fitting.label());
+    }
+    let without = Options { dedup: Some(false), compress: Some(false), ..Options::default() };
+    assert!(Setup { options: without, ..setup("lru", flash) }.check().is_ok(), "it has neither anyway");
+    assert!(refusal(&Setup { options: without, ..setup("d-arc", flash) }).contains("cannot do without deduplication"));
+    assert!(refusal(&setup("lru", FlashAmount::PercentOfWorkingSet(0.0))).contains("no flash"));
+    assert!(Design::named("nitrous").unwrap_err().contains("d-lru"));
+}
+
+#[test]
+fn what_is_too_small_is_refused_with_the_least_that_works() {
+    let least = |sentence: &str| -> u64 {
+        let (before, _) = sentence.split_once(" bytes").unwrap_or_else(|| panic!("no bytes: {sentence}"));
+        let digits = before.rsplit(|c: char| !c.is_ascii_digit()).next().unwrap_or_default();
+        digits.parse().unwrap_or_else(|_| panic!("no number: {sentence}"))
+    };
+    for name in ["lru", "arc", "d-lru", "d-arc", "austere"] {
+        let bytes = least(&refusal(&setup(name, FlashAmount::Bytes(100))));
+        assert!(setup(name, FlashAmount::Bytes(bytes)).build(0).is_ok(), "{name}: {bytes} bytes");
+        assert!(setup(name, FlashAmount::Bytes(bytes - 1)).build(0).is_err(), "{name}: {bytes} bytes");
+    }
+    for name in ["lru", "arc", "d-lru", "d-arc", "austere", "nitro"] {
+        let with_ram = |ram| Setup {
+            options: Options { ram_bytes: Some(ram), ..Options::default() },
+            ..setup(name, FlashAmount::Bytes(64 << 20))
+        };
+        let ram = least(&refusal(&with_ram(10)));
+        assert!(with_ram(ram).build(0).is_ok() && with_ram(ram - 1).build(0).is_err(), "{name}: {ram} bytes of RAM");
+    }
+    for name in ["lru", "arc", "d-lru", "d-arc", "austere", "nitro"] {
+        let sentence = refusal(&setup(name, FlashAmount::DataChunks(0)));
+        assert!(sentence.contains(" 1 ") || sentence.contains("least"), "{name}: {sentence}");
+        let sentence = refusal(&setup(name, FlashAmount::Bytes(u64::MAX)));
+        assert!(sentence.len() > 20, "{name}: {sentence}");
+    }
+    let entries = Options { lba_entries: Some(1000), ..Options::default() };
+    let refused = refusal(&Setup { options: entries, ..setup("d-arc", FlashAmount::Bytes(64 << 20)) });
+    assert!(refused.contains("metadata entries"), "{refused}");
+    assert!(refusal(&setup("nitro", FlashAmount::Bytes(1 << 20))).contains("the smallest that would do has"));
+}
+
+#[test]
+fn a_ram_budget_is_kept_to_whatever_is_asked_of_the_cache() {
+    for name in ["lru", "arc", "d-lru", "d-arc"] {
+        for ram in [20_000, 100_000, 1_000_000] {
+            let options = Options { ram_bytes: Some(ram), ..Options::default() };
+            let flash = FlashAmount::Bytes(1 << 30);
+            let built = Setup { options, policy: WritePolicy::Back, ..setup(name, flash) }.build(0).expect("built");
+            assert!(built.data_bytes < 1 << 30, "{name} is smaller");
+            let chunks = built.data_bytes / u64::from(CHUNK);
+            let mut meter = Meter::new(built, CHUNK, 0);
+            for step in 0..20 * chunks + 1000 {
+                let mixed = larder_core::types::mix(step);
+                let (lba, content) = (Lba(mixed % (3 * chunks)), own_content(Lba(mixed >> 32), CHUNK));
+                let request = match mixed >> 20 & 7 {
+                    0 => Request::Trim(lba, 1),
+                    1..3 => Request::Read(lba, content),
+                    _ => Request::Write(lba, content),
+                };
+                meter.take(&[request]);
+            }
+            let told = meter.finish().figures.index_ram_bytes;
+            assert!(told <= ram, "{name}: {told} of {ram} bytes");
+            assert!(told > ram / 5, "{name}: {told} of {ram} bytes");
+        }
+    }
+}
+
+#[test]
+fn nitro_keeps_to_a_ram_budget_too() {
+    for ram in [500_000, 1 << 20, 3 << 20] {
+        for policy in [WritePolicy::Back, WritePolicy::Through] {
+            let options = Options { ram_bytes: Some(ram), ..Options::default() };
+            let nitro = Setup { options, policy, ..setup("nitro", FlashAmount::Bytes(256 << 20)) };
+            let mut meter = Meter::new(nitro.build(0).expect("built"), CHUNK, 0);
+            for step in 0..300_000 {
+                let mixed = larder_core::types::mix(step);
+                // A third of the contents are shared.
+                let number = if mixed >> 40 & 3 == 0 { mixed >> 32 & 0x3ff } else { mixed >> 32 };
+                let (lba, content) = (Lba(mixed % 100_000), own_content(Lba(number), CHUNK));
+                let request = match mixed >> 20 & 15 {
+                    0 => Request::Trim(lba, 1),
+                    1..6 => Request::Read(lba, content),
+                    _ => Request::Write(lba, content),
+                };
+                meter.take(&[request]);
+                if step % 50_000 == 0 {
+                    let told = meter.cache().figures().index_ram_bytes;
+                    assert!(told <= ram, "{policy:?}, step {step}: {told} of {ram} bytes");
+                }
+            }
+            let told = meter.finish().figures.index_ram_bytes;
+            assert!(told <= ram && told > ram / 4, "{policy:?}: {told} of {ram} bytes");
+        }
+    }
+}
+
+#[test]
+fn labels_say_what_was_asked_for() {
+    let mut nitro = setup("nitro", FlashAmount::DataChunks(5000));
+    assert_eq!((nitro.label().as_str(), nitro.flash.to_string().as_str()), ("nitro", "5000c"));
+    nitro.options.dedup = Some(false);
+    nitro.options.granularity = Some(Granularity::Extent);
+    assert_eq!(nitro.label(), "nitro:dedup=off:granularity=extent");
+    assert_eq!(FlashAmount::PercentOfWorkingSet(12.5).to_string(), "12.5%");
+}

@@ -1,0 +1,85 @@
+//! Sizes of the designs in WEUs.
+//!
+//! [`sizing`](crate::weu::sizing) divides the flash. A RAM budget is met with fewer mappings and fingerprints.
+//!
+//! What it does not do: pack WEUs.
+
+use super::{Built, Options, Setup};
+use crate::weu::{
+    WeuCache, WeuOptions,
+    sizing::{Granularity, WeuSizing},
+};
+use larder_core::{Design, DesignConfig, slotted::FlashSize};
+use larder_format::{CheckpointCounts, checkpoint::checkpoint_bytes_max};
+
+/// Bytes of RAM for a mapping, a fingerprint and a back pointer together: tables that have just doubled, and have seen many
+/// entries go, included.
+const ENTRY_RAM_BYTES: u64 = 192;
+/// Bytes of RAM for a slot, its back pointers apart.
+const SLOT_RAM_BYTES: u64 = 96;
+/// Bytes of RAM for what does not grow.
+const FIXED_RAM_BYTES: u64 = 64 << 10;
+
+pub(super) fn build(
+    setup: &Setup,
+    flash: FlashSize,
+    design: impl FnOnce(DesignConfig) -> Box<dyn Design>,
+) -> Result<Built, String> {
+    let sized = options(setup, flash)?;
+    let sized = match setup.options.ram_bytes {
+        Some(ram) => within(ram, sized)?,
+        None => sized,
+    };
+    let weu_bytes = u64::from(sized.rules.weu_bytes);
+    let data_bytes = u64::from(sized.slot_count) * weu_bytes;
+    let flash_bytes = match flash {
+        FlashSize::Bytes(bytes) => bytes,
+        FlashSize::DataChunks(_) => data_bytes + metadata_bytes(&sized),
+    };
+    let cache = WeuCache::new(design, sized)?;
+    Ok(Built { cache: Box::new(cache), flash_bytes, data_bytes })
+}
+
+fn options(setup: &Setup, flash: FlashSize) -> Result<WeuOptions, String> {
+    let Options { dedup, compress, fp_index_percent, granularity, weu_bytes, lba_entries, .. } = setup.options;
+    let is_extent = granularity == Some(Granularity::Extent);
+    if is_extent && (compress == Some(true) || weu_bytes.is_some()) {
+        return Err("an extent is stored alone and uncompressed: leave out --compress on and --weu".to_owned());
+    }
+    let defaults = WeuSizing::new(flash, setup.chunk_bytes, setup.policy);
+    WeuSizing {
+        weu_bytes: weu_bytes.unwrap_or(defaults.weu_bytes),
+        granularity: granularity.unwrap_or(defaults.granularity),
+        fp_index_percent: if dedup == Some(false) { 0 } else { fp_index_percent.unwrap_or(100).into() },
+        compress: !is_extent && compress.unwrap_or(true),
+        lba_entries,
+        ..defaults
+    }
+    .options()
+}
+
+/// The same with so few mappings and fingerprints that the indices fit `ram` bytes. All slots stay: with few mappings, WEUs
+/// are evicted early.
+fn within(ram: u64, options: WeuOptions) -> Result<WeuOptions, String> {
+    let fixed = FIXED_RAM_BYTES + u64::from(options.slot_count) * SLOT_RAM_BYTES;
+    let entries = ram.saturating_sub(fixed) / ENTRY_RAM_BYTES;
+    let chunks = u64::from(options.rules.weu_bytes / options.chunk_bytes).max(1);
+    if entries < chunks {
+        let least = fixed + chunks * ENTRY_RAM_BYTES;
+        return Err(format!("the RAM budget is too small: {least} bytes are the least, and {ram} are given"));
+    }
+    let (mappings_max, fp_entries_max) = (options.mappings_max.min(entries), options.fp_entries_max.min(entries));
+    Ok(WeuOptions { mappings_max, fp_entries_max, ..options })
+}
+
+/// Log and checkpoints.
+fn metadata_bytes(options: &WeuOptions) -> u64 {
+    let counts = CheckpointCounts {
+        slots: u64::from(options.slot_count),
+        mappings: options.mappings_max,
+        fragments: 0,
+        zero_ranges: 0,
+        fingerprints: options.fp_entries_max,
+    };
+    2 * checkpoint_bytes_max(&counts) + options.log_bytes
+}

@@ -1,0 +1,119 @@
+//! What a replay takes in RAM beside the cache: at most 48 bytes for each unique block of the trace, counted by the
+//! allocator at its worst moment.
+//!
+//! One test in its process, so that nothing else allocates meanwhile.
+
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    sync::atomic::{AtomicI64, Ordering::Relaxed},
+};
+
+use larder_sim::{
+    cache::WritePolicy,
+    lab::{Listener, broadcast},
+    measure::Meter,
+    replay::Batches,
+    setup::{DESIGNS, FlashAmount, Options, Setup},
+    survey::survey,
+};
+use larder_trace::{Content, Fingerprint, Op, Provenance, RechunkOptions, Rechunker, Record, TraceResult, chunks};
+
+static LIVE_BYTES: AtomicI64 = AtomicI64::new(0);
+static PEAK_BYTES: AtomicI64 = AtomicI64::new(0);
+
+struct Counting;
+
+fn count(bytes: i64) {
+    let live = LIVE_BYTES.fetch_add(bytes, Relaxed) + bytes;
+    PEAK_BYTES.fetch_max(live, Relaxed);
+}
+
+// SAFETY: every call goes to the system's allocator unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(layout.size() as i64);
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        count(-(layout.size() as i64));
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.dealloc(ptr, layout) }
+    }
+
+    // A large block is moved by its pages: old and new are not there at the same time.
+    unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        count(new_size as i64 - layout.size() as i64);
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.realloc(ptr, layout, new_size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Bytes that `work` had allocated at its worst moment, beside what was there before.
+fn peak<T>(work: impl FnOnce() -> T) -> (i64, T) {
+    let before = LIVE_BYTES.load(Relaxed);
+    PEAK_BYTES.store(before, Relaxed);
+    let result = work();
+    (PEAK_BYTES.load(Relaxed) - before, result)
+}
+
+const BLOCK: u64 = 4096;
+/// What does not grow with the trace: batches, and what remembers the regions that were touched.
+const FIXED_BYTES: i64 = 256 << 10;
+
+/// All of `blocks` twice, out of order, each with a content that few share.
+fn records(blocks: u64) -> impl Iterator<Item = TraceResult<Record>> {
+    (0..2 * blocks).map(move |n| {
+        let block = n * 7919 % blocks;
+        let fingerprint = Fingerprint::from_u128(u128::from(block / 2 + 1) << 64 | u128::from(block));
+        let content =
+            Content { fingerprint, stored_bytes: Some(2000), is_zero: false, provenance: Provenance::Recorded };
+        let op = if n % 3 == 0 { Op::Write } else { Op::Read };
+        Ok(Record { content: Some(content), ..Record::new(n, op, block * BLOCK, BLOCK) })
+    })
+}
+
+#[test]
+fn a_replay_takes_48_bytes_a_unique_block_at_most_beside_the_cache() {
+    // Just beyond a power of two, where what grows in steps is largest; and just below it.
+    for blocks in [(1u64 << 17) + 1, (1 << 17) - 1, 150_001, 114_689] {
+        let most = 48 * blocks as i64 + FIXED_BYTES;
+        let (bytes, found) = peak(|| survey(chunks(records(blocks), BLOCK as u32).unwrap()).unwrap());
+        assert_eq!((found.requests, found.working_set_chunks), (2 * blocks, blocks));
+        assert!(bytes <= most, "a survey of {blocks} blocks: {bytes} bytes");
+        for design in DESIGNS {
+            let setup = Setup {
+                design,
+                chunk_bytes: BLOCK as u32,
+                flash: FlashAmount::DataChunks(8192),
+                policy: WritePolicy::Through,
+                options: Options::default(),
+            };
+            let mut meter = Meter::new(setup.build(0).unwrap(), BLOCK as u32, 100);
+            let (bytes, ()) = peak(|| {
+                let mut batches = Batches::new(chunks(records(blocks), BLOCK as u32).unwrap(), BLOCK as u32);
+                broadcast(&mut batches, &mut [&mut meter as &mut dyn Listener], 1).unwrap();
+            });
+            // The design's own grows meanwhile, from nothing at most, by steps that double it.
+            let own = 2 * meter.finish().figures.index_ram_bytes as i64;
+            assert!(bytes - own <= FIXED_BYTES, "{}, {blocks} blocks: {bytes} bytes, {own} of its own", design.name);
+        }
+        for chunk_bytes in [8192, 32 << 10, 128 << 10] {
+            let (bytes, requests) = peak(|| {
+                let mut rechunker = Rechunker::new(RechunkOptions::new(chunk_bytes)).unwrap();
+                rechunker.learn(records(blocks)).unwrap();
+                rechunker.replay(records(blocks)).filter(Result::is_ok).count()
+            });
+            assert!(requests > 0);
+            assert!(
+                bytes <= most,
+                "{blocks} blocks in chunks of {chunk_bytes} bytes: {:.1} bytes a block",
+                bytes as f64 / blocks as f64
+            );
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! The options of `larder sim`: replaying traces through caches of any design.
+//!
+//! What it does not do: know which options a design has; `larder_sim::setup` does.
+
+use super::{ContentArg, ModeArg, Switch, UnknownArg, trace::format_id, values};
+use crate::{sim::spec, size};
+use clap::{Args, Subcommand};
+use larder_sim::setup::{FlashAmount, Granularity};
+use larder_trace::FormatId;
+use spec::{DesignSpec, Parameter, Warmup};
+use std::path::PathBuf;
+
+const SIM_EXAMPLES: &str = "\
+Examples:
+  larder sim run --trace disk.trace.zst --design nitro --flash 10%
+  larder sim compare --trace disk.trace.zst --flash 1G --plot designs.svg
+  larder sim sweep --trace disk.trace.zst --flash 1%,2%,5%,10%,20% -o disk.sweep --plot sizes.svg
+
+docs/LAB.md says what each figure means, how a flash is divided between data and metadata, and what the bound is.";
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  larder sim run --trace OLTP.lis.zst --design arc --flash 1000c
+  larder sim run --trace homes.trace.zst --design austere --flash 10% --chunk 32K --subchunk 8K --mode write-through
+  larder sim run --trace disk.trace.zst --design nitro --flash 4G --ram 64M --warmup 20% --json | jq .read_hit_ratio
+
+Designs: lru, arc, d-lru, d-arc, austere, nitro (`larder sim designs` says what each is and which options it has).";
+
+const COMPARE_EXAMPLES: &str = "\
+Examples:
+  larder sim compare --trace disk.trace.zst --flash 10%
+  larder sim compare --trace disk.trace.zst --flash 1024c --lba-entries 4096 --mode write-through --json
+  larder sim compare --trace disk.trace.zst --flash 1G --design lru,nitro,nitro:dedup=off,nitro:compress=off --plot it.svg
+
+An option goes to those designs that have it. A design may have options of its own behind its name.";
+
+const SWEEP_EXAMPLES: &str = "\
+Examples:
+  larder sim sweep --trace disk.trace.zst --flash 1%,2%,5%,10%,20% -o disk.sweep --plot hits.svg
+  larder sim sweep --trace disk.trace.zst --design nitro --flash 1G --ram 4M,8M,16M,32M -o ram.sweep --plot ram.svg
+  larder sim sweep --trace disk.trace.zst --design austere --flash 5%,10% --vary subchunk=2K,4K,8K -o sub.sweep --csv sub.csv
+
+Each replay that is done is a line of the file -o; run the same sweep again after it was cut off, or with more sizes, and
+only what is missing is replayed.";
+
+/// `larder sim`.
+#[derive(Debug, Args)]
+#[command(after_help = SIM_EXAMPLES, arg_required_else_help = false)]
+pub struct SimArgs {
+    /// What to replay.
+    #[command(subcommand)]
+    pub command: SimCommand,
+}
+
+/// The commands of the laboratory.
+#[derive(Debug, Subcommand)]
+pub enum SimCommand {
+    /// Replay a trace through one cache
+    Run(Box<RunArgs>),
+    /// Replay a trace through several designs, side by side
+    Compare(Box<CompareArgs>),
+    /// Replay a trace through caches of many sizes, RAM budgets and options
+    Sweep(Box<SweepArgs>),
+    /// Name the designs, what each is, and the options that it has
+    Designs,
+}
+
+/// The trace, and how it is read.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "The trace")]
+pub struct TraceInput {
+    /// The trace, packed or not
+    #[arg(long, value_name = "FILE")]
+    pub trace: PathBuf,
+    /// Its format, where it is not to be found out
+    #[arg(long, value_name = "NAME", value_parser = format_id())]
+    pub format: Option<FormatId>,
+    /// What a block number stands for, in formats that count blocks; in arc-lis and block-ids a block is a chunk otherwise
+    #[arg(long, value_name = "SIZE", value_parser = size::parse, allow_hyphen_values = true)]
+    pub unit: Option<u64>,
+    /// Count bad lines, and go on
+    #[arg(long)]
+    pub skip_bad: bool,
+    /// Make up content that is missing: dup=SHARE, compress=MEAN, variance=V, block=SIZE, seed=N, each if it matters
+    #[arg(long, value_name = "KEY=VALUE,...", value_parser = values::content)]
+    pub content: Option<ContentArg>,
+    /// What a block that was never read is taken for, where chunks are larger than the trace's blocks
+    #[arg(long, value_name = "WHAT", default_value = "unique")]
+    pub unknown: UnknownArg,
+    /// Count only what comes after so many requests of chunks, or after this share of them: N or P%
+    #[arg(long, value_name = "N|P%", default_value = "0", value_parser = spec::warmup, allow_hyphen_values = true)]
+    pub warmup: Warmup,
+}
+
+/// What caches have in common.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "The cache")]
+pub struct CacheArgs {
+    /// Chunk size, a power of two from 4K to 128K [default: the block of the trace's content, else 4K]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse_chunk, allow_hyphen_values = true)]
+    pub chunk: Option<u32>,
+    /// When the origin learns of a write
+    #[arg(long, value_name = "MODE", default_value = "write-back")]
+    pub mode: ModeArg,
+    /// Store a content once
+    #[arg(long, value_name = "on|off")]
+    pub dedup: Option<Switch>,
+    /// Store chunks compressed
+    #[arg(long, value_name = "on|off")]
+    pub compress: Option<Switch>,
+    /// austere: bytes of a subchunk [default: a quarter of the chunk]
+    #[arg(long, value_name = "SIZE", value_parser = spec::bytes, allow_hyphen_values = true)]
+    pub subchunk: Option<u32>,
+    /// Addresses that the cache can know [default: as in the design's paper]
+    #[arg(long, value_name = "N", value_parser = values::request_count, allow_hyphen_values = true)]
+    pub lba_entries: Option<u64>,
+    /// nitro: write-evict unit, a power of two from 512K to 4M [default: 2M]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse_weu, allow_hyphen_values = true)]
+    pub weu: Option<u32>,
+    /// nitro: size of the FP index in percent of a full one, 0 to 100
+    #[arg(long, value_name = "PERCENT", value_parser = spec::percent, allow_hyphen_values = true)]
+    pub fp_index: Option<u8>,
+    /// nitro: what is evicted at once, weu or extent
+    #[arg(long, value_name = "WHAT", value_parser = spec::granularity)]
+    pub granularity: Option<Granularity>,
+}
+
+/// `larder sim run`.
+#[derive(Debug, Args)]
+#[command(after_help = RUN_EXAMPLES)]
+pub struct RunArgs {
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub input: TraceInput,
+    /// The design
+    #[arg(long, value_name = "NAME", value_parser = spec::design)]
+    pub design: DesignSpec,
+    /// Flash: bytes (64M), a share of the working set (10%), or data chunks with metadata on top (5000c)
+    #[arg(long, value_name = "SIZE|P%|Nc", value_parser = spec::flash, allow_hyphen_values = true)]
+    pub flash: FlashAmount,
+    /// RAM budget of the index; a smaller cache is made where it binds
+    #[arg(long, value_name = "SIZE", value_parser = spec::ram, allow_hyphen_values = true)]
+    pub ram: Option<u64>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub cache: CacheArgs,
+    /// Also compute how many reads any cache could hit; takes memory for each request
+    #[arg(long, value_name = "on|off", default_value = "off")]
+    pub bound: Switch,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `larder sim compare`.
+#[derive(Debug, Args)]
+#[command(after_help = COMPARE_EXAMPLES)]
+pub struct CompareArgs {
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub input: TraceInput,
+    /// The designs, each perhaps with options of its own: NAME[:OPTION=VALUE]... [default: all]
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = spec::design)]
+    pub design: Vec<DesignSpec>,
+    /// Flash: bytes (64M), a share of the working set (10%), or data chunks with metadata on top (5000c)
+    #[arg(long, value_name = "SIZE|P%|Nc", value_parser = spec::flash, allow_hyphen_values = true)]
+    pub flash: FlashAmount,
+    /// RAM budget of each index; a smaller cache is made where it binds
+    #[arg(long, value_name = "SIZE", value_parser = spec::ram, allow_hyphen_values = true)]
+    pub ram: Option<u64>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub cache: CacheArgs,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub output: ReportArgs,
+}
+
+/// `larder sim sweep`.
+#[derive(Debug, Args)]
+#[command(after_help = SWEEP_EXAMPLES)]
+pub struct SweepArgs {
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub input: TraceInput,
+    /// The designs, each perhaps with options of its own: NAME[:OPTION=VALUE]... [default: all]
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = spec::design)]
+    pub design: Vec<DesignSpec>,
+    /// Flash sizes: bytes (64M), shares of the working set (10%), or data chunks with metadata on top (5000c)
+    #[arg(long, value_name = "SIZE|P%|Nc,...", value_delimiter = ',', value_parser = spec::flash, required = true, allow_hyphen_values = true)]
+    pub flash: Vec<FlashAmount>,
+    /// RAM budgets of the index
+    #[arg(long, value_name = "SIZE,...", value_delimiter = ',', value_parser = spec::ram, allow_hyphen_values = true)]
+    pub ram: Vec<u64>,
+    /// Values of another option: chunk, mode, dedup, compress, subchunk, lba-entries, weu, fp-index or granularity
+    #[arg(long, value_name = "OPTION=VALUE,...", value_parser = spec::parameter)]
+    pub vary: Vec<Parameter>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub cache: CacheArgs,
+    /// The file that keeps what was replayed: begun, or gone on with
+    #[arg(short, long, value_name = "FILE")]
+    pub output: PathBuf,
+    /// Replays at a time [default: one for each processor]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub threads: Option<u16>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub report: ReportArgs,
+}
+
+/// How several replays are reported.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "The report")]
+pub struct ReportArgs {
+    /// Also compute how many reads any cache could hit [default: on unless the trace is long]
+    #[arg(long, value_name = "on|off")]
+    pub bound: Option<Switch>,
+    /// Print a list of JSON objects
+    #[arg(long)]
+    pub json: bool,
+    /// Write a CSV file, too; - for standard output, in place of the table
+    #[arg(long, value_name = "FILE", conflicts_with = "json")]
+    pub csv: Option<PathBuf>,
+    /// Draw a chart, too: an SVG file
+    #[arg(long, value_name = "FILE.svg")]
+    pub plot: Option<PathBuf>,
+    /// What the chart shows: a figure of the JSON objects
+    #[arg(long, value_name = "FIGURE", default_value = "read_hit_ratio", value_parser = spec::metric)]
+    pub metric: &'static str,
+}

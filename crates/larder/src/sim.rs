@@ -1,0 +1,40 @@
+//! `larder sim`: traces replayed through caches of any design. One file a command.
+//!
+//! Invariants: what is asked for is checked before a long trace is read, where it can be. Nothing is cached on any device.
+//!
+//! What it does not do: decide or count anything; `larder-sim` does.
+
+mod chart;
+mod compare;
+mod journal;
+mod outputs;
+mod replay;
+mod run;
+mod source;
+pub mod spec;
+mod sweep;
+
+use crate::{args::SimCommand, error::Outcome, output};
+use larder_sim::setup::DESIGNS;
+
+/// Runs the command.
+///
+/// # Errors
+/// One sentence.
+pub fn run(command: &SimCommand) -> Outcome {
+    match command {
+        SimCommand::Run(args) => run::run(args),
+        SimCommand::Compare(args) => compare::run(args),
+        SimCommand::Sweep(args) => sweep::run(args),
+        SimCommand::Designs => designs(),
+    }
+}
+
+fn designs() -> Outcome {
+    let mut page = String::new();
+    for design in DESIGNS {
+        let options: Vec<&str> = design.options.iter().map(|id| id.name()).collect();
+        page.push_str(&format!("{:<9}{}\n{:<9}options: {}\n", design.name, design.about, "", options.join(", ")));
+    }
+    output::say(&page)
+}

@@ -1,0 +1,95 @@
+//! `larder sim compare`: one trace, several designs side by side.
+//!
+//! Invariants: a design that was named must work at the size that was asked for; where none was named, those that cannot
+//! are left out, and a note says so.
+//!
+//! What it does not do: vary sizes; `sweep` does.
+
+use crate::{
+    args::CompareArgs,
+    error::{Failure, Outcome},
+    output,
+    trace::watch::Watch,
+};
+use larder_sim::{
+    report::{Row, table::table},
+    setup::{DESIGNS, Options, Setup},
+    survey::Survey,
+};
+
+use super::{
+    chart,
+    outputs::Outputs,
+    replay::{Bounds, Pass, can_be, check, check_common, common, fitted, processors, refused, survey},
+    source::Source,
+    spec::{DesignSpec, policy},
+};
+
+/// Runs the command.
+///
+/// # Errors
+/// One sentence.
+pub fn run(args: &CompareArgs) -> Outcome {
+    let outputs = Outputs::of(&args.output)?;
+    let watch = Watch::new()?;
+    let rows = replay(args, &watch);
+    watch.finish();
+    let rows = rows?;
+    let chart = || chart::of_designs(&rows, args.output.metric);
+    outputs.write(&rows, chart, || table(&rows))
+}
+
+/// The designs that were named, or all.
+pub fn designs(named: &[DesignSpec]) -> Vec<DesignSpec> {
+    match named.is_empty() {
+        true => DESIGNS.iter().map(|design| DesignSpec { design, changes: Vec::new() }).collect(),
+        false => named.to_vec(),
+    }
+}
+
+fn replay(args: &CompareArgs, watch: &Watch) -> Outcome<Vec<Row>> {
+    let designs = designs(&args.design);
+    let options = common(&args.cache, args.ram);
+    check_common(&options, &designs)?;
+    let source = Source::open(&args.input, args.cache.chunk, watch)?;
+    let of = |spec: &DesignSpec| {
+        let (policy, flash) = (policy(args.cache.mode), args.flash);
+        fitted(spec, Setup { design: spec.design, chunk_bytes: source.chunk_bytes(), flash, policy, options })
+    };
+    let setups: Vec<Setup> = designs.iter().map(of).collect();
+    if !args.design.is_empty() {
+        check(&setups, None)?;
+    }
+    let survey = survey(&source, &args.input, &setups)?;
+    let setups = match args.design.is_empty() {
+        true => possible(setups, survey.as_ref())?,
+        false => setups,
+    };
+    let words = "replaying".to_owned();
+    let pass = Pass { source: &source, warmup: args.input.warmup, survey, words, threads: processors() };
+    pass.rows(&setups, Bounds::of(args.output.bound))
+}
+
+/// Those of which there can be a cache; a note for each other.
+///
+/// # Errors
+/// A sentence, where there is none left.
+pub fn possible(setups: Vec<Setup>, survey: Option<&Survey>) -> Outcome<Vec<Setup>> {
+    let mut left = Vec::new();
+    let mut first: Option<Failure> = None;
+    for setup in setups {
+        match can_be(&setup, survey) {
+            Ok(()) => left.push(setup),
+            Err(sentence) => {
+                let options = Options { ram_bytes: setup.options.ram_bytes, ..Options::default() };
+                let label = Setup { options, ..setup }.label();
+                output::note(&format!("note: {label} on {} is left out: {sentence}", setup.flash));
+                first.get_or_insert(refused(&setup, &sentence));
+            }
+        }
+    }
+    match first {
+        Some(failure) if left.is_empty() => Err(failure),
+        _ => Ok(left),
+    }
+}

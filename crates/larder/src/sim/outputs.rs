@@ -1,0 +1,89 @@
+//! Where a report goes: a table or JSON on standard output, a CSV file, a chart.
+//!
+//! Invariants: the files are checked and begun before anything is replayed; they replace what has their name only when they
+//! are whole.
+//!
+//! What it does not do: make rows.
+
+use crate::{
+    args::ReportArgs,
+    error::{Failure, Outcome},
+    output,
+    trace::out::OutFile,
+};
+use larder_sim::report::{Row, csv, plot::Chart};
+use std::{io::Write, path::Path};
+
+/// The outputs that were asked for.
+pub struct Outputs {
+    json: bool,
+    csv: Option<CsvTo>,
+    plot: Option<OutFile>,
+}
+
+enum CsvTo {
+    Stdout,
+    File(OutFile),
+}
+
+impl Outputs {
+    /// As the command line says.
+    ///
+    /// # Errors
+    /// A sentence about a file that cannot be written.
+    pub fn of(args: &ReportArgs) -> Outcome<Outputs> {
+        let plot =
+            args.plot.as_deref().map(|path| is_svg(path).and_then(|()| OutFile::create(path, true))).transpose()?;
+        let csv = match args.csv.as_deref() {
+            None => None,
+            Some(path) if path == Path::new("-") => Some(CsvTo::Stdout),
+            Some(path) => Some(CsvTo::File(OutFile::create(path, true)?)),
+        };
+        Ok(Outputs { json: args.json, csv, plot })
+    }
+
+    /// Writes the report.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub fn write(
+        self,
+        rows: &[Row],
+        chart: impl FnOnce() -> Outcome<Chart>,
+        table: impl FnOnce() -> String,
+    ) -> Outcome {
+        if let Some(file) = self.plot {
+            let svg = chart()?.svg().map_err(Failure::failed)?;
+            write_file(file, &svg)?;
+        }
+        match self.csv {
+            Some(CsvTo::Stdout) => return output::say(&csv(rows)),
+            Some(CsvTo::File(file)) => write_file(file, &csv(rows))?,
+            None => {}
+        }
+        match self.json {
+            true => output::say_json(&rows),
+            false => output::say(&table()),
+        }
+    }
+}
+
+fn is_svg(path: &Path) -> Outcome {
+    let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+    match extension.eq_ignore_ascii_case("svg") {
+        true => Ok(()),
+        false => Err(Failure::failed(format_args!(
+            "--plot {}: charts are SVG files: name one that ends in .svg (rsvg-convert and browsers make other formats of it)",
+            path.display()
+        ))),
+    }
+}
+
+fn write_file(out: OutFile, text: &str) -> Outcome {
+    let written = (&*out.file()).write_all(text.as_bytes());
+    written.map_err(|error| {
+        let reason = crate::error::system_reason(&error);
+        Failure::failed(format_args!("{} cannot be written: {reason}", out.path().display()))
+    })?;
+    out.commit().map(drop)
+}

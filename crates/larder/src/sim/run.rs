@@ -1,0 +1,127 @@
+//! `larder sim run`: one trace, one cache.
+//!
+//! What it does not do: compare.
+
+use crate::{
+    args::{RunArgs, Switch},
+    error::Outcome,
+    output,
+    size::{count, human},
+    trace::watch::Watch,
+};
+use larder_sim::{
+    report::{Row, plotted},
+    setup::Setup,
+};
+
+use super::{
+    replay::{Bounds, Pass, check, common, survey, with_own},
+    source::Source,
+    spec::policy,
+};
+
+/// Runs the command.
+///
+/// # Errors
+/// One sentence.
+pub fn run(args: &RunArgs) -> Outcome {
+    let watch = Watch::new()?;
+    let row = replay(args, &watch);
+    watch.finish();
+    let row = row?;
+    match args.json {
+        true => output::say_json(&row),
+        false => output::say(&page(&row)),
+    }
+}
+
+fn replay(args: &RunArgs, watch: &Watch) -> Outcome<Row> {
+    let source = Source::open(&args.input, args.cache.chunk, watch)?;
+    let asked = Setup {
+        design: args.design.design,
+        chunk_bytes: source.chunk_bytes(),
+        flash: args.flash,
+        policy: policy(args.cache.mode),
+        options: common(&args.cache, args.ram),
+    };
+    let setups = [with_own(&args.design, asked)];
+    check(&setups, None)?;
+    let survey = survey(&source, &args.input, &setups)?;
+    let bounds = if args.bound == Switch::On { Bounds::On } else { Bounds::Off };
+    let words = "replaying".to_owned();
+    let pass = Pass { source: &source, warmup: args.input.warmup, survey, words, threads: 1 };
+    let rows = pass.rows(&setups, bounds)?;
+    Ok(rows.into_iter().next().unwrap_or_default())
+}
+
+/// For people.
+fn page(row: &Row) -> String {
+    let text = |key: &str| row.get(key).and_then(|value| value.as_str()).unwrap_or("none").to_owned();
+    let whole = |key: &str| row.get(key).and_then(|value| value.as_u64()).unwrap_or(0);
+    let number = |key: &str, digits: usize| match plotted(row, key) {
+        Some(value) => format!("{value:.digits$}"),
+        None => "-".to_owned(),
+    };
+    let percent = |key: &str| number(key, 2) + " %";
+    let per_chunk = number("index_ram_bytes_per_mapped_chunk", 1);
+    let per_gib =
+        human(row.get("index_ram_bytes_per_cached_gib").and_then(|value| value.as_f64()).unwrap_or(0.0) as u64);
+    let mut out = format!(
+        "{}, {}, on {} in chunks of {}; content: {}\n",
+        text("setup"),
+        text("mode"),
+        text("trace"),
+        human(whole("chunk_bytes")),
+        content_words(row)
+    );
+    let data = human(whole("flash_data_bytes"));
+    let mut rows = vec![
+        ("flash", format!("{}, {data} of it for chunks", human(whole("flash_bytes")))),
+        ("requests of chunks", format!("{}, {} reads", count(whole("requests")), count(whole("reads")))),
+        ("read hit ratio", percent("read_hit_ratio")),
+        ("write hit ratio", percent("write_hit_ratio")),
+        ("total miss ratio", percent("total_miss_ratio")),
+        ("deduplication ratio", number("dedup_ratio", 2)),
+        ("compression ratio", number("compression_ratio", 2)),
+        ("flash: data written", human(whole("flash_bytes_written"))),
+        ("flash: metadata written", human(whole("flash_metadata_bytes_written"))),
+        ("flash: data read", human(whole("flash_bytes_read"))),
+        ("flash: metadata read", human(whole("flash_metadata_bytes_read"))),
+        ("write reduction ratio", percent("write_reduction_ratio")),
+        ("origin reads", format!("{} chunks", count(whole("origin_chunks_read")))),
+        ("origin writes", format!("{} chunks", count(whole("origin_chunks_written")))),
+        ("WEU erasures", count(whole("weu_erasures"))),
+        ("ghost hits", count(whole("ghost_hits"))),
+        ("stale share", percent("stale_ratio")),
+        ("mapped chunks", count(whole("mapped_chunks"))),
+        ("index RAM", format!("{}: {per_chunk} bytes a chunk, {per_gib} a GiB", human(whole("index_ram_bytes")))),
+        ("speed", format!("{} million requests/s", number("requests_per_second", 2))),
+    ];
+    if whole("warmup_requests") > 0 {
+        rows.insert(1, ("warm-up, not counted", format!("{} requests", count(whole("warmup_requests")))));
+    }
+    if let Some(upper) = row.get("bound_read_hit_ratio_upper").and_then(|value| value.as_f64()) {
+        let lower = row.get("bound_read_hit_ratio_lower").and_then(|value| value.as_f64()).unwrap_or(0.0);
+        let bound = format!("{:.2} % read hits at most; {:.2} % can be had", 100.0 * upper, 100.0 * lower);
+        rows.push(("bound", bound));
+    }
+    if whole("back_steps") > 0 {
+        rows.push(("times that step back", count(whole("back_steps"))));
+    }
+    if whole("lines_skipped") > 0 {
+        rows.push(("bad lines passed over", count(whole("lines_skipped"))));
+    }
+    output::aligned(&mut out, &rows);
+    out
+}
+
+/// Where the content comes from.
+fn content_words(row: &Row) -> &'static str {
+    match row.get("content").and_then(|content| content.as_str()) {
+        None => "none, so each chunk has its own",
+        Some("made_up") => "MADE UP",
+        Some("sizes_made_up") => "recorded, but compressed sizes are MADE UP",
+        Some("unlabelled") => "as the file has it; this format cannot say what was made up",
+        Some(_) => "recorded",
+    }
+}
