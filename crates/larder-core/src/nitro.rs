@@ -13,6 +13,9 @@
 //!
 //! Invariants: those of [`Design`]; a slot's reference counts are the number of live entries that point into it.
 
+mod forget;
+mod shared;
+
 use crate::{
     design::{Design, DesignConfig, DesignStats, DirtyCounts, ExportedMapping, Lookup, NewMapping, Victim},
     dirty::DirtyList,
@@ -468,67 +471,6 @@ impl Design for Nitro {
             swept_entries: self.swept,
             ghosts: 0,
             ghost_hits: 0,
-        }
-    }
-}
-
-/// For a design that keeps its mappings and WEUs here, and replaces them in an order of its own.
-impl Nitro {
-    /// The least recently used sealed slot that `busy` does not name.
-    pub(crate) fn oldest_but(&self, busy: impl FnMut(SlotId) -> bool) -> Option<SlotId> {
-        self.slots.oldest_but(busy)
-    }
-
-    /// As [`Design::choose_victim`], of a sealed slot that was chosen already.
-    pub(crate) fn take_victim(&mut self, slot: SlotId) -> Victim {
-        self.slots.start_evicting(slot);
-        let (_, _, _, dirty_refs) = self.slots.describe(slot);
-        Victim { slot, dirty_refs }
-    }
-
-    /// State and generation of `slot`, if there is such a slot.
-    #[inline]
-    pub(crate) fn slot(&self, slot: SlotId) -> Option<(SlotState, u32)> {
-        self.slots.generation(slot).map(|generation| (self.slots.state(slot), generation))
-    }
-
-    /// As [`Design::find_duplicate`]; does not count as a use.
-    pub(crate) fn peek_duplicate(&self, fingerprint: &Fingerprint) -> Option<Place> {
-        self.fingerprints.peek(fingerprint, |slot| self.slots.generation_for_new(slot))
-    }
-
-    /// Whether `lba` can be mapped without another entry for it.
-    pub(crate) fn has_entry(&self, lba: Lba) -> bool {
-        self.index.get(lba).is_some()
-    }
-}
-
-impl Nitro {
-    /// Takes out what the slot's back pointers lead to: base entries, dirty duplicates and fingerprints.
-    fn forget_remembered(&mut self, slot: SlotId, generation: u32) {
-        let here = (slot, generation & GENERATION_MASK);
-        let back: Vec<_> = self.slots.remembered(slot).collect();
-        for (lba, handle) in back {
-            if self.index.get(lba).and_then(Entry::slot) == Some(here)
-                && let Some(entry) = self.index.remove(lba)
-            {
-                self.forget(&entry);
-            }
-            if let Some(handle) = handle {
-                self.fingerprints.remove_handle(handle, slot, generation);
-            }
-        }
-    }
-
-    /// Recovery is about to have `slot` at `next`. If that ends a generation, its mappings die as in an eviction. A log
-    /// frees no slot with dirty data, but replay over a newer checkpoint passes through states that never were; what
-    /// was dirty in one of them dies, too. Dirty mappings are always remembered, so none needs a search.
-    fn settle_restored(&mut self, slot: SlotId, next: u32) {
-        let (_, generation, _, _) = self.slots.describe(slot);
-        if generation != next {
-            self.forget_remembered(slot, generation);
-            let (_, _, dead_refs, _) = self.slots.describe(slot);
-            self.live -= u64::from(dead_refs);
         }
     }
 }

@@ -196,6 +196,26 @@ fn what_was_mapped_before_a_restart_is_remembered_as_far_as_the_lists_go() {
     assert!((0..9).all(|lba| design.lookup(Lba(lba)) != Lookup::Miss));
 }
 
+/// Found by `wastes_nothing`: addresses that waited to be dropped outlived their WEUs, without an end.
+#[test]
+fn what_waits_to_be_dropped_does_not_pile_up() {
+    let mut cache = Cache::new(3, 4, 2);
+    for lba in 0..10_000 {
+        while !cache.design.has_room(1) {
+            (0..cache.design.export_pieces()).for_each(|_| {
+                cache.design.sweep();
+            });
+            if !cache.design.has_room(1) {
+                cache.open.take().inspect(|&(slot, ..)| cache.design.seal_slot(slot));
+                cache.evict();
+            }
+        }
+        cache.put(lba, lba, None);
+        let stats = cache.design.stats();
+        assert!(stats.ghosts + stats.mapped_chunks <= 3 * 4 + 2, "{stats:?}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 

@@ -3,7 +3,8 @@
 //! Invariants: |T1|+|T2|+|B3| <= C+X and |B1|+|B2| <= C. For each slot it is counted how many addresses in T1 and T2 are in
 //! its present generation.
 //!
-//! What it does not do: know where content is, or forget an address that is in a WEU: those that leave B3 wait on LEFT.
+//! What it does not do: know where content is, or forget an address that is in a WEU: those that leave B3 wait on LEFT, a list
+//! of twice as many addresses at most as are mapped.
 
 use crate::{
     slotted::addresses::Addresses,
@@ -75,8 +76,8 @@ pub(super) struct Lists {
 impl Lists {
     /// Empty lists of `addresses_max` (2C + X) addresses in `slot_count` slots.
     pub fn new(addresses_max: u64, slot_count: u32) -> Self {
-        // On lists, and as many that wait to be dropped; and one that comes in.
-        let nodes_max = addresses_max.saturating_mul(2).saturating_add(1).min(u64::from(u32::MAX) - 1);
+        // On lists, and twice as many that wait to be dropped; and one that comes in.
+        let nodes_max = addresses_max.saturating_mul(3).saturating_add(2).min(u64::from(u32::MAX) - 1);
         Lists {
             addresses: Addresses::new(nodes_max as usize),
             held: vec![Held::default(); slot_count as usize],
@@ -248,6 +249,8 @@ impl Lists {
             }
             B3 => T1,
             _ => {
+                // Off LEFT, where it might be removed meanwhile.
+                self.addresses.move_to(i, NEW);
                 self.check_metadata(i);
                 T1
             }
@@ -291,8 +294,21 @@ impl Lists {
         let Some(oldest) = self.addresses.oldest(B3).filter(|&oldest| oldest != i) else { return };
         if self.is_there(self.at(oldest)) {
             self.addresses.move_to(oldest, LEFT);
+            self.sift_left();
         } else {
             self.addresses.remove(oldest);
+        }
+    }
+
+    /// Nobody needs to hear of what lost its WEU while it waited: of each two that wait those are removed, for each one that
+    /// comes. So at most twice as many wait as are mapped.
+    fn sift_left(&mut self) {
+        for _ in 0..2 {
+            match self.addresses.oldest(LEFT) {
+                Some(i) if self.is_there(self.at(i)) => self.addresses.move_to(i, LEFT),
+                Some(i) => self.addresses.remove(i),
+                None => return,
+            }
         }
     }
 

@@ -1,0 +1,41 @@
+//! How nitro ends a slot's generation: by the slot's back pointers.
+//!
+//! Invariants: nothing that is dirty is left behind; clean duplicates are, and are stale from then on.
+//!
+//! What it does not do: move the generation on; the slot table does.
+
+use super::Nitro;
+use crate::{
+    lba_index::{Entry, GENERATION_MASK},
+    types::SlotId,
+};
+
+impl Nitro {
+    /// Takes out what the slot's back pointers lead to: base entries, dirty duplicates and fingerprints.
+    pub(super) fn forget_remembered(&mut self, slot: SlotId, generation: u32) {
+        let here = (slot, generation & GENERATION_MASK);
+        let back: Vec<_> = self.slots.remembered(slot).collect();
+        for (lba, handle) in back {
+            if self.index.get(lba).and_then(Entry::slot) == Some(here)
+                && let Some(entry) = self.index.remove(lba)
+            {
+                self.forget(&entry);
+            }
+            if let Some(handle) = handle {
+                self.fingerprints.remove_handle(handle, slot, generation);
+            }
+        }
+    }
+
+    /// Recovery is about to have `slot` at `next`. If that ends a generation, its mappings die as in an eviction. A log
+    /// frees no slot with dirty data, but replay over a newer checkpoint passes through states that never were; what
+    /// was dirty in one of them dies, too. Dirty mappings are always remembered, so none needs a search.
+    pub(super) fn settle_restored(&mut self, slot: SlotId, next: u32) {
+        let (_, generation, _, _) = self.slots.describe(slot);
+        if generation != next {
+            self.forget_remembered(slot, generation);
+            let (_, _, dead_refs, _) = self.slots.describe(slot);
+            self.live -= u64::from(dead_refs);
+        }
+    }
+}
