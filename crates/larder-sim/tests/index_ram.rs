@@ -21,6 +21,7 @@ use larder_core::{
 };
 use larder_sim::{
     cache::{ReplayCache, WritePolicy},
+    replay::own_content,
     slotted::SlottedCache,
     weu::{WeuCache, sizing::WeuSizing},
 };
