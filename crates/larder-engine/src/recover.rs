@@ -20,7 +20,7 @@ use crate::{
     shared::Geometry,
     state::{PendingLog, State},
     superblock,
-    unflushed::Unflushed,
+    unflushed::{OriginFlushes, Unflushed},
     walk::{LogWalk, Reader},
 };
 use larder_core::{Design, DesignConfig, nitro::Nitro, streams::Streams, types::SECTOR_BYTES, versions::Versions};
@@ -242,7 +242,7 @@ pub async fn recover_by(
         origin_flush_failures: 0,
         origin_flush_untold: None,
         operator_is_untold: false,
-        origin_flushes_in_flight: 0,
+        origin_flushes: OriginFlushes::default(),
         flash_failed: None,
         unreadable_since: None,
         fence: Fence::Down,

@@ -119,6 +119,8 @@ pub struct Shared {
     pub superblock: SuperblockKeeper,
     /// Switches of the write mode.
     pub mode_switches: Turns,
+    /// Flushes of the origin, one at a time.
+    pub origin_flush_turns: Turns,
     /// Readers in each slot.
     pub pins: Pins,
     /// Order among writes and trims.

@@ -17,7 +17,7 @@ use crate::{
     origin_changes::OriginChanges,
     prefetch::PrefetchBuffer,
     segment::{InFlightSegment, OpenWeu},
-    unflushed::Unflushed,
+    unflushed::{OriginFlushes, Unflushed},
 };
 use larder_core::{
     Design, Fingerprint, Lba, NewMapping, Place, SlotId, StreamClass, ranges::Run, slots::SlotState, streams::Streams,
@@ -146,8 +146,8 @@ pub struct State {
     pub origin_flush_untold: Option<IoError>,
     /// No operator was told of such a failure.
     pub operator_is_untold: bool,
-    /// Flushes of the origin that are not over.
-    pub origin_flushes_in_flight: u32,
+    /// Flushes of the origin.
+    pub origin_flushes: OriginFlushes,
     /// The flash failed so: nothing new is stored, and writes go past it. See [`degraded`](crate::degraded).
     pub flash_failed: Option<IoError>,
     /// Since when, on the runtime's clock, none of the dirty data that was asked for could be read.

@@ -81,6 +81,16 @@ impl Unflushed {
     }
 }
 
+/// Flushes of the origin, of which one is under way at a time.
+#[derive(Default)]
+pub struct OriginFlushes {
+    /// How many began.
+    begun: u64,
+    in_flight: bool,
+    /// Why one failed last.
+    last_error: Option<IoError>,
+}
+
 impl State {
     /// Whether clean mappings become durable only after a flush of the origin. In write-back they need none: what
     /// destaging writes and has not flushed is dirty still.
@@ -91,7 +101,7 @@ impl State {
     /// Whether the origin may lack, after a power loss, what was written to it.
     fn origin_is_unflushed(&self) -> bool {
         // A flush in flight may miss writes that completed after it began, and has promised nothing yet.
-        self.origin_unflushed || self.origin_flushes_in_flight > 0
+        self.origin_unflushed || self.origin_flushes.in_flight
     }
 
     /// A clean mapping's record was written: it is logged, if it still is what its chunk maps to; where the origin may lack what
@@ -134,6 +144,7 @@ impl State {
     fn origin_flush_failed(&mut self, error: &IoError) {
         self.origin_unflushed = true;
         self.origin_flush_failures += 1;
+        self.origin_flushes.last_error = Some(error.clone());
         self.origin_changes.flush_failed();
         if self.mode != WriteMode::Back || self.flash_failed.is_some() {
             self.origin_flush_untold = Some(error.clone());
@@ -155,35 +166,54 @@ impl State {
 }
 
 impl Shared {
-    /// Flushes the origin, unless it was not written since a flush that is over.
+    /// Flushes the origin, unless it was not written since a flush that is over. One flush at a time: whoever comes meanwhile
+    /// waits for the next, and shares it. Were there two, one that succeeds could not tell what the other one lost.
     ///
     /// # Errors
-    /// The origin's; what was unflushed stays so.
+    /// The origin's, of this flush or of one that failed since this was called.
     pub async fn flush_origin(self: &Arc<Self>) -> Result<(), IoError> {
-        let (upto, changes_upto) = {
-            let mut state = self.state.lock();
+        let (failures, wanted) = {
+            let state = self.state.lock();
             if !state.origin_is_unflushed() {
                 return Ok(());
             }
+            let flushes = &state.origin_flushes;
+            (state.origin_flush_failures, flushes.begun + 1)
+        };
+        // To its end, also where whoever asked gives up: what it flushes, or loses, others will want to know.
+        let this = self.clone();
+        let flushed = self.to_its_end(async move { Ok(this.flush_origin_in_turn(failures, wanted).await) });
+        flushed.await.unwrap_or_else(|error| Err(error.into_io(IoOp::Flush, 0, 0)))
+    }
+
+    async fn flush_origin_in_turn(self: &Arc<Self>, failures: u64, wanted: u64) -> Result<(), IoError> {
+        let _turn = self.origin_flush_turns.take().await;
+        let (upto, changes_upto) = {
+            let mut state = self.state.lock();
+            if let Some(error) =
+                state.origin_flushes.last_error.clone().filter(|_| state.origin_flush_failures != failures)
+            {
+                return Err(error);
+            }
+            // Without failures since, the flushes that began since are over, and succeeded.
+            if state.origin_flushes.begun >= wanted || !state.origin_is_unflushed() {
+                return Ok(());
+            }
             state.origin_unflushed = false;
-            state.origin_flushes_in_flight += 1;
+            state.origin_flushes.begun += 1;
+            state.origin_flushes.in_flight = true;
             (state.unflushed.next_number, state.origin_changes.next_number())
         };
         self.counters.origin_flushes.fetch_add(1, Relaxed);
-        // To its end, also where whoever asked gives up: what it flushes, or loses, others will want to know.
-        let this = self.clone();
-        let flushed = self.to_its_end(async move {
-            let result = this.origin.flush().await;
-            this.note_origin(&result);
-            let mut state = this.state.lock();
-            state.origin_flushes_in_flight -= 1;
-            match &result {
-                Ok(()) => state.origin_was_flushed(upto, changes_upto),
-                Err(error) => state.origin_flush_failed(error),
-            }
-            Ok(result)
-        });
-        flushed.await.unwrap_or_else(|error| Err(error.into_io(IoOp::Flush, 0, 0)))
+        let result = self.origin.flush().await;
+        self.note_origin(&result);
+        let mut state = self.state.lock();
+        state.origin_flushes.in_flight = false;
+        match &result {
+            Ok(()) => state.origin_was_flushed(upto, changes_upto),
+            Err(error) => state.origin_flush_failed(error),
+        }
+        result
     }
 
     /// [`Shared::flush_origin`] for a FLUSH. An earlier flush that failed may have lost what a client wrote, and nobody told
