@@ -19,6 +19,7 @@ use crate::{
     superblock::SuperblockKeeper,
     sync::Turns,
     tickets::{Ticket, Tickets},
+    unflushed::Audience,
     walk::Reader,
 };
 use larder_core::{Lba, Lookup, SlotId, types::SECTOR_BYTES};
@@ -158,7 +159,7 @@ impl Cache {
 
     /// Makes every completed write durable.
     pub async fn flush(&self) -> Result<(), EngineError> {
-        self.shared.flush().await
+        self.shared.flush(Audience::Client).await
     }
 
     /// Has a range read as zeroes.
@@ -170,8 +171,8 @@ impl Cache {
     /// since the last call: what was written through may be lost there, though nothing is dirty.
     pub async fn destage_all(&self) -> bool {
         let destaged = !self.shared.is_closing() && self.shared.destage_all().await;
-        let untold = std::mem::take(&mut self.shared.state.lock().operator_is_untold);
-        destaged && !untold
+        let told = self.shared.tell(Audience::Operator);
+        destaged && told.is_ok()
     }
 
     /// Changes the write mode; see [`mode`](crate::mode).
@@ -238,7 +239,7 @@ impl Cache {
         let shared = &self.shared;
         shared.draining.store(true, Release);
         self.settle().await;
-        let flushed = shared.flush().await;
+        let flushed = shared.flush(Audience::Operator).await;
         // All tasks but the committer end before the last checkpoint: nothing may follow the mark that it makes.
         let finishing = Finishing::begin(shared);
         shared.closing.store(true, Release);
@@ -380,7 +381,7 @@ impl BlockDevice for Cache {
 
     fn flush(&self) -> IoFuture<()> {
         let shared = self.shared.clone();
-        IoFuture::boxed(async move { shared.flush().await.map_err(|e| e.into_io(IoOp::Flush, 0, 0)) })
+        IoFuture::boxed(async move { shared.flush(Audience::Client).await.map_err(|e| e.into_io(IoOp::Flush, 0, 0)) })
     }
 
     fn discard(&self, offset: u64, len: u64) -> IoFuture<()> {

@@ -15,7 +15,10 @@
 //!
 //! What it does not do: take the flash back; the next opening does.
 
-use crate::{config::Tuning, error::EngineError, fence::Fence, recover::Recovered, shared::Shared, state::State};
+use crate::{
+    config::Tuning, error::EngineError, fence::Fence, recover::Recovered, shared::Shared, state::State,
+    unflushed::Audience,
+};
 use larder_core::{Lba, ranges::Run};
 use larder_device::{IoError, IoErrorKind, Runtime, SharedBuf, WriteFlags, ZeroFlags, runtime::compute};
 use std::sync::{Arc, atomic::Ordering::*};
@@ -208,7 +211,7 @@ impl Shared {
     ///
     /// # Errors
     /// [`EngineError::NoFence`]; [`EngineError::FlashFailed`] where some of it cannot be read or written; the origin's.
-    pub async fn flush_past_flash(self: &Arc<Self>) -> Result<(), EngineError> {
+    pub async fn flush_past_flash(self: &Arc<Self>, whom: Audience) -> Result<(), EngineError> {
         if self.undurable_left() {
             self.ensure_fence().await?;
             self.destage_all().await;
@@ -218,7 +221,7 @@ impl Shared {
                 return Err(EngineError::FlashFailed(flash));
             }
         }
-        self.flush_origin_for_client().await
+        self.flush_origin_for(whom).await
     }
 
     /// Whether some of what was not durable when the flash failed is neither on the origin nor overwritten.

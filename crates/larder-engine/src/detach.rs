@@ -8,7 +8,7 @@
 //!
 //! What it does not do: erase the flash; making another cache there does.
 
-use crate::{Cache, error::EngineError};
+use crate::{Cache, error::EngineError, unflushed::Audience};
 use larder_core::Lba;
 use larder_format::Superblock;
 
@@ -36,7 +36,7 @@ impl Cache {
                 "the cache stays attached: some dirty data could not be written to the origin".into(),
             ));
         }
-        shared.flush_origin_for_client().await?;
+        shared.flush_origin_for(Audience::Operator).await?;
         // (4) and (5)
         self.end(ticket, true).await
     }

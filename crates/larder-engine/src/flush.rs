@@ -14,7 +14,7 @@
 //! Invariants: entries leave the queue only when they are durable. After a failure nothing more is acknowledged as
 //! durable, until a later commit of the same entries succeeds.
 
-use crate::{error::EngineError, shared::Shared, sync::either};
+use crate::{error::EngineError, shared::Shared, sync::either, unflushed::Audience};
 use larder_device::{IoBuf, IoError, IoErrorKind, IoOp, Runtime, SharedBuf, WriteFlags};
 use larder_format::{
     FrameStart, LogEntry, WriteMode,
@@ -30,25 +30,26 @@ pub const LOG_USED_PERCENT_MAX: u64 = 75;
 
 impl Shared {
     /// FLUSH: every write that completed before this call is durable when it returns. In write-back the flash holds it;
-    /// in the other modes the origin does.
+    /// in the other modes the origin does. `whom`: who asks, and is told what failed unseen.
     ///
     /// # Errors
     /// What the devices say: then nothing is promised.
-    pub async fn flush(self: &Arc<Self>) -> Result<(), EngineError> {
+    pub async fn flush(self: &Arc<Self>, whom: Audience) -> Result<(), EngineError> {
         self.counters.flushes.fetch_add(1, Relaxed);
         let (mode, upto) = {
             let state = self.state.lock();
             (state.mode, state.log.next_seq())
         };
         if mode != WriteMode::Back {
-            return self.flush_origin_for_client().await;
+            return self.flush_origin_for(whom).await;
         }
         let flushed = self.commit(upto).await;
         // Also where nothing waited for the log: since the flash failed, writes went to the origin.
         let failed = self.state.lock().flash_failed.is_some();
         match flushed {
-            Ok(()) if !failed => Ok(()),
-            Ok(()) | Err(EngineError::FlashFailed(_)) => self.flush_past_flash().await,
+            // Before the mode was switched the origin was the clients' to flush.
+            Ok(()) if !failed => self.tell(whom),
+            Ok(()) | Err(EngineError::FlashFailed(_)) => self.flush_past_flash(whom).await,
             Err(error) => Err(error),
         }
     }

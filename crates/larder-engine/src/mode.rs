@@ -6,7 +6,7 @@
 //!
 //! What it does not do: change the design or the geometry; those are fixed when a cache is made.
 
-use crate::{error::EngineError, shared::Shared};
+use crate::{error::EngineError, shared::Shared, unflushed::Audience};
 use larder_core::Lba;
 use larder_device::runtime::compute;
 use larder_format::WriteMode;
@@ -42,7 +42,7 @@ impl Shared {
         }
         if self.state.lock().mode != WriteMode::Back {
             // From here on FLUSH asks the flash alone: what the origin holds unflushed becomes durable first.
-            self.flush_origin_for_client().await?;
+            self.flush_origin_for(Audience::Operator).await?;
         }
         self.commit_everything().await?;
         if mode == WriteMode::Back {

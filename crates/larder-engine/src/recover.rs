@@ -240,8 +240,6 @@ pub async fn recover_by(
         origin_unflushed: true,
         origin_changes: OriginChanges::default(),
         origin_flush_failures: 0,
-        origin_flush_untold: None,
-        operator_is_untold: false,
         origin_flushes: OriginFlushes::default(),
         flash_failed: None,
         unreadable_since: None,

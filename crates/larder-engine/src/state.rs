@@ -142,10 +142,6 @@ pub struct State {
     pub origin_changes: OriginChanges,
     /// Flushes of the origin that failed: what was written before one of them may be lost, whatever a later one says.
     pub origin_flush_failures: u64,
-    /// The last of them, if clients' writes go to the origin and none was told of it. (What is destaged is tried again.)
-    pub origin_flush_untold: Option<IoError>,
-    /// No operator was told of such a failure.
-    pub operator_is_untold: bool,
     /// Flushes of the origin.
     pub origin_flushes: OriginFlushes,
     /// The flash failed so: nothing new is stored, and writes go past it. See [`degraded`](crate::degraded).

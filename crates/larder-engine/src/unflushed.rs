@@ -89,6 +89,17 @@ pub struct OriginFlushes {
     in_flight: bool,
     /// Why one failed last.
     last_error: Option<IoError>,
+    /// The same, if clients' writes go to the origin, for each [`Audience`] until it is told. (What is destaged is tried again.)
+    untold: [Option<IoError>; 2],
+}
+
+/// Who is told, once, that a flush of the origin failed, whoever asked for that flush.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Audience {
+    /// Clients: one of them, by the FLUSH that comes next.
+    Client,
+    /// Whoever operates the cache: by what brings everything to the origin, or ends the cache.
+    Operator,
 }
 
 impl State {
@@ -147,8 +158,7 @@ impl State {
         self.origin_flushes.last_error = Some(error.clone());
         self.origin_changes.flush_failed();
         if self.mode != WriteMode::Back || self.flash_failed.is_some() {
-            self.origin_flush_untold = Some(error.clone());
-            self.operator_is_untold = true;
+            self.origin_flushes.untold = [Some(error.clone()), Some(error.clone())];
         }
         let mut lost = self.unflushed.take_below(u64::MAX);
         if self.mode != WriteMode::Back {
@@ -216,15 +226,24 @@ impl Shared {
         result
     }
 
-    /// [`Shared::flush_origin`] for a FLUSH. An earlier flush that failed may have lost what a client wrote, and nobody told
-    /// one: a device says so once, and the next flush succeeds.
+    /// [`Shared::flush_origin`] for somebody who relies on it. An earlier flush that failed may have lost what a client wrote, and
+    /// a device says so once, and the next flush succeeds.
     ///
     /// # Errors
-    /// The origin's, of this flush or of an earlier one that no client was told of.
-    pub async fn flush_origin_for_client(self: &Arc<Self>) -> Result<(), EngineError> {
+    /// The origin's, of this flush or of an earlier one that this audience was not told of.
+    pub async fn flush_origin_for(self: &Arc<Self>, whom: Audience) -> Result<(), EngineError> {
         let result = self.flush_origin().await;
-        let untold = self.state.lock().origin_flush_untold.take();
+        let untold = self.tell(whom);
         result?;
+        untold
+    }
+
+    /// Tells of a flush of the origin that failed, once.
+    ///
+    /// # Errors
+    /// That one's.
+    pub fn tell(&self, whom: Audience) -> Result<(), EngineError> {
+        let untold = self.state.lock().origin_flushes.untold[whom as usize].take();
         untold.map_or(Ok(()), |error| Err(error.into()))
     }
 

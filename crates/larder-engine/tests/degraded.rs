@@ -325,6 +325,8 @@ fn a_detached_cache_leaves_a_whole_origin_and_is_not_opened_again() {
             world.origin.sim.plan().add(Fault { times: 1, ..always(IoOp::Flush, IoErrorKind::Io) });
             let first = world.run(world.cache().detach());
             if first.is_err() {
+                // Clients are told, too.
+                let _ = world.run(world.cache().flush());
                 work(&world, &mut twin, &mut rng, 20);
                 world.run(world.cache().detach()).unwrap_or_else(|error| panic!("detach: {error}"));
             }

@@ -313,7 +313,8 @@ impl State {
             self.forgotten = forgotten;
             self.stats.flushes_forgotten += 1;
             let fenced = self.fence.as_ref().is_some_and(|fence| fence.is_up());
-            self.model.origin_forgets(fenced);
+            let written_through = self.mode.is_some_and(|mode| !crate::life::keeps_dirty(mode)) && self.switching == 0;
+            self.model.origin_forgets(fenced, written_through);
         }
     }
 

@@ -115,11 +115,15 @@ impl Model {
         self.nothing_is_kept_back(start)
     }
 
-    /// The origin forgot what it had not flushed, because that failed. `all`: the cache relies on it alone.
-    pub fn origin_forgets(&mut self, all: bool) {
+    /// The origin forgot what it had not flushed, because that failed. `all`: the cache relies on it alone. `must_tell`: what
+    /// clients write goes there, and they must be told.
+    pub fn origin_forgets(&mut self, all: bool, must_tell: bool) {
         let durable = self.durable;
         self.sectors.iter_mut().for_each(|sector| sector.origin_forgets(durable, all));
-        self.untold = Some(self.now());
+        let now = self.now();
+        if must_tell {
+            self.untold = Some(now);
+        }
     }
 
     /// Somebody was told that something failed.

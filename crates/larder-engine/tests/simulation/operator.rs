@@ -72,7 +72,7 @@ impl Desk {
                 OperatorOp::SetMode(mode) if mode != before.2 => {
                     state.stats.mode_switches += 1;
                     // What had completed when the switch began is on the origin when it is over.
-                    if alone && !keeps_dirty(mode) {
+                    if alone {
                         kept = state.model.durable_before(start, true);
                     }
                 }
