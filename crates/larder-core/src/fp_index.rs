@@ -261,14 +261,12 @@ impl FpIndex {
         if self.entries_max == 0 {
             return None;
         }
-        if self.len() >= self.entries_max {
-            self.settle();
-        }
         if let Some(i) = self.find(fingerprint) {
             self.remove_at(i);
-        } else if self.len() >= self.entries_max {
-            self.evictions += 1;
-            self.remove_at(self.oldest);
+        }
+        // Only the shard of the least recent one is settled: all of them would keep everybody waiting. That may make room.
+        while self.len() >= self.entries_max {
+            self.evictions += u64::from(self.remove_at(self.oldest));
         }
         let i = self.add(fingerprint, place);
         let (shard, slab) = (self.shard_of(&fingerprint.0), &self.slab);
@@ -280,6 +278,8 @@ impl FpIndex {
     /// Recovery: as [`FpIndex::insert`], but the entry waits in its shard.
     pub fn insert_later(&mut self, fingerprint: &Fingerprint, place: &Place) -> Option<FpHandle> {
         if self.len() >= self.entries_max {
+            // Duplicates that wait are counted twice; nothing goes for them.
+            self.settle();
             return self.insert(fingerprint, place);
         }
         let i = self.add(fingerprint, place);
@@ -422,7 +422,8 @@ impl FpIndex {
         superseded
     }
 
-    fn remove_at(&mut self, i: u32) {
+    /// Removes entry `i`. False where it is in no table, or leaves it for a newer one of its content that waited.
+    fn remove_at(&mut self, i: u32) -> bool {
         let fingerprint = self.slab[i].fingerprint;
         let shard = self.shard_of(&fingerprint);
         self.settle_shard(shard);
@@ -431,7 +432,9 @@ impl FpIndex {
             self.len -= 1;
             self.unlink(i);
             self.slab[i].newer = std::mem::replace(&mut self.free, i);
+            return true;
         }
+        false
     }
 
     fn unlink(&mut self, i: u32) {
@@ -530,6 +533,29 @@ mod tests {
             for content in 0..contents as u32 {
                 assert_eq!(waiting.find(&fp(content)).is_some(), plain.find(&fp(content)).is_some());
             }
+        }
+    }
+
+    #[test]
+    fn a_full_index_takes_new_content_while_most_of_it_waits() {
+        for (seed, entries_max) in [(1_u64, 16), (2, 500), (3, 20_000)] {
+            let mut index = FpIndex::new(entries_max);
+            let mut state = seed;
+            for step in 0..entries_max as u32 {
+                state = crate::types::mix(state);
+                index.insert_later(&fp((state % (entries_max as u64 / 2)) as u32), &place(step % 50, step));
+            }
+            assert_eq!(index.len(), entries_max, "duplicates that wait count, too");
+            for new in 0..entries_max as u32 / 2 {
+                let content = 1_000_000 + new;
+                index.insert(&fp(content), &place(new % 50, 1)).expect("deduplication is on");
+                assert!(index.len() <= entries_max && index.find(&fp(content)).is_some());
+            }
+            let all: Vec<_> = index.iter_oldest_first().map(|(fingerprint, _)| fingerprint.0).collect();
+            let distinct: HashSet<_> = all.iter().collect();
+            assert_eq!(all.len(), distinct.len(), "each content once");
+            index.settle();
+            assert_eq!(all.len(), index.len());
         }
     }
 
