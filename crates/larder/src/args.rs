@@ -160,7 +160,7 @@ pub struct CreateArgs {
     /// Name of the volume; clients see it as the export's name
     #[arg(long, value_name = "NAME", default_value = "")]
     pub name: String,
-    /// Overwrite what is on the flash
+    /// Overwrite what is on the flash, and take even the flash of another cache as the origin
     #[arg(long)]
     pub force: bool,
 }

@@ -55,6 +55,9 @@ pub fn run(args: &CreateArgs) -> Outcome {
     if origin_bytes == 0 {
         return Err(Failure::failed(format_args!("the origin {} is empty: there is nothing to cache", args.origin)));
     }
+    if !args.force {
+        refuse_flash_as_origin(&*origin.device, &origin.canonical_uri)?;
+    }
     let flash = Target::find(args)?;
     // (2)
     let options = CreateOptions {
@@ -223,6 +226,17 @@ fn check_room(path: &Path, place: &Path, bytes: u64, allocated_bytes: u64) -> Ou
 
 fn is_same_file(a: &Path, b: &Path) -> bool {
     matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b)
+}
+
+/// What a cache writes to its origin would ruin another cache that is there.
+fn refuse_flash_as_origin(device: &dyn BlockDevice, uri: &str) -> Outcome {
+    match block_on(superblock::read(device)) {
+        Ok(_) | Err(EngineError::Format(FormatError::NewerVersion { .. })) => Err(Failure::failed(format_args!(
+            "the origin {} is the flash of a Larder cache: name the device that has the data (--force takes this one)",
+            shown(uri)
+        ))),
+        Err(_) => Ok(()),
+    }
 }
 
 fn refuse_content(path: &Path, device: &dyn BlockDevice) -> Outcome {

@@ -166,6 +166,10 @@ fn an_origin_must_be_there_whole_and_free() {
     refused(&scratch, &mut serve(&volume.flash, &address), &[&origin_name, "smaller"]);
     file.set_len(16 * MIB).expect("the old size");
 
+    let flash_name = volume.flash.display().to_string();
+    let mut over_flash = create(&scratch.path("second"), &volume.flash, &["--size", "16M", "--weu", "512K"]);
+    refused(&scratch, &mut over_flash, &[&flash_name, "--force"]);
+
     // Two volumes over one origin: the first that serves has it.
     let other = Volume::over(&scratch, "other", &volume.origin, FLASH_BYTES, &["--weu", "512K"]);
     let server = volume.serve();
