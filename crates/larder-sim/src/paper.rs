@@ -9,8 +9,11 @@
 //! What it does not do: read files; whoever makes a [`Lab`] hands it the traces.
 
 mod austere;
+mod cachededup;
 mod lab;
+mod nitro;
 mod report;
+mod weus;
 
 pub use lab::{How, Lab, Records, Replayed, Workload};
 pub use report::{Comparison, Report, Span, Table};
@@ -53,7 +56,7 @@ pub struct Experiment {
 
 /// All experiments, in the order of the papers.
 pub fn experiments() -> impl Iterator<Item = &'static Experiment> {
-    [austere::EXPERIMENTS].into_iter().flatten()
+    [nitro::EXPERIMENTS, cachededup::EXPERIMENTS, austere::EXPERIMENTS].into_iter().flatten()
 }
 
 impl Experiment {
