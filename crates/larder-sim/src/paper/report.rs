@@ -316,3 +316,6 @@ fn wrapped(words: &str) -> String {
     }
     lines.join("\n")
 }
+
+#[cfg(test)]
+mod tests;
