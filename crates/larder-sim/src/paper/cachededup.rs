@@ -24,6 +24,7 @@ const WEBVM: StandIn = StandIn {
     scale: 0.2,
     records: |scale| profile("webvm@cachededup", scale),
 };
+const WEBVM_IN_WEUS: StandIn = StandIn { scale: 0.1, ..WEBVM };
 const HOMES: StandIn = StandIn {
     name: "Homes",
     about: "profile homes@cachededup",
@@ -90,7 +91,7 @@ pub(super) static EXPERIMENTS: &[Experiment] = &[
         paper: PAPER,
         figure: "Figure 9",
         about: "CD-ARC and Nitro where chunks compress to a half and a quarter",
-        stand_ins: &[WEBVM],
+        stand_ins: &[WEBVM_IN_WEUS],
         run: compressed::fig9,
     },
 ];

@@ -129,10 +129,10 @@ fn words() -> Vec<String> {
     [
         "The paper draws the read miss ratios and prints the differences above; whether in points or in percent it does not say. Its share of invalid data \
          is an average over time, and ours is that at the end.",
-        "The paper's Nitro was given a memory of fingerprints; ours has none, which leaves it behind by more. Nitro's WEUs are in LRU order by their \
-         last use, and one used extent keeps a whole WEU; CD-ARC evicts the WEU that lost its last address in T1 and T2 \
-         first. Where most of a cache is overwritten data, as here, that frees such WEUs sooner.",
-        "A profile overwrites more than it repeats (23.4 GB of unique data over 2.1 GB of addresses), and an overwritten chunk stays in its WEU.",
+        "The paper lays CD-ARC's lead to \"scan-resistant and adaptive properties inherited from ARC\". A profile has no scans, and \
+         without deduplication ARC has no more read hits in it than LRU (cachededup-fig3); so there is little for CD-ARC to inherit.",
+        "The paper's Nitro was given a memory of fingerprints, which ours has not: that would make the lead smaller still.",
+        "In both, overwritten chunks stay in their WEUs: a profile brings 23.4 GB of unique data over 2.1 GB of addresses, as the recording did.",
     ]
     .map(str::to_owned)
     .to_vec()

@@ -117,8 +117,10 @@ const NOT_DEFINED: &str = "The paper draws the ratios; its text prints only the 
 const STALE_WORDS: &str = "Where D-LRU is behind LRU, overwritten data is why. Algorithm 1 keeps it until it is the least recent, and \
                            a profile brings new content with every other write or more (unique data is 11 times the working \
                            set in WebVM, 8 times in Homes, 3 times in Mail), so the larger the cache, the more of it no address \
-                           has. The recordings' totals are the same; that they do better says that what they overwrite is often what \
-                           was there, or what comes back soon, which is in no table. D-ARC lets such data go first.";
+                           has. D-ARC lets such data go first. Two things may make the difference to the paper, whose recordings have the same \
+                           totals: writes there may often bring what the address had, or what is wanted again soon, which no table \
+                           tells; and its prototype may free data with its last address, for §3.1 counts references and \
+                           drops a fingerprint that has none. The algorithm as printed is what runs here.";
 
 /// Figure 3.
 pub(super) fn fig3(lab: &mut Lab<'_>) -> Result<Report, String> {
@@ -164,7 +166,7 @@ pub(super) fn fig4(lab: &mut Lab<'_>) -> Result<Report, String> {
         NOT_DEFINED,
         STALE_WORDS,
         "Mail's gains are larger here than the paper's: a profile has the totals of its Table 2, by which each content of Mail comes \
-         ten times, but spreads these evenly over the addresses and the time, so that an address whose data is gone finds it under another more often.",
+         ten times, but repeats them whatever the address is, so that an address whose data is gone often finds it again under another.",
     ]);
     Ok(Report { tables: all, comparisons, words, charts })
 }
@@ -182,8 +184,7 @@ pub(super) fn fig6(lab: &mut Lab<'_>) -> Result<Report, String> {
         "The text prints, for both designs together and against \"the traditional approaches\", only up to how much less is written. \
          Whether in points or in percent it does not say; both are here, against LRU.",
         "Writes are saved where the content is in the cache. How many requests bring content for the first time is a profile's \
-         to say, and the same as in the paper: 43% in WebVM, 66% in Homes, 10% in Mail. None can save those. What the paper saves \
-         beyond ours, it saves because repeated content comes back sooner than in a profile, which repeats content of any age.",
+         to say, and the same as in the paper: 43% in WebVM, 66% in Homes, 10% in Mail. None can save those. Where the paper saves more than is saved here, repeated content came back sooner than in a profile, which repeats content of any age.",
     ]);
     Ok(Report { tables: all, comparisons, words, charts })
 }

@@ -84,6 +84,11 @@ pub(super) fn fig7(lab: &mut Lab<'_>) -> Result<Report, String> {
                 });
             }
         }
+        comparisons.extend(KINDS.iter().map(|kind| Comparison {
+            what: format!("{}: misses are fewest with, at most (%)", kind.name),
+            published: Span::at(3.0),
+            ours: fewest(&misses, kind.name).map(Span::at),
+        }));
         all.extend([misses, writes]);
     }
     let chart = |table: &Table| {
@@ -92,6 +97,12 @@ pub(super) fn fig7(lab: &mut Lab<'_>) -> Result<Report, String> {
     };
     let charts = all.iter().map(chart).collect();
     Ok(Report { charts, tables: all, comparisons, words: words() })
+}
+
+/// The column with the fewest misses. In the paper "the performance however starts to decay" beyond 3%.
+fn fewest(table: &Table, name: &str) -> Option<f64> {
+    let cells = table.ours(name)?.iter().zip(EXTRA_PERCENTS).filter_map(|(cell, extra)| Some(((*cell)?, extra)));
+    cells.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, extra)| extra)
 }
 
 /// From the first column to that of 2%.
@@ -106,8 +117,10 @@ fn words() -> Vec<String> {
         "The paper's least metadata is 129 MB for D-LRU and 341 MB for D-ARC, of 11 GB; the text does not say of what entries. Here it is \
          two entries of 24 bytes a chunk for D-LRU, and three for D-ARC. Its \"2% of the Data Cache\" is 111 and 109 MB, \
          which are 1% of 11 GB; here 2% are 2%.",
-        "In the paper more than 3% does harm. Where more metadata goes on to help here, the reason is the profile: contents come back at any age \
-         and under any address, so that a remembered address is worth more than a few chunks of data for longer.",
+        "Remembered addresses do more for the profile than for the recording: each content of Mail comes ten times, and in the profile \
+         under any address, so that an address whose data is gone often has it again. Writes need not fall with misses: \
+         the more addresses there are, the less data is kept that none has, and where such data would have been written \
+         again, it now is. So it is for D-ARC above all, which lets that data go first.",
     ]
     .map(str::to_owned)
     .to_vec()
