@@ -36,19 +36,19 @@ const LBA_ENTRIES_PER_CHUNK: u64 = 4;
 const WEBVM: StandIn = StandIn {
     name: "WebVM",
     about: "profile webvm@austere",
-    scale: 0.12,
+    scale: 0.06,
     records: |scale| profile("webvm@austere", scale),
 };
 const HOMES: StandIn = StandIn {
     name: "Homes",
     about: "profile homes@austere",
-    scale: 0.05,
+    scale: 0.03,
     records: |scale| profile("homes@austere", scale),
 };
 const MAIL: StandIn = StandIn {
     name: "Mail",
     about: "profile mail@austere",
-    scale: 0.006,
+    scale: 0.003,
     records: |scale| profile("mail@austere", scale),
 };
 
