@@ -70,10 +70,10 @@ fn check(name: &str, design: impl FnOnce() -> Box<dyn ReplayCache>) {
         match step % 16 {
             0 => cache.trim(Lba(lba)),
             1..8 => {
-                cache.write(Lba(lba), &own_content(step % 5000, 4096));
+                cache.write(Lba(lba), &own_content(Lba(step % 5000), 4096));
             }
             _ => {
-                cache.read(Lba(lba), &own_content(step % 3000, 4096));
+                cache.read(Lba(lba), &own_content(Lba(step % 3000), 4096));
             }
         }
         if step % 1000 == 0 {

@@ -28,27 +28,27 @@ const PERCENTS: [f64; 4] = [12.5, 25.0, 50.0, 100.0];
 const CHUNK_BYTES: u32 = 32 << 10;
 /// Slots of a bucket: caches are of whole ones, so that all designs have the same room.
 const BUCKET_CHUNKS: u64 = 128;
-/// The least that designs in WEUs need, too.
-const CACHE_BUCKETS_MIN: u64 = 2;
+/// The least that a cache has, in bytes of data: designs in WEUs, too, can be of it.
+const CACHE_BYTES_MIN: u64 = 8 << 20;
 /// Entries of the LBA index for each chunk that the flash holds.
 const LBA_ENTRIES_PER_CHUNK: u64 = 4;
 
 const WEBVM: StandIn = StandIn {
     name: "WebVM",
     about: "profile webvm@austere",
-    scale: 0.12,
+    scale: 0.06,
     records: |scale| profile("webvm@austere", scale),
 };
 const HOMES: StandIn = StandIn {
     name: "Homes",
     about: "profile homes@austere",
-    scale: 0.05,
+    scale: 0.03,
     records: |scale| profile("homes@austere", scale),
 };
 const MAIL: StandIn = StandIn {
     name: "Mail",
     about: "profile mail@austere",
-    scale: 0.006,
+    scale: 0.003,
     records: |scale| profile("mail@austere", scale),
 };
 
@@ -121,15 +121,17 @@ fn how() -> How {
 }
 
 /// So many percent of a working set, in whole buckets.
-fn cache_chunks(working_set_chunks: u64, percent: f64) -> u64 {
+fn cache_chunks(working_set_chunks: u64, percent: f64, chunk_bytes: u32) -> u64 {
     let chunks = working_set_chunks as f64 * percent / 100.0;
-    ((chunks / BUCKET_CHUNKS as f64).round() as u64).max(CACHE_BUCKETS_MIN) * BUCKET_CHUNKS
+    let least = CACHE_BYTES_MIN / u64::from(chunk_bytes) / BUCKET_CHUNKS;
+    ((chunks / BUCKET_CHUNKS as f64).round() as u64).max(least).max(1) * BUCKET_CHUNKS
 }
 
 /// Replays a trace through each scheme at each size; the sizes of a scheme lie together.
 fn by_size(lab: &mut Lab<'_>, at: usize, schemes: &[&Scheme], percents: &[f64]) -> Result<Vec<Vec<Replayed>>, String> {
     let working_set = lab.survey(at, &how())?.working_set_chunks;
-    let setup = |scheme: &&Scheme, percent: &f64| scheme.setup(cache_chunks(working_set, *percent), CHUNK_BYTES);
+    let setup =
+        |scheme: &&Scheme, percent: &f64| scheme.setup(cache_chunks(working_set, *percent, CHUNK_BYTES), CHUNK_BYTES);
     let setups = schemes.iter().flat_map(|scheme| percents.iter().map(move |percent| setup(scheme, percent)));
     let setups: Vec<Setup> = setups.collect::<Result<_, String>>()?;
     let replayed = lab.replay(at, &how(), 0, &setups)?;

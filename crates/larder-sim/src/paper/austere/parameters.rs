@@ -52,7 +52,7 @@ fn by_chunk(lab: &mut Lab<'_>) -> Result<Vec<Vec<Replayed>>, String> {
     let mut pairs = Vec::new();
     for kib in CHUNK_KIB {
         let how = How::new(kib << 10, Unknown::Zero);
-        let chunks = cache_chunks(lab.survey(0, &how)?.working_set_chunks, FIG9_PERCENT);
+        let chunks = cache_chunks(lab.survey(0, &how)?.working_set_chunks, FIG9_PERCENT, how.chunk_bytes);
         let setups = SCHEMES.iter().map(|scheme| scheme.setup(chunks, how.chunk_bytes));
         pairs.push(lab.replay(0, &how, 0, &setups.collect::<Result<Vec<Setup>, String>>()?)?);
     }
@@ -61,7 +61,7 @@ fn by_chunk(lab: &mut Lab<'_>) -> Result<Vec<Vec<Replayed>>, String> {
 
 /// The same for each subchunk size; CD-ARC-DC has none, and is the same in all.
 fn by_subchunk(lab: &mut Lab<'_>) -> Result<Vec<Vec<Replayed>>, String> {
-    let chunks = cache_chunks(lab.survey(0, &how())?.working_set_chunks, FIG9_PERCENT);
+    let chunks = cache_chunks(lab.survey(0, &how())?.working_set_chunks, FIG9_PERCENT, CHUNK_BYTES);
     let austere = AC_DC.setup(chunks, CHUNK_BYTES)?;
     let setups = std::iter::once(CD_ARC_DC.setup(chunks, CHUNK_BYTES)?);
     let setups: Vec<Setup> = setups.chain(SUBCHUNK_KIB.map(|kib| with_subchunk(austere, kib))).collect();
@@ -83,7 +83,7 @@ fn tables(title: &str, kib: &[u32], pairs: &[Vec<Replayed>]) -> Vec<Table> {
 
 /// Index RAM of AC-DC at the paper's own size of Homes and this size of subchunks, in MiB.
 fn published_size_mib(subchunk_kib: u32) -> Result<f64, String> {
-    let setup = AC_DC.setup(cache_chunks(HOMES_CHUNKS, FIG9_PERCENT), CHUNK_BYTES)?;
+    let setup = AC_DC.setup(cache_chunks(HOMES_CHUNKS, FIG9_PERCENT, CHUNK_BYTES), CHUNK_BYTES)?;
     let built = with_subchunk(setup, subchunk_kib).build(HOMES_CHUNKS)?;
     Ok(built.cache.figures().index_ram_bytes as f64 / super::MIB)
 }
@@ -164,7 +164,7 @@ pub(super) fn fig10(lab: &mut Lab<'_>) -> Result<Report, String> {
     let mut ram = Table::new("Memory", "Index RAM (MiB)", x_label, &columns);
     let mut hits = Table::new("Read hits", "Read hit ratio (%)", x_label, &columns);
     for at in 0..lab.workload_count() {
-        let chunks = cache_chunks(lab.survey(at, &how())?.working_set_chunks, FIG10_PERCENT);
+        let chunks = cache_chunks(lab.survey(at, &how())?.working_set_chunks, FIG10_PERCENT, CHUNK_BYTES);
         let four = AC_DC.setup(chunks, CHUNK_BYTES)?;
         let with = |times: u64| {
             let lba_entries = four.options.lba_entries.map(|entries| entries / LBA_ENTRIES_PER_CHUNK * times);
