@@ -165,7 +165,7 @@ pub(super) fn fig4(lab: &mut Lab<'_>) -> Result<Report, String> {
     let words = owned(&[
         NOT_DEFINED,
         STALE_WORDS,
-        "Mail's gains are larger here than the paper's: a profile has the totals of its Table 2, by which each content of Mail comes \
+        "Where Mail gains more than in the paper: a profile has the totals of its Table 2, by which each content of Mail comes \
          ten times, but repeats them whatever the address is, so that an address whose data is gone often finds it again under another.",
     ]);
     Ok(Report { tables: all, comparisons, words, charts })
