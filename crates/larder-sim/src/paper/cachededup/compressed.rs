@@ -127,12 +127,15 @@ fn compared(trace: &str, hits: &[Table], stale: Option<f64>) -> Vec<Comparison> 
 
 fn words() -> Vec<String> {
     [
-        "The paper draws the read miss ratios and prints the differences above; whether in points or in percent it does not say. Its share of invalid data \
-         is an average over time, and ours is that at the end.",
-        "The paper lays CD-ARC's lead to \"scan-resistant and adaptive properties inherited from ARC\". A profile has no scans, and \
-         without deduplication ARC has no more read hits in it than LRU (cachededup-fig3); so there is little for CD-ARC to inherit.",
-        "The paper's Nitro was given a memory of fingerprints, which ours has not: that would make the lead smaller still.",
-        "In both, overwritten chunks stay in their WEUs: a profile brings 23.4 GB of unique data over 2.1 GB of addresses, as the recording did.",
+        "The paper draws the read miss ratios and prints the differences above; whether in points or in percent it \
+         does not say. Its share of invalid data is an average over time, and ours is that at the end.",
+        "The paper lays CD-ARC's lead to \"scan-resistant and adaptive properties inherited from ARC\". A profile \
+         has no scans, and without deduplication ARC has no more read hits in it than LRU (cachededup-fig3); so \
+         there is little for CD-ARC to inherit.",
+        "The paper's Nitro was given a memory of fingerprints, which ours has not: that would make the lead \
+         smaller still.",
+        "In both, overwritten chunks stay in their WEUs: a profile brings 23.4 GB of unique data over 2.1 GB of \
+         addresses, as the recording did.",
     ]
     .map(str::to_owned)
     .to_vec()

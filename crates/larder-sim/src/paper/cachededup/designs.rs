@@ -112,15 +112,17 @@ fn owned(words: &[&str]) -> Vec<String> {
     words.iter().map(|words| (*words).to_owned()).collect()
 }
 
-const NOT_DEFINED: &str = "The paper draws the ratios; its text prints only the differences above. Whether those are in points or in percent \
-                           of the other design's ratio it does not say; both are here.";
-const STALE_WORDS: &str = "Where D-LRU is behind LRU, overwritten data is why. Algorithm 1 keeps it until it is the least recent, and \
-                           a profile brings new content with every other write or more (unique data is 11 times the working \
-                           set in WebVM, 8 times in Homes, 3 times in Mail), so the larger the cache, the more of it no address \
-                           has. D-ARC lets such data go first. Two things may make the difference to the paper, whose recordings have the same \
-                           totals: writes there may often bring what the address had, or what is wanted again soon, which no table \
-                           tells; and its prototype may free data with its last address, for §3.1 counts references and \
-                           drops a fingerprint that has none. The algorithm as printed is what runs here.";
+const NOT_DEFINED: &str = "The paper draws the ratios; its text prints only the differences above. Whether those \
+                           are in points or in percent of the other design's ratio it does not say; both are here.";
+const STALE_WORDS: &str = "Where D-LRU is behind LRU, overwritten data is why. Algorithm 1 keeps it until it is \
+                           the least recent, and a profile brings far more content than there are addresses \
+                           (unique data is 11 times the working set in WebVM, 8 times in Homes, 3 times in Mail), \
+                           so the larger the cache, the more of it no address has. D-ARC lets such data go first. \
+                           Two things may make the difference to the paper, whose recordings have the same totals: \
+                           writes there may often bring what the address had, or what is wanted again soon, which \
+                           no table tells; and its prototype may free data with its last address, for §3.1 counts \
+                           references and drops a fingerprint that has none. The algorithm as printed is what runs \
+                           here.";
 
 /// Figure 3.
 pub(super) fn fig3(lab: &mut Lab<'_>) -> Result<Report, String> {
@@ -139,8 +141,8 @@ pub(super) fn fig3(lab: &mut Lab<'_>) -> Result<Report, String> {
     let charts = all.iter().zip(labels.iter().cycle()).flat_map(|(table, what)| line_charts([table], what)).collect();
     let words = owned(&[
         NOT_DEFINED,
-        "Of the read hits of WebVM at 20%, the paper's remembered addresses and fingerprints make 83.25%. Which hits are theirs is not \
-         counted here.",
+        "Of the read hits of WebVM at 20%, the paper's remembered addresses and fingerprints make 83.25%. Which \
+         hits are theirs is not counted here.",
         STALE_WORDS,
     ]);
     Ok(Report { tables: all, comparisons, words, charts })
@@ -165,8 +167,9 @@ pub(super) fn fig4(lab: &mut Lab<'_>) -> Result<Report, String> {
     let words = owned(&[
         NOT_DEFINED,
         STALE_WORDS,
-        "Where Mail gains more than in the paper: a profile has the totals of its Table 2, by which each content of Mail comes \
-         ten times, but repeats them whatever the address is, so that an address whose data is gone often finds it again under another.",
+        "Where Mail gains more than in the paper: a profile has the totals of its Table 2, by which each content \
+         of Mail comes ten times, but repeats them whatever the address is, so that an address whose data is gone \
+         often finds it again under another.",
     ]);
     Ok(Report { tables: all, comparisons, words, charts })
 }
@@ -181,10 +184,12 @@ pub(super) fn fig6(lab: &mut Lab<'_>) -> Result<Report, String> {
     }
     let charts = line_charts(&all, "writes to flash");
     let words = owned(&[
-        "The text prints, for both designs together and against \"the traditional approaches\", only up to how much less is written. \
-         Whether in points or in percent it does not say; both are here, against LRU.",
-        "Writes are saved where the content is in the cache. How many requests bring content for the first time is a profile's \
-         to say, and the same as in the paper: 43% in WebVM, 66% in Homes, 10% in Mail. None can save those. Where the paper saves more than is saved here, repeated content came back sooner than in a profile, which repeats content of any age.",
+        "The text prints, for both designs together and against \"the traditional approaches\", only up to how \
+         much less is written. Whether in points or in percent it does not say; both are here, against LRU.",
+        "Writes are saved where the content is in the cache. How many requests bring content for the first time is \
+         a profile's to say, and the same as in the paper: 43% in WebVM, 66% in Homes, 10% in Mail. None can save \
+         those. Where the paper saves more than is saved here, repeated content came back sooner than in a \
+         profile, which repeats content of any age.",
     ]);
     Ok(Report { tables: all, comparisons, words, charts })
 }
@@ -216,11 +221,11 @@ pub(super) fn fig8(lab: &mut Lab<'_>) -> Result<Report, String> {
         |(table, what): (&Table, &String)| table.bars(format!("{}: {what}", table.title()), subtitle, Scale::Linear);
     let charts = all.iter().zip(labels.iter().cycle()).map(chart).collect();
     let words = owned(&[
-        "The paper lowers the miss ratio by 11% and writes by 81%, for D-LRU and D-ARC together; whether in points or in percent it \
-         does not say. Its latency (12% less) is about devices and has no replay.",
-        "Nine virtual machines in three groups were replayed at once there. The profile is of their totals (Table 2): one stream of \
-         requests whose content repeats over all addresses, so that what one machine shares with another is not told \
-         from what it shares with itself.",
+        "The paper lowers the miss ratio by 11% and writes by 81%, for D-LRU and D-ARC together; whether in points \
+         or in percent it does not say. Its latency (12% less) is about devices and has no replay.",
+        "Nine virtual machines in three groups were replayed at once there. The profile is of their totals (Table \
+         2): one stream of requests whose content repeats over all addresses, so that what one machine shares with \
+         another is not told from what it shares with itself.",
     ]);
     Ok(Report { tables: all, comparisons, words, charts })
 }

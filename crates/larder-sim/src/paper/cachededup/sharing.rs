@@ -114,13 +114,14 @@ fn fall(table: &Table, name: &str) -> Option<f64> {
 
 fn words() -> Vec<String> {
     [
-        "The paper's least metadata is 129 MB for D-LRU and 341 MB for D-ARC, of 11 GB; the text does not say of what entries. Here it is \
-         two entries of 24 bytes a chunk for D-LRU, and three for D-ARC. Its \"2% of the Data Cache\" is 111 and 109 MB, \
-         which are 1% of 11 GB; here 2% are 2%.",
-        "Remembered addresses do more for the profile than for the recording: each content of Mail comes ten times, and in the profile \
-         under any address, so that an address whose data is gone often has it again. Writes need not fall with misses: \
-         the more addresses there are, the less data is kept that none has, and where such data would have been written \
-         again, it now is. So it is for D-ARC above all, which lets that data go first.",
+        "The paper's least metadata is 129 MB for D-LRU and 341 MB for D-ARC, of 11 GB; the text does not say of \
+         what entries. Here it is two entries of 24 bytes a chunk for D-LRU, and three for D-ARC. Its \"2% of the \
+         Data Cache\" is 111 and 109 MB, which are 1% of 11 GB; here 2% are 2%.",
+        "Remembered addresses do more for the profile than for the recording: each content of Mail comes ten \
+         times, and in the profile under any address, so that an address whose data is gone often has it again. \
+         Writes need not fall with misses: the more addresses there are, the less data is kept that none has, and \
+         where such data would have been written again, it now is. So it is for D-ARC above all, which lets that \
+         data go first.",
     ]
     .map(str::to_owned)
     .to_vec()

@@ -63,12 +63,13 @@ pub(super) fn fig1(lab: &mut Lab<'_>) -> Result<Report, String> {
     let subtitle = "Blocks of 4 KiB, contents in LRU order";
     let charts = vec![table.lines("Nitro: deduplication by cache size", subtitle, Scale::Log, Scale::Linear)];
     let words = [
-        "The paper draws the curves and prints no other figure of them than the last, \"~2.0X\". By its caption \"tens of thousands of \
-         blocks\" find most of what there is to be found; with the working sets of §5.2, 10,000 blocks are 1.0% of WebVM's, 0.14% of \
-         Homes' and 0.07% of Mail's.",
-        "The last column is how the profiles were calibrated, and shows no more than that. Before it, the profiles take more \
-         cache than the caption has: they repeat contents of any age, the k-th recent or the k-th oldest in proportion to 1/k. By the \
-         caption the traces repeat young ones more than that; as no table tells how young, no profile does.",
+        "The paper draws the curves and prints no other figure of them than the last, \"~2.0X\". By its caption \
+         \"tens of thousands of blocks\" find most of what there is to be found; with the working sets of §5.2, \
+         10,000 blocks are 1.0% of WebVM's, 0.14% of Homes' and 0.07% of Mail's.",
+        "The last column is how the profiles were calibrated, and shows no more than that. Before it, the profiles \
+         take more cache than the caption has: they repeat contents of any age, the k-th recent or the k-th oldest \
+         in proportion to 1/k. By the caption the traces repeat young ones more than that; as no table tells how \
+         young, no profile does.",
     ];
     let words = words.map(str::to_owned).to_vec();
     Ok(Report { tables: vec![table, blocks], comparisons, words, charts })
@@ -156,13 +157,15 @@ fn index_words() -> Vec<String> {
     );
     [
         &sizes,
-        "The paper draws the curves and prints the figures above. Whether the loss of read hits is in points it does not say.",
-        "Deduplication ratios are of what the cache holds at the end: addresses that hit for each extent stored. Those of the \
-         paper may be of another moment. Its 29 bytes an entry are compared in no figure: what is counted here is all \
-         that the index allocated, in tables that double in size, so that RAM falls in steps or not at all.",
-        "Less is lost with the index here, since there is less to lose: in the profiles deduplication brings some 4 to 5 points in all (the \
-         last column against the first, and Figure 4), in the paper 8 to 19%. Half of an index in LRU order still has the \
-         fingerprints that were used last, and the profiles repeat those most.",
+        "The paper draws the curves and prints the figures above. Whether the loss of read hits is in points it \
+         does not say.",
+        "Deduplication ratios are of what the cache holds at the end: addresses that hit for each extent stored. \
+         Those of the paper may be of another moment. Its 29 bytes an entry are compared in no figure: what is \
+         counted here is all that the index allocated, in tables that double in size, so that RAM falls in steps \
+         or not at all.",
+        "Less is lost with the index here, since there is less to lose: in the profiles deduplication brings some \
+         4 to 5 points in all (the last column against the first, and Figure 4), in the paper 8 to 19%. Half of an \
+         index in LRU order still has the fingerprints that were used last, and the profiles repeat those most.",
     ]
     .map(str::to_owned)
     .to_vec()

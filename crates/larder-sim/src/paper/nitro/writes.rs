@@ -34,13 +34,13 @@ pub(super) fn run(lab: &mut Lab<'_>) -> Result<Report, String> {
     let subtitle = "Against extents without either; cache of 2% of the file system";
     let charts = vec![table.bars("Nitro: writes to the SSD saved", subtitle, Scale::Linear)];
     let words = [
-        "The paper prints no other figures. \"At least 22%\" is of WebVM and Mail, with deduplication only and with compression \
-         only. That the 53% are of Homes follows from their place in the text.",
-        "Made-up extents compress to a half in the mean, as the paper's do, and compression saves about that here. In the paper's \
-         Homes it saves less: of the 61% that deduplication leaves, 47 remain, which is a quarter less and not a half. The text does \
-         not say why. How much deduplication saves is how much of what is written \
-         the cache still holds: a profile repeats contents of any age, and the paper's words for Homes, \"shorter fingerprint \
-         reuse distance\", are of the recording's order, which no table tells.",
+        "The paper prints no other figures. \"At least 22%\" is of WebVM and Mail, with deduplication only and \
+         with compression only. That the 53% are of Homes follows from their place in the text.",
+        "Made-up extents compress to a half in the mean, as the paper's do, and compression saves about that here. \
+         In the paper's Homes it saves less: of the 61% that deduplication leaves, 47 remain, which is a quarter \
+         less and not a half. The text does not say why. How much deduplication saves is how much of what is \
+         written the cache still holds: a profile repeats contents of any age, and the paper's words for Homes, \
+         \"shorter fingerprint reuse distance\", are of the recording's order, which no table tells.",
     ];
     Ok(Report { tables: vec![table], comparisons, words: words.map(str::to_owned).to_vec(), charts })
 }
