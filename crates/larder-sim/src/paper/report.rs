@@ -57,6 +57,7 @@ fn shown(value: f64) -> String {
     match value.abs() {
         size if size >= 1000.0 => format!("{value:.0}"),
         size if size >= 10.0 => format!("{value:.1}"),
+        size if size > 0.0 && size < 0.1 => format!("{value:.3}"),
         _ => format!("{value:.2}"),
     }
 }
@@ -138,13 +139,16 @@ impl Table {
             let some = at.iter().zip(values).filter_map(|(x, y)| Some((*x, (*y)?)));
             some.collect::<Vec<(f64, f64)>>()
         };
+        // One may be dashed and dark; of several, each needs a look of its own. A bar that is a reference goes across others.
+        let published = self.lines.iter().filter(|line| line.published.iter().any(Option::is_some)).count();
+        let is_reference = published == 1 && matches!(kind, Kind::Lines { .. });
         let mut series = Vec::new();
         for line in &self.lines {
             let Line { name, ours, published } = line;
             series.push(Series { name: name.clone(), points: points(ours), is_reference: false });
             let published = points(published);
             if !published.is_empty() {
-                series.push(Series { name: format!("{name}, the paper's"), points: published, is_reference: false });
+                series.push(Series { name: format!("{name}, the paper's"), points: published, is_reference });
             }
         }
         let (x_label, y_label) = (self.x_label.clone(), self.y_label.clone());

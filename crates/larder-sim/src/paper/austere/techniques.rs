@@ -75,8 +75,10 @@ pub(super) fn fig6(lab: &mut Lab<'_>) -> Result<Report, String> {
     };
     let comparisons = vec![saves(FULL_KEYS, 30.6, 50.6), saves(PREFIXES, 43.9, 68.0), saves(SKETCH, 69.9, 94.9)];
     let words = vec![
-        "The paper measures resident processes, ours are the bytes of the indices alone, so our savings of each step \
-         are as the paper's largest ones, or larger. Our fingerprints have 16 bytes, the paper's SHA-1 20."
+        "The paper measures resident processes, ours are the bytes of the indices alone, so prefixes save more here than \
+         there. Our fingerprints have 16 bytes, the paper's SHA-1 20. Buckets are allocated in full at the beginning; at 100% \
+         of WSS half of their slots or more are never used, and full keys in them save little over tables that grow with what \
+         is in them."
             .to_owned(),
         "B+FK+L and B+PK+L are counted from their layout (all of it is allocated before the first request): full keys are \
          8 + 16 bytes in the LBA index and 16 in the FP index, a list of slot numbers has one byte a slot. With lists of so \
