@@ -15,6 +15,7 @@ pub mod bound;
 pub mod cache;
 pub mod lab;
 pub mod measure;
+pub mod paper;
 pub mod replay;
 pub mod report;
 pub mod setup;

@@ -272,7 +272,7 @@ pub fn csv(rows: &[Row]) -> String {
     out
 }
 
-fn csv_cell(value: Option<&Value>) -> String {
+pub(crate) fn csv_cell(value: Option<&Value>) -> String {
     match value {
         None | Some(Value::Null) => String::new(),
         Some(Value::String(text)) if text.contains([',', '"', '\n', '\r']) => {

@@ -7,6 +7,7 @@
 
 mod complaints;
 mod offline;
+mod paper;
 mod sim;
 mod trace;
 mod values;
@@ -21,6 +22,7 @@ use larder_device::throttled::Profile;
 use larder_engine::{Compression, WriteMode};
 use larder_serve::nbd::ServeAddress;
 pub use offline::{DumpArgs, DumpPart, VerifyArgs};
+pub use paper::{NamedTrace, PaperArgs, PaperCommand, PaperRunArgs};
 pub use sim::{CacheArgs, CompareArgs, ReportArgs, RunArgs, SimArgs, SimCommand, SweepArgs, TraceInput};
 use std::{ffi::OsString, path::PathBuf};
 pub use trace::{
@@ -118,6 +120,8 @@ pub enum Command {
     Trace(TraceArgs),
     /// Replay block traces through caches of any design, and compare them
     Sim(SimArgs),
+    /// Run the papers' experiments again
+    Paper(PaperArgs),
 }
 
 /// `larder create`.

@@ -19,6 +19,7 @@ mod flush;
 mod fuzz_seeds;
 mod later;
 mod output;
+mod paper;
 mod serve;
 mod set;
 mod signals;
@@ -66,5 +67,6 @@ fn run() -> Outcome {
         Command::Dump(options) => dump::run(&options),
         Command::Trace(options) => trace::run(&options.command),
         Command::Sim(options) => sim::run(&options.command),
+        Command::Paper(options) => paper::run(&options.command),
     }
 }

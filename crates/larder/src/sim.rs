@@ -7,8 +7,8 @@
 mod chart;
 mod compare;
 mod journal;
-mod outputs;
-mod replay;
+pub(crate) mod outputs;
+pub(crate) mod replay;
 mod run;
 mod source;
 pub mod spec;

@@ -18,6 +18,10 @@ use plotters::{
 
 /// Size of a chart in pixels.
 const SIZE: (u32, u32) = (1000, 580);
+/// Size of each of several charts.
+const PANEL_SIZE: (u32, u32) = (760, 480);
+/// Charts side by side at most.
+const PANELS_ACROSS_MAX: usize = 3;
 /// Pixels of a line of the legend.
 const LEGEND_LINE: i32 = 24;
 /// Characters of the legend's widest line at most; longer names are cut.
@@ -90,20 +94,44 @@ pub struct Chart {
     pub series: Vec<Series>,
 }
 
+/// Charts as one SVG document, side by side and below one another, in their order.
+///
+/// # Errors
+/// A sentence: nothing to plot in one of them, or none at all.
+pub fn svg(charts: &[Chart]) -> Result<String, String> {
+    let charts: Vec<Chart> = charts.iter().map(Chart::checked).collect::<Result<_, String>>()?;
+    if charts.is_empty() {
+        return Err("there is nothing to plot".to_owned());
+    }
+    let across = if charts.len() == 4 { 2 } else { charts.len().min(PANELS_ACROSS_MAX) };
+    let down = charts.len().div_ceil(across);
+    let (width, height) = if charts.len() == 1 { SIZE } else { PANEL_SIZE };
+    let mut svg = String::new();
+    {
+        let size = (width * across as u32, height * down as u32);
+        let whole = SVGBackend::with_string(&mut svg, size).into_drawing_area();
+        let drawn =
+            charts.iter().zip(whole.split_evenly((down, across))).try_for_each(|(chart, area)| chart.draw(area));
+        drawn.and_then(|()| whole.present()).map_err(|error| format!("the chart cannot be drawn: {error}"))?;
+    }
+    Ok(svg)
+}
+
 impl Chart {
     /// The chart as an SVG document.
     ///
     /// # Errors
     /// A sentence: nothing to plot.
     pub fn svg(&self) -> Result<String, String> {
+        svg(std::slice::from_ref(self))
+    }
+
+    fn checked(&self) -> Result<Chart, String> {
         let chart = self.without_oddities();
-        if chart.series.iter().all(|series| series.points.is_empty()) {
-            return Err(format!("there is nothing to plot: no replay has a figure for {:?}", self.y_label));
+        match chart.series.iter().all(|series| series.points.is_empty()) {
+            true => Err(format!("there is nothing to plot: no replay has a figure for {:?}", self.y_label)),
+            false => Ok(chart),
         }
-        let mut svg = String::new();
-        let drawn = chart.draw(SVGBackend::with_string(&mut svg, SIZE).into_drawing_area());
-        drawn.map_err(|error| format!("the chart cannot be drawn: {error}"))?;
-        Ok(svg)
     }
 
     fn without_oddities(&self) -> Chart {
@@ -144,8 +172,7 @@ impl Chart {
             Kind::Lines { x } => self.lines(&chart, *x)?,
             Kind::Bars(categories) => self.bars(&chart, categories)?,
         }
-        self.legend(&legend)?;
-        root.present()
+        self.legend(&legend)
     }
 
     fn y_axis(&self) -> Axis {

@@ -36,7 +36,7 @@ pub fn run(args: &CompareArgs) -> Outcome {
     watch.finish();
     let rows = rows?;
     let chart = || chart::of_designs(&rows, args.output.metric);
-    outputs.write(&rows, chart, || table(&rows))
+    outputs.write_rows(&rows, chart, || table(&rows))
 }
 
 /// The designs that were named, or all.

@@ -3,7 +3,7 @@
 //! Invariants: the files are checked and begun before anything is replayed; they replace what has their name only when they
 //! are whole.
 //!
-//! What it does not do: make rows.
+//! What it does not do: make rows or charts.
 
 use crate::{
     args::ReportArgs,
@@ -12,6 +12,7 @@ use crate::{
     trace::out::OutFile,
 };
 use larder_sim::report::{Row, csv, plot::Chart};
+use serde::Serialize;
 use std::{io::Write, path::Path};
 
 /// The outputs that were asked for.
@@ -32,38 +33,58 @@ impl Outputs {
     /// # Errors
     /// A sentence about a file that cannot be written.
     pub fn of(args: &ReportArgs) -> Outcome<Outputs> {
-        let plot =
-            args.plot.as_deref().map(|path| is_svg(path).and_then(|()| OutFile::create(path, true))).transpose()?;
-        let csv = match args.csv.as_deref() {
+        Outputs::new(args.json, args.csv.as_deref(), args.plot.as_deref())
+    }
+
+    /// JSON in place of the table, a CSV file, a chart.
+    ///
+    /// # Errors
+    /// As [`Outputs::of`].
+    pub fn new(json: bool, csv: Option<&Path>, plot: Option<&Path>) -> Outcome<Outputs> {
+        let plot = plot.map(|path| is_svg(path).and_then(|()| OutFile::create(path, true))).transpose()?;
+        let csv = match csv {
             None => None,
             Some(path) if path == Path::new("-") => Some(CsvTo::Stdout),
             Some(path) => Some(CsvTo::File(OutFile::create(path, true)?)),
         };
-        Ok(Outputs { json: args.json, csv, plot })
+        Ok(Outputs { json, csv, plot })
     }
 
-    /// Writes the report.
+    /// Writes rows.
     ///
     /// # Errors
     /// A sentence.
-    pub fn write(
+    pub fn write_rows(
         self,
         rows: &[Row],
         chart: impl FnOnce() -> Outcome<Chart>,
         table: impl FnOnce() -> String,
     ) -> Outcome {
+        self.write(|| chart()?.svg().map_err(Failure::failed), || csv(rows), || rows, table)
+    }
+
+    /// Writes the report; of each kind, what was asked for is made.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub fn write<J: Serialize>(
+        self,
+        svg: impl FnOnce() -> Outcome<String>,
+        csv: impl FnOnce() -> String,
+        json: impl FnOnce() -> J,
+        text: impl FnOnce() -> String,
+    ) -> Outcome {
         if let Some(file) = self.plot {
-            let svg = chart()?.svg().map_err(Failure::failed)?;
-            write_file(file, &svg)?;
+            write_file(file, &svg()?)?;
         }
         match self.csv {
-            Some(CsvTo::Stdout) => return output::say(&csv(rows)),
-            Some(CsvTo::File(file)) => write_file(file, &csv(rows))?,
+            Some(CsvTo::Stdout) => return output::say(&csv()),
+            Some(CsvTo::File(file)) => write_file(file, &csv())?,
             None => {}
         }
         match self.json {
-            true => output::say_json(&rows),
-            false => output::say(&table()),
+            true => output::say_json(&json()),
+            false => output::say(&text()),
         }
     }
 }

@@ -48,7 +48,7 @@ pub fn run(args: &SweepArgs) -> Outcome {
     let rows = replay(args, &watch);
     watch.finish();
     let rows = rows?;
-    outputs.write(&rows, || chart::of_sweep(&rows, args.report.metric), || table(&rows))
+    outputs.write_rows(&rows, || chart::of_sweep(&rows, args.report.metric), || table(&rows))
 }
 
 fn replay(args: &SweepArgs, watch: &Watch) -> Outcome<Vec<Row>> {

@@ -105,3 +105,18 @@ fn what_cannot_be_plotted_is_left_out() {
         assert!(flat.svg().is_ok());
     }
 }
+
+#[test]
+fn several_charts_are_one_document_with_all_their_words() {
+    for panels in 1..=7 {
+        let charts: Vec<Chart> = (0..panels)
+            .map(|at| Chart { title: format!("panel {at}"), ..if at % 2 == 0 { lines() } else { bars() } })
+            .collect();
+        let document = svg(&charts).expect("a document");
+        let found = texts(&document);
+        assert!((0..panels).all(|at| found.contains(&format!("panel {at}"))), "{panels}");
+    }
+    assert!(svg(&[]).is_err());
+    let empty = Chart { series: Vec::new(), ..lines() };
+    assert!(svg(&[lines(), empty]).unwrap_err().contains("nothing to plot"));
+}

@@ -1,0 +1,228 @@
+//! Traces of an experiment, replayed through its caches.
+//!
+//! A trace is put into chunks of any size by the two passes of the papers. Compressed sizes that it has not, or that were
+//! made up, are made up for its chunks: a function of a chunk's fingerprint, as Nitro §5.2 and AustereCache §5.1 have it.
+//!
+//! Invariants: each pass over a trace gives the same requests; all caches of one replay get all of them, in order.
+//!
+//! What it does not do: choose what is replayed.
+
+use std::collections::BTreeMap;
+
+use larder_trace::{
+    ChunkRequest, Compressibility, Content, Provenance, RechunkOptions, Rechunker, Record, TraceError, TraceResult,
+    Unknown, chunks,
+};
+
+use crate::{
+    lab::{Listener, broadcast},
+    measure::{Measures, Meter},
+    replay::Batches,
+    setup::Setup,
+    survey::{Survey, survey},
+};
+
+/// The records of a trace.
+pub type Records<'a> = Box<dyn Iterator<Item = TraceResult<Record>> + 'a>;
+type Requests<'a> = Box<dyn Iterator<Item = TraceResult<ChunkRequest>> + 'a>;
+type Open<'a> = dyn Fn(&str) -> TraceResult<Records<'a>> + 'a;
+
+/// A trace of an experiment.
+pub struct Workload<'a> {
+    name: String,
+    about: String,
+    open: Box<Open<'a>>,
+}
+
+impl<'a> Workload<'a> {
+    /// A trace by the name that the paper has for it, or another; `about` says what it really is. `open` begins a pass
+    /// over it, and is told what for.
+    pub fn new(
+        name: impl Into<String>,
+        about: impl Into<String>,
+        open: impl Fn(&str) -> TraceResult<Records<'a>> + 'a,
+    ) -> Workload<'a> {
+        Workload { name: name.into(), about: about.into(), open: Box::new(open) }
+    }
+
+    /// The paper's name for it, or another.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What it really is.
+    pub fn about(&self) -> &str {
+        &self.about
+    }
+
+    fn explain(&self, error: &TraceError) -> String {
+        match error.file().is_empty() {
+            true => format!("{}: {error}", self.name),
+            false => error.to_string(),
+        }
+    }
+
+    /// Bytes of a block of the trace's content.
+    fn block_bytes(&self) -> TraceResult<u64> {
+        for record in (self.open)("looking")? {
+            let record = record?;
+            if record.is_data() {
+                let bytes = record.content.map(|_| record.len_bytes);
+                let sentence =
+                    "it has no content, which experiments need: `larder trace convert --content` makes some up";
+                return bytes.ok_or_else(|| TraceError::parameter(sentence));
+            }
+        }
+        Err(TraceError::parameter("it has no reads and no writes"))
+    }
+
+    fn requests(&self, how: &How, what: &str, with_content: bool) -> TraceResult<Requests<'_>> {
+        let How { chunk_bytes, unknown, compress } = *how;
+        let open = |what: &str| Ok::<_, TraceError>((self.open)(what)?.map(without_made_sizes));
+        if self.block_bytes()? == u64::from(chunk_bytes) {
+            let requests = chunks(open(what)?, chunk_bytes)?;
+            return Ok(Box::new(requests.map(move |request| with_size(request, chunk_bytes, &compress))));
+        }
+        let mut rechunker = Rechunker::new(RechunkOptions { unknown, ..RechunkOptions::new(chunk_bytes) })?;
+        if with_content {
+            rechunker.learn(open("first pass over the content")?)?;
+        }
+        let requests = rechunker.replay(open(what)?);
+        Ok(Box::new(requests.map(move |request| with_size(request, chunk_bytes, &compress))))
+    }
+}
+
+fn without_made_sizes(record: TraceResult<Record>) -> TraceResult<Record> {
+    let mut record = record?;
+    if let Some(content) = record.content.as_mut().filter(|content| content.provenance != Provenance::Recorded) {
+        content.stored_bytes = None;
+    }
+    Ok(record)
+}
+
+fn with_size(request: TraceResult<ChunkRequest>, bytes: u32, compress: &Compressibility) -> TraceResult<ChunkRequest> {
+    let mut request = request?;
+    if let Some(content @ Content { stored_bytes: None, .. }) = &mut request.content {
+        // Zeroes compress as LZ4 has it, not at random.
+        let stored = match content.is_zero {
+            true => bytes.div_ceil(255) + 9,
+            false => compress.stored_bytes(content.fingerprint, bytes),
+        };
+        content.stored_bytes = Some(stored.min(bytes));
+    }
+    Ok(request)
+}
+
+/// How a trace is put into chunks.
+#[derive(Clone, Copy, Debug)]
+pub struct How {
+    /// Bytes of a chunk.
+    pub chunk_bytes: u32,
+    /// What a block that was never read is taken for, where chunks are larger than the trace's blocks.
+    pub unknown: Unknown,
+    /// How well content compresses.
+    pub compress: Compressibility,
+}
+
+impl How {
+    /// Chunks of so many bytes; what was never read is as the paper has it; content compresses to a half, more or less.
+    pub fn new(chunk_bytes: u32, unknown: Unknown) -> How {
+        How { chunk_bytes, unknown, compress: Compressibility::default() }
+    }
+}
+
+/// What a cache came to.
+#[derive(Clone, Debug)]
+pub struct Replayed {
+    /// The cache.
+    pub setup: Setup,
+    /// What came of it.
+    pub measures: Measures,
+}
+
+/// The traces of an experiment, and what replays them.
+pub struct Lab<'a> {
+    workloads: Vec<Workload<'a>>,
+    threads: usize,
+    surveys: BTreeMap<(usize, u32), Survey>,
+}
+
+impl<'a> Lab<'a> {
+    /// Replays on so many threads.
+    pub fn new(workloads: Vec<Workload<'a>>, threads: usize) -> Lab<'a> {
+        Lab { workloads, threads, surveys: BTreeMap::new() }
+    }
+
+    /// The number of traces; each function here takes the place of one among them.
+    pub fn workload_count(&self) -> usize {
+        self.workloads.len()
+    }
+
+    /// The trace at a place; that of a place behind the last is the last.
+    ///
+    /// # Errors
+    /// There is none at all.
+    pub fn workload(&self, at: usize) -> Result<&Workload<'a>, String> {
+        self.workloads.get(at).or(self.workloads.last()).ok_or_else(|| "there is no trace to replay".to_owned())
+    }
+
+    /// The place of the trace by this name.
+    pub fn place_of(&self, name: &str) -> Option<usize> {
+        self.workloads.iter().position(|workload| workload.name == name)
+    }
+
+    /// How many requests and chunks a trace has.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub fn survey(&mut self, at: usize, how: &How) -> Result<Survey, String> {
+        if let Some(known) = self.surveys.get(&(at, how.chunk_bytes)) {
+            return Ok(*known);
+        }
+        let workload = self.workload(at)?;
+        let counted = workload.requests(how, "counting", false).and_then(survey);
+        let found = counted.map_err(|error| workload.explain(&error))?;
+        self.surveys.insert((at, how.chunk_bytes), found);
+        Ok(found)
+    }
+
+    /// Replays a trace once, through all of these caches. What comes in the first `warmup_requests` is not counted.
+    ///
+    /// # Errors
+    /// A sentence: a cache that cannot be, or the trace's.
+    pub fn replay(
+        &mut self,
+        at: usize,
+        how: &How,
+        warmup_requests: u64,
+        setups: &[Setup],
+    ) -> Result<Vec<Replayed>, String> {
+        let working_set = self.survey(at, how)?.working_set_chunks;
+        let mut meters = Vec::new();
+        for setup in setups {
+            let built = setup.build(working_set).map_err(|sentence| self.refused(at, setup, &sentence))?;
+            meters.push(Meter::new(built, how.chunk_bytes, warmup_requests));
+        }
+        let mut listeners: Vec<&mut dyn Listener> = meters.iter_mut().map(|meter| meter as &mut dyn Listener).collect();
+        self.listen(at, how, &mut listeners)?;
+        let measures = meters.into_iter().map(Meter::finish);
+        Ok(setups.iter().zip(measures).map(|(setup, measures)| Replayed { setup: *setup, measures }).collect())
+    }
+
+    /// Reads a trace once, for listeners of any kind.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub fn listen(&self, at: usize, how: &How, listeners: &mut [&mut dyn Listener]) -> Result<(), String> {
+        let workload = self.workload(at)?;
+        let explain = |error: TraceError| workload.explain(&error);
+        let requests = workload.requests(how, "replaying", true).map_err(explain)?;
+        broadcast(&mut Batches::new(requests, how.chunk_bytes), listeners, self.threads).map_err(explain)
+    }
+
+    fn refused(&self, at: usize, setup: &Setup, sentence: &str) -> String {
+        let name = self.workload(at).map_or("", |workload| workload.name());
+        let design = setup.design.name;
+        format!("{name} at this scale is too small for {design} with a flash of {}: {sentence}", setup.flash)
+    }
+}

@@ -1,0 +1,102 @@
+//! The options of `larder paper`: the papers' experiments.
+//!
+//! What it does not do: know the experiments; `larder_sim::paper` does.
+
+use clap::{Args, Subcommand};
+use std::path::PathBuf;
+
+const PAPER_EXAMPLES: &str = "\
+Examples:
+  larder paper list
+  larder paper run austere-fig7 --plot fig7.svg
+  larder paper run austere-fig7 --trace Homes=homes.trace.zst
+
+docs/REPRODUCTION.md holds what each comes to.";
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  larder paper run austere-fig7
+  larder paper run austere-fig7 --scale 0.01 --json
+  larder paper run austere-fig7 --trace WebVM=webvm.blkparse.gz --trace Homes=homes.blkparse.gz
+  larder paper run austere-fig7 --trace mine.trace.zst --plot mine.svg
+
+Where no trace is given, traces are generated that are like the paper's in the figures that it prints of them. A trace
+that has the name of one of the paper's stands beside the paper's figures of that one.";
+
+/// `larder paper`.
+#[derive(Debug, Args)]
+#[command(after_help = PAPER_EXAMPLES, arg_required_else_help = false)]
+pub struct PaperArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: PaperCommand,
+}
+
+/// The commands on experiments.
+#[derive(Debug, Subcommand)]
+pub enum PaperCommand {
+    /// Name the experiments, with what each shows
+    List(PaperListArgs),
+    /// Run an experiment, and put our figures beside the published ones
+    Run(Box<PaperRunArgs>),
+}
+
+/// `larder paper list`.
+#[derive(Debug, Args)]
+pub struct PaperListArgs {
+    /// Print a list of JSON objects
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// A trace on the command line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedTrace {
+    /// The paper's name for it, where it is one of the paper's.
+    pub name: Option<String>,
+    /// The file.
+    pub file: PathBuf,
+}
+
+/// `larder paper run`.
+#[derive(Debug, Args)]
+#[command(after_help = RUN_EXAMPLES)]
+pub struct PaperRunArgs {
+    /// The experiment
+    pub name: String,
+    /// A trace with content in place of the generated ones, perhaps with the paper's name for it; may be given several times
+    #[arg(long, value_name = "[NAME=]FILE", value_parser = named_trace)]
+    pub trace: Vec<NamedTrace>,
+    /// Size of generated traces, as a share of the paper's [default: of each trace its own, for a run of a minute or two]
+    #[arg(long, value_name = "S", value_parser = scale, conflicts_with = "trace", allow_hyphen_values = true)]
+    pub scale: Option<f64>,
+    /// Count bad lines of traces, and go on
+    #[arg(long)]
+    pub skip_bad: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+    /// Write a CSV file, too; - for standard output, in place of the text
+    #[arg(long, value_name = "FILE", conflicts_with = "json")]
+    pub csv: Option<PathBuf>,
+    /// Draw the charts, too: an SVG file
+    #[arg(long, value_name = "FILE.svg")]
+    pub plot: Option<PathBuf>,
+}
+
+/// `NAME=FILE` or `FILE`; a path that has a slash before its first `=` is a file.
+fn named_trace(text: &str) -> Result<NamedTrace, String> {
+    let (name, file) = match text.split_once('=') {
+        Some((name, file)) if !name.contains('/') => (Some(name.to_owned()), file),
+        _ => (None, text),
+    };
+    match file.is_empty() {
+        true => Err("expected a file, or NAME=FILE with the paper's name for the trace".to_owned()),
+        false => Ok(NamedTrace { name, file: file.into() }),
+    }
+}
+
+fn scale(text: &str) -> Result<f64, String> {
+    let found = text.parse().ok().filter(|scale: &f64| *scale > 0.0 && *scale <= 1000.0);
+    found.ok_or_else(|| "expected a number above 0, up to 1000, as in 0.01".to_owned())
+}

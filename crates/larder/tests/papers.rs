@@ -1,0 +1,171 @@
+//! `larder paper`: what is listed runs, each report is whole, and what cannot be run is refused.
+//!
+//! It runs experiments at sizes so small that their figures mean nothing; docs/REPRODUCTION.md has figures that do.
+
+mod support;
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use serde_json::Value;
+use support::{Scratch, ends, larder, run};
+
+/// A scale at which an experiment takes a second.
+const TINY: &str = "0.0002";
+
+fn paper(words: &[&str]) -> Command {
+    let mut command = larder(["paper"]);
+    command.args(words);
+    command
+}
+
+fn json(command: &mut Command) -> Value {
+    let said = run(command.arg("--json"));
+    serde_json::from_str(&said).unwrap_or_else(|err| panic!("no JSON: {err}\n{said}"))
+}
+
+fn list<'a>(value: &'a Value, key: &str) -> &'a Vec<Value> {
+    value[key].as_array().unwrap_or_else(|| panic!("no list {key}: {value}"))
+}
+
+fn text<'a>(value: &'a Value, key: &str) -> &'a str {
+    value[key].as_str().filter(|text| !text.is_empty()).unwrap_or_else(|| panic!("no words {key}: {value}"))
+}
+
+/// The names that are listed and begin so.
+fn names(prefix: &str) -> Vec<String> {
+    let listed = json(&mut paper(&["list"]));
+    let names = listed.as_array().expect("a list").iter().map(|experiment| text(experiment, "name").to_owned());
+    names.filter(|name| name.starts_with(prefix)).collect()
+}
+
+/// Sentence and exit code of a command that is refused.
+fn refused(command: &mut Command) -> (String, i32) {
+    let out = ends(command);
+    let sentence = String::from_utf8(out.stderr).expect("UTF-8");
+    assert!(out.stdout.is_empty(), "{}", String::from_utf8_lossy(&out.stdout));
+    assert!(sentence.starts_with("larder: ") && sentence.trim_end().lines().count() == 1, "{sentence}");
+    (sentence, out.status.code().expect("a code"))
+}
+
+/// That a report has all its parts, and each table is a rectangle with a figure in it.
+fn assert_whole(report: &Value, name: &str) {
+    assert_eq!(text(report, "experiment"), name);
+    assert!([text(report, "paper"), text(report, "figure"), text(report, "about")].iter().all(|text| text.len() > 5));
+    for trace in list(report, "traces") {
+        assert!(text(trace, "about").starts_with("GENERATED"), "{name}: {trace}");
+    }
+    assert!(!list(report, "words").is_empty(), "{name}");
+    assert!(!list(report, "tables").is_empty(), "{name}");
+    for table in list(report, "tables") {
+        let columns = list(table, "columns").len();
+        assert!(columns > 0 && !text(table, "title").is_empty() && !text(table, "figure").is_empty(), "{table}");
+        for series in list(table, "series") {
+            assert_eq!([list(series, "ours").len(), list(series, "published").len()], [columns; 2], "{name}: {series}");
+            assert!(list(series, "ours").iter().any(Value::is_number), "{name}: {series}");
+        }
+    }
+    for comparison in list(report, "comparisons") {
+        text(comparison, "what");
+        let (low, high) = (&comparison["published"]["low"], &comparison["published"]["high"]);
+        assert!(low.as_f64().expect("a number") <= high.as_f64().expect("a number"), "{name}: {comparison}");
+        assert!(comparison["ours"]["low"].is_number(), "{name}: {comparison}");
+    }
+}
+
+/// A trace with content in blocks of 4 KiB.
+fn zipf(scratch: &Scratch) -> PathBuf {
+    let path = scratch.path("mine.trace");
+    let words = ["generate", "zipf", "--requests", "20000", "--working-set", "32M", "--chunk", "4K", "--dup", "0.4"];
+    run(larder(["trace"]).args(words).args(["--seed", "5", "-o"]).arg(&path));
+    path
+}
+
+#[test]
+fn the_list_names_each_experiment_with_its_figure() {
+    let page = run(&mut paper(&["list"]));
+    let all = names("");
+    assert!(all.iter().all(|name| page.contains(name.as_str())), "{page}");
+    let austere = names("austere-");
+    assert_eq!(austere, [5, 6, 7, 8, 9, 10].map(|figure| format!("austere-fig{figure}")));
+    let listed = json(&mut paper(&["list"]));
+    for experiment in listed.as_array().expect("a list") {
+        assert!(text(experiment, "figure").len() > 5 && text(experiment, "about").len() > 5, "{experiment}");
+        assert!(!list(experiment, "traces").is_empty(), "{experiment}");
+    }
+}
+
+#[test]
+fn each_of_austere_caches_experiments_runs() {
+    for name in names("austere-") {
+        let report = json(&mut paper(&["run", &name, "--scale", TINY]));
+        assert_whole(&report, &name);
+    }
+}
+
+#[test]
+fn a_report_is_text_a_csv_file_and_a_chart_and_the_same_each_time() {
+    let scratch = Scratch::new("paper-report");
+    let (csv, svg) = (scratch.path("it.csv"), scratch.path("it.svg"));
+    let mut command = paper(&["run", "austere-fig10", "--scale", TINY, "--csv"]);
+    let page = run(command.arg(&csv).arg("--plot").arg(&svg));
+    for words in ["Figure 10", "WebVM: GENERATED", "in brackets the paper's", "[36.7]", "What the text says", "160.9"] {
+        assert!(page.contains(words), "no {words:?} in\n{page}");
+    }
+    let csv = fs::read_to_string(csv).expect("a file");
+    let mut lines = csv.lines();
+    assert_eq!(lines.next().map(|line| line.split(',').count()), Some(8));
+    assert!(csv.contains("Read hits,Read hit ratio (%),WebVM,1x,"), "{csv}");
+    // Two tables of three traces and four sizes, and five comparisons.
+    assert_eq!(lines.count(), 2 * 3 * 4 + 5);
+    let svg = fs::read_to_string(svg).expect("a file");
+    assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"));
+    for words in ["Index RAM by size of the LBA index", "Read hit ratio (%)", "WebVM, the paper"] {
+        assert!(svg.contains(words), "no {words:?} in the chart");
+    }
+    assert_eq!(page, run(&mut paper(&["run", "austere-fig10", "--scale", TINY])));
+}
+
+#[test]
+fn traces_of_ones_own_take_the_place_of_generated_ones() {
+    let scratch = Scratch::new("paper-own");
+    let trace = zipf(&scratch);
+    let named = format!("homes={}", trace.display());
+    let mut command = paper(&["run", "austere-fig10", "--trace", &named, "--trace"]);
+    let report = json(command.arg(&trace));
+    let traces: Vec<&str> = list(&report, "traces").iter().map(|trace| text(trace, "name")).collect();
+    assert_eq!(traces, ["Homes", "mine.trace"]);
+    let compared = |what: &str| {
+        let comparison = list(&report, "comparisons").iter().find(|one| text(one, "what").starts_with(what));
+        comparison.unwrap_or_else(|| panic!("no {what}"))["ours"].is_null()
+    };
+    assert!(!compared("Homes: memory") && compared("WebVM: memory"));
+}
+
+#[test]
+fn what_cannot_be_run_is_refused() {
+    let scratch = Scratch::new("paper-refused");
+    let trace = zipf(&scratch).display().to_string();
+    let (sentence, code) = refused(&mut paper(&["run", "austere-fig99"]));
+    assert!(code == 1 && sentence.contains("austere-fig99") && sentence.contains("larder paper list"), "{sentence}");
+    let (sentence, code) = refused(&mut paper(&["run", "austere-fig7", "--trace", &format!("Webvn={trace}")]));
+    assert!(code == 1 && sentence.contains("Webvn") && sentence.contains("WebVM, Homes, Mail"), "{sentence}");
+    let (sentence, code) = refused(&mut paper(&["run", "austere-fig7", "--trace", "/no/such=file"]));
+    assert!(code == 1 && sentence.contains("/no/such=file"), "{sentence}");
+    for words in
+        [&["--scale", "0"] as &[&str], &["--scale", "x"], &["--scale", "1", "--trace", &trace], &["--trace", "a="]]
+    {
+        let (sentence, code) = refused(paper(&["run", "austere-fig7"]).args(words));
+        assert!(code == 2 && sentence.contains(words[0]), "{sentence}");
+    }
+    let (sentence, code) = refused(&mut paper(&["run", "austere-fig7", "--scale", "0.0000001"]));
+    assert!(code == 1 && sentence.contains("scale"), "{sentence}");
+    let bare = scratch.path("ids.bin");
+    fs::write(&bare, [7u32, 9, 7].map(u32::to_le_bytes).concat()).expect("a file");
+    let (sentence, code) = refused(paper(&["run", "austere-fig7", "--trace"]).arg(&bare));
+    assert!(code == 1 && sentence.contains("ids.bin") && sentence.contains("no content"), "{sentence}");
+    let plot = scratch.path("it.png");
+    let (sentence, code) = refused(paper(&["run", "austere-fig7", "--plot"]).arg(&plot));
+    assert!(code == 1 && sentence.contains("SVG"), "{sentence}");
+}
