@@ -362,7 +362,7 @@ fn what_cannot_be_is_refused_with_what_could() {
         (&["--design", "lru", "--flash", "0.0001%"], 1, &["lru needs a flash of at least"]),
         (&["--design", "austere", "--flash", "2c"], 1, &["austere needs room for at least", "data chunks"]),
         (&["--design", "nitro", "--flash", "1M"], 1, &["the smallest that would do has"]),
-        (&["--design", "nitro", "--flash", "100c"], 1, &["WEUs", "3 is the least"]),
+        (&["--design", "nitro", "--flash", "100c"], 1, &["WEUs", "513 are the least"]),
         (&["--design", "nitro", "--flash", "64M", "--ram", "1K"], 1, &["RAM budget", "are the least"]),
         (&["--design", "d-arc", "--flash", "64M", "--ram", "100"], 1, &["RAM budget", "are the least"]),
         (&["--design", "austere", "--flash", "64M", "--ram", "100"], 1, &["RAM budget", "are the least"]),
