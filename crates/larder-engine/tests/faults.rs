@@ -482,3 +482,35 @@ fn a_cache_full_of_dirty_data_waits_for_an_origin_that_failed() {
         }
     });
 }
+
+/// Batches that are destaged side by side share the flushes of the origin: what one of these lost stays dirty, whichever
+/// batch had asked for it, and is written again.
+#[test]
+fn a_flush_that_fails_beside_a_destage_leaves_it_dirty() {
+    each_seed(60, |seed| {
+        let mut setup = Setup::default();
+        // The destager has a batch of its own under way all the time.
+        setup.tuning.dirty_low_percent = 1;
+        let mut world = World::new(seed, setup);
+        // Not neighbours, so that a batch is many writes.
+        let chunks = 600;
+        (0..chunks).for_each(|lba| world.write(at(2 * lba), &noise(lba, CHUNK)));
+        world.flush();
+        for round in 0..4 {
+            (0..chunks).for_each(|lba| world.write(at(2 * lba), &noise(lba + round * chunks, CHUNK)));
+            world.origin.sim.plan().add(Fault { times: 2, ..always(IoOp::Flush) });
+            world.destage_all();
+        }
+        world.origin.sim.plan().clear();
+        while !world.destage_all() {}
+        assert_eq!(world.status().dirty_bytes, 0);
+        world.crash();
+        for lba in 0..chunks {
+            assert_same(
+                &world.origin.sim.peek_durable(at(2 * lba), CHUNK),
+                &noise(lba + 3 * chunks, CHUNK),
+                "what is clean",
+            );
+        }
+    });
+}
