@@ -37,7 +37,6 @@ pub struct OriginChanges {
     doubtful: RunMap,
     /// The whole volume is.
     all_doubtful: bool,
-    failures: u64,
 }
 
 impl OriginChanges {
@@ -73,7 +72,6 @@ impl OriginChanges {
 
     /// A flush failed.
     pub fn flush_failed(&mut self) {
-        self.failures += 1;
         self.all_doubtful |= self.overflowed_below > 0;
         let lost: Vec<Run> = std::mem::take(&mut self.written).iter().collect();
         lost.into_iter().for_each(|run| self.doubt(run.first.0, run.first.0 + run.count));
@@ -91,16 +89,14 @@ impl OriginChanges {
         }
     }
 
-    /// The change of `run` is over that began when so many flushes had failed; `rewritten` of it is on the origin as a whole.
-    fn end(&mut self, run: (u64, u64), rewritten: &Range<u64>, failures: u64) {
+    /// The change of `run` is over; `rewritten` of it is on the origin as a whole, and no flush failed meanwhile.
+    fn end(&mut self, run: (u64, u64), rewritten: Range<u64>) {
         if let Some(at) = self.changing.iter().position(|&changing| changing == run) {
             self.changing.swap_remove(at);
         }
         let (first, end) = run;
-        if self.failures == failures {
-            // Written again: what was doubtful of it is not, once this is flushed.
-            self.doubtful.remove(Lba(rewritten.start), rewritten.end.saturating_sub(rewritten.start));
-        }
+        // Written again: what was doubtful of it is not, once this is flushed.
+        self.doubtful.remove(Lba(rewritten.start), rewritten.end.saturating_sub(rewritten.start));
         if self.written.len() >= RUNS_MAX {
             self.written = RunMap::default();
             self.overflowed_below = self.next_number + 1;
@@ -146,7 +142,7 @@ impl Shared {
             }
             // A mapping may also be gone already, by an eviction or by a write that failed, and not durably.
             let upto = Some(state.log.forgets_below).filter(|&upto| upto > state.log.durable_below);
-            (state.origin_changes.failures, upto)
+            (state.origin_flush_failures, upto)
         };
         let whole = self.whole_chunks(offset, len);
         let change = OriginChange { shared: self, first, count, whole, succeeded: false, failures };
@@ -175,8 +171,9 @@ impl Drop for OriginChange<'_> {
     fn drop(&mut self) {
         let mut state = self.shared.state.lock();
         let run = (self.first.0, self.first.0 + self.count);
-        let rewritten = if self.succeeded { self.whole.clone() } else { 0..0 };
-        state.origin_changes.end(run, &rewritten, self.failures);
+        let is_whole = self.succeeded && state.origin_flush_failures == self.failures;
+        let rewritten = if is_whole { self.whole.clone() } else { 0..0 };
+        state.origin_changes.end(run, rewritten);
         // A read that began meanwhile may have seen either: its fill is outdated here.
         state.versions.bump_range(self.first, self.count);
         state.prefetch.remove_range(self.first, self.count);

@@ -11,8 +11,8 @@
 use crate::{
     error::EngineError,
     shared::Shared,
-    stall::Counted,
     state::{State, class_index},
+    sync::Counted,
     tickets::Ticket,
 };
 use larder_core::{

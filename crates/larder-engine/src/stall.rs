@@ -10,31 +10,11 @@
 
 use crate::shared::Shared;
 use larder_device::IoError;
-use std::{
-    sync::atomic::{AtomicU32, Ordering::*},
-    time::Duration,
-};
+use std::{sync::atomic::Ordering::*, time::Duration};
 
 /// So long none of the dirty data that is asked for can be read, until the flash is taken to have failed. Longer than a
 /// device takes to reset, shorter than clients' own time limits (30 s in Linux' NBD and SCSI).
 const UNREADABLE_MAX: Duration = Duration::from_secs(10);
-
-/// Counts something while it is under way, also if it is given up.
-pub struct Counted<'a>(&'a AtomicU32);
-
-impl<'a> Counted<'a> {
-    /// One more, until this is dropped.
-    pub fn new(count: &'a AtomicU32) -> Self {
-        count.fetch_add(1, AcqRel);
-        Counted(count)
-    }
-}
-
-impl Drop for Counted<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, AcqRel);
-    }
-}
 
 impl Shared {
     /// Room was made, or dirty data was read, so that it will be.

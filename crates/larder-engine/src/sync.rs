@@ -1,5 +1,5 @@
-//! Waiting inside the engine: [`Notify`] for conditions, [`Turns`] for what must not run twice at once, [`join_all`] for
-//! operations that run side by side.
+//! Waiting inside the engine: [`Notify`] for conditions, [`Turns`] for what must not run twice at once, [`Counted`] for how
+//! many are at something, [`join_all`] for operations that run side by side.
 //!
 //! Invariants: a [`Listener`] made before a condition was checked never misses a change made after the check.
 //!
@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use std::{
     future::{Future, poll_fn},
     pin::Pin,
+    sync::atomic::{AtomicU32, Ordering::AcqRel},
     task::{Context, Poll, Waker},
 };
 
@@ -88,6 +89,23 @@ impl Drop for Turn<'_> {
     fn drop(&mut self) {
         *self.0.taken.lock() = false;
         self.0.free.notify();
+    }
+}
+
+/// Counts something while it is under way, also if it is given up.
+pub struct Counted<'a>(&'a AtomicU32);
+
+impl<'a> Counted<'a> {
+    /// One more, until this is dropped.
+    pub fn new(count: &'a AtomicU32) -> Self {
+        count.fetch_add(1, AcqRel);
+        Counted(count)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, AcqRel);
     }
 }
 

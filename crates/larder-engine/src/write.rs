@@ -9,7 +9,7 @@
 //!
 //! What it does not do: decide where chunks go.
 
-use crate::{error::EngineError, fill::Reason, shared::Shared, stall::Counted};
+use crate::{error::EngineError, fill::Reason, shared::Shared, sync::Counted};
 use larder_core::{Lba, Lookup, types::SECTOR_BYTES};
 use larder_device::{IoBuf, IoError, IoErrorKind, IoFuture, IoOp, SharedBuf, WriteFlags};
 use larder_format::WriteMode;

@@ -16,8 +16,8 @@ use crate::{
     record::{HeldRecord, decode_chunk, overlay_fragment},
     segment::{NewRecord, RecordOf},
     shared::Shared,
-    stall::Counted,
     state::{PENDING_ENTRIES_MAX, State},
+    sync::Counted,
 };
 use larder_core::{Fingerprint, Lba, Lookup, NewMapping, SectorMap, StreamClass, types::SECTOR_BYTES};
 use larder_device::{IoBuf, IoFuture, SharedBuf, runtime::compute};
