@@ -21,8 +21,8 @@ use larder_core::{Lba, Lookup, Place, SectorMap, types::SECTOR_BYTES};
 use larder_device::{IoBuf, IoError, IoErrorKind, IoFuture, IoOp, IoResult, SharedBuf};
 use std::sync::{Arc, atomic::Ordering::*};
 
-/// Tries of one chunk whose record was replaced or damaged under the reader.
-const TRIES_MAX: usize = 4;
+/// Tries of one chunk whose record was replaced or damaged under the reader, or that the flash fails to read.
+pub(crate) const TRIES_MAX: usize = 4;
 
 /// One chunk of a request: which bytes of the chunk go where in the reply.
 pub(crate) struct Want {

@@ -13,13 +13,14 @@ use crate::{
     codec::{Encoded, is_zero},
     error::EngineError,
     flush::LOG_USED_PERCENT_MAX,
+    read::TRIES_MAX,
     record::{HeldRecord, decode_chunk, overlay_fragment},
     segment::{NewRecord, RecordOf},
     shared::Shared,
     state::{PENDING_ENTRIES_MAX, State},
     sync::Counted,
 };
-use larder_core::{Fingerprint, Lba, Lookup, NewMapping, SectorMap, StreamClass, types::SECTOR_BYTES};
+use larder_core::{Fingerprint, Lba, Lookup, NewMapping, Place, SectorMap, StreamClass, types::SECTOR_BYTES};
 use larder_device::{IoBuf, IoFuture, SharedBuf, runtime::compute};
 use larder_format::Encoding;
 use std::sync::{Arc, atomic::Ordering::*};
@@ -268,29 +269,26 @@ impl Shared {
                 valid.set(all.0, all.1);
                 IoBuf::copy_of(&data)
             }
-            Base::Chunk(held) => {
-                let dirty = self.state.lock().design.dirty_seq(lba).is_some();
-                match self.read_whole(held).await {
-                    Some(mut chunk) => {
-                        chunk.truncate(len);
-                        valid.set(all.0, all.1);
+            Base::Chunk(held) => match self.read_base(lba, held, |place, it| self.decode_whole(place, it)).await? {
+                Some(mut chunk) => {
+                    chunk.truncate(len);
+                    valid.set(all.0, all.1);
+                    chunk
+                }
+                None => IoBuf::zeroed(len),
+            },
+            Base::Fragment(held, sectors) => {
+                let overlay = |place: &Place, payload: IoBuf| {
+                    let mut chunk = IoBuf::zeroed(len);
+                    overlay_fragment(place, &sectors, &payload, &mut chunk).then_some(chunk)
+                };
+                match self.read_base(lba, held, overlay).await? {
+                    Some(chunk) => {
+                        valid = sectors;
                         chunk
                     }
-                    // A damaged clean copy is not needed: the origin has it, and a fragment says which sectors are new.
-                    None if !dirty => IoBuf::zeroed(len),
-                    None => return Err(EngineError::DirtyDataLost { offset: self.geometry.offset_of(lba) }),
+                    None => IoBuf::zeroed(len),
                 }
-            }
-            Base::Fragment(held, sectors) => {
-                let place = held.place;
-                let mut chunk = IoBuf::zeroed(len);
-                let payload = self.read_held(held).await?;
-                let merged = payload.is_some_and(|payload| overlay_fragment(&place, &sectors, &payload, &mut chunk));
-                if !merged {
-                    return Err(EngineError::DirtyDataLost { offset: self.geometry.offset_of(lba) });
-                }
-                valid = sectors;
-                chunk
             }
         };
         chunk[from..from + piece.len()].copy_from_slice(piece);
@@ -323,14 +321,58 @@ impl Shared {
         .await
     }
 
+    /// What the record of `lba` holds, for a partial write to merge with. `None` where it cannot be had and is not needed:
+    /// it is clean, so the origin has it, and a fragment will say which sectors are new.
+    ///
+    /// # Errors
+    /// [`EngineError::DirtyDataLost`] for a dirty record that fails its check; the device's for one that it does not read,
+    /// though it was asked several times.
+    async fn read_base(
+        self: &Arc<Self>,
+        lba: Lba,
+        mut held: HeldRecord,
+        decode: impl Fn(&Place, IoBuf) -> Option<IoBuf>,
+    ) -> Result<Option<IoBuf>, EngineError> {
+        let place = held.place;
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let read = self.read_held(held).await;
+            let _ = read.as_ref().inspect_err(|error| self.note_flash_read_error(error));
+            let content = read.map(|payload| decode(&place, payload?));
+            if let Ok(Some(content)) = content {
+                return Ok(Some(content));
+            }
+            let mut state = self.state.lock();
+            if content.is_ok() {
+                state.note_damaged(&place);
+                self.counters.corrupt_records.fetch_add(1, Relaxed);
+            }
+            // Other writes of the chunk wait for this one, but a destage may have cleaned it meanwhile.
+            let Some(seq) = state.design.dirty_seq(lba) else { return Ok(None) };
+            match content {
+                Err(error) if tries >= TRIES_MAX => return Err(error.into()),
+                Err(_) => held = self.hold(&state, place),
+                Ok(_) => {
+                    state.lost.insert(lba.0, seq);
+                    return Err(EngineError::DirtyDataLost { offset: self.geometry.offset_of(lba) });
+                }
+            }
+        }
+    }
+
     /// Reads and decodes a held chunk; `None` where it cannot be had.
     pub(crate) async fn read_whole(&self, held: HeldRecord) -> Option<IoBuf> {
         let place = held.place;
         let payload = self.read_held(held).await.ok()??;
+        self.decode_whole(&place, payload)
+    }
+
+    fn decode_whole(&self, place: &Place, payload: IoBuf) -> Option<IoBuf> {
         if place.encoding == Encoding::Raw.code() {
             return (payload.len() == self.geometry.chunk_bytes).then_some(payload);
         }
         let mut chunk = IoBuf::new(self.geometry.chunk_bytes);
-        decode_chunk(&place, &payload, &mut chunk).then_some(chunk)
+        decode_chunk(place, &payload, &mut chunk).then_some(chunk)
     }
 }

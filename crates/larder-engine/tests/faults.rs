@@ -185,6 +185,66 @@ fn a_read_error_that_passes_loses_no_dirty_data() {
 }
 
 #[test]
+fn a_partial_write_over_what_cannot_be_read_now_fails_and_loses_nothing() {
+    each_seed(10, |seed| {
+        for (lba, from) in [(6, 512), (30, 0)] {
+            let world = dirty_chunks(seed);
+            let (offset, record) = world.record_of(lba);
+            world.flash.sim.fail_range(IoOp::Read, offset..offset + u64::from(record.stored_len), IoErrorKind::Io, 20);
+            let error = world.try_write(at(lba) + from, &noise(1, 512), false).expect_err("nothing to merge with");
+            assert_eq!(error.kind, IoErrorKind::Io, "what cannot be read is not damaged");
+            assert_eq!((world.status().lost_chunks, world.status().counts.corrupt_records), (0, 0));
+            assert!(world.status().counts.flash_read_errors >= 1, "it is counted");
+            world.flash.sim.plan().clear();
+            world.write(at(lba) + from, &noise(1, 512));
+            let (inside, old) = match lba {
+                30 => (1024..2048, noise(30, 1024)),
+                _ => (1024..CHUNK, dirty_content(lba)[1024..].to_vec()),
+            };
+            assert_same(&world.read(at(lba) + inside.start as u64, inside.len()), &old, "what was there before");
+            assert_same(&world.read(at(lba) + from, 512), &noise(1, 512), "what was written");
+        }
+    });
+}
+
+#[test]
+fn a_partial_write_over_a_read_error_that_passes_succeeds() {
+    each_seed(10, |seed| {
+        let world = dirty_chunks(seed);
+        let (offset, record) = world.record_of(6);
+        world.flash.sim.fail_range(IoOp::Read, offset..offset + u64::from(record.stored_len), IoErrorKind::Io, 1);
+        world.write(at(6) + 512, &noise(1, 512));
+        let expected = [&dirty_content(6)[..512], &noise(1, 512), &dirty_content(6)[1024..]].concat();
+        assert_same(&world.read(at(6), CHUNK), &expected, "the chunk");
+    });
+}
+
+#[test]
+fn a_partial_write_over_damaged_clean_data_needs_none_of_it() {
+    each_seed(10, |seed| {
+        let lba = 6;
+        for damage in [false, true] {
+            let world = dirty_chunks(seed);
+            assert!(world.destage_all());
+            let (offset, record) = world.record_of(lba);
+            let end = offset + u64::from(record.stored_len);
+            match damage {
+                true => world.flash.sim.corrupt(offset, record.stored_len.into(), &mut Rng::new(seed)),
+                false => world.flash.sim.fail_range(IoOp::Read, offset..end, IoErrorKind::Io, 20),
+            };
+            world.write(at(lba) + 512, &noise(1, 512));
+            world.flash.sim.plan().clear();
+            let mut expected = world.origin.sim.peek(at(lba), CHUNK);
+            expected[512..1024].copy_from_slice(&noise(1, 512));
+            assert_same(&world.read(at(lba), CHUNK), &expected, "the chunk");
+            assert_eq!((world.status().lost_chunks, world.status().health.as_str()), (0, "ok"));
+            assert!(world.destage_all());
+            assert_same(&world.origin.sim.peek_durable(at(lba), CHUNK), &expected, "the origin");
+        }
+    });
+}
+
+#[test]
 fn a_read_error_in_a_destage_that_passes_loses_no_dirty_data() {
     each_seed(10, |seed| {
         let world = dirty_chunks(seed);
