@@ -14,7 +14,8 @@ use crate::{
     error::EngineError,
     pins::Pins,
     recover::{RecoveryReport, new_design, recover_by},
-    shared::{Shared, Signals},
+    shared::{Geometry, Shared, Signals},
+    state::State,
     status::{Counters, Status},
     superblock::SuperblockKeeper,
     sync::Turns,
@@ -27,7 +28,7 @@ use larder_device::{
     BlockDevice, DeviceInfo, Extent, IoBuf, IoError, IoErrorKind, IoFuture, IoOp, Runtime, SharedBuf, WriteFlags,
     ZeroFlags, driver::block_on,
 };
-use larder_format::{DirectoryPath, WriteMode};
+use larder_format::{DirectoryPath, Superblock, WriteMode};
 use parking_lot::Mutex;
 use std::{
     sync::{
@@ -51,7 +52,8 @@ impl Cache {
     /// Opens the cache on `flash` in front of `origin`, after a clean end or a crash alike.
     ///
     /// # Errors
-    /// What is wrong with the flash or the origin; then nothing was written.
+    /// What is wrong with the flash or the origin; one that is refused was not written to. Where a device, or the keeper of
+    /// the fence, fails once the opening writes, the next opening finds the same cache.
     pub async fn open(
         flash: Arc<dyn BlockDevice>,
         origin: Arc<dyn BlockDevice>,
@@ -81,17 +83,7 @@ impl Cache {
         }
         let opening = Opening { superblock_repaired: found.repair, emptied };
         let slots = superblock.layout.slot_count;
-        let info = DeviceInfo {
-            name: superblock.volume_name.to_string(),
-            size_bytes: found.geometry.volume_bytes,
-            sector_bytes: SECTOR_BYTES as u32,
-            physical_sector_bytes: 4096,
-            optimal_io_bytes: found.geometry.chunk_bytes as u32,
-            request_bytes_max: REQUEST_BYTES_MAX,
-            discard_zeroes: true,
-            zeroes_fast: state.mode == WriteMode::Back || origin.info().zeroes_fast,
-            read_only: false,
-        };
+        let info = volume_info(&superblock, &found.geometry, &state, &*origin);
         let shared = Arc::new(Shared {
             flash,
             origin,
@@ -119,31 +111,7 @@ impl Cache {
             finishing: AtomicBool::new(false),
             tasks: AtomicU32::new(0),
         });
-        let place = shared.tuning.fence.0.as_ref().map_or_else(String::new, |keeper| keeper.place());
-        let state_dir = DirectoryPath::new(place)?;
-        // Repairs a damaged twin, too: both are written.
-        shared
-            .superblock
-            .update(&*shared.flash, &shared.counters, |superblock| {
-                superblock.clean_shutdown = false;
-                superblock.state_dir = state_dir;
-            })
-            .await?;
-        let mode = shared.state.lock().mode;
-        shared.note_mode(mode).await?;
-        shared.spawn_counted(shared.clone().committer());
-        if emptied && let Err(error) = shared.leave_fence().await {
-            // Nobody will close what was not opened.
-            shared.closing.store(true, Release);
-            shared.signals.commit_wanted.notify();
-            return Err(error);
-        }
-        shared.spawn_counted(shared.clone().evictor());
-        shared.spawn_counted(shared.clone().destager());
-        shared.spawn_counted(shared.clone().checkpointer());
-        let interval = Duration::from_millis(shared.tuning.commit_interval_ms.max(1));
-        let timer = Shared::commit_timer(Arc::downgrade(&shared), shared.runtime.clone(), interval);
-        shared.runtime.spawn(Box::pin(timer));
+        begin(&shared, emptied).await?;
         Ok(Cache { shared, info, recovery: found.report })
     }
 
@@ -338,6 +306,51 @@ impl Cache {
     pub fn close_blocking(&self) -> Result<(), EngineError> {
         block_on(self.close())
     }
+}
+
+/// What front ends are told of the volume.
+fn volume_info(superblock: &Superblock, geometry: &Geometry, state: &State, origin: &dyn BlockDevice) -> DeviceInfo {
+    DeviceInfo {
+        name: superblock.volume_name.to_string(),
+        size_bytes: geometry.volume_bytes,
+        sector_bytes: SECTOR_BYTES as u32,
+        physical_sector_bytes: 4096,
+        optimal_io_bytes: geometry.chunk_bytes as u32,
+        request_bytes_max: REQUEST_BYTES_MAX,
+        discard_zeroes: true,
+        zeroes_fast: state.mode == WriteMode::Back || origin.info().zeroes_fast,
+        read_only: false,
+    }
+}
+
+/// The first writes of an opening, in their order, and the background tasks.
+async fn begin(shared: &Arc<Shared>, emptied: bool) -> Result<(), EngineError> {
+    let place = shared.tuning.fence.0.as_ref().map_or_else(String::new, |keeper| keeper.place());
+    let state_dir = DirectoryPath::new(place)?;
+    // Repairs a damaged twin, too: both are written.
+    shared
+        .superblock
+        .update(&*shared.flash, &shared.counters, |superblock| {
+            superblock.clean_shutdown = false;
+            superblock.state_dir = state_dir;
+        })
+        .await?;
+    let mode = shared.state.lock().mode;
+    shared.note_mode(mode).await?;
+    shared.spawn_counted(shared.clone().committer());
+    if emptied && let Err(error) = shared.leave_fence().await {
+        // Nobody will close what was not opened.
+        shared.closing.store(true, Release);
+        shared.signals.commit_wanted.notify();
+        return Err(error);
+    }
+    shared.spawn_counted(shared.clone().evictor());
+    shared.spawn_counted(shared.clone().destager());
+    shared.spawn_counted(shared.clone().checkpointer());
+    let interval = Duration::from_millis(shared.tuning.commit_interval_ms.max(1));
+    let timer = Shared::commit_timer(Arc::downgrade(shared), shared.runtime.clone(), interval);
+    shared.runtime.spawn(Box::pin(timer));
+    Ok(())
 }
 
 /// Keeps the committer running while a closing cache writes its last checkpoint.

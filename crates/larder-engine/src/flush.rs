@@ -298,8 +298,7 @@ impl Shared {
     }
 
     /// Asks for a commit now and then, and for a flush of the origin, so that clean mappings survive a crash though nobody
-    /// flushes. Holds the cache
-    /// only for a moment at a time, so that a closed one is freed, and its devices with it.
+    /// flushes. Holds the cache only for a moment at a time, so that a closed one is freed, and its devices with it.
     pub(crate) async fn commit_timer(this: std::sync::Weak<Shared>, runtime: Arc<dyn Runtime>, interval: Duration) {
         loop {
             let _ = runtime.delay(interval).await;

@@ -280,12 +280,20 @@ fn write(file: &Path, record: &Record) -> std::io::Result<()> {
     let beside = file.with_extension("new");
     let mut text = serde_json::to_vec_pretty(record)?;
     text.push(b'\n');
-    let mut out = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
-    out.write_all(&text)?;
-    out.sync_all()?;
-    fs::rename(&beside, file)?;
+    let replaced = write_durably(&beside, &text).and_then(|()| fs::rename(&beside, file));
+    if replaced.is_err() {
+        // Part of a file helps nobody; one that cannot be removed either is truncated the next time.
+        let _ = fs::remove_file(&beside);
+    }
+    replaced?;
     let dir = file.parent().ok_or(ErrorKind::NotFound)?;
     File::open(dir)?.sync_all()
+}
+
+fn write_durably(file: &Path, text: &[u8]) -> std::io::Result<()> {
+    let mut out = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(file)?;
+    out.write_all(text)?;
+    out.sync_all()
 }
 
 #[cfg(test)]

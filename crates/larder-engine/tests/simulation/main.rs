@@ -147,8 +147,11 @@ fn seeds() {
     let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
     let work = || {
         loop {
+            if all.lock().expect("no panic").1.len() >= VIOLATIONS_TOLD_MAX {
+                return;
+            }
             let seed = first + next.fetch_add(1, Relaxed);
-            if seed - first >= count || all.lock().expect("no panic").1.len() >= VIOLATIONS_TOLD_MAX {
+            if seed - first >= count {
                 return;
             }
             let report = run::execute(&Plan::draw(seed), false, None);
@@ -178,6 +181,8 @@ fn seeds() {
         stats.list().iter().for_each(|(name, count, _)| println!("{count:>12}  {}", name.replace('_', " ")));
     }
     failures.iter().for_each(|failure| tell(failure.seed));
+    // Those that were begun: after some violations the rest is not.
+    let count = next.into_inner().min(count);
     println!("{count} seeds, {} crashes, {} faults, {} violations", stats.crashes, stats.faults, failures.len());
     println!("{seconds:.1} s on {threads} threads: {:.0} crashes an hour", stats.crashes as f64 / seconds * 3600.0);
     let seeds: Vec<u64> = failures.iter().map(|failure| failure.seed).collect();
