@@ -10,6 +10,8 @@ SEEDS ?= 20000
 KILL_ROUNDS ?= 50
 # How many outcomes of each instant the crash sweep of `make soak` draws where it cannot try all.
 CRASH_CASES ?= 64
+# The designs that `make soak` takes, one after the other.
+DESIGNS ?= nitro cd-arc
 # `make test` has seeds of its own; this is another one.
 FUZZ_SEED ?= 20260
 # `make test` runs the fuzz targets on seeded bytes; this is how many times as many `make fuzz` takes.
@@ -62,10 +64,13 @@ crash: ## The engine in simulation: crashes and faults against a model of the co
 breakages: ## Break the contract on purpose, one way after the other, and see the suite catch it (half an hour)
 	LARDER_BREAKAGES=1 cargo test -p larder --test breakages -- --nocapture
 
-soak: crash ## The same, deep crash sweeps, kills, then every test with real clients (SEEDS=20000 KILL_ROUNDS=50)
-	LARDER_CRASH_CASES=$(CRASH_CASES) cargo test --profile crash -p larder-engine --test crash_sweep -- --nocapture
-	LARDER_KILL_ROUNDS=$(KILL_ROUNDS) cargo test -p larder --test kills --test filesystems -- --nocapture
-	cargo test -p larder --test clients --test reduction --test degraded --test refusals --test repair
+soak: crash $(DESIGNS:%=soak-%) ## The same, then deep crash sweeps, kills and real clients over each design (SEEDS=20000 KILL_ROUNDS=50)
+
+soak-%:
+	LARDER_DESIGN=$* cargo test -p larder-engine
+	LARDER_DESIGN=$* LARDER_CRASH_CASES=$(CRASH_CASES) cargo test --profile crash -p larder-engine --test crash_sweep -- --nocapture
+	LARDER_DESIGN=$* LARDER_KILL_ROUNDS=$(KILL_ROUNDS) cargo test -p larder --test kills --test filesystems -- --nocapture
+	LARDER_DESIGN=$* cargo test -p larder --test clients --test reduction --test degraded --test refusals --test repair
 
 tsan: ## The tests with real threads under ThreadSanitizer (fetches the standard library's sources with rustup)
 	scripts/tsan.sh

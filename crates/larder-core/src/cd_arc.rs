@@ -40,7 +40,7 @@ mod lists;
 
 use crate::{
     design::{Design, DesignConfig, DesignStats, DirtyCounts, ExportedMapping, Lookup, NewMapping, Victim},
-    nitro::Nitro,
+    nitro::{self, Nitro},
     ranges::Run,
     slots::SlotState,
     types::{Fingerprint, Lba, Place, SlotId, StreamClass},
@@ -49,6 +49,9 @@ use lists::{At, B1, B2, B3, LEFT, Lists, T1, T2, is_top};
 
 /// The design's name.
 pub const NAME: &str = "cd-arc";
+/// Bytes of RAM for each address that it may remember, at most: those of Nitro's indices, and what the lists take where as many
+/// addresses as can be wait to be dropped.
+pub const INDEX_BYTES_MAX: u64 = nitro::INDEX_BYTES_MAX + lists::ADDRESS_BYTES_MAX;
 
 /// The design.
 pub struct CdArc {

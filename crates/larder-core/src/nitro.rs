@@ -27,6 +27,12 @@ use crate::{
 };
 use std::collections::BTreeMap;
 
+/// The design's name.
+pub const NAME: &str = "nitro";
+/// Bytes of RAM for each entry of the indices at most: an entry of the LBA index just after its table doubled, one of
+/// the FP index, and a slot's back pointer.
+pub const INDEX_BYTES_MAX: u64 = 128;
+
 /// The design's state.
 pub struct Nitro {
     config: DesignConfig,

@@ -7,10 +7,10 @@
 //!
 //! What it does not do: open paths, or decide to overwrite; the caller asks first.
 
-use crate::{config::CreateOptions, error::EngineError, recover::RAM_BUDGET_BYTES_MIN, superblock};
+use crate::{config::CreateOptions, designs, error::EngineError, recover::RAM_BUDGET_BYTES_MIN, superblock};
 use larder_device::{BlockDevice, IoBuf, WriteFlags};
 use larder_format::{
-    DesignId, Layout, LayoutRequest, LogStart, Origin, OriginUri, Superblock, VolumeName, layout::CHUNKS_MAX,
+    Layout, LayoutRequest, LogStart, Origin, OriginUri, Superblock, VolumeName, layout::CHUNKS_MAX,
     superblock::SUPERBLOCK_BYTES,
 };
 
@@ -24,12 +24,7 @@ pub fn plan(
     origin_bytes: u64,
     options: &CreateOptions,
 ) -> Result<Superblock, EngineError> {
-    if options.design != DesignId::Nitro {
-        return Err(EngineError::Invalid(format!(
-            "the design {:?} does not run in this version; nitro does",
-            options.design
-        )));
-    }
+    designs::find(options.design)?;
     if ![0, 25, 50, 75, 100].contains(&options.fp_index_percent) {
         return Err(EngineError::Invalid(format!(
             "the FP index ratio {} is none of 100, 75, 50, 25 and 0 percent",

@@ -17,6 +17,7 @@ pub mod conditions;
 pub mod config;
 pub mod create;
 pub mod degraded;
+pub mod designs;
 pub mod destage;
 pub mod detach;
 pub mod dump;

@@ -11,6 +11,7 @@
 
 use crate::{
     config::Tuning,
+    designs::{self, EngineDesign},
     error::EngineError,
     fence::Fence,
     log_area::LogArea,
@@ -23,14 +24,11 @@ use crate::{
     unflushed::{OriginFlushes, Unflushed},
     walk::{LogWalk, Reader},
 };
-use larder_core::{Design, DesignConfig, nitro::Nitro, streams::Streams, types::SECTOR_BYTES, versions::Versions};
+use larder_core::{Design, DesignConfig, streams::Streams, types::SECTOR_BYTES, versions::Versions};
 use larder_device::BlockDevice;
-use larder_format::{CheckpointCounts, DesignId, Superblock};
+use larder_format::{CheckpointCounts, Superblock};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Bytes of RAM for each entry of the indices at most: an entry of the LBA index just after its table doubled, one of
-/// the FP index, and a slot's back pointer. What a RAM budget is divided by.
-pub const INDEX_BYTES_MAX: u64 = 128;
 /// The smallest RAM budget, in bytes.
 pub const RAM_BUDGET_BYTES_MIN: u64 = 1 << 20;
 
@@ -66,23 +64,38 @@ pub struct RecoveryReport {
 }
 
 /// Sizes of the cache that `superblock` describes, over these devices.
-pub fn geometry(superblock: &Superblock, flash: &dyn BlockDevice, origin: Option<&dyn BlockDevice>) -> Geometry {
+///
+/// # Errors
+/// [`EngineError::Invalid`] for a flash that is smaller than it was, and for a design that this version cannot run.
+pub fn geometry(
+    superblock: &Superblock,
+    flash: &dyn BlockDevice,
+    origin: Option<&dyn BlockDevice>,
+) -> Result<Geometry, EngineError> {
     let layout = superblock.layout;
+    if flash.info().size_bytes < layout.flash_bytes {
+        return Err(EngineError::Invalid(format!(
+            "the flash device has {} bytes, fewer than the {} that this cache was made with; give it back its size",
+            flash.info().size_bytes,
+            layout.flash_bytes
+        )));
+    }
     let volume_bytes = superblock.origin.size_bytes;
-    Geometry {
+    let chunk_count = volume_bytes.div_ceil(u64::from(layout.chunk_bytes));
+    Ok(Geometry {
         chunk_bytes: layout.chunk_bytes as usize,
         volume_bytes,
-        chunk_count: volume_bytes.div_ceil(u64::from(layout.chunk_bytes)),
+        chunk_count,
         flash_align: flash.info().sector_bytes as usize,
         origin_align: origin.map_or(SECTOR_BYTES, |origin| origin.info().sector_bytes as usize),
         flash_tag: superblock.flash_tag(),
-        index_entries_max: index_limits(superblock, volume_bytes.div_ceil(u64::from(layout.chunk_bytes))).mappings_max,
+        index_entries_max: index_limits(superblock, designs::find(superblock.design)?, chunk_count).mappings_max,
         layout,
-    }
+    })
 }
 
 /// How large the indices of the cache that `superblock` describes may grow.
-pub fn index_limits(superblock: &Superblock, chunk_count: u64) -> DesignConfig {
+pub fn index_limits(superblock: &Superblock, design: &EngineDesign, chunk_count: u64) -> DesignConfig {
     let layout = &superblock.layout;
     let percent = if superblock.dedup { u64::from(superblock.fp_index_percent) } else { 0 };
     // A checkpoint gathers its pieces at different moments: a little more than the limit must fit its area, unless the
@@ -92,7 +105,7 @@ pub fn index_limits(superblock: &Superblock, chunk_count: u64) -> DesignConfig {
     let affordable = match superblock.ram_budget_bytes {
         0 => u64::MAX,
         // No cache is made with less than the smallest budget; one without any room would wait for some for ever.
-        budget => budget.max(RAM_BUDGET_BYTES_MIN) / INDEX_BYTES_MAX,
+        budget => budget.max(RAM_BUDGET_BYTES_MIN) / design.index_bytes_max,
     };
     DesignConfig {
         slot_count: layout.slot_count,
@@ -106,11 +119,9 @@ pub fn index_limits(superblock: &Superblock, chunk_count: u64) -> DesignConfig {
 /// # Errors
 /// [`EngineError::Invalid`] for one that this version cannot run.
 pub fn new_design(superblock: &Superblock, chunk_count: u64) -> Result<Box<dyn Design>, EngineError> {
-    let config = index_limits(superblock, chunk_count);
-    match superblock.design {
-        DesignId::Nitro => Ok(Box::new(Nitro::new(config))),
-        other => Err(EngineError::Invalid(format!("this version cannot run the design {other:?}; it runs nitro"))),
-    }
+    let design = designs::find(superblock.design)?;
+    let config = index_limits(superblock, design, chunk_count);
+    Ok((design.make)(config))
 }
 
 /// Reads superblock, checkpoint and log of `flash`; writes nothing.
@@ -137,17 +148,10 @@ pub async fn recover_by(
     let flash = reader.flash;
     // (1)
     let (mut superblock, repair) = superblock::read(flash).await?;
-    if flash.info().size_bytes < superblock.layout.flash_bytes {
-        return Err(EngineError::Invalid(format!(
-            "the flash device has {} bytes, fewer than the {} that this cache was made with; give it back its size",
-            flash.info().size_bytes,
-            superblock.layout.flash_bytes
-        )));
-    }
+    let geometry = geometry(&superblock, flash, origin)?;
     if let Some(origin) = origin {
         check_origin(&superblock, origin, tuning.accept_grown_origin)?;
     }
-    let geometry = geometry(&superblock, flash, origin);
     let design = new_design(&superblock, geometry.chunk_count)?;
     let weu_bytes = superblock.layout.weu_bytes.into();
     let mut replay = Replay { design, chunk_count: geometry.chunk_count, weu_bytes, mode: superblock.mode };

@@ -6,6 +6,7 @@
 
 use crate::{
     conditions::{self, Condition, Severity},
+    designs,
     recover::RecoveryReport,
     shared::Shared,
     state::State,
@@ -258,7 +259,7 @@ impl Status {
         let with_content = counts.inserted_chunks.saturating_sub(counts.zero_chunks);
         let stored_chunks = with_content.saturating_sub(counts.duplicate_chunks);
         Status {
-            design: "nitro",
+            design: designs::find(superblock.design).map_or("unknown", |design| design.name),
             mode: mode_name(state.mode),
             health: health_of(&conditions),
             degraded: state.flash_failed.is_some(),

@@ -3,13 +3,15 @@
 //!
 //! `crash_sweep/sweep.rs` says what is tried of each instant; each scenario prints how much that was.
 //!
-//! `LARDER_CRASH_CASES=N` draws N outcomes of each instant that has too many, and takes N/8 seeds. `LARDER_SEED=N` and
-//! `LARDER_CRASH_POINT=N` replay one seed, and of it one instant.
+//! `LARDER_CRASH_CASES=N` draws N outcomes of each instant that has too many, and takes N/8 seeds. `LARDER_DESIGN=NAME`
+//! sweeps one design; `LARDER_SEED=N` and `LARDER_CRASH_POINT=N` replay one seed, and of it one instant.
 
 #[path = "crash_sweep/client.rs"]
 mod client;
 #[path = "crash_sweep/creation.rs"]
 mod creation;
+#[path = "common/design.rs"]
+mod design;
 #[path = "crash_sweep/model.rs"]
 mod model;
 #[path = "crash_sweep/sweep.rs"]

@@ -1,4 +1,4 @@
-//! Eviction: WEUs go in LRU order, slots are trimmed before they are written again, stale duplicates never read as what
+//! Eviction: Nitro's WEUs go in LRU order; in every design, slots are trimmed before they are written again, stale duplicates never read as what
 //! took their place, and dirty and clean chunks lie in WEUs of their own.
 
 mod common;
@@ -6,6 +6,7 @@ mod common;
 use common::*;
 use larder_device::{IoOp, rng::Rng};
 use larder_engine::WriteMode;
+use larder_format::DesignId;
 use std::collections::{BTreeMap, BTreeSet};
 
 const CHUNK: usize = 8 << 10;
@@ -15,8 +16,9 @@ fn at(lba: u64) -> u64 {
 }
 
 /// A small cache whose misses are all inserted, clean.
-fn small(seed: u64) -> World {
+fn small(seed: u64, design: DesignId) -> World {
     let mut setup = Setup { flash_bytes: 6 * MIB, ..Setup::default() };
+    setup.options.design = design;
     setup.options.mode = WriteMode::Around;
     setup.tuning.prefetch_bytes_max = 0;
     let world = World::new(seed, setup);
@@ -42,7 +44,7 @@ fn quiet(world: &World) {
 #[test]
 fn the_weu_used_last_stays() {
     each_seed(4, |seed| {
-        let world = small(seed);
+        let world = small(seed, design::chosen());
         let hot = 5;
         assert!(!touch(&world, hot));
         let slot = world.slot_of(hot);
@@ -60,9 +62,9 @@ fn the_weu_used_last_stays() {
 }
 
 #[test]
-fn weus_leave_in_the_order_of_their_last_use() {
+fn weus_of_nitro_leave_in_the_order_of_their_last_use() {
     each_seed(4, |seed| {
-        let world = small(seed);
+        let world = small(seed, DesignId::Nitro);
         // Which chunks share a WEU.
         let mut weus: Vec<(u32, Vec<u64>)> = Vec::new();
         let mut next = 0;
@@ -192,7 +194,7 @@ fn slots_are_discarded_before_reuse_and_never_rewritten() {
 #[test]
 fn a_stale_duplicate_reads_from_the_origin() {
     each_seed(6, |seed| {
-        let world = small(seed);
+        let world = small(seed, design::chosen());
         // Chunk 3000 shares chunk 0's record.
         world.fill_origin(at(3000), &noise(0, CHUNK));
         assert!(!touch(&world, 0));
@@ -223,7 +225,7 @@ fn a_stale_duplicate_reads_from_the_origin() {
 fn many_stale_duplicates_never_read_as_what_took_their_place() {
     // Few contents at many addresses: evictions leave stale entries everywhere, and their slots are reused.
     each_seed(6, |seed| {
-        let mut world = small(seed);
+        let mut world = small(seed, design::chosen());
         let content = |lba: u64| if lba.is_multiple_of(3) { 5000 + lba % 40 } else { lba };
         for lba in 0..2048 {
             world.fill_origin(at(lba), &noise(content(lba), CHUNK));

@@ -4,6 +4,8 @@
 //! Invariants: requests may fail, and are tried again once; nothing hangs, panics, or reads as what it never was. A flash
 //! that failed for good is written past, behind a fence.
 
+#[path = "common/design.rs"]
+mod design;
 #[path = "common/fence.rs"]
 mod fence;
 #[allow(dead_code)]

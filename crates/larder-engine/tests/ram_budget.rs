@@ -4,7 +4,10 @@ use larder_device::{
     BlockDevice, IoBuf, WriteFlags,
     sim::{SimDevice, SimRuntime},
 };
-use larder_engine::{Cache, Compression, CreateOptions, Tuning, create};
+use larder_engine::{
+    Cache, Compression, CreateOptions, Tuning, create,
+    designs::{self, EngineDesign},
+};
 
 const CHUNK: usize = 4096;
 const CHUNKS: u64 = 20_000;
@@ -15,11 +18,18 @@ fn content(lba: u64) -> Vec<u8> {
 
 #[test]
 fn the_indices_stay_within_their_budget() {
+    for design in designs::DESIGNS {
+        stay_within_the_budget(design);
+    }
+}
+
+fn stay_within_the_budget(design: &EngineDesign) {
     let runtime = SimRuntime::timed(1);
     let flash = SimDevice::new(&runtime, "flash", 128 << 20, 512);
     let origin = SimDevice::new(&runtime, "origin", CHUNKS * CHUNK as u64, 512);
     let budget = 1 << 20;
     let options = CreateOptions {
+        design: design.id,
         chunk_bytes: CHUNK as u32,
         compression: Compression::Off,
         ram_budget_bytes: budget,
@@ -37,9 +47,11 @@ fn the_indices_stay_within_their_budget() {
         }
         let status = cache.status();
         let indices = status.lba_index_ram_bytes + status.fp_index_ram_bytes;
-        assert!(indices <= budget, "{indices} bytes of a budget of {budget}");
+        assert_eq!(status.design, design.name);
+        assert!(indices <= budget, "{}: {indices} bytes of a budget of {budget}", design.name);
         let cached = status.logical_bytes_cached / CHUNK as u64;
-        assert!(cached > 4000, "the budget affords more than {cached} chunks");
+        let affordable = budget / design.index_bytes_max;
+        assert!(cached > affordable / 2, "{}: {cached} chunks, where {affordable} are affordable", design.name);
         for lba in 0..CHUNKS {
             let read = cache.read(lba * CHUNK as u64, IoBuf::new(CHUNK)).await.unwrap();
             assert!(read[..] == content(lba)[..], "chunk {lba}");

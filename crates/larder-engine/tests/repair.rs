@@ -10,6 +10,9 @@
 //! The one damage that nothing can tell from a crash is that of the last frames of a log which was not ended in order:
 //! there, old values are allowed everywhere.
 
+#[path = "common/design.rs"]
+mod design;
+
 use larder_core::types::SECTOR_BYTES;
 use larder_device::{
     IoBuf, Runtime, WriteFlags, ZeroFlags,
@@ -106,6 +109,7 @@ impl World {
         let origin_bytes = (2 << 20) + rng.below(4 << 11) * SECTOR_BYTES as u64;
         let modes = [WriteMode::Back, WriteMode::Back, WriteMode::Back, WriteMode::Through, WriteMode::Around];
         let options = CreateOptions {
+            design: design::drawn(seed),
             chunk_bytes: 4096 << rng.below(4),
             weu_bytes,
             mode: modes[rng.index(5)],

@@ -20,6 +20,7 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, 
 pub use complaints::sentence;
 use larder_device::throttled::Profile;
 use larder_engine::{Compression, WriteMode};
+use larder_format::DesignId;
 use larder_serve::nbd::ServeAddress;
 pub use offline::{DumpArgs, DumpPart, VerifyArgs};
 pub use paper::{NamedTrace, PaperArgs, PaperCommand, PaperRunArgs};
@@ -30,7 +31,7 @@ pub use trace::{
     TraceCommand, UnknownArg,
 };
 pub use values::request_count;
-use values::{address, fp_index_percent, profile, ram_budget, request_max};
+use values::{address, design, fp_index_percent, profile, ram_budget, request_max};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -147,8 +148,8 @@ pub struct CreateArgs {
     #[arg(long, value_name = "MODE", default_value = "write-back")]
     pub mode: ModeArg,
     /// The design that decides what is cached
-    #[arg(long, value_name = "NAME", default_value = "nitro")]
-    pub design: DesignArg,
+    #[arg(long, value_name = "NAME", default_value = "nitro", value_parser = design())]
+    pub design: DesignId,
     /// Compression of stored chunks
     #[arg(long, value_name = "NAME", default_value = "lz4")]
     pub compress: CompressArg,
@@ -320,13 +321,6 @@ impl From<ModeArg> for WriteMode {
             ModeArg::Around => WriteMode::Around,
         }
     }
-}
-
-/// A design by name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum DesignArg {
-    /// Nitro (Li et al., USENIX ATC 2014)
-    Nitro,
 }
 
 /// A compression by name.

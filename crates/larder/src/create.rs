@@ -9,7 +9,7 @@
 //! What it does not do: format; the engine does.
 
 use crate::{
-    args::{CreateArgs, DesignArg, Switch},
+    args::{CreateArgs, Switch},
     error::{Failure, Outcome, system_reason},
     output, size,
     state_dir::StateDir,
@@ -22,7 +22,7 @@ use larder_engine::{
     status::{compression_name, mode_name},
     superblock,
 };
-use larder_format::{DesignId, FormatError, Superblock};
+use larder_format::{FormatError, Superblock};
 use std::{
     ffi::CString,
     fs::{self, File, OpenOptions},
@@ -64,9 +64,7 @@ pub fn run(args: &CreateArgs) -> Outcome {
         chunk_bytes: args.chunk,
         weu_bytes: args.weu,
         mode: args.mode.into(),
-        design: match args.design {
-            DesignArg::Nitro => DesignId::Nitro,
-        },
+        design: args.design,
         compression: args.compress.into(),
         dedup: args.dedup == Switch::On,
         fp_index_percent: args.fp_index,

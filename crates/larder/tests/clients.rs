@@ -7,6 +7,8 @@ mod support;
 
 use std::fs;
 
+use larder_engine::designs::DESIGNS;
+
 use support::image::{disk, noise};
 use support::wire::{self, Wire};
 use support::{FuseFile, Loop, MIB, Scratch, Volume};
@@ -230,9 +232,12 @@ fn fio_verifies_checksums_in_four_jobs() {
     // Whole blocks, then sizes and offsets in sectors that respect no chunk.
     let cases =
         [("write-back", "4k-64k"), ("write-back", "512-24k"), ("write-through", "512-64k"), ("write-around", "4k-64k")];
-    for (mode, sizes) in cases {
+    let cases = cases.map(|(mode, sizes)| vec!["--mode", mode, "--weu", "512K", sizes]);
+    let designs = DESIGNS.iter().map(|design| vec!["--design", design.name, "--weu", "512K", "512-24k"]);
+    for mut options in cases.into_iter().chain(designs) {
+        let sizes = options.pop().expect("the sizes are last");
         let scratch = Scratch::new("fio");
-        let volume = Volume::create(&scratch, 32 * MIB, 64 * MIB, &["--mode", mode, "--weu", "512K"]);
+        let volume = Volume::create(&scratch, 32 * MIB, 64 * MIB, &options);
         let server = volume.serve();
         let mut fio = system("fio");
         fio.args(["--name=verify", "--ioengine=nbd", "--rw=randwrite", "--iodepth=16", "--randseed=17"])
@@ -245,7 +250,7 @@ fn fio_verifies_checksums_in_four_jobs() {
         // It drops a state file for each job where it runs.
         fio.arg("--verify_state_save=0").current_dir(scratch.path("."));
         let said = run(&mut fio);
-        assert!(said.contains("err= 0"), "{mode} {sizes}: {said}");
+        assert!(said.contains("err= 0"), "{options:?} {sizes}: {said}");
         server.stop();
     }
 }

@@ -23,6 +23,11 @@ pub(super) const LEFT: usize = 5;
 pub(super) const NEW: usize = 6;
 const LISTS: usize = 7;
 
+/// Addresses on lists, for each one of 2C + X: itself, and two that wait to be dropped.
+const NODES_AN_ADDRESS: usize = 3;
+/// Bytes of RAM for each address of 2C + X at most: its nodes, and as many entries of a hash table, which may have doubled.
+pub(super) const ADDRESS_BYTES_MAX: u64 = (NODES_AN_ADDRESS * Addresses::<Known, LISTS>::NODE_BYTES_MAX) as u64;
+
 /// Known content has another fingerprint than this: it is a keyed hash.
 const NO_FINGERPRINT: [u8; 16] = [0; 16];
 
@@ -77,7 +82,8 @@ impl Lists {
     /// Empty lists of `addresses_max` (2C + X) addresses in `slot_count` slots.
     pub fn new(addresses_max: u64, slot_count: u32) -> Self {
         // On lists, and twice as many that wait to be dropped; and one that comes in.
-        let nodes_max = addresses_max.saturating_mul(3).saturating_add(2).min(u64::from(u32::MAX) - 1);
+        let nodes_max =
+            addresses_max.saturating_mul(NODES_AN_ADDRESS as u64).saturating_add(2).min(u64::from(u32::MAX) - 1);
         Lists {
             addresses: Addresses::new(nodes_max as usize),
             held: vec![Held::default(); slot_count as usize],

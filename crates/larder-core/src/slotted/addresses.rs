@@ -53,6 +53,9 @@ pub(crate) struct Addresses<P, const LISTS: usize> {
 }
 
 impl<P: Copy, const LISTS: usize> Addresses<P, LISTS> {
+    /// Bytes of RAM for each node at most, where there are many: itself, and the entries of a table that has just doubled.
+    pub const NODE_BYTES_MAX: usize = size_of::<Node<P>>() + 24;
+
     /// No address, and room for `nodes_max` (less than 2^32).
     pub fn new(nodes_max: usize) -> Self {
         debug_assert!(nodes_max < NONE as usize && LISTS as u64 <= LIST_MASK + 1);

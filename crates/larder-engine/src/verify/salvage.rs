@@ -117,14 +117,7 @@ pub struct Salvaged {
 /// Where no superblock is whole, or the flash is smaller than it says.
 pub async fn salvage(flash: &dyn BlockDevice, end_is_lost: bool) -> Result<Salvaged, EngineError> {
     let (superblock, repair) = crate::superblock::read(flash).await?;
-    if flash.info().size_bytes < superblock.layout.flash_bytes {
-        return Err(EngineError::Invalid(format!(
-            "the flash device has {} bytes, fewer than the {} that this cache was made with; give it back its size",
-            flash.info().size_bytes,
-            superblock.layout.flash_bytes
-        )));
-    }
-    let geometry = geometry(&superblock, flash, None);
+    let geometry = geometry(&superblock, flash, None)?;
     let replay = Replay {
         design: new_design(&superblock, geometry.chunk_count)?,
         chunk_count: geometry.chunk_count,

@@ -10,6 +10,9 @@
 // Each test binary uses a part of it.
 #![allow(dead_code)]
 
+#[path = "design.rs"]
+pub mod design;
+
 use larder_core::{Lba, SlotId};
 use larder_device::{
     BlockDevice, DeviceInfo, Extent, IoBuf, IoFuture, IoOp, IoResult, Runtime, SharedBuf, WriteFlags, ZeroFlags,
@@ -137,6 +140,7 @@ impl Default for Setup {
     fn default() -> Self {
         Setup {
             options: CreateOptions {
+                design: design::chosen(),
                 weu_bytes: 512 << 10,
                 flash_uuid: [7; 16],
                 hash_key: [9; 32],

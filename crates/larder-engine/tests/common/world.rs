@@ -64,6 +64,7 @@ impl Shape {
 
     pub fn options(&self) -> CreateOptions {
         CreateOptions {
+            design: crate::design::chosen(),
             chunk_bytes: self.chunk_bytes,
             weu_bytes: self.weu_bytes,
             mode: self.mode,

@@ -3,6 +3,8 @@
 //!
 //! Invariants: every scenario is deterministic, its seed included.
 
+#[path = "../common/design.rs"]
+mod design;
 #[path = "../common/fence.rs"]
 mod fence;
 mod gate;

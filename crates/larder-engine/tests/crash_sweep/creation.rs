@@ -4,6 +4,7 @@
 //! a creation that is tried again succeeds.
 
 use super::{
+    design,
     model::{bytes_of, holds},
     sweep::seeds,
     world::{CHUNK, devices, read, runtime},
@@ -46,7 +47,14 @@ impl Devices {
 }
 
 fn options(uuid: u8) -> CreateOptions {
-    CreateOptions { chunk_bytes: 4096, weu_bytes: 512 << 10, flash_uuid: [uuid; 16], ..CreateOptions::default() }
+    let design = design::chosen();
+    CreateOptions {
+        design,
+        chunk_bytes: 4096,
+        weu_bytes: 512 << 10,
+        flash_uuid: [uuid; 16],
+        ..CreateOptions::default()
+    }
 }
 
 fn stamps(first: u32) -> Vec<u32> {

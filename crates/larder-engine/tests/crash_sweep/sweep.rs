@@ -12,6 +12,7 @@
 
 use super::{
     client::{Client, Script, go_on},
+    design,
     model::Model,
     world::{ALL, CHUNK, World, check_all, check_origin, devices, runtime},
 };
@@ -21,7 +22,8 @@ use larder_device::{
     rng::{Rng, mix64},
     sim::{Frozen, SimRuntime},
 };
-use larder_engine::{Compression, CreateOptions, Tuning, WriteMode, create};
+use larder_engine::{Compression, CreateOptions, Tuning, WriteMode, create, designs::DESIGNS};
+use larder_format::DesignId;
 use std::{
     cell::{Cell, RefCell},
     time::Instant,
@@ -60,6 +62,14 @@ pub fn seeds() -> Vec<u64> {
     }
 }
 
+/// What is run: each design with a seed, the default one, or the one that is asked for, with all.
+fn runs() -> Vec<(DesignId, u64)> {
+    let chosen = design::chosen();
+    let others = DESIGNS.iter().map(|design| design.id).filter(|&id| design::wanted().is_none() && id != chosen);
+    let one_each = others.zip(seeds().into_iter().cycle());
+    seeds().into_iter().map(|seed| (chosen, seed)).chain(one_each).collect()
+}
+
 /// What is swept.
 #[derive(Clone)]
 pub struct Scenario {
@@ -95,8 +105,9 @@ impl Scenario {
         }
     }
 
-    fn options(&self) -> CreateOptions {
+    fn options(&self, design: DesignId) -> CreateOptions {
         CreateOptions {
+            design,
             chunk_bytes: self.chunk_bytes,
             weu_bytes: 512 << 10,
             mode: self.mode,
@@ -166,6 +177,7 @@ fn ends(frozen: &Frozen, samples: u64, rng: &mut Rng) -> (Vec<End>, bool) {
 /// Names what failed.
 struct Replay {
     name: &'static str,
+    design: DesignId,
     seed: u64,
     place: Cell<Option<(u64, End)>>,
     of_recovery: Cell<Option<(u64, End)>>,
@@ -174,7 +186,8 @@ struct Replay {
 impl Drop for Replay {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("scenario {}: replay with LARDER_SEED={}", self.name, self.seed);
+            let (name, design) = (self.name, design::name(self.design));
+            eprintln!("scenario {name}: replay with LARDER_DESIGN={design} LARDER_SEED={}", self.seed);
             if let Some((change, end)) = self.place.get() {
                 eprintln!("  LARDER_CRASH_POINT={change} has the instant, which ends with {end:?}");
             }
@@ -199,8 +212,8 @@ struct Tried {
 /// Sweeps a scenario with all seeds, and prints what was tried.
 pub fn sweep(scenario: &Scenario) {
     let (began, mut tried) = (Instant::now(), Tried::default());
-    for seed in seeds() {
-        sweep_seed(scenario, seed, &mut tried);
+    for (design, seed) in runs() {
+        sweep_seed(scenario, design, seed, &mut tried);
     }
     assert!(tried.points > 0, "a scenario changes something");
     assert_eq!(tried.detached > 0, scenario.detaches, "a script that detaches comes to its end");
@@ -216,10 +229,10 @@ pub fn sweep(scenario: &Scenario) {
     );
 }
 
-fn sweep_seed(scenario: &Scenario, seed: u64, tried: &mut Tried) {
-    let replay = Replay { name: scenario.name, seed, place: Cell::default(), of_recovery: Cell::default() };
+fn sweep_seed(scenario: &Scenario, design: DesignId, seed: u64, tried: &mut Tried) {
+    let replay = Replay { name: scenario.name, design, seed, place: Cell::default(), of_recovery: Cell::default() };
     let mut rng = Rng::new(mix64(seed));
-    let (world, points) = run_script(scenario, seed);
+    let (world, points) = run_script(scenario, design, seed);
     let only = number("LARDER_CRASH_POINT");
     for point in &points {
         let mut rng = rng.fork();
@@ -249,7 +262,7 @@ fn sweep_seed(scenario: &Scenario, seed: u64, tried: &mut Tried) {
 }
 
 /// Runs the script to its end and captures each change of its swept part, and the end.
-fn run_script(scenario: &Scenario, seed: u64) -> (World, Vec<Point>) {
+fn run_script(scenario: &Scenario, design: DesignId, seed: u64) -> (World, Vec<Point>) {
     let first = runtime(seed);
     let [flash, origin] = devices(&first, seed, scenario.flash_bytes, scenario.origin_bytes);
     let origin_bytes = origin.info().size_bytes;
@@ -260,7 +273,7 @@ fn run_script(scenario: &Scenario, seed: u64) -> (World, Vec<Point>) {
         read_one_of: scenario.read_one_of,
         may_be_detached: scenario.detaches,
     };
-    let made = first.block_on(create(&*world.flash, origin_bytes, &scenario.options()));
+    let made = first.block_on(create(&*world.flash, origin_bytes, &scenario.options(design)));
     let log_bytes = made.unwrap_or_else(|error| panic!("create: {error}")).layout.log_bytes;
     first.kill();
     let (model, sweeping) = (RefCell::new(Model::new(scenario.mode)), Cell::new(false));

@@ -7,12 +7,13 @@
 
 use crate::{
     content::{Fill, WRITE_SECTORS_MAX},
+    design,
     plan::{At, Client, Device, End, Ending, Fault, FaultKind, Life, Op, OperatorOp, Plan, Region, Run, Shape, What},
 };
 use larder_core::types::SECTOR_BYTES;
 use larder_device::{IoErrorKind, IoOp, faulty::FOR_EVER, rng::Rng};
 use larder_engine::Tuning;
-use larder_format::{Compression, WriteMode};
+use larder_format::{Compression, DesignId, WriteMode};
 
 const MODES: [WriteMode; 3] = [WriteMode::Back, WriteMode::Through, WriteMode::Around];
 /// The last step that a life with a lasting fault may take: it may never come to an end by itself.
@@ -26,7 +27,7 @@ impl Plan {
     /// The plan of a seed.
     pub fn draw(seed: u64) -> Plan {
         let mut rng = Rng::new(seed);
-        let shape = draw_shape(&mut rng);
+        let shape = draw_shape(&mut rng, design::drawn(seed));
         let mut source = Source {
             sectors: (shape.origin_bytes / SECTOR_BYTES as u64) as usize,
             chunk_sectors: shape.chunk_bytes as usize / SECTOR_BYTES,
@@ -44,7 +45,7 @@ impl Plan {
     }
 }
 
-fn draw_shape(rng: &mut Rng) -> Shape {
+fn draw_shape(rng: &mut Rng, design: DesignId) -> Shape {
     let weu_bytes: u32 = if rng.chance(1, 8) { 1 << 20 } else { 512 << 10 };
     let origin_sector_bytes = if rng.chance(1, 6) { 4096 } else { 512 };
     // Not a multiple of the chunk, mostly: then the last chunk is short.
@@ -61,6 +62,7 @@ fn draw_shape(rng: &mut Rng) -> Shape {
         ..Tuning::default()
     };
     Shape {
+        design,
         chunk_bytes: [4096, 4096, 8192, 8192, 16384, 32768, 131_072][rng.index(7)],
         weu_bytes,
         flash_bytes: u64::from(weu_bytes) * (8 + rng.below(3)),

@@ -17,6 +17,8 @@
 #![allow(missing_docs)]
 
 mod content;
+#[path = "../common/design.rs"]
+mod design;
 mod desk;
 mod draw;
 #[path = "../common/fence.rs"]

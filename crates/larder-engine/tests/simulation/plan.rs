@@ -10,7 +10,7 @@
 use crate::content::Fill;
 use larder_device::{IoErrorKind, IoOp};
 use larder_engine::Tuning;
-use larder_format::{Compression, WriteMode};
+use larder_format::{Compression, DesignId, WriteMode};
 use std::fmt;
 
 /// A run.
@@ -23,6 +23,7 @@ pub struct Plan {
 /// What the world is made of.
 #[derive(Clone, Debug)]
 pub struct Shape {
+    pub design: DesignId,
     pub chunk_bytes: u32,
     pub weu_bytes: u32,
     pub flash_bytes: u64,

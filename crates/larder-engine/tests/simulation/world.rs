@@ -145,6 +145,7 @@ fn new_flash(shape: &Shape, number: u8) -> Result<(Arc<SimDevice>, Layout), Engi
 impl Shape {
     fn options(&self, number: u8) -> CreateOptions {
         CreateOptions {
+            design: self.design,
             chunk_bytes: self.chunk_bytes,
             weu_bytes: self.weu_bytes,
             mode: self.mode,

@@ -69,6 +69,7 @@ fn operator(cache: &Cache, mut rng: Rng, stop: &AtomicBool, modes: &[WriteMode])
 
 fn make(flash: &dyn BlockDevice, mode: WriteMode) {
     let options = CreateOptions {
+        design: common::design::chosen(),
         weu_bytes: 512 << 10,
         mode,
         flash_uuid: [7; 16],

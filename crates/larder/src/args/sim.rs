@@ -24,7 +24,7 @@ Examples:
   larder sim run --trace homes.trace.zst --design austere --flash 10% --chunk 32K --subchunk 8K --mode write-through
   larder sim run --trace disk.trace.zst --design nitro --flash 4G --ram 64M --warmup 20% --json | jq .read_hit_ratio
 
-Designs: lru, arc, d-lru, d-arc, austere, nitro (`larder sim designs` says what each is and which options it has).";
+Designs: lru, arc, d-lru, d-arc, cd-arc, austere, nitro (`larder sim designs` says what each is and which options it has).";
 
 const COMPARE_EXAMPLES: &str = "\
 Examples:

@@ -6,8 +6,13 @@
 
 use super::ContentArg;
 use crate::size;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use larder_device::throttled::Profile;
-use larder_engine::recover::RAM_BUDGET_BYTES_MIN;
+use larder_engine::{
+    designs::{self, DESIGNS, EngineDesign},
+    recover::RAM_BUDGET_BYTES_MIN,
+};
+use larder_format::DesignId;
 use larder_serve::nbd::ServeAddress;
 
 /// A RAM budget in bytes.
@@ -89,4 +94,11 @@ pub(super) fn content(text: &str) -> Result<ContentArg, String> {
         }
     }
     Ok(content)
+}
+
+/// One of the designs that the engine runs, by name.
+pub(super) fn design() -> impl TypedValueParser<Value = DesignId> {
+    let name = |design: &EngineDesign| PossibleValue::new(design.name).help(design.about);
+    PossibleValuesParser::new(DESIGNS.iter().map(name))
+        .map(|name| designs::named(&name).map_or(DesignId::Nitro, |design| design.id))
 }

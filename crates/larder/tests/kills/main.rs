@@ -27,7 +27,7 @@ use larder_device::{BlockDevice, IoBuf};
 use load::{CLIENTS, Load};
 use model::SECTOR;
 use support::{FuseFile, MIB, Scratch, Server, Volume};
-use support::{begin, ends, have_mounts, have_tools, larder, run, say, stands_in};
+use support::{begin, design_wanted, ends, have_mounts, have_tools, larder, run, say, stands_in};
 
 /// Small enough that all of it is read after each kill.
 const VOLUME_BYTES: u64 = 12 * MIB;
@@ -236,7 +236,7 @@ impl<'a> Arena<'a> {
         }
         model.settle(0, &origin).expect("the origin of a detached cache");
         let mut create = larder(["create", "--force", "--weu", "512K", "--mode", &self.mode, "--flash"]);
-        run(create.arg(&self.volume.flash).arg("--origin").arg(&self.volume.origin));
+        run(create.arg(&self.volume.flash).arg("--origin").arg(&self.volume.origin).args(design_wanted(&[])));
     }
 
     /// Reads all of the volume, and settles it.

@@ -143,6 +143,14 @@ pub fn larder<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Command {
     command
 }
 
+/// The option of `create` that names the design which `LARDER_DESIGN` asks for, where `options` name none.
+pub fn design_wanted(options: &[&str]) -> Vec<String> {
+    match std::env::var("LARDER_DESIGN") {
+        Ok(name) if !options.contains(&"--design") => vec!["--design".to_owned(), name],
+        _ => Vec::new(),
+    }
+}
+
 /// The exit code and both streams of a command that must end by itself soon.
 pub fn ends(command: &mut Command) -> Output {
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -244,7 +252,7 @@ impl Volume {
         };
         if !stands_in() {
             let mut create = larder(["create", "--flash"]);
-            create.arg(&volume.flash).arg("--origin").arg(&volume.origin);
+            create.arg(&volume.flash).arg("--origin").arg(&volume.origin).args(design_wanted(options));
             run(create.args(["--size", &flash_bytes.to_string()]).args(options));
         }
         volume

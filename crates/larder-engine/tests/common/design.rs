@@ -1,0 +1,33 @@
+//! Which design a test's cache has: `LARDER_DESIGN=NAME` names one for all of them.
+//!
+//! Invariants: without it, a test has the default one, or one that its seed draws.
+
+// Each test binary uses a part of it.
+#![allow(dead_code)]
+
+use larder_device::rng::mix64;
+use larder_engine::designs::{self, DESIGNS};
+use larder_format::DesignId;
+
+/// The design that is asked for.
+pub fn wanted() -> Option<DesignId> {
+    let name = std::env::var("LARDER_DESIGN").ok()?;
+    let found = designs::named(&name);
+    Some(found.unwrap_or_else(|| panic!("LARDER_DESIGN={name} is none of {}", designs::names())).id)
+}
+
+/// The design that is asked for, or the default one.
+pub fn chosen() -> DesignId {
+    wanted().unwrap_or(DesignId::Nitro)
+}
+
+/// The design that is asked for, or one that the seed draws: half of the time the default one.
+pub fn drawn(seed: u64) -> DesignId {
+    let drawn = mix64(seed ^ 0x6465_7369_676e) as usize;
+    wanted().unwrap_or(if drawn.is_multiple_of(2) { DesignId::Nitro } else { DESIGNS[drawn / 2 % DESIGNS.len()].id })
+}
+
+/// Its name.
+pub fn name(design: DesignId) -> &'static str {
+    designs::find(design).map_or("unknown", |design| design.name)
+}
