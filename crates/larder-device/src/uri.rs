@@ -35,8 +35,8 @@ pub struct OpenedDevice {
     pub device: Arc<dyn BlockDevice>,
     /// Its name in the one canonical form: `file:///…`, `nbd://…` or `nbd+unix:///…`.
     pub canonical_uri: String,
-    /// A tag that tells it from other devices: [`FileDevice::identity`] for files, a hash of the canonical URI for NBD;
-    /// 0 where there is none.
+    /// A tag that tells it from other devices: [`FileDevice::identity`] for files and block devices, a hash of the canonical
+    /// URI for NBD; 0 where there is none.
     pub identity: u64,
 }
 

@@ -16,7 +16,7 @@ use crate::{
     serve::{bind, limits, serve_until_signal, with_profile},
     signals::Signals,
     state_dir::StateDir,
-    volume::{open_origin_device, shown, start_runtime},
+    volume::{open_origin_device, refuse_another, shown, start_runtime},
 };
 use larder_device::{BlockDevice, driver::block_on};
 use larder_engine::{FenceKeeper, WriteMode, status::mode_name};
@@ -40,13 +40,7 @@ pub fn serve_without_flash(args: &ServeArgs, path: &Path, state: &Path, signals:
         Failure::failed(format_args!("the state of {} has no good UUID: {}", path.display(), record.flash_uuid))
     })?;
     let origin = open_origin_device(args.origin.as_deref().unwrap_or(&record.origin))?;
-    let known = record.origin_identity;
-    if known != 0 && origin.identity != 0 && known != origin.identity {
-        return Err(Failure::failed(format_args!(
-            "the origin {} is not the one that this cache was made for: bring that one back",
-            shown(&origin.canonical_uri)
-        )));
-    }
+    refuse_another(record.origin_identity, &origin)?;
     let found = origin.device.info().size_bytes;
     if found != record.origin_bytes {
         return Err(Failure::failed(format_args!(

@@ -215,6 +215,22 @@ pub enum Growth {
     Accepted,
 }
 
+/// Refuses an origin that is not the one whose identity is `known`. One without an identity is not taken for one that had
+/// one, nor the other way round: a disk is no file.
+///
+/// # Errors
+/// The sentence that says so.
+pub fn refuse_another(known: u64, opened: &OpenedDevice) -> Outcome {
+    if known == opened.identity {
+        return Ok(());
+    }
+    Err(Failure::failed(format_args!(
+        "the origin {} is not the one that this cache was made for: bring that one back, or make a new cache with \
+         `larder create --force`",
+        shown(&opened.canonical_uri)
+    )))
+}
+
 /// Opens the origin that belongs to a flash: at the place that the superblock names, or at `elsewhere`.
 ///
 /// # Errors
@@ -223,13 +239,7 @@ pub fn open_origin(superblock: &Superblock, elsewhere: Option<&str>, growth: Gro
     let opened = open_origin_device(elsewhere.unwrap_or(superblock.origin.uri.as_str()))?;
     let name = shown(&opened.canonical_uri);
     let (expected, found) = (superblock.origin.size_bytes, opened.device.info().size_bytes);
-    let known = superblock.origin.identity;
-    if known != 0 && opened.identity != 0 && known != opened.identity {
-        return Err(Failure::failed(format_args!(
-            "the origin {name} is not the one that this cache was made for: bring that one back, or make a new cache \
-             with `larder create --force`"
-        )));
-    }
+    refuse_another(superblock.origin.identity, &opened)?;
     if found < expected {
         return Err(Failure::failed(format_args!(
             "the origin {name} is smaller than before: it has {found} bytes, and had {expected} when this cache was \

@@ -15,7 +15,8 @@ use std::sync::OnceLock;
 use std::time::SystemTime;
 
 use larder_format::superblock::SUPERBLOCK_BYTES;
-use support::{MIB, Mounted, Scratch, Volume};
+use support::wire::Wire;
+use support::{Loop, MIB, Mounted, Scratch, Volume};
 use support::{ends, have_mounts, larder, run, stands_in, system};
 
 /// A sentence that is longer is none.
@@ -457,6 +458,56 @@ fn an_origin_that_was_removed_and_made_anew_is_another_one() {
     for mut command in commands(&volume.flash, &scratch, true) {
         refused(&scratch, &mut command, &["not the one", "bring that one back"]);
     }
+}
+
+/// A disk is no file, and a disk of the same size no other disk, wherever a link leads.
+#[test]
+fn a_block_device_is_not_taken_for_the_origin_that_it_is_not() {
+    if stands_in() || !have_mounts("block devices") {
+        return;
+    }
+    let scratch = Scratch::new("other-disks");
+    let [mine, foreign] = ["mine", "foreign"].map(|name| scratch.file(name, ORIGIN_BYTES));
+    let (disk, other) = (Loop::over(&mine), Loop::over(&foreign));
+    let before = fs::read(&foreign).expect("the other disk");
+    // Made for a file, for a disk, and for a disk by a link.
+    let link = scratch.path("link");
+    std::os::unix::fs::symlink(&disk.device, &link).expect("a link");
+    for (number, origin) in [None, Some(&disk.device), Some(&link)].into_iter().enumerate() {
+        let volume = match origin {
+            None => used_volume(&scratch),
+            Some(origin) => {
+                let flash = format!("flash-{number}");
+                let volume = Volume::over(&scratch, &flash, origin, FLASH_BYTES, &["--weu", "512K"]);
+                let server = volume.serve_with(&["--dirty-low", "60", "--dirty-high", "60"]);
+                let mut wire = Wire::connect(&server.socket);
+                wire.write(0, &support::image::noise(3, 64 << 10));
+                wire.flush();
+                drop(wire);
+                server.stop();
+                volume
+            }
+        };
+        let mut flush = larder(["flush", "--flash"]);
+        let flush = flush.arg(&volume.flash).arg("--origin").arg(&other.device);
+        refused(&scratch, flush, &["not the one", "bring that one back"]);
+        if origin.is_some() {
+            let mut flush = larder(["flush", "--flash"]);
+            refused(&scratch, flush.arg(&volume.flash).arg("--origin").arg(&foreign), &["not the one"]);
+        }
+        if origin == Some(&link) {
+            fs::remove_file(&link).expect("the link");
+            std::os::unix::fs::symlink(&other.device, &link).expect("a link");
+            for mut command in commands(&volume.flash, &scratch, true) {
+                refused(&scratch, &mut command, &["not the one"]);
+            }
+        }
+        assert!(fs::read(&foreign).expect("the other disk") == before, "a foreign disk was written to");
+    }
+    // It is known under every name.
+    let again = scratch.path("again");
+    std::os::unix::fs::symlink(&disk.device, &again).expect("a link");
+    run(larder(["flush", "--flash"]).arg(scratch.path("flash-1")).arg("--origin").arg(&again));
 }
 
 #[test]

@@ -5,6 +5,7 @@
 //!
 //! What it does not do: grow the file after it was opened, or notice when something else changes its size.
 
+mod identity;
 mod open;
 mod zero;
 
@@ -64,8 +65,8 @@ impl FileDevice {
         self.inner.is_block_device
     }
 
-    /// A tag that tells this file from another: its inode number; 0 for a block device, whose content has no
-    /// identity of its own.
+    /// A tag that tells it from others: of a file, its inode and its birth; of a block device, what the kernel says of it (a
+    /// serial number, a UUID), 0 where it says nothing.
     pub fn identity(&self) -> u64 {
         self.inner.identity
     }

@@ -4,8 +4,8 @@
 //!
 //! What it does not do: read or write the content, but for a try at what direct I/O accepts.
 
-use super::Inner;
-use crate::{DeviceInfo, IoError, IoErrorKind, IoOp, IoResult, driver, rng::mix64};
+use super::{Inner, identity::identity};
+use crate::{DeviceInfo, IoError, IoErrorKind, IoOp, IoResult, driver};
 use std::{
     fs::{File, Metadata},
     os::{
@@ -115,17 +115,8 @@ pub(super) fn open(path: &Path, options: OpenOptions) -> IoResult<Inner> {
         is_direct,
         is_block_device,
         punches,
-        identity: if is_block_device { 0 } else { identity_of(&meta) },
+        identity: identity(&meta),
     })
-}
-
-/// What tells a file from others of its size: its inode and the moment of its birth, for inodes are used again, and the
-/// first file of every new file system may have the same one.
-fn identity_of(meta: &Metadata) -> u64 {
-    let born = meta.created().ok().and_then(|born| born.duration_since(std::time::UNIX_EPOCH).ok());
-    let born = born.map_or(0, |born| born.as_nanos() as u64);
-    // 0 says that there is none.
-    mix64(meta.ino() ^ mix64(born)).max(1)
 }
 
 /// The file, and whether it is open for direct I/O.

@@ -23,6 +23,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+/// What a flush says that cannot keep its word.
+const WRITES_LOST: &str = "the connection was lost with writes that were not flushed";
 /// Longest request that callers may make; the server's own limit splits it.
 const REQUEST_BYTES_MAX: u32 = 64 << 20;
 /// Longest read or write that is sent, in bytes, whatever the server allows.
@@ -309,24 +311,26 @@ impl Remote {
     }
 
     fn flush(self: &Arc<Self>) -> IoFuture<()> {
-        {
-            let mut state = self.state.lock();
-            state.notice_loss();
-            if std::mem::take(&mut state.writes_lost) {
-                return IoFuture::ready(Err(IoError::new(IoErrorKind::Io, IoOp::Flush, 0, 0)
-                    .with_detail("the connection was lost with writes that were not flushed")));
-            }
+        if self.has(flag::SEND_FLUSH) {
+            return self.done(command::FLUSH, 0, 0, 0, None);
         }
-        if !self.has(flag::SEND_FLUSH) {
-            return IoFuture::ready(Ok(()));
+        let mut state = self.state.lock();
+        state.notice_loss();
+        match state.tell_lost_writes() {
+            true => IoFuture::ready(Err(IoError::new(IoErrorKind::Io, IoOp::Flush, 0, 0).with_detail(WRITES_LOST))),
+            false => IoFuture::ready(Ok(())),
         }
-        self.done(command::FLUSH, 0, 0, 0, None)
     }
 
     /// Sends a call, connecting first where that is due.
     fn call(self: &Arc<Self>, call: Call) {
         let mut state = self.state.lock();
         state.notice_loss();
+        // Under the lock that chooses the connection: one that comes up in between would answer for writes that it never had.
+        if call.command == command::FLUSH && state.tell_lost_writes() {
+            drop(state);
+            return call.fail(IoErrorKind::Io, WRITES_LOST);
+        }
         match &mut state.connection {
             Connection::Up(link) => {
                 let link = link.clone();
@@ -396,6 +400,11 @@ impl Remote {
 }
 
 impl State {
+    /// Whether acknowledged writes may be lost and no flush has said so; this one does.
+    fn tell_lost_writes(&mut self) -> bool {
+        std::mem::take(&mut self.writes_lost)
+    }
+
     /// Notices that the connection was lost, and whether acknowledged writes may be.
     fn notice_loss(&mut self) {
         if let Connection::Up(link) = &self.connection
