@@ -41,8 +41,9 @@ check: fmt clippy test fuzz deny ## The whole check: format, lints, tests, short
 fmt: ## Is the code formatted?
 	cargo fmt --all --check
 
-clippy: ## Lints, warnings denied
+clippy: ## Lints, warnings denied; the fuzz targets, too, which are a workspace of their own
 	cargo clippy --workspace --all-targets --locked -- -D warnings
+	cargo clippy --manifest-path fuzz/Cargo.toml --locked -- -D warnings
 
 # The fuzz targets (see fuzz/) from fixed seeds: any toolchain, no corpus.
 fuzz: ## All that is parsed, and recovery over damaged images, against seeded hostile bytes (FUZZ_FACTOR=2)
@@ -50,7 +51,7 @@ fuzz: ## All that is parsed, and recovery over damaged images, against seeded ho
 	cargo test -p larder-serve --test nbd bytes
 	LARDER_FUZZ_FACTOR=$(FUZZ_FACTOR) cargo test -p larder-format -p larder-device -p larder-trace --test fuzz_seeds
 	LARDER_FUZZ_FACTOR=$(FUZZ_FACTOR) cargo test -p larder-engine --test mutated_images
-	LARDER_FUZZ_FACTOR=$(FUZZ_FACTOR) cargo test -p larder --bin larder fuzz_seeds::
+	LARDER_FUZZ_FACTOR=$(FUZZ_FACTOR) cargo test -p larder --lib fuzz_seeds::
 
 fuzz-long: ## The same targets under cargo-fuzz, which looks at coverage (FUZZ_SECONDS=300 each; nightly)
 	fuzz/run.sh $(FUZZ_SECONDS)

@@ -14,11 +14,13 @@ fi
 export LARDER_FUZZ_CORPUS=$PWD/fuzz/corpus
 LARDER_FUZZ_FACTOR=0 cargo test -q -p larder-format -p larder-device -p larder-trace --test fuzz_seeds >/dev/null
 LARDER_FUZZ_FACTOR=0 cargo test -q -p larder-engine --test mutated_images >/dev/null
-LARDER_FUZZ_FACTOR=0 cargo test -q -p larder --bin larder fuzz_seeds:: >/dev/null
+LARDER_FUZZ_FACTOR=0 cargo test -q -p larder --lib fuzz_seeds:: >/dev/null
 targets=("$@")
 if [ ${#targets[@]} -eq 0 ]; then
     mapfile -t targets < <(cargo +nightly fuzz list)
 fi
+# Rust's own checks find what there is to find: the unsafe code is small, and C code is not ours.
+cargo +nightly fuzz build --sanitizer none
 for target in "${targets[@]}"; do
     options=(-max_total_time="$seconds" -timeout=20 -rss_limit_mb=2048 -print_final_stats=1)
     case $target in
@@ -29,6 +31,5 @@ for target in "${targets[@]}"; do
         *) options+=(-max_len=600) ;;
     esac
     echo "== $target, $seconds seconds"
-    # Rust's own checks find what there is to find: the unsafe code is small, and C code is not ours.
     cargo +nightly fuzz run --sanitizer none "$target" -- "${options[@]}" 2>&1 | grep -E "^Done|exec_per_sec|ERROR|panicked|crash-|timeout-"
 done

@@ -17,15 +17,4 @@ pub mod memory;
 pub mod record;
 pub mod trace;
 
-// The command line is a program and no library: its files are included, with the names that they have there.
-#[allow(dead_code)]
-#[path = "../../crates/larder/src"]
-mod command_line {
-    pub mod args;
-    pub mod config_file;
-    pub mod control;
-    pub mod error;
-    pub mod size;
-    pub mod state_dir;
-}
-use command_line::{args, config_file, control, error, size, state_dir};
+use larder::{args, config_file, control, error, size, state_dir};

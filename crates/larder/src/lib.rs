@@ -1,0 +1,74 @@
+//! The command line `larder`: composes devices, the engine and the servers. The program is a thin shell around it, so that what
+//! it parses can be fuzzed.
+//!
+//! Invariants: standard output carries what was asked for and nothing else; progress and complaints go to standard
+//! error, a complaint as one sentence. Exit codes: 0 done, 1 failed, 2 wrong usage, 3 a repair that cost data.
+//!
+//! What it does not do: cache, or serve; the crates below do.
+
+mod answers;
+pub mod args;
+mod bare;
+pub mod config_file;
+pub mod control;
+mod create;
+mod detach;
+mod dump;
+pub mod error;
+mod flush;
+#[cfg(test)]
+mod fuzz_seeds;
+mod later;
+mod output;
+mod paper;
+mod serve;
+mod set;
+mod signals;
+mod sim;
+pub mod size;
+pub mod state_dir;
+mod status;
+mod trace;
+mod verify;
+mod volume;
+
+use args::Command;
+use error::Outcome;
+use std::process::ExitCode;
+
+/// Does what the arguments of this process ask for; its exit code.
+pub fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            if let Some(sentence) = failure.sentence() {
+                output::complain(&sentence);
+            }
+            ExitCode::from(failure.exit_code())
+        }
+    }
+}
+
+fn run() -> Outcome {
+    let arguments: Vec<_> = std::env::args_os().collect();
+    let Some((cli, matches)) = args::parse(arguments.clone())? else { return Ok(()) };
+    match cli.command {
+        Command::Create(options) => create::run(&options),
+        Command::Serve(options) => {
+            let options = match &options.config {
+                None => *options,
+                Some(path) => config_file::merge(path, &arguments, &matches)?,
+            };
+            serve::run(&options)
+        }
+        Command::Status(options) => status::run(&options),
+        Command::Flush(options) => flush::run(&options),
+        Command::Set(options) => set::run(&options),
+        Command::Detach(options) => detach::run(&options),
+        Command::Verify(options) => verify::run(&options),
+        Command::Dump(options) => dump::run(&options),
+        Command::Trace(options) => trace::run(&options.command),
+        Command::Sim(options) => sim::run(&options.command),
+        Command::Paper(options) => paper::run(&options.command),
+    }
+}
