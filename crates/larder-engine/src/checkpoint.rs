@@ -13,6 +13,7 @@
 //! Invariants: one checkpoint at a time.
 
 use crate::{
+    damaged::DamagedRecords,
     error::EngineError,
     segment::weu_class,
     shared::{Geometry, Shared},
@@ -99,7 +100,8 @@ impl AreaWriter<'_> {
 }
 
 /// Writes the blocks of a checkpoint of what `design` exports, piece by piece; the header that belongs to them. Each
-/// call of `design` locks it for one piece.
+/// call of `design` locks it for one piece. The fingerprints of `damaged` records are left out: their content is not to be
+/// found after a restart either.
 ///
 /// # Errors
 /// The device's, and [`EngineError::CheckpointTooLarge`].
@@ -107,6 +109,7 @@ pub async fn write_blocks<D: Deref<Target = Box<dyn Design>>>(
     flash: &dyn BlockDevice,
     geometry: &Geometry,
     target: &CheckpointTarget,
+    damaged: &DamagedRecords,
     design: impl Fn() -> D,
 ) -> Result<CheckpointHeader, EngineError> {
     let layout = &geometry.layout;
@@ -156,7 +159,7 @@ pub async fn write_blocks<D: Deref<Target = Box<dyn Design>>>(
         let range = ZeroRange { lba: run.first.0, chunk_count: run.count, dirty: true, no_hole: run.no_hole };
         writer.put(encoder.push_zero_range(range)?).await?;
     }
-    for (fingerprint, place) in fingerprints {
+    for (fingerprint, place) in fingerprints.into_iter().filter(|(_, place)| !damaged.has(place)) {
         let entry = FingerprintEntry { fingerprint: fingerprint.0, place: to_format(&place) };
         writer.put(encoder.push_fingerprint(entry)?).await?;
     }
@@ -252,7 +255,8 @@ impl Shared {
         let target = CheckpointTarget::after(&self.superblock.get(), log_start, entry_seq);
         // (2)
         let design = || MutexGuard::map(self.state.lock(), |state| &mut state.design);
-        let header = write_blocks(&*self.flash, &self.geometry, &target, design).await?;
+        let damaged = self.state.lock().damaged.clone();
+        let header = write_blocks(&*self.flash, &self.geometry, &target, &damaged, design).await?;
         self.counters.flash_metadata_bytes_written.fetch_add(header.total_bytes, Relaxed);
         // (3)
         if self.state.lock().mode != WriteMode::Back {

@@ -156,7 +156,11 @@ impl Shared {
             self.counters.slots_trimmed.fetch_add(1, Relaxed);
             // (6)
             self.counters.evicted_weus.fetch_add(1, Relaxed);
-            self.state.lock().design.release_slot(slot);
+            {
+                let mut state = self.state.lock();
+                state.design.release_slot(slot);
+                state.damaged.forget_slot(slot.0);
+            }
             self.note_room_made();
             self.signals.room.notify();
         }

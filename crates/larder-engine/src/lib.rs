@@ -16,6 +16,7 @@ pub mod codec;
 pub mod conditions;
 pub mod config;
 pub mod create;
+pub mod damaged;
 pub mod degraded;
 pub mod designs;
 pub mod destage;

@@ -311,6 +311,9 @@ impl Shared {
                 };
                 let dirty = state.design.dirty_seq(want.lba);
                 if failed {
+                    if same && attempt > 0 {
+                        state.note_damaged(&bad);
+                    }
                     // What the device fails to read is tried again by itself: it may have been read along with what is
                     // broken. Then the origin has it, if it is clean, or was destaged meanwhile.
                     match dirty {

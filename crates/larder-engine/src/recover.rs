@@ -11,6 +11,7 @@
 
 use crate::{
     config::Tuning,
+    damaged::DamagedRecords,
     designs::{self, EngineDesign},
     error::EngineError,
     fence::Fence,
@@ -27,7 +28,7 @@ use crate::{
 use larder_core::{Design, DesignConfig, streams::Streams, types::SECTOR_BYTES, versions::Versions};
 use larder_device::BlockDevice;
 use larder_format::{CheckpointCounts, Superblock};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 /// The smallest RAM budget, in bytes.
 pub const RAM_BUDGET_BYTES_MIN: u64 = 1 << 20;
@@ -251,7 +252,7 @@ pub async fn recover_by(
         undurable: Vec::new(),
         switching_to: None,
         lost: BTreeMap::new(),
-        damaged: BTreeSet::new(),
+        damaged: DamagedRecords::default(),
         untrimmed: vec![true; slot_count],
         insertions: VecDeque::new(),
         insertion_bytes: 0,

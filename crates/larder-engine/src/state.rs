@@ -11,6 +11,7 @@
 //! What it does not do: I/O. [`segment`](crate::segment), [`flush`](crate::flush) and the verbs do.
 
 use crate::{
+    damaged::DamagedRecords,
     error::EngineError,
     fence::Fence,
     log_area::LogArea,
@@ -26,15 +27,12 @@ use larder_core::{
 use larder_device::{IoError, SharedBuf};
 use larder_format::{Encoding, LogEntry, WriteMode};
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, VecDeque},
     time::Duration,
 };
 
 /// Log entries that may wait before writers do.
 pub const PENDING_ENTRIES_MAX: usize = 1 << 16;
-
-/// Damaged records that are remembered at most.
-const DAMAGED_MAX: usize = 1 << 12;
 
 /// Entries that wait for the metadata log.
 pub struct PendingLog {
@@ -156,8 +154,8 @@ pub struct State {
     pub switching_to: Option<WriteMode>,
     /// Dirty chunks whose record turned out damaged.
     pub lost: BTreeMap<u64, u64>,
-    /// Records that turned out damaged (slot, generation, offset): no content is taken for their duplicate.
-    pub damaged: BTreeSet<(u32, u32, u32)>,
+    /// Records that turned out damaged, or unreadable: no content is taken for their duplicate.
+    pub damaged: DamagedRecords,
     /// Slots that must be trimmed before use because nothing says that they were.
     pub untrimmed: Vec<bool>,
     /// Chunks waiting to be inserted.
@@ -206,20 +204,15 @@ fn map_entry(lba: Lba, place: &Place, dirty: bool, duplicate: bool, fingerprint:
 }
 
 impl State {
-    /// Remembers that the record at `place` is damaged.
+    /// Remembers that the record at `place` is damaged, or was not read when it was asked for alone.
     pub fn note_damaged(&mut self, place: &Place) {
-        if self.damaged.len() >= DAMAGED_MAX {
-            self.damaged.pop_first();
-        }
-        self.damaged.insert((place.slot.0, place.generation, place.offset));
+        self.damaged.note(place);
     }
 
     /// The place of a stored chunk with this content that may take another reference, and is not known to be damaged.
     pub fn find_duplicate(&mut self, fingerprint: &Fingerprint) -> Option<Place> {
         let place = self.design.find_duplicate(fingerprint)?;
-        let damaged =
-            !self.damaged.is_empty() && self.damaged.contains(&(place.slot.0, place.generation, place.offset));
-        (!damaged).then_some(place)
+        (!self.damaged.has(&place)).then_some(place)
     }
 
     /// Forgets all that is mapped, for `empty`, a design of the same sizes; each slot keeps its generation and is free.

@@ -130,7 +130,7 @@ impl Shared {
         };
         let mut chunk = match held {
             None => IoBuf::zeroed(self.geometry.chunk_bytes),
-            Some(held) => self.read_whole(held).await?,
+            Some(held) => self.read_whole(lba, held).await.ok()??,
         };
         chunk.truncate(len as usize);
         let (from, to) = (offset.max(start), end.min(start + len));

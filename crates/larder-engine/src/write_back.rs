@@ -269,7 +269,7 @@ impl Shared {
                 valid.set(all.0, all.1);
                 IoBuf::copy_of(&data)
             }
-            Base::Chunk(held) => match self.read_base(lba, held, |place, it| self.decode_whole(place, it)).await? {
+            Base::Chunk(held) => match self.read_whole(lba, held).await? {
                 Some(mut chunk) => {
                     chunk.truncate(len);
                     valid.set(all.0, all.1);
@@ -321,7 +321,7 @@ impl Shared {
         .await
     }
 
-    /// What the record of `lba` holds, for a partial write to merge with. `None` where it cannot be had and is not needed:
+    /// What the record of `lba` holds, for a write of a part to merge with. `None` where it cannot be had and is not needed:
     /// it is clean, so the origin has it, and a fragment will say which sectors are new.
     ///
     /// # Errors
@@ -344,8 +344,8 @@ impl Shared {
                 return Ok(Some(content));
             }
             let mut state = self.state.lock();
+            state.note_damaged(&place);
             if content.is_ok() {
-                state.note_damaged(&place);
                 self.counters.corrupt_records.fetch_add(1, Relaxed);
             }
             // Other writes of the chunk wait for this one, but a destage may have cleaned it meanwhile.
@@ -361,11 +361,9 @@ impl Shared {
         }
     }
 
-    /// Reads and decodes a held chunk; `None` where it cannot be had.
-    pub(crate) async fn read_whole(&self, held: HeldRecord) -> Option<IoBuf> {
-        let place = held.place;
-        let payload = self.read_held(held).await.ok()??;
-        self.decode_whole(&place, payload)
+    /// [`Shared::read_base`] of a whole chunk.
+    pub(crate) async fn read_whole(self: &Arc<Self>, lba: Lba, held: HeldRecord) -> Result<Option<IoBuf>, EngineError> {
+        self.read_base(lba, held, |place, payload| self.decode_whole(place, payload)).await
     }
 
     fn decode_whole(&self, place: &Place, payload: IoBuf) -> Option<IoBuf> {

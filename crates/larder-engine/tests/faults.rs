@@ -245,6 +245,101 @@ fn a_partial_write_over_damaged_clean_data_needs_none_of_it() {
 }
 
 #[test]
+fn a_partial_write_tells_of_the_damage_that_it_meets() {
+    each_seed(4, |seed| {
+        for lba in [4, 30] {
+            let world = dirty_chunks(seed);
+            let (offset, record) = world.record_of(lba);
+            world.flash.sim.corrupt(offset, record.stored_len.into(), &mut Rng::new(seed));
+            let error = world.try_write(at(lba) + 512, &noise(1, 512), false).expect_err("nothing to merge with");
+            assert_eq!(error.kind, IoErrorKind::Corrupt);
+            let status = world.status();
+            assert_eq!((status.lost_chunks, status.counts.corrupt_records), (1, 1));
+            assert!(status.health.contains(&at(lba).to_string()), "{}", status.health);
+        }
+        for mode in [WriteMode::Back, WriteMode::Through] {
+            let world = clean_chunks(seed);
+            world.run(world.cache().set_mode(mode)).expect("a switch");
+            let (offset, record) = world.record_of(4);
+            world.flash.sim.corrupt(offset, record.stored_len.into(), &mut Rng::new(seed));
+            world.write(at(4) + 512, &noise(1, 512));
+            assert_eq!(world.status().counts.corrupt_records, 1, "{mode:?}");
+            let (offset, record) = world.record_of(7);
+            let range = offset..offset + u64::from(record.stored_len);
+            world.flash.sim.fail_range(IoOp::Read, range, IoErrorKind::Io, FOR_EVER);
+            world.write(at(7) + 512, &noise(1, 512));
+            assert!(world.status().counts.flash_read_errors >= 1, "{mode:?}");
+            for lba in [4, 7] {
+                let expected = [&noise(lba, CHUNK)[..512], &noise(1, 512), &noise(lba, CHUNK)[1024..]].concat();
+                assert_same(&world.read(at(lba), CHUNK), &expected, "a chunk");
+            }
+        }
+    });
+}
+
+/// Content must not be taken for a duplicate of what is known to be lost: its write would be acknowledged, and gone.
+#[test]
+fn nothing_is_stored_as_a_duplicate_of_what_cannot_be_read() {
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    enum Met {
+        Read,
+        PartialWrite,
+        Destage,
+    }
+    each_seed(4, |seed| {
+        for met in [Met::Read, Met::PartialWrite, Met::Destage] {
+            for (damage, restart) in [(true, false), (true, true), (false, false), (false, true)] {
+                let mut world = dirty_chunks(seed);
+                let (offset, record) = world.record_of(4);
+                let range = offset..offset + u64::from(record.stored_len);
+                match damage {
+                    true => world.flash.sim.corrupt(offset, record.stored_len.into(), &mut Rng::new(seed)),
+                    false => world.flash.sim.fail_range(IoOp::Read, range, IoErrorKind::Io, FOR_EVER),
+                };
+                match met {
+                    Met::Read => assert!(world.try_read(at(4), CHUNK).is_err()),
+                    Met::PartialWrite => assert!(world.try_write(at(4) + 512, &noise(1, 512), false).is_err()),
+                    Met::Destage => assert!(!world.destage_all()),
+                }
+                if restart {
+                    world.close();
+                    world.open();
+                }
+                for lba in [100, 4] {
+                    world.write_durably(at(lba), &noise(4, CHUNK));
+                    let what = format!("{met:?}, damage {damage}, restart {restart}");
+                    assert_same(&world.read(at(lba), CHUNK), &noise(4, CHUNK), &what);
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn clean_data_that_cannot_be_read_is_filled_into_another_place() {
+    each_seed(4, |seed| {
+        let world = clean_chunks(seed);
+        let (offset, record) = world.record_of(4);
+        let range = offset..offset + u64::from(record.stored_len);
+        world.flash.sim.fail_range(IoOp::Read, range, IoErrorKind::Io, FOR_EVER);
+        // The first read finds that out, the second misses.
+        for _ in 0..2 {
+            assert_same(&world.read(at(4), CHUNK), &noise(4, CHUNK), "from the origin");
+            world.settle();
+        }
+        let before = (world.origin_reads(), world.status().counts.flash_read_errors);
+        for _ in 0..3 {
+            assert_same(&world.read(at(4), CHUNK), &noise(4, CHUNK), "from the flash");
+            world.settle();
+        }
+        assert_eq!((world.origin_reads(), world.status().counts.flash_read_errors), before, "it was stored anew, once");
+        world.run(world.cache().set_mode(WriteMode::Back)).expect("a switch");
+        world.write_durably(at(200), &noise(4, CHUNK));
+        assert_same(&world.read(at(200), CHUNK), &noise(4, CHUNK), "a duplicate");
+    });
+}
+
+#[test]
 fn a_read_error_in_a_destage_that_passes_loses_no_dirty_data() {
     each_seed(10, |seed| {
         let world = dirty_chunks(seed);

@@ -39,11 +39,11 @@ fn stay_within_the_budget(design: &EngineDesign) {
         ..CreateOptions::default()
     };
     runtime.block_on(async {
-        create(&*flash, origin.info().size_bytes, &options).await.unwrap();
-        let cache = Cache::open(flash.clone(), origin.clone(), runtime.clone(), Tuning::default()).await.unwrap();
+        create(&*flash, origin.info().size_bytes, &options).await.expect("it works");
+        let cache = Cache::open(flash.clone(), origin.clone(), runtime.clone(), Tuning::default()).await.expect("it works");
         for lba in 0..CHUNKS {
             let data = IoBuf::copy_of(&content(lba)).freeze();
-            cache.write(lba * CHUNK as u64, data, WriteFlags::default()).await.unwrap();
+            cache.write(lba * CHUNK as u64, data, WriteFlags::default()).await.expect("it works");
         }
         let status = cache.status();
         let indices = status.lba_index_ram_bytes + status.fp_index_ram_bytes;
@@ -53,10 +53,10 @@ fn stay_within_the_budget(design: &EngineDesign) {
         let affordable = budget / design.index_bytes_max;
         assert!(cached > affordable / 2, "{}: {cached} chunks, where {affordable} are affordable", design.name);
         for lba in 0..CHUNKS {
-            let read = cache.read(lba * CHUNK as u64, IoBuf::new(CHUNK)).await.unwrap();
+            let read = cache.read(lba * CHUNK as u64, IoBuf::new(CHUNK)).await.expect("it works");
             assert!(read[..] == content(lba)[..], "chunk {lba}");
         }
-        cache.close().await.unwrap();
+        cache.close().await.expect("it works");
     });
     runtime.kill();
 }

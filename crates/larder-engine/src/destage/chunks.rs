@@ -144,6 +144,7 @@ impl Shared {
                 Ok(bytes) => self.take_dirty(batch, about, &reading.place, reading.payload(&bytes)),
                 Err(error) => {
                     self.note_flash_read_error(&error);
+                    self.state.lock().note_damaged(&reading.place);
                     batch.unread = Some(error);
                 }
             }

@@ -28,6 +28,7 @@ use super::{
 use crate::{
     checkpoint::{CheckpointTarget, write_blocks, write_header},
     codec::{Codec, decode},
+    damaged::DamagedRecords,
     error::EngineError,
     record::check as checksum_holds,
     shared::Geometry,
@@ -166,7 +167,7 @@ pub async fn repair(
             superblock.clean_shutdown = true;
             // What a reader would refuse must not be written: counters end somewhere.
             superblock.check()?;
-            let header = write_blocks(flash, &found.geometry, &target, || &design).await?;
+            let header = write_blocks(flash, &found.geometry, &target, &DamagedRecords::default(), || &design).await?;
             let pointer = write_header(flash, &found.geometry, &target, &header).await?;
             flash.flush().await?;
             // (7)

@@ -266,6 +266,10 @@ impl World {
         self.run(self.cache().write(offset, IoBuf::copy_of(data).freeze(), WriteFlags { fua }))
     }
 
+    pub fn write_durably(&self, offset: u64, data: &[u8]) {
+        self.try_write(offset, data, true).unwrap_or_else(|error| panic!("durable write: {error}"));
+    }
+
     pub fn write(&self, offset: u64, data: &[u8]) {
         self.try_write(offset, data, false).unwrap_or_else(|error| panic!("write: {error}"));
     }
