@@ -26,7 +26,7 @@ pub enum Severity {
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Condition {
     /// Its name, which does not change: `flash_failed`, `flash_gone`, `flash_full`, `fence_up`, `fence_refused`,
-    /// `dirty_data_lost`, `undurable_data`, `checkpoint_failing`, `origin_failing`, `origin_gone`, `full_of_dirty_data`,
+    /// `dirty_data_lost`, `undurable_data`, `checkpoint_failing`, `origin_failing`, `origin_gone`, `origin_doubtful`, `full_of_dirty_data`,
     /// `corrupt_records`, `flash_read_errors`, `superblock_repaired`, `switching_mode`, `emptied_behind_fence`,
     /// `origin_discard_keeps_data`, `detached`.
     pub name: &'static str,
@@ -36,17 +36,29 @@ pub struct Condition {
     pub what: String,
 }
 
-/// Whether the origin answers.
+/// What is asked of the origin. That one kind succeeds says nothing of another: a full one reads and flushes well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OriginOp {
+    /// A write, zeroes or a discard.
+    Write,
+    /// A flush.
+    Flush,
+    /// A read.
+    Read,
+}
+
+/// Whether the origin answers, for each kind of operation in the order of [`OriginOp`].
 #[derive(Default)]
 pub struct OriginHealth {
-    failing: AtomicBool,
-    last: Mutex<Option<IoError>>,
+    failing: [AtomicBool; 3],
+    last: Mutex<[Option<IoError>; 3]>,
 }
 
 impl OriginHealth {
-    /// The last error, where nothing has succeeded since.
+    /// The last error of a kind that has not succeeded since; that of writes first.
     pub fn error(&self) -> Option<IoError> {
-        if self.failing.load(Acquire) { self.last.lock().clone() } else { None }
+        let failing = self.failing.iter().position(|failing| failing.load(Acquire))?;
+        self.last.lock().get(failing).cloned().flatten()
     }
 }
 
@@ -61,17 +73,23 @@ pub struct Opening {
 
 impl Shared {
     /// An operation of the origin ended so.
-    pub fn note_origin<T>(&self, result: &IoResult<T>) {
+    pub fn note_origin<T>(&self, op: OriginOp, result: &IoResult<T>) {
+        let health = &self.origin_health;
         match result {
+            Ok(_) if health.failing.iter().all(|failing| !failing.load(Relaxed)) => {}
             Ok(_) => {
-                if self.origin_health.failing.load(Relaxed) {
-                    self.origin_health.failing.store(false, Release);
+                let last = health.last.lock();
+                for (kind, (failing, last)) in health.failing.iter().zip(last.iter()).enumerate() {
+                    // One that answers is back, whatever it was asked.
+                    if kind == op as usize || last.as_ref().is_some_and(|error| error.kind == IoErrorKind::Gone) {
+                        failing.store(false, Release);
+                    }
                 }
             }
             Err(error) => {
                 self.counters.origin_errors.fetch_add(1, Relaxed);
-                *self.origin_health.last.lock() = Some(error.clone());
-                self.origin_health.failing.store(true, Release);
+                health.last.lock()[op as usize] = Some(error.clone());
+                health.failing[op as usize].store(true, Release);
             }
         }
     }

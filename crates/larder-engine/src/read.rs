@@ -8,6 +8,7 @@
 
 use crate::{
     batch::BatchRecord,
+    conditions::OriginOp,
     error::EngineError,
     fill::Reason,
     prefetch::Prefetched,
@@ -393,7 +394,7 @@ impl Shared {
         let this = self.clone();
         if offset.is_multiple_of(align) && end.is_multiple_of(align) {
             return self.origin.read(offset, buf).map(move |result| {
-                this.note_origin(&result);
+                this.note_origin(OriginOp::Read, &result);
                 result
             });
         }
@@ -402,7 +403,7 @@ impl Shared {
         let skip = (offset - from) as usize;
         let len = buf.len();
         self.origin.read(from, IoBuf::new((to - from) as usize)).map(move |result| {
-            this.note_origin(&result);
+            this.note_origin(OriginOp::Read, &result);
             let mut wide = result?;
             let _ = wide.split_to(skip);
             wide.truncate(len);

@@ -414,3 +414,30 @@ fn what_the_origin_may_have_forgotten_is_not_cached_for_good() {
         }
     });
 }
+
+/// A full one, for instance: what it still does well is no sign that it takes writes again.
+#[test]
+fn an_origin_that_takes_no_writes_is_told_though_it_reads() {
+    each_seed(4, |seed| {
+        let world = World::new(seed, Setup::default());
+        world.write(0, &noise(1, 64 << 10));
+        world.flush();
+        world.origin.sim.plan().add(always(IoOp::Write, IoErrorKind::NoSpace));
+        assert!(!world.destage_all());
+        for _ in 0..3 {
+            world.read(32 << 20, 8 << 10);
+            assert!(has(&world, "origin_failing"), "{:?}", world.status().conditions);
+        }
+        world.origin.sim.plan().clear();
+        assert!(world.destage_all());
+        assert!(!has(&world, "origin_failing"), "{:?}", world.status().conditions);
+        // Gone, and back: whatever it answers shows that.
+        world.write(0, &noise(2, 64 << 10));
+        world.origin.sim.set_gone(true);
+        assert!(!world.destage_all());
+        assert!(has(&world, "origin_gone"), "{:?}", world.status().conditions);
+        world.origin.sim.set_gone(false);
+        world.read(40 << 20, 8 << 10);
+        assert!(!has(&world, "origin_gone"), "{:?}", world.status().conditions);
+    });
+}
