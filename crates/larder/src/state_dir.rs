@@ -138,7 +138,26 @@ impl StateDir {
         let left_behind = Mutex::new(before.filter(|_| left_behind.is_some()));
         let state = StateDir { file, place: place.to_owned(), record: Mutex::new(record), left_behind };
         state.change(|_| {}).map_err(Failure::failed)?;
+        state.outdate_others(&dir, flash)?;
         Ok(Some(state))
+    }
+
+    /// Of other caches that were served from the same place, the flash is not there any more: nothing is served by their files
+    /// until it is served again. Their fences stay.
+    fn outdate_others(&self, dir: &Path, flash: &Path) -> Outcome {
+        for (file, record) in served_from(dir, flash)? {
+            // Nothing is served by a file that cannot be read.
+            if file != self.file
+                && let Ok(mut record) = record
+            {
+                record.registered = false;
+                write(&file, &record).map_err(|error| {
+                    let (shown, why) = (file.display(), system_reason(&error));
+                    Failure::failed(format_args!("the state file {shown} cannot be written: {why}"))
+                })?;
+            }
+        }
+        Ok(())
     }
 
     /// The state of the cache that was served from `flash`, which is missing now: the file that says so.
@@ -146,21 +165,9 @@ impl StateDir {
     /// # Errors
     /// A sentence: none, or several.
     pub fn of_missing(dir: &Path, flash: &Path) -> Outcome<StateDir> {
-        let (shown, wanted, named) = (dir.display(), absolute(flash), named(flash));
-        let failed = |error: &std::io::Error| {
-            Failure::failed(format_args!("the state directory {shown} cannot be read: {}", system_reason(error)))
-        };
-        let mut found = Vec::new();
-        for entry in fs::read_dir(dir).map_err(|error| failed(&error))?.take(FILES_MAX) {
-            let file = entry.map_err(|error| failed(&error))?.path();
-            if file.extension().is_some_and(|extension| extension == "json")
-                && let Some(record) = read(&file)?
-                && record.registered
-                && (record.flash == wanted || record.flash_named == named)
-            {
-                found.push((file, record));
-            }
-        }
+        let shown = dir.display();
+        let found = served_from(dir, flash)?.into_iter().map(|(file, record)| Ok((file, record?)));
+        let found = found.collect::<Outcome<Vec<_>>>()?;
         match <[_; 1]>::try_from(found) {
             Ok([(file, record)]) => Ok(StateDir {
                 file,
@@ -244,6 +251,28 @@ impl FenceKeeper for StateDir {
         let left_behind = self.left_behind.lock().unwrap_or_else(PoisonError::into_inner).take();
         left_behind.map_or(Ok(()), |file| remove(&file))
     }
+}
+
+/// The state files of a directory by which an origin may be served whose flash is not at `flash` any more, and those that
+/// cannot be read.
+fn served_from(dir: &Path, flash: &Path) -> Outcome<Vec<(PathBuf, Outcome<Record>)>> {
+    let (wanted, named) = (absolute(flash), named(flash));
+    let failed = |error: &std::io::Error| {
+        let shown = dir.display();
+        Failure::failed(format_args!("the state directory {shown} cannot be read: {}", system_reason(error)))
+    };
+    let counts = |record: &Record| record.registered && (record.flash == wanted || record.flash_named == named);
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir).map_err(|error| failed(&error))?.take(FILES_MAX) {
+        let file = entry.map_err(|error| failed(&error))?.path();
+        if file.extension().is_some_and(|extension| extension == "json")
+            && let Some(record) = read(&file).transpose()
+            && record.as_ref().map_or(true, counts)
+        {
+            found.push((file, record));
+        }
+    }
+    Ok(found)
 }
 
 fn absolute(path: &Path) -> String {

@@ -688,3 +688,30 @@ fn what_is_kept_of_a_cache_goes_with_it() {
         world.refused(&world.state_options(), &["is missing", "knows no cache that was served from there"]);
     }
 }
+
+/// A flash that was replaced at its place, by a cache that knows nothing of the first one: where it is missing in turn, the
+/// origin is not served by what is kept of the first.
+#[test]
+fn what_is_kept_of_a_replaced_flash_serves_nothing() {
+    if stands_in() {
+        return;
+    }
+    let scratch = Scratch::new("degraded-replaced");
+    let world = World::new(&scratch, scratch.path("flash"), "write-through");
+    world.serve(&[]).stop();
+    let first = set_aside(&world.volume.flash);
+    let origin = world.volume.origin.clone();
+    let mut create = larder(["create", "--weu", "512K", "--mode", "write-back", "--size", "16M", "--flash"]);
+    succeeds(&ends(create.arg(&world.volume.flash).arg("--origin").arg(&origin)));
+    fs::write(world.state.join("damaged.json"), "{").expect("a damaged file of somebody's");
+    world.serve(&[]).stop();
+    fs::remove_file(world.state.join("damaged.json")).expect("the damaged file");
+    fs::remove_file(&world.volume.flash).expect("the flash");
+    // The second one is in write-back, and the first one's file says write-through.
+    world.refused(&world.state_options(), &["is missing", "write-back"]);
+    // The first one is served again, and counts again.
+    fs::rename(first, &world.volume.flash).expect("a rename");
+    world.serve(&[]).stop();
+    fs::remove_file(&world.volume.flash).expect("the flash");
+    world.serve(&[]).stop();
+}
