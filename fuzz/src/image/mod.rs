@@ -161,20 +161,22 @@ fn expectation(base: &Base, damaged: &Damaged) -> (Expected, bool) {
         // Both were rolled back: no checksum tells, and each sector is some version of itself.
         return (Expected::Since(0), true);
     }
-    let mut lost = None;
-    for structure in &base.structures {
-        if let Kind::Frame { seq, durable } = structure.kind {
-            let range = structure.offset..structure.offset + structure.bytes;
-            match (damaged.flash[range.clone()] == base.flash[range], lost) {
-                (false, None) => lost = Some(seq),
-                // A frame that is left proves that the lost one was durable: opening is refused.
-                (true, Some(first)) if durable >= first => return (Expected::Since(usize::MAX), false),
-                _ => {}
+    let frames = || {
+        base.structures.iter().filter_map(|structure| match structure.kind {
+            Kind::Frame { seq, durable } => {
+                let range = structure.offset..structure.offset + structure.bytes;
+                Some((seq, durable, damaged.flash[range.clone()] == base.flash[range]))
             }
-        }
-    }
-    match lost {
-        Some(seq) => (Expected::Since(base.step_of(seq)), true),
+            _ => None,
+        })
+    };
+    // What a frame that is left calls durable was there: opening is refused where it is lost. Behind that, a lost end looks
+    // like a crash.
+    let proven = frames().filter(|(_, _, is_whole)| *is_whole).map(|(_, durable, _)| durable).max().unwrap_or(0);
+    let mut lost = frames().filter(|(_, _, is_whole)| !is_whole).map(|(seq, _, _)| seq);
+    let is_refused = lost.clone().any(|seq| seq <= proven);
+    match lost.find(|&seq| seq > proven) {
+        Some(seq) => (Expected::Since(base.step_of(seq)), !is_refused),
         None => (Expected::Since(usize::MAX), false),
     }
 }
