@@ -113,7 +113,16 @@ fn misses_fall_with_cachededups_sizes() {
     }
     let stale = &run("cachededup-fig3").tables[3];
     assert!(line(stale, "LRU").iter().all(|value| *value == 0.0));
-    assert!(line(stale, "D-LRU").iter().all(|value| (0.0..100.0).contains(value)));
+    assert!(line(stale, "D-LRU").iter().all(|value| *value == 0.0));
+}
+
+#[test]
+fn what_d_lru_keeps_without_an_address_costs_it_hits() {
+    let report = run("cachededup-fig3");
+    let [misses, stale] = [2, 3].map(|at| &report.tables[at]);
+    let [forgetful, keeping] = ["D-LRU", "D-LRU, orphans kept"].map(|design| line(misses, design));
+    assert!(forgetful.iter().zip(&keeping).all(|(a, b)| a < b), "{forgetful:?} {keeping:?}");
+    assert!(line(stale, "D-LRU, orphans kept").iter().all(|value| *value > 10.0), "{stale:?}");
 }
 
 #[test]

@@ -6,7 +6,7 @@
 //!
 //! What it does not do: other traces or sizes than the paper's, unless asked for.
 
-use super::{CHUNK_BYTES, how};
+use super::{CHUNK_BYTES, forgetful, how};
 use crate::{
     cache::WritePolicy,
     paper::{Comparison, Lab, Report, Span, Table},
@@ -45,12 +45,13 @@ impl Kind {
         let extra_bytes = chunk * extra_percent / 100.0;
         let chunks = (flash_bytes / (chunk + self.least_entries * ENTRY_BYTES + extra_bytes)).floor();
         let addresses = (chunks * self.least_addresses) as u64 + (chunks * extra_bytes / ENTRY_BYTES) as u64;
+        let design = Design::named(self.design)?;
         Ok(Setup {
-            design: Design::named(self.design)?,
+            design,
             chunk_bytes: CHUNK_BYTES,
             flash: FlashAmount::DataChunks(chunks as u64),
             policy: WritePolicy::Back,
-            options: Options { lba_entries: Some(addresses), ..Options::default() },
+            options: Options { lba_entries: Some(addresses), ..forgetful(design) },
         })
     }
 }
@@ -118,10 +119,9 @@ fn words() -> Vec<String> {
          what entries. Here it is two entries of 24 bytes a chunk for D-LRU, and three for D-ARC. Its \"2% of the \
          Data Cache\" is 111 and 109 MB, which are 1% of 11 GB; here 2% are 2%.",
         "Remembered addresses do more for the profile than for the recording: each content of Mail comes ten \
-         times, and in the profile under any address, so that an address whose data is gone often has it again. \
-         Writes need not fall with misses: the more addresses there are, the less data is kept that none has, and \
-         where such data would have been written again, it now is. So it is for D-ARC above all, which lets that \
-         data go first.",
+         times, and in the profile under any address, so that an address whose data is gone often has it again.",
+        "Writes fall with the first metadata because data is forgotten with its last address (§3.1): where an \
+         address leaves for want of room while its data is wanted, the data is written again.",
     ]
     .map(str::to_owned)
     .to_vec()
