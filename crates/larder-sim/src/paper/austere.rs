@@ -169,10 +169,7 @@ fn write_reduction_percent(replayed: &Replayed) -> f64 {
 
 /// A chart of lines for each table, with the name of the trace over it and what it really is below that.
 fn charts(lab: &Lab<'_>, tables: &[Table], what: &str, y: Scale) -> Vec<Chart> {
-    let about = |table: &Table| {
-        let workload = lab.place_of(table.title()).and_then(|at| lab.workload(at).ok());
-        workload.map_or(String::new(), |workload| workload.about().to_owned())
-    };
+    let about = |table: &Table| lab.titled(table.title()).map_or("", |workload| workload.about());
     let chart = |table: &Table| table.lines(format!("{}: {what}", table.title()), about(table), Scale::Linear, y);
     tables.iter().map(chart).collect()
 }

@@ -68,7 +68,7 @@ fn tables(
         }
     }
     let replayed = lab.replay(at, &how(), 0, &setups)?;
-    let trace = lab.workload(at)?.name();
+    let trace = lab.workload(at)?.title();
     let table = |(label, of): &Figure| {
         let mut table = Table::new(trace, *label, SIZE_LABEL, percents);
         for ((name, ..), line) in designs.iter().zip(replayed.chunks(percents.len())) {
@@ -113,7 +113,7 @@ fn below(table: &Table, what: &str, a: &str, b: &str, published: f64) -> [Compar
     })
 }
 
-/// The same for one trace by name, if it was replayed.
+/// The same for one trace by its title, if it was replayed.
 fn up_to_in(tables: &[Table], trace: &str, pairs: &[(&str, &str, f64)]) -> Vec<Comparison> {
     let table = tables.iter().find(|table| table.title() == trace);
     let all = table.map(|table| pairs.iter().flat_map(|(a, b, published)| up_to(table, a, b, *published)));
@@ -126,10 +126,6 @@ fn line_charts<'a>(tables: impl IntoIterator<Item = &'a Table>, what: &str) -> V
         table.lines(title, "Write-back, chunks of 4 KiB, metadata on the flash", Scale::Linear, Scale::Linear)
     };
     tables.into_iter().map(chart).collect()
-}
-
-fn owned(words: &[&str]) -> Vec<String> {
-    words.iter().map(|words| (*words).to_owned()).collect()
 }
 
 const NOT_DEFINED: &str = "The paper draws the ratios; its text prints only the differences above. Whether those \
@@ -156,12 +152,9 @@ pub(super) fn fig3(lab: &mut Lab<'_>) -> Result<Report, String> {
     }
     let labels = [READ_MISSES, WRITE_MISSES, MISSES, STALE].map(|(label, _)| label_words(label));
     let charts = all.iter().zip(labels.iter().cycle()).flat_map(|(table, what)| line_charts([table], what)).collect();
-    let words = owned(&[
-        NOT_DEFINED,
-        "Of the read hits of WebVM at 20%, the paper's remembered addresses and fingerprints make 83.25%. Which \
-         hits are theirs is not counted here.",
-        ORPHANS_WORDS,
-    ]);
+    let hits = "Of the read hits of WebVM at 20%, the paper's remembered addresses and fingerprints make 83.25%. \
+                Which hits are theirs is not counted here.";
+    let words = lab.words(&[NOT_DEFINED, hits, ORPHANS_WORDS], &[]);
     Ok(Report { tables: all, comparisons, words, charts })
 }
 
@@ -178,16 +171,15 @@ pub(super) fn fig4(lab: &mut Lab<'_>) -> Result<Report, String> {
     let all = each(lab, &AND_KEEPING, MISSES)?;
     let homes = [("D-ARC", "LRU", 5.4), ("D-ARC", "ARC", 3.0), ("D-ARC", "D-LRU", 2.71)];
     let mail = [("D-ARC", "LRU", 2.0), ("D-ARC", "ARC", 1.0), ("D-ARC", "D-LRU", 0.94)];
-    let mut comparisons = up_to_in(&all, "Homes", &homes);
-    comparisons.extend(up_to_in(&all, "Mail", &mail));
+    let mut comparisons = up_to_in(&all, lab.title_of("Homes"), &homes);
+    comparisons.extend(up_to_in(&all, lab.title_of("Mail"), &mail));
     let charts = line_charts(&all, "total misses");
-    let words = owned(&[
-        NOT_DEFINED,
-        ORPHANS_WORDS,
-        "Where Mail gains more than in the paper: a profile has the totals of its Table 2, by which each content \
+    let words = lab.words(
+        &[NOT_DEFINED, ORPHANS_WORDS],
+        &["Where Mail gains more than in the paper: a profile has the totals of its Table 2, by which each content \
          of Mail comes ten times, but repeats them whatever the address is, so that an address whose data is gone \
-         often finds it again under another.",
-    ]);
+         often finds it again under another."],
+    );
     Ok(Report { tables: all, comparisons, words, charts })
 }
 
@@ -197,17 +189,18 @@ pub(super) fn fig6(lab: &mut Lab<'_>) -> Result<Report, String> {
     let mut comparisons = Vec::new();
     for (trace, published) in [("WebVM", 54.0), ("Homes", 33.0), ("Mail", 89.0)] {
         let pairs = [("D-LRU", "LRU", published), ("D-ARC", "LRU", published)];
-        comparisons.extend(up_to_in(&all, trace, &pairs));
+        comparisons.extend(up_to_in(&all, lab.title_of(trace), &pairs));
     }
     let charts = line_charts(&all, "writes to flash");
-    let words = owned(&[
-        "The text prints, for both designs together and against \"the traditional approaches\", only up to how \
-         much less is written. Whether in points or in percent it does not say; both are here, against LRU.",
-        "Writes are saved where the content is in the cache. How many requests bring content for the first time is \
-         a profile's to say, and the same as in the paper: 43% in WebVM, 66% in Homes, 10% in Mail. None can save \
-         those. Where the paper saves more than is saved here, repeated content came back sooner than in a \
-         profile, which repeats content of any age.",
-    ]);
+    let words = lab.words(
+        &["The text prints, for both designs together and against \"the traditional approaches\", only up to how \
+           much less is written. Whether in points or in percent it does not say; both are here, against LRU.",
+          "Writes are saved where the content is in the cache. By the paper's Table 2 content comes for the first time in \
+           43% of all requests of WebVM, 66% of Homes and 10% of Mail, which none can save. So its savings, if percent, \
+           take an LRU that writes at least 93, 98 and 89% of all requests: two thirds of WebVM's reads missed, and \
+           half of those of Homes."],
+        &["In the profiles more reads hit, and content comes back at any age, when its data may have gone."],
+    );
     Ok(Report { tables: all, comparisons, words, charts })
 }
 
@@ -237,13 +230,13 @@ pub(super) fn fig8(lab: &mut Lab<'_>) -> Result<Report, String> {
     let chart =
         |(table, what): (&Table, &String)| table.bars(format!("{}: {what}", table.title()), subtitle, Scale::Linear);
     let charts = all.iter().zip(labels.iter().cycle()).map(chart).collect();
-    let words = owned(&[
-        "The paper lowers the miss ratio by 11% and writes by 81%, for D-LRU and D-ARC together; whether in points \
-         or in percent it does not say. Its latency (12% less) is about devices and has no replay.",
-        "Nine virtual machines in three groups were replayed at once there. The profile is of their totals (Table \
+    let words = lab.words(
+        &["The paper lowers the miss ratio by 11% and writes by 81%, for D-LRU and D-ARC together; whether in points \
+         or in percent it does not say. Its latency (12% less) is about devices and has no replay. Nine virtual machines in three groups were replayed at once there."],
+        &["The profile is of their totals (Table \
          2): one stream of requests whose content repeats over all addresses, so that what one machine shares with \
-         another is not told from what it shares with itself.",
-    ]);
+         another is not told from what it shares with itself."],
+    );
     Ok(Report { tables: all, comparisons, words, charts })
 }
 
