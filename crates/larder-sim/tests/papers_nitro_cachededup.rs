@@ -29,10 +29,11 @@ fn run(name: &str) -> Report {
         Workload::new(stand_in.name, "a small one", open)
     });
     let mut lab = Lab::new(workloads.collect(), 2);
-    let report = (experiment.run)(&mut lab).unwrap_or_else(|sentence| panic!("{name}: {sentence}"));
+    let report = experiment.report(&mut lab).unwrap_or_else(|sentence| panic!("{name}: {sentence}"));
     assert!(!report.words.is_empty() && !report.comparisons.is_empty(), "{name}");
     assert!(report.comparisons.iter().all(|one| one.ours.is_some()), "{name}: {:?}", report.comparisons);
     assert!(plot::svg(&report.charts).expect("a chart").contains("</svg>"), "{name}");
+    assert!(report.charts.iter().all(|chart| chart.subtitle.contains("GENERATED")), "{name}");
     assert!(report.text(experiment, &[]).contains("What the text says"), "{name}");
     report
 }

@@ -57,7 +57,7 @@ fn run_one(args: &PaperRunArgs) -> Outcome {
     let workloads = workloads(experiment, args, &watch)?;
     let traces: Vec<(String, String)> =
         workloads.iter().map(|workload| (workload.title().to_owned(), workload.about().to_owned())).collect();
-    let report = (experiment.run)(&mut Lab::new(workloads, processors()));
+    let report = experiment.report(&mut Lab::new(workloads, processors()));
     watch.finish();
     let report = report.map_err(Failure::failed)?;
     let traces: Vec<(&str, &str)> = traces.iter().map(|(name, about)| (name.as_str(), about.as_str())).collect();
@@ -104,7 +104,9 @@ fn given<'a>(experiment: &Experiment, trace: &NamedTrace, skip_bad: bool, watch:
         Some(name) => format!("{}, given in the place of the paper's {name}", file.display()),
         None => format!("{}, as given", file.display()),
     };
-    let title = named.as_ref().map_or(short.clone(), |name| format!("{short} as {name}"));
+    // In charts there is little room.
+    let stem = short.split('.').next().filter(|stem| !stem.is_empty()).unwrap_or(&short);
+    let title = named.as_ref().map_or(short.clone(), |name| format!("{stem} as {name}"));
     let name = named.unwrap_or(short);
     let input = InputArgs { file, format: None, unit: None, skip_bad };
     trace::open(&input).map_err(|error| trace::failure(&error, Some(&input.file), None))?;

@@ -136,7 +136,7 @@ fn traces_of_ones_own_take_the_place_of_generated_ones() {
     let mut command = paper(&["run", "austere-fig10", "--trace", &named, "--trace"]);
     let report = json(command.arg(&trace));
     let traces: Vec<&str> = list(&report, "traces").iter().map(|trace| text(trace, "name")).collect();
-    assert_eq!(traces, ["mine.trace as Homes", "mine.trace"]);
+    assert_eq!(traces, ["mine as Homes", "mine.trace"]);
     let compared = |what: &str| {
         let comparison = list(&report, "comparisons").iter().find(|one| text(one, "what").starts_with(what));
         comparison.unwrap_or_else(|| panic!("no {what}"))["ours"].is_null()
@@ -156,8 +156,8 @@ fn a_report_names_the_trace_that_stands_in_and_says_nothing_of_others() {
         let svg = scratch.path("it.svg");
         let mut command = paper(&["run", &name, "--trace", &format!("{called}={trace}"), "--plot"]);
         let page = run(command.arg(&svg));
-        assert!(page.contains(&format!("mine.trace as {called}: {trace}, given in the place")), "{page}");
-        assert!(page.contains("Ours are figures of the traces that were given: mine.trace as"), "{page}");
+        assert!(page.contains(&format!("mine as {called}: {trace}, given in the place")), "{page}");
+        assert!(page.contains("Ours are figures of the traces that were given: mine as"), "{page}");
         let svg = fs::read_to_string(svg).expect("a file");
         for words in ["generated", "GENERATED", "profile"] {
             assert!(!page.contains(words) && !svg.contains(words), "{name} says {words}:\n{page}");

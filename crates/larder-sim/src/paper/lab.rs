@@ -183,14 +183,14 @@ impl<'a> Lab<'a> {
         self.workloads.get(at).or(self.workloads.last()).ok_or_else(|| "there is no trace to replay".to_owned())
     }
 
-    /// The trace that reports call so.
-    pub fn titled(&self, title: &str) -> Option<&Workload<'a>> {
-        self.workloads.iter().find(|workload| workload.title == title)
-    }
-
     /// What reports call the trace that has the paper's name `name`; that name, where there is none.
     pub fn title_of<'b>(&'b self, name: &'b str) -> &'b str {
         self.workloads.iter().find(|workload| workload.name == name).map_or(name, |workload| &workload.title)
+    }
+
+    /// Whether a trace is generated.
+    pub fn has_generated(&self) -> bool {
+        self.workloads.iter().any(|workload| workload.is_generated)
     }
 
     /// Words of a report: some are true of any traces, some of generated ones only. Of others is said what they are.

@@ -54,7 +54,7 @@ pub(super) fn fig5(lab: &mut Lab<'_>) -> Result<Report, String> {
          them here.",
     ];
     let words = lab.words(&of_all, &[]);
-    Ok(Report { charts: charts(lab, &tables, "index RAM", Scale::Log), tables, comparisons, words })
+    Ok(Report { charts: charts(&tables, "index RAM", Scale::Log), tables, comparisons, words })
 }
 
 /// Figure 7: read hit ratios.
@@ -98,7 +98,7 @@ pub(super) fn fig7(lab: &mut Lab<'_>) -> Result<Report, String> {
          with which AC-D is level with CD-ARC-D more often than not.",
     ];
     Ok(Report {
-        charts: charts(lab, &tables, "read hit ratio", Scale::Linear),
+        charts: charts(&tables, "read hit ratio", Scale::Linear),
         words: lab.words(&of_all, &of_profiles),
         tables,
         comparisons,
@@ -132,6 +132,6 @@ pub(super) fn fig8(lab: &mut Lab<'_>) -> Result<Report, String> {
          also in WebVM and Homes, where the paper sees marginal differences: in generated traces contents repeat alike in all \
          three, so chunks that no address maps to any more are as worth keeping in each.",
     ];
-    let charts = charts(lab, &tables, "write reduction", Scale::Linear);
+    let charts = charts(&tables, "write reduction", Scale::Linear);
     Ok(Report { charts, tables, comparisons, words: lab.words(&of_all, &of_profiles) })
 }

@@ -132,7 +132,7 @@ pub(super) fn fig9(lab: &mut Lab<'_>) -> Result<Report, String> {
             ours: Some(Span::at(percent_more(published_size_mib(4)?, published_size_mib(8)?))),
         },
     ];
-    let about = lab.workload(0)?.about().to_owned();
+    let about = format!("{}: a cache of {FIG9_PERCENT}% of the working set", lab.workload(0)?.title());
     let charts = by_chunk.iter().chain(&by_subchunk).zip(SHOWN.iter().cycle());
     let charts = charts.map(|(table, shown)| {
         let title = format!("{} by {}", shown.title, table.title().to_lowercase());

@@ -88,5 +88,5 @@ pub(super) fn fig6(lab: &mut Lab<'_>) -> Result<Report, String> {
 ,
         "The text calls the last step once B+FK+S; its list of variants has B+PK+S, which is AC-D.",
     ], &[]);
-    Ok(Report { charts: charts(lab, &tables, "index RAM", Scale::Log), tables, comparisons, words })
+    Ok(Report { charts: charts(&tables, "index RAM", Scale::Log), tables, comparisons, words })
 }
