@@ -191,7 +191,7 @@ impl Slotted for Arc {
             Some(slot) => {
                 self.slots.give_back(slot.0);
                 decision.was_cached = true;
-                decision.data = DataStep::Free(slot);
+                decision.freed.push(slot);
                 decision.changed.push(MetadataEntry::Slot(slot));
             }
             None => decision.changed.push(MetadataEntry::Address(i)),

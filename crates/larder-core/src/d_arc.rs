@@ -15,6 +15,7 @@
 //! - `p` moves as in ARC, by the quotient of the sizes of B1 and B2 or by 1, a real number between 0 and C ("Increase p"
 //!   is all that the paper says).
 //! - D has free slots at first, and after trims; those are used before there is a victim.
+//! - What no address has any more, on whatever list, is a victim like others, or forgotten as §3.1 has it: [`Orphans`].
 //! - A trim, and a write around the cache, remove the address, and its data where no other address, on whatever list, has
 //!   it (§3.2, "write invalidate").
 //! - Two percent of the data's bytes (§5.1) are spent on X. The minimum is X = 0: 2C addresses and C slots, 72 bytes a
@@ -32,8 +33,8 @@
 
 use crate::{
     slotted::{
-        ChunkSlot, DataStep, Decision, FlashSize, MetadataEntry, SizeError, SizeErrorKind, Sizes, SlotPool, Slotted,
-        SlottedStats,
+        ChunkSlot, DataStep, Decision, FlashSize, MetadataEntry, Orphans, SizeError, SizeErrorKind, Sizes, SlotPool,
+        Slotted, SlottedStats,
         contents::{ENTRY_BYTES, Metadata, extra_addresses},
         order::SlotHeap,
         sizes::{Formula, check_chunks, check_count, pages_bytes},
@@ -101,6 +102,11 @@ impl DArc {
         let entries = |chunks| 3 * chunks + extra(chunks);
         let chunks = Formula { design: NAME, chunk_bytes, entry_bytes: ENTRY_BYTES, entries }.data_chunks(flash)?;
         DArc::new(chunks, extra(chunks))
+    }
+
+    /// The same cache, while it is empty, with its orphans treated so.
+    pub fn with_orphans(self, orphans: Orphans) -> Self {
+        DArc { metadata: self.metadata.with_orphans(orphans), ..self }
     }
 
     /// The target size of T1 (the paper's p).
@@ -228,7 +234,17 @@ impl DArc {
         if let Some(oldest) = self.metadata.addresses.oldest(B3)
             && oldest != i
         {
+            let slot = self.metadata.slot(oldest);
             self.metadata.evict_address(oldest, decision);
+            self.orphan(slot, decision);
+        }
+    }
+
+    /// An address has lost what lies in `slot`, if anything does.
+    fn orphan(&mut self, slot: Option<ChunkSlot>, decision: &mut Decision) {
+        if let Some(slot) = self.metadata.orphan(slot, decision) {
+            self.victims.remove(slot);
+            self.slots.give_back(slot.0);
         }
     }
 
@@ -272,7 +288,8 @@ impl DArc {
             self.metadata.remap(i, content);
             return (i, true);
         };
-        decision.was_cached = self.metadata.slot(i).is_some();
+        let slot = self.metadata.slot(i);
+        decision.was_cached = slot.is_some();
         decision.was_ghost = !decision.was_cached;
         let before = self.metadata.content(i);
         if before == content {
@@ -283,6 +300,7 @@ impl DArc {
             self.let_go(before);
         }
         self.metadata.remap(i, content);
+        self.orphan(slot, decision);
         if is_held {
             self.hold(content);
         }

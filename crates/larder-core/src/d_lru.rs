@@ -6,9 +6,9 @@
 //! address; never both at once where an address keeps its content (the paper's no-wastage policy, P1 and P2).
 //!
 //! What the paper leaves open, and departures:
-//! - An overwrite gives the address its new content in M; data that no address has any more stays in D until it is the
-//!   least recent, and is found by its fingerprint until then. Algorithm 1 has it so; by §3.1 its fingerprint would be
-//!   forgotten. AustereCache's authors' version does as Algorithm 1, too, and has the same hits.
+//! - An overwrite gives the address its new content in M. What becomes of data that no address has any more is
+//!   [`Orphans`]: Algorithm 1, which knows no overwrites, keeps it until it is the least recent; §3.1 and §3.2, which count
+//!   references, forget it. AustereCache's authors' version keeps it, and has the same hits.
 //! - A trim, and a write around the cache, remove the address, and its data where no other address has it (§3.2, "write
 //!   invalidate").
 //! - Fewer metadata entries than data chunks are refused: §3.1 calls "the required space for storing the metadata of all
@@ -16,14 +16,14 @@
 //! - "An additional 2% taken from the Data Cache" (§5.1) are 2% of its bytes here, spent on addresses. §5.4's figures
 //!   for it, 111 MB of 11 GB, are 1%.
 //!
-//! Invariants: |M| <= m, |D| <= d.
+//! Invariants: |M| <= m, |D| <= d. Where orphans are forgotten, each slot in use has an address.
 //!
-//! What it does not do: prefer stale data as a victim.
+//! What it does not do: prefer, among what it keeps, orphans as victims.
 
 use crate::{
     slotted::{
-        ChunkSlot, DataStep, Decision, FlashSize, MetadataEntry, SizeError, SizeErrorKind, Sizes, SlotPool, Slotted,
-        SlottedStats,
+        ChunkSlot, DataStep, Decision, FlashSize, MetadataEntry, Orphans, SizeError, SizeErrorKind, Sizes, SlotPool,
+        Slotted, SlottedStats,
         contents::{ENTRY_BYTES, Metadata, extra_addresses},
         order::SlotList,
         sizes::{Formula, check_chunks, check_count, pages_bytes},
@@ -73,6 +73,19 @@ impl DLru {
         DLru::new(chunks, addresses(chunks))
     }
 
+    /// The same cache, while it is empty, with its orphans treated so.
+    pub fn with_orphans(self, orphans: Orphans) -> Self {
+        DLru { metadata: self.metadata.with_orphans(orphans), ..self }
+    }
+
+    /// An address has lost what lies in `slot`, if anything does.
+    fn orphan(&mut self, slot: Option<ChunkSlot>, decision: &mut Decision) {
+        if let Some(slot) = self.metadata.orphan(slot, decision) {
+            self.order.remove(slot);
+            self.slots.give_back(slot.0);
+        }
+    }
+
     /// INSERT-USING-LRU(x, M, m), where `lba` has `content` from now on; its number, and whether the content is new.
     fn insert_address(&mut self, lba: Lba, content: u32, decision: &mut Decision) -> (u32, bool) {
         let Some(i) = self.metadata.addresses.find(lba) else {
@@ -81,16 +94,20 @@ impl DLru {
             if self.metadata.addresses.len(0) > self.addresses_max as usize
                 && let Some(oldest) = self.metadata.addresses.oldest(0)
             {
+                let slot = self.metadata.slot(oldest);
                 self.metadata.evict_address(oldest, decision);
+                self.orphan(slot, decision);
             }
             return (i, true);
         };
-        decision.was_cached = self.metadata.slot(i).is_some();
+        let before = self.metadata.slot(i);
+        decision.was_cached = before.is_some();
         decision.was_ghost = !decision.was_cached;
         self.metadata.addresses.move_to(i, 0);
         let is_new = self.metadata.content(i) != content;
         if is_new {
             self.metadata.remap(i, content);
+            self.orphan(before, decision);
         }
         (i, is_new)
     }

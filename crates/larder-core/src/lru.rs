@@ -94,7 +94,7 @@ impl Slotted for Lru {
         let Some(i) = self.addresses.find(lba) else { return false };
         self.addresses.remove(i);
         decision.was_cached = true;
-        decision.data = DataStep::Free(ChunkSlot(i));
+        decision.freed.push(ChunkSlot(i));
         decision.changed.push(MetadataEntry::Slot(ChunkSlot(i)));
         true
     }

@@ -23,6 +23,7 @@ pub(crate) mod order;
 mod ram;
 pub(crate) mod sizes;
 
+pub use contents::Orphans;
 pub use sizes::{FlashSize, METADATA_PAGE_BYTES, SizeError, SizeErrorKind, Sizes};
 
 use crate::types::{Fingerprint, Lba};
@@ -46,8 +47,6 @@ pub enum DataStep {
         /// Other content leaves the slot for it. Not so where an address overwrites its own chunk in place.
         evicts: bool,
     },
-    /// The content of the slot is not needed any more, and the slot is free.
-    Free(ChunkSlot),
 }
 
 /// A dirty chunk that the origin has to get before anything else of the decision is done.
@@ -77,6 +76,8 @@ pub struct Decision {
     pub was_ghost: bool,
     /// What happens to the data.
     pub data: DataStep,
+    /// Slots whose content is not needed any more. They are free; one of them may be where the data is stored.
+    pub freed: Vec<ChunkSlot>,
     /// What is destaged first. All of it lies where it lay before the decision.
     pub destage: Vec<Destage>,
     /// Entries that changed, some perhaps twice. The order of replacement is not part of an entry.
@@ -89,13 +90,16 @@ impl Decision {
         self.was_cached = false;
         self.was_ghost = false;
         self.data = DataStep::Nothing;
+        self.freed.clear();
         self.destage.clear();
         self.changed.clear();
     }
 
     /// Bytes that its lists have allocated.
     pub fn ram_bytes(&self) -> usize {
-        self.destage.capacity() * size_of::<Destage>() + self.changed.capacity() * size_of::<MetadataEntry>()
+        let freed = self.freed.capacity() * size_of::<ChunkSlot>();
+        let destage = self.destage.capacity() * size_of::<Destage>();
+        freed + destage + self.changed.capacity() * size_of::<MetadataEntry>()
     }
 }
 

@@ -60,6 +60,18 @@ pub fn experiments() -> impl Iterator<Item = &'static Experiment> {
 }
 
 impl Experiment {
+    /// Runs it, and says in each chart where traces are generated.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub fn report(&self, lab: &mut Lab<'_>) -> Result<Report, String> {
+        let mut report = (self.run)(lab)?;
+        if lab.has_generated() {
+            report.charts.iter_mut().for_each(|chart| chart.subtitle.push_str("; GENERATED traces"));
+        }
+        Ok(report)
+    }
+
     /// The experiment of this name.
     ///
     /// # Errors

@@ -22,6 +22,7 @@ use crate::cache::{ReplayCache, WritePolicy};
 pub use crate::weu::sizing::Granularity;
 pub use designs::{DESIGNS, Design};
 use larder_core::slotted::FlashSize;
+pub use larder_core::slotted::Orphans;
 
 /// How much flash is asked for.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -85,6 +86,8 @@ pub struct Options {
     pub fp_index_percent: Option<u8>,
     /// What is evicted at once.
     pub granularity: Option<Granularity>,
+    /// What becomes of data that no address has any more (CacheDedup §3.1).
+    pub orphans: Option<Orphans>,
 }
 
 /// An option by name.
@@ -99,11 +102,12 @@ pub enum OptionId {
     Weu,
     FpIndex,
     Granularity,
+    Orphans,
 }
 
 impl OptionId {
     /// All of them.
-    pub const ALL: [OptionId; 8] = [
+    pub const ALL: [OptionId; 9] = [
         OptionId::Dedup,
         OptionId::Compress,
         OptionId::Subchunk,
@@ -112,6 +116,7 @@ impl OptionId {
         OptionId::Weu,
         OptionId::FpIndex,
         OptionId::Granularity,
+        OptionId::Orphans,
     ];
 
     /// The name on the command line, without its dashes.
@@ -125,6 +130,7 @@ impl OptionId {
             OptionId::Weu => "weu",
             OptionId::FpIndex => "fp-index",
             OptionId::Granularity => "granularity",
+            OptionId::Orphans => "orphans",
         }
     }
 }
@@ -146,6 +152,7 @@ impl Options {
             OptionId::Weu => self.weu_bytes.is_some(),
             OptionId::FpIndex => self.fp_index_percent.is_some(),
             OptionId::Granularity => self.granularity.is_some(),
+            OptionId::Orphans => self.orphans.is_some(),
         }
     }
 
@@ -162,6 +169,7 @@ impl Options {
             weu_bytes: self.weu_bytes.or(others.weu_bytes.filter(|_| has(OptionId::Weu))),
             fp_index_percent: self.fp_index_percent.or(others.fp_index_percent.filter(|_| has(OptionId::FpIndex))),
             granularity: self.granularity.or(others.granularity.filter(|_| has(OptionId::Granularity))),
+            orphans: self.orphans.or(others.orphans.filter(|_| has(OptionId::Orphans))),
         }
     }
 }
@@ -242,6 +250,7 @@ impl Setup {
             weu_bytes,
             fp_index_percent,
             granularity,
+            orphans,
         } = self.options;
         let on_off = |value: bool| if value { "on" } else { "off" }.to_owned();
         let pairs = [
@@ -253,6 +262,7 @@ impl Setup {
             (OptionId::Weu, weu_bytes.map(|bytes| size(bytes.into()))),
             (OptionId::FpIndex, fp_index_percent.map(|percent| percent.to_string())),
             (OptionId::Granularity, granularity.map(|granularity| granularity.name().to_owned())),
+            (OptionId::Orphans, orphans.map(|orphans| orphans.name().to_owned())),
         ];
         for (id, value) in pairs {
             if let Some(value) = value {

@@ -72,13 +72,13 @@ impl<D: Slotted> SlottedCache<D> {
         let destaged = self.decision.destage.len() as u64;
         self.traffic.flash_data_bytes_read += destaged * self.chunk_bytes;
         self.traffic.origin_chunks_written += destaged;
+        self.traffic.chunks_evicted += self.decision.freed.len() as u64;
         match self.decision.data {
             DataStep::Store { evicts, .. } => {
                 self.traffic.flash_data_bytes_written += self.chunk_bytes;
                 self.traffic.chunks_stored += 1;
                 self.traffic.chunks_evicted += u64::from(evicts);
             }
-            DataStep::Free(_) => self.traffic.chunks_evicted += 1,
             DataStep::Nothing | DataStep::Map(_) => {}
         }
         for _ in 0..self.decision.changed.len() {

@@ -56,8 +56,8 @@ fn run_one(args: &PaperRunArgs) -> Outcome {
     let watch = Watch::new()?;
     let workloads = workloads(experiment, args, &watch)?;
     let traces: Vec<(String, String)> =
-        workloads.iter().map(|workload| (workload.name().to_owned(), workload.about().to_owned())).collect();
-    let report = (experiment.run)(&mut Lab::new(workloads, processors()));
+        workloads.iter().map(|workload| (workload.title().to_owned(), workload.about().to_owned())).collect();
+    let report = experiment.report(&mut Lab::new(workloads, processors()));
     watch.finish();
     let report = report.map_err(Failure::failed)?;
     let traces: Vec<(&str, &str)> = traces.iter().map(|(name, about)| (name.as_str(), about.as_str())).collect();
@@ -99,13 +99,20 @@ fn given<'a>(experiment: &Experiment, trace: &NamedTrace, skip_bad: bool, watch:
     };
     let file = trace.file.clone();
     let named = trace.name.as_ref().map(known).transpose()?;
-    let name = named.unwrap_or_else(|| file.file_name().unwrap_or_default().to_string_lossy().into_owned());
-    let about = format!("{}, as given", file.display());
+    let short = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let about = match &named {
+        Some(name) => format!("{}, given in the place of the paper's {name}", file.display()),
+        None => format!("{}, as given", file.display()),
+    };
+    // In charts there is little room.
+    let stem = short.split('.').next().filter(|stem| !stem.is_empty()).unwrap_or(&short);
+    let title = named.as_ref().map_or(short.clone(), |name| format!("{stem} as {name}"));
+    let name = named.unwrap_or(short);
     let input = InputArgs { file, format: None, unit: None, skip_bad };
     trace::open(&input).map_err(|error| trace::failure(&error, Some(&input.file), None))?;
     let open = move |what: &str| {
         let reading = watch.reading(trace::open(&input)?, what.to_owned());
         Ok(Box::new(reading) as Records<'a>)
     };
-    Ok(Workload::new(name, about, open))
+    Ok(Workload::new(name, about, open).given(title))
 }

@@ -75,9 +75,10 @@ fn assert_whole(report: &Value, name: &str) {
 }
 
 /// A trace with content in blocks of 4 KiB.
-fn zipf(scratch: &Scratch) -> PathBuf {
+fn zipf(scratch: &Scratch, working_set: &str) -> PathBuf {
     let path = scratch.path("mine.trace");
-    let words = ["generate", "zipf", "--requests", "20000", "--working-set", "32M", "--chunk", "4K", "--dup", "0.4"];
+    let words =
+        ["generate", "zipf", "--requests", "20000", "--working-set", working_set, "--chunk", "4K", "--dup", "0.4"];
     run(larder(["trace"]).args(words).args(["--seed", "5", "-o"]).arg(&path));
     path
 }
@@ -130,12 +131,12 @@ fn a_report_is_text_a_csv_file_and_a_chart_and_the_same_each_time() {
 #[test]
 fn traces_of_ones_own_take_the_place_of_generated_ones() {
     let scratch = Scratch::new("paper-own");
-    let trace = zipf(&scratch);
+    let trace = zipf(&scratch, "32M");
     let named = format!("homes={}", trace.display());
     let mut command = paper(&["run", "austere-fig10", "--trace", &named, "--trace"]);
     let report = json(command.arg(&trace));
     let traces: Vec<&str> = list(&report, "traces").iter().map(|trace| text(trace, "name")).collect();
-    assert_eq!(traces, ["Homes", "mine.trace"]);
+    assert_eq!(traces, ["mine as Homes", "mine.trace"]);
     let compared = |what: &str| {
         let comparison = list(&report, "comparisons").iter().find(|one| text(one, "what").starts_with(what));
         comparison.unwrap_or_else(|| panic!("no {what}"))["ours"].is_null()
@@ -143,14 +144,37 @@ fn traces_of_ones_own_take_the_place_of_generated_ones() {
     assert!(!compared("Homes: memory") && compared("WebVM: memory"));
 }
 
+/// Everything that is said of a trace of one's own is true of it: nothing about generated ones.
+#[test]
+fn a_report_names_the_trace_that_stands_in_and_says_nothing_of_others() {
+    let scratch = Scratch::new("paper-words");
+    let trace = zipf(&scratch, "64M").display().to_string();
+    for name in names("") {
+        let listed = json(&mut paper(&["list"]));
+        let experiment = listed.as_array().expect("a list").iter().find(|one| text(one, "name") == name);
+        let called = list(experiment.expect("it is listed"), "traces")[0].as_str().expect("a name").to_owned();
+        let svg = scratch.path("it.svg");
+        let mut command = paper(&["run", &name, "--trace", &format!("{called}={trace}"), "--plot"]);
+        let page = run(command.arg(&svg));
+        assert!(page.contains(&format!("mine as {called}: {trace}, given in the place")), "{page}");
+        assert!(page.contains("Ours are figures of the traces that were given: mine as"), "{page}");
+        let svg = fs::read_to_string(svg).expect("a file");
+        for words in ["generated", "GENERATED", "profile"] {
+            assert!(!page.contains(words) && !svg.contains(words), "{name} says {words}:\n{page}");
+        }
+    }
+}
+
 #[test]
 fn what_cannot_be_run_is_refused() {
     let scratch = Scratch::new("paper-refused");
-    let trace = zipf(&scratch).display().to_string();
+    let trace = zipf(&scratch, "32M").display().to_string();
     let (sentence, code) = refused(&mut paper(&["run", "austere-fig99"]));
     assert!(code == 1 && sentence.contains("austere-fig99") && sentence.contains("larder paper list"), "{sentence}");
     let (sentence, code) = refused(&mut paper(&["run", "austere-fig7", "--trace", &format!("Webvn={trace}")]));
     assert!(code == 1 && sentence.contains("Webvn") && sentence.contains("WebVM, Homes, Mail"), "{sentence}");
+    let (sentence, code) = refused(&mut paper(&["run", "austere-fig9", "--trace", &trace, "--trace", &trace]));
+    assert!(code == 1 && sentence.contains("one trace"), "{sentence}");
     let (sentence, code) = refused(&mut paper(&["run", "austere-fig7", "--trace", "/no/such=file"]));
     assert!(code == 1 && sentence.contains("/no/such=file"), "{sentence}");
     for words in

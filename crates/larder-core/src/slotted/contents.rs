@@ -3,7 +3,7 @@
 //! The source address index is [`Addresses`], each with the number of its content; the fingerprint store is a slab of
 //! contents and a hash table of their numbers. A content knows how many addresses have it, and its dirty ones are on a
 //! list through the addresses, so that a slot's are found without a search. A content stays known while an address has
-//! it (without data it is historical) or while a slot holds it (without addresses its data is stale).
+//! it (without data it is historical) or while a slot holds it (without addresses its data is an orphan, or stale).
 //!
 //! Metadata on flash: an entry of 24 bytes for each address (8 for the address and its flags, 16 for the fingerprint), and
 //! one for each slot (16 for the fingerprint, 8 for the reference count and a check). With one address for each chunk
@@ -16,7 +16,7 @@
 
 use crate::{
     slotted::{
-        ChunkSlot, DataStep, Decision, Destage, MetadataEntry, SlottedStats,
+        ChunkSlot, Decision, Destage, MetadataEntry, SlottedStats,
         addresses::{Addresses, NONE},
         ram::{table_bytes_max, vec_bytes_max},
     },
@@ -34,6 +34,29 @@ const CONTENTS_FIRST: usize = 64;
 /// Addresses that 2% of the bytes of `data_chunks` have room for.
 pub(crate) fn extra_addresses(data_chunks: u64, chunk_bytes: u32) -> u64 {
     data_chunks * u64::from(chunk_bytes) / EXTRA_SHARE / u64::from(ENTRY_BYTES)
+}
+
+/// What becomes of data that no address has any more, since the last one was overwritten or there was no room for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Orphans {
+    /// It stays until its slot is wanted, as other data does, and is found by its fingerprint until then: CacheDedup's
+    /// algorithms to the letter, which are for addresses that keep their content; and AustereCache's authors' version,
+    /// whose paper speaks of the stale chunks that it keeps (§5.3).
+    #[default]
+    Keep,
+    /// It is forgotten and its slot is free: an overwrite takes a reference from the content that was there (CacheDedup
+    /// §3.2), and what has none "is removed from the Metadata Cache" (§3.1).
+    Forget,
+}
+
+impl Orphans {
+    /// The name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Orphans::Keep => "keep",
+            Orphans::Forget => "forget",
+        }
+    }
 }
 
 /// What an address has.
@@ -68,6 +91,7 @@ pub(crate) struct Metadata<const LISTS: usize> {
     /// The content in each slot that was used.
     in_slot: Vec<u32>,
     contents_max: usize,
+    orphans: Orphans,
     mapped: u64,
     live: u64,
     stale: u64,
@@ -89,10 +113,16 @@ impl<const LISTS: usize> Metadata<LISTS> {
             in_slot: Vec::new(),
             // What an address had until now goes only when it has the new one.
             contents_max: slots as usize + addresses_max + 1,
+            orphans: Orphans::default(),
             mapped: 0,
             live: 0,
             stale: 0,
         }
+    }
+
+    /// The same, while it is empty, with its orphans treated so.
+    pub fn with_orphans(self, orphans: Orphans) -> Self {
+        Metadata { orphans, ..self }
     }
 
     /// The slot of the content of address `i`.
@@ -251,7 +281,18 @@ impl<const LISTS: usize> Metadata<LISTS> {
         decision.was_cached = slot.is_some();
         let slot = slot.filter(|_| !is_shared)?;
         self.displace(slot, decision);
-        decision.data = DataStep::Free(slot);
+        decision.freed.push(slot);
+        Some(slot)
+    }
+
+    /// An address has lost what lies in `slot`, if anything does. The slot, where it is free for that.
+    pub fn orphan(&mut self, slot: Option<ChunkSlot>, decision: &mut Decision) -> Option<ChunkSlot> {
+        let slot = slot.filter(|_| self.orphans == Orphans::Forget)?;
+        if self.refs(self.in_slot[slot.0 as usize]) > 0 {
+            return None;
+        }
+        self.displace(slot, decision);
+        decision.freed.push(slot);
         Some(slot)
     }
 

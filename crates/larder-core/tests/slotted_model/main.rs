@@ -12,7 +12,7 @@ use larder_core::{
     d_arc::DArc,
     d_lru::DLru,
     lru::Lru,
-    slotted::{ChunkSlot, DataStep, Decision, MetadataEntry, Slotted},
+    slotted::{DataStep, Decision, MetadataEntry, Orphans, Slotted},
 };
 use models::{ArcModel, Counts, DArcModel, DLruModel, LruModel, Model, Outcome, Step};
 use proptest::prelude::*;
@@ -137,7 +137,7 @@ impl<D: Slotted, M: Model> World<D, M> {
             || before.is_some_and(|slot| self.flash[&slot.0] != content);
         self.design.put(lba_of(lba), &fingerprint_of(content), is_dirty, &mut self.decision);
         if let DataStep::Store { slot, evicts } = self.decision.data {
-            let is_used = self.flash.contains_key(&slot.0);
+            let is_used = self.flash.contains_key(&slot.0) && !self.decision.freed.contains(&slot);
             // Its own chunk an address may overwrite, whether it counts as evicted or not.
             assert!(evicts == is_used || is_used && before == Some(slot), "slot {slot:?}");
             assert!(u64::from(slot.0) < self.design.sizes().data_chunks);
@@ -171,10 +171,11 @@ impl<D: Slotted, M: Model> World<D, M> {
             self.origin.insert(number, self.volume[&number]);
             assert!(destaged.insert(number), "{number} is destaged twice");
         }
-        if let DataStep::Free(ChunkSlot(slot)) = decision.data {
-            assert!(self.flash.remove(&slot).is_some());
+        for slot in &decision.freed {
+            assert!(self.flash.remove(&slot.0).is_some());
         }
-        let found = Outcome { was_cached: decision.was_cached, step: expected_step(decision), destaged };
+        let (step, freed) = (expected_step(decision), decision.freed.len());
+        let found = Outcome { was_cached: decision.was_cached, step, freed, destaged };
         assert_eq!(found, expected);
     }
 
@@ -211,18 +212,22 @@ fn expected_step(decision: &Decision) -> Step {
         DataStep::Nothing => Step::Nothing,
         DataStep::Map(_) => Step::Map,
         DataStep::Store { evicts, .. } => Step::Store { evicts },
-        DataStep::Free(_) => Step::Free,
     }
 }
 
-fn d_lru(chunks: usize, addresses: usize, policy: Policy) -> World<DLru, DLruModel> {
-    let model = DLruModel { chunks, addresses, metadata: vec![], data: vec![] };
-    World::new(DLru::new(chunks as u64, addresses as u64).expect("a size"), model, policy)
+fn d_lru(chunks: usize, addresses: usize, orphans: Orphans, policy: Policy) -> World<DLru, DLruModel> {
+    let model = DLruModel { chunks, addresses, metadata: vec![], data: vec![], orphans };
+    let design = DLru::new(chunks as u64, addresses as u64).expect("a size");
+    World::new(design.with_orphans(orphans), model, policy)
 }
 
-fn d_arc(chunks: usize, extra: usize, policy: Policy) -> World<DArc, DArcModel> {
+fn d_arc(chunks: usize, extra: usize, orphans: Orphans, policy: Policy) -> World<DArc, DArcModel> {
     let design = DArc::new(chunks as u64, extra as u64).expect("a size");
-    World::new(design, DArcModel::new(chunks, extra), policy)
+    World::new(design.with_orphans(orphans), DArcModel::new(chunks, extra, orphans), policy)
+}
+
+fn orphans() -> impl Strategy<Value = Orphans> {
+    prop_oneof![Just(Orphans::Keep), Just(Orphans::Forget)]
 }
 
 proptest! {
@@ -242,23 +247,36 @@ proptest! {
     }
 
     #[test]
-    fn d_lru_is_its_model(chunks in 1usize..12, more in 0usize..12, policy in policy(), ops in ops(30)) {
-        d_lru(chunks, chunks + more, policy).run(&ops);
+    fn d_lru_is_its_model(
+        chunks in 1usize..12,
+        more in 0usize..12,
+        orphans in orphans(),
+        policy in policy(),
+        ops in ops(30),
+    ) {
+        d_lru(chunks, chunks + more, orphans, policy).run(&ops);
     }
 
     #[test]
     fn d_lru_is_its_model_where_much_is_the_same(
         chunks in 1usize..6,
         more in 0usize..20,
+        orphans in orphans(),
         policy in policy(),
         ops in ops(7),
     ) {
-        d_lru(chunks, chunks + more, policy).run(&ops);
+        d_lru(chunks, chunks + more, orphans, policy).run(&ops);
     }
 
     #[test]
-    fn d_arc_is_its_model(chunks in 1usize..10, extra in 0usize..10, policy in policy(), ops in ops(30)) {
-        let mut world = d_arc(chunks, extra, policy);
+    fn d_arc_is_its_model(
+        chunks in 1usize..10,
+        extra in 0usize..10,
+        orphans in orphans(),
+        policy in policy(),
+        ops in ops(30),
+    ) {
+        let mut world = d_arc(chunks, extra, orphans, policy);
         world.run(&ops);
         prop_assert_eq!(world.design.target(), world.model.p);
     }
@@ -267,10 +285,11 @@ proptest! {
     fn d_arc_is_its_model_where_much_is_the_same(
         chunks in 1usize..6,
         extra in 0usize..12,
+        orphans in orphans(),
         policy in policy(),
         ops in ops(7),
     ) {
-        let mut world = d_arc(chunks, extra, policy);
+        let mut world = d_arc(chunks, extra, orphans, policy);
         world.run(&ops);
         prop_assert_eq!(world.design.target(), world.model.p);
     }
@@ -292,6 +311,25 @@ proptest! {
             }
             let stats = design.stats();
             prop_assert!(stats.stale_slots == 0 || stats.ghosts == 0, "{stats:?}");
+        }
+    }
+
+    /// CacheDedup §3.1: what has no reference is forgotten; so no slot has data that nobody can ask for.
+    #[test]
+    fn where_orphans_are_forgotten_each_slot_in_use_has_an_address(
+        chunks in 1u64..10,
+        more in 0u64..14,
+        requests in prop::collection::vec((0..LBAS, 1u8..30), 1..600),
+    ) {
+        let d_lru = DLru::new(chunks, chunks + more).unwrap().with_orphans(Orphans::Forget);
+        let d_arc = DArc::new(chunks, more).unwrap().with_orphans(Orphans::Forget);
+        let mut designs: [Box<dyn Slotted>; 2] = [Box::new(d_lru), Box::new(d_arc)];
+        let mut decision = Decision::default();
+        for (lba, content) in requests {
+            for design in &mut designs {
+                design.put(Lba(lba), &fingerprint_of(content), true, &mut decision);
+                prop_assert_eq!(design.stats().stale_slots, 0);
+            }
         }
     }
 

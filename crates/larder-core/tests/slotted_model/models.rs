@@ -5,6 +5,8 @@
 
 use std::collections::BTreeSet;
 
+use larder_core::slotted::Orphans;
+
 /// An address with its content, and whether it is dirty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
@@ -22,7 +24,6 @@ pub enum Step {
     Store {
         evicts: bool,
     },
-    Free,
 }
 
 /// What a model makes of a request.
@@ -30,6 +31,7 @@ pub enum Step {
 pub struct Outcome {
     pub was_cached: bool,
     pub step: Step,
+    pub freed: usize,
     pub destaged: BTreeSet<u64>,
 }
 
@@ -95,7 +97,7 @@ impl Model for LruModel {
 
     fn forget(&mut self, lba: u64) -> Outcome {
         match take(&mut self.list, lba) {
-            Some(_) => Outcome { was_cached: true, step: Step::Free, ..Outcome::default() },
+            Some(_) => Outcome { was_cached: true, freed: 1, ..Outcome::default() },
             None => Outcome::default(),
         }
     }
@@ -199,7 +201,7 @@ impl Model for ArcModel {
         self.b1.retain(|&other| other != lba);
         self.b2.retain(|&other| other != lba);
         match take(&mut self.t1, lba).or_else(|| take(&mut self.t2, lba)) {
-            Some(_) => Outcome { was_cached: true, step: Step::Free, ..Outcome::default() },
+            Some(_) => Outcome { was_cached: true, freed: 1, ..Outcome::default() },
             None => Outcome::default(),
         }
     }
@@ -245,6 +247,21 @@ pub struct DLruModel {
     pub metadata: Vec<Entry>,
     /// D.
     pub data: Vec<u8>,
+    pub orphans: Orphans,
+}
+
+/// Forgets what no entry has, if that is asked for.
+fn drop_orphans<'a>(
+    orphans: Orphans,
+    data: &mut Vec<u8>,
+    entries: impl Iterator<Item = &'a Entry> + Clone,
+    outcome: &mut Outcome,
+) {
+    if orphans == Orphans::Forget {
+        let before = data.len();
+        data.retain(|&content| entries.clone().any(|entry| entry.content == content));
+        outcome.freed += before - data.len();
+    }
 }
 
 impl DLruModel {
@@ -255,6 +272,7 @@ impl DLruModel {
             note(self.metadata.remove(0), &mut outcome);
         }
         self.metadata.push(entry);
+        drop_orphans(self.orphans, &mut self.data, self.metadata.iter(), &mut outcome);
         // INSERT-USING-LRU(f(x), D, d)
         let known = self.data.iter().position(|&content| content == entry.content);
         outcome.step = match known {
@@ -294,15 +312,15 @@ impl Model for DLruModel {
 
     fn forget(&mut self, lba: u64) -> Outcome {
         let was_cached = self.cached(lba).is_some();
-        let mut step = Step::Nothing;
+        let mut freed = 0;
         if let Some(left) = take(&mut self.metadata, lba)
             && was_cached
             && self.metadata.iter().all(|entry| entry.content != left.content)
         {
             self.data.retain(|&content| content != left.content);
-            step = Step::Free;
+            freed = 1;
         }
-        Outcome { was_cached, step, ..Outcome::default() }
+        Outcome { was_cached, freed, ..Outcome::default() }
     }
 
     fn clean(&mut self, lba: u64) {
@@ -323,6 +341,7 @@ pub struct DArcModel {
     pub lists: [Vec<Entry>; 5],
     /// D, least recently used first.
     pub data: Vec<u8>,
+    pub orphans: Orphans,
 }
 
 const T1: usize = 0;
@@ -332,8 +351,8 @@ const B2: usize = 3;
 const B3: usize = 4;
 
 impl DArcModel {
-    pub fn new(chunks: usize, extra: usize) -> Self {
-        DArcModel { chunks, extra, p: 0.0, lists: Default::default(), data: vec![] }
+    pub fn new(chunks: usize, extra: usize, orphans: Orphans) -> Self {
+        DArcModel { chunks, extra, p: 0.0, lists: Default::default(), data: vec![], orphans }
     }
 
     fn list_of(&self, lba: u64) -> Option<usize> {
@@ -357,6 +376,7 @@ impl DArcModel {
         for entry in self.lists.iter_mut().flatten().filter(|entry| entry.lba == x) {
             *entry = new;
         }
+        self.drop_orphans(new, &mut outcome);
         let to = match found {
             Some(T1 | T2) => {
                 self.move_mru(new, T2);
@@ -371,7 +391,7 @@ impl DArcModel {
                     self.p = (self.p - (b1 / b2).max(1.0)).max(0.0);
                 }
                 self.insert_in_data_cache(new, &mut outcome);
-                self.check_metadata_cache(x, &mut outcome);
+                self.check_metadata_cache(new, &mut outcome);
                 T2
             }
             Some(_) => {
@@ -380,7 +400,7 @@ impl DArcModel {
             }
             None => {
                 self.insert_in_data_cache(new, &mut outcome);
-                self.check_metadata_cache(x, &mut outcome);
+                self.check_metadata_cache(new, &mut outcome);
                 T1
             }
         };
@@ -417,7 +437,8 @@ impl DArcModel {
         outcome.step = Step::Store { evicts };
     }
 
-    fn check_metadata_cache(&mut self, x: u64, outcome: &mut Outcome) {
+    fn check_metadata_cache(&mut self, new: Entry, outcome: &mut Outcome) {
+        let x = new.lba;
         if self.len(T1) + self.len(T2) + self.len(B3) == self.chunks + self.extra {
             if self.len(B3) == 0 {
                 self.manage_metadata_cache(x);
@@ -425,7 +446,13 @@ impl DArcModel {
             if self.len(B3) > 0 && self.lists[B3][0].lba != x {
                 note(self.lists[B3].remove(0), outcome);
             }
+            self.drop_orphans(new, outcome);
         }
+    }
+
+    fn drop_orphans(&mut self, new: Entry, outcome: &mut Outcome) {
+        let entries = self.lists.iter().flatten().chain(std::iter::once(&new));
+        drop_orphans(self.orphans, &mut self.data, entries, outcome);
     }
 
     fn manage_metadata_cache(&mut self, x: u64) {
@@ -478,11 +505,11 @@ impl Model for DArcModel {
         let cached = self.cached(lba);
         self.lists.iter_mut().for_each(|list| list.retain(|entry| entry.lba != lba));
         let is_gone = |content: u8| self.lists.iter().flatten().all(|entry| entry.content != content);
-        let step = if cached.is_some_and(is_gone) { Step::Free } else { Step::Nothing };
-        if step == Step::Free {
+        let freed = usize::from(cached.is_some_and(is_gone));
+        if freed > 0 {
             self.data.retain(|&content| Some(content) != cached);
         }
-        Outcome { was_cached: cached.is_some(), step, ..Outcome::default() }
+        Outcome { was_cached: cached.is_some(), freed, ..Outcome::default() }
     }
 
     fn clean(&mut self, lba: u64) {

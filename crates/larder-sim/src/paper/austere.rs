@@ -167,12 +167,9 @@ fn write_reduction_percent(replayed: &Replayed) -> f64 {
     100.0 * replayed.measures.write_reduction_ratio()
 }
 
-/// A chart of lines for each table, with the name of the trace over it and what it really is below that.
-fn charts(lab: &Lab<'_>, tables: &[Table], what: &str, y: Scale) -> Vec<Chart> {
-    let about = |table: &Table| {
-        let workload = lab.place_of(table.title()).and_then(|at| lab.workload(at).ok());
-        workload.map_or(String::new(), |workload| workload.about().to_owned())
-    };
-    let chart = |table: &Table| table.lines(format!("{}: {what}", table.title()), about(table), Scale::Linear, y);
+/// A chart of lines for each table, with the name of the trace over it.
+fn charts(tables: &[Table], what: &str, y: Scale) -> Vec<Chart> {
+    let subtitle = "Write-through, chunks of 32 KiB";
+    let chart = |table: &Table| table.lines(format!("{}: {what}", table.title()), subtitle, Scale::Linear, y);
     tables.iter().map(chart).collect()
 }

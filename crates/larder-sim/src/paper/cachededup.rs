@@ -1,7 +1,8 @@
 //! CacheDedup's experiments by replay: Figures 3 and 4 (§5.2), 6 (§5.3), 7 (§5.4), 8 (§5.5) and 9 (§5.6).
 //!
 //! Chunks are of 4 KiB, in write-back (§5.1). The flash is a share of the working set, and holds data and metadata: the
-//! least metadata and 2% of the data's bytes more, but in Figures 7 and 9.
+//! least metadata and 2% of the data's bytes more, but in Figures 7 and 9. D-LRU and D-ARC forget what no address has any
+//! more (§3.1).
 //!
 //! What it does not do: latency and throughput (Figures 5, 10 and 11, and Figure 8's latency), which are about devices.
 
@@ -12,6 +13,7 @@ mod sharing;
 use larder_trace::Unknown;
 
 use super::{Experiment, How, StandIn, profile};
+use crate::setup::{Design, Options, Orphans};
 
 const PAPER: &str = "CacheDedup (FAST '16)";
 /// Bytes of a chunk.
@@ -95,6 +97,11 @@ pub(super) static EXPERIMENTS: &[Experiment] = &[
         run: compressed::fig9,
     },
 ];
+
+/// Forgets orphans, where the design has any.
+fn forgetful(design: &'static Design) -> Options {
+    Options::default().or_from(&Options { orphans: Some(Orphans::Forget), ..Options::default() }, design)
+}
 
 /// Chunks of the trace's own size.
 fn how() -> How {

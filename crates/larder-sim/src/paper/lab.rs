@@ -30,24 +30,37 @@ type Open<'a> = dyn Fn(&str) -> TraceResult<Records<'a>> + 'a;
 /// A trace of an experiment.
 pub struct Workload<'a> {
     name: String,
+    title: String,
     about: String,
+    is_generated: bool,
     open: Box<Open<'a>>,
 }
 
 impl<'a> Workload<'a> {
-    /// A trace by the name that the paper has for it, or another; `about` says what it really is. `open` begins a pass
-    /// over it, and is told what for.
+    /// A generated trace by the name that the paper has for it; `about` says what it really is. `open` begins a pass over
+    /// it, and is told what for.
     pub fn new(
         name: impl Into<String>,
         about: impl Into<String>,
         open: impl Fn(&str) -> TraceResult<Records<'a>> + 'a,
     ) -> Workload<'a> {
-        Workload { name: name.into(), about: about.into(), open: Box::new(open) }
+        let name = name.into();
+        Workload { title: name.clone(), name, about: about.into(), is_generated: true, open: Box::new(open) }
+    }
+
+    /// The same of a trace that somebody gave; reports call it by this title.
+    pub fn given(self, title: impl Into<String>) -> Workload<'a> {
+        Workload { title: title.into(), is_generated: false, ..self }
     }
 
     /// The paper's name for it, or another.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// What reports call it: the paper's name for it, or one that says which trace stands in.
+    pub fn title(&self) -> &str {
+        &self.title
     }
 
     /// What it really is.
@@ -57,7 +70,7 @@ impl<'a> Workload<'a> {
 
     fn explain(&self, error: &TraceError) -> String {
         match error.file().is_empty() {
-            true => format!("{}: {error}", self.name),
+            true => format!("{}: {error}", self.title),
             false => error.to_string(),
         }
     }
@@ -77,8 +90,9 @@ impl<'a> Workload<'a> {
     }
 
     fn requests(&self, how: &How, what: &str, with_content: bool) -> TraceResult<Requests<'_>> {
-        let How { chunk_bytes, unknown, compress } = *how;
-        let open = |what: &str| Ok::<_, TraceError>((self.open)(what)?.map(without_made_sizes));
+        let How { chunk_bytes, unknown, compress, makes_all_sizes } = *how;
+        let bare = move |record| without_made_sizes(record, makes_all_sizes);
+        let open = |what: &str| Ok::<_, TraceError>((self.open)(what)?.map(bare));
         if self.block_bytes()? == u64::from(chunk_bytes) {
             let requests = chunks(open(what)?, chunk_bytes)?;
             return Ok(Box::new(requests.map(move |request| with_size(request, chunk_bytes, &compress))));
@@ -92,9 +106,10 @@ impl<'a> Workload<'a> {
     }
 }
 
-fn without_made_sizes(record: TraceResult<Record>) -> TraceResult<Record> {
+/// Without a size that was made up, or without any.
+fn without_made_sizes(record: TraceResult<Record>, all: bool) -> TraceResult<Record> {
     let mut record = record?;
-    if let Some(content) = record.content.as_mut().filter(|content| content.provenance != Provenance::Recorded) {
+    if let Some(content) = record.content.as_mut().filter(|content| all || content.provenance != Provenance::Recorded) {
         content.stored_bytes = None;
     }
     Ok(record)
@@ -122,12 +137,14 @@ pub struct How {
     pub unknown: Unknown,
     /// How well content compresses.
     pub compress: Compressibility,
+    /// Whether that goes for content with a recorded size, too.
+    pub makes_all_sizes: bool,
 }
 
 impl How {
     /// Chunks of so many bytes; what was never read is as the paper has it; content compresses to a half, more or less.
     pub fn new(chunk_bytes: u32, unknown: Unknown) -> How {
-        How { chunk_bytes, unknown, compress: Compressibility::default() }
+        How { chunk_bytes, unknown, compress: Compressibility::default(), makes_all_sizes: false }
     }
 }
 
@@ -166,9 +183,30 @@ impl<'a> Lab<'a> {
         self.workloads.get(at).or(self.workloads.last()).ok_or_else(|| "there is no trace to replay".to_owned())
     }
 
-    /// The place of the trace by this name.
-    pub fn place_of(&self, name: &str) -> Option<usize> {
-        self.workloads.iter().position(|workload| workload.name == name)
+    /// What reports call the trace that has the paper's name `name`; that name, where there is none.
+    pub fn title_of<'b>(&'b self, name: &'b str) -> &'b str {
+        self.workloads.iter().find(|workload| workload.name == name).map_or(name, |workload| &workload.title)
+    }
+
+    /// Whether a trace is generated.
+    pub fn has_generated(&self) -> bool {
+        self.workloads.iter().any(|workload| workload.is_generated)
+    }
+
+    /// Words of a report: some are true of any traces, some of generated ones only. Of others is said what they are.
+    pub fn words(&self, of_all: &[&str], of_generated: &[&str]) -> Vec<String> {
+        let mut words: Vec<String> = of_all.iter().map(|words| (*words).to_owned()).collect();
+        if self.workloads.iter().all(|workload| workload.is_generated) {
+            words.extend(of_generated.iter().map(|words| (*words).to_owned()));
+            return words;
+        }
+        let titles: Vec<&str> = self.workloads.iter().map(Workload::title).collect();
+        words.push(format!(
+            "Ours are figures of the traces that were given: {}. The paper's are of its own, and nothing here says how \
+             alike they are.",
+            titles.join(", ")
+        ));
+        words
     }
 
     /// How many requests and chunks a trace has.
@@ -221,8 +259,8 @@ impl<'a> Lab<'a> {
     }
 
     fn refused(&self, at: usize, setup: &Setup, sentence: &str) -> String {
-        let name = self.workload(at).map_or("", |workload| workload.name());
+        let name = self.workload(at).map_or("", |workload| workload.title());
         let design = setup.design.name;
-        format!("{name} at this scale is too small for {design} with a flash of {}: {sentence}", setup.flash)
+        format!("{name} is too small for {design} with a flash of {}: {sentence}", setup.flash)
     }
 }

@@ -148,6 +148,8 @@ impl Table {
             series.push(Series { name: name.clone(), points: points(ours), is_reference: false });
             let published = points(published);
             if !published.is_empty() {
+                // What the paper has is of its own trace, whichever stands in for that here ("mine as WebVM").
+                let name = name.rsplit(" as ").next().unwrap_or(name);
                 series.push(Series { name: format!("{name}, the paper's"), points: published, is_reference });
             }
         }

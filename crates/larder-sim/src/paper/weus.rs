@@ -57,8 +57,8 @@ pub(super) fn replay(
     let mut meters = Vec::new();
     for room in rooms {
         let built = room.built(how.chunk_bytes, WritePolicy::Back);
-        let name = lab.workload(at)?.name();
-        let built = built.map_err(|sentence| format!("{name} is too small at this scale: {sentence}"))?;
+        let name = lab.workload(at)?.title();
+        let built = built.map_err(|sentence| format!("{name} is too small: {sentence}"))?;
         meters.push(Meter::new(built, how.chunk_bytes, warmup_requests));
     }
     let mut listeners: Vec<&mut dyn Listener> = meters.iter_mut().map(|meter| meter as &mut dyn Listener).collect();

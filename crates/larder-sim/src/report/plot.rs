@@ -186,10 +186,11 @@ impl Chart {
 
     fn lines(&self, area: &Area<'_>, x: Scale) -> Result<(), DrawingError> {
         let (low, high) = self.values(|point| point.0);
+        let at = self.series.iter().flat_map(|series| series.points.iter().map(|point| point.0)).collect();
         let mut chart = ChartBuilder::on(area)
             .x_label_area_size(56)
             .y_label_area_size(72)
-            .build_cartesian_2d(Axis::around(low, high, x), self.y_axis())?;
+            .build_cartesian_2d(Axis::around(low, high, x).marked(at), self.y_axis())?;
         chart
             .configure_mesh()
             .light_line_style(TRANSPARENT)
@@ -220,7 +221,7 @@ impl Chart {
         let mut chart = ChartBuilder::on(area)
             .x_label_area_size(26 + 15 * lines as i32)
             .y_label_area_size(72)
-            .build_cartesian_2d(RangedCoordf64::from(span), self.y_axis())?;
+            .build_cartesian_2d(RangedCoordf64::from(span.clone()), self.y_axis())?;
         chart
             .configure_mesh()
             .disable_x_mesh()
@@ -235,7 +236,12 @@ impl Chart {
             .draw()?;
         let plain = self.series.iter().filter(|series| !series.is_reference).count().max(1);
         let bar = 0.76 / plain as f64;
+        // What is negative hangs down from 0.
         let floor = self.y_axis().low();
+        let floor = if self.y == Scale::Linear { floor.max(0.0) } else { floor };
+        if floor > self.y_axis().low() {
+            chart.draw_series(LineSeries::new([(span.start, floor), (span.end, floor)], INK))?;
+        }
         let mut at = 0;
         for (series, look) in self.series.iter().zip(self.looks()) {
             if series.is_reference {

@@ -39,7 +39,7 @@ const WEU: &[OptionId] = &[
 const CD_ARC: &[OptionId] =
     &[OptionId::Compress, OptionId::LbaEntries, OptionId::Ram, OptionId::Weu, OptionId::FpIndex];
 const AUSTERE: &[OptionId] = &[OptionId::Compress, OptionId::Subchunk, OptionId::LbaEntries, OptionId::Ram];
-const WITH_ENTRIES: &[OptionId] = &[OptionId::LbaEntries, OptionId::Ram];
+const CACHEDEDUP: &[OptionId] = &[OptionId::LbaEntries, OptionId::Ram, OptionId::Orphans];
 const PLAIN: &[OptionId] = &[OptionId::Ram];
 
 /// All designs, baselines first.
@@ -47,8 +47,8 @@ const PLAIN: &[OptionId] = &[OptionId::Ram];
 pub static DESIGNS: &[Design] = &[
     Design { name: lru::NAME, about: "least recently used; no data reduction", dedups: false, options: PLAIN, build: equal_slots::lru },
     Design { name: arc::NAME, about: "adaptive replacement (FAST '03); no data reduction", dedups: false, options: PLAIN, build: equal_slots::arc },
-    Design { name: d_lru::NAME, about: "CacheDedup's (FAST '16): deduplication, LRU", dedups: true, options: WITH_ENTRIES, build: equal_slots::d_lru },
-    Design { name: d_arc::NAME, about: "CacheDedup's (FAST '16): deduplication, ARC", dedups: true, options: WITH_ENTRIES, build: equal_slots::d_arc },
+    Design { name: d_lru::NAME, about: "CacheDedup's (FAST '16): deduplication, LRU", dedups: true, options: CACHEDEDUP, build: equal_slots::d_lru },
+    Design { name: d_arc::NAME, about: "CacheDedup's (FAST '16): deduplication, ARC", dedups: true, options: CACHEDEDUP, build: equal_slots::d_arc },
     Design { name: "austere", about: "AustereCache (ATC '20): deduplication, compression, a small index", dedups: true, options: AUSTERE, build: austere::build },
     Design { name: "nitro", about: "Nitro (ATC '14): deduplication, compression, WEUs in LRU order", dedups: true, options: WEU, build: |setup, flash| weu::build(setup, flash, |config| Box::new(Nitro::new(config))) },
     Design { name: cd_arc::NAME, about: "CacheDedup's D-ARC with compression, over WEUs", dedups: true, options: CD_ARC, build: |setup, flash| weu::build(setup, flash, |config| Box::new(CdArc::new(config))) },

@@ -25,16 +25,24 @@ pub(super) fn arc(setup: &Setup, flash: FlashSize) -> Result<Built, String> {
 }
 
 pub(super) fn d_lru(setup: &Setup, flash: FlashSize) -> Result<Built, String> {
-    build(setup, flash, |flash, chunk_bytes| match (setup.options.lba_entries, flash) {
-        (Some(entries), FlashSize::DataChunks(chunks)) => DLru::new(chunks, entries),
-        _ => DLru::for_flash(flash, chunk_bytes),
+    let orphans = setup.options.orphans.unwrap_or_default();
+    build(setup, flash, |flash, chunk_bytes| {
+        let design = match (setup.options.lba_entries, flash) {
+            (Some(entries), FlashSize::DataChunks(chunks)) => DLru::new(chunks, entries),
+            _ => DLru::for_flash(flash, chunk_bytes),
+        };
+        design.map(|design| design.with_orphans(orphans))
     })
 }
 
 pub(super) fn d_arc(setup: &Setup, flash: FlashSize) -> Result<Built, String> {
-    build(setup, flash, |flash, chunk_bytes| match (setup.options.lba_entries, flash) {
-        (Some(entries), FlashSize::DataChunks(chunks)) => DArc::with_addresses(chunks, entries),
-        _ => DArc::for_flash(flash, chunk_bytes),
+    let orphans = setup.options.orphans.unwrap_or_default();
+    build(setup, flash, |flash, chunk_bytes| {
+        let design = match (setup.options.lba_entries, flash) {
+            (Some(entries), FlashSize::DataChunks(chunks)) => DArc::with_addresses(chunks, entries),
+            _ => DArc::for_flash(flash, chunk_bytes),
+        };
+        design.map(|design| design.with_orphans(orphans))
     })
 }
 

@@ -46,6 +46,7 @@ fn an_option_goes_to_the_designs_that_have_it_and_is_refused_by_others() {
         weu_bytes: Some(1 << 20),
         fp_index_percent: Some(50),
         granularity: Some(Granularity::Weu),
+        orphans: Some(Orphans::Forget),
     };
     for design in DESIGNS {
         let bare = setup(design.name, flash);
@@ -60,6 +61,7 @@ fn an_option_goes_to_the_designs_that_have_it_and_is_refused_by_others() {
                 OptionId::Weu => one.weu_bytes = all.weu_bytes,
                 OptionId::FpIndex => one.fp_index_percent = all.fp_index_percent,
                 OptionId::Granularity => one.granularity = all.granularity,
+                OptionId::Orphans => one.orphans = all.orphans,
             }
             assert_eq!(one.given().collect::<Vec<_>>(), [id]);
             let asked = Setup { options: one, ..bare };
@@ -176,4 +178,7 @@ fn labels_say_what_was_asked_for() {
     nitro.options.granularity = Some(Granularity::Extent);
     assert_eq!(nitro.label(), "nitro:dedup=off:granularity=extent");
     assert_eq!(FlashAmount::PercentOfWorkingSet(12.5).to_string(), "12.5%");
+    let mut d_lru = setup("d-lru", FlashAmount::DataChunks(5000));
+    d_lru.options.orphans = Some(Orphans::Forget);
+    assert_eq!(d_lru.label(), "d-lru:orphans=forget");
 }

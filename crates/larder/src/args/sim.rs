@@ -5,7 +5,7 @@
 use super::{ContentArg, ModeArg, Switch, UnknownArg, trace::format_id, values};
 use crate::{sim::spec, size};
 use clap::{Args, Subcommand};
-use larder_sim::setup::{FlashAmount, Granularity};
+use larder_sim::setup::{FlashAmount, Granularity, Orphans};
 use larder_trace::FormatId;
 use spec::{DesignSpec, Parameter, Warmup};
 use std::path::PathBuf;
@@ -123,6 +123,9 @@ pub struct CacheArgs {
     /// nitro: what is evicted at once, weu or extent
     #[arg(long, value_name = "WHAT", value_parser = spec::granularity)]
     pub granularity: Option<Granularity>,
+    /// d-lru, d-arc: whether to keep or forget data that no address has any more [default: keep]
+    #[arg(long, value_name = "keep|forget", value_parser = spec::orphans)]
+    pub orphans: Option<Orphans>,
 }
 
 /// `larder sim run`.
@@ -192,7 +195,7 @@ pub struct SweepArgs {
     /// RAM budgets of the index
     #[arg(long, value_name = "SIZE,...", value_delimiter = ',', value_parser = spec::ram, allow_hyphen_values = true)]
     pub ram: Vec<u64>,
-    /// Values of another option: chunk, mode, dedup, compress, subchunk, lba-entries, weu, fp-index or granularity
+    /// Values of another option: chunk, mode, dedup, compress, subchunk, lba-entries, weu, fp-index, granularity or orphans
     #[arg(long, value_name = "OPTION=VALUE,...", value_parser = spec::parameter)]
     pub vary: Vec<Parameter>,
     #[command(flatten)]

@@ -72,6 +72,7 @@ pub fn common(args: &CacheArgs, ram: Option<u64>) -> Options {
         weu_bytes: args.weu,
         fp_index_percent: args.fp_index,
         granularity: args.granularity,
+        orphans: args.orphans,
     }
 }
 

@@ -9,7 +9,7 @@ use clap::ValueEnum;
 use larder_sim::{
     cache::WritePolicy,
     report::METRICS,
-    setup::{Design, FlashAmount, Granularity, Options, Setup},
+    setup::{Design, FlashAmount, Granularity, Options, Orphans, Setup},
 };
 
 /// What is passed over before counting begins.
@@ -53,6 +53,8 @@ pub enum Change {
     FpIndex(u8),
     /// What is evicted at once.
     Granularity(Granularity),
+    /// What becomes of data that no address has any more.
+    Orphans(Orphans),
 }
 
 impl Change {
@@ -67,6 +69,7 @@ impl Change {
             weu_bytes,
             fp_index_percent,
             granularity,
+            orphans,
         } = &mut setup.options;
         match self {
             Change::Chunk(bytes) => setup.chunk_bytes = bytes,
@@ -79,6 +82,7 @@ impl Change {
             Change::Weu(bytes) => *weu_bytes = Some(bytes),
             Change::FpIndex(percent) => *fp_index_percent = Some(percent),
             Change::Granularity(what) => *granularity = Some(what),
+            Change::Orphans(what) => *orphans = Some(what),
         }
     }
 
@@ -95,6 +99,7 @@ impl Change {
             "weu" => size::parse_weu(value).map(Change::Weu),
             "fp-index" => percent(value).map(Change::FpIndex),
             "granularity" => granularity(value).map(Change::Granularity),
+            "orphans" => orphans(value).map(Change::Orphans),
             _ => return Err(format!("{name}: the options are {}", CHANGES.join(", "))),
         };
         parsed.map_err(with_name)
@@ -102,8 +107,19 @@ impl Change {
 }
 
 /// Names that [`Change::parse`] takes.
-const CHANGES: [&str; 10] =
-    ["chunk", "mode", "dedup", "compress", "subchunk", "lba-entries", "ram", "weu", "fp-index", "granularity"];
+const CHANGES: [&str; 11] = [
+    "chunk",
+    "mode",
+    "dedup",
+    "compress",
+    "subchunk",
+    "lba-entries",
+    "ram",
+    "weu",
+    "fp-index",
+    "granularity",
+    "orphans",
+];
 
 /// An option and the values that a sweep gives it.
 #[derive(Clone, Debug, PartialEq)]
@@ -184,6 +200,12 @@ pub fn percent(text: &str) -> Result<u8, String> {
 pub fn granularity(text: &str) -> Result<Granularity, String> {
     let known = [Granularity::Weu, Granularity::Extent];
     known.into_iter().find(|what| what.name() == text).ok_or_else(|| "write one of weu, extent".to_owned())
+}
+
+/// `keep` or `forget`.
+pub fn orphans(text: &str) -> Result<Orphans, String> {
+    let known = [Orphans::Keep, Orphans::Forget];
+    known.into_iter().find(|what| what.name() == text).ok_or_else(|| "write one of keep, forget".to_owned())
 }
 
 /// `100000` or `20%`.

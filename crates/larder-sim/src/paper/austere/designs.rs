@@ -17,7 +17,7 @@ const SCHEMES: [&Scheme; 5] = [&CD_LRU_D, &CD_ARC_D, &AC_D, &CD_ARC_DC, &AC_DC];
 fn tables(lab: &mut Lab<'_>, label: &str, figure: fn(&Replayed) -> f64) -> Result<Vec<Table>, String> {
     let mut tables = Vec::new();
     for at in 0..lab.workload_count() {
-        let mut table = Table::new(lab.workload(at)?.name(), label, SIZE_LABEL, PERCENTS);
+        let mut table = Table::new(lab.workload(at)?.title(), label, SIZE_LABEL, PERCENTS);
         for (scheme, replayed) in SCHEMES.iter().zip(by_size(lab, at, &SCHEMES, &PERCENTS)?) {
             table.push(scheme.name, replayed.iter().map(|replayed| Some(figure(replayed))));
         }
@@ -41,19 +41,20 @@ pub(super) fn fig5(lab: &mut Lab<'_>) -> Result<Report, String> {
         compared("CD-ARC-DC more than CD-ARC-D", [&CD_ARC_DC, &CD_ARC_D], percent_more, 78.0, 194.0),
         compared("AC-DC more than AC-D", [&AC_DC, &AC_D], percent_more, 2.0, 58.0),
     ];
-    let words = [
-        "AustereCache takes a small part of the others' RAM, as in the paper. The paper measures what its processes have \
+    let of_all = [
+        "The paper measures what its processes have \
          resident in the end, ours are the bytes that the indices have allocated and nothing else, so the savings of its \
          smallest process, 70%, are not ours. Its largest are not, either: where the cache is as large as the working set, \
          CacheDedup's tables have grown to what there is and no further, while AustereCache allocates four times that in \
          advance.",
-        "Our CD-ARC-DC has less RAM than the paper's, measured by CD-ARC-D. The paper explains the difference by the lengths \
+        "The paper explains what CD-ARC-DC takes more than CD-ARC-D by the lengths \
          of all compressed chunks, which CacheDedup maintains; our entries of fixed size have room for a length, so what \
          CD-ARC-DC takes more is for the chunks that it has more of.",
         "The text gives ranges over all traces and sizes; the curves themselves are only drawn, and no figure is read off \
          them here.",
     ];
-    Ok(Report { charts: charts(lab, &tables, "index RAM", Scale::Log), tables, comparisons, words: said(&words) })
+    let words = lab.words(&of_all, &[]);
+    Ok(Report { charts: charts(&tables, "index RAM", Scale::Log), tables, comparisons, words })
 }
 
 /// Figure 7: read hit ratios.
@@ -63,10 +64,10 @@ pub(super) fn fig7(lab: &mut Lab<'_>) -> Result<Report, String> {
     let compressed = |trace: &str, low, high| Comparison {
         what: format!("AC-DC over CD-ARC-DC, {trace} (%)"),
         published: Span::of(low, high),
-        ours: more(&[trace], [&AC_DC, &CD_ARC_DC]),
+        ours: more(&[lab.title_of(trace)], [&AC_DC, &CD_ARC_DC]),
     };
     let smallest = |a: &Scheme, b: &Scheme| {
-        let webvm = tables.iter().find(|table| table.title() == "WebVM")?;
+        let webvm = tables.iter().find(|table| table.title() == lab.title_of("WebVM"))?;
         let first = |scheme: &Scheme| webvm.ours(scheme.name)?.first().copied().flatten();
         Some(Span::at(percent_more(first(a)?, first(b)?)))
     };
@@ -85,21 +86,22 @@ pub(super) fn fig7(lab: &mut Lab<'_>) -> Result<Report, String> {
         compressed("Homes", 0.7, 9.9),
         compressed("Mail", 0.3, 6.2),
     ];
-    let words = [
+    let of_all = [
         "Percentages are of the lower hit ratio. The text does not say whether its own are that or points; where a hit \
          ratio is high the two differ little.",
+        "CD-LRU-D and CD-ARC-D keep chunks that no address has any more, as the authors' versions do.",
+    ];
+    let of_profiles = [
         "With compression AustereCache is ahead of CD-ARC-DC by about as much as in the paper, which is what WEUs cost \
-         that hold stale chunks. Without, it is ahead of CD-LRU-D in the larger caches only, and \
-         behind CD-ARC-D everywhere, where the paper has it level and, in WebVM's smallest cache, ahead.",
-        "The generated traces reach the recordings' totals, not their order: reads go to addresses by age or recency as \
-         often, and contents repeat independently of addresses. Nothing in them rewards reference counts, which the \
-         paper says are what lifts AC-D.",
+         that hold stale chunks. Without, it is ahead of CD-LRU-D in the larger caches only, and behind CD-ARC-D where the \
+         paper has it level and, in WebVM's smallest cache, ahead. docs/REPRODUCTION.md has recordings, \
+         with which AC-D is level with CD-ARC-D more often than not.",
     ];
     Ok(Report {
-        charts: charts(lab, &tables, "read hit ratio", Scale::Linear),
+        charts: charts(&tables, "read hit ratio", Scale::Linear),
+        words: lab.words(&of_all, &of_profiles),
         tables,
         comparisons,
-        words: said(&words),
     })
 }
 
@@ -111,7 +113,7 @@ pub(super) fn fig8(lab: &mut Lab<'_>) -> Result<Report, String> {
         Comparison {
             what: "AC-D less than CD-LRU-D, Mail, at most (%)".to_owned(),
             published: Span::at(17.5),
-            ours: less(&["Mail"], [&AC_D, &CD_LRU_D]).map(|span| Span::at(span.high)),
+            ours: less(&[lab.title_of("Mail")], [&AC_D, &CD_LRU_D]).map(|span| Span::at(span.high)),
         },
         Comparison {
             what: "AC-DC less than CD-ARC-DC (%)".to_owned(),
@@ -119,19 +121,17 @@ pub(super) fn fig8(lab: &mut Lab<'_>) -> Result<Report, String> {
             ours: less(&[], [&AC_DC, &CD_ARC_DC]),
         },
     ];
-    let words = [
-        "AC-DC is below CD-ARC-DC by about as much as in the paper, for padding. AC-D is below CD-LRU-D in Mail, as there, but \
-         also in WebVM and Homes, where the paper sees marginal differences: in generated traces contents repeat alike in all \
-         three, so chunks that no address maps to any more are as worth keeping in each.",
+    let of_all = [
         "The text also says which share of CD-LRU-D's write reduction at 12.5% of WSS comes from writes that hit stale \
          chunks: 17.1% in Mail, 3.6% in WebVM, 1.1% in Homes. No replay here tells such hits apart, so there is nothing of \
          ours beside it.",
         "The ratio is of data alone, as in the paper; what CD-ARC-DC and AC-DC write as metadata is not in it.",
     ];
-    let charts = charts(lab, &tables, "write reduction", Scale::Linear);
-    Ok(Report { charts, tables, comparisons, words: said(&words) })
-}
-
-fn said(words: &[&str]) -> Vec<String> {
-    words.iter().map(|words| (*words).to_owned()).collect()
+    let of_profiles = [
+        "AC-DC is below CD-ARC-DC by about as much as in the paper, for padding. AC-D is below CD-LRU-D in Mail, as there, but \
+         also in WebVM and Homes, where the paper sees marginal differences: in generated traces contents repeat alike in all \
+         three, so chunks that no address maps to any more are as worth keeping in each.",
+    ];
+    let charts = charts(&tables, "write reduction", Scale::Linear);
+    Ok(Report { charts, tables, comparisons, words: lab.words(&of_all, &of_profiles) })
 }

@@ -90,6 +90,9 @@ fn published_size_mib(subchunk_kib: u32) -> Result<f64, String> {
 
 /// Figure 9.
 pub(super) fn fig9(lab: &mut Lab<'_>) -> Result<Report, String> {
+    if lab.workload_count() > 1 {
+        return Err("austere-fig9 is of one trace: give one --trace".to_owned());
+    }
     let by_chunk = tables("Chunk size", &CHUNK_KIB, &by_chunk(lab)?);
     let by_subchunk = tables("Subchunk size", &SUBCHUNK_KIB, &by_subchunk(lab)?);
     let names = [AC_DC.name, CD_ARC_DC.name];
@@ -129,7 +132,7 @@ pub(super) fn fig9(lab: &mut Lab<'_>) -> Result<Report, String> {
             ours: Some(Span::at(percent_more(published_size_mib(4)?, published_size_mib(8)?))),
         },
     ];
-    let about = lab.workload(0)?.about().to_owned();
+    let about = format!("{}: a cache of {FIG9_PERCENT}% of the working set", lab.workload(0)?.title());
     let charts = by_chunk.iter().chain(&by_subchunk).zip(SHOWN.iter().cycle());
     let charts = charts.map(|(table, shown)| {
         let title = format!("{} by {}", shown.title, table.title().to_lowercase());
@@ -137,19 +140,20 @@ pub(super) fn fig9(lab: &mut Lab<'_>) -> Result<Report, String> {
         table.lines(first_upper(&title), about.clone(), Scale::Log, scale)
     });
     let charts = charts.collect();
-    let words = vec![
+    let of_all = [
         "RAM at the paper's size is that of a cache of 25% of 19.19 GiB (Table 2) as it is made; nothing is replayed for it. \
-         The paper's process has more resident than its indices, so it is larger and grows by a smaller share."
-            .to_owned(),
+         The paper's process has more resident than its indices, so it is larger and grows by a smaller share.",
         "The chunk sizes are ours: the text names none. Chunks are put together of 4 KiB blocks by the two passes of the \
-         paper, and what was never read is zeroes. A generated trace touches 32 KiB at a time side by side and lies anywhere \
-         beyond that, so chunks of 64 KiB are as many as chunks of 32."
-            .to_owned(),
+         paper, and what was never read is zeroes.",
+    ];
+    let of_profiles = [
+        "A generated trace touches 32 KiB at a time side by side and lies anywhere beyond that, so chunks of 64 KiB are as \
+         many as chunks of 32.",
         "A write of one block makes a whole chunk new, and a generated trace repeats single blocks: hardly a chunk is a \
          duplicate, at any size, and nearly all that is saved is by compression. Padding weighs more in that than where \
-         duplicates save some, so AC-DC is farther below CD-ARC-DC than in the paper; that smaller subchunks help is the same."
-            .to_owned(),
+         duplicates save some, so AC-DC is farther below CD-ARC-DC than in the paper; that smaller subchunks help is the same.",
     ];
+    let words = lab.words(&of_all, &of_profiles);
     let tables = by_chunk.into_iter().chain(by_subchunk).collect();
     Ok(Report { tables, comparisons, words, charts })
 }
@@ -173,16 +177,16 @@ pub(super) fn fig10(lab: &mut Lab<'_>) -> Result<Report, String> {
             Setup { options: Options { lba_entries, ..four.options }, ..four }
         };
         let replayed = lab.replay(at, &how(), 0, &LBA_TIMES.map(with))?;
-        let name = lab.workload(at)?.name();
+        let name = lab.workload(at)?.title();
         ram.push(name, replayed.iter().map(|one| Some(ram_mib(one))));
         hits.push(name, replayed.iter().map(|one| Some(read_hit_percent(one))));
     }
-    hits.publish("WebVM", "1x", 36.7);
-    hits.publish("WebVM", "8x", 70.4);
+    hits.publish(lab.title_of("WebVM"), "1x", 36.7);
+    hits.publish(lab.title_of("WebVM"), "8x", 70.4);
     let grows = |table: &Table, what: &str, trace: &str, published: f64| Comparison {
         what: format!("{trace}: {what}, 8x over 1x (%)"),
         published: Span::at(published),
-        ours: table.ours(trace).and_then(|ours| {
+        ours: table.ours(lab.title_of(trace)).and_then(|ours| {
             let (first, last) = ((*ours.first()?)?, (*ours.last()?)?);
             Some(Span::at(percent_more(last, first)))
         }),
@@ -194,26 +198,25 @@ pub(super) fn fig10(lab: &mut Lab<'_>) -> Result<Report, String> {
         grows(&hits, "read hit ratio", "Homes", 4.3),
         grows(&hits, "read hit ratio", "Mail", 5.3),
     ];
-    let abouts: Vec<String> = (0..lab.workload_count())
-        .filter_map(|at| lab.workload(at).ok().map(|workload| workload.about().to_owned()))
-        .collect();
-    let about = if abouts.iter().all(|about| about.starts_with("GENERATED")) { "Generated traces" } else { "" };
+    let about = format!("AC-DC, a cache of {FIG10_PERCENT}% of the working set");
     let charts = vec![
-        ram.lines("Index RAM by size of the LBA index", about, Scale::Log, Scale::Log),
-        hits.lines("Read hit ratio by size of the LBA index", about, Scale::Log, Scale::Linear),
+        ram.lines("Index RAM by size of the LBA index", about.as_str(), Scale::Log, Scale::Log),
+        hits.lines("Read hit ratio by size of the LBA index", about.as_str(), Scale::Log, Scale::Linear),
     ];
-    let words = vec![
-        "Our hit ratios rise up to an LBA index of twice or four times, about as the text has it, and then fall. Likely why: in \
-         a larger index entries of addresses that are not read again go on counting references, and so keep their contents on \
-         flash. The recording of WebVM rises far more, from 36.7%; there, as the text says, references to what is cached \
-         grow with the index, while a generated trace spreads its duplicates over all contents."
-            .to_owned(),
+    let of_all = [
+        "Each entry of the LBA index counts as a reference. So a larger index does two things: more of what is cached can be \
+         hit, and contents of addresses that are not wanted any more are kept for longer. Where the second weighs more, hits \
+         fall with the index.",
         "The text does not say whether it is of AC-D or AC-DC; ours is AC-DC. For Homes and Mail it gives by how much the hit \
-         ratio grows, not whether in points or of what there was; ours is a share of what there was."
-            .to_owned(),
+         ratio grows, not whether in points or of what there was; ours is a share of what there was.",
         "Our RAM is that of the indices alone. LBA index and sketch grow with the LBA index and are most of it, so it grows by \
-         more than the paper's, whose processes have more in RAM that does not grow: most of all WebVM, as the text says."
-            .to_owned(),
+         more than the paper's, whose processes have more in RAM that does not grow.",
     ];
+    let of_profiles = [
+        "The hit ratios of generated traces rise up to an LBA index of twice or four times, about as the text has it, and then \
+         fall. The recording of WebVM rises far more, from 36.7%; there, as the text says, references to what is cached grow \
+         with the index, while a generated trace spreads its duplicates over all contents.",
+    ];
+    let words = lab.words(&of_all, &of_profiles);
     Ok(Report { tables: vec![ram, hits], comparisons, words, charts })
 }

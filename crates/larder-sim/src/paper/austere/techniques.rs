@@ -61,7 +61,7 @@ pub(super) fn fig6(lab: &mut Lab<'_>) -> Result<Report, String> {
         let prefixes = sketch.iter().map(|one| prefixes_bytes(chunks_of(one), one.setup.chunk_bytes));
         let prefixes: Vec<u64> = prefixes.collect::<Result<_, String>>()?;
         let mib = |bytes: u64| Some(bytes as f64 / super::MIB);
-        let mut table = Table::new(lab.workload(at)?.name(), "Index RAM (MiB)", SIZE_LABEL, PERCENTS);
+        let mut table = Table::new(lab.workload(at)?.title(), "Index RAM (MiB)", SIZE_LABEL, PERCENTS);
         table.push(VANILLA, vanilla.iter().map(|one| Some(ram_mib(one))));
         table.push(FULL_KEYS, sketch.iter().map(|one| mib(full_keys_bytes(chunks_of(one)))));
         table.push(PREFIXES, prefixes.into_iter().map(mib));
@@ -74,19 +74,19 @@ pub(super) fn fig6(lab: &mut Lab<'_>) -> Result<Report, String> {
         ours: over(&tables, &[], [name, VANILLA], percent_less),
     };
     let comparisons = vec![saves(FULL_KEYS, 30.6, 50.6), saves(PREFIXES, 43.9, 68.0), saves(SKETCH, 69.9, 94.9)];
-    let words = vec![
+    let words = lab.words(&[
         "The paper measures resident processes, ours are the bytes of the indices alone, so prefixes save more here than \
          there. Our fingerprints have 16 bytes, the paper's SHA-1 20. Buckets are allocated in full at the beginning; at 100% \
          of WSS half of their slots or more are never used, and full keys in them save little over tables that grow with what \
          is in them."
-            .to_owned(),
+,
         "B+FK+L and B+PK+L are counted from their layout (all of it is allocated before the first request): full keys are \
          8 + 16 bytes in the LBA index and 16 in the FP index, a list of slot numbers has one byte a slot. With lists of so \
          little, the step from lists to the sketch (two bytes for each slot of the LBA index) costs RAM rather than saving \
          it; in the paper that step saves much, so its lists must hold more, as its words \"LRU lists with full LBAs and \
          FPs\" say of them."
-            .to_owned(),
-        "The text calls the last step once B+FK+S; its list of variants has B+PK+S, which is AC-D.".to_owned(),
-    ];
-    Ok(Report { charts: charts(lab, &tables, "index RAM", Scale::Log), tables, comparisons, words })
+,
+        "The text calls the last step once B+FK+S; its list of variants has B+PK+S, which is AC-D.",
+    ], &[]);
+    Ok(Report { charts: charts(&tables, "index RAM", Scale::Log), tables, comparisons, words })
 }

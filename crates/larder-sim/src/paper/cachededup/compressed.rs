@@ -50,7 +50,7 @@ fn room(is_cd_arc: bool, data_chunks: u64, ratio: u32) -> WeuRoom {
 /// Nitro at all sizes, then CD-ARC.
 fn measures(lab: &mut Lab<'_>, at: usize, ratio: u32) -> Result<Vec<Measures>, String> {
     let compress = Compressibility { mean: f64::from(ratio), variance: 0.0, ..Compressibility::default() };
-    let how = How { compress, ..how() };
+    let how = How { compress, makes_all_sizes: true, ..how() };
     let working_set = lab.survey(at, &how)?.working_set_chunks as f64;
     let sizes = PERCENTS.map(|percent| (working_set * percent / 100.0) as u64);
     let rooms: Vec<WeuRoom> =
@@ -67,7 +67,7 @@ pub(super) fn fig9(lab: &mut Lab<'_>) -> Result<Report, String> {
     ];
     let (mut all, mut comparisons) = (Vec::new(), Vec::new());
     for at in 0..lab.workload_count() {
-        let name = lab.workload(at)?.name().to_owned();
+        let name = lab.workload(at)?.title().to_owned();
         let mut hits: Vec<Table> = Vec::new();
         let mut stale = None;
         for ratio in RATIOS {
@@ -98,7 +98,7 @@ pub(super) fn fig9(lab: &mut Lab<'_>) -> Result<Report, String> {
             )
         })
         .collect();
-    Ok(Report { tables: all, comparisons, words: words(), charts })
+    Ok(Report { tables: all, comparisons, words: words(lab), charts })
 }
 
 fn cell(table: &Table, name: &str, at: usize) -> Option<f64> {
@@ -125,18 +125,19 @@ fn compared(trace: &str, hits: &[Table], stale: Option<f64>) -> Vec<Comparison> 
     ]
 }
 
-fn words() -> Vec<String> {
-    [
+fn words(lab: &Lab<'_>) -> Vec<String> {
+    let of_all = [
         "The paper draws the read miss ratios and prints the differences above; whether in points or in percent it \
          does not say. Its share of invalid data is an average over time, and ours is that at the end.",
-        "The paper lays CD-ARC's lead to \"scan-resistant and adaptive properties inherited from ARC\". A profile \
-         has no scans, and without deduplication ARC has no more read hits in it than LRU (cachededup-fig3); so \
-         there is little for CD-ARC to inherit.",
-        "The paper's Nitro was given a memory of fingerprints, which ours has not: that would make the lead \
-         smaller still.",
+        "All chunks compress alike, as the paper has it, also those whose size was recorded. Its Nitro was given a \
+         memory of fingerprints, which ours has not: that would make the lead smaller.",
+        "The paper lays CD-ARC's lead to \"scan-resistant and adaptive properties inherited from ARC\", so where ARC is \
+         not ahead of LRU there is little to inherit.",
+    ];
+    let of_profiles = [
+        "A profile has no scans, and without deduplication ARC has no more read hits in it than LRU (cachededup-fig3).",
         "In both, overwritten chunks stay in their WEUs: a profile brings 23.4 GB of unique data over 2.1 GB of \
          addresses, as the recording did.",
-    ]
-    .map(str::to_owned)
-    .to_vec()
+    ];
+    lab.words(&of_all, &of_profiles)
 }

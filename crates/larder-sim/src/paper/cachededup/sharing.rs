@@ -6,7 +6,7 @@
 //!
 //! What it does not do: other traces or sizes than the paper's, unless asked for.
 
-use super::{CHUNK_BYTES, how};
+use super::{CHUNK_BYTES, forgetful, how};
 use crate::{
     cache::WritePolicy,
     paper::{Comparison, Lab, Report, Span, Table},
@@ -45,12 +45,13 @@ impl Kind {
         let extra_bytes = chunk * extra_percent / 100.0;
         let chunks = (flash_bytes / (chunk + self.least_entries * ENTRY_BYTES + extra_bytes)).floor();
         let addresses = (chunks * self.least_addresses) as u64 + (chunks * extra_bytes / ENTRY_BYTES) as u64;
+        let design = Design::named(self.design)?;
         Ok(Setup {
-            design: Design::named(self.design)?,
+            design,
             chunk_bytes: CHUNK_BYTES,
             flash: FlashAmount::DataChunks(chunks as u64),
             policy: WritePolicy::Back,
-            options: Options { lba_entries: Some(addresses), ..Options::default() },
+            options: Options { lba_entries: Some(addresses), ..forgetful(design) },
         })
     }
 }
@@ -68,7 +69,7 @@ pub(super) fn fig7(lab: &mut Lab<'_>) -> Result<Report, String> {
         }
         let replayed = lab.replay(at, &how(), 0, &setups)?;
         let x = "Metadata beyond the least (% of the data)";
-        let name = lab.workload(at)?.name();
+        let name = lab.workload(at)?.title();
         let mut misses = Table::new(name, MISSES, x, EXTRA_PERCENTS);
         let mut writes = Table::new(name, WRITES, x, EXTRA_PERCENTS);
         for (kind, line) in KINDS.iter().zip(replayed.chunks(EXTRA_PERCENTS.len())) {
@@ -96,7 +97,7 @@ pub(super) fn fig7(lab: &mut Lab<'_>) -> Result<Report, String> {
         table.lines(format!("{}: flash given to metadata", table.title()), subtitle, Scale::Linear, Scale::Linear)
     };
     let charts = all.iter().map(chart).collect();
-    Ok(Report { charts, tables: all, comparisons, words: words() })
+    Ok(Report { charts, tables: all, comparisons, words: words(lab) })
 }
 
 /// The column with the fewest misses. In the paper "the performance however starts to decay" beyond 3%.
@@ -112,17 +113,16 @@ fn fall(table: &Table, name: &str) -> Option<f64> {
     Some(line.first().copied()?? - line.get(at).copied()??)
 }
 
-fn words() -> Vec<String> {
-    [
+fn words(lab: &Lab<'_>) -> Vec<String> {
+    let of_all = [
         "The paper's least metadata is 129 MB for D-LRU and 341 MB for D-ARC, of 11 GB; the text does not say of \
          what entries. Here it is two entries of 24 bytes a chunk for D-LRU, and three for D-ARC. Its \"2% of the \
          Data Cache\" is 111 and 109 MB, which are 1% of 11 GB; here 2% are 2%.",
-        "Remembered addresses do more for the profile than for the recording: each content of Mail comes ten \
-         times, and in the profile under any address, so that an address whose data is gone often has it again. \
-         Writes need not fall with misses: the more addresses there are, the less data is kept that none has, and \
-         where such data would have been written again, it now is. So it is for D-ARC above all, which lets that \
-         data go first.",
-    ]
-    .map(str::to_owned)
-    .to_vec()
+        "Data is forgotten with its last address (§3.1): where an address leaves for want of room while its data is \
+         wanted, the data is written again. So more metadata may save writes.",
+    ];
+    let of_profiles =
+        ["Remembered addresses do more for the profile than for the recording: each content of Mail comes ten \
+         times, and in the profile under any address, so that an address whose data is gone often has it again."];
+    lab.words(&of_all, &of_profiles)
 }

@@ -10,7 +10,7 @@
 
 use larder_core::nitro::Nitro;
 
-use super::{EXTENT_BYTES, accessed_percent, cache_extents, how, warmup};
+use super::{EXTENT_BYTES, OF_FILE_SYSTEM, accessed_percent, cache_extents, how, warmup};
 use crate::{
     cache::WritePolicy,
     measure::Measures,
@@ -52,26 +52,26 @@ pub(super) fn fig1(lab: &mut Lab<'_>) -> Result<Report, String> {
             let stored = measures.traffic.chunks_stored.max(1);
             measures.tally.requests() as f64 / stored as f64
         };
-        let name = lab.workload(at)?.name();
+        let name = lab.workload(at)?.title();
         table.push(name, replayed.iter().map(|replayed| Some(ratio(&replayed.measures))));
         blocks.push(name, sizes.map(|chunks| Some(chunks as f64)));
     }
-    let last = |name: &str| table.ours(name).and_then(|line| line.last().copied().flatten());
+    let last = |name: &str| table.ours(lab.title_of(name)).and_then(|line| line.last().copied().flatten());
     let ample = Span::over(["WebVM", "Homes", "Mail"].into_iter().filter_map(last));
     let what = "ratio where all content fits, about".to_owned();
     let comparisons = vec![Comparison { what, published: Span::at(2.0), ours: ample }];
     let subtitle = "Blocks of 4 KiB, contents in LRU order";
     let charts = vec![table.lines("Nitro: deduplication by cache size", subtitle, Scale::Log, Scale::Linear)];
-    let words = [
-        "The paper draws the curves and prints no other figure of them than the last, \"~2.0X\". By its caption \
+    let of_all =
+        ["The paper draws the curves and prints no other figure of them than the last, \"~2.0X\". By its caption \
          \"tens of thousands of blocks\" find most of what there is to be found; with the working sets of §5.2, \
-         10,000 blocks are 1.0% of WebVM's, 0.14% of Homes' and 0.07% of Mail's.",
-        "The last column is how the profiles were calibrated, and shows no more than that. Before it, the profiles \
+         10,000 blocks are 1.0% of WebVM's, 0.14% of Homes' and 0.07% of Mail's."];
+    let of_profiles =
+        ["The last column is how the profiles were calibrated, and shows no more than that. Before it, the profiles \
          take more cache than the caption has: they repeat contents of any age, the k-th recent or the k-th oldest \
          in proportion to 1/k. By the caption the traces repeat young ones more than that; as no table tells how \
-         young, no profile does.",
-    ];
-    let words = words.map(str::to_owned).to_vec();
+         young, no profile does."];
+    let words = lab.words(&of_all, &of_profiles);
     Ok(Report { tables: vec![table, blocks], comparisons, words, charts })
 }
 
@@ -91,7 +91,7 @@ pub(super) fn fig5(lab: &mut Lab<'_>) -> Result<Report, String> {
     ];
     for at in 0..lab.workload_count() {
         let measures = by_index(lab, at)?;
-        let name = lab.workload(at)?.name().to_owned();
+        let name = lab.workload(at)?.title().to_owned();
         for (table, figure) in tables.iter_mut().zip(figures) {
             table.push(name.as_str(), measures.iter().map(|measures| Some(figure(measures))));
         }
@@ -104,8 +104,8 @@ pub(super) fn fig5(lab: &mut Lab<'_>) -> Result<Report, String> {
             table.lines(title, "WEU (D, NC), cache of 2% of the file system", Scale::Linear, Scale::Linear)
         })
         .collect();
-    let comparisons = index_comparisons(&tables);
-    Ok(Report { tables, comparisons, words: index_words(), charts })
+    let comparisons = index_comparisons(lab, &tables);
+    Ok(Report { tables, comparisons, words: index_words(lab), charts })
 }
 
 /// WEU (D, NC) of 2% of the file system, with each share of the fingerprints.
@@ -122,12 +122,12 @@ fn by_index(lab: &mut Lab<'_>, at: usize) -> Result<Vec<Measures>, String> {
     weus::replay(lab, at, &how(EXTENT_BYTES), warmup(survey.requests), &rooms)
 }
 
-fn index_comparisons(tables: &[Table]) -> Vec<Comparison> {
+fn index_comparisons(lab: &Lab<'_>, tables: &[Table]) -> Vec<Comparison> {
     let [hits, dedup, ram] = tables else { return Vec::new() };
     let traces = ["WebVM", "Homes", "Mail"];
     // From a full index to 75% and to 50%.
     let drops = |table: &Table, drop: fn(f64, f64) -> f64| {
-        let lines = traces.iter().filter_map(|name| table.ours(name)).collect::<Vec<_>>();
+        let lines = traces.iter().filter_map(|name| table.ours(lab.title_of(name))).collect::<Vec<_>>();
         let pairs = lines.into_iter().flat_map(|line| match line {
             [Some(full), Some(most), Some(half), ..] => vec![drop(*full, *most), drop(*full, *half)],
             _ => Vec::new(),
@@ -135,7 +135,7 @@ fn index_comparisons(tables: &[Table]) -> Vec<Comparison> {
         Span::over(pairs)
     };
     let percent = |full: f64, less: f64| if full > 0.0 { 100.0 * (full - less) / full } else { 0.0 };
-    let full = |name: &str| dedup.ours(name).and_then(|line| line.first().copied().flatten());
+    let full = |name: &str| dedup.ours(lab.title_of(name)).and_then(|line| line.first().copied().flatten());
     let of = |what: &str, published, ours| Comparison { what: what.to_owned(), published, ours };
     vec![
         of("read hits lost from 100% to 75 and 50% (points)", Span::of(5.0, 11.0), drops(hits, |a, b| a - b)),
@@ -149,13 +149,14 @@ fn index_comparisons(tables: &[Table]) -> Vec<Comparison> {
     ]
 }
 
-fn index_words() -> Vec<String> {
+fn index_words(lab: &Lab<'_>) -> Vec<String> {
     let shares = ["WebVM", "Homes", "Mail"].map(|trace| format!("{:.0}%", 200.0 / accessed_percent(trace)));
     let sizes = format!(
         "A cache of 2% of the file system has room for {} of what WebVM touches, {} of Homes' and {} of Mail's.",
         shares[0], shares[1], shares[2]
     );
-    [
+    let of_all = [
+        OF_FILE_SYSTEM,
         &sizes,
         "The paper draws the curves and prints the figures above. Whether the loss of read hits is in points it \
          does not say.",
@@ -163,10 +164,10 @@ fn index_words() -> Vec<String> {
          Those of the paper may be of another moment. Its 29 bytes an entry are compared in no figure: what is \
          counted here is all that the index allocated, in tables that double in size, so that RAM falls in steps \
          or not at all.",
-        "Less is lost with the index here, since there is less to lose: in the profiles deduplication brings some \
+    ];
+    let of_profiles =
+        ["Less is lost with the index here, since there is less to lose: in the profiles deduplication brings some \
          4 to 5 points in all (the last column against the first, and Figure 4), in the paper 8 to 19%. Half of an \
-         index in LRU order still has the fingerprints that were used last, and the profiles repeat those most.",
-    ]
-    .map(str::to_owned)
-    .to_vec()
+         index in LRU order still has the fingerprints that were used last, and the profiles repeat those most."];
+    lab.words(&of_all, &of_profiles)
 }

@@ -2,7 +2,9 @@
 //!
 //! What it does not do: sizes but 2% of the file system, which is the paper's default, and 5%, which its text names.
 
-use super::{EXTENT, EXTENT_BYTES, EXTENT_D, Variant, WEU, WEU_C, WEU_D, WEU_DC, cache_extents, how, warmup};
+use super::{
+    EXTENT, EXTENT_BYTES, EXTENT_D, OF_FILE_SYSTEM, Variant, WEU, WEU_C, WEU_D, WEU_DC, cache_extents, how, warmup,
+};
 use crate::{
     paper::{Comparison, Lab, Report, Span, Table},
     report::plot::Scale,
@@ -17,7 +19,7 @@ const READ_HITS: &str = "Read hit ratio (%)";
 /// Runs it.
 pub(super) fn fig4(lab: &mut Lab<'_>) -> Result<Report, String> {
     let names: Vec<String> =
-        (0..lab.workload_count()).map(|at| Ok(lab.workload(at)?.name().to_owned())).collect::<Result<_, String>>()?;
+        (0..lab.workload_count()).map(|at| Ok(lab.workload(at)?.title().to_owned())).collect::<Result<_, String>>()?;
     let mut tables: Vec<Table> = PERCENTS
         .iter()
         .map(|percent| Table::new(format!("Cache of {percent}% of the file system"), READ_HITS, "Trace", &names))
@@ -29,7 +31,7 @@ pub(super) fn fig4(lab: &mut Lab<'_>) -> Result<Report, String> {
             table.push(variant.name, traces.iter().map(|ratios| ratios.get(place).copied()));
         }
     }
-    let comparisons = tables.first().map_or(Vec::new(), |table| comparisons(table, &names));
+    let comparisons = tables.first().map_or(Vec::new(), |table| comparisons(lab, table, &names));
     let charts = PERCENTS
         .iter()
         .zip(&tables)
@@ -37,7 +39,7 @@ pub(super) fn fig4(lab: &mut Lab<'_>) -> Result<Report, String> {
             table.bars("Nitro: read hit ratio", format!("Cache of {percent}% of the file system"), Scale::Linear)
         })
         .collect();
-    let words = words();
+    let words = words(lab);
     Ok(Report { tables, comparisons, words, charts })
 }
 
@@ -56,10 +58,11 @@ fn read_hits(lab: &mut Lab<'_>, at: usize) -> Result<Vec<f64>, String> {
 }
 
 /// What §6.1 says of Figure 4. Whether it is points or percent it does not say.
-fn comparisons(table: &Table, traces: &[String]) -> Vec<Comparison> {
+fn comparisons(lab: &Lab<'_>, table: &Table, traces: &[String]) -> Vec<Comparison> {
     let mut comparisons = Vec::new();
     for (trace, published) in [("WebVM", 25.0), ("Homes", 14.0), ("Mail", 20.0)] {
-        let Some(at) = traces.iter().position(|name| name == trace) else { continue };
+        let trace = lab.title_of(trace);
+        let Some(at) = traces.iter().position(|title| title == trace) else { continue };
         let what = format!("{trace}: WEU (D, C) over WEU (ND, NC)");
         comparisons.extend(both(table, &what, &WEU_DC, &WEU, Some(at), Span::at(published)));
     }
@@ -90,20 +93,21 @@ fn both(table: &Table, what: &str, a: &Variant, b: &Variant, at: Option<usize>, 
     })
 }
 
-fn words() -> Vec<String> {
-    [
+fn words(lab: &Lab<'_>) -> Vec<String> {
+    let of_all = [
+        OF_FILE_SYSTEM,
         "The paper draws the ratios and prints none. Of the gains that it prints it does not say whether they are \
          points or percent, so both are here; nor in which order the three of (D, C) come: that of the figure is \
          assumed.",
         "There is no recipe cache here, which lets the paper's cache answer reads of addresses that it does not \
          know, by their content. By §6.2 it is worth 5 to 14% of the read hits; deduplication gains that much less \
          here.",
-        "A profile has the paper's sizes, writes for each read, and deduplication of all I/O, but repeats content \
+    ];
+    let of_profiles =
+        ["A profile has the paper's sizes, writes for each read, and deduplication of all I/O, but repeats content \
          from all of the past, and reads addresses without regard to whether their content is popular. Where \
          content repeats sooner than that, a cache finds more duplicates, and deduplication gains more. Extents \
          and WEUs are nearer to each other here, as chunks that a profile touches first together lie together, and \
-         grow old together.",
-    ]
-    .map(str::to_owned)
-    .to_vec()
+         grow old together."];
+    lab.words(&of_all, &of_profiles)
 }

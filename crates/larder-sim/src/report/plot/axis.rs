@@ -1,4 +1,4 @@
-//! An axis with ticks at numbers that people like: 1, 2 or 5 times a power of ten.
+//! An axis with ticks at numbers that people like: 1, 2 or 5 times a power of ten, or those that were measured at.
 //!
 //! Invariants: an axis has a length, also where all values are one.
 //!
@@ -11,23 +11,30 @@ use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint, Ranged};
 use super::Scale;
 
 /// See the module.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Axis {
     low: f64,
     high: f64,
     scale: Scale,
+    /// Where ticks are; empty where that is left to the axis.
+    marks: Vec<f64>,
 }
+
+/// Marks at most.
+const MARKS_MAX: usize = 9;
+/// Share of the axis between two marks at least, for the room that their numbers take.
+const MARKS_APART: f64 = 0.045;
 
 impl Axis {
     /// For values from `low` to `high`, which fall on the axis with a little room above. A linear one begins at 0 unless
     /// that would take more than two thirds of it.
     pub fn over(low: f64, high: f64, scale: Scale) -> Axis {
         match scale {
-            Scale::Log => Axis { low: low * 0.8, high: high * 1.25, scale },
+            Scale::Log => Axis { low: low * 0.8, high: high * 1.25, scale, marks: Vec::new() },
             Scale::Linear => {
                 let span = if high > low { high - low } else { high.abs().max(1.0) };
                 let low = if low >= 0.0 && low < 2.0 * span { 0.0 } else { low - 0.08 * span };
-                Axis { low, high: high + 0.08 * (high - low).max(span * 0.5), scale }
+                Axis { low, high: high + 0.08 * (high - low).max(span * 0.5), scale, marks: Vec::new() }
             }
         }
     }
@@ -37,14 +44,27 @@ impl Axis {
         match scale {
             Scale::Log => {
                 let room = (high / low).powf(0.04).max(1.05);
-                Axis { low: low / room, high: high * room, scale }
+                Axis { low: low / room, high: high * room, scale, marks: Vec::new() }
             }
             Scale::Linear => {
                 let room = if high > low { 0.04 * (high - low) } else { high.abs().max(1.0) * 0.5 };
                 let from = if low >= 0.0 { (low - room).max(0.0) } else { low - room };
-                Axis { low: from, high: high + room, scale }
+                Axis { low: from, high: high + room, scale, marks: Vec::new() }
             }
         }
+    }
+
+    /// The same with ticks at these numbers, if they are few, short, and not too close to each other.
+    pub fn marked(mut self, mut values: Vec<f64>) -> Axis {
+        values.sort_by(f64::total_cmp);
+        values.dedup();
+        let is_short = |value: &f64| (value * 10.0).fract() == 0.0 && (0.0..10_000.0).contains(value);
+        let is_apart = |pair: &[f64]| self.share(pair[1]) - self.share(pair[0]) >= MARKS_APART;
+        let fits = (2..=MARKS_MAX).contains(&values.len()) && values.iter().all(is_short);
+        if fits && values.windows(2).all(is_apart) {
+            self.marks = values;
+        }
+        self
     }
 
     /// The lowest number on it.
@@ -60,6 +80,9 @@ impl Axis {
     }
 
     fn ticks(&self, most: usize) -> Vec<f64> {
+        if !self.marks.is_empty() {
+            return self.marks.clone();
+        }
         let most = most.clamp(2, 12);
         if self.scale == Scale::Log {
             for factors in [&[1.0, 2.0, 5.0][..], &[1.0], &[]] {
@@ -159,6 +182,22 @@ mod tests {
             ["1", "10", "100", "1000", "10k", "100k", "1M", "10M", "100M", "1G"]
         );
         assert!(ticks(Axis::around(100.0, 120.0, Scale::Log), 8).len() >= 2);
+    }
+
+    #[test]
+    fn ticks_are_where_was_measured_if_that_is_readable() {
+        let marked = |values: &[f64], scale| ticks(Axis::around(values[0], 64.0, scale).marked(values.to_vec()), 6);
+        assert_eq!(marked(&[8.0, 16.0, 32.0, 64.0], Scale::Log), ["8", "16", "32", "64"]);
+        assert_eq!(marked(&[12.5, 64.0, 12.5], Scale::Linear), ["12.5", "64"]);
+        let usual = ticks(Axis::around(8.0, 64.0, Scale::Linear), 6);
+        for odd in [
+            &[8.0, 8.5, 64.0][..],
+            &[8.0, 8.333, 64.0],
+            &[8.0],
+            &[8.0, 14.0, 20.0, 26.0, 32.0, 38.0, 44.0, 50.0, 56.0, 64.0],
+        ] {
+            assert_eq!(marked(odd, Scale::Linear), usual, "{odd:?}");
+        }
     }
 
     #[test]

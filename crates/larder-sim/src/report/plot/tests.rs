@@ -69,7 +69,7 @@ fn lines_have_axes_units_legend_and_a_marker_for_each_point() {
     for words in ["Read hits & flash size", "webvm.trace.zst, chunks of 4K, <write-through>", "Flash (MiB)"] {
         assert!(said.contains(&words.to_owned()), "{words}: {said:?}");
     }
-    for words in ["Read hit ratio (%)", "lru", "d-arc", "bound", "100", "1000", "0"] {
+    for words in ["Read hit ratio (%)", "lru", "d-arc", "bound", "100", "16", "1024", "0"] {
         assert!(said.contains(&words.to_owned()), "{words}: {said:?}");
     }
     assert!(said.iter().any(|text| text.ends_with('…')), "a long name is cut");
@@ -87,6 +87,24 @@ fn bars_stand_in_groups_with_their_numbers() {
     }
     assert_eq!(count(&svg, "rect", "fill", "#0072B2"), 3 + 1);
     assert_eq!(count(&svg, "rect", "fill", "#009E73"), 3 + 1);
+}
+
+#[test]
+fn a_bar_begins_at_zero_also_where_one_is_negative() {
+    let mut chart = bars();
+    chart.series.truncate(1);
+    chart.series[0].points = vec![(0.0, -1.0), (1.0, 50.0), (2.0, 1.0)];
+    let svg = chart.svg().expect("drawn");
+    let document = roxmltree::Document::parse(&svg).expect("XML");
+    let bar = |node: roxmltree::Node<'_, '_>| {
+        let number = |name| node.attribute(name).and_then(|text| text.parse::<i32>().ok()).expect("a number");
+        (number("y"), number("height"))
+    };
+    let fill = |node: &roxmltree::Node<'_, '_>| node.has_tag_name("rect") && node.attribute("fill") == Some("#0072B2");
+    let found: Vec<(i32, i32)> = document.descendants().filter(fill).map(bar).collect();
+    let [(below, down), (top, tall), (above, up), ..] = found[..] else { panic!("{found:?}") };
+    assert!(down.abs_diff(up) <= 1 && tall > 30 * up, "{found:?}");
+    assert!(below.abs_diff(above + up) <= 1 && below.abs_diff(top + tall) <= 1, "they begin side by side: {found:?}");
 }
 
 #[test]
