@@ -1,7 +1,7 @@
 //! One pass over a trace for many caches: the requests are read once, and each [`Listener`] hears all of them in order.
 //!
 //! Invariants: what a listener hears does not depend on how many others there are, or on how many threads. Memory beside
-//! the listeners' own is [`QUEUE_BATCHES`] batches for each thread.
+//! the listeners' own is `QUEUE_BATCHES` batches for each thread.
 //!
 //! What it does not do: read a file, or choose what to replay.
 
