@@ -66,6 +66,7 @@ const CHECKS: &[Check] = &[
     ("sector::reads_are_new", sector::checks::reads_are_new),
     ("sector::reads_go_forward", sector::checks::reads_go_forward),
     ("sector::failed_writes_stay", sector::checks::failed_writes_stay),
+    ("sector::failed_writes_lurk_under_dirty_data", sector::checks::failed_writes_lurk_under_dirty_data),
     ("sector::flushed_writes_survive", sector::checks::flushed_writes_survive),
     ("sector::no_flip", sector::checks::no_flip),
     ("sector::origin_holds_the_rest", sector::checks::origin_holds_the_rest),

@@ -76,6 +76,9 @@ impl Model {
     pub fn fail(&mut self, write: WriteNumber, run: Run, way: Way) {
         let now = self.now();
         self.sectors[run.at..run.end()].iter_mut().for_each(|sector| sector.fail(write, now, way));
+        // It may have gone past the flash, under what the cache holds of the chunk.
+        let dirty: Vec<usize> = (run.at..run.end()).filter(|&at| self.perhaps_dirty(Run { at, count: 1 })).collect();
+        dirty.into_iter().for_each(|at| self.sectors[at].lurk(write, now));
     }
 
     /// A read that began at `start` is over.

@@ -10,7 +10,8 @@
 //!   linearizability: Gibbons and Korach, "Testing shared memories", 1997.)
 //! - A crash may leave each version that is not surely before a durable one. What is left is the next base: one
 //!   of several values until it is read, and that one from then on.
-//! - The loss of the flash may leave what the origin may hold: the same with what is durable there.
+//! - The loss of the flash may leave what the origin may hold: the same with what is durable there, and what a write left there
+//!   that failed, under older data that the cache holds for dirty and reads return.
 //!
 //! - What the origin forgot with a flush that failed is durable on it only by an older flush, or by a FUA write: no later
 //!   flush says anything of it.
@@ -102,6 +103,8 @@ pub struct Sector {
     writes: Vec<Version>,
     /// What the origin may hold, as far as the base does not say it.
     origin: Vec<Value>,
+    /// What failed writes may have left on the origin under dirty data, and when they were over.
+    lurking: Vec<(Value, Moment)>,
     /// Every value that a write meant it to have, and the first.
     ever: Vec<Value>,
 }
@@ -115,7 +118,13 @@ fn keep(values: &mut Vec<Value>, value: Value) {
 impl Sector {
     /// A sector that holds `value`, on the origin, too.
     pub fn new(value: Value) -> Sector {
-        Sector { base: Sector::base(&[value], true), writes: Vec::new(), origin: vec![value], ever: vec![value] }
+        Sector {
+            base: Sector::base(&[value], true),
+            writes: Vec::new(),
+            origin: vec![value],
+            lurking: Vec::new(),
+            ever: vec![value],
+        }
     }
 
     fn base(values: &[Value], on_origin: bool) -> Version {
@@ -182,6 +191,22 @@ impl Sector {
         version.perhaps_dirty &= way != Way::Through;
         version.forgotten &= way != Way::Back;
         version.way = Some(way);
+    }
+
+    /// That write failed at `now`, in a chunk of which the cache may hold older data for dirty.
+    pub fn lurk(&mut self, write: WriteNumber, now: Moment) {
+        let value = self.of_write(write).value;
+        self.lurking.push((value, now));
+    }
+
+    /// What may lurk on the origin: nothing of before a write or a destage that reached it.
+    fn still_lurking(&mut self, durable: Durable) -> Vec<Value> {
+        let lurking = std::mem::take(&mut self.lurking);
+        let covered = |at: Moment| {
+            let later = |version: &Version| version.is_on_origin(durable) && at < version.begun;
+            at < durable.on_origin_below || self.writes.iter().any(later)
+        };
+        lurking.into_iter().filter(|&(_, at)| !covered(at)).map(|(value, _)| value).collect()
     }
 
     /// The origin forgot what it had not flushed. `all`: the cache may have relied on it for anything that is not durable;
@@ -291,15 +316,16 @@ impl Sector {
             self.base.perhaps_dirty = perhaps_dirty;
             return;
         }
+        let lurking = self.still_lurking(durable);
         let on_origin = self.survivors(|version| version.is_on_origin(durable));
         let superseded = (0..self.count()).any(|at| self.at(at).is_on_origin(durable));
         let mut origin = if superseded { Vec::new() } else { std::mem::take(&mut self.origin) };
-        on_origin.iter().for_each(|&value| keep(&mut origin, value));
+        on_origin.iter().chain(&lurking).for_each(|&value| keep(&mut origin, value));
         let is_durable = |version: &Version| version.is_durable(durable);
         let survivors = self.survivors(is_durable);
         let doubtful = self.base.doubtful && !self.is_lost(0, is_durable);
         // Only if nothing but what the origin has can have survived.
-        let clean = superseded && survivors.len() == 1 && on_origin == survivors;
+        let clean = superseded && survivors.len() == 1 && on_origin == survivors && lurking.is_empty();
         self.origin = origin;
         self.base = Sector::base(&survivors, clean);
         self.base.perhaps_dirty = perhaps_dirty;
@@ -404,6 +430,30 @@ pub mod checks {
         let mut old = sector.clone();
         assert!(old.read(1, 30, 40) && !old.read(2, 50, 60));
         assert!(sector.read(2, 30, 40) && !sector.read(1, 50, 60));
+    }
+
+    /// What a failed write left on the origin shows when the dirty data over it is lost, and goes with its destage.
+    pub fn failed_writes_lurk_under_dirty_data() {
+        let mut sector = Sector::new(1);
+        sector.begin(2, 2, 10);
+        sector.fail(2, 20, Way::Back);
+        sector.lurk(2, 20);
+        assert!(sector.read(1, 30, 40) && !sector.read(2, 50, 60));
+        let lost = |durable, more: &dyn Fn(&mut Sector)| {
+            let mut sector = sector.clone();
+            more(&mut sector);
+            sector.crash(durable, false);
+            let with_flash = sector.allowed(200, 201);
+            sector.lose_flash();
+            (with_flash, sector.allowed(200, 201))
+        };
+        assert_eq!(lost(NOW, &|_| {}), (vec![1], vec![1, 2]));
+        assert_eq!(lost(Durable { on_origin_below: 70, ..NOW }, &|_| {}), (vec![1], vec![1]));
+        let overwrite = |sector: &mut Sector| {
+            sector.begin(3, 3, 70);
+            sector.complete(3, 80, true, Way::Through);
+        };
+        assert_eq!(lost(NOW, &overwrite), (vec![3], vec![3]));
     }
 
     /// Crashes take what was not flushed, and nothing that was.
