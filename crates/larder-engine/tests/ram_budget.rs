@@ -40,7 +40,8 @@ fn stay_within_the_budget(design: &EngineDesign) {
     };
     runtime.block_on(async {
         create(&*flash, origin.info().size_bytes, &options).await.expect("it works");
-        let cache = Cache::open(flash.clone(), origin.clone(), runtime.clone(), Tuning::default()).await.expect("it works");
+        let cache =
+            Cache::open(flash.clone(), origin.clone(), runtime.clone(), Tuning::default()).await.expect("it works");
         for lba in 0..CHUNKS {
             let data = IoBuf::copy_of(&content(lba)).freeze();
             cache.write(lba * CHUNK as u64, data, WriteFlags::default()).await.expect("it works");
