@@ -14,7 +14,7 @@ mod record;
 mod segments;
 mod shapes;
 
-pub use checkpoint::checkpoint;
+pub use checkpoint::{checkpoint, checkpoint_block};
 pub use history::history;
 pub use log::{frame, frames, log};
 pub use record::{RecordAt, record};
@@ -144,7 +144,7 @@ pub async fn slots(flash: &dyn BlockDevice, limit: usize) -> Result<(Listing<Slo
     Ok((listing, salvaged))
 }
 
-/// What is mapped, by address, as an opening would find it; of one chunk, or of all. And whether metadata was damaged.
+/// What is mapped, by address, trimmed runs apart, as an opening would find it; of one chunk, or of all. And whether metadata was damaged.
 ///
 /// # Errors
 /// Where no superblock is whole, or there is no such chunk.
@@ -164,6 +164,45 @@ pub async fn mappings(
         }
     }
     Ok((listing, salvaged))
+}
+
+/// What the FP index holds, least recent first, as an opening would find it; and whether metadata was damaged.
+///
+/// # Errors
+/// Where no superblock is whole.
+pub async fn fingerprints(
+    flash: &dyn BlockDevice,
+    limit: usize,
+) -> Result<(Listing<FingerprintDump>, bool), EngineError> {
+    let StateOf { found, salvaged } = state_of(flash).await?;
+    let mut listing = Listing::new();
+    for (fingerprint, place) in found.design.export_fingerprints() {
+        listing.add(limit, || fingerprint_dump(&fingerprint.0, &place));
+    }
+    Ok((listing, salvaged))
+}
+
+/// The trimmed runs of which the origin is not told yet, by address, as an opening would find them; and whether metadata
+/// was damaged.
+///
+/// # Errors
+/// Where no superblock is whole.
+pub async fn trims(flash: &dyn BlockDevice, limit: usize) -> Result<(Listing<TrimDump>, bool), EngineError> {
+    let StateOf { found, salvaged } = state_of(flash).await?;
+    let mut listing = Listing::new();
+    for run in found.design.export_runs() {
+        listing.add(limit, || TrimDump {
+            lba: run.first.0,
+            chunk_count: run.count,
+            seq: run.seq,
+            no_hole: run.no_hole,
+        });
+    }
+    Ok((listing, salvaged))
+}
+
+fn fingerprint_dump(fingerprint: &[u8; 16], place: &Place) -> FingerprintDump {
+    FingerprintDump { fingerprint: hex(fingerprint), place: core_place(place) }
 }
 
 pub(crate) fn mapping_dump(lba: u64, lookup: &Lookup, dirty: bool) -> MappingDump {
@@ -249,21 +288,4 @@ pub(crate) fn runs(sectors: &[u8; 32]) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bitmaps_are_told_as_runs() {
-        let mut map = larder_core::SectorMap::EMPTY;
-        map.set(0, 4);
-        map.set(7, 8);
-        assert_eq!(runs(&map.to_bytes()), "0-3,7");
-    }
-
-    #[test]
-    fn a_listing_counts_what_it_does_not_keep() {
-        let mut listing = Listing::new();
-        (0..5).for_each(|n| listing.add(2, || n));
-        assert_eq!((listing.entries, listing.total), (vec![0, 1], 5));
-    }
-}
+mod tests;

@@ -200,4 +200,4 @@ pub(crate) async fn recovered(flash: &dyn BlockDevice) -> Result<Salvaged, Engin
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

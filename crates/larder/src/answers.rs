@@ -4,7 +4,7 @@
 //!
 //! What it does not do: speak the socket's protocol; `control` does.
 
-use crate::{control, detach::detach, flush::flush, set, state_dir::Record, status::Report};
+use crate::{control, detach::detach, flush::flush, held, held::Held, set, state_dir::Record, status::Report};
 use larder_device::driver::block_on;
 use larder_engine::Cache;
 use larder_format::Superblock;
@@ -24,6 +24,8 @@ pub struct Served {
     pub servers: Arc<Vec<NbdServer>>,
     /// Where its flash is.
     pub flash: PathBuf,
+    /// Which file or device that is.
+    pub held: Held,
     /// What it was made as.
     pub superblock: Superblock,
     /// Ends the process in order.
@@ -45,6 +47,10 @@ impl Bare {
         let why = fence.as_deref().unwrap_or("it was served without its flash");
         let missing = format!("degraded: the flash is missing, and the fence is up ({why})");
         match request {
+            held::REQUEST => {
+                Held { flash: flash.clone(), flash_named: self.record.flash_named.clone(), id: None, works: false }
+                    .to_json()
+            }
             "status" => Ok(json!({
                 "health": missing,
                 "degraded": true,
@@ -94,6 +100,7 @@ impl Served {
     /// Answers a request.
     pub fn answer(&self, request: &str, is_ending: bool) -> control::Reply {
         match request.split_once(' ').unwrap_or((request, "")) {
+            (held::REQUEST, "") => Held { works: !self.cache.status().degraded, ..self.held.clone() }.to_json(),
             ("status", "") => {
                 let connections = connections_of(&self.servers);
                 let report = Report::new(&self.flash, &self.superblock, self.cache.status());
@@ -105,7 +112,7 @@ impl Served {
             ("flush", "") => flush(&self.cache),
             ("set-mode", mode) => set::set_mode(&self.cache, mode),
             ("detach", "") => self.detach(),
-            _ => Err("the server knows the requests status, flush, set-mode MODE and detach".to_owned()),
+            _ => Err("the server knows the requests which, status, flush, set-mode MODE and detach".to_owned()),
         }
     }
 }
@@ -137,7 +144,18 @@ mod tests {
         let (wake, mut woken) = UnixStream::pair().unwrap();
         let (superblock, _) = block_on(superblock::read(&*flash)).unwrap();
         let cache = Arc::new(open().unwrap());
-        let served = Served { cache: cache.clone(), servers: Arc::default(), flash: "flash".into(), superblock, wake };
+        let held =
+            Held { flash: "/flash".into(), flash_named: "/flash".into(), id: Some("device 7:0".into()), works: true };
+        let served = Served {
+            cache: cache.clone(),
+            servers: Arc::default(),
+            flash: "flash".into(),
+            held: held.clone(),
+            superblock,
+            wake,
+        };
+        let which = || serde_json::from_value::<Held>(served.answer(held::REQUEST, true).expect("an answer"));
+        assert_eq!(which().expect("what is held"), held);
         cache.write_at(0, &[7; 8192]).unwrap();
         flash.plan().fail_range(IoOp::Write, 0..4096, IoErrorKind::Io, FOR_EVER);
         let refusal = served.answer("detach", false).unwrap_err();

@@ -1,7 +1,7 @@
 //! The control socket of a served cache: how `status`, `flush` and `set` reach the process that serves it.
 //!
-//! Protocol: a Unix stream socket. A request is a line, `status`, `flush`, `set-mode MODE` or `detach`; the reply is a line with
-//! one JSON object: `{"ok": …}`, or `{"error": "a sentence"}`. A connection may carry several requests.
+//! Protocol: a Unix stream socket. A request is a line, `which`, `status`, `flush`, `set-mode MODE` or `detach`; the reply is a
+//! line with one JSON object: `{"ok": …}`, or `{"error": "a sentence"}`. A connection may carry several requests.
 //!
 //! Invariants: the socket's name is the flash's UUID, its mode 0600, and it is removed at the end. A line has
 //! [`LINE_BYTES_MAX`] bytes and comes within [`LINE_TIME_MAX`]; what breaks this costs its own connection.
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use std::{
     ffi::OsString,
     fs,
-    io::{self, ErrorKind, Read, Write},
+    io::{self, BufRead, BufReader, ErrorKind, Read, Write},
     os::{
         fd::AsRawFd,
         unix::{
@@ -260,42 +260,60 @@ fn read_line(mut stream: &UnixStream, rest: &mut Vec<u8>) -> Option<String> {
     }
 }
 
-/// Asks the server of a flash. `None` where nobody serves it.
-///
-/// # Errors
-/// What the server says, or that it went away.
-pub fn ask(flash_uuid: &[u8; 16], request: &str) -> Outcome<Option<Value>> {
-    ask_at(&socket_path(flash_uuid), request)
-}
-
-/// Whether a process answers for a flash.
+/// Whether a process answers for a flash, or for a copy of it.
 pub fn is_served(flash_uuid: &[u8; 16]) -> bool {
     UnixStream::connect(socket_path(flash_uuid)).is_ok()
 }
 
-fn ask_at(path: &Path, request: &str) -> Outcome<Option<Value>> {
-    let failed = |why: &str| Failure::failed(format_args!("the server at {} {why}", path.display()));
-    let mut stream = match UnixStream::connect(path) {
-        Ok(stream) => stream,
-        // Nobody can serve at a path that is too long.
-        Err(error)
-            if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused | ErrorKind::InvalidInput) =>
-        {
-            return Ok(None);
+/// A connection to a server.
+pub struct Client {
+    stream: BufReader<UnixStream>,
+    path: PathBuf,
+}
+
+impl Client {
+    /// Connects to who answers for a flash, or for a copy of it. `None` where nobody does.
+    ///
+    /// # Errors
+    /// Where somebody does, and cannot be reached.
+    pub fn connect(flash_uuid: &[u8; 16]) -> Outcome<Option<Client>> {
+        Client::connect_at(&socket_path(flash_uuid))
+    }
+
+    fn connect_at(path: &Path) -> Outcome<Option<Client>> {
+        use ErrorKind::{ConnectionRefused, InvalidInput, NotFound};
+        match UnixStream::connect(path) {
+            Ok(stream) => Ok(Some(Client { stream: BufReader::new(stream), path: path.to_owned() })),
+            // Nobody can serve at a path that is too long.
+            Err(error) if matches!(error.kind(), NotFound | ConnectionRefused | InvalidInput) => Ok(None),
+            Err(error) => Err(Failure::failed(format_args!(
+                "the server at {} cannot be reached: {}",
+                path.display(),
+                system_reason(&error)
+            ))),
         }
-        Err(error) => return Err(failed(&format!("cannot be reached: {}", system_reason(&error)))),
-    };
-    let mut reply = String::new();
-    let asked = stream
-        .write_all(format!("{request}\n").as_bytes())
-        .and_then(|()| stream.shutdown(std::net::Shutdown::Write))
-        .and_then(|()| stream.take(REPLY_BYTES_MAX).read_to_string(&mut reply));
-    asked.map_err(|error| failed(&format!("does not answer: {}", system_reason(&error))))?;
-    match parse_reply(&reply) {
-        Some(Ok(value)) => Ok(Some(value)),
-        Some(Err(sentence)) => Err(Failure::failed(sentence)),
-        None if reply.is_empty() => Err(failed("went away before it answered")),
-        None => Err(failed("gave an answer that is none")),
+    }
+
+    /// Asks, and waits for the answer.
+    ///
+    /// # Errors
+    /// What the server says, or that it went away.
+    pub fn ask(&mut self, request: &str) -> Outcome<Value> {
+        let path = self.path.display();
+        let failed = |why: &str| Failure::failed(format_args!("the server at {path} {why}"));
+        let mut reply = String::new();
+        let asked = self
+            .stream
+            .get_mut()
+            .write_all(format!("{request}\n").as_bytes())
+            .and_then(|()| (&mut self.stream).take(REPLY_BYTES_MAX).read_line(&mut reply));
+        asked.map_err(|error| failed(&format!("does not answer: {}", system_reason(&error))))?;
+        match parse_reply(&reply) {
+            Some(Ok(value)) => Ok(value),
+            Some(Err(sentence)) => Err(Failure::failed(sentence)),
+            None if reply.is_empty() => Err(failed("went away before it answered")),
+            None => Err(failed("gave an answer that is none")),
+        }
     }
 }
 
@@ -345,13 +363,15 @@ mod tests {
     #[test]
     fn requests_are_answered_and_refused() {
         let (_scratch, path, server) = serve_at("answers");
-        let reply = ask_at(&path, "status").expect("an answer").expect("a server");
-        assert_eq!(reply["reads"], 7);
-        let failure = ask_at(&path, "dance").expect_err("refused");
+        let mut client = Client::connect_at(&path).expect("no trouble").expect("a server");
+        assert_eq!(client.ask("status").expect("an answer")["reads"], 7);
+        let failure = client.ask("dance").expect_err("refused");
         assert_eq!(failure.sentence().as_deref(), Some("no request is called dance"));
+        // One connection carries several requests.
+        assert_eq!(client.ask("status").expect("an answer")["reads"], 7);
         drop(server);
         assert!(!path.exists());
-        assert_eq!(ask_at(&path, "status"), Ok(None));
+        assert!(Client::connect_at(&path).expect("no trouble").is_none());
     }
 
     #[test]
@@ -366,7 +386,8 @@ mod tests {
         assert!(answer.is_empty());
         let silent: Vec<UnixStream> =
             (0..CONNECTIONS_MAX - 2).map(|_| UnixStream::connect(&path).expect("a connection")).collect();
-        assert!(ask_at(&path, "status").expect("an answer").is_some());
+        let mut client = Client::connect_at(&path).expect("no trouble").expect("a server");
+        client.ask("status").expect("an answer");
         drop(silent);
     }
 

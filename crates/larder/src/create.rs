@@ -10,6 +10,7 @@
 
 use crate::{
     args::{CreateArgs, Switch},
+    control,
     error::{Failure, Outcome, system_reason},
     output, size,
     state_dir::StateDir,
@@ -84,7 +85,8 @@ pub fn run(args: &CreateArgs) -> Outcome {
         let made = block_on(create(device, origin_bytes, &options));
         Ok((made.map_err(|error| Failure::engine(&args.flash, &error))?, replaced))
     })?;
-    if let Some((replaced, _)) = replaced {
+    // One that was a copy of a flash that is served leaves the state to that one.
+    if let Some((replaced, _)) = replaced.filter(|(replaced, _)| !control::is_served(&replaced.flash_uuid)) {
         StateDir::retire(&replaced).map_err(Failure::failed)?;
     }
     output::say(&summary(args, &made))

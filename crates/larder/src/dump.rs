@@ -28,6 +28,7 @@ const NAMES: &[&str] = &[
     "kind",
     "lba",
     "chunk_count",
+    "fingerprint",
     "slot",
     "generation",
     "state",
@@ -65,9 +66,15 @@ pub fn run(args: &DumpArgs) -> Outcome {
             json!({ "superblocks": value(&twins)? })
         }
         DumpPart::Layout => value(&dump::layout(superblock))?,
-        DumpPart::Checkpoint => match block_on(dump::checkpoint(device, superblock, args.area, limit)) {
-            Some(checkpoint) => listed(value(&checkpoint)?, "blocks"),
-            None => json!({ "checkpoint_id": null, "blocks": [] }),
+        DumpPart::Checkpoint => match args.block {
+            Some(block) => {
+                let found = block_on(dump::checkpoint_block(device, superblock, args.area, block, limit));
+                each_listed(listed(value(&found.map_err(failed)?)?, "blocks"), "blocks", "entries")
+            }
+            None => match block_on(dump::checkpoint(device, superblock, args.area, limit)) {
+                Some(checkpoint) => listed(value(&checkpoint)?, "blocks"),
+                None => json!({ "checkpoint_id": null, "blocks": [] }),
+            },
         },
         DumpPart::Log if args.all => {
             let frames = block_on(dump::frames(device, superblock, limit));
@@ -87,6 +94,14 @@ pub fn run(args: &DumpArgs) -> Outcome {
         DumpPart::Mappings => {
             let (mappings, salvaged) = block_on(dump::mappings(device, args.lba, limit)).map_err(failed)?;
             listed(json!({ "mappings": value(&mappings)?, "salvaged": salvaged }), "mappings")
+        }
+        DumpPart::Trims => {
+            let (trims, salvaged) = block_on(dump::trims(device, limit)).map_err(failed)?;
+            listed(json!({ "trims": value(&trims)?, "salvaged": salvaged }), "trims")
+        }
+        DumpPart::Fingerprints => {
+            let (known, salvaged) = block_on(dump::fingerprints(device, limit)).map_err(failed)?;
+            listed(json!({ "fingerprints": value(&known)?, "salvaged": salvaged }), "fingerprints")
         }
         DumpPart::Segments => match args.slot {
             Some(slot) => {
@@ -124,8 +139,9 @@ pub fn run(args: &DumpArgs) -> Outcome {
 /// Refuses an option that says nothing about the part that is asked for, and a part that lacks one.
 fn check_usage(args: &DumpArgs) -> Outcome {
     use DumpPart::{Checkpoint, History, Log, Mappings, Record, Segments};
-    let belongs: [(&str, bool, &[DumpPart], &str); 6] = [
+    let belongs: [(&str, bool, &[DumpPart], &str); 7] = [
         ("--area", args.area.is_some(), &[Checkpoint], "checkpoint"),
+        ("--block", args.block.is_some(), &[Checkpoint], "checkpoint"),
         ("--all", args.all, &[Log], "log"),
         ("--at", args.at.is_some(), &[Log, Record], "log and record"),
         ("--slot", args.slot.is_some(), &[Segments], "segments"),
@@ -180,6 +196,14 @@ fn listed(mut dumped: Value, key: &str) -> Value {
     dumped
 }
 
+/// The same for the list at `inner` in each entry of the list at `key`.
+fn each_listed(mut dumped: Value, key: &str, inner: &str) -> Value {
+    for entry in dumped.get_mut(key).and_then(Value::as_array_mut).into_iter().flatten() {
+        *entry = listed(entry.take(), inner);
+    }
+    dumped
+}
+
 /// For people: first what is one value, a line each; then each list, a line an entry.
 fn text(dumped: &Value) -> String {
     let mut out = String::new();
@@ -189,12 +213,17 @@ fn text(dumped: &Value) -> String {
     }
     for (key, list) in object.iter().filter_map(|(key, value)| Some((key, value.as_array()?))) {
         lines(&mut out, list, "");
-        let total = object.get(&format!("{key}_total")).and_then(Value::as_u64).unwrap_or(list.len() as u64);
-        if total > list.len() as u64 {
-            out.push_str(&format!("{} of {total} {key}; --limit shows more\n", list.len()));
-        }
+        is_all(&mut out, object, (key, list), "");
     }
     out
+}
+
+/// Says where a list was cut short.
+fn is_all(out: &mut String, object: &Map<String, Value>, (key, list): (&str, &[Value]), indent: &str) {
+    let total = object.get(&format!("{key}_total")).and_then(Value::as_u64).unwrap_or(list.len() as u64);
+    if total > list.len() as u64 {
+        out.push_str(&format!("{indent}{} of {total} {key}; --limit shows more\n", list.len()));
+    }
 }
 
 fn lines(out: &mut String, list: &[Value], indent: &str) {
@@ -206,8 +235,9 @@ fn lines(out: &mut String, list: &[Value], indent: &str) {
             .map(|(key, value)| format!("{key}={}", plain(value)))
             .collect();
         out.push_str(&format!("{indent}{}\n", pairs.join(" ")));
-        for inner in object.values().filter_map(Value::as_array) {
+        for (key, inner) in object.iter().filter_map(|(key, value)| Some((key, value.as_array()?))) {
             lines(out, inner, "  ");
+            is_all(out, object, (key, inner), "  ");
         }
     }
 }
@@ -240,6 +270,17 @@ mod tests {
         let text = text(&listed(dumped, "log"));
         let wanted = "frames                    2\nlog_total                 3\nseq=1 kind=map\n\
                       seq=2 kind=\"slot freed\"\n  lba=9\n2 of 3 log; --limit shows more\n";
+        assert_eq!(text, wanted);
+    }
+
+    #[test]
+    fn a_list_inside_a_list_says_whether_it_is_all() {
+        let dumped = json!({ "blocks": { "total": 1, "entries": [
+            { "block": 4, "entries": { "total": 2, "entries": [{ "slot": 9, "generation": null }] } },
+        ] } });
+        let text = text(&each_listed(listed(dumped, "blocks"), "blocks", "entries"));
+        let wanted =
+            "blocks_total              1\nblock=4 entries_total=2\n  slot=9\n  1 of 2 entries; --limit shows more\n";
         assert_eq!(text, wanted);
     }
 

@@ -18,6 +18,7 @@ pub mod error;
 mod flush;
 #[cfg(test)]
 mod fuzz_seeds;
+mod held;
 mod later;
 mod output;
 mod paper;

@@ -15,6 +15,7 @@ use crate::{
     bare::serve_without_flash,
     control::ControlServer,
     error::{Failure, Outcome},
+    held::Held,
     later::LaterDevice,
     output,
     signals::Signals,
@@ -99,15 +100,17 @@ fn serve_cache(args: &ServeArgs, path: &Path, signals: Signals) -> Outcome {
     refuse_detached(&flash)?;
     let origin = open_origin(&flash.superblock, args.origin.as_deref(), Growth::Refused)?;
     let state = StateArgs { dir: args.state.as_deref(), adopt: args.adopt, discard: args.discard };
-    let tuning = state.apply(&flash, tuning(args))?;
     let runtime = start_runtime(args.workers)?;
     // (3)
     let name = args.export.clone().unwrap_or_else(|| flash.superblock.volume_name.to_string());
     let later = Arc::new(LaterDevice::new(volume_info(&flash.superblock)));
     let servers = bind(&args.nbd, limits(args), &name, later.clone())?;
     let mut control = ControlServer::bind(&flash.superblock.flash_uuid)?;
+    // Not before it is known that no copy of this flash is served: there is one state for both.
+    let tuning = state.apply(&flash, tuning(args))?;
     // (4)
-    let Flash { path, device: flash_device, superblock } = flash;
+    let held = Held::of(&flash);
+    let Flash { path, device: flash_device, superblock, .. } = flash;
     let flash_device = with_profile(flash_device, args.flash_profile, &runtime);
     let origin_device = with_profile(origin.device, args.origin_profile, &runtime);
     let cache = open(&path, flash_device, origin_device, &runtime, tuning)?;
@@ -118,7 +121,8 @@ fn serve_cache(args: &ServeArgs, path: &Path, signals: Signals) -> Outcome {
     // (5) and (6)
     let wake = signals.waker();
     let let_in = wake.and_then(|wake| {
-        let served = Served { cache: cache.clone(), servers: servers.clone(), flash: path.clone(), superblock, wake };
+        let (cache, flash) = (cache.clone(), path.clone());
+        let served = Served { cache, servers: servers.clone(), flash, held, superblock, wake };
         let answers = is_ending.clone();
         control.start(Arc::new(move |request: &str| served.answer(request, answers.load(Ordering::Acquire))))?;
         start(&servers)?;

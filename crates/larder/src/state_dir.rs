@@ -275,12 +275,14 @@ fn served_from(dir: &Path, flash: &Path) -> Outcome<Vec<(PathBuf, Outcome<Record
     Ok(found)
 }
 
-fn absolute(path: &Path) -> String {
+/// Where a path leads, links followed where it is there.
+pub fn absolute(path: &Path) -> String {
     let path = path.canonicalize().or_else(|_| std::path::absolute(path)).unwrap_or_else(|_| path.to_owned());
     path.display().to_string()
 }
 
-fn named(path: &Path) -> String {
+/// A path from the root on, links as they are.
+pub fn named(path: &Path) -> String {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).display().to_string()
 }
 

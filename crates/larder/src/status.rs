@@ -8,6 +8,7 @@ use crate::{
     args::StatusArgs,
     control::{self, unhex},
     error::{Failure, Outcome},
+    held::{self, Server},
     output::{self, aligned},
     size::{count, human},
     state_dir::StateDir,
@@ -81,12 +82,13 @@ pub fn run(args: &StatusArgs) -> Outcome {
 /// From the process that serves the origin of a missing flash.
 fn of_missing(state: &Path, flash: &Path) -> Outcome<Value> {
     let record = StateDir::of_missing(state, flash)?.record();
-    let uuid = unhex(&record.flash_uuid);
-    let answer = uuid.map(|uuid| control::ask(&uuid, "status")).transpose()?.flatten();
-    answer.ok_or_else(|| {
-        let fence = record.fence.map_or_else(|| "no fence is up".to_owned(), |why| format!("a fence is up ({why})"));
-        Failure::failed(format_args!("{} is missing, and nobody serves its origin; {fence}", flash.display()))
-    })
+    if let Some(uuid) = unhex(&record.flash_uuid)
+        && let Server::Answered(answer) = held::ask(&uuid, flash, None, "status")?
+    {
+        return Ok(answer);
+    }
+    let fence = record.fence.map_or_else(|| "no fence is up".to_owned(), |why| format!("a fence is up ({why})"));
+    Err(Failure::failed(format_args!("{} is missing, and nobody serves its origin; {fence}", flash.display())))
 }
 
 fn offline(flash: &Flash) -> Outcome<Report> {

@@ -11,7 +11,7 @@ use crate::{
     error::{Failure, Outcome},
     output::{self, aligned},
     size::{count, human},
-    volume::{Access, Flash, open_file, open_flash},
+    volume::{Access, Flash, is_held, open_file, open_flash},
 };
 use indicatif::{ProgressBar, ProgressStyle};
 use larder_device::driver::block_on;
@@ -93,8 +93,9 @@ pub fn open_offline(path: &Path, command: &str) -> Outcome<Flash> {
     open_flash(path, Access::Read)
 }
 
+/// A server holds its flash. A copy of that one is nobody's, and can be read.
 fn refuse_served(flash: &Flash, command: &str) -> Outcome {
-    if control::is_served(&flash.superblock.flash_uuid) {
+    if control::is_served(&flash.superblock.flash_uuid) && is_held(&flash.path) {
         return Err(Failure::failed(format_args!(
             "{} is served now, and changes: end `larder serve` before `larder {command}`",
             flash.path.display()

@@ -8,12 +8,13 @@
 use crate::{
     control,
     error::{Failure, Outcome, reason},
+    held::{self, Server, refused_copy},
     state_dir::StateDir,
 };
 use larder_device::{
     BlockDevice, IoError, IoErrorKind, Runtime,
     driver::block_on,
-    file::{FileDevice, OpenOptions},
+    file::{FileDevice, FileId, OpenOptions},
     threads::{ThreadRuntime, ThreadRuntimeOptions},
     uri::{OpenMode, OpenedDevice, open_device},
 };
@@ -21,6 +22,7 @@ use larder_engine::{Cache, EngineError, FenceKeeper, Tuning, fence::Keeper, supe
 use larder_format::{FormatError, Structure, Superblock};
 use serde_json::Value;
 use std::{
+    fs,
     path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, Instant},
@@ -37,6 +39,8 @@ pub struct Flash {
     pub path: PathBuf,
     /// The open device.
     pub device: Arc<dyn BlockDevice>,
+    /// Which one it is.
+    pub id: Option<FileId>,
     /// What its superblock says.
     pub superblock: Superblock,
 }
@@ -70,6 +74,11 @@ pub fn open_file(path: &Path, access: Access) -> Outcome<FileDevice> {
     patiently(|| try_open(path, access)).map_err(|error| refused_flash(path, &error))
 }
 
+/// Whether another process holds a file or block device now.
+pub fn is_held(path: &Path) -> bool {
+    try_open(path, Access::Read).is_err_and(|error| error.kind == IoErrorKind::InUse)
+}
+
 fn patiently<T>(mut attempt: impl FnMut() -> Result<T, IoError>) -> Result<T, IoError> {
     let until = Instant::now() + LOCK_WAIT_MAX;
     loop {
@@ -99,9 +108,10 @@ pub fn open_flash(path: &Path, access: Access) -> Outcome<Flash> {
 }
 
 fn read_superblock(path: &Path, device: FileDevice) -> Outcome<Flash> {
+    let id = device.id();
     let device: Arc<dyn BlockDevice> = Arc::new(device);
     let (superblock, _) = block_on(superblock::read(&*device)).map_err(|error| no_superblock(path, &error))?;
-    Ok(Flash { path: path.to_owned(), device, superblock })
+    Ok(Flash { path: path.to_owned(), device, id, superblock })
 }
 
 /// Why a flash has no superblock to go by.
@@ -135,21 +145,28 @@ pub enum Reached {
 }
 
 /// Asks the server of a cache, or opens its flash where there is none. A server that is just beginning or ending is
-/// waited for. One whose flash cannot be read is found through the state directory, if that is named.
+/// waited for. One whose flash cannot be read is found through the state directory, if that is named. That of a copy is
+/// not asked.
 ///
 /// # Errors
 /// What the server says, or a sentence that names the flash.
 pub fn reach(path: &Path, state: Option<&Path>, request: &str, access: Access) -> Outcome<Reached> {
-    let uuid = match (open_flash(path, Access::Peek), state) {
-        (Ok(flash), _) => flash.superblock.flash_uuid,
+    let (uuid, id, unread) = match (open_flash(path, Access::Peek), state) {
+        (Ok(flash), _) => (flash.superblock.flash_uuid, flash.id, None),
         // A flash that failed under its server tells nothing; the state directory knows who it was.
-        (Err(failure), Some(state)) => StateDir::uuid_of(state, path).ok_or(failure)?,
+        (Err(failure), Some(state)) => match StateDir::uuid_of(state, path) {
+            Some(uuid) => (uuid, fs::metadata(path).ok().and_then(|meta| FileId::of(&meta)), Some(failure)),
+            None => return Err(failure),
+        },
         (Err(failure), None) => return Err(failure),
     };
     let until = Instant::now() + LOCK_WAIT_MAX;
     loop {
-        if let Some(answer) = control::ask(&uuid, request)? {
-            return Ok(Reached::Served(answer));
+        match held::ask(&uuid, path, id, request)? {
+            Server::Answered(answer) => return Ok(Reached::Served(answer)),
+            // What cannot be read is no copy: it is told what is wrong with it.
+            Server::OfAnother(held) => return Err(unread.unwrap_or_else(|| refused_copy(path, &held))),
+            Server::None => {}
         }
         match try_open(path, access) {
             Ok(device) => return Ok(Reached::Alone(Box::new(read_superblock(path, device)?))),

@@ -715,3 +715,45 @@ fn what_is_kept_of_a_replaced_flash_serves_nothing() {
     fs::remove_file(&world.volume.flash).expect("the flash");
     world.serve(&[]).stop();
 }
+
+/// The file of a served flash is removed, or moved with a copy in its place: the server is reached through the state
+/// directory as long as nothing else is there, and no command on the copy reaches it or its state.
+#[test]
+fn a_server_is_found_through_the_state_directory_but_not_through_a_copy() {
+    if stands_in() {
+        return;
+    }
+    let scratch = Scratch::new("degraded-copy");
+    let mut world = World::new(&scratch, scratch.path("flash"), "write-back");
+    let server = world.serve(&["--dirty-low", "90", "--dirty-high", "91", "--dirty-max", "92"]);
+    let mut wire = Wire::connect(&server.socket);
+    world.write(&mut wire, 20);
+    wire.flush();
+    drop(wire);
+    let copy = scratch.path("copy");
+    fs::copy(&world.volume.flash, &copy).expect("a copy");
+    let aside = set_aside(&world.volume.flash);
+    let with_state = |world: &World, args: &[&str]| {
+        ends(larder(args).arg("--flash").arg(&world.volume.flash).args(world.state_options()))
+    };
+    assert!(world.status()["served"] == true && world.status()["degraded"] == false);
+    succeeds(&with_state(&world, &["set", "--mode", "write-through"]));
+
+    let record = world.record();
+    fs::rename(&copy, &world.volume.flash).expect("a rename");
+    for args in [&["status"][..], &["flush"], &["set", "--mode", "write-back"], &["detach"]] {
+        refused(&with_state(&world, args), &["is a copy of", "served now"]);
+    }
+    // Nor is it lost to the cache that is served when something else takes the place of the copy.
+    let other = scratch.file("other-origin", VOLUME_BYTES).display().to_string();
+    succeeds(&world.command(&["create", "--force", "--weu", "512K", "--origin", &other]));
+    assert_eq!(world.record(), record);
+    fs::write(&world.volume.flash, [7; 4096]).expect("no flash at all");
+    refused(&with_state(&world, &["detach"]), &["too short"]);
+    fs::remove_file(&world.volume.flash).expect("the other file");
+    assert_eq!(world.status()["mode"], "write-through");
+    fs::rename(aside, &world.volume.flash).expect("a rename");
+    succeeds(&world.command(&["detach"]));
+    server.ends_by_itself();
+    world.assert_origin("detached");
+}

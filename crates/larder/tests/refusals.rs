@@ -692,3 +692,90 @@ fn a_server_that_cannot_speak_closes_its_cache() {
     assert_eq!(volume.status()["recovery"]["clean_shutdown"], true, "{}", volume.status());
     server.stop();
 }
+
+/// A command names a file, and no server of another one answers for it, though both have one identity.
+#[test]
+fn a_copy_of_a_served_flash_is_not_taken_for_it() {
+    if stands_in() {
+        return;
+    }
+    let scratch = Scratch::new("copies");
+    let volume = Volume::create(&scratch, FLASH_BYTES, ORIGIN_BYTES, &["--weu", "512K"]);
+    let server = volume.serve_with(&["--dirty-low", "90", "--dirty-high", "91", "--dirty-max", "92"]);
+    let mut wire = Wire::connect(&server.socket);
+    for number in 0..32 {
+        wire.write(number * (64 << 10), &support::image::noise(number, 64 << 10));
+    }
+    wire.flush();
+    drop(wire);
+    volume.wait_for_no_clients();
+    let copy = scratch.path("image");
+    fs::copy(&volume.flash, &copy).expect("a copy");
+    let name = volume.flash.display().to_string();
+    let before = volume.status();
+    for args in [&["flush"][..], &["set", "--mode", "write-around"], &["detach"], &["status"]] {
+        refused(&scratch, larder(args).arg("--flash").arg(&copy), &["image is a copy of", &name, "served now"]);
+    }
+    refused(&scratch, &mut serve(&copy, "unix:/nowhere/s"), &[]);
+    let after = volume.status();
+    assert!(after["dirty_bytes"].as_u64() > Some(0), "{after}");
+    for key in ["mode", "dirty_bytes", "flash", "served"] {
+        assert_eq!(after[key], before[key], "{key}");
+    }
+    // Reading one harms nobody, nor does a repair, which writes to the copy alone.
+    for args in [&["verify"][..], &["verify", "--repair"], &["dump", "mappings"]] {
+        run(larder(args).arg("--flash").arg(&copy));
+        refused(&scratch, larder(args).arg("--flash").arg(&volume.flash), &[&name, "is served now"]);
+    }
+
+    // The same file under other names is the same.
+    let (link, hard, around) = (scratch.path("link"), scratch.path("hard"), scratch.path("d").join("../flash"));
+    std::os::unix::fs::symlink(&volume.flash, &link).expect("a link");
+    fs::hard_link(&volume.flash, &hard).expect("a link");
+    fs::create_dir(scratch.path("d")).expect("a folder");
+    for other in [&link, &hard, &around] {
+        let status = run(larder(["status", "--json", "--flash"]).arg(other));
+        assert!(status.contains("\"served\":true") || status.contains("\"served\": true"), "{status}");
+        for args in [&["verify"][..], &["dump"]] {
+            refused(&scratch, larder(args).arg("--flash").arg(other), &["is served now"]);
+        }
+    }
+    run(larder(["set", "--mode", "write-through", "--flash"]).arg(&hard));
+    run(larder(["flush", "--flash"]).arg(&around));
+    assert_eq!((volume.number("dirty_bytes"), volume.status()["mode"].as_str()), (0, Some("write-through")));
+    // Wherever it is now.
+    let moved = scratch.path("moved");
+    fs::rename(&volume.flash, &moved).expect("a rename");
+    fs::rename(&copy, &volume.flash).expect("a rename");
+    refused(&scratch, larder(["detach", "--flash"]).arg(&volume.flash), &["copy"]);
+    run(larder(["detach", "--flash"]).arg(&moved));
+    server.ends_by_itself();
+}
+
+#[test]
+fn a_copy_of_a_served_block_device_is_not_taken_for_it() {
+    if stands_in() || !have_mounts("block devices as flash") {
+        return;
+    }
+    let scratch = Scratch::new("copied-disks");
+    let file = scratch.file("disk", FLASH_BYTES);
+    let disk = Loop::over(&file);
+    let origin = scratch.file("origin", ORIGIN_BYTES);
+    let volume = Volume::on(&scratch, "flash", disk.device.clone(), &origin, FLASH_BYTES, &["--weu", "512K"]);
+    let server = volume.serve();
+    let image = scratch.path("image");
+    fs::copy(&file, &image).expect("a copy");
+    let other = Loop::over(&image);
+    let (name, link) = (disk.device.display().to_string(), scratch.path("link"));
+    std::os::unix::fs::symlink(&disk.device, &link).expect("a link");
+    for args in [&["flush"][..], &["set", "--mode", "write-around"], &["detach"], &["status"]] {
+        for copy in [&image, &other.device] {
+            refused(&scratch, larder(args).arg("--flash").arg(copy), &["is a copy of", &name, "served now"]);
+        }
+    }
+    run(larder(["verify", "--flash"]).arg(&other.device));
+    let status = run(larder(["status", "--flash"]).arg(&link));
+    assert!(status.contains("yes, 0 connections"), "{status}");
+    run(larder(["flush", "--flash"]).arg(&link));
+    server.stop();
+}

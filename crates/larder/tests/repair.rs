@@ -11,12 +11,15 @@ use std::path::Path;
 use std::process::Output;
 
 use serde_json::Value;
-use support::wire::Wire;
-use support::{MIB, Scratch, Volume, ends, image, larder, say, stands_in, system};
+use support::wire::{TRIM, WRITE_ZEROES, Wire};
+use support::{MIB, Scratch, Volume, ends, image, larder, run, say, stands_in, system};
 
 const CHUNK: usize = 8 << 10;
 /// Chunks that a test writes, each once, a flush after every eighth.
 const CHUNKS: u64 = 64;
+
+/// Of a zeroing: the range stays allocated.
+const FLAG_NO_HOLE: u16 = 2;
 
 /// How a volume's life ends.
 #[derive(Clone, Copy, PartialEq)]
@@ -328,6 +331,8 @@ fn a_dump_prints_any_structure() {
         &["slots"],
         &["mappings"],
         &["mappings", "--lba", "7"],
+        &["trims"],
+        &["fingerprints"],
         &["segments"],
         &["segments", "--slot", "0"],
         &["record", "--lba", "7"],
@@ -372,6 +377,14 @@ fn a_dump_prints_any_structure() {
         (&["record", "--lba", "1", "--at", "5"], 2, "not by both"),
         (&["log", "--all", "--at", "4096"], 2, "give one"),
         (&["slots", "--area", "0"], 2, "checkpoint"),
+        (&["checkpoint", "--block", "0"], 1, "names no checkpoint"),
+        (&["checkpoint", "--area", "0", "--block", "0"], 1, "no whole block in checkpoint area 0"),
+        (&["checkpoint", "--block", "-1"], 2, "--block"),
+        (&["checkpoint", "--block", "4294967296"], 2, "--block"),
+        (&["segments", "--slot", "-1"], 2, "--slot"),
+        (&["mappings", "--limit", "-1"], 2, "--limit"),
+        (&["trims", "--block", "0"], 2, "checkpoint"),
+        (&["fingerprints", "--lba", "7"], 2, "mappings"),
         (&["checkpoint", "--area", "2"], 2, "--area"),
         (&["everything"], 2, "everything"),
     ] {
@@ -383,4 +396,79 @@ fn a_dump_prints_any_structure() {
     }
     let out = verify(&volume, &["--dry-run"]);
     assert_eq!(code(&out), Some(2), "--dry-run alone");
+}
+
+/// Entries of every kind: those of a checkpoint's blocks are what the cache that is recovered from it holds.
+#[test]
+fn a_dump_prints_the_entries_of_a_checkpoint_and_what_they_come_to() {
+    if stands_in() {
+        return;
+    }
+    let scratch = Scratch::new("dump-entries");
+    let volume = Volume::create(&scratch, 32 * MIB, 16 * MIB, &["--weu", "512K"]);
+    let server = volume.serve_with(&["--dirty-low", "90", "--dirty-high", "91", "--dirty-max", "92"]);
+    let mut wire = Wire::connect(&server.socket);
+    for chunk in 0..CHUNKS {
+        wire.write(chunk * CHUNK as u64, &content(chunk));
+    }
+    wire.write(90 * CHUNK as u64, &vec![0; CHUNK]);
+    wire.write(95 * CHUNK as u64 + 512, &image::noise(5, 1024));
+    for (kind, flags, chunk) in [(TRIM, 0, 100), (WRITE_ZEROES, FLAG_NO_HOLE, 120)] {
+        wire.request(kind, flags, chunk * CHUNK as u64, 4 * CHUNK as u32, &[]).expect("taken");
+    }
+    drop(wire);
+    server.stop();
+
+    let (_, checkpoint) = json(&volume, &["dump", "checkpoint"]);
+    let block_of = |kind: &str| {
+        let blocks = checkpoint["blocks"].as_array().expect("blocks");
+        let block = blocks.iter().find(|block| block["kind"] == kind).expect("a block of each kind");
+        let (_, found) = json(&volume, &["dump", "checkpoint", "--block", &block["block"].to_string()]);
+        assert_eq!((number(&found, "blocks_total"), &found["area"]), (1, &checkpoint["area"]));
+        let only = &found["blocks"][0];
+        assert_eq!(
+            (&only["flash_offset"], &only["entries_total"]),
+            (&block["flash_offset"], &block["count"]),
+            "{kind}"
+        );
+        only["entries"].as_array().expect("entries").clone()
+    };
+    let (_, trims) = json(&volume, &["dump", "trims"]);
+    let ranges = block_of("zero ranges");
+    let runs = trims["trims"].as_array().expect("runs");
+    assert_eq!((runs.len(), ranges.len(), trims["salvaged"].as_bool()), (2, 2, Some(false)), "{trims}");
+    for ((run, range), (first, no_hole)) in runs.iter().zip(&ranges).zip([(100, false), (120, true)]) {
+        for told in [run, range] {
+            assert_eq!((number(told, "lba"), number(told, "chunk_count")), (first, 4), "{told}");
+            assert_eq!(told["no_hole"], no_hole, "{told}");
+        }
+        assert_eq!((number(run, "seq"), &range["dirty"]), (0, &true.into()));
+    }
+    let (_, known) = json(&volume, &["dump", "fingerprints", "--limit", "1000"]);
+    assert_eq!(known["fingerprints"].as_array(), Some(&block_of("fingerprints")));
+    let (_, record) = json(&volume, &["dump", "record", "--lba", "5"]);
+    let same = |entry: &&Value| entry["fingerprint"] == record["fingerprint"];
+    let entry = known["fingerprints"].as_array().and_then(|known| known.iter().find(same)).expect("chunk 5 is known");
+    for key in ["slot", "generation", "weu_offset", "stored_bytes", "encoding", "record_crc"] {
+        assert_eq!(entry[key], record[key], "{key}");
+    }
+    let slots = block_of("slots");
+    let (_, all) = json(&volume, &["dump", "slots", "--limit", "1000"]);
+    assert_eq!(slots.len() as u64, number(&all, "slots_total"));
+    let (mappings, fragments) = (block_of("mappings"), block_of("fragments"));
+    assert_eq!((number(&fragments[0], "lba"), fragments[0]["sectors"].as_str()), (95, Some("1-2")), "{fragments:?}");
+    let zero = mappings.iter().find(|mapping| mapping["kind"] == "zero").expect("the zeroes");
+    assert_eq!((number(zero, "lba"), &zero["dirty"]), (90, &true.into()));
+
+    // For people: a line each, and whether it is all.
+    for part in [&["checkpoint", "--block", "0"][..], &["fingerprints"], &["trims"]] {
+        let out = run(larder(["dump", "--limit", "1", "--flash"]).arg(&volume.flash).args(part));
+        assert!(out.contains("--limit shows more"), "{part:?}: {out}");
+    }
+    let out = ends(larder(["dump", "checkpoint", "--block", "9999", "--flash"]).arg(&volume.flash));
+    let sentence = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(code(&out) == Some(1) && sentence.contains("no whole block 9999 in checkpoint area"), "{sentence}");
+    assert!(sentence.contains("numbers from 0 to 4") && sentence.trim_end().lines().count() == 1, "{sentence}");
+    let out = run(larder(["dump", "trims", "--flash"]).arg(&volume.flash));
+    assert!(out.contains("seq=0 lba=120 chunk_count=4 no_hole=true\n"), "{out}");
 }

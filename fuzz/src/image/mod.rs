@@ -310,6 +310,9 @@ fn dump_all(runtime: &SimRuntime, flash: &Medium) {
             dump::layout(&superblock);
             for area in [None, Some(0), Some(1)] {
                 let _ = dump::checkpoint(flash, &superblock, area, LIMIT).await;
+                for block in 0..5 {
+                    let _ = dump::checkpoint_block(flash, &superblock, area, block, LIMIT).await;
+                }
             }
             let _ = dump::log(flash, &superblock, LIMIT).await;
             let _ = dump::frames(flash, &superblock, LIMIT).await;
@@ -322,6 +325,8 @@ fn dump_all(runtime: &SimRuntime, flash: &Medium) {
         }
         let _ = dump::slots(flash, LIMIT).await;
         let _ = dump::mappings(flash, None, LIMIT).await;
+        let _ = dump::trims(flash, LIMIT).await;
+        let _ = dump::fingerprints(flash, LIMIT).await;
         let _ = dump::segments(flash, LIMIT).await;
     });
 }

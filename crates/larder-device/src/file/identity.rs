@@ -1,6 +1,8 @@
-//! What tells a file or a block device from others of its size: a number that it keeps.
+//! What tells a file or a block device from others of its size: a number that it keeps; and which one it is of all that
+//! are there now.
 //!
 //! Invariants: 0 says that there is none. The same device has the same number after a restart and under another name.
+//! Two that are there at once are never one [`FileId`], copies of a whole file system included.
 //!
 //! What it does not do: look at what is stored.
 
@@ -10,6 +12,43 @@ use std::{
     os::unix::fs::{FileTypeExt, MetadataExt},
     path::{Path, PathBuf},
 };
+
+/// Which file or block device this is, under whatever name, as long as the system runs and its file system is mounted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileId {
+    /// A regular file.
+    File {
+        /// The number of its file system's device.
+        device: u64,
+        /// Its inode.
+        inode: u64,
+    },
+    /// A block device.
+    BlockDevice {
+        /// Its number.
+        device: u64,
+    },
+}
+
+impl FileId {
+    /// Of what the system says of a file; `None` where it is neither of the two.
+    pub fn of(meta: &Metadata) -> Option<FileId> {
+        if meta.file_type().is_block_device() {
+            return Some(FileId::BlockDevice { device: meta.rdev() });
+        }
+        meta.is_file().then(|| FileId::File { device: meta.dev(), inode: meta.ino() })
+    }
+}
+
+impl std::fmt::Display for FileId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let number = |device: u64| format!("{}:{}", libc::major(device), libc::minor(device));
+        match *self {
+            FileId::File { device, inode } => write!(f, "inode {inode} of {}", number(device)),
+            FileId::BlockDevice { device } => write!(f, "device {}", number(device)),
+        }
+    }
+}
 
 /// What a kernel says of a whole block device that is its alone, in the order in which it is believed: of a device mapper's
 /// or RAID's volume, of a SCSI, NVMe or virtio disk.

@@ -9,6 +9,7 @@ mod identity;
 mod open;
 mod zero;
 
+pub use identity::FileId;
 pub use open::OpenOptions;
 
 use crate::{
@@ -33,6 +34,7 @@ struct Inner {
     /// Holes can be punched, and allocated ranges zeroed by the system.
     punches: bool,
     identity: u64,
+    id: Option<FileId>,
 }
 
 impl Drop for Inner {
@@ -69,6 +71,11 @@ impl FileDevice {
     /// serial number, a UUID), 0 where it says nothing.
     pub fn identity(&self) -> u64 {
         self.inner.identity
+    }
+
+    /// Which one it is of all that are there now, however it was named.
+    pub fn id(&self) -> Option<FileId> {
+        self.inner.id
     }
 }
 

@@ -4,7 +4,10 @@
 //!
 //! What it does not do: read or write the content, but for a try at what direct I/O accepts.
 
-use super::{Inner, identity::identity};
+use super::{
+    Inner,
+    identity::{FileId, identity},
+};
 use crate::{DeviceInfo, IoError, IoErrorKind, IoOp, IoResult, driver};
 use std::{
     fs::{File, Metadata},
@@ -116,6 +119,7 @@ pub(super) fn open(path: &Path, options: OpenOptions) -> IoResult<Inner> {
         is_block_device,
         punches,
         identity: identity(&meta),
+        id: FileId::of(&meta),
     })
 }
 

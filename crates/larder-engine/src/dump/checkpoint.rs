@@ -1,10 +1,14 @@
 //! Printing what lies in a checkpoint area: the checkpoint that the superblock names, the one before, or what a crash left
-//! of one that was being written.
+//! of one that was being written; and the entries of one of its blocks.
 //!
 //! What it does not do: stop at damage. What cannot be read as a block is counted.
 
-use super::{CheckpointBlockDump, CheckpointDump, CheckpointHeaderDump, Listing};
-use crate::verify::window::Window;
+use super::{
+    CheckpointBlockDump, CheckpointBlocksDump, CheckpointDump, CheckpointEntriesDump, CheckpointEntryDump,
+    CheckpointHeaderDump, Listing, SlotEntryDump, ZeroRangeDump, fingerprint_dump, mapping_dump,
+};
+use crate::{error::EngineError, state::from_format, verify::window::Window};
+use larder_core::{Lookup, SectorMap};
 use larder_device::BlockDevice;
 use larder_format::{
     BlockIdentity, CheckpointBlock, CheckpointHeader, FormatError, Superblock,
@@ -61,6 +65,39 @@ pub(super) fn area_of(superblock: &Superblock, area: u8) -> (u64, u64) {
     (start, start + layout.checkpoint_area_bytes)
 }
 
+/// An area, its header, and how far there may be blocks in it.
+struct Area<'a> {
+    number: u8,
+    is_named: bool,
+    start: u64,
+    blocks_end: u64,
+    head: Result<CheckpointHeader, FormatError>,
+    window: Window<'a>,
+}
+
+impl<'a> Area<'a> {
+    /// This one; or, without a number, the one that the superblock names (`None` where it names none).
+    async fn read(flash: &'a dyn BlockDevice, superblock: &Superblock, number: Option<u8>) -> Option<Area<'a>> {
+        let named = superblock.checkpoint;
+        let number = number.or(named.map(|pointer| pointer.area))?;
+        let named = named.filter(|pointer| pointer.area == number);
+        let (start, area_end) = area_of(superblock, number);
+        let mut window = Window::new(flash, start, area_end);
+        let head = CheckpointHeader::decode(window.bytes(start, CHECKPOINT_HEADER_BYTES).await, superblock.flash_tag());
+        // Behind a whole checkpoint there is nothing that was meant to be read.
+        let blocks_end = match (&head, named) {
+            (Ok(header), _) => start + header.total_bytes.min(area_end - start),
+            (Err(_), Some(pointer)) => start + pointer.bytes,
+            (Err(_), None) => area_end,
+        };
+        Some(Area { number, is_named: named.is_some(), start, blocks_end, head, window })
+    }
+
+    async fn blocks(&mut self, superblock: &Superblock, visit: &mut dyn FnMut(LyingBlock)) -> u64 {
+        blocks(&mut self.window, superblock, (self.start, self.blocks_end), visit).await
+    }
+}
+
 /// What lies in an area; without one, in the area that the superblock names (`None` where it names none).
 pub async fn checkpoint(
     flash: &dyn BlockDevice,
@@ -68,32 +105,13 @@ pub async fn checkpoint(
     area: Option<u8>,
     limit: usize,
 ) -> Option<CheckpointDump> {
-    let named = superblock.checkpoint;
-    let area = area.or(named.map(|pointer| pointer.area))?;
-    let is_named = named.is_some_and(|pointer| pointer.area == area);
-    let (start, area_end) = area_of(superblock, area);
-    let mut window = Window::new(flash, start, area_end);
-    let head = CheckpointHeader::decode(window.bytes(start, CHECKPOINT_HEADER_BYTES).await, superblock.flash_tag());
-    // Behind a whole checkpoint there is nothing that was meant to be read.
-    let end = match (&head, named.filter(|_| is_named)) {
-        (Ok(header), _) => start + header.total_bytes.min(area_end - start),
-        (Err(_), Some(pointer)) => start + pointer.bytes,
-        (Err(_), None) => area_end,
-    };
+    let mut area = Area::read(flash, superblock, area).await?;
     let mut listing = Listing::new();
-    let other_bytes = blocks(&mut window, superblock, (start, end), &mut |found| {
-        listing.add(limit, || CheckpointBlockDump {
-            block: found.index,
-            checkpoint_id: found.checkpoint_id,
-            flash_offset: found.flash_offset,
-            bytes: found.bytes,
-            kind: kind_name(&found.block).into(),
-            count: found.block.len() as u64,
-        });
-    })
-    .await;
-    let error = match &head {
-        Ok(header) if is_named && named.is_some_and(|pointer| pointer.checkpoint_id != header.checkpoint_id) => {
+    let other_bytes =
+        area.blocks(superblock, &mut |found| listing.add(limit, || CheckpointBlockDump::of(&found))).await;
+    let named = superblock.checkpoint.filter(|_| area.is_named);
+    let error = match &area.head {
+        Ok(header) if named.is_some_and(|pointer| pointer.checkpoint_id != header.checkpoint_id) => {
             Some("it is not the checkpoint that the superblock names".to_owned())
         }
         Ok(_) => None,
@@ -101,14 +119,111 @@ pub async fn checkpoint(
         Err(error) => Some(error.to_string()),
     };
     Some(CheckpointDump {
-        area,
-        named_by_superblock: is_named,
-        flash_offset: start,
+        area: area.number,
+        named_by_superblock: area.is_named,
+        flash_offset: area.start,
         error,
-        header: head.ok().map(header_dump),
+        header: area.head.ok().map(header_dump),
         no_block_bytes: other_bytes,
         blocks: listing,
     })
+}
+
+/// The entries of the block with this number in an area; without one, in the area that the superblock names. Where what is
+/// left of two checkpoints lies there, there may be several blocks of that number. `limit` counts entries, and blocks.
+///
+/// # Errors
+/// Where no whole block of that number lies there, or the superblock names no checkpoint.
+pub async fn checkpoint_block(
+    flash: &dyn BlockDevice,
+    superblock: &Superblock,
+    area: Option<u8>,
+    block: u32,
+    limit: usize,
+) -> Result<CheckpointBlocksDump, EngineError> {
+    let Some(mut area) = Area::read(flash, superblock, area).await else {
+        return Err(EngineError::Invalid(
+            "the superblock names no checkpoint yet: say which area to look in, 0 or 1".to_owned(),
+        ));
+    };
+    let mut numbers: Option<(u32, u32)> = None;
+    let mut found = Listing::new();
+    let mut left = limit;
+    area.blocks(superblock, &mut |lying| {
+        let (lowest, highest) = numbers.unwrap_or((lying.index, lying.index));
+        numbers = Some((lowest.min(lying.index), highest.max(lying.index)));
+        if lying.index == block {
+            found.add(limit, || {
+                let entries = entries_of(&lying.block, left);
+                left -= entries.entries.len();
+                CheckpointEntriesDump { block: CheckpointBlockDump::of(&lying), entries }
+            });
+        }
+    })
+    .await;
+    let number = area.number;
+    match numbers {
+        _ if found.total > 0 => {
+            Ok(CheckpointBlocksDump { area: number, named_by_superblock: area.is_named, blocks: found })
+        }
+        None => Err(EngineError::Invalid(format!("there is no whole block in checkpoint area {number}"))),
+        Some((lowest, highest)) => Err(EngineError::Invalid(format!(
+            "there is no whole block {block} in checkpoint area {number}: those there have numbers from {lowest} to {highest}"
+        ))),
+    }
+}
+
+impl CheckpointBlockDump {
+    fn of(lying: &LyingBlock) -> Self {
+        CheckpointBlockDump {
+            block: lying.index,
+            checkpoint_id: lying.checkpoint_id,
+            flash_offset: lying.flash_offset,
+            bytes: lying.bytes,
+            kind: kind_name(&lying.block).into(),
+            count: lying.block.len() as u64,
+        }
+    }
+}
+
+fn entries_of(block: &CheckpointBlock, limit: usize) -> Listing<CheckpointEntryDump> {
+    use CheckpointEntryDump::{Fingerprint, Mapping, Slot, ZeroRange};
+    fn cut<T>(entries: &[T], limit: usize, dump: impl Fn(&T) -> CheckpointEntryDump) -> Listing<CheckpointEntryDump> {
+        Listing { entries: entries.iter().take(limit).map(dump).collect(), total: entries.len() as u64 }
+    }
+    match block {
+        CheckpointBlock::Slots(slots) => cut(slots, limit, |slot| {
+            Slot(SlotEntryDump {
+                slot: slot.slot,
+                generation: (slot.generation != u32::MAX).then_some(slot.generation),
+                state: format!("{:?}", slot.state).to_lowercase(),
+                class: format!("{:?}", slot.class).to_lowercase(),
+            })
+        }),
+        CheckpointBlock::Mappings(mappings) => cut(mappings, limit, |mapping| {
+            let lookup = match &mapping.place {
+                Some(place) => Lookup::Chunk { place: from_format(place), duplicate: mapping.duplicate },
+                None => Lookup::Zero,
+            };
+            Mapping(mapping_dump(mapping.lba, &lookup, mapping.dirty))
+        }),
+        CheckpointBlock::Fragments(fragments) => cut(fragments, limit, |fragment| {
+            let sectors = SectorMap::from_bytes(&fragment.sectors);
+            let lookup = Lookup::Fragment { place: from_format(&fragment.place), sectors };
+            Mapping(mapping_dump(fragment.lba, &lookup, fragment.dirty))
+        }),
+        CheckpointBlock::ZeroRanges(ranges) => cut(ranges, limit, |range| {
+            ZeroRange(ZeroRangeDump {
+                lba: range.lba,
+                chunk_count: range.chunk_count,
+                dirty: range.dirty,
+                no_hole: range.no_hole,
+            })
+        }),
+        CheckpointBlock::Fingerprints(known) => {
+            cut(known, limit, |entry| Fingerprint(fingerprint_dump(&entry.fingerprint, &from_format(&entry.place))))
+        }
+    }
 }
 
 fn header_dump(header: CheckpointHeader) -> CheckpointHeaderDump {

@@ -2,7 +2,7 @@
 //!
 //! What it does not do: apply anything.
 
-use super::{FrameDump, Listing, LogDump, LogEntryDump, place_of, runs};
+use super::{FrameDump, Listing, LogDump, LogEntryDump, hex, place_of, runs};
 use crate::{
     error::EngineError,
     status::mode_name,
@@ -101,12 +101,13 @@ pub async fn frames(flash: &dyn BlockDevice, superblock: &Superblock, limit: usi
 pub(super) fn log_entry(entry: &LogEntry) -> LogEntryDump {
     let none = LogEntryDump::default();
     match entry {
-        LogEntry::Map { lba, place, dirty, duplicate, .. } => LogEntryDump {
+        LogEntry::Map { lba, place, dirty, duplicate, fingerprint } => LogEntryDump {
             kind: "map",
             lba: Some(*lba),
             place: Some(place_of(place)),
             dirty: Some(*dirty),
             duplicate: Some(*duplicate),
+            fingerprint: (*fingerprint != [0; 16]).then(|| hex(fingerprint)),
             ..none
         },
         LogEntry::MapZero { lba, dirty } => {
@@ -120,9 +121,14 @@ pub(super) fn log_entry(entry: &LogEntry) -> LogEntryDump {
             sectors: Some(runs(sectors)),
             ..none
         },
-        LogEntry::Trim { lba, chunk_count, dirty, .. } => {
-            LogEntryDump { kind: "trim", lba: Some(*lba), chunk_count: Some(*chunk_count), dirty: Some(*dirty), ..none }
-        }
+        LogEntry::Trim { lba, chunk_count, dirty, no_hole } => LogEntryDump {
+            kind: "trim",
+            lba: Some(*lba),
+            chunk_count: Some(*chunk_count),
+            dirty: Some(*dirty),
+            no_hole: Some(*no_hole),
+            ..none
+        },
         LogEntry::Invalidate { lba, chunk_count } => {
             LogEntryDump { kind: "invalidate", lba: Some(*lba), chunk_count: Some(*chunk_count), ..none }
         }

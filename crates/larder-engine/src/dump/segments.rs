@@ -115,6 +115,7 @@ fn segment_dump(segment: &walk::Segment, records_max: usize) -> SegmentDump {
         bytes: header.segment_bytes,
         class: format!("{:?}", header.class).to_lowercase(),
         error: segment.records.as_ref().err().map(ToString::to_string),
+        records_total: records.len() as u64,
         records: records.iter().take(records_max).map(|record| record_dump(header, record)).collect(),
     }
 }

@@ -112,6 +112,90 @@ pub struct CheckpointBlockDump {
     pub count: u64,
 }
 
+/// Blocks of a checkpoint area that have the same number: as a rule, one.
+#[derive(Clone, Debug, Serialize)]
+pub struct CheckpointBlocksDump {
+    /// Which area, 0 or 1.
+    pub area: u8,
+    /// It holds the checkpoint that counts.
+    pub named_by_superblock: bool,
+    /// The blocks.
+    pub blocks: Listing<CheckpointEntriesDump>,
+}
+
+/// A block of a checkpoint with its entries.
+#[derive(Clone, Debug, Serialize)]
+pub struct CheckpointEntriesDump {
+    /// The block.
+    #[serde(flatten)]
+    pub block: CheckpointBlockDump,
+    /// Its entries, in their order; those of slots and fingerprints are least recent first.
+    pub entries: Listing<CheckpointEntryDump>,
+}
+
+/// An entry of a checkpoint.
+#[derive(Clone, Debug, Serialize)]
+#[serde(untagged)]
+pub enum CheckpointEntryDump {
+    /// A slot.
+    Slot(SlotEntryDump),
+    /// A mapping or a fragment.
+    Mapping(MappingDump),
+    /// A zero range.
+    ZeroRange(ZeroRangeDump),
+    /// A fingerprint.
+    Fingerprint(FingerprintDump),
+}
+
+/// A slot, as a checkpoint has it.
+#[derive(Clone, Debug, Serialize)]
+pub struct SlotEntryDump {
+    /// Its number.
+    pub slot: u32,
+    /// Its generation; of a free slot the last one; `None` where it was never used.
+    pub generation: Option<u32>,
+    /// `free`, `open` or `sealed`.
+    pub state: String,
+    /// `clean` or `dirty`: what it was filled with.
+    pub class: String,
+}
+
+/// A trimmed run, as a checkpoint has it.
+#[derive(Clone, Debug, Serialize)]
+pub struct ZeroRangeDump {
+    /// The first chunk.
+    pub lba: u64,
+    /// How many chunks.
+    pub chunk_count: u64,
+    /// Whether the origin lacks the zeroes.
+    pub dirty: bool,
+    /// Whether the origin shall keep the range allocated.
+    pub no_hole: bool,
+}
+
+/// A trimmed run of which the origin is not told yet.
+#[derive(Clone, Debug, Serialize)]
+pub struct TrimDump {
+    /// The first chunk.
+    pub lba: u64,
+    /// How many chunks.
+    pub chunk_count: u64,
+    /// The sequence number of the log entry that trimmed it; 0 where the checkpoint has it.
+    pub seq: u64,
+    /// Whether the origin shall keep the range allocated.
+    pub no_hole: bool,
+}
+
+/// A fingerprint that is known, and its record.
+#[derive(Clone, Debug, Serialize)]
+pub struct FingerprintDump {
+    /// The fingerprint, as hexadecimal digits.
+    pub fingerprint: String,
+    /// The record.
+    #[serde(flatten)]
+    pub place: PlaceDump,
+}
+
 /// What lies in a checkpoint area.
 #[derive(Clone, Debug, Serialize)]
 pub struct CheckpointDump {
@@ -245,6 +329,12 @@ pub struct LogEntryDump {
     /// Valid sectors of a fragment, as `first-last` runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sectors: Option<String>,
+    /// Of *map*, the fingerprint, as hexadecimal digits, where it has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fingerprint: Option<String>,
+    /// Of *trim*, whether the origin shall keep the range allocated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub no_hole: Option<bool>,
     /// Of *clean*, the newest entry that is meant.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub map_seq: Option<u64>,
@@ -345,6 +435,8 @@ pub struct SegmentDump {
     /// What is wrong with its table.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// How many records its table has.
+    pub records_total: u64,
     /// Its records.
     pub records: Vec<RecordDump>,
 }

@@ -22,7 +22,7 @@ const MIB: u64 = 1 << 20;
 const CHUNK: usize = 8 << 10;
 
 /// A flash with unique chunks, duplicates, zeroes, a fragment and a trimmed run; ended in order or not.
-fn flash(is_closed: bool) -> Arc<RamDevice> {
+pub(crate) fn flash(is_closed: bool) -> Arc<RamDevice> {
     let flash = Arc::new(RamDevice::new("flash", 16 * MIB, 512));
     let origin = Arc::new(RamDevice::new("origin", 8 * MIB, 512));
     let options = CreateOptions {

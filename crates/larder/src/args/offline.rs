@@ -23,6 +23,7 @@ const DUMP_EXAMPLES: &str = "\
 Examples:
   larder dump --flash /ssd/cache
   larder dump --flash /ssd/cache checkpoint --area 1
+  larder dump --flash /ssd/cache checkpoint --block 2    (the entries of that block)
   larder dump --flash /ssd/cache log --limit 20
   larder dump --flash /ssd/cache log --all               (every whole frame that lies in the log, old ones too)
   larder dump --flash /ssd/cache mappings --json | jq '.mappings[0]'
@@ -65,11 +66,14 @@ pub struct DumpArgs {
     #[arg(long)]
     pub json: bool,
     /// Print this many entries at most
-    #[arg(long, value_name = "N", default_value = "100")]
+    #[arg(long, value_name = "N", default_value = "100", allow_negative_numbers = true)]
     pub limit: usize,
     /// checkpoint: what lies in this area, 0 or 1, whichever the superblock names
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=1))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=1), allow_negative_numbers = true)]
     pub area: Option<u8>,
+    /// checkpoint: the entries of the block with this number
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub block: Option<u32>,
     /// log: every whole frame that lies in the log, not only those since the checkpoint
     #[arg(long)]
     pub all: bool,
@@ -77,10 +81,10 @@ pub struct DumpArgs {
     #[arg(long, value_name = "OFFSET", value_parser = size::parse, allow_hyphen_values = true)]
     pub at: Option<u64>,
     /// segments: those of this WEU slot, a free one too
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub slot: Option<u32>,
     /// record, history, mappings: of the chunk with this number
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub lba: Option<u64>,
     /// record: its content, too
     #[arg(long)]
@@ -94,14 +98,18 @@ pub enum DumpPart {
     Superblock,
     /// How the flash is divided
     Layout,
-    /// A checkpoint and its blocks
+    /// A checkpoint and its blocks, or the entries of one
     Checkpoint,
     /// Frames and entries of the metadata log
     Log,
     /// The WEU slots
     Slots,
-    /// What is mapped where, by address
+    /// What is mapped where, by address; trimmed runs apart
     Mappings,
+    /// Trimmed runs of which the origin is not told yet, by address
+    Trims,
+    /// What the FP index holds, least recent first
+    Fingerprints,
     /// Segments in the slots, and their records
     Segments,
     /// One record: of a chunk, or at a place

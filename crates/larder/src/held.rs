@@ -1,0 +1,149 @@
+//! Which flash a server holds: told on its control socket, and compared with what a command names, for a copy of a flash has
+//! the same UUID.
+//!
+//! Invariants: a command reaches the server of the very file or device that it names, under whatever name, and no other. Where
+//! there is nothing to compare (the file is gone, or the flash failed under its server), the name by which it was served counts.
+//!
+//! What it does not do: find the socket; `control` does.
+
+use crate::{
+    control::{self, Reply},
+    error::{Failure, Outcome},
+    state_dir::{absolute, named},
+    volume::Flash,
+};
+use larder_device::file::FileId;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::path::Path;
+
+/// The request that asks for it.
+pub const REQUEST: &str = "which";
+
+/// What a server holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Held {
+    /// Where the flash was when it was opened.
+    pub flash: String,
+    /// The same as it was named.
+    pub flash_named: String,
+    /// Which file or device it is; `None` where the server does without.
+    pub id: Option<String>,
+    /// It has not failed.
+    pub works: bool,
+}
+
+impl Held {
+    /// A flash that this process opened.
+    pub fn of(flash: &Flash) -> Held {
+        Held {
+            flash: absolute(&flash.path),
+            flash_named: named(&flash.path),
+            id: flash.id.map(|id| id.to_string()),
+            works: true,
+        }
+    }
+
+    /// As the control socket tells it.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub fn to_json(&self) -> Reply {
+        serde_json::to_value(self).map_err(|error| format!("the flash is no JSON: {error}"))
+    }
+
+    /// Whether a command that names `path`, where this file or device is now, means it.
+    fn is_meant(&self, path: &Path, id: Option<FileId>) -> bool {
+        let id = id.map(|id| id.to_string());
+        if id.is_some() && id == self.id {
+            return true;
+        }
+        // A device that comes back has another number; what is gone has none.
+        let is_comparable = id.is_some() && self.id.is_some() && self.works;
+        !is_comparable && (self.flash == absolute(path) || self.flash_named == named(path))
+    }
+}
+
+/// Who answers for a flash.
+pub enum Server {
+    /// Its server answered this.
+    Answered(Value),
+    /// The server of another file or device with the same UUID.
+    OfAnother(Held),
+    /// Nobody.
+    None,
+}
+
+/// Asks the server of the flash at `path`, which is this file or device (`None`: it cannot be looked at).
+///
+/// # Errors
+/// What the server says, or that it went away.
+pub fn ask(flash_uuid: &[u8; 16], path: &Path, id: Option<FileId>, request: &str) -> Outcome<Server> {
+    let Some(mut server) = control::Client::connect(flash_uuid)? else { return Ok(Server::None) };
+    // Over one connection, which is one server's.
+    let told = server.ask(REQUEST)?;
+    let held: Held = serde_json::from_value(told)
+        .map_err(|error| Failure::failed(format_args!("the server does not say which flash it holds: {error}")))?;
+    match held.is_meant(path, id) {
+        true => server.ask(request).map(Server::Answered),
+        false => Ok(Server::OfAnother(held)),
+    }
+}
+
+/// The sentence for a command that names a flash while the one that `held` says is served.
+pub fn refused_copy(path: &Path, held: &Held) -> Failure {
+    let (path, flash) = (path.display(), &held.flash);
+    Failure::failed(match held.id {
+        Some(_) => format!(
+            "{path} is a copy of {flash}, which is served now: name that one (`larder verify` and `larder dump` read a copy)"
+        ),
+        None => format!(
+            "the cache of {path} is served now without its flash, which was {flash}: end that `larder serve` first"
+        ),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn held(id: Option<FileId>, works: bool) -> Held {
+        let id = id.map(|id| id.to_string());
+        Held { flash: "/dev/sdb".into(), flash_named: "/dev/disk/by-id/x".into(), id, works }
+    }
+
+    #[test]
+    fn a_flash_is_known_by_what_it_is_and_else_by_its_name() {
+        let device = |device| Some(FileId::BlockDevice { device });
+        let file = |inode| Some(FileId::File { device: 1, inode });
+        let (served, elsewhere) = (Path::new("/dev/disk/by-id/x"), Path::new("/dev/elsewhere"));
+        // (what is held, does it work, the name, what is there, is it meant)
+        for (id, works, path, found, meant) in [
+            (device(1), true, elsewhere, device(1), true),
+            (device(1), true, served, device(2), false),
+            (device(1), true, elsewhere, device(2), false),
+            (file(7), true, elsewhere, file(7), true),
+            (file(7), true, served, file(8), false),
+            (file(1), true, served, device(1), false),
+            // Gone, or plugged in again after it failed.
+            (device(1), true, served, None, true),
+            (device(1), true, elsewhere, None, false),
+            (device(1), false, served, device(2), true),
+            (device(1), false, elsewhere, device(2), false),
+            // Served without its flash.
+            (None, false, served, device(2), true),
+            (None, false, Path::new("/dev/sdb"), None, true),
+            (None, false, elsewhere, device(2), false),
+        ] {
+            assert_eq!(held(id, works).is_meant(path, found), meant, "{id:?} {works} {path:?} {found:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_held_reads_back() {
+        for held in [held(Some(FileId::File { device: 0x801, inode: 9 }), true), held(None, false)] {
+            let told = held.to_json().expect("plain values");
+            assert_eq!(serde_json::from_value::<Held>(told).expect("the same"), held);
+        }
+    }
+}
