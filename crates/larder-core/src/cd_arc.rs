@@ -377,6 +377,10 @@ impl Design for CdArc {
         is_restored
     }
 
+    fn restore_class(&mut self, slot: SlotId, class: StreamClass) {
+        self.nitro.restore_class(slot, class);
+    }
+
     fn restore_freed(&mut self, slot: SlotId, generation: u32) {
         self.nitro.restore_freed(slot, generation);
         self.note_generation(slot);

@@ -255,6 +255,9 @@ pub trait Design: Send {
     /// Recovery: `slot` holds data of `generation`. False where it cannot be, or has moved on since.
     fn restore_slot(&mut self, slot: SlotId, generation: u32) -> bool;
 
+    /// Recovery: `slot`, which was restored, holds data that came as this class.
+    fn restore_class(&mut self, slot: SlotId, class: StreamClass);
+
     /// Recovery: `slot` was freed when its generation was `generation`.
     fn restore_freed(&mut self, slot: SlotId, generation: u32);
 

@@ -430,6 +430,10 @@ impl Design for Nitro {
         self.slots.restore(slot, generation)
     }
 
+    fn restore_class(&mut self, slot: SlotId, class: StreamClass) {
+        self.slots.restore_class(slot, class);
+    }
+
     fn restore_freed(&mut self, slot: SlotId, generation: u32) {
         if self.slots.can_be_at(slot, generation) {
             self.settle_restored(slot, generation.wrapping_add(1));

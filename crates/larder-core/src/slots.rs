@@ -260,6 +260,13 @@ impl Slots {
         true
     }
 
+    /// Recovery: what `slot` holds came as this class.
+    pub fn restore_class(&mut self, slot: SlotId, class: StreamClass) {
+        if let Some(slot) = self.slots.get_mut(slot.0 as usize) {
+            slot.class = class;
+        }
+    }
+
     /// Recovery: `slot` was freed when its generation was `generation`. Returns true where that ends its present one.
     pub fn restore_freed(&mut self, slot: SlotId, generation: u32) -> bool {
         if !self.can_be_at(slot, generation) {

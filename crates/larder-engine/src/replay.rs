@@ -9,8 +9,8 @@
 //! What it does not do: read; [`walk`](crate::walk) does.
 
 use crate::state::from_format;
-use larder_core::{Design, Fingerprint, Lba, NewMapping, SectorMap, SlotId, ranges::Run};
-use larder_format::{CheckpointBlock, CheckpointCounts, LogEntry};
+use larder_core::{Design, Fingerprint, Lba, NewMapping, SectorMap, SlotId, StreamClass, ranges::Run};
+use larder_format::{CheckpointBlock, CheckpointCounts, LogEntry, WeuClass};
 
 /// Entries whose chunks are looked up before any of them is applied.
 const TOUCHED_AT_ONCE: usize = 32;
@@ -48,6 +48,13 @@ impl Replay {
                 self.design.unmap(lba);
             }
             _ => self.design.map(lba, new(), dirty),
+        }
+    }
+
+    /// A record was written for an address: its slot takes such data.
+    fn stored(&mut self, place: &larder_format::Place, dirty: bool) {
+        if self.design.restore_slot(SlotId(place.slot), place.generation) {
+            self.design.restore_class(SlotId(place.slot), if dirty { StreamClass::Dirty } else { StreamClass::Clean });
         }
     }
 
@@ -95,6 +102,9 @@ impl Replay {
                     false => NewMapping::Unique { place: core, fingerprint: known },
                 };
                 self.map(*lba, Some(place), new, dirty.then_some(seq));
+                if !*duplicate {
+                    self.stored(place, *dirty);
+                }
                 if let (true, Some(fingerprint)) = (*duplicate, known) {
                     self.design.restore_duplicate(&fingerprint, &core);
                 }
@@ -104,6 +114,7 @@ impl Replay {
                 let sectors = SectorMap::from_bytes(sectors);
                 let new = || NewMapping::Fragment { place: from_format(place), sectors };
                 self.map(*lba, Some(place), new, dirty.then_some(seq));
+                self.stored(place, *dirty);
             }
             LogEntry::Trim { lba, chunk_count, no_hole, .. } => self.trim(*lba, *chunk_count, seq, *no_hole),
             LogEntry::Invalidate { lba, chunk_count } => {
@@ -152,7 +163,9 @@ impl Replay {
                             }
                         }
                         _ => {
-                            self.design.restore_slot(SlotId(slot.slot), slot.generation);
+                            if self.design.restore_slot(SlotId(slot.slot), slot.generation) {
+                                self.design.restore_class(SlotId(slot.slot), stream_class(slot.class));
+                            }
                         }
                     }
                 }
@@ -198,5 +211,12 @@ impl Replay {
                 }
             }
         }
+    }
+}
+
+fn stream_class(class: WeuClass) -> StreamClass {
+    match class {
+        WeuClass::Clean => StreamClass::Clean,
+        WeuClass::Dirty => StreamClass::Dirty,
     }
 }

@@ -7,7 +7,7 @@
 mod common;
 
 use common::*;
-use larder_core::{Fingerprint, Lba, Lookup, Place, slots::SlotState};
+use larder_core::{Fingerprint, Lba, Lookup, Place, StreamClass, slots::SlotState};
 use larder_device::{IoOp, ZeroFlags, rng::Rng, sim::Schedule};
 use larder_engine::{
     Tuning,
@@ -36,7 +36,7 @@ struct Known {
     trimmed: BTreeMap<u64, bool>,
     fingerprints: BTreeMap<[u8; 16], Place>,
     /// Sealed slots with their generations.
-    slots: BTreeSet<(u32, u32)>,
+    slots: BTreeSet<(u32, u32, bool)>,
 }
 
 impl Known {
@@ -80,7 +80,7 @@ fn known(recovered: &Recovered) -> Known {
         dirty,
         trimmed,
         fingerprints: fingerprints.collect(),
-        slots: slots.map(|(slot, generation, ..)| (slot.0, generation)).collect(),
+        slots: slots.map(|(slot, generation, _, class)| (slot.0, generation, class == StreamClass::Dirty)).collect(),
         mappings,
     }
 }

@@ -25,13 +25,14 @@ pub fn rebuild(
     keep_fingerprint: &mut dyn FnMut(&Fingerprint, &Place) -> bool,
 ) -> Result<Box<dyn Design>, EngineError> {
     let mut design = new_design(superblock, geometry.chunk_count)?;
-    for (slot, generation, state, _) in old.export_slots() {
+    for (slot, generation, state, class) in old.export_slots() {
         match state {
             // A slot that was never used has had no generation yet.
             SlotState::Free | SlotState::Retired if generation == 0 => {}
             SlotState::Free | SlotState::Retired => design.restore_freed(slot, generation.wrapping_sub(1)),
             _ => {
                 design.restore_slot(slot, generation);
+                design.restore_class(slot, class);
             }
         }
     }

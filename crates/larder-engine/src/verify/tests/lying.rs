@@ -176,6 +176,9 @@ impl Design for Liar {
     fn restore_slot(&mut self, slot: SlotId, generation: u32) -> bool {
         self.0.restore_slot(slot, generation)
     }
+    fn restore_class(&mut self, slot: SlotId, class: StreamClass) {
+        self.0.restore_class(slot, class);
+    }
     fn restore_freed(&mut self, slot: SlotId, generation: u32) {
         self.0.restore_freed(slot, generation);
     }
