@@ -51,7 +51,9 @@ use lists::{At, B1, B2, B3, LEFT, Lists, T1, T2, is_top};
 pub const NAME: &str = "cd-arc";
 /// Bytes of RAM for each address that it may remember, at most: those of Nitro's indices, and what the lists take where as many
 /// addresses as can be wait to be dropped.
-pub const INDEX_BYTES_MAX: u64 = nitro::INDEX_BYTES_MAX + lists::ADDRESS_BYTES_MAX;
+pub const INDEX_BYTES_MAX: u64 = nitro::INDEX_BYTES_MAX + LISTS_BYTES_MAX;
+/// Of them, those of the lists.
+pub const LISTS_BYTES_MAX: u64 = lists::ADDRESS_BYTES_MAX;
 
 /// The design.
 pub struct CdArc {

@@ -381,7 +381,7 @@ impl Slotted for DArc {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
+    use proptest::{prelude::*, test_runner::RngSeed};
 
     const LBAS: u64 = 24;
 
@@ -410,7 +410,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+        #![proptest_config(ProptestConfig { cases: 300, rng_seed: RngSeed::Fixed(20_260), failure_persistence: None, ..ProptestConfig::default() })]
 
         /// The no-wastage policy (§4.2.2), on T1 and T2: no orphaned address is among them, so that none can be there
         /// together with an orphaned data block. Each address keeps its content, which the paper's proof assumes.

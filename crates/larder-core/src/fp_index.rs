@@ -378,12 +378,17 @@ impl FpIndex {
         i
     }
 
+    /// Whether the entry behind `handle` points into generation `generation` of `slot`. One that was removed may still seem
+    /// to.
+    pub fn leads_to(&self, handle: FpHandle, slot: SlotId, generation: u32) -> bool {
+        let entry = self.slab.get(handle.0);
+        entry.is_some_and(|it| it.slot == slot.0 && (it.packed >> 40) as u32 == generation & GENERATION_MASK)
+    }
+
     /// Removes the entry behind `handle` if it still points into generation `generation` of `slot`.
     pub fn remove_handle(&mut self, handle: FpHandle, slot: SlotId, generation: u32) {
-        let Some(entry) = self.slab.get(handle.0) else { return };
-        let same = entry.slot == slot.0 && (entry.packed >> 40) as u32 == generation & GENERATION_MASK;
         // A freed slab entry may still match: it is in no table, so that `remove_at` leaves it alone.
-        if same {
+        if self.leads_to(handle, slot, generation) {
             self.remove_at(handle.0);
         }
     }

@@ -13,6 +13,7 @@
 //!
 //! Invariants: those of [`Design`]; a slot's reference counts are the number of live entries that point into it.
 
+mod back;
 mod forget;
 mod shared;
 
@@ -211,9 +212,9 @@ impl Design for Nitro {
         };
         // Back pointers: what the WEU header tells (base entries), and dirty duplicates, which an eviction must find.
         if (dirty || kind != (Kind::Chunk { duplicate: true })) && self.slots.remember(place.slot, lba, handle) {
-            let (index, slot) = (&self.index, place.slot);
-            self.slots.compact_back(slot, |lba| index.get(lba).and_then(Entry::slot).is_some_and(|(at, _)| at == slot));
+            self.compact_back(place.slot);
         }
+        self.bound_back_pointers();
     }
 
     fn unmap(&mut self, lba: Lba) -> bool {

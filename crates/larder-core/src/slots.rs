@@ -69,7 +69,8 @@ pub struct Slots {
     free_count: usize,
     newest: u32,
     oldest: u32,
-    /// Back pointers that all slots together have room for.
+    /// Back pointers of all slots together, and what they have room for.
+    back_len: usize,
     back_capacity: usize,
 }
 
@@ -95,6 +96,7 @@ impl Slots {
             free_count: 0,
             newest: NONE,
             oldest: NONE,
+            back_len: 0,
             back_capacity: 0,
         };
         (0..count).rev().for_each(|i| slots.link_free(i));
@@ -290,6 +292,7 @@ impl Slots {
         slot.dirty_refs = 0;
         slot.back_kept = 0;
         slot.without_fp_from = 0;
+        self.back_len -= slot.back.len();
         self.back_capacity -= slot.back.capacity();
         slot.back = Vec::new();
     }
@@ -346,6 +349,7 @@ impl Slots {
             lba_high: (lba.0 >> 32) as u32,
             fp: fp.map_or(NONE, |handle| handle.0),
         };
+        self.back_len += 1;
         self.back_capacity -= slot.back.capacity();
         slot.back.push(pointer);
         self.back_capacity += slot.back.capacity();
@@ -370,14 +374,30 @@ impl Slots {
         self.remember(slot, Lba(u64::MAX), Some(fp));
     }
 
-    /// Keeps, of what is remembered for `slot`, what has a fingerprint or is still `live`.
-    pub fn compact_back(&mut self, slot: SlotId, mut live: impl FnMut(Lba) -> bool) {
+    /// Back pointers of all slots together.
+    pub fn remembered_len(&self) -> usize {
+        self.back_len
+    }
+
+    /// Keeps, of what is remembered for `slot`, each address that is still `live`, once, and each fingerprint that still
+    /// `leads` there.
+    pub fn compact_back(&mut self, slot: SlotId, mut live: impl FnMut(Lba) -> bool, leads: impl Fn(FpHandle) -> bool) {
         let slot = &mut self.slots[slot.0 as usize];
         let mut seen = std::collections::BTreeSet::new();
-        slot.back.retain(|pointer| {
+        self.back_len -= slot.back.len();
+        self.back_capacity -= slot.back.capacity();
+        slot.back.retain_mut(|pointer| {
+            if pointer.fp != NONE && !leads(FpHandle(pointer.fp)) {
+                pointer.fp = NONE;
+            }
             let lba = pointer.lba();
             pointer.fp != NONE || (live(lba) && seen.insert(lba))
         });
+        if slot.state != SlotState::Open {
+            slot.back.shrink_to_fit();
+        }
+        self.back_len += slot.back.len();
+        self.back_capacity += slot.back.capacity();
         slot.back_kept = slot.back.len() as u32;
         slot.without_fp_from = 0;
     }

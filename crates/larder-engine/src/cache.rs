@@ -136,11 +136,12 @@ impl Cache {
     }
 
     /// Writes all dirty data to the origin. False where some of it could not be, and once where a flush of the origin failed
-    /// since the last call: what was written through may be lost there, though nothing is dirty.
+    /// since the last call: what was written through may be lost there, though nothing is dirty. False, too, once the cache is
+    /// being closed: then it is the close that tells of a flush that failed.
     pub async fn destage_all(&self) -> bool {
         let destaged = !self.shared.is_closing() && self.shared.destage_all().await;
         let told = self.shared.tell(Audience::Operator);
-        destaged && told.is_ok()
+        destaged && told.is_ok() && self.shared.refuse_if_draining().is_ok()
     }
 
     /// Changes the write mode; see [`mode`](crate::mode).

@@ -20,14 +20,16 @@ const SLOT_RAM_BYTES: u64 = 96;
 /// Bytes of RAM for what does not grow.
 const FIXED_RAM_BYTES: u64 = 64 << 10;
 
+/// Sizes a cache. `lists_ram_bytes`: what the design takes beside Nitro's indices, for each mapping at most.
 pub(super) fn build(
     setup: &Setup,
     flash: FlashSize,
+    lists_ram_bytes: u64,
     design: impl FnOnce(DesignConfig) -> Box<dyn Design>,
 ) -> Result<Built, String> {
     let sized = options(setup, flash)?;
     let sized = match setup.options.ram_bytes {
-        Some(ram) => within(ram, sized)?,
+        Some(ram) => within(ram, ENTRY_RAM_BYTES + lists_ram_bytes, sized)?,
         None => sized,
     };
     let weu_bytes = u64::from(sized.rules.weu_bytes);
@@ -60,12 +62,12 @@ fn options(setup: &Setup, flash: FlashSize) -> Result<WeuOptions, String> {
 
 /// The same with so few mappings and fingerprints that the indices fit `ram` bytes. All slots stay: with few mappings, WEUs
 /// are evicted early.
-fn within(ram: u64, options: WeuOptions) -> Result<WeuOptions, String> {
+fn within(ram: u64, entry_ram_bytes: u64, options: WeuOptions) -> Result<WeuOptions, String> {
     let fixed = FIXED_RAM_BYTES + u64::from(options.slot_count) * SLOT_RAM_BYTES;
-    let entries = ram.saturating_sub(fixed) / ENTRY_RAM_BYTES;
+    let entries = ram.saturating_sub(fixed) / entry_ram_bytes;
     let chunks = u64::from(options.rules.weu_bytes / options.chunk_bytes).max(1);
     if entries < chunks {
-        let least = fixed + chunks * ENTRY_RAM_BYTES;
+        let least = fixed + chunks * entry_ram_bytes;
         return Err(format!("the RAM budget is too small: {least} bytes are the least, and {ram} are given"));
     }
     let (mappings_max, fp_entries_max) = (options.mappings_max.min(entries), options.fp_entries_max.min(entries));
