@@ -38,6 +38,8 @@ pub struct OpenedDevice {
     /// A tag that tells it from other devices: [`FileDevice::identity`] for files and block devices, a hash of the canonical
     /// URI for NBD; 0 where there is none.
     pub identity: u64,
+    /// It is a block device.
+    pub is_block_device: bool,
 }
 
 impl std::fmt::Debug for OpenedDevice {
@@ -99,8 +101,8 @@ fn open_file(path: &Path, mode: OpenMode) -> IoResult<OpenedDevice> {
     // A block device keeps the name that it was given: /dev/disk/by-id/… survives a renumbering, what it links to does not.
     let named = if device.is_block_device() { std::path::absolute(given).unwrap_or(path) } else { path };
     let canonical_uri = format!("file://{}", crate::nbd::connect::percent_encode(&named.to_string_lossy()));
-    let identity = device.identity();
-    Ok(OpenedDevice { device: Arc::new(device), canonical_uri, identity })
+    let (identity, is_block_device) = (device.identity(), device.is_block_device());
+    Ok(OpenedDevice { device: Arc::new(device), canonical_uri, identity, is_block_device })
 }
 
 fn open_nbd(uri: &str, mode: OpenMode) -> IoResult<OpenedDevice> {
@@ -110,7 +112,7 @@ fn open_nbd(uri: &str, mode: OpenMode) -> IoResult<OpenedDevice> {
     }
     let canonical_uri = device.canonical_uri().to_owned();
     let identity = hash(canonical_uri.as_bytes());
-    Ok(OpenedDevice { device, canonical_uri, identity })
+    Ok(OpenedDevice { device, canonical_uri, identity, is_block_device: false })
 }
 
 /// FNV-1a with 64 bits: the same for ever, which the standard library's hashers do not promise.

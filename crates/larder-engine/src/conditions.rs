@@ -55,10 +55,15 @@ pub struct OriginHealth {
 }
 
 impl OriginHealth {
-    /// The last error of a kind that has not succeeded since; that of writes first.
+    /// The last error of a kind that has not succeeded since: that of an origin that is gone, or else that of writes first.
     pub fn error(&self) -> Option<IoError> {
-        let failing = self.failing.iter().position(|failing| failing.load(Acquire))?;
-        self.last.lock().get(failing).cloned().flatten()
+        if self.failing.iter().all(|failing| !failing.load(Acquire)) {
+            return None;
+        }
+        let last = self.last.lock();
+        let failing = || self.failing.iter().zip(last.iter()).filter(|(failing, _)| failing.load(Acquire));
+        let gone = failing().find(|(_, last)| last.as_ref().is_some_and(|error| error.kind == IoErrorKind::Gone));
+        gone.or_else(|| failing().next()).and_then(|(_, last)| last.clone())
     }
 }
 

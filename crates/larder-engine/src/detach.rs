@@ -46,6 +46,11 @@ impl Cache {
         self.shared().is_closing()
     }
 
+    /// Whether it is being closed or detached, or is closed.
+    pub fn is_ending(&self) -> bool {
+        self.shared().refuse_if_draining().is_err() || self.is_closed()
+    }
+
     /// The superblock in force.
     pub fn superblock(&self) -> Superblock {
         self.shared().superblock.get()

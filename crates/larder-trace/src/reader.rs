@@ -63,6 +63,15 @@ impl Skipped {
         self.count += 1;
         self.first.get_or_insert(error);
     }
+
+    /// What is read no further ends here: a packed file that was cut, where bad input may be skipped.
+    fn cut(&mut self, skip_bad: bool, error: TraceError) -> TraceResult<()> {
+        if skip_bad && error.kind() == TraceErrorKind::Truncated {
+            self.add(error);
+            return Ok(());
+        }
+        Err(error)
+    }
 }
 
 /// Opens a trace; `None` as its format finds it out.
@@ -195,9 +204,16 @@ impl TraceReader {
     fn fill_lines(&mut self, parser: &mut impl LineFormat) -> TraceResult<()> {
         let Self { name, input, sink, skip_bad, skipped, .. } = self;
         while sink.records.len() < BATCH_RECORDS {
-            let Some(line) = input.next_line()? else {
-                self.end = Some(Ok(()));
-                return Ok(());
+            let line = match input.next_line() {
+                Ok(Some(line)) => line,
+                Ok(None) => {
+                    self.end = Some(Ok(()));
+                    return Ok(());
+                }
+                Err(error) => {
+                    self.end = Some(skipped.cut(*skip_bad, error));
+                    return Ok(());
+                }
             };
             let before = sink.records.len();
             let complaint = match line {
@@ -230,7 +246,13 @@ impl TraceReader {
     fn fill_records<P: BinaryFormat>(&mut self, parser: &mut P) -> TraceResult<()> {
         let Self { name, input, sink, skip_bad, skipped, .. } = self;
         let at = input.taken_bytes();
-        let whole = input.peek_records(P::RECORD_BYTES)?;
+        let whole = match input.peek_records(P::RECORD_BYTES) {
+            Ok(whole) => whole,
+            Err(error) => {
+                self.end = Some(skipped.cut(*skip_bad, error));
+                return Ok(());
+            }
+        };
         let mut taken = 0;
         for bytes in whole.chunks_exact(P::RECORD_BYTES).take(BATCH_RECORDS) {
             if let Err(complaint) = parser.record(bytes, sink) {

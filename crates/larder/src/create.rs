@@ -87,7 +87,7 @@ pub fn run(args: &CreateArgs) -> Outcome {
     })?;
     // One that was a copy of a flash that is served leaves the state to that one.
     if let Some((replaced, _)) = replaced.filter(|(replaced, _)| !control::is_served(&replaced.flash_uuid)) {
-        StateDir::retire(&replaced).map_err(Failure::failed)?;
+        StateDir::retire(&replaced, Some(&args.flash)).map_err(Failure::failed)?;
     }
     output::say(&summary(args, &made))
 }

@@ -50,6 +50,6 @@ pub fn detach(cache: &Cache) -> control::Reply {
     let origin = cache.status().origin;
     block_on(cache.detach()).map_err(|error| error.to_string())?;
     // Another cache may come to the same place.
-    StateDir::retire(&cache.superblock())?;
+    StateDir::retire(&cache.superblock(), None)?;
     Ok(json!({ "origin": origin }))
 }

@@ -46,6 +46,9 @@ pub fn flush(cache: &Cache) -> control::Reply {
     let before = cache.status();
     let is_done = block_on(cache.destage_all());
     let after = cache.status();
+    if !is_done && cache.is_ending() {
+        return Err("the cache is being closed or detached, which tells what became of its data".to_owned());
+    }
     if !is_done && after.dirty_bytes + after.trimmed_bytes == 0 {
         return Err(format!(
             "a flush of the origin {} failed since it was last asked: what clients wrote before may be lost there, though nothing is dirty now (health: {})",

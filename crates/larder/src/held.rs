@@ -95,7 +95,7 @@ pub fn refused_copy(path: &Path, held: &Held) -> Failure {
     let (path, flash) = (path.display(), &held.flash);
     Failure::failed(match held.id {
         Some(_) => format!(
-            "{path} is a copy of {flash}, which is served now: name that one (`larder verify` and `larder dump` read a copy)"
+            "{path} is a copy of {flash}, or another device over it, and that one is served now: name it, or where it is now if it was moved (`larder verify` and `larder dump` read a copy)"
         ),
         None => format!(
             "the cache of {path} is served now without its flash, which was {flash}: end that `larder serve` first"

@@ -8,7 +8,7 @@
 //! What it does not do: decide what a fence means; the engine does.
 
 use crate::{
-    control::{hex, unhex},
+    control::{hex, is_served, unhex},
     error::{Failure, Outcome, system_reason},
 };
 use larder_engine::{FenceKeeper, WriteMode, status::mode_name};
@@ -142,13 +142,15 @@ impl StateDir {
         Ok(Some(state))
     }
 
-    /// Of other caches that were served from the same place, the flash is not there any more: nothing is served by their files
-    /// until it is served again. Their fences stay.
+    /// Of other caches that were served under the same name, the flash is not there any more: nothing is served by their files
+    /// until it is served again. Their fences stay. What the name led to does not count: the kernel gives its names anew.
     fn outdate_others(&self, dir: &Path, flash: &Path) -> Outcome {
         for (file, record) in served_from(dir, flash)? {
             // Nothing is served by a file that cannot be read.
             if file != self.file
                 && let Ok(mut record) = record
+                && record.flash_named == named(flash)
+                && !unhex(&record.flash_uuid).is_some_and(|uuid| is_served(&uuid))
             {
                 record.registered = false;
                 write(&file, &record).map_err(|error| {
@@ -193,16 +195,21 @@ impl StateDir {
         unhex(&StateDir::of_missing(dir, flash).ok()?.record().flash_uuid)
     }
 
-    /// Forgets what is kept of the cache of `superblock`, which is no more: nothing may be served by it.
+    /// Forgets what is kept of the cache of `superblock`, which is no more: nothing may be served by it. Where it was found on
+    /// `flash`, and that was a copy, the cache itself keeps its file.
     ///
     /// # Errors
     /// A sentence.
-    pub fn retire(superblock: &Superblock) -> Result<(), String> {
+    pub fn retire(superblock: &Superblock, flash: Option<&Path>) -> Result<(), String> {
         if superblock.state_dir.as_str().is_empty() {
             return Ok(());
         }
-        let dir = Path::new(superblock.state_dir.as_str());
-        remove(&dir.join(format!("{}.json", hex(&superblock.flash_uuid))))
+        let file = Path::new(superblock.state_dir.as_str()).join(format!("{}.json", hex(&superblock.flash_uuid)));
+        let is_of_another = |flash: &Path| {
+            let found = read(&file).ok().flatten();
+            found.is_some_and(|record| record.flash != absolute(flash) && record.flash_named != named(flash))
+        };
+        if flash.is_some_and(is_of_another) { Ok(()) } else { remove(&file) }
     }
 
     /// What is kept.

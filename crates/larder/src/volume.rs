@@ -233,12 +233,12 @@ pub enum Growth {
 }
 
 /// Refuses an origin that is not the one whose identity is `known`. One without an identity is not taken for one that had
-/// one, nor the other way round: a disk is no file.
+/// one. A known one without was a block device of which the kernel said nothing; it may say more by now.
 ///
 /// # Errors
 /// The sentence that says so.
 pub fn refuse_another(known: u64, opened: &OpenedDevice) -> Outcome {
-    if known == opened.identity {
+    if known == opened.identity || (known == 0 && opened.is_block_device) {
         return Ok(());
     }
     Err(Failure::failed(format_args!(

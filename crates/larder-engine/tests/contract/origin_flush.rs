@@ -259,3 +259,65 @@ fn contract_copies_that_wait_for_the_origin_are_bounded() {
         cache.close().await.unwrap();
     });
 }
+
+/// A design that remembers what it replaced must not map a chunk again of which the origin may have forgotten the content:
+/// a copy of it elsewhere would come to stand for what a power loss takes from the origin.
+#[test]
+fn contract_what_is_remembered_of_a_doubtful_chunk_is_not_mapped_again() {
+    for seed in 0..4 {
+        let rt = runtime(seed);
+        let world = World::new(&rt, shape(WriteMode::Through));
+        let origin = Gate::new(&world.origin);
+        let noise = |n: usize| stamps(1_000_000 + 2000 * n as u32, CHUNK);
+        rt.block_on(async {
+            let cache = open_on(&world, world.flash.clone(), origin.clone(), &rt).await;
+            // A full cache, of which all but the newest is used again.
+            let mut filled = 0;
+            while cache.status().slots_free > 5 && filled < 2300 {
+                write(&cache, (100 + filled) * CHUNK, &noise(filled), false).await;
+                cache.settle().await;
+                filled += 1;
+            }
+            cache.flush().await.unwrap();
+            for number in 0..filled {
+                read(&cache, (100 + number) * CHUNK, CHUNK).await;
+                cache.settle().await;
+            }
+            let slot_of = |number: usize| cache.slot_of(Lba(2000 + number as u64));
+            for number in 0..300 {
+                write(&cache, (2000 + number) * CHUNK, &noise(9000 + number), false).await;
+                cache.settle().await;
+                if slot_of(number) != slot_of(0) {
+                    break;
+                }
+            }
+            cache.checkpoint().await.unwrap();
+            // Written, replaced before the origin was flushed, and then that fails.
+            origin.hold(IoOp::Flush);
+            write(&cache, 0, &stamps(9_000, CHUNK), false).await;
+            cache.settle().await;
+            for number in (0..1590).take_while(|_| is_cached(&cache, 0)) {
+                write(&cache, (2500 + number) * CHUNK, &noise(5000 + number), false).await;
+                cache.settle().await;
+            }
+            world.origin.fail_next(IoOp::Flush, IoErrorKind::Io);
+            origin.release();
+            assert!(cache.flush().await.is_err());
+            // The same content, elsewhere.
+            write(&cache, CHUNK, &stamps(9_000, CHUNK), false).await;
+            cache.settle().await;
+            read(&cache, 0, CHUNK).await;
+            cache.settle().await;
+            assert!(!is_cached(&cache, 0), "a doubtful chunk is cached");
+            cache.flush().await.unwrap();
+            cache.checkpoint().await.unwrap();
+        });
+        rt.crash();
+        let rt = attach(&world, seed);
+        rt.block_on(async {
+            let cache = world.open(&rt).await;
+            let found = read(&cache, 0, CHUNK).await;
+            assert!(found[..] == world.origin.peek(0, CHUNK * SECTOR_BYTES)[..], "the cache and the origin differ");
+        });
+    }
+}

@@ -17,13 +17,15 @@ impl Desk {
 
     /// Which way a request went that began at `before`.
     pub fn way(&self, cache: &Cache, before: (u64, u64, WriteMode)) -> Way {
-        if self.mode(cache) != before || before.1 > 0 {
+        let way = if self.mode(cache) != before || before.1 > 0 {
             Way::Unknown
         } else if keeps_dirty(before.2) {
             Way::Back
         } else {
             Way::Through
-        }
+        };
+        self.state.lock().model.trouble.was_through |= way != Way::Back;
+        way
     }
 
     /// Does what the operator asks, and tells the model what that promises.

@@ -33,6 +33,8 @@ pub struct Trouble {
     pub origin_reads: bool,
     /// Writes, zeroings or flushes of the origin fail.
     pub origin_changes: bool,
+    /// In this life, requests went to the origin: clients may yet be told of its flushes.
+    pub was_through: bool,
     /// A fence cannot be kept.
     pub no_fence: bool,
     /// The cache is being closed.
@@ -140,7 +142,8 @@ impl Trouble {
 
     /// Whether a flush may fail.
     pub fn flush_may_fail(&self, way: Way) -> bool {
-        (way != Way::Through && self.flash_may_fail()) || (way != Way::Back && self.origin_changes)
+        let to_origin = way != Way::Back || self.was_through;
+        (way != Way::Through && self.flash_may_fail()) || (to_origin && self.origin_changes)
     }
 
     /// Whether what an operator asks for may fail.
