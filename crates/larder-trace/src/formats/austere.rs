@@ -32,8 +32,8 @@ impl LineFormat for Austere {
             return Err(Complaint::expected(SHA1));
         }
         let fingerprint = fingerprint(digits).ok_or(Complaint::expected(SHA1))?;
-        const RATIO: &str = "a compression ratio in column 5";
-        let ratio = ratio(columns.need(RATIO)?).ok_or(Complaint::expected(RATIO))?;
+        const RATIO: &str = "a compression ratio above 0 in column 5";
+        let ratio = ratio(columns.need(RATIO)?).filter(|&ratio| ratio > 0.0).ok_or(Complaint::expected(RATIO))?;
         columns.end("five columns and no more")?;
         if len_bytes > CONTENT_BYTES_MAX {
             let expected = "expected a chunk of at most 1 MiB for one fingerprint, found a longer one";

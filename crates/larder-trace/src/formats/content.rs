@@ -89,7 +89,11 @@ pub(super) fn content(
     let stored_bytes = match stored {
         b"-" => None,
         _ => {
-            let bytes = Cursor::blanks(stored).number("the compressed size in bytes")?;
+            const SIZE: &str = "the compressed size in bytes, 1 at least, in column 10";
+            let bytes = Cursor::blanks(stored).number(SIZE)?;
+            if bytes == 0 {
+                return Err(Complaint::expected(SIZE));
+            }
             // A size above the block's is a block that does not shrink.
             Some(bytes.min(len_bytes) as u32)
         }
