@@ -105,7 +105,7 @@ impl Listener for BoundListener {
             let (content, is_read) = match request {
                 Request::Read(_, content) => (content, true),
                 Request::Write(_, content) => (content, false),
-                Request::Trim(..) | Request::Flush => continue,
+                Request::Trim(..) | Request::Forget(..) | Request::Flush => continue,
             };
             let Some(collector) = &mut self.collector else { return };
             let is_counted = self.warming == 0;
