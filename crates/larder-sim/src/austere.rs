@@ -204,6 +204,16 @@ impl ReplayCache for AustereCache {
         self.forget(lba);
     }
 
+    fn trim_part(&mut self, lba: Lba) {
+        self.destaged.clear();
+        if let Some(mapping) = self.core.dirty_mapping(lba)
+            && self.core.owner(&mapping, &self.slots[mapping.run.first as usize]) == Some(lba)
+        {
+            self.destage(lba, mapping.run);
+        }
+        self.forget(lba);
+    }
+
     /// Nothing: chunk and metadata slot are on flash when a write is done.
     fn flush(&mut self) {
         self.destaged.clear();

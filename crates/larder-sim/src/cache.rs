@@ -121,8 +121,11 @@ pub enum Request {
     Read(Lba, Content),
     /// A client writes this to the chunk.
     Write(Lba, Content),
-    /// A client trims so many chunks from this one on.
+    /// A client trims so many whole chunks from this one on: they read as zeroes.
     Trim(Lba, u64),
+    /// So many chunks from this one on hold something that the trace does not tell: a client trimmed a part of each, or
+    /// trimmed them in a trace without content.
+    Forget(Lba, u64),
     /// A client asks that all completed writes be durable.
     Flush,
 }
@@ -138,8 +141,12 @@ pub trait ReplayCache: Send {
     /// A client writes `content` to `lba`. Whether the address was cached.
     fn write(&mut self, lba: Lba, content: &Content) -> bool;
 
-    /// A client trims `lba`.
+    /// A client trims all of `lba`: it reads as zeroes, which a cache may know.
     fn trim(&mut self, lba: Lba);
+
+    /// A client trims a part of `lba`, or what it holds then is not told. What was dirty goes to the origin first, since
+    /// a part of it stays; then the cache forgets the chunk, since what is left is not what it was.
+    fn trim_part(&mut self, lba: Lba);
 
     /// A client asks that all completed writes be durable.
     fn flush(&mut self);
@@ -154,6 +161,10 @@ pub trait ReplayCache: Send {
                 Request::Trim(first, count) => {
                     tally.trims += count;
                     (first.0..first.0 + count).for_each(|lba| self.trim(Lba(lba)));
+                }
+                Request::Forget(first, count) => {
+                    tally.trims += count;
+                    (first.0..first.0 + count).for_each(|lba| self.trim_part(Lba(lba)));
                 }
                 Request::Flush => {
                     tally.flushes += 1;

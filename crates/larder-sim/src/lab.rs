@@ -11,7 +11,8 @@ use larder_trace::{ChunkRequest, TraceResult};
 
 use crate::{
     bound::{BoundCollector, BoundTrace, Zeroes},
-    cache::Request,
+    cache::{Content, Request},
+    held::Held,
     replay::Batches,
 };
 
@@ -76,12 +77,27 @@ fn each<I: Iterator<Item = TraceResult<ChunkRequest>>>(
     }
 }
 
+/// What came of collecting a trace for the bound.
+pub enum Collected {
+    /// The trace, for bounds of any capacity.
+    Trace(BoundTrace),
+    /// It was too long.
+    TooLong,
+    /// The trace contradicts itself: so many of its reads found something else than what their chunk held. Designs hit by address and
+    /// the bound goes by content, so there is none.
+    Contradicted(u64),
+}
+
 /// Collects what the offline bound needs, up to a number of requests.
 ///
 /// Requests of the warm-up bring their content and are not asked about, so that the bound is of the same reads that caches
-/// are measured by.
+/// are measured by. A contradiction in the warm-up is one as well, since caches take what they hold from there.
 pub struct BoundListener {
+    /// `None` where nothing more is collected.
     collector: Option<BoundCollector>,
+    held: Held,
+    contradictions: u64,
+    is_too_long: bool,
     warming: u64,
     left: u64,
 }
@@ -89,34 +105,68 @@ pub struct BoundListener {
 impl BoundListener {
     /// Gives up beyond `requests_max` requests.
     pub fn new(warmup_requests: u64, requests_max: u64) -> BoundListener {
-        let collector = Some(BoundCollector::new(Zeroes::Free));
-        BoundListener { collector, warming: warmup_requests, left: requests_max }
+        BoundListener {
+            collector: Some(BoundCollector::new(Zeroes::Free)),
+            held: Held::default(),
+            contradictions: 0,
+            is_too_long: false,
+            warming: warmup_requests,
+            left: requests_max,
+        }
     }
 
-    /// The trace, for bounds of any capacity; `None` where it was too long.
-    pub fn finish(self) -> Option<BoundTrace> {
-        self.collector.map(BoundCollector::finish)
+    /// All requests were heard.
+    pub fn finish(self) -> Collected {
+        match self.collector {
+            _ if self.is_too_long => Collected::TooLong,
+            Some(collector) => Collected::Trace(collector.finish()),
+            None => Collected::Contradicted(self.contradictions),
+        }
+    }
+
+    fn give_up(&mut self) {
+        self.is_too_long = true;
+        self.collector = None;
+        self.held = Held::default();
+    }
+
+    fn data(&mut self, content: &Content, is_read: bool) {
+        let Some(left) = self.left.checked_sub(1) else { return self.give_up() };
+        self.left = left;
+        let is_counted = self.warming == 0;
+        self.warming -= u64::from(!is_counted);
+        let Some(collector) = &mut self.collector else { return };
+        let result = match is_read && is_counted {
+            true => collector.read(content, content.is_zero()),
+            false => collector.write(content, content.is_zero()),
+        };
+        if result.is_err() {
+            self.give_up();
+        }
     }
 }
 
 impl Listener for BoundListener {
     fn take(&mut self, requests: &[Request]) {
         for request in requests {
-            let (content, is_read) = match request {
-                Request::Read(_, content) => (content, true),
-                Request::Write(_, content) => (content, false),
-                Request::Trim(..) | Request::Flush => continue,
-            };
-            let Some(collector) = &mut self.collector else { return };
-            let is_counted = self.warming == 0;
-            self.warming -= u64::from(!is_counted);
-            let result = match is_read && is_counted {
-                true => collector.read(content, content.is_zero()),
-                false => collector.write(content, content.is_zero()),
-            };
-            match self.left.checked_sub(1) {
-                Some(left) if result.is_ok() => self.left = left,
-                _ => self.collector = None,
+            if self.is_too_long {
+                return;
+            }
+            match request {
+                Request::Read(lba, content) => {
+                    if self.held.read(lba.0, content) {
+                        self.contradictions += 1;
+                        self.collector = None;
+                    }
+                    self.data(content, true);
+                }
+                Request::Write(lba, content) => {
+                    self.held.write(lba.0, content);
+                    self.data(content, false);
+                }
+                Request::Trim(first, count) => self.held.trim(first.0, *count),
+                Request::Forget(first, count) => self.held.forget(first.0, *count),
+                Request::Flush => {}
             }
         }
     }
@@ -125,7 +175,8 @@ impl Listener for BoundListener {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::replay::BATCH_REQUESTS;
+    use crate::replay::{BATCH_REQUESTS, own_content};
+    use larder_core::Lba;
     use larder_trace::{Op, Record, TraceError, chunks};
 
     #[derive(Default)]
@@ -177,11 +228,39 @@ mod tests {
             let reads = [1, 2, 1, 2].map(|n| Ok(Record::new(n, Op::Read, n * 4096, 4096)));
             let mut batches = Batches::new(chunks(reads, 4096).unwrap(), 4096);
             broadcast(&mut batches, &mut [&mut listener], 1).unwrap();
-            listener.finish().map(|trace| (trace.reads(), trace.equal_sizes(2).read_hits_upper))
+            match listener.finish() {
+                Collected::Trace(trace) => Some((trace.reads(), trace.equal_sizes(2).read_hits_upper)),
+                Collected::TooLong => None,
+                Collected::Contradicted(reads) => panic!("{reads} reads of what each chunk has of its own"),
+            }
         };
         assert_eq!(of(0, 100), Some((4, 2)));
         assert_eq!(of(1, 4), Some((3, 2)));
         assert_eq!(of(3, 4), Some((1, 1)));
         assert_eq!(of(0, 3), None);
+    }
+
+    #[test]
+    fn a_trace_that_contradicts_itself_has_no_bound() {
+        let content = |number: u64| own_content(Lba(number), 4096);
+        let of = |requests: &[Request], warmup, requests_max| {
+            let mut listener = BoundListener::new(warmup, requests_max);
+            listener.take(requests);
+            listener.finish()
+        };
+        let requests = [
+            Request::Write(Lba(1), content(1)),
+            Request::Read(Lba(1), content(2)),
+            Request::Read(Lba(1), content(1)),
+            Request::Trim(Lba(1), 1),
+            Request::Read(Lba(1), content(1)),
+        ];
+        for warmup in [0, 4] {
+            assert!(matches!(of(&requests, warmup, 100), Collected::Contradicted(2)));
+        }
+        assert!(matches!(of(&requests, 0, 3), Collected::TooLong));
+        assert!(matches!(of(&requests[..1], 0, 3), Collected::Trace(_)));
+        let forgets = [requests[0], Request::Forget(Lba(1), 1), requests[1]];
+        assert!(matches!(of(&forgets, 0, 3), Collected::Trace(_)));
     }
 }

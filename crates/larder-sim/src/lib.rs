@@ -13,6 +13,7 @@
 pub mod austere;
 pub mod bound;
 pub mod cache;
+mod held;
 pub mod lab;
 pub mod measure;
 pub mod paper;

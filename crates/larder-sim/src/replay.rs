@@ -3,6 +3,11 @@
 //! A request here is one chunk. A chunk whose content the trace does not tell has content of its own, one for each
 //! address, of the full size: then nothing is a duplicate and nothing compresses.
 //!
+//! A trim of a whole chunk makes it zeroes. A trim of a part leaves what no request tells, so every cache forgets the
+//! chunk; so does a trim in a trace without content, where a chunk that is read after it has its own content again. Whether
+//! a chunk is trimmed as a whole is known for each trim by itself: the last chunk of a disk that does not fill it, and a
+//! chunk that several trims cover, count as trimmed in part, since a trace does not say where its disk ends.
+//!
 //! Invariants: requests are made in the order of the trace. A trace without content is replayed exactly; of a trace with
 //! content, each request carries that of its whole chunk.
 //!
@@ -27,13 +32,16 @@ pub struct Batches<I> {
     requests: I,
     chunk_bytes: u32,
     touched: Touched,
+    /// Whether some request had content.
+    has_content: bool,
     batch: Vec<Request>,
 }
 
 impl<I: Iterator<Item = TraceResult<ChunkRequest>>> Batches<I> {
     /// Of requests of chunks of `chunk_bytes`.
     pub fn new(requests: I, chunk_bytes: u32) -> Self {
-        Batches { requests, chunk_bytes, touched: Touched::new(), batch: Vec::with_capacity(BATCH_REQUESTS) }
+        let batch = Vec::with_capacity(BATCH_REQUESTS);
+        Batches { requests, chunk_bytes, touched: Touched::new(), has_content: false, batch }
     }
 
     /// The requests that were not batched yet.
@@ -54,6 +62,7 @@ impl<I: Iterator<Item = TraceResult<ChunkRequest>>> Batches<I> {
             match request.op {
                 Op::Read | Op::Write => {
                     self.touched.add(request.lba);
+                    self.has_content |= request.content.is_some();
                     let content = content_of(&request, self.chunk_bytes);
                     self.batch.push(match request.op {
                         Op::Read => Request::Read(lba, content),
@@ -61,8 +70,10 @@ impl<I: Iterator<Item = TraceResult<ChunkRequest>>> Batches<I> {
                     });
                 }
                 Op::Trim => {
-                    let trims = self.touched.parts_of(request.lba, request.chunk_count);
-                    self.batch.extend(trims.map(|(first, count)| Request::Trim(Lba(first), count)));
+                    let parts = self.touched.parts_of(request.lba, request.chunk_count);
+                    let is_told = request.is_whole && self.has_content;
+                    let make = if is_told { Request::Trim } else { Request::Forget };
+                    self.batch.extend(parts.map(|(first, count)| make(Lba(first), count)));
                 }
                 Op::Flush => self.batch.push(Request::Flush),
             }
@@ -145,6 +156,10 @@ mod tests {
             self.0.push(('T', lba.0, None));
         }
 
+        fn trim_part(&mut self, lba: Lba) {
+            self.0.push(('P', lba.0, None));
+        }
+
         fn flush(&mut self) {
             self.0.push(('F', 0, None));
         }
@@ -175,8 +190,8 @@ mod tests {
         ];
         let (notes, tally) = noted(&records);
         let made: String = notes.0.iter().map(|(op, lba, _)| format!("{op}{lba} ")).collect();
-        // The region of chunks that was touched is trimmed as it is asked for.
-        assert_eq!(made, "R0 R1 R2 W1 F0 T1 T2 ");
+        // Nobody knows what a trimmed chunk holds, where nobody knows what it held.
+        assert_eq!(made, "R0 R1 R2 W1 F0 P1 P2 ");
         let expected = Tally { reads: 3, read_hits: 2, writes: 1, write_hits: 0, trims: 2, flushes: 1 };
         assert_eq!(tally, expected);
         assert_eq!(notes.0[1].2, notes.0[3].2, "an address without content keeps its own");
@@ -184,9 +199,26 @@ mod tests {
         assert!(notes.0.iter().filter_map(|note| note.2).all(|content| content.stored_bytes == 4096));
     }
 
+    /// A record with content.
+    fn with_content(record: Record) -> Record {
+        let fingerprint = larder_trace::Fingerprint::from_u128(7);
+        let content =
+            larder_trace::Content { fingerprint, stored_bytes: None, is_zero: false, provenance: Provenance::Recorded };
+        Record { content: Some(content), ..record }
+    }
+
+    #[test]
+    fn a_trim_is_of_whole_chunks_but_at_its_edges() {
+        let records =
+            [with_content(Record::new(1, Op::Write, 0, 4096)), Record::new(2, Op::Trim, 512, 3584 + 2 * 4096 + 512)];
+        let (notes, tally) = noted(&records);
+        let made: String = notes.0.iter().map(|(op, lba, _)| format!("{op}{lba} ")).collect();
+        assert_eq!((made.as_str(), tally.trims), ("W0 P0 T1 T2 P3 ", 4));
+    }
+
     #[test]
     fn a_trim_of_the_whole_disk_is_over_at_once() {
-        let records = [Record::new(1, Op::Write, 1 << 40, 4096), Record::new(2, Op::Trim, 0, 1 << 60)];
+        let records = [with_content(Record::new(1, Op::Write, 1 << 40, 4096)), Record::new(2, Op::Trim, 0, 1 << 60)];
         let (notes, tally) = noted(&records);
         assert!(notes.0.iter().any(|(op, lba, _)| (*op, *lba) == ('T', 1 << 28)));
         assert_eq!(tally.trims, 1 << 16);

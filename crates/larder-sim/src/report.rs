@@ -49,6 +49,7 @@ pub const COLUMNS: &[&str] = &[
     "bound_read_hit_ratio_upper",
     "bound_read_hit_ratio_lower",
     "bound_uncompressed_read_hit_ratio",
+    "bound_withdrawn",
     "dedup_ratio",
     "compression_ratio",
     "write_reduction_ratio",
@@ -171,9 +172,38 @@ pub struct RowBounds {
     pub uncompressed: Bound,
 }
 
+/// The bound of a row.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum RowBound {
+    /// There is one.
+    Known(RowBounds),
+    /// There is none, since so many reads contradict their trace.
+    Withdrawn {
+        /// Reads, in chunks.
+        reads: u64,
+    },
+}
+
+impl RowBound {
+    fn known(&self) -> Option<&RowBounds> {
+        if let RowBound::Known(bounds) = self { Some(bounds) } else { None }
+    }
+
+    /// Why there is none, in one sentence.
+    fn why_withdrawn(&self) -> Option<String> {
+        let RowBound::Withdrawn { reads } = self else { return None };
+        let (reads, find) =
+            if *reads == 1 { ("1 read".to_owned(), "finds") } else { (format!("{reads} reads"), "find") };
+        Some(format!(
+            "the trace contradicts itself, so no bound holds: {reads} of a chunk {find} other content than was last written \
+             or first read there"
+        ))
+    }
+}
+
 /// The row of a replay.
-pub fn row(setup: &Setup, measures: &Measures, trace: &TraceFacts, bounds: Option<&RowBounds>) -> Row {
-    let parts = [names(setup, measures, trace), hits(measures, bounds), costs(measures), state(measures)];
+pub fn row(setup: &Setup, measures: &Measures, trace: &TraceFacts, bound: Option<&RowBound>) -> Row {
+    let parts = [names(setup, measures, trace), hits(measures, bound), costs(measures), state(measures)];
     parts
         .into_iter()
         .filter_map(|part| if let Value::Object(part) = part { Some(part) } else { None })
@@ -203,7 +233,8 @@ fn names(setup: &Setup, measures: &Measures, trace: &TraceFacts) -> Value {
 }
 
 /// Requests, and how many of them hit.
-fn hits(measures: &Measures, bounds: Option<&RowBounds>) -> Value {
+fn hits(measures: &Measures, bound: Option<&RowBound>) -> Value {
+    let bounds = bound.and_then(RowBound::known);
     let tally = &measures.tally;
     json!({
         "requests": tally.requests(),
@@ -221,6 +252,7 @@ fn hits(measures: &Measures, bounds: Option<&RowBounds>) -> Value {
         "bound_read_hit_ratio_upper": bounds.map(|bounds| bounds.compressed.read_hit_ratio_upper()),
         "bound_read_hit_ratio_lower": bounds.map(|bounds| bounds.compressed.read_hit_ratio_lower()),
         "bound_uncompressed_read_hit_ratio": bounds.map(|bounds| bounds.uncompressed.read_hit_ratio_upper()),
+        "bound_withdrawn": bound.and_then(RowBound::why_withdrawn),
     })
 }
 

@@ -133,6 +133,15 @@ impl<D: Slotted> ReplayCache for SlottedCache<D> {
         self.forget(lba);
     }
 
+    fn trim_part(&mut self, lba: Lba) {
+        if self.design.is_dirty(lba) {
+            self.traffic.flash_data_bytes_read += self.chunk_bytes;
+            self.traffic.origin_chunks_written += 1;
+            self.design.clean(lba);
+        }
+        self.forget(lba);
+    }
+
     fn flush(&mut self) {
         self.commit();
     }

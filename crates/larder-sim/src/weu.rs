@@ -405,6 +405,14 @@ impl ReplayCache for WeuCache {
         }
     }
 
+    /// The engine may keep the chunk, with zeroes in the part; here there is no telling what content that is.
+    fn trim_part(&mut self, lba: Lba) {
+        if let Some(seq) = self.design.dirty_seq(lba) {
+            self.destage(std::iter::once((lba, seq)));
+        }
+        self.forget(lba);
+    }
+
     fn flush(&mut self) {
         if self.options.policy != WritePolicy::Back {
             return;

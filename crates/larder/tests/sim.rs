@@ -57,6 +57,31 @@ fn ids(scratch: &Scratch) -> PathBuf {
     path
 }
 
+#[test]
+fn a_trace_that_contradicts_itself_has_no_bound() {
+    let scratch = Scratch::new("sim-contradicts");
+    let path = scratch.path("contradicts.trace");
+    // What was written is read as something else, and as itself again.
+    let lines = "0 1 t 0 8 W 0 0 93d76fe148c689ba 100\n1 2 t 0 8 R 0 0 99aa06d3014798d8 100\n\
+                 2 3 t 0 8 R 0 0 93d76fe148c689ba 100\n";
+    fs::write(&path, lines).expect("a file");
+    let asked = |command: &str| {
+        let mut command = sim(&[command, "--flash", "16M", "--bound", "on", "--design", "lru"]);
+        command.arg("--trace").arg(&path);
+        command
+    };
+    let row = json(&mut asked("run"));
+    let why = row["bound_withdrawn"].as_str().unwrap_or_else(|| panic!("no reason: {row}"));
+    assert!(why.contains("1 read of a chunk finds other content"), "{why}");
+    for key in ["bound_read_hit_ratio_upper", "bound_read_hit_ratio_lower", "bound_uncompressed_read_hit_ratio"] {
+        assert!(row[key].is_null(), "{key}: {row}");
+    }
+    for command in ["run", "compare"] {
+        let said = run(&mut asked(command));
+        assert!(said.contains(why), "{said}");
+    }
+}
+
 const KEYS: [&str; 19] = [
     "design",
     "trace",

@@ -111,6 +111,15 @@ fn bounds(rows: &[Row], names: &[String]) -> String {
             flash(row)
         ));
     }
+    // It is the trace's, and the same for all rows of a chunk size.
+    let mut said = Vec::new();
+    for row in rows {
+        let Some(why) = row.get("bound_withdrawn").and_then(|why| why.as_str()) else { continue };
+        if !said.contains(&why) {
+            said.push(why);
+            out.push_str(&format!("bound: {why}\n"));
+        }
+    }
     out
 }
 

@@ -34,8 +34,8 @@ fn made(name: &str, read_hits: u64, bounds: bool) -> Row {
     };
     let facts = TraceFacts { name: "a, \"b\".csv".to_owned(), content: None, lines_skipped: 1, back_steps: 2 };
     let bound = |read_hits_upper, read_hits_lower| Bound { reads: 100, read_hits_upper, read_hits_lower };
-    let bounds = bounds.then(|| RowBounds { compressed: bound(90, 88), uncompressed: bound(70, 70) });
-    row(&setup, &measures, &facts, bounds.as_ref())
+    let known = RowBound::Known(RowBounds { compressed: bound(90, 88), uncompressed: bound(70, 70) });
+    row(&setup, &measures, &facts, bounds.then_some(&known))
 }
 
 #[test]
@@ -87,6 +87,20 @@ fn a_table_says_how_far_the_best_is_from_what_is_possible() {
     }
     assert!(rest.contains("\nlru ") && rest.contains(" 40.00 ") && !rest.contains("mode"), "{text}");
     assert!(!table(&[made("lru", 40, false)]).contains("bound"));
+}
+
+#[test]
+fn a_bound_that_was_withdrawn_says_why() {
+    for (reads, words) in [(1, "1 read of a chunk finds"), (14, "14 reads of a chunk find")] {
+        let why = RowBound::Withdrawn { reads }.why_withdrawn().unwrap();
+        let mut rows = [made("lru", 40, false), made("arc", 50, false)];
+        assert!(rows.iter().all(|row| row["bound_withdrawn"].is_null()));
+        rows.iter_mut().for_each(|row| drop(row.insert("bound_withdrawn".to_owned(), why.clone().into())));
+        let text = table(&rows);
+        assert_eq!(text.matches(words).count(), 1, "{text}");
+        assert!(!text.contains("at most"), "{text}");
+    }
+    assert!(made("lru", 40, true)["bound_withdrawn"].is_null());
 }
 
 #[test]

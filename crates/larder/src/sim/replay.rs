@@ -13,10 +13,10 @@ use crate::{
 };
 use larder_sim::{
     bound::BoundTrace,
-    lab::{BoundListener, Listener, broadcast},
+    lab::{BoundListener, Collected, Listener, broadcast},
     measure::{Measures, Meter},
     replay::Batches,
-    report::{Row, RowBounds, row},
+    report::{Row, RowBound, RowBounds, row},
     setup::{FlashAmount, Options, Setup},
     survey::Survey,
 };
@@ -183,8 +183,9 @@ impl Pass<'_> {
         let measures: Vec<Measures> = meters.into_iter().map(Meter::finish).collect();
         let bounds = match collector.map(BoundListener::finish) {
             None => Vec::new(),
-            Some(Some(trace)) => row_bounds(&trace, setups, &measures),
-            Some(None) => {
+            Some(Collected::Trace(trace)) => row_bounds(&trace, setups, &measures),
+            Some(Collected::Contradicted(reads)) => vec![RowBound::Withdrawn { reads }; setups.len()],
+            Some(Collected::TooLong) => {
                 let most = count(BOUND_REQUESTS_MAX);
                 output::note(&format!("note: the trace has more than {most} requests: without --bound on, no bound"));
                 Vec::new()
@@ -209,7 +210,7 @@ impl Pass<'_> {
 ///
 /// Of a flash in bytes, all of it may hold chunks, since a bound has no metadata; of one in chunks, as much as the
 /// roomiest design makes of it.
-fn row_bounds(trace: &BoundTrace, setups: &[Setup], measures: &[Measures]) -> Vec<RowBounds> {
+fn row_bounds(trace: &BoundTrace, setups: &[Setup], measures: &[Measures]) -> Vec<RowBound> {
     let mut capacities: BTreeMap<String, u64> = BTreeMap::new();
     for (setup, measures) in setups.iter().zip(measures) {
         let bytes = match setup.flash {
@@ -227,7 +228,10 @@ fn row_bounds(trace: &BoundTrace, setups: &[Setup], measures: &[Measures]) -> Ve
         .zip(sized)
         .map(|(bytes, compressed)| RowBounds { compressed, uncompressed: trace.equal_sizes(bytes / chunk) });
     let by_flash: BTreeMap<&str, RowBounds> = capacities.keys().map(String::as_str).zip(both).collect();
-    setups.iter().filter_map(|setup| by_flash.get(setup.flash.to_string().as_str()).copied()).collect()
+    setups
+        .iter()
+        .filter_map(|setup| by_flash.get(setup.flash.to_string().as_str()).copied().map(RowBound::Known))
+        .collect()
 }
 
 /// How many replays go on at a time, where nothing else is said.

@@ -105,6 +105,9 @@ fn page(row: &Row) -> String {
         let bound = format!("{:.2} % read hits at most; {:.2} % can be had", 100.0 * upper, 100.0 * lower);
         rows.push(("bound", bound));
     }
+    if let Some(why) = row.get("bound_withdrawn").and_then(|why| why.as_str()) {
+        rows.push(("bound", why.to_owned()));
+    }
     if whole("back_steps") > 0 {
         rows.push(("times that step back", count(whole("back_steps"))));
     }

@@ -1,0 +1,161 @@
+//! What each chunk of a trace holds by its own account, so that reads which find something else are counted.
+//!
+//! The definition is that of `larder trace info`, for chunks, and goes on where that does not look: a chunk holds what was
+//! last written to it, zeroes once it was trimmed, and where it was neither, what the first read of it found. Of a chunk that a
+//! trim covers in part nothing is known until the next request.
+//!
+//! Invariants: a sound trace has no such read, re-chunked or not, unless a trim cuts through a block that is composed with
+//! others to a chunk: what it leaves is told by a later read only, which then is one. In a trace
+//! that has none, a design that hits by address gives what the read asks for.
+//!
+//! Memory: a slot of 17 bytes for each chunk that is read or written, in a table of which 44 to 87% are full, and a range for
+//! each run of trimmed chunks.
+//!
+//! What it does not do: tell contents apart whose fingerprints begin with the same 64 bits.
+
+use std::collections::BTreeMap;
+
+use hashbrown::HashMap;
+
+use crate::cache::Content;
+
+/// The beginning of a fingerprint; 0 is zeroes.
+type Digest = u64;
+
+/// Stands for a content that nobody knows. One content in 2^64 is taken for it, and is then not looked at.
+const UNKNOWN: Digest = Digest::MAX;
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Held {
+    /// Goes before `trimmed`.
+    chunks: HashMap<u64, Digest>,
+    /// Runs of chunks that were trimmed: the first, and the one after the last. They do not touch.
+    trimmed: BTreeMap<u64, u64>,
+}
+
+impl Held {
+    /// A read finds `content`: whether it contradicts what came before.
+    pub fn read(&mut self, lba: u64, content: &Content) -> bool {
+        let found = digest_of(content);
+        let was_trimmed = !self.trimmed.is_empty() && self.is_trimmed(lba);
+        let held = self.chunks.entry(lba).or_insert(if was_trimmed { 0 } else { UNKNOWN });
+        if *held == UNKNOWN {
+            *held = found;
+        }
+        *held != found
+    }
+
+    /// A write.
+    pub fn write(&mut self, lba: u64, content: &Content) {
+        self.chunks.insert(lba, digest_of(content));
+    }
+
+    /// A run of chunks is zeroes.
+    pub fn trim(&mut self, first: u64, count: u64) {
+        for lba in first..first + count {
+            self.chunks.remove(&lba);
+        }
+        let (mut start, mut end) = (first, first + count);
+        // What it touches or covers becomes one with it.
+        while let Some((&at, &other_end)) = self.trimmed.range(..=end).next_back() {
+            if other_end < start {
+                break;
+            }
+            self.trimmed.remove(&at);
+            (start, end) = (start.min(at), end.max(other_end));
+        }
+        self.trimmed.insert(start, end);
+    }
+
+    /// Nobody knows what a run of chunks holds.
+    pub fn forget(&mut self, first: u64, count: u64) {
+        for lba in first..first + count {
+            if let Some(held) = self.chunks.get_mut(&lba) {
+                *held = UNKNOWN;
+            } else if self.is_trimmed(lba) {
+                self.chunks.insert(lba, UNKNOWN);
+            }
+        }
+    }
+
+    fn is_trimmed(&self, lba: u64) -> bool {
+        self.trimmed.range(..=lba).next_back().is_some_and(|(_, &end)| lba < end)
+    }
+}
+
+fn digest_of(content: &Content) -> Digest {
+    let [a, b, c, d, e, f, g, h, ..] = content.fingerprint.0;
+    Digest::from_le_bytes([a, b, c, d, e, f, g, h])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::replay::own_content;
+    use larder_core::{Fingerprint, Lba, types::mix};
+    use std::collections::HashMap;
+
+    fn content(number: u64) -> Content {
+        match number {
+            0 => Content { fingerprint: Content::ZEROES, stored_bytes: 1 },
+            _ => own_content(Lba(number), 4096),
+        }
+    }
+
+    #[test]
+    fn a_chunk_holds_what_was_written_or_trimmed_or_first_read() {
+        let mut held = Held::default();
+        assert_eq!([7, 7, 8, 7].map(|n| held.read(1, &content(n))), [false, false, true, false]);
+        held.write(1, &content(8));
+        assert_eq!([7, 7, 8].map(|n| held.read(1, &content(n))), [true, true, false]);
+        held.trim(0, 3);
+        assert_eq!([7, 0].map(|n| held.read(1, &content(n))), [true, false]);
+        assert!(held.read(2, &content(7)), "zeroes, though it was never touched");
+        held.forget(0, 1);
+        assert_eq!([7, 8, 7].map(|n| held.read(0, &content(n))), [false, true, false]);
+    }
+
+    #[test]
+    fn it_is_what_a_map_of_all_chunks_says() {
+        const CHUNKS: u64 = 40;
+        for seed in 0..50 {
+            let mut held = Held::default();
+            let mut model: HashMap<u64, u64> = HashMap::new();
+            for step in 0..400 {
+                let bits = mix(seed << 32 | step);
+                let (lba, number) = (bits % CHUNKS, bits >> 16 & 3);
+                let count = (1 + (bits >> 24) % 8).min(CHUNKS - lba);
+                match bits >> 40 & 7 {
+                    0 => {
+                        held.trim(lba, count);
+                        model.extend((lba..lba + count).map(|lba| (lba, 0)));
+                    }
+                    1 => {
+                        held.forget(lba, count);
+                        model.retain(|at, _| !(lba..lba + count).contains(at));
+                    }
+                    2 | 3 => {
+                        held.write(lba, &content(number));
+                        model.insert(lba, number);
+                    }
+                    _ => {
+                        let expected = *model.entry(lba).or_insert(number) != number;
+                        assert_eq!(held.read(lba, &content(number)), expected, "seed {seed}, step {step}");
+                    }
+                }
+                let runs: Vec<_> = held.trimmed.iter().collect();
+                assert!(runs.windows(2).all(|two| two[0].1 < two[1].0), "seed {seed}, step {step}: {runs:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn no_fingerprint_is_needed_beyond_its_beginning() {
+        let mut fingerprint = Fingerprint([1; 16]);
+        let mut held = Held::default();
+        assert!(!held.read(0, &Content { fingerprint, stored_bytes: 1 }));
+        fingerprint.0[7] = 2;
+        assert!(held.read(0, &Content { fingerprint, stored_bytes: 1 }));
+    }
+}
