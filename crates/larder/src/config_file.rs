@@ -1,7 +1,8 @@
 //! The option file of `larder serve`: TOML whose keys are the long options.
 //!
 //! Invariants: a value means what it would mean on the command line, and goes through the same checks; what the command
-//! line says goes before it. Each complaint names file, line and key.
+//! line says goes before it. A complaint about a line names file, line and key; one about how
+//! options go together, wherever they were given, names the options.
 //!
 //! What it does not do: tables, or options of other commands.
 
