@@ -219,6 +219,14 @@ impl Design for CdArc {
         self.nitro.unmap(lba)
     }
 
+    fn forget_ghosts(&mut self, first: Lba, count: u64) {
+        for lba in self.lists.in_run(first, count) {
+            if !self.nitro.has_entry(lba) {
+                self.outdate(lba);
+            }
+        }
+    }
+
     fn unmap_run(&mut self, first: Lba, count: u64) {
         self.forget_run(first, count);
         self.nitro.unmap_run(first, count);

@@ -160,6 +160,10 @@ pub trait Design: Send {
     /// Forgets `lba`; returns whether it was mapped or part of a trimmed run.
     fn unmap(&mut self, lba: Lba) -> bool;
 
+    /// Forgets what is remembered of the addresses in a run that are not mapped, so that none of them is mapped again by
+    /// itself. A design that remembers nothing of the kind has nothing to do.
+    fn forget_ghosts(&mut self, _first: Lba, _count: u64) {}
+
     /// Forgets a run of chunks, trimmed parts included, however long it is.
     fn unmap_run(&mut self, first: Lba, count: u64);
 

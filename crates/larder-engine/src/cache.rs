@@ -140,8 +140,8 @@ impl Cache {
     /// being closed: then it is the close that tells of a flush that failed.
     pub async fn destage_all(&self) -> bool {
         let destaged = !self.shared.is_closing() && self.shared.destage_all().await;
-        let told = self.shared.tell(Audience::Operator);
-        destaged && told.is_ok() && self.shared.refuse_if_draining().is_ok()
+        // What a close will tell it is left to tell.
+        self.shared.refuse_if_draining().is_ok() && self.shared.tell(Audience::Operator).is_ok() && destaged
     }
 
     /// Changes the write mode; see [`mode`](crate::mode).

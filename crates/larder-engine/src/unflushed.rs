@@ -174,11 +174,7 @@ impl State {
         }
         // Nothing clean is mapped of them; but what a design remembers without a mapping it would map again by itself.
         for (first, count) in self.origin_changes.doubtful_runs() {
-            for lba in self.design.mapped_in(first, count) {
-                if self.design.dirty_seq(lba).is_none() {
-                    self.invalidate(lba);
-                }
-            }
+            self.design.forget_ghosts(first, count);
         }
     }
 }

@@ -47,7 +47,10 @@ pub fn flush(cache: &Cache) -> control::Reply {
     let is_done = block_on(cache.destage_all());
     let after = cache.status();
     if !is_done && cache.is_ending() {
-        return Err("the cache is being closed or detached, which tells what became of its data".to_owned());
+        return Err(format!(
+            "the cache is being closed or detached, which tells what became of its data (health: {})",
+            after.health
+        ));
     }
     if !is_done && after.dirty_bytes + after.trimmed_bytes == 0 {
         return Err(format!(

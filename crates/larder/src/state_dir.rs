@@ -10,6 +10,7 @@
 use crate::{
     control::{hex, is_served, unhex},
     error::{Failure, Outcome, system_reason},
+    volume::{Access, open_flash},
 };
 use larder_engine::{FenceKeeper, WriteMode, status::mode_name};
 use larder_format::Superblock;
@@ -142,22 +143,27 @@ impl StateDir {
         Ok(Some(state))
     }
 
-    /// Of other caches that were served under the same name, the flash is not there any more: nothing is served by their files
-    /// until it is served again. Their fences stay. What the name led to does not count: the kernel gives its names anew.
+    /// Nothing is served any more by the files of other caches that were served under the same name, for their flash is not there,
+    /// or that were before the same origin, for this cache may keep from it what was written: until they are served again. Their
+    /// fences stay. What a name led to does not count: the kernel gives its names anew.
     fn outdate_others(&self, dir: &Path, flash: &Path) -> Outcome {
-        for (file, record) in served_from(dir, flash)? {
+        let mine = self.record();
+        let has_my_origin = |other: &Record| {
+            other.origin == mine.origin || (mine.origin_identity != 0 && other.origin_identity == mine.origin_identity)
+        };
+        let is_outdated = |other: &Record| {
+            other.registered
+                && other.flash_uuid != mine.flash_uuid
+                && (other.flash_named == named(flash) || has_my_origin(other))
+                && !unhex(&other.flash_uuid).is_some_and(|uuid| is_served(&uuid))
+        };
+        for (file, record) in records(dir)? {
             // Nothing is served by a file that cannot be read.
-            if file != self.file
-                && let Ok(mut record) = record
-                && record.flash_named == named(flash)
-                && !unhex(&record.flash_uuid).is_some_and(|uuid| is_served(&uuid))
-            {
-                record.registered = false;
-                write(&file, &record).map_err(|error| {
-                    let (shown, why) = (file.display(), system_reason(&error));
-                    Failure::failed(format_args!("the state file {shown} cannot be written: {why}"))
-                })?;
-            }
+            let Some(record) = record.ok().filter(is_outdated) else { continue };
+            write(&file, &Record { registered: false, ..record }).map_err(|error| {
+                let (shown, why) = (file.display(), system_reason(&error));
+                Failure::failed(format_args!("the state file {shown} cannot be written: {why}"))
+            })?;
         }
         Ok(())
     }
@@ -168,8 +174,14 @@ impl StateDir {
     /// A sentence: none, or several.
     pub fn of_missing(dir: &Path, flash: &Path) -> Outcome<StateDir> {
         let shown = dir.display();
-        let found = served_from(dir, flash)?.into_iter().map(|(file, record)| Ok((file, record?)));
-        let found = found.collect::<Outcome<Vec<_>>>()?;
+        let (wanted, named) = (absolute(flash), named(flash));
+        let mut found = Vec::new();
+        for (file, record) in records(dir)? {
+            let record = record?;
+            if record.registered && (record.flash == wanted || record.flash_named == named) {
+                found.push((file, record));
+            }
+        }
         match <[_; 1]>::try_from(found) {
             Ok([(file, record)]) => Ok(StateDir {
                 file,
@@ -207,7 +219,13 @@ impl StateDir {
         let file = Path::new(superblock.state_dir.as_str()).join(format!("{}.json", hex(&superblock.flash_uuid)));
         let is_of_another = |flash: &Path| {
             let found = read(&file).ok().flatten();
-            found.is_some_and(|record| record.flash != absolute(flash) && record.flash_named != named(flash))
+            let elsewhere =
+                found.filter(|record| record.flash != absolute(flash) && record.flash_named != named(flash));
+            // One that was moved is not where it was any more.
+            elsewhere.is_some_and(|record| {
+                let there = open_flash(Path::new(&record.flash), Access::Peek);
+                there.is_ok_and(|there| there.superblock.flash_uuid == superblock.flash_uuid)
+            })
         };
         if flash.is_some_and(is_of_another) { Ok(()) } else { remove(&file) }
     }
@@ -260,21 +278,17 @@ impl FenceKeeper for StateDir {
     }
 }
 
-/// The state files of a directory by which an origin may be served whose flash is not at `flash` any more, and those that
-/// cannot be read.
-fn served_from(dir: &Path, flash: &Path) -> Outcome<Vec<(PathBuf, Outcome<Record>)>> {
-    let (wanted, named) = (absolute(flash), named(flash));
+/// The state files of a directory, and those that cannot be read.
+fn records(dir: &Path) -> Outcome<Vec<(PathBuf, Outcome<Record>)>> {
     let failed = |error: &std::io::Error| {
         let shown = dir.display();
         Failure::failed(format_args!("the state directory {shown} cannot be read: {}", system_reason(error)))
     };
-    let counts = |record: &Record| record.registered && (record.flash == wanted || record.flash_named == named);
     let mut found = Vec::new();
     for entry in fs::read_dir(dir).map_err(|error| failed(&error))?.take(FILES_MAX) {
         let file = entry.map_err(|error| failed(&error))?.path();
         if file.extension().is_some_and(|extension| extension == "json")
             && let Some(record) = read(&file).transpose()
-            && record.as_ref().map_or(true, counts)
         {
             found.push((file, record));
         }

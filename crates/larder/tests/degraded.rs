@@ -696,24 +696,34 @@ fn what_is_kept_of_a_replaced_flash_serves_nothing() {
     if stands_in() {
         return;
     }
-    let scratch = Scratch::new("degraded-replaced");
-    let world = World::new(&scratch, scratch.path("flash"), "write-through");
-    world.serve(&[]).stop();
-    let first = set_aside(&world.volume.flash);
-    let origin = world.volume.origin.clone();
-    let mut create = larder(["create", "--weu", "512K", "--mode", "write-back", "--size", "16M", "--flash"]);
-    succeeds(&ends(create.arg(&world.volume.flash).arg("--origin").arg(&origin)));
-    fs::write(world.state.join("damaged.json"), "{").expect("a damaged file of somebody's");
-    world.serve(&[]).stop();
-    fs::remove_file(world.state.join("damaged.json")).expect("the damaged file");
-    fs::remove_file(&world.volume.flash).expect("the flash");
-    // The second one is in write-back, and the first one's file says write-through.
-    world.refused(&world.state_options(), &["is missing", "write-back"]);
-    // The first one is served again, and counts again.
-    fs::rename(first, &world.volume.flash).expect("a rename");
-    world.serve(&[]).stop();
-    fs::remove_file(&world.volume.flash).expect("the flash");
-    world.serve(&[]).stop();
+    // Under the same name, and under another one: then it is the origin that tells.
+    for renamed in [false, true] {
+        let scratch = Scratch::new("degraded-replaced");
+        let mut world = World::new(&scratch, scratch.path("flash"), "write-through");
+        world.serve(&[]).stop();
+        let first = set_aside(&world.volume.flash);
+        let origin = world.volume.origin.clone();
+        let mut create = larder(["create", "--weu", "512K", "--mode", "write-back", "--size", "16M", "--flash"]);
+        succeeds(&ends(create.arg(&world.volume.flash).arg("--origin").arg(&origin)));
+        fs::write(world.state.join("damaged.json"), "{").expect("a damaged file of somebody's");
+        let flash = world.volume.flash.clone();
+        if renamed {
+            let alias = scratch.path("alias");
+            std::os::unix::fs::symlink(&flash, &alias).expect("a link");
+            world.volume.flash = alias;
+        }
+        world.serve(&[]).stop();
+        world.volume.flash = flash;
+        fs::remove_file(world.state.join("damaged.json")).expect("the damaged file");
+        fs::remove_file(&world.volume.flash).expect("the flash");
+        // The second one is in write-back, and the first one's file says write-through.
+        world.refused(&world.state_options(), &["is missing", "write-back"]);
+        // The first one is served again, and counts again.
+        fs::rename(first, &world.volume.flash).expect("a rename");
+        world.serve(&[]).stop();
+        fs::remove_file(&world.volume.flash).expect("the flash");
+        world.serve(&[]).stop();
+    }
 }
 
 /// The file of a served flash is removed, or moved with a copy in its place: the server is reached through the state
@@ -756,4 +766,29 @@ fn a_server_is_found_through_the_state_directory_but_not_through_a_copy() {
     succeeds(&world.command(&["detach"]));
     server.ends_by_itself();
     world.assert_origin("detached");
+}
+
+/// A new cache over an image of a flash leaves the state of the flash itself, and one over the flash where it was moved to
+/// takes it along.
+#[test]
+fn a_new_cache_over_an_image_leaves_the_state_of_the_flash() {
+    if stands_in() {
+        return;
+    }
+    let scratch = Scratch::new("degraded-image");
+    let world = World::new(&scratch, scratch.path("flash"), "write-through");
+    world.serve(&[]).stop();
+    let image = scratch.path("image");
+    fs::copy(&world.volume.flash, &image).expect("an image");
+    let other = scratch.file("other-origin", VOLUME_BYTES);
+    let create_over = |flash: &Path, origin: &Path| {
+        let mut create = larder(["create", "--force", "--weu", "512K", "--flash"]);
+        succeeds(&ends(create.arg(flash).arg("--origin").arg(origin)));
+    };
+    create_over(&image, &other);
+    assert_eq!(world.record()["registered"], true, "the state of the flash itself");
+    world.serve(&[]).stop();
+    let moved = set_aside(&world.volume.flash);
+    create_over(&moved, &world.volume.origin.clone());
+    assert_eq!(fs::read_dir(&world.state).expect("the state directory").count(), 0);
 }
