@@ -221,7 +221,7 @@ impl Design for CdArc {
 
     fn forget_ghosts(&mut self, first: Lba, count: u64) {
         for lba in self.lists.in_run(first, count) {
-            if !self.nitro.has_entry(lba) {
+            if self.nitro.peek(lba) == Lookup::Miss {
                 self.outdate(lba);
             }
         }

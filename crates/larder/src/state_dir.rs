@@ -148,8 +148,9 @@ impl StateDir {
     /// fences stay. What a name led to does not count: the kernel gives its names anew.
     fn outdate_others(&self, dir: &Path, flash: &Path) -> Outcome {
         let mine = self.record();
-        let has_my_origin = |other: &Record| {
-            other.origin == mine.origin || (mine.origin_identity != 0 && other.origin_identity == mine.origin_identity)
+        let has_my_origin = |other: &Record| match mine.origin_identity != 0 && other.origin_identity != 0 {
+            true => other.origin_identity == mine.origin_identity,
+            false => other.origin == mine.origin,
         };
         let is_outdated = |other: &Record| {
             other.registered

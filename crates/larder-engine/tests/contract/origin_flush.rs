@@ -264,7 +264,7 @@ fn contract_copies_that_wait_for_the_origin_are_bounded() {
 /// a copy of it elsewhere would come to stand for what a power loss takes from the origin.
 #[test]
 fn contract_what_is_remembered_of_a_doubtful_chunk_is_not_mapped_again() {
-    for seed in 0..4 {
+    for (seed, is_before) in [(0, false), (1, true), (2, false), (3, true)] {
         let rt = runtime(seed);
         let world = World::new(&rt, shape(WriteMode::Through));
         let origin = Gate::new(&world.origin);
@@ -300,14 +300,20 @@ fn contract_what_is_remembered_of_a_doubtful_chunk_is_not_mapped_again() {
                 write(&cache, (2500 + number) * CHUNK, &noise(5000 + number), false).await;
                 cache.settle().await;
             }
+            // The same content, elsewhere: mapped again before the failure is known, or after it.
+            let again = async || {
+                write(&cache, CHUNK, &stamps(9_000, CHUNK), false).await;
+                cache.settle().await;
+                read(&cache, 0, CHUNK).await;
+                cache.settle().await;
+            };
+            if is_before {
+                again().await;
+            }
             world.origin.fail_next(IoOp::Flush, IoErrorKind::Io);
             origin.release();
             assert!(cache.flush().await.is_err());
-            // The same content, elsewhere.
-            write(&cache, CHUNK, &stamps(9_000, CHUNK), false).await;
-            cache.settle().await;
-            read(&cache, 0, CHUNK).await;
-            cache.settle().await;
+            again().await;
             assert!(!is_cached(&cache, 0), "a doubtful chunk is cached");
             cache.flush().await.unwrap();
             cache.checkpoint().await.unwrap();
