@@ -161,10 +161,7 @@ impl StateDir {
         for (file, record) in records(dir)? {
             // Nothing is served by a file that cannot be read.
             let Some(record) = record.ok().filter(is_outdated) else { continue };
-            write(&file, &Record { registered: false, ..record }).map_err(|error| {
-                let (shown, why) = (file.display(), system_reason(&error));
-                Failure::failed(format_args!("the state file {shown} cannot be written: {why}"))
-            })?;
+            replace(&file, &Record { registered: false, ..record }).map_err(Failure::failed)?;
         }
         Ok(())
     }
@@ -209,7 +206,8 @@ impl StateDir {
     }
 
     /// Forgets what is kept of the cache of `superblock`, which is no more: nothing may be served by it. Where it was found on
-    /// `flash`, and that was a copy, the cache itself keeps its file.
+    /// `flash` but was served from another place, this may have been a copy: the cache itself keeps its file where it is there,
+    /// and its fence where that cannot be seen.
     ///
     /// # Errors
     /// A sentence.
@@ -218,17 +216,16 @@ impl StateDir {
             return Ok(());
         }
         let file = Path::new(superblock.state_dir.as_str()).join(format!("{}.json", hex(&superblock.flash_uuid)));
-        let is_of_another = |flash: &Path| {
-            let found = read(&file).ok().flatten();
-            let elsewhere =
-                found.filter(|record| record.flash != absolute(flash) && record.flash_named != named(flash));
-            // One that was moved is not where it was any more.
-            elsewhere.is_some_and(|record| {
-                let there = open_flash(Path::new(&record.flash), Access::Peek);
-                there.is_ok_and(|there| there.superblock.flash_uuid == superblock.flash_uuid)
-            })
+        let is_elsewhere = |record: &Record| {
+            flash.is_some_and(|flash| record.flash != absolute(flash) && record.flash_named != named(flash))
         };
-        if flash.is_some_and(is_of_another) { Ok(()) } else { remove(&file) }
+        let Some(record) = read(&file).ok().flatten().filter(is_elsewhere) else { return remove(&file) };
+        let there = open_flash(Path::new(&record.flash), Access::Peek);
+        match there.is_ok_and(|there| there.superblock.flash_uuid == superblock.flash_uuid) {
+            true => Ok(()),
+            // It was moved, or its device is away.
+            false => replace(&file, &Record { registered: false, ..record }),
+        }
     }
 
     /// What is kept.
@@ -240,9 +237,7 @@ impl StateDir {
         let mut record = self.record.lock().unwrap_or_else(PoisonError::into_inner);
         let mut next = record.clone();
         change(&mut next);
-        write(&self.file, &next).map_err(|error| {
-            format!("the state file {} cannot be written: {}", self.file.display(), system_reason(&error))
-        })?;
+        replace(&self.file, &next)?;
         *record = next;
         Ok(())
     }
@@ -327,6 +322,12 @@ fn remove(file: &Path) -> Result<(), String> {
         Ok(()) => file.parent().map_or(Ok(()), |dir| File::open(dir)?.sync_all()),
     };
     removed.map_err(|error| format!("the state file {} cannot be removed: {}", file.display(), system_reason(&error)))
+}
+
+/// Writes a file anew, whole and durably.
+fn replace(file: &Path, record: &Record) -> Result<(), String> {
+    write(file, record)
+        .map_err(|error| format!("the state file {} cannot be written: {}", file.display(), system_reason(&error)))
 }
 
 fn write(file: &Path, record: &Record) -> std::io::Result<()> {

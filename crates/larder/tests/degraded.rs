@@ -768,8 +768,8 @@ fn a_server_is_found_through_the_state_directory_but_not_through_a_copy() {
     world.assert_origin("detached");
 }
 
-/// A new cache over an image of a flash leaves the state of the flash itself, and one over the flash where it was moved to
-/// takes it along.
+/// A new cache over an image of a flash leaves the state of the flash itself. Where that cannot be seen, for it is away or is
+/// what was moved, nothing is served by its state any more, and it is there when the flash returns.
 #[test]
 fn a_new_cache_over_an_image_leaves_the_state_of_the_flash() {
     if stands_in() {
@@ -788,7 +788,12 @@ fn a_new_cache_over_an_image_leaves_the_state_of_the_flash() {
     create_over(&image, &other);
     assert_eq!(world.record()["registered"], true, "the state of the flash itself");
     world.serve(&[]).stop();
-    let moved = set_aside(&world.volume.flash);
-    create_over(&moved, &world.volume.origin.clone());
-    assert_eq!(fs::read_dir(&world.state).expect("the state directory").count(), 0);
+    fs::copy(&world.volume.flash, &image).expect("an image");
+    let away = set_aside(&world.volume.flash);
+    create_over(&image, &other);
+    assert_eq!(world.record()["registered"], false);
+    world.refused(&world.state_options(), &["is missing", "knows no cache that was served from there"]);
+    fs::rename(away, &world.volume.flash).expect("a rename");
+    world.serve(&[]).stop();
+    assert_eq!(world.record()["registered"], true);
 }
