@@ -3,7 +3,8 @@
 //! The paper gives one paragraph: "1) the Data Cache stores WEUs; 2) the fingerprints in the Metadata Cache point to the
 //! extents in the WEUs; and 3) replacement in the Data Cache preferably uses a WEU with no mappings in T1 ∪ T2". All else
 //! is D-ARC, see `d_arc.rs`: addresses are on T1, T2, B1, B2 and B3; those in T1 and T2 have their data; those in B1, B2
-//! and B3 remember their fingerprints, and hit as long as their content is known to be in some WEU. Where every WEU has
+//! and B3 remember their fingerprints, and hit as long as their content is known to be in some WEU: whoever asks maps them
+//! to it again ([`Design::remembered`]). Where every WEU has
 //! an address in T1 or T2, addresses are moved out of them, by D-ARC's MANAGEMETADATACACHE, until one has none.
 //!
 //! Mappings, dirty chunks, fragments, WEUs and recovery are those of `nitro.rs`, which this design drives. What it adds is
@@ -104,17 +105,6 @@ impl CdArc {
         self.nitro.has_room(1) || self.nitro.has_entry(lba)
     }
 
-    /// An address that is not mapped is asked for: it hits if its content is known.
-    fn revive(&mut self, lba: Lba) -> Lookup {
-        let Some(i) = self.lists.find(lba) else { return Lookup::Miss };
-        let Some(fingerprint) = self.lists.fingerprint(i) else { return Lookup::Miss };
-        let Some(place) = self.nitro.find_duplicate(&fingerprint) else { return Lookup::Miss };
-        self.lists.process(i);
-        self.lists.place(i, at(&place), Some(fingerprint));
-        self.nitro.map(lba, NewMapping::Duplicate { place }, None);
-        Lookup::Chunk { place, duplicate: true }
-    }
-
     /// A sealed slot without an address in T1 and T2.
     fn take_unheld(&mut self, busy: &mut dyn FnMut(SlotId) -> bool) -> Option<SlotId> {
         let nitro = &self.nitro;
@@ -163,12 +153,10 @@ fn at(place: &Place) -> At {
 
 impl Design for CdArc {
     fn lookup(&mut self, lba: Lba) -> Lookup {
-        let has_room = self.has_room_for(lba);
         let found = self.nitro.lookup(lba);
-        if found == Lookup::Miss {
-            return if has_room { self.revive(lba) } else { found };
-        }
-        if let Some(i) = self.lists.find(lba) {
+        if found != Lookup::Miss
+            && let Some(i) = self.lists.find(lba)
+        {
             // What is in a WEU that is about to go does not come back to T1 or T2: it would be an orphan there.
             let slot = SlotId(self.lists.at(i).slot);
             if self.nitro.slot(slot).is_none_or(|(state, _)| state != SlotState::Evicting) {
@@ -179,15 +167,15 @@ impl Design for CdArc {
     }
 
     fn peek(&self, lba: Lba) -> Lookup {
-        let found = self.nitro.peek(lba);
-        if found != Lookup::Miss || !self.has_room_for(lba) {
-            return found;
-        }
-        let content = self.lists.find(lba).and_then(|i| self.lists.fingerprint(i));
-        match content.and_then(|fingerprint| self.nitro.peek_duplicate(&fingerprint)) {
-            Some(place) => Lookup::Chunk { place, duplicate: true },
-            None => Lookup::Miss,
-        }
+        self.nitro.peek(lba)
+    }
+
+    fn remembered(&self, lba: Lba) -> Option<Fingerprint> {
+        let fingerprint = self.lists.find(lba).and_then(|i| self.lists.fingerprint(i))?;
+        let is_mapped = self.nitro.peek(lba) != Lookup::Miss;
+        (!is_mapped && self.has_room_for(lba))
+            .then_some(fingerprint)
+            .filter(|fingerprint| self.nitro.peek_duplicate(fingerprint).is_some())
     }
 
     fn find_duplicate(&mut self, fingerprint: &Fingerprint) -> Option<Place> {
@@ -217,14 +205,6 @@ impl Design for CdArc {
     fn unmap(&mut self, lba: Lba) -> bool {
         self.outdate(lba);
         self.nitro.unmap(lba)
-    }
-
-    fn forget_ghosts(&mut self, first: Lba, count: u64) {
-        for lba in self.lists.in_run(first, count) {
-            if self.nitro.peek(lba) == Lookup::Miss {
-                self.outdate(lba);
-            }
-        }
     }
 
     fn unmap_run(&mut self, first: Lba, count: u64) {

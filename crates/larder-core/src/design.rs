@@ -160,9 +160,11 @@ pub trait Design: Send {
     /// Forgets `lba`; returns whether it was mapped or part of a trimmed run.
     fn unmap(&mut self, lba: Lba) -> bool;
 
-    /// Forgets what is remembered of the addresses in a run that are not mapped, so that none of them is mapped again by
-    /// itself. A design that remembers nothing of the kind has nothing to do.
-    fn forget_ghosts(&mut self, _first: Lba, _count: u64) {}
+    /// The content that `lba`, which is not mapped, is remembered to have, where it is stored for others. Whoever may use it
+    /// maps it as a duplicate. A design that remembers nothing of what it replaced has none.
+    fn remembered(&self, _lba: Lba) -> Option<Fingerprint> {
+        None
+    }
 
     /// Forgets a run of chunks, trimmed parts included, however long it is.
     fn unmap_run(&mut self, first: Lba, count: u64);

@@ -69,12 +69,14 @@ impl Cache {
 
     /// A read of `lba`, which holds content of its own number; whether it hit.
     fn read(&mut self, lba: u64) -> bool {
-        let hit = self.design.lookup(Lba(lba)) != Lookup::Miss;
-        if !hit {
+        let is_mapped = self.design.lookup(Lba(lba)) != Lookup::Miss;
+        let remembered = self.design.remembered(Lba(lba));
+        assert!(remembered.is_none_or(|content| !is_mapped && content == fingerprint(lba)));
+        if !is_mapped {
             self.put(lba, lba, None);
         }
         self.design.check();
-        hit
+        is_mapped || remembered.is_some()
     }
 
     fn lens(&self) -> [u64; 5] {
@@ -118,6 +120,7 @@ fn a_weu_without_an_address_in_t1_and_t2_goes_first_however_recent_it_is() {
     assert!(!cache.read(8));
     assert_eq!(cache.lens()[..3], [9 + 1, 0, 0], "none had to move; the three without data stay on T1");
     let hits: Vec<u64> = (0..9).filter(|&lba| cache.design.peek(Lba(lba)) != Lookup::Miss).collect();
+    assert!((0..9).all(|lba| cache.design.remembered(Lba(lba)).is_none()));
     assert_eq!(hits, [0, 1, 2, 3, 6, 7, 8]);
     // Now each has some. From T1's end 0 and 1 leave first, and that is a whole WEU.
     (9..10).for_each(|lba| assert!(!cache.read(lba)));
@@ -134,16 +137,17 @@ fn an_address_without_data_hits_when_its_content_is_known_again() {
     assert_eq!(cache.design.stats().ghosts, 2);
     // Another address brings the content back.
     cache.put(50, 0, None);
-    let found = cache.design.peek(Lba(0));
-    assert!(matches!(found, Lookup::Chunk { duplicate: true, .. }), "{found:?}");
+    assert_eq!((cache.design.peek(Lba(0)), cache.design.remembered(Lba(0))), (Lookup::Miss, Some(fingerprint(0))));
     assert!(cache.read(0));
-    assert_eq!(cache.design.peek(Lba(0)), found);
+    let place = cache.design.find_duplicate(&fingerprint(0)).expect("its content is known");
+    assert_eq!(cache.design.peek(Lba(0)), Lookup::Chunk { place, duplicate: true });
+    assert_eq!(cache.design.remembered(Lba(0)), None);
     // Not so where the address was told to be outdated.
     let mut cache = Cache::new(3, 40, 2);
     (0..7).for_each(|lba| assert!(!cache.read(lba)));
     assert!(!cache.design.unmap(Lba(0)), "it is not mapped");
     cache.put(50, 0, None);
-    assert_eq!(cache.design.lookup(Lba(0)), Lookup::Miss);
+    assert_eq!((cache.design.lookup(Lba(0)), cache.design.remembered(Lba(0))), (Lookup::Miss, None));
 }
 
 #[test]

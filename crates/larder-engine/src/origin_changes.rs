@@ -89,14 +89,6 @@ impl OriginChanges {
         }
     }
 
-    /// The runs that are doubtful: first chunk and number of chunks.
-    pub fn doubtful_runs(&self) -> Vec<(Lba, u64)> {
-        match self.all_doubtful {
-            true => vec![(Lba(0), u64::MAX)],
-            false => self.doubtful.iter().map(|run| (run.first, run.count)).collect(),
-        }
-    }
-
     /// The change of `run` is over; `rewritten` of it is on the origin as a whole, and no flush failed meanwhile.
     fn end(&mut self, run: (u64, u64), rewritten: Range<u64>) {
         if let Some(at) = self.changing.iter().position(|&changing| changing == run) {

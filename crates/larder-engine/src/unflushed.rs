@@ -172,17 +172,6 @@ impl State {
                 self.invalidate(lba);
             }
         }
-        // What a design remembers of them without a mapping it would map again by itself, or has already.
-        for (first, count) in self.origin_changes.doubtful_runs() {
-            self.design.forget_ghosts(first, count);
-            // Not of the whole volume: the log may have less room than a cache has mappings.
-            let mapped = if count == u64::MAX { Vec::new() } else { self.design.mapped_in(first, count) };
-            for lba in mapped {
-                if self.design.dirty_seq(lba).is_none() {
-                    self.invalidate(lba);
-                }
-            }
-        }
     }
 }
 

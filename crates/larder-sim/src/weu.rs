@@ -153,6 +153,11 @@ impl WeuCache {
             let fingerprint = (self.options.fp_entries_max > 0).then_some(content.fingerprint);
             (NewMapping::Unique { place, fingerprint }, Some(class))
         };
+        self.map(lba, new, class, dirty);
+    }
+
+    /// Maps `lba`, and logs that: with the segment that its record is in, of class `class`, where that is open still.
+    fn map(&mut self, lba: Lba, new: NewMapping, class: Option<StreamClass>, dirty: bool) {
         let seq = dirty.then_some(self.next_seq);
         self.next_seq += 1;
         self.design.map(lba, new, seq);
@@ -344,6 +349,18 @@ impl WeuCache {
         }
     }
 
+    /// What `lba` maps to; an address that the design replaced is mapped again where its content is stored still.
+    fn lookup(&mut self, lba: Lba) -> Lookup {
+        let found = self.design.lookup(lba);
+        if found != Lookup::Miss {
+            return found;
+        }
+        let Some(fingerprint) = self.design.remembered(lba) else { return found };
+        let Some(place) = self.design.find_duplicate(&fingerprint) else { return found };
+        self.map(lba, NewMapping::Duplicate { place }, self.open_class_of(&place), false);
+        Lookup::Chunk { place, duplicate: true }
+    }
+
     /// The chunk's copy on flash is outdated, durably, before the origin is written.
     fn forget(&mut self, lba: Lba) {
         if self.design.unmap(lba) {
@@ -362,7 +379,7 @@ fn index_of(class: StreamClass) -> usize {
 
 impl ReplayCache for WeuCache {
     fn read(&mut self, lba: Lba, content: &Content) -> bool {
-        match self.design.lookup(lba) {
+        match self.lookup(lba) {
             Lookup::Chunk { place, .. } => {
                 self.traffic.flash_data_bytes_read += u64::from(place.stored_len);
                 true
@@ -377,7 +394,7 @@ impl ReplayCache for WeuCache {
     }
 
     fn write(&mut self, lba: Lba, content: &Content) -> bool {
-        let hit = self.design.peek(lba) != Lookup::Miss;
+        let hit = self.design.peek(lba) != Lookup::Miss || self.design.remembered(lba).is_some();
         match self.options.policy {
             WritePolicy::Back => {
                 self.insert(lba, content, true);
