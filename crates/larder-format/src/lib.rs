@@ -36,6 +36,7 @@ pub use error::{FormatError, Structure};
 pub use layout::{Layout, LayoutRequest};
 pub use log::{
     FrameHeader, FrameStart, LogEntry, LogStart, decode_frame, encode_frame, encode_frame_into, frame_crc, peek_frame,
+    traces_of_frame,
 };
 pub use place::{Place, Sectors};
 pub use segment::{RecordContent, RecordEntry, SegmentHeader};

@@ -29,6 +29,8 @@ pub const ENTRIES_PER_FRAME_MAX: usize = entries_that_fit(FRAME_BYTES_MAX);
 
 const MAGIC: [u8; 8] = *b"LARDERLF";
 const STRUCTURE: Structure = Structure::LogFrame;
+/// Wrong bits in a tag by which a frame is still known.
+const TAG_WRONG_BITS_MAX: u32 = 8;
 
 /// Where in the log something starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -55,6 +57,15 @@ pub struct FrameStart {
     /// The checksum of the frame before ([`frame_crc`]), 0 before the first of all. Without it a frame that a crash left
     /// behind a lost one could follow, with the right number, a new frame in the lost one's place.
     pub previous_crc: u32,
+}
+
+impl FrameStart {
+    /// Whether this frame was begun when frame `frame_seq`, whose first entry has number `entry_seq`, was durable already. A
+    /// crash leaves none where a reader missed that one. Two of three numbers have to say so, for any of them may be damaged.
+    pub fn shows_durable(&self, frame_seq: u64, entry_seq: u64) -> bool {
+        let votes = [self.frame_seq > frame_seq, self.durable_frame_seq >= frame_seq, self.first_entry_seq > entry_seq];
+        votes.into_iter().filter(|&vote| vote).count() >= 2
+    }
 }
 
 /// What the header of a frame says.
@@ -177,18 +188,7 @@ pub fn peek_frame(bytes: &[u8], flash_tag: u64) -> Result<FrameHeader, FormatErr
     if raw.magic != MAGIC {
         return Err(FormatError::BadMagic(STRUCTURE));
     }
-    let header = FrameHeader {
-        start: FrameStart {
-            flash_tag: raw.flash_tag.get(),
-            frame_seq: raw.frame_seq.get(),
-            first_entry_seq: raw.first_entry_seq.get(),
-            durable_frame_seq: raw.durable_frame_seq.get(),
-            previous_crc: raw.previous_crc.get(),
-        },
-        entry_count: raw.entry_count.get(),
-        frame_bytes: raw.frame_bytes.get(),
-        crc: raw.crc.get(),
-    };
+    let header = header_from_raw(&raw);
     if header.start.flash_tag != flash_tag {
         return Err(FormatError::Foreign(STRUCTURE));
     }
@@ -206,6 +206,19 @@ pub fn peek_frame(bytes: &[u8], flash_tag: u64) -> Result<FrameHeader, FormatErr
         return invalid("a counter is too high");
     }
     Ok(header)
+}
+
+/// What the header of a frame of this flash says that is damaged, in the header, too: for a reader that looks for frames that
+/// were there once, and reads nothing by it. One field at least may hold anything; the tag, if all else that names a frame
+/// is right, a few wrong bits. `None` for what was no such frame, or cannot be known any more.
+pub fn traces_of_frame(bytes: &[u8], flash_tag: u64) -> Option<FrameHeader> {
+    let raw: RawHeader = wire::read(bytes, STRUCTURE).ok()?;
+    let header = header_from_raw(&raw);
+    // Two flashes' tags are random: another one's differs by half of its bits.
+    let wrong_bits = (header.start.flash_tag ^ flash_tag).count_ones();
+    let is_named = raw.magic == MAGIC && raw.version.get() == FORMAT_VERSION;
+    let is_ours = wrong_bits == 0 || (is_named && wrong_bits <= TAG_WRONG_BITS_MAX);
+    is_ours.then_some(header)
 }
 
 /// What a frame says. `bytes` starts at the frame and may be longer.
@@ -229,6 +242,21 @@ pub fn decode_frame(bytes: &[u8], flash_tag: u64) -> Result<(FrameHeader, Vec<Lo
     wire::check_zero(padding, STRUCTURE)?;
     let entries: Result<_, _> = table.chunks_exact(LOG_ENTRY_BYTES).map(LogEntry::from_bytes).collect();
     Ok((header, entries?))
+}
+
+fn header_from_raw(raw: &RawHeader) -> FrameHeader {
+    FrameHeader {
+        start: FrameStart {
+            flash_tag: raw.flash_tag.get(),
+            frame_seq: raw.frame_seq.get(),
+            first_entry_seq: raw.first_entry_seq.get(),
+            durable_frame_seq: raw.durable_frame_seq.get(),
+            previous_crc: raw.previous_crc.get(),
+        },
+        entry_count: raw.entry_count.get(),
+        frame_bytes: raw.frame_bytes.get(),
+        crc: raw.crc.get(),
+    }
 }
 
 fn header_to_raw(header: &FrameHeader) -> RawHeader {

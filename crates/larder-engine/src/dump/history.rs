@@ -48,7 +48,7 @@ pub async fn history(
     let mut window = Window::new(flash, layout.log_offset, layout.log_offset + layout.log_bytes);
     let frames = lying::scan(&mut window, superblock).await.whole;
     let mut log = Listing::new();
-    for frame in frames.iter().filter(|frame| frame.frame_seq >= superblock.log_start.frame_seq) {
+    for frame in frames.iter().filter(|frame| frame.header.start.frame_seq >= superblock.log_start.frame_seq) {
         let Some((header, entries)) = lying::at(&mut window, superblock, frame.offset_in_log).await else { continue };
         for (seq, entry) in (header.start.first_entry_seq..).zip(&entries) {
             if !speaks_of(entry, lba, &slots) {

@@ -81,18 +81,18 @@ pub async fn frames(flash: &dyn BlockDevice, superblock: &Superblock, limit: usi
     let found = lying::scan(&mut window, superblock).await;
     let whole = found.whole.iter().map(|frame| (frame, true));
     let mut all: Vec<_> = whole.chain(found.heads.iter().map(|frame| (frame, false))).collect();
-    all.sort_by_key(|(frame, _)| (frame.frame_seq, frame.offset_in_log));
+    all.sort_by_key(|(frame, _)| (frame.header.start.frame_seq, frame.offset_in_log));
     let mut listing = Listing::new();
     for (frame, whole) in all {
         listing.add(limit, || FrameDump {
-            frame_seq: frame.frame_seq,
+            frame_seq: frame.header.start.frame_seq,
             flash_offset: layout.log_offset + frame.offset_in_log,
-            bytes: frame.frame_bytes,
-            first_entry_seq: frame.first_entry_seq,
-            count: frame.entry_seq_next.saturating_sub(frame.first_entry_seq),
-            durable_frame_seq: frame.durable_frame_seq,
+            bytes: frame.header.frame_bytes,
+            first_entry_seq: frame.header.start.first_entry_seq,
+            count: frame.header.entry_count.into(),
+            durable_frame_seq: frame.header.start.durable_frame_seq,
             whole,
-            needed: frame.frame_seq >= superblock.log_start.frame_seq,
+            needed: frame.header.start.frame_seq >= superblock.log_start.frame_seq,
         });
     }
     listing

@@ -8,7 +8,7 @@ use super::window::Window;
 use larder_format::{
     FrameHeader, LogEntry, Superblock, decode_frame,
     log::{FRAME_BYTES_MAX, FRAME_HEADER_BYTES},
-    peek_frame,
+    traces_of_frame,
 };
 
 /// A frame, and where it lies.
@@ -16,16 +16,8 @@ use larder_format::{
 pub struct FrameAt {
     /// Bytes from the start of the log.
     pub offset_in_log: u64,
-    /// Its size.
-    pub frame_bytes: u32,
-    /// Its number.
-    pub frame_seq: u64,
-    /// The sequence number of its first entry.
-    pub first_entry_seq: u64,
-    /// The number after that of its last entry.
-    pub entry_seq_next: u64,
-    /// The newest frame that was durable when it was written.
-    pub durable_frame_seq: u64,
+    /// What it says of itself.
+    pub header: FrameHeader,
 }
 
 /// What a look at one place of the log found.
@@ -43,10 +35,10 @@ async fn look(window: &mut Window<'_>, superblock: &Superblock, offset_in_log: u
     let tag = superblock.flash_tag();
     let at = layout.log_offset + offset_in_log;
     let sector = layout.sector_bytes as usize;
-    let header = peek_frame(window.bytes(at, sector.max(FRAME_HEADER_BYTES)).await, tag).ok()?;
+    let header = traces_of_frame(window.bytes(at, sector.max(FRAME_HEADER_BYTES)).await, tag)?;
     let bytes = u64::from(header.frame_bytes);
     if bytes > FRAME_BYTES_MAX || offset_in_log + bytes > layout.log_bytes {
-        return None;
+        return Some(Look::Head(header));
     }
     Some(match decode_frame(window.bytes(at, bytes as usize).await, tag) {
         Ok((header, entries)) => Look::Whole(header, entries),
@@ -76,12 +68,19 @@ pub struct Lying {
 }
 
 impl Lying {
-    /// A frame that is not whole and says that frame `lost`, or one behind it, was durable. A crash leaves none: it tears
-    /// the frame that is being written, and the next is not begun before.
-    pub fn proof_of_loss(&self, lost: u64) -> Option<&FrameAt> {
+    /// A frame that is not whole and shows that frame `frame_seq`, whose first entry would be `entry_seq`, was durable
+    /// ([`FrameStart::shows_durable`](larder_format::FrameStart::shows_durable)).
+    pub fn proof_of_loss(&self, frame_seq: u64, entry_seq: u64) -> Option<&FrameAt> {
+        self.heads.iter().find(|head| head.header.start.shows_durable(frame_seq, entry_seq))
+    }
+
+    /// The frame that is not whole where this one would come next.
+    pub fn torn(&self, frame_seq: u64, entry_seq: u64) -> Option<&FrameAt> {
         self.heads.iter().find(|head| {
-            // What a frame says of itself, in three fields that go together.
-            head.frame_seq > lost && head.durable_frame_seq >= lost && head.durable_frame_seq < head.frame_seq
+            let (start, before) = (head.header.start, frame_seq.saturating_sub(1));
+            let votes =
+                [start.frame_seq == frame_seq, start.durable_frame_seq == before, start.first_entry_seq == entry_seq];
+            votes.into_iter().filter(|&vote| vote).count() >= 2
         })
     }
 }
@@ -102,21 +101,14 @@ pub async fn scan(window: &mut Window<'_>, superblock: &Superblock) -> Lying {
                 continue;
             }
         };
-        list.push(FrameAt {
-            offset_in_log: offset,
-            frame_bytes: header.frame_bytes,
-            frame_seq: header.start.frame_seq,
-            first_entry_seq: header.start.first_entry_seq,
-            entry_seq_next: header.entry_seq_next(),
-            durable_frame_seq: header.start.durable_frame_seq,
-        });
+        list.push(FrameAt { offset_in_log: offset, header: *header });
         // Inside a whole frame is no other.
         offset += match found {
             Some(Look::Whole(header, _)) => u64::from(header.frame_bytes).max(sector),
             _ => sector,
         };
     }
-    lying.whole.sort_by_key(|frame| frame.frame_seq);
-    lying.heads.sort_by_key(|frame| frame.frame_seq);
+    lying.whole.sort_by_key(|frame| frame.header.start.frame_seq);
+    lying.heads.sort_by_key(|frame| frame.header.start.frame_seq);
     lying
 }

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     error::EngineError,
-    walk::{self, LogWalk, Reader},
+    walk::{self, LogEnd, LogWalk, Reader},
 };
 use larder_device::BlockDevice;
 use larder_format::{
@@ -268,7 +268,7 @@ pub async fn log(flash: &dyn BlockDevice, superblock: &Superblock, says: &Checkp
     report.log_frames = end.frames;
     report.log_entries = end.entries;
     match walk.lost_frame().await {
-        Ok(None) => end_of_log(flash, superblock, end.next_frame_seq, report).await,
+        Ok(None) => end_of_log(flash, superblock, &end, report).await,
         Ok(Some((seq, at))) => report.problem_at(Problem {
             kind: "log",
             what: format!(
@@ -284,24 +284,25 @@ pub async fn log(flash: &dyn BlockDevice, superblock: &Superblock, says: &Checkp
 }
 
 /// Whether what the log ends in is what a crash leaves: one frame that is not whole, and none behind it.
-async fn end_of_log(flash: &dyn BlockDevice, superblock: &Superblock, next_frame: u64, report: &mut VerifyReport) {
+async fn end_of_log(flash: &dyn BlockDevice, superblock: &Superblock, end: &LogEnd, report: &mut VerifyReport) {
     let layout = &superblock.layout;
+    let (next_frame, next_entry) = (end.next_frame_seq, end.next_entry_seq);
     let mut window = Window::new(flash, layout.log_offset, layout.log_offset + layout.log_bytes);
     let lying = frames::scan(&mut window, superblock).await;
     let at = |frame: &FrameAt| layout.log_offset + frame.offset_in_log;
-    if let Some(later) = lying.proof_of_loss(next_frame) {
+    if let Some(later) = lying.proof_of_loss(next_frame, next_entry) {
         let what = format!(
             "the end of the metadata log is damaged: frame {next_frame} is not whole, and frame {}, which was begun when \
              that one was durable, is not either; a crash tears one frame",
-            later.frame_seq
+            later.header.start.frame_seq
         );
         report.problem_at(Problem { kind: "log", what, lba: None, flash_offset: Some(at(later)), dirty: false });
-    } else if let Some(torn) = lying.heads.iter().find(|head| head.frame_seq == next_frame) {
+    } else if let Some(torn) = lying.torn(next_frame, next_entry) {
         report.note(format!(
             "the log ends in a frame that is not whole (frame {next_frame} at flash offset {}, {} entries), as a crash \
              leaves it; if there was no crash, what was flushed last is lost",
             at(torn),
-            torn.entry_seq_next.saturating_sub(torn.first_entry_seq)
+            torn.header.entry_count
         ));
     }
 }

@@ -68,8 +68,8 @@ pub async fn fresh_log(flash: &dyn BlockDevice, superblock: &Superblock, end: (L
     let layout = &superblock.layout;
     let mut window = Window::new(flash, layout.log_offset, layout.log_offset + layout.log_bytes);
     let lying = frames::scan(&mut window, superblock).await;
-    let newest = lying.whole.iter().map(|frame| frame.frame_seq).max().unwrap_or(0).max(end.0.frame_seq);
-    let last_entry = lying.whole.iter().map(|frame| frame.entry_seq_next).max().unwrap_or(0).max(end.1);
+    let newest = lying.whole.iter().map(|frame| frame.header.start.frame_seq).max().unwrap_or(0).max(end.0.frame_seq);
+    let last_entry = lying.whole.iter().map(|frame| frame.header.entry_seq_next()).max().unwrap_or(0).max(end.1);
     // What cannot be read now may be readable later: beyond the most that may lie there.
     let frames_max = layout.log_bytes / u64::from(layout.sector_bytes.max(1)) + 1;
     let start = LogStart { offset_in_log: end.0.offset_in_log, frame_seq: newest.saturating_add(frames_max) };

@@ -291,7 +291,7 @@ impl Salvage<'_> {
                 !left.is_empty()
             };
             // Any number of frames may have been in what cannot be read.
-            let proof = self.end_is_lost || lying.proof_of_loss(position.next_frame).is_some();
+            let proof = self.end_is_lost || lying.proof_of_loss(position.next_frame, position.next_entry).is_some();
             if proof || self.damage.unreadable_log.iter().any(hidden) {
                 self.gap(LogGap { first_frame: position.next_frame, frames: None, entries: None }, u64::MAX);
             }
@@ -306,8 +306,8 @@ impl Salvage<'_> {
     async fn beyond(&mut self, window: &mut Window<'_>, others: &[FrameAt], position: &mut Position) {
         let lost_from = position.next_frame;
         let later: Vec<&FrameAt> =
-            others.iter().filter(|frame| frame.frame_seq > lost_from && frame.durable_frame_seq >= lost_from).collect();
-        for same in later.chunk_by(|a, b| a.frame_seq == b.frame_seq) {
+            others.iter().filter(|frame| frame.header.start.shows_durable(lost_from, position.next_entry)).collect();
+        for same in later.chunk_by(|a, b| a.header.start.frame_seq == b.header.start.frame_seq) {
             let mut whole = Vec::new();
             for frame in same {
                 let found = frames::at(window, self.superblock, frame.offset_in_log).await;

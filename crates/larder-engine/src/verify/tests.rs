@@ -16,6 +16,7 @@ use larder_device::{
     ram::RamDevice,
     threads::{ThreadRuntime, ThreadRuntimeOptions},
 };
+use larder_format::log::FRAME_HEADER_BYTES;
 use std::sync::Arc;
 
 const MIB: u64 = 1 << 20;
@@ -168,6 +169,7 @@ fn what_is_left_of_sound_metadata_is_all_of_it() {
     }
 }
 
+/// Whatever of the two is damaged, a field of their headers, too.
 #[test]
 fn two_torn_frames_are_no_crash() {
     let crashed = flash(false);
@@ -175,13 +177,23 @@ fn two_torn_frames_are_no_crash() {
     let mut frames = Vec::new();
     let start = (superblock.log_start, superblock.entry_seq_next);
     block_on(walk::log(&*crashed, &superblock, start, &mut |at, _, _| frames.push(at))).expect("read");
-    let last = &frames[frames.len() - 2..];
-    flip(&crashed, superblock.layout.log_offset + last[1] + 70);
-    let one = verified(&crashed);
-    assert!(one.clean && one.notes.iter().any(|note| note.contains("not whole")), "{:?} {:?}", one.problems, one.notes);
-    flip(&crashed, superblock.layout.log_offset + last[0] + 70);
-    let two = verified(&crashed);
-    assert!(kinds(&two).contains(&"log"), "{}", sentences(&two));
+    let last = [2, 1].map(|from_end| superblock.layout.log_offset + frames[frames.len() - from_end]);
+    for byte in (0..FRAME_HEADER_BYTES as u64).chain([FRAME_HEADER_BYTES as u64 + 6]) {
+        flip(&crashed, last[1] + byte);
+        let one = verified(&crashed);
+        let notes = &one.notes;
+        assert!(
+            one.clean && notes.iter().any(|note| note.contains("not whole")),
+            "{byte}: {} {notes:?}",
+            sentences(&one)
+        );
+        block_on(recovered(&*crashed)).expect("one torn frame is what a crash leaves");
+        flip(&crashed, last[0] + byte);
+        let two = verified(&crashed);
+        assert!(kinds(&two).contains(&"log"), "{byte}: {}", sentences(&two));
+        assert!(matches!(block_on(recovered(&*crashed)), Err(EngineError::LogDamaged { .. })), "{byte}");
+        last.iter().for_each(|frame| flip(&crashed, frame + byte));
+    }
 }
 
 #[test]

@@ -33,6 +33,8 @@ pub struct LogEnd {
     pub bytes: u64,
     /// Number of the frame that would come next.
     pub next_frame_seq: u64,
+    /// Number of its first entry.
+    pub next_entry_seq: u64,
     /// Where in the log it would be, unless it has no room there.
     pub next_offset_in_log: u64,
 }
@@ -130,7 +132,12 @@ impl<'a> LogWalk<'a> {
             reads_max: if superblock.clean_shutdown { 1 } else { READS_IN_FLIGHT },
             read_at: at,
             held: VecDeque::new(),
-            end: LogEnd { next_frame_seq: start.frame_seq, next_offset_in_log: at, ..LogEnd::default() },
+            end: LogEnd {
+                next_frame_seq: start.frame_seq,
+                next_entry_seq: entry_seq,
+                next_offset_in_log: at,
+                ..LogEnd::default()
+            },
         }
     }
 
@@ -183,6 +190,7 @@ impl<'a> LogWalk<'a> {
         self.end.entries += entries.len() as u64;
         self.end.bytes += u64::from(header.frame_bytes);
         self.end.next_frame_seq = self.next.frame_seq;
+        self.end.next_entry_seq = self.next.entry_seq;
         // The end of the region stays that, and is not the beginning.
         self.end.next_offset_in_log = (self.next.at - 1) % self.log_bytes + 1;
         while self.held.len() > 1 && self.held.front().is_some_and(|piece| piece.end() <= self.next.at) {
@@ -292,7 +300,7 @@ impl<'a> LogWalk<'a> {
         while self.read_on().await? {
             self.held.clear();
         }
-        Ok(self.evidence.of_loss_from(self.next.frame_seq))
+        Ok(self.evidence.of_loss_from(self.next.frame_seq, self.next.entry_seq))
     }
 }
 

@@ -77,7 +77,8 @@ impl Log {
     /// The end of the log, frame by frame.
     fn plainly(&self) -> (LogEnd, Vec<u64>) {
         let (mut expected, mut at) = (self.start(), self.superblock.log_start.offset_in_log);
-        let mut end = LogEnd { next_frame_seq: 50, next_offset_in_log: at, ..LogEnd::default() };
+        let mut end =
+            LogEnd { next_frame_seq: 50, next_entry_seq: ENTRY_SEQ, next_offset_in_log: at, ..LogEnd::default() };
         let mut seen = Vec::new();
         let mut previous: Option<FrameHeader> = None;
         loop {
@@ -101,6 +102,7 @@ impl Log {
             end.entries += entries.len() as u64;
             end.bytes += u64::from(header.frame_bytes);
             end.next_frame_seq += 1;
+            end.next_entry_seq = header.entry_seq_next();
             at = found_at + u64::from(header.frame_bytes);
             end.next_offset_in_log = at;
             expected = (LogStart { frame_seq: expected.0.frame_seq + 1, ..expected.0 }, header.entry_seq_next());
