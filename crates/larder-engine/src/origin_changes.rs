@@ -4,7 +4,7 @@
 //! A write-through or write-around changes the origin in three steps: the chunks are *changing* until the write is over,
 //! then *written* until a flush that began later succeeds. When a flush fails, the origin may have forgotten all that is
 //! changing or written, though reads show it until the power goes, and no later flush makes it durable. Such chunks are
-//! *doubtful* until they are written again as a whole: were a clean copy of one durable on flash, a power loss could
+//! *doubtful* until they are written again as a whole, by whomever: were a clean copy of one durable on flash, a power loss could
 //! leave the copy and take the original, and what is read would change when the copy is evicted.
 //!
 //! Invariants: nothing clean is mapped for a chunk that is changing or doubtful. Where more runs are written than are kept
@@ -94,15 +94,25 @@ impl OriginChanges {
         if let Some(at) = self.changing.iter().position(|&changing| changing == run) {
             self.changing.swap_remove(at);
         }
-        let (first, end) = run;
-        // Written again: what was doubtful of it is not, once this is flushed.
-        self.doubtful.remove(Lba(rewritten.start), rewritten.end.saturating_sub(rewritten.start));
+        self.wrote(run, rewritten);
+    }
+
+    /// The chunks of `run` were written; `rewritten` of them as a whole, and no flush failed since that began.
+    pub fn wrote(&mut self, (first, end): (u64, u64), rewritten: Range<u64>) {
+        // Where a flush fails before this is flushed, they are doubtful again.
+        self.rewritten(rewritten);
         if self.written.len() >= RUNS_MAX {
             self.written = RunMap::default();
             self.overflowed_below = self.next_number + 1;
         }
         self.written.insert(Run { first: Lba(first), count: end - first, seq: self.next_number, no_hole: false });
         self.next_number += 1;
+    }
+
+    /// The origin got these chunks as a whole, and no flush failed since that began: what it may have lost of them does not
+    /// matter any more.
+    pub fn rewritten(&mut self, chunks: Range<u64>) {
+        self.doubtful.remove(Lba(chunks.start), chunks.end.saturating_sub(chunks.start));
     }
 }
 
@@ -153,7 +163,7 @@ impl Shared {
     }
 
     /// The chunks that a range covers whole. The volume's last one is, where the range reaches its end.
-    fn whole_chunks(&self, offset: u64, len: u64) -> Range<u64> {
+    pub fn whole_chunks(&self, offset: u64, len: u64) -> Range<u64> {
         let chunk = self.geometry.chunk_bytes as u64;
         let to_end = offset + len == self.geometry.volume_bytes;
         offset.div_ceil(chunk)..if to_end { self.geometry.chunk_count } else { (offset + len) / chunk }

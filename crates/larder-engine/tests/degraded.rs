@@ -415,6 +415,44 @@ fn what_the_origin_may_have_forgotten_is_not_cached_for_good() {
     });
 }
 
+/// What is doubtful is written again as a whole by a destage, a trim, or past a failed flash: it is not doubtful any more.
+#[test]
+fn doubt_ends_whoever_writes_the_chunk_again() {
+    each_seed(4, |seed| {
+        let (setup, _) = fenced_setup(WriteMode::Through);
+        let world = World::new(seed, setup);
+        let doubt = || {
+            (0..8).for_each(|lba| world.write(at(lba), &noise(lba, CHUNK)));
+            world.origin.sim.fail_next(IoOp::Flush, IoErrorKind::Io);
+            world.run(world.cache().flush()).expect_err("the flush that fails");
+            assert!(has(&world, "origin_doubtful"));
+        };
+        let chunks = || {
+            let conditions = world.status().conditions;
+            let doubtful = conditions.into_iter().find(|condition| condition.name == "origin_doubtful");
+            doubtful.map(|doubtful| doubtful.what)
+        };
+        doubt();
+        // The operator is told of it once.
+        let _ = world.run(world.cache().set_mode(WriteMode::Back));
+        world.run(world.cache().set_mode(WriteMode::Back)).expect("switched");
+        (0..6).for_each(|lba| world.write(at(lba), &noise(100 + lba, CHUNK)));
+        world.write(at(6) + 512, &noise(106, 512));
+        world.flush();
+        assert!(world.destage_all());
+        assert!(chunks().is_some_and(|what| what.contains(" 2 chunks")), "6 in part and 7 not at all: {:?}", chunks());
+        world.trim(at(6), 2 * CHUNK as u64);
+        world.flush();
+        assert!(world.destage_all());
+        assert_eq!(chunks(), None);
+        world.run(world.cache().set_mode(WriteMode::Through)).expect("switched");
+        doubt();
+        world.flash.sim.set_gone(true);
+        (0..7).for_each(|lba| world.write(at(lba), &noise(200 + lba, CHUNK)));
+        assert!(chunks().is_some_and(|what| what.contains(" 1 chunks")), "{:?}", chunks());
+    });
+}
+
 /// A full one, for instance: what it still does well is no sign that it takes writes again.
 #[test]
 fn an_origin_that_takes_no_writes_is_told_though_it_reads() {

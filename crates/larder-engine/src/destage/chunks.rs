@@ -85,7 +85,10 @@ impl Shared {
         // (4)
         {
             let mut state = self.state.lock();
-            for &DirtyChunk { lba, seq, .. } in &chunks {
+            for &DirtyChunk { lba, seq, sectors } in &chunks {
+                if sectors.is_none() {
+                    state.origin_changes.rewritten(lba.0..lba.0 + 1);
+                }
                 if state.design.mark_clean(lba, seq) {
                     state.log.push(LogEntry::Clean { lba: lba.0, chunk_count: 1, map_seq: seq });
                 }

@@ -21,7 +21,7 @@ impl Shared {
         // Writes since may have cut the run; what is left of it is read again, piece by piece, under the ticket.
         let mut at = run.first;
         let end = run.first.0 + run.count;
-        let mut zeroed = 0;
+        let (mut zeroed, mut parts) = (0, Vec::new());
         while at.0 < end {
             let part = self.state.lock().design.trimmed_from(at);
             let Some(part) = part.filter(|part| part.first.0 < end) else { break };
@@ -36,10 +36,12 @@ impl Shared {
             let flags = ZeroFlags { no_hole: run.no_hole, ..ZeroFlags::default() };
             self.zero_origin(offset, stop - offset, flags).await.map_err(|_| ())?;
             zeroed += stop - offset;
+            parts.push(from.0..to);
         }
         self.flush_destaged(failures).await?;
         {
             let mut state = self.state.lock();
+            parts.into_iter().for_each(|part| state.origin_changes.rewritten(part));
             // Only what is left of the run: what was written or trimmed since is dirty, and a mark that covered it would
             // be taken for it by a replay over a newer checkpoint, where it has no sequence number.
             for (first, count) in remains_of(&state, &run) {
