@@ -26,7 +26,7 @@ use crate::{
 use larder_core::{Lba, Lookup, SlotId, types::SECTOR_BYTES};
 use larder_device::{
     BlockDevice, DeviceInfo, Extent, IoBuf, IoError, IoErrorKind, IoFuture, IoOp, Runtime, SharedBuf, WriteFlags,
-    ZeroFlags, driver::block_on,
+    ZeroFlags, driver::block_on, runtime::compute,
 };
 use larder_format::{DirectoryPath, Superblock, WriteMode};
 use parking_lot::Mutex;
@@ -328,6 +328,9 @@ fn volume_info(superblock: &Superblock, geometry: &Geometry, state: &State, orig
 async fn begin(shared: &Arc<Shared>, emptied: bool) -> Result<(), EngineError> {
     let place = shared.tuning.fence.0.as_ref().map_or_else(String::new, |keeper| keeper.place());
     let state_dir = DirectoryPath::new(place)?;
+    if let Some(keeper) = shared.tuning.fence.0.clone() {
+        compute(&*shared.runtime, move || keeper.prepare()).await?.map_err(EngineError::State)?;
+    }
     // Repairs a damaged twin, too: both are written.
     shared
         .superblock

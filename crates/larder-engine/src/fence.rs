@@ -18,6 +18,13 @@ pub trait FenceKeeper: Send + Sync {
     /// a keeper is refused, and told this.
     fn place(&self) -> String;
 
+    /// The cache opens with this keeper: the flash is about to name its place. What has to be there before is made now, and
+    /// nothing is before, for an opening that is refused changes nothing.
+    ///
+    /// # Errors
+    /// A sentence: then the cache does not open.
+    fn prepare(&self) -> Result<(), String>;
+
     /// Why the fence is up; `None` where it is down.
     ///
     /// # Errors

@@ -82,8 +82,8 @@ pub struct StateDir {
 }
 
 impl StateDir {
-    /// The state of the cache on `flash`, in `given` or else where its superblock says; `None` where nothing is kept.
-    /// A first file is made; a missing one only with `adopt`, for it might have said that there is a fence.
+    /// The state of the cache on `flash`, in `given` or else where its superblock says; `None` where nothing is kept. A
+    /// missing file is believed only with `adopt`, for it might have said that there is a fence. Changes nothing.
     ///
     /// # Errors
     /// A sentence.
@@ -137,16 +137,13 @@ impl StateDir {
             registered: is_registered,
         };
         let left_behind = Mutex::new(before.filter(|_| left_behind.is_some()));
-        let state = StateDir { file, place: place.to_owned(), record: Mutex::new(record), left_behind };
-        state.change(|_| {}).map_err(Failure::failed)?;
-        state.outdate_others(&dir, flash)?;
-        Ok(Some(state))
+        Ok(Some(StateDir { file, place: place.to_owned(), record: Mutex::new(record), left_behind }))
     }
 
     /// Nothing is served any more by the files of other caches that were served under the same name, for their flash is not there,
     /// or that were before the same origin, for this cache may keep from it what was written: until they are served again. Their
     /// fences stay. What a name led to does not count: the kernel gives its names anew.
-    fn outdate_others(&self, dir: &Path, flash: &Path) -> Outcome {
+    fn outdate_others(&self) -> Result<(), String> {
         let mine = self.record();
         let has_my_origin = |other: &Record| match mine.origin_identity != 0 && other.origin_identity != 0 {
             true => other.origin_identity == mine.origin_identity,
@@ -155,13 +152,13 @@ impl StateDir {
         let is_outdated = |other: &Record| {
             other.registered
                 && other.flash_uuid != mine.flash_uuid
-                && (other.flash_named == named(flash) || has_my_origin(other))
+                && (other.flash_named == mine.flash_named || has_my_origin(other))
                 && !unhex(&other.flash_uuid).is_some_and(|uuid| is_served(&uuid))
         };
-        for (file, record) in records(dir)? {
+        for (file, record) in records(Path::new(&self.place))? {
             // Nothing is served by a file that cannot be read.
             let Some(record) = record.ok().filter(is_outdated) else { continue };
-            replace(&file, &Record { registered: false, ..record }).map_err(Failure::failed)?;
+            replace(&file, &Record { registered: false, ..record })?;
         }
         Ok(())
     }
@@ -174,7 +171,7 @@ impl StateDir {
         let shown = dir.display();
         let (wanted, named) = (absolute(flash), named(flash));
         let mut found = Vec::new();
-        for (file, record) in records(dir)? {
+        for (file, record) in records(dir).map_err(Failure::failed)? {
             let record = record?;
             if record.registered && (record.flash == wanted || record.flash_named == named) {
                 found.push((file, record));
@@ -248,6 +245,11 @@ impl FenceKeeper for StateDir {
         self.place.clone()
     }
 
+    fn prepare(&self) -> Result<(), String> {
+        self.change(|_| {})?;
+        self.outdate_others()
+    }
+
     fn raised(&self) -> Result<Option<String>, String> {
         Ok(self.record().fence)
     }
@@ -275,10 +277,9 @@ impl FenceKeeper for StateDir {
 }
 
 /// The state files of a directory, and those that cannot be read.
-fn records(dir: &Path) -> Outcome<Vec<(PathBuf, Outcome<Record>)>> {
+fn records(dir: &Path) -> Result<Vec<(PathBuf, Outcome<Record>)>, String> {
     let failed = |error: &std::io::Error| {
-        let shown = dir.display();
-        Failure::failed(format_args!("the state directory {shown} cannot be read: {}", system_reason(error)))
+        format!("the state directory {} cannot be read: {}", dir.display(), system_reason(error))
     };
     let mut found = Vec::new();
     for entry in fs::read_dir(dir).map_err(|error| failed(&error))?.take(FILES_MAX) {

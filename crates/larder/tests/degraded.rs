@@ -768,6 +768,50 @@ fn a_server_is_found_through_the_state_directory_but_not_through_a_copy() {
     world.assert_origin("detached");
 }
 
+/// An opening that is refused has changed nothing in the state directory, of its own cache and of others.
+#[test]
+fn a_refused_opening_changes_nothing_in_the_state_directory() {
+    if stands_in() {
+        return;
+    }
+    let scratch = Scratch::new("degraded-refused-state");
+    let mut world = World::new(&scratch, scratch.path("flash"), "write-through");
+    world.serve(&[]).stop();
+    let origin = world.volume.origin.clone();
+    let second = scratch.path("second");
+    let mut create = larder(["create", "--weu", "512K", "--mode", "write-through", "--size", "16M", "--flash"]);
+    succeeds(&ends(create.arg(&second).arg("--origin").arg(&origin)));
+    let first = std::mem::replace(&mut world.volume.flash, second);
+    world.volume.serve().stop();
+    let dump = ends(larder(["dump", "layout", "--json", "--flash"]).arg(&world.volume.flash));
+    succeeds(&dump);
+    let layout: Value = serde_json::from_slice(&dump.stdout).expect("JSON");
+    let areas = layout["regions"]
+        .as_array()
+        .expect("regions")
+        .iter()
+        .filter(|region| region["region"].as_str().is_some_and(|name| name.starts_with("checkpoint")));
+    let mut bytes = fs::read(&world.volume.flash).expect("the flash");
+    for area in areas {
+        bytes[area["flash_offset"].as_u64().expect("an offset") as usize + 20] ^= 0xff;
+    }
+    fs::write(&world.volume.flash, &bytes).expect("the flash");
+    let kept = || {
+        let mut files: Vec<_> = fs::read_dir(&world.state).expect("the state directory").flatten().collect();
+        files.sort_by_key(fs::DirEntry::path);
+        files.iter().map(|file| (file.path(), fs::read(file.path()).expect("a file"))).collect::<Vec<_>>()
+    };
+    let before = kept();
+    world.refused(&world.state_options(), &["checkpoint"]);
+    refused(&ends(larder(["flush", "--flash"]).arg(&world.volume.flash).args(world.state_options())), &["checkpoint"]);
+    assert!(kept() == before, "a refused opening changed the state directory");
+    assert!(fs::read(&world.volume.flash).expect("the flash") == bytes);
+    // The first one is served without its flash, as before.
+    let _ = set_aside(&first);
+    world.volume.flash = first;
+    world.serve(&[]).stop();
+}
+
 /// A new cache over an image of a flash leaves the state of the flash itself. Where that cannot be seen, for it is away or is
 /// what was moved, nothing is served by its state any more, and it is there when the flash returns.
 #[test]

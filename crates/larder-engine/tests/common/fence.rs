@@ -52,6 +52,9 @@ impl FenceKeeper for MemoryFence {
     fn place(&self) -> String {
         "memory".into()
     }
+    fn prepare(&self) -> Result<(), String> {
+        self.check()
+    }
     fn raised(&self) -> Result<Option<String>, String> {
         Ok(self.raised.lock().clone())
     }
