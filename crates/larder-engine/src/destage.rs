@@ -136,7 +136,7 @@ impl Shared {
                     }
                 }
                 Err(()) => {
-                    let _ = self.runtime.delay(pause).await;
+                    let _ = self.runtime.delay(self.pause_before_retry(pause)).await;
                     pause = (pause * 2).min(RETRY_MAX);
                 }
             }

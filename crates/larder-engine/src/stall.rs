@@ -15,8 +15,15 @@ use std::{sync::atomic::Ordering::*, time::Duration};
 /// So long none of the dirty data that is asked for can be read, until the flash is taken to have failed. Longer than a
 /// device takes to reset, shorter than clients' own time limits (30 s in Linux' NBD and SCSI).
 const UNREADABLE_MAX: Duration = Duration::from_secs(10);
+/// So often it is tried meanwhile, at least: a pause that grew as long as the time itself could make that twice as long.
+const TRY_EVERY: Duration = Duration::from_secs(2);
 
 impl Shared {
+    /// The pause before the next try, of those that grow: shorter where the flash is what fails.
+    pub(crate) fn pause_before_retry(&self, pause: Duration) -> Duration {
+        if self.state.lock().unreadable_since.is_some() { pause.min(TRY_EVERY) } else { pause }
+    }
+
     /// Room was made, or dirty data was read, so that it will be.
     pub(crate) fn note_room_made(&self) {
         self.state.lock().unreadable_since = None;

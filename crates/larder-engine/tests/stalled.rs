@@ -12,22 +12,28 @@ use larder_device::{
     IoErrorKind, IoOp, Runtime,
     faulty::{FOR_EVER, Fault},
     rng::Rng,
+    sim::Schedule,
 };
 use std::{sync::Arc, time::Duration};
 
 const CHUNK: usize = 8 << 10;
 /// More than the flash of a [`Setup`] holds.
 const CHUNKS: u64 = 3000;
-/// No write waits longer: 10 s without a sign of life, and 10 s until the next try.
-const WRITE_MAX: Duration = Duration::from_secs(25);
+/// No write waits longer: 10 s without a sign of life, which may begin at the second try, and a try every 2 s.
+const WRITE_MAX: Duration = Duration::from_secs(16);
 
 fn at(lba: u64) -> u64 {
     lba * CHUNK as u64
 }
 
+/// Times are judged where timers keep them; any order is what every second seed has.
+fn schedule_of(seed: u64) -> Schedule {
+    if seed.is_multiple_of(2) { Schedule::Timed } else { Schedule::Chaos }
+}
+
 fn fenced_world(seed: u64) -> (World, Arc<MemoryFence>) {
     let fence = MemoryFence::new();
-    let mut setup = Setup::default();
+    let mut setup = Setup { schedule: schedule_of(seed), ..Setup::default() };
     setup.tuning.fence = fence.keeper();
     (World::new(seed, setup), fence)
 }
@@ -61,12 +67,12 @@ fn write_on(world: &World, first: u64) -> Duration {
 /// No dirty data can be read: writers go past the flash after a while, and all that was written since is kept.
 #[test]
 fn flash_that_cannot_be_read_does_not_hold_up_writers() {
-    each_seed(4, |seed| {
+    each_seed(8, |seed| {
         let (world, fence) = fenced_world(seed);
         let kept = fill(&world);
         world.flash.sim.plan().add(reads_fail(None));
         let slowest = write_on(&world, kept);
-        assert!(slowest < WRITE_MAX, "a write took {slowest:?}");
+        assert!(schedule_of(seed) == Schedule::Chaos || slowest < WRITE_MAX, "a write took {slowest:?}");
         assert!(has(&world, "flash_failed") && fence.is_up(), "{:?}", world.status().conditions);
         // What is still only in memory may have been read; the rest is there.
         for lba in kept..CHUNKS {
@@ -95,7 +101,7 @@ fn without_a_fence_the_writers_are_told() {
 /// The same where the records are damaged.
 #[test]
 fn rotten_flash_does_not_hold_up_writers() {
-    each_seed(4, |seed| {
+    each_seed(6, |seed| {
         let (world, fence) = fenced_world(seed);
         let kept = fill(&world);
         let (layout, mut rng) = (world.layout(), Rng::new(seed));
@@ -103,7 +109,7 @@ fn rotten_flash_does_not_hold_up_writers() {
             world.flash.sim.corrupt(layout.weu_offset + sector * 512, 512, &mut rng);
         }
         let slowest = write_on(&world, kept);
-        assert!(slowest < WRITE_MAX, "a write took {slowest:?}");
+        assert!(schedule_of(seed) == Schedule::Chaos || slowest < WRITE_MAX, "a write took {slowest:?}");
         assert!(has(&world, "flash_failed") && fence.is_up(), "{:?}", world.status().conditions);
         assert!(world.try_read(0, CHUNK).is_err(), "damaged dirty data is never old");
     });
