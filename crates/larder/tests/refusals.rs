@@ -644,6 +644,48 @@ fn devices_that_cannot_be_written_are_refused() {
     }
 }
 
+/// The kernel opens such a device for writing, and fails each write.
+#[test]
+fn block_devices_that_take_no_write_are_refused() {
+    if stands_in() || !have_mounts("read-only block devices") {
+        return;
+    }
+    let scratch = Scratch::new("read-only-disks");
+    let volume = used_volume(&scratch);
+    let new_flash = scratch.path("new");
+
+    let origin = Loop::read_only(&scratch.file("disk", ORIGIN_BYTES));
+    let name = origin.device.display().to_string();
+    let words = ["origin", &name, "cannot be written", "read-only", "make it writable"];
+    refused(&scratch, &mut create(&new_flash, &origin.device, &["--size", "16M", "--weu", "512K"]), &words);
+    let mut bare = larder(["serve", "--no-cache", "--nbd", "unix:/nowhere/s", "--origin"]);
+    refused(&scratch, bare.arg(&origin.device), &words);
+    // Writable when the cache was made before it.
+    let file = scratch.file("switched", ORIGIN_BYTES);
+    let switched = Loop::over(&file);
+    run(&mut create(&new_flash, &switched.device, &["--size", "16M", "--weu", "512K"]));
+    run(system("blockdev").arg("--setro").arg(&switched.device));
+    let name = switched.device.display().to_string();
+    for mut command in commands(&new_flash, &scratch, true) {
+        refused(&scratch, &mut command, &["origin", &name, "cannot be written", "make it writable"]);
+    }
+    run(system("blockdev").arg("--setrw").arg(&switched.device));
+    run(larder(["flush", "--flash"]).arg(&new_flash));
+
+    let flash = Loop::read_only(&volume.flash);
+    let name = flash.device.display().to_string();
+    let words = [&name, "cannot be written", "read-only", "make it writable"];
+    for mut command in commands(&flash.device, &scratch, true) {
+        refused(&scratch, &mut command, &words);
+    }
+    refused(&scratch, &mut create(&flash.device, &volume.origin, &["--force"]), &words);
+    refused(&scratch, larder(["verify", "--repair", "--flash"]).arg(&flash.device), &words);
+    // Looking needs no more than reading.
+    for command in [&["status"][..], &["verify"], &["verify", "--repair", "--dry-run"], &["dump"]] {
+        run(larder(command).arg("--flash").arg(&flash.device));
+    }
+}
+
 #[test]
 fn a_full_disk_is_no_place_for_a_flash() {
     if stands_in() || !have_mounts("a full disk") {
