@@ -84,6 +84,11 @@ fn number(value: &Value, key: &str) -> u64 {
     value[key].as_u64().unwrap_or_else(|| panic!("no number {key} in {value}"))
 }
 
+/// What the status says is not as it should be.
+fn conditions(volume: &Volume) -> String {
+    volume.status()["conditions"].to_string()
+}
+
 /// Damaged: `verify` says so; a dry run writes nothing and ends as the repair does; then `verify` is content. The report.
 fn repaired(volume: &Volume, exit: i32) -> Value {
     assert_eq!(code(&verify(volume, &[])), Some(1), "the damage is not seen");
@@ -143,8 +148,14 @@ fn a_damaged_superblock_is_written_from_its_twin() {
     for twin in [0, 64 << 10] {
         let scratch = Scratch::new("repair-twin");
         let volume = lived(&scratch, End::InOrder);
+        assert_eq!(conditions(&volume), "[]");
         flip(&volume.flash, twin + 100);
+        // Nobody serves it, and it is told all the same.
+        let which = if twin == 0 { "the first superblock is damaged" } else { "the second superblock is damaged" };
+        let told = conditions(&volume);
+        assert!(told.contains("superblock_repaired") && told.contains(which), "{told}");
         let done = repaired(&volume, 0);
+        assert_eq!(conditions(&volume), "[]");
         assert_eq!((&done["superblock_rewritten"], &done["checkpoint_written"]), (&true.into(), &false.into()));
         reads(&volume, |_| false);
     }
