@@ -445,6 +445,37 @@ fn what_is_no_device_is_refused_at_once() {
     refused(&scratch, &mut create(&volume.origin, &volume.origin, &[]), &["both"]);
 }
 
+/// A file and a block device are themselves under every name, and nobody else holds them.
+#[test]
+fn flash_and_origin_are_told_to_be_one_whatever_they_are_called() {
+    if stands_in() {
+        return;
+    }
+    let scratch = Scratch::new("one-file");
+    let origin = scratch.file("one disk", ORIGIN_BYTES);
+    let (hard, soft) = (scratch.path("hard"), scratch.path("soft"));
+    fs::hard_link(&origin, &hard).expect("a hard link");
+    std::os::unix::fs::symlink(&origin, &soft).expect("a link");
+    let uri = format!("file://{}", origin.display()).replace(' ', "%20");
+    for flash in [&origin, &hard, &soft] {
+        let words = [&flash.display().to_string(), "both flash and origin", "name two devices"];
+        for origin in [&origin, Path::new(&uri)] {
+            for options in [&[][..], &["--force"]] {
+                refused(&scratch, &mut create(flash, origin, options), &words);
+            }
+        }
+    }
+    if !have_mounts("a block device under two names") {
+        return;
+    }
+    let disk = Loop::over(&origin);
+    let node = scratch.path("node");
+    let numbers = run(system("lsblk").args(["-dno", "MAJ:MIN"]).arg(&disk.device));
+    let (major, minor) = numbers.trim().split_once(':').expect("two numbers");
+    run(system("mknod").arg(&node).args(["b", major, minor]));
+    refused(&scratch, &mut create(&node, &disk.device, &["--force"]), &["node", "both flash and origin"]);
+}
+
 /// File systems use inodes again.
 #[test]
 fn an_origin_that_was_removed_and_made_anew_is_another_one() {
