@@ -105,7 +105,10 @@ impl Shared {
         let mut add = |name, severity, what| found.push(Condition { name, severity, what });
         if let Some(error) = self.origin_health.error() {
             let name = if error.kind == IoErrorKind::Gone { "origin_gone" } else { "origin_failing" };
-            let what = format!("the origin fails ({error}); dirty data stays on the flash and is tried again");
+            let dirty = state.design.dirty_counts();
+            let waits = dirty.chunks > state.lost.len() as u64 || dirty.runs > 0;
+            let rest = if waits { "; dirty data stays on the flash and is tried again" } else { "" };
+            let what = format!("the origin fails ({error}){rest}");
             add(name, Severity::Degraded, what);
         }
         if state.mode == WriteMode::Back && state.flash_failed.is_none() && self.too_dirty(state) {
