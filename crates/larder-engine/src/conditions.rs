@@ -222,7 +222,12 @@ pub fn of_state(state: &State, counts: &CounterValues, chunk_bytes: u64) -> Vec<
         add("checkpoint_failing", Severity::Warning, what);
     }
     if counts.corrupt_records > 0 {
-        let what = format!("{} records were damaged on flash; the origin has the clean ones", counts.corrupt_records);
+        let times =
+            if counts.corrupt_records == 1 { "once".into() } else { format!("{} times", counts.corrupt_records) };
+        let what = format!(
+            "damaged records were met {times} on the flash since the opening (one counts each time); the origin has what \
+             was clean, and what was dirty is an error until it is written anew"
+        );
         add("corrupt_records", Severity::Warning, what);
     }
     if counts.flash_read_errors > 0 {

@@ -98,7 +98,7 @@ counters! {
     flash_read_errors,
     /// Writes to flash that failed once at least.
     flash_write_errors,
-    /// Records whose bytes were not what was stored.
+    /// Times that a record was read whose bytes were not what was stored: one counts each time that it is met.
     corrupt_records,
     /// Commits of the metadata log.
     commits,

@@ -186,7 +186,7 @@ fn page(value: &Value) -> String {
             ("origin written", bytes("origin_bytes_written")),
             ("evicted WEUs", count(number("evicted_weus"))),
             ("insertions dropped", count(number("insertions_dropped"))),
-            ("corrupt records met", count(number("corrupt_records"))),
+            ("damaged records met", count(number("corrupt_records"))),
             ("warm start", if truth("warm_restart") { "yes".to_owned() } else { "no".to_owned() }),
         ],
     );

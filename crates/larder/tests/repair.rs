@@ -200,6 +200,37 @@ fn a_damaged_dirty_record_is_named_and_forgotten() {
     reads(&volume, |chunk| chunk == 5);
 }
 
+/// One record of several dirty chunks: what is counted is how often it was met.
+#[test]
+fn a_damaged_record_of_several_chunks_is_not_told_as_several_records() {
+    if stands_in() {
+        return;
+    }
+    let scratch = Scratch::new("repair-shared");
+    let volume = Volume::create(&scratch, 32 * MIB, 16 * MIB, &["--weu", "512K"]);
+    let server = volume.serve();
+    let mut wire = Wire::connect(&server.socket);
+    for chunk in 0..8 {
+        wire.write(chunk * CHUNK as u64, &content(1));
+    }
+    wire.flush();
+    drop(wire);
+    server.stop();
+    let (_, record) = json(&volume, &["dump", "record", "--lba", "7"]);
+    flip(&volume.flash, number(&record, "flash_offset") + 17);
+    let server = volume.serve();
+    assert_eq!(code(&ends(larder(["flush", "--flash"]).arg(&volume.flash))), Some(1));
+    let status = volume.status();
+    let all = status["conditions"].as_array().expect("conditions").iter();
+    let condition = all.clone().find(|condition| condition["name"] == "corrupt_records").expect("it was met");
+    let what = condition["what"].as_str().expect("a sentence");
+    let met = number(&status, "corrupt_records");
+    assert!(met >= 8 && what.starts_with(&format!("damaged records were met {met} times")), "{what}");
+    assert!(!what.contains("records were damaged") && what.contains("dirty"), "{what}");
+    assert!(!conditions(&volume).contains("the origin has the clean ones"));
+    server.stop();
+}
+
 #[test]
 fn records_in_a_damaged_segment_are_moved() {
     if stands_in() {
