@@ -423,7 +423,10 @@ fn an_origin_that_takes_no_writes_is_told_though_it_reads() {
         world.write(0, &noise(1, 64 << 10));
         world.flush();
         world.origin.sim.plan().add(always(IoOp::Write, IoErrorKind::NoSpace));
+        let before = world.status().counts;
         assert!(!world.destage_all());
+        let why = world.cache().why_dirty(&before);
+        assert!(why.starts_with("the origin fails (") && why.ends_with("bring it back"), "{why}");
         for _ in 0..3 {
             world.read(32 << 20, 8 << 10);
             assert!(has(&world, "origin_failing"), "{:?}", world.status().conditions);

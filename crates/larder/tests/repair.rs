@@ -200,6 +200,49 @@ fn a_damaged_dirty_record_is_named_and_forgotten() {
     reads(&volume, |chunk| chunk == 5);
 }
 
+/// What keeps dirty data on the flash is told, by whoever is to write it: the origin has nothing to do with it.
+#[test]
+fn damaged_dirty_data_is_not_blamed_on_the_origin() {
+    if stands_in() {
+        return;
+    }
+    for served in [false, true] {
+        let scratch = Scratch::new("repair-blame");
+        let volume = lived(&scratch, End::InOrder);
+        for lba in ["5", "6", "13"] {
+            let (_, record) = json(&volume, &["dump", "record", "--lba", lba]);
+            flip(&volume.flash, number(&record, "flash_offset") + 17);
+        }
+        let server = served.then(|| volume.serve());
+        let mut sentences = Vec::new();
+        for args in [&["flush"][..], &["set", "--mode", "write-through"], &["detach"]] {
+            let out = ends(larder(args).arg("--flash").arg(&volume.flash));
+            let sentence = String::from_utf8_lossy(&out.stderr).trim_end().to_owned();
+            assert!(code(&out) == Some(1) && out.stdout.is_empty() && sentence.lines().count() == 1, "{out:?}");
+            for word in ["3 dirty chunks", "damaged", "16384 bytes at 40960", "8192 bytes at 106496", "verify --repair"]
+            {
+                assert!(sentence.contains(word), "{args:?} does not say {word:?}: {sentence}");
+            }
+            for word in ["bring it back", "operations", "origin failed", "origin fails", "origin did not"] {
+                assert!(!sentence.contains(word), "{args:?} says {word:?}: {sentence}");
+            }
+            sentences.push(sentence);
+        }
+        assert!(sentences[2].contains("stays attached"), "{sentences:?}");
+        if let Some(server) = server {
+            server.stop();
+        }
+        // All else is there.
+        let origin = fs::read(&volume.origin).expect("the origin");
+        for chunk in (0..CHUNKS).filter(|chunk| ![5, 6, 13].contains(chunk)) {
+            assert!(origin[chunk as usize * CHUNK..][..CHUNK] == content(chunk), "chunk {chunk}");
+        }
+        let (exit, done) = json(&volume, &["verify", "--repair"]);
+        assert_eq!((exit, number(&done, "dirty_chunks_lost")), (Some(3), 3), "{done}");
+        volume.flush();
+    }
+}
+
 /// One record of several dirty chunks: what is counted is how often it was met.
 #[test]
 fn a_damaged_record_of_several_chunks_is_not_told_as_several_records() {
