@@ -9,7 +9,7 @@
 
 use crate::{
     BlockDevice, IoError, IoErrorKind, IoOp, IoResult,
-    file::{FileDevice, OpenOptions},
+    file::{FileDevice, FileId, OpenOptions},
     nbd::NbdDevice,
 };
 use std::{
@@ -40,6 +40,8 @@ pub struct OpenedDevice {
     pub identity: u64,
     /// It is a block device.
     pub is_block_device: bool,
+    /// Which file or block device it is of those that are there now; `None` for NBD.
+    pub id: Option<FileId>,
 }
 
 impl std::fmt::Debug for OpenedDevice {
@@ -101,8 +103,8 @@ fn open_file(path: &Path, mode: OpenMode) -> IoResult<OpenedDevice> {
     // A block device keeps the name that it was given: /dev/disk/by-id/… survives a renumbering, what it links to does not.
     let named = if device.is_block_device() { std::path::absolute(given).unwrap_or(path) } else { path };
     let canonical_uri = format!("file://{}", crate::nbd::connect::percent_encode(&named.to_string_lossy()));
-    let (identity, is_block_device) = (device.identity(), device.is_block_device());
-    Ok(OpenedDevice { device: Arc::new(device), canonical_uri, identity, is_block_device })
+    let (identity, is_block_device, id) = (device.identity(), device.is_block_device(), device.id());
+    Ok(OpenedDevice { device: Arc::new(device), canonical_uri, identity, is_block_device, id })
 }
 
 fn open_nbd(uri: &str, mode: OpenMode) -> IoResult<OpenedDevice> {
@@ -112,7 +114,7 @@ fn open_nbd(uri: &str, mode: OpenMode) -> IoResult<OpenedDevice> {
     }
     let canonical_uri = device.canonical_uri().to_owned();
     let identity = hash(canonical_uri.as_bytes());
-    Ok(OpenedDevice { device, canonical_uri, identity, is_block_device: false })
+    Ok(OpenedDevice { device, canonical_uri, identity, is_block_device: false, id: None })
 }
 
 /// FNV-1a with 64 bits: the same for ever, which the standard library's hashers do not promise.

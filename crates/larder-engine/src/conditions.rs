@@ -4,7 +4,7 @@
 //!
 //! What it does not do: change anything.
 
-use crate::{fence::Fence, shared::Shared, state::State, status::CounterValues};
+use crate::{fence::Fence, recover::Recovered, shared::Shared, state::State, status::CounterValues};
 use larder_device::{IoError, IoErrorKind, IoResult};
 use larder_format::WriteMode;
 use parking_lot::Mutex;
@@ -28,7 +28,7 @@ pub struct Condition {
     /// Its name, which does not change: `flash_failed`, `flash_gone`, `flash_full`, `fence_up`, `fence_refused`,
     /// `dirty_data_lost`, `undurable_data`, `checkpoint_failing`, `origin_failing`, `origin_gone`, `origin_doubtful`, `full_of_dirty_data`,
     /// `corrupt_records`, `flash_read_errors`, `superblock_repaired`, `switching_mode`, `emptied_behind_fence`,
-    /// `origin_discard_keeps_data`, `detached`.
+    /// `origin_discard_keeps_data`, `detached`, `state_unknown`.
     pub name: &'static str,
     /// How much it matters.
     pub severity: Severity,
@@ -105,7 +105,10 @@ impl Shared {
         let mut add = |name, severity, what| found.push(Condition { name, severity, what });
         if let Some(error) = self.origin_health.error() {
             let name = if error.kind == IoErrorKind::Gone { "origin_gone" } else { "origin_failing" };
-            let what = format!("the origin fails ({error}); dirty data stays on the flash and is tried again");
+            let dirty = state.design.dirty_counts();
+            let waits = dirty.chunks > state.lost.len() as u64 || dirty.runs > 0;
+            let rest = if waits { "; dirty data stays on the flash and is tried again" } else { "" };
+            let what = format!("the origin fails ({error}){rest}");
             add(name, Severity::Degraded, what);
         }
         if state.mode == WriteMode::Back && state.flash_failed.is_none() && self.too_dirty(state) {
@@ -113,7 +116,7 @@ impl Shared {
             add("full_of_dirty_data", Severity::Warning, what);
         }
         if let Some(twin) = self.opening.superblock_repaired {
-            let name = if twin == 0 { "first" } else { "second" };
+            let name = twin_name(twin);
             let what = format!("the {name} superblock was damaged or older when the cache was opened; it was repaired");
             add("superblock_repaired", Severity::Notice, what);
         }
@@ -125,9 +128,50 @@ impl Shared {
             let what = "the origin does not promise zeroes after a discard: trims are written to it as zeroes".into();
             add("origin_discard_keeps_data", Severity::Notice, what);
         }
-        found.sort_by_key(|condition| std::cmp::Reverse(condition.severity));
+        most_serious_first(&mut found);
         found
     }
+}
+
+/// In the order in which they are listed.
+pub fn most_serious_first(conditions: &mut [Condition]) {
+    conditions.sort_by_key(|condition| std::cmp::Reverse(condition.severity));
+}
+
+/// What is known of a flash that nobody opened, beside its state; `fence`: why one is up, as its keeper tells it, or why that
+/// cannot be told.
+pub fn of_unopened(found: &Recovered, fence: Result<Option<String>, String>) -> Vec<Condition> {
+    let mut conditions = Vec::new();
+    let mut add = |name, severity, what| conditions.push(Condition { name, severity, what });
+    match fence {
+        // Nothing there is used any more, nor kept.
+        _ if found.superblock.detached => {}
+        Ok(None) => {}
+        Ok(Some(why)) => {
+            let becomes = match found.dirty_bytes() {
+                0 => "what it holds is dropped at the next opening".to_owned(),
+                bytes => format!(
+                    "it has {bytes} bytes of dirty data, which may be older than what the origin has: it is not opened \
+                     without --discard, which drops them"
+                ),
+            };
+            let what = format!("the fence is up: the origin was written while this flash was away ({why}); {becomes}");
+            add("fence_up", Severity::Degraded, what);
+        }
+        Err(why) => {
+            let what = format!("whether a fence is up cannot be told, and this flash is not opened: {why}");
+            add("state_unknown", Severity::Degraded, what);
+        }
+    }
+    if let Some(twin) = found.repair {
+        let what = format!("the {} superblock is damaged or older; the next opening writes it anew", twin_name(twin));
+        add("superblock_repaired", Severity::Notice, what);
+    }
+    conditions
+}
+
+fn twin_name(twin: usize) -> &'static str {
+    if twin == 0 { "first" } else { "second" }
 }
 
 /// The conditions that the state alone shows.
@@ -178,7 +222,12 @@ pub fn of_state(state: &State, counts: &CounterValues, chunk_bytes: u64) -> Vec<
         add("checkpoint_failing", Severity::Warning, what);
     }
     if counts.corrupt_records > 0 {
-        let what = format!("{} records were damaged on flash; the origin has the clean ones", counts.corrupt_records);
+        let times =
+            if counts.corrupt_records == 1 { "once".into() } else { format!("{} times", counts.corrupt_records) };
+        let what = format!(
+            "damaged records were met {times} on the flash since the opening (one counts each time); the origin has what \
+             was clean, and what was dirty is an error until it is written anew"
+        );
         add("corrupt_records", Severity::Warning, what);
     }
     if counts.flash_read_errors > 0 {

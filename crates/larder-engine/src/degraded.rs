@@ -266,9 +266,8 @@ pub(crate) async fn behind_fence(
     };
     let raised = compute(&**runtime, move || keeper.raised()).await?.map_err(EngineError::State)?;
     let Some(why) = raised else { return Ok(false) };
-    let dirty = found.state.design.dirty_counts();
-    if dirty.chunks + dirty.runs > 0 && !tuning.discard_fenced {
-        let dirty_bytes = (dirty.chunks + dirty.run_chunks) * found.geometry.chunk_bytes as u64;
+    let dirty_bytes = found.dirty_bytes();
+    if dirty_bytes > 0 && !tuning.discard_fenced {
         return Err(EngineError::Fenced { why, dirty_bytes });
     }
     Ok(true)

@@ -31,10 +31,10 @@ impl Cache {
         let ticket = shared.tickets.ask(Lba(0), u64::MAX).granted().await;
         shared.check_open()?;
         // (3)
+        let before = shared.counters.values();
         if !shared.destage_all().await {
-            return Err(EngineError::Invalid(
-                "the cache stays attached: some dirty data could not be written to the origin".into(),
-            ));
+            let why = shared.why_dirty(&before);
+            return Err(EngineError::Invalid(format!("the cache stays attached: the origin is not complete: {why}")));
         }
         shared.flush_origin_for(Audience::Operator).await?;
         // (4) and (5)

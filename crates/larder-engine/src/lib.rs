@@ -36,6 +36,7 @@ pub mod read;
 pub mod read_hit;
 pub mod record;
 pub mod recover;
+pub mod remains;
 pub mod replay;
 pub mod segment;
 pub mod shared;

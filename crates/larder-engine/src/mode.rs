@@ -35,10 +35,10 @@ impl Shared {
         }
         let _ticket = self.tickets.ask(Lba(0), u64::MAX).granted().await;
         self.check_open()?;
+        let before = self.counters.values();
         if mode != WriteMode::Back && !self.destage_all().await {
-            return Err(EngineError::Invalid(
-                "the mode was not changed: some dirty data could not be written to the origin".into(),
-            ));
+            let why = self.why_dirty(&before);
+            return Err(EngineError::Invalid(format!("the origin is not complete: {why}")));
         }
         if self.state.lock().mode != WriteMode::Back {
             // From here on FLUSH asks the flash alone: what the origin holds unflushed becomes durable first.

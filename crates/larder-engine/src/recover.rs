@@ -47,6 +47,14 @@ pub struct Recovered {
     pub report: RecoveryReport,
 }
 
+impl Recovered {
+    /// Bytes of the volume that are dirty, or trimmed and the origin was not told.
+    pub fn dirty_bytes(&self) -> u64 {
+        let dirty = self.state.design.dirty_counts();
+        (dirty.chunks + dirty.run_chunks) * self.geometry.chunk_bytes as u64
+    }
+}
+
 /// What a recovery read and found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct RecoveryReport {

@@ -7,7 +7,7 @@
 use crate::{
     conditions::{self, Condition, Severity},
     designs,
-    recover::RecoveryReport,
+    recover::{Recovered, RecoveryReport},
     shared::Shared,
     state::State,
 };
@@ -98,7 +98,7 @@ counters! {
     flash_read_errors,
     /// Writes to flash that failed once at least.
     flash_write_errors,
-    /// Records whose bytes were not what was stored.
+    /// Times that a record was read whose bytes were not what was stored: one counts each time that it is met.
     corrupt_records,
     /// Commits of the metadata log.
     commits,
@@ -245,8 +245,17 @@ fn ratio(a: u64, b: u64, when_none: f64) -> f64 {
 }
 
 impl Status {
+    /// The status of a flash that nobody opened; `fence` is why one is up, as its keeper tells it, or why that cannot be told.
+    pub fn of_unopened(found: &Recovered, fence: Result<Option<String>, String>) -> Status {
+        let mut status = Status::of(&found.superblock, &found.state, CounterValues::default(), &found.report);
+        status.conditions.extend(conditions::of_unopened(found, fence));
+        conditions::most_serious_first(&mut status.conditions);
+        status.health = health_of(&status.conditions);
+        status
+    }
+
     /// The status of a state: of an open cache with its counts, or of what a recovery found, with none.
-    pub fn of(superblock: &Superblock, state: &State, counts: CounterValues, recovery: &RecoveryReport) -> Status {
+    fn of(superblock: &Superblock, state: &State, counts: CounterValues, recovery: &RecoveryReport) -> Status {
         let layout = &superblock.layout;
         let chunk = u64::from(layout.chunk_bytes);
         let mut conditions = conditions::of_state(state, &counts, chunk);

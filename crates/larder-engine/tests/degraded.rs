@@ -461,10 +461,14 @@ fn an_origin_that_takes_no_writes_is_told_though_it_reads() {
         world.write(0, &noise(1, 64 << 10));
         world.flush();
         world.origin.sim.plan().add(always(IoOp::Write, IoErrorKind::NoSpace));
+        let before = world.status().counts;
         assert!(!world.destage_all());
+        let why = world.cache().why_dirty(&before);
+        assert!(why.starts_with("the origin fails (") && why.ends_with("bring it back"), "{why}");
         for _ in 0..3 {
             world.read(32 << 20, 8 << 10);
             assert!(has(&world, "origin_failing"), "{:?}", world.status().conditions);
+            assert!(world.status().health.contains("dirty data stays on the flash"), "{}", world.status().health);
         }
         world.origin.sim.plan().clear();
         assert!(world.destage_all());
@@ -477,5 +481,11 @@ fn an_origin_that_takes_no_writes_is_told_though_it_reads() {
         world.origin.sim.set_gone(false);
         world.read(40 << 20, 8 << 10);
         assert!(!has(&world, "origin_gone"), "{:?}", world.status().conditions);
+        // Without dirty data nothing is said of any.
+        world.run(world.cache().set_mode(WriteMode::Through)).expect("a switch");
+        world.origin.sim.plan().add(always(IoOp::Write, IoErrorKind::NoSpace));
+        world.try_write(0, &noise(3, 8 << 10), false).expect_err("it goes to the origin");
+        let status = world.status();
+        assert!(status.health.starts_with("the origin fails (") && !status.health.contains("dirty"), "{status:?}");
     });
 }

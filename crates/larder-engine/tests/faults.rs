@@ -245,6 +245,46 @@ fn a_partial_write_over_damaged_clean_data_needs_none_of_it() {
 }
 
 #[test]
+fn what_keeps_data_dirty_is_named() {
+    each_seed(4, |seed| {
+        let world = dirty_chunks(seed);
+        let before = world.status().counts;
+        // One that is damaged, alone; then one that is not read, too; then an origin that takes nothing.
+        let (offset, record) = world.record_of(4);
+        world.flash.sim.corrupt(offset, record.stored_len.into(), &mut Rng::new(seed));
+        assert!(!world.destage_all());
+        let why = world.cache().why_dirty(&before);
+        let damage = format!(
+            "1 dirty chunk is damaged on the flash, and the origin lacks it (of the volume {CHUNK} bytes at {})",
+            at(4)
+        );
+        assert!(why.starts_with(&damage) && why.contains("verify --repair"), "{why}");
+        assert!(!why.contains("origin fail") && !why.contains("fails to read"), "{why}");
+        world.write(at(30), &noise(1, CHUNK));
+        world.flush();
+        let (unread, other) = world.record_of(30);
+        let range = unread..unread + u64::from(other.stored_len);
+        world.flash.sim.fail_range(IoOp::Read, range, IoErrorKind::Io, FOR_EVER);
+        world.origin.sim.fail_range(IoOp::Write, 0..1 << 40, IoErrorKind::Io, FOR_EVER);
+        world.write(at(31), &noise(2, CHUNK));
+        let before = world.status().counts;
+        assert!(!world.destage_all());
+        let why = world.cache().why_dirty(&before);
+        for words in ["the origin fails (", "bring it back", &damage, "the flash fails to read some of it"] {
+            assert!(why.contains(words), "{words}: {why}");
+        }
+        world.origin.sim.plan().clear();
+        let before = world.status().counts;
+        assert!(!world.destage_all());
+        let why = world.cache().why_dirty(&before);
+        assert!(!why.contains("origin fail") && why.contains("fails to read"), "{why}");
+        world.flash.sim.plan().clear();
+        world.write(at(4), &noise(3, CHUNK));
+        assert!(world.destage_all());
+    });
+}
+
+#[test]
 fn a_partial_write_tells_of_the_damage_that_it_meets() {
     each_seed(4, |seed| {
         for lba in [4, 30] {

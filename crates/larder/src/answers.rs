@@ -5,7 +5,6 @@
 //! What it does not do: speak the socket's protocol; `control` does.
 
 use crate::{control, detach::detach, flush::flush, held, held::Held, set, state_dir::Record, status::Report};
-use larder_device::driver::block_on;
 use larder_engine::Cache;
 use larder_format::Superblock;
 use larder_serve::nbd::NbdServer;
@@ -75,11 +74,7 @@ impl Served {
             return Err(format!("{connections} clients are connected: disconnect them, then detach"));
         }
         // What takes long goes first; who connected meanwhile is seen.
-        if !block_on(self.cache.destage_all()) {
-            return Err(
-                "the cache stays attached: the origin did not take or flush everything; see `larder status`".to_owned()
-            );
-        }
+        flush(&self.cache).map_err(|why| format!("the cache stays attached: {why}"))?;
         let connections = connections_of(&self.servers);
         if connections > 0 {
             return Err(format!("{connections} clients are connected: disconnect them, then detach"));
@@ -122,6 +117,7 @@ mod tests {
     use super::*;
     use larder_device::{
         BlockDevice, IoErrorKind, IoOp, Runtime,
+        driver::block_on,
         faulty::{FOR_EVER, Faulty},
         ram::RamDevice,
         threads::{ThreadRuntime, ThreadRuntimeOptions},

@@ -243,7 +243,7 @@ pub struct StatusArgs {
     /// The flash of the cache
     #[arg(long, value_name = "PATH")]
     pub flash: PathBuf,
-    /// The state directory, to find the server of a cache whose flash is missing
+    /// The state directory, if it has moved, or to find the server of a cache whose flash is missing
     #[arg(long, value_name = "DIR")]
     pub state: Option<PathBuf>,
     /// Print one JSON object

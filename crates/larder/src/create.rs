@@ -16,7 +16,7 @@ use crate::{
     state_dir::StateDir,
     volume::{Access, open_file, open_origin_device, shown},
 };
-use larder_device::{BlockDevice, IoBuf, driver::block_on};
+use larder_device::{BlockDevice, IoBuf, driver::block_on, file::FileId};
 use larder_engine::{
     CreateOptions, EngineError,
     create::{create, plan},
@@ -45,13 +45,15 @@ const CONTENT_BYTES: u64 = 1 << 20;
 /// One sentence; then nothing has changed.
 pub fn run(args: &CreateArgs) -> Outcome {
     // (1)
-    if is_same_file(&args.flash, Path::new(shown(&args.origin))) {
+    let origin = open_origin_device(&args.origin)?;
+    // By what it is: it may have several names.
+    let there = fs::metadata(&args.flash).ok().and_then(|meta| FileId::of(&meta));
+    if there.is_some() && there == origin.id {
         return Err(Failure::failed(format_args!(
             "{} cannot be both flash and origin: name two devices",
             args.flash.display()
         )));
     }
-    let origin = open_origin_device(&args.origin)?;
     let origin_bytes = origin.device.info().size_bytes;
     if origin_bytes == 0 {
         return Err(Failure::failed(format_args!("the origin {} is empty: there is nothing to cache", args.origin)));
@@ -222,10 +224,6 @@ fn check_room(path: &Path, place: &Path, bytes: u64, allocated_bytes: u64) -> Ou
             size::human(room)
         ))),
     }
-}
-
-fn is_same_file(a: &Path, b: &Path) -> bool {
-    matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b)
 }
 
 /// What a cache writes to its origin would ruin another cache that is there.

@@ -60,11 +60,10 @@ pub fn flush(cache: &Cache) -> control::Reply {
     }
     if !is_done {
         return Err(format!(
-            "not all dirty data could be written to the origin {}: {} remain, {} of its operations failed; bring it back, then flush again (health: {})",
+            "not all dirty data could be written to the origin {}, {} remain: {}",
             after.origin,
             size::human(after.dirty_bytes + after.trimmed_bytes),
-            after.counts.origin_errors,
-            after.health
+            cache.why_dirty(&before.counts)
         ));
     }
     Ok(json!({

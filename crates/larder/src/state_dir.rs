@@ -351,6 +351,38 @@ fn write_durably(file: &Path, text: &[u8]) -> std::io::Result<()> {
     out.sync_all()
 }
 
+/// What is kept of the cache of `superblock`, in `given` or else where its superblock says; `None` where nothing is. Changes
+/// nothing.
+///
+/// # Errors
+/// A sentence, where [`StateDir::open`] would refuse it without `adopt`.
+pub fn kept_of(given: Option<&Path>, superblock: &Superblock) -> Outcome<Option<Record>> {
+    let known = Some(Path::new(superblock.state_dir.as_str())).filter(|known| !known.as_os_str().is_empty());
+    let Some(dir) = given.or(known) else { return Ok(None) };
+    let shown = dir.display();
+    let failed = |what: &str| Err(Failure::failed(format_args!("the state directory {shown} {what}")));
+    let at = match dir.canonicalize() {
+        Ok(at) => at,
+        Err(error) => return failed(&format!("cannot be opened: {}; name it with --state", system_reason(&error))),
+    };
+    let name = format!("{}.json", hex(&superblock.flash_uuid));
+    let found = read(&at.join(&name))?;
+    let Some(elsewhere) = known else { return Ok(found) };
+    if elsewhere != at && read(&elsewhere.join(&name))?.is_some() {
+        return failed(&format!(
+            "is not the one that holds the state of this cache, {} is: name that one, or move it here with --adopt",
+            elsewhere.display()
+        ));
+    }
+    match found {
+        Some(found) => Ok(Some(found)),
+        None => failed(&format!(
+            "does not hold the state of this cache, which was served with --state {}: name that one, or believe the flash as it is with --adopt",
+            elsewhere.display()
+        )),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -11,11 +11,11 @@ use crate::{
     held::{self, Server},
     output::{self, aligned},
     size::{count, human},
-    state_dir::StateDir,
+    state_dir::{StateDir, kept_of},
     volume::{Access, Flash, Reached, reach, shown},
 };
 use larder_device::driver::block_on;
-use larder_engine::{Status, Tuning, recover::recover, status::CounterValues};
+use larder_engine::{Status, Tuning, recover::recover};
 use larder_format::Superblock;
 use serde::Serialize;
 use serde_json::Value;
@@ -70,7 +70,7 @@ pub fn run(args: &StatusArgs) -> Outcome {
         Some(state) if !args.flash.exists() => of_missing(state, &args.flash)?,
         _ => match reach(&args.flash, args.state.as_deref(), "status", Access::Read)? {
             Reached::Served(value) => value,
-            Reached::Alone(flash) => offline(&flash)?.to_json().map_err(Failure::failed)?,
+            Reached::Alone(flash) => offline(&flash, args.state.as_deref())?.to_json().map_err(Failure::failed)?,
         },
     };
     match args.json {
@@ -91,11 +91,14 @@ fn of_missing(state: &Path, flash: &Path) -> Outcome<Value> {
     Err(Failure::failed(format_args!("{} is missing, and nobody serves its origin; {fence}", flash.display())))
 }
 
-fn offline(flash: &Flash) -> Outcome<Report> {
+/// From the flash, and from the state directory that it names, or `state`.
+fn offline(flash: &Flash, state: Option<&Path>) -> Outcome<Report> {
     let recovered = block_on(recover(&*flash.device, None, &Tuning::default()))
         .map_err(|error| Failure::engine(&flash.path, &error))?;
-    let status = Status::of(&recovered.superblock, &recovered.state, CounterValues::default(), &recovered.report);
-    Ok(Report::new(&flash.path, &recovered.superblock, status))
+    // What is wrong with the directory does not keep the flash from being looked at.
+    let fence = kept_of(state, &recovered.superblock).map(|record| record.and_then(|record| record.fence));
+    let fence = fence.map_err(|failure| failure.sentence().unwrap_or_default());
+    Ok(Report::new(&flash.path, &recovered.superblock, Status::of_unopened(&recovered, fence)))
 }
 
 /// The status as a page for people.
@@ -183,7 +186,7 @@ fn page(value: &Value) -> String {
             ("origin written", bytes("origin_bytes_written")),
             ("evicted WEUs", count(number("evicted_weus"))),
             ("insertions dropped", count(number("insertions_dropped"))),
-            ("corrupt records met", count(number("corrupt_records"))),
+            ("damaged records met", count(number("corrupt_records"))),
             ("warm start", if truth("warm_restart") { "yes".to_owned() } else { "no".to_owned() }),
         ],
     );

@@ -118,6 +118,28 @@ fn has(status: &Value, name: &str) -> bool {
     status["conditions"].as_array().expect("conditions").iter().any(|condition| condition["name"] == name)
 }
 
+/// What the status says of a condition, by its name.
+fn told<'a>(status: &'a Value, name: &str) -> &'a str {
+    let conditions = status["conditions"].as_array().expect("conditions");
+    let condition = conditions.iter().find(|condition| condition["name"] == name);
+    condition.and_then(|condition| condition["what"].as_str()).unwrap_or_else(|| panic!("no {name}: {status}"))
+}
+
+/// Nobody serves the flash, and the status tells of the fence, with these words, with the directory named and without; it
+/// changes nothing.
+fn assert_fenced(world: &World, words: &[&str]) {
+    let (record, flash) = (world.record(), fs::read(&world.volume.flash).expect("the flash"));
+    for status in [world.status(), world.volume.status()] {
+        let what = told(&status, "fence_up");
+        assert!(words.iter().all(|word| what.contains(word)), "{words:?}: {what}");
+        assert_eq!((status["served"].as_bool(), status["health"].as_str()), (Some(false), Some(what)), "{status}");
+    }
+    let page = run(larder(["status", "--flash"]).arg(&world.volume.flash));
+    assert!(page.contains("fence_up"), "{page}");
+    assert_eq!(world.record(), record);
+    assert!(fs::read(&world.volume.flash).expect("the flash") == flash, "a status writes nothing");
+}
+
 /// Exit code 1, nothing on standard output, one sentence with these words.
 fn refused(out: &Output, words: &[&str]) {
     let (said, complaint) = (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
@@ -184,6 +206,9 @@ fn a_full_flash_is_written_past_behind_a_fence() {
         server.stop();
 
         fs::remove_file(filler).expect("the filler");
+        // What the next opening will say, said without one.
+        let becomes = if mode == "write-back" { "--discard" } else { "dropped" };
+        assert_fenced(&world, &["no space left", becomes]);
         if mode == "write-back" {
             // It still calls dirty what was saved since.
             world.refused(&world.state_options(), &["--discard", "no space left"]);
@@ -405,6 +430,7 @@ fn a_cache_is_served_without_its_flash_where_the_origin_is_whole() {
     file.set_len(VOLUME_BYTES).expect("its size");
 
     fs::rename(aside, &world.volume.flash).expect("a rename");
+    assert_fenced(&world, &["served without its flash", "dropped"]);
     // A kill in between changes nothing: the fence stays until the flash is empty.
     for _ in 0..3 {
         drop(support::begin(&mut world.volume.serve_command(&[])));
@@ -446,14 +472,22 @@ fn a_state_directory_must_be_the_right_one() {
             world.refused(options, &[&file.display().to_string()]);
         }
         refused(&world.command(&["flush"]), &[&file.display().to_string()]);
+        // A status tells what the flash says, and what it does not know.
+        for status in [world.status(), world.volume.status()] {
+            assert!(told(&status, "state_unknown").contains(&file.display().to_string()), "{status}");
+            assert!(status["mode"] == "write-through" && status["health"] != "ok", "{status}");
+        }
         assert_eq!(fs::read(&file).expect("the state file"), bad, "a refusal changes nothing");
     }
     // Lost.
     fs::remove_file(&file).expect("the state file");
     world.refused(&[], &["--adopt"]);
     refused(&world.command(&["set", "--mode", "write-back"]), &["--adopt"]);
+    assert!(told(&world.volume.status(), "state_unknown").contains("--adopt"), "{}", world.volume.status());
     let lost = set_aside(&world.state);
     world.refused(&[], &[&world.state.display().to_string(), "--state"]);
+    let status = world.volume.status();
+    assert!(told(&status, "state_unknown").contains(&world.state.display().to_string()), "{status}");
     // Another one.
     let other = scratch.path("other");
     fs::create_dir(&other).expect("a directory");
@@ -469,6 +503,7 @@ fn a_state_directory_must_be_the_right_one() {
     world.assert_volume(&mut Wire::connect(&server.socket), "adopted");
     server.stop();
     fs::rename(lost, &world.state).expect("a rename");
+    assert!(!has(&world.volume.status(), "state_unknown"), "{}", world.volume.status());
     world.refused(&world.state_options(), &["--adopt"]);
     world.volume.serve().stop();
 }
@@ -532,7 +567,7 @@ fn a_detached_cache_leaves_a_whole_origin() {
         }
         world.assert_origin("detached");
         let status = world.volume.status();
-        assert!(has(&status, "detached"), "{status}");
+        assert!(has(&status, "detached") && !has(&status, "state_unknown"), "{status}");
         for command in [&["flush"][..], &["set", "--mode", "write-through"], &["detach"]] {
             refused(&world.command(command), &["was detached"]);
         }
@@ -570,6 +605,7 @@ fn an_old_state_directory_hides_no_fence() {
     world.state = scratch.path("other");
     fs::create_dir(&world.state).expect("a directory");
     // The old one is still there: not without a word.
+    assert!(told(&world.status(), "state_unknown").contains(&old.display().to_string()), "{}", world.status());
     world.refused(&world.state_options(), &["--adopt", &old.display().to_string()]);
     world.serve(&["--adopt"]).stop();
     let aside = set_aside(&world.volume.flash);

@@ -445,6 +445,37 @@ fn what_is_no_device_is_refused_at_once() {
     refused(&scratch, &mut create(&volume.origin, &volume.origin, &[]), &["both"]);
 }
 
+/// A file and a block device are themselves under every name, and nobody else holds them.
+#[test]
+fn flash_and_origin_are_told_to_be_one_whatever_they_are_called() {
+    if stands_in() {
+        return;
+    }
+    let scratch = Scratch::new("one-file");
+    let origin = scratch.file("one disk", ORIGIN_BYTES);
+    let (hard, soft) = (scratch.path("hard"), scratch.path("soft"));
+    fs::hard_link(&origin, &hard).expect("a hard link");
+    std::os::unix::fs::symlink(&origin, &soft).expect("a link");
+    let uri = format!("file://{}", origin.display()).replace(' ', "%20");
+    for flash in [&origin, &hard, &soft] {
+        let words = [&flash.display().to_string(), "both flash and origin", "name two devices"];
+        for origin in [&origin, Path::new(&uri)] {
+            for options in [&[][..], &["--force"]] {
+                refused(&scratch, &mut create(flash, origin, options), &words);
+            }
+        }
+    }
+    if !have_mounts("a block device under two names") {
+        return;
+    }
+    let disk = Loop::over(&origin);
+    let node = scratch.path("node");
+    let numbers = run(system("lsblk").args(["-dno", "MAJ:MIN"]).arg(&disk.device));
+    let (major, minor) = numbers.trim().split_once(':').expect("two numbers");
+    run(system("mknod").arg(&node).args(["b", major, minor]));
+    refused(&scratch, &mut create(&node, &disk.device, &["--force"]), &["node", "both flash and origin"]);
+}
+
 /// File systems use inodes again.
 #[test]
 fn an_origin_that_was_removed_and_made_anew_is_another_one() {
@@ -641,6 +672,48 @@ fn devices_that_cannot_be_written_are_refused() {
             }
             disk.remount("rw");
         }
+    }
+}
+
+/// The kernel opens such a device for writing, and fails each write.
+#[test]
+fn block_devices_that_take_no_write_are_refused() {
+    if stands_in() || !have_mounts("read-only block devices") {
+        return;
+    }
+    let scratch = Scratch::new("read-only-disks");
+    let volume = used_volume(&scratch);
+    let new_flash = scratch.path("new");
+
+    let origin = Loop::read_only(&scratch.file("disk", ORIGIN_BYTES));
+    let name = origin.device.display().to_string();
+    let words = ["origin", &name, "cannot be written", "read-only", "make it writable"];
+    refused(&scratch, &mut create(&new_flash, &origin.device, &["--size", "16M", "--weu", "512K"]), &words);
+    let mut bare = larder(["serve", "--no-cache", "--nbd", "unix:/nowhere/s", "--origin"]);
+    refused(&scratch, bare.arg(&origin.device), &words);
+    // Writable when the cache was made before it.
+    let file = scratch.file("switched", ORIGIN_BYTES);
+    let switched = Loop::over(&file);
+    run(&mut create(&new_flash, &switched.device, &["--size", "16M", "--weu", "512K"]));
+    run(system("blockdev").arg("--setro").arg(&switched.device));
+    let name = switched.device.display().to_string();
+    for mut command in commands(&new_flash, &scratch, true) {
+        refused(&scratch, &mut command, &["origin", &name, "cannot be written", "make it writable"]);
+    }
+    run(system("blockdev").arg("--setrw").arg(&switched.device));
+    run(larder(["flush", "--flash"]).arg(&new_flash));
+
+    let flash = Loop::read_only(&volume.flash);
+    let name = flash.device.display().to_string();
+    let words = [&name, "cannot be written", "read-only", "make it writable"];
+    for mut command in commands(&flash.device, &scratch, true) {
+        refused(&scratch, &mut command, &words);
+    }
+    refused(&scratch, &mut create(&flash.device, &volume.origin, &["--force"]), &words);
+    refused(&scratch, larder(["verify", "--repair", "--flash"]).arg(&flash.device), &words);
+    // Looking needs no more than reading.
+    for command in [&["status"][..], &["verify"], &["verify", "--repair", "--dry-run"], &["dump"]] {
+        run(larder(command).arg("--flash").arg(&flash.device));
     }
 }
 

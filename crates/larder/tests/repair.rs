@@ -84,6 +84,11 @@ fn number(value: &Value, key: &str) -> u64 {
     value[key].as_u64().unwrap_or_else(|| panic!("no number {key} in {value}"))
 }
 
+/// What the status says is not as it should be.
+fn conditions(volume: &Volume) -> String {
+    volume.status()["conditions"].to_string()
+}
+
 /// Damaged: `verify` says so; a dry run writes nothing and ends as the repair does; then `verify` is content. The report.
 fn repaired(volume: &Volume, exit: i32) -> Value {
     assert_eq!(code(&verify(volume, &[])), Some(1), "the damage is not seen");
@@ -143,8 +148,14 @@ fn a_damaged_superblock_is_written_from_its_twin() {
     for twin in [0, 64 << 10] {
         let scratch = Scratch::new("repair-twin");
         let volume = lived(&scratch, End::InOrder);
+        assert_eq!(conditions(&volume), "[]");
         flip(&volume.flash, twin + 100);
+        // Nobody serves it, and it is told all the same.
+        let which = if twin == 0 { "the first superblock is damaged" } else { "the second superblock is damaged" };
+        let told = conditions(&volume);
+        assert!(told.contains("superblock_repaired") && told.contains(which), "{told}");
         let done = repaired(&volume, 0);
+        assert_eq!(conditions(&volume), "[]");
         assert_eq!((&done["superblock_rewritten"], &done["checkpoint_written"]), (&true.into(), &false.into()));
         reads(&volume, |_| false);
     }
@@ -187,6 +198,80 @@ fn a_damaged_dirty_record_is_named_and_forgotten() {
     assert_eq!((number(range, "offset"), number(range, "bytes")), (5 * CHUNK as u64, CHUNK as u64));
     assert_eq!((number(&done["suspect"], "bytes"), number(&done["unknown"], "bytes")), (0, 0));
     reads(&volume, |chunk| chunk == 5);
+}
+
+/// What keeps dirty data on the flash is told, by whoever is to write it: the origin has nothing to do with it.
+#[test]
+fn damaged_dirty_data_is_not_blamed_on_the_origin() {
+    if stands_in() {
+        return;
+    }
+    for served in [false, true] {
+        let scratch = Scratch::new("repair-blame");
+        let volume = lived(&scratch, End::InOrder);
+        for lba in ["5", "6", "13"] {
+            let (_, record) = json(&volume, &["dump", "record", "--lba", lba]);
+            flip(&volume.flash, number(&record, "flash_offset") + 17);
+        }
+        let server = served.then(|| volume.serve());
+        let mut sentences = Vec::new();
+        for args in [&["flush"][..], &["set", "--mode", "write-through"], &["detach"]] {
+            let out = ends(larder(args).arg("--flash").arg(&volume.flash));
+            let sentence = String::from_utf8_lossy(&out.stderr).trim_end().to_owned();
+            assert!(code(&out) == Some(1) && out.stdout.is_empty() && sentence.lines().count() == 1, "{out:?}");
+            for word in ["3 dirty chunks", "damaged", "16384 bytes at 40960", "8192 bytes at 106496", "verify --repair"]
+            {
+                assert!(sentence.contains(word), "{args:?} does not say {word:?}: {sentence}");
+            }
+            for word in ["bring it back", "operations", "origin failed", "origin fails", "origin did not"] {
+                assert!(!sentence.contains(word), "{args:?} says {word:?}: {sentence}");
+            }
+            sentences.push(sentence);
+        }
+        assert!(sentences[2].contains("stays attached"), "{sentences:?}");
+        if let Some(server) = server {
+            server.stop();
+        }
+        // All else is there.
+        let origin = fs::read(&volume.origin).expect("the origin");
+        for chunk in (0..CHUNKS).filter(|chunk| ![5, 6, 13].contains(chunk)) {
+            assert!(origin[chunk as usize * CHUNK..][..CHUNK] == content(chunk), "chunk {chunk}");
+        }
+        let (exit, done) = json(&volume, &["verify", "--repair"]);
+        assert_eq!((exit, number(&done, "dirty_chunks_lost")), (Some(3), 3), "{done}");
+        volume.flush();
+    }
+}
+
+/// One record of several dirty chunks: what is counted is how often it was met.
+#[test]
+fn a_damaged_record_of_several_chunks_is_not_told_as_several_records() {
+    if stands_in() {
+        return;
+    }
+    let scratch = Scratch::new("repair-shared");
+    let volume = Volume::create(&scratch, 32 * MIB, 16 * MIB, &["--weu", "512K"]);
+    let server = volume.serve();
+    let mut wire = Wire::connect(&server.socket);
+    for chunk in 0..8 {
+        wire.write(chunk * CHUNK as u64, &content(1));
+    }
+    wire.flush();
+    drop(wire);
+    server.stop();
+    let (_, record) = json(&volume, &["dump", "record", "--lba", "7"]);
+    flip(&volume.flash, number(&record, "flash_offset") + 17);
+    let server = volume.serve();
+    assert_eq!(code(&ends(larder(["flush", "--flash"]).arg(&volume.flash))), Some(1));
+    let status = volume.status();
+    let all = status["conditions"].as_array().expect("conditions").iter();
+    let condition = all.clone().find(|condition| condition["name"] == "corrupt_records").expect("it was met");
+    let what = condition["what"].as_str().expect("a sentence");
+    let met = number(&status, "corrupt_records");
+    assert!(met >= 8 && what.starts_with(&format!("damaged records were met {met} times")), "{what}");
+    assert!(!what.contains("records were damaged") && what.contains("dirty"), "{what}");
+    assert!(!conditions(&volume).contains("the origin has the clean ones"));
+    server.stop();
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Opening a file or block device: direct I/O or not, the lock, and what the system says of size and sectors.
 //!
-//! Invariants: nothing is changed before the lock is held.
+//! Invariants: nothing is changed before the lock is held. A device that takes no write is not opened for writing.
 //!
 //! What it does not do: read or write the content, but for a try at what direct I/O accepts.
 
@@ -97,6 +97,10 @@ pub(super) fn open(path: &Path, options: OpenOptions) -> IoResult<Inner> {
             read_only: false,
         }
     };
+    // The kernel opens such a device for writing all the same, and fails each write.
+    if sizes.read_only && !options.read_only {
+        return Err(IoError::new(IoErrorKind::ReadOnly, IoOp::Open, 0, 0).with_detail("the block device is read-only"));
+    }
     if !is_direct {
         set_direct_off(&file);
     }
@@ -109,7 +113,7 @@ pub(super) fn open(path: &Path, options: OpenOptions) -> IoResult<Inner> {
         request_bytes_max: REQUEST_BYTES_MAX,
         discard_zeroes: punches && !is_block_device,
         zeroes_fast: if is_block_device { zeroes_offloaded(meta.rdev()) } else { punches },
-        read_only: options.read_only || sizes.read_only,
+        read_only: options.read_only,
     };
     Ok(Inner {
         file: Arc::new(file),

@@ -295,8 +295,20 @@ struct LoopDevice(String);
 
 impl LoopDevice {
     fn over(path: &std::path::Path) -> Option<LoopDevice> {
-        let output = std::process::Command::new("losetup").args(["-f", "--show"]).arg(path).output().ok()?;
-        output.status.success().then(|| LoopDevice(String::from_utf8_lossy(&output.stdout).trim().to_string()))
+        LoopDevice::with(&[], path)
+    }
+
+    fn with(options: &[&str], path: &std::path::Path) -> Option<LoopDevice> {
+        let mut losetup = std::process::Command::new("losetup");
+        let Some(output) = losetup.args(options).args(["-f", "--show"]).arg(path).output().ok() else {
+            println!("skipped: no losetup here");
+            return None;
+        };
+        if !output.status.success() {
+            println!("skipped: no loop device here: {}", String::from_utf8_lossy(&output.stderr));
+            return None;
+        }
+        Some(LoopDevice(String::from_utf8_lossy(&output.stdout).trim().to_string()))
     }
 }
 
@@ -339,6 +351,21 @@ fn a_block_device_is_read_written_zeroed_and_locked() {
         }
         assert_eq!(device.extents(0, BYTES).await.unwrap().len(), 1);
     });
+}
+
+#[test]
+fn a_block_device_that_takes_no_write_is_opened_for_reading_alone() {
+    let temp = TempFile::new();
+    drop(FileDevice::open(&temp.0, options(false)).unwrap());
+    let Some(node) = LoopDevice::with(&["-r"], &temp.0) else { return };
+    for exclusive in [false, true] {
+        let writable = OpenOptions { direct: true, exclusive, ..OpenOptions::default() };
+        let error = FileDevice::open(&node.0, writable).err().expect("no write would succeed");
+        assert_eq!((error.kind, error.op), (IoErrorKind::ReadOnly, IoOp::Open), "{error}");
+        let device = FileDevice::open(&node.0, OpenOptions { read_only: true, ..writable }).unwrap();
+        assert!(device.info().read_only);
+        assert_eq!(block_on(device.read(0, IoBuf::new(4096))).unwrap().len(), 4096);
+    }
 }
 
 fn poll_to_the_end<F: Future>(future: F) -> F::Output {

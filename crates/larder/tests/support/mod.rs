@@ -514,10 +514,19 @@ pub struct Loop {
 
 impl Loop {
     pub fn over(file: &Path) -> Self {
+        Self::with(&["--direct-io=on"], file)
+    }
+
+    /// One that takes no write.
+    pub fn read_only(file: &Path) -> Self {
+        Self::with(&["--direct-io=on", "-r"], file)
+    }
+
+    fn with(options: &[&str], file: &Path) -> Self {
         // Two tests may be told of the same free device; the loser asks again.
         let mut told = String::new();
         let found = until_done(|| {
-            let out = system("losetup").args(["--direct-io=on", "-f", "--show"]).arg(file).output().expect("losetup");
+            let out = system("losetup").args(options).args(["-f", "--show"]).arg(file).output().expect("losetup");
             told = String::from_utf8_lossy(if out.status.success() { &out.stdout } else { &out.stderr }).into_owned();
             out.status.success()
         });

@@ -1,0 +1,76 @@
+//! What stayed dirty although all was to be destaged, and why, in words for whoever asked for it.
+//!
+//! Invariants: nothing is laid to a device that did not fail.
+//!
+//! What it does not do: destage; [`destage`](crate::destage) does.
+
+use crate::{Cache, fence::Fence, shared::Shared, state::State, status::CounterValues, verify::losses::Ranges};
+use larder_core::Lba;
+
+/// Damaged ranges that a sentence names; the others are counted.
+const RANGES_TOLD_MAX: usize = 4;
+
+impl Cache {
+    /// Why [`Cache::destage_all`] was not done, which was begun when the counts were `since`.
+    pub fn why_dirty(&self, since: &CounterValues) -> String {
+        self.shared().why_dirty(since)
+    }
+}
+
+impl Shared {
+    /// Why not everything could be destaged since the counts were `since`: part of a sentence.
+    pub(crate) fn why_dirty(&self, since: &CounterValues) -> String {
+        let counts = self.counters.values();
+        let mut reasons = Vec::new();
+        if counts.origin_errors > since.origin_errors {
+            reasons.push(match self.origin_health.error() {
+                Some(error) => format!("the origin fails ({error}): bring it back"),
+                None => "the origin failed, and answers again: try again".to_owned(),
+            });
+        }
+        let state = self.state.lock();
+        if !state.lost.is_empty() {
+            reasons.push(self.damage(&state));
+        }
+        let dirty = state.design.dirty_counts();
+        if dirty.chunks > state.lost.len() as u64 || dirty.runs > 0 {
+            if counts.flash_read_errors > since.flash_read_errors {
+                reasons.push("the flash fails to read some of it, which stays dirty and is tried again".to_owned());
+            }
+            match (&state.flash_failed, &state.log.checkpoint_failed) {
+                (Some(error), _) if state.fence != Fence::Up => reasons.push(format!(
+                    "the flash failed ({error}), and without a fence what was not durable there is not written past it"
+                )),
+                (None, Some(error)) => reasons.push(format!("the flash takes no checkpoint ({error})")),
+                _ => {}
+            }
+        }
+        if reasons.is_empty() {
+            reasons.push("more was written meanwhile, or a flush of the origin failed before".to_owned());
+        }
+        reasons.join("; ")
+    }
+
+    /// Which dirty data is damaged on the flash, and what to do.
+    fn damage(&self, state: &State) -> String {
+        let mut ranges = Ranges::default();
+        for &lba in state.lost.keys() {
+            ranges.add(self.geometry.offset_of(Lba(lba)), self.geometry.chunk_len(Lba(lba)) as u64);
+        }
+        ranges.settle();
+        let told = ranges.all().iter().take(RANGES_TOLD_MAX);
+        let mut told: Vec<String> = told.map(|range| format!("{} bytes at {}", range.bytes, range.offset)).collect();
+        if ranges.all().len() > RANGES_TOLD_MAX {
+            told.push(format!("and {} more ranges", ranges.all().len() - RANGES_TOLD_MAX));
+        }
+        let (count, are, them) = match state.lost.len() {
+            1 => ("1 dirty chunk".to_owned(), "is", "it"),
+            count => (format!("{count} dirty chunks"), "are", "them"),
+        };
+        format!(
+            "{count} {are} damaged on the flash, and the origin lacks {them} (of the volume {}): write {them} anew, or give \
+             {them} up with `larder verify --repair`",
+            told.join(", ")
+        )
+    }
+}
