@@ -65,15 +65,24 @@ const BLOCK: u64 = 4096;
 /// What does not grow with the trace: batches, and what remembers the regions that were touched.
 const FIXED_BYTES: i64 = 256 << 10;
 
-/// All of `blocks` twice, out of order, each with a content that few share.
-fn records(blocks: u64) -> impl Iterator<Item = TraceResult<Record>> {
+/// All of `blocks` twice, out of order, each with a content that few share. One in `stride` blocks of the disk is one.
+fn records(blocks: u64, stride: u64) -> impl Iterator<Item = TraceResult<Record>> {
     (0..2 * blocks).map(move |n| {
         let block = n * 7919 % blocks;
         let fingerprint = Fingerprint::from_u128(u128::from(block / 2 + 1) << 64 | u128::from(block));
         let content =
             Content { fingerprint, stored_bytes: Some(2000), is_zero: false, provenance: Provenance::Recorded };
         let op = if n % 3 == 0 { Op::Write } else { Op::Read };
-        Ok(Record { content: Some(content), ..Record::new(n, op, block * BLOCK, BLOCK) })
+        Ok(Record { content: Some(content), ..Record::new(n, op, block * stride * BLOCK, BLOCK) })
+    })
+}
+
+/// What both passes of re-chunking took, and the requests.
+fn rechunk(blocks: u64, stride: u64, chunk_bytes: u32) -> (i64, usize) {
+    peak(|| {
+        let mut rechunker = Rechunker::new(RechunkOptions::new(chunk_bytes)).expect("a size");
+        rechunker.learn(records(blocks, stride)).expect("pass 1");
+        rechunker.replay(records(blocks, stride)).filter(Result::is_ok).count()
     })
 }
 
@@ -82,7 +91,7 @@ fn a_replay_takes_48_bytes_a_unique_block_at_most_beside_the_cache() {
     // Just beyond a power of two, where what grows in steps is largest; and just below it.
     for blocks in [(1u64 << 17) + 1, (1 << 17) - 1, 150_001, 114_689] {
         let most = 48 * blocks as i64 + FIXED_BYTES;
-        let (bytes, found) = peak(|| survey(chunks(records(blocks), BLOCK as u32).unwrap()).unwrap());
+        let (bytes, found) = peak(|| survey(chunks(records(blocks, 1), BLOCK as u32).unwrap()).unwrap());
         assert_eq!((found.requests, found.working_set_chunks), (2 * blocks, blocks));
         assert!(bytes <= most, "a survey of {blocks} blocks: {bytes} bytes");
         for design in DESIGNS {
@@ -95,25 +104,25 @@ fn a_replay_takes_48_bytes_a_unique_block_at_most_beside_the_cache() {
             };
             let mut meter = Meter::new(setup.build(0).unwrap(), BLOCK as u32, 100);
             let (bytes, ()) = peak(|| {
-                let mut batches = Batches::new(chunks(records(blocks), BLOCK as u32).unwrap(), BLOCK as u32);
+                let mut batches = Batches::new(chunks(records(blocks, 1), BLOCK as u32).unwrap(), BLOCK as u32);
                 broadcast(&mut batches, &mut [&mut meter as &mut dyn Listener], 1).unwrap();
             });
             // The design's own grows meanwhile, from nothing at most, by steps that double it.
             let own = 2 * meter.finish().figures.index_ram_bytes as i64;
             assert!(bytes - own <= FIXED_BYTES, "{}, {blocks} blocks: {bytes} bytes, {own} of its own", design.name);
         }
-        for chunk_bytes in [8192, 32 << 10, 128 << 10] {
-            let (bytes, requests) = peak(|| {
-                let mut rechunker = Rechunker::new(RechunkOptions::new(chunk_bytes)).unwrap();
-                rechunker.learn(records(blocks)).unwrap();
-                rechunker.replay(records(blocks)).filter(Result::is_ok).count()
-            });
-            assert!(requests > 0);
-            assert!(
-                bytes <= most,
-                "{blocks} blocks in chunks of {chunk_bytes} bytes: {:.1} bytes a block",
-                bytes as f64 / blocks as f64
-            );
+        // Chunks that are touched whole; of which an eighth is; and of which one block is, whatever their size.
+        for stride in [1, 8, 32] {
+            for chunk_bytes in [8192, 32 << 10, 128 << 10] {
+                let (bytes, requests) = rechunk(blocks, stride, chunk_bytes);
+                assert!(requests > 0);
+                let each = bytes as f64 / blocks as f64;
+                println!("{blocks} blocks, one in {stride}, chunks of {chunk_bytes} bytes: {each:.1} bytes a block");
+                assert!(
+                    bytes <= 48 * blocks as i64,
+                    "{blocks} blocks, one in {stride}, in chunks of {chunk_bytes} bytes: {each:.1} bytes a block"
+                );
+            }
         }
     }
 }

@@ -6,8 +6,9 @@ use std::io::sink;
 
 use divan::{Bencher, counter::ItemsCount};
 use larder_trace::{
-    Compressibility, ContentWriter, InfoCollector, RechunkOptions, Rechunker, Record, TraceResult, chunks, convert,
+    Compressibility, ContentWriter, InfoCollector, Op, RechunkOptions, Rechunker, Record, TraceResult, chunks, convert,
     generate::{PROFILES, ProfileTrace, ZipfConfig, ZipfTrace},
+    rng::Rng,
 };
 
 const RECORDS: u64 = 500_000;
@@ -32,14 +33,37 @@ fn chunk(bencher: Bencher<'_, '_>) {
     bencher.counter(ItemsCount::new(RECORDS)).bench(count);
 }
 
+/// Requests of 16 blocks that follow one another, strewn over 512 MiB, of which nearly all is touched.
+fn trace_of_runs() -> Vec<Record> {
+    let mut rng = Rng::new(1);
+    let blocks = trace().into_iter().filter_map(|record| record.content);
+    let mut first = 0;
+    let record = |(n, content)| {
+        if n % 16 == 0 {
+            first = rng.below((512 << 20) / 4096 - 16);
+        }
+        let op = if n / 16 % 3 == 0 { Op::Write } else { Op::Read };
+        Record { content: Some(content), ..Record::new(n / 16, op, (first + n % 16) * 4096, 4096) }
+    };
+    (0u64..).zip(blocks).map(record).collect()
+}
+
+fn both_passes(trace: &[Record], kib: u32) -> usize {
+    let mut rechunker = Rechunker::new(RechunkOptions::new(kib << 10)).expect("sound");
+    rechunker.learn(trace.iter().copied().map(Ok)).expect("pass 1");
+    rechunker.replay(trace.iter().copied().map(Ok)).count()
+}
+
 #[divan::bench(args = [8, 32, 128])]
 fn rechunk_both_passes(bencher: Bencher<'_, '_>, kib: u32) {
     let trace = trace();
-    bencher.counter(ItemsCount::new(RECORDS)).bench(|| {
-        let mut rechunker = Rechunker::new(RechunkOptions::new(kib << 10)).expect("sound");
-        rechunker.learn(trace.iter().copied().map(Ok)).expect("pass 1");
-        rechunker.replay(trace.iter().copied().map(Ok)).count()
-    });
+    bencher.counter(ItemsCount::new(RECORDS)).bench(|| both_passes(&trace, kib));
+}
+
+#[divan::bench(args = [8, 32, 128])]
+fn rechunk_runs(bencher: Bencher<'_, '_>, kib: u32) {
+    let trace = trace_of_runs();
+    bencher.counter(ItemsCount::new(RECORDS)).bench(|| both_passes(&trace, kib));
 }
 
 #[divan::bench]

@@ -126,6 +126,20 @@ fn what_cannot_be_rechunked_is_refused() {
     assert!(Rechunker::new(RechunkOptions::new(3000)).is_err());
 }
 
+#[test]
+fn a_trace_that_changed_between_the_passes_is_refused() {
+    let learned = [block(1, Op::Read, 0, 7, 100), block(2, Op::Read, 5, 7, 100)];
+    // In a chunk that pass 1 has seen, in one between, and beyond all.
+    for other in [1, 3, 4, 6, 9] {
+        let mut rechunker = Rechunker::new(RechunkOptions::new(8192)).unwrap();
+        rechunker.learn(learned.map(Ok)).unwrap();
+        let changed = [learned[0], block(3, Op::Read, other, 7, 100)];
+        let error = rechunker.replay(changed.map(Ok)).find_map(Result::err).unwrap().to_string();
+        let expected = format!("request 3 touches byte {}, which the first pass", other * 4096);
+        assert!(error.contains(&expected), "{error}");
+    }
+}
+
 /// The disk as pass 2 should see it, block by block, without any grouping: `None` is unknown.
 fn model(records: &[Record], per_chunk: u64) -> Vec<(Op, u64, Vec<Option<u64>>)> {
     let mut disk: HashMap<u64, Option<u64>> = HashMap::new();

@@ -98,10 +98,13 @@ impl<'a> Workload<'a> {
             return Ok(Box::new(requests.map(move |request| with_size(request, chunk_bytes, &compress))));
         }
         let mut rechunker = Rechunker::new(RechunkOptions { unknown, ..RechunkOptions::new(chunk_bytes) })?;
-        if with_content {
-            rechunker.learn(open("first pass over the content")?)?;
-        }
-        let requests = rechunker.replay(open(what)?);
+        let requests = match with_content {
+            true => {
+                rechunker.learn(open("first pass over the content")?)?;
+                rechunker.replay(open(what)?)
+            }
+            false => rechunker.outline(open(what)?),
+        };
         Ok(Box::new(requests.map(move |request| with_size(request, chunk_bytes, &compress))))
     }
 }

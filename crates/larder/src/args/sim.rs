@@ -120,7 +120,7 @@ pub struct CacheArgs {
     /// nitro: size of the FP index in percent of a full one, 0 to 100
     #[arg(long, value_name = "PERCENT", value_parser = spec::percent, allow_hyphen_values = true)]
     pub fp_index: Option<u8>,
-    /// nitro: what is evicted at once, weu or extent
+    /// nitro: what is evicted at once, weu or extent; extents are not compressed
     #[arg(long, value_name = "WHAT", value_parser = spec::granularity)]
     pub granularity: Option<Granularity>,
     /// d-lru, d-arc: whether to keep or forget data that no address has any more [default: keep]

@@ -124,10 +124,13 @@ impl<'a> Source<'a> {
                 UnknownArg::Zero => Unknown::Zero,
             };
             let mut rechunker = Rechunker::new(RechunkOptions { chunk_bytes, unknown, initial: Initial::FirstRead })?;
-            if with_content {
-                rechunker.learn(self.records("first pass over the content")?)?;
-            }
-            Inner::Rechunked(Box::new(rechunker.replay(self.records(what)?)))
+            Inner::Rechunked(Box::new(match with_content {
+                true => {
+                    rechunker.learn(self.records("first pass over the content")?)?;
+                    rechunker.replay(self.records(what)?)
+                }
+                false => rechunker.outline(self.records(what)?),
+            }))
         } else {
             Inner::Plain(Box::new(chunks(self.records(what)?, chunk_bytes)?))
         };

@@ -1,0 +1,150 @@
+//! The content of a chunk from that of its blocks, told one after the other: [`Composer`].
+//!
+//! Invariants: the fingerprint is XXH3-128 over those of the blocks; a chunk of one block has that block's, and a chunk
+//! of zeroes that of zeroes. Each unknown block counts as itself only, or as zeroes, as [`Rules`] say.
+//!
+//! What it does not do: know which blocks there are.
+
+use std::{iter::Peekable, ops::Range};
+
+use twox_hash::XxHash3_128;
+
+use super::{
+    Unknown,
+    block::{Block, Known},
+};
+use crate::{
+    record::{Content, Fingerprint, Provenance},
+    zero,
+};
+
+/// What holds for all chunks of a trace.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rules {
+    pub block_bytes: u32,
+    pub chunk_bytes: u32,
+    pub unknown: Unknown,
+    /// Whether the trace gives sizes.
+    pub has_sizes: bool,
+}
+
+/// See the module.
+pub(super) struct Composer<'a> {
+    rules: &'a Rules,
+    /// The fingerprints so far.
+    bytes: Vec<u8>,
+    last: Fingerprint,
+    is_zero: bool,
+    provenance: Provenance,
+    sizes: Sizes,
+}
+
+impl<'a> Composer<'a> {
+    /// A chunk without blocks so far; `scratch` is memory to be used again.
+    pub fn new(rules: &'a Rules, mut scratch: Vec<u8>) -> Self {
+        scratch.clear();
+        let (provenance, sizes) = (Provenance::Recorded, Sizes::default());
+        Composer { rules, bytes: scratch, last: zero::XXH3_4K, is_zero: true, provenance, sizes }
+    }
+
+    /// The next block is one that the trace reads or writes.
+    #[inline]
+    pub fn block(&mut self, block: &Block) {
+        self.provenance = self.provenance.max(block.provenance());
+        match block.known() {
+            Known::Nothing => self.unknown(block.number()),
+            Known::Zero => self.zeroes(block.stored_bytes()),
+            Known::Content => {
+                match block.stored_bytes() {
+                    Some(bytes) => self.sizes.add(bytes),
+                    None => self.sizes.is_missing = true,
+                }
+                self.is_zero = false;
+                self.push(block.fingerprint());
+            }
+        }
+    }
+
+    /// The next blocks are some that the trace neither reads nor writes; `trimmed` are the runs that were trimmed, in
+    /// order, from no later than the first of them on.
+    #[inline]
+    pub fn absent(&mut self, blocks: Range<u64>, trimmed: &mut Peekable<impl Iterator<Item = Range<u64>>>) {
+        for block in blocks {
+            while trimmed.next_if(|run| run.end <= block).is_some() {}
+            match trimmed.peek().is_some_and(|run| run.start <= block) {
+                true => self.zeroes(None),
+                false => self.unknown(block),
+            }
+        }
+    }
+
+    fn unknown(&mut self, block: u64) {
+        match self.rules.unknown {
+            Unknown::Zero => self.zeroes(None),
+            Unknown::Unique => {
+                self.sizes.unknown += 1;
+                self.is_zero = false;
+                self.push(unique(block));
+            }
+        }
+    }
+
+    fn zeroes(&mut self, stored_bytes: Option<u32>) {
+        self.sizes.add(stored_bytes.unwrap_or(zeroes_stored_bytes(self.rules.block_bytes)));
+        self.push(zero::XXH3_4K);
+    }
+
+    #[inline]
+    fn push(&mut self, fingerprint: Fingerprint) {
+        self.last = fingerprint;
+        self.bytes.extend(fingerprint.to_u128().to_be_bytes());
+    }
+
+    /// The content, and the memory that was lent.
+    pub fn finish(self) -> (Content, Vec<u8>) {
+        let Composer { rules, bytes, last, is_zero, provenance, sizes } = self;
+        let fingerprint = match bytes.len() {
+            _ if is_zero => zero::XXH3_4K,
+            one if one == size_of::<Fingerprint>() => last,
+            _ => Fingerprint::from_u128(XxHash3_128::oneshot(&bytes)),
+        };
+        let stored_bytes = rules.has_sizes.then(|| sizes.total(rules.block_bytes, rules.chunk_bytes)).flatten();
+        (Content { fingerprint, stored_bytes, is_zero, provenance }, bytes)
+    }
+}
+
+/// The compressed sizes of a chunk's blocks.
+#[derive(Default)]
+struct Sizes {
+    sum: u64,
+    known: u64,
+    unknown: u64,
+    /// A known block without a size: then the chunk has none.
+    is_missing: bool,
+}
+
+impl Sizes {
+    fn add(&mut self, bytes: u32) {
+        self.sum += u64::from(bytes);
+        self.known += 1;
+    }
+
+    fn total(&self, block_bytes: u32, chunk_bytes: u32) -> Option<u32> {
+        let unknown = match self.known {
+            0 => self.unknown * u64::from(block_bytes),
+            known => (self.sum * self.unknown).div_ceil(known),
+        };
+        let total = (self.sum + unknown).min(u64::from(chunk_bytes));
+        (!self.is_missing).then_some(total as u32)
+    }
+}
+
+/// LZ4's size of `bytes` zeroes.
+fn zeroes_stored_bytes(bytes: u32) -> u32 {
+    bytes.div_ceil(255) + 9
+}
+
+/// Content that no other block has: a hash of the block's number that no trace's hash gives.
+fn unique(block: u64) -> Fingerprint {
+    Fingerprint::from_u128(XxHash3_128::oneshot_with_seed(u64::from_be_bytes(*b"unwritte"), &block.to_be_bytes()))
+}
