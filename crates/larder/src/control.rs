@@ -10,6 +10,7 @@
 //! What it does not do: know what the requests mean.
 
 use crate::error::{Failure, Outcome, system_reason};
+use parking_lot::{Condvar, Mutex};
 use serde_json::{Value, json};
 use std::{
     ffi::OsString,
@@ -41,6 +42,8 @@ const REPLY_BYTES_MAX: u64 = 1 << 20;
 const LINE_TIME_MAX: Duration = Duration::from_secs(10);
 /// How long a client may take to receive a piece of a reply.
 const WRITE_TIME_MAX: Duration = Duration::from_secs(10);
+/// How long the end of a server waits for replies to requests that came before it.
+const LAST_REPLIES_TIME_MAX: Duration = Duration::from_secs(2);
 /// Connections at once.
 const CONNECTIONS_MAX: usize = 16;
 /// Longest path that a socket can have, in bytes.
@@ -95,6 +98,38 @@ struct Shared {
     listener: UnixListener,
     stopping: AtomicBool,
     connections: AtomicUsize,
+    answering: Answering,
+}
+
+/// How many requests are being answered.
+#[derive(Default)]
+struct Answering {
+    count: Mutex<usize>,
+    fewer: Condvar,
+}
+
+impl Answering {
+    fn begin(&self) -> Answer<'_> {
+        *self.count.lock() += 1;
+        Answer(self)
+    }
+
+    /// Until none is, or the time is over.
+    fn wait(&self, time: Duration) {
+        let until = Instant::now() + time;
+        let mut count = self.count.lock();
+        while *count > 0 && !self.fewer.wait_until(&mut count, until).timed_out() {}
+    }
+}
+
+/// A request that is being answered, until it is dropped.
+struct Answer<'a>(&'a Answering);
+
+impl Drop for Answer<'_> {
+    fn drop(&mut self) {
+        *self.0.count.lock() -= 1;
+        self.0.fewer.notify_all();
+    }
 }
 
 impl ControlServer {
@@ -134,7 +169,12 @@ impl ControlServer {
         let listener = UnixListener::bind(&path).map_err(|error| failed(&error))?;
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).map_err(|error| failed(&error))?;
         let file = fs::symlink_metadata(&path).map_err(|error| failed(&error))?;
-        let shared = Shared { listener, stopping: AtomicBool::new(false), connections: AtomicUsize::new(0) };
+        let shared = Shared {
+            listener,
+            stopping: AtomicBool::new(false),
+            connections: AtomicUsize::new(0),
+            answering: Answering::default(),
+        };
         Ok(ControlServer { shared: Arc::new(shared), path, file: (file.dev(), file.ino()), thread: None })
     }
 
@@ -164,6 +204,8 @@ impl Drop for ControlServer {
             // A panic of the thread was printed when it happened.
             let _ = thread.join();
         }
+        // Whoever asked for what ended this server, a detach, is told how it went.
+        self.shared.answering.wait(LAST_REPLIES_TIME_MAX);
     }
 }
 
@@ -208,8 +250,8 @@ fn begin(shared: &Arc<Shared>, handler: &Arc<Handler>, stream: UnixStream) {
     let handler = handler.clone();
     // Without a thread the connection is closed, and the client says so.
     let _ = std::thread::Builder::new().name("control-client".into()).spawn(move || {
-        let _leaving = leaving;
-        serve(&stream, &*handler);
+        let Leaving(shared) = &leaving;
+        converse(&stream, &*handler, &shared.answering);
     });
 }
 
@@ -224,8 +266,13 @@ impl Drop for Leaving {
 
 /// Answers one client until it goes away or breaks the rules.
 pub fn serve(stream: &UnixStream, handler: &Handler) {
+    converse(stream, handler, &Answering::default());
+}
+
+fn converse(stream: &UnixStream, handler: &Handler, answering: &Answering) {
     let mut rest = Vec::new();
     while let Some(line) = read_line(stream, &mut rest) {
+        let _answer = answering.begin();
         let reply = match handler(&line) {
             Ok(value) => json!({ "ok": value }),
             Err(sentence) => json!({ "error": sentence }),
@@ -340,21 +387,32 @@ mod tests {
     }
 
     fn serve_at(name: &str) -> (Scratch, PathBuf, ControlServer) {
+        serve_with(name, |request: &str| match request {
+            "status" => Ok(json!({ "reads": 7 })),
+            other => Err(format!("no request is called {other}")),
+        })
+    }
+
+    fn serve_with(
+        name: &str,
+        handler: impl Fn(&str) -> Reply + Send + Sync + 'static,
+    ) -> (Scratch, PathBuf, ControlServer) {
         let folder = std::env::temp_dir().join(format!("larder-control-{name}-{}", std::process::id()));
         make_folder(&folder).expect("a folder of ours");
         let path = folder.join("s");
         let listener = UnixListener::bind(&path).expect("a socket");
         let found = fs::symlink_metadata(&path).expect("its file");
-        let shared = Shared { listener, stopping: AtomicBool::new(false), connections: AtomicUsize::new(0) };
+        let shared = Shared {
+            listener,
+            stopping: AtomicBool::new(false),
+            connections: AtomicUsize::new(0),
+            answering: Answering::default(),
+        };
         let mut server = ControlServer {
             shared: Arc::new(shared),
             path: path.clone(),
             file: (found.dev(), found.ino()),
             thread: None,
-        };
-        let handler = |request: &str| match request {
-            "status" => Ok(json!({ "reads": 7 })),
-            other => Err(format!("no request is called {other}")),
         };
         server.start(Arc::new(handler)).expect("a thread");
         (Scratch(folder), path, server)
@@ -372,6 +430,23 @@ mod tests {
         drop(server);
         assert!(!path.exists());
         assert!(Client::connect_at(&path).expect("no trouble").is_none());
+    }
+
+    /// The end of a server does not overtake the reply to the request that brought it about.
+    #[test]
+    fn the_last_reply_is_given() {
+        for _ in 0..20 {
+            let (asked, was_asked) = std::sync::mpsc::channel();
+            let (_scratch, path, server) = serve_with("last", move |_| {
+                let _ = asked.send(());
+                std::thread::sleep(Duration::from_millis(5));
+                Ok(json!("done"))
+            });
+            let client = std::thread::spawn(move || Client::connect_at(&path).ok()??.ask("detach").ok());
+            was_asked.recv().expect("asked");
+            drop(server);
+            assert_eq!(client.join().expect("no panic"), Some(json!("done")));
+        }
     }
 
     #[test]
