@@ -5,6 +5,7 @@
 //!
 //! What it does not do: look at any file.
 
+mod bench;
 mod complaints;
 mod offline;
 mod paper;
@@ -16,6 +17,7 @@ use crate::{
     error::{Failure, Outcome},
     size,
 };
+pub use bench::{BenchArgs, BenchCommand, BenchPrepareArgs, BenchReplayArgs, BenchTrace, PaceArg};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, error::ErrorKind};
 pub use complaints::sentence;
 use larder_device::throttled::Profile;
@@ -123,6 +125,8 @@ pub enum Command {
     Sim(SimArgs),
     /// Run the papers' experiments again
     Paper(PaperArgs),
+    /// Replay content traces against caches and served devices
+    Bench(BenchArgs),
 }
 
 /// `larder create`.

@@ -226,8 +226,11 @@ fn check_room(path: &Path, place: &Path, bytes: u64, allocated_bytes: u64) -> Ou
     }
 }
 
-/// What a cache writes to its origin would ruin another cache that is there.
-fn refuse_flash_as_origin(device: &dyn BlockDevice, uri: &str) -> Outcome {
+/// What is written to an origin would ruin the cache whose flash it is.
+///
+/// # Errors
+/// The sentence that says so.
+pub fn refuse_flash_as_origin(device: &dyn BlockDevice, uri: &str) -> Outcome {
     match block_on(superblock::read(device)) {
         Ok(_) | Err(EngineError::Format(FormatError::NewerVersion { .. })) => Err(Failure::failed(format_args!(
             "the origin {} is the flash of a Larder cache: name the device that has the data (--force takes this one)",

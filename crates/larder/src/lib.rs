@@ -9,6 +9,7 @@
 mod answers;
 pub mod args;
 mod bare;
+mod bench;
 pub mod config_file;
 pub mod control;
 mod create;
@@ -71,5 +72,6 @@ fn run() -> Outcome {
         Command::Trace(options) => trace::run(&options.command),
         Command::Sim(options) => sim::run(&options.command),
         Command::Paper(options) => paper::run(&options.command),
+        Command::Bench(options) => bench::run(&options.command),
     }
 }

@@ -10,7 +10,7 @@ mod journal;
 pub(crate) mod outputs;
 pub(crate) mod replay;
 mod run;
-mod source;
+pub(crate) mod source;
 pub mod spec;
 mod sweep;
 

@@ -71,6 +71,11 @@ impl<'a> Source<'a> {
         self.chunk_bytes
     }
 
+    /// Bytes of a block whose content is known, if any is.
+    pub fn block_bytes(&self) -> Option<u64> {
+        self.block_bytes
+    }
+
     /// The format of the file.
     pub fn format(&self) -> FormatId {
         self.format
@@ -137,7 +142,11 @@ impl<'a> Source<'a> {
         Ok(Requests { inner, provenance: None })
     }
 
-    fn records(&self, what: impl Into<Cow<'static, str>>) -> TraceResult<Records> {
+    /// The records themselves, with content that was asked for; `what` is being done with them.
+    ///
+    /// # Errors
+    /// The trace's.
+    pub fn records(&self, what: impl Into<Cow<'static, str>>) -> TraceResult<Records> {
         let is_bare = matches!(self.format, FormatId::BlockIds | FormatId::ArcLis);
         let unit = if is_bare { Some(u64::from(self.chunk_bytes)) } else { None };
         let reading = self.watch.reading(trace::open(&input_args(self.input, unit))?, what);
@@ -167,8 +176,11 @@ fn input_args(input: &TraceInput, unit: Option<u64>) -> InputArgs {
     InputArgs { file: input.trace.clone(), format: input.format, unit: input.unit.or(unit), skip_bad: input.skip_bad }
 }
 
-enum Records {
+/// See [`Source::records`].
+pub enum Records {
+    /// As they are read.
     Read(Box<Reading>),
+    /// With content that was made up.
     Made(Box<dyn Iterator<Item = TraceResult<Record>>>),
 }
 

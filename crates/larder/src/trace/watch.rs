@@ -103,8 +103,13 @@ impl Watch {
         self.back_steps.get()
     }
 
+    /// Whether a signal came.
+    pub fn is_ending(&self) -> bool {
+        self.is_ending.load(Ordering::Relaxed)
+    }
+
     fn check(&self) -> TraceResult<()> {
-        if self.is_ending.load(Ordering::Relaxed) {
+        if self.is_ending() {
             let message = "ended by a signal, and nothing was written";
             return Err(TraceError::new(TraceErrorKind::Io, "", Position::Whole, message));
         }

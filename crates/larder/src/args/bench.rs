@@ -1,0 +1,138 @@
+//! The options of `larder bench`: content traces against devices.
+//!
+//! What it does not do: open anything.
+
+use super::{ContentArg, trace::format_id, values};
+use crate::{sim::spec, size};
+use clap::{Args, Subcommand, ValueEnum};
+use larder_trace::FormatId;
+use spec::Warmup;
+use std::path::PathBuf;
+
+const BENCH_EXAMPLES: &str = "\
+Example, with the disk in a file:
+  larder bench prepare --trace disk.trace.zst --origin disk.img
+  larder create --flash cache --size 1G --origin disk.img
+  larder bench replay --trace disk.trace.zst --flash cache
+
+docs/BENCH.md says how bytes are made of fingerprints, and what each figure means.";
+
+const PREPARE_EXAMPLES: &str = "\
+Examples:
+  larder bench prepare --trace disk.trace.zst --origin disk.img
+  larder bench prepare --trace blocks.csv --content dup=0.5,compress=2 --origin /dev/sdb --force
+
+A file that is not there is made, as large as the trace reaches.";
+
+const REPLAY_EXAMPLES: &str = "\
+Examples:
+  larder bench replay --trace disk.trace.zst --flash cache --outstanding 8
+  larder bench replay --trace disk.trace.zst --nbd 'nbd+unix:///?socket=/run/larder.sock' --counts-of cache --json
+  larder bench replay --trace disk.trace.zst --nbd nbd://127.0.0.1:10809/any --pace trace --speed 10
+
+Each read is compared with what was written there last: a wrong byte is told, and the exit code is 1. Use a new cache and a
+newly prepared disk for each replay, for a replay changes both.";
+
+/// `larder bench`.
+#[derive(Debug, Args)]
+#[command(after_help = BENCH_EXAMPLES, arg_required_else_help = false)]
+pub struct BenchArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: BenchCommand,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum BenchCommand {
+    /// Write to a disk what a trace reads there before it writes it
+    Prepare(BenchPrepareArgs),
+    /// Replay a content trace against a cache in this process, or over NBD, and verify each read
+    Replay(Box<BenchReplayArgs>),
+}
+
+/// The trace, and how it is read.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "The trace")]
+pub struct BenchTrace {
+    /// The trace, packed or not
+    #[arg(long, value_name = "FILE")]
+    pub trace: PathBuf,
+    /// Its format, where it is not to be found out
+    #[arg(long, value_name = "NAME", value_parser = format_id())]
+    pub format: Option<FormatId>,
+    /// What a block number stands for, in formats that count blocks
+    #[arg(long, value_name = "SIZE", value_parser = size::parse, allow_hyphen_values = true)]
+    pub unit: Option<u64>,
+    /// Count bad lines, and go on
+    #[arg(long)]
+    pub skip_bad: bool,
+    /// Make up content that is missing: dup=SHARE, compress=MEAN, variance=V, block=SIZE, seed=N, each if it matters
+    #[arg(long, value_name = "KEY=VALUE,...", value_parser = values::content)]
+    pub content: Option<ContentArg>,
+    /// Take the first requests only
+    #[arg(long, value_name = "N", value_parser = values::request_count, allow_hyphen_values = true)]
+    pub limit: Option<u64>,
+}
+
+/// `larder bench prepare`.
+#[derive(Debug, Args)]
+#[command(after_help = PREPARE_EXAMPLES)]
+pub struct BenchPrepareArgs {
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub input: BenchTrace,
+    /// The disk: a path, nbd://HOST[:PORT]/EXPORT or nbd+unix:///EXPORT?socket=PATH
+    #[arg(long, value_name = "URI")]
+    pub origin: String,
+    /// Overwrite other data that is there
+    #[arg(long)]
+    pub force: bool,
+}
+
+/// When requests are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PaceArg {
+    /// As fast as it goes
+    Full,
+    /// When the trace made them
+    Trace,
+}
+
+/// `larder bench replay`.
+#[derive(Debug, Args)]
+#[command(after_help = REPLAY_EXAMPLES)]
+pub struct BenchReplayArgs {
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub input: BenchTrace,
+    /// The flash of a cache that nobody serves: it is opened in this process
+    #[arg(long, value_name = "PATH", conflicts_with = "nbd")]
+    pub flash: Option<PathBuf>,
+    /// An export that somebody serves: nbd://HOST[:PORT]/EXPORT or nbd+unix:///EXPORT?socket=PATH
+    #[arg(long, value_name = "URI")]
+    pub nbd: Option<String>,
+    /// With --nbd: the flash of the Larder that serves it, which is asked for its counts
+    #[arg(long, value_name = "PATH", requires = "nbd")]
+    pub counts_of: Option<PathBuf>,
+    /// Requests that may be under way at once
+    #[arg(long, value_name = "N", default_value = "32", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub outstanding: u16,
+    /// When requests are made
+    #[arg(long, value_name = "WHEN", default_value = "full")]
+    pub pace: PaceArg,
+    /// With --pace trace: so many times as fast
+    #[arg(long, value_name = "X", default_value = "1", value_parser = speed)]
+    pub speed: f64,
+    /// Measure only what comes after so many requests, or after this share of them: N or P%
+    #[arg(long, value_name = "N|P%", default_value = "0", value_parser = spec::warmup, allow_hyphen_values = true)]
+    pub warmup: Warmup,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+fn speed(text: &str) -> Result<f64, String> {
+    let speed = text.parse().ok().filter(|speed: &f64| speed.is_finite() && *speed > 0.0);
+    speed.ok_or_else(|| "write how many times as fast, as in 10 or 0.5".to_owned())
+}

@@ -1,0 +1,130 @@
+//! The bytes of a fingerprint: its own, as compressible as the trace says.
+//!
+//! A block begins with its fingerprint, random bytes drawn from it follow, and zeroes to the end: as many that LZ4 makes about
+//! as many bytes of it as the trace says that it takes. (zstd makes a few less.)
+//!
+//! Invariants: the same fingerprint, size and length give the same bytes, on every machine. Other fingerprints give other
+//! bytes.
+//!
+//! What it does not do: notice a trace that gives one fingerprint two sizes: that is two contents here.
+
+use larder_device::rng::{Rng, mix64};
+use larder_trace::{Content, Fingerprint};
+
+/// Bytes of a fingerprint.
+const FINGERPRINT_BYTES: usize = 16;
+/// What LZ4 writes beside what it copies: one byte for so many literals or bytes of a match, and the ends of the block.
+const LZ4_RUN_BYTES: usize = 255;
+const LZ4_ENDS_BYTES: usize = 16;
+
+/// What is known of a block's content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bytes {
+    /// Zeroes.
+    Zero,
+    /// Those of a fingerprint.
+    Of {
+        /// Which.
+        fingerprint: Fingerprint,
+        /// What they take, compressed; all that there are, where that is not known.
+        stored_bytes: u32,
+    },
+}
+
+impl Bytes {
+    /// Of what a trace says.
+    pub fn of(content: &Content) -> Bytes {
+        match content.is_zero {
+            true => Bytes::Zero,
+            false => {
+                Bytes::Of { fingerprint: content.fingerprint, stored_bytes: content.stored_bytes.unwrap_or(u32::MAX) }
+            }
+        }
+    }
+
+    /// Fills `out`, a whole block, with it.
+    pub fn fill(&self, out: &mut [u8]) {
+        let Bytes::Of { fingerprint, stored_bytes } = *self else { return out.fill(0) };
+        let random = random_bytes(stored_bytes as usize, out.len());
+        let (drawn, zeroes) = out.split_at_mut(random);
+        zeroes.fill(0);
+        let [a, b] = fingerprint.0;
+        let mut rng = Rng::new(mix64(a ^ mix64(b ^ mix64(stored_bytes.into()))));
+        let (words, rest) = drawn.as_chunks_mut::<8>();
+        let mut own = [a, b].into_iter();
+        for word in words {
+            *word = own.next().unwrap_or_else(|| rng.next_u64()).to_le_bytes();
+        }
+        rest.copy_from_slice(&rng.next_u64().to_le_bytes()[..rest.len()]);
+    }
+
+    /// Whether `found` is it; `scratch` is as long.
+    pub fn is(&self, found: &[u8], scratch: &mut [u8]) -> bool {
+        let Some(scratch) = scratch.get_mut(..found.len()) else { return false };
+        self.fill(scratch);
+        scratch == found
+    }
+}
+
+/// How many bytes of a block of `len` are random, so that `stored` are left of it.
+fn random_bytes(stored: usize, len: usize) -> usize {
+    let least = FINGERPRINT_BYTES.min(len);
+    if stored >= len {
+        return len;
+    }
+    let beside = LZ4_ENDS_BYTES + (len - stored) / LZ4_RUN_BYTES;
+    let copied = stored.saturating_sub(beside) * LZ4_RUN_BYTES / (LZ4_RUN_BYTES + 1);
+    copied.clamp(least, len)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use larder_trace::Provenance;
+
+    fn bytes(number: u64, stored_bytes: Option<u32>, len: usize) -> Vec<u8> {
+        let fingerprint = Fingerprint([mix64(number), 7 + mix64(7)]);
+        let content = Content { fingerprint, stored_bytes, is_zero: false, provenance: Provenance::Recorded };
+        let mut out = vec![0xaa; len];
+        Bytes::of(&content).fill(&mut out);
+        out
+    }
+
+    #[test]
+    fn content_has_its_identity_and_its_size() {
+        for len in [512, 4096, 8192, 32768] {
+            for share in [5, 10, 25, 50, 75, 95] {
+                let stored = len * share / 100;
+                let a = bytes(1, Some(stored as u32), len);
+                assert_eq!(a, bytes(1, Some(stored as u32), len), "the same twice");
+                assert!(a != bytes(2, Some(stored as u32), len));
+                let packed = lz4::block::compress(&a, None, false).expect("it fits").len();
+                let off = packed.abs_diff(stored);
+                assert!(off <= 24 + stored / 100, "{packed} of {len} bytes instead of {stored}");
+            }
+            let whole = bytes(1, None, len);
+            assert!(lz4::block::compress(&whole, None, false).expect("it fits").len() >= len);
+        }
+        assert!(bytes(1, Some(1), 512) != bytes(2, Some(1), 512), "as small as can be, and still itself");
+    }
+
+    #[test]
+    fn zeroes_are_zeroes_and_a_wrong_bit_shows() {
+        let zero = Content {
+            fingerprint: Fingerprint([1, 1]),
+            stored_bytes: Some(100),
+            is_zero: true,
+            provenance: Provenance::Recorded,
+        };
+        let mut scratch = [1; 512];
+        assert!(Bytes::of(&zero).is(&[0; 512], &mut scratch));
+        let mut found = bytes(3, Some(200), 512);
+        let of = Bytes::Of { fingerprint: Fingerprint([mix64(3), 7 + mix64(7)]), stored_bytes: 200 };
+        assert!(of.is(&found, &mut scratch));
+        for at in [0, 15, 16, 199, 511] {
+            found[at] ^= 4;
+            assert!(!of.is(&found, &mut scratch), "byte {at}");
+            found[at] ^= 4;
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! The requests of a trace, as they were made: the records of one request put together again, with the content of each block.
+//!
+//! Invariants: a request has one operation and one run of addresses, at most `bytes_max` of them unless it is a trim. Blocks of
+//! content are aligned to their size.
+//!
+//! What it does not do: know what a block holds; `blocks.rs` does.
+
+use crate::{
+    args::{BenchTrace, TraceInput, UnknownArg},
+    error::{Failure, Outcome},
+    sim::{
+        source::{Records, Source},
+        spec::Warmup,
+    },
+    trace::watch::Watch,
+};
+use larder_trace::{Op, Provenance, Record, TraceError};
+
+use super::content::Bytes;
+
+/// A block of a request: where it is in it, and what it holds, where the trace says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// Bytes from the start of the request.
+    pub at: u64,
+    /// Its bytes.
+    pub len: u64,
+    /// What is written, or was read.
+    pub bytes: Option<Bytes>,
+}
+
+/// A request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Its number in the trace.
+    pub number: u64,
+    /// Arrival in microseconds.
+    pub time_us: Option<u64>,
+    /// What is done.
+    pub op: Op,
+    /// First byte.
+    pub offset: u64,
+    /// Bytes.
+    pub len: u64,
+    /// Of reads and writes, its blocks, in order.
+    pub blocks: Vec<Block>,
+}
+
+impl Request {
+    /// Whether neither may be made before the other is done.
+    pub fn meets(&self, offset: u64, len: u64, is_read: bool) -> bool {
+        let apart = self.offset + self.len <= offset || offset + len <= self.offset;
+        !(apart || is_read && self.op == Op::Read)
+    }
+}
+
+/// A trace for a device.
+pub struct Trace<'a> {
+    source: Source<'a>,
+    watch: &'a Watch,
+    limit: u64,
+}
+
+/// What the laboratory's options call the same.
+pub fn input(args: &BenchTrace) -> TraceInput {
+    TraceInput {
+        trace: args.trace.clone(),
+        format: args.format,
+        unit: args.unit,
+        skip_bad: args.skip_bad,
+        content: args.content,
+        unknown: UnknownArg::Unique,
+        warmup: Warmup::Requests(0),
+    }
+}
+
+impl<'a> Trace<'a> {
+    /// Opens it.
+    ///
+    /// # Errors
+    /// A sentence: what the trace's reader says, or that there is no content.
+    pub fn open(input: &'a TraceInput, limit: Option<u64>, watch: &'a Watch) -> Outcome<Trace<'a>> {
+        let source = Source::open(input, None, watch)?;
+        if source.block_bytes().is_none() {
+            return Err(Failure::failed(format_args!(
+                "{} says nothing of content, so there is nothing to write: make some up with --content dup=0.5,compress=2",
+                input.trace.display()
+            )));
+        }
+        Ok(Trace { source, watch, limit: limit.unwrap_or(u64::MAX) })
+    }
+
+    /// Bytes of a block.
+    pub fn block_bytes(&self) -> u64 {
+        self.source.block_bytes().unwrap_or_default().max(1)
+    }
+
+    /// The requests, at most `bytes_max` each; `what` is being done.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub fn requests(&self, what: &'static str, bytes_max: u64) -> Outcome<Requests<'a, '_>> {
+        let records = self.source.records(what).map_err(|error| self.source.explain(&error))?;
+        Ok(Requests { trace: self, records, next: None, bytes_max, made: 0, provenance: None })
+    }
+
+    /// Who looks.
+    pub fn watch(&self) -> &Watch {
+        self.watch
+    }
+}
+
+/// See [`Trace::requests`].
+pub struct Requests<'a, 't> {
+    trace: &'t Trace<'a>,
+    records: Records,
+    next: Option<Record>,
+    bytes_max: u64,
+    made: u64,
+    provenance: Option<Provenance>,
+}
+
+impl Requests<'_, '_> {
+    /// Where the content of what came so far is from; of several, what says least of a real disk.
+    pub fn provenance(&self) -> Option<Provenance> {
+        self.provenance
+    }
+
+    fn take(&mut self) -> Outcome<Option<Record>> {
+        match self.next.take() {
+            Some(record) => Ok(Some(record)),
+            None => self.records.next().transpose().map_err(|error: TraceError| self.trace.source.explain(&error)),
+        }
+    }
+
+    fn block(&mut self, record: &Record, at: u64) -> Outcome<Block> {
+        let aligned = record.offset_bytes.is_multiple_of(self.trace.block_bytes());
+        if record.content.is_some() && (!aligned || record.len_bytes > self.trace.block_bytes()) {
+            return Err(Failure::failed(format_args!(
+                "request {} of the trace has content at byte {} that is not a block of {} bytes: convert it with `larder trace convert --chunk`",
+                record.request,
+                record.offset_bytes,
+                self.trace.block_bytes()
+            )));
+        }
+        if record.op == Op::Write && record.content.is_none() {
+            return Err(Failure::failed(format_args!(
+                "request {} of the trace writes at byte {} what it does not say: make content up with --content",
+                record.request, record.offset_bytes
+            )));
+        }
+        self.provenance = self.provenance.max(record.content.map(|content| content.provenance));
+        Ok(Block { at, len: record.len_bytes, bytes: record.content.as_ref().map(Bytes::of) })
+    }
+
+    fn put_together(&mut self) -> Outcome<Option<Request>> {
+        if self.made >= self.trace.limit {
+            return Ok(None);
+        }
+        let Some(first) = self.take()? else { return Ok(None) };
+        self.made += 1;
+        let mut request = Request {
+            number: first.request,
+            time_us: first.time_us,
+            op: first.op,
+            offset: first.offset_bytes,
+            len: first.len_bytes,
+            blocks: Vec::new(),
+        };
+        if !first.is_data() {
+            return Ok(Some(request));
+        }
+        request.blocks.push(self.block(&first, 0)?);
+        while let Some(more) = self.take()? {
+            let goes_on = more.request == first.request
+                && more.op == first.op
+                && more.offset_bytes == request.offset + request.len
+                && request.len + more.len_bytes <= self.bytes_max;
+            if !goes_on {
+                self.next = Some(more);
+                break;
+            }
+            request.blocks.push(self.block(&more, request.len)?);
+            request.len += more.len_bytes;
+        }
+        Ok(Some(request))
+    }
+}
+
+impl Iterator for Requests<'_, '_> {
+    type Item = Outcome<Request>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.put_together().transpose()
+    }
+}
