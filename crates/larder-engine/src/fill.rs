@@ -40,11 +40,9 @@ impl Shared {
         let bytes = data.len();
         let (begin, drain) = {
             let mut state = self.state.lock();
-            let waiting_max = self.pending_entries_max();
-            let drain = state.unflushed.len() >= waiting_max / 2;
-            let full = state.insertion_bytes + bytes > self.tuning.insert_queue_bytes_max
-                || state.log.entries.len() + state.unflushed.len() >= waiting_max;
-            if full || state.flash_failed.is_some() || self.is_closing() {
+            let drain = state.unflushed.len() >= self.pending_entries_max() / 2;
+            let full = state.insertion_bytes + bytes > self.tuning.insert_queue_bytes_max;
+            if full || !self.may_insert(&state) {
                 self.counters.insertions_dropped.fetch_add(1, Relaxed);
                 (false, drain)
             } else {
@@ -62,6 +60,28 @@ impl Shared {
             let this = self.clone();
             self.spawn_counted(async move { this.insert_all().await });
         }
+    }
+
+    /// What `lba` maps to; counts as a use. An address that the design replaced is mapped again here, as a fill would map it,
+    /// where its content is stored still, and the origin is sure to have it.
+    pub(crate) fn lookup(&self, state: &mut State, lba: Lba) -> Lookup {
+        let found = state.design.lookup(lba);
+        if found != Lookup::Miss || state.origin_changes.is_unsettled(lba) {
+            return found;
+        }
+        let Some(fingerprint) = state.design.remembered(lba) else { return found };
+        if !self.may_insert(state) {
+            return found;
+        }
+        let Some(place) = state.find_duplicate(&fingerprint) else { return found };
+        self.map_insertion(state, lba, NewMapping::Duplicate { place }, Some(fingerprint), false);
+        Lookup::Chunk { place, duplicate: true }
+    }
+
+    /// Whether anything clean may be mapped now, as far as the log goes.
+    fn may_insert(&self, state: &State) -> bool {
+        let is_full = state.log.entries.len() + state.unflushed.len() >= self.pending_entries_max();
+        !is_full && state.flash_failed.is_none() && !self.is_closing()
     }
 
     async fn insert_all(self: Arc<Self>) {

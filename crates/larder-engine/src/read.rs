@@ -128,7 +128,7 @@ impl Shared {
 
     fn plan_one(self: &Arc<Self>, state: &mut State, want: &Want, sequential: bool) -> Plan {
         let version = state.versions.get(want.lba);
-        match state.lookup(want.lba) {
+        match self.lookup(state, want.lba) {
             Lookup::Zero => Plan::Zero,
             Lookup::Chunk { place, .. } => Plan::Record(self.hold(state, place)),
             Lookup::Fragment { place, sectors } => Plan::Fragment { record: self.hold(state, place), sectors, version },

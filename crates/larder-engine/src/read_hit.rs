@@ -34,7 +34,7 @@ impl Shared {
         }
         let lba = Lba(offset / chunk as u64);
         let mut state = self.state.lock();
-        let Lookup::Chunk { place, .. } = state.lookup(lba) else { return None };
+        let Lookup::Chunk { place, .. } = self.lookup(&mut state, lba) else { return None };
         if state.in_memory[place.slot.0 as usize] {
             return None;
         }

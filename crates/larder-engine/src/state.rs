@@ -21,8 +21,8 @@ use crate::{
     unflushed::{OriginFlushes, Unflushed},
 };
 use larder_core::{
-    Design, Fingerprint, Lba, Lookup, NewMapping, Place, SlotId, StreamClass, ranges::Run, slots::SlotState,
-    streams::Streams, versions::Versions,
+    Design, Fingerprint, Lba, NewMapping, Place, SlotId, StreamClass, ranges::Run, slots::SlotState, streams::Streams,
+    versions::Versions,
 };
 use larder_device::{IoError, SharedBuf};
 use larder_format::{Encoding, LogEntry, WriteMode};
@@ -207,20 +207,6 @@ impl State {
     /// Remembers that the record at `place` is damaged, or was not read when it was asked for alone.
     pub fn note_damaged(&mut self, place: &Place) {
         self.damaged.note(place);
-    }
-
-    /// What `lba` maps to; counts as a use. An address that the design replaced is mapped again here, where its content is
-    /// stored still, and the origin is sure to have it.
-    pub fn lookup(&mut self, lba: Lba) -> Lookup {
-        let found = self.design.lookup(lba);
-        if found != Lookup::Miss || self.origin_changes.is_unsettled(lba) {
-            return found;
-        }
-        let Some(fingerprint) = self.design.remembered(lba) else { return found };
-        let Some(place) = self.find_duplicate(&fingerprint) else { return found };
-        self.prefetch.remove(lba);
-        self.map_clean(lba, NewMapping::Duplicate { place }, Some(fingerprint));
-        Lookup::Chunk { place, duplicate: true }
     }
 
     /// The place of a stored chunk with this content that may take another reference, and is not known to be damaged.

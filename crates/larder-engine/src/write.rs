@@ -122,7 +122,7 @@ impl Shared {
         }
         let held = {
             let mut state = self.state.lock();
-            match state.lookup(lba) {
+            match self.lookup(&mut state, lba) {
                 Lookup::Zero => None,
                 Lookup::Chunk { place, .. } => Some(self.hold(&state, place)),
                 _ => return None,

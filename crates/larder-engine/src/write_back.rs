@@ -247,7 +247,7 @@ impl Shared {
         let len = self.geometry.chunk_len(lba);
         let base = {
             let mut state = self.state.lock();
-            match state.lookup(lba) {
+            match self.lookup(&mut state, lba) {
                 Lookup::Zero => Base::Zero,
                 Lookup::Chunk { place, .. } => Base::Chunk(self.hold(&state, place)),
                 Lookup::Fragment { place, sectors } => Base::Fragment(self.hold(&state, place), sectors),
