@@ -302,11 +302,11 @@ impl Design for CdArc {
         self.nitro.sweep()
     }
 
-    fn drop_clean_zeroes(&mut self, all: bool) -> Vec<Lba> {
-        let mut dropped = self.nitro.drop_clean_zeroes(all);
+    fn drop_clean_zeroes(&mut self, all: bool, max: usize) -> Vec<Lba> {
+        let mut dropped = self.nitro.drop_clean_zeroes(all, max);
         dropped.iter().for_each(|&lba| self.outdate(lba));
         for _ in 0..self.lists.len(LEFT) {
-            let Some((i, lba)) = self.lists.oldest(LEFT) else { break };
+            let Some((i, lba)) = self.lists.oldest(LEFT).filter(|_| dropped.len() < max) else { break };
             if self.nitro.dirty_seq(lba).is_some() {
                 self.lists.move_to(i, LEFT);
                 continue;

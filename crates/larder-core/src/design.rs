@@ -227,8 +227,9 @@ pub trait Design: Send {
 
     /// Clean chunks of zeroes have no WEU whose eviction would remove them. Forgets some where there are too many, or,
     /// with `all`, a shard's worth in any case, and says which: the caller logs that, for a crash must not bring them back.
-    /// A design that replaces addresses by themselves forgets here what it has replaced.
-    fn drop_clean_zeroes(&mut self, all: bool) -> Vec<Lba>;
+    /// A design that replaces addresses by themselves forgets here what it has replaced. At most `max` at a time, for what
+    /// waits for the log is bounded; the rest comes with the next calls.
+    fn drop_clean_zeroes(&mut self, all: bool, max: usize) -> Vec<Lba>;
 
     /// Number of pieces that [`Design::export_mappings`] comes in.
     fn export_pieces(&self) -> usize;

@@ -158,10 +158,10 @@ fn what_leaves_the_lists_is_dropped_when_the_caller_can_log_it() {
     (4..6).for_each(|lba| assert!(!cache.read(lba)));
     assert_eq!(cache.lens(), [4, 0, 0, 0, 0], "T1 has C at most, and without T2 nothing else is remembered");
     assert_eq!(cache.design.stats().mapped_chunks, 6);
-    assert_eq!(cache.design.drop_clean_zeroes(false), [], "0 and 1 are dirty");
+    assert_eq!(cache.design.drop_clean_zeroes(false, usize::MAX), [], "0 and 1 are dirty");
     assert!(cache.design.mark_clean(Lba(1), 1));
     assert!(cache.design.peek(Lba(1)) != Lookup::Miss, "nobody logged that it is gone");
-    assert_eq!(cache.design.drop_clean_zeroes(false), [Lba(1)]);
+    assert_eq!(cache.design.drop_clean_zeroes(false, usize::MAX), [Lba(1)]);
     assert_eq!(cache.design.peek(Lba(1)), Lookup::Miss);
     assert!(cache.design.dirty_seq(Lba(0)).is_some() && cache.design.peek(Lba(0)) != Lookup::Miss);
 }
@@ -245,7 +245,7 @@ proptest! {
                     cache.design.unmap(Lba(lba));
                 }
                 2 => {
-                    for lba in cache.design.drop_clean_zeroes(false) {
+                    for lba in cache.design.drop_clean_zeroes(false, usize::MAX) {
                         prop_assert_eq!(cache.design.peek(lba), Lookup::Miss);
                     }
                 }
@@ -255,7 +255,7 @@ proptest! {
                 }
                 _ => {
                     while !cache.design.has_room(1) {
-                        cache.design.drop_clean_zeroes(false);
+                        cache.design.drop_clean_zeroes(false, usize::MAX);
                         (0..cache.design.export_pieces()).for_each(|_| { cache.design.sweep(); });
                         if !cache.design.has_room(1) {
                             cache.open.take().inspect(|&(slot, ..)| cache.design.seal_slot(slot));

@@ -384,7 +384,7 @@ impl<D: Driven> World<D> {
         let many = clean_zeroes(self) > self.config.mappings_max / 4;
         self.design.sweep();
         // Which zeroes are dropped is the design's choice; that it may, and says so, is not.
-        let dropped = self.design.drop_clean_zeroes(false);
+        let dropped = self.design.drop_clean_zeroes(false, usize::MAX);
         assert!(!D::IS_PLAIN || many || dropped.is_empty(), "a few zeroes are not dropped");
         for lba in dropped {
             let mapping = self.mappings.remove(&lba.0).expect("what is dropped was mapped");

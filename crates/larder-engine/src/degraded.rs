@@ -176,15 +176,17 @@ impl Shared {
         self.forget(first, count, |state, lba| !is_dirty(state, lba));
         let failures = self.state.lock().origin_flush_failures;
         // (5)
-        change.await?;
-        // (6)
-        self.forget(first, count, |_, _| true);
+        let changed = change.await;
         {
+            // A write that failed may have changed the origin, too.
             let mut state = self.state.lock();
-            let is_sure = state.origin_flush_failures == failures;
+            let is_sure = changed.is_ok() && state.origin_flush_failures == failures;
             let rewritten = if is_sure { self.whole_chunks(offset, len) } else { 0..0 };
             state.origin_changes.wrote((first.0, first.0 + count), rewritten);
         }
+        changed?;
+        // (6)
+        self.forget(first, count, |_, _| true);
         self.counters.writes_past_flash.fetch_add(1, Relaxed);
         self.signals.destaged.notify();
         Ok(())

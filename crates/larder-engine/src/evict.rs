@@ -91,12 +91,16 @@ impl Shared {
             state.design.dirty_from(Lba(0), DESTAGE_MAX)
         };
         self.send_segments();
+        // What was dropped makes room only for as many more.
+        self.request_commit(u64::MAX, false);
         let lbas: Vec<Lba> = dirty.into_iter().map(|(lba, _)| lba).collect();
         let _ = self.destage(&lbas).await;
     }
 
+    /// No more of them than may wait for the log; the rest comes with the next turns, when those are durable.
     fn drop_zeroes(&self, state: &mut State, all: bool) {
-        for lba in state.design.drop_clean_zeroes(all) {
+        let max = self.pending_entries_max().saturating_sub(state.log.entries.len());
+        for lba in state.design.drop_clean_zeroes(all, max) {
             // Without this entry a crash would bring the zeroes back, over what the origin was given since.
             state.log.push(LogEntry::Invalidate { lba: lba.0, chunk_count: 1 });
         }

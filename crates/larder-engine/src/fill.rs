@@ -70,7 +70,7 @@ impl Shared {
             return found;
         }
         let Some(fingerprint) = state.design.remembered(lba) else { return found };
-        if !self.may_insert(state) {
+        if !self.may_insert(state) || !self.index_has_room(state) {
             return found;
         }
         let Some(place) = state.find_duplicate(&fingerprint) else { return found };

@@ -4,8 +4,8 @@
 mod common;
 
 use common::*;
-use larder_device::{IoOp, rng::Rng};
-use larder_engine::WriteMode;
+use larder_device::{IoOp, rng::Rng, sim::Schedule};
+use larder_engine::{WriteMode, designs::DESIGNS};
 use larder_format::DesignId;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -332,4 +332,48 @@ fn weus_that_flushes_closed_are_evicted_too() {
         world.open();
         assert_same(&world.read(0, 4 << 20), &twin.bytes(0, 4 << 20), "the volume after a crash");
     });
+}
+
+/// Thousands of addresses that share one record leave the index when other chunks need their places: each has to be logged,
+/// and the log keeps room for the checkpoint that frees it.
+#[test]
+fn what_leaves_the_index_at_once_does_not_fill_the_log() {
+    const SMALL: usize = 4 << 10;
+    const SAME: u64 = 8801;
+    const OTHERS: u64 = 8000;
+    let at = |lba: u64| lba * SMALL as u64;
+    for design in DESIGNS {
+        for mode in [WriteMode::Back, WriteMode::Through] {
+            let mut setup = Setup { flash_bytes: 32 * MIB, origin_bytes: 256 * MIB, ..Setup::default() };
+            setup.schedule = Schedule::Timed;
+            setup.options.design = design.id;
+            setup.options.chunk_bytes = SMALL as u32;
+            setup.options.mode = mode;
+            setup.tuning.prefetch_bytes_max = 0;
+            let mut world = World::new(1, setup);
+            (0..SAME).for_each(|lba| world.fill_origin(at(lba), &noise(77, SMALL)));
+            (0..OTHERS).for_each(|other| world.fill_origin(at(SAME + other), &noise(1000 + other, SMALL)));
+            // In no order that is a stream's.
+            for number in 0..SAME {
+                world.read(at(number * 2731 % SAME), SMALL);
+                if number % 64 == 0 {
+                    world.settle();
+                }
+            }
+            for number in 0..OTHERS {
+                world.read(at(SAME + number * 2731 % OTHERS), SMALL);
+                if number % 16 == 0 {
+                    world.settle();
+                }
+            }
+            world.settle();
+            assert!(world.status().counts.evicted_weus > 0);
+            // Were the log full for good, nothing of this would return.
+            world.write(at(SAME), &noise(5, SMALL));
+            world.flush();
+            let conditions = world.status().conditions;
+            assert!(!conditions.iter().any(|condition| condition.name == "checkpoint_failing"), "{conditions:?}");
+            world.close();
+        }
+    }
 }

@@ -60,11 +60,24 @@ pub struct FrameStart {
 }
 
 impl FrameStart {
-    /// Whether this frame was begun when frame `frame_seq`, whose first entry has number `entry_seq`, was durable already. A
-    /// crash leaves none where a reader missed that one. Two of three numbers have to say so, for any of them may be damaged.
-    pub fn shows_durable(&self, frame_seq: u64, entry_seq: u64) -> bool {
-        let votes = [self.frame_seq > frame_seq, self.durable_frame_seq >= frame_seq, self.first_entry_seq > entry_seq];
+    /// Whether this frame, of a log of `log_bytes`, was begun when frame `frame_seq`, whose first entry has number `entry_seq`,
+    /// was durable already. A crash leaves none where a reader missed that one. Two of three numbers have to say so, for any of
+    /// them may be damaged; and none does that is beyond what the log holds.
+    pub fn shows_durable(&self, frame_seq: u64, entry_seq: u64, log_bytes: u64) -> bool {
+        let frames_max = log_bytes / u64::from(SECTOR_BYTES_MIN);
+        let entries_max = log_bytes / LOG_ENTRY_BYTES as u64;
+        let is_within = |number: u64, first: u64, count: u64| number >= first && number - first <= count;
+        let votes = [
+            is_within(self.frame_seq, frame_seq.saturating_add(1), frames_max),
+            is_within(self.durable_frame_seq, frame_seq, frames_max),
+            is_within(self.first_entry_seq, entry_seq.saturating_add(1), entries_max),
+        ];
         votes.into_iter().filter(|&vote| vote).count() >= 2
+    }
+
+    /// Whether its frame numbers go together, as those of each frame that was written do.
+    pub fn is_consistent(&self) -> bool {
+        self.durable_frame_seq.checked_add(1) == Some(self.frame_seq)
     }
 }
 

@@ -207,7 +207,7 @@ impl WeuCache {
 
     /// What is forgotten that way is logged.
     fn drop_replaced(&mut self) {
-        self.pending += self.design.drop_clean_zeroes(false).len() as u64;
+        self.pending += self.design.drop_clean_zeroes(false, usize::MAX).len() as u64;
     }
 
     /// Appends a record; its place. `None` where there is no slot for it: a cache of too few WEUs.

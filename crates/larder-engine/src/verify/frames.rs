@@ -61,6 +61,7 @@ pub async fn at(
 /// What lies in the log.
 #[derive(Default)]
 pub struct Lying {
+    log_bytes: u64,
     /// All whole frames of this flash, by number.
     pub whole: Vec<FrameAt>,
     /// Headers of frames that are not whole, by number.
@@ -71,7 +72,7 @@ impl Lying {
     /// A frame that is not whole and shows that frame `frame_seq`, whose first entry would be `entry_seq`, was durable
     /// ([`FrameStart::shows_durable`](larder_format::FrameStart::shows_durable)).
     pub fn proof_of_loss(&self, frame_seq: u64, entry_seq: u64) -> Option<&FrameAt> {
-        self.heads.iter().find(|head| head.header.start.shows_durable(frame_seq, entry_seq))
+        self.heads.iter().find(|head| head.header.start.shows_durable(frame_seq, entry_seq, self.log_bytes))
     }
 
     /// The frame that is not whole where this one would come next.
@@ -89,7 +90,7 @@ impl Lying {
 pub async fn scan(window: &mut Window<'_>, superblock: &Superblock) -> Lying {
     let layout = &superblock.layout;
     let sector = u64::from(layout.sector_bytes.max(512));
-    let mut lying = Lying::default();
+    let mut lying = Lying { log_bytes: layout.log_bytes, ..Lying::default() };
     let mut offset = 0;
     while offset < layout.log_bytes {
         let found = look(window, superblock, offset).await;

@@ -305,8 +305,12 @@ impl Salvage<'_> {
     /// Applies the frames that follow a lost one which was durable.
     async fn beyond(&mut self, window: &mut Window<'_>, others: &[FrameAt], position: &mut Position) {
         let lost_from = position.next_frame;
-        let later: Vec<&FrameAt> =
-            others.iter().filter(|frame| frame.header.start.shows_durable(lost_from, position.next_entry)).collect();
+        let later: Vec<&FrameAt> = others
+            .iter()
+            .filter(|frame| {
+                frame.header.start.shows_durable(lost_from, position.next_entry, self.superblock.layout.log_bytes)
+            })
+            .collect();
         for same in later.chunk_by(|a, b| a.header.start.frame_seq == b.header.start.frame_seq) {
             let mut whole = Vec::new();
             for frame in same {

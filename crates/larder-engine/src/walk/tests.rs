@@ -169,6 +169,50 @@ fn a_torn_frame_ends_the_log_and_a_lost_one_is_noticed() {
     });
 }
 
+/// A frame that nobody needs, whose header is damaged in one number or in two neighbours, neither shows a loss that was none
+/// nor hides one.
+#[test]
+fn an_odd_frame_that_nobody_needs_shows_nothing_and_hides_nothing() {
+    each_seed(12, |rng| {
+        let log = log(rng, 40..=60, 900);
+        let last = log.frames[log.frames.len() - 1];
+        // Behind the end, where an earlier round left it.
+        let at = (last.0 + last.1 + (1 << 20)).next_multiple_of(4096) % log.superblock.layout.log_bytes;
+        let tag = log.superblock.flash_tag();
+        let dead =
+            FrameStart { flash_tag: tag, frame_seq: 20, first_entry_seq: 300, durable_frame_seq: 19, previous_crc: 5 };
+        let put = |at: u64, start: &FrameStart| {
+            let frame = encode_frame(start, &[LogEntry::MapZero { lba: 1, dirty: false }], 4096).expect("it fits");
+            let at = log.superblock.layout.log_offset + at;
+            block_on(log.flash.write(at, IoBuf::copy_of(&frame).freeze(), WriteFlags::default())).expect("written");
+        };
+        let rot = rng.next_u64() >> 8;
+        for odd in [
+            FrameStart { frame_seq: rot, ..dead },
+            FrameStart { durable_frame_seq: rot, ..dead },
+            FrameStart { first_entry_seq: rot, ..dead },
+            FrameStart { frame_seq: rot, first_entry_seq: rot ^ 0xff, ..dead },
+        ] {
+            put(at, &odd);
+            assert_eq!(log.check(), (log.plainly().0, None), "{odd:?}");
+        }
+        put(at, &FrameStart { frame_seq: rot, ..dead });
+        // The last two: one broken in its entries, one in the number that it names.
+        let (frames, flash) = (&log.frames, &log.flash);
+        let damage = |number: usize, byte: u64| {
+            let sector = log.superblock.layout.log_offset + frames[number].0;
+            let mut bytes = block_on(flash.read(sector, IoBuf::new(4096))).expect("read");
+            bytes[byte as usize] ^= 0x40;
+            block_on(flash.write(sector, bytes.freeze(), WriteFlags::default())).expect("written");
+        };
+        damage(frames.len() - 2, 70);
+        damage(frames.len() - 1, 48);
+        let (end, found) = log.check();
+        assert_eq!(end.frames, frames.len() as u64 - 2);
+        assert_eq!(found.map(|(_, at)| at), Some(frames[frames.len() - 1].0));
+    });
+}
+
 #[test]
 fn a_long_loss_is_noticed() {
     each_seed(6, |rng| {

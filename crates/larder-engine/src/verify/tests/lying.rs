@@ -131,8 +131,8 @@ impl Design for Liar {
     fn sweep(&mut self) -> usize {
         self.0.sweep()
     }
-    fn drop_clean_zeroes(&mut self, all: bool) -> Vec<Lba> {
-        self.0.drop_clean_zeroes(all)
+    fn drop_clean_zeroes(&mut self, all: bool, max: usize) -> Vec<Lba> {
+        self.0.drop_clean_zeroes(all, max)
     }
     fn export_pieces(&self) -> usize {
         self.0.export_pieces()
