@@ -456,7 +456,7 @@ impl ReplayCache for WeuCache {
         }
         let records: u64 = self.records.iter().map(|&records| u64::from(records)).sum();
         Figures {
-            index_ram_bytes: stats.lba_index_ram_bytes + stats.fp_index_ram_bytes + stats.slot_table_ram_bytes,
+            index_ram_bytes: stats.ram_bytes(),
             mapped_chunks: stats.mapped_chunks,
             unstored_zero_chunks: stats.zero_chunks,
             live_chunks: live.len() as u64,
