@@ -88,6 +88,7 @@ fn within(ram: u64, entry_ram_bytes: u64, options: WeuOptions) -> Result<WeuOpti
         mappings_max: options.mappings_max.min(entries),
         fp_entries_max: options.fp_entries_max.min(entries),
         dirty_chunks_max: options.dirty_chunks_max.min(entries / DIRTY_SHARE as u64),
+        zero_ranges_max: options.zero_ranges_max.min(entries / RUN_SHARE as u64),
         ..options
     })
 }
