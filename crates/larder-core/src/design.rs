@@ -132,6 +132,8 @@ pub struct DesignStats {
     pub fp_index_ram_bytes: u64,
     /// Bytes that the slot table has allocated.
     pub slot_table_ram_bytes: u64,
+    /// Bytes that the lists of dirty chunks, fragments and trimmed runs have allocated.
+    pub dirty_ram_bytes: u64,
     /// Slots that are free.
     pub slots_free: u64,
     /// Stale entries that sweeps removed.
@@ -140,6 +142,13 @@ pub struct DesignStats {
     pub ghosts: u64,
     /// Requests for addresses that had been replaced and were remembered.
     pub ghost_hits: u64,
+}
+
+impl DesignStats {
+    /// Bytes that all of it has allocated.
+    pub fn ram_bytes(&self) -> u64 {
+        self.lba_index_ram_bytes + self.fp_index_ram_bytes + self.slot_table_ram_bytes + self.dirty_ram_bytes
+    }
 }
 
 /// A caching design.

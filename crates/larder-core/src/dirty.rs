@@ -6,16 +6,21 @@
 //!
 //! What it does not do: say where the data is; the LBA index does.
 
-use crate::types::Lba;
-use std::collections::BTreeMap;
+use crate::{
+    pages::{PageMap, key_bytes_max},
+    types::Lba,
+};
 
 /// Deferred chunks are listed one by one where the list is this many times as long, else together.
 const SETTLED_ALONE_SHARE: usize = 8;
 
+/// Bytes of RAM for each of many dirty chunks at most.
+pub const DIRTY_BYTES_MAX: usize = key_bytes_max(size_of::<u64>());
+
 /// The list.
 #[derive(Default)]
 pub struct DirtyList {
-    listed: BTreeMap<u64, u64>,
+    listed: PageMap<u64>,
     /// What recovery mapped and nobody asked for yet, oldest first: to list each at once, in no order, would take longer
     /// than all else that is done for a mapping.
     deferred: Vec<(u64, u64)>,
@@ -30,6 +35,11 @@ impl DirtyList {
     /// Whether nothing is dirty.
     pub fn is_empty(&self) -> bool {
         self.listed.is_empty()
+    }
+
+    /// Bytes that the list has allocated.
+    pub fn ram_bytes(&self) -> usize {
+        self.listed.ram_bytes() + self.deferred.capacity() * size_of::<(u64, u64)>()
     }
 
     /// Lists `lba`, or gives it a newer sequence number.
@@ -57,25 +67,36 @@ impl DirtyList {
                 self.listed.insert(lba, seq);
             });
         } else {
-            // Rebuilt as a whole, from sorted entries.
-            let mut all: BTreeMap<u64, u64> = newest.collect();
-            self.listed.append(&mut all);
+            // Rebuilt as a whole, in order: that fills pages from first to last.
+            let listed = std::mem::take(&mut self.listed);
+            let mut old = listed.iter_from(0).peekable();
+            for (lba, seq) in newest {
+                while let Some((before, seq)) = old.next_if(|&(other, _)| other <= lba) {
+                    self.listed.insert(before, seq);
+                }
+                self.listed.insert(lba, seq);
+            }
+            old.for_each(|(lba, seq)| {
+                self.listed.insert(lba, seq);
+            });
         }
     }
 
     /// Takes `lba` off the list.
     pub fn remove(&mut self, lba: Lba) -> Option<u64> {
-        self.listed.remove(&lba.0)
+        self.listed.remove(lba.0)
     }
 
     /// The sequence number of `lba`'s dirty data.
     pub fn get(&self, lba: Lba) -> Option<u64> {
-        self.listed.get(&lba.0).copied()
+        self.listed.get(lba.0)
     }
 
     /// Up to `max` dirty chunks from `from` on, by address.
     pub fn from(&self, from: Lba, max: usize) -> Vec<(Lba, u64)> {
-        self.listed.range(from.0..).take(max).map(|(&lba, &seq)| (Lba(lba), seq)).collect()
+        let mut chunks = Vec::with_capacity(max.min(self.len()));
+        chunks.extend(self.listed.iter_from(from.0).take(max).map(|(lba, seq)| (Lba(lba), seq)));
+        chunks
     }
 }
 

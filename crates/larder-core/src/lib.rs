@@ -23,6 +23,7 @@ pub mod lba_index;
 pub mod lru;
 pub mod nitro;
 pub mod packing;
+pub mod pages;
 pub mod ranges;
 pub mod slots;
 pub mod slotted;

@@ -19,20 +19,32 @@ mod shared;
 
 use crate::{
     design::{Design, DesignConfig, DesignStats, DirtyCounts, ExportedMapping, Lookup, NewMapping, Victim},
-    dirty::DirtyList,
+    dirty::{DIRTY_BYTES_MAX, DirtyList},
     fp_index::FpIndex,
     lba_index::{Entry, GENERATION_MASK, Kind, LbaIndex, SHARDS},
-    ranges::{Run, RunMap},
+    pages::{PageMap, key_bytes_max},
+    ranges::{RUN_BYTES_MAX, Run, RunMap},
     slots::{SlotState, Slots},
     types::{Fingerprint, Lba, Place, SectorMap, SlotId, StreamClass},
 };
-use std::collections::BTreeMap;
 
 /// The design's name.
 pub const NAME: &str = "nitro";
 /// Bytes of RAM for each entry of the indices at most: an entry of the LBA index just after its table doubled, one of
-/// the FP index, and a slot's back pointer.
-pub const INDEX_BYTES_MAX: u64 = 128;
+/// the FP index, a slot's back pointer, and its share of what write-back keeps besides.
+pub const INDEX_BYTES_MAX: u64 = 128 + DIRTY_SHARE_BYTES_MAX;
+/// Of them, those of the dirty list, the fragments and the trimmed runs, in a cache that holds back writers where of its
+/// entries one in [`DIRTY_SHARE`] is dirty, one in [`FRAGMENT_SHARE`] a fragment, or where it has a run for each
+/// [`RUN_SHARE`] entries.
+pub const DIRTY_SHARE_BYTES_MAX: u64 =
+    (DIRTY_BYTES_MAX / DIRTY_SHARE + FRAGMENT_BYTES_MAX / FRAGMENT_SHARE + RUN_BYTES_MAX / RUN_SHARE) as u64 + 1;
+/// Of how many entries one may be dirty.
+pub const DIRTY_SHARE: usize = 2;
+/// Of how many entries one may be a fragment.
+pub const FRAGMENT_SHARE: usize = 4;
+/// For how many entries there may be a trimmed run.
+pub const RUN_SHARE: usize = 16;
+const FRAGMENT_BYTES_MAX: usize = key_bytes_max(size_of::<SectorMap>());
 
 /// The design's state.
 pub struct Nitro {
@@ -42,7 +54,7 @@ pub struct Nitro {
     slots: Slots,
     dirty: DirtyList,
     trimmed: RunMap,
-    fragments: BTreeMap<u64, SectorMap>,
+    fragments: PageMap<SectorMap>,
     dirty_fragments: u64,
     live: u64,
     zeroes: u64,
@@ -63,7 +75,7 @@ impl Nitro {
             slots: Slots::new(config.slot_count),
             dirty: DirtyList::default(),
             trimmed: RunMap::default(),
-            fragments: BTreeMap::new(),
+            fragments: PageMap::default(),
             dirty_fragments: 0,
             live: 0,
             zeroes: 0,
@@ -93,7 +105,7 @@ impl Nitro {
             }
             (Kind::Fragment, Some((_, generation))) => Lookup::Fragment {
                 place: entry.place(generation),
-                sectors: self.fragments.get(&entry.lba().0).copied().unwrap_or_default(),
+                sectors: self.fragments.get(entry.lba().0).unwrap_or_default(),
             },
             _ => Lookup::Zero,
         })
@@ -111,7 +123,7 @@ impl Nitro {
     /// As [`Nitro::forget`], for an entry whose address stays on the dirty list if it is there.
     fn settle_counts(&mut self, entry: &Entry) -> bool {
         if entry.kind() == Kind::Fragment {
-            self.fragments.remove(&entry.lba().0);
+            self.fragments.remove(entry.lba().0);
             self.dirty_fragments -= u64::from(entry.dirty());
         }
         match Self::current(&self.slots, entry) {
@@ -481,6 +493,7 @@ impl Design for Nitro {
             lba_index_ram_bytes: self.index.ram_bytes() as u64,
             fp_index_ram_bytes: self.fingerprints.ram_bytes() as u64,
             slot_table_ram_bytes: self.slots.ram_bytes() as u64,
+            dirty_ram_bytes: (self.dirty.ram_bytes() + self.trimmed.ram_bytes() + self.fragments.ram_bytes()) as u64,
             slots_free: self.slots.free_count() as u64,
             swept_entries: self.swept,
             ghosts: 0,

@@ -5,8 +5,10 @@
 //!
 //! What it does not do: merge neighbours, for their sequence numbers differ.
 
-use crate::types::Lba;
-use std::collections::BTreeMap;
+use crate::{
+    pages::{PageMap, key_bytes_max},
+    types::Lba,
+};
 
 /// One run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,10 +23,20 @@ pub struct Run {
     pub no_hole: bool,
 }
 
+/// Number of chunks, sequence number, whether to keep the range allocated.
+type Rest = (u64, u64, bool);
+
+/// Bytes of RAM for each of many runs at most.
+pub const RUN_BYTES_MAX: usize = key_bytes_max(size_of::<Rest>());
+
+fn run((first, (count, seq, no_hole)): (u64, Rest)) -> Run {
+    Run { first: Lba(first), count, seq, no_hole }
+}
+
 /// The runs, by first chunk.
 #[derive(Default)]
 pub struct RunMap {
-    runs: BTreeMap<u64, (u64, u64, bool)>,
+    runs: PageMap<Rest>,
     chunks: u64,
 }
 
@@ -44,10 +56,14 @@ impl RunMap {
         self.chunks
     }
 
+    /// Bytes that the runs have allocated.
+    pub fn ram_bytes(&self) -> usize {
+        self.runs.ram_bytes()
+    }
+
     /// The run that holds `lba`.
     pub fn get(&self, lba: Lba) -> Option<Run> {
-        let (&first, &(count, seq, no_hole)) = self.runs.range(..=lba.0).next_back()?;
-        (lba.0 < first + count).then_some(Run { first: Lba(first), count, seq, no_hole })
+        self.runs.at_or_before(lba.0).map(run).filter(|run| lba.0 < run.first.0 + run.count)
     }
 
     /// Adds a run over whatever was there.
@@ -68,12 +84,12 @@ impl RunMap {
         let (start, end) = (first.0, first.0.saturating_add(count));
         let mut gone = 0;
         // The last run that begins before the end may reach in; repeat until none does.
-        while let Some((&at, &(len, seq, no_hole))) = self.runs.range(..end).next_back() {
+        while let Some((at, (len, seq, no_hole))) = self.runs.at_or_before(end - 1) {
             let run_end = at + len;
             if run_end <= start {
                 break;
             }
-            self.runs.remove(&at);
+            self.runs.remove(at);
             gone += run_end.min(end) - at.max(start);
             if run_end > end {
                 self.runs.insert(end, (run_end - end, seq, no_hole));
@@ -90,14 +106,15 @@ impl RunMap {
     /// Takes out the part of `run` that still carries its sequence number.
     pub fn remove_if_unchanged(&mut self, run: &Run) {
         let end = run.first.0.saturating_add(run.count);
-        let parts: Vec<_> = self
-            .runs
-            .range(..end)
-            .rev()
-            .take_while(|(at, (len, _, _))| *at + len > run.first.0)
-            .filter(|(_, (_, seq, _))| *seq == run.seq)
-            .map(|(&at, &(len, _, _))| (at.max(run.first.0), (at + len).min(end)))
-            .collect();
+        let mut parts = Vec::new();
+        let mut at = run.first;
+        while let Some(part) = self.next(at).filter(|part| part.first.0 < end) {
+            let part_end = part.first.0 + part.count;
+            if part.seq == run.seq {
+                parts.push((part.first.max(run.first).0, part_end.min(end)));
+            }
+            at = Lba(part_end);
+        }
         for (from, to) in parts {
             self.remove(Lba(from), to - from);
         }
@@ -105,15 +122,12 @@ impl RunMap {
 
     /// The first run that ends after `from`.
     pub fn next(&self, from: Lba) -> Option<Run> {
-        self.get(from).or_else(|| {
-            let (&first, &(count, seq, no_hole)) = self.runs.range(from.0..).next()?;
-            Some(Run { first: Lba(first), count, seq, no_hole })
-        })
+        self.get(from).or_else(|| self.runs.at_or_after(from.0).map(run))
     }
 
     /// All runs, by address.
     pub fn iter(&self) -> impl Iterator<Item = Run> + '_ {
-        self.runs.iter().map(|(&first, &(count, seq, no_hole))| Run { first: Lba(first), count, seq, no_hole })
+        self.runs.iter_from(0).map(run)
     }
 }
 

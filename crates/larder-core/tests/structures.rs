@@ -8,10 +8,11 @@ use larder_core::{
     fp_index::{FpHandle, FpIndex},
     lba_index::{Entry, GENERATION_MASK, Kind, LbaIndex, SHARDS},
     packing::{PackingRules, SegmentPacker},
+    pages::PageMap,
     ranges::{Run, RunMap},
     streams::{PREFETCH_BYTES_MAX, SEQUENTIAL_BYTES_MIN, STREAMS_MAX, Streams},
 };
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 fn fingerprint(i: u64) -> Fingerprint {
     let mut bytes = [0; 16];
@@ -408,4 +409,71 @@ fn read_ahead_stays_on_the_device_and_never_repeats_itself() {
             }
         }
     });
+}
+
+/// In order, backwards, strewn, and in a few places.
+fn key(rng: &mut Rng, pattern: u64, step: u64, keys: u64) -> u64 {
+    match pattern {
+        0 => step % keys,
+        1 => keys - step % keys,
+        2 => rng.below(keys),
+        _ => (rng.skewed(keys) * 7919) % keys,
+    }
+}
+
+#[test]
+fn a_page_map_is_an_ordered_map() {
+    for_seeds(0..48, |seed| {
+        let mut rng = Rng::new(seed);
+        let keys = [3, 100, 1000, 100_000][rng.below(4) as usize];
+        let (mut map, mut model) = (PageMap::<u64>::default(), BTreeMap::new());
+        for phase in 0..6 {
+            // It grows, shrinks to next to nothing, and grows again.
+            let (pattern, removes) = (rng.below(4), [1, 1, 9, 5, 10, 2][phase]);
+            for step in 0..keys.min(25_000) {
+                let key = key(&mut rng, pattern, step, keys);
+                if rng.below(10) < removes {
+                    assert_eq!(map.remove(key), model.remove(&key));
+                } else {
+                    assert_eq!(map.insert(key, step), model.insert(key, step));
+                }
+                if step % 16 == 0 {
+                    let at = rng.below(keys + 2);
+                    let pair = |(&key, &value): (&u64, &u64)| (key, value);
+                    assert_eq!(map.get(at), model.get(&at).copied());
+                    assert_eq!(map.at_or_before(at), model.range(..=at).next_back().map(pair));
+                    assert_eq!(map.at_or_after(at), model.range(at..).next().map(pair));
+                    assert!(map.iter_from(at).take(200).eq(model.range(at..).take(200).map(pair)));
+                }
+                if step % 2048 == 0 {
+                    map.check();
+                }
+            }
+            map.check();
+            assert_eq!((map.len(), map.is_empty()), (model.len(), model.is_empty()));
+            assert!(map.iter_from(0).eq(model.iter().map(|(&key, &value)| (key, value))));
+        }
+        model.keys().for_each(|&key| assert!(map.remove(key).is_some()));
+        assert_eq!((map.len(), map.ram_bytes()), (0, 0), "an empty map has given everything back");
+    });
+}
+
+#[test]
+fn a_page_map_takes_no_more_ram_than_it_says_however_it_is_thinned_out() {
+    const KEYS: u64 = 300_000;
+    for keep in [2, 3, 5, 17, 63, 64, 65, 1000] {
+        let mut map = PageMap::<u64>::default();
+        (0..KEYS).for_each(|key| _ = map.insert(key * 7919 % KEYS, key));
+        map.check();
+        // One in so many stays, or so many in a row of a thousand.
+        (0..KEYS).filter(|key| key % keep != 0).for_each(|key| _ = map.remove(key));
+        map.check();
+        (0..KEYS).for_each(|key| _ = map.insert(key, key));
+        (0..KEYS).filter(|key| key % 1000 >= keep).for_each(|key| _ = map.remove(key));
+        map.check();
+        // Each page is split again, and most of it taken back.
+        (0..KEYS).filter(|key| key % 64 < 40).for_each(|key| _ = map.insert(key, key));
+        (0..KEYS).rev().filter(|key| key % 64 < 39).for_each(|key| _ = map.remove(key));
+        map.check();
+    }
 }

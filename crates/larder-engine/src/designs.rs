@@ -16,7 +16,8 @@ pub struct EngineDesign {
     pub name: &'static str,
     /// What it is, and whose.
     pub about: &'static str,
-    /// Bytes of RAM for each mapping at most, one entry of the FP index included: what a RAM budget is divided by.
+    /// Bytes of RAM for each mapping at most, one entry of the FP index and its share of the dirty list
+    /// included: what a RAM budget is divided by.
     pub index_bytes_max: u64,
     /// An empty cache.
     pub make: fn(DesignConfig) -> Box<dyn Design>,

@@ -57,14 +57,14 @@ impl Shared {
 
     /// Whether writers must wait for destaging.
     pub(crate) fn too_dirty(&self, state: &State) -> bool {
-        let (dirty, layout) = (state.design.dirty_counts(), &self.geometry.layout);
-        // Limits of what a checkpoint holds bind only where the volume has more chunks than that.
+        let dirty = state.design.dirty_counts();
+        // Limits of what a checkpoint holds, or a RAM budget affords, bind only where the volume has more chunks than that.
         let full = |count: u64, max: u64| max < self.geometry.chunk_count && count + (max / 8).min(ROOM) >= max;
         self.dirty_percent(state) >= u64::from(self.tuning.dirty_max_percent)
             || full(dirty.chunks, self.geometry.index_entries_max / 2)
-            || full(dirty.fragments, layout.fragments_max)
+            || full(dirty.fragments, self.geometry.fragments_max)
             // A write into the middle of a trimmed run makes two of it.
-            || full(dirty.runs, layout.zero_ranges_max)
+            || full(dirty.runs, self.geometry.zero_ranges_max)
     }
 
     /// Wakes the destager if the low watermark is passed.
@@ -85,7 +85,7 @@ impl Shared {
             return dirty.chunks > state.lost.len() as u64 || dirty.runs > 0;
         }
         self.dirty_percent(state) >= u64::from(self.tuning.dirty_low_percent)
-            || dirty.runs >= self.geometry.layout.zero_ranges_max / 4
+            || dirty.runs >= self.geometry.zero_ranges_max / 4
             || self.too_dirty(state)
     }
 
@@ -102,7 +102,7 @@ impl Shared {
                 let urgent = degraded
                     || self.dirty_percent(&state) >= u64::from(self.tuning.dirty_high_percent)
                     || self.too_dirty(&state)
-                    || state.design.dirty_counts().runs >= self.geometry.layout.zero_ranges_max / 2;
+                    || state.design.dirty_counts().runs >= self.geometry.zero_ranges_max / 2;
                 (self.destage_due(&state), urgent, degraded)
             };
             if self.is_closing() {

@@ -25,7 +25,13 @@ use crate::{
     unflushed::{OriginFlushes, Unflushed},
     walk::{LogWalk, Reader},
 };
-use larder_core::{Design, DesignConfig, streams::Streams, types::SECTOR_BYTES, versions::Versions};
+use larder_core::{
+    Design, DesignConfig,
+    nitro::{FRAGMENT_SHARE, RUN_SHARE},
+    streams::Streams,
+    types::SECTOR_BYTES,
+    versions::Versions,
+};
 use larder_device::BlockDevice;
 use larder_format::{CheckpointCounts, Superblock};
 use std::collections::{BTreeMap, VecDeque};
@@ -91,6 +97,8 @@ pub fn geometry(
     }
     let volume_bytes = superblock.origin.size_bytes;
     let chunk_count = volume_bytes.div_ceil(u64::from(layout.chunk_bytes));
+    let design = designs::find(superblock.design)?;
+    let affordable = affordable_entries(superblock, design);
     Ok(Geometry {
         chunk_bytes: layout.chunk_bytes as usize,
         volume_bytes,
@@ -98,7 +106,9 @@ pub fn geometry(
         flash_align: flash.info().sector_bytes as usize,
         origin_align: origin.map_or(SECTOR_BYTES, |origin| origin.info().sector_bytes as usize),
         flash_tag: superblock.flash_tag(),
-        index_entries_max: index_limits(superblock, designs::find(superblock.design)?, chunk_count).mappings_max,
+        index_entries_max: index_limits(superblock, design, chunk_count).mappings_max,
+        fragments_max: layout.fragments_max.min(affordable / FRAGMENT_SHARE as u64),
+        zero_ranges_max: layout.zero_ranges_max.min(affordable / RUN_SHARE as u64),
         layout,
     })
 }
@@ -111,15 +121,20 @@ pub fn index_limits(superblock: &Superblock, design: &EngineDesign, chunk_count:
     // volume has no more chunks than that.
     let fits =
         if layout.mappings_max >= chunk_count { u64::MAX / 2 } else { layout.mappings_max - layout.mappings_max / 16 };
-    let affordable = match superblock.ram_budget_bytes {
-        0 => u64::MAX,
-        // No cache is made with less than the smallest budget; one without any room would wait for some for ever.
-        budget => budget.max(RAM_BUDGET_BYTES_MIN) / design.index_bytes_max,
-    };
+    let affordable = affordable_entries(superblock, design);
     DesignConfig {
         slot_count: layout.slot_count,
         mappings_max: fits.min(affordable),
         fp_entries_max: (layout.fp_entries_max * percent / 100).min(affordable),
+    }
+}
+
+/// Entries that the RAM budget has room for.
+fn affordable_entries(superblock: &Superblock, design: &EngineDesign) -> u64 {
+    match superblock.ram_budget_bytes {
+        0 => u64::MAX,
+        // No cache is made with less than the smallest budget; one without any room would wait for some for ever.
+        budget => budget.max(RAM_BUDGET_BYTES_MIN) / design.index_bytes_max,
     }
 }
 

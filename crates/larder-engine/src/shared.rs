@@ -40,6 +40,10 @@ pub struct Geometry {
     pub flash_tag: u64,
     /// Entries of the LBA index at most: what a checkpoint holds and the RAM budget affords.
     pub index_entries_max: u64,
+    /// Fragments at most, by the same.
+    pub fragments_max: u64,
+    /// Trimmed runs at most, by the same.
+    pub zero_ranges_max: u64,
     /// Where things are on flash.
     pub layout: Layout,
 }

@@ -195,6 +195,8 @@ pub struct Status {
     pub fp_index_ram_bytes: u64,
     /// Bytes allocated by the slot table.
     pub slot_table_ram_bytes: u64,
+    /// Bytes allocated by the lists of dirty chunks, fragments and trimmed runs.
+    pub dirty_list_ram_bytes: u64,
     /// Bytes of index RAM in all.
     pub index_ram_bytes: u64,
     /// Entries of the LBA index.
@@ -297,7 +299,8 @@ impl Status {
             lba_index_ram_bytes: stats.lba_index_ram_bytes,
             fp_index_ram_bytes: stats.fp_index_ram_bytes,
             slot_table_ram_bytes: stats.slot_table_ram_bytes,
-            index_ram_bytes: stats.lba_index_ram_bytes + stats.fp_index_ram_bytes + stats.slot_table_ram_bytes,
+            dirty_list_ram_bytes: stats.dirty_ram_bytes,
+            index_ram_bytes: stats.ram_bytes(),
             lba_index_entries: stats.lba_index_entries,
             fp_index_entries: stats.fp_index_entries,
             slots_free: stats.slots_free,

@@ -109,7 +109,7 @@ impl Shared {
         Ok(seq)
     }
 
-    /// Waits while there are as many trimmed runs as a checkpoint holds.
+    /// Waits while there are as many trimmed runs as a checkpoint holds, or the RAM budget affords.
     async fn wait_for_runs(self: &Arc<Self>) -> Result<(), EngineError> {
         loop {
             let destaged = self.signals.destaged.listen();
@@ -119,7 +119,7 @@ impl Shared {
                     return Err(EngineError::FlashFailed(error.clone()));
                 }
                 // A new run may cut an old one in two.
-                if state.design.dirty_counts().runs + 2 < self.geometry.layout.zero_ranges_max {
+                if state.design.dirty_counts().runs + 2 < self.geometry.zero_ranges_max {
                     return Ok(());
                 }
             }

@@ -1,7 +1,7 @@
 //! A RAM budget bounds what the indices allocate, and costs hits, never data.
 
 use larder_device::{
-    BlockDevice, IoBuf, WriteFlags,
+    BlockDevice, IoBuf, WriteFlags, ZeroFlags,
     sim::{SimDevice, SimRuntime},
 };
 use larder_engine::{
@@ -47,7 +47,9 @@ fn stay_within_the_budget(design: &EngineDesign) {
             cache.write(lba * CHUNK as u64, data, WriteFlags::default()).await.expect("it works");
         }
         let status = cache.status();
-        let indices = status.lba_index_ram_bytes + status.fp_index_ram_bytes;
+        let indices = status.lba_index_ram_bytes + status.fp_index_ram_bytes + status.dirty_list_ram_bytes;
+        assert!(status.dirty_bytes > 0 && status.dirty_list_ram_bytes > status.dirty_bytes / CHUNK as u64 * 16);
+        assert_eq!(status.index_ram_bytes, indices + status.slot_table_ram_bytes);
         assert_eq!(status.design, design.name);
         assert!(indices <= budget, "{}: {indices} bytes of a budget of {budget}", design.name);
         let cached = status.logical_bytes_cached / CHUNK as u64;
@@ -60,6 +62,53 @@ fn stay_within_the_budget(design: &EngineDesign) {
         cache.close().await.expect("it works");
     });
     runtime.kill();
+}
+
+/// Fragments, and runs that are trimmed one by one: of each there are no more than the budget affords, and nobody is turned away.
+#[test]
+fn fragments_and_trimmed_runs_stay_within_their_budget() {
+    for design in designs::DESIGNS {
+        let runtime = SimRuntime::timed(1);
+        // A flash that itself would hold many more.
+        let flash = SimDevice::new(&runtime, "flash", 512 << 20, 512);
+        let origin = SimDevice::new(&runtime, "origin", 16 * CHUNKS * CHUNK as u64, 512);
+        let budget = 1 << 20;
+        let options = CreateOptions {
+            design: design.id,
+            chunk_bytes: CHUNK as u32,
+            ram_budget_bytes: budget,
+            flash_uuid: [1; 16],
+            hash_key: [2; 32],
+            origin_uri: "sim:origin".into(),
+            ..CreateOptions::default()
+        };
+        runtime.block_on(async {
+            create(&*flash, origin.info().size_bytes, &options).await.expect("it works");
+            let cache =
+                Cache::open(flash.clone(), origin.clone(), runtime.clone(), Tuning::default()).await.expect("it works");
+            let mut most = (0, 0);
+            for number in 0..CHUNKS {
+                let at = number % (CHUNKS / 2) * 3 * CHUNK as u64;
+                if number < CHUNKS / 2 {
+                    let part = IoBuf::copy_of(&content(number)[..512]).freeze();
+                    cache.write(at, part, WriteFlags::default()).await.expect("it works");
+                } else {
+                    let flags = ZeroFlags::default();
+                    cache.write_zeroes(at + CHUNK as u64, CHUNK as u64, flags).await.expect("it works");
+                }
+                let status = cache.status();
+                most = (most.0.max(status.dirty_bytes), most.1.max(status.trimmed_bytes));
+                let indices = status.lba_index_ram_bytes + status.fp_index_ram_bytes + status.dirty_list_ram_bytes;
+                assert!(indices <= budget, "{}: {indices} bytes of a budget of {budget}", design.name);
+            }
+            let affordable = budget / design.index_bytes_max;
+            let (fragments, runs) = (most.0 / CHUNK as u64, most.1 / CHUNK as u64);
+            assert!((affordable / 8..=affordable / 4).contains(&fragments), "{}: {fragments} fragments", design.name);
+            assert!((affordable / 64..=affordable / 16).contains(&runs), "{}: {runs} runs", design.name);
+            cache.close().await.expect("it works");
+        });
+        runtime.kill();
+    }
 }
 
 #[test]

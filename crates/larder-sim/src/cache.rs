@@ -70,7 +70,7 @@ pub struct Traffic {
     pub chunks_evicted: u64,
     /// Chunks read from the origin.
     pub origin_chunks_read: u64,
-    /// Chunks written to the origin, by clients or by destaging.
+    /// Chunks written to the origin, by clients or by destaging. What it is told of trims is not in it.
     pub origin_chunks_written: u64,
     /// WEUs that were emptied, to be written anew. 0 for designs without WEUs.
     pub weu_erasures: u64,
@@ -144,6 +144,11 @@ pub trait ReplayCache: Send {
     /// A client trims all of `lba`: it reads as zeroes, which a cache may know.
     fn trim(&mut self, lba: Lba);
 
+    /// A client trims all of `count` chunks from `first` on, in one request.
+    fn trim_run(&mut self, first: Lba, count: u64) {
+        (first.0..first.0 + count).for_each(|lba| self.trim(Lba(lba)));
+    }
+
     /// A client trims a part of `lba`, or what it holds then is not told. What was dirty goes to the origin first, since
     /// a part of it stays; then the cache forgets the chunk, since what is left is not what it was.
     fn trim_part(&mut self, lba: Lba);
@@ -160,7 +165,7 @@ pub trait ReplayCache: Send {
                 Request::Write(lba, content) => tally.write(self.write(*lba, content)),
                 Request::Trim(first, count) => {
                     tally.trims += count;
-                    (first.0..first.0 + count).for_each(|lba| self.trim(Lba(lba)));
+                    self.trim_run(*first, *count);
                 }
                 Request::Forget(first, count) => {
                     tally.trims += count;

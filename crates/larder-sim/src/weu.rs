@@ -8,6 +8,9 @@
 //! Nitro's extent-granular caches (Nitro §5.3, §6.1) are the same code with one chunk a WEU, and no compression; [`sizing`]
 //! says what then is metadata.
 //!
+//! In write-back a trim makes runs, which read as zeroes until the origin was told of them: by destaging, which takes dirty
+//! chunks and runs as their addresses come, where either are too many.
+//!
 //! Invariants: a slot is reused only after its dirty mappings were destaged; open WEUs count as flash from the moment that
 //! their segments are closed.
 //!
@@ -26,14 +29,15 @@ use larder_format::{
 };
 use std::collections::HashMap;
 
+mod destage;
 pub mod sizing;
 
 /// The fewest slots: an open one for each class of data, and one to evict.
 const SLOTS_MIN: u32 = 3;
 /// A checkpoint is due when this share of the log is used, in percent, as in the engine.
 const LOG_USED_PERCENT: u64 = 50;
-/// Chunks that are destaged at once.
-const DESTAGED_AT_ONCE: usize = 256;
+/// Chunks of a trim that make a run, as in the engine.
+const TRIMMED_AT_ONCE: u64 = 1 << 14;
 /// Entries of a frame at most: a frame has a mebibyte at most.
 const FRAME_ENTRIES_MAX: u64 = (1 << 20) / 64 - 1;
 
@@ -58,6 +62,9 @@ pub struct WeuOptions {
     pub compress: bool,
     /// In write-back: destaging begins when so many chunks are dirty.
     pub dirty_chunks_max: u64,
+    /// Trimmed runs that a checkpoint holds. In write-back, destaging begins at half of them: from there on nothing limits the
+    /// engine's rate.
+    pub zero_ranges_max: u64,
     /// Entries for which nobody waits are written to the log when so many of them are there: 1 for each time that a WEU
     /// is full or freed. After so many evictions one shard of the index is swept.
     pub commit_entries: u64,
@@ -294,31 +301,6 @@ impl WeuCache {
         true
     }
 
-    /// Writes chunks to the origin, each with the sequence number of its dirty data.
-    fn destage(&mut self, dirty: impl Iterator<Item = (Lba, u64)>) {
-        for (lba, seq) in dirty {
-            self.traffic.origin_chunks_written += 1;
-            if let Lookup::Chunk { place, .. } = self.design.peek(lba) {
-                self.traffic.flash_data_bytes_read += u64::from(place.stored_len);
-            }
-            self.design.mark_clean(lba, seq);
-            self.pending += 1;
-        }
-    }
-
-    /// Destages, by address, what is over the limit.
-    fn destage_some(&mut self) {
-        while self.design.dirty_counts().chunks > self.options.dirty_chunks_max {
-            let mut some = self.design.dirty_from(self.destaged_to, DESTAGED_AT_ONCE);
-            if some.is_empty() {
-                some = self.design.dirty_from(Lba(0), DESTAGED_AT_ONCE);
-            }
-            let Some(&(last, _)) = some.last() else { return };
-            self.destaged_to = Lba(last.0 + 1);
-            self.destage(some.into_iter());
-        }
-    }
-
     fn commit_if_many(&mut self) {
         if self.pending >= self.options.commit_entries {
             self.commit();
@@ -394,7 +376,12 @@ impl ReplayCache for WeuCache {
     }
 
     fn write(&mut self, lba: Lba, content: &Content) -> bool {
-        let hit = self.design.peek(lba) != Lookup::Miss || self.design.remembered(lba).is_some();
+        // What is in a trimmed run reads as zeroes, but is not cached: it has neither data nor an entry.
+        let hit = match self.design.peek(lba) {
+            Lookup::Miss => self.design.remembered(lba).is_some(),
+            Lookup::Zero => self.run_of(lba).is_none(),
+            Lookup::Chunk { .. } | Lookup::Fragment { .. } => true,
+        };
         match self.options.policy {
             WritePolicy::Back => {
                 self.insert(lba, content, true);
@@ -412,13 +399,22 @@ impl ReplayCache for WeuCache {
     }
 
     fn trim(&mut self, lba: Lba) {
-        if self.options.policy == WritePolicy::Back {
+        self.trim_run(lba, 1);
+    }
+
+    fn trim_run(&mut self, first: Lba, count: u64) {
+        let end = first.0 + count;
+        if self.options.policy != WritePolicy::Back {
+            (first.0..end).for_each(|lba| self.forget(Lba(lba)));
+            return;
+        }
+        for at in (first.0..end).step_by(TRIMMED_AT_ONCE as usize) {
             let seq = self.next_seq;
             self.next_seq += 1;
-            self.design.trim(Run { first: lba, count: 1, seq, no_hole: false });
+            let count = TRIMMED_AT_ONCE.min(end - at);
+            self.design.trim(Run { first: Lba(at), count, seq, no_hole: false });
             self.pending += 1;
-        } else {
-            self.forget(lba);
+            self.destage_some();
         }
     }
 
@@ -426,6 +422,9 @@ impl ReplayCache for WeuCache {
     fn trim_part(&mut self, lba: Lba) {
         if let Some(seq) = self.design.dirty_seq(lba) {
             self.destage(std::iter::once((lba, seq)));
+        }
+        if let Some(run) = self.run_of(lba) {
+            self.destage_run(Run { first: lba, count: 1, ..run });
         }
         self.forget(lba);
     }
@@ -456,7 +455,7 @@ impl ReplayCache for WeuCache {
         }
         let records: u64 = self.records.iter().map(|&records| u64::from(records)).sum();
         Figures {
-            index_ram_bytes: stats.lba_index_ram_bytes + stats.fp_index_ram_bytes + stats.slot_table_ram_bytes,
+            index_ram_bytes: stats.ram_bytes(),
             mapped_chunks: stats.mapped_chunks,
             unstored_zero_chunks: stats.zero_chunks,
             live_chunks: live.len() as u64,

@@ -10,13 +10,14 @@ use std::{
 };
 
 use larder_core::{
-    Design, DesignConfig, Lba,
+    Design, DesignConfig, Lba, NewMapping, Place, SectorMap, StreamClass,
     arc::Arc,
     cd_arc::CdArc,
     d_arc::DArc,
     d_lru::DLru,
     lru::Lru,
     nitro::Nitro,
+    ranges::Run,
     slotted::{FlashSize, Slotted},
 };
 use larder_sim::{
@@ -91,10 +92,8 @@ fn boxed(design: impl Slotted + 'static) -> Box<dyn ReplayCache> {
     Box::new(SlottedCache::new(design, WritePolicy::Back, 4096))
 }
 
-/// Of what is dirty Nitro and CD-ARC keep a list besides, which is none of the indices.
-fn over_weus(design: impl FnOnce(DesignConfig) -> Box<dyn Design>) -> Box<dyn ReplayCache> {
-    let sizing =
-        WeuSizing { weu_bytes: 512 << 10, ..WeuSizing::new(FlashSize::DataChunks(2000), 4096, WritePolicy::Through) };
+fn over_weus(policy: WritePolicy, design: impl FnOnce(DesignConfig) -> Box<dyn Design>) -> Box<dyn ReplayCache> {
+    let sizing = WeuSizing { weu_bytes: 512 << 10, ..WeuSizing::new(FlashSize::DataChunks(2000), 4096, policy) };
     let cache = sizing.options().and_then(|options| WeuCache::new(design, options));
     Box::new(cache.expect("a cache"))
 }
@@ -105,6 +104,55 @@ fn index_ram_is_what_is_allocated() {
     check("arc", || boxed(Arc::new(2000).unwrap()));
     check("d-lru", || boxed(DLru::new(2000, 5000).unwrap()));
     check("d-arc", || boxed(DArc::new(2000, 2000).unwrap()));
-    check("nitro", || over_weus(|config| Box::new(Nitro::new(config))));
-    check("cd-arc", || over_weus(|config| Box::new(CdArc::new(config))));
+    for policy in [WritePolicy::Through, WritePolicy::Back] {
+        check("nitro", || over_weus(policy, |config| Box::new(Nitro::new(config))));
+        check("cd-arc", || over_weus(policy, |config| Box::new(CdArc::new(config))));
+    }
+}
+
+/// Whatever is dirty, a fragment or trimmed is told as it is allocated: in order, strewn, and while it goes again.
+fn check_dirty(name: &str, design: impl FnOnce(DesignConfig) -> Box<dyn Design>) {
+    const CHUNKS: u64 = 200_000;
+    let before = live_bytes();
+    let mut design = design(DesignConfig { slot_count: 8, mappings_max: 1 << 30, fp_entries_max: 0 });
+    let fixed = live_bytes() - before - design.stats().ram_bytes() as i64;
+    let told = |design: &dyn Design| {
+        let stats = design.stats();
+        assert_eq!(live_bytes() - before - fixed, stats.ram_bytes() as i64, "{name}: {stats:?}");
+        stats.dirty_ram_bytes
+    };
+    let (slot, generation) = design.open_slot(StreamClass::Dirty).expect("a slot");
+    let place = Place { slot, generation, offset: 0, stored_len: 512, crc: 0, encoding: 0 };
+    assert_eq!(told(&*design), 0, "nothing is dirty");
+    for number in 0..CHUNKS {
+        let lba = Lba(if number < CHUNKS / 2 { number } else { CHUNKS + number * 7919 % CHUNKS });
+        match number % 4 {
+            0 => design.trim(Run { first: lba, count: 1, seq: number, no_hole: false }),
+            1 => design.map(lba, NewMapping::Fragment { place, sectors: SectorMap::EMPTY }, Some(number)),
+            _ => design.map(lba, NewMapping::Zero, Some(number)),
+        }
+        if number % 10_000 == 0 {
+            told(&*design);
+        }
+    }
+    let counts = design.dirty_counts();
+    assert_eq!((counts.chunks, counts.fragments, counts.runs), (CHUNKS * 3 / 4, CHUNKS / 4, CHUNKS / 4));
+    let full = told(&*design);
+    assert!(full > counts.chunks * 16 + counts.fragments * 40 + counts.runs * 32, "{name}: {full} bytes");
+    while let [(first, _), ..] = design.dirty_from(Lba(0), 100)[..] {
+        for (lba, seq) in design.dirty_from(first, 100) {
+            assert!(design.mark_clean(lba, seq));
+        }
+    }
+    assert!(told(&*design) < full / 2, "{name} gives back what is clean");
+    while let Some(run) = design.trimmed_from(Lba(0)) {
+        design.mark_run_clean(&run);
+    }
+    assert_eq!(told(&*design), 0, "{name} has nothing dirty any more");
+}
+
+#[test]
+fn ram_for_what_is_dirty_is_what_is_allocated() {
+    check_dirty("nitro", |config| Box::new(Nitro::new(config)));
+    check_dirty("cd-arc", |config| Box::new(CdArc::new(config)));
 }

@@ -24,6 +24,7 @@ fn options(policy: WritePolicy) -> WeuOptions {
         policy,
         compress: true,
         dirty_chunks_max: 40,
+        zero_ranges_max: 400,
         commit_entries: 1,
     }
 }
@@ -64,6 +65,10 @@ impl World {
         }
     }
 
+    fn is_in_run(&self, lba: u64) -> bool {
+        self.cache.design().trimmed_from(Lba(lba)).is_some_and(|run| run.first.0 <= lba)
+    }
+
     /// A request that may have stored `number` for `lba`: the record is noted, or is one that holds the same.
     fn note(&mut self, lba: u64, number: u64, stored_before: u64) {
         if self.cache.traffic().chunks_stored > stored_before
@@ -81,9 +86,11 @@ impl World {
         let (held, dirty) = (self.held(lba), self.cache.design().dirty_seq(Lba(lba)));
         assert!(held.is_some() || dirty.is_none(), "chunk {lba} is dirty and gone");
         let stored = self.cache.traffic().chunks_stored;
+        // What was replaced may be found again by its content.
+        let found = held.or_else(|| self.cache.design().remembered(Lba(lba)));
         let hit = self.cache.read(Lba(lba), &content(number));
-        assert_eq!(hit, held.is_some());
-        if let Some(held) = held {
+        assert_eq!(hit, found.is_some());
+        if let Some(held) = found {
             assert_eq!(held, content(number).fingerprint, "a hit of chunk {lba}");
         }
         self.note(lba, number, stored);
@@ -91,7 +98,8 @@ impl World {
 
     fn write(&mut self, lba: u64, number: u64) {
         let stored = self.cache.traffic().chunks_stored;
-        let cached = self.held(lba).is_some();
+        let is_mapped = self.held(lba).is_some() && !self.is_in_run(lba);
+        let cached = is_mapped || self.cache.design().remembered(Lba(lba)).is_some();
         assert_eq!(self.cache.write(Lba(lba), &content(number)), cached);
         self.volume.insert(lba, number);
         self.note(lba, number, stored);
@@ -114,6 +122,7 @@ fn a_hit_is_what_was_written_last(design: fn(DesignConfig) -> Box<dyn Design>) {
         let mut options = options(policy);
         options.compress = seed % 2 == 0;
         options.fp_entries_max = [0, 20, 200][(seed / 3 % 3) as usize];
+        options.zero_ranges_max = [400, 32][(seed / 9 % 2) as usize];
         let mut world = World {
             cache: WeuCache::new(design, options).expect("large enough"),
             records: HashMap::new(),
@@ -124,8 +133,10 @@ fn a_hit_is_what_was_written_last(design: fn(DesignConfig) -> Box<dyn Design>) {
             let lba = rng.skewed(600);
             match rng.below(20) {
                 0 => {
-                    world.cache.trim(Lba(lba));
-                    world.volume.insert(lba, 0);
+                    let count = 1 + rng.below(3);
+                    world.cache.trim_run(Lba(lba), count);
+                    (lba..lba + count).for_each(|lba| _ = world.volume.insert(lba, 0));
+                    assert!(world.cache.design().dirty_counts().runs <= options.zero_ranges_max / 2);
                 }
                 1 => world.cache.flush(),
                 2..10 => world.read(lba),
@@ -138,6 +149,84 @@ fn a_hit_is_what_was_written_last(design: fn(DesignConfig) -> Box<dyn Design>) {
         let dirty = world.cache.design().dirty_counts();
         assert!(policy == WritePolicy::Back || dirty.chunks + dirty.run_chunks == 0);
     });
+}
+
+#[test]
+fn a_write_into_a_trimmed_run_is_no_hit() {
+    for design in [nitro, cd_arc] {
+        for policy in [WritePolicy::Back, WritePolicy::Through] {
+            let mut cache = WeuCache::new(design, options(policy)).expect("large enough");
+            cache.write(Lba(3), &content(3));
+            cache.trim_run(Lba(0), 10);
+            // Neither what was cached before, nor what never was.
+            let hits: Vec<bool> = [3, 4, 3, 4].map(|lba| cache.write(Lba(lba), &content(lba))).into();
+            assert_eq!(hits, [false, false, true, true], "{policy:?}");
+            // Zeroes that a client wrote are cached, as any other content.
+            let hits = [5, 5].map(|lba| cache.write(Lba(lba), &Content { fingerprint: Content::ZEROES, ..content(1) }));
+            assert_eq!(hits, [false, true], "{policy:?}");
+            assert_eq!(cache.read(Lba(6), &content(0)), policy == WritePolicy::Back, "it knows what a read finds");
+        }
+    }
+}
+
+/// Entries that are in the log by now.
+fn logged(cache: &mut WeuCache, before: u64) -> u64 {
+    cache.flush();
+    // Sectors of so small a frame: a head, and an entry of 64 bytes each.
+    let bytes = cache.traffic().flash_metadata_bytes_written - before;
+    (bytes / 64).saturating_sub(1)
+}
+
+#[test]
+fn trimmed_runs_are_destaged_by_address_and_logged() {
+    for design in [nitro, cd_arc] {
+        let options = WeuOptions {
+            rules: PackingRules { sector_bytes: 64, ..options(WritePolicy::Back).rules },
+            zero_ranges_max: 8,
+            commit_entries: u64::MAX,
+            ..options(WritePolicy::Back)
+        };
+        let mut cache = WeuCache::new(design, options).expect("large enough");
+        let runs = |cache: &WeuCache| -> Vec<(u64, u64)> {
+            let next = |from: u64| cache.design().trimmed_from(Lba(from)).map(|run| (run.first.0, run.count));
+            std::iter::successors(next(0), |&(first, count)| next(first + count)).collect()
+        };
+        for first in [60, 50, 40, 30] {
+            cache.trim_run(Lba(first), 5);
+        }
+        assert_eq!(logged(&mut cache, 0), 4, "an entry for each run");
+        // A fifth run is too many, and the first one goes.
+        let before = cache.traffic().flash_metadata_bytes_written;
+        cache.trim_run(Lba(20), 5);
+        assert_eq!(runs(&cache), [(30, 5), (40, 5), (50, 5), (60, 5)]);
+        assert_eq!(logged(&mut cache, before), 2, "a trim, and that the origin has it");
+        assert!(!cache.read(Lba(20), &content(0)) && cache.read(Lba(20), &content(0)), "the origin was asked once");
+        assert!(cache.read(Lba(30), &content(0)));
+        // A write in the middle makes two of one. Destaging goes on where it was, and around the end.
+        cache.write(Lba(32), &content(7));
+        assert_eq!(runs(&cache), [(33, 2), (40, 5), (50, 5), (60, 5)]);
+        assert_eq!(cache.design().dirty_counts().chunks, 1);
+        for (first, left) in [(70, [(40, 5), (50, 5), (60, 5), (70, 5)]), (10, [(10, 5), (50, 5), (60, 5), (70, 5)])] {
+            cache.trim_run(Lba(first), 5);
+            assert_eq!(runs(&cache), left);
+        }
+        // The dirty chunk between them was destaged in its turn.
+        assert_eq!((cache.design().dirty_counts().chunks, cache.traffic().origin_chunks_written), (0, 1));
+        assert_eq!(cache.traffic().origin_chunks_read, 1);
+        // What is trimmed in part the origin is told of first.
+        cache.trim_part(Lba(52));
+        assert_eq!(runs(&cache), [(10, 5), (50, 2), (53, 2), (60, 5), (70, 5)]);
+    }
+}
+
+#[test]
+fn a_long_trim_is_destaged_in_turns() {
+    // The engine decides 16,384 chunks at a time, and tells the origin of 16 MiB in a turn.
+    let mut cache = cache(WeuOptions { zero_ranges_max: 4, ..options(WritePolicy::Back) });
+    cache.trim_run(Lba(0), 40_000);
+    let counts = cache.design().dirty_counts();
+    assert_eq!((counts.runs, counts.run_chunks), (2, 40_000 - 16_384));
+    assert_eq!(cache.design().trimmed_from(Lba(0)).map(|run| run.first), Some(Lba(16_384)));
 }
 
 #[test]

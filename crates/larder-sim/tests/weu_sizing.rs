@@ -56,7 +56,7 @@ fn bytes_are_divided_as_the_engine_divides_them() {
         let mappings = if is_whole { layout.mappings_max } else { layout.mappings_max - layout.mappings_max / 16 };
         assert_eq!((options.slot_count, options.log_bytes), (layout.slot_count, layout.log_bytes));
         assert_eq!((options.mappings_max, options.fp_entries_max), (mappings, layout.fp_entries_max));
-        assert_eq!(options.rules.weu_bytes, 2 << 20);
+        assert_eq!((options.rules.weu_bytes, options.zero_ranges_max), (2 << 20, layout.zero_ranges_max));
     }
 }
 

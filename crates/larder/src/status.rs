@@ -153,6 +153,7 @@ fn page(value: &Value) -> String {
             ("metadata log used", format!("{}%", number("log_used_percent"))),
             ("LBA index", format!("{}, {} entries", bytes("lba_index_ram_bytes"), count(number("lba_index_entries")))),
             ("FP index", format!("{}, {} entries", bytes("fp_index_ram_bytes"), count(number("fp_index_entries")))),
+            ("dirty list", bytes("dirty_list_ram_bytes")),
         ],
     );
     if !truth("served") {

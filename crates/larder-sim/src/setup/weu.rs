@@ -5,16 +5,27 @@
 //! What it does not do: pack WEUs.
 
 use super::{Built, Options, Setup};
-use crate::weu::{
-    WeuCache, WeuOptions,
-    sizing::{Granularity, WeuSizing},
+use crate::{
+    cache::WritePolicy,
+    weu::{
+        WeuCache, WeuOptions,
+        sizing::{Granularity, WeuSizing},
+    },
 };
-use larder_core::{Design, DesignConfig, slotted::FlashSize};
+use larder_core::{
+    Design, DesignConfig,
+    dirty::DIRTY_BYTES_MAX,
+    nitro::{DIRTY_SHARE, RUN_SHARE},
+    ranges::RUN_BYTES_MAX,
+    slotted::FlashSize,
+};
 use larder_format::{CheckpointCounts, checkpoint::checkpoint_bytes_max};
 
 /// Bytes of RAM for a mapping, a fingerprint and a back pointer together: tables that have just doubled, and have seen many
 /// entries go, included.
 const ENTRY_RAM_BYTES: u64 = 192;
+/// In write-back each mapping has a share of what is kept of dirty chunks and trimmed runs besides. There are no fragments here.
+const DIRTY_SHARE_RAM_BYTES: u64 = (DIRTY_BYTES_MAX / DIRTY_SHARE + RUN_BYTES_MAX / RUN_SHARE) as u64 + 1;
 /// Bytes of RAM for a slot, its back pointers apart.
 const SLOT_RAM_BYTES: u64 = 96;
 /// Bytes of RAM for what does not grow.
@@ -29,7 +40,10 @@ pub(super) fn build(
 ) -> Result<Built, String> {
     let sized = options(setup, flash)?;
     let sized = match setup.options.ram_bytes {
-        Some(ram) => within(ram, ENTRY_RAM_BYTES + lists_ram_bytes, sized)?,
+        Some(ram) => {
+            let dirty = if setup.policy == WritePolicy::Back { DIRTY_SHARE_RAM_BYTES } else { 0 };
+            within(ram, ENTRY_RAM_BYTES + lists_ram_bytes + dirty, sized)?
+        }
         None => sized,
     };
     let weu_bytes = u64::from(sized.rules.weu_bytes);
@@ -70,8 +84,13 @@ fn within(ram: u64, entry_ram_bytes: u64, options: WeuOptions) -> Result<WeuOpti
         let least = fixed + chunks * entry_ram_bytes;
         return Err(format!("the RAM budget is too small: {least} bytes are the least, and {ram} are given"));
     }
-    let (mappings_max, fp_entries_max) = (options.mappings_max.min(entries), options.fp_entries_max.min(entries));
-    Ok(WeuOptions { mappings_max, fp_entries_max, ..options })
+    Ok(WeuOptions {
+        mappings_max: options.mappings_max.min(entries),
+        fp_entries_max: options.fp_entries_max.min(entries),
+        dirty_chunks_max: options.dirty_chunks_max.min(entries / DIRTY_SHARE as u64),
+        zero_ranges_max: options.zero_ranges_max.min(entries / RUN_SHARE as u64),
+        ..options
+    })
 }
 
 /// Log and checkpoints.

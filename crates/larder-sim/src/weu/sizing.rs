@@ -147,7 +147,7 @@ impl WeuSizing {
         };
         let rules = self.rules(self.weu_bytes);
         let fp_entries_max = layout.fp_entries_max * u64::from(self.fp_index_percent) / 100;
-        Ok(self.with(rules, layout.slot_count, mappings_max, fp_entries_max, layout.log_bytes))
+        Ok(self.with(rules, layout.slot_count, mappings_max, fp_entries_max, &layout))
     }
 
     /// WEUs for `chunks` uncompressed ones, rounded up to whole WEUs.
@@ -179,7 +179,7 @@ impl WeuSizing {
             flash_bytes += u64::from(slots.saturating_sub(layout.slot_count).max(1)) * weu;
         };
         let fp_entries_max = full_index * u64::from(self.fp_index_percent) / 100;
-        Ok(self.with(rules, slots, mappings_max, fp_entries_max, layout.log_bytes))
+        Ok(self.with(rules, slots, mappings_max, fp_entries_max, &layout))
     }
 
     /// The data area of `options` as slots of one chunk each.
@@ -206,7 +206,7 @@ impl WeuSizing {
         slot_count: u32,
         mappings_max: u64,
         fp_entries_max: u64,
-        log_bytes: u64,
+        layout: &Layout,
     ) -> WeuOptions {
         let data_chunks = u64::from(slot_count) * u64::from(self.weu_bytes / self.chunk_bytes);
         WeuOptions {
@@ -215,10 +215,11 @@ impl WeuSizing {
             slot_count,
             mappings_max,
             fp_entries_max,
-            log_bytes,
+            log_bytes: layout.log_bytes,
             policy: self.policy,
             compress: self.compress,
             dirty_chunks_max: (data_chunks * DIRTY_PERCENT_MAX / 100).min(mappings_max / 2),
+            zero_ranges_max: layout.zero_ranges_max,
             commit_entries: 1,
         }
     }

@@ -1,0 +1,76 @@
+//! Destaging under replay: dirty chunks and trimmed runs go to the origin as their addresses come, where either are too many.
+//!
+//! The order and the turns are those of the engine's `destage.rs`. Its low watermark, and the rate that is limited above it, are left
+//! out, since there is no clock.
+//!
+//! Invariants: a destaged chunk or run is marked clean, which is an entry of the log.
+//!
+//! What it does not do: evict. What the origin is told of trims is not counted as written.
+
+use super::WeuCache;
+use larder_core::{Lba, Lookup, ranges::Run};
+
+/// Chunks that are destaged at once.
+const DESTAGED_AT_ONCE: usize = 256;
+/// Bytes of a trimmed run that are destaged at once, as in the engine.
+const ZERO_BYTES_AT_ONCE: u64 = 16 << 20;
+
+impl WeuCache {
+    /// Writes chunks to the origin, each with the sequence number of its dirty data.
+    pub(super) fn destage(&mut self, dirty: impl Iterator<Item = (Lba, u64)>) {
+        for (lba, seq) in dirty {
+            self.traffic.origin_chunks_written += 1;
+            if let Lookup::Chunk { place, .. } = self.design.peek(lba) {
+                self.traffic.flash_data_bytes_read += u64::from(place.stored_len);
+            }
+            self.design.mark_clean(lba, seq);
+            self.pending += 1;
+        }
+    }
+
+    /// Destages, by address, what is over a limit: chunks and trimmed runs, whichever are too many.
+    pub(super) fn destage_some(&mut self) {
+        while self.is_too_dirty() && self.destage_next() {}
+    }
+
+    fn is_too_dirty(&self) -> bool {
+        let dirty = self.design.dirty_counts();
+        dirty.chunks > self.options.dirty_chunks_max || dirty.runs > self.options.zero_ranges_max / 2
+    }
+
+    /// One turn of destaging, around the end of the volume: a piece of a run, or the chunks up to the next. Whether there may
+    /// be more.
+    fn destage_next(&mut self) -> bool {
+        let from = self.destaged_to;
+        let mut chunks = self.design.dirty_from(from, DESTAGED_AT_ONCE);
+        if let Some(run) = self.design.trimmed_from(from) {
+            if chunks.first().is_none_or(|&(first, _)| run.first <= first) {
+                let first = run.first.max(from);
+                let most = (ZERO_BYTES_AT_ONCE / u64::from(self.options.chunk_bytes)).max(1);
+                let count = (run.first.0 + run.count - first.0).min(most);
+                self.destaged_to = Lba(first.0 + count);
+                self.destage_run(Run { first, count, ..run });
+                return true;
+            }
+            chunks.retain(|&(lba, _)| lba < run.first);
+        }
+        let Some(&(last, _)) = chunks.last() else {
+            self.destaged_to = Lba(0);
+            return from != Lba(0);
+        };
+        self.destaged_to = Lba(last.0 + 1);
+        self.destage(chunks.into_iter());
+        true
+    }
+
+    /// Tells the origin of a run, or of a piece of one.
+    pub(super) fn destage_run(&mut self, run: Run) {
+        self.design.mark_run_clean(&run);
+        self.pending += 1;
+    }
+
+    /// The trimmed run that `lba` is in. It has no entry of its own then.
+    pub(super) fn run_of(&self, lba: Lba) -> Option<Run> {
+        self.design.trimmed_from(lba).filter(|run| run.first <= lba)
+    }
+}
