@@ -333,6 +333,10 @@ fn a_sweep_goes_along_sizes_budgets_and_options() {
     for words in ["Data written to flash by subchunk size", "Subchunk size (KiB)", "austere:mode=write-back"] {
         assert!(svg.contains(words), "{words}: {svg}");
     }
+    // What has no subchunks is drawn all the same, in two modes.
+    let said: String = svg.lines().map(str::trim).collect::<Vec<_>>().join(" ");
+    let level = said.matches("lru:mode=write-").count();
+    assert_eq!((level, said.matches("(has no").count()), (2, 2), "{svg}");
     // Chunk sizes are replayed each in its own pass.
     let mut command =
         sim(&["sweep", "--design", "d-lru", "--flash", "10%,20%", "--vary", "chunk=8K,16K", "--csv", "-"]);
