@@ -26,9 +26,16 @@ const LINES_MAX: usize = 64;
 /// Block numbers of a bare list are below this (1 TiB in blocks of 4 KiB).
 const BLOCK_ID_MAX: u32 = 1 << 28;
 
-/// Finds the format of a trace that has not been read yet; takes nothing of it.
+/// Finds the format of a trace that has not been read yet; takes nothing of it. Of a packed file that was cut, what there
+/// is tells it.
 pub(crate) fn detect(input: &mut Input) -> TraceResult<FormatId> {
-    let head = input.peek(HEAD_BYTES)?.to_vec();
+    // Where nothing fits the little that there is, the cut is the reason.
+    let found = detect_head(input);
+    found.map_err(|error| input.take_failure().unwrap_or(error))
+}
+
+fn detect_head(input: &mut Input) -> TraceResult<FormatId> {
+    let head = input.peek_head(HEAD_BYTES)?.to_vec();
     let head = &head[..head.len().min(HEAD_BYTES)];
     let unknown =
         |message: String| TraceError::new(TraceErrorKind::UnknownFormat, input.name(), Position::Whole, message);

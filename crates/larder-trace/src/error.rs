@@ -17,6 +17,8 @@ pub enum TraceErrorKind {
     Io,
     /// The file, or the compressed stream in it, ends in the middle of something.
     Truncated,
+    /// Other bytes follow the compressed stream, which is whole.
+    Behind,
     /// The compressed stream is damaged.
     Corrupt,
     /// A line or binary record is not what the format says.

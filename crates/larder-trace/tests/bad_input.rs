@@ -220,3 +220,57 @@ fn a_packed_trace_that_was_cut_is_read_up_to_there_where_bad_input_may_be_skippe
         assert_eq!(reader.first_skipped().expect("the cut").to_string(), error.to_string());
     }
 }
+
+/// A file that is shorter than what the format is told by is no less a trace for being cut.
+#[test]
+fn the_format_of_a_short_packed_trace_that_was_cut_is_found_out() {
+    let line = "1 1 a 0 8 R 0 0 93d76fe148c689ba 26\n";
+    let lines: String = (0..60).map(|time: u64| line.replacen("1 1", &format!("{time} {}", time * 7919), 1)).collect();
+    let zstd = zstd::encode_all(lines.as_bytes(), 3).unwrap();
+    for (name, whole) in [("gzip", gzip(lines.as_bytes())), ("zstd", zstd)] {
+        let cut = &whole[..whole.len() - 9];
+        let (count, error) = first_error(cut, None, STRICT);
+        let error = error.unwrap_or_else(|| panic!("{name} is cut"));
+        assert_eq!(error.kind(), TraceErrorKind::Truncated, "{error}");
+        assert_eq!(
+            (count, error.position()),
+            match name {
+                "gzip" => (60, Position::Line(61)),
+                // A zstd block is unpacked as a whole.
+                _ => (0, Position::Byte(0)),
+            },
+            "{error}"
+        );
+        if count > 0 {
+            let mut reader = reader(cut, None, SKIP).expect("opens");
+            assert_eq!((reader.format(), reader.by_ref().count(), reader.skipped()), (FormatId::Content, 60, 1));
+            assert_eq!(reader.first_skipped().expect("the cut").to_string(), error.to_string());
+        }
+    }
+}
+
+#[test]
+fn other_bytes_behind_a_packed_trace_are_called_so() {
+    let text = b"1 1 0 0\n2 1 0 0\n3 1 0 0\n";
+    let zstd = zstd::encode_all(&text[..], 3).unwrap();
+    for (name, whole) in [("gzip", gzip(text)), ("zstd", zstd)] {
+        let twice = [whole.clone(), whole.clone()].concat();
+        let (count, error) = first_error(&twice, None, STRICT);
+        assert!(count == 6 && error.is_none(), "{name}: {count}, {error:?}");
+        for tail in [&b"x"[..], b"other", &[0; 20], &[b'y'; 70_000]] {
+            let bytes = [&twice[..], tail].concat();
+            for format in [None, Some(FormatId::ArcLis)] {
+                let (count, error) = first_error(&bytes, format, STRICT);
+                let error = error.unwrap_or_else(|| panic!("{name}"));
+                assert_eq!((count, error.kind()), (6, TraceErrorKind::Behind), "{error}");
+                let message = format!("t: expected the end of the file behind the {name} stream, found other bytes");
+                assert_eq!(error.to_string(), message);
+                let mut reader = reader(&bytes, format, SKIP).expect("opens");
+                assert_eq!((reader.by_ref().count(), reader.skipped()), (6, 1), "{name}");
+            }
+        }
+        // What begins another stream is one that was cut.
+        let error = first_error(&[&whole[..], &whole[..8]].concat(), None, STRICT).1.unwrap();
+        assert_eq!(error.kind(), TraceErrorKind::Truncated, "{name}: {error}");
+    }
+}
