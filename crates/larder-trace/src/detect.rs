@@ -8,7 +8,7 @@
 //! What it does not do: look at the file's name.
 
 use crate::{
-    error::{Complaint, Position, TraceError, TraceErrorKind, TraceResult},
+    error::{Complaint, Position, TraceError, TraceErrorKind, TraceResult, shown},
     formats::{
         FormatId, LineFormat, Parser,
         blkparse::choose_action,
@@ -85,6 +85,10 @@ fn detect_text(head: &[u8], lines: &[&[u8]]) -> Result<FormatId, String> {
         }
     }
     let first = lines.first().copied().unwrap_or_default();
+    if let Some((_, (_, complaint))) = reasons.iter().find(|(format, _)| *format == FormatId::Fio && is_fio_head(first))
+    {
+        return Err(format!("this is a fio iolog: expected {}, found {}", complaint.expected, shown(first)));
+    }
     let columns = columns_of(first);
     let mut message = format!("no format fits: the first line has {columns} columns");
     let near: Vec<String> = reasons
@@ -102,6 +106,11 @@ fn detect_text(head: &[u8], lines: &[&[u8]]) -> Result<FormatId, String> {
         message.push_str(&format!("; {}", near.join("; ")));
     }
     Err(message)
+}
+
+/// Whether a line is the head of an iolog, perhaps of a version that nobody here knows.
+fn is_fio_head(line: &[u8]) -> bool {
+    line.trim_ascii().starts_with(b"fio version ")
 }
 
 /// How many columns a format has, where that is always the same.

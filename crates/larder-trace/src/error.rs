@@ -144,7 +144,7 @@ impl Complaint {
 }
 
 /// A line as an error shows it: quoted, escaped and cut.
-fn shown(line: &[u8]) -> String {
+pub(crate) fn shown(line: &[u8]) -> String {
     let head = line.get(..SHOWN_BYTES_MAX).unwrap_or(line);
     let dots = if head.len() < line.len() { "..." } else { "" };
     format!("\"{}{dots}\"", head.escape_ascii())
