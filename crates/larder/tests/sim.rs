@@ -250,7 +250,10 @@ fn comparing_puts_designs_side_by_side_in_a_table_a_list_a_file_and_a_chart() {
     {
         assert!(svg.contains(words), "{words}");
     }
-    let list = json(sim(&words).arg(&trace));
+    let again = scratch.path("again.csv");
+    let list = json(sim(&words).arg(&trace).arg("--csv").arg(&again));
+    let lines = fs::read_to_string(again).expect("a CSV file beside the list");
+    assert_eq!(lines.lines().count(), 5, "{lines}");
     let names: Vec<&str> = rows(&list).iter().filter_map(|row| row["setup"].as_str()).collect();
     assert_eq!(names, ["lru", "arc", "nitro", "nitro:dedup=off"]);
     for row in rows(&list) {
@@ -418,6 +421,7 @@ fn what_cannot_be_is_refused_with_what_could() {
     refused(&mut compare(&["--design", "lru,nitro", "--flash", "1M"]), 1, &["nitro", "smallest"]);
     refused(&mut compare(&["--design", "lru:subchunk=1K", "--flash", "1M"]), 1, &["lru", "no option --subchunk"]);
     refused(&mut compare(&["--flash", "1M", "--plot", "it.png"]), 1, &["it.png", ".svg"]);
+    refused(&mut compare(&["--flash", "1M", "--json", "--csv", "-"]), 2, &["--json and --csv -", "standard output"]);
     refused(&mut compare(&["--flash", "1M", "--metric", "beauty"]), 2, &["--metric beauty", "read_hit_ratio"]);
     let file = scratch.path("it.sweep");
     let sweep = |words: &[&str]| {
