@@ -76,5 +76,6 @@ soak-%:
 tsan: ## The tests with real threads under ThreadSanitizer (fetches the standard library's sources with rustup)
 	scripts/tsan.sh
 
-bench: ## Measure against the aims; writes target/bench.json
+bench: ## Measure against the aims; writes target/bench.json. Then how fast the laboratory replays each design
 	cargo run --release -p larder-bench
+	cargo bench -p larder-sim --bench lab

@@ -3,6 +3,7 @@
 //! Role: one small enum to match on; `Display` gives one sentence for the operator.
 //! It carries no offset: the caller knows where it read.
 
+use crate::size::exact;
 use core::fmt;
 
 /// Which structure an error speaks of.
@@ -153,10 +154,11 @@ impl fmt::Display for FormatError {
             }
             FormatError::OriginEmpty => f.write_str("the origin is empty"),
             FormatError::FlashTooSmall { flash_bytes, needed_bytes } => {
-                write!(f, "the flash has {flash_bytes} bytes, too few: the smallest that would do has {needed_bytes}")
+                let (given, least) = (exact(flash_bytes), exact(needed_bytes));
+                write!(f, "the flash has {given}, too few: the smallest that would do has {least}")
             }
             FormatError::FlashTooLarge { flash_bytes_max } => {
-                write!(f, "the flash has more than {flash_bytes_max} bytes: use a larger WEU size")
+                write!(f, "the flash has more than {}: use a larger WEU size", exact(flash_bytes_max))
             }
         }
     }

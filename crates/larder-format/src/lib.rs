@@ -21,6 +21,7 @@ pub mod layout;
 pub mod log;
 pub mod place;
 pub mod segment;
+pub mod size;
 pub mod superblock;
 pub mod text;
 

@@ -1,12 +1,12 @@
 //! What each chunk of a trace holds by its own account, so that reads which find something else are counted.
 //!
 //! The definition is that of `larder trace info`, for chunks, and goes on where that does not look: a chunk holds what was
-//! last written to it, zeroes once it was trimmed, and where it was neither, what the first read of it found. Of a chunk that a
-//! trim covers in part nothing is known until the next request.
+//! last written to it, zeroes once one trim covered it, and where it was neither, what the first read of it found. Of a chunk
+//! of which a trim covers a part nothing is known until it is written, or until the next read tells.
 //!
-//! Invariants: a sound trace has no such read, re-chunked or not, unless a trim cuts through a block that is composed with
-//! others to a chunk: what it leaves is told by a later read only, which then is one. In a trace
-//! that has none, a design that hits by address gives what the read asks for.
+//! Invariants: a sound trace has no such read, unless a trim cuts through a block that is composed with others to a chunk:
+//! until that block is read, re-chunking takes it for what it was, and then the read contradicts that. In a trace that has
+//! none, a design that hits by address gives what the read asks for.
 //!
 //! Memory: a slot of 17 bytes for each chunk that is read or written, in a table of which 44 to 87% are full, and a range for
 //! each run of trimmed chunks.

@@ -4,7 +4,7 @@
 //! - Hit and miss ratios: `tally.rs` (CacheDedup §5.1, AustereCache §5.3).
 //! - Deduplication ratio: addresses for each chunk stored, of what is in the cache at the end; chunks of zeroes that take
 //!   no place are left out, as in `larder status`. Compression ratio: bytes of the live chunks over those that they take
-//!   as stored, padding apart. Both are 1 where nothing is cached.
+//!   as stored, padding apart. Both are 1 here, and null in a report, where nothing is cached.
 //! - Write reduction ratio (AustereCache §5.3, Exp#4): the fraction by which the bytes of data written to flash are fewer
 //!   than those of all chunks that were inserted or written into the cache. Metadata is not in it.
 //! - Stale share: chunks on flash that no address maps to, among all on flash, at the end (CacheDedup §2.3).

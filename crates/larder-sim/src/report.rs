@@ -3,7 +3,7 @@
 //! [`COLUMNS`] names every key of a row, with what it means; docs/LAB.md explains them. Names carry units; what ends in
 //! `_ratio` is a share of 1, or 1 and more. What was not asked for, or not computed, is null.
 //!
-//! Invariants: each row has each key.
+//! Invariants: each row has each key. A ratio of nothing, such as of hits where there are no reads, is null.
 //!
 //! What it does not do: compute; `measure.rs` and `bound.rs` do.
 
@@ -232,9 +232,14 @@ fn names(setup: &Setup, measures: &Measures, trace: &TraceFacts) -> Value {
     })
 }
 
+/// The ratio, unless it is one of nothing.
+fn of(whole: u64, ratio: f64) -> Option<f64> {
+    (whole > 0).then_some(ratio)
+}
+
 /// Requests, and how many of them hit.
 fn hits(measures: &Measures, bound: Option<&RowBound>) -> Value {
-    let bounds = bound.and_then(RowBound::known);
+    let bounds = bound.and_then(RowBound::known).filter(|_| measures.tally.reads > 0);
     let tally = &measures.tally;
     json!({
         "requests": tally.requests(),
@@ -244,11 +249,11 @@ fn hits(measures: &Measures, bound: Option<&RowBound>) -> Value {
         "flushes": tally.flushes,
         "read_hits": tally.read_hits,
         "write_hits": tally.write_hits,
-        "read_hit_ratio": tally.read_hit_ratio(),
-        "write_hit_ratio": tally.write_hit_ratio(),
-        "read_miss_ratio": tally.read_miss_ratio(),
-        "write_miss_ratio": tally.write_miss_ratio(),
-        "total_miss_ratio": tally.total_miss_ratio(),
+        "read_hit_ratio": of(tally.reads, tally.read_hit_ratio()),
+        "write_hit_ratio": of(tally.writes, tally.write_hit_ratio()),
+        "read_miss_ratio": of(tally.requests(), tally.read_miss_ratio()),
+        "write_miss_ratio": of(tally.requests(), tally.write_miss_ratio()),
+        "total_miss_ratio": of(tally.requests(), tally.total_miss_ratio()),
         "bound_read_hit_ratio_upper": bounds.map(|bounds| bounds.compressed.read_hit_ratio_upper()),
         "bound_read_hit_ratio_lower": bounds.map(|bounds| bounds.compressed.read_hit_ratio_lower()),
         "bound_uncompressed_read_hit_ratio": bounds.map(|bounds| bounds.uncompressed.read_hit_ratio_upper()),
@@ -260,8 +265,8 @@ fn hits(measures: &Measures, bound: Option<&RowBound>) -> Value {
 fn costs(measures: &Measures) -> Value {
     let Measures { tally, traffic, .. } = measures;
     json!({
-        "write_reduction_ratio": measures.write_reduction_ratio(),
-        "writes_to_flash_ratio": tally.writes_to_flash_ratio(traffic),
+        "write_reduction_ratio": of(traffic.chunks_stored + traffic.chunks_deduplicated, measures.write_reduction_ratio()),
+        "writes_to_flash_ratio": of(tally.requests(), tally.writes_to_flash_ratio(traffic)),
         "flash_bytes_written": traffic.flash_data_bytes_written,
         "flash_metadata_bytes_written": traffic.flash_metadata_bytes_written,
         "flash_total_bytes_written": measures.flash_total_bytes_written(),
@@ -284,12 +289,12 @@ fn state(measures: &Measures) -> Value {
         "mapped_chunks": figures.mapped_chunks,
         "live_chunks": figures.live_chunks,
         "stale_chunks": figures.stale_chunks,
-        "stale_ratio": measures.stale_ratio(),
-        "dedup_ratio": measures.dedup_ratio(),
-        "compression_ratio": measures.compression_ratio(),
+        "stale_ratio": of(figures.stale_chunks + figures.live_chunks, measures.stale_ratio()),
+        "dedup_ratio": of(figures.live_chunks, measures.dedup_ratio()),
+        "compression_ratio": of(figures.live_chunks, measures.compression_ratio()),
         "index_ram_bytes": figures.index_ram_bytes,
-        "index_ram_bytes_per_mapped_chunk": measures.index_ram_bytes_per_mapped_chunk(),
-        "index_ram_bytes_per_cached_gib": measures.index_ram_bytes_per_cached_gib(),
+        "index_ram_bytes_per_mapped_chunk": of(figures.mapped_chunks, measures.index_ram_bytes_per_mapped_chunk()),
+        "index_ram_bytes_per_cached_gib": of(figures.mapped_chunks, measures.index_ram_bytes_per_cached_gib()),
     })
 }
 

@@ -11,8 +11,8 @@ use larder_sim::{
     setup::{DESIGNS, FlashAmount, Options, Setup},
 };
 use larder_trace::{
-    ChunkRequest, Content, Fingerprint, Op, Provenance, RechunkOptions, Rechunker, Record, TraceResult, Unknown,
-    chunks, zero,
+    ChunkRequest, Content, Fingerprint, InfoCollector, Op, Provenance, RechunkOptions, Rechunker, Record, TraceResult,
+    Unknown, chunks, zero,
 };
 
 const BLOCK_BYTES: u32 = 4096;
@@ -152,5 +152,70 @@ fn no_design_beats_the_bound_whatever_is_trimmed() {
             assert!(measured.iter().any(|(name, _)| name == "nitro, write-back"), "{flash_bytes} bytes of flash");
             assert!(measured.iter().any(|(_, measures)| measures.tally.read_hits > 0), "a test that hits nothing");
         }
+    });
+}
+
+/// `info` and the bound count the same reads, in blocks: those of a trace whose trims cut blocks, in which some reads find
+/// something else than the disk holds.
+#[test]
+fn what_contradicts_a_trace_is_the_same_for_its_statistics_and_for_its_bound() {
+    const BLOCKS: u64 = 24;
+    const SECTORS: u64 = 8;
+    for_seeds(0..60, |seed| {
+        let mut rng = Rng::new(seed);
+        let is_sound = seed % 2 == 0;
+        // What each sector holds; a block whose sectors differ has content of its own.
+        let mut disk = vec![0u64; (BLOCKS * SECTORS) as usize];
+        let mut records = Vec::new();
+        for at in 0..BLOCKS {
+            disk[(at * SECTORS) as usize..((at + 1) * SECTORS) as usize].fill(at + 1);
+            records.push(block(at, Op::Write, at, at + 1));
+        }
+        for request in BLOCKS..400 {
+            let at = rng.below(BLOCKS);
+            let range = (at * SECTORS) as usize..((at + 1) * SECTORS) as usize;
+            match rng.below(8) {
+                0 | 1 => {
+                    let from = rng.below(BLOCKS * SECTORS);
+                    let count = (1 + rng.below(3 * SECTORS)).min(BLOCKS * SECTORS - from);
+                    let (from, count) = if rng.below(2) == 0 { (at * SECTORS, SECTORS) } else { (from, count) };
+                    disk[from as usize..(from + count) as usize].fill(0);
+                    records.push(Record::new(request, Op::Trim, from * 512, count * 512));
+                }
+                2 | 3 => {
+                    let content = rng.below(4);
+                    disk[range].fill(content);
+                    records.push(block(request, Op::Write, at, content));
+                }
+                _ => {
+                    let held = disk[range].iter().fold(0, |digest, sector| digest * 131 + sector);
+                    let whole = disk[(at * SECTORS) as usize];
+                    let is_whole = disk[(at * SECTORS) as usize..][..SECTORS as usize].iter().all(|one| *one == whole);
+                    let odd = !is_sound && rng.below(6) == 0;
+                    let content = if odd {
+                        900 + rng.below(9)
+                    } else if is_whole {
+                        whole
+                    } else {
+                        1000 + held
+                    };
+                    records.push(block(request, Op::Read, at, content));
+                }
+            }
+        }
+        let info = InfoCollector::collect(None, records.iter().copied().map(Ok)).expect("statistics");
+        let content = info.content.expect("content");
+        let mut listener = BoundListener::new(0, u64::MAX);
+        let chunked = chunks(records.iter().copied().map(Ok), BLOCK_BYTES).expect("a size");
+        let mut batches = Batches::new(chunked, BLOCK_BYTES);
+        broadcast(&mut batches, &mut [&mut listener as &mut dyn Listener], 1).expect("no error");
+        let contradicted = match listener.finish() {
+            Collected::Contradicted(reads) => reads,
+            Collected::Trace(_) => 0,
+            Collected::TooLong => panic!("it is short"),
+        };
+        assert_eq!(content.reads_mismatched + content.reads_after_trim_not_zero, contradicted, "seed {seed}");
+        assert!(content.reads_checked > 20 && content.reads_after_trim > 0, "seed {seed}");
+        assert_eq!(contradicted == 0, is_sound, "seed {seed}");
     });
 }

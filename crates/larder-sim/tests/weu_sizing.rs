@@ -123,7 +123,7 @@ fn what_does_not_fit_is_refused_with_what_does() {
     let refused = |sizing: WeuSizing| sizing.options().expect_err("refused");
     // The least of each refusal is accepted.
     let error = refused(sizing(FlashSize::Bytes(15 * MIB)));
-    assert!(error.contains("the smallest that would do has 16777216"), "{error}");
+    assert!(error.contains("the smallest that would do has 16M"), "{error}");
     assert!(sizing(FlashSize::Bytes(16 * MIB)).options().is_ok());
     let error = refused(sizing(FlashSize::DataChunks(512)));
     assert!(error.contains("513 are the least"), "{error}");

@@ -8,7 +8,7 @@
 //! What it does not do: look at the file's name.
 
 use crate::{
-    error::{Complaint, Position, TraceError, TraceErrorKind, TraceResult},
+    error::{Complaint, Position, TraceError, TraceErrorKind, TraceResult, shown},
     formats::{
         FormatId, LineFormat, Parser,
         blkparse::choose_action,
@@ -26,9 +26,16 @@ const LINES_MAX: usize = 64;
 /// Block numbers of a bare list are below this (1 TiB in blocks of 4 KiB).
 const BLOCK_ID_MAX: u32 = 1 << 28;
 
-/// Finds the format of a trace that has not been read yet; takes nothing of it.
+/// Finds the format of a trace that has not been read yet; takes nothing of it. Of a packed file that was cut, what there
+/// is tells it.
 pub(crate) fn detect(input: &mut Input) -> TraceResult<FormatId> {
-    let head = input.peek(HEAD_BYTES)?.to_vec();
+    // Where nothing fits the little that there is, the cut is the reason.
+    let found = detect_head(input);
+    found.map_err(|error| input.take_failure().unwrap_or(error))
+}
+
+fn detect_head(input: &mut Input) -> TraceResult<FormatId> {
+    let head = input.peek_head(HEAD_BYTES)?.to_vec();
     let head = &head[..head.len().min(HEAD_BYTES)];
     let unknown =
         |message: String| TraceError::new(TraceErrorKind::UnknownFormat, input.name(), Position::Whole, message);
@@ -78,6 +85,10 @@ fn detect_text(head: &[u8], lines: &[&[u8]]) -> Result<FormatId, String> {
         }
     }
     let first = lines.first().copied().unwrap_or_default();
+    if let Some((_, (_, complaint))) = reasons.iter().find(|(format, _)| *format == FormatId::Fio && is_fio_head(first))
+    {
+        return Err(format!("this is a fio iolog: expected {}, found {}", complaint.expected, shown(first)));
+    }
     let columns = columns_of(first);
     let mut message = format!("no format fits: the first line has {columns} columns");
     let near: Vec<String> = reasons
@@ -95,6 +106,11 @@ fn detect_text(head: &[u8], lines: &[&[u8]]) -> Result<FormatId, String> {
         message.push_str(&format!("; {}", near.join("; ")));
     }
     Err(message)
+}
+
+/// Whether a line is the head of an iolog, perhaps of a version that nobody here knows.
+fn is_fio_head(line: &[u8]) -> bool {
+    line.trim_ascii().starts_with(b"fio version ")
 }
 
 /// How many columns a format has, where that is always the same.

@@ -17,6 +17,8 @@ pub enum TraceErrorKind {
     Io,
     /// The file, or the compressed stream in it, ends in the middle of something.
     Truncated,
+    /// Other bytes follow the compressed stream, which is whole.
+    Behind,
     /// The compressed stream is damaged.
     Corrupt,
     /// A line or binary record is not what the format says.
@@ -142,7 +144,7 @@ impl Complaint {
 }
 
 /// A line as an error shows it: quoted, escaped and cut.
-fn shown(line: &[u8]) -> String {
+pub(crate) fn shown(line: &[u8]) -> String {
     let head = line.get(..SHOWN_BYTES_MAX).unwrap_or(line);
     let dots = if head.len() < line.len() { "..." } else { "" };
     format!("\"{}{dots}\"", head.escape_ascii())

@@ -98,9 +98,10 @@ pub struct ContentInfo {
     pub duplicate_writes: Counts,
     /// Writes whose fingerprint was written before: what deduplication saves on the write path (AustereCache §5.1).
     pub rewritten_fingerprints: Counts,
-    /// Writes that put on a block what the trace last wrote there, where it was not trimmed since.
+    /// Writes that put on a block what the trace last wrote there, where it was not trimmed since, nor in part.
     pub same_content_rewrites: u64,
-    /// Reads of blocks that the trace wrote before and did not trim since.
+    /// Reads of blocks that the trace wrote before and did not trim since. A trim of a part leaves what nobody knows: the
+    /// first read after it is not among these, and later ones are compared with that.
     pub reads_checked: u64,
     /// Those whose fingerprint is not what was last written.
     pub reads_mismatched: u64,

@@ -2,13 +2,15 @@
 //! And a window over them, from which lines and binary records are taken without copying.
 //!
 //! Invariants: memory is the window ([`WINDOW_BYTES`], or one line of at most [`LINE_BYTES_MAX`]) and what the
-//! decompressor needs ([`ZSTD_WINDOW_LOG_MAX`], [`XZ_MEMORY_KIB_MAX`]); never the file.
+//! decompressor needs (128 MiB of zstd, [`XZ_MEMORY_KIB_MAX`]); never the file.
 //!
 //! What it does not do: know any format.
 
+mod packed;
+
 use std::{
     fs::File,
-    io::{self, Read},
+    io::{self, BufReader, Read},
     path::Path,
     sync::{
         Arc,
@@ -16,14 +18,15 @@ use std::{
     },
 };
 
+use flate2::bufread::GzDecoder;
+use packed::{BytesBehind, Streams};
+
 use crate::error::{Position, TraceError, TraceErrorKind, TraceResult};
 
 /// Bytes that are read at a time.
 const WINDOW_BYTES: usize = 256 << 10;
 /// The longest line of a text trace, in bytes: a line of 1 MiB of content in MD5s of 512 bytes is 64 KiB.
 pub(crate) const LINE_BYTES_MAX: usize = 128 << 10;
-/// The largest zstd window is 2^27 bytes (128 MiB): what plain `zstd -d` opens.
-const ZSTD_WINDOW_LOG_MAX: u32 = 27;
 /// The most that an xz file may make us allocate, in KiB: `xz -9` needs 65 MiB.
 const XZ_MEMORY_KIB_MAX: u32 = 512 << 10;
 
@@ -101,6 +104,8 @@ pub(crate) struct Input {
     /// Lines taken so far.
     lines: u64,
     is_at_end: bool,
+    /// What a look at the head met, for whoever reads that far.
+    failure: Option<io::Error>,
 }
 
 impl Input {
@@ -138,12 +143,8 @@ impl Input {
         let raw = Counted { inner: whole, count: Arc::clone(&count) };
         let source: Box<dyn Read + Send> = match packing {
             Packing::Plain => Box::new(raw),
-            Packing::Zstd => {
-                let mut decoder = zstd::Decoder::new(raw).map_err(cannot)?;
-                decoder.window_log_max(ZSTD_WINDOW_LOG_MAX).map_err(cannot)?;
-                Box::new(decoder)
-            }
-            Packing::Gzip => Box::new(flate2::read::MultiGzDecoder::new(raw)),
+            Packing::Zstd => Box::new(Streams::<zstd::Decoder<'static, BufReader<Counted>>>::new(raw).map_err(cannot)?),
+            Packing::Gzip => Box::new(Streams::<GzDecoder<BufReader<Counted>>>::new(raw).map_err(cannot)?),
             Packing::Xz => Box::new(lzma_rust2::XzReader::new_mem_limit(raw, true, XZ_MEMORY_KIB_MAX)),
         };
         Ok(Input {
@@ -158,6 +159,7 @@ impl Input {
             taken_bytes: 0,
             lines: 0,
             is_at_end: false,
+            failure: None,
         })
     }
 
@@ -192,6 +194,24 @@ impl Input {
             self.fill()?;
         }
         Ok(self.in_window())
+    }
+
+    /// The same, or as much of it as can be unpacked: what comes then fails whoever reads on. Fails itself where there is
+    /// nothing.
+    pub fn peek_head(&mut self, bytes: usize) -> TraceResult<&[u8]> {
+        while self.end - self.start < bytes && !self.is_at_end && self.failure.is_none() {
+            self.failure = self.fill_or().err();
+        }
+        match self.failure.take() {
+            Some(failure) if self.left() == 0 => return Err(self.broken(failure)),
+            failure => self.failure = failure,
+        }
+        Ok(self.in_window())
+    }
+
+    /// What [`Input::peek_head`] met behind what it gave.
+    pub fn take_failure(&mut self) -> Option<TraceError> {
+        self.failure.take().map(|failure| self.broken(failure))
     }
 
     /// Whether the file ends where the window ends.
@@ -254,8 +274,14 @@ impl Input {
         self.window.get(self.start..self.end).unwrap_or_default()
     }
 
-    /// Reads more into the window: moves what is left to its front, and grows it where a line needs that.
+    /// Reads more into the window.
     fn fill(&mut self) -> TraceResult<()> {
+        let result = self.failure.take().map_or_else(|| self.fill_or(), Err);
+        result.map_err(|error| self.broken(error))
+    }
+
+    /// Moves what is left in the window to its front, and grows it where a line needs that.
+    fn fill_or(&mut self) -> io::Result<()> {
         if self.start > 0 {
             self.window.copy_within(self.start..self.end, 0);
             self.end -= self.start;
@@ -270,7 +296,7 @@ impl Input {
                 Ok(0) => self.is_at_end = true,
                 Ok(read) => self.end += read,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(self.broken(error)),
+                Err(error) => return Err(error),
             }
             return Ok(());
         }
@@ -284,6 +310,10 @@ impl Input {
         let packing = self.packing.name();
         match error.kind() {
             _ if self.packing == Packing::Plain => TraceError::io(&self.name, position, "cannot read the trace", error),
+            _ if error.get_ref().is_some_and(|inner| inner.is::<BytesBehind>()) => {
+                let message = format!("expected the end of the file behind the {packing} stream, found other bytes");
+                TraceError::new(TraceErrorKind::Behind, &self.name, Position::Whole, message)
+            }
             io::ErrorKind::UnexpectedEof => {
                 let message = format!("the {packing} stream ends in its middle: the file is truncated");
                 TraceError::new(TraceErrorKind::Truncated, &self.name, position, message)

@@ -64,9 +64,10 @@ impl Skipped {
         self.first.get_or_insert(error);
     }
 
-    /// What is read no further ends here: a packed file that was cut, where bad input may be skipped.
+    /// What is read no further ends here: a packed file that was cut, or that other bytes follow, where bad input may be
+    /// skipped.
     fn cut(&mut self, skip_bad: bool, error: TraceError) -> TraceResult<()> {
-        if skip_bad && error.kind() == TraceErrorKind::Truncated {
+        if skip_bad && matches!(error.kind(), TraceErrorKind::Truncated | TraceErrorKind::Behind) {
             self.add(error);
             return Ok(());
         }
@@ -108,7 +109,7 @@ impl TraceReader {
         };
         let action = match (format, options.action) {
             (_, Some(action)) => action,
-            (FormatId::Blkparse, None) => choose_action(input.peek(HEAD_BYTES)?),
+            (FormatId::Blkparse, None) => choose_action(input.peek_head(HEAD_BYTES)?),
             _ => b'Q',
         };
         Ok(TraceReader {

@@ -40,6 +40,12 @@ impl Trimmed {
         let (_, &(range_end, number)) = self.ranges.range(..=start).next_back()?;
         (range_end >= end).then_some(number)
     }
+
+    /// The number of the last trim that touches `start..end`, whether it covers it or not.
+    pub fn touching(&self, start: u64, end: u64) -> Option<u64> {
+        let before = self.ranges.range(..start).next_back().filter(|(_, (range_end, _))| *range_end > start);
+        before.into_iter().chain(self.ranges.range(start..end)).map(|(_, &(_, number))| number).max()
+    }
 }
 
 #[cfg(test)]
@@ -60,6 +66,10 @@ mod tests {
             for at in 0..200 {
                 assert_eq!(trimmed.covering(at, at + 1), model[at as usize], "byte {at} after trim {number}");
             }
+            let (from, to) = (rng.below(200), rng.below(200));
+            let (from, to) = (from.min(to), from.max(to) + 1);
+            let latest = model[from as usize..(to as usize).min(200)].iter().copied().flatten().max();
+            assert_eq!(trimmed.touching(from, to), latest, "{from} to {to} after trim {number}");
             assert!(trimmed.ranges.len() as u64 <= 2 * number + 2);
         }
     }

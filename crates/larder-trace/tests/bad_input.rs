@@ -49,7 +49,7 @@ fn bad_lines_are_named() {
         (FormatId::Content, content, "1 1 a 0 8 R 0 0 93d76fe148c689b 26", "fingerprint"),
         (FormatId::Content, content, "1 1 a 0 8 R 0 0 93d76fe148c689bg 26", "fingerprint"),
         (FormatId::Content, content, "1 1 a 0 8 R 0 0 93d76fe148c689ba", "column 10"),
-        (FormatId::Content, content, "1 1 a 0 8 R 0 0 93d76fe148c689ba 0", "1 at least, in column 10"),
+        (FormatId::Content, content, "1 1 a 0 8 R 0 0 93d76fe148c689ba 0", "from 1 to the block's own, in column 10"),
         (
             FormatId::Austere,
             austere,
@@ -197,6 +197,10 @@ fn unknown_formats_say_why() {
         assert_eq!(error.kind(), TraceErrorKind::UnknownFormat);
         assert!(error.to_string().contains(expected), "{error}");
     }
+    let error = first_error(b"fio version 9 iolog\nf add\n", None, STRICT).1.unwrap().to_string();
+    for words in ["fio iolog", "\"fio version 2 iolog\" or \"fio version 3 iolog\"", "found \"fio version 9 iolog\""] {
+        assert!(error.contains(words), "{error}");
+    }
     // A few bad lines do not hide the format.
     let mostly = b"1 1 0 0\nx\n2 1 0 0\n3 1 0 0\n";
     assert_eq!(reader(mostly, None, SKIP).unwrap().format(), FormatId::ArcLis);
@@ -219,4 +223,87 @@ fn a_packed_trace_that_was_cut_is_read_up_to_there_where_bad_input_may_be_skippe
         assert_eq!(reader.skipped(), 1);
         assert_eq!(reader.first_skipped().expect("the cut").to_string(), error.to_string());
     }
+}
+
+/// A file that is shorter than what the format is told by is no less a trace for being cut.
+#[test]
+fn the_format_of_a_short_packed_trace_that_was_cut_is_found_out() {
+    let line = "1 1 a 0 8 R 0 0 93d76fe148c689ba 26\n";
+    let lines: String = (0..60).map(|time: u64| line.replacen("1 1", &format!("{time} {}", time * 7919), 1)).collect();
+    let zstd = zstd::encode_all(lines.as_bytes(), 3).unwrap();
+    for (name, whole) in [("gzip", gzip(lines.as_bytes())), ("zstd", zstd)] {
+        let cut = &whole[..whole.len() - 9];
+        let (count, error) = first_error(cut, None, STRICT);
+        let error = error.unwrap_or_else(|| panic!("{name} is cut"));
+        assert_eq!(error.kind(), TraceErrorKind::Truncated, "{error}");
+        assert_eq!(
+            (count, error.position()),
+            match name {
+                "gzip" => (60, Position::Line(61)),
+                // A zstd block is unpacked as a whole.
+                _ => (0, Position::Byte(0)),
+            },
+            "{error}"
+        );
+        if count > 0 {
+            let mut reader = reader(cut, None, SKIP).expect("opens");
+            assert_eq!((reader.format(), reader.by_ref().count(), reader.skipped()), (FormatId::Content, 60, 1));
+            assert_eq!(reader.first_skipped().expect("the cut").to_string(), error.to_string());
+        }
+    }
+}
+
+#[test]
+fn other_bytes_behind_a_packed_trace_are_called_so() {
+    let text = b"1 1 0 0\n2 1 0 0\n3 1 0 0\n";
+    let zstd = zstd::encode_all(&text[..], 3).unwrap();
+    for (name, whole) in [("gzip", gzip(text)), ("zstd", zstd)] {
+        let twice = [whole.clone(), whole.clone()].concat();
+        let (count, error) = first_error(&twice, None, STRICT);
+        assert!(count == 6 && error.is_none(), "{name}: {count}, {error:?}");
+        for tail in [&b"x"[..], b"other", &[0; 20], &[b'y'; 70_000]] {
+            let bytes = [&twice[..], tail].concat();
+            for format in [None, Some(FormatId::ArcLis)] {
+                let (count, error) = first_error(&bytes, format, STRICT);
+                let error = error.unwrap_or_else(|| panic!("{name}"));
+                assert_eq!((count, error.kind()), (6, TraceErrorKind::Behind), "{error}");
+                let message = format!("t: expected the end of the file behind the {name} stream, found other bytes");
+                assert_eq!(error.to_string(), message);
+                let mut reader = reader(&bytes, format, SKIP).expect("opens");
+                assert_eq!((reader.by_ref().count(), reader.skipped()), (6, 1), "{name}");
+            }
+        }
+        // What begins another stream is one that was cut.
+        let error = first_error(&[&whole[..], &whole[..8]].concat(), None, STRICT).1.unwrap();
+        assert_eq!(error.kind(), TraceErrorKind::Truncated, "{name}: {error}");
+    }
+}
+
+#[test]
+fn no_block_takes_more_than_its_own_size_when_it_is_compressed() {
+    let lines = "1 1 - 0 8 W 0 0 00000000000000aa 4096\n2 2 - 8 8 W 0 0 00000000000000bb 4097\n\
+                 3 3 - 16 8 R 0 0 00000000000000cc 1\n";
+    let (count, error) = first_error(lines.as_bytes(), None, STRICT);
+    let error = error.expect("4097 bytes are more than a block");
+    assert_eq!((count, error.kind(), error.position()), (1, TraceErrorKind::BadRecord, Position::Line(2)));
+    assert!(error.to_string().contains("from 1 to the block's own, in column 10"), "{error}");
+    let mut reader = reader(lines.as_bytes(), None, SKIP).expect("opens");
+    assert_eq!((reader.by_ref().count(), reader.skipped()), (2, 1));
+}
+
+#[test]
+fn an_msr_trace_may_begin_with_one_header() {
+    let header = "Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime\n";
+    let line = "128166372003061629,usr,0,Read,7014609920,24576,41286\n";
+    for format in [None, Some(FormatId::Msr)] {
+        let text = format!("\n{header}{line}{line}");
+        let mut reader = reader(text.as_bytes(), format, STRICT).expect("opens");
+        assert_eq!((reader.format(), reader.by_ref().filter(|record| record.is_ok()).count()), (FormatId::Msr, 2));
+    }
+    for (text, at) in [(format!("{header}{header}{line}{line}"), 2), (format!("{line}{header}{line}"), 2)] {
+        let error = first_error(text.as_bytes(), Some(FormatId::Msr), STRICT).1.expect("a header too many");
+        assert_eq!(error.position(), Position::Line(at), "{error}");
+    }
+    let odd = "Timestamp,Hostname,DiskNumber\n";
+    assert!(first_error(format!("{odd}{line}").as_bytes(), Some(FormatId::Msr), STRICT).1.is_some());
 }

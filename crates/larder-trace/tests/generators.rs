@@ -6,7 +6,7 @@ mod common;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use larder_trace::{
-    Compressibility, Fingerprint, Info, InfoCollector, Op, OpenOptions, Provenance, Record, TraceErrorKind,
+    Compressibility, Fingerprint, Info, InfoCollector, Op, OpenOptions, Provenance, Record, Tag, TraceErrorKind,
     TraceResult,
     generate::{
         BootStorm, BootStormConfig, PROFILES, Profile, ProfileTrace, RandomReads, RandomReadsConfig, Restore,
@@ -314,4 +314,25 @@ fn what_cannot_be_met_is_refused() {
         assert_eq!(error.kind(), TraceErrorKind::Parameter, "{error}");
         assert!(error.to_string().starts_with("expected") || at == 9, "{error}");
     }
+}
+
+#[test]
+fn a_boot_of_a_tag_that_no_record_has_is_refused_with_those_that_there_are() {
+    let tagged = |names: &[&str]| {
+        let records: Vec<_> = names
+            .iter()
+            .enumerate()
+            .map(|(at, name)| {
+                Ok(Record { tag: Tag::new(name.as_bytes()), ..Record::new(at as u64, Op::Read, 0, 4096) })
+            })
+            .collect();
+        boot_template(records, Some("nope"), 0..1 << 20, None)
+    };
+    let refusal = |names: &[&str]| tagged(names).expect_err("no such tag").to_string();
+    assert_eq!(refusal(&["vm2", "vm1", "vm2"]), "no record of the boot has the tag \"nope\": the tags are vm1, vm2");
+    assert_eq!(refusal(&["", ""]), "no record of the boot has the tag \"nope\": none has a tag");
+    let many: Vec<String> = (0..20).map(|vm| format!("vm{vm:02}")).collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    assert!(refusal(&many).ends_with("among the tags are vm00, vm01, vm02, vm03, vm04, vm05, vm06, vm07"));
+    assert_eq!(tagged(&["vm1", "nope"]).expect("a boot").len(), 1);
 }

@@ -2,6 +2,8 @@
 //!
 //! What it does not do: know which sizes an option allows, apart from those two that have a rule of their own.
 
+pub use larder_format::size::exact;
+
 /// Suffixes, each 1024 times the one before.
 const SUFFIXES: &[u8] = b"KMGTPE";
 
@@ -53,15 +55,6 @@ fn power_of_two(text: &str, what: &str, min: u32, max: u32) -> Result<u32, Strin
     bytes
         .filter(|bytes| bytes.is_power_of_two() && (min..=max).contains(bytes))
         .ok_or_else(|| format!("{what} is a power of two from {} to {}", exact(min.into()), exact(max.into())))
-}
-
-/// A size as an option would name it, to the byte: `8K`, or `6000 bytes`.
-pub fn exact(bytes: u64) -> String {
-    let power = (bytes.trailing_zeros() / 10).min(SUFFIXES.len() as u32);
-    match power.checked_sub(1).and_then(|at| SUFFIXES.get(at as usize)) {
-        Some(suffix) if bytes > 0 => format!("{}{}", bytes >> (10 * power), *suffix as char),
-        _ => format!("{bytes} bytes"),
-    }
 }
 
 /// A size for people, to about three digits: `1.50 GiB`.
@@ -122,7 +115,6 @@ mod tests {
 
     #[test]
     fn sizes_are_printed_as_they_are_written() {
-        assert_eq!([exact(0), exact(6000), exact(8192), exact(3 << 29)], ["0 bytes", "6000 bytes", "8K", "1536M"]);
         assert_eq!(
             [human(0), human(999), human(1536), human(100 << 20), human(3 << 29)],
             ["0 B", "999 B", "1.50 KiB", "100 MiB", "1.50 GiB"]

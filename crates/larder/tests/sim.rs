@@ -250,7 +250,10 @@ fn comparing_puts_designs_side_by_side_in_a_table_a_list_a_file_and_a_chart() {
     {
         assert!(svg.contains(words), "{words}");
     }
-    let list = json(sim(&words).arg(&trace));
+    let again = scratch.path("again.csv");
+    let list = json(sim(&words).arg(&trace).arg("--csv").arg(&again));
+    let lines = fs::read_to_string(again).expect("a CSV file beside the list");
+    assert_eq!(lines.lines().count(), 5, "{lines}");
     let names: Vec<&str> = rows(&list).iter().filter_map(|row| row["setup"].as_str()).collect();
     assert_eq!(names, ["lru", "arc", "nitro", "nitro:dedup=off"]);
     for row in rows(&list) {
@@ -261,7 +264,7 @@ fn comparing_puts_designs_side_by_side_in_a_table_a_list_a_file_and_a_chart() {
     // Where no design is named all are compared, and those that cannot be are told of.
     let out = ends(sim(&["compare", "--flash", "3M", "--bound", "off", "--trace"]).arg(&trace));
     let (said, told) = (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
-    assert!(out.status.success() && told.contains("nitro on 3145728 is left out"), "{told}");
+    assert!(out.status.success() && told.contains("nitro on 3M is left out"), "{told}");
     assert!(said.contains("d-arc ") && !said.contains("nitro") && !said.contains("bound"), "{said}");
 }
 
@@ -333,6 +336,10 @@ fn a_sweep_goes_along_sizes_budgets_and_options() {
     for words in ["Data written to flash by subchunk size", "Subchunk size (KiB)", "austere:mode=write-back"] {
         assert!(svg.contains(words), "{words}: {svg}");
     }
+    // What has no subchunks is drawn all the same, in two modes.
+    let said: String = svg.lines().map(str::trim).collect::<Vec<_>>().join(" ");
+    let level = said.matches("lru:mode=write-").count();
+    assert_eq!((level, said.matches("(has no").count()), (2, 2), "{svg}");
     // Chunk sizes are replayed each in its own pass.
     let mut command =
         sim(&["sweep", "--design", "d-lru", "--flash", "10%,20%", "--vary", "chunk=8K,16K", "--csv", "-"]);
@@ -386,11 +393,19 @@ fn what_cannot_be_is_refused_with_what_could() {
         (&["--design", "lru", "--flash", "100"], 1, &["lru needs a flash of at least"]),
         (&["--design", "lru", "--flash", "0.0001%"], 1, &["lru needs a flash of at least"]),
         (&["--design", "austere", "--flash", "2c"], 1, &["austere needs room for at least", "data chunks"]),
-        (&["--design", "nitro", "--flash", "1M"], 1, &["the smallest that would do has"]),
+        (&["--design", "nitro", "--flash", "1M"], 1, &["the flash has 1M", "the smallest that would do has 16M"]),
         (&["--design", "nitro", "--flash", "100c"], 1, &["WEUs", "513 are the least"]),
-        (&["--design", "nitro", "--flash", "64M", "--ram", "1K"], 1, &["RAM budget", "are the least"]),
-        (&["--design", "d-arc", "--flash", "64M", "--ram", "100"], 1, &["RAM budget", "are the least"]),
-        (&["--design", "austere", "--flash", "64M", "--ram", "100"], 1, &["RAM budget", "are the least"]),
+        (&["--design", "nitro", "--flash", "64M", "--ram", "1K"], 1, &["RAM budget", "is the least, and 1K is given"]),
+        (
+            &["--design", "d-arc", "--flash", "64M", "--ram", "100"],
+            1,
+            &["RAM budget", "is the least, and 100 bytes is"],
+        ),
+        (
+            &["--design", "austere", "--flash", "64M", "--ram", "100"],
+            1,
+            &["RAM budget", "is the least", "100 bytes is"],
+        ),
         (
             &["--design", "d-arc", "--flash", "64M", "--lba-entries", "9"],
             1,
@@ -414,6 +429,7 @@ fn what_cannot_be_is_refused_with_what_could() {
     refused(&mut compare(&["--design", "lru,nitro", "--flash", "1M"]), 1, &["nitro", "smallest"]);
     refused(&mut compare(&["--design", "lru:subchunk=1K", "--flash", "1M"]), 1, &["lru", "no option --subchunk"]);
     refused(&mut compare(&["--flash", "1M", "--plot", "it.png"]), 1, &["it.png", ".svg"]);
+    refused(&mut compare(&["--flash", "1M", "--json", "--csv", "-"]), 2, &["--json and --csv -", "standard output"]);
     refused(&mut compare(&["--flash", "1M", "--metric", "beauty"]), 2, &["--metric beauty", "read_hit_ratio"]);
     let file = scratch.path("it.sweep");
     let sweep = |words: &[&str]| {

@@ -309,6 +309,16 @@ fn wrong_options_and_files_in_the_way_are_refused() {
         (1, &["generate", "boot-storm", "--boot", &plain_name, "-o", &out], &["content"]),
         (1, &["generate", "restore", "--days-from", &nowhere, "-o", &out], &["where", "no such file"]),
         (2, &["record", "--origin", &plain_name, "-o", &out], &["--nbd"]),
+        (
+            2,
+            &["record", "--origin", &plain_name, "--nbd", "unix:x", "--tag", "my tag", "-o", &out],
+            &["my tag", "one word"],
+        ),
+        (
+            2,
+            &["record", "--origin", &plain_name, "--nbd", "unix:x", "--tag", "-", "-o", &out],
+            &["--tag", "not - alone"],
+        ),
         (1, &["record", "--origin", &nowhere, "--nbd", "unix:x", "-o", &out], &["where", "missing"]),
     ];
     for (code, options, words) in cases {

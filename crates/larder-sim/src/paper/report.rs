@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::Experiment;
 use crate::report::{
     csv_cell,
-    plot::{Chart, Kind, Scale, Series},
+    plot::{Chart, Kind, Role, Scale, Series},
 };
 
 /// Figures from one to another; often they are the same.
@@ -139,18 +139,15 @@ impl Table {
             let some = at.iter().zip(values).filter_map(|(x, y)| Some((*x, (*y)?)));
             some.collect::<Vec<(f64, f64)>>()
         };
-        // One may be dashed and dark; of several, each needs a look of its own. A bar that is a reference goes across others.
-        let published = self.lines.iter().filter(|line| line.published.iter().any(Option::is_some)).count();
-        let is_reference = published == 1 && matches!(kind, Kind::Lines { .. });
         let mut series = Vec::new();
         for line in &self.lines {
             let Line { name, ours, published } = line;
-            series.push(Series { name: name.clone(), points: points(ours), is_reference: false });
+            series.push(Series { name: name.clone(), points: points(ours), role: Role::Measured });
             let published = points(published);
             if !published.is_empty() {
                 // What the paper has is of its own trace, whichever stands in for that here ("mine as WebVM").
                 let name = name.rsplit(" as ").next().unwrap_or(name);
-                series.push(Series { name: format!("{name}, the paper's"), points: published, is_reference });
+                series.push(Series { name: format!("{name}, the paper's"), points: published, role: Role::Published });
             }
         }
         let (x_label, y_label) = (self.x_label.clone(), self.y_label.clone());

@@ -3,18 +3,26 @@
 //! Colours are those of Okabe and Ito, which people with any colour vision tell apart; markers differ, too. Text is in the
 //! viewer's own sans-serif.
 //!
-//! Invariants: what is plotted is finite; on a logarithmic axis it is above 0. Other points are left out.
+//! The rule of vertical axes, for lines and bars alike: a linear one begins at 0, or below where something is negative; none
+//! is cut. What needs another range gets a logarithmic axis, which has no 0 and says in its name that it is one.
+//!
+//! Invariants: what is plotted is finite; on a logarithmic axis it is above 0. Other points are left out. No name of a
+//! series or group is cut: names are broken into lines or numbered, and the picture grows.
 //!
 //! What it does not do: choose what to show.
 
 mod axis;
+mod look;
+mod words;
 
 use axis::Axis;
+use look::looks;
 use plotters::{
     coord::{Shift, types::RangedCoordf64},
     prelude::*,
     style::text_anchor::{HPos, Pos, VPos},
 };
+use words::{CHAR_PX, KEY_LINE_PX, LINE_PX, Labels, broken};
 
 /// Size of a chart in pixels.
 const SIZE: (u32, u32) = (1000, 580);
@@ -24,21 +32,17 @@ const PANEL_SIZE: (u32, u32) = (760, 480);
 const PANELS_ACROSS_MAX: usize = 3;
 /// Pixels of a line of the legend.
 const LEGEND_LINE: i32 = 24;
-/// Characters of the legend's widest line at most; longer names are cut.
+/// Characters of the legend's widest line at most; longer names take several.
 const LEGEND_CHARS_MAX: usize = 34;
-/// Lines under a group of bars at most.
-const CATEGORY_LINES: usize = 4;
+/// Pixels of the heads over a chart.
+const HEAD_PX: u32 = 78;
+/// Pixels around it.
+const MARGIN_PX: u32 = 14;
+/// Pixels of the numbers and the name of the vertical axis.
+const Y_AXIS_PX: u32 = 72;
+/// Pixels of a bar at least, with what lies between it and the next: its number stands over it.
+const BAR_PX_MIN: u32 = 34;
 
-const COLOURS: [RGBColor; 8] = [
-    RGBColor(0, 114, 178),
-    RGBColor(213, 94, 0),
-    RGBColor(0, 158, 115),
-    RGBColor(204, 121, 167),
-    RGBColor(230, 159, 0),
-    RGBColor(86, 180, 233),
-    RGBColor(120, 94, 60),
-    RGBColor(110, 110, 110),
-];
 const INK: RGBColor = RGBColor(34, 34, 34);
 const GRID: RGBColor = RGBColor(225, 225, 225);
 
@@ -64,6 +68,21 @@ pub enum Kind {
     Bars(Vec<String>),
 }
 
+/// What the points of a series are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Role {
+    /// Measured: a line with markers, or bars.
+    #[default]
+    Measured,
+    /// One figure that does not depend on the horizontal axis: a line without markers, from its first point to its last.
+    Level,
+    /// Something to compare with, such as a bound: drawn dashed and dark, in bar charts as a line across.
+    Reference,
+    /// Single figures that were published for the series before this one: hollow markers or bars, and no line, since nothing
+    /// is known of what lies between.
+    Published,
+}
+
 /// Points that belong together.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Series {
@@ -71,8 +90,8 @@ pub struct Series {
     pub name: String,
     /// Points, by `x`.
     pub points: Vec<(f64, f64)>,
-    /// Something to compare with, such as a bound: drawn dashed and dark, in bar charts as a line across.
-    pub is_reference: bool,
+    /// What they are, and so how they are drawn.
+    pub role: Role,
 }
 
 /// A chart.
@@ -86,7 +105,7 @@ pub struct Chart {
     pub x_label: String,
     /// Name and unit of the vertical axis.
     pub y_label: String,
-    /// How the vertical axis counts. A linear one begins at 0 where that wastes little.
+    /// How the vertical axis counts.
     pub y: Scale,
     /// What is drawn.
     pub kind: Kind,
@@ -105,7 +124,9 @@ pub fn svg(charts: &[Chart]) -> Result<String, String> {
     }
     let across = if charts.len() == 4 { 2 } else { charts.len().min(PANELS_ACROSS_MAX) };
     let down = charts.len().div_ceil(across);
-    let (width, height) = if charts.len() == 1 { SIZE } else { PANEL_SIZE };
+    let least = if charts.len() == 1 { SIZE } else { PANEL_SIZE };
+    let width = charts.iter().map(Chart::width_px).fold(least.0, u32::max);
+    let height = charts.iter().map(|chart| chart.height_px(width, least.1)).fold(least.1, u32::max);
     let mut svg = String::new();
     {
         let size = (width * across as u32, height * down as u32);
@@ -159,38 +180,81 @@ impl Chart {
         all.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)))
     }
 
+    /// Bars for each group.
+    fn bars_a_group(&self) -> usize {
+        self.series.iter().filter(|series| series.role != Role::Reference).count().max(1)
+    }
+
+    fn legend_px(&self) -> u32 {
+        let widest = self.series.iter().map(|series| series.name.chars().count()).max().unwrap_or(0);
+        64 + CHAR_PX * widest.min(LEGEND_CHARS_MAX) as u32
+    }
+
+    /// Pixels across at least.
+    fn width_px(&self) -> u32 {
+        let Kind::Bars(names) = &self.kind else { return 0 };
+        let bars = BAR_PX_MIN * (names.len() * self.bars_a_group()) as u32;
+        let chart = 2 * MARGIN_PX + Y_AXIS_PX + self.legend_px() + bars;
+        chart.max(2 * MARGIN_PX + Labels::key_column_px(names))
+    }
+
+    /// Pixels down, at this width: `least`, and the key to numbered names; more where the legend is long.
+    fn height_px(&self, width: u32, least: u32) -> u32 {
+        let lines = |series: &Series| broken(&series.name, LEGEND_CHARS_MAX).len().max(1) as u32;
+        let legend: u32 = self.series.iter().map(|series| LEGEND_LINE as u32 + LINE_PX * (lines(series) - 1)).sum();
+        let key = self.labels(width).map_or(0, |(names, labels)| labels.key_px(names.len()));
+        (least + key).max(HEAD_PX + MARGIN_PX + legend)
+    }
+
+    /// The groups' names, and how they are shown in a picture of this width.
+    fn labels(&self, width: u32) -> Option<(&[String], Labels)> {
+        let Kind::Bars(names) = &self.kind else { return None };
+        let body = width.saturating_sub(2 * MARGIN_PX);
+        Some((names, Labels::of(names, body.saturating_sub(Y_AXIS_PX + self.legend_px()), body)))
+    }
+
     fn draw(&self, root: DrawingArea<SVGBackend<'_>, Shift>) -> Result<(), DrawingError> {
         root.fill(&WHITE)?;
-        let (width, _) = root.dim_in_pixel();
+        let (width, height) = root.dim_in_pixel();
         root.draw(&Text::new(cut(&self.title, 80), (24, 16), font(24).style(FontStyle::Bold).color(&INK)))?;
         root.draw(&Text::new(cut(&self.subtitle, 130), (24, 48), font(15).color(&INK.mix(0.75))))?;
-        let body = root.margin(78, 14, 14, 14);
-        let widest = self.series.iter().map(|series| series.name.chars().count()).max().unwrap_or(0);
-        let legend_width = 64 + 7 * widest.min(LEGEND_CHARS_MAX) as i32;
-        let (chart, legend) = body.split_horizontally(width as i32 - 28 - legend_width);
-        match &self.kind {
-            Kind::Lines { x } => self.lines(&chart, *x)?,
-            Kind::Bars(categories) => self.bars(&chart, categories)?,
+        let body = root.margin(HEAD_PX, MARGIN_PX, MARGIN_PX, MARGIN_PX);
+        let across = width.saturating_sub(2 * MARGIN_PX + self.legend_px()) as i32;
+        let Some((names, labels)) = self.labels(width) else {
+            let (chart, legend) = body.split_horizontally(across);
+            self.lines(&chart)?;
+            return self.legend(&legend);
+        };
+        let key_px = labels.key_px(names.len());
+        let (body, key) = body.split_vertically(height.saturating_sub(HEAD_PX + MARGIN_PX + key_px) as i32);
+        let (chart, legend) = body.split_horizontally(across);
+        self.bars(&chart, names, &labels)?;
+        if let Labels::Numbered { columns } = labels {
+            draw_key(&key, names, columns)?;
         }
         self.legend(&legend)
     }
 
     fn y_axis(&self) -> Axis {
         let (low, high) = self.values(|point| point.1);
-        match matches!(self.kind, Kind::Bars(_)) && self.y == Scale::Linear {
-            // A bar is as long as its number is large.
-            true => Axis::over(low.min(0.0), high, self.y),
-            false => Axis::over(low, high, self.y),
+        Axis::over(low, high, self.y)
+    }
+
+    /// Name and unit of the vertical axis, and that it is no usual one.
+    fn y_name(&self) -> String {
+        match self.y {
+            Scale::Linear => self.y_label.clone(),
+            Scale::Log => format!("{}, logarithmic axis", self.y_label),
         }
     }
 
-    fn lines(&self, area: &Area<'_>, x: Scale) -> Result<(), DrawingError> {
+    fn lines(&self, area: &Area<'_>) -> Result<(), DrawingError> {
         let (low, high) = self.values(|point| point.0);
         let at = self.series.iter().flat_map(|series| series.points.iter().map(|point| point.0)).collect();
         let mut chart = ChartBuilder::on(area)
             .x_label_area_size(56)
-            .y_label_area_size(72)
-            .build_cartesian_2d(Axis::around(low, high, x).marked(at), self.y_axis())?;
+            .y_label_area_size(Y_AXIS_PX)
+            .build_cartesian_2d(Axis::around(low, high, self.x_scale()).marked(at), self.y_axis())?;
         chart
             .configure_mesh()
             .light_line_style(TRANSPARENT)
@@ -199,28 +263,36 @@ impl Chart {
             .label_style(font(14).color(&INK))
             .axis_desc_style(font(16).color(&INK))
             .x_desc(&self.x_label)
-            .y_desc(&self.y_label)
+            .y_desc(self.y_name())
             .x_label_formatter(&|value| axis::tick(*value))
             .y_label_formatter(&|value| axis::tick(*value))
             .draw()?;
-        for (series, look) in self.series.iter().zip(self.looks()) {
-            if series.is_reference {
-                let dashed = DashedLineSeries::new(series.points.iter().copied(), 8, 5, look.colour.stroke_width(2));
-                chart.draw_series(dashed)?;
-            } else {
-                chart.draw_series(LineSeries::new(series.points.iter().copied(), look.colour.stroke_width(2)))?;
-                chart.draw_series(series.points.iter().map(|&(x, y)| EmptyElement::at((x, y)) + look.marker()))?;
+        // Published figures come last: they are few, and a line would hide them.
+        let (over, below): (Vec<_>, Vec<_>) =
+            self.series.iter().zip(looks(&self.series)).partition(|(series, _)| series.role == Role::Published);
+        for (series, look) in below.into_iter().chain(over) {
+            let points = || series.points.iter().copied();
+            match series.role {
+                Role::Reference => {
+                    chart.draw_series(DashedLineSeries::new(points(), 8, 5, look.colour.stroke_width(2)))?;
+                }
+                Role::Measured | Role::Level => {
+                    chart.draw_series(LineSeries::new(points(), look.colour.stroke_width(2)))?;
+                }
+                Role::Published => {}
+            }
+            if matches!(series.role, Role::Measured | Role::Published) {
+                chart.draw_series(points().map(|at| EmptyElement::at(at) + look.marker() + look.outline()))?;
             }
         }
         Ok(())
     }
 
-    fn bars(&self, area: &Area<'_>, categories: &[String]) -> Result<(), DrawingError> {
-        let span = -0.5..categories.len() as f64 - 0.5;
-        let lines = categories.iter().map(|name| name.split(':').count()).max().unwrap_or(1).clamp(2, CATEGORY_LINES);
+    fn bars(&self, area: &Area<'_>, names: &[String], labels: &Labels) -> Result<(), DrawingError> {
+        let span = -0.5..names.len() as f64 - 0.5;
         let mut chart = ChartBuilder::on(area)
-            .x_label_area_size(26 + 15 * lines as i32)
-            .y_label_area_size(72)
+            .x_label_area_size(26 + LINE_PX * labels.lines().max(2))
+            .y_label_area_size(Y_AXIS_PX)
             .build_cartesian_2d(RangedCoordf64::from(span.clone()), self.y_axis())?;
         chart
             .configure_mesh()
@@ -231,10 +303,10 @@ impl Chart {
             .axis_style(INK)
             .label_style(font(14).color(&INK))
             .axis_desc_style(font(16).color(&INK))
-            .y_desc(&self.y_label)
+            .y_desc(self.y_name())
             .y_label_formatter(&|value| axis::tick(*value))
             .draw()?;
-        let plain = self.series.iter().filter(|series| !series.is_reference).count().max(1);
+        let plain = self.bars_a_group();
         let bar = 0.76 / plain as f64;
         // What is negative hangs down from 0.
         let floor = self.y_axis().low();
@@ -243,8 +315,9 @@ impl Chart {
             chart.draw_series(LineSeries::new([(span.start, floor), (span.end, floor)], INK))?;
         }
         let mut at = 0;
-        for (series, look) in self.series.iter().zip(self.looks()) {
-            if series.is_reference {
+        let crowded = plain > 4 || names.len() * plain > 16;
+        for (series, look) in self.series.iter().zip(looks(&self.series)) {
+            if series.role == Role::Reference {
                 for &(x, y) in &series.points {
                     let across = [(x - 0.45, y), (x + 0.45, y)];
                     chart.draw_series(DashedLineSeries::new(across, 8, 5, look.colour.stroke_width(2)))?;
@@ -253,82 +326,93 @@ impl Chart {
             }
             let left = -0.38 + bar * f64::from(at);
             at += 1;
-            let number = font(if plain > 4 { 10 } else { 13 }).color(&INK).pos(Pos::new(HPos::Center, VPos::Bottom));
+            let number = font(if crowded { 10 } else { 13 }).color(&INK).pos(Pos::new(HPos::Center, VPos::Bottom));
             for &(x, y) in &series.points {
                 let corners = [(x + left + 0.04 * bar, floor), (x + left + 0.96 * bar, y)];
-                chart.draw_series([Rectangle::new(corners, look.colour.filled())])?;
+                chart.draw_series([Rectangle::new(corners, look.filling())])?;
+                if series.role == Role::Published {
+                    chart.draw_series([Rectangle::new(corners, look.border())])?;
+                }
                 let top =
                     EmptyElement::at((x + left + 0.5 * bar, y)) + Text::new(axis::number(y), (0, -3), number.clone());
                 chart.draw_series([top])?;
             }
         }
-        self.category_labels(area, &chart, categories)
+        self.group_labels(area, &chart, names.len(), labels)
     }
 
-    /// Names under the groups, and the axis' own name under those.
-    fn category_labels(
+    /// Names or numbers under the groups, and the axis' own name under those.
+    fn group_labels(
         &self,
         area: &Area<'_>,
         chart: &ChartContext<'_, SVGBackend<'_>, Cartesian2d<RangedCoordf64, Axis>>,
-        categories: &[String],
+        groups: usize,
+        labels: &Labels,
     ) -> Result<(), DrawingError> {
         let (left, top) = area.get_base_pixel();
         let (width, height) = area.dim_in_pixel();
-        let room = (width as usize - 72) / categories.len().max(1) / 8;
         let style = font(14).color(&INK).pos(Pos::new(HPos::Center, VPos::Top));
-        for (at, name) in categories.iter().enumerate() {
+        for at in 0..groups {
             let (x, y) = chart.backend_coord(&(at as f64, self.y_axis().low()));
-            // Options have lines of their own, as far as there is room.
-            for (line, piece) in name.split(':').take(CATEGORY_LINES).enumerate() {
-                let below = y - top + 7 + 15 * line as i32;
-                area.draw(&Text::new(cut(piece, room.max(3)), (x - left, below), style.clone()))?;
+            let lines = match labels {
+                Labels::Whole(names) => names.get(at).cloned().unwrap_or_default(),
+                Labels::Numbered { .. } => vec![(at + 1).to_string()],
+            };
+            for (line, text) in lines.into_iter().enumerate() {
+                let below = y - top + 7 + LINE_PX as i32 * line as i32;
+                area.draw(&Text::new(text, (x - left, below), style.clone()))?;
             }
         }
-        let middle = ((width as i32 + 72) / 2, height as i32 - 8);
-        area.draw(&Text::new(
-            self.x_label.clone(),
-            middle,
-            font(16).color(&INK).pos(Pos::new(HPos::Center, VPos::Bottom)),
-        ))
+        let middle = ((width + Y_AXIS_PX) as i32 / 2, height as i32 - 8);
+        let style = font(16).color(&INK).pos(Pos::new(HPos::Center, VPos::Bottom));
+        area.draw(&Text::new(self.x_label.clone(), middle, style))
     }
 
     fn legend(&self, area: &Area<'_>) -> Result<(), DrawingError> {
         let is_bars = matches!(self.kind, Kind::Bars(_));
-        for (line, (series, look)) in self.series.iter().zip(self.looks()).enumerate() {
-            let y = 14 + LEGEND_LINE * line as i32;
-            if is_bars && !series.is_reference {
-                area.draw(&Rectangle::new([(14, y - 7), (42, y + 7)], look.colour.filled()))?;
-            } else if series.is_reference {
-                for from in [12, 24, 36] {
-                    area.draw(&PathElement::new([(from, y), (from + 8, y)], look.colour.stroke_width(2)))?;
+        let mut y = 14;
+        for (series, look) in self.series.iter().zip(looks(&self.series)) {
+            match series.role {
+                Role::Reference => {
+                    for from in [12, 24, 36] {
+                        area.draw(&PathElement::new([(from, y), (from + 8, y)], look.colour.stroke_width(2)))?;
+                    }
                 }
-            } else {
-                area.draw(&PathElement::new([(12, y), (44, y)], look.colour.stroke_width(2)))?;
-                area.draw(&(EmptyElement::at((28, y)) + look.marker()))?;
+                _ if is_bars => {
+                    area.draw(&Rectangle::new([(14, y - 7), (42, y + 7)], look.filling()))?;
+                    area.draw(&Rectangle::new([(14, y - 7), (42, y + 7)], look.border()))?;
+                }
+                Role::Measured | Role::Level => {
+                    area.draw(&PathElement::new([(12, y), (44, y)], look.colour.stroke_width(2)))?;
+                }
+                Role::Published => {}
             }
-            let style = font(14).color(&INK).pos(Pos::new(HPos::Left, VPos::Center));
-            area.draw(&Text::new(cut(&series.name, LEGEND_CHARS_MAX), (52, y), style))?;
+            if !is_bars && matches!(series.role, Role::Measured | Role::Published) {
+                area.draw(&(EmptyElement::at((28, y)) + look.marker() + look.outline()))?;
+            }
+            for (line, text) in broken(&series.name, LEGEND_CHARS_MAX).into_iter().enumerate() {
+                let style = font(14).color(&INK).pos(Pos::new(HPos::Left, VPos::Center));
+                y += if line > 0 { LINE_PX as i32 } else { 0 };
+                area.draw(&Text::new(text, (52, y), style))?;
+            }
+            y += LEGEND_LINE;
         }
         Ok(())
     }
+}
 
-    /// Colour and marker of each series; references take none of the colours.
-    fn looks(&self) -> impl Iterator<Item = Look> {
-        let mut next = 0;
-        let looks: Vec<Look> = self
-            .series
-            .iter()
-            .map(|series| {
-                if series.is_reference {
-                    return Look { colour: INK, shape: 0 };
-                }
-                next += 1;
-                // Where colours come round, shapes have moved on.
-                Look { colour: COLOURS[(next - 1) % COLOURS.len()], shape: (next - 1 + (next - 1) / COLOURS.len()) % 5 }
-            })
-            .collect();
-        looks.into_iter()
+/// The names that the numbers under the groups stand for, in columns that read downwards.
+fn draw_key(area: &Area<'_>, names: &[String], columns: usize) -> Result<(), DrawingError> {
+    let rows = names.len().div_ceil(columns.max(1)).max(1);
+    let column_px = Labels::key_column_px(names);
+    for (at, name) in names.iter().enumerate() {
+        let x = 14 + (at / rows) as i32 * column_px as i32;
+        let y = 10 + (at % rows) as i32 * KEY_LINE_PX as i32;
+        let place = |side| font(14).color(&INK).pos(Pos::new(side, VPos::Center));
+        area.draw(&Text::new((at + 1).to_string(), (x + 14, y), place(HPos::Right)))?;
+        area.draw(&Text::new(name.clone(), (x + 22, y), place(HPos::Left)))?;
     }
+    Ok(())
 }
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
@@ -344,26 +428,6 @@ fn cut(text: &str, chars_max: usize) -> String {
         return text.to_owned();
     }
     text.chars().take(chars_max.saturating_sub(1)).chain(['…']).collect()
-}
-
-/// How a series looks.
-#[derive(Clone, Copy)]
-struct Look {
-    colour: RGBColor,
-    shape: usize,
-}
-
-impl Look {
-    fn marker(&self) -> Polygon<(i32, i32)> {
-        let corners: &[(i32, i32)] = match self.shape {
-            0 => &[(-5, -2), (-2, -5), (2, -5), (5, -2), (5, 2), (2, 5), (-2, 5), (-5, 2)],
-            1 => &[(0, -6), (6, 5), (-6, 5)],
-            2 => &[(-5, -5), (5, -5), (5, 5), (-5, 5)],
-            3 => &[(0, -7), (6, 0), (0, 7), (-6, 0)],
-            _ => &[(-6, -5), (6, -5), (0, 6)],
-        };
-        Polygon::new(corners.to_vec(), self.colour.filled())
-    }
 }
 
 #[cfg(test)]

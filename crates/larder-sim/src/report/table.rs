@@ -104,12 +104,19 @@ fn bounds(rows: &[Row], names: &[String]) -> String {
         let plain = greatest("bound_uncompressed_read_hit_ratio");
         let best = here().filter_map(|(row, name)| Some((percent(row, "read_hit_ratio")?, name)));
         let Some((most, name)) = best.max_by(|a, b| a.0.total_cmp(&b.0)) else { continue };
-        let share = if upper > 0.0 { 100.0 * most / upper } else { 100.0 };
+        if upper <= 0.0 {
+            out.push_str(&format!("bound, flash {}: no cache hits any read\n", flash(row)));
+            continue;
+        }
+        let share = 100.0 * most / upper;
         out.push_str(&format!(
             "bound, flash {}: at most {upper:.2}% of the reads can hit, and {lower:.2}% can be had ({plain:.2}% \
              uncompressed); the best here, {name}, has {share:.1}% of the most\n",
             flash(row)
         ));
+    }
+    if let Some(why) = rows.iter().find_map(no_reads) {
+        out.push_str(&format!("{why}: no ratio of read hits, and no bound\n"));
     }
     // It is the trace's, and the same for all rows of a chunk size.
     let mut said = Vec::new();
@@ -123,12 +130,22 @@ fn bounds(rows: &[Row], names: &[String]) -> String {
     out
 }
 
+/// That a row counts no reads, in words.
+pub fn no_reads(row: &Row) -> Option<&'static str> {
+    let count = |key: &str| row.get(key).and_then(|count| count.as_u64());
+    match (count("reads")?, count("warmup_requests")) {
+        (0, Some(1..)) => Some("there are no reads after the warm-up"),
+        (0, _) => Some("there are no reads in the trace"),
+        _ => None,
+    }
+}
+
 fn text<'a>(row: &'a Row, key: &str) -> &'a str {
     row.get(key).and_then(|value| value.as_str()).unwrap_or("-")
 }
 
 fn number(row: &Row, key: &str, digits: usize) -> String {
-    plotted(row, key).map_or("-".to_owned(), |value| format!("{value:.digits$}"))
+    plotted(row, key).map_or("none".to_owned(), |value| format!("{value:.digits$}"))
 }
 
 /// A flash as it was asked for, and its size where that does not tell it.

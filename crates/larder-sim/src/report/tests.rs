@@ -63,6 +63,36 @@ fn a_row_has_each_key_and_no_other() {
 }
 
 #[test]
+fn a_ratio_of_nothing_is_null_and_has_no_bound() {
+    let setup = Setup {
+        design: Design::named("lru").expect("a design"),
+        chunk_bytes: 4096,
+        flash: FlashAmount::DataChunks(9),
+        policy: WritePolicy::Through,
+        options: Options::default(),
+    };
+    let facts = TraceFacts::default();
+    let nothing = Bound { reads: 0, read_hits_upper: 0, read_hits_lower: 0 };
+    let bound = RowBound::Known(RowBounds { compressed: nothing, uncompressed: nothing });
+    for (warmup_requests, why) in [(0, "no reads in the trace"), (9, "no reads after the warm-up")] {
+        let measures = Measures { chunk_bytes: 4096, warmup_requests, ..Measures::default() };
+        let row = row(&setup, &measures, &facts, Some(&bound));
+        let ratios: Vec<&str> =
+            COLUMNS.iter().copied().filter(|key| key.ends_with("_ratio") || key.contains("_per_m")).collect();
+        assert!(ratios.len() > 10 && ratios.iter().all(|key| row[*key].is_null()), "{row:?}");
+        assert!(row["bound_read_hit_ratio_upper"].is_null() && row["bound_withdrawn"].is_null());
+        let text = table(&[row.clone(), row]);
+        assert!(text.matches(why).count() == 1 && !text.contains("100.0") && !text.contains("the best"), "{text}");
+        assert!(text.lines().any(|line| line.starts_with("lru ") && line.contains(" none ")), "{text}");
+    }
+    let mut some = made("lru", 0, true);
+    for key in ["bound_read_hit_ratio_upper", "bound_read_hit_ratio_lower"] {
+        some.insert(key.to_owned(), json!(0.0));
+    }
+    assert!(table(&[some]).contains("no cache hits any read"));
+}
+
+#[test]
 fn a_csv_file_has_a_head_and_as_many_cells_in_each_line() {
     let text = csv(&[made("lru", 40, false), made("arc", 50, true)]);
     let lines: Vec<&str> = text.lines().collect();

@@ -13,6 +13,7 @@ use larder_core::{
     austere::{Austere, AustereConfig, AustereError, metadata::METADATA_SLOT_BYTES},
     slotted::FlashSize,
 };
+use larder_format::size::exact;
 
 pub(super) fn build(setup: &Setup, flash: FlashSize) -> Result<Built, String> {
     let config = config(setup, flash)?;
@@ -70,7 +71,11 @@ fn within(ram: u64, config: AustereConfig) -> Result<AustereConfig, String> {
         Some(buckets) => Ok(of_buckets(buckets)),
         None => {
             let least = ram_of(of_buckets(1)).map_err(|error| error.to_string())?;
-            Err(format!("the RAM budget is too small: {least} bytes are the least for austere, and {ram} are given"))
+            Err(format!(
+                "the RAM budget is too small: {} is the least for austere, and {} is given",
+                exact(least),
+                exact(ram)
+            ))
         }
     }
 }
@@ -81,7 +86,7 @@ fn explain(error: &AustereError, config: &AustereConfig, flash: FlashSize) -> St
         (AustereError::FlashTooSmall { least_bytes, .. }, FlashSize::Bytes(given)) => {
             let metadata = u64::from(config.bucket_slots) * u64::from(METADATA_SLOT_BYTES);
             let least = least_bytes + metadata;
-            format!("austere needs a flash of at least {least} bytes for one bucket, not {given}")
+            format!("austere needs a flash of at least {} for one bucket, not {}", exact(least), exact(given))
         }
         (AustereError::FlashTooSmall { least_bytes, .. }, FlashSize::DataChunks(given)) => {
             let least = least_bytes.div_ceil(u64::from(config.chunk_bytes));

@@ -85,9 +85,17 @@ fn an_option_goes_to_the_designs_that_have_it_and_is_refused_by_others() {
 #[test]
 fn what_is_too_small_is_refused_with_the_least_that_works() {
     let least = |sentence: &str| -> u64 {
-        let (before, _) = sentence.split_once(" bytes").unwrap_or_else(|| panic!("no bytes: {sentence}"));
-        let digits = before.rsplit(|c: char| !c.is_ascii_digit()).next().unwrap_or_default();
-        digits.parse().unwrap_or_else(|_| panic!("no number: {sentence}"))
+        let behind = |marker: &str| sentence.split_once(marker).map(|(_, behind)| behind);
+        let size =
+            behind("at least ").or_else(|| behind("too small: ")).unwrap_or_else(|| panic!("no size: {sentence}"));
+        let (digits, unit) = size.split_at(size.chars().take_while(char::is_ascii_digit).count());
+        let number: u64 = digits.parse().unwrap_or_else(|_| panic!("no number: {sentence}"));
+        match unit.chars().next() {
+            Some('K') => number << 10,
+            Some('M') => number << 20,
+            _ if unit.starts_with(" bytes") => number,
+            _ => panic!("no unit: {sentence}"),
+        }
     };
     for name in ["lru", "arc", "d-lru", "d-arc", "austere"] {
         let bytes = least(&refusal(&setup(name, FlashAmount::Bytes(100))));
@@ -111,7 +119,7 @@ fn what_is_too_small_is_refused_with_the_least_that_works() {
     let entries = Options { lba_entries: Some(1000), ..Options::default() };
     let refused = refusal(&Setup { options: entries, ..setup("d-arc", FlashAmount::Bytes(64 << 20)) });
     assert!(refused.contains("metadata entries"), "{refused}");
-    assert!(refusal(&setup("nitro", FlashAmount::Bytes(1 << 20))).contains("the smallest that would do has"));
+    assert!(refusal(&setup("nitro", FlashAmount::Bytes(1 << 20))).contains("the smallest that would do has 16M"));
 }
 
 #[test]

@@ -19,7 +19,7 @@ use larder_core::{
     ranges::RUN_BYTES_MAX,
     slotted::FlashSize,
 };
-use larder_format::{CheckpointCounts, checkpoint::checkpoint_bytes_max};
+use larder_format::{CheckpointCounts, checkpoint::checkpoint_bytes_max, size::exact};
 
 /// Bytes of RAM for a mapping, a fingerprint and a back pointer together: tables that have just doubled, and have seen many
 /// entries go, included.
@@ -82,7 +82,7 @@ fn within(ram: u64, entry_ram_bytes: u64, options: WeuOptions) -> Result<WeuOpti
     let chunks = u64::from(options.rules.weu_bytes / options.chunk_bytes).max(1);
     if entries < chunks {
         let least = fixed + chunks * entry_ram_bytes;
-        return Err(format!("the RAM budget is too small: {least} bytes are the least, and {ram} are given"));
+        return Err(format!("the RAM budget is too small: {} is the least, and {} is given", exact(least), exact(ram)));
     }
     Ok(WeuOptions {
         mappings_max: options.mappings_max.min(entries),

@@ -20,6 +20,7 @@ use larder_core::{
     packing::{PackingRules, SegmentPacker},
     slotted::FlashSize,
 };
+use larder_format::size::exact;
 use larder_format::{
     FormatError, Layout, LayoutRequest,
     layout::{CHUNKS_MAX, SLOT_COUNT_MIN, WEU_BYTES_MAX},
@@ -139,7 +140,8 @@ impl WeuSizing {
         let mappings_max = match self.lba_entries {
             Some(entries) if entries.min(origin_chunks) > fits => {
                 return Err(format!(
-                    "a flash of {flash_bytes} bytes has no room for {entries} LBA entries; {fits} are the most"
+                    "a flash of {} has no room for {entries} LBA entries; {fits} are the most",
+                    exact(flash_bytes)
                 ));
             }
             Some(entries) => entries,
@@ -163,9 +165,9 @@ impl WeuSizing {
         let per_weu = raw_chunks(rules, self.chunk_bytes);
         let slots = chunks.div_ceil(per_weu.max(1)) as u32;
         if self.granularity == Granularity::Weu && slots < SLOTS_MIN {
-            let (least, weu) = (u64::from(SLOTS_MIN - 1) * per_weu + 1, self.weu_bytes);
+            let (least, weu) = (u64::from(SLOTS_MIN - 1) * per_weu + 1, exact(self.weu_bytes.into()));
             return Err(format!(
-                "{chunks} data chunks are too few for {SLOTS_MIN} WEUs of {weu} bytes; {least} are the least"
+                "{chunks} data chunks are too few for {SLOTS_MIN} WEUs of {weu}; {least} are the least"
             ));
         }
         // On top: as much for checkpoints and log as a flash with so many slots gives them.

@@ -89,13 +89,12 @@ pub(super) fn content(
     let stored_bytes = match stored {
         b"-" => None,
         _ => {
-            const SIZE: &str = "the compressed size in bytes, 1 at least, in column 10";
+            const SIZE: &str = "the compressed size in bytes, from 1 to the block's own, in column 10";
             let bytes = Cursor::blanks(stored).number(SIZE)?;
-            if bytes == 0 {
+            if bytes == 0 || bytes > len_bytes {
                 return Err(Complaint::expected(SIZE));
             }
-            // A size above the block's is a block that does not shrink.
-            Some(bytes.min(len_bytes) as u32)
+            Some(bytes as u32)
         }
     };
     Ok(Some(Content { fingerprint, stored_bytes, is_zero: fingerprint == zero::XXH3_4K, provenance }))

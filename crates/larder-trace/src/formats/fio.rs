@@ -29,6 +29,8 @@ enum Version {
     Three,
 }
 
+const VERSION: &str = "\"fio version 2 iolog\" or \"fio version 3 iolog\" (the versions that are known)";
+
 /// The end of a path, which tells files apart better than its beginning.
 fn tag_of(file: &[u8]) -> Tag {
     let name = file.rsplit(|&byte| byte == b'/').next().unwrap_or(file);
@@ -42,7 +44,7 @@ impl LineFormat for Fio {
             self.version = match line.trim_ascii() {
                 b"fio version 2 iolog" => Version::Two,
                 b"fio version 3 iolog" => Version::Three,
-                _ => return Err(Complaint::expected("\"fio version 2 iolog\" or \"fio version 3 iolog\"")),
+                _ => return Err(Complaint::expected(VERSION)),
             };
             return Ok(());
         }

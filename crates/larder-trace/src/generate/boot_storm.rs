@@ -33,8 +33,14 @@ pub const TEMPLATE_RECORDS_MAX: usize = 4_000_000;
 /// Machines of a storm.
 pub const VMS_MAX: u32 = 100_000;
 
+/// Tags that a complaint names.
+const TAGS_NAMED_MAX: usize = 8;
+
 /// Takes one machine's boot out of a recording: the records with `tag` (any, if `None`) that lie in `disk`, until
 /// `until_us`. Addresses then begin at 0.
+///
+/// # Errors
+/// A bad record, too many of them, or none with `tag`.
 pub fn boot_template(
     records: impl IntoIterator<Item = TraceResult<Record>>,
     tag: Option<&str>,
@@ -42,10 +48,17 @@ pub fn boot_template(
     until_us: Option<u64>,
 ) -> TraceResult<Vec<Record>> {
     let mut template = Vec::new();
+    // One more than are named, so that it is known whether there are others.
+    let mut tags: Vec<Tag> = Vec::new();
+    let mut is_known = tag.is_none();
     for record in records {
         let mut record = record?;
+        if !is_known && tags.len() <= TAGS_NAMED_MAX && !tags.contains(&record.tag) {
+            tags.push(record.tag);
+        }
         let is_late = record.time_us.is_some_and(|time| until_us.is_some_and(|until| time > until));
         let is_its = tag.is_none_or(|tag| record.tag == Tag::new(tag.as_bytes()));
+        is_known |= is_its;
         let is_inside = record.op != Op::Flush && disk.start <= record.offset_bytes && record.end_bytes() <= disk.end;
         if is_late || !is_its || !is_inside {
             continue;
@@ -56,7 +69,22 @@ pub fn boot_template(
         record.offset_bytes -= disk.start;
         template.push(record);
     }
-    Ok(template)
+    match tag {
+        Some(tag) if !is_known => Err(no_such_tag(tag, &tags)),
+        _ => Ok(template),
+    }
+}
+
+fn no_such_tag(asked: &str, tags: &[Tag]) -> TraceError {
+    let mut names: Vec<String> =
+        tags.iter().filter(|tag| **tag != Tag::NONE).take(TAGS_NAMED_MAX).map(Tag::to_string).collect();
+    names.sort_unstable();
+    let there_are = match names.is_empty() {
+        true => "none has a tag".to_owned(),
+        false if tags.len() > TAGS_NAMED_MAX => format!("among the tags are {}", names.join(", ")),
+        false => format!("the tags are {}", names.join(", ")),
+    };
+    TraceError::parameter(format!("no record of the boot has the tag {asked:?}: {there_are}"))
 }
 
 /// What the storm is like.

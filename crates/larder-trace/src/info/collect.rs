@@ -22,10 +22,21 @@ const BLOCK_BYTES: u64 = 4096;
 /// What is known of an address.
 #[derive(Default)]
 struct Address {
-    /// What was last written, if anything was.
+    /// What was last written, if anything was. Where a trim has cut the block since, what the first read after that found.
     written: Option<Fingerprint>,
-    /// The event (a write or a trim has a number) of the last write.
+    /// The event (a write or a trim has a number) of the last write, or the last before that read.
     written_at: u64,
+}
+
+/// What trims did to a block since the trace knows what it held.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Since {
+    /// Nothing.
+    Untouched,
+    /// One covers it, and was the last: it is zeroes.
+    Trimmed,
+    /// They cover a part of it, or several do together: nobody knows what it holds until it is written or read.
+    Cut,
 }
 
 /// Where a fingerprint was seen; seen at all is to be in the map.
@@ -197,10 +208,20 @@ impl InfoCollector {
         let fingerprint = content.map(|content| content.fingerprint);
         if let Some(content) = content {
             let info = self.info.content.get_or_insert_default();
-            let trimmed_at = self.trimmed.covering(start, start + block_bytes).unwrap_or(0);
+            let end = start + block_bytes;
+            let is_later = |number: Option<u64>| number.is_some_and(|number| number > address.written_at);
+            let since = match self.trimmed.touching(start, end) {
+                number if !is_later(number) => Since::Untouched,
+                _ if is_later(self.trimmed.covering(start, end)) => Since::Trimmed,
+                _ => Since::Cut,
+            };
             count_content(info, block_bytes, op, content);
             count_fingerprint(info, &mut self.fingerprints, op, content);
-            count_history(info, address, trimmed_at, op, content);
+            count_history(info, address, since, op, content);
+            if since == Since::Cut && address.written_at > 0 {
+                address.written = fingerprint;
+                address.written_at = self.events;
+            }
         }
         if op == Op::Write {
             address.written = fingerprint;
@@ -239,20 +260,20 @@ fn count_fingerprint(info: &mut ContentInfo, seen: &mut HashMap<Fingerprint, u8>
     }
 }
 
-/// What was written there before, and whether it was trimmed since.
-fn count_history(info: &mut ContentInfo, address: &Address, trimmed_at: u64, op: Op, content: &Content) {
-    let is_trimmed = trimmed_at > address.written_at;
-    let is_same = address.written == Some(content.fingerprint) && !is_trimmed;
-    match op {
-        Op::Write => info.same_content_rewrites += u64::from(is_same),
-        _ if is_trimmed => {
+/// What was written there before, and what trims did since.
+fn count_history(info: &mut ContentInfo, address: &Address, since: Since, op: Op, content: &Content) {
+    let is_same = address.written == Some(content.fingerprint) && since == Since::Untouched;
+    match (op, since) {
+        (Op::Write, _) => info.same_content_rewrites += u64::from(is_same),
+        (_, Since::Trimmed) => {
             info.reads_after_trim += 1;
             info.reads_after_trim_not_zero += u64::from(!content.is_zero);
         }
-        _ if address.written.is_some() => {
+        (_, Since::Untouched) if address.written.is_some() => {
             info.reads_checked += 1;
             info.reads_mismatched += u64::from(!is_same);
         }
+        // Of a block that was cut, this read tells what it holds.
         _ => {}
     }
 }

@@ -77,7 +77,7 @@ pub struct PaperRunArgs {
     #[arg(long)]
     pub json: bool,
     /// Write a CSV file, too; - for standard output, in place of the text
-    #[arg(long, value_name = "FILE", conflicts_with = "json")]
+    #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,
     /// Draw the charts, too: an SVG file
     #[arg(long, value_name = "FILE.svg")]

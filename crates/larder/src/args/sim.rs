@@ -223,7 +223,7 @@ pub struct ReportArgs {
     #[arg(long)]
     pub json: bool,
     /// Write a CSV file, too; - for standard output, in place of the table
-    #[arg(long, value_name = "FILE", conflicts_with = "json")]
+    #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,
     /// Draw a chart, too: an SVG file
     #[arg(long, value_name = "FILE.svg")]

@@ -2,7 +2,7 @@
 //!
 //! What it does not do: check that options of a generator belong to it; `trace::generate` does.
 
-use super::values::{address, content, positive, request_count, scale, share};
+use super::values::{address, content, positive, request_count, scale, share, tag};
 use crate::size;
 use clap::{Args, Subcommand, ValueEnum};
 use larder_serve::nbd::ServeAddress;
@@ -292,7 +292,7 @@ pub struct RecordArgs {
     #[arg(long, value_name = "SIZE", default_value = "4K", value_parser = size::parse_chunk, allow_hyphen_values = true)]
     pub chunk: u32,
     /// A word for the workload, in each line; 15 bytes count
-    #[arg(long, value_name = "NAME", default_value = "")]
+    #[arg(long, value_name = "NAME", default_value = "", value_parser = tag, allow_hyphen_values = true)]
     pub tag: String,
     /// Name of the export
     #[arg(long, value_name = "NAME", default_value = "")]

@@ -55,6 +55,16 @@ pub(super) fn request_max(text: &str) -> Result<u32, String> {
         .ok_or_else(|| format!("the limit of requests is {} to {}", size::exact(REQUEST_MAX_MIN), size::exact(max)))
 }
 
+/// A word that stands in a column of a trace; empty where there is none.
+pub(super) fn tag(text: &str) -> Result<String, String> {
+    match text.bytes().all(|byte| byte.is_ascii_graphic()) && text != "-" {
+        true => Ok(text.to_owned()),
+        false => {
+            Err("a tag is one word of letters, digits and signs in ASCII, without blanks, and not - alone".to_owned())
+        }
+    }
+}
+
 /// A share of 0 to 1.
 pub(super) fn share(text: &str) -> Result<f64, String> {
     let share = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));

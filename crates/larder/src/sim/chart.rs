@@ -8,7 +8,7 @@ use crate::{
 };
 use larder_sim::report::{
     METRICS, Row, common_options,
-    plot::{Chart, Kind, Scale, Series},
+    plot::{Chart, Kind, Role, Scale, Series},
     plotted, short_names,
 };
 use std::collections::BTreeSet;
@@ -75,12 +75,12 @@ fn title_of(metric: &str) -> &'static str {
 /// Nothing to plot.
 pub fn of_designs(rows: &[Row], metric: &str) -> Outcome<Chart> {
     let points = rows.iter().enumerate().filter_map(|(at, row)| Some((at as f64, plotted(row, metric)?))).collect();
-    let mut series = vec![Series { name: title_of(metric).to_owned(), points, is_reference: false }];
+    let mut series = vec![Series { name: title_of(metric).to_owned(), points, role: Role::Measured }];
     if metric == "read_hit_ratio" {
         let bound = |(at, row)| Some((at as f64, 100.0 * number(row, "bound_read_hit_ratio_upper")?));
         let points: Vec<_> = rows.iter().enumerate().filter_map(bound).collect();
         if !points.is_empty() {
-            series.push(Series { name: BOUND.to_owned(), points, is_reference: true });
+            series.push(Series { name: BOUND.to_owned(), points, role: Role::Reference });
         }
     }
     Ok(Chart {
@@ -145,10 +145,18 @@ pub fn of_sweep(rows: &[Row], metric: &str) -> Outcome<Chart> {
         Failure::failed("a chart of a sweep needs two flash sizes, RAM budgets or numbers of --vary at least")
     })?;
     let mut series: Vec<Series> = Vec::new();
-    let mut bound = Series { name: BOUND.to_owned(), points: Vec::new(), is_reference: true };
+    let mut bound = Series { name: BOUND.to_owned(), points: Vec::new(), role: Role::Reference };
+    // A design that lacks the option is the same along all of the axis.
+    let all_x = || rows.iter().filter_map(|row| along.of(row));
+    let (first_x, last_x) = (all_x().fold(f64::INFINITY, f64::min), all_x().fold(f64::NEG_INFINITY, f64::max));
     for (row, short) in rows.iter().zip(short_names(rows)) {
-        let Some(x) = along.of(row) else { continue };
         let name = series_name(row, &short, rows, along);
+        let Some(x) = along.of(row) else {
+            let points = plotted(row, metric).map(|y| vec![(first_x, y), (last_x, y)]);
+            let name = format!("{name} (has no {})", along.option);
+            series.extend(points.map(|points| Series { name, points, role: Role::Level }));
+            continue;
+        };
         let at = series.iter().position(|series| series.name == name).unwrap_or(series.len());
         if at == series.len() {
             series.push(Series { name, ..Series::default() });

@@ -9,11 +9,12 @@ use crate::{
     args::CompareArgs,
     error::{Failure, Outcome},
     output,
+    size::exact,
     trace::watch::Watch,
 };
 use larder_sim::{
     report::{Row, table::table},
-    setup::{DESIGNS, Options, Setup},
+    setup::{DESIGNS, FlashAmount, Options, Setup},
     survey::Survey,
 };
 
@@ -70,6 +71,14 @@ fn replay(args: &CompareArgs, watch: &Watch) -> Outcome<Vec<Row>> {
     pass.rows(&setups, Bounds::of(args.output.bound))
 }
 
+/// A flash as people write it.
+fn words(flash: FlashAmount) -> String {
+    match flash {
+        FlashAmount::Bytes(bytes) => exact(bytes),
+        other => other.to_string(),
+    }
+}
+
 /// Those of which there can be a cache; a note for each other.
 ///
 /// # Errors
@@ -83,7 +92,7 @@ pub fn possible(setups: Vec<Setup>, survey: Option<&Survey>) -> Outcome<Vec<Setu
             Err(sentence) => {
                 let options = Options { ram_bytes: setup.options.ram_bytes, ..Options::default() };
                 let label = Setup { options, ..setup }.label();
-                output::note(&format!("note: {label} on {} is left out: {sentence}", setup.flash));
+                output::note(&format!("note: {label} on {} is left out: {sentence}", words(setup.flash)));
                 first.get_or_insert(refused(&setup, &sentence));
             }
         }

@@ -36,17 +36,22 @@ impl Outputs {
         Outputs::new(args.json, args.csv.as_deref(), args.plot.as_deref())
     }
 
-    /// JSON in place of the table, a CSV file, a chart.
+    /// JSON in place of the table, a CSV file, a chart. JSON and CSV cannot both go to standard output.
     ///
     /// # Errors
     /// As [`Outputs::of`].
     pub fn new(json: bool, csv: Option<&Path>, plot: Option<&Path>) -> Outcome<Outputs> {
-        let plot = plot.map(|path| is_svg(path).and_then(|()| OutFile::create(path, true))).transpose()?;
         let csv = match csv {
             None => None,
+            Some(path) if path == Path::new("-") && json => {
+                let why =
+                    "--json and --csv - both go to standard output: name a file for one of them, as in --csv rows.csv";
+                return Err(Failure::Usage(why.to_owned()));
+            }
             Some(path) if path == Path::new("-") => Some(CsvTo::Stdout),
             Some(path) => Some(CsvTo::File(OutFile::create(path, true)?)),
         };
+        let plot = plot.map(|path| is_svg(path).and_then(|()| OutFile::create(path, true))).transpose()?;
         Ok(Outputs { json, csv, plot })
     }
 

@@ -10,7 +10,7 @@ use crate::{
     trace::watch::Watch,
 };
 use larder_sim::{
-    report::{Row, plotted},
+    report::{Row, plotted, table::no_reads},
     setup::Setup,
 };
 
@@ -60,12 +60,15 @@ fn page(row: &Row) -> String {
     let whole = |key: &str| row.get(key).and_then(|value| value.as_u64()).unwrap_or(0);
     let number = |key: &str, digits: usize| match plotted(row, key) {
         Some(value) => format!("{value:.digits$}"),
-        None => "-".to_owned(),
+        None => "none".to_owned(),
     };
-    let percent = |key: &str| number(key, 2) + " %";
+    let percent = |key: &str| plotted(row, key).map_or("none".to_owned(), |value| format!("{value:.2} %"));
     let per_chunk = number("index_ram_bytes_per_mapped_chunk", 1);
-    let per_gib =
-        human(row.get("index_ram_bytes_per_cached_gib").and_then(|value| value.as_f64()).unwrap_or(0.0) as u64);
+    let per_gib = row.get("index_ram_bytes_per_cached_gib").and_then(|value| value.as_f64());
+    let index_ram = match per_gib {
+        Some(per_gib) => format!(": {per_chunk} bytes a chunk, {} a GiB", human(per_gib as u64)),
+        None => String::new(),
+    };
     let mut out = format!(
         "{}, {}, on {} in chunks of {}; content: {}\n",
         text("setup"),
@@ -78,7 +81,7 @@ fn page(row: &Row) -> String {
     let mut rows = vec![
         ("flash", format!("{}, {data} of it for chunks", human(whole("flash_bytes")))),
         ("requests of chunks", format!("{}, {} reads", count(whole("requests")), count(whole("reads")))),
-        ("read hit ratio", percent("read_hit_ratio")),
+        ("read hit ratio", no_reads(row).map_or(percent("read_hit_ratio"), |why| format!("none: {why}"))),
         ("write hit ratio", percent("write_hit_ratio")),
         ("total miss ratio", percent("total_miss_ratio")),
         ("deduplication ratio", number("dedup_ratio", 2)),
@@ -94,7 +97,7 @@ fn page(row: &Row) -> String {
         ("ghost hits", count(whole("ghost_hits"))),
         ("stale share", percent("stale_ratio")),
         ("mapped chunks", count(whole("mapped_chunks"))),
-        ("index RAM", format!("{}: {per_chunk} bytes a chunk, {per_gib} a GiB", human(whole("index_ram_bytes")))),
+        ("index RAM", human(whole("index_ram_bytes")) + &index_ram),
         ("speed", format!("{} million requests/s", number("requests_per_second", 2))),
     ];
     if whole("warmup_requests") > 0 {

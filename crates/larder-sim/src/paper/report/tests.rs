@@ -55,7 +55,10 @@ fn published_points_are_a_series_of_their_own_in_charts() {
     let points: Vec<(&str, &[(f64, f64)])> =
         chart.series.iter().map(|series| (series.name.as_str(), series.points.as_slice())).collect();
     assert_eq!(points[0], ("ours alone", [(12.5, 3.0)].as_slice()));
-    assert!(chart.series[2].is_reference);
+    assert_eq!(
+        chart.series.iter().map(|series| series.role).collect::<Vec<_>>(),
+        [Role::Measured, Role::Measured, Role::Published]
+    );
     assert_eq!(points[2], ("both, \"quoted\", the paper's", [(100.0, 36.7)].as_slice()));
     let bars = table().bars("title", "", Scale::Linear);
     assert_eq!(bars.series[1].points, [(0.0, 1234.5), (1.0, 0.25)]);

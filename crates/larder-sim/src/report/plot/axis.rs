@@ -26,15 +26,16 @@ const MARKS_MAX: usize = 9;
 const MARKS_APART: f64 = 0.045;
 
 impl Axis {
-    /// For values from `low` to `high`, which fall on the axis with a little room above. A linear one begins at 0 unless
-    /// that would take more than two thirds of it.
+    /// For values from `low` to `high`, which fall on the axis with a little room above. A linear one has 0 on it: it begins
+    /// there, or below where a value is negative.
     pub fn over(low: f64, high: f64, scale: Scale) -> Axis {
         match scale {
             Scale::Log => Axis { low: low * 0.8, high: high * 1.25, scale, marks: Vec::new() },
             Scale::Linear => {
-                let span = if high > low { high - low } else { high.abs().max(1.0) };
-                let low = if low >= 0.0 && low < 2.0 * span { 0.0 } else { low - 0.08 * span };
-                Axis { low, high: high + 0.08 * (high - low).max(span * 0.5), scale, marks: Vec::new() }
+                let (low, high) = (low.min(0.0), high.max(0.0));
+                let span = if high > low { high - low } else { 1.0 };
+                let from = if low < 0.0 { low - 0.08 * span } else { 0.0 };
+                Axis { low: from, high: high + 0.08 * span, scale, marks: Vec::new() }
             }
         }
     }
@@ -175,7 +176,7 @@ mod tests {
             ticks(Axis::over(3.0, 94.0, Scale::Linear), 11),
             ["0", "10", "20", "30", "40", "50", "60", "70", "80", "90", "100"]
         );
-        assert_eq!(ticks(Axis::over(97.0, 99.0, Scale::Linear), 6), ["97", "97.5", "98", "98.5", "99"]);
+        assert_eq!(ticks(Axis::around(97.0, 99.0, Scale::Linear), 6), ["97", "97.5", "98", "98.5", "99"]);
         assert_eq!(ticks(Axis::around(8.0, 1024.0, Scale::Log), 10), ["10", "20", "50", "100", "200", "500", "1000"]);
         assert_eq!(
             ticks(Axis::around(1.0, 1e9, Scale::Log), 11),
@@ -198,6 +199,16 @@ mod tests {
         ] {
             assert_eq!(marked(odd, Scale::Linear), usual, "{odd:?}");
         }
+    }
+
+    #[test]
+    fn an_axis_of_amounts_has_zero_on_it() {
+        for (low, high) in [(97.0, 99.0), (1_900.0, 2_600.0), (3.0, 94.0), (5.0, 5.0), (0.0, 0.0), (1e-9, 2e-9)] {
+            assert_eq!(Axis::over(low, high, Scale::Linear).low(), 0.0, "{low} to {high}");
+        }
+        let below = Axis::over(-50.0, -40.0, Scale::Linear);
+        assert!(below.low() < -50.0 && below.range().contains(&0.0), "{below:?}");
+        assert!(Axis::over(40.0, 50.0, Scale::Log).low() > 30.0, "a logarithmic one has no 0");
     }
 
     #[test]

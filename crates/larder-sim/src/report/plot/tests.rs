@@ -4,10 +4,10 @@ use super::*;
 
 fn lines() -> Chart {
     let sizes: [f64; 7] = [16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0];
-    let series = |name: &str, scale: f64, is_reference| Series {
+    let series = |name: &str, scale: f64, is_reference: bool| Series {
         name: name.to_owned(),
         points: sizes.iter().map(|size| (*size, 95.0 * (1.0 - (-size * scale / 200.0).exp()))).collect(),
-        is_reference,
+        role: if is_reference { Role::Reference } else { Role::Measured },
     };
     Chart {
         title: "Read hits & flash size".to_owned(),
@@ -32,10 +32,10 @@ fn lines() -> Chart {
 }
 
 fn bars() -> Chart {
-    let series = |name: &str, points: &[f64], is_reference| Series {
+    let series = |name: &str, points: &[f64], is_reference: bool| Series {
         name: name.to_owned(),
         points: points.iter().enumerate().map(|(at, y)| (at as f64, *y)).collect(),
-        is_reference,
+        role: if is_reference { Role::Reference } else { Role::Measured },
     };
     Chart {
         kind: Kind::Bars(["webvm", "homes", "mail"].map(str::to_owned).to_vec()),
@@ -72,7 +72,8 @@ fn lines_have_axes_units_legend_and_a_marker_for_each_point() {
     for words in ["Read hit ratio (%)", "lru", "d-arc", "bound", "100", "16", "1024", "0"] {
         assert!(said.contains(&words.to_owned()), "{words}: {said:?}");
     }
-    assert!(said.iter().any(|text| text.ends_with('…')), "a long name is cut");
+    let long = ["nitro:granularity=extent:", "dedup=off:weu=1M"];
+    assert!(long.iter().all(|line| said.iter().any(|text| text == line)), "a long name takes two lines: {said:?}");
     // Seven points and one in the legend, in the first colour; the ninth series has the colour again.
     assert_eq!(count(&svg, "polygon", "fill", "#0072B2"), 2 * 8);
     assert_eq!(count(&svg, "polygon", "fill", "#D55E00"), 8);
@@ -137,4 +138,83 @@ fn several_charts_are_one_document_with_all_their_words() {
     assert!(svg(&[]).is_err());
     let empty = Chart { series: Vec::new(), ..lines() };
     assert!(svg(&[lines(), empty]).unwrap_err().contains("nothing to plot"));
+}
+
+#[test]
+fn designs_with_options_have_names_that_are_whole_and_apart() {
+    for count in [2, 9, 14, 40] {
+        let names: Vec<String> = (0..count)
+            .map(|at| format!("nitro:fp-index={}:granularity={}", 10 + at, ["weu", "extent"][at % 2]))
+            .collect();
+        let points = (0..count).map(|at| (at as f64, 1000.0 + at as f64)).collect();
+        let chart = Chart {
+            kind: Kind::Bars(names.clone()),
+            series: vec![Series { name: "hits".to_owned(), points, role: Role::Measured }],
+            ..bars()
+        };
+        let document = chart.svg().expect("drawn");
+        let said = texts(&document);
+        assert!(!said.iter().any(|text| text.contains('…')), "{said:?}");
+        let whole = |at: usize| said.contains(&names[at]) && said.contains(&(at + 1).to_string());
+        let pieces = |at: usize| names[at].split(':').all(|piece| said.contains(&piece.to_owned()));
+        assert!((0..count).all(whole) || (0..count).all(pieces), "{count}: {said:?}");
+        // The numbers over the bars and the words of the key lie in the picture, and side by side.
+        let tree = roxmltree::Document::parse(&document).expect("XML");
+        let number =
+            |node: roxmltree::Node<'_, '_>, name| node.attribute(name).and_then(|text| text.parse::<i32>().ok());
+        let height = number(tree.root_element(), "height").expect("a height");
+        let below = tree.descendants().filter(|node| node.has_tag_name("text")).filter_map(|node| number(node, "y"));
+        assert!(below.max() < Some(height), "{count}");
+        let is_over = |node: &roxmltree::Node<'_, '_>| {
+            let text = node.text().unwrap_or_default().trim();
+            text.len() == 4 && text.starts_with("10") && node.attribute("text-anchor") == Some("middle")
+        };
+        let mut across: Vec<i32> = tree.descendants().filter(is_over).filter_map(|node| number(node, "x")).collect();
+        across.sort_unstable();
+        assert_eq!(across.len(), count, "{said:?}");
+        assert!(across.windows(2).all(|two| two[1] - two[0] >= 24), "{count}: {across:?}");
+    }
+}
+
+#[test]
+fn a_long_legend_makes_the_picture_taller() {
+    let mut chart = lines();
+    let one = chart.series[0].clone();
+    chart.series = (0..60).map(|at| Series { name: format!("design {at}"), ..one.clone() }).collect();
+    let document = chart.svg().expect("drawn");
+    let tree = roxmltree::Document::parse(&document).expect("XML");
+    let number = |node: roxmltree::Node<'_, '_>, name| node.attribute(name).and_then(|text| text.parse::<i32>().ok());
+    let lowest = tree.descendants().filter(|node| node.has_tag_name("text")).filter_map(|node| number(node, "y")).max();
+    assert!(lowest < number(tree.root_element(), "height"), "{lowest:?}");
+}
+
+#[test]
+fn a_linear_axis_begins_at_zero_and_a_logarithmic_one_says_what_it_is() {
+    let mut chart = lines();
+    chart.series.truncate(1);
+    chart.series[0].points = vec![(4.0, 1930.0), (8.0, 2100.0), (16.0, 2590.0)];
+    let said = texts(&chart.svg().expect("drawn"));
+    assert!(said.contains(&"0".to_owned()) && !said.iter().any(|text| text.contains("logarithmic")), "{said:?}");
+    let said = texts(&Chart { y: Scale::Log, ..chart }.svg().expect("drawn"));
+    assert!(said.contains(&"Read hit ratio (%), logarithmic axis".to_owned()), "{said:?}");
+}
+
+#[test]
+fn published_figures_are_hollow_markers_without_a_line() {
+    let mut chart = lines();
+    chart.series.truncate(1);
+    let lines_of = |chart: &Chart| chart.svg().expect("drawn").matches("<polyline").count();
+    let series = |role| Series { name: "the paper's".to_owned(), points: vec![(16.0, 36.7), (1024.0, 70.4)], role };
+    let (alone, markers) = (lines_of(&chart), count(&chart.svg().expect("drawn"), "polygon", "fill", "#FFFFFF"));
+    chart.series.push(series(Role::Published));
+    assert_eq!(
+        count(&chart.svg().expect("drawn"), "polygon", "fill", "#FFFFFF"),
+        markers + 3,
+        "two and one in the legend"
+    );
+    // Only what goes round the markers.
+    assert_eq!(lines_of(&chart), alone + 3);
+    chart.series[1].role = Role::Level;
+    let level = chart.svg().expect("drawn");
+    assert_eq!((lines_of(&chart), level.matches("<polygon").count()), (alone + 2, 8), "a line, and one in the legend");
 }

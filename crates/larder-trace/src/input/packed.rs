@@ -1,0 +1,113 @@
+//! Packed streams one behind the other, as `cat` joins zstd frames and gzip members; and what lies behind the last.
+//!
+//! Invariants: bytes that begin no further stream are told apart from a stream that was cut.
+//!
+//! What it does not do: xz, whose library does this itself.
+
+use std::{
+    fmt,
+    io::{self, BufRead, BufReader, Read},
+};
+
+/// Bytes of packed input that are read at a time.
+const BUFFER_BYTES: usize = 128 << 10;
+/// The largest zstd window is 2^27 bytes (128 MiB): what plain `zstd -d` opens.
+const ZSTD_WINDOW_LOG_MAX: u32 = 27;
+
+/// The error that other bytes follow the last stream.
+#[derive(Debug)]
+pub struct BytesBehind;
+
+impl fmt::Display for BytesBehind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("other bytes follow the end of the stream")
+    }
+}
+
+impl std::error::Error for BytesBehind {}
+
+/// One packed stream: a zstd frame, or a gzip member.
+pub trait Stream: Read + Sized {
+    /// What it is read from.
+    type Source: BufRead;
+
+    /// At its first byte.
+    fn begin(source: Self::Source) -> io::Result<Self>;
+
+    /// Behind its last byte.
+    fn end(self) -> Self::Source;
+
+    /// Whether these bytes, one or more, may be the first of one.
+    fn is_begun_by(head: &[u8]) -> bool;
+}
+
+impl<R: Read> Stream for zstd::Decoder<'static, BufReader<R>> {
+    type Source = BufReader<R>;
+
+    fn begin(source: BufReader<R>) -> io::Result<Self> {
+        let mut decoder = zstd::Decoder::with_buffer(source)?.single_frame();
+        decoder.window_log_max(ZSTD_WINDOW_LOG_MAX)?;
+        Ok(decoder)
+    }
+
+    fn end(self) -> BufReader<R> {
+        self.finish()
+    }
+
+    fn is_begun_by(head: &[u8]) -> bool {
+        let begins = |magic: [u8; 4]| head.iter().zip(magic).all(|(byte, expected)| *byte == expected);
+        // Frames that are to be skipped have one of 16 numbers.
+        begins([0x28, 0xb5, 0x2f, 0xfd])
+            || head.first().is_some_and(|first| begins([0x50 | first & 15, 0x2a, 0x4d, 0x18]))
+    }
+}
+
+impl<R: Read> Stream for flate2::bufread::GzDecoder<BufReader<R>> {
+    type Source = BufReader<R>;
+
+    fn begin(source: BufReader<R>) -> io::Result<Self> {
+        Ok(flate2::bufread::GzDecoder::new(source))
+    }
+
+    fn end(self) -> BufReader<R> {
+        self.into_inner()
+    }
+
+    fn is_begun_by(head: &[u8]) -> bool {
+        head.iter().zip([0x1f, 0x8b, 0x08]).all(|(byte, expected)| *byte == expected)
+    }
+}
+
+/// See the module.
+pub struct Streams<S> {
+    /// `None` behind the last, and after an error of the library.
+    current: Option<S>,
+}
+
+impl<R: Read, S: Stream<Source = BufReader<R>>> Streams<S> {
+    /// From the first byte of the first stream.
+    pub fn new(source: R) -> io::Result<Streams<S>> {
+        Ok(Streams { current: Some(S::begin(BufReader::with_capacity(BUFFER_BYTES, source))?) })
+    }
+}
+
+impl<S: Stream> Read for Streams<S> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        while let Some(stream) = &mut self.current {
+            let read = stream.read(buf)?;
+            if read > 0 || buf.is_empty() {
+                return Ok(read);
+            }
+            let Some(mut source) = self.current.take().map(S::end) else { break };
+            let head = source.fill_buf()?;
+            if head.is_empty() {
+                break;
+            }
+            if !S::is_begun_by(head) {
+                return Err(io::Error::other(BytesBehind));
+            }
+            self.current = Some(S::begin(source)?);
+        }
+        Ok(0)
+    }
+}
