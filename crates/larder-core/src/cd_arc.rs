@@ -30,7 +30,7 @@
 //!   has to log that; until then, and as long as it is dirty, it stays mapped, and hits.
 //! - Where T2 is empty REPLACE takes from T1 whatever `p` is.
 //! - Chunks of zeroes have no data to be kept: they are addresses as any other, but in no WEU.
-//! - History does not outlive a restart: what is mapped then is in T2, in no order, as far as that has room, then in B2.
+//! - History does not outlive a restart, for nothing durable tells when it ceased to be true: what is mapped then is in T2, in no order, as far as that has room, then in B2.
 //!
 //! Invariants: those of [`Design`]. |T1|+|T2|+|B3| <= C+X and |B1|+|B2| <= C. Each mapped address is on a list, or waits to
 //! be dropped. An address in T1 or T2 is mapped, but between [`Design::unmap`] and the next [`Design::map`].
@@ -355,6 +355,8 @@ impl Design for CdArc {
     fn end_restore(&mut self) {
         self.restoring = false;
         self.nitro.end_restore();
+        // A log says what an address held once, and not that its origin was written since, where nothing was mapped then.
+        self.lists.forget_ghosts();
         // What recovery found has no address in T1 or T2, perhaps, and lost none.
         for (slot, ..) in self.nitro.export_slots() {
             self.lists.note_unheld(slot);

@@ -367,20 +367,7 @@ impl Design for Nitro {
     }
 
     fn drop_clean_zeroes(&mut self, all: bool, max: usize) -> Vec<Lba> {
-        if !all && self.clean_zeroes <= self.clean_zeroes_max() {
-            return Vec::new();
-        }
-        let shard = self.zero_sweep_at;
-        let dropped: Vec<Lba> = self
-            .index
-            .shard(shard)
-            .filter(|entry| entry.kind() == Kind::Zero && !entry.dirty())
-            .map(Entry::lba)
-            .take(max)
-            .collect();
-        if dropped.len() < max {
-            self.zero_sweep_at = (shard + 1) % SHARDS;
-        }
+        let dropped = self.some_clean_zeroes(all, max);
         dropped.iter().for_each(|&lba| {
             self.unmap(lba);
         });

@@ -150,6 +150,26 @@ fn an_address_without_data_hits_when_its_content_is_known_again() {
     assert_eq!((cache.design.lookup(Lba(0)), cache.design.remembered(Lba(0))), (Lookup::Miss, None));
 }
 
+/// A log tells what an address held once; that it was written since, while it was not mapped, nothing tells.
+#[test]
+fn nothing_is_remembered_of_what_recovery_found_gone() {
+    let mut cache = Cache::new(3, 40, 2);
+    let place = |slot| Place { slot: SlotId(slot), generation: 0, offset: 0, stored_len: 1000, crc: 0, encoding: 1 };
+    cache.design.begin_restore(0, 0);
+    for slot in 0..2 {
+        assert!(cache.design.restore_slot(SlotId(slot), 0));
+        let new = NewMapping::Unique { place: place(slot), fingerprint: Some(fingerprint(slot.into())) };
+        cache.design.map(Lba(slot.into()), new, None);
+    }
+    cache.design.restore_freed(SlotId(0), 0);
+    cache.design.end_restore();
+    cache.design.check();
+    cache.put(50, 0, None);
+    cache.put(51, 1, None);
+    assert_eq!((cache.design.lookup(Lba(0)), cache.design.remembered(Lba(0))), (Lookup::Miss, None));
+    assert_eq!(cache.design.lookup(Lba(1)), Lookup::Chunk { place: place(1), duplicate: false });
+}
+
 #[test]
 fn what_leaves_the_lists_is_dropped_when_the_caller_can_log_it() {
     // C = 4, X = 0, and room for all data.

@@ -231,6 +231,12 @@ impl Lists {
         self.addresses.remove(i);
     }
 
+    /// Forgets the addresses that are not mapped.
+    pub fn forget_ghosts(&mut self) {
+        let gone: Vec<u32> = self.addresses.iter().filter(|&i| !self.is_there(self.at(i))).collect();
+        gone.into_iter().for_each(|i| self.remove(i));
+    }
+
     /// The addresses in a run that are on any list, ascending.
     pub fn in_run(&self, first: Lba, count: u64) -> Vec<Lba> {
         let end = Lba(first.0.saturating_add(count));

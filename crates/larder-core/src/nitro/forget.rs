@@ -1,4 +1,4 @@
-//! How nitro ends a slot's generation: by the slot's back pointers.
+//! How nitro ends a slot's generation, by the slot's back pointers; and which zeroes go, that are in no slot.
 //!
 //! Invariants: nothing that is dirty is left behind; clean duplicates are, and are stale from then on.
 //!
@@ -6,11 +6,25 @@
 
 use super::Nitro;
 use crate::{
-    lba_index::{Entry, GENERATION_MASK},
-    types::SlotId,
+    lba_index::{Entry, GENERATION_MASK, Kind, SHARDS},
+    types::{Lba, SlotId},
 };
 
 impl Nitro {
+    /// Clean zeroes that are to go, of one shard; see [`Design::drop_clean_zeroes`](crate::design::Design::drop_clean_zeroes).
+    pub(super) fn some_clean_zeroes(&mut self, all: bool, max: usize) -> Vec<Lba> {
+        if !all && self.clean_zeroes <= self.clean_zeroes_max() {
+            return Vec::new();
+        }
+        let shard = self.index.shard(self.zero_sweep_at);
+        let zeroes = shard.filter(|entry| entry.kind() == Kind::Zero && !entry.dirty());
+        let chosen: Vec<Lba> = zeroes.map(Entry::lba).take(max).collect();
+        if chosen.len() < max {
+            self.zero_sweep_at = (self.zero_sweep_at + 1) % SHARDS;
+        }
+        chosen
+    }
+
     /// Takes out what the slot's back pointers lead to: base entries, dirty duplicates and fingerprints.
     pub(super) fn forget_remembered(&mut self, slot: SlotId, generation: u32) {
         let here = (slot, generation & GENERATION_MASK);
