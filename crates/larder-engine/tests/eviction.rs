@@ -377,3 +377,38 @@ fn what_leaves_the_index_at_once_does_not_fill_the_log() {
         }
     }
 }
+
+/// A chunk whose copy was evicted is written to the origin, which is in no log. What the log says that it held before does not
+/// count after the next restart, though that content is stored again for another.
+#[test]
+fn what_an_evicted_chunk_once_held_is_not_taken_for_what_it_holds() {
+    for design in DESIGNS {
+        each_seed(2, |seed| {
+            let mut setup = Setup { flash_bytes: 6 * MIB, ..Setup::default() };
+            setup.options.design = design.id;
+            setup.options.mode = WriteMode::Through;
+            setup.tuning.prefetch_bytes_max = 0;
+            let mut world = World::new(seed, setup);
+            let (old, new) = (noise(1, CHUNK), noise(2, CHUNK));
+            world.write(at(0), &old);
+            world.flush();
+            for lba in (100..1500).take_while(|_| world.slot_of(0).is_some()) {
+                world.write(at(lba), &noise(lba, CHUNK));
+                world.settle();
+            }
+            assert!(world.slot_of(0).is_none(), "{}: it is evicted", design.name);
+            world.flush();
+            assert_eq!(world.status().counts.checkpoints, 0, "the log tells it all");
+            world.crash();
+            world.open();
+            // A part of it, so that it is not cached, and in no log.
+            world.write(at(0), &new[..512]);
+            world.flush();
+            world.crash();
+            world.open();
+            world.write(at(1), &old);
+            world.settle();
+            assert_same(&world.read(at(0), CHUNK), &[&new[..512], &old[512..]].concat(), design.name);
+        });
+    }
+}
