@@ -183,6 +183,9 @@ impl Shared {
             let is_sure = changed.is_ok() && state.origin_flush_failures == failures;
             let rewritten = if is_sure { self.whole_chunks(offset, len) } else { 0..0 };
             state.origin_changes.wrote((first.0, first.0 + count), rewritten);
+            // What was read meanwhile may be either.
+            state.versions.bump_range(first, count);
+            state.prefetch.remove_range(first, count);
         }
         changed?;
         // (6)

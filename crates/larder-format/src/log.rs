@@ -61,9 +61,13 @@ pub struct FrameStart {
 
 impl FrameStart {
     /// Whether this frame, of a log of `log_bytes`, was begun when frame `frame_seq`, whose first entry has number `entry_seq`,
-    /// was durable already. A crash leaves none where a reader missed that one. Two of three numbers have to say so, for any of
-    /// them may be damaged; and none does that is beyond what the log holds.
+    /// was durable already. A crash leaves none where a reader missed that one. Where its frame numbers go together they say
+    /// so. Else one is damaged, and two of its three numbers have to say so, of which none does that is beyond what the log
+    /// holds.
     pub fn shows_durable(&self, frame_seq: u64, entry_seq: u64, log_bytes: u64) -> bool {
+        if self.is_consistent() {
+            return self.frame_seq > frame_seq;
+        }
         let frames_max = log_bytes / u64::from(SECTOR_BYTES_MIN);
         let entries_max = log_bytes / LOG_ENTRY_BYTES as u64;
         let is_within = |number: u64, first: u64, count: u64| number >= first && number - first <= count;

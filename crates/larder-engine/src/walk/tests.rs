@@ -196,6 +196,10 @@ fn an_odd_frame_that_nobody_needs_shows_nothing_and_hides_nothing() {
             put(at, &odd);
             assert_eq!(log.check(), (log.plainly().0, None), "{odd:?}");
         }
+        // Whole numbers show one however far off: the log was read from an old start.
+        let far = 52 + log.superblock.layout.log_bytes / 512 + rng.below(1000);
+        put(at, &FrameStart { frame_seq: far, durable_frame_seq: far - 1, first_entry_seq: far * 70, ..dead });
+        assert_eq!(log.check().1, Some((far, at)));
         put(at, &FrameStart { frame_seq: rot, ..dead });
         // The last two: one broken in its entries, one in the number that it names.
         let (frames, flash) = (&log.frames, &log.flash);
