@@ -2,10 +2,9 @@
 //!
 //! What it does not do: open anything.
 
-use super::{ContentArg, trace::format_id, values};
-use crate::{sim::spec, size};
+use super::{TraceFile, values};
+use crate::sim::spec;
 use clap::{Args, Subcommand, ValueEnum};
-use larder_trace::FormatId;
 use spec::Warmup;
 use std::path::PathBuf;
 
@@ -55,21 +54,9 @@ pub enum BenchCommand {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "The trace")]
 pub struct BenchTrace {
-    /// The trace, packed or not
-    #[arg(long, value_name = "FILE")]
-    pub trace: PathBuf,
-    /// Its format, where it is not to be found out
-    #[arg(long, value_name = "NAME", value_parser = format_id())]
-    pub format: Option<FormatId>,
-    /// What a block number stands for, in formats that count blocks
-    #[arg(long, value_name = "SIZE", value_parser = size::parse, allow_hyphen_values = true)]
-    pub unit: Option<u64>,
-    /// Count bad lines, and go on
-    #[arg(long)]
-    pub skip_bad: bool,
-    /// Make up content that is missing: dup=SHARE, compress=MEAN, variance=V, block=SIZE, seed=N, each if it matters
-    #[arg(long, value_name = "KEY=VALUE,...", value_parser = values::content)]
-    pub content: Option<ContentArg>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub file: TraceFile,
     /// Take the first requests only
     #[arg(long, value_name = "N", value_parser = values::request_count, allow_hyphen_values = true)]
     pub limit: Option<u64>,

@@ -65,10 +65,10 @@ pub enum SimCommand {
     Designs,
 }
 
-/// The trace, and how it is read.
+/// A trace, and how it is read.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "The trace")]
-pub struct TraceInput {
+pub struct TraceFile {
     /// The trace, packed or not
     #[arg(long, value_name = "FILE")]
     pub trace: PathBuf,
@@ -84,6 +84,15 @@ pub struct TraceInput {
     /// Make up content that is missing: dup=SHARE, compress=MEAN, variance=V, block=SIZE, seed=N, each if it matters
     #[arg(long, value_name = "KEY=VALUE,...", value_parser = values::content)]
     pub content: Option<ContentArg>,
+}
+
+/// The trace of a replay.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "The trace")]
+pub struct TraceInput {
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub file: TraceFile,
     /// What a block that was never read is taken for, where chunks are larger than the trace's blocks
     #[arg(long, value_name = "WHAT", default_value = "unique")]
     pub unknown: UnknownArg,

@@ -20,11 +20,7 @@ use crate::{
 use larder_device::{BlockDevice, IoBuf, IoError, WriteFlags, ZeroFlags, driver::block_on};
 use std::{fs::OpenOptions, path::Path};
 
-use super::{
-    blocks::Blocks,
-    content::Bytes,
-    requests::{Trace, input},
-};
+use super::{blocks::Blocks, content::Bytes, requests::Trace};
 
 /// Bytes of a write, and of a request of the trace.
 const RUN_BYTES_MAX: u64 = 1 << 20;
@@ -48,8 +44,7 @@ struct Wanted {
 /// One sentence.
 pub fn run(args: &BenchPrepareArgs) -> Outcome {
     let watch = Watch::new()?;
-    let input = input(&args.input);
-    let wanted = Trace::open(&input, args.input.limit, &watch).and_then(|trace| wanted(&trace));
+    let wanted = Trace::open(&args.input, &watch).and_then(|trace| wanted(&trace));
     watch.finish();
     // (1)
     let wanted = wanted?;
@@ -129,7 +124,7 @@ fn check_shape(device: &dyn BlockDevice, wanted: &Wanted, name: &str, input: &cr
         return Err(Failure::failed(format_args!(
             "{name} has {} bytes, and {} reaches to byte {}: name a larger one, or take less of the trace with --limit",
             info.size_bytes,
-            input.trace.display(),
+            input.file.trace.display(),
             wanted.end
         )));
     }

@@ -39,7 +39,7 @@ use super::{
     blocks::{Blocks, Expected},
     counts::{Counting, Counts, between},
     report::{About, Latencies, Report, Tally},
-    requests::{Request, Requests, Trace, input},
+    requests::{Request, Requests, Trace},
 };
 
 /// Bytes of a request at most, where the device takes as many.
@@ -58,8 +58,7 @@ pub fn run(args: &BenchReplayArgs) -> Outcome {
         (None, None) => return Err(Failure::Usage("name a cache with --flash, or an export with --nbd".into())),
     };
     let watch = Watch::new()?;
-    let input = input(&args.input);
-    let result = Trace::open(&input, args.input.limit, &watch).and_then(|trace| against_target(args, &target, &trace));
+    let result = Trace::open(&args.input, &watch).and_then(|trace| against_target(args, &target, &trace));
     watch.finish();
     let replayed = result?;
     match args.json {
@@ -163,7 +162,7 @@ fn measure(
     // (4)
     let counts = between(&replay.measured.before, &counting.now()?);
     let about = About {
-        trace: args.input.trace.display().to_string(),
+        trace: args.input.file.trace.display().to_string(),
         content,
         target,
         outstanding: args.outstanding,
@@ -442,7 +441,7 @@ impl Replay<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::BenchTrace;
+    use crate::args::{BenchTrace, TraceFile};
     use larder_device::{DeviceInfo, SharedBuf, ram::RamDevice};
     use std::path::PathBuf;
 
@@ -506,7 +505,10 @@ mod tests {
         std::fs::write(&scratch.0, lines).expect("a trace");
         let trace = scratch.0.clone();
         let args = BenchReplayArgs {
-            input: BenchTrace { trace, format: None, unit: None, skip_bad: false, content: None, limit: None },
+            input: BenchTrace {
+                file: TraceFile { trace, format: None, unit: None, skip_bad: false, content: None },
+                limit: None,
+            },
             flash: None,
             nbd: None,
             counts_of: None,
@@ -517,8 +519,7 @@ mod tests {
             json: false,
         };
         let watch = Watch::new().expect("signals");
-        let input = super::input(&args.input);
-        let trace = Trace::open(&input, None, &watch).expect("a trace");
+        let trace = Trace::open(&args.input, &watch).expect("a trace");
         measure(&args, &trace, device, &Counting::Nowhere, "a device".into()).expect("replayed")
     }
 

@@ -6,12 +6,9 @@
 //! What it does not do: know what a block holds; `blocks.rs` does.
 
 use crate::{
-    args::{BenchTrace, TraceInput, UnknownArg},
+    args::BenchTrace,
     error::{Failure, Outcome},
-    sim::{
-        source::{Records, Source},
-        spec::Warmup,
-    },
+    sim::source::{Records, Source},
     trace::watch::Watch,
 };
 use larder_trace::{Op, Provenance, Record, TraceError};
@@ -61,33 +58,20 @@ pub struct Trace<'a> {
     limit: u64,
 }
 
-/// What the laboratory's options call the same.
-pub fn input(args: &BenchTrace) -> TraceInput {
-    TraceInput {
-        trace: args.trace.clone(),
-        format: args.format,
-        unit: args.unit,
-        skip_bad: args.skip_bad,
-        content: args.content,
-        unknown: UnknownArg::Unique,
-        warmup: Warmup::Requests(0),
-    }
-}
-
 impl<'a> Trace<'a> {
     /// Opens it.
     ///
     /// # Errors
     /// A sentence: what the trace's reader says, or that there is no content.
-    pub fn open(input: &'a TraceInput, limit: Option<u64>, watch: &'a Watch) -> Outcome<Trace<'a>> {
-        let source = Source::open(input, None, watch)?;
+    pub fn open(input: &'a BenchTrace, watch: &'a Watch) -> Outcome<Trace<'a>> {
+        let source = Source::of_file(&input.file, None, watch)?;
         if source.block_bytes().is_none() {
             return Err(Failure::failed(format_args!(
                 "{} says nothing of content, so there is nothing to write: make some up with --content dup=0.5,compress=2",
-                input.trace.display()
+                input.file.trace.display()
             )));
         }
-        Ok(Trace { source, watch, limit: limit.unwrap_or(u64::MAX) })
+        Ok(Trace { source, watch, limit: input.limit.unwrap_or(u64::MAX) })
     }
 
     /// Bytes of a block.

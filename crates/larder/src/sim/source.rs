@@ -9,7 +9,7 @@
 //! What it does not do: replay.
 
 use crate::{
-    args::{InputArgs, TraceInput, UnknownArg},
+    args::{InputArgs, TraceFile, TraceInput, UnknownArg},
     error::{Failure, Outcome},
     trace::{
         self,
@@ -32,7 +32,8 @@ const CHUNK_BYTES: u32 = 4096;
 
 /// A trace that can be replayed in chunks of one size.
 pub struct Source<'a> {
-    input: &'a TraceInput,
+    file: &'a TraceFile,
+    unknown: UnknownArg,
     watch: &'a Watch,
     format: FormatId,
     chunk_bytes: u32,
@@ -53,17 +54,25 @@ impl<'a> Source<'a> {
     /// # Errors
     /// A sentence.
     pub fn open(input: &'a TraceInput, chunk_bytes: Option<u32>, watch: &'a Watch) -> Outcome<Source<'a>> {
-        let look = look(input, watch).map_err(|error| explain(&error, input))?;
+        Ok(Source { unknown: input.unknown, ..Source::of_file(&input.file, chunk_bytes, watch)? })
+    }
+
+    /// The same, where nobody asks what a block was that is never read.
+    ///
+    /// # Errors
+    /// As [`Source::open`].
+    pub fn of_file(file: &'a TraceFile, chunk_bytes: Option<u32>, watch: &'a Watch) -> Outcome<Source<'a>> {
+        let look = look(file, watch).map_err(|error| explain(&error, file))?;
         let own = look.block_bytes.and_then(|bytes| u32::try_from(bytes).ok());
-        let made = input.content.and_then(|content| content.block_bytes);
+        let made = file.content.and_then(|content| content.block_bytes);
         // What is smaller than a chunk may be is put together.
         let chunk_bytes = chunk_bytes.or(own).or(made).unwrap_or(CHUNK_BYTES).max(CHUNK_BYTES);
-        let block_bytes = match (look.block_bytes, input.content) {
+        let block_bytes = match (look.block_bytes, file.content) {
             (Some(bytes), _) => Some(bytes),
             (None, Some(content)) => Some(u64::from(synthetic(content, Some(chunk_bytes)).block_bytes)),
             (None, None) => None,
         };
-        Ok(Source { input, watch, format: look.format, chunk_bytes, block_bytes })
+        Ok(Source { file, unknown: UnknownArg::Unique, watch, format: look.format, chunk_bytes, block_bytes })
     }
 
     /// Bytes of a chunk.
@@ -88,7 +97,7 @@ impl<'a> Source<'a> {
     pub fn survey(&self) -> Outcome<Survey> {
         // What contents are does not matter, so one pass will do.
         let requests = self.pass("counting", false);
-        requests.and_then(survey).map_err(|error| explain(&error, self.input))
+        requests.and_then(survey).map_err(|error| explain(&error, self.file))
     }
 
     /// The requests; `what` is being done with them.
@@ -109,7 +118,7 @@ impl<'a> Source<'a> {
         // The reader tells what it counted when it goes.
         drop(requests);
         TraceFacts {
-            name: self.input.trace.display().to_string(),
+            name: self.file.trace.display().to_string(),
             content: content.map(str::to_owned),
             lines_skipped: self.watch.skipped(),
             back_steps: self.watch.back_steps(),
@@ -118,13 +127,13 @@ impl<'a> Source<'a> {
 
     /// The sentence of an error.
     pub fn explain(&self, error: &TraceError) -> Failure {
-        explain(error, self.input)
+        explain(error, self.file)
     }
 
     fn pass(&self, what: impl Into<Cow<'static, str>>, with_content: bool) -> TraceResult<Requests> {
         let chunk_bytes = self.chunk_bytes;
         let inner = if self.block_bytes.is_some_and(|bytes| bytes != u64::from(chunk_bytes)) {
-            let unknown = match self.input.unknown {
+            let unknown = match self.unknown {
                 UnknownArg::Unique => Unknown::Unique,
                 UnknownArg::Zero => Unknown::Zero,
             };
@@ -149,19 +158,19 @@ impl<'a> Source<'a> {
     pub fn records(&self, what: impl Into<Cow<'static, str>>) -> TraceResult<Records> {
         let is_bare = matches!(self.format, FormatId::BlockIds | FormatId::ArcLis);
         let unit = if is_bare { Some(u64::from(self.chunk_bytes)) } else { None };
-        let reading = self.watch.reading(trace::open(&input_args(self.input, unit))?, what);
-        let Some(content) = self.input.content else { return Ok(Records::Read(Box::new(reading))) };
+        let reading = self.watch.reading(trace::open(&input_args(self.file, unit))?, what);
+        let Some(content) = self.file.content else { return Ok(Records::Read(Box::new(reading))) };
         let options = synthetic(content, Some(self.chunk_bytes));
         Ok(Records::Made(Box::new(with_sizes(with_content(reading, options)?, options.compress))))
     }
 }
 
-fn explain(error: &TraceError, input: &TraceInput) -> Failure {
-    trace::failure(error, Some(&input.trace), Some(&input.trace))
+fn explain(error: &TraceError, file: &TraceFile) -> Failure {
+    trace::failure(error, Some(&file.trace), Some(&file.trace))
 }
 
-fn look(input: &TraceInput, watch: &Watch) -> TraceResult<Look> {
-    let reader = trace::open(&input_args(input, None))?;
+fn look(file: &TraceFile, watch: &Watch) -> TraceResult<Look> {
+    let reader = trace::open(&input_args(file, None))?;
     let format = reader.format();
     for record in watch.reading(reader, "looking") {
         let record = record?;
@@ -172,8 +181,8 @@ fn look(input: &TraceInput, watch: &Watch) -> TraceResult<Look> {
     Ok(Look { format, block_bytes: None })
 }
 
-fn input_args(input: &TraceInput, unit: Option<u64>) -> InputArgs {
-    InputArgs { file: input.trace.clone(), format: input.format, unit: input.unit.or(unit), skip_bad: input.skip_bad }
+fn input_args(file: &TraceFile, unit: Option<u64>) -> InputArgs {
+    InputArgs { file: file.trace.clone(), format: file.format, unit: file.unit.or(unit), skip_bad: file.skip_bad }
 }
 
 /// See [`Source::records`].

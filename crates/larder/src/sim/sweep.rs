@@ -191,11 +191,11 @@ fn key(setup: &Setup) -> String {
 /// What tells a sweep from others: all that its replays have in common.
 fn head(args: &SweepArgs, source: &Source<'_>) -> Outcome<Value> {
     let input = &args.input;
-    let shown = input.trace.display();
+    let shown = input.file.trace.display();
     let wrong = |error: std::io::Error| {
         Failure::failed(format_args!("{shown} cannot be read: {}", crate::error::system_reason(&error)))
     };
-    let file = std::fs::File::open(&input.trace).map_err(wrong)?;
+    let file = std::fs::File::open(&input.file.trace).map_err(wrong)?;
     let bytes = file.metadata().map_err(wrong)?.len();
     let mut beginning = Vec::new();
     file.take(HEAD_BYTES).read_to_end(&mut beginning).map_err(wrong)?;
@@ -205,13 +205,13 @@ fn head(args: &SweepArgs, source: &Source<'_>) -> Outcome<Value> {
     };
     Ok(json!({
         "larder_sweep": 1,
-        "trace": input.trace.file_name().map(|name| name.to_string_lossy()),
+        "trace": input.file.trace.file_name().map(|name| name.to_string_lossy()),
         "trace_bytes": bytes,
         "trace_beginning_xxh3": format!("{:016x}", XxHash3_64::oneshot(&beginning)),
         "format": source.format().name(),
-        "unit_bytes": input.unit,
-        "skip_bad": input.skip_bad,
-        "made_content": input.content.map(|content| format!("{content:?}")),
+        "unit_bytes": input.file.unit,
+        "skip_bad": input.file.skip_bad,
+        "made_content": input.file.content.map(|content| format!("{content:?}")),
         "unknown": format!("{:?}", input.unknown).to_lowercase(),
         "warmup": warmup,
         "bound": format!("{:?}", Bounds::of(args.report.bound)).to_lowercase(),
