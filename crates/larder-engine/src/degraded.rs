@@ -173,21 +173,12 @@ impl Shared {
         // (2)
         let _destages = self.destage_tickets.ask(first, count).granted().await;
         // (4)
+        let origin_change = self.changing(&mut self.state.lock(), offset, len);
         self.forget(first, count, |state, lba| !is_dirty(state, lba));
-        let failures = self.state.lock().origin_flush_failures;
         // (5)
-        let changed = change.await;
-        {
-            // A write that failed may have changed the origin, too.
-            let mut state = self.state.lock();
-            let is_sure = changed.is_ok() && state.origin_flush_failures == failures;
-            let rewritten = if is_sure { self.whole_chunks(offset, len) } else { 0..0 };
-            state.origin_changes.wrote((first.0, first.0 + count), rewritten);
-            // What was read meanwhile may be either.
-            state.versions.bump_range(first, count);
-            state.prefetch.remove_range(first, count);
-        }
-        changed?;
+        // Where it fails, the origin may have changed, too: the change is over, and did not succeed.
+        change.await?;
+        origin_change.succeeded();
         // (6)
         self.forget(first, count, |_, _| true);
         self.counters.writes_past_flash.fetch_add(1, Relaxed);

@@ -94,11 +94,7 @@ impl OriginChanges {
         if let Some(at) = self.changing.iter().position(|&changing| changing == run) {
             self.changing.swap_remove(at);
         }
-        self.wrote(run, rewritten);
-    }
-
-    /// The chunks of `run` were written; `rewritten` of them as a whole, and no flush failed since that began.
-    pub fn wrote(&mut self, (first, end): (u64, u64), rewritten: Range<u64>) {
+        let (first, end) = run;
         // Where a flush fails before this is flushed, they are doubtful again.
         self.rewritten(rewritten);
         if self.written.len() >= RUNS_MAX {
@@ -116,7 +112,8 @@ impl OriginChanges {
     }
 }
 
-/// A change of the origin under way; see [`Shared::begin_change`]. Dropped when it is over, also if it failed.
+/// A change of the origin under way, from [`Shared::begin_change`] or [`Shared::changing`]. Dropped when it is over, also
+/// if it failed.
 pub struct OriginChange<'a> {
     shared: &'a Shared,
     first: Lba,
@@ -135,31 +132,37 @@ impl Shared {
     /// # Errors
     /// Those of the commit.
     pub async fn begin_change(self: &Arc<Self>, offset: u64, len: u64) -> Result<OriginChange<'_>, EngineError> {
-        let (first, count) = self.geometry.chunks_of(offset, len);
-        let (failures, upto) = {
+        let (change, upto) = {
             let mut state = self.state.lock();
             if let Some(error) = &state.flash_failed {
                 return Err(EngineError::FlashFailed(error.clone()));
             }
-            state.origin_changes.changing.push((first.0, first.0 + count));
+            let change = self.changing(&mut state, offset, len);
             let mut any = false;
-            for lba in (first.0..first.0 + count).map(Lba) {
+            for lba in (change.first.0..change.first.0 + change.count).map(Lba) {
                 any |= forget_clean(&mut state, lba);
             }
             if any {
                 // One entry for all, for the log may have less room than a large cache has mappings.
-                state.log.push(LogEntry::Invalidate { lba: first.0, chunk_count: count });
+                state.log.push(LogEntry::Invalidate { lba: change.first.0, chunk_count: change.count });
             }
             // A mapping may also be gone already, by an eviction or by a write that failed, and not durably.
             let upto = Some(state.log.forgets_below).filter(|&upto| upto > state.log.durable_below);
-            (state.origin_flush_failures, upto)
+            (change, upto)
         };
-        let whole = self.whole_chunks(offset, len);
-        let change = OriginChange { shared: self, first, count, whole, succeeded: false, failures };
         if let Some(upto) = upto {
             self.commit(upto).await?;
         }
         Ok(change)
+    }
+
+    /// A change of `len` bytes of the origin at `offset` begins: nothing clean is mapped there until it is dropped, and what
+    /// was read meanwhile is outdated then. What is mapped already is the caller's to forget.
+    pub fn changing(&self, state: &mut State, offset: u64, len: u64) -> OriginChange<'_> {
+        let (first, count) = self.geometry.chunks_of(offset, len);
+        state.origin_changes.changing.push((first.0, first.0 + count));
+        let whole = self.whole_chunks(offset, len);
+        OriginChange { shared: self, first, count, whole, succeeded: false, failures: state.origin_flush_failures }
     }
 
     /// The chunks that a range covers whole. The volume's last one is, where the range reaches its end.
