@@ -77,6 +77,11 @@ impl FaultPlan {
         self.add(Fault { op: Some(op), range: Some(range), kind, times });
     }
 
+    /// How many planned failures are not used up.
+    pub fn left(&self) -> usize {
+        self.faults.lock().len()
+    }
+
     /// Forgets all planned failures. A device that is gone stays gone.
     pub fn clear(&self) {
         self.faults.lock().clear();

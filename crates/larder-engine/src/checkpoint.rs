@@ -174,7 +174,7 @@ pub async fn write_blocks<D: Deref<Target = Box<dyn Design>>>(
     Ok(header)
 }
 
-/// Writes the header, once the blocks are durable: (1) flush; (2) the header, with FUA. What the superblock shall name.
+/// Writes the header, with FUA; the caller has flushed the blocks. What the superblock shall name.
 ///
 /// # Errors
 /// The device's.
@@ -184,7 +184,6 @@ pub async fn write_header(
     target: &CheckpointTarget,
     header: &CheckpointHeader,
 ) -> Result<CheckpointPointer, EngineError> {
-    flash.flush().await.map_err(EngineError::Flash)?;
     let header_block = IoBuf::copy_of(&header.encode()).freeze();
     flash
         .write(target.offset(&geometry.layout), header_block, WriteFlags { fua: true })
@@ -264,6 +263,7 @@ impl Shared {
         }
         self.commit_everything().await?;
         // (4)
+        self.flush_flash().await.map_err(EngineError::Flash)?;
         let pointer = write_header(&*self.flash, &self.geometry, &target, &header).await?;
         // (5)
         self.superblock

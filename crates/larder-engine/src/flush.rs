@@ -208,10 +208,7 @@ impl Shared {
         }
         // (3) Entries that only forget depend on nothing but their frame.
         if names_records || closed_clean {
-            // What a device did with the writes before a flush that failed, nobody can tell: another flush that succeeds
-            // says nothing about them.
-            self.flash.flush().await.map_err(|error| self.fail_flash(error))?;
-            self.counters.flash_flushes.fetch_add(1, Relaxed);
+            self.flush_flash().await?;
         }
         // (4)
         let mut done = 0;
@@ -243,6 +240,17 @@ impl Shared {
         if closed_clean {
             self.state.lock().log.clean_closed += 1;
         }
+        Ok(())
+    }
+
+    /// Flushes the flash, which has failed where that fails: what a device did with the writes before, nobody can tell, and
+    /// another flush that succeeds says nothing about them.
+    ///
+    /// # Errors
+    /// The device's.
+    pub(crate) async fn flush_flash(&self) -> Result<(), IoError> {
+        self.flash.flush().await.map_err(|error| self.fail_flash(error))?;
+        self.counters.flash_flushes.fetch_add(1, Relaxed);
         Ok(())
     }
 

@@ -365,6 +365,37 @@ fn a_flush_past_the_flash_reaches_the_origin() {
     });
 }
 
+/// What the flash did with what it was given before a flush that failed, no later flush tells: the flash has failed, whoever
+/// asked. Here it is one of a checkpoint: that of what it commits, or that before its header.
+#[test]
+fn a_flush_that_fails_in_a_checkpoint_fails_the_flash() {
+    let hits = [0; 4].map(std::cell::Cell::new);
+    each_seed(40, |seed| {
+        for (number, hits) in hits.iter().enumerate().skip(1) {
+            let (setup, _) = fenced_setup(WriteMode::Back);
+            let world = World::new(seed, setup);
+            world.write(0, &noise(1, CHUNK));
+            world.flash.take_events();
+            let cache = world.cache().clone();
+            let mut checkpoint = std::pin::pin!(async move { cache.checkpoint().await });
+            let mut armed = false;
+            let result = world.run(std::future::poll_fn(|cx| {
+                // Looked at as often as the order of completions has it.
+                if world.flash.asked(IoOp::Flush).len() + 1 == number && !std::mem::replace(&mut armed, true) {
+                    world.flash.sim.fail_next(IoOp::Flush, IoErrorKind::Io);
+                }
+                cx.waker().wake_by_ref();
+                checkpoint.as_mut().poll(cx)
+            }));
+            let hit = armed && world.flash.sim.plan().left() == 0;
+            assert_eq!((world.status().degraded, result.is_err()), (hit, hit), "flush {number}");
+            hits.set(hits.get() + usize::from(hit));
+        }
+    });
+    // The third one is that before the header, mostly.
+    assert!(hits[3].get() > 10, "{hits:?}");
+}
+
 /// What a flush of the origin lost, a later one does not bring back: the next FLUSH says so.
 #[test]
 fn a_flush_of_the_origin_that_failed_unseen_is_told() {

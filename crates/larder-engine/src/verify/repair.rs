@@ -168,6 +168,7 @@ pub async fn repair(
             // What a reader would refuse must not be written: counters end somewhere.
             superblock.check()?;
             let header = write_blocks(flash, &found.geometry, &target, &DamagedRecords::default(), || &design).await?;
+            flash.flush().await.map_err(EngineError::Flash)?;
             let pointer = write_header(flash, &found.geometry, &target, &header).await?;
             flash.flush().await?;
             // (7)

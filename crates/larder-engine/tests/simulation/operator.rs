@@ -17,7 +17,9 @@ impl Desk {
 
     /// Which way a request went that began at `before`.
     pub fn way(&self, cache: &Cache, before: (u64, u64, WriteMode)) -> Way {
-        let way = if self.mode(cache) != before || before.1 > 0 {
+        // Behind a fence it may have gone past the flash.
+        let is_fenced = self.state.lock().fence.as_ref().is_some_and(|fence| fence.is_up());
+        let way = if self.mode(cache) != before || before.1 > 0 || (is_fenced && keeps_dirty(before.2)) {
             Way::Unknown
         } else if keeps_dirty(before.2) {
             Way::Back
