@@ -95,6 +95,7 @@ impl Cache {
             superblock: SuperblockKeeper::new(superblock),
             mode_switches: Turns::default(),
             origin_flush_turns: Turns::default(),
+            flash_flush_turns: Turns::default(),
             pins: Pins::new(slots),
             tickets: Arc::new(Tickets::default()),
             destage_tickets: Arc::new(Tickets::default()),

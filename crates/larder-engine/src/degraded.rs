@@ -232,8 +232,12 @@ impl Shared {
         let mut state = self.state.lock();
         let undurable = std::mem::take(&mut state.undurable);
         let left = |&(lba, count, seq): &(Lba, u64, u64)| {
+            // What is left of a run may be in pieces, with others between them.
+            let end = lba.0 + count;
+            let next = |run: &Run| state.design.trimmed_from(Lba(run.first.0 + run.count));
+            let mut runs = std::iter::successors(state.design.trimmed_from(lba), next);
             state.design.dirty_seq(lba) == Some(seq)
-                || state.design.trimmed_from(lba).is_some_and(|run| run.first.0 < lba.0 + count && run.seq == seq)
+                || runs.by_ref().take_while(|run| run.first.0 < end).any(|run| run.seq == seq)
         };
         let left: Vec<_> = undurable.into_iter().filter(left).collect();
         state.undurable = left;

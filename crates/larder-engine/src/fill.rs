@@ -107,7 +107,8 @@ impl Shared {
         let (this, chunk) = (self.clone(), data.clone());
         let Ok(prepared) = compute(&*self.runtime, move || this.prepare(&chunk)).await else { return };
         let wanted = |state: &State| {
-            state.versions.get(lba) == version
+            state.flash_failed.is_none()
+                && state.versions.get(lba) == version
                 && match (state.design.peek(lba), reason) {
                     (Lookup::Miss, Reason::Clean) => !state.origin_changes.is_unsettled(lba),
                     // It becomes dirty as a whole: the origin gets it again.
@@ -173,7 +174,8 @@ impl Shared {
         dirty: bool,
     ) {
         if dirty {
-            state.map_dirty(lba, new, fingerprint);
+            // Where the flash has failed, whoever calls does not come here; and it need not be cached.
+            let _ = state.map_dirty(lba, new, fingerprint);
         } else {
             state.prefetch.remove(lba);
             state.map_clean(lba, new, fingerprint);

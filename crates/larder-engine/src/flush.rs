@@ -244,11 +244,16 @@ impl Shared {
     }
 
     /// Flushes the flash, which has failed where that fails: what a device did with the writes before, nobody can tell, and
-    /// another flush that succeeds says nothing about them.
+    /// another flush that succeeds says nothing about them. So one flush at a time: one beside it might succeed for those
+    /// writes, and be believed.
     ///
     /// # Errors
     /// The device's.
     pub(crate) async fn flush_flash(&self) -> Result<(), IoError> {
+        let _turn = self.flash_flush_turns.take().await;
+        if let Some(error) = self.state.lock().flash_failed.clone() {
+            return Err(error);
+        }
         self.flash.flush().await.map_err(|error| self.fail_flash(error))?;
         self.counters.flash_flushes.fetch_add(1, Relaxed);
         Ok(())

@@ -23,6 +23,8 @@ use std::{ops::Range, sync::Arc};
 
 /// Runs that are kept apart: about 4 MiB.
 const RUNS_MAX: usize = 64 << 10;
+/// How often a change is made while flushes of the origin fail.
+const TRIES_MAX: u32 = 5;
 
 /// See the module.
 #[derive(Default)]
@@ -134,9 +136,7 @@ impl Shared {
     pub async fn begin_change(self: &Arc<Self>, offset: u64, len: u64) -> Result<OriginChange<'_>, EngineError> {
         let (change, upto) = {
             let mut state = self.state.lock();
-            if let Some(error) = &state.flash_failed {
-                return Err(EngineError::FlashFailed(error.clone()));
-            }
+            state.check_flash()?;
             let change = self.changing(&mut state, offset, len);
             let mut any = false;
             for lba in (change.first.0..change.first.0 + change.count).map(Lba) {
@@ -163,6 +163,32 @@ impl Shared {
         state.origin_changes.changing.push((first.0, first.0 + count));
         let whole = self.whole_chunks(offset, len);
         OriginChange { shared: self, first, count, whole, succeeded: false, failures: state.origin_flush_failures }
+    }
+
+    /// Makes a change of the origin, to its end, and again where a flush of the origin failed meanwhile: the origin may have
+    /// forgotten what it was given before, and whoever is told of the flush would take what is acknowledged later for safe.
+    /// The caller holds the ticket. `fua`: what is written is durable by itself.
+    ///
+    /// # Errors
+    /// The change's; that of the flush where flushes fail again and again.
+    pub async fn change_origin<F>(self: &Arc<Self>, fua: bool, change: impl Fn() -> F) -> Result<(), EngineError>
+    where
+        F: Future<Output = Result<(), EngineError>> + Send + 'static,
+    {
+        let mut tries = 0;
+        loop {
+            let failures = self.state.lock().origin_flush_failures;
+            self.to_its_end(change()).await?;
+            tries += 1;
+            // Looked at last: nothing comes between this and whoever waits for it.
+            let state = self.state.lock();
+            if fua || state.origin_flush_failures == failures {
+                return Ok(());
+            }
+            if tries == TRIES_MAX {
+                return state.origin_flushes.last_error.clone().map_or(Ok(()), |error| Err(error.into()));
+            }
+        }
     }
 
     /// The chunks that a range covers whole. The volume's last one is, where the range reaches its end.

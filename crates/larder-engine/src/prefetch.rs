@@ -142,7 +142,9 @@ impl Shared {
                 }
                 state.prefetch.entries.remove(&lba.0);
                 let Some(data) = &data else { continue };
-                if state.versions.get(lba) == version && state.design.peek(lba) == Lookup::Miss {
+                // While the origin is being changed there, what it shows now is not what it shows next.
+                let is_settled = state.versions.get(lba) == version && !state.origin_changes.is_changing(lba);
+                if is_settled && state.design.peek(lba) == Lookup::Miss {
                     let start = i * chunk;
                     // A piece of its own, so that one hot chunk does not hold a whole run's memory.
                     let piece = IoBuf::copy_of(&data[start..(start + chunk).min(data.len())]).freeze();

@@ -303,7 +303,7 @@ impl Shared {
     }
 
     /// Appends a record to a WEU of its class, waiting for a slot where none is free, and decides with `decide` under the
-    /// same lock. `still_wanted` is asked before each try.
+    /// same lock. `still_wanted` is asked before each try, while the flash works.
     ///
     /// # Errors
     /// [`EngineError::FlashFailed`] when the flash takes no more, [`EngineError::Closed`] when the cache closes.
@@ -318,11 +318,9 @@ impl Shared {
             let written = self.signals.segments.listen();
             let crowded = {
                 let mut state = self.state.lock();
+                state.check_flash()?;
                 if let Some(answer) = still_wanted(&mut state) {
                     return Ok(answer);
-                }
-                if let Some(error) = &state.flash_failed {
-                    return Err(EngineError::FlashFailed(error.clone()));
                 }
                 if let Some(place) = state.append(&record, self.geometry.flash_tag) {
                     let decision = decide(&mut state, place);

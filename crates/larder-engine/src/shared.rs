@@ -125,6 +125,8 @@ pub struct Shared {
     pub mode_switches: Turns,
     /// Flushes of the origin, one at a time.
     pub origin_flush_turns: Turns,
+    /// Flushes of the flash come one after the other.
+    pub flash_flush_turns: Turns,
     /// Readers in each slot.
     pub pins: Pins,
     /// Order among writes and trims.

@@ -239,7 +239,16 @@ impl State {
     }
 
     /// Maps `lba` to content that the origin does not have. Returns the sequence number to commit for it.
-    pub fn map_dirty(&mut self, lba: Lba, new: NewMapping, fingerprint: Option<Fingerprint>) -> u64 {
+    ///
+    /// # Errors
+    /// [`EngineError::FlashFailed`]: it would be in RAM alone, and nothing would say so. Nothing has changed then.
+    pub fn map_dirty(
+        &mut self,
+        lba: Lba,
+        new: NewMapping,
+        fingerprint: Option<Fingerprint>,
+    ) -> Result<u64, EngineError> {
+        self.check_flash()?;
         let entry = match &new {
             NewMapping::Unique { place, .. } => map_entry(lba, place, true, false, fingerprint),
             NewMapping::Duplicate { place } => map_entry(lba, place, true, true, fingerprint),
@@ -254,7 +263,15 @@ impl State {
         let seq = self.log.push(entry);
         self.outdate(lba);
         self.design.map(lba, new, Some(seq));
-        seq
+        Ok(seq)
+    }
+
+    /// Refuses where the flash has failed.
+    ///
+    /// # Errors
+    /// [`EngineError::FlashFailed`].
+    pub fn check_flash(&self) -> Result<(), EngineError> {
+        self.flash_failed.as_ref().map_or(Ok(()), |error| Err(EngineError::FlashFailed(error.clone())))
     }
 
     /// Maps `lba` to content that the origin has, too; it is logged once its record was written, and the origin has what
@@ -308,14 +325,18 @@ impl State {
     }
 
     /// Has a run of chunks read as zeroes until the origin was told. Returns the sequence number to commit for it.
-    pub fn trim(&mut self, first: Lba, count: u64, no_hole: bool) -> u64 {
+    ///
+    /// # Errors
+    /// As [`State::map_dirty`].
+    pub fn trim(&mut self, first: Lba, count: u64, no_hole: bool) -> Result<u64, EngineError> {
+        self.check_flash()?;
         let seq = self.log.push(LogEntry::Trim { lba: first.0, chunk_count: count, dirty: true, no_hole });
         self.versions.bump_range(first, count);
         self.prefetch.remove_range(first, count);
         self.unflushed.remove_range(first, count);
         self.lost.retain(|&lba, _| lba < first.0 || lba >= first.0 + count);
         self.design.trim(Run { first, count, seq, no_hole });
-        seq
+        Ok(seq)
     }
 
     /// The bytes of the record at `place`, if they are in memory. Copies, or shares.

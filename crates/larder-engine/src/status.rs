@@ -124,6 +124,8 @@ counters! {
     origin_zero_bytes,
     /// Flushes of the origin.
     origin_flushes,
+    /// Those of them that failed.
+    origin_flush_failures,
     /// Operations of the origin that failed.
     origin_errors,
     /// Writes and zeroings that went past a failed flash to the origin.

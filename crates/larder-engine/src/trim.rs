@@ -38,26 +38,35 @@ impl Shared {
                 zeroed => return zeroed,
             }
         }
-        let this = self.clone();
-        self.to_its_end(async move {
-            let _ticket = ticket;
-            let change = match mode {
-                WriteMode::Back => None,
-                WriteMode::Through | WriteMode::Around => match this.begin_change(offset, len).await {
-                    Err(EngineError::FlashFailed(_)) => None,
-                    change => Some(change?),
-                },
-            };
-            match change {
-                Some(change) => {
-                    this.zero_origin(offset, len, flags).await?;
-                    change.succeeded();
-                    Ok(())
-                }
-                None => this.zero_past_flash(offset, len, flags).await,
+        let ticket = Arc::new(ticket);
+        self.change_origin(flags.fua, || {
+            let (this, ticket) = (self.clone(), ticket.clone());
+            async move {
+                let _ticket = ticket;
+                this.zero_through(offset, len, flags, mode).await
             }
         })
         .await
+    }
+
+    async fn zero_through(
+        self: &Arc<Self>,
+        offset: u64,
+        len: u64,
+        flags: ZeroFlags,
+        mode: WriteMode,
+    ) -> Result<(), EngineError> {
+        let change = match mode {
+            WriteMode::Back => None,
+            WriteMode::Through | WriteMode::Around => match self.begin_change(offset, len).await {
+                Err(EngineError::FlashFailed(_)) => None,
+                change => Some(change?),
+            },
+        };
+        let Some(change) = change else { return self.zero_past_flash(offset, len, flags).await };
+        self.zero_origin(offset, len, flags).await?;
+        change.succeeded();
+        Ok(())
     }
 
     async fn zero_in_cache(self: &Arc<Self>, offset: u64, len: u64, flags: ZeroFlags) -> Result<(), EngineError> {
@@ -83,7 +92,7 @@ impl Shared {
             self.wait_until_writable().await?;
             self.wait_for_runs().await?;
             let count = CHUNKS_A_STEP.min(whole_end - at);
-            seq = self.state.lock().trim(Lba(at), count, no_hole);
+            seq = self.state.lock().trim(Lba(at), count, no_hole)?;
             at += count;
         }
         self.wake_destager_if_due();
@@ -115,9 +124,7 @@ impl Shared {
             let destaged = self.signals.destaged.listen();
             {
                 let state = self.state.lock();
-                if let Some(error) = &state.flash_failed {
-                    return Err(EngineError::FlashFailed(error.clone()));
-                }
+                state.check_flash()?;
                 // A new run may cut an old one in two.
                 if state.design.dirty_counts().runs + 2 < self.geometry.zero_ranges_max {
                     return Ok(());

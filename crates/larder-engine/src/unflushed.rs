@@ -88,7 +88,7 @@ pub struct OriginFlushes {
     begun: u64,
     in_flight: bool,
     /// Why one failed last.
-    last_error: Option<IoError>,
+    pub last_error: Option<IoError>,
     /// The same, if clients' writes go to the origin, for each [`Audience`] until it is told. (What is destaged is tried again.)
     untold: [Option<IoError>; 2],
 }
@@ -221,7 +221,10 @@ impl Shared {
         state.origin_flushes.in_flight = false;
         match &result {
             Ok(()) => state.origin_was_flushed(upto, changes_upto),
-            Err(error) => state.origin_flush_failed(error),
+            Err(error) => {
+                self.counters.origin_flush_failures.fetch_add(1, Relaxed);
+                state.origin_flush_failed(error);
+            }
         }
         result
     }

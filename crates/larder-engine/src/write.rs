@@ -51,16 +51,19 @@ impl Shared {
                 written => return written,
             }
         }
-        let this = self.clone();
-        self.to_its_end(async move {
-            let _ticket = ticket;
-            if mode != WriteMode::Back {
-                match this.write_to_origin(offset, data.clone(), flags, mode).await {
-                    Err(EngineError::FlashFailed(_)) => {}
-                    written => return written,
+        let ticket = Arc::new(ticket);
+        self.change_origin(flags.fua, || {
+            let (this, data, ticket) = (self.clone(), data.clone(), ticket.clone());
+            async move {
+                let _ticket = ticket;
+                if mode != WriteMode::Back {
+                    match this.write_to_origin(offset, data.clone(), flags, mode).await {
+                        Err(EngineError::FlashFailed(_)) => {}
+                        written => return written,
+                    }
                 }
+                this.write_past_flash(offset, data, flags).await
             }
-            this.write_past_flash(offset, data, flags).await
         })
         .await
     }
@@ -88,9 +91,7 @@ impl Shared {
         let (first, count) = self.geometry.chunks_of(offset, data.len() as u64);
         // A partial chunk merges with its cached copy, so that it stays cached. The copy is read before it is forgotten.
         let mut whole = Vec::new();
-        if let Some(error) = self.state.lock().flash_failed.clone() {
-            return Err(EngineError::FlashFailed(error));
-        }
+        self.state.lock().check_flash()?;
         if mode == WriteMode::Through {
             for lba in (first.0..first.0 + count).map(Lba) {
                 if let Some(chunk) = self.merge_for_write_through(lba, offset, &data).await {

@@ -148,9 +148,7 @@ impl Shared {
             }
             let wait = {
                 let state = self.state.lock();
-                if let Some(error) = &state.flash_failed {
-                    return Err(EngineError::FlashFailed(error.clone()));
-                }
+                state.check_flash()?;
                 if state.log.area.used_percent() >= LOG_USED_PERCENT_MAX {
                     Wait::Log
                 } else if state.log.entries.len() >= self.pending_entries_max() {
@@ -204,11 +202,11 @@ impl Shared {
         let (fingerprint, encoded) = match prepared {
             Prepared::Zero => {
                 self.counters.zero_chunks.fetch_add(1, Relaxed);
-                return Ok(self.state.lock().map_dirty(lba, NewMapping::Zero, None));
+                return self.state.lock().map_dirty(lba, NewMapping::Zero, None);
             }
             Prepared::Known { fingerprint } => {
-                if let Some(seq) = self.map_known(&mut self.state.lock(), lba, fingerprint) {
-                    return Ok(seq);
+                if let Some(mapped) = self.map_known(&mut self.state.lock(), lba, fingerprint) {
+                    return mapped;
                 }
                 // Evicted since: it has to be stored after all.
                 let mut padded = Vec::new();
@@ -228,10 +226,10 @@ impl Shared {
                 state.map_dirty(lba, NewMapping::Unique { place, fingerprint }, fingerprint)
             },
         )
-        .await
+        .await?
     }
 
-    fn map_known(&self, state: &mut State, lba: Lba, fingerprint: Fingerprint) -> Option<u64> {
+    fn map_known(&self, state: &mut State, lba: Lba, fingerprint: Fingerprint) -> Option<Result<u64, EngineError>> {
         let place = state.find_duplicate(&fingerprint)?;
         self.counters.duplicate_chunks.fetch_add(1, Relaxed);
         Some(state.map_dirty(lba, NewMapping::Duplicate { place }, Some(fingerprint)))
@@ -318,7 +316,7 @@ impl Shared {
                 state.map_dirty(lba, NewMapping::Fragment { place, sectors: valid }, None)
             },
         )
-        .await
+        .await?
     }
 
     /// What the record of `lba` holds, for a write of a part to merge with. `None` where it cannot be had and is not needed:

@@ -28,6 +28,7 @@ const STEPS: usize = 18;
 
 fn shape(mode: WriteMode) -> Shape {
     Shape {
+        design: design::chosen(),
         chunk_bytes: (CHUNK * SECTOR_BYTES) as u32,
         weu_bytes: 512 << 10,
         flash_bytes: 6 << 20,

@@ -129,6 +129,11 @@ impl SimDevice {
         runtime.adopt(self.me.clone());
     }
 
+    /// Flushes that failed so far, told or not.
+    pub fn failed_flushes(&self) -> u64 {
+        self.medium.lock().failed_flushes()
+    }
+
     /// Changes that failed flushes forgot so far.
     pub fn forgotten(&self) -> u64 {
         self.medium.lock().forgotten()

@@ -48,6 +48,7 @@ pub(super) struct Medium {
     log_bytes: u64,
     /// How many entries were forgotten, ever.
     forgotten: u64,
+    failed_flushes: u64,
     /// Decides what undefined sectors hold, until the next power loss.
     salt: u64,
     /// What is written at once or not at all, in bytes.
@@ -66,6 +67,7 @@ impl Medium {
             next_change: 0,
             log_bytes: 0,
             forgotten: 0,
+            failed_flushes: 0,
             salt: 0,
             tear_bytes,
         }
@@ -247,13 +249,20 @@ impl Medium {
         self.log_bytes = self.log.iter().map(|entry| entry.change.len).sum();
     }
 
-    /// A flush failed, and the device forgot that it owes these changes: reads see them until the next power loss, which
-    /// may take them, and no flush makes them durable. So does Linux with pages whose writing failed.
-    pub(super) fn forget(&mut self, upto: u64) {
+    /// A flush failed, and perhaps the device forgot that it owes the changes below some number: reads see them until the
+    /// next power loss, which may take them, and no flush makes them durable. So does Linux with pages whose writing failed.
+    pub(super) fn flush_failed(&mut self, forgets: Option<u64>) {
+        self.failed_flushes += 1;
+        let upto = forgets.unwrap_or(0);
         for entry in self.log.iter_mut().take_while(|entry| entry.number < upto) {
             self.forgotten += u64::from(!entry.forgotten);
             entry.forgotten = true;
         }
+    }
+
+    /// How many flushes failed so far.
+    pub(super) fn failed_flushes(&self) -> u64 {
+        self.failed_flushes
     }
 
     /// How many changes were forgotten so far.

@@ -73,8 +73,8 @@ impl PendingOp {
             Op::Flush { upto, done } => {
                 if fate.is_ok() {
                     medium.flush(upto);
-                } else if rng.chance(1, 2) {
-                    medium.forget(upto);
+                } else {
+                    medium.flush_failed(rng.chance(1, 2).then_some(upto));
                 }
                 drop(medium);
                 done.complete(fate);

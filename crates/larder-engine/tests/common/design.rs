@@ -27,6 +27,11 @@ pub fn drawn(seed: u64) -> DesignId {
     wanted().unwrap_or(if drawn.is_multiple_of(2) { DesignId::Nitro } else { DESIGNS[drawn / 2 % DESIGNS.len()].id })
 }
 
+/// The design that is asked for, or all of them.
+pub fn all() -> Vec<DesignId> {
+    wanted().map_or_else(|| DESIGNS.iter().map(|design| design.id).collect(), |design| vec![design])
+}
+
 /// Its name.
 pub fn name(design: DesignId) -> &'static str {
     designs::find(design).map_or("unknown", |design| design.name)

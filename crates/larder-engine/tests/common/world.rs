@@ -10,7 +10,7 @@ use larder_device::{
     sim::{SimDevice, SimRuntime},
 };
 use larder_engine::{Cache, CreateOptions, Tuning, create};
-use larder_format::{Compression, WriteMode};
+use larder_format::{Compression, DesignId, WriteMode};
 use std::sync::Arc;
 
 /// The stamp of a sector of zeroes.
@@ -19,6 +19,7 @@ pub const ZERO: u32 = 0;
 /// What a world is made of; drawn from the seed.
 #[derive(Clone, Debug)]
 pub struct Shape {
+    pub design: DesignId,
     pub chunk_bytes: u32,
     pub weu_bytes: u32,
     pub flash_bytes: u64,
@@ -48,6 +49,7 @@ impl Shape {
             ..Tuning::default()
         };
         Shape {
+            design: crate::design::chosen(),
             chunk_bytes,
             weu_bytes,
             flash_bytes: u64::from(weu_bytes) * (8 + rng.below(5)),
@@ -64,7 +66,7 @@ impl Shape {
 
     pub fn options(&self) -> CreateOptions {
         CreateOptions {
-            design: crate::design::chosen(),
+            design: self.design,
             chunk_bytes: self.chunk_bytes,
             weu_bytes: self.weu_bytes,
             mode: self.mode,

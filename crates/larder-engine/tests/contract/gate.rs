@@ -26,19 +26,21 @@ use std::{
 /// A device that holds back operations of one kind until it is told to let them go.
 pub struct Gate {
     inner: Arc<SimDevice>,
-    held: Mutex<Held>,
+    held: Arc<Mutex<Held>>,
 }
 
 #[derive(Default)]
 struct Held {
     /// Which operation, on bytes below which offset.
     what: Option<(IoOp, u64)>,
+    /// So many of them pass first, and one is held.
+    nth: Option<u32>,
     waiting: Vec<Completer<()>>,
 }
 
 impl Gate {
     pub fn new(inner: &Arc<SimDevice>) -> Arc<Gate> {
-        Arc::new(Gate { inner: inner.clone(), held: Mutex::default() })
+        Arc::new(Gate { inner: inner.clone(), held: Arc::default() })
     }
 
     pub fn hold(&self, op: IoOp) {
@@ -46,7 +48,17 @@ impl Gate {
     }
 
     pub fn hold_below(&self, op: IoOp, offset: u64) {
-        self.held.lock().what = Some((op, offset));
+        let mut held = self.held.lock();
+        held.what = Some((op, offset));
+        held.nth = None;
+    }
+
+    /// Holds the `nth` operation from now on, counted from 1, and no other: before it begins, and, where it was released, before
+    /// its outcome is told.
+    pub fn hold_nth(&self, op: IoOp, nth: u32) {
+        let mut held = self.held.lock();
+        held.what = Some((op, u64::MAX));
+        held.nth = Some(nth);
     }
 
     pub fn waiting(&self) -> usize {
@@ -72,12 +84,26 @@ impl Gate {
         if !held.what.is_some_and(|(what, below)| what == op && offset < below) {
             return start(&self.inner);
         }
+        let twice = held.nth.is_some();
+        if let Some(left) = &mut held.nth {
+            *left = left.saturating_sub(1);
+            match *left {
+                0 => held.what = None,
+                _ => return start(&self.inner),
+            }
+        }
         let (completer, future) = IoFuture::pending();
         held.waiting.push(completer);
-        let inner = self.inner.clone();
+        let (inner, held) = (self.inner.clone(), self.held.clone());
         IoFuture::boxed(async move {
             future.await?;
-            start(&inner).await
+            let outcome = start(&inner).await;
+            if twice {
+                let (completer, future) = IoFuture::pending();
+                held.lock().waiting.push(completer);
+                future.await?;
+            }
+            outcome
         })
     }
 }
@@ -109,6 +135,7 @@ pub const CHUNK: usize = 8;
 /// 4 KiB chunks, no background work that the scenario did not ask for.
 pub fn shape(mode: WriteMode) -> Shape {
     Shape {
+        design: crate::design::chosen(),
         chunk_bytes: (CHUNK * SECTOR_BYTES) as u32,
         weu_bytes: 512 << 10,
         flash_bytes: 8 << 20,

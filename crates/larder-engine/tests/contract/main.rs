@@ -7,8 +7,10 @@
 mod design;
 #[path = "../common/fence.rs"]
 mod fence;
+mod flash_fails;
 mod gate;
 mod origin_flush;
+mod origin_forgets;
 #[allow(dead_code)]
 #[path = "../common/world.rs"]
 mod world;

@@ -4,8 +4,9 @@
 //! Invariants: as in `main.rs`.
 
 use crate::{
+    design,
     gate::*,
-    world::{self, World, read, write, zero},
+    world::{self, Shape, World, read, write, zero},
 };
 use larder_core::{Lba, types::SECTOR_BYTES};
 use larder_device::{IoErrorKind, IoOp, Runtime, ZeroFlags, sim::SimRuntime};
@@ -264,9 +265,10 @@ fn contract_copies_that_wait_for_the_origin_are_bounded() {
 /// a copy of it elsewhere would come to stand for what a power loss takes from the origin.
 #[test]
 fn contract_what_is_remembered_of_a_doubtful_chunk_is_not_mapped_again() {
-    for (seed, is_before) in [(0, false), (1, true), (2, false), (3, true)] {
+    let cases = [(0, false), (1, true), (2, false), (3, true)];
+    for (design, (seed, is_before)) in design::all().into_iter().flat_map(|design| cases.map(|case| (design, case))) {
         let rt = runtime(seed);
-        let world = World::new(&rt, shape(WriteMode::Through));
+        let world = World::new(&rt, Shape { design, ..shape(WriteMode::Through) });
         let origin = Gate::new(&world.origin);
         let noise = |n: usize| stamps(1_000_000 + 2000 * n as u32, CHUNK);
         rt.block_on(async {

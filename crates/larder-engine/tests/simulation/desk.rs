@@ -88,6 +88,8 @@ pub struct State {
     /// The origin, and how much of what failed flushes made it forget the model knows.
     pub origin: Option<Arc<SimDevice>>,
     pub forgotten: u64,
+    /// Flushes of the origin that had failed when the life began.
+    pub failed_flushes_before: u64,
 }
 
 impl Desk {
@@ -117,6 +119,7 @@ impl Desk {
             fenced_since: None,
             origin: None,
             forgotten: 0,
+            failed_flushes_before: 0,
         };
         Arc::new(Desk { state: Mutex::new(state) })
     }
@@ -200,6 +203,7 @@ impl Desk {
         state.fenced_since = None;
         state.origin = Some(world.origin.clone());
         state.forgotten = world.origin.forgotten();
+        state.failed_flushes_before = world.origin.failed_flushes();
         state.life = number;
         state.runtime = Some(runtime.clone());
         state.next = vec![0; life.clients.len()];
@@ -316,6 +320,12 @@ impl State {
             let written_through = self.mode.is_some_and(|mode| !crate::life::keeps_dirty(mode)) && self.switching == 0;
             self.model.origin_forgets(fenced, written_through);
         }
+    }
+
+    /// Whether the cache was told of every flush of the origin that failed.
+    pub fn knows_of_all_failures(&self, cache: &Cache) -> bool {
+        let failed = self.origin.as_ref().map_or(0, |origin| origin.failed_flushes()) - self.failed_flushes_before;
+        failed == 0 || cache.status().counts.origin_flush_failures == failed
     }
 
     /// The moment at which an operation begins.

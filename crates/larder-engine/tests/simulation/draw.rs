@@ -36,8 +36,13 @@ impl Plan {
             faults: rng.chance(2, 5),
             damage: rng.chance(1, 6),
             heavy: rng.chance(1, 5),
+            drill: None,
             rng,
         };
+        if source.rng.chance(1, 4) {
+            source.drill = Some([Device::Flash, Device::Origin][source.rng.index(2)]);
+            (source.faults, source.damage) = (true, false);
+        }
         let count = 3 + source.rng.index(8);
         let mut lives: Vec<Life> = (0..count).map(|life| source.life(life)).collect();
         lives.push(source.last_life());
@@ -90,6 +95,9 @@ struct Source {
     damage: bool,
     /// Many long writes, of bytes that do not compress.
     heavy: bool,
+    /// The same few faults of this device, beside many checkpoints and destages: what one flush that fails does to all
+    /// that is under way.
+    drill: Option<Device>,
 }
 
 impl Source {
@@ -193,6 +201,7 @@ impl Source {
                 let fill = match rng.below(10) {
                     _ if self.heavy && rng.chance(3, 4) => Fill::Noise,
                     0 => Fill::Zeroes,
+                    1 if self.drill.is_some() => Fill::Zeroes,
                     1..3 => Fill::Noise,
                     3..6 => Fill::Text,
                     // Few contents a life, so that chunks repeat.
@@ -233,10 +242,12 @@ impl Source {
         if ops == 0 {
             return Vec::new();
         }
-        let count = [0, 1, 1, 2, 4][self.rng.index(5)];
+        let counts = if self.drill.is_some() { [1, 2, 4, 4, 6] } else { [0, 1, 1, 2, 4] };
+        let count = counts[self.rng.index(5)];
         (0..count)
             .map(|_| {
                 let op = match self.rng.below(60) {
+                    0..46 if self.drill.is_some() && self.rng.chance(1, 2) => OperatorOp::Checkpoint,
                     0..15 => OperatorOp::DestageAll,
                     15..30 => OperatorOp::Checkpoint,
                     30..46 => OperatorOp::SetMode(MODES[self.rng.index(3)]),
@@ -250,7 +261,7 @@ impl Source {
     }
 
     fn faults_of_life(&mut self, ops: usize) -> Vec<Fault> {
-        if !self.faults || self.rng.chance(1, 2) {
+        if !self.faults || self.rng.chance(1, if self.drill.is_some() { 5 } else { 2 }) {
             return Vec::new();
         }
         let count = 1 + self.rng.index(3);
@@ -278,6 +289,11 @@ impl Source {
                 _ => Region::Slots,
             };
             return FaultKind::Flip { region, place: rng.next_u64() as u16, seed: rng.next_u64() };
+        }
+        if let Some(device) = self.drill.filter(|_| rng.chance(3, 4)) {
+            let op = [IoOp::Write, IoOp::Flush, IoOp::Flush, IoOp::Read][rng.index(4)];
+            let times = if op == IoOp::Write && device == Device::Flash { FOR_EVER } else { 1 };
+            return FaultKind::Fail { device, op, kind: IoErrorKind::Io, range: None, times };
         }
         let device = if rng.chance(1, 2) { Device::Flash } else { Device::Origin };
         let op = match rng.below(16) {

@@ -64,11 +64,12 @@ impl Model {
         now
     }
 
-    /// A write succeeded, and went this way. `fua`: it is durable.
-    pub fn complete(&mut self, write: WriteNumber, run: Run, fua: bool, way: Way) {
+    /// A write succeeded, and went this way. `fua`: it is durable. `kept`: whoever acknowledged it knew of all that the origin
+    /// may have forgotten, so that it is there for the next flush.
+    pub fn complete(&mut self, write: WriteNumber, run: Run, fua: bool, way: Way, kept: bool) {
         let now = self.now();
         for sector in &mut self.sectors[run.at..run.end()] {
-            sector.complete(write, now, fua, way);
+            sector.complete(write, now, fua, way, kept);
         }
     }
 

@@ -159,7 +159,8 @@ impl Desk {
         match result {
             None => Answer::GivenUp,
             Some(Ok(())) => {
-                state.model.complete(op.number, run, fua, way);
+                let kept = state.knows_of_all_failures(cache);
+                state.model.complete(op.number, run, fua, way, kept);
                 state.tell_watcher(run, || format!("{} is done", op.number));
                 Answer::Done
             }

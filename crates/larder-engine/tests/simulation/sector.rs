@@ -171,8 +171,9 @@ impl Sector {
         self.writes.iter_mut().rfind(|version| version.write == write).expect("a write ends after it began")
     }
 
-    /// That write returned without an error at `now`; `forced`: with FUA, so that it is durable. `way`: where it went.
-    pub fn complete(&mut self, write: WriteNumber, now: Moment, forced: bool, way: Way) {
+    /// That write returned without an error at `now`; `forced`: with FUA, so that it is durable. `way`: where it went. `kept`:
+    /// if the origin had forgotten it, it was made again.
+    pub fn complete(&mut self, write: WriteNumber, now: Moment, forced: bool, way: Way, kept: bool) {
         let version = self.of_write(write);
         version.first_end = version.first_end.min(now);
         version.completed = now;
@@ -180,7 +181,7 @@ impl Sector {
         version.forced |= forced;
         version.forced_on_origin |= forced && way == Way::Through;
         version.perhaps_dirty &= way != Way::Through;
-        version.forgotten &= way != Way::Back;
+        version.forgotten &= way != Way::Back && !kept;
         version.way = Some(way);
     }
 
@@ -388,7 +389,7 @@ pub mod checks {
         for &(value, start, end) in writes {
             sector.begin(value, value, start);
             if end != NEVER {
-                sector.complete(value, end, false, Way::Back);
+                sector.complete(value, end, false, Way::Back, false);
             }
         }
         sector
@@ -451,7 +452,7 @@ pub mod checks {
         assert_eq!(lost(Durable { on_origin_below: 70, ..NOW }, &|_| {}), (vec![1], vec![1]));
         let overwrite = |sector: &mut Sector| {
             sector.begin(3, 3, 70);
-            sector.complete(3, 80, true, Way::Through);
+            sector.complete(3, 80, true, Way::Through, false);
         };
         assert_eq!(lost(NOW, &overwrite), (vec![3], vec![3]));
     }
@@ -464,7 +465,7 @@ pub mod checks {
         assert_eq!(after_crash(&sector, Durable { below: 40, ..NOTHING }), [2, 3, 4]);
         let mut forced = written(&[(2, 10, 20)]);
         forced.begin(3, 3, 30);
-        forced.complete(3, 40, true, Way::Back);
+        forced.complete(3, 40, true, Way::Back, false);
         assert_eq!(after_crash(&forced, NOTHING), [3]);
         assert_eq!(after_crash(&written(&[(2, 10, 30), (3, 20, 40)]), NOW), [2, 3]);
     }
@@ -483,7 +484,7 @@ pub mod checks {
         let mut sector = written(&[(2, 10, 20)]);
         sector.crash(NOW, false);
         sector.begin(3, 3, 110);
-        sector.complete(3, 120, false, Way::Back);
+        sector.complete(3, 120, false, Way::Back, false);
         let mut lost = sector.clone();
         lost.crash(NOW, false);
         lost.lose_flash();
@@ -500,7 +501,7 @@ pub mod checks {
         sector.crash(NOW, false);
         let mut other = sector.clone();
         sector.begin(3, 3, 50);
-        sector.complete(3, 60, false, Way::Back);
+        sector.complete(3, 60, false, Way::Back, false);
         let durable = Durable { below: 70, past_flash: (40, 70), ..NOTHING };
         for sector in [&mut sector, &mut other] {
             sector.crash(durable, false);
@@ -532,7 +533,7 @@ pub mod checks {
         // The cache may hold one of them and the origin another, until it is written.
         assert!(!sector.read(4, 50, 60) && sector.read(1, 50, 60) && sector.read(2, 70, 80));
         sector.begin(5, 5, 90);
-        sector.complete(5, 95, true, Way::Through);
+        sector.complete(5, 95, true, Way::Through, false);
         assert!(sector.read(5, 100, 110) && !sector.read(1, 120, 130));
         sector.crash(NOW, false);
         assert_eq!(sector.allowed(140, 150), [5]);
@@ -552,7 +553,7 @@ pub mod checks {
         let write = |way, forced| {
             let mut sector = written(&[]);
             sector.begin(2, 2, 10);
-            sector.complete(2, 20, forced, way);
+            sector.complete(2, 20, forced, way, false);
             sector.origin_forgets(NOTHING, false);
             sector
         };
@@ -564,11 +565,11 @@ pub mod checks {
         assert_eq!(after_crash(&write(Way::Back, false), all), [2], "the cache writes it again");
         let mut again = through;
         again.begin(3, 3, 30);
-        again.complete(3, 40, false, Way::Through);
+        again.complete(3, 40, false, Way::Through, false);
         assert_eq!(after_crash(&again, all), [3]);
         let mut flushed = written(&[]);
         flushed.begin(2, 2, 10);
-        flushed.complete(2, 20, false, Way::Through);
+        flushed.complete(2, 20, false, Way::Through, false);
         flushed.origin_forgets(all, false);
         assert_eq!(after_crash(&flushed, all), [2], "it was flushed before");
     }

@@ -239,7 +239,7 @@ fn what_a_failed_flush_forgot_no_flush_makes_durable() {
                 }
                 8 => {
                     let upto = number - rng.below(4).min(number);
-                    medium.forget(upto);
+                    medium.flush_failed(Some(upto));
                     let changes = expected.iter_mut().flat_map(|sector| &mut sector.changes);
                     changes.filter(|change| change.0 < upto).for_each(|change| change.2 = true);
                 }
