@@ -47,7 +47,8 @@ impl Packing {
     /// Told by a file's first bytes (six suffice).
     fn of(head: &[u8]) -> Packing {
         match head {
-            [0x28, 0xb5, 0x2f, 0xfd, ..] => Packing::Zstd,
+            // Or a frame that is to be skipped, as pzstd writes first.
+            [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Packing::Zstd,
             [0x1f, 0x8b, 0x08, ..] => Packing::Gzip,
             [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Packing::Xz,
             _ => Packing::Plain,

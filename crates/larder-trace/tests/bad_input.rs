@@ -75,7 +75,10 @@ fn bad_lines_are_named() {
         (FormatId::Austere, austere, "0 32768 W d7e03103f071f8c0b630b4339ccfe98b07c38c67 two", "compression ratio"),
         (FormatId::Msr, msr, "128166372003061629,usr,0,Erase,7014609920,24576,41286", "Read or Write in column 4"),
         (FormatId::Msr, msr, "128166372003061629,usr,0,Read,7014609920", "column 6"),
-        (FormatId::Blkparse, blk, "8,0 3 3 0.000002197 697 Q WS [kjournald]", "sector + sectors"),
+        (FormatId::Content, content, "1 1 a 0 0 R 0 0 93d76fe148c689ba 26", "a size above 0, found 0"),
+        (FormatId::Blkparse, blk, "8,0 3 3 0.000002197 697 Q WS 223490 8 [kjournald]", "sector + sectors"),
+        (FormatId::Blkparse, blk, "8,0 3 3 0.000002197 697 Q R 36 (12 00 [sg_inq]", "sector + sectors"),
+        (FormatId::Blkparse, blk, "8,0 3 3 0.000002197 697 Q WS 223490 + [a]", "the length in sectors after"),
         (FormatId::Blkparse, blk, "hello", "line of blkparse"),
         (FormatId::Blkparse, blk, "8,0 3 3 x 697 Q WS 1 + 1 [a]", "seconds in column 4"),
         (FormatId::Fio, "fio version 2 iolog", "f erase 0 1", "add, open, close"),
@@ -84,6 +87,8 @@ fn bad_lines_are_named() {
         (FormatId::Ssdsim, "1 0 0 8 1", "1 0 0 8 2", "0 (write) or 1 (read)"),
         (FormatId::Csv, "lbn,size,op", "1,1,eat", "SCSI opcode"),
         (FormatId::Csv, "lbn,size,op", "1,1", "as many columns"),
+        (FormatId::Csv, "lbn,size,op", "1,1,R,1", "no more columns"),
+        (FormatId::Csv, "lbn,size,op", "\"1,1,R", "the number of a block"),
     ];
     for (format, first, bad, expected) in cases {
         if bad == "f read 0 1" {
