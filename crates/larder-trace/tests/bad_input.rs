@@ -5,7 +5,8 @@ mod common;
 use common::{first_error, gzip, reader};
 use larder_trace::{FormatId, OpenOptions, Position, TraceErrorKind};
 
-const SKIP: OpenOptions = OpenOptions { skip_bad: true, device_bytes: None, block_bytes: None, action: None };
+const SKIP: OpenOptions =
+    OpenOptions { skip_bad: true, device_bytes: None, block_bytes: None, action: None, one_block_size: false };
 const STRICT: OpenOptions = OpenOptions { skip_bad: false, ..SKIP };
 
 /// The error after one sound line.
@@ -294,6 +295,28 @@ fn no_block_takes_more_than_its_own_size_when_it_is_compressed() {
     assert!(error.to_string().contains("from 1 to the block's own, in column 10"), "{error}");
     let mut reader = reader(lines.as_bytes(), None, SKIP).expect("opens");
     assert_eq!((reader.by_ref().count(), reader.skipped()), (2, 1));
+}
+
+/// Replay and re-chunking need blocks of one size; whoever looks is told where another begins.
+#[test]
+fn a_block_of_another_size_is_named_by_its_line() {
+    let block = |n: u64, sectors: u64| format!("{n} {n} a {} {sectors} W 0 0 00000000000000aa 9\n", n * 16);
+    // A flush and a block of unknown content have no size to go by.
+    let head = "0 0 a 0 16 R 0 0 - -\n1 1 a 0 0 F 0 0 0 0\n";
+    let text = format!("{head}{}{}{}{}", block(2, 8), block(3, 8), block(4, 16), block(5, 8));
+    let said = "t, line 5: expected content in blocks of 4096 bytes, as in line 3, found a block of 8192 bytes";
+    let strict = OpenOptions { one_block_size: true, ..STRICT };
+    let (count, error) = first_error(text.as_bytes(), None, strict);
+    let error = error.expect("a block of another size");
+    assert_eq!((count, error.kind(), error.to_string().as_str()), (4, TraceErrorKind::Content, said));
+    let mut skipping = reader(text.as_bytes(), None, OpenOptions { skip_bad: true, ..strict }).expect("opens");
+    assert_eq!((skipping.by_ref().count(), skipping.skipped()), (5, 1));
+    let mut looking = reader(text.as_bytes(), None, STRICT).expect("opens");
+    assert_eq!(looking.by_ref().filter(|record| record.is_ok()).count(), 6);
+    assert_eq!(looking.other_block_size().expect("one is there").to_string(), said);
+    // Lines without content may have any length.
+    let plain = reader(b"1 1 0 0\n2 8 0 0\n", None, strict).expect("opens");
+    assert_eq!(plain.filter(|record| record.is_ok()).count(), 2);
 }
 
 #[test]

@@ -7,7 +7,8 @@ mod common;
 use common::{first_error, reader};
 use larder_trace::{FormatId, OpenOptions, Position, TraceErrorKind};
 
-const STRICT: OpenOptions = OpenOptions { skip_bad: false, device_bytes: None, block_bytes: None, action: None };
+const STRICT: OpenOptions =
+    OpenOptions { skip_bad: false, device_bytes: None, block_bytes: None, action: None, one_block_size: false };
 const SKIP: OpenOptions = OpenOptions { skip_bad: true, ..STRICT };
 
 fn entry(seconds: u32, object: u64, size_bytes: u32, next: i64) -> Vec<u8> {
