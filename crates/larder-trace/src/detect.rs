@@ -11,7 +11,11 @@ mod binary;
 
 use crate::{
     error::{Complaint, Position, TraceError, TraceErrorKind, TraceResult, shown},
-    formats::{FormatId, LineFormat, Parser, blkparse::choose_action, csv},
+    formats::{
+        FormatId, LineFormat, Parser,
+        blkparse::{choose_action, looks_like_device},
+        csv,
+    },
     input::Input,
     sink::Sink,
 };
@@ -96,7 +100,7 @@ fn detect_text(head: &[u8], lines: &[&[u8]]) -> Result<FormatId, String> {
     let mut message = format!("no format fits: the first line has {columns} columns");
     let near: Vec<String> = reasons
         .iter()
-        .filter(|(format, _)| format_columns(*format) == Some(columns))
+        .filter(|(format, _)| is_near(*format, first, columns))
         .map(|(format, reason)| format!("{format} wants {} in line {}", reason.1.expected, reason.0))
         .collect();
     if near.is_empty() {
@@ -114,6 +118,16 @@ fn detect_text(head: &[u8], lines: &[&[u8]]) -> Result<FormatId, String> {
 /// Whether a line is the head of an iolog, perhaps of a version that nobody here knows.
 fn is_fio_head(line: &[u8]) -> bool {
     line.trim_ascii().starts_with(b"fio version ")
+}
+
+/// Whether a line may have been meant for a format.
+fn is_near(format: FormatId, line: &[u8], columns: usize) -> bool {
+    let has_commas = line.contains(&b',');
+    match format {
+        FormatId::Blkparse => looks_like_device(line),
+        FormatId::Csv => has_commas && !looks_like_device(line),
+        _ => format_columns(format) == Some(columns) && has_commas == (format == FormatId::Msr),
+    }
 }
 
 /// How many columns a format has, where that is always the same.

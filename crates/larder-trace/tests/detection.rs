@@ -121,7 +121,10 @@ fn what_two_formats_fit_is_told_and_can_be_named() {
     let error = first_error(&ids, None, STRICT).1.expect("both fit");
     assert_eq!(error.kind(), TraceErrorKind::UnknownFormat);
     let said = error.to_string();
-    assert!(said.starts_with("t: two formats fit: ") && said.contains("(oracle-general or block-ids)"), "{said}");
+    assert!(
+        said.starts_with("t: two formats fit, ") && said.contains("--format oracle-general or --format block-ids"),
+        "{said}"
+    );
     for (format, records) in [(FormatId::OracleGeneral, 2000), (FormatId::BlockIds, 12_000)] {
         let reader = reader(&ids, Some(format), STRICT).expect("opens");
         assert_eq!(reader.filter(|record| record.is_ok()).count(), records);
@@ -131,4 +134,15 @@ fn what_two_formats_fit_is_told_and_can_be_named() {
         let reader = reader(&bytes, None, STRICT).expect("opens");
         assert_eq!((reader.format(), reader.count()), (FormatId::BlockIds, list.len()));
     }
+}
+
+#[test]
+fn what_has_commas_is_told_what_a_header_of_csv_is() {
+    let error = first_error(b"1,R,512,8\n2,W,512,9\n", None, STRICT).1.expect("no header");
+    let said = error.to_string();
+    assert!(said.contains("4 columns; csv wants a header that names its columns, lbn among them"), "{said}");
+    assert!(!said.contains("arc-lis"), "{said}");
+    let error = first_error(b"8,0 1 1 0.5 697 Q W 8 * 8 [a]\n", None, STRICT).1.expect("no request");
+    let said = error.to_string();
+    assert!(said.contains("blkparse wants \"sector + sectors\"") && !said.contains("csv"), "{said}");
 }

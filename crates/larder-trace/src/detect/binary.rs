@@ -31,8 +31,8 @@ pub(super) fn detect(head: &[u8]) -> Result<FormatId, String> {
     let oracle = Oracle::of(head);
     match (oracle.fits(), block_ids(head)) {
         (Ok(()), Ok(())) if !oracle.is_settled() => Err(
-            "two formats fit: 24-byte records of libCacheSim's oracleGeneral, and bare u32 block numbers; expected \
-             one, so name it (oracle-general or block-ids)"
+            "two formats fit, 24-byte records of libCacheSim's oracleGeneral and bare u32 block numbers: expected to be \
+             told which, with --format oracle-general or --format block-ids"
                 .into(),
         ),
         (Ok(()), _) => Ok(FormatId::OracleGeneral),
@@ -154,7 +154,10 @@ mod tests {
         for size in [8, 512] {
             let list = ids((0..2000).flat_map(|i| [i, i + 1, 0, size, i + 5, 0]));
             let told = detect(&list).unwrap_err();
-            assert!(told.contains("two formats fit") && told.contains("oracle-general or block-ids"), "{told}");
+            assert!(
+                told.contains("two formats fit") && told.contains("--format oracle-general or --format block-ids"),
+                "{told}"
+            );
         }
         // A trace too short to be known by the requests that it names.
         assert!(detect(&entries(&[(1, 9, 512, 4000)])).is_err());

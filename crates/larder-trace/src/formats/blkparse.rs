@@ -49,7 +49,7 @@ pub(crate) fn choose_action(head: &[u8]) -> u8 {
 }
 
 /// Whether a line begins with `major,minor`.
-fn looks_like_device(line: &[u8]) -> bool {
+pub(crate) fn looks_like_device(line: &[u8]) -> bool {
     let Some(field) = Cursor::blanks(line).field() else { return false };
     let mut numbers = field.splitn(2, |&byte| byte == b',');
     let is_number = |part: Option<&[u8]>| part.and_then(decimal).is_some();
