@@ -35,8 +35,8 @@ pub struct OpenOptions {
     pub block_bytes: Option<u32>,
     /// Which action of `blkparse` is a request: `b'Q'`, `b'D'` or `b'C'`; else the first of these that the file has.
     pub action: Option<u8>,
-    /// A block of content of another size than the first is a bad line, since the trace is to be replayed or re-chunked;
-    /// else it is kept, and [`TraceReader::other_block_size`] tells of it.
+    /// A block of content of another size than the first, or not at a multiple of its size, is a bad line, since the trace
+    /// is to be replayed or re-chunked; else it is kept, and [`TraceReader::other_block_size`] tells of it.
     pub one_block_size: bool,
 }
 
@@ -53,7 +53,7 @@ pub struct TraceReader {
     skipped: Skipped,
     block_size: BlockSize,
     one_block_size: bool,
-    /// The first block of another size that was kept.
+    /// The first block of another size, or out of place, that was kept.
     other_block_size: Option<TraceError>,
     /// What ends the stream once the batch is through.
     end: Option<Result<(), TraceError>>,
@@ -156,8 +156,8 @@ impl TraceReader {
         self.skipped.first.as_ref()
     }
 
-    /// The first block of content so far whose size is not that of the first: which line, and what was expected. `None`
-    /// where `one_block_size` refuses such lines.
+    /// The first block of content so far whose size is not that of the first, or that is not at a multiple of its size: which
+    /// line, and what was expected. `None` where `one_block_size` refuses such lines.
     pub fn other_block_size(&self) -> Option<&TraceError> {
         self.other_block_size.as_ref()
     }

@@ -314,6 +314,11 @@ fn a_block_of_another_size_is_named_by_its_line() {
     let mut looking = reader(text.as_bytes(), None, STRICT).expect("opens");
     assert_eq!(looking.by_ref().filter(|record| record.is_ok()).count(), 6);
     assert_eq!(looking.other_block_size().expect("one is there").to_string(), said);
+    // A block within another is no better.
+    let text = format!("{}1 1 a 20 8 W 0 0 00000000000000aa 9\n", block(1, 8));
+    let error = first_error(text.as_bytes(), None, strict).1.expect("a block out of place");
+    let said = "t, line 2: expected a block of 4096 bytes of content at a multiple of that, found one at byte 10240";
+    assert_eq!(error.to_string(), said);
     // Lines without content may have any length.
     let plain = reader(b"1 1 0 0\n2 8 0 0\n", None, strict).expect("opens");
     assert_eq!(plain.filter(|record| record.is_ok()).count(), 2);
