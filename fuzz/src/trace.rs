@@ -22,7 +22,7 @@ const WORKED_BYTES_MAX: u64 = 1 << 20;
 
 /// First inputs: a few lines of each format, plain, and packed.
 pub fn seeds() -> Vec<Vec<u8>> {
-    let lines: [(FormatId, &[u8]); 12] = [
+    let lines: [(FormatId, &[u8]); 16] = [
         (
             FormatId::Content,
             b"1 1 a 0 0 F 0 0 0 0\n2 2 a 16 8 R 0 0 93d76fe148c689ba 26\n9 3 a 8 64 T 0 0 0 0\n7 4 b 8 8 W 2 0 00112233445566778899aabbccddeeff -\n",
@@ -40,6 +40,18 @@ pub fn seeds() -> Vec<Vec<u8>> {
             b"  8,0    3        1     0.000000000   697  Q FWFS 223490 + 8 [kjournald]\n\
               \x20 8,0 3 2 0.000001829   697  C   R 8 + 8 [0]\nCPU0 (8,0):\n Reads\n",
         ),
+        (
+            FormatId::Blkparse,
+            b"Input file sda.blktrace.0 added\n8,0 0 3 0.000002200 700 Q   R 36 (12 00 ..) [sg inq [x]]\n\
+              8,0 0 4 0.000003300 697 Q FWS (    1100) [fio]\n8,0 0 5 0.1 697 Q WS 2048 + 8 (    2200) [fio]\nfio (697)\n Reads\n",
+        ),
+        (FormatId::Content, b"1 1 a 0 8 W 0 0 00000000000000aa 9\n2 2 a 16 16 W 0 0 00000000000000bb 9\n"),
+        (FormatId::Csv, b"\"note\";\"lbn\";\"op\";\"size\"\n\"a; b\";7; \"R\" ;\"512\"\n;9;W;1024\n"),
+        (
+            FormatId::OracleGeneral,
+            b"\x05\0\0\0\x09\0\0\0\0\0\0\0\0\x02\0\0\x02\0\0\0\0\0\0\0\
+              \x04\0\0\0\x09\0\0\0\0\0\0\0\0\0\0\0\xff\xff\xff\xff\xff\xff\xff\xff",
+        ),
         (FormatId::Fio, b"fio version 2 iolog\nf add\nf wait 100\nf read 4096 512\ng sync\ng trim 0 65536\nf close\n"),
         (FormatId::ArcLis, b"1936993 8 0 0\n793041 16 94 1\n"),
         (FormatId::Ssdsim, b"4000 0 1024 8 1\n5000 1 16 3 0\n"),
@@ -53,7 +65,12 @@ pub fn seeds() -> Vec<Vec<u8>> {
         seeds.push([&[chosen], bytes].concat());
         seeds.push([&[0xff], bytes].concat());
     }
-    // "1 1 0 0\n2 1 0 1\n" as zstd, gzip and xz pack it.
+    // "1 1 0 0\n2 1 0 1\n" as zstd (plain, and behind a frame to be skipped), gzip and xz pack it.
+    seeds.push(
+        b"\xff\x50\x2a\x4d\x18\x04\x00\x00\x00\x19\x00\x00\x00\x28\xb5\x2f\xfd\x00\x58\x81\x00\x00\x31\x20\x31\
+          \x20\x30\x20\x30\x0a\x32\x20\x31\x20\x30\x20\x31\x0a"
+            .to_vec(),
+    );
     seeds.push(
         b"\xff\x28\xb5\x2f\xfd\x00\x58\x81\x00\x00\x31\x20\x31\x20\x30\x20\x30\x0a\x32\x20\x31\x20\x30\x20\x31\
           \x0a"
@@ -77,7 +94,11 @@ pub fn seeds() -> Vec<Vec<u8>> {
 pub fn run(input: &[u8]) {
     let Some((choice, bytes)) = input.split_first() else { return };
     let format = FormatId::ALL.get(usize::from(*choice)).copied();
-    let options = OpenOptions { device_bytes: (choice & 0x40 == 0).then_some(1 << 50), ..OpenOptions::default() };
+    let options = OpenOptions {
+        device_bytes: (choice & 0x40 == 0).then_some(1 << 50),
+        one_block_size: choice & 0x20 == 0,
+        ..OpenOptions::default()
+    };
     let strict = read(bytes, format, options);
     let lenient = read(bytes, format, OpenOptions { skip_bad: true, ..options });
     assert!(lenient.starts_with(&strict), "skipping bad lines changes what stands before the first");

@@ -1,21 +1,22 @@
 //! Which format a trace has, told by its first bytes or lines.
 //!
 //! A text format fits when most of the first lines parse; the strict formats are tried first, so that no lax one takes
-//! their files. A binary format fits when the first records are plausible: times that do not step back, sizes and
-//! forward references that can be, block numbers of a device below 1 TiB. A bare list of block numbers has nothing
-//! else to be known by; whoever knows better names the format.
+//! their files. A first line that is a header of csv says what the file is, whatever follows. `binary.rs` tells the binary
+//! formats apart. A trace with a few bad lines, of text or not, has its format for all that: whoever reads it says which
+//! lines are bad.
 //!
 //! What it does not do: look at the file's name.
+
+mod binary;
 
 use crate::{
     error::{Complaint, Position, TraceError, TraceErrorKind, TraceResult, shown},
     formats::{
         FormatId, LineFormat, Parser,
-        blkparse::choose_action,
-        oracle_general::{Entry, RECORD_BYTES},
+        blkparse::{choose_action, looks_like_device},
+        csv,
     },
     input::Input,
-    record::REQUEST_BYTES_MAX,
     sink::Sink,
 };
 
@@ -23,8 +24,6 @@ use crate::{
 pub(crate) const HEAD_BYTES: usize = 64 << 10;
 /// Lines that are looked at.
 const LINES_MAX: usize = 64;
-/// Block numbers of a bare list are below this (1 TiB in blocks of 4 KiB).
-const BLOCK_ID_MAX: u32 = 1 << 28;
 
 /// Finds the format of a trace that has not been read yet; takes nothing of it. Of a packed file that was cut, what there
 /// is tells it.
@@ -42,27 +41,32 @@ fn detect_head(input: &mut Input) -> TraceResult<FormatId> {
     if head.is_empty() {
         return Err(unknown("cannot tell the format of an empty file".into()));
     }
-    if is_text(head) {
-        let lines = first_lines(head, input.is_at_end());
-        return detect_text(head, &lines).map_err(unknown);
+    if !is_text(head) {
+        return binary::detect(head).map_err(unknown);
     }
-    if is_oracle_general(head) {
-        return Ok(FormatId::OracleGeneral);
-    }
-    if is_block_ids(head) {
-        return Ok(FormatId::BlockIds);
-    }
-    Err(unknown(
-        "no format fits: the file is binary, but neither 24-byte records of libCacheSim's oracleGeneral nor u32 block \
-         numbers below 2^28; name the format if it is one of them"
-            .into(),
-    ))
+    let lines = first_lines(head, input.is_at_end());
+    detect_text(head, &lines)
+        // Numbers may look like a few short lines.
+        .or_else(|reason| binary::detect(head).ok().filter(|_| !head.iter().all(is_text_byte)).ok_or(reason))
+        .map_err(unknown)
 }
 
-/// Text has no control characters, and is ASCII for the most part: names of processes may be anything.
+/// Whether most lines are text. Numbers of four bytes or more have zeroes among them, or other control characters.
 fn is_text(head: &[u8]) -> bool {
-    head.iter().filter(|byte| byte.is_ascii()).count() * 2 > head.len()
-        && !head.iter().any(|&byte| byte < b' ' && !matches!(byte, b'\t' | b'\r' | b'\n') || byte == 0x7f)
+    let lines = head.split(|&byte| byte == b'\n').filter(|line| !line.trim_ascii().is_empty());
+    let (mut text, mut all) = (0, 0);
+    for line in lines {
+        // ASCII for the most part: names of processes may be anything.
+        let is_ascii = line.iter().filter(|byte| byte.is_ascii()).count() * 2 > line.len();
+        text += usize::from(is_ascii && line.iter().all(is_text_byte));
+        all += 1;
+    }
+    all == 0 || text * 2 > all
+}
+
+/// No control character, that is.
+fn is_text_byte(byte: &u8) -> bool {
+    *byte >= b' ' && *byte != 0x7f || matches!(byte, b'\t' | b'\r' | b'\n')
 }
 
 /// The first lines that are whole and not empty. A file of one line may lack its end.
@@ -76,6 +80,9 @@ fn first_lines(head: &[u8], is_whole_file: bool) -> Vec<&[u8]> {
 }
 
 fn detect_text(head: &[u8], lines: &[&[u8]]) -> Result<FormatId, String> {
+    if lines.first().is_some_and(|line| csv::is_header(line)) {
+        return Ok(FormatId::Csv);
+    }
     let mut reasons = Vec::new();
     for format in FormatId::ALL.into_iter().filter(|format| !format.is_binary()) {
         let mut parser = Parser::new(format, None, choose_action(head));
@@ -93,7 +100,7 @@ fn detect_text(head: &[u8], lines: &[&[u8]]) -> Result<FormatId, String> {
     let mut message = format!("no format fits: the first line has {columns} columns");
     let near: Vec<String> = reasons
         .iter()
-        .filter(|(format, _)| format_columns(*format) == Some(columns))
+        .filter(|(format, _)| is_near(*format, first, columns))
         .map(|(format, reason)| format!("{format} wants {} in line {}", reason.1.expected, reason.0))
         .collect();
     if near.is_empty() {
@@ -111,6 +118,16 @@ fn detect_text(head: &[u8], lines: &[&[u8]]) -> Result<FormatId, String> {
 /// Whether a line is the head of an iolog, perhaps of a version that nobody here knows.
 fn is_fio_head(line: &[u8]) -> bool {
     line.trim_ascii().starts_with(b"fio version ")
+}
+
+/// Whether a line may have been meant for a format.
+fn is_near(format: FormatId, line: &[u8], columns: usize) -> bool {
+    let has_commas = line.contains(&b',');
+    match format {
+        FormatId::Blkparse => looks_like_device(line),
+        FormatId::Csv => has_commas && !looks_like_device(line),
+        _ => format_columns(format) == Some(columns) && has_commas == (format == FormatId::Msr),
+    }
 }
 
 /// How many columns a format has, where that is always the same.
@@ -168,23 +185,4 @@ fn fit_lines(parser: &mut impl LineFormat, lines: &[&[u8]]) -> Result<(), (usize
         _ if lines.is_empty() => Err((0, Complaint::expected("a whole line"))),
         _ => Ok(()),
     }
-}
-
-fn is_oracle_general(head: &[u8]) -> bool {
-    let (records, _) = head.as_chunks::<RECORD_BYTES>();
-    let mut latest = 0;
-    !records.is_empty()
-        && records.iter().enumerate().all(|(at, bytes)| {
-            let entry = Entry::decode(bytes);
-            let steps_back = entry.seconds < latest;
-            latest = entry.seconds;
-            let is_sized = entry.size_bytes > 0 && u64::from(entry.size_bytes) <= REQUEST_BYTES_MAX;
-            let is_forward = entry.next == -1 || entry.next > at as i64 && entry.next < 1 << 40;
-            !steps_back && is_sized && is_forward
-        })
-}
-
-fn is_block_ids(head: &[u8]) -> bool {
-    let (ids, _) = head.as_chunks::<4>();
-    !ids.is_empty() && ids.iter().all(|id| u32::from_le_bytes(*id) < BLOCK_ID_MAX)
 }

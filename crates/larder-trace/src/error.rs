@@ -128,6 +128,10 @@ pub(crate) struct Complaint {
 }
 
 impl Complaint {
+    /// A read, write or trim of no bytes.
+    pub const ZERO_SIZE: Complaint =
+        Complaint { kind: TraceErrorKind::ZeroSize, expected: "expected a size above 0, found 0" };
+
     /// The line is not what the format says; `expected` is what should stand there.
     pub const fn expected(expected: &'static str) -> Complaint {
         Complaint { kind: TraceErrorKind::BadRecord, expected }

@@ -79,6 +79,8 @@ pub struct Info {
     pub read_sizes: Sizes,
     /// Sizes of requests that write.
     pub write_sizes: Sizes,
+    /// Records whose content is of no whole block (another size, or another place): their content is not counted.
+    pub content_left_out: u64,
     /// What only a trace with content has.
     pub content: Option<ContentInfo>,
 }

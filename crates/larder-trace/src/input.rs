@@ -47,7 +47,8 @@ impl Packing {
     /// Told by a file's first bytes (six suffice).
     fn of(head: &[u8]) -> Packing {
         match head {
-            [0x28, 0xb5, 0x2f, 0xfd, ..] => Packing::Zstd,
+            // Or a frame that is to be skipped, as pzstd writes first.
+            [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Packing::Zstd,
             [0x1f, 0x8b, 0x08, ..] => Packing::Gzip,
             [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Packing::Xz,
             _ => Packing::Plain,
@@ -82,6 +83,8 @@ impl Read for Counted {
 pub(crate) struct Line<'a> {
     /// Without its end. Where the line is too long, its last piece.
     pub bytes: &'a [u8],
+    /// From 1.
+    pub number: u64,
     /// Whether it has its LF: the last line of a file may lack it.
     pub is_ended: bool,
     /// Whether it is longer than [`LINE_BYTES_MAX`].
@@ -178,11 +181,6 @@ impl Input {
         (self.packed_bytes_read.load(Ordering::Relaxed), self.packed_bytes)
     }
 
-    /// Lines taken so far; also the number of the line taken last.
-    pub fn lines(&self) -> u64 {
-        self.lines
-    }
-
     /// Bytes taken so far.
     pub fn taken_bytes(&self) -> u64 {
         self.taken_bytes
@@ -247,7 +245,8 @@ impl Input {
         self.take(len + usize::from(is_ended));
         self.lines += 1;
         let bytes = self.window.get(line).unwrap_or_default();
-        Ok(Some(Line { bytes: bytes.strip_suffix(b"\r").unwrap_or(bytes), is_ended, is_too_long }))
+        let bytes = bytes.strip_suffix(b"\r").unwrap_or(bytes);
+        Ok(Some(Line { bytes, number: self.lines, is_ended, is_too_long }))
     }
 
     /// The whole binary records of `record_bytes` that are in the window, at least one unless the file is at its end.

@@ -9,6 +9,7 @@
 //!
 //! What it does not do: replay a trace, or know what a cache is.
 
+mod block_size;
 pub mod chunk;
 mod detect;
 pub mod error;

@@ -10,10 +10,11 @@
 use std::{io::Read, path::Path};
 
 use crate::{
+    block_size::BlockSize,
     detect::{self, HEAD_BYTES},
     error::{Complaint, Position, TraceError, TraceErrorKind, TraceResult},
     formats::{BinaryFormat, FormatId, LineFormat, Parser, blkparse::choose_action},
-    input::{Input, LINE_BYTES_MAX, Packing},
+    input::{Input, LINE_BYTES_MAX, Line, Packing},
     record::Record,
     sink::{BackSteps, Sink},
 };
@@ -34,6 +35,9 @@ pub struct OpenOptions {
     pub block_bytes: Option<u32>,
     /// Which action of `blkparse` is a request: `b'Q'`, `b'D'` or `b'C'`; else the first of these that the file has.
     pub action: Option<u8>,
+    /// A block of content of another size than the first, or not at a multiple of its size, is a bad line, since the trace
+    /// is to be replayed or re-chunked; else it is kept, and [`TraceReader::other_block_size`] tells of it.
+    pub one_block_size: bool,
 }
 
 /// A trace that is being read.
@@ -47,6 +51,10 @@ pub struct TraceReader {
     passed: usize,
     skip_bad: bool,
     skipped: Skipped,
+    block_size: BlockSize,
+    one_block_size: bool,
+    /// The first block of another size, or out of place, that was kept.
+    other_block_size: Option<TraceError>,
     /// What ends the stream once the batch is through.
     end: Option<Result<(), TraceError>>,
 }
@@ -121,6 +129,9 @@ impl TraceReader {
             passed: 0,
             skip_bad: options.skip_bad,
             skipped: Skipped::default(),
+            block_size: BlockSize::default(),
+            one_block_size: options.one_block_size,
+            other_block_size: None,
             end: None,
         })
     }
@@ -143,6 +154,12 @@ impl TraceReader {
     /// What was wrong with the first of them.
     pub fn first_skipped(&self) -> Option<&TraceError> {
         self.skipped.first.as_ref()
+    }
+
+    /// The first block of content so far whose size is not that of the first, or that is not at a multiple of its size: which
+    /// line, and what was expected. `None` where `one_block_size` refuses such lines.
+    pub fn other_block_size(&self) -> Option<&TraceError> {
+        self.other_block_size.as_ref()
     }
 
     /// Times that stepped back so far.
@@ -217,25 +234,21 @@ impl TraceReader {
                 }
             };
             let before = sink.records.len();
-            let complaint = match line {
-                _ if line.is_too_long => {
-                    Complaint { kind: TraceErrorKind::BadRecord, expected: "a line of at most 128 KiB" }
+            let error = match take_line(&line, parser, sink) {
+                Err(complaint) => complaint_at(complaint, &line, name),
+                Ok(()) => {
+                    let taken = sink.records.get(before..).unwrap_or_default();
+                    match self.block_size.check(taken, name, line.number) {
+                        None => continue,
+                        Some(error) if self.one_block_size => error,
+                        Some(error) => {
+                            self.other_block_size.get_or_insert(error);
+                            continue;
+                        }
+                    }
                 }
-                _ if line.bytes.trim_ascii_start().is_empty() => continue,
-                _ => match parser.line(line.bytes, sink) {
-                    Ok(()) => continue,
-                    Err(complaint) => complaint,
-                },
             };
             sink.records.truncate(before);
-            let is_cut = !line.is_ended && complaint.kind == TraceErrorKind::BadRecord;
-            let bytes = line.bytes.to_vec();
-            let position = Position::Line(input.lines());
-            let mut error = complaint.at(name, position, &bytes);
-            if is_cut {
-                let message = format!("the file ends in the middle of a line: expected {}", complaint.expected);
-                error = TraceError::new(TraceErrorKind::Truncated, name, position, message);
-            }
             if !*skip_bad {
                 return Err(error);
             }
@@ -284,6 +297,29 @@ impl TraceReader {
         }
         Ok(())
     }
+}
+
+/// Takes a line that is not empty.
+#[inline]
+fn take_line(line: &Line<'_>, parser: &mut impl LineFormat, sink: &mut Sink) -> Result<(), Complaint> {
+    if line.is_too_long {
+        return Err(Complaint { kind: TraceErrorKind::BadRecord, expected: "a line of at most 128 KiB" });
+    }
+    if line.bytes.trim_ascii_start().is_empty() {
+        return Ok(());
+    }
+    parser.line(line.bytes, sink)
+}
+
+/// The error of a line. One that lacks its end was cut.
+#[cold]
+fn complaint_at(complaint: Complaint, line: &Line<'_>, name: &str) -> TraceError {
+    let position = Position::Line(line.number);
+    if line.is_ended || complaint.kind != TraceErrorKind::BadRecord {
+        return complaint.at(name, position, line.bytes);
+    }
+    let message = format!("the file ends in the middle of a line: expected {}", complaint.expected);
+    TraceError::new(TraceErrorKind::Truncated, name, position, message)
 }
 
 impl Iterator for TraceReader {

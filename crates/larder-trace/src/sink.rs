@@ -87,6 +87,12 @@ impl Sink {
     }
 }
 
+const PAST_ADDRESS_MAX: &str = "expected a request that ends at byte 1152921504606846976 at most (1 EiB, the largest address that Larder takes), \
+     found one that reaches past it";
+const PAST_REGION: &str = "expected a request that ends at byte 4503599627370496 of its device or file at most (4 PiB, the largest address \
+     that Larder takes in this format), found one that reaches past it";
+const _: () = assert!(ADDRESS_MAX == 1_152_921_504_606_846_976 && REGION_BYTES == 4_503_599_627_370_496);
+
 #[inline]
 fn check(record: &Record, device_bytes: u64) -> Result<(), Complaint> {
     let complaint = |kind, expected| Err(Complaint { kind, expected });
@@ -94,17 +100,18 @@ fn check(record: &Record, device_bytes: u64) -> Result<(), Complaint> {
         return Ok(());
     }
     if record.len_bytes == 0 {
-        return complaint(TraceErrorKind::ZeroSize, "expected a size above 0, found 0");
+        return Err(Complaint::ZERO_SIZE);
     }
     if record.len_bytes > REQUEST_BYTES_MAX && record.op != Op::Trim {
         return complaint(TraceErrorKind::TooLong, "expected a read or write of at most 1 GiB, found a longer one");
     }
     match record.offset_bytes.checked_add(record.len_bytes) {
         Some(end) if end <= device_bytes => Ok(()),
-        _ if device_bytes >= REGION_BYTES => {
-            complaint(TraceErrorKind::PastEnd, "the request reaches past the largest address that Larder takes")
+        _ if device_bytes == ADDRESS_MAX => complaint(TraceErrorKind::PastEnd, PAST_ADDRESS_MAX),
+        _ if device_bytes == REGION_BYTES => complaint(TraceErrorKind::PastEnd, PAST_REGION),
+        _ => {
+            complaint(TraceErrorKind::PastEnd, "expected a request on the device, found one that reaches past its end")
         }
-        _ => complaint(TraceErrorKind::PastEnd, "the request reaches past the end of the device"),
     }
 }
 

@@ -5,7 +5,8 @@ mod common;
 use common::{first_error, gzip, reader};
 use larder_trace::{FormatId, OpenOptions, Position, TraceErrorKind};
 
-const SKIP: OpenOptions = OpenOptions { skip_bad: true, device_bytes: None, block_bytes: None, action: None };
+const SKIP: OpenOptions =
+    OpenOptions { skip_bad: true, device_bytes: None, block_bytes: None, action: None, one_block_size: false };
 const STRICT: OpenOptions = OpenOptions { skip_bad: false, ..SKIP };
 
 /// The error after one sound line.
@@ -75,7 +76,10 @@ fn bad_lines_are_named() {
         (FormatId::Austere, austere, "0 32768 W d7e03103f071f8c0b630b4339ccfe98b07c38c67 two", "compression ratio"),
         (FormatId::Msr, msr, "128166372003061629,usr,0,Erase,7014609920,24576,41286", "Read or Write in column 4"),
         (FormatId::Msr, msr, "128166372003061629,usr,0,Read,7014609920", "column 6"),
-        (FormatId::Blkparse, blk, "8,0 3 3 0.000002197 697 Q WS [kjournald]", "sector + sectors"),
+        (FormatId::Content, content, "1 1 a 0 0 R 0 0 93d76fe148c689ba 26", "a size above 0, found 0"),
+        (FormatId::Blkparse, blk, "8,0 3 3 0.000002197 697 Q WS 223490 8 [kjournald]", "sector + sectors"),
+        (FormatId::Blkparse, blk, "8,0 3 3 0.000002197 697 Q R 36 (12 00 [sg_inq]", "sector + sectors"),
+        (FormatId::Blkparse, blk, "8,0 3 3 0.000002197 697 Q WS 223490 + [a]", "the length in sectors after"),
         (FormatId::Blkparse, blk, "hello", "line of blkparse"),
         (FormatId::Blkparse, blk, "8,0 3 3 x 697 Q WS 1 + 1 [a]", "seconds in column 4"),
         (FormatId::Fio, "fio version 2 iolog", "f erase 0 1", "add, open, close"),
@@ -84,6 +88,8 @@ fn bad_lines_are_named() {
         (FormatId::Ssdsim, "1 0 0 8 1", "1 0 0 8 2", "0 (write) or 1 (read)"),
         (FormatId::Csv, "lbn,size,op", "1,1,eat", "SCSI opcode"),
         (FormatId::Csv, "lbn,size,op", "1,1", "as many columns"),
+        (FormatId::Csv, "lbn,size,op", "1,1,R,1", "no more columns"),
+        (FormatId::Csv, "lbn,size,op", "\"1,1,R", "the number of a block"),
     ];
     for (format, first, bad, expected) in cases {
         if bad == "f read 0 1" {
@@ -289,6 +295,33 @@ fn no_block_takes_more_than_its_own_size_when_it_is_compressed() {
     assert!(error.to_string().contains("from 1 to the block's own, in column 10"), "{error}");
     let mut reader = reader(lines.as_bytes(), None, SKIP).expect("opens");
     assert_eq!((reader.by_ref().count(), reader.skipped()), (2, 1));
+}
+
+/// Replay and re-chunking need blocks of one size; whoever looks is told where another begins.
+#[test]
+fn a_block_of_another_size_is_named_by_its_line() {
+    let block = |n: u64, sectors: u64| format!("{n} {n} a {} {sectors} W 0 0 00000000000000aa 9\n", n * 16);
+    // A flush and a block of unknown content have no size to go by.
+    let head = "0 0 a 0 16 R 0 0 - -\n1 1 a 0 0 F 0 0 0 0\n";
+    let text = format!("{head}{}{}{}{}", block(2, 8), block(3, 8), block(4, 16), block(5, 8));
+    let said = "t, line 5: expected content in blocks of 4096 bytes, as in line 3, found a block of 8192 bytes";
+    let strict = OpenOptions { one_block_size: true, ..STRICT };
+    let (count, error) = first_error(text.as_bytes(), None, strict);
+    let error = error.expect("a block of another size");
+    assert_eq!((count, error.kind(), error.to_string().as_str()), (4, TraceErrorKind::Content, said));
+    let mut skipping = reader(text.as_bytes(), None, OpenOptions { skip_bad: true, ..strict }).expect("opens");
+    assert_eq!((skipping.by_ref().count(), skipping.skipped()), (5, 1));
+    let mut looking = reader(text.as_bytes(), None, STRICT).expect("opens");
+    assert_eq!(looking.by_ref().filter(|record| record.is_ok()).count(), 6);
+    assert_eq!(looking.other_block_size().expect("one is there").to_string(), said);
+    // A block within another is no better.
+    let text = format!("{}1 1 a 20 8 W 0 0 00000000000000aa 9\n", block(1, 8));
+    let error = first_error(text.as_bytes(), None, strict).1.expect("a block out of place");
+    let said = "t, line 2: expected a block of 4096 bytes of content at a multiple of that, found one at byte 10240";
+    assert_eq!(error.to_string(), said);
+    // Lines without content may have any length.
+    let plain = reader(b"1 1 0 0\n2 8 0 0\n", None, strict).expect("opens");
+    assert_eq!(plain.filter(|record| record.is_ok()).count(), 2);
 }
 
 #[test]

@@ -204,3 +204,13 @@ fn the_published_counts_of_snapshots() {
     let ratio = |ratio: Option<f64>| (ratio.expect("a ratio") * 100.0).round() / 100.0;
     assert_eq!([info.compression_ratio(), info.compression_ratio_without_zeroes()].map(ratio), [2.81, 1.77]);
 }
+
+/// Content of blocks of two sizes cannot be counted in one.
+#[test]
+fn content_of_no_whole_block_is_counted_as_left_out() {
+    let lines = b"1 1 a 0 8 W 0 0 00000000000000aa 9\n2 2 a 16 16 W 0 0 00000000000000bb 9\n\
+                  3 3 a 4 8 R 0 0 00000000000000cc 9\n4 4 a 8 8 R 0 0 00000000000000dd 9\n";
+    let info = info(lines, FormatId::Content);
+    assert_eq!((info.content_left_out, info.blocks), (2, 6));
+    assert_eq!(info.content.expect("content").unique_blocks, 2);
+}

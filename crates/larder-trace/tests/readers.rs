@@ -136,6 +136,23 @@ fn fiu_of_4k() {
     assert_eq!(read, expected);
 }
 
+/// Columns may stand apart by tabs in every format of columns.
+#[test]
+fn tabs_are_blanks() {
+    for format in
+        [FormatId::Content, FormatId::Days, FormatId::Fiu, FormatId::Austere, FormatId::ArcLis, FormatId::Ssdsim]
+    {
+        // The name of a process may have a blank.
+        let text = String::from_utf8(sample(format).to_vec()).unwrap().replace("a b", "ab");
+        let tabs = text.replace(' ', "\t");
+        let mut reader =
+            reader(tabs.as_bytes(), None, OpenOptions::default()).unwrap_or_else(|e| panic!("{format}: {e}"));
+        assert_eq!(reader.format(), format);
+        let read: Vec<Record> = reader.by_ref().map(|record| record.unwrap()).collect();
+        assert_eq!(read, records(text.as_bytes(), format), "{format}");
+    }
+}
+
 #[test]
 fn fiu_of_512() {
     let md5s = "3f4fc2833a17fd2a3dacad7c0e8ca8adbf619eac0cdf3f68d496ea9344137e8b";
@@ -202,6 +219,35 @@ fn blkparse_takes_one_action() {
     assert_eq!(first_error(b"", None, options).1.unwrap().kind(), TraceErrorKind::Parameter);
 }
 
+/// What blkparse 1.2.0 printed of events of each action: of data, of none, of flushes, and of SCSI commands that pass
+/// through to the disk; plain, and with `-t -s` (times that requests took, figures of each process).
+#[test]
+fn blkparse_lines_of_every_action() {
+    let plain = include_bytes!("fixtures/blkparse.txt");
+    let tracked = include_bytes!("fixtures/blkparse-tracked.txt");
+    let shape = |op, offset_bytes, len_bytes| (op, offset_bytes, len_bytes);
+    let flush = shape(Op::Flush, 0, 0);
+    let fua = [flush, shape(Op::Write, 96 * 512, 8192), flush];
+    let trim = shape(Op::Trim, 4096 * 512, 1 << 20);
+    let write = shape(Op::Write, 2048 * 512, 4096);
+    let read = shape(Op::Read, 8192 * 512, 8192);
+    for action in *b"QDC" {
+        let reads = if action == b'C' { vec![] } else { vec![read] };
+        let expected = [vec![write], reads, vec![flush, flush], fua.to_vec(), vec![trim]].concat();
+        for bytes in [&plain[..], tracked] {
+            let options = OpenOptions { action: Some(action), ..OpenOptions::default() };
+            let reader = reader(bytes, None, options).expect("opens");
+            assert_eq!(reader.format(), FormatId::Blkparse);
+            let read: Vec<Record> = reader.map(|record| record.unwrap_or_else(|error| panic!("{error}"))).collect();
+            let shapes: Vec<_> = read.iter().map(|r| shape(r.op, r.offset_bytes, r.len_bytes)).collect();
+            assert_eq!(shapes, expected, "{}", action as char);
+            // A completion has the error in the place of the process.
+            let tag = if action == b'C' { Tag::NONE } else { Tag::new(b"fio") };
+            assert!(read.iter().all(|record| record.tag == tag), "{read:?}");
+        }
+    }
+}
+
 #[test]
 fn fio_of_both_versions() {
     let expected = [
@@ -217,6 +263,27 @@ fn fio_of_both_versions() {
         [record(Some(878), 1, "Nvme1n1", Op::Write, 0, 16_384), record(Some(888), 2, "Nvme1n1", Op::Flush, 0, 0)];
     assert_eq!(records(three, FormatId::Fio), expected);
     assert_eq!(reader(three, None, OpenOptions::default()).unwrap().format(), FormatId::Fio);
+}
+
+#[test]
+fn fio_actions_of_every_kind() {
+    // As fio 3.33 writes it, and once more into the same log; with the actions of later versions.
+    let once = "fio version 3 iolog\n1 f add\n2 f open\n7 f write 0 4096\n8 f sync_file_range 0 4096\n9 f sync 0 4096\n\
+                9 f datasync 0 4096\n10 f syncfs 0 0\n11 g file_operation 0 4096\n12 f close\n13 f unlink\n";
+    let flush = |time_us, request| record(Some(time_us), request, "f", Op::Flush, 0, 0);
+    let run = |first| {
+        [
+            record(Some(7), first, "f", Op::Write, 0, 4096),
+            flush(9, first + 1),
+            flush(9, first + 2),
+            flush(10, first + 3),
+        ]
+    };
+    assert_eq!(records(once.repeat(2).as_bytes(), FormatId::Fio), [run(1), run(5)].concat());
+    // Version 2 waits from anew.
+    let two = "fio version 2 iolog\nf wait 100 0\nf read 0 512\n";
+    let times: Vec<_> = records(two.repeat(2).as_bytes(), FormatId::Fio).iter().map(|record| record.time_us).collect();
+    assert_eq!(times, [Some(100), Some(100)]);
 }
 
 #[test]
@@ -254,6 +321,23 @@ fn csv_by_its_header() {
 }
 
 #[test]
+fn csv_of_other_separators_and_with_quotes() {
+    let expected = records(sample(FormatId::Csv), FormatId::Csv);
+    let text = String::from_utf8(sample(FormatId::Csv).to_vec()).unwrap();
+    for separator in [",", "\t", ";", "|", " , "] {
+        let other = text.replace(',', separator);
+        let reader = reader(other.as_bytes(), None, OpenOptions::default()).expect("opens");
+        assert_eq!(reader.format(), FormatId::Csv, "{separator:?}");
+        assert_eq!(reader.map(|record| record.unwrap()).collect::<Vec<_>>(), expected, "{separator:?}");
+    }
+    let quoted = "\"note\",\"lbn\",\"op\",\"size\"\n\"a, b\",\"7\", \"R\" ,\"512\"\n,9,W,\"1024\"\n";
+    let expected = [record(None, 1, "", Op::Read, 7 * 512, 512), record(None, 2, "", Op::Write, 9 * 512, 1024)];
+    assert_eq!(records(quoted.as_bytes(), FormatId::Csv), expected);
+    // A separator at the ends of lines.
+    assert_eq!(records(b"lbn,op,size,\n7,R,512,\n9,W,1024,\n", FormatId::Csv), expected);
+}
+
+#[test]
 fn binary_formats() {
     let expected = [
         record(Some(5_633_898_000_000), 1, "", Op::Read, 42_932_745 * 512, 512),
@@ -278,6 +362,20 @@ fn packed_files_are_told_by_their_first_bytes() {
         let read: Vec<Record> = reader.by_ref().map(|record| record.unwrap()).collect();
         assert_eq!(read, records(plain, FormatId::Content));
         assert_eq!(reader.progress_bytes().0, bytes.len() as u64);
+    }
+}
+
+/// pzstd writes a frame to be skipped before each of data, with the size of that.
+#[test]
+fn zstd_may_begin_with_a_frame_to_be_skipped() {
+    let plain = sample(FormatId::Content);
+    let data = zstd::encode_all(plain, 3).unwrap();
+    for number in [0x50, 0x5f] {
+        let skipped = [&[number, 0x2a, 0x4d, 0x18, 4, 0, 0, 0][..], &(data.len() as u32).to_le_bytes()].concat();
+        let bytes = [&skipped[..], &data, &skipped, &data].concat();
+        let reader = reader(&bytes, None, OpenOptions::default()).unwrap();
+        assert_eq!((reader.packing(), reader.format()), (Packing::Zstd, FormatId::Content));
+        assert_eq!(reader.filter(|record| record.is_ok()).count(), 8);
     }
 }
 

@@ -9,7 +9,7 @@ use crate::{
     error::{Failure, Outcome},
     output,
     sim::{outputs::Outputs, replay::processors},
-    trace::{self, watch::Watch},
+    trace::{self, Use, watch::Watch},
 };
 use larder_sim::{
     paper::{Experiment, Lab, Records, StandIn, Workload, experiments},
@@ -109,9 +109,9 @@ fn given<'a>(experiment: &Experiment, trace: &NamedTrace, skip_bad: bool, watch:
     let title = named.as_ref().map_or(short.clone(), |name| format!("{stem} as {name}"));
     let name = named.unwrap_or(short);
     let input = InputArgs { file, format: None, unit: None, skip_bad };
-    trace::open(&input).map_err(|error| trace::failure(&error, Some(&input.file), None))?;
+    trace::open(&input, Use::Replay, watch).map_err(|error| trace::failure(&error, Some(&input.file), None))?;
     let open = move |what: &str| {
-        let reading = watch.reading(trace::open(&input)?, what.to_owned());
+        let reading = watch.reading(trace::open(&input, Use::Replay, watch)?, what.to_owned());
         Ok(Box::new(reading) as Records<'a>)
     };
     Ok(Workload::new(name, about, open).given(title))

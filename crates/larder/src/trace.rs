@@ -10,6 +10,7 @@ mod generate;
 mod info;
 mod log;
 pub(crate) mod out;
+mod pipe;
 mod record;
 mod recorder;
 pub(crate) mod watch;
@@ -18,8 +19,9 @@ use crate::{
     args::{InputArgs, TraceCommand},
     error::{Failure, Outcome},
 };
-use larder_trace::{FormatId, OpenOptions, Provenance, TraceError, TraceErrorKind, TraceReader, TraceResult};
+use larder_trace::{FormatId, OpenOptions, Position, Provenance, TraceError, TraceErrorKind, TraceReader, TraceResult};
 use std::path::Path;
+use watch::Watch;
 
 /// Runs the command.
 ///
@@ -34,14 +36,33 @@ pub fn run(command: &TraceCommand) -> Outcome {
     }
 }
 
+/// What a trace is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// It is read once, as it is.
+    Once,
+    /// It is replayed or re-chunked: it must be a file that can be read again, and its content be in blocks of one size.
+    Replay,
+}
+
 /// Opens a trace as the command line says.
-pub(crate) fn open(args: &InputArgs) -> TraceResult<TraceReader> {
+pub(crate) fn open(args: &InputArgs, what_for: Use, watch: &Watch) -> TraceResult<TraceReader> {
     let block_bytes = args.unit.map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX));
-    let reader = larder_trace::open(
-        &args.file,
-        args.format,
-        OpenOptions { skip_bad: args.skip_bad, block_bytes, ..OpenOptions::default() },
-    )?;
+    let one_block_size = what_for == Use::Replay;
+    let options = OpenOptions { skip_bad: args.skip_bad, block_bytes, one_block_size, ..OpenOptions::default() };
+    let reader = match pipe::is_stream(&args.file) {
+        false => larder_trace::open(&args.file, args.format, options)?,
+        true => {
+            let name = args.file.display().to_string();
+            if what_for == Use::Replay {
+                let message = "expected a file, since it is read more than once, found what can be read only once (a pipe \
+                               or the like): write it to a file first";
+                return Err(TraceError::new(TraceErrorKind::Io, &name, Position::Whole, message));
+            }
+            let stream = pipe::Stream::open(&args.file, watch.ending());
+            TraceReader::from_read(&name, stream, args.format, options)?
+        }
+    };
     let counts_blocks = [FormatId::ArcLis, FormatId::BlockIds, FormatId::Csv, FormatId::OracleGeneral];
     if args.unit.is_some() && !counts_blocks.contains(&reader.format()) {
         let names = counts_blocks.map(FormatId::name).join(", ");

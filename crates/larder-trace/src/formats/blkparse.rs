@@ -3,11 +3,16 @@
 //! A request shows up several times, once for each action. One action counts: `Q` (queued) where the beginning of the
 //! file has any, since those are the requests as they were made, before merging and splitting; else `D` (sent to the
 //! driver), else `C` (completed). The caller may name another. All other lines are passed over, the summary at the end
-//! of the file too.
+//! of the file and the list of its input files too.
 //!
 //! RWBS: R read, W write, D discard; an F before it is a flush that precedes the write, an F after it (FUA) one that
 //! follows; a flush alone has no sectors. Other requests (N: no data) are passed over. Devices get regions of their own;
-//! the process is the tag.
+//! the process is the tag, where the action tells it (`C` has an error number in its place).
+//!
+//! Source: blktrace's `blkparse_fmt.c`. Of Q, I, D and C it has three shapes: `sector + sectors`, perhaps with
+//! `(elapsed)`; a request without data, `[process]`, of C `sector [error]`; and a command that passes through to the
+//! driver (SCSI, NVMe), `bytes (its bytes) [process]`, of C without the number. The last two move no blocks and are
+//! passed over like any other line that is no request.
 
 use super::{LineFormat, SECTOR_BYTES};
 use crate::{
@@ -19,6 +24,9 @@ use crate::{
 
 /// Actions that name a request, best first.
 const ACTIONS: [u8; 3] = *b"QDC";
+
+/// Lines that say which files were read; they stand before the requests or behind the summary.
+const INPUT_FILE: &[u8] = b"Input file ";
 
 /// The parser: which action counts, which devices there are, and whether the summary has begun.
 pub(crate) struct Blkparse {
@@ -41,7 +49,7 @@ pub(crate) fn choose_action(head: &[u8]) -> u8 {
 }
 
 /// Whether a line begins with `major,minor`.
-fn looks_like_device(line: &[u8]) -> bool {
+pub(crate) fn looks_like_device(line: &[u8]) -> bool {
     let Some(field) = Cursor::blanks(line).field() else { return false };
     let mut numbers = field.splitn(2, |&byte| byte == b',');
     let is_number = |part: Option<&[u8]>| part.and_then(decimal).is_some();
@@ -77,13 +85,20 @@ fn rwbs(field: &[u8]) -> Rwbs {
     said
 }
 
+/// Whether a line that is no event begins what blkparse counted: of a process (`name (pid)`), of a CPU, or of all.
+fn begins_summary(line: &[u8]) -> bool {
+    let begins = [&b"CPU"[..], b"Total", b"Throughput", b"Events"].iter().any(|word| line.starts_with(word));
+    let pid = memchr::memrchr(b'(', line).and_then(|at| line.get(at + 1..)).and_then(|rest| rest.strip_suffix(b")"));
+    begins || pid.is_some_and(|pid| decimal(pid.strip_suffix(b", ...").unwrap_or(pid)).is_some())
+}
+
 impl LineFormat for Blkparse {
     fn line(&mut self, line: &[u8], sink: &mut Sink) -> Result<(), Complaint> {
         if !looks_like_device(line) {
-            let text = line.trim_ascii_start();
-            self.is_in_summary |= text.starts_with(b"CPU") || text.starts_with(b"Total") || text.is_empty();
+            let text = line.trim_ascii();
+            self.is_in_summary |= begins_summary(text);
             let complaint = Complaint::expected("a line of blkparse, beginning with major,minor of a device");
-            return if self.is_in_summary { Ok(()) } else { Err(complaint) };
+            return if self.is_in_summary || text.starts_with(INPUT_FILE) { Ok(()) } else { Err(complaint) };
         }
         let mut columns = Cursor::blanks(line);
         let device = columns.need("major,minor in column 1")?;
@@ -97,25 +112,24 @@ impl LineFormat for Blkparse {
         }
         let said = rwbs(columns.need("the kind of request (RWBS) in column 7")?);
         let place = place(&mut columns)?;
-        let base = self.devices.base(device)?;
-        let request = sink.next_request();
-        let mut record = Record::new(request, Op::Flush, 0, 0);
+        let name = end(columns.rest(), place.is_none())?;
+        // Older versions print a flush without data with 0 sectors.
+        let data = said.op.zip(place).filter(|(_, (_, sectors))| *sectors > 0 || !said.flush_before);
+        if data.is_none() && !said.flush_before {
+            // No blocks are moved: no request to a cache.
+            return Ok(());
+        }
+        let mut record = Record::new(sink.next_request(), Op::Flush, 0, 0);
         record.time_us = Some(time_ns / 1000);
-        record.tag = process(columns.rest());
+        record.tag = if self.action == b'C' { Tag::NONE } else { Tag::new(name) };
         if said.flush_before {
             sink.push(record)?;
         }
-        match (said.op, place) {
-            (Some(op), Some((sector, sectors))) if sectors > 0 => {
-                let offset_bytes = sector.saturating_mul(SECTOR_BYTES);
-                let len_bytes = sectors.saturating_mul(SECTOR_BYTES);
-                sink.push_in(base, Record { op, offset_bytes, len_bytes, ..record })?;
-            }
-            // A flush without data is printed as FWS or the like, with no sectors or with 0.
-            (Some(_), _) if said.flush_before => return Ok(()),
-            (Some(_), _) => return Err(Complaint::expected("\"sector + sectors\" after the kind of request")),
-            (None, _) => return Ok(()),
-        }
+        let Some((op, (sector, sectors))) = data else { return Ok(()) };
+        let offset_bytes = sector.saturating_mul(SECTOR_BYTES);
+        let len_bytes = sectors.saturating_mul(SECTOR_BYTES);
+        let base = self.devices.base(device)?;
+        sink.push_in(base, Record { op, offset_bytes, len_bytes, ..record })?;
         if said.flush_after {
             sink.push(record)?;
         }
@@ -135,11 +149,24 @@ fn place(columns: &mut Cursor<'_>) -> Result<Option<(u64, u64)>, Complaint> {
     Ok(Some((sector, sectors)))
 }
 
-/// The process in brackets.
-fn process(rest: &[u8]) -> Tag {
-    let rest = rest.trim_ascii();
-    match rest.strip_prefix(b"[").and_then(|rest| rest.strip_suffix(b"]")) {
-        Some(name) => Tag::new(name),
-        None => Tag::NONE,
+/// What stands behind the place, or in its stead: a number (of bytes, or a sector) and what is in round brackets may be
+/// there, what is in square ones must. Gives that.
+fn end(rest: &[u8], without_place: bool) -> Result<&[u8], Complaint> {
+    let mut left = rest.trim_ascii();
+    if without_place {
+        let digits = left.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        left = left.get(digits..).unwrap_or_default().trim_ascii_start();
+    }
+    if left.starts_with(b"(") {
+        let at = memchr::memchr(b')', left).map_or(left.len(), |at| at + 1);
+        left = left.get(at..).unwrap_or_default().trim_ascii_start();
+    }
+    match left.strip_prefix(b"[").and_then(|left| left.strip_suffix(b"]")) {
+        Some(name) => Ok(name),
+        // The place tells what line it is, whatever was done to the rest.
+        None if !without_place => Ok(b""),
+        None => Err(Complaint::expected(
+            "\"sector + sectors\" and [process] after the kind of request, or [process] alone where no blocks are moved",
+        )),
     }
 }

@@ -55,6 +55,10 @@ impl LineFormat for ContentLines {
         let stored = columns.need("the compressed size in column 10")?;
         columns.end("ten columns and no more")?;
         let len_bytes = sectors.saturating_mul(SECTOR_BYTES);
+        // Before the compressed size, which would be compared with it.
+        if op != Op::Flush && len_bytes == 0 {
+            return Err(Complaint::ZERO_SIZE);
+        }
         let content = match op {
             Op::Read | Op::Write => content(digits, stored, len_bytes, provenance)?,
             Op::Trim | Op::Flush => None,

@@ -1,9 +1,13 @@
 //! fio iologs. Version 2: `file action [offset length]`, where `file wait microseconds` passes time. Version 3:
 //! `microseconds file action [offset length]` (that unit is what fio writes and reads).
 //!
-//! `read`, `write`, `trim` are requests; `sync` and `datasync` are flushes; `add`, `open` and `close` are none. A file's
-//! addresses are its own: each file gets a region, in the order in which they appear, and the end of its name is the
-//! tag. In version 2 requests have no time until a first `wait`.
+//! `read`, `write`, `trim` are requests; `sync`, `datasync` and `syncfs` are flushes. `add`, `open`, `close`, `unlink` and
+//! `file_operation` are none, and neither is `sync_file_range`: it starts writing, but no device is flushed (its manual
+//! page). A file's addresses are its own: each file gets a region, in the order in which they appear, and the end of its
+//! name is the tag. In version 2 requests have no time until a first `wait`.
+//!
+//! Source: fio's `iolog.c` and `io_ddir.h`, and what its version 3.33 writes. fio appends to a log that is there, with the
+//! first line once more: times begin again.
 
 use super::LineFormat;
 use crate::{
@@ -29,6 +33,8 @@ enum Version {
     Three,
 }
 
+/// How the first line begins, of any version.
+const HEAD: &[u8] = b"fio version ";
 const VERSION: &str = "\"fio version 2 iolog\" or \"fio version 3 iolog\" (the versions that are known)";
 
 /// The end of a path, which tells files apart better than its beginning.
@@ -40,12 +46,13 @@ fn tag_of(file: &[u8]) -> Tag {
 impl LineFormat for Fio {
     #[inline]
     fn line(&mut self, line: &[u8], sink: &mut Sink) -> Result<(), Complaint> {
-        if self.version == Version::Unknown {
+        if self.version == Version::Unknown || line.starts_with(HEAD) {
             self.version = match line.trim_ascii() {
                 b"fio version 2 iolog" => Version::Two,
                 b"fio version 3 iolog" => Version::Three,
                 _ => return Err(Complaint::expected(VERSION)),
             };
+            self.waited_us = None;
             return Ok(());
         }
         let mut columns = Cursor::blanks(line);
@@ -54,9 +61,13 @@ impl LineFormat for Fio {
             _ => self.waited_us,
         };
         let file = columns.need("the name of a file")?;
-        const ACTION: &str = "add, open, close, read, write, trim, sync, datasync or (version 2) wait";
+        const ACTION: &str = "an action (add, open, close, unlink, read, write, trim, sync, datasync, syncfs, \
+                              sync_file_range, file_operation or, in version 2, wait)";
         let op = match columns.need(ACTION)? {
-            b"add" | b"open" | b"close" => return columns.end("no column after add, open or close"),
+            b"add" | b"open" | b"close" | b"unlink" => {
+                return columns.end("no column after add, open, close or unlink");
+            }
+            b"sync_file_range" | b"file_operation" => return Ok(()),
             b"wait" if self.version == Version::Two => {
                 let us = columns.number("the microseconds to wait")?;
                 self.waited_us = Some(self.waited_us.unwrap_or(0).saturating_add(us));
@@ -65,7 +76,7 @@ impl LineFormat for Fio {
             b"read" => Op::Read,
             b"write" => Op::Write,
             b"trim" => Op::Trim,
-            b"sync" | b"datasync" => {
+            b"sync" | b"datasync" | b"syncfs" => {
                 let mut record = Record::new(sink.next_request(), Op::Flush, 0, 0);
                 record.time_us = time_us;
                 record.tag = tag_of(file);

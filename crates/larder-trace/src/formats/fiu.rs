@@ -4,12 +4,12 @@
 //! of it, written without a gap. The length of the last column tells which. Each block, or sector, becomes a record; those
 //! of a line are one request. The process is the tag.
 //!
-//! Columns are taken from both ends, because the name of a process may have blanks. Major and minor are not used: a
+//! Columns stand apart by blanks or tabs, and are taken from both ends, because the name of a process may have blanks. Major and minor are not used: a
 //! file is one device.
 
 use super::{LineFormat, SECTOR_BYTES};
 use crate::{
-    error::{Complaint, TraceErrorKind},
+    error::Complaint,
     parse::{Cursor, decimal, fingerprint},
     record::{CONTENT_BYTES_MAX, Content, Op, Provenance, Record, Tag},
     sink::Sink,
@@ -31,7 +31,7 @@ impl LineFormat for Fiu {
         left.number("the process number in column 2")?;
         let mut right = left.rest().trim_ascii();
         let mut last = || -> Result<&[u8], Complaint> {
-            let at = memchr::memrchr(b' ', right).ok_or(Complaint::expected(NINE))?;
+            let at = memchr::memrchr2(b' ', b'\t', right).ok_or(Complaint::expected(NINE))?;
             let (rest, field) = right.split_at_checked(at).ok_or(Complaint::expected(NINE))?;
             right = rest.trim_ascii_end();
             Ok(field.get(1..).unwrap_or_default())
@@ -50,7 +50,7 @@ impl LineFormat for Fiu {
         };
         let blocks = (digits.len() / MD5_DIGITS) as u64;
         if sectors == 0 {
-            return Err(Complaint { kind: TraceErrorKind::ZeroSize, expected: "expected a size above 0, found 0" });
+            return Err(Complaint::ZERO_SIZE);
         }
         let is_even = digits.len() % MD5_DIGITS == 0 && blocks > 0 && sectors % blocks == 0;
         if !is_even || sectors > CONTENT_BYTES_MAX / SECTOR_BYTES {

@@ -196,6 +196,7 @@ impl InfoCollector {
         let end = record.end_bytes().div_ceil(block_bytes);
         let is_block = record.len_bytes == block_bytes && end - first == 1;
         let content = record.content.filter(|_| is_block);
+        self.info.content_left_out += u64::from(record.content.is_some() && !is_block);
         for block in first..end {
             self.block(block, block_bytes, record.op, content.as_ref());
         }

@@ -12,7 +12,7 @@ use crate::{
     args::{InputArgs, TraceFile, TraceInput, UnknownArg},
     error::{Failure, Outcome},
     trace::{
-        self,
+        self, Use,
         convert::synthetic,
         watch::{Reading, Watch},
     },
@@ -158,7 +158,8 @@ impl<'a> Source<'a> {
     pub fn records(&self, what: impl Into<Cow<'static, str>>) -> TraceResult<Records> {
         let is_bare = matches!(self.format, FormatId::BlockIds | FormatId::ArcLis);
         let unit = if is_bare { Some(u64::from(self.chunk_bytes)) } else { None };
-        let reading = self.watch.reading(trace::open(&input_args(self.file, unit))?, what);
+        let reader = trace::open(&input_args(self.file, unit), Use::Replay, self.watch)?;
+        let reading = self.watch.reading(reader, what);
         let Some(content) = self.file.content else { return Ok(Records::Read(Box::new(reading))) };
         let options = synthetic(content, Some(self.chunk_bytes));
         Ok(Records::Made(Box::new(with_sizes(with_content(reading, options)?, options.compress))))
@@ -170,7 +171,7 @@ fn explain(error: &TraceError, file: &TraceFile) -> Failure {
 }
 
 fn look(file: &TraceFile, watch: &Watch) -> TraceResult<Look> {
-    let reader = trace::open(&input_args(file, None))?;
+    let reader = trace::open(&input_args(file, None), Use::Replay, watch)?;
     let format = reader.format();
     for record in watch.reading(reader, "looking") {
         let record = record?;

@@ -18,7 +18,7 @@ use larder_trace::{
 use std::path::Path;
 
 use super::{
-    failure, open,
+    Use, failure, open,
     out::{self, OutFile},
     watch::Watch,
 };
@@ -74,7 +74,9 @@ fn records(args: &ConvertArgs, watch: &Watch) -> TraceResult<Records> {
 
 /// The trace from its beginning, with content where some is made up.
 fn source(args: &ConvertArgs, watch: &Watch, what: &'static str) -> TraceResult<Records> {
-    let records = watch.reading(open(&args.input)?, what);
+    // Chunks are made in two passes, of blocks of one size.
+    let what_for = if args.chunk.is_some() { Use::Replay } else { Use::Once };
+    let records = watch.reading(open(&args.input, what_for, watch)?, what);
     let Some(content) = args.content else { return Ok(Box::new(records)) };
     let options = synthetic(content, args.chunk);
     Ok(Box::new(with_sizes(with_content(records, options)?, options.compress)))

@@ -6,12 +6,12 @@
 //! What it does not do: generate; `larder_trace::generate` does.
 
 use crate::{
-    args::{GenerateArgs, ShapeArgs},
+    args::{GenerateArgs, InputArgs, ShapeArgs},
     error::{Failure, Outcome},
     output,
 };
 use larder_trace::{
-    Compressibility, OpenOptions, Record, TraceResult,
+    Compressibility, Record, TraceResult,
     generate::{
         BootStorm, BootStormConfig, PROFILES, Profile, ProfileTrace, RandomReads, RandomReadsConfig, Restore,
         RestoreConfig, Snapshots, SnapshotsConfig, SyntheticBoot, SyntheticBootConfig, ZipfConfig, ZipfTrace,
@@ -22,7 +22,7 @@ use serde_json::json;
 use std::{fs, path::Path};
 
 use super::{
-    failure,
+    Use, failure, open,
     out::{self, OutFile, Report},
     watch::Watch,
 };
@@ -95,7 +95,7 @@ pub fn run(args: &GenerateArgs) -> Outcome {
     let out = OutFile::create(path, args.force)?;
     let watch = Watch::new()?;
     let records = match (kind, profile) {
-        (Some(kind), _) => records(kind, args),
+        (Some(kind), _) => records(kind, args, &watch),
         (None, Some(profile)) => of_profile(profile, args),
         (None, None) => return Err(Failure::Usage(format!("no generator is called '{name}'"))),
     };
@@ -195,13 +195,13 @@ fn of_profile(profile: Profile, args: &GenerateArgs) -> TraceResult<Records> {
     Ok(Box::new(ProfileTrace::new(profile, args.scale, compress(args), args.seed)?))
 }
 
-fn records(kind: Kind, args: &GenerateArgs) -> TraceResult<Records> {
+fn records(kind: Kind, args: &GenerateArgs, watch: &Watch) -> TraceResult<Records> {
     Ok(match kind {
         Kind::Zipf => Box::new(ZipfTrace::new(zipf(args))?),
         Kind::RandomReads => Box::new(RandomReads::new(random_reads(args))?),
-        Kind::BootStorm => boot_storm(args)?,
+        Kind::BootStorm => boot_storm(args, watch)?,
         Kind::Snapshots => Box::new(Snapshots::new(snapshots(args))?),
-        Kind::Restore => restore(args)?,
+        Kind::Restore => restore(args, watch)?,
     })
 }
 
@@ -242,14 +242,19 @@ fn random_reads(args: &GenerateArgs) -> RandomReadsConfig {
     }
 }
 
-fn boot_storm(args: &GenerateArgs) -> TraceResult<Records> {
+/// A trace that is made use of.
+fn input(path: &Path) -> InputArgs {
+    InputArgs { file: path.to_owned(), format: None, unit: None, skip_bad: false }
+}
+
+fn boot_storm(args: &GenerateArgs, watch: &Watch) -> TraceResult<Records> {
     let (shape, base) = (&args.shape, BootStormConfig::default());
     let disk_bytes = shape.disk.unwrap_or_else(|| scaled(args, base.disk_bytes));
     let seconds = |seconds: f64| (seconds * SECOND_US) as u64;
     let template = match &shape.boot {
         Some(path) => {
             let from = shape.disk_from.unwrap_or(0);
-            let recording = larder_trace::open(path, None, OpenOptions::default())?;
+            let recording = open(&input(path), Use::Once, watch)?;
             let disk = from..from.saturating_add(disk_bytes);
             boot_template(recording, shape.tag.as_deref(), disk, shape.until.map(seconds))?
         }
@@ -289,7 +294,7 @@ fn snapshots(args: &GenerateArgs) -> SnapshotsConfig {
     }
 }
 
-fn restore(args: &GenerateArgs) -> TraceResult<Records> {
+fn restore(args: &GenerateArgs, watch: &Watch) -> TraceResult<Records> {
     let ShapeArgs { restore_days, io, no_writes, days_from, .. } = &args.shape;
     let base = RestoreConfig::default();
     let config = RestoreConfig {
@@ -297,8 +302,10 @@ fn restore(args: &GenerateArgs) -> TraceResult<Records> {
         io_bytes: io.map_or(base.io_bytes, |bytes| u32::try_from(bytes).unwrap_or(0)),
         with_writes: !no_writes,
     };
-    if let Some(path) = days_from.clone() {
-        return Ok(Box::new(Restore::new(move || larder_trace::open(&path, None, OpenOptions::default()), config)?));
+    if let Some(path) = days_from {
+        // Each day that is restored is another pass.
+        let (input, watch) = (input(path), watch.clone());
+        return Ok(Box::new(Restore::new(move || open(&input, Use::Replay, &watch), config)?));
     }
     let snapshots = snapshots(args);
     Ok(Box::new(Restore::new(move || Snapshots::new(snapshots), config)?))

@@ -16,7 +16,7 @@ use larder_trace::{
 use serde_json::{Value, json};
 use std::path::Path;
 
-use super::{failure, open, provenance_name, provenance_words, watch::Watch};
+use super::{Use, failure, open, provenance_name, provenance_words, watch::Watch};
 
 /// What was counted, and in what.
 struct Counted {
@@ -46,7 +46,7 @@ pub fn run(args: &InfoArgs) -> Outcome {
 }
 
 fn collect(args: &InfoArgs, watch: &Watch) -> TraceResult<Counted> {
-    let reader = open(&args.input)?;
+    let reader = open(&args.input, Use::Once, watch)?;
     let (format, packing) = (reader.format(), packing_name(reader.packing()));
     let mut collector = InfoCollector::new(args.block);
     for record in watch.reading(reader, "counting") {
@@ -105,6 +105,7 @@ fn object(file: &Path, counted: &Counted) -> Value {
         "back_step_worst_us": info.back_steps.worst_us,
         "read_sizes": sizes(&info.read_sizes),
         "write_sizes": sizes(&info.write_sizes),
+        "content_left_out": info.content_left_out,
         "content": info.content.map(|content| match is_labelled(counted.format) {
             true => provenance_name(content.provenance),
             false => "unlabelled",
@@ -245,6 +246,8 @@ fn page(file: &Path, counted: &Counted) -> String {
     if let Some(content) = &info.content {
         table.head(&format!("Content ({})", content_words(counted)));
         content_rows(&mut table, info, content);
+        let whole = format!("lines of content that are no whole block of {}", exact(info.block_bytes));
+        table.row("left out", count(info.content_left_out), whole);
     }
     table.head("Order");
     match info.duration_us {

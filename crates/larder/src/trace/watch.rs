@@ -29,6 +29,7 @@ pub struct Watch {
     is_ending: Arc<AtomicBool>,
     skipped: Rc<Cell<u64>>,
     first_skipped: Rc<RefCell<Option<String>>>,
+    other_block_size: Rc<RefCell<Option<String>>>,
     back_steps: Rc<Cell<u64>>,
 }
 
@@ -40,7 +41,14 @@ impl Watch {
     pub fn new() -> Outcome<Watch> {
         let bar = std::io::stderr().is_terminal().then(ProgressBar::no_length);
         let is_ending = signals::flag()?;
-        Ok(Watch { bar, is_ending, skipped: Rc::default(), first_skipped: Rc::default(), back_steps: Rc::default() })
+        Ok(Watch {
+            bar,
+            is_ending,
+            skipped: Rc::default(),
+            first_skipped: Rc::default(),
+            other_block_size: Rc::default(),
+            back_steps: Rc::default(),
+        })
     }
 
     /// The records of a reader; `what` is being done.
@@ -79,10 +87,13 @@ impl Watch {
         })
     }
 
-    /// Lines that were passed over in the last pass; tells people of them.
+    /// Lines that were passed over in the last pass; tells people of them, and of content that cannot be replayed.
     pub fn finish(&self) -> u64 {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
+        }
+        if let Some(first) = &*self.other_block_size.borrow() {
+            output::note(&format!("note: this trace can be neither replayed nor re-chunked: {first}"));
         }
         if let Some(first) = &*self.first_skipped.borrow() {
             output::note(&format!(
@@ -106,6 +117,11 @@ impl Watch {
     /// Whether a signal came.
     pub fn is_ending(&self) -> bool {
         self.is_ending.load(Ordering::Relaxed)
+    }
+
+    /// What a signal sets.
+    pub fn ending(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.is_ending)
     }
 
     fn check(&self) -> TraceResult<()> {
@@ -148,5 +164,6 @@ impl Drop for Reading {
         self.watch.skipped.set(self.reader.skipped());
         self.watch.back_steps.set(self.reader.back_steps().count);
         *self.watch.first_skipped.borrow_mut() = self.reader.first_skipped().map(ToString::to_string);
+        *self.watch.other_block_size.borrow_mut() = self.reader.other_block_size().map(ToString::to_string);
     }
 }
