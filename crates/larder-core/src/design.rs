@@ -218,7 +218,7 @@ pub trait Design: Send {
     /// Chooses a slot for replacement; it takes no new references from now on. `busy` names slots to pass over.
     fn choose_victim(&mut self, busy: &mut dyn FnMut(SlotId) -> bool) -> Option<Victim>;
 
-    /// Gives a victim back, unharmed.
+    /// Gives a victim back, unharmed: what is in it cannot leave now. It is not the next to be chosen, where another may go.
     fn spare_victim(&mut self, slot: SlotId);
 
     /// The dirty chunks that map into `slot`.

@@ -199,13 +199,14 @@ impl Slots {
         }
     }
 
-    /// An eviction was given up: the slot is sealed again, least recent.
+    /// An eviction was given up: the slot is sealed again, and most recent. Were it the least recent, the same few that cannot go
+    /// would be chosen again and again, and nothing else ever would.
     pub fn stop_evicting(&mut self, slot: SlotId) {
         let entry = &mut self.slots[slot.0 as usize];
         // A slot of any other state is on a list already, or must not come onto this one.
         if entry.state == SlotState::Evicting {
             entry.state = SlotState::Sealed;
-            self.link_oldest(slot.0);
+            self.link_newest(slot.0);
         }
     }
 
@@ -450,16 +451,6 @@ impl Slots {
             None => self.oldest = i,
         }
     }
-
-    fn link_oldest(&mut self, i: u32) {
-        let before = std::mem::replace(&mut self.oldest, i);
-        self.slots[i as usize].older = NONE;
-        self.slots[i as usize].newer = before;
-        match self.slots.get_mut(before as usize) {
-            Some(slot) => slot.older = i,
-            None => self.newest = i,
-        }
-    }
 }
 
 impl BackPointer {
@@ -494,8 +485,8 @@ mod tests {
         assert_eq!(slots.open(StreamClass::Dirty), Some((ids[2], 1)), "its generation has moved on");
         assert_eq!(start(&mut slots, &|_| false), Some(ids[1]));
         slots.stop_evicting(ids[1]);
+        assert_eq!(start(&mut slots, &|_| false), Some(ids[0]), "what was given back is not the next");
         assert_eq!(start(&mut slots, &|_| false), Some(ids[1]));
-        assert_eq!(start(&mut slots, &|_| false), Some(ids[0]));
         assert_eq!(start(&mut slots, &|_| false), None);
     }
 

@@ -498,7 +498,7 @@ impl<D: Driven> World<D> {
                 let Some(slot) = self.rng.pick(&evicting) else { return };
                 self.design.spare_victim(SlotId(slot));
                 self.slots[slot as usize].state = SlotState::Sealed;
-                self.lru.insert(0, slot);
+                self.lru.push(slot);
             }
             95..=97 => {
                 let retired = self.in_state(SlotState::Retired);

@@ -222,6 +222,10 @@ impl Cache {
         };
         if detach && result.is_ok() {
             result = shared.superblock.update(&*shared.flash, &shared.counters, |it| it.detached = true).await;
+            if result.is_err() {
+                // One twin may have the mark. Where this fails, too, the next opening may find it, and the origin is complete.
+                let _ = shared.superblock.update(&*shared.flash, &shared.counters, |_| {}).await;
+            }
         }
         drop(finishing);
         drop(ticket);

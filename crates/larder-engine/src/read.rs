@@ -325,9 +325,9 @@ impl Shared {
                         _ => {}
                     }
                 } else {
-                    // What fails its check will do so again.
+                    // What fails its check is read again where nobody else has it: it may have been read wrongly.
                     state.note_damaged(&bad);
-                    if same {
+                    if same && (dirty.is_none() || attempt > 0) {
                         self.counters.corrupt_records.fetch_add(1, Relaxed);
                         if let Some(seq) = dirty {
                             state.lost.insert(want.lba.0, seq);

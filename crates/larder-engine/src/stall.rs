@@ -4,7 +4,7 @@
 //! for ever: after [`UNREADABLE_MAX`] the flash has failed, and the writer goes past it, or is told.
 //!
 //! Invariants: it is a failure only if a writer waits and nothing made room meanwhile: an origin that is slow, failing or
-//! gone keeps writers waiting as long as it takes, and so does no flash of which some dirty data can be read.
+//! gone keeps writers waiting as long as it takes. What cannot go is passed over, so that all else is tried first.
 //!
 //! What it does not do: read anything; destaging and eviction report here.
 

@@ -1,6 +1,6 @@
 //! The superblock and its twin: read and choose at opening, written one after the other.
 //!
-//! Invariants: an update writes the twins in turn with a flush between them, so that a crash leaves at least one whole;
+//! Invariants: an update writes the twins in turn, each durably before the next, so that a crash leaves at least one whole;
 //! the newer valid one counts. Updates take turns.
 //!
 //! What it does not do: decide what is in it.

@@ -343,15 +343,18 @@ impl Shared {
             }
             let mut state = self.state.lock();
             state.note_damaged(&place);
-            if content.is_ok() {
-                self.counters.corrupt_records.fetch_add(1, Relaxed);
-            }
             // Other writes of the chunk wait for this one, but a destage may have cleaned it meanwhile.
-            let Some(seq) = state.design.dirty_seq(lba) else { return Ok(None) };
+            let Some(seq) = state.design.dirty_seq(lba) else {
+                self.counters.corrupt_records.fetch_add(content.is_ok().into(), Relaxed);
+                return Ok(None);
+            };
             match content {
                 Err(error) if tries >= TRIES_MAX => return Err(error.into()),
                 Err(_) => held = self.hold(&state, place),
+                // It may have been read wrongly.
+                Ok(_) if tries == 1 => held = self.hold(&state, place),
                 Ok(_) => {
+                    self.counters.corrupt_records.fetch_add(1, Relaxed);
                     state.lost.insert(lba.0, seq);
                     return Err(EngineError::DirtyDataLost { offset: self.geometry.offset_of(lba) });
                 }

@@ -135,16 +135,20 @@ impl Shared {
         let mut failed: Vec<(DirtyChunk, HeldRecord)> = Vec::new();
         for BatchRecord { about, operation, reading } in records {
             match &results[operation] {
-                Ok(bytes) => self.take_dirty(batch, about, &reading.place, reading.payload(bytes)),
-                Err(_) => failed.push((about, reading.again())),
+                Ok(bytes) if self.take_dirty(batch, about, &reading.place, reading.payload(bytes)) => {}
+                _ => failed.push((about, reading.again())),
             }
         }
-        // What is broken may be a neighbour.
+        // What is broken may be a neighbour, and what fails its check may have been read wrongly.
         for (about, held) in failed {
             let (operation, reading) = self.start_read(held);
             let result: IoResult<IoBuf> = operation.await;
             match result {
-                Ok(bytes) => self.take_dirty(batch, about, &reading.place, reading.payload(&bytes)),
+                Ok(bytes) => {
+                    if !self.take_dirty(batch, about, &reading.place, reading.payload(&bytes)) {
+                        self.give_up_dirty(batch, about, &reading.place);
+                    }
+                }
                 Err(error) => {
                     self.note_flash_read_error(&error);
                     self.state.lock().note_damaged(&reading.place);
@@ -154,14 +158,17 @@ impl Shared {
         }
     }
 
-    /// Takes a record that was read; `payload` is `None` where its check failed.
-    fn take_dirty(&self, batch: &mut Batch, chunk: DirtyChunk, place: &Place, payload: Option<&[u8]>) {
+    /// Takes a record that was read; `payload` is `None` where its check failed. False where it is not what was stored.
+    fn take_dirty(&self, batch: &mut Batch, chunk: DirtyChunk, place: &Place, payload: Option<&[u8]>) -> bool {
         let made = payload.and_then(|payload| self.pieces_of(chunk.lba, place, payload, chunk.sectors));
-        if let Some(made) = made {
-            batch.pieces.extend(made);
-            batch.chunks.push(chunk);
-            return;
-        }
+        let Some(made) = made else { return false };
+        batch.pieces.extend(made);
+        batch.chunks.push(chunk);
+        true
+    }
+
+    /// A record was read twice, and was not what was stored.
+    fn give_up_dirty(&self, batch: &mut Batch, chunk: DirtyChunk, place: &Place) {
         batch.damaged = Some(*place);
         let mut state = self.state.lock();
         state.note_damaged(place);

@@ -3,6 +3,7 @@
 //!
 //! Invariants: every scenario is deterministic, its seed included.
 
+mod cannot_leave;
 #[path = "../common/design.rs"]
 mod design;
 #[path = "../common/fence.rs"]
