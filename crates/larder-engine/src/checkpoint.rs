@@ -261,7 +261,7 @@ impl Shared {
         if self.state.lock().mode != WriteMode::Back {
             self.flush_origin().await?;
         }
-        self.commit_everything().await?;
+        self.commit_everything(true).await?;
         // (4)
         self.flush_flash().await.map_err(EngineError::Flash)?;
         let pointer = write_header(&*self.flash, &self.geometry, &target, &header).await?;

@@ -62,7 +62,7 @@ impl Shared {
         self.commit_below(upto, false).await
     }
 
-    async fn commit_below(self: &Arc<Self>, upto: u64, close_clean: bool) -> Result<(), EngineError> {
+    async fn commit_below(self: &Arc<Self>, upto: u64, use_reserve: bool) -> Result<(), EngineError> {
         let mut asked_at = None;
         loop {
             let committed = self.signals.committed.listen();
@@ -77,6 +77,7 @@ impl Shared {
                 // A failure counts for those who asked before it.
                 if let (Some(asked), Some(error)) = (asked_at, &state.log.error)
                     && state.log.commits > asked
+                    && !(use_reserve && state.log.refused_for_room)
                 {
                     return Err(EngineError::Io(error.clone()));
                 }
@@ -85,17 +86,18 @@ impl Shared {
                 }
                 asked_at.get_or_insert(state.log.commits);
             }
-            self.request_commit(upto, close_clean);
+            self.request(upto, false, use_reserve);
             committed.await;
         }
     }
 
     /// Makes everything that was decided durable, and closes open segments of clean data, too. Clean mappings that wait for
-    /// a flush of the origin, which this is not, go on waiting.
+    /// a flush of the origin, which this is not, go on waiting. `use_reserve`: for the checkpoint that frees the log, also where
+    /// the log is nearly full.
     ///
     /// # Errors
     /// As [`Shared::commit`].
-    pub async fn commit_everything(self: &Arc<Self>) -> Result<(), EngineError> {
+    pub async fn commit_everything(self: &Arc<Self>, use_reserve: bool) -> Result<(), EngineError> {
         let (goal, asked_at) = {
             let state = self.state.lock();
             (state.log.clean_closed + 1, state.log.commits)
@@ -114,6 +116,7 @@ impl Shared {
                 }
                 if let Some(error) = &state.log.error
                     && state.log.commits > asked_at
+                    && !(use_reserve && state.log.refused_for_room)
                 {
                     return Err(EngineError::Io(error.clone()));
                 }
@@ -121,20 +124,24 @@ impl Shared {
                     return Err(EngineError::Closed);
                 }
             }
-            self.request_commit(0, true);
+            self.request(0, true, use_reserve);
             committed.await;
         }
         let upto = self.state.lock().log.next_seq();
-        // To its end a commit that may use the log's reserve: the checkpoint that frees the log waits for it.
-        self.commit_below(upto, true).await
+        self.commit_below(upto, use_reserve).await
     }
 
     /// Asks the committer for a commit of the entries below `upto`.
     pub fn request_commit(&self, upto: u64, close_clean: bool) {
+        self.request(upto, close_clean, false);
+    }
+
+    fn request(&self, upto: u64, close_clean: bool, use_reserve: bool) {
         let mut state = self.state.lock();
         let upto = upto.min(state.log.next_seq());
         state.log.wanted_below = state.log.wanted_below.max(upto);
         state.log.close_clean |= close_clean;
+        state.log.use_reserve |= use_reserve;
         drop(state);
         self.signals.commit_wanted.notify();
     }
@@ -147,12 +154,13 @@ impl Shared {
             let (work, crowded) = {
                 let mut state = self.state.lock();
                 // The rest of the log is for the checkpoint that frees it, which commits what waits by then.
-                let crowded = state.log.area.used_percent() >= LOG_USED_PERCENT_MAX && !state.log.close_clean;
+                let crowded = state.log.area.used_percent() >= LOG_USED_PERCENT_MAX && !state.log.use_reserve;
                 if crowded && let Some(error) = state.log.checkpoint_failed.clone() {
                     // Whoever waits learns why; the next one to ask finds it tried again.
                     state.log.commits += 1;
                     state.log.wanted_below = 0;
                     state.log.error = Some(error.into_io(IoOp::Write, 0, 0));
+                    state.log.refused_for_room = true;
                     self.signals.committed.notify();
                 }
                 let wanted = state.log.wanted_below > state.log.durable_below || state.log.close_clean;
@@ -169,9 +177,11 @@ impl Shared {
                     let mut state = self.state.lock();
                     state.log.commits += 1;
                     state.log.error = result.err();
+                    state.log.refused_for_room = false;
                     if failed {
                         state.log.wanted_below = 0;
                         state.log.close_clean = false;
+                        state.log.use_reserve = false;
                     }
                     if state.log.area.used_percent() >= 50 {
                         self.signals.checkpoint_wanted.notify();
@@ -195,6 +205,7 @@ impl Shared {
         let (count, first_seq, segments_below, closed_clean, names_records) = {
             let mut state = self.state.lock();
             let all = std::mem::replace(&mut state.log.close_clean, false);
+            state.log.use_reserve = false;
             state.close_for_commit(self.geometry.flash_tag, all);
             let count = state.log.entries.len();
             let records = state.log.entries.iter().any(names_record);

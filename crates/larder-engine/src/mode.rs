@@ -44,7 +44,7 @@ impl Shared {
             // From here on FLUSH asks the flash alone: what the origin holds unflushed becomes durable first.
             self.flush_origin_for(Audience::Operator).await?;
         }
-        self.commit_everything().await?;
+        self.commit_everything(false).await?;
         if mode == WriteMode::Back {
             // From here on the origin may lack what the flash has.
             self.note_mode(mode).await?;

@@ -254,6 +254,8 @@ pub async fn recover_by(
             forgets_below: 0,
             wanted_below: 0,
             close_clean: false,
+            use_reserve: false,
+            refused_for_room: false,
             clean_closed: 0,
             commits: 0,
             ended: false,

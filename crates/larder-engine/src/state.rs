@@ -48,6 +48,10 @@ pub struct PendingLog {
     pub wanted_below: u64,
     /// The next commit shall also close open segments of clean data, and say so in `clean_closed`.
     pub close_clean: bool,
+    /// The last error is that the log is nearly full, which is none to a checkpoint.
+    pub refused_for_room: bool,
+    /// It is a checkpoint that asks: the log's reserve is for that.
+    pub use_reserve: bool,
     /// Commits that closed the open segments of clean data.
     pub clean_closed: u64,
     /// Commits of any kind.
@@ -95,6 +99,7 @@ impl PendingLog {
         self.first_seq = self.next_seq();
         self.wanted_below = 0;
         self.close_clean = false;
+        self.use_reserve = false;
         let entries = std::mem::take(&mut self.entries);
         let dirty = |entry: &LogEntry| match *entry {
             LogEntry::Map { lba, dirty: true, .. }

@@ -9,7 +9,11 @@ use crate::{
     world::{self, Shape, World, read, write, zero},
 };
 use larder_core::{Lba, types::SECTOR_BYTES};
-use larder_device::{IoErrorKind, IoOp, Runtime, ZeroFlags, sim::SimRuntime};
+use larder_device::{
+    IoErrorKind, IoOp, Runtime, ZeroFlags,
+    faulty::{FOR_EVER, Fault},
+    sim::SimRuntime,
+};
 use larder_engine::{Cache, WriteMode};
 use std::{sync::Arc, sync::atomic::Ordering::*, time::Duration};
 
@@ -259,6 +263,32 @@ fn contract_copies_that_wait_for_the_origin_are_bounded() {
         assert!(cached > most + 100, "only {cached} copies are made when the origin flushes again");
         cache.close().await.unwrap();
     });
+}
+
+/// While the origin takes no flush there is no checkpoint that frees the log. Its reserve is left for the one that comes when
+/// the origin is well again, whatever the timer asks for meanwhile.
+#[test]
+fn contract_the_log_keeps_its_reserve_while_no_checkpoint_comes() {
+    let (world, rt) = committing_world(WriteMode::Through);
+    rt.block_on(async {
+        let cache = open_on(&world, world.flash.clone(), world.origin.clone(), &rt).await;
+        cache.checkpoint().await.expect("the origin is well");
+        world.origin.plan().add(Fault { op: Some(IoOp::Flush), range: None, kind: IoErrorKind::Io, times: FOR_EVER });
+        // Each is read, and its copy forgotten when it is written. Once the log is nearly full a write is told why it fails.
+        let mut failed = 0;
+        for chunk in 0..3000 {
+            drop(read(&cache, chunk * CHUNK, CHUNK).await);
+            cache.settle().await;
+            failed += usize::from(!try_write(&cache, chunk * CHUNK, &stamps(1001, CHUNK)).await);
+            rt.delay(SECOND / 100).await.expect("a delay ends");
+        }
+        assert!(failed > 0, "the log was not filled");
+        world.origin.plan().clear();
+        let _ = cache.flush().await;
+        cache.checkpoint().await.expect("the origin is well again");
+        assert!(cache.status().log_used_percent < 50);
+    });
+    rt.kill();
 }
 
 /// A design that remembers what it replaced must not map a chunk again of which the origin may have forgotten the content:
