@@ -255,6 +255,16 @@ impl Austere {
         Some(run)
     }
 
+    /// How contents get their FP-hashes.
+    pub fn contents(&self) -> KeySpace {
+        self.fp_space
+    }
+
+    /// The FP-hash of the content in a run in use. No other run has it.
+    pub fn key_of(&self, run: Run) -> Key {
+        self.fp_index.key_of(run)
+    }
+
     /// All runs in use.
     pub fn runs(&self) -> impl Iterator<Item = Run> + '_ {
         self.fp_index.all_runs().map(|(run, _)| run)
