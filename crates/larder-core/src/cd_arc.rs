@@ -190,6 +190,14 @@ impl Design for CdArc {
             .filter(|fingerprint| self.nitro.peek_duplicate(fingerprint).is_some())
     }
 
+    fn is_ghost(&self, lba: Lba) -> bool {
+        let Some(i) = self.lists.find(lba).filter(|&i| !matches!(self.lists.list(i), LEFT | OWED)) else {
+            return false;
+        };
+        let is_stored = |content: Fingerprint| self.nitro.peek_duplicate(&content).is_some();
+        self.nitro.peek(lba) == Lookup::Miss && !self.lists.fingerprint(i).is_some_and(is_stored)
+    }
+
     fn find_duplicate(&mut self, fingerprint: &Fingerprint) -> Option<Place> {
         let place = self.nitro.find_duplicate(fingerprint)?;
         self.found = Some((place, *fingerprint));
@@ -400,7 +408,6 @@ impl Design for CdArc {
         let mut stats = self.nitro.stats();
         stats.lba_index_ram_bytes += self.lists.ram_bytes() as u64;
         stats.ghosts = self.lists.total() - stats.mapped_chunks;
-        stats.ghost_hits = self.lists.ghost_hits();
         stats
     }
 }

@@ -369,6 +369,7 @@ impl ReplayCache for WeuCache {
             Lookup::Zero => true,
             Lookup::Miss | Lookup::Fragment { .. } => {
                 self.traffic.origin_chunks_read += 1;
+                self.traffic.ghost_hits += u64::from(self.design.is_ghost(lba));
                 self.insert(lba, content, false);
                 false
             }
@@ -382,6 +383,8 @@ impl ReplayCache for WeuCache {
             Lookup::Zero => self.run_of(lba).is_none(),
             Lookup::Chunk { .. } | Lookup::Fragment { .. } => true,
         };
+        let is_inserted = self.options.policy != WritePolicy::Around;
+        self.traffic.ghost_hits += u64::from(is_inserted && !hit && self.design.is_ghost(lba));
         match self.options.policy {
             WritePolicy::Back => {
                 self.insert(lba, content, true);

@@ -78,7 +78,6 @@ pub(super) struct Lists {
     extra: u64,
     /// The target size of T1.
     p: f64,
-    ghost_hits: u64,
 }
 
 impl Lists {
@@ -94,18 +93,12 @@ impl Lists {
             data_chunks: addresses_max / 2,
             extra: addresses_max % 2,
             p: 0.0,
-            ghost_hits: 0,
         }
     }
 
     /// The target size of T1 (the paper's p).
     pub fn target(&self) -> f64 {
         self.p
-    }
-
-    /// Requests for addresses in B1 and B2.
-    pub fn ghost_hits(&self) -> u64 {
-        self.ghost_hits
     }
 
     #[inline]
@@ -308,7 +301,6 @@ impl Lists {
 
     /// Moves `p` after a hit in `list`, B1 or B2.
     fn adapt(&mut self, list: usize) {
-        self.ghost_hits += 1;
         let (b1, b2) = (self.len(B1) as f64, self.len(B2) as f64);
         self.p = match list {
             B1 => (self.p + (b2 / b1).max(1.0)).min(self.data_chunks as f64),

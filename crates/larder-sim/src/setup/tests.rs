@@ -191,3 +191,25 @@ fn labels_say_what_was_asked_for() {
     d_lru.options.orphans = Some(Orphans::Forget);
     assert_eq!(d_lru.label(), "d-lru:orphans=forget");
 }
+
+/// The meaning of the figure is one for all; `docs/LAB.md` has it.
+#[test]
+fn designs_that_remember_what_they_replaced_have_ghost_hits() {
+    for design in DESIGNS {
+        let built = setup(design.name, FlashAmount::DataChunks(4000)).build(0).expect("chunks");
+        let mut meter = Meter::new(built, CHUNK, 0);
+        let read = |lba| Request::Read(Lba(lba), own_content(Lba(lba), CHUNK));
+        // Some are used twice, so that ARC keeps ghosts of the others.
+        let requests: Vec<Request> = (0..1000).chain(0..1000).chain(1000..7000).map(read).collect();
+        meter.take(&requests);
+        let ghosts = |meter: &Meter| meter.cache().traffic().ghost_hits;
+        assert_eq!(ghosts(&meter), 0, "{}: nothing that was replaced was asked for", design.name);
+        let misses = meter.cache().traffic().origin_chunks_read;
+        // The last that were replaced come first.
+        meter.take(&(0..7000).rev().map(read).collect::<Vec<_>>());
+        let misses = meter.cache().traffic().origin_chunks_read - misses;
+        let has_ghosts = ["arc", "d-lru", "d-arc", "cd-arc"].contains(&design.name);
+        assert_eq!(ghosts(&meter) > 0, has_ghosts, "{}", design.name);
+        assert!(ghosts(&meter) <= misses, "{}: a ghost hit is a miss", design.name);
+    }
+}
