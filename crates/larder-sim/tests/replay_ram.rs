@@ -16,7 +16,9 @@ use larder_sim::{
     setup::{DESIGNS, Design, FlashAmount, Options, Setup},
     survey::survey,
 };
-use larder_trace::{Content, Fingerprint, Op, Provenance, RechunkOptions, Rechunker, Record, TraceResult, chunks};
+use larder_trace::{
+    Content, Fingerprint, InfoCollector, Op, Provenance, RechunkOptions, Rechunker, Record, TraceResult, chunks,
+};
 
 static LIVE_BYTES: AtomicI64 = AtomicI64::new(0);
 static PEAK_BYTES: AtomicI64 = AtomicI64::new(0);
@@ -65,6 +67,12 @@ const AUSTERE: &str = "austere";
 const BLOCK: u64 = 4096;
 /// What does not grow with the trace: batches, and what remembers the regions that were touched.
 const FIXED_BYTES: i64 = 256 << 10;
+
+/// Bytes for an address and a fingerprint at most, of the statistics of a trace: where both tables grow, 3 * 41 and 3 * 25 bytes
+/// for each 7/8 of a slot.
+const INFO_BYTES_MAX: i64 = 227;
+/// Of them, those for an address.
+const INFO_ADDRESS_BYTES_MAX: i64 = 141;
 
 /// All of `blocks` twice, out of order, each with a content that few share. One in `stride` blocks of the disk is one.
 fn records(blocks: u64, stride: u64) -> impl Iterator<Item = TraceResult<Record>> {
@@ -123,11 +131,30 @@ fn restless(blocks: u64) -> impl Iterator<Item = TraceResult<Record>> {
     })
 }
 
+/// Bytes for each of `count` addresses, contents, or both, that the statistics of `records` take.
+fn statistics(records: impl Iterator<Item = TraceResult<Record>>, count: u64, most: i64) -> f64 {
+    let (bytes, info) = peak(|| InfoCollector::collect(None, records).expect("sound records"));
+    assert_eq!(info.blocks, 2 * count);
+    let each = bytes as f64 / count as f64;
+    assert!(each <= most as f64 && each > 20.0, "statistics of {count}: {each:.1} bytes each");
+    each
+}
+
 #[test]
 fn a_replay_takes_48_bytes_a_unique_block_at_most_beside_the_cache() {
     // Just beyond a power of two, where what grows in steps is largest; and just below it.
     for blocks in [(1u64 << 17) + 1, (1 << 17) - 1, 150_001, 114_689] {
         let most = 48 * blocks as i64 + FIXED_BYTES;
+        // What `larder trace info` counts: of blocks with content of their own, of many with one content, of one with many.
+        let shared = records(1, 1).take(1).filter_map(Result::ok).find_map(|record| record.content);
+        let of_one_content = records(blocks, 1).map(|record| record.map(|record| Record { content: shared, ..record }));
+        let at_one_block = records(blocks, 1).map(|record| record.map(|record| Record { offset_bytes: 0, ..record }));
+        let pairs = statistics(records(blocks, 1), blocks, INFO_BYTES_MAX);
+        let addresses = statistics(of_one_content, blocks, INFO_ADDRESS_BYTES_MAX);
+        let contents = statistics(at_one_block, blocks, INFO_BYTES_MAX - INFO_ADDRESS_BYTES_MAX);
+        println!(
+            "statistics of {blocks}: {addresses:.1} bytes an address, {contents:.1} a content, {pairs:.1} for both"
+        );
         let (bytes, found) = peak(|| survey(chunks(records(blocks, 1), BLOCK as u32).unwrap()).unwrap());
         assert_eq!((found.requests, found.working_set_chunks), (2 * blocks, blocks));
         assert!(bytes <= most, "a survey of {blocks} blocks: {bytes} bytes");
