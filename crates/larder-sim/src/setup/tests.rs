@@ -126,7 +126,7 @@ fn what_is_too_small_is_refused_with_the_least_that_works() {
 
 #[test]
 fn a_ram_budget_is_kept_to_whatever_is_asked_of_the_cache() {
-    for name in ["lru", "arc", "d-lru", "d-arc"] {
+    for name in ["lru", "arc", "d-lru", "d-arc", "austere"] {
         for ram in [20_000, 100_000, 1_000_000] {
             let options = Options { ram_bytes: Some(ram), ..Options::default() };
             let flash = FlashAmount::Bytes(1 << 30);
@@ -148,6 +148,26 @@ fn a_ram_budget_is_kept_to_whatever_is_asked_of_the_cache() {
             assert!(told <= ram, "{name}: {told} of {ram} bytes");
             assert!(told > ram / 5, "{name}: {told} of {ram} bytes");
         }
+    }
+}
+
+/// As many contents as can be have more references than a counter of the sketch holds.
+#[test]
+fn large_counts_are_in_the_ram_budget_of_austere() {
+    for ram in [50_000, 1 << 20] {
+        let options = Options { ram_bytes: Some(ram), ..Options::default() };
+        let built = Setup { options, ..setup("austere", FlashAmount::Bytes(1 << 30)) }.build(0).expect("built");
+        let entries = 4 * built.data_bytes / u64::from(CHUNK);
+        let mut meter = Meter::new(built, CHUNK, 0);
+        let before = meter.cache().figures().index_ram_bytes;
+        for step in 0..6 * entries {
+            let lba = larder_core::types::mix(step) % entries;
+            meter.take(&[Request::Write(Lba(lba), own_content(Lba(lba / 14), CHUNK))]);
+        }
+        let told = meter.finish().figures.index_ram_bytes;
+        println!("{ram}: {before} bytes at first, then {told}");
+        assert!(told > before + before / 10, "some counts are large: {before} and then {told} bytes");
+        assert!(told <= ram, "{told} of {ram} bytes");
     }
 }
 
