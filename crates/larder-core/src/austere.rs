@@ -61,6 +61,7 @@ pub mod fp_index;
 pub mod keys;
 pub mod lba_index;
 pub mod metadata;
+mod overflow;
 pub mod sketch;
 
 pub use config::{AustereConfig, AustereError};
@@ -255,6 +256,16 @@ impl Austere {
         Some(run)
     }
 
+    /// How contents get their FP-hashes.
+    pub fn contents(&self) -> KeySpace {
+        self.fp_space
+    }
+
+    /// The FP-hash of the content in a run in use. No other run has it.
+    pub fn key_of(&self, run: Run) -> Key {
+        self.fp_index.key_of(run)
+    }
+
     /// All runs in use.
     pub fn runs(&self) -> impl Iterator<Item = Run> + '_ {
         self.fp_index.all_runs().map(|(run, _)| run)
@@ -267,6 +278,12 @@ impl Austere {
             fp_index_bytes: self.fp_index.ram_bytes(),
             sketch_bytes: self.sketch.ram_bytes(),
         }
+    }
+
+    /// Bytes of RAM that they will have allocated at most, whatever is asked of the cache.
+    pub fn ram_bytes_max(&self) -> u64 {
+        let indices = self.lba_index.ram_bytes() + self.fp_index.ram_bytes();
+        indices as u64 + self.sketch.ram_bytes_max(self.lba_index.references_max())
     }
 
     /// Compares what the structures keep twice, and panics where they differ: for tests.

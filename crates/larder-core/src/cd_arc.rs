@@ -46,7 +46,7 @@ use crate::{
     slots::SlotState,
     types::{Fingerprint, Lba, Place, SlotId, StreamClass},
 };
-use lists::{At, B1, B2, B3, LEFT, Lists, T1, T2, is_top};
+use lists::{At, B1, B2, B3, LEFT, Lists, OWED, T1, T2, is_top};
 
 /// The design's name.
 pub const NAME: &str = "cd-arc";
@@ -82,11 +82,19 @@ impl CdArc {
         [T1, T2, B1, B2, B3].map(|list| self.lists.len(list))
     }
 
+    /// Addresses that have left the lists: those that may be dropped now, and those that are dirty.
+    pub fn waiting(&self) -> [u64; 2] {
+        [LEFT, OWED].map(|list| self.lists.len(list))
+    }
+
     /// `lba` has no data any more, and its content is not what it was.
     fn outdate(&mut self, lba: Lba) {
         match self.lists.find(lba) {
-            Some(i) if self.lists.list(i) == LEFT => self.lists.remove(i),
-            Some(i) => self.lists.place(i, At::NOWHERE, None),
+            Some(i) if matches!(self.lists.list(i), LEFT | OWED) => self.lists.remove(i),
+            Some(i) => {
+                self.lists.place(i, At::NOWHERE, None);
+                self.lists.set_dirty(i, false);
+            }
             None => {}
         }
     }
@@ -139,6 +147,10 @@ impl CdArc {
             let (found, was) = (self.nitro.peek(lba), self.lists.at(i));
             assert_eq!(found != Lookup::Miss, self.lists.is_there(was), "{lba:?}");
             mapped += u64::from(found != Lookup::Miss);
+            let is_dirty = self.lists.is_dirty(i);
+            // What was dirty in a state that never was may have lost its WEU; recovery forgets it in the end.
+            assert!(found == Lookup::Miss || is_dirty == self.nitro.dirty_seq(lba).is_some(), "{lba:?}");
+            assert!(!matches!((self.lists.list(i), is_dirty), (LEFT, true) | (OWED, false)), "{lba:?}");
             if let Lookup::Chunk { place, .. } | Lookup::Fragment { place, .. } = found {
                 assert_eq!(at(&place), was, "{lba:?}");
             }
@@ -178,6 +190,14 @@ impl Design for CdArc {
             .filter(|fingerprint| self.nitro.peek_duplicate(fingerprint).is_some())
     }
 
+    fn is_ghost(&self, lba: Lba) -> bool {
+        let Some(i) = self.lists.find(lba).filter(|&i| !matches!(self.lists.list(i), LEFT | OWED)) else {
+            return false;
+        };
+        let is_stored = |content: Fingerprint| self.nitro.peek_duplicate(&content).is_some();
+        self.nitro.peek(lba) == Lookup::Miss && !self.lists.fingerprint(i).is_some_and(is_stored)
+    }
+
     fn find_duplicate(&mut self, fingerprint: &Fingerprint) -> Option<Place> {
         let place = self.nitro.find_duplicate(fingerprint)?;
         self.found = Some((place, *fingerprint));
@@ -199,6 +219,7 @@ impl Design for CdArc {
             false => self.lists.process(i),
         }
         self.lists.place(i, place.map_or(At::ZERO, at), fingerprint);
+        self.lists.set_dirty(i, dirty_seq.is_some());
         self.nitro.map(lba, new, dirty_seq);
     }
 
@@ -246,6 +267,8 @@ impl Design for CdArc {
         let was_dirty = self.nitro.mark_clean(lba, seq);
         if was_dirty && !self.nitro.has_entry(lba) {
             self.outdate(lba);
+        } else if was_dirty && let Some(i) = self.lists.find(lba) {
+            self.lists.set_dirty(i, false);
         }
         was_dirty
     }
@@ -305,12 +328,7 @@ impl Design for CdArc {
     fn drop_clean_zeroes(&mut self, all: bool, max: usize) -> Vec<Lba> {
         let mut dropped = self.nitro.drop_clean_zeroes(all, max);
         dropped.iter().for_each(|&lba| self.outdate(lba));
-        for _ in 0..self.lists.len(LEFT) {
-            let Some((i, lba)) = self.lists.oldest(LEFT).filter(|_| dropped.len() < max) else { break };
-            if self.nitro.dirty_seq(lba).is_some() {
-                self.lists.move_to(i, LEFT);
-                continue;
-            }
+        while let Some((i, lba)) = self.lists.oldest(LEFT).filter(|_| dropped.len() < max) {
             self.lists.remove(i);
             if self.nitro.unmap(lba) {
                 dropped.push(lba);
@@ -390,7 +408,6 @@ impl Design for CdArc {
         let mut stats = self.nitro.stats();
         stats.lba_index_ram_bytes += self.lists.ram_bytes() as u64;
         stats.ghosts = self.lists.total() - stats.mapped_chunks;
-        stats.ghost_hits = self.lists.ghost_hits();
         stats
     }
 }

@@ -140,8 +140,6 @@ pub struct DesignStats {
     pub swept_entries: u64,
     /// Addresses that are remembered without being mapped, by a design that does.
     pub ghosts: u64,
-    /// Requests for addresses that had been replaced and were remembered.
-    pub ghost_hits: u64,
 }
 
 impl DesignStats {
@@ -173,6 +171,13 @@ pub trait Design: Send {
     /// maps it as a duplicate. A design that remembers nothing of what it replaced has none.
     fn remembered(&self, _lba: Lba) -> Option<Fingerprint> {
         None
+    }
+
+    /// Whether `lba` is a ghost: remembered without its data, so that a request of it is a miss that tells the design something.
+    /// It is not mapped, and its content, as far as that is known, is not stored. A design that remembers nothing of what it
+    /// replaced has none.
+    fn is_ghost(&self, _lba: Lba) -> bool {
+        false
     }
 
     /// Forgets a run of chunks, trimmed parts included, however long it is.

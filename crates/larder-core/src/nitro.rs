@@ -484,7 +484,6 @@ impl Design for Nitro {
             slots_free: self.slots.free_count() as u64,
             swept_entries: self.swept,
             ghosts: 0,
-            ghost_hits: 0,
         }
     }
 }

@@ -72,3 +72,11 @@ fn write_through(bencher: Bencher<'_, '_>, name: &str) {
 fn write_back(bencher: Bencher<'_, '_>, name: &str) {
     synthetic(bencher, name, WritePolicy::Back);
 }
+
+/// The same with far fewer addresses than the data has room for: all that leaves is dirty.
+#[divan::bench(args = DESIGNS, sample_count = 10)]
+fn write_back_with_few_addresses(bencher: Bencher<'_, '_>, name: &str) {
+    const CHUNKS: u64 = 262_144;
+    let sizing = WeuSizing::new(FlashSize::DataChunks(CHUNKS / 2), CHUNK, WritePolicy::Back);
+    replay(bencher, name, &requests(CHUNKS), WeuSizing { lba_entries: Some(CHUNKS / 8), ..sizing });
+}

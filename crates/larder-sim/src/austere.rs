@@ -1,4 +1,4 @@
-//! AustereCache under replay: the decisions of [`larder_core::austere`], over metadata slots that are kept here.
+//! AustereCache under replay: the decisions of [`larder_core::austere`], over metadata slots that are kept in `region.rs`.
 //!
 //! What is counted is what the paper's system does to its devices (§3.1, §3.2): each look at a metadata slot reads 512 bytes,
 //! each change of one writes 512, a chunk is written and read in whole subchunks. A duplicate whose address is in the list
@@ -8,6 +8,8 @@
 //! [`AustereCache::wrong_hits`] counts those that have not, which are an error of the cache or of the trace.
 //!
 //! What it does not do: destage for any other reason than to make room: what is dirty at the end of a trace stays so.
+
+mod region;
 
 use larder_core::{
     Fingerprint, Lba,
@@ -19,13 +21,15 @@ use larder_core::{
 };
 
 use crate::cache::{Content, Figures, ReplayCache, Traffic, WritePolicy};
+use region::Region;
 
 /// An AustereCache.
 pub struct AustereCache {
     core: Austere,
     policy: WritePolicy,
-    /// The metadata region.
-    slots: Vec<MetadataSlot>,
+    region: Region,
+    /// The slot that was read last.
+    slot: MetadataSlot,
     traffic: Traffic,
     wrong_hits: u64,
     destaged: Vec<(Lba, Fingerprint)>,
@@ -35,8 +39,9 @@ impl AustereCache {
     /// An empty cache; `policy` decides whether mappings may be dirty, whatever `config` says.
     pub fn new(config: AustereConfig, policy: WritePolicy) -> Result<AustereCache, AustereError> {
         let core = Austere::new(AustereConfig { is_write_back: policy == WritePolicy::Back, ..config })?;
-        let slots = vec![MetadataSlot::EMPTY; core.slot_count()];
-        Ok(AustereCache { core, policy, slots, traffic: Traffic::default(), wrong_hits: 0, destaged: Vec::new() })
+        let region = Region::new(core.contents());
+        let (slot, traffic, destaged) = (MetadataSlot::EMPTY, Traffic::default(), Vec::new());
+        Ok(AustereCache { core, policy, region, slot, traffic, wrong_hits: 0, destaged })
     }
 
     /// The decisions.
@@ -57,8 +62,10 @@ impl AustereCache {
     /// The addresses that are dirty, each with its content, in no useful order.
     pub fn dirty(&self) -> impl Iterator<Item = (Lba, Fingerprint)> + '_ {
         self.core.runs().flat_map(move |run| {
-            let slot = &self.slots[run.first as usize];
-            self.core.dirty_of(run, slot).map(|lba| (lba, *slot.fingerprint()))
+            let mut slot = MetadataSlot::EMPTY;
+            self.region.read(self.core.key_of(run), &mut slot);
+            let dirty: Vec<_> = self.core.dirty_of(run, &slot).map(|lba| (lba, *slot.fingerprint())).collect();
+            dirty
         })
     }
 
@@ -68,17 +75,16 @@ impl AustereCache {
         // 1. Duplicate, collision, or neither.
         let mut duplicate = self.core.find_content(fingerprint);
         if let Some(run) = duplicate {
-            self.count_metadata_read();
-            if self.slots[run.first as usize].fingerprint() != fingerprint {
+            self.read_slot(run);
+            if self.slot.fingerprint() != fingerprint {
                 self.evict(run, Some(lba));
                 duplicate = None;
             }
         }
         // 2. A dirty mapping that gives way.
         if let Some(displaced) = self.core.displaced(lba, fingerprint) {
-            self.count_metadata_read();
-            let slot = &self.slots[displaced.run.first as usize];
-            if let Some(owner) = self.core.owner(&displaced, slot).filter(|&owner| owner != lba) {
+            self.read_slot(displaced.run);
+            if let Some(owner) = self.core.owner(&displaced, &self.slot).filter(|&owner| owner != lba) {
                 self.destage(owner, displaced.run);
             }
         }
@@ -91,7 +97,8 @@ impl AustereCache {
 
     /// One more address for a content that is there.
     fn share(&mut self, lba: Lba, fingerprint: &Fingerprint, run: Run, is_dirty: bool) {
-        let change = self.core.list_change(lba, &self.slots[run.first as usize]);
+        self.load(run);
+        let change = self.core.list_change(lba, &self.slot);
         if let ListChange::Replaces(old) | ListChange::Overflows(old) = change
             && self.core.is_dirty(old, run)
         {
@@ -100,7 +107,8 @@ impl AustereCache {
         self.core.map(lba, fingerprint, is_dirty);
         self.traffic.chunks_deduplicated += 1;
         if change != ListChange::Present {
-            self.slots[run.first as usize].apply(lba, change);
+            self.slot.apply(lba, change);
+            self.region.write(&self.slot);
             self.traffic.flash_metadata_bytes_written += u64::from(METADATA_SLOT_BYTES);
         }
     }
@@ -116,7 +124,8 @@ impl AustereCache {
             self.evict(victim.run, None);
         }
         let Some(run) = self.core.store(&content.fingerprint, count) else { return };
-        self.slots[run.first as usize].reset(content.fingerprint, content.stored_bytes, lba);
+        self.slot.reset(content.fingerprint, content.stored_bytes, lba);
+        self.region.write(&self.slot);
         self.traffic.chunks_stored += 1;
         self.traffic.flash_data_bytes_written += self.run_bytes(run);
         self.traffic.flash_metadata_bytes_written += u64::from(METADATA_SLOT_BYTES);
@@ -125,8 +134,8 @@ impl AustereCache {
     /// Frees a run, whose metadata slot was read where mappings may be dirty. `overwritten` gets new content right now.
     fn evict(&mut self, run: Run, overwritten: Option<Lba>) {
         if self.policy == WritePolicy::Back {
-            let slot = self.slots[run.first as usize].clone();
-            for lba in slot.lbas() {
+            self.load(run);
+            for lba in self.slot.clone().lbas() {
                 match self.core.is_dirty(lba, run) {
                     true if overwritten == Some(lba) => self.core.clean(lba),
                     true => self.destage(lba, run),
@@ -134,26 +143,42 @@ impl AustereCache {
                 }
             }
         }
+        self.region.remove(self.core.key_of(run));
         self.core.evict(run);
         self.traffic.chunks_evicted += 1;
     }
 
+    /// `lba` maps to `run`, whose metadata slot was loaded.
     fn destage(&mut self, lba: Lba, run: Run) {
         self.traffic.flash_data_bytes_read += self.run_bytes(run);
         self.traffic.origin_chunks_written += 1;
-        self.destaged.push((lba, *self.slots[run.first as usize].fingerprint()));
+        self.destaged.push((lba, *self.slot.fingerprint()));
         self.core.clean(lba);
     }
 
     /// The mapping of `lba` ends without being destaged; a dirty one of another address stays.
     fn forget(&mut self, lba: Lba) {
         if let Some(mapping) = self.core.dirty_mapping(lba) {
-            self.count_metadata_read();
-            if self.core.owner(&mapping, &self.slots[mapping.run.first as usize]) != Some(lba) {
+            self.read_slot(mapping.run);
+            if self.core.owner(&mapping, &self.slot) != Some(lba) {
                 return;
             }
         }
         self.core.forget(lba);
+    }
+
+    /// Has the metadata slot of a run in use in `slot`.
+    #[inline]
+    fn load(&mut self, run: Run) {
+        let is_there = self.region.read(self.core.key_of(run), &mut self.slot);
+        debug_assert!(is_there, "a run in use has a metadata slot");
+    }
+
+    /// As the cache itself does, which reads it from flash.
+    #[inline]
+    fn read_slot(&mut self, run: Run) {
+        self.count_metadata_read();
+        self.load(run);
     }
 
     fn count_metadata_read(&mut self) {
@@ -169,10 +194,9 @@ impl ReplayCache for AustereCache {
     fn read(&mut self, lba: Lba, content: &Content) -> bool {
         self.destaged.clear();
         if let Some(run) = self.core.lookup(lba) {
-            self.count_metadata_read();
-            let slot = &self.slots[run.first as usize];
-            if slot.has(lba) {
-                self.wrong_hits += u64::from(*slot.fingerprint() != content.fingerprint);
+            self.read_slot(run);
+            if self.slot.has(lba) {
+                self.wrong_hits += u64::from(*self.slot.fingerprint() != content.fingerprint);
                 self.core.touch(lba);
                 self.traffic.flash_data_bytes_read += self.run_bytes(run);
                 return true;
@@ -206,10 +230,11 @@ impl ReplayCache for AustereCache {
 
     fn trim_part(&mut self, lba: Lba) {
         self.destaged.clear();
-        if let Some(mapping) = self.core.dirty_mapping(lba)
-            && self.core.owner(&mapping, &self.slots[mapping.run.first as usize]) == Some(lba)
-        {
-            self.destage(lba, mapping.run);
+        if let Some(mapping) = self.core.dirty_mapping(lba) {
+            self.load(mapping.run);
+            if self.core.owner(&mapping, &self.slot) == Some(lba) {
+                self.destage(lba, mapping.run);
+            }
         }
         self.forget(lba);
     }
@@ -226,8 +251,9 @@ impl ReplayCache for AustereCache {
     /// Walks all metadata slots.
     fn figures(&self) -> Figures {
         let mut figures = Figures { index_ram_bytes: self.core.ram().bytes() as u64, ..Figures::default() };
+        let mut slot = MetadataSlot::EMPTY;
         for run in self.core.runs() {
-            let slot = &self.slots[run.first as usize];
+            self.region.read(self.core.key_of(run), &mut slot);
             let mapped = slot.lbas().filter(|&lba| self.core.is_mapped(lba, run)).count() as u64;
             figures.mapped_chunks += mapped;
             if mapped == 0 {

@@ -74,7 +74,8 @@ pub struct Traffic {
     pub origin_chunks_written: u64,
     /// WEUs that were emptied, to be written anew. 0 for designs without WEUs.
     pub weu_erasures: u64,
-    /// Reads and writes of addresses that the cache remembered without their data. 0 for designs without ghosts.
+    /// Reads and writes of addresses that the cache remembered without their data, and that are inserted again: a write around
+    /// the cache is none. 0 for designs without ghosts.
     pub ghost_hits: u64,
 }
 

@@ -198,17 +198,26 @@ impl WeuCache {
             return;
         }
         self.drop_replaced();
+        self.sweep_while(|design| !design.has_room(1));
+        while !self.design.has_room(1) && (self.evict() || self.close_all()) {
+            self.sweep_while(|_| true);
+            (0..self.design.export_pieces()).for_each(|_| self.drop_replaced());
+        }
+    }
+
+    /// Removes stale entries, until none is left or it is enough. To look through the index for each address that comes, where none
+    /// is stale, would take longer than all else.
+    fn sweep_while(&mut self, is_wanted: impl Fn(&dyn Design) -> bool) {
+        if !is_wanted(&*self.design) {
+            return;
+        }
+        let stats = self.design.stats();
+        let mut stale = stats.lba_index_entries - stats.mapped_chunks;
         for _ in 0..self.design.export_pieces() {
-            if self.design.has_room(1) {
+            if stale == 0 || !is_wanted(&*self.design) {
                 return;
             }
-            self.design.sweep();
-        }
-        while !self.design.has_room(1) && (self.evict() || self.close_all()) {
-            for _ in 0..self.design.export_pieces() {
-                self.design.sweep();
-                self.drop_replaced();
-            }
+            stale = stale.saturating_sub(self.design.sweep() as u64);
         }
     }
 
@@ -369,6 +378,7 @@ impl ReplayCache for WeuCache {
             Lookup::Zero => true,
             Lookup::Miss | Lookup::Fragment { .. } => {
                 self.traffic.origin_chunks_read += 1;
+                self.traffic.ghost_hits += u64::from(self.design.is_ghost(lba));
                 self.insert(lba, content, false);
                 false
             }
@@ -382,6 +392,8 @@ impl ReplayCache for WeuCache {
             Lookup::Zero => self.run_of(lba).is_none(),
             Lookup::Chunk { .. } | Lookup::Fragment { .. } => true,
         };
+        let is_inserted = self.options.policy != WritePolicy::Around;
+        self.traffic.ghost_hits += u64::from(is_inserted && !hit && self.design.is_ghost(lba));
         match self.options.policy {
             WritePolicy::Back => {
                 self.insert(lba, content, true);

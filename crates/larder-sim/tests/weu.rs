@@ -344,3 +344,29 @@ fn what_is_too_small_is_refused_with_the_least() {
     assert!(refusal(|options| options.mappings_max = 15).contains("16 is the least"));
     assert!(refusal(|options| options.chunk_bytes = 64 << 10).contains("does not fit"));
 }
+
+/// By the definition of docs/LAB.md, which is one for all designs: a miss by an address that is remembered, which is inserted.
+#[test]
+fn ghost_hits_are_misses_by_addresses_that_are_remembered() {
+    for policy in [WritePolicy::Back, WritePolicy::Through, WritePolicy::Around] {
+        // 200 addresses in T1 and T2, as many in B1 and B2; and room for 120 chunks.
+        let options = WeuOptions { compress: false, ..options(policy) };
+        let mut cache = WeuCache::new(cd_arc, options).expect("large enough");
+        let read = |cache: &mut WeuCache, lba| cache.read(Lba(lba), &content(1 + lba));
+        (0..150).for_each(|lba| assert!(!read(&mut cache, lba)));
+        assert_eq!(cache.traffic().ghost_hits, 0, "each came for the first time");
+        // 0 and 1 were replaced, and are in B1.
+        assert!((0..5).all(|lba| cache.design().peek(Lba(lba)) == Lookup::Miss && cache.design().is_ghost(Lba(lba))));
+        assert!(!read(&mut cache, 0));
+        assert_eq!(cache.traffic().ghost_hits, 1);
+        assert!(read(&mut cache, 0) && !cache.design().is_ghost(Lba(0)));
+        // Content that comes back with another address makes it a hit.
+        assert!(!read(&mut cache, 1) && cache.traffic().ghost_hits == 2);
+        assert!(!cache.read(Lba(1000), &content(1 + 2)) && read(&mut cache, 2));
+        assert_eq!(cache.traffic().ghost_hits, 2);
+        // So is a write that inserts; what was cached until the origin was written is no ghost, nor is an address that is new.
+        assert!(!cache.write(Lba(3), &content(5000)) && cache.write(Lba(0), &content(5001)));
+        assert!(!cache.write(Lba(2000), &content(5002)));
+        assert_eq!(cache.traffic().ghost_hits, 2 + u64::from(policy != WritePolicy::Around), "{policy:?}");
+    }
+}

@@ -393,7 +393,7 @@ fn what_cannot_be_is_refused_with_what_could() {
         (&["--design", "lru", "--flash", "100"], 1, &["lru needs a flash of at least"]),
         (&["--design", "lru", "--flash", "0.0001%"], 1, &["lru needs a flash of at least"]),
         (&["--design", "austere", "--flash", "2c"], 1, &["austere needs room for at least", "data chunks"]),
-        (&["--design", "nitro", "--flash", "1M"], 1, &["the flash has 1M", "the smallest that would do has 16M"]),
+        (&["--design", "nitro", "--flash", "1M"], 1, &["nitro: a flash of 1M is too small; 16M is the least"]),
         (&["--design", "nitro", "--flash", "100c"], 1, &["WEUs", "513 are the least"]),
         (&["--design", "nitro", "--flash", "64M", "--ram", "1K"], 1, &["RAM budget", "is the least, and 1K is given"]),
         (
@@ -426,7 +426,7 @@ fn what_cannot_be_is_refused_with_what_could() {
         1,
         &["none of lru, arc", "--subchunk"],
     );
-    refused(&mut compare(&["--design", "lru,nitro", "--flash", "1M"]), 1, &["nitro", "smallest"]);
+    refused(&mut compare(&["--design", "lru,nitro", "--flash", "1M"]), 1, &["nitro", "16M is the least"]);
     refused(&mut compare(&["--design", "lru:subchunk=1K", "--flash", "1M"]), 1, &["lru", "no option --subchunk"]);
     refused(&mut compare(&["--flash", "1M", "--plot", "it.png"]), 1, &["it.png", ".svg"]);
     refused(&mut compare(&["--flash", "1M", "--json", "--csv", "-"]), 2, &["--json and --csv -", "standard output"]);

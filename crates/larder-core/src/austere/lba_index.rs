@@ -130,6 +130,12 @@ impl LbaIndex {
         })
     }
 
+    /// References that the sketch counts at a time, at most: two of a recent entry and one of another, and two of one that comes
+    /// before another leaves.
+    pub fn references_max(&self) -> u64 {
+        self.space.buckets() as u64 * (self.slots + self.recent) as u64 + 2
+    }
+
     /// Bytes that the index has allocated.
     pub fn ram_bytes(&self) -> usize {
         self.prefixes.capacity() * size_of::<u16>()

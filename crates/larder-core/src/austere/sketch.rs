@@ -1,16 +1,17 @@
 //! Estimated reference counts: a Count-Min Sketch (AustereCache §3.3; Cormode and Muthukrishnan, 2005).
 //!
 //! Four rows of as many counters as the LBA index has slots. The paper does not say how wide a counter is. Ours have 4 bits;
-//! what goes beyond 15 is in a table by the counter's number, which holds few: all counters of a row sum up to twice the
-//! slots of the LBA index at most.
+//! what goes beyond 15 is in a table by the counter's number ([`overflow`](super::overflow)), which holds few: all counters of a row
+//! sum up to one and a half times the slots of the LBA index.
 //!
 //! Invariants: an estimate is never below the true count, as long as nothing is taken that was not added.
 //!
 //! What it does not do: know what is counted.
 
-use hashbrown::HashTable;
-
-use super::keys::Key;
+use super::{
+    keys::Key,
+    overflow::{self, Overflow},
+};
 use crate::types::mix;
 
 /// Rows, the paper's 4.
@@ -27,12 +28,7 @@ pub struct Sketch {
     width: u32,
     words: Vec<u64>,
     /// What a counter has beyond 15; none where that is nothing.
-    overflow: HashTable<Overflow>,
-}
-
-struct Overflow {
-    counter: u32,
-    count: u32,
+    overflow: Overflow,
 }
 
 impl Sketch {
@@ -41,7 +37,7 @@ impl Sketch {
         let width = width.clamp(1, WIDTH_MAX);
         let counters = u64::from(width) * u64::from(ROWS);
         let words = counters.div_ceil(u64::from(COUNTERS_PER_WORD)) as usize;
-        Sketch { width, words: vec![0; words], overflow: HashTable::new() }
+        Sketch { width, words: vec![0; words], overflow: Overflow::default() }
     }
 
     /// Adds one.
@@ -52,7 +48,7 @@ impl Sketch {
             if self.words[word] >> shift & COUNTER_MAX < COUNTER_MAX {
                 self.words[word] += 1 << shift;
             } else {
-                self.add_overflow(counter);
+                self.overflow.add(counter);
             }
         }
     }
@@ -64,7 +60,7 @@ impl Sketch {
             let (word, shift) = place(counter);
             let count = self.words[word] >> shift & COUNTER_MAX;
             assert!(count > 0, "a reference is taken that was not counted");
-            if count < COUNTER_MAX || !self.take_overflow(counter) {
+            if count < COUNTER_MAX || !self.overflow.take(counter) {
                 self.words[word] -= 1 << shift;
             }
         }
@@ -85,12 +81,18 @@ impl Sketch {
     /// The estimate where all four counters are full.
     #[cold]
     fn large_estimate(&self, counters: [u32; ROWS as usize]) -> u32 {
-        counters.into_iter().fold(u32::MAX, |least, counter| least.min(COUNTER_MAX as u32 + self.overflow(counter)))
+        counters.into_iter().fold(u32::MAX, |least, counter| least.min(COUNTER_MAX as u32 + self.overflow.get(counter)))
     }
 
     /// Bytes that the sketch has allocated.
     pub fn ram_bytes(&self) -> usize {
-        self.words.capacity() * size_of::<u64>() + self.overflow.allocation_size()
+        self.words.capacity() * size_of::<u64>() + self.overflow.ram_bytes()
+    }
+
+    /// Bytes that the sketch will have allocated at most, where no more is added, and not taken, than `count_max` at a time.
+    pub fn ram_bytes_max(&self, count_max: u64) -> u64 {
+        let full = count_max / (COUNTER_MAX + 1) * u64::from(ROWS);
+        (self.words.capacity() * size_of::<u64>()) as u64 + overflow::ram_bytes_max(full)
     }
 
     /// The counter of each row. Two hashes of 32 bits make four (Kirsch and Mitzenmacher, 2006).
@@ -107,41 +109,9 @@ impl Sketch {
         }
         counters
     }
-
-    #[cold]
-    fn add_overflow(&mut self, counter: u32) {
-        match self.overflow.find_mut(hash_of(counter), |entry| entry.counter == counter) {
-            Some(entry) => entry.count += 1,
-            None => {
-                let entry = Overflow { counter, count: 1 };
-                self.overflow.insert_unique(hash_of(counter), entry, |entry| hash_of(entry.counter));
-            }
-        }
-    }
-
-    /// Takes one from what is beyond 15; false where that is nothing.
-    #[cold]
-    fn take_overflow(&mut self, counter: u32) -> bool {
-        let Ok(mut found) = self.overflow.find_entry(hash_of(counter), |entry| entry.counter == counter) else {
-            return false;
-        };
-        found.get_mut().count -= 1;
-        if found.get().count == 0 {
-            found.remove();
-        }
-        true
-    }
-
-    fn overflow(&self, counter: u32) -> u32 {
-        self.overflow.find(hash_of(counter), |entry| entry.counter == counter).map_or(0, |entry| entry.count)
-    }
 }
 
 #[inline]
 fn place(counter: u32) -> (usize, u32) {
     ((counter / COUNTERS_PER_WORD) as usize, counter % COUNTERS_PER_WORD * COUNTER_BITS)
-}
-
-fn hash_of(counter: u32) -> u64 {
-    mix(u64::from(counter))
 }

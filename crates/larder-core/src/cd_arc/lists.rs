@@ -4,7 +4,7 @@
 //! its present generation.
 //!
 //! What it does not do: know where content is, or forget an address that is in a WEU: those that leave B3 wait on LEFT, a list
-//! of twice as many addresses at most as are mapped.
+//! of twice as many addresses at most as are mapped; but as long as they are dirty, on OWED.
 
 use crate::{
     slotted::addresses::Addresses,
@@ -17,11 +17,14 @@ pub(super) const T2: usize = 1;
 pub(super) const B1: usize = 2;
 pub(super) const B2: usize = 3;
 pub(super) const B3: usize = 4;
-/// Mapped addresses that have left the lists: dropped as soon as the caller logs that.
+/// Addresses that have left the lists: dropped as soon as the caller logs that.
 pub(super) const LEFT: usize = 5;
+/// Addresses that have left the lists, and are dirty. They are kept apart so that nobody has to pass over them, however many
+/// there are, to find what may go.
+pub(super) const OWED: usize = 6;
 /// Where an address is that comes in.
-pub(super) const NEW: usize = 6;
-const LISTS: usize = 7;
+pub(super) const NEW: usize = 7;
+const LISTS: usize = 8;
 
 /// Addresses on lists, for each one of 2C + X: itself, and two that wait to be dropped.
 const NODES_AN_ADDRESS: usize = 3;
@@ -75,7 +78,6 @@ pub(super) struct Lists {
     extra: u64,
     /// The target size of T1.
     p: f64,
-    ghost_hits: u64,
 }
 
 impl Lists {
@@ -91,18 +93,12 @@ impl Lists {
             data_chunks: addresses_max / 2,
             extra: addresses_max % 2,
             p: 0.0,
-            ghost_hits: 0,
         }
     }
 
     /// The target size of T1 (the paper's p).
     pub fn target(&self) -> f64 {
         self.p
-    }
-
-    /// Requests for addresses in B1 and B2.
-    pub fn ghost_hits(&self) -> u64 {
-        self.ghost_hits
     }
 
     #[inline]
@@ -225,6 +221,24 @@ impl Lists {
         }
     }
 
+    /// The origin does not have the content of `i`, or has it. What is to be dropped waits for that.
+    #[inline]
+    pub fn set_dirty(&mut self, i: u32, is_dirty: bool) {
+        if self.addresses.set_dirty(i, is_dirty) && matches!(self.list(i), LEFT | OWED) {
+            self.leave(i);
+        }
+    }
+
+    /// Whether the origin does not have the content of `i`.
+    pub fn is_dirty(&self, i: u32) -> bool {
+        self.addresses.is_dirty(i)
+    }
+
+    /// `i` waits to be dropped.
+    fn leave(&mut self, i: u32) {
+        self.move_to(i, if self.addresses.is_dirty(i) { OWED } else { LEFT });
+    }
+
     /// Forgets `i`.
     pub fn remove(&mut self, i: u32) {
         self.place(i, At::NOWHERE, None);
@@ -261,7 +275,7 @@ impl Lists {
             }
             B3 => T1,
             _ => {
-                // Off LEFT, where it might be removed meanwhile.
+                // Off LEFT and OWED, where it might be removed meanwhile.
                 self.addresses.move_to(i, NEW);
                 self.check_metadata(i);
                 T1
@@ -275,7 +289,7 @@ impl Lists {
         let list = match self.list(i) {
             NEW if self.has_room_in_t() => T2,
             NEW if self.len(B1) + self.len(B2) < self.data_chunks => B2,
-            NEW => LEFT,
+            NEW => return self.leave(i),
             known => known,
         };
         self.move_to(i, list);
@@ -287,7 +301,6 @@ impl Lists {
 
     /// Moves `p` after a hit in `list`, B1 or B2.
     fn adapt(&mut self, list: usize) {
-        self.ghost_hits += 1;
         let (b1, b2) = (self.len(B1) as f64, self.len(B2) as f64);
         self.p = match list {
             B1 => (self.p + (b2 / b1).max(1.0)).min(self.data_chunks as f64),
@@ -305,7 +318,7 @@ impl Lists {
         }
         let Some(oldest) = self.addresses.oldest(B3).filter(|&oldest| oldest != i) else { return };
         if self.is_there(self.at(oldest)) {
-            self.addresses.move_to(oldest, LEFT);
+            self.leave(oldest);
             self.sift_left();
         } else {
             self.addresses.remove(oldest);

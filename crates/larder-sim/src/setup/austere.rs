@@ -2,8 +2,8 @@
 //!
 //! Each slot of the flash is a subchunk and a metadata slot of 512 bytes (AustereCache §3.1, §3.2), and flash is used in
 //! whole buckets of 128 slots. The LBA index has four slots for each whole chunk (§5.2) where nothing else is asked. A RAM
-//! budget is met with fewer buckets, and with fewer slots of the LBA index where their number was left open; what the
-//! sketch takes for large counts is not in it.
+//! budget is met with fewer buckets, and with fewer slots of the LBA index where their number was left open. What the sketch
+//! could come to take for large counts is in it.
 //!
 //! What it does not do: lay the indices out.
 
@@ -59,7 +59,7 @@ fn config(setup: &Setup, flash: FlashSize) -> Result<AustereConfig, String> {
 fn within(ram: u64, config: AustereConfig) -> Result<AustereConfig, String> {
     let bucket_bytes = u64::from(config.subchunk_bytes) * u64::from(config.bucket_slots);
     let of_buckets = |buckets: u64| AustereConfig { data_bytes: buckets * bucket_bytes, ..config };
-    let ram_of = |config| Austere::new(config).map(|core| core.ram().bytes() as u64);
+    let ram_of = |config| Austere::new(config).map(|core| core.ram_bytes_max());
     let most = config.data_bytes / bucket_bytes;
     if most == 0 {
         // Too little flash, which is told elsewhere.

@@ -119,12 +119,14 @@ fn what_is_too_small_is_refused_with_the_least_that_works() {
     let entries = Options { lba_entries: Some(1000), ..Options::default() };
     let refused = refusal(&Setup { options: entries, ..setup("d-arc", FlashAmount::Bytes(64 << 20)) });
     assert!(refused.contains("metadata entries"), "{refused}");
-    assert!(refusal(&setup("nitro", FlashAmount::Bytes(1 << 20))).contains("the smallest that would do has 16M"));
+    assert!(
+        refusal(&setup("nitro", FlashAmount::Bytes(1 << 20))).contains("a flash of 1M is too small; 16M is the least")
+    );
 }
 
 #[test]
 fn a_ram_budget_is_kept_to_whatever_is_asked_of_the_cache() {
-    for name in ["lru", "arc", "d-lru", "d-arc"] {
+    for name in ["lru", "arc", "d-lru", "d-arc", "austere"] {
         for ram in [20_000, 100_000, 1_000_000] {
             let options = Options { ram_bytes: Some(ram), ..Options::default() };
             let flash = FlashAmount::Bytes(1 << 30);
@@ -146,6 +148,26 @@ fn a_ram_budget_is_kept_to_whatever_is_asked_of_the_cache() {
             assert!(told <= ram, "{name}: {told} of {ram} bytes");
             assert!(told > ram / 5, "{name}: {told} of {ram} bytes");
         }
+    }
+}
+
+/// As many contents as can be have more references than a counter of the sketch holds.
+#[test]
+fn large_counts_are_in_the_ram_budget_of_austere() {
+    for ram in [50_000, 1 << 20] {
+        let options = Options { ram_bytes: Some(ram), ..Options::default() };
+        let built = Setup { options, ..setup("austere", FlashAmount::Bytes(1 << 30)) }.build(0).expect("built");
+        let entries = 4 * built.data_bytes / u64::from(CHUNK);
+        let mut meter = Meter::new(built, CHUNK, 0);
+        let before = meter.cache().figures().index_ram_bytes;
+        for step in 0..6 * entries {
+            let lba = larder_core::types::mix(step) % entries;
+            meter.take(&[Request::Write(Lba(lba), own_content(Lba(lba / 14), CHUNK))]);
+        }
+        let told = meter.finish().figures.index_ram_bytes;
+        println!("{ram}: {before} bytes at first, then {told}");
+        assert!(told > before + before / 10, "some counts are large: {before} and then {told} bytes");
+        assert!(told <= ram, "{told} of {ram} bytes");
     }
 }
 
@@ -190,4 +212,26 @@ fn labels_say_what_was_asked_for() {
     let mut d_lru = setup("d-lru", FlashAmount::DataChunks(5000));
     d_lru.options.orphans = Some(Orphans::Forget);
     assert_eq!(d_lru.label(), "d-lru:orphans=forget");
+}
+
+/// The meaning of the figure is one for all; `docs/LAB.md` has it.
+#[test]
+fn designs_that_remember_what_they_replaced_have_ghost_hits() {
+    for design in DESIGNS {
+        let built = setup(design.name, FlashAmount::DataChunks(4000)).build(0).expect("chunks");
+        let mut meter = Meter::new(built, CHUNK, 0);
+        let read = |lba| Request::Read(Lba(lba), own_content(Lba(lba), CHUNK));
+        // Some are used twice, so that ARC keeps ghosts of the others.
+        let requests: Vec<Request> = (0..1000).chain(0..1000).chain(1000..7000).map(read).collect();
+        meter.take(&requests);
+        let ghosts = |meter: &Meter| meter.cache().traffic().ghost_hits;
+        assert_eq!(ghosts(&meter), 0, "{}: nothing that was replaced was asked for", design.name);
+        let misses = meter.cache().traffic().origin_chunks_read;
+        // The last that were replaced come first.
+        meter.take(&(0..7000).rev().map(read).collect::<Vec<_>>());
+        let misses = meter.cache().traffic().origin_chunks_read - misses;
+        let has_ghosts = ["arc", "d-lru", "d-arc", "cd-arc"].contains(&design.name);
+        assert_eq!(ghosts(&meter) > 0, has_ghosts, "{}", design.name);
+        assert!(ghosts(&meter) <= misses, "{}: a ghost hit is a miss", design.name);
+    }
 }

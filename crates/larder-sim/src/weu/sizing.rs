@@ -254,7 +254,12 @@ impl WeuSizing {
             fp_entries_max: fingerprints,
             mappings_max: mappings,
         };
-        Layout::plan(request).map_err(|error: FormatError| error.to_string())
+        Layout::plan(request).map_err(|error| match error {
+            FormatError::FlashTooSmall { flash_bytes, needed_bytes } => {
+                format!("a flash of {} is too small; {} is the least", exact(flash_bytes), exact(needed_bytes))
+            }
+            other => other.to_string(),
+        })
     }
 }
 

@@ -3,7 +3,8 @@
 //! Source: Nitro §5.2 ("Boot-storm trace") and §6.2 (60 machines: the recorded one and 59 made of it). "Content overlap was set at 90%
 //! between VMs, and the addresses of duplicates were shifted by 0-15% of the address space."
 //!
-//! Ours: the overlap is over distinct contents: each content of the boot is a machine's own with probability 10%. A machine
+//! Ours: the overlap is over distinct contents, and between any two machines: 90% of the boot's contents, always the same ones,
+//! are those of all machines, and in place of each of the others every machine has one of its own. A machine
 //! shifts all its addresses by one amount, wrapping at the end of its disk, since shifting the duplicates alone would put
 //! two contents on one address. Zeroes stay zeroes. Machines start at random within `spread_us`, their requests are merged
 //! by time, and a request's blocks stay together. Each machine has a disk of its own, side by side.
@@ -24,7 +25,7 @@ use super::{whole_chunks, within};
 use crate::{
     error::{Position, TraceError, TraceErrorKind, TraceResult},
     record::{ADDRESS_MAX, Content, Fingerprint, Op, Provenance, Record, Tag},
-    rng::{Rng, mix, unit},
+    rng::{Rng, mix},
     synthetic::{Compressibility, made_content},
 };
 
@@ -92,7 +93,7 @@ fn no_such_tag(asked: &str, tags: &[Tag]) -> TraceError {
 pub struct BootStormConfig {
     /// Machines, the recorded one included.
     pub vms: u32,
-    /// The share of a boot's distinct contents that all machines have.
+    /// The share of a boot's distinct contents that all machines have. The rest is each machine's own.
     pub overlap: f64,
     /// A machine shifts its addresses by up to this share of its disk.
     pub shift_max: f64,
@@ -127,6 +128,9 @@ pub struct BootStorm {
     due: BinaryHeap<Reverse<(u64, u32)>>,
     /// The machine whose request goes on, and the request in the boot.
     open: Option<(u32, u64)>,
+    /// Contents are each machine's own from this lot on. Which they are is the same for all machines: else two of them would
+    /// share 90% of 90%.
+    own_from: Option<u64>,
     /// The part of a trim that wrapped.
     wrapped: Option<Record>,
     requests: u64,
@@ -166,7 +170,8 @@ impl BootStorm {
             .collect();
         let due = vms.iter().enumerate().map(|(vm, state)| Reverse((state.start_us, vm as u32))).collect();
         let config = BootStormConfig { disk_bytes, ..config };
-        Ok(BootStorm { config, template, vms, due, open: None, wrapped: None, requests: 0 })
+        let own_from = own_from(&template, &config);
+        Ok(BootStorm { config, template, vms, due, open: None, own_from, wrapped: None, requests: 0 })
     }
 
     /// The machine whose request is next, and that request's record; goes on with an open request first.
@@ -198,14 +203,29 @@ impl BootStorm {
     }
 
     fn content(&self, vm: u32, content: Content) -> Content {
-        let [a, b] = content.fingerprint.0;
-        let word = mix(a ^ mix(b ^ mix(self.config.seed ^ u64::from(vm) << 32)));
-        let is_shared = vm == 0 || content.is_zero || unit(word) < self.config.overlap;
-        if is_shared {
+        let [_, b] = content.fingerprint.0;
+        let word = lot(&content, self.config.seed);
+        if vm == 0 || content.is_zero || self.own_from.is_none_or(|from| word < from) {
             return content;
         }
+        let word = mix(word ^ mix(u64::from(vm)));
         Content { fingerprint: Fingerprint([mix(word), mix(b ^ mix(word))]), provenance: Provenance::Made, ..content }
     }
+}
+
+/// The lot that a content draws.
+fn lot(content: &Content, seed: u64) -> u64 {
+    let [a, b] = content.fingerprint.0;
+    mix(a ^ mix(b ^ mix(seed)))
+}
+
+/// The least lot of the contents that are not shared: of all but zeroes, as many as `config` says, to the nearest one.
+fn own_from(template: &[Record], config: &BootStormConfig) -> Option<u64> {
+    let contents = template.iter().filter_map(|record| record.content.as_ref()).filter(|content| !content.is_zero);
+    let mut lots: Vec<u64> = contents.map(|content| lot(content, config.seed)).collect();
+    lots.sort_unstable();
+    lots.dedup();
+    lots.get((lots.len() as f64 * config.overlap).round() as usize).copied()
 }
 
 impl Iterator for BootStorm {

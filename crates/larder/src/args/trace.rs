@@ -234,7 +234,7 @@ pub struct ShapeArgs {
     /// boot-storm: machines
     #[arg(long, value_name = "N")]
     pub vms: Option<u32>,
-    /// boot-storm: the share of distinct contents that all machines have
+    /// boot-storm: the share of distinct contents that all machines have; the rest is each one's own
     #[arg(long, value_name = "SHARE", value_parser = share)]
     pub overlap: Option<f64>,
     /// boot-storm: a machine shifts its addresses by up to this share of its disk

@@ -175,4 +175,17 @@ mod tests {
         text[at] = b'x';
         assert!(read(&text, &head()).unwrap_err().contains("line 2: expected a replay"));
     }
+
+    #[test]
+    fn what_was_noted_is_read_to_the_last_digit() {
+        // 0.37618583925185245 was one that came back as another.
+        let ratios =
+            (1..2000u64).map(|n| n as f64 / 2003.0).chain([0.376_185_839_251_852_45, 1e-9, 123_456_789.123_456_79]);
+        let rows: Vec<Row> = ratios.map(|ratio| Row::from_iter([("ratio".to_owned(), json!(ratio))])).collect();
+        let lines = rows.iter().map(|row| json!({ "key": "k", "row": row }).to_string() + "\n");
+        let text = head().to_string() + "\n" + &lines.collect::<String>();
+        let (bytes, done) = read(text.as_bytes(), &head()).expect("ours");
+        assert_eq!(bytes, text.len() as u64);
+        assert!(done.into_iter().map(|(_, row)| row).eq(rows), "each is what it was");
+    }
 }

@@ -63,7 +63,7 @@ impl Kind {
             }
             Kind::RandomReads => "Nitro 6.2 and Figure 7: working set 1 to 10 times the cache, deduplication 1 to 10",
             Kind::BootStorm => {
-                "Nitro 5.2 and 6.2: 60 machines, 90% of the content shared, addresses shifted by 0 to 15%"
+                "Nitro 5.2 and 6.2: 60 machines, 90% of the distinct contents in all of them, addresses shifted by 0 to 15%"
             }
             Kind::Snapshots => "Nitro 5.2, restore trace: 100 days of 38 GiB, 2.3% overwritten in a day",
             Kind::Restore => "Nitro 5.2 and 6.3: the snapshots, and each read back in requests of 512 KiB",

@@ -1,0 +1,167 @@
+//! What counters of the sketch have beyond 15: a table by the counter's number, which holds few.
+//!
+//! A table of its own, since it is part of an index that keeps to a budget: it grows by a quarter, not to twice its size, and how
+//! large it can become is known beforehand.
+//!
+//! Linear probing over words; what follows a word that is taken out moves up.
+//!
+//! Invariants: a fifth of the words is free, at least one. A counter is there if it has something, and once.
+//!
+//! What it does not do: shrink, or know which counters are full.
+
+use crate::types::mix;
+
+/// Words that the first allocation has.
+const WORDS_FIRST: usize = 8;
+/// No counter: each has a count that is not 0.
+const FREE: u64 = 0;
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Overflow {
+    /// A counter's number above, what it has beyond 15 below.
+    words: Vec<u64>,
+    len: usize,
+}
+
+impl Overflow {
+    /// What `counter` has.
+    pub fn get(&self, counter: u32) -> u32 {
+        self.find(counter).map_or(0, |at| self.words[at] as u32)
+    }
+
+    /// Adds one to `counter`.
+    pub fn add(&mut self, counter: u32) {
+        if let Some(at) = self.find(counter) {
+            self.words[at] += 1;
+            return;
+        }
+        if !has_room_for(self.len + 1, self.words.len()) {
+            let words = std::mem::take(&mut self.words);
+            self.words = vec![FREE; grown(words.len())];
+            words.into_iter().filter(|word| *word != FREE).for_each(|word| self.insert(word));
+        }
+        self.insert(u64::from(counter) << 32 | 1);
+        self.len += 1;
+    }
+
+    /// Takes one from what `counter` has; false where that is nothing.
+    pub fn take(&mut self, counter: u32) -> bool {
+        let Some(at) = self.find(counter) else { return false };
+        self.words[at] -= 1;
+        if self.words[at] as u32 == 0 {
+            self.len -= 1;
+            self.remove(at);
+        }
+        true
+    }
+
+    /// Bytes that are allocated.
+    pub fn ram_bytes(&self) -> usize {
+        self.words.capacity() * size_of::<u64>()
+    }
+
+    /// Where `counter` is.
+    fn find(&self, counter: u32) -> Option<usize> {
+        if self.words.is_empty() {
+            return None;
+        }
+        let mut at = home(counter, self.words.len());
+        while self.words[at] != FREE {
+            if (self.words[at] >> 32) as u32 == counter {
+                return Some(at);
+            }
+            at = next(at, self.words.len());
+        }
+        None
+    }
+
+    /// Puts in a word whose counter is not there.
+    fn insert(&mut self, word: u64) {
+        let mut at = home((word >> 32) as u32, self.words.len());
+        while self.words[at] != FREE {
+            at = next(at, self.words.len());
+        }
+        self.words[at] = word;
+    }
+
+    /// Frees a word; whoever would not be found across it moves there.
+    fn remove(&mut self, mut free: usize) {
+        let len = self.words.len();
+        self.words[free] = FREE;
+        let mut at = next(free, len);
+        while self.words[at] != FREE {
+            let home = home((self.words[at] >> 32) as u32, len);
+            // Steps from its home to where it is, and to the free word: does the way lead across that?
+            let (to_it, to_free) = ((at + len - home) % len, (free + len - home) % len);
+            if to_free < to_it {
+                self.words[free] = std::mem::replace(&mut self.words[at], FREE);
+                free = at;
+            }
+            at = next(at, len);
+        }
+    }
+}
+
+/// Bytes of a table that has `counters` at a time at most.
+pub(super) fn ram_bytes_max(counters: u64) -> u64 {
+    let mut words = 0;
+    while counters > 0 && !has_room_for(counters as usize, words) {
+        words = grown(words);
+    }
+    (words * size_of::<u64>()) as u64
+}
+
+/// Whether `words` may have `len` counters.
+fn has_room_for(len: usize, words: usize) -> bool {
+    len <= words / 5 * 4
+}
+
+fn grown(words: usize) -> usize {
+    words + words / 4 + WORDS_FIRST
+}
+
+fn home(counter: u32, words: usize) -> usize {
+    ((u64::from(mix(u64::from(counter)) as u32) * words as u64) >> 32) as usize
+}
+
+fn next(at: usize, words: usize) -> usize {
+    if at + 1 == words { 0 } else { at + 1 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+
+    #[test]
+    fn it_is_a_map_of_counts_and_no_larger_than_is_said() {
+        for most in [1u64, 5, 6, 7, 100, 3000] {
+            let mut overflow = Overflow::default();
+            let mut model: HashMap<u32, u32> = HashMap::new();
+            for step in 0..60_000u64 {
+                let bits = mix(step << 16 ^ most);
+                // Numbers that have homes near each other, and those of other rows.
+                let counter = (bits % (2 * most)) as u32 + (bits >> 40 & 3) as u32 * 0x4000_0000;
+                if bits >> 50 & 1 == 1 && (model.contains_key(&counter) || model.len() < most as usize) {
+                    overflow.add(counter);
+                    *model.entry(counter).or_insert(0) += 1;
+                } else {
+                    assert_eq!(overflow.take(counter), model.contains_key(&counter), "step {step}");
+                    match model.get(&counter).copied() {
+                        Some(1) | None => model.remove(&counter),
+                        Some(count) => model.insert(counter, count - 1),
+                    };
+                }
+                let other = (bits >> 20) as u32 % (2 * most as u32);
+                assert_eq!(overflow.get(other), model.get(&other).copied().unwrap_or(0), "step {step}");
+                assert_eq!(overflow.len, model.len());
+                assert!(overflow.ram_bytes() as u64 <= ram_bytes_max(most), "{} of {most}", overflow.len);
+            }
+            assert!(model.iter().all(|(&counter, &count)| overflow.get(counter) == count));
+        }
+        assert_eq!(Overflow::default().ram_bytes() as u64, ram_bytes_max(0));
+        // A word, a fifth that stays free, and a quarter that the last growth brought.
+        assert!((10.0..12.6).contains(&(ram_bytes_max(1_000_000) as f64 / 1e6)));
+    }
+}
