@@ -317,6 +317,14 @@ impl Slotted for DArc {
         self.metadata.addresses.find(lba).and_then(|i| self.metadata.slot(i))
     }
 
+    fn slot_of(&self, fingerprint: &Fingerprint) -> Option<ChunkSlot> {
+        self.metadata.slot_with(fingerprint)
+    }
+
+    fn in_run(&self, first: Lba, count: u64) -> Vec<Lba> {
+        self.metadata.addresses.in_run(first, count)
+    }
+
     fn read(&mut self, lba: Lba, decision: &mut Decision) -> Option<ChunkSlot> {
         decision.clear();
         let i = self.metadata.addresses.find(lba)?;

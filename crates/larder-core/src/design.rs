@@ -173,6 +173,12 @@ pub trait Design: Send {
         None
     }
 
+    /// Forgets `lba`, whose content is about to be overwritten and is mapped anew then; returns as [`Design::unmap`]. A design
+    /// that takes an overwrite for a use of the address keeps it in mind.
+    fn suspend(&mut self, lba: Lba) -> bool {
+        self.unmap(lba)
+    }
+
     /// Whether `lba` is a ghost: remembered without its data, so that a request of it is a miss that tells the design something.
     /// It is not mapped, and its content, as far as that is known, is not stored. A design that remembers nothing of what it
     /// replaced has none.

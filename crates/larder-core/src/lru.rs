@@ -59,6 +59,14 @@ impl Slotted for Lru {
         self.addresses.find(lba).map(ChunkSlot)
     }
 
+    fn slot_of(&self, _fingerprint: &Fingerprint) -> Option<ChunkSlot> {
+        None
+    }
+
+    fn in_run(&self, first: Lba, count: u64) -> Vec<Lba> {
+        self.addresses.in_run(first, count)
+    }
+
     #[inline]
     fn read(&mut self, lba: Lba, decision: &mut Decision) -> Option<ChunkSlot> {
         decision.clear();

@@ -20,10 +20,12 @@
 pub(crate) mod addresses;
 pub(crate) mod contents;
 pub(crate) mod order;
+mod placed;
 mod ram;
 pub(crate) mod sizes;
 
 pub use contents::Orphans;
+pub use placed::{Placed, slots_bytes_max, spares};
 pub use sizes::{FlashSize, METADATA_PAGE_BYTES, SizeError, SizeErrorKind, Sizes};
 
 use crate::types::{Fingerprint, Lba};
@@ -80,6 +82,8 @@ pub struct Decision {
     pub freed: Vec<ChunkSlot>,
     /// What is destaged first. All of it lies where it lay before the decision.
     pub destage: Vec<Destage>,
+    /// Addresses that were forgotten for want of room, where the data that they had may stay.
+    pub evicted: Vec<Lba>,
     /// Entries that changed, some perhaps twice. The order of replacement is not part of an entry.
     pub changed: Vec<MetadataEntry>,
 }
@@ -92,6 +96,7 @@ impl Decision {
         self.data = DataStep::Nothing;
         self.freed.clear();
         self.destage.clear();
+        self.evicted.clear();
         self.changed.clear();
     }
 
@@ -99,7 +104,8 @@ impl Decision {
     pub fn ram_bytes(&self) -> usize {
         let freed = self.freed.capacity() * size_of::<ChunkSlot>();
         let destage = self.destage.capacity() * size_of::<Destage>();
-        freed + destage + self.changed.capacity() * size_of::<MetadataEntry>()
+        let evicted = self.evicted.capacity() * size_of::<Lba>();
+        freed + destage + evicted + self.changed.capacity() * size_of::<MetadataEntry>()
     }
 }
 
@@ -124,6 +130,12 @@ pub struct SlottedStats {
 pub trait Slotted: Send {
     /// Where the data of `lba` is; does not count as a use.
     fn lookup(&self, lba: Lba) -> Option<ChunkSlot>;
+
+    /// The slot that this content lies in, where a design looks at content at all; does not count as a use.
+    fn slot_of(&self, fingerprint: &Fingerprint) -> Option<ChunkSlot>;
+
+    /// The addresses of a run that are known, with data or without, ascending.
+    fn in_run(&self, first: Lba, count: u64) -> Vec<Lba>;
 
     /// A client reads `lba`: where its data is. That counts as a use, of which `decision` says what follows. A miss
     /// changes nothing; whoever reads the chunk from the origin then may put it.

@@ -253,14 +253,7 @@ impl Lists {
 
     /// The addresses in a run that are on any list, ascending.
     pub fn in_run(&self, first: Lba, count: u64) -> Vec<Lba> {
-        let end = Lba(first.0.saturating_add(count));
-        if count <= self.total() {
-            return (first.0..end.0).map(Lba).filter(|&lba| self.find(lba).is_some()).collect();
-        }
-        let all = self.addresses.iter().map(|i| self.addresses.lba(i));
-        let mut inside: Vec<Lba> = all.filter(|lba| (first..end).contains(lba)).collect();
-        inside.sort_unstable();
-        inside
+        self.addresses.in_run(first, count)
     }
 
     /// PROCESSREQUEST, as far as lists go: address `i` is asked for.

@@ -225,6 +225,18 @@ impl<P: Copy, const LISTS: usize> Addresses<P, LISTS> {
         self.table.iter().copied()
     }
 
+    /// The addresses in a run, ascending.
+    pub fn in_run(&self, first: Lba, count: u64) -> Vec<Lba> {
+        let end = Lba(first.0.saturating_add(count));
+        if count <= self.table.len() as u64 {
+            return (first.0..end.0).map(Lba).filter(|&lba| self.find(lba).is_some()).collect();
+        }
+        let all = self.iter().map(|i| self.lba(i));
+        let mut inside: Vec<Lba> = all.filter(|lba| (first..end).contains(lba)).collect();
+        inside.sort_unstable();
+        inside
+    }
+
     /// Bytes that are allocated.
     pub fn ram_bytes(&self) -> usize {
         self.table.allocation_size() + self.nodes.capacity() * size_of::<Node<P>>()
@@ -271,6 +283,9 @@ mod tests {
         assert_eq!(addresses.insert(Lba(9), 1, 9), three, "the freed number is used next");
         addresses.insert(Lba(10), 1, 10);
         assert_eq!(order(&addresses, 1), [2, 9, 10]);
+        for count in [2, 1 << 50] {
+            assert_eq!(addresses.in_run(Lba(9), count), [Lba(9), Lba(10)]);
+        }
         assert_eq!(addresses.nodes.capacity(), 5, "no more than there can be");
         assert_eq!(addresses.payload(find(&addresses, LBA_MASK)), 255);
     }

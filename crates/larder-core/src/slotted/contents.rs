@@ -269,7 +269,14 @@ impl<const LISTS: usize> Metadata<LISTS> {
     /// Address `i` leaves, because there is no room for it.
     pub fn evict_address(&mut self, i: u32, decision: &mut Decision) {
         self.destage(i, decision);
+        decision.evicted.push(self.addresses.lba(i));
         self.remove(i, decision);
+    }
+
+    /// The slot that has this content.
+    pub fn slot_with(&self, fingerprint: &Fingerprint) -> Option<ChunkSlot> {
+        let is_it = |&c: &u32| self.contents[c as usize].fingerprint == fingerprint.0;
+        self.slot_of(*self.table.find(hash_of(&fingerprint.0), is_it)?)
     }
 
     /// Forgets address `i`, as [`Slotted::forget`](super::Slotted::forget) says. The slot that is free then, where no other

@@ -1,0 +1,294 @@
+//! A design with equal slots as a [`Design`] that an engine can run: each data slot lies in a flash slot of its own, which is
+//! another one each time that it is written.
+//!
+//! A paper's slot is written in place. Were it done so on a device, a power loss could take a chunk that was durable and leave
+//! half of the one that replaces it. So there are a few more flash slots than the design has, and content goes to a free
+//! one. What the design has let go of stays readable until nothing that a crash could bring back, and nothing dirty, needs
+//! it, as a WEU does that is replaced; then its slot is free again. The flash is written as often as in place.
+//!
+//! Mappings, dirty chunks, fragments, slots and recovery are those of `nitro.rs`, with slots of one chunk. What is here is
+//! what the two have to tell each other:
+//! - An address is known to both where it is cached. What only the mappings have is hidden unless it is dirty, and is
+//!   forgotten when the caller asks what it may forget ([`Design::drop_clean_zeroes`]), for it has to log that.
+//! - What only the design has is *remembered* ([`Design::remembered`]): it is mapped again where its content is stored. What
+//!   is about to be overwritten ([`Design::suspend`]) is not, whatever it was.
+//! - A fragment is content that nothing else has.
+//!
+//! History, and the order of addresses, do not outlive a restart: what is mapped then is put into an empty design, in the
+//! order in which the slots were used.
+//!
+//! Invariants: those of [`Design`]. A data slot of the design's has at most one flash slot, and that has one owner at most.
+//!
+//! What it does not do: know what the design prefers; destage what the design lets go of, for the mappings say what of
+//! it is dirty.
+
+mod decisions;
+
+use super::{ChunkSlot, DataStep, Decision, Slotted};
+use crate::{
+    design::{Design, DesignConfig, Lookup},
+    nitro::Nitro,
+    slots::SlotState,
+    types::{Fingerprint, Lba, Place, SlotId},
+};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// No data slot, or no flash slot.
+const NONE: u32 = u32::MAX;
+/// A flash slot in so many is one that the design does not have, for what is being written and what is being let go of.
+const SPARE_SHARE: u64 = 32;
+const SPARES_MIN: u64 = 4;
+const SPARES_MAX: u64 = 4096;
+
+/// Where fewer mappings than this share of them, and than this number, have room, data goes that need not go yet.
+const ROOM_SHARE: u64 = 16;
+const ROOM_MAX: u64 = 64;
+
+/// The content of a data slot, and where it is.
+#[derive(Clone, Copy)]
+struct Held {
+    fingerprint: [u8; 16],
+    slot: u32,
+    generation: u32,
+    crc: u32,
+    stored_len: u32,
+}
+
+const NOTHING: Held = Held { fingerprint: [0; 16], slot: NONE, generation: 0, crc: 0, stored_len: 0 };
+
+impl Held {
+    fn new(place: &Place, fingerprint: &Fingerprint) -> Self {
+        let Place { slot, generation, crc, stored_len, .. } = *place;
+        Held { fingerprint: fingerprint.0, slot: slot.0, generation, crc, stored_len }
+    }
+
+    fn is_at(&self, place: &Place) -> bool {
+        (self.slot, self.generation) == (place.slot.0, place.generation)
+    }
+
+    fn place(&self) -> Place {
+        let Held { slot, generation, crc, stored_len, .. } = *self;
+        Place { slot: SlotId(slot), generation, offset: 0, stored_len, crc, encoding: 0 }
+    }
+}
+
+/// See the module.
+pub struct Placed {
+    design: Box<dyn Slotted>,
+    /// Without an FP index: the design knows contents.
+    mappings: Nitro,
+    /// By data slot.
+    held: Vec<Held>,
+    /// The data slot of each flash slot, or [`NONE`].
+    owner: Vec<u32>,
+    /// Flash slots whose content the design let go of, in that order.
+    let_go: VecDeque<SlotId>,
+    /// Clean mappings of addresses that the design evicted.
+    evicted: BTreeSet<Lba>,
+    /// Addresses whose content is being changed: what the design has of them is not what they hold.
+    suspended: BTreeSet<Lba>,
+    /// Mappings for which there should always be room.
+    room: u64,
+    /// Whether content is shared.
+    dedup: bool,
+    /// What was found last: a duplicate that is mapped next is of this content.
+    found: Option<(Place, Fingerprint)>,
+    decision: Decision,
+    /// Recovery runs: what the flash slots hold, as far as it was told.
+    restoring: Option<BTreeMap<SlotId, (u32, Fingerprint)>>,
+}
+
+/// How many flash slots are kept beside those of the design, of a cache of `slots` flash slots; so many mappings may be
+/// there beside those of its addresses, too.
+pub fn spares(slots: u64) -> u64 {
+    (slots / SPARE_SHARE).clamp(SPARES_MIN, SPARES_MAX)
+}
+
+/// Bytes of RAM for each flash slot, at most, beside those of the mappings and of the design.
+pub const fn slots_bytes_max() -> u64 {
+    (size_of::<Held>() + size_of::<u32>() + 2 * size_of::<SlotId>()) as u64 + SETS_BYTES_MAX
+}
+
+/// Bytes for each address that waits to be forgotten, or to be mapped anew: it is in one of two B-trees, half full.
+const SETS_BYTES_MAX: u64 = 32;
+
+impl Placed {
+    /// An empty cache over `config.slot_count` flash slots, of which the design, made for a number of data slots, gets all
+    /// but the spare ones. `config.fp_entries_max` of 0 turns deduplication off.
+    pub fn new<D: Slotted + 'static>(config: DesignConfig, make: impl FnOnce(u64) -> D) -> Self {
+        let slots = u64::from(config.slot_count);
+        // More data slots than mappings would be of no use; an eighth is for addresses that share one, or wait to be forgotten.
+        let useful = config.mappings_max - config.mappings_max / 8;
+        let data_slots = slots.saturating_sub(spares(slots)).min(useful).max(1);
+        let design = make(data_slots);
+        Placed {
+            held: vec![NOTHING; design.sizes().data_chunks as usize],
+            owner: vec![NONE; config.slot_count as usize],
+            design: Box::new(design),
+            mappings: Nitro::new(DesignConfig { fp_entries_max: 0, ..config }),
+            let_go: VecDeque::new(),
+            evicted: BTreeSet::new(),
+            suspended: BTreeSet::new(),
+            room: (config.mappings_max / ROOM_SHARE).clamp(1, ROOM_MAX),
+            dedup: config.fp_entries_max > 0,
+            found: None,
+            decision: Decision::default(),
+            restoring: None,
+        }
+    }
+
+    /// The design.
+    pub fn design(&self) -> &dyn Slotted {
+        &*self.design
+    }
+
+    /// Panics where an invariant does not hold. For tests.
+    pub fn check(&self) {
+        let held = self.held.iter().enumerate().filter(|(_, held)| held.slot != NONE);
+        for (number, held) in held.clone() {
+            assert_eq!(self.owner[held.slot as usize], number as u32, "a flash slot has another owner");
+            let is_used = |state| matches!(state, SlotState::Open | SlotState::Sealed);
+            let generation = self.mappings.slot(SlotId(held.slot)).filter(|(state, _)| is_used(*state)).map(|(_, g)| g);
+            assert_eq!(generation, Some(held.generation), "data slot {number} was overwritten");
+        }
+        let owned = self.owner.iter().filter(|&&owner| owner != NONE).count();
+        assert_eq!(owned, held.count(), "an owner has let go");
+        for (slot, _, state, _) in self.mappings.export_slots() {
+            let is_lost =
+                state == SlotState::Sealed && self.owner[slot.0 as usize] == NONE && !self.let_go.contains(&slot);
+            assert!(!is_lost, "{slot:?} is neither used nor let go of");
+        }
+    }
+
+    /// What the design has for `lba`, where that is what `lba` holds.
+    fn known(&self, lba: Lba) -> Option<&Held> {
+        let slot = self.design.lookup(lba)?;
+        let held = self.held.get(slot.0 as usize).filter(|held| held.slot != NONE)?;
+        (!self.suspended.contains(&lba)).then_some(held)
+    }
+
+    /// Whether the design remembers `lba`, with data or without.
+    fn has_address(&self, lba: Lba) -> bool {
+        !self.design.in_run(lba, 1).is_empty()
+    }
+
+    /// Whether a client may see what is mapped for `lba`.
+    fn is_visible(&self, lba: Lba, found: &Lookup) -> bool {
+        match found {
+            Lookup::Chunk { place, .. } | Lookup::Fragment { place, .. } => {
+                self.known(lba).is_some_and(|held| held.is_at(place)) || self.mappings.dirty_seq(lba).is_some()
+            }
+            Lookup::Zero | Lookup::Miss => true,
+        }
+    }
+
+    /// The content of a data slot is at `place` from now on.
+    fn hold(&mut self, slot: ChunkSlot, place: &Place, fingerprint: &Fingerprint) {
+        self.release(slot);
+        if let Some(held) = self.held.get_mut(slot.0 as usize) {
+            *held = Held::new(place, fingerprint);
+            self.owner[place.slot.0 as usize] = slot.0;
+        }
+    }
+
+    /// A data slot is empty from now on.
+    fn release(&mut self, slot: ChunkSlot) {
+        let Some(held) = self.held.get_mut(slot.0 as usize) else { return };
+        let was = std::mem::replace(held, NOTHING);
+        if was.slot != NONE {
+            self.owner[was.slot as usize] = NONE;
+            self.let_go.push_back(SlotId(was.slot));
+        }
+    }
+
+    /// Does what the design decided. `new`: what was stored, or found, for the content that was put.
+    fn settle(&mut self, new: Option<(&Place, &Fingerprint)>) {
+        let decision = std::mem::take(&mut self.decision);
+        for &slot in &decision.freed {
+            self.release(slot);
+        }
+        if let (DataStep::Store { slot, .. } | DataStep::Map(slot), Some((place, fingerprint))) = (decision.data, new)
+            && !self.held.get(slot.0 as usize).is_some_and(|held| held.is_at(place))
+        {
+            self.hold(slot, place, fingerprint);
+        }
+        for &lba in &decision.evicted {
+            self.note_hidden(lba);
+        }
+        self.decision = decision;
+        if let Some((place, _)) = new
+            && self.owner[place.slot.0 as usize] == NONE
+        {
+            self.let_go.push_back(place.slot);
+        }
+    }
+
+    /// The design does not know `lba` any more. What is mapped for it is to be forgotten, once it is clean.
+    fn note_hidden(&mut self, lba: Lba) {
+        if self.mappings.has_entry(lba) && self.mappings.dirty_seq(lba).is_none() {
+            self.evicted.insert(lba);
+        }
+    }
+
+    /// Forgets the mapping of an address that the design evicted; whether there was one.
+    fn drop_hidden(&mut self, lba: Lba) -> bool {
+        // It may have been trimmed since: what is told of that must stay.
+        self.mappings.has_entry(lba) && self.mappings.dirty_seq(lba).is_none() && self.mappings.unmap(lba)
+    }
+
+    fn put(&mut self, lba: Lba, place: &Place, fingerprint: &Fingerprint, is_dirty: bool) {
+        self.suspended.remove(&lba);
+        self.evicted.remove(&lba);
+        self.design.put(lba, fingerprint, is_dirty, &mut self.decision);
+        self.settle(Some((place, fingerprint)));
+    }
+
+    fn forget(&mut self, lba: Lba) {
+        self.suspended.remove(&lba);
+        self.evicted.remove(&lba);
+        if self.design.forget(lba, &mut self.decision) {
+            self.settle(None);
+        }
+    }
+
+    fn forget_run(&mut self, first: Lba, count: u64) {
+        self.design.in_run(first, count).into_iter().for_each(|lba| self.forget(lba));
+    }
+
+    /// Puts what recovery found into the design, in the order in which the slots were used.
+    fn put_restored(&mut self, told: &BTreeMap<SlotId, (u32, Fingerprint)>) {
+        let mut rank = vec![0; self.owner.len()];
+        for (at, (slot, ..)) in self.mappings.export_slots().into_iter().enumerate() {
+            rank[slot.0 as usize] = at;
+        }
+        let pieces = 0..self.mappings.export_pieces();
+        let mut found: Vec<(usize, Lba, Place, bool)> = Vec::new();
+        for mapping in pieces.flat_map(|piece| self.mappings.export_mappings(piece)) {
+            if let Lookup::Chunk { place, .. } | Lookup::Fragment { place, .. } = mapping.lookup {
+                found.push((rank[place.slot.0 as usize], mapping.lba, place, mapping.dirty));
+            }
+        }
+        found.sort_unstable_by_key(|&(rank, lba, ..)| (rank, lba));
+        for (_, lba, place, is_dirty) in found {
+            let known = told.get(&place.slot).filter(|(generation, _)| *generation == place.generation);
+            let fingerprint = known.map_or_else(|| unshared(&place), |&(_, fingerprint)| fingerprint);
+            self.put(lba, &place, &fingerprint, is_dirty);
+            if !self.is_visible(lba, &Lookup::Chunk { place, duplicate: false }) {
+                self.note_hidden(lba);
+            }
+        }
+        for (slot, _, state, _) in self.mappings.export_slots() {
+            if state == SlotState::Sealed && self.owner[slot.0 as usize] == NONE {
+                self.let_go.push_back(slot);
+            }
+        }
+    }
+}
+
+/// A fingerprint that no content has, but what lies at `place`.
+fn unshared(place: &Place) -> Fingerprint {
+    let mut bytes = [0xFF; 16];
+    bytes[..4].copy_from_slice(&place.slot.0.to_le_bytes());
+    bytes[4..8].copy_from_slice(&place.generation.to_le_bytes());
+    Fingerprint(bytes)
+}

@@ -1,0 +1,297 @@
+//! What a placed design decides, in the words of an engine: most of it is what its mappings say, and then the design is told.
+//!
+//! Invariants: those of [`Placed`].
+//!
+//! What it does not do: keep the two together; `placed.rs` does.
+
+use super::{Held, NONE, Placed, unshared};
+use crate::{
+    design::{Design, DesignStats, DirtyCounts, ExportedMapping, Lookup, NewMapping, Victim},
+    ranges::Run,
+    slots::SlotState,
+    slotted::ChunkSlot,
+    types::{Fingerprint, Lba, Place, SlotId, StreamClass},
+};
+use std::collections::BTreeMap;
+
+impl Design for Placed {
+    fn lookup(&mut self, lba: Lba) -> Lookup {
+        let found = self.mappings.lookup(lba);
+        if !self.is_visible(lba, &found) {
+            return Lookup::Miss;
+        }
+        if found != Lookup::Miss && self.known(lba).is_some() && self.design.read(lba, &mut self.decision).is_some() {
+            self.settle(None);
+        }
+        found
+    }
+
+    fn peek(&self, lba: Lba) -> Lookup {
+        let found = self.mappings.peek(lba);
+        if self.is_visible(lba, &found) { found } else { Lookup::Miss }
+    }
+
+    fn remembered(&self, lba: Lba) -> Option<Fingerprint> {
+        let held = self.known(lba).filter(|_| self.dedup)?;
+        (self.peek(lba) == Lookup::Miss).then_some(Fingerprint(held.fingerprint))
+    }
+
+    fn is_ghost(&self, lba: Lba) -> bool {
+        self.has_address(lba) && self.known(lba).is_none() && self.peek(lba) == Lookup::Miss
+    }
+
+    fn find_duplicate(&mut self, fingerprint: &Fingerprint) -> Option<Place> {
+        let slot = self.design.slot_of(fingerprint).filter(|_| self.dedup)?;
+        let place = self.held.get(slot.0 as usize).filter(|held| held.slot != NONE)?.place();
+        self.found = Some((place, *fingerprint));
+        Some(place)
+    }
+
+    fn map(&mut self, lba: Lba, new: NewMapping, dirty_seq: Option<u64>) {
+        let is_dirty = dirty_seq.is_some();
+        let known = match &new {
+            NewMapping::Unique { place, fingerprint } => Some((*place, fingerprint.filter(|_| self.dedup))),
+            NewMapping::Duplicate { place } => {
+                let found = self.found.filter(|(found, _)| found == place);
+                Some((*place, found.map(|(_, fingerprint)| fingerprint)))
+            }
+            NewMapping::Fragment { place, .. } => Some((*place, None)),
+            NewMapping::Zero => None,
+        };
+        self.mappings.map(lba, new, dirty_seq);
+        if let Some(told) = &mut self.restoring {
+            if let Some((place, Some(fingerprint))) = known {
+                told.insert(place.slot, (place.generation, fingerprint));
+            }
+            return;
+        }
+        match known {
+            Some((place, fingerprint)) => {
+                self.put(lba, &place, &fingerprint.unwrap_or_else(|| unshared(&place)), is_dirty)
+            }
+            // Zeroes have no data, and no address in the design.
+            None => self.forget(lba),
+        }
+    }
+
+    fn unmap(&mut self, lba: Lba) -> bool {
+        self.forget(lba);
+        self.mappings.unmap(lba)
+    }
+
+    fn suspend(&mut self, lba: Lba) -> bool {
+        if self.has_address(lba) {
+            if self.suspended.len() as u64 >= self.design.sizes().addresses {
+                // What the design has evicted is still among them.
+                let Placed { suspended, design, .. } = self;
+                suspended.retain(|&lba| !design.in_run(lba, 1).is_empty());
+            }
+            self.suspended.insert(lba);
+        }
+        self.evicted.remove(&lba);
+        self.mappings.unmap(lba)
+    }
+
+    fn unmap_run(&mut self, first: Lba, count: u64) {
+        self.forget_run(first, count);
+        self.mappings.unmap_run(first, count);
+    }
+
+    fn mapped_in(&self, first: Lba, count: u64) -> Vec<Lba> {
+        self.mappings.mapped_in(first, count)
+    }
+
+    fn trim(&mut self, run: Run) {
+        self.forget_run(run.first, run.count);
+        self.mappings.trim(run);
+    }
+
+    fn has_room(&self, count: u64) -> bool {
+        self.mappings.has_room(count)
+    }
+
+    fn dirty_seq(&self, lba: Lba) -> Option<u64> {
+        self.mappings.dirty_seq(lba)
+    }
+
+    fn dirty_from(&self, from: Lba, max: usize) -> Vec<(Lba, u64)> {
+        self.mappings.dirty_from(from, max)
+    }
+
+    fn trimmed_from(&self, from: Lba) -> Option<Run> {
+        self.mappings.trimmed_from(from)
+    }
+
+    fn dirty_counts(&self) -> DirtyCounts {
+        self.mappings.dirty_counts()
+    }
+
+    fn mark_clean(&mut self, lba: Lba, seq: u64) -> bool {
+        if !self.mappings.mark_clean(lba, seq) {
+            return false;
+        }
+        if self.restoring.is_some() {
+            return true;
+        }
+        self.design.clean(lba);
+        let found = self.mappings.peek(lba);
+        if found == Lookup::Miss {
+            // A fragment.
+            self.forget(lba);
+        } else if !self.is_visible(lba, &found) {
+            self.note_hidden(lba);
+        }
+        true
+    }
+
+    fn mark_run_clean(&mut self, run: &Run) {
+        self.mappings.mark_run_clean(run);
+    }
+
+    fn open_slot(&mut self, class: StreamClass) -> Option<(SlotId, u32)> {
+        self.mappings.open_slot(class)
+    }
+
+    fn seal_slot(&mut self, slot: SlotId) {
+        self.mappings.seal_slot(slot);
+    }
+
+    fn free_slots(&self) -> usize {
+        self.mappings.free_slots()
+    }
+
+    fn choose_victim(&mut self, busy: &mut dyn FnMut(SlotId) -> bool) -> Option<Victim> {
+        if self.let_go.is_empty() && !self.mappings.has_room(self.room) {
+            // What has no room are the mappings. The least recent data goes, with its addresses, though the design has it.
+            let slot = self.mappings.oldest_but(busy)?;
+            if self.owner[slot.0 as usize] != NONE {
+                self.release(ChunkSlot(self.owner[slot.0 as usize]));
+                self.let_go.clear();
+            }
+            return Some(self.mappings.take_victim(slot));
+        }
+        for _ in 0..self.let_go.len() {
+            let slot = self.let_go.pop_front()?;
+            if self.owner[slot.0 as usize] != NONE {
+                // It was noted twice, and has gone and come back since.
+                continue;
+            }
+            match self.mappings.slot(slot) {
+                Some((SlotState::Sealed, _)) if !busy(slot) => return Some(self.mappings.take_victim(slot)),
+                Some((SlotState::Sealed | SlotState::Open, _)) => self.let_go.push_back(slot),
+                _ => {}
+            }
+        }
+        None
+    }
+
+    fn spare_victim(&mut self, slot: SlotId) {
+        self.mappings.spare_victim(slot);
+        self.let_go.push_back(slot);
+    }
+
+    fn dirty_in(&self, slot: SlotId) -> Vec<Lba> {
+        self.mappings.dirty_in(slot)
+    }
+
+    fn evict(&mut self, slot: SlotId) -> Option<u32> {
+        self.mappings.evict(slot)
+    }
+
+    fn release_slot(&mut self, slot: SlotId) {
+        self.mappings.release_slot(slot);
+    }
+
+    fn sweep(&mut self) -> usize {
+        self.mappings.sweep()
+    }
+
+    fn drop_clean_zeroes(&mut self, all: bool, max: usize) -> Vec<Lba> {
+        let mut dropped = self.mappings.drop_clean_zeroes(all, max);
+        while dropped.len() < max
+            && let Some(lba) = self.evicted.pop_first()
+        {
+            if self.drop_hidden(lba) {
+                dropped.push(lba);
+            }
+        }
+        dropped
+    }
+
+    fn export_pieces(&self) -> usize {
+        self.mappings.export_pieces()
+    }
+
+    fn export_mappings(&self, piece: usize) -> Vec<ExportedMapping> {
+        self.mappings.export_mappings(piece)
+    }
+
+    fn export_fingerprints(&self) -> Vec<(Fingerprint, Place)> {
+        let shared = |held: &&Held| self.dedup && held.slot != NONE && held.fingerprint[8..] != [0xFF; 8];
+        self.held.iter().filter(shared).map(|held| (Fingerprint(held.fingerprint), held.place())).collect()
+    }
+
+    fn export_slots(&self) -> Vec<(SlotId, u32, SlotState, StreamClass)> {
+        self.mappings.export_slots()
+    }
+
+    fn export_runs(&self) -> Vec<Run> {
+        self.mappings.export_runs()
+    }
+
+    fn begin_restore(&mut self, mappings: u64, fingerprints: u64) {
+        self.restoring = Some(BTreeMap::new());
+        self.mappings.begin_restore(mappings, fingerprints);
+    }
+
+    fn touch(&self, lba: Lba) {
+        self.mappings.touch(lba);
+    }
+
+    fn settle_dirty(&mut self) {
+        self.mappings.settle_dirty();
+    }
+
+    fn end_restore(&mut self) {
+        self.mappings.end_restore();
+        if let Some(told) = self.restoring.take() {
+            self.put_restored(&told);
+        }
+    }
+
+    fn restore_slot(&mut self, slot: SlotId, generation: u32) -> bool {
+        self.mappings.restore_slot(slot, generation)
+    }
+
+    fn restore_class(&mut self, slot: SlotId, class: StreamClass) {
+        self.mappings.restore_class(slot, class);
+    }
+
+    fn restore_freed(&mut self, slot: SlotId, generation: u32) {
+        self.mappings.restore_freed(slot, generation);
+    }
+
+    fn restore_fingerprint(&mut self, fingerprint: &Fingerprint, place: &Place) {
+        if let Some(told) = self.restoring.as_mut().filter(|_| self.dedup) {
+            told.insert(place.slot, (place.generation, *fingerprint));
+        }
+    }
+
+    fn restore_duplicate(&mut self, fingerprint: &Fingerprint, place: &Place) {
+        self.restore_fingerprint(fingerprint, place);
+    }
+
+    fn stats(&self) -> DesignStats {
+        let mut stats = self.mappings.stats();
+        let design = self.design.stats();
+        // What of them is gone with its slot is not told apart.
+        stats.mapped_chunks = stats.mapped_chunks.saturating_sub(self.evicted.len() as u64);
+        stats.lba_index_ram_bytes += design.ram_bytes + self.decision.ram_bytes() as u64;
+        stats.fp_index_entries = design.live_slots + design.stale_slots;
+        stats.slot_table_ram_bytes += (self.held.capacity() * size_of::<Held>()) as u64
+            + (self.owner.capacity() * size_of::<u32>()) as u64
+            + (self.let_go.capacity() * size_of::<SlotId>()) as u64;
+        stats.ghosts = design.ghosts;
+        stats
+    }
+}

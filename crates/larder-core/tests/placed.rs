@@ -1,0 +1,315 @@
+//! Designs with equal slots over flash slots, driven as an engine drives them: chunks stored in free slots, duplicates,
+//! fragments, trims, destages with right and stale sequence numbers, evictions all the time, and restarts in between. The
+//! model is what each address holds; a design may forget what is clean, and must find all else.
+//!
+//! Invariants that are looked at after each step: what is found is the newest content of its address; what is dirty is
+//! found; no slot that is found is free; the design's own bookkeeping ([`Placed::check`]).
+
+mod common;
+
+use common::{Rng, for_seeds};
+use larder_core::{
+    Design, DesignConfig, Fingerprint, Lba, Lookup, NewMapping, Place, SectorMap, StreamClass,
+    arc::Arc,
+    d_arc::DArc,
+    d_lru::DLru,
+    lru::Lru,
+    ranges::Run,
+    slots::SlotState,
+    slotted::{FlashSize, Placed},
+};
+use std::collections::HashMap;
+
+const CHUNK: u32 = 4096;
+const LBAS: u64 = 64;
+
+fn fingerprint_of(content: u64) -> Fingerprint {
+    let mut bytes = [7; 16];
+    bytes[8..].copy_from_slice(&content.to_le_bytes());
+    Fingerprint(bytes)
+}
+
+fn make(kind: usize, config: DesignConfig) -> Placed {
+    let size = FlashSize::DataChunks;
+    match kind {
+        0 => Placed::new(config, |slots| DLru::for_flash(size(slots), CHUNK).expect("it fits")),
+        1 => Placed::new(config, |slots| DArc::for_flash(size(slots), CHUNK).expect("it fits")),
+        2 => Placed::new(config, |slots| Lru::for_flash(size(slots), CHUNK).expect("it fits")),
+        _ => Placed::new(config, |slots| Arc::for_flash(size(slots), CHUNK).expect("it fits")),
+    }
+}
+
+/// What an address holds: content, whether the origin lacks it, and of a fragment that it is one.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Holds {
+    content: u64,
+    dirty: Option<u64>,
+    fragment: bool,
+}
+
+struct World {
+    rng: Rng,
+    kind: usize,
+    config: DesignConfig,
+    design: Placed,
+    holds: HashMap<u64, Holds>,
+    trimmed: HashMap<u64, u64>,
+    /// What each flash slot holds, of the generation that was written last.
+    stored: HashMap<u32, (u32, u64)>,
+    next_content: u64,
+    seq: u64,
+}
+
+impl World {
+    fn new(seed: u64) -> World {
+        let mut rng = Rng::new(seed);
+        let kind = rng.below(4) as usize;
+        let dedup = kind < 2;
+        let config = DesignConfig {
+            slot_count: 7 + rng.below(30) as u32,
+            mappings_max: [24, 60, 1000][rng.below(3) as usize],
+            fp_entries_max: if dedup { 1000 } else { 0 },
+        };
+        let design = make(kind, config);
+        let (holds, trimmed, stored) = Default::default();
+        World { rng, kind, config, design, holds, trimmed, stored, next_content: 100, seq: 0 }
+    }
+
+    fn content(&mut self) -> u64 {
+        if self.rng.chance(60) {
+            return self.rng.below(12);
+        }
+        self.next_content += 1;
+        self.next_content
+    }
+
+    /// Stores `content` for `lba`, or maps what is there already, as an engine does. False where there is no room.
+    fn put(&mut self, lba: u64, content: u64, dirty: bool, fragment: bool) -> bool {
+        self.seq += 1;
+        let (seq, fingerprint) = (dirty.then_some(self.seq), fingerprint_of(content));
+        let known = if fragment { None } else { self.design.find_duplicate(&fingerprint) };
+        if let Some(place) = known {
+            assert_eq!(self.stored[&place.slot.0], (place.generation, content), "a duplicate of other content");
+            self.design.map(Lba(lba), NewMapping::Duplicate { place }, seq);
+        } else {
+            let class = if dirty { StreamClass::Dirty } else { StreamClass::Clean };
+            let Some((slot, generation)) = self.design.open_slot(class) else { return false };
+            self.stored.insert(slot.0, (generation, content));
+            let stored_len = if fragment { 512 } else { CHUNK };
+            let place = Place { slot, generation, offset: 0, stored_len, crc: content as u32, encoding: 0 };
+            self.design.seal_slot(slot);
+            let mut sectors = SectorMap::EMPTY;
+            sectors.set(0, 1);
+            let new = match fragment {
+                true => NewMapping::Fragment { place, sectors },
+                false => NewMapping::Unique { place, fingerprint: Some(fingerprint) },
+            };
+            self.design.map(Lba(lba), new, seq);
+        }
+        self.trimmed.remove(&lba);
+        self.holds.insert(lba, Holds { content, dirty: seq, fragment });
+        true
+    }
+
+    fn write(&mut self) {
+        let lba = self.rng.below(LBAS);
+        let content = self.content();
+        match self.rng.below(6) {
+            // Write-back.
+            0..3 if self.design.has_room(2) => {
+                let fragment = self.rng.chance(15);
+                self.put(lba, content, true, fragment);
+            }
+            // Write-through of what is not dirty: forgotten, then mapped anew, perhaps.
+            3..5 if self.holds.get(&lba).is_none_or(|holds| holds.dirty.is_none())
+                && !self.trimmed.contains_key(&lba) =>
+            {
+                self.design.suspend(Lba(lba));
+                self.holds.insert(lba, Holds { content, dirty: None, fragment: false });
+                if self.rng.chance(60) && self.design.has_room(1) {
+                    self.put(lba, content, false, false);
+                }
+            }
+            // Write-around.
+            _ if self.holds.get(&lba).is_none_or(|holds| holds.dirty.is_none()) && !self.trimmed.contains_key(&lba) => {
+                self.design.unmap(Lba(lba));
+                self.holds.insert(lba, Holds { content, dirty: None, fragment: false });
+            }
+            _ => {}
+        }
+    }
+
+    fn read(&mut self) {
+        let lba = self.rng.below(LBAS);
+        let found = self.design.lookup(Lba(lba));
+        assert_eq!(found, self.design.peek(Lba(lba)));
+        self.judge(lba, &found);
+        if found != Lookup::Miss {
+            return;
+        }
+        let Some(&holds) = self.holds.get(&lba) else { return };
+        if let Some(fingerprint) = self.design.remembered(Lba(lba)) {
+            assert_eq!(fingerprint, fingerprint_of(holds.content), "what is remembered of {lba} is not what it holds");
+        }
+        if self.design.has_room(1) {
+            self.put(lba, holds.content, false, false);
+        }
+    }
+
+    /// Whether the design may answer so.
+    fn judge(&self, lba: u64, found: &Lookup) {
+        if self.trimmed.contains_key(&lba) {
+            assert_eq!(*found, Lookup::Zero, "{lba} was trimmed");
+            return;
+        }
+        let holds = self.holds.get(&lba);
+        match found {
+            Lookup::Miss => assert!(holds.is_none_or(|holds| holds.dirty.is_none()), "{lba} is dirty, and not found"),
+            Lookup::Zero => panic!("{lba} is no zeroes"),
+            Lookup::Chunk { place, .. } | Lookup::Fragment { place, .. } => {
+                let holds = holds.unwrap_or_else(|| panic!("{lba} was never written"));
+                assert_eq!(self.stored[&place.slot.0], (place.generation, holds.content), "{lba} holds something else");
+                assert_eq!(matches!(found, Lookup::Fragment { .. }), holds.fragment);
+            }
+        }
+    }
+
+    fn trim(&mut self) {
+        let first = self.rng.below(LBAS);
+        let longest = if self.rng.chance(10) { 1 << 40 } else { 6 };
+        let count = 1 + self.rng.below(longest);
+        self.seq += 1;
+        self.design.trim(Run { first: Lba(first), count, seq: self.seq, no_hole: false });
+        for lba in first..LBAS.min(first.saturating_add(count)) {
+            self.holds.remove(&lba);
+            self.trimmed.insert(lba, self.seq);
+        }
+    }
+
+    fn destage(&mut self, lbas: Vec<Lba>) {
+        for lba in lbas {
+            let Some(holds) = self.holds.get_mut(&lba.0) else { continue };
+            let Some(seq) = holds.dirty else { continue };
+            assert!(!self.design.mark_clean(lba, seq + 1000), "a stale number");
+            assert_eq!(self.design.dirty_seq(lba), Some(seq));
+            assert!(self.design.mark_clean(lba, seq));
+            holds.dirty = None;
+            holds.fragment = false;
+        }
+    }
+
+    fn evict(&mut self) {
+        let busy = self.rng.below(8);
+        let Some(victim) = self.design.choose_victim(&mut |slot| u64::from(slot.0) % 8 == busy) else { return };
+        if self.rng.chance(10) {
+            return self.design.spare_victim(victim.slot);
+        }
+        let dirty = self.design.dirty_in(victim.slot);
+        if !dirty.is_empty() {
+            assert_eq!(self.design.evict(victim.slot), None, "a slot with dirty references");
+        }
+        self.destage(dirty);
+        let generation = self.design.evict(victim.slot).expect("nothing in it is dirty");
+        assert_eq!(self.stored.remove(&victim.slot.0).map(|(generation, _)| generation), Some(generation));
+        self.design.release_slot(victim.slot);
+    }
+
+    /// A checkpoint, and an opening that has nothing else.
+    fn restart(&mut self) {
+        let old = std::mem::replace(&mut self.design, make(self.kind, self.config));
+        let design = &mut self.design;
+        design.begin_restore(0, 0);
+        for (slot, generation, state, class) in old.export_slots() {
+            match state {
+                SlotState::Free | SlotState::Retired if generation == 0 => {}
+                SlotState::Free | SlotState::Retired => design.restore_freed(slot, generation - 1),
+                _ => {
+                    assert!(design.restore_slot(slot, generation));
+                    design.restore_class(slot, class);
+                }
+            }
+        }
+        for mapping in (0..old.export_pieces()).flat_map(|piece| old.export_mappings(piece)) {
+            let dirty = mapping.dirty.then(|| old.dirty_seq(mapping.lba)).flatten();
+            let new = match mapping.lookup {
+                Lookup::Chunk { place, duplicate: true } => NewMapping::Duplicate { place },
+                Lookup::Chunk { place, .. } => NewMapping::Unique { place, fingerprint: None },
+                Lookup::Fragment { place, sectors } => NewMapping::Fragment { place, sectors },
+                _ => continue,
+            };
+            design.map(mapping.lba, new, dirty);
+        }
+        old.export_runs().into_iter().for_each(|run| design.trim(run));
+        for (fingerprint, place) in old.export_fingerprints() {
+            design.restore_fingerprint(&fingerprint, &place);
+        }
+        design.end_restore();
+    }
+
+    fn check(&self) {
+        self.design.check();
+        for lba in 0..LBAS {
+            self.judge(lba, &self.design.peek(Lba(lba)));
+        }
+    }
+}
+
+#[test]
+fn what_is_found_is_what_was_put() {
+    for_seeds(0..400, |seed| {
+        let mut world = World::new(seed);
+        for _ in 0..300 {
+            match world.rng.below(100) {
+                0..45 => world.write(),
+                45..75 => world.read(),
+                75..80 => world.trim(),
+                80..84 => {
+                    let lbas = world.design.dirty_from(Lba(0), 8).into_iter().map(|(lba, _)| lba).collect();
+                    world.destage(lbas);
+                }
+                84..86 => {
+                    if let Some(run) = world.design.trimmed_from(Lba(0)) {
+                        world.design.mark_run_clean(&run);
+                        (run.first.0..LBAS.min(run.first.0.saturating_add(run.count))).for_each(|lba| {
+                            world.trimmed.remove(&lba);
+                        });
+                    }
+                }
+                86..98 => world.evict(),
+                98 => {
+                    world.design.drop_clean_zeroes(false, 4);
+                    world.design.sweep();
+                }
+                _ => world.restart(),
+            }
+            while world.design.free_slots() < 2 {
+                let before = world.design.free_slots();
+                world.evict();
+                if world.design.free_slots() == before && world.rng.chance(30) {
+                    break;
+                }
+            }
+            world.check();
+        }
+    });
+}
+
+/// Overwritten again and again, a cache goes on: slots that are let go of come back.
+#[test]
+fn no_slot_is_lost() {
+    for_seeds(0..40, |seed| {
+        let mut world = World::new(seed);
+        for round in 0..400u64 {
+            let lba = world.rng.below(LBAS);
+            while !world.design.has_room(2) || world.design.free_slots() == 0 {
+                world.evict();
+                world.design.drop_clean_zeroes(false, 100);
+                world.design.sweep();
+                let dirty = world.design.dirty_from(Lba(0), 100).into_iter().map(|(lba, _)| lba).collect();
+                world.destage(dirty);
+            }
+            assert!(world.put(lba, 1000 + round, round % 2 == 0, false));
+        }
+        world.check();
+    });
+}
