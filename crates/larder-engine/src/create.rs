@@ -24,7 +24,8 @@ pub fn plan(
     origin_bytes: u64,
     options: &CreateOptions,
 ) -> Result<Superblock, EngineError> {
-    designs::find(options.design)?;
+    let design = designs::find(options.design)?;
+    design.check(options)?;
     if ![0, 25, 50, 75, 100].contains(&options.fp_index_percent) {
         return Err(EngineError::Invalid(format!(
             "the FP index ratio {} is none of 100, 75, 50, 25 and 0 percent",
@@ -50,7 +51,7 @@ pub fn plan(
         weu_bytes: options.weu_bytes,
         sector_bytes: flash_sector,
         fp_entries_max: None,
-        mappings_max: None,
+        mappings_max: design.mappings_wanted(flash_bytes, options.chunk_bytes)?,
     })?;
     Ok(Superblock {
         sequence: 1,

@@ -4,11 +4,28 @@
 //!
 //! What it does not do: decide anything; the designs do.
 
-use crate::error::EngineError;
-use larder_core::{Design, DesignConfig, cd_arc, nitro};
-use larder_format::DesignId;
+use crate::{config::CreateOptions, error::EngineError};
+use larder_core::{
+    Design, DesignConfig, arc, cd_arc, d_arc, d_lru, lru, nitro,
+    slotted::{FlashSize, Placed, SizeError, Sizes, Slotted, slots_bytes_max, spares},
+};
+use larder_format::{Compression, DesignId, Superblock};
 
-/// A design over the log of WEUs.
+/// What lies under a design.
+#[derive(Clone, Copy, Debug)]
+pub enum Store {
+    /// A log of WEUs, filled with segments.
+    Weus,
+    /// Slots of one chunk each.
+    Slots {
+        /// Whether content is shared: the design's choice.
+        dedup: bool,
+        /// How large the design is, for a number of data slots and a chunk size.
+        sizes: fn(u64, u32) -> Sizes,
+    },
+}
+
+/// A design over its store.
 pub struct EngineDesign {
     /// What the superblock calls it.
     pub id: DesignId,
@@ -16,11 +33,13 @@ pub struct EngineDesign {
     pub name: &'static str,
     /// What it is, and whose.
     pub about: &'static str,
-    /// Bytes of RAM for each mapping at most, one entry of the FP index and its share of the dirty list
-    /// included: what a RAM budget is divided by.
-    pub index_bytes_max: u64,
-    /// An empty cache.
-    pub make: fn(DesignConfig) -> Box<dyn Design>,
+    /// What lies under it.
+    pub store: Store,
+    /// Bytes of RAM for each mapping at most, for chunks of so many bytes; one entry of the FP index and its share of the
+    /// dirty list included: what a RAM budget is divided by.
+    pub index_bytes_max: fn(u32) -> u64,
+    /// An empty cache, for chunks of so many bytes.
+    pub make: fn(DesignConfig, u32) -> Box<dyn Design>,
 }
 
 /// All designs.
@@ -29,21 +48,178 @@ pub const DESIGNS: &[EngineDesign] = &[
         id: DesignId::Nitro,
         name: nitro::NAME,
         about: "Nitro (Li et al., USENIX ATC 2014): the WEU that was used least recently goes",
-        index_bytes_max: nitro::INDEX_BYTES_MAX,
-        make: |config| Box::new(nitro::Nitro::new(config)),
+        store: Store::Weus,
+        index_bytes_max: |_| nitro::INDEX_BYTES_MAX,
+        make: |config, _| Box::new(nitro::Nitro::new(config)),
     },
     EngineDesign {
         id: DesignId::CdArc,
         name: cd_arc::NAME,
         about: "CacheDedup's CD-ARC (Li et al., FAST 2016, section 5.6): duplication-aware ARC over WEUs",
-        index_bytes_max: cd_arc::INDEX_BYTES_MAX,
-        make: |config| Box::new(cd_arc::CdArc::new(config)),
+        store: Store::Weus,
+        index_bytes_max: |_| cd_arc::INDEX_BYTES_MAX,
+        make: |config, _| Box::new(cd_arc::CdArc::new(config)),
+    },
+    EngineDesign {
+        id: DesignId::DLru,
+        name: d_lru::NAME,
+        about: "CacheDedup's D-LRU (Li et al., FAST 2016, section 4.1): addresses and data, each by last use",
+        store: Store::Slots { dedup: true, sizes: |slots, chunk| d_lru(slots, chunk).sizes() },
+        index_bytes_max: |chunk| slotted_bytes_max(&d_lru(SAMPLE_SLOTS, chunk)),
+        make: |config, chunk| Box::new(Placed::new(config, |slots| d_lru(slots, chunk))),
+    },
+    EngineDesign {
+        id: DesignId::DArc,
+        name: d_arc::NAME,
+        about: "CacheDedup's D-ARC (Li et al., FAST 2016, section 4.2): duplication-aware ARC",
+        store: Store::Slots { dedup: true, sizes: |slots, chunk| d_arc(slots, chunk).sizes() },
+        index_bytes_max: |chunk| slotted_bytes_max(&d_arc(SAMPLE_SLOTS, chunk)),
+        make: |config, chunk| Box::new(Placed::new(config, |slots| d_arc(slots, chunk))),
+    },
+    EngineDesign {
+        id: DesignId::Lru,
+        name: lru::NAME,
+        about: "the baseline LRU, without data reduction",
+        store: Store::Slots { dedup: false, sizes: |slots, chunk| lru(slots, chunk).sizes() },
+        index_bytes_max: |chunk| slotted_bytes_max(&lru(SAMPLE_SLOTS, chunk)),
+        make: |config, chunk| Box::new(Placed::new(config, |slots| lru(slots, chunk))),
+    },
+    EngineDesign {
+        id: DesignId::Arc,
+        name: arc::NAME,
+        about: "the baseline ARC (Megiddo and Modha, FAST 2003), without data reduction",
+        store: Store::Slots { dedup: false, sizes: |slots, chunk| arc(slots, chunk).sizes() },
+        index_bytes_max: |chunk| slotted_bytes_max(&arc(SAMPLE_SLOTS, chunk)),
+        make: |config, chunk| Box::new(Placed::new(config, |slots| arc(slots, chunk))),
     },
 ];
 
+/// A design of so many data slots, to see what one takes.
+const SAMPLE_SLOTS: u64 = 1 << 16;
+
+/// A design of so many data slots, or of as many as its entries can be numbered for.
+fn of_slots<D>(slots: u64, make: impl Fn(FlashSize) -> Result<D, SizeError>) -> D {
+    let mut slots = slots.max(1);
+    loop {
+        match make(FlashSize::DataChunks(slots)) {
+            Ok(design) => return design,
+            Err(_) => slots = (slots / 2).max(1),
+        }
+    }
+}
+
+fn d_lru(slots: u64, chunk_bytes: u32) -> d_lru::DLru {
+    of_slots(slots, |size| d_lru::DLru::for_flash(size, chunk_bytes))
+}
+
+fn d_arc(slots: u64, chunk_bytes: u32) -> d_arc::DArc {
+    of_slots(slots, |size| d_arc::DArc::for_flash(size, chunk_bytes))
+}
+
+fn lru(slots: u64, chunk_bytes: u32) -> lru::Lru {
+    of_slots(slots, |size| lru::Lru::for_flash(size, chunk_bytes))
+}
+
+fn arc(slots: u64, chunk_bytes: u32) -> arc::Arc {
+    of_slots(slots, |size| arc::Arc::for_flash(size, chunk_bytes))
+}
+
+/// Bytes for each mapping: of the mappings themselves, and of the design, whose data slots are no more than mappings.
+fn slotted_bytes_max(sample: &dyn Slotted) -> u64 {
+    nitro::INDEX_BYTES_MAX + slots_bytes_max() + sample.ram_bytes_max().div_ceil(SAMPLE_SLOTS)
+}
+
+impl EngineDesign {
+    /// How many mappings it asks for on a flash of so many bytes; `None` for what the format gives.
+    ///
+    /// # Errors
+    /// [`EngineError::Invalid`] for a flash of more slots than it can have.
+    pub fn mappings_wanted(&self, flash_bytes: u64, chunk_bytes: u32) -> Result<Option<u64>, EngineError> {
+        let Store::Slots { sizes, .. } = self.store else { return Ok(None) };
+        let slots = flash_bytes / u64::from(chunk_bytes);
+        let sizes = sizes(slots, chunk_bytes);
+        match sizes.data_chunks >= slots {
+            true => Ok(Some(sizes.addresses + spares(slots))),
+            false => Err(EngineError::Invalid(format!(
+                "the design {} cannot have the {slots} slots of {chunk_bytes} bytes that this flash has: take larger chunks, or {}",
+                self.name,
+                names_of(DESIGNS.iter().filter(|design| matches!(design.store, Store::Weus)))
+            ))),
+        }
+    }
+
+    /// Changes those of the options that this design allows in one way only.
+    pub fn fit(&self, options: &mut CreateOptions) {
+        options.design = self.id;
+        if let Store::Slots { dedup, .. } = self.store {
+            options.weu_bytes = options.chunk_bytes;
+            options.compression = Compression::Off;
+            options.dedup = dedup;
+            options.fp_index_percent = 100;
+        }
+    }
+
+    /// Refuses options that this design cannot have.
+    ///
+    /// # Errors
+    /// One sentence, with the designs that would do.
+    pub fn check(&self, options: &CreateOptions) -> Result<(), EngineError> {
+        let others = |can: &dyn Fn(&EngineDesign) -> bool| names_of(DESIGNS.iter().filter(|design| can(design)));
+        let name = self.name;
+        let refused = match self.store {
+            Store::Weus if options.weu_bytes == options.chunk_bytes => {
+                format!("the design {name} fills WEUs, and none of a single chunk")
+            }
+            Store::Slots { .. } if options.weu_bytes != options.chunk_bytes => {
+                format!("the design {name} has slots of one chunk, and no WEUs")
+            }
+            Store::Slots { .. } if options.compression != Compression::Off => format!(
+                "the design {name} stores chunks in slots of their size and does not compress: switch compression off, or take {}",
+                others(&|design| matches!(design.store, Store::Weus))
+            ),
+            Store::Slots { dedup: true, .. } if !options.dedup || options.fp_index_percent != 100 => format!(
+                "the design {name} deduplicates, with all its fingerprints: switch that on, or take {}",
+                others(&|design| !matches!(design.store, Store::Slots { dedup: true, .. }))
+            ),
+            Store::Slots { dedup: false, .. } if options.dedup => format!(
+                "the design {name} does not deduplicate: switch deduplication off, or take {}",
+                others(&|design| !matches!(design.store, Store::Slots { dedup: false, .. }))
+            ),
+            _ => return Ok(()),
+        };
+        Err(EngineError::Invalid(refused))
+    }
+}
+
+/// Refuses a superblock that no cache of its design has.
+///
+/// # Errors
+/// [`EngineError::Invalid`], for that, and for a design that this version cannot run.
+pub fn check_superblock(superblock: &Superblock) -> Result<&'static EngineDesign, EngineError> {
+    let design = find(superblock.design)?;
+    let has_segments = superblock.layout.has_segments();
+    let is_right = match design.store {
+        Store::Weus => has_segments,
+        Store::Slots { dedup, .. } => {
+            !has_segments && superblock.compression == Compression::Off && superblock.dedup == dedup
+        }
+    };
+    match is_right {
+        true => Ok(design),
+        false => Err(EngineError::Invalid(format!(
+            "the superblock gives the design {} slots or options that it cannot have: it is damaged, or not ours",
+            design.name
+        ))),
+    }
+}
+
 /// The names of all designs, for a sentence.
 pub fn names() -> String {
-    DESIGNS.iter().map(|design| design.name).collect::<Vec<_>>().join(", ")
+    names_of(DESIGNS.iter())
+}
+
+fn names_of<'a>(designs: impl Iterator<Item = &'a EngineDesign>) -> String {
+    designs.map(|design| design.name).collect::<Vec<_>>().join(", ")
 }
 
 /// The design of this name.

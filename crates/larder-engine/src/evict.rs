@@ -1,6 +1,6 @@
 //! Eviction of WEUs, and the background cleaning of stale index entries.
 //!
-//! In order, for a batch of victims: (1) each takes no new references, and its dirty mappings are destaged; (2) under
+//! In order, for a batch of victims: (1) they take no new references, and their dirty mappings are destaged; (2) under
 //! the lock its mappings die, its generation moves on, and *slot freed* is logged; (3) that is committed; (4) the last
 //! reader leaves; (5) the slot is trimmed; (6) it is free. A crash before (3) leaves the slot as it was; after it, a slot
 //! whose trim may be missing: it is trimmed before its next use.
@@ -18,9 +18,11 @@ use std::{
     time::Duration,
 };
 
-/// Slots evicted with one commit at most.
+/// WEUs evicted with one commit at most.
 const BATCH_MAX: usize = 8;
-/// Chunks destaged at once to make an index evictable.
+/// Slots of one chunk evicted with one commit at most.
+const CHUNK_BATCH_MAX: usize = 256;
+/// Chunks destaged at once.
 const DESTAGE_MAX: usize = 256;
 /// Pause when nothing can be evicted for now.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -28,7 +30,12 @@ const PAUSE: Duration = Duration::from_millis(20);
 impl Shared {
     /// Free slots that are kept ready.
     pub(crate) fn free_slots_wanted(&self) -> usize {
-        (self.geometry.layout.slot_count as usize / 32).clamp(2, BATCH_MAX)
+        let slots = self.geometry.layout.slot_count as usize;
+        match self.geometry.layout.has_segments() {
+            true => (slots / 32).clamp(2, BATCH_MAX),
+            // Of the spare ones, half.
+            false => (slots / 64).clamp(2, CHUNK_BATCH_MAX),
+        }
     }
 
     /// The evictor's task: keeps slots free and the index in bounds until the cache closes.
@@ -64,7 +71,7 @@ impl Shared {
                 wanted.await;
                 continue;
             }
-            let done = self.evict_batch(short.clamp(1, BATCH_MAX)).await;
+            let done = self.evict_batch(short.clamp(1, CHUNK_BATCH_MAX)).await;
             self.signals.room.notify();
             if done == 0 {
                 if crowded {
@@ -120,14 +127,19 @@ impl Shared {
                 victims.push(victim);
             }
         }
-        // (1), (2)
+        // (1)
+        let mut dirty: Vec<Lba> = {
+            let state = self.state.lock();
+            victims.iter().flat_map(|victim| state.design.dirty_in(victim.slot)).collect()
+        };
+        dirty.sort_unstable();
+        for part in dirty.chunks(DESTAGE_MAX) {
+            // What fails stays dirty, and then the slot is spared below.
+            let _ = self.destage(part).await;
+        }
+        // (2)
         let mut freed: Vec<SlotId> = Vec::new();
         for victim in victims {
-            let dirty = self.state.lock().design.dirty_in(victim.slot);
-            for part in dirty.chunks(256) {
-                // What fails stays dirty, and then the slot is spared below.
-                let _ = self.destage(part).await;
-            }
             let mut state = self.state.lock();
             match state.design.evict(victim.slot) {
                 Some(generation) => {
@@ -154,10 +166,12 @@ impl Shared {
         for &slot in &freed {
             // (4)
             self.pins.wait_unpinned(slot).await;
-            // (5): advisory; a device that cannot trim loses nothing.
-            let weu_bytes = u64::from(self.geometry.layout.weu_bytes);
-            let _ = self.flash.discard(self.geometry.flash_offset(slot, 0), weu_bytes).await;
-            self.counters.slots_trimmed.fetch_add(1, Relaxed);
+            // (5): advisory; a device that cannot trim loses nothing. A slot of one chunk is written again soon.
+            if self.geometry.layout.has_segments() {
+                let weu_bytes = u64::from(self.geometry.layout.weu_bytes);
+                let _ = self.flash.discard(self.geometry.flash_offset(slot, 0), weu_bytes).await;
+                self.counters.slots_trimmed.fetch_add(1, Relaxed);
+            }
             // (6)
             self.counters.evicted_weus.fetch_add(1, Relaxed);
             {

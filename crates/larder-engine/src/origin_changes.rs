@@ -129,18 +129,23 @@ pub struct OriginChange<'a> {
 
 impl Shared {
     /// A change of `len` bytes of the origin at `offset` begins: the mappings of these chunks are forgotten, durably where one
-    /// may be durable, and no new ones are made until the change is dropped.
+    /// may be durable, and no new ones are made until the change is dropped. `cached_again`: then the new content is offered.
     ///
     /// # Errors
     /// Those of the commit.
-    pub async fn begin_change(self: &Arc<Self>, offset: u64, len: u64) -> Result<OriginChange<'_>, EngineError> {
+    pub async fn begin_change(
+        self: &Arc<Self>,
+        offset: u64,
+        len: u64,
+        cached_again: bool,
+    ) -> Result<OriginChange<'_>, EngineError> {
         let (change, upto) = {
             let mut state = self.state.lock();
             state.check_flash()?;
             let change = self.changing(&mut state, offset, len);
             let mut any = false;
             for lba in (change.first.0..change.first.0 + change.count).map(Lba) {
-                any |= forget_clean(&mut state, lba);
+                any |= forget_clean(&mut state, lba, cached_again);
             }
             if any {
                 // One entry for all, for the log may have less room than a large cache has mappings.
@@ -219,8 +224,8 @@ impl Drop for OriginChange<'_> {
     }
 }
 
-fn forget_clean(state: &mut State, lba: Lba) -> bool {
+fn forget_clean(state: &mut State, lba: Lba, cached_again: bool) -> bool {
     debug_assert!(state.design.dirty_seq(lba).is_none(), "a write to the origin overtakes dirty data");
     state.outdate(lba);
-    state.design.unmap(lba)
+    if cached_again { state.design.suspend(lba) } else { state.design.unmap(lba) }
 }

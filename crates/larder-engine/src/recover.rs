@@ -97,7 +97,7 @@ pub fn geometry(
     }
     let volume_bytes = superblock.origin.size_bytes;
     let chunk_count = volume_bytes.div_ceil(u64::from(layout.chunk_bytes));
-    let design = designs::find(superblock.design)?;
+    let design = designs::check_superblock(superblock)?;
     let affordable = affordable_entries(superblock, design);
     Ok(Geometry {
         chunk_bytes: layout.chunk_bytes as usize,
@@ -134,7 +134,7 @@ fn affordable_entries(superblock: &Superblock, design: &EngineDesign) -> u64 {
     match superblock.ram_budget_bytes {
         0 => u64::MAX,
         // No cache is made with less than the smallest budget; one without any room would wait for some for ever.
-        budget => budget.max(RAM_BUDGET_BYTES_MIN) / design.index_bytes_max,
+        budget => budget.max(RAM_BUDGET_BYTES_MIN) / (design.index_bytes_max)(superblock.layout.chunk_bytes),
     }
 }
 
@@ -145,7 +145,7 @@ fn affordable_entries(superblock: &Superblock, design: &EngineDesign) -> u64 {
 pub fn new_design(superblock: &Superblock, chunk_count: u64) -> Result<Box<dyn Design>, EngineError> {
     let design = designs::find(superblock.design)?;
     let config = index_limits(superblock, design, chunk_count);
-    Ok((design.make)(config))
+    Ok((design.make)(config, superblock.layout.chunk_bytes))
 }
 
 /// Reads superblock, checkpoint and log of `flash`; writes nothing.

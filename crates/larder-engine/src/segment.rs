@@ -22,7 +22,8 @@ use larder_core::{
 };
 use larder_device::{IoBuf, SharedBuf, WriteFlags};
 use larder_format::{
-    Encoding, FormatError, LogEntry, RecordContent, RecordEntry, RecordIdentity, SegmentHeader, WeuClass, record_crc,
+    Encoding, FormatError, Layout, LogEntry, RecordContent, RecordEntry, RecordIdentity, SegmentHeader, WeuClass,
+    record_crc,
     segment::{RECORD_ENTRY_BYTES, SEGMENT_HEADER_BYTES, encode_header, encode_table},
 };
 use std::{
@@ -65,6 +66,7 @@ pub struct OpenWeu {
     generation: u32,
     class: StreamClass,
     packer: SegmentPacker,
+    has_segments: bool,
     /// The rest of the WEU from the open segment's start on.
     buf: IoBuf,
     records: Vec<RecordEntry>,
@@ -130,6 +132,8 @@ impl OpenWeu {
     }
 
     /// Closes the open segment. Returns it, and whether the WEU has room for another.
+    ///
+    /// In a slot of one chunk it is the record alone.
     fn close(&mut self, seq: u64, flash_tag: u64) -> (InFlightSegment, bool) {
         let start = self.packer.start();
         let bytes = (self.packer.closed_end() - start) as usize;
@@ -139,10 +143,12 @@ impl OpenWeu {
         // Gaps between raw payloads may hold an earlier buffer's bytes; they are inside `payload_end` and harmless to
         // checksums, but must not leak another volume's data to the flash: `append` leaves gaps below 4 KiB only
         // before raw payloads, cleared here.
-        clear_gaps(&mut data, start, &self.records);
         data[payload_end..].fill(0);
-        let home = SegmentHome { slot: self.slot, generation: self.generation, offset: start, class: self.class };
-        finish(&mut data, table, &self.records, (flash_tag, seq), home).expect("the table has its exact size");
+        if self.has_segments {
+            clear_gaps(&mut data, start, &self.records);
+            let home = SegmentHome { slot: self.slot, generation: self.generation, offset: start, class: self.class };
+            finish(&mut data, table, &self.records, (flash_tag, seq), home).expect("the table has its exact size");
+        }
         self.records.clear();
         self.commit_needs_it = false;
         let segment = InFlightSegment {
@@ -194,6 +200,17 @@ pub(crate) fn finish(
     Ok(())
 }
 
+/// How a flash of this layout is filled. In slots of one chunk a record has neither header nor table.
+pub(crate) fn packing_rules(layout: &Layout) -> PackingRules {
+    let described = |bytes: usize| if layout.has_segments() { bytes as u32 } else { 0 };
+    PackingRules {
+        weu_bytes: layout.weu_bytes,
+        sector_bytes: layout.sector_bytes,
+        header_bytes: described(SEGMENT_HEADER_BYTES),
+        entry_bytes: described(RECORD_ENTRY_BYTES),
+    }
+}
+
 /// The format's word for a class.
 pub(crate) fn weu_class(class: StreamClass) -> WeuClass {
     match class {
@@ -228,7 +245,8 @@ impl State {
     pub fn append(&mut self, record: &NewRecord<'_>, flash_tag: u64) -> Option<Place> {
         let open = self.open[class_index(record.class)].as_mut()?;
         let place = open.append(record);
-        if place.is_none() {
+        // A slot of one chunk is full with it.
+        if place.is_none() || !open.has_segments {
             self.close_segment(record.class, flash_tag, true);
         }
         place
@@ -266,6 +284,7 @@ impl State {
             generation,
             class,
             packer: SegmentPacker::new(rules),
+            has_segments: rules.header_bytes > 0,
             buf: IoBuf::new(rules.weu_bytes as usize),
             records: Vec::new(),
             awaiting: Vec::new(),
@@ -294,12 +313,7 @@ impl State {
 impl Shared {
     /// How segments are packed.
     pub fn packing_rules(&self) -> PackingRules {
-        PackingRules {
-            weu_bytes: self.geometry.layout.weu_bytes,
-            sector_bytes: self.geometry.layout.sector_bytes,
-            header_bytes: SEGMENT_HEADER_BYTES as u32,
-            entry_bytes: RECORD_ENTRY_BYTES as u32,
-        }
+        packing_rules(&self.geometry.layout)
     }
 
     /// Appends a record to a WEU of its class, waiting for a slot where none is free, and decides with `decide` under the
@@ -390,7 +404,7 @@ impl Shared {
         }) else {
             return;
         };
-        if untrimmed && start == 0 {
+        if untrimmed && start == 0 && self.geometry.layout.has_segments() {
             // Freed before a restart: nothing says whether its trim reached the device. A failed trim costs wear, not data.
             let weu_bytes = u64::from(self.geometry.layout.weu_bytes);
             let _ = self.flash.discard(self.geometry.flash_offset(slot, 0), weu_bytes).await;

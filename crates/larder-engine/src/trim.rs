@@ -58,7 +58,7 @@ impl Shared {
     ) -> Result<(), EngineError> {
         let change = match mode {
             WriteMode::Back => None,
-            WriteMode::Through | WriteMode::Around => match self.begin_change(offset, len).await {
+            WriteMode::Through | WriteMode::Around => match self.begin_change(offset, len, false).await {
                 Err(EngineError::FlashFailed(_)) => None,
                 change => Some(change?),
             },

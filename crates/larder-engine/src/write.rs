@@ -99,7 +99,7 @@ impl Shared {
                 }
             }
         }
-        let change = self.begin_change(offset, data.len() as u64).await?;
+        let change = self.begin_change(offset, data.len() as u64, mode == WriteMode::Through).await?;
         self.write_origin(offset, data, flags).await?;
         change.succeeded();
         let versions: Vec<u32> = {

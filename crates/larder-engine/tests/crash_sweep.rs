@@ -97,7 +97,7 @@ fn crash_sweep_duplicates_of_dirty_chunks() {
             client.put(4 * CHUNK, CHUNK, 2001).await;
             client.put(6 * CHUNK, CHUNK, 3001).await;
             client.flush().await;
-            assert!(client.counts().duplicate_chunks >= 4, "no duplicates");
+            assert!(client.counts().duplicate_chunks >= 4 || !client.deduplicates(), "no duplicates");
         })
     }));
 }

@@ -28,7 +28,7 @@ fn stay_within_the_budget(design: &EngineDesign) {
     let flash = SimDevice::new(&runtime, "flash", 128 << 20, 512);
     let origin = SimDevice::new(&runtime, "origin", CHUNKS * CHUNK as u64, 512);
     let budget = 1 << 20;
-    let options = CreateOptions {
+    let mut options = CreateOptions {
         design: design.id,
         chunk_bytes: CHUNK as u32,
         compression: Compression::Off,
@@ -38,6 +38,7 @@ fn stay_within_the_budget(design: &EngineDesign) {
         origin_uri: "sim:origin".into(),
         ..CreateOptions::default()
     };
+    design.fit(&mut options);
     runtime.block_on(async {
         create(&*flash, origin.info().size_bytes, &options).await.expect("it works");
         let cache =
@@ -53,7 +54,7 @@ fn stay_within_the_budget(design: &EngineDesign) {
         assert_eq!(status.design, design.name);
         assert!(indices <= budget, "{}: {indices} bytes of a budget of {budget}", design.name);
         let cached = status.logical_bytes_cached / CHUNK as u64;
-        let affordable = budget / design.index_bytes_max;
+        let affordable = budget / (design.index_bytes_max)(CHUNK as u32);
         assert!(cached > affordable / 2, "{}: {cached} chunks, where {affordable} are affordable", design.name);
         for lba in 0..CHUNKS {
             let read = cache.read(lba * CHUNK as u64, IoBuf::new(CHUNK)).await.expect("it works");
@@ -73,7 +74,7 @@ fn fragments_and_trimmed_runs_stay_within_their_budget() {
         let flash = SimDevice::new(&runtime, "flash", 512 << 20, 512);
         let origin = SimDevice::new(&runtime, "origin", 16 * CHUNKS * CHUNK as u64, 512);
         let budget = 1 << 20;
-        let options = CreateOptions {
+        let mut options = CreateOptions {
             design: design.id,
             chunk_bytes: CHUNK as u32,
             ram_budget_bytes: budget,
@@ -82,6 +83,7 @@ fn fragments_and_trimmed_runs_stay_within_their_budget() {
             origin_uri: "sim:origin".into(),
             ..CreateOptions::default()
         };
+        design.fit(&mut options);
         runtime.block_on(async {
             create(&*flash, origin.info().size_bytes, &options).await.expect("it works");
             let cache =
@@ -101,7 +103,7 @@ fn fragments_and_trimmed_runs_stay_within_their_budget() {
                 let indices = status.lba_index_ram_bytes + status.fp_index_ram_bytes + status.dirty_list_ram_bytes;
                 assert!(indices <= budget, "{}: {indices} bytes of a budget of {budget}", design.name);
             }
-            let affordable = budget / design.index_bytes_max;
+            let affordable = budget / (design.index_bytes_max)(CHUNK as u32);
             let (fragments, runs) = (most.0 / CHUNK as u64, most.1 / CHUNK as u64);
             assert!((affordable / 8..=affordable / 4).contains(&fragments), "{}: {fragments} fragments", design.name);
             assert!((affordable / 64..=affordable / 16).contains(&runs), "{}: {runs} runs", design.name);

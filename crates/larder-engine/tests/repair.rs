@@ -108,7 +108,7 @@ impl World {
         let flash_bytes = u64::from(weu_bytes) * (9 + rng.below(5));
         let origin_bytes = (2 << 20) + rng.below(4 << 11) * SECTOR_BYTES as u64;
         let modes = [WriteMode::Back, WriteMode::Back, WriteMode::Back, WriteMode::Through, WriteMode::Around];
-        let options = CreateOptions {
+        let options = design::fitted(CreateOptions {
             design: design::drawn(seed),
             chunk_bytes: 4096 << rng.below(4),
             weu_bytes,
@@ -119,7 +119,7 @@ impl World {
             hash_key: [9; 32],
             origin_uri: "sim:origin".into(),
             ..CreateOptions::default()
-        };
+        });
         let flash = SimDevice::new(&runtime, "flash", flash_bytes, 512);
         let origin = SimDevice::new(&runtime, "origin", origin_bytes, 512);
         runtime.block_on(create(&*flash, origin_bytes, &options)).expect("created");

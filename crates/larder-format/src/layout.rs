@@ -61,7 +61,7 @@ pub struct LayoutRequest {
     pub origin_bytes: u64,
     /// Chunk size, a power of two from 4 KiB to 128 KiB.
     pub chunk_bytes: u32,
-    /// WEU size, a power of two from 512 KiB to 4 MiB.
+    /// WEU size, a power of two from 512 KiB to 4 MiB; or the chunk size, for slots of one chunk without segments.
     pub weu_bytes: u32,
     /// Segments and frames are padded to this, a power of two from 512 to 4096.
     pub sector_bytes: u32,
@@ -79,7 +79,7 @@ pub struct Layout {
     pub flash_bytes: u64,
     /// Chunk size.
     pub chunk_bytes: u32,
-    /// WEU size.
+    /// WEU size; see [`Layout::has_segments`].
     pub weu_bytes: u32,
     /// Segments and frames are padded to this.
     pub sector_bytes: u32,
@@ -185,6 +185,11 @@ impl Layout {
         }
     }
 
+    /// Whether slots are WEUs, which are filled with segments. Else each has one chunk, and nothing but its bytes.
+    pub fn has_segments(&self) -> bool {
+        self.weu_bytes != self.chunk_bytes
+    }
+
     /// The flash offset of a slot, `None` when there is no such slot.
     pub fn slot_offset(&self, slot: u32) -> Option<u64> {
         (slot < self.slot_count).then(|| self.weu_offset + u64::from(slot) * u64::from(self.weu_bytes))
@@ -207,7 +212,7 @@ fn check_sizes(chunk_bytes: u32, weu_bytes: u32, sector_bytes: u32) -> Result<()
     if !allowed(chunk_bytes, CHUNK_BYTES_MIN, CHUNK_BYTES_MAX) {
         return Err(FormatError::ChunkSize { bytes: chunk_bytes });
     }
-    if !allowed(weu_bytes, WEU_BYTES_MIN, WEU_BYTES_MAX) {
+    if !allowed(weu_bytes, WEU_BYTES_MIN, WEU_BYTES_MAX) && weu_bytes != chunk_bytes {
         return Err(FormatError::WeuSize { bytes: weu_bytes });
     }
     if !allowed(sector_bytes, SECTOR_BYTES_MIN, SECTOR_BYTES_MAX) {

@@ -49,6 +49,9 @@ pub async fn segments(flash: &dyn BlockDevice, limit: usize) -> Result<(Listing<
         if state == SlotState::Free {
             continue;
         }
+        if !superblock.layout.has_segments() {
+            continue;
+        }
         let weu = slot_bytes(flash, superblock, slot.0).await?;
         let (segments, _) = walk::segments(&weu, superblock.flash_tag(), slot.0, generation);
         segments.iter().for_each(|segment| cut.add(segment));
@@ -78,6 +81,9 @@ pub async fn slot_segments(
 pub(super) fn lying(weu: &[u8], superblock: &Superblock, slot: u32) -> Vec<walk::Segment> {
     let sector = superblock.layout.sector_bytes.max(512) as usize;
     let mut found = Vec::new();
+    if !superblock.layout.has_segments() {
+        return found;
+    }
     for offset in (0..weu.len()).step_by(sector) {
         let bytes = weu.get(offset..).unwrap_or_default();
         let Ok(header) = decode_header(bytes) else { continue };

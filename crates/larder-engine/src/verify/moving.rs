@@ -7,17 +7,11 @@
 
 use crate::{
     error::EngineError,
-    segment::{SegmentHome, finish},
+    segment::{SegmentHome, finish, packing_rules},
 };
-use larder_core::{
-    Design, Lba, Place, SlotId, StreamClass,
-    packing::{PackingRules, SegmentPacker},
-};
+use larder_core::{Design, Lba, Place, SlotId, StreamClass, packing::SegmentPacker};
 use larder_device::{BlockDevice, IoBuf, WriteFlags};
-use larder_format::{
-    Encoding, RecordContent, RecordEntry, RecordIdentity, Superblock, record_crc,
-    segment::{RECORD_ENTRY_BYTES, SEGMENT_HEADER_BYTES},
-};
+use larder_format::{Encoding, RecordContent, RecordEntry, RecordIdentity, Superblock, record_crc};
 
 /// A record to be moved.
 pub struct Moved<'a> {
@@ -73,18 +67,22 @@ impl<'a> Mover<'a> {
                         slot,
                         generation,
                         class: record.class,
-                        packer: SegmentPacker::new(self.rules()),
+                        packer: SegmentPacker::new(packing_rules(&self.superblock.layout)),
                         buf: IoBuf::zeroed(self.superblock.layout.weu_bytes as usize),
                         records: Vec::new(),
                     });
                     self.open.len() - 1
                 }
             };
-            if let Some(place) = self.open.get_mut(at).and_then(|open| open.append(record)) {
-                return Ok(Some(place));
+            let place = self.open.get_mut(at).and_then(|open| open.append(record));
+            // A slot of one chunk is full with it.
+            if place.is_none() || !self.superblock.layout.has_segments() {
+                let full = self.open.swap_remove(at);
+                self.write(design, full).await?;
             }
-            let full = self.open.swap_remove(at);
-            self.write(design, full).await?;
+            if place.is_some() {
+                return Ok(place);
+            }
         }
         Ok(None)
     }
@@ -100,19 +98,10 @@ impl<'a> Mover<'a> {
         Ok(())
     }
 
-    fn rules(&self) -> PackingRules {
-        PackingRules {
-            weu_bytes: self.superblock.layout.weu_bytes,
-            sector_bytes: self.superblock.layout.sector_bytes,
-            header_bytes: SEGMENT_HEADER_BYTES as u32,
-            entry_bytes: RECORD_ENTRY_BYTES as u32,
-        }
-    }
-
     async fn write(&mut self, design: &mut dyn Design, open: OpenSlot) -> Result<(), EngineError> {
         design.seal_slot(open.slot);
         let Some(offset) = self.superblock.layout.slot_offset(open.slot.0) else { return Ok(()) };
-        let segment = open.close(self.segment_seq, self.superblock.flash_tag())?;
+        let segment = open.close(self.segment_seq, self.superblock)?;
         self.segment_seq += 1;
         if !self.writes {
             return Ok(());
@@ -152,11 +141,13 @@ impl OpenSlot {
     }
 
     /// The slot's one segment.
-    fn close(mut self, seq: u64, flash_tag: u64) -> Result<IoBuf, EngineError> {
+    fn close(mut self, seq: u64, superblock: &Superblock) -> Result<IoBuf, EngineError> {
         let (table, bytes) = (self.packer.table_offset() as usize, self.packer.closed_end() as usize);
         self.buf.truncate(bytes);
-        let home = SegmentHome { slot: self.slot, generation: self.generation, offset: 0, class: self.class };
-        finish(&mut self.buf, table, &self.records, (flash_tag, seq), home)?;
+        if superblock.layout.has_segments() {
+            let home = SegmentHome { slot: self.slot, generation: self.generation, offset: 0, class: self.class };
+            finish(&mut self.buf, table, &self.records, (superblock.flash_tag(), seq), home)?;
+        }
         Ok(self.buf)
     }
 }

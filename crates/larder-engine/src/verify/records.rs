@@ -68,10 +68,16 @@ pub async fn check(
         progress(done as u64, total);
         let Some(offset) = superblock.layout.slot_offset(slot.0) else { continue };
         let free = matches!(state, SlotState::Free | SlotState::Retired);
+        let has_segments = superblock.layout.has_segments();
+        if free && !has_segments {
+            // Nothing in it says what it is.
+            continue;
+        }
         let bytes = if free { HEAD_BYTES } else { superblock.layout.weu_bytes as usize };
         let mut window = Window::new(flash, offset, offset + bytes as u64);
         let weu = window.bytes(offset, bytes).await.to_vec();
-        if let Ok(header) = decode_header(&weu)
+        if has_segments
+            && let Ok(header) = decode_header(&weu)
             && (header.flash_tag, header.slot, header.offset) == (superblock.flash_tag(), slot.0, 0)
             && is_newer(header.generation, generation)
         {
@@ -89,10 +95,11 @@ pub async fn check(
         let mut named = named.remove(&(slot.0, generation)).unwrap_or_default();
         named.sort_by_key(|(place, _)| (place.offset, place.stored_len, place.crc));
         unreadable(&window, slot.0, &named, report, &mut findings);
-        let segments = segments_of(&weu, superblock, slot.0, generation);
+        let segments = if has_segments { segments_of(&weu, superblock, slot.0, generation) } else { Vec::new() };
         let mut reader = SlotReader {
             weu: &weu,
             weu_offset: offset,
+            has_segments,
             table: HashMap::new(),
             covered: segments.iter().map(|s| (s.header.offset, s.header.offset + s.header.segment_bytes)).collect(),
             hole_reported: None,
@@ -183,6 +190,8 @@ fn unreadable(
 struct SlotReader<'a> {
     weu: &'a [u8],
     weu_offset: u64,
+    /// Else nothing but mappings and fingerprints speaks of its record.
+    has_segments: bool,
     /// The records of all whole tables, by offset in the WEU.
     table: HashMap<u32, RecordEntry>,
     /// Where segments with a whole header begin and end.
@@ -309,6 +318,9 @@ impl SlotReader<'_> {
     fn check_identity(&mut self, same: &[(Place, Named)], len: usize) {
         let Some(&(place, _)) = same.first() else { return };
         let (slot, offset) = (place.slot.0, place.offset);
+        if !self.has_segments {
+            return self.check_fingerprints(same, len);
+        }
         let Some(&record) = self.table.get(&offset) else {
             // A record needs no table to be read.
             let covered = self.covered.iter().any(|&(from, end)| (from..end).contains(&offset));

@@ -400,7 +400,7 @@ impl Salvage<'_> {
     /// The newest generation of which a segment lies in a slot: at its start, or anywhere in it.
     async fn newest_in(&self, slot: SlotId, anywhere: bool) -> Option<u32> {
         let layout = &self.superblock.layout;
-        let start = layout.slot_offset(slot.0)?;
+        let start = layout.slot_offset(slot.0).filter(|_| layout.has_segments())?;
         let bytes = if anywhere { layout.weu_bytes as usize } else { BLOCK_ALIGN as usize };
         let mut window = Window::new(self.flash, start, start + bytes as u64);
         let weu = window.bytes(start, bytes).await;

@@ -6,7 +6,10 @@
 #![allow(dead_code)]
 
 use larder_device::rng::mix64;
-use larder_engine::designs::{self, DESIGNS};
+use larder_engine::{
+    CreateOptions,
+    designs::{self, DESIGNS, Store},
+};
 use larder_format::DesignId;
 
 /// The design that is asked for.
@@ -25,6 +28,19 @@ pub fn chosen() -> DesignId {
 pub fn drawn(seed: u64) -> DesignId {
     let drawn = mix64(seed ^ 0x6465_7369_676e) as usize;
     wanted().unwrap_or(if drawn.is_multiple_of(2) { DesignId::Nitro } else { DESIGNS[drawn / 2 % DESIGNS.len()].id })
+}
+
+/// The options, but for those that their design does not leave open.
+pub fn fitted(mut options: CreateOptions) -> CreateOptions {
+    if let Ok(design) = designs::find(options.design) {
+        design.fit(&mut options);
+    }
+    options
+}
+
+/// Whether the design is over slots of one chunk.
+pub fn is_slotted(design: DesignId) -> bool {
+    designs::find(design).is_ok_and(|design| matches!(design.store, Store::Slots { .. }))
 }
 
 /// The design that is asked for, or all of them.

@@ -186,7 +186,8 @@ impl World {
     }
 
     /// A new cache, not opened yet.
-    pub fn made(seed: u64, setup: Setup) -> World {
+    pub fn made(seed: u64, mut setup: Setup) -> World {
+        setup.options = design::fitted(setup.options);
         let mut rng = Rng::new(seed);
         let runtime = new_runtime(&mut rng, setup.schedule);
         let flash = Probe::new(SimDevice::new(&runtime, "flash", setup.flash_bytes, 512));

@@ -65,7 +65,7 @@ impl Shape {
     }
 
     pub fn options(&self) -> CreateOptions {
-        CreateOptions {
+        crate::design::fitted(CreateOptions {
             design: self.design,
             chunk_bytes: self.chunk_bytes,
             weu_bytes: self.weu_bytes,
@@ -78,7 +78,7 @@ impl Shape {
             hash_key: [9; 32],
             origin_uri: "sim:origin".into(),
             ..CreateOptions::default()
-        }
+        })
     }
 }
 

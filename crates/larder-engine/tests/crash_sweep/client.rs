@@ -81,6 +81,10 @@ impl Client<'_> {
         self.cache.status().counts
     }
 
+    pub fn deduplicates(&self) -> bool {
+        self.cache.status().dedup
+    }
+
     pub async fn checkpoint(&self) {
         self.cache.checkpoint().await.unwrap_or_else(|error| panic!("checkpoint: {error}"));
     }

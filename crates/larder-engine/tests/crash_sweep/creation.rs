@@ -48,13 +48,13 @@ impl Devices {
 
 fn options(uuid: u8) -> CreateOptions {
     let design = design::chosen();
-    CreateOptions {
+    design::fitted(CreateOptions {
         design,
         chunk_bytes: 4096,
         weu_bytes: 512 << 10,
         flash_uuid: [uuid; 16],
         ..CreateOptions::default()
-    }
+    })
 }
 
 fn stamps(first: u32) -> Vec<u32> {

@@ -106,7 +106,7 @@ impl Scenario {
     }
 
     fn options(&self, design: DesignId) -> CreateOptions {
-        CreateOptions {
+        design::fitted(CreateOptions {
             design,
             chunk_bytes: self.chunk_bytes,
             weu_bytes: 512 << 10,
@@ -116,7 +116,7 @@ impl Scenario {
             hash_key: [9; 32],
             origin_uri: "sim:origin".into(),
             ..CreateOptions::default()
-        }
+        })
     }
 }
 

@@ -20,6 +20,10 @@ const MODES: [WriteMode; 3] = [WriteMode::Back, WriteMode::Through, WriteMode::A
 const STEPS_WITH_FAULT_MAX: u64 = 30_000;
 /// Change at which a life is stopped that shall not get through its opening: the superblock twins and their flushes.
 const OPENING_CHANGES_MAX: u64 = 6;
+/// What a small flash with slots of one chunk has besides.
+const METADATA_BYTES: u64 = 640 << 10;
+/// The fewest of such slots.
+const SLOTS_MIN: u64 = 12;
 /// Sectors on which the clients of a life meet.
 const HOT_SECTORS_MAX: u64 = 512;
 
@@ -66,11 +70,12 @@ fn draw_shape(rng: &mut Rng, design: DesignId) -> Shape {
         commit_interval_ms: 1 + rng.below(50),
         ..Tuning::default()
     };
-    Shape {
+    let drawn_flash_bytes = u64::from(weu_bytes) * (8 + rng.below(3));
+    let mut shape = Shape {
         design,
         chunk_bytes: [4096, 4096, 8192, 8192, 16384, 32768, 131_072][rng.index(7)],
         weu_bytes,
-        flash_bytes: u64::from(weu_bytes) * (8 + rng.below(3)),
+        flash_bytes: drawn_flash_bytes,
         origin_bytes: origin_bytes / 4096 * 4096 + if origin_sector_bytes == 512 { rng.below(8) * 512 } else { 0 },
         origin_sector_bytes,
         discard_zeroes: [rng.chance(3, 4), rng.chance(1, 2)],
@@ -82,7 +87,14 @@ fn draw_shape(rng: &mut Rng, design: DesignId) -> Shape {
         fence: rng.chance(2, 3),
         fp_index_percent: [100, 100, 75, 50, 25, 0][rng.index(6)],
         tuning,
+    };
+    if design::is_slotted(design) {
+        // With room for a part of the origin, for slots of one chunk are as many as fit.
+        let chunk = u64::from(shape.chunk_bytes);
+        let slots = SLOTS_MIN + rng.below(1 + shape.origin_bytes / chunk);
+        shape.flash_bytes = METADATA_BYTES + slots * chunk;
     }
+    shape
 }
 
 /// What lives are drawn from.
@@ -124,14 +136,16 @@ impl Source {
             _ => Some(self.moment(ops)),
         };
         let faults = self.faults_of_life(ops);
-        let mut end = End { how, at, flash_lost: life > 0 && self.rng.chance(1, 12) };
+        let mut end = End { how, at, latest: None, flash_lost: life > 0 && self.rng.chance(1, 12) };
         let lasting = self.damage
             || faults.iter().any(|fault| {
                 // Lost dirty data keeps its slot, too.
                 !matches!(fault.what, FaultKind::Back(_) | FaultKind::Slow(..) | FaultKind::Fail { times: 0..=20, .. })
             });
-        if lasting && end.at.is_none() {
-            end.at = Some(At::Step(STEPS_WITH_FAULT_MAX));
+        match (lasting, end.at) {
+            (true, None) => end.at = Some(At::Step(STEPS_WITH_FAULT_MAX)),
+            (true, Some(_)) => end.latest = Some(STEPS_WITH_FAULT_MAX),
+            (false, _) => {}
         }
         Life {
             schedule_seed: self.rng.next_u64(),
@@ -155,7 +169,7 @@ impl Source {
             clients: Vec::new(),
             operator: Vec::new(),
             faults: Vec::new(),
-            end: End { how: Ending::Close, at: None, flash_lost: false },
+            end: End { how: Ending::Close, at: None, latest: None, flash_lost: false },
         }
     }
 

@@ -118,7 +118,8 @@ fn drive(
 ) -> bool {
     let mut waiting: Vec<&Fault> = life.faults.iter().collect();
     loop {
-        let moments = || waiting.iter().map(|fault| fault.at).chain(life.end.at);
+        let latest = life.end.latest.map(At::Step);
+        let moments = || waiting.iter().map(|fault| fault.at).chain(life.end.at).chain(latest);
         let steps = moments().filter_map(|at| if let At::Step(step) = at { Some(step) } else { None }).min();
         let changes = moments().filter_map(|at| if let At::Change(change) = at { Some(change) } else { None }).min();
         runtime.stop_at_step(steps);
@@ -137,7 +138,7 @@ fn drive(
             }
             !reached(fault.at)
         });
-        if life.end.at.is_some_and(reached) {
+        if life.end.at.is_some_and(reached) || latest.is_some_and(reached) {
             return false;
         }
     }

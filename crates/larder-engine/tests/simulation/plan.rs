@@ -190,6 +190,8 @@ pub struct End {
     pub how: Ending,
     /// When, if it is not over before.
     pub at: Option<At>,
+    /// It is over at this step at the latest: with a fault that lasts nothing may change any more.
+    pub latest: Option<u64>,
     /// The flash is replaced by an empty one afterwards.
     pub flash_lost: bool,
 }

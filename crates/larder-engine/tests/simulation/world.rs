@@ -144,7 +144,7 @@ fn new_flash(shape: &Shape, number: u8) -> Result<(Arc<SimDevice>, Layout), Engi
 
 impl Shape {
     fn options(&self, number: u8) -> CreateOptions {
-        CreateOptions {
+        crate::design::fitted(CreateOptions {
             design: self.design,
             chunk_bytes: self.chunk_bytes,
             weu_bytes: self.weu_bytes,
@@ -156,6 +156,6 @@ impl Shape {
             hash_key: [9; 32],
             origin_uri: "sim:origin".into(),
             ..CreateOptions::default()
-        }
+        })
     }
 }

@@ -68,7 +68,7 @@ fn operator(cache: &Cache, mut rng: Rng, stop: &AtomicBool, modes: &[WriteMode])
 }
 
 fn make(flash: &dyn BlockDevice, mode: WriteMode) {
-    let options = CreateOptions {
+    let options = common::design::fitted(CreateOptions {
         design: common::design::chosen(),
         weu_bytes: 512 << 10,
         mode,
@@ -76,7 +76,7 @@ fn make(flash: &dyn BlockDevice, mode: WriteMode) {
         hash_key: [9; 32],
         origin_uri: "ram:".into(),
         ..CreateOptions::default()
-    };
+    });
     block_on(create(flash, VOLUME, &options)).unwrap_or_else(|error| panic!("create: {error}"));
 }
 
