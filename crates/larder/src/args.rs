@@ -145,24 +145,24 @@ pub struct CreateArgs {
     /// Chunk size, a power of two from 4K to 128K
     #[arg(long, value_name = "SIZE", default_value = "8K", value_parser = size::parse_chunk, allow_hyphen_values = true)]
     pub chunk: u32,
-    /// Write-evict unit, a power of two from 512K to 4M
-    #[arg(long, value_name = "SIZE", default_value = "2M", value_parser = size::parse_weu, allow_hyphen_values = true)]
-    pub weu: u32,
+    /// Write-evict unit, a power of two from 512K to 4M [default: 2M]; designs with slots of one chunk have none
+    #[arg(long, value_name = "SIZE", value_parser = size::parse_weu, allow_hyphen_values = true)]
+    pub weu: Option<u32>,
     /// When the origin learns of a write
     #[arg(long, value_name = "MODE", default_value = "write-back")]
     pub mode: ModeArg,
     /// The design that decides what is cached
     #[arg(long, value_name = "NAME", default_value = "nitro", value_parser = design())]
     pub design: DesignId,
-    /// Compression of stored chunks
-    #[arg(long, value_name = "NAME", default_value = "lz4")]
-    pub compress: CompressArg,
-    /// Store duplicate chunks once
-    #[arg(long, value_name = "on|off", default_value = "on")]
-    pub dedup: Switch,
-    /// Size of the FP index in percent of a full one: 100, 75, 50, 25, or 0 for no deduplication
-    #[arg(long, value_name = "PERCENT", default_value = "100", value_parser = fp_index_percent, allow_hyphen_values = true)]
-    pub fp_index: u8,
+    /// Compression of stored chunks [default: lz4, or off where the design has slots of one chunk]
+    #[arg(long, value_name = "NAME")]
+    pub compress: Option<CompressArg>,
+    /// Store duplicate chunks once [default: on, or as the design has it]
+    #[arg(long, value_name = "on|off")]
+    pub dedup: Option<Switch>,
+    /// Size of the FP index in percent of a full one: 100, 75, 50, 25, or 0 for no deduplication [default: 100]
+    #[arg(long, value_name = "PERCENT", value_parser = fp_index_percent, allow_hyphen_values = true)]
+    pub fp_index: Option<u8>,
     /// RAM budget of the indices; fewer chunks are cached where it binds. 0 sets none, 1M is the least
     #[arg(long, value_name = "SIZE", default_value = "0", value_parser = ram_budget, allow_hyphen_values = true)]
     pub ram: u64,
@@ -394,8 +394,8 @@ mod tests {
     fn create_has_the_defaults_of_the_design() {
         let cli = parsed("larder create --flash f --origin o").expect("a good line");
         let Command::Create(create) = cli.command else { panic!("not create") };
-        assert_eq!((create.chunk, create.weu, create.fp_index, create.ram), (8 << 10, 2 << 20, 100, 0));
-        assert_eq!((create.mode, create.compress, create.dedup), (ModeArg::Back, CompressArg::Lz4, Switch::On));
+        assert_eq!((create.chunk, create.weu, create.fp_index, create.ram), (8 << 10, None, None, 0));
+        assert_eq!((create.mode, create.compress, create.dedup), (ModeArg::Back, None, None));
         assert!(!create.force && create.size.is_none());
     }
 

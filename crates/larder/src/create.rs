@@ -20,6 +20,7 @@ use larder_device::{BlockDevice, IoBuf, driver::block_on, file::FileId};
 use larder_engine::{
     CreateOptions, EngineError,
     create::{create, plan},
+    designs,
     status::{compression_name, mode_name},
     superblock,
 };
@@ -63,14 +64,18 @@ pub fn run(args: &CreateArgs) -> Outcome {
     }
     let flash = Target::find(args)?;
     // (2)
+    let design = designs::find(args.design).map_err(Failure::failed)?;
+    let mut open = CreateOptions { chunk_bytes: args.chunk, ..CreateOptions::default() };
+    // What nobody said is as the design has it; what somebody did is refused where the design cannot.
+    design.fit(&mut open);
     let options = CreateOptions {
         chunk_bytes: args.chunk,
-        weu_bytes: args.weu,
+        weu_bytes: args.weu.unwrap_or(open.weu_bytes),
         mode: args.mode.into(),
         design: args.design,
-        compression: args.compress.into(),
-        dedup: args.dedup == Switch::On,
-        fp_index_percent: args.fp_index,
+        compression: args.compress.map_or(open.compression, Into::into),
+        dedup: args.dedup.map_or(open.dedup, |dedup| dedup == Switch::On),
+        fp_index_percent: args.fp_index.unwrap_or(open.fp_index_percent),
         ram_budget_bytes: args.ram,
         name: args.name.clone(),
         origin_uri: origin.canonical_uri.clone(),
@@ -80,7 +85,7 @@ pub fn run(args: &CreateArgs) -> Outcome {
     };
     check_texts(args, &options)?;
     plan(flash.bytes, flash.sector_bytes, origin_bytes, &options)
-        .map_err(|error| refused_plan(args, &flash, &error))?;
+        .map_err(|error| refused_plan(args, &flash, &options, &error))?;
     // (3) and (4)
     let (made, replaced) = flash.make(|device| {
         let replaced = block_on(superblock::read(device)).ok();
@@ -276,21 +281,25 @@ fn check_texts(args: &CreateArgs, options: &CreateOptions) -> Outcome {
     Ok(())
 }
 
-fn refused_plan(args: &CreateArgs, flash: &Target, error: &EngineError) -> Failure {
+fn refused_plan(args: &CreateArgs, flash: &Target, options: &CreateOptions, error: &EngineError) -> Failure {
+    let (slot, unit) = match options.weu_bytes == options.chunk_bytes {
+        true => ("slots", "chunk"),
+        false => ("WEUs", "WEU"),
+    };
     let named = match args.size {
         Some(bytes) => format!("--size {}", size::exact(bytes)),
         None => args.flash.display().to_string(),
     };
     Failure::failed(match error {
         EngineError::Format(FormatError::FlashTooSmall { needed_bytes, .. }) => format!(
-            "{named}: a flash of {} is too small; it must hold eight WEUs of {}, of which the description takes one at least, here {} in all",
+            "{named}: a flash of {} is too small; it must hold the description and seven {slot} of {}, {} in all",
             size::exact(flash.bytes),
-            size::exact(args.weu.into()),
+            size::exact(options.weu_bytes.into()),
             size::exact(*needed_bytes)
         ),
         EngineError::Format(FormatError::FlashTooLarge { flash_bytes_max }) => format!(
-            "{named}: with WEUs of {} a flash has {} at most; use larger ones",
-            size::exact(args.weu.into()),
+            "{named}: with {slot} of {} a flash has {} at most; use a larger {unit}",
+            size::exact(options.weu_bytes.into()),
             size::exact(*flash_bytes_max)
         ),
         error => format!("{}: {error}", args.flash.display()),

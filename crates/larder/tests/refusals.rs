@@ -126,6 +126,13 @@ fn create_refuses_a_wrong_geometry() {
         (&["--size", "64M", "--compress", "rar"], &["compress", "lz4"]),
         (&["--size", "64M", "--dedup", "maybe"], &["dedup", "on"]),
         (&["--size", "64M", "--wings", "2"], &["--wings"]),
+        // What a design does not leave open.
+        (&["--size", "64M", "--design", "d-lru", "--compress", "lz4"], &["d-lru", "compress", "nitro, cd-arc"]),
+        (&["--size", "64M", "--design", "d-arc", "--weu", "2M"], &["d-arc", "WEU"]),
+        (&["--size", "64M", "--design", "d-arc", "--dedup", "off"], &["d-arc", "deduplicat", "lru, arc"]),
+        (&["--size", "64M", "--design", "d-lru", "--fp-index", "50"], &["d-lru", "fingerprints", "nitro"]),
+        (&["--size", "64M", "--design", "lru", "--dedup", "on"], &["lru", "deduplicat", "d-lru, d-arc"]),
+        (&["--size", "300K", "--design", "arc"], &["flash", "small", "slots of 8K"]),
         // A new flash file needs a size.
         (&[], &["--size"]),
     ];
