@@ -2,7 +2,9 @@
 //! blocking ones for everyone else.
 //!
 //! Invariants: dropping a `Cache` without [`Cache::close`] is like a crash: background work stops, nothing that was
-//! flushed is lost.
+//! flushed is lost. What was under way goes on to the end of its step, so whoever opens the same devices again in the same
+//! process first ends the runtime, or lets go of the devices: else a late step could land on what the next opening wrote. The
+//! same goes for an opening, a mode switch or a detach that is given up by dropping its future.
 //!
 //! What it does not do: any of the work; the verbs do.
 
