@@ -149,6 +149,10 @@ impl Slotted for Arc {
         None
     }
 
+    fn knows(&self, lba: Lba) -> bool {
+        self.addresses.find(lba).is_some()
+    }
+
     fn in_run(&self, first: Lba, count: u64) -> Vec<Lba> {
         self.addresses.in_run(first, count)
     }

@@ -321,6 +321,10 @@ impl Slotted for DArc {
         self.metadata.slot_with(fingerprint)
     }
 
+    fn knows(&self, lba: Lba) -> bool {
+        self.metadata.addresses.find(lba).is_some()
+    }
+
     fn in_run(&self, first: Lba, count: u64) -> Vec<Lba> {
         self.metadata.addresses.in_run(first, count)
     }

@@ -140,6 +140,10 @@ impl Slotted for DLru {
         self.metadata.slot_with(fingerprint)
     }
 
+    fn knows(&self, lba: Lba) -> bool {
+        self.metadata.addresses.find(lba).is_some()
+    }
+
     fn in_run(&self, first: Lba, count: u64) -> Vec<Lba> {
         self.metadata.addresses.in_run(first, count)
     }

@@ -63,6 +63,10 @@ impl Slotted for Lru {
         None
     }
 
+    fn knows(&self, lba: Lba) -> bool {
+        self.addresses.find(lba).is_some()
+    }
+
     fn in_run(&self, first: Lba, count: u64) -> Vec<Lba> {
         self.addresses.in_run(first, count)
     }

@@ -134,6 +134,9 @@ pub trait Slotted: Send {
     /// The slot that this content lies in, where a design looks at content at all; does not count as a use.
     fn slot_of(&self, fingerprint: &Fingerprint) -> Option<ChunkSlot>;
 
+    /// Whether `lba` is known, with data or without.
+    fn knows(&self, lba: Lba) -> bool;
+
     /// The addresses of a run that are known, with data or without, ascending.
     fn in_run(&self, first: Lba, count: u64) -> Vec<Lba>;
 

@@ -32,10 +32,10 @@ fn fingerprint_of(content: u64) -> Fingerprint {
 fn make(kind: usize, config: DesignConfig) -> Placed {
     let size = FlashSize::DataChunks;
     match kind {
-        0 => Placed::new(config, |slots| DLru::for_flash(size(slots), CHUNK).expect("it fits")),
-        1 => Placed::new(config, |slots| DArc::for_flash(size(slots), CHUNK).expect("it fits")),
-        2 => Placed::new(config, |slots| Lru::for_flash(size(slots), CHUNK).expect("it fits")),
-        _ => Placed::new(config, |slots| Arc::for_flash(size(slots), CHUNK).expect("it fits")),
+        0 => Placed::new(config, |slots| Box::new(DLru::for_flash(size(slots), CHUNK).expect("it fits"))),
+        1 => Placed::new(config, |slots| Box::new(DArc::for_flash(size(slots), CHUNK).expect("it fits"))),
+        2 => Placed::new(config, |slots| Box::new(Lru::for_flash(size(slots), CHUNK).expect("it fits"))),
+        _ => Placed::new(config, |slots| Box::new(Arc::for_flash(size(slots), CHUNK).expect("it fits"))),
     }
 }
 

@@ -6,22 +6,33 @@
 
 use crate::{config::CreateOptions, error::EngineError};
 use larder_core::{
-    Design, DesignConfig, arc, cd_arc, d_arc, d_lru, lru, nitro,
-    slotted::{FlashSize, Placed, SizeError, Sizes, Slotted, slots_bytes_max, spares},
+    Design, DesignConfig,
+    arc::{self, Arc},
+    cd_arc,
+    d_arc::{self, DArc},
+    d_lru::{self, DLru},
+    lru::{self, Lru},
+    nitro,
+    slotted::{FlashSize, Placed, SizeError, Slotted, slots_bytes_max, spares},
 };
 use larder_format::{Compression, DesignId, Superblock};
 
-/// What lies under a design.
-#[derive(Clone, Copy, Debug)]
+/// What lies under a design, and how one is made.
+#[derive(Clone, Copy)]
 pub enum Store {
     /// A log of WEUs, filled with segments.
-    Weus,
+    Weus {
+        /// Bytes of RAM for each mapping at most, one entry of the FP index and its share of the dirty list included.
+        index_bytes_max: u64,
+        /// An empty cache.
+        make: fn(DesignConfig) -> Box<dyn Design>,
+    },
     /// Slots of one chunk each.
     Slots {
         /// Whether content is shared: the design's choice.
         dedup: bool,
-        /// How large the design is, for a number of data slots and a chunk size.
-        sizes: fn(u64, u32) -> Sizes,
+        /// The design, empty, for a number of data slots and a chunk size; fewer slots where it cannot number so many.
+        make: fn(u64, u32) -> Box<dyn Slotted>,
     },
 }
 
@@ -35,11 +46,6 @@ pub struct EngineDesign {
     pub about: &'static str,
     /// What lies under it.
     pub store: Store,
-    /// Bytes of RAM for each mapping at most, for chunks of so many bytes; one entry of the FP index and its share of the
-    /// dirty list included: what a RAM budget is divided by.
-    pub index_bytes_max: fn(u32) -> u64,
-    /// An empty cache, for chunks of so many bytes.
-    pub make: fn(DesignConfig, u32) -> Box<dyn Design>,
 }
 
 /// All designs.
@@ -48,49 +54,43 @@ pub const DESIGNS: &[EngineDesign] = &[
         id: DesignId::Nitro,
         name: nitro::NAME,
         about: "Nitro (Li et al., USENIX ATC 2014): the WEU that was used least recently goes",
-        store: Store::Weus,
-        index_bytes_max: |_| nitro::INDEX_BYTES_MAX,
-        make: |config, _| Box::new(nitro::Nitro::new(config)),
+        store: Store::Weus {
+            index_bytes_max: nitro::INDEX_BYTES_MAX,
+            make: |config| Box::new(nitro::Nitro::new(config)),
+        },
     },
     EngineDesign {
         id: DesignId::CdArc,
         name: cd_arc::NAME,
         about: "CacheDedup's CD-ARC (Li et al., FAST 2016, section 5.6): duplication-aware ARC over WEUs",
-        store: Store::Weus,
-        index_bytes_max: |_| cd_arc::INDEX_BYTES_MAX,
-        make: |config, _| Box::new(cd_arc::CdArc::new(config)),
+        store: Store::Weus {
+            index_bytes_max: cd_arc::INDEX_BYTES_MAX,
+            make: |config| Box::new(cd_arc::CdArc::new(config)),
+        },
     },
     EngineDesign {
         id: DesignId::DLru,
         name: d_lru::NAME,
         about: "CacheDedup's D-LRU (Li et al., FAST 2016, section 4.1): addresses and data, each by last use",
-        store: Store::Slots { dedup: true, sizes: |slots, chunk| d_lru(slots, chunk).sizes() },
-        index_bytes_max: |chunk| slotted_bytes_max(&d_lru(SAMPLE_SLOTS, chunk)),
-        make: |config, chunk| Box::new(Placed::new(config, |slots| d_lru(slots, chunk))),
+        store: Store::Slots { dedup: true, make: |slots, chunk| of_slots(slots, |size| DLru::for_flash(size, chunk)) },
     },
     EngineDesign {
         id: DesignId::DArc,
         name: d_arc::NAME,
         about: "CacheDedup's D-ARC (Li et al., FAST 2016, section 4.2): duplication-aware ARC",
-        store: Store::Slots { dedup: true, sizes: |slots, chunk| d_arc(slots, chunk).sizes() },
-        index_bytes_max: |chunk| slotted_bytes_max(&d_arc(SAMPLE_SLOTS, chunk)),
-        make: |config, chunk| Box::new(Placed::new(config, |slots| d_arc(slots, chunk))),
+        store: Store::Slots { dedup: true, make: |slots, chunk| of_slots(slots, |size| DArc::for_flash(size, chunk)) },
     },
     EngineDesign {
         id: DesignId::Lru,
         name: lru::NAME,
         about: "the baseline LRU, without data reduction",
-        store: Store::Slots { dedup: false, sizes: |slots, chunk| lru(slots, chunk).sizes() },
-        index_bytes_max: |chunk| slotted_bytes_max(&lru(SAMPLE_SLOTS, chunk)),
-        make: |config, chunk| Box::new(Placed::new(config, |slots| lru(slots, chunk))),
+        store: Store::Slots { dedup: false, make: |slots, chunk| of_slots(slots, |size| Lru::for_flash(size, chunk)) },
     },
     EngineDesign {
         id: DesignId::Arc,
         name: arc::NAME,
         about: "the baseline ARC (Megiddo and Modha, FAST 2003), without data reduction",
-        store: Store::Slots { dedup: false, sizes: |slots, chunk| arc(slots, chunk).sizes() },
-        index_bytes_max: |chunk| slotted_bytes_max(&arc(SAMPLE_SLOTS, chunk)),
-        make: |config, chunk| Box::new(Placed::new(config, |slots| arc(slots, chunk))),
+        store: Store::Slots { dedup: false, make: |slots, chunk| of_slots(slots, |size| Arc::for_flash(size, chunk)) },
     },
 ];
 
@@ -98,52 +98,51 @@ pub const DESIGNS: &[EngineDesign] = &[
 const SAMPLE_SLOTS: u64 = 1 << 16;
 
 /// A design of so many data slots, or of as many as its entries can be numbered for.
-fn of_slots<D>(slots: u64, make: impl Fn(FlashSize) -> Result<D, SizeError>) -> D {
+fn of_slots<D: Slotted + 'static>(slots: u64, make: impl Fn(FlashSize) -> Result<D, SizeError>) -> Box<dyn Slotted> {
     let mut slots = slots.max(1);
     loop {
         match make(FlashSize::DataChunks(slots)) {
-            Ok(design) => return design,
+            Ok(design) => return Box::new(design),
             Err(_) => slots = (slots / 2).max(1),
         }
     }
 }
 
-fn d_lru(slots: u64, chunk_bytes: u32) -> d_lru::DLru {
-    of_slots(slots, |size| d_lru::DLru::for_flash(size, chunk_bytes))
-}
-
-fn d_arc(slots: u64, chunk_bytes: u32) -> d_arc::DArc {
-    of_slots(slots, |size| d_arc::DArc::for_flash(size, chunk_bytes))
-}
-
-fn lru(slots: u64, chunk_bytes: u32) -> lru::Lru {
-    of_slots(slots, |size| lru::Lru::for_flash(size, chunk_bytes))
-}
-
-fn arc(slots: u64, chunk_bytes: u32) -> arc::Arc {
-    of_slots(slots, |size| arc::Arc::for_flash(size, chunk_bytes))
-}
-
-/// Bytes for each mapping: of the mappings themselves, and of the design, whose data slots are no more than mappings.
-fn slotted_bytes_max(sample: &dyn Slotted) -> u64 {
-    nitro::INDEX_BYTES_MAX + slots_bytes_max() + sample.ram_bytes_max().div_ceil(SAMPLE_SLOTS)
-}
-
 impl EngineDesign {
+    /// Bytes of RAM for each mapping at most, for chunks of so many bytes: what a RAM budget is divided by. Of a design with slots
+    /// of one chunk its own are among them, for it has no more data slots than mappings.
+    pub fn index_bytes_max(&self, chunk_bytes: u32) -> u64 {
+        match self.store {
+            Store::Weus { index_bytes_max, .. } => index_bytes_max,
+            Store::Slots { make, .. } => {
+                let design = make(SAMPLE_SLOTS, chunk_bytes).ram_bytes_max().div_ceil(SAMPLE_SLOTS);
+                nitro::INDEX_BYTES_MAX + slots_bytes_max() + design
+            }
+        }
+    }
+
+    /// An empty cache, for chunks of so many bytes.
+    pub fn make(&self, config: DesignConfig, chunk_bytes: u32) -> Box<dyn Design> {
+        match self.store {
+            Store::Weus { make, .. } => make(config),
+            Store::Slots { make, .. } => Box::new(Placed::new(config, |slots| make(slots, chunk_bytes))),
+        }
+    }
+
     /// How many mappings it asks for on a flash of so many bytes; `None` for what the format gives.
     ///
     /// # Errors
     /// [`EngineError::Invalid`] for a flash of more slots than it can have.
     pub fn mappings_wanted(&self, flash_bytes: u64, chunk_bytes: u32) -> Result<Option<u64>, EngineError> {
-        let Store::Slots { sizes, .. } = self.store else { return Ok(None) };
+        let Store::Slots { make, .. } = self.store else { return Ok(None) };
         let slots = flash_bytes / u64::from(chunk_bytes);
-        let sizes = sizes(slots, chunk_bytes);
+        let sizes = make(slots, chunk_bytes).sizes();
         match sizes.data_chunks >= slots {
             true => Ok(Some(sizes.addresses + spares(slots))),
             false => Err(EngineError::Invalid(format!(
                 "the design {} cannot have the {slots} slots of {chunk_bytes} bytes that this flash has: take larger chunks, or {}",
                 self.name,
-                names_of(DESIGNS.iter().filter(|design| matches!(design.store, Store::Weus)))
+                names_of(DESIGNS.iter().filter(|design| matches!(design.store, Store::Weus { .. })))
             ))),
         }
     }
@@ -167,7 +166,7 @@ impl EngineDesign {
         let others = |can: &dyn Fn(&EngineDesign) -> bool| names_of(DESIGNS.iter().filter(|design| can(design)));
         let name = self.name;
         let refused = match self.store {
-            Store::Weus if options.weu_bytes == options.chunk_bytes => {
+            Store::Weus { .. } if options.weu_bytes == options.chunk_bytes => {
                 format!("the design {name} fills WEUs, and none of a single chunk")
             }
             Store::Slots { .. } if options.weu_bytes != options.chunk_bytes => {
@@ -175,7 +174,7 @@ impl EngineDesign {
             }
             Store::Slots { .. } if options.compression != Compression::Off => format!(
                 "the design {name} stores chunks in slots of their size and does not compress: switch compression off, or take {}",
-                others(&|design| matches!(design.store, Store::Weus))
+                others(&|design| matches!(design.store, Store::Weus { .. }))
             ),
             Store::Slots { dedup: true, .. } if !options.dedup || options.fp_index_percent != 100 => format!(
                 "the design {name} deduplicates, with all its fingerprints: switch that on, or take {}",
@@ -199,7 +198,7 @@ pub fn check_superblock(superblock: &Superblock) -> Result<&'static EngineDesign
     let design = find(superblock.design)?;
     let has_segments = superblock.layout.has_segments();
     let is_right = match design.store {
-        Store::Weus => has_segments,
+        Store::Weus { .. } => has_segments,
         Store::Slots { dedup, .. } => {
             !has_segments && superblock.compression == Compression::Off && superblock.dedup == dedup
         }

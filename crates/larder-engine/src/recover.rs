@@ -134,7 +134,7 @@ fn affordable_entries(superblock: &Superblock, design: &EngineDesign) -> u64 {
     match superblock.ram_budget_bytes {
         0 => u64::MAX,
         // No cache is made with less than the smallest budget; one without any room would wait for some for ever.
-        budget => budget.max(RAM_BUDGET_BYTES_MIN) / (design.index_bytes_max)(superblock.layout.chunk_bytes),
+        budget => budget.max(RAM_BUDGET_BYTES_MIN) / design.index_bytes_max(superblock.layout.chunk_bytes),
     }
 }
 
@@ -145,7 +145,7 @@ fn affordable_entries(superblock: &Superblock, design: &EngineDesign) -> u64 {
 pub fn new_design(superblock: &Superblock, chunk_count: u64) -> Result<Box<dyn Design>, EngineError> {
     let design = designs::find(superblock.design)?;
     let config = index_limits(superblock, design, chunk_count);
-    Ok((design.make)(config, superblock.layout.chunk_bytes))
+    Ok(design.make(config, superblock.layout.chunk_bytes))
 }
 
 /// Reads superblock, checkpoint and log of `flash`; writes nothing.

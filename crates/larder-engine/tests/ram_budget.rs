@@ -54,7 +54,7 @@ fn stay_within_the_budget(design: &EngineDesign) {
         assert_eq!(status.design, design.name);
         assert!(indices <= budget, "{}: {indices} bytes of a budget of {budget}", design.name);
         let cached = status.logical_bytes_cached / CHUNK as u64;
-        let affordable = budget / (design.index_bytes_max)(CHUNK as u32);
+        let affordable = budget / design.index_bytes_max(CHUNK as u32);
         assert!(cached > affordable / 2, "{}: {cached} chunks, where {affordable} are affordable", design.name);
         for lba in 0..CHUNKS {
             let read = cache.read(lba * CHUNK as u64, IoBuf::new(CHUNK)).await.expect("it works");
@@ -103,7 +103,7 @@ fn fragments_and_trimmed_runs_stay_within_their_budget() {
                 let indices = status.lba_index_ram_bytes + status.fp_index_ram_bytes + status.dirty_list_ram_bytes;
                 assert!(indices <= budget, "{}: {indices} bytes of a budget of {budget}", design.name);
             }
-            let affordable = budget / (design.index_bytes_max)(CHUNK as u32);
+            let affordable = budget / design.index_bytes_max(CHUNK as u32);
             let (fragments, runs) = (most.0 / CHUNK as u64, most.1 / CHUNK as u64);
             assert!((affordable / 8..=affordable / 4).contains(&fragments), "{}: {fragments} fragments", design.name);
             assert!((affordable / 64..=affordable / 16).contains(&runs), "{}: {runs} runs", design.name);

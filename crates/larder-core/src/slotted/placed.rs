@@ -115,7 +115,7 @@ const SETS_BYTES_MAX: u64 = 32;
 impl Placed {
     /// An empty cache over `config.slot_count` flash slots, of which the design, made for a number of data slots, gets all
     /// but the spare ones. `config.fp_entries_max` of 0 turns deduplication off.
-    pub fn new<D: Slotted + 'static>(config: DesignConfig, make: impl FnOnce(u64) -> D) -> Self {
+    pub fn new(config: DesignConfig, make: impl FnOnce(u64) -> Box<dyn Slotted>) -> Self {
         let slots = u64::from(config.slot_count);
         // More data slots than mappings would be of no use; an eighth is for addresses that share one, or wait to be forgotten.
         let useful = config.mappings_max - config.mappings_max / 8;
@@ -124,7 +124,7 @@ impl Placed {
         Placed {
             held: vec![NOTHING; design.sizes().data_chunks as usize],
             owner: vec![NONE; config.slot_count as usize],
-            design: Box::new(design),
+            design,
             mappings: Nitro::new(DesignConfig { fp_entries_max: 0, ..config }),
             let_go: VecDeque::new(),
             evicted: BTreeSet::new(),
@@ -165,11 +165,6 @@ impl Placed {
         let slot = self.design.lookup(lba)?;
         let held = self.held.get(slot.0 as usize).filter(|held| held.slot != NONE)?;
         (!self.suspended.contains(&lba)).then_some(held)
-    }
-
-    /// Whether the design remembers `lba`, with data or without.
-    fn has_address(&self, lba: Lba) -> bool {
-        !self.design.in_run(lba, 1).is_empty()
     }
 
     /// Whether a client may see what is mapped for `lba`.

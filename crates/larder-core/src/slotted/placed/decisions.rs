@@ -37,7 +37,7 @@ impl Design for Placed {
     }
 
     fn is_ghost(&self, lba: Lba) -> bool {
-        self.has_address(lba) && self.known(lba).is_none() && self.peek(lba) == Lookup::Miss
+        self.design.knows(lba) && self.known(lba).is_none() && self.peek(lba) == Lookup::Miss
     }
 
     fn find_duplicate(&mut self, fingerprint: &Fingerprint) -> Option<Place> {
@@ -80,11 +80,11 @@ impl Design for Placed {
     }
 
     fn suspend(&mut self, lba: Lba) -> bool {
-        if self.has_address(lba) {
+        if self.design.knows(lba) {
             if self.suspended.len() as u64 >= self.design.sizes().addresses {
                 // What the design has evicted is still among them.
                 let Placed { suspended, design, .. } = self;
-                suspended.retain(|&lba| !design.in_run(lba, 1).is_empty());
+                suspended.retain(|&lba| design.knows(lba));
             }
             self.suspended.insert(lba);
         }
