@@ -2,9 +2,9 @@
 //! blocking ones for everyone else.
 //!
 //! Invariants: dropping a `Cache` without [`Cache::close`] is like a crash: background work stops, nothing that was
-//! flushed is lost. What was under way goes on to the end of its step, so whoever opens the same devices again in the same
-//! process first ends the runtime, or lets go of the devices: else a late step could land on what the next opening wrote. The
-//! same goes for an opening, a mode switch or a detach that is given up by dropping its future.
+//! flushed is lost. What was under way goes on to the end of its step: whoever opens the same devices again in the same
+//! process waits for that with [`Cache::abandon`], or ends the runtime first, else a late step could land on what the next
+//! opening wrote. An opening, a mode switch, a close or a detach that is given up by dropping its future goes on to its end.
 //!
 //! What it does not do: any of the work; the verbs do.
 
@@ -21,7 +21,7 @@ use crate::{
     status::{Counters, Status},
     superblock::SuperblockKeeper,
     sync::Turns,
-    tickets::{Ticket, Tickets},
+    tickets::Tickets,
     unflushed::Audience,
     walk::Reader,
 };
@@ -35,7 +35,7 @@ use parking_lot::Mutex;
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU32, Ordering::*},
+        atomic::{AtomicBool, AtomicU32},
     },
     time::Duration,
 };
@@ -95,7 +95,7 @@ impl Cache {
             tuning,
             state: Mutex::new(state),
             superblock: SuperblockKeeper::new(superblock),
-            mode_switches: Turns::default(),
+            mode_switches: Arc::new(Tickets::default()),
             origin_flush_turns: Turns::default(),
             flash_flush_turns: Turns::default(),
             pins: Pins::new(slots),
@@ -114,8 +114,14 @@ impl Cache {
             finishing: AtomicBool::new(false),
             tasks: AtomicU32::new(0),
         });
-        begin(&shared, emptied).await?;
-        Ok(Cache { shared, info, recovery: found.report })
+        let cache = Cache { shared: shared.clone(), info, recovery: found.report };
+        // To its end, also where whoever opens gives up: then nobody has the cache, and it is dropped.
+        shared
+            .to_its_end(async move {
+                begin(&cache.shared, emptied).await?;
+                Ok(cache)
+            })
+            .await
     }
 
     /// Reads `buf.len()` bytes at `offset`; both multiples of 512.
@@ -162,16 +168,7 @@ impl Cache {
 
     /// Evicts nothing, waits until offered insertions are stored: for tests and benches that count.
     pub async fn settle(&self) {
-        loop {
-            let inserted = self.shared.signals.inserted.listen();
-            {
-                let state = self.shared.state.lock();
-                if state.insertions.is_empty() && state.insertion_tasks == 0 {
-                    return;
-                }
-            }
-            inserted.await;
-        }
+        self.shared.settle().await;
     }
 
     /// The write mode.
@@ -189,88 +186,8 @@ impl Cache {
         &self.recovery
     }
 
-    /// The ended cache's last act: waits for what runs, flushes, writes a checkpoint that says the end was clean.
-    /// Dirty data stays on flash. Requests after this call fail.
-    ///
-    /// # Errors
-    /// What the devices say; then the next opening recovers as from a crash.
-    pub async fn close(&self) -> Result<(), EngineError> {
-        let shared = &self.shared;
-        // Writes in flight end first, those that wait for room with an error; a ticket over everything is behind them all.
-        shared.draining.store(true, Release);
-        self.wake_waiting();
-        let ticket = shared.tickets.ask(Lba(0), u64::MAX).granted().await;
-        if shared.is_closing() {
-            return Err(EngineError::Closed);
-        }
-        self.end(ticket, false).await
-    }
-
-    /// Ends the cache, with no write under way: `ticket` is over everything.
-    pub(crate) async fn end(&self, ticket: Ticket, detach: bool) -> Result<(), EngineError> {
-        let shared = &self.shared;
-        shared.draining.store(true, Release);
-        self.settle().await;
-        let flushed = shared.flush(Audience::Operator).await;
-        // All tasks but the committer end before the last checkpoint: nothing may follow the mark that it makes.
-        let finishing = Finishing::begin(shared);
-        shared.closing.store(true, Release);
-        self.stop_tasks(1).await;
-        // A flash that failed is left as it is: the next opening recovers it as from a crash.
-        let failed = shared.state.lock().flash_failed.is_some();
-        let mut result = match flushed {
-            Ok(()) if !failed => shared.checkpoint(true).await,
-            flushed => flushed,
-        };
-        if detach && result.is_ok() {
-            result = shared.superblock.update(&*shared.flash, &shared.counters, |it| it.detached = true).await;
-            if result.is_err() {
-                // One twin may have the mark. Where this fails, too, the next opening may find it, and the origin is complete.
-                let _ = shared.superblock.update(&*shared.flash, &shared.counters, |_| {}).await;
-            }
-        }
-        drop(finishing);
-        drop(ticket);
-        self.stop_tasks(0).await;
-        result
-    }
-
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.shared
-    }
-
-    /// Waits until no more than `left` tasks run.
-    async fn stop_tasks(&self, left: u32) {
-        loop {
-            let stopped = self.shared.signals.stopped.listen();
-            if self.shared.tasks.load(Acquire) <= left {
-                return;
-            }
-            self.wake_tasks();
-            stopped.await;
-        }
-    }
-
-    fn wake_waiting(&self) {
-        let signals = &self.shared.signals;
-        for signal in [&signals.room, &signals.segments, &signals.destaged, &signals.committed, &signals.checkpointed] {
-            signal.notify();
-        }
-    }
-
-    fn wake_tasks(&self) {
-        let signals = &self.shared.signals;
-        for signal in [
-            &signals.commit_wanted,
-            &signals.evict_wanted,
-            &signals.destage_wanted,
-            &signals.checkpoint_wanted,
-            &signals.room,
-            &signals.inserted,
-            &signals.prefetched,
-        ] {
-            signal.notify();
-        }
     }
 
     /// Blocking [`Cache::read`] into a slice.
@@ -349,11 +266,8 @@ async fn begin(shared: &Arc<Shared>, emptied: bool) -> Result<(), EngineError> {
     let mode = shared.state.lock().mode;
     shared.note_mode(mode).await?;
     shared.spawn_counted(shared.clone().committer());
-    if emptied && let Err(error) = shared.leave_fence().await {
-        // Nobody will close what was not opened.
-        shared.closing.store(true, Release);
-        shared.signals.commit_wanted.notify();
-        return Err(error);
+    if emptied {
+        shared.leave_fence().await?;
     }
     shared.spawn_counted(shared.clone().evictor());
     shared.spawn_counted(shared.clone().destager());
@@ -364,29 +278,9 @@ async fn begin(shared: &Arc<Shared>, emptied: bool) -> Result<(), EngineError> {
     Ok(())
 }
 
-/// Keeps the committer running while a closing cache writes its last checkpoint.
-struct Finishing<'a>(&'a Shared);
-
-impl<'a> Finishing<'a> {
-    fn begin(shared: &'a Shared) -> Self {
-        shared.finishing.store(true, Release);
-        Finishing(shared)
-    }
-}
-
-impl Drop for Finishing<'_> {
-    fn drop(&mut self) {
-        self.0.finishing.store(false, Release);
-        self.0.signals.commit_wanted.notify();
-    }
-}
-
 impl Drop for Cache {
     fn drop(&mut self) {
-        self.shared.draining.store(true, Release);
-        self.shared.closing.store(true, Release);
-        self.wake_waiting();
-        self.wake_tasks();
+        self.shared.stop();
     }
 }
 

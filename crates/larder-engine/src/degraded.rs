@@ -131,8 +131,8 @@ impl Shared {
     /// Writes `data` to the origin, past the flash. The caller holds the ticket.
     ///
     /// # Errors
-    /// [`EngineError::NoFence`]; [`EngineError::DirtyDataLost`] where a chunk is covered in part and the rest of it
-    /// cannot be read; the origin's.
+    /// [`EngineError::NoFence`]; the origin's. Where a chunk is covered in part and the rest of it cannot be brought to the
+    /// origin before: [`EngineError::DirtyDataLost`] if that is damaged, [`EngineError::FlashFailed`] if it cannot be read.
     pub async fn write_past_flash(
         self: &Arc<Self>,
         offset: u64,
@@ -204,10 +204,16 @@ impl Shared {
         if let Some(run) = run {
             let _ = self.destage_run(Run { first: lba, count: 1, ..run }).await;
         }
-        match is_dirty(&self.state.lock(), lba) {
-            true => Err(EngineError::DirtyDataLost { offset: self.geometry.offset_of(lba) }),
-            false => Ok(()),
+        let state = self.state.lock();
+        if !is_dirty(&state, lba) {
+            return Ok(());
         }
+        if state.lost.contains_key(&lba.0) {
+            return Err(EngineError::DirtyDataLost { offset: self.geometry.offset_of(lba) });
+        }
+        // It may come yet: where the origin answers again, or the flash is read after all.
+        let flash = state.flash_failed.clone().map(EngineError::FlashFailed);
+        Err(self.origin_health.error().map(EngineError::Io).or(flash).unwrap_or(EngineError::Closed))
     }
 
     /// FLUSH without the flash: what was not durable there goes to the origin, and the origin is flushed.

@@ -170,7 +170,8 @@ impl Shared {
                 dirty.chunks + dirty.run_chunks
             };
             turns_without_progress = if after < before { 0 } else { turns_without_progress + 1 };
-            if result.is_err() || turns_without_progress > 64 {
+            // What failed in part is no reason to leave the rest.
+            if result.is_err() && after >= before || turns_without_progress > 64 {
                 return false;
             }
         }

@@ -38,7 +38,7 @@ impl Cache {
         }
         shared.flush_origin_for(Audience::Operator).await?;
         // (4) and (5)
-        self.end(ticket, true).await
+        shared.end(ticket, true).await
     }
 
     /// Whether the cache was closed, by [`Cache::close`] or [`Cache::detach`]: it takes no more requests.

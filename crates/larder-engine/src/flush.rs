@@ -224,16 +224,7 @@ impl Shared {
         // (4)
         let mut done = 0;
         while done < count {
-            if let Some(error) = self.state.lock().flash_failed.clone() {
-                return Err(error);
-            }
-            let frame = self.build_frame(first_seq + done as u64, count - done);
-            let Some((offset, buf, entries)) = frame else {
-                // The log has no room: a checkpoint makes some. It needs commits itself, for which writers keep a
-                // quarter of the log free; only a checkpoint that fails again and again leads here.
-                return Err(IoError::new(IoErrorKind::NoSpace, IoOp::Write, 0, 0)
-                    .with_detail("the metadata log is full, and no checkpoint could be written"));
-            };
+            let (offset, buf, entries) = self.build_frame(first_seq + done as u64, count - done)?;
             let (bytes, crc) = (buf.len() as u64, frame_crc(&buf));
             self.write_frame(offset, buf.freeze()).await?;
             self.counters.flash_log_bytes_written.fetch_add(bytes, Relaxed);
@@ -271,14 +262,27 @@ impl Shared {
     }
 
     /// The next frame of at most `count` entries: its offset on flash, its bytes, and how many entries it holds.
-    fn build_frame(&self, first_entry_seq: u64, count: usize) -> Option<(u64, IoBuf, usize)> {
+    ///
+    /// # Errors
+    /// The flash's that failed; [`IoErrorKind::NoSpace`] where the log is full.
+    fn build_frame(&self, first_entry_seq: u64, count: usize) -> Result<(u64, IoBuf, usize), IoError> {
         let layout = &self.geometry.layout;
         let state = self.state.lock();
+        // Asked under this lock: with the flash the entries went.
+        if let Some(error) = state.flash_failed.clone() {
+            return Err(error);
+        }
         let entries_max = layout.frame_entries_max().min(count).min(state.log.entries.len());
         let sector = layout.sector_bytes;
         let bytes = frame_bytes_for(entries_max, sector);
         let position = state.log.area.position();
-        let offset = state.log.area.place(bytes as u64)?;
+        // A checkpoint makes room. It needs commits itself, for which writers keep a quarter of the log free; only a checkpoint
+        // that fails again and again leads to the end of it.
+        let full = || {
+            IoError::new(IoErrorKind::NoSpace, IoOp::Write, 0, 0)
+                .with_detail("the metadata log is full, and no checkpoint could be written")
+        };
+        let offset = state.log.area.place(bytes as u64).ok_or_else(full)?;
         let start = FrameStart {
             flash_tag: self.geometry.flash_tag,
             frame_seq: position.frame_seq,
@@ -291,7 +295,7 @@ impl Shared {
         drop(state);
         let mut buf = IoBuf::new(bytes);
         encode_frame_into(&start, &entries, sector, &mut buf).expect("a frame of at most the largest size encodes");
-        Some((layout.log_offset + offset, buf, entries_max))
+        Ok((layout.log_offset + offset, buf, entries_max))
     }
 
     /// Writes a frame, once more where that fails: the same bytes to the same place, for the first try may be there.

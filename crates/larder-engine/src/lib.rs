@@ -12,6 +12,7 @@
 pub mod batch;
 pub mod cache;
 pub mod checkpoint;
+pub mod close;
 pub mod codec;
 pub mod conditions;
 pub mod config;

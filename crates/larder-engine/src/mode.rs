@@ -6,7 +6,7 @@
 //!
 //! What it does not do: change the design or the geometry; those are fixed when a cache is made.
 
-use crate::{error::EngineError, shared::Shared, unflushed::Audience};
+use crate::{error::EngineError, shared::Shared, tickets::Ticket, unflushed::Audience};
 use larder_core::Lba;
 use larder_device::runtime::compute;
 use larder_format::WriteMode;
@@ -20,21 +20,37 @@ impl Shared {
     /// data it is in force, and only its note is missing; setting it again notes it.
     pub async fn set_mode(self: &Arc<Self>, mode: WriteMode) -> Result<(), EngineError> {
         // One switch at a time: what one that is over told the keeper would outlast what the other did.
-        let _turn = self.mode_switches.take().await;
+        let turn = self.mode_switches.ask(Lba(0), 1).granted().await;
+        let this = self.clone();
         if self.state.lock().mode == mode {
-            // A switch that failed may have left another mode in a twin, and this one may not have been noted.
-            if self.superblock.is_uncertain() {
-                self.superblock.update(&*self.flash, &self.counters, |superblock| superblock.mode = mode).await?;
-            }
-            return self.note_mode(mode).await;
+            return self.to_its_end(async move { this.set_again(mode, turn).await }).await;
         }
         self.refuse_if_flash_failed()?;
-        let _switching = Switching::begin(self, mode);
+        let switching = Switching::begin(self, mode);
         if mode != WriteMode::Back {
             self.destage_all().await;
         }
-        let _ticket = self.tickets.ask(Lba(0), u64::MAX).granted().await;
+        let ticket = self.tickets.ask(Lba(0), u64::MAX).granted().await;
         self.check_open()?;
+        // To its end, also where whoever asked gives up: half a switch must not go on beside what comes after it.
+        self.to_its_end(async move { this.switch_to(mode, (ticket, switching, turn)).await }).await
+    }
+
+    /// The mode is in force: makes that durable, where it may not be.
+    async fn set_again(self: &Arc<Self>, mode: WriteMode, _turn: Ticket) -> Result<(), EngineError> {
+        // A switch that failed may have left another mode in a twin, and this one may not have been noted.
+        if self.superblock.is_uncertain() {
+            self.superblock.update(&*self.flash, &self.counters, |superblock| superblock.mode = mode).await?;
+        }
+        self.note_mode(mode).await
+    }
+
+    /// Switches, with no write under way: a ticket over everything is among what is held meanwhile.
+    async fn switch_to(
+        self: &Arc<Self>,
+        mode: WriteMode,
+        _held: (Ticket, Switching, Ticket),
+    ) -> Result<(), EngineError> {
         let before = self.counters.values();
         if mode != WriteMode::Back && !self.destage_all().await {
             let why = self.why_dirty(&before);
@@ -78,16 +94,16 @@ impl Shared {
 }
 
 /// Shows in the status that a switch is under way.
-struct Switching<'a>(&'a Shared);
+struct Switching(Arc<Shared>);
 
-impl<'a> Switching<'a> {
-    fn begin(shared: &'a Shared, mode: WriteMode) -> Self {
+impl Switching {
+    fn begin(shared: &Arc<Shared>, mode: WriteMode) -> Self {
         shared.state.lock().switching_to = Some(mode);
-        Switching(shared)
+        Switching(shared.clone())
     }
 }
 
-impl Drop for Switching<'_> {
+impl Drop for Switching {
     fn drop(&mut self) {
         self.0.state.lock().switching_to = None;
     }

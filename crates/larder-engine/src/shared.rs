@@ -122,7 +122,7 @@ pub struct Shared {
     /// The superblock and its twin.
     pub superblock: SuperblockKeeper,
     /// Switches of the write mode.
-    pub mode_switches: Turns,
+    pub mode_switches: Arc<Tickets>,
     /// Flushes of the origin, one at a time.
     pub origin_flush_turns: Turns,
     /// Flushes of the flash come one after the other.

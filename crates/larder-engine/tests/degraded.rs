@@ -190,6 +190,32 @@ fn without_its_flash_write_back_answers_dirty_chunks_with_an_error() {
     });
 }
 
+/// Past a failed flash a part of a dirty chunk is written, and the origin takes no writes just then: that is the origin's error,
+/// and no word of damage.
+#[test]
+fn an_origin_that_fails_beside_a_failed_flash_is_named() {
+    each_seed(4, |seed| {
+        let (setup, _fence) = fenced_setup(WriteMode::Back);
+        let world = World::new(seed, setup);
+        world.write(at(0), &noise(1, CHUNK));
+        world.flush();
+        world.flash.sim.plan().add(always(IoOp::Write, IoErrorKind::Io));
+        world.origin.sim.plan().add(always(IoOp::Write, IoErrorKind::Io));
+        world.write(at(5), &noise(5, CHUNK));
+        world.run(world.cache().flush()).expect_err("neither of them takes it");
+        assert!(world.status().degraded);
+        let error = world.try_write(at(0) + 512, &noise(2, 512), false).expect_err("neither of them takes it");
+        assert_eq!(error.kind, IoErrorKind::Io, "{error}");
+        assert!(!error.to_string().contains("damaged"), "{error}");
+        world.origin.sim.plan().clear();
+        world.write(at(0) + 512, &noise(2, 512));
+        let mut expected = noise(1, CHUNK);
+        expected[512..1024].copy_from_slice(&noise(2, 512));
+        assert_same(&world.read(at(0), CHUNK), &expected, "both writes");
+        world.flush();
+    });
+}
+
 /// Without a fence nothing is written past the flash, and then the flash may be believed when it comes back.
 #[test]
 fn without_a_fence_writes_fail_and_the_flash_stays_good() {

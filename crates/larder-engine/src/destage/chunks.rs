@@ -1,7 +1,7 @@
 //! Destaging chunks: a batch of them, from flash to the origin.
 //!
-//! Invariants: what one failed request was to read is read again record by record, so that one bad sector keeps nothing
-//! but its own record from the origin.
+//! Invariants: what one failed request was to read is read again record by record, and what one was to write is written again
+//! piece by piece, so that one bad sector, of the flash or of the origin, keeps nothing but its own chunk from the origin.
 //!
 //! What it does not do: choose the batch.
 
@@ -14,10 +14,15 @@ use crate::{
 use larder_core::{Lba, Lookup, Place, SectorMap, types::SECTOR_BYTES};
 use larder_device::{IoBuf, IoError, IoErrorKind, IoFuture, IoOp, IoResult, SharedBuf, WriteFlags};
 use larder_format::LogEntry;
-use std::sync::{Arc, atomic::Ordering::*};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, atomic::Ordering::*},
+};
 
-/// One piece of origin content: where, and the bytes.
+/// One piece of origin content: of which chunk, where, and the bytes.
+#[derive(Clone)]
 struct Piece {
+    lba: Lba,
     offset: u64,
     data: SharedBuf,
 }
@@ -51,7 +56,7 @@ impl Shared {
     /// Destages the chunks of `lbas` (ascending) that are dirty. Returns the bytes written to the origin.
     ///
     /// # Errors
-    /// When the origin or the flash failed; what was not destaged stays dirty.
+    /// When the origin or the flash failed; what was not destaged stays dirty, and the rest of the batch is clean.
     pub(crate) async fn destage(self: &Arc<Self>, lbas: &[Lba]) -> Result<u64, ()> {
         let (Some(&first), Some(&last)) = (lbas.first(), lbas.last()) else { return Ok(0) };
         let _ticket = self.destage_tickets.ask(first, last.0 + 1 - first.0).granted().await;
@@ -66,7 +71,7 @@ impl Shared {
         // (2)
         let mut batch = self.gather(lbas, newest);
         self.read_dirty(&mut batch).await;
-        let Batch { chunks, mut pieces, unread, damaged, .. } = batch;
+        let Batch { mut chunks, mut pieces, unread, damaged, .. } = batch;
         if !chunks.is_empty() {
             self.note_room_made();
         } else if let Some(error) = unread {
@@ -79,7 +84,11 @@ impl Shared {
         }
         pieces.sort_by_key(|piece| piece.offset);
         let bytes = pieces.iter().map(|piece| piece.data.len() as u64).sum();
-        self.write_pieces(pieces).await?;
+        let refused = self.write_pieces(&pieces).await;
+        chunks.retain(|chunk| !refused.contains(&chunk.lba));
+        if chunks.is_empty() && !refused.is_empty() {
+            return Err(());
+        }
         // (3)
         self.flush_destaged(failures).await?;
         // (4)
@@ -96,7 +105,7 @@ impl Shared {
         }
         self.counters.destaged_chunks.fetch_add(chunks.len() as u64, Relaxed);
         self.signals.destaged.notify();
-        Ok(bytes)
+        if refused.is_empty() { Ok(bytes) } else { Err(()) }
     }
 
     /// Looks up what of `lbas` is dirty and no newer than `newest`: a newer write is not durable yet, and the next batch
@@ -112,7 +121,7 @@ impl Shared {
                 Lookup::Fragment { place, sectors } => (place, chunk(Some(sectors))),
                 Lookup::Zero => {
                     let data = IoBuf::zeroed(self.geometry.chunk_len(lba)).freeze();
-                    batch.pieces.push(Piece { offset: self.geometry.offset_of(lba), data });
+                    batch.pieces.push(Piece { lba, offset: self.geometry.offset_of(lba), data });
                     batch.chunks.push(chunk(None));
                     continue;
                 }
@@ -185,7 +194,7 @@ impl Shared {
         let Some(sectors) = fragment else {
             let decoded = decode_chunk(place, payload, &mut chunk);
             chunk.truncate(len);
-            return decoded.then(|| vec![Piece { offset: start, data: chunk.freeze() }]);
+            return decoded.then(|| vec![Piece { lba, offset: start, data: chunk.freeze() }]);
         };
         chunk.truncate(len);
         overlay_fragment(place, &sectors, payload, &mut chunk).then(|| {
@@ -193,6 +202,7 @@ impl Shared {
             sectors
                 .runs(len / SECTOR_BYTES)
                 .map(|(first, end)| Piece {
+                    lba,
                     offset: start + (first * SECTOR_BYTES) as u64,
                     data: chunk.slice(first * SECTOR_BYTES..end * SECTOR_BYTES),
                 })
@@ -200,55 +210,70 @@ impl Shared {
         })
     }
 
-    /// Writes pieces to the origin: neighbours joined, several in flight.
-    async fn write_pieces(self: &Arc<Self>, pieces: Vec<Piece>) -> Result<(), ()> {
-        let mut joined: Vec<Piece> = Vec::new();
-        let mut rest = pieces.as_slice();
-        let request_max = self.origin.info().request_bytes_max as usize;
-        while let Some(first) = rest.first() {
-            let mut len = first.data.len();
-            let mut count = 1;
-            while let Some(next) = rest.get(count) {
-                if next.offset != first.offset + len as u64 || len + next.data.len() > request_max.min(1 << 20) {
-                    break;
-                }
-                len += next.data.len();
-                count += 1;
-            }
-            let (run, more) = rest.split_at(count);
-            let data = if count == 1 {
-                first.data.clone()
-            } else {
-                let mut whole = IoBuf::new(len);
-                let mut at = 0;
-                for piece in run {
-                    whole[at..at + piece.data.len()].copy_from_slice(&piece.data);
-                    at += piece.data.len();
-                }
-                whole.freeze()
-            };
-            joined.push(Piece { offset: first.offset, data });
-            rest = more;
+    /// Writes pieces, which ascend, to the origin: neighbours joined, several in flight. Returns the chunks of which some could
+    /// not be written.
+    async fn write_pieces(self: &Arc<Self>, pieces: &[Piece]) -> BTreeSet<Lba> {
+        let longest = (self.origin.info().request_bytes_max as usize).min(1 << 20);
+        let mut refused = BTreeSet::new();
+        for run in self.write_runs(runs_of(pieces, longest).collect()).await {
+            // What is refused may be a neighbour.
+            let apart = if run.len() > 1 { self.write_runs(run.chunks(1).collect()).await } else { vec![run] };
+            refused.extend(apart.into_iter().flatten().map(|piece| piece.lba));
         }
+        refused
+    }
+
+    /// Writes runs of neighbouring pieces. Returns those that could not be written; where the origin is gone, not all were tried.
+    async fn write_runs<'a>(self: &Arc<Self>, runs: Vec<&'a [Piece]>) -> Vec<&'a [Piece]> {
         // Where the origin's sectors are coarser than the pieces, writes read and merge: then one at a time.
         let align = self.geometry.origin_align;
         let depth = if align > SECTOR_BYTES { 1 } else { self.tuning.destage_depth.max(1) };
-        let mut pieces = joined.into_iter().peekable();
-        while pieces.peek().is_some() {
-            let group: Vec<IoFuture<()>> = pieces
-                .by_ref()
-                .take(depth)
-                .map(|piece| {
-                    let this = self.clone();
-                    IoFuture::boxed(
-                        async move { this.write_origin(piece.offset, piece.data, WriteFlags::default()).await },
-                    )
-                })
-                .collect();
-            for result in join_all(group).await {
-                result.map_err(|_| ())?;
+        let mut refused = Vec::new();
+        let mut is_gone = false;
+        for group in runs.chunks(depth) {
+            if is_gone {
+                refused.extend(group);
+                continue;
+            }
+            let writes = group.iter().map(|run| {
+                let (this, offset, data) = (self.clone(), run[0].offset, joined(run));
+                IoFuture::boxed(async move { this.write_origin(offset, data, WriteFlags::default()).await })
+            });
+            for (run, result) in group.iter().zip(join_all(writes.collect()).await) {
+                if let Err(error) = result {
+                    is_gone |= matches!(error.kind, IoErrorKind::Gone | IoErrorKind::Cancelled);
+                    refused.push(*run);
+                }
             }
         }
-        Ok(())
+        refused
     }
+}
+
+/// Runs of neighbours among `pieces`, of at most `bytes_max` each.
+fn runs_of(pieces: &[Piece], bytes_max: usize) -> impl Iterator<Item = &[Piece]> {
+    let mut len = 0;
+    pieces.chunk_by(move |piece, next| {
+        len += piece.data.len();
+        let is_neighbour = next.offset == piece.offset + piece.data.len() as u64;
+        let joins = is_neighbour && len + next.data.len() <= bytes_max;
+        if !joins {
+            len = 0;
+        }
+        joins
+    })
+}
+
+/// The bytes of a run of neighbours.
+fn joined(run: &[Piece]) -> SharedBuf {
+    if let [piece] = run {
+        return piece.data.clone();
+    }
+    let mut whole = IoBuf::new(run.iter().map(|piece| piece.data.len()).sum());
+    let mut at = 0;
+    for piece in run {
+        whole[at..at + piece.data.len()].copy_from_slice(&piece.data);
+        at += piece.data.len();
+    }
+    whole.freeze()
 }

@@ -107,3 +107,33 @@ fn contract_one_read_that_lies_loses_no_dirty_data() {
         rt.kill();
     }
 }
+
+/// Neighbours are written to the origin as one. One bad sector keeps its own chunk dirty, and no other.
+#[test]
+fn contract_a_bad_sector_of_the_origin_keeps_its_own_chunk_alone() {
+    const DIRTY: usize = 700;
+    let (world, rt) = new_world(WriteMode::Back);
+    let bad = [3, 300, 301, 699];
+    for chunk in bad {
+        let at = (chunk * CHUNK_BYTES + 2 * SECTOR_BYTES) as u64;
+        let range = Some(at..at + SECTOR_BYTES as u64);
+        world.origin.plan().add(Fault { op: Some(IoOp::Write), range, kind: IoErrorKind::Io, times: FOR_EVER });
+    }
+    rt.block_on(async {
+        let cache = open_on(&world, world.flash.clone(), world.origin.clone(), &rt).await;
+        for chunk in 0..DIRTY {
+            assert!(try_write(&cache, chunk * CHUNK, &content(chunk)).await);
+        }
+        assert!(!cache.destage_all().await, "it said that all is on the origin");
+        assert_eq!(cache.status().dirty_bytes, (bad.len() * CHUNK_BYTES) as u64);
+        let mut wanted = vec![0; SECTOR_BYTES];
+        for chunk in (0..DIRTY).filter(|chunk| !bad.contains(chunk)) {
+            sector_bytes(content(chunk)[0], &mut wanted);
+            assert!(world.origin.peek((chunk * CHUNK_BYTES) as u64, SECTOR_BYTES) == wanted, "chunk {chunk}");
+        }
+        world.origin.plan().clear();
+        assert!(cache.destage_all().await, "the sectors were mended");
+        assert_eq!(cache.status().dirty_bytes, 0);
+    });
+    rt.kill();
+}

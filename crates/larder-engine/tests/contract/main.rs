@@ -10,6 +10,7 @@ mod design;
 mod fence;
 mod flash_fails;
 mod gate;
+mod given_up;
 mod origin_flush;
 mod origin_forgets;
 #[allow(dead_code)]
@@ -299,6 +300,9 @@ fn contract_dropped_operations_do_not_hang_the_end() {
         drop_when(&rt, cache.set_mode(WriteMode::Through), || flash.waiting() > 0).await;
         flash.release();
         assert!(within(&rt, limit, cache.checkpoint()).await.is_some(), "a checkpoint after a dropped mode switch");
+        // It went on to its end.
+        assert_eq!(cache.mode(), WriteMode::Through);
+        assert!(within(&rt, limit, cache.set_mode(WriteMode::Back)).await.is_some_and(|set| set.is_ok()), "mode");
         flash.hold_below(IoOp::Write, superblocks);
         drop_when(&rt, cache.checkpoint(), || flash.waiting() > 0).await;
         flash.release();

@@ -1,0 +1,153 @@
+//! Ending: in order, (1) writes in flight end, those that wait for room with an error; (2) what was offered is stored, and all
+//! is flushed; (3) the background tasks end; (4) a checkpoint says that the end was orderly; (5) of a detach, the superblock
+//! twins say so; (6) the committer ends.
+//!
+//! Invariants: nothing is written after the mark of (4). From (2) on the end goes on also where whoever asked for it gives up.
+//!
+//! What it does not do: write dirty data to the origin; [`detach`](crate::detach) does that before.
+
+use crate::{Cache, error::EngineError, shared::Shared, tickets::Ticket, unflushed::Audience};
+use larder_core::Lba;
+use larder_device::IoFuture;
+use std::sync::{Arc, atomic::Ordering::*};
+
+impl Cache {
+    /// The ended cache's last act: waits for what runs, flushes, writes a checkpoint that says the end was clean.
+    /// Dirty data stays on flash. Requests after this call fail.
+    ///
+    /// # Errors
+    /// What the devices say; then the next opening recovers as from a crash.
+    pub async fn close(&self) -> Result<(), EngineError> {
+        let shared = self.shared();
+        shared.draining.store(true, Release);
+        shared.wake_waiting();
+        // A ticket over everything is behind all writes.
+        let ticket = shared.tickets.ask(Lba(0), u64::MAX).granted().await;
+        if shared.is_closing() {
+            return Err(EngineError::Closed);
+        }
+        shared.end(ticket, false).await
+    }
+
+    /// Ends the cache as a crash does, and returns once nothing of it is under way on the devices: then they may be opened
+    /// again. What was flushed is there then.
+    pub async fn abandon(self) {
+        let shared = self.shared().clone();
+        drop(self);
+        shared.stop_tasks(0).await;
+    }
+}
+
+impl Shared {
+    /// Ends the cache, with no write under way: `ticket` is over everything.
+    pub(crate) async fn end(self: &Arc<Self>, ticket: Ticket, detach: bool) -> Result<(), EngineError> {
+        let this = self.clone();
+        // Not one of the tasks that are counted, for it waits until there are none.
+        let (completer, result) = IoFuture::pending();
+        self.runtime.spawn(Box::pin(async move {
+            let ended = this.end_all(ticket, detach).await;
+            completer.complete(Ok(ended));
+        }));
+        result.await?
+    }
+
+    async fn end_all(self: &Arc<Self>, ticket: Ticket, detach: bool) -> Result<(), EngineError> {
+        self.draining.store(true, Release);
+        self.settle().await;
+        let flushed = self.flush(Audience::Operator).await;
+        // All tasks but the committer end before the last checkpoint: nothing may follow the mark that it makes.
+        let finishing = Finishing::begin(self);
+        self.closing.store(true, Release);
+        self.stop_tasks(1).await;
+        // A flash that failed is left as it is: the next opening recovers it as from a crash.
+        let failed = self.state.lock().flash_failed.is_some();
+        let mut result = match flushed {
+            Ok(()) if !failed => self.checkpoint(true).await,
+            flushed => flushed,
+        };
+        if detach && result.is_ok() {
+            result = self.superblock.update(&*self.flash, &self.counters, |it| it.detached = true).await;
+            if result.is_err() {
+                // One twin may have the mark. Where this fails, too, the next opening may find it, and the origin is complete.
+                let _ = self.superblock.update(&*self.flash, &self.counters, |_| {}).await;
+            }
+        }
+        drop(finishing);
+        drop(ticket);
+        self.stop_tasks(0).await;
+        result
+    }
+
+    /// Has everything that runs end, as a crash would: nothing more is begun.
+    pub(crate) fn stop(&self) {
+        self.draining.store(true, Release);
+        self.closing.store(true, Release);
+        self.wake_waiting();
+        self.wake_tasks();
+    }
+
+    /// Waits until offered insertions are stored.
+    pub(crate) async fn settle(&self) {
+        loop {
+            let inserted = self.signals.inserted.listen();
+            {
+                let state = self.state.lock();
+                if state.insertions.is_empty() && state.insertion_tasks == 0 {
+                    return;
+                }
+            }
+            inserted.await;
+        }
+    }
+
+    /// Waits until no more than `left` tasks run.
+    async fn stop_tasks(&self, left: u32) {
+        loop {
+            let stopped = self.signals.stopped.listen();
+            if self.tasks.load(Acquire) <= left {
+                return;
+            }
+            self.wake_tasks();
+            stopped.await;
+        }
+    }
+
+    fn wake_waiting(&self) {
+        let signals = &self.signals;
+        for signal in [&signals.room, &signals.segments, &signals.destaged, &signals.committed, &signals.checkpointed] {
+            signal.notify();
+        }
+    }
+
+    fn wake_tasks(&self) {
+        let signals = &self.signals;
+        for signal in [
+            &signals.commit_wanted,
+            &signals.evict_wanted,
+            &signals.destage_wanted,
+            &signals.checkpoint_wanted,
+            &signals.room,
+            &signals.inserted,
+            &signals.prefetched,
+        ] {
+            signal.notify();
+        }
+    }
+}
+
+/// Keeps the committer running while a closing cache writes its last checkpoint.
+struct Finishing<'a>(&'a Shared);
+
+impl<'a> Finishing<'a> {
+    fn begin(shared: &'a Shared) -> Self {
+        shared.finishing.store(true, Release);
+        Finishing(shared)
+    }
+}
+
+impl Drop for Finishing<'_> {
+    fn drop(&mut self) {
+        self.0.finishing.store(false, Release);
+        self.0.signals.commit_wanted.notify();
+    }
+}
