@@ -312,7 +312,12 @@ impl Shared {
     /// last frame of the log and wrote it elsewhere, or not at all.
     async fn write_frame_once(&self, offset: u64, frame: &SharedBuf) -> Result<(), IoError> {
         self.flash.write(offset, frame.clone(), WriteFlags { fua: true }).await?;
-        match self.flash.read(offset, IoBuf::new(frame.len())).await {
+        let found = match self.flash.read(offset, IoBuf::new(frame.len())).await {
+            // It may have been read wrongly.
+            Ok(found) if found[..] != frame[..] => self.flash.read(offset, found).await,
+            found => found,
+        };
+        match found {
             Ok(found) if found[..] == frame[..] => Ok(()),
             Ok(_) => Err(IoError::new(IoErrorKind::Io, IoOp::Write, offset, frame.len() as u64)
                 .with_detail("the flash acknowledged a frame of the metadata log that is not where it was written")),

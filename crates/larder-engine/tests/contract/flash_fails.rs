@@ -11,6 +11,7 @@ use crate::{
 use larder_device::{
     IoBuf, IoErrorKind, IoOp, Runtime, ZeroFlags,
     faulty::{FOR_EVER, Fault},
+    rng::Rng,
     sim::{SimDevice, SimRuntime},
 };
 use larder_engine::{Cache, WriteMode};
@@ -226,4 +227,20 @@ async fn all_there(cache: &Cache, count: usize, content: &impl Fn(usize) -> Vec<
         let found = cache.read(offset, IoBuf::new(512)).await.unwrap_or_else(|error| panic!("chunk {chunk}: {error}"));
         assert!(identify(&found, [content(chunk)[0]]).is_some(), "chunk {chunk} was flushed");
     }
+}
+
+/// A frame of the log is read back. A read that lies once says nothing about what was written.
+#[test]
+fn contract_one_lie_about_a_frame_does_not_write_it_again() {
+    let (world, rt) = new_world(WriteMode::Back);
+    rt.block_on(async {
+        let cache = open_on(&world, world.flash.clone(), world.origin.clone(), &rt).await;
+        zero(&cache, 0, CHUNK, ZeroFlags::default()).await;
+        world.flash.misread_next(&mut Rng::new(1));
+        let before = world.flash.counters().writes;
+        cache.flush().await.expect("flushed");
+        assert_eq!(world.flash.counters().writes - before, 1);
+        assert_eq!((cache.status().counts.flash_write_errors, cache.status().degraded), (0, false));
+    });
+    rt.kill();
 }

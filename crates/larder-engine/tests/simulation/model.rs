@@ -161,7 +161,9 @@ impl Model {
     /// The life is over; the cache was open in it.
     pub fn life_ends(&mut self, closed: bool) {
         let durable = self.durable;
-        self.sectors.iter_mut().for_each(|sector| sector.crash(durable, closed));
+        // One that failed is left as it is.
+        let flash_knows = closed && !self.trouble.flash_may_fail();
+        self.sectors.iter_mut().for_each(|sector| sector.crash(durable, flash_knows));
         if self.trouble.log_damaged {
             self.revert();
         }

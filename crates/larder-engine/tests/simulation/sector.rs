@@ -306,12 +306,12 @@ impl Sector {
         self.base.perhaps_dirty = false;
     }
 
-    /// The opening ends; what follows sees what survived. `closed`: the flash knows what the origin has. Else it may take
-    /// what was destaged for dirty still.
-    pub fn crash(&mut self, durable: Durable, closed: bool) {
+    /// The opening ends; what follows sees what survived. `flash_knows`: the flash knows what the origin has. Else it may
+    /// take what was destaged for dirty still.
+    pub fn crash(&mut self, durable: Durable, flash_knows: bool) {
         let perhaps_dirty = (0..self.count())
             .map(|at| self.at(at))
-            .any(|version| version.perhaps_dirty && !(closed && version.was_brought_to_origin(durable)));
+            .any(|version| version.perhaps_dirty && !(flash_knows && version.was_brought_to_origin(durable)));
         if self.writes.is_empty() {
             self.base.forced_on_origin |= self.base.is_on_origin(durable);
             self.base.perhaps_dirty = perhaps_dirty;

@@ -121,7 +121,7 @@ impl Trouble {
 
     /// Whether the cache may take the flash to have failed: it refuses changes, loses a frame of the log twice, or is full of
     /// dirty data that cannot be read.
-    fn flash_may_fail(&self) -> bool {
+    pub fn flash_may_fail(&self) -> bool {
         self.flash_changes || self.flash_reads || self.mischiefs > 1
     }
 
@@ -153,7 +153,7 @@ impl Trouble {
 
     /// Whether closing may fail.
     pub fn closing_may_fail(&self) -> bool {
-        self.devices_fail()
+        self.devices_fail() || self.flash_may_fail()
     }
 
     /// Whether opening may fail, and the next may not. `fence_is_up`: and nobody allowed to drop dirty data.
