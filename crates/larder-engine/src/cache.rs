@@ -266,6 +266,11 @@ async fn begin(shared: &Arc<Shared>, emptied: bool) -> Result<(), EngineError> {
     let mode = shared.state.lock().mode;
     shared.note_mode(mode).await?;
     shared.spawn_counted(shared.clone().committer());
+    // Nothing waits for the log yet, so that a checkpoint needs no room in it, however full it is. One that fails is tried
+    // again.
+    if !emptied && shared.log_is_crowded(&shared.state.lock()) {
+        let _ = shared.checkpoint(false).await;
+    }
     if emptied {
         shared.leave_fence().await?;
     }

@@ -204,7 +204,8 @@ impl Shared {
             }
             let idle = {
                 let state = self.state.lock();
-                state.log.area.used_percent() < 50 || state.flash_failed.is_some()
+                let due = state.log.area.used_percent() >= 50 || self.log_is_crowded(&state);
+                !due || state.flash_failed.is_some()
             };
             if idle {
                 self.signals.checkpointed.notify();
@@ -224,13 +225,15 @@ impl Shared {
         }
     }
 
-    /// Without checkpoints the log fills up, and nothing can be made durable: a flash that does not take one fails.
+    /// Without checkpoints the log fills up, and nothing can be made durable: a flash that does not take one fails. Whoever
+    /// waits for one waits until then, for the next one may succeed, and without the flash there is another way.
     fn note_failed_checkpoint(&self, error: EngineError, last_try: bool) {
         match error {
-            // The origin could not be flushed, or the checkpoint was too large, or the cache ends: not the flash's fault.
             EngineError::Flash(error) if last_try => {
                 self.fail_flash(error);
             }
+            EngineError::Flash(_) => {}
+            // The origin could not be flushed, or the checkpoint was too large, or the cache ends: not the flash's fault.
             error => self.state.lock().log.checkpoint_failed = Some(error),
         }
     }

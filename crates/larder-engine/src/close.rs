@@ -126,6 +126,7 @@ impl Shared {
             &signals.evict_wanted,
             &signals.destage_wanted,
             &signals.checkpoint_wanted,
+            &signals.checkpointed,
             &signals.room,
             &signals.inserted,
             &signals.prefetched,

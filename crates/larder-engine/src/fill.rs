@@ -38,21 +38,25 @@ impl Shared {
     /// Offers a whole chunk (shorter only at the end of the volume) as of `version`.
     pub fn offer(self: &Arc<Self>, lba: Lba, version: u32, data: SharedBuf, reason: Reason) {
         let bytes = data.len();
-        let (begin, drain) = {
+        let (begin, drain, close) = {
             let mut state = self.state.lock();
             let drain = state.unflushed.len() >= self.pending_entries_max() / 2;
+            let close = self.many_wait_for_records(&state);
             let full = state.insertion_bytes + bytes > self.tuning.insert_queue_bytes_max;
             if full || !self.may_insert(&state) {
                 self.counters.insertions_dropped.fetch_add(1, Relaxed);
-                (false, drain)
+                (false, drain, close)
             } else {
                 state.insertion_bytes += bytes;
                 state.insertions.push_back(Insertion { lba, version, data, reason });
                 let begin = state.insertion_tasks < self.tuning.insert_depth.max(1);
                 state.insertion_tasks += usize::from(begin);
-                (begin, drain)
+                (begin, drain, close)
             }
         };
+        if close {
+            self.request_commit(0, true);
+        }
         if drain {
             self.drain();
         }
@@ -76,12 +80,6 @@ impl Shared {
         let Some(place) = state.find_duplicate(&fingerprint) else { return found };
         self.map_insertion(state, lba, NewMapping::Duplicate { place }, Some(fingerprint), false);
         Lookup::Chunk { place, duplicate: true }
-    }
-
-    /// Whether anything clean may be mapped now, as far as the log goes.
-    fn may_insert(&self, state: &State) -> bool {
-        let is_full = state.log.entries.len() + state.unflushed.len() >= self.pending_entries_max();
-        !is_full && state.flash_failed.is_none() && !self.is_closing()
     }
 
     async fn insert_all(self: Arc<Self>) {
@@ -121,7 +119,7 @@ impl Shared {
         let (encoding, fingerprint) = match &prepared {
             Prepared::Zero => {
                 let mut state = self.state.lock();
-                if wanted(&state) && self.index_has_room(&state) {
+                if wanted(&state) && self.has_room_for_one(&state) {
                     self.counters.inserted_chunks.fetch_add(1, Relaxed);
                     self.counters.zero_chunks.fetch_add(1, Relaxed);
                     self.map_insertion(&mut state, lba, NewMapping::Zero, None, dirty);
@@ -143,7 +141,7 @@ impl Shared {
             .store(
                 NewRecord { class, lba, of: RecordOf::Chunk(fingerprint), encoding, payload },
                 |state| {
-                    if !wanted(state) || !self.index_has_room(state) {
+                    if !wanted(state) || !self.has_room_for_one(state) {
                         self.counters.insertions_stale.fetch_add(1, Relaxed);
                         return Some(());
                     }
@@ -180,6 +178,11 @@ impl Shared {
             state.prefetch.remove(lba);
             state.map_clean(lba, new, fingerprint);
         }
+    }
+
+    /// Whether log and index have room for one more, now that it is about to be mapped.
+    fn has_room_for_one(&self, state: &State) -> bool {
+        self.may_insert(state) && self.index_has_room(state)
     }
 
     fn index_has_room(&self, state: &State) -> bool {

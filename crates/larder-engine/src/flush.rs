@@ -18,15 +18,12 @@ use crate::{error::EngineError, shared::Shared, sync::either, unflushed::Audienc
 use larder_device::{IoBuf, IoError, IoErrorKind, IoOp, Runtime, SharedBuf, WriteFlags};
 use larder_format::{
     FrameStart, LogEntry, WriteMode,
-    log::{encode_frame_into, frame_bytes_for, frame_crc},
+    log::{encode_frame_into, entries_that_fit, frame_bytes_for, frame_crc},
 };
 use std::{
     sync::{Arc, atomic::Ordering::*},
     time::Duration,
 };
-
-/// Share of the log that commits may fill; the rest is for those of a checkpoint. In percent.
-pub const LOG_USED_PERCENT_MAX: u64 = 75;
 
 impl Shared {
     /// FLUSH: every write that completed before this call is durable when it returns. In write-back the flash holds it;
@@ -148,13 +145,15 @@ impl Shared {
 
     /// The committer's task: runs until the cache closes.
     pub(crate) async fn committer(self: Arc<Self>) {
+        // The last commit failed: nobody asked for another yet.
+        let mut failed = false;
         loop {
             let wanted = self.signals.commit_wanted.listen();
             let checkpointed = self.signals.checkpointed.listen();
             let (work, crowded) = {
                 let mut state = self.state.lock();
                 // The rest of the log is for the checkpoint that frees it, which commits what waits by then.
-                let crowded = state.log.area.used_percent() >= LOG_USED_PERCENT_MAX && !state.log.use_reserve;
+                let crowded = self.commit_is_crowded(&state) && !state.log.use_reserve;
                 if crowded && let Some(error) = state.log.checkpoint_failed.clone() {
                     // Whoever waits learns why; the next one to ask finds it tried again.
                     state.log.commits += 1;
@@ -164,7 +163,8 @@ impl Shared {
                     self.signals.committed.notify();
                 }
                 let wanted = state.log.wanted_below > state.log.durable_below || state.log.close_clean;
-                let many = state.log.entries.len() >= self.pending_entries_max() / 2;
+                // What nobody waits for is not tried again and again, and keeps no cache from ending.
+                let many = state.log.entries.len() >= self.pending_entries_max() / 2 && !failed && !self.may_end();
                 ((wanted || many) && !state.log.dead, crowded)
             };
             if work && crowded && !self.is_closing() {
@@ -172,7 +172,7 @@ impl Shared {
                 either(wanted, checkpointed).await;
             } else if work {
                 let result = self.run_commit().await;
-                let failed = result.is_err();
+                failed = result.is_err();
                 {
                     let mut state = self.state.lock();
                     state.log.commits += 1;
@@ -189,15 +189,21 @@ impl Shared {
                 }
                 self.counters.commits.fetch_add(1, Relaxed);
                 self.signals.committed.notify();
-            } else if self.is_closing() && !self.finishing.load(Acquire) && self.tasks.load(Acquire) == 1 {
+            } else if self.may_end() {
                 // The last task to end: the others may still need commits.
                 self.state.lock().log.ended = true;
                 self.signals.committed.notify();
                 return;
             } else {
                 wanted.await;
+                failed = false;
             }
         }
+    }
+
+    /// Whether the committer is the last task of a cache that ends.
+    fn may_end(&self) -> bool {
+        self.is_closing() && !self.finishing.load(Acquire) && self.tasks.load(Acquire) == 1
     }
 
     async fn run_commit(self: &Arc<Self>) -> Result<(), IoError> {
@@ -272,8 +278,13 @@ impl Shared {
         if let Some(error) = state.flash_failed.clone() {
             return Err(error);
         }
-        let entries_max = layout.frame_entries_max().min(count).min(state.log.entries.len());
         let sector = layout.sector_bytes;
+        let mut entries_max = layout.frame_entries_max().min(count).min(state.log.entries.len());
+        // The end of the region is filled: what is passed over is lost until a checkpoint frees it.
+        let before_end = entries_that_fit(state.log.area.before_end() / u64::from(sector) * u64::from(sector));
+        if (1..entries_max).contains(&before_end) {
+            entries_max = before_end;
+        }
         let bytes = frame_bytes_for(entries_max, sector);
         let position = state.log.area.position();
         // A checkpoint makes room. It needs commits itself, for which writers keep a quarter of the log free; only a checkpoint

@@ -29,6 +29,7 @@ pub mod fence;
 pub mod fill;
 pub mod flush;
 pub mod log_area;
+pub mod log_room;
 pub mod mode;
 pub mod origin_changes;
 pub mod pins;

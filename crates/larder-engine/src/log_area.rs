@@ -43,6 +43,11 @@ impl LogArea {
         (self.used_bytes + skipped + bytes <= self.region_bytes).then_some(offset)
     }
 
+    /// Bytes from where the next frame would go to the end of the region.
+    pub fn before_end(&self) -> u64 {
+        self.region_bytes - self.head
+    }
+
     /// The frame of `bytes` is durable: moves on.
     pub fn advance(&mut self, bytes: u64) {
         let (offset, skipped) = self.fit(bytes);

@@ -132,20 +132,23 @@ impl Shared {
     /// may be durable, and no new ones are made until the change is dropped. `cached_again`: then the new content is offered.
     ///
     /// # Errors
-    /// Those of the commit.
+    /// Those of the commit, and of [`Shared::with_log_room`].
     pub async fn begin_change(
         self: &Arc<Self>,
         offset: u64,
         len: u64,
         cached_again: bool,
     ) -> Result<OriginChange<'_>, EngineError> {
-        let (change, upto) = {
-            let mut state = self.state.lock();
-            state.check_flash()?;
-            let change = self.changing(&mut state, offset, len);
+        let (first, count) = self.geometry.chunks_of(offset, len);
+        let forget = |state: &mut State, is_crowded: bool| {
+            // What is not mapped needs no room in the log.
+            if is_crowded && !state.design.mapped_in(first, count).is_empty() {
+                return None;
+            }
+            let change = self.changing(state, offset, len);
             let mut any = false;
-            for lba in (change.first.0..change.first.0 + change.count).map(Lba) {
-                any |= forget_clean(&mut state, lba, cached_again);
+            for lba in (first.0..first.0 + count).map(Lba) {
+                any |= forget_clean(state, lba, cached_again);
             }
             if any {
                 // One entry for all, for the log may have less room than a large cache has mappings.
@@ -153,8 +156,9 @@ impl Shared {
             }
             // A mapping may also be gone already, by an eviction or by a write that failed, and not durably.
             let upto = Some(state.log.forgets_below).filter(|&upto| upto > state.log.durable_below);
-            (change, upto)
+            Some((change, upto))
         };
+        let (change, upto) = self.with_log_room(forget).await?;
         if let Some(upto) = upto {
             self.commit(upto).await?;
         }

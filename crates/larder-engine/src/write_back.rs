@@ -12,12 +12,11 @@
 use crate::{
     codec::{Encoded, is_zero},
     error::EngineError,
-    flush::LOG_USED_PERCENT_MAX,
     read::TRIES_MAX,
     record::{HeldRecord, decode_chunk, overlay_fragment},
     segment::{NewRecord, RecordOf},
     shared::Shared,
-    state::{PENDING_ENTRIES_MAX, State},
+    state::State,
     sync::Counted,
 };
 use larder_core::{Fingerprint, Lba, Lookup, NewMapping, Place, SectorMap, StreamClass, types::SECTOR_BYTES};
@@ -150,7 +149,7 @@ impl Shared {
             let wait = {
                 let state = self.state.lock();
                 state.check_flash()?;
-                if state.log.area.used_percent() >= LOG_USED_PERCENT_MAX {
+                if self.log_is_crowded(&state) {
                     Wait::Log
                 } else if state.log.entries.len() >= self.pending_entries_max() {
                     Wait::Commit
@@ -185,11 +184,6 @@ impl Shared {
                 }
             }
         }
-    }
-
-    /// Log entries that may wait: bounded by the room that the log keeps in reserve for them.
-    pub fn pending_entries_max(&self) -> usize {
-        PENDING_ENTRIES_MAX.min((self.geometry.layout.log_bytes / 64 / 8) as usize)
     }
 
     /// Stores a whole chunk and maps it dirty; the sequence number of its mapping.

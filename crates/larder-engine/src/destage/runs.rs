@@ -10,9 +10,13 @@ use larder_device::ZeroFlags;
 use larder_format::LogEntry;
 use std::sync::Arc;
 
+/// Pieces of a run in one turn: each becomes an entry of the log.
+const PARTS_MAX: usize = 256;
+
 impl Shared {
-    /// Tells the origin of a trimmed run.
-    pub(crate) async fn destage_run(self: &Arc<Self>, run: Run) -> Result<u64, ()> {
+    /// Tells the origin of a trimmed run, of so many pieces of it as one turn has marks for.
+    pub(crate) async fn destage_run(self: &Arc<Self>, mut run: Run) -> Result<u64, ()> {
+        self.wait_for_log_room().await?;
         let _ticket = self.destage_tickets.ask(run.first, run.count).granted().await;
         if self.make_destageable(run.seq).await? < run.seq {
             return Err(());
@@ -37,6 +41,10 @@ impl Shared {
             self.zero_origin(offset, stop - offset, flags).await.map_err(|_| ())?;
             zeroed += stop - offset;
             parts.push(from.0..to);
+            if parts.len() == PARTS_MAX {
+                run.count = to - run.first.0;
+                break;
+            }
         }
         self.flush_destaged(failures).await?;
         {

@@ -43,6 +43,11 @@ pub fn is_slotted(design: DesignId) -> bool {
     designs::find(design).is_ok_and(|design| matches!(design.store, Store::Slots { .. }))
 }
 
+/// Whether the design keeps equal content once.
+pub fn shares_content(design: DesignId) -> bool {
+    designs::find(design).is_ok_and(|design| !matches!(design.store, Store::Slots { dedup: false, .. }))
+}
+
 /// The design that is asked for, or all of them.
 pub fn all() -> Vec<DesignId> {
     wanted().map_or_else(|| DESIGNS.iter().map(|design| design.id).collect(), |design| vec![design])

@@ -11,6 +11,7 @@ mod fence;
 mod flash_fails;
 mod gate;
 mod given_up;
+mod log_room;
 mod origin_flush;
 mod origin_forgets;
 #[allow(dead_code)]

@@ -6,15 +6,16 @@
 use crate::{
     fence::MemoryFence,
     gate::*,
-    world::{World, identify, read, write},
+    world::{World, identify, read, write, zero},
 };
-use larder_core::types::SECTOR_BYTES;
+use larder_core::{Lba, types::SECTOR_BYTES};
 use larder_device::{
     BlockDevice, Completer, DeviceInfo, IoBuf, IoErrorKind, IoFuture, IoOp, Runtime, SharedBuf, WriteFlags, ZeroFlags,
     faulty::{FOR_EVER, Fault},
     sim::{SimDevice, SimRuntime},
 };
 use larder_engine::{Cache, WriteMode};
+use larder_format::DesignId;
 use parking_lot::Mutex;
 use std::{
     sync::{Arc, atomic::Ordering::*},
@@ -196,6 +197,66 @@ fn contract_reads_beside_a_write_do_not_go_back_in_time() {
             let first = first.lock().take().expect("read");
             let seen = [&first[..SECTOR_BYTES], &second[..]].map(|sector| identify(sector, [1001, 0]));
             assert_eq!(seen, [Some(1001); 2], "{mode:?}");
+        });
+        rt.kill();
+    }
+}
+
+/// The design lets go of an address whose copy waits for a flush of the origin, and the flush fails. No checkpoint may keep the
+/// copy, which nobody sees any more.
+#[test]
+fn contract_copy_of_what_was_forgotten_does_not_come_back_where_the_design_let_go_of_it() {
+    for seed in 0..4 {
+        let rt = runtime(seed);
+        let mut shape = shape(WriteMode::Through);
+        shape.design = DesignId::DLru;
+        shape.flash_bytes = 10 << 20;
+        shape.origin_bytes = 64 << 20;
+        let world = World::new(&rt, shape);
+        let same = stamps(5001, CHUNK);
+        let last = rt.block_on(async {
+            let cache = world.open(&rt).await;
+            let is_cached = |chunk: usize| cache.slot_of(Lba(chunk as u64)).is_some();
+            // One content: addresses are what becomes too many.
+            let mut next = 0;
+            while next == 0 || is_cached(0) {
+                write(&cache, next * CHUNK, &same, false).await;
+                cache.settle().await;
+                if next % 100 == 99 {
+                    cache.flush().await.unwrap();
+                    cache.checkpoint().await.unwrap();
+                }
+                next += 1;
+            }
+            cache.flush().await.unwrap();
+            cache.checkpoint().await.unwrap();
+            write(&cache, next * CHUNK, &stamps(1001, CHUNK), false).await;
+            cache.settle().await;
+            assert!(is_cached(next));
+            for chunk in (0..next).filter(|&chunk| is_cached(chunk)) {
+                read(&cache, chunk * CHUNK, CHUNK).await;
+            }
+            write(&cache, (next + 1) * CHUNK, &same, false).await;
+            cache.settle().await;
+            assert!(!is_cached(next), "the design was to let go of it");
+            rt.delay(Duration::from_secs(1)).await.unwrap();
+            world.origin.fail_next(IoOp::Flush, IoErrorKind::Io);
+            cache.flush().await.expect_err("the flush that fails");
+            // Room for the addresses of the restart.
+            zero(&cache, 0, 200 * CHUNK, ZeroFlags::default()).await;
+            cache.checkpoint().await.unwrap();
+            next
+        });
+        rt.crash();
+        let rt = attach(&world, seed + 100);
+        rt.block_on(async {
+            let cache = world.open(&rt).await;
+            let found = read(&cache, last * CHUNK, 1).await;
+            let origin = world.origin.peek((last * CHUNK * SECTOR_BYTES) as u64, SECTOR_BYTES);
+            assert!(
+                found[..] == origin[..],
+                "seed {seed}: what is read is not what the origin has, and nothing is dirty"
+            );
         });
         rt.kill();
     }

@@ -31,7 +31,8 @@ impl Plan {
     /// The plan of a seed.
     pub fn draw(seed: u64) -> Plan {
         let mut rng = Rng::new(seed);
-        let shape = draw_shape(&mut rng, design::drawn(seed));
+        let crowd = rng.chance(1, 4);
+        let shape = draw_shape(&mut rng, design::drawn(seed), crowd);
         let mut source = Source {
             sectors: (shape.origin_bytes / SECTOR_BYTES as u64) as usize,
             chunk_sectors: shape.chunk_bytes as usize / SECTOR_BYTES,
@@ -41,6 +42,7 @@ impl Plan {
             damage: rng.chance(1, 6),
             heavy: rng.chance(1, 5),
             drill: None,
+            crowd,
             rng,
         };
         if source.rng.chance(1, 4) {
@@ -54,7 +56,8 @@ impl Plan {
     }
 }
 
-fn draw_shape(rng: &mut Rng, design: DesignId) -> Shape {
+/// `crowd`: see [`Source`].
+fn draw_shape(rng: &mut Rng, design: DesignId, crowd: bool) -> Shape {
     let weu_bytes: u32 = if rng.chance(1, 8) { 1 << 20 } else { 512 << 10 };
     let origin_sector_bytes = if rng.chance(1, 6) { 4096 } else { 512 };
     // Not a multiple of the chunk, mostly: then the last chunk is short.
@@ -90,8 +93,11 @@ fn draw_shape(rng: &mut Rng, design: DesignId) -> Shape {
     };
     if design::is_slotted(design) {
         // With room for a part of the origin, for slots of one chunk are as many as fit.
+        if crowd {
+            shape.chunk_bytes = 4096;
+        }
         let chunk = u64::from(shape.chunk_bytes);
-        let slots = SLOTS_MIN + rng.below(1 + shape.origin_bytes / chunk);
+        let slots = SLOTS_MIN + rng.below(if crowd { 30 } else { 1 + shape.origin_bytes / chunk });
         shape.flash_bytes = METADATA_BYTES + slots * chunk;
     }
     shape
@@ -110,6 +116,8 @@ struct Source {
     /// The same few faults of this device, beside many checkpoints and destages: what one flush that fails does to all
     /// that is under way.
     drill: Option<Device>,
+    /// Many addresses and few contents, the same in several lives, over small slots: more is remembered than there is.
+    crowd: bool,
 }
 
 impl Source {
@@ -119,7 +127,7 @@ impl Source {
         let ops = match short {
             true => 0,
             false if self.heavy => 20 + self.rng.index(60),
-            false => 6 + self.rng.index(50),
+            false => 6 + self.rng.index(if self.crowd { 150 } else { 50 }),
         };
         let clients = self.clients(life, ops, hot);
         let operator = self.operator(ops);
@@ -219,7 +227,7 @@ impl Source {
                     1..3 => Fill::Noise,
                     3..6 => Fill::Text,
                     // Few contents a life, so that chunks repeat.
-                    _ => Fill::Pool((life * 8) as u32 + rng.below(6) as u32),
+                    _ => Fill::Pool((if self.crowd { life / 4 } else { life } * 8) as u32 + rng.below(6) as u32),
                 };
                 What::Write { run, fill, fua: rng.chance(1, 10) }
             }
@@ -238,12 +246,16 @@ impl Source {
             0..4 => 1,
             4..8 => 8,
             8..12 => [chunk, chunk, 2 * chunk + 1][sizes],
-            12..15 => [17, 2 * chunk, 8 * chunk][sizes],
+            12..15 => [17, 2 * chunk, if self.crowd { 32 } else { 8 } * chunk][sizes],
             _ => [64, 256, 700][sizes],
         };
         let max = max.min(self.sectors).min(WRITE_SECTORS_MAX);
         let count = if rng.chance(1, 3) { max } else { 1 + rng.index(max) };
-        let area = if rng.chance(3, 4) && hot.count >= count { hot } else { Run { at: 0, count: self.sectors } };
+        let area = if rng.chance(if self.crowd { 2 } else { 3 }, 4) && hot.count >= count {
+            hot
+        } else {
+            Run { at: 0, count: self.sectors }
+        };
         let mut at = area.at + rng.index(area.count - count + 1);
         if rng.chance(1, 2) {
             // Often aligned, so that whole chunks and duplicates occur.

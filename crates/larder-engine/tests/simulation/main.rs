@@ -190,7 +190,9 @@ fn seeds() {
     println!("{seconds:.1} s on {threads} threads: {:.0} crashes an hour", stats.crashes as f64 / seconds * 3600.0);
     let seeds: Vec<u64> = failures.iter().map(|failure| failure.seed).collect();
     assert!(failures.is_empty(), "promises are broken by seeds {seeds:?}, first: {}", failures[0].text);
-    let missing = stats.missing();
+    let mut missing = stats.missing();
+    // One design alone may be one that shares nothing.
+    missing.retain(|&name| name != "duplicates" || design::wanted().is_none_or(design::shares_content));
     assert!(count < SEEDS_DEFAULT || missing.is_empty(), "the simulation did not meet: {}", missing.join(", "));
 }
 

@@ -223,7 +223,10 @@ impl Design for Placed {
     }
 
     fn export_mappings(&self, piece: usize) -> Vec<ExportedMapping> {
-        self.mappings.export_mappings(piece)
+        let mut mappings = self.mappings.export_mappings(piece);
+        // What is to be forgotten is no part of the cache: nobody may be told of it who does not ask for it now.
+        mappings.retain(|mapping| self.is_visible(mapping.lba, &mapping.lookup));
+        mappings
     }
 
     fn export_fingerprints(&self) -> Vec<(Fingerprint, Place)> {

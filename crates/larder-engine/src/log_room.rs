@@ -1,0 +1,103 @@
+//! Room in the metadata log: who may add entries to it, and who waits for a checkpoint that frees some.
+//!
+//! A checkpoint needs the log itself: what was decided while it was made has to be in it, and whatever waits has to be before
+//! that. So a quarter of the log is its reserve, and whoever adds entries stops before the log and all that waits for it
+//! come into that: writers, trims and changes of the origin wait, destages too, and insertions are dropped. Beyond are
+//! only entries of who had asked before: a batch of a destage, and of an eviction, each bounded.
+//!
+//! Invariants: all entries that may come without another question are counted: those in the queue, clean mappings that
+//! wait for a flush of the origin or for their record (a flush that fails makes an entry of each), and one for each writer that
+//! is under way.
+//!
+//! What it does not do: write the log; [`flush`](crate::flush) does.
+
+use crate::{
+    error::EngineError,
+    shared::Shared,
+    state::{PENDING_ENTRIES_MAX, State},
+};
+use larder_format::log::{LOG_ENTRY_BYTES, frame_bytes_for};
+use std::sync::atomic::Ordering::*;
+
+/// Share of the log that may be filled; the rest is for the commits of a checkpoint. In percent.
+pub const LOG_USED_PERCENT_MAX: u64 = 75;
+/// Share of the log that entries which wait for it may take: one part of so many.
+const PENDING_SHARE: u64 = 8;
+
+impl State {
+    /// Clean mappings that become entries of the log once their record is written.
+    fn awaiting(&self) -> usize {
+        let open = self.open.iter().flatten().map(|open| open.awaiting.len());
+        open.chain(self.in_flight.iter().map(|segment| segment.awaiting.len())).sum()
+    }
+}
+
+impl Shared {
+    /// Log entries that may wait: bounded by the room that the log keeps in reserve for them.
+    pub fn pending_entries_max(&self) -> usize {
+        PENDING_ENTRIES_MAX.min((self.geometry.layout.log_bytes / LOG_ENTRY_BYTES as u64 / PENDING_SHARE) as usize)
+    }
+
+    /// Whether the log, with all that waits for it, has come to its reserve: then nothing is added that can wait for a
+    /// checkpoint.
+    pub fn log_is_crowded(&self, state: &State) -> bool {
+        let waiting = state.log.entries.len() + state.unflushed.len() + state.awaiting();
+        let writers = (self.writes_in_flight.load(Acquire) as usize).min(self.pending_entries_max());
+        let bytes = frame_bytes_for(waiting + writers, self.geometry.layout.sector_bytes) as u64;
+        state.log.area.position().used_bytes + bytes > self.log_limit()
+    }
+
+    /// Whether a commit would take the log's reserve.
+    pub fn commit_is_crowded(&self, state: &State) -> bool {
+        let bytes = frame_bytes_for(state.log.entries.len(), self.geometry.layout.sector_bytes) as u64;
+        state.log.area.position().used_bytes + bytes > self.log_limit()
+    }
+
+    fn log_limit(&self) -> u64 {
+        self.geometry.layout.log_bytes / 100 * LOG_USED_PERCENT_MAX
+    }
+
+    /// Whether a clean mapping more may be made, as far as the log goes.
+    pub fn may_insert(&self, state: &State) -> bool {
+        let waiting = state.log.entries.len() + state.unflushed.len() + state.awaiting();
+        waiting < self.pending_entries_max()
+            && !self.log_is_crowded(state)
+            && state.flash_failed.is_none()
+            && !self.is_closing()
+    }
+
+    /// Whether enough clean mappings wait for their record that it should be written.
+    pub fn many_wait_for_records(&self, state: &State) -> bool {
+        state.awaiting() >= self.pending_entries_max() / 2
+    }
+
+    /// Does `decide` under the lock, which is told whether the log is crowded, and says `None` to wait until it is not.
+    ///
+    /// # Errors
+    /// [`EngineError::FlashFailed`]; why no checkpoint can be made; [`EngineError::Closed`].
+    pub async fn with_log_room<R>(
+        &self,
+        mut decide: impl FnMut(&mut State, bool) -> Option<R>,
+    ) -> Result<R, EngineError> {
+        let mut asked = false;
+        loop {
+            let checkpointed = self.signals.checkpointed.listen();
+            {
+                let mut state = self.state.lock();
+                state.check_flash()?;
+                let is_crowded = self.log_is_crowded(&state);
+                if let Some(decided) = decide(&mut state, is_crowded) {
+                    return Ok(decided);
+                }
+                // One that failed before this is tried again first.
+                if let Some(error) = state.log.checkpoint_failed.clone().filter(|_| asked) {
+                    return Err(error);
+                }
+            }
+            self.check_open()?;
+            asked = true;
+            self.signals.checkpoint_wanted.notify();
+            checkpointed.await;
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! The metadata log under pressure: whatever comes at once, a checkpoint always has room in it, and frees it.
+//!
+//! Invariants: as in `main.rs`.
+
+use crate::{
+    fence::MemoryFence,
+    gate::*,
+    world::{World, write},
+};
+use larder_device::{
+    IoErrorKind, IoOp, Runtime,
+    sim::{Schedule, SimOptions, SimRuntime},
+};
+use larder_engine::WriteMode;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::*},
+    },
+    time::Duration,
+};
+
+fn patient(seed: u64) -> Arc<SimRuntime> {
+    let options = SimOptions { schedule: Schedule::Timed, steps_max: 30_000_000, ..SimOptions::default() };
+    SimRuntime::with_options(seed, options)
+}
+
+/// A checkpoint is slow while a client writes without FLUSH, and everything is destaged.
+#[test]
+fn contract_slow_checkpoint_does_not_leave_a_full_log() {
+    let rt = patient(1);
+    let world = World::new(&rt, shape(WriteMode::Back));
+    let layout = world.layout();
+    let flash = Gate::new(&world.flash);
+    rt.block_on(async {
+        let cache = open_on(&world, flash.clone(), world.origin.clone(), &rt).await;
+        // Dirty chunks to destage later.
+        for chunk in 0..1100 {
+            write(&cache, chunk * CHUNK, &stamps(1001 + 100 * chunk as u32, CHUNK), false).await;
+        }
+        cache.flush().await.unwrap();
+        cache.checkpoint().await.unwrap();
+        flash.hold_below(IoOp::Write, layout.log_offset);
+        let mut number = 0u32;
+        while cache.status().log_used_percent < 74 {
+            let at = (1200 + number as usize % 8) * CHUNK;
+            write(&cache, at, &stamps(500_001 + 100 * number, CHUNK), false).await;
+            cache.flush().await.unwrap();
+            number += 1;
+        }
+        until(&rt, "a checkpoint is under way", || flash.waiting() > 0).await;
+        let writing = cache.clone();
+        let written = spawn(&rt, async move {
+            for number in 0..1000u32 {
+                let at = (1200 + number as usize % 8) * CHUNK;
+                write(&writing, at, &stamps(900_001 + 100 * number, CHUNK), false).await;
+            }
+        });
+        rt.delay(Duration::from_millis(200)).await.unwrap();
+        let destaging = cache.clone();
+        let destaged = spawn(&rt, async move {
+            destaging.destage_all().await;
+        });
+        rt.delay(Duration::from_millis(200)).await.unwrap();
+        // The checkpoint goes on.
+        flash.release();
+        until(&rt, "all is written", || written.load(Acquire) && destaged.load(Acquire)).await;
+        let minute = Duration::from_secs(60);
+        assert!(within(&rt, minute, cache.flush()).await.is_some_and(|flushed| flushed.is_ok()), "FLUSH");
+        assert!(within(&rt, minute, cache.checkpoint()).await.is_some_and(|made| made.is_ok()), "a checkpoint");
+        assert!(within(&rt, minute, cache.close()).await.is_some_and(|closed| closed.is_ok()), "the end");
+    });
+    rt.kill();
+}
+
+/// One flush of the origin fails while many small records wait in an open WEU: each of them has to be forgotten.
+#[test]
+fn contract_a_failed_origin_flush_does_not_fill_the_log() {
+    let rt = patient(1);
+    let mut shape = shape(WriteMode::Through);
+    shape.flash_bytes = 40 << 20;
+    shape.origin_bytes = 128 << 20;
+    shape.weu_bytes = 2 << 20;
+    let world = World::new(&rt, shape);
+    rt.block_on(async {
+        let cache = world.open(&rt).await;
+        for chunk in 0..15_000 {
+            write(&cache, chunk * CHUNK, &[1001 + 2 * chunk as u32; CHUNK], false).await;
+            if chunk % 64 == 63 {
+                cache.settle().await;
+            }
+        }
+        cache.settle().await;
+        assert!(cache.status().logical_bytes_cached > 4096 * 4096, "there were to be many");
+        world.origin.fail_next(IoOp::Flush, IoErrorKind::Io);
+        cache.flush().await.expect_err("the flush that fails");
+        let minute = Duration::from_secs(60);
+        let written = within(&rt, minute, try_write(&cache, 20_000 * CHUNK, &stamps(9001, CHUNK))).await;
+        assert_eq!(written, Some(true), "the log is {}% full", cache.status().log_used_percent);
+        assert!(within(&rt, minute, cache.close()).await.is_some(), "the end");
+    });
+    rt.kill();
+}
+
+/// A cache was left with a log that is nearly full: its opening makes room before anything else.
+#[test]
+fn contract_a_crowded_log_is_over_with_the_next_opening() {
+    let (world, rt) = new_world(WriteMode::Back);
+    let flash = Gate::new(&world.flash);
+    let below = world.layout().log_offset;
+    rt.block_on(async {
+        let cache = open_on(&world, flash.clone(), world.origin.clone(), &rt).await;
+        flash.hold_below(IoOp::Write, below);
+        let mut number = 0u32;
+        while cache.status().log_used_percent < 74 {
+            write(&cache, (number as usize % 8) * CHUNK, &stamps(500_001 + 100 * number, CHUNK), false).await;
+            cache.flush().await.unwrap();
+            number += 1;
+        }
+        // One more commit than there is room for, without the checkpoint that would make some.
+        let flushing = cache.clone();
+        spawn(&rt, async move {
+            write(&flushing, 0, &stamps(9001, CHUNK), false).await;
+            let _ = flushing.flush().await;
+        });
+        rt.delay(Duration::from_secs(1)).await.unwrap();
+    });
+    rt.crash();
+    let rt = attach(&world, 2);
+    rt.block_on(async {
+        let cache = world.open(&rt).await;
+        let used = cache.status().log_used_percent;
+        assert!(used < 50, "{used}%");
+        write(&cache, 0, &stamps(9001, CHUNK), false).await;
+        cache.flush().await.expect("flushed");
+        cache.close().await.expect("closed");
+    });
+}
+
+/// One write of a checkpoint fails, once, while a write-through waits for the log: it is not the origin's fault, nor the
+/// client's.
+#[test]
+fn contract_one_failed_checkpoint_write_fails_no_write_through() {
+    for mode in [WriteMode::Through, WriteMode::Around] {
+        let (mut world, rt) = new_world(mode);
+        world.shape.tuning.fence = MemoryFence::new().keeper();
+        let layout = world.layout();
+        let flash = Gate::new(&world.flash);
+        rt.block_on(async {
+            let cache = open_on(&world, flash.clone(), world.origin.clone(), &rt).await;
+            for chunk in 0..1000 {
+                write(&cache, chunk * CHUNK, &stamps(1001 + 100 * chunk as u32, CHUNK), false).await;
+                expect(&cache, chunk * CHUNK, &stamps(1001 + 100 * chunk as u32, CHUNK)).await;
+                cache.settle().await;
+                if chunk % 200 == 199 {
+                    cache.flush().await.unwrap();
+                    cache.checkpoint().await.unwrap();
+                }
+            }
+            flash.hold_below(IoOp::Write, layout.log_offset);
+            let writing = cache.clone();
+            let failed = Arc::new(AtomicUsize::new(0));
+            let count = failed.clone();
+            let over = spawn(&rt, async move {
+                for chunk in 0..1000 {
+                    let content = stamps(200_001 + 100 * chunk as u32, CHUNK);
+                    let done = try_write(&writing, chunk * CHUNK, &content).await;
+                    count.fetch_add(usize::from(!done), AcqRel);
+                }
+            });
+            rt.delay(Duration::from_secs(5)).await.unwrap();
+            assert!(!over.load(Acquire) && flash.waiting() > 0, "a write waits for the checkpoint");
+            world.flash.fail_next(IoOp::Write, IoErrorKind::Io);
+            flash.release();
+            until(&rt, "all are written", || over.load(Acquire)).await;
+            assert_eq!(failed.load(Acquire), 0, "{mode:?}: the flash failed once, and the origin works");
+        });
+        rt.kill();
+    }
+}
