@@ -440,7 +440,10 @@ fn what_cannot_be_is_refused_with_what_could() {
     refused(&mut sweep(&["--flash", "1M", "--vary", "flash=2M"]), 2, &["--vary flash=2M", "--flash 2M"]);
     refused(&mut sweep(&["--flash", "1M", "--design", "lru", "--vary", "weu=1M"]), 1, &["--vary weu", "none of lru"]);
     refused(&mut sweep(&["--flash", "1M", "--vary", "subchunk=0"]), 2, &["subchunk"]);
-    assert!(!file.exists(), "nothing was begun");
+    // Where one of several caches cannot be, none is replayed.
+    let words = ["--flash", "100K", "--design", "lru", "--vary", "chunk=8K,128K"];
+    refused(&mut sweep(&words), 1, &["lru", "least 135168 bytes"]);
+    assert!(!file.exists(), "nothing is left");
     refused(&mut sim(&["sweep", "--flash", "1M", "--trace", "x"]), 2, &["--output"]);
     refused(&mut sim(&[]), 2, &["run, compare, sweep or designs"]);
 }
@@ -468,12 +471,12 @@ fn a_bad_trace_is_refused_with_file_and_line_or_passed_over() {
         }
         let file = scratch.path("it.sweep");
         refused(sim(&["compare", "--design", "lru,arc", "--flash", "1M", "--trace"]).arg(path), 1, words);
-        let _ = fs::remove_file(&file);
         refused(
             sim(&["sweep", "--design", "lru", "--flash", "1M", "--trace"]).arg(path).arg("-o").arg(&file),
             1,
             words,
         );
+        assert!(!file.exists(), "{words:?}: nothing is left");
     }
     // Passed over and counted; times that step back are counted and replayed as they stand.
     let back = write("back", &format!("{good}1 2 t 8 8 W 0 0 000000000000000b 100\nrubbish\n{good}"));
