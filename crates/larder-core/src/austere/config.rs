@@ -26,6 +26,8 @@ pub struct AustereConfig {
     pub subchunk_bytes: u32,
     /// Slots of the LBA index, rounded down to whole buckets; `None` for the default.
     pub lba_entries: Option<u64>,
+    /// Bytes of RAM for counts above 15, which the sketch keeps beside it ([`sketch`](super::sketch)); `None` for as many as it takes.
+    pub large_counts_bytes_max: Option<u64>,
     /// Whether mappings may be dirty.
     pub is_write_back: bool,
     /// Slots of a bucket, 2 to 128: [`BUCKET_SLOTS`]. Fewer are for tests.
@@ -43,6 +45,7 @@ impl AustereConfig {
             chunk_bytes,
             subchunk_bytes,
             lba_entries: None,
+            large_counts_bytes_max: None,
             is_write_back: false,
             bucket_slots: BUCKET_SLOTS,
             prefix_bits: PREFIX_BITS,

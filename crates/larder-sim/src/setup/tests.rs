@@ -153,22 +153,35 @@ fn a_ram_budget_is_kept_to_whatever_is_asked_of_the_cache() {
 
 /// As many contents as can be have more references than a counter of the sketch holds.
 #[test]
-fn large_counts_are_in_the_ram_budget_of_austere() {
+fn large_counts_of_austere_take_what_the_budget_leaves_and_no_more() {
     for ram in [50_000, 1 << 20] {
         let options = Options { ram_bytes: Some(ram), ..Options::default() };
         let built = Setup { options, ..setup("austere", FlashAmount::Bytes(1 << 30)) }.build(0).expect("built");
         let entries = 4 * built.data_bytes / u64::from(CHUNK);
         let mut meter = Meter::new(built, CHUNK, 0);
         let before = meter.cache().figures().index_ram_bytes;
+        assert!(before > ram * 9 / 10, "{before} of {ram} bytes: nothing is set aside");
         for step in 0..6 * entries {
             let lba = larder_core::types::mix(step) % entries;
             meter.take(&[Request::Write(Lba(lba), own_content(Lba(lba / 14), CHUNK))]);
         }
         let told = meter.finish().figures.index_ram_bytes;
         println!("{ram}: {before} bytes at first, then {told}");
-        assert!(told > before + before / 10, "some counts are large: {before} and then {told} bytes");
-        assert!(told <= ram, "{told} of {ram} bytes");
+        assert!(told > before && told <= ram, "some counts are large: {before} and then {told} of {ram} bytes");
     }
+}
+
+/// With as many addresses as are asked for, a budget that holds the indices is not spent on counts that never come.
+#[test]
+fn a_budget_that_holds_the_indices_of_austere_takes_no_flash_away() {
+    let with_ram = |ram_bytes| {
+        let options = Options { ram_bytes, lba_entries: Some(100_000), ..Options::default() };
+        let built = Setup { options, ..setup("austere", FlashAmount::Bytes(128 << 20)) }.build(0).expect("built");
+        (built.data_bytes, built.cache.figures().index_ram_bytes)
+    };
+    let (data_bytes, index_bytes) = with_ram(None);
+    assert_eq!(with_ram(Some(index_bytes)), (data_bytes, index_bytes));
+    assert!(with_ram(Some(index_bytes - 1)).0 < data_bytes);
 }
 
 #[test]
