@@ -141,19 +141,22 @@ impl fmt::Display for AustereError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             AustereError::FlashTooSmall { data_bytes, least_bytes } => {
-                write!(f, "austere needs {least_bytes} bytes of flash for one bucket, and has {data_bytes} bytes")
+                write!(
+                    f,
+                    "austere: {data_bytes} bytes for chunks are too few for one bucket; {least_bytes} bytes are the least"
+                )
             }
             AustereError::FlashTooLarge { data_bytes, most_bytes } => {
                 write!(
                     f,
-                    "austere can use {most_bytes} bytes of flash with these subchunks, and has {data_bytes} bytes"
+                    "austere: {data_bytes} bytes for chunks are too many for these subchunks; {most_bytes} bytes are the most"
                 )
             }
             AustereError::TooFewLbaEntries { lba_entries, least } => {
-                write!(f, "austere needs {least} LBA entries for one bucket, and has {lba_entries}")
+                write!(f, "austere: {lba_entries} LBA entries are too few for one bucket; {least} are the least")
             }
             AustereError::TooManyLbaEntries { lba_entries, most } => {
-                write!(f, "austere can have {most} LBA entries, and {lba_entries} were to be had")
+                write!(f, "austere: {lba_entries} LBA entries are too many; {most} are the most")
             }
             AustereError::Subchunk { subchunk_bytes, chunk_bytes, bucket_slots } => write!(
                 f,

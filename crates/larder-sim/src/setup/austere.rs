@@ -74,11 +74,7 @@ fn within(ram: u64, config: AustereConfig) -> Result<AustereConfig, String> {
         }
         None => {
             let least = ram_of(of_buckets(1)).map_err(|error| error.to_string())?;
-            Err(format!(
-                "the RAM budget is too small: {} is the least for austere, and {} is given",
-                exact(least),
-                exact(ram)
-            ))
+            Err(format!("a RAM budget of {} is too small; {} is the least", exact(ram), exact(least)))
         }
     }
 }
@@ -89,11 +85,11 @@ fn explain(error: &AustereError, config: &AustereConfig, flash: FlashSize) -> St
         (AustereError::FlashTooSmall { least_bytes, .. }, FlashSize::Bytes(given)) => {
             let metadata = u64::from(config.bucket_slots) * u64::from(METADATA_SLOT_BYTES);
             let least = least_bytes + metadata;
-            format!("austere needs a flash of at least {} for one bucket, not {}", exact(least), exact(given))
+            format!("a flash of {} is too small for one bucket; {} is the least", exact(given), exact(least))
         }
         (AustereError::FlashTooSmall { least_bytes, .. }, FlashSize::DataChunks(given)) => {
             let least = least_bytes.div_ceil(u64::from(config.chunk_bytes));
-            format!("austere needs room for at least {least} data chunks for one bucket, not {given}")
+            format!("{given} data chunks are too few for one bucket; {least} are the least")
         }
         _ => error.to_string(),
     }

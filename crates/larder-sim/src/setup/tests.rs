@@ -85,9 +85,10 @@ fn an_option_goes_to_the_designs_that_have_it_and_is_refused_by_others() {
 #[test]
 fn what_is_too_small_is_refused_with_the_least_that_works() {
     let least = |sentence: &str| -> u64 {
-        let behind = |marker: &str| sentence.split_once(marker).map(|(_, behind)| behind);
-        let size =
-            behind("at least ").or_else(|| behind("too small: ")).unwrap_or_else(|| panic!("no size: {sentence}"));
+        // All designs say it in these words.
+        let words = sentence.split_once("too small").and_then(|(_, behind)| behind.split_once("; "));
+        let size = words.map(|(_, behind)| behind).unwrap_or_else(|| panic!("no size: {sentence}"));
+        assert!(size.ends_with(" is the least"), "{sentence}");
         let (digits, unit) = size.split_at(size.chars().take_while(char::is_ascii_digit).count());
         let number: u64 = digits.parse().unwrap_or_else(|_| panic!("no number: {sentence}"));
         match unit.chars().next() {
@@ -112,7 +113,10 @@ fn what_is_too_small_is_refused_with_the_least_that_works() {
     }
     for name in ["lru", "arc", "d-lru", "d-arc", "austere", "nitro", "cd-arc"] {
         let sentence = refusal(&setup(name, FlashAmount::DataChunks(0)));
-        assert!(sentence.contains(" 1 ") || sentence.contains("least"), "{name}: {sentence}");
+        assert!(
+            sentence.contains("0 data chunks are too few") && sentence.ends_with(" the least"),
+            "{name}: {sentence}"
+        );
         let sentence = refusal(&setup(name, FlashAmount::Bytes(u64::MAX)));
         assert!(sentence.len() > 20, "{name}: {sentence}");
     }
