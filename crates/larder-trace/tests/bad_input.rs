@@ -302,8 +302,15 @@ fn no_block_takes_more_than_its_own_size_when_it_is_compressed() {
     let error = error.expect("4097 bytes are more than a block");
     assert_eq!((count, error.kind(), error.position()), (1, TraceErrorKind::BadRecord, Position::Line(2)));
     assert!(error.to_string().contains("from 1 to the block's own, in column 10"), "{error}");
-    let mut reader = reader(lines.as_bytes(), None, SKIP).expect("opens");
-    assert_eq!((reader.by_ref().count(), reader.skipped()), (2, 1));
+    let mut skipping = reader(lines.as_bytes(), None, SKIP).expect("opens");
+    assert_eq!((skipping.by_ref().count(), skipping.skipped()), (2, 1));
+    // Each format names its own column.
+    for size in ["4097", "0", "x"] {
+        let lines = format!("0 0 00000000000000aa 4096\n0 1 00000000000000bb {size}\n");
+        let error = first_error(lines.as_bytes(), Some(FormatId::Days), STRICT).1.expect("no such size");
+        assert_eq!(error.position(), Position::Line(2));
+        assert!(error.to_string().contains("from 1 to the block's own, in column 4"), "{error}");
+    }
 }
 
 /// Replay and re-chunking need blocks of one size; whoever looks is told where another begins.
