@@ -22,7 +22,7 @@
 //!
 //! Invariants: an address whose LBA-hash and FP-hash lead to a run that lists it, has that content. A dirty mapping's
 //! content is on flash, in a run that lists its address, until it is overwritten, trimmed or destaged. Nothing is allocated
-//! for a request, but the sketch's table of large counts may grow.
+//! for a request, but the sketch's table of large counts may grow, to the maximum that it was given.
 //!
 //! Where this departs from the paper, and why:
 //!
@@ -69,7 +69,7 @@ use fp_index::{FpIndex, Run};
 use keys::{Key, KeySpace};
 use lba_index::{Entry, LbaIndex};
 use metadata::{ListChange, METADATA_SLOT_BYTES, MetadataSlot};
-use sketch::Sketch;
+use sketch::{COUNTER_MAX, Sketch};
 
 use crate::types::{Fingerprint, Lba};
 
@@ -107,13 +107,18 @@ impl Austere {
         let lba_space = KeySpace::new(lba_buckets, config.prefix_bits);
         let fp_space = KeySpace::new(fp_buckets, config.prefix_bits);
         let slots = config.bucket_slots as usize;
+        let lba_index = LbaIndex::new(lba_space, slots, fp_space.bits(), config.is_write_back);
+        let large_bytes_max = config.large_counts_bytes_max.map_or(u64::MAX, |bytes| {
+            // More than could ever be needed is not taken at once.
+            bytes.min(Sketch::large_bytes_max(lba_index.references_max()))
+        });
         Ok(Austere {
             config,
             lba_space,
             fp_space,
-            lba_index: LbaIndex::new(lba_space, slots, fp_space.bits(), config.is_write_back),
+            lba_index,
             fp_index: FpIndex::new(fp_space, slots),
-            sketch: Sketch::new(lba_buckets * config.bucket_slots),
+            sketch: Sketch::new(lba_buckets * config.bucket_slots, large_bytes_max),
         })
     }
 
@@ -145,6 +150,7 @@ impl Austere {
     pub fn touch(&mut self, lba: Lba) {
         if let Some(entry) = self.lba_index.find(self.lba_space.of_lba(lba)) {
             self.lba_index.promote(&entry, &mut self.sketch);
+            self.recount_if_wanted();
         }
     }
 
@@ -199,6 +205,7 @@ impl Austere {
             }
             old => self.lba_index.put(lba_key, old, fp_key, is_dirty, &mut self.sketch),
         }
+        self.recount_if_wanted();
     }
 
     /// Ends the mapping of `lba`'s LBA-hash. If that was another address's, that one will miss; if it is
@@ -280,12 +287,6 @@ impl Austere {
         }
     }
 
-    /// Bytes of RAM that they will have allocated at most, whatever is asked of the cache.
-    pub fn ram_bytes_max(&self) -> u64 {
-        let indices = self.lba_index.ram_bytes() + self.fp_index.ram_bytes();
-        indices as u64 + self.sketch.ram_bytes_max(self.lba_index.references_max())
-    }
-
     /// Compares what the structures keep twice, and panics where they differ: for tests.
     pub fn check(&self) {
         let mut exact = std::collections::HashMap::new();
@@ -295,7 +296,8 @@ impl Austere {
             assert!(!entry.is_dirty || self.fp_index.find(entry.fp_key).is_some(), "dirty content is on flash");
         }
         for (key, count) in exact {
-            assert!(self.sketch.estimate(key) >= count, "an estimate is never too low");
+            let least = if self.sketch.is_lossy() { count.min(COUNTER_MAX as u32) } else { count };
+            assert!(self.sketch.estimate(key) >= least, "an estimate is never too low");
         }
         let mut end = 0;
         for (run, key) in self.fp_index.all_runs() {
@@ -303,6 +305,14 @@ impl Austere {
             end = run.first + run.count;
             assert_eq!(run.first / self.config.bucket_slots, (end - 1) / self.config.bucket_slots, "one bucket");
             assert_eq!(self.fp_index.find(key), Some(run), "an FP-hash has one run, and all of it");
+        }
+    }
+
+    /// Where the table of large counts is full, what it lost comes back.
+    #[inline]
+    fn recount_if_wanted(&mut self) {
+        if self.sketch.wants_recount() {
+            self.lba_index.recount(&mut self.sketch);
         }
     }
 

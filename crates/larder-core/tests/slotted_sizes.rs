@@ -75,12 +75,15 @@ fn a_cache_too_small_is_refused_with_the_least_that_works() {
 #[test]
 fn explicit_sizes_are_checked() {
     let errors = [
-        (Lru::new(0).err(), "lru needs room for 1 data chunk at least, not 0"),
-        (Arc::new(0).err(), "arc needs room for 1 data chunk at least, not 0"),
-        (DLru::new(0, 5).err(), "d-lru needs room for 1 data chunk at least, not 0"),
-        (DLru::new(6, 5).err(), "d-lru needs at least 6 metadata entries for its data chunks, not 5"),
-        (DArc::new(0, 5).err(), "d-arc needs room for 1 data chunk at least, not 0"),
-        (DArc::with_addresses(6, 11).err(), "d-arc needs at least 12 metadata entries for its data chunks, not 11"),
+        (Lru::new(0).err(), "lru: 0 data chunks are too few; 1 is the least"),
+        (Arc::new(0).err(), "arc: 0 data chunks are too few; 1 is the least"),
+        (DLru::new(0, 5).err(), "d-lru: 0 data chunks are too few; 1 is the least"),
+        (DLru::new(6, 5).err(), "d-lru: 5 metadata entries are too few for its data chunks; 6 are the least"),
+        (DArc::new(0, 5).err(), "d-arc: 0 data chunks are too few; 1 is the least"),
+        (
+            DArc::with_addresses(6, 11).err(),
+            "d-arc: 11 metadata entries are too few for its data chunks; 12 are the least",
+        ),
     ];
     for (error, expected) in errors {
         assert_eq!(error.map(|error| error.to_string()).as_deref(), Some(expected));

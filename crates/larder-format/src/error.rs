@@ -155,7 +155,7 @@ impl fmt::Display for FormatError {
             FormatError::OriginEmpty => f.write_str("the origin is empty"),
             FormatError::FlashTooSmall { flash_bytes, needed_bytes } => {
                 let (given, least) = (exact(flash_bytes), exact(needed_bytes));
-                write!(f, "the flash has {given}, too few: the smallest that would do has {least}")
+                write!(f, "a flash of {given} is too small; {least} is the least")
             }
             FormatError::FlashTooLarge { flash_bytes_max } => {
                 write!(f, "the flash has more than {}: use a larger WEU size", exact(flash_bytes_max))

@@ -1,11 +1,15 @@
 //! How many requests a second each design of the laboratory replays, on one core, as `larder sim run` makes them: w106 (5.29
 //! million references, each address with content of its own) over 50,000 chunks, and the trace of AustereCache's authors over
-//! 1,024. The requests are in memory; making and measuring the cache is timed, too.
+//! 1,024. The requests are in memory; making and measuring the cache is timed, too. Before that, how many bytes such a replay
+//! allocates beside the design's own, for each unique block.
 //!
-//! What it does not do: judge, or time the reading of a trace. Run with `cargo bench -p larder-sim --bench lab`; it wants
+//! What it does not do: judge, or measure the reading of a trace, for which tests/replay_ram.rs has figures. Run with `cargo bench -p larder-sim --bench lab`; it wants
 //! the traces beside the checkout.
 
-use std::{path::Path, sync::OnceLock};
+#[path = "common/live.rs"]
+mod live;
+
+use std::{collections::HashSet, path::Path, sync::OnceLock};
 
 use divan::{Bencher, counter::ItemsCount};
 use larder_sim::{
@@ -16,6 +20,9 @@ use larder_sim::{
     setup::{DESIGNS, Design, FlashAmount, Options, Setup},
 };
 use larder_trace::OpenOptions;
+
+#[global_allocator]
+static ALLOCATOR: live::Counting = live::Counting;
 
 static W106: OnceLock<Vec<Request>> = OnceLock::new();
 static SYNTHETIC: OnceLock<Vec<Request>> = OnceLock::new();
@@ -29,7 +36,47 @@ fn main() {
     };
     W106.get_or_init(|| read(&traces.join("cloudphysics/w106.trace.xz"), 4096));
     SYNTHETIC.get_or_init(|| read(&traces.join("austere-synthetic/syn-rw7to3-dup50.txt.zst"), 32 << 10));
+    // Where benches are only listed or tried out, nothing is measured.
+    if std::env::args().any(|word| word == "--bench") {
+        ram("w106", 4096, 50_000, W106.get());
+        ram("synthetic", 32 << 10, 1024, SYNTHETIC.get());
+    }
     divan::main();
+}
+
+/// Prints what replays allocate at the worst moment beside the index that the design has in the end, with the flash of the bench and
+/// with one for all of the trace.
+fn ram(trace: &str, chunk_bytes: u32, chunks: u64, requests: Option<&Vec<Request>>) {
+    let requests = requests.map_or(&[][..], Vec::as_slice);
+    let (mut addresses, mut contents) = (HashSet::new(), HashSet::new());
+    for request in requests {
+        if let Request::Read(lba, content) | Request::Write(lba, content) = request {
+            addresses.insert(lba.0);
+            contents.insert(content.fingerprint.0);
+        }
+    }
+    // A block is a content at an address: one is unique where its content is.
+    let (addresses, blocks) = (addresses.len() as u64, contents.len() as u64);
+    println!(
+        "{trace}, {blocks} unique blocks at {addresses} addresses: bytes a unique block beside the index (aim: at most 48)"
+    );
+    for name in names() {
+        let beside = |chunks| {
+            let (bytes, measures) = live::peak(|| replay(&setup(name, chunk_bytes, chunks), requests));
+            bytes.saturating_sub(measures.figures.index_ram_bytes) as f64 / blocks.max(1) as f64
+        };
+        println!("  {name:<8} {:5.1} over {chunks} chunks, {:5.1} over {addresses}", beside(chunks), beside(addresses));
+    }
+}
+
+fn setup(name: &str, chunk_bytes: u32, chunks: u64) -> Setup {
+    Setup {
+        design: Design::named(name).expect("a design"),
+        chunk_bytes,
+        flash: FlashAmount::DataChunks(chunks),
+        policy: WritePolicy::Through,
+        options: Options::default(),
+    }
 }
 
 fn read(path: &Path, chunk_bytes: u32) -> Vec<Request> {
@@ -51,13 +98,7 @@ fn replay(setup: &Setup, requests: &[Request]) -> Measures {
 }
 
 fn bench(bencher: Bencher<'_, '_>, name: &str, chunk_bytes: u32, chunks: u64, requests: Option<&Vec<Request>>) {
-    let setup = Setup {
-        design: Design::named(name).expect("a design"),
-        chunk_bytes,
-        flash: FlashAmount::DataChunks(chunks),
-        policy: WritePolicy::Through,
-        options: Options::default(),
-    };
+    let setup = setup(name, chunk_bytes, chunks);
     let requests = requests.map_or(&[][..], Vec::as_slice);
     bencher.counter(ItemsCount::new(requests.len())).bench(|| replay(&setup, requests));
 }

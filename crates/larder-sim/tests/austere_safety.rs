@@ -43,6 +43,7 @@ impl World {
             lba_entries: Some((1 + rng.below(4)) * u64::from(bucket_slots)),
             bucket_slots,
             prefix_bits: rng.one_of(&[1u32, 2, 4, 8, 16]),
+            large_counts_bytes_max: rng.one_of(&[None, Some(0), Some(200)]),
             ..AustereConfig::new(0, CHUNK, true)
         };
         World {

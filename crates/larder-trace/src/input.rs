@@ -2,7 +2,7 @@
 //! And a window over them, from which lines and binary records are taken without copying.
 //!
 //! Invariants: memory is the window ([`WINDOW_BYTES`], or one line of at most [`LINE_BYTES_MAX`]) and what the
-//! decompressor needs (128 MiB of zstd, [`XZ_MEMORY_KIB_MAX`]); never the file.
+//! decompressor needs (128 MiB of zstd, [`packed::XZ_MEMORY_KIB_MAX`]); never the file.
 //!
 //! What it does not do: know any format.
 
@@ -19,6 +19,7 @@ use std::{
 };
 
 use flate2::bufread::GzDecoder;
+use lzma_rust2::XzReader;
 use packed::{BytesBehind, Streams};
 
 use crate::error::{Position, TraceError, TraceErrorKind, TraceResult};
@@ -27,8 +28,6 @@ use crate::error::{Position, TraceError, TraceErrorKind, TraceResult};
 const WINDOW_BYTES: usize = 256 << 10;
 /// The longest line of a text trace, in bytes: a line of 1 MiB of content in MD5s of 512 bytes is 64 KiB.
 pub(crate) const LINE_BYTES_MAX: usize = 128 << 10;
-/// The most that an xz file may make us allocate, in KiB: `xz -9` needs 65 MiB.
-const XZ_MEMORY_KIB_MAX: u32 = 512 << 10;
 
 /// How a file was packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,7 +147,7 @@ impl Input {
             Packing::Plain => Box::new(raw),
             Packing::Zstd => Box::new(Streams::<zstd::Decoder<'static, BufReader<Counted>>>::new(raw).map_err(cannot)?),
             Packing::Gzip => Box::new(Streams::<GzDecoder<BufReader<Counted>>>::new(raw).map_err(cannot)?),
-            Packing::Xz => Box::new(lzma_rust2::XzReader::new_mem_limit(raw, true, XZ_MEMORY_KIB_MAX)),
+            Packing::Xz => Box::new(Streams::<XzReader<BufReader<Counted>>>::new(raw).map_err(cannot)?),
         };
         Ok(Input {
             name: name.to_owned(),

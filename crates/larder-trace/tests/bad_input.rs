@@ -261,27 +261,36 @@ fn the_format_of_a_short_packed_trace_that_was_cut_is_found_out() {
 
 #[test]
 fn other_bytes_behind_a_packed_trace_are_called_so() {
-    let text = b"1 1 0 0\n2 1 0 0\n3 1 0 0\n";
+    let text = b"1 1 0 0\n2 1 0 0\n";
     let zstd = zstd::encode_all(&text[..], 3).unwrap();
-    for (name, whole) in [("gzip", gzip(text)), ("zstd", zstd)] {
+    let xz = include_bytes!("fixtures/two.lis.xz").to_vec();
+    for (name, whole) in [("gzip", gzip(text)), ("zstd", zstd), ("xz", xz)] {
+        let records = first_error(&whole, None, STRICT).0;
         let twice = [whole.clone(), whole.clone()].concat();
         let (count, error) = first_error(&twice, None, STRICT);
-        assert!(count == 6 && error.is_none(), "{name}: {count}, {error:?}");
-        for tail in [&b"x"[..], b"other", &[0; 20], &[b'y'; 70_000]] {
+        assert!(count == 2 * records && error.is_none(), "{name}: {count}, {error:?}");
+        for tail in [&b"x"[..], b"other", &[0; 21], &[b'y'; 70_000], &[0, 0, 0, 0, b'z']] {
             let bytes = [&twice[..], tail].concat();
             for format in [None, Some(FormatId::ArcLis)] {
                 let (count, error) = first_error(&bytes, format, STRICT);
                 let error = error.unwrap_or_else(|| panic!("{name}"));
-                assert_eq!((count, error.kind()), (6, TraceErrorKind::Behind), "{error}");
+                assert_eq!((count, error.kind()), (2 * records, TraceErrorKind::Behind), "{error}");
                 let message = format!("t: expected the end of the file behind the {name} stream, found other bytes");
                 assert_eq!(error.to_string(), message);
                 let mut reader = reader(&bytes, format, SKIP).expect("opens");
-                assert_eq!((reader.by_ref().count(), reader.skipped()), (6, 1), "{name}");
+                assert_eq!((reader.by_ref().count(), reader.skipped()), (2 * records, 1), "{name}");
             }
         }
         // What begins another stream is one that was cut.
         let error = first_error(&[&whole[..], &whole[..8]].concat(), None, STRICT).1.unwrap();
         assert_eq!(error.kind(), TraceErrorKind::Truncated, "{name}: {error}");
+        // xz allows zeroes behind a stream, four at a time.
+        if name == "xz" {
+            for zeroes in [4, 8, 400_000] {
+                let (count, error) = first_error(&[&whole[..], &vec![0; zeroes], &twice].concat(), None, STRICT);
+                assert!(count == 3 * records && error.is_none(), "{zeroes}: {count}, {error:?}");
+            }
+        }
     }
 }
 
@@ -293,8 +302,15 @@ fn no_block_takes_more_than_its_own_size_when_it_is_compressed() {
     let error = error.expect("4097 bytes are more than a block");
     assert_eq!((count, error.kind(), error.position()), (1, TraceErrorKind::BadRecord, Position::Line(2)));
     assert!(error.to_string().contains("from 1 to the block's own, in column 10"), "{error}");
-    let mut reader = reader(lines.as_bytes(), None, SKIP).expect("opens");
-    assert_eq!((reader.by_ref().count(), reader.skipped()), (2, 1));
+    let mut skipping = reader(lines.as_bytes(), None, SKIP).expect("opens");
+    assert_eq!((skipping.by_ref().count(), skipping.skipped()), (2, 1));
+    // Each format names its own column.
+    for size in ["4097", "0", "x"] {
+        let lines = format!("0 0 00000000000000aa 4096\n0 1 00000000000000bb {size}\n");
+        let error = first_error(lines.as_bytes(), Some(FormatId::Days), STRICT).1.expect("no such size");
+        assert_eq!(error.position(), Position::Line(2));
+        assert!(error.to_string().contains("from 1 to the block's own, in column 4"), "{error}");
+    }
 }
 
 /// Replay and re-chunking need blocks of one size; whoever looks is told where another begins.

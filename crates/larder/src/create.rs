@@ -292,10 +292,10 @@ fn refused_plan(args: &CreateArgs, flash: &Target, options: &CreateOptions, erro
     };
     Failure::failed(match error {
         EngineError::Format(FormatError::FlashTooSmall { needed_bytes, .. }) => format!(
-            "{named}: a flash of {} is too small; it must hold the description and seven {slot} of {}, {} in all",
+            "{named}: a flash of {} is too small; {} is the least, for the description and seven {slot} of {}",
             size::exact(flash.bytes),
-            size::exact(options.weu_bytes.into()),
-            size::exact(*needed_bytes)
+            size::exact(*needed_bytes),
+            size::exact(options.weu_bytes.into())
         ),
         EngineError::Format(FormatError::FlashTooLarge { flash_bytes_max }) => format!(
             "{named}: with {slot} of {} a flash has {} at most; use a larger {unit}",

@@ -75,7 +75,7 @@ fn workloads<'a>(experiment: &Experiment, args: &PaperRunArgs, watch: &'a Watch)
         let generated = |stand_in: &'static StandIn| generated(stand_in, args.scale, watch);
         return experiment.stand_ins.iter().map(generated).collect();
     }
-    args.trace.iter().map(|trace| given(experiment, trace, args.skip_bad, watch)).collect()
+    args.trace.iter().map(|trace| given(experiment, trace, args, watch)).collect()
 }
 
 fn generated<'a>(stand_in: &'static StandIn, scale: Option<f64>, watch: &'a Watch) -> Outcome<Workload<'a>> {
@@ -88,7 +88,12 @@ fn generated<'a>(stand_in: &'static StandIn, scale: Option<f64>, watch: &'a Watc
     Ok(Workload::new(stand_in.name, about, open))
 }
 
-fn given<'a>(experiment: &Experiment, trace: &NamedTrace, skip_bad: bool, watch: &'a Watch) -> Outcome<Workload<'a>> {
+fn given<'a>(
+    experiment: &Experiment,
+    trace: &NamedTrace,
+    args: &PaperRunArgs,
+    watch: &'a Watch,
+) -> Outcome<Workload<'a>> {
     let known = |name: &String| {
         let known = experiment.stand_ins.iter().find(|stand_in| stand_in.name.eq_ignore_ascii_case(name));
         known.map(|stand_in| stand_in.name.to_owned()).ok_or_else(|| {
@@ -108,7 +113,7 @@ fn given<'a>(experiment: &Experiment, trace: &NamedTrace, skip_bad: bool, watch:
     let stem = short.split('.').next().filter(|stem| !stem.is_empty()).unwrap_or(&short);
     let title = named.as_ref().map_or(short.clone(), |name| format!("{stem} as {name}"));
     let name = named.unwrap_or(short);
-    let input = InputArgs { file, format: None, unit: None, skip_bad };
+    let input = InputArgs { file, format: args.format, unit: None, skip_bad: args.skip_bad };
     trace::open(&input, Use::Replay, watch).map_err(|error| trace::failure(&error, Some(&input.file), None))?;
     let open = move |what: &str| {
         let reading = watch.reading(trace::open(&input, Use::Replay, watch)?, what.to_owned());

@@ -144,6 +144,31 @@ fn traces_of_ones_own_take_the_place_of_generated_ones() {
     assert!(!compared("Homes: memory") && compared("WebVM: memory"));
 }
 
+/// A file whose beginning says nothing is read as what it is said to be, and refused by its lines where it is not that.
+#[test]
+fn the_format_of_a_trace_may_be_named() {
+    let scratch = Scratch::new("paper-format");
+    let (trace, file) = (scratch.path("plain"), scratch.path("tale"));
+    run(larder(["trace", "convert", "--to", "austere", "-o"]).arg(&trace).arg(zipf(&scratch, "32M")));
+    let prose = "Once upon a time.\n".repeat(3000) + &fs::read_to_string(&trace).expect("a file");
+    fs::write(&file, prose).expect("a file");
+    let of = |trace: &PathBuf, words: &[&str]| {
+        let mut command = paper(&["run", "austere-fig10", "--skip-bad", "--trace"]);
+        command.arg(trace).args(words);
+        command
+    };
+    let (sentence, code) = refused(&mut of(&file, &[]));
+    assert!(code == 1 && sentence.contains("tale") && sentence.contains("no format fits"), "{sentence}");
+    let told = |report: Value| (report["tables"].clone(), report["comparisons"].clone());
+    // But for its name.
+    let named = |report: Value| serde_json::to_string(&told(report)).expect("JSON").replace("tale", "plain");
+    assert_eq!(named(json(&mut of(&file, &["--format", "austere"]))), named(json(&mut of(&trace, &[]))));
+    let (sentence, code) = refused(&mut of(&file, &["--format", "prose"]));
+    assert!(code == 2 && sentence.contains("--format") && sentence.contains("austere"), "{sentence}");
+    let (sentence, code) = refused(&mut paper(&["run", "austere-fig10", "--format", "content"]));
+    assert!(code == 2 && sentence.contains("--trace"), "{sentence}");
+}
+
 /// Everything that is said of a trace of one's own is true of it: nothing about generated ones.
 #[test]
 fn a_report_names_the_trace_that_stands_in_and_says_nothing_of_others() {

@@ -142,7 +142,7 @@ fn create_refuses_a_wrong_geometry() {
     }
     // A flash file that is there, and is too small.
     let small = scratch.file("small", 4 * MIB);
-    refused(&scratch, &mut create(&small, &origin, &[]), &["flash", "small"]);
+    refused(&scratch, &mut create(&small, &origin, &[]), &["a flash of 4M is too small; 16M is the least"]);
 }
 
 #[test]

@@ -390,26 +390,30 @@ fn what_cannot_be_is_refused_with_what_could() {
         (&["--design", "arc", "--flash", "1M", "--dedup", "on"], 1, &["arc", "no deduplication"]),
         (&["--design", "austere", "--flash", "8M", "--subchunk", "3K"], 1, &["subchunks", "3072"]),
         (&["--design", "nitro", "--flash", "64M", "--granularity", "extent", "--weu", "1M"], 1, &["--weu"]),
-        (&["--design", "lru", "--flash", "100"], 1, &["lru needs a flash of at least"]),
-        (&["--design", "lru", "--flash", "0.0001%"], 1, &["lru needs a flash of at least"]),
-        (&["--design", "austere", "--flash", "2c"], 1, &["austere needs room for at least", "data chunks"]),
+        (&["--design", "lru", "--flash", "100"], 1, &["lru: a flash of", "is too small;", "is the least"]),
+        (&["--design", "lru", "--flash", "0.0001%"], 1, &["lru: a flash of", "is too small;", "is the least"]),
+        (&["--design", "austere", "--flash", "2c"], 1, &["austere: 2 data chunks are too few", "32 are the least"]),
         (&["--design", "nitro", "--flash", "1M"], 1, &["nitro: a flash of 1M is too small; 16M is the least"]),
         (&["--design", "nitro", "--flash", "100c"], 1, &["WEUs", "513 are the least"]),
-        (&["--design", "nitro", "--flash", "64M", "--ram", "1K"], 1, &["RAM budget", "is the least, and 1K is given"]),
+        (
+            &["--design", "nitro", "--flash", "64M", "--ram", "1K"],
+            1,
+            &["RAM budget of 1K is too small", "is the least"],
+        ),
         (
             &["--design", "d-arc", "--flash", "64M", "--ram", "100"],
             1,
-            &["RAM budget", "is the least, and 100 bytes is"],
+            &["RAM budget of 100 bytes is too small", "is the least"],
         ),
         (
             &["--design", "austere", "--flash", "64M", "--ram", "100"],
             1,
-            &["RAM budget", "is the least", "100 bytes is"],
+            &["RAM budget of 100 bytes is too small", "is the least"],
         ),
         (
             &["--design", "d-arc", "--flash", "64M", "--lba-entries", "9"],
             1,
-            &["d-arc needs at least", "metadata entries"],
+            &["d-arc: 9 metadata entries are too few", "the least"],
         ),
         (&["--design", "d-lru", "--flash", "1M", "--chunk", "4K"], 1, &["chunks of 4096 bytes", "8192"]),
     ];
@@ -440,7 +444,10 @@ fn what_cannot_be_is_refused_with_what_could() {
     refused(&mut sweep(&["--flash", "1M", "--vary", "flash=2M"]), 2, &["--vary flash=2M", "--flash 2M"]);
     refused(&mut sweep(&["--flash", "1M", "--design", "lru", "--vary", "weu=1M"]), 1, &["--vary weu", "none of lru"]);
     refused(&mut sweep(&["--flash", "1M", "--vary", "subchunk=0"]), 2, &["subchunk"]);
-    assert!(!file.exists(), "nothing was begun");
+    // Where one of several caches cannot be, none is replayed.
+    let words = ["--flash", "100K", "--design", "lru", "--vary", "chunk=8K,128K"];
+    refused(&mut sweep(&words), 1, &["lru", "is too small; 135168 bytes is the least"]);
+    assert!(!file.exists(), "nothing is left");
     refused(&mut sim(&["sweep", "--flash", "1M", "--trace", "x"]), 2, &["--output"]);
     refused(&mut sim(&[]), 2, &["run, compare, sweep or designs"]);
 }
@@ -468,12 +475,12 @@ fn a_bad_trace_is_refused_with_file_and_line_or_passed_over() {
         }
         let file = scratch.path("it.sweep");
         refused(sim(&["compare", "--design", "lru,arc", "--flash", "1M", "--trace"]).arg(path), 1, words);
-        let _ = fs::remove_file(&file);
         refused(
             sim(&["sweep", "--design", "lru", "--flash", "1M", "--trace"]).arg(path).arg("-o").arg(&file),
             1,
             words,
         );
+        assert!(!file.exists(), "{words:?}: nothing is left");
     }
     // Passed over and counted; times that step back are counted and replayed as they stand.
     let back = write("back", &format!("{good}1 2 t 8 8 W 0 0 000000000000000b 100\nrubbish\n{good}"));

@@ -26,6 +26,8 @@ pub struct AustereConfig {
     pub subchunk_bytes: u32,
     /// Slots of the LBA index, rounded down to whole buckets; `None` for the default.
     pub lba_entries: Option<u64>,
+    /// Bytes of RAM for counts above 15, which the sketch keeps beside it ([`sketch`](super::sketch)); `None` for as many as it takes.
+    pub large_counts_bytes_max: Option<u64>,
     /// Whether mappings may be dirty.
     pub is_write_back: bool,
     /// Slots of a bucket, 2 to 128: [`BUCKET_SLOTS`]. Fewer are for tests.
@@ -43,6 +45,7 @@ impl AustereConfig {
             chunk_bytes,
             subchunk_bytes,
             lba_entries: None,
+            large_counts_bytes_max: None,
             is_write_back: false,
             bucket_slots: BUCKET_SLOTS,
             prefix_bits: PREFIX_BITS,
@@ -138,19 +141,22 @@ impl fmt::Display for AustereError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             AustereError::FlashTooSmall { data_bytes, least_bytes } => {
-                write!(f, "austere needs {least_bytes} bytes of flash for one bucket, and has {data_bytes} bytes")
+                write!(
+                    f,
+                    "austere: {data_bytes} bytes for chunks are too few for one bucket; {least_bytes} bytes are the least"
+                )
             }
             AustereError::FlashTooLarge { data_bytes, most_bytes } => {
                 write!(
                     f,
-                    "austere can use {most_bytes} bytes of flash with these subchunks, and has {data_bytes} bytes"
+                    "austere: {data_bytes} bytes for chunks are too many for these subchunks; {most_bytes} bytes are the most"
                 )
             }
             AustereError::TooFewLbaEntries { lba_entries, least } => {
-                write!(f, "austere needs {least} LBA entries for one bucket, and has {lba_entries}")
+                write!(f, "austere: {lba_entries} LBA entries are too few for one bucket; {least} are the least")
             }
             AustereError::TooManyLbaEntries { lba_entries, most } => {
-                write!(f, "austere can have {most} LBA entries, and {lba_entries} were to be had")
+                write!(f, "austere: {lba_entries} LBA entries are too many; {most} are the most")
             }
             AustereError::Subchunk { subchunk_bytes, chunk_bytes, bucket_slots } => write!(
                 f,

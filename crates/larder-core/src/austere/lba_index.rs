@@ -130,6 +130,18 @@ impl LbaIndex {
         })
     }
 
+    /// Counts all references anew.
+    pub fn recount(&self, sketch: &mut Sketch) {
+        sketch.clear();
+        for (entry, is_recent) in self.entries() {
+            sketch.add(entry.fp_key);
+            if is_recent {
+                sketch.add(entry.fp_key);
+            }
+        }
+        sketch.end_recount();
+    }
+
     /// References that the sketch counts at a time, at most: two of a recent entry and one of another, and two of one that comes
     /// before another leaves.
     pub fn references_max(&self) -> u64 {

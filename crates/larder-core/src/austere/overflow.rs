@@ -1,11 +1,12 @@
 //! What counters of the sketch have beyond 15: a table by the counter's number, which holds few.
 //!
-//! A table of its own, since it is part of an index that keeps to a budget: it grows by a quarter, not to twice its size, and how
-//! large it can become is known beforehand.
+//! A table of its own, since it is part of an index that keeps to a budget: it grows by a quarter, not to twice its size, how
+//! large it can become is known beforehand, and it can be told how large it may. What it has no room for it refuses.
 //!
 //! Linear probing over words; what follows a word that is taken out moves up.
 //!
-//! Invariants: a fifth of the words is free, at least one. A counter is there if it has something, and once.
+//! Invariants: a fifth of the words is free, at least one. A counter is there if it has something, and once. No more words are
+//! allocated at any moment, while it grows included, than it may have.
 //!
 //! What it does not do: shrink, or know which counters are full.
 
@@ -17,32 +18,48 @@ const WORDS_FIRST: usize = 8;
 const FREE: u64 = 0;
 
 /// See the module.
-#[derive(Default)]
 pub(super) struct Overflow {
     /// A counter's number above, what it has beyond 15 below.
     words: Vec<u64>,
     len: usize,
+    words_max: usize,
 }
 
 impl Overflow {
+    /// With no more than `bytes_max` allocated at a time.
+    pub fn new(bytes_max: u64) -> Overflow {
+        let words_max = usize::try_from(bytes_max / size_of::<u64>() as u64).unwrap_or(usize::MAX);
+        Overflow { words: Vec::new(), len: 0, words_max }
+    }
+
+    /// Whether [`Overflow::clear`] would make it larger.
+    pub fn is_below_its_maximum(&self) -> bool {
+        self.words.len() < self.words_max
+    }
+
+    /// Forgets all counters, and takes as many words as it may: the old table is not there meanwhile.
+    pub fn clear(&mut self) {
+        (self.words, self.len) = (Vec::new(), 0);
+        self.words = vec![FREE; self.words_max];
+    }
+
     /// What `counter` has.
     pub fn get(&self, counter: u32) -> u32 {
         self.find(counter).map_or(0, |at| self.words[at] as u32)
     }
 
-    /// Adds one to `counter`.
-    pub fn add(&mut self, counter: u32) {
+    /// Adds one to `counter`; false where there is no room for another counter.
+    pub fn add(&mut self, counter: u32) -> bool {
         if let Some(at) = self.find(counter) {
             self.words[at] += 1;
-            return;
+            return true;
         }
-        if !has_room_for(self.len + 1, self.words.len()) {
-            let words = std::mem::take(&mut self.words);
-            self.words = vec![FREE; grown(words.len())];
-            words.into_iter().filter(|word| *word != FREE).for_each(|word| self.insert(word));
+        if !has_room_for(self.len + 1, self.words.len()) && !self.grow() {
+            return false;
         }
         self.insert(u64::from(counter) << 32 | 1);
         self.len += 1;
+        true
     }
 
     /// Takes one from what `counter` has; false where that is nothing.
@@ -59,6 +76,17 @@ impl Overflow {
     /// Bytes that are allocated.
     pub fn ram_bytes(&self) -> usize {
         self.words.capacity() * size_of::<u64>()
+    }
+
+    /// Takes a quarter more words, if it may have the old ones and the new ones at a time.
+    fn grow(&mut self) -> bool {
+        let words = grown(self.words.len());
+        if words.saturating_add(self.words.len()) > self.words_max {
+            return false;
+        }
+        let words = std::mem::replace(&mut self.words, vec![FREE; words]);
+        words.into_iter().filter(|word| *word != FREE).for_each(|word| self.insert(word));
+        true
     }
 
     /// Where `counter` is.
@@ -137,14 +165,14 @@ mod tests {
     #[test]
     fn it_is_a_map_of_counts_and_no_larger_than_is_said() {
         for most in [1u64, 5, 6, 7, 100, 3000] {
-            let mut overflow = Overflow::default();
+            let mut overflow = Overflow::new(u64::MAX);
             let mut model: HashMap<u32, u32> = HashMap::new();
             for step in 0..60_000u64 {
                 let bits = mix(step << 16 ^ most);
                 // Numbers that have homes near each other, and those of other rows.
                 let counter = (bits % (2 * most)) as u32 + (bits >> 40 & 3) as u32 * 0x4000_0000;
                 if bits >> 50 & 1 == 1 && (model.contains_key(&counter) || model.len() < most as usize) {
-                    overflow.add(counter);
+                    assert!(overflow.add(counter), "it has room for all");
                     *model.entry(counter).or_insert(0) += 1;
                 } else {
                     assert_eq!(overflow.take(counter), model.contains_key(&counter), "step {step}");
@@ -160,8 +188,30 @@ mod tests {
             }
             assert!(model.iter().all(|(&counter, &count)| overflow.get(counter) == count));
         }
-        assert_eq!(Overflow::default().ram_bytes() as u64, ram_bytes_max(0));
+        assert_eq!(Overflow::new(u64::MAX).ram_bytes() as u64, ram_bytes_max(0));
         // A word, a fifth that stays free, and a quarter that the last growth brought.
         assert!((10.0..12.6).contains(&(ram_bytes_max(1_000_000) as f64 / 1e6)));
+    }
+
+    #[test]
+    fn it_refuses_what_it_has_no_room_for_and_what_is_there_stays() {
+        for words_max in [0u64, 1, 4, 5, 7, 8, 20, 100, 1001] {
+            let mut overflow = Overflow::new(words_max * 8 + 7);
+            let fill = |overflow: &mut Overflow| {
+                let (there, refused): (Vec<u32>, Vec<u32>) =
+                    (0..2000u32).map(|n| n * 77).partition(|&counter| overflow.add(counter));
+                assert!(there.iter().all(|&counter| overflow.add(counter) && overflow.get(counter) == 2));
+                assert!(refused.iter().all(|&counter| overflow.get(counter) == 0 && !overflow.take(counter)));
+                assert!(overflow.ram_bytes() as u64 <= words_max * 8, "{words_max}: {}", overflow.ram_bytes());
+                there.len() as u64
+            };
+            let grown = fill(&mut overflow);
+            assert!(grown >= if words_max < 8 { 0 } else { words_max / 5 }, "{words_max}: room for {grown}");
+            // Old and new words never lie side by side, so that it grew to some half of what it may have.
+            assert_eq!(overflow.is_below_its_maximum(), words_max > 0 && words_max != WORDS_FIRST as u64);
+            overflow.clear();
+            assert!(!overflow.is_below_its_maximum());
+            assert_eq!(fill(&mut overflow), words_max / 5 * 4, "{words_max}");
+        }
     }
 }

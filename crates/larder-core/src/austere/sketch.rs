@@ -4,7 +4,11 @@
 //! what goes beyond 15 is in a table by the counter's number ([`overflow`](super::overflow)), which holds few: all counters of a row
 //! sum up to one and a half times the slots of the LBA index.
 //!
-//! Invariants: an estimate is never below the true count, as long as nothing is taken that was not added.
+//! That table may have a maximum. What it has no room for is lost, and the counter stays at 15 whatever is taken from it, since
+//! nobody knows what it should be, until all is counted anew: [`wants_recount`](Sketch::wants_recount) says when that is worth it.
+//!
+//! Invariants: an estimate is never below the true count, or, where some of it was lost, below 15; as long as nothing is taken that was
+//! not added. So the estimate 0 is exact.
 //!
 //! What it does not do: know what is counted.
 
@@ -20,7 +24,8 @@ pub const ROWS: u32 = 4;
 pub const WIDTH_MAX: u32 = 1 << 30;
 
 const COUNTER_BITS: u32 = 4;
-const COUNTER_MAX: u64 = (1 << COUNTER_BITS) - 1;
+/// What a counter holds alone.
+pub const COUNTER_MAX: u64 = (1 << COUNTER_BITS) - 1;
 const COUNTERS_PER_WORD: u32 = u64::BITS / COUNTER_BITS;
 
 /// The sketch.
@@ -29,15 +34,20 @@ pub struct Sketch {
     words: Vec<u64>,
     /// What a counter has beyond 15; none where that is nothing.
     overflow: Overflow,
+    /// Whether something was lost since all was counted: then a counter at 15 may stand for more.
+    is_lossy: bool,
+    /// What was lost since then, and what was not taken for that reason.
+    doubts: u64,
 }
 
 impl Sketch {
-    /// With `width` counters in each row, 1 to [`WIDTH_MAX`].
-    pub fn new(width: u32) -> Sketch {
+    /// With `width` counters in each row, 1 to [`WIDTH_MAX`], and no more than `large_bytes_max` allocated for large counts.
+    pub fn new(width: u32, large_bytes_max: u64) -> Sketch {
         let width = width.clamp(1, WIDTH_MAX);
         let counters = u64::from(width) * u64::from(ROWS);
         let words = counters.div_ceil(u64::from(COUNTERS_PER_WORD)) as usize;
-        Sketch { width, words: vec![0; words], overflow: Overflow::default() }
+        let overflow = Overflow::new(large_bytes_max);
+        Sketch { width, words: vec![0; words], overflow, is_lossy: false, doubts: 0 }
     }
 
     /// Adds one.
@@ -47,8 +57,9 @@ impl Sketch {
             let (word, shift) = place(counter);
             if self.words[word] >> shift & COUNTER_MAX < COUNTER_MAX {
                 self.words[word] += 1 << shift;
-            } else {
-                self.overflow.add(counter);
+            } else if !self.overflow.add(counter) {
+                self.is_lossy = true;
+                self.doubts += 1;
             }
         }
     }
@@ -61,9 +72,37 @@ impl Sketch {
             let count = self.words[word] >> shift & COUNTER_MAX;
             assert!(count > 0, "a reference is taken that was not counted");
             if count < COUNTER_MAX || !self.overflow.take(counter) {
-                self.words[word] -= 1 << shift;
+                match count == COUNTER_MAX && self.is_lossy {
+                    true => self.doubts += 1,
+                    false => self.words[word] -= 1 << shift,
+                }
             }
         }
+    }
+
+    /// Whether enough is in doubt that all should be counted anew: anything, while the table of large counts can still grow by that,
+    /// and then as much as makes it cost a few additions for each loss.
+    #[inline(always)]
+    pub fn wants_recount(&self) -> bool {
+        self.doubts > 0 && (self.overflow.is_below_its_maximum() || self.doubts >= u64::from(self.width))
+    }
+
+    /// Whether something was lost since all was counted.
+    pub fn is_lossy(&self) -> bool {
+        self.is_lossy
+    }
+
+    /// Forgets all counts, for all to be added again.
+    pub fn clear(&mut self) {
+        self.words.fill(0);
+        self.overflow.clear();
+        self.is_lossy = false;
+        self.doubts = 0;
+    }
+
+    /// All was added again: what did not fit this time does not call for another time.
+    pub fn end_recount(&mut self) {
+        self.doubts = 0;
     }
 
     /// How often `key` was added and not taken, or more.
@@ -89,10 +128,9 @@ impl Sketch {
         self.words.capacity() * size_of::<u64>() + self.overflow.ram_bytes()
     }
 
-    /// Bytes that the sketch will have allocated at most, where no more is added, and not taken, than `count_max` at a time.
-    pub fn ram_bytes_max(&self, count_max: u64) -> u64 {
-        let full = count_max / (COUNTER_MAX + 1) * u64::from(ROWS);
-        (self.words.capacity() * size_of::<u64>()) as u64 + overflow::ram_bytes_max(full)
+    /// Bytes that the table of large counts needs at most, where no more is added, and not taken, than `count_max` at a time.
+    pub fn large_bytes_max(count_max: u64) -> u64 {
+        overflow::ram_bytes_max(count_max / (COUNTER_MAX + 1) * u64::from(ROWS))
     }
 
     /// The counter of each row. Two hashes of 32 bits make four (Kirsch and Mitzenmacher, 2006).

@@ -84,13 +84,13 @@ impl fmt::Display for SizeError {
         let design = self.design;
         match self.kind {
             SizeErrorKind::DataChunks { given, least } => {
-                write!(f, "{design} needs room for {least} data chunk at least, not {given}")
+                write!(f, "{design}: {given} data chunks are too few; {least} is the least")
             }
             SizeErrorKind::MetadataEntries { given, least } => {
-                write!(f, "{design} needs at least {least} metadata entries for its data chunks, not {given}")
+                write!(f, "{design}: {given} metadata entries are too few for its data chunks; {least} are the least")
             }
             SizeErrorKind::FlashBytes { given, least } => {
-                write!(f, "{design} needs a flash of at least {least} bytes, not {given}")
+                write!(f, "{design}: a flash of {given} bytes is too small; {least} bytes is the least")
             }
             SizeErrorKind::TooMany { given, most } => {
                 write!(f, "{design} can have at most {most} data chunks and as many metadata entries, not {given}")

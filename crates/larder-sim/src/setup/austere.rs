@@ -2,8 +2,8 @@
 //!
 //! Each slot of the flash is a subchunk and a metadata slot of 512 bytes (AustereCache §3.1, §3.2), and flash is used in
 //! whole buckets of 128 slots. The LBA index has four slots for each whole chunk (§5.2) where nothing else is asked. A RAM
-//! budget is met with fewer buckets, and with fewer slots of the LBA index where their number was left open. What the sketch
-//! could come to take for large counts is in it.
+//! budget is met with fewer buckets, and with fewer slots of the LBA index where their number was left open. What they leave of it
+//! is the most that the sketch may take for large counts.
 //!
 //! What it does not do: lay the indices out.
 
@@ -55,11 +55,11 @@ fn config(setup: &Setup, flash: FlashSize) -> Result<AustereConfig, String> {
     Ok(config)
 }
 
-/// The same with so few buckets that the indices fit `ram` bytes.
+/// The same with so few buckets that the indices fit `ram` bytes, and the sketch's large counts what is left.
 fn within(ram: u64, config: AustereConfig) -> Result<AustereConfig, String> {
     let bucket_bytes = u64::from(config.subchunk_bytes) * u64::from(config.bucket_slots);
     let of_buckets = |buckets: u64| AustereConfig { data_bytes: buckets * bucket_bytes, ..config };
-    let ram_of = |config| Austere::new(config).map(|core| core.ram_bytes_max());
+    let ram_of = |config| Austere::new(config).map(|core| core.ram().bytes() as u64);
     let most = config.data_bytes / bucket_bytes;
     if most == 0 {
         // Too little flash, which is told elsewhere.
@@ -67,15 +67,14 @@ fn within(ram: u64, config: AustereConfig) -> Result<AustereConfig, String> {
     }
     let found = largest(most, |buckets| ram_of(of_buckets(buckets)).is_ok_and(|bytes| bytes <= ram));
     match found {
-        Some(buckets) if buckets == most => Ok(config),
-        Some(buckets) => Ok(of_buckets(buckets)),
+        Some(buckets) => {
+            let config = if buckets == most { config } else { of_buckets(buckets) };
+            let taken = ram_of(config).map_err(|error| error.to_string())?;
+            Ok(AustereConfig { large_counts_bytes_max: Some(ram.saturating_sub(taken)), ..config })
+        }
         None => {
             let least = ram_of(of_buckets(1)).map_err(|error| error.to_string())?;
-            Err(format!(
-                "the RAM budget is too small: {} is the least for austere, and {} is given",
-                exact(least),
-                exact(ram)
-            ))
+            Err(format!("a RAM budget of {} is too small; {} is the least", exact(ram), exact(least)))
         }
     }
 }
@@ -86,11 +85,11 @@ fn explain(error: &AustereError, config: &AustereConfig, flash: FlashSize) -> St
         (AustereError::FlashTooSmall { least_bytes, .. }, FlashSize::Bytes(given)) => {
             let metadata = u64::from(config.bucket_slots) * u64::from(METADATA_SLOT_BYTES);
             let least = least_bytes + metadata;
-            format!("austere needs a flash of at least {} for one bucket, not {}", exact(least), exact(given))
+            format!("a flash of {} is too small for one bucket; {} is the least", exact(given), exact(least))
         }
         (AustereError::FlashTooSmall { least_bytes, .. }, FlashSize::DataChunks(given)) => {
             let least = least_bytes.div_ceil(u64::from(config.chunk_bytes));
-            format!("austere needs room for at least {least} data chunks for one bucket, not {given}")
+            format!("{given} data chunks are too few for one bucket; {least} are the least")
         }
         _ => error.to_string(),
     }

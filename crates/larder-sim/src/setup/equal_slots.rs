@@ -90,7 +90,7 @@ fn of_bytes<D: Slotted>(
     let design = of_chunks(found.unwrap_or(1)).map_err(|error| error.to_string())?;
     if found.is_none() {
         let least = total(&design);
-        return Err(format!("{} needs a flash of at least {}, not {}", setup.design.name, exact(least), exact(bytes)));
+        return Err(format!("a flash of {} is too small; {} is the least", exact(bytes), exact(least)));
     }
     // What stops it must be the flash, and not the number of entries.
     match of_chunks(design.sizes().data_chunks + 1) {
@@ -106,7 +106,7 @@ fn within<D: Slotted>(ram: u64, most: u64, of_chunks: &impl Fn(u64) -> Result<D,
         Some(chunks) => of_chunks(chunks).map_err(|error| error.to_string()),
         None => {
             let least = ram_bytes_max(&of_chunks(1).map_err(|error| error.to_string())?);
-            Err(format!("the RAM budget is too small: {} is the least, and {} is given", exact(least), exact(ram)))
+            Err(format!("a RAM budget of {} is too small; {} is the least", exact(ram), exact(least)))
         }
     }
 }

@@ -85,9 +85,10 @@ fn an_option_goes_to_the_designs_that_have_it_and_is_refused_by_others() {
 #[test]
 fn what_is_too_small_is_refused_with_the_least_that_works() {
     let least = |sentence: &str| -> u64 {
-        let behind = |marker: &str| sentence.split_once(marker).map(|(_, behind)| behind);
-        let size =
-            behind("at least ").or_else(|| behind("too small: ")).unwrap_or_else(|| panic!("no size: {sentence}"));
+        // All designs say it in these words.
+        let words = sentence.split_once("too small").and_then(|(_, behind)| behind.split_once("; "));
+        let size = words.map(|(_, behind)| behind).unwrap_or_else(|| panic!("no size: {sentence}"));
+        assert!(size.ends_with(" is the least"), "{sentence}");
         let (digits, unit) = size.split_at(size.chars().take_while(char::is_ascii_digit).count());
         let number: u64 = digits.parse().unwrap_or_else(|_| panic!("no number: {sentence}"));
         match unit.chars().next() {
@@ -112,7 +113,10 @@ fn what_is_too_small_is_refused_with_the_least_that_works() {
     }
     for name in ["lru", "arc", "d-lru", "d-arc", "austere", "nitro", "cd-arc"] {
         let sentence = refusal(&setup(name, FlashAmount::DataChunks(0)));
-        assert!(sentence.contains(" 1 ") || sentence.contains("least"), "{name}: {sentence}");
+        assert!(
+            sentence.contains("0 data chunks are too few") && sentence.ends_with(" the least"),
+            "{name}: {sentence}"
+        );
         let sentence = refusal(&setup(name, FlashAmount::Bytes(u64::MAX)));
         assert!(sentence.len() > 20, "{name}: {sentence}");
     }
@@ -153,22 +157,35 @@ fn a_ram_budget_is_kept_to_whatever_is_asked_of_the_cache() {
 
 /// As many contents as can be have more references than a counter of the sketch holds.
 #[test]
-fn large_counts_are_in_the_ram_budget_of_austere() {
+fn large_counts_of_austere_take_what_the_budget_leaves_and_no_more() {
     for ram in [50_000, 1 << 20] {
         let options = Options { ram_bytes: Some(ram), ..Options::default() };
         let built = Setup { options, ..setup("austere", FlashAmount::Bytes(1 << 30)) }.build(0).expect("built");
         let entries = 4 * built.data_bytes / u64::from(CHUNK);
         let mut meter = Meter::new(built, CHUNK, 0);
         let before = meter.cache().figures().index_ram_bytes;
+        assert!(before > ram * 9 / 10, "{before} of {ram} bytes: nothing is set aside");
         for step in 0..6 * entries {
             let lba = larder_core::types::mix(step) % entries;
             meter.take(&[Request::Write(Lba(lba), own_content(Lba(lba / 14), CHUNK))]);
         }
         let told = meter.finish().figures.index_ram_bytes;
         println!("{ram}: {before} bytes at first, then {told}");
-        assert!(told > before + before / 10, "some counts are large: {before} and then {told} bytes");
-        assert!(told <= ram, "{told} of {ram} bytes");
+        assert!(told > before && told <= ram, "some counts are large: {before} and then {told} of {ram} bytes");
     }
+}
+
+/// With as many addresses as are asked for, a budget that holds the indices is not spent on counts that never come.
+#[test]
+fn a_budget_that_holds_the_indices_of_austere_takes_no_flash_away() {
+    let with_ram = |ram_bytes| {
+        let options = Options { ram_bytes, lba_entries: Some(100_000), ..Options::default() };
+        let built = Setup { options, ..setup("austere", FlashAmount::Bytes(128 << 20)) }.build(0).expect("built");
+        (built.data_bytes, built.cache.figures().index_ram_bytes)
+    };
+    let (data_bytes, index_bytes) = with_ram(None);
+    assert_eq!(with_ram(Some(index_bytes)), (data_bytes, index_bytes));
+    assert!(with_ram(Some(index_bytes - 1)).0 < data_bytes);
 }
 
 #[test]

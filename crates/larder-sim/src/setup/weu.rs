@@ -82,7 +82,7 @@ fn within(ram: u64, entry_ram_bytes: u64, options: WeuOptions) -> Result<WeuOpti
     let chunks = u64::from(options.rules.weu_bytes / options.chunk_bytes).max(1);
     if entries < chunks {
         let least = fixed + chunks * entry_ram_bytes;
-        return Err(format!("the RAM budget is too small: {} is the least, and {} is given", exact(least), exact(ram)));
+        return Err(format!("a RAM budget of {} is too small; {} is the least", exact(ram), exact(least)));
     }
     Ok(WeuOptions {
         mappings_max: options.mappings_max.min(entries),

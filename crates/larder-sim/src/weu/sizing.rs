@@ -22,7 +22,7 @@ use larder_core::{
 };
 use larder_format::size::exact;
 use larder_format::{
-    FormatError, Layout, LayoutRequest,
+    Layout, LayoutRequest,
     layout::{CHUNKS_MAX, SLOT_COUNT_MIN, WEU_BYTES_MAX},
     segment::{RECORD_ENTRY_BYTES, SEGMENT_HEADER_BYTES},
 };
@@ -254,12 +254,7 @@ impl WeuSizing {
             fp_entries_max: fingerprints,
             mappings_max: mappings,
         };
-        Layout::plan(request).map_err(|error| match error {
-            FormatError::FlashTooSmall { flash_bytes, needed_bytes } => {
-                format!("a flash of {} is too small; {} is the least", exact(flash_bytes), exact(needed_bytes))
-            }
-            other => other.to_string(),
-        })
+        Layout::plan(request).map_err(|error| error.to_string())
     }
 }
 

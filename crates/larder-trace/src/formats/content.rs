@@ -17,6 +17,9 @@ use crate::{
     zero,
 };
 
+/// What the last column is.
+const SIZE: &str = "the compressed size in bytes, from 1 to the block's own, in column 10";
+
 /// The parser; it keeps nothing.
 pub(crate) struct ContentLines;
 
@@ -60,7 +63,7 @@ impl LineFormat for ContentLines {
             return Err(Complaint::ZERO_SIZE);
         }
         let content = match op {
-            Op::Read | Op::Write => content(digits, stored, len_bytes, provenance)?,
+            Op::Read | Op::Write => content(digits, stored, SIZE, len_bytes, provenance)?,
             Op::Trim | Op::Flush => None,
         };
         if op == Op::Flush && (lba != 0 || sectors != 0) {
@@ -71,10 +74,11 @@ impl LineFormat for ContentLines {
     }
 }
 
-/// Columns 9 and 10 of a read or write.
+/// Fingerprint and compressed size of a read or write; `size` is what is expected of the latter.
 pub(super) fn content(
     digits: &[u8],
     stored: &[u8],
+    size: &'static str,
     len_bytes: u64,
     provenance: Provenance,
 ) -> Result<Option<Content>, Complaint> {
@@ -93,10 +97,9 @@ pub(super) fn content(
     let stored_bytes = match stored {
         b"-" => None,
         _ => {
-            const SIZE: &str = "the compressed size in bytes, from 1 to the block's own, in column 10";
-            let bytes = Cursor::blanks(stored).number(SIZE)?;
+            let bytes = Cursor::blanks(stored).number(size)?;
             if bytes == 0 || bytes > len_bytes {
-                return Err(Complaint::expected(SIZE));
+                return Err(Complaint::expected(size));
             }
             Some(bytes as u32)
         }

@@ -16,6 +16,8 @@ use crate::{
 
 /// Bytes of a block.
 const BLOCK_BYTES: u64 = 4096;
+/// What the last column is.
+const SIZE: &str = "the compressed size in bytes, from 1 to the block's own, in column 4";
 /// Microseconds of a day.
 pub(crate) const DAY_US: u64 = 24 * 60 * 60 * 1_000_000;
 
@@ -31,7 +33,7 @@ impl LineFormat for Days {
         let digits = columns.need("a fingerprint in column 3")?;
         let stored = columns.need("the compressed size in column 4")?;
         columns.end("four columns and no more")?;
-        let content = super::content::content(digits, stored, BLOCK_BYTES, Provenance::Recorded)?;
+        let content = super::content::content(digits, stored, SIZE, BLOCK_BYTES, Provenance::Recorded)?;
         sink.push(Record {
             time_us: Some(day.saturating_mul(DAY_US)),
             request: day.saturating_add(1),

@@ -1,18 +1,22 @@
-//! Packed streams one behind the other, as `cat` joins zstd frames and gzip members; and what lies behind the last.
+//! Packed streams one behind the other, as `cat` joins zstd frames, gzip members and xz streams; and what lies behind the last.
 //!
 //! Invariants: bytes that begin no further stream are told apart from a stream that was cut.
 //!
-//! What it does not do: xz, whose library does this itself.
+//! What it does not do: unpack; libraries do.
 
 use std::{
     fmt,
     io::{self, BufRead, BufReader, Read},
 };
 
+use lzma_rust2::XzReader;
+
 /// Bytes of packed input that are read at a time.
 const BUFFER_BYTES: usize = 128 << 10;
 /// The largest zstd window is 2^27 bytes (128 MiB): what plain `zstd -d` opens.
 const ZSTD_WINDOW_LOG_MAX: u32 = 27;
+/// The most that an xz file may make us allocate, in KiB: `xz -9` needs 65 MiB.
+pub const XZ_MEMORY_KIB_MAX: u32 = 512 << 10;
 
 /// The error that other bytes follow the last stream.
 #[derive(Debug)]
@@ -26,7 +30,7 @@ impl fmt::Display for BytesBehind {
 
 impl std::error::Error for BytesBehind {}
 
-/// One packed stream: a zstd frame, or a gzip member.
+/// One packed stream: a zstd frame, a gzip member, or an xz stream.
 pub trait Stream: Read + Sized {
     /// What it is read from.
     type Source: BufRead;
@@ -39,6 +43,11 @@ pub trait Stream: Read + Sized {
 
     /// Whether these bytes, one or more, may be the first of one.
     fn is_begun_by(head: &[u8]) -> bool;
+
+    /// Passes over what a format allows between two streams and at the end.
+    fn pass_padding(_source: &mut Self::Source) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 impl<R: Read> Stream for zstd::Decoder<'static, BufReader<R>> {
@@ -78,6 +87,37 @@ impl<R: Read> Stream for flate2::bufread::GzDecoder<BufReader<R>> {
     }
 }
 
+impl<R: Read> Stream for XzReader<BufReader<R>> {
+    type Source = BufReader<R>;
+
+    fn begin(source: BufReader<R>) -> io::Result<Self> {
+        Ok(XzReader::new_mem_limit(source, false, XZ_MEMORY_KIB_MAX))
+    }
+
+    fn end(self) -> BufReader<R> {
+        self.into_inner()
+    }
+
+    fn is_begun_by(head: &[u8]) -> bool {
+        head.iter().zip(b"\xfd7zXZ\0").all(|(byte, expected)| byte == expected)
+    }
+
+    /// Zeroes, four at a time (The .xz File Format, §2.2).
+    fn pass_padding(source: &mut BufReader<R>) -> io::Result<()> {
+        let mut zeroes = 0usize;
+        loop {
+            let head = source.fill_buf()?;
+            let found = head.iter().take_while(|byte| **byte == 0).count();
+            let is_end = head.is_empty() || found < head.len();
+            source.consume(found);
+            zeroes += found;
+            if is_end {
+                return if zeroes.is_multiple_of(4) { Ok(()) } else { Err(io::Error::other(BytesBehind)) };
+            }
+        }
+    }
+}
+
 /// See the module.
 pub struct Streams<S> {
     /// `None` behind the last, and after an error of the library.
@@ -99,6 +139,7 @@ impl<S: Stream> Read for Streams<S> {
                 return Ok(read);
             }
             let Some(mut source) = self.current.take().map(S::end) else { break };
+            S::pass_padding(&mut source)?;
             let head = source.fill_buf()?;
             if head.is_empty() {
                 break;

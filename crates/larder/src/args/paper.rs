@@ -2,7 +2,9 @@
 //!
 //! What it does not do: know the experiments; `larder_sim::paper` does.
 
+use super::trace::format_id;
 use clap::{Args, Subcommand};
+use larder_trace::FormatId;
 use std::path::PathBuf;
 
 const PAPER_EXAMPLES: &str = "\
@@ -70,6 +72,9 @@ pub struct PaperRunArgs {
     /// Size of generated traces, as a share of the paper's [default: of each trace its own, for a run of a minute or two]
     #[arg(long, value_name = "S", value_parser = scale, conflicts_with = "trace", allow_hyphen_values = true)]
     pub scale: Option<f64>,
+    /// The format of the traces that are given, where it is not to be found out
+    #[arg(long, value_name = "NAME", value_parser = format_id(), requires = "trace")]
+    pub format: Option<FormatId>,
     /// Count bad lines of traces, and go on
     #[arg(long)]
     pub skip_bad: bool,

@@ -1,7 +1,8 @@
 //! The file of a sweep: a head that says of what, then a JSON object a line for each replay that was done.
 //!
 //! Invariants: a line is on the disk before the next one is begun. A line that was cut off by a crash is dropped, and its
-//! replay done again; any other line that is not ours is refused. One process writes at a time.
+//! replay done again; any other line that is not ours is refused. One process writes at a time. A file that was begun and got no replay
+//! is gone again.
 //!
 //! What it does not do: know which replays there should be.
 
@@ -11,6 +12,7 @@ use serde_json::Value;
 use std::{
     fs::{File, TryLockError},
     io::{ErrorKind, Read, Seek, SeekFrom, Write},
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
 
@@ -18,6 +20,9 @@ use std::{
 pub struct Journal {
     path: PathBuf,
     file: File,
+    /// Whether there was such a file before.
+    was_there: bool,
+    replays: usize,
 }
 
 /// A replay that was done: its key, and its row.
@@ -36,6 +41,7 @@ impl Journal {
         if path.is_dir() {
             return Err(Failure::failed(format_args!("{shown} is a folder: name a file")));
         }
+        let was_there = path.exists();
         let file = File::options().read(true).write(true).create(true).truncate(false).open(path);
         let mut file = file.map_err(|error| wrong("opened", &error))?;
         match file.try_lock() {
@@ -46,6 +52,11 @@ impl Journal {
             Err(TryLockError::Error(error)) if error.kind() == ErrorKind::Unsupported => {}
             Err(TryLockError::Error(error)) => return Err(wrong("locked", &error)),
         }
+        // Whoever had the lock may have removed it.
+        let is_named = std::fs::metadata(path).and_then(|named| Ok(named.ino() == file.metadata()?.ino()));
+        if !is_named.map_err(|error| wrong("opened", &error))? {
+            return Err(Failure::failed(format_args!("{shown} was being written by another sweep: try again")));
+        }
         let mut text = Vec::new();
         file.read_to_end(&mut text).map_err(|error| wrong("read", &error))?;
         let (whole_bytes, done) = read(&text, head).map_err(|why| Failure::failed(format_args!("{shown}{why}")))?;
@@ -54,7 +65,7 @@ impl Journal {
             file.seek(SeekFrom::End(0)).map(drop)
         };
         cut(&mut file).map_err(|error| wrong("written", &error))?;
-        let mut journal = Journal { path: path.to_owned(), file };
+        let mut journal = Journal { path: path.to_owned(), file, was_there, replays: done.len() };
         if whole_bytes == 0 {
             journal.line(head)?;
         }
@@ -66,7 +77,14 @@ impl Journal {
     /// # Errors
     /// A sentence.
     pub fn add(&mut self, key: &str, row: &Row) -> Outcome {
-        self.line(&serde_json::json!({ "key": key, "row": row }))
+        self.line(&serde_json::json!({ "key": key, "row": row }))?;
+        self.replays += 1;
+        Ok(())
+    }
+
+    /// Whether there is anything to go on with.
+    pub fn has_replays(&self) -> bool {
+        self.replays > 0
     }
 
     fn line(&mut self, value: &Value) -> Outcome {
@@ -75,6 +93,19 @@ impl Journal {
         written.map_err(|error| {
             Failure::failed(format_args!("{} cannot be written: {}", self.path.display(), system_reason(&error)))
         })
+    }
+}
+
+impl Drop for Journal {
+    fn drop(&mut self) {
+        if self.replays > 0 {
+            return;
+        }
+        // Nobody can be told here; and a head alone is gone on with as well.
+        let _ = match self.was_there {
+            true => self.file.set_len(0),
+            false => std::fs::remove_file(&self.path),
+        };
     }
 }
 
@@ -174,6 +205,26 @@ mod tests {
         let at = text.iter().position(|byte| *byte == b'\n').unwrap() + 1;
         text[at] = b'x';
         assert!(read(&text, &head()).unwrap_err().contains("line 2: expected a replay"));
+    }
+
+    #[test]
+    fn what_got_no_replay_is_gone_again() {
+        let path = std::env::temp_dir().join(format!("larder-journal-{}", std::process::id()));
+        let done = || Journal::open(&path, &head()).expect("a file");
+        drop(done());
+        assert!(!path.exists(), "it was not there before");
+        std::fs::write(&path, "").expect("a file");
+        drop(done());
+        assert_eq!(std::fs::read(&path).expect("a file"), b"", "it was empty before");
+        let (mut journal, _) = done();
+        journal.add("k0", &Row::new()).expect("added");
+        drop(journal);
+        let kept = std::fs::read(&path).expect("a file");
+        let (journal, before) = done();
+        assert!(journal.has_replays() && before.len() == 1);
+        drop(journal);
+        assert_eq!(std::fs::read(&path).expect("a file"), kept);
+        std::fs::remove_file(&path).expect("removed");
     }
 
     #[test]

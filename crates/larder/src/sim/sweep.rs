@@ -1,11 +1,11 @@
 //! `larder sim sweep`: one trace, caches of many sizes, RAM budgets and options.
 //!
-//! In order: (1) the grid is made and checked; (2) the file of the sweep says what was done before; (3) the trace is read
-//! once for every few of the caches that are left, on all processors, and what came of them is noted; (4) all of the grid
-//! is reported.
+//! In order: (1) the grid is made and checked; (2) the file of the sweep says what was done before; (3) what is left is checked, in
+//! chunks of each size; (4) the trace is read once for every few of those caches, on all processors, and what came of them is
+//! noted; (5) all of the grid is reported.
 //!
 //! Invariants: a replay that was noted is not done again. What is reported is in the order of the grid, whenever it was
-//! done.
+//! done. A sweep that is refused has replayed nothing.
 //!
 //! What it does not do: replay; `replay.rs` does.
 
@@ -18,6 +18,7 @@ use crate::{
 use larder_sim::{
     report::{Row, table::table},
     setup::{Options, Setup},
+    survey::Survey,
 };
 use serde_json::{Value, json};
 use std::{collections::HashMap, io::Read};
@@ -66,38 +67,52 @@ fn replay(args: &SweepArgs, watch: &Watch) -> Outcome<Vec<Row>> {
     let mut chunks: Vec<u32> = grid.iter().map(|setup| setup.chunk_bytes).collect();
     chunks.sort_unstable();
     chunks.dedup();
-    let mut order: Vec<Setup> = Vec::new();
+    let mut works = Vec::new();
     for &chunk in &chunks {
-        let of_chunk: Vec<Setup> = grid.iter().filter(|setup| setup.chunk_bytes == chunk).copied().collect();
-        let chunked = Source::open(&args.input, Some(chunk), watch)?;
-        order.extend(replay_chunk(args, &chunked, of_chunk, &mut journal, &mut done)?);
+        let of_chunk = grid.iter().filter(|setup| setup.chunk_bytes == chunk && !done.contains_key(&key(setup)));
+        let source = Source::open(&args.input, Some(chunk), watch)?;
+        works.push(work(args, source, of_chunk.copied().collect())?);
+    }
+    let is_left = works.iter().any(|work| !work.setups.is_empty());
+    if let Some(refusal) = works.iter_mut().find_map(|work| work.refusal.take())
+        && !is_left
+        && done.is_empty()
+    {
+        return Err(refusal);
     }
     // (4)
-    let in_order = grid.iter().filter(|setup| order.contains(setup));
-    Ok(in_order.filter_map(|setup| done.get(&key(setup)).cloned()).collect())
+    for work in &works {
+        replay_work(args, work, &mut journal, &mut done)?;
+    }
+    // (5)
+    Ok(grid.iter().filter_map(|setup| done.get(&key(setup)).cloned()).collect())
 }
 
-/// Replays what is missing of the setups of one chunk size; those that there can be.
-fn replay_chunk(
-    args: &SweepArgs,
-    source: &Source<'_>,
+/// What is to be replayed in chunks of one size.
+struct Work<'a> {
+    source: Source<'a>,
     setups: Vec<Setup>,
-    journal: &mut Journal,
-    done: &mut HashMap<String, Row>,
-) -> Outcome<Vec<Setup>> {
-    let is_missing = |setup: &&Setup, done: &HashMap<String, Row>| !done.contains_key(&key(setup));
-    let missing: Vec<Setup> = setups.iter().filter(|setup| is_missing(setup, done)).copied().collect();
-    let survey = survey(source, &args.input, &missing)?;
-    let missing = match args.design.is_empty() {
-        true => possible(missing, survey.as_ref()).or_else(|failure| {
-            // Others may have been done before.
-            if done.is_empty() { Err(failure) } else { Ok(Vec::new()) }
-        })?,
-        false => {
-            check(&missing, survey.as_ref())?;
-            missing
-        }
-    };
+    survey: Option<Survey>,
+    /// Why there are none, where none of several can be.
+    refusal: Option<Failure>,
+}
+
+/// Those of the setups that there can be; all, where designs are named.
+fn work<'a>(args: &SweepArgs, source: Source<'a>, missing: Vec<Setup>) -> Outcome<Work<'a>> {
+    let survey = survey(&source, &args.input, &missing)?;
+    if !args.design.is_empty() {
+        check(&missing, survey.as_ref())?;
+        return Ok(Work { source, setups: missing, survey, refusal: None });
+    }
+    Ok(match possible(missing, survey.as_ref()) {
+        Ok(setups) => Work { source, setups, survey, refusal: None },
+        Err(refusal) => Work { source, setups: Vec::new(), survey, refusal: Some(refusal) },
+    })
+}
+
+/// Replays it, and notes what comes of it.
+fn replay_work(args: &SweepArgs, work: &Work<'_>, journal: &mut Journal, done: &mut HashMap<String, Row>) -> Outcome {
+    let Work { source, setups: missing, survey, .. } = work;
     let threads = args.threads.map_or_else(processors, usize::from);
     let per_pass = threads.max(POINTS_PER_PASS);
     let passes = missing.len().div_ceil(per_pass);
@@ -108,14 +123,15 @@ fn replay_chunk(
             some.len(),
             exact(source.chunk_bytes().into())
         );
-        let pass = Pass { source, warmup: args.input.warmup, survey, words, threads };
-        let rows = pass.rows(some, Bounds::of(args.report.bound)).map_err(|failure| kept(failure, args))?;
+        let pass = Pass { source, warmup: args.input.warmup, survey: *survey, words, threads };
+        let rows = pass.rows(some, Bounds::of(args.report.bound));
+        let rows = rows.map_err(|failure| if journal.has_replays() { kept(failure, args) } else { failure })?;
         for (setup, row) in some.iter().zip(rows) {
             journal.add(&key(setup), &row)?;
             done.insert(key(setup), row);
         }
     }
-    Ok(setups.into_iter().filter(|setup| done.contains_key(&key(setup))).collect())
+    Ok(())
 }
 
 /// What a signal ends can be gone on with.

@@ -1,0 +1,61 @@
+//! The system's allocator, with a count of the bytes that were asked for and not given back, and of the most at a time.
+//!
+//! Invariants: off, it costs one relaxed load an allocation, so that what is timed does not feel it.
+//!
+//! What it does not do: tell who allocated.
+
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed},
+};
+
+static IS_ON: AtomicBool = AtomicBool::new(false);
+static LIVE_BYTES: AtomicI64 = AtomicI64::new(0);
+static PEAK_BYTES: AtomicI64 = AtomicI64::new(0);
+
+/// See the module.
+pub struct Counting;
+
+fn note(bytes: i64) {
+    if IS_ON.load(Relaxed) {
+        let live = LIVE_BYTES.fetch_add(bytes, Relaxed) + bytes;
+        PEAK_BYTES.fetch_max(live, Relaxed);
+    }
+}
+
+// SAFETY: every call goes to the system's allocator unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        note(layout.size() as i64);
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        note(layout.size() as i64);
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        note(-(layout.size() as i64));
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.dealloc(ptr, layout) }
+    }
+
+    unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        note(size as i64 - layout.size() as i64);
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.realloc(ptr, layout, size) }
+    }
+}
+
+/// The most bytes that `work` had at a time, beside what was there before, and its result.
+pub fn peak<T>(work: impl FnOnce() -> T) -> (u64, T) {
+    LIVE_BYTES.store(0, Relaxed);
+    PEAK_BYTES.store(0, Relaxed);
+    IS_ON.store(true, Relaxed);
+    let result = work();
+    IS_ON.store(false, Relaxed);
+    (PEAK_BYTES.load(Relaxed).max(0) as u64, result)
+}
