@@ -44,15 +44,18 @@ pub fn plan(
             options.chunk_bytes
         )));
     }
-    let layout = Layout::plan(LayoutRequest {
+    let slots_max = design.slots_max(options.ram_budget_bytes, options.chunk_bytes);
+    let slots_bytes_max = u64::from(slots_max) * u64::from(options.chunk_bytes);
+    let mut layout = Layout::plan(LayoutRequest {
         flash_bytes,
         origin_bytes,
         chunk_bytes: options.chunk_bytes,
         weu_bytes: options.weu_bytes,
         sector_bytes: flash_sector,
         fp_entries_max: None,
-        mappings_max: design.mappings_wanted(flash_bytes, options.chunk_bytes)?,
+        mappings_max: design.mappings_wanted(flash_bytes.min(slots_bytes_max), options.chunk_bytes)?,
     })?;
+    layout.slot_count = layout.slot_count.min(slots_max);
     Ok(Superblock {
         sequence: 1,
         flash_uuid: options.flash_uuid,

@@ -15,7 +15,7 @@ use larder_core::{
     nitro,
     slotted::{FlashSize, Placed, SizeError, Slotted, slots_bytes_max, spares},
 };
-use larder_format::{Compression, DesignId, Superblock};
+use larder_format::{Compression, DesignId, Superblock, layout::SLOT_COUNT_MIN};
 
 /// What lies under a design, and how one is made.
 #[derive(Clone, Copy)]
@@ -144,6 +144,19 @@ impl EngineDesign {
                 self.name,
                 names_of(DESIGNS.iter().filter(|design| matches!(design.store, Store::Weus { .. })))
             ))),
+        }
+    }
+
+    /// How many slots a RAM budget affords, for chunks of so many bytes; 0 sets no limit. A table entry for each slot is there from
+    /// the beginning, whatever is cached.
+    pub fn slots_max(&self, ram_budget_bytes: u64, chunk_bytes: u32) -> u32 {
+        match self.store {
+            Store::Slots { .. } if ram_budget_bytes > 0 => {
+                let entries = ram_budget_bytes / self.index_bytes_max(chunk_bytes);
+                let slots = u32::try_from(entries + spares(entries)).unwrap_or(u32::MAX);
+                slots.max(SLOT_COUNT_MIN)
+            }
+            Store::Slots { .. } | Store::Weus { .. } => u32::MAX,
         }
     }
 

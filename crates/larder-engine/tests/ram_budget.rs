@@ -43,6 +43,7 @@ fn stay_within_the_budget(design: &EngineDesign) {
         create(&*flash, origin.info().size_bytes, &options).await.expect("it works");
         let cache =
             Cache::open(flash.clone(), origin.clone(), runtime.clone(), Tuning::default()).await.expect("it works");
+        assert!(cache.status().index_ram_bytes <= budget, "{}: {} bytes", design.name, cache.status().index_ram_bytes);
         for lba in 0..CHUNKS {
             let data = IoBuf::copy_of(&content(lba)).freeze();
             cache.write(lba * CHUNK as u64, data, WriteFlags::default()).await.expect("it works");
@@ -52,7 +53,7 @@ fn stay_within_the_budget(design: &EngineDesign) {
         assert!(status.dirty_bytes > 0 && status.dirty_list_ram_bytes > status.dirty_bytes / CHUNK as u64 * 16);
         assert_eq!(status.index_ram_bytes, indices + status.slot_table_ram_bytes);
         assert_eq!(status.design, design.name);
-        assert!(indices <= budget, "{}: {indices} bytes of a budget of {budget}", design.name);
+        assert!(status.index_ram_bytes <= budget, "{}: {} bytes", design.name, status.index_ram_bytes);
         let cached = status.logical_bytes_cached / CHUNK as u64;
         let affordable = budget / design.index_bytes_max(CHUNK as u32);
         assert!(cached > affordable / 2, "{}: {cached} chunks, where {affordable} are affordable", design.name);

@@ -318,8 +318,19 @@ fn random<const N: usize>() -> Outcome<[u8; N]> {
 fn summary(args: &CreateArgs, made: &Superblock) -> String {
     let layout = &made.layout;
     let dedup = if made.dedup && made.fp_index_percent > 0 { "deduplicated" } else { "not deduplicated" };
+    let used = u64::from(layout.slot_count) * u64::from(layout.weu_bytes);
+    let unused = layout.flash_bytes - layout.weu_offset - used;
+    // Of what a slot needs, less than one is left over.
+    let note = match unused >= u64::from(layout.weu_bytes) {
+        false => String::new(),
+        true => format!(
+            "the RAM budget of {} affords no more slots: {} of the flash stay unused; a larger budget, or larger chunks, use more\n",
+            size::exact(made.ram_budget_bytes),
+            size::human(unused),
+        ),
+    };
     format!(
-        "made a cache of {} on {} for {} ({}): {} slots of {}, chunks of {}, {}, {dedup}, compression {}\n",
+        "made a cache of {} on {} for {} ({}): {} slots of {}, chunks of {}, {}, {dedup}, compression {}\n{note}",
         size::human(layout.flash_bytes),
         args.flash.display(),
         shown(made.origin.uri.as_str()),
