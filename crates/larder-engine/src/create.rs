@@ -52,7 +52,8 @@ pub fn plan(
         chunk_bytes: options.chunk_bytes,
         weu_bytes: options.weu_bytes,
         sector_bytes: flash_sector,
-        fp_entries_max: None,
+        // A content for each slot.
+        fp_entries_max: (slots_max < u32::MAX).then_some(slots_max.into()),
         mappings_max: design.mappings_wanted(flash_bytes.min(slots_bytes_max), options.chunk_bytes)?,
     })?;
     layout.slot_count = layout.slot_count.min(slots_max);
