@@ -38,6 +38,15 @@ impl Shared {
         }
     }
 
+    /// How many slots go with one commit, where so many free ones are missing. Of slots of one chunk all that the design has let go
+    /// of, or each chunk stored would cost a commit; where the index is full it is data in use that goes, and no more than has to.
+    fn batch(&self, missing: usize, crowded: bool) -> usize {
+        match self.geometry.layout.has_segments() || crowded {
+            true => missing.clamp(1, CHUNK_BATCH_MAX),
+            false => CHUNK_BATCH_MAX,
+        }
+    }
+
     /// The evictor's task: keeps slots free and the index in bounds until the cache closes.
     pub(crate) async fn evictor(self: Arc<Self>) {
         loop {
@@ -71,7 +80,7 @@ impl Shared {
                 wanted.await;
                 continue;
             }
-            let done = self.evict_batch(short.clamp(1, CHUNK_BATCH_MAX)).await;
+            let done = self.evict_batch(self.batch(short, crowded)).await;
             self.signals.room.notify();
             if done == 0 {
                 if crowded {

@@ -1,0 +1,182 @@
+//! (k) What each design of the engine decides with, without any I/O: nanoseconds a request in `larder-core`, and bytes allocated
+//! for each mapped chunk.
+//!
+//! The load is write-through: three reads for each write, over four times as many addresses as the cache has room for,
+//! drawn by Zipf's law (exponent 0.8), two addresses to each content, whose fingerprint is known. A design is asked in the order in
+//! which the engine asks it: lookup; what a miss or a write inserts is looked up by content, mapped as a duplicate or
+//! stored; where slots run out, victims are chosen and evicted; one step of cleaning for each. The requests are drawn before,
+//! and a first pass fills the cache.
+//!
+//! What it does not do: make records, log entries or checksums; (a) to (g) time the whole.
+
+use crate::{Options, alloc::Live, measure::Res, report::Row};
+use larder_core::{Design, DesignConfig, Fingerprint, Lba, Lookup, NewMapping, Place, SlotId, StreamClass};
+use larder_device::rng::{Rng, mix64};
+use larder_engine::designs::{DESIGNS, EngineDesign, Store};
+use larder_trace::zipf::Zipf;
+use std::time::Instant;
+
+const CHUNK_BYTES: u32 = 4096;
+/// Whole chunks that the flash holds.
+const CHUNKS: u64 = 1 << 17;
+const ADDRESSES: u64 = 4 * CHUNKS;
+/// A WEU of 2 MiB.
+const WEU_CHUNKS: u32 = 512;
+const REQUESTS: usize = 4 << 20;
+/// What the evictor lets go of at a time, where the design has something to let go of by itself.
+const DROPPED_MAX: usize = 64;
+/// Slots of one chunk that go together.
+const SLOT_BATCH: usize = 256;
+
+#[derive(Clone, Copy)]
+struct Request {
+    lba: Lba,
+    is_write: bool,
+    fingerprint: Fingerprint,
+}
+
+/// Measures.
+pub fn run(bench: &Options) -> Res<Vec<Row>> {
+    let requests = requests(bench.scaled(REQUESTS));
+    let mut rows = Vec::new();
+    for design in DESIGNS {
+        let live = Live::begin();
+        let mut cache = Driven::new(design)?;
+        requests.iter().for_each(|request| cache.request(request));
+        let (bytes, mapped) = (live.bytes() as f64, cache.design.stats().mapped_chunks as f64);
+        drop(live);
+        let mut nanoseconds = Vec::new();
+        for _ in 0..3 {
+            cache.hits = 0;
+            let began = Instant::now();
+            requests.iter().for_each(|request| cache.request(request));
+            nanoseconds.push(began.elapsed().as_nanos() as f64 / requests.len() as f64);
+        }
+        nanoseconds.sort_by(f64::total_cmp);
+        let reads = requests.iter().filter(|request| !request.is_write).count();
+        let hit_percent = cache.hits as f64 / reads as f64 * 100.0;
+        let name = design.name;
+        rows.push(Row::told(
+            &format!("k.{name}.time"),
+            format!("decisions of {name}: ns a request, {hit_percent:.1}% of the reads hit"),
+            nanoseconds[1],
+        ));
+        rows.push(Row::told(
+            &format!("k.{name}.ram"),
+            format!("RAM of {name} under load, {mapped} chunks mapped: bytes a mapped chunk"),
+            bytes / mapped,
+        ));
+    }
+    Ok(rows)
+}
+
+fn requests(count: usize) -> Vec<Request> {
+    let mut rng = Rng::new(11);
+    let zipf = Zipf::new(ADDRESSES, 0.8);
+    let mut drawn = larder_trace::rng::Rng::new(12);
+    (0..count)
+        .map(|_| {
+            let lba = Lba(mix64(zipf.sample(&mut drawn)) % ADDRESSES);
+            let mut fingerprint = [0; 16];
+            fingerprint[..8].copy_from_slice(&mix64(lba.0 / 2).to_le_bytes());
+            fingerprint[8..].copy_from_slice(&mix64(lba.0 / 2 + (1 << 40)).to_le_bytes());
+            Request { lba, is_write: rng.chance(1, 4), fingerprint: Fingerprint(fingerprint) }
+        })
+        .collect()
+}
+
+/// A design, and the slot that it fills.
+struct Driven {
+    design: Box<dyn Design>,
+    /// Chunks of a slot.
+    slot_chunks: u32,
+    open: Option<(SlotId, u32, u32)>,
+    hits: u64,
+}
+
+impl Driven {
+    fn new(design: &EngineDesign) -> Res<Driven> {
+        let slot_chunks = match design.store {
+            Store::Weus { .. } => WEU_CHUNKS,
+            Store::Slots { .. } => 1,
+        };
+        let mappings = design.mappings_wanted(CHUNKS * u64::from(CHUNK_BYTES), CHUNK_BYTES)?;
+        let config = DesignConfig {
+            slot_count: (CHUNKS / u64::from(slot_chunks)) as u32,
+            mappings_max: mappings.unwrap_or(4 * CHUNKS),
+            fp_entries_max: 2 * CHUNKS,
+        };
+        Ok(Driven { design: design.make(config, CHUNK_BYTES), slot_chunks, open: None, hits: 0 })
+    }
+
+    fn request(&mut self, request: &Request) {
+        if request.is_write {
+            self.design.suspend(request.lba);
+        } else if self.design.lookup(request.lba) != Lookup::Miss {
+            self.hits += 1;
+            return;
+        }
+        self.insert(request);
+    }
+
+    fn insert(&mut self, request: &Request) {
+        let remembered = self.design.remembered(request.lba);
+        if !self.design.has_room(1) {
+            self.make_room();
+        }
+        if !self.design.has_room(1) {
+            return;
+        }
+        let new = match self.design.find_duplicate(remembered.as_ref().unwrap_or(&request.fingerprint)) {
+            Some(place) => NewMapping::Duplicate { place },
+            None => match self.place() {
+                Some(place) => NewMapping::Unique { place, fingerprint: Some(request.fingerprint) },
+                None => return,
+            },
+        };
+        self.design.map(request.lba, new, None);
+        self.seal_if_full();
+    }
+
+    /// Where the next chunk goes.
+    fn place(&mut self) -> Option<Place> {
+        if self.open.is_none() {
+            while self.design.free_slots() < 2 {
+                if !self.make_room() {
+                    break;
+                }
+            }
+            self.open = self.design.open_slot(StreamClass::Clean).map(|(slot, generation)| (slot, generation, 0));
+        }
+        let (slot, generation, used) = self.open.as_mut()?;
+        let offset = *used * CHUNK_BYTES;
+        *used += 1;
+        Some(Place { slot: *slot, generation: *generation, offset, stored_len: CHUNK_BYTES, crc: 0, encoding: 0 })
+    }
+
+    fn seal_if_full(&mut self) {
+        if let Some((slot, _, used)) = self.open
+            && used == self.slot_chunks
+        {
+            self.design.seal_slot(slot);
+            self.open = None;
+        }
+    }
+
+    /// Evicts slots, as many as the engine evicts with one commit. False where none can go.
+    fn make_room(&mut self) -> bool {
+        self.design.drop_clean_zeroes(false, DROPPED_MAX);
+        let batch = if self.slot_chunks == 1 && self.design.has_room(1) { SLOT_BATCH } else { 1 };
+        let mut evicted = 0;
+        while evicted < batch
+            && let Some(victim) = self.design.choose_victim(&mut |_| false)
+        {
+            evicted += 1;
+            if self.design.evict(victim.slot).is_some() {
+                self.design.release_slot(victim.slot);
+            }
+        }
+        self.design.sweep();
+        evicted > 0
+    }
+}
