@@ -4,7 +4,8 @@
 //! Invariants: dropping a `Cache` without [`Cache::close`] is like a crash: background work stops, nothing that was
 //! flushed is lost. What was under way goes on to the end of its step: whoever opens the same devices again in the same
 //! process waits for that with [`Cache::abandon`], or ends the runtime first, else a late step could land on what the next
-//! opening wrote. An opening, a mode switch, a close or a detach that is given up by dropping its future goes on to its end.
+//! opening wrote. A close or an opening that is given up by dropping its future goes on to its end; so does a detach or a mode
+//! switch that has stopped writes, and one that has not leaves no trace.
 //!
 //! What it does not do: any of the work; the verbs do.
 
@@ -14,6 +15,7 @@ use crate::{
     config::Tuning,
     degraded::behind_fence,
     error::EngineError,
+    log_room::Reservations,
     pins::Pins,
     recover::{RecoveryReport, new_design, recover_by},
     shared::{Geometry, Shared, Signals},
@@ -107,12 +109,15 @@ impl Cache {
             origin_health: OriginHealth::default(),
             opening,
             signals: Signals::default(),
+            reservations: Reservations::default(),
             writes_in_flight: AtomicU32::new(0),
             waiting_for_room: AtomicU32::new(0),
             draining: AtomicBool::new(false),
             closing: AtomicBool::new(false),
             finishing: AtomicBool::new(false),
             tasks: AtomicU32::new(0),
+            ends: AtomicU32::new(0),
+            abandoned: AtomicBool::new(false),
         });
         let cache = Cache { shared: shared.clone(), info, recovery: found.report };
         // To its end, also where whoever opens gives up: then nobody has the cache, and it is dropped.

@@ -212,6 +212,7 @@ impl Shared {
                 wanted.await;
                 continue;
             }
+            self.state.lock().log.checkpoint_tries += 1;
             match self.checkpoint(false).await {
                 Ok(()) => tries = 0,
                 Err(error) => {
@@ -234,7 +235,10 @@ impl Shared {
             }
             EngineError::Flash(_) => {}
             // The origin could not be flushed, or the checkpoint was too large, or the cache ends: not the flash's fault.
-            error => self.state.lock().log.checkpoint_failed = Some(error),
+            error => {
+                let mut state = self.state.lock();
+                state.log.checkpoint_failed = Some((state.log.checkpoint_tries, error));
+            }
         }
     }
 

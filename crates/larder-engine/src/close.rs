@@ -2,7 +2,8 @@
 //! is flushed; (3) the background tasks end; (4) a checkpoint says that the end was orderly; (5) of a detach, the superblock
 //! twins say so; (6) the committer ends.
 //!
-//! Invariants: nothing is written after the mark of (4). From (2) on the end goes on also where whoever asked for it gives up.
+//! Invariants: nothing is written after the mark of (4). An end goes on also where whoever asked for it gives up, and where the
+//! cache is dropped.
 //!
 //! What it does not do: write dirty data to the origin; [`detach`](crate::detach) does that before.
 
@@ -22,11 +23,7 @@ impl Cache {
         shared.draining.store(true, Release);
         shared.wake_waiting();
         // A ticket over everything is behind all writes.
-        let ticket = shared.tickets.ask(Lba(0), u64::MAX).granted().await;
-        if shared.is_closing() {
-            return Err(EngineError::Closed);
-        }
-        shared.end(ticket, false).await
+        shared.end(shared.tickets.ask(Lba(0), u64::MAX), false).await
     }
 
     /// Ends the cache as a crash does, and returns once nothing of it is under way on the devices: then they may be opened
@@ -34,18 +31,32 @@ impl Cache {
     pub async fn abandon(self) {
         let shared = self.shared().clone();
         drop(self);
+        loop {
+            let stopped = shared.signals.stopped.listen();
+            if shared.ends.load(Acquire) == 0 {
+                break;
+            }
+            stopped.await;
+        }
         shared.stop_tasks(0).await;
     }
 }
 
 impl Shared {
-    /// Ends the cache, with no write under way: `ticket` is over everything.
+    /// Ends the cache, once `ticket`, which is over everything, is granted: then no write is under way.
+    ///
+    /// # Errors
+    /// [`EngineError::Closed`] where it has ended; what the devices say.
     pub(crate) async fn end(self: &Arc<Self>, ticket: Ticket, detach: bool) -> Result<(), EngineError> {
-        let this = self.clone();
-        // Not one of the tasks that are counted, for it waits until there are none.
+        let ending = Ending::begin(self);
         let (completer, result) = IoFuture::pending();
         self.runtime.spawn(Box::pin(async move {
-            let ended = this.end_all(ticket, detach).await;
+            let ticket = ticket.granted().await;
+            let ended = match ending.0.is_closing() {
+                true => Err(EngineError::Closed),
+                false => ending.0.end_all(ticket, detach).await,
+            };
+            drop(ending);
             completer.complete(Ok(ended));
         }));
         result.await?
@@ -53,10 +64,11 @@ impl Shared {
 
     async fn end_all(self: &Arc<Self>, ticket: Ticket, detach: bool) -> Result<(), EngineError> {
         self.draining.store(true, Release);
+        // From here on, for the cache may be dropped meanwhile.
+        let finishing = Finishing::begin(self);
         self.settle().await;
         let flushed = self.flush(Audience::Operator).await;
         // All tasks but the committer end before the last checkpoint: nothing may follow the mark that it makes.
-        let finishing = Finishing::begin(self);
         self.closing.store(true, Release);
         self.stop_tasks(1).await;
         // A flash that failed is left as it is: the next opening recovers it as from a crash.
@@ -82,6 +94,7 @@ impl Shared {
     pub(crate) fn stop(&self) {
         self.draining.store(true, Release);
         self.closing.store(true, Release);
+        self.abandoned.store(true, Release);
         self.wake_waiting();
         self.wake_tasks();
     }
@@ -114,7 +127,14 @@ impl Shared {
 
     fn wake_waiting(&self) {
         let signals = &self.signals;
-        for signal in [&signals.room, &signals.segments, &signals.destaged, &signals.committed, &signals.checkpointed] {
+        for signal in [
+            &signals.room,
+            &signals.reserved,
+            &signals.segments,
+            &signals.destaged,
+            &signals.committed,
+            &signals.checkpointed,
+        ] {
             signal.notify();
         }
     }
@@ -133,6 +153,23 @@ impl Shared {
         ] {
             signal.notify();
         }
+    }
+}
+
+/// Counts an end that is under way.
+struct Ending(Arc<Shared>);
+
+impl Ending {
+    fn begin(shared: &Arc<Shared>) -> Self {
+        shared.ends.fetch_add(1, AcqRel);
+        Ending(shared.clone())
+    }
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.0.ends.fetch_sub(1, AcqRel);
+        self.0.signals.stopped.notify();
     }
 }
 

@@ -217,7 +217,7 @@ pub fn of_state(state: &State, counts: &CounterValues, chunk_bytes: u64) -> Vec<
         );
         add("origin_doubtful", Severity::Warning, what);
     }
-    if let Some(error) = &state.log.checkpoint_failed {
+    if let Some((_, error)) = &state.log.checkpoint_failed {
         let what = format!("the last checkpoint failed ({error}); it is tried again");
         add("checkpoint_failing", Severity::Warning, what);
     }

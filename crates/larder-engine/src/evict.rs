@@ -51,7 +51,7 @@ impl Shared {
     pub(crate) async fn evictor(self: Arc<Self>) {
         loop {
             let wanted = self.signals.evict_wanted.listen();
-            if self.is_closing() && !self.someone_waits_for_room() {
+            if self.is_closing() {
                 return;
             }
             if self.state.lock().flash_failed.is_some() {
@@ -120,10 +120,6 @@ impl Shared {
             // Without this entry a crash would bring the zeroes back, over what the origin was given since.
             state.log.push(LogEntry::Invalidate { lba: lba.0, chunk_count: 1 });
         }
-    }
-
-    fn someone_waits_for_room(&self) -> bool {
-        self.writes_in_flight.load(Acquire) > 0
     }
 
     async fn evict_batch(self: &Arc<Self>, count: usize) -> usize {

@@ -14,7 +14,13 @@
 //! Invariants: entries leave the queue only when they are durable. After a failure nothing more is acknowledged as
 //! durable, until a later commit of the same entries succeeds.
 
-use crate::{error::EngineError, shared::Shared, sync::either, unflushed::Audience};
+use crate::{
+    error::EngineError,
+    shared::Shared,
+    state::{Asked, State},
+    sync::either,
+    unflushed::Audience,
+};
 use larder_device::{IoBuf, IoError, IoErrorKind, IoOp, Runtime, SharedBuf, WriteFlags};
 use larder_format::{
     FrameStart, LogEntry, WriteMode,
@@ -63,6 +69,7 @@ impl Shared {
         let mut asked_at = None;
         loop {
             let committed = self.signals.committed.listen();
+            let checkpointed = self.signals.checkpointed.listen();
             {
                 let state = self.state.lock();
                 if state.log.durable_below >= upto {
@@ -72,19 +79,11 @@ impl Shared {
                     return Err(EngineError::FlashFailed(error.clone()));
                 }
                 // A failure counts for those who asked before it.
-                if let (Some(asked), Some(error)) = (asked_at, &state.log.error)
-                    && state.log.commits > asked
-                    && !(use_reserve && state.log.refused_for_room)
-                {
-                    return Err(EngineError::Io(error.clone()));
-                }
-                if state.log.ended {
-                    return Err(EngineError::Closed);
-                }
-                asked_at.get_or_insert(state.log.commits);
+                let asked = *asked_at.get_or_insert(state.log.asked_now());
+                self.check_commits(&state, asked, use_reserve)?;
             }
             self.request(upto, false, use_reserve);
-            committed.await;
+            either(committed, checkpointed).await;
         }
     }
 
@@ -95,14 +94,15 @@ impl Shared {
     /// # Errors
     /// As [`Shared::commit`].
     pub async fn commit_everything(self: &Arc<Self>, use_reserve: bool) -> Result<(), EngineError> {
-        let (goal, asked_at) = {
+        let (goal, asked) = {
             let state = self.state.lock();
-            (state.log.clean_closed + 1, state.log.commits)
+            (state.log.clean_closed + 1, state.log.asked_now())
         };
         // The segments' clean mappings are logged when they were written, which is after the commit that closed them
         // began: one more commit makes those entries durable.
         loop {
             let committed = self.signals.committed.listen();
+            let checkpointed = self.signals.checkpointed.listen();
             {
                 let state = self.state.lock();
                 if state.log.clean_closed > goal {
@@ -111,21 +111,27 @@ impl Shared {
                 if let Some(error) = &state.flash_failed {
                     return Err(EngineError::FlashFailed(error.clone()));
                 }
-                if let Some(error) = &state.log.error
-                    && state.log.commits > asked_at
-                    && !(use_reserve && state.log.refused_for_room)
-                {
-                    return Err(EngineError::Io(error.clone()));
-                }
-                if state.log.ended {
-                    return Err(EngineError::Closed);
-                }
+                self.check_commits(&state, asked, use_reserve)?;
             }
             self.request(0, true, use_reserve);
-            committed.await;
+            either(committed, checkpointed).await;
         }
         let upto = self.state.lock().log.next_seq();
         self.commit_below(upto, use_reserve).await
+    }
+
+    /// Why no commit comes, for somebody who asked then.
+    fn check_commits(&self, state: &State, asked: Asked, use_reserve: bool) -> Result<(), EngineError> {
+        if let Some(error) = state.log.error.clone().filter(|_| state.log.commits > asked.commits) {
+            return Err(EngineError::Io(error));
+        }
+        if !use_reserve
+            && self.commit_is_crowded(state)
+            && let Some(error) = state.log.checkpoint_error(asked.checkpoint_tries)
+        {
+            return Err(error);
+        }
+        if state.log.ended { Err(EngineError::Closed) } else { Ok(()) }
     }
 
     /// Asks the committer for a commit of the entries below `upto`.
@@ -151,17 +157,9 @@ impl Shared {
             let wanted = self.signals.commit_wanted.listen();
             let checkpointed = self.signals.checkpointed.listen();
             let (work, crowded) = {
-                let mut state = self.state.lock();
+                let state = self.state.lock();
                 // The rest of the log is for the checkpoint that frees it, which commits what waits by then.
                 let crowded = self.commit_is_crowded(&state) && !state.log.use_reserve;
-                if crowded && let Some(error) = state.log.checkpoint_failed.clone() {
-                    // Whoever waits learns why; the next one to ask finds it tried again.
-                    state.log.commits += 1;
-                    state.log.wanted_below = 0;
-                    state.log.error = Some(error.into_io(IoOp::Write, 0, 0));
-                    state.log.refused_for_room = true;
-                    self.signals.committed.notify();
-                }
                 let wanted = state.log.wanted_below > state.log.durable_below || state.log.close_clean;
                 // What nobody waits for is not tried again and again, and keeps no cache from ending.
                 let many = state.log.entries.len() >= self.pending_entries_max() / 2 && !failed && !self.may_end();
@@ -177,7 +175,6 @@ impl Shared {
                     let mut state = self.state.lock();
                     state.log.commits += 1;
                     state.log.error = result.err();
-                    state.log.refused_for_room = false;
                     if failed {
                         state.log.wanted_below = 0;
                         state.log.close_clean = false;

@@ -6,8 +6,8 @@
 //! only entries of who had asked before: a batch of a destage, and of an eviction, each bounded.
 //!
 //! Invariants: all entries that may come without another question are counted: those in the queue, clean mappings that
-//! wait for a flush of the origin or for their record (a flush that fails makes an entry of each), and one for each writer that
-//! is under way.
+//! wait for a flush of the origin or for their record (a flush that fails makes an entry of each), and one for each chunk that a
+//! writer has asked for ([`Reserved`]), of whom there are as many as entries may wait.
 //!
 //! What it does not do: write the log; [`flush`](crate::flush) does.
 
@@ -17,12 +17,36 @@ use crate::{
     state::{PENDING_ENTRIES_MAX, State},
 };
 use larder_format::log::{LOG_ENTRY_BYTES, frame_bytes_for};
-use std::sync::atomic::Ordering::*;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 
 /// Share of the log that may be filled; the rest is for the commits of a checkpoint. In percent.
 pub const LOG_USED_PERCENT_MAX: u64 = 75;
+/// Those who wait for room that others have reserved are woken when so many have given it back.
+const WAKE_EVERY: u32 = 16;
 /// Share of the log that entries which wait for it may take: one part of so many.
 const PENDING_SHARE: u64 = 8;
+
+/// Room for entries that writers have asked for.
+#[derive(Default)]
+pub struct Reservations {
+    held: AtomicU32,
+    /// As many are held as may be: nobody gets one until some were given back, so that who waits is woken by then.
+    full: AtomicBool,
+}
+
+/// Room for one entry of the log, until this is dropped. Whoever has it adds no more than that.
+pub struct Reserved<'a>(&'a Shared);
+
+impl Drop for Reserved<'_> {
+    fn drop(&mut self) {
+        let (reservations, max) = (&self.0.reservations, self.0.reservations_max());
+        let left = reservations.held.fetch_sub(1, SeqCst) - 1;
+        // Not each of thousands that wait is woken for each that ends.
+        if left <= max - WAKE_EVERY && reservations.full.swap(false, SeqCst) {
+            self.0.signals.reserved.notify();
+        }
+    }
+}
 
 impl State {
     /// Clean mappings that become entries of the log once their record is written.
@@ -42,8 +66,8 @@ impl Shared {
     /// checkpoint.
     pub fn log_is_crowded(&self, state: &State) -> bool {
         let waiting = state.log.entries.len() + state.unflushed.len() + state.awaiting();
-        let writers = (self.writes_in_flight.load(Acquire) as usize).min(self.pending_entries_max());
-        let bytes = frame_bytes_for(waiting + writers, self.geometry.layout.sector_bytes) as u64;
+        let reserved = self.reservations.held.load(SeqCst) as usize;
+        let bytes = frame_bytes_for(waiting + reserved, self.geometry.layout.sector_bytes) as u64;
         state.log.area.position().used_bytes + bytes > self.log_limit()
     }
 
@@ -66,6 +90,28 @@ impl Shared {
             && !self.is_closing()
     }
 
+    fn reservations_max(&self) -> u32 {
+        (self.pending_entries_max() as u32).max(WAKE_EVERY)
+    }
+
+    /// Reserves room for one entry, where fewer have it than may. The caller asked [`Shared::log_is_crowded`] under the same lock.
+    pub fn reserve(&self, _state: &State) -> Option<Reserved<'_>> {
+        let Reservations { held, full } = &self.reservations;
+        if held.load(SeqCst) >= self.reservations_max() {
+            full.store(true, SeqCst);
+            // They may all have been given back since.
+            if held.load(SeqCst) > self.reservations_max() - WAKE_EVERY {
+                return None;
+            }
+            full.store(false, SeqCst);
+        }
+        if full.load(SeqCst) {
+            return None;
+        }
+        held.fetch_add(1, SeqCst);
+        Some(Reserved(self))
+    }
+
     /// Whether enough clean mappings wait for their record that it should be written.
     pub fn many_wait_for_records(&self, state: &State) -> bool {
         state.awaiting() >= self.pending_entries_max() / 2
@@ -79,7 +125,7 @@ impl Shared {
         &self,
         mut decide: impl FnMut(&mut State, bool) -> Option<R>,
     ) -> Result<R, EngineError> {
-        let mut asked = false;
+        let mut asked = None;
         loop {
             let checkpointed = self.signals.checkpointed.listen();
             {
@@ -90,12 +136,11 @@ impl Shared {
                     return Ok(decided);
                 }
                 // One that failed before this is tried again first.
-                if let Some(error) = state.log.checkpoint_failed.clone().filter(|_| asked) {
+                if let Some(error) = state.log.checkpoint_error(*asked.get_or_insert(state.log.checkpoint_tries)) {
                     return Err(error);
                 }
             }
             self.check_open()?;
-            asked = true;
             self.signals.checkpoint_wanted.notify();
             checkpointed.await;
         }

@@ -41,7 +41,7 @@ impl Shared {
                 (Some(error), _) if state.fence != Fence::Up => reasons.push(format!(
                     "the flash failed ({error}), and without a fence what was not durable there is not written past it"
                 )),
-                (None, Some(error)) => reasons.push(format!("the flash takes no checkpoint ({error})")),
+                (None, Some((_, error))) => reasons.push(format!("the flash takes no checkpoint ({error})")),
                 _ => {}
             }
         }

@@ -333,6 +333,8 @@ impl Shared {
             let crowded = {
                 let mut state = self.state.lock();
                 state.check_flash()?;
+                // A write of a cache that was dropped sends nothing more.
+                self.check_open()?;
                 if let Some(answer) = still_wanted(&mut state) {
                     return Ok(answer);
                 }

@@ -7,6 +7,7 @@ use crate::{
     conditions::{Opening, OriginHealth},
     config::Tuning,
     error::EngineError,
+    log_room::Reservations,
     pins::Pins,
     state::State,
     status::Counters,
@@ -97,6 +98,8 @@ pub struct Signals {
     pub prefetched: Notify,
     /// The insertion queue changed.
     pub inserted: Notify,
+    /// Writers gave back room in the log that they had reserved.
+    pub reserved: Notify,
     /// A background task ended.
     pub stopped: Notify,
     /// The fence is up, or could not be put up.
@@ -145,6 +148,8 @@ pub struct Shared {
     pub opening: Opening,
     /// Conditions.
     pub signals: Signals,
+    /// Entries of the log for which writers have reserved room.
+    pub reservations: Reservations,
     /// Writes in flight, to see whether a worker's help pays.
     pub writes_in_flight: AtomicU32,
     /// Of them, those that wait until something leaves the cache.
@@ -157,6 +162,10 @@ pub struct Shared {
     pub finishing: AtomicBool,
     /// Background tasks that run.
     pub tasks: AtomicU32,
+    /// Ends that are under way, or wait for their turn. They are none of the tasks, for they wait until there are none.
+    pub ends: AtomicU32,
+    /// The cache was dropped: but for an end that is under way, nothing more begins.
+    pub abandoned: AtomicBool,
 }
 
 impl Shared {
@@ -201,11 +210,14 @@ impl Shared {
     /// not outlive its tickets, or it would overtake what comes after it.
     ///
     /// # Errors
-    /// The operation's; cancelled where the runtime is torn down.
+    /// The operation's; cancelled where the runtime is torn down; [`EngineError::Closed`] where the cache was dropped.
     pub async fn to_its_end<T: Send + 'static>(
         self: &Arc<Self>,
         operation: impl Future<Output = Result<T, EngineError>> + Send + 'static,
     ) -> Result<T, EngineError> {
+        if self.abandoned.load(Acquire) && self.ends.load(Acquire) == 0 {
+            return Err(EngineError::Closed);
+        }
         let (completer, result) = IoFuture::pending();
         self.spawn_counted(async move { completer.complete(Ok(operation.await)) });
         result.await?

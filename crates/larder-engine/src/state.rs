@@ -48,8 +48,6 @@ pub struct PendingLog {
     pub wanted_below: u64,
     /// The next commit shall also close open segments of clean data, and say so in `clean_closed`.
     pub close_clean: bool,
-    /// The last error is that the log is nearly full, which is none to a checkpoint.
-    pub refused_for_room: bool,
     /// It is a checkpoint that asks: the log's reserve is for that.
     pub use_reserve: bool,
     /// Commits that closed the open segments of clean data.
@@ -66,14 +64,36 @@ pub struct PendingLog {
     pub previous_crc: u32,
     /// The flash failed: entries are numbered and not kept, for nothing will be durable any more.
     pub dead: bool,
-    /// The last try to write a checkpoint failed so; while it does, the log is not filled up.
-    pub checkpoint_failed: Option<EngineError>,
+    /// Tries to write a checkpoint that began.
+    pub checkpoint_tries: u64,
+    /// The last one failed so: which it was, and why. While they fail, the log is not filled up.
+    pub checkpoint_failed: Option<(u64, EngineError)>,
+}
+
+/// When somebody asked for a commit.
+#[derive(Clone, Copy)]
+pub struct Asked {
+    /// Commits that were over.
+    pub commits: u64,
+    /// Tries to write a checkpoint that had begun.
+    pub checkpoint_tries: u64,
 }
 
 impl PendingLog {
+    /// As of now.
+    pub fn asked_now(&self) -> Asked {
+        Asked { commits: self.commits, checkpoint_tries: self.checkpoint_tries }
+    }
+
     /// Sequence number that the next entry gets.
     pub fn next_seq(&self) -> u64 {
         self.first_seq + self.entries.len() as u64
+    }
+
+    /// Why there is no checkpoint, for somebody who asked when `tries` of them had begun: one that began later failed.
+    pub fn checkpoint_error(&self, tries: u64) -> Option<EngineError> {
+        let (_, error) = self.checkpoint_failed.as_ref().filter(|(failed, _)| *failed > tries)?;
+        Some(error.clone())
     }
 
     /// Notes an entry; its sequence number.

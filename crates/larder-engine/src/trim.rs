@@ -89,7 +89,7 @@ impl Shared {
         }
         let mut at = whole_first;
         while at < whole_end {
-            self.wait_until_writable().await?;
+            let _room = self.wait_until_writable().await?;
             self.wait_for_runs().await?;
             let count = CHUNKS_A_STEP.min(whole_end - at);
             seq = self.state.lock().trim(Lba(at), count, no_hole)?;
@@ -107,7 +107,7 @@ impl Shared {
         let mut at = from;
         let mut seq = 0;
         while at < to {
-            self.wait_until_writable().await?;
+            let _room = self.wait_until_writable().await?;
             let (lba, _) = self.geometry.chunks_of(at, 1);
             let start = self.geometry.offset_of(lba);
             let end = to.min(start + self.geometry.chunk_len(lba) as u64);

@@ -12,6 +12,7 @@
 use crate::{
     codec::{Encoded, is_zero},
     error::EngineError,
+    log_room::Reserved,
     read::TRIES_MAX,
     record::{HeldRecord, decode_chunk, overlay_fragment},
     segment::{NewRecord, RecordOf},
@@ -91,7 +92,7 @@ impl Shared {
         let mut next_ahead = first.0;
         let mut seq = 0;
         for lba in (first.0..first.0 + count).map(Lba) {
-            self.wait_until_writable().await?;
+            let _room = self.wait_until_writable().await?;
             let start = self.geometry.offset_of(lba);
             let len = self.geometry.chunk_len(lba) as u64;
             let (from, to) = (offset.max(start), end.min(start + len));
@@ -134,14 +135,17 @@ impl Shared {
     }
 
     /// Waits while the cache takes no more dirty data: the log or the dirty share is full, or the index has no room.
-    pub(crate) async fn wait_until_writable(self: &Arc<Self>) -> Result<(), EngineError> {
+    /// Then there is room in the log for one entry, until what this returns is dropped.
+    pub(crate) async fn wait_until_writable(&self) -> Result<Reserved<'_>, EngineError> {
         loop {
             let destaged = self.signals.destaged.listen();
             let committed = self.signals.committed.listen();
             let checkpointed = self.signals.checkpointed.listen();
             let room = self.signals.room.listen();
+            let reserved = self.signals.reserved.listen();
             enum Wait {
                 Log,
+                Turn,
                 Commit,
                 Destage,
                 Room,
@@ -157,8 +161,10 @@ impl Shared {
                     Wait::Destage
                 } else if !state.design.has_room(self.room_wanted()) {
                     Wait::Room
+                } else if let Some(reserved) = self.reserve(&state) {
+                    return Ok(reserved);
                 } else {
-                    return Ok(());
+                    Wait::Turn
                 }
             };
             self.refuse_if_draining()?;
@@ -168,6 +174,7 @@ impl Shared {
                     self.signals.checkpoint_wanted.notify();
                     checkpointed.await;
                 }
+                Wait::Turn => reserved.await,
                 Wait::Commit => {
                     self.request_commit(u64::MAX, false);
                     committed.await;

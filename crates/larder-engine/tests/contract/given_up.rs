@@ -9,7 +9,7 @@ use crate::{
     world::{World, identify, read, write},
 };
 use larder_core::types::SECTOR_BYTES;
-use larder_device::{BlockDevice, IoOp, Runtime, sim::SimRuntime};
+use larder_device::{BlockDevice, IoBuf, IoOp, Runtime, WriteFlags, sim::SimRuntime};
 use larder_engine::{Cache, WriteMode};
 use std::{
     sync::{Arc, atomic::Ordering::*},
@@ -239,4 +239,81 @@ fn contract_abandoned_cache_does_not_write_into_the_next_one() {
             check_after_crash(&world, &rt, &[(0, 9001), (1, 1101), (19, 2901)]);
         }
     }
+}
+
+/// A close is given up while it waits for the origin; then the cache is abandoned.
+#[test]
+fn contract_abandoned_cache_waits_for_a_close_that_was_given_up() {
+    for seed in 0..60 {
+        let (world, first) = new_world(WriteMode::Through);
+        first.kill();
+        let rt = SimRuntime::new(seed);
+        world.flash.attach(&rt);
+        world.origin.attach(&rt);
+        let origin = Gate::new(&world.origin);
+        rt.block_on(async {
+            let cache = open_on(&world, world.flash.clone(), origin.clone(), &rt).await;
+            fill(&cache).await;
+            cache.settle().await;
+            write(&cache, 0, &stamps(7001, CHUNK), false).await;
+            origin.hold(IoOp::Flush);
+            drop_when(&rt, cache.close(), || origin.waiting() > 0).await;
+            let cache = Arc::into_inner(cache).expect("nobody else has it");
+            let over = spawn(&rt, cache.abandon());
+            rt.delay(Duration::from_millis(1)).await.expect("a delay ends");
+            origin.release();
+            until(&rt, "it is abandoned", || over.load(Acquire)).await;
+            let before = world.flash.counters().writes;
+            rt.delay(Duration::from_millis(50)).await.expect("a delay ends");
+            assert_eq!(world.flash.counters().writes, before, "seed {seed}: the flash is written later");
+        });
+        check_after_crash(&world, &rt, &[(0, 7001), (1, 1101), (19, 2901)]);
+    }
+}
+
+/// It waits for a write, then.
+#[test]
+fn contract_given_up_close_that_waits_for_its_turn_goes_on() {
+    let (world, rt) = new_world(WriteMode::Back);
+    let flash = Gate::new(&world.flash);
+    rt.block_on(async {
+        let cache = open_on(&world, flash.clone(), world.origin.clone(), &rt).await;
+        flash.hold(IoOp::Flush);
+        let writing = cache.clone();
+        let written = spawn(&rt, async move { write(&writing, 0, &stamps(1001, CHUNK), true).await });
+        until(&rt, "the write waits for its commit", || flash.waiting() > 0).await;
+        assert!(within(&rt, Duration::from_millis(10), cache.close()).await.is_none(), "it waits for the write");
+        flash.release();
+        until(&rt, "the end", || written.load(Acquire) && cache.is_closed()).await;
+        assert!(cache.close().await.is_err(), "it is over");
+    });
+    check_after_crash(&world, &rt, &[(0, 1001)]);
+}
+
+/// A write is under way while the cache is abandoned, and adds nothing once that is over.
+#[test]
+fn contract_abandoned_cache_ends_when_its_last_write_does() {
+    let (world, rt) = new_world(WriteMode::Back);
+    let flash = Gate::new(&world.flash);
+    rt.block_on(async {
+        let cache = open_on(&world, flash.clone(), world.origin.clone(), &rt).await;
+        fill(&cache).await;
+        flash.hold(IoOp::Read);
+        // Part of a chunk: the rest of it is read first.
+        let part = IoBuf::zeroed(SECTOR_BYTES).freeze();
+        let writing = cache.write(0, part, WriteFlags::default());
+        let written = spawn(&rt, async move {
+            let _ = writing.await;
+        });
+        until(&rt, "the write reads", || flash.waiting() > 0).await;
+        let over = spawn(&rt, Arc::into_inner(cache).expect("nobody else has it").abandon());
+        rt.delay(Duration::from_millis(10)).await.expect("a delay ends");
+        flash.release();
+        until(&rt, "the write is over", || written.load(Acquire)).await;
+        until(&rt, "it is abandoned", || over.load(Acquire)).await;
+        let before = world.flash.counters().writes;
+        rt.delay(Duration::from_secs(10)).await.expect("a delay ends");
+        assert_eq!(world.flash.counters().writes, before);
+    });
+    check_after_crash(&world, &rt, &[(0, 1001), (1, 1101), (19, 2901)]);
 }

@@ -3,27 +3,22 @@
 //! Invariants: as in `main.rs`.
 
 use crate::{
+    crowds::patient,
     fence::MemoryFence,
     gate::*,
     world::{World, write},
 };
-use larder_device::{
-    IoErrorKind, IoOp, Runtime,
-    sim::{Schedule, SimOptions, SimRuntime},
-};
-use larder_engine::WriteMode;
+use larder_core::types::SECTOR_BYTES;
+use larder_device::{IoErrorKind, IoOp, Runtime, ZeroFlags, sim::SimRuntime};
+use larder_engine::{Cache, WriteMode};
 use std::{
+    future::Future,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering::*},
     },
     time::Duration,
 };
-
-fn patient(seed: u64) -> Arc<SimRuntime> {
-    let options = SimOptions { schedule: Schedule::Timed, steps_max: 30_000_000, ..SimOptions::default() };
-    SimRuntime::with_options(seed, options)
-}
 
 /// A checkpoint is slow while a client writes without FLUSH, and everything is destaged.
 #[test]
@@ -177,4 +172,117 @@ fn contract_one_failed_checkpoint_write_fails_no_write_through() {
         });
         rt.kill();
     }
+}
+
+/// So many requests at once, each of which needs room for an entry, after it read: more than the log keeps room for. `used`: how
+/// full the log is, in percent, when they come.
+fn many_at_once<F>(clients: usize, used: u64, request: impl Fn(Arc<Cache>, usize) -> F)
+where
+    F: Future<Output = bool> + Send + 'static,
+{
+    let rt = patient(1);
+    let mut shape = shape(WriteMode::Back);
+    shape.dedup = false;
+    shape.flash_bytes = 16 << 20;
+    shape.origin_bytes = 64 << 20;
+    let world = World::new(&rt, shape);
+    let flash = Gate::new(&world.flash);
+    rt.block_on(async {
+        let cache = open_on(&world, flash.clone(), world.origin.clone(), &rt).await;
+        for chunk in 0..clients {
+            write(&cache, chunk * CHUNK, &[1001 + 2 * chunk as u32; CHUNK], false).await;
+            if chunk % 200 == 199 {
+                cache.flush().await.expect("flushed");
+            }
+        }
+        assert!(cache.destage_all().await);
+        cache.checkpoint().await.expect("a checkpoint");
+        cache.checkpoint().await.expect("a checkpoint");
+        flash.hold_below(IoOp::Write, world.layout().log_offset);
+        let mut number = 0;
+        while cache.status().log_used_percent < used {
+            write(&cache, (8000 + number % 8) * CHUNK, &stamps(500_001 + 100 * number as u32, CHUNK), false).await;
+            cache.flush().await.expect("flushed");
+            number += 1;
+        }
+        let (over, failed) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        for chunk in 0..clients {
+            let (request, over, failed) = (request(cache.clone(), chunk), over.clone(), failed.clone());
+            spawn(&rt, async move {
+                let done = request.await;
+                failed.fetch_add(usize::from(!done), AcqRel);
+                over.fetch_add(1, AcqRel);
+            });
+        }
+        rt.delay(Duration::from_secs(5)).await.expect("a delay ends");
+        flash.release();
+        for _ in 0..600 {
+            if over.load(Acquire) < clients {
+                rt.delay(Duration::from_secs(1)).await.expect("a delay ends");
+            }
+        }
+        assert_eq!(
+            (over.load(Acquire), failed.load(Acquire)),
+            (clients, 0),
+            "log {}%",
+            cache.status().log_used_percent
+        );
+        let minute = Duration::from_secs(60);
+        assert!(within(&rt, minute, cache.flush()).await.is_some_and(|flushed| flushed.is_ok()), "FLUSH");
+        assert!(within(&rt, minute, cache.checkpoint()).await.is_some_and(|made| made.is_ok()), "a checkpoint");
+        assert!(within(&rt, minute, cache.close()).await.is_some_and(|closed| closed.is_ok()), "the end");
+    });
+    rt.kill();
+}
+
+#[test]
+fn contract_many_partial_writes_at_once_leave_the_log_room() {
+    many_at_once(7000, 60, |cache, chunk| async move {
+        try_write(&cache, chunk * CHUNK, &[200_001 + 2 * chunk as u32]).await
+    });
+}
+
+#[test]
+fn contract_many_partial_trims_at_once_leave_the_log_room() {
+    many_at_once(3500, 73, |cache, chunk| async move {
+        let offset = (chunk * CHUNK * SECTOR_BYTES) as u64;
+        cache.zero(offset, SECTOR_BYTES as u64, ZeroFlags::default()).await.is_ok()
+    });
+}
+
+/// A flush of the origin fails under a checkpoint. A write that comes later is not told so before another one was tried.
+#[test]
+fn contract_old_failure_of_a_checkpoint_is_not_told_to_a_later_write() {
+    let rt: Arc<SimRuntime> = patient(1);
+    let world = World::new(&rt, shape(WriteMode::Through));
+    let flash = Gate::new(&world.flash);
+    rt.block_on(async {
+        let cache = open_on(&world, flash.clone(), world.origin.clone(), &rt).await;
+        for chunk in 0..1000 {
+            write(&cache, chunk * CHUNK, &stamps(1001 + 100 * chunk as u32, CHUNK), false).await;
+            cache.settle().await;
+            if chunk % 200 == 199 {
+                cache.flush().await.expect("flushed");
+                cache.checkpoint().await.expect("a checkpoint");
+            }
+        }
+        flash.hold_below(IoOp::Write, world.layout().log_offset);
+        let writing = cache.clone();
+        let over = spawn(&rt, async move {
+            for chunk in 0..420 {
+                try_write(&writing, chunk * CHUNK, &stamps(200_001 + 100 * chunk as u32, CHUNK)).await;
+            }
+        });
+        rt.delay(Duration::from_secs(5)).await.expect("a delay ends");
+        assert!(!over.load(Acquire) && flash.waiting() > 0, "a write waits for the checkpoint");
+        let failures = cache.status().counts.origin_flush_failures;
+        world.origin.fail_next(IoOp::Flush, IoErrorKind::Io);
+        flash.release();
+        until(&rt, "it fails", || cache.status().counts.origin_flush_failures > failures).await;
+        rt.delay(Duration::from_millis(100)).await.expect("a delay ends");
+        let content = stamps(900_001, CHUNK);
+        let written = within(&rt, Duration::from_secs(60), try_write(&cache, 900 * CHUNK, &content)).await;
+        assert_eq!(written, Some(true), "nothing had been tried again");
+    });
+    rt.kill();
 }

@@ -4,6 +4,7 @@
 //! Invariants: every scenario is deterministic, its seed included.
 
 mod cannot_leave;
+mod crowds;
 #[path = "../common/design.rs"]
 mod design;
 #[path = "../common/fence.rs"]
