@@ -199,7 +199,7 @@ fn measured(live: &'static Live, args: &PaperRunArgs, watch: &Watch) -> Outcome<
     if lab.has_generated() {
         report.charts.iter_mut().for_each(|chart| chart.subtitle.push_str("; GENERATED traces"));
     }
-    report.words.push(means.about_clock());
+    report.words.push(means.about_devices());
     Ok((report, titles))
 }
 

@@ -138,6 +138,40 @@ impl BlockDevice for Disk {
     }
 }
 
+/// A disk whose own write cache is off: what it acknowledges is durable.
+///
+/// With it on, a write without a cache before the disk would be over as soon as the disk's memory has it, and be compared with
+/// caches that wait for the platter before they call data clean. Arrays and SAS disks have it off as well; and at the
+/// size of an experiment it would hold much of a working set.
+pub struct Durable<D>(pub D);
+
+impl<D: BlockDevice> BlockDevice for Durable<D> {
+    fn info(&self) -> &DeviceInfo {
+        self.0.info()
+    }
+
+    fn read(&self, offset: u64, buf: IoBuf) -> IoFuture<IoBuf> {
+        self.0.read(offset, buf)
+    }
+
+    fn write(&self, offset: u64, data: SharedBuf, _: WriteFlags) -> IoFuture<()> {
+        self.0.write(offset, data, WriteFlags { fua: true })
+    }
+
+    /// Nothing waits for it.
+    fn flush(&self) -> IoFuture<()> {
+        IoFuture::ready(Ok(()))
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> IoFuture<()> {
+        self.0.discard(offset, len)
+    }
+
+    fn write_zeroes(&self, offset: u64, len: u64, flags: ZeroFlags) -> IoFuture<()> {
+        self.0.write_zeroes(offset, len, ZeroFlags { fua: true, ..flags })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -136,19 +136,20 @@ impl Means {
         results.into_iter().map(|(_, result)| result).collect()
     }
 
-    /// A sentence on the clock, for a report.
-    pub fn about_clock(&self) -> String {
-        match self.time {
+    /// A sentence on devices and clock, for a report.
+    pub fn about_devices(&self) -> String {
+        let disks = "The disks' own write caches are off, so that what is acknowledged without a cache is as durable as what a \
+                     cache has brought to them.";
+        let clock = match self.time {
             Time::Virtual => {
                 "On the virtual clock, which counts the time of the media and none of the processor: what a design \
-                              computes costs nothing here (`larder paper run clock` shows both clocks side by side)."
-                    .to_owned()
+                 computes costs nothing here (`larder paper run clock` shows both clocks side by side)."
             }
             Time::Real => {
                 "On the real clock: computing counts, and so does whatever else this machine did; figures differ from \
-                           run to run."
-                    .to_owned()
+                 run to run."
             }
-        }
+        };
+        format!("{disks} {clock}")
     }
 }

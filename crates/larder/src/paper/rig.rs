@@ -3,14 +3,14 @@
 //! Role: experiments name a design and two media; here they become the engine's own cache over
 //! [`Throttled`](larder_device::throttled::Throttled) memory. On [`Time::Virtual`] everything runs on a
 //! [`SimRuntime`], whose clock moves only with the media: a disk's second costs nothing, and neither does computing. On
-//! [`Time::Real`] it runs on threads, and both count.
+//! [`Time::Real`] it runs on threads, and both count. The disks' own write caches are off ([`Durable`]).
 //!
 //! Invariants: a rig is all the experiment has: nothing outlives [`Rig::end`]. On the virtual clock a rig and a load give the
 //! same figures each time.
 //!
 //! What it does not do: make requests; `load.rs` does.
 
-use super::disk::{Disk, Initial};
+use super::disk::{Disk, Durable, Initial};
 use larder_device::{
     BlockDevice, Runtime,
     driver::block_on,
@@ -192,16 +192,16 @@ impl Rig {
     pub fn new(plan: &Plan, time: Time) -> Result<Rig, String> {
         let clock = Clock::new(time, plan.workers)?;
         let runtime = clock.runtime();
-        let disk = |profile| -> Arc<dyn BlockDevice> {
+        let medium = |profile| {
             let disk = Disk::new(plan.disk_bytes, plan.block_bytes as usize, plan.initial.clone());
-            Arc::new(Throttled::new(disk, profile, runtime.clone()))
+            Throttled::new(disk, profile, runtime.clone())
         };
         let of = match plan.volume {
-            Volume::Disk => return Ok(Rig { volume: disk(plan.disk), clock, cache: None }),
-            Volume::Flash => return Ok(Rig { volume: disk(plan.flash), clock, cache: None }),
+            Volume::Disk => return Ok(Rig { volume: Arc::new(Durable(medium(plan.disk))), clock, cache: None }),
+            Volume::Flash => return Ok(Rig { volume: Arc::new(medium(plan.flash)), clock, cache: None }),
             Volume::Cached(of) => of,
         };
-        let origin = disk(plan.disk);
+        let origin: Arc<dyn BlockDevice> = Arc::new(Durable(medium(plan.disk)));
         let options = of.options();
         let size = origin.info().size_bytes;
         let memory = RamDevice::new("flash", of.flash_bytes(size, &options)?, 4096);

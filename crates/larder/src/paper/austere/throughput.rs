@@ -75,8 +75,7 @@ pub fn run(_: &mut Lab<'_>, means: &Means) -> Result<Report, String> {
     let comparisons = comparisons(&tables);
     let mut words = vec![
         "AustereCache's write is over when the flash has it; Larder's when memory has it, in whole segments on its way to the flash. \
-         So writes cost less here in all designs, until the cache is full of dirty data and waits for the disk; and the \
-         disk's own buffer takes writes without a cache, too."
+         So writes cost less here in all designs, until the cache is full of dirty data and waits for the disk."
             .to_owned(),
         "The design lru and arc, without any reduction, and nitro are not in the paper's figure.".to_owned(),
     ];
