@@ -152,9 +152,6 @@ fn nitros_table_has_each_variant_and_its_overhead_each_bar() {
     let hits = |name| series(&overhead, "Boot storm", "Read hit ratio", name);
     assert_eq!(hits("0% hits"), [0.0; 4]);
     assert_eq!(hits("100% hits"), [100.0; 4]);
-    let times = |name| series(&overhead, "Boot storm", "Read response time (us)", name);
-    let quicker = times("100% hits").into_iter().zip(times("0% hits")).all(|(hit, miss)| hit < miss);
-    assert!(quicker, "hits take an SSD's time, misses a disk's of milliseconds: {overhead}");
 }
 
 #[test]

@@ -11,7 +11,8 @@
 //! §6.2, whose hit ratios are "consistent with Figure 4". Metadata comes on top of the cache's size, for Nitro keeps its
 //! indices in RAM; and all addresses of a trace may be mapped.
 //!
-//! What it does not do: IOPS, response times and erasures inside an SSD (§6.2, Figure 6), which are about devices.
+//! What it does not do: IOPS and response times (§6.2), which take time: the command line's `paper/` has them; and erasures
+//! inside an SSD (Figure 6).
 
 mod dedup;
 mod ratios;
