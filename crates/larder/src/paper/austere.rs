@@ -78,7 +78,7 @@ pub static LIVE: &[Live] = &[
         source: Source::Made {
             name: "Synthetic",
             about: "the same as for Figure 11, seven writes to three reads",
-            scale: 0.2,
+            scale: 0.1,
         },
         clocks: Clocks::RealOnly("what it shows is computing on several threads"),
         run: threads::run,

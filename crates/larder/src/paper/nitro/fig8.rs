@@ -30,8 +30,8 @@ const VARIANTS: [&Variant; 4] = [&WEU, &WEU_C, &WEU_D, &WEU_DC];
 /// The paper's, for COS and TPS alike: of 0% at most, of 100% each.
 const PUBLISHED_MISSES: f64 = 1.07;
 const PUBLISHED_HITS: [f64; 4] = [1.02, 1.11, 1.062, 1.18];
-/// Each case is measured so often; the median counts.
-const REPEATS: usize = 3;
+/// Each case is measured so often, and the quickest counts: the others are of whoever else ran meanwhile.
+const REPEATS: usize = 5;
 /// Reads of the disk that are measured where nothing hits, at most.
 const MISSES_MAX: usize = 600;
 const CACHE_BYTES_MIN: u64 = 8 << 20;
@@ -52,7 +52,7 @@ pub fn run(_: &mut Lab<'_>, means: &Means) -> Result<Report, String> {
     let mut missing = cases(Volume::Disk, DISK, misses, 0, CACHE_BYTES_MIN)?;
     let hitting = cases(Volume::Flash, Profile::Nvme, hits, warmup, CACHE_BYTES_MIN.max(2 * read_bytes))?;
     missing.extend(hitting);
-    let found = means.each(&missing, |(plan, load)| median(plan, load, means))?;
+    let found = quickest(&missing, means)?;
     Ok(report(&found))
 }
 
@@ -115,13 +115,18 @@ fn cases(
     Ok(volumes.into_iter().map(|volume| (plan(volume), load.clone())).collect())
 }
 
-fn median(plan: &Plan, load: &Load, means: &Means) -> Result<Figures, String> {
-    let mut all = Vec::new();
+/// Each case, the rounds one after the other, so that what disturbs one round disturbs all cases.
+fn quickest(cases: &[Case], means: &Means) -> Result<Vec<Figures>, String> {
+    let mut best: Vec<Option<Figures>> = vec![None; cases.len()];
     for _ in 0..REPEATS {
-        all.push(on_rig(plan, means.time, load, &means.ending)?);
+        let round = means.each(cases, |(plan, load)| on_rig(plan, means.time, load, &means.ending))?;
+        for (best, figures) in best.iter_mut().zip(round) {
+            if best.is_none_or(|best| figures.reads.sum < best.reads.sum) {
+                *best = Some(figures);
+            }
+        }
     }
-    all.sort_by_key(|figures| figures.reads.sum);
-    all.get(REPEATS / 2).copied().ok_or_else(|| "nothing was measured".to_owned())
+    Ok(best.into_iter().flatten().collect())
 }
 
 fn report(found: &[Figures]) -> Report {
