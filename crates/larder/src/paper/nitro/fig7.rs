@@ -52,7 +52,7 @@ pub fn run(_: &mut Lab<'_>, means: &Means) -> Result<Report, String> {
     for (variant, found) in VARIANTS.iter().zip(found.chunks(points)) {
         let mut times = Table::new(
             variant.name,
-            "Read response time over that of an SSD alone",
+            "Read response time (SSD: 1)",
             "Working set over cache",
             SIZES.map(|size| format!("{size}x")),
         );
