@@ -6,12 +6,13 @@
 //! Invariants: a published figure is one that the paper's text or a table of it prints; a curve that is only drawn gives
 //! none. The same traces at the same scale give the same report.
 //!
-//! What it does not do: read files; whoever makes a [`Lab`] hands it the traces.
+//! What it does not do: read files; whoever makes a [`Lab`] hands it the traces. And anything that takes time: experiments
+//! on devices are the command line's, which makes its reports of the same parts.
 
 mod austere;
 mod cachededup;
 mod lab;
-mod nitro;
+pub mod nitro;
 mod report;
 mod weus;
 
@@ -54,12 +55,31 @@ pub struct Experiment {
     pub run: fn(&mut Lab<'_>) -> Result<Report, String>,
 }
 
+/// What an experiment is called: the head of its report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Heading {
+    /// The name on the command line.
+    pub name: &'static str,
+    /// The paper.
+    pub paper: &'static str,
+    /// What of it.
+    pub figure: &'static str,
+    /// What is shown, in a few words.
+    pub about: &'static str,
+}
+
 /// All experiments, in the order of the papers.
 pub fn experiments() -> impl Iterator<Item = &'static Experiment> {
     [nitro::EXPERIMENTS, cachededup::EXPERIMENTS, austere::EXPERIMENTS].into_iter().flatten()
 }
 
 impl Experiment {
+    /// What it is called.
+    pub fn heading(&self) -> Heading {
+        let Experiment { name, paper, figure, about, .. } = *self;
+        Heading { name, paper, figure, about }
+    }
+
     /// Runs it, and says in each chart where traces are generated.
     ///
     /// # Errors
@@ -73,17 +93,15 @@ impl Experiment {
     }
 
     /// The experiment of this name.
-    ///
-    /// # Errors
-    /// A sentence.
-    pub fn named(name: &str) -> Result<&'static Experiment, String> {
-        experiments()
-            .find(|experiment| experiment.name == name)
-            .ok_or_else(|| format!("there is no experiment {name:?}: `larder paper list` names them all"))
+    pub fn named(name: &str) -> Option<&'static Experiment> {
+        experiments().find(|experiment| experiment.name == name)
     }
 }
 
 /// The trace of a profile, at a scale.
-fn profile(name: &str, scale: f64) -> TraceResult<Records<'static>> {
+///
+/// # Errors
+/// There is no such profile, or too little is left of it.
+pub fn profile(name: &str, scale: f64) -> TraceResult<Records<'static>> {
     Ok(Box::new(ProfileTrace::new(Profile::named(name)?, scale, Compressibility::default(), SEED)?))
 }

@@ -9,13 +9,13 @@
 //!
 //! What it does not do: choose what to measure; and time anything but the requests.
 
-mod blocks;
-mod content;
+pub(crate) mod blocks;
+pub(crate) mod content;
 mod counts;
 mod prepare;
 mod replay;
 mod report;
-mod requests;
+pub(crate) mod requests;
 
 use crate::{args::BenchCommand, error::Outcome};
 

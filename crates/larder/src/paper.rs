@@ -1,8 +1,20 @@
 //! `larder paper`: the papers' experiments, listed and run.
 //!
-//! Invariants: outputs and traces are checked before anything is replayed.
+//! Some count, by replay; `larder_sim::paper` knows those. Others measure the engine's caches on devices with the timing of real
+//! media; `paper/live.rs` knows these.
 //!
-//! What it does not do: know the experiments; `larder_sim::paper` does.
+//! Invariants: outputs and traces are checked before anything is replayed or made.
+//!
+//! What it does not do: know the experiments.
+
+mod austere;
+mod cachededup;
+mod clock;
+mod disk;
+mod live;
+mod load;
+mod nitro;
+mod rig;
 
 use crate::{
     args::{InputArgs, NamedTrace, PaperCommand, PaperRunArgs},
@@ -12,9 +24,11 @@ use crate::{
     trace::{self, Use, watch::Watch},
 };
 use larder_sim::{
-    paper::{Experiment, Lab, Records, StandIn, Workload, experiments},
+    paper::{Experiment, Heading, Lab, Records, Report, StandIn, Workload, experiments},
     report::plot,
 };
+use live::{Clocks, Live, Means, Source};
+pub use rig::Time;
 use serde_json::{Value, json};
 
 /// Runs the command.
@@ -28,20 +42,92 @@ pub fn run(command: &PaperCommand) -> Outcome {
     }
 }
 
-fn list(as_json: bool) -> Outcome {
-    if as_json {
-        let object = |experiment: &Experiment| {
-            let Experiment { name, paper, figure, about, stand_ins, .. } = experiment;
-            let traces: Vec<&str> = stand_ins.iter().map(|stand_in| stand_in.name).collect();
-            json!({ "name": name, "paper": paper, "figure": figure, "about": about, "traces": traces })
-        };
-        return output::say_json(&experiments().map(object).collect::<Vec<Value>>());
+/// An experiment of either kind.
+#[derive(Clone, Copy)]
+enum Any {
+    Counts(&'static Experiment),
+    Takes(&'static Live),
+}
+
+impl Any {
+    fn named(name: &str) -> Outcome<Any> {
+        let counts = Experiment::named(name).map(Any::Counts);
+        counts.or_else(|| Live::named(name).map(Any::Takes)).ok_or_else(|| {
+            Failure::failed(format_args!("there is no experiment {name:?}: `larder paper list` names them all"))
+        })
     }
-    let width = experiments().map(|experiment| experiment.name.len()).max().unwrap_or(0);
+
+    /// All, those of one paper one after the other.
+    fn all() -> Vec<Any> {
+        let mut all: Vec<Any> = experiments().map(Any::Counts).chain(live::all().map(Any::Takes)).collect();
+        let mut papers: Vec<&str> = Vec::new();
+        for any in &all {
+            let paper = any.heading().paper;
+            if !papers.contains(&paper) {
+                papers.push(paper);
+            }
+        }
+        all.sort_by_key(|any| papers.iter().position(|paper| *paper == any.heading().paper));
+        all
+    }
+
+    fn heading(&self) -> Heading {
+        match self {
+            Any::Counts(experiment) => experiment.heading(),
+            Any::Takes(live) => live.heading,
+        }
+    }
+
+    fn stand_ins(&self) -> &'static [StandIn] {
+        match self {
+            Any::Counts(experiment) => experiment.stand_ins,
+            Any::Takes(Live { source: Source::Traces(stand_ins), .. }) => stand_ins,
+            Any::Takes(_) => &[],
+        }
+    }
+
+    /// The names of its traces, or of what it makes itself.
+    fn traces(&self) -> Vec<&'static str> {
+        match self {
+            Any::Takes(Live { source: Source::Made { name, .. }, .. }) => vec![name],
+            _ => self.stand_ins().iter().map(|stand_in| stand_in.name).collect(),
+        }
+    }
+
+    /// Its clock, and whether it takes traces.
+    fn nature(&self) -> (Option<&'static str>, bool) {
+        match self {
+            Any::Counts(_) => (None, true),
+            Any::Takes(live) => {
+                let clock = match live.clocks {
+                    Clocks::Either => "virtual",
+                    Clocks::RealOnly(_) => "real",
+                };
+                (Some(clock), matches!(live.source, Source::Traces(_)))
+            }
+        }
+    }
+}
+
+fn list(as_json: bool) -> Outcome {
+    let all = Any::all();
+    if as_json {
+        let object = |any: &Any| {
+            let Heading { name, paper, figure, about } = any.heading();
+            let (clock, takes_traces) = any.nature();
+            json!({
+                "name": name, "paper": paper, "figure": figure, "about": about, "traces": any.traces(),
+                "takes_traces": takes_traces, "clock": clock,
+            })
+        };
+        return output::say_json(&all.iter().map(object).collect::<Vec<Value>>());
+    }
+    let width = all.iter().map(|any| any.heading().name.len()).max().unwrap_or(0);
     let mut page = String::new();
     let mut last = "";
-    for Experiment { name, paper, figure, about, .. } in experiments() {
-        if *paper != last {
+    for any in all {
+        let Heading { name, paper, figure, about } = any.heading();
+        if paper != last {
             page.push_str(&format!("{}{paper}\n", if last.is_empty() { "" } else { "\n" }));
             last = paper;
         }
@@ -50,30 +136,78 @@ fn list(as_json: bool) -> Outcome {
     output::say(&page)
 }
 
+/// Names and what they are, for a report.
+type Named = Vec<(String, String)>;
+
 fn run_one(args: &PaperRunArgs) -> Outcome {
-    let experiment = Experiment::named(&args.name).map_err(Failure::failed)?;
+    let any = Any::named(&args.name)?;
     let outputs = Outputs::new(args.json, args.csv.as_deref(), args.plot.as_deref())?;
     let watch = Watch::new()?;
-    let workloads = workloads(experiment, args, &watch)?;
-    let traces: Vec<(String, String)> =
-        workloads.iter().map(|workload| (workload.title().to_owned(), workload.about().to_owned())).collect();
-    let report = experiment.report(&mut Lab::new(workloads, processors()));
+    let result = match any {
+        Any::Counts(_) if args.clock.is_some() => {
+            Err(Failure::failed(format_args!("{} counts, and no clock runs meanwhile: leave --clock away", args.name)))
+        }
+        Any::Counts(experiment) => counted(experiment, args, &watch),
+        Any::Takes(live) => measured(live, args, &watch),
+    };
     watch.finish();
-    let report = report.map_err(Failure::failed)?;
+    let (report, traces) = result?;
     let traces: Vec<(&str, &str)> = traces.iter().map(|(name, about)| (name.as_str(), about.as_str())).collect();
+    let heading = any.heading();
     outputs.write(
         || plot::svg(&report.charts).map_err(Failure::failed),
         || report.csv(),
-        || report.json(experiment, &traces),
-        || report.text(experiment, &traces),
+        || report.json(&heading, &traces),
+        || report.text(&heading, &traces),
     )
 }
 
+fn titles(workloads: &[Workload<'_>]) -> Named {
+    workloads.iter().map(|workload| (workload.title().to_owned(), workload.about().to_owned())).collect()
+}
+
+fn counted(experiment: &'static Experiment, args: &PaperRunArgs, watch: &Watch) -> Outcome<(Report, Named)> {
+    let workloads = workloads(Any::Counts(experiment), args, watch)?;
+    let titles = titles(&workloads);
+    let report = experiment.report(&mut Lab::new(workloads, processors())).map_err(Failure::failed)?;
+    Ok((report, titles))
+}
+
+fn measured(live: &'static Live, args: &PaperRunArgs, watch: &Watch) -> Outcome<(Report, Named)> {
+    let time = live.time(args.clock).map_err(Failure::failed)?;
+    let (workloads, titles, scale) = match &live.source {
+        Source::Traces(_) => {
+            let workloads = workloads(Any::Takes(live), args, watch)?;
+            let titles = titles(&workloads);
+            (workloads, titles, 1.0)
+        }
+        Source::Made { name, about, scale } => {
+            if !args.trace.is_empty() {
+                let experiment = live.heading.name;
+                return Err(Failure::failed(format_args!(
+                    "{experiment} makes its requests itself and takes no trace: --scale makes it larger"
+                )));
+            }
+            let scale = args.scale.unwrap_or(*scale);
+            (Vec::new(), vec![((*name).to_owned(), format!("GENERATED: {about}, scale {scale}"))], scale)
+        }
+    };
+    let threads = processors();
+    let mut lab = Lab::new(workloads, threads);
+    let means = Means { scale, time, threads, ending: watch.ending() };
+    let mut report = (live.run)(&mut lab, &means).map_err(Failure::failed)?;
+    if lab.has_generated() {
+        report.charts.iter_mut().for_each(|chart| chart.subtitle.push_str("; GENERATED traces"));
+    }
+    report.words.push(means.about_devices());
+    Ok((report, titles))
+}
+
 /// The traces that were given, or those that stand in.
-fn workloads<'a>(experiment: &Experiment, args: &PaperRunArgs, watch: &'a Watch) -> Outcome<Vec<Workload<'a>>> {
+fn workloads<'a>(experiment: Any, args: &PaperRunArgs, watch: &'a Watch) -> Outcome<Vec<Workload<'a>>> {
     if args.trace.is_empty() {
         let generated = |stand_in: &'static StandIn| generated(stand_in, args.scale, watch);
-        return experiment.stand_ins.iter().map(generated).collect();
+        return experiment.stand_ins().iter().map(generated).collect();
     }
     args.trace.iter().map(|trace| given(experiment, trace, args, watch)).collect()
 }
@@ -88,17 +222,11 @@ fn generated<'a>(stand_in: &'static StandIn, scale: Option<f64>, watch: &'a Watc
     Ok(Workload::new(stand_in.name, about, open))
 }
 
-fn given<'a>(
-    experiment: &Experiment,
-    trace: &NamedTrace,
-    args: &PaperRunArgs,
-    watch: &'a Watch,
-) -> Outcome<Workload<'a>> {
+fn given<'a>(experiment: Any, trace: &NamedTrace, args: &PaperRunArgs, watch: &'a Watch) -> Outcome<Workload<'a>> {
     let known = |name: &String| {
-        let known = experiment.stand_ins.iter().find(|stand_in| stand_in.name.eq_ignore_ascii_case(name));
+        let known = experiment.stand_ins().iter().find(|stand_in| stand_in.name.eq_ignore_ascii_case(name));
         known.map(|stand_in| stand_in.name.to_owned()).ok_or_else(|| {
-            let names: Vec<&str> = experiment.stand_ins.iter().map(|stand_in| stand_in.name).collect();
-            let (experiment, names) = (experiment.name, names.join(", "));
+            let (experiment, names) = (experiment.heading().name, experiment.traces().join(", "));
             Failure::failed(format_args!("{experiment} has no trace {name:?}; it has {names}"))
         })
     };

@@ -1,6 +1,7 @@
 //! `larder paper`: what is listed runs, each report is whole, and what cannot be run is refused.
 //!
-//! It runs experiments at sizes so small that their figures mean nothing; docs/REPRODUCTION.md has figures that do.
+//! It runs experiments at sizes so small that their figures mean nothing; docs/REPRODUCTION.md has figures that do. Those on
+//! devices are in `papers_live.rs`.
 
 mod support;
 
@@ -33,10 +34,11 @@ fn text<'a>(value: &'a Value, key: &str) -> &'a str {
     value[key].as_str().filter(|text| !text.is_empty()).unwrap_or_else(|| panic!("no words {key}: {value}"))
 }
 
-/// The names that are listed and begin so.
+/// The names of those that count, which are listed and begin so.
 fn names(prefix: &str) -> Vec<String> {
     let listed = json(&mut paper(&["list"]));
-    let names = listed.as_array().expect("a list").iter().map(|experiment| text(experiment, "name").to_owned());
+    let counting = listed.as_array().expect("a list").iter().filter(|experiment| experiment["clock"].is_null());
+    let names = counting.map(|experiment| text(experiment, "name").to_owned());
     names.filter(|name| name.starts_with(prefix)).collect()
 }
 

@@ -5,7 +5,7 @@
 //!
 //! Ours, since the paper does not say: the sizes between 12.5% and 100%, and write-through.
 //!
-//! What it does not do: the experiments on throughput (§5.5), which are about devices.
+//! What it does not do: the experiments on throughput (§5.5), which take time: the command line's `paper/` has them.
 
 mod designs;
 mod parameters;

@@ -4,7 +4,8 @@
 //! least metadata and 2% of the data's bytes more, but in Figures 7 and 9. D-LRU and D-ARC forget what no address has any
 //! more (§3.1).
 //!
-//! What it does not do: latency and throughput (Figures 5, 10 and 11, and Figure 8's latency), which are about devices.
+//! What it does not do: latency and throughput (Figures 5, 10 and 11, and Figure 8's latency), which take time: the command
+//! line's `paper/` has them.
 
 mod compressed;
 mod designs;

@@ -250,6 +250,20 @@ impl<'a> Lab<'a> {
         Ok(setups.iter().zip(measures).map(|(setup, measures)| Replayed { setup: *setup, measures }).collect())
     }
 
+    /// The requests of a trace, for whoever makes them.
+    ///
+    /// # Errors
+    /// A sentence; and one for each request that cannot be read.
+    pub fn requests<'b>(
+        &'b self,
+        at: usize,
+        how: &How,
+    ) -> Result<impl Iterator<Item = Result<ChunkRequest, String>> + use<'a, 'b>, String> {
+        let workload = self.workload(at)?;
+        let requests = workload.requests(how, "reading", true).map_err(|error| workload.explain(&error))?;
+        Ok(requests.map(|request| request.map_err(|error| workload.explain(&error))))
+    }
+
     /// Reads a trace once, for listeners of any kind.
     ///
     /// # Errors

@@ -11,7 +11,8 @@
 //! §6.2, whose hit ratios are "consistent with Figure 4". Metadata comes on top of the cache's size, for Nitro keeps its
 //! indices in RAM; and all addresses of a trace may be mapped.
 //!
-//! What it does not do: IOPS, response times and erasures inside an SSD (§6.2, Figure 6), which are about devices.
+//! What it does not do: IOPS and response times (§6.2), which take time: the command line's `paper/` has them; and erasures
+//! inside an SSD (Figure 6).
 
 mod dedup;
 mod ratios;
@@ -30,7 +31,7 @@ use crate::{
 
 const PAPER: &str = "Nitro (ATC '14)";
 /// Bytes of an extent.
-const EXTENT_BYTES: u32 = 8 << 10;
+pub const EXTENT_BYTES: u32 = 8 << 10;
 
 const WEBVM: StandIn = StandIn {
     name: "WebVM",
@@ -94,13 +95,16 @@ pub(super) static EXPERIMENTS: &[Experiment] = &[
 ];
 
 /// The trace of a profile with each of its requests one extent.
-fn extents(name: &str, scale: f64) -> TraceResult<Records<'static>> {
+///
+/// # Errors
+/// There is no such profile, or too little is left of it.
+pub fn extents(name: &str, scale: f64) -> TraceResult<Records<'static>> {
     let profile = Profile { chunk_bytes: EXTENT_BYTES, ..Profile::named(name)? };
     Ok(Box::new(ProfileTrace::new(profile, scale, Compressibility::default(), SEED)?))
 }
 
 /// Chunks of so many bytes; what was never read is unlike all else (§5.2).
-fn how(chunk_bytes: u32) -> How {
+pub fn how(chunk_bytes: u32) -> How {
     How::new(chunk_bytes, Unknown::Unique)
 }
 
@@ -115,12 +119,12 @@ fn accessed_percent(trace: &str) -> f64 {
 }
 
 /// What is taken for the size of a file system, where a trace does not tell.
-const OF_FILE_SYSTEM: &str = "Cache sizes are in percent of a file system, of which a trace tells what it accesses only: \
+pub const OF_FILE_SYSTEM: &str = "Cache sizes are in percent of a file system, of which a trace tells what it accesses only: \
                               that is taken to be 5.3% for WebVM, 5.8% for Homes, 11.5% for Mail (§5.2), and 7% for any \
                               other trace.";
 
 /// Requests of the first 16 of 21 days (§6.2).
-fn warmup(requests: u64) -> u64 {
+pub fn warmup(requests: u64) -> u64 {
     requests * 16 / 21
 }
 
@@ -164,7 +168,10 @@ impl Variant {
 }
 
 /// Extents of a cache that is so many percent of the file system of a trace.
-fn cache_extents(lab: &mut Lab<'_>, at: usize, percent_of_disk: f64) -> Result<u64, String> {
+///
+/// # Errors
+/// The trace's.
+pub fn cache_extents(lab: &mut Lab<'_>, at: usize, percent_of_disk: f64) -> Result<u64, String> {
     let working_set = lab.survey(at, &how(EXTENT_BYTES))?.working_set_chunks;
     let percent = 100.0 * percent_of_disk / accessed_percent(lab.workload(at)?.name());
     Ok((working_set as f64 * percent / 100.0) as u64)

@@ -9,7 +9,7 @@ use std::fmt;
 
 use serde_json::{Value, json};
 
-use super::Experiment;
+use super::Heading;
 use crate::report::{
     csv_cell,
     plot::{Chart, Kind, Role, Scale, Series},
@@ -229,8 +229,8 @@ pub struct Report {
 
 impl Report {
     /// For people. `traces` are names of traces with what they really are.
-    pub fn text(&self, experiment: &Experiment, traces: &[(&str, &str)]) -> String {
-        let Experiment { name, paper, figure, about, .. } = experiment;
+    pub fn text(&self, heading: &Heading, traces: &[(&str, &str)]) -> String {
+        let Heading { name, paper, figure, about } = heading;
         let mut text = format!("{name}: {paper}, {figure}: {about}\n");
         for (name, about) in traces {
             text.push_str(&format!("  {name}: {about}\n"));
@@ -261,16 +261,16 @@ impl Report {
     }
 
     /// For programs.
-    pub fn json(&self, experiment: &Experiment, traces: &[(&str, &str)]) -> Value {
+    pub fn json(&self, heading: &Heading, traces: &[(&str, &str)]) -> Value {
         let span = |span: &Span| json!({ "low": span.low, "high": span.high });
         let comparisons = self.comparisons.iter().map(|Comparison { what, published, ours }| {
             json!({ "what": what, "published": span(published), "ours": ours.as_ref().map(span) })
         });
         json!({
-            "experiment": experiment.name,
-            "paper": experiment.paper,
-            "figure": experiment.figure,
-            "about": experiment.about,
+            "experiment": heading.name,
+            "paper": heading.paper,
+            "figure": heading.figure,
+            "about": heading.about,
             "traces": traces.iter().map(|(name, about)| json!({ "name": name, "about": about })).collect::<Vec<_>>(),
             "tables": self.tables.iter().map(Table::json).collect::<Vec<_>>(),
             "comparisons": comparisons.collect::<Vec<_>>(),

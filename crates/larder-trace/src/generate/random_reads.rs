@@ -85,6 +85,20 @@ impl RandomReads {
         Ok(RandomReads { config, rng: Rng::new(config.seed), chunks, contents, spread, made: 0 })
     }
 
+    /// A read of each chunk of the working set, by address: what a cache is warmed with. Numbered from 1, as the trace is.
+    pub fn each(&self) -> impl Iterator<Item = Record> + '_ {
+        (0..self.chunks).map(|chunk| self.read(chunk + 1, chunk))
+    }
+
+    fn read(&self, request: u64, chunk: u64) -> Record {
+        let RandomReadsConfig { chunk_bytes, seed, compress, .. } = self.config;
+        let number = self.spread.apply(chunk) % self.contents;
+        let bytes = u64::from(chunk_bytes);
+        let mut record = Record::new(request, Op::Read, chunk * bytes, bytes);
+        record.content = Some(made_content(seed, number, chunk_bytes, &compress));
+        record
+    }
+
     /// Bytes of the working set: the size of the disk.
     pub fn working_set_bytes(&self) -> u64 {
         self.chunks * u64::from(self.config.chunk_bytes)
@@ -99,12 +113,7 @@ impl Iterator for RandomReads {
             return None;
         }
         self.made += 1;
-        let RandomReadsConfig { chunk_bytes, seed, compress, .. } = self.config;
         let chunk = self.rng.below(self.chunks);
-        let number = self.spread.apply(chunk) % self.contents;
-        let bytes = u64::from(chunk_bytes);
-        let mut record = Record::new(self.made, Op::Read, chunk * bytes, bytes);
-        record.content = Some(made_content(seed, number, chunk_bytes, &compress));
-        Some(Ok(record))
+        Some(Ok(self.read(self.made, chunk)))
     }
 }

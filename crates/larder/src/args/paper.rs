@@ -1,8 +1,9 @@
 //! The options of `larder paper`: the papers' experiments.
 //!
-//! What it does not do: know the experiments; `larder_sim::paper` does.
+//! What it does not do: know the experiments; `larder_sim::paper` and `paper/live.rs` do.
 
 use super::trace::format_id;
+use crate::paper::Time;
 use clap::{Args, Subcommand};
 use larder_trace::FormatId;
 use std::path::PathBuf;
@@ -21,9 +22,11 @@ Examples:
   larder paper run austere-fig7 --scale 0.01 --json
   larder paper run austere-fig7 --trace WebVM=webvm.blkparse.gz --trace Homes=homes.blkparse.gz
   larder paper run austere-fig7 --trace mine.trace.zst --plot mine.svg
+  larder paper run nitro-table2 --clock real
 
 Where no trace is given, traces are generated that are like the paper's in the figures that it prints of them. A trace
-that has the name of one of the paper's stands beside the paper's figures of that one.";
+that has the name of one of the paper's stands beside the paper's figures of that one. Experiments with figures of time run
+the caches themselves, over memory with the timing of a disk and of a SATA SSD.";
 
 /// `larder paper`.
 #[derive(Debug, Args)]
@@ -69,12 +72,16 @@ pub struct PaperRunArgs {
     /// A trace with content in place of the generated ones, perhaps with the paper's name for it; may be given several times
     #[arg(long, value_name = "[NAME=]FILE", value_parser = named_trace)]
     pub trace: Vec<NamedTrace>,
-    /// Size of generated traces, as a share of the paper's [default: of each trace its own, for a run of a minute or two]
+    /// Size of what is generated, as a share of the paper's [default: of each trace its own, for a run of a minute or two]
     #[arg(long, value_name = "S", value_parser = scale, conflicts_with = "trace", allow_hyphen_values = true)]
     pub scale: Option<f64>,
     /// The format of the traces that are given, where it is not to be found out
     #[arg(long, value_name = "NAME", value_parser = format_id(), requires = "trace")]
     pub format: Option<FormatId>,
+    /// The clock of an experiment on devices: virtual counts the media's time alone, real counts all of it [default: virtual,
+    /// but for what is about computing]
+    #[arg(long, value_name = "CLOCK", value_parser = clock)]
+    pub clock: Option<Time>,
     /// Count bad lines of traces, and go on
     #[arg(long)]
     pub skip_bad: bool,
@@ -98,6 +105,14 @@ fn named_trace(text: &str) -> Result<NamedTrace, String> {
     match file.is_empty() {
         true => Err("expected a file, or NAME=FILE with the paper's name for the trace".to_owned()),
         false => Ok(NamedTrace { name, file: file.into() }),
+    }
+}
+
+fn clock(text: &str) -> Result<Time, String> {
+    match text {
+        "virtual" => Ok(Time::Virtual),
+        "real" => Ok(Time::Real),
+        _ => Err("expected virtual or real".to_owned()),
     }
 }
 

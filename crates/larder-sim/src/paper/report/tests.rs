@@ -22,7 +22,7 @@ fn report() -> Report {
 #[test]
 fn text_has_the_published_figure_behind_ours() {
     let experiment = experiments().next().expect("an experiment");
-    let text = report().text(experiment, &[("WebVM", "GENERATED")]);
+    let text = report().text(&experiment.heading(), &[("WebVM", "GENERATED")]);
     let lines: Vec<&str> = text.lines().collect();
     assert!(lines[1].ends_with("WebVM: GENERATED"), "{text}");
     assert_eq!(lines[3], "WebVM: Read hits (%); in brackets the paper's");
@@ -37,7 +37,7 @@ fn text_has_the_published_figure_behind_ours() {
 #[test]
 fn json_and_csv_have_the_same_figures() {
     let experiment = experiments().next().expect("an experiment");
-    let json = report().json(experiment, &[("WebVM", "GENERATED")]);
+    let json = report().json(&experiment.heading(), &[("WebVM", "GENERATED")]);
     assert_eq!(json["tables"][0]["series"][1]["published"], json!([null, 36.7]));
     assert_eq!(json["comparisons"][0]["ours"], json!({ "low": 2.0, "high": 4.0 }));
     assert_eq!(json["comparisons"][1]["ours"], Value::Null);

@@ -1,0 +1,106 @@
+//! A design's index alone, driven as the engine drives it, with nothing written: to time its decisions.
+//!
+//! Invariants: a record takes what its content takes compressed, or a whole chunk where the design has slots; slots are evicted as
+//! soon as none is free. What is mapped is clean.
+//!
+//! What it does not do: I/O, logs or dirty data.
+
+use larder_core::{
+    Design, DesignConfig, Fingerprint, Lba, Lookup,
+    design::NewMapping,
+    types::{Place, SlotId, StreamClass},
+};
+use larder_engine::designs::{EngineDesign, Store};
+use std::time::{Duration, Instant};
+
+/// What a request of one chunk asked of the index.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Asked {
+    /// Finding the address, and for a write its content.
+    pub lookup: Duration,
+    /// Putting it in; what room cost, too.
+    pub update: Duration,
+    /// Whether it was a write of new content.
+    pub is_new: bool,
+}
+
+/// See the module.
+pub struct Index {
+    design: Box<dyn Design>,
+    slot_bytes: u32,
+    /// The slot that is filled, and up to where.
+    open: Option<(SlotId, u32, u32)>,
+}
+
+impl Index {
+    /// An empty one for so many bytes of chunks.
+    pub fn new(of: &EngineDesign, data_bytes: u64, chunk_bytes: u32, weu_bytes: u32) -> Index {
+        let slot_bytes = match of.store {
+            Store::Weus { .. } => weu_bytes,
+            _ => chunk_bytes,
+        };
+        let chunks = data_bytes / u64::from(chunk_bytes);
+        let slot_count = (data_bytes / u64::from(slot_bytes)).max(8) as u32;
+        // As many as a layout gives: four mappings and two contents for each chunk that fits raw.
+        let config = DesignConfig { slot_count, mappings_max: 4 * chunks, fp_entries_max: 2 * chunks };
+        Index { design: of.make(config, chunk_bytes), slot_bytes, open: None }
+    }
+
+    /// A read of an address, or a write of a content that takes so many bytes.
+    ///
+    /// # Errors
+    /// A sentence: the design finds no room.
+    pub fn ask(&mut self, lba: u64, is_write: bool, content: u128, stored_len: u32) -> Result<Asked, String> {
+        let (lba, fingerprint) = (Lba(lba), Fingerprint(content.to_le_bytes()));
+        let began = Instant::now();
+        let found = self.design.lookup(lba);
+        let duplicate = if is_write || found == Lookup::Miss { self.design.find_duplicate(&fingerprint) } else { None };
+        let lookup = began.elapsed();
+        if !is_write && found != Lookup::Miss {
+            return Ok(Asked { lookup, ..Asked::default() });
+        }
+        let began = Instant::now();
+        if !self.design.has_room(1) {
+            self.design.sweep();
+        }
+        if self.design.has_room(1) || found != Lookup::Miss {
+            let new = match duplicate {
+                Some(place) => NewMapping::Duplicate { place },
+                None => NewMapping::Unique { place: self.place(stored_len)?, fingerprint: Some(fingerprint) },
+            };
+            self.design.map(lba, new, None);
+        }
+        let update = began.elapsed();
+        Ok(Asked { lookup, update, is_new: is_write && duplicate.is_none() })
+    }
+
+    fn place(&mut self, stored_len: u32) -> Result<Place, String> {
+        let len = stored_len.min(self.slot_bytes);
+        let at = match self.open {
+            Some((slot, generation, at)) if at + len <= self.slot_bytes => (slot, generation, at),
+            full => {
+                if let Some((slot, ..)) = full {
+                    self.design.seal_slot(slot);
+                    self.open = None;
+                }
+                let (slot, generation) = self.open_slot()?;
+                (slot, generation, 0)
+            }
+        };
+        let (slot, generation, offset) = at;
+        self.open = Some((slot, generation, offset + len));
+        Ok(Place { slot, generation, offset, stored_len: len, crc: 0, encoding: 0 })
+    }
+
+    fn open_slot(&mut self) -> Result<(SlotId, u32), String> {
+        loop {
+            if let Some(open) = self.design.open_slot(StreamClass::Clean) {
+                return Ok(open);
+            }
+            let victim = self.design.choose_victim(&mut |_| false);
+            let slot = victim.ok_or_else(|| "the design finds nothing to evict".to_owned())?.slot;
+            self.design.evict(slot);
+            self.design.release_slot(slot);
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! The experiments that take time: the engine's own caches under load, on devices with the timing of real media.
+//!
+//! Role: [`LIVE`] is their list; what counts only is in `larder_sim::paper`. An experiment makes cases, [`Means::cases`] runs them,
+//! and its report has the same parts as one by replay.
+//!
+//! Invariants: on the virtual clock the same experiment at the same scale gives the same report; the cases of one do not see each
+//! other. On the real clock they run one after the other.
+//!
+//! What it does not do: know the experiments; a file each does.
+
+use super::{
+    austere, cachededup, clock,
+    load::{Figures, Load, on_rig},
+    nitro,
+    rig::{Plan, Time},
+};
+use larder_sim::paper::{Heading, Lab, Report, StandIn};
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicBool, AtomicUsize, Ordering},
+};
+
+/// What requests are made of.
+pub enum Source {
+    /// Traces: the paper's, or what stands in for them.
+    Traces(&'static [StandIn]),
+    /// Requests that the experiment makes itself.
+    Made {
+        /// What the paper calls them.
+        name: &'static str,
+        /// What they are.
+        about: &'static str,
+        /// The share of the paper's size, where nothing else is asked for.
+        scale: f64,
+    },
+}
+
+/// Which clocks an experiment can be on; the first is its own.
+pub enum Clocks {
+    /// The virtual one, or the real one.
+    Either,
+    /// The real one alone, with the reason.
+    RealOnly(&'static str),
+}
+
+/// An experiment on devices.
+pub struct Live {
+    /// What it is called.
+    pub heading: Heading,
+    /// What requests are made of.
+    pub source: Source,
+    /// Its clocks.
+    pub clocks: Clocks,
+    /// Runs it.
+    pub run: fn(&mut Lab<'_>, &Means) -> Result<Report, String>,
+}
+
+/// All of them, in the order of the papers.
+pub fn all() -> impl Iterator<Item = &'static Live> {
+    [nitro::LIVE, cachededup::LIVE, austere::LIVE, clock::LIVE].into_iter().flatten()
+}
+
+impl Live {
+    /// The one of this name.
+    pub fn named(name: &str) -> Option<&'static Live> {
+        all().find(|live| live.heading.name == name)
+    }
+
+    /// The clock that is asked for, or the first.
+    ///
+    /// # Errors
+    /// A sentence: it cannot be on that one.
+    pub fn time(&self, asked: Option<Time>) -> Result<Time, String> {
+        match (&self.clocks, asked) {
+            (Clocks::Either, asked) => Ok(asked.unwrap_or(Time::Virtual)),
+            (Clocks::RealOnly(why), Some(Time::Virtual)) => {
+                Err(format!("{} is on the real clock only, for {why}: leave --clock away", self.heading.name))
+            }
+            (Clocks::RealOnly(_), _) => Ok(Time::Real),
+        }
+    }
+}
+
+/// What an experiment runs with, beside its traces.
+pub struct Means {
+    /// The share of the paper's size of what it makes itself.
+    pub scale: f64,
+    /// The clock.
+    pub time: Time,
+    /// Cases at a time, on the virtual clock.
+    pub threads: usize,
+    /// Set by a signal.
+    pub ending: Arc<AtomicBool>,
+}
+
+/// A rig, and what is made on it.
+pub type Case = (Plan, Load);
+
+impl Means {
+    /// Runs each, in any order; what came of them, in theirs.
+    ///
+    /// # Errors
+    /// A sentence: the first case that failed.
+    pub fn cases(&self, cases: &[Case]) -> Result<Vec<Figures>, String> {
+        self.each(cases, |(plan, load)| on_rig(plan, self.time, load, &self.ending))
+    }
+
+    /// Does something for each, in any order; what came of it, in theirs.
+    ///
+    /// # Errors
+    /// The first failure.
+    pub fn each<T: Sync, R: Send>(
+        &self,
+        items: &[T],
+        act: impl Fn(&T) -> Result<R, String> + Sync,
+    ) -> Result<Vec<R>, String> {
+        let threads = if self.time == Time::Virtual { self.threads.clamp(1, items.len().max(1)) } else { 1 };
+        let next = AtomicUsize::new(0);
+        let has_failed = AtomicBool::new(false);
+        let results = Mutex::new(Vec::new());
+        let work = || {
+            while !has_failed.load(Ordering::Relaxed) {
+                let at = next.fetch_add(1, Ordering::Relaxed);
+                let Some(item) = items.get(at) else { return };
+                let result = act(item);
+                has_failed.fetch_or(result.is_err(), Ordering::Relaxed);
+                results.lock().unwrap_or_else(PoisonError::into_inner).push((at, result));
+            }
+        };
+        std::thread::scope(|scope| {
+            (1..threads).for_each(|_| drop(scope.spawn(work)));
+            work();
+        });
+        let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
+        results.sort_unstable_by_key(|(at, _)| *at);
+        results.into_iter().map(|(_, result)| result).collect()
+    }
+
+    /// A sentence on devices and clock, for a report.
+    pub fn about_devices(&self) -> String {
+        let disks = "The disks' own write caches are off, so that what is acknowledged without a cache is as durable as what a \
+                     cache has brought to them.";
+        let clock = match self.time {
+            Time::Virtual => {
+                "On the virtual clock, which counts the time of the media and none of the processor: what a design \
+                 computes costs nothing here (`larder paper run clock` shows both clocks side by side)."
+            }
+            Time::Real => {
+                "On the real clock: computing counts, and so does whatever else this machine did; figures differ from \
+                 run to run."
+            }
+        };
+        format!("{disks} {clock}")
+    }
+}

@@ -1,0 +1,465 @@
+//! A load: requests made one after the other, so many at a time, each read verified, on a rig's clock.
+//!
+//! Invariants: a request that overlaps one under way waits for it, and all that follow with it, so that each read has one right
+//! answer. A wrong one ends the experiment: nothing is measured of a cache that does not hold what was written.
+//!
+//! What it does not do: keep to a trace's own times: requests are made as soon as they may.
+
+use super::{
+    disk::Initial,
+    rig::{Plan, Rig, Time},
+};
+use crate::bench::{
+    blocks::{Blocks, Expected},
+    content::Bytes,
+    requests::{Block, Request},
+};
+use larder_device::{BlockDevice, IoBuf, IoFuture, IoResult, Runtime, WriteFlags, ZeroFlags};
+use larder_engine::{Cache, status::CounterValues};
+use larder_trace::{ChunkRequest, Op, Record};
+use std::{
+    future::{Future, poll_fn},
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll},
+    time::Duration,
+};
+
+/// Blocks of a trace's request that are made as one request, at most.
+const REQUEST_BYTES_MAX: u64 = 1 << 20;
+/// Requests between two looks for a signal.
+const LOOK_EVERY: usize = 256;
+
+/// Requests, and how they are made.
+#[derive(Clone)]
+pub struct Load {
+    /// In their order.
+    pub requests: Arc<Vec<Request>>,
+    /// Bytes of a block of content.
+    pub block_bytes: u32,
+    /// Under way at most.
+    pub outstanding: usize,
+    /// The first so many are made and verified, and not measured.
+    pub warmup: usize,
+    /// Whether all that was read to warm up is on flash before anything is measured.
+    pub settles: bool,
+}
+
+/// Requests of one kind.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Times {
+    /// How many.
+    pub requests: u64,
+    /// How long they took, together.
+    pub sum: Duration,
+}
+
+impl Times {
+    /// The mean, in microseconds; none of none.
+    pub fn mean_us(&self) -> Option<f64> {
+        (self.requests > 0).then(|| self.sum.as_secs_f64() * 1e6 / self.requests as f64)
+    }
+
+    fn add(&mut self, time: Duration) {
+        self.requests += 1;
+        self.sum += time;
+    }
+}
+
+/// What came of a load.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Figures {
+    /// Reads.
+    pub reads: Times,
+    /// Writes.
+    pub writes: Times,
+    /// Bytes of both.
+    pub bytes: u64,
+    /// From the first measured request to the end of the last.
+    pub elapsed: Duration,
+    /// What the cache counted meanwhile; what was under way at the start counts, too.
+    pub read_chunks: u64,
+    /// Of them, those that hit.
+    pub read_hits: u64,
+    /// Blocks read that were what they had to be.
+    pub verified: u64,
+}
+
+impl Figures {
+    /// Reads and writes a second.
+    pub fn iops(&self) -> f64 {
+        (self.reads.requests + self.writes.requests) as f64 / self.elapsed.as_secs_f64().max(1e-9)
+    }
+
+    /// MiB a second.
+    pub fn mib_per_s(&self) -> f64 {
+        self.bytes as f64 / f64::from(1 << 20) / self.elapsed.as_secs_f64().max(1e-9)
+    }
+
+    /// Mean time of a read or write, in microseconds.
+    pub fn mean_us(&self) -> f64 {
+        let Figures { reads, writes, .. } = self;
+        (reads.sum + writes.sum).as_secs_f64() * 1e6 / (reads.requests + writes.requests).max(1) as f64
+    }
+
+    /// Percent of the chunks read that hit; none without a cache.
+    pub fn hit_percent(&self) -> Option<f64> {
+        (self.read_chunks > 0).then(|| 100.0 * self.read_hits as f64 / self.read_chunks as f64)
+    }
+}
+
+/// Makes the load on a rig, and ends the rig.
+///
+/// # Errors
+/// A sentence: a request that failed, a wrong block, a signal.
+pub fn on_rig(plan: &Plan, time: Time, load: &Load, ending: &AtomicBool) -> Result<Figures, String> {
+    let rig = Rig::new(plan, time)?;
+    let figures = make(&rig, load, ending);
+    rig.end();
+    figures
+}
+
+/// Makes the load.
+///
+/// # Errors
+/// As [`on_rig`].
+pub fn make(rig: &Rig, load: &Load, ending: &AtomicBool) -> Result<Figures, String> {
+    let mut making = Making::new(rig, load.block_bytes);
+    let mut figures = rig.run(making.all(rig.cache(), load, ending))?;
+    if figures.reads.requests + figures.writes.requests == 0 {
+        return Err("nothing is left to measure: choose a larger scale".to_owned());
+    }
+    figures.elapsed = figures.elapsed.max(Duration::from_nanos(1));
+    Ok(figures)
+}
+
+/// A request that is under way.
+struct Flight {
+    request: Request,
+    expected: Vec<Expected>,
+    doing: Doing,
+    since: Duration,
+    is_measured: bool,
+}
+
+enum Doing {
+    Read(IoFuture<IoBuf>),
+    Other(IoFuture<()>),
+}
+
+impl Doing {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<IoResult<Option<IoBuf>>> {
+        match self {
+            Doing::Read(read) => Pin::new(read).poll(context).map_ok(Some),
+            Doing::Other(other) => Pin::new(other).poll(context).map_ok(|()| None),
+        }
+    }
+}
+
+/// Whoever makes requests, and knows what the volume holds of what they touch.
+pub struct Making {
+    device: Arc<dyn BlockDevice>,
+    runtime: Arc<dyn Runtime>,
+    blocks: Blocks,
+    flights: Vec<Flight>,
+    scratch: Vec<u8>,
+    figures: Figures,
+    failed: Option<String>,
+}
+
+impl Making {
+    /// On a rig's volume, of which nothing was asked yet.
+    pub fn new(rig: &Rig, block_bytes: u32) -> Making {
+        Making {
+            device: rig.volume(),
+            runtime: rig.runtime(),
+            blocks: Blocks::new(block_bytes.into()),
+            flights: Vec::new(),
+            scratch: vec![0; block_bytes as usize],
+            figures: Figures::default(),
+            failed: None,
+        }
+    }
+
+    /// Makes a load, and remembers what it wrote for the next one. `counting` is asked for its hits.
+    ///
+    /// # Errors
+    /// As [`on_rig`].
+    pub async fn all(&mut self, counting: Option<&Cache>, load: &Load, ending: &AtomicBool) -> Result<Figures, String> {
+        self.figures = Figures::default();
+        let counts = || counting.map_or(CounterValues::default(), |cache| cache.status().counts);
+        let mut before = counts();
+        let mut began = self.runtime.now();
+        for (number, request) in load.requests.iter().enumerate() {
+            if number == load.warmup {
+                if load.settles {
+                    self.settle(counting).await;
+                }
+                before = counts();
+                began = self.runtime.now();
+            }
+            let meets = |flight: &Flight| flight.request.meets(request.offset, request.len, request.op == Op::Read);
+            while self.flights.len() >= load.outstanding || self.flights.iter().any(meets) {
+                self.wait().await;
+            }
+            if number % LOOK_EVERY == 0 && ending.load(Ordering::Relaxed) {
+                self.failed.get_or_insert("ended by a signal".to_owned());
+            }
+            if self.failed.is_some() {
+                break;
+            }
+            self.start(request, number >= load.warmup);
+        }
+        while !self.flights.is_empty() {
+            self.wait().await;
+        }
+        self.figures.elapsed = self.runtime.now().saturating_sub(began);
+        let after = counts();
+        let hits = |counts: &CounterValues| counts.read_hits + counts.prefetch_hits;
+        self.figures.read_chunks = after.read_chunks - before.read_chunks;
+        self.figures.read_hits = hits(&after) - hits(&before);
+        self.failed.take().map_or(Ok(self.figures), Err)
+    }
+
+    /// All requests are over, and what they offered is on flash.
+    async fn settle(&mut self, cache: Option<&Cache>) {
+        while !self.flights.is_empty() {
+            self.wait().await;
+        }
+        if let Some(cache) = cache {
+            cache.settle().await;
+            if let Err(error) = cache.flush().await {
+                self.failed.get_or_insert(format!("the flush after the warm-up failed: {error}"));
+            }
+        }
+    }
+
+    fn start(&mut self, request: &Request, is_measured: bool) {
+        let expected = if request.op == Op::Read { self.blocks.read(request) } else { Vec::new() };
+        self.blocks.change(request);
+        let Request { op, offset, len, .. } = *request;
+        let since = self.runtime.now();
+        let doing = match op {
+            Op::Read => Doing::Read(self.device.read(offset, IoBuf::new(len as usize))),
+            Op::Write => {
+                let mut data = IoBuf::new(len as usize);
+                for block in &request.blocks {
+                    if let Some(place) = data.get_mut(block.at as usize..(block.at + block.len) as usize) {
+                        block.bytes.unwrap_or(Bytes::Zero).fill(place);
+                    }
+                }
+                Doing::Other(self.device.write(offset, data.freeze(), WriteFlags::default()))
+            }
+            Op::Trim => Doing::Other(self.device.write_zeroes(offset, len, ZeroFlags::default())),
+            Op::Flush => Doing::Other(self.device.flush()),
+        };
+        self.flights.push(Flight { request: request.clone(), expected, doing, since, is_measured });
+    }
+
+    /// Until one request at least is over.
+    async fn wait(&mut self) {
+        let mut over = Vec::new();
+        let (flights, runtime) = (&mut self.flights, &self.runtime);
+        poll_fn(|context| {
+            let mut at = 0;
+            while let Some(flight) = flights.get_mut(at) {
+                match flight.doing.poll(context) {
+                    Poll::Ready(result) => over.push((flights.swap_remove(at), result, runtime.now())),
+                    Poll::Pending => at += 1,
+                }
+            }
+            if over.is_empty() { Poll::Pending } else { Poll::Ready(()) }
+        })
+        .await;
+        for (flight, result, at) in over {
+            self.finish(&flight, result, at);
+        }
+    }
+
+    fn finish(&mut self, flight: &Flight, result: IoResult<Option<IoBuf>>, at: Duration) {
+        let request = &flight.request;
+        let found = match result {
+            Ok(found) => found,
+            Err(error) => {
+                self.failed.get_or_insert(format!("request {} failed: {error}", request.number));
+                return;
+            }
+        };
+        if flight.is_measured {
+            let took = at.saturating_sub(flight.since);
+            match request.op {
+                Op::Read => self.figures.reads.add(took),
+                Op::Write => self.figures.writes.add(took),
+                Op::Trim | Op::Flush => {}
+            }
+            if matches!(request.op, Op::Read | Op::Write) {
+                self.figures.bytes += request.len;
+            }
+        }
+        if let Some(found) = found {
+            self.verify(flight, &found);
+        }
+    }
+
+    fn verify(&mut self, flight: &Flight, found: &[u8]) {
+        let request = &flight.request;
+        for (block, expected) in request.blocks.iter().zip(&flight.expected) {
+            let (Expected::Surely(bytes) | Expected::IfPrepared(bytes)) = expected else { continue };
+            let found = found.get(block.at as usize..(block.at + block.len) as usize).unwrap_or_default();
+            if bytes.is(found, &mut self.scratch) {
+                self.figures.verified += 1;
+                continue;
+            }
+            let (number, offset) = (request.number, request.offset + block.at);
+            self.failed.get_or_insert(format!(
+                "request {number} did not read at byte {offset} what was there last: nothing is measured of such a cache"
+            ));
+        }
+    }
+}
+
+/// The chunks of a trace as requests: those of one request of the trace that lie side by side are one. `place` moves chunks.
+///
+/// # Errors
+/// A sentence: a write of which the trace does not say what is written.
+pub fn requests(
+    chunks: impl Iterator<Item = Result<ChunkRequest, String>>,
+    chunk_bytes: u32,
+    place: impl Fn(u64) -> u64,
+) -> Result<Vec<Request>, String> {
+    let mut requests: Vec<Request> = Vec::new();
+    let mut last = None;
+    for chunk in chunks {
+        let chunk = chunk?;
+        if chunk.op == Op::Write && chunk.content.is_none() {
+            return Err(format!("request {} of the trace writes what it does not say", chunk.request));
+        }
+        let record = Record { offset_bytes: place(chunk.lba) * u64::from(chunk_bytes), ..chunk.to_record(chunk_bytes) };
+        let goes_on = last == Some((chunk.request, chunk.op)) && chunk.chunk_count == 1;
+        last = Some((chunk.request, chunk.op));
+        match requests.last_mut().filter(|_| goes_on) {
+            Some(request)
+                if request.offset + request.len == record.offset_bytes
+                    && request.len + record.len_bytes <= REQUEST_BYTES_MAX =>
+            {
+                request.blocks.extend(block(&record, request.len));
+                request.len += record.len_bytes;
+            }
+            _ => requests.push(request(&record)),
+        }
+    }
+    Ok(requests)
+}
+
+/// A request of one record.
+pub fn request(record: &Record) -> Request {
+    Request {
+        number: record.request,
+        time_us: record.time_us,
+        op: record.op,
+        offset: record.offset_bytes,
+        len: record.len_bytes,
+        blocks: block(record, 0).into_iter().collect(),
+    }
+}
+
+fn block(record: &Record, at: u64) -> Option<Block> {
+    let bytes = record.content.as_ref().map(Bytes::of);
+    record.is_data().then_some(Block { at, len: record.len_bytes, bytes })
+}
+
+/// What a disk must hold before these requests: what they read before they write it.
+pub fn before(requests: &[Request], block_bytes: u32) -> Initial {
+    let mut blocks = Blocks::new(block_bytes.into());
+    let first = requests.iter().flat_map(|request| blocks.first_reads(request));
+    Arc::new(first.map(|(offset, _, bytes)| (offset / u64::from(block_bytes), bytes)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::rig::{CacheOf, Volume};
+    use super::*;
+    use larder_device::throttled::Profile;
+    use larder_engine::designs::DESIGNS;
+    use larder_trace::generate::{ZipfConfig, ZipfTrace};
+
+    const CHUNK: u32 = 4096;
+
+    fn trace(requests: u64) -> Vec<Request> {
+        let config = ZipfConfig {
+            storage_bytes: 1 << 30,
+            working_set_bytes: 2 << 20,
+            chunk_bytes: CHUNK,
+            write_to_read: 1.0,
+            requests,
+            seed: 9,
+            ..ZipfConfig::default()
+        };
+        ZipfTrace::new(config).expect("a trace").map(|record| request(&record.expect("a record"))).collect()
+    }
+
+    fn plan(volume: Volume, requests: &[Request]) -> Plan {
+        Plan {
+            volume,
+            disk: Profile::Hdd7200,
+            flash: Profile::SataSsd,
+            disk_bytes: 1 << 30,
+            block_bytes: CHUNK,
+            initial: before(requests, CHUNK),
+            workers: 1,
+        }
+    }
+
+    fn load(requests: Vec<Request>, outstanding: usize) -> Load {
+        let warmup = requests.len() / 2;
+        Load { requests: Arc::new(requests), block_bytes: CHUNK, outstanding, warmup, settles: true }
+    }
+
+    fn figures(volume: Volume, requests: &[Request]) -> Figures {
+        let load = load(requests.to_vec(), 4);
+        on_rig(&plan(volume, requests), Time::Virtual, &load, &AtomicBool::new(false)).expect("measured")
+    }
+
+    #[test]
+    fn each_design_answers_each_read_right_and_sooner_than_a_disk() {
+        let requests = trace(1200);
+        let disk = figures(Volume::Disk, &requests);
+        assert_eq!(disk.hit_percent(), None);
+        for design in DESIGNS {
+            let cache = CacheOf::named(design.name, CHUNK, 4 << 20).expect("a cache");
+            let cached = figures(Volume::Cached(cache), &requests);
+            let (verified, reads) = (cached.verified, cached.reads.requests + cached.writes.requests);
+            assert!(verified > 400 && reads == 600, "{}: {verified} of {reads}", design.name);
+            assert!(cached.hit_percent().is_some_and(|hits| hits > 50.0), "{}: {cached:?}", design.name);
+            assert!(cached.reads.mean_us() < disk.reads.mean_us(), "{}: {cached:?} {disk:?}", design.name);
+            let again = figures(Volume::Cached(cache), &requests);
+            assert_eq!((cached.elapsed, cached.reads.sum), (again.elapsed, again.reads.sum), "{}", design.name);
+        }
+        let flash = figures(Volume::Flash, &requests);
+        assert!(flash.reads.mean_us() < disk.reads.mean_us());
+    }
+
+    /// Nothing is measured of a volume that holds something else.
+    #[test]
+    fn a_wrong_block_ends_the_experiment() {
+        let requests = trace(400);
+        let wrong = Plan { initial: Initial::default(), ..plan(Volume::Disk, &requests) };
+        let ending = AtomicBool::new(false);
+        let told = on_rig(&wrong, Time::Virtual, &load(requests, 1), &ending).expect_err("it lacks what is read");
+        assert!(told.contains("did not read at byte") && told.contains("what was there last"), "{told}");
+    }
+
+    #[test]
+    fn a_signal_ends_a_load_and_nothing_to_measure_is_told() {
+        let requests = trace(300);
+        let plan = plan(Volume::Disk, &requests);
+        let told = on_rig(&plan, Time::Virtual, &load(requests.clone(), 1), &AtomicBool::new(true));
+        assert!(told.expect_err("ended").contains("signal"));
+        let all = Load { warmup: 300, ..load(requests, 1) };
+        let told = on_rig(&plan, Time::Virtual, &all, &AtomicBool::new(false));
+        assert!(told.expect_err("nothing is left").contains("larger scale"));
+    }
+}
