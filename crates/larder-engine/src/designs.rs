@@ -13,7 +13,7 @@ use larder_core::{
     d_lru::{self, DLru},
     lru::{self, Lru},
     nitro,
-    slotted::{FlashSize, Placed, SizeError, Slotted, slots_bytes_max, spares},
+    slotted::{FlashSize, Placed, SizeError, Slotted, mappings_for, slots_bytes_max, spares},
 };
 use larder_format::{Compression, DesignId, Superblock, layout::SLOT_COUNT_MIN};
 
@@ -138,7 +138,8 @@ impl EngineDesign {
         let slots = flash_bytes / u64::from(chunk_bytes);
         let sizes = make(slots, chunk_bytes).sizes();
         match sizes.data_chunks >= slots {
-            true => Ok(Some(sizes.addresses + spares(slots))),
+            // Of those that a checkpoint has room for a sixteenth is kept free (`recover::index_limits`).
+            true => Ok(Some((sizes.addresses + spares(slots)).max(mappings_for(slots)) / 15 * 16 + 16)),
             false => Err(EngineError::Invalid(format!(
                 "the design {} cannot have the {slots} slots of {chunk_bytes} bytes that this flash has: take larger chunks, or {}",
                 self.name,

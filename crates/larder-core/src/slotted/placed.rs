@@ -40,6 +40,8 @@ const SPARE_SHARE: u64 = 32;
 const SPARES_MIN: u64 = 4;
 const SPARES_MAX: u64 = 4096;
 
+/// Of so many mappings one is for addresses that wait to be forgotten.
+const HELD_BACK_SHARE: u64 = 8;
 /// Where fewer mappings than this share of them, and than this number, have room, data goes that need not go yet.
 const ROOM_SHARE: u64 = 16;
 const ROOM_MAX: u64 = 64;
@@ -104,6 +106,11 @@ pub fn spares(slots: u64) -> u64 {
     (slots / SPARE_SHARE).clamp(SPARES_MIN, SPARES_MAX)
 }
 
+/// How many mappings a cache of `slots` flash slots needs at least, to use all of them.
+pub fn mappings_for(slots: u64) -> u64 {
+    slots / (HELD_BACK_SHARE - 1) * HELD_BACK_SHARE + HELD_BACK_SHARE
+}
+
 /// Bytes of RAM for each flash slot, at most, beside those of the mappings and of the design.
 pub const fn slots_bytes_max() -> u64 {
     (size_of::<Held>() + size_of::<u32>() + 2 * size_of::<SlotId>()) as u64 + SETS_BYTES_MAX
@@ -117,8 +124,8 @@ impl Placed {
     /// but the spare ones. `config.fp_entries_max` of 0 turns deduplication off.
     pub fn new(config: DesignConfig, make: impl FnOnce(u64) -> Box<dyn Slotted>) -> Self {
         let slots = u64::from(config.slot_count);
-        // More data slots than mappings would be of no use; an eighth is for addresses that share one, or wait to be forgotten.
-        let useful = config.mappings_max - config.mappings_max / 8;
+        // More data slots than mappings would be of no use; some are for addresses that share one, or wait to be forgotten.
+        let useful = config.mappings_max - config.mappings_max / HELD_BACK_SHARE;
         let data_slots = slots.saturating_sub(spares(slots)).min(useful).max(1);
         let design = make(data_slots);
         Placed {
