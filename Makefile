@@ -2,7 +2,7 @@
 # Nothing here is needed to build: `cargo build --release` alone makes the `larder` binary.
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test check fmt clippy fuzz fuzz-long deny crash breakages soak tsan bench packages
+.PHONY: help build demo test check fmt clippy fuzz fuzz-long deny crash breakages soak soak-agree tsan bench packages
 
 # How many seeds the long simulation takes; for a night: `make soak SEEDS=2000000`.
 SEEDS ?= 20000
@@ -10,8 +10,10 @@ SEEDS ?= 20000
 KILL_ROUNDS ?= 50
 # How many outcomes of each instant the crash sweep of `make soak` draws where it cannot try all.
 CRASH_CASES ?= 64
-# The designs that `make soak` takes, one after the other.
+# The designs that `make soak` takes, one after the other: those over WEUs, and those over slots of one chunk, for which some
+# tests of the engine, of WEUs, have no sense.
 DESIGNS ?= nitro cd-arc
+SLOT_DESIGNS ?= d-lru d-arc lru arc
 # `make test` has seeds of its own; this is another one.
 FUZZ_SEED ?= 20260
 # `make test` runs the fuzz targets on seeded bytes; this is how many times as many `make fuzz` takes.
@@ -65,13 +67,23 @@ crash: ## The engine in simulation: crashes and faults against a model of the co
 breakages: ## Break the contract on purpose, one way after the other, and see the suite catch it (half an hour)
 	LARDER_BREAKAGES=1 cargo test -p larder --test breakages -- --nocapture
 
-soak: crash $(DESIGNS:%=soak-%) ## The same, then deep crash sweeps, kills and real clients over each design (SEEDS=20000 KILL_ROUNDS=50)
+soak: crash $(DESIGNS:%=soak-%) $(SLOT_DESIGNS:%=soak-slots-%) soak-agree ## The same, then deep crash sweeps, kills and real clients over each design (SEEDS=20000 KILL_ROUNDS=50)
 
 soak-%:
 	LARDER_DESIGN=$* cargo test -p larder-engine
 	LARDER_DESIGN=$* LARDER_CRASH_CASES=$(CRASH_CASES) cargo test --profile crash -p larder-engine --test crash_sweep -- --nocapture
 	LARDER_DESIGN=$* LARDER_KILL_ROUNDS=$(KILL_ROUNDS) cargo test -p larder --test kills --test filesystems -- --nocapture
 	LARDER_DESIGN=$* cargo test -p larder --test clients --test reduction --test degraded --test refusals --test repair
+
+soak-slots-%:
+	LARDER_DESIGN=$* LARDER_SEEDS=$(SEEDS) cargo test --profile crash -p larder-engine --test simulation -- seeds --nocapture
+	LARDER_DESIGN=$* LARDER_CRASH_CASES=$(CRASH_CASES) cargo test --profile crash -p larder-engine --test crash_sweep -- --nocapture
+	LARDER_DESIGN=$* cargo test -p larder-engine --test fault_sweep --test threads --test modes --test degraded --test trims
+	LARDER_DESIGN=$* LARDER_KILL_ROUNDS=$(KILL_ROUNDS) cargo test -p larder --test kills --test filesystems -- --nocapture
+	LARDER_DESIGN=$* cargo test -p larder --test clients --test refusals
+
+soak-agree:
+	LARDER_REQUESTS=300000 cargo test -p larder --test designs_agree -- --nocapture
 
 tsan: ## The tests with real threads under ThreadSanitizer (fetches the standard library's sources with rustup)
 	scripts/tsan.sh

@@ -27,7 +27,7 @@ use larder_device::{BlockDevice, IoBuf};
 use load::{CLIENTS, Load};
 use model::SECTOR;
 use support::{FuseFile, MIB, Scratch, Server, Volume};
-use support::{begin, design_wanted, ends, have_mounts, have_tools, larder, run, say, stands_in};
+use support::{begin, ends, fitting, have_mounts, have_tools, larder, run, say, stands_in};
 
 /// Small enough that all of it is read after each kill.
 const VOLUME_BYTES: u64 = 12 * MIB;
@@ -235,8 +235,8 @@ impl<'a> Arena<'a> {
             model.check_newest(0, &origin).expect("the origin after a detach");
         }
         model.settle(0, &origin).expect("the origin of a detached cache");
-        let mut create = larder(["create", "--force", "--weu", "512K", "--mode", &self.mode, "--flash"]);
-        run(create.arg(&self.volume.flash).arg("--origin").arg(&self.volume.origin).args(design_wanted(&[])));
+        let mut create = larder(["create", "--force", "--mode", &self.mode, "--flash"]);
+        run(create.arg(&self.volume.flash).arg("--origin").arg(&self.volume.origin).args(fitting(&["--weu", "512K"])));
     }
 
     /// Reads all of the volume, and settles it.

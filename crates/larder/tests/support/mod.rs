@@ -143,12 +143,26 @@ pub fn larder<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Command {
     command
 }
 
-/// The option of `create` that names the design which `LARDER_DESIGN` asks for, where `options` name none.
-pub fn design_wanted(options: &[&str]) -> Vec<String> {
-    match std::env::var("LARDER_DESIGN") {
-        Ok(name) if !options.contains(&"--design") => vec!["--design".to_owned(), name],
-        _ => Vec::new(),
+/// Options of `create` that say how WEUs are filled. Designs with slots of one chunk refuse them.
+const WEU_OPTIONS: [&str; 4] = ["--weu", "--compress", "--dedup", "--fp-index"];
+
+/// `options` of `create`, with the design that `LARDER_DESIGN` asks for, where they name none, and without those that it does not
+/// have.
+pub fn fitting(options: &[&str]) -> Vec<String> {
+    let mut fitting: Vec<String> = options.iter().map(|&option| option.to_owned()).collect();
+    let Some(name) = std::env::var("LARDER_DESIGN").ok().filter(|_| !options.contains(&"--design")) else {
+        return fitting;
+    };
+    let design = larder_engine::designs::named(&name).expect("LARDER_DESIGN names a design");
+    if matches!(design.store, larder_engine::designs::Store::Slots { .. }) {
+        for option in WEU_OPTIONS {
+            while let Some(at) = fitting.iter().position(|given| given == option) {
+                fitting.drain(at..at + 2);
+            }
+        }
     }
+    fitting.extend(["--design".to_owned(), name]);
+    fitting
 }
 
 /// The exit code and both streams of a command that must end by itself soon.
@@ -252,8 +266,8 @@ impl Volume {
         };
         if !stands_in() {
             let mut create = larder(["create", "--flash"]);
-            create.arg(&volume.flash).arg("--origin").arg(&volume.origin).args(design_wanted(options));
-            run(create.args(["--size", &flash_bytes.to_string()]).args(options));
+            create.arg(&volume.flash).arg("--origin").arg(&volume.origin).args(fitting(options));
+            run(create.args(["--size", &flash_bytes.to_string()]));
         }
         volume
     }
