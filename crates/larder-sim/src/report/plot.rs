@@ -40,6 +40,11 @@ const HEAD_PX: u32 = 78;
 const MARGIN_PX: u32 = 14;
 /// Pixels of the numbers and the name of the vertical axis.
 const Y_AXIS_PX: u32 = 72;
+/// Size of an axis' name, and the least.
+const NAME_PX: u32 = 16;
+const NAME_PX_MIN: u32 = 9;
+/// What of a chart's height is below its vertical axis.
+const NAME_MARGIN_PX: u32 = 60;
 /// Pixels of a bar at least, with what lies between it and the next: its number stands over it.
 const BAR_PX_MIN: u32 = 34;
 
@@ -248,6 +253,14 @@ impl Chart {
         }
     }
 
+    /// Size of the axes' names: that of the vertical one must not be longer than the axis.
+    fn name_px(&self, area: &Area<'_>) -> i32 {
+        let axis_px = area.dim_in_pixel().1.saturating_sub(NAME_MARGIN_PX);
+        // A character is about half as wide as high.
+        let fitting = axis_px * 2 / (self.y_name().chars().count() as u32).max(1);
+        fitting.clamp(NAME_PX_MIN, NAME_PX) as i32
+    }
+
     fn lines(&self, area: &Area<'_>) -> Result<(), DrawingError> {
         let (low, high) = self.values(|point| point.0);
         let at = self.series.iter().flat_map(|series| series.points.iter().map(|point| point.0)).collect();
@@ -261,7 +274,7 @@ impl Chart {
             .bold_line_style(GRID)
             .axis_style(INK)
             .label_style(font(14).color(&INK))
-            .axis_desc_style(font(16).color(&INK))
+            .axis_desc_style(font(self.name_px(area)).color(&INK))
             .x_desc(&self.x_label)
             .y_desc(self.y_name())
             .x_label_formatter(&|value| axis::tick(*value))
@@ -302,7 +315,7 @@ impl Chart {
             .bold_line_style(GRID)
             .axis_style(INK)
             .label_style(font(14).color(&INK))
-            .axis_desc_style(font(16).color(&INK))
+            .axis_desc_style(font(self.name_px(area)).color(&INK))
             .y_desc(self.y_name())
             .y_label_formatter(&|value| axis::tick(*value))
             .draw()?;
