@@ -38,6 +38,8 @@ const AVERAGE_OVER_MIN: u64 = 1000;
 const IDLE: Duration = Duration::from_millis(1);
 /// Turns in a row that may write nothing before a degraded cache waits longer.
 const IDLE_TURNS_MAX: u32 = 8;
+/// Turns in a row without progress, more than a round over what is dirty takes, after which the rest cannot be destaged.
+const IDLE_TURNS_OF_ALL: u64 = 64;
 /// Pause after the origin failed, doubling up to the maximum.
 const RETRY_FIRST: Duration = Duration::from_millis(100);
 const RETRY_MAX: Duration = Duration::from_secs(10);
@@ -170,8 +172,10 @@ impl Shared {
                 dirty.chunks + dirty.run_chunks
             };
             turns_without_progress = if after < before { 0 } else { turns_without_progress + 1 };
-            // What failed in part is no reason to leave the rest.
-            if result.is_err() && after >= before || turns_without_progress > 64 {
+            // What failed in part is no reason to leave the rest, nor is what the flash does not give back. An origin that takes
+            // nothing is.
+            let refused = result.is_err() && after >= before && self.origin_health.error().is_some();
+            if refused || turns_without_progress > IDLE_TURNS_OF_ALL + before / BATCH_CHUNKS_MAX as u64 {
                 return false;
             }
         }

@@ -137,3 +137,32 @@ fn contract_a_bad_sector_of_the_origin_keeps_its_own_chunk_alone() {
     });
     rt.kill();
 }
+
+/// More neighbours than one batch cannot be read from flash, in lower addresses than all else: the rest leaves all the same.
+#[test]
+fn contract_what_cannot_be_read_keeps_nothing_else_from_the_origin() {
+    const DIRTY: usize = 900;
+    let (world, rt) = new_world(WriteMode::Back);
+    rt.block_on(async {
+        let cache = open_on(&world, world.flash.clone(), world.origin.clone(), &rt).await;
+        for chunk in 0..DIRTY {
+            assert!(try_write(&cache, chunk * CHUNK, &content(chunk)).await);
+        }
+        cache.flush().await.expect("flushed");
+        let layout = world.layout();
+        let slot_of = |chunk: usize| cache.slot_of(Lba(chunk as u64)).expect("cached").0;
+        let bad: Vec<u32> = (0..400).map(slot_of).collect();
+        let lost = (0..DIRTY).filter(|&chunk| bad.contains(&slot_of(chunk))).count();
+        assert!(lost < DIRTY, "some are elsewhere");
+        for &slot in &bad {
+            let start = layout.weu_offset + u64::from(slot) * u64::from(layout.weu_bytes);
+            let range = Some(start..start + u64::from(layout.weu_bytes));
+            world.flash.plan().add(Fault { op: Some(IoOp::Read), range, kind: IoErrorKind::Io, times: FOR_EVER });
+        }
+        assert!(!cache.destage_all().await, "it said that all is on the origin");
+        assert_eq!(cache.status().dirty_bytes, (lost * CHUNK_BYTES) as u64);
+        world.flash.plan().clear();
+        assert!(cache.destage_all().await, "it can be read again");
+    });
+    rt.kill();
+}
