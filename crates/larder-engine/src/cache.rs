@@ -4,7 +4,7 @@
 //! Invariants: dropping a `Cache` without [`Cache::close`] is like a crash: background work stops, nothing that was
 //! flushed is lost. What was under way goes on to the end of its step: whoever opens the same devices again in the same
 //! process waits for that with [`Cache::abandon`], or ends the runtime first, else a late step could land on what the next
-//! opening wrote. A close or an opening that is given up by dropping its future goes on to its end; so does a detach or a mode
+//! opening wrote. A close or an opening that is given up by dropping its future goes on to its end, while the cache is there; so does a detach or a mode
 //! switch that has stopped writes, and one that has not leaves no trace.
 //!
 //! What it does not do: any of the work; the verbs do.

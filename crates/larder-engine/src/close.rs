@@ -2,8 +2,8 @@
 //! is flushed; (3) the background tasks end; (4) a checkpoint says that the end was orderly; (5) of a detach, the superblock
 //! twins say so; (6) the committer ends.
 //!
-//! Invariants: nothing is written after the mark of (4). An end goes on also where whoever asked for it gives up, and where the
-//! cache is dropped.
+//! Invariants: nothing is written after the mark of (4). An end goes on also where whoever asked for it gives up, and from (2) on
+//! where the cache is dropped; before that a drop is what it always is, as a crash.
 //!
 //! What it does not do: write dirty data to the origin; [`detach`](crate::detach) does that before.
 

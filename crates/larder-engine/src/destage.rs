@@ -215,14 +215,6 @@ impl Shared {
         self.destage(&lbas).await
     }
 
-    /// Waits until the log has room for the marks of a batch. A flash that failed has no log.
-    async fn wait_for_log_room(&self) -> Result<(), ()> {
-        match self.with_log_room(|_, is_crowded| (!is_crowded).then_some(())).await {
-            Ok(()) | Err(EngineError::FlashFailed(_)) => Ok(()),
-            Err(_) => Err(()),
-        }
-    }
-
     /// Makes dirty data up to sequence number `newest` durable on flash. Returns up to which one it may be destaged.
     async fn make_destageable(self: &Arc<Self>, newest: u64) -> Result<u64, ()> {
         let upto = {

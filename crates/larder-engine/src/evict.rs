@@ -24,6 +24,8 @@ const BATCH_MAX: usize = 8;
 const CHUNK_BATCH_MAX: usize = 256;
 /// Chunks destaged at once.
 const DESTAGE_MAX: usize = 256;
+/// Of the entries that may wait for the log, as many are of what leaves the index at once: one part of so many.
+const DROPPED_SHARE: usize = 8;
 /// Pause when nothing can be evicted for now.
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -113,9 +115,13 @@ impl Shared {
         let _ = self.destage(&lbas).await;
     }
 
-    /// No more of them than may wait for the log; the rest comes with the next turns, when those are durable.
+    /// No more of them than may wait for the log, and few at a time; the rest comes with the next turns.
     fn drop_zeroes(&self, state: &mut State, all: bool) {
-        let max = self.pending_entries_max().saturating_sub(state.log.entries.len());
+        if self.log_is_crowded(state) {
+            return self.signals.checkpoint_wanted.notify();
+        }
+        let waiting = self.pending_entries_max().saturating_sub(state.log.entries.len());
+        let max = waiting.min(self.pending_entries_max() / DROPPED_SHARE);
         for lba in state.design.drop_clean_zeroes(all, max) {
             // Without this entry a crash would bring the zeroes back, over what the origin was given since.
             state.log.push(LogEntry::Invalidate { lba: lba.0, chunk_count: 1 });
@@ -123,6 +129,7 @@ impl Shared {
     }
 
     async fn evict_batch(self: &Arc<Self>, count: usize) -> usize {
+        let Ok(_room) = self.reserve_batch(count).await else { return 0 };
         let mut victims = Vec::new();
         {
             let mut state = self.state.lock();

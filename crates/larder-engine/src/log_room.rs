@@ -2,12 +2,12 @@
 //!
 //! A checkpoint needs the log itself: what was decided while it was made has to be in it, and whatever waits has to be before
 //! that. So a quarter of the log is its reserve, and whoever adds entries stops before the log and all that waits for it
-//! come into that: writers, trims and changes of the origin wait, destages too, and insertions are dropped. Beyond are
-//! only entries of who had asked before: a batch of a destage, and of an eviction, each bounded.
+//! come into that: writers, trims and changes of the origin wait, destages and evictions too, and insertions are dropped.
 //!
 //! Invariants: all entries that may come without another question are counted: those in the queue, clean mappings that
 //! wait for a flush of the origin or for their record (a flush that fails makes an entry of each), and one for each chunk that a
-//! writer has asked for ([`Reserved`]), of whom there are as many as entries may wait.
+//! writer has asked for ([`Reserved`]), of whom there are as many as entries may wait, and those of each destage and eviction
+//! that is under way ([`ReservedBatch`]).
 //!
 //! What it does not do: write the log; [`flush`](crate::flush) does.
 
@@ -15,6 +15,7 @@ use crate::{
     error::EngineError,
     shared::Shared,
     state::{PENDING_ENTRIES_MAX, State},
+    sync::either,
 };
 use larder_format::log::{LOG_ENTRY_BYTES, frame_bytes_for};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
@@ -32,6 +33,8 @@ pub struct Reservations {
     held: AtomicU32,
     /// As many are held as may be: nobody gets one until some were given back, so that who waits is woken by then.
     full: AtomicBool,
+    /// Entries of destages and evictions that are under way.
+    batches: AtomicU32,
 }
 
 /// Room for one entry of the log, until this is dropped. Whoever has it adds no more than that.
@@ -45,6 +48,16 @@ impl Drop for Reserved<'_> {
         if left <= max - WAKE_EVERY && reservations.full.swap(false, SeqCst) {
             self.0.signals.reserved.notify();
         }
+    }
+}
+
+/// Room for the entries of a destage or an eviction, until this is dropped.
+pub struct ReservedBatch<'a>(&'a Shared, u32);
+
+impl Drop for ReservedBatch<'_> {
+    fn drop(&mut self) {
+        self.0.reservations.batches.fetch_sub(self.1, SeqCst);
+        self.0.signals.reserved.notify();
     }
 }
 
@@ -66,7 +79,8 @@ impl Shared {
     /// checkpoint.
     pub fn log_is_crowded(&self, state: &State) -> bool {
         let waiting = state.log.entries.len() + state.unflushed.len() + state.awaiting();
-        let reserved = self.reservations.held.load(SeqCst) as usize;
+        let Reservations { held, batches, .. } = &self.reservations;
+        let reserved = held.load(SeqCst) as usize + batches.load(SeqCst) as usize;
         let bytes = frame_bytes_for(waiting + reserved, self.geometry.layout.sector_bytes) as u64;
         state.log.area.position().used_bytes + bytes > self.log_limit()
     }
@@ -96,7 +110,7 @@ impl Shared {
 
     /// Reserves room for one entry, where fewer have it than may. The caller asked [`Shared::log_is_crowded`] under the same lock.
     pub fn reserve(&self, _state: &State) -> Option<Reserved<'_>> {
-        let Reservations { held, full } = &self.reservations;
+        let Reservations { held, full, .. } = &self.reservations;
         if held.load(SeqCst) >= self.reservations_max() {
             full.store(true, SeqCst);
             // They may all have been given back since.
@@ -128,6 +142,7 @@ impl Shared {
         let mut asked = None;
         loop {
             let checkpointed = self.signals.checkpointed.listen();
+            let reserved = self.signals.reserved.listen();
             {
                 let mut state = self.state.lock();
                 state.check_flash()?;
@@ -142,7 +157,24 @@ impl Shared {
             }
             self.check_open()?;
             self.signals.checkpoint_wanted.notify();
-            checkpointed.await;
+            either(checkpointed, reserved).await;
+        }
+    }
+
+    /// Waits until the log has room, and reserves some for `count` entries of a destage or an eviction. A flash that failed has no
+    /// log, and needs none.
+    ///
+    /// # Errors
+    /// As [`Shared::with_log_room`], but for such a flash.
+    pub async fn reserve_batch(&self, count: usize) -> Result<ReservedBatch<'_>, EngineError> {
+        let count = count as u32;
+        let take = || {
+            self.reservations.batches.fetch_add(count, SeqCst);
+            ReservedBatch(self, count)
+        };
+        match self.with_log_room(|_, is_crowded| (!is_crowded).then(take)).await {
+            Err(EngineError::FlashFailed(_)) => Ok(take()),
+            reserved => reserved,
         }
     }
 }

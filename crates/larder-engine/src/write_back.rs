@@ -18,7 +18,7 @@ use crate::{
     segment::{NewRecord, RecordOf},
     shared::Shared,
     state::State,
-    sync::Counted,
+    sync::{Counted, either},
 };
 use larder_core::{Fingerprint, Lba, Lookup, NewMapping, Place, SectorMap, StreamClass, types::SECTOR_BYTES};
 use larder_device::{IoBuf, IoFuture, SharedBuf, runtime::compute};
@@ -137,6 +137,7 @@ impl Shared {
     /// Waits while the cache takes no more dirty data: the log or the dirty share is full, or the index has no room.
     /// Then there is room in the log for one entry, until what this returns is dropped.
     pub(crate) async fn wait_until_writable(&self) -> Result<Reserved<'_>, EngineError> {
+        let mut tries = None;
         loop {
             let destaged = self.signals.destaged.listen();
             let committed = self.signals.committed.listen();
@@ -153,7 +154,11 @@ impl Shared {
             let wait = {
                 let state = self.state.lock();
                 state.check_flash()?;
+                let tries = *tries.get_or_insert(state.log.checkpoint_tries);
                 if self.log_is_crowded(&state) {
+                    if let Some(error) = state.log.checkpoint_error(tries) {
+                        return Err(error);
+                    }
                     Wait::Log
                 } else if state.log.entries.len() >= self.pending_entries_max() {
                     Wait::Commit
@@ -172,7 +177,7 @@ impl Shared {
             match wait {
                 Wait::Log => {
                     self.signals.checkpoint_wanted.notify();
-                    checkpointed.await;
+                    either(checkpointed, reserved).await;
                 }
                 Wait::Turn => reserved.await,
                 Wait::Commit => {

@@ -11,6 +11,7 @@ use larder_device::{
     sim::{Schedule, SimDevice, SimOptions, SimRuntime},
 };
 use larder_engine::{Cache, Compression, Tuning, WriteMode};
+use larder_format::DesignId;
 use parking_lot::Mutex;
 use std::{
     future::{Future, poll_fn},
@@ -153,6 +154,14 @@ pub fn shape(mode: WriteMode) -> Shape {
             ..Tuning::default()
         },
     }
+}
+
+/// The same over WEUs, for scenarios that need no slot for each write.
+pub fn over_weus(mut shape: Shape) -> Shape {
+    if crate::design::is_slotted(shape.design) {
+        shape.design = DesignId::Nitro;
+    }
+    shape
 }
 
 pub fn runtime(seed: u64) -> Arc<SimRuntime> {

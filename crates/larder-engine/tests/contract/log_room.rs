@@ -6,11 +6,11 @@ use crate::{
     crowds::patient,
     fence::MemoryFence,
     gate::*,
-    world::{World, write},
+    world::{World, write, zero},
 };
 use larder_core::types::SECTOR_BYTES;
 use larder_device::{IoErrorKind, IoOp, Runtime, ZeroFlags, sim::SimRuntime};
-use larder_engine::{Cache, WriteMode};
+use larder_engine::{Cache, WriteMode, designs};
 use std::{
     future::Future,
     sync::{
@@ -24,7 +24,7 @@ use std::{
 #[test]
 fn contract_slow_checkpoint_does_not_leave_a_full_log() {
     let rt = patient(1);
-    let world = World::new(&rt, shape(WriteMode::Back));
+    let world = World::new(&rt, over_weus(shape(WriteMode::Back)));
     let layout = world.layout();
     let flash = Gate::new(&world.flash);
     rt.block_on(async {
@@ -100,7 +100,8 @@ fn contract_a_failed_origin_flush_does_not_fill_the_log() {
 /// A cache was left with a log that is nearly full: its opening makes room before anything else.
 #[test]
 fn contract_a_crowded_log_is_over_with_the_next_opening() {
-    let (world, rt) = new_world(WriteMode::Back);
+    let rt = runtime(1);
+    let world = World::new(&rt, over_weus(shape(WriteMode::Back)));
     let flash = Gate::new(&world.flash);
     let below = world.layout().log_offset;
     rt.block_on(async {
@@ -285,4 +286,92 @@ fn contract_old_failure_of_a_checkpoint_is_not_told_to_a_later_write() {
         assert_eq!(written, Some(true), "nothing had been tried again");
     });
     rt.kill();
+}
+
+/// So many destages of different batches are under way at a slow origin, and slots are evicted, beside a slow checkpoint, and a log
+/// that comes to its reserve.
+fn overfill(design: &str, destages: usize) {
+    const BATCH: usize = 256;
+    let rt = patient(1);
+    let mut shape = shape(WriteMode::Back);
+    shape.design = designs::named(design).expect("a design").id;
+    shape.tuning.dirty_low_percent = 90;
+    shape.tuning.dirty_high_percent = 92;
+    shape.tuning.dirty_max_percent = 95;
+    let world = World::new(&rt, shape);
+    let layout = world.layout();
+    let (flash, origin) = (Gate::new(&world.flash), Gate::new(&world.origin));
+    rt.block_on(async {
+        let cache = open_on(&world, flash.clone(), origin.clone(), &rt).await;
+        let mut stamp = 2_000_000u32;
+        let mut next = || {
+            stamp += 100;
+            stamps(stamp, CHUNK)
+        };
+        origin.hold(IoOp::Write);
+        let mut all = Vec::new();
+        for batch in (0..destages).rev() {
+            for chunk in batch * BATCH..(batch + 1) * BATCH {
+                write(&cache, chunk * CHUNK, &next(), false).await;
+            }
+            cache.flush().await.expect("flushed");
+            let (destaging, before) = (cache.clone(), origin.waiting());
+            all.push(spawn(&rt, async move {
+                destaging.destage_all().await;
+            }));
+            until(&rt, "it writes to the origin", || origin.waiting() > before).await;
+        }
+        cache.checkpoint().await.expect("a checkpoint");
+        let hot = move |i: usize| (destages * BATCH + 8 + i % 8) * CHUNK;
+        // Of slots of one chunk, until nearly as few are free as are kept.
+        let kept = (u64::from(layout.slot_count) / 64).clamp(2, 256);
+        let mut number = 0;
+        while !layout.has_segments() && cache.status().slots_free > kept + 2 {
+            write(&cache, hot(number), &next(), false).await;
+            if number % 64 == 0 {
+                cache.flush().await.expect("flushed");
+            }
+            number += 1;
+        }
+        cache.flush().await.expect("flushed");
+        cache.checkpoint().await.expect("a checkpoint");
+        flash.hold_below(IoOp::Write, layout.log_offset);
+        let far = world.sectors - 16 * CHUNK;
+        for _ in 0..100_000 {
+            let trimmed = async {
+                zero(&cache, far, CHUNK, ZeroFlags::default()).await;
+                cache.flush().await.expect("flushed");
+            };
+            if cache.status().log_used_percent >= 70 || within(&rt, Duration::from_millis(50), trimmed).await.is_none()
+            {
+                break;
+            }
+        }
+        let writing = cache.clone();
+        let written = spawn(&rt, async move {
+            for i in 0..300u32 {
+                try_write(&writing, hot(i as usize), &stamps(9_000_000 + 100 * i, CHUNK)).await;
+            }
+        });
+        rt.delay(Duration::from_millis(300)).await.expect("a delay ends");
+        origin.release();
+        rt.delay(Duration::from_millis(300)).await.expect("a delay ends");
+        flash.release();
+        rt.delay(Duration::from_secs(30)).await.expect("a delay ends");
+        let status = cache.status();
+        let state = format!("{design}: the log is {}% full, {:?}", status.log_used_percent, status.conditions);
+        assert!(all.iter().all(|one| one.load(Acquire)), "destages hang; {state}");
+        assert!(written.load(Acquire), "writes hang; {state}");
+        let minute = Duration::from_secs(60);
+        assert!(within(&rt, minute, cache.flush()).await.is_some_and(|flushed| flushed.is_ok()), "FLUSH; {state}");
+        assert!(within(&rt, minute, cache.close()).await.is_some_and(|closed| closed.is_ok()), "the end; {state}");
+    });
+    rt.kill();
+}
+
+#[test]
+fn contract_many_destages_and_an_eviction_leave_the_log_room() {
+    for (design, destages) in [("nitro", 4), ("lru", 2), ("lru", 3), ("lru", 4), ("d-arc", 4)] {
+        overfill(design, destages);
+    }
 }

@@ -29,7 +29,7 @@ use std::{
     task::Poll,
     time::Duration,
 };
-use world::{identify, read, write, zero};
+use world::{World, identify, read, write, zero};
 
 /// A trimmed run is being destaged while part of it is written again, and a checkpoint falls in between.
 #[test]
@@ -106,7 +106,8 @@ fn contract_retried_write_through_leaves_no_stale_copy() {
 /// A chunk is written through while the eviction of its copy is not durable yet.
 #[test]
 fn contract_write_through_during_an_eviction_leaves_no_stale_copy() {
-    let (world, rt) = new_world(WriteMode::Through);
+    let rt = runtime(1);
+    let world = World::new(&rt, over_weus(shape(WriteMode::Through)));
     let flash = Gate::new(&world.flash);
     let chunks = (world.shape.origin_bytes / 4096) as usize;
     let mut evicted = None;
