@@ -42,10 +42,10 @@ pub struct Reserved<'a>(&'a Shared);
 
 impl Drop for Reserved<'_> {
     fn drop(&mut self) {
-        let (reservations, max) = (&self.0.reservations, self.0.reservations_max());
+        let reservations = &self.0.reservations;
         let left = reservations.held.fetch_sub(1, SeqCst) - 1;
         // Not each of thousands that wait is woken for each that ends.
-        if left <= max - WAKE_EVERY && reservations.full.swap(false, SeqCst) {
+        if left.is_multiple_of(WAKE_EVERY) && reservations.full.swap(false, SeqCst) {
             self.0.signals.reserved.notify();
         }
     }
@@ -104,17 +104,27 @@ impl Shared {
             && !self.is_closing()
     }
 
-    fn reservations_max(&self) -> u32 {
-        (self.pending_entries_max() as u32).max(WAKE_EVERY)
+    /// How many writers may be under way: each may add an entry to the log, a fragment or a cut through a trimmed run, and a mapping,
+    /// and a checkpoint has room for so many. One at least, for the caller asked whether there is room for a few.
+    fn writers_max(&self, state: &State) -> u64 {
+        let dirty = state.design.dirty_counts();
+        let geometry = &self.geometry;
+        // A limit binds only where the volume has more chunks than that.
+        let left = |max: u64, count: u64| if max < geometry.chunk_count { max.saturating_sub(count) } else { u64::MAX };
+        let fragments = left(geometry.fragments_max, dirty.fragments);
+        let runs = left(geometry.zero_ranges_max, dirty.runs);
+        (self.pending_entries_max() as u64).min(fragments).min(runs).max(1)
     }
 
-    /// Reserves room for one entry, where fewer have it than may. The caller asked [`Shared::log_is_crowded`] under the same lock.
-    pub fn reserve(&self, _state: &State) -> Option<Reserved<'_>> {
+    /// Reserves room for a writer's chunk, where fewer have it than may. The caller asked under the same lock whether log and cache
+    /// have room for a few.
+    pub fn reserve(&self, state: &State) -> Option<Reserved<'_>> {
         let Reservations { held, full, .. } = &self.reservations;
-        if held.load(SeqCst) >= self.reservations_max() {
+        let others = u64::from(held.load(SeqCst));
+        if others >= self.writers_max(state) || (others > 0 && !state.design.has_room(self.room_wanted() + others)) {
             full.store(true, SeqCst);
-            // They may all have been given back since.
-            if held.load(SeqCst) > self.reservations_max() - WAKE_EVERY {
+            // Where they have all been given back since, nobody would say so.
+            if held.load(SeqCst) > 0 {
                 return None;
             }
             full.store(false, SeqCst);
