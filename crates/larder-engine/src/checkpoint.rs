@@ -34,6 +34,10 @@ use std::{
 
 /// Bytes of blocks that are gathered before they are written.
 const WRITE_BYTES: usize = 1 << 20;
+/// Share of the log in use from which on a checkpoint is made, in percent.
+const DUE_PERCENT: u64 = 50;
+/// The same where the log is crowded: what a checkpoint frees has to be worth it.
+const WORTH_PERCENT: u64 = 10;
 /// Pause after a checkpoint failed.
 const RETRY: Duration = Duration::from_millis(200);
 /// Checkpoints that may fail over the flash, one after the other, before the flash counts as failed.
@@ -202,13 +206,18 @@ impl Shared {
             if self.is_closing() {
                 return;
             }
-            let idle = {
+            let (idle, crowded) = {
                 let state = self.state.lock();
-                let due = state.log.area.used_percent() >= 50 || self.log_is_crowded(&state);
-                !due || state.flash_failed.is_some()
+                let (used, crowded) = (state.log.area.used_percent(), self.log_is_crowded(&state));
+                let due = used >= DUE_PERCENT || crowded && used >= WORTH_PERCENT;
+                (!due || state.flash_failed.is_some(), crowded && state.flash_failed.is_none())
             };
             if idle {
-                self.signals.checkpointed.notify();
+                // Where it is what others have reserved that crowds the log, a checkpoint would free nothing; they say when they are
+                // over.
+                if !crowded {
+                    self.signals.checkpointed.notify();
+                }
                 wanted.await;
                 continue;
             }

@@ -129,7 +129,7 @@ impl Shared {
     }
 
     async fn evict_batch(self: &Arc<Self>, count: usize) -> usize {
-        let Ok(_room) = self.reserve_batch(count).await else { return 0 };
+        let Ok(room) = self.reserve_batch(count).await else { return 0 };
         let mut victims = Vec::new();
         {
             let mut state = self.state.lock();
@@ -161,6 +161,7 @@ impl Shared {
                 None => state.design.spare_victim(victim.slot),
             }
         }
+        drop(room);
         if freed.is_empty() {
             return 0;
         }

@@ -59,8 +59,9 @@ impl Shared {
     /// When the origin or the flash failed; what was not destaged stays dirty, and the rest of the batch is clean.
     pub(crate) async fn destage(self: &Arc<Self>, lbas: &[Lba]) -> Result<u64, ()> {
         let (Some(&first), Some(&last)) = (lbas.first(), lbas.last()) else { return Ok(0) };
-        let _room = self.reserve_batch(lbas.len()).await.map_err(|_| ())?;
         let _ticket = self.destage_tickets.ask(first, last.0 + 1 - first.0).granted().await;
+        // In its turn: of many who ask for the same, one has room reserved.
+        let _room = self.reserve_batch(lbas.len()).await.map_err(|_| ())?;
         // (1)
         let newest = {
             let state = self.state.lock();

@@ -16,8 +16,8 @@ const PARTS_MAX: usize = 256;
 impl Shared {
     /// Tells the origin of a trimmed run, of so many pieces of it as one turn has marks for.
     pub(crate) async fn destage_run(self: &Arc<Self>, mut run: Run) -> Result<u64, ()> {
-        let _room = self.reserve_batch(PARTS_MAX).await.map_err(|_| ())?;
         let _ticket = self.destage_tickets.ask(run.first, run.count).granted().await;
+        let _room = self.reserve_batch(PARTS_MAX).await.map_err(|_| ())?;
         if self.make_destageable(run.seq).await? < run.seq {
             return Err(());
         }

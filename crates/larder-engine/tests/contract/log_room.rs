@@ -375,3 +375,37 @@ fn contract_many_destages_and_an_eviction_leave_the_log_room() {
         overfill(design, destages);
     }
 }
+
+/// The origin hangs, and somebody asks again and again that everything be brought there. That takes no room from the writers, and
+/// has no checkpoint made.
+#[test]
+fn contract_destages_that_wait_for_their_turn_take_no_room_in_the_log() {
+    for (asks, trims) in [(60, false), (60, true)] {
+        let rt = patient(1);
+        let world = World::new(&rt, over_weus(shape(WriteMode::Back)));
+        let origin = Gate::new(&world.origin);
+        rt.block_on(async {
+            let cache = open_on(&world, world.flash.clone(), origin.clone(), &rt).await;
+            if trims {
+                zero(&cache, 0, CHUNK, ZeroFlags::default()).await;
+            } else {
+                for chunk in 0..256 {
+                    write(&cache, chunk * CHUNK, &stamps(1001 + 100 * chunk as u32, CHUNK), false).await;
+                }
+            }
+            origin.hold(if trims { IoOp::WriteZeroes } else { IoOp::Write });
+            cache.flush().await.expect("flushed");
+            cache.checkpoint().await.expect("a checkpoint");
+            for _ in 0..asks {
+                let _ = within(&rt, Duration::from_secs(1), cache.destage_all()).await;
+            }
+            let before = cache.status().counts.checkpoints;
+            let content = stamps(9001, CHUNK);
+            let written = within(&rt, Duration::from_secs(60), try_write(&cache, 400 * CHUNK, &content)).await;
+            assert_eq!(written, Some(true), "the log is {}% full", cache.status().log_used_percent);
+            assert_eq!(cache.status().counts.checkpoints, before);
+            origin.release();
+        });
+        rt.kill();
+    }
+}
