@@ -67,6 +67,11 @@ impl State {
         let open = self.open.iter().flatten().map(|open| open.awaiting.len());
         open.chain(self.in_flight.iter().map(|segment| segment.awaiting.len())).sum()
     }
+
+    /// Entries that come into the log without another question.
+    fn waiting(&self) -> usize {
+        self.log.entries.len() + self.unflushed.len() + self.awaiting()
+    }
 }
 
 impl Shared {
@@ -78,7 +83,10 @@ impl Shared {
     /// Whether the log, with all that waits for it, has come to its reserve: then nothing is added that can wait for a
     /// checkpoint.
     pub fn log_is_crowded(&self, state: &State) -> bool {
-        let waiting = state.log.entries.len() + state.unflushed.len() + state.awaiting();
+        self.is_crowded_with(state, state.waiting())
+    }
+
+    fn is_crowded_with(&self, state: &State, waiting: usize) -> bool {
         let Reservations { held, batches, .. } = &self.reservations;
         let reserved = held.load(SeqCst) as usize + batches.load(SeqCst) as usize;
         let bytes = frame_bytes_for(waiting + reserved, self.geometry.layout.sector_bytes) as u64;
@@ -97,9 +105,9 @@ impl Shared {
 
     /// Whether a clean mapping more may be made, as far as the log goes.
     pub fn may_insert(&self, state: &State) -> bool {
-        let waiting = state.log.entries.len() + state.unflushed.len() + state.awaiting();
+        let waiting = state.waiting();
         waiting < self.pending_entries_max()
-            && !self.log_is_crowded(state)
+            && !self.is_crowded_with(state, waiting)
             && state.flash_failed.is_none()
             && !self.is_closing()
     }
