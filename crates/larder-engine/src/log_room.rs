@@ -22,6 +22,11 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 
 /// Share of the log that may be filled; the rest is for the commits of a checkpoint. In percent.
 pub const LOG_USED_PERCENT_MAX: u64 = 75;
+/// Share that commits may fill beside a checkpoint, with what is to come after them; the rest is for padding of the checkpoint's
+/// own frames. In percent.
+const LOG_TAKEN_PERCENT_MAX: u64 = 90;
+/// Share of the log from which on a checkpoint is worth it where the log is crowded. In percent.
+const WORTH_PERCENT: u64 = 10;
 /// Those who wait for room that others have reserved are woken when so many have given it back.
 const WAKE_EVERY: u32 = 16;
 /// Share of the log that entries which wait for it may take: one part of so many.
@@ -78,21 +83,39 @@ impl Shared {
     /// Whether the log, with all that waits for it, has come to its reserve: then nothing is added that can wait for a
     /// checkpoint.
     pub fn log_is_crowded(&self, state: &State) -> bool {
+        let bytes = frame_bytes_for(self.entries_to_come(state), self.geometry.layout.sector_bytes) as u64;
+        state.log.area.position().used_bytes + bytes > self.log_share(LOG_USED_PERCENT_MAX)
+    }
+
+    /// Whether a commit would take the log's reserve. In a frame of its own a few entries take more than they did among others: it
+    /// leaves room for those that are to come, too.
+    pub fn commit_is_crowded(&self, state: &State) -> bool {
+        let used = self.used_once_committed(state);
+        let later = (self.entries_to_come(state) - state.log.entries.len()) * LOG_ENTRY_BYTES;
+        used > self.log_share(LOG_USED_PERCENT_MAX) || used + later as u64 > self.log_share(LOG_TAKEN_PERCENT_MAX)
+    }
+
+    /// Whether a checkpoint would do something for a log that is crowded: free what is committed, or commit what waits, for the
+    /// next one to free.
+    pub fn checkpoint_helps(&self, state: &State) -> bool {
+        self.used_once_committed(state) >= self.log_share(WORTH_PERCENT) || self.commit_is_crowded(state)
+    }
+
+    /// All entries that may come without another question, those in the queue among them.
+    fn entries_to_come(&self, state: &State) -> usize {
         let waiting = state.log.entries.len() + state.unflushed.len() + state.awaiting();
         let Reservations { held, batches, .. } = &self.reservations;
-        let reserved = held.load(SeqCst) as usize + batches.load(SeqCst) as usize;
-        let bytes = frame_bytes_for(waiting + reserved, self.geometry.layout.sector_bytes) as u64;
-        state.log.area.position().used_bytes + bytes > self.log_limit()
+        waiting + held.load(SeqCst) as usize + batches.load(SeqCst) as usize
     }
 
-    /// Whether a commit would take the log's reserve.
-    pub fn commit_is_crowded(&self, state: &State) -> bool {
+    /// Bytes of the log in use once its queue is committed.
+    fn used_once_committed(&self, state: &State) -> u64 {
         let bytes = frame_bytes_for(state.log.entries.len(), self.geometry.layout.sector_bytes) as u64;
-        state.log.area.position().used_bytes + bytes > self.log_limit()
+        state.log.area.position().used_bytes + bytes
     }
 
-    fn log_limit(&self) -> u64 {
-        self.geometry.layout.log_bytes / 100 * LOG_USED_PERCENT_MAX
+    fn log_share(&self, percent: u64) -> u64 {
+        self.geometry.layout.log_bytes / 100 * percent
     }
 
     /// Whether a clean mapping more may be made, as far as the log goes.
