@@ -2,7 +2,8 @@
 //!
 //! A checkpoint needs the log itself: what was decided while it was made has to be in it, and whatever waits has to be before
 //! that. So a quarter of the log is its reserve, and whoever adds entries stops before the log and all that waits for it
-//! come into that: writers, trims and changes of the origin wait, destages and evictions too, and insertions are dropped.
+//! come into that: writers, trims and changes of the origin wait, destages and evictions too; insertions are dropped, and what is
+//! read from a damaged clean record comes from the origin, and the record is forgotten by a later read.
 //!
 //! Invariants: all entries that may come without another question are counted: those in the queue, clean mappings that
 //! wait for a flush of the origin or for their record (a flush that fails makes an entry of each), and one for each chunk that a

@@ -6,7 +6,7 @@ use crate::{
     crowds::patient,
     fence::MemoryFence,
     gate::*,
-    world::{World, write, zero},
+    world::{World, identify, read, write, zero},
 };
 use larder_core::types::SECTOR_BYTES;
 use larder_device::{IoErrorKind, IoOp, Runtime, ZeroFlags, sim::SimRuntime};
@@ -408,6 +408,44 @@ fn contract_destages_that_wait_for_their_turn_take_no_room_in_the_log() {
         });
         rt.kill();
     }
+}
+
+/// The flash reads nothing of what it holds, while a checkpoint is slow, and a client reads all of it: that takes no more of the
+/// log than anything else.
+#[test]
+fn contract_many_clean_records_that_cannot_be_read_leave_the_log_room() {
+    let rt = patient(1);
+    let mut shape = over_weus(shape(WriteMode::Back));
+    shape.flash_bytes = 40 << 20;
+    shape.origin_bytes = 128 << 20;
+    shape.weu_bytes = 2 << 20;
+    let world = World::new(&rt, shape);
+    let layout = world.layout();
+    let flash = Gate::new(&world.flash);
+    const CHUNKS: usize = 15_000;
+    rt.block_on(async {
+        let cache = open_on(&world, flash.clone(), world.origin.clone(), &rt).await;
+        for chunk in 0..CHUNKS {
+            write(&cache, chunk * CHUNK, &[1001 + 2 * chunk as u32; CHUNK], false).await;
+        }
+        assert!(cache.destage_all().await);
+        cache.checkpoint().await.expect("a checkpoint");
+        cache.checkpoint().await.expect("a checkpoint");
+        world.flash.fail_range(IoOp::Read, layout.weu_offset..layout.flash_bytes, IoErrorKind::Io, u64::MAX);
+        flash.hold_below(IoOp::Write, layout.log_offset);
+        for chunk in 0..CHUNKS {
+            let bytes = read(&cache, chunk * CHUNK, 1).await;
+            assert!(identify(&bytes, [1001 + 2 * chunk as u32]).is_some(), "chunk {chunk}");
+        }
+        flash.release();
+        let minute = Duration::from_secs(60);
+        let written = within(&rt, minute, try_write(&cache, 20_000 * CHUNK, &stamps(9001, CHUNK))).await;
+        assert_eq!(written, Some(true), "the log is {}% full", cache.status().log_used_percent);
+        assert!(within(&rt, minute, cache.flush()).await.is_some_and(|flushed| flushed.is_ok()), "FLUSH");
+        assert!(within(&rt, minute, cache.checkpoint()).await.is_some_and(|made| made.is_ok()), "a checkpoint");
+        assert!(within(&rt, minute, cache.close()).await.is_some_and(|closed| closed.is_ok()), "the end");
+    });
+    rt.kill();
 }
 
 /// Write-throughs of what is cached, more of them at once than the log has room for, while one commit is slow.
