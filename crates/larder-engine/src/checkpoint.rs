@@ -36,8 +36,6 @@ use std::{
 const WRITE_BYTES: usize = 1 << 20;
 /// Share of the log in use from which on a checkpoint is made, in percent.
 const DUE_PERCENT: u64 = 50;
-/// The same where the log is crowded: what a checkpoint frees has to be worth it.
-const WORTH_PERCENT: u64 = 10;
 /// Pause after a checkpoint failed.
 const RETRY: Duration = Duration::from_millis(200);
 /// Checkpoints that may fail over the flash, one after the other, before the flash counts as failed.
@@ -209,7 +207,7 @@ impl Shared {
             let (idle, crowded) = {
                 let state = self.state.lock();
                 let (used, crowded) = (state.log.area.used_percent(), self.log_is_crowded(&state));
-                let due = used >= DUE_PERCENT || crowded && used >= WORTH_PERCENT;
+                let due = used >= DUE_PERCENT || crowded && self.checkpoint_helps(&state);
                 (!due || state.flash_failed.is_some(), crowded && state.flash_failed.is_none())
             };
             if idle {
@@ -297,6 +295,7 @@ impl Shared {
             state.log.checkpoint_failed = None;
         }
         self.counters.checkpoints.fetch_add(1, Relaxed);
+        self.signals.checkpointed.notify();
         Ok(())
     }
 }

@@ -45,6 +45,10 @@ impl Shared {
             let full = state.insertion_bytes + bytes > self.tuning.insert_queue_bytes_max;
             if full || !self.may_insert(&state) {
                 self.counters.insertions_dropped.fetch_add(1, Relaxed);
+                if self.log_is_crowded(&state) {
+                    // Nobody else may ask for it, where nothing but reads comes.
+                    self.signals.checkpoint_wanted.notify();
+                }
                 (false, drain, close)
             } else {
                 state.insertion_bytes += bytes;

@@ -2,7 +2,8 @@
 //!
 //! A checkpoint needs the log itself: what was decided while it was made has to be in it, and whatever waits has to be before
 //! that. So a quarter of the log is its reserve, and whoever adds entries stops before the log and all that waits for it
-//! come into that: writers, trims and changes of the origin wait, destages and evictions too, and insertions are dropped.
+//! come into that: writers, trims and changes of the origin wait, destages and evictions too; insertions are dropped, and what is
+//! read from a damaged clean record comes from the origin, and the record is forgotten by a later read.
 //!
 //! Invariants: all entries that may come without another question are counted: those in the queue, clean mappings that
 //! wait for a flush of the origin or for their record (a flush that fails makes an entry of each), and one for each chunk that a
@@ -22,6 +23,11 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 
 /// Share of the log that may be filled; the rest is for the commits of a checkpoint. In percent.
 pub const LOG_USED_PERCENT_MAX: u64 = 75;
+/// Share that commits may fill beside a checkpoint, with what is to come after them; the rest is for padding of the checkpoint's
+/// own frames. In percent.
+const LOG_TAKEN_PERCENT_MAX: u64 = 90;
+/// Share of the log from which on a checkpoint is worth it where the log is crowded. In percent.
+const WORTH_PERCENT: u64 = 10;
 /// Those who wait for room that others have reserved are woken when so many have given it back.
 const WAKE_EVERY: u32 = 16;
 /// Share of the log that entries which wait for it may take: one part of so many.
@@ -68,7 +74,7 @@ impl State {
         open.chain(self.in_flight.iter().map(|segment| segment.awaiting.len())).sum()
     }
 
-    /// Entries that come into the log without another question.
+    /// Entries that come into the log without another question, those in its queue among them.
     fn waiting(&self) -> usize {
         self.log.entries.len() + self.unflushed.len() + self.awaiting()
     }
@@ -87,20 +93,38 @@ impl Shared {
     }
 
     fn is_crowded_with(&self, state: &State, waiting: usize) -> bool {
+        let bytes = frame_bytes_for(waiting + self.reserved(), self.geometry.layout.sector_bytes) as u64;
+        state.log.area.position().used_bytes + bytes > self.log_share(LOG_USED_PERCENT_MAX)
+    }
+
+    /// Entries for which room is reserved.
+    fn reserved(&self) -> usize {
         let Reservations { held, batches, .. } = &self.reservations;
-        let reserved = held.load(SeqCst) as usize + batches.load(SeqCst) as usize;
-        let bytes = frame_bytes_for(waiting + reserved, self.geometry.layout.sector_bytes) as u64;
-        state.log.area.position().used_bytes + bytes > self.log_limit()
+        held.load(SeqCst) as usize + batches.load(SeqCst) as usize
     }
 
-    /// Whether a commit would take the log's reserve.
+    /// Whether a commit would take the log's reserve. In a frame of its own a few entries take more than they did among others: it
+    /// leaves room for those that are to come, too.
     pub fn commit_is_crowded(&self, state: &State) -> bool {
-        let bytes = frame_bytes_for(state.log.entries.len(), self.geometry.layout.sector_bytes) as u64;
-        state.log.area.position().used_bytes + bytes > self.log_limit()
+        let used = self.used_once_committed(state);
+        let later = (state.waiting() - state.log.entries.len() + self.reserved()) * LOG_ENTRY_BYTES;
+        used > self.log_share(LOG_USED_PERCENT_MAX) || used + later as u64 > self.log_share(LOG_TAKEN_PERCENT_MAX)
     }
 
-    fn log_limit(&self) -> u64 {
-        self.geometry.layout.log_bytes / 100 * LOG_USED_PERCENT_MAX
+    /// Whether a checkpoint would do something for a log that is crowded: free what is committed, or commit what waits, for the
+    /// next one to free.
+    pub fn checkpoint_helps(&self, state: &State) -> bool {
+        self.used_once_committed(state) >= self.log_share(WORTH_PERCENT) || self.commit_is_crowded(state)
+    }
+
+    /// Bytes of the log in use once its queue is committed.
+    fn used_once_committed(&self, state: &State) -> u64 {
+        let bytes = frame_bytes_for(state.log.entries.len(), self.geometry.layout.sector_bytes) as u64;
+        state.log.area.position().used_bytes + bytes
+    }
+
+    fn log_share(&self, percent: u64) -> u64 {
+        self.geometry.layout.log_bytes / 100 * percent
     }
 
     /// Whether a clean mapping more may be made, as far as the log goes.

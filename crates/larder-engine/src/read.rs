@@ -311,6 +311,7 @@ impl Shared {
                     _ => false,
                 };
                 let dirty = state.design.dirty_seq(want.lba);
+                let mut forget = false;
                 if failed {
                     if same && attempt > 0 {
                         state.note_damaged(&bad);
@@ -318,9 +319,7 @@ impl Shared {
                     // What the device fails to read is tried again by itself: it may have been read along with what is
                     // broken. Then the origin has it, if it is clean, or was destaged meanwhile.
                     match dirty {
-                        None if same && attempt > 0 => {
-                            state.invalidate(want.lba);
-                        }
+                        None if same && attempt > 0 => forget = true,
                         Some(_) if attempt >= TRIES_MAX => break,
                         _ => {}
                     }
@@ -333,10 +332,19 @@ impl Shared {
                             state.lost.insert(want.lba.0, seq);
                             return Err(EngineError::DirtyDataLost { offset: self.geometry.offset_of(want.lba) });
                         }
-                        state.invalidate(want.lba);
+                        forget = true;
                     }
                 }
-                self.plan_one(&mut state, want, true)
+                if forget && self.log_is_crowded(&state) {
+                    // Whoever reads it next forgets it.
+                    self.signals.checkpoint_wanted.notify();
+                    Plan::Origin { version: state.versions.get(want.lba), sequential: true }
+                } else {
+                    if forget {
+                        state.invalidate(want.lba);
+                    }
+                    self.plan_one(&mut state, want, true)
+                }
             };
             let reply = &mut buf[want.at..want.at + want.len];
             match plan {

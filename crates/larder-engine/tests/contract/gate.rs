@@ -15,6 +15,7 @@ use larder_format::DesignId;
 use parking_lot::Mutex;
 use std::{
     future::{Future, poll_fn},
+    ops::Range,
     pin::pin,
     sync::{
         Arc,
@@ -26,14 +27,14 @@ use std::{
 
 /// A device that holds back operations of one kind until it is told to let them go.
 pub struct Gate {
-    inner: Arc<SimDevice>,
+    inner: Arc<dyn BlockDevice>,
     held: Arc<Mutex<Held>>,
 }
 
 #[derive(Default)]
 struct Held {
-    /// Which operation, on bytes below which offset.
-    what: Option<(IoOp, u64)>,
+    /// Which operation, on bytes from which offset on.
+    what: Option<(IoOp, Range<u64>)>,
     /// So many of them pass first, and one is held.
     nth: Option<u32>,
     waiting: Vec<Completer<()>>,
@@ -41,7 +42,11 @@ struct Held {
 
 impl Gate {
     pub fn new(inner: &Arc<SimDevice>) -> Arc<Gate> {
-        Arc::new(Gate { inner: inner.clone(), held: Arc::default() })
+        Gate::over(inner.clone())
+    }
+
+    pub fn over(inner: Arc<dyn BlockDevice>) -> Arc<Gate> {
+        Arc::new(Gate { inner, held: Arc::default() })
     }
 
     pub fn hold(&self, op: IoOp) {
@@ -49,8 +54,13 @@ impl Gate {
     }
 
     pub fn hold_below(&self, op: IoOp, offset: u64) {
+        self.hold_within(op, 0..offset);
+    }
+
+    /// Holds what begins at one of these offsets.
+    pub fn hold_within(&self, op: IoOp, offsets: Range<u64>) {
         let mut held = self.held.lock();
-        held.what = Some((op, offset));
+        held.what = Some((op, offsets));
         held.nth = None;
     }
 
@@ -58,7 +68,7 @@ impl Gate {
     /// its outcome is told.
     pub fn hold_nth(&self, op: IoOp, nth: u32) {
         let mut held = self.held.lock();
-        held.what = Some((op, u64::MAX));
+        held.what = Some((op, 0..u64::MAX));
         held.nth = Some(nth);
     }
 
@@ -75,22 +85,29 @@ impl Gate {
         waiting.into_iter().for_each(|waiter| waiter.complete(Ok(())));
     }
 
+    /// Lets the one go that came first, and goes on holding.
+    pub fn release_one(&self) {
+        let first = self.held.lock().waiting.remove(0);
+        first.complete(Ok(()));
+    }
+
     fn pass<T: Send + 'static>(
         &self,
         op: IoOp,
         offset: u64,
-        start: impl FnOnce(&SimDevice) -> IoFuture<T> + Send + 'static,
+        start: impl FnOnce(&dyn BlockDevice) -> IoFuture<T> + Send + 'static,
     ) -> IoFuture<T> {
         let mut held = self.held.lock();
-        if !held.what.is_some_and(|(what, below)| what == op && offset < below) {
-            return start(&self.inner);
+        let is_held = held.what.as_ref().is_some_and(|(what, offsets)| *what == op && offsets.contains(&offset));
+        if !is_held {
+            return start(&*self.inner);
         }
         let twice = held.nth.is_some();
         if let Some(left) = &mut held.nth {
             *left = left.saturating_sub(1);
             match *left {
                 0 => held.what = None,
-                _ => return start(&self.inner),
+                _ => return start(&*self.inner),
             }
         }
         let (completer, future) = IoFuture::pending();
@@ -98,7 +115,7 @@ impl Gate {
         let (inner, held) = (self.inner.clone(), self.held.clone());
         IoFuture::boxed(async move {
             future.await?;
-            let outcome = start(&inner).await;
+            let outcome = start(&*inner).await;
             if twice {
                 let (completer, future) = IoFuture::pending();
                 held.lock().waiting.push(completer);

@@ -6,7 +6,7 @@ use crate::{
     crowds::patient,
     fence::MemoryFence,
     gate::*,
-    world::{World, write, zero},
+    world::{World, identify, read, write, zero},
 };
 use larder_core::types::SECTOR_BYTES;
 use larder_device::{IoErrorKind, IoOp, Runtime, ZeroFlags, sim::SimRuntime};
@@ -408,4 +408,167 @@ fn contract_destages_that_wait_for_their_turn_take_no_room_in_the_log() {
         });
         rt.kill();
     }
+}
+
+/// The flash reads nothing of what it holds, while a checkpoint is slow, and a client reads all of it: that takes no more of the
+/// log than anything else.
+#[test]
+fn contract_many_clean_records_that_cannot_be_read_leave_the_log_room() {
+    let rt = patient(1);
+    let mut shape = over_weus(shape(WriteMode::Back));
+    shape.flash_bytes = 40 << 20;
+    shape.origin_bytes = 128 << 20;
+    shape.weu_bytes = 2 << 20;
+    let world = World::new(&rt, shape);
+    let layout = world.layout();
+    let flash = Gate::new(&world.flash);
+    const CHUNKS: usize = 15_000;
+    rt.block_on(async {
+        let cache = open_on(&world, flash.clone(), world.origin.clone(), &rt).await;
+        for chunk in 0..CHUNKS {
+            write(&cache, chunk * CHUNK, &[1001 + 2 * chunk as u32; CHUNK], false).await;
+        }
+        assert!(cache.destage_all().await);
+        cache.checkpoint().await.expect("a checkpoint");
+        cache.checkpoint().await.expect("a checkpoint");
+        world.flash.fail_range(IoOp::Read, layout.weu_offset..layout.flash_bytes, IoErrorKind::Io, u64::MAX);
+        flash.hold_below(IoOp::Write, layout.log_offset);
+        for chunk in 0..CHUNKS {
+            let bytes = read(&cache, chunk * CHUNK, 1).await;
+            assert!(identify(&bytes, [1001 + 2 * chunk as u32]).is_some(), "chunk {chunk}");
+        }
+        flash.release();
+        let minute = Duration::from_secs(60);
+        let written = within(&rt, minute, try_write(&cache, 20_000 * CHUNK, &stamps(9001, CHUNK))).await;
+        assert_eq!(written, Some(true), "the log is {}% full", cache.status().log_used_percent);
+        assert!(within(&rt, minute, cache.flush()).await.is_some_and(|flushed| flushed.is_ok()), "FLUSH");
+        assert!(within(&rt, minute, cache.checkpoint()).await.is_some_and(|made| made.is_ok()), "a checkpoint");
+        assert!(within(&rt, minute, cache.close()).await.is_some_and(|closed| closed.is_ok()), "the end");
+    });
+    rt.kill();
+}
+
+/// Write-throughs of what is cached, more of them at once than the log has room for, while one commit is slow.
+#[test]
+fn contract_many_write_throughs_at_once_behind_a_slow_commit_end() {
+    let rt = patient(1);
+    let mut shape = over_weus(shape(WriteMode::Through));
+    shape.flash_bytes = 6 << 20;
+    shape.origin_bytes = 32 << 20;
+    let world = World::new(&rt, shape);
+    let flash = Gate::new(&world.flash);
+    let clients = world.layout().mappings_max as usize * 7 / 8;
+    rt.block_on(async {
+        let cache = open_on(&world, flash.clone(), world.origin.clone(), &rt).await;
+        for chunk in 0..clients {
+            write(&cache, chunk * CHUNK, &[1001 + 2 * chunk as u32; CHUNK], false).await;
+            if chunk % 64 == 63 {
+                cache.settle().await;
+                cache.flush().await.expect("flushed");
+            }
+        }
+        cache.settle().await;
+        cache.flush().await.expect("flushed");
+        cache.checkpoint().await.expect("a checkpoint");
+        cache.checkpoint().await.expect("a checkpoint");
+        flash.hold(IoOp::Write);
+        let over = Arc::new(AtomicUsize::new(0));
+        for chunk in 0..clients {
+            let (cache, over) = (cache.clone(), over.clone());
+            spawn(&rt, async move {
+                assert!(try_write(&cache, chunk * CHUNK, &[200_001 + 2 * chunk as u32; CHUNK]).await);
+                over.fetch_add(1, AcqRel);
+            });
+        }
+        rt.delay(Duration::from_secs(5)).await.expect("a delay ends");
+        flash.release();
+        for _ in 0..600 {
+            if over.load(Acquire) < clients {
+                rt.delay(Duration::from_secs(1)).await.expect("a delay ends");
+            }
+        }
+        assert_eq!(over.load(Acquire), clients, "the log is {}% full", cache.status().log_used_percent);
+    });
+    rt.kill();
+}
+
+/// Entries are committed one by one, each in a frame of its own, which takes more of the log than they did among others, while many
+/// more have room reserved, and a checkpoint is slow.
+#[test]
+fn contract_many_small_commits_leave_the_log_room() {
+    const BATCH: usize = 256;
+    const DESTAGES: usize = 4;
+    let rt = patient(1);
+    let mut shape = over_weus(shape(WriteMode::Back));
+    shape.flash_bytes = 6 << 20;
+    shape.origin_bytes = 64 << 20;
+    shape.dedup = false;
+    shape.tuning.dirty_low_percent = 90;
+    shape.tuning.dirty_high_percent = 92;
+    shape.tuning.dirty_max_percent = 95;
+    let world = World::new(&rt, shape);
+    let layout = world.layout();
+    let writers = (layout.zero_ranges_max).min(layout.log_bytes / 64 / 8) as usize;
+    let (flash, origin) = (Gate::new(&world.flash), Gate::new(&world.origin));
+    let reads = Gate::over(flash.clone());
+    rt.block_on(async {
+        let cache = open_on(&world, reads.clone(), origin.clone(), &rt).await;
+        let part = DESTAGES * BATCH;
+        for chunk in part..part + writers {
+            write(&cache, chunk * CHUNK, &[1001 + 2 * chunk as u32; CHUNK], false).await;
+        }
+        assert!(cache.destage_all().await);
+        origin.hold(IoOp::Write);
+        let mut all = Vec::new();
+        for batch in (0..DESTAGES).rev() {
+            for chunk in batch * BATCH..(batch + 1) * BATCH {
+                write(&cache, chunk * CHUNK, &[1001 + 2 * chunk as u32; CHUNK], false).await;
+            }
+            cache.flush().await.expect("flushed");
+            let (destaging, before) = (cache.clone(), origin.waiting());
+            all.push(spawn(&rt, async move {
+                destaging.destage_all().await;
+            }));
+            until(&rt, "it writes to the origin", || origin.waiting() > before).await;
+        }
+        cache.checkpoint().await.expect("a checkpoint");
+        cache.checkpoint().await.expect("a checkpoint");
+        flash.hold_below(IoOp::Write, layout.log_offset);
+        let mut stamp = 500_001;
+        while cache.status().log_used_percent < 44 {
+            stamp += 2;
+            write(&cache, (part + writers) * CHUNK, &[stamp; CHUNK], false).await;
+            cache.flush().await.expect("flushed");
+        }
+        reads.hold_within(IoOp::Read, layout.weu_offset..u64::MAX);
+        for chunk in part..part + writers {
+            let cache = cache.clone();
+            all.push(spawn(&rt, async move {
+                assert!(try_write(&cache, chunk * CHUNK, &[200_001 + 2 * chunk as u32]).await);
+            }));
+        }
+        until(&rt, "they read", || reads.waiting() >= writers - 16).await;
+        while reads.waiting() > 1 {
+            reads.release_one();
+            rt.delay(Duration::from_millis(1)).await.expect("a delay ends");
+            if within(&rt, Duration::from_millis(50), cache.flush()).await.is_none() {
+                break;
+            }
+        }
+        origin.release();
+        reads.release();
+        rt.delay(Duration::from_millis(300)).await.expect("a delay ends");
+        flash.release();
+        rt.delay(Duration::from_secs(30)).await.expect("a delay ends");
+        let state = format!("the log is {}% full", cache.status().log_used_percent);
+        assert!(all.iter().all(|one| one.load(Acquire)), "requests hang; {state}");
+        let minute = Duration::from_secs(60);
+        assert!(within(&rt, minute, cache.flush()).await.is_some_and(|flushed| flushed.is_ok()), "FLUSH; {state}");
+        assert!(
+            within(&rt, minute, cache.checkpoint()).await.is_some_and(|made| made.is_ok()),
+            "a checkpoint; {state}"
+        );
+        assert!(within(&rt, minute, cache.close()).await.is_some_and(|closed| closed.is_ok()), "the end; {state}");
+    });
+    rt.kill();
 }
