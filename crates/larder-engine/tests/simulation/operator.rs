@@ -97,6 +97,8 @@ impl Desk {
 
     fn mode_switch_begins(&self) {
         let mut state = self.state.lock();
+        // What failed before this did so in the mode that was in force.
+        state.look_at_origin();
         state.switching += 1;
         state.mode_switches += 1;
         state.mode = None;
@@ -104,6 +106,8 @@ impl Desk {
 
     fn mode_switch_ends(&self, cache: &Cache, succeeded: bool) {
         let mut state = self.state.lock();
+        // What failed during the switch did not yet fail in the new mode.
+        state.look_at_origin();
         state.switching -= 1;
         state.mode_switches += 1;
         if succeeded && state.switching == 0 {
