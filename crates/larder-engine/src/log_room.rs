@@ -94,7 +94,8 @@ impl Shared {
 
     fn is_crowded_with(&self, state: &State, waiting: usize) -> bool {
         let bytes = frame_bytes_for(waiting + self.reserved(), self.geometry.layout.sector_bytes) as u64;
-        state.log.area.position().used_bytes + bytes > self.log_share(LOG_USED_PERCENT_MAX)
+        // Nothing comes into the log of a flash that failed, and nobody waits for it.
+        !state.log.dead && state.log.area.position().used_bytes + bytes > self.log_share(LOG_USED_PERCENT_MAX)
     }
 
     /// Entries for which room is reserved.

@@ -448,6 +448,50 @@ fn contract_many_clean_records_that_cannot_be_read_leave_the_log_room() {
     rt.kill();
 }
 
+/// The flash fails over its checkpoints, when its log is crowded, and then reads nothing: what is clean is asked of it once, and of
+/// the origin from then on.
+#[test]
+fn contract_clean_records_of_a_failed_flash_are_asked_for_once_though_its_log_was_crowded() {
+    let rt = patient(1);
+    let world = World::new(&rt, over_weus(shape(WriteMode::Back)));
+    let layout = world.layout();
+    let flash = Gate::new(&world.flash);
+    rt.block_on(async {
+        let cache = open_on(&world, flash.clone(), world.origin.clone(), &rt).await;
+        for chunk in 0..100 {
+            write(&cache, chunk * CHUNK, &stamps(1001 + 100 * chunk as u32, CHUNK), false).await;
+        }
+        assert!(cache.destage_all().await);
+        cache.checkpoint().await.expect("a checkpoint");
+        flash.hold_below(IoOp::Write, layout.log_offset);
+        let mut stamp = 500_001;
+        while cache.status().log_used_percent < 74 {
+            stamp += 100;
+            write(&cache, 200 * CHUNK, &stamps(stamp, CHUNK), false).await;
+            cache.flush().await.expect("flushed");
+        }
+        world.flash.fail_range(IoOp::Write, 0..layout.log_offset, IoErrorKind::Io, u64::MAX);
+        world.flash.fail_range(IoOp::Read, layout.weu_offset..layout.flash_bytes, IoErrorKind::Io, u64::MAX);
+        flash.release();
+        for _ in 0..100 {
+            rt.delay(Duration::from_millis(100)).await.expect("a delay ends");
+        }
+        assert!(cache.status().degraded, "no checkpoint could be written");
+        let read_all = async || {
+            for chunk in 0..100 {
+                expect(&cache, chunk * CHUNK, &stamps(1001 + 100 * chunk as u32, CHUNK)).await;
+            }
+            cache.status().counts.flash_read_errors
+        };
+        let once = read_all().await;
+        assert!(once >= 100, "they were to be on the flash");
+        let again = read_all().await - once;
+        // A few may be of the destage of what is dirty, which is tried on.
+        assert!(again < 50, "{again} reads of the flash for what it did not read before");
+    });
+    rt.kill();
+}
+
 /// Write-throughs of what is cached, more of them at once than the log has room for, while one commit is slow.
 #[test]
 fn contract_many_write_throughs_at_once_behind_a_slow_commit_end() {
