@@ -1,5 +1,5 @@
 //! Targets: the structures on flash, each alone: superblock, segment header and record table, log frame, checkpoint
-//! header and blocks, and the division of a flash.
+//! header and blocks, metadata slot, and the division of a flash.
 //!
 //! What must hold: any bytes give a value or an error. A value encodes to the bytes that it came from. Decoding takes
 //! memory in proportion to the bytes that are there, whatever lengths they name.
@@ -14,7 +14,9 @@ use super::{
 };
 use larder_format::{
     BlockIdentity, COUNTER_MAX, CheckpointBlock, CheckpointHeader, FormatError, FrameHeader, Layout, LayoutRequest,
-    SegmentHeader, Superblock, checkpoint_bytes_max, choose, crc32c, decode_frame, encode_frame, peek_frame,
+    MetadataSlot, SegmentHeader, Superblock, checkpoint_bytes_max, choose, crc32c, decode_frame, encode_frame,
+    layout::CHUNKS_MAX,
+    metadata_slot, peek_frame,
     segment::{self, decode_header, decode_table, encode_header, encode_table},
 };
 
@@ -38,6 +40,10 @@ const BLOCKS: [&[u8]; 5] = [
     fixture!("block-zero-ranges-good"),
     fixture!("block-fingerprints-good"),
 ];
+
+const METADATA_SLOTS: [&[u8]; 2] = [fixture!("metadata-slot-good"), fixture!("metadata-slot-full")];
+/// The data slot of the first of them; the second is the next one's.
+const METADATA_SLOT: u32 = 640;
 
 /// Bytes for a decoder: raw ones, or a changed fixture. The first byte chooses.
 fn bytes(fixtures: &[&[u8]], crc_at: usize, crc_covers: Option<usize>, data: &[u8]) -> Vec<u8> {
@@ -217,6 +223,21 @@ pub fn checkpoint(data: &[u8]) {
     }
 }
 
+/// A slot of the metadata region.
+pub fn metadata_slot(data: &[u8]) {
+    let bytes = bytes(&METADATA_SLOTS, 12, None, data);
+    // As they are read who come for the first one, and for the second.
+    for slot in [METADATA_SLOT, METADATA_SLOT + 1] {
+        let Ok(decoded) = frugally(0, || MetadataSlot::decode(&bytes, TAG, slot)) else { continue };
+        assert_eq!(decoded.encode().as_slice(), &bytes[..decoded.encode().len()], "it encodes to other bytes");
+        assert_eq!((decoded.flash_tag, decoded.slot), (TAG, slot));
+        assert!(decoded.place().is_plausible() && decoded.place().offset == 0);
+        let lbas = decoded.lbas.as_slice();
+        assert!(lbas.len() <= metadata_slot::LBAS_MAX && lbas.iter().all(|&lba| lba < CHUNKS_MAX));
+        assert!(decoded.lbas.oldest() < lbas.len().max(1));
+    }
+}
+
 /// First inputs of a structure whose fixtures are `count` many: whole, raw, and with fields changed.
 fn seeds(count: u8, raw: &[&[u8]]) -> Vec<Vec<u8>> {
     let mut seeds = vec![vec![], vec![1], vec![5]];
@@ -251,6 +272,14 @@ pub fn segment_seeds() -> Vec<Vec<u8>> {
 /// First inputs of [`log_frame`].
 pub fn log_frame_seeds() -> Vec<Vec<u8>> {
     seeds(3, &[fixture!("frame-good"), fixture!("frame-unknown-entry")])
+}
+
+/// First inputs of [`metadata_slot`].
+pub fn metadata_slot_seeds() -> Vec<Vec<u8>> {
+    let mut seeds = seeds(2, &METADATA_SLOTS);
+    // The length of the list, and its oldest.
+    seeds.extend([(56, 60), (56, 61), (56, 17), (57, 59), (57, 60)].map(|(at, value)| vec![13, 0, at, value]));
+    seeds
 }
 
 /// First inputs of [`checkpoint`].

@@ -21,6 +21,8 @@ pub enum Structure {
     CheckpointHeader,
     /// A block of a checkpoint.
     CheckpointBlock,
+    /// A slot of the metadata region.
+    MetadataSlot,
 }
 
 impl fmt::Display for Structure {
@@ -32,6 +34,7 @@ impl fmt::Display for Structure {
             Structure::LogFrame => "log frame",
             Structure::CheckpointHeader => "checkpoint header",
             Structure::CheckpointBlock => "checkpoint block",
+            Structure::MetadataSlot => "metadata slot",
         })
     }
 }

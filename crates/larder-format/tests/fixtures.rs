@@ -154,6 +154,35 @@ fn bad_checkpoints_are_refused() {
 }
 
 #[test]
+fn metadata_slot_bytes_are_those_of_version_1() {
+    for (name, slot) in metadata_slots() {
+        let bytes = fixture(name);
+        assert_eq!(MetadataSlot::decode(&bytes, TAG, slot.slot).as_ref(), Ok(&slot), "{name}");
+        assert_eq!(slot.encode().as_slice(), bytes, "{name}");
+        let place = Place { slot: slot.slot, offset: 0, stored_len: 19_000, ..PLACE };
+        assert_eq!(slot.place(), place);
+    }
+}
+
+#[test]
+fn bad_metadata_slots_are_refused_for_the_right_reason() {
+    const S: Structure = Structure::MetadataSlot;
+    let refused = |name: &str| MetadataSlot::decode(&fixture(name), TAG, 640).expect_err(name);
+    let invalid = |what| FormatError::Invalid { structure: S, what };
+    assert_eq!(refused("metadata-slot-corrupt"), FormatError::BadChecksum(S));
+    assert_eq!(refused("metadata-slot-count"), invalid("more addresses than it has room for"));
+    assert_eq!(refused("metadata-slot-oldest"), invalid("its oldest address is not in its list"));
+    assert_eq!(refused("metadata-slot-lba"), invalid("an address that no origin has"));
+    assert_eq!(refused("metadata-slot-reserved"), FormatError::ReservedNotZero(S));
+    assert_eq!(refused("metadata-slot-unlisted"), FormatError::ReservedNotZero(S));
+    assert_eq!(refused("metadata-slot-full"), FormatError::Foreign(S));
+    assert_eq!(refused("frame-good"), FormatError::BadMagic(S));
+    let foreign = MetadataSlot::decode(&fixture("metadata-slot-good"), 1, 640);
+    assert_eq!(foreign, Err(FormatError::Foreign(S)));
+    assert_eq!(FormatError::BadChecksum(S).to_string(), "the metadata slot is corrupt: its checksum does not match");
+}
+
+#[test]
 fn the_checksum_is_crc32c() {
     assert_eq!(crc32c(b"123456789"), 0xe306_9283);
     assert_eq!(crc32c(b""), 0);

@@ -66,6 +66,11 @@ fn subjects() -> Vec<Subject> {
             Box::new(|bytes| CheckpointHeader::decode(bytes, TAG).ok().map(|header| header.encode().to_vec())),
         ),
     ];
+    for (name, slot) in metadata_slots() {
+        let number = slot.slot;
+        let again = move |bytes: &[u8]| Some(MetadataSlot::decode(bytes, TAG, number).ok()?.encode().to_vec());
+        subjects.push(subject(name, slot.encode().to_vec(), 12, Box::new(again)));
+    }
     for ((name, block), index) in blocks().into_iter().zip(0..) {
         let bytes = block.encode(&block_identity(index)).expect("it fits");
         let again = move |bytes: &[u8]| {

@@ -217,6 +217,51 @@ fn places_that_no_record_can_have_are_refused() {
 }
 
 #[test]
+fn metadata_slots() {
+    let mut random = Random::new(16);
+    for _ in 0..2000 {
+        let count = random.below(61) as usize;
+        let lbas: Vec<u64> = (0..count).map(|_| random.u64() % layout::CHUNKS_MAX).collect();
+        let oldest = random.below(count.max(1) as u64) as usize;
+        let place = random.place();
+        let slot = MetadataSlot {
+            flash_tag: random.u64(),
+            slot: place.slot,
+            generation: place.generation,
+            fingerprint: random.bytes(),
+            crc: place.crc,
+            stored_len: place.stored_len,
+            encoding: place.encoding,
+            lbas: LbaList::new(&lbas, oldest).unwrap(),
+        };
+        assert_eq!((slot.lbas.as_slice(), slot.lbas.oldest()), (&lbas[..], oldest), "seed {}", random.seed);
+        assert_eq!(slot.place(), Place { offset: 0, ..place }, "seed {}", random.seed);
+        let mut bytes = slot.encode().to_vec();
+        // What follows a slot does not matter.
+        bytes.extend(random.bytes::<9>());
+        assert_eq!(MetadataSlot::decode(&bytes, slot.flash_tag, slot.slot), Ok(slot), "seed {}", random.seed);
+    }
+}
+
+#[test]
+fn lists_of_addresses_that_no_metadata_slot_has_are_refused() {
+    let too_large = Err(FormatError::TooLarge { structure: Structure::MetadataSlot, max: 60 });
+    assert_eq!(LbaList::new(&[1; 61], 0), too_large);
+    // Counts and positions that would be others in a byte.
+    assert_eq!(LbaList::new(&[1; 256], 0), too_large);
+    for (lbas, oldest) in [(&[layout::CHUNKS_MAX][..], 0), (&[u64::MAX], 0), (&[], 1), (&[1, 2], 2), (&[1, 2], 256)] {
+        assert!(matches!(LbaList::new(lbas, oldest), Err(FormatError::Invalid { .. })), "{lbas:?} {oldest}");
+    }
+    let empty = LbaList::new(&[], 0).unwrap();
+    assert_eq!((empty.as_slice(), empty.oldest()), (&[][..], 0));
+    let [(_, good), _] = common::metadata_slots();
+    for stored_len in [0, layout::CHUNK_BYTES_MAX + 1] {
+        let bytes = MetadataSlot { stored_len, ..good.clone() }.encode();
+        assert!(matches!(MetadataSlot::decode(&bytes, TAG, 640), Err(FormatError::Invalid { .. })), "{stored_len}");
+    }
+}
+
+#[test]
 fn checkpoints_come_back_whole_and_keep_to_their_bound() {
     let mut random = Random::new(15);
     for round in 0..30 {

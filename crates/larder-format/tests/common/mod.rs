@@ -188,6 +188,25 @@ pub fn checkpoint_header() -> CheckpointHeader {
     }
 }
 
+/// A metadata slot with room for more addresses, and a full one.
+pub fn metadata_slots() -> [(&'static str, MetadataSlot); 2] {
+    let slot = |slot, lbas: &[u64], oldest| MetadataSlot {
+        flash_tag: TAG,
+        slot,
+        generation: 2,
+        fingerprint: FINGERPRINT,
+        crc: 0xdead_beef,
+        stored_len: 19_000,
+        encoding: Encoding::Lz4,
+        lbas: LbaList::new(lbas, oldest).expect("valid"),
+    };
+    let full: Vec<u64> = (0..60).map(|i| 1000 + i * i).collect();
+    [
+        ("metadata-slot-good", slot(640, &[77, 80, layout::CHUNKS_MAX - 1], 0)),
+        ("metadata-slot-full", slot(641, &full, 17)),
+    ]
+}
+
 /// A seeded source of random values (SplitMix64). `LARDER_SEED` chooses another seed.
 pub struct Random {
     pub seed: u64,
