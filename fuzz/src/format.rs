@@ -33,12 +33,13 @@ const CHECKPOINT_ID: u64 = 3;
 const ALLOCATED_PER_BYTE: usize = 8;
 const ALLOCATED_BYTES: usize = 64 << 10;
 
-const BLOCKS: [&[u8]; 5] = [
+const BLOCKS: [&[u8]; 6] = [
     fixture!("block-slots-good"),
     fixture!("block-mappings-good"),
     fixture!("block-fragments-good"),
     fixture!("block-zero-ranges-good"),
     fixture!("block-fingerprints-good"),
+    fixture!("block-design-pages-good"),
 ];
 
 const METADATA_SLOTS: [&[u8]; 2] = [fixture!("metadata-slot-good"), fixture!("metadata-slot-full")];
@@ -207,7 +208,7 @@ pub fn log_frame(data: &[u8]) {
 
 /// The header of a checkpoint, and a block of one.
 pub fn checkpoint(data: &[u8]) {
-    let header = bytes(&[fixture!("checkpoint-header-good")], 12, None, data);
+    let header = bytes(&[fixture!("checkpoint-header-good"), fixture!("checkpoint-header-pages")], 12, None, data);
     if let Ok(decoded) = frugally(header.len(), || CheckpointHeader::decode(&header, TAG)) {
         assert_eq!(decoded.encode().as_slice(), &header[..decoded.encode().len()], "the header encodes to other bytes");
         assert!(decoded.checkpoint_id < COUNTER_MAX && decoded.entry_seq_next < COUNTER_MAX);
@@ -284,5 +285,8 @@ pub fn metadata_slot_seeds() -> Vec<Vec<u8>> {
 
 /// First inputs of [`checkpoint`].
 pub fn checkpoint_seeds() -> Vec<Vec<u8>> {
-    seeds(5, &[])
+    let mut seeds = seeds(6, &[]);
+    // The count of pages in a header; of a page, its number, the bytes that it has, and reserved ones.
+    seeds.extend([(112, 9), (64, 33), (68, 6), (69, 15), (70, 1)].map(|(at, value)| vec![45, 0, at, value]));
+    seeds
 }

@@ -182,6 +182,7 @@ impl Layout {
             fragments: self.fragments_max,
             zero_ranges: self.zero_ranges_max,
             fingerprints: self.fp_entries_max,
+            design_pages: 0,
         }
     }
 

@@ -29,8 +29,8 @@ pub mod text;
 mod wire;
 
 pub use checkpoint::{
-    BlockIdentity, BlockKind, CheckpointBlock, CheckpointCounts, CheckpointEncoder, CheckpointHeader, FingerprintEntry,
-    FragmentEntry, MappingEntry, SlotEntry, ZeroRange, checkpoint_bytes_max,
+    BlockIdentity, BlockKind, CheckpointBlock, CheckpointCounts, CheckpointEncoder, CheckpointHeader, DesignPage,
+    FingerprintEntry, FragmentEntry, MappingEntry, SlotEntry, ZeroRange, checkpoint_bytes_max,
 };
 pub use checksum::{RecordIdentity, crc32c, record_crc};
 pub use codes::{Compression, DesignId, Encoding, SlotState, WeuClass, WriteMode};

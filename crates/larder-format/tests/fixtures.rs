@@ -126,12 +126,17 @@ fn bad_frames_are_refused() {
 
 #[test]
 fn checkpoint_bytes_are_those_of_version_1() {
-    let bytes = fixture("checkpoint-header-good");
-    assert_eq!(CheckpointHeader::decode(&bytes, TAG), Ok(checkpoint_header()));
-    assert_eq!(checkpoint_header().encode().as_slice(), bytes);
+    for (name, header) in
+        [("checkpoint-header-good", checkpoint_header()), ("checkpoint-header-pages", checkpoint_header_with_pages())]
+    {
+        let bytes = fixture(name);
+        assert_eq!(CheckpointHeader::decode(&bytes, TAG), Ok(header), "{name}");
+        assert_eq!(header.encode().as_slice(), bytes, "{name}");
+    }
     for ((name, block), index) in blocks().into_iter().zip(0..) {
         let bytes = fixture(name);
-        assert_eq!(CheckpointBlock::decode(&bytes, &block_identity(index)), Ok((block.clone(), 4096)), "{name}");
+        let size = if block.kind() == BlockKind::DesignPages { 12288 } else { 4096 };
+        assert_eq!(CheckpointBlock::decode(&bytes, &block_identity(index)), Ok((block.clone(), size)), "{name}");
         assert_eq!(block.encode(&block_identity(index)), Ok(bytes), "{name}");
     }
 }
@@ -151,6 +156,9 @@ fn bad_checkpoints_are_refused() {
     assert_eq!(refused("block-mappings-corrupt", 1), FormatError::BadChecksum(S));
     assert_eq!(refused("block-mappings-stale", 1), FormatError::Foreign(S));
     assert_eq!(refused("block-mappings-good", 2), FormatError::Foreign(S));
+    let overfull = FormatError::Invalid { structure: S, what: "a page of more bytes than it has" };
+    assert_eq!(refused("block-design-pages-used", 5), overfull);
+    assert_eq!(refused("block-design-pages-reserved", 5), FormatError::ReservedNotZero(S));
 }
 
 #[test]

@@ -65,6 +65,12 @@ fn subjects() -> Vec<Subject> {
             12,
             Box::new(|bytes| CheckpointHeader::decode(bytes, TAG).ok().map(|header| header.encode().to_vec())),
         ),
+        subject(
+            "checkpoint header with pages",
+            checkpoint_header_with_pages().encode().to_vec(),
+            12,
+            Box::new(|bytes| CheckpointHeader::decode(bytes, TAG).ok().map(|header| header.encode().to_vec())),
+        ),
     ];
     for (name, slot) in metadata_slots() {
         let number = slot.slot;

@@ -272,6 +272,7 @@ fn checkpoints_come_back_whole_and_keep_to_their_bound() {
             fragments: count(3000),
             zero_ranges: count(4000),
             fingerprints: count(5000),
+            design_pages: count(60),
         };
         let (bytes, header, given) = random_checkpoint(&mut random, counts);
         assert_eq!(bytes.len() as u64, checkpoint_bytes_max(&counts));
@@ -299,9 +300,9 @@ fn random_checkpoint(
     let mut encoder = CheckpointEncoder::new(TAG, 3, LogStart { offset_in_log: 512, frame_seq: 9 }, 77);
     let mut bytes = vec![0; checkpoint::CHECKPOINT_HEADER_BYTES];
     let mut write = |block: Option<Vec<u8>>| bytes.extend(block.unwrap_or_default());
-    let (mut slots, mut mappings, mut fragments, mut ranges, mut fingerprints) = Default::default();
-    fn keep<T: Copy>(list: &mut Vec<T>, entry: T) -> T {
-        list.push(entry);
+    let (mut slots, mut mappings, mut fragments, mut ranges, mut fingerprints, mut pages) = Default::default();
+    fn keep<T: Clone>(list: &mut Vec<T>, entry: T) -> T {
+        list.push(entry.clone());
         entry
     }
     for _ in 0..counts.slots {
@@ -333,6 +334,11 @@ fn random_checkpoint(
         let entry = FingerprintEntry { fingerprint: random.bytes(), place: random.place() };
         write(encoder.push_fingerprint(keep(&mut fingerprints, entry)).expect("in order"));
     }
+    for _ in 0..counts.design_pages {
+        let len = random.pick(&[0, 1, 1000, checkpoint::DESIGN_PAGE_BYTES_MAX]);
+        let page = DesignPage::new(random.u32(), payload(len, random.next() as usize >> 8)).expect("it fits");
+        write(encoder.push_design_page(keep(&mut pages, page)).expect("in order"));
+    }
     assert_eq!(encoder.counts(), counts);
     let (last, header) = encoder.finish();
     write(last);
@@ -343,6 +349,7 @@ fn random_checkpoint(
         CheckpointBlock::Fragments(fragments),
         CheckpointBlock::ZeroRanges(ranges),
         CheckpointBlock::Fingerprints(fingerprints),
+        CheckpointBlock::DesignPages(pages),
     ];
     (bytes, header, given)
 }
@@ -358,6 +365,7 @@ fn joined(blocks: Vec<CheckpointBlock>) -> Vec<CheckpointBlock> {
             (CheckpointBlock::Fragments(to), CheckpointBlock::Fragments(from)) => to.extend(from),
             (CheckpointBlock::ZeroRanges(to), CheckpointBlock::ZeroRanges(from)) => to.extend(from),
             (CheckpointBlock::Fingerprints(to), CheckpointBlock::Fingerprints(from)) => to.extend(from),
+            (CheckpointBlock::DesignPages(to), CheckpointBlock::DesignPages(from)) => to.extend(from),
             _ => unreachable!("the kinds are equal"),
         }
     }
@@ -386,4 +394,17 @@ fn a_block_with_one_entry_too_many_is_refused() {
     let full = CheckpointBlock::ZeroRanges(vec![range; max]).encode(&block_identity(0));
     assert_eq!(full.map(|bytes| bytes.len()), Ok(BLOCK_BYTES_MAX));
     assert!(CheckpointBlock::ZeroRanges(vec![range; max + 1]).encode(&block_identity(0)).is_err());
+}
+
+#[test]
+fn design_pages_fill_a_block_and_none_is_too_long() {
+    let page = |len| DesignPage::new(u32::MAX, payload(len, 5));
+    let longest = page(4084).unwrap();
+    assert_eq!((longest.number(), longest.bytes()), (u32::MAX, &payload(4084, 5)[..]));
+    assert_eq!(page(0).map(|page| page.bytes().len()), Ok(0));
+    assert_eq!(page(4085), Err(FormatError::TooLarge { structure: Structure::CheckpointBlock, max: 4084 }));
+    // No byte of a full block is padding.
+    let full = CheckpointBlock::DesignPages(vec![longest; 16]).encode(&block_identity(0)).unwrap();
+    assert_eq!((full.len(), full.last()), (BLOCK_BYTES_MAX, payload(4084, 5).last()));
+    assert_eq!(BlockKind::DesignPages.entries_max(), 16);
 }

@@ -145,6 +145,8 @@ pub enum CheckpointEntryDump {
     ZeroRange(ZeroRangeDump),
     /// A fingerprint.
     Fingerprint(FingerprintDump),
+    /// A page of the design.
+    DesignPage(DesignPageDump),
 }
 
 /// A slot, as a checkpoint has it.
@@ -196,6 +198,15 @@ pub struct FingerprintDump {
     pub place: PlaceDump,
 }
 
+/// A page of the design, as a checkpoint has it.
+#[derive(Clone, Debug, Serialize)]
+pub struct DesignPageDump {
+    /// Its number.
+    pub page: u32,
+    /// How many bytes it has; what they mean only the design knows.
+    pub bytes: u64,
+}
+
 /// What lies in a checkpoint area.
 #[derive(Clone, Debug, Serialize)]
 pub struct CheckpointDump {
@@ -229,6 +240,7 @@ pub struct CheckpointHeaderDump {
     pub fragments: u64,
     pub zero_ranges: u64,
     pub fingerprints: u64,
+    pub design_pages: u64,
     pub log_start_offset: u64,
     pub log_start_frame_seq: u64,
     pub entry_seq_next: u64,

@@ -169,6 +169,13 @@ pub fn blocks() -> Vec<(&'static str, CheckpointBlock)> {
             "block-fingerprints-good",
             CheckpointBlock::Fingerprints(vec![FingerprintEntry { fingerprint: FINGERPRINT, place: PLACE }]),
         ),
+        (
+            "block-design-pages-good",
+            CheckpointBlock::DesignPages(vec![
+                DesignPage::new(6, payload(4084, 3)).expect("it fits"),
+                DesignPage::new(7, payload(100, 4)).expect("it fits"),
+            ]),
+        ),
     ]
 }
 
@@ -182,10 +189,24 @@ pub fn checkpoint_header() -> CheckpointHeader {
         checkpoint_id: 3,
         block_count: 5,
         total_bytes: 6 * 4096,
-        counts: CheckpointCounts { slots: 2, mappings: 3, fragments: 1, zero_ranges: 1, fingerprints: 1 },
+        counts: CheckpointCounts {
+            slots: 2,
+            mappings: 3,
+            fragments: 1,
+            zero_ranges: 1,
+            fingerprints: 1,
+            design_pages: 0,
+        },
         log_start: LogStart { offset_in_log: 0x2000, frame_seq: 41 },
         entry_seq_next: 1001,
     }
+}
+
+/// The header of a checkpoint of all of [`blocks`]; [`checkpoint_header`] is that of one without design pages.
+pub fn checkpoint_header_with_pages() -> CheckpointHeader {
+    let header = checkpoint_header();
+    let counts = CheckpointCounts { design_pages: 2, ..header.counts };
+    CheckpointHeader { block_count: 6, total_bytes: 9 * 4096, counts, ..header }
 }
 
 /// A metadata slot with room for more addresses, and a full one.
