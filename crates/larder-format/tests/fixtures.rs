@@ -30,6 +30,29 @@ fn bad_superblocks_are_refused_for_the_right_reason() {
 }
 
 #[test]
+fn a_bucket_store_is_known() {
+    let bytes = fixture("superblock-buckets");
+    assert_eq!(Superblock::decode(&bytes), Ok(superblock_with_buckets()));
+    assert_eq!(superblock_with_buckets().encode().as_slice(), bytes);
+    let layout = superblock_with_buckets().layout;
+    assert_eq!((layout.store(), layout.has_segments()), (StoreKind::Buckets, false));
+    assert_eq!((layout.metadata_slot_offset(0), layout.slot_offset(0)), (Some(4 << 20), Some(0x76_0000)));
+    assert_eq!(layout.metadata_slot_offset(6911), Some(0x76_0000 - 512));
+    assert_eq!((layout.metadata_slot_offset(6912), layout.slot_offset(6912)), (None, None));
+
+    let refused = |name: &str| Superblock::decode(&fixture(name)).expect_err(name);
+    let invalid = |what| FormatError::Invalid { structure: Structure::Superblock, what };
+    // The region without its feature bit, buckets without a region, and what lies between the fields.
+    assert_eq!(refused("superblock-buckets-feature"), FormatError::ReservedNotZero(Structure::Superblock));
+    assert_eq!(refused("superblock-buckets-none"), FormatError::WeuSize { bytes: 8192 });
+    assert_eq!(refused("superblock-buckets-gap"), FormatError::ReservedNotZero(Structure::Superblock));
+    assert_eq!(refused("superblock-buckets-region"), invalid("regions overlap or leave the flash"));
+    assert_eq!(refused("superblock-buckets-pages"), invalid("a checkpoint could overflow its area"));
+    let what = "a bucket is not whole, or a checkpoint could keep fingerprints of buckets";
+    assert_eq!(refused("superblock-buckets-count"), invalid(what));
+}
+
+#[test]
 fn a_detached_cache_and_its_state_directory_are_known() {
     let state_dir = DirectoryPath::new("/var/lib/larder").expect("short");
     let expected = Superblock { detached: true, state_dir, ..superblock() };

@@ -35,6 +35,12 @@ fn subjects() -> Vec<Subject> {
             Box::new(|bytes| Superblock::decode(bytes).ok().map(|superblock| superblock.encode().to_vec())),
         ),
         subject(
+            "superblock of a bucket store",
+            superblock_with_buckets().encode().to_vec(),
+            16,
+            Box::new(|bytes| Superblock::decode(bytes).ok().map(|superblock| superblock.encode().to_vec())),
+        ),
+        subject(
             "superblock without checkpoint",
             Superblock { checkpoint: None, ..superblock() }.encode().to_vec(),
             16,

@@ -28,7 +28,7 @@ fn superblocks() {
             detached: random.coin(),
             state_dir: DirectoryPath::new("/d".repeat(len % 200)).unwrap(),
             volume_name: VolumeName::new("é".repeat(len % 33)).unwrap(),
-            ..superblock()
+            ..if random.coin() { superblock() } else { superblock_with_buckets() }
         };
         superblock.origin.size_bytes = (random.u64() % (layout::CHUNKS_MAX * 8192)).max(1);
         superblock.origin.identity = random.u64();

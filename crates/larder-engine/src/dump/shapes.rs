@@ -61,14 +61,18 @@ pub struct Region {
 #[allow(missing_docs)] // the layout's own documentation says what they are
 pub struct LayoutDump {
     pub flash_bytes: u64,
+    /// `weus`, `slots` of one chunk, or `buckets` of subchunks.
+    pub store: &'static str,
     pub chunk_bytes: u32,
     pub weu_bytes: u32,
     pub sector_bytes: u32,
     pub slot_count: u32,
+    pub bucket_slots: u32,
     pub mappings_max: u64,
     pub fragments_max: u64,
     pub zero_ranges_max: u64,
     pub fp_entries_max: u64,
+    pub design_pages_max: u64,
     /// In the order of the flash.
     pub regions: Vec<Region>,
 }

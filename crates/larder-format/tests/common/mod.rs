@@ -60,12 +60,15 @@ pub fn superblock() -> Superblock {
             checkpoint_area_bytes: area,
             log_offset: 0x20000 + 2 * area,
             log_bytes: (4 << 20) - 0x20000 - 2 * area,
+            region_offset: 0,
             weu_offset: 4 << 20,
             slot_count: 30,
+            bucket_slots: 0,
             mappings_max: 8192,
             fragments_max: 2048,
             zero_ranges_max: 512,
             fp_entries_max: 4096,
+            design_pages_max: 0,
         },
         origin: Origin {
             size_bytes: 1 << 30,
@@ -78,6 +81,23 @@ pub fn superblock() -> Superblock {
         log_start: LogStart { offset_in_log: 0x2000, frame_seq: 41 },
         entry_seq_next: 1001,
     }
+}
+
+/// That of a bucket store: 54 buckets of 128 subchunks.
+pub fn superblock_with_buckets() -> Superblock {
+    let good = superblock();
+    let layout = Layout {
+        chunk_bytes: 32 << 10,
+        weu_bytes: 8 << 10,
+        region_offset: 4 << 20,
+        weu_offset: (4 << 20) + 54 * 128 * 512,
+        slot_count: 54 * 128,
+        bucket_slots: 128,
+        fp_entries_max: 0,
+        design_pages_max: 64,
+        ..good.layout
+    };
+    Superblock { layout, ..good }
 }
 
 pub fn payload(len: usize, seed: usize) -> Vec<u8> {
