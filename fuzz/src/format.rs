@@ -1,5 +1,5 @@
 //! Targets: the structures on flash, each alone: superblock, segment header and record table, log frame, checkpoint
-//! header and blocks, and the division of a flash.
+//! header and blocks, metadata slot, and the division of a flash.
 //!
 //! What must hold: any bytes give a value or an error. A value encodes to the bytes that it came from. Decoding takes
 //! memory in proportion to the bytes that are there, whatever lengths they name.
@@ -13,8 +13,11 @@ use super::{
     memory,
 };
 use larder_format::{
-    BlockIdentity, COUNTER_MAX, CheckpointBlock, CheckpointHeader, FormatError, FrameHeader, Layout, LayoutRequest,
-    SegmentHeader, Superblock, checkpoint_bytes_max, choose, crc32c, decode_frame, encode_frame, peek_frame,
+    BlockIdentity, BucketRequest, COUNTER_MAX, CheckpointBlock, CheckpointHeader, FormatError, FrameHeader, Layout,
+    LayoutRequest, MetadataSlot, SegmentHeader, StoreKind, Superblock, checkpoint_bytes_max, choose, crc32c,
+    decode_frame, encode_frame,
+    layout::CHUNKS_MAX,
+    metadata_slot, peek_frame,
     segment::{self, decode_header, decode_table, encode_header, encode_table},
 };
 
@@ -31,13 +34,18 @@ const CHECKPOINT_ID: u64 = 3;
 const ALLOCATED_PER_BYTE: usize = 8;
 const ALLOCATED_BYTES: usize = 64 << 10;
 
-const BLOCKS: [&[u8]; 5] = [
+const BLOCKS: [&[u8]; 6] = [
     fixture!("block-slots-good"),
     fixture!("block-mappings-good"),
     fixture!("block-fragments-good"),
     fixture!("block-zero-ranges-good"),
     fixture!("block-fingerprints-good"),
+    fixture!("block-design-pages-good"),
 ];
+
+const METADATA_SLOTS: [&[u8]; 2] = [fixture!("metadata-slot-good"), fixture!("metadata-slot-full")];
+/// The data slot of the first of them; the second is the next one's.
+const METADATA_SLOT: u32 = 640;
 
 /// Bytes for a decoder: raw ones, or a changed fixture. The first byte chooses.
 fn bytes(fixtures: &[&[u8]], crc_at: usize, crc_covers: Option<usize>, data: &[u8]) -> Vec<u8> {
@@ -71,7 +79,7 @@ fn frugally<T>(bytes: usize, decode: impl FnOnce() -> T) -> T {
 
 /// A superblock, alone and as one of two twins.
 pub fn superblock(data: &[u8]) {
-    let bytes = bytes(&[fixture!("superblock-good")], 16, None, data);
+    let bytes = bytes(&[fixture!("superblock-good"), fixture!("superblock-buckets")], 16, None, data);
     let decoded = frugally(bytes.len(), || Superblock::decode(&bytes));
     if let Ok(superblock) = &decoded {
         assert_eq!(superblock.encode().as_slice(), &bytes[..superblock.encode().len()], "it encodes to other bytes");
@@ -111,6 +119,16 @@ fn check_layout(layout: &Layout) {
     assert!(layout.frame_entries_max() > 0 && layout.frame_bytes_max() <= layout.log_bytes / 4);
     assert!(layout.log_offset + layout.log_bytes <= layout.weu_offset);
     assert!(layout.checkpoint_offset[1] + layout.checkpoint_area_bytes <= layout.log_offset);
+    match layout.store() {
+        StoreKind::Weus | StoreKind::Slots => assert!(layout.metadata_slot_offset(0).is_none()),
+        StoreKind::Buckets => {
+            let last = layout.metadata_slot_offset(layout.slot_count - 1).expect("that of the last slot");
+            assert!(layout.log_offset + layout.log_bytes <= layout.region_offset);
+            assert!(last + metadata_slot::METADATA_SLOT_BYTES as u64 <= layout.weu_offset);
+            assert!(layout.slot_count.is_multiple_of(layout.bucket_slots));
+            assert!(layout.chunk_bytes <= layout.bucket_slots * layout.weu_bytes, "a bucket has room for a chunk");
+        }
+    }
 }
 
 /// Sizes, as a layout is planned for them.
@@ -121,7 +139,7 @@ pub fn layout(data: &[u8]) {
         (input.u64() >> (63 - shift)).wrapping_add(1 << shift)
     };
     let power = |input: &mut Input<'_>, from: u32| from << (input.byte() % 9) >> 1;
-    let request = LayoutRequest {
+    let mut request = LayoutRequest {
         flash_bytes: size(&mut input),
         origin_bytes: size(&mut input),
         chunk_bytes: power(&mut input, 4 << 10),
@@ -129,7 +147,13 @@ pub fn layout(data: &[u8]) {
         sector_bytes: power(&mut input, 512),
         fp_entries_max: (input.byte() & 1 == 1).then(|| size(&mut input)),
         mappings_max: (input.byte() & 1 == 1).then(|| size(&mut input)),
+        buckets: None,
     };
+    if input.byte() & 1 == 1 {
+        request.weu_bytes = power(&mut input, 512);
+        let bucket_slots = input.byte().into();
+        request.buckets = Some(BucketRequest { bucket_slots, design_pages_max: size(&mut input) });
+    }
     match frugally(0, || Layout::plan(request)) {
         Ok(layout) => check_layout(&layout),
         Err(FormatError::FlashTooSmall { flash_bytes, needed_bytes }) => {
@@ -201,7 +225,7 @@ pub fn log_frame(data: &[u8]) {
 
 /// The header of a checkpoint, and a block of one.
 pub fn checkpoint(data: &[u8]) {
-    let header = bytes(&[fixture!("checkpoint-header-good")], 12, None, data);
+    let header = bytes(&[fixture!("checkpoint-header-good"), fixture!("checkpoint-header-pages")], 12, None, data);
     if let Ok(decoded) = frugally(header.len(), || CheckpointHeader::decode(&header, TAG)) {
         assert_eq!(decoded.encode().as_slice(), &header[..decoded.encode().len()], "the header encodes to other bytes");
         assert!(decoded.checkpoint_id < COUNTER_MAX && decoded.entry_seq_next < COUNTER_MAX);
@@ -214,6 +238,21 @@ pub fn checkpoint(data: &[u8]) {
         let again = decoded.encode(&identity).expect("as many as before");
         assert_eq!(again.len(), size);
         assert!(again == block[..size], "the block encodes to other bytes");
+    }
+}
+
+/// A slot of the metadata region.
+pub fn metadata_slot(data: &[u8]) {
+    let bytes = bytes(&METADATA_SLOTS, 12, None, data);
+    // As they are read who come for the first one, and for the second.
+    for slot in [METADATA_SLOT, METADATA_SLOT + 1] {
+        let Ok(decoded) = frugally(0, || MetadataSlot::decode(&bytes, TAG, slot)) else { continue };
+        assert_eq!(decoded.encode().as_slice(), &bytes[..decoded.encode().len()], "it encodes to other bytes");
+        assert_eq!((decoded.flash_tag, decoded.slot), (TAG, slot));
+        assert!(decoded.place().is_plausible() && decoded.place().offset == 0);
+        let lbas = decoded.lbas.as_slice();
+        assert!(lbas.len() <= metadata_slot::LBAS_MAX && lbas.iter().all(|&lba| lba < CHUNKS_MAX));
+        assert!(decoded.lbas.oldest() < lbas.len().max(1));
     }
 }
 
@@ -234,13 +273,22 @@ fn seeds(count: u8, raw: &[&[u8]]) -> Vec<Vec<u8>> {
 
 /// First inputs of [`superblock`].
 pub fn superblock_seeds() -> Vec<Vec<u8>> {
-    seeds(1, &[])
+    let mut seeds = seeds(2, &[]);
+    // Slots of a bucket, where the region starts, and pages of the design: the first bytes of each.
+    seeds.extend([(92, 64), (92, 0), (97, 127), (104, 0), (104, 5)].map(|(at, value)| vec![13, 4, at, 7, value]));
+    seeds
 }
 
 /// First inputs of [`layout`].
 pub fn layout_seeds() -> Vec<Vec<u8>> {
     let sizes = [(36, 42, 1, 3, 1), (22, 30, 0, 1, 1), (40, 50, 2, 4, 4), (23, 20, 5, 1, 1), (62, 63, 8, 8, 8)];
-    sizes.iter().map(|&(flash, origin, a, b, c)| vec![flash, 0, origin, 0, a, b, c, 0, 1, 12, 9]).collect()
+    let weus = sizes.iter().map(|&(flash, origin, a, b, c)| vec![flash, 0, origin, 0, a, b, c, 0, 1, 12, 9]);
+    // The subchunk, the slots of a bucket, and the most pages.
+    let sizes = [(36, 42, 4, 5, 128, 14), (22, 30, 1, 1, 16, 0), (28, 40, 6, 8, 32, 3), (40, 50, 4, 4, 127, 24)];
+    let buckets = sizes.iter().map(|&(flash, origin, chunk, subchunk, slots, pages)| {
+        vec![flash, 0, origin, 0, chunk, 0, 1, 0, 0, 1, subchunk, slots, pages, 0]
+    });
+    weus.chain(buckets).collect()
 }
 
 /// First inputs of [`segment`].
@@ -253,7 +301,18 @@ pub fn log_frame_seeds() -> Vec<Vec<u8>> {
     seeds(3, &[fixture!("frame-good"), fixture!("frame-unknown-entry")])
 }
 
+/// First inputs of [`metadata_slot`].
+pub fn metadata_slot_seeds() -> Vec<Vec<u8>> {
+    let mut seeds = seeds(2, &METADATA_SLOTS);
+    // The length of the list, and its oldest.
+    seeds.extend([(56, 60), (56, 61), (56, 17), (57, 59), (57, 60)].map(|(at, value)| vec![13, 0, at, value]));
+    seeds
+}
+
 /// First inputs of [`checkpoint`].
 pub fn checkpoint_seeds() -> Vec<Vec<u8>> {
-    seeds(5, &[])
+    let mut seeds = seeds(6, &[]);
+    // The count of pages in a header; of a page, its number, the bytes that it has, and reserved ones.
+    seeds.extend([(112, 9), (64, 33), (68, 6), (69, 15), (70, 1)].map(|(at, value)| vec![45, 0, at, value]));
+    seeds
 }

@@ -156,6 +156,7 @@ fn records_of(flash: &FileDevice, status: &Status) -> Res<Vec<Record>> {
         sector_bytes: info.physical_sector_bytes.clamp(info.sector_bytes, 4096),
         fp_entries_max: None,
         mappings_max: None,
+        buckets: None,
     })?;
     let mut records = Vec::new();
     let mut weu = IoBuf::new(layout.weu_bytes as usize);

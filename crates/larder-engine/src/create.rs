@@ -55,6 +55,7 @@ pub fn plan(
         // A content for each slot.
         fp_entries_max: (slots_max < u32::MAX).then_some(slots_max.into()),
         mappings_max: design.mappings_wanted(flash_bytes.min(slots_bytes_max), options.chunk_bytes)?,
+        buckets: None,
     })?;
     layout.slot_count = layout.slot_count.min(slots_max);
     Ok(Superblock {

@@ -15,7 +15,7 @@ use larder_core::{
     nitro,
     slotted::{FlashSize, Placed, SizeError, Slotted, mappings_for, slots_bytes_max, spares},
 };
-use larder_format::{Compression, DesignId, Superblock, layout::SLOT_COUNT_MIN};
+use larder_format::{Compression, DesignId, StoreKind, Superblock, layout::SLOT_COUNT_MIN};
 
 /// What lies under a design, and how one is made.
 #[derive(Clone, Copy)]
@@ -210,11 +210,11 @@ impl EngineDesign {
 /// [`EngineError::Invalid`], for that, and for a design that this version cannot run.
 pub fn check_superblock(superblock: &Superblock) -> Result<&'static EngineDesign, EngineError> {
     let design = find(superblock.design)?;
-    let has_segments = superblock.layout.has_segments();
+    let store = superblock.layout.store();
     let is_right = match design.store {
-        Store::Weus { .. } => has_segments,
+        Store::Weus { .. } => store == StoreKind::Weus,
         Store::Slots { dedup, .. } => {
-            !has_segments && superblock.compression == Compression::Off && superblock.dedup == dedup
+            store == StoreKind::Slots && superblock.compression == Compression::Off && superblock.dedup == dedup
         }
     };
     match is_right {
@@ -247,4 +247,57 @@ pub fn named(name: &str) -> Option<&'static EngineDesign> {
 pub fn find(id: DesignId) -> Result<&'static EngineDesign, EngineError> {
     let found = DESIGNS.iter().find(|design| design.id == id);
     found.ok_or_else(|| EngineError::Invalid(format!("this version cannot run the design {id:?}; it runs {}", names())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use larder_format::{BucketRequest, Layout, LayoutRequest};
+
+    /// A flash with a metadata region whose slots are as large as `made` has them, or as its chunks are.
+    fn with_buckets(made: &Superblock) -> Superblock {
+        let chunk_bytes = made.layout.chunk_bytes;
+        let request = LayoutRequest {
+            flash_bytes: made.layout.flash_bytes,
+            origin_bytes: made.origin.size_bytes,
+            chunk_bytes,
+            weu_bytes: chunk_bytes,
+            sector_bytes: made.layout.sector_bytes,
+            fp_entries_max: None,
+            mappings_max: None,
+            buckets: Some(BucketRequest { bucket_slots: 128, design_pages_max: 8 }),
+        };
+        let superblock = Superblock { layout: Layout::plan(request).expect("it fits"), ..made.clone() };
+        assert_eq!(superblock.check(), Ok(()));
+        superblock
+    }
+
+    #[test]
+    fn no_design_is_run_over_buckets() {
+        for design in DESIGNS {
+            let mut options = CreateOptions::default();
+            design.fit(&mut options);
+            let made = crate::create::plan(64 << 20, 4096, 1 << 30, &options).expect("it fits");
+            assert_eq!(check_superblock(&made).map(|found| found.id).ok(), Some(design.id));
+            let refused = check_superblock(&with_buckets(&made)).err().expect(design.name).to_string();
+            let wanted =
+                format!("the superblock gives the design {} slots or options that it cannot have", design.name);
+            assert!(refused.starts_with(&wanted) && !refused.contains('\n'), "{refused}");
+        }
+    }
+
+    #[test]
+    fn the_design_that_buckets_are_for_is_not_run_yet() {
+        let made = crate::create::plan(64 << 20, 4096, 1 << 30, &CreateOptions::default()).expect("it fits");
+        let superblock = Superblock { design: DesignId::Austere, ..with_buckets(&made) };
+        let refused = check_superblock(&superblock).err().expect("there is no such design").to_string();
+        assert!(refused.starts_with("this version cannot run the design Austere; it runs nitro, "), "{refused}");
+        let dumped = crate::dump::layout(&superblock);
+        let layout = &superblock.layout;
+        assert_eq!((dumped.store, dumped.bucket_slots, dumped.design_pages_max), ("buckets", 128, 8));
+        let regions: Vec<_> = dumped.regions.iter().map(|region| (region.region, region.flash_offset)).collect();
+        assert!(regions.ends_with(&[("metadata slots", layout.region_offset), ("data slots", layout.weu_offset)]));
+        assert_eq!(crate::dump::layout(&made).store, "weus");
+        assert_eq!(crate::dump::layout(&made).regions.last().map(|region| region.region), Some("WEU slots"));
+    }
 }

@@ -29,7 +29,7 @@ use crate::{
 };
 use larder_core::{Lookup, Place};
 use larder_device::BlockDevice;
-use larder_format::{Encoding, Superblock, layout::SUPERBLOCK_OFFSETS};
+use larder_format::{Encoding, StoreKind, Superblock, layout::SUPERBLOCK_OFFSETS};
 use std::collections::HashMap;
 
 /// Both superblock twins.
@@ -76,24 +76,39 @@ pub fn layout(superblock: &Superblock) -> LayoutDump {
     let layout = &superblock.layout;
     let twin = larder_format::superblock::SUPERBLOCK_BYTES as u64;
     let region = |region, flash_offset, bytes| Region { region, flash_offset, bytes };
+    let mut regions = vec![
+        region("superblock a", layout.superblock_offsets[0], twin),
+        region("superblock b", layout.superblock_offsets[1], twin),
+        region("checkpoint area 0", layout.checkpoint_offset[0], layout.checkpoint_area_bytes),
+        region("checkpoint area 1", layout.checkpoint_offset[1], layout.checkpoint_area_bytes),
+        region("metadata log", layout.log_offset, layout.log_bytes),
+    ];
+    let slots_bytes = u64::from(layout.slot_count) * u64::from(layout.weu_bytes);
+    let store = match layout.store() {
+        StoreKind::Buckets => {
+            regions.push(region("metadata slots", layout.region_offset, layout.region_bytes()));
+            regions.push(region("data slots", layout.weu_offset, slots_bytes));
+            "buckets"
+        }
+        kind => {
+            regions.push(region("WEU slots", layout.weu_offset, slots_bytes));
+            if kind == StoreKind::Weus { "weus" } else { "slots" }
+        }
+    };
     LayoutDump {
         flash_bytes: layout.flash_bytes,
+        store,
         chunk_bytes: layout.chunk_bytes,
         weu_bytes: layout.weu_bytes,
         sector_bytes: layout.sector_bytes,
         slot_count: layout.slot_count,
+        bucket_slots: layout.bucket_slots,
         mappings_max: layout.mappings_max,
         fragments_max: layout.fragments_max,
         zero_ranges_max: layout.zero_ranges_max,
         fp_entries_max: layout.fp_entries_max,
-        regions: vec![
-            region("superblock a", layout.superblock_offsets[0], twin),
-            region("superblock b", layout.superblock_offsets[1], twin),
-            region("checkpoint area 0", layout.checkpoint_offset[0], layout.checkpoint_area_bytes),
-            region("checkpoint area 1", layout.checkpoint_offset[1], layout.checkpoint_area_bytes),
-            region("metadata log", layout.log_offset, layout.log_bytes),
-            region("WEU slots", layout.weu_offset, u64::from(layout.slot_count) * u64::from(layout.weu_bytes)),
-        ],
+        design_pages_max: layout.design_pages_max,
+        regions,
     }
 }
 

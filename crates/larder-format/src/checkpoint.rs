@@ -11,9 +11,11 @@
 
 mod encoder;
 mod entries;
+mod pages;
 
 pub use encoder::CheckpointEncoder;
 pub use entries::{FingerprintEntry, FragmentEntry, MappingEntry, SlotEntry, ZeroRange};
+pub use pages::{DESIGN_PAGE_BYTES_MAX, DesignPage};
 
 use crate::error::{FormatError, Structure};
 use crate::log::LogStart;
@@ -47,12 +49,20 @@ pub enum BlockKind {
     ZeroRanges = 4,
     /// [`FingerprintEntry`], least recent first.
     Fingerprints = 5,
+    /// [`DesignPage`].
+    DesignPages = 6,
 }
 
 impl BlockKind {
     /// All kinds, in order.
-    pub const ALL: [BlockKind; 5] =
-        [BlockKind::Slots, BlockKind::Mappings, BlockKind::Fragments, BlockKind::ZeroRanges, BlockKind::Fingerprints];
+    pub const ALL: [BlockKind; 6] = [
+        BlockKind::Slots,
+        BlockKind::Mappings,
+        BlockKind::Fragments,
+        BlockKind::ZeroRanges,
+        BlockKind::Fingerprints,
+        BlockKind::DesignPages,
+    ];
 
     /// Size of an entry.
     pub const fn entry_bytes(self) -> usize {
@@ -62,6 +72,7 @@ impl BlockKind {
             BlockKind::Fragments => FragmentEntry::BYTES,
             BlockKind::ZeroRanges => ZeroRange::BYTES,
             BlockKind::Fingerprints => FingerprintEntry::BYTES,
+            BlockKind::DesignPages => DesignPage::BYTES,
         }
     }
 
@@ -88,6 +99,8 @@ pub struct CheckpointCounts {
     pub zero_ranges: u64,
     /// Fingerprints.
     pub fingerprints: u64,
+    /// Pages of the design.
+    pub design_pages: u64,
 }
 
 impl CheckpointCounts {
@@ -99,6 +112,7 @@ impl CheckpointCounts {
             BlockKind::Fragments => self.fragments,
             BlockKind::ZeroRanges => self.zero_ranges,
             BlockKind::Fingerprints => self.fingerprints,
+            BlockKind::DesignPages => self.design_pages,
         }
     }
 
@@ -109,6 +123,7 @@ impl CheckpointCounts {
             BlockKind::Fragments => &mut self.fragments,
             BlockKind::ZeroRanges => &mut self.zero_ranges,
             BlockKind::Fingerprints => &mut self.fingerprints,
+            BlockKind::DesignPages => &mut self.design_pages,
         };
         *field = field.saturating_add(count);
     }
@@ -167,14 +182,16 @@ struct RawHeader {
     log_start_offset: Le64,
     log_start_frame_seq: Le64,
     entry_seq_next: Le64,
-    reserved_1: [u8; 3984],
+    design_pages: Le64,
+    reserved_1: [u8; 3976],
 }
 
 const CRC_OFFSET: usize = 12;
 wire::assert_wire!(
     RawHeader, CHECKPOINT_HEADER_BYTES,
     magic @ 0, version @ 8, crc @ CRC_OFFSET, flash_tag @ 16, checkpoint_id @ 24, total_bytes @ 32, block_count @ 40,
-    counts @ 48, log_start_offset @ 88, log_start_frame_seq @ 96, entry_seq_next @ 104, reserved_1 @ 112,
+    counts @ 48, log_start_offset @ 88, log_start_frame_seq @ 96, entry_seq_next @ 104, design_pages @ 112,
+    reserved_1 @ 120,
 );
 
 impl CheckpointHeader {
@@ -195,12 +212,13 @@ impl CheckpointHeader {
         let computed = wire::crc_with_hole(raw.as_bytes(), CRC_OFFSET);
         wire::check_prefix((&raw.magic, &HEADER_MAGIC), (raw.crc.get(), computed), raw.version.get(), STRUCTURE)?;
         let [slots, mappings, fragments, zero_ranges, fingerprints] = raw.counts.map(Le64::get);
+        let design_pages = raw.design_pages.get();
         let header = CheckpointHeader {
             flash_tag: raw.flash_tag.get(),
             checkpoint_id: raw.checkpoint_id.get(),
             block_count: raw.block_count.get(),
             total_bytes: raw.total_bytes.get(),
-            counts: CheckpointCounts { slots, mappings, fragments, zero_ranges, fingerprints },
+            counts: CheckpointCounts { slots, mappings, fragments, zero_ranges, fingerprints, design_pages },
             log_start: LogStart { offset_in_log: raw.log_start_offset.get(), frame_seq: raw.log_start_frame_seq.get() },
             entry_seq_next: raw.entry_seq_next.get(),
         };
@@ -225,6 +243,8 @@ impl CheckpointHeader {
     }
 
     fn to_raw(self) -> RawHeader {
+        let [slots, mappings, fragments, zero_ranges, fingerprints, design_pages] =
+            BlockKind::ALL.map(|kind| Le64::new(self.counts.of(kind)));
         RawHeader {
             magic: HEADER_MAGIC,
             version: Le32::new(FORMAT_VERSION),
@@ -234,11 +254,12 @@ impl CheckpointHeader {
             total_bytes: Le64::new(self.total_bytes),
             block_count: Le32::new(self.block_count),
             reserved_0: [0; 4],
-            counts: BlockKind::ALL.map(|kind| Le64::new(self.counts.of(kind))),
+            counts: [slots, mappings, fragments, zero_ranges, fingerprints],
             log_start_offset: Le64::new(self.log_start.offset_in_log),
             log_start_frame_seq: Le64::new(self.log_start.frame_seq),
             entry_seq_next: Le64::new(self.entry_seq_next),
-            reserved_1: [0; 3984],
+            design_pages,
+            reserved_1: [0; 3976],
         }
     }
 }
@@ -267,6 +288,8 @@ pub enum CheckpointBlock {
     ZeroRanges(Vec<ZeroRange>),
     /// Least recent first.
     Fingerprints(Vec<FingerprintEntry>),
+    /// In any order.
+    DesignPages(Vec<DesignPage>),
 }
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -299,6 +322,7 @@ impl CheckpointBlock {
             BlockKind::Fragments => CheckpointBlock::Fragments(Vec::new()),
             BlockKind::ZeroRanges => CheckpointBlock::ZeroRanges(Vec::new()),
             BlockKind::Fingerprints => CheckpointBlock::Fingerprints(Vec::new()),
+            BlockKind::DesignPages => CheckpointBlock::DesignPages(Vec::new()),
         }
     }
 
@@ -310,6 +334,7 @@ impl CheckpointBlock {
             CheckpointBlock::Fragments(_) => BlockKind::Fragments,
             CheckpointBlock::ZeroRanges(_) => BlockKind::ZeroRanges,
             CheckpointBlock::Fingerprints(_) => BlockKind::Fingerprints,
+            CheckpointBlock::DesignPages(_) => BlockKind::DesignPages,
         }
     }
 
@@ -321,6 +346,7 @@ impl CheckpointBlock {
             CheckpointBlock::Fragments(entries) => entries.len(),
             CheckpointBlock::ZeroRanges(entries) => entries.len(),
             CheckpointBlock::Fingerprints(entries) => entries.len(),
+            CheckpointBlock::DesignPages(pages) => pages.len(),
         }
     }
 
@@ -348,6 +374,7 @@ impl CheckpointBlock {
             CheckpointBlock::Fragments(entries) => put(&mut out, entries),
             CheckpointBlock::ZeroRanges(entries) => put(&mut out, entries),
             CheckpointBlock::Fingerprints(entries) => put(&mut out, entries),
+            CheckpointBlock::DesignPages(pages) => put(&mut out, pages),
         }
         out.resize(bytes, 0);
         let crc = wire::crc_with_hole(&out, CRC_OFFSET);
@@ -390,6 +417,7 @@ impl CheckpointBlock {
             BlockKind::Fragments => CheckpointBlock::Fragments(take(table)?),
             BlockKind::ZeroRanges => CheckpointBlock::ZeroRanges(take(table)?),
             BlockKind::Fingerprints => CheckpointBlock::Fingerprints(take(table)?),
+            BlockKind::DesignPages => CheckpointBlock::DesignPages(take(table)?),
         };
         Ok((decoded, block.len()))
     }

@@ -3,6 +3,7 @@
 //! Role: one small enum to match on; `Display` gives one sentence for the operator.
 //! It carries no offset: the caller knows where it read.
 
+use crate::layout::{BUCKET_SLOTS_MAX, DESIGN_PAGES_MAX, StoreKind};
 use crate::size::exact;
 use core::fmt;
 
@@ -21,6 +22,8 @@ pub enum Structure {
     CheckpointHeader,
     /// A block of a checkpoint.
     CheckpointBlock,
+    /// A slot of the metadata region.
+    MetadataSlot,
 }
 
 impl fmt::Display for Structure {
@@ -32,6 +35,7 @@ impl fmt::Display for Structure {
             Structure::LogFrame => "log frame",
             Structure::CheckpointHeader => "checkpoint header",
             Structure::CheckpointBlock => "checkpoint block",
+            Structure::MetadataSlot => "metadata slot",
         })
     }
 }
@@ -98,6 +102,27 @@ pub enum FormatError {
         /// The size asked for.
         bytes: u32,
     },
+    /// The subchunk size is not a power of two from a sector to the chunk.
+    SubchunkSize {
+        /// The size asked for.
+        bytes: u32,
+        /// The smallest that would do.
+        least_bytes: u32,
+        /// The chunk size.
+        chunk_bytes: u32,
+    },
+    /// A bucket has too many slots, or too few for a chunk.
+    BucketSlots {
+        /// The slots asked for.
+        slots: u32,
+        /// The fewest that would do.
+        least: u32,
+    },
+    /// The design asks for more pages in a checkpoint than the format allows.
+    DesignPages {
+        /// The pages asked for.
+        pages: u64,
+    },
     /// The origin is empty.
     OriginEmpty,
     /// The flash is too small.
@@ -107,10 +132,12 @@ pub enum FormatError {
         /// The smallest size that would do with this chunk and WEU size.
         needed_bytes: u64,
     },
-    /// The flash has more WEU slots than the format can number.
+    /// The flash has more slots than the format can number.
     FlashTooLarge {
-        /// The largest size that would do with this WEU size.
+        /// The largest size that would do with slots of this size.
         flash_bytes_max: u64,
+        /// What slots are.
+        store: StoreKind,
     },
 }
 
@@ -152,13 +179,28 @@ impl fmt::Display for FormatError {
             FormatError::SectorSize { bytes } => {
                 write!(f, "the sector size must be a power of two from 512 to 4096 bytes, not {bytes}")
             }
+            FormatError::SubchunkSize { bytes, least_bytes, chunk_bytes } => {
+                let (least, most) = (exact(least_bytes.into()), exact(chunk_bytes.into()));
+                write!(f, "the subchunk size must be a power of two from {least} to {most}, not {bytes} bytes")
+            }
+            FormatError::BucketSlots { slots, least } => {
+                write!(f, "a bucket of such chunks must have from {least} to {BUCKET_SLOTS_MAX} slots, not {slots}")
+            }
+            FormatError::DesignPages { pages } => {
+                write!(f, "a checkpoint can have {DESIGN_PAGES_MAX} pages of its design at most, not {pages}")
+            }
             FormatError::OriginEmpty => f.write_str("the origin is empty"),
             FormatError::FlashTooSmall { flash_bytes, needed_bytes } => {
                 let (given, least) = (exact(flash_bytes), exact(needed_bytes));
                 write!(f, "a flash of {given} is too small; {least} is the least")
             }
-            FormatError::FlashTooLarge { flash_bytes_max } => {
-                write!(f, "the flash has more than {}: use a larger WEU size", exact(flash_bytes_max))
+            FormatError::FlashTooLarge { flash_bytes_max, store } => {
+                let size = match store {
+                    StoreKind::Weus => "WEU",
+                    StoreKind::Slots => "chunk",
+                    StoreKind::Buckets => "subchunk",
+                };
+                write!(f, "the flash has more than {}: use a larger {size} size", exact(flash_bytes_max))
             }
         }
     }

@@ -1,9 +1,10 @@
-//! How a flash is divided: superblock twins, two checkpoint areas, the metadata log, WEU slots.
+//! How a flash is divided: superblock twins, two checkpoint areas, the metadata log, slots; and, where slots are those of
+//! buckets, the metadata region before them.
 //!
 //! Role: [`Layout::plan`] decides it once, at creation; the superblock keeps it and [`Layout::check`] confirms it.
 //!
-//! Invariants: regions neither overlap nor leave the flash, all start at multiples of 4096, WEU slots at a multiple of
-//! the WEU size. A checkpoint of as many entries as the layout allows fits into its area, whatever they are.
+//! Invariants: regions neither overlap nor leave the flash, all start at multiples of 4096, slots at a multiple of
+//! their size. A checkpoint of as many entries as the layout allows fits into its area, whatever they are.
 //!
 //! What it does not do: bound the entries (the engine must keep to the `*_max` fields).
 
@@ -11,6 +12,7 @@ use crate::METADATA_ALIGN_BYTES;
 use crate::checkpoint::{CheckpointCounts, checkpoint_bytes_max};
 use crate::error::{FormatError, Structure};
 use crate::log::{FRAME_BYTES_MAX, entries_that_fit};
+use crate::metadata_slot::METADATA_SLOT_BYTES;
 
 /// The smallest chunk.
 pub const CHUNK_BYTES_MIN: u32 = 4 << 10;
@@ -22,11 +24,18 @@ pub const CHUNKS_MAX: u64 = 1 << 40;
 pub const WEU_BYTES_MIN: u32 = 512 << 10;
 /// The largest WEU.
 pub const WEU_BYTES_MAX: u32 = 4 << 20;
+/// The smallest subchunk: a sector.
+pub const SUBCHUNK_BYTES_MIN: u32 = 512;
+/// The most slots of a bucket: the paper's (AustereCache §3.1).
+pub const BUCKET_SLOTS_MAX: u32 = 128;
+/// The most pages of a design: indices of 64 GiB. As many fit on the largest flash.
+pub const DESIGN_PAGES_MAX: u64 = 1 << 24;
 /// The smallest sector that segments and frames are padded to.
 pub const SECTOR_BYTES_MIN: u32 = 512;
 /// The largest sector that segments and frames are padded to.
 pub const SECTOR_BYTES_MAX: u32 = 4096;
-/// The fewest WEU slots: a flash of eight WEUs, of which metadata takes the first.
+/// The fewest slots of a WEU or of a chunk: a flash of eight WEUs, of which metadata takes the first. Of subchunks there are as
+/// many as so many whole chunks take.
 pub const SLOT_COUNT_MIN: u32 = 7;
 /// Where the superblock twins start. Apart, so that one bad erase block does not take both.
 pub const SUPERBLOCK_OFFSETS: [u64; 2] = [0, 64 << 10];
@@ -42,6 +51,8 @@ const LOG_SHARE_SMALL: u64 = 64;
 const METADATA_SHARE: u64 = 10;
 /// Default mappings for each whole chunk that the flash holds: room for deduplication and compression.
 const MAPPINGS_PER_CHUNK: u64 = 4;
+/// The same with buckets, where none but dirty chunks and fragments are mapped by an entry.
+const EXACT_MAPPINGS_PER_CHUNK: u64 = 1;
 /// Default fingerprints for each whole chunk that the flash holds: room for compression.
 const FINGERPRINTS_PER_CHUNK: u64 = 2;
 /// One fragment for this many mappings.
@@ -52,6 +63,26 @@ const MAPPINGS_PER_ZERO_RANGE: u64 = 16;
 /// would have its writers wait for ever. (Of mappings a small origin needs fewer.)
 pub const ENTRIES_MIN: u64 = 32;
 
+/// What the slots of a flash are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoreKind {
+    /// WEUs, which are filled with segments.
+    Weus,
+    /// A chunk each, and nothing but its bytes.
+    Slots,
+    /// Subchunks, in buckets: a chunk takes consecutive ones of a bucket. A metadata slot for each says what is there.
+    Buckets,
+}
+
+/// Asks for slots in buckets, and a metadata region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BucketRequest {
+    /// Slots of a bucket, 1 to 128: at least as many as a chunk has subchunks.
+    pub bucket_slots: u32,
+    /// The most pages of the design in a checkpoint, at most [`DESIGN_PAGES_MAX`].
+    pub design_pages_max: u64,
+}
+
 /// What to plan for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LayoutRequest {
@@ -61,15 +92,20 @@ pub struct LayoutRequest {
     pub origin_bytes: u64,
     /// Chunk size, a power of two from 4 KiB to 128 KiB.
     pub chunk_bytes: u32,
-    /// WEU size, a power of two from 512 KiB to 4 MiB; or the chunk size, for slots of one chunk without segments.
+    /// WEU size, a power of two from 512 KiB to 4 MiB; or the chunk size, for slots of one chunk without segments. With
+    /// buckets the subchunk: a power of two, from a sector to the chunk.
     pub weu_bytes: u32,
     /// Segments and frames are padded to this, a power of two from 512 to 4096.
     pub sector_bytes: u32,
-    /// The most fingerprints that a checkpoint keeps; by default two for each whole chunk that the flash holds.
+    /// The most fingerprints that a checkpoint keeps; by default two for each whole chunk that the flash holds. With buckets
+    /// it keeps none.
     pub fp_entries_max: Option<u64>,
     /// The most mappings, fragments among them; by default four for each whole chunk that the flash holds, fewer where
-    /// metadata would take more than a tenth of the flash. Never more than the origin has chunks.
+    /// metadata would take more than a tenth of the flash. Never more than the origin has chunks. With buckets it is the exact
+    /// ones that are bounded, dirty chunks and fragments: by default one for each whole chunk.
     pub mappings_max: Option<u64>,
+    /// `Some` for slots in buckets.
+    pub buckets: Option<BucketRequest>,
 }
 
 /// How a flash is divided. Offsets and sizes are bytes.
@@ -79,7 +115,7 @@ pub struct Layout {
     pub flash_bytes: u64,
     /// Chunk size.
     pub chunk_bytes: u32,
-    /// WEU size; see [`Layout::has_segments`].
+    /// Size of a slot: a WEU, a chunk, or a subchunk; see [`Layout::store`].
     pub weu_bytes: u32,
     /// Segments and frames are padded to this.
     pub sector_bytes: u32,
@@ -93,18 +129,24 @@ pub struct Layout {
     pub log_offset: u64,
     /// Size of the metadata log, a multiple of 4096.
     pub log_bytes: u64,
+    /// Start of the metadata region, which has [`METADATA_SLOT_BYTES`] for each slot; 0 where there is none.
+    pub region_offset: u64,
     /// Start of slot 0, a multiple of `weu_bytes`.
     pub weu_offset: u64,
-    /// WEU slots.
+    /// Slots; whole buckets, where they are in buckets.
     pub slot_count: u32,
+    /// Slots of a bucket; 0 where there is no metadata region.
+    pub bucket_slots: u32,
     /// The most mappings at any time, fragments and single zero chunks among them, zero ranges not.
     pub mappings_max: u64,
     /// The most fragments at any time.
     pub fragments_max: u64,
     /// The most zero ranges at any time.
     pub zero_ranges_max: u64,
-    /// The most fingerprints that a checkpoint may keep.
+    /// The most fingerprints that a checkpoint may keep; 0 with buckets.
     pub fp_entries_max: u64,
+    /// The most pages of its design that a checkpoint may keep; their numbers are below it. 0 where there are no buckets.
+    pub design_pages_max: u64,
 }
 
 impl Layout {
@@ -114,7 +156,12 @@ impl Layout {
     /// One sentence for the operator: a size that the format does not allow, or a flash too small (and the smallest
     /// that would do) or too large.
     pub fn plan(request: LayoutRequest) -> Result<Layout, FormatError> {
-        check_sizes(request.chunk_bytes, request.weu_bytes, request.sector_bytes)?;
+        let bucket_slots = request.buckets.map(|buckets| buckets.bucket_slots);
+        check_sizes(request.chunk_bytes, request.weu_bytes, request.sector_bytes, bucket_slots)?;
+        let design_pages = request.buckets.map_or(0, |buckets| buckets.design_pages_max);
+        if design_pages > DESIGN_PAGES_MAX {
+            return Err(FormatError::DesignPages { pages: design_pages });
+        }
         if request.origin_bytes == 0 {
             return Err(FormatError::OriginEmpty);
         }
@@ -122,12 +169,13 @@ impl Layout {
         // Half of the slots that 32 bits could number, so that no sum of slots overflows.
         let flash_bytes_max = weu << 31;
         if request.flash_bytes > flash_bytes_max {
-            return Err(FormatError::FlashTooLarge { flash_bytes_max });
+            return Err(FormatError::FlashTooLarge { flash_bytes_max, store: request.store() });
         }
         if let Some(layout) = fit(&request) {
             return Ok(layout);
         }
-        // The search ends: a flash of thousands of WEUs always fits, for then metadata is a tenth of it at most.
+        // The search ends: a flash of thousands of WEUs always fits, for then metadata is a tenth of it at most; and the largest
+        // one of buckets does, for the most pages of a design take a sixth of it.
         let mut needed_bytes = request.flash_bytes.next_multiple_of(weu).max(u64::from(SLOT_COUNT_MIN) * weu);
         while needed_bytes < flash_bytes_max && fit(&LayoutRequest { flash_bytes: needed_bytes, ..request }).is_none() {
             needed_bytes += weu.max(needed_bytes / 64 / weu * weu);
@@ -140,7 +188,8 @@ impl Layout {
     /// # Errors
     /// [`FormatError::Invalid`], or one of the sizes' errors.
     pub fn check(&self) -> Result<(), FormatError> {
-        check_sizes(self.chunk_bytes, self.weu_bytes, self.sector_bytes)?;
+        let is_bucketed = self.store() == StoreKind::Buckets;
+        check_sizes(self.chunk_bytes, self.weu_bytes, self.sector_bytes, is_bucketed.then_some(self.bucket_slots))?;
         let weu = u64::from(self.weu_bytes);
         let invalid = |what| Err(FormatError::Invalid { structure: Structure::Superblock, what });
         let aligned = [
@@ -149,24 +198,40 @@ impl Layout {
             self.checkpoint_area_bytes,
             self.log_offset,
             self.log_bytes,
+            self.region_offset,
         ];
-        if aligned.iter().any(|n| !n.is_multiple_of(METADATA_ALIGN_BYTES)) || !self.weu_offset.is_multiple_of(weu) {
+        if aligned.iter().any(|n| !n.is_multiple_of(METADATA_ALIGN_BYTES))
+            || !self.weu_offset.is_multiple_of(weu.max(METADATA_ALIGN_BYTES))
+        {
             return invalid("a region is not aligned");
         }
+        let log_end = self.log_offset.saturating_add(self.log_bytes);
+        let region = if is_bucketed { self.region_offset } else { log_end };
         if self.superblock_offsets != SUPERBLOCK_OFFSETS
             || self.checkpoint_offset[0] < METADATA_OFFSET
             || self.checkpoint_offset[1] < self.checkpoint_offset[0].saturating_add(self.checkpoint_area_bytes)
             || self.log_offset < self.checkpoint_offset[1].saturating_add(self.checkpoint_area_bytes)
-            || self.weu_offset < self.log_offset.saturating_add(self.log_bytes)
+            || region < log_end
+            || self.weu_offset < region.saturating_add(self.region_bytes())
             || self.flash_bytes < self.weu_offset.saturating_add(weu * u64::from(self.slot_count))
         {
             return invalid("regions overlap or leave the flash");
         }
-        if self.log_bytes < LOG_BYTES_MIN || self.slot_count < SLOT_COUNT_MIN {
+        if self.log_bytes < LOG_BYTES_MIN || self.slot_count < self.slot_count_min() {
             return invalid("the log is too small or the slots are too few");
         }
-        if self.fragments_max.min(self.zero_ranges_max).min(self.fp_entries_max) < ENTRIES_MIN {
+        if is_bucketed && (!self.slot_count.is_multiple_of(self.bucket_slots) || self.fp_entries_max != 0) {
+            return invalid("a bucket is not whole, or a checkpoint could keep fingerprints of buckets");
+        }
+        if !is_bucketed && (self.bucket_slots != 0 || self.design_pages_max != 0) {
+            return invalid("there are buckets or design pages, and no metadata region");
+        }
+        let fp_entries_min = if is_bucketed { 0 } else { ENTRIES_MIN };
+        if self.fragments_max.min(self.zero_ranges_max) < ENTRIES_MIN || self.fp_entries_max < fp_entries_min {
             return invalid("a limit is too small");
+        }
+        if self.design_pages_max > DESIGN_PAGES_MAX {
+            return invalid("a checkpoint could keep too many pages of its design");
         }
         if checkpoint_bytes_max(&self.checkpoint_counts_max()) > self.checkpoint_area_bytes {
             return invalid("a checkpoint could overflow its area");
@@ -177,22 +242,54 @@ impl Layout {
     /// The most entries of each kind that a checkpoint can hold.
     pub fn checkpoint_counts_max(&self) -> CheckpointCounts {
         CheckpointCounts {
-            slots: u64::from(self.slot_count),
+            slots: if self.store() == StoreKind::Buckets { 0 } else { self.slot_count.into() },
             mappings: self.mappings_max,
             fragments: self.fragments_max,
             zero_ranges: self.zero_ranges_max,
             fingerprints: self.fp_entries_max,
+            design_pages: self.design_pages_max,
         }
     }
 
-    /// Whether slots are WEUs, which are filled with segments. Else each has one chunk, and nothing but its bytes.
+    /// What slots are.
+    pub fn store(&self) -> StoreKind {
+        match self.region_offset {
+            0 if self.weu_bytes == self.chunk_bytes => StoreKind::Slots,
+            0 => StoreKind::Weus,
+            _ => StoreKind::Buckets,
+        }
+    }
+
+    /// Whether slots are WEUs, which are filled with segments.
     pub fn has_segments(&self) -> bool {
-        self.weu_bytes != self.chunk_bytes
+        self.store() == StoreKind::Weus
     }
 
     /// The flash offset of a slot, `None` when there is no such slot.
     pub fn slot_offset(&self, slot: u32) -> Option<u64> {
         (slot < self.slot_count).then(|| self.weu_offset + u64::from(slot) * u64::from(self.weu_bytes))
+    }
+
+    /// The flash offset of the metadata slot of a slot, `None` when there is no such slot, or no metadata region.
+    pub fn metadata_slot_offset(&self, slot: u32) -> Option<u64> {
+        let has_one = self.store() == StoreKind::Buckets && slot < self.slot_count;
+        has_one.then(|| self.region_offset + u64::from(slot) * METADATA_SLOT_BYTES as u64)
+    }
+
+    /// Size of the metadata region, a multiple of 4096; 0 where there is none.
+    pub fn region_bytes(&self) -> u64 {
+        match self.store() {
+            StoreKind::Buckets => region_bytes(self.slot_count.into()),
+            StoreKind::Weus | StoreKind::Slots => 0,
+        }
+    }
+
+    /// The fewest slots that such a flash must have.
+    fn slot_count_min(&self) -> u32 {
+        match self.store() {
+            StoreKind::Weus | StoreKind::Slots => SLOT_COUNT_MIN,
+            StoreKind::Buckets => SLOT_COUNT_MIN * (self.chunk_bytes / self.weu_bytes),
+        }
     }
 
     /// The largest frame that a writer should make: a quarter of the log at most, so that wrapping wastes little.
@@ -206,17 +303,42 @@ impl Layout {
     }
 }
 
-/// Checks the three sizes that the operator may choose.
-fn check_sizes(chunk_bytes: u32, weu_bytes: u32, sector_bytes: u32) -> Result<(), FormatError> {
+impl LayoutRequest {
+    fn store(&self) -> StoreKind {
+        match self.buckets {
+            Some(_) => StoreKind::Buckets,
+            None if self.weu_bytes == self.chunk_bytes => StoreKind::Slots,
+            None => StoreKind::Weus,
+        }
+    }
+}
+
+/// Checks the sizes that the operator or a design may choose.
+fn check_sizes(
+    chunk_bytes: u32,
+    weu_bytes: u32,
+    sector_bytes: u32,
+    bucket_slots: Option<u32>,
+) -> Result<(), FormatError> {
     let allowed = |bytes: u32, min, max| bytes.is_power_of_two() && bytes >= min && bytes <= max;
     if !allowed(chunk_bytes, CHUNK_BYTES_MIN, CHUNK_BYTES_MAX) {
         return Err(FormatError::ChunkSize { bytes: chunk_bytes });
     }
-    if !allowed(weu_bytes, WEU_BYTES_MIN, WEU_BYTES_MAX) && weu_bytes != chunk_bytes {
+    if bucket_slots.is_none() && !allowed(weu_bytes, WEU_BYTES_MIN, WEU_BYTES_MAX) && weu_bytes != chunk_bytes {
         return Err(FormatError::WeuSize { bytes: weu_bytes });
     }
     if !allowed(sector_bytes, SECTOR_BYTES_MIN, SECTOR_BYTES_MAX) {
         return Err(FormatError::SectorSize { bytes: sector_bytes });
+    }
+    let Some(bucket_slots) = bucket_slots else { return Ok(()) };
+    let least_bytes = sector_bytes.max(SUBCHUNK_BYTES_MIN);
+    if !allowed(weu_bytes, least_bytes, chunk_bytes) {
+        return Err(FormatError::SubchunkSize { bytes: weu_bytes, least_bytes, chunk_bytes });
+    }
+    // Room for a chunk that does not shrink.
+    let least = chunk_bytes / weu_bytes;
+    if !(least..=BUCKET_SLOTS_MAX).contains(&bucket_slots) {
+        return Err(FormatError::BucketSlots { slots: bucket_slots, least });
     }
     Ok(())
 }
@@ -246,7 +368,11 @@ fn at_scale(request: &LayoutRequest, sixteenths: u64) -> Option<Layout> {
     let entries_max = request.flash_bytes / 16;
     let limit = |n: Option<u64>, default: u64| n.unwrap_or(default).min(entries_max);
 
-    let mappings_max = scaled(limit(request.mappings_max, flash_chunks * MAPPINGS_PER_CHUNK)).min(origin_chunks);
+    let (mappings_per_chunk, fp_entries_max) = match request.buckets {
+        Some(_) => (EXACT_MAPPINGS_PER_CHUNK, 0),
+        None => (MAPPINGS_PER_CHUNK, scaled(limit(request.fp_entries_max, flash_chunks * FINGERPRINTS_PER_CHUNK))),
+    };
+    let mappings_max = scaled(limit(request.mappings_max, flash_chunks * mappings_per_chunk)).min(origin_chunks);
     let slots_upper = (request.flash_bytes / weu) as u32;
     let mut layout = Layout {
         flash_bytes: request.flash_bytes,
@@ -258,21 +384,50 @@ fn at_scale(request: &LayoutRequest, sixteenths: u64) -> Option<Layout> {
         checkpoint_area_bytes: 0,
         log_offset: 0,
         log_bytes: 0,
+        // Any other than 0, so that what counts entries knows that there is one.
+        region_offset: request.buckets.map_or(0, |_| METADATA_OFFSET),
         weu_offset: 0,
         slot_count: slots_upper,
+        bucket_slots: request.buckets.map_or(0, |buckets| buckets.bucket_slots),
         mappings_max,
         fragments_max: (mappings_max / MAPPINGS_PER_FRAGMENT).max(ENTRIES_MIN),
         zero_ranges_max: (mappings_max / MAPPINGS_PER_ZERO_RANGE).max(ENTRIES_MIN),
-        fp_entries_max: scaled(limit(request.fp_entries_max, flash_chunks * FINGERPRINTS_PER_CHUNK)),
+        fp_entries_max,
+        // Not scaled: the indices are as large as they are.
+        design_pages_max: request.buckets.map_or(0, |buckets| buckets.design_pages_max),
     };
     layout.checkpoint_area_bytes = checkpoint_bytes_max(&layout.checkpoint_counts_max());
     layout.checkpoint_offset = [METADATA_OFFSET, METADATA_OFFSET + layout.checkpoint_area_bytes];
     layout.log_offset = METADATA_OFFSET + 2 * layout.checkpoint_area_bytes;
-    layout.weu_offset = (layout.log_offset + wanted_log_bytes(&layout)).next_multiple_of(weu);
-    // The log takes what aligning the slots leaves over.
-    layout.log_bytes = layout.weu_offset - layout.log_offset;
-    layout.slot_count = (request.flash_bytes.checked_sub(layout.weu_offset)? / weu) as u32;
-    (layout.slot_count >= SLOT_COUNT_MIN).then_some(layout)
+    let log_end = layout.log_offset + wanted_log_bytes(&layout);
+    if request.buckets.is_some() {
+        place_buckets(&mut layout, log_end)?;
+    } else {
+        layout.weu_offset = log_end.next_multiple_of(weu);
+        // The log takes what aligning the slots leaves over.
+        layout.log_bytes = layout.weu_offset - layout.log_offset;
+        layout.slot_count = (request.flash_bytes.checked_sub(layout.weu_offset)? / weu) as u32;
+    }
+    (layout.slot_count >= layout.slot_count_min()).then_some(layout)
+}
+
+/// As many buckets as fit behind the log, and their metadata region before them. `None` where none does.
+fn place_buckets(layout: &mut Layout, log_end: u64) -> Option<()> {
+    (layout.log_bytes, layout.region_offset) = (log_end - layout.log_offset, log_end);
+    let (slot, bucket) = (u64::from(layout.weu_bytes), u64::from(layout.bucket_slots));
+    let slots_offset = |slots: u64| (log_end + region_bytes(slots)).next_multiple_of(slot.max(METADATA_ALIGN_BYTES));
+    let room = layout.flash_bytes.checked_sub(log_end)?;
+    let buckets_upper = room / (bucket * (slot + METADATA_SLOT_BYTES as u64));
+    // Aligning takes the room of a few slots: the first that are tried do.
+    let mut counts = (1..=buckets_upper).rev().map(|buckets| buckets * bucket);
+    let slots = counts.find(|slots| slots_offset(*slots) + slots * slot <= layout.flash_bytes)?;
+    (layout.slot_count, layout.weu_offset) = (slots as u32, slots_offset(slots));
+    Some(())
+}
+
+/// Size of a metadata region for so many slots.
+fn region_bytes(slots: u64) -> u64 {
+    (slots * METADATA_SLOT_BYTES as u64).next_multiple_of(METADATA_ALIGN_BYTES)
 }
 
 /// The log should hold about half of what a checkpoint takes, so that checkpoints are rare.

@@ -1,9 +1,9 @@
 //! The on-flash structures of Larder: bytes to plain Rust structs and back.
 //!
 //! Role: everything that Larder keeps on its flash is encoded and decoded here: the superblock twins
-//! ([`superblock`]), the division of the flash ([`layout`]), the segments that fill a WEU ([`segment`]), the metadata
-//! log ([`log`]) and its checkpoints ([`checkpoint`]). `docs/FORMAT.md` describes all of it once, with the failure that
-//! each field guards against.
+//! ([`superblock`]), the division of the flash ([`layout`]), the segments that fill a WEU ([`segment`]), the slots that
+//! describe what lies in buckets ([`metadata_slot`]), the metadata log ([`log`]) and its checkpoints ([`checkpoint`]).
+//! `docs/FORMAT.md` describes all of it once, with the failure that each field guards against.
 //!
 //! Invariants: fixed-width little-endian, sizes and offsets asserted at compile time. Any bytes whatever decode to a
 //! value or to a [`FormatError`], never to a panic. What decodes is canonical: encoding it again gives the same bytes,
@@ -19,6 +19,7 @@ pub mod codes;
 pub mod error;
 pub mod layout;
 pub mod log;
+pub mod metadata_slot;
 pub mod place;
 pub mod segment;
 pub mod size;
@@ -28,17 +29,18 @@ pub mod text;
 mod wire;
 
 pub use checkpoint::{
-    BlockIdentity, BlockKind, CheckpointBlock, CheckpointCounts, CheckpointEncoder, CheckpointHeader, FingerprintEntry,
-    FragmentEntry, MappingEntry, SlotEntry, ZeroRange, checkpoint_bytes_max,
+    BlockIdentity, BlockKind, CheckpointBlock, CheckpointCounts, CheckpointEncoder, CheckpointHeader, DesignPage,
+    FingerprintEntry, FragmentEntry, MappingEntry, SlotEntry, ZeroRange, checkpoint_bytes_max,
 };
 pub use checksum::{RecordIdentity, crc32c, record_crc};
 pub use codes::{Compression, DesignId, Encoding, SlotState, WeuClass, WriteMode};
 pub use error::{FormatError, Structure};
-pub use layout::{Layout, LayoutRequest};
+pub use layout::{BucketRequest, Layout, LayoutRequest, StoreKind};
 pub use log::{
     FrameHeader, FrameStart, LogEntry, LogStart, decode_frame, encode_frame, encode_frame_into, frame_crc, peek_frame,
     traces_of_frame,
 };
+pub use metadata_slot::{LbaList, MetadataSlot};
 pub use place::{Place, Sectors};
 pub use segment::{RecordContent, RecordEntry, SegmentHeader};
 pub use superblock::{CheckpointPointer, Chosen, Origin, Superblock, choose};

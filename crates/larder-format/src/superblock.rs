@@ -9,7 +9,7 @@
 
 use crate::codes::{Compression, DesignId, WriteMode};
 use crate::error::{FormatError, Structure};
-use crate::layout::{CHUNKS_MAX, ENTRIES_MIN, Layout, SUPERBLOCK_OFFSETS};
+use crate::layout::{CHUNKS_MAX, ENTRIES_MIN, Layout, SUPERBLOCK_OFFSETS, StoreKind};
 use crate::log::LogStart;
 use crate::text::{DirectoryPath, OriginUri, VolumeName};
 use crate::wire::{self, Le16, Le32, Le64};
@@ -22,8 +22,10 @@ pub const SUPERBLOCK_BYTES: usize = 4096;
 pub const FEATURE_DETACHED: u64 = 1 << 0;
 /// Incompatible feature: a fence may stand in the state directory, and must be asked for.
 pub const FEATURE_STATE_DIR: u64 = 1 << 3;
+/// Incompatible feature: slots are subchunks in buckets, and there is a metadata region.
+pub const FEATURE_BUCKETS: u64 = 1 << 4;
 /// Incompatible features that this Larder knows.
-pub const FEATURES_INCOMPAT_KNOWN: u64 = FEATURE_DETACHED | FEATURE_STATE_DIR;
+pub const FEATURES_INCOMPAT_KNOWN: u64 = FEATURE_DETACHED | FEATURE_STATE_DIR | FEATURE_BUCKETS;
 
 const MAGIC: [u8; 8] = *b"LARDERSB";
 const STRUCTURE: Structure = Structure::Superblock;
@@ -154,7 +156,11 @@ struct RawSuperblock {
     uri: [u8; 1024],
     state_dir_len: Le16,
     state_dir: [u8; 512],
-    reserved_2: [u8; 2214],
+    reserved_2: [u8; 2],
+    bucket_slots: Le32,
+    region_offset: Le64,
+    design_pages_max: Le64,
+    reserved_3: [u8; 2192],
 }
 
 const CRC_OFFSET: usize = 16;
@@ -168,7 +174,8 @@ wire::assert_wire!(
     zero_ranges_max @ 160, fp_entries_max @ 168, ram_budget_bytes @ 176, hash_key @ 184, origin_bytes @ 216,
     origin_identity @ 224, checkpoint_id @ 232, checkpoint_bytes @ 240, log_start_offset @ 248,
     log_start_frame_seq @ 256, entry_seq_next @ 264, uri_len @ 272, volume_name_len @ 274, volume_name @ 280,
-    uri @ 344, state_dir_len @ 1368, state_dir @ 1370, reserved_2 @ 1882,
+    uri @ 344, state_dir_len @ 1368, state_dir @ 1370, reserved_2 @ 1882, bucket_slots @ 1884,
+    region_offset @ 1888, design_pages_max @ 1896, reserved_3 @ 1904,
 );
 
 impl Superblock {
@@ -176,7 +183,8 @@ impl Superblock {
     pub fn features_incompat(&self) -> u64 {
         let state_dir = if self.state_dir.as_str().is_empty() { 0 } else { FEATURE_STATE_DIR };
         let detached = if self.detached { FEATURE_DETACHED } else { 0 };
-        state_dir | detached
+        let buckets = if self.layout.store() == StoreKind::Buckets { FEATURE_BUCKETS } else { 0 };
+        state_dir | detached | buckets
     }
 
     /// The first eight bytes of the UUID: in each other structure, to tell this flash's from another's.
@@ -304,7 +312,11 @@ impl Superblock {
             uri,
             state_dir_len: Le16::new(state_dir_len),
             state_dir,
-            reserved_2: [0; 2214],
+            reserved_2: [0; 2],
+            bucket_slots: Le32::new(layout.bucket_slots),
+            region_offset: Le64::new(layout.region_offset),
+            design_pages_max: Le64::new(layout.design_pages_max),
+            reserved_3: [0; 2192],
         }
     }
 
@@ -337,12 +349,15 @@ impl Superblock {
                 checkpoint_area_bytes: raw.checkpoint_area_bytes.get(),
                 log_offset: raw.log_offset.get(),
                 log_bytes: raw.log_bytes.get(),
+                region_offset: raw.region_offset.get(),
                 weu_offset: raw.weu_offset.get(),
                 slot_count: raw.slot_count.get(),
+                bucket_slots: raw.bucket_slots.get(),
                 mappings_max: raw.mappings_max.get(),
                 fragments_max: raw.fragments_max.get(),
                 zero_ranges_max: raw.zero_ranges_max.get(),
                 fp_entries_max: raw.fp_entries_max.get(),
+                design_pages_max: raw.design_pages_max.get(),
             },
             origin: Origin {
                 size_bytes: raw.origin_bytes.get(),

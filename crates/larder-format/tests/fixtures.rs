@@ -30,6 +30,29 @@ fn bad_superblocks_are_refused_for_the_right_reason() {
 }
 
 #[test]
+fn a_bucket_store_is_known() {
+    let bytes = fixture("superblock-buckets");
+    assert_eq!(Superblock::decode(&bytes), Ok(superblock_with_buckets()));
+    assert_eq!(superblock_with_buckets().encode().as_slice(), bytes);
+    let layout = superblock_with_buckets().layout;
+    assert_eq!((layout.store(), layout.has_segments()), (StoreKind::Buckets, false));
+    assert_eq!((layout.metadata_slot_offset(0), layout.slot_offset(0)), (Some(4 << 20), Some(0x76_0000)));
+    assert_eq!(layout.metadata_slot_offset(6911), Some(0x76_0000 - 512));
+    assert_eq!((layout.metadata_slot_offset(6912), layout.slot_offset(6912)), (None, None));
+
+    let refused = |name: &str| Superblock::decode(&fixture(name)).expect_err(name);
+    let invalid = |what| FormatError::Invalid { structure: Structure::Superblock, what };
+    // The region without its feature bit, buckets without a region, and what lies between the fields.
+    assert_eq!(refused("superblock-buckets-feature"), FormatError::ReservedNotZero(Structure::Superblock));
+    assert_eq!(refused("superblock-buckets-none"), FormatError::WeuSize { bytes: 8192 });
+    assert_eq!(refused("superblock-buckets-gap"), FormatError::ReservedNotZero(Structure::Superblock));
+    assert_eq!(refused("superblock-buckets-region"), invalid("regions overlap or leave the flash"));
+    assert_eq!(refused("superblock-buckets-pages"), invalid("a checkpoint could overflow its area"));
+    let what = "a bucket is not whole, or a checkpoint could keep fingerprints of buckets";
+    assert_eq!(refused("superblock-buckets-count"), invalid(what));
+}
+
+#[test]
 fn a_detached_cache_and_its_state_directory_are_known() {
     let state_dir = DirectoryPath::new("/var/lib/larder").expect("short");
     let expected = Superblock { detached: true, state_dir, ..superblock() };
@@ -126,12 +149,17 @@ fn bad_frames_are_refused() {
 
 #[test]
 fn checkpoint_bytes_are_those_of_version_1() {
-    let bytes = fixture("checkpoint-header-good");
-    assert_eq!(CheckpointHeader::decode(&bytes, TAG), Ok(checkpoint_header()));
-    assert_eq!(checkpoint_header().encode().as_slice(), bytes);
+    for (name, header) in
+        [("checkpoint-header-good", checkpoint_header()), ("checkpoint-header-pages", checkpoint_header_with_pages())]
+    {
+        let bytes = fixture(name);
+        assert_eq!(CheckpointHeader::decode(&bytes, TAG), Ok(header), "{name}");
+        assert_eq!(header.encode().as_slice(), bytes, "{name}");
+    }
     for ((name, block), index) in blocks().into_iter().zip(0..) {
         let bytes = fixture(name);
-        assert_eq!(CheckpointBlock::decode(&bytes, &block_identity(index)), Ok((block.clone(), 4096)), "{name}");
+        let size = if block.kind() == BlockKind::DesignPages { 12288 } else { 4096 };
+        assert_eq!(CheckpointBlock::decode(&bytes, &block_identity(index)), Ok((block.clone(), size)), "{name}");
         assert_eq!(block.encode(&block_identity(index)), Ok(bytes), "{name}");
     }
 }
@@ -151,6 +179,38 @@ fn bad_checkpoints_are_refused() {
     assert_eq!(refused("block-mappings-corrupt", 1), FormatError::BadChecksum(S));
     assert_eq!(refused("block-mappings-stale", 1), FormatError::Foreign(S));
     assert_eq!(refused("block-mappings-good", 2), FormatError::Foreign(S));
+    let overfull = FormatError::Invalid { structure: S, what: "a page of more bytes than it has" };
+    assert_eq!(refused("block-design-pages-used", 5), overfull);
+    assert_eq!(refused("block-design-pages-reserved", 5), FormatError::ReservedNotZero(S));
+}
+
+#[test]
+fn metadata_slot_bytes_are_those_of_version_1() {
+    for (name, slot) in metadata_slots() {
+        let bytes = fixture(name);
+        assert_eq!(MetadataSlot::decode(&bytes, TAG, slot.slot).as_ref(), Ok(&slot), "{name}");
+        assert_eq!(slot.encode().as_slice(), bytes, "{name}");
+        let place = Place { slot: slot.slot, offset: 0, stored_len: 19_000, ..PLACE };
+        assert_eq!(slot.place(), place);
+    }
+}
+
+#[test]
+fn bad_metadata_slots_are_refused_for_the_right_reason() {
+    const S: Structure = Structure::MetadataSlot;
+    let refused = |name: &str| MetadataSlot::decode(&fixture(name), TAG, 640).expect_err(name);
+    let invalid = |what| FormatError::Invalid { structure: S, what };
+    assert_eq!(refused("metadata-slot-corrupt"), FormatError::BadChecksum(S));
+    assert_eq!(refused("metadata-slot-count"), invalid("more addresses than it has room for"));
+    assert_eq!(refused("metadata-slot-oldest"), invalid("its oldest address is not in its list"));
+    assert_eq!(refused("metadata-slot-lba"), invalid("an address that no origin has"));
+    assert_eq!(refused("metadata-slot-reserved"), FormatError::ReservedNotZero(S));
+    assert_eq!(refused("metadata-slot-unlisted"), FormatError::ReservedNotZero(S));
+    assert_eq!(refused("metadata-slot-full"), FormatError::Foreign(S));
+    assert_eq!(refused("frame-good"), FormatError::BadMagic(S));
+    let foreign = MetadataSlot::decode(&fixture("metadata-slot-good"), 1, 640);
+    assert_eq!(foreign, Err(FormatError::Foreign(S)));
+    assert_eq!(FormatError::BadChecksum(S).to_string(), "the metadata slot is corrupt: its checksum does not match");
 }
 
 #[test]

@@ -47,6 +47,11 @@ fn checkpoints() {
     seeded::check("checkpoint", &format::checkpoint_seeds(), CASES, format::checkpoint);
 }
 
+#[test]
+fn metadata_slots() {
+    seeded::check("metadata_slot", &format::metadata_slot_seeds(), CASES, format::metadata_slot);
+}
+
 /// A cache that may keep no fragment, zero range or mapping would open, and its first write wait for ever.
 #[test]
 fn limits_that_no_writer_makes_are_refused() {

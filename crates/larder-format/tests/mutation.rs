@@ -35,6 +35,12 @@ fn subjects() -> Vec<Subject> {
             Box::new(|bytes| Superblock::decode(bytes).ok().map(|superblock| superblock.encode().to_vec())),
         ),
         subject(
+            "superblock of a bucket store",
+            superblock_with_buckets().encode().to_vec(),
+            16,
+            Box::new(|bytes| Superblock::decode(bytes).ok().map(|superblock| superblock.encode().to_vec())),
+        ),
+        subject(
             "superblock without checkpoint",
             Superblock { checkpoint: None, ..superblock() }.encode().to_vec(),
             16,
@@ -65,7 +71,18 @@ fn subjects() -> Vec<Subject> {
             12,
             Box::new(|bytes| CheckpointHeader::decode(bytes, TAG).ok().map(|header| header.encode().to_vec())),
         ),
+        subject(
+            "checkpoint header with pages",
+            checkpoint_header_with_pages().encode().to_vec(),
+            12,
+            Box::new(|bytes| CheckpointHeader::decode(bytes, TAG).ok().map(|header| header.encode().to_vec())),
+        ),
     ];
+    for (name, slot) in metadata_slots() {
+        let number = slot.slot;
+        let again = move |bytes: &[u8]| Some(MetadataSlot::decode(bytes, TAG, number).ok()?.encode().to_vec());
+        subjects.push(subject(name, slot.encode().to_vec(), 12, Box::new(again)));
+    }
     for ((name, block), index) in blocks().into_iter().zip(0..) {
         let bytes = block.encode(&block_identity(index)).expect("it fits");
         let again = move |bytes: &[u8]| {

@@ -28,7 +28,7 @@ fn superblocks() {
             detached: random.coin(),
             state_dir: DirectoryPath::new("/d".repeat(len % 200)).unwrap(),
             volume_name: VolumeName::new("é".repeat(len % 33)).unwrap(),
-            ..superblock()
+            ..if random.coin() { superblock() } else { superblock_with_buckets() }
         };
         superblock.origin.size_bytes = (random.u64() % (layout::CHUNKS_MAX * 8192)).max(1);
         superblock.origin.identity = random.u64();
@@ -217,6 +217,51 @@ fn places_that_no_record_can_have_are_refused() {
 }
 
 #[test]
+fn metadata_slots() {
+    let mut random = Random::new(16);
+    for _ in 0..2000 {
+        let count = random.below(61) as usize;
+        let lbas: Vec<u64> = (0..count).map(|_| random.u64() % layout::CHUNKS_MAX).collect();
+        let oldest = random.below(count.max(1) as u64) as usize;
+        let place = random.place();
+        let slot = MetadataSlot {
+            flash_tag: random.u64(),
+            slot: place.slot,
+            generation: place.generation,
+            fingerprint: random.bytes(),
+            crc: place.crc,
+            stored_len: place.stored_len,
+            encoding: place.encoding,
+            lbas: LbaList::new(&lbas, oldest).unwrap(),
+        };
+        assert_eq!((slot.lbas.as_slice(), slot.lbas.oldest()), (&lbas[..], oldest), "seed {}", random.seed);
+        assert_eq!(slot.place(), Place { offset: 0, ..place }, "seed {}", random.seed);
+        let mut bytes = slot.encode().to_vec();
+        // What follows a slot does not matter.
+        bytes.extend(random.bytes::<9>());
+        assert_eq!(MetadataSlot::decode(&bytes, slot.flash_tag, slot.slot), Ok(slot), "seed {}", random.seed);
+    }
+}
+
+#[test]
+fn lists_of_addresses_that_no_metadata_slot_has_are_refused() {
+    let too_large = Err(FormatError::TooLarge { structure: Structure::MetadataSlot, max: 60 });
+    assert_eq!(LbaList::new(&[1; 61], 0), too_large);
+    // Counts and positions that would be others in a byte.
+    assert_eq!(LbaList::new(&[1; 256], 0), too_large);
+    for (lbas, oldest) in [(&[layout::CHUNKS_MAX][..], 0), (&[u64::MAX], 0), (&[], 1), (&[1, 2], 2), (&[1, 2], 256)] {
+        assert!(matches!(LbaList::new(lbas, oldest), Err(FormatError::Invalid { .. })), "{lbas:?} {oldest}");
+    }
+    let empty = LbaList::new(&[], 0).unwrap();
+    assert_eq!((empty.as_slice(), empty.oldest()), (&[][..], 0));
+    let [(_, good), _] = common::metadata_slots();
+    for stored_len in [0, layout::CHUNK_BYTES_MAX + 1] {
+        let bytes = MetadataSlot { stored_len, ..good.clone() }.encode();
+        assert!(matches!(MetadataSlot::decode(&bytes, TAG, 640), Err(FormatError::Invalid { .. })), "{stored_len}");
+    }
+}
+
+#[test]
 fn checkpoints_come_back_whole_and_keep_to_their_bound() {
     let mut random = Random::new(15);
     for round in 0..30 {
@@ -227,6 +272,7 @@ fn checkpoints_come_back_whole_and_keep_to_their_bound() {
             fragments: count(3000),
             zero_ranges: count(4000),
             fingerprints: count(5000),
+            design_pages: count(60),
         };
         let (bytes, header, given) = random_checkpoint(&mut random, counts);
         assert_eq!(bytes.len() as u64, checkpoint_bytes_max(&counts));
@@ -254,9 +300,9 @@ fn random_checkpoint(
     let mut encoder = CheckpointEncoder::new(TAG, 3, LogStart { offset_in_log: 512, frame_seq: 9 }, 77);
     let mut bytes = vec![0; checkpoint::CHECKPOINT_HEADER_BYTES];
     let mut write = |block: Option<Vec<u8>>| bytes.extend(block.unwrap_or_default());
-    let (mut slots, mut mappings, mut fragments, mut ranges, mut fingerprints) = Default::default();
-    fn keep<T: Copy>(list: &mut Vec<T>, entry: T) -> T {
-        list.push(entry);
+    let (mut slots, mut mappings, mut fragments, mut ranges, mut fingerprints, mut pages) = Default::default();
+    fn keep<T: Clone>(list: &mut Vec<T>, entry: T) -> T {
+        list.push(entry.clone());
         entry
     }
     for _ in 0..counts.slots {
@@ -288,6 +334,11 @@ fn random_checkpoint(
         let entry = FingerprintEntry { fingerprint: random.bytes(), place: random.place() };
         write(encoder.push_fingerprint(keep(&mut fingerprints, entry)).expect("in order"));
     }
+    for _ in 0..counts.design_pages {
+        let len = random.pick(&[0, 1, 1000, checkpoint::DESIGN_PAGE_BYTES_MAX]);
+        let page = DesignPage::new(random.u32(), payload(len, random.next() as usize >> 8)).expect("it fits");
+        write(encoder.push_design_page(keep(&mut pages, page)).expect("in order"));
+    }
     assert_eq!(encoder.counts(), counts);
     let (last, header) = encoder.finish();
     write(last);
@@ -298,6 +349,7 @@ fn random_checkpoint(
         CheckpointBlock::Fragments(fragments),
         CheckpointBlock::ZeroRanges(ranges),
         CheckpointBlock::Fingerprints(fingerprints),
+        CheckpointBlock::DesignPages(pages),
     ];
     (bytes, header, given)
 }
@@ -313,6 +365,7 @@ fn joined(blocks: Vec<CheckpointBlock>) -> Vec<CheckpointBlock> {
             (CheckpointBlock::Fragments(to), CheckpointBlock::Fragments(from)) => to.extend(from),
             (CheckpointBlock::ZeroRanges(to), CheckpointBlock::ZeroRanges(from)) => to.extend(from),
             (CheckpointBlock::Fingerprints(to), CheckpointBlock::Fingerprints(from)) => to.extend(from),
+            (CheckpointBlock::DesignPages(to), CheckpointBlock::DesignPages(from)) => to.extend(from),
             _ => unreachable!("the kinds are equal"),
         }
     }
@@ -341,4 +394,17 @@ fn a_block_with_one_entry_too_many_is_refused() {
     let full = CheckpointBlock::ZeroRanges(vec![range; max]).encode(&block_identity(0));
     assert_eq!(full.map(|bytes| bytes.len()), Ok(BLOCK_BYTES_MAX));
     assert!(CheckpointBlock::ZeroRanges(vec![range; max + 1]).encode(&block_identity(0)).is_err());
+}
+
+#[test]
+fn design_pages_fill_a_block_and_none_is_too_long() {
+    let page = |len| DesignPage::new(u32::MAX, payload(len, 5));
+    let longest = page(4084).unwrap();
+    assert_eq!((longest.number(), longest.bytes()), (u32::MAX, &payload(4084, 5)[..]));
+    assert_eq!(page(0).map(|page| page.bytes().len()), Ok(0));
+    assert_eq!(page(4085), Err(FormatError::TooLarge { structure: Structure::CheckpointBlock, max: 4084 }));
+    // No byte of a full block is padding.
+    let full = CheckpointBlock::DesignPages(vec![longest; 16]).encode(&block_identity(0)).unwrap();
+    assert_eq!((full.len(), full.last()), (BLOCK_BYTES_MAX, payload(4084, 5).last()));
+    assert_eq!(BlockKind::DesignPages.entries_max(), 16);
 }

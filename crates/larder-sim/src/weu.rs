@@ -334,6 +334,7 @@ impl WeuCache {
                 fragments: 0,
                 zero_ranges: self.design.dirty_counts().runs,
                 fingerprints: stats.fp_index_entries,
+                design_pages: 0,
             };
             let superblocks = (SUPERBLOCK_OFFSETS.len() * SUPERBLOCK_BYTES) as u64;
             self.traffic.flash_metadata_bytes_written += checkpoint_bytes_max(&counts) + superblocks;

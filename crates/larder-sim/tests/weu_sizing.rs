@@ -49,6 +49,7 @@ fn bytes_are_divided_as_the_engine_divides_them() {
             sector_bytes: SECTOR_BYTES,
             fp_entries_max: None,
             mappings_max: None,
+            buckets: None,
         })
         .expect("a layout");
         // What `index_limits` of the engine makes of it.

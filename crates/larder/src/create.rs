@@ -297,7 +297,7 @@ fn refused_plan(args: &CreateArgs, flash: &Target, options: &CreateOptions, erro
             size::exact(*needed_bytes),
             size::exact(options.weu_bytes.into())
         ),
-        EngineError::Format(FormatError::FlashTooLarge { flash_bytes_max }) => format!(
+        EngineError::Format(FormatError::FlashTooLarge { flash_bytes_max, .. }) => format!(
             "{named}: with {slot} of {} a flash has {} at most; use a larger {unit}",
             size::exact(options.weu_bytes.into()),
             size::exact(*flash_bytes_max)

@@ -5,7 +5,7 @@
 
 use super::{
     CheckpointBlockDump, CheckpointBlocksDump, CheckpointDump, CheckpointEntriesDump, CheckpointEntryDump,
-    CheckpointHeaderDump, Listing, SlotEntryDump, ZeroRangeDump, fingerprint_dump, mapping_dump,
+    CheckpointHeaderDump, DesignPageDump, Listing, SlotEntryDump, ZeroRangeDump, fingerprint_dump, mapping_dump,
 };
 use crate::{error::EngineError, state::from_format, verify::window::Window};
 use larder_core::{Lookup, SectorMap};
@@ -187,7 +187,7 @@ impl CheckpointBlockDump {
 }
 
 fn entries_of(block: &CheckpointBlock, limit: usize) -> Listing<CheckpointEntryDump> {
-    use CheckpointEntryDump::{Fingerprint, Mapping, Slot, ZeroRange};
+    use CheckpointEntryDump::{DesignPage, Fingerprint, Mapping, Slot, ZeroRange};
     fn cut<T>(entries: &[T], limit: usize, dump: impl Fn(&T) -> CheckpointEntryDump) -> Listing<CheckpointEntryDump> {
         Listing { entries: entries.iter().take(limit).map(dump).collect(), total: entries.len() as u64 }
     }
@@ -223,6 +223,9 @@ fn entries_of(block: &CheckpointBlock, limit: usize) -> Listing<CheckpointEntryD
         CheckpointBlock::Fingerprints(known) => {
             cut(known, limit, |entry| Fingerprint(fingerprint_dump(&entry.fingerprint, &from_format(&entry.place))))
         }
+        CheckpointBlock::DesignPages(pages) => cut(pages, limit, |page| {
+            DesignPage(DesignPageDump { page: page.number(), bytes: page.bytes().len() as u64 })
+        }),
     }
 }
 
@@ -236,6 +239,7 @@ fn header_dump(header: CheckpointHeader) -> CheckpointHeaderDump {
         fragments: header.counts.fragments,
         zero_ranges: header.counts.zero_ranges,
         fingerprints: header.counts.fingerprints,
+        design_pages: header.counts.design_pages,
         log_start_offset: header.log_start.offset_in_log,
         log_start_frame_seq: header.log_start.frame_seq,
         entry_seq_next: header.entry_seq_next,
@@ -249,5 +253,6 @@ fn kind_name(block: &CheckpointBlock) -> &'static str {
         CheckpointBlock::Fragments(_) => "fragments",
         CheckpointBlock::ZeroRanges(_) => "zero ranges",
         CheckpointBlock::Fingerprints(_) => "fingerprints",
+        CheckpointBlock::DesignPages(_) => "design pages",
     }
 }

@@ -108,6 +108,6 @@ fn in_block(block: &CheckpointBlock, lba: u64, said: &mut Vec<MappingDump>) {
                 }
             }
         }
-        CheckpointBlock::Slots(_) | CheckpointBlock::Fingerprints(_) => {}
+        CheckpointBlock::Slots(_) | CheckpointBlock::Fingerprints(_) | CheckpointBlock::DesignPages(_) => {}
     }
 }

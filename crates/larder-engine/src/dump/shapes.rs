@@ -61,14 +61,18 @@ pub struct Region {
 #[allow(missing_docs)] // the layout's own documentation says what they are
 pub struct LayoutDump {
     pub flash_bytes: u64,
+    /// `weus`, `slots` of one chunk, or `buckets` of subchunks.
+    pub store: &'static str,
     pub chunk_bytes: u32,
     pub weu_bytes: u32,
     pub sector_bytes: u32,
     pub slot_count: u32,
+    pub bucket_slots: u32,
     pub mappings_max: u64,
     pub fragments_max: u64,
     pub zero_ranges_max: u64,
     pub fp_entries_max: u64,
+    pub design_pages_max: u64,
     /// In the order of the flash.
     pub regions: Vec<Region>,
 }
@@ -145,6 +149,8 @@ pub enum CheckpointEntryDump {
     ZeroRange(ZeroRangeDump),
     /// A fingerprint.
     Fingerprint(FingerprintDump),
+    /// A page of the design.
+    DesignPage(DesignPageDump),
 }
 
 /// A slot, as a checkpoint has it.
@@ -196,6 +202,15 @@ pub struct FingerprintDump {
     pub place: PlaceDump,
 }
 
+/// A page of the design, as a checkpoint has it.
+#[derive(Clone, Debug, Serialize)]
+pub struct DesignPageDump {
+    /// Its number.
+    pub page: u32,
+    /// How many bytes it has; what they mean only the design knows.
+    pub bytes: u64,
+}
+
 /// What lies in a checkpoint area.
 #[derive(Clone, Debug, Serialize)]
 pub struct CheckpointDump {
@@ -229,6 +244,7 @@ pub struct CheckpointHeaderDump {
     pub fragments: u64,
     pub zero_ranges: u64,
     pub fingerprints: u64,
+    pub design_pages: u64,
     pub log_start_offset: u64,
     pub log_start_frame_seq: u64,
     pub entry_seq_next: u64,

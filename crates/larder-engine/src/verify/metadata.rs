@@ -15,7 +15,7 @@ use crate::{
 };
 use larder_device::BlockDevice;
 use larder_format::{
-    CheckpointBlock, CheckpointCounts, FrameHeader, LogEntry, LogStart, Place, SlotState, Superblock,
+    CheckpointBlock, CheckpointCounts, DesignPage, FrameHeader, LogEntry, LogStart, Place, SlotState, Superblock,
     superblock::choose,
 };
 use std::collections::{HashMap, HashSet};
@@ -109,6 +109,7 @@ fn counts(counts: &CheckpointCounts, superblock: &Superblock, report: &mut Verif
         ("fragments", counts.fragments, max.fragments),
         ("zero ranges", counts.zero_ranges, max.zero_ranges),
         ("fingerprints", counts.fingerprints, max.fingerprints),
+        ("design pages", counts.design_pages, max.design_pages),
     ] {
         if count > max {
             report.problem("checkpoint", format!("the checkpoint has {count} {name}, and {max} are allowed"));
@@ -125,6 +126,7 @@ struct Checker<'a> {
     /// The first generation of each slot that anything may name.
     slots: HashMap<u32, u32>,
     fingerprints: HashSet<[u8; 16]>,
+    pages: HashSet<u32>,
     ranges_end: Vec<(u64, u64)>,
     wrong: Vec<Problem>,
 }
@@ -138,6 +140,7 @@ impl<'a> Checker<'a> {
             dirty: HashSet::new(),
             slots: HashMap::new(),
             fingerprints: HashSet::new(),
+            pages: HashSet::new(),
             ranges_end: Vec::new(),
             wrong: Vec::new(),
         }
@@ -199,6 +202,16 @@ impl<'a> Checker<'a> {
                         self.wrong(at, None, "the checkpoint knows a fingerprint twice".into());
                     }
                     self.place(at, None, &entry.place);
+                }
+            }
+            CheckpointBlock::DesignPages(pages) => {
+                let max = self.superblock.layout.checkpoint_counts_max().design_pages;
+                for number in pages.iter().map(DesignPage::number) {
+                    if u64::from(number) >= max {
+                        self.wrong(at, None, format!("the checkpoint has design page {number} of {max}"));
+                    } else if !self.pages.insert(number) {
+                        self.wrong(at, None, format!("the checkpoint has design page {number} twice"));
+                    }
                 }
             }
         }

@@ -442,7 +442,7 @@ fn unknown(found: &Salvaged, design: &dyn Design, report: &mut RepairReport) {
         report.unknown.add(start, end.saturating_sub(start));
         from = run.first.0 + run.count;
     }
-    let in_blocks = found.damage.entries.map(|[_, mappings, fragments, runs, _]| mappings + fragments + runs);
+    let in_blocks = found.damage.entries.map(|[_, mappings, fragments, runs, ..]| mappings + fragments + runs);
     let in_gaps: Option<u64> = found.damage.gaps.iter().map(|gap| gap.entries).sum();
     report.unknown_entries = in_blocks.zip(in_gaps).map(|(blocks, gaps)| blocks + gaps);
 }

@@ -62,8 +62,8 @@ pub struct MetadataDamage {
     pub checkpoint_header: bool,
     /// Blocks of the checkpoint, as far as they could be counted.
     pub blocks: u64,
-    /// Their entries, by kind: slots, mappings, fragments, zero ranges, fingerprints. `None`: nothing says of what kind.
-    pub entries: Option<[u64; 5]>,
+    /// Their entries, by kind: slots, mappings, fragments, zero ranges, fingerprints, design pages. `None`: nothing says of what kind.
+    pub entries: Option<[u64; 6]>,
     /// Holes in the log.
     pub gaps: Vec<LogGap>,
     /// Ranges of the log that cannot be read, bytes on the flash.
@@ -75,7 +75,7 @@ impl MetadataDamage {
     pub fn loses_mappings(&self) -> bool {
         match self.entries {
             None => self.blocks > 0,
-            Some([_, mappings, fragments, zero_ranges, _]) => mappings + fragments + zero_ranges > 0,
+            Some([_, mappings, fragments, zero_ranges, ..]) => mappings + fragments + zero_ranges > 0,
         }
     }
 
@@ -131,7 +131,7 @@ pub async fn salvage(flash: &dyn BlockDevice, end_is_lost: bool) -> Result<Salva
         flash,
         superblock: &superblock,
         replay,
-        damage: MetadataDamage { entries: Some([0; 5]), ..MetadataDamage::default() },
+        damage: MetadataDamage { entries: Some([0; 6]), ..MetadataDamage::default() },
         heard: vec![false; superblock.layout.slot_count as usize],
         touched: RunMap::default(),
         suspect_below: 0,
@@ -227,7 +227,7 @@ impl Salvage<'_> {
     }
 
     fn count_lost(&mut self, header: &CheckpointHeader, seen: &BTreeSet<u32>) {
-        let mut lost = [0; 5];
+        let mut lost = [0; 6];
         let mut index = 0;
         for (kind, lost) in BlockKind::ALL.into_iter().zip(&mut lost) {
             let mut left = header.counts.of(kind);

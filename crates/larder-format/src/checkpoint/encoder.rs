@@ -4,6 +4,7 @@
 //! [`super::checkpoint_bytes_max`] is exact.
 
 use super::entries::{FingerprintEntry, FragmentEntry, MappingEntry, SlotEntry, ZeroRange};
+use super::pages::DesignPage;
 use super::{BlockIdentity, BlockKind, CHECKPOINT_HEADER_BYTES, CheckpointBlock, CheckpointCounts, CheckpointHeader};
 use crate::error::{FormatError, Structure};
 use crate::log::LogStart;
@@ -75,6 +76,10 @@ impl CheckpointEncoder {
         /// Adds a fingerprint.
         push_fingerprint, Fingerprints, FingerprintEntry
     );
+    push!(
+        /// Adds a page of the design.
+        push_design_page, DesignPages, DesignPage
+    );
 
     /// How many entries were given so far: to keep to the layout's limits.
     pub fn counts(&self) -> CheckpointCounts {
@@ -85,7 +90,7 @@ impl CheckpointEncoder {
 
     /// The last block, if one is open, and the header, to be written once the blocks are.
     pub fn finish(mut self) -> (Option<Vec<u8>>, CheckpointHeader) {
-        let last = self.close(BlockKind::Fingerprints);
+        let last = self.close(BlockKind::DesignPages);
         let header = CheckpointHeader {
             flash_tag: self.flash_tag,
             checkpoint_id: self.checkpoint_id,

@@ -8,7 +8,7 @@ use crate::place::{Place, Sectors};
 use crate::wire::{self, Le16, Le32, Le64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-const STRUCTURE: Structure = Structure::CheckpointBlock;
+pub const STRUCTURE: Structure = Structure::CheckpointBlock;
 const FLAG_DIRTY: u8 = 1;
 const FLAG_DUPLICATE: u8 = 2;
 const FLAG_ZERO: u8 = 4;
@@ -340,6 +340,6 @@ fn flag(set: bool, bit: u8) -> u8 {
     if set { bit } else { 0 }
 }
 
-fn invalid(what: &'static str) -> FormatError {
+pub fn invalid(what: &'static str) -> FormatError {
     FormatError::Invalid { structure: STRUCTURE, what }
 }

@@ -60,12 +60,15 @@ pub fn superblock() -> Superblock {
             checkpoint_area_bytes: area,
             log_offset: 0x20000 + 2 * area,
             log_bytes: (4 << 20) - 0x20000 - 2 * area,
+            region_offset: 0,
             weu_offset: 4 << 20,
             slot_count: 30,
+            bucket_slots: 0,
             mappings_max: 8192,
             fragments_max: 2048,
             zero_ranges_max: 512,
             fp_entries_max: 4096,
+            design_pages_max: 0,
         },
         origin: Origin {
             size_bytes: 1 << 30,
@@ -78,6 +81,23 @@ pub fn superblock() -> Superblock {
         log_start: LogStart { offset_in_log: 0x2000, frame_seq: 41 },
         entry_seq_next: 1001,
     }
+}
+
+/// That of a bucket store: 54 buckets of 128 subchunks.
+pub fn superblock_with_buckets() -> Superblock {
+    let good = superblock();
+    let layout = Layout {
+        chunk_bytes: 32 << 10,
+        weu_bytes: 8 << 10,
+        region_offset: 4 << 20,
+        weu_offset: (4 << 20) + 54 * 128 * 512,
+        slot_count: 54 * 128,
+        bucket_slots: 128,
+        fp_entries_max: 0,
+        design_pages_max: 64,
+        ..good.layout
+    };
+    Superblock { layout, ..good }
 }
 
 pub fn payload(len: usize, seed: usize) -> Vec<u8> {
@@ -169,6 +189,13 @@ pub fn blocks() -> Vec<(&'static str, CheckpointBlock)> {
             "block-fingerprints-good",
             CheckpointBlock::Fingerprints(vec![FingerprintEntry { fingerprint: FINGERPRINT, place: PLACE }]),
         ),
+        (
+            "block-design-pages-good",
+            CheckpointBlock::DesignPages(vec![
+                DesignPage::new(6, payload(4084, 3)).expect("it fits"),
+                DesignPage::new(7, payload(100, 4)).expect("it fits"),
+            ]),
+        ),
     ]
 }
 
@@ -182,10 +209,43 @@ pub fn checkpoint_header() -> CheckpointHeader {
         checkpoint_id: 3,
         block_count: 5,
         total_bytes: 6 * 4096,
-        counts: CheckpointCounts { slots: 2, mappings: 3, fragments: 1, zero_ranges: 1, fingerprints: 1 },
+        counts: CheckpointCounts {
+            slots: 2,
+            mappings: 3,
+            fragments: 1,
+            zero_ranges: 1,
+            fingerprints: 1,
+            design_pages: 0,
+        },
         log_start: LogStart { offset_in_log: 0x2000, frame_seq: 41 },
         entry_seq_next: 1001,
     }
+}
+
+/// The header of a checkpoint of all of [`blocks`]; [`checkpoint_header`] is that of one without design pages.
+pub fn checkpoint_header_with_pages() -> CheckpointHeader {
+    let header = checkpoint_header();
+    let counts = CheckpointCounts { design_pages: 2, ..header.counts };
+    CheckpointHeader { block_count: 6, total_bytes: 9 * 4096, counts, ..header }
+}
+
+/// A metadata slot with room for more addresses, and a full one.
+pub fn metadata_slots() -> [(&'static str, MetadataSlot); 2] {
+    let slot = |slot, lbas: &[u64], oldest| MetadataSlot {
+        flash_tag: TAG,
+        slot,
+        generation: 2,
+        fingerprint: FINGERPRINT,
+        crc: 0xdead_beef,
+        stored_len: 19_000,
+        encoding: Encoding::Lz4,
+        lbas: LbaList::new(lbas, oldest).expect("valid"),
+    };
+    let full: Vec<u64> = (0..60).map(|i| 1000 + i * i).collect();
+    [
+        ("metadata-slot-good", slot(640, &[77, 80, layout::CHUNKS_MAX - 1], 0)),
+        ("metadata-slot-full", slot(641, &full, 17)),
+    ]
 }
 
 /// A seeded source of random values (SplitMix64). `LARDER_SEED` chooses another seed.

@@ -101,6 +101,7 @@ fn metadata_bytes(options: &WeuOptions) -> u64 {
         fragments: 0,
         zero_ranges: 0,
         fingerprints: options.fp_entries_max,
+        design_pages: 0,
     };
     2 * checkpoint_bytes_max(&counts) + options.log_bytes
 }

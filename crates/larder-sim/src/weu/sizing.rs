@@ -253,6 +253,7 @@ impl WeuSizing {
             sector_bytes: SECTOR_BYTES,
             fp_entries_max: fingerprints,
             mappings_max: mappings,
+            buckets: None,
         };
         Layout::plan(request).map_err(|error| error.to_string())
     }

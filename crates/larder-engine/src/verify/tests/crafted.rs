@@ -5,9 +5,9 @@ use super::*;
 use crate::verify::repair::{RepairOptions, RepairReport, repair};
 use larder_device::BlockDevice;
 use larder_format::{
-    CheckpointBlock, CheckpointEncoder, Encoding, FingerprintEntry, FragmentEntry, FrameHeader, FrameStart, LogEntry,
-    MappingEntry, Place, RecordContent, RecordEntry, RecordIdentity, SlotEntry, SlotState, Superblock, WeuClass,
-    ZeroRange,
+    CheckpointBlock, CheckpointEncoder, DesignPage, Encoding, FingerprintEntry, FragmentEntry, FrameHeader, FrameStart,
+    LogEntry, MappingEntry, Place, RecordContent, RecordEntry, RecordIdentity, SlotEntry, SlotState, Superblock,
+    WeuClass, ZeroRange,
     checkpoint::CHECKPOINT_HEADER_BYTES,
     encode_frame, record_crc,
     segment::{decode_header, encode_header, encode_table},
@@ -21,6 +21,7 @@ struct Entries {
     fragments: Vec<FragmentEntry>,
     ranges: Vec<ZeroRange>,
     fingerprints: Vec<FingerprintEntry>,
+    pages: Vec<DesignPage>,
 }
 
 fn put(flash: &RamDevice, offset: u64, bytes: &[u8]) {
@@ -44,6 +45,7 @@ fn recraft(flash: &RamDevice, edit: impl FnOnce(&mut Entries)) {
         CheckpointBlock::Fragments(fragments) => entries.fragments.extend(fragments),
         CheckpointBlock::ZeroRanges(ranges) => entries.ranges.extend(ranges),
         CheckpointBlock::Fingerprints(fingerprints) => entries.fingerprints.extend(fingerprints),
+        CheckpointBlock::DesignPages(pages) => entries.pages.extend(pages),
     };
     block_on(walk::checkpoint(flash, &superblock, &pointer, &mut visit)).expect("whole");
     edit(&mut entries);
@@ -58,6 +60,7 @@ fn recraft(flash: &RamDevice, edit: impl FnOnce(&mut Entries)) {
     entries.fragments.into_iter().for_each(|entry| push(encoder.push_fragment(entry)));
     entries.ranges.into_iter().for_each(|entry| push(encoder.push_zero_range(entry)));
     entries.fingerprints.into_iter().for_each(|entry| push(encoder.push_fingerprint(entry)));
+    entries.pages.into_iter().for_each(|page| push(encoder.push_design_page(page)));
     let (last, header) = encoder.finish();
     blocks.extend(last.unwrap_or_default());
     let start = superblock.layout.checkpoint_offset[usize::from(pointer.area)];
@@ -270,6 +273,17 @@ fn a_fingerprint_of_other_content() {
     recraft(&flash, |entries| entries.fingerprints[0].fingerprint[3] ^= 1);
     let done = found(&flash, &["the FP index names a record with other content"]);
     assert_eq!(done.fingerprints_dropped, 1);
+    assert!(!done.loses_data());
+}
+
+#[test]
+fn pages_of_a_design_that_has_none() {
+    let flash = flash(true);
+    recraft(&flash, |entries| entries.pages.push(DesignPage::new(0, vec![7; 100]).expect("it fits")));
+    let dumped = block_on(crate::dump::checkpoint(&flash, &superblock_of(&flash), None, 1000)).expect("a checkpoint");
+    assert_eq!(dumped.header.expect("whole").design_pages, 1);
+    assert!(dumped.blocks.entries.iter().any(|block| (&*block.kind, block.count) == ("design pages", 1)));
+    let done = found(&flash, &["has 1 design pages, and 0 are allowed", "has design page 0 of 0"]);
     assert!(!done.loses_data());
 }
 

@@ -1,0 +1,193 @@
+//! Metadata slots: what lies in a run of data slots of a bucket store, and which addresses have it (AustereCache §3.1).
+//!
+//! Role: [`MetadataSlot`] to its 512 bytes and back. Each data slot has one, in the metadata region; that of a run's first
+//! slot is used. The indices in RAM hold parts of hashes, so it is what tells a hit from a collision.
+//!
+//! Invariants: one is 512 bytes, which a device writes whole or not at all. A list has 60 addresses at most, each one
+//! that an origin can have.
+//!
+//! What it does not do: know which of the addresses are current, or tell the slot's generation from an older one; the caller
+//! does. That no address is listed twice, it does not check: who looks for one finds it all the same.
+
+use crate::FORMAT_VERSION;
+use crate::codes::Encoding;
+use crate::error::{FormatError, Structure};
+use crate::layout::CHUNKS_MAX;
+use crate::place::Place;
+use crate::wire::{self, Le32, Le64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// Size of a metadata slot: the paper's.
+pub const METADATA_SLOT_BYTES: usize = 512;
+/// Addresses in one at most: as many as fit beside a fingerprint of 16 bytes (AustereCache §3.1).
+pub const LBAS_MAX: usize = 60;
+/// Bytes of an address: the 40 bits of [`CHUNKS_MAX`], and eight more.
+const LBA_BYTES: usize = 6;
+
+const MAGIC: [u8; 8] = *b"LARDERMS";
+const STRUCTURE: Structure = Structure::MetadataSlot;
+
+/// The addresses that a metadata slot lists. A full list gives up its oldest one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LbaList {
+    /// Zero behind the last.
+    lbas: [u64; LBAS_MAX],
+    count: u8,
+    oldest: u8,
+}
+
+impl LbaList {
+    /// A list of these, of which the one at `oldest` was added first, the one behind it next, and so on around; 0 for a list
+    /// of none.
+    ///
+    /// # Errors
+    /// [`FormatError::TooLarge`] for more than [`LBAS_MAX`]; [`FormatError::Invalid`] for an address that no origin has, and for
+    /// an `oldest` behind the last.
+    pub fn new(lbas: &[u64], oldest: usize) -> Result<LbaList, FormatError> {
+        let mut list = LbaList { lbas: [0; LBAS_MAX], count: lbas.len() as u8, oldest: oldest as u8 };
+        let too_large = FormatError::TooLarge { structure: STRUCTURE, max: LBAS_MAX as u64 };
+        list.lbas.get_mut(..lbas.len()).ok_or(too_large)?.copy_from_slice(lbas);
+        if lbas.iter().any(|&lba| lba >= CHUNKS_MAX) {
+            return Err(invalid("an address that no origin has"));
+        }
+        if oldest >= lbas.len().max(1) {
+            return Err(invalid("its oldest address is not in its list"));
+        }
+        Ok(list)
+    }
+
+    /// The addresses, as they lie.
+    pub fn as_slice(&self) -> &[u64] {
+        self.lbas.get(..usize::from(self.count)).unwrap_or_default()
+    }
+
+    /// The position of the oldest one; 0 where there is none.
+    pub fn oldest(&self) -> usize {
+        self.oldest.into()
+    }
+}
+
+/// What a metadata slot says of the run of data slots that begins at its data slot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MetadataSlot {
+    /// [`crate::Superblock::flash_tag`].
+    pub flash_tag: u64,
+    /// The data slot: the run's first.
+    pub slot: u32,
+    /// That slot's generation when the run was written.
+    pub generation: u32,
+    /// The content's fingerprint.
+    pub fingerprint: [u8; 16],
+    /// [`crate::record_crc`] of the stored bytes.
+    pub crc: u32,
+    /// Their length in bytes; at least 1, at most a chunk.
+    pub stored_len: u32,
+    /// How they are stored.
+    pub encoding: Encoding,
+    /// Which addresses have, or had, that content.
+    pub lbas: LbaList,
+}
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RawSlot {
+    magic: [u8; 8],
+    version: Le32,
+    crc: Le32,
+    flash_tag: Le64,
+    slot: Le32,
+    generation: Le32,
+    fingerprint: [u8; 16],
+    record_crc: Le32,
+    stored_len: [u8; 3],
+    encoding: u8,
+    lba_count: u8,
+    oldest: u8,
+    reserved_0: [u8; 6],
+    lbas: [[u8; LBA_BYTES]; LBAS_MAX],
+    reserved_1: [u8; 88],
+}
+
+const CRC_OFFSET: usize = 12;
+wire::assert_wire!(
+    RawSlot, METADATA_SLOT_BYTES,
+    magic @ 0, version @ 8, crc @ CRC_OFFSET, flash_tag @ 16, slot @ 24, generation @ 28, fingerprint @ 32,
+    record_crc @ 48, stored_len @ 52, encoding @ 55, lba_count @ 56, oldest @ 57, reserved_0 @ 58, lbas @ 64,
+    reserved_1 @ 424,
+);
+
+impl MetadataSlot {
+    /// Where the record is: it begins with its first slot.
+    pub fn place(&self) -> Place {
+        let MetadataSlot { slot, generation, crc, stored_len, encoding, .. } = *self;
+        Place { slot, generation, offset: 0, stored_len, crc, encoding }
+    }
+
+    /// The bytes of the slot. A length that [`MetadataSlot::decode`] would refuse is encoded all the same: keep it valid.
+    pub fn encode(&self) -> [u8; METADATA_SLOT_BYTES] {
+        let mut raw = self.to_raw();
+        raw.crc = Le32::new(wire::crc_with_hole(raw.as_bytes(), CRC_OFFSET));
+        zerocopy::transmute!(raw)
+    }
+
+    /// What the metadata slot of data slot `slot` says. Whether its generation is the data slot's is for the caller to check.
+    ///
+    /// # Errors
+    /// As [`FormatError`] says; [`FormatError::Foreign`] when it is another flash's or another slot's.
+    pub fn decode(bytes: &[u8], flash_tag: u64, slot: u32) -> Result<MetadataSlot, FormatError> {
+        let raw: RawSlot = wire::read(bytes, STRUCTURE)?;
+        let computed = wire::crc_with_hole(raw.as_bytes(), CRC_OFFSET);
+        wire::check_prefix((&raw.magic, &MAGIC), (raw.crc.get(), computed), raw.version.get(), STRUCTURE)?;
+        let found = Self::from_raw(&raw)?;
+        wire::check_canonical(&RawSlot { crc: raw.crc, version: raw.version, ..found.to_raw() }, &raw, STRUCTURE)?;
+        if (found.flash_tag, found.slot) != (flash_tag, slot) {
+            return Err(FormatError::Foreign(STRUCTURE));
+        }
+        Ok(found)
+    }
+
+    fn to_raw(&self) -> RawSlot {
+        let mut lbas = [[0; LBA_BYTES]; LBAS_MAX];
+        for (to, lba) in lbas.iter_mut().zip(self.lbas.as_slice()) {
+            let [a, b, c, d, e, f, ..] = lba.to_le_bytes();
+            *to = [a, b, c, d, e, f];
+        }
+        RawSlot {
+            magic: MAGIC,
+            version: Le32::new(FORMAT_VERSION),
+            crc: Le32::new(0),
+            flash_tag: Le64::new(self.flash_tag),
+            slot: Le32::new(self.slot),
+            generation: Le32::new(self.generation),
+            fingerprint: self.fingerprint,
+            record_crc: Le32::new(self.crc),
+            stored_len: wire::to_le24(self.stored_len),
+            encoding: self.encoding.code(),
+            lba_count: self.lbas.count,
+            oldest: self.lbas.oldest,
+            reserved_0: [0; 6],
+            lbas,
+            reserved_1: [0; 88],
+        }
+    }
+
+    fn from_raw(raw: &RawSlot) -> Result<Self, FormatError> {
+        let lbas = raw.lbas.map(|[a, b, c, d, e, f]| u64::from_le_bytes([a, b, c, d, e, f, 0, 0]));
+        let listed = lbas.get(..raw.lba_count.into()).ok_or_else(|| invalid("more addresses than it has room for"))?;
+        let found = MetadataSlot {
+            flash_tag: raw.flash_tag.get(),
+            slot: raw.slot.get(),
+            generation: raw.generation.get(),
+            fingerprint: raw.fingerprint,
+            crc: raw.record_crc.get(),
+            stored_len: wire::from_le24(raw.stored_len),
+            encoding: Encoding::from_code(raw.encoding).ok_or_else(|| invalid("an unknown encoding"))?,
+            lbas: LbaList::new(listed, raw.oldest.into())?,
+        };
+        if found.place().is_plausible() { Ok(found) } else { Err(invalid("a record that no chunk has")) }
+    }
+}
+
+fn invalid(what: &'static str) -> FormatError {
+    FormatError::Invalid { structure: STRUCTURE, what }
+}
