@@ -56,14 +56,17 @@
 //!
 //! What it does not do: hold, read or write metadata slots or data; compress or hash; keep a journal of its indices.
 
+pub mod bucketed;
 pub mod config;
 pub mod fp_index;
 pub mod keys;
 pub mod lba_index;
 pub mod metadata;
 mod overflow;
+mod pages;
 pub mod sketch;
 
+pub use bucketed::Bucketed;
 pub use config::{AustereConfig, AustereError};
 use fp_index::{FpIndex, Run};
 use keys::{Key, KeySpace};
@@ -211,7 +214,12 @@ impl Austere {
     /// Ends the mapping of `lba`'s LBA-hash. If that was another address's, that one will miss; if it is
     /// [dirty](Austere::dirty_mapping) and another's, it must not be forgotten.
     pub fn forget(&mut self, lba: Lba) {
-        if let Some(entry) = self.lba_index.find(self.lba_space.of_lba(lba)) {
+        self.forget_key(self.lba_space.of_lba(lba));
+    }
+
+    /// As [`Austere::forget`], by LBA-hash.
+    pub fn forget_key(&mut self, lba_key: Key) {
+        if let Some(entry) = self.lba_index.find(lba_key) {
             self.lba_index.remove(&entry, &mut self.sketch);
         }
     }
@@ -223,6 +231,13 @@ impl Austere {
         let fp_key = self.fp_space.of_content(fingerprint);
         let victims = self.fp_index.victims(fp_key, count, |key| self.sketch.estimate(key));
         victims.map(move |(run, is_referenced)| Victim { run, may_be_dirty: is_write_back && is_referenced })
+    }
+
+    /// As [`Austere::victims`], where `special` says of some contents that they count as so many references.
+    pub fn victims_but(&self, fingerprint: &Fingerprint, count: u32, special: impl Fn(Key) -> Option<u32>) -> Vec<Run> {
+        let references = |key| special(key).unwrap_or_else(|| self.sketch.estimate(key));
+        let victims = self.fp_index.victims(self.fp_space.of_content(fingerprint), count, references);
+        victims.map(|(run, _)| run).collect()
     }
 
     /// The addresses in `slot`, the metadata slot of `run`, whose mappings to it are dirty.
@@ -261,6 +276,53 @@ impl Austere {
         let run = self.fp_index.room(fp_key, count)?;
         self.fp_index.set(fp_key, run);
         Some(run)
+    }
+
+    /// The run in use that begins at this slot.
+    pub fn run_from(&self, first: u32) -> Option<Run> {
+        self.fp_index.run_from(first)
+    }
+
+    /// The run of an FP-hash.
+    pub fn run_of_key(&self, fp_key: Key) -> Option<Run> {
+        self.fp_index.find(fp_key)
+    }
+
+    /// Whether the run in use that begins at this slot would be found as that of a content.
+    pub fn is_run_of(&self, run: Run, fingerprint: &Fingerprint) -> bool {
+        self.fp_index.key_of(run) == self.fp_space.of_content(fingerprint)
+    }
+
+    /// A restart knows that a content is in `count` slots from `first` on. What the index has there, or elsewhere of this
+    /// FP-hash, is gone. False, and nothing changed, where the content cannot be there.
+    pub fn restore(&mut self, fingerprint: &Fingerprint, first: u32, count: u32) -> bool {
+        self.fp_index.replace(self.fp_space.of_content(fingerprint), Run { first, count })
+    }
+
+    /// Ends the mappings of all addresses.
+    pub fn forget_all(&mut self) {
+        self.lba_index.clear();
+        self.lba_index.recount(&mut self.sketch);
+    }
+
+    /// Slots of the flash that are not in use.
+    pub fn free_slots(&self) -> u64 {
+        self.fp_index.free_count()
+    }
+
+    /// Mappings in the LBA index, of contents that left included.
+    pub fn lba_entries(&self) -> u64 {
+        self.lba_index.valid_count()
+    }
+
+    /// Slots of the LBA index.
+    pub fn lba_entries_max(&self) -> u64 {
+        self.lba_space.buckets() as u64 * u64::from(self.config.bucket_slots)
+    }
+
+    /// The LBA-hash of an address.
+    pub fn key_of_lba(&self, lba: Lba) -> Key {
+        self.lba_space.of_lba(lba)
     }
 
     /// How contents get their FP-hashes.

@@ -9,10 +9,12 @@
 //! - After [`Design::evict`] no lookup answers with a place in that generation of the slot.
 
 use crate::{
+    austere::bucketed::entries::RegionEntry,
     ranges::Run,
     slots::SlotState,
     types::{Fingerprint, Lba, Place, SectorMap, SlotId, StreamClass},
 };
+use std::sync::Arc;
 
 /// The sizes that a design works with.
 #[derive(Clone, Copy, Debug)]
@@ -72,6 +74,26 @@ pub enum NewMapping {
         /// Which.
         sectors: SectorMap,
     },
+}
+
+/// A question that a design may answer only when it knows a metadata slot on flash.
+#[derive(Clone, Copy, Debug)]
+pub enum Question<'a> {
+    /// What does this address map to?
+    Address(Lba),
+    /// Is this content stored?
+    Content(&'a Fingerprint),
+}
+
+/// A record that a slot is opened for.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted {
+    /// The address that it is stored for.
+    pub lba: Lba,
+    /// Its content; `None` for a fragment, and where content is not looked at.
+    pub fingerprint: Option<Fingerprint>,
+    /// Bytes of it as stored.
+    pub stored_len: u32,
 }
 
 /// A slot that was chosen for replacement.
@@ -217,8 +239,31 @@ pub trait Design: Send {
     /// The origin was told of `run`: what is left of it under its sequence number is forgotten.
     fn mark_run_clean(&mut self, run: &Run);
 
-    /// Opens a free slot for a class of data: the slot and its generation.
+    /// The metadata slot that has to be read and [told](Design::tell) before this can be answered. A design that keeps what
+    /// it knows in RAM needs none.
+    fn unread(&self, _question: Question<'_>) -> Option<SlotId> {
+        None
+    }
+
+    /// What the metadata slot of `slot` says; `None` where it could not be read, or is damaged.
+    fn tell(&mut self, _slot: SlotId, _entry: Option<Arc<RegionEntry>>) {}
+
+    /// A metadata slot that changed and has to be written, each change once and in their order.
+    fn next_changed_entry(&mut self) -> Option<Arc<RegionEntry>> {
+        None
+    }
+
+    /// An entry that [`Design::next_changed_entry`] handed out is written.
+    fn entry_written(&mut self, _entry: &Arc<RegionEntry>) {}
+
+    /// Opens a free slot for a class of data: the slot and its generation. None in a design where that depends on the data.
     fn open_slot(&mut self, class: StreamClass) -> Option<(SlotId, u32)>;
+
+    /// Opens a free slot for a record; where any slot will do, as [`Design::open_slot`]. A design where it may be of certain slots
+    /// only remembers what it could not place, and makes room for that by evictions.
+    fn open_slot_for(&mut self, class: StreamClass, _wanted: &Wanted) -> Option<(SlotId, u32)> {
+        self.open_slot(class)
+    }
 
     /// An open slot is full.
     fn seal_slot(&mut self, slot: SlotId);
@@ -257,6 +302,16 @@ pub trait Design: Send {
     /// One piece of the live mappings.
     fn export_mappings(&self, piece: usize) -> Vec<ExportedMapping>;
 
+    /// How many pages of its own a design keeps in a checkpoint.
+    fn page_count(&self) -> usize {
+        0
+    }
+
+    /// One of these pages.
+    fn export_page(&self, _page: usize) -> Vec<u8> {
+        Vec::new()
+    }
+
     /// Known fingerprints with their live places, least recent first.
     fn export_fingerprints(&self) -> Vec<(Fingerprint, Place)>;
 
@@ -269,6 +324,11 @@ pub trait Design: Send {
     /// Recovery begins, with so many mappings and fingerprints to come at once: room is made for them. From here on, what
     /// is dirty is known only after [`Design::settle_dirty`].
     fn begin_restore(&mut self, mappings: u64, fingerprints: u64);
+
+    /// Recovery: one of its pages. False, and nothing changed, where it is none.
+    fn restore_page(&mut self, _page: usize, _bytes: &[u8]) -> bool {
+        false
+    }
 
     /// Recovery: `lba` is about to be mapped. Changes nothing; a hint, so that one wait for memory is one for many.
     fn touch(&self, lba: Lba);

@@ -41,6 +41,12 @@ impl FpIndex {
         self.prefixes.len()
     }
 
+    /// Number of free slots.
+    pub fn free_count(&self) -> u64 {
+        let used: u64 = self.valid.iter().map(|valid| u64::from(valid.count_ones())).sum();
+        self.slot_count() as u64 - used
+    }
+
     /// The run of an FP-hash.
     #[inline]
     pub fn find(&self, fp_key: Key) -> Option<Run> {
@@ -112,6 +118,33 @@ impl FpIndex {
         self.valid[bucket] &= !mask;
     }
 
+    /// The run in use that begins at slot `first`.
+    pub fn run_from(&self, first: u32) -> Option<Run> {
+        let (bucket, slot) = (first as usize / self.slots, first as usize % self.slots);
+        if self.valid.get(bucket).is_none_or(|valid| valid >> slot & 1 == 0) {
+            return None;
+        }
+        let run = self.run_at(bucket, slot);
+        (self.find(self.key_of(run)) == Some(run)).then_some(run)
+    }
+
+    /// Gives the slots of `run` to that hash, whatever runs had them, or was the hash's. False where they are not all
+    /// in the bucket of the hash.
+    pub fn replace(&mut self, fp_key: Key, run: Run) -> bool {
+        let bucket = self.space.bucket(fp_key);
+        let slot = (run.first as usize).wrapping_sub(bucket * self.slots);
+        let is_inside = slot < self.slots && run.count > 0 && run.count as usize <= self.slots - slot;
+        if !is_inside {
+            return false;
+        }
+        let mask = self.mask(run);
+        let gone = |(other, key): &(Run, Key)| self.mask(*other) & mask != 0 || *key == fp_key;
+        let gone: Vec<Run> = self.runs_in(bucket).filter(gone).map(|(other, _)| other).collect();
+        gone.into_iter().for_each(|other| self.clear(other));
+        self.set(fp_key, run);
+        true
+    }
+
     /// The FP-hash of a run.
     pub fn key_of(&self, run: Run) -> Key {
         self.space.key(self.bucket_of(run), self.prefixes[run.first as usize])
@@ -131,6 +164,30 @@ impl FpIndex {
     /// Bytes that the index has allocated.
     pub fn ram_bytes(&self) -> usize {
         self.prefixes.capacity() * size_of::<u16>() + self.valid.capacity() * size_of::<u128>()
+    }
+
+    /// Number of buckets.
+    pub(super) fn bucket_count(&self) -> usize {
+        self.valid.len()
+    }
+
+    /// Which slots of a bucket are in use.
+    pub(super) fn valid_of(&self, bucket: usize) -> u128 {
+        self.valid[bucket]
+    }
+
+    /// The prefix of a slot that is in use.
+    pub(super) fn prefix_of(&self, bucket: usize, slot: usize) -> u16 {
+        self.prefixes[bucket * self.slots + slot]
+    }
+
+    /// Gives free slots to a prefix, if that has none.
+    pub(super) fn set_if_new(&mut self, bucket: usize, slot: usize, count: u32, prefix: u16) {
+        let run = self.run(bucket, slot, count);
+        let key = self.space.key(bucket, prefix);
+        if self.space.prefix(key) == prefix && self.space.bucket(key) == bucket && self.find(key).is_none() {
+            self.set(key, run);
+        }
     }
 
     #[inline]

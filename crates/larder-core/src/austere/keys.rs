@@ -56,6 +56,11 @@ impl KeySpace {
         Key((bucket as u64) << self.prefix_bits | u64::from(prefix))
     }
 
+    /// Whether it can be a hash here.
+    pub fn has(&self, key: Key) -> bool {
+        key.0 >> self.prefix_bits < u64::from(self.buckets)
+    }
+
     /// The bucket of a hash.
     #[inline]
     pub fn bucket(&self, key: Key) -> usize {

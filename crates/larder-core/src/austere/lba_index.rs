@@ -114,6 +114,17 @@ impl LbaIndex {
         self.uncount(entry, sketch);
     }
 
+    /// Number of entries.
+    pub fn valid_count(&self) -> u64 {
+        self.valid.iter().map(|valid| u64::from(valid.count_ones())).sum()
+    }
+
+    /// Takes all entries out; the sketch has to be told.
+    pub fn clear(&mut self) {
+        self.valid.fill(0);
+        self.dirty.fill(0);
+    }
+
     /// The origin has what `entry`, as found, stands for.
     pub fn clean(&mut self, entry: &Entry) {
         if let Some(dirty) = self.dirty.get_mut(self.space.bucket(entry.lba_key)) {
@@ -153,6 +164,43 @@ impl LbaIndex {
         self.prefixes.capacity() * size_of::<u16>()
             + self.fp_hashes.capacity() * size_of::<u64>()
             + (self.valid.capacity() + self.dirty.capacity()) * size_of::<u128>()
+    }
+
+    /// Number of buckets.
+    pub(super) fn bucket_count(&self) -> usize {
+        self.valid.len()
+    }
+
+    /// Which slots of a bucket are valid.
+    pub(super) fn valid_of(&self, bucket: usize) -> u128 {
+        self.valid[bucket]
+    }
+
+    /// LBA-hash and FP-hash of a valid slot.
+    pub(super) fn slot(&self, bucket: usize, slot: usize) -> (Key, Key) {
+        (self.space.key(bucket, self.prefixes[bucket * self.slots + slot]), self.fp_hash(bucket, slot))
+    }
+
+    /// The prefix of an LBA-hash.
+    pub(super) fn prefix_of(&self, lba_key: Key) -> u16 {
+        self.space.prefix(lba_key)
+    }
+
+    /// Fills a slot that is not valid, if the bucket has no such prefix and the numbers are such as could be. The sketch
+    /// has to be told.
+    pub(super) fn set_slot(&mut self, bucket: usize, slot: usize, prefix: u16, fp_key: Key) {
+        let lba_key = self.space.key(bucket, prefix);
+        let is_possible = self.space.prefix(lba_key) == prefix && self.space.bucket(lba_key) == bucket;
+        if !is_possible || self.find(lba_key).is_some() {
+            return;
+        }
+        self.prefixes[bucket * self.slots + slot] = prefix;
+        let words = &mut self.fp_hashes[bucket * self.bucket_words..][..self.bucket_words];
+        for bit in 0..self.fp_bits {
+            let at = slot * self.fp_bits + bit;
+            words[at / 64] = words[at / 64] & !(1 << (at % 64)) | (fp_key.0 >> bit & 1) << (at % 64);
+        }
+        self.valid[bucket] |= 1 << slot;
     }
 
     #[inline]

@@ -62,6 +62,12 @@ impl MetadataSlot {
         self.lbas[0] = lba.0;
     }
 
+    /// As [`MetadataSlot::reset`], for content that no address may be found to have.
+    pub fn reset_unlisted(&mut self, fingerprint: Fingerprint, stored_bytes: u32) {
+        self.reset(fingerprint, stored_bytes, Lba(0));
+        self.count = 0;
+    }
+
     /// The full fingerprint.
     pub fn fingerprint(&self) -> &Fingerprint {
         &self.fingerprint

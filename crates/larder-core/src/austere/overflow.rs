@@ -14,6 +14,8 @@ use crate::types::mix;
 
 /// Words that the first allocation has.
 const WORDS_FIRST: usize = 8;
+/// No maximum: more than there are counters.
+const WORDS_ENDLESS: usize = 1 << 33;
 /// No counter: each has a count that is not 0.
 const FREE: u64 = 0;
 
@@ -37,10 +39,12 @@ impl Overflow {
         self.words.len() < self.words_max
     }
 
-    /// Forgets all counters, and takes as many words as it may: the old table is not there meanwhile.
+    /// Forgets all counters, and takes as many words as it may, if there is a maximum: the old table is not there meanwhile.
     pub fn clear(&mut self) {
         (self.words, self.len) = (Vec::new(), 0);
-        self.words = vec![FREE; self.words_max];
+        if self.words_max < WORDS_ENDLESS {
+            self.words = vec![FREE; self.words_max];
+        }
     }
 
     /// What `counter` has.

@@ -1,0 +1,286 @@
+//! AustereCache as a [`Design`](crate::Design) that an engine can run over a real flash: the decisions of [`austere`](super), beside what of
+//! the volume is dirty, which is kept with its full address.
+//!
+//! A clean mapping is in the paper's indices alone, so what they say of it is provisional: the caller asks which metadata slot
+//! would tell ([`Design::unread`](crate::Design::unread)), reads it, comes back with it ([`Design::tell`](crate::Design::tell)), and asks again. What is dirty, a fragment or
+//! trimmed is [`exact`]: a hash that two addresses or two contents share never decides about data that the origin lacks. The
+//! indices have dirty chunks, too, as the paper's have; an address that they lose stays readable until it was destaged.
+//!
+//! A chunk's content says in which bucket it lies, so room is made for one content at a time: [`Design::open_slot_for`](crate::Design::open_slot_for) is told what is
+//! to be stored; where there is no room it remembers that, [`Design::choose_victim`](crate::Design::choose_victim) names the runs which the paper would evict, and
+//! the caller comes back when they are free. A run that was evicted is nobody's until its end is durable.
+//!
+//! Where it departs from the paper, beside what [`austere`](super) says:
+//! - *Dirty chunks are exact*, so a read of one looks at no metadata slot, and the indices need no dirty flags.
+//! - *Fragments* are content that nothing else has. Their metadata slots list no address.
+//! - *What is being evicted counts as evicted* when the next victim is chosen; what could not leave goes last.
+//!
+//! Invariants: those of [`Design`](crate::Design). What is found by the indices was confirmed by a metadata slot that lists the address, under the
+//! FP-hash that the run has. A run with dirty addresses is never evicted.
+//!
+//! What it does not do: read or write metadata slots, or decide when; log what the indices lose by themselves, for which
+//! reason [`Design::unmap`](crate::Design::unmap) says of every address that it may have been mapped.
+
+mod decisions;
+pub mod entries;
+pub mod exact;
+
+use super::{
+    Austere, AustereConfig, AustereError,
+    fp_index::Run as SlotRun,
+    keys::Key,
+    metadata::{ListChange, MetadataSlot},
+};
+use crate::{
+    design::{Lookup, Question, Wanted},
+    types::{Fingerprint, Lba, Place, SlotId, mix},
+};
+use entries::{Entries, RegionEntry};
+use exact::Exact;
+use hashbrown::HashSet;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A content counts as one of so many references where it could not be evicted when it should have been.
+const STUCK: u32 = u32::MAX;
+/// Fragments of one address that there may be at a time, old ones included, before one takes the place of another.
+const FRAGMENT_TURNS: u64 = 8;
+
+/// As many addresses may be about to be overwritten; more are just forgotten.
+const SUSPENDED_MAX: usize = 4096;
+
+/// The sizes of such a cache.
+#[derive(Clone, Copy, Debug)]
+pub struct BucketedConfig {
+    /// Layout of the indices; not in write-back, for dirty chunks are kept apart.
+    pub austere: AustereConfig,
+    /// Chunks of the volume.
+    pub chunk_count: u64,
+    /// Dirty chunks and fragments at most.
+    pub exact_max: u64,
+}
+
+/// What somebody waits to store.
+struct Wish {
+    fingerprint: Fingerprint,
+    slots: u32,
+    /// The runs that go for it and were not chosen yet: all of those that had to go when they were looked for.
+    victims: Vec<SlotId>,
+}
+
+/// See the module.
+pub struct Bucketed {
+    core: Austere,
+    exact: Exact,
+    exact_max: u64,
+    entries: Entries,
+    /// Generation of the next run that is stored. All generations that came before it are less, unless it wrapped.
+    generation: u32,
+    /// What waits for room, by address: the newest of each.
+    wishes: BTreeMap<Lba, Wish>,
+    /// Runs that were chosen to go, by their first slots.
+    leaving: BTreeSet<SlotId>,
+    /// Of them, those that were evicted and are not free yet.
+    retired: BTreeSet<SlotId>,
+    /// Runs that could not go when they should have.
+    stuck: BTreeSet<SlotId>,
+    /// LBA-hashes whose content is being overwritten: what the indices have of them is nobody's.
+    suspended: HashSet<Key>,
+    /// Recovery runs.
+    is_restoring: bool,
+    /// Recovery: the address that was mapped last, to a duplicate whose content is told next.
+    untold: Option<Lba>,
+    /// Recovery: pages were restored, and references are not counted.
+    is_uncounted: bool,
+}
+
+impl Bucketed {
+    /// An empty cache.
+    ///
+    /// # Errors
+    /// A layout that cannot be.
+    pub fn new(config: BucketedConfig) -> Result<Self, AustereError> {
+        Ok(Bucketed {
+            core: Austere::new(AustereConfig { is_write_back: false, ..config.austere })?,
+            exact: Exact::new(config.chunk_count),
+            exact_max: config.exact_max,
+            entries: Entries::default(),
+            generation: 0,
+            wishes: BTreeMap::new(),
+            leaving: BTreeSet::new(),
+            retired: BTreeSet::new(),
+            stuck: BTreeSet::new(),
+            suspended: HashSet::new(),
+            is_restoring: false,
+            untold: None,
+            is_uncounted: false,
+        })
+    }
+
+    /// The decisions.
+    pub fn core(&self) -> &Austere {
+        &self.core
+    }
+
+    /// The run that the indices name for an address, as long as it is not evicted.
+    fn run_of(&self, lba: Lba) -> Option<SlotRun> {
+        if !self.suspended.is_empty() && self.suspended.contains(&self.core.key_of_lba(lba)) {
+            return None;
+        }
+        self.core.lookup(lba).filter(|run| !self.retired.contains(&SlotId(run.first)))
+    }
+
+    /// The run that a content would be in, as long as it is to stay.
+    fn run_with(&self, fingerprint: &Fingerprint) -> Option<SlotRun> {
+        self.core.find_content(fingerprint).filter(|run| !self.leaving.contains(&SlotId(run.first)))
+    }
+
+    /// What the entry of `run`, where it is known, says, if it is that run's.
+    fn entry_of(&self, run: SlotRun) -> Option<&RegionEntry> {
+        let entry = self.entries.get(SlotId(run.first))??;
+        self.core.is_run_of(run, entry.metadata.fingerprint()).then_some(entry)
+    }
+
+    /// What `lba` maps to, by what is known without reading anything.
+    fn find(&self, lba: Lba) -> Lookup {
+        let exact = self.exact.get(lba);
+        if exact != Lookup::Miss {
+            return exact;
+        }
+        let entry = self.run_of(lba).and_then(|run| self.entry_of(run)).filter(|entry| entry.metadata.has(lba));
+        entry.map_or(Lookup::Miss, |entry| Lookup::Chunk { place: entry.place, duplicate: false })
+    }
+
+    /// The metadata slot that has to be read before `question` can be answered.
+    fn unread_for(&self, question: Question<'_>) -> Option<SlotId> {
+        match question {
+            Question::Address(lba) => {
+                if self.exact.get(lba) != Lookup::Miss {
+                    return None;
+                }
+                let slot = SlotId(self.run_of(lba)?.first);
+                (!self.entries.is_fresh(slot)).then_some(slot)
+            }
+            Question::Content(fingerprint) => {
+                let slot = SlotId(self.run_with(fingerprint)?.first);
+                self.entries.get(slot).is_none().then_some(slot)
+            }
+        }
+    }
+
+    /// The content that `wanted` counts as: a fragment's is like no other, and not like the one that it replaces.
+    fn content_of(&self, wanted: &Wanted) -> Fingerprint {
+        if let Some(fingerprint) = wanted.fingerprint {
+            return fingerprint;
+        }
+        let now = match self.exact.get(wanted.lba) {
+            Lookup::Fragment { place, .. } | Lookup::Chunk { place, .. } => Some(place.slot),
+            _ => None,
+        };
+        let is_other = |turn: &u64| {
+            let run = self.core.find_content(&fragment_content(wanted.lba, *turn));
+            run.is_none_or(|run| Some(SlotId(run.first)) != now && !self.leaving.contains(&SlotId(run.first)))
+        };
+        fragment_content(wanted.lba, (0..FRAGMENT_TURNS).find(is_other).unwrap_or_default())
+    }
+
+    /// Runs that have to go for a wish, and have not been chosen yet. `None` where there is room for it.
+    fn victims_of(&self, wish: &Wish) -> Option<Vec<SlotId>> {
+        let mut runs = Vec::new();
+        // A content has one run: what has its FP-hash goes first, duplicate or not, for who wishes it knows that it is none.
+        if let Some(run) = self.core.find_content(&wish.fingerprint) {
+            runs.push(run);
+        } else {
+            let special = |key| {
+                let run = self.core.run_of_key(key).map(|run| SlotId(run.first))?;
+                match self.leaving.contains(&run) {
+                    true => Some(0),
+                    false => self.stuck.contains(&run).then_some(STUCK),
+                }
+            };
+            runs = self.core.victims_but(&wish.fingerprint, wish.slots, special);
+        }
+        if runs.is_empty() {
+            return None;
+        }
+        let slots = runs.into_iter().map(|run| SlotId(run.first));
+        Some(slots.filter(|slot| !self.leaving.contains(slot)).collect())
+    }
+
+    /// Maps an address to a content that is in the run at `place`, whose entry lists it from now on.
+    fn share(&mut self, lba: Lba, place: &Place) {
+        let Some(run) = self.core.run_from(place.slot.0) else { return };
+        let Some(entry) = self.entry_of(run) else { return };
+        let fingerprint = *entry.metadata.fingerprint();
+        let change = self.core.list_change(lba, &entry.metadata);
+        if change != ListChange::Present {
+            let mut entry = entry.clone();
+            entry.metadata.apply(lba, change);
+            self.entries.change(place.slot, entry);
+        }
+        self.map_in_core(lba, &fingerprint);
+    }
+
+    /// A chunk was stored at `place` for `lba`.
+    fn stored(&mut self, lba: Lba, place: &Place, fingerprint: &Fingerprint) {
+        self.map_in_core(lba, fingerprint);
+        let mut metadata = MetadataSlot::EMPTY;
+        metadata.reset(*fingerprint, place.stored_len, lba);
+        self.entries.change(place.slot, RegionEntry { place: *place, metadata });
+    }
+
+    /// What recovery knows: `lba`, if it is given, has this content, which is at `place`.
+    fn restore(&mut self, lba: Option<Lba>, fingerprint: &Fingerprint, place: &Place) {
+        let slots = self.core.slots_for(place.stored_len);
+        self.count();
+        if !self.core.restore(fingerprint, place.slot.0, slots) {
+            return;
+        }
+        self.generation = self.generation.max(place.generation.wrapping_add(1));
+        if let Some(lba) = lba {
+            self.map_in_core(lba, fingerprint);
+        }
+    }
+
+    /// Recovery: counts the references of what pages brought, before anything changes.
+    fn count(&mut self) {
+        if std::mem::take(&mut self.is_uncounted) {
+            self.core.end_restore();
+        }
+    }
+
+    /// Maps an address in the indices.
+    fn map_in_core(&mut self, lba: Lba, fingerprint: &Fingerprint) {
+        self.suspended.remove(&self.core.key_of_lba(lba));
+        self.core.map(lba, fingerprint, false);
+    }
+
+    /// The indices forget an address.
+    fn forget_in_core(&mut self, lba: Lba) {
+        self.suspended.remove(&self.core.key_of_lba(lba));
+        self.core.forget(lba);
+    }
+
+    /// The addresses of a run are forgotten.
+    fn forget_run(&mut self, first: Lba, count: u64) {
+        self.count();
+        self.exact.remove_run(first, count);
+        if count > self.core.lba_entries_max() {
+            // Whose they are the indices do not know; there are fewer of them than addresses to be asked about.
+            self.core.forget_all();
+            self.suspended.clear();
+            return;
+        }
+        (first.0..first.0.saturating_add(count)).for_each(|lba| self.forget_in_core(Lba(lba)));
+    }
+}
+
+/// A content like no other: that of a fragment of `lba`.
+fn fragment_content(lba: Lba, turn: u64) -> Fingerprint {
+    let low = mix(lba.0 << 4 | turn);
+    Fingerprint((u128::from(u64::MAX) << 64 | u128::from(low)).to_le_bytes())
+}
+
+/// Whether it is a [`fragment_content`].
+fn is_fragment(fingerprint: &Fingerprint) -> bool {
+    fingerprint.0[8..] == [0xFF; 8]
+}

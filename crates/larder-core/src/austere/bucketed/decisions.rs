@@ -1,0 +1,395 @@
+//! What an AustereCache decides, in the words of an engine.
+//!
+//! Invariants: those of [`Bucketed`].
+//!
+//! What it does not do: keep indices, entries and what is exact together; `bucketed.rs` does.
+
+use super::{
+    super::{fp_index::Run as SlotRun, metadata::MetadataSlot},
+    Bucketed, FRAGMENT_TURNS, SUSPENDED_MAX, Wish,
+    entries::RegionEntry,
+    exact::PIECES,
+    fragment_content, is_fragment,
+};
+use crate::{
+    design::{Design, DesignStats, DirtyCounts, ExportedMapping, Lookup, NewMapping, Question, Victim, Wanted},
+    ranges::Run,
+    slots::SlotState,
+    types::{Fingerprint, Lba, Place, SlotId, StreamClass},
+};
+use std::sync::Arc;
+
+/// Of the pages that a checkpoint keeps, the first is not of the indices: it has the next generation.
+const HEAD_PAGES: usize = 1;
+
+impl Design for Bucketed {
+    fn lookup(&mut self, lba: Lba) -> Lookup {
+        let found = self.find(lba);
+        if let Some(run) = self.run_of(lba) {
+            if found != Lookup::Miss {
+                self.core.touch(lba);
+            }
+            self.entries.use_up(SlotId(run.first));
+        }
+        found
+    }
+
+    fn peek(&self, lba: Lba) -> Lookup {
+        self.find(lba)
+    }
+
+    fn unread(&self, question: Question<'_>) -> Option<SlotId> {
+        self.unread_for(question)
+    }
+
+    fn tell(&mut self, slot: SlotId, entry: Option<Arc<RegionEntry>>) {
+        // What left meanwhile is of no interest.
+        if self.core.run_from(slot.0).is_some() && !self.retired.contains(&slot) {
+            self.entries.read(slot, entry.filter(|entry| entry.place.slot == slot));
+        }
+    }
+
+    fn next_changed_entry(&mut self) -> Option<Arc<RegionEntry>> {
+        self.entries.next_changed()
+    }
+
+    fn entry_written(&mut self, entry: &Arc<RegionEntry>) {
+        self.entries.written(entry);
+    }
+
+    fn find_duplicate(&mut self, fingerprint: &Fingerprint) -> Option<Place> {
+        let entry = self.run_with(fingerprint).and_then(|run| self.entry_of(run))?;
+        (entry.metadata.fingerprint() == fingerprint).then_some(entry.place)
+    }
+
+    fn map(&mut self, lba: Lba, new: NewMapping, dirty_seq: Option<u64>) {
+        self.count();
+        self.exact.remove(lba);
+        let (place, sectors) = match &new {
+            NewMapping::Unique { place, .. } | NewMapping::Duplicate { place } => (*place, None),
+            NewMapping::Fragment { place, sectors } => (*place, Some(*sectors)),
+            NewMapping::Zero => {
+                self.forget_in_core(lba);
+                if let Some(seq) = dirty_seq {
+                    self.exact.trim(Run { first: lba, count: 1, seq, no_hole: true });
+                }
+                return;
+            }
+        };
+        self.wishes.remove(&lba);
+        if let Some(seq) = dirty_seq {
+            self.exact.put(lba, &place, sectors, seq);
+        }
+        match new {
+            NewMapping::Unique { fingerprint: Some(fingerprint), .. } => match self.is_restoring {
+                true => self.restore(Some(lba), &fingerprint, &place),
+                false => self.stored(lba, &place, &fingerprint),
+            },
+            // A checkpoint's, whose pages have the content.
+            NewMapping::Unique { fingerprint: None, .. } => {}
+            NewMapping::Duplicate { .. } if self.is_restoring => self.untold = Some(lba),
+            NewMapping::Duplicate { .. } => self.share(lba, &place),
+            NewMapping::Fragment { .. } => self.put_fragment(lba, &place),
+            NewMapping::Zero => {}
+        }
+    }
+
+    fn unmap(&mut self, lba: Lba) -> bool {
+        self.count();
+        self.exact.remove(lba);
+        self.forget_in_core(lba);
+        // What the indices lost by themselves was not logged, and a crash may bring it back.
+        true
+    }
+
+    fn suspend(&mut self, lba: Lba) -> bool {
+        self.count();
+        if self.suspended.len() >= SUSPENDED_MAX {
+            // Those of them that nobody mapped again: their insertions were dropped.
+            let Bucketed { suspended, core, .. } = self;
+            suspended.drain().for_each(|key| core.forget_key(key));
+        }
+        self.exact.remove(lba);
+        self.suspended.insert(self.core.key_of_lba(lba));
+        true
+    }
+
+    fn unmap_run(&mut self, first: Lba, count: u64) {
+        self.forget_run(first, count);
+    }
+
+    fn mapped_in(&self, first: Lba, count: u64) -> Vec<Lba> {
+        self.exact.kept_in(first, count)
+    }
+
+    fn trim(&mut self, run: Run) {
+        self.forget_run(run.first, run.count);
+        self.exact.trim(run);
+    }
+
+    fn has_room(&self, count: u64) -> bool {
+        self.exact.chunks().saturating_add(count) <= self.exact_max
+    }
+
+    fn dirty_seq(&self, lba: Lba) -> Option<u64> {
+        self.exact.seq(lba)
+    }
+
+    fn dirty_from(&self, from: Lba, max: usize) -> Vec<(Lba, u64)> {
+        self.exact.from(from, max)
+    }
+
+    fn trimmed_from(&self, from: Lba) -> Option<Run> {
+        self.exact.trimmed().next(from)
+    }
+
+    fn dirty_counts(&self) -> DirtyCounts {
+        self.exact.counts()
+    }
+
+    fn mark_clean(&mut self, lba: Lba, seq: u64) -> bool {
+        if self.exact.seq(lba) != Some(seq) {
+            return false;
+        }
+        let found = self.exact.get(lba);
+        self.exact.remove(lba);
+        if let Lookup::Fragment { place, .. } | Lookup::Chunk { place, .. } = found
+            && self.exact.in_slot(place.slot).next().is_none()
+        {
+            self.stuck.remove(&place.slot);
+        }
+        if matches!(found, Lookup::Fragment { .. }) {
+            self.count();
+            self.forget_in_core(lba);
+        }
+        true
+    }
+
+    fn mark_run_clean(&mut self, run: &Run) {
+        self.exact.mark_run_clean(run);
+    }
+
+    fn open_slot(&mut self, _class: StreamClass) -> Option<(SlotId, u32)> {
+        None
+    }
+
+    fn open_slot_for(&mut self, _class: StreamClass, wanted: &Wanted) -> Option<(SlotId, u32)> {
+        let fingerprint = self.content_of(wanted);
+        let slots = self.core.slots_for(wanted.stored_len);
+        if self.core.find_content(&fingerprint).is_none()
+            && let Some(SlotRun { first, .. }) = self.core.store(&fingerprint, slots)
+        {
+            self.wishes.remove(&wanted.lba);
+            let generation = self.generation;
+            self.generation = generation.wrapping_add(1);
+            return Some((SlotId(first), generation));
+        }
+        // As the paper's cache does, which maps before it looks for room (`austere.rs`, departure 8).
+        if !is_fragment(&fingerprint) && !self.wishes.contains_key(&wanted.lba) {
+            self.map_in_core(wanted.lba, &fingerprint);
+        }
+        let is_new = |wish: &Wish| (wish.fingerprint, wish.slots) != (fingerprint, slots);
+        if self.wishes.get(&wanted.lba).is_none_or(is_new) {
+            self.wishes.insert(wanted.lba, Wish { fingerprint, slots, victims: Vec::new() });
+        }
+        None
+    }
+
+    /// What is stored is all there is of a run.
+    fn seal_slot(&mut self, _slot: SlotId) {}
+
+    /// Room is made for what waits, and for nothing else: the paper's cache is full when it is full.
+    fn free_slots(&self) -> usize {
+        if self.wishes.is_empty() { usize::MAX } else { 0 }
+    }
+
+    fn choose_victim(&mut self, busy: &mut dyn FnMut(SlotId) -> bool) -> Option<Victim> {
+        let waiting: Vec<Lba> = self.wishes.keys().copied().collect();
+        for lba in waiting {
+            let Some(wish) = self.wishes.get(&lba) else { continue };
+            if wish.victims.is_empty() {
+                let Some(victims) = self.victims_of(wish) else {
+                    self.wishes.remove(&lba);
+                    continue;
+                };
+                self.wishes.entry(lba).and_modify(|wish| wish.victims = victims);
+            }
+            let Bucketed { wishes, leaving, core, .. } = self;
+            let Some(wish) = wishes.get_mut(&lba) else { continue };
+            // Another wish may have had them go, or more.
+            wish.victims.retain(|slot| !leaving.contains(slot) && core.run_from(slot.0).is_some());
+            if let Some(at) = wish.victims.iter().position(|&slot| !busy(slot)) {
+                let slot = wish.victims.remove(at);
+                self.leaving.insert(slot);
+                return Some(Victim { slot, dirty_refs: self.exact.in_slot(slot).count() as u32 });
+            }
+        }
+        None
+    }
+
+    fn spare_victim(&mut self, slot: SlotId) {
+        self.leaving.remove(&slot);
+        self.stuck.insert(slot);
+    }
+
+    fn dirty_in(&self, slot: SlotId) -> Vec<Lba> {
+        self.exact.in_slot(slot).collect()
+    }
+
+    fn evict(&mut self, slot: SlotId) -> Option<u32> {
+        if self.exact.in_slot(slot).next().is_some() {
+            return None;
+        }
+        self.retired.insert(slot);
+        self.stuck.remove(&slot);
+        self.entries.remove(slot);
+        Some(self.generation)
+    }
+
+    fn release_slot(&mut self, slot: SlotId) {
+        self.retired.remove(&slot);
+        self.leaving.remove(&slot);
+        if let Some(run) = self.core.run_from(slot.0) {
+            self.core.evict(run);
+        }
+    }
+
+    /// The indices clean themselves.
+    fn sweep(&mut self) -> usize {
+        0
+    }
+
+    /// Zeroes are content, or trimmed.
+    fn drop_clean_zeroes(&mut self, _all: bool, _max: usize) -> Vec<Lba> {
+        Vec::new()
+    }
+
+    fn export_pieces(&self) -> usize {
+        PIECES as usize
+    }
+
+    /// What is exact; the rest is in the pages.
+    fn export_mappings(&self, piece: usize) -> Vec<ExportedMapping> {
+        self.exact.export(piece as u64)
+    }
+
+    fn page_count(&self) -> usize {
+        HEAD_PAGES + self.core.page_count()
+    }
+
+    fn export_page(&self, page: usize) -> Vec<u8> {
+        match page.checked_sub(HEAD_PAGES) {
+            None => self.generation.to_le_bytes().to_vec(),
+            Some(page) => self.core.export_page(page, |key| self.suspended.contains(&key)),
+        }
+    }
+
+    fn export_fingerprints(&self) -> Vec<(Fingerprint, Place)> {
+        Vec::new()
+    }
+
+    fn export_slots(&self) -> Vec<(SlotId, u32, SlotState, StreamClass)> {
+        Vec::new()
+    }
+
+    fn export_runs(&self) -> Vec<Run> {
+        self.exact.trimmed().iter().collect()
+    }
+
+    fn begin_restore(&mut self, _mappings: u64, _fingerprints: u64) {
+        self.is_restoring = true;
+    }
+
+    fn restore_page(&mut self, page: usize, bytes: &[u8]) -> bool {
+        match (page.checked_sub(HEAD_PAGES), bytes.first_chunk()) {
+            (None, Some(generation)) => {
+                self.generation = self.generation.max(u32::from_le_bytes(*generation));
+                true
+            }
+            (None, None) => false,
+            (Some(page), _) => {
+                self.is_uncounted = true;
+                self.core.restore_page(page, bytes)
+            }
+        }
+    }
+
+    fn touch(&self, _lba: Lba) {}
+
+    fn settle_dirty(&mut self) {}
+
+    fn end_restore(&mut self) {
+        self.count();
+        self.is_restoring = false;
+        self.untold = None;
+    }
+
+    fn restore_slot(&mut self, slot: SlotId, _generation: u32) -> bool {
+        (slot.0 as usize) < self.core.slot_count()
+    }
+
+    fn restore_class(&mut self, _slot: SlotId, _class: StreamClass) {}
+
+    fn restore_freed(&mut self, slot: SlotId, generation: u32) {
+        self.count();
+        self.generation = self.generation.max(generation);
+        if let Some(run) = self.core.run_from(slot.0) {
+            self.core.evict(run);
+        }
+    }
+
+    /// A checkpoint has none: they are in the metadata region.
+    fn restore_fingerprint(&mut self, fingerprint: &Fingerprint, place: &Place) {
+        self.restore(None, fingerprint, place);
+    }
+
+    fn restore_duplicate(&mut self, fingerprint: &Fingerprint, place: &Place) {
+        let lba = self.untold.take();
+        self.restore(lba, fingerprint, place);
+    }
+
+    fn stats(&self) -> DesignStats {
+        let dirty = self.exact.counts();
+        let ram = self.core.ram();
+        let mapped = self.core.lba_entries();
+        DesignStats {
+            mapped_chunks: mapped.max(dirty.chunks),
+            zero_chunks: 0,
+            fragments: dirty.fragments,
+            dirty_chunks: dirty.chunks,
+            trimmed_chunks: dirty.run_chunks,
+            lba_index_entries: mapped,
+            fp_index_entries: self.core.runs().count() as u64,
+            fp_index_evictions: 0,
+            lba_index_ram_bytes: (ram.lba_index_bytes + ram.sketch_bytes) as u64,
+            fp_index_ram_bytes: ram.fp_index_bytes as u64,
+            slot_table_ram_bytes: self.entries.ram_bytes() as u64,
+            dirty_ram_bytes: self.exact.ram_bytes() as u64,
+            slots_free: self.core.free_slots(),
+            swept_entries: 0,
+            ghosts: 0,
+        }
+    }
+}
+
+impl Bucketed {
+    /// A fragment of `lba` is at `place`: in the run that was opened for it, or, in recovery, in one that could be.
+    fn put_fragment(&mut self, lba: Lba, place: &Place) {
+        let contents = || (0..FRAGMENT_TURNS).map(|turn| fragment_content(lba, turn));
+        if self.is_restoring {
+            let slots = self.core.slots_for(place.stored_len);
+            let restored = contents().find(|content| self.core.restore(content, place.slot.0, slots));
+            self.generation = self.generation.max(place.generation.wrapping_add(1));
+            return restored.into_iter().for_each(|content| self.map_in_core(lba, &content));
+        }
+        let is_here = |run: SlotRun| run.first == place.slot.0;
+        let content = contents().find(|content| self.core.find_content(content).is_some_and(is_here));
+        if let Some(content) = content {
+            self.map_in_core(lba, &content);
+            // What the flash has there is the entry of an older chunk, whose FP-hash may be the same.
+            let mut metadata = MetadataSlot::EMPTY;
+            metadata.reset_unlisted(content, place.stored_len);
+            self.entries.change(place.slot, RegionEntry { place: *place, metadata });
+        }
+    }
+}

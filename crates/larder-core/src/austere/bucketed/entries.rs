@@ -1,0 +1,126 @@
+//! Metadata slots in memory: those that were read a short while ago, and those that are not written yet.
+//!
+//! Invariants: what is here is what the flash has, or will have once all writes are done, or is known to be unreadable there. An
+//! entry stays until it is written.
+//!
+//! What it does not do: read or write the region.
+
+use super::super::metadata::MetadataSlot;
+use crate::types::{Place, SlotId};
+use hashbrown::HashMap;
+use std::{collections::VecDeque, sync::Arc};
+
+/// Entries that were read and are remembered.
+const READ_MAX: usize = 256;
+
+/// What the metadata region says of the chunk that begins in a slot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RegionEntry {
+    /// Where the chunk's record is.
+    pub place: Place,
+    /// Its content, and who shares it.
+    pub metadata: MetadataSlot,
+}
+
+/// What is known of a slot's entry.
+struct Known {
+    /// `None`: it could not be read, or is another content's.
+    entry: Option<Arc<RegionEntry>>,
+    /// It was read for a lookup that is still to come.
+    is_fresh: bool,
+    /// It differs from what is on flash.
+    is_unwritten: bool,
+}
+
+/// See the module.
+#[derive(Default)]
+pub struct Entries {
+    known: HashMap<SlotId, Known>,
+    /// Those that were read, oldest first; one that is not known any more may be among them.
+    read: VecDeque<SlotId>,
+    /// Those that nobody has taken to write them, in order of their change.
+    changed: VecDeque<SlotId>,
+}
+
+impl Entries {
+    /// The entry of `slot`, if it is known: `Some(None)` where it cannot be read.
+    pub fn get(&self, slot: SlotId) -> Option<Option<&Arc<RegionEntry>>> {
+        self.known.get(&slot).map(|known| known.entry.as_ref())
+    }
+
+    /// Whether a lookup needs no further read of it.
+    pub fn is_fresh(&self, slot: SlotId) -> bool {
+        self.known.get(&slot).is_some_and(|known| known.is_fresh || known.is_unwritten)
+    }
+
+    /// A lookup used it.
+    pub fn use_up(&mut self, slot: SlotId) {
+        if let Some(known) = self.known.get_mut(&slot) {
+            known.is_fresh = false;
+        }
+    }
+
+    /// It was read from flash. What is not written yet is newer.
+    pub fn read(&mut self, slot: SlotId, entry: Option<Arc<RegionEntry>>) {
+        if let Some(known) = self.known.get_mut(&slot) {
+            if !known.is_unwritten {
+                known.entry = entry;
+            }
+            known.is_fresh = true;
+            return;
+        }
+        self.known.insert(slot, Known { entry, is_fresh: true, is_unwritten: false });
+        self.remember(slot);
+    }
+
+    /// It has to be written.
+    pub fn change(&mut self, slot: SlotId, entry: RegionEntry) {
+        let known = Known { entry: Some(Arc::new(entry)), is_fresh: false, is_unwritten: true };
+        self.known.insert(slot, known);
+        if !self.changed.contains(&slot) {
+            self.changed.push_back(slot);
+        }
+    }
+
+    /// The next one to be written, which the caller does.
+    pub fn next_changed(&mut self) -> Option<Arc<RegionEntry>> {
+        while let Some(slot) = self.changed.pop_front() {
+            if let Some(Known { entry: Some(entry), is_unwritten: true, .. }) = self.known.get(&slot) {
+                return Some(entry.clone());
+            }
+        }
+        None
+    }
+
+    /// `entry` was written.
+    pub fn written(&mut self, entry: &Arc<RegionEntry>) {
+        let slot = entry.place.slot;
+        if let Some(known) = self.known.get_mut(&slot)
+            && known.entry.as_ref().is_some_and(|now| Arc::ptr_eq(now, entry))
+        {
+            known.is_unwritten = false;
+            self.remember(slot);
+        }
+    }
+
+    /// The chunk of `slot` is gone.
+    pub fn remove(&mut self, slot: SlotId) {
+        self.known.remove(&slot);
+    }
+
+    /// Bytes that it has allocated.
+    pub fn ram_bytes(&self) -> usize {
+        self.known.len() * (size_of::<RegionEntry>() + size_of::<Known>())
+            + (self.read.capacity() + self.changed.capacity()) * size_of::<SlotId>()
+    }
+
+    fn remember(&mut self, slot: SlotId) {
+        self.read.push_back(slot);
+        while self.read.len() > READ_MAX {
+            let Some(oldest) = self.read.pop_front() else { break };
+            if self.known.get(&oldest).is_some_and(|known| !known.is_unwritten) && !self.read.contains(&oldest) {
+                self.known.remove(&oldest);
+            }
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! The indices as bytes, for a checkpoint: a few buckets to a page, by number.
+//!
+//! A page of the LBA index is, for each of its buckets, which slots are valid (16 bytes), their prefixes (2 bytes each) and
+//! their FP-hashes (8 bytes each), most recent first; of the slots that are not valid nothing. One of the FP index is,
+//! for each of its buckets, which slots are in use (16 bytes) and their prefixes (2 bytes each). All numbers are little-endian.
+//!
+//! Invariants: what is restored keeps the invariants of the indices, whatever the bytes are. A page is restored whole or not at all.
+//!
+//! What it does not do: keep pages apart from those of another layout, or check that they are whole; a checkpoint does. Count
+//! references; [`Austere::end_restore`] does.
+
+use super::{
+    Austere,
+    fp_index::FpIndex,
+    keys::{Key, KeySpace},
+    lba_index::LbaIndex,
+};
+
+/// The longest page.
+pub const PAGE_BYTES_MAX: usize = 4032;
+
+const MASK_BYTES: usize = size_of::<u128>();
+const PREFIX_BYTES: usize = size_of::<u16>();
+const HASH_BYTES: usize = size_of::<u64>();
+
+impl Austere {
+    /// How many pages the indices take.
+    pub fn page_count(&self) -> usize {
+        self.lba_pages() + self.fp_pages()
+    }
+
+    /// The most pages that the indices of so many slots take in all.
+    fn lba_pages(&self) -> usize {
+        self.lba_index.bucket_count().div_ceil(self.lba_buckets_a_page())
+    }
+
+    fn fp_pages(&self) -> usize {
+        self.fp_index.bucket_count().div_ceil(self.fp_buckets_a_page())
+    }
+
+    fn lba_buckets_a_page(&self) -> usize {
+        let slots = self.config.bucket_slots as usize;
+        (PAGE_BYTES_MAX / (MASK_BYTES + slots * (PREFIX_BYTES + HASH_BYTES))).max(1)
+    }
+
+    fn fp_buckets_a_page(&self) -> usize {
+        (PAGE_BYTES_MAX / (MASK_BYTES + self.config.bucket_slots as usize * PREFIX_BYTES)).max(1)
+    }
+
+    /// Page `page`, empty beyond the last; without the mappings of LBA-hashes that are to be forgotten.
+    pub fn export_page(&self, page: usize, is_forgotten: impl Fn(Key) -> bool) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        if let Some(page) = page.checked_sub(self.lba_pages()) {
+            let buckets = self.fp_buckets_a_page();
+            let end = ((page + 1) * buckets).min(self.fp_index.bucket_count());
+            (page * buckets..end).for_each(|bucket| self.fp_index.export_bucket(bucket, &mut bytes));
+        } else {
+            let buckets = self.lba_buckets_a_page();
+            let end = ((page + 1) * buckets).min(self.lba_index.bucket_count());
+            (page * buckets..end).for_each(|bucket| self.lba_index.export_bucket(bucket, &is_forgotten, &mut bytes));
+        }
+        bytes
+    }
+
+    /// Puts page `page` back into indices that were just made. False, and nothing changed, where it is no such page.
+    pub fn restore_page(&mut self, page: usize, bytes: &[u8]) -> bool {
+        let slots = self.config.bucket_slots as usize;
+        if let Some(page) = page.checked_sub(self.lba_pages()) {
+            let first = page * self.fp_buckets_a_page();
+            let end = (first + self.fp_buckets_a_page()).min(self.fp_index.bucket_count());
+            let Some(buckets) = parts(bytes, end.saturating_sub(first), slots, PREFIX_BYTES) else { return false };
+            (first..end).zip(buckets).for_each(|(bucket, part)| self.fp_index.restore_bucket(bucket, &part));
+        } else {
+            let first = page * self.lba_buckets_a_page();
+            let end = (first + self.lba_buckets_a_page()).min(self.lba_index.bucket_count());
+            let Some(buckets) = parts(bytes, end.saturating_sub(first), slots, PREFIX_BYTES + HASH_BYTES) else {
+                return false;
+            };
+            let Self { lba_index, fp_space, .. } = self;
+            (first..end).zip(buckets).for_each(|(bucket, part)| lba_index.restore_bucket(bucket, &part, fp_space));
+        }
+        true
+    }
+
+    /// All pages were restored, and what came after them: counts the references.
+    pub fn end_restore(&mut self) {
+        self.lba_index.recount(&mut self.sketch);
+    }
+}
+
+/// A bucket's part of a page.
+struct Part<'a> {
+    valid: u128,
+    /// One for each valid slot.
+    slots: &'a [u8],
+}
+
+/// The parts of so many buckets, if `bytes` are just that; a slot takes `slot_bytes`.
+fn parts(mut bytes: &[u8], buckets: usize, slots: usize, slot_bytes: usize) -> Option<Vec<Part<'_>>> {
+    let mut parts = Vec::with_capacity(buckets);
+    for _ in 0..buckets {
+        let (mask, rest) = bytes.split_first_chunk::<MASK_BYTES>()?;
+        let valid = u128::from_le_bytes(*mask);
+        if slots < u128::BITS as usize && valid >> slots != 0 {
+            return None;
+        }
+        let (slots, rest) = rest.split_at_checked(valid.count_ones() as usize * slot_bytes)?;
+        parts.push(Part { valid, slots });
+        bytes = rest;
+    }
+    bytes.is_empty().then_some(parts)
+}
+
+/// The slots that are set in a mask.
+fn set_slots(mask: u128) -> impl Iterator<Item = usize> {
+    (0..u128::BITS as usize).filter(move |slot| mask >> slot & 1 == 1)
+}
+
+impl LbaIndex {
+    fn export_bucket(&self, bucket: usize, is_forgotten: impl Fn(Key) -> bool, bytes: &mut Vec<u8>) {
+        let kept = set_slots(self.valid_of(bucket)).filter(|&slot| !is_forgotten(self.slot(bucket, slot).0));
+        let valid = kept.fold(0u128, |valid, slot| valid | 1 << slot);
+        bytes.extend_from_slice(&valid.to_le_bytes());
+        for slot in set_slots(valid) {
+            let (lba_key, fp_key) = self.slot(bucket, slot);
+            let prefix = self.prefix_of(lba_key);
+            bytes.extend_from_slice(&prefix.to_le_bytes());
+            bytes.extend_from_slice(&fp_key.0.to_le_bytes());
+        }
+    }
+
+    /// Prefixes that are there already, and FP-hashes that cannot be, are left out.
+    fn restore_bucket(&mut self, bucket: usize, part: &Part<'_>, contents: &KeySpace) {
+        let (slots, _) = part.slots.as_chunks::<{ PREFIX_BYTES + HASH_BYTES }>();
+        for (slot, [p0, p1, hash @ ..]) in set_slots(part.valid).zip(slots) {
+            let fp_key = Key(u64::from_le_bytes(*hash));
+            if contents.has(fp_key) {
+                self.set_slot(bucket, slot, u16::from_le_bytes([*p0, *p1]), fp_key);
+            }
+        }
+    }
+}
+
+impl FpIndex {
+    fn export_bucket(&self, bucket: usize, bytes: &mut Vec<u8>) {
+        let valid = self.valid_of(bucket);
+        bytes.extend_from_slice(&valid.to_le_bytes());
+        for slot in set_slots(valid) {
+            bytes.extend_from_slice(&self.prefix_of(bucket, slot).to_le_bytes());
+        }
+    }
+
+    /// Of two runs of one prefix the second is left out.
+    fn restore_bucket(&mut self, bucket: usize, part: &Part<'_>) {
+        let (slots, _) = part.slots.as_chunks::<PREFIX_BYTES>();
+        let mut run: Option<(usize, u32, u16)> = None;
+        for (slot, prefix) in set_slots(part.valid).zip(slots) {
+            let prefix = u16::from_le_bytes(*prefix);
+            match &mut run {
+                Some((first, count, of)) if *of == prefix && *first + *count as usize == slot => *count += 1,
+                _ => {
+                    if let Some((first, count, of)) = run.replace((slot, 1, prefix)) {
+                        self.set_if_new(bucket, first, count, of);
+                    }
+                }
+            }
+        }
+        if let Some((first, count, of)) = run {
+            self.set_if_new(bucket, first, count, of);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        austere::AustereConfig,
+        types::{Fingerprint, Lba, mix},
+    };
+
+    fn filled(seed: u64) -> Austere {
+        let config = AustereConfig { bucket_slots: 16, prefix_bits: 4, ..AustereConfig::new(32 << 20, 32 << 10, true) };
+        let mut austere = Austere::new(config).expect("a layout");
+        for step in 0..20_000 {
+            let bits = mix(seed << 32 | step);
+            let fingerprint = Fingerprint(u128::from(bits % 3000).to_le_bytes());
+            let lba = Lba(bits >> 20 & 0xfff);
+            if austere.find_content(&fingerprint).is_none() {
+                let count = 1 + (bits >> 40) as u32 % 4;
+                austere.victims(&fingerprint, count).for_each(|victim| austere.evict(victim.run));
+                austere.store(&fingerprint, count).expect("room was made");
+            }
+            austere.map(lba, &fingerprint, false);
+            if bits >> 50 & 7 == 0 {
+                austere.forget(Lba(bits >> 30 & 0xfff));
+            }
+        }
+        austere
+    }
+
+    #[test]
+    fn indices_come_back_as_they_were() {
+        for seed in 0..20 {
+            let before = filled(seed);
+            let mut after = Austere::new(*before.config()).expect("a layout");
+            assert!(before.page_count() > 2);
+            for page in 0..before.page_count() {
+                let bytes = before.export_page(page, |_| false);
+                assert!(bytes.len() <= PAGE_BYTES_MAX);
+                assert!(after.restore_page(page, &bytes), "page {page}");
+            }
+            after.end_restore();
+            after.check();
+            assert!(before.lba_index.entries().eq(after.lba_index.entries()), "seed {seed}");
+            assert!(before.fp_index.all_runs().eq(after.fp_index.all_runs()), "seed {seed}");
+            assert_eq!(before.export_page(before.page_count(), |_| false), []);
+        }
+    }
+
+    #[test]
+    fn damaged_pages_break_no_index() {
+        for seed in 0..40u64 {
+            let before = filled(seed % 5);
+            let mut after = Austere::new(*before.config()).expect("a layout");
+            for page in 0..before.page_count() {
+                let mut bytes = before.export_page(page, |_| false);
+                for hit in 0..3 {
+                    let bits = mix(seed << 20 | (page as u64) << 4 | hit);
+                    let at = bits as usize % bytes.len();
+                    match bits >> 60 & 3 {
+                        0 => bytes.truncate(at),
+                        1 => bytes.push(bits as u8),
+                        _ => bytes[at] ^= (bits >> 40) as u8,
+                    }
+                    if bytes.is_empty() {
+                        break;
+                    }
+                }
+                let unchanged: Vec<_> = after.export_page(page, |_| false);
+                if !after.restore_page(page, &bytes) {
+                    assert_eq!(after.export_page(page, |_| false), unchanged);
+                }
+            }
+            after.end_restore();
+            after.check();
+        }
+    }
+}

@@ -1,0 +1,405 @@
+//! AustereCache over a metadata region and data slots, as an engine drives it, among collisions, with evictions, destages and
+//! restarts: what is found is what was put, what is dirty is found, no slot is lost, no run has two owners.
+//!
+//! The region is a table here, whose writes wait until they are "durable"; a crash loses those that wait. What was logged is
+//! replayed over an older checkpoint.
+
+use larder_core::{
+    Design, Fingerprint, Lba, Lookup, NewMapping, Place, SectorMap, SlotId, StreamClass,
+    austere::{
+        AustereConfig, Bucketed,
+        bucketed::{BucketedConfig, entries::RegionEntry},
+    },
+    design::{Question, Wanted},
+    ranges::Run,
+    types::mix,
+};
+use std::{collections::BTreeMap, sync::Arc};
+
+const CHUNKS: u64 = 300;
+const CHUNK_BYTES: u32 = 32 << 10;
+
+/// What an address holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Holds {
+    Content(u64),
+    Part(u64),
+    Zero,
+}
+
+/// An entry of a log, as far as a restart needs it.
+#[derive(Clone, Debug)]
+enum Logged {
+    Map(Lba, NewMapping, Option<Fingerprint>, Option<u64>),
+    Unmap(Lba),
+    Trim(Run),
+    Clean(Lba, u64),
+    Freed(SlotId, u32),
+}
+
+struct Checkpoint {
+    pages: Vec<Vec<u8>>,
+    mappings: Vec<larder_core::design::ExportedMapping>,
+    runs: Vec<Run>,
+}
+
+struct World {
+    config: BucketedConfig,
+    design: Bucketed,
+    /// By first slot.
+    region: BTreeMap<SlotId, Arc<RegionEntry>>,
+    /// What the data slots hold, by first slot: generation and content.
+    data: BTreeMap<SlotId, (u32, u64)>,
+    /// What each address holds.
+    volume: BTreeMap<Lba, (Holds, Option<u64>)>,
+    log: Vec<Logged>,
+    checkpoint: Option<Checkpoint>,
+    seq: u64,
+    region_reads: u64,
+    seen: BTreeMap<&'static str, u64>,
+}
+
+fn fingerprint(content: u64) -> Fingerprint {
+    Fingerprint((u128::from(mix(content)) << 64 | u128::from(content)).to_le_bytes())
+}
+
+fn stored_len(content: u64) -> u32 {
+    1 + (mix(content ^ 77) % u64::from(CHUNK_BYTES)) as u32
+}
+
+impl World {
+    fn new(bucket_slots: u32, prefix_bits: u32) -> World {
+        let austere = AustereConfig {
+            bucket_slots,
+            prefix_bits,
+            lba_entries: Some(256),
+            ..AustereConfig::new(2 << 20, CHUNK_BYTES, true)
+        };
+        let config = BucketedConfig { austere, chunk_count: CHUNKS, exact_max: 200 };
+        World {
+            config,
+            design: Bucketed::new(config).expect("a layout"),
+            region: BTreeMap::new(),
+            data: BTreeMap::new(),
+            volume: BTreeMap::new(),
+            log: Vec::new(),
+            checkpoint: None,
+            seq: 0,
+            region_reads: 0,
+            seen: BTreeMap::new(),
+        }
+    }
+
+    fn note(&mut self, what: &'static str) {
+        *self.seen.entry(what).or_insert(0) += 1;
+    }
+
+    /// Reads what the design has to know.
+    fn inform(&mut self, question: Question<'_>) {
+        for _ in 0..3 {
+            let Some(slot) = self.design.unread(question) else { return };
+            self.region_reads += 1;
+            let entry = self.region.get(&slot).cloned();
+            self.design.tell(slot, entry);
+        }
+        panic!("it asks for the same slot again and again");
+    }
+
+    fn write_region(&mut self) {
+        while let Some(entry) = self.design.next_changed_entry() {
+            self.region.insert(entry.place.slot, entry.clone());
+            self.design.entry_written(&entry);
+        }
+    }
+
+    fn log(&mut self, entry: Logged) {
+        self.log.push(entry);
+    }
+
+    fn is_clean_of(&self, lba: Lba) -> bool {
+        self.volume.get(&lba).is_none_or(|(_, seq)| seq.is_none())
+    }
+
+    fn read(&mut self, lba: Lba) {
+        self.inform(Question::Address(lba));
+        let found = self.design.lookup(lba);
+        let holds = self.volume.get(&lba).copied();
+        match (found, holds) {
+            (Lookup::Miss, holds) => {
+                assert!(holds.is_none_or(|(_, seq)| seq.is_none()), "{lba:?} is dirty and missed");
+                self.note("miss");
+            }
+            (Lookup::Zero, Some((Holds::Zero, Some(_)))) => self.note("zero"),
+            (Lookup::Chunk { place, .. }, Some((Holds::Content(content), seq))) => {
+                assert_eq!(self.data.get(&place.slot), Some(&(place.generation, content)), "{lba:?} at {place:?}");
+                self.note(if seq.is_some() { "dirty hit" } else { "hit" });
+            }
+            (Lookup::Fragment { place, sectors }, Some((Holds::Part(content), Some(_)))) => {
+                assert_eq!(self.data.get(&place.slot), Some(&(place.generation, content)), "{lba:?} at {place:?}");
+                assert!(sectors.has(content as usize % 64));
+                self.note("fragment");
+            }
+            other => panic!("{lba:?}: {other:?}"),
+        }
+    }
+
+    /// Puts content, or a part, at an address.
+    fn put(&mut self, lba: Lba, holds: Holds, is_dirty: bool) {
+        let (content, is_part) = match holds {
+            Holds::Content(content) => (content, false),
+            Holds::Part(content) => (content, true),
+            Holds::Zero => unreachable!("zeroes are trimmed"),
+        };
+        let fingerprint = (!is_part).then(|| fingerprint(content));
+        if is_dirty && !self.design.has_room(1) {
+            self.destage_some(100);
+        }
+        for turn in 0.. {
+            assert!(turn < 40, "no room for {holds:?}");
+            if let Some(fingerprint) = &fingerprint {
+                self.inform(Question::Content(fingerprint));
+                if let Some(place) = self.design.find_duplicate(fingerprint) {
+                    assert_eq!(self.data.get(&place.slot), Some(&(place.generation, content)), "a wrong duplicate");
+                    self.note("duplicate");
+                    return self.map(lba, NewMapping::Duplicate { place }, Some(*fingerprint), holds, is_dirty);
+                }
+            }
+            let stored_len = stored_len(content);
+            let wanted = Wanted { lba, fingerprint, stored_len };
+            if let Some((slot, generation)) = self.design.open_slot_for(StreamClass::Clean, &wanted) {
+                let slots = stored_len.div_ceil(CHUNK_BYTES / 4);
+                for at in slot.0..slot.0 + slots {
+                    self.data.remove(&SlotId(at));
+                }
+                self.data.insert(slot, (generation, content));
+                let place = Place { slot, generation, offset: 0, stored_len, crc: 0, encoding: 1 };
+                let mut sectors = SectorMap::EMPTY;
+                sectors.set(content as usize % 64, content as usize % 64 + 1);
+                let new = match is_part {
+                    true => NewMapping::Fragment { place, sectors },
+                    false => NewMapping::Unique { place, fingerprint },
+                };
+                return self.map(lba, new, fingerprint, holds, is_dirty);
+            }
+            assert_eq!(self.design.free_slots(), 0);
+            self.evict();
+        }
+    }
+
+    fn map(&mut self, lba: Lba, new: NewMapping, content: Option<Fingerprint>, holds: Holds, is_dirty: bool) {
+        self.seq += 1;
+        let seq = is_dirty.then_some(self.seq);
+        self.design.map(lba, new, seq);
+        self.write_region();
+        self.log(Logged::Map(lba, new, content, seq));
+        self.volume.insert(lba, (holds, seq));
+    }
+
+    fn evict(&mut self) {
+        let mut victims = Vec::new();
+        while let Some(victim) = self.design.choose_victim(&mut |slot| slot.0 % 97 == 96 && victims.len() % 2 == 1) {
+            victims.push(victim.slot);
+        }
+        for slot in victims {
+            for lba in self.design.dirty_in(slot) {
+                // Now and then something cannot leave.
+                if !mix(self.seq ^ lba.0).is_multiple_of(16) {
+                    self.destage(lba);
+                }
+            }
+            match self.design.evict(slot) {
+                Some(generation) => {
+                    self.log(Logged::Freed(slot, generation));
+                    self.note("evicted");
+                    self.design.release_slot(slot);
+                }
+                None => {
+                    self.seq += 1;
+                    self.note("spared");
+                    self.design.spare_victim(slot);
+                }
+            }
+        }
+    }
+
+    fn destage(&mut self, lba: Lba) {
+        let Some(seq) = self.design.dirty_seq(lba) else { return };
+        assert!(self.design.mark_clean(lba, seq));
+        self.log(Logged::Clean(lba, seq));
+        let held = self.volume.get_mut(&lba).expect("what is dirty is known");
+        assert_eq!(held.1, Some(seq));
+        held.1 = None;
+        if let Holds::Part(_) = held.0 {
+            // The origin has all of it, which is content that nothing knows.
+            self.volume.remove(&lba);
+        }
+    }
+
+    fn destage_some(&mut self, count: usize) {
+        for (lba, _) in self.design.dirty_from(Lba(0), count) {
+            self.destage(lba);
+        }
+    }
+
+    fn unmap(&mut self, lba: Lba) {
+        self.design.unmap(lba);
+        self.log(Logged::Unmap(lba));
+        self.volume.remove(&lba);
+    }
+
+    fn trim(&mut self, first: Lba, count: u64) {
+        self.seq += 1;
+        let run = Run { first, count, seq: self.seq, no_hole: false };
+        self.design.trim(run);
+        self.log(Logged::Trim(run));
+        (first.0..first.0 + count).for_each(|lba| {
+            self.volume.insert(Lba(lba), (Holds::Zero, Some(run.seq)));
+        });
+    }
+
+    fn checkpoint(&mut self) {
+        let pages = (0..self.design.page_count()).map(|page| self.design.export_page(page)).collect();
+        let pieces = 0..self.design.export_pieces();
+        let mappings = pieces.flat_map(|piece| self.design.export_mappings(piece)).collect();
+        self.checkpoint = Some(Checkpoint { pages, mappings, runs: self.design.export_runs() });
+        self.log.clear();
+    }
+
+    /// Begins again with the checkpoint and the log; of the log, its first entries come twice now and then, as they do after a
+    /// checkpoint that was made while they were added.
+    fn restart(&mut self) {
+        let before: BTreeMap<Lba, Lookup> = (0..CHUNKS)
+            .map(|lba| {
+                self.inform(Question::Address(Lba(lba)));
+                (Lba(lba), self.design.peek(Lba(lba)))
+            })
+            .collect();
+        let mut design = Bucketed::new(self.config).expect("a layout");
+        design.begin_restore(0, 0);
+        if let Some(Checkpoint { pages, mappings, runs }) = &self.checkpoint {
+            for mapping in mappings {
+                let new = match mapping.lookup {
+                    Lookup::Chunk { place, .. } => NewMapping::Unique { place, fingerprint: None },
+                    Lookup::Fragment { place, sectors } => NewMapping::Fragment { place, sectors },
+                    other => panic!("{other:?}"),
+                };
+                design.map(mapping.lba, new, mapping.dirty.then_some(0));
+            }
+            runs.iter().for_each(|run| design.trim(*run));
+            for (page, bytes) in pages.iter().enumerate() {
+                assert!(design.restore_page(page, bytes));
+            }
+        }
+        let twice = self.log.len() * (self.seq as usize % 3) / 2;
+        for entry in self.log[..twice.min(self.log.len())].iter().chain(&self.log) {
+            match entry {
+                Logged::Map(lba, new, content, seq) => {
+                    design.map(*lba, *new, *seq);
+                    if let (NewMapping::Duplicate { place }, Some(content)) = (new, content) {
+                        design.restore_duplicate(content, place);
+                    }
+                }
+                Logged::Unmap(lba) => design.unmap_run(*lba, 1),
+                Logged::Trim(run) => design.trim(*run),
+                Logged::Clean(lba, seq) => {
+                    if design.dirty_seq(*lba).is_some_and(|now| now <= *seq) {
+                        let now = design.dirty_seq(*lba).unwrap_or_default();
+                        design.mark_clean(*lba, now);
+                    }
+                }
+                Logged::Freed(slot, generation) => design.restore_freed(*slot, *generation),
+            }
+        }
+        design.end_restore();
+        design.core().check();
+        self.design = design;
+        for (lba, (holds, seq)) in &mut self.volume {
+            if seq.is_some() && *holds != Holds::Zero {
+                *seq = Some(self.design.dirty_seq(*lba).expect("what was dirty is"));
+            }
+        }
+        let mut kept = 0;
+        for (lba, was) in &before {
+            self.inform(Question::Address(*lba));
+            kept += u64::from(self.design.peek(*lba) == *was && *was != Lookup::Miss);
+            self.read(*lba);
+        }
+        let found = before.values().filter(|was| **was != Lookup::Miss).count() as u64;
+        *self.seen.entry("kept").or_insert(0) += kept;
+        *self.seen.entry("had").or_insert(0) += found;
+        self.note("restart");
+    }
+}
+
+fn run(seed: u64, bucket_slots: u32, prefix_bits: u32) -> World {
+    let mut world = World::new(bucket_slots, prefix_bits);
+    for step in 0..6_000u64 {
+        let bits = mix(seed << 32 | step);
+        let lba = Lba((bits >> 8) % CHUNKS);
+        let content = (bits >> 20) % 400;
+        match bits % 64 {
+            0..=15 => world.read(lba),
+            16..=31 => world.put(lba, Holds::Content(content), true),
+            // Only what misses is inserted.
+            32..=45 => {
+                world.inform(Question::Address(lba));
+                if world.design.lookup(lba) == Lookup::Miss {
+                    let holds = match world.volume.get(&lba) {
+                        Some((holds @ Holds::Content(_), None)) => *holds,
+                        _ => Holds::Content(content),
+                    };
+                    world.put(lba, holds, false);
+                }
+            }
+            46..=49 => world.put(lba, Holds::Part(content + 1000), true),
+            50..=51 if world.is_clean_of(lba) => world.unmap(lba),
+            // Written through: forgotten, and mapped anew, or not.
+            52..=53 if world.is_clean_of(lba) => {
+                world.design.suspend(lba);
+                world.log(Logged::Unmap(lba));
+                world.volume.remove(&lba);
+                world.read(lba);
+                if bits >> 60 > 3 {
+                    world.put(lba, Holds::Content(content), false);
+                }
+            }
+            54 => world.trim(lba, 1 + (bits >> 40) % 20u64.min(CHUNKS - lba.0)),
+            55..=59 => world.destage_some(20),
+            60 => {
+                for run in world.design.export_runs() {
+                    world.design.mark_run_clean(&run);
+                    (run.first.0..run.first.0 + run.count).for_each(|lba| {
+                        world.volume.remove(&Lba(lba));
+                    });
+                }
+                // What a log says of that is not tried here.
+                world.checkpoint();
+            }
+            61 if bits >> 50 & 3 == 0 => world.checkpoint(),
+            62 if bits >> 50 & 7 == 0 => world.restart(),
+            _ => {}
+        }
+        if step % 64 == 0 {
+            world.design.core().check();
+        }
+    }
+    world
+}
+
+#[test]
+fn what_is_found_is_what_was_put() {
+    // Short prefixes collide all the time; the paper's almost never.
+    for (bucket_slots, prefix_bits) in [(8, 2), (16, 4), (128, 16)] {
+        let mut seen: BTreeMap<&str, u64> = BTreeMap::new();
+        for seed in 0..16 {
+            println!("seed {seed}, {bucket_slots} slots, {prefix_bits} bits");
+            let world = run(seed, bucket_slots, prefix_bits);
+            world.seen.iter().for_each(|(what, count)| *seen.entry(what).or_insert(0) += count);
+        }
+        for what in ["hit", "dirty hit", "fragment", "zero", "miss", "duplicate", "evicted", "spared", "restart"] {
+            assert!(seen.get(what).is_some_and(|&count| count > 50), "{prefix_bits} bits: {what}: {seen:?}");
+        }
+        // What recency decided without a log may differ.
+        assert!(seen["kept"] * 100 >= seen["had"] * 95, "{prefix_bits} bits: {seen:?}");
+    }
+}

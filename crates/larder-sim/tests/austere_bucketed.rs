@@ -1,0 +1,168 @@
+//! AustereCache as an engine runs it, over a metadata region and with dirty chunks apart, against its replay: the same
+//! hits, chunks and bytes, request for request, in each write policy, among collisions.
+
+mod common;
+
+use common::{Rng, for_seeds};
+use larder_core::{
+    Design, Fingerprint, Lba, Lookup, NewMapping, Place, SlotId, StreamClass,
+    austere::{
+        AustereConfig, Bucketed,
+        bucketed::{BucketedConfig, entries::RegionEntry},
+        metadata::METADATA_SLOT_BYTES,
+    },
+    design::{Question, Wanted},
+};
+use larder_sim::{
+    austere::AustereCache,
+    cache::{Content, ReplayCache, Traffic, WritePolicy},
+};
+use std::{collections::BTreeMap, sync::Arc};
+
+const CHUNK: u32 = 32 << 10;
+const SUBCHUNK: u32 = 8 << 10;
+const CHUNKS: u64 = 400;
+
+/// What an engine does, with one request at a time and all its work done before the next.
+struct Engine {
+    design: Bucketed,
+    policy: WritePolicy,
+    region: BTreeMap<SlotId, Arc<RegionEntry>>,
+    traffic: Traffic,
+    seq: u64,
+}
+
+impl Engine {
+    fn new(austere: AustereConfig, policy: WritePolicy) -> Engine {
+        let config = BucketedConfig { austere, chunk_count: CHUNKS, exact_max: CHUNKS };
+        let design = Bucketed::new(config).expect("a layout");
+        Engine { design, policy, region: BTreeMap::new(), traffic: Traffic::default(), seq: 0 }
+    }
+
+    fn inform(&mut self, question: Question<'_>) {
+        while let Some(slot) = self.design.unread(question) {
+            self.traffic.flash_metadata_bytes_read += u64::from(METADATA_SLOT_BYTES);
+            self.design.tell(slot, self.region.get(&slot).cloned());
+        }
+    }
+
+    fn read(&mut self, lba: Lba, content: &Content) -> bool {
+        self.inform(Question::Address(lba));
+        match self.design.lookup(lba) {
+            Lookup::Chunk { place, .. } => {
+                let entry = self.region.get(&place.slot).expect("it is on flash");
+                assert_eq!(*entry.metadata.fingerprint(), content.fingerprint, "another content");
+                self.traffic.flash_data_bytes_read += run_bytes(&place);
+                true
+            }
+            Lookup::Miss => {
+                self.insert(lba, content, false);
+                false
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn write(&mut self, lba: Lba, content: &Content) {
+        match self.policy {
+            WritePolicy::Around => {
+                self.design.unmap(lba);
+            }
+            WritePolicy::Through => {
+                self.design.suspend(lba);
+                self.insert(lba, content, false);
+            }
+            WritePolicy::Back => self.insert(lba, content, true),
+        }
+    }
+
+    fn insert(&mut self, lba: Lba, content: &Content, is_dirty: bool) {
+        self.seq += 1;
+        let fingerprint = content.fingerprint;
+        let place = loop {
+            self.inform(Question::Content(&fingerprint));
+            if let Some(place) = self.design.find_duplicate(&fingerprint) {
+                self.traffic.chunks_deduplicated += 1;
+                self.design.map(lba, NewMapping::Duplicate { place }, is_dirty.then_some(self.seq));
+                break place;
+            }
+            let wanted = Wanted { lba, fingerprint: Some(fingerprint), stored_len: content.stored_bytes };
+            if let Some((slot, generation)) = self.design.open_slot_for(StreamClass::Clean, &wanted) {
+                let stored_len = content.stored_bytes;
+                let place = Place { slot, generation, offset: 0, stored_len, crc: 0, encoding: 0 };
+                self.traffic.chunks_stored += 1;
+                self.traffic.flash_data_bytes_written += run_bytes(&place);
+                let new = NewMapping::Unique { place, fingerprint: Some(fingerprint) };
+                self.design.map(lba, new, is_dirty.then_some(self.seq));
+                break place;
+            }
+            while let Some(victim) = self.design.choose_victim(&mut |_| false) {
+                self.design.evict(victim.slot).expect("nothing is dirty any more");
+                self.design.release_slot(victim.slot);
+                self.traffic.chunks_evicted += 1;
+            }
+        };
+        while let Some(entry) = self.design.next_changed_entry() {
+            self.traffic.flash_metadata_bytes_written += u64::from(METADATA_SLOT_BYTES);
+            self.region.insert(entry.place.slot, entry.clone());
+            self.design.entry_written(&entry);
+        }
+        if is_dirty {
+            // At once, so that nothing stays readable that the indices lose.
+            assert!(self.design.mark_clean(lba, self.seq), "{place:?}");
+        }
+    }
+}
+
+fn run_bytes(place: &Place) -> u64 {
+    u64::from(place.stored_len.div_ceil(SUBCHUNK).max(1) * SUBCHUNK)
+}
+
+#[test]
+fn an_engine_and_a_replay_decide_alike() {
+    for_seeds(0..12, |seed| {
+        for policy in [WritePolicy::Through, WritePolicy::Around, WritePolicy::Back] {
+            for (bucket_slots, prefix_bits) in [(8, 2), (16, 4), (128, 16)] {
+                let config = AustereConfig {
+                    bucket_slots,
+                    prefix_bits,
+                    lba_entries: Some(256),
+                    ..AustereConfig::new(2 << 20, CHUNK, true)
+                };
+                let mut replay = AustereCache::new(config, policy).expect("a layout");
+                let mut engine = Engine::new(config, policy);
+                let mut rng = Rng::new(seed);
+                let mut volume: Vec<u64> = (0..CHUNKS).map(|lba| lba % 150).collect();
+                for step in 0..4000 {
+                    let lba = rng.below(CHUNKS);
+                    let at = Lba(lba);
+                    let of = |number: u64| Content {
+                        fingerprint: Fingerprint(u128::from(number + 1).to_le_bytes()),
+                        stored_bytes: 1 + (number * 7919 % u64::from(CHUNK)) as u32,
+                    };
+                    if rng.below(3) == 0 {
+                        volume[lba as usize] = rng.below(300);
+                        let content = of(volume[lba as usize]);
+                        replay.write(at, &content);
+                        engine.write(at, &content);
+                    } else {
+                        let content = of(volume[lba as usize]);
+                        assert_eq!(replay.read(at, &content), engine.read(at, &content), "{policy:?}, step {step}");
+                    }
+                    let Traffic { chunks_stored, chunks_deduplicated, chunks_evicted, .. } = replay.traffic();
+                    let t = &engine.traffic;
+                    assert_eq!(
+                        (chunks_stored, chunks_deduplicated, chunks_evicted),
+                        (t.chunks_stored, t.chunks_deduplicated, t.chunks_evicted),
+                        "{policy:?}, {prefix_bits} bits, step {step}"
+                    );
+                }
+                let (a, b) = (replay.traffic(), engine.traffic);
+                assert_eq!(a.flash_data_bytes_written, b.flash_data_bytes_written);
+                assert_eq!(a.flash_metadata_bytes_written, b.flash_metadata_bytes_written);
+                // What an engine read a moment ago, or wrote, it does not read again to look for a duplicate.
+                assert!(b.flash_metadata_bytes_read <= a.flash_metadata_bytes_read + a.flash_metadata_bytes_written);
+            }
+        }
+    });
+}
