@@ -616,3 +616,81 @@ fn contract_many_small_commits_leave_the_log_room() {
     });
     rt.kill();
 }
+
+/// The origin hangs, and destages that wait for it have most of the log reserved: FLUSH goes on, however few entries each has, and
+/// where checkpoints do not help none are made, whoever waits.
+#[test]
+fn contract_a_log_that_others_have_reserved_stops_no_flush_and_has_no_checkpoints_made() {
+    const WRITERS: usize = 400;
+    for destages in [6, 10, 12, 13] {
+        let rt = patient(1);
+        let mut shape = over_weus(shape(WriteMode::Back));
+        shape.flash_bytes = 6 << 20;
+        shape.origin_bytes = 64 << 20;
+        shape.dedup = false;
+        let world = World::new(&rt, shape);
+        let layout = world.layout();
+        let (flash, origin) = (Gate::new(&world.flash), Gate::new(&world.origin));
+        rt.block_on(async {
+            let cache = open_on(&world, flash.clone(), origin.clone(), &rt).await;
+            let pause = async |millis| rt.delay(Duration::from_millis(millis)).await.expect("a delay ends");
+            let part = 2 * destages;
+            for chunk in part..part + WRITERS {
+                write(&cache, chunk * CHUNK, &[1001 + 2 * chunk as u32; CHUNK], false).await;
+            }
+            assert!(cache.destage_all().await);
+            origin.hold(IoOp::WriteZeroes);
+            let mut all = Vec::new();
+            // Each of a run of its own.
+            for chunk in (0..part).step_by(2).rev() {
+                zero(&cache, chunk * CHUNK, CHUNK, ZeroFlags::default()).await;
+                cache.flush().await.expect("flushed");
+                cache.checkpoint().await.expect("a checkpoint");
+                cache.checkpoint().await.expect("a checkpoint");
+                if chunk == 0 {
+                    flash.hold_within(IoOp::Read, layout.weu_offset..u64::MAX);
+                    for chunk in part..part + WRITERS {
+                        let cache = cache.clone();
+                        all.push(spawn(&rt, async move {
+                            assert!(try_write(&cache, chunk * CHUNK, &[200_001 + 2 * chunk as u32]).await);
+                        }));
+                    }
+                    pause(10).await;
+                }
+                let (destaging, before) = (cache.clone(), origin.waiting());
+                all.push(spawn(&rt, async move {
+                    destaging.destage_all().await;
+                }));
+                until(&rt, "it waits for the origin", || origin.waiting() > before).await;
+            }
+            assert!(flash.waiting() > 100, "writers that read: {}", flash.waiting());
+            let minute = Duration::from_secs(60);
+            for number in 0..100 {
+                flash.release_one();
+                pause(1).await;
+                let flushed = within(&rt, minute, cache.flush()).await;
+                assert!(flushed.is_some_and(|flushed| flushed.is_ok()), "{destages} destages, FLUSH {number}");
+            }
+            let writing = cache.clone();
+            all.push(spawn(&rt, async move {
+                assert!(try_write(&writing, 1000 * CHUNK, &stamps(9001, CHUNK)).await);
+            }));
+            pause(1000).await;
+            let before = cache.status().counts.checkpoints;
+            for chunk in 0..100 {
+                read(&cache, (2000 + 2 * chunk) * CHUNK, CHUNK).await;
+                pause(1000).await;
+            }
+            let made = cache.status().counts.checkpoints - before;
+            assert!(made <= 2, "{destages} destages: {made} checkpoints");
+            flash.release();
+            origin.release();
+            pause(30_000).await;
+            let state = format!("{destages} destages, the log is {}% full", cache.status().log_used_percent);
+            assert!(all.iter().all(|one| one.load(Acquire)), "requests hang; {state}");
+            assert!(within(&rt, minute, cache.flush()).await.is_some_and(|flushed| flushed.is_ok()), "FLUSH; {state}");
+            assert!(within(&rt, minute, cache.close()).await.is_some_and(|closed| closed.is_ok()), "the end; {state}");
+        });
+        rt.kill();
+    }
+}
