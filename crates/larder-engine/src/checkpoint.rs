@@ -212,9 +212,11 @@ impl Shared {
             };
             if idle {
                 // Where it is what others have reserved that crowds the log, a checkpoint would free nothing; they say when they are
-                // over.
+                // over. The committer may have asked for one before some of it was given back.
                 if !crowded {
                     self.signals.checkpointed.notify();
+                } else {
+                    self.signals.commit_wanted.notify();
                 }
                 wanted.await;
                 continue;
