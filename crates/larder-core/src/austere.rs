@@ -76,6 +76,9 @@ use sketch::{COUNTER_MAX, Sketch};
 
 use crate::types::{Fingerprint, Lba};
 
+/// The design's name.
+pub const NAME: &str = "austere";
+
 /// A dirty mapping that is about to give way. [`Austere::owner`] says whose it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Displaced {
@@ -297,6 +300,12 @@ impl Austere {
     /// FP-hash, is gone. False, and nothing changed, where the content cannot be there.
     pub fn restore(&mut self, fingerprint: &Fingerprint, first: u32, count: u32) -> bool {
         self.fp_index.replace(self.fp_space.of_content(fingerprint), Run { first, count })
+    }
+
+    /// Whether this slot is one where a content may begin.
+    pub fn may_lie_at(&self, fingerprint: &Fingerprint, slot: u32) -> bool {
+        let bucket = self.fp_space.bucket(self.fp_space.of_content(fingerprint));
+        slot / self.config.bucket_slots == bucket as u32
     }
 
     /// Ends the mappings of all addresses.

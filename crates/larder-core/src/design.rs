@@ -179,6 +179,11 @@ pub trait Design: Send {
     /// What `lba` maps to; does not count as a use.
     fn peek(&self, lba: Lba) -> Lookup;
 
+    /// Whether `lba` maps to the chunk at `place`, whose content this is; as far as that is known without reading a metadata slot.
+    fn maps_to(&self, lba: Lba, place: &Place, _fingerprint: &Fingerprint) -> bool {
+        matches!(self.peek(lba), Lookup::Chunk { place: now, .. } if now == *place)
+    }
+
     /// The place of a stored chunk with this content that may take another reference; counts as a use.
     fn find_duplicate(&mut self, fingerprint: &Fingerprint) -> Option<Place>;
 
@@ -253,7 +258,13 @@ pub trait Design: Send {
         None
     }
 
-    /// An entry that [`Design::next_changed_entry`] handed out is written.
+    /// What is to be written for an entry that [`Design::next_changed_entry`] handed out: it, or what it has become since; `None` where
+    /// that was written for another change of it, or is of no use any more.
+    fn entry_to_write(&self, _slot: SlotId) -> Option<Arc<RegionEntry>> {
+        None
+    }
+
+    /// An entry is written as it was then.
     fn entry_written(&mut self, _entry: &Arc<RegionEntry>) {}
 
     /// Opens a free slot for a class of data: the slot and its generation. None in a design where that depends on the data.

@@ -30,6 +30,7 @@ use super::{
     fp_index::Run as SlotRun,
     keys::Key,
     metadata::{ListChange, MetadataSlot},
+    pages::pages_max,
 };
 use crate::{
     design::{Lookup, Question, Wanted},
@@ -45,8 +46,13 @@ const STUCK: u32 = u32::MAX;
 /// Fragments of one address that there may be at a time, old ones included, before one takes the place of another.
 const FRAGMENT_TURNS: u64 = 8;
 
+/// Of the pages that a checkpoint keeps, the first is not of the indices: it has the next generation.
+const HEAD_PAGES: usize = 1;
 /// As many addresses may be about to be overwritten; more are just forgotten.
 const SUSPENDED_MAX: usize = 4096;
+
+/// As many contents are tried for one that belongs to a given bucket; there are fewer buckets that matter at a time.
+const TURNS_MAX: u64 = 1 << 24;
 
 /// The sizes of such a cache.
 #[derive(Clone, Copy, Debug)]
@@ -59,12 +65,19 @@ pub struct BucketedConfig {
     pub exact_max: u64,
 }
 
+/// The most pages of a checkpoint that a cache of this layout, or of fewer slots, needs; none for a layout that cannot be.
+pub fn pages_for(config: &AustereConfig) -> u64 {
+    pages_max(config).map_or(0, |pages| (HEAD_PAGES + pages) as u64)
+}
+
 /// What somebody waits to store.
 struct Wish {
     fingerprint: Fingerprint,
     slots: u32,
     /// The runs that go for it and were not chosen yet: all of those that had to go when they were looked for.
     victims: Vec<SlotId>,
+    /// The address is mapped to the content already.
+    is_mapped: bool,
 }
 
 /// See the module.
@@ -167,20 +180,36 @@ impl Bucketed {
         }
     }
 
-    /// The content that `wanted` counts as: a fragment's is like no other, and not like the one that it replaces.
+    /// The content that `wanted` counts as: its own, if room can be made for that; else, and for a fragment, one like no other.
     fn content_of(&self, wanted: &Wanted) -> Fingerprint {
-        if let Some(fingerprint) = wanted.fingerprint {
-            return fingerprint;
+        if let Some(own) = wanted.fingerprint
+            && (self.stuck.is_empty() || self.can_have_room(&own, wanted))
+        {
+            return own;
         }
         let now = match self.exact.get(wanted.lba) {
             Lookup::Fragment { place, .. } | Lookup::Chunk { place, .. } => Some(place.slot),
             _ => None,
         };
-        let is_other = |turn: &u64| {
-            let run = self.core.find_content(&fragment_content(wanted.lba, *turn));
-            run.is_none_or(|run| Some(SlotId(run.first)) != now && !self.leaving.contains(&SlotId(run.first)))
+        let others = (0..FRAGMENT_TURNS).map(|turn| fragment_content(wanted.lba, turn));
+        // Not what it is about to replace, which stays until the new one is durable.
+        let is_other = |content: &Fingerprint| {
+            let slot = self.core.find_content(content).map(|run| SlotId(run.first));
+            slot.is_none_or(|slot| Some(slot) != now && !self.leaving.contains(&slot))
         };
-        fragment_content(wanted.lba, (0..FRAGMENT_TURNS).find(is_other).unwrap_or_default())
+        let can_be = |content: &Fingerprint| is_other(content) && self.can_have_room(content, wanted);
+        let found = others.clone().find(can_be).or_else(|| others.clone().find(is_other));
+        found.unwrap_or(fragment_content(wanted.lba, 0))
+    }
+
+    /// Whether nothing that could not leave when it should have stands in the way of a content.
+    fn can_have_room(&self, content: &Fingerprint, wanted: &Wanted) -> bool {
+        if self.stuck.is_empty() {
+            return true;
+        }
+        let slots = self.core.slots_for(wanted.stored_len);
+        let victims = self.victims_of(&Wish { fingerprint: *content, slots, victims: Vec::new(), is_mapped: true });
+        victims.is_none_or(|victims| victims.iter().all(|slot| !self.stuck.contains(slot)))
     }
 
     /// Runs that have to go for a wish, and have not been chosen yet. `None` where there is room for it.
@@ -206,6 +235,17 @@ impl Bucketed {
         Some(slots.filter(|slot| !self.leaving.contains(slot)).collect())
     }
 
+    /// Maps the address of a wish to its content before victims are looked for, as the paper's cache does (`austere.rs`, departure
+    /// 8); not while there is a run of the content's FP-hash, for that may list the address, or another of its LBA-hash.
+    fn map_wish(&mut self, lba: Lba) {
+        let Some(wish) = self.wishes.get_mut(&lba) else { return };
+        let fingerprint = wish.fingerprint;
+        if !wish.is_mapped && !is_fragment(&fingerprint) && self.core.find_content(&fingerprint).is_none() {
+            wish.is_mapped = true;
+            self.map_in_core(lba, &fingerprint);
+        }
+    }
+
     /// Maps an address to a content that is in the run at `place`, whose entry lists it from now on.
     fn share(&mut self, lba: Lba, place: &Place) {
         let Some(run) = self.core.run_from(place.slot.0) else { return };
@@ -222,6 +262,10 @@ impl Bucketed {
 
     /// A chunk was stored at `place` for `lba`.
     fn stored(&mut self, lba: Lba, place: &Place, fingerprint: &Fingerprint) {
+        if self.core.run_from(place.slot.0).is_some_and(|run| !self.core.is_run_of(run, fingerprint)) {
+            // There was no room for it where its content belongs.
+            return self.put_unshared(lba, place);
+        }
         self.map_in_core(lba, fingerprint);
         let mut metadata = MetadataSlot::EMPTY;
         metadata.reset(*fingerprint, place.stored_len, lba);
@@ -232,8 +276,12 @@ impl Bucketed {
     fn restore(&mut self, lba: Option<Lba>, fingerprint: &Fingerprint, place: &Place) {
         let slots = self.core.slots_for(place.stored_len);
         self.count();
-        if !self.core.restore(fingerprint, place.slot.0, slots) {
-            return;
+        // Another run of the content's FP-hash that has dirty data could not leave when this one was stored.
+        let other = self.core.find_content(fingerprint).filter(|run| run.first != place.slot.0);
+        let is_elsewhere = other.is_some_and(|run| self.exact.in_slot(SlotId(run.first)).next().is_some());
+        if is_elsewhere || !self.core.restore(fingerprint, place.slot.0, slots) {
+            // It lay where its content does not belong; a place that no content could have is of no address.
+            return lba.into_iter().for_each(|lba| self.put_unshared(lba, place));
         }
         self.generation = self.generation.max(place.generation.wrapping_add(1));
         if let Some(lba) = lba {
@@ -276,7 +324,7 @@ impl Bucketed {
 
 /// A content like no other: that of a fragment of `lba`.
 fn fragment_content(lba: Lba, turn: u64) -> Fingerprint {
-    let low = mix(lba.0 << 4 | turn);
+    let low = mix(lba.0 << 24 | turn);
     Fingerprint((u128::from(u64::MAX) << 64 | u128::from(low)).to_le_bytes())
 }
 

@@ -185,7 +185,8 @@ impl FpIndex {
     pub(super) fn set_if_new(&mut self, bucket: usize, slot: usize, count: u32, prefix: u16) {
         let run = self.run(bucket, slot, count);
         let key = self.space.key(bucket, prefix);
-        if self.space.prefix(key) == prefix && self.space.bucket(key) == bucket && self.find(key).is_none() {
+        let is_free = self.valid[bucket] & self.mask(run) == 0;
+        if is_free && self.space.prefix(key) == prefix && self.space.bucket(key) == bucket && self.find(key).is_none() {
             self.set(key, run);
         }
     }

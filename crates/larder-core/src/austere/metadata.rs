@@ -68,6 +68,24 @@ impl MetadataSlot {
         self.count = 0;
     }
 
+    /// A slot as [`MetadataSlot::parts`] gives it; `None` for more addresses than fit, or an oldest that is none of them.
+    pub fn from_parts(
+        fingerprint: Fingerprint,
+        stored_bytes: u32,
+        lbas: &[u64],
+        oldest: usize,
+    ) -> Option<MetadataSlot> {
+        let mut slot = MetadataSlot { fingerprint, stored_bytes, ..MetadataSlot::EMPTY };
+        slot.lbas.get_mut(..lbas.len())?.copy_from_slice(lbas);
+        (slot.count, slot.oldest) = (lbas.len() as u16, oldest as u16);
+        (oldest < lbas.len().max(1)).then_some(slot)
+    }
+
+    /// The addresses as they lie, and the position of the oldest.
+    pub fn parts(&self) -> (&[u64], usize) {
+        (&self.lbas[..usize::from(self.count)], self.oldest.into())
+    }
+
     /// The full fingerprint.
     pub fn fingerprint(&self) -> &Fingerprint {
         &self.fingerprint

@@ -10,7 +10,7 @@
 //! references; [`Austere::end_restore`] does.
 
 use super::{
-    Austere,
+    Austere, AustereConfig,
     fp_index::FpIndex,
     keys::{Key, KeySpace},
     lba_index::LbaIndex,
@@ -29,7 +29,6 @@ impl Austere {
         self.lba_pages() + self.fp_pages()
     }
 
-    /// The most pages that the indices of so many slots take in all.
     fn lba_pages(&self) -> usize {
         self.lba_index.bucket_count().div_ceil(self.lba_buckets_a_page())
     }
@@ -86,6 +85,15 @@ impl Austere {
     pub fn end_restore(&mut self) {
         self.lba_index.recount(&mut self.sketch);
     }
+}
+
+/// How many pages the indices of this layout take; none for one that cannot be.
+pub(super) fn pages_max(config: &AustereConfig) -> Option<usize> {
+    let (fp_buckets, lba_buckets) = config.buckets().ok()?;
+    let slots = config.bucket_slots as usize;
+    let lba_a_page = (PAGE_BYTES_MAX / (MASK_BYTES + slots * (PREFIX_BYTES + HASH_BYTES))).max(1);
+    let fp_a_page = (PAGE_BYTES_MAX / (MASK_BYTES + slots * PREFIX_BYTES)).max(1);
+    Some((lba_buckets as usize).div_ceil(lba_a_page) + (fp_buckets as usize).div_ceil(fp_a_page))
 }
 
 /// A bucket's part of a page.

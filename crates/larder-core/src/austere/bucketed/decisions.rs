@@ -6,10 +6,10 @@
 
 use super::{
     super::{fp_index::Run as SlotRun, metadata::MetadataSlot},
-    Bucketed, FRAGMENT_TURNS, SUSPENDED_MAX, Wish,
+    Bucketed, FRAGMENT_TURNS, HEAD_PAGES, SUSPENDED_MAX, TURNS_MAX, Wish,
     entries::RegionEntry,
     exact::PIECES,
-    fragment_content, is_fragment,
+    fragment_content,
 };
 use crate::{
     design::{Design, DesignStats, DirtyCounts, ExportedMapping, Lookup, NewMapping, Question, Victim, Wanted},
@@ -18,9 +18,6 @@ use crate::{
     types::{Fingerprint, Lba, Place, SlotId, StreamClass},
 };
 use std::sync::Arc;
-
-/// Of the pages that a checkpoint keeps, the first is not of the indices: it has the next generation.
-const HEAD_PAGES: usize = 1;
 
 impl Design for Bucketed {
     fn lookup(&mut self, lba: Lba) -> Lookup {
@@ -38,6 +35,16 @@ impl Design for Bucketed {
         self.find(lba)
     }
 
+    fn maps_to(&self, lba: Lba, place: &Place, fingerprint: &Fingerprint) -> bool {
+        match self.exact.get(lba) {
+            Lookup::Chunk { place: now, .. } => now == *place,
+            Lookup::Miss => {
+                self.run_of(lba).is_some_and(|run| run.first == place.slot.0 && self.core.is_run_of(run, fingerprint))
+            }
+            _ => false,
+        }
+    }
+
     fn unread(&self, question: Question<'_>) -> Option<SlotId> {
         self.unread_for(question)
     }
@@ -51,6 +58,10 @@ impl Design for Bucketed {
 
     fn next_changed_entry(&mut self) -> Option<Arc<RegionEntry>> {
         self.entries.next_changed()
+    }
+
+    fn entry_to_write(&self, slot: SlotId) -> Option<Arc<RegionEntry>> {
+        self.entries.unwritten(slot)
     }
 
     fn entry_written(&mut self, entry: &Arc<RegionEntry>) {
@@ -89,7 +100,9 @@ impl Design for Bucketed {
             NewMapping::Unique { fingerprint: None, .. } => {}
             NewMapping::Duplicate { .. } if self.is_restoring => self.untold = Some(lba),
             NewMapping::Duplicate { .. } => self.share(lba, &place),
-            NewMapping::Fragment { .. } => self.put_fragment(lba, &place),
+            // That of a checkpoint, which has no number, is in its pages, too.
+            NewMapping::Fragment { .. } if self.is_restoring && dirty_seq == Some(0) => {}
+            NewMapping::Fragment { .. } => self.put_unshared(lba, &place),
             NewMapping::Zero => {}
         }
     }
@@ -184,14 +197,11 @@ impl Design for Bucketed {
             self.generation = generation.wrapping_add(1);
             return Some((SlotId(first), generation));
         }
-        // As the paper's cache does, which maps before it looks for room (`austere.rs`, departure 8).
-        if !is_fragment(&fingerprint) && !self.wishes.contains_key(&wanted.lba) {
-            self.map_in_core(wanted.lba, &fingerprint);
-        }
         let is_new = |wish: &Wish| (wish.fingerprint, wish.slots) != (fingerprint, slots);
         if self.wishes.get(&wanted.lba).is_none_or(is_new) {
-            self.wishes.insert(wanted.lba, Wish { fingerprint, slots, victims: Vec::new() });
+            self.wishes.insert(wanted.lba, Wish { fingerprint, slots, victims: Vec::new(), is_mapped: false });
         }
+        self.map_wish(wanted.lba);
         None
     }
 
@@ -206,6 +216,7 @@ impl Design for Bucketed {
     fn choose_victim(&mut self, busy: &mut dyn FnMut(SlotId) -> bool) -> Option<Victim> {
         let waiting: Vec<Lba> = self.wishes.keys().copied().collect();
         for lba in waiting {
+            self.map_wish(lba);
             let Some(wish) = self.wishes.get(&lba) else { continue };
             if wish.victims.is_empty() {
                 let Some(victims) = self.victims_of(wish) else {
@@ -373,15 +384,23 @@ impl Design for Bucketed {
 }
 
 impl Bucketed {
-    /// A fragment of `lba` is at `place`: in the run that was opened for it, or, in recovery, in one that could be.
-    fn put_fragment(&mut self, lba: Lba, place: &Place) {
-        let contents = || (0..FRAGMENT_TURNS).map(|turn| fragment_content(lba, turn));
+    /// What is like no other content is, for `lba`, at `place`: in the run that was opened for it, or, in recovery, in one that could be.
+    pub(super) fn put_unshared(&mut self, lba: Lba, place: &Place) {
         if self.is_restoring {
             let slots = self.core.slots_for(place.stored_len);
-            let restored = contents().find(|content| self.core.restore(content, place.slot.0, slots));
             self.generation = self.generation.max(place.generation.wrapping_add(1));
-            return restored.into_iter().for_each(|content| self.map_in_core(lba, &content));
+            // Any content of the bucket will do, if no other run has its FP-hash.
+            let is_free = |content: &Fingerprint| {
+                self.core.find_content(content).is_none_or(|run| run.first == place.slot.0)
+                    && self.core.may_lie_at(content, place.slot.0)
+            };
+            let content = (0..TURNS_MAX).map(|turn| fragment_content(lba, turn)).find(is_free);
+            if let Some(content) = content.filter(|content| self.core.restore(content, place.slot.0, slots)) {
+                self.map_in_core(lba, &content);
+            }
+            return;
         }
+        let contents = || (0..FRAGMENT_TURNS).map(|turn| fragment_content(lba, turn));
         let is_here = |run: SlotRun| run.first == place.slot.0;
         let content = contents().find(|content| self.core.find_content(content).is_some_and(is_here));
         if let Some(content) = content {

@@ -92,6 +92,11 @@ impl Entries {
         None
     }
 
+    /// The entry of `slot`, if it differs from what is on flash.
+    pub fn unwritten(&self, slot: SlotId) -> Option<Arc<RegionEntry>> {
+        self.known.get(&slot).filter(|known| known.is_unwritten).and_then(|known| known.entry.clone())
+    }
+
     /// `entry` was written.
     pub fn written(&mut self, entry: &Arc<RegionEntry>) {
         let slot = entry.place.slot;
