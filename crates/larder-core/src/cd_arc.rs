@@ -375,9 +375,11 @@ impl Design for CdArc {
         self.nitro.end_restore();
         // A log says what an address held once, and not that its origin was written since, where nothing was mapped then.
         self.lists.forget_ghosts();
-        // What recovery found has no address in T1 or T2, perhaps, and lost none.
-        for (slot, ..) in self.nitro.export_slots() {
-            self.lists.note_unheld(slot);
+        // What recovery found has no address in T1 or T2, perhaps, and lost none. A free slot has its turn once it has lost its last.
+        for (slot, _, state, _) in self.nitro.export_slots() {
+            if state == SlotState::Sealed {
+                self.lists.note_unheld(slot);
+            }
         }
     }
 

@@ -130,6 +130,24 @@ fn a_weu_without_an_address_in_t1_and_t2_goes_first_however_recent_it_is() {
 }
 
 #[test]
+fn the_weu_that_lost_its_last_address_first_goes_first_also_after_an_opening() {
+    for is_opened in [false, true] {
+        let mut cache = Cache::new(5, 40, 2);
+        if is_opened {
+            cache.design.begin_restore(0, 0);
+            cache.design.settle_dirty();
+            cache.design.end_restore();
+        }
+        (0..7).for_each(|lba| assert!(!cache.read(lba)));
+        // Of three WEUs the third loses its addresses, then the second, then the first.
+        for lba in [5, 4, 2, 3, 0, 1] {
+            assert!(cache.design.unmap(Lba(lba)));
+        }
+        assert_eq!([cache.evict(), cache.evict(), cache.evict()], [2, 1, 0], "opened: {is_opened}");
+    }
+}
+
+#[test]
 fn an_address_without_data_hits_when_its_content_is_known_again() {
     let mut cache = Cache::new(3, 40, 2);
     (0..7).for_each(|lba| assert!(!cache.read(lba)));
