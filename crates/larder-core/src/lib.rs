@@ -16,6 +16,7 @@ pub mod austere;
 pub mod cd_arc;
 pub mod d_arc;
 pub mod d_lru;
+pub mod decisions;
 pub mod design;
 pub mod dirty;
 pub mod fp_index;
