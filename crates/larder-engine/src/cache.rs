@@ -14,10 +14,12 @@ use crate::{
     conditions::{Opening, OriginHealth},
     config::Tuning,
     degraded::behind_fence,
+    designs,
     error::EngineError,
     log_room::Reservations,
     pins::Pins,
-    recover::{RecoveryReport, new_design, recover_by},
+    recover::{RecoveryReport, index_limits, new_design, recover_by},
+    segment::packing_rules,
     shared::{Geometry, Shared, Signals},
     state::State,
     status::{Counters, Status},
@@ -85,6 +87,9 @@ impl Cache {
         if emptied {
             state.empty(new_design(&superblock, found.geometry.chunk_count)?);
         }
+        let design = designs::find(superblock.design)?;
+        let limits = index_limits(&superblock, design, found.geometry.chunk_count);
+        state.note_opened(design.name, &found.geometry, limits, packing_rules(&superblock.layout));
         let opening = Opening { superblock_repaired: found.repair, emptied };
         let slots = superblock.layout.slot_count;
         let info = volume_info(&superblock, &found.geometry, &state, &*origin);

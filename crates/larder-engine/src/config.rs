@@ -3,6 +3,7 @@
 //!
 //! What it does not do: read files or arguments.
 
+use crate::decision_log::DecisionLog;
 use crate::fence::Keeper;
 use crate::walk::Progress;
 use larder_format::{Compression, DesignId, WriteMode};
@@ -92,6 +93,8 @@ pub struct Tuning {
     pub commit_interval_ms: u64,
     /// Is told how far the recovery at opening is.
     pub progress: Option<Arc<Progress>>,
+    /// Is told each decision, with what a simulator needs to come to it by itself.
+    pub decisions: DecisionLog,
 }
 
 impl Default for Tuning {
@@ -111,6 +114,7 @@ impl Default for Tuning {
             accept_grown_origin: false,
             commit_interval_ms: 1000,
             progress: None,
+            decisions: DecisionLog::default(),
         }
     }
 }

@@ -34,6 +34,7 @@ impl Shared {
             if state.flash_failed.is_some() {
                 return error;
             }
+            state.note_fault();
             state.flash_failed = Some(error.clone());
             state.undurable = state.log.die();
             state.unflushed.clear();

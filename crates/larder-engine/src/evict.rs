@@ -11,7 +11,10 @@
 //! What it does not do: choose; the design does.
 
 use crate::{shared::Shared, state::State};
-use larder_core::{Lba, SlotId, StreamClass};
+use larder_core::{
+    Lba, SlotId, StreamClass,
+    decisions::{Answer, Event},
+};
 use larder_format::LogEntry;
 use std::{
     sync::{Arc, atomic::Ordering::*},
@@ -69,7 +72,7 @@ impl Shared {
                 if state.design.has_room(self.room_wanted()) {
                     break;
                 }
-                state.design.sweep();
+                state.sweep();
             }
             let (short, crowded) = {
                 let mut state = self.state.lock();
@@ -91,7 +94,7 @@ impl Shared {
                 let _ = self.runtime.delay(PAUSE).await;
             }
             // One shard a batch keeps stale duplicates from piling up.
-            self.state.lock().design.sweep();
+            self.state.lock().sweep();
         }
     }
 
@@ -103,6 +106,7 @@ impl Shared {
             for _ in 0..state.design.export_pieces() {
                 self.drop_zeroes(&mut state, true);
             }
+            state.decisions.note(|| (Event::Seal, Answer::Done));
             for class in [StreamClass::Clean, StreamClass::Dirty] {
                 state.close_segment(class, self.geometry.flash_tag, true);
             }
@@ -122,7 +126,9 @@ impl Shared {
         }
         let waiting = self.pending_entries_max().saturating_sub(state.log.entries.len());
         let max = waiting.min(self.pending_entries_max() / DROPPED_SHARE);
-        for lba in state.design.drop_clean_zeroes(all, max) {
+        let dropped = state.design.drop_clean_zeroes(all, max);
+        state.decisions.note(|| (Event::Drop { all, max: max as u64 }, Answer::Count(dropped.len() as u64)));
+        for lba in dropped {
             // Without this entry a crash would bring the zeroes back, over what the origin was given since.
             state.log.push(LogEntry::Invalidate { lba: lba.0, chunk_count: 1 });
         }
@@ -133,9 +139,11 @@ impl Shared {
         let mut victims = Vec::new();
         {
             let mut state = self.state.lock();
-            let State { design, in_memory, .. } = &mut *state;
             while victims.len() < count {
-                let Some(victim) = design.choose_victim(&mut |slot| in_memory[slot.0 as usize]) else { break };
+                let State { design, in_memory, .. } = &mut *state;
+                let victim = design.choose_victim(&mut |slot| in_memory[slot.0 as usize]);
+                state.note_slot(Event::Choose, victim.map(|victim| victim.slot));
+                let Some(victim) = victim else { break };
                 victims.push(victim);
             }
         }
@@ -153,7 +161,9 @@ impl Shared {
         let mut freed: Vec<SlotId> = Vec::new();
         for victim in victims {
             let mut state = self.state.lock();
-            match state.design.evict(victim.slot) {
+            let ended = state.design.evict(victim.slot);
+            state.note_slot(Event::Evict, ended.map(|_| victim.slot));
+            match ended {
                 Some(generation) => {
                     state.log.push(LogEntry::SlotFreed { slot: victim.slot.0, generation });
                     freed.push(victim.slot);
@@ -190,6 +200,7 @@ impl Shared {
             {
                 let mut state = self.state.lock();
                 state.design.release_slot(slot);
+                state.note_slot(Event::Release, Some(slot));
                 state.damaged.forget_slot(slot.0);
             }
             self.note_room_made();

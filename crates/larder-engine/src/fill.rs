@@ -7,12 +7,13 @@
 //! Invariants: a stale insertion is never mapped. A dirty mapping is never replaced by a clean one.
 
 use crate::{
+    decision_log::Asker,
     segment::{NewRecord, RecordOf},
     shared::Shared,
     state::State,
     write_back::Prepared,
 };
-use larder_core::{Lba, Lookup, NewMapping, StreamClass};
+use larder_core::{Fingerprint, Lba, Lookup, NewMapping, StreamClass};
 use larder_device::{SharedBuf, runtime::compute};
 use larder_format::Encoding;
 use std::sync::{Arc, atomic::Ordering::*};
@@ -72,18 +73,19 @@ impl Shared {
 
     /// What `lba` maps to; counts as a use. An address that the design replaced is mapped again here, as a fill would map it,
     /// where its content is stored still, and the origin is sure to have it.
-    pub(crate) fn lookup(&self, state: &mut State, lba: Lba) -> Lookup {
+    pub(crate) fn lookup(&self, state: &mut State, lba: Lba, asker: Asker) -> Lookup {
         let found = state.design.lookup(lba);
-        if found != Lookup::Miss || state.origin_changes.is_unsettled(lba) {
+        if found != Lookup::Miss {
+            state.note_lookup(lba, asker, &found, false);
             return found;
         }
-        let Some(fingerprint) = state.design.remembered(lba) else { return found };
-        if !self.may_insert(state) || !self.index_has_room(state) {
-            return found;
-        }
-        let Some(place) = state.find_duplicate(&fingerprint) else { return found };
-        self.map_insertion(state, lba, NewMapping::Duplicate { place }, Some(fingerprint), false);
-        Lookup::Chunk { place, duplicate: true }
+        let remembered = state.design.remembered(lba);
+        let held_back = remembered.is_some()
+            && (state.origin_changes.is_unsettled(lba) || !self.may_insert(state) || !self.index_has_room(state));
+        let found = remembered.filter(|_| !held_back).and_then(|fingerprint| map_again(state, lba, fingerprint));
+        let found = found.unwrap_or(Lookup::Miss);
+        state.note_lookup(lba, asker, &found, held_back);
+        found
     }
 
     async fn insert_all(self: Arc<Self>) {
@@ -172,7 +174,7 @@ impl Shared {
         state: &mut State,
         lba: Lba,
         new: NewMapping,
-        fingerprint: Option<larder_core::Fingerprint>,
+        fingerprint: Option<Fingerprint>,
         dirty: bool,
     ) {
         if dirty {
@@ -180,6 +182,7 @@ impl Shared {
             let _ = state.map_dirty(lba, new, fingerprint);
         } else {
             state.prefetch.remove(lba);
+            state.note_mapped(lba, &new, fingerprint, None);
             state.map_clean(lba, new, fingerprint);
         }
     }
@@ -196,4 +199,12 @@ impl Shared {
         }
         room
     }
+}
+
+/// Maps an address that the design replaced to its content, if that is stored still.
+fn map_again(state: &mut State, lba: Lba, fingerprint: Fingerprint) -> Option<Lookup> {
+    let place = state.find_duplicate(&fingerprint)?;
+    state.prefetch.remove(lba);
+    state.map_clean(lba, NewMapping::Duplicate { place }, Some(fingerprint));
+    Some(Lookup::Chunk { place, duplicate: true })
 }

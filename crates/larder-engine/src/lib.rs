@@ -18,6 +18,7 @@ pub mod conditions;
 pub mod config;
 pub mod create;
 pub mod damaged;
+pub mod decision_log;
 pub mod degraded;
 pub mod designs;
 pub mod destage;

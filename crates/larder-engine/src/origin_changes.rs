@@ -16,6 +16,7 @@
 use crate::{error::EngineError, shared::Shared, state::State};
 use larder_core::{
     Lba,
+    decisions::{Answer, Event},
     ranges::{Run, RunMap},
 };
 use larder_format::LogEntry;
@@ -146,6 +147,7 @@ impl Shared {
                 return None;
             }
             let change = self.changing(state, offset, len);
+            state.decisions.note(|| (Event::Change { first, count, again: cached_again }, Answer::Done));
             let mut any = false;
             for lba in (first.0..first.0 + count).map(Lba) {
                 any |= forget_clean(state, lba, cached_again);

@@ -9,6 +9,7 @@
 use crate::{
     batch::BatchRecord,
     conditions::OriginOp,
+    decision_log::Asker,
     error::EngineError,
     fill::Reason,
     prefetch::Prefetched,
@@ -35,6 +36,12 @@ pub(crate) struct Want {
     pub at: usize,
     /// Bytes of it.
     pub len: usize,
+}
+
+impl Want {
+    pub(crate) fn asker(&self) -> Asker {
+        Asker::Read(self.from / SECTOR_BYTES, (self.from + self.len) / SECTOR_BYTES)
+    }
 }
 
 /// For which wanted chunk a record is read, and the sectors and version of a fragment.
@@ -128,7 +135,7 @@ impl Shared {
 
     fn plan_one(self: &Arc<Self>, state: &mut State, want: &Want, sequential: bool) -> Plan {
         let version = state.versions.get(want.lba);
-        match self.lookup(state, want.lba) {
+        match self.lookup(state, want.lba, want.asker()) {
             Lookup::Zero => Plan::Zero,
             Lookup::Chunk { place, .. } => Plan::Record(self.hold(state, place)),
             Lookup::Fragment { place, sectors } => Plan::Fragment { record: self.hold(state, place), sectors, version },

@@ -34,10 +34,14 @@ impl Shared {
         }
         let lba = Lba(offset / chunk as u64);
         let mut state = self.state.lock();
-        let Lookup::Chunk { place, .. } = self.lookup(&mut state, lba) else { return None };
-        if state.in_memory[place.slot.0 as usize] {
+        // What goes the long way is looked up there: twice would be two uses.
+        let is_on_flash =
+            matches!(state.design.peek(lba), Lookup::Chunk { place, .. } if !state.in_memory[place.slot.0 as usize]);
+        if !is_on_flash {
             return None;
         }
+        let want = Want { lba, from, at: 0, len: buf.len() };
+        let Lookup::Chunk { place, .. } = self.lookup(&mut state, lba, want.asker()) else { return None };
         let pin = self.pin(place.slot);
         drop(state);
         let align = self.geometry.flash_align;
@@ -49,7 +53,6 @@ impl Shared {
         Some(if direct {
             Hit::Raw(place, pin)
         } else {
-            let want = Want { lba, from, at: 0, len: buf.len() };
             Hit::Other(want, HeldRecord { place, bytes: Held::Flash(pin) })
         })
     }

@@ -239,6 +239,7 @@ pub async fn recover_by(
     let state = State {
         mode: replay.mode,
         design: replay.design,
+        decisions: tuning.decisions.clone(),
         versions: Versions::default(),
         streams: Streams::default(),
         prefetch: PrefetchBuffer::new(tuning.prefetch_bytes_max),

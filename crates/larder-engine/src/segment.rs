@@ -17,6 +17,7 @@ use crate::{
 };
 use larder_core::{
     Lba, Place, SectorMap, SlotId, StreamClass,
+    decisions::{Answer, Event},
     packing::{PackingRules, SegmentPacker},
     types::Fingerprint,
 };
@@ -245,8 +246,12 @@ impl State {
     pub fn append(&mut self, record: &NewRecord<'_>, flash_tag: u64) -> Option<Place> {
         let open = self.open[class_index(record.class)].as_mut()?;
         let place = open.append(record);
+        let has_segments = open.has_segments;
+        if place.is_none() {
+            self.note_full(record);
+        }
         // A slot of one chunk is full with it.
-        if place.is_none() || !open.has_segments {
+        if place.is_none() || !has_segments {
             self.close_segment(record.class, flash_tag, true);
         }
         place
@@ -277,7 +282,9 @@ impl State {
         if self.open[class_index(class)].is_some() {
             return true;
         }
-        let Some((slot, generation)) = self.design.open_slot(class) else { return false };
+        let opened = self.design.open_slot(class);
+        self.note_slot(Event::Open { class }, opened.map(|(slot, _)| slot));
+        let Some((slot, generation)) = opened else { return false };
         self.in_memory[slot.0 as usize] = true;
         self.open[class_index(class)] = Some(OpenWeu {
             slot,
@@ -295,6 +302,7 @@ impl State {
 
     /// Closes the segments that the entries in the log queue depend on; with `all`, every open one.
     pub fn close_for_commit(&mut self, flash_tag: u64, all: bool) {
+        self.decisions.note(|| (Event::Commit { all }, Answer::Done));
         for class in [StreamClass::Clean, StreamClass::Dirty] {
             let needed = self.open[class_index(class)]
                 .as_ref()
@@ -425,6 +433,7 @@ impl Shared {
             let Some(at) = state.in_flight.iter().position(|segment| segment.seq == seq) else { return };
             match result {
                 Ok(()) => {
+                    state.decisions.note(|| (Event::Written { segment: seq }, Answer::Count(bytes)));
                     let segment = state.in_flight.remove(at);
                     for entry in segment.awaiting {
                         state.log_clean(entry);

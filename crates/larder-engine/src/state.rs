@@ -12,6 +12,7 @@
 
 use crate::{
     damaged::DamagedRecords,
+    decision_log::DecisionLog,
     error::EngineError,
     fence::Fence,
     log_area::LogArea,
@@ -21,7 +22,11 @@ use crate::{
     unflushed::{OriginFlushes, Unflushed},
 };
 use larder_core::{
-    Design, Fingerprint, Lba, NewMapping, Place, SlotId, StreamClass, ranges::Run, slots::SlotState, streams::Streams,
+    Design, Fingerprint, Lba, NewMapping, Place, SlotId, StreamClass,
+    decisions::{Answer, Event},
+    ranges::Run,
+    slots::SlotState,
+    streams::Streams,
     versions::Versions,
 };
 use larder_device::{IoError, SharedBuf};
@@ -137,6 +142,8 @@ impl PendingLog {
 pub struct State {
     /// The decisions.
     pub design: Box<dyn Design>,
+    /// Is told of them.
+    pub decisions: DecisionLog,
     /// The write mode.
     pub mode: WriteMode,
     /// Versions of chunks, against stale fills.
@@ -231,6 +238,7 @@ fn map_entry(lba: Lba, place: &Place, dirty: bool, duplicate: bool, fingerprint:
 impl State {
     /// Remembers that the record at `place` is damaged, or was not read when it was asked for alone.
     pub fn note_damaged(&mut self, place: &Place) {
+        self.note_fault();
         self.damaged.note(place);
     }
 
@@ -287,6 +295,7 @@ impl State {
         }
         let seq = self.log.push(entry);
         self.outdate(lba);
+        self.note_mapped(lba, &new, fingerprint, Some(seq));
         self.design.map(lba, new, Some(seq));
         Ok(seq)
     }
@@ -342,6 +351,7 @@ impl State {
     /// Forgets `lba` and notes it in the log. Returns whether anything was mapped.
     pub fn invalidate(&mut self, lba: Lba) -> bool {
         self.outdate(lba);
+        self.decisions.note(|| (Event::Forget { lba }, Answer::Done));
         let mapped = self.design.unmap(lba);
         if mapped {
             self.log.push(LogEntry::Invalidate { lba: lba.0, chunk_count: 1 });
@@ -360,6 +370,7 @@ impl State {
         self.prefetch.remove_range(first, count);
         self.unflushed.remove_range(first, count);
         self.lost.retain(|&lba, _| lba < first.0 || lba >= first.0 + count);
+        self.decisions.note(|| (Event::Trim { first, count, seq }, Answer::Done));
         self.design.trim(Run { first, count, seq, no_hole });
         Ok(seq)
     }

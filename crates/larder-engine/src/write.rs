@@ -9,7 +9,9 @@
 //!
 //! What it does not do: decide where chunks go.
 
-use crate::{conditions::OriginOp, error::EngineError, fill::Reason, shared::Shared, sync::Counted};
+use crate::{
+    conditions::OriginOp, decision_log::Asker, error::EngineError, fill::Reason, shared::Shared, sync::Counted,
+};
 use larder_core::{Lba, Lookup, types::SECTOR_BYTES};
 use larder_device::{IoBuf, IoError, IoErrorKind, IoFuture, IoOp, SharedBuf, WriteFlags};
 use larder_format::WriteMode;
@@ -123,7 +125,7 @@ impl Shared {
         }
         let held = {
             let mut state = self.state.lock();
-            match self.lookup(&mut state, lba) {
+            match self.lookup(&mut state, lba, Asker::Merge) {
                 Lookup::Zero => None,
                 Lookup::Chunk { place, .. } => Some(self.hold(&state, place)),
                 _ => return None,

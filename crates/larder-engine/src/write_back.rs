@@ -11,6 +11,7 @@
 
 use crate::{
     codec::{Encoded, is_zero},
+    decision_log::Asker,
     error::EngineError,
     log_room::Reserved,
     read::TRIES_MAX,
@@ -66,7 +67,7 @@ impl Shared {
         let chunk = self.padded(chunk, &mut padded);
         let fingerprint = self.codec.fingerprint(chunk);
         if let Some(fingerprint) = fingerprint
-            && self.state.lock().find_duplicate(&fingerprint).is_some()
+            && self.state.lock().knows(fingerprint)
         {
             return Prepared::Known { fingerprint };
         }
@@ -252,7 +253,7 @@ impl Shared {
         let len = self.geometry.chunk_len(lba);
         let base = {
             let mut state = self.state.lock();
-            match self.lookup(&mut state, lba) {
+            match self.lookup(&mut state, lba, Asker::Merge) {
                 Lookup::Zero => Base::Zero,
                 Lookup::Chunk { place, .. } => Base::Chunk(self.hold(&state, place)),
                 Lookup::Fragment { place, sectors } => Base::Fragment(self.hold(&state, place), sectors),

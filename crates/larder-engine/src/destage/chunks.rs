@@ -11,7 +11,11 @@ use crate::{
     shared::Shared,
     sync::join_all,
 };
-use larder_core::{Lba, Lookup, Place, SectorMap, types::SECTOR_BYTES};
+use larder_core::{
+    Lba, Lookup, Place, SectorMap,
+    decisions::{Answer, Event},
+    types::SECTOR_BYTES,
+};
 use larder_device::{IoBuf, IoError, IoErrorKind, IoFuture, IoOp, IoResult, SharedBuf, WriteFlags};
 use larder_format::LogEntry;
 use std::{
@@ -100,7 +104,9 @@ impl Shared {
                 if sectors.is_none() {
                     state.origin_changes.rewritten(lba.0..lba.0 + 1);
                 }
-                if state.design.mark_clean(lba, seq) {
+                let is_clean = state.design.mark_clean(lba, seq);
+                state.decisions.note(|| (Event::Clean { lba, seq }, Answer::Count(is_clean.into())));
+                if is_clean {
                     state.log.push(LogEntry::Clean { lba: lba.0, chunk_count: 1, map_seq: seq });
                 }
             }

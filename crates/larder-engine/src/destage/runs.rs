@@ -5,7 +5,11 @@
 //! What it does not do: decide which run is next.
 
 use crate::{shared::Shared, state::State};
-use larder_core::{Lba, ranges::Run};
+use larder_core::{
+    Lba,
+    decisions::{Answer, Event},
+    ranges::Run,
+};
 use larder_device::ZeroFlags;
 use larder_format::LogEntry;
 use std::sync::Arc;
@@ -55,6 +59,8 @@ impl Shared {
             for (first, count) in remains_of(&state, &run) {
                 state.log.push(LogEntry::Clean { lba: first.0, chunk_count: count, map_seq: run.seq });
             }
+            let Run { first, count, seq, .. } = run;
+            state.decisions.note(|| (Event::CleanRun { first, count, seq }, Answer::Done));
             state.design.mark_run_clean(&run);
         }
         self.signals.destaged.notify();

@@ -1,0 +1,166 @@
+//! The decision log: tells an embedding program what a simulator cannot know, in the order in which the engine decides.
+//!
+//! Whoever opens a cache may give it a sink ([`Tuning::decisions`](crate::config::Tuning::decisions)). It is told each
+//! [`Event`] with the [`Answer`] that was found, under the lock of the state and with the decision itself, so that their order
+//! is that of the decisions. `larder-sim` replays such a log; [`larder_core::decisions::text`] keeps it in a file.
+//!
+//! Of a chunk the log has the fingerprint, which is that of the cache's own key, and the length as stored.
+//!
+//! Invariants: without a sink an event is not even made. A sink decides nothing.
+//!
+//! What it does not do: tell of bytes, of the origin, or of what becomes durable when; and it tells no more than that they
+//! happened of faults of the flash.
+
+use crate::{
+    segment::{NewRecord, RecordOf},
+    shared::Geometry,
+    state::State,
+};
+use larder_core::{
+    DesignConfig, Fingerprint, Lba, Lookup, NewMapping, Place, SectorMap, SlotId,
+    decisions::{Answer, Event, NewContent, Opened, Stored},
+    packing::PackingRules,
+    slots::SlotState,
+};
+use larder_format::Encoding;
+use std::{fmt, sync::Arc};
+
+/// Is told each event; see the module. It is called under a lock that every request needs, so it should take no time, and
+/// must not call the cache.
+pub type Sink = Arc<dyn Fn(&Event, &Answer) + Send + Sync>;
+
+/// A sink, or none, among the options of an opening.
+#[derive(Clone, Default)]
+pub struct DecisionLog(pub Option<Sink>);
+
+impl fmt::Debug for DecisionLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "a sink" } else { "none" })
+    }
+}
+
+/// Who looks an address up.
+#[derive(Clone, Copy, Debug)]
+pub enum Asker {
+    /// A read of these sectors of the chunk, `first..end`.
+    Read(usize, usize),
+    /// A write of a part of it.
+    Merge,
+}
+
+impl DecisionLog {
+    /// Tells the sink, if there is one.
+    #[inline]
+    pub fn note(&self, made: impl FnOnce() -> (Event, Answer)) {
+        if let Some(sink) = &self.0 {
+            let (event, answer) = made();
+            sink(&event, &answer);
+        }
+    }
+}
+
+fn stored(place: &Place) -> Stored {
+    Stored { bytes: place.stored_len, raw: place.encoding == Encoding::Raw.code() }
+}
+
+/// Whether a lookup found what was asked for: of a fragment the sectors that are read.
+fn answer_of(found: &Lookup, asker: Asker) -> Answer {
+    match (found, asker) {
+        (Lookup::Miss, _) => Answer::Miss,
+        (Lookup::Zero, _) => Answer::Zero,
+        (Lookup::Fragment { sectors, .. }, Asker::Read(first, end)) if !sectors.has_all(first, end) => Answer::Miss,
+        (Lookup::Chunk { place, .. } | Lookup::Fragment { place, .. }, _) => Answer::Hit(place.into()),
+    }
+}
+
+impl State {
+    /// The cache is open from now on.
+    pub(crate) fn note_opened(&self, design: &str, geometry: &Geometry, limits: DesignConfig, rules: PackingRules) {
+        self.decisions.note(|| {
+            let stats = self.design.stats();
+            let slots = self.design.export_slots().into_iter();
+            let used = slots.filter(|&(_, generation, state, _)| generation > 0 || state != SlotState::Free).count();
+            let opened = Opened {
+                design: design.to_owned(),
+                chunk_bytes: geometry.chunk_bytes as u32,
+                weu_bytes: rules.weu_bytes,
+                sector_bytes: rules.sector_bytes,
+                header_bytes: rules.header_bytes,
+                entry_bytes: rules.entry_bytes,
+                slot_count: limits.slot_count,
+                mappings_max: limits.mappings_max,
+                fp_entries_max: limits.fp_entries_max,
+                first_segment: self.segment_seq,
+                found: stats.mapped_chunks + stats.trimmed_chunks + used as u64,
+            };
+            (Event::Opened(opened), Answer::Done)
+        });
+    }
+
+    /// `lba` was looked up.
+    #[inline]
+    pub(crate) fn note_lookup(&self, lba: Lba, asker: Asker, found: &Lookup, held_back: bool) {
+        self.decisions.note(|| {
+            let event = match asker {
+                Asker::Read(first, end) => Event::Read { lba, first: first as u16, end: end as u16, held_back },
+                Asker::Merge => Event::Merge { lba, held_back },
+            };
+            (event, answer_of(found, asker))
+        });
+    }
+
+    /// Whether this content is stored, asked ahead of its insertion; counts as a use.
+    pub(crate) fn knows(&mut self, fingerprint: Fingerprint) -> bool {
+        let found = self.find_duplicate(&fingerprint);
+        let answer = found.as_ref().map_or(Answer::Miss, |place| Answer::Hit(place.into()));
+        self.decisions.note(|| (Event::Look { fingerprint }, answer));
+        found.is_some()
+    }
+
+    /// `lba` is mapped to `new`, whose content is `fingerprint`.
+    pub(crate) fn note_mapped(&self, lba: Lba, new: &NewMapping, fingerprint: Option<Fingerprint>, dirty: Option<u64>) {
+        self.decisions.note(|| {
+            let chunk = |stored| Event::Insert { lba, content: NewContent::Chunk { fingerprint, stored }, dirty };
+            match new {
+                NewMapping::Zero => (Event::Insert { lba, content: NewContent::Zero, dirty }, Answer::Done),
+                NewMapping::Unique { place, .. } => (chunk(Some(stored(place))), Answer::Stored(place.into())),
+                NewMapping::Duplicate { place } => (chunk(None), Answer::Hit(place.into())),
+                NewMapping::Fragment { place, sectors } => {
+                    (fragment(lba, *sectors, place, dirty.unwrap_or_default()), Answer::Stored(place.into()))
+                }
+            }
+        });
+    }
+
+    /// The record did not fit.
+    pub(crate) fn note_full(&self, record: &NewRecord<'_>) {
+        let NewRecord { class, of, encoding, payload, .. } = *record;
+        let fingerprint = match of {
+            RecordOf::Chunk(fingerprint) => fingerprint,
+            RecordOf::Fragment(_) => None,
+        };
+        let stored = Stored { bytes: payload.len() as u32, raw: encoding == Encoding::Raw };
+        self.decisions.note(|| (Event::Full { class, fingerprint, stored }, Answer::Done));
+    }
+
+    /// Something happened to a slot: one that was opened, chosen, evicted or freed, or to none.
+    #[inline]
+    pub(crate) fn note_slot(&self, event: Event, slot: Option<SlotId>) {
+        self.decisions.note(|| (event, slot.map_or(Answer::NoSlot, Answer::Slot)));
+    }
+
+    /// The flash failed, or a record of it is damaged.
+    pub(crate) fn note_fault(&self) {
+        self.decisions.note(|| (Event::Fault, Answer::Done));
+    }
+
+    /// One step of the cleaning of stale entries.
+    pub(crate) fn sweep(&mut self) {
+        let swept = self.design.sweep();
+        self.decisions.note(|| (Event::Sweep, Answer::Count(swept as u64)));
+    }
+}
+
+fn fragment(lba: Lba, sectors: SectorMap, place: &Place, seq: u64) -> Event {
+    Event::Fragment { lba, sectors, stored: stored(place), seq }
+}
