@@ -13,6 +13,7 @@
 pub mod austere;
 pub mod bound;
 pub mod cache;
+pub mod decisions;
 mod held;
 pub mod lab;
 pub mod measure;

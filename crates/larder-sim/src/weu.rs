@@ -14,12 +14,16 @@
 //! Invariants: a slot is reused only after its dirty mappings were destaged; open WEUs count as flash from the moment that
 //! their segments are closed.
 //!
-//! What it does not do: prefetching, fragments (each request is a whole chunk), or the engine's reserve of free slots, which
-//! only concurrency needs.
+//! [`follow`] has the same cache decide what an engine's log says was to be decided, in that order.
+//!
+//! What it does not do: prefetching, fragments (each request of a trace is a whole chunk; a log has them), or the engine's reserve
+//! of free slots, which only concurrency needs.
 
 use crate::cache::{Content, Figures, ReplayCache, Traffic, WritePolicy};
+use follow::Following;
 use larder_core::{
     Design, DesignConfig, Fingerprint, Lba, Lookup, NewMapping, Place, SlotId, StreamClass,
+    decisions::Stored,
     packing::{PackingRules, SegmentPacker},
     ranges::Run,
 };
@@ -27,9 +31,12 @@ use larder_format::{
     CheckpointCounts, checkpoint::checkpoint_bytes_max, layout::SUPERBLOCK_OFFSETS, log::frame_bytes_for,
     superblock::SUPERBLOCK_BYTES,
 };
+use segments::{OpenWeu, class_of, index_of};
 use std::collections::HashMap;
 
 mod destage;
+pub mod follow;
+mod segments;
 pub mod sizing;
 
 /// The fewest slots: an open one for each class of data, and one to evict.
@@ -70,15 +77,6 @@ pub struct WeuOptions {
     pub commit_entries: u64,
 }
 
-struct OpenWeu {
-    slot: SlotId,
-    generation: u32,
-    packer: SegmentPacker,
-    /// Mappings that are logged when the segment is written.
-    awaiting: u64,
-    holds_dirty: bool,
-}
-
 /// The cache.
 pub struct WeuCache {
     design: Box<dyn Design>,
@@ -94,6 +92,8 @@ pub struct WeuCache {
     /// WEUs that were evicted.
     evictions: u64,
     traffic: Traffic,
+    /// What is under way in a log that is followed.
+    following: Option<Following>,
 }
 
 impl WeuCache {
@@ -128,6 +128,7 @@ impl WeuCache {
             destaged_to: Lba(0),
             evictions: 0,
             traffic: Traffic::default(),
+            following: None,
         })
     }
 
@@ -149,18 +150,28 @@ impl WeuCache {
     /// Maps `lba` to `content`, which is stored where it is not known.
     fn insert(&mut self, lba: Lba, content: &Content, dirty: bool) {
         self.make_room();
-        let (new, class) = if content.is_zero() {
-            (NewMapping::Zero, None)
-        } else if let Some(place) = self.known(&content.fingerprint) {
-            self.traffic.chunks_deduplicated += 1;
-            (NewMapping::Duplicate { place }, self.open_class_of(&place))
-        } else {
-            let class = if dirty { StreamClass::Dirty } else { StreamClass::Clean };
-            let Some(place) = self.store(self.stored_bytes(content), class) else { return };
-            let fingerprint = (self.options.fp_entries_max > 0).then_some(content.fingerprint);
-            (NewMapping::Unique { place, fingerprint }, Some(class))
-        };
-        self.map(lba, new, class, dirty);
+        if content.is_zero() {
+            self.map(lba, NewMapping::Zero, None, dirty);
+        } else if self.map_known(lba, &content.fingerprint, dirty).is_none() {
+            let bytes = self.stored_bytes(content);
+            let stored = Stored { bytes, raw: bytes == self.options.chunk_bytes };
+            let Some(place) = self.store(stored, class_of(dirty)) else { return };
+            self.map_stored(lba, place, Some(content.fingerprint), dirty);
+        }
+    }
+
+    /// Maps `lba` to content that is known already; where it is.
+    fn map_known(&mut self, lba: Lba, fingerprint: &Fingerprint, dirty: bool) -> Option<Place> {
+        let place = self.known(fingerprint)?;
+        self.traffic.chunks_deduplicated += 1;
+        self.map(lba, NewMapping::Duplicate { place }, self.open_class_of(&place), dirty);
+        Some(place)
+    }
+
+    /// Maps `lba` to a chunk that was stored for it.
+    fn map_stored(&mut self, lba: Lba, place: Place, fingerprint: Option<Fingerprint>, dirty: bool) {
+        let fingerprint = fingerprint.filter(|_| self.options.fp_entries_max > 0);
+        self.map(lba, NewMapping::Unique { place, fingerprint }, Some(class_of(dirty)), dirty);
     }
 
     /// Maps `lba`, and logs that: with the segment that its record is in, of class `class`, where that is open still.
@@ -180,16 +191,6 @@ impl WeuCache {
 
     fn known(&mut self, fingerprint: &Fingerprint) -> Option<Place> {
         if self.options.fp_entries_max == 0 { None } else { self.design.find_duplicate(fingerprint) }
-    }
-
-    /// The class of the open segment that `place` is in.
-    fn open_class_of(&self, place: &Place) -> Option<StreamClass> {
-        let holds = |class: &StreamClass| {
-            self.open[index_of(*class)].as_ref().is_some_and(|open| {
-                (open.slot, open.generation) == (place.slot, place.generation) && place.offset >= open.packer.start()
-            })
-        };
-        [StreamClass::Clean, StreamClass::Dirty].into_iter().find(holds)
     }
 
     /// The index has a limit: what the design has replaced goes first, then stale entries, then WEUs.
@@ -226,88 +227,41 @@ impl WeuCache {
         self.pending += self.design.drop_clean_zeroes(false, usize::MAX).len() as u64;
     }
 
-    /// Appends a record; its place. `None` where there is no slot for it: a cache of too few WEUs.
-    fn store(&mut self, bytes: u32, class: StreamClass) -> Option<Place> {
-        let raw = bytes == self.options.chunk_bytes;
-        loop {
-            let open = match &mut self.open[index_of(class)] {
-                Some(open) => open,
-                none => {
-                    let Some((slot, generation)) = self.design.open_slot(class) else {
-                        if self.evict() {
-                            continue;
-                        }
-                        return None;
-                    };
-                    let packer = SegmentPacker::new(self.options.rules);
-                    none.insert(OpenWeu { slot, generation, packer, awaiting: 0, holds_dirty: false })
-                }
-            };
-            if let Some(offset) = open.packer.place(bytes, raw) {
-                let encoding = u8::from(!raw);
-                let (slot, generation) = (open.slot, open.generation);
-                self.traffic.chunks_stored += 1;
-                self.records[slot.0 as usize] += 1;
-                return Some(Place { slot, generation, offset, stored_len: bytes, crc: 0, encoding });
-            }
-            self.close_segment(class, true);
-        }
-    }
-
-    /// Writes the open segment of a class; seals the WEU where it has no room for another, or where `seal` says so.
-    fn close_segment(&mut self, class: StreamClass, seal: bool) {
-        let Some(open) = &mut self.open[index_of(class)] else { return };
-        let rules = &self.options.rules;
-        if open.packer.records() > 0 {
-            let bytes = u64::from(open.packer.closed_end() - open.packer.start());
-            let metadata = u64::from(rules.header_bytes + open.packer.records() * rules.entry_bytes);
-            self.traffic.flash_metadata_bytes_written += metadata;
-            self.traffic.flash_data_bytes_written += bytes - metadata;
-            self.pending += std::mem::take(&mut open.awaiting);
-            open.holds_dirty = false;
-        }
-        let goes_on = open.packer.records() == 0 || open.packer.next_segment();
-        if seal || !goes_on {
-            let slot = open.slot;
-            self.open[index_of(class)] = None;
-            self.design.seal_slot(slot);
-        }
-        // Nobody asks for these entries; the engine's timer commits them about as often as WEUs fill.
-        if class == StreamClass::Clean {
-            self.commit_if_many();
-        }
-    }
-
-    /// Seals what is open, so that it may be evicted; whether there was anything.
-    fn close_all(&mut self) -> bool {
-        let any = self.open.iter().any(Option::is_some);
-        self.close_segment(StreamClass::Clean, true);
-        self.close_segment(StreamClass::Dirty, true);
-        any
-    }
-
     /// Evicts one WEU.
     fn evict(&mut self) -> bool {
         let Some(victim) = self.design.choose_victim(&mut |_| false) else { return false };
         let dirty = self.design.dirty_in(victim.slot);
         let dirty: Vec<_> = dirty.into_iter().filter_map(|lba| Some((lba, self.design.dirty_seq(lba)?))).collect();
         self.destage(dirty.into_iter());
-        if self.design.evict(victim.slot).is_none() {
-            self.design.spare_victim(victim.slot);
+        if !self.end_victim(victim.slot) {
             return false;
         }
-        self.traffic.chunks_evicted += u64::from(std::mem::take(&mut self.records[victim.slot.0 as usize]));
-        self.traffic.weu_erasures += 1;
         // *Slot freed* is durable before the slot is written again.
-        self.pending += 1;
         self.commit_if_many();
-        self.design.release_slot(victim.slot);
-        self.evictions += 1;
+        self.release(victim.slot);
         if self.evictions.is_multiple_of(self.options.commit_entries.max(1)) {
             self.design.sweep();
             self.drop_replaced();
         }
         true
+    }
+
+    /// Evicts a victim, if it is clean; else it is spared.
+    fn end_victim(&mut self, slot: SlotId) -> bool {
+        if self.design.evict(slot).is_none() {
+            self.design.spare_victim(slot);
+            return false;
+        }
+        self.traffic.chunks_evicted += u64::from(std::mem::take(&mut self.records[slot.0 as usize]));
+        self.traffic.weu_erasures += 1;
+        self.pending += 1;
+        true
+    }
+
+    /// A slot that was evicted is free.
+    fn release(&mut self, slot: SlotId) {
+        self.design.release_slot(slot);
+        self.evictions += 1;
     }
 
     fn commit_if_many(&mut self) {
@@ -341,13 +295,14 @@ impl WeuCache {
         }
     }
 
-    /// What `lba` maps to; an address that the design replaced is mapped again where its content is stored still.
-    fn lookup(&mut self, lba: Lba) -> Lookup {
+    /// What `lba` maps to; an address that the design replaced is mapped again where its content is stored still, unless that is
+    /// `held_back`.
+    fn lookup(&mut self, lba: Lba, held_back: bool) -> Lookup {
         let found = self.design.lookup(lba);
         if found != Lookup::Miss {
             return found;
         }
-        let Some(fingerprint) = self.design.remembered(lba) else { return found };
+        let Some(fingerprint) = self.design.remembered(lba).filter(|_| !held_back) else { return found };
         let Some(place) = self.design.find_duplicate(&fingerprint) else { return found };
         self.map(lba, NewMapping::Duplicate { place }, self.open_class_of(&place), false);
         Lookup::Chunk { place, duplicate: true }
@@ -362,16 +317,9 @@ impl WeuCache {
     }
 }
 
-fn index_of(class: StreamClass) -> usize {
-    match class {
-        StreamClass::Clean => 0,
-        StreamClass::Dirty => 1,
-    }
-}
-
 impl ReplayCache for WeuCache {
     fn read(&mut self, lba: Lba, content: &Content) -> bool {
-        match self.lookup(lba) {
+        match self.lookup(lba, false) {
             Lookup::Chunk { place, .. } => {
                 self.traffic.flash_data_bytes_read += u64::from(place.stored_len);
                 true
@@ -446,11 +394,7 @@ impl ReplayCache for WeuCache {
         if self.options.policy != WritePolicy::Back {
             return;
         }
-        for class in [StreamClass::Clean, StreamClass::Dirty] {
-            if self.open[index_of(class)].as_ref().is_some_and(|open| open.holds_dirty) {
-                self.close_segment(class, false);
-            }
-        }
+        self.close_for_commit(false);
         self.commit();
     }
 

@@ -23,9 +23,15 @@ impl WeuCache {
             if let Lookup::Chunk { place, .. } = self.design.peek(lba) {
                 self.traffic.flash_data_bytes_read += u64::from(place.stored_len);
             }
-            self.design.mark_clean(lba, seq);
-            self.pending += 1;
+            self.mark_clean(lba, seq);
         }
+    }
+
+    /// The origin has a chunk as of `seq`; whether it is clean then.
+    pub(super) fn mark_clean(&mut self, lba: Lba, seq: u64) -> bool {
+        let is_clean = self.design.mark_clean(lba, seq);
+        self.pending += u64::from(is_clean);
+        is_clean
     }
 
     /// Destages, by address, what is over a limit: chunks and trimmed runs, whichever are too many.

@@ -1,0 +1,303 @@
+//! The cache follows an engine's log: [`larder_core::decisions`].
+//!
+//! The log says what came and in which order, also what was over when; what is a hit, what a duplicate, where a record goes,
+//! whether it fits, which segments a commit closes, which WEU goes and what is clean then is decided here, by the code that
+//! replays traces. In a trace one thing follows from the other at once. Here what the engine does in several steps comes in several
+//! events: a WEU is full, the next is opened, a victim is chosen, evicted, its slot free; a segment is closed, its write is over.
+//!
+//! Invariants: no event panics, whatever a log says.
+//!
+//! What it does not do: count the frames of the metadata log and the checkpoints, which are a matter of when the engine's
+//! committer comes to run.
+
+use super::{WeuCache, WeuOptions, segments::index_of};
+use crate::cache::WritePolicy;
+use larder_core::{
+    Lba, Lookup, NewMapping, SlotId, StreamClass,
+    cd_arc::{self, CdArc},
+    decisions::{Answer, Event, NewContent, Opened, Stored},
+    nitro::{self, Nitro},
+    packing::PackingRules,
+    ranges::Run,
+};
+use larder_format::layout::{
+    CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, CHUNKS_MAX, SECTOR_BYTES_MAX, SECTOR_BYTES_MIN, WEU_BYTES_MAX, WEU_BYTES_MIN,
+};
+use std::collections::VecDeque;
+
+/// Slots of a cache whose log is followed, at most: those of 8 TiB of flash in WEUs of 2 MiB.
+const SLOTS_MAX: u32 = 1 << 22;
+/// Log entries that nobody counts here.
+const NEVER: u64 = u64::MAX;
+
+/// What is under way.
+pub(super) struct Following {
+    /// Number of the next segment that is closed.
+    next_segment: u64,
+    /// Segments whose write is not over: number, slot, bytes.
+    in_flight: Vec<(u64, SlotId, u64)>,
+    /// Slots that were chosen, and not evicted yet.
+    victims: VecDeque<SlotId>,
+    /// Slots that were evicted, and are not free yet.
+    evicted: VecDeque<SlotId>,
+}
+
+impl Following {
+    pub fn segment_closed(&mut self, slot: SlotId, bytes: u64) {
+        self.in_flight.push((self.next_segment, slot, bytes));
+        self.next_segment = self.next_segment.wrapping_add(1);
+    }
+}
+
+fn within<T: PartialOrd + std::fmt::Display>(what: &str, value: T, least: T, most: T) -> Result<T, String> {
+    if (&least..=&most).contains(&&value) {
+        Ok(value)
+    } else {
+        Err(format!("{what} is {value}; it is from {least} to {most}"))
+    }
+}
+
+impl WeuCache {
+    /// The cache that a log begins with, empty.
+    ///
+    /// # Errors
+    /// One sentence: what no cache over WEUs has, or one that was not empty.
+    pub fn opened(opened: &Opened) -> Result<WeuCache, String> {
+        let Opened { mappings_max, fp_entries_max, .. } = *opened;
+        if opened.found > 0 {
+            return Err(format!(
+                "the opening found {} chunks and used slots; only an empty cache can be followed",
+                opened.found
+            ));
+        }
+        let chunk_bytes = within("the size of a chunk", opened.chunk_bytes, CHUNK_BYTES_MIN, CHUNK_BYTES_MAX)?;
+        let rules = PackingRules {
+            weu_bytes: within("the size of a WEU", opened.weu_bytes, WEU_BYTES_MIN, WEU_BYTES_MAX)?,
+            sector_bytes: within("the size of a sector", opened.sector_bytes, SECTOR_BYTES_MIN, SECTOR_BYTES_MAX)?,
+            header_bytes: within("the size of a segment's header", opened.header_bytes, 1, SECTOR_BYTES_MIN)?,
+            entry_bytes: within("the size of an entry of a segment's table", opened.entry_bytes, 1, SECTOR_BYTES_MIN)?,
+        };
+        let options = WeuOptions {
+            chunk_bytes,
+            rules,
+            slot_count: within("the number of slots", opened.slot_count, 1, SLOTS_MAX)?,
+            mappings_max,
+            fp_entries_max,
+            log_bytes: 1 << 40,
+            policy: WritePolicy::Back,
+            compress: true,
+            dirty_chunks_max: NEVER,
+            zero_ranges_max: NEVER,
+            commit_entries: NEVER,
+        };
+        let mut cache = match opened.design.as_str() {
+            nitro::NAME => WeuCache::new(|config| Box::new(Nitro::new(config)), options)?,
+            cd_arc::NAME => WeuCache::new(|config| Box::new(CdArc::new(config)), options)?,
+            other => {
+                let (nitro, cd_arc) = (nitro::NAME, cd_arc::NAME);
+                return Err(format!("{other:?} is no design over WEUs; there are {nitro} and {cd_arc}"));
+            }
+        };
+        cache.following = Some(Following {
+            next_segment: opened.first_segment,
+            in_flight: Vec::new(),
+            victims: VecDeque::new(),
+            evicted: VecDeque::new(),
+        });
+        Ok(cache)
+    }
+
+    /// Decides one event.
+    ///
+    /// # Errors
+    /// One sentence: here something cannot be as the log says it was, or nobody can follow it from there on. Then the cache
+    /// is of no use any more.
+    pub fn decide(&mut self, event: &Event) -> Result<Answer, String> {
+        match *event {
+            Event::Opened(_) => Err("the cache is open already".into()),
+            Event::Fault => {
+                Err("the flash failed, or a record is damaged: what follows depends on bytes, and nobody can follow it"
+                    .into())
+            }
+            Event::Read { lba, first, end, held_back } => {
+                let found = self.lookup(lba, held_back);
+                Ok(match found {
+                    Lookup::Fragment { sectors, .. } if !sectors.has_all(first.into(), end.into()) => Answer::Miss,
+                    found => answer_of(&found),
+                })
+            }
+            Event::Merge { lba, held_back } => Ok(answer_of(&self.lookup(lba, held_back))),
+            Event::Look { fingerprint } => {
+                Ok(self.known(&fingerprint).map_or(Answer::Miss, |place| Answer::Hit((&place).into())))
+            }
+            Event::Insert { lba, content, dirty } => self.decide_insert(lba, content, dirty),
+            Event::Fragment { lba, sectors, stored, seq } => {
+                self.begin_write(Some(seq))?;
+                let place = self.append_logged(stored, StreamClass::Dirty)?;
+                self.map(lba, NewMapping::Fragment { place, sectors }, Some(StreamClass::Dirty), true);
+                Ok(Answer::Stored((&place).into()))
+            }
+            Event::Change { first, count, again } => {
+                let end = end_of(first, count)?;
+                (first.0..end).map(Lba).for_each(|lba| {
+                    if again {
+                        self.design.suspend(lba)
+                    } else {
+                        self.design.unmap(lba)
+                    };
+                });
+                Ok(Answer::Done)
+            }
+            Event::Forget { lba } => {
+                self.design.unmap(lba);
+                Ok(Answer::Done)
+            }
+            Event::Trim { first, count, seq } => {
+                end_of(first, count)?;
+                self.design.trim(Run { first, count, seq, no_hole: false });
+                Ok(Answer::Done)
+            }
+            Event::Clean { lba, seq } => Ok(Answer::Count(self.mark_clean(lba, seq).into())),
+            Event::CleanRun { first, count, seq } => {
+                end_of(first, count)?;
+                self.destage_run(Run { first, count, seq, no_hole: false });
+                Ok(Answer::Done)
+            }
+            _ => self.decide_slots(event),
+        }
+    }
+
+    /// Events of segments and slots.
+    fn decide_slots(&mut self, event: &Event) -> Result<Answer, String> {
+        match *event {
+            Event::Full { class, fingerprint, stored } => {
+                if fingerprint.is_some_and(|fingerprint| self.known(&fingerprint).is_some()) {
+                    return Err("the content is known here, so that nothing has to fit".into());
+                }
+                self.check_stored(stored)?;
+                let Some(open) = &self.open[index_of(class)] else {
+                    return Err("no WEU is open here that could be full".into());
+                };
+                if open.packer.clone().place(stored.bytes, stored.raw).is_some() {
+                    return Err(format!("the record fits here, into slot {}", open.slot.0));
+                }
+                self.close_segment(class, true);
+                Ok(Answer::Done)
+            }
+            Event::Open { class } => {
+                if let Some(open) = &self.open[index_of(class)] {
+                    return Err(format!("a WEU is open here already, slot {}", open.slot.0));
+                }
+                Ok(slot_or_none(self.open_weu(class)))
+            }
+            Event::Commit { all } => {
+                self.close_for_commit(all);
+                Ok(Answer::Done)
+            }
+            Event::Seal => {
+                self.close_all();
+                Ok(Answer::Done)
+            }
+            Event::Sweep => Ok(Answer::Count(self.design.sweep() as u64)),
+            Event::Drop { all, max } => {
+                let max = usize::try_from(max).unwrap_or(usize::MAX);
+                Ok(Answer::Count(self.design.drop_clean_zeroes(all, max).len() as u64))
+            }
+            _ => self.decide_followed(event),
+        }
+    }
+
+    /// Events of what takes several steps.
+    fn decide_followed(&mut self, event: &Event) -> Result<Answer, String> {
+        let WeuCache { following: Some(following), design, .. } = self else {
+            return Err("the cache follows no log".into());
+        };
+        match *event {
+            Event::Written { segment } => {
+                let at = following.in_flight.iter().position(|&(number, ..)| number == segment);
+                let Some(at) = at else { return Err(format!("no segment {segment} is closed here and not written")) };
+                Ok(Answer::Count(following.in_flight.swap_remove(at).2))
+            }
+            Event::Choose => {
+                let is_busy = |slot| following.in_flight.iter().any(|&(_, busy, _)| busy == slot);
+                let victim = design.choose_victim(&mut { is_busy }).map(|victim| victim.slot);
+                following.victims.extend(victim);
+                Ok(slot_or_none(victim))
+            }
+            Event::Evict => {
+                let victim = following.victims.pop_front().ok_or("no victim is chosen here")?;
+                let evicted = self.end_victim(victim).then_some(victim);
+                self.following.iter_mut().for_each(|following| following.evicted.extend(evicted));
+                Ok(slot_or_none(evicted))
+            }
+            Event::Release => {
+                let slot = following.evicted.pop_front().ok_or("no slot is evicted here and not free")?;
+                self.release(slot);
+                Ok(Answer::Slot(slot))
+            }
+            _ => Err("this event is none of a cache over WEUs".into()),
+        }
+    }
+
+    fn decide_insert(&mut self, lba: Lba, content: NewContent, dirty: Option<u64>) -> Result<Answer, String> {
+        self.begin_write(dirty)?;
+        let (fingerprint, stored) = match content {
+            NewContent::Zero => {
+                self.map(lba, NewMapping::Zero, None, dirty.is_some());
+                return Ok(Answer::Done);
+            }
+            NewContent::Chunk { fingerprint, stored } => (fingerprint, stored),
+        };
+        if let Some(place) = fingerprint.and_then(|known| self.map_known(lba, &known, dirty.is_some())) {
+            return Ok(Answer::Hit((&place).into()));
+        }
+        let Some(stored) = stored else {
+            return Err("the content is not known here, and the log does not say how long it is".into());
+        };
+        let place = self.append_logged(stored, super::class_of(dirty.is_some()))?;
+        self.map_stored(lba, place, fingerprint, dirty.is_some());
+        Ok(Answer::Stored((&place).into()))
+    }
+
+    /// The write has this number.
+    fn begin_write(&mut self, seq: Option<u64>) -> Result<(), String> {
+        if let Some(seq) = seq {
+            self.next_seq = within("the number of a write", seq, 0, u64::MAX - 1)?;
+        } else {
+            // Clean mappings have none, and must not use them up.
+            self.next_seq = 0;
+        }
+        Ok(())
+    }
+
+    fn check_stored(&self, stored: Stored) -> Result<(), String> {
+        within("the length of a record", stored.bytes, 1, self.options.chunk_bytes).map(|_| ())
+    }
+
+    fn append_logged(&mut self, stored: Stored, class: StreamClass) -> Result<larder_core::Place, String> {
+        self.check_stored(stored)?;
+        self.append(stored, class).ok_or_else(|| match &self.open[index_of(class)] {
+            Some(open) => format!("the record does not fit here, into slot {}", open.slot.0),
+            None => "no WEU is open here that the record could go to".into(),
+        })
+    }
+}
+
+fn answer_of(found: &Lookup) -> Answer {
+    match found {
+        Lookup::Miss => Answer::Miss,
+        Lookup::Zero => Answer::Zero,
+        Lookup::Chunk { place, .. } | Lookup::Fragment { place, .. } => Answer::Hit(place.into()),
+    }
+}
+
+fn slot_or_none(slot: Option<SlotId>) -> Answer {
+    slot.map_or(Answer::NoSlot, Answer::Slot)
+}
+
+/// The chunk behind the last one of a run.
+fn end_of(first: Lba, count: u64) -> Result<u64, String> {
+    within("the number of chunks", count, 1, CHUNKS_MAX)?;
+    let end = first.0.checked_add(count).filter(|&end| end <= CHUNKS_MAX);
+    end.ok_or_else(|| format!("a volume has {CHUNKS_MAX} chunks at most, fewer than {} and {count} more", first.0))
+}

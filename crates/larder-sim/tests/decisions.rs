@@ -1,0 +1,171 @@
+//! Logs of decisions, worked out by hand: what they come to, and that no log is believed that says something else.
+
+use larder_core::decisions::text::LINE_BYTES_MAX;
+use larder_sim::decisions::{Decided, replay};
+
+/// Chunks of 4 KiB in seven WEUs of 512 KiB; headers and entries of 64 bytes, sectors of 4 KiB.
+const OPENED: &str = "opened nitro 4096 524288 4096 64 64 7 2000 2000 5 0";
+
+/// A fingerprint.
+fn fp(number: u64) -> String {
+    format!("{number:032x}")
+}
+
+/// A first read, a fill, what hits then, and what is written for it.
+fn small() -> Vec<String> {
+    vec![
+        "larder-decisions 1".into(),
+        OPENED.into(),
+        "read 7 0 8 : miss".into(),
+        format!("look {} : miss", fp(1)),
+        "open clean : slot 0".into(),
+        format!("insert 7 clean {} packed 1000 : stored 0 64 1000", fp(1)),
+        // A write of the same content: its commit needs the clean segment.
+        format!("insert 8 20 {} known : hit 0 64 1000", fp(1)),
+        "read 8 3 4 : hit 0 64 1000".into(),
+        "commit needed".into(),
+        "written 5 : count 4096".into(),
+        // Some sectors of a chunk: those hit, and no other.
+        "open dirty : slot 1".into(),
+        format!("fragment 9 21 0f{} raw 2048 : stored 1 4096 2048", "00".repeat(31)),
+        "read 9 0 4 : hit 1 4096 2048".into(),
+        "read 9 3 5 : miss".into(),
+        "merge 9 : hit 1 4096 2048".into(),
+        "insert 10 clean zero".into(),
+        "read 10 0 8 : zero".into(),
+        "trim 0 8 22".into(),
+        "read 7 0 1 : zero".into(),
+        "clean-run 0 8 22".into(),
+        "read 7 0 1 : miss".into(),
+        // An older write of the chunk is on the origin: nothing is clean for that.
+        "clean 8 19 : count 0".into(),
+        "clean 8 20 : count 1".into(),
+        "change 8 1 again".into(),
+        "read 8 0 8 : miss".into(),
+        "seal".into(),
+        "written 6 : count 8192".into(),
+        "clean 9 21 : count 1".into(),
+        "read 9 0 4 : miss".into(),
+        "choose : slot 0".into(),
+        "evict : slot 0".into(),
+        "release : slot 0".into(),
+        "sweep : count 0".into(),
+    ]
+}
+
+fn replayed(lines: &[String]) -> Result<Decided, String> {
+    replay(lines.join("\n").as_bytes())
+}
+
+#[test]
+fn a_log_comes_to_what_was_worked_out() {
+    let decided = Decided {
+        read_hits: 4,
+        read_misses: 5,
+        records: 2,
+        stored_bytes: 3048,
+        duplicates: 1,
+        segment_bytes: 12288,
+        weus_evicted: 1,
+    };
+    assert_eq!(replayed(&small()), Ok(decided));
+    // Without answers nothing is compared, and it comes to the same.
+    let bare: Vec<String> = small().iter().map(|line| line.split(" : ").next().unwrap().to_owned()).collect();
+    assert_eq!(replayed(&bare), Ok(decided));
+}
+
+#[test]
+fn each_answer_is_found_here_and_not_believed() {
+    let small = small();
+    let mut changed = 0;
+    for (at, line) in small.iter().enumerate() {
+        let Some((event, answer)) = line.split_once(" : ") else { continue };
+        for other in ["miss", "zero", "none", "count 77", "slot 6", "hit 0 64 1001", "stored 1 64 1000"] {
+            if other != answer {
+                let mut lines = small.clone();
+                lines[at] = format!("{event} : {other}");
+                let error = replayed(&lines).unwrap_err();
+                let here = format!("line {}: `{event}` is `{other}` in the log, and `{answer}` here", at + 1);
+                assert_eq!(error, here);
+                changed += 1;
+            }
+        }
+    }
+    assert!(changed > 100);
+}
+
+#[test]
+fn inputs_that_are_changed_are_noticed() {
+    let small = small();
+    let at = |find: &str| small.iter().position(|line| line.starts_with(find)).unwrap();
+    let with = |find: &str, line: String| {
+        let mut lines = small.clone();
+        lines[at(find)] = line;
+        replayed(&lines).unwrap_err()
+    };
+    // The content of the fill is another one: then the write's is not known.
+    let fill = format!("insert 7 clean {} packed 1000 : stored 0 64 1000", fp(2));
+    assert!(with("insert 7", fill).contains("the content is not known here"));
+    // A record of another length is somewhere else, and its segment longer.
+    let longer = format!("insert 7 clean {} packed 4000 : stored 0 64 4000", fp(1));
+    assert!(with("insert 7", longer).contains("line 7"));
+    // No slot was opened, or chosen, or evicted.
+    assert!(with("open clean", "sweep".into()).contains("no WEU is open here that the record could go to"));
+    assert!(with("choose", "sweep".into()).contains("no victim is chosen here"));
+    assert!(with("evict", "sweep".into()).contains("no slot is evicted here and not free"));
+    assert!(with("written 5", "written 9".into()).contains("no segment 9 is closed here and not written"));
+    // The oldest WEU is still being written: another one goes.
+    let busy = "line 30: `choose` is `slot 0` in the log, and `slot 1` here";
+    assert_eq!(with("written 5", "sweep".into()), busy);
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_its_line() {
+    let after = |line: &str| replayed(&["larder-decisions 1".into(), OPENED.into(), line.into()]).unwrap_err();
+    let full = format!("full clean {} raw 4096", fp(1));
+    assert_eq!(after(&full), format!("line 3: no WEU is open here that could be full (`{full}`)"));
+    assert!(after("insert 1 1 - raw 4097").contains("the length of a record is 4097; it is from 1 to 4096"));
+    assert!(after("insert 1 1 - packed 0").contains("the length of a record is 0"));
+    assert!(after("insert 1 18446744073709551615 zero").contains("the number of a write is 18446744073709551615"));
+    assert!(after("change 1099511627775 2 gone").contains("a volume has 1099511627776 chunks at most"));
+    assert!(after("trim 5 0 1").contains("the number of chunks is 0"));
+    assert!(after("fault").contains("nobody can follow it"));
+    assert!(after(OPENED).contains("the cache is open already"));
+    assert!(after("release").contains("no slot is evicted here and not free"));
+
+    let opened = |line: &str| replayed(&["larder-decisions 1".into(), line.into()]).unwrap_err();
+    let used = "line 2: the opening found 3 chunks and used slots; only an empty cache can be followed";
+    assert!(opened("opened nitro 4096 524288 4096 64 64 7 2000 2000 5 3").starts_with(used));
+    assert!(opened("opened lru 4096 524288 4096 64 64 7 2000 2000 5 0").contains("\"lru\" is no design over WEUs"));
+    assert!(opened("opened nitro 1 524288 4096 64 64 7 2000 2000 5 0").contains("the size of a chunk is 1"));
+    assert!(opened("opened nitro 4096 524288 4096 64 64 4294967295 2000 2000 5 0").contains("the number of slots"));
+    assert!(opened("opened nitro 4096 524288 4096 64 64 7 1 2000 5 0").contains("1 mappings are too few"));
+    assert!(opened("sweep").contains("a log begins with the opening of a cache"));
+
+    assert_eq!(replay(&b""[..]).unwrap_err(), "line 1: expected `larder-decisions 1`, found \"\"");
+    assert!(replay(&b"larder-decisions 2\n"[..]).unwrap_err().starts_with("line 1: expected"));
+    assert_eq!(replay(&b"larder-decisions 1\n\xff\n"[..]).unwrap_err(), "line 2: expected text, found other bytes");
+    let long = format!("larder-decisions 1\n{}", "x".repeat(LINE_BYTES_MAX * 3));
+    assert!(replay(long.as_bytes()).unwrap_err().starts_with("line 2: it has"));
+}
+
+#[test]
+fn no_log_panics() {
+    // Lines in another order, twice, or left out: whatever it comes to, it comes to something.
+    let small = small();
+    for design in ["nitro", "cd-arc"] {
+        let bare = small.iter().map(|line| line.split(" : ").next().unwrap().replace("nitro", design));
+        let lines: Vec<String> = bare.collect();
+        for from in 2..lines.len() {
+            for to in 2..lines.len() {
+                let mut changed = lines.clone();
+                let line = changed.remove(from);
+                let _ = replayed(&changed);
+                changed.insert(to.min(changed.len()), line.clone());
+                let _ = replayed(&changed);
+                changed.insert(from, line);
+                let _ = replayed(&changed);
+            }
+        }
+    }
+}
