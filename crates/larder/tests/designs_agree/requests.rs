@@ -1,0 +1,136 @@
+//! The requests: drawn ones, and the first chunks of the real traces.
+//!
+//! What it does not do: make them.
+
+use larder_core::{Fingerprint, Lba};
+use larder_device::rng::{Rng, mix64};
+use larder_sim::{
+    cache::{Content, Request},
+    replay::Batches,
+};
+use larder_trace::OpenOptions;
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+};
+
+pub const CHUNK: usize = 4096;
+pub const CHUNKS: u64 = 600;
+pub const REQUESTS: usize = 3000;
+/// Chunks that are taken of each trace.
+pub const TRACE_REQUESTS: usize = 6000;
+pub const TRACES: [&str; 5] = [
+    "apt-clones.trace.zst",
+    "devbuild.trace.zst",
+    "devbuild-smallmem.trace.zst",
+    "postgres-tpcb.trace.zst",
+    "vm-boot.trace.zst",
+];
+
+/// The folder of the real traces, and how many chunks are taken of each; without them that is said.
+pub fn traces() -> Option<(PathBuf, usize)> {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let found = here.ancestors().skip(2).take(2).map(|root| root.join("shared/traces")).find(|path| path.is_dir());
+    if found.is_none() {
+        println!("skipped: the real traces (no folder shared/traces beside the checkout)");
+    }
+    let wanted = std::env::var("LARDER_REQUESTS").map(|count| count.parse().expect("LARDER_REQUESTS is a number"));
+    Some((found?, wanted.unwrap_or(TRACE_REQUESTS)))
+}
+
+pub fn content_of(number: u64) -> Content {
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&number.to_le_bytes());
+    Content { fingerprint: Fingerprint(bytes), stored_bytes: CHUNK as u32 }
+}
+
+/// The bytes of a content. Those that a number begins have zeroes for 0.
+pub fn bytes_of(content: &Content) -> Vec<u8> {
+    if content.is_zero() {
+        return vec![0; CHUNK];
+    }
+    let half = |at| u64::from_le_bytes(std::array::from_fn(|i| content.fingerprint.0[at + i]));
+    let seed = mix64(half(0)) ^ half(8);
+    (0..CHUNK as u64 / 8).flat_map(|word| mix64(seed.wrapping_add(word << 32)).to_le_bytes()).collect()
+}
+
+/// Addresses and contents, of which few are frequent, as in a Zipf distribution; writes, reads and trims.
+pub fn drawn(seed: u64) -> Vec<Request> {
+    let mut rng = Rng::new(seed);
+    let skewed = |rng: &mut Rng, n: u64| (n as f64).powf(rng.below(1 << 20) as f64 / f64::from(1 << 20)) as u64 % n;
+    let requests = (0..REQUESTS).map(|_| {
+        let lba = Lba(mix64(skewed(&mut rng, CHUNKS)) % CHUNKS);
+        match rng.below(100) {
+            0..55 => Request::Read(lba, Content { fingerprint: Content::ZEROES, stored_bytes: CHUNK as u32 }),
+            55..57 => Request::Trim(lba, 1),
+            _ => Request::Write(lba, content_of(skewed(&mut rng, 900))),
+        }
+    });
+    requests.collect()
+}
+
+/// The first chunks of a trace. Addresses are numbered as they come, so that the volume is small.
+pub fn of_trace(path: &Path, count: usize) -> Vec<Request> {
+    let records = larder_trace::open(path, None, OpenOptions::default()).expect("the trace opens");
+    let mut batches = Batches::new(larder_trace::chunks(records, CHUNK as u32).expect("a size"), CHUNK as u32);
+    let mut numbers: HashMap<Lba, u64> = HashMap::new();
+    let mut number = |lba: Lba| {
+        let next = numbers.len() as u64;
+        Lba(*numbers.entry(lba).or_insert(next))
+    };
+    let mut requests = Vec::new();
+    while requests.len() < count {
+        let batch = batches.next_batch().expect("a sound trace");
+        if batch.is_empty() {
+            break;
+        }
+        for request in batch {
+            match *request {
+                Request::Read(lba, content) => requests.push(Request::Read(number(lba), content)),
+                Request::Write(lba, content) => requests.push(Request::Write(number(lba), content)),
+                Request::Trim(first, count) => {
+                    requests.extend((first.0..first.0 + count).map(|lba| Request::Trim(number(Lba(lba)), 1)));
+                }
+                Request::Flush => requests.push(Request::Flush),
+                // What is there then the trace does not tell.
+                Request::Forget(..) => {}
+            }
+        }
+    }
+    requests.truncate(count);
+    requests
+}
+
+/// What is read is what the volume has: what was written, or what the first read of it says.
+pub fn settled(requests: &mut [Request]) -> Vec<Content> {
+    let mut before: Vec<Option<Content>> = Vec::new();
+    let mut now: HashMap<Lba, Content> = HashMap::new();
+    let mut set = |lba: Lba, content: Option<Content>| {
+        let size = before.len().max(lba.0 as usize + 1);
+        before.resize(size, None);
+        if let (true, Some(content)) = (before[lba.0 as usize].is_none(), content) {
+            before[lba.0 as usize] = Some(content);
+        }
+    };
+    for request in requests {
+        match request {
+            Request::Read(lba, content) => match now.get(lba) {
+                Some(known) => *content = *known,
+                None => {
+                    set(*lba, Some(*content));
+                    now.insert(*lba, *content);
+                }
+            },
+            Request::Write(lba, content) => {
+                set(*lba, None);
+                now.insert(*lba, *content);
+            }
+            Request::Trim(lba, _) => {
+                set(*lba, None);
+                now.insert(*lba, content_of(0));
+            }
+            Request::Forget(..) | Request::Flush => {}
+        }
+    }
+    before.into_iter().map(|content| content.unwrap_or_else(|| content_of(0))).collect()
+}
