@@ -183,6 +183,30 @@ fn requests_that_overlap_are_made_in_their_order() {
     assert_eq!((number(&found, "blocks_verified"), number(&found, "blocks_wrong")), (200 * 9 + 2, 0));
 }
 
+/// A scan is read ahead and kept off the flash, or neither.
+#[test]
+fn what_a_scan_reads_is_inserted_where_nothing_is_read_ahead() {
+    let scratch = Scratch::new("bench-ahead");
+    let lines: Vec<String> = (0..1024_u64)
+        .map(|block| format!("- {} - {} 8 R 0 0 {:016x} 4096", block / 16, block * 8, 7000 + block))
+        .collect();
+    let trace = written(&scratch, &lines.iter().map(String::as_str).collect::<Vec<_>>());
+    let origin = scratch.path("disk.img");
+    prepare(&trace, &origin);
+    for no_read_ahead in [false, true] {
+        let flash = create(&scratch, &origin, &[]);
+        let mut replay = bench(&["replay", "--json", "--outstanding", "1", "--trace"]);
+        let replay = replay.arg(&trace).arg("--flash").arg(&flash).args(no_read_ahead.then_some("--no-read-ahead"));
+        let found = report(&run(replay));
+        let count = |key: &str| number(&found["cache"], key);
+        assert_eq!(number(&found, "blocks_verified"), 1024);
+        let ahead = [count("prefetched_chunks"), count("prefetch_hits"), count("scan_bypassed_chunks")];
+        assert_eq!(ahead.iter().all(|&chunks| chunks == 0), no_read_ahead, "{ahead:?}");
+        let inserted = count("inserted_chunks") + count("insertions_dropped");
+        assert_eq!(inserted == 1024, no_read_ahead, "{inserted} of 1024 were to be inserted");
+    }
+}
+
 /// A disk that is not what the trace reads there is told at once.
 #[test]
 fn a_disk_that_was_not_prepared_is_told() {
@@ -225,7 +249,7 @@ fn bad_input_is_one_sentence() {
     let disk = scratch.path("disk.img");
     prepare(&good, &disk);
     let flash = create(&scratch, &disk, &[]);
-    let cases: [(&[&str], i32, &[&str]); 8] = [
+    let cases: [(&[&str], i32, &[&str]); 9] = [
         (&["--trace", "GOOD"], 2, &["--flash", "--nbd"]),
         (&["--trace", "GOOD", "--flash", "FLASH", "--nbd", "nbd://h/x"], 2, &["--flash", "--nbd"]),
         (
@@ -235,6 +259,7 @@ fn bad_input_is_one_sentence() {
         ),
         (&["--trace", "GOOD", "--flash", "FLASH", "--speed", "0"], 2, &["--speed", "how many times"]),
         (&["--trace", "GOOD", "--flash", "FLASH", "--outstanding", "0"], 2, &["--outstanding"]),
+        (&["--trace", "GOOD", "--nbd", "nbd://h/x", "--no-read-ahead"], 2, &["--no-read-ahead", "--nbd"]),
         (&["--trace", "GOOD", "--flash", "missing"], 1, &["missing does not exist"]),
         (&["--trace", "BARE", "--flash", "FLASH"], 1, &["says nothing of content", "--content"]),
         (&["--trace", "GOOD", "--nbd", "nbd+unix:///?socket=/no/such/socket"], 1, &["/no/such/socket"]),

@@ -102,6 +102,9 @@ pub struct BenchReplayArgs {
     /// With --nbd: the flash of the Larder that serves it, which is asked for its counts
     #[arg(long, value_name = "PATH", requires = "nbd")]
     pub counts_of: Option<PathBuf>,
+    /// With --flash: read nothing ahead and insert what a scan reads, as `larder sim` does
+    #[arg(long, conflicts_with = "nbd")]
+    pub no_read_ahead: bool,
     /// Requests that may be under way at once
     #[arg(long, value_name = "N", default_value = "32", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub outstanding: u16,

@@ -98,8 +98,11 @@ fn against_target(args: &BenchReplayArgs, target: &Target<'_>, trace: &Trace<'_>
             return measure(args, trace, &*opened.device, &counting, opened.canonical_uri.clone());
         }
     };
+    let default = Tuning::default();
+    let prefetch_bytes_max = if args.no_read_ahead { 0 } else { default.prefetch_bytes_max };
+    let tuning = Tuning { prefetch_bytes_max, ..default };
     let OpenedCache { cache, runtime } =
-        open_cache(open_flash(path, Access::Write)?, None, &StateArgs::default(), Tuning::default())?;
+        open_cache(open_flash(path, Access::Write)?, None, &StateArgs::default(), tuning)?;
     let cache = Arc::new(cache);
     let counting = Counting::Here(cache.clone());
     let measured = measure(args, trace, &*cache, &counting, path.display().to_string());
@@ -512,6 +515,7 @@ mod tests {
             flash: None,
             nbd: None,
             counts_of: None,
+            no_read_ahead: false,
             outstanding: 4,
             pace: PaceArg::Full,
             speed: 1.0,
