@@ -173,10 +173,8 @@ impl Design for Nitro {
     }
 
     fn hit(&self, lba: Lba) -> Option<Hit> {
-        match self.interpret(self.index.get(lba)?) {
-            Some(Lookup::Chunk { place, .. }) => Some(Hit { place, used: Use { lba, slot: place.slot, number: 0 } }),
-            _ => None,
-        }
+        let Some(Lookup::Chunk { place, .. }) = self.interpret(self.index.get(lba)?) else { return None };
+        Some(Hit { place, used: Use { lba, slot: place.slot, number: 0 } })
     }
 
     fn used(&mut self, uses: &[Use]) {
