@@ -2,8 +2,8 @@
 //!
 //! As many threads as the machine can run at once, at most. Each reads whole chunks of 4 KiB, stored raw, in one async loop under
 //! one `block_on`, from one open cache. A round runs each number of threads once, so that what disturbs the machine for longer
-//! disturbs all of them; the median of the rounds' ratios counts. Beside the caches the same threads copy random chunks of a memory of the
-//! same size and take their CRC32C: what the machine itself gives.
+//! disturbs all of them; the median of the rounds' ratios counts. In turn with the reads as many threads copy random chunks of a memory
+//! of the same size and take their CRC32C: what the machine itself gives then.
 //!
 //! What it does not do: pin threads to cores, or read through a front end.
 
@@ -37,10 +37,13 @@ const THREADS_MAX: usize = 256;
 
 /// Measures.
 pub fn run(bench: &Options) -> Res<Vec<Row>> {
+    let mut memory = Memory::new(SET_BYTES as usize)?;
+    let memory = memory.bytes_mut();
+    Rng::new(2).fill(memory);
     let counts = thread_counts();
-    let mut rows = memory_rows(bench, &counts)?;
+    let mut rows = Vec::new();
     for design in DESIGNS {
-        rows.extend(design_rows(bench, &counts, design)?);
+        rows.extend(design_rows(bench, &counts, design, memory)?);
     }
     Ok(rows)
 }
@@ -53,19 +56,7 @@ fn thread_counts() -> Vec<usize> {
     counts
 }
 
-fn memory_rows(bench: &Options, counts: &[usize]) -> Res<Vec<Row>> {
-    let mut memory = Memory::new(SET_BYTES as usize)?;
-    let memory = memory.bytes_mut();
-    Rng::new(2).fill(memory);
-    let memory = &*memory;
-    let what = "copies of 4 KiB and their CRC32C".to_owned();
-    rows_of(bench, counts, "memory", &what, |seed| {
-        copy_loop(memory, seed);
-        Ok(())
-    })
-}
-
-fn design_rows(bench: &Options, counts: &[usize], design: &EngineDesign) -> Res<Vec<Row>> {
+fn design_rows(bench: &Options, counts: &[usize], design: &EngineDesign, memory: &[u8]) -> Res<Vec<Row>> {
     let source = Source::new(Kind::Noise, CHUNK_BYTES, 1);
     let flash = Arc::new(FlatRam::new(4 * SET_BYTES, 2 * SET_BYTES)?);
     let origin = Arc::new(RamDevice::new("origin", 4 * SET_BYTES, 512));
@@ -73,43 +64,39 @@ fn design_rows(bench: &Options, counts: &[usize], design: &EngineDesign) -> Res<
     let mut options = options(CHUNK_BYTES, Compression::Off);
     design.fit(&mut options);
     let cache = filled(flash, origin, runtime.clone(), &options, (&source, SET_BYTES))?;
-    let what = format!("{}, 4 KiB reads that hit, RAM", design.name);
-    let rows = rows_of(bench, counts, design.name, &what, |seed| block_on(read_loop(&cache, seed)))?;
-    only_hits(&cache)?;
-    end(&cache, &runtime)?;
-    Ok(rows)
-}
-
-/// Measures `work`, one thread's part of a round with a seed of its own, with each number of threads.
-fn rows_of(
-    bench: &Options,
-    counts: &[usize],
-    id: &str,
-    what: &str,
-    work: impl Fn(u64) -> Result<(), IoError> + Sync,
-) -> Res<Vec<Row>> {
-    let mut rates = vec![Vec::new(); counts.len()];
-    // The first one warms up.
+    let (mut reads, mut copies) = (vec![Vec::new(); counts.len()], vec![Vec::new(); counts.len()]);
+    // The first round warms up.
     for round in 0..=bench.scaled(ROUNDS) {
-        for (count, rates) in counts.iter().zip(&mut rates) {
-            let rate = rate_of(*count, round as u64, &work)?;
+        for (at, &count) in counts.iter().enumerate() {
+            let read = rate_of(count, round as u64, &|seed| block_on(read_loop(&cache, seed)))?;
+            let copied = rate_of(count, round as u64, &|seed| {
+                copy_loop(memory, seed);
+                Ok(())
+            })?;
             if round > 0 {
-                rates.push(rate);
+                reads[at].push(read);
+                copies[at].push(copied);
             }
         }
     }
-    let Some((alone, _)) = rates.split_first() else { return Ok(Vec::new()) };
+    only_hits(&cache)?;
+    end(&cache, &runtime)?;
     let mut rows = Vec::new();
-    for (count, rates) in counts.iter().zip(&rates) {
-        let ratios = rates.iter().zip(alone).map(|(rate, alone)| rate / alone).collect();
-        let threads = if *count == 1 { "1 thread".to_owned() } else { format!("{count} threads") };
-        rows.push(Row::told(&format!("l.{id}.{count}"), format!("{what}, {threads}: a second"), median(rates.clone())));
-        if *count > 1 {
-            let text = format!("{what}, {threads}: times those of 1 thread");
-            rows.push(Row::told(&format!("l.{id}.{count}.ratio"), text, median(ratios)));
+    for (at, &count) in counts.iter().enumerate() {
+        let (name, threads) = (design.name, if count == 1 { "thread" } else { "threads" });
+        let what = format!("{name}, 4 KiB reads that hit, RAM, {count} {threads}");
+        rows.push(Row::told(&format!("l.{name}.{count}"), format!("{what}: a second"), median(reads[at].clone())));
+        if count > 1 {
+            let text = format!("{what}: times those of 1 thread (copies: {:.2})", times(&copies[at], &copies[0]));
+            rows.push(Row::told(&format!("l.{name}.{count}.ratio"), text, times(&reads[at], &reads[0])));
         }
     }
     Ok(rows)
+}
+
+/// The median of how many times the rate of one thread that of many is, round by round.
+fn times(many: &[f64], one: &[f64]) -> f64 {
+    median(many.iter().zip(one).map(|(many, one)| many / one).collect())
 }
 
 /// Reads a second of so many threads, from when all of them are ready to when the last is done.

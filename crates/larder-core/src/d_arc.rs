@@ -328,6 +328,7 @@ impl Slotted for DArc {
     fn used(&mut self, uses: &[Use], decision: &mut Decision) {
         decision.clear();
         self.metadata.addresses.warm(uses);
+        self.victims.warm(uses.iter().filter_map(|hit| self.metadata.slot(hit.number)));
         uses.iter().for_each(|hit| self.process(hit.number, decision));
     }
 

@@ -120,6 +120,12 @@ impl SlotHeap {
         self.uses[i].stamp = self.clock;
     }
 
+    /// Reads what touching these will read, so that one wait for memory is one for many.
+    pub fn warm(&self, slots: impl Iterator<Item = ChunkSlot>) {
+        let read = slots.filter_map(|slot| self.uses.get(slot.0 as usize)).fold(0, |sum, of_slot| sum ^ of_slot.at);
+        std::hint::black_box(read);
+    }
+
     /// The least recently used of those that may go.
     pub fn oldest(&self) -> Option<ChunkSlot> {
         self.heap.first().copied().map(ChunkSlot)
