@@ -17,6 +17,7 @@
 //! What it does not do: look at fingerprints. Every write is stored, also where the content is the same.
 
 use crate::{
+    design::Use,
     slotted::{
         ChunkSlot, DataStep, Decision, Destage, FlashSize, MetadataEntry, SizeError, Sizes, SlotPool, Slotted,
         SlottedStats,
@@ -143,6 +144,17 @@ impl Arc {
 impl Slotted for Arc {
     fn lookup(&self, lba: Lba) -> Option<ChunkSlot> {
         self.addresses.find(lba).and_then(|i| self.slot(i))
+    }
+
+    fn hit(&self, lba: Lba) -> Option<(ChunkSlot, u32)> {
+        let i = self.addresses.find(lba)?;
+        Some((self.slot(i)?, i))
+    }
+
+    fn used(&mut self, uses: &[Use], decision: &mut Decision) {
+        decision.clear();
+        self.addresses.warm(uses);
+        uses.iter().for_each(|hit| self.addresses.move_to(hit.number, T2));
     }
 
     fn slot_of(&self, _fingerprint: &Fingerprint) -> Option<ChunkSlot> {

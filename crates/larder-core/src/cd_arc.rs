@@ -40,7 +40,7 @@
 mod lists;
 
 use crate::{
-    design::{Design, DesignConfig, DesignStats, DirtyCounts, ExportedMapping, Lookup, NewMapping, Victim},
+    design::{Design, DesignConfig, DesignStats, DirtyCounts, ExportedMapping, Hit, Lookup, NewMapping, Use, Victim},
     nitro::{self, Nitro},
     ranges::Run,
     slots::SlotState,
@@ -96,6 +96,15 @@ impl CdArc {
                 self.lists.set_dirty(i, false);
             }
             None => {}
+        }
+    }
+
+    /// Address `i`, which is mapped, is asked for.
+    fn process(&mut self, i: u32) {
+        // What is in a WEU that is about to go does not come back to T1 or T2: it would be an orphan there.
+        let slot = SlotId(self.lists.at(i).slot);
+        if self.nitro.slot(slot).is_none_or(|(state, _)| state != SlotState::Evicting) {
+            self.lists.process(i);
         }
     }
 
@@ -169,17 +178,26 @@ impl Design for CdArc {
         if found != Lookup::Miss
             && let Some(i) = self.lists.find(lba)
         {
-            // What is in a WEU that is about to go does not come back to T1 or T2: it would be an orphan there.
-            let slot = SlotId(self.lists.at(i).slot);
-            if self.nitro.slot(slot).is_none_or(|(state, _)| state != SlotState::Evicting) {
-                self.lists.process(i);
-            }
+            self.process(i);
         }
         found
     }
 
     fn peek(&self, lba: Lba) -> Lookup {
         self.nitro.peek(lba)
+    }
+
+    fn hit(&self, lba: Lba) -> Option<Hit> {
+        // The lists say what leaves. What leaves them stays mapped until the caller asks what it may forget.
+        let mut hit = self.nitro.hit(lba)?;
+        hit.used.number = self.lists.find(lba)?;
+        Some(hit)
+    }
+
+    fn used(&mut self, uses: &[Use]) {
+        self.nitro.used(uses);
+        self.lists.warm(uses);
+        uses.iter().for_each(|hit| self.process(hit.number));
     }
 
     fn remembered(&self, lba: Lba) -> Option<Fingerprint> {

@@ -32,6 +32,7 @@
 //! What it does not do: keep data for the sake of B1, B2 or B3.
 
 use crate::{
+    design::Use,
     slotted::{
         ChunkSlot, DataStep, Decision, FlashSize, MetadataEntry, Orphans, SizeError, SizeErrorKind, Sizes, SlotPool,
         Slotted, SlottedStats,
@@ -315,6 +316,20 @@ fn is_top(list: usize) -> bool {
 impl Slotted for DArc {
     fn lookup(&self, lba: Lba) -> Option<ChunkSlot> {
         self.metadata.addresses.find(lba).and_then(|i| self.metadata.slot(i))
+    }
+
+    fn hit(&self, lba: Lba) -> Option<(ChunkSlot, u32)> {
+        // What comes back from B1 or B2 may take the place of an address in B3.
+        let comes_alone = |&i: &u32| !matches!(self.metadata.addresses.list(i), B1 | B2);
+        let i = self.metadata.addresses.find(lba).filter(comes_alone)?;
+        Some((self.metadata.slot(i)?, i))
+    }
+
+    fn used(&mut self, uses: &[Use], decision: &mut Decision) {
+        decision.clear();
+        self.metadata.addresses.warm(uses);
+        self.victims.warm(uses.iter().filter_map(|hit| self.metadata.slot(hit.number)));
+        uses.iter().for_each(|hit| self.process(hit.number, decision));
     }
 
     fn slot_of(&self, fingerprint: &Fingerprint) -> Option<ChunkSlot> {

@@ -21,6 +21,7 @@
 //! What it does not do: prefer, among what it keeps, orphans as victims.
 
 use crate::{
+    design::Use,
     slotted::{
         ChunkSlot, DataStep, Decision, FlashSize, MetadataEntry, Orphans, SizeError, SizeErrorKind, Sizes, SlotPool,
         Slotted, SlottedStats,
@@ -134,6 +135,24 @@ impl DLru {
 impl Slotted for DLru {
     fn lookup(&self, lba: Lba) -> Option<ChunkSlot> {
         self.metadata.addresses.find(lba).and_then(|i| self.metadata.slot(i))
+    }
+
+    fn hit(&self, lba: Lba) -> Option<(ChunkSlot, u32)> {
+        let i = self.metadata.addresses.find(lba)?;
+        Some((self.metadata.slot(i)?, i))
+    }
+
+    fn used(&mut self, uses: &[Use], decision: &mut Decision) {
+        decision.clear();
+        self.metadata.addresses.warm(uses);
+        let metadata = &self.metadata;
+        self.order.warm(uses.iter().filter_map(|hit| metadata.slot(hit.number)));
+        for &Use { number, .. } in uses {
+            self.metadata.addresses.move_to(number, 0);
+            if let Some(slot) = self.metadata.slot(number) {
+                self.order.touch(slot);
+            }
+        }
     }
 
     fn slot_of(&self, fingerprint: &Fingerprint) -> Option<ChunkSlot> {

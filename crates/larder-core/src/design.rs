@@ -50,6 +50,26 @@ pub enum Lookup {
     },
 }
 
+/// A chunk that a look found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hit {
+    /// Where its bytes are.
+    pub place: Place,
+    /// What the design is to be told of it.
+    pub used: Use,
+}
+
+/// A use of a chunk that the design has not been told of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Use {
+    /// The address.
+    pub lba: Lba,
+    /// The slot that it maps into.
+    pub slot: SlotId,
+    /// The design's own number for the address, by which it finds it faster; of no meaning where it needs none.
+    pub number: u32,
+}
+
 /// What an address shall map to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NewMapping {
@@ -171,13 +191,28 @@ impl DesignStats {
     }
 }
 
-/// A caching design.
-pub trait Design: Send {
+/// A caching design. Shared by threads, it answers what changes nothing.
+pub trait Design: Send + Sync {
     /// What `lba` maps to; counts as a use.
     fn lookup(&mut self, lba: Lba) -> Lookup;
 
-    /// What `lba` maps to; does not count as a use.
+    /// What `lba` maps to, as [`Design::lookup`] would say; does not count as a use.
     fn peek(&self, lba: Lba) -> Lookup;
+
+    /// The chunk that `lba` maps to, if a lookup of it would change no answer of the design, but only what it lets go of next. Then
+    /// the lookup may be made up for: the caller has it among the next [`Design::used`], before it has the design change
+    /// anything else. `None` wherever a design, which need not have this, is not sure of that.
+    fn hit(&self, _lba: Lba) -> Option<Hit> {
+        None
+    }
+
+    /// Makes up for the lookups of what [`Design::hit`] found, in their order: a batch, as of BP-Wrapper (Ding, Jiang and Zhang,
+    /// ICDE 2009, section III), which reads ahead in memory what it will need (there, section III.B).
+    fn used(&mut self, uses: &[Use]) {
+        for hit in uses {
+            self.lookup(hit.lba);
+        }
+    }
 
     /// Whether `lba` maps to the chunk at `place`, whose content this is; as far as that is known without reading a metadata slot.
     fn maps_to(&self, lba: Lba, place: &Place, _fingerprint: &Fingerprint) -> bool {

@@ -8,6 +8,7 @@
 //! What it does not do: look at fingerprints. Every write is stored, also where the content is the same.
 
 use crate::{
+    design::Use,
     slotted::{
         ChunkSlot, DataStep, Decision, Destage, FlashSize, MetadataEntry, SizeError, Sizes, Slotted, SlottedStats,
         addresses::Addresses,
@@ -57,6 +58,16 @@ impl Lru {
 impl Slotted for Lru {
     fn lookup(&self, lba: Lba) -> Option<ChunkSlot> {
         self.addresses.find(lba).map(ChunkSlot)
+    }
+
+    fn hit(&self, lba: Lba) -> Option<(ChunkSlot, u32)> {
+        self.addresses.find(lba).map(|i| (ChunkSlot(i), i))
+    }
+
+    fn used(&mut self, uses: &[Use], decision: &mut Decision) {
+        decision.clear();
+        self.addresses.warm(uses);
+        uses.iter().for_each(|hit| self.addresses.move_to(hit.number, 0));
     }
 
     fn slot_of(&self, _fingerprint: &Fingerprint) -> Option<ChunkSlot> {

@@ -18,7 +18,7 @@ mod forget;
 mod shared;
 
 use crate::{
-    design::{Design, DesignConfig, DesignStats, DirtyCounts, ExportedMapping, Lookup, NewMapping, Victim},
+    design::{Design, DesignConfig, DesignStats, DirtyCounts, ExportedMapping, Hit, Lookup, NewMapping, Use, Victim},
     dirty::{DIRTY_BYTES_MAX, DirtyList},
     fp_index::FpIndex,
     lba_index::{Entry, GENERATION_MASK, Kind, LbaIndex, SHARDS},
@@ -170,6 +170,16 @@ impl Design for Nitro {
 
     fn peek(&self, lba: Lba) -> Lookup {
         self.index.get(lba).and_then(|entry| self.interpret(entry)).unwrap_or_else(|| self.untrimmed_lookup(lba))
+    }
+
+    fn hit(&self, lba: Lba) -> Option<Hit> {
+        let Some(Lookup::Chunk { place, .. }) = self.interpret(self.index.get(lba)?) else { return None };
+        Some(Hit { place, used: Use { lba, slot: place.slot, number: 0 } })
+    }
+
+    fn used(&mut self, uses: &[Use]) {
+        self.slots.warm(uses);
+        uses.iter().for_each(|hit| self.slots.touch(hit.slot));
     }
 
     fn find_duplicate(&mut self, fingerprint: &Fingerprint) -> Option<Place> {

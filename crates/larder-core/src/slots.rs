@@ -11,6 +11,7 @@
 //! What it does not do: remove mappings; the design that owns the index does.
 
 use crate::{
+    design::Use,
     fp_index::FpHandle,
     types::{Lba, SlotId, StreamClass},
 };
@@ -18,6 +19,8 @@ use crate::{
 const NONE: u32 = u32::MAX;
 /// Back pointers of a slot below which it is never compacted.
 const BACK_COMPACT_MIN: u32 = 4096;
+/// Slots below which the table is in a processor's caches anyway.
+const WARM_MIN: usize = 4096;
 
 /// Where a slot is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -180,6 +183,19 @@ impl Slots {
             self.unlink(slot.0);
             self.link_newest(slot.0);
         }
+    }
+
+    /// Reads what touching these will read, so that one wait for memory is one for many.
+    pub fn warm(&self, uses: &[Use]) {
+        if self.slots.len() < WARM_MIN {
+            return;
+        }
+        let slot = |i: u32| self.slots.get(i as usize);
+        let neighbours = |hit: &Use| slot(hit.slot.0).map_or((NONE, NONE), |slot| (slot.newer, slot.older));
+        let read = uses.iter().map(neighbours).fold(0, |sum, (newer, older)| sum ^ newer ^ older);
+        std::hint::black_box(read);
+        let beside = uses.iter().map(neighbours).flat_map(|(newer, older)| [slot(newer), slot(older)]);
+        std::hint::black_box(beside.flatten().fold(0, |sum, slot| sum ^ slot.newer));
     }
 
     /// The least recently used sealed slot that `busy` does not name.

@@ -28,7 +28,10 @@ pub use contents::Orphans;
 pub use placed::{Placed, mappings_for, slots_bytes_max, spares};
 pub use sizes::{FlashSize, METADATA_PAGE_BYTES, SizeError, SizeErrorKind, Sizes};
 
-use crate::types::{Fingerprint, Lba};
+use crate::{
+    design::Use,
+    types::{Fingerprint, Lba},
+};
 
 /// Number of a data slot: the place of one chunk on flash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -127,9 +130,16 @@ pub struct SlottedStats {
 }
 
 /// A design with equal slots.
-pub trait Slotted: Send {
+pub trait Slotted: Send + Sync {
     /// Where the data of `lba` is; does not count as a use.
     fn lookup(&self, lba: Lba) -> Option<ChunkSlot>;
+
+    /// As [`Slotted::lookup`], with the number of the address for [`Slotted::used`], where a [`Slotted::read`] would change nothing but
+    /// what leaves next: it evicts and frees nothing.
+    fn hit(&self, lba: Lba) -> Option<(ChunkSlot, u32)>;
+
+    /// Makes up for the reads of what [`Slotted::hit`] found, by their numbers, before anything else changes.
+    fn used(&mut self, uses: &[Use], decision: &mut Decision);
 
     /// The slot that this content lies in, where a design looks at content at all; does not count as a use.
     fn slot_of(&self, fingerprint: &Fingerprint) -> Option<ChunkSlot>;

@@ -8,11 +8,11 @@ pub const SECTOR_BYTES: usize = 512;
 pub const CHUNK_BYTES_MAX: usize = 128 << 10;
 
 /// Number of a chunk on the origin: byte offset divided by the chunk size. At most 2^40 - 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lba(pub u64);
 
 /// Number of a WEU slot on flash.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SlotId(pub u32);
 
 /// The first 128 bits of the keyed BLAKE3 hash of a chunk.

@@ -122,7 +122,13 @@ impl World {
 
     fn read(&mut self, lba: Lba) {
         self.inform(Question::Address(lba));
+        let (hit, peeked) = (self.design.hit(lba), self.design.peek(lba));
         let found = self.design.lookup(lba);
+        assert_eq!(
+            (hit, peeked),
+            (None, found),
+            "{lba:?}: a lookup uses an entry up, which no hit may leave for later"
+        );
         let holds = self.volume.get(&lba).copied();
         match (found, holds) {
             (Lookup::Miss, holds) => {

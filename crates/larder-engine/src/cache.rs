@@ -22,7 +22,9 @@ use crate::{
     segment::packing_rules,
     shared::{Geometry, Shared, Signals},
     state::State,
+    state_lock::StateLock,
     status::{Counters, Status},
+    stripes::Stripes,
     superblock::SuperblockKeeper,
     sync::Turns,
     tickets::Tickets,
@@ -35,7 +37,6 @@ use larder_device::{
     ZeroFlags, driver::block_on, runtime::compute,
 };
 use larder_format::{DirectoryPath, Superblock, WriteMode};
-use parking_lot::Mutex;
 use std::{
     sync::{
         Arc,
@@ -92,6 +93,7 @@ impl Cache {
         state.note_opened(design.name, &found.geometry, limits, packing_rules(&superblock.layout));
         let opening = Opening { superblock_repaired: found.repair, emptied };
         let slots = superblock.layout.slot_count;
+        let stripes = Stripes::new(tuning.read_stripes);
         let info = volume_info(&superblock, &found.geometry, &state, &*origin);
         let shared = Arc::new(Shared {
             flash,
@@ -99,18 +101,19 @@ impl Cache {
             runtime,
             geometry: found.geometry,
             codec,
+            state: StateLock::new(state, &stripes, tuning.share_after_reads),
             tuning,
-            state: Mutex::new(state),
             superblock: SuperblockKeeper::new(superblock),
             mode_switches: Arc::new(Tickets::default()),
             origin_flush_turns: Turns::default(),
             flash_flush_turns: Turns::default(),
-            pins: Pins::new(slots),
+            pins: Pins::new(slots, stripes.count()),
             tickets: Arc::new(Tickets::default()),
             destage_tickets: Arc::new(Tickets::default()),
             slot_turns: Arc::new(Tickets::default()),
             checkpoint_turn: Arc::new(Tickets::default()),
-            counters: Counters::default(),
+            counters: Counters::new(&stripes),
+            stripes,
             origin_health: OriginHealth::default(),
             opening,
             signals: Signals::default(),

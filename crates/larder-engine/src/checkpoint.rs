@@ -17,7 +17,8 @@ use crate::{
     error::EngineError,
     segment::weu_class,
     shared::{Geometry, Shared},
-    state::to_format,
+    state::{State, to_format},
+    state_lock::StateGuard,
 };
 use larder_core::{Design, Lba, Lookup, StreamClass, slots::SlotState};
 use larder_device::{BlockDevice, IoBuf, WriteFlags};
@@ -25,7 +26,6 @@ use larder_format::{
     CheckpointEncoder, CheckpointHeader, CheckpointPointer, FingerprintEntry, FragmentEntry, Layout, LogStart,
     MappingEntry, SlotEntry, Superblock, WriteMode, ZeroRange, checkpoint::CHECKPOINT_HEADER_BYTES,
 };
-use parking_lot::MutexGuard;
 use std::{
     ops::Deref,
     sync::{Arc, atomic::Ordering::*},
@@ -195,6 +195,16 @@ pub async fn write_header(
     Ok(CheckpointPointer { area, checkpoint_id, bytes: header.total_bytes })
 }
 
+/// The design, locked with all of the state.
+struct LockedDesign<'a>(StateGuard<'a, State>);
+
+impl Deref for LockedDesign<'_> {
+    type Target = Box<dyn Design>;
+    fn deref(&self) -> &Box<dyn Design> {
+        &self.0.design
+    }
+}
+
 impl Shared {
     /// The checkpointer's task: runs until the cache closes.
     pub(crate) async fn checkpointer(self: Arc<Self>) {
@@ -269,7 +279,7 @@ impl Shared {
         let log_start = LogStart { offset_in_log: position.offset, frame_seq: position.frame_seq };
         let target = CheckpointTarget::after(&self.superblock.get(), log_start, entry_seq);
         // (2)
-        let design = || MutexGuard::map(self.state.lock(), |state| &mut state.design);
+        let design = || LockedDesign(self.state.lock());
         let damaged = self.state.lock().damaged.clone();
         let header = write_blocks(&*self.flash, &self.geometry, &target, &damaged, design).await?;
         self.counters.flash_metadata_bytes_written.fetch_add(header.total_bytes, Relaxed);

@@ -91,6 +91,11 @@ pub struct Tuning {
     /// Largest age of an entry that waits for the metadata log, in milliseconds: the age of the oldest clean mapping
     /// that a crash forgets.
     pub commit_interval_ms: u64,
+    /// Threads that can look up at once without disturbing one another, rounded up to a power of two; 0 for as many as can run at once.
+    pub read_stripes: usize,
+    /// Read hits in a row, with no decision between them, from which on they share the lock; 0 for always. A decision after
+    /// shared ones goes through all stripes, which takes about as long as a few hits.
+    pub share_after_reads: u32,
     /// Is told how far the recovery at opening is.
     pub progress: Option<Arc<Progress>>,
     /// Is told each decision, with what a simulator needs to come to it by itself.
@@ -113,6 +118,8 @@ impl Default for Tuning {
             discard_fenced: false,
             accept_grown_origin: false,
             commit_interval_ms: 1000,
+            read_stripes: 0,
+            share_after_reads: 8,
             progress: None,
             decisions: DecisionLog::default(),
         }

@@ -1,42 +1,78 @@
 //! Pins: who reads from which slot, and evictions that wait for the last reader to leave.
 //!
-//! Invariants: a slot's pins rise only under the state's lock, so that a slot without pins whose mappings are gone stays
-//! so. An eviction that waits is told when the last pin goes: it announces itself before it looks at the pins, and who
+//! Each slot has a count in several stripes, so that readers of one slot do not pass a cache line from core to core.
+//!
+//! Invariants: a slot's pins rise only under the state's lock, shared or not, so that a slot without pins whose mappings are gone
+//! stays so: an eviction takes the mappings under the lock for itself, and sees then each pin of a reader who found one. An eviction
+//! that waits is told when the last pin of a stripe goes: it announces itself before it looks at the pins, and who
 //! unpins looks for announcements afterwards, so that one of the two sees the other.
 //!
 //! What it does not do: know what is in a slot.
 
-use crate::sync::Notify;
+use crate::{stripes::Stripe, sync::Notify};
 use larder_core::SlotId;
-use std::sync::atomic::{AtomicU32, Ordering::*};
+use std::{
+    mem::ManuallyDrop,
+    sync::atomic::{AtomicU32, Ordering::*},
+};
+
+/// Bytes of all counts at most, but for one for each slot.
+const BYTES_MAX: usize = 4 << 20;
 
 /// The pins of all slots.
 pub struct Pins {
-    readers: Box<[AtomicU32]>,
+    /// By stripe, and there by slot.
+    readers: Box<[Box<[AtomicU32]>]>,
     /// Evictions that wait.
     waiting: AtomicU32,
-    /// A slot's last pin is gone while an eviction waits.
+    /// A slot's last pin of a stripe is gone while an eviction waits.
     unpinned: Notify,
 }
 
+/// A pin; the slot is unpinned when it is dropped.
+pub struct Pinned<'a> {
+    pins: &'a Pins,
+    held: HeldPin,
+}
+
+/// A pin that nobody gives back but by [`Pins::unpin`].
+#[derive(Clone, Copy)]
+pub struct HeldPin {
+    slot: SlotId,
+    stripe: Stripe,
+}
+
 impl Pins {
-    /// Of `slots` slots, none of them pinned.
-    pub fn new(slots: u32) -> Pins {
-        let readers = (0..slots).map(|_| AtomicU32::new(0)).collect();
-        Pins { readers, waiting: AtomicU32::new(0), unpinned: Notify::default() }
+    /// Of `slots` slots, none of them pinned, for threads with so many stripes (a power of two).
+    pub fn new(slots: u32, stripes: usize) -> Pins {
+        let affordable = BYTES_MAX / (slots.max(1) as usize * size_of::<AtomicU32>());
+        // The largest power of two in it.
+        let stripes = stripes.min(1 << affordable.max(1).ilog2());
+        let count = || (0..slots).map(|_| AtomicU32::new(0)).collect();
+        Pins {
+            readers: (0..stripes).map(|_| count()).collect(),
+            waiting: AtomicU32::new(0),
+            unpinned: Notify::default(),
+        }
+    }
+
+    fn count(&self, pin: &HeldPin) -> &AtomicU32 {
+        &self.readers[pin.stripe.0][pin.slot.0 as usize]
     }
 
     /// A reader of `slot` begins. Under the state's lock, by which it knows that the slot holds what it wants.
     #[inline]
-    pub fn pin(&self, slot: SlotId) {
-        self.readers[slot.0 as usize].fetch_add(1, AcqRel);
+    pub fn pin(&self, slot: SlotId, stripe: Stripe) -> Pinned<'_> {
+        let held = HeldPin { slot, stripe: Stripe(stripe.0 & (self.readers.len() - 1)) };
+        self.count(&held).fetch_add(1, AcqRel);
+        Pinned { pins: self, held }
     }
 
-    /// A reader of `slot` is done.
+    /// A reader is done.
     #[inline]
-    pub fn unpin(&self, slot: SlotId) {
+    pub fn unpin(&self, pin: HeldPin) {
         // `SeqCst` here and in `wait_unpinned`: with less, both could look before they see what the other did.
-        let before = self.readers[slot.0 as usize].fetch_sub(1, SeqCst);
+        let before = self.count(&pin).fetch_sub(1, SeqCst);
         debug_assert!(before > 0);
         if before == 1 && self.waiting.load(SeqCst) > 0 {
             self.unpinned.notify();
@@ -45,7 +81,7 @@ impl Pins {
 
     /// Whether someone reads from `slot`.
     pub fn is_pinned(&self, slot: SlotId) -> bool {
-        self.readers[slot.0 as usize].load(SeqCst) > 0
+        self.readers.iter().any(|stripe| stripe[slot.0 as usize].load(SeqCst) > 0)
     }
 
     /// Waits for the last reader of `slot`, to which no new one comes.
@@ -59,5 +95,19 @@ impl Pins {
             unpinned.await;
         }
         self.waiting.fetch_sub(1, AcqRel);
+    }
+}
+
+impl Pinned<'_> {
+    /// Leaves the slot pinned until the result is given back.
+    pub fn hold(self) -> HeldPin {
+        ManuallyDrop::new(self).held
+    }
+}
+
+impl Drop for Pinned<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.pins.unpin(self.held);
     }
 }

@@ -13,7 +13,6 @@ use crate::{
     error::EngineError,
     fill::Reason,
     prefetch::Prefetched,
-    read_hit::Hit,
     record::{HeldRecord, ReadingRecord, decode_chunk, overlay_fragment},
     shared::Shared,
     state::State,
@@ -64,11 +63,11 @@ impl Shared {
         if let Err(error) = self.check_request(IoOp::Read, offset, len) {
             return IoFuture::ready(Err(error.into_io(IoOp::Read, offset, len)));
         }
-        self.counters.reads.fetch_add(1, Relaxed);
-        self.counters.read_bytes.fetch_add(len, Relaxed);
-        match self.start_hit(offset, &buf) {
-            Some(Hit::Raw(place, pin)) => self.finish_raw_hit(offset, buf, place, pin),
-            Some(Hit::Other(want, record)) => self.finish_hit(offset, buf, want, record),
+        let stripe = self.stripes.mine();
+        self.counters.begin_read(stripe, len);
+        match self.start_hit(stripe, offset, &buf) {
+            Some(hit) if hit.is_direct => self.finish_raw_hit(hit, offset, buf),
+            Some(hit) => self.finish_hit(hit, offset, buf),
             None => {
                 let this = self.clone();
                 IoFuture::boxed(async move { this.read_slowly(offset, buf).await })
@@ -160,7 +159,7 @@ impl Shared {
     }
 
     async fn execute(self: &Arc<Self>, wants: &[Want], plans: Vec<Plan>, buf: &mut IoBuf) -> Result<(), EngineError> {
-        self.counters.read_chunks.fetch_add(wants.len() as u64, Relaxed);
+        self.counters.note_chunks(self.stripes.mine(), wants.len() as u64);
         let mut held: Vec<(WantedRecord, HeldRecord)> = Vec::new();
         let mut missed: Vec<(usize, u32, bool)> = Vec::new();
         for (i, plan) in plans.into_iter().enumerate() {
@@ -168,8 +167,7 @@ impl Shared {
             match plan {
                 Plan::Zero => {
                     buf[want.at..want.at + want.len].fill(0);
-                    self.counters.read_hits.fetch_add(1, Relaxed);
-                    self.counters.read_hit_bytes.fetch_add(want.len as u64, Relaxed);
+                    self.count_hit(want);
                 }
                 Plan::Copy { data } => {
                     buf[want.at..want.at + want.len].copy_from_slice(&data[want.from..want.from + want.len]);
@@ -207,7 +205,7 @@ impl Shared {
             let result = &results[operation];
             let failed = result.is_err();
             let done = match (result, fragment) {
-                (Ok(bytes), None) => self.take_chunk(want, &record, bytes, buf),
+                (Ok(bytes), None) => self.take_chunk(want, &record, bytes, buf) && self.count_hit(want),
                 (Ok(bytes), Some((sectors, version))) => {
                     self.take_fragment(want, &record, bytes, sectors, version, buf).await?
                 }
@@ -244,12 +242,18 @@ impl Shared {
         }
     }
 
+    /// Counts a chunk that needed no origin. True.
+    fn count_hit(&self, want: &Want) -> bool {
+        self.counters.note_hit(self.stripes.mine(), want.len as u64);
+        true
+    }
+
     /// Decodes a chunk's record into the reply.
     pub(crate) fn take_chunk(&self, want: &Want, record: &ReadingRecord, bytes: &[u8], buf: &mut IoBuf) -> bool {
         let Some(payload) = record.payload(bytes) else { return false };
         let chunk = self.geometry.chunk_bytes;
         let reply = &mut buf[want.at..want.at + want.len];
-        let done = if want.len == chunk {
+        if want.len == chunk {
             decode_chunk(&record.place, payload, reply)
         } else if record.place.encoding == 0 {
             payload.get(want.from..want.from + want.len).map(|part| reply.copy_from_slice(part)).is_some()
@@ -260,12 +264,7 @@ impl Shared {
                 reply.copy_from_slice(&whole[want.from..want.from + want.len]);
             }
             decoded
-        };
-        if done {
-            self.counters.read_hits.fetch_add(1, Relaxed);
-            self.counters.read_hit_bytes.fetch_add(want.len as u64, Relaxed);
         }
-        done
     }
 
     /// Serves a chunk of which the cache has some sectors; the origin completes it where others are asked for, and the
@@ -291,8 +290,7 @@ impl Shared {
         }
         buf[want.at..want.at + want.len].copy_from_slice(&chunk[want.from..want.from + want.len]);
         if covered {
-            self.counters.read_hits.fetch_add(1, Relaxed);
-            self.counters.read_hit_bytes.fetch_add(want.len as u64, Relaxed);
+            self.count_hit(want);
         } else {
             self.counters.read_misses.fetch_add(1, Relaxed);
             self.offer(want.lba, version, chunk.freeze(), Reason::CompletedFragment);
@@ -379,6 +377,7 @@ impl Shared {
                     if let Ok(bytes) = result
                         && self.take_chunk(want, &record, &bytes, buf)
                     {
+                        self.count_hit(want);
                         return Ok(());
                     }
                 }

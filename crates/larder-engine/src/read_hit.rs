@@ -1,128 +1,163 @@
-//! The short way of a read: inside one chunk, which is a hit on flash. One decision, one operation, one check.
+//! The short way of a read: inside one chunk, which is a hit on flash. One look, one operation, one check.
 //!
 //! A whole chunk that is stored raw goes straight into the caller's buffer, with no allocation where the flash device
 //! answers at once. Whatever does not go as planned begins again on the long way, in [`read`](crate::read).
 //!
-//! Invariants: those of the long way.
+//! Where reads like this come in a row they share the state's lock ([`state_lock`](crate::state_lock)), and as long as the flash
+//! answers at once they change no memory that other threads do: so they scale with the cores.
+//!
+//! Invariants: those of the long way. The slot is pinned under the lock, shared or not, by which it was looked up.
 //!
 //! What it does not do: find streams, for what hits needs no read-ahead; misses, fragments, zeroes, records in memory.
 
 use crate::{
+    pins::Pinned,
     read::Want,
-    record::{Held, HeldRecord, Pin, check},
+    record::{ReadingRecord, check, window},
     shared::Shared,
+    state::State,
+    stripes::Stripe,
 };
-use larder_core::{Lba, Lookup, Place};
+use larder_core::{Lba, Lookup, Place, SlotId};
 use larder_device::{IoBuf, IoFuture, IoResult};
-use std::sync::{Arc, atomic::Ordering::*};
+use std::sync::Arc;
 
 /// A hit inside one chunk.
-pub(crate) enum Hit {
-    /// The whole chunk, stored raw and aligned.
-    Raw(Place, Pin),
-    /// Any other.
-    Other(Want, HeldRecord),
+pub(crate) struct Hit<'a> {
+    place: Place,
+    pin: Pinned<'a>,
+    want: Want,
+    stripe: Stripe,
+    /// It is the whole chunk, stored raw and aligned.
+    pub is_direct: bool,
 }
 
 impl Shared {
-    /// The decision.
-    pub(crate) fn start_hit(self: &Arc<Self>, offset: u64, buf: &IoBuf) -> Option<Hit> {
+    /// The look, which counts as a use.
+    pub(crate) fn start_hit(&self, stripe: Stripe, offset: u64, buf: &IoBuf) -> Option<Hit<'_>> {
         let chunk = self.geometry.chunk_bytes;
         let from = (offset % chunk as u64) as usize;
         if buf.is_empty() || from + buf.len() > chunk {
             return None;
         }
         let lba = Lba(offset / chunk as u64);
-        let mut state = self.state.lock();
-        // What goes the long way is looked up there: twice would be two uses.
-        let is_on_flash =
-            matches!(state.design.peek(lba), Lookup::Chunk { place, .. } if !state.in_memory[place.slot.0 as usize]);
-        if !is_on_flash {
-            return None;
-        }
         let want = Want { lba, from, at: 0, len: buf.len() };
-        let Lookup::Chunk { place, .. } = self.lookup(&mut state, lba, want.asker()) else { return None };
-        let pin = self.pin(place.slot);
-        drop(state);
+        let pin = |slot: SlotId| self.pins.pin(slot, stripe);
+        let shared = |state: &State| state.hit(lba).map(|hit| ((hit.place, pin(hit.place.slot)), hit.used));
+        let alone = |state: &mut State| {
+            // What goes the long way is looked up there: twice would be two uses.
+            let is_on_flash = |place: &Place| !state.in_memory[place.slot.0 as usize];
+            if !matches!(state.design.peek(lba), Lookup::Chunk { place, .. } if is_on_flash(&place)) {
+                return None;
+            }
+            match self.lookup(state, lba, want.asker()) {
+                Lookup::Chunk { place, .. } => Some((place, pin(place.slot))),
+                _ => None,
+            }
+        };
+        let (place, pin) = self.state.look(stripe, shared, alone)?;
         let align = self.geometry.flash_align;
-        let direct = buf.len() == chunk
+        let is_direct = buf.len() == chunk
             && place.encoding == 0
             && place.stored_len as usize == chunk
             && (place.offset as usize).is_multiple_of(align)
             && (buf.as_ptr() as usize).is_multiple_of(align);
-        Some(if direct {
-            Hit::Raw(place, pin)
-        } else {
-            Hit::Other(want, HeldRecord { place, bytes: Held::Flash(pin) })
-        })
+        Some(Hit { place, pin, want, stripe, is_direct })
     }
 
-    pub(crate) fn finish_raw_hit(self: &Arc<Self>, offset: u64, buf: IoBuf, place: Place, pin: Pin) -> IoFuture<IoBuf> {
-        let len = buf.len();
-        let read = self.flash.read(self.geometry.flash_offset(place.slot, place.offset), buf);
-        let done = move |shared: &Arc<Shared>, result: IoResult<IoBuf>| {
-            let again = match result {
-                Ok(buf) if check(&place, &buf) => {
-                    shared.counters.read_chunks.fetch_add(1, Relaxed);
-                    shared.counters.read_hits.fetch_add(1, Relaxed);
-                    shared.counters.read_hit_bytes.fetch_add(len as u64, Relaxed);
-                    return Ok(buf);
-                }
-                Ok(buf) => buf,
-                Err(error) => {
-                    shared.note_flash_read_error(&error);
-                    IoBuf::new(len)
-                }
-            };
-            drop(pin);
-            Err(again)
-        };
-        let shared = self.clone();
-        match read.try_ready() {
-            Ok(result) => match done(self, result) {
-                Ok(buf) => IoFuture::ready(Ok(buf)),
-                Err(again) => IoFuture::boxed(shared.read_slowly(offset, again)),
-            },
-            Err(pending) => IoFuture::boxed(async move {
-                match done(&shared, pending.await) {
-                    Ok(buf) => Ok(buf),
-                    Err(again) => shared.read_slowly(offset, again).await,
-                }
-            }),
+    fn count_direct(&self, stripe: Stripe, bytes: usize) {
+        self.counters.note_chunks(stripe, 1);
+        self.counters.note_hit(stripe, bytes as u64);
+    }
+
+    /// What the flash read in place of a whole chunk, if it is right; else a buffer for the long way.
+    fn take_raw(&self, stripe: Stripe, place: &Place, result: IoResult<IoBuf>, len: usize) -> Result<IoBuf, IoBuf> {
+        match result {
+            Ok(buf) if check(place, &buf) => {
+                self.count_direct(stripe, len);
+                Ok(buf)
+            }
+            Ok(buf) => Err(buf),
+            Err(error) => {
+                self.note_flash_read_error(&error);
+                Err(IoBuf::new(len))
+            }
         }
     }
 
-    pub(crate) fn finish_hit(
-        self: &Arc<Self>,
-        offset: u64,
-        mut buf: IoBuf,
-        want: Want,
-        record: HeldRecord,
-    ) -> IoFuture<IoBuf> {
-        let (read, reading) = self.start_read(record);
-        let done = move |shared: &Arc<Shared>, result: IoResult<IoBuf>, buf: &mut IoBuf| match result {
-            Ok(bytes) if shared.take_chunk(&want, &reading, &bytes, buf) => {
-                shared.counters.read_chunks.fetch_add(1, Relaxed);
+    pub(crate) fn finish_raw_hit(self: &Arc<Self>, hit: Hit<'_>, offset: u64, buf: IoBuf) -> IoFuture<IoBuf> {
+        let Hit { place, pin, stripe, .. } = hit;
+        let len = buf.len();
+        let read = self.flash.read(self.geometry.flash_offset(place.slot, place.offset), buf);
+        match read.try_ready() {
+            Ok(result) => {
+                let taken = self.take_raw(stripe, &place, result, len);
+                // The record is unpinned before anything else is tried.
+                drop(pin);
+                match taken {
+                    Ok(buf) => IoFuture::ready(Ok(buf)),
+                    Err(again) => IoFuture::boxed(self.clone().read_slowly(offset, again)),
+                }
+            }
+            Err(pending) => {
+                let pin = self.keep(pin);
+                IoFuture::boxed(async move {
+                    let result = pending.await;
+                    match pin.shared().take_raw(stripe, &place, result, len) {
+                        Ok(buf) => Ok(buf),
+                        Err(again) => pin.give_back().read_slowly(offset, again).await,
+                    }
+                })
+            }
+        }
+    }
+
+    /// Copies or decodes what was read of a chunk.
+    fn take_hit(
+        &self,
+        stripe: Stripe,
+        want: &Want,
+        reading: &ReadingRecord,
+        result: IoResult<IoBuf>,
+        buf: &mut IoBuf,
+    ) -> bool {
+        match result {
+            Ok(bytes) if self.take_chunk(want, reading, &bytes, buf) => {
+                self.count_direct(stripe, want.len);
                 true
             }
             Ok(_) => false,
             Err(error) => {
-                shared.note_flash_read_error(&error);
+                self.note_flash_read_error(&error);
                 false
             }
-        };
-        let shared = self.clone();
-        match read.try_ready() {
-            Ok(result) => match done(self, result, &mut buf) {
-                true => IoFuture::ready(Ok(buf)),
-                false => IoFuture::boxed(shared.read_slowly(offset, buf)),
-            },
-            Err(pending) => IoFuture::boxed(async move {
-                let hit = done(&shared, pending.await, &mut buf);
-                // The record is unpinned before anything else is tried.
-                drop(done);
-                if hit { Ok(buf) } else { shared.read_slowly(offset, buf).await }
-            }),
+        }
+    }
+
+    pub(crate) fn finish_hit(self: &Arc<Self>, hit: Hit<'_>, offset: u64, mut buf: IoBuf) -> IoFuture<IoBuf> {
+        let Hit { place, pin, want, stripe, .. } = hit;
+        let (at, len, skip) = window(&self.geometry, &place);
+        // The pin is held beside it.
+        let reading = ReadingRecord { place, pin: None, skip };
+        match self.flash.read(at, IoBuf::new(len)).try_ready() {
+            Ok(result) => {
+                let hit = self.take_hit(stripe, &want, &reading, result, &mut buf);
+                drop(pin);
+                match hit {
+                    true => IoFuture::ready(Ok(buf)),
+                    false => IoFuture::boxed(self.clone().read_slowly(offset, buf)),
+                }
+            }
+            Err(pending) => {
+                let pin = self.keep(pin);
+                IoFuture::boxed(async move {
+                    let result = pending.await;
+                    match pin.shared().take_hit(stripe, &want, &reading, result, &mut buf) {
+                        true => Ok(buf),
+                        false => pin.give_back().read_slowly(offset, buf).await,
+                    }
+                })
+            }
         }
     }
 }

@@ -7,6 +7,7 @@
 
 use crate::{
     codec::decode,
+    pins::{HeldPin, Pinned},
     shared::{Geometry, Shared},
     state::{InMemory, State},
 };
@@ -15,15 +16,27 @@ use larder_device::{IoBuf, IoFuture, IoResult, SharedBuf};
 use larder_format::{Encoding, RecordIdentity, record_crc};
 use std::sync::Arc;
 
-/// A reader's hold on a slot.
+/// A reader's hold on a slot, for as long as it takes.
 pub struct Pin {
     shared: Arc<Shared>,
-    slot: SlotId,
+    held: HeldPin,
+}
+
+impl Pin {
+    /// Whose slot it is.
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    /// Unpins the slot.
+    pub(crate) fn give_back(self) -> Arc<Shared> {
+        self.shared.clone()
+    }
 }
 
 impl Drop for Pin {
     fn drop(&mut self) {
-        self.shared.pins.unpin(self.slot);
+        self.shared.pins.unpin(self.held);
     }
 }
 
@@ -64,8 +77,12 @@ impl Shared {
 
     /// Pins `slot`; the state must be locked.
     pub fn pin(self: &Arc<Self>, slot: SlotId) -> Pin {
-        self.pins.pin(slot);
-        Pin { shared: self.clone(), slot }
+        self.keep(self.pins.pin(slot, self.stripes.mine()))
+    }
+
+    /// A pin that outlives the borrow.
+    pub(crate) fn keep(self: &Arc<Self>, pinned: Pinned<'_>) -> Pin {
+        Pin { shared: self.clone(), held: pinned.hold() }
     }
 
     /// Begins to read a held record: the operation, and what is needed to check its bytes.

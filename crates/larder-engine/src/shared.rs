@@ -1,6 +1,6 @@
 //! What every operation of one open cache shares: devices, sizes, the locked [`State`], counters and signals.
 //!
-//! Invariants: `state` is locked for a decision and never across an await.
+//! Invariants: `state` is locked for a decision, or for a look, and never across an await.
 
 use crate::{
     codec::Codec,
@@ -10,7 +10,9 @@ use crate::{
     log_room::Reservations,
     pins::Pins,
     state::State,
+    state_lock::StateLock,
     status::Counters,
+    stripes::Stripes,
     superblock::SuperblockKeeper,
     sync::{Notify, Turns},
     tickets::Tickets,
@@ -18,7 +20,6 @@ use crate::{
 use larder_core::{Lba, SlotId, types::SECTOR_BYTES};
 use larder_device::{BlockDevice, IoError, IoErrorKind, IoFuture, IoOp, Runtime};
 use larder_format::Layout;
-use parking_lot::Mutex;
 use std::sync::{
     Arc,
     atomic::{AtomicBool, AtomicU32, Ordering::*},
@@ -121,7 +122,9 @@ pub struct Shared {
     /// Options of this opening.
     pub tuning: Tuning,
     /// Decisions and everything that changes with them.
-    pub state: Mutex<State>,
+    pub state: StateLock<State>,
+    /// What of it, of the pins and of the counts each thread has for itself.
+    pub stripes: Stripes,
     /// The superblock and its twin.
     pub superblock: SuperblockKeeper,
     /// Switches of the write mode.

@@ -19,11 +19,13 @@ use crate::{
     origin_changes::OriginChanges,
     prefetch::PrefetchBuffer,
     segment::{InFlightSegment, OpenWeu},
+    state_lock::Touched,
     unflushed::{OriginFlushes, Unflushed},
 };
 use larder_core::{
-    Design, Fingerprint, Lba, NewMapping, Place, SlotId, StreamClass,
+    Design, Fingerprint, Lba, Lookup, NewMapping, Place, SlotId, StreamClass,
     decisions::{Answer, Event},
+    design::{Hit, Use},
     ranges::Run,
     slots::SlotState,
     streams::Streams,
@@ -235,7 +237,28 @@ fn map_entry(lba: Lba, place: &Place, dirty: bool, duplicate: bool, fingerprint:
     LogEntry::Map { lba: lba.0, place: to_format(place), dirty, duplicate, fingerprint }
 }
 
+impl Touched for State {
+    type Touch = Use;
+
+    fn apply(&mut self, uses: &[Use]) {
+        debug_assert!(uses.iter().all(|hit| self.is_there(hit)), "the state has changed since they were hit: {uses:?}");
+        self.design.used(uses);
+    }
+}
+
 impl State {
+    fn is_there(&self, hit: &Use) -> bool {
+        matches!(self.design.peek(hit.lba), Lookup::Chunk { place, .. } if place.slot == hit.slot)
+    }
+
+    /// A hit on flash that changes nothing but what leaves next. None where each decision is told as it is made.
+    pub fn hit(&self, lba: Lba) -> Option<Hit> {
+        if self.decisions.0.is_some() {
+            return None;
+        }
+        self.design.hit(lba).filter(|hit| !self.in_memory[hit.place.slot.0 as usize])
+    }
+
     /// Remembers that the record at `place` is damaged, or was not read when it was asked for alone.
     pub fn note_damaged(&mut self, place: &Place) {
         self.note_fault();

@@ -10,44 +10,65 @@ use crate::{
     recover::{Recovered, RecoveryReport},
     shared::Shared,
     state::State,
+    stripes::{Apart, Stripe, Stripes},
 };
 use larder_format::{Compression, Superblock, WriteMode};
 use std::sync::atomic::{AtomicU64, Ordering::*};
 
 macro_rules! counters {
-    ($($(#[$doc:meta])* $name:ident,)+) => {
+    (striped { $($(#[$striped_doc:meta])* $striped:ident,)+ } $($(#[$doc:meta])* $name:ident,)+) => {
         /// Counts since the cache was opened.
-        #[derive(Default)]
         pub struct Counters {
+            /// Those that each read hit adds to, by stripe: the cores would wait for one another's else.
+            striped: Box<[Apart<Striped>]>,
             $($(#[$doc])* pub $name: AtomicU64,)+
+        }
+
+        #[derive(Default)]
+        struct Striped {
+            $($striped: AtomicU64,)+
         }
 
         /// A copy of [`Counters`] at one moment.
         #[derive(Clone, Copy, Debug, Default, serde::Serialize)]
         pub struct CounterValues {
+            $($(#[$striped_doc])* pub $striped: u64,)+
             $($(#[$doc])* pub $name: u64,)+
         }
 
         impl Counters {
+            /// All of them 0, for threads with these stripes.
+            pub fn new(stripes: &Stripes) -> Counters {
+                Counters {
+                    striped: (0..stripes.count()).map(|_| Apart::default()).collect(),
+                    $($name: AtomicU64::new(0),)+
+                }
+            }
+
             /// The counts now.
             pub fn values(&self) -> CounterValues {
-                CounterValues { $($name: self.$name.load(Relaxed),)+ }
+                CounterValues {
+                    $($striped: self.striped.iter().map(|stripe| stripe.$striped.load(Relaxed)).sum(),)+
+                    $($name: self.$name.load(Relaxed),)+
+                }
             }
         }
     };
 }
 
 counters! {
-    /// Read requests.
-    reads,
-    /// Bytes that they asked for.
-    read_bytes,
-    /// Chunks that they touched.
-    read_chunks,
-    /// Of those chunks, served by flash, by RAM before flash, or as zeroes.
-    read_hits,
-    /// Bytes of them.
-    read_hit_bytes,
+    striped {
+        /// Read requests.
+        reads,
+        /// Bytes that they asked for.
+        read_bytes,
+        /// Chunks that they touched.
+        read_chunks,
+        /// Of those chunks, served by flash, by RAM before flash, or as zeroes.
+        read_hits,
+        /// Bytes of them.
+        read_hit_bytes,
+    }
     /// Chunks for which the origin was read.
     read_misses,
     /// Chunks served from prefetched RAM.
@@ -133,6 +154,28 @@ counters! {
 }
 
 impl Counters {
+    /// A read of so many bytes begins.
+    #[inline]
+    pub fn begin_read(&self, stripe: Stripe, bytes: u64) {
+        let counts = &self.striped[stripe.0];
+        counts.reads.fetch_add(1, Relaxed);
+        counts.read_bytes.fetch_add(bytes, Relaxed);
+    }
+
+    /// A read touches so many chunks.
+    #[inline]
+    pub fn note_chunks(&self, stripe: Stripe, chunks: u64) {
+        self.striped[stripe.0].read_chunks.fetch_add(chunks, Relaxed);
+    }
+
+    /// So many bytes of a chunk needed no origin.
+    #[inline]
+    pub fn note_hit(&self, stripe: Stripe, bytes: u64) {
+        let counts = &self.striped[stripe.0];
+        counts.read_hits.fetch_add(1, Relaxed);
+        counts.read_hit_bytes.fetch_add(bytes, Relaxed);
+    }
+
     /// A record of `bytes` was stored.
     pub fn note_stored(&self, bytes: u32) {
         self.stored_records.fetch_add(1, Relaxed);

@@ -7,6 +7,7 @@
 //! of twice as many addresses at most as are mapped; but as long as they are dirty, on OWED.
 
 use crate::{
+    design::Use,
     slotted::addresses::Addresses,
     types::{Fingerprint, Lba, SlotId},
 };
@@ -254,6 +255,11 @@ impl Lists {
     /// The addresses in a run that are on any list, ascending.
     pub fn in_run(&self, first: Lba, count: u64) -> Vec<Lba> {
         self.addresses.in_run(first, count)
+    }
+
+    /// Reads what asking for these will read.
+    pub fn warm(&self, uses: &[Use]) {
+        self.addresses.warm(uses);
     }
 
     /// PROCESSREQUEST, as far as lists go: address `i` is asked for.

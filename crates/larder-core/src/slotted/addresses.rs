@@ -9,6 +9,7 @@
 //! What it does not do: decide who leaves.
 
 use crate::{
+    design::Use,
     slotted::ram::table_bytes_max,
     types::{Lba, mix},
 };
@@ -180,6 +181,16 @@ impl<P: Copy, const LISTS: usize> Addresses<P, LISTS> {
         let tagged = &mut self.nodes[i as usize].tagged;
         *tagged = *tagged & !(LIST_MASK << LIST_SHIFT) | (list as u64) << LIST_SHIFT;
         self.link(i, list);
+    }
+
+    /// Reads what moving these, by their numbers, will read, so that one wait for memory is one for many.
+    pub fn warm(&self, uses: &[Use]) {
+        let node = |i: u32| self.nodes.get(i as usize);
+        let neighbours = |hit: &Use| node(hit.number).map_or((NONE, NONE), |node| (node.newer, node.older));
+        let read = uses.iter().map(neighbours).fold(0, |sum, (newer, older)| sum ^ newer ^ older);
+        std::hint::black_box(read);
+        let beside = uses.iter().map(neighbours).flat_map(|(newer, older)| [node(newer), node(older)]);
+        std::hint::black_box(beside.flatten().fold(0, |sum, node| sum ^ node.newer));
     }
 
     /// Removes `i`.

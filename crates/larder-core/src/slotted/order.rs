@@ -67,6 +67,16 @@ impl SlotList {
         }
     }
 
+    /// Reads what touching these will read, so that one wait for memory is one for many.
+    pub fn warm(&self, slots: impl Iterator<Item = ChunkSlot> + Clone) {
+        let known = |i: u32| self.slots.get(i as usize);
+        let neighbours = |slot: ChunkSlot| known(slot.0).map_or((NONE, NONE), |slot| (slot.newer, slot.older));
+        let read = slots.clone().map(neighbours).fold(0, |sum, (newer, older)| sum ^ newer ^ older);
+        std::hint::black_box(read);
+        let beside = slots.map(neighbours).flat_map(|(newer, older)| [known(newer), known(older)]);
+        std::hint::black_box(beside.flatten().fold(0, |sum, slot| sum ^ slot.newer));
+    }
+
     pub fn ram_bytes(&self) -> usize {
         self.slots.capacity() * size_of::<Neighbours>()
     }
@@ -108,6 +118,12 @@ impl SlotHeap {
         debug_assert_eq!(self.uses[i].at, NONE);
         self.clock += 1;
         self.uses[i].stamp = self.clock;
+    }
+
+    /// Reads what touching these will read, so that one wait for memory is one for many.
+    pub fn warm(&self, slots: impl Iterator<Item = ChunkSlot>) {
+        let read = slots.filter_map(|slot| self.uses.get(slot.0 as usize)).fold(0, |sum, of_slot| sum ^ of_slot.at);
+        std::hint::black_box(read);
     }
 
     /// The least recently used of those that may go.

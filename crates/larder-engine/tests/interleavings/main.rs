@@ -1,7 +1,7 @@
 //! The engine under a scheduler that decides, at each lock and each atomic operation, which thread goes on.
 //!
 //! The sources are the engine's own, compiled a second time, into this program. They say `parking_lot::Mutex` and
-//! `std::sync::atomic`, and here these names mean shuttle's: the crate stands in for `parking_lot` and for `std`, and its
+//! `std::sync::atomic`, `std::thread_local`, and here these names mean shuttle's: the crate stands in for `parking_lot` and for `std`, and its
 //! root has their modules beside the engine's. Production code does not know of it.
 //!
 //! Invariants: all randomness is the schedule's, which is its seed's; a thread that waits for ever, and one that never
@@ -18,6 +18,7 @@ extern crate self as std;
 extern crate std as real_std;
 
 pub use real_std::*;
+pub use shuttle::thread_local;
 pub use stand_ins::{Condvar, Mutex, MutexGuard};
 
 mod stand_ins;
@@ -47,6 +48,7 @@ mod explore;
 mod history;
 #[path = "../threads/register.rs"]
 mod register;
+mod sharing;
 mod waiting;
 mod world;
 
@@ -64,6 +66,8 @@ fn main() -> process::ExitCode {
         ("tickets_are_granted_in_the_order_of_asking", waiting::tickets_are_granted_in_the_order_of_asking),
         ("tickets_given_up_block_nobody", waiting::tickets_given_up_block_nobody),
         ("an_eviction_waits_for_the_last_reader", waiting::an_eviction_waits_for_the_last_reader),
+        ("touches_are_applied_before_a_decision", sharing::touches_are_applied_before_a_decision),
+        ("a_shared_hit_pins_against_an_eviction", sharing::a_shared_hit_pins_against_an_eviction),
         ("readers_and_evictions", caches::readers_and_evictions),
         ("slow_readers_and_evictions", caches::slow_readers_and_evictions),
         ("overlapping_writes_in_write_back", caches::overlapping_writes_in_write_back),

@@ -7,6 +7,7 @@
 use crate::{
     explore::explore,
     pins::Pins,
+    stripes::Stripe,
     sync::{Arc, Notify, either, join_all},
     tickets::{Ticket, Tickets},
 };
@@ -183,18 +184,18 @@ pub fn tickets_given_up_block_nobody() {
 /// Readers leave while an eviction comes: it waits for the last of them, and it is told.
 pub fn an_eviction_waits_for_the_last_reader() {
     explore(SCHEDULES, || {
-        let pins = Arc::new(Pins::new(2));
+        let pins = Arc::new(Pins::new(2, 2));
         let reading = Arc::new(AtomicU32::new(0));
-        let readers: Vec<_> = [0, 0, 1]
+        let readers: Vec<_> = [(0, 0), (0, 1), (1, 1)]
             .into_iter()
-            .map(|slot| {
+            .map(|(slot, stripe)| {
                 // Under the state's lock, before the eviction takes the mappings.
-                pins.pin(SlotId(slot));
+                let pin = pins.pin(SlotId(slot), Stripe(stripe)).hold();
                 reading.fetch_add(u32::from(slot == 0), SeqCst);
                 let (pins, reading) = (pins.clone(), reading.clone());
                 thread::spawn(move || {
                     reading.fetch_sub(u32::from(slot == 0), SeqCst);
-                    pins.unpin(SlotId(slot));
+                    pins.unpin(pin);
                 })
             })
             .collect();

@@ -276,7 +276,15 @@ impl BlockDevice for Late {
     }
 }
 
-/// Nothing happens by itself: no destaging before it must be, no read-ahead, no timed commit.
+/// For one schedule. Nothing happens by itself: no destaging before it must be, no read-ahead, no timed commit.
 pub fn tuning() -> Tuning {
-    Tuning { commit_interval_ms: 3_600_000, destage_rate_bytes_per_s: 0, prefetch_bytes_max: 0, ..Tuning::default() }
+    Tuning {
+        commit_interval_ms: 3_600_000,
+        destage_rate_bytes_per_s: 0,
+        prefetch_bytes_max: 0,
+        // The same on each machine; and hits that share the lock at once, or after one that did not.
+        read_stripes: 2,
+        share_after_reads: thread_rng().gen_range(0..2),
+        ..Tuning::default()
+    }
 }

@@ -32,7 +32,9 @@ impl Plan {
     pub fn draw(seed: u64) -> Plan {
         let mut rng = Rng::new(seed);
         let crowd = rng.chance(1, 4);
-        let shape = draw_shape(&mut rng, design::drawn(seed), crowd);
+        let mut shape = draw_shape(&mut rng, design::drawn(seed), crowd);
+        // Always, soon, and as they do by default; without a draw, so that a seed's plan stays what it was.
+        shape.tuning.share_after_reads = [0, 1, shape.tuning.share_after_reads][(seed % 3) as usize];
         let mut source = Source {
             sectors: (shape.origin_bytes / SECTOR_BYTES as u64) as usize,
             chunk_sectors: shape.chunk_bytes as usize / SECTOR_BYTES,

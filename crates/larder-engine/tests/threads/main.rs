@@ -86,6 +86,8 @@ fn tuning() -> Tuning {
         dirty_high_percent: 20,
         dirty_max_percent: 40,
         commit_interval_ms: 20,
+        // So soon that hits share the lock, and stop to, all the time.
+        share_after_reads: 1,
         ..Tuning::default()
     }
 }

@@ -6,7 +6,7 @@
 
 use super::{Held, NONE, Placed, unshared};
 use crate::{
-    design::{Design, DesignStats, DirtyCounts, ExportedMapping, Lookup, NewMapping, Victim},
+    design::{Design, DesignStats, DirtyCounts, ExportedMapping, Hit, Lookup, NewMapping, Use, Victim},
     ranges::Run,
     slots::SlotState,
     slotted::ChunkSlot,
@@ -29,6 +29,23 @@ impl Design for Placed {
     fn peek(&self, lba: Lba) -> Lookup {
         let found = self.mappings.peek(lba);
         if self.is_visible(lba, &found) { found } else { Lookup::Miss }
+    }
+
+    fn hit(&self, lba: Lba) -> Option<Hit> {
+        let mut hit = self.mappings.hit(lba)?;
+        let (slot, number) = self.design.hit(lba)?;
+        let held = self.held.get(slot.0 as usize)?;
+        hit.used.number = number;
+        (held.is_at(&hit.place) && !self.suspended.contains(&lba)).then_some(hit)
+    }
+
+    fn used(&mut self, uses: &[Use]) {
+        self.mappings.used(uses);
+        self.design.used(uses, &mut self.decision);
+        debug_assert!(
+            self.decision.freed.is_empty() && self.decision.evicted.is_empty(),
+            "more than the order changed"
+        );
     }
 
     fn remembered(&self, lba: Lba) -> Option<Fingerprint> {

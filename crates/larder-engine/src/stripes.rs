@@ -1,0 +1,74 @@
+//! Stripes: what many threads change at once is kept in several parts, each on cache lines of its own, and a thread keeps to
+//! one of them.
+//!
+//! Invariants: a thread has the same number for as long as it lives, so the order of what one thread does is that of its stripe.
+//!
+//! What it does not do: keep two threads apart where there are more of them than stripes.
+
+use std::{
+    cell::Cell,
+    ops::Deref,
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+};
+
+/// Stripes at most. Whoever takes the state's lock for himself passes through all of them.
+pub const STRIPES_MAX: usize = 64;
+
+std::thread_local! {
+    static NUMBER: Cell<Option<usize>> = const { Cell::new(None) };
+}
+
+/// The stripes of a cache.
+pub struct Stripes {
+    /// A power of two.
+    count: usize,
+    /// Threads that got a number here.
+    numbered: AtomicUsize,
+}
+
+/// The stripe of a thread: an index below [`Stripes::count`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stripe(pub usize);
+
+impl Stripes {
+    /// So many, rounded up to a power of two and at most [`STRIPES_MAX`]; with 0 as many as threads can run at once.
+    pub fn new(wanted: usize) -> Stripes {
+        let wanted = match wanted {
+            0 => std::thread::available_parallelism().map_or(1, |cores| cores.get()),
+            wanted => wanted,
+        };
+        Stripes { count: wanted.clamp(1, STRIPES_MAX).next_power_of_two(), numbered: AtomicUsize::new(0) }
+    }
+
+    /// How many.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// That of this thread.
+    #[inline]
+    pub fn mine(&self) -> Stripe {
+        let number = NUMBER.with(|number| {
+            // Threads that come one after the other get stripes of their own, as many as there are.
+            number.get().unwrap_or_else(|| {
+                let next = self.numbered.fetch_add(1, Relaxed);
+                number.set(Some(next));
+                next
+            })
+        });
+        Stripe(number & (self.count - 1))
+    }
+}
+
+/// Something on cache lines of its own: two of 64 bytes, for processors fetch them in pairs.
+#[repr(align(128))]
+#[derive(Default)]
+pub struct Apart<T>(pub T);
+
+impl<T> Deref for Apart<T> {
+    type Target = T;
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
