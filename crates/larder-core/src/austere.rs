@@ -202,16 +202,23 @@ impl Austere {
     }
 
     /// Maps `lba`, the most recent of its bucket now, to this content, which is or will be stored. What
-    /// [`displaced`](Austere::displaced) said was dealt with.
-    pub fn map(&mut self, lba: Lba, fingerprint: &Fingerprint, is_dirty: bool) {
+    /// [`displaced`](Austere::displaced) said was dealt with. Returns the LBA-hash that the index lost for it, if it did.
+    pub fn map(&mut self, lba: Lba, fingerprint: &Fingerprint, is_dirty: bool) -> Option<Key> {
         let (lba_key, fp_key) = (self.lba_space.of_lba(lba), self.fp_space.of_content(fingerprint));
-        match self.lba_index.find(lba_key) {
+        let lost = match self.lba_index.find(lba_key) {
             Some(entry) if entry.fp_key == fp_key && entry.is_dirty == is_dirty => {
                 self.lba_index.promote(&entry, &mut self.sketch);
+                None
             }
             old => self.lba_index.put(lba_key, old, fp_key, is_dirty, &mut self.sketch),
-        }
+        };
         self.recount_if_wanted();
+        lost
+    }
+
+    /// Whether the LBA index has an entry of this LBA-hash.
+    pub fn has_entry(&self, lba_key: Key) -> bool {
+        self.lba_index.find(lba_key).is_some()
     }
 
     /// Ends the mapping of `lba`'s LBA-hash. If that was another address's, that one will miss; if it is
@@ -302,10 +309,12 @@ impl Austere {
         self.fp_index.replace(self.fp_space.of_content(fingerprint), Run { first, count })
     }
 
-    /// Whether this slot is one where a content may begin.
-    pub fn may_lie_at(&self, fingerprint: &Fingerprint, slot: u32) -> bool {
-        let bucket = self.fp_space.bucket(self.fp_space.of_content(fingerprint));
-        slot / self.config.bucket_slots == bucket as u32
+    /// A restart knows that `lba` has something in `count` slots from `first` on, which need not belong there. It is found as no
+    /// content. Nothing is changed where they are not all in one bucket. Returns as [`map`](Austere::map).
+    pub fn reserve(&mut self, lba: Lba, first: u32, count: u32) -> Option<Key> {
+        let fp_key = self.fp_index.reserve(Run { first, count })?;
+        let lba_key = self.lba_space.of_lba(lba);
+        self.lba_index.put(lba_key, self.lba_index.find(lba_key), fp_key, false, &mut self.sketch)
     }
 
     /// Ends the mappings of all addresses.

@@ -199,6 +199,14 @@ pub trait Design: Send + Sync {
     /// What `lba` maps to, as [`Design::lookup`] would say; does not count as a use.
     fn peek(&self, lba: Lba) -> Lookup;
 
+    /// The slot that `lba` is mapped into, if it is in one; as far as that is known without reading a metadata slot.
+    fn slot_of(&self, lba: Lba) -> Option<SlotId> {
+        match self.peek(lba) {
+            Lookup::Chunk { place, .. } | Lookup::Fragment { place, .. } => Some(place.slot),
+            Lookup::Zero | Lookup::Miss => None,
+        }
+    }
+
     /// The chunk that `lba` maps to, if a lookup of it would change no answer of the design, but only what it lets go of next. Then
     /// the lookup may be made up for: the caller has it among the next [`Design::used`], before it has the design change
     /// anything else. `None` wherever a design, which need not have this, is not sure of that.
@@ -226,7 +234,7 @@ pub trait Design: Send + Sync {
     /// mapped to before, a trimmed run included, is gone.
     fn map(&mut self, lba: Lba, new: NewMapping, dirty_seq: Option<u64>);
 
-    /// Forgets `lba`; returns whether it was mapped or part of a trimmed run.
+    /// Forgets `lba`; returns whether it was mapped or part of a trimmed run, or whether a crash might bring such a thing back.
     fn unmap(&mut self, lba: Lba) -> bool;
 
     /// The content that `lba`, which is not mapped, is remembered to have, where it is stored for others. Whoever may use it
@@ -342,6 +350,12 @@ pub trait Design: Send + Sync {
     /// waits for the log is bounded; the rest comes with the next calls.
     fn drop_clean_zeroes(&mut self, all: bool, max: usize) -> Vec<Lba>;
 
+    /// A checkpoint begins: what is logged from now on is replayed over it. What had begun before failed.
+    fn checkpoint_begins(&mut self) {}
+
+    /// The checkpoint that began last is durable. Whatever waited for the log when it began was committed before.
+    fn checkpoint_is_durable(&mut self) {}
+
     /// Number of pieces that [`Design::export_mappings`] comes in.
     fn export_pieces(&self) -> usize;
 
@@ -363,6 +377,21 @@ pub trait Design: Send + Sync {
 
     /// Slots with generation and state, least recent first.
     fn export_slots(&self) -> Vec<(SlotId, u32, SlotState, StreamClass)>;
+
+    /// The slots in use of which a metadata slot says what is in them: the first slot of each record, ascending, and how many the
+    /// record takes. A design that keeps its places in RAM has none.
+    fn stored_runs(&self) -> Vec<(SlotId, u32)> {
+        Vec::new()
+    }
+
+    /// Whether a search for this content ends at the record that begins in `slot`.
+    fn is_found_in(&self, _slot: SlotId, _fingerprint: &Fingerprint) -> bool {
+        false
+    }
+
+    /// Repair: forgets what lies in such of its [stored runs](Design::stored_runs), dirty chunks excepted, which are found as no
+    /// content from then on. A design that has none of them forgets nothing.
+    fn forget_clean(&mut self, _is_wrong: &dyn Fn(SlotId) -> bool) {}
 
     /// Trimmed runs.
     fn export_runs(&self) -> Vec<Run>;

@@ -74,7 +74,7 @@ fn large_counts_keep_to_their_bytes_at_every_moment() {
             match rng.below(12) {
                 0 => austere.forget(lba),
                 1..4 => austere.touch(lba),
-                _ => austere.map(lba, &content(lba.0 / group), false),
+                _ => drop(austere.map(lba, &content(lba.0 / group), false)),
             }
             changes += i64::from(austere.ram().bytes() as i64 != at_first);
             let told = LIVE_BYTES.load(Relaxed) - live;

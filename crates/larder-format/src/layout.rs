@@ -13,6 +13,7 @@ use crate::checkpoint::{CheckpointCounts, checkpoint_bytes_max};
 use crate::error::{FormatError, Structure};
 use crate::log::{FRAME_BYTES_MAX, entries_that_fit};
 use crate::metadata_slot::METADATA_SLOT_BYTES;
+use crate::place::Place;
 
 /// The smallest chunk.
 pub const CHUNK_BYTES_MIN: u32 = 4 << 10;
@@ -290,6 +291,16 @@ impl Layout {
             StoreKind::Weus | StoreKind::Slots => SLOT_COUNT_MIN,
             StoreKind::Buckets => SLOT_COUNT_MIN * (self.chunk_bytes / self.weu_bytes),
         }
+    }
+
+    /// Whether a record may lie there: in one slot, or, where slots are subchunks, in one bucket.
+    pub fn has_record(&self, place: &Place) -> bool {
+        let end = u64::from(place.offset) + u64::from(place.stored_len);
+        let slots = match self.store() {
+            StoreKind::Buckets if place.offset == 0 => self.bucket_slots - place.slot % self.bucket_slots,
+            _ => 1,
+        };
+        place.slot < self.slot_count && end <= u64::from(self.weu_bytes) * u64::from(slots)
     }
 
     /// The largest frame that a writer should make: a quarter of the log at most, so that wrapping wastes little.

@@ -18,12 +18,14 @@
 //! Invariants: those of [`Design`](crate::Design). What is found by the indices was confirmed by a metadata slot that lists the address, under the
 //! FP-hash that the run has. A run with dirty addresses is never evicted.
 //!
-//! What it does not do: read or write metadata slots, or decide when; log what the indices lose by themselves, for which
-//! reason [`Design::unmap`](crate::Design::unmap) says of every address that it may have been mapped.
+//! What it does not do: read or write metadata slots, or decide when; have logged what the indices lose by themselves, for which
+//! reason [`Design::unmap`](crate::Design::unmap) says of what was lost, too, that it may have been mapped.
 
 mod decisions;
 pub mod entries;
 pub mod exact;
+mod lost;
+pub mod memory;
 
 use super::{
     Austere, AustereConfig, AustereError,
@@ -37,8 +39,9 @@ use crate::{
     types::{Fingerprint, Lba, Place, SlotId, mix},
 };
 use entries::{Entries, RegionEntry};
-use exact::Exact;
+use exact::{Exact, PIECES};
 use hashbrown::HashSet;
+use lost::Lost;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A content counts as one of so many references where it could not be evicted when it should have been.
@@ -50,9 +53,6 @@ const FRAGMENT_TURNS: u64 = 8;
 const HEAD_PAGES: usize = 1;
 /// As many addresses may be about to be overwritten; more are just forgotten.
 const SUSPENDED_MAX: usize = 4096;
-
-/// As many contents are tried for one that belongs to a given bucket; there are fewer buckets that matter at a time.
-const TURNS_MAX: u64 = 1 << 24;
 
 /// The sizes of such a cache.
 #[derive(Clone, Copy, Debug)]
@@ -98,6 +98,8 @@ pub struct Bucketed {
     stuck: BTreeSet<SlotId>,
     /// LBA-hashes whose content is being overwritten: what the indices have of them is nobody's.
     suspended: HashSet<Key>,
+    /// What the LBA index lost by itself, and a crash may bring back.
+    lost: Lost,
     /// Recovery runs.
     is_restoring: bool,
     /// Recovery: the address that was mapped last, to a duplicate whose content is told next.
@@ -112,8 +114,10 @@ impl Bucketed {
     /// # Errors
     /// A layout that cannot be.
     pub fn new(config: BucketedConfig) -> Result<Self, AustereError> {
+        let core = Austere::new(AustereConfig { is_write_back: false, ..config.austere })?;
         Ok(Bucketed {
-            core: Austere::new(AustereConfig { is_write_back: false, ..config.austere })?,
+            lost: Lost::new(core.lba_entries_max()),
+            core,
             exact: Exact::new(config.chunk_count),
             exact_max: config.exact_max,
             entries: Entries::default(),
@@ -281,12 +285,35 @@ impl Bucketed {
         let is_elsewhere = other.is_some_and(|run| self.exact.in_slot(SlotId(run.first)).next().is_some());
         if is_elsewhere || !self.core.restore(fingerprint, place.slot.0, slots) {
             // It lay where its content does not belong; a place that no content could have is of no address.
-            return lba.into_iter().for_each(|lba| self.put_unshared(lba, place));
+            return lba.into_iter().for_each(|lba| self.reserve(lba, place));
         }
         self.generation = self.generation.max(place.generation.wrapping_add(1));
         if let Some(lba) = lba {
             self.map_in_core(lba, fingerprint);
         }
+    }
+
+    /// What recovery knows: `lba` has the run at `place`, which lies where its content does not belong, or is like no other.
+    fn reserve(&mut self, lba: Lba, place: &Place) {
+        let slots = self.core.slots_for(place.stored_len);
+        self.generation = self.generation.max(place.generation.wrapping_add(1));
+        let lost = self.core.reserve(lba, place.slot.0, slots);
+        self.note_lost(lost);
+        self.suspended.remove(&self.core.key_of_lba(lba));
+    }
+
+    /// What is dirty has its run, whatever the indices lost.
+    fn reserve_exact(&mut self) {
+        let pieces = (0..PIECES).flat_map(|piece| self.exact.export(piece));
+        let lacks = |place: &Place| self.core.run_from(place.slot.0).is_none();
+        let lost: Vec<(Lba, Place)> = pieces
+            .filter_map(|mapping| match mapping.lookup {
+                Lookup::Chunk { place, .. } | Lookup::Fragment { place, .. } => Some((mapping.lba, place)),
+                _ => None,
+            })
+            .filter(|(_, place)| lacks(place))
+            .collect();
+        lost.into_iter().for_each(|(lba, place)| self.reserve(lba, &place));
     }
 
     /// Recovery: counts the references of what pages brought, before anything changes.
@@ -299,7 +326,20 @@ impl Bucketed {
     /// Maps an address in the indices.
     fn map_in_core(&mut self, lba: Lba, fingerprint: &Fingerprint) {
         self.suspended.remove(&self.core.key_of_lba(lba));
-        self.core.map(lba, fingerprint, false);
+        let lost = self.core.map(lba, fingerprint, false);
+        self.note_lost(lost);
+    }
+
+    fn note_lost(&mut self, lost: Option<Key>) {
+        if let Some(key) = lost {
+            self.lost.add(key);
+        }
+    }
+
+    /// Whether a crash now could bring back what the indices have, or had, of an address.
+    fn may_come_back(&self, lba: Lba) -> bool {
+        let key = self.core.key_of_lba(lba);
+        self.core.has_entry(key) || self.lost.has(key)
     }
 
     /// The indices forget an address.

@@ -145,6 +145,19 @@ impl FpIndex {
         true
     }
 
+    /// Gives the slots of `run`, whatever runs had them, to a hash of their bucket that has no other run: that hash. `None` where
+    /// they are not all in one bucket.
+    pub fn reserve(&mut self, run: Run) -> Option<Key> {
+        let bucket = self.bucket_of(run);
+        if bucket >= self.space.buckets() {
+            return None;
+        }
+        let is_here =
+            |key: Key| self.space.bucket(key) == bucket && self.find(key).is_none_or(|other| other.first == run.first);
+        let key = (0..=u16::MAX).rev().map(|prefix| self.space.key(bucket, prefix)).find(|&key| is_here(key))?;
+        self.replace(key, run).then_some(key)
+    }
+
     /// The FP-hash of a run.
     pub fn key_of(&self, run: Run) -> Key {
         self.space.key(self.bucket_of(run), self.prefixes[run.first as usize])

@@ -90,10 +90,19 @@ impl LbaIndex {
     }
 
     /// Puts `lba_key` in as the most recent of its bucket: in place of `old`, what it has, as found; else in the first slot
-    /// that is not valid; else in place of the least recent.
-    pub fn put(&mut self, lba_key: Key, old: Option<Entry>, fp_key: Key, is_dirty: bool, sketch: &mut Sketch) {
+    /// that is not valid; else in place of the least recent, which it returns.
+    pub fn put(
+        &mut self,
+        lba_key: Key,
+        old: Option<Entry>,
+        fp_key: Key,
+        is_dirty: bool,
+        sketch: &mut Sketch,
+    ) -> Option<Key> {
         let bucket = self.space.bucket(lba_key);
+        let is_new = old.is_none();
         let leaving = old.or_else(|| self.last_of_full(lba_key));
+        let lost = leaving.as_ref().filter(|_| is_new).map(|entry| entry.lba_key);
         // What is added comes first: no count is 0 in between that is not 0 in the end.
         sketch.add(fp_key);
         sketch.add(fp_key);
@@ -105,6 +114,7 @@ impl LbaIndex {
             self.demote_last_recent(bucket, sketch);
         }
         self.shift(bucket, slot, self.space.prefix(lba_key), fp_key, is_dirty);
+        lost
     }
 
     /// Takes `entry`, as found, out. Its slot stays where it is, not valid.

@@ -6,7 +6,7 @@
 
 use super::{
     super::{fp_index::Run as SlotRun, metadata::MetadataSlot},
-    Bucketed, FRAGMENT_TURNS, HEAD_PAGES, SUSPENDED_MAX, TURNS_MAX, Wish,
+    Bucketed, FRAGMENT_TURNS, HEAD_PAGES, SUSPENDED_MAX, Wish,
     entries::RegionEntry,
     exact::PIECES,
     fragment_content,
@@ -33,6 +33,14 @@ impl Design for Bucketed {
 
     fn peek(&self, lba: Lba) -> Lookup {
         self.find(lba)
+    }
+
+    fn slot_of(&self, lba: Lba) -> Option<SlotId> {
+        match self.exact.get(lba) {
+            Lookup::Chunk { place, .. } | Lookup::Fragment { place, .. } => Some(place.slot),
+            Lookup::Zero => None,
+            Lookup::Miss => self.run_of(lba).map(|run| SlotId(run.first)),
+        }
     }
 
     fn maps_to(&self, lba: Lba, place: &Place, fingerprint: &Fingerprint) -> bool {
@@ -109,10 +117,11 @@ impl Design for Bucketed {
 
     fn unmap(&mut self, lba: Lba) -> bool {
         self.count();
-        self.exact.remove(lba);
+        let was_exact = self.exact.remove(lba);
+        // What the indices lost by themselves was not logged.
+        let may_come_back = self.may_come_back(lba);
         self.forget_in_core(lba);
-        // What the indices lost by themselves was not logged, and a crash may bring it back.
-        true
+        was_exact || may_come_back
     }
 
     fn suspend(&mut self, lba: Lba) -> bool {
@@ -122,9 +131,9 @@ impl Design for Bucketed {
             let Bucketed { suspended, core, .. } = self;
             suspended.drain().for_each(|key| core.forget_key(key));
         }
-        self.exact.remove(lba);
+        let was_exact = self.exact.remove(lba);
         self.suspended.insert(self.core.key_of_lba(lba));
-        true
+        was_exact || self.may_come_back(lba)
     }
 
     fn unmap_run(&mut self, first: Lba, count: u64) {
@@ -303,6 +312,32 @@ impl Design for Bucketed {
         Vec::new()
     }
 
+    fn checkpoint_begins(&mut self) {
+        self.lost.checkpoint_begins();
+    }
+
+    fn checkpoint_is_durable(&mut self) {
+        self.lost.checkpoint_is_durable();
+    }
+
+    fn stored_runs(&self) -> Vec<(SlotId, u32)> {
+        self.core.runs().map(|run| (SlotId(run.first), run.count)).collect()
+    }
+
+    fn is_found_in(&self, slot: SlotId, fingerprint: &Fingerprint) -> bool {
+        self.core.run_from(slot.0).is_some_and(|run| self.core.is_run_of(run, fingerprint))
+    }
+
+    fn forget_clean(&mut self, is_wrong: &dyn Fn(SlotId) -> bool) {
+        self.count();
+        let wrong: Vec<SlotRun> = self.core.runs().filter(|run| is_wrong(SlotId(run.first))).collect();
+        for run in wrong {
+            self.entries.remove(SlotId(run.first));
+            self.core.evict(run);
+        }
+        self.reserve_exact();
+    }
+
     fn export_runs(&self) -> Vec<Run> {
         self.exact.trimmed().iter().collect()
     }
@@ -331,12 +366,17 @@ impl Design for Bucketed {
 
     fn end_restore(&mut self) {
         self.count();
+        self.reserve_exact();
         self.is_restoring = false;
         self.untold = None;
     }
 
-    fn restore_slot(&mut self, slot: SlotId, _generation: u32) -> bool {
-        (slot.0 as usize) < self.core.slot_count()
+    fn restore_slot(&mut self, slot: SlotId, generation: u32) -> bool {
+        let is_there = (slot.0 as usize) < self.core.slot_count();
+        if is_there {
+            self.generation = self.generation.max(generation.wrapping_add(1));
+        }
+        is_there
     }
 
     fn restore_class(&mut self, _slot: SlotId, _class: StreamClass) {}
@@ -372,7 +412,7 @@ impl Design for Bucketed {
             lba_index_entries: mapped,
             fp_index_entries: self.core.runs().count() as u64,
             fp_index_evictions: 0,
-            lba_index_ram_bytes: (ram.lba_index_bytes + ram.sketch_bytes) as u64,
+            lba_index_ram_bytes: (ram.lba_index_bytes + ram.sketch_bytes + self.lost.ram_bytes()) as u64,
             fp_index_ram_bytes: ram.fp_index_bytes as u64,
             slot_table_ram_bytes: self.entries.ram_bytes() as u64,
             dirty_ram_bytes: self.exact.ram_bytes() as u64,
@@ -384,21 +424,10 @@ impl Design for Bucketed {
 }
 
 impl Bucketed {
-    /// What is like no other content is, for `lba`, at `place`: in the run that was opened for it, or, in recovery, in one that could be.
+    /// What is like no other content is, for `lba`, at `place`: in the run that was opened for it, or that recovery knows of.
     pub(super) fn put_unshared(&mut self, lba: Lba, place: &Place) {
         if self.is_restoring {
-            let slots = self.core.slots_for(place.stored_len);
-            self.generation = self.generation.max(place.generation.wrapping_add(1));
-            // Any content of the bucket will do, if no other run has its FP-hash.
-            let is_free = |content: &Fingerprint| {
-                self.core.find_content(content).is_none_or(|run| run.first == place.slot.0)
-                    && self.core.may_lie_at(content, place.slot.0)
-            };
-            let content = (0..TURNS_MAX).map(|turn| fragment_content(lba, turn)).find(is_free);
-            if let Some(content) = content.filter(|content| self.core.restore(content, place.slot.0, slots)) {
-                self.map_in_core(lba, &content);
-            }
-            return;
+            return self.reserve(lba, place);
         }
         let contents = || (0..FRAGMENT_TURNS).map(|turn| fragment_content(lba, turn));
         let is_here = |run: SlotRun| run.first == place.slot.0;
