@@ -11,7 +11,8 @@
 //! - A crash may leave each version that is not surely before a durable one. What is left is the next base: one
 //!   of several values until it is read, and that one from then on.
 //! - The loss of the flash may leave what the origin may hold: the same with what is durable there, and what a write left there
-//!   that failed, under older data that the cache holds for dirty and reads return.
+//!   that failed, under older data that the cache holds for dirty and reads return. A crash alone may show that, too, where
+//!   the dirty data is not durable: that of other sectors of the chunk, for which the cache may hold all of it.
 //!
 //! - What the origin forgot with a flush that failed is durable on it only by an older flush, or by a FUA write: no later
 //!   flush says anything of it.
@@ -201,13 +202,13 @@ impl Sector {
     }
 
     /// What may lurk on the origin: nothing of before a write or a destage that reached it.
-    fn still_lurking(&mut self, durable: Durable) -> Vec<Value> {
+    fn still_lurking(&mut self, durable: Durable) -> Vec<(Value, Moment)> {
         let lurking = std::mem::take(&mut self.lurking);
         let covered = |at: Moment| {
             let later = |version: &Version| version.is_on_origin(durable) && at < version.begun;
             at < durable.on_origin_below || self.writes.iter().any(later)
         };
-        lurking.into_iter().filter(|&(_, at)| !covered(at)).map(|(value, _)| value).collect()
+        lurking.into_iter().filter(|&(_, at)| !covered(at)).collect()
     }
 
     /// The origin forgot what it had not flushed. `all`: the cache may have relied on it for anything that is not durable;
@@ -321,9 +322,12 @@ impl Sector {
         let on_origin = self.survivors(|version| version.is_on_origin(durable));
         let superseded = (0..self.count()).any(|at| self.at(at).is_on_origin(durable));
         let mut origin = if superseded { Vec::new() } else { std::mem::take(&mut self.origin) };
-        on_origin.iter().chain(&lurking).for_each(|&value| keep(&mut origin, value));
+        on_origin.iter().chain(lurking.iter().map(|(value, _)| value)).for_each(|&value| keep(&mut origin, value));
         let is_durable = |version: &Version| version.is_durable(durable);
-        let survivors = self.survivors(is_durable);
+        let mut survivors = self.survivors(is_durable);
+        // What hides it was there when it failed.
+        let shown = |at: Moment| at >= durable.below;
+        lurking.iter().filter(|&&(_, at)| shown(at)).for_each(|&(value, _)| keep(&mut survivors, value));
         let doubtful = self.base.doubtful && !self.is_lost(0, is_durable);
         // Only if nothing but what the origin has can have survived.
         let clean = superseded && survivors.len() == 1 && on_origin == survivors && lurking.is_empty();
@@ -449,6 +453,12 @@ pub mod checks {
             (with_flash, sector.allowed(200, 201))
         };
         assert_eq!(lost(NOW, &|_| {}), (vec![1], vec![1, 2]));
+        let before = Durable { below: 15, ..NOTHING };
+        assert_eq!(
+            lost(before, &|_| {}),
+            (vec![1, 2], vec![1, 2]),
+            "other sectors of the chunk are lost, which hid it"
+        );
         assert_eq!(lost(Durable { on_origin_below: 70, ..NOW }, &|_| {}), (vec![1], vec![1]));
         let overwrite = |sector: &mut Sector| {
             sector.begin(3, 3, 70);
