@@ -10,10 +10,10 @@ SEEDS ?= 20000
 KILL_ROUNDS ?= 50
 # How many outcomes of each instant the crash sweep of `make soak` draws where it cannot try all.
 CRASH_CASES ?= 64
-# The designs that `make soak` takes, one after the other: those over WEUs, and those over slots of one chunk, for which some
+# The designs that `make soak` takes, one after the other: those over WEUs, and those that have slots for each chunk, for which some
 # tests of the engine, of WEUs, have no sense.
 DESIGNS ?= nitro cd-arc
-SLOT_DESIGNS ?= d-lru d-arc lru arc
+SLOT_DESIGNS ?= d-lru d-arc lru arc austere
 # `make test` has seeds of its own; this is another one.
 FUZZ_SEED ?= 20260
 # `make test` runs the fuzz targets on seeded bytes; this is how many times as many `make fuzz` takes.

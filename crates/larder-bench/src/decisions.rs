@@ -5,14 +5,21 @@
 //! drawn by Zipf's law (exponent 0.8), two addresses to each content, whose fingerprint is known. A design is asked in the order in
 //! which the engine asks it: lookup; what a miss or a write inserts is looked up by content, mapped as a duplicate or
 //! stored; where slots run out, victims are chosen and evicted; one step of cleaning for each. The requests are drawn before,
-//! and a first pass fills the cache.
+//! and a first pass fills the cache. The metadata slots of a design that has such on flash are in RAM here, which is not counted.
 //!
 //! What it does not do: make records, log entries or checksums; (a) to (g) time the whole.
 
 use crate::{Options, alloc::Live, measure::Res, report::Row};
-use larder_core::{Design, DesignConfig, Fingerprint, Lba, Lookup, NewMapping, Place, SlotId, StreamClass};
+use larder_core::{
+    Design, DesignConfig, Fingerprint, Lba, Lookup, NewMapping, Place, SlotId, StreamClass,
+    austere::bucketed::memory::MemoryRegion,
+    design::{Question, Wanted},
+};
 use larder_device::rng::{Rng, mix64};
-use larder_engine::designs::{DESIGNS, EngineDesign, Store};
+use larder_engine::{
+    CreateOptions,
+    designs::{DESIGNS, EngineDesign, Store},
+};
 use larder_trace::zipf::Zipf;
 use std::time::Instant;
 
@@ -40,8 +47,13 @@ pub fn run(bench: &Options) -> Res<Vec<Row>> {
     let requests = requests(bench.scaled(REQUESTS));
     let mut rows = Vec::new();
     for design in DESIGNS {
+        // What is on flash is no RAM of the design.
+        let region = MemoryRegion::new(match design.store {
+            Store::Buckets => config(design)?.slot_count as usize,
+            Store::Weus { .. } | Store::Slots { .. } => 0,
+        });
         let live = Live::begin();
-        let mut cache = Driven::new(design)?;
+        let mut cache = Driven::new(design, region)?;
         requests.iter().for_each(|request| cache.request(request));
         let (bytes, mapped) = (live.bytes() as f64, cache.design.stats().mapped_chunks as f64);
         drop(live);
@@ -85,9 +97,29 @@ fn requests(count: usize) -> Vec<Request> {
         .collect()
 }
 
+/// How a cache is created for it.
+fn options(design: &EngineDesign) -> CreateOptions {
+    let weu_bytes = WEU_CHUNKS * CHUNK_BYTES;
+    let mut options = CreateOptions { chunk_bytes: CHUNK_BYTES, weu_bytes, ..CreateOptions::default() };
+    design.fit(&mut options);
+    options
+}
+
+fn config(design: &EngineDesign) -> Res<DesignConfig> {
+    let data_bytes = CHUNKS * u64::from(CHUNK_BYTES);
+    let mappings = design.mappings_wanted(data_bytes, CHUNK_BYTES)?;
+    Ok(DesignConfig {
+        slot_count: (data_bytes / u64::from(options(design).weu_bytes)) as u32,
+        mappings_max: mappings.unwrap_or(4 * CHUNKS),
+        fp_entries_max: 2 * CHUNKS,
+    })
+}
+
 /// A design, and the slot that it fills.
 struct Driven {
     design: Box<dyn Design>,
+    /// Where it has its metadata slots, if it has any.
+    region: MemoryRegion,
     /// Chunks of a slot.
     slot_chunks: u32,
     open: Option<(SlotId, u32, u32)>,
@@ -95,28 +127,26 @@ struct Driven {
 }
 
 impl Driven {
-    fn new(design: &EngineDesign) -> Res<Driven> {
-        let slot_chunks = match design.store {
-            Store::Weus { .. } => WEU_CHUNKS,
-            Store::Slots { .. } => 1,
-        };
-        let mappings = design.mappings_wanted(CHUNKS * u64::from(CHUNK_BYTES), CHUNK_BYTES)?;
-        let config = DesignConfig {
-            slot_count: (CHUNKS / u64::from(slot_chunks)) as u32,
-            mappings_max: mappings.unwrap_or(4 * CHUNKS),
-            fp_entries_max: 2 * CHUNKS,
-        };
-        Ok(Driven { design: design.make(config, CHUNK_BYTES), slot_chunks, open: None, hits: 0 })
+    fn new(design: &EngineDesign, region: MemoryRegion) -> Res<Driven> {
+        let config = config(design)?;
+        let slot_chunks = (CHUNKS / u64::from(config.slot_count)) as u32;
+        let options = options(design);
+        let layout = design.layout(&options, CHUNKS * u64::from(CHUNK_BYTES), ADDRESSES);
+        Ok(Driven { design: design.make(config, &layout)?, region, slot_chunks, open: None, hits: 0 })
     }
 
     fn request(&mut self, request: &Request) {
         if request.is_write {
             self.design.suspend(request.lba);
-        } else if self.design.lookup(request.lba) != Lookup::Miss {
-            self.hits += 1;
-            return;
+        } else {
+            self.region.inform(&mut *self.design, Question::Address(request.lba));
+            if self.design.lookup(request.lba) != Lookup::Miss {
+                self.hits += 1;
+                return;
+            }
         }
         self.insert(request);
+        self.region.write(&mut *self.design);
     }
 
     fn insert(&mut self, request: &Request) {
@@ -127,9 +157,11 @@ impl Driven {
         if !self.design.has_room(1) {
             return;
         }
-        let new = match self.design.find_duplicate(remembered.as_ref().unwrap_or(&request.fingerprint)) {
+        let content = remembered.as_ref().unwrap_or(&request.fingerprint);
+        self.region.inform(&mut *self.design, Question::Content(content));
+        let new = match self.design.find_duplicate(content) {
             Some(place) => NewMapping::Duplicate { place },
-            None => match self.place() {
+            None => match self.place(request) {
                 Some(place) => NewMapping::Unique { place, fingerprint: Some(request.fingerprint) },
                 None => return,
             },
@@ -139,14 +171,20 @@ impl Driven {
     }
 
     /// Where the next chunk goes.
-    fn place(&mut self) -> Option<Place> {
+    fn place(&mut self, request: &Request) -> Option<Place> {
         if self.open.is_none() {
             while self.design.free_slots() < 2 {
                 if !self.make_room() {
                     break;
                 }
             }
-            self.open = self.design.open_slot(StreamClass::Clean).map(|(slot, generation)| (slot, generation, 0));
+            let Request { lba, fingerprint, .. } = *request;
+            let wanted = Wanted { lba, fingerprint: Some(fingerprint), stored_len: CHUNK_BYTES };
+            let mut opened = self.design.open_slot_for(StreamClass::Clean, &wanted);
+            while opened.is_none() && self.make_room() {
+                opened = self.design.open_slot_for(StreamClass::Clean, &wanted);
+            }
+            self.open = opened.map(|(slot, generation)| (slot, generation, 0));
         }
         let (slot, generation, used) = self.open.as_mut()?;
         let offset = *used * CHUNK_BYTES;

@@ -111,6 +111,7 @@ impl Cache {
             tickets: Arc::new(Tickets::default()),
             destage_tickets: Arc::new(Tickets::default()),
             slot_turns: Arc::new(Tickets::default()),
+            region_turns: Arc::new(Tickets::default()),
             checkpoint_turn: Arc::new(Tickets::default()),
             counters: Counters::new(&stripes),
             stripes,
@@ -390,9 +391,6 @@ impl BlockDevice for Cache {
 impl Cache {
     /// The slots that hold records of `lba`'s newest content, for tests.
     pub fn slot_of(&self, lba: Lba) -> Option<SlotId> {
-        match self.shared.state.lock().design.peek(lba) {
-            Lookup::Chunk { place, .. } | Lookup::Fragment { place, .. } => Some(place.slot),
-            _ => None,
-        }
+        self.shared.state.lock().design.slot_of(lba)
     }
 }

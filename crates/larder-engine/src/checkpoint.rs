@@ -23,8 +23,8 @@ use crate::{
 use larder_core::{Design, Lba, Lookup, StreamClass, slots::SlotState};
 use larder_device::{BlockDevice, IoBuf, WriteFlags};
 use larder_format::{
-    CheckpointEncoder, CheckpointHeader, CheckpointPointer, FingerprintEntry, FragmentEntry, Layout, LogStart,
-    MappingEntry, SlotEntry, Superblock, WriteMode, ZeroRange, checkpoint::CHECKPOINT_HEADER_BYTES,
+    CheckpointEncoder, CheckpointHeader, CheckpointPointer, DesignPage, FingerprintEntry, FragmentEntry, Layout,
+    LogStart, MappingEntry, SlotEntry, Superblock, WriteMode, ZeroRange, checkpoint::CHECKPOINT_HEADER_BYTES,
 };
 use std::{
     ops::Deref,
@@ -165,6 +165,11 @@ pub async fn write_blocks<D: Deref<Target = Box<dyn Design>>>(
         let entry = FingerprintEntry { fingerprint: fingerprint.0, place: to_format(&place) };
         writer.put(encoder.push_fingerprint(entry)?).await?;
     }
+    let pages = design().page_count();
+    for number in 0..pages {
+        let bytes = design().export_page(number);
+        writer.put(encoder.push_design_page(DesignPage::new(number as u32, bytes)?)?).await?;
+    }
     let counts = encoder.counts();
     let max = layout.checkpoint_counts_max();
     if counts.mappings > max.mappings || counts.fragments > max.fragments || counts.zero_ranges > max.zero_ranges {
@@ -273,7 +278,8 @@ impl Shared {
         }
         // (1)
         let (position, entry_seq) = {
-            let state = self.state.lock();
+            let mut state = self.state.lock();
+            state.design.checkpoint_begins();
             (state.log.area.position(), state.log.first_seq)
         };
         let log_start = LogStart { offset_in_log: position.offset, frame_seq: position.frame_seq };
@@ -305,6 +311,7 @@ impl Shared {
             let mut state = self.state.lock();
             state.log.area.free_before(&position);
             state.log.checkpoint_failed = None;
+            state.design.checkpoint_is_durable();
         }
         self.counters.checkpoints.fetch_add(1, Relaxed);
         self.signals.checkpointed.notify();

@@ -46,18 +46,21 @@ pub fn plan(
     }
     let slots_max = design.slots_max(options.ram_budget_bytes, options.chunk_bytes);
     let slots_bytes_max = u64::from(slots_max) * u64::from(options.chunk_bytes);
+    let buckets = design.buckets(options, flash_bytes);
     let mut layout = Layout::plan(LayoutRequest {
         flash_bytes,
         origin_bytes,
         chunk_bytes: options.chunk_bytes,
         weu_bytes: options.weu_bytes,
         sector_bytes: flash_sector,
-        // A content for each slot.
-        fp_entries_max: (slots_max < u32::MAX).then_some(slots_max.into()),
+        // A content for each slot; of what is in buckets the indices speak.
+        fp_entries_max: (slots_max < u32::MAX && buckets.is_none()).then_some(slots_max.into()),
         mappings_max: design.mappings_wanted(flash_bytes.min(slots_bytes_max), options.chunk_bytes)?,
-        buckets: None,
+        buckets,
     })?;
-    layout.slot_count = layout.slot_count.min(slots_max);
+    // Buckets are whole.
+    let whole = layout.bucket_slots.max(1);
+    layout.slot_count = layout.slot_count.min((slots_max / whole * whole).max(whole));
     Ok(Superblock {
         sequence: 1,
         flash_uuid: options.flash_uuid,

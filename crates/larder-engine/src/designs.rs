@@ -8,6 +8,11 @@ use crate::{config::CreateOptions, error::EngineError};
 use larder_core::{
     Design, DesignConfig,
     arc::{self, Arc},
+    austere::{
+        self, AustereConfig, Bucketed,
+        bucketed::{self, BucketedConfig, exact},
+        config::{BUCKET_SLOTS, SUBCHUNKS_PER_CHUNK},
+    },
     cd_arc,
     d_arc::{self, DArc},
     d_lru::{self, DLru},
@@ -15,7 +20,7 @@ use larder_core::{
     nitro,
     slotted::{FlashSize, Placed, SizeError, Slotted, mappings_for, slots_bytes_max, spares},
 };
-use larder_format::{Compression, DesignId, StoreKind, Superblock, layout::SLOT_COUNT_MIN};
+use larder_format::{BucketRequest, Compression, DesignId, Layout, StoreKind, Superblock, layout::SLOT_COUNT_MIN};
 
 /// What lies under a design, and how one is made.
 #[derive(Clone, Copy)]
@@ -34,6 +39,42 @@ pub enum Store {
         /// The design, empty, for a number of data slots and a chunk size; fewer slots where it cannot number so many.
         make: fn(u64, u32) -> Box<dyn Slotted>,
     },
+    /// Subchunks in buckets, of which a chunk takes some that lie together, and a metadata slot for each.
+    Buckets,
+}
+
+/// How a flash is divided, as far as a design asks.
+#[derive(Clone, Copy, Debug)]
+pub struct DesignLayout {
+    /// Bytes of a chunk.
+    pub chunk_bytes: u32,
+    /// Bytes of a slot: of a WEU, a chunk or a subchunk.
+    pub slot_bytes: u32,
+    /// Slots of a bucket, where there are buckets.
+    pub bucket_slots: u32,
+    /// Chunks of the volume.
+    pub chunk_count: u64,
+}
+
+impl DesignLayout {
+    /// Of a flash, for a volume of so many chunks.
+    pub fn of(layout: &Layout, chunk_count: u64) -> DesignLayout {
+        let Layout { chunk_bytes, weu_bytes, bucket_slots, .. } = *layout;
+        DesignLayout { chunk_bytes, slot_bytes: weu_bytes, bucket_slots, chunk_count }
+    }
+
+    /// The indices of AustereCache over so many slots.
+    fn austere(&self, slots: u64) -> AustereConfig {
+        AustereConfig {
+            data_bytes: slots * u64::from(self.slot_bytes),
+            chunk_bytes: self.chunk_bytes,
+            subchunk_bytes: self.slot_bytes,
+            bucket_slots: self.bucket_slots,
+            // What the sketch has no room for is counted anew now and then.
+            large_counts_bytes_max: Some(slots),
+            ..AustereConfig::new(0, self.chunk_bytes, true)
+        }
+    }
 }
 
 /// A design over its store.
@@ -92,7 +133,26 @@ pub const DESIGNS: &[EngineDesign] = &[
         about: "the baseline ARC (Megiddo and Modha, FAST 2003), without data reduction",
         store: Store::Slots { dedup: false, make: |slots, chunk| of_slots(slots, |size| Arc::for_flash(size, chunk)) },
     },
+    EngineDesign {
+        id: DesignId::Austere,
+        name: austere::NAME,
+        about: "AustereCache (Wang et al., USENIX ATC 2020): an index of a few bits a chunk, and metadata on flash",
+        store: Store::Buckets,
+    },
 ];
+
+/// AustereCache's indices may take so much of the RAM budget: one part of so many. The rest is for what is dirty.
+const INDEX_SHARE: u64 = 2;
+/// Bytes of RAM for each slot of AustereCache at most: 17 bits of the FP index, an entry of the LBA index (for each chunk there are as
+/// many as subchunks) with 65 bits, two bytes of the sketch, one of its large counts, and what the engine keeps for a slot.
+const BUCKET_SLOT_BYTES_MAX: u64 = 24;
+/// Of fragments and trimmed runs, for each dirty chunk of AustereCache.
+const EXACT_SHARE_BYTES_MAX: u64 = nitro::DIRTY_SHARE_BYTES_MAX;
+/// A flash should have so many buckets at least, if they need not be too small for that.
+const BUCKETS_WANTED: u64 = 64;
+const BUCKET_SLOTS_MIN: u64 = 16;
+/// The least subchunk: what a device writes whole.
+const SUBCHUNK_BYTES_LEAST: u32 = 4096;
 
 /// A design of so many data slots, to see what one takes.
 const SAMPLE_SLOTS: u64 = 1 << 16;
@@ -108,6 +168,14 @@ fn of_slots<D: Slotted + 'static>(slots: u64, make: impl Fn(FlashSize) -> Result
     }
 }
 
+/// Bytes of a subchunk: of chunks that are not compressed there is nothing to divide.
+fn subchunk_bytes(options: &CreateOptions) -> u32 {
+    match options.compression {
+        Compression::Off => options.chunk_bytes,
+        _ => (options.chunk_bytes / SUBCHUNKS_PER_CHUNK).max(SUBCHUNK_BYTES_LEAST).min(options.chunk_bytes),
+    }
+}
+
 impl EngineDesign {
     /// Bytes of RAM for each mapping at most, for chunks of so many bytes: what a RAM budget is divided by. Of a design with slots
     /// of one chunk its own are among them, for it has no more data slots than mappings.
@@ -118,15 +186,56 @@ impl EngineDesign {
                 let design = make(SAMPLE_SLOTS, chunk_bytes).ram_bytes_max().div_ceil(SAMPLE_SLOTS);
                 nitro::INDEX_BYTES_MAX + slots_bytes_max() + design
             }
+            // The indices take their share of the budget, whatever is mapped.
+            Store::Buckets => INDEX_SHARE * (exact::CHUNK_BYTES_MAX as u64 + EXACT_SHARE_BYTES_MAX),
         }
     }
 
-    /// An empty cache, for chunks of so many bytes.
-    pub fn make(&self, config: DesignConfig, chunk_bytes: u32) -> Box<dyn Design> {
-        match self.store {
+    /// An empty cache.
+    ///
+    /// # Errors
+    /// [`EngineError::Invalid`] for a layout that the design cannot have.
+    pub fn make(&self, config: DesignConfig, layout: &DesignLayout) -> Result<Box<dyn Design>, EngineError> {
+        Ok(match self.store {
             Store::Weus { make, .. } => make(config),
-            Store::Slots { make, .. } => Box::new(Placed::new(config, |slots| make(slots, chunk_bytes))),
+            Store::Slots { make, .. } => Box::new(Placed::new(config, |slots| make(slots, layout.chunk_bytes))),
+            Store::Buckets => {
+                let config = BucketedConfig {
+                    austere: layout.austere(config.slot_count.into()),
+                    chunk_count: layout.chunk_count,
+                    exact_max: config.mappings_max,
+                };
+                Box::new(Bucketed::new(config).map_err(|error| EngineError::Invalid(error.to_string()))?)
+            }
+        })
+    }
+
+    /// How a flash of so many bytes is divided for it, of a volume of so many chunks.
+    pub fn layout(&self, options: &CreateOptions, flash_bytes: u64, chunk_count: u64) -> DesignLayout {
+        DesignLayout {
+            chunk_bytes: options.chunk_bytes,
+            slot_bytes: options.weu_bytes,
+            bucket_slots: self.buckets(options, flash_bytes).map_or(0, |request| request.bucket_slots),
+            chunk_count,
         }
+    }
+
+    /// What a flash is to be divided into for it, where that is buckets.
+    pub fn buckets(&self, options: &CreateOptions, flash_bytes: u64) -> Option<BucketRequest> {
+        if !matches!(self.store, Store::Buckets) {
+            return None;
+        }
+        let slots = flash_bytes / u64::from(options.weu_bytes.max(1));
+        // Small flashes have small buckets, or they would have few.
+        let bucket_slots = (slots / BUCKETS_WANTED).next_power_of_two().clamp(BUCKET_SLOTS_MIN, BUCKET_SLOTS.into());
+        let bucket_slots = bucket_slots as u32;
+        let layout = DesignLayout {
+            chunk_bytes: options.chunk_bytes,
+            slot_bytes: options.weu_bytes,
+            bucket_slots,
+            chunk_count: u64::MAX,
+        };
+        Some(BucketRequest { bucket_slots, design_pages_max: bucketed::pages_for(&layout.austere(slots)) })
     }
 
     /// How many mappings it asks for on a flash of so many bytes; `None` for what the format gives.
@@ -157,7 +266,11 @@ impl EngineDesign {
                 let slots = u32::try_from(entries + spares(entries)).unwrap_or(u32::MAX);
                 slots.max(SLOT_COUNT_MIN)
             }
-            Store::Slots { .. } | Store::Weus { .. } => u32::MAX,
+            Store::Buckets if ram_budget_bytes > 0 => {
+                let slots = ram_budget_bytes / INDEX_SHARE / BUCKET_SLOT_BYTES_MAX;
+                u32::try_from(slots).unwrap_or(u32::MAX).max(SLOT_COUNT_MIN * SUBCHUNKS_PER_CHUNK)
+            }
+            Store::Slots { .. } | Store::Weus { .. } | Store::Buckets => u32::MAX,
         }
     }
 
@@ -168,6 +281,11 @@ impl EngineDesign {
             options.weu_bytes = options.chunk_bytes;
             options.compression = Compression::Off;
             options.dedup = dedup;
+            options.fp_index_percent = 100;
+        }
+        if let Store::Buckets = self.store {
+            options.weu_bytes = subchunk_bytes(options);
+            options.dedup = true;
             options.fp_index_percent = 100;
         }
     }
@@ -183,6 +301,16 @@ impl EngineDesign {
             Store::Weus { .. } if options.weu_bytes == options.chunk_bytes => {
                 format!("the design {name} fills WEUs, and none of a single chunk")
             }
+            Store::Buckets if options.weu_bytes != subchunk_bytes(options) => {
+                format!(
+                    "the design {name} has slots for parts of a chunk, of {} bytes here, and no WEUs",
+                    subchunk_bytes(options)
+                )
+            }
+            Store::Buckets if !options.dedup || options.fp_index_percent != 100 => format!(
+                "the design {name} deduplicates, with all its fingerprints: switch that on, or take {}",
+                others(&|design| !matches!(design.store, Store::Slots { dedup: true, .. } | Store::Buckets))
+            ),
             Store::Slots { .. } if options.weu_bytes != options.chunk_bytes => {
                 format!("the design {name} has slots of one chunk, and no WEUs")
             }
@@ -192,7 +320,7 @@ impl EngineDesign {
             ),
             Store::Slots { dedup: true, .. } if !options.dedup || options.fp_index_percent != 100 => format!(
                 "the design {name} deduplicates, with all its fingerprints: switch that on, or take {}",
-                others(&|design| !matches!(design.store, Store::Slots { dedup: true, .. }))
+                others(&|design| !matches!(design.store, Store::Slots { dedup: true, .. } | Store::Buckets))
             ),
             Store::Slots { dedup: false, .. } if options.dedup => format!(
                 "the design {name} does not deduplicate: switch deduplication off, or take {}",
@@ -216,6 +344,7 @@ pub fn check_superblock(superblock: &Superblock) -> Result<&'static EngineDesign
         Store::Slots { dedup, .. } => {
             store == StoreKind::Slots && superblock.compression == Compression::Off && superblock.dedup == dedup
         }
+        Store::Buckets => store == StoreKind::Buckets && superblock.dedup,
     };
     match is_right {
         true => Ok(design),
@@ -252,52 +381,51 @@ pub fn find(id: DesignId) -> Result<&'static EngineDesign, EngineError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use larder_format::{BucketRequest, Layout, LayoutRequest};
 
-    /// A flash with a metadata region whose slots are as large as `made` has them, or as its chunks are.
-    fn with_buckets(made: &Superblock) -> Superblock {
-        let chunk_bytes = made.layout.chunk_bytes;
-        let request = LayoutRequest {
-            flash_bytes: made.layout.flash_bytes,
-            origin_bytes: made.origin.size_bytes,
-            chunk_bytes,
-            weu_bytes: chunk_bytes,
-            sector_bytes: made.layout.sector_bytes,
-            fp_entries_max: None,
-            mappings_max: None,
-            buckets: Some(BucketRequest { bucket_slots: 128, design_pages_max: 8 }),
-        };
-        let superblock = Superblock { layout: Layout::plan(request).expect("it fits"), ..made.clone() };
-        assert_eq!(superblock.check(), Ok(()));
-        superblock
+    fn made(design: &EngineDesign) -> Superblock {
+        let mut options = CreateOptions::default();
+        design.fit(&mut options);
+        crate::create::plan(64 << 20, 4096, 1 << 30, &options).expect("it fits")
     }
 
-    #[test]
-    fn no_design_is_run_over_buckets() {
-        for design in DESIGNS {
-            let mut options = CreateOptions::default();
-            design.fit(&mut options);
-            let made = crate::create::plan(64 << 20, 4096, 1 << 30, &options).expect("it fits");
-            assert_eq!(check_superblock(&made).map(|found| found.id).ok(), Some(design.id));
-            let refused = check_superblock(&with_buckets(&made)).err().expect(design.name).to_string();
-            let wanted =
-                format!("the superblock gives the design {} slots or options that it cannot have", design.name);
-            assert!(refused.starts_with(&wanted) && !refused.contains('\n'), "{refused}");
+    fn kind(design: &EngineDesign) -> StoreKind {
+        match design.store {
+            Store::Weus { .. } => StoreKind::Weus,
+            Store::Slots { .. } => StoreKind::Slots,
+            Store::Buckets => StoreKind::Buckets,
         }
     }
 
     #[test]
-    fn the_design_that_buckets_are_for_is_not_run_yet() {
-        let made = crate::create::plan(64 << 20, 4096, 1 << 30, &CreateOptions::default()).expect("it fits");
-        let superblock = Superblock { design: DesignId::Austere, ..with_buckets(&made) };
-        let refused = check_superblock(&superblock).err().expect("there is no such design").to_string();
-        assert!(refused.starts_with("this version cannot run the design Austere; it runs nitro, "), "{refused}");
-        let dumped = crate::dump::layout(&superblock);
-        let layout = &superblock.layout;
-        assert_eq!((dumped.store, dumped.bucket_slots, dumped.design_pages_max), ("buckets", 128, 8));
-        let regions: Vec<_> = dumped.regions.iter().map(|region| (region.region, region.flash_offset)).collect();
+    fn each_design_is_run_over_its_store_alone() {
+        for design in DESIGNS {
+            let right = made(design);
+            assert_eq!(right.layout.store(), kind(design), "{}", design.name);
+            assert_eq!(check_superblock(&right).map(|found| found.id).ok(), Some(design.id));
+            for other in DESIGNS.iter().filter(|other| kind(other) != kind(design)) {
+                let wrong = Superblock { layout: made(other).layout, ..right.clone() };
+                let refused = check_superblock(&wrong).err().expect(design.name).to_string();
+                let wanted =
+                    format!("the superblock gives the design {} slots or options that it cannot have", design.name);
+                assert!(refused.starts_with(&wanted) && !refused.contains('\n'), "{refused}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_layout_is_dumped_with_its_store() {
+        let dump = |name| crate::dump::layout(&made(named(name).expect(name)));
+        let buckets = dump("austere");
+        let layout = made(named("austere").expect("it is known")).layout;
+        assert_eq!((buckets.store, buckets.bucket_slots), ("buckets", layout.bucket_slots));
+        assert!(buckets.design_pages_max > 0 && buckets.design_pages_max == layout.design_pages_max);
+        let regions: Vec<_> = buckets.regions.iter().map(|region| (region.region, region.flash_offset)).collect();
         assert!(regions.ends_with(&[("metadata slots", layout.region_offset), ("data slots", layout.weu_offset)]));
-        assert_eq!(crate::dump::layout(&made).store, "weus");
-        assert_eq!(crate::dump::layout(&made).regions.last().map(|region| region.region), Some("WEU slots"));
+        for (name, store) in [("nitro", "weus"), ("d-lru", "slots")] {
+            assert_eq!(
+                (dump(name).store, dump(name).regions.last().map(|region| region.region)),
+                (store, Some("WEU slots"))
+            );
+        }
     }
 }

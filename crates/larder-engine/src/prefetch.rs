@@ -6,7 +6,7 @@
 //!
 //! What it does not do: find streams; `larder-core` does.
 
-use crate::shared::Shared;
+use crate::{shared::Shared, state::State};
 use larder_core::{Lba, Lookup, SectorMap, streams::Prefetch};
 use larder_device::{IoBuf, SharedBuf};
 use std::{
@@ -95,6 +95,13 @@ impl PrefetchBuffer {
     }
 }
 
+impl State {
+    /// Whether the cache has a chunk, as far as that is known without reading flash.
+    fn is_cached(&self, lba: Lba) -> bool {
+        self.design.slot_of(lba).is_some() || self.design.peek(lba) != Lookup::Miss
+    }
+}
+
 impl Shared {
     /// Starts to read ahead what `prefetch` names and nobody has.
     pub fn start_prefetch(self: &Arc<Self>, prefetch: Prefetch) {
@@ -108,7 +115,7 @@ impl Shared {
                 return;
             }
             for lba in first..end {
-                if state.prefetch.entries.contains_key(&lba) || state.design.peek(Lba(lba)) != Lookup::Miss {
+                if state.prefetch.entries.contains_key(&lba) || state.is_cached(Lba(lba)) {
                     continue;
                 }
                 let version = state.versions.get(Lba(lba));
@@ -144,7 +151,7 @@ impl Shared {
                 let Some(data) = &data else { continue };
                 // While the origin is being changed there, what it shows now is not what it shows next.
                 let is_settled = state.versions.get(lba) == version && !state.origin_changes.is_changing(lba);
-                if is_settled && state.design.peek(lba) == Lookup::Miss {
+                if is_settled && !state.is_cached(lba) {
                     let start = i * chunk;
                     // A piece of its own, so that one hot chunk does not hold a whole run's memory.
                     let piece = IoBuf::copy_of(&data[start..(start + chunk).min(data.len())]).freeze();

@@ -18,7 +18,7 @@ use crate::{
     state::State,
     sync::join_all,
 };
-use larder_core::{Lba, Lookup, Place, SectorMap, types::SECTOR_BYTES};
+use larder_core::{Lba, Lookup, Place, SectorMap, SlotId, design::Question, types::SECTOR_BYTES};
 use larder_device::{IoBuf, IoError, IoErrorKind, IoFuture, IoOp, IoResult, SharedBuf};
 use std::sync::{Arc, atomic::Ordering::*};
 
@@ -49,11 +49,22 @@ type WantedRecord = (usize, Option<(SectorMap, u32)>);
 /// What is to be done for one wanted chunk.
 enum Plan {
     Zero,
-    Copy { data: SharedBuf },
+    Copy {
+        data: SharedBuf,
+    },
     Record(HeldRecord),
-    Fragment { record: HeldRecord, sectors: SectorMap, version: u32 },
-    Origin { version: u32, sequential: bool },
+    Fragment {
+        record: HeldRecord,
+        sectors: SectorMap,
+        version: u32,
+    },
+    Origin {
+        version: u32,
+        sequential: bool,
+    },
     Wait,
+    /// A metadata slot has to be read first.
+    Inform(SlotId),
 }
 
 impl Shared {
@@ -122,6 +133,7 @@ impl Shared {
                 let plan = self.plan_one(&mut self.state.lock(), want, sequential);
                 match plan {
                     Plan::Wait => prefetched.await,
+                    Plan::Inform(slot) => self.inform_of(slot).await,
                     plan => {
                         plans.push(plan);
                         break;
@@ -134,6 +146,9 @@ impl Shared {
 
     fn plan_one(self: &Arc<Self>, state: &mut State, want: &Want, sequential: bool) -> Plan {
         let version = state.versions.get(want.lba);
+        if let Some(slot) = state.design.unread(Question::Address(want.lba)) {
+            return Plan::Inform(slot);
+        }
         match self.lookup(state, want.lba, want.asker()) {
             Lookup::Zero => Plan::Zero,
             Lookup::Chunk { place, .. } => Plan::Record(self.hold(state, place)),
@@ -175,7 +190,7 @@ impl Shared {
                 Plan::Record(record) => held.push(((i, None), record)),
                 Plan::Fragment { record, sectors, version } => held.push(((i, Some((sectors, version))), record)),
                 Plan::Origin { version, sequential } => missed.push((i, version, sequential)),
-                Plan::Wait => unreachable!("a plan is made when nothing is waited for"),
+                Plan::Wait | Plan::Inform(_) => unreachable!("a plan is made when nothing is waited for"),
             }
         }
         // Chunks that follow one another are one read of the origin, whole chunks each, side by side with the flash.
@@ -309,6 +324,7 @@ impl Shared {
     ) -> Result<(), EngineError> {
         let (mut bad, mut failed) = (place, failed);
         for attempt in 0.. {
+            self.inform(Question::Address(want.lba)).await;
             let plan = {
                 let mut state = self.state.lock();
                 let same = match state.design.peek(want.lba) {
@@ -361,7 +377,8 @@ impl Shared {
                     reply.copy_from_slice(&data[want.from..want.from + want.len]);
                     return Ok(());
                 }
-                Plan::Wait | Plan::Origin { .. } => {
+                // What is still to be confirmed is clean.
+                Plan::Wait | Plan::Inform(_) | Plan::Origin { .. } => {
                     let start = self.geometry.offset_of(want.lba);
                     let chunk = self.read_origin(start, IoBuf::new(self.geometry.chunk_len(want.lba))).await?;
                     reply.copy_from_slice(&chunk[want.from..want.from + want.len]);

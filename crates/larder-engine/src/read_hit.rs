@@ -18,7 +18,7 @@ use crate::{
     state::State,
     stripes::Stripe,
 };
-use larder_core::{Lba, Lookup, Place, SlotId};
+use larder_core::{Lba, Lookup, Place, SlotId, design::Question};
 use larder_device::{IoBuf, IoFuture, IoResult};
 use std::sync::Arc;
 
@@ -47,7 +47,9 @@ impl Shared {
         let alone = |state: &mut State| {
             // What goes the long way is looked up there: twice would be two uses.
             let is_on_flash = |place: &Place| !state.in_memory[place.slot.0 as usize];
-            if !matches!(state.design.peek(lba), Lookup::Chunk { place, .. } if is_on_flash(&place)) {
+            let found = state.design.peek(lba);
+            let is_hit = matches!(&found, Lookup::Chunk { place, .. } if is_on_flash(place));
+            if !is_hit || state.design.unread(Question::Address(lba)).is_some() {
                 return None;
             }
             match self.lookup(state, lba, want.asker()) {

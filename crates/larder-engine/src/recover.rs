@@ -12,7 +12,7 @@
 use crate::{
     config::Tuning,
     damaged::DamagedRecords,
-    designs::{self, EngineDesign},
+    designs::{self, DesignLayout, EngineDesign},
     error::EngineError,
     fence::Fence,
     log_area::LogArea,
@@ -145,7 +145,7 @@ fn affordable_entries(superblock: &Superblock, design: &EngineDesign) -> u64 {
 pub fn new_design(superblock: &Superblock, chunk_count: u64) -> Result<Box<dyn Design>, EngineError> {
     let design = designs::find(superblock.design)?;
     let config = index_limits(superblock, design, chunk_count);
-    Ok(design.make(config, superblock.layout.chunk_bytes))
+    design.make(config, &DesignLayout::of(&superblock.layout, chunk_count))
 }
 
 /// Reads superblock, checkpoint and log of `flash`; writes nothing.
@@ -177,8 +177,8 @@ pub async fn recover_by(
         check_origin(&superblock, origin, tuning.accept_grown_origin)?;
     }
     let design = new_design(&superblock, geometry.chunk_count)?;
-    let weu_bytes = superblock.layout.weu_bytes.into();
-    let mut replay = Replay { design, chunk_count: geometry.chunk_count, weu_bytes, mode: superblock.mode };
+    let mut replay =
+        Replay { design, chunk_count: geometry.chunk_count, layout: superblock.layout, mode: superblock.mode };
     let mut report = RecoveryReport { clean_shutdown: superblock.clean_shutdown, ..RecoveryReport::default() };
     if let Some(progress) = reader.progress {
         let checkpoint_bytes = superblock.checkpoint.as_ref().map_or(0, |pointer| pointer.bytes);

@@ -10,7 +10,7 @@
 
 use crate::state::from_format;
 use larder_core::{Design, Fingerprint, Lba, NewMapping, SectorMap, SlotId, StreamClass, ranges::Run};
-use larder_format::{CheckpointBlock, CheckpointCounts, LogEntry, WeuClass};
+use larder_format::{CheckpointBlock, CheckpointCounts, Layout, LogEntry, WeuClass};
 
 /// Entries whose chunks are looked up before any of them is applied.
 const TOUCHED_AT_ONCE: usize = 32;
@@ -21,8 +21,8 @@ pub struct Replay {
     pub design: Box<dyn Design>,
     /// Chunks of the volume; what names others is passed over.
     pub chunk_count: u64,
-    /// Size of a WEU.
-    pub weu_bytes: u64,
+    /// Where records may be.
+    pub layout: Layout,
     /// The write mode.
     pub mode: larder_format::WriteMode,
 }
@@ -40,8 +40,8 @@ impl Replay {
         }
         let lba = Lba(lba);
         match place {
-            // A place that leaves its WEU cannot be read; the checksums do not let one through, only a defect would.
-            Some(place) if u64::from(place.offset) + u64::from(place.stored_len) > self.weu_bytes => {
+            // A place that leaves its slot cannot be read; the checksums do not let one through, only a defect would.
+            Some(place) if !self.layout.has_record(place) => {
                 self.design.unmap(lba);
             }
             Some(place) if !self.design.restore_slot(SlotId(place.slot), place.generation) => {
@@ -210,8 +210,12 @@ impl Replay {
                     self.design.restore_fingerprint(&Fingerprint(entry.fingerprint), &from_format(&entry.place));
                 }
             }
-            // No design that this version runs has any; `verify` says that they do not belong here.
-            CheckpointBlock::DesignPages(_) => {}
+            CheckpointBlock::DesignPages(pages) => {
+                for page in pages {
+                    // One that is none does not come out of a checkpoint that was written; without it, what it had is a miss.
+                    self.design.restore_page(page.number() as usize, page.bytes());
+                }
+            }
         }
     }
 }

@@ -12,16 +12,18 @@ use crate::{
     error::EngineError,
     shared::Shared,
     state::{State, class_index},
+    state_lock::StateGuard,
     sync::Counted,
-    tickets::Ticket,
 };
 use larder_core::{
     Lba, Place, SectorMap, SlotId, StreamClass,
+    austere::bucketed::entries::RegionEntry,
     decisions::{Answer, Event},
+    design::{Question, Wanted},
     packing::{PackingRules, SegmentPacker},
     types::Fingerprint,
 };
-use larder_device::{IoBuf, SharedBuf, WriteFlags};
+use larder_device::{IoBuf, SharedBuf};
 use larder_format::{
     Encoding, FormatError, Layout, LogEntry, RecordContent, RecordEntry, RecordIdentity, SegmentHeader, WeuClass,
     record_crc,
@@ -63,7 +65,7 @@ pub struct NewRecord<'a> {
 
 /// A WEU that is being filled.
 pub struct OpenWeu {
-    slot: SlotId,
+    pub(crate) slot: SlotId,
     generation: u32,
     class: StreamClass,
     packer: SegmentPacker,
@@ -79,16 +81,18 @@ pub struct OpenWeu {
 
 /// A closed segment whose write is not over.
 pub struct InFlightSegment {
-    seq: u64,
-    slot: SlotId,
+    pub(crate) seq: u64,
+    pub(crate) slot: SlotId,
     generation: u32,
     /// Offset in the WEU.
     pub start: u32,
-    /// All of it.
+    /// All of it; nothing of a metadata slot.
     pub data: SharedBuf,
+    /// It is no segment: what is written is the metadata slot of `slot`, as it is by then.
+    pub(crate) is_entry: bool,
     /// Clean mappings to be logged when the write is over.
     pub awaiting: Vec<LogEntry>,
-    failed: bool,
+    pub(crate) failed: bool,
 }
 
 impl OpenWeu {
@@ -134,10 +138,13 @@ impl OpenWeu {
 
     /// Closes the open segment. Returns it, and whether the WEU has room for another.
     ///
-    /// In a slot of one chunk it is the record alone.
+    /// In a slot of one chunk, or a run of slots, it is the record alone.
     fn close(&mut self, seq: u64, flash_tag: u64) -> (InFlightSegment, bool) {
         let start = self.packer.start();
-        let bytes = (self.packer.closed_end() - start) as usize;
+        let bytes = match self.has_segments {
+            true => (self.packer.closed_end() - start) as usize,
+            false => self.buf.len(),
+        };
         let table = (self.packer.table_offset() - start) as usize;
         let payload_end = (self.packer.payload_end() - start) as usize;
         let mut data = self.buf.split_to(bytes);
@@ -158,6 +165,7 @@ impl OpenWeu {
             generation: self.generation,
             start,
             data: data.freeze(),
+            is_entry: false,
             awaiting: std::mem::take(&mut self.awaiting),
             failed: false,
         };
@@ -277,14 +285,23 @@ impl State {
         }
     }
 
-    /// Opens a WEU for `class` if none is open and a slot is free.
-    pub fn open_weu(&mut self, class: StreamClass, rules: PackingRules) -> bool {
+    /// Opens a WEU for `record` if none of its class is open and a slot is free. What is less than a record is as many slots
+    /// as that takes.
+    fn open_weu(&mut self, record: &NewRecord<'_>, mut rules: PackingRules) -> bool {
+        let class = record.class;
         if self.open[class_index(class)].is_some() {
             return true;
         }
-        let opened = self.design.open_slot(class);
+        let fingerprint = match record.of {
+            RecordOf::Chunk(fingerprint) => fingerprint,
+            RecordOf::Fragment(_) => None,
+        };
+        let stored_len = record.payload.len() as u32;
+        let wanted = Wanted { lba: record.lba, fingerprint, stored_len };
+        let opened = self.design.open_slot_for(class, &wanted);
         self.note_slot(Event::Open { class }, opened.map(|(slot, _)| slot));
         let Some((slot, generation)) = opened else { return false };
+        rules.weu_bytes = stored_len.next_multiple_of(rules.weu_bytes);
         self.in_memory[slot.0 as usize] = true;
         self.open[class_index(class)] = Some(OpenWeu {
             slot,
@@ -313,6 +330,26 @@ impl State {
         }
     }
 
+    /// Puts a metadata slot among what is to be written.
+    pub(crate) fn push_entry(&mut self, entry: &RegionEntry) {
+        let Place { slot, generation, .. } = entry.place;
+        let (seq, data) = (self.segment_seq, IoBuf::new(0).freeze());
+        self.segment_seq += 1;
+        self.in_memory[slot.0 as usize] = true;
+        self.outbox.push(seq);
+        let (is_entry, awaiting) = (true, Vec::new());
+        self.in_flight.push(InFlightSegment {
+            seq,
+            slot,
+            generation,
+            start: 0,
+            data,
+            is_entry,
+            awaiting,
+            failed: false,
+        });
+    }
+
     fn in_flight_bytes(&self) -> usize {
         self.in_flight.iter().map(|segment| segment.data.len()).sum()
     }
@@ -336,6 +373,9 @@ impl Shared {
         decide: impl FnOnce(&mut State, Place) -> R,
     ) -> Result<R, EngineError> {
         loop {
+            if let RecordOf::Chunk(Some(fingerprint)) = &record.of {
+                self.inform(Question::Content(fingerprint)).await;
+            }
             let room = self.signals.room.listen();
             let written = self.signals.segments.listen();
             let crowded = {
@@ -343,25 +383,22 @@ impl Shared {
                 state.check_flash()?;
                 // A write of a cache that was dropped sends nothing more.
                 self.check_open()?;
-                if let Some(answer) = still_wanted(&mut state) {
-                    return Ok(answer);
-                }
-                if let Some(place) = state.append(&record, self.geometry.flash_tag) {
-                    let decision = decide(&mut state, place);
-                    let kick = !state.outbox.is_empty();
-                    drop(state);
-                    if kick {
-                        self.send_segments();
-                    }
-                    return Ok(decision);
+                if let RecordOf::Chunk(Some(fingerprint)) = &record.of
+                    && state.design.unread(Question::Content(fingerprint)).is_some()
+                {
+                    continue;
                 }
                 let crowded =
                     state.in_flight.len() >= IN_FLIGHT_SEGMENTS_MAX || state.in_flight_bytes() >= IN_FLIGHT_BYTES_MAX;
-                if !crowded && state.open_weu(record.class, self.packing_rules()) {
-                    if state.design.free_slots() < self.free_slots_wanted() {
-                        self.signals.evict_wanted.notify();
-                    }
-                    continue;
+                let answer = match still_wanted(&mut state) {
+                    Some(answer) => Some(answer),
+                    None => match self.place(&mut state, &record, crowded) {
+                        Some(place) => return Ok(self.stored(state, |state| decide(state, place))),
+                        None => None,
+                    },
+                };
+                if let Some(answer) = answer {
+                    return Ok(self.stored(state, |_| answer));
                 }
                 crowded
             };
@@ -381,90 +418,29 @@ impl Shared {
         }
     }
 
-    /// Hands closed segments to the flash device.
-    pub fn send_segments(self: &Arc<Self>) {
-        let turns: Vec<(u64, Ticket)> = {
-            let mut state = self.state.lock();
-            let outbox = std::mem::take(&mut state.outbox);
-            let slot_of = |seq| state.in_flight.iter().find(|s| s.seq == seq).map(|s| s.slot);
-            // Asked for under the lock, so that a slot's segments are written in their order.
-            outbox.iter().filter_map(|&seq| Some((seq, self.slot_turns.ask(Lba(slot_of(seq)?.0.into()), 1)))).collect()
-        };
-        for (seq, turn) in turns {
-            let this = self.clone();
-            self.spawn_counted(async move {
-                let _turn = turn.granted().await;
-                this.write_segment(seq).await;
-            });
+    /// Appends a record, to a WEU that is opened for it if need be and the flash is not crowded. Under one lock: where a
+    /// slot is for one record, it is for this one.
+    fn place(&self, state: &mut State, record: &NewRecord<'_>, crowded: bool) -> Option<Place> {
+        if let Some(place) = state.append(record, self.geometry.flash_tag) {
+            return Some(place);
         }
+        if crowded || !state.open_weu(record, self.packing_rules()) {
+            return None;
+        }
+        if state.design.free_slots() < self.free_slots_wanted() {
+            self.signals.evict_wanted.notify();
+        }
+        state.append(record, self.geometry.flash_tag)
     }
 
-    async fn write_segment(self: &Arc<Self>, seq: u64) {
-        let Some((slot, start, data, untrimmed)) = ({
-            let mut state = self.state.lock();
-            let found = state
-                .in_flight
-                .iter()
-                .find(|segment| segment.seq == seq)
-                .map(|segment| (segment.slot, segment.start, segment.data.clone()));
-            found.map(|(slot, start, data)| {
-                let untrimmed = std::mem::replace(&mut state.untrimmed[slot.0 as usize], false);
-                (slot, start, data, untrimmed)
-            })
-        }) else {
-            return;
-        };
-        if untrimmed && start == 0 && self.geometry.layout.has_segments() {
-            // Freed before a restart: nothing says whether its trim reached the device. A failed trim costs wear, not data.
-            let weu_bytes = u64::from(self.geometry.layout.weu_bytes);
-            let _ = self.flash.discard(self.geometry.flash_offset(slot, 0), weu_bytes).await;
+    /// Decides, under the lock that is given back then, and has what that closed or changed written.
+    fn stored<R>(self: &Arc<Self>, mut state: StateGuard<'_, State>, decide: impl FnOnce(&mut State) -> R) -> R {
+        let decision = decide(&mut state);
+        let kick = !state.outbox.is_empty();
+        drop(state);
+        if kick {
+            self.send_segments();
         }
-        let bytes = data.len() as u64;
-        let offset = self.geometry.flash_offset(slot, start);
-        let mut result = self.flash.write(offset, data.clone(), WriteFlags::default()).await;
-        if result.is_err() {
-            self.counters.flash_write_errors.fetch_add(1, Relaxed);
-            result = self.flash.write(offset, data, WriteFlags::default()).await;
-        }
-        let result = result.map_err(|error| self.fail_flash(error));
-        self.counters.flash_segment_bytes_written.fetch_add(bytes, Relaxed);
-        {
-            let mut state = self.state.lock();
-            let Some(at) = state.in_flight.iter().position(|segment| segment.seq == seq) else { return };
-            match result {
-                Ok(()) => {
-                    state.decisions.note(|| (Event::Written { segment: seq }, Answer::Count(bytes)));
-                    let segment = state.in_flight.remove(at);
-                    for entry in segment.awaiting {
-                        state.log_clean(entry);
-                    }
-                    let still = state.in_flight.iter().any(|other| other.slot == slot)
-                        || state.open.iter().flatten().any(|open| open.slot == slot);
-                    state.in_memory[slot.0 as usize] = still;
-                }
-                // The bytes stay readable in RAM; nothing that depends on them is ever said to be durable.
-                Err(_) => state.in_flight[at].failed = true,
-            }
-        }
-        self.signals.segments.notify();
-        self.signals.room.notify();
-    }
-
-    /// Waits until every segment below `seq` was written. False where one failed.
-    pub async fn segments_written_below(&self, seq: u64) -> bool {
-        loop {
-            let written = self.signals.segments.listen();
-            {
-                let state = self.state.lock();
-                let mut waiting = state.in_flight.iter().filter(|segment| segment.seq < seq).peekable();
-                if waiting.peek().is_none() {
-                    return true;
-                }
-                if waiting.any(|segment| segment.failed) {
-                    return false;
-                }
-            }
-            written.await;
-        }
+        decision
     }
 }

@@ -141,6 +141,8 @@ pub struct Shared {
     pub destage_tickets: Arc<Tickets>,
     /// Order among the writes into one slot, its trim first.
     pub slot_turns: Arc<Tickets>,
+    /// Order among the reads and writes of one block of the metadata region.
+    pub region_turns: Arc<Tickets>,
     /// One checkpoint at a time.
     pub checkpoint_turn: Arc<Tickets>,
     /// Counts.

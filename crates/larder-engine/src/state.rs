@@ -320,6 +320,7 @@ impl State {
         self.outdate(lba);
         self.note_mapped(lba, &new, fingerprint, Some(seq));
         self.design.map(lba, new, Some(seq));
+        self.note_changed_entries();
         Ok(seq)
     }
 
@@ -335,6 +336,7 @@ impl State {
     /// it copies durably.
     pub fn map_clean(&mut self, lba: Lba, new: NewMapping, fingerprint: Option<Fingerprint>) {
         self.design.map(lba, new, None);
+        self.note_changed_entries();
         match new {
             NewMapping::Unique { place, .. } => {
                 self.await_record(&place, map_entry(lba, &place, false, false, fingerprint))

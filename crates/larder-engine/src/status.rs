@@ -109,6 +109,10 @@ counters! {
     insertions_stale,
     /// Bytes of segments written to flash.
     flash_segment_bytes_written,
+    /// Bytes of metadata slots written to flash.
+    flash_region_bytes_written,
+    /// Metadata slots read from flash.
+    flash_region_reads,
     /// Bytes of the metadata log written to flash.
     flash_log_bytes_written,
     /// Bytes of checkpoints and superblocks written to flash.
@@ -338,6 +342,7 @@ impl Status {
             dedup_ratio: ratio(with_content, stored_chunks, 1.0),
             compression_ratio: ratio(counts.stored_records * chunk, counts.stored_bytes, 1.0),
             flash_bytes_written: counts.flash_segment_bytes_written
+                + counts.flash_region_bytes_written
                 + counts.flash_log_bytes_written
                 + counts.flash_metadata_bytes_written,
             plain_cache_bytes_written: (counts.inserted_chunks + counts.fragments_written) * chunk,

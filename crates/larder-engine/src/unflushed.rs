@@ -16,8 +16,8 @@
 //! What it does not do: say when the origin is flushed. FLUSH, destaging and checkpoints do, and [`Shared::drain`], which
 //! the commit timer and a queue of insertions that fills up ask for; who forgets a mapping never does.
 
-use crate::{conditions::OriginOp, error::EngineError, shared::Shared, state::State, state::to_format};
-use larder_core::{Lba, Lookup};
+use crate::{conditions::OriginOp, error::EngineError, shared::Shared, state::State, state::from_format};
+use larder_core::{Fingerprint, Lba, Lookup};
 use larder_device::{IoError, IoOp};
 use larder_format::{LogEntry, WriteMode};
 use std::{
@@ -129,9 +129,9 @@ impl State {
     /// The chunk of a clean mapping, if it still maps to what the entry says.
     fn still_mapped(&self, entry: &LogEntry) -> Option<Lba> {
         let (lba, current) = match entry {
-            LogEntry::Map { lba, place, .. } => {
-                let found = self.design.peek(Lba(*lba));
-                (Lba(*lba), matches!(found, Lookup::Chunk { place: now, .. } if to_format(&now) == *place))
+            LogEntry::Map { lba, place, fingerprint, .. } => {
+                let (lba, place) = (Lba(*lba), from_format(place));
+                (lba, self.design.maps_to(lba, &place, &Fingerprint(*fingerprint)))
             }
             LogEntry::MapZero { lba, .. } => (Lba(*lba), self.design.peek(Lba(*lba)) == Lookup::Zero),
             _ => return None,

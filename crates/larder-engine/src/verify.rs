@@ -12,6 +12,7 @@
 //!
 //! What it does not do: repair ([`repair`] does), or look at the origin.
 
+mod buckets;
 pub(crate) mod frames;
 mod index;
 pub mod losses;

@@ -12,7 +12,7 @@
 use crate::{
     conditions::OriginOp, decision_log::Asker, error::EngineError, fill::Reason, shared::Shared, sync::Counted,
 };
-use larder_core::{Lba, Lookup, types::SECTOR_BYTES};
+use larder_core::{Lba, Lookup, design::Question, types::SECTOR_BYTES};
 use larder_device::{IoBuf, IoError, IoErrorKind, IoFuture, IoOp, SharedBuf, WriteFlags};
 use larder_format::WriteMode;
 use std::sync::{Arc, atomic::Ordering::*};
@@ -123,6 +123,7 @@ impl Shared {
             let from = (start - offset) as usize;
             return Some(data.slice(from..from + len as usize));
         }
+        self.inform(Question::Address(lba)).await;
         let held = {
             let mut state = self.state.lock();
             match self.lookup(&mut state, lba, Asker::Merge) {

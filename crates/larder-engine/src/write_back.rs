@@ -16,12 +16,14 @@ use crate::{
     log_room::Reserved,
     read::TRIES_MAX,
     record::{HeldRecord, decode_chunk, overlay_fragment},
-    segment::{NewRecord, RecordOf},
+    segment::{IN_FLIGHT_SEGMENTS_MAX, NewRecord, RecordOf},
     shared::Shared,
     state::State,
     sync::{Counted, either},
 };
-use larder_core::{Fingerprint, Lba, Lookup, NewMapping, Place, SectorMap, StreamClass, types::SECTOR_BYTES};
+use larder_core::{
+    Fingerprint, Lba, Lookup, NewMapping, Place, SectorMap, StreamClass, design::Question, types::SECTOR_BYTES,
+};
 use larder_device::{IoBuf, IoFuture, SharedBuf, runtime::compute};
 use larder_format::Encoding;
 use std::sync::{Arc, atomic::Ordering::*};
@@ -137,7 +139,7 @@ impl Shared {
 
     /// Waits while the cache takes no more dirty data: the log or the dirty share is full, or the index has no room.
     /// Then there is room in the log for one entry, until what this returns is dropped.
-    pub(crate) async fn wait_until_writable(&self) -> Result<Reserved<'_>, EngineError> {
+    pub(crate) async fn wait_until_writable(self: &Arc<Self>) -> Result<Reserved<'_>, EngineError> {
         let mut tries = None;
         loop {
             let destaged = self.signals.destaged.listen();
@@ -145,9 +147,11 @@ impl Shared {
             let checkpointed = self.signals.checkpointed.listen();
             let room = self.signals.room.listen();
             let reserved = self.signals.reserved.listen();
+            let written = self.signals.segments.listen();
             enum Wait {
                 Log,
                 Turn,
+                Segments,
                 Commit,
                 Destage,
                 Room,
@@ -163,6 +167,8 @@ impl Shared {
                     Wait::Log
                 } else if state.log.entries.len() >= self.pending_entries_max() {
                     Wait::Commit
+                } else if state.in_flight.len() >= 2 * IN_FLIGHT_SEGMENTS_MAX {
+                    Wait::Segments
                 } else if self.too_dirty(&state) {
                     Wait::Destage
                 } else if !state.design.has_room(self.room_wanted()) {
@@ -181,6 +187,10 @@ impl Shared {
                     either(checkpointed, reserved).await;
                 }
                 Wait::Turn => reserved.await,
+                Wait::Segments => {
+                    self.send_segments();
+                    written.await;
+                }
                 Wait::Commit => {
                     self.request_commit(u64::MAX, false);
                     committed.await;
@@ -251,6 +261,7 @@ impl Shared {
         piece: &[u8],
     ) -> Result<u64, EngineError> {
         let len = self.geometry.chunk_len(lba);
+        self.inform(Question::Address(lba)).await;
         let base = {
             let mut state = self.state.lock();
             match self.lookup(&mut state, lba, Asker::Merge) {

@@ -390,7 +390,7 @@ fn what_an_evicted_chunk_once_held_is_not_taken_for_what_it_holds() {
     for design in DESIGNS {
         each_seed(2, |seed| {
             // Small enough that all of it goes before a checkpoint comes.
-            let flash_bytes = if design::is_slotted(design.id) { MIB } else { 6 * MIB };
+            let flash_bytes = if design::fills_weus(design.id) { 6 * MIB } else { MIB };
             let mut setup = Setup { flash_bytes, ..Setup::default() };
             setup.options.design = design.id;
             setup.options.mode = WriteMode::Through;

@@ -66,6 +66,8 @@ pub fn run(args: &CreateArgs) -> Outcome {
     // (2)
     let design = designs::find(args.design).map_err(Failure::failed)?;
     let mut open = CreateOptions { chunk_bytes: args.chunk, ..CreateOptions::default() };
+    // A slot may be smaller where chunks are compressed.
+    open.compression = args.compress.map_or(open.compression, Into::into);
     // What nobody said is as the design has it; what somebody did is refused where the design cannot.
     design.fit(&mut open);
     let options = CreateOptions {

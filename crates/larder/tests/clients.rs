@@ -236,7 +236,7 @@ fn fio_verifies_checksums_in_four_jobs() {
     // On a flash that is full soon, also where it has no WEUs to leave half empty.
     let designs = DESIGNS.iter().map(|design| match design.store {
         Store::Weus { .. } => vec!["--design", design.name, "--weu", "512K", "512-24k"],
-        Store::Slots { .. } => vec!["--design", design.name, "512-24k"],
+        Store::Slots { .. } | Store::Buckets => vec!["--design", design.name, "512-24k"],
     });
     for mut options in cases.into_iter().chain(designs) {
         let sizes = options.pop().expect("the sizes are last");

@@ -5,17 +5,22 @@
 use super::{
     OneRecordDump, StateOf, check_lba, core_place, hex, runs,
     segments::{lying, slot_bytes},
-    state_of,
+    sorted_mappings, state_of,
 };
 use crate::{
     codec::{Codec, decode},
     error::EngineError,
     record::check as checksum_holds,
+    region::scan::stored_runs,
     state::from_format,
+    verify::window::Window,
 };
 use larder_core::{Lba, Lookup, Place, SectorMap, types::SECTOR_BYTES};
 use larder_device::BlockDevice;
 use larder_format::{Encoding, RecordContent, Superblock};
+
+/// What is read at a time: the largest sector of a device.
+const READ_ALIGN: u64 = 4096;
 
 /// Which record.
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +46,9 @@ pub async fn record(
         RecordAt::Chunk(lba) => {
             check_lba(superblock, lba)?;
             let StateOf { found, .. } = state_of(flash).await?;
-            match found.design.peek(Lba(lba)) {
+            let runs = stored_runs(flash, superblock, &*found.design).await;
+            let mapping = sorted_mappings(&found, &runs).into_iter().find(|(at, ..)| *at == lba);
+            match mapping.map_or(Lookup::Miss, |(_, lookup, _)| lookup) {
                 Lookup::Chunk { place, .. } => (place, lba, None, true),
                 Lookup::Fragment { place, sectors } => (place, lba, Some(sectors), true),
                 Lookup::Zero => return none(format!("chunk {lba} is all zeroes, and has no record")),
@@ -50,9 +57,8 @@ pub async fn record(
         }
         RecordAt::FlashOffset(offset) => listed_at(flash, superblock, offset).await?,
     };
-    let weu = slot_bytes(flash, superblock, place.slot.0).await?;
-    let from = place.offset as usize;
-    let stored = weu.get(from..from + place.stored_len as usize).unwrap_or_default();
+    let stored = record_bytes(flash, superblock, &place).await;
+    let stored = stored.as_slice();
     let checksum_matches = checksum_holds(&place, stored);
     let chunk_bytes = superblock.layout.chunk_bytes as usize;
     let mut decoded = vec![0; sectors.map_or(chunk_bytes, |sectors| sectors.count() * SECTOR_BYTES).min(chunk_bytes)];
@@ -76,7 +82,17 @@ pub async fn record(
     })
 }
 
-/// The record that has a byte of the flash, by the table of its segment.
+/// The bytes of a record; what cannot be read is zero.
+async fn record_bytes(flash: &dyn BlockDevice, superblock: &Superblock, place: &Place) -> Vec<u8> {
+    let at = superblock.layout.slot_offset(place.slot.0).unwrap_or_default() + u64::from(place.offset);
+    let (start, end) = (at / READ_ALIGN * READ_ALIGN, (at + u64::from(place.stored_len)).next_multiple_of(READ_ALIGN));
+    let mut window = Window::new(flash, start, end.min(superblock.layout.flash_bytes));
+    let bytes = window.bytes(start, (end - start) as usize).await;
+    let skip = (at - start) as usize;
+    bytes.get(skip..skip + place.stored_len as usize).unwrap_or_default().to_vec()
+}
+
+/// The record that has a byte of the flash, by the table of its segment; where there are none, by who is mapped to it.
 async fn listed_at(
     flash: &dyn BlockDevice,
     superblock: &Superblock,
@@ -90,6 +106,9 @@ async fn listed_at(
             "flash offset {offset} is in no WEU slot: those are at {} to {end}",
             layout.weu_offset
         )));
+    }
+    if !layout.has_segments() {
+        return mapped_at(flash, superblock, offset).await;
     }
     let slot = ((offset - layout.weu_offset) / weu_bytes) as u32;
     let at = ((offset - layout.weu_offset) % weu_bytes) as u32;
@@ -113,4 +132,26 @@ async fn listed_at(
         }
     }
     Err(EngineError::Invalid(format!("no segment of slot {slot} lists a record at flash offset {offset}")))
+}
+
+/// The record that has a byte of the flash, by its mappings.
+async fn mapped_at(
+    flash: &dyn BlockDevice,
+    superblock: &Superblock,
+    offset: u64,
+) -> Result<(Place, u64, Option<SectorMap>, bool), EngineError> {
+    let StateOf { found, .. } = state_of(flash).await?;
+    let runs = stored_runs(flash, superblock, &*found.design).await;
+    for (lba, lookup, _) in sorted_mappings(&found, &runs) {
+        let (place, sectors) = match lookup {
+            Lookup::Chunk { place, .. } => (place, None),
+            Lookup::Fragment { place, sectors } => (place, Some(sectors)),
+            Lookup::Zero | Lookup::Miss => continue,
+        };
+        let start = superblock.layout.slot_offset(place.slot.0).unwrap_or_default() + u64::from(place.offset);
+        if (start..start + u64::from(place.stored_len)).contains(&offset) {
+            return Ok((place, lba, sectors, true));
+        }
+    }
+    Err(EngineError::Invalid(format!("no chunk is mapped to a record at flash offset {offset}")))
 }

@@ -5,13 +5,19 @@
 //! What it does not do: look at records.
 
 use super::{Problem, VerifyReport, salvage::Salvaged};
-use larder_core::{Lba, Lookup, Place, design::ExportedMapping, ranges::Run, slots::SlotState, types::SECTOR_BYTES};
+use larder_core::{
+    Lba, Lookup, Place, SlotId, design::ExportedMapping, ranges::Run, slots::SlotState, types::SECTOR_BYTES,
+};
+use larder_format::{Layout, StoreKind};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// Checks the state; its mappings, and the chunks whose mapping makes no sense.
 pub fn check(found: &Salvaged, report: &mut VerifyReport) -> (Vec<ExportedMapping>, BTreeSet<u64>) {
     let design = &found.design;
-    let slots = slots(found, report);
+    let homes = Homes {
+        slots: slots(found, report),
+        runs: design.stored_runs().into_iter().map(|(slot, count)| (slot.0, count)).collect(),
+    };
     let mappings: Vec<ExportedMapping> =
         (0..design.export_pieces()).flat_map(|piece| design.export_mappings(piece)).collect();
     let runs = design.export_runs();
@@ -46,12 +52,12 @@ pub fn check(found: &Salvaged, report: &mut VerifyReport) -> (Vec<ExportedMappin
         }
         if let Some(place) = place_of(found, mapping, &mut wrong) {
             *dirty_in_slots.entry(place.slot.0).or_default() += u64::from(mapping.dirty);
-            if let Some(what) = homeless(&slots, lba, &place) {
+            if let Some(what) = homes.homeless(&found.superblock.layout, lba, &place) {
                 wrong(what);
             }
         }
     }
-    dirty(found, &dirty_in_slots, &runs, report);
+    dirty(found, &homes, &dirty_in_slots, &runs, report);
     limits(found, report);
     (mappings, bad)
 }
@@ -93,8 +99,37 @@ fn place_of(found: &Salvaged, mapping: &ExportedMapping, wrong: &mut dyn FnMut(S
     }
 }
 
-/// What is wrong with where a chunk is mapped to.
-fn homeless(slots: &SlotList, lba: u64, place: &Place) -> Option<String> {
+/// Where records may be.
+struct Homes {
+    slots: SlotList,
+    /// In buckets: how many slots the record takes that begins in one.
+    runs: BTreeMap<u32, u32>,
+}
+
+impl Homes {
+    /// What is wrong with where a chunk is mapped to.
+    fn homeless(&self, layout: &Layout, lba: u64, place: &Place) -> Option<String> {
+        match layout.store() {
+            StoreKind::Weus | StoreKind::Slots => out_of_slots(&self.slots, lba, place),
+            StoreKind::Buckets => {
+                let bytes = self.runs.get(&place.slot.0).map(|&count| u64::from(count) * u64::from(layout.weu_bytes));
+                let fits = place.offset == 0 && bytes.is_some_and(|bytes| u64::from(place.stored_len) <= bytes);
+                (!fits).then(|| {
+                    let (len, slot) = (place.stored_len, place.slot.0);
+                    format!("chunk {lba} has {len} bytes from slot {slot} on, and the FP index has no record of that size there")
+                })
+            }
+        }
+    }
+
+    /// The slots that may have dirty chunks.
+    fn all(&self) -> impl Iterator<Item = u32> + '_ {
+        let slots = (0..).zip(&self.slots).filter_map(|(slot, known): (u32, _)| known.map(|_| slot));
+        slots.chain(self.runs.keys().copied())
+    }
+}
+
+fn out_of_slots(slots: &SlotList, lba: u64, place: &Place) -> Option<String> {
     match slots.get(place.slot.0 as usize) {
         Some(Some((generation, state)))
             if *generation == place.generation && !matches!(state, SlotState::Free | SlotState::Retired) =>
@@ -115,7 +150,13 @@ fn run_of(runs: &[Run], lba: u64) -> Option<&Run> {
 }
 
 /// The counts that gate eviction and say when a flush is over.
-fn dirty(found: &Salvaged, dirty_in_slots: &BTreeMap<u32, u64>, runs: &[Run], report: &mut VerifyReport) {
+fn dirty(
+    found: &Salvaged,
+    homes: &Homes,
+    dirty_in_slots: &BTreeMap<u32, u64>,
+    runs: &[Run],
+    report: &mut VerifyReport,
+) {
     let design = &found.design;
     let counts = design.dirty_counts();
     if counts.chunks != report.dirty_mappings {
@@ -126,11 +167,11 @@ fn dirty(found: &Salvaged, dirty_in_slots: &BTreeMap<u32, u64>, runs: &[Run], re
     if listed != report.dirty_mappings {
         report.problem("dirty", format!("{listed} chunks are listed as dirty, and {} are", report.dirty_mappings));
     }
-    for (slot, ..) in design.export_slots() {
-        let known = design.dirty_in(slot).len() as u64;
-        let mapped = dirty_in_slots.get(&slot.0).copied().unwrap_or(0);
+    for slot in homes.all() {
+        let known = design.dirty_in(SlotId(slot)).len() as u64;
+        let mapped = dirty_in_slots.get(&slot).copied().unwrap_or(0);
         if known != mapped {
-            let what = format!("slot {} knows of {known} dirty chunks, and {mapped} are mapped into it", slot.0);
+            let what = format!("slot {slot} knows of {known} dirty chunks, and {mapped} are mapped into it");
             report.problem("dirty", what);
         }
     }

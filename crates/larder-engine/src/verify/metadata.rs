@@ -15,8 +15,8 @@ use crate::{
 };
 use larder_device::BlockDevice;
 use larder_format::{
-    CheckpointBlock, CheckpointCounts, DesignPage, FrameHeader, LogEntry, LogStart, Place, SlotState, Superblock,
-    superblock::choose,
+    CheckpointBlock, CheckpointCounts, DesignPage, FrameHeader, LogEntry, LogStart, Place, SlotState, StoreKind,
+    Superblock, superblock::choose,
 };
 use std::collections::{HashMap, HashSet};
 
@@ -83,12 +83,13 @@ pub async fn checkpoint(
             if (header.log_start, header.entry_seq_next) != named {
                 report.problem("checkpoint", "checkpoint and superblock name different log starts".into());
             }
-            if slots.len() as u64 != u64::from(superblock.layout.slot_count) {
-                let what = format!(
-                    "the checkpoint speaks of {} slots, and there are {}",
-                    slots.len(),
-                    superblock.layout.slot_count
-                );
+            // In buckets, the indices and the metadata region speak of them.
+            let spoken_of = match superblock.layout.store() {
+                StoreKind::Weus | StoreKind::Slots => superblock.layout.slot_count,
+                StoreKind::Buckets => 0,
+            };
+            if slots.len() as u64 != u64::from(spoken_of) {
+                let what = format!("the checkpoint speaks of {} slots, and there are {spoken_of}", slots.len());
                 report.problem("checkpoint", what);
             }
             counts(&header.counts, superblock, report);
@@ -256,8 +257,7 @@ fn misplaced(place: &Place, superblock: &Superblock) -> Option<String> {
     if place.slot >= layout.slot_count {
         return Some(format!("slot {}, which there is not", place.slot));
     }
-    let end = u64::from(place.offset) + u64::from(place.stored_len);
-    (end > u64::from(layout.weu_bytes)).then(|| format!("a record that leaves slot {}", place.slot))
+    (!layout.has_record(place)).then(|| format!("a record that leaves slot {}", place.slot))
 }
 
 /// Checks the log behind the checkpoint.

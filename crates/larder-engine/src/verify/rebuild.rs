@@ -12,7 +12,7 @@ use larder_core::{
 use larder_device::BlockDevice;
 use larder_format::{LogStart, Superblock};
 
-/// A design with the slots of `old`, and of its mappings, trimmed runs and fingerprints what is to be kept.
+/// A design with the slots and pages of `old`, and of its mappings, trimmed runs and fingerprints what is to be kept.
 ///
 /// # Errors
 /// Those of [`new_design`].
@@ -35,6 +35,9 @@ pub fn rebuild(
                 design.restore_class(slot, class);
             }
         }
+    }
+    for page in 0..old.page_count() {
+        design.restore_page(page, &old.export_page(page));
     }
     for mapping in (0..old.export_pieces()).flat_map(|piece| old.export_mappings(piece)) {
         if keep(&mapping)

@@ -6,7 +6,7 @@
 //!
 //! What it does not do: decide what becomes of what is bad; [`repair`](super::repair) does.
 
-use super::{Problem, VerifyReport, rebuild::is_newer, salvage::Salvaged, window::Window};
+use super::{Problem, VerifyReport, buckets, rebuild::is_newer, salvage::Salvaged, window::Window};
 use crate::{
     codec::{Codec, decode},
     record::check as checksum_holds,
@@ -17,7 +17,7 @@ use larder_core::{
 };
 use larder_device::BlockDevice;
 use larder_format::{
-    Encoding, RecordContent, RecordEntry, Superblock,
+    Encoding, RecordContent, RecordEntry, StoreKind, Superblock,
     segment::{decode_header, decode_table},
 };
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -36,18 +36,21 @@ pub struct Findings {
     pub damaged_slots: BTreeSet<u32>,
     /// Slots that hold a newer generation than anything speaks of.
     pub newer: BTreeMap<u32, u32>,
+    /// Slots whose metadata slot, or what it speaks of, is damaged: nothing clean is in them.
+    pub bad_runs: BTreeSet<u32>,
 }
 
 /// What names a record.
 #[derive(Clone, Copy)]
-enum Named {
+pub(super) enum Named {
     /// A chunk.
     Chunk { lba: u64, dirty: bool, sectors: Option<SectorMap>, duplicate: bool },
     /// The FP index.
     Fingerprint(Fingerprint),
 }
 
-type NamedBySlot = BTreeMap<(u32, u32), Vec<(Place, Named)>>;
+/// Who names what, by slot and generation.
+pub(super) type NamedBySlot = BTreeMap<(u32, u32), Vec<(Place, Named)>>;
 
 /// Checks every slot that is not free, and in it every record that is named.
 pub async fn check(
@@ -57,9 +60,12 @@ pub async fn check(
     progress: &mut dyn FnMut(u64, u64),
     report: &mut VerifyReport,
 ) -> Findings {
-    let mut named = named_by_slot(found, mappings, report);
-    let mut findings = Findings::default();
     let superblock = &found.superblock;
+    let mut named = named_by_slot(found, mappings, report);
+    if superblock.layout.store() == StoreKind::Buckets {
+        return buckets::check(flash, found, named, progress, report).await;
+    }
+    let mut findings = Findings::default();
     let codec = Codec::new(superblock.hash_key, superblock.compression, 1, true);
     let mut slots = found.design.export_slots();
     slots.sort_by_key(|(slot, ..)| *slot);
@@ -114,15 +120,19 @@ pub async fn check(
             reader.check_record(same);
         }
     }
-    // These were reported with the mappings.
+    homeless(named, &mut findings);
+    progress(total, total);
+    findings
+}
+
+/// What is named in no slot that there is: that was reported with the mappings.
+pub(super) fn homeless(named: NamedBySlot, findings: &mut Findings) {
     for (_, named) in named.into_values().flatten() {
         match named {
             Named::Chunk { lba, .. } => findings.bad_chunks.insert(lba),
             Named::Fingerprint(fingerprint) => findings.bad_fingerprints.insert(fingerprint.0),
         };
     }
-    progress(total, total);
-    findings
 }
 
 /// The segments of this generation in the bytes of a slot, in order; those behind a damaged header, too.
@@ -168,7 +178,7 @@ fn named_by_slot(found: &Salvaged, mappings: &[ExportedMapping], report: &mut Ve
 }
 
 /// Bytes of a slot that cannot be read: a problem where anything in it is used.
-fn unreadable(
+pub(super) fn unreadable(
     window: &Window<'_>,
     slot: u32,
     named: &[(Place, Named)],
@@ -186,23 +196,23 @@ fn unreadable(
     }
 }
 
-/// Checks one WEU.
-struct SlotReader<'a> {
-    weu: &'a [u8],
-    weu_offset: u64,
+/// Checks one WEU, or what is in place of one.
+pub(super) struct SlotReader<'a> {
+    pub weu: &'a [u8],
+    pub weu_offset: u64,
     /// Else nothing but mappings and fingerprints speaks of its record.
-    has_segments: bool,
+    pub has_segments: bool,
     /// The records of all whole tables, by offset in the WEU.
-    table: HashMap<u32, RecordEntry>,
+    pub table: HashMap<u32, RecordEntry>,
     /// Where segments with a whole header begin and end.
-    covered: Vec<(u32, u32)>,
+    pub covered: Vec<(u32, u32)>,
     /// Where the last stretch begins that no such segment covers, and that was reported.
-    hole_reported: Option<u32>,
-    codec: &'a Codec,
+    pub hole_reported: Option<u32>,
+    pub codec: &'a Codec,
     /// Room for a decoded chunk.
-    chunk: Vec<u8>,
-    report: &'a mut VerifyReport,
-    findings: &'a mut Findings,
+    pub chunk: Vec<u8>,
+    pub report: &'a mut VerifyReport,
+    pub findings: &'a mut Findings,
 }
 
 impl SlotReader<'_> {
@@ -244,7 +254,7 @@ impl SlotReader<'_> {
     }
 
     /// No two records may share a byte.
-    fn check_overlaps(&mut self, named: &[(Place, Named)]) {
+    pub fn check_overlaps(&mut self, named: &[(Place, Named)]) {
         let mut last: Option<Place> = None;
         for (place, _) in named {
             if let Some(last) = last.filter(|last| last != place)
@@ -261,7 +271,7 @@ impl SlotReader<'_> {
     }
 
     /// Checks one record that all of `same` name.
-    fn check_record(&mut self, same: &[(Place, Named)]) {
+    pub fn check_record(&mut self, same: &[(Place, Named)]) {
         let Some(&(place, _)) = same.first() else { return };
         self.report.records += 1;
         self.report.record_bytes += u64::from(place.stored_len);

@@ -31,12 +31,13 @@ use crate::{
     damaged::DamagedRecords,
     error::EngineError,
     record::check as checksum_holds,
+    region::scan,
     shared::Geometry,
     superblock,
 };
 use larder_core::{
-    Design, Fingerprint, Lba, Lookup, NewMapping, Place, SectorMap, StreamClass, design::ExportedMapping, ranges::Run,
-    types::SECTOR_BYTES,
+    Design, Fingerprint, Lba, Lookup, NewMapping, Place, SectorMap, SlotId, StreamClass, design::ExportedMapping,
+    ranges::Run, types::SECTOR_BYTES,
 };
 use larder_device::{BlockDevice, IoBuf, WriteFlags};
 use larder_format::{Encoding, FormatError, RecordContent, WriteMode};
@@ -272,6 +273,7 @@ async fn repaired(
     };
     let mut design = rebuild(&found.superblock, geometry, &**old, &mut keep, &mut keep_run, &mut keep_fingerprint)?;
     report.fingerprints_dropped = fingerprints_dropped;
+    forget_runs(flash, found, findings, &mut *design, options, report).await?;
     for run in suspect_runs {
         let offset = geometry.offset_of(run.first);
         let end = geometry.offset_of(Lba(run.first.0 + run.count)).min(geometry.volume_bytes);
@@ -285,6 +287,32 @@ async fn repaired(
         ranges.settle();
     }
     Ok(design)
+}
+
+/// Forgets what metadata slots say wrongly, or do not say. Where something dirty stays, a metadata slot that can be read does.
+async fn forget_runs(
+    flash: &dyn BlockDevice,
+    found: &Salvaged,
+    findings: &Findings,
+    design: &mut dyn Design,
+    options: &RepairOptions,
+    report: &mut RepairReport,
+) -> Result<(), EngineError> {
+    if findings.bad_runs.is_empty() {
+        return Ok(());
+    }
+    design.forget_clean(&|slot| findings.bad_runs.contains(&slot.0));
+    for mapping in (0..design.export_pieces()).flat_map(|piece| design.export_mappings(piece)) {
+        if let Lookup::Chunk { place, .. } | Lookup::Fragment { place, .. } = mapping.lookup
+            && findings.bad_runs.contains(&place.slot.0)
+            && !options.dry_run
+        {
+            scan::write_unlisted(flash, &found.superblock, &place).await?;
+        }
+    }
+    let dropped = findings.bad_runs.iter().filter(|&&slot| design.dirty_in(SlotId(slot)).is_empty());
+    report.clean_chunks_dropped += dropped.count() as u64;
+    Ok(())
 }
 
 /// Counts a chunk whose record is damaged; what a dirty one held is lost.

@@ -8,6 +8,7 @@
 //! - *Mappings, fragments, zero ranges:* those chunks read as the origin has them. The others are right as they are, for
 //!   the log after the checkpoint is whole and speaks of every later change.
 //! - *Fingerprints:* duplicates that are not noticed.
+//! - *Design pages:* clean chunks that are not found. What is dirty keeps its slots.
 //! - *Frames in the middle of the log:* everything that they said. A clean mapping from before may be stale (an
 //!   *invalidate* may be lost), so all clean mappings are dropped: the origin has the data. A dirty one from before may
 //!   have been written again, or destaged: it is kept, and is *suspect*. What later frames say of a chunk is right.
@@ -25,6 +26,7 @@ use super::{
 use crate::{
     error::EngineError,
     recover::{geometry, new_design},
+    region::scan::generations,
     replay::Replay,
     shared::Geometry,
     walk,
@@ -33,7 +35,7 @@ use larder_core::{Design, SlotId, ranges::RunMap, slots::SlotState};
 use larder_device::BlockDevice;
 use larder_format::{
     BlockIdentity, BlockKind, CheckpointBlock, CheckpointHeader, CheckpointPointer, FrameHeader, LogEntry, LogStart,
-    Superblock, WriteMode,
+    StoreKind, Superblock, WriteMode,
     checkpoint::{BLOCK_BYTES_MAX, BLOCK_HEADER_BYTES, CHECKPOINT_HEADER_BYTES},
     segment::decode_header,
 };
@@ -80,7 +82,7 @@ impl MetadataDamage {
     }
 
     fn loses_slots(&self) -> bool {
-        self.blocks > 0 && self.entries.is_none_or(|[slots, ..]| slots > 0)
+        self.blocks > 0 && self.entries.is_none_or(|[slots, .., pages]| slots + pages > 0)
     }
 
     /// Whether anything is lost.
@@ -118,12 +120,9 @@ pub struct Salvaged {
 pub async fn salvage(flash: &dyn BlockDevice, end_is_lost: bool) -> Result<Salvaged, EngineError> {
     let (superblock, repair) = crate::superblock::read(flash).await?;
     let geometry = geometry(&superblock, flash, None)?;
-    let replay = Replay {
-        design: new_design(&superblock, geometry.chunk_count)?,
-        chunk_count: geometry.chunk_count,
-        weu_bytes: superblock.layout.weu_bytes.into(),
-        mode: superblock.mode,
-    };
+    let mut design = new_design(&superblock, geometry.chunk_count)?;
+    design.begin_restore(0, 0);
+    let replay = Replay { design, chunk_count: geometry.chunk_count, layout: superblock.layout, mode: superblock.mode };
     // The mark of an orderly end says that the checkpoint is complete without the log. It is believed where the twins
     // agree: one that was left behind by years may carry an old one.
     let agree = matches!(&walk::twins(flash).await[..], [Ok(a), Ok(b)] if a == b);
@@ -141,12 +140,15 @@ pub async fn salvage(flash: &dyn BlockDevice, end_is_lost: bool) -> Result<Salva
     let start = salvage.checkpoint().await;
     let log_end = salvage.log(start).await;
     let certain = salvage.certain();
+    salvage.replay.design.settle_dirty();
+    salvage.replay.design.end_restore();
     salvage.settle_slots().await;
     let Salvage { replay, damage, suspect_below, .. } = salvage;
     let Replay { mut design, .. } = replay;
     if !damage.gaps.is_empty() {
         design =
             rebuild(&superblock, &geometry, &*design, &mut |mapping| mapping.dirty, &mut |_| true, &mut |_, _| false)?;
+        design.forget_clean(&|_| true);
     }
     let twin_needs_repair = repair.is_some();
     let settled_without_dirty = agree && superblock.mode != WriteMode::Back;
@@ -383,6 +385,14 @@ impl Salvage<'_> {
         let gaps = !self.damage.gaps.is_empty();
         if !gaps && !self.damage.loses_slots() {
             return;
+        }
+        if self.superblock.layout.store() == StoreKind::Buckets {
+            // No record may get a generation that one had which nothing speaks of.
+            let design = &mut self.replay.design;
+            let mut see = |slot, generation| {
+                design.restore_slot(slot, generation);
+            };
+            return generations(self.flash, self.superblock, &mut see).await;
         }
         for (slot, generation, state, _) in self.replay.design.export_slots() {
             let heard = self.heard.get(slot.0 as usize).copied().unwrap_or(true);

@@ -2,6 +2,7 @@
 //!
 //! [`crafted`] has what no bit flip makes: structures that are whole and contradict each other.
 
+mod buckets;
 mod crafted;
 mod lying;
 mod repairs;
@@ -24,15 +25,21 @@ const CHUNK: usize = 8 << 10;
 
 /// A flash with unique chunks, duplicates, zeroes, a fragment and a trimmed run; ended in order or not.
 pub(crate) fn flash(is_closed: bool) -> Arc<RamDevice> {
+    flash_of("nitro", is_closed, false)
+}
+
+/// The same over a design; with everything destaged, where that is asked for.
+fn flash_of(design: &str, is_closed: bool, is_clean: bool) -> Arc<RamDevice> {
     let flash = Arc::new(RamDevice::new("flash", 16 * MIB, 512));
     let origin = Arc::new(RamDevice::new("origin", 8 * MIB, 512));
-    let options = CreateOptions {
+    let mut options = CreateOptions {
         weu_bytes: 512 << 10,
         flash_uuid: [7; 16],
         hash_key: [9; 32],
         origin_uri: "file:///origin".into(),
         ..CreateOptions::default()
     };
+    crate::designs::named(design).expect(design).fit(&mut options);
     block_on(create(&*flash, 8 * MIB, &options)).expect("created");
     let runtime = ThreadRuntime::new(ThreadRuntimeOptions { workers: 0, name: "verify".into() });
     // Nothing is destaged behind the test's back.
@@ -54,6 +61,7 @@ pub(crate) fn flash(is_closed: bool) -> Arc<RamDevice> {
     cache.write_at(300 * CHUNK as u64 + 1024, &[5; 512]).expect("a fragment");
     cache.trim(400 * CHUNK as u64, 20 * CHUNK as u64).expect("trimmed");
     cache.flush_blocking().expect("flushed");
+    assert!(!is_clean || block_on(cache.destage_all()), "the origin takes all");
     if is_closed {
         cache.close_blocking().expect("closed");
     }

@@ -43,6 +43,11 @@ pub fn is_slotted(design: DesignId) -> bool {
     designs::find(design).is_ok_and(|design| matches!(design.store, Store::Slots { .. }))
 }
 
+/// Whether the design fills WEUs: elsewhere each chunk that is stored has slots of its own, whose end is logged.
+pub fn fills_weus(design: DesignId) -> bool {
+    designs::find(design).is_ok_and(|design| matches!(design.store, Store::Weus { .. }))
+}
+
 /// Whether the design keeps equal content once.
 pub fn shares_content(design: DesignId) -> bool {
     designs::find(design).is_ok_and(|design| !matches!(design.store, Store::Slots { dedup: false, .. }))

@@ -175,7 +175,15 @@ pub fn shape(mode: WriteMode) -> Shape {
 
 /// The same over WEUs, for scenarios that need no slot for each write.
 pub fn over_weus(mut shape: Shape) -> Shape {
-    if crate::design::is_slotted(shape.design) {
+    if !crate::design::fills_weus(shape.design) {
+        shape.design = DesignId::Nitro;
+    }
+    shape
+}
+
+/// The same elsewhere than in buckets, for scenarios in which a write needs no eviction while the log is full.
+pub fn without_buckets(mut shape: Shape) -> Shape {
+    if !crate::design::fills_weus(shape.design) && !crate::design::is_slotted(shape.design) {
         shape.design = DesignId::Nitro;
     }
     shape

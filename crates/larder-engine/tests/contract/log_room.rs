@@ -182,7 +182,7 @@ where
     F: Future<Output = bool> + Send + 'static,
 {
     let rt = patient(1);
-    let mut shape = shape(WriteMode::Back);
+    let mut shape = without_buckets(shape(WriteMode::Back));
     shape.dedup = false;
     shape.flash_bytes = 16 << 20;
     shape.origin_bytes = 64 << 20;

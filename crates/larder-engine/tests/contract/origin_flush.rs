@@ -299,7 +299,7 @@ fn contract_the_log_keeps_its_reserve_while_no_checkpoint_comes() {
 fn contract_what_is_remembered_of_a_doubtful_chunk_is_not_mapped_again() {
     let cases = [(0, false), (1, true), (2, false), (3, true)];
     // Where each eviction is logged for itself, the log would be full while the origin's flush is held.
-    let over_weus = design::all().into_iter().filter(|&design| !design::is_slotted(design));
+    let over_weus = design::all().into_iter().filter(|&design| design::fills_weus(design));
     for (design, (seed, is_before)) in over_weus.flat_map(|design| cases.map(|case| (design, case))) {
         let rt = runtime(seed);
         let world = World::new(&rt, Shape { design, ..shape(WriteMode::Through) });

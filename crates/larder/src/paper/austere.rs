@@ -1,8 +1,7 @@
 //! AustereCache's experiments that take time: Figures 11, 12 and 13 (§5.5, Exp#7 to Exp#9).
 //!
 //! Chunks are of 32 KiB, caches in write-back, requests those of the paper's synthetic traces (§5.1). CD-LRU-D is `d-lru`,
-//! CD-ARC-D `d-arc`, CD-ARC-DC `cd-arc`; AC-D and AC-DC are `austere` without compression and with it, and join as soon as the
-//! engine's table of designs has that name.
+//! CD-ARC-D `d-arc`, CD-ARC-DC `cd-arc`; AC-D and AC-DC are `austere` without compression and with it.
 //!
 //! What it does not do: indices, hits and writes saved, which `larder_sim::paper` counts.
 
@@ -18,7 +17,7 @@ use super::{
 };
 use crate::bench::requests::Request;
 use larder_device::throttled::Profile;
-use larder_engine::designs::{self, DESIGNS};
+use larder_engine::designs::DESIGNS;
 use larder_sim::paper::{Heading, StandIn, profile};
 use larder_trace::generate::{ZipfConfig, ZipfTrace};
 
@@ -103,20 +102,13 @@ fn variants() -> Vec<Variant> {
     ];
     let others = DESIGNS.iter().map(|design| (design.name, design.name, true));
     let others = others.filter(|(_, name, _)| known.iter().all(|(_, design, _)| design != name));
-    let all = known.into_iter().chain(others).filter(|(_, design, _)| designs::named(design).is_some());
-    all.map(|(name, design, compress)| Variant { name, design, compress }).collect()
+    known.into_iter().chain(others).map(|(name, design, compress)| Variant { name, design, compress }).collect()
 }
 
 impl Variant {
     fn cache(&self, data_bytes: u64) -> Result<CacheOf, String> {
         Ok(CacheOf { compress: self.compress, ..CacheOf::named(self.design, CHUNK_BYTES, data_bytes)? })
     }
-}
-
-/// The paper's AustereCache, where the engine does not have it.
-fn without_austere() -> Option<String> {
-    let sentence = "The engine of this version has no design austere: what the paper says of AC-D and AC-DC has nothing beside it yet.";
-    designs::named("austere").is_none().then(|| sentence.to_owned())
 }
 
 /// A synthetic trace at a scale.

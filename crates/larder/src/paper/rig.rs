@@ -86,7 +86,8 @@ impl CacheOf {
         (options.dedup, options.compression != Compression::Off)
     }
 
-    fn options(&self) -> CreateOptions {
+    /// How it is created.
+    pub fn options(&self) -> CreateOptions {
         let weu = (self.data_bytes / WEUS).next_power_of_two().min(1 << 30) as u32;
         let mut options = CreateOptions {
             chunk_bytes: self.chunk_bytes,

@@ -154,11 +154,14 @@ pub fn fitting(options: &[&str]) -> Vec<String> {
         return fitting;
     };
     let design = larder_engine::designs::named(&name).expect("LARDER_DESIGN names a design");
-    if matches!(design.store, larder_engine::designs::Store::Slots { .. }) {
-        for option in WEU_OPTIONS {
-            while let Some(at) = fitting.iter().position(|given| given == option) {
-                fitting.drain(at..at + 2);
-            }
+    let is_open = |option: &str| match design.store {
+        larder_engine::designs::Store::Weus { .. } => true,
+        larder_engine::designs::Store::Slots { .. } => false,
+        larder_engine::designs::Store::Buckets => option == "--compress",
+    };
+    for option in WEU_OPTIONS.into_iter().filter(|option| !is_open(option)) {
+        while let Some(at) = fitting.iter().position(|given| given == option) {
+            fitting.drain(at..at + 2);
         }
     }
     fitting.extend(["--design".to_owned(), name]);

@@ -11,10 +11,10 @@ use super::super::{
     load::{Load, before, on_rig},
     rig::{Plan, Time, Volume},
 };
-use super::{CHUNK_BYTES, DISK, FLASH, index::Index, synthetic, variants, without_austere};
+use super::{CHUNK_BYTES, DISK, FLASH, index::Index, synthetic, variants};
 use crate::bench::content::Bytes;
 use larder_core::Fingerprint;
-use larder_engine::{Compression, codec::Codec};
+use larder_engine::{Compression, codec::Codec, designs::Store};
 use larder_sim::{
     paper::{Comparison, How, Lab, Report, Span, Table},
     report::plot::Scale,
@@ -52,7 +52,11 @@ pub fn run(lab: &mut Lab<'_>, means: &Means) -> Result<Report, String> {
     for variant in variants() {
         let cache = variant.cache(data_bytes)?;
         let (dedup, compress) = cache.reduces();
-        let mut index = Index::new(cache.design, data_bytes.max(16 * u64::from(WEU_BYTES)), CHUNK_BYTES, WEU_BYTES);
+        let mut options = cache.options();
+        if let Store::Weus { .. } = cache.design.store {
+            options.weu_bytes = WEU_BYTES;
+        }
+        let mut index = Index::new(cache.design, &options, data_bytes.max(16 * u64::from(WEU_BYTES)))?;
         let (mut lookups, mut updates) = (Times::new(), Times::new());
         for (number, (lba, is_write, content, stored)) in asked.iter().enumerate() {
             if number % 4096 == 0 && means.ending.load(Ordering::Relaxed) {
@@ -94,8 +98,7 @@ pub fn run(lab: &mut Lab<'_>, means: &Means) -> Result<Report, String> {
          times on a machine that does other things, too.",
         "The media's writes are those of the throttled devices that all experiments run on: what the other figures of time rest on.",
     ];
-    let mut words = lab.words(&of_all, &[]);
-    words.extend(without_austere());
+    let words = lab.words(&of_all, &[]);
     Ok(Report { tables: vec![table], comparisons, words, charts })
 }
 

@@ -7,10 +7,14 @@
 
 use larder_core::{
     Design, DesignConfig, Fingerprint, Lba, Lookup,
-    design::NewMapping,
+    austere::bucketed::memory::MemoryRegion,
+    design::{NewMapping, Question, Wanted},
     types::{Place, SlotId, StreamClass},
 };
-use larder_engine::designs::{EngineDesign, Store};
+use larder_engine::{
+    CreateOptions,
+    designs::{EngineDesign, Store},
+};
 use std::time::{Duration, Instant};
 
 /// What a request of one chunk asked of the index.
@@ -27,23 +31,34 @@ pub struct Asked {
 /// See the module.
 pub struct Index {
     design: Box<dyn Design>,
+    /// Where it has its metadata slots, if it has any: reading them is I/O, and not timed here.
+    region: MemoryRegion,
     slot_bytes: u32,
+    /// A record takes as many slots as it needs.
+    is_bucketed: bool,
+    chunk_bytes: u32,
     /// The slot that is filled, and up to where.
     open: Option<(SlotId, u32, u32)>,
 }
 
 impl Index {
     /// An empty one for so many bytes of chunks.
-    pub fn new(of: &EngineDesign, data_bytes: u64, chunk_bytes: u32, weu_bytes: u32) -> Index {
-        let slot_bytes = match of.store {
-            Store::Weus { .. } => weu_bytes,
-            _ => chunk_bytes,
-        };
+    ///
+    /// # Errors
+    /// A sentence, for sizes that the design cannot have.
+    pub fn new(of: &EngineDesign, options: &CreateOptions, data_bytes: u64) -> Result<Index, String> {
+        let (chunk_bytes, slot_bytes) = (options.chunk_bytes, options.weu_bytes);
         let chunks = data_bytes / u64::from(chunk_bytes);
         let slot_count = (data_bytes / u64::from(slot_bytes)).max(8) as u32;
         // As many as a layout gives: four mappings and two contents for each chunk that fits raw.
         let config = DesignConfig { slot_count, mappings_max: 4 * chunks, fp_entries_max: 2 * chunks };
-        Index { design: of.make(config, chunk_bytes), slot_bytes, open: None }
+        let layout = of.layout(options, data_bytes, u64::MAX);
+        let design = of.make(config, &layout).map_err(|error| error.to_string())?;
+        let (slots, is_bucketed) = match of.store {
+            Store::Buckets => (slot_count as usize, true),
+            Store::Weus { .. } | Store::Slots { .. } => (0, false),
+        };
+        Ok(Index { design, region: MemoryRegion::new(slots), slot_bytes, is_bucketed, chunk_bytes, open: None })
     }
 
     /// A read of an address, or a write of a content that takes so many bytes.
@@ -52,6 +67,8 @@ impl Index {
     /// A sentence: the design finds no room.
     pub fn ask(&mut self, lba: u64, is_write: bool, content: u128, stored_len: u32) -> Result<Asked, String> {
         let (lba, fingerprint) = (Lba(lba), Fingerprint(content.to_le_bytes()));
+        self.region.inform(&mut *self.design, Question::Address(lba));
+        self.region.inform(&mut *self.design, Question::Content(&fingerprint));
         let began = Instant::now();
         let found = self.design.lookup(lba);
         let duplicate = if is_write || found == Lookup::Miss { self.design.find_duplicate(&fingerprint) } else { None };
@@ -66,16 +83,25 @@ impl Index {
         if self.design.has_room(1) || found != Lookup::Miss {
             let new = match duplicate {
                 Some(place) => NewMapping::Duplicate { place },
-                None => NewMapping::Unique { place: self.place(stored_len)?, fingerprint: Some(fingerprint) },
+                None => {
+                    let wanted = Wanted { lba, fingerprint: Some(fingerprint), stored_len };
+                    NewMapping::Unique { place: self.place(&wanted)?, fingerprint: Some(fingerprint) }
+                }
             };
             self.design.map(lba, new, None);
         }
         let update = began.elapsed();
+        self.region.write(&mut *self.design);
         Ok(Asked { lookup, update, is_new: is_write && duplicate.is_none() })
     }
 
-    fn place(&mut self, stored_len: u32) -> Result<Place, String> {
-        let len = stored_len.min(self.slot_bytes);
+    fn place(&mut self, wanted: &Wanted) -> Result<Place, String> {
+        if self.is_bucketed {
+            let len = wanted.stored_len.min(self.chunk_bytes);
+            let (slot, generation) = self.open_slot(wanted)?;
+            return Ok(Place { slot, generation, offset: 0, stored_len: len, crc: 0, encoding: 0 });
+        }
+        let len = wanted.stored_len.min(self.slot_bytes);
         let at = match self.open {
             Some((slot, generation, at)) if at + len <= self.slot_bytes => (slot, generation, at),
             full => {
@@ -83,7 +109,7 @@ impl Index {
                     self.design.seal_slot(slot);
                     self.open = None;
                 }
-                let (slot, generation) = self.open_slot()?;
+                let (slot, generation) = self.open_slot(wanted)?;
                 (slot, generation, 0)
             }
         };
@@ -92,9 +118,9 @@ impl Index {
         Ok(Place { slot, generation, offset, stored_len: len, crc: 0, encoding: 0 })
     }
 
-    fn open_slot(&mut self) -> Result<(SlotId, u32), String> {
+    fn open_slot(&mut self, wanted: &Wanted) -> Result<(SlotId, u32), String> {
         loop {
-            if let Some(open) = self.design.open_slot(StreamClass::Clean) {
+            if let Some(open) = self.design.open_slot_for(StreamClass::Clean, wanted) {
                 return Ok(open);
             }
             let victim = self.design.choose_victim(&mut |_| false);

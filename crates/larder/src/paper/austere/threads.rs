@@ -10,7 +10,7 @@ use super::super::{
     load::{Load, Making, before},
     rig::{Plan, Rig, Volume},
 };
-use super::{CHUNK_BYTES, DISK, DISK_BYTES, FLASH, Variant, cache_bytes, synthetic, variants, without_austere};
+use super::{CHUNK_BYTES, DISK, DISK_BYTES, FLASH, Variant, cache_bytes, synthetic, variants};
 use crate::bench::requests::Request;
 use larder_device::driver::block_on;
 use larder_sim::{
@@ -55,7 +55,7 @@ pub fn run(_: &mut Lab<'_>, means: &Means) -> Result<Report, String> {
         charts.push(table.lines(format!("Throughput by threads, {title}"), subtitle, Scale::Log, Scale::Linear));
         tables.push(table);
     }
-    let mut words = vec![
+    let words = vec![
         format!(
             "This machine has {} processors, which the threads share with the engine's own. What they gain beyond that they gain \
              by waiting side by side: a disk with a queue of requests takes the nearest first.",
@@ -65,7 +65,6 @@ pub fn run(_: &mut Lab<'_>, means: &Means) -> Result<Report, String> {
          paper has the number of threads at which its gain is largest in its figure only."
             .to_owned(),
     ];
-    words.extend(without_austere());
     Ok(Report { tables, comparisons, words, charts })
 }
 

@@ -9,7 +9,7 @@ use super::super::{
     load::{Figures, Load, before},
     rig::{Plan, Volume},
 };
-use super::{CHUNK_BYTES, DISK, DISK_BYTES, FLASH, cache_bytes, synthetic, variants, without_austere};
+use super::{CHUNK_BYTES, DISK, DISK_BYTES, FLASH, cache_bytes, synthetic, variants};
 use larder_sim::{
     paper::{Comparison, Lab, Report, Span, Table},
     report::plot::Scale,
@@ -73,13 +73,12 @@ pub fn run(_: &mut Lab<'_>, means: &Means) -> Result<Report, String> {
         tables.extend([throughput, hits]);
     }
     let comparisons = comparisons(&tables);
-    let mut words = vec![
+    let words = vec![
         "AustereCache's write is over when the flash has it; Larder's when memory has it, in whole segments on its way to the flash. \
          So writes cost less here in all designs, until the cache is full of dirty data and waits for the disk."
             .to_owned(),
         "The design lru and arc, without any reduction, and nitro are not in the paper's figure.".to_owned(),
     ];
-    words.extend(without_austere());
     Ok(Report { tables, comparisons, words, charts })
 }
 

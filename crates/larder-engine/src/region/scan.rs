@@ -1,0 +1,134 @@
+//! A metadata region that nobody serves, read for checks, repairs and people; and metadata slots as bytes.
+//!
+//! Invariants: nothing is written but by [`write_unlisted`]. What cannot be read, or is no metadata slot, is nothing.
+//!
+//! What it does not do: judge what is missing.
+
+use crate::{error::EngineError, verify::window::Window};
+use larder_core::{
+    Design, Fingerprint, Lba, Lookup, Place, SlotId,
+    austere::{bucketed::entries::RegionEntry, metadata},
+    design::ExportedMapping,
+};
+use larder_device::{BlockDevice, IoBuf, WriteFlags};
+use larder_format::{
+    Encoding, Superblock,
+    metadata_slot::{LbaList, METADATA_SLOT_BYTES, MetadataSlot},
+};
+
+/// A record that a metadata slot speaks of.
+pub(crate) struct StoredRun {
+    /// Its first slot.
+    pub slot: SlotId,
+    /// How many it takes.
+    pub slots: u32,
+    /// What the metadata slot says, if it can be read.
+    pub entry: Option<RegionEntry>,
+}
+
+impl StoredRun {
+    /// What the metadata slot says, if the design would take that for what is in the run, and it is a chunk. (That of a fragment
+    /// lists no address.)
+    pub fn known<'a>(&'a self, design: &dyn Design) -> Option<&'a RegionEntry> {
+        let is_chunk = |entry: &&RegionEntry| entry.metadata.lbas().next().is_some();
+        let entry = self.entry.as_ref().filter(is_chunk)?;
+        design.is_found_in(self.slot, entry.metadata.fingerprint()).then_some(entry)
+    }
+}
+
+/// The metadata slot in `bytes`, if it is one of `slot` of this flash.
+pub(crate) fn decode(bytes: &[u8], flash_tag: u64, slot: SlotId) -> Option<RegionEntry> {
+    let found = MetadataSlot::decode(bytes, flash_tag, slot.0).ok()?;
+    let fingerprint = Fingerprint(found.fingerprint);
+    let (lbas, oldest) = (found.lbas.as_slice(), found.lbas.oldest());
+    let metadata = metadata::MetadataSlot::from_parts(fingerprint, found.stored_len, lbas, oldest)?;
+    Some(RegionEntry { place: crate::state::from_format(&found.place()), metadata })
+}
+
+/// All records of a design that metadata slots speak of, in the order of the flash.
+pub(crate) async fn stored_runs(
+    flash: &dyn BlockDevice,
+    superblock: &Superblock,
+    design: &dyn Design,
+) -> Vec<StoredRun> {
+    let mut region = region_window(flash, superblock);
+    let mut runs = Vec::new();
+    for (slot, slots) in design.stored_runs() {
+        let entry = entry_at(&mut region, superblock, slot).await;
+        runs.push(StoredRun { slot, slots, entry });
+    }
+    runs
+}
+
+/// Has the metadata slot of the record at `place` speak of no address and no content that could be looked for.
+pub(crate) async fn write_unlisted(
+    flash: &dyn BlockDevice,
+    superblock: &Superblock,
+    place: &Place,
+) -> Result<(), EngineError> {
+    let Some(at) = superblock.layout.metadata_slot_offset(place.slot.0) else { return Ok(()) };
+    let block = at / WINDOW_STEP * WINDOW_STEP;
+    let mut metadata = metadata::MetadataSlot::EMPTY;
+    metadata.reset_unlisted(Fingerprint([0; 16]), place.stored_len);
+    let entry = RegionEntry { place: *place, metadata };
+    let mut bytes = region_window(flash, superblock).bytes(block, WINDOW_STEP as usize).await.to_vec();
+    let skip = (at - block) as usize;
+    if let Some(slot) = bytes.get_mut(skip..skip + METADATA_SLOT_BYTES) {
+        slot.copy_from_slice(&encode(&entry, superblock.flash_tag()));
+    }
+    flash.write(block, IoBuf::copy_of(&bytes).freeze(), WriteFlags::default()).await?;
+    Ok(())
+}
+
+/// The bytes of a metadata slot.
+pub(crate) fn encode(entry: &RegionEntry, flash_tag: u64) -> [u8; METADATA_SLOT_BYTES] {
+    let Place { slot, generation, stored_len, crc, encoding, .. } = entry.place;
+    let (lbas, oldest) = entry.metadata.parts();
+    let lbas = LbaList::new(lbas, oldest).expect("the design lists no more than fit");
+    let encoding = Encoding::from_code(encoding).unwrap_or(Encoding::Raw);
+    let fingerprint = entry.metadata.fingerprint().0;
+    MetadataSlot { flash_tag, slot: slot.0, generation, fingerprint, crc, stored_len, encoding, lbas }.encode()
+}
+
+/// Tells of the generation of each metadata slot, of a record or of what was one.
+pub(crate) async fn generations(flash: &dyn BlockDevice, superblock: &Superblock, see: &mut dyn FnMut(SlotId, u32)) {
+    let mut region = region_window(flash, superblock);
+    for slot in (0..superblock.layout.slot_count).map(SlotId) {
+        if let Some(entry) = entry_at(&mut region, superblock, slot).await {
+            see(slot, entry.place.generation);
+        }
+    }
+}
+
+/// The clean mappings that a lookup of each address would confirm by a metadata slot.
+pub(crate) fn clean_mappings<'a>(
+    runs: &'a [StoredRun],
+    design: &'a dyn Design,
+) -> impl Iterator<Item = ExportedMapping> + 'a {
+    let known = runs.iter().filter_map(|run| run.known(design));
+    known.flat_map(move |entry| {
+        let place: Place = entry.place;
+        let fingerprint = *entry.metadata.fingerprint();
+        let is_mapped = move |lba: &Lba| design.dirty_seq(*lba).is_none() && design.maps_to(*lba, &place, &fingerprint);
+        let mapping =
+            move |lba| ExportedMapping { lba, lookup: Lookup::Chunk { place, duplicate: false }, dirty: false };
+        entry.metadata.lbas().filter(is_mapped).map(mapping)
+    })
+}
+
+fn region_window<'a>(flash: &'a dyn BlockDevice, superblock: &Superblock) -> Window<'a> {
+    let layout = &superblock.layout;
+    Window::new(flash, layout.region_offset, layout.region_offset + layout.region_bytes())
+}
+
+async fn entry_at(region: &mut Window<'_>, superblock: &Superblock, slot: SlotId) -> Option<RegionEntry> {
+    let at = superblock.layout.metadata_slot_offset(slot.0)?;
+    // A window reads whole blocks of a device.
+    let block = at / WINDOW_STEP * WINDOW_STEP;
+    let skip = (at - block) as usize;
+    let bytes = region.bytes(block, WINDOW_STEP as usize).await;
+    decode(bytes.get(skip..skip + METADATA_SLOT_BYTES)?, superblock.flash_tag(), slot)
+}
+
+/// What a window is asked for at a time: the largest sector of a device.
+const WINDOW_STEP: u64 = 4096;

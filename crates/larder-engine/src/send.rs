@@ -1,0 +1,113 @@
+//! Handing closed segments, and metadata slots that changed, to the flash device.
+//!
+//! Invariants: what is written into one slot is written in the order in which it was closed; so is what lies in one block of the
+//! metadata region. A write that fails is tried once more; then the flash has failed, and the bytes stay readable in RAM.
+//!
+//! What it does not do: flush the device; a written segment is volatile until [`flush`](crate::flush) has run.
+
+use crate::{segment::InFlightSegment, shared::Shared, tickets::Ticket};
+use larder_core::{
+    Lba, SlotId,
+    decisions::{Answer, Event},
+};
+use larder_device::{IoResult, SharedBuf, WriteFlags};
+use std::sync::{Arc, atomic::Ordering::*};
+
+impl Shared {
+    /// Hands closed segments to the flash device.
+    pub fn send_segments(self: &Arc<Self>) {
+        let turns: Vec<(u64, Ticket)> = {
+            let mut state = self.state.lock();
+            let outbox = std::mem::take(&mut state.outbox);
+            // Asked for under the lock, so that a slot's segments are written in their order.
+            let turn_of = |segment: &InFlightSegment| match segment.is_entry {
+                false => self.slot_turns.ask(Lba(segment.slot.0.into()), 1),
+                true => self.region_turns.ask(self.block_of(segment.slot), 1),
+            };
+            let of = |seq| state.in_flight.iter().find(|segment| segment.seq == seq);
+            outbox.iter().filter_map(|&seq| Some((seq, turn_of(of(seq)?)))).collect()
+        };
+        for (seq, turn) in turns {
+            let this = self.clone();
+            self.spawn_counted(async move {
+                let _turn = turn.granted().await;
+                this.write_segment(seq).await;
+            });
+        }
+    }
+
+    async fn write_segment(self: &Arc<Self>, seq: u64) {
+        let Some((slot, start, data, is_entry)) = ({
+            let state = self.state.lock();
+            let found = state.in_flight.iter().find(|segment| segment.seq == seq);
+            found.map(|segment| (segment.slot, segment.start, segment.data.clone(), segment.is_entry))
+        }) else {
+            return;
+        };
+        let bytes = data.len() as u64;
+        let result = match is_entry {
+            true => self.write_entry(slot).await,
+            false => self.write_data(slot, start, data).await,
+        };
+        let result = result.map_err(|error| self.fail_flash(error));
+        {
+            let mut state = self.state.lock();
+            let Some(at) = state.in_flight.iter().position(|segment| segment.seq == seq) else { return };
+            match result {
+                Ok(()) => {
+                    if !is_entry {
+                        state.decisions.note(|| (Event::Written { segment: seq }, Answer::Count(bytes)));
+                    }
+                    let segment = state.in_flight.remove(at);
+                    for entry in segment.awaiting {
+                        state.log_clean(entry);
+                    }
+                    let still = state.in_flight.iter().any(|other| other.slot == slot)
+                        || state.open.iter().flatten().any(|open| open.slot == slot);
+                    state.in_memory[slot.0 as usize] = still;
+                }
+                // The bytes stay readable in RAM; nothing that depends on them is ever said to be durable.
+                Err(_) => state.in_flight[at].failed = true,
+            }
+        }
+        self.signals.segments.notify();
+        self.signals.room.notify();
+    }
+
+    /// Writes a segment, or a record that has its own slots.
+    async fn write_data(&self, slot: SlotId, start: u32, data: SharedBuf) -> IoResult<()> {
+        let untrimmed = std::mem::replace(&mut self.state.lock().untrimmed[slot.0 as usize], false);
+        if untrimmed && start == 0 && self.geometry.layout.has_segments() {
+            // Freed before a restart: nothing says whether its trim reached the device. A failed trim costs wear, not data.
+            let weu_bytes = u64::from(self.geometry.layout.weu_bytes);
+            let _ = self.flash.discard(self.geometry.flash_offset(slot, 0), weu_bytes).await;
+        }
+        let bytes = data.len() as u64;
+        let offset = self.geometry.flash_offset(slot, start);
+        let mut result = self.flash.write(offset, data.clone(), WriteFlags::default()).await;
+        if result.is_err() {
+            self.counters.flash_write_errors.fetch_add(1, Relaxed);
+            result = self.flash.write(offset, data, WriteFlags::default()).await;
+        }
+        self.counters.flash_segment_bytes_written.fetch_add(bytes, Relaxed);
+        result
+    }
+
+    /// Waits until every segment below `seq` was written. False where one failed.
+    pub async fn segments_written_below(&self, seq: u64) -> bool {
+        loop {
+            let written = self.signals.segments.listen();
+            {
+                let state = self.state.lock();
+                let mut waiting = state.in_flight.iter().filter(|segment| segment.seq < seq).peekable();
+                if waiting.peek().is_none() {
+                    return true;
+                }
+                if waiting.any(|segment| segment.failed) {
+                    return false;
+                }
+            }
+            written.await;
+        }
+    }
+}

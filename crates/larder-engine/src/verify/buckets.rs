@@ -1,0 +1,131 @@
+//! The data slots of a bucket store: each record that a dirty mapping or a metadata slot names.
+//!
+//! What is dirty is checked by its mapping alone. Of the rest a metadata slot must say what it is, and the content must have the
+//! fingerprint that it says. A record whose metadata slot is of another content than the index looks for is found by nobody:
+//! what was dirty once and lay where its content does not belong.
+//!
+//! Invariants: a record is read once. Metadata slots of what is dirty are notes where they are damaged: nothing depends on them.
+//!
+//! What it does not do: check the indices, which say what is there.
+
+use super::{
+    Problem, VerifyReport,
+    records::{Findings, Named, NamedBySlot, SlotReader, homeless, unreadable},
+    salvage::Salvaged,
+    window::Window,
+};
+use crate::{
+    codec::Codec,
+    region::scan::{StoredRun, stored_runs},
+};
+use larder_core::Place;
+use larder_device::BlockDevice;
+use larder_format::StoreKind;
+use std::collections::HashMap;
+
+/// What is read of a record is so many bytes, or a multiple: the largest sector of a device.
+const READ_ALIGN: u32 = 4096;
+
+/// Checks every record.
+pub(super) async fn check(
+    flash: &dyn BlockDevice,
+    found: &Salvaged,
+    mut named: NamedBySlot,
+    progress: &mut dyn FnMut(u64, u64),
+    report: &mut VerifyReport,
+) -> Findings {
+    let superblock = &found.superblock;
+    let layout = &superblock.layout;
+    debug_assert!(layout.store() == StoreKind::Buckets);
+    let mut findings = Findings::default();
+    let codec = Codec::new(superblock.hash_key, superblock.compression, 1, true);
+    let runs = stored_runs(flash, superblock, &*found.design).await;
+    let total = runs.len() as u64;
+    let end = layout.slot_offset(0).unwrap_or_default() + u64::from(layout.slot_count) * u64::from(layout.weu_bytes);
+    for (done, run) in runs.iter().enumerate() {
+        progress(done as u64, total);
+        let Some(offset) = layout.slot_offset(run.slot.0) else { continue };
+        let mut names = take(&mut named, run.slot.0);
+        let is_dirty = !names.is_empty();
+        match run.known(&*found.design) {
+            Some(entry) if !is_dirty || names.iter().any(|(place, _)| *place == entry.place) => {
+                report.fingerprints += 1;
+                names.push((entry.place, Named::Fingerprint(*entry.metadata.fingerprint())));
+            }
+            Some(_) => {}
+            None => unknown(run, is_dirty, layout.metadata_slot_offset(run.slot.0), report, &mut findings),
+        }
+        report.slots_read += u64::from(run.slots);
+        report.records_listed += 1;
+        if names.is_empty() {
+            report.records_unused += 1;
+            continue;
+        }
+        let len = names.iter().map(|(place, _)| place.stored_len).max().unwrap_or(0).next_multiple_of(READ_ALIGN);
+        let mut window = Window::new(flash, offset, (offset + u64::from(len)).min(end));
+        let stored = window.bytes(offset, len as usize).await.to_vec();
+        unreadable(&window, run.slot.0, &names, report, &mut findings);
+        let mut reader = SlotReader {
+            weu: &stored,
+            weu_offset: offset,
+            has_segments: false,
+            table: HashMap::new(),
+            covered: Vec::new(),
+            hole_reported: None,
+            codec: &codec,
+            chunk: vec![0; layout.chunk_bytes as usize],
+            report,
+            findings: &mut findings,
+        };
+        names.sort_by_key(|(place, _)| (place.generation, place.stored_len, place.crc));
+        reader.check_overlaps(&names);
+        for same in names.chunk_by(|(a, _), (b, _)| a == b) {
+            reader.check_record(same);
+        }
+        let is_bad = |named: &Named| match named {
+            Named::Fingerprint(fingerprint) => findings.bad_fingerprints.contains(&fingerprint.0),
+            Named::Chunk { .. } => false,
+        };
+        if names.iter().any(|(_, named)| is_bad(named)) {
+            findings.bad_runs.insert(run.slot.0);
+        }
+    }
+    // Records do not move: each has its own slots.
+    findings.damaged_slots.clear();
+    homeless(named, &mut findings);
+    progress(total, total);
+    findings
+}
+
+/// What is mapped into a slot, whatever its generation.
+fn take(named: &mut NamedBySlot, slot: u32) -> Vec<(Place, Named)> {
+    let generations: Vec<(u32, u32)> = named.range((slot, 0)..=(slot, u32::MAX)).map(|(key, _)| *key).collect();
+    generations.iter().filter_map(|key| named.remove(key)).flatten().collect()
+}
+
+/// The metadata slot of a record is damaged, or another content's.
+fn unknown(
+    run: &StoredRun,
+    is_dirty: bool,
+    flash_offset: Option<u64>,
+    report: &mut VerifyReport,
+    findings: &mut Findings,
+) {
+    let slot = run.slot.0;
+    match (run.entry.is_some(), is_dirty) {
+        (true, _) => {}
+        (false, true) => {
+            findings.bad_runs.insert(slot);
+            report.note(format!(
+                "the metadata slot of slot {slot} is damaged; what is in the slot is dirty, and mapped without it"
+            ));
+        }
+        (false, false) => {
+            findings.bad_runs.insert(slot);
+            let what = format!(
+                "the metadata slot of slot {slot} is damaged: nobody can say what is there (clean, the origin has it)"
+            );
+            report.problem_at(Problem { kind: "metadata slot", what, lba: None, flash_offset, dirty: false });
+        }
+    }
+}
