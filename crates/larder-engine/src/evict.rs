@@ -10,7 +10,7 @@
 //!
 //! What it does not do: choose; the design does.
 
-use crate::{shared::Shared, state::State};
+use crate::{shared::Shared, state::State, sync::either};
 use larder_core::{
     Lba, SlotId, StreamClass,
     decisions::{Answer, Event},
@@ -85,13 +85,15 @@ impl Shared {
                 wanted.await;
                 continue;
             }
+            let written = self.signals.segments.listen();
             let done = self.evict_batch(self.batch(short, crowded)).await;
             self.signals.room.notify();
             if done == 0 {
                 if crowded {
                     self.make_evictable().await;
                 }
-                let _ = self.runtime.delay(PAUSE).await;
+                // What is still being written cannot leave before.
+                either(self.runtime.delay(PAUSE), written).await;
             }
             // One shard a batch keeps stale duplicates from piling up.
             self.state.lock().sweep();

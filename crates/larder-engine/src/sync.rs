@@ -9,7 +9,7 @@ use larder_device::{IoFuture, IoResult};
 use parking_lot::Mutex;
 use std::{
     future::{Future, poll_fn},
-    pin::Pin,
+    pin::{Pin, pin},
     sync::atomic::{AtomicU32, Ordering::AcqRel},
     task::{Context, Poll, Waker},
 };
@@ -109,10 +109,11 @@ impl Drop for Counted<'_> {
     }
 }
 
-/// Waits for the first of two changes.
-pub async fn either(mut a: Listener<'_>, mut b: Listener<'_>) {
+/// Waits for the first of two changes, or of whatever else may end.
+pub async fn either(a: impl Future, b: impl Future) {
+    let (mut a, mut b) = (pin!(a), pin!(b));
     poll_fn(|cx| {
-        let (a, b) = (Pin::new(&mut a).poll(cx), Pin::new(&mut b).poll(cx));
+        let (a, b) = (a.as_mut().poll(cx), b.as_mut().poll(cx));
         if a.is_ready() || b.is_ready() { Poll::Ready(()) } else { Poll::Pending }
     })
     .await;
