@@ -214,7 +214,13 @@ pub trait Design: Send + Sync {
         None
     }
 
-    /// Makes up for the lookups of what [`Design::hit`] found, in their order: a batch, as of BP-Wrapper (Ding, Jiang and Zhang,
+    /// As [`Design::hit`], for who has just read the metadata slot that [`Design::unread`] named for `lba`, and has not
+    /// [told](Design::tell) it. What the design knows that is newer decides. Where this is `None`, the caller tells what it read.
+    fn hit_with(&self, _lba: Lba, _slot: SlotId, _entry: &RegionEntry) -> Option<Hit> {
+        None
+    }
+
+    /// Makes up for the lookups of what [`Design::hit`] and [`Design::hit_with`] found, in their order: a batch, as of BP-Wrapper (Ding, Jiang and Zhang,
     /// ICDE 2009, section III), which reads ahead in memory what it will need (there, section III.B).
     fn used(&mut self, uses: &[Use]) {
         for hit in uses {

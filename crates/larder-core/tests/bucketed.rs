@@ -10,7 +10,7 @@ use larder_core::{
         AustereConfig, Bucketed,
         bucketed::{BucketedConfig, entries::RegionEntry},
     },
-    design::{Question, Wanted},
+    design::{Hit, Question, Wanted},
     ranges::Run,
     types::mix,
 };
@@ -105,6 +105,19 @@ impl World {
         panic!("it asks for the same slot again and again");
     }
 
+    /// The chunk that `lba` has, by what can be asked without the design changing.
+    fn hit(&mut self, lba: Lba) -> Option<Hit> {
+        if let Some(hit) = self.design.hit(lba) {
+            return Some(hit);
+        }
+        let slot = self.design.unread(Question::Address(lba))?;
+        let entry = self.region.get(&slot)?;
+        // An entry of another slot, or none, is no hit, whatever it lists.
+        let other = RegionEntry { place: Place { slot: SlotId(slot.0 + 1), ..entry.place }, ..(**entry).clone() };
+        assert_eq!(self.design.hit_with(lba, slot, &other), None, "{lba:?}");
+        self.design.hit_with(lba, slot, entry).inspect(|_| *self.seen.entry("short way").or_insert(0) += 1)
+    }
+
     fn write_region(&mut self) {
         while let Some(entry) = self.design.next_changed_entry() {
             self.region.insert(entry.place.slot, entry.clone());
@@ -121,14 +134,22 @@ impl World {
     }
 
     fn read(&mut self, lba: Lba) {
+        let (hit, reads) = (self.hit(lba), self.region_reads);
         self.inform(Question::Address(lba));
-        let (hit, peeked) = (self.design.hit(lba), self.design.peek(lba));
+        let peeked = self.design.peek(lba);
         let found = self.design.lookup(lba);
-        assert_eq!(
-            (hit, peeked),
-            (None, found),
-            "{lba:?}: a lookup uses an entry up, which no hit may leave for later"
-        );
+        assert_eq!(peeked, found, "{lba:?}");
+        let place = match found {
+            Lookup::Chunk { place, .. } => Some(place),
+            _ => None,
+        };
+        // What was read for this lookup, and told, has no short way.
+        if hit.is_some() || self.region_reads > reads {
+            assert_eq!(hit.map(|hit| hit.place), place, "{lba:?}: the short way and the long one differ");
+        }
+        if let Some(hit) = hit {
+            assert_eq!((hit.used.lba, self.design.slot_of(lba)), (lba, Some(hit.used.slot)));
+        }
         let holds = self.volume.get(&lba).copied();
         match (found, holds) {
             (Lookup::Miss, holds) => {
@@ -402,7 +423,9 @@ fn what_is_found_is_what_was_put() {
             let world = run(seed, bucket_slots, prefix_bits);
             world.seen.iter().for_each(|(what, count)| *seen.entry(what).or_insert(0) += count);
         }
-        for what in ["hit", "dirty hit", "fragment", "zero", "miss", "duplicate", "evicted", "spared", "restart"] {
+        for what in
+            ["hit", "short way", "dirty hit", "fragment", "zero", "miss", "duplicate", "evicted", "spared", "restart"]
+        {
             assert!(seen.get(what).is_some_and(|&count| count > 50), "{prefix_bits} bits: {what}: {seen:?}");
         }
         // What recency decided without a log may differ.

@@ -13,10 +13,14 @@ use common::{Rng, for_seeds};
 use larder_core::{
     Design, DesignConfig, Fingerprint, Lba, Lookup, NewMapping, Place, SectorMap, SlotId, StreamClass,
     arc::Arc,
+    austere::{
+        AustereConfig, Bucketed,
+        bucketed::{BucketedConfig, memory::MemoryRegion},
+    },
     cd_arc::CdArc,
     d_arc::DArc,
     d_lru::DLru,
-    design::Use,
+    design::{Hit, Question, Use, Wanted},
     lru::Lru,
     nitro::Nitro,
     ranges::Run,
@@ -29,20 +33,36 @@ const LBAS: u64 = 64;
 const STEPS: usize = 600;
 /// Records in a slot of a design over WEUs.
 const WEU_RECORDS: u32 = 5;
+/// Times that room is made for one chunk, at most.
+const ROOM_TURNS: usize = 8;
 /// Hits that are made up for at once, at most.
 const LATER_MAX: usize = 9;
 
 /// Name, records in a slot, whether content is shared, and an empty cache.
 type Made = (&'static str, u32, bool, fn(DesignConfig) -> Box<dyn Design>);
 
-const DESIGNS: [Made; 6] = [
+const DESIGNS: [Made; 7] = [
     ("nitro", WEU_RECORDS, true, |config| Box::new(Nitro::new(config))),
     ("cd-arc", WEU_RECORDS, true, |config| Box::new(CdArc::new(config))),
     ("d-lru", 1, true, |config| placed(config, |size| Box::new(DLru::for_flash(size, CHUNK).expect("it fits")))),
     ("d-arc", 1, true, |config| placed(config, |size| Box::new(DArc::for_flash(size, CHUNK).expect("it fits")))),
     ("lru", 1, false, |config| placed(config, |size| Box::new(Lru::for_flash(size, CHUNK).expect("it fits")))),
     ("arc", 1, false, |config| placed(config, |size| Box::new(Arc::for_flash(size, CHUNK).expect("it fits")))),
+    ("austere", 1, true, bucketed),
 ];
+
+/// With small buckets and short prefixes, so that contents and addresses collide.
+fn bucketed(config: DesignConfig) -> Box<dyn Design> {
+    let data_bytes = u64::from(config.slot_count.next_multiple_of(4) * CHUNK);
+    let austere = AustereConfig {
+        bucket_slots: 16,
+        prefix_bits: 6,
+        lba_entries: Some(64),
+        ..AustereConfig::new(data_bytes, CHUNK, true)
+    };
+    let config = BucketedConfig { austere, chunk_count: LBAS, exact_max: config.mappings_max };
+    Box::new(Bucketed::new(config).expect("a layout"))
+}
 
 fn placed(config: DesignConfig, make: impl FnOnce(FlashSize) -> Box<dyn Slotted>) -> Box<dyn Design> {
     Box::new(Placed::new(config, |slots| make(FlashSize::DataChunks(slots))))
@@ -64,6 +84,10 @@ struct World {
     looks: Rng,
     manner: Manner,
     design: Box<dyn Design>,
+    /// Metadata slots on flash, where the design has such.
+    region: MemoryRegion,
+    /// Something leaves: what is read meanwhile makes no room for itself.
+    evicting: bool,
     weu_records: u32,
     open: [Option<(SlotId, u32, u32)>; 2],
     /// Content of each address that is not trimmed.
@@ -72,6 +96,8 @@ struct World {
     later: Vec<Use>,
     said: Vec<String>,
     deferred: u64,
+    /// Hits that a metadata slot told of.
+    confirmed: u64,
 }
 
 fn fingerprint_of(content: u64) -> Fingerprint {
@@ -93,6 +119,8 @@ impl World {
             looks: Rng::new(seed ^ 0x100c),
             manner,
             design: make(config),
+            region: MemoryRegion::new(config.slot_count.next_multiple_of(4) as usize * 4),
+            evicting: false,
             weu_records: *weu_records,
             open: [None; 2],
             contents: HashMap::new(),
@@ -100,6 +128,7 @@ impl World {
             later: Vec::new(),
             said: Vec::new(),
             deferred: 0,
+            confirmed: 0,
         }
     }
 
@@ -114,11 +143,38 @@ impl World {
         &mut *self.design
     }
 
+    /// Reads what the design has to know.
+    fn inform(&mut self, question: Question<'_>) {
+        let later = std::mem::take(&mut self.later);
+        if self.design.unread(question).is_some() {
+            self.design.used(&later);
+            self.region.inform(&mut *self.design, question);
+        } else {
+            self.later = later;
+        }
+    }
+
+    /// A hit, by the metadata slot that would tell where there is one to be read.
+    fn hit(&mut self, lba: Lba) -> Option<Hit> {
+        if let Some(hit) = self.design.hit(lba) {
+            return Some(hit);
+        }
+        let slot = self.design.unread(Question::Address(lba))?;
+        let hit = self.design.hit_with(lba, slot, &self.region.get(slot)?);
+        self.confirmed += u64::from(hit.is_some());
+        hit
+    }
+
     fn lookup(&mut self, lba: Lba) -> Lookup {
         match self.manner {
-            Manner::Plainly => self.design.lookup(lba),
+            Manner::Plainly => {
+                self.inform(Question::Address(lba));
+                self.design.lookup(lba)
+            }
             Manner::Looking => {
-                let (hit, peeked) = (self.design.hit(lba), self.design.peek(lba));
+                let hit = self.hit(lba);
+                self.inform(Question::Address(lba));
+                let peeked = self.design.peek(lba);
                 let found = self.design.lookup(lba);
                 assert_eq!(peeked, found, "{lba:?}");
                 if let Some(hit) = hit {
@@ -129,18 +185,22 @@ impl World {
             }
             Manner::Later => {
                 let peeked = self.design.peek(lba);
-                let Some(hit) = self.design.hit(lba) else {
+                let is_known = self.design.unread(Question::Address(lba)).is_none();
+                let Some(hit) = self.hit(lba) else {
+                    self.inform(Question::Address(lba));
                     let found = self.design().lookup(lba);
-                    assert_eq!(peeked, found, "{lba:?}, while other hits were not made up for");
+                    assert!(!is_known || peeked == found, "{lba:?}, while other hits were not made up for");
                     return found;
                 };
-                assert!(matches!(peeked, Lookup::Chunk { place, .. } if place == hit.place), "{lba:?}: {hit:?}");
+                let is_same = matches!(peeked, Lookup::Chunk { place, .. } if place == hit.place);
+                assert!(!is_known || is_same, "{lba:?}: {hit:?}");
                 self.deferred += 1;
                 self.later.push(hit.used);
                 if self.later.len() == LATER_MAX {
                     self.design();
                 }
-                peeked
+                // Nobody has it twice in a design that has to be told.
+                if is_known { peeked } else { Lookup::Chunk { place: hit.place, duplicate: false } }
             }
         }
     }
@@ -148,19 +208,20 @@ impl World {
     fn look_around(&mut self) {
         for _ in 0..self.looks.below(4) {
             let lba = Lba(self.looks.below(LBAS));
-            let (hit, peeked) = (self.design.hit(lba), self.design.peek(lba));
+            let is_known = self.design.unread(Question::Address(lba)).is_none();
+            let (hit, peeked) = (self.hit(lba), self.design.peek(lba));
             let is_same = |place: Place| matches!(peeked, Lookup::Chunk { place: now, .. } if now == place);
-            assert!(hit.is_none_or(|hit| is_same(hit.place)), "{lba:?}: {hit:?}, {peeked:?}");
+            assert!(hit.is_none_or(|hit| !is_known || is_same(hit.place)), "{lba:?}: {hit:?}, {peeked:?}");
         }
     }
 
     /// A place in the open slot of a class; `None` where no slot is free.
-    fn append(&mut self, class: StreamClass, content: u64, stored_len: u32) -> Option<Place> {
+    fn append(&mut self, class: StreamClass, content: u64, wanted: &Wanted) -> Option<Place> {
         let which = usize::from(class == StreamClass::Dirty);
         let (slot, generation, records) = match self.open[which] {
             Some(open) => open,
             None => {
-                let (slot, generation) = self.design().open_slot(class)?;
+                let (slot, generation) = self.design().open_slot_for(class, wanted)?;
                 (slot, generation, 0)
             }
         };
@@ -169,7 +230,14 @@ impl World {
             self.open[which] = None;
             self.design().seal_slot(slot);
         }
-        Some(Place { slot, generation, offset: records * CHUNK, stored_len, crc: content as u32, encoding: 0 })
+        Some(Place {
+            slot,
+            generation,
+            offset: records * CHUNK,
+            stored_len: wanted.stored_len,
+            crc: content as u32,
+            encoding: 0,
+        })
     }
 
     fn put(&mut self, lba: u64, content: u64, dirty: bool, fragment: bool) {
@@ -179,23 +247,42 @@ impl World {
         self.seq += 1;
         let (seq, fingerprint) = (dirty.then_some(self.seq), fingerprint_of(content));
         let class = if dirty { StreamClass::Dirty } else { StreamClass::Clean };
-        let known = if fragment { None } else { self.design().find_duplicate(&fingerprint) };
-        let new = match known {
-            Some(place) => NewMapping::Duplicate { place },
-            None if content == 0 && !fragment => NewMapping::Zero,
-            None => {
-                let Some(place) = self.append(class, content, if fragment { 512 } else { CHUNK }) else { return };
-                let mut sectors = SectorMap::EMPTY;
-                sectors.set(0, 1);
-                match fragment {
-                    true => NewMapping::Fragment { place, sectors },
-                    false => NewMapping::Unique { place, fingerprint: Some(fingerprint) },
+        let mut new = None;
+        for _ in 0..ROOM_TURNS {
+            let known = match fragment {
+                true => None,
+                false => {
+                    self.inform(Question::Content(&fingerprint));
+                    self.design().find_duplicate(&fingerprint)
                 }
+            };
+            new = match known {
+                Some(place) => Some(NewMapping::Duplicate { place }),
+                None if content == 0 && !fragment => Some(NewMapping::Zero),
+                None => self.store(lba, content, class, fragment),
+            };
+            if new.is_some() || self.evicting {
+                break;
             }
-        };
+            self.evict();
+        }
+        let Some(new) = new else { return };
         self.say(new);
         self.design().map(Lba(lba), new, seq);
         self.contents.insert(lba, content);
+    }
+
+    fn store(&mut self, lba: u64, content: u64, class: StreamClass, fragment: bool) -> Option<NewMapping> {
+        let fingerprint = (!fragment).then(|| fingerprint_of(content));
+        // Of a few lengths, which a content keeps.
+        let stored_len = if fragment { 512 } else { CHUNK - content as u32 % 4 * 1024 };
+        let place = self.append(class, content, &Wanted { lba: Lba(lba), fingerprint, stored_len })?;
+        let mut sectors = SectorMap::EMPTY;
+        sectors.set(0, 1);
+        Some(match fragment {
+            true => NewMapping::Fragment { place, sectors },
+            false => NewMapping::Unique { place, fingerprint },
+        })
     }
 
     fn read(&mut self) {
@@ -249,7 +336,9 @@ impl World {
         }
         if self.rng.chance(50) {
             // Between the choice and the end, hits go on.
+            let outer = std::mem::replace(&mut self.evicting, true);
             (0..3).for_each(|_| self.read());
+            self.evicting = outer;
         }
         let dirty = self.design().dirty_in(victim.slot);
         self.destage(&dirty);
@@ -297,13 +386,17 @@ impl World {
                 break;
             }
         }
+        if self.rng.chance(50) {
+            self.design();
+            self.region.write(&mut *self.design);
+        }
         if self.manner != Manner::Plainly {
             self.look_around();
         }
     }
 
     /// All that was said, and what there is in the end, orders included.
-    fn run(mut self) -> (Vec<String>, u64) {
+    fn run(mut self) -> (Vec<String>, [u64; 2]) {
         (0..STEPS).for_each(|_| self.step());
         let design = self.design();
         let mut mappings: Vec<_> =
@@ -312,16 +405,18 @@ impl World {
         let mut stats = design.stats();
         // Memory that lists have reserved depends on how long they were once.
         (stats.lba_index_ram_bytes, stats.slot_table_ram_bytes) = (0, 0);
-        let end = format!("{mappings:?} {:?} {:?} {stats:?}", design.export_slots(), design.export_fingerprints());
+        let pages: Vec<_> = (0..design.page_count()).map(|page| design.export_page(page)).collect();
+        let end =
+            format!("{mappings:?} {pages:?} {:?} {:?} {stats:?}", design.export_slots(), design.export_fingerprints());
         self.said.push(end);
-        (self.said, self.deferred)
+        (self.said, [self.deferred, self.confirmed])
     }
 }
 
 #[test]
 fn looks_change_nothing_and_hits_may_be_told_of_later() {
     for made in &DESIGNS {
-        let deferred = std::cell::Cell::new(0);
+        let told = std::cell::Cell::new([0; 2]);
         for_seeds(0..120, |seed| {
             let [plainly, looking, later] =
                 [Manner::Plainly, Manner::Looking, Manner::Later].map(|manner| World::new(seed, manner, made).run());
@@ -332,8 +427,12 @@ fn looks_change_nothing_and_hits_may_be_told_of_later() {
                 }
                 assert_eq!(plainly.0.len(), said.len(), "{}, {manner:?}", made.0);
             }
-            deferred.set(deferred.get() + later.1);
+            let [deferred, confirmed] = told.get();
+            told.set([deferred + later.1[0], confirmed + later.1[1]]);
         });
-        assert!(deferred.get() > 10_000, "{}: only {} hits were told of later", made.0, deferred.get());
+        let [deferred, confirmed] = told.get();
+        assert!(deferred > 10_000, "{}: only {deferred} hits were told of later", made.0);
+        let has_region = made.0 == "austere";
+        assert_eq!(confirmed > 5_000, has_region, "{}: {confirmed} hits that a metadata slot told of", made.0);
     }
 }

@@ -27,7 +27,7 @@ use crate::{
     stripes::Stripes,
     superblock::SuperblockKeeper,
     sync::Turns,
-    tickets::Tickets,
+    tickets::{ManyTickets, Tickets},
     unflushed::Audience,
     walk::Reader,
 };
@@ -44,6 +44,9 @@ use std::{
     },
     time::Duration,
 };
+
+/// Parts of the turns of the metadata region, for each stripe: readers of different blocks seldom meet in one.
+const REGION_PARTS: usize = 4;
 
 /// Longest request in bytes.
 pub const REQUEST_BYTES_MAX: u32 = 32 << 20;
@@ -111,7 +114,7 @@ impl Cache {
             tickets: Arc::new(Tickets::default()),
             destage_tickets: Arc::new(Tickets::default()),
             slot_turns: Arc::new(Tickets::default()),
-            region_turns: Arc::new(Tickets::default()),
+            region_turns: ManyTickets::new(REGION_PARTS * stripes.count()),
             checkpoint_turn: Arc::new(Tickets::default()),
             counters: Counters::new(&stripes),
             stripes,

@@ -13,6 +13,7 @@ use crate::{
     error::EngineError,
     fill::Reason,
     prefetch::Prefetched,
+    read_hit::Found,
     record::{HeldRecord, ReadingRecord, decode_chunk, overlay_fragment},
     shared::Shared,
     state::State,
@@ -77,8 +78,8 @@ impl Shared {
         let stripe = self.stripes.mine();
         self.counters.begin_read(stripe, len);
         match self.start_hit(stripe, offset, &buf) {
-            Some(hit) if hit.is_direct => self.finish_raw_hit(hit, offset, buf),
-            Some(hit) => self.finish_hit(hit, offset, buf),
+            Some(Found::Hit(hit)) => self.finish(hit, offset, buf),
+            Some(Found::Unread(slot)) => IoFuture::boxed(self.clone().read_confirmed(stripe, slot, offset, buf)),
             None => {
                 let this = self.clone();
                 IoFuture::boxed(async move { this.read_slowly(offset, buf).await })

@@ -6,6 +6,10 @@
 //! Where reads like this come in a row they share the state's lock ([`state_lock`](crate::state_lock)), and as long as the flash
 //! answers at once they change no memory that other threads do: so they scale with the cores.
 //!
+//! Where a design knows of a clean chunk only which metadata slot on flash would tell, the look is two, and between them that slot is
+//! read, with the turn of its block ([`region`](crate::region)): readers of other blocks go on, and nobody has the lock for himself.
+//! What the second look does not confirm is told the design, and the long way begins with that.
+//!
 //! Invariants: those of the long way. The slot is pinned under the lock, shared or not, by which it was looked up.
 //!
 //! What it does not do: find streams, for what hits needs no read-ahead; misses, fragments, zeroes, records in memory.
@@ -18,7 +22,7 @@ use crate::{
     state::State,
     stripes::Stripe,
 };
-use larder_core::{Lba, Lookup, Place, SlotId, design::Question};
+use larder_core::{Lba, Lookup, Place, SlotId, austere::bucketed::entries::RegionEntry, design::Question};
 use larder_device::{IoBuf, IoFuture, IoResult};
 use std::sync::Arc;
 
@@ -29,22 +33,37 @@ pub(crate) struct Hit<'a> {
     want: Want,
     stripe: Stripe,
     /// It is the whole chunk, stored raw and aligned.
-    pub is_direct: bool,
+    is_direct: bool,
+}
+
+/// What a look found.
+pub(crate) enum Found<'a> {
+    Hit(Hit<'a>),
+    /// It is one if this metadata slot says so.
+    Unread(SlotId),
 }
 
 impl Shared {
-    /// The look, which counts as a use.
-    pub(crate) fn start_hit(&self, stripe: Stripe, offset: u64, buf: &IoBuf) -> Option<Hit<'_>> {
+    /// The look, which counts as a use where it finds a hit.
+    pub(crate) fn start_hit(&self, stripe: Stripe, offset: u64, buf: &IoBuf) -> Option<Found<'_>> {
         let chunk = self.geometry.chunk_bytes;
         let from = (offset % chunk as u64) as usize;
         if buf.is_empty() || from + buf.len() > chunk {
             return None;
         }
         let lba = Lba(offset / chunk as u64);
-        let want = Want { lba, from, at: 0, len: buf.len() };
-        let pin = |slot: SlotId| self.pins.pin(slot, stripe);
-        let shared = |state: &State| state.hit(lba).map(|hit| ((hit.place, pin(hit.place.slot)), hit.used));
+        let want = || Want { lba, from, at: 0, len: buf.len() };
+        let hit = |place: Place| Found::Hit(self.pinned_hit(place, stripe, want(), buf));
+        let unread = |state: &State| state.unread_hit(lba).map(Found::Unread);
+        let shared = |state: &State| match state.hit(lba) {
+            Some(found) => Some((hit(found.place), Some(found.used))),
+            None => unread(state).map(|found| (found, None)),
+        };
         let alone = |state: &mut State| {
+            let unread = unread(state);
+            if unread.is_some() {
+                return unread;
+            }
             // What goes the long way is looked up there: twice would be two uses.
             let is_on_flash = |place: &Place| !state.in_memory[place.slot.0 as usize];
             let found = state.design.peek(lba);
@@ -52,19 +71,82 @@ impl Shared {
             if !is_hit || state.design.unread(Question::Address(lba)).is_some() {
                 return None;
             }
-            match self.lookup(state, lba, want.asker()) {
-                Lookup::Chunk { place, .. } => Some((place, pin(place.slot))),
+            match self.lookup(state, lba, want().asker()) {
+                Lookup::Chunk { place, .. } => Some(hit(place)),
                 _ => None,
             }
         };
-        let (place, pin) = self.state.look(stripe, shared, alone)?;
-        let align = self.geometry.flash_align;
+        self.state.look(stripe, shared, alone)
+    }
+
+    /// Under the state's lock, shared or not.
+    fn pinned_hit(&self, place: Place, stripe: Stripe, want: Want, buf: &IoBuf) -> Hit<'_> {
+        let (chunk, align) = (self.geometry.chunk_bytes, self.geometry.flash_align);
         let is_direct = buf.len() == chunk
             && place.encoding == 0
             && place.stored_len as usize == chunk
             && (place.offset as usize).is_multiple_of(align)
             && (buf.as_ptr() as usize).is_multiple_of(align);
-        Some(Hit { place, pin, want, stripe, is_direct })
+        Hit { place, pin: self.pins.pin(place.slot, stripe), want, stripe, is_direct }
+    }
+
+    /// What may be a hit: reads the metadata slot that says so.
+    pub(crate) async fn read_confirmed(
+        self: Arc<Self>,
+        stripe: Stripe,
+        slot: SlotId,
+        offset: u64,
+        buf: IoBuf,
+    ) -> IoResult<IoBuf> {
+        let turn = self.region_turn(slot).granted().await;
+        let entry = self.read_entry(slot).await;
+        let hit = self.confirm(stripe, slot, entry, offset, &buf);
+        // The record is pinned: it stays, whatever becomes of the metadata slot.
+        drop(turn);
+        let read = match hit {
+            Some(hit) => self.finish(hit, offset, buf),
+            None => IoFuture::boxed(self.clone().read_slowly(offset, buf)),
+        };
+        read.await
+    }
+
+    /// The second look, by the metadata slot that the first one named. What is no hit by it is told the design; whoever has its
+    /// turn does so.
+    fn confirm(
+        &self,
+        stripe: Stripe,
+        slot: SlotId,
+        entry: Option<RegionEntry>,
+        offset: u64,
+        buf: &IoBuf,
+    ) -> Option<Hit<'_>> {
+        let chunk = self.geometry.chunk_bytes as u64;
+        let (lba, from) = (Lba(offset / chunk), (offset % chunk) as usize);
+        let look = |state: &State| {
+            let found = state.hit_with(lba, slot, entry.as_ref()?)?;
+            let want = Want { lba, from, at: 0, len: buf.len() };
+            Some((self.pinned_hit(found.place, stripe, want, buf), found.used))
+        };
+        let shared = |state: &State| look(state).map(|(hit, used)| (hit, Some(used)));
+        let alone = |state: &mut State| match look(state) {
+            Some((hit, used)) => {
+                state.design.used(&[used]);
+                Some(hit)
+            }
+            None => {
+                state.design.tell(slot, entry.clone().map(Arc::new));
+                None
+            }
+        };
+        self.state.look(stripe, shared, alone)
+    }
+
+    /// What is left to do for a hit.
+    pub(crate) fn finish(self: &Arc<Self>, hit: Hit<'_>, offset: u64, buf: IoBuf) -> IoFuture<IoBuf> {
+        match hit.is_direct {
+            true => self.finish_raw_hit(hit, offset, buf),
+            false => self.finish_hit(hit, offset, buf),
+        }
     }
 
     fn count_direct(&self, stripe: Stripe, bytes: usize) {
@@ -87,7 +169,7 @@ impl Shared {
         }
     }
 
-    pub(crate) fn finish_raw_hit(self: &Arc<Self>, hit: Hit<'_>, offset: u64, buf: IoBuf) -> IoFuture<IoBuf> {
+    fn finish_raw_hit(self: &Arc<Self>, hit: Hit<'_>, offset: u64, buf: IoBuf) -> IoFuture<IoBuf> {
         let Hit { place, pin, stripe, .. } = hit;
         let len = buf.len();
         let read = self.flash.read(self.geometry.flash_offset(place.slot, place.offset), buf);
@@ -136,7 +218,7 @@ impl Shared {
         }
     }
 
-    pub(crate) fn finish_hit(self: &Arc<Self>, hit: Hit<'_>, offset: u64, mut buf: IoBuf) -> IoFuture<IoBuf> {
+    fn finish_hit(self: &Arc<Self>, hit: Hit<'_>, offset: u64, mut buf: IoBuf) -> IoFuture<IoBuf> {
         let Hit { place, pin, want, stripe, .. } = hit;
         let (at, len, skip) = window(&self.geometry, &place);
         // The pin is held beside it.

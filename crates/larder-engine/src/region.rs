@@ -3,9 +3,11 @@
 //! A design whose decisions are provisional names the metadata slot to be read ([`Design::unread`]); it is read without the lock,
 //! and then the design is asked again. What it changed is written like a segment: before the log entries that depend on it.
 //!
+//! Whoever works on a block has its *turn*, which is AustereCache's lock of a bucket (section 4): requests of other blocks go on.
+//!
 //! Invariants: of what lies in one block of the device, one read or write is under way at a time, in the order in which they were
-//! asked for under the lock; and a read is told before its turn ends. So nobody is told what was written over meanwhile, and
-//! a block that is read, changed and written back loses no neighbour's change.
+//! asked for under the lock; and what was read is told, or used for a hit that is pinned, before its turn ends. So nobody is told
+//! what was written over meanwhile, and a block that is read, changed and written back loses no neighbour's change.
 //!
 //! What it does not do: decide, or know what is dirty.
 //!
@@ -13,8 +15,8 @@
 
 pub(crate) mod scan;
 
-use crate::{shared::Shared, state::State};
-use larder_core::{Lba, SlotId, austere::bucketed::entries::RegionEntry, design::Question};
+use crate::{shared::Shared, state::State, tickets::Ticket};
+use larder_core::{SlotId, austere::bucketed::entries::RegionEntry, design::Question};
 use larder_device::{IoBuf, IoResult, WriteFlags};
 use larder_format::metadata_slot::METADATA_SLOT_BYTES;
 use std::sync::{Arc, atomic::Ordering::*};
@@ -46,10 +48,17 @@ impl Shared {
 
     /// Reads the metadata slot of `slot`, and tells the design.
     pub(crate) async fn inform_of(self: &Arc<Self>, slot: SlotId) {
+        let turn = self.region_turn(slot).granted().await;
+        let entry = self.read_entry(slot).await;
+        self.state.lock().design.tell(slot, entry.map(Arc::new));
+        drop(turn);
+    }
+
+    /// Reads the metadata slot of `slot`; the caller has the turn. `None` where it cannot be read, or is damaged.
+    pub(crate) async fn read_entry(&self, slot: SlotId) -> Option<RegionEntry> {
         let spot = self.spot(slot);
-        let turn = self.region_turns.ask(Lba(spot.block), 1).granted().await;
         let read = self.flash.read(spot.block * self.region_block(), IoBuf::new(spot.len)).await;
-        self.counters.flash_region_reads.fetch_add(1, Relaxed);
+        self.counters.note_region_read(self.stripes.mine());
         let entry = match &read {
             Ok(bytes) => bytes
                 .get(spot.skip..spot.skip + METADATA_SLOT_BYTES)
@@ -62,8 +71,7 @@ impl Shared {
         if read.is_ok() && entry.is_none() {
             self.counters.corrupt_records.fetch_add(1, Relaxed);
         }
-        self.state.lock().design.tell(slot, entry.map(Arc::new));
-        drop(turn);
+        entry
     }
 
     /// Writes the metadata slot of `slot`, if it changed, into its block; the caller has the turn. What changed again since it was
@@ -101,9 +109,9 @@ impl Shared {
         result
     }
 
-    /// Which turn a metadata slot's reads and writes take.
-    pub(crate) fn block_of(&self, slot: SlotId) -> Lba {
-        Lba(self.spot(slot).block)
+    /// Asks for the turn of a metadata slot's block, which who reads or writes it takes.
+    pub(crate) fn region_turn(&self, slot: SlotId) -> Ticket {
+        self.region_turns.ask(self.spot(slot).block)
     }
 
     fn region_block(&self) -> u64 {

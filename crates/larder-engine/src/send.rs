@@ -22,7 +22,7 @@ impl Shared {
             // Asked for under the lock, so that a slot's segments are written in their order.
             let turn_of = |segment: &InFlightSegment| match segment.is_entry {
                 false => self.slot_turns.ask(Lba(segment.slot.0.into()), 1),
-                true => self.region_turns.ask(self.block_of(segment.slot), 1),
+                true => self.region_turn(segment.slot),
             };
             let of = |seq| state.in_flight.iter().find(|segment| segment.seq == seq);
             outbox.iter().filter_map(|&seq| Some((seq, turn_of(of(seq)?)))).collect()

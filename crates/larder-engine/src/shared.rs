@@ -15,7 +15,7 @@ use crate::{
     stripes::Stripes,
     superblock::SuperblockKeeper,
     sync::{Notify, Turns},
-    tickets::Tickets,
+    tickets::{ManyTickets, Tickets},
 };
 use larder_core::{Lba, SlotId, types::SECTOR_BYTES};
 use larder_device::{BlockDevice, IoError, IoErrorKind, IoFuture, IoOp, Runtime};
@@ -142,7 +142,7 @@ pub struct Shared {
     /// Order among the writes into one slot, its trim first.
     pub slot_turns: Arc<Tickets>,
     /// Order among the reads and writes of one block of the metadata region.
-    pub region_turns: Arc<Tickets>,
+    pub region_turns: ManyTickets,
     /// One checkpoint at a time.
     pub checkpoint_turn: Arc<Tickets>,
     /// Counts.

@@ -23,9 +23,10 @@ use crate::{
     unflushed::{OriginFlushes, Unflushed},
 };
 use larder_core::{
-    Design, Fingerprint, Lba, Lookup, NewMapping, Place, SlotId, StreamClass,
+    Design, Fingerprint, Lba, NewMapping, Place, SlotId, StreamClass,
+    austere::bucketed::entries::RegionEntry,
     decisions::{Answer, Event},
-    design::{Hit, Use},
+    design::{Hit, Question, Use},
     ranges::Run,
     slots::SlotState,
     streams::Streams,
@@ -248,7 +249,7 @@ impl Touched for State {
 
 impl State {
     fn is_there(&self, hit: &Use) -> bool {
-        matches!(self.design.peek(hit.lba), Lookup::Chunk { place, .. } if place.slot == hit.slot)
+        self.design.slot_of(hit.lba) == Some(hit.slot)
     }
 
     /// A hit on flash that changes nothing but what leaves next. None where each decision is told as it is made.
@@ -257,6 +258,23 @@ impl State {
             return None;
         }
         self.design.hit(lba).filter(|hit| !self.in_memory[hit.place.slot.0 as usize])
+    }
+
+    /// The metadata slot that says what `lba` maps to, if it is the only thing that is missing for a [hit](State::hit).
+    pub fn unread_hit(&self, lba: Lba) -> Option<SlotId> {
+        if self.decisions.0.is_some() {
+            return None;
+        }
+        let slot = self.design.unread(Question::Address(lba))?;
+        (!self.in_memory[slot.0 as usize]).then_some(slot)
+    }
+
+    /// As [`State::hit`], by the metadata slot of `slot`, as it was read just now.
+    pub fn hit_with(&self, lba: Lba, slot: SlotId, entry: &RegionEntry) -> Option<Hit> {
+        if self.decisions.0.is_some() {
+            return None;
+        }
+        self.design.hit_with(lba, slot, entry).filter(|hit| !self.in_memory[hit.place.slot.0 as usize])
     }
 
     /// Remembers that the record at `place` is damaged, or was not read when it was asked for alone.

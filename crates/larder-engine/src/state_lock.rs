@@ -117,13 +117,13 @@ impl<T: Touched> StateLock<T> {
         StateGuard { lock: self, looks }
     }
 
-    /// Looks at the state, beside others, and leaves a touch: `shared` says what it found, and what that means for later. Where looks
-    /// are not shared, and where `shared` finds nothing, `alone` looks, and does at once what the touch would do.
+    /// Looks at the state, beside others, and leaves a touch: `shared` says what it found, and what that means for later, if it means
+    /// anything. Where looks are not shared, and where `shared` finds nothing, `alone` looks, and does at once what the touch would do.
     #[inline]
     pub fn look<R>(
         &self,
         stripe: Stripe,
-        shared: impl Fn(&T) -> Option<(R, T::Touch)>,
+        shared: impl Fn(&T) -> Option<(R, Option<T::Touch>)>,
         alone: impl FnOnce(&mut T) -> Option<R>,
     ) -> Option<R> {
         for _ in 0..TRIES_MAX {
@@ -137,9 +137,11 @@ impl<T: Touched> StateLock<T> {
             if touches.len < TOUCHES_MAX && self.sharing.load(Acquire) {
                 // SAFETY: this stripe is held, and `sharing` is set: nobody has the state for himself before the stripe is given back.
                 let Some((found, touch)) = shared(unsafe { &*self.state.get() }) else { break };
-                let at = touches.len;
-                touches.left[at] = touch;
-                touches.len += 1;
+                if let Some(touch) = touch {
+                    let at = touches.len;
+                    touches.left[at] = touch;
+                    touches.len += 1;
+                }
                 return Some(found);
             }
             drop(touches);

@@ -68,6 +68,8 @@ counters! {
         read_hits,
         /// Bytes of them.
         read_hit_bytes,
+        /// Metadata slots read from flash.
+        flash_region_reads,
     }
     /// Chunks for which the origin was read.
     read_misses,
@@ -111,8 +113,6 @@ counters! {
     flash_segment_bytes_written,
     /// Bytes of metadata slots written to flash.
     flash_region_bytes_written,
-    /// Metadata slots read from flash.
-    flash_region_reads,
     /// Bytes of the metadata log written to flash.
     flash_log_bytes_written,
     /// Bytes of checkpoints and superblocks written to flash.
@@ -178,6 +178,12 @@ impl Counters {
         let counts = &self.striped[stripe.0];
         counts.read_hits.fetch_add(1, Relaxed);
         counts.read_hit_bytes.fetch_add(bytes, Relaxed);
+    }
+
+    /// A metadata slot was read from flash.
+    #[inline]
+    pub fn note_region_read(&self, stripe: Stripe) {
+        self.striped[stripe.0].flash_region_reads.fetch_add(1, Relaxed);
     }
 
     /// A record of `bytes` was stored.

@@ -7,6 +7,7 @@
 //!
 //! What it does not do: order reads. A read that overlaps a write may see either.
 
+use crate::stripes::Apart;
 use larder_core::Lba;
 use parking_lot::Mutex;
 use std::{
@@ -20,7 +21,23 @@ use std::{
 /// All tickets that are asked for or held.
 #[derive(Default)]
 pub struct Tickets {
-    queue: Mutex<Queue>,
+    queue: Apart<Mutex<Queue>>,
+}
+
+/// Tickets for one thing each, of a great many: who asks for one seldom passes a lock that somebody takes for another.
+pub struct ManyTickets(Box<[Arc<Tickets>]>);
+
+impl ManyTickets {
+    /// In so many parts (a power of two).
+    pub fn new(parts: usize) -> ManyTickets {
+        ManyTickets((0..parts).map(|_| Arc::default()).collect())
+    }
+
+    /// Asks for one of them. The place in its queue is taken by this call.
+    pub fn ask(&self, thing: u64) -> Ticket {
+        // Neighbours are asked for together, and lie in different parts.
+        self.0[thing as usize & (self.0.len() - 1)].ask(Lba(thing), 1)
+    }
 }
 
 #[derive(Default)]

@@ -8,7 +8,10 @@ mod common;
 
 use common::*;
 use larder_device::{rng::Rng, sim::Schedule};
-use larder_engine::{CreateOptions, Tuning, WriteMode};
+use larder_engine::{
+    CreateOptions, Tuning, WriteMode,
+    designs::{self, Store},
+};
 use larder_format::DesignId;
 
 const CHUNK: usize = 8 << 10;
@@ -72,6 +75,9 @@ fn seen(seed: u64, design: DesignId, share_after_reads: u32) -> Seen {
     let counts = status.counts;
     assert!(counts.read_hits > 500 && counts.evicted_weus > 0, "{design:?}: {counts:?}");
     assert_eq!(counts.read_hits + counts.read_misses, counts.read_chunks, "each chunk that was read counts once");
+    // Clean chunks of such a design hit by what a metadata slot says.
+    let has_region = designs::find(design).is_ok_and(|design| matches!(design.store, Store::Buckets));
+    assert_eq!(counts.flash_region_reads > 500, has_region, "{design:?}: {counts:?}");
     let slots = (0..CHUNKS).map(|lba| world.slot_of(lba).map(|slot| slot.0)).collect();
     Seen { origin_reads, slots, status: format!("{status:?}") }
 }

@@ -6,6 +6,9 @@
 //! trimmed is [`exact`]: a hash that two addresses or two contents share never decides about data that the origin lacks. The
 //! indices have dirty chunks, too, as the paper's have; an address that they lose stays readable until it was destaged.
 //!
+//! Where many read at once, nothing need be told of a clean chunk that is hit: the caller asks with the entry in hand
+//! ([`Design::hit_with`](crate::Design::hit_with)), and its recency is made up for later, as that of a dirty one is.
+//!
 //! A chunk's content says in which bucket it lies, so room is made for one content at a time: [`Design::open_slot_for`](crate::Design::open_slot_for) is told what is
 //! to be stored; where there is no room it remembers that, [`Design::choose_victim`](crate::Design::choose_victim) names the runs which the paper would evict, and
 //! the caller comes back when they are free. A run that was evicted is nobody's until its end is durable.
@@ -38,7 +41,7 @@ use crate::{
     design::{Lookup, Question, Wanted},
     types::{Fingerprint, Lba, Place, SlotId, mix},
 };
-use entries::{Entries, RegionEntry};
+use entries::{Entries, EntryState, RegionEntry};
 use exact::{Exact, PIECES};
 use hashbrown::HashSet;
 use lost::Lost;
@@ -175,7 +178,7 @@ impl Bucketed {
                     return None;
                 }
                 let slot = SlotId(self.run_of(lba)?.first);
-                (!self.entries.is_fresh(slot)).then_some(slot)
+                (self.entries.state(slot) == EntryState::Unread).then_some(slot)
             }
             Question::Content(fingerprint) => {
                 let slot = SlotId(self.run_with(fingerprint)?.first);

@@ -78,7 +78,7 @@ pub fn touches_are_applied_before_a_decision() {
                             let look = state.look(thread, number);
                             thread::yield_now();
                             assert!(!state.deciding && state.decisions == look.decisions);
-                            Some((number, look))
+                            Some((number, Some(look)))
                         },
                         |state| {
                             let look = state.look(thread, number);
@@ -138,7 +138,7 @@ pub fn a_shared_hit_pins_against_an_eviction() {
                 let stripe = stripes.mine();
                 for _ in 0..3 {
                     let hit = |state: &OneSlot| state.mapped.then(|| pins.pin(SlotId(0), stripe));
-                    let pin = lock.look(stripe, |state| hit(state).map(|pin| (pin, ())), |state| hit(state));
+                    let pin = lock.look(stripe, |state| hit(state).map(|pin| (pin, Some(()))), |state| hit(state));
                     HITS[usize::from(pin.is_some())].fetch_add(1, Relaxed);
                     let Some(pin) = pin else { continue };
                     reading.fetch_add(1, SeqCst);

@@ -7,12 +7,14 @@
 use super::{
     super::{fp_index::Run as SlotRun, metadata::MetadataSlot},
     Bucketed, FRAGMENT_TURNS, HEAD_PAGES, SUSPENDED_MAX, Wish,
-    entries::RegionEntry,
+    entries::{EntryState, RegionEntry},
     exact::PIECES,
     fragment_content,
 };
 use crate::{
-    design::{Design, DesignStats, DirtyCounts, ExportedMapping, Lookup, NewMapping, Question, Victim, Wanted},
+    design::{
+        Design, DesignStats, DirtyCounts, ExportedMapping, Hit, Lookup, NewMapping, Question, Use, Victim, Wanted,
+    },
     ranges::Run,
     slots::SlotState,
     types::{Fingerprint, Lba, Place, SlotId, StreamClass},
@@ -33,6 +35,42 @@ impl Design for Bucketed {
 
     fn peek(&self, lba: Lba) -> Lookup {
         self.find(lba)
+    }
+
+    fn hit(&self, lba: Lba) -> Option<Hit> {
+        let entry = self.run_of(lba).map(|run| self.entries.state(SlotId(run.first)));
+        match self.exact.get(lba) {
+            // A lookup would use up what was read for one: the next has to read again.
+            Lookup::Chunk { place, .. } => (entry != Some(EntryState::Fresh)).then(|| hit_at(lba, place)),
+            Lookup::Miss if entry == Some(EntryState::Unwritten) => match self.find(lba) {
+                Lookup::Chunk { place, .. } => Some(hit_at(lba, place)),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    fn hit_with(&self, lba: Lba, slot: SlotId, entry: &RegionEntry) -> Option<Hit> {
+        if self.exact.get(lba) != Lookup::Miss {
+            return self.hit(lba);
+        }
+        let run = self.run_of(lba).filter(|run| run.first == slot.0 && entry.place.slot == slot)?;
+        let newer = self.entries.unwritten(slot);
+        let entry = newer.as_deref().unwrap_or(entry);
+        let is_its = self.core.is_run_of(run, entry.metadata.fingerprint()) && entry.metadata.has(lba);
+        is_its.then(|| hit_at(lba, entry.place))
+    }
+
+    fn used(&mut self, uses: &[Use]) {
+        for hit in uses {
+            let Some(run) = self.run_of(hit.lba) else { continue };
+            self.core.touch(hit.lba);
+            let slot = SlotId(run.first);
+            // What is fresh was read for another lookup.
+            if self.entries.state(slot) == EntryState::Unwritten {
+                self.entries.use_up(slot);
+            }
+        }
     }
 
     fn slot_of(&self, lba: Lba) -> Option<SlotId> {
@@ -425,6 +463,11 @@ impl Design for Bucketed {
             ghosts: 0,
         }
     }
+}
+
+/// A chunk that was found at `place`.
+fn hit_at(lba: Lba, place: Place) -> Hit {
+    Hit { place, used: Use { lba, slot: place.slot, number: 0 } }
 }
 
 impl Bucketed {

@@ -7,7 +7,7 @@
 
 use super::super::metadata::MetadataSlot;
 use crate::types::{Place, SlotId};
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use std::{collections::VecDeque, sync::Arc};
 
 /// Entries that were read and are remembered.
@@ -22,6 +22,17 @@ pub struct RegionEntry {
     pub metadata: MetadataSlot,
 }
 
+/// What a lookup may do with what is known of a slot's entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EntryState {
+    /// It has to read it.
+    Unread,
+    /// It was read for one lookup, which uses it up.
+    Fresh,
+    /// It differs from what is on flash, so nothing is read.
+    Unwritten,
+}
+
 /// What is known of a slot's entry.
 struct Known {
     /// `None`: it could not be read, or is another content's.
@@ -30,16 +41,21 @@ struct Known {
     is_fresh: bool,
     /// It differs from what is on flash.
     is_unwritten: bool,
+    /// Which of those in [`Entries::read`] it is: the last that was put there for its slot.
+    read: u64,
 }
 
 /// See the module.
 #[derive(Default)]
 pub struct Entries {
     known: HashMap<SlotId, Known>,
-    /// Those that were read, oldest first; one that is not known any more may be among them.
-    read: VecDeque<SlotId>,
+    /// Those that were read, oldest first and numbered; one that is not known any more, or was read again, may be among them.
+    read: VecDeque<(u64, SlotId)>,
+    reads: u64,
     /// Those that nobody has taken to write them, in order of their change.
     changed: VecDeque<SlotId>,
+    /// The same.
+    is_changed: HashSet<SlotId>,
 }
 
 impl Entries {
@@ -48,9 +64,13 @@ impl Entries {
         self.known.get(&slot).map(|known| known.entry.as_ref())
     }
 
-    /// Whether a lookup needs no further read of it.
-    pub fn is_fresh(&self, slot: SlotId) -> bool {
-        self.known.get(&slot).is_some_and(|known| known.is_fresh || known.is_unwritten)
+    /// What a lookup may do with it.
+    pub fn state(&self, slot: SlotId) -> EntryState {
+        match self.known.get(&slot) {
+            Some(known) if known.is_unwritten => EntryState::Unwritten,
+            Some(known) if known.is_fresh => EntryState::Fresh,
+            _ => EntryState::Unread,
+        }
     }
 
     /// A lookup used it.
@@ -69,15 +89,15 @@ impl Entries {
             known.is_fresh = true;
             return;
         }
-        self.known.insert(slot, Known { entry, is_fresh: true, is_unwritten: false });
+        self.known.insert(slot, Known { entry, is_fresh: true, is_unwritten: false, read: 0 });
         self.remember(slot);
     }
 
     /// It has to be written.
     pub fn change(&mut self, slot: SlotId, entry: RegionEntry) {
-        let known = Known { entry: Some(Arc::new(entry)), is_fresh: false, is_unwritten: true };
+        let known = Known { entry: Some(Arc::new(entry)), is_fresh: false, is_unwritten: true, read: 0 };
         self.known.insert(slot, known);
-        if !self.changed.contains(&slot) {
+        if self.is_changed.insert(slot) {
             self.changed.push_back(slot);
         }
     }
@@ -85,6 +105,7 @@ impl Entries {
     /// The next one to be written, which the caller does.
     pub fn next_changed(&mut self) -> Option<Arc<RegionEntry>> {
         while let Some(slot) = self.changed.pop_front() {
+            self.is_changed.remove(&slot);
             if let Some(Known { entry: Some(entry), is_unwritten: true, .. }) = self.known.get(&slot) {
                 return Some(entry.clone());
             }
@@ -116,14 +137,19 @@ impl Entries {
     /// Bytes that it has allocated.
     pub fn ram_bytes(&self) -> usize {
         self.known.len() * (size_of::<RegionEntry>() + size_of::<Known>())
-            + (self.read.capacity() + self.changed.capacity()) * size_of::<SlotId>()
+            + self.read.capacity() * size_of::<(u64, SlotId)>()
+            + (self.changed.capacity() + self.is_changed.capacity()) * size_of::<SlotId>()
     }
 
     fn remember(&mut self, slot: SlotId) {
-        self.read.push_back(slot);
+        self.reads += 1;
+        if let Some(known) = self.known.get_mut(&slot) {
+            known.read = self.reads;
+        }
+        self.read.push_back((self.reads, slot));
         while self.read.len() > READ_MAX {
-            let Some(oldest) = self.read.pop_front() else { break };
-            if self.known.get(&oldest).is_some_and(|known| !known.is_unwritten) && !self.read.contains(&oldest) {
+            let Some((read, oldest)) = self.read.pop_front() else { break };
+            if self.known.get(&oldest).is_some_and(|known| !known.is_unwritten && known.read == read) {
                 self.known.remove(&oldest);
             }
         }

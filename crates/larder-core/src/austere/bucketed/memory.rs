@@ -39,7 +39,8 @@ impl MemoryRegion {
         }
     }
 
-    fn get(&self, slot: SlotId) -> Option<RegionEntry> {
+    /// What it has of `slot`.
+    pub fn get(&self, slot: SlotId) -> Option<RegionEntry> {
         self.slots.get(slot.0 as usize)?.clone()
     }
 }
