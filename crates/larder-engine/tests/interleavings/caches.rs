@@ -19,6 +19,7 @@ use larder_device::{
     ram::RamDevice,
     threads::{ThreadRuntime, ThreadRuntimeOptions},
 };
+use larder_format::DesignId;
 // It counts for the check, and is no part of what is explored.
 use real_std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use shuttle::{future::block_on, thread};
@@ -36,8 +37,11 @@ const CACHED_CHUNKS: u64 = 24;
 const FLASH: u64 = 5 << 20;
 const SCHEDULES: u64 = 150;
 
-/// WEUs evicted in all schedules so far.
+/// WEUs, or runs of slots, evicted in all schedules so far.
 static EVICTED: AtomicU64 = AtomicU64::new(0);
+/// Reads of metadata slots, and of chunks that hit, in all schedules with such slots so far.
+static REGION_READS: AtomicU64 = AtomicU64::new(0);
+static REGION_HITS: AtomicU64 = AtomicU64::new(0);
 
 /// What a client does; numbers are chunks.
 #[derive(Clone, Copy, Debug)]
@@ -62,17 +66,17 @@ struct Images {
 }
 
 /// Every chunk of the origin has its number as value; the last [`CACHED_CHUNKS`] were read or written through a cache.
-fn images(mode: WriteMode) -> &'static Images {
-    static IMAGES: [OnceLock<Images>; 3] = [const { OnceLock::new() }; 3];
+fn images(design: DesignId, mode: WriteMode) -> &'static Images {
+    static IMAGES: [[OnceLock<Images>; 3]; 2] = [const { [const { OnceLock::new() }; 3] }; 2];
     let index = match mode {
         WriteMode::Back => 0,
         WriteMode::Through => 1,
         WriteMode::Around => 2,
     };
-    IMAGES[index].get_or_init(|| {
-        let (flash, origin) = (RamDevice::new("flash", FLASH, 512), RamDevice::new("origin", CHUNKS * CHUNK, 512));
+    IMAGES[usize::from(has_region(design))][index].get_or_init(|| {
+        let (flash, origin) = (flash_of(design), RamDevice::new("origin", CHUNKS * CHUNK, 512));
         let (flash, origin) = (Arc::new(flash), Arc::new(origin));
-        let options = larder_engine::CreateOptions {
+        let mut options = larder_engine::CreateOptions {
             weu_bytes: 512 << 10,
             chunk_bytes: CHUNK as u32,
             mode,
@@ -82,6 +86,7 @@ fn images(mode: WriteMode) -> &'static Images {
             origin_uri: "ram:".into(),
             ..larder_engine::CreateOptions::default()
         };
+        larder_engine::designs::find(design).expect("it is one").fit(&mut options);
         driver::block_on(larder_engine::create(&*flash, CHUNKS * CHUNK, &options)).expect("a cache is made");
         let runtime = ThreadRuntime::new(ThreadRuntimeOptions { workers: 0, name: "images".into() });
         let opening = larder_engine::Cache::open(
@@ -111,6 +116,15 @@ fn images(mode: WriteMode) -> &'static Images {
     })
 }
 
+fn has_region(design: DesignId) -> bool {
+    design == DesignId::Austere
+}
+
+/// Where metadata slots are on flash, eight of them share a block.
+fn flash_of(design: DesignId) -> RamDevice {
+    RamDevice::new("flash", FLASH, if has_region(design) { 4096 } else { 512 })
+}
+
 /// Unlike any that a clock of a schedule draws.
 fn first_value(chunk: u64) -> u32 {
     1_000_000 + chunk as u32 * 3
@@ -123,8 +137,12 @@ fn open(flash: &Arc<RamDevice>, origin: &Arc<RamDevice>, world: &Arc<World>) -> 
 
 /// One schedule: each script is a client's. With `closing` the cache is closed meanwhile, and requests may be refused.
 fn run(mode: WriteMode, scripts: &'static [&'static [Step]], closing: bool) {
-    let images = images(mode);
-    let (flash, origin) = (RamDevice::new("flash", FLASH, 512), RamDevice::new("origin", CHUNKS * CHUNK, 512));
+    run_with(DesignId::Nitro, mode, scripts, closing);
+}
+
+fn run_with(design: DesignId, mode: WriteMode, scripts: &'static [&'static [Step]], closing: bool) {
+    let images = images(design, mode);
+    let (flash, origin) = (flash_of(design), RamDevice::new("origin", CHUNKS * CHUNK, 512));
     flash.restore(&images.flash);
     origin.restore(&images.origin);
     let (flash, origin) = (Arc::new(flash), Arc::new(origin));
@@ -174,6 +192,10 @@ fn finish(cache: Cache, clock: &Clock, touched: &BTreeSet<u64>, records: &mut Ve
         let counts = cache.status().counts;
         assert_eq!(counts.corrupt_records, 0, "a record was damaged");
         EVICTED.fetch_add(counts.evicted_weus, Relaxed);
+        if counts.flash_region_reads > 0 {
+            REGION_READS.fetch_add(counts.flash_region_reads, Relaxed);
+            REGION_HITS.fetch_add(counts.read_hits, Relaxed);
+        }
         cache.close().await.expect("a clean end");
     });
     drop(cache);
@@ -305,6 +327,36 @@ pub fn slow_readers_and_evictions() {
         ];
         run(WriteMode::Through, SCRIPTS, false);
     });
+}
+
+/// Hits of clean chunks that a metadata slot tells of, while their runs are evicted, the same slots are written anew, and so are
+/// the metadata slots: those of neighbours in a block are read and written back with them.
+pub fn hits_by_metadata_slots_and_evictions() {
+    let before = EVICTED.load(Relaxed);
+    explore(SCHEDULES, || {
+        const SCRIPTS: &[&[Step]] = &[
+            &[Read(31), Read(30), Read(29), ReadPart(28), Read(27), Read(31)],
+            &[
+                Write(0),
+                Write(1),
+                Write(2),
+                Write(3),
+                Write(4),
+                Write(5),
+                Write(6),
+                Write(7),
+                Write(26),
+                Write(25),
+                Write(24),
+                Write(23),
+            ],
+            &[Read(26), Write(31), Read(31), Read(25), Read(30), Read(28)],
+        ];
+        run_with(DesignId::Austere, WriteMode::Through, SCRIPTS, false);
+    });
+    let (reads, hits) = (REGION_READS.load(Relaxed), REGION_HITS.load(Relaxed));
+    assert!(EVICTED.load(Relaxed) > before, "no schedule has evicted anything");
+    assert!(reads >= SCHEDULES && hits >= SCHEDULES, "only {reads} metadata slots were read, and {hits} chunks hit");
 }
 
 /// Writes, parts of writes and trims of the same chunks, with commits, destages and checkpoints.

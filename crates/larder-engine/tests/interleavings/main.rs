@@ -43,6 +43,7 @@ pub mod error {
 }
 
 mod caches;
+mod confirming;
 mod explore;
 #[path = "../threads/history.rs"]
 mod history;
@@ -68,8 +69,10 @@ fn main() -> process::ExitCode {
         ("an_eviction_waits_for_the_last_reader", waiting::an_eviction_waits_for_the_last_reader),
         ("touches_are_applied_before_a_decision", sharing::touches_are_applied_before_a_decision),
         ("a_shared_hit_pins_against_an_eviction", sharing::a_shared_hit_pins_against_an_eviction),
+        ("hits_by_a_metadata_slot_are_of_what_is_there", confirming::hits_by_a_metadata_slot_are_of_what_is_there),
         ("readers_and_evictions", caches::readers_and_evictions),
         ("slow_readers_and_evictions", caches::slow_readers_and_evictions),
+        ("hits_by_metadata_slots_and_evictions", caches::hits_by_metadata_slots_and_evictions),
         ("overlapping_writes_in_write_back", caches::overlapping_writes_in_write_back),
         ("fills_and_writes_in_write_through", caches::fills_and_writes_in_write_through),
         ("fills_and_writes_in_write_around", caches::fills_and_writes_in_write_around),

@@ -30,6 +30,9 @@ const HELD_REQUESTS_MAX: u64 = 150;
 /// How often the world looks, while no task can go on, whether others make requests.
 const IDLE_LOOKS: u32 = 2000;
 
+/// How many delays end in a row, with no request meanwhile, before the world takes it that they wait for a read that is held.
+const IDLE_DELAYS: u32 = 100;
+
 /// Delays from this long on do not end.
 const ENDLESS: Duration = Duration::from_millis(500);
 
@@ -91,10 +94,13 @@ impl World {
 
     fn run_tasks(&self) {
         let mut queues = self.queues.lock();
-        let (mut idle_looks, mut seen_requests) = (0, 0);
+        let (mut idle_looks, mut idle_delays, mut seen_requests) = (0, 0, 0);
         loop {
-            if !queues.tasks.is_empty() || queues.requests != seen_requests {
-                (idle_looks, seen_requests) = (0, queues.requests);
+            if queues.requests != seen_requests {
+                (idle_looks, idle_delays, seen_requests) = (0, 0, queues.requests);
+            }
+            if !queues.tasks.is_empty() {
+                idle_looks = 0;
             }
             if let Some(task) = queues.tasks.pop_front() {
                 drop(queues);
@@ -110,6 +116,13 @@ impl World {
                 }
                 queues = self.queues.lock();
             } else if let Some(delay) = queues.delays.pop_front() {
+                idle_delays += 1;
+                if idle_delays >= IDLE_DELAYS && !queues.held.is_empty() {
+                    idle_delays = 0;
+                    let (_, job) = queues.held.remove(0);
+                    queues.jobs.push_back(job);
+                    self.work.notify_all();
+                }
                 drop(queues);
                 // Whoever is paused waits for others.
                 thread::yield_now();
