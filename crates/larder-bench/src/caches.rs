@@ -85,13 +85,24 @@ pub fn end(cache: &Cache, runtime: &ThreadRuntime) -> Res<()> {
 
 /// Fails where a cache that should only have hit had to ask its origin, or found damage.
 pub fn only_hits(cache: &Cache) -> Res<()> {
-    let counts = cache.status().counts;
-    if counts.read_misses + counts.corrupt_records + counts.flash_read_errors + counts.origin_reads > 0 {
+    only_hits_since(cache, [0; 4])
+}
+
+/// As [`only_hits`], from when [`not_hits`] were so many.
+pub fn only_hits_since(cache: &Cache, before: [u64; 4]) -> Res<()> {
+    let now = not_hits(cache);
+    let [misses, damaged, errors, origin] = std::array::from_fn(|at| now[at] - before[at]);
+    if misses + damaged + errors + origin > 0 {
         return Err(format!(
-            "{} misses, {} damaged records, {} flash errors and {} reads of the origin where there should be none",
-            counts.read_misses, counts.corrupt_records, counts.flash_read_errors, counts.origin_reads
+            "{misses} misses, {damaged} damaged records, {errors} flash errors and {origin} reads of the origin where there should be none"
         )
         .into());
     }
     Ok(())
+}
+
+/// Misses, damaged records, flash errors and reads of the origin.
+pub fn not_hits(cache: &Cache) -> [u64; 4] {
+    let counts = cache.status().counts;
+    [counts.read_misses, counts.corrupt_records, counts.flash_read_errors, counts.origin_reads]
 }

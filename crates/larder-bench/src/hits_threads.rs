@@ -5,11 +5,14 @@
 //! disturbs all of them; the median of the rounds' ratios counts. In turn with the reads as many threads copy random chunks of a memory
 //! of the same size and take their CRC32C: what the machine itself gives then.
 //!
+//! A design with metadata slots on flash reads clean chunks, each of them by one more read, of its metadata slot; chunks that its
+//! hashes confuse with others are left out.
+//!
 //! What it does not do: pin threads to cores, or read through a front end.
 
 use crate::{
     Options,
-    caches::{end, filled, only_hits, options, runtime},
+    caches::{end, filled, not_hits, only_hits_since, options, runtime},
     data::{Kind, Source},
     devices::{FlatRam, Memory},
     measure::{Res, median},
@@ -18,7 +21,7 @@ use crate::{
 use larder_device::{IoBuf, IoError, driver::block_on, ram::RamDevice, rng::Rng};
 use larder_engine::{
     Cache, Compression,
-    designs::{DESIGNS, EngineDesign},
+    designs::{DESIGNS, EngineDesign, Store},
 };
 use std::{
     hint::black_box,
@@ -34,6 +37,8 @@ const SET_BYTES: u64 = 256 << 20;
 const ROUND_READS: usize = 40_000;
 const ROUNDS: usize = 16;
 const THREADS_MAX: usize = 256;
+/// Chunks that are left out together, where one of them is not there.
+const GROUP: u64 = 64;
 
 /// Measures.
 pub fn run(bench: &Options) -> Res<Vec<Row>> {
@@ -64,11 +69,16 @@ fn design_rows(bench: &Options, counts: &[usize], design: &EngineDesign, memory:
     let mut options = options(CHUNK_BYTES, Compression::Off);
     design.fit(&mut options);
     let cache = filled(flash, origin, runtime.clone(), &options, (&source, SET_BYTES))?;
+    let chunks = match design.store {
+        Store::Buckets => clean_chunks(&cache)?,
+        Store::Weus { .. } | Store::Slots { .. } => (0..SET_BYTES / CHUNK_BYTES as u64).collect(),
+    };
+    let (before, counts_before) = (not_hits(&cache), cache.status().counts);
     let (mut reads, mut copies) = (vec![Vec::new(); counts.len()], vec![Vec::new(); counts.len()]);
     // The first round warms up.
     for round in 0..=bench.scaled(ROUNDS) {
         for (at, &count) in counts.iter().enumerate() {
-            let read = rate_of(count, round as u64, &|seed| block_on(read_loop(&cache, seed)))?;
+            let read = rate_of(count, round as u64, &|seed| block_on(read_loop(&cache, &chunks, seed)))?;
             let copied = rate_of(count, round as u64, &|seed| {
                 copy_loop(memory, seed);
                 Ok(())
@@ -79,7 +89,13 @@ fn design_rows(bench: &Options, counts: &[usize], design: &EngineDesign, memory:
             }
         }
     }
-    only_hits(&cache)?;
+    only_hits_since(&cache, before)?;
+    let counts_after = cache.status().counts;
+    let chunks_read = counts_after.read_chunks - counts_before.read_chunks;
+    let region_reads = counts_after.flash_region_reads - counts_before.flash_region_reads;
+    if matches!(design.store, Store::Buckets) && region_reads != chunks_read {
+        return Err(format!("{chunks_read} chunks were read by {region_reads} metadata slots").into());
+    }
     end(&cache, &runtime)?;
     let mut rows = Vec::new();
     for (at, &count) in counts.iter().enumerate() {
@@ -121,11 +137,38 @@ fn rate_of(count: usize, round: u64, work: &(impl Fn(u64) -> Result<(), IoError>
     Ok((count * ROUND_READS) as f64 / seconds)
 }
 
-async fn read_loop(cache: &Cache, seed: u64) -> Result<(), IoError> {
+/// The chunks that hit, whichever of them are read, once none is dirty.
+fn clean_chunks(cache: &Cache) -> Res<Vec<u64>> {
+    if !block_on(cache.destage_all()) {
+        return Err("what is dirty could not be destaged".into());
+    }
+    let mut groups: Vec<u64> = (0..SET_BYTES / CHUNK_BYTES as u64 / GROUP).collect();
+    loop {
+        let mut kept = Vec::new();
+        for &group in &groups {
+            let before = not_hits(cache);
+            let mut buf = IoBuf::new(CHUNK_BYTES);
+            for number in group * GROUP..(group + 1) * GROUP {
+                buf = block_on(cache.read(number * CHUNK_BYTES as u64, buf))?;
+            }
+            if not_hits(cache) == before {
+                kept.push(group);
+            }
+        }
+        // What a miss brought in may have taken the place of something.
+        block_on(cache.settle());
+        if kept.len() == groups.len() {
+            return Ok(groups.into_iter().flat_map(|group| group * GROUP..(group + 1) * GROUP).collect());
+        }
+        groups = kept;
+    }
+}
+
+async fn read_loop(cache: &Cache, chunks: &[u64], seed: u64) -> Result<(), IoError> {
     let mut rng = Rng::new(seed);
     let mut buf = IoBuf::new(CHUNK_BYTES);
     for _ in 0..ROUND_READS {
-        buf = cache.read(rng.below(SET_BYTES / CHUNK_BYTES as u64) * CHUNK_BYTES as u64, buf).await?;
+        buf = cache.read(chunks[rng.index(chunks.len())] * CHUNK_BYTES as u64, buf).await?;
         black_box(&buf);
     }
     Ok(())
