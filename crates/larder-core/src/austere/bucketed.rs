@@ -8,6 +8,7 @@
 //!
 //! Where many read at once, nothing need be told of a clean chunk that is hit: the caller asks with the entry in hand
 //! ([`Design::hit_with`](crate::Design::hit_with)), and its recency is made up for later, as that of a dirty one is.
+//! What was read for such a hit is not remembered for a duplicate, which is looked for by a read of its own then.
 //!
 //! A chunk's content says in which bucket it lies, so room is made for one content at a time: [`Design::open_slot_for`](crate::Design::open_slot_for) is told what is
 //! to be stored; where there is no room it remembers that, [`Design::choose_victim`](crate::Design::choose_victim) names the runs which the paper would evict, and
