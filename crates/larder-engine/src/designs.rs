@@ -64,7 +64,7 @@ impl DesignLayout {
     }
 
     /// The indices of AustereCache over so many slots.
-    fn austere(&self, slots: u64) -> AustereConfig {
+    pub fn austere(&self, slots: u64) -> AustereConfig {
         AustereConfig {
             data_bytes: slots * u64::from(self.slot_bytes),
             chunk_bytes: self.chunk_bytes,

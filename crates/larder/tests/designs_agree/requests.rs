@@ -8,7 +8,7 @@ use larder_sim::{
     cache::{Content, Request},
     replay::Batches,
 };
-use larder_trace::OpenOptions;
+use larder_trace::{ChunkRequest, OpenOptions, RechunkOptions, Rechunker, TraceResult};
 use std::{
     collections::HashMap,
     path::{Path, PathBuf},
@@ -44,14 +44,28 @@ pub fn content_of(number: u64) -> Content {
     Content { fingerprint: Fingerprint(bytes), stored_bytes: CHUNK as u32 }
 }
 
-/// The bytes of a content. Those that a number begins have zeroes for 0.
+/// The bytes of a content, which do not compress. Those that a number begins have zeroes for 0.
 pub fn bytes_of(content: &Content) -> Vec<u8> {
+    packed_bytes_of(&Content { stored_bytes: CHUNK as u32, ..*content }, CHUNK)
+}
+
+/// The bytes of a content of `chunk` bytes, which compress to about its stored length.
+pub fn packed_bytes_of(content: &Content, chunk: usize) -> Vec<u8> {
     if content.is_zero() {
-        return vec![0; CHUNK];
+        return vec![0; chunk];
     }
     let half = |at| u64::from_le_bytes(std::array::from_fn(|i| content.fingerprint.0[at + i]));
-    let seed = mix64(half(0)) ^ half(8);
-    (0..CHUNK as u64 / 8).flat_map(|word| mix64(seed.wrapping_add(word << 32)).to_le_bytes()).collect()
+    compressible(mix64(half(0)) ^ half(8), chunk, content.stored_bytes as usize)
+}
+
+/// `chunk` bytes that compress to about `stored`.
+pub fn compressible(seed: u64, chunk: usize, stored: usize) -> Vec<u8> {
+    let mut bytes: Vec<u8> =
+        (0..chunk as u64 / 8).flat_map(|word| mix64(seed.wrapping_add(word << 32)).to_le_bytes()).collect();
+    if stored < chunk {
+        bytes[stored.saturating_sub(64).max(8)..].fill(0);
+    }
+    bytes
 }
 
 /// Addresses and contents, of which few are frequent, as in a Zipf distribution; writes, reads and trims.
@@ -72,7 +86,19 @@ pub fn drawn(seed: u64) -> Vec<Request> {
 /// The first chunks of a trace. Addresses are numbered as they come, so that the volume is small.
 pub fn of_trace(path: &Path, count: usize) -> Vec<Request> {
     let records = larder_trace::open(path, None, OpenOptions::default()).expect("the trace opens");
-    let mut batches = Batches::new(larder_trace::chunks(records, CHUNK as u32).expect("a size"), CHUNK as u32);
+    first_of(larder_trace::chunks(records, CHUNK as u32).expect("a size"), CHUNK, count)
+}
+
+/// As [`of_trace`], in chunks of `chunk` bytes, which the trace's are composed to.
+pub fn of_trace_composed(path: &Path, count: usize, chunk: usize) -> Vec<Request> {
+    let open = || larder_trace::open(path, None, OpenOptions::default()).expect("the trace opens");
+    let mut rechunker = Rechunker::new(RechunkOptions::new(chunk as u32)).expect("a size");
+    rechunker.learn(open()).expect("a sound trace");
+    first_of(rechunker.replay(open()), chunk, count)
+}
+
+fn first_of(chunks: impl Iterator<Item = TraceResult<ChunkRequest>>, chunk: usize, count: usize) -> Vec<Request> {
+    let mut batches = Batches::new(chunks, chunk as u32);
     let mut numbers: HashMap<Lba, u64> = HashMap::new();
     let mut number = |lba: Lba| {
         let next = numbers.len() as u64;

@@ -9,7 +9,7 @@
 //! When something begins and ends the log tells: no simulator without time knows when a fill is over, a slot free, or a chunk
 //! destaged.
 
-use crate::requests::{CHUNK, TRACES, of_trace, settled, traces};
+use crate::requests::{CHUNK, TRACES, compressible, of_trace, packed_bytes_of, settled, traces};
 use larder_core::decisions::text::{FIRST_LINE, line};
 use larder_device::{
     IoBuf, Runtime, SharedBuf, WriteFlags, ZeroFlags,
@@ -64,30 +64,16 @@ impl Written {
     }
 }
 
-/// Bytes that compress to about `stored`.
-fn compressible(seed: u64, stored: usize) -> Vec<u8> {
-    let mut bytes: Vec<u8> =
-        (0..CHUNK as u64 / 8).flat_map(|word| mix64(seed.wrapping_add(word << 32)).to_le_bytes()).collect();
-    if stored < CHUNK {
-        bytes[stored.saturating_sub(64).max(8)..].fill(0);
-    }
-    bytes
-}
-
 fn bytes_of(content: &Content) -> Vec<u8> {
-    if content.is_zero() {
-        return vec![0; CHUNK];
-    }
-    let half = |at| u64::from_le_bytes(std::array::from_fn(|i| content.fingerprint.0[at + i]));
-    compressible(mix64(half(0)) ^ half(8), content.stored_bytes as usize)
+    packed_bytes_of(content, CHUNK)
 }
 
 /// One of the contents of drawn requests: some are zero, some do not compress.
 fn drawn_bytes(rng: &mut Rng) -> Vec<u8> {
     match skewed(rng, CONTENTS) {
         0 => vec![0; CHUNK],
-        number if number % 2 == 0 => compressible(mix64(number), CHUNK),
-        number => compressible(mix64(number), 200 + (number * 97 % 3800) as usize),
+        number if number % 2 == 0 => compressible(mix64(number), CHUNK, CHUNK),
+        number => compressible(mix64(number), CHUNK, 200 + (number * 97 % 3800) as usize),
     }
 }
 
