@@ -6,6 +6,9 @@
 //!
 //! Of a chunk the log has the fingerprint, which is that of the cache's own key, and the length as stored.
 //!
+//! Only a log of a cache over WEUs can be replayed. That of another store names each insertion, each slot and each chunk that comes
+//! and goes; but what a bucket store knows depends on the metadata slots that it has read by then, and they are not in the log.
+//!
 //! Invariants: without a sink an event is not even made. A sink decides nothing.
 //!
 //! What it does not do: tell of bytes, of the origin, or of what becomes durable when; and it tells no more than that they
@@ -80,6 +83,7 @@ impl State {
             let stats = self.design.stats();
             let slots = self.design.export_slots().into_iter();
             let used = slots.filter(|&(_, generation, state, _)| generation > 0 || state != SlotState::Free).count();
+            let stored = self.design.stored_runs().len();
             let opened = Opened {
                 design: design.to_owned(),
                 chunk_bytes: geometry.chunk_bytes as u32,
@@ -91,7 +95,7 @@ impl State {
                 mappings_max: limits.mappings_max,
                 fp_entries_max: limits.fp_entries_max,
                 first_segment: self.segment_seq,
-                found: stats.mapped_chunks + stats.trimmed_chunks + used as u64,
+                found: stats.mapped_chunks + stats.trimmed_chunks + (used + stored) as u64,
             };
             (Event::Opened(opened), Answer::Done)
         });

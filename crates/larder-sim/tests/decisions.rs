@@ -136,7 +136,12 @@ fn what_cannot_be_is_refused_with_its_line() {
     let opened = |line: &str| replayed(&["larder-decisions 1".into(), line.into()]).unwrap_err();
     let used = "line 2: the opening found 3 chunks and used slots; only an empty cache can be followed";
     assert!(opened("opened nitro 4096 524288 4096 64 64 7 2000 2000 5 3").starts_with(used));
-    assert!(opened("opened lru 4096 524288 4096 64 64 7 2000 2000 5 0").contains("\"lru\" is no design over WEUs"));
+    // As caches over other stores are opened, whose slots have no header.
+    for other in ["lru 4096 4096 4096 0 0 200 2000 0 1 0", "austere 32768 8192 512 0 0 240 2000 0 1 7"] {
+        let name = other.split(' ').next().unwrap();
+        let refused = format!("line 2: {name:?} is no design over WEUs; there are nitro and cd-arc (`opened {other}`)");
+        assert_eq!(opened(&format!("opened {other}")), refused);
+    }
     assert!(opened("opened nitro 1 524288 4096 64 64 7 2000 2000 5 0").contains("the size of a chunk is 1"));
     assert!(opened("opened nitro 4096 524288 4096 64 64 4294967295 2000 2000 5 0").contains("the number of slots"));
     assert!(opened("opened nitro 4096 524288 4096 64 64 7 1 2000 5 0").contains("1 mappings are too few"));

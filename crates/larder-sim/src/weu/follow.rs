@@ -13,7 +13,7 @@
 use super::{WeuCache, WeuOptions, segments::index_of};
 use crate::cache::WritePolicy;
 use larder_core::{
-    Lba, Lookup, NewMapping, SlotId, StreamClass,
+    Design, DesignConfig, Lba, Lookup, NewMapping, SlotId, StreamClass,
     cd_arc::{self, CdArc},
     decisions::{Answer, Event, NewContent, Opened, Stored},
     nitro::{self, Nitro},
@@ -57,6 +57,21 @@ fn within<T: PartialOrd + std::fmt::Display>(what: &str, value: T, least: T, mos
     }
 }
 
+/// Makes a design over WEUs.
+type MakeDesign = fn(DesignConfig) -> Box<dyn Design>;
+
+/// The design of this name, whose log can be followed.
+fn design_over_weus(name: &str) -> Result<MakeDesign, String> {
+    match name {
+        nitro::NAME => Ok(|config| Box::new(Nitro::new(config))),
+        cd_arc::NAME => Ok(|config| Box::new(CdArc::new(config))),
+        other => {
+            let (nitro, cd_arc) = (nitro::NAME, cd_arc::NAME);
+            Err(format!("{other:?} is no design over WEUs; there are {nitro} and {cd_arc}"))
+        }
+    }
+}
+
 impl WeuCache {
     /// The cache that a log begins with, empty.
     ///
@@ -64,6 +79,8 @@ impl WeuCache {
     /// One sentence: what no cache over WEUs has, or one that was not empty.
     pub fn opened(opened: &Opened) -> Result<WeuCache, String> {
         let Opened { mappings_max, fp_entries_max, .. } = *opened;
+        // First: where there are no WEUs, no size of theirs is right.
+        let make = design_over_weus(&opened.design)?;
         if opened.found > 0 {
             return Err(format!(
                 "the opening found {} chunks and used slots; only an empty cache can be followed",
@@ -90,14 +107,7 @@ impl WeuCache {
             zero_ranges_max: NEVER,
             commit_entries: NEVER,
         };
-        let mut cache = match opened.design.as_str() {
-            nitro::NAME => WeuCache::new(|config| Box::new(Nitro::new(config)), options)?,
-            cd_arc::NAME => WeuCache::new(|config| Box::new(CdArc::new(config)), options)?,
-            other => {
-                let (nitro, cd_arc) = (nitro::NAME, cd_arc::NAME);
-                return Err(format!("{other:?} is no design over WEUs; there are {nitro} and {cd_arc}"));
-            }
-        };
+        let mut cache = WeuCache::new(make, options)?;
         cache.following = Some(Following {
             next_segment: opened.first_segment,
             in_flight: Vec::new(),

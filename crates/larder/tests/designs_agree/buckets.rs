@@ -18,11 +18,16 @@
 //!
 //! What it does not do: requests at the same time, or of parts of chunks; bytes of chunks that are read.
 
-use crate::requests::{CHUNK, TRACES, drawn, of_trace, of_trace_composed, packed_bytes_of, settled, traces};
+use crate::requests::{
+    CHUNK, TRACES, content_of, drawn, of_trace, of_trace_composed, packed_bytes_of, settled, traces,
+};
 use larder_core::{
     Fingerprint, Lba,
     austere::{AustereConfig, fp_index::Run as SlotRun},
-    decisions::{Event, NewContent, Stored},
+    decisions::{
+        Event, NewContent, Stored,
+        text::{FIRST_LINE, line},
+    },
 };
 use larder_device::{
     IoBuf, WriteFlags, ZeroFlags,
@@ -37,6 +42,7 @@ use larder_engine::{
 use larder_sim::{
     austere::AustereCache,
     cache::{Content, ReplayCache, Request, Traffic, WritePolicy},
+    decisions::replay,
 };
 use parking_lot::Mutex;
 use std::{
@@ -104,6 +110,8 @@ struct Engine {
     cache: Arc<Cache>,
     mode: WriteMode,
     chunk: usize,
+    /// The line that its log of decisions begins with.
+    opened: Arc<Mutex<String>>,
     /// What the last request inserted.
     inserted: Arc<Mutex<Vec<Inserted>>>,
     layout: AustereConfig,
@@ -130,12 +138,14 @@ impl Engine {
         designs::named("austere").expect("the engine runs it").fit(&mut options);
         let made = runtime.block_on(create(&*flash, volume_bytes, &options)).expect("it is made");
         let layout = DesignLayout::of(&made.layout, run.before.len() as u64).austere(made.layout.slot_count.into());
-        let inserted = Arc::<Mutex<Vec<_>>>::default();
-        let sink = inserted.clone();
-        let decisions = DecisionLog(Some(Arc::new(move |event, _| {
-            if let Event::Insert { content: NewContent::Chunk { fingerprint, stored }, .. } = event {
+        let (opened, inserted) = (Arc::<Mutex<String>>::default(), Arc::<Mutex<Vec<_>>>::default());
+        let (first, sink) = (opened.clone(), inserted.clone());
+        let decisions = DecisionLog(Some(Arc::new(move |event, answer| match event {
+            Event::Opened(_) => *first.lock() = line(event, answer),
+            Event::Insert { content: NewContent::Chunk { fingerprint, stored }, .. } => {
                 sink.lock().push((fingerprint.expect("it deduplicates"), *stored));
             }
+            _ => {}
         })));
         // Nothing is read ahead, and nothing destaged that nobody asks for.
         let tuning = Tuning {
@@ -147,7 +157,7 @@ impl Engine {
             ..Tuning::default()
         };
         let cache = runtime.block_on(Cache::open(flash, origin, runtime.clone(), tuning)).expect("it opens");
-        Engine { runtime, cache: Arc::new(cache), mode, chunk, inserted, layout }
+        Engine { runtime, cache: Arc::new(cache), mode, chunk, opened, inserted, layout }
     }
 
     /// Makes a request, and waits until all that follows from it is done.
@@ -445,4 +455,16 @@ fn whole_chunks_of_traces_decide_alike() {
 #[test]
 fn packed_chunks_of_traces_decide_alike() {
     agree_on_traces(Compression::Lz4, PACKED_CHUNK, |path, count| of_trace_composed(path, count, PACKED_CHUNK));
+}
+
+#[test]
+fn a_log_of_such_a_cache_is_refused() {
+    let before = [content_of(1); 10];
+    let engine = Engine::new(&Run { before: &before, ..Run::SMALL });
+    let opened = engine.opened.lock().clone();
+    assert!(opened.starts_with("opened austere 4096 4096 "), "{opened}");
+    let event = opened.split(" : ").next().unwrap_or_default();
+    let refused = format!("line 2: \"austere\" is no design over WEUs; there are nitro and cd-arc (`{event}`)");
+    assert_eq!(replay(format!("{FIRST_LINE}\n{opened}\n").as_bytes()), Err(refused));
+    engine.runtime.kill();
 }
