@@ -7,7 +7,8 @@
 //! Invariants: a dirty mapping is destaged before what it names leaves the flash. A hit has the content of the address;
 //! [`AustereCache::wrong_hits`] counts those that have not, which are an error of the cache or of the trace.
 //!
-//! What it does not do: destage for any other reason than to make room: what is dirty at the end of a trace stays so.
+//! What it does not do: destage for any other reason than to make room, unless it is [told to](AustereCache::clean): what is dirty at
+//! the end of a trace stays so.
 
 mod region;
 
@@ -67,6 +68,17 @@ impl AustereCache {
             let dirty: Vec<_> = self.core.dirty_of(run, &slot).map(|lba| (lba, *slot.fingerprint())).collect();
             dirty
         })
+    }
+
+    /// Destages `lba`, if it is dirty, though nothing needs its place.
+    pub fn clean(&mut self, lba: Lba) {
+        self.destaged.clear();
+        if let Some(mapping) = self.core.dirty_mapping(lba) {
+            self.load(mapping.run);
+            if self.core.owner(&mapping, &self.slot) == Some(lba) {
+                self.destage(lba, mapping.run);
+            }
+        }
     }
 
     /// Maps `lba` to a content, which is stored if it is not there (§3.1, write path and deduplication path).
@@ -229,13 +241,7 @@ impl ReplayCache for AustereCache {
     }
 
     fn trim_part(&mut self, lba: Lba) {
-        self.destaged.clear();
-        if let Some(mapping) = self.core.dirty_mapping(lba) {
-            self.load(mapping.run);
-            if self.core.owner(&mapping, &self.slot) == Some(lba) {
-                self.destage(lba, mapping.run);
-            }
-        }
+        self.clean(lba);
         self.forget(lba);
     }
 

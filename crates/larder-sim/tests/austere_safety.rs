@@ -83,6 +83,12 @@ impl World {
             }
         }
         assert_eq!(self.cache.wrong_hits(), 0, "a hit has the content of its address");
+        if self.rng.chance(3) {
+            let lba = Lba(self.rng.skewed(self.lbas));
+            self.cache.clean(lba);
+            self.destage(None);
+            assert!(self.cache.dirty().all(|(dirty, _)| dirty != lba), "{lba:?} was destaged");
+        }
     }
 
     /// What was destaged is what the volume had before the request; what is being overwritten is not.

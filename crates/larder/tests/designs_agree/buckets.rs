@@ -9,12 +9,12 @@
 //! *What is written* is the same count by count. *What is read of the metadata region* is the same by this rule ([`Remembered`]):
 //! for each run that an index names, for an address that is read or for a content that is stored, the simulator reads its metadata
 //! slot, as the paper's cache does. The engine does so, too, but not where it still knows it: for a content, if the slot is among
-//! the last that it read or wrote; for an address, if it was read since it was last looked up. In write-back the simulator reads metadata
-//! slots besides, of dirty mappings that give way; the engine has dirty chunks with their whole addresses, and reads none for
-//! them.
+//! the last that it read or wrote; for an address, if it was read since it was last looked up. In write-back the simulator reads the
+//! metadata slots of victims besides, which may have dirty addresses; the engine has dirty chunks with their whole addresses, and reads none
+//! for them.
 //!
-//! In write-back the origin gets what is dirty after each request: an address that is dirty the engine finds also when the indices
-//! have lost it, until it was destaged. The simulator, whose indices are all it has, destages it when they lose it.
+//! In write-back the origin gets what is dirty after each request, in both: an address that is dirty the engine finds also when the
+//! indices have lost it, until it was destaged. The simulator, whose indices are all it has, destages it when they lose it.
 //!
 //! What it does not do: requests at the same time, or of parts of chunks; bytes of chunks that are read.
 
@@ -35,7 +35,9 @@ use larder_device::{
     sim::{SimDevice, SimRuntime},
 };
 use larder_engine::{
-    Cache, Compression, CreateOptions, Tuning, WriteMode, create,
+    Cache, Compression, CreateOptions, Tuning, WriteMode,
+    codec::Codec,
+    create,
     decision_log::DecisionLog,
     designs::{self, DesignLayout},
 };
@@ -47,6 +49,8 @@ use larder_sim::{
 use parking_lot::Mutex;
 use std::{
     collections::{HashMap, VecDeque},
+    hash::Hash,
+    ops::Range,
     path::Path,
     sync::Arc,
     time::Duration,
@@ -58,6 +62,10 @@ const METADATA_BYTES: u64 = 768 << 10;
 const METADATA_SLOT_BYTES: u64 = 512;
 /// Chunks that compress have so many slots.
 const PACKED_CHUNK: usize = 4 * CHUNK;
+/// Chunks of a volume, and contents, of which some share their hashes.
+const SHARING_CHUNKS: u64 = 20_000;
+const SHARING_CONTENTS: u64 = 6000;
+const HASH_KEY: [u8; 32] = [3; 32];
 /// Metadata slots that the engine still knows after it read or wrote them.
 const REMEMBERED: usize = 256;
 const MODES: [(WriteMode, WritePolicy); 3] = [
@@ -107,9 +115,10 @@ type Inserted = (Fingerprint, Option<Stored>);
 /// The engine on simulated devices.
 struct Engine {
     runtime: Arc<SimRuntime>,
+    /// Flash and origin.
+    devices: [Arc<SimDevice>; 2],
     cache: Arc<Cache>,
     mode: WriteMode,
-    chunk: usize,
     /// The line that its log of decisions begins with.
     opened: Arc<Mutex<String>>,
     /// What the last request inserted.
@@ -132,12 +141,16 @@ impl Engine {
             mode,
             compression,
             chunk_bytes: chunk as u32,
-            hash_key: [3; 32],
+            hash_key: HASH_KEY,
             ..CreateOptions::default()
         };
         designs::named("austere").expect("the engine runs it").fit(&mut options);
         let made = runtime.block_on(create(&*flash, volume_bytes, &options)).expect("it is made");
         let layout = DesignLayout::of(&made.layout, run.before.len() as u64).austere(made.layout.slot_count.into());
+        Engine::open(runtime, [flash, origin], mode, layout)
+    }
+
+    fn open(runtime: Arc<SimRuntime>, devices: [Arc<SimDevice>; 2], mode: WriteMode, layout: AustereConfig) -> Engine {
         let (opened, inserted) = (Arc::<Mutex<String>>::default(), Arc::<Mutex<Vec<_>>>::default());
         let (first, sink) = (opened.clone(), inserted.clone());
         let decisions = DecisionLog(Some(Arc::new(move |event, answer| match event {
@@ -156,29 +169,31 @@ impl Engine {
             decisions,
             ..Tuning::default()
         };
+        let [flash, origin] = devices.clone();
         let cache = runtime.block_on(Cache::open(flash, origin, runtime.clone(), tuning)).expect("it opens");
-        Engine { runtime, cache: Arc::new(cache), mode, chunk, opened, inserted, layout }
+        Engine { runtime, devices, cache: Arc::new(cache), mode, opened, inserted, layout }
     }
 
     /// Makes a request, and waits until all that follows from it is done.
     fn make(&self, request: &Request) {
-        let Engine { runtime, cache, chunk, .. } = self;
-        let at = |lba: &Lba| lba.0 * *chunk as u64;
+        let Engine { runtime, cache, layout, .. } = self;
+        let chunk = layout.chunk_bytes as usize;
+        let at = |lba: &Lba| lba.0 * chunk as u64;
         let failed = match request {
             Request::Read(lba, content) => {
-                let read = runtime.block_on(cache.read(at(lba), IoBuf::new(*chunk)));
+                let read = runtime.block_on(cache.read(at(lba), IoBuf::new(chunk)));
                 if let Ok(read) = &read {
-                    assert!(read[..] == packed_bytes_of(content, *chunk)[..], "{request:?} reads something else");
+                    assert!(read[..] == packed_bytes_of(content, chunk)[..], "{request:?} reads something else");
                 }
                 read.err().map(|error| error.to_string())
             }
             Request::Write(lba, content) => {
-                let data = IoBuf::copy_of(&packed_bytes_of(content, *chunk)).freeze();
+                let data = IoBuf::copy_of(&packed_bytes_of(content, chunk)).freeze();
                 let written = runtime.block_on(cache.write(at(lba), data, WriteFlags::default()));
                 written.err().map(|error| error.to_string())
             }
             Request::Trim(lba, count) => {
-                let trimmed = cache.zero(at(lba), count * *chunk as u64, ZeroFlags::default());
+                let trimmed = cache.zero(at(lba), count * chunk as u64, ZeroFlags::default());
                 runtime.block_on(trimmed).err().map(|error| error.to_string())
             }
             Request::Forget(..) => None,
@@ -308,6 +323,8 @@ impl Simulated {
                 let content = engines(content);
                 let (same, before) = (self.cache.core().find_content(&content.fingerprint), self.cache.traffic());
                 self.cache.write(*lba, &content);
+                // As the engine does after each request.
+                self.cache.clean(*lba);
                 if self.policy != WritePolicy::Around {
                     self.inserted(&content, same, &before);
                 }
@@ -378,7 +395,7 @@ fn agree_on(what: &str, run: &Run<'_>, requests: &[Request]) -> Outcome {
         assert_eq!(counts, simulated.counts(), "{}: engine and simulator", at());
         let region_reads = region_reads - region_reads_before;
         assert_eq!(region_reads, simulated.remembered.reads, "{}: metadata slots read, by the rule", at());
-        // Beside them those of dirty mappings.
+        // Beside them those of victims that may be dirty.
         let all_reads = simulated.cache.traffic().flash_metadata_bytes_read / METADATA_SLOT_BYTES;
         match run.mode {
             WriteMode::Back => assert!(all_reads >= simulated.looks, "{}: {all_reads} metadata reads", at()),
@@ -434,6 +451,46 @@ fn drawn_requests_decide_alike() {
     agree_on_drawn(4, Compression::Lz4, CHUNK);
 }
 
+/// Those of the numbers whose key another one has, too.
+fn sharing<K: Eq + Hash>(numbers: Range<u64>, key: impl Fn(u64) -> K) -> Vec<u64> {
+    let mut by_key: HashMap<K, Vec<u64>> = HashMap::new();
+    numbers.for_each(|number| by_key.entry(key(number)).or_default().push(number));
+    let mut sharing: Vec<u64> = by_key.into_values().filter(|numbers| numbers.len() > 1).flatten().collect();
+    sharing.sort_unstable();
+    sharing
+}
+
+#[test]
+fn addresses_and_contents_of_one_hash_decide_alike() {
+    let mut before = vec![content_of(0); SHARING_CHUNKS as usize];
+    let layout = Engine::new(&Run { before: &before, ..Run::SMALL }).layout;
+    let simulated = Simulated::new(layout, WritePolicy::Back);
+    let core = simulated.cache.core();
+    let codec = Codec::new(HASH_KEY, Compression::Off, 1, true);
+    let fingerprint = |number| codec.fingerprint(&packed_bytes_of(&content_of(number), CHUNK)).expect("it has one");
+    let addresses = sharing(0..SHARING_CHUNKS, |lba| core.key_of_lba(Lba(lba)).0);
+    let contents = sharing(1..SHARING_CONTENTS, |number| core.contents().of_content(&fingerprint(number)).0);
+    assert!(addresses.len() > 10 && contents.len() > 10, "{addresses:?}, {contents:?}");
+    let mut requests = drawn(5);
+    let lba_of = |lba: Lba| Lba(addresses[lba.0 as usize % addresses.len()]);
+    for request in &mut requests {
+        match request {
+            Request::Read(lba, _) | Request::Trim(lba, _) => *lba = lba_of(*lba),
+            Request::Write(lba, content) => {
+                let number = u64::from_le_bytes(std::array::from_fn(|i| content.fingerprint.0[i]));
+                (*lba, *content) = (lba_of(*lba), content_of(contents[number as usize % contents.len()]));
+            }
+            Request::Forget(..) | Request::Flush => {}
+        }
+    }
+    let held = settled(&mut requests);
+    before[..held.len()].copy_from_slice(&held);
+    for outcome in agree_in_modes("shared hashes", &Run { before: &before, ..Run::SMALL }, &requests) {
+        let Counts { read_hits, chunks_evicted, .. } = outcome.counts;
+        assert!(read_hits > 100 && chunks_evicted > 10 && outcome.vain_looks > 100, "{outcome:?}");
+    }
+}
+
 /// So few slots that most has to go again.
 fn agree_on_traces(compression: Compression, chunk: usize, read: impl Fn(&Path, usize) -> Vec<Request>) {
     let Some((traces, count)) = traces() else { return };
@@ -460,11 +517,20 @@ fn packed_chunks_of_traces_decide_alike() {
 #[test]
 fn a_log_of_such_a_cache_is_refused() {
     let before = [content_of(1); 10];
-    let engine = Engine::new(&Run { before: &before, ..Run::SMALL });
-    let opened = engine.opened.lock().clone();
-    assert!(opened.starts_with("opened austere 4096 4096 "), "{opened}");
-    let event = opened.split(" : ").next().unwrap_or_default();
-    let refused = format!("line 2: \"austere\" is no design over WEUs; there are nitro and cd-arc (`{event}`)");
-    assert_eq!(replay(format!("{FIRST_LINE}\n{opened}\n").as_bytes()), Err(refused));
-    engine.runtime.kill();
+    let run = Run { mode: WriteMode::Around, before: &before, ..Run::SMALL };
+    let engine = Engine::new(&run);
+    // What no address has any more is on flash.
+    engine.make(&Request::Read(Lba(3), before[3]));
+    engine.make(&Request::Write(Lba(3), content_of(2)));
+    engine.runtime.block_on(engine.cache.close()).expect("it closes");
+    let Engine { runtime, devices, layout, .. } = &engine;
+    let again = Engine::open(runtime.clone(), devices.clone(), run.mode, *layout);
+    for (engine, found) in [(&engine, 0), (&again, 1)] {
+        let opened = engine.opened.lock().clone();
+        let event = opened.split(" : ").next().unwrap_or_default();
+        assert!(event.starts_with("opened austere 4096 4096 ") && event.ends_with(&format!(" {found}")), "{event}");
+        let refused = format!("line 2: \"austere\" is no design over WEUs; there are nitro and cd-arc (`{event}`)");
+        assert_eq!(replay(format!("{FIRST_LINE}\n{opened}\n").as_bytes()), Err(refused));
+    }
+    runtime.kill();
 }
