@@ -498,7 +498,7 @@ fn agree_on_traces(compression: Compression, chunk: usize, read: impl Fn(&Path, 
         let mut requests = read(&traces.join(trace), count);
         assert!(!requests.is_empty(), "{trace} is empty");
         let before = settled(&mut requests);
-        let slots = (count as u64 / 8).max(64) * (chunk / CHUNK) as u64;
+        let slots = (requests.len() as u64 / 8).max(64) * (chunk / CHUNK) as u64;
         let run = Run { compression, chunk, slots, before: &before, ..Run::SMALL };
         agree_in_modes(&format!("{trace}, {compression:?}"), &run, &requests);
     }
