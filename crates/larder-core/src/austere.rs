@@ -358,6 +358,11 @@ impl Austere {
         self.fp_index.all_runs().map(|(run, _)| run)
     }
 
+    /// How many there are.
+    pub fn run_count(&self) -> u64 {
+        self.fp_index.run_count()
+    }
+
     /// Bytes of RAM that the indices and the sketch have allocated.
     pub fn ram(&self) -> AustereRam {
         AustereRam {
@@ -386,6 +391,7 @@ impl Austere {
             assert_eq!(run.first / self.config.bucket_slots, (end - 1) / self.config.bucket_slots, "one bucket");
             assert_eq!(self.fp_index.find(key), Some(run), "an FP-hash has one run, and all of it");
         }
+        assert_eq!(self.run_count(), self.runs().count() as u64, "runs are counted as they come and go");
     }
 
     /// Where the table of large counts is full, what it lost comes back.

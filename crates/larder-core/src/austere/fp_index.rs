@@ -27,13 +27,15 @@ pub struct FpIndex {
     slots: usize,
     prefixes: Vec<u16>,
     valid: Vec<u128>,
+    /// Runs in use.
+    runs: u64,
 }
 
 impl FpIndex {
     /// With buckets of `slots` slots, 128 at most.
     pub fn new(space: KeySpace, slots: usize) -> FpIndex {
         let buckets = space.buckets();
-        FpIndex { space, slots, prefixes: vec![0; buckets * slots], valid: vec![0; buckets] }
+        FpIndex { space, slots, prefixes: vec![0; buckets * slots], valid: vec![0; buckets], runs: 0 }
     }
 
     /// Number of slots.
@@ -45,6 +47,11 @@ impl FpIndex {
     pub fn free_count(&self) -> u64 {
         let used: u64 = self.valid.iter().map(|valid| u64::from(valid.count_ones())).sum();
         self.slot_count() as u64 - used
+    }
+
+    /// Runs in use: kept, for a walk over all slots takes a while.
+    pub fn run_count(&self) -> u64 {
+        self.runs
     }
 
     /// The run of an FP-hash.
@@ -109,12 +116,14 @@ impl FpIndex {
         let mask = self.mask(run);
         assert!(self.valid[bucket] & mask == 0 && self.bucket_of(run) == bucket, "the slots of a new chunk are free");
         self.valid[bucket] |= mask;
+        self.runs += 1;
         self.prefixes[run.first as usize..][..run.count as usize].fill(self.space.prefix(fp_key));
     }
 
     /// Frees the slots of `run`.
     pub fn clear(&mut self, run: Run) {
         let (bucket, mask) = (self.bucket_of(run), self.mask(run));
+        self.runs -= u64::from(self.valid[bucket] & mask != 0);
         self.valid[bucket] &= !mask;
     }
 

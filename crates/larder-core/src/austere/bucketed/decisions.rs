@@ -452,7 +452,7 @@ impl Design for Bucketed {
             dirty_chunks: dirty.chunks,
             trimmed_chunks: dirty.run_chunks,
             lba_index_entries: mapped,
-            fp_index_entries: self.core.runs().count() as u64,
+            fp_index_entries: self.core.run_count(),
             fp_index_evictions: 0,
             lba_index_ram_bytes: (ram.lba_index_bytes + ram.sketch_bytes + self.lost.ram_bytes()) as u64,
             fp_index_ram_bytes: ram.fp_index_bytes as u64,
