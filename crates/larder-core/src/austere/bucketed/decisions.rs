@@ -310,9 +310,9 @@ impl Design for Bucketed {
         if let Some(run) = self.core.run_from(slot.0) {
             self.core.evict(run);
         }
-        // Who has room now need not be waited for.
-        let done: Vec<Lba> =
-            self.wishes.iter().filter(|(_, wish)| self.victims_of(wish).is_none()).map(|(lba, _)| *lba).collect();
+        // Who has room now, and nothing else that is to go, need not be waited for.
+        let has_room = |wish: &Wish| wish.victims.is_empty() && self.victims_of(wish).is_none();
+        let done: Vec<Lba> = self.wishes.iter().filter(|(_, wish)| has_room(wish)).map(|(lba, _)| *lba).collect();
         done.iter().for_each(|lba| drop(self.wishes.remove(lba)));
     }
 
