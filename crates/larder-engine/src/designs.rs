@@ -316,7 +316,7 @@ impl EngineDesign {
             }
             Store::Slots { .. } if options.compression != Compression::Off => format!(
                 "the design {name} stores chunks in slots of their size and does not compress: switch compression off, or take {}",
-                others(&|design| matches!(design.store, Store::Weus { .. }))
+                others(&|design| !matches!(design.store, Store::Slots { .. }))
             ),
             Store::Slots { dedup: true, .. } if !options.dedup || options.fp_index_percent != 100 => format!(
                 "the design {name} deduplicates, with all its fingerprints: switch that on, or take {}",

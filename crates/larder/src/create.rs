@@ -322,8 +322,9 @@ fn summary(args: &CreateArgs, made: &Superblock) -> String {
     let dedup = if made.dedup && made.fp_index_percent > 0 { "deduplicated" } else { "not deduplicated" };
     let used = u64::from(layout.slot_count) * u64::from(layout.weu_bytes);
     let unused = layout.flash_bytes - layout.weu_offset - used;
-    // Of what a slot needs, less than one is left over.
-    let note = match unused >= u64::from(layout.weu_bytes) {
+    // Of what a slot needs, less than one is left over; of what a bucket does, where they are whole.
+    let step = u64::from(layout.weu_bytes) * u64::from(layout.bucket_slots.max(1));
+    let note = match made.ram_budget_bytes > 0 && unused >= step {
         false => String::new(),
         true => format!(
             "the RAM budget of {} affords no more slots: {} of the flash stay unused; a larger budget, or larger chunks, use more\n",

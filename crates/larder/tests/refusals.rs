@@ -127,7 +127,15 @@ fn create_refuses_a_wrong_geometry() {
         (&["--size", "64M", "--dedup", "maybe"], &["dedup", "on"]),
         (&["--size", "64M", "--wings", "2"], &["--wings"]),
         // What a design does not leave open.
-        (&["--size", "64M", "--design", "d-lru", "--compress", "lz4"], &["d-lru", "compress", "nitro, cd-arc"]),
+        (
+            &["--size", "64M", "--design", "d-lru", "--compress", "lz4"],
+            &["d-lru", "compress", "nitro, cd-arc, austere"],
+        ),
+        (&["--size", "64M", "--design", "austere", "--weu", "1M"], &["austere", "4096 bytes", "no WEUs"]),
+        (
+            &["--size", "64M", "--design", "austere", "--dedup", "off"],
+            &["austere", "deduplicates", "nitro, cd-arc, lru, arc"],
+        ),
         (&["--size", "64M", "--design", "d-arc", "--weu", "2M"], &["d-arc", "WEU"]),
         (&["--size", "64M", "--design", "d-arc", "--dedup", "off"], &["d-arc", "deduplicat", "lru, arc"]),
         (&["--size", "64M", "--design", "d-lru", "--fp-index", "50"], &["d-lru", "fingerprints", "nitro"]),
