@@ -4,7 +4,10 @@
 //!
 //! What it does not do: judge what is missing.
 
-use crate::{error::EngineError, verify::window::Window};
+use crate::{
+    error::EngineError,
+    verify::window::{PIECE_BYTES, Window},
+};
 use larder_core::{
     Design, Fingerprint, Lba, Lookup, Place, SlotId,
     austere::{bucketed::entries::RegionEntry, metadata},
@@ -67,11 +70,11 @@ pub(crate) async fn write_unlisted(
     place: &Place,
 ) -> Result<(), EngineError> {
     let Some(at) = superblock.layout.metadata_slot_offset(place.slot.0) else { return Ok(()) };
-    let block = at / WINDOW_STEP * WINDOW_STEP;
+    let block = at - at % PIECE_BYTES as u64;
     let mut metadata = metadata::MetadataSlot::EMPTY;
     metadata.reset_unlisted(Fingerprint([0; 16]), place.stored_len);
     let entry = RegionEntry { place: *place, metadata };
-    let mut bytes = region_window(flash, superblock).bytes(block, WINDOW_STEP as usize).await.to_vec();
+    let mut bytes = region_window(flash, superblock).bytes(block, PIECE_BYTES).await.to_vec();
     let skip = (at - block) as usize;
     if let Some(slot) = bytes.get_mut(skip..skip + METADATA_SLOT_BYTES) {
         slot.copy_from_slice(&encode(&entry, superblock.flash_tag()));
@@ -124,11 +127,8 @@ fn region_window<'a>(flash: &'a dyn BlockDevice, superblock: &Superblock) -> Win
 async fn entry_at(region: &mut Window<'_>, superblock: &Superblock, slot: SlotId) -> Option<RegionEntry> {
     let at = superblock.layout.metadata_slot_offset(slot.0)?;
     // A window reads whole blocks of a device.
-    let block = at / WINDOW_STEP * WINDOW_STEP;
+    let block = at - at % PIECE_BYTES as u64;
     let skip = (at - block) as usize;
-    let bytes = region.bytes(block, WINDOW_STEP as usize).await;
+    let bytes = region.bytes(block, PIECE_BYTES).await;
     decode(bytes.get(skip..skip + METADATA_SLOT_BYTES)?, superblock.flash_tag(), slot)
 }
-
-/// What a window is asked for at a time: the largest sector of a device.
-const WINDOW_STEP: u64 = 4096;

@@ -12,7 +12,7 @@ use super::{
     Problem, VerifyReport,
     records::{Findings, Named, NamedBySlot, SlotReader, homeless, unreadable},
     salvage::Salvaged,
-    window::Window,
+    window::{PIECE_BYTES, Window},
 };
 use crate::{
     codec::Codec,
@@ -22,9 +22,6 @@ use larder_core::Place;
 use larder_device::BlockDevice;
 use larder_format::StoreKind;
 use std::collections::HashMap;
-
-/// What is read of a record is so many bytes, or a multiple: the largest sector of a device.
-const READ_ALIGN: u32 = 4096;
 
 /// Checks every record.
 pub(super) async fn check(
@@ -61,7 +58,8 @@ pub(super) async fn check(
             report.records_unused += 1;
             continue;
         }
-        let len = names.iter().map(|(place, _)| place.stored_len).max().unwrap_or(0).next_multiple_of(READ_ALIGN);
+        let len =
+            names.iter().map(|(place, _)| place.stored_len).max().unwrap_or(0).next_multiple_of(PIECE_BYTES as u32);
         let mut window = Window::new(flash, offset, (offset + u64::from(len)).min(end));
         let stored = window.bytes(offset, len as usize).await.to_vec();
         unreadable(&window, run.slot.0, &names, report, &mut findings);

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 /// Bytes that are read at once.
 const READ_BYTES: usize = 1 << 20;
 /// Where that fails, pieces of this many bytes are read: the largest sector of a device.
-const PIECE_BYTES: usize = 4096;
+pub const PIECE_BYTES: usize = 4096;
 
 /// A region, read forwards in large pieces.
 pub struct Window<'a> {
