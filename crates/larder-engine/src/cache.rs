@@ -28,7 +28,7 @@ use crate::{
     superblock::SuperblockKeeper,
     sync::Turns,
     tickets::{ManyTickets, Tickets},
-    unflushed::Audience,
+    unflushed::{Asker, Audience},
     walk::Reader,
 };
 use larder_core::{Lba, Lookup, SlotId, types::SECTOR_BYTES};
@@ -153,7 +153,8 @@ impl Cache {
 
     /// Makes every completed write durable.
     pub async fn flush(&self) -> Result<(), EngineError> {
-        self.shared.flush(Audience::Client).await
+        let asker = Asker::new(Audience::Client);
+        self.shared.answer(&asker, self.shared.flush(&asker).await)
     }
 
     /// Has a range read as zeroes.
@@ -166,14 +167,17 @@ impl Cache {
     /// being closed: then it is the close that tells of a flush that failed.
     pub async fn destage_all(&self) -> bool {
         let destaged = !self.shared.is_closing() && self.shared.destage_all().await;
+        let asker = Asker::new(Audience::Operator);
         // What a close will tell it is left to tell.
-        self.shared.refuse_if_draining().is_ok() && self.shared.tell(Audience::Operator).is_ok() && destaged
+        let told = self.shared.refuse_if_draining().and_then(|()| self.shared.tell(&asker));
+        self.shared.answer(&asker, told).is_ok() && destaged
     }
 
     /// Changes the write mode; see [`mode`](crate::mode).
     pub async fn set_mode(&self, mode: WriteMode) -> Result<(), EngineError> {
         self.shared.check_open()?;
-        self.shared.set_mode(mode).await
+        let asker = Asker::new(Audience::Operator);
+        self.shared.answer(&asker, self.shared.set_mode(mode, &asker).await)
     }
 
     /// Writes a checkpoint now.
@@ -321,7 +325,11 @@ impl BlockDevice for Cache {
 
     fn flush(&self) -> IoFuture<()> {
         let shared = self.shared.clone();
-        IoFuture::boxed(async move { shared.flush(Audience::Client).await.map_err(|e| e.into_io(IoOp::Flush, 0, 0)) })
+        IoFuture::boxed(async move {
+            let asker = Asker::new(Audience::Client);
+            let flushed = shared.flush(&asker).await.map_err(|e| e.into_io(IoOp::Flush, 0, 0));
+            shared.answer(&asker, flushed)
+        })
     }
 
     fn discard(&self, offset: u64, len: u64) -> IoFuture<()> {

@@ -7,7 +7,7 @@
 //!
 //! What it does not do: write dirty data to the origin; [`detach`](crate::detach) does that before.
 
-use crate::{Cache, error::EngineError, shared::Shared, tickets::Ticket, unflushed::Audience};
+use crate::{Cache, error::EngineError, shared::Shared, tickets::Ticket, unflushed::{Asker, Audience}};
 use larder_core::Lba;
 use larder_device::IoFuture;
 use std::sync::{Arc, atomic::Ordering::*};
@@ -23,7 +23,9 @@ impl Cache {
         shared.draining.store(true, Release);
         shared.wake_waiting();
         // A ticket over everything is behind all writes.
-        shared.end(shared.tickets.ask(Lba(0), u64::MAX), false).await
+        let asker = Asker::new(Audience::Operator);
+        let ended = shared.end(shared.tickets.ask(Lba(0), u64::MAX), false, &asker).await;
+        shared.answer(&asker, ended)
     }
 
     /// Ends the cache as a crash does, and returns once nothing of it is under way on the devices: then they may be opened
@@ -47,14 +49,14 @@ impl Shared {
     ///
     /// # Errors
     /// [`EngineError::Closed`] where it has ended; what the devices say.
-    pub(crate) async fn end(self: &Arc<Self>, ticket: Ticket, detach: bool) -> Result<(), EngineError> {
-        let ending = Ending::begin(self);
+    pub(crate) async fn end(self: &Arc<Self>, ticket: Ticket, detach: bool, asker: &Asker) -> Result<(), EngineError> {
+        let (ending, asker) = (Ending::begin(self), asker.clone());
         let (completer, result) = IoFuture::pending();
         self.runtime.spawn(Box::pin(async move {
             let ticket = ticket.granted().await;
             let ended = match ending.0.is_closing() {
                 true => Err(EngineError::Closed),
-                false => ending.0.end_all(ticket, detach).await,
+                false => ending.0.end_all(ticket, detach, &asker).await,
             };
             drop(ending);
             completer.complete(Ok(ended));
@@ -62,12 +64,12 @@ impl Shared {
         result.await?
     }
 
-    async fn end_all(self: &Arc<Self>, ticket: Ticket, detach: bool) -> Result<(), EngineError> {
+    async fn end_all(self: &Arc<Self>, ticket: Ticket, detach: bool, asker: &Asker) -> Result<(), EngineError> {
         self.draining.store(true, Release);
         // From here on, for the cache may be dropped meanwhile.
         let finishing = Finishing::begin(self);
         self.settle().await;
-        let flushed = self.flush(Audience::Operator).await;
+        let flushed = self.flush(asker).await;
         // All tasks but the committer end before the last checkpoint: nothing may follow the mark that it makes.
         self.closing.store(true, Release);
         self.stop_tasks(1).await;

@@ -17,7 +17,7 @@
 
 use crate::{
     config::Tuning, error::EngineError, fence::Fence, recover::Recovered, shared::Shared, state::State,
-    unflushed::Audience,
+    unflushed::Asker,
 };
 use larder_core::{Lba, ranges::Run};
 use larder_device::{IoError, IoErrorKind, Runtime, SharedBuf, WriteFlags, ZeroFlags, runtime::compute};
@@ -221,7 +221,7 @@ impl Shared {
     ///
     /// # Errors
     /// [`EngineError::NoFence`]; [`EngineError::FlashFailed`] where some of it cannot be read or written; the origin's.
-    pub async fn flush_past_flash(self: &Arc<Self>, whom: Audience) -> Result<(), EngineError> {
+    pub async fn flush_past_flash(self: &Arc<Self>, asker: &Asker) -> Result<(), EngineError> {
         if self.undurable_left() {
             self.ensure_fence().await?;
             self.destage_all().await;
@@ -231,7 +231,7 @@ impl Shared {
                 return Err(EngineError::FlashFailed(flash));
             }
         }
-        self.flush_origin_for(whom).await
+        self.flush_origin_for(asker).await
     }
 
     /// Whether some of what was not durable when the flash failed is neither on the origin nor overwritten.

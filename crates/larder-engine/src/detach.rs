@@ -8,7 +8,7 @@
 //!
 //! What it does not do: erase the flash; making another cache there does.
 
-use crate::{Cache, error::EngineError, unflushed::Audience};
+use crate::{Cache, error::EngineError, unflushed::{Asker, Audience}};
 use larder_core::Lba;
 use larder_format::Superblock;
 
@@ -19,6 +19,11 @@ impl Cache {
     /// Where some dirty data could not be written; the cache goes on then. What the devices say: where the flash does not
     /// take the mark the cache stays attached, but it is closed ([`Cache::is_closed`]).
     pub async fn detach(&self) -> Result<(), EngineError> {
+        let asker = Asker::new(Audience::Operator);
+        self.shared().answer(&asker, self.detach_for(&asker).await)
+    }
+
+    async fn detach_for(&self, asker: &Asker) -> Result<(), EngineError> {
         let shared = self.shared();
         shared.check_open()?;
         // What could not be marked must not be closed.
@@ -36,9 +41,9 @@ impl Cache {
             let why = shared.why_dirty(&before);
             return Err(EngineError::Invalid(format!("the cache stays attached: the origin is not complete: {why}")));
         }
-        shared.flush_origin_for(Audience::Operator).await?;
+        shared.flush_origin_for(asker).await?;
         // (4) and (5)
-        shared.end(ticket, true).await
+        shared.end(ticket, true, asker).await
     }
 
     /// Whether the cache was closed, by [`Cache::close`] or [`Cache::detach`]: it takes no more requests.

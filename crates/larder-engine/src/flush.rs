@@ -19,7 +19,7 @@ use crate::{
     shared::Shared,
     state::{Asked, State},
     sync::either,
-    unflushed::Audience,
+    unflushed::Asker,
 };
 use larder_device::{IoBuf, IoError, IoErrorKind, IoOp, Runtime, SharedBuf, WriteFlags};
 use larder_format::{
@@ -33,26 +33,26 @@ use std::{
 
 impl Shared {
     /// FLUSH: every write that completed before this call is durable when it returns. In write-back the flash holds it;
-    /// in the other modes the origin does. `whom`: who asks, and is told what failed unseen.
+    /// in the other modes the origin does. `asker` is told what failed unseen.
     ///
     /// # Errors
     /// What the devices say: then nothing is promised.
-    pub async fn flush(self: &Arc<Self>, whom: Audience) -> Result<(), EngineError> {
+    pub async fn flush(self: &Arc<Self>, asker: &Asker) -> Result<(), EngineError> {
         self.counters.flushes.fetch_add(1, Relaxed);
         let (mode, upto) = {
             let state = self.state.lock();
             (state.mode, state.log.next_seq())
         };
         if mode != WriteMode::Back {
-            return self.flush_origin_for(whom).await;
+            return self.flush_origin_for(asker).await;
         }
         let flushed = self.commit(upto).await;
         // Also where nothing waited for the log: since the flash failed, writes went to the origin.
         let failed = self.state.lock().flash_failed.is_some();
         match flushed {
             // Before the mode was switched the origin was the clients' to flush.
-            Ok(()) if !failed => self.tell(whom),
-            Ok(()) | Err(EngineError::FlashFailed(_)) => self.flush_past_flash(whom).await,
+            Ok(()) if !failed => self.tell(asker),
+            Ok(()) | Err(EngineError::FlashFailed(_)) => self.flush_past_flash(asker).await,
             Err(error) => Err(error),
         }
     }

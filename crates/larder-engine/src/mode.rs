@@ -6,7 +6,7 @@
 //!
 //! What it does not do: change the design or the geometry; those are fixed when a cache is made.
 
-use crate::{error::EngineError, shared::Shared, tickets::Ticket, unflushed::Audience};
+use crate::{error::EngineError, shared::Shared, tickets::Ticket, unflushed::Asker};
 use larder_core::Lba;
 use larder_device::runtime::compute;
 use larder_format::WriteMode;
@@ -18,10 +18,10 @@ impl Shared {
     /// # Errors
     /// What the devices say; the old mode stays then. What the keeper of the fence says: where the new mode is without dirty
     /// data it is in force, and only its note is missing; setting it again notes it.
-    pub async fn set_mode(self: &Arc<Self>, mode: WriteMode) -> Result<(), EngineError> {
+    pub async fn set_mode(self: &Arc<Self>, mode: WriteMode, asker: &Asker) -> Result<(), EngineError> {
         // One switch at a time: what one that is over told the keeper would outlast what the other did.
         let turn = self.mode_switches.ask(Lba(0), 1).granted().await;
-        let this = self.clone();
+        let (this, asker) = (self.clone(), asker.clone());
         if self.state.lock().mode == mode {
             return self.to_its_end(async move { this.set_again(mode, turn).await }).await;
         }
@@ -33,7 +33,7 @@ impl Shared {
         let ticket = self.tickets.ask(Lba(0), u64::MAX).granted().await;
         self.check_open()?;
         // To its end, also where whoever asked gives up: half a switch must not go on beside what comes after it.
-        self.to_its_end(async move { this.switch_to(mode, (ticket, switching, turn)).await }).await
+        self.to_its_end(async move { this.switch_to(mode, &asker, (ticket, switching, turn)).await }).await
     }
 
     /// The mode is in force: makes that durable, where it may not be.
@@ -49,6 +49,7 @@ impl Shared {
     async fn switch_to(
         self: &Arc<Self>,
         mode: WriteMode,
+        asker: &Asker,
         _held: (Ticket, Switching, Ticket),
     ) -> Result<(), EngineError> {
         let before = self.counters.values();
@@ -58,7 +59,7 @@ impl Shared {
         }
         if self.state.lock().mode != WriteMode::Back {
             // From here on FLUSH asks the flash alone: what the origin holds unflushed becomes durable first.
-            self.flush_origin_for(Audience::Operator).await?;
+            self.flush_origin_for(asker).await?;
         }
         self.commit_everything(false).await?;
         if mode == WriteMode::Back {

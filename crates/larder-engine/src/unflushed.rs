@@ -22,7 +22,10 @@ use larder_device::{IoError, IoOp};
 use larder_format::{LogEntry, WriteMode};
 use std::{
     collections::BTreeMap,
-    sync::{Arc, atomic::Ordering::*},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::*},
+    },
 };
 
 /// Clean mappings that wait for a flush of the origin. Together with the log's entries, about as many as of those may wait:
@@ -89,8 +92,9 @@ pub struct OriginFlushes {
     in_flight: bool,
     /// Why one failed last.
     pub last_error: Option<IoError>,
-    /// The same, if clients' writes go to the origin, for each [`Audience`] until it is told. (What is destaged is tried again.)
-    untold: [Option<IoError>; 2],
+    /// The same, with its number, if clients' writes go to the origin, for each [`Audience`] until it is told. (What is destaged is
+    /// tried again.)
+    untold: [Option<(u64, IoError)>; 2],
 }
 
 /// Who is told, once, that a flush of the origin failed, whoever asked for that flush.
@@ -100,6 +104,22 @@ pub enum Audience {
     Client,
     /// Whoever operates the cache: by what brings everything to the origin, or ends the cache.
     Operator,
+}
+
+/// One who asks, until he has his answer. What failed unseen counts as told only with that ([`Shared::answer`]): others who ask
+/// meanwhile are told as well, and where he gives up, the next one is.
+#[derive(Clone)]
+pub struct Asker {
+    whom: Audience,
+    /// The newest failure that his answer will speak of.
+    heard: Arc<AtomicU64>,
+}
+
+impl Asker {
+    /// Somebody who asks now.
+    pub fn new(whom: Audience) -> Self {
+        Asker { whom, heard: Arc::new(AtomicU64::new(0)) }
+    }
 }
 
 impl State {
@@ -158,7 +178,8 @@ impl State {
         self.origin_flushes.last_error = Some(error.clone());
         self.origin_changes.flush_failed();
         if self.mode != WriteMode::Back || self.flash_failed.is_some() {
-            self.origin_flushes.untold = [Some(error.clone()), Some(error.clone())];
+            let failure = (self.origin_flush_failures, error.clone());
+            self.origin_flushes.untold = [Some(failure.clone()), Some(failure)];
         }
         let mut lost = self.unflushed.take_below(u64::MAX);
         if self.mode != WriteMode::Back {
@@ -234,20 +255,32 @@ impl Shared {
     ///
     /// # Errors
     /// The origin's, of this flush or of an earlier one that this audience was not told of.
-    pub async fn flush_origin_for(self: &Arc<Self>, whom: Audience) -> Result<(), EngineError> {
+    pub async fn flush_origin_for(self: &Arc<Self>, asker: &Asker) -> Result<(), EngineError> {
         let result = self.flush_origin().await;
-        let untold = self.tell(whom);
+        let untold = self.tell(asker);
         result?;
         untold
     }
 
-    /// Tells of a flush of the origin that failed, once.
+    /// Tells of a flush of the origin that failed, and that this audience has not been told of.
     ///
     /// # Errors
     /// That one's.
-    pub fn tell(&self, whom: Audience) -> Result<(), EngineError> {
-        let untold = self.state.lock().origin_flushes.untold[whom as usize].take();
-        untold.map_or(Ok(()), |error| Err(error.into()))
+    pub fn tell(&self, asker: &Asker) -> Result<(), EngineError> {
+        let state = self.state.lock();
+        let Some((number, error)) = &state.origin_flushes.untold[asker.whom as usize] else { return Ok(()) };
+        asker.heard.store(*number, Relaxed);
+        Err(error.clone().into())
+    }
+
+    /// The answer that whoever asked gets now, and nothing between: with it he is told what he heard of.
+    pub fn answer<T, E>(&self, asker: &Asker, answer: Result<T, E>) -> Result<T, E> {
+        let heard = asker.heard.load(Relaxed);
+        if answer.is_err() && heard > 0 {
+            let untold = &mut self.state.lock().origin_flushes.untold[asker.whom as usize];
+            *untold = untold.take().filter(|(number, _)| *number > heard);
+        }
+        answer
     }
 
     /// Has the origin flushed in the background, and then logs what waits for that. Nobody waits for it.

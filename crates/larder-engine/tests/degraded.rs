@@ -16,6 +16,7 @@ use larder_device::{
     rng::Rng,
 };
 use larder_engine::{EngineError, WriteMode};
+use std::cell::Cell;
 use std::{sync::Arc, time::Duration};
 
 const CHUNK: usize = 8 << 10;
@@ -395,7 +396,7 @@ fn a_flush_past_the_flash_reaches_the_origin() {
 /// asked. Here it is one of a checkpoint: that of what it commits, or that before its header.
 #[test]
 fn a_flush_that_fails_in_a_checkpoint_fails_the_flash() {
-    let hits = [0; 4].map(std::cell::Cell::new);
+    let hits = [0; 4].map(Cell::new);
     each_seed(40, |seed| {
         for (number, hits) in hits.iter().enumerate().skip(1) {
             let (setup, _) = fenced_setup(WriteMode::Back);
@@ -437,6 +438,54 @@ fn a_flush_of_the_origin_that_failed_unseen_is_told() {
         assert!(world.run(world.cache().flush()).is_err(), "the flush that failed is told");
         world.flush();
     });
+}
+
+/// Of a flush that failed unseen nobody was told while the switch of modes that will tell goes on, nor when whoever asked for
+/// the switch gives up.
+#[test]
+fn what_a_switch_of_modes_will_tell_is_told_to_others_meanwhile() {
+    let (meanwhile, given_up) = (Cell::new(0), Cell::new(0));
+    for looks in 0..12 {
+        each_seed(4, |seed| {
+            let (setup, _) = fenced_setup(WriteMode::Through);
+            let world = World::new(seed, setup);
+            world.write(0, &noise(1, CHUNK));
+            world.settle();
+            world.origin.sim.fail_next(IoOp::Flush, IoErrorKind::Io);
+            let _ = world.run(world.cache().checkpoint());
+            let cache = world.cache().clone();
+            let mut switch = Box::pin(async move { cache.set_mode(WriteMode::Back).await });
+            let mut left = looks;
+            let switched = world.run(std::future::poll_fn(|cx| match switch.as_mut().poll(cx) {
+                std::task::Poll::Pending if left > 0 => {
+                    left -= 1;
+                    cx.waker().wake_by_ref();
+                    std::task::Poll::Pending
+                }
+                polled => std::task::Poll::Ready(polled),
+            }));
+            if let std::task::Poll::Ready(switched) = switched {
+                assert!(switched.is_err(), "the flush that failed is told");
+                assert!(world.run(world.cache().destage_all()), "once");
+                return;
+            }
+            if seed % 2 == 0 {
+                drop(switch);
+                world.settle();
+                given_up.set(given_up.get() + 1);
+                assert!(!world.run(world.cache().destage_all()), "nobody was told");
+            } else {
+                let (destaged, switched) = world.run(async {
+                    let destaged = world.cache().destage_all().await;
+                    (destaged, switch.await)
+                });
+                meanwhile.set(meanwhile.get() + 1);
+                assert!(!destaged, "nobody was told yet");
+                assert!(switched.is_err() || world.cache().mode() == WriteMode::Back);
+            }
+        });
+    }
+    assert!(meanwhile.get() > 3 && given_up.get() > 3, "{meanwhile:?} {given_up:?}");
 }
 
 /// What a flush of the origin failed to make durable may vanish with the power, whatever later flushes say: what is read of

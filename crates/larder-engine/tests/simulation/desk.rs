@@ -225,7 +225,7 @@ impl Desk {
             let closed = state.closed;
             state.model.life_ends(closed);
         } else {
-            state.model.trouble.life_ends();
+            state.model.opening_ends();
         }
         drop(state);
         drop(cache);

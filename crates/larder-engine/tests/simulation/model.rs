@@ -173,6 +173,12 @@ impl Model {
         self.trouble.life_ends();
     }
 
+    /// An opening is over that did not succeed. Whoever asked for it was told, and nobody relies on what it flushed.
+    pub fn opening_ends(&mut self) {
+        self.untold = None;
+        self.trouble.life_ends();
+    }
+
     /// Between lives: what is on the flash alone is lost.
     pub fn lose_flash(&mut self) {
         self.sectors.iter_mut().for_each(Sector::lose_flash);

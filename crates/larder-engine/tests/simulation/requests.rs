@@ -191,11 +191,8 @@ impl Desk {
         let mut state = self.state.lock();
         state.look_at_origin();
         match result {
-            None => {
-                // What it would have been told nobody knows.
-                state.model.told();
-                Answer::GivenUp
-            }
+            // What it would have been told is left to tell.
+            None => Answer::GivenUp,
             Some(Ok(())) => {
                 let kept = match fenced {
                     Some(since) if way != Way::Through => state.model.durable_past_flash(start, since),
