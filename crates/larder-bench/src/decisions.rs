@@ -18,8 +18,9 @@ use larder_core::{
 use larder_device::rng::{Rng, mix64};
 use larder_engine::{
     CreateOptions,
-    designs::{DESIGNS, EngineDesign, Store},
+    designs::{DESIGNS, EngineDesign},
 };
+use larder_format::StoreKind;
 use larder_trace::zipf::Zipf;
 use std::time::Instant;
 
@@ -48,9 +49,9 @@ pub fn run(bench: &Options) -> Res<Vec<Row>> {
     let mut rows = Vec::new();
     for design in DESIGNS {
         // What is on flash is no RAM of the design.
-        let region = MemoryRegion::new(match design.store {
-            Store::Buckets => config(design)?.slot_count as usize,
-            Store::Weus { .. } | Store::Slots { .. } => 0,
+        let region = MemoryRegion::new(match design.kind() {
+            StoreKind::Buckets => config(design)?.slot_count as usize,
+            StoreKind::Weus | StoreKind::Slots => 0,
         });
         let live = Live::begin();
         let mut cache = Driven::new(design, region)?;

@@ -21,8 +21,9 @@ use crate::{
 use larder_device::{IoBuf, IoError, driver::block_on, ram::RamDevice, rng::Rng};
 use larder_engine::{
     Cache, Compression,
-    designs::{DESIGNS, EngineDesign, Store},
+    designs::{DESIGNS, EngineDesign},
 };
+use larder_format::StoreKind;
 use std::{
     hint::black_box,
     sync::{Arc, Barrier},
@@ -69,9 +70,9 @@ fn design_rows(bench: &Options, counts: &[usize], design: &EngineDesign, memory:
     let mut options = options(CHUNK_BYTES, Compression::Off);
     design.fit(&mut options);
     let cache = filled(flash, origin, runtime.clone(), &options, (&source, SET_BYTES))?;
-    let chunks = match design.store {
-        Store::Buckets => clean_chunks(&cache)?,
-        Store::Weus { .. } | Store::Slots { .. } => (0..SET_BYTES / CHUNK_BYTES as u64).collect(),
+    let chunks = match design.kind() {
+        StoreKind::Buckets => clean_chunks(&cache)?,
+        StoreKind::Weus | StoreKind::Slots => (0..SET_BYTES / CHUNK_BYTES as u64).collect(),
     };
     let (before, counts_before) = (not_hits(&cache), cache.status().counts);
     let (mut reads, mut copies) = (vec![Vec::new(); counts.len()], vec![Vec::new(); counts.len()]);
@@ -93,7 +94,7 @@ fn design_rows(bench: &Options, counts: &[usize], design: &EngineDesign, memory:
     let counts_after = cache.status().counts;
     let chunks_read = counts_after.read_chunks - counts_before.read_chunks;
     let region_reads = counts_after.flash_region_reads - counts_before.flash_region_reads;
-    if matches!(design.store, Store::Buckets) && region_reads != chunks_read {
+    if design.kind() == StoreKind::Buckets && region_reads != chunks_read {
         return Err(format!("{chunks_read} chunks were read by {region_reads} metadata slots").into());
     }
     end(&cache, &runtime)?;

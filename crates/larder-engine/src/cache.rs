@@ -19,7 +19,6 @@ use crate::{
     log_room::Reservations,
     pins::Pins,
     recover::{RecoveryReport, index_limits, new_design, recover_by},
-    segment::packing_rules,
     shared::{Geometry, Shared, Signals},
     state::State,
     state_lock::StateLock,
@@ -93,7 +92,7 @@ impl Cache {
         }
         let design = designs::find(superblock.design)?;
         let limits = index_limits(&superblock, design, found.geometry.chunk_count);
-        state.note_opened(design.name, &found.geometry, limits, packing_rules(&superblock.layout));
+        state.note_opened(design.name, &found.geometry, limits, design.store.packing(&superblock.layout));
         let opening = Opening { superblock_repaired: found.repair, emptied };
         let slots = superblock.layout.slot_count;
         let stripes = Stripes::new(tuning.read_stripes);

@@ -7,7 +7,13 @@
 //!
 //! What it does not do: write dirty data to the origin; [`detach`](crate::detach) does that before.
 
-use crate::{Cache, error::EngineError, shared::Shared, tickets::Ticket, unflushed::{Asker, Audience}};
+use crate::{
+    Cache,
+    error::EngineError,
+    shared::Shared,
+    tickets::Ticket,
+    unflushed::{Asker, Audience},
+};
 use larder_core::Lba;
 use larder_device::IoFuture;
 use std::sync::{Arc, atomic::Ordering::*};

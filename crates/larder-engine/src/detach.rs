@@ -8,7 +8,11 @@
 //!
 //! What it does not do: erase the flash; making another cache there does.
 
-use crate::{Cache, error::EngineError, unflushed::{Asker, Audience}};
+use crate::{
+    Cache,
+    error::EngineError,
+    unflushed::{Asker, Audience},
+};
 use larder_core::Lba;
 use larder_format::Superblock;
 

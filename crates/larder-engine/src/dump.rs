@@ -30,7 +30,7 @@ use crate::{
 };
 use larder_core::{Lookup, Place, StreamClass, slots::SlotState};
 use larder_device::BlockDevice;
-use larder_format::{Encoding, StoreKind, Superblock, layout::SUPERBLOCK_OFFSETS};
+use larder_format::{Encoding, Superblock, layout::SUPERBLOCK_OFFSETS};
 use std::collections::HashMap;
 
 /// Both superblock twins.
@@ -85,20 +85,14 @@ pub fn layout(superblock: &Superblock) -> LayoutDump {
         region("metadata log", layout.log_offset, layout.log_bytes),
     ];
     let slots_bytes = u64::from(layout.slot_count) * u64::from(layout.weu_bytes);
-    let store = match layout.store() {
-        StoreKind::Buckets => {
-            regions.push(region("metadata slots", layout.region_offset, layout.region_bytes()));
-            regions.push(region("data slots", layout.weu_offset, slots_bytes));
-            "buckets"
-        }
-        kind => {
-            regions.push(region("WEU slots", layout.weu_offset, slots_bytes));
-            if kind == StoreKind::Weus { "weus" } else { "slots" }
-        }
-    };
+    if layout.region_bytes() > 0 {
+        regions.push(region("metadata slots", layout.region_offset, layout.region_bytes()));
+    }
+    let store = layout.store();
+    regions.push(region(store.slots_name(), layout.weu_offset, slots_bytes));
     LayoutDump {
         flash_bytes: layout.flash_bytes,
-        store,
+        store: store.name(),
         chunk_bytes: layout.chunk_bytes,
         weu_bytes: layout.weu_bytes,
         sector_bytes: layout.sector_bytes,

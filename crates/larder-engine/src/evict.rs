@@ -21,10 +21,6 @@ use std::{
     time::Duration,
 };
 
-/// WEUs evicted with one commit at most.
-const BATCH_MAX: usize = 8;
-/// Slots of one chunk evicted with one commit at most.
-const CHUNK_BATCH_MAX: usize = 256;
 /// Chunks destaged at once.
 const DESTAGE_MAX: usize = 256;
 /// Of the entries that may wait for the log, as many are of what leaves the index at once: one part of so many.
@@ -35,21 +31,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 impl Shared {
     /// Free slots that are kept ready.
     pub(crate) fn free_slots_wanted(&self) -> usize {
-        let slots = self.geometry.layout.slot_count as usize;
-        match self.geometry.layout.has_segments() {
-            true => (slots / 32).clamp(2, BATCH_MAX),
-            // Of the spare ones, half.
-            false => (slots / 64).clamp(2, CHUNK_BATCH_MAX),
-        }
-    }
-
-    /// How many slots go with one commit, where so many free ones are missing. Of slots of one chunk all that the design has let go
-    /// of, or each chunk stored would cost a commit; where the index is full it is data in use that goes, and no more than has to.
-    fn batch(&self, missing: usize, crowded: bool) -> usize {
-        match self.geometry.layout.has_segments() || crowded {
-            true => missing.clamp(1, CHUNK_BATCH_MAX),
-            false => CHUNK_BATCH_MAX,
-        }
+        self.geometry.store.free_slots_wanted(self.geometry.layout.slot_count as usize)
     }
 
     /// The evictor's task: keeps slots free and the index in bounds until the cache closes.
@@ -86,7 +68,7 @@ impl Shared {
                 continue;
             }
             let written = self.signals.segments.listen();
-            let done = self.evict_batch(self.batch(short, crowded)).await;
+            let done = self.evict_batch(self.geometry.store.evict_at_once(short, crowded)).await;
             self.signals.room.notify();
             if done == 0 {
                 if crowded {
@@ -191,8 +173,8 @@ impl Shared {
         for &slot in &freed {
             // (4)
             self.pins.wait_unpinned(slot).await;
-            // (5): advisory; a device that cannot trim loses nothing. A slot of one chunk is written again soon.
-            if self.geometry.layout.has_segments() {
+            // (5): advisory; a device that cannot trim loses nothing.
+            if self.geometry.store.trims_slots() {
                 let weu_bytes = u64::from(self.geometry.layout.weu_bytes);
                 let _ = self.flash.discard(self.geometry.flash_offset(slot, 0), weu_bytes).await;
                 self.counters.slots_trimmed.fetch_add(1, Relaxed);

@@ -49,6 +49,7 @@ pub mod stall;
 pub mod state;
 pub mod state_lock;
 pub mod status;
+pub(crate) mod store;
 pub mod stripes;
 pub mod superblock;
 pub mod sync;

@@ -110,6 +110,7 @@ pub fn geometry(
         fragments_max: layout.fragments_max.min(affordable / FRAGMENT_SHARE as u64),
         zero_ranges_max: layout.zero_ranges_max.min(affordable / RUN_SHARE as u64),
         layout,
+        store: design.store,
     })
 }
 

@@ -13,6 +13,7 @@ use crate::{
     shared::Shared,
     state::{State, class_index},
     state_lock::StateGuard,
+    store::Store,
     sync::Counted,
 };
 use larder_core::{
@@ -24,11 +25,7 @@ use larder_core::{
     types::Fingerprint,
 };
 use larder_device::{IoBuf, SharedBuf};
-use larder_format::{
-    Encoding, FormatError, Layout, LogEntry, RecordContent, RecordEntry, RecordIdentity, SegmentHeader, WeuClass,
-    record_crc,
-    segment::{RECORD_ENTRY_BYTES, SEGMENT_HEADER_BYTES, encode_header, encode_table},
-};
+use larder_format::{Encoding, LogEntry, RecordContent, RecordEntry, RecordIdentity, WeuClass, record_crc};
 use std::{
     ops::Range,
     sync::{Arc, atomic::Ordering::*},
@@ -69,7 +66,7 @@ pub struct OpenWeu {
     generation: u32,
     class: StreamClass,
     packer: SegmentPacker,
-    has_segments: bool,
+    store: &'static dyn Store,
     /// The rest of the WEU from the open segment's start on.
     buf: IoBuf,
     records: Vec<RecordEntry>,
@@ -137,26 +134,16 @@ impl OpenWeu {
     }
 
     /// Closes the open segment. Returns it, and whether the WEU has room for another.
-    ///
-    /// In a slot of one chunk, or a run of slots, it is the record alone.
     fn close(&mut self, seq: u64, flash_tag: u64) -> (InFlightSegment, bool) {
         let start = self.packer.start();
-        let bytes = match self.has_segments {
-            true => (self.packer.closed_end() - start) as usize,
-            false => self.buf.len(),
-        };
+        let bytes = (self.packer.closed_end() - start) as usize;
         let table = (self.packer.table_offset() - start) as usize;
         let payload_end = (self.packer.payload_end() - start) as usize;
         let mut data = self.buf.split_to(bytes);
-        // Gaps between raw payloads may hold an earlier buffer's bytes; they are inside `payload_end` and harmless to
-        // checksums, but must not leak another volume's data to the flash: `append` leaves gaps below 4 KiB only
-        // before raw payloads, cleared here.
         data[payload_end..].fill(0);
-        if self.has_segments {
-            clear_gaps(&mut data, start, &self.records);
-            let home = SegmentHome { slot: self.slot, generation: self.generation, offset: start, class: self.class };
-            finish(&mut data, table, &self.records, (flash_tag, seq), home).expect("the table has its exact size");
-        }
+        let home = SegmentHome { slot: self.slot, generation: self.generation, offset: start, class: self.class };
+        let described = self.store.describe(&mut data, table, &self.records, (flash_tag, seq), home);
+        described.expect("the table has its exact size");
         self.records.clear();
         self.commit_needs_it = false;
         let segment = InFlightSegment {
@@ -182,60 +169,11 @@ pub(crate) struct SegmentHome {
     pub class: StreamClass,
 }
 
-/// Puts record table and header to the payloads of a segment, whose bytes are `data`. `identity`: the flash's tag, the
-/// segment's number.
-pub(crate) fn finish(
-    data: &mut [u8],
-    table_offset: usize,
-    records: &[RecordEntry],
-    (flash_tag, segment_seq): (u64, u64),
-    home: SegmentHome,
-) -> Result<(), FormatError> {
-    let table = table_offset..table_offset + records.len() * RECORD_ENTRY_BYTES;
-    let table_crc = encode_table(records, data.get_mut(table).unwrap_or_default())?;
-    let header = SegmentHeader {
-        flash_tag,
-        slot: home.slot.0,
-        generation: home.generation,
-        offset: home.offset,
-        segment_seq,
-        segment_bytes: data.len() as u32,
-        table_offset: table_offset as u32,
-        record_count: records.len() as u32,
-        class: weu_class(home.class),
-        table_crc,
-    };
-    data[..SEGMENT_HEADER_BYTES].copy_from_slice(&encode_header(&header));
-    Ok(())
-}
-
-/// How a flash of this layout is filled. In slots of one chunk a record has neither header nor table.
-pub(crate) fn packing_rules(layout: &Layout) -> PackingRules {
-    let described = |bytes: usize| if layout.has_segments() { bytes as u32 } else { 0 };
-    PackingRules {
-        weu_bytes: layout.weu_bytes,
-        sector_bytes: layout.sector_bytes,
-        header_bytes: described(SEGMENT_HEADER_BYTES),
-        entry_bytes: described(RECORD_ENTRY_BYTES),
-    }
-}
-
 /// The format's word for a class.
 pub(crate) fn weu_class(class: StreamClass) -> WeuClass {
     match class {
         StreamClass::Clean => WeuClass::Clean,
         StreamClass::Dirty => WeuClass::Dirty,
-    }
-}
-
-fn clear_gaps(data: &mut [u8], start: u32, records: &[RecordEntry]) {
-    let mut at = SEGMENT_HEADER_BYTES;
-    for record in records {
-        let offset = (record.offset - start) as usize;
-        if at < offset {
-            data[at..offset].fill(0);
-        }
-        at = offset + record.stored_len as usize;
     }
 }
 
@@ -254,12 +192,11 @@ impl State {
     pub fn append(&mut self, record: &NewRecord<'_>, flash_tag: u64) -> Option<Place> {
         let open = self.open[class_index(record.class)].as_mut()?;
         let place = open.append(record);
-        let has_segments = open.has_segments;
+        let is_full = open.store.is_full_with_one();
         if place.is_none() {
             self.note_full(record);
         }
-        // A slot of one chunk is full with it.
-        if place.is_none() || !has_segments {
+        if place.is_none() || is_full {
             self.close_segment(record.class, flash_tag, true);
         }
         place
@@ -287,7 +224,7 @@ impl State {
 
     /// Opens a WEU for `record` if none of its class is open and a slot is free. What is less than a record is as many slots
     /// as that takes.
-    fn open_weu(&mut self, record: &NewRecord<'_>, mut rules: PackingRules) -> bool {
+    fn open_weu(&mut self, record: &NewRecord<'_>, store: &'static dyn Store, mut rules: PackingRules) -> bool {
         let class = record.class;
         if self.open[class_index(class)].is_some() {
             return true;
@@ -308,7 +245,7 @@ impl State {
             generation,
             class,
             packer: SegmentPacker::new(rules),
-            has_segments: rules.header_bytes > 0,
+            store,
             buf: IoBuf::new(rules.weu_bytes as usize),
             records: Vec::new(),
             awaiting: Vec::new(),
@@ -358,7 +295,7 @@ impl State {
 impl Shared {
     /// How segments are packed.
     pub fn packing_rules(&self) -> PackingRules {
-        packing_rules(&self.geometry.layout)
+        self.geometry.store.packing(&self.geometry.layout)
     }
 
     /// Appends a record to a WEU of its class, waiting for a slot where none is free, and decides with `decide` under the
@@ -424,7 +361,7 @@ impl Shared {
         if let Some(place) = state.append(record, self.geometry.flash_tag) {
             return Some(place);
         }
-        if crowded || !state.open_weu(record, self.packing_rules()) {
+        if crowded || !state.open_weu(record, self.geometry.store, self.packing_rules()) {
             return None;
         }
         if state.design.free_slots() < self.free_slots_wanted() {

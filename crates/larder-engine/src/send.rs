@@ -77,7 +77,7 @@ impl Shared {
     /// Writes a segment, or a record that has its own slots.
     async fn write_data(&self, slot: SlotId, start: u32, data: SharedBuf) -> IoResult<()> {
         let untrimmed = std::mem::replace(&mut self.state.lock().untrimmed[slot.0 as usize], false);
-        if untrimmed && start == 0 && self.geometry.layout.has_segments() {
+        if untrimmed && start == 0 && self.geometry.store.trims_slots() {
             // Freed before a restart: nothing says whether its trim reached the device. A failed trim costs wear, not data.
             let weu_bytes = u64::from(self.geometry.layout.weu_bytes);
             let _ = self.flash.discard(self.geometry.flash_offset(slot, 0), weu_bytes).await;

@@ -12,6 +12,7 @@ use crate::{
     state::State,
     state_lock::StateLock,
     status::Counters,
+    store::Store,
     stripes::Stripes,
     superblock::SuperblockKeeper,
     sync::{Notify, Turns},
@@ -48,6 +49,8 @@ pub struct Geometry {
     pub zero_ranges_max: u64,
     /// Where things are on flash.
     pub layout: Layout,
+    /// And what they are there.
+    pub(crate) store: &'static dyn Store,
 }
 
 impl Geometry {

@@ -12,14 +12,14 @@
 //!
 //! What it does not do: repair ([`repair`] does), or look at the origin.
 
-mod buckets;
+pub(crate) mod buckets;
 pub(crate) mod frames;
-mod index;
+pub(crate) mod index;
 pub mod losses;
 mod metadata;
 mod moving;
 mod rebuild;
-mod records;
+pub(crate) mod records;
 pub mod repair;
 pub(crate) mod salvage;
 pub(crate) mod window;

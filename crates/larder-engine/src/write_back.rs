@@ -59,10 +59,9 @@ enum Base {
 }
 
 impl Shared {
-    /// Fingerprints a chunk and compresses it if its content is not known. Pure computing but for one look at the index. In
-    /// slots of one chunk zeroes are content as any other, as the papers have it.
+    /// Fingerprints a chunk and compresses it if its content is not known. Pure computing but for one look at the index.
     pub fn prepare(&self, chunk: &[u8]) -> Prepared {
-        if self.geometry.layout.has_segments() && is_zero(chunk) {
+        if !self.geometry.store.stores_zeroes() && is_zero(chunk) {
             return Prepared::Zero;
         }
         let mut padded = Vec::new();

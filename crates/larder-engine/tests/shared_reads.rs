@@ -8,11 +8,8 @@ mod common;
 
 use common::*;
 use larder_device::{rng::Rng, sim::Schedule};
-use larder_engine::{
-    CreateOptions, Tuning, WriteMode,
-    designs::{self, Store},
-};
-use larder_format::DesignId;
+use larder_engine::{CreateOptions, Tuning, WriteMode, designs};
+use larder_format::{DesignId, StoreKind};
 
 const CHUNK: usize = 8 << 10;
 /// Chunks that are asked for, few of them often: more than the flash has room for.
@@ -76,7 +73,7 @@ fn seen(seed: u64, design: DesignId, share_after_reads: u32) -> Seen {
     assert!(counts.read_hits > 500 && counts.evicted_weus > 0, "{design:?}: {counts:?}");
     assert_eq!(counts.read_hits + counts.read_misses, counts.read_chunks, "each chunk that was read counts once");
     // Clean chunks of such a design hit by what a metadata slot says.
-    let has_region = designs::find(design).is_ok_and(|design| matches!(design.store, Store::Buckets));
+    let has_region = designs::find(design).is_ok_and(|design| design.kind() == StoreKind::Buckets);
     assert_eq!(counts.flash_region_reads > 500, has_region, "{design:?}: {counts:?}");
     let slots = (0..CHUNKS).map(|lba| world.slot_of(lba).map(|slot| slot.0)).collect();
     Seen { origin_reads, slots, status: format!("{status:?}") }

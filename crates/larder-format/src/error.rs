@@ -195,11 +195,7 @@ impl fmt::Display for FormatError {
                 write!(f, "a flash of {given} is too small; {least} is the least")
             }
             FormatError::FlashTooLarge { flash_bytes_max, store } => {
-                let size = match store {
-                    StoreKind::Weus => "WEU",
-                    StoreKind::Slots => "chunk",
-                    StoreKind::Buckets => "subchunk",
-                };
+                let size = store.slot_name();
                 write!(f, "the flash has more than {}: use a larger {size} size", exact(flash_bytes_max))
             }
         }

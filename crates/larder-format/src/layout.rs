@@ -75,6 +75,34 @@ pub enum StoreKind {
     Buckets,
 }
 
+impl StoreKind {
+    /// All of them, in a word.
+    pub fn name(self) -> &'static str {
+        match self {
+            StoreKind::Weus => "weus",
+            StoreKind::Slots => "slots",
+            StoreKind::Buckets => "buckets",
+        }
+    }
+
+    /// What a slot is, in a word.
+    pub fn slot_name(self) -> &'static str {
+        match self {
+            StoreKind::Weus => "WEU",
+            StoreKind::Slots => "chunk",
+            StoreKind::Buckets => "subchunk",
+        }
+    }
+
+    /// The part of the flash that the slots take.
+    pub fn slots_name(self) -> &'static str {
+        match self {
+            StoreKind::Weus => "WEU slots",
+            StoreKind::Slots | StoreKind::Buckets => "data slots",
+        }
+    }
+}
+
 /// Asks for slots in buckets, and a metadata region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BucketRequest {
@@ -259,11 +287,6 @@ impl Layout {
             0 => StoreKind::Weus,
             _ => StoreKind::Buckets,
         }
-    }
-
-    /// Whether slots are WEUs, which are filled with segments.
-    pub fn has_segments(&self) -> bool {
-        self.store() == StoreKind::Weus
     }
 
     /// The flash offset of a slot, `None` when there is no such slot.

@@ -35,7 +35,7 @@ fn a_bucket_store_is_known() {
     assert_eq!(Superblock::decode(&bytes), Ok(superblock_with_buckets()));
     assert_eq!(superblock_with_buckets().encode().as_slice(), bytes);
     let layout = superblock_with_buckets().layout;
-    assert_eq!((layout.store(), layout.has_segments()), (StoreKind::Buckets, false));
+    assert_eq!(layout.store(), StoreKind::Buckets);
     assert_eq!((layout.metadata_slot_offset(0), layout.slot_offset(0)), (Some(4 << 20), Some(0x76_0000)));
     assert_eq!(layout.metadata_slot_offset(6911), Some(0x76_0000 - 512));
     assert_eq!((layout.metadata_slot_offset(6912), layout.slot_offset(6912)), (None, None));

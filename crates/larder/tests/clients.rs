@@ -7,7 +7,8 @@ mod support;
 
 use std::fs;
 
-use larder_engine::designs::{DESIGNS, Store};
+use larder_engine::designs::DESIGNS;
+use larder_format::StoreKind;
 
 use support::image::{disk, noise};
 use support::wire::{self, Wire};
@@ -234,9 +235,9 @@ fn fio_verifies_checksums_in_four_jobs() {
         [("write-back", "4k-64k"), ("write-back", "512-24k"), ("write-through", "512-64k"), ("write-around", "4k-64k")];
     let cases = cases.map(|(mode, sizes)| vec!["--mode", mode, "--weu", "512K", sizes]);
     // On a flash that is full soon, also where it has no WEUs to leave half empty.
-    let designs = DESIGNS.iter().map(|design| match design.store {
-        Store::Weus { .. } => vec!["--design", design.name, "--weu", "512K", "512-24k"],
-        Store::Slots { .. } | Store::Buckets => vec!["--design", design.name, "512-24k"],
+    let designs = DESIGNS.iter().map(|design| match design.kind() {
+        StoreKind::Weus => vec!["--design", design.name, "--weu", "512K", "512-24k"],
+        StoreKind::Slots | StoreKind::Buckets => vec!["--design", design.name, "512-24k"],
     });
     for mut options in cases.into_iter().chain(designs) {
         let sizes = options.pop().expect("the sizes are last");

@@ -13,6 +13,7 @@ use crate::{
     record::check as checksum_holds,
     region::scan::stored_runs,
     state::from_format,
+    store,
     verify::window::Window,
 };
 use larder_core::{Lba, Lookup, Place, SectorMap, types::SECTOR_BYTES};
@@ -107,13 +108,13 @@ async fn listed_at(
             layout.weu_offset
         )));
     }
-    if !layout.has_segments() {
+    if !store::of(superblock)?.lists_records() {
         return mapped_at(flash, superblock, offset).await;
     }
     let slot = ((offset - layout.weu_offset) / weu_bytes) as u32;
     let at = ((offset - layout.weu_offset) % weu_bytes) as u32;
     let weu = slot_bytes(flash, superblock, slot).await?;
-    for segment in lying(&weu, superblock, slot) {
+    for segment in lying(&weu, superblock, slot)? {
         let header = &segment.header;
         for record in segment.records.as_deref().unwrap_or_default() {
             if (record.offset..record.offset.saturating_add(record.stored_len)).contains(&at) {

@@ -3,7 +3,7 @@
 //! What it does not do: check records; [`verify`](crate::verify) does.
 
 use super::{Listing, RecordDump, SegmentDump, StateOf, hex, place_of, runs, state_of};
-use crate::{error::EngineError, verify::window::Window, walk};
+use crate::{error::EngineError, store, verify::window::Window, walk};
 use larder_core::slots::SlotState;
 use larder_device::BlockDevice;
 use larder_format::{
@@ -46,10 +46,7 @@ pub async fn segments(flash: &dyn BlockDevice, limit: usize) -> Result<(Listing<
     slots.sort_by_key(|(slot, ..)| *slot);
     let mut cut = Cut::new(limit);
     for (slot, generation, state, _) in slots {
-        if state == SlotState::Free {
-            continue;
-        }
-        if !superblock.layout.has_segments() {
+        if state == SlotState::Free || !found.geometry.store.lists_records() {
             continue;
         }
         let weu = slot_bytes(flash, superblock, slot.0).await?;
@@ -71,18 +68,21 @@ pub async fn slot_segments(
 ) -> Result<Listing<SegmentDump>, EngineError> {
     let weu = slot_bytes(flash, superblock, slot).await?;
     let mut cut = Cut::new(limit);
-    for segment in lying(&weu, superblock, slot) {
+    for segment in lying(&weu, superblock, slot)? {
         cut.add(&segment);
     }
     Ok(cut.listing)
 }
 
 /// The segments that lie in the bytes of a slot, of whatever generation.
-pub(super) fn lying(weu: &[u8], superblock: &Superblock, slot: u32) -> Vec<walk::Segment> {
+///
+/// # Errors
+/// For a superblock that this version cannot have made.
+pub(super) fn lying(weu: &[u8], superblock: &Superblock, slot: u32) -> Result<Vec<walk::Segment>, EngineError> {
     let sector = superblock.layout.sector_bytes.max(512) as usize;
     let mut found = Vec::new();
-    if !superblock.layout.has_segments() {
-        return found;
+    if !store::of(superblock)?.lists_records() {
+        return Ok(found);
     }
     for offset in (0..weu.len()).step_by(sector) {
         let bytes = weu.get(offset..).unwrap_or_default();
@@ -92,7 +92,7 @@ pub(super) fn lying(weu: &[u8], superblock: &Superblock, slot: u32) -> Vec<walk:
             found.push(walk::Segment { header, records: decode_table(&header, table) });
         }
     }
-    found
+    Ok(found)
 }
 
 /// The bytes of a slot; what cannot be read is zero.

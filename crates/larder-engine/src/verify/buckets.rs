@@ -10,8 +10,7 @@
 
 use super::{
     Problem, VerifyReport,
-    records::{Findings, Named, NamedBySlot, SlotReader, homeless, unreadable},
-    salvage::Salvaged,
+    records::{Findings, Named, NamedBySlot, RecordCheck, SlotReader, homeless, unreadable},
     window::{PIECE_BYTES, Window},
 };
 use crate::{
@@ -19,21 +18,12 @@ use crate::{
     region::scan::{StoredRun, stored_runs},
 };
 use larder_core::Place;
-use larder_device::BlockDevice;
-use larder_format::StoreKind;
-use std::collections::HashMap;
 
 /// Checks every record.
-pub(super) async fn check(
-    flash: &dyn BlockDevice,
-    found: &Salvaged,
-    mut named: NamedBySlot,
-    progress: &mut dyn FnMut(u64, u64),
-    report: &mut VerifyReport,
-) -> Findings {
+pub(crate) async fn check(check: RecordCheck<'_>) -> Findings {
+    let RecordCheck { flash, found, mut named, progress, report } = check;
     let superblock = &found.superblock;
     let layout = &superblock.layout;
-    debug_assert!(layout.store() == StoreKind::Buckets);
     let mut findings = Findings::default();
     let codec = Codec::new(superblock.hash_key, superblock.compression, 1, true);
     let runs = stored_runs(flash, superblock, &*found.design).await;
@@ -66,10 +56,7 @@ pub(super) async fn check(
         let mut reader = SlotReader {
             weu: &stored,
             weu_offset: offset,
-            has_segments: false,
-            table: HashMap::new(),
-            covered: Vec::new(),
-            hole_reported: None,
+            lists: None,
             codec: &codec,
             chunk: vec![0; layout.chunk_bytes as usize],
             report,

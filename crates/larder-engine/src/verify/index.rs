@@ -8,7 +8,6 @@ use super::{Problem, VerifyReport, salvage::Salvaged};
 use larder_core::{
     Lba, Lookup, Place, SlotId, design::ExportedMapping, ranges::Run, slots::SlotState, types::SECTOR_BYTES,
 };
-use larder_format::{Layout, StoreKind};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// Checks the state; its mappings, and the chunks whose mapping makes no sense.
@@ -52,7 +51,7 @@ pub fn check(found: &Salvaged, report: &mut VerifyReport) -> (Vec<ExportedMappin
         }
         if let Some(place) = place_of(found, mapping, &mut wrong) {
             *dirty_in_slots.entry(place.slot.0).or_default() += u64::from(mapping.dirty);
-            if let Some(what) = homes.homeless(&found.superblock.layout, lba, &place) {
+            if let Some(what) = found.geometry.store.out_of_place(&homes, &found.superblock.layout, lba, &place) {
                 wrong(what);
             }
         }
@@ -100,25 +99,26 @@ fn place_of(found: &Salvaged, mapping: &ExportedMapping, wrong: &mut dyn FnMut(S
 }
 
 /// Where records may be.
-struct Homes {
+pub(crate) struct Homes {
     slots: SlotList,
-    /// In buckets: how many slots the record takes that begins in one.
-    runs: BTreeMap<u32, u32>,
+    /// How many slots the record takes that begins in one, where the design's indices say so.
+    pub runs: BTreeMap<u32, u32>,
 }
 
 impl Homes {
-    /// What is wrong with where a chunk is mapped to.
-    fn homeless(&self, layout: &Layout, lba: u64, place: &Place) -> Option<String> {
-        match layout.store() {
-            StoreKind::Weus | StoreKind::Slots => out_of_slots(&self.slots, lba, place),
-            StoreKind::Buckets => {
-                let bytes = self.runs.get(&place.slot.0).map(|&count| u64::from(count) * u64::from(layout.weu_bytes));
-                let fits = place.offset == 0 && bytes.is_some_and(|bytes| u64::from(place.stored_len) <= bytes);
-                (!fits).then(|| {
-                    let (len, slot) = (place.stored_len, place.slot.0);
-                    format!("chunk {lba} has {len} bytes from slot {slot} on, and the FP index has no record of that size there")
-                })
+    /// What is wrong with a place, where each slot has its generation.
+    pub fn out_of_slots(&self, lba: u64, place: &Place) -> Option<String> {
+        match self.slots.get(place.slot.0 as usize) {
+            Some(Some((generation, state)))
+                if *generation == place.generation && !matches!(state, SlotState::Free | SlotState::Retired) =>
+            {
+                None
             }
+            Some(Some((generation, state))) => Some(format!(
+                "chunk {lba} is mapped into generation {} of slot {}, which is {state:?} in generation {generation}",
+                place.generation, place.slot.0
+            )),
+            _ => Some(format!("chunk {lba} is mapped into slot {}, which there is not", place.slot.0)),
         }
     }
 
@@ -126,21 +126,6 @@ impl Homes {
     fn all(&self) -> impl Iterator<Item = u32> + '_ {
         let slots = (0..).zip(&self.slots).filter_map(|(slot, known): (u32, _)| known.map(|_| slot));
         slots.chain(self.runs.keys().copied())
-    }
-}
-
-fn out_of_slots(slots: &SlotList, lba: u64, place: &Place) -> Option<String> {
-    match slots.get(place.slot.0 as usize) {
-        Some(Some((generation, state)))
-            if *generation == place.generation && !matches!(state, SlotState::Free | SlotState::Retired) =>
-        {
-            None
-        }
-        Some(Some((generation, state))) => Some(format!(
-            "chunk {lba} is mapped into generation {} of slot {}, which is {state:?} in generation {generation}",
-            place.generation, place.slot.0
-        )),
-        _ => Some(format!("chunk {lba} is mapped into slot {}, which there is not", place.slot.0)),
     }
 }
 

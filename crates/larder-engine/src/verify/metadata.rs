@@ -15,8 +15,8 @@ use crate::{
 };
 use larder_device::BlockDevice;
 use larder_format::{
-    CheckpointBlock, CheckpointCounts, DesignPage, FrameHeader, LogEntry, LogStart, Place, SlotState, StoreKind,
-    Superblock, superblock::choose,
+    CheckpointBlock, CheckpointCounts, DesignPage, FrameHeader, LogEntry, LogStart, Place, SlotState, Superblock,
+    superblock::choose,
 };
 use std::collections::{HashMap, HashSet};
 
@@ -84,11 +84,8 @@ pub async fn checkpoint(
                 report.problem("checkpoint", "checkpoint and superblock name different log starts".into());
             }
             // In buckets, the indices and the metadata region speak of them.
-            let spoken_of = match superblock.layout.store() {
-                StoreKind::Weus | StoreKind::Slots => superblock.layout.slot_count,
-                StoreKind::Buckets => 0,
-            };
-            if slots.len() as u64 != u64::from(spoken_of) {
+            let spoken_of = superblock.layout.checkpoint_counts_max().slots;
+            if slots.len() as u64 != spoken_of {
                 let what = format!("the checkpoint speaks of {} slots, and there are {spoken_of}", slots.len());
                 report.problem("checkpoint", what);
             }

@@ -5,10 +5,8 @@
 //!
 //! What it does not do: make anything durable, or free the slot that the record was in.
 
-use crate::{
-    error::EngineError,
-    segment::{SegmentHome, finish, packing_rules},
-};
+use super::salvage::Salvaged;
+use crate::{error::EngineError, segment::SegmentHome, store::Store};
 use larder_core::{Design, Lba, Place, SlotId, StreamClass, packing::SegmentPacker};
 use larder_device::{BlockDevice, IoBuf, WriteFlags};
 use larder_format::{Encoding, RecordContent, RecordEntry, RecordIdentity, Superblock, record_crc};
@@ -40,6 +38,7 @@ struct OpenSlot {
 pub struct Mover<'a> {
     flash: &'a dyn BlockDevice,
     superblock: &'a Superblock,
+    store: &'a dyn Store,
     /// Where false, nothing is written.
     writes: bool,
     open: Vec<OpenSlot>,
@@ -48,8 +47,9 @@ pub struct Mover<'a> {
 
 impl<'a> Mover<'a> {
     /// A mover of nothing so far; its segments are numbered from `segment_seq` on.
-    pub fn new(flash: &'a dyn BlockDevice, superblock: &'a Superblock, writes: bool, segment_seq: u64) -> Self {
-        Mover { flash, superblock, writes, open: Vec::new(), segment_seq }
+    pub fn new(flash: &'a dyn BlockDevice, found: &'a Salvaged, writes: bool) -> Self {
+        let (superblock, store) = (&found.superblock, found.geometry.store);
+        Mover { flash, superblock, store, writes, open: Vec::new(), segment_seq: found.log_end.1 }
     }
 
     /// Puts a record into a slot of its class. `None` where no slot is free.
@@ -67,7 +67,7 @@ impl<'a> Mover<'a> {
                         slot,
                         generation,
                         class: record.class,
-                        packer: SegmentPacker::new(packing_rules(&self.superblock.layout)),
+                        packer: SegmentPacker::new(self.store.packing(&self.superblock.layout)),
                         buf: IoBuf::zeroed(self.superblock.layout.weu_bytes as usize),
                         records: Vec::new(),
                     });
@@ -75,8 +75,7 @@ impl<'a> Mover<'a> {
                 }
             };
             let place = self.open.get_mut(at).and_then(|open| open.append(record));
-            // A slot of one chunk is full with it.
-            if place.is_none() || !self.superblock.layout.has_segments() {
+            if place.is_none() || self.store.is_full_with_one() {
                 let full = self.open.swap_remove(at);
                 self.write(design, full).await?;
             }
@@ -101,7 +100,7 @@ impl<'a> Mover<'a> {
     async fn write(&mut self, design: &mut dyn Design, open: OpenSlot) -> Result<(), EngineError> {
         design.seal_slot(open.slot);
         let Some(offset) = self.superblock.layout.slot_offset(open.slot.0) else { return Ok(()) };
-        let segment = open.close(self.segment_seq, self.superblock)?;
+        let segment = open.close(self.segment_seq, self.superblock.flash_tag(), self.store)?;
         self.segment_seq += 1;
         if !self.writes {
             return Ok(());
@@ -141,13 +140,11 @@ impl OpenSlot {
     }
 
     /// The slot's one segment.
-    fn close(mut self, seq: u64, superblock: &Superblock) -> Result<IoBuf, EngineError> {
+    fn close(mut self, seq: u64, flash_tag: u64, store: &dyn Store) -> Result<IoBuf, EngineError> {
         let (table, bytes) = (self.packer.table_offset() as usize, self.packer.closed_end() as usize);
         self.buf.truncate(bytes);
-        if superblock.layout.has_segments() {
-            let home = SegmentHome { slot: self.slot, generation: self.generation, offset: 0, class: self.class };
-            finish(&mut self.buf, table, &self.records, (superblock.flash_tag(), seq), home)?;
-        }
+        let home = SegmentHome { slot: self.slot, generation: self.generation, offset: 0, class: self.class };
+        store.describe(&mut self.buf, table, &self.records, (flash_tag, seq), home)?;
         Ok(self.buf)
     }
 }

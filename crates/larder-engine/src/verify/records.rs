@@ -6,7 +6,7 @@
 //!
 //! What it does not do: decide what becomes of what is bad; [`repair`](super::repair) does.
 
-use super::{Problem, VerifyReport, buckets, rebuild::is_newer, salvage::Salvaged, window::Window};
+use super::{Problem, VerifyReport, rebuild::is_newer, salvage::Salvaged, window::Window};
 use crate::{
     codec::{Codec, decode},
     record::check as checksum_holds,
@@ -17,7 +17,7 @@ use larder_core::{
 };
 use larder_device::BlockDevice;
 use larder_format::{
-    Encoding, RecordContent, RecordEntry, StoreKind, Superblock,
+    Encoding, RecordContent, RecordEntry, Superblock,
     segment::{decode_header, decode_table},
 };
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -42,7 +42,7 @@ pub struct Findings {
 
 /// What names a record.
 #[derive(Clone, Copy)]
-pub(super) enum Named {
+pub(crate) enum Named {
     /// A chunk.
     Chunk { lba: u64, dirty: bool, sectors: Option<SectorMap>, duplicate: bool },
     /// The FP index.
@@ -50,21 +50,34 @@ pub(super) enum Named {
 }
 
 /// Who names what, by slot and generation.
-pub(super) type NamedBySlot = BTreeMap<(u32, u32), Vec<(Place, Named)>>;
+pub(crate) type NamedBySlot = BTreeMap<(u32, u32), Vec<(Place, Named)>>;
 
-/// Checks every slot that is not free, and in it every record that is named.
-pub async fn check(
+/// What a check of all records takes.
+pub(crate) struct RecordCheck<'a> {
+    pub flash: &'a dyn BlockDevice,
+    pub found: &'a Salvaged,
+    pub named: NamedBySlot,
+    /// Is told how many of how many were read.
+    pub progress: &'a mut dyn FnMut(u64, u64),
+    pub report: &'a mut VerifyReport,
+}
+
+/// Checks every record that is named, or that the store knows of.
+pub(crate) async fn check(
     flash: &dyn BlockDevice,
     found: &Salvaged,
     mappings: &[ExportedMapping],
     progress: &mut dyn FnMut(u64, u64),
     report: &mut VerifyReport,
 ) -> Findings {
+    let named = named_by_slot(found, mappings, report);
+    found.geometry.store.check_records(RecordCheck { flash, found, named, progress, report }).await
+}
+
+/// Checks every slot that is not free, and in it every record that is named. `lists_records`: segments say what they hold.
+pub(crate) async fn check_slots(check: RecordCheck<'_>, lists_records: bool) -> Findings {
+    let RecordCheck { flash, found, mut named, progress, report } = check;
     let superblock = &found.superblock;
-    let mut named = named_by_slot(found, mappings, report);
-    if superblock.layout.store() == StoreKind::Buckets {
-        return buckets::check(flash, found, named, progress, report).await;
-    }
     let mut findings = Findings::default();
     let codec = Codec::new(superblock.hash_key, superblock.compression, 1, true);
     let mut slots = found.design.export_slots();
@@ -74,15 +87,14 @@ pub async fn check(
         progress(done as u64, total);
         let Some(offset) = superblock.layout.slot_offset(slot.0) else { continue };
         let free = matches!(state, SlotState::Free | SlotState::Retired);
-        let has_segments = superblock.layout.has_segments();
-        if free && !has_segments {
+        if free && !lists_records {
             // Nothing in it says what it is.
             continue;
         }
         let bytes = if free { HEAD_BYTES } else { superblock.layout.weu_bytes as usize };
         let mut window = Window::new(flash, offset, offset + bytes as u64);
         let weu = window.bytes(offset, bytes).await.to_vec();
-        if has_segments
+        if lists_records
             && let Ok(header) = decode_header(&weu)
             && (header.flash_tag, header.slot, header.offset) == (superblock.flash_tag(), slot.0, 0)
             && is_newer(header.generation, generation)
@@ -101,20 +113,17 @@ pub async fn check(
         let mut named = named.remove(&(slot.0, generation)).unwrap_or_default();
         named.sort_by_key(|(place, _)| (place.offset, place.stored_len, place.crc));
         unreadable(&window, slot.0, &named, report, &mut findings);
-        let segments = if has_segments { segments_of(&weu, superblock, slot.0, generation) } else { Vec::new() };
+        let segments = lists_records.then(|| segments_of(&weu, superblock, slot.0, generation));
         let mut reader = SlotReader {
             weu: &weu,
             weu_offset: offset,
-            has_segments,
-            table: HashMap::new(),
-            covered: segments.iter().map(|s| (s.header.offset, s.header.offset + s.header.segment_bytes)).collect(),
-            hole_reported: None,
+            lists: segments.as_ref().map(|segments| Lists::of(segments)),
             codec: &codec,
             chunk: vec![0; superblock.layout.chunk_bytes as usize],
             report,
             findings: &mut findings,
         };
-        reader.read_tables(&segments, &named);
+        reader.read_tables(&segments.unwrap_or_default(), &named);
         reader.check_overlaps(&named);
         for same in named.chunk_by(|(a, _), (b, _)| a == b) {
             reader.check_record(same);
@@ -196,18 +205,40 @@ pub(super) fn unreadable(
     }
 }
 
+/// What the segments of a WEU say of its records.
+#[derive(Default)]
+pub(super) struct Lists {
+    /// The records of all whole tables, by offset in the WEU.
+    table: HashMap<u32, RecordEntry>,
+    /// Where segments with a whole header begin and end.
+    covered: Vec<(u32, u32)>,
+    /// Where the last stretch begins that no such segment covers, and that was reported.
+    hole_reported: Option<u32>,
+}
+
+impl Lists {
+    fn of(segments: &[Segment]) -> Lists {
+        let span = |segment: &Segment| {
+            let header = &segment.header;
+            (header.offset, header.offset + header.segment_bytes)
+        };
+        Lists { covered: segments.iter().map(span).collect(), ..Lists::default() }
+    }
+
+    /// Where the stretch begins that no segment covers and has this offset; `None` where one does.
+    fn hole_at(&self, offset: u32) -> Option<u32> {
+        let covered = self.covered.iter().any(|&(from, end)| (from..end).contains(&offset));
+        let ends = self.covered.iter().map(|&(_, end)| end).filter(|&end| end <= offset);
+        (!covered).then(|| ends.max().unwrap_or(0))
+    }
+}
+
 /// Checks one WEU, or what is in place of one.
 pub(super) struct SlotReader<'a> {
     pub weu: &'a [u8],
     pub weu_offset: u64,
-    /// Else nothing but mappings and fingerprints speaks of its record.
-    pub has_segments: bool,
-    /// The records of all whole tables, by offset in the WEU.
-    pub table: HashMap<u32, RecordEntry>,
-    /// Where segments with a whole header begin and end.
-    pub covered: Vec<(u32, u32)>,
-    /// Where the last stretch begins that no such segment covers, and that was reported.
-    pub hole_reported: Option<u32>,
+    /// `None`: nothing but mappings and fingerprints speaks of its record.
+    pub lists: Option<Lists>,
     pub codec: &'a Codec,
     /// Room for a decoded chunk.
     pub chunk: Vec<u8>,
@@ -235,7 +266,9 @@ impl SlotReader<'_> {
                     for record in records {
                         self.report.records_listed += 1;
                         self.report.records_unused += u64::from(!used.contains(&record.offset));
-                        if self.table.insert(record.offset, *record).is_some() || record.offset < end {
+                        let table = self.lists.as_mut().map(|lists| &mut lists.table);
+                        let is_there = table.is_some_and(|table| table.insert(record.offset, *record).is_some());
+                        if is_there || record.offset < end {
                             let what = format!("two records of slot {} overlap at {}", header.slot, record.offset);
                             self.segment_problem(header.slot, record.offset, Some(record.lba), what);
                         }
@@ -328,26 +361,26 @@ impl SlotReader<'_> {
     fn check_identity(&mut self, same: &[(Place, Named)], len: usize) {
         let Some(&(place, _)) = same.first() else { return };
         let (slot, offset) = (place.slot.0, place.offset);
-        if !self.has_segments {
-            return self.check_fingerprints(same, len);
-        }
-        let Some(&record) = self.table.get(&offset) else {
+        let Some(lists) = &mut self.lists else { return self.check_fingerprints(same, len) };
+        let Some(&record) = lists.table.get(&offset) else {
             // A record needs no table to be read.
-            let covered = self.covered.iter().any(|&(from, end)| (from..end).contains(&offset));
-            if covered {
-                let what = format!(
-                    "the record at offset {offset} of slot {slot} is whole, but no segment of its slot lists it"
-                );
-                self.segment_problem(slot, offset, lba_of(same), what);
-            } else {
-                let hole = self.covered.iter().map(|&(_, end)| end).filter(|&end| end <= offset).max().unwrap_or(0);
-                self.findings.damaged_slots.insert(slot);
-                // One damaged header is one problem, however many records it listed.
-                if self.hole_reported.replace(hole) != Some(hole) {
+            match lists.hole_at(offset) {
+                None => {
                     let what = format!(
-                        "the header of a segment at offset {hole} of slot {slot} is damaged; the record at {offset} is whole"
+                        "the record at offset {offset} of slot {slot} is whole, but no segment of its slot lists it"
                     );
-                    self.segment_problem(slot, hole, lba_of(same), what);
+                    self.segment_problem(slot, offset, lba_of(same), what);
+                }
+                Some(hole) => {
+                    // One damaged header is one problem, however many records it listed.
+                    let is_new = lists.hole_reported.replace(hole) != Some(hole);
+                    self.findings.damaged_slots.insert(slot);
+                    if is_new {
+                        let what = format!(
+                            "the header of a segment at offset {hole} of slot {slot} is damaged; the record at {offset} is whole"
+                        );
+                        self.segment_problem(slot, hole, lba_of(same), what);
+                    }
                 }
             }
             return self.check_fingerprints(same, len);

@@ -345,7 +345,7 @@ async fn move_records(
     let superblock = &found.superblock;
     let dedup = superblock.dedup && superblock.fp_index_percent > 0;
     let codec = Codec::new(superblock.hash_key, superblock.compression, 1, dedup);
-    let mut mover = Mover::new(flash, superblock, !options.dry_run, found.log_end.1);
+    let mut mover = Mover::new(flash, found, !options.dry_run);
     let mut chunk = vec![0; superblock.layout.chunk_bytes as usize];
     for dirty_turn in [true, false] {
         for (&slot, mappings) in &waiting {

@@ -26,16 +26,16 @@ use super::{
 use crate::{
     error::EngineError,
     recover::{geometry, new_design},
-    region::scan::generations,
     replay::Replay,
     shared::Geometry,
+    store::Store,
     walk,
 };
 use larder_core::{Design, SlotId, ranges::RunMap, slots::SlotState};
 use larder_device::BlockDevice;
 use larder_format::{
     BlockIdentity, BlockKind, CheckpointBlock, CheckpointHeader, CheckpointPointer, FrameHeader, LogEntry, LogStart,
-    StoreKind, Superblock, WriteMode,
+    Superblock, WriteMode,
     checkpoint::{BLOCK_BYTES_MAX, BLOCK_HEADER_BYTES, CHECKPOINT_HEADER_BYTES},
     segment::decode_header,
 };
@@ -136,6 +136,7 @@ pub async fn salvage(flash: &dyn BlockDevice, end_is_lost: bool) -> Result<Salva
         suspect_below: 0,
         ended_in_order: superblock.clean_shutdown && agree && !end_is_lost,
         end_is_lost,
+        store: geometry.store,
     };
     let start = salvage.checkpoint().await;
     let log_end = salvage.log(start).await;
@@ -177,6 +178,7 @@ struct Salvage<'a> {
     suspect_below: u64,
     ended_in_order: bool,
     end_is_lost: bool,
+    store: &'a dyn Store,
 }
 
 impl Salvage<'_> {
@@ -386,13 +388,8 @@ impl Salvage<'_> {
         if !gaps && !self.damage.loses_slots() {
             return;
         }
-        if self.superblock.layout.store() == StoreKind::Buckets {
-            // No record may get a generation that one had which nothing speaks of.
-            let design = &mut self.replay.design;
-            let mut see = |slot, generation| {
-                design.restore_slot(slot, generation);
-            };
-            return generations(self.flash, self.superblock, &mut see).await;
+        if self.store.restore_uses(self.flash, self.superblock, &mut *self.replay.design).await {
+            return;
         }
         for (slot, generation, state, _) in self.replay.design.export_slots() {
             let heard = self.heard.get(slot.0 as usize).copied().unwrap_or(true);
@@ -410,7 +407,7 @@ impl Salvage<'_> {
     /// The newest generation of which a segment lies in a slot: at its start, or anywhere in it.
     async fn newest_in(&self, slot: SlotId, anywhere: bool) -> Option<u32> {
         let layout = &self.superblock.layout;
-        let start = layout.slot_offset(slot.0).filter(|_| layout.has_segments())?;
+        let start = layout.slot_offset(slot.0).filter(|_| self.store.lists_records())?;
         let bytes = if anywhere { layout.weu_bytes as usize } else { BLOCK_ALIGN as usize };
         let mut window = Window::new(self.flash, start, start + bytes as u64);
         let weu = window.bytes(start, bytes).await;

@@ -8,9 +8,9 @@
 use larder_device::rng::mix64;
 use larder_engine::{
     CreateOptions,
-    designs::{self, DESIGNS, Store},
+    designs::{self, DESIGNS},
 };
-use larder_format::DesignId;
+use larder_format::{DesignId, StoreKind};
 
 /// The design that is asked for.
 pub fn wanted() -> Option<DesignId> {
@@ -40,17 +40,17 @@ pub fn fitted(mut options: CreateOptions) -> CreateOptions {
 
 /// Whether the design is over slots of one chunk.
 pub fn is_slotted(design: DesignId) -> bool {
-    designs::find(design).is_ok_and(|design| matches!(design.store, Store::Slots { .. }))
+    designs::find(design).is_ok_and(|design| design.kind() == StoreKind::Slots)
 }
 
 /// Whether the design fills WEUs: elsewhere each chunk that is stored has slots of its own, whose end is logged.
 pub fn fills_weus(design: DesignId) -> bool {
-    designs::find(design).is_ok_and(|design| matches!(design.store, Store::Weus { .. }))
+    designs::find(design).is_ok_and(|design| design.kind() == StoreKind::Weus)
 }
 
 /// Whether the design keeps equal content once.
 pub fn shares_content(design: DesignId) -> bool {
-    designs::find(design).is_ok_and(|design| !matches!(design.store, Store::Slots { dedup: false, .. }))
+    designs::find(design).is_ok_and(|design| design.can_share())
 }
 
 /// The design that is asked for, or all of them.

@@ -11,6 +11,7 @@ use crate::{
 use larder_core::types::SECTOR_BYTES;
 use larder_device::{IoErrorKind, IoOp, Runtime, ZeroFlags, sim::SimRuntime};
 use larder_engine::{Cache, WriteMode, designs};
+use larder_format::StoreKind;
 use std::{
     future::Future,
     sync::{
@@ -326,7 +327,7 @@ fn overfill(design: &str, destages: usize) {
         // Of slots of one chunk, until nearly as few are free as are kept.
         let kept = (u64::from(layout.slot_count) / 64).clamp(2, 256);
         let mut number = 0;
-        while !layout.has_segments() && cache.status().slots_free > kept + 2 {
+        while layout.store() != StoreKind::Weus && cache.status().slots_free > kept + 2 {
             write(&cache, hot(number), &next(), false).await;
             if number % 64 == 0 {
                 cache.flush().await.expect("flushed");

@@ -13,6 +13,7 @@
 pub mod image;
 pub mod wire;
 
+use larder_format::StoreKind;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
@@ -154,10 +155,10 @@ pub fn fitting(options: &[&str]) -> Vec<String> {
         return fitting;
     };
     let design = larder_engine::designs::named(&name).expect("LARDER_DESIGN names a design");
-    let is_open = |option: &str| match design.store {
-        larder_engine::designs::Store::Weus { .. } => true,
-        larder_engine::designs::Store::Slots { .. } => false,
-        larder_engine::designs::Store::Buckets => option == "--compress",
+    let is_open = |option: &str| match design.kind() {
+        StoreKind::Weus => true,
+        StoreKind::Slots => false,
+        StoreKind::Buckets => option == "--compress",
     };
     for option in WEU_OPTIONS.into_iter().filter(|option| !is_open(option)) {
         while let Some(at) = fitting.iter().position(|given| given == option) {

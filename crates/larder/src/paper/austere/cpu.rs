@@ -14,7 +14,8 @@ use super::super::{
 use super::{CHUNK_BYTES, DISK, FLASH, index::Index, synthetic, variants};
 use crate::bench::content::Bytes;
 use larder_core::Fingerprint;
-use larder_engine::{Compression, codec::Codec, designs::Store};
+use larder_engine::{Compression, codec::Codec};
+use larder_format::StoreKind;
 use larder_sim::{
     paper::{Comparison, How, Lab, Report, Span, Table},
     report::plot::Scale,
@@ -53,7 +54,7 @@ pub fn run(lab: &mut Lab<'_>, means: &Means) -> Result<Report, String> {
         let cache = variant.cache(data_bytes)?;
         let (dedup, compress) = cache.reduces();
         let mut options = cache.options();
-        if let Store::Weus { .. } = cache.design.store {
+        if cache.design.kind() == StoreKind::Weus {
             options.weu_bytes = WEU_BYTES;
         }
         let mut index = Index::new(cache.design, &options, data_bytes.max(16 * u64::from(WEU_BYTES)))?;

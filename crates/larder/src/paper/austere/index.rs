@@ -11,10 +11,8 @@ use larder_core::{
     design::{NewMapping, Question, Wanted},
     types::{Place, SlotId, StreamClass},
 };
-use larder_engine::{
-    CreateOptions,
-    designs::{EngineDesign, Store},
-};
+use larder_engine::{CreateOptions, designs::EngineDesign};
+use larder_format::StoreKind;
 use std::time::{Duration, Instant};
 
 /// What a request of one chunk asked of the index.
@@ -54,10 +52,8 @@ impl Index {
         let config = DesignConfig { slot_count, mappings_max: 4 * chunks, fp_entries_max: 2 * chunks };
         let layout = of.layout(options, data_bytes, u64::MAX);
         let design = of.make(config, &layout).map_err(|error| error.to_string())?;
-        let (slots, is_bucketed) = match of.store {
-            Store::Buckets => (slot_count as usize, true),
-            Store::Weus { .. } | Store::Slots { .. } => (0, false),
-        };
+        let is_bucketed = of.kind() == StoreKind::Buckets;
+        let slots = if is_bucketed { slot_count as usize } else { 0 };
         Ok(Index { design, region: MemoryRegion::new(slots), slot_bytes, is_bucketed, chunk_bytes, open: None })
     }
 

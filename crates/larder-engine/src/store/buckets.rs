@@ -1,0 +1,149 @@
+//! AustereCache's store (USENIX ATC 2020, sections 3.1 to 3.3): subchunks in buckets, of which a chunk takes some that lie together,
+//! and a metadata slot for each.
+//!
+//! Invariants: a record begins with its first slot and has all of the slots that it takes; its metadata slot says what it is, and
+//! what is dirty does not need it.
+//!
+//! What it does not do: read or write metadata slots; [`region`](crate::region) does.
+
+use super::{Looking, Store, slots::shares_all};
+use crate::{
+    config::CreateOptions,
+    designs::DesignLayout,
+    error::EngineError,
+    region::scan::generations,
+    verify::{
+        buckets,
+        index::Homes,
+        records::{Findings, RecordCheck},
+    },
+};
+use larder_core::{
+    Design, DesignConfig, Place,
+    austere::{
+        Bucketed,
+        bucketed::{self, BucketedConfig, exact},
+        config::{BUCKET_SLOTS, SUBCHUNKS_PER_CHUNK},
+    },
+    nitro,
+    packing::PackingRules,
+};
+use larder_device::BlockDevice;
+use larder_format::{BucketRequest, Compression, Layout, StoreKind, Superblock, layout::SLOT_COUNT_MIN};
+
+/// AustereCache's indices may take so much of the RAM budget: one part of so many. The rest is for what is dirty.
+const INDEX_SHARE: u64 = 2;
+/// Bytes of RAM for each slot at most: 17 bits of the FP index, an entry of the LBA index (for each chunk there are as many as
+/// subchunks) with 65 bits, two bytes of the sketch, one of its large counts, and what the engine keeps for a slot.
+const SLOT_BYTES_MAX: u64 = 24;
+/// Of fragments and trimmed runs, for each dirty chunk.
+const EXACT_SHARE_BYTES_MAX: u64 = nitro::DIRTY_SHARE_BYTES_MAX;
+/// A flash should have so many buckets at least, if they need not be too small for that.
+const BUCKETS_WANTED: u64 = 64;
+const BUCKET_SLOTS_MIN: u64 = 16;
+/// The least subchunk: what a device writes whole.
+const SUBCHUNK_BYTES_LEAST: u32 = 4096;
+
+/// The store.
+pub struct Buckets;
+
+/// Bytes of a subchunk: of chunks that are not compressed there is nothing to divide.
+fn subchunk_bytes(options: &CreateOptions) -> u32 {
+    match options.compression {
+        Compression::Off => options.chunk_bytes,
+        _ => (options.chunk_bytes / SUBCHUNKS_PER_CHUNK).max(SUBCHUNK_BYTES_LEAST).min(options.chunk_bytes),
+    }
+}
+
+impl Store for Buckets {
+    fn kind(&self) -> StoreKind {
+        StoreKind::Buckets
+    }
+
+    /// The indices take their share of the budget, whatever is mapped.
+    fn index_bytes_max(&self, _chunk_bytes: u32) -> u64 {
+        INDEX_SHARE * (exact::CHUNK_BYTES_MAX as u64 + EXACT_SHARE_BYTES_MAX)
+    }
+
+    fn slots_max(&self, ram_budget_bytes: u64, _chunk_bytes: u32) -> u32 {
+        let slots = ram_budget_bytes / INDEX_SHARE / SLOT_BYTES_MAX;
+        u32::try_from(slots).unwrap_or(u32::MAX).max(SLOT_COUNT_MIN * SUBCHUNKS_PER_CHUNK)
+    }
+
+    fn buckets(&self, options: &CreateOptions, flash_bytes: u64) -> Option<BucketRequest> {
+        let slots = flash_bytes / u64::from(options.weu_bytes.max(1));
+        // Small flashes have small buckets, or they would have few.
+        let bucket_slots = (slots / BUCKETS_WANTED).next_power_of_two().clamp(BUCKET_SLOTS_MIN, BUCKET_SLOTS.into());
+        let bucket_slots = bucket_slots as u32;
+        let layout = DesignLayout {
+            chunk_bytes: options.chunk_bytes,
+            slot_bytes: options.weu_bytes,
+            bucket_slots,
+            chunk_count: u64::MAX,
+        };
+        Some(BucketRequest { bucket_slots, design_pages_max: bucketed::pages_for(&layout.austere(slots)) })
+    }
+
+    fn fit(&self, options: &mut CreateOptions) {
+        options.weu_bytes = subchunk_bytes(options);
+        options.dedup = true;
+        options.fp_index_percent = 100;
+    }
+
+    fn check(&self, options: &CreateOptions) -> Result<(), String> {
+        let subchunk = subchunk_bytes(options);
+        if options.weu_bytes != subchunk {
+            return Err(format!("has slots for parts of a chunk, of {subchunk} bytes here, and no WEUs"));
+        }
+        shares_all(options.dedup, options)
+    }
+
+    fn has_made(&self, superblock: &Superblock) -> bool {
+        superblock.layout.store() == StoreKind::Buckets && superblock.dedup
+    }
+
+    fn make(&self, config: DesignConfig, layout: &DesignLayout) -> Result<Box<dyn Design>, EngineError> {
+        let config = BucketedConfig {
+            austere: layout.austere(config.slot_count.into()),
+            chunk_count: layout.chunk_count,
+            exact_max: config.mappings_max,
+        };
+        Ok(Box::new(Bucketed::new(config).map_err(|error| EngineError::Invalid(error.to_string()))?))
+    }
+
+    /// A record has whole subchunks (section 3.2).
+    fn packing(&self, layout: &Layout) -> PackingRules {
+        PackingRules { weu_bytes: layout.weu_bytes, sector_bytes: layout.weu_bytes, header_bytes: 0, entry_bytes: 0 }
+    }
+
+    fn out_of_place(&self, homes: &Homes, layout: &Layout, lba: u64, place: &Place) -> Option<String> {
+        let bytes = homes.runs.get(&place.slot.0).map(|&count| u64::from(count) * u64::from(layout.weu_bytes));
+        let fits = place.offset == 0 && bytes.is_some_and(|bytes| u64::from(place.stored_len) <= bytes);
+        (!fits).then(|| {
+            let (len, slot) = (place.stored_len, place.slot.0);
+            format!(
+                "chunk {lba} has {len} bytes from slot {slot} on, and the FP index has no record of that size there"
+            )
+        })
+    }
+
+    fn check_records<'a>(&'a self, check: RecordCheck<'a>) -> Looking<'a, Findings> {
+        Box::pin(buckets::check(check))
+    }
+
+    /// The metadata region says them all: no record may get a generation that one had which nothing else speaks of.
+    fn restore_uses<'a>(
+        &'a self,
+        flash: &'a dyn BlockDevice,
+        superblock: &'a Superblock,
+        design: &'a mut dyn Design,
+    ) -> Looking<'a, bool> {
+        Box::pin(async move {
+            let mut see = |slot, generation| {
+                design.restore_slot(slot, generation);
+            };
+            generations(flash, superblock, &mut see).await;
+            true
+        })
+    }
+}

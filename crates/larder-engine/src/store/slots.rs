@@ -1,0 +1,138 @@
+//! Slots of one chunk each, reused one by one (CacheDedup, FAST 2016, sections 3.2 and 3.3): no compression, and all metadata
+//! persistent in log and checkpoints.
+//!
+//! Invariants: a slot is its record alone; nothing in it says what it is.
+//!
+//! What it does not do: number the slots as the paper's design does; [`Placed`] has its data slots take turns in those of the flash.
+
+use super::Store;
+use crate::{
+    config::CreateOptions,
+    designs::{self, DesignLayout},
+    error::EngineError,
+};
+use larder_core::{
+    Design, DesignConfig, nitro,
+    slotted::{FlashSize, Placed, SizeError, Slotted, mappings_for, slots_bytes_max, spares},
+};
+use larder_format::{Compression, StoreKind, Superblock, layout::SLOT_COUNT_MIN};
+
+/// A design of so many data slots, to see what one takes.
+const SAMPLE_SLOTS: u64 = 1 << 16;
+
+/// The store.
+pub struct Slots {
+    /// Whether content is shared: the design's choice.
+    pub dedup: bool,
+    /// The design, empty, for a number of data slots and a chunk size; fewer slots where it cannot number so many.
+    pub make: fn(u64, u32) -> Box<dyn Slotted>,
+}
+
+/// A design of so many data slots, or of as many as its entries can be numbered for.
+pub fn of_slots<D: Slotted + 'static>(
+    slots: u64,
+    make: impl Fn(FlashSize) -> Result<D, SizeError>,
+) -> Box<dyn Slotted> {
+    let mut slots = slots.max(1);
+    loop {
+        match make(FlashSize::DataChunks(slots)) {
+            Ok(design) => return Box::new(design),
+            Err(_) => slots = (slots / 2).max(1),
+        }
+    }
+}
+
+impl Store for Slots {
+    fn kind(&self) -> StoreKind {
+        StoreKind::Slots
+    }
+
+    fn can_share(&self) -> bool {
+        self.dedup
+    }
+
+    fn can_copy(&self) -> bool {
+        !self.dedup
+    }
+
+    fn can_compress(&self) -> bool {
+        false
+    }
+
+    /// The design's own entries are among them, for it has no more data slots than mappings.
+    fn index_bytes_max(&self, chunk_bytes: u32) -> u64 {
+        let design = (self.make)(SAMPLE_SLOTS, chunk_bytes).ram_bytes_max().div_ceil(SAMPLE_SLOTS);
+        nitro::INDEX_BYTES_MAX + slots_bytes_max() + design
+    }
+
+    /// A table entry for each slot is there from the beginning.
+    fn slots_max(&self, ram_budget_bytes: u64, chunk_bytes: u32) -> u32 {
+        let entries = ram_budget_bytes / self.index_bytes_max(chunk_bytes);
+        let slots = u32::try_from(entries + spares(entries)).unwrap_or(u32::MAX);
+        slots.max(SLOT_COUNT_MIN)
+    }
+
+    fn mappings_wanted(&self, flash_bytes: u64, chunk_bytes: u32) -> Result<Option<u64>, String> {
+        let slots = flash_bytes / u64::from(chunk_bytes);
+        let sizes = (self.make)(slots, chunk_bytes).sizes();
+        match sizes.data_chunks >= slots {
+            // Of those that a checkpoint has room for a sixteenth is kept free (`recover::index_limits`).
+            true => Ok(Some((sizes.addresses + spares(slots)).max(mappings_for(slots)) / 15 * 16 + 16)),
+            false => Err(format!(
+                "cannot have the {slots} slots of {chunk_bytes} bytes that this flash has: take larger chunks, or {}",
+                designs::names_where(|store| store.kind() == StoreKind::Weus)
+            )),
+        }
+    }
+
+    fn fit(&self, options: &mut CreateOptions) {
+        options.weu_bytes = options.chunk_bytes;
+        options.compression = Compression::Off;
+        options.dedup = self.dedup;
+        options.fp_index_percent = 100;
+    }
+
+    fn check(&self, options: &CreateOptions) -> Result<(), String> {
+        if options.weu_bytes != options.chunk_bytes {
+            return Err("has slots of one chunk, and no WEUs".into());
+        }
+        if options.compression != Compression::Off {
+            return Err(format!(
+                "stores chunks in slots of their size and does not compress: switch compression off, or take {}",
+                designs::names_where(|store| store.can_compress())
+            ));
+        }
+        match (self.dedup, options.dedup) {
+            (true, dedup) => shares_all(dedup, options),
+            (false, false) => Ok(()),
+            (false, true) => Err(format!(
+                "does not deduplicate: switch deduplication off, or take {}",
+                designs::names_where(|store| store.can_share())
+            )),
+        }
+    }
+
+    fn has_made(&self, superblock: &Superblock) -> bool {
+        superblock.layout.store() == StoreKind::Slots
+            && superblock.compression == Compression::Off
+            && superblock.dedup == self.dedup
+    }
+
+    fn make(&self, config: DesignConfig, layout: &DesignLayout) -> Result<Box<dyn Design>, EngineError> {
+        Ok(Box::new(Placed::new(config, |slots| (self.make)(slots, layout.chunk_bytes))))
+    }
+}
+
+/// Refuses options by which a design that knows all contents would not.
+///
+/// # Errors
+/// As [`Store::check`].
+pub fn shares_all(dedup: bool, options: &CreateOptions) -> Result<(), String> {
+    match dedup && options.fp_index_percent == 100 {
+        true => Ok(()),
+        false => Err(format!(
+            "deduplicates, with all its fingerprints: switch that on, or take {}",
+            designs::names_where(|store| store.can_copy())
+        )),
+    }
+}

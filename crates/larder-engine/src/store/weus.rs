@@ -1,0 +1,132 @@
+//! A log of WEUs, filled with segments: one write for many records, of any size.
+//!
+//! Invariants: each segment has a header and a table that say what its records are, and of which use of the slot.
+//!
+//! What it does not do: open, close or write segments; [`segment`](crate::segment) and [`send`](crate::send) do.
+
+use super::{RECORD_BATCH_MAX, Store};
+use crate::{
+    config::CreateOptions,
+    designs::DesignLayout,
+    error::EngineError,
+    segment::{SegmentHome, weu_class},
+};
+use larder_core::{Design, DesignConfig, packing::PackingRules};
+use larder_format::{
+    FormatError, Layout, RecordEntry, SegmentHeader, StoreKind, Superblock,
+    segment::{RECORD_ENTRY_BYTES, SEGMENT_HEADER_BYTES, encode_header, encode_table},
+};
+
+/// WEUs evicted with one commit at most, if no more are missing.
+const BATCH_MAX: usize = 8;
+
+/// The store.
+pub struct Weus {
+    /// Bytes of RAM for each mapping at most, one entry of the FP index and its share of the dirty list included.
+    pub index_bytes_max: u64,
+    /// An empty design.
+    pub make: fn(DesignConfig) -> Box<dyn Design>,
+}
+
+impl Store for Weus {
+    fn kind(&self) -> StoreKind {
+        StoreKind::Weus
+    }
+
+    fn can_copy(&self) -> bool {
+        true
+    }
+
+    fn index_bytes_max(&self, _chunk_bytes: u32) -> u64 {
+        self.index_bytes_max
+    }
+
+    fn fit(&self, _options: &mut CreateOptions) {}
+
+    fn check(&self, options: &CreateOptions) -> Result<(), String> {
+        match options.weu_bytes == options.chunk_bytes {
+            true => Err("fills WEUs, and none of a single chunk".into()),
+            false => Ok(()),
+        }
+    }
+
+    fn has_made(&self, superblock: &Superblock) -> bool {
+        superblock.layout.store() == StoreKind::Weus
+    }
+
+    fn make(&self, config: DesignConfig, _layout: &DesignLayout) -> Result<Box<dyn Design>, EngineError> {
+        Ok((self.make)(config))
+    }
+
+    fn packing(&self, layout: &Layout) -> PackingRules {
+        PackingRules {
+            weu_bytes: layout.weu_bytes,
+            sector_bytes: layout.sector_bytes,
+            header_bytes: SEGMENT_HEADER_BYTES as u32,
+            entry_bytes: RECORD_ENTRY_BYTES as u32,
+        }
+    }
+
+    fn describe(
+        &self,
+        data: &mut [u8],
+        table_offset: usize,
+        records: &[RecordEntry],
+        (flash_tag, segment_seq): (u64, u64),
+        home: SegmentHome,
+    ) -> Result<(), FormatError> {
+        clear_gaps(data, home.offset, records);
+        let table = table_offset..table_offset + records.len() * RECORD_ENTRY_BYTES;
+        let table_crc = encode_table(records, data.get_mut(table).unwrap_or_default())?;
+        let header = SegmentHeader {
+            flash_tag,
+            slot: home.slot.0,
+            generation: home.generation,
+            offset: home.offset,
+            segment_seq,
+            segment_bytes: data.len() as u32,
+            table_offset: table_offset as u32,
+            record_count: records.len() as u32,
+            class: weu_class(home.class),
+            table_crc,
+        };
+        data[..SEGMENT_HEADER_BYTES].copy_from_slice(&encode_header(&header));
+        Ok(())
+    }
+
+    fn is_full_with_one(&self) -> bool {
+        false
+    }
+
+    fn stores_zeroes(&self) -> bool {
+        false
+    }
+
+    fn free_slots_wanted(&self, slots: usize) -> usize {
+        (slots / 32).clamp(2, BATCH_MAX)
+    }
+
+    fn evict_at_once(&self, missing: usize, _index_is_full: bool) -> usize {
+        missing.clamp(1, RECORD_BATCH_MAX)
+    }
+
+    fn trims_slots(&self) -> bool {
+        true
+    }
+
+    fn lists_records(&self) -> bool {
+        true
+    }
+}
+
+/// Gaps between raw payloads may hold an earlier buffer's bytes, which must not leak to the flash.
+fn clear_gaps(data: &mut [u8], start: u32, records: &[RecordEntry]) {
+    let mut at = SEGMENT_HEADER_BYTES;
+    for record in records {
+        let offset = (record.offset - start) as usize;
+        if at < offset {
+            data[at..offset].fill(0);
+        }
+        at = offset + record.stored_len as usize;
+    }
+}
