@@ -115,7 +115,7 @@ impl Space {
             let beyond = pages.div_ceil(u64::from(geometry.planes())).div_ceil(u64::from(geometry.pages_per_block));
             let range = format!(
                 "so much that beside the {beyond} blocks that a plane's data fills, {free_min} stay free and {streams} open; \
-                 a plane has {}",
+                 a plane has {} (or give it more, smaller ones)",
                 geometry.blocks_per_plane
             );
             return Err(OutOfRange::new("over_provisioning_percent", geometry.over_provisioning_percent, range));
