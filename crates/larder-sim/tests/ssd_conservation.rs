@@ -1,5 +1,6 @@
-//! Every translation layer of the table under random workloads, beside a shadow flash that only hears its operations: each logical
-//! page is where its newest content is, pages add up, programs are accounted for, and flash is programmed in order and once.
+//! Every translation layer of the table under random workloads, beside a shadow flash that only hears its operations:
+//! each logical page is where its newest content is, pages add up, programs are accounted for, and flash is programmed
+//! in order and once.
 //!
 //! What it does not do: judge how well a layer does.
 
@@ -14,6 +15,9 @@ use larder_sim::ssd::{
     geometry::{Geometry, Lpn},
 };
 use proptest::{prelude::*, test_runner::RngSeed};
+
+/// Of the drawn workloads.
+const SEED: u64 = 20_261;
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -81,7 +85,12 @@ fn follow(drive: &mut Watched, steps: &[Step]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 100, rng_seed: RngSeed::Fixed(20_261), failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 100,
+        rng_seed: RngSeed::Fixed(SEED),
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn pages_are_conserved(geometry in geometry(), steps in steps()) {

@@ -97,8 +97,8 @@ fn a_drive_without_spare_blocks_is_refused() {
     assert!(SOUND.check_spare_blocks(9).is_err());
     assert_eq!(
         refused(Space::new(none, SpaceOptions::default())),
-        "over_provisioning_percent is 0, but has to be so much that beside the 41 blocks that a plane's data fills, 2 stay free and 3 \
-         open; a plane has 40 (or give it more, smaller ones)"
+        "over_provisioning_percent is 0, but has to be so much that beside the 41 blocks that a plane's data fills, 2 stay free \
+         and 3 open; a plane has 40 (or give it more, smaller ones)"
     );
     let options = SpaceOptions { collection_threshold_percent: 100.0, ..SpaceOptions::default() };
     assert_eq!(

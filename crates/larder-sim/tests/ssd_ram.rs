@@ -1,5 +1,5 @@
-//! Memory of drives, counted by the allocator: what they say is what they allocate, and a page-mapped 1 TB drive of 16 KiB pages
-//! fits in 1 GiB altogether.
+//! Memory of drives, counted by the allocator: what they say is what they allocate, and a page-mapped 1 TB drive of 16
+//! KiB pages fits in 1 GiB altogether.
 
 #[path = "../benches/common/live.rs"]
 mod live;

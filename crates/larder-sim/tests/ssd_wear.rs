@@ -55,7 +55,8 @@ fn static_levelling_bounds_the_spread() {
         let moved = with.ftl.counts().programs[Cause::WearLevelling as usize];
         let share = moved as f64 / with.ftl.counts().host_pages_written as f64;
         println!("at most {spread_max} apart: {levelled:?}, {:.2}% of the host's pages moved", share * 100.0);
-        // A plane is looked at once in `spread_max` erasures and one block is moved, so that the spread may pass the limit while others wait.
+        // A plane is looked at once in `spread_max` erasures and one block is moved, so that the spread may pass the
+        // limit while others wait.
         assert!(spread <= 2 * spread_max, "{spread_max}: {levelled:?}");
         assert!(levelled.standard_deviation < wear.standard_deviation / 4.0, "{levelled:?} {wear:?}");
         assert!(levelled.max < wear.max, "the worst block lives longer");
@@ -63,7 +64,8 @@ fn static_levelling_bounds_the_spread() {
     }
 }
 
-/// Under uniform writes the least-worn free block comes next, so all blocks are erased about as often without static levelling.
+/// Under uniform writes the least-worn free block comes next, so all blocks are erased about as often without static
+/// levelling.
 #[test]
 fn dynamic_levelling_is_enough_where_all_is_written() {
     let space = SpaceOptions { wear_spread_max: None, collection_threshold_percent: 5.0, ..SpaceOptions::default() };

@@ -1,11 +1,12 @@
 //! The physical state of a drive's flash, and its rules.
 //!
-//! Role: [`FlashArray`] knows of each block how far it is programmed, how many of its pages are valid and how often it was erased,
-//! and of each page whether it is free, valid or invalid and one word that says what it holds (its *owner*).
+//! Role: [`FlashArray`] knows of each block how far it is programmed, how many of its pages are valid and how often it
+//! was erased, and of each page whether it is free, valid or invalid and one word that says what it holds (its
+//! *owner*).
 //!
-//! Invariants: a page is programmed once between erasures of its block, and pages of a block in their order (CAFTL section 1.2);
-//! a block is erased only when none of its pages is valid; valid + invalid + free = all pages, by block, plane and drive. Who
-//! breaks a rule panics: translation layers are ours, and one that does is wrong.
+//! Invariants: a page is programmed once between erasures of its block, and pages of a block in their order (CAFTL
+//! section 1.2); a block is erased only when none of its pages is valid; valid + invalid + free = all pages, by block,
+//! plane and drive. Who breaks a rule panics: translation layers are ours, and one that does is wrong.
 //!
 //! Memory: 4 bytes and a bit a page, 12 bytes a block, 4 bytes a plane.
 //!
@@ -118,8 +119,8 @@ impl FlashArray {
         (block, left)
     }
 
-    /// Something depends on the invalid page `ppa` again: its bytes are still there (CAFTL section 1.3). Returns its block, and how many
-    /// valid pages that has now.
+    /// Something depends on the invalid page `ppa` again: its bytes are still there (CAFTL section 1.3). Returns its
+    /// block, and how many valid pages that has now.
     ///
     /// # Panics
     /// If the page is free or valid.
@@ -170,7 +171,8 @@ impl FlashArray {
         self.owners[ppa.0 as usize]
     }
 
-    /// Changes what the simulation knows of what `ppa` holds. On flash nothing is written: it stands for a change of tables in RAM.
+    /// Changes what the simulation knows of what `ppa` holds. On flash nothing is written: it stands for a change of
+    /// tables in RAM.
     pub fn set_owner(&mut self, ppa: Ppa, owner: u32) {
         self.owners[ppa.0 as usize] = owner;
     }

@@ -1,11 +1,12 @@
-//! Free blocks by wear, and closed blocks by their valid pages: the two queues from which a translation layer takes blocks.
+//! Free blocks by wear, and closed blocks by their valid pages: the two queues from which a translation layer takes
+//! blocks.
 //!
-//! Role: [`FreeBlocks`] gives the least-worn free block of a plane (dynamic wear levelling) or the most-worn (a place for what lies
-//! still). [`Victims`] gives the closed block of a plane that has the fewest valid pages (greedy collection), the one that has had
-//! so few for longest.
+//! Role: [`FreeBlocks`] gives the least-worn free block of a plane (dynamic wear levelling) or the most-worn (a place
+//! for what lies still). [`Victims`] gives the closed block of a plane that has the fewest valid pages (greedy
+//! collection), the one that has had so few for longest.
 //!
-//! Invariants: a block is in at most one of the two. A change of a block's valid pages costs a constant; finding the fewest costs as
-//! many steps as the smallest count has risen since it was last asked for.
+//! Invariants: a block is in at most one of the two. A change of a block's valid pages costs a constant; finding the
+//! fewest costs as many steps as the smallest count has risen since it was last asked for.
 //!
 //! What it does not do: follow the array: who invalidates a page tells [`Victims::set`].
 

@@ -1,12 +1,14 @@
 //! How a [`Space`] makes room and spreads wear.
 //!
-//! Role: greedy collection: of a plane's closed blocks the one with the fewest valid pages is the victim; what is valid is copied
-//! within the plane, and the block erased, until more blocks are free than the threshold asks for. Dynamic wear levelling: blocks
-//! are opened in the order of their wear, least first. Static wear levelling: when the most-worn block of a plane is too far ahead of its least-worn
-//! closed one, that one's pages move onto a worn block, and it goes back among those that are written (CAFTL section 1.1.2 names both).
+//! Role: greedy collection: of a plane's closed blocks the one with the fewest valid pages is the victim; what is valid
+//! is copied within the plane, and the block erased, until more blocks are free than the threshold asks for. Dynamic
+//! wear levelling: blocks are opened in the order of their wear, least first. Static wear levelling: when the most-worn
+//! block of a plane is too far ahead of its least-worn closed one, that one's pages move onto a worn block, and it goes
+//! back among those that are written (CAFTL section 1.1.2 names both).
 //!
-//! Invariants: collection begins with at least one free block and ends with more than it began with or with as many; each victim has an
-//! invalid page, so it ends. Static levelling looks at a plane once in as many erasures as the spread allows, and moves one block.
+//! Invariants: collection begins with at least one free block and ends with more than it began with or with as many;
+//! each victim has an invalid page, so it ends. Static levelling looks at a plane once in as many erasures as the
+//! spread allows, and moves one block.
 //!
 //! What it does not do: collect ahead of need, in idle time, or across planes.
 

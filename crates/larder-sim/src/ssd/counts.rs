@@ -1,9 +1,10 @@
 //! What a drive did, in numbers: operations by cause, write amplification, wear, and years of life.
 //!
-//! Role: [`Counts`] is kept by [`Flash`](super::flash::Flash) and the translation layer; [`Wear`] and [`Life`] are derived when somebody asks.
+//! Role: [`Counts`] is kept by [`Flash`](super::flash::Flash) and the translation layer; [`Wear`] and [`Life`] are
+//! derived when somebody asks.
 //!
-//! Invariant: `programs[Host]` = host pages written − pages deduplicated: what a buffer before the drive absorbs never comes here,
-//! and is its own count.
+//! Invariant: `programs[Host]` = host pages written − pages deduplicated: what a buffer before the drive absorbs never
+//! comes here, and is its own count.
 //!
 //! What it does not do: know how long anything took.
 
@@ -53,8 +54,8 @@ impl Counts {
         [Cause::Collection, Cause::WearLevelling, Cause::Merge].map(|cause| self.programs[cause as usize]).iter().sum()
     }
 
-    /// Pages programmed for each page that the host wrote: the drive's own write amplification, below 1 where it deduplicates.
-    /// `None` before the first write.
+    /// Pages programmed for each page that the host wrote: the drive's own write amplification, below 1 where it
+    /// deduplicates. `None` before the first write.
     pub fn write_amplification(&self) -> Option<f64> {
         (self.host_pages_written > 0).then(|| self.pages_programmed() as f64 / self.host_pages_written as f64)
     }

@@ -4,7 +4,8 @@
 //!
 //! Invariant: there is no other way to program, read or erase, so that what a sink heard is what was counted and done.
 //!
-//! What it does not do: decide. Pages become invalid with [`Flash::invalidate`]; that costs no operation, and nobody is told.
+//! What it does not do: decide. Pages become invalid with [`Flash::invalidate`]; that costs no operation, and nobody is
+//! told.
 
 use super::{
     array::FlashArray,
@@ -75,8 +76,8 @@ impl Flash {
         self.array.invalidate(ppa);
     }
 
-    /// Reads the valid page `from` and programs it to the next free page of `to`, with its owner. `from` is invalid then. What maps to it is the
-    /// caller's to change.
+    /// Reads the valid page `from` and programs it to the next free page of `to`, with its owner. `from` is invalid
+    /// then. What maps to it is the caller's to change.
     ///
     /// # Panics
     /// If `from` is not valid, or `to` fully programmed.

@@ -1,10 +1,10 @@
 //! The trait of all flash translation layers, and the table of them.
 //!
-//! Role: [`Ftl`] is what the host's side of a drive asks; a layer is one file that implements it and one line in [`FTLS`], and
-//! the tests over random workloads run on all lines of that table.
+//! Role: [`Ftl`] is what the host's side of a drive asks; a layer is one file that implements it and one line in
+//! [`FTLS`], and the tests over random workloads run on all lines of that table.
 //!
-//! Invariants: a layer has no clock and no randomness. The drive's write buffer is before the layer, not in it: what the buffer
-//! absorbs never comes here, and `write` is what leaves it.
+//! Invariants: a layer has no clock and no randomness. The drive's write buffer is before the layer, not in it: what
+//! the buffer absorbs never comes here, and `write` is what leaves it.
 //!
 //! What it does not do: answer requests that are not whole pages; that is the host side's.
 
@@ -27,8 +27,8 @@ use super::{
 pub struct PageWrite {
     /// Which.
     pub lpn: Lpn,
-    /// What: 128 bits that stand for the content, where it is known. Equal fingerprints are equal pages; unknown content is like
-    /// no other.
+    /// What: 128 bits that stand for the content, where it is known. Equal fingerprints are equal pages; unknown
+    /// content is like no other.
     pub content: Option<Fingerprint>,
 }
 
@@ -43,8 +43,8 @@ pub struct Written {
 
 /// A flash translation layer.
 pub trait Ftl {
-    /// The host writes `pages`, which are one request (CAFTL samples within it): each page once, in any order. Collection that is needed to have room happens
-    /// in here.
+    /// The host writes `pages`, which are one request (CAFTL samples within it): each page once, in any order.
+    /// Collection that is needed to have room happens in here.
     ///
     /// # Panics
     /// If a page is not below [`Ftl::logical_pages`], or the request not of whole [`Ftl::write_unit_pages`].
@@ -56,7 +56,8 @@ pub trait Ftl {
     /// If the page is not below [`Ftl::logical_pages`].
     fn read(&mut self, lpn: Lpn, sink: &mut dyn Sink) -> bool;
 
-    /// The host has no more use for these pages. A layer that [takes no trims](Ftl::takes_trims) counts them and keeps the pages.
+    /// The host has no more use for these pages. A layer that [takes no trims](Ftl::takes_trims) counts them and keeps
+    /// the pages.
     ///
     /// # Panics
     /// If a page is not below [`Ftl::logical_pages`].
@@ -65,13 +66,14 @@ pub trait Ftl {
     /// Makes durable what the layer holds in RAM alone, such as a journal. Most have nothing.
     fn flush(&mut self, _sink: &mut dyn Sink) {}
 
-    /// The host asks for nothing: the layer may use about `budget` operations for what can wait, such as deduplication out of
-    /// line. Returns how many it used.
+    /// The host asks for nothing: the layer may use about `budget` operations for what can wait, such as deduplication
+    /// out of line. Returns how many it used.
     fn idle(&mut self, _budget: u64, _sink: &mut dyn Sink) -> u64 {
         0
     }
 
-    /// So full is the drive's write buffer, in percent; told before a write whenever it changed (CAFTL's dynamic switch, section 3.4.3).
+    /// So full is the drive's write buffer, in percent; told before a write whenever it changed (CAFTL's dynamic
+    /// switch, section 3.4.3).
     fn tell_buffer_fill(&mut self, _percent: u8) {}
 
     /// Where a page is. No operation: for tests and for who follows the layer.
@@ -90,8 +92,8 @@ pub trait Ftl {
     /// Whether trimmed pages are gone.
     fn takes_trims(&self) -> bool;
 
-    /// The logical pages that the drive would drop next if it needed room, for a cache that asks before it writes (Nitro section 4: the cache
-    /// updates its indices and destages first). `None` for drives that drop nothing.
+    /// The logical pages that the drive would drop next if it needed room, for a cache that asks before it writes
+    /// (Nitro section 4: the cache updates its indices and destages first). `None` for drives that drop nothing.
     fn next_eviction(&self) -> Option<Range<u32>> {
         None
     }

@@ -1,15 +1,16 @@
 //! How a drive is built, and how its parts are numbered.
 //!
-//! Role: [`Geometry`] counts packages, dies, planes, blocks and pages, and refuses numbers that cannot hold, naming the field,
-//! its value and its range.
+//! Role: [`Geometry`] counts packages, dies, planes, blocks and pages, and refuses numbers that cannot hold, naming the
+//! field, its value and its range.
 //!
-//! Numbers: block `b` lies in plane `b % planes`, so that blocks in a row lie in planes in a row; page `p` lies in block
-//! `p / pages_per_block`. What belongs to one block is therefore side by side in every table by page, and which plane it is
-//! costs a division and a remainder. Die and package of a plane: `plane % (packages × dies)` is its die, and that
-//! `% packages` its package, so that blocks in a row lie in packages in a row, then in other dies, then in other planes.
+//! Numbers: block `b` lies in plane `b % planes`, so that blocks in a row lie in planes in a row; page `p` lies in
+//! block `p / pages_per_block`. What belongs to one block is therefore side by side in every table by page, and which
+//! plane it is costs a division and a remainder. Die and package of a plane: `plane % (packages × dies)` is its die,
+//! and that `% packages` its package, so that blocks in a row lie in packages in a row, then in other dies, then in
+//! other planes.
 //!
-//! Invariant: a `Geometry` that [`Geometry::check`] took has at most [`PAGES_MAX`] pages, so that a `u32` numbers them and
-//! [`Ppa::NONE`] is none of them. Derived counts are meant for such geometries.
+//! Invariant: a `Geometry` that [`Geometry::check`] took has at most [`PAGES_MAX`] pages, so that a `u32` numbers them
+//! and [`Ppa::NONE`] is none of them. Derived counts are meant for such geometries.
 //!
 //! What it does not do: say how fast anything is (`profile.rs`), or how blocks are used.
 
@@ -55,7 +56,8 @@ pub struct PlaneId(pub u32);
 /// A number of a drive that cannot hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutOfRange {
-    /// The field, as it is called in [`Geometry`] or [`Profile`](super::profile::Profile), or what was derived from several.
+    /// The field, as it is called in [`Geometry`] or [`Profile`](super::profile::Profile), or what was derived from
+    /// several.
     pub field: &'static str,
     /// What it is.
     pub value: String,
@@ -101,8 +103,8 @@ pub struct Geometry {
     pub pages_per_block: u32,
     /// Bytes of data of a page; logical pages are as large.
     pub page_bytes: u32,
-    /// Flash beyond the logical capacity, in percent of the logical capacity. May be 0: whether spare blocks are needed is the
-    /// translation layer's to say ([`Geometry::check_spare_blocks`]).
+    /// Flash beyond the logical capacity, in percent of the logical capacity. May be 0: whether spare blocks are needed
+    /// is the translation layer's to say ([`Geometry::check_spare_blocks`]).
     pub over_provisioning_percent: f64,
 }
 

@@ -1,9 +1,10 @@
 //! What a translation layer did to the flash: each operation, why it was done, and who is told.
 //!
-//! Role: [`Op`] is one operation, [`Cause`] indexes the counts, and a [`Sink`] hears of all operations of a drive in the order in
-//! which the flash sees them. The model of time schedules them; a test keeps a shadow flash with them.
+//! Role: [`Op`] is one operation, [`Cause`] indexes the counts, and a [`Sink`] hears of all operations of a drive in
+//! the order in which the flash sees them. The model of time schedules them; a test keeps a shadow flash with them.
 //!
-//! Invariant: a [`Op::Program`] says where its bytes come from, so that who hears all operations knows what every page holds.
+//! Invariant: a [`Op::Program`] says where its bytes come from, so that who hears all operations knows what every page
+//! holds.
 //!
 //! What it does not do: say when an operation starts or how long it takes.
 
@@ -14,7 +15,8 @@ use super::geometry::{BlockId, Lpn, Ppa};
 /// Why flash was read, programmed or erased.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Cause {
-    /// A page that the host reads or writes, straight or by way of the drive's buffer, which the translation layer does not know.
+    /// A page that the host reads or writes, straight or by way of the drive's buffer, which the translation layer does
+    /// not know.
     Host,
     /// Collection: valid pages leave a victim, and it is erased.
     Collection,
@@ -134,8 +136,8 @@ pub enum Op {
         /// Why: of the host's page, or out of line.
         cause: Cause,
     },
-    /// The drive has dropped a logical page by itself: from now on nothing is there (silent eviction). Costs nothing; the host
-    /// has to know.
+    /// The drive has dropped a logical page by itself: from now on nothing is there (silent eviction). Costs nothing;
+    /// the host has to know.
     Evicted {
         /// Which.
         lpn: Lpn,

@@ -1,10 +1,10 @@
 //! The page-mapped translation layer: a table from each logical page to its physical one, over a [`Space`].
 //!
-//! Role: what a present-day drive does, and the base that CAFTL is compared with (CAFTL Table 1: full striping, greedy collection).
-//! With TRIM or without.
+//! Role: what a present-day drive does, and the base that CAFTL is compared with (CAFTL Table 1: full striping, greedy
+//! collection). With TRIM or without.
 //!
-//! Invariants: the owner of a valid page is its logical page, and the table maps that back to it. The table is in RAM alone: that
-//! a drive saves it over a power loss costs nothing here.
+//! Invariants: the owner of a valid page is its logical page, and the table maps that back to it. The table is in RAM
+//! alone: that a drive saves it over a power loss costs nothing here.
 //!
 //! What it does not do: deduplicate, or cache parts of the table.
 
@@ -75,16 +75,16 @@ impl Ftl for PageMapped {
         for page in pages {
             self.write_page(page, sink);
         }
-        self.space.flash().host_counts().host_pages_written += pages.len() as u64;
+        self.space.flash_mut().host_counts().host_pages_written += pages.len() as u64;
         Written { programmed: pages.len() as u32, deduplicated: 0 }
     }
 
     fn read(&mut self, lpn: Lpn, sink: &mut dyn Sink) -> bool {
         let ppa = self.map.0[lpn.0 as usize].some();
-        let counts = self.space.flash().host_counts();
+        let counts = self.space.flash_mut().host_counts();
         counts.host_pages_read += 1;
         match ppa {
-            Some(ppa) => self.space.flash().read(ppa, Cause::Host, sink),
+            Some(ppa) => self.space.flash_mut().read(ppa, Cause::Host, sink),
             None => counts.unmapped_pages_read += 1,
         }
         ppa.is_some()
@@ -92,7 +92,7 @@ impl Ftl for PageMapped {
 
     fn trim(&mut self, pages: Range<u32>, _: &mut dyn Sink) {
         assert!(pages.end as usize <= self.map.0.len(), "logical page {} is beyond the drive", pages.end);
-        self.space.flash().host_counts().host_pages_trimmed += pages.len() as u64;
+        self.space.flash_mut().host_counts().host_pages_trimmed += pages.len() as u64;
         if !self.takes_trims {
             return;
         }
@@ -112,7 +112,7 @@ impl Ftl for PageMapped {
     }
 
     fn counts(&self) -> &Counts {
-        self.space.flash_ref().counts()
+        self.space.flash().counts()
     }
 
     fn array(&self) -> &FlashArray {

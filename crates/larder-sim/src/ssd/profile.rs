@@ -1,7 +1,8 @@
 //! Named drives: geometry, times, rated erase cycles, buffer and controller.
 //!
-//! Role: [`PROFILES`] names them, each with where its numbers come from; [`Profile::scaled_to`] makes one of any capacity, by the
-//! number of its blocks or by their size (Nitro section 5.4 varies "the size of each block or flash chip").
+//! Role: [`PROFILES`] names them, each with where its numbers come from; [`Profile::scaled_to`] makes one of any
+//! capacity, by the number of its blocks or by their size (Nitro section 5.4 varies "the size of each block or flash
+//! chip").
 //!
 //! Invariant: every profile of the table is sound, for time as well.
 //!
@@ -36,7 +37,8 @@ pub struct Controller {
     pub crc32_cycles_4k: u64,
 }
 
-/// CAFTL Table 2's cycles on an ARM Cortex R4 at the fastest of the clocks that its section 4.3.2 varies: 304, 392, 619, 934 MHz.
+/// CAFTL Table 2's cycles on an ARM Cortex R4 at the fastest of the clocks that its section 4.3.2 varies: 304, 392,
+/// 619, 934 MHz.
 pub const CORTEX_R4: Controller = Controller { hz: 934_000_000, sha1_cycles_4k: 47_548, crc32_cycles_4k: 4_120 };
 
 /// A drive.
@@ -50,8 +52,8 @@ pub struct Profile {
     pub geometry: Geometry,
     /// How fast it is.
     pub timing: Timing,
-    /// Erasures of blocks of other sizes: (bytes of the block, nanoseconds) of a smaller and a larger one, and between them along a line.
-    /// `None`: an erasure takes the same whatever the block's size.
+    /// Erasures of blocks of other sizes: (bytes of the block, nanoseconds) of a smaller and a larger one, and between
+    /// them along a line. `None`: an erasure takes the same whatever the block's size.
     pub erase_ns_by_block_bytes: Option<[(u64, u64); 2]>,
     /// How often a block stands being erased.
     pub rated_cycles: u32,
@@ -79,9 +81,10 @@ const NITRO_ERASE: [(u64, u64); 2] = [(128 << 10, 2_000_000), (2 << 20, 3_800_00
 pub const PROFILES: &[Profile] = &[
     Profile {
         name: "caftl",
-        about: "CAFTL's simulated drive: Tables 1 and 2, the 16 MB buffer and 934 MHz of its section 4.2. Its 8 planes a package are 2 \
-                dies of 4 planes, and a page takes 100 us over the bus: Agrawal et al., Design Tradeoffs for SSD Performance (USENIX ATC \
-                2008), section 2, whose simulator it is. Rated cycles: 10,000 to 100,000 are CAFTL section 1.2's; the smaller",
+        about: "CAFTL's simulated drive: Tables 1 and 2, the 16 MB buffer and 934 MHz of its section 4.2. Its 8 \
+                planes a package are 2 dies of 4 planes, and a page takes 100 us over the bus: Agrawal et al., \
+                Design Tradeoffs for SSD Performance (USENIX ATC 2008), Table 1, whose simulator it is. Rated \
+                cycles: 10,000 to 100,000 are CAFTL section 1.2's; the smaller",
         geometry: Geometry {
             packages: 10,
             dies_per_package: 2,
@@ -100,9 +103,10 @@ pub const PROFILES: &[Profile] = &[
     },
     Profile {
         name: "nitro-mlc",
-        about: "Nitro's simulated drive (section 5.4): blocks of 2 MiB that take 3.8 ms to erase, 7% over-provisioning. The paper \
-                names Micron's MLC specification and no more; the rest are typical figures of such parts: pages of 8 KiB, 50 us, \
-                1.3 ms, 200 MB/s, 3,000 cycles; 256 GB as the drive of its prototype",
+        about: "Nitro's simulated drive (section 5.4): blocks of 2 MiB that take 3.8 ms to erase, 7% \
+                over-provisioning. The paper names Micron's MLC specification and no more; the rest are typical \
+                figures of such parts: pages of 8 KiB, 50 us, 1.3 ms, 200 MB/s, 3,000 cycles; 256 GB as the drive \
+                of its prototype",
         geometry: Geometry {
             packages: 8,
             dies_per_package: 2,
@@ -121,9 +125,10 @@ pub const PROFILES: &[Profile] = &[
     },
     Profile {
         name: "tlc-nvme",
-        about: "A 1 TB NVMe drive of TLC flash about 2020: reads of 45 us and programs of 450 us are Samsung's for its sixth-generation \
-                V-NAND (announcement of August 2019), the bus of 1.2 Gb/s a pin that of its paper (Kang et al., ISSCC 2019, 13.4). 1 TiB of flash sold as \
-                1 TB is 9.95%. Typical figures of that class: 16 KiB pages in blocks of 16 MiB, 3.5 ms to erase, 3,000 cycles",
+        about: "A 1 TB NVMe drive of TLC flash about 2020: reads of 45 us and programs of 450 us are Samsung's for \
+                its sixth-generation V-NAND (announcement of August 2019), the bus of 1.2 Gb/s a pin that of its \
+                paper (Kang et al., ISSCC 2019, 13.4). 1 TiB of flash sold as 1 TB is 9.95%. Typical figures of \
+                that class: 16 KiB pages in blocks of 16 MiB, 3.5 ms to erase, 3,000 cycles",
         geometry: Geometry {
             packages: 8,
             dies_per_package: 4,
@@ -142,9 +147,10 @@ pub const PROFILES: &[Profile] = &[
     },
     Profile {
         name: "qlc-nvme",
-        about: "A 4 TB NVMe drive of QLC flash about 2020: reads of 110 us, programs of 2 ms and 1.2 Gb/s a pin are Kim et al.'s 1 Tb die (A 1Tb 4b/cell \
-                NAND Flash Memory with tPROG=2ms, tR=110us and 1.2Gb/s High-Speed IO Rate, ISSCC 2020, 13.1). 4 TiB of flash sold as 4 TB is \
-                9.95%. Typical figures of that class: 16 KiB pages in blocks of 32 MiB, 5 ms to erase, 1,000 cycles",
+        about: "A 4 TB NVMe drive of QLC flash about 2020: reads of 110 us, programs of 2 ms and 1.2 Gb/s a pin \
+                are Kim et al.'s 1 Tb die (A 1Tb 4b/cell NAND Flash Memory with tPROG=2ms, tR=110us and 1.2Gb/s \
+                High-Speed IO Rate, ISSCC 2020, 13.1). 4 TiB of flash sold as 4 TB is 9.95%. Typical figures of \
+                that class: 16 KiB pages in blocks of 32 MiB, 5 ms to erase, 1,000 cycles",
         geometry: Geometry {
             packages: 8,
             dies_per_package: 4,
@@ -204,7 +210,8 @@ impl Profile {
         }
     }
 
-    /// How long the controller hashes a page, in nanoseconds: cycles by clock (CAFTL section 4.1.2), and by the page's size.
+    /// How long the controller hashes a page, in nanoseconds: cycles by clock (CAFTL section 4.1.2), and by the page's
+    /// size.
     pub fn hash_ns(&self, hash: Hash) -> u64 {
         let cycles = match hash {
             Hash::Sha1 => self.controller.sha1_cycles_4k,

@@ -1,14 +1,15 @@
 //! Flash as a log a plane: where the next page goes, and how room is made for it.
 //!
-//! Role: [`Space`] appends pages to open blocks, one a plane and [`Stream`], plane after plane (full striping, CAFTL Table 1), and
-//! collects and levels wear when a plane's free blocks run out (`collect.rs`). What the pages mean is not its business: each has
-//! an owner, a word of whoever uses the space, and [`Relocate`] tells when it has moved. So the page-mapped layer is a space and a
-//! table, and CAFTL a space and two tables.
+//! Role: [`Space`] appends pages to open blocks, one a plane and [`Stream`], plane after plane (full striping, CAFTL
+//! Table 1), and collects and levels wear when a plane's free blocks run out (`collect.rs`). What the pages mean is not
+//! its business: each has an owner, a word of whoever uses the space, and [`Relocate`] tells when it has moved. So the
+//! page-mapped layer is a space and a table, and CAFTL a space and two tables.
 //!
 //! Invariants:
-//! - A plane takes pages for the host only while collection can still make room in it: while its valid pages are fewer than those of its
-//!   blocks less the free ones that collection keeps and the open ones ([`Space::plane_pages_max`]). Then one of its closed blocks has
-//!   an invalid page. As the drive's logical pages are fewer than those of all planes together, some plane always takes one.
+//! - A plane takes pages for the host only while collection can still make room in it: while its valid pages are fewer
+//!   than those of its blocks less the free ones that collection keeps and the open ones ([`Space::plane_pages_max`]).
+//!   Then one of its closed blocks has an invalid page. As the drive's logical pages are fewer than those of all planes
+//!   together, some plane always takes one.
 //! - At least one block of each plane is free, so that collection has where to copy to.
 //!
 //! What it does not do: know logical pages, or move pages from plane to plane.
@@ -46,20 +47,23 @@ pub trait Relocate {
 /// How a space behaves.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SpaceOptions {
-    /// A plane collects when no more than this share of its blocks is free, in percent (CAFTL Table 1: 5%); one block at least.
+    /// A plane collects when no more than this share of its blocks is free, in percent (CAFTL Table 1: 5%); one block
+    /// at least.
     pub collection_threshold_percent: f64,
-    /// Whether collected pages go to blocks of their own, apart from those that the host writes. Under uniform random writes both
-    /// are the same: a page that was copied is as likely to be written next as one that was not. Under others, old pages live longer.
+    /// Whether collected pages go to blocks of their own, apart from those that the host writes. Under uniform random
+    /// writes both are the same: a page that was copied is as likely to be written next as one that was not. Under
+    /// others, old pages live longer.
     pub separate_collected: bool,
-    /// Static wear levelling moves the least-worn block of a plane once the most-worn was erased so many times more; `None`: never.
+    /// Static wear levelling moves the least-worn block of a plane once the most-worn was erased so many times more;
+    /// `None`: never.
     pub wear_spread_max: Option<u32>,
     /// The most pages of the layer's own that are valid at a time, over the whole drive.
     pub internal_pages_max: u32,
 }
 
 impl Default for SpaceOptions {
-    /// CAFTL Table 1's threshold; streams apart; static wear levelling beyond 100 erasures (ours: a few percent of what any profile's
-    /// blocks stand).
+    /// CAFTL Table 1's threshold; streams apart; static wear levelling beyond 100 erasures (ours: a few percent of what
+    /// any profile's blocks stand).
     fn default() -> Self {
         SpaceOptions {
             collection_threshold_percent: 5.0,
@@ -114,8 +118,8 @@ impl Space {
         if pages > plane_pages_max * u64::from(geometry.planes()) {
             let beyond = pages.div_ceil(u64::from(geometry.planes())).div_ceil(u64::from(geometry.pages_per_block));
             let range = format!(
-                "so much that beside the {beyond} blocks that a plane's data fills, {free_min} stay free and {streams} open; \
-                 a plane has {} (or give it more, smaller ones)",
+                "so much that beside the {beyond} blocks that a plane's data fills, {free_min} stay free and {streams} \
+                 open; a plane has {} (or give it more, smaller ones)",
                 geometry.blocks_per_plane
             );
             return Err(OutOfRange::new("over_provisioning_percent", geometry.over_provisioning_percent, range));
@@ -169,7 +173,7 @@ impl Space {
     }
 
     /// The flash: to read it, to count, and to change owners.
-    pub fn flash(&mut self) -> &mut Flash {
+    pub fn flash_mut(&mut self) -> &mut Flash {
         &mut self.flash
     }
 
@@ -179,7 +183,7 @@ impl Space {
     }
 
     /// The flash, to look at.
-    pub fn flash_ref(&self) -> &Flash {
+    pub fn flash(&self) -> &Flash {
         &self.flash
     }
 

@@ -1,5 +1,5 @@
-//! A shadow of a drive's flash: driven by the operations that a sink hears and by nothing else, it knows what each page holds, and
-//! checks the rules of flash by itself. And small drives for tests.
+//! A shadow of a drive's flash: driven by the operations that a sink hears and by nothing else, it knows what each page
+//! holds, and checks the rules of flash by itself. And small drives for tests.
 //!
 //! What it does not do: believe the array of the simulator: it counts for itself.
 
