@@ -1,6 +1,6 @@
-//! How many page operations a second a drive is simulated with, on one core: programs and reads for any cause, counted
-//! by the drive itself. `random` writes a full drive over at random, so that most operations are collection's copies;
-//! `mixed` reads as often as it writes. The count of a run is fixed by a run of the same before.
+//! How many page operations a second a drive is simulated with, on one core: programs and reads of flash for any cause,
+//! so that a copy is two. A full drive is written over at random (0), so that most operations are collection's, or read as
+//! often as it is written (50). How many operations the requests of a sample make is counted in a round before.
 //!
 //! What it does not do: judge. Run with `cargo bench -p larder-sim --bench ssd`.
 

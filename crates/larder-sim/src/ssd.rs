@@ -11,7 +11,7 @@
 //! | [`geometry`] | how a drive is built: packages, dies, planes, blocks, pages; and what their numbers mean |
 //! | [`profile`] | named drives: geometry, times of its operations, rated erase cycles |
 //! | [`op`] | operations on flash, why each was done, and who is told of them |
-//! | [`array`] | the physical state, and the rules of flash that nobody gets around |
+//! | [`array`](mod@array) | the physical state, and the rules of flash that nobody gets around |
 //! | [`flash`] | the array, its counts and the sink as one: what a translation layer works on |
 //! | [`blocks`] | free blocks by wear, closed blocks by their valid pages |
 //! | [`space`], `collect.rs` | blocks written as a log a plane, greedy collection, wear levelling |

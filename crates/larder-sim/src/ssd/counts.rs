@@ -8,7 +8,10 @@
 //!
 //! What it does not do: know how long anything took.
 
-use super::{array::FlashArray, op::Cause};
+use super::{
+    array::FlashArray,
+    op::{Cause, Hash},
+};
 
 /// Operations since the drive was made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -19,6 +22,8 @@ pub struct Counts {
     pub programs: [u64; Cause::COUNT],
     /// Blocks erased, by [`Cause`].
     pub erases: [u64; Cause::COUNT],
+    /// Pages that the controller hashed, by [`Hash`](enum@Hash).
+    pub hashes: [u64; Hash::COUNT],
     /// Pages that the host wrote.
     pub host_pages_written: u64,
     /// Of these, how many were not programmed, because their content was there.
@@ -62,8 +67,8 @@ impl Counts {
 
     /// What was counted since `earlier`, a former state of the same counts.
     pub fn since(&self, earlier: &Counts) -> Counts {
-        let less = |now: &[u64; Cause::COUNT], then: &[u64; Cause::COUNT]| std::array::from_fn(|at| now[at] - then[at]);
         Counts {
+            hashes: less(&self.hashes, &earlier.hashes),
             reads: less(&self.reads, &earlier.reads),
             programs: less(&self.programs, &earlier.programs),
             erases: less(&self.erases, &earlier.erases),
@@ -75,6 +80,10 @@ impl Counts {
             pages_evicted: self.pages_evicted - earlier.pages_evicted,
         }
     }
+}
+
+fn less<const N: usize>(now: &[u64; N], then: &[u64; N]) -> [u64; N] {
+    std::array::from_fn(|at| now[at] - then[at])
 }
 
 /// How often the blocks of a drive were erased.

@@ -100,6 +100,7 @@ impl Flash {
 
     /// The controller hashes a page.
     pub fn hash(&mut self, hash: Hash, cause: Cause, sink: &mut dyn Sink) {
+        self.counts.hashes[hash as usize] += 1;
         sink.op(&Op::Hash { hash, cause });
     }
 

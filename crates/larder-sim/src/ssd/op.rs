@@ -103,6 +103,11 @@ pub enum Hash {
     Crc32,
 }
 
+impl Hash {
+    /// How many there are.
+    pub const COUNT: usize = 2;
+}
+
 /// One thing that a drive does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
