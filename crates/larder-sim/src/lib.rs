@@ -22,6 +22,7 @@ pub mod replay;
 pub mod report;
 pub mod setup;
 pub mod slotted;
+pub mod ssd;
 pub mod survey;
 pub mod tally;
 mod touched;

@@ -4,6 +4,7 @@
 
 #[path = "../../../larder-core/tests/common/mod.rs"]
 mod seeded;
+pub mod ssd;
 
 pub use seeded::{Rng, for_seeds};
 use std::path::{Path, PathBuf};

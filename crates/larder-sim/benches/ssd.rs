@@ -1,0 +1,89 @@
+//! How many page operations a second a drive is simulated with, on one core: programs and reads of flash for any cause,
+//! so that a copy is two. A full drive is written over at random (0), so that most operations are collection's, or read as
+//! often as it is written (50). How many operations the requests of a sample make is counted in a round before.
+//!
+//! What it does not do: judge. Run with `cargo bench -p larder-sim --bench ssd`.
+
+use divan::{Bencher, counter::ItemsCount};
+use larder_sim::ssd::{
+    ftl::{Ftl, FtlKind, PageWrite},
+    geometry::Lpn,
+    op::Nobody,
+    profile::{Profile, Scale},
+};
+
+/// Requests of a sample.
+const REQUESTS: u32 = 1_000_000;
+
+fn main() {
+    divan::main();
+}
+
+/// SplitMix64 (Steele, Lea and Flood, 2014).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: u32) -> u32 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) >> 32) as u32 % n
+    }
+}
+
+/// A drive that is full.
+fn full(profile: &Profile, name: &str) -> Box<dyn Ftl> {
+    let kind = FtlKind::named(name).expect("a layer");
+    let mut ftl = (kind.make)(profile).expect("a drive");
+    for lpn in 0..ftl.logical_pages() {
+        ftl.write(&[PageWrite { lpn: Lpn(lpn), content: None }], &mut Nobody);
+    }
+    ftl
+}
+
+fn requests(ftl: &mut dyn Ftl, random: &mut Random, reads_percent: u32) {
+    let logical = ftl.logical_pages();
+    for _ in 0..REQUESTS {
+        let lpn = Lpn(random.below(logical));
+        if random.below(100) < reads_percent {
+            ftl.read(lpn, &mut Nobody);
+        } else {
+            ftl.write(&[PageWrite { lpn, content: None }], &mut Nobody);
+        }
+    }
+}
+
+fn bench(bencher: Bencher<'_, '_>, profile: &Profile, name: &str, reads_percent: u32) {
+    let mut ftl = full(profile, name);
+    let mut random = Random(20_266);
+    // Until collection is steady: what a drive of its over-provisioning takes is about its size again.
+    for _ in 0..(ftl.logical_pages() / REQUESTS).clamp(1, 16) {
+        requests(&mut *ftl, &mut random, 0);
+    }
+    let before = ftl.counts().clone();
+    requests(&mut *ftl, &mut random, reads_percent);
+    let done = ftl.counts().since(&before);
+    let operations = done.pages_programmed() + done.pages_read();
+    bencher.counter(ItemsCount::new(operations)).bench_local(|| requests(&mut *ftl, &mut random, reads_percent));
+}
+
+/// CAFTL's drive, whole: 40 GiB in pages of 4 KiB.
+#[divan::bench(args = [0, 50], sample_count = 5, sample_size = 1)]
+fn caftl(bencher: Bencher<'_, '_>, reads_percent: u32) {
+    bench(bencher, &Profile::named("caftl").expect("a profile"), "page", reads_percent);
+}
+
+/// 1 TB in pages of 16 KiB.
+#[divan::bench(args = [0, 50], sample_count = 5, sample_size = 1)]
+fn tlc_nvme(bencher: Bencher<'_, '_>, reads_percent: u32) {
+    bench(bencher, &Profile::named("tlc-nvme").expect("a profile"), "page-trim", reads_percent);
+}
+
+/// The same of 4 GB, which the processor's caches hold.
+#[divan::bench(args = [0, 50], sample_count = 5, sample_size = 1)]
+fn small(bencher: Bencher<'_, '_>, reads_percent: u32) {
+    let profile = Profile::named("tlc-nvme").expect("a profile");
+    let small = profile.scaled_to(4 << 30, Scale::BlockSize).expect("a drive");
+    bench(bencher, &small, "page-trim", reads_percent);
+}

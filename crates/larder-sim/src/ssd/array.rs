@@ -1,0 +1,249 @@
+//! The physical state of a drive's flash, and its rules.
+//!
+//! Role: [`FlashArray`] knows of each block how far it is programmed, how many of its pages are valid and how often it
+//! was erased, and of each page whether it is free, valid or invalid and one word that says what it holds (its
+//! *owner*).
+//!
+//! Invariants: a page is programmed once between erasures of its block, and pages of a block in their order (CAFTL
+//! section 1.2); a block is erased only when none of its pages is valid; valid + invalid + free = all pages, by block,
+//! plane and drive. Who breaks a rule panics: translation layers are ours, and one that does is wrong.
+//!
+//! Memory: 4 bytes and a bit a page, 12 bytes a block, 4 bytes a plane.
+//!
+//! What it does not do: choose where to write or what to erase, count causes, or tell anybody (`flash.rs` does).
+
+use super::geometry::{BlockId, Geometry, PlaneId, Ppa};
+
+/// What a page is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PageState {
+    /// Not programmed since its block was erased.
+    Free,
+    /// Programmed, and something depends on it.
+    Valid,
+    /// Programmed, and nothing does.
+    Invalid,
+}
+
+/// How many pages are what.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PageTotals {
+    /// Programmed, and something depends on them.
+    pub valid: u64,
+    /// Programmed, and nothing does.
+    pub invalid: u64,
+    /// Not programmed since their blocks were erased.
+    pub free: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Block {
+    /// Pages that are programmed: 0 to here.
+    written: u32,
+    valid: u32,
+    erases: u32,
+}
+
+/// The flash. See the module.
+#[derive(Debug)]
+pub struct FlashArray {
+    geometry: Geometry,
+    blocks: Vec<Block>,
+    /// A bit a page: valid.
+    valid: Vec<u64>,
+    /// What a page holds, in its translation layer's words. Means something for programmed pages alone.
+    owners: Vec<u32>,
+    plane_valid: Vec<u32>,
+    totals: PageTotals,
+}
+
+impl FlashArray {
+    /// Flash that was never programmed, of a sound geometry ([`Geometry::check`]).
+    ///
+    /// # Panics
+    /// If the geometry is not sound.
+    pub fn new(geometry: Geometry) -> Self {
+        if let Err(error) = geometry.check() {
+            panic!("no flash of this geometry: {error}");
+        }
+        let pages = geometry.pages() as usize;
+        FlashArray {
+            geometry,
+            blocks: vec![Block::default(); geometry.blocks() as usize],
+            valid: vec![0; pages.div_ceil(64)],
+            owners: vec![0; pages],
+            plane_valid: vec![0; geometry.planes() as usize],
+            totals: PageTotals { free: pages as u64, ..PageTotals::default() },
+        }
+    }
+
+    /// How it is built.
+    pub fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// Programs the next free page of `block`, which is valid then, with `owner` beside it.
+    ///
+    /// # Panics
+    /// If the block is fully programmed.
+    pub fn program(&mut self, block: BlockId, owner: u32) -> Ppa {
+        let plane = self.geometry.plane_of(block);
+        let pages_per_block = self.geometry.pages_per_block;
+        let state = &mut self.blocks[block.0 as usize];
+        assert!(state.written < pages_per_block, "block {} is fully programmed", block.0);
+        let ppa = Ppa(block.0 * pages_per_block + state.written);
+        state.written += 1;
+        state.valid += 1;
+        self.valid[ppa.0 as usize / 64] |= 1 << (ppa.0 % 64);
+        self.owners[ppa.0 as usize] = owner;
+        self.plane_valid[plane.0 as usize] += 1;
+        self.totals.free -= 1;
+        self.totals.valid += 1;
+        ppa
+    }
+
+    /// Nothing depends on `ppa` any longer. Returns its block, and how many valid pages that has left.
+    ///
+    /// # Panics
+    /// If the page is not valid.
+    pub fn invalidate(&mut self, ppa: Ppa) -> (BlockId, u32) {
+        assert!(self.is_valid(ppa), "page {} is not valid", ppa.0);
+        self.valid[ppa.0 as usize / 64] &= !(1 << (ppa.0 % 64));
+        let block = self.geometry.block_of(ppa);
+        let state = &mut self.blocks[block.0 as usize];
+        state.valid -= 1;
+        let left = state.valid;
+        self.plane_valid[self.geometry.plane_of(block).0 as usize] -= 1;
+        self.totals.valid -= 1;
+        self.totals.invalid += 1;
+        (block, left)
+    }
+
+    /// Something depends on the invalid page `ppa` again: its bytes are still there (CAFTL section 1.3). Returns its
+    /// block, and how many valid pages that has now.
+    ///
+    /// # Panics
+    /// If the page is free or valid.
+    pub fn revalidate(&mut self, ppa: Ppa) -> (BlockId, u32) {
+        assert!(self.state(ppa) == PageState::Invalid, "page {} is not invalid", ppa.0);
+        self.valid[ppa.0 as usize / 64] |= 1 << (ppa.0 % 64);
+        let block = self.geometry.block_of(ppa);
+        let state = &mut self.blocks[block.0 as usize];
+        state.valid += 1;
+        let now = state.valid;
+        self.plane_valid[self.geometry.plane_of(block).0 as usize] += 1;
+        self.totals.invalid -= 1;
+        self.totals.valid += 1;
+        (block, now)
+    }
+
+    /// All pages of `block` are free again.
+    ///
+    /// # Panics
+    /// If one of them is valid.
+    pub fn erase(&mut self, block: BlockId) {
+        let state = &mut self.blocks[block.0 as usize];
+        assert!(state.valid == 0, "block {} has {} valid pages", block.0, state.valid);
+        self.totals.invalid -= u64::from(state.written);
+        self.totals.free += u64::from(state.written);
+        state.written = 0;
+        state.erases += 1;
+    }
+
+    /// What `ppa` is.
+    pub fn state(&self, ppa: Ppa) -> PageState {
+        if self.is_valid(ppa) {
+            return PageState::Valid;
+        }
+        match self.geometry.page_in_block(ppa) < self.written(self.geometry.block_of(ppa)) {
+            true => PageState::Invalid,
+            false => PageState::Free,
+        }
+    }
+
+    /// Whether something depends on `ppa`.
+    pub fn is_valid(&self, ppa: Ppa) -> bool {
+        self.valid[ppa.0 as usize / 64] >> (ppa.0 % 64) & 1 == 1
+    }
+
+    /// The word beside the programmed page `ppa`.
+    pub fn owner(&self, ppa: Ppa) -> u32 {
+        self.owners[ppa.0 as usize]
+    }
+
+    /// Changes what the simulation knows of what `ppa` holds. On flash nothing is written: it stands for a change of
+    /// tables in RAM.
+    pub fn set_owner(&mut self, ppa: Ppa, owner: u32) {
+        self.owners[ppa.0 as usize] = owner;
+    }
+
+    /// How many pages of `block` are programmed: they are its first.
+    pub fn written(&self, block: BlockId) -> u32 {
+        self.blocks[block.0 as usize].written
+    }
+
+    /// How many pages of `block` are free.
+    pub fn free(&self, block: BlockId) -> u32 {
+        self.geometry.pages_per_block - self.written(block)
+    }
+
+    /// How many pages of `block` are valid.
+    pub fn valid(&self, block: BlockId) -> u32 {
+        self.blocks[block.0 as usize].valid
+    }
+
+    /// How often `block` was erased.
+    pub fn erases(&self, block: BlockId) -> u32 {
+        self.blocks[block.0 as usize].erases
+    }
+
+    /// How many pages of `plane` are valid.
+    pub fn plane_valid(&self, plane: PlaneId) -> u32 {
+        self.plane_valid[plane.0 as usize]
+    }
+
+    /// The first valid page of `block` at `from` or behind it, by its place in the block.
+    pub fn next_valid(&self, block: BlockId, from: u32) -> Option<Ppa> {
+        let start = block.0 * self.geometry.pages_per_block;
+        let end = start + self.written(block);
+        let mut at = start + from;
+        while at < end {
+            let word = self.valid[at as usize / 64] >> (at % 64);
+            if word != 0 {
+                at += word.trailing_zeros();
+                return (at < end).then_some(Ppa(at));
+            }
+            at = (at / 64 + 1) * 64;
+        }
+        None
+    }
+
+    /// How many pages are what, of the whole drive.
+    pub fn totals(&self) -> PageTotals {
+        self.totals
+    }
+
+    /// [`FlashArray::totals`], counted again page by page: what a test compares with.
+    pub fn recount(&self) -> PageTotals {
+        let mut totals = PageTotals::default();
+        for page in 0..self.geometry.pages() {
+            match self.state(Ppa(page)) {
+                PageState::Free => totals.free += 1,
+                PageState::Valid => totals.valid += 1,
+                PageState::Invalid => totals.invalid += 1,
+            }
+        }
+        totals
+    }
+
+    /// How often each block was erased, in the order of their numbers.
+    pub fn all_erases(&self) -> impl Iterator<Item = u32> {
+        self.blocks.iter().map(|block| block.erases)
+    }
+
+    /// Bytes that are allocated.
+    pub fn ram_bytes(&self) -> u64 {
+        let words = self.valid.capacity() * 8 + (self.owners.capacity() + self.plane_valid.capacity()) * 4;
+        (words + self.blocks.capacity() * size_of::<Block>()) as u64
+    }
+}

@@ -1,0 +1,190 @@
+//! Free blocks by wear, and closed blocks by their valid pages: the two queues from which a translation layer takes
+//! blocks.
+//!
+//! Role: [`FreeBlocks`] gives the least-worn free block of a plane (dynamic wear levelling) or the most-worn (a place
+//! for what lies still). [`Victims`] gives the closed block of a plane that has the fewest valid pages (greedy
+//! collection), the one that has had so few for longest.
+//!
+//! Invariants: a block is in at most one of the two. A change of a block's valid pages costs a constant; finding the
+//! fewest costs as many steps as the smallest count has risen since it was last asked for.
+//!
+//! What it does not do: follow the array: who invalidates a page tells [`Victims::set`].
+
+use super::{
+    array::FlashArray,
+    geometry::{BlockId, Geometry, PlaneId},
+};
+
+/// The free blocks of each plane, by how often they were erased.
+#[derive(Debug)]
+pub struct FreeBlocks {
+    planes: u32,
+    /// Erasures in the upper half, block in the lower; the largest first.
+    sorted: Vec<Vec<u64>>,
+}
+
+impl FreeBlocks {
+    /// All blocks of a new drive.
+    pub fn all(geometry: &Geometry) -> Self {
+        let blocks = |plane| {
+            let indices = (0..geometry.blocks_per_plane).rev();
+            indices.map(|index| u64::from(geometry.block_in_plane(PlaneId(plane), index).0)).collect()
+        };
+        FreeBlocks { planes: geometry.planes(), sorted: (0..geometry.planes()).map(blocks).collect() }
+    }
+
+    /// How many there are in `plane`.
+    pub fn len(&self, plane: PlaneId) -> u32 {
+        self.sorted[plane.0 as usize].len() as u32
+    }
+
+    /// Whether `plane` has none.
+    pub fn is_empty(&self, plane: PlaneId) -> bool {
+        self.sorted[plane.0 as usize].is_empty()
+    }
+
+    /// Takes the one that was erased least; of equals, the one with the smallest number.
+    pub fn take_least_worn(&mut self, plane: PlaneId) -> Option<BlockId> {
+        self.sorted[plane.0 as usize].pop().map(|key| BlockId(key as u32))
+    }
+
+    /// Takes the one that was erased most.
+    pub fn take_most_worn(&mut self, plane: PlaneId) -> Option<BlockId> {
+        let blocks = &mut self.sorted[plane.0 as usize];
+        (!blocks.is_empty()).then(|| BlockId(blocks.remove(0) as u32))
+    }
+
+    /// `block` was erased.
+    pub fn put(&mut self, block: BlockId, array: &FlashArray) {
+        let key = u64::from(array.erases(block)) << 32 | u64::from(block.0);
+        let blocks = &mut self.sorted[(block.0 % self.planes) as usize];
+        let at = blocks.partition_point(|&other| other > key);
+        blocks.insert(at, key);
+    }
+
+    /// Bytes that are allocated.
+    pub fn ram_bytes(&self) -> u64 {
+        let blocks: usize = self.sorted.iter().map(|blocks| blocks.capacity() * size_of::<u64>()).sum();
+        (blocks + self.sorted.capacity() * size_of::<Vec<u64>>()) as u64
+    }
+}
+
+/// No block.
+const NONE: u32 = u32::MAX;
+
+#[derive(Clone, Copy, Debug)]
+struct Links {
+    /// In a ring; `NONE` where the block is in no bucket.
+    next: u32,
+    prev: u32,
+    /// The bucket: valid pages.
+    valid: u32,
+}
+
+/// The closed blocks of each plane, in buckets by their valid pages.
+#[derive(Debug)]
+pub struct Victims {
+    planes: u32,
+    /// One more than the pages of a block.
+    buckets: u32,
+    links: Vec<Links>,
+    /// The first of each bucket's ring, by plane and bucket.
+    heads: Vec<u32>,
+    /// Buckets of a plane below this are empty.
+    lowest: Vec<u32>,
+}
+
+impl Victims {
+    /// No block.
+    pub fn new(geometry: &Geometry) -> Self {
+        let (planes, buckets) = (geometry.planes(), geometry.pages_per_block + 1);
+        Victims {
+            planes,
+            buckets,
+            links: vec![Links { next: NONE, prev: NONE, valid: 0 }; geometry.blocks() as usize],
+            heads: vec![NONE; planes as usize * buckets as usize],
+            lowest: vec![buckets; planes as usize],
+        }
+    }
+
+    /// Whether `block` is one of them.
+    pub fn has(&self, block: BlockId) -> bool {
+        self.links[block.0 as usize].next != NONE
+    }
+
+    /// `block` is closed, with so many valid pages.
+    pub fn insert(&mut self, block: BlockId, valid: u32) {
+        debug_assert!(!self.has(block));
+        let plane = block.0 % self.planes;
+        let head = &mut self.heads[plane as usize * self.buckets as usize + valid as usize];
+        let (next, prev) = match *head {
+            NONE => {
+                *head = block.0;
+                (block.0, block.0)
+            }
+            first => (first, self.links[first as usize].prev),
+        };
+        self.links[block.0 as usize] = Links { next, prev, valid };
+        self.links[prev as usize].next = block.0;
+        self.links[next as usize].prev = block.0;
+        let lowest = &mut self.lowest[plane as usize];
+        *lowest = valid.min(*lowest);
+    }
+
+    /// `block` is none of them any longer.
+    pub fn remove(&mut self, block: BlockId) {
+        let Links { next, prev, valid } = self.links[block.0 as usize];
+        debug_assert!(next != NONE);
+        let plane = block.0 % self.planes;
+        let head = &mut self.heads[plane as usize * self.buckets as usize + valid as usize];
+        if next == block.0 {
+            *head = NONE;
+        } else {
+            if *head == block.0 {
+                *head = next;
+            }
+            self.links[prev as usize].next = next;
+            self.links[next as usize].prev = prev;
+        }
+        self.links[block.0 as usize].next = NONE;
+    }
+
+    /// `block` has so many valid pages now; nothing happens where it is not one of them.
+    pub fn set(&mut self, block: BlockId, valid: u32) {
+        if self.has(block) {
+            self.remove(block);
+            self.insert(block, valid);
+        }
+    }
+
+    /// The block of `plane` with the fewest valid pages, and how many that is.
+    pub fn fewest(&mut self, plane: PlaneId) -> Option<(BlockId, u32)> {
+        let buckets = self.buckets;
+        let heads = &self.heads[plane.0 as usize * buckets as usize..][..buckets as usize];
+        let lowest = &mut self.lowest[plane.0 as usize];
+        while *lowest < buckets {
+            let head = heads[*lowest as usize];
+            if head != NONE {
+                return Some((BlockId(head), *lowest));
+            }
+            *lowest += 1;
+        }
+        None
+    }
+
+    /// Each block is in the bucket of its valid pages.
+    ///
+    /// # Panics
+    /// If not.
+    pub(super) fn check(&self, array: &FlashArray) {
+        for (block, links) in self.links.iter().enumerate().filter(|(_, links)| links.next != NONE) {
+            assert_eq!(links.valid, array.valid(BlockId(block as u32)), "the bucket of block {block}");
+        }
+    }
+
+    /// Bytes that are allocated.
+    pub fn ram_bytes(&self) -> u64 {
+        let links = self.links.capacity() * size_of::<Links>();
+        (links + (self.heads.capacity() + self.lowest.capacity()) * size_of::<u32>()) as u64
+    }
+}

@@ -1,0 +1,137 @@
+//! What a drive did, in numbers: operations by cause, write amplification, wear, and years of life.
+//!
+//! Role: [`Counts`] is kept by [`Flash`](super::flash::Flash) and the translation layer; [`Wear`] and [`Life`] are
+//! derived when somebody asks.
+//!
+//! Invariant: `programs[Host]` = host pages written − pages deduplicated: what a buffer before the drive absorbs never
+//! comes here, and is its own count.
+//!
+//! What it does not do: know how long anything took.
+
+use super::{
+    array::FlashArray,
+    op::{Cause, Hash},
+};
+
+/// Operations since the drive was made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Pages read from flash, by [`Cause`].
+    pub reads: [u64; Cause::COUNT],
+    /// Pages programmed, by [`Cause`].
+    pub programs: [u64; Cause::COUNT],
+    /// Blocks erased, by [`Cause`].
+    pub erases: [u64; Cause::COUNT],
+    /// Pages that the controller hashed, by [`Hash`](enum@Hash).
+    pub hashes: [u64; Hash::COUNT],
+    /// Pages that the host wrote.
+    pub host_pages_written: u64,
+    /// Of these, how many were not programmed, because their content was there.
+    pub pages_deduplicated: u64,
+    /// Pages that the host read.
+    pub host_pages_read: u64,
+    /// Of these, how many were not there.
+    pub unmapped_pages_read: u64,
+    /// Pages that the host trimmed, whether or not they were there.
+    pub host_pages_trimmed: u64,
+    /// Logical pages that the drive dropped by itself.
+    pub pages_evicted: u64,
+}
+
+impl Counts {
+    /// Pages programmed for any cause.
+    pub fn pages_programmed(&self) -> u64 {
+        self.programs.iter().sum()
+    }
+
+    /// Pages read from flash for any cause.
+    pub fn pages_read(&self) -> u64 {
+        self.reads.iter().sum()
+    }
+
+    /// Blocks erased for any cause.
+    pub fn blocks_erased(&self) -> u64 {
+        self.erases.iter().sum()
+    }
+
+    /// Pages copied from flash to flash: by collection, wear levelling and merges.
+    pub fn pages_copied(&self) -> u64 {
+        [Cause::Collection, Cause::WearLevelling, Cause::Merge].map(|cause| self.programs[cause as usize]).iter().sum()
+    }
+
+    /// Pages programmed for each page that the host wrote: the drive's own write amplification, below 1 where it
+    /// deduplicates. `None` before the first write.
+    pub fn write_amplification(&self) -> Option<f64> {
+        (self.host_pages_written > 0).then(|| self.pages_programmed() as f64 / self.host_pages_written as f64)
+    }
+
+    /// What was counted since `earlier`, a former state of the same counts.
+    pub fn since(&self, earlier: &Counts) -> Counts {
+        Counts {
+            hashes: less(&self.hashes, &earlier.hashes),
+            reads: less(&self.reads, &earlier.reads),
+            programs: less(&self.programs, &earlier.programs),
+            erases: less(&self.erases, &earlier.erases),
+            host_pages_written: self.host_pages_written - earlier.host_pages_written,
+            pages_deduplicated: self.pages_deduplicated - earlier.pages_deduplicated,
+            host_pages_read: self.host_pages_read - earlier.host_pages_read,
+            unmapped_pages_read: self.unmapped_pages_read - earlier.unmapped_pages_read,
+            host_pages_trimmed: self.host_pages_trimmed - earlier.host_pages_trimmed,
+            pages_evicted: self.pages_evicted - earlier.pages_evicted,
+        }
+    }
+}
+
+fn less<const N: usize>(now: &[u64; N], then: &[u64; N]) -> [u64; N] {
+    std::array::from_fn(|at| now[at] - then[at])
+}
+
+/// How often the blocks of a drive were erased.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Wear {
+    /// The block that was erased least.
+    pub min: u32,
+    /// Erasures a block.
+    pub mean: f64,
+    /// The block that was erased most.
+    pub max: u32,
+    /// Standard deviation of the erasures a block, over all blocks.
+    pub standard_deviation: f64,
+}
+
+impl Wear {
+    /// The wear of `array`.
+    pub fn of(array: &FlashArray) -> Wear {
+        let blocks = f64::from(array.geometry().blocks());
+        let (mut min, mut max, mut sum) = (u32::MAX, 0, 0u64);
+        for erases in array.all_erases() {
+            min = min.min(erases);
+            max = max.max(erases);
+            sum += u64::from(erases);
+        }
+        let mean = sum as f64 / blocks;
+        let squares: f64 = array.all_erases().map(|erases| (f64::from(erases) - mean).powi(2)).sum();
+        Wear { min, mean, max, standard_deviation: (squares / blocks).sqrt() }
+    }
+}
+
+/// A year, in seconds: 365.25 days.
+pub const YEAR_SECONDS: f64 = 365.25 * 86_400.0;
+
+/// How long a drive lives if what wore it goes on as it was. In years; infinite where nothing was erased.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Life {
+    /// Until the mean block has reached its rated cycles.
+    pub years_mean_block: f64,
+    /// Until the block that was erased most has.
+    pub years_worst_block: f64,
+}
+
+impl Life {
+    /// The life of blocks that stand `rated_cycles` erasures and got `wear` in `seconds`.
+    pub fn of(wear: &Wear, rated_cycles: u32, seconds: f64) -> Life {
+        let years = |erases: f64| f64::from(rated_cycles) / erases * seconds / YEAR_SECONDS;
+        let until = |erases: f64| if erases > 0.0 { years(erases) } else { f64::INFINITY };
+        Life { years_mean_block: until(wear.mean), years_worst_block: until(f64::from(wear.max)) }
+    }
+}

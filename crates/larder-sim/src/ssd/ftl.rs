@@ -1,0 +1,162 @@
+//! The trait of all flash translation layers, and the table of them.
+//!
+//! Role: [`Ftl`] is what the host's side of a drive asks; a layer is one file that implements it and one line in
+//! [`FTLS`], and the tests over random workloads run on all lines of that table.
+//!
+//! Invariants: a layer has no clock and no randomness. The drive's write buffer is before the layer, not in it: what
+//! the buffer absorbs never comes here, and `write` is what leaves it.
+//!
+//! What it does not do: answer requests that are not whole pages; that is the host side's.
+
+use std::ops::Range;
+
+use larder_core::Fingerprint;
+
+use super::{
+    array::{FlashArray, PageTotals},
+    counts::Counts,
+    geometry::{Lpn, OutOfRange, Ppa},
+    op::Sink,
+    page_mapped::{PageMapped, PageMappedOptions},
+    profile::Profile,
+    space::SpaceOptions,
+};
+
+/// A logical page that the host writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageWrite {
+    /// Which.
+    pub lpn: Lpn,
+    /// What: 128 bits that stand for the content, where it is known. Equal fingerprints are equal pages; unknown
+    /// content is like no other.
+    pub content: Option<Fingerprint>,
+}
+
+/// How the pages of a write were answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Written {
+    /// So many were programmed.
+    pub programmed: u32,
+    /// So many were not, because their content was there.
+    pub deduplicated: u32,
+}
+
+/// A flash translation layer.
+pub trait Ftl {
+    /// The host writes `pages`, which are one request (CAFTL samples within it): each page once, in any order.
+    /// Collection that is needed to have room happens in here.
+    ///
+    /// # Panics
+    /// If a page is not below [`Ftl::logical_pages`], or the request not of whole [`Ftl::write_unit_pages`].
+    fn write(&mut self, pages: &[PageWrite], sink: &mut dyn Sink) -> Written;
+
+    /// The host reads a page: false, and nothing is read, where nothing is there.
+    ///
+    /// # Panics
+    /// If the page is not below [`Ftl::logical_pages`].
+    fn read(&mut self, lpn: Lpn, sink: &mut dyn Sink) -> bool;
+
+    /// The host has no more use for these pages. A layer that [takes no trims](Ftl::takes_trims) counts them and keeps
+    /// the pages.
+    ///
+    /// # Panics
+    /// If a page is not below [`Ftl::logical_pages`].
+    fn trim(&mut self, pages: Range<u32>, sink: &mut dyn Sink);
+
+    /// Makes durable what the layer holds in RAM alone, such as a journal. Most have nothing.
+    fn flush(&mut self, _sink: &mut dyn Sink) {}
+
+    /// The host asks for nothing: the layer may use about `budget` operations for what can wait, such as deduplication
+    /// out of line. Returns how many it used.
+    fn idle(&mut self, _budget: u64, _sink: &mut dyn Sink) -> u64 {
+        0
+    }
+
+    /// So full is the drive's write buffer, in percent; told before a write whenever it changed (CAFTL's dynamic
+    /// switch, section 3.4.3).
+    fn tell_buffer_fill(&mut self, _percent: u8) {}
+
+    /// Where a page is. No operation: for tests and for who follows the layer.
+    fn locate(&self, lpn: Lpn) -> Option<Ppa>;
+
+    /// How many pages the host can address.
+    fn logical_pages(&self) -> u32 {
+        self.array().geometry().logical_pages()
+    }
+
+    /// Writes come in whole, aligned runs of so many pages: 1, or those of a write-evict unit on a drive made for them.
+    fn write_unit_pages(&self) -> u32 {
+        1
+    }
+
+    /// Whether trimmed pages are gone.
+    fn takes_trims(&self) -> bool;
+
+    /// The logical pages that the drive would drop next if it needed room, for a cache that asks before it writes
+    /// (Nitro section 4: the cache updates its indices and destages first). `None` for drives that drop nothing.
+    fn next_eviction(&self) -> Option<Range<u32>> {
+        None
+    }
+
+    /// What was done until now.
+    fn counts(&self) -> &Counts;
+
+    /// The physical state.
+    fn array(&self) -> &FlashArray;
+
+    /// How many physical pages are what.
+    fn totals(&self) -> PageTotals {
+        self.array().totals()
+    }
+
+    /// Bytes that are allocated for all of it.
+    fn ram_bytes(&self) -> u64;
+
+    /// What the layer believes of itself, checked page by page: for tests.
+    ///
+    /// # Panics
+    /// If something is not as it says.
+    fn check(&self);
+}
+
+/// Makes a layer for a drive.
+pub type Make = fn(&Profile) -> Result<Box<dyn Ftl>, OutOfRange>;
+
+/// A translation layer that can be asked for by its name.
+#[derive(Clone, Copy, Debug)]
+pub struct FtlKind {
+    /// The name.
+    pub name: &'static str,
+    /// What it is, in a line.
+    pub about: &'static str,
+    /// Makes one.
+    pub make: Make,
+}
+
+impl FtlKind {
+    /// The layer of this name.
+    pub fn named(name: &str) -> Option<&'static FtlKind> {
+        FTLS.iter().find(|kind| kind.name == name)
+    }
+}
+
+/// All of them.
+pub const FTLS: &[FtlKind] = &[
+    FtlKind {
+        name: "page",
+        about: "page-mapped, greedy collection, knows no TRIM",
+        make: |profile| make_page_mapped(profile, false),
+    },
+    FtlKind {
+        name: "page-trim",
+        about: "page-mapped, greedy collection, takes TRIM",
+        make: |profile| make_page_mapped(profile, true),
+    },
+];
+
+fn make_page_mapped(profile: &Profile, takes_trims: bool) -> Result<Box<dyn Ftl>, OutOfRange> {
+    let collection_threshold_percent = profile.collection_threshold_percent;
+    let space = SpaceOptions { collection_threshold_percent, ..SpaceOptions::default() };
+    let options = PageMappedOptions { space, takes_trims };
+    Ok(Box::new(PageMapped::new(profile.geometry, options)?))
+}

@@ -1,0 +1,257 @@
+//! How a drive is built, and how its parts are numbered.
+//!
+//! Role: [`Geometry`] counts packages, dies, planes, blocks and pages, and refuses numbers that cannot hold, naming the
+//! field, its value and its range.
+//!
+//! Numbers: block `b` lies in plane `b % planes`, so that blocks in a row lie in planes in a row; page `p` lies in
+//! block `p / pages_per_block`. What belongs to one block is therefore side by side in every table by page, and which
+//! plane it is costs a division and a remainder. Die and package of a plane: `plane % (packages × dies)` is its die,
+//! and that `% packages` its package, so that blocks in a row lie in packages in a row, then in other dies, then in
+//! other planes.
+//!
+//! Invariant: a `Geometry` that [`Geometry::check`] took has at most [`PAGES_MAX`] pages, so that a `u32` numbers them
+//! and [`Ppa::NONE`] is none of them. Derived counts are meant for such geometries.
+//!
+//! What it does not do: say how fast anything is (`profile.rs`), or how blocks are used.
+
+use std::{error::Error, fmt};
+
+/// No geometry has more physical pages: `u32::MAX` means no page.
+pub const PAGES_MAX: u64 = u32::MAX as u64;
+/// The most of packages, of dies a package, and of planes a die.
+pub const PARALLEL_MAX: u32 = 1024;
+/// The most pages a block.
+pub const PAGES_PER_BLOCK_MAX: u32 = 1 << 16;
+/// The smallest and the largest page, in bytes. A page is a power of two.
+pub const PAGE_BYTES: std::ops::RangeInclusive<u32> = 512..=1 << 20;
+/// The most over-provisioning, in percent of the logical capacity.
+pub const OVER_PROVISIONING_PERCENT_MAX: f64 = 1000.0;
+
+/// A logical page: what the host addresses, from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Lpn(pub u32);
+
+/// A physical page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ppa(pub u32);
+
+impl Ppa {
+    /// No page, in tables that have no room for an `Option`.
+    pub const NONE: Ppa = Ppa(u32::MAX);
+
+    /// This page, unless it is [`Ppa::NONE`].
+    pub fn some(self) -> Option<Ppa> {
+        (self != Ppa::NONE).then_some(self)
+    }
+}
+
+/// An erase block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BlockId(pub u32);
+
+/// A plane: what does one operation at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PlaneId(pub u32);
+
+/// A number of a drive that cannot hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutOfRange {
+    /// The field, as it is called in [`Geometry`] or [`Profile`](super::profile::Profile), or what was derived from
+    /// several.
+    pub field: &'static str,
+    /// What it is.
+    pub value: String,
+    /// What it may be.
+    pub range: String,
+}
+
+impl OutOfRange {
+    /// A refusal of `value`.
+    pub fn new(field: &'static str, value: impl ToString, range: impl Into<String>) -> Self {
+        OutOfRange { field, value: value.to_string(), range: range.into() }
+    }
+}
+
+impl fmt::Display for OutOfRange {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} is {}, but has to be {}", self.field, self.value, self.range)
+    }
+}
+
+impl Error for OutOfRange {}
+
+/// Refuses a `value` that is not `from` to `to`.
+pub(super) fn within(field: &'static str, value: u32, from: u32, to: u32) -> Result<(), OutOfRange> {
+    if (from..=to).contains(&value) {
+        return Ok(());
+    }
+    Err(OutOfRange::new(field, value, format!("from {from} to {to}")))
+}
+
+/// How a drive is built.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Geometry {
+    /// Flash packages, each with a bus of its own to the controller.
+    pub packages: u32,
+    /// Dies of a package.
+    pub dies_per_package: u32,
+    /// Planes of a die.
+    pub planes_per_die: u32,
+    /// Erase blocks of a plane.
+    pub blocks_per_plane: u32,
+    /// Pages of an erase block.
+    pub pages_per_block: u32,
+    /// Bytes of data of a page; logical pages are as large.
+    pub page_bytes: u32,
+    /// Flash beyond the logical capacity, in percent of the logical capacity. May be 0: whether spare blocks are needed
+    /// is the translation layer's to say ([`Geometry::check_spare_blocks`]).
+    pub over_provisioning_percent: f64,
+}
+
+impl Geometry {
+    /// Nothing, or why this cannot be built.
+    ///
+    /// # Errors
+    /// The first field outside its range.
+    pub fn check(&self) -> Result<(), OutOfRange> {
+        within("packages", self.packages, 1, PARALLEL_MAX)?;
+        within("dies_per_package", self.dies_per_package, 1, PARALLEL_MAX)?;
+        within("planes_per_die", self.planes_per_die, 1, PARALLEL_MAX)?;
+        within("blocks_per_plane", self.blocks_per_plane, 1, u32::MAX)?;
+        within("pages_per_block", self.pages_per_block, 1, PAGES_PER_BLOCK_MAX)?;
+        within("page_bytes", self.page_bytes, *PAGE_BYTES.start(), *PAGE_BYTES.end())?;
+        if !self.page_bytes.is_power_of_two() {
+            return Err(OutOfRange::new("page_bytes", self.page_bytes, "a power of two"));
+        }
+        let percent = self.over_provisioning_percent;
+        if !(0.0..=OVER_PROVISIONING_PERCENT_MAX).contains(&percent) {
+            let range = format!("from 0 to {OVER_PROVISIONING_PERCENT_MAX}");
+            return Err(OutOfRange::new("over_provisioning_percent", percent, range));
+        }
+        // At most 2^30 planes, 2^32 blocks each and 2^16 pages: a u128 holds all of it.
+        let planes = u128::from(self.packages) * u128::from(self.dies_per_package) * u128::from(self.planes_per_die);
+        let pages = planes * u128::from(self.blocks_per_plane) * u128::from(self.pages_per_block);
+        if pages > u128::from(PAGES_MAX) {
+            let range = format!("at most {PAGES_MAX}: fewer blocks, or larger pages");
+            return Err(OutOfRange::new("physical pages", pages, range));
+        }
+        if self.logical_pages() == 0 {
+            return Err(OutOfRange::new("logical pages", 0, "at least 1"));
+        }
+        Ok(())
+    }
+
+    /// Nothing, or that a plane has fewer than `blocks` blocks beyond its share of the logical capacity.
+    ///
+    /// # Errors
+    /// Names `over_provisioning_percent`, and what spare blocks there are and have to be.
+    pub fn check_spare_blocks(&self, blocks: u64) -> Result<(), OutOfRange> {
+        let spare = self.spare_blocks_per_plane();
+        if spare >= blocks {
+            return Ok(());
+        }
+        let range = format!(
+            "so much that a plane of {} blocks has at least {blocks} spare; it has {spare}",
+            self.blocks_per_plane
+        );
+        Err(OutOfRange::new("over_provisioning_percent", self.over_provisioning_percent, range))
+    }
+
+    /// Nothing, or that a write-evict unit of `weu_bytes` has no place on this drive.
+    ///
+    /// # Errors
+    /// Names the bytes, and the logical capacity.
+    pub fn check_weu(&self, weu_bytes: u64) -> Result<(), OutOfRange> {
+        let range = || format!("from {} (a page) to {} (the drive's capacity)", self.page_bytes, self.logical_bytes());
+        if weu_bytes < u64::from(self.page_bytes) || weu_bytes > self.logical_bytes() {
+            return Err(OutOfRange::new("weu_bytes", weu_bytes, range()));
+        }
+        Ok(())
+    }
+
+    /// Dies of all packages.
+    pub fn dies(&self) -> u32 {
+        self.packages * self.dies_per_package
+    }
+
+    /// Planes of all dies.
+    pub fn planes(&self) -> u32 {
+        self.dies() * self.planes_per_die
+    }
+
+    /// Blocks of all planes.
+    pub fn blocks(&self) -> u32 {
+        self.planes() * self.blocks_per_plane
+    }
+
+    /// Physical pages.
+    pub fn pages(&self) -> u32 {
+        self.blocks() * self.pages_per_block
+    }
+
+    /// Pages that the host can address: all, less the over-provisioning.
+    pub fn logical_pages(&self) -> u32 {
+        (f64::from(self.pages()) / (1.0 + self.over_provisioning_percent / 100.0)) as u32
+    }
+
+    /// Bytes that the host can address.
+    pub fn logical_bytes(&self) -> u64 {
+        u64::from(self.logical_pages()) * u64::from(self.page_bytes)
+    }
+
+    /// Bytes of flash.
+    pub fn physical_bytes(&self) -> u64 {
+        u64::from(self.pages()) * u64::from(self.page_bytes)
+    }
+
+    /// Bytes of an erase block.
+    pub fn block_bytes(&self) -> u64 {
+        u64::from(self.pages_per_block) * u64::from(self.page_bytes)
+    }
+
+    /// Whole blocks of a plane that the logical pages would leave free if they were spread evenly.
+    pub fn spare_blocks_per_plane(&self) -> u64 {
+        let used = u64::from(self.logical_pages()).div_ceil(u64::from(self.planes()));
+        u64::from(self.blocks_per_plane).saturating_sub(used.div_ceil(u64::from(self.pages_per_block)))
+    }
+
+    /// The block of a page.
+    pub fn block_of(&self, ppa: Ppa) -> BlockId {
+        BlockId(ppa.0 / self.pages_per_block)
+    }
+
+    /// Where in its block a page is, from 0.
+    pub fn page_in_block(&self, ppa: Ppa) -> u32 {
+        ppa.0 % self.pages_per_block
+    }
+
+    /// Page `page` of `block`.
+    pub fn ppa(&self, block: BlockId, page: u32) -> Ppa {
+        Ppa(block.0 * self.pages_per_block + page)
+    }
+
+    /// The plane of a block.
+    pub fn plane_of(&self, block: BlockId) -> PlaneId {
+        PlaneId(block.0 % self.planes())
+    }
+
+    /// The die of a plane, below [`Geometry::dies`].
+    pub fn die_of(&self, plane: PlaneId) -> u32 {
+        plane.0 % self.dies()
+    }
+
+    /// The package of a plane, below `packages`.
+    pub fn package_of(&self, plane: PlaneId) -> u32 {
+        plane.0 % self.packages
+    }
+
+    /// Block `index` of `plane`, of `blocks_per_plane`.
+    pub fn block_in_plane(&self, plane: PlaneId, index: u32) -> BlockId {
+        BlockId(index * self.planes() + plane.0)
+    }
+
+    /// Which of its plane's blocks this is.
+    pub fn index_in_plane(&self, block: BlockId) -> u32 {
+        block.0 / self.planes()
+    }
+}

@@ -1,0 +1,138 @@
+//! The page-mapped translation layer: a table from each logical page to its physical one, over a [`Space`].
+//!
+//! Role: what a present-day drive does, and the base that CAFTL is compared with (CAFTL Table 1: full striping, greedy
+//! collection). With TRIM or without.
+//!
+//! Invariants: the owner of a valid page is its logical page, and the table maps that back to it. The table is in RAM
+//! alone: that a drive saves it over a power loss costs nothing here.
+//!
+//! What it does not do: deduplicate, or cache parts of the table.
+
+use std::ops::Range;
+
+use super::{
+    array::FlashArray,
+    counts::Counts,
+    ftl::{Ftl, PageWrite, Written},
+    geometry::{Geometry, Lpn, OutOfRange, Ppa},
+    op::{Cause, Sink, Source},
+    space::{Relocate, Space, SpaceOptions, Stream},
+};
+
+/// How a page-mapped layer behaves.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct PageMappedOptions {
+    /// How it writes and collects.
+    pub space: SpaceOptions,
+    /// Whether trimmed pages are gone.
+    pub takes_trims: bool,
+}
+
+/// The table.
+#[derive(Debug)]
+struct Map(Vec<Ppa>);
+
+impl Relocate for Map {
+    fn moved(&mut self, owner: u32, _: Ppa, to: Ppa) {
+        self.0[owner as usize] = to;
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct PageMapped {
+    space: Space,
+    map: Map,
+    takes_trims: bool,
+}
+
+impl PageMapped {
+    /// A new drive.
+    ///
+    /// # Errors
+    /// If the geometry is unsound, lacks spare blocks, or an option is out of its range.
+    pub fn new(geometry: Geometry, options: PageMappedOptions) -> Result<Self, OutOfRange> {
+        let space = Space::new(geometry, options.space)?;
+        let map = Map(vec![Ppa::NONE; geometry.logical_pages() as usize]);
+        Ok(PageMapped { space, map, takes_trims: options.takes_trims })
+    }
+
+    fn write_page(&mut self, page: &PageWrite, sink: &mut dyn Sink) {
+        let PageWrite { lpn, content } = *page;
+        assert!((lpn.0 as usize) < self.map.0.len(), "logical page {} is beyond the drive", lpn.0);
+        let source = Source::Host(lpn, content);
+        let ppa = self.space.append(Stream::Host, lpn.0, source, Cause::Host, &mut self.map, sink);
+        // Only now: collection may have moved the old copy.
+        let old = std::mem::replace(&mut self.map.0[lpn.0 as usize], ppa);
+        if let Some(old) = old.some() {
+            self.space.invalidate(old);
+        }
+    }
+}
+
+impl Ftl for PageMapped {
+    fn write(&mut self, pages: &[PageWrite], sink: &mut dyn Sink) -> Written {
+        for page in pages {
+            self.write_page(page, sink);
+        }
+        self.space.flash_mut().host_counts().host_pages_written += pages.len() as u64;
+        Written { programmed: pages.len() as u32, deduplicated: 0 }
+    }
+
+    fn read(&mut self, lpn: Lpn, sink: &mut dyn Sink) -> bool {
+        let ppa = self.map.0[lpn.0 as usize].some();
+        let counts = self.space.flash_mut().host_counts();
+        counts.host_pages_read += 1;
+        match ppa {
+            Some(ppa) => self.space.flash_mut().read(ppa, Cause::Host, sink),
+            None => counts.unmapped_pages_read += 1,
+        }
+        ppa.is_some()
+    }
+
+    fn trim(&mut self, pages: Range<u32>, _: &mut dyn Sink) {
+        assert!(pages.end as usize <= self.map.0.len(), "logical page {} is beyond the drive", pages.end);
+        self.space.flash_mut().host_counts().host_pages_trimmed += pages.len() as u64;
+        if !self.takes_trims {
+            return;
+        }
+        for lpn in pages {
+            if let Some(old) = std::mem::replace(&mut self.map.0[lpn as usize], Ppa::NONE).some() {
+                self.space.invalidate(old);
+            }
+        }
+    }
+
+    fn locate(&self, lpn: Lpn) -> Option<Ppa> {
+        self.map.0[lpn.0 as usize].some()
+    }
+
+    fn takes_trims(&self) -> bool {
+        self.takes_trims
+    }
+
+    fn counts(&self) -> &Counts {
+        self.space.flash().counts()
+    }
+
+    fn array(&self) -> &FlashArray {
+        self.space.array()
+    }
+
+    fn ram_bytes(&self) -> u64 {
+        self.space.ram_bytes() + (self.map.0.capacity() * size_of::<Ppa>()) as u64
+    }
+
+    fn check(&self) {
+        self.space.check();
+        let array = self.space.array();
+        let mut mapped = 0;
+        for (lpn, ppa) in self.map.0.iter().enumerate() {
+            let Some(ppa) = ppa.some() else { continue };
+            assert!(array.is_valid(ppa), "logical page {lpn} is on a valid page");
+            assert_eq!(array.owner(ppa) as usize, lpn, "page {} is of its logical page", ppa.0);
+            mapped += 1;
+        }
+        assert_eq!(array.totals().valid, mapped, "valid pages are those that are mapped");
+    }
+}

@@ -1,0 +1,266 @@
+//! Named drives: geometry, times, rated erase cycles, buffer and controller.
+//!
+//! Role: [`PROFILES`] names them, each with where its numbers come from; [`Profile::scaled_to`] makes one of any
+//! capacity, by the number of its blocks or by their size (Nitro section 5.4 varies "the size of each block or flash
+//! chip").
+//!
+//! Invariant: every profile of the table is sound, for time as well.
+//!
+//! What it does not do: say how much of these times overlaps; that is the model of time's.
+
+use super::{
+    geometry::{Geometry, OutOfRange, PAGES_MAX, PAGES_PER_BLOCK_MAX},
+    op::Hash,
+};
+
+/// How long the parts of an operation take, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timing {
+    /// From the cells to the plane's register, a page.
+    pub read_ns: u64,
+    /// From the register to the cells, a page.
+    pub program_ns: u64,
+    /// A block.
+    pub erase_ns: u64,
+    /// A page over the package's bus, either way.
+    pub transfer_ns: u64,
+}
+
+/// The drive's processor, as far as hashing goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Controller {
+    /// Its clock.
+    pub hz: u64,
+    /// Cycles of SHA-1 over 4 KiB.
+    pub sha1_cycles_4k: u64,
+    /// Cycles of CRC32 over 4 KiB.
+    pub crc32_cycles_4k: u64,
+}
+
+/// CAFTL Table 2's cycles on an ARM Cortex R4 at the fastest of the clocks that its section 4.3.2 varies: 304, 392,
+/// 619, 934 MHz.
+pub const CORTEX_R4: Controller = Controller { hz: 934_000_000, sha1_cycles_4k: 47_548, crc32_cycles_4k: 4_120 };
+
+/// A drive.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Profile {
+    /// The name.
+    pub name: &'static str,
+    /// What it is, and where its numbers come from.
+    pub about: &'static str,
+    /// How it is built.
+    pub geometry: Geometry,
+    /// How fast it is.
+    pub timing: Timing,
+    /// Erasures of blocks of other sizes: (bytes of the block, nanoseconds) of a smaller and a larger one, and between
+    /// them along a line. `None`: an erasure takes the same whatever the block's size.
+    pub erase_ns_by_block_bytes: Option<[(u64, u64); 2]>,
+    /// How often a block stands being erased.
+    pub rated_cycles: u32,
+    /// RAM of the drive that holds writes until they are programmed, in bytes.
+    pub buffer_bytes: u64,
+    /// A plane collects when no more than this share of its blocks is free, in percent.
+    pub collection_threshold_percent: f64,
+    /// The processor.
+    pub controller: Controller,
+}
+
+/// What is varied to make a drive of another capacity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scale {
+    /// The number of blocks.
+    Blocks,
+    /// The size of each block, by its pages.
+    BlockSize,
+}
+
+/// Erasures take 2 ms in blocks of 128 KiB and 3.8 ms in those of 2 MiB (Nitro section 5.4).
+const NITRO_ERASE: [(u64, u64); 2] = [(128 << 10, 2_000_000), (2 << 20, 3_800_000)];
+
+/// All of them.
+pub const PROFILES: &[Profile] = &[
+    Profile {
+        name: "caftl",
+        about: "CAFTL's simulated drive: Tables 1 and 2, the 16 MB buffer and 934 MHz of its section 4.2. Its 8 \
+                planes a package are 2 dies of 4 planes, and a page takes 100 us over the bus: Agrawal et al., \
+                Design Tradeoffs for SSD Performance (USENIX ATC 2008), Table 1, whose simulator it is. Rated \
+                cycles: 10,000 to 100,000 are CAFTL section 1.2's; the smaller",
+        geometry: Geometry {
+            packages: 10,
+            dies_per_package: 2,
+            planes_per_die: 4,
+            blocks_per_plane: 2048,
+            pages_per_block: 64,
+            page_bytes: 4096,
+            over_provisioning_percent: 15.0,
+        },
+        timing: Timing { read_ns: 25_000, program_ns: 200_000, erase_ns: 1_500_000, transfer_ns: 100_000 },
+        erase_ns_by_block_bytes: None,
+        rated_cycles: 10_000,
+        buffer_bytes: 16 << 20,
+        collection_threshold_percent: 5.0,
+        controller: CORTEX_R4,
+    },
+    Profile {
+        name: "nitro-mlc",
+        about: "Nitro's simulated drive (section 5.4): blocks of 2 MiB that take 3.8 ms to erase, 7% \
+                over-provisioning. The paper names Micron's MLC specification and no more; the rest are typical \
+                figures of such parts: pages of 8 KiB, 50 us, 1.3 ms, 200 MB/s, 3,000 cycles; 256 GB as the drive \
+                of its prototype",
+        geometry: Geometry {
+            packages: 8,
+            dies_per_package: 2,
+            planes_per_die: 2,
+            blocks_per_plane: 4096,
+            pages_per_block: 256,
+            page_bytes: 8192,
+            over_provisioning_percent: 7.0,
+        },
+        timing: Timing { read_ns: 50_000, program_ns: 1_300_000, erase_ns: 3_800_000, transfer_ns: 41_000 },
+        erase_ns_by_block_bytes: Some(NITRO_ERASE),
+        rated_cycles: 3_000,
+        buffer_bytes: 64 << 20,
+        collection_threshold_percent: 1.0,
+        controller: CORTEX_R4,
+    },
+    Profile {
+        name: "tlc-nvme",
+        about: "A 1 TB NVMe drive of TLC flash about 2020: reads of 45 us and programs of 450 us are Samsung's for \
+                its sixth-generation V-NAND (announcement of August 2019), the bus of 1.2 Gb/s a pin that of its \
+                paper (Kang et al., ISSCC 2019, 13.4). 1 TiB of flash sold as 1 TB is 9.95%. Typical figures of \
+                that class: 16 KiB pages in blocks of 16 MiB, 3.5 ms to erase, 3,000 cycles",
+        geometry: Geometry {
+            packages: 8,
+            dies_per_package: 4,
+            planes_per_die: 2,
+            blocks_per_plane: 1024,
+            pages_per_block: 1024,
+            page_bytes: 16 << 10,
+            over_provisioning_percent: 9.95,
+        },
+        timing: Timing { read_ns: 45_000, program_ns: 450_000, erase_ns: 3_500_000, transfer_ns: 13_653 },
+        erase_ns_by_block_bytes: None,
+        rated_cycles: 3_000,
+        buffer_bytes: 64 << 20,
+        collection_threshold_percent: 1.0,
+        controller: CORTEX_R4,
+    },
+    Profile {
+        name: "qlc-nvme",
+        about: "A 4 TB NVMe drive of QLC flash about 2020: reads of 110 us, programs of 2 ms and 1.2 Gb/s a pin \
+                are Kim et al.'s 1 Tb die (A 1Tb 4b/cell NAND Flash Memory with tPROG=2ms, tR=110us and 1.2Gb/s \
+                High-Speed IO Rate, ISSCC 2020, 13.1). 4 TiB of flash sold as 4 TB is 9.95%. Typical figures of \
+                that class: 16 KiB pages in blocks of 32 MiB, 5 ms to erase, 1,000 cycles",
+        geometry: Geometry {
+            packages: 8,
+            dies_per_package: 4,
+            planes_per_die: 2,
+            blocks_per_plane: 2048,
+            pages_per_block: 2048,
+            page_bytes: 16 << 10,
+            over_provisioning_percent: 9.95,
+        },
+        timing: Timing { read_ns: 110_000, program_ns: 2_000_000, erase_ns: 5_000_000, transfer_ns: 13_653 },
+        erase_ns_by_block_bytes: None,
+        rated_cycles: 1_000,
+        buffer_bytes: 256 << 20,
+        collection_threshold_percent: 1.0,
+        controller: CORTEX_R4,
+    },
+];
+
+impl Profile {
+    /// The profile of this name.
+    pub fn named(name: &str) -> Option<Profile> {
+        PROFILES.iter().find(|profile| profile.name == name).copied()
+    }
+
+    /// Nothing, or why erasures and wear cannot be counted on this drive.
+    ///
+    /// # Errors
+    /// The first field outside its range.
+    pub fn check(&self) -> Result<(), OutOfRange> {
+        self.geometry.check()?;
+        if self.rated_cycles == 0 {
+            return Err(OutOfRange::new("rated_cycles", 0, "at least 1"));
+        }
+        Ok(())
+    }
+
+    /// Nothing, or why its time cannot be modelled.
+    ///
+    /// # Errors
+    /// What [`Profile::check`] refuses, and the first time or clock that is zero.
+    pub fn check_time(&self) -> Result<(), OutOfRange> {
+        self.check()?;
+        let Timing { read_ns, program_ns, erase_ns, transfer_ns } = self.timing;
+        let Controller { hz, sha1_cycles_4k, crc32_cycles_4k } = self.controller;
+        let fields = [
+            ("read_ns", read_ns),
+            ("program_ns", program_ns),
+            ("erase_ns", erase_ns),
+            ("transfer_ns", transfer_ns),
+            ("hz", hz),
+            ("sha1_cycles_4k", sha1_cycles_4k),
+            ("crc32_cycles_4k", crc32_cycles_4k),
+        ];
+        match fields.into_iter().find(|(_, value)| *value == 0) {
+            Some((field, value)) => Err(OutOfRange::new(field, value, "at least 1 where time is asked for")),
+            None => Ok(()),
+        }
+    }
+
+    /// How long the controller hashes a page, in nanoseconds: cycles by clock (CAFTL section 4.1.2), and by the page's
+    /// size.
+    pub fn hash_ns(&self, hash: Hash) -> u64 {
+        let cycles = match hash {
+            Hash::Sha1 => self.controller.sha1_cycles_4k,
+            Hash::Crc32 => self.controller.crc32_cycles_4k,
+        };
+        let cycles = u128::from(cycles) * u128::from(self.geometry.page_bytes) / 4096;
+        (cycles * 1_000_000_000 / u128::from(self.controller.hz.max(1))) as u64
+    }
+
+    /// This drive with room for at least `logical_bytes`, and hardly more.
+    ///
+    /// # Errors
+    /// If that is more than 32 bits of pages number, or blocks would have more pages than any may.
+    pub fn scaled_to(&self, logical_bytes: u64, scale: Scale) -> Result<Profile, OutOfRange> {
+        let mut profile = *self;
+        let geometry = &mut profile.geometry;
+        let pages = logical_bytes.div_ceil(u64::from(geometry.page_bytes)).max(1) as f64;
+        let pages = (pages * (1.0 + geometry.over_provisioning_percent / 100.0)).ceil();
+        if pages > PAGES_MAX as f64 {
+            let most = PAGES_MAX * u64::from(geometry.page_bytes);
+            return Err(OutOfRange::new("logical_bytes", logical_bytes, format!("below {most}, with spare pages")));
+        }
+        // The floor of `logical_pages` can lose a page: one more makes up for it.
+        let pages = pages as u64 + 1;
+        match scale {
+            Scale::Blocks => {
+                let a_row = u64::from(geometry.planes()) * u64::from(geometry.pages_per_block);
+                geometry.blocks_per_plane = pages.div_ceil(a_row) as u32;
+            }
+            Scale::BlockSize => {
+                let size = pages.div_ceil(u64::from(geometry.blocks()));
+                if size > u64::from(PAGES_PER_BLOCK_MAX) {
+                    let range = format!("at most {PAGES_PER_BLOCK_MAX}: vary the number of blocks");
+                    return Err(OutOfRange::new("pages_per_block", size, range));
+                }
+                geometry.pages_per_block = size as u32;
+                profile.timing.erase_ns = profile.erase_ns();
+            }
+        }
+        profile.geometry.check()?;
+        Ok(profile)
+    }
+
+    /// How long a block of this geometry's size takes to erase.
+    fn erase_ns(&self) -> u64 {
+        let Some([(small, small_ns), (large, large_ns)]) = self.erase_ns_by_block_bytes else {
+            return self.timing.erase_ns;
+        };
+        let bytes = self.geometry.block_bytes().clamp(small, large);
+        small_ns + (large_ns - small_ns) * (bytes - small) / (large - small)
+    }
+}

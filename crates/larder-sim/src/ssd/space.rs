@@ -1,0 +1,279 @@
+//! Flash as a log a plane: where the next page goes, and how room is made for it.
+//!
+//! Role: [`Space`] appends pages to open blocks, one a plane and [`Stream`], plane after plane (full striping, CAFTL
+//! Table 1), and collects and levels wear when a plane's free blocks run out (`collect.rs`). What the pages mean is not
+//! its business: each has an owner, a word of whoever uses the space, and [`Relocate`] tells when it has moved. So the
+//! page-mapped layer is a space and a table, and CAFTL a space and two tables.
+//!
+//! Invariants:
+//! - A plane takes pages for the host only while collection can still make room in it: while its valid pages are fewer
+//!   than those of its blocks less the free ones that collection keeps and the open ones ([`Space::plane_pages_max`]).
+//!   Then one of its closed blocks has an invalid page. As the drive's logical pages are fewer than those of all planes
+//!   together, some plane always takes one.
+//! - At least one block of each plane is free, so that collection has where to copy to.
+//!
+//! What it does not do: know logical pages, or move pages from plane to plane.
+
+use super::{
+    array::FlashArray,
+    blocks::{FreeBlocks, Victims},
+    flash::Flash,
+    geometry::{BlockId, Geometry, OutOfRange, PlaneId, Ppa},
+    op::{Cause, Sink, Source},
+};
+
+/// Which pages are appended side by side: what dies together should lie together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stream {
+    /// What the host writes.
+    Host,
+    /// What collection moves.
+    Collected,
+    /// The layer's own pages: metadata, journal, tables.
+    Internal,
+    /// What static wear levelling moves, onto worn blocks.
+    Still,
+}
+
+/// How many streams there are.
+const STREAMS: usize = 4;
+
+/// Who uses a space, told that a page has moved.
+pub trait Relocate {
+    /// What `owner` said of page `from` is on page `to` now.
+    fn moved(&mut self, owner: u32, from: Ppa, to: Ppa);
+}
+
+/// How a space behaves.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SpaceOptions {
+    /// A plane collects when no more than this share of its blocks is free, in percent (CAFTL Table 1: 5%); one block
+    /// at least.
+    pub collection_threshold_percent: f64,
+    /// Whether collected pages go to blocks of their own, apart from those that the host writes. Under uniform random
+    /// writes both are the same: a page that was copied is as likely to be written next as one that was not. Under
+    /// others, old pages live longer.
+    pub separate_collected: bool,
+    /// Static wear levelling moves the least-worn block of a plane once the most-worn was erased so many times more;
+    /// `None`: never.
+    pub wear_spread_max: Option<u32>,
+    /// The most pages of the layer's own that are valid at a time, over the whole drive.
+    pub internal_pages_max: u32,
+}
+
+impl Default for SpaceOptions {
+    /// CAFTL Table 1's threshold; streams apart; static wear levelling beyond 100 erasures (ours: a few percent of what
+    /// any profile's blocks stand).
+    fn default() -> Self {
+        SpaceOptions {
+            collection_threshold_percent: 5.0,
+            separate_collected: true,
+            wear_spread_max: Some(100),
+            internal_pages_max: 0,
+        }
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Space {
+    pub(super) flash: Flash,
+    pub(super) free: FreeBlocks,
+    pub(super) victims: Victims,
+    pub(super) options: SpaceOptions,
+    /// A plane collects when it has no more free blocks than this.
+    pub(super) free_min: u32,
+    /// Open blocks, by plane and [`Stream`].
+    pub(super) open: Vec<[Option<BlockId>; STREAMS]>,
+    /// Erasures of each plane since wear was last looked at.
+    pub(super) since_look: Vec<u32>,
+    plane_pages_max: u32,
+    next_plane: u32,
+}
+
+impl Space {
+    /// New flash.
+    ///
+    /// # Errors
+    /// If the geometry is unsound or lacks the spare blocks, or an option is out of its range.
+    pub fn new(geometry: Geometry, options: SpaceOptions) -> Result<Self, OutOfRange> {
+        geometry.check()?;
+        let percent = options.collection_threshold_percent;
+        if !(0.0..100.0).contains(&percent) {
+            return Err(OutOfRange::new("collection_threshold_percent", percent, "from 0 to below 100"));
+        }
+        if options.wear_spread_max == Some(0) {
+            return Err(OutOfRange::new("wear_spread_max", 0, "at least 1, or none"));
+        }
+        let blocks = f64::from(geometry.blocks_per_plane);
+        let free_min = ((blocks * percent / 100.0).ceil() as u32).max(1);
+        let streams = 1
+            + u32::from(options.separate_collected)
+            + u32::from(options.internal_pages_max > 0)
+            + u32::from(options.wear_spread_max.is_some());
+        // The new copy of a page is programmed before the old one is given up: one page more.
+        let pages = u64::from(geometry.logical_pages()) + u64::from(options.internal_pages_max) + 1;
+        let blocks_max = u64::from(geometry.blocks_per_plane).saturating_sub(u64::from(free_min + streams));
+        let plane_pages_max = blocks_max * u64::from(geometry.pages_per_block);
+        if pages > plane_pages_max * u64::from(geometry.planes()) {
+            let beyond = pages.div_ceil(u64::from(geometry.planes())).div_ceil(u64::from(geometry.pages_per_block));
+            let range = format!(
+                "so much that beside the {beyond} blocks that a plane's data fills, {free_min} stay free and {streams} \
+                 open; a plane has {} (or give it more, smaller ones)",
+                geometry.blocks_per_plane
+            );
+            return Err(OutOfRange::new("over_provisioning_percent", geometry.over_provisioning_percent, range));
+        }
+        Ok(Space {
+            flash: Flash::new(geometry),
+            free: FreeBlocks::all(&geometry),
+            victims: Victims::new(&geometry),
+            options,
+            free_min,
+            open: vec![[None; STREAMS]; geometry.planes() as usize],
+            since_look: vec![0; geometry.planes() as usize],
+            plane_pages_max: plane_pages_max as u32,
+            next_plane: 0,
+        })
+    }
+
+    /// Appends a page, to the next plane that takes one; makes room before where that has to be.
+    pub fn append(
+        &mut self,
+        stream: Stream,
+        owner: u32,
+        source: Source,
+        cause: Cause,
+        relocate: &mut dyn Relocate,
+        sink: &mut dyn Sink,
+    ) -> Ppa {
+        let plane = self.take_plane();
+        let block = self.block_for(plane, stream, relocate, sink);
+        let ppa = self.flash.program(block, owner, source, cause, sink);
+        self.close_full(plane, stream, block);
+        ppa
+    }
+
+    /// Nothing depends on `ppa` any longer.
+    ///
+    /// # Panics
+    /// If it is not valid.
+    pub fn invalidate(&mut self, ppa: Ppa) {
+        let (block, left) = self.flash.invalidate(ppa);
+        self.victims.set(block, left);
+    }
+
+    /// Something depends on the invalid `ppa` again.
+    ///
+    /// # Panics
+    /// If it is free or valid.
+    pub fn revalidate(&mut self, ppa: Ppa) {
+        let (block, now) = self.flash.revalidate(ppa);
+        self.victims.set(block, now);
+    }
+
+    /// The flash: to read it, to count, and to change owners.
+    pub fn flash_mut(&mut self) -> &mut Flash {
+        &mut self.flash
+    }
+
+    /// State and counts of the flash.
+    pub fn array(&self) -> &FlashArray {
+        self.flash.array()
+    }
+
+    /// The flash, to look at.
+    pub fn flash(&self) -> &Flash {
+        &self.flash
+    }
+
+    /// The free blocks that each plane keeps for collection.
+    pub fn free_blocks_min(&self) -> u32 {
+        self.free_min
+    }
+
+    /// A plane with so many valid pages takes no more for the host.
+    pub fn plane_pages_max(&self) -> u32 {
+        self.plane_pages_max
+    }
+
+    /// Bytes that are allocated.
+    pub fn ram_bytes(&self) -> u64 {
+        let planes = self.open.capacity() * size_of::<[Option<BlockId>; STREAMS]>() + self.since_look.capacity() * 4;
+        self.flash.ram_bytes() + self.free.ram_bytes() + self.victims.ram_bytes() + planes as u64
+    }
+
+    /// Each block is free, open or closed, and the buckets know its valid pages.
+    ///
+    /// # Panics
+    /// If not.
+    pub fn check(&self) {
+        let array = self.flash.array();
+        assert_eq!(array.totals(), array.recount(), "the totals are those of the pages");
+        let geometry = array.geometry();
+        for plane in (0..geometry.planes()).map(PlaneId) {
+            let open = self.open[plane.0 as usize].iter().flatten().count() as u32;
+            let blocks = (0..geometry.blocks_per_plane).map(|index| geometry.block_in_plane(plane, index));
+            let closed = blocks.filter(|&block| self.victims.has(block)).count() as u32;
+            let free = self.free.len(plane);
+            assert_eq!(free + open + closed, geometry.blocks_per_plane, "plane {}: free, open or closed", plane.0);
+            assert!(free >= 1, "plane {} has a free block", plane.0);
+        }
+        self.victims.check(array);
+    }
+
+    /// The next plane in turn that takes a page.
+    fn take_plane(&mut self) -> PlaneId {
+        let planes = self.open.len() as u32;
+        for _ in 0..planes {
+            let plane = PlaneId(self.next_plane);
+            self.next_plane += 1;
+            if self.next_plane == planes {
+                self.next_plane = 0;
+            }
+            if self.flash.array().plane_valid(plane) < self.plane_pages_max {
+                return plane;
+            }
+        }
+        panic!("more valid pages than the drive has logical ones");
+    }
+
+    /// The open block of a stream, opened where there is none.
+    fn block_for(
+        &mut self,
+        plane: PlaneId,
+        stream: Stream,
+        relocate: &mut dyn Relocate,
+        sink: &mut dyn Sink,
+    ) -> BlockId {
+        if let Some(block) = self.open[plane.0 as usize][stream as usize] {
+            return block;
+        }
+        self.collect(plane, relocate, sink);
+        // Collection may have opened it, where it shares the stream.
+        self.open_block(plane, stream)
+    }
+
+    /// The open block of a stream, without making room: collection's own way.
+    pub(super) fn open_block(&mut self, plane: PlaneId, stream: Stream) -> BlockId {
+        if let Some(block) = self.open[plane.0 as usize][stream as usize] {
+            return block;
+        }
+        let block = match stream {
+            Stream::Still => self.free.take_most_worn(plane),
+            _ => self.free.take_least_worn(plane),
+        };
+        let Some(block) = block else { panic!("plane {} has no free block", plane.0) };
+        self.open[plane.0 as usize][stream as usize] = Some(block);
+        block
+    }
+
+    /// Once its last page is programmed, an open block is closed.
+    pub(super) fn close_full(&mut self, plane: PlaneId, stream: Stream, block: BlockId) {
+        let array = self.flash.array();
+        if array.free(block) == 0 {
+            self.victims.insert(block, array.valid(block));
+            self.open[plane.0 as usize][stream as usize] = None;
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! A shadow of a drive's flash: driven by the operations that a sink hears and by nothing else, it knows what each page
+//! holds, and checks the rules of flash by itself. And small drives for tests.
+//!
+//! What it does not do: believe the array of the simulator: it counts for itself.
+
+use std::collections::BTreeMap;
+
+use larder_core::Fingerprint;
+use larder_sim::ssd::{
+    counts::Counts,
+    ftl::{Ftl, PageWrite},
+    geometry::{Geometry, Lpn, Ppa},
+    op::{Cause, Op, Sink, Source},
+    profile::{PROFILES, Profile},
+};
+
+/// What a page holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Held {
+    /// What the host wrote with this request.
+    Host { lpn: Lpn, content: Option<Fingerprint>, request: u64 },
+    /// Nothing.
+    Padding,
+    /// Pages of the layer's own.
+    Internal,
+}
+
+/// See the module.
+pub struct Shadow {
+    geometry: Geometry,
+    pages: Vec<Option<Held>>,
+    written: Vec<u32>,
+    erases: Vec<u64>,
+    /// The number of the request that is answered: unknown content is told apart by it.
+    pub request: u64,
+    /// Pages that were read for the host since this was last cleared.
+    pub host_reads: Vec<Ppa>,
+    /// Logical pages that the drive dropped since this was last cleared.
+    pub evicted: Vec<Lpn>,
+    pub counts: Counts,
+}
+
+impl Shadow {
+    pub fn new(geometry: Geometry) -> Self {
+        Shadow {
+            geometry,
+            pages: vec![None; geometry.pages() as usize],
+            written: vec![0; geometry.blocks() as usize],
+            erases: vec![0; geometry.blocks() as usize],
+            request: 0,
+            host_reads: Vec::new(),
+            evicted: Vec::new(),
+            counts: Counts::default(),
+        }
+    }
+
+    pub fn held(&self, ppa: Ppa) -> Held {
+        self.pages[ppa.0 as usize].unwrap_or_else(|| panic!("page {} is not programmed", ppa.0))
+    }
+
+    fn program(&mut self, ppa: Ppa, source: Source, cause: Cause) {
+        let block = ppa.0 / self.geometry.pages_per_block;
+        let written = &mut self.written[block as usize];
+        assert_eq!(ppa.0 % self.geometry.pages_per_block, *written, "block {block} is programmed in order");
+        *written += 1;
+        let held = match source {
+            Source::Host(lpn, content) => Held::Host { lpn, content, request: self.request },
+            Source::Copy(from) => self.held(from),
+            Source::Padding => Held::Padding,
+            Source::Internal => Held::Internal,
+        };
+        let before = self.pages[ppa.0 as usize].replace(held);
+        assert_eq!(before, None, "page {} is programmed once", ppa.0);
+        match cause {
+            Cause::Host => assert!(matches!(source, Source::Host(..))),
+            Cause::Collection | Cause::WearLevelling | Cause::Merge => assert!(matches!(source, Source::Copy(_))),
+            Cause::MergePadding => assert_eq!(source, Source::Padding),
+            Cause::Metadata | Cause::Journal | Cause::MapTable | Cause::SortRun => assert_eq!(source, Source::Internal),
+            Cause::OutOfLine | Cause::Eviction | Cause::Recovery => {
+                panic!("nothing is programmed for {}", cause.name())
+            }
+        }
+        self.counts.programs[cause as usize] += 1;
+    }
+
+    /// How often each block was erased.
+    pub fn erases(&self) -> &[u64] {
+        &self.erases
+    }
+}
+
+impl Sink for Shadow {
+    fn op(&mut self, op: &Op) {
+        match *op {
+            Op::Read { ppa, cause } => {
+                self.held(ppa);
+                self.counts.reads[cause as usize] += 1;
+                if cause == Cause::Host {
+                    self.host_reads.push(ppa);
+                }
+            }
+            Op::Program { ppa, source, cause } => self.program(ppa, source, cause),
+            Op::Erase { block, cause } => {
+                let pages = self.geometry.pages_per_block;
+                let start = (block.0 * pages) as usize;
+                self.pages[start..start + pages as usize].fill(None);
+                self.written[block.0 as usize] = 0;
+                self.erases[block.0 as usize] += 1;
+                self.counts.erases[cause as usize] += 1;
+            }
+            Op::Hash { hash, .. } => self.counts.hashes[hash as usize] += 1,
+            Op::Evicted { lpn } => {
+                self.evicted.push(lpn);
+                self.counts.pages_evicted += 1;
+            }
+        }
+    }
+}
+
+/// What the host wrote last, by logical page: its content and the request.
+#[derive(Default)]
+pub struct Model {
+    pages: BTreeMap<u32, (Option<Fingerprint>, u64)>,
+}
+
+/// A drive beside its shadow and what the host knows.
+pub struct Watched {
+    pub name: &'static str,
+    pub ftl: Box<dyn Ftl>,
+    pub shadow: Shadow,
+    model: Model,
+}
+
+impl Watched {
+    pub fn new(name: &'static str, ftl: Box<dyn Ftl>) -> Self {
+        let shadow = Shadow::new(*ftl.array().geometry());
+        Watched { name, ftl, shadow, model: Model::default() }
+    }
+
+    fn forget_evicted(&mut self) {
+        for lpn in self.shadow.evicted.drain(..) {
+            assert!(self.model.pages.remove(&lpn.0).is_some(), "{}: {} was there to be evicted", self.name, lpn.0);
+        }
+    }
+
+    /// Writes pages with their contents, rounded to the drive's units.
+    pub fn write(&mut self, first: u32, contents: &[Option<Fingerprint>]) {
+        let unit = self.ftl.write_unit_pages();
+        let logical = self.ftl.logical_pages() / unit * unit;
+        let first = first % logical / unit * unit;
+        let len = (contents.len() as u32).next_multiple_of(unit).min(logical - first);
+        let pages: Vec<PageWrite> = (0..len)
+            .map(|at| PageWrite { lpn: Lpn(first + at), content: contents[at as usize % contents.len()] })
+            .collect();
+        self.shadow.request += 1;
+        let written = self.ftl.write(&pages, &mut self.shadow);
+        assert_eq!(written.programmed + written.deduplicated, len, "{}", self.name);
+        self.shadow.counts.host_pages_written += u64::from(len);
+        self.shadow.counts.pages_deduplicated += u64::from(written.deduplicated);
+        self.forget_evicted();
+        for page in &pages {
+            self.model.pages.insert(page.lpn.0, (page.content, self.shadow.request));
+        }
+    }
+
+    /// Reads a page: exactly the physical page where it is, or nothing.
+    pub fn read(&mut self, lpn: u32) {
+        let lpn = Lpn(lpn % self.ftl.logical_pages());
+        self.shadow.host_reads.clear();
+        let found = self.ftl.read(lpn, &mut self.shadow);
+        self.forget_evicted();
+        let expected: Vec<Ppa> = self.ftl.locate(lpn).into_iter().collect();
+        assert_eq!(self.shadow.host_reads, expected, "{}: page {}", self.name, lpn.0);
+        assert_eq!(found, self.model.pages.contains_key(&lpn.0), "{}: page {}", self.name, lpn.0);
+        self.shadow.counts.host_pages_read += 1;
+        self.shadow.counts.unmapped_pages_read += u64::from(!found);
+    }
+
+    pub fn trim(&mut self, first: u32, len: u32) {
+        let logical = self.ftl.logical_pages();
+        let first = first % logical;
+        let end = first.saturating_add(len).min(logical);
+        self.ftl.trim(first..end, &mut self.shadow);
+        self.shadow.counts.host_pages_trimmed += u64::from(end - first);
+        self.forget_evicted();
+        if self.ftl.takes_trims() {
+            for lpn in first..end {
+                self.model.pages.remove(&lpn);
+            }
+        }
+    }
+
+    pub fn flush(&mut self) {
+        self.ftl.flush(&mut self.shadow);
+        self.forget_evicted();
+    }
+
+    pub fn idle(&mut self, budget: u64) {
+        self.ftl.idle(budget, &mut self.shadow);
+        self.forget_evicted();
+    }
+
+    pub fn tell_buffer_fill(&mut self, percent: u8) {
+        self.ftl.tell_buffer_fill(percent);
+    }
+
+    /// Everything that has to hold at any time.
+    pub fn check(&self) {
+        let name = self.name;
+        self.ftl.check();
+        self.check_contents();
+        let array = self.ftl.array();
+        let (totals, pages) = (self.ftl.totals(), u64::from(array.geometry().pages()));
+        assert_eq!(totals, array.recount(), "{name}");
+        assert_eq!(totals.valid + totals.invalid + totals.free, pages, "{name}");
+        let free = self.shadow.pages.iter().filter(|page| page.is_none()).count() as u64;
+        assert_eq!(totals.free, free, "{name}");
+        assert!(array.all_erases().map(u64::from).eq(self.shadow.erases.iter().copied()), "{name}");
+
+        let counts = self.ftl.counts();
+        assert_eq!(*counts, self.shadow.counts, "{name}: what was counted is what was heard");
+        let by = |cause: Cause| counts.programs[cause as usize];
+        let others: u64 = Cause::ALL.into_iter().filter(|&cause| cause != Cause::Host).map(by).sum();
+        assert_eq!(by(Cause::Host), counts.host_pages_written - counts.pages_deduplicated, "{name}");
+        assert_eq!(
+            counts.pages_programmed(),
+            counts.host_pages_written - counts.pages_deduplicated + others,
+            "{name}: programs = host pages - deduplicated + copies + padding + the layer's own"
+        );
+        let per_block = u64::from(array.geometry().pages_per_block);
+        assert!(counts.blocks_erased() * per_block + pages >= counts.pages_programmed(), "{name}");
+    }
+
+    /// Each logical page is where its newest content is.
+    fn check_contents(&self) {
+        for lpn in (0..self.ftl.logical_pages()).map(Lpn) {
+            let located = self.ftl.locate(lpn);
+            let Some(&(content, request)) = self.model.pages.get(&lpn.0) else {
+                assert_eq!(located, None, "{}: page {} is not there", self.name, lpn.0);
+                continue;
+            };
+            let ppa = located.unwrap_or_else(|| panic!("{}: page {} is lost", self.name, lpn.0));
+            assert!(self.ftl.array().is_valid(ppa), "{}: page {} is on a valid page", self.name, lpn.0);
+            let held = self.shadow.held(ppa);
+            // Known content may be another's page of the same content; unknown content is that of one request.
+            let is_newest = match (held, content) {
+                (Held::Host { content: held, .. }, Some(_)) => held == content,
+                (Held::Host { lpn: of, request: held, content: None }, None) => of == lpn && held == request,
+                _ => false,
+            };
+            assert!(is_newest, "{}: page {} holds {held:?}, not {content:?} of request {request}", self.name, lpn.0);
+        }
+    }
+}
+
+/// The content with a number.
+pub fn content(number: u64) -> Option<Fingerprint> {
+    Some(Fingerprint(u128::from(number).to_le_bytes()))
+}
+
+/// A drive of `geometry`, with the rest of the first profile's.
+pub fn profile(geometry: Geometry) -> Profile {
+    Profile { geometry, ..PROFILES[0] }
+}

@@ -1,0 +1,55 @@
+//! Memory of drives, counted by the allocator: what they say is what they allocate, and a page-mapped 1 TB drive of 16
+//! KiB pages fits in 1 GiB altogether.
+
+#[path = "../benches/common/live.rs"]
+mod live;
+
+use larder_sim::ssd::{
+    ftl::{FTLS, Ftl, FtlKind, PageWrite},
+    geometry::{Geometry, Lpn},
+    op::Nobody,
+    profile::{Profile, Scale},
+};
+
+#[global_allocator]
+static ALLOCATOR: live::Counting = live::Counting;
+
+fn make(kind: &FtlKind, profile: &Profile) -> Box<dyn Ftl> {
+    (kind.make)(profile).unwrap_or_else(|error| panic!("{}: {error}", kind.name))
+}
+
+/// One test alone: the allocator counts all threads.
+#[test]
+fn memory_is_what_is_told_and_fits() {
+    let caftl = Profile::named("caftl").expect("a profile");
+    let package = Profile { geometry: Geometry { packages: 1, ..caftl.geometry }, ..caftl };
+    let small = package.scaled_to(400 << 20, Scale::Blocks).unwrap_or_else(|error| panic!("{error}"));
+    for kind in FTLS {
+        let (peak, told) = live::peak(|| {
+            let mut ftl = make(kind, &small);
+            let unit = ftl.write_unit_pages();
+            let units = ftl.logical_pages() / unit;
+            let mut pages = Vec::new();
+            let mut at = 1u64;
+            for _ in 0..3 * units {
+                at = at.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                let first = (at >> 33) as u32 % units * unit;
+                pages.clear();
+                pages.extend((first..first + unit).map(|lpn| PageWrite { lpn: Lpn(lpn), content: None }));
+                ftl.write(&pages, &mut Nobody);
+            }
+            ftl.ram_bytes()
+        });
+        println!("{}: {told} bytes told, {peak} at most", kind.name);
+        assert!(peak >= told, "{}: {told} bytes told, {peak} allocated", kind.name);
+        // Passing ones, and the box itself.
+        assert!(peak - told < told / 20 + 4096, "{}: {told} bytes told, {peak} allocated", kind.name);
+    }
+
+    let tlc = Profile::named("tlc-nvme").expect("a profile");
+    assert!(tlc.geometry.page_bytes == 16 << 10 && tlc.geometry.logical_bytes() >= 1_000_000_000_000);
+    let kind = FtlKind::named("page-trim").expect("a layer");
+    let (peak, told) = live::peak(|| make(kind, &tlc).ram_bytes());
+    println!("1 TB: {told} bytes told, {peak} at most");
+    assert!(peak < 1 << 30 && told <= peak, "{told} bytes told, {peak} allocated");
+}

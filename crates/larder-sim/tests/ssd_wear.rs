@@ -1,0 +1,96 @@
+//! Wear: what levelling does to it, what it costs, and the years that are told.
+
+mod common;
+
+use common::{
+    Rng,
+    ssd::{Watched, content},
+};
+use larder_sim::ssd::{
+    counts::{Life, Wear, YEAR_SECONDS},
+    geometry::Geometry,
+    op::Cause,
+    page_mapped::{PageMapped, PageMappedOptions},
+    space::SpaceOptions,
+};
+
+const GEOMETRY: Geometry = Geometry {
+    packages: 2,
+    dies_per_package: 1,
+    planes_per_die: 1,
+    blocks_per_plane: 64,
+    pages_per_block: 16,
+    page_bytes: 4096,
+    over_provisioning_percent: 25.0,
+};
+
+/// A drive of which nine tenths lie still, while the rest is written again and again.
+fn worn(wear_spread_max: Option<u32>) -> Watched {
+    let space = SpaceOptions { wear_spread_max, collection_threshold_percent: 0.0, ..SpaceOptions::default() };
+    let options = PageMappedOptions { space, takes_trims: false };
+    let mut drive = Watched::new("page", Box::new(PageMapped::new(GEOMETRY, options).expect("a drive")));
+    let logical = GEOMETRY.logical_pages();
+    for lpn in 0..logical {
+        drive.write(lpn, &[content(u64::from(lpn))]);
+    }
+    let mut rng = Rng::new(20_264);
+    for step in 0..200_000 {
+        drive.write(rng.below(u64::from(logical) / 10) as u32, &[content(10_000 + step)]);
+    }
+    drive.check();
+    drive
+}
+
+#[test]
+fn static_levelling_bounds_the_spread() {
+    let without = worn(None);
+    let wear = Wear::of(without.ftl.array());
+    assert!(wear.min == 0 && wear.max > 300, "what lies still is never erased: {wear:?}");
+    assert_eq!(without.ftl.counts().erases[Cause::WearLevelling as usize], 0);
+
+    for spread_max in [4, 20, 50] {
+        let with = worn(Some(spread_max));
+        let levelled = Wear::of(with.ftl.array());
+        let spread = levelled.max - levelled.min;
+        let moved = with.ftl.counts().programs[Cause::WearLevelling as usize];
+        let share = moved as f64 / with.ftl.counts().host_pages_written as f64;
+        println!("at most {spread_max} apart: {levelled:?}, {:.2}% of the host's pages moved", share * 100.0);
+        // A plane is looked at once in `spread_max` erasures and one block is moved, so that the spread may pass the
+        // limit while others wait.
+        assert!(spread <= 2 * spread_max, "{spread_max}: {levelled:?}");
+        assert!(levelled.standard_deviation < wear.standard_deviation / 4.0, "{levelled:?} {wear:?}");
+        assert!(levelled.max < wear.max, "the worst block lives longer");
+        assert!(moved > 0 && share < 0.5, "{share}");
+    }
+}
+
+/// Under uniform writes the least-worn free block comes next, so all blocks are erased about as often without static
+/// levelling.
+#[test]
+fn dynamic_levelling_is_enough_where_all_is_written() {
+    let space = SpaceOptions { wear_spread_max: None, collection_threshold_percent: 5.0, ..SpaceOptions::default() };
+    let options = PageMappedOptions { space, takes_trims: false };
+    let mut drive = Watched::new("page", Box::new(PageMapped::new(GEOMETRY, options).expect("a drive")));
+    let mut rng = Rng::new(20_265);
+    for step in 0..200_000 {
+        drive.write(rng.below(u64::from(GEOMETRY.logical_pages())) as u32, &[content(step)]);
+    }
+    let wear = Wear::of(drive.ftl.array());
+    println!("{wear:?}");
+    assert!(wear.mean > 100.0 && wear.standard_deviation < wear.mean / 10.0, "{wear:?}");
+}
+
+#[test]
+fn years_are_cycles_by_rate() {
+    let drive = worn(None);
+    let wear = Wear::of(drive.ftl.array());
+    let erased: u64 = drive.shadow.erases().iter().sum();
+    assert_eq!(wear.mean, erased as f64 / f64::from(GEOMETRY.blocks()));
+    assert_eq!(u64::from(wear.max), drive.shadow.erases().iter().copied().max().expect("blocks"));
+    // A tenth of a year in which the worst block is erased `max` times: 3,000 cycles last 300 / max years.
+    let life = Life::of(&wear, 3000, YEAR_SECONDS / 10.0);
+    assert!((life.years_worst_block - 300.0 / f64::from(wear.max)).abs() < 1e-9);
+    assert!((life.years_mean_block - 300.0 / wear.mean).abs() < 1e-9);
+    let unworn = Wear { min: 0, mean: 0.0, max: 0, standard_deviation: 0.0 };
+    assert_eq!(Life::of(&unworn, 3000, 1.0).years_worst_block, f64::INFINITY);
+}
