@@ -207,6 +207,27 @@ fn nothing_unfinished_is_committed() {
     assert!(found.is_empty(), "unfinished:\n{}", found.join("\n"));
 }
 
+/// Whatever reads, writes, evicts, recovers or verifies asks the store of a cache, and does not know which it is.
+#[test]
+fn only_the_stores_know_which_store_it_is() {
+    let engine = "crates/larder-engine/src/";
+    let knows = |path: &str| path.starts_with("store") || path == "designs.rs" || path.contains("tests");
+    let mut asked = 0;
+    let mut found = Vec::new();
+    for (path, text) in rust_files() {
+        let path = short(&path);
+        let Some(inside) = path.strip_prefix(engine).filter(|inside| !knows(inside)) else { continue };
+        for (number, line) in text.lines().enumerate() {
+            asked += usize::from(line.contains("geometry.store."));
+            if ["StoreKind", "has_segments", "Buckets", "Weus"].iter().any(|mark| line.contains(mark)) {
+                found.push(format!("{path}:{}: {}", number + 1, line.trim()));
+            }
+        }
+    }
+    assert!(found.is_empty(), "a store is told from others:\n{}", found.join("\n"));
+    assert!(asked > 5, "the engine asks its store: {asked}");
+}
+
 #[test]
 fn tracked_files_are_small() {
     let large: Vec<String> = files()
