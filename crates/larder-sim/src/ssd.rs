@@ -18,6 +18,7 @@
 //! | [`counts`] | what was programmed, read and erased, wear, and years of life |
 //! | [`ftl`] | the trait of all translation layers, and the table of them |
 //! | [`page_mapped`] | the page-mapped one: a space and a table |
+//! | [`time`] | when requests are over: planes, buses, the write buffer, the controller |
 //!
 //! Words: a **logical page** (LPN) is what the host addresses, a **physical page** (PPA) is where flash is programmed,
 //! an **erase block** what is erased. A page is *free* from the erasure of its block until it is programmed, then
@@ -43,3 +44,4 @@ pub mod op;
 pub mod page_mapped;
 pub mod profile;
 pub mod space;
+pub mod time;

@@ -63,7 +63,14 @@ pub struct Profile {
     pub collection_threshold_percent: f64,
     /// The processor.
     pub controller: Controller,
+    /// What passes between the drive and its host at most, in bytes a second.
+    pub link_bytes_per_second: u64,
 }
+
+/// SATA at 3 Gbit/s with 8b/10b coding, that of CAFTL's and Nitro's years.
+pub const SATA_2: u64 = 300_000_000;
+/// Four lanes of PCI Express 3.0 with 128b/130b coding.
+pub const PCIE_3_X4: u64 = 3_938_000_000;
 
 /// What is varied to make a drive of another capacity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,6 +107,7 @@ pub const PROFILES: &[Profile] = &[
         buffer_bytes: 16 << 20,
         collection_threshold_percent: 5.0,
         controller: CORTEX_R4,
+        link_bytes_per_second: SATA_2,
     },
     Profile {
         name: "nitro-mlc",
@@ -122,6 +130,7 @@ pub const PROFILES: &[Profile] = &[
         buffer_bytes: 64 << 20,
         collection_threshold_percent: 1.0,
         controller: CORTEX_R4,
+        link_bytes_per_second: SATA_2,
     },
     Profile {
         name: "tlc-nvme",
@@ -144,6 +153,7 @@ pub const PROFILES: &[Profile] = &[
         buffer_bytes: 64 << 20,
         collection_threshold_percent: 1.0,
         controller: CORTEX_R4,
+        link_bytes_per_second: PCIE_3_X4,
     },
     Profile {
         name: "qlc-nvme",
@@ -166,6 +176,7 @@ pub const PROFILES: &[Profile] = &[
         buffer_bytes: 256 << 20,
         collection_threshold_percent: 1.0,
         controller: CORTEX_R4,
+        link_bytes_per_second: PCIE_3_X4,
     },
 ];
 
@@ -203,6 +214,7 @@ impl Profile {
             ("hz", hz),
             ("sha1_cycles_4k", sha1_cycles_4k),
             ("crc32_cycles_4k", crc32_cycles_4k),
+            ("link_bytes_per_second", self.link_bytes_per_second),
         ];
         match fields.into_iter().find(|(_, value)| *value == 0) {
             Some((field, value)) => Err(OutOfRange::new(field, value, "at least 1 where time is asked for")),
@@ -219,6 +231,11 @@ impl Profile {
         };
         let cycles = u128::from(cycles) * u128::from(self.geometry.page_bytes) / 4096;
         (cycles * 1_000_000_000 / u128::from(self.controller.hz.max(1))) as u64
+    }
+
+    /// How long a page takes over the host's link, in nanoseconds.
+    pub fn link_ns(&self) -> u64 {
+        u64::from(self.geometry.page_bytes) * 1_000_000_000 / self.link_bytes_per_second.max(1)
     }
 
     /// This drive with room for at least `logical_bytes`, and hardly more.

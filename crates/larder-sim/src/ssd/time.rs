@@ -1,0 +1,477 @@
+//! Time of a drive: when its requests are over, with planes that do one thing each, a write buffer, a controller that hashes, and
+//! whatever the translation layer does in between in their way.
+//!
+//! A write is over when the buffer has all its pages (CAFTL section 4.1.1): it takes a frame a page, and passes the host's
+//! link. From the buffer the oldest request goes to the translation layer, first through the controller where it is to be hashed, one
+//! request at a time; then its pages are programmed, and their frames are free. A read is over when its pages are in the buffer
+//! and have passed the link: what the buffer holds is there at once, the rest is read from flash, before all that waits for those
+//! planes without being a read of the host. Reads take frames, too, before writes do. So writes wait where the
+//! buffer is full, and reads where it is full of what is not programmed yet.
+//!
+//! The translation layer decides when a request is handed over, and its operations take their time after that. It is not handed
+//! more than a few pages a plane ahead of the flash, so that the buffer can absorb what is written again.
+//!
+//! Where nothing is asked of the drive, and nothing under way, the layer may do what can wait, a few operations at a time:
+//! a request that comes waits for no more than those.
+//!
+//! Invariants: time does not go back; what happens at the same time happens in the order in which it was caused; the same
+//! requests take the same time. Each request that was made is over once, in the end.
+//!
+//! What it does not do: move data, or make requests: [`run`] does.
+
+pub mod buffer;
+mod jobs;
+pub mod lanes;
+pub mod latency;
+pub mod run;
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BinaryHeap, VecDeque},
+    ops::Range,
+};
+
+use buffer::Buffer;
+use lanes::{Lanes, Owner, Step};
+use latency::Times;
+
+use super::{
+    ftl::{Ftl, PageWrite},
+    geometry::{Geometry, Lpn, OutOfRange},
+    op::{Op, Source},
+    profile::Profile,
+};
+
+/// Nanoseconds since the drive was switched on, or how many.
+pub type Nanos = u64;
+
+/// Operations that the layer may do at once where nothing is asked.
+const IDLE_BUDGET: u64 = 16;
+/// The layer is handed a request while fewer host pages than so many a plane wait to be programmed.
+const PROGRAMS_AHEAD: u64 = 2;
+
+/// What the host asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// These pages are read.
+    Read(Range<u32>),
+    /// These are written, each once.
+    Write(Vec<PageWrite>),
+    /// These are of no more use.
+    Trim(Range<u32>),
+    /// What was written until now is to be on flash.
+    Flush,
+}
+
+/// What requests are counted by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Read,
+    Write,
+    Trim,
+    Flush,
+}
+
+/// A request that is not over.
+struct Pending {
+    kind: Kind,
+    asked_at: Nanos,
+    /// Pages, or operations, that it still waits for.
+    left: u64,
+    /// Of a write: what has no frame yet.
+    pages: VecDeque<PageWrite>,
+}
+
+/// What happens at a moment.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    Step(Step),
+    /// A page of a request has passed the link; one that was read gives its frame back.
+    Linked {
+        request: u64,
+        gives_frame: bool,
+    },
+    /// The controller has hashed what it was handed.
+    Hashed,
+}
+
+/// What the layer was handed, while the controller hashes it.
+struct HandedOver {
+    /// The batch and its pages; none where the layer works on its own.
+    batch: Option<(u64, Vec<PageWrite>)>,
+    ops: Vec<Op>,
+}
+
+/// A drive with a clock; see the module.
+pub struct Drive {
+    ftl: Box<dyn Ftl>,
+    profile: Profile,
+    geometry: Geometry,
+    lanes: Lanes,
+    buffer: Buffer,
+    now: Nanos,
+    events: BinaryHeap<Reverse<(Nanos, u64, Event)>>,
+    next_event: u64,
+    requests: BTreeMap<u64, Pending>,
+    next_request: u64,
+    writes_waiting: VecDeque<u64>,
+    reads_waiting: VecDeque<(u64, Lpn)>,
+    /// Flushes, and the batch before which all has to be programmed.
+    flushes: VecDeque<(u64, u64)>,
+    link_is_free_at: Nanos,
+    hashing: Option<HandedOver>,
+    /// Host pages that were handed over and are not programmed.
+    programs_ahead: u64,
+    /// The layer has nothing left to do on its own.
+    is_settled: bool,
+    over: VecDeque<(u64, Nanos)>,
+    times: Times,
+}
+
+impl Drive {
+    /// A drive with this translation layer, which was made for that profile.
+    ///
+    /// # Errors
+    /// The first number of the profile with which there is no time, or no buffer.
+    pub fn new(ftl: Box<dyn Ftl>, profile: &Profile) -> Result<Drive, OutOfRange> {
+        profile.check_time()?;
+        let geometry = *ftl.array().geometry();
+        let frames = profile.buffer_bytes / u64::from(geometry.page_bytes);
+        let Some(frames) = u32::try_from(frames).ok().filter(|&frames| frames > 0) else {
+            let range = format!("a page of {} bytes or more, below 2^32 of them", geometry.page_bytes);
+            return Err(OutOfRange::new("buffer_bytes", profile.buffer_bytes, range));
+        };
+        Ok(Drive {
+            ftl,
+            profile: *profile,
+            geometry,
+            lanes: Lanes::new(geometry, profile.timing),
+            buffer: Buffer::new(frames),
+            now: 0,
+            events: BinaryHeap::new(),
+            next_event: 0,
+            requests: BTreeMap::new(),
+            next_request: 0,
+            writes_waiting: VecDeque::new(),
+            reads_waiting: VecDeque::new(),
+            flushes: VecDeque::new(),
+            link_is_free_at: 0,
+            hashing: None,
+            programs_ahead: 0,
+            is_settled: true,
+            over: VecDeque::new(),
+            times: Times::default(),
+        })
+    }
+
+    /// What time it is.
+    pub fn now(&self) -> Nanos {
+        self.now
+    }
+
+    /// The translation layer.
+    pub fn ftl(&self) -> &dyn Ftl {
+        &*self.ftl
+    }
+
+    /// How long what took, so far.
+    pub fn times(&self) -> Times {
+        Times { absorbed: self.buffer.absorbed, cells_ns: self.lanes.busy_ns(), ..self.times.clone() }
+    }
+
+    /// Requests that are not over.
+    pub fn in_flight(&self) -> usize {
+        self.requests.len()
+    }
+
+    /// Makes a request now; its number.
+    ///
+    /// # Panics
+    /// For pages that the drive has not.
+    pub fn submit(&mut self, request: Request) -> u64 {
+        let number = self.next_request;
+        self.next_request += 1;
+        self.is_settled = false;
+        let pending = |kind, left, pages| Pending { kind, asked_at: self.now, left, pages };
+        match request {
+            Request::Read(pages) => {
+                self.requests.insert(number, pending(Kind::Read, pages.len() as u64, VecDeque::new()));
+                self.reads_waiting.extend(pages.clone().map(|lpn| (number, Lpn(lpn))));
+                if pages.is_empty() {
+                    self.is_over(number);
+                }
+            }
+            Request::Write(pages) => {
+                let is_empty = pages.is_empty();
+                self.requests.insert(number, pending(Kind::Write, pages.len() as u64, pages.into()));
+                match is_empty {
+                    true => self.is_over(number),
+                    false => self.writes_waiting.push_back(number),
+                }
+            }
+            Request::Trim(pages) => {
+                self.requests.insert(number, pending(Kind::Trim, 0, VecDeque::new()));
+                pages.clone().for_each(|lpn| self.buffer.trim(Lpn(lpn)));
+                let mut ops = Vec::new();
+                self.ftl.trim(pages, &mut |op: &Op| ops.push(*op));
+                self.enqueue(&ops, None, None);
+                self.is_over(number);
+            }
+            Request::Flush => {
+                self.requests.insert(number, pending(Kind::Flush, 0, VecDeque::new()));
+                self.flushes.push_back((number, self.buffer.next_batch()));
+            }
+        }
+        self.go_on();
+        number
+    }
+
+    /// When something happens next, if anything does without another request.
+    pub fn next_event_at(&self) -> Option<Nanos> {
+        self.events.peek().map(|Reverse((at, ..))| *at)
+    }
+
+    /// A request that is over, and when it was.
+    pub fn take_over(&mut self) -> Option<(u64, Nanos)> {
+        self.over.pop_front()
+    }
+
+    /// Lets the next thing happen. False where nothing will.
+    pub fn step(&mut self) -> bool {
+        let Some(Reverse((at, _, event))) = self.events.pop() else { return false };
+        self.now = at;
+        match event {
+            Event::Step(step) => {
+                let mut steps = Vec::new();
+                let owner = self.lanes.step_ends(step, &mut |ns, step| steps.push((ns, step)));
+                self.schedule(steps);
+                self.job_is_done(owner);
+            }
+            Event::Linked { request, gives_frame } => {
+                if gives_frame {
+                    self.buffer.give_frame();
+                }
+                self.one_less(request);
+            }
+            Event::Hashed => {
+                if let Some(handed) = self.hashing.take() {
+                    self.program(handed);
+                }
+            }
+        }
+        self.go_on();
+        true
+    }
+
+    /// Lets time pass until a moment. Where nothing is asked of the drive meanwhile, the layer does what can wait.
+    pub fn advance_to(&mut self, at: Nanos) {
+        loop {
+            while self.next_event_at().is_some_and(|next| next <= at) {
+                self.step();
+            }
+            let is_quiet = self.events.is_empty() && self.requests.is_empty() && self.buffer.is_empty();
+            if !is_quiet || self.now >= at || self.is_settled || !self.work_alone() {
+                break;
+            }
+        }
+        self.now = self.now.max(at);
+    }
+
+    /// Lets everything that is under way end.
+    pub fn finish(&mut self) {
+        while self.step() {}
+    }
+
+    /// Has the layer do a little of what can wait. False where there is nothing.
+    fn work_alone(&mut self) -> bool {
+        let mut ops = Vec::new();
+        let used = self.ftl.idle(IDLE_BUDGET, &mut |op: &Op| ops.push(*op));
+        self.is_settled = used == 0;
+        if used > 0 {
+            self.hash_and_program(HandedOver { batch: None, ops });
+        }
+        !self.events.is_empty()
+    }
+
+    /// Whatever can begin now begins.
+    fn go_on(&mut self) {
+        while let Some(&(request, lpn)) = self.reads_waiting.front() {
+            if self.buffer.holds(lpn) {
+                self.times.buffer_hits += 1;
+                self.link(request, false);
+            } else if self.buffer.take_frame() {
+                self.read(request, lpn);
+            } else {
+                break;
+            }
+            self.reads_waiting.pop_front();
+        }
+        self.fill_buffer();
+        while self.hashing.is_none()
+            && self.programs_ahead < PROGRAMS_AHEAD * u64::from(self.geometry.planes())
+            && let Some(handed) = self.hand_over()
+        {
+            self.hash_and_program(handed);
+        }
+        self.end_flushes();
+    }
+
+    /// Puts what is written into the buffer, as far as there is room.
+    fn fill_buffer(&mut self) {
+        while let Some(&request) = self.writes_waiting.front() {
+            let Some(Pending { pages, .. }) = self.requests.get_mut(&request) else { return };
+            let mut put = 0;
+            while let Some(&page) = pages.front()
+                && self.buffer.put(request, page)
+            {
+                pages.pop_front();
+                put += 1;
+            }
+            let is_all = pages.is_empty();
+            (0..put).for_each(|_| self.link(request, false));
+            if !is_all {
+                return;
+            }
+            self.writes_waiting.pop_front();
+        }
+    }
+
+    /// A page of a request passes the link.
+    fn link(&mut self, request: u64, gives_frame: bool) {
+        let begins = self.link_is_free_at.max(self.now);
+        self.link_is_free_at = begins + self.profile.link_ns();
+        self.at(self.link_is_free_at, Event::Linked { request, gives_frame });
+    }
+
+    /// Reads a page that the buffer has not, into a frame.
+    fn read(&mut self, request: u64, lpn: Lpn) {
+        let mut ops = Vec::new();
+        self.ftl.read(lpn, &mut |op: &Op| ops.push(*op));
+        match ops.iter().rposition(|op| matches!(op, Op::Read { .. })) {
+            // Nothing is there.
+            None => self.link(request, true),
+            Some(last) => self.enqueue(&ops, None, Some((last, request))),
+        }
+    }
+
+    fn hand_over(&mut self) -> Option<HandedOver> {
+        let fill = self.buffer.fill_percent();
+        let (batch, pages) = self.buffer.hand_over()?;
+        self.ftl.tell_buffer_fill(fill);
+        let mut ops = Vec::new();
+        if !pages.is_empty() {
+            self.ftl.write(&pages, &mut |op: &Op| ops.push(*op));
+        }
+        Some(HandedOver { batch: Some((batch, pages)), ops })
+    }
+
+    fn hash_and_program(&mut self, handed: HandedOver) {
+        let hash_ns = |op: &Op| match op {
+            Op::Hash { hash, .. } => self.profile.hash_ns(*hash),
+            _ => 0,
+        };
+        let ns: Nanos = handed.ops.iter().map(hash_ns).sum();
+        self.times.hashing_ns += u128::from(ns);
+        match ns {
+            0 => self.program(handed),
+            ns => {
+                self.hashing = Some(handed);
+                self.at(self.now + ns, Event::Hashed);
+            }
+        }
+    }
+
+    /// What was handed over and hashed goes to the planes; pages whose content is there already need their frames no more.
+    fn program(&mut self, handed: HandedOver) {
+        let Some((batch, pages)) = handed.batch else {
+            return self.enqueue(&handed.ops, None, None);
+        };
+        let is_programmed = |op: &Op| match op {
+            Op::Program { source: Source::Host(lpn, _), .. } => Some(lpn.0),
+            _ => None,
+        };
+        let mut programmed: Vec<u32> = handed.ops.iter().filter_map(is_programmed).collect();
+        programmed.sort_unstable();
+        self.programs_ahead += programmed.len() as u64;
+        self.enqueue(&handed.ops, Some(batch), None);
+        for page in pages.iter().filter(|page| programmed.binary_search(&page.lpn.0).is_err()) {
+            self.buffer.release(page.lpn, batch);
+        }
+    }
+
+    /// Gives operations to their planes, in their order.
+    fn enqueue(&mut self, ops: &[Op], batch: Option<u64>, awaited: Option<(usize, u64)>) {
+        let mut steps = Vec::new();
+        for job in jobs::of(&self.geometry, ops, batch, awaited) {
+            self.lanes.push(job, &mut |ns, step| steps.push((ns, step)));
+        }
+        self.schedule(steps);
+    }
+
+    fn job_is_done(&mut self, owner: Option<Owner>) {
+        match owner {
+            None | Some(Owner::Nobody) => {}
+            Some(Owner::Request(request)) => match self.requests.get(&request).map(|pending| pending.kind) {
+                Some(Kind::Flush) => self.one_less(request),
+                _ => self.link(request, true),
+            },
+            Some(Owner::Frame { lpn, batch }) => {
+                self.programs_ahead -= 1;
+                self.buffer.release(Lpn(lpn), batch);
+            }
+        }
+    }
+
+    /// Flushes whose writes are programmed have the layer make its own state durable; that has to be over, too.
+    fn end_flushes(&mut self) {
+        while let Some(&(request, batch)) = self.flushes.front()
+            && self.buffer.is_programmed_before(batch)
+        {
+            self.flushes.pop_front();
+            let mut ops = Vec::new();
+            self.ftl.flush(&mut |op: &Op| ops.push(*op));
+            match ops.iter().rposition(|op| matches!(op, Op::Program { .. })) {
+                None => {
+                    self.enqueue(&ops, None, None);
+                    self.is_over(request);
+                }
+                Some(last) => {
+                    if let Some(flush) = self.requests.get_mut(&request) {
+                        flush.left = 1;
+                    }
+                    self.enqueue(&ops, None, Some((last, request)));
+                }
+            }
+        }
+    }
+
+    fn one_less(&mut self, request: u64) {
+        let Some(pending) = self.requests.get_mut(&request) else { return };
+        pending.left -= 1;
+        if pending.left == 0 {
+            self.is_over(request);
+        }
+    }
+
+    fn is_over(&mut self, request: u64) {
+        let Some(pending) = self.requests.remove(&request) else { return };
+        let took = self.now - pending.asked_at;
+        match pending.kind {
+            Kind::Read => self.times.reads.add(took),
+            Kind::Write => self.times.writes.add(took),
+            Kind::Flush => self.times.flushes.add(took),
+            Kind::Trim => {}
+        }
+        self.times.last_ns = self.now;
+        self.over.push_back((request, self.now));
+    }
+
+    fn schedule(&mut self, steps: Vec<(Nanos, Step)>) {
+        steps.into_iter().for_each(|(ns, step)| self.at(self.now + ns, Event::Step(step)));
+    }
+
+    fn at(&mut self, at: Nanos, event: Event) {
+        self.events.push(Reverse((at, self.next_event, event)));
+        self.next_event += 1;
+    }
+}

@@ -1,0 +1,206 @@
+//! Planes and buses: each plane does one job at a time, each package moves one page at a time over its bus.
+//!
+//! A program takes the bus first, and then the cells; a read the cells first, and then the bus, while its plane's register holds
+//! the page. An erasure takes no bus; nor does a copy inside a plane (copy-back: Agrawal et al., "Design Tradeoffs for SSD
+//! Performance", USENIX ATC 2008, section 3.5). Reads of the host go before all else that waits for the plane (CAFTL section
+//! 4.3.2), but nothing that a plane has begun is broken off.
+//!
+//! Invariants: what waits without priority begins in the order in which it came, plane by plane; so an erasure follows the copies
+//! out of its block.
+//!
+//! What it does not do: know requests, or where the time comes from: whoever owns the clock hands back the steps that it was
+//! asked to.
+
+use std::collections::VecDeque;
+
+use super::Nanos;
+use crate::ssd::{
+    geometry::{Geometry, PlaneId},
+    profile::Timing,
+};
+
+/// What a plane does for a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// A page is read, and leaves the package.
+    Read,
+    /// A page comes into the package, and is programmed.
+    Program,
+    /// A page is read and programmed in the same plane.
+    CopyBack,
+    /// A block is erased.
+    Erase,
+}
+
+/// Who waits for a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// Nobody: the drive's own affairs.
+    Nobody,
+    /// The request with this number, for one page.
+    Request(u64),
+    /// The frame of the write buffer that holds this page, handed over with that batch.
+    Frame {
+        /// The logical page.
+        lpn: u32,
+        /// The batch.
+        batch: u64,
+    },
+}
+
+/// One thing for a plane to do.
+#[derive(Clone, Copy, Debug)]
+pub struct Job {
+    /// Where.
+    pub plane: PlaneId,
+    /// What.
+    pub work: Work,
+    /// For whom.
+    pub owner: Owner,
+    /// Before all that waits without it.
+    pub goes_first: bool,
+}
+
+/// A step of a job that takes time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Step {
+    /// The cells of this plane are done.
+    Cells(PlaneId),
+    /// The page of this plane has passed the bus.
+    Bus(PlaneId),
+}
+
+#[derive(Default)]
+struct Plane {
+    first: VecDeque<Job>,
+    rest: VecDeque<Job>,
+    running: Option<Job>,
+}
+
+#[derive(Default)]
+struct Bus {
+    waiting: VecDeque<PlaneId>,
+    is_busy: bool,
+}
+
+/// All planes and buses of a drive.
+pub struct Lanes {
+    geometry: Geometry,
+    timing: Timing,
+    planes: Vec<Plane>,
+    buses: Vec<Bus>,
+    /// Jobs that wait or run.
+    jobs: usize,
+    /// How long cells were at work, summed over planes.
+    busy_ns: u128,
+}
+
+impl Lanes {
+    /// With nothing to do.
+    pub fn new(geometry: Geometry, timing: Timing) -> Lanes {
+        Lanes {
+            geometry,
+            timing,
+            planes: (0..geometry.planes()).map(|_| Plane::default()).collect(),
+            buses: (0..geometry.packages).map(|_| Bus::default()).collect(),
+            jobs: 0,
+            busy_ns: 0,
+        }
+    }
+
+    /// Whether there is nothing to do.
+    pub fn are_idle(&self) -> bool {
+        self.jobs == 0
+    }
+
+    /// How long cells were at work, in nanoseconds, summed over all planes.
+    pub fn busy_ns(&self) -> u128 {
+        self.busy_ns
+    }
+
+    /// Gives a plane a job. `after` is told of each step that begins, and how long it takes.
+    pub fn push(&mut self, job: Job, after: &mut impl FnMut(Nanos, Step)) {
+        self.jobs += 1;
+        let plane = &mut self.planes[job.plane.0 as usize];
+        if job.goes_first {
+            plane.first.push_back(job)
+        } else {
+            plane.rest.push_back(job)
+        }
+        if plane.running.is_none() {
+            self.begin_next(job.plane, after);
+        }
+    }
+
+    /// A step is over. Who waited, where that was the last of its job.
+    pub fn step_ends(&mut self, step: Step, after: &mut impl FnMut(Nanos, Step)) -> Option<Owner> {
+        match step {
+            Step::Cells(plane) => match self.work_of(plane)? {
+                Work::Read => {
+                    self.ask_bus(plane, after);
+                    None
+                }
+                Work::Program | Work::CopyBack | Work::Erase => self.end(plane, after),
+            },
+            Step::Bus(plane) => {
+                self.bus_is_free(plane, after);
+                match self.work_of(plane)? {
+                    Work::Program => {
+                        self.cells(plane, self.timing.program_ns, after);
+                        None
+                    }
+                    Work::Read | Work::CopyBack | Work::Erase => self.end(plane, after),
+                }
+            }
+        }
+    }
+
+    /// What a plane is at.
+    fn work_of(&self, plane: PlaneId) -> Option<Work> {
+        self.planes[plane.0 as usize].running.map(|job| job.work)
+    }
+
+    fn begin_next(&mut self, id: PlaneId, after: &mut impl FnMut(Nanos, Step)) {
+        let plane = &mut self.planes[id.0 as usize];
+        let Some(job) = plane.first.pop_front().or_else(|| plane.rest.pop_front()) else { return };
+        plane.running = Some(job);
+        let Timing { read_ns, program_ns, erase_ns, .. } = self.timing;
+        match job.work {
+            Work::Read => self.cells(id, read_ns, after),
+            Work::CopyBack => self.cells(id, read_ns + program_ns, after),
+            Work::Erase => self.cells(id, erase_ns, after),
+            Work::Program => self.ask_bus(id, after),
+        }
+    }
+
+    fn cells(&mut self, plane: PlaneId, ns: Nanos, after: &mut impl FnMut(Nanos, Step)) {
+        self.busy_ns += u128::from(ns);
+        after(ns, Step::Cells(plane));
+    }
+
+    fn end(&mut self, id: PlaneId, after: &mut impl FnMut(Nanos, Step)) -> Option<Owner> {
+        let job = self.planes[id.0 as usize].running.take()?;
+        self.jobs -= 1;
+        self.begin_next(id, after);
+        Some(job.owner)
+    }
+
+    fn ask_bus(&mut self, plane: PlaneId, after: &mut impl FnMut(Nanos, Step)) {
+        let bus = &mut self.buses[self.geometry.package_of(plane) as usize];
+        match bus.is_busy {
+            true => bus.waiting.push_back(plane),
+            false => {
+                bus.is_busy = true;
+                after(self.timing.transfer_ns, Step::Bus(plane));
+            }
+        }
+    }
+
+    fn bus_is_free(&mut self, plane: PlaneId, after: &mut impl FnMut(Nanos, Step)) {
+        let bus = &mut self.buses[self.geometry.package_of(plane) as usize];
+        match bus.waiting.pop_front() {
+            Some(next) => after(self.timing.transfer_ns, Step::Bus(next)),
+            None => bus.is_busy = false,
+        }
+    }
+}

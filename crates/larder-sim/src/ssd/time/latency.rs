@@ -1,0 +1,82 @@
+//! How long requests took: counts in buckets of three digits, as HdrHistogram keeps them.
+//!
+//! What it does not do: know when anything happened.
+
+use hdrhistogram::Histogram;
+
+use super::Nanos;
+
+/// What took longer is counted as this: three hours, and a little less.
+const LONGEST_NS: Nanos = 10_000_000_000_000;
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Latencies {
+    histogram: Histogram<u64>,
+    sum_ns: u128,
+}
+
+impl Default for Latencies {
+    #[expect(clippy::expect_used, reason = "constants that the library takes")]
+    fn default() -> Self {
+        let histogram = Histogram::new_with_bounds(1, LONGEST_NS, 3).expect("these bounds are allowed");
+        Latencies { histogram, sum_ns: 0 }
+    }
+}
+
+impl Latencies {
+    /// One request.
+    pub fn add(&mut self, ns: Nanos) {
+        self.sum_ns += u128::from(ns);
+        self.histogram.saturating_record(ns);
+    }
+
+    /// How many.
+    pub fn count(&self) -> u64 {
+        self.histogram.len()
+    }
+
+    /// The mean, in nanoseconds; 0 where there were none.
+    pub fn mean_ns(&self) -> f64 {
+        if self.count() == 0 { 0.0 } else { self.sum_ns as f64 / self.count() as f64 }
+    }
+
+    /// So many percent took no longer, in nanoseconds.
+    pub fn percentile_ns(&self, percent: f64) -> u64 {
+        self.histogram.value_at_percentile(percent)
+    }
+
+    /// The longest, in nanoseconds.
+    pub fn max_ns(&self) -> u64 {
+        self.histogram.max()
+    }
+}
+
+/// How long what took, so far.
+#[derive(Clone, Debug, Default)]
+pub struct Times {
+    /// Reads.
+    pub reads: Latencies,
+    /// Writes.
+    pub writes: Latencies,
+    /// Flushes.
+    pub flushes: Latencies,
+    /// Pages read that the buffer had.
+    pub buffer_hits: u64,
+    /// Pages written that never came to the translation layer: written again, or trimmed, while they waited.
+    pub absorbed: u64,
+    /// When the last request was over.
+    pub last_ns: Nanos,
+    /// How long the controller hashed.
+    pub hashing_ns: u128,
+    /// How long cells were at work, summed over planes.
+    pub cells_ns: u128,
+}
+
+impl Times {
+    /// Requests a second, from the beginning to the end of the last one; 0 where there was none.
+    pub fn requests_per_second(&self) -> f64 {
+        let requests = self.reads.count() + self.writes.count() + self.flushes.count();
+        if self.last_ns == 0 { 0.0 } else { requests as f64 * 1e9 / self.last_ns as f64 }
+    }
+}
