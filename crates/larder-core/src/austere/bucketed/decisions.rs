@@ -182,6 +182,11 @@ impl Design for Bucketed {
         self.exact.kept_in(first, count)
     }
 
+    fn is_forgetting_logged(&self, first: Lba, count: u64) -> bool {
+        let is_there = |lba| self.exact.get(lba) != Lookup::Miss || self.may_come_back(lba);
+        (first.0..first.0.saturating_add(count)).any(|lba| is_there(Lba(lba)))
+    }
+
     fn trim(&mut self, run: Run) {
         self.forget_run(run.first, run.count);
         self.exact.trim(run);
