@@ -152,7 +152,8 @@ pub struct DirtyCounts {
 /// Counts of a design, as of now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DesignStats {
-    /// Chunks that a lookup would hit, zeroes and fragments included.
+    /// Chunks that a lookup would hit, zeroes and fragments included. A design that has not all it knows in RAM may count some
+    /// that it would not, and by a part of its index where that is large.
     pub mapped_chunks: u64,
     /// Of them, zeroes.
     pub zero_chunks: u64,
