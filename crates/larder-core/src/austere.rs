@@ -67,6 +67,7 @@ mod pages;
 pub mod sketch;
 
 pub use bucketed::Bucketed;
+use bucketed::census::scaled;
 pub use config::{AustereConfig, AustereError};
 use fp_index::{FpIndex, Run};
 use keys::{Key, KeySpace};
@@ -331,6 +332,18 @@ impl Austere {
     /// Mappings in the LBA index, of contents that left included.
     pub fn lba_entries(&self) -> u64 {
         self.lba_index.valid_count()
+    }
+
+    /// Mappings to contents that are stored, and that `is_counted` says so of; where there are more than `looked_max`, those of that
+    /// many slots of the LBA index, spread evenly, times what they stand for.
+    pub fn mappings_where(&self, looked_max: u64, is_counted: impl Fn(Key, Run) -> bool) -> u64 {
+        let buckets = self.lba_space.buckets();
+        let most = (looked_max / u64::from(self.config.bucket_slots)).max(1) as usize;
+        let step = buckets.div_ceil(most);
+        let entries = (0..buckets).step_by(step).flat_map(|bucket| self.lba_index.entries_in(bucket));
+        let is_one = |entry: &Entry| self.fp_index.find(entry.fp_key).is_some_and(|run| is_counted(entry.lba_key, run));
+        let count = entries.filter(|(entry, _)| is_one(entry)).count() as u64;
+        scaled(count, buckets as u64, buckets.div_ceil(step) as u64)
     }
 
     /// Slots of the LBA index.

@@ -152,7 +152,8 @@ pub struct DirtyCounts {
 /// Counts of a design, as of now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DesignStats {
-    /// Chunks that a lookup would hit, zeroes and fragments included.
+    /// Chunks that a lookup would hit, zeroes and fragments included. A design that has not all it knows in RAM may count some
+    /// that it would not, and by a part of its index where that is large.
     pub mapped_chunks: u64,
     /// Of them, zeroes.
     pub zero_chunks: u64,
@@ -265,8 +266,16 @@ pub trait Design: Send + Sync {
     /// Forgets a run of chunks, trimmed parts included, however long it is.
     fn unmap_run(&mut self, first: Lba, count: u64);
 
-    /// The addresses in a run, ascending, that the index has an entry for; it may be stale.
+    /// The addresses in a run, ascending, that the index has an entry for; it may be stale. A design whose index does not know whose
+    /// its entries are names those that it knows beside it.
     fn mapped_in(&self, first: Lba, count: u64) -> Vec<Lba>;
+
+    /// Whether [`Design::unmap`], or [`Design::suspend`], would say yes of any address in a run: whoever forgets it has something
+    /// to log.
+    fn is_forgetting_logged(&self, first: Lba, count: u64) -> bool {
+        let is_trimmed = |run: Run| run.first.0 < first.0.saturating_add(count);
+        self.trimmed_from(first).is_some_and(is_trimmed) || !self.mapped_in(first, count).is_empty()
+    }
 
     /// Forgets the mappings of a run of chunks and has it read as zeroes until the origin was told.
     fn trim(&mut self, run: Run);

@@ -12,6 +12,7 @@ use larder_core::{
         metadata::LBAS_MAX,
         sketch::Sketch,
     },
+    types::mix,
 };
 use std::{cell::Cell, collections::HashMap};
 
@@ -294,4 +295,27 @@ fn counts_that_were_lost_for_want_of_room_come_back() {
         assert!((0..contents).all(|number| scant.estimate(fp(number)) == 0), "nothing is counted that is not there");
     });
     assert!(lossy_seeds.get() > 20, "{} losses", lossy_seeds.get());
+}
+
+#[test]
+fn mappings_of_a_large_index_are_counted_by_a_part_of_it() {
+    let mut core = Austere::new(AustereConfig::new(2 << 30, CHUNK, false)).expect("a cache");
+    let fingerprint = |number: u64| Fingerprint((u128::from(mix(number)) << 64 | u128::from(number)).to_le_bytes());
+    // Two thirds of the addresses have a content that is stored.
+    for number in 0..60_000 {
+        core.map(Lba(number), &fingerprint(number), false);
+        if number % 3 > 0 {
+            core.store(&fingerprint(number), 1);
+        }
+    }
+    let all = core.mappings_where(u64::MAX, |_, _| true);
+    let mapped = (0..60_000).filter(|&number| core.lookup(Lba(number)).is_some()).count() as u64;
+    assert!((30_000..41_000).contains(&all) && all.abs_diff(mapped) < 600, "{all}, {mapped} are found");
+    let looked = std::cell::Cell::new(0u64);
+    let part = core.mappings_where(8192, |_, _| {
+        looked.set(looked.get() + 1);
+        true
+    });
+    assert!((1000..=8192).contains(&looked.get()) && part.abs_diff(all) * 20 < all, "{part} in place of {all}");
+    assert_eq!(core.mappings_where(8192, |_, _| false), 0);
 }

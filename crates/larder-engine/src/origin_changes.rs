@@ -142,8 +142,8 @@ impl Shared {
     ) -> Result<OriginChange<'_>, EngineError> {
         let (first, count) = self.geometry.chunks_of(offset, len);
         let forget = |state: &mut State, is_crowded: bool| {
-            // What is not mapped needs no room in the log.
-            if is_crowded && !state.design.mapped_in(first, count).is_empty() {
+            // What is not mapped, and cannot come back, needs no room in the log.
+            if is_crowded && state.design.is_forgetting_logged(first, count) {
                 return None;
             }
             let change = self.changing(state, offset, len);

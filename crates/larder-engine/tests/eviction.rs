@@ -419,3 +419,16 @@ fn what_an_evicted_chunk_once_held_is_not_taken_for_what_it_holds() {
         });
     }
 }
+
+/// Of content that neither repeats nor shrinks no more is cached than the flash holds, in each design.
+#[test]
+fn no_more_is_said_to_be_cached_than_fits() {
+    for design in DESIGNS {
+        let world = small(1, design.id);
+        for lba in 0..2048 {
+            touch(&world, lba);
+        }
+        let (cached, room) = (world.status().logical_bytes_cached, world.setup.flash_bytes);
+        assert!(cached <= room, "{}: {cached} bytes are said to be cached on a flash of {room}", design.name);
+    }
+}

@@ -25,6 +25,7 @@
 //! What it does not do: read or write metadata slots, or decide when; have logged what the indices lose by themselves, for which
 //! reason [`Design::unmap`](crate::Design::unmap) says of what was lost, too, that it may have been mapped.
 
+pub(in crate::austere) mod census;
 mod decisions;
 pub mod entries;
 pub mod exact;

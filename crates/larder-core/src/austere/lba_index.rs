@@ -144,11 +144,14 @@ impl LbaIndex {
 
     /// All entries, by bucket and recency, with whether they are recent.
     pub fn entries(&self) -> impl Iterator<Item = (Entry, bool)> + '_ {
-        (0..self.space.buckets()).flat_map(move |bucket| {
-            let valid = self.valid[bucket];
-            let slots = (0..self.slots).filter(move |slot| valid >> slot & 1 == 1);
-            slots.map(move |slot| (self.entry(bucket, slot), slot < self.recent))
-        })
+        (0..self.space.buckets()).flat_map(move |bucket| self.entries_in(bucket))
+    }
+
+    /// Those of a bucket.
+    pub fn entries_in(&self, bucket: usize) -> impl Iterator<Item = (Entry, bool)> + '_ {
+        let valid = self.valid[bucket];
+        let slots = (0..self.slots).filter(move |slot| valid >> slot & 1 == 1);
+        slots.map(move |slot| (self.entry(bucket, slot), slot < self.recent))
     }
 
     /// Counts all references anew.

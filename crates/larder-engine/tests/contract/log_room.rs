@@ -695,3 +695,55 @@ fn contract_a_log_that_others_have_reserved_stops_no_flush_and_has_no_checkpoint
         rt.kill();
     }
 }
+
+/// More chunks that are cached clean are rewritten at once than the log's reserve has entries for, while a checkpoint is slow:
+/// who finds the log crowded waits, in each design, and none fails.
+#[test]
+fn contract_a_crowd_of_rewrites_leaves_the_log_room() {
+    const REWRITES: usize = 8000;
+    for design in designs::DESIGNS {
+        let rt = patient(1);
+        let mut shape = shape(WriteMode::Through);
+        shape.design = design.id;
+        shape.flash_bytes = 16 << 20;
+        shape.origin_bytes = 64 << 20;
+        let world = World::new(&rt, shape);
+        let below = world.layout().log_offset;
+        let flash = Gate::new(&world.flash);
+        rt.block_on(async {
+            let cache = open_on(&world, flash.clone(), world.origin.clone(), &rt).await;
+            for chunk in 0..REWRITES {
+                write(&cache, chunk * CHUNK, &stamps(1001 + 100 * chunk as u32, CHUNK), false).await;
+                if chunk % 64 == 63 {
+                    cache.settle().await;
+                }
+            }
+            cache.flush().await.expect("flushed");
+            cache.checkpoint().await.expect("a checkpoint");
+            flash.hold_below(IoOp::Write, below);
+            let (over, failed) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+            for chunk in 0..REWRITES {
+                let (cache, over, failed) = (cache.clone(), over.clone(), failed.clone());
+                spawn(&rt, async move {
+                    let done = try_write(&cache, chunk * CHUNK, &stamps(2_000_001 + 100 * chunk as u32, CHUNK)).await;
+                    failed.fetch_add(usize::from(!done), AcqRel);
+                    over.fetch_add(1, AcqRel);
+                });
+            }
+            rt.delay(Duration::from_secs(2)).await.expect("a delay ends");
+            flash.release();
+            for _ in 0..600 {
+                if over.load(Acquire) < REWRITES {
+                    rt.delay(Duration::from_secs(1)).await.expect("a delay ends");
+                }
+            }
+            let minute = Duration::from_secs(60);
+            let later = within(&rt, minute, try_write(&cache, 0, &stamps(9_000_001, CHUNK))).await;
+            let state = format!("{}: the log is {}% full", design.name, cache.status().log_used_percent);
+            assert_eq!((over.load(Acquire), failed.load(Acquire)), (REWRITES, 0), "over, and failed; {state}");
+            assert_eq!(later, Some(true), "a write afterwards; {state}");
+            assert!(within(&rt, minute, cache.close()).await.is_some_and(|closed| closed.is_ok()), "the end; {state}");
+        });
+        rt.kill();
+    }
+}

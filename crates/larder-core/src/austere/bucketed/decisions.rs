@@ -182,6 +182,11 @@ impl Design for Bucketed {
         self.exact.kept_in(first, count)
     }
 
+    fn is_forgetting_logged(&self, first: Lba, count: u64) -> bool {
+        let is_there = |lba| self.exact.get(lba) != Lookup::Miss || self.may_come_back(lba);
+        (first.0..first.0.saturating_add(count)).any(|lba| is_there(Lba(lba)))
+    }
+
     fn trim(&mut self, run: Run) {
         self.forget_run(run.first, run.count);
         self.exact.trim(run);
@@ -444,14 +449,13 @@ impl Design for Bucketed {
     fn stats(&self) -> DesignStats {
         let dirty = self.exact.counts();
         let ram = self.core.ram();
-        let mapped = self.core.lba_entries();
         DesignStats {
-            mapped_chunks: mapped.max(dirty.chunks),
+            mapped_chunks: self.cached_chunks().max(dirty.chunks),
             zero_chunks: 0,
             fragments: dirty.fragments,
             dirty_chunks: dirty.chunks,
             trimmed_chunks: dirty.run_chunks,
-            lba_index_entries: mapped,
+            lba_index_entries: self.core.lba_entries(),
             fp_index_entries: self.core.run_count(),
             fp_index_evictions: 0,
             lba_index_ram_bytes: (ram.lba_index_bytes + ram.sketch_bytes + self.lost.ram_bytes()) as u64,

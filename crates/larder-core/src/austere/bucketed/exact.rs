@@ -138,6 +138,11 @@ impl Exact {
         self.by_slot.range((slot, Lba(0))..=(slot, Lba(u64::MAX))).map(|&(_, lba)| lba)
     }
 
+    /// Chunks of the volume.
+    pub fn chunk_count(&self) -> u64 {
+        self.chunk_count
+    }
+
     /// How many chunks and fragments are kept.
     pub fn chunks(&self) -> u64 {
         self.kept.len() as u64

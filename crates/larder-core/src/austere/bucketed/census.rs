@@ -1,0 +1,58 @@
+//! How much a cache has that keeps no count of it: an entry of the LBA index outlives the content that it names, and nothing says
+//! which entries those are.
+//!
+//! Invariants: no more than [`LOOKED_MAX`] entries, and as many dirty chunks, are looked at for an answer, however large the
+//! indices are. Up to so many the count is that of all; beyond, it is that of as many, spread evenly, times what they stand for.
+//! (Of 8192 entries half of which name a run, the standard error is 1.1% of the count.)
+//!
+//! What it does not do: read metadata slots. Where a content came back after it had been evicted, an entry that is older than that
+//! counts, though the content's metadata slot does not list the address any more.
+
+use super::{Bucketed, Key, SlotRun};
+use crate::{
+    design::Lookup,
+    types::{Lba, SlotId},
+};
+
+/// Entries of the LBA index that are looked at, and dirty chunks: some tenths of a millisecond for each.
+const LOOKED_MAX: u64 = 1 << 13;
+/// Parts of the volume that dirty chunks are looked at in, where there are more.
+const PARTS: u64 = 64;
+
+impl Bucketed {
+    /// Addresses that a lookup would find, as far as that is known without reading flash.
+    pub(super) fn cached_chunks(&self) -> u64 {
+        let is_there = |lba_key: Key, run: SlotRun| {
+            !self.suspended.contains(&lba_key) && !self.retired.contains(&SlotId(run.first))
+        };
+        self.core.mappings_where(LOOKED_MAX, is_there) + self.dirty_beside_the_index()
+    }
+
+    /// Dirty chunks that the LBA index has lost: they are found all the same.
+    fn dirty_beside_the_index(&self) -> u64 {
+        let chunks = self.exact.chunks();
+        let is_lost = |lba: Lba| match self.exact.get(lba) {
+            Lookup::Chunk { place, .. } | Lookup::Fragment { place, .. } => {
+                self.run_of(lba).is_none_or(|run| run.first != place.slot.0)
+            }
+            Lookup::Zero | Lookup::Miss => false,
+        };
+        let some = |from: u64, max: u64| self.exact.from(Lba(from), max as usize).into_iter().map(|(lba, _)| lba);
+        if chunks <= LOOKED_MAX {
+            return some(0, chunks).filter(|&lba| is_lost(lba)).count() as u64;
+        }
+        let (mut looked, mut lost) = (0, 0);
+        for part in 0..PARTS {
+            for lba in some(self.exact.chunk_count() / PARTS * part, LOOKED_MAX / PARTS) {
+                looked += 1;
+                lost += u64::from(is_lost(lba));
+            }
+        }
+        scaled(lost, chunks, looked)
+    }
+}
+
+/// What `count` of `looked` come to among `all`.
+pub(in crate::austere) fn scaled(count: u64, all: u64, looked: u64) -> u64 {
+    (u128::from(count) * u128::from(all)).checked_div(u128::from(looked)).unwrap_or(0) as u64
+}
