@@ -14,6 +14,8 @@ use larder_device::{
     rng::Rng,
     sim::Schedule,
 };
+use larder_engine::dump::{self, RecordAt};
+use larder_format::StoreKind;
 use std::{sync::Arc, time::Duration};
 
 const CHUNK: usize = 8 << 10;
@@ -64,6 +66,22 @@ fn write_on(world: &World, first: u64) -> Duration {
     (first..CHUNKS).map(timed).max().expect("some are left")
 }
 
+/// Of what was written before the flash failed, no chunk is read as anything else; what is dirty is an error.
+fn nothing_is_old(world: &World, kept: u64) {
+    let mut lost = 0;
+    for lba in 0..kept {
+        match world.try_read(at(lba), CHUNK) {
+            Ok(found) => assert_same(&found, &noise(lba, CHUNK), "what was dirty when the flash failed"),
+            Err(_) => lost += 1,
+        }
+    }
+    println!("{}: {lost} of {kept} chunks cannot be read", design::name(design::chosen()));
+    // A bucket that is full has some of its chunks destaged though the flash has room, and those the origin has.
+    let is_destaged_early = world.layout().store() == StoreKind::Buckets;
+    let least = if is_destaged_early { kept / 4 } else { kept };
+    assert!(lost >= least, "{lost} of {kept} dirty chunks cannot be read, of a flash that cannot be");
+}
+
 /// No dirty data can be read: writers go past the flash after a while, and all that was written since is kept.
 #[test]
 fn flash_that_cannot_be_read_does_not_hold_up_writers() {
@@ -81,7 +99,7 @@ fn flash_that_cannot_be_read_does_not_hold_up_writers() {
             }
         }
         assert_same(&world.read(at(CHUNKS - 1), CHUNK), &noise(CHUNKS - 1, CHUNK), "what went past the flash");
-        assert!(world.try_read(0, CHUNK).is_err(), "dirty data that cannot be read is never old");
+        nothing_is_old(&world, kept);
     });
 }
 
@@ -112,7 +130,7 @@ fn rotten_flash_does_not_hold_up_writers() {
         assert!(schedule_of(seed) == Schedule::Chaos || slowest < WRITE_MAX, "a write took {slowest:?}");
         assert!(has(&world, "dirty_data_lost"), "{:?}", world.status().conditions);
         assert_eq!(has(&world, "flash_failed"), fence.is_up());
-        assert!(world.try_read(0, CHUNK).is_err(), "damaged dirty data is never old");
+        nothing_is_old(&world, kept);
     });
 }
 
@@ -151,8 +169,9 @@ fn a_bad_sector_keeps_only_its_own_record_dirty() {
             world.write(at(lba), &noise(lba, CHUNK));
         }
         world.flush();
-        let (offset, entry) = world.record_of(20);
-        let middle = offset + u64::from(entry.stored_len) / 2;
+        let record = world.run(dump::record(&*world.flash, &world.superblock(), RecordAt::Chunk(20), false));
+        let record = record.unwrap_or_else(|error| panic!("the chunk has a record: {error}"));
+        let middle = record.flash_offset + u64::from(record.place.stored_bytes) / 2;
         world.flash.sim.plan().add(reads_fail(Some(middle..middle + 1)));
         assert!(!world.destage_all(), "one chunk is left");
         assert_eq!(world.status().dirty_bytes, CHUNK as u64);
