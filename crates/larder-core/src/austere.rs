@@ -155,10 +155,16 @@ impl Austere {
     /// `lba` was a hit: it is the most recent of its bucket now.
     #[inline]
     pub fn touch(&mut self, lba: Lba) {
-        if let Some(entry) = self.lba_index.find(self.lba_space.of_lba(lba)) {
+        if let Some(entry) = self.lba_index.find_alone(self.lba_space.of_lba(lba)) {
             self.lba_index.promote(&entry, &mut self.sketch);
             self.recount_if_wanted();
         }
+    }
+
+    /// As [`Austere::touch`], beside others who look up and touch. False, and nothing changed, where it cannot be done so.
+    #[inline]
+    pub fn touch_beside_others(&self, lba: Lba) -> bool {
+        self.lba_index.promote_beside_others(self.lba_space.of_lba(lba), &self.sketch)
     }
 
     /// Where this content probably is (§3.1, deduplication path). It is a duplicate if the metadata slot of `first` has its

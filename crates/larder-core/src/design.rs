@@ -221,6 +221,12 @@ pub trait Design: Send + Sync {
         None
     }
 
+    /// Makes up at once for the lookup of a hit that was just found, beside others who find hits and do so. False, and nothing changed,
+    /// where that cannot be: then it is among the next [`Design::used`], and so are all that the caller finds before that.
+    fn use_now(&self, _hit: &Use) -> bool {
+        false
+    }
+
     /// Makes up for the lookups of what [`Design::hit`] and [`Design::hit_with`] found, in their order: a batch, as of BP-Wrapper (Ding, Jiang and Zhang,
     /// ICDE 2009, section III), which reads ahead in memory what it will need (there, section III.B).
     fn used(&mut self, uses: &[Use]) {

@@ -18,6 +18,16 @@ use std::{cell::Cell, collections::HashMap};
 
 const CHUNK: u32 = 32 << 10;
 
+/// What the locks of the LBA index take, with the numbers beside each: one for 1,024 slots, 256 at most.
+fn locks(lba_slots: u64) -> usize {
+    lba_slots.div_ceil(1024).clamp(1, 256) as usize * 152
+}
+
+/// Without the locks.
+fn without_locks(ram: AustereRam, lba_slots: u64) -> AustereRam {
+    AustereRam { lba_index_bytes: ram.lba_index_bytes - locks(lba_slots), ..ram }
+}
+
 /// §3.1, Analysis: bits a slot, times slots; and four counters of 4 bits for each slot of the LBA index (§3.3).
 fn formula(fp_slots: u64, fp_bucket_bits: u64, lba_slots: u64) -> AustereRam {
     AustereRam {
@@ -31,7 +41,7 @@ fn formula(fp_slots: u64, fp_bucket_bits: u64, lba_slots: u64) -> AustereRam {
 fn ram_is_that_of_the_papers_analysis() {
     // Its example: 512 GiB of flash for a working set of 4 TiB, in chunks of 32 KiB. Nothing is touched, so nothing is used.
     let config = AustereConfig { lba_entries: Some(1 << 27), ..AustereConfig::new(512 << 30, CHUNK, false) };
-    let ram = Austere::new(config).expect("a cache").ram();
+    let ram = without_locks(Austere::new(config).expect("a cache").ram(), 1 << 27);
     assert_eq!((ram.lba_index_bytes, ram.fp_index_bytes), (800 << 20, 34 << 20));
     assert_eq!(ram, formula(1 << 24, 17, 1 << 27));
     // Other sizes; with compression a slot is a subchunk.
@@ -41,10 +51,12 @@ fn ram_is_that_of_the_papers_analysis() {
         let config = AustereConfig::new(chunks * u64::from(CHUNK), CHUNK, has_compression);
         let per_chunk = if has_compression { 4 } else { 1 };
         let expected = formula(chunks * per_chunk / 128 * 128, bucket_bits, chunks * 4 / 128 * 128);
-        assert_eq!(Austere::new(config).expect("a cache").ram(), expected, "{chunks}");
+        let lba_slots = chunks * 4 / 128 * 128;
+        let ram = Austere::new(config).expect("a cache").ram();
+        assert_eq!(without_locks(ram, lba_slots), expected, "{chunks}");
         // A dirty flag is one more bit.
         let write_back = Austere::new(AustereConfig { is_write_back: true, ..config }).expect("a cache").ram();
-        assert_eq!(write_back.lba_index_bytes - expected.lba_index_bytes, (chunks * 4 / 128 * 128 / 8) as usize);
+        assert_eq!(write_back.lba_index_bytes - ram.lba_index_bytes, (lba_slots / 8) as usize);
     }
 }
 
@@ -165,7 +177,10 @@ fn the_lba_index_keeps_order_and_counts() {
                     bucket[at] = None;
                 }
                 (1..4, Some(entry), Some(at)) => {
-                    index.promote(&entry, &mut sketch);
+                    // The counts of a content that many have are not below 15.
+                    if !(rng.chance(50) && index.promote_beside_others(lba_key, &sketch)) {
+                        index.promote(&entry, &mut sketch);
+                    }
                     let moved = bucket.remove(at);
                     bucket.insert(0, moved);
                 }
@@ -199,6 +214,51 @@ fn the_lba_index_keeps_order_and_counts() {
             assert_eq!(sketch.estimate(fp(number)), counts.get(&fp(number)).copied().unwrap_or(0), "seed {seed}");
         }
     });
+}
+
+/// Many touch at once: nothing is lost, in no bucket, and in no count.
+#[test]
+fn touches_of_several_threads_lose_nothing() {
+    let refused = Cell::new(0);
+    for_seeds(0..8, |seed| {
+        let mut rng = Rng::new(seed);
+        let space = KeySpace::new(64, 16);
+        let width = 64 * 128;
+        let mut index = LbaIndex::new(space, 128, 20, false);
+        let mut sketch = Sketch::new(width, u64::MAX);
+        // Few contents have counts near 15, which are not changed so.
+        let contents = rng.one_of(&[600, 4000]);
+        let fp = |number: u64| Key(mix(number) & 0xf_ffff);
+        for lba in 0..6000 {
+            let lba_key = space.of_lba(Lba(lba));
+            index.put(lba_key, index.find(lba_key), fp(rng.below(contents)), false, &mut sketch);
+        }
+        let entries = |index: &LbaIndex| {
+            let mut entries: Vec<(u64, u64)> =
+                index.entries().map(|(entry, _)| (entry.lba_key.0, entry.fp_key.0)).collect();
+            entries.sort_unstable();
+            entries
+        };
+        let before = entries(&index);
+        let (shared, counts) = (&index, &sketch);
+        let left: u64 = std::thread::scope(|scope| {
+            let touch = |number: u64| {
+                let mut rng = Rng::new(seed << 8 | number);
+                let is_left = |lba: u64| !shared.promote_beside_others(space.of_lba(Lba(lba)), counts);
+                (0..20_000).filter(|_| is_left(rng.below(6000))).count() as u64
+            };
+            let threads: Vec<_> = (0..4).map(|number| scope.spawn(move || touch(number))).collect();
+            threads.into_iter().map(|thread| thread.join().expect("it ends")).sum()
+        });
+        refused.set(refused.get() + left);
+        assert_eq!(entries(&index), before, "the same entries are there");
+        assert!(index.entries().all(|(entry, _)| index.find(entry.lba_key) == Some(entry)), "each once");
+        let mut counted = Sketch::new(width, u64::MAX);
+        index.recount(&mut counted);
+        assert!((0..contents).all(|number| counted.estimate(fp(number)) == sketch.estimate(fp(number))), "all counts");
+        assert!(left < 80_000, "some were touched");
+    });
+    assert!(refused.get() > 0, "and some were left to who is alone");
 }
 
 #[test]

@@ -241,6 +241,10 @@ fn map_entry(lba: Lba, place: &Place, dirty: bool, duplicate: bool, fingerprint:
 impl Touched for State {
     type Touch = Use;
 
+    fn apply_now(&self, hit: &Use) -> bool {
+        self.design.use_now(hit)
+    }
+
     fn apply(&mut self, uses: &[Use]) {
         debug_assert!(uses.iter().all(|hit| self.is_there(hit)), "the state has changed since they were hit: {uses:?}");
         self.design.used(uses);

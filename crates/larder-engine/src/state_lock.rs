@@ -5,7 +5,8 @@
 //! disturbs none. What it leaves is a *touch*, in the stripe's buffer, which is the batching of BP-Wrapper (Ding, Jiang and
 //! Zhang, "BP-Wrapper: a system framework making any replacement algorithms (almost) lock contention free", ICDE 2009,
 //! section III). Whoever takes the lock for himself goes through all stripes: then nobody looks any more, and he applies all touches
-//! first. A stripe that is full is a reason to do so, and nothing is dropped.
+//! first. A stripe that is full is a reason to do so, and nothing is dropped. What can be applied at once, beside others who look, is
+//! not left at all ([`Touched::apply_now`]), unless something before it was.
 //!
 //! Going through all stripes costs a writer something. So looks are shared only as long as they come in a row, which is
 //! the bias of BRAVO (Dice and Kogan, "BRAVO: biased locking for reader-writer locks", USENIX ATC 2019), counted in looks in
@@ -49,6 +50,11 @@ const PAUSES: u32 = 8;
 pub trait Touched {
     /// What looking means for later decisions.
     type Touch: Copy + Default;
+
+    /// Applies a touch at once, beside others who look and do so. False, and nothing changed, where that cannot be.
+    fn apply_now(&self, _touch: &Self::Touch) -> bool {
+        false
+    }
 
     /// Applies what was left, in its order. The state is as it was when that was looked at, but for other touches.
     fn apply(&mut self, touches: &[Self::Touch]);
@@ -137,7 +143,9 @@ impl<T: Touched> StateLock<T> {
             if touches.len < TOUCHES_MAX && self.sharing.load(Acquire) {
                 // SAFETY: this stripe is held, and `sharing` is set: nobody has the state for himself before the stripe is given back.
                 let Some((found, touch)) = shared(unsafe { &*self.state.get() }) else { break };
-                if let Some(touch) = touch {
+                // SAFETY: as above.
+                let applied = |touch: &T::Touch| touches.len == 0 && unsafe { &*self.state.get() }.apply_now(touch);
+                if let Some(touch) = touch.filter(|touch| !applied(touch)) {
                     let at = touches.len;
                     touches.left[at] = touch;
                     touches.len += 1;

@@ -1,33 +1,35 @@
 //! The LBA index of AustereCache (§3.1, §3.3): from LBA-hash to FP-hash, in buckets that are sorted by recency.
 //!
-//! A slot is a prefix (16 bits), an FP-hash and a valid flag, as in the paper, and in write-back a dirty flag. Each
-//! of the four lies in an array of its own, and a bucket's part of it together: a bucket's prefixes are searched, and moved up
-//! by one slot, many at a time.
+//! Its buckets lie in parts, each behind a lock of its own, which is the paper's locking of buckets (§4: "we implement bucket-level
+//! concurrency"): requests of other parts go on. Who has the index for himself passes the locks by.
 //!
 //! Invariants: in a bucket no prefix is valid twice. Slot 0 is the most recent. The sketch counts two for each valid slot
-//! in the recent half of its bucket and one for each in the old half; every function here that moves slots keeps that so.
+//! in the recent half of its bucket and one for each in the old half; every function here that moves slots keeps that so. A lock is
+//! held for a moment, and nobody who holds one asks for another.
 //!
 //! What it does not do: know addresses, or whether an FP-hash is in the FP index.
 
+mod part;
+
 use super::{
-    keys::{Key, KeySpace, equal_mask, low_bits},
+    keys::{Key, KeySpace},
     sketch::Sketch,
 };
+use parking_lot::Mutex;
+use part::Part;
+
+/// Parts at most.
+const PARTS_MAX: usize = 256;
+/// Slots of a part at least: what a part takes beside them is then a fortieth.
+const PART_SLOTS_MIN: usize = 1024;
 
 /// The index.
 pub struct LbaIndex {
     space: KeySpace,
     slots: usize,
-    /// Slots `0..recent` of a bucket are the recent ones.
-    recent: usize,
-    fp_bits: usize,
-    prefixes: Vec<u16>,
-    /// FP-hashes of `fp_bits` bits, a bucket in `bucket_words` words.
-    fp_hashes: Vec<u64>,
-    bucket_words: usize,
-    valid: Vec<u128>,
-    /// Empty where nothing is ever dirty.
-    dirty: Vec<u128>,
+    /// A part has so many buckets, to this power of two.
+    buckets_a_part_log2: u32,
+    parts: Box<[Mutex<Part>]>,
 }
 
 /// A valid slot.
@@ -46,47 +48,54 @@ impl LbaIndex {
     /// With buckets of `slots` slots (128 at most) for FP-hashes of `fp_bits` bits (48 at most).
     pub fn new(space: KeySpace, slots: usize, fp_bits: u32, has_dirty: bool) -> LbaIndex {
         let buckets = space.buckets();
-        let bucket_words = (slots * fp_bits as usize).div_ceil(64);
-        LbaIndex {
-            space,
-            slots,
-            recent: slots / 2,
-            fp_bits: fp_bits as usize,
-            prefixes: vec![0; buckets * slots],
-            fp_hashes: vec![0; buckets * bucket_words],
-            bucket_words,
-            valid: vec![0; buckets],
-            dirty: vec![0; if has_dirty { buckets } else { 0 }],
-        }
+        let least = (PART_SLOTS_MIN / slots.max(1)).max(buckets.div_ceil(PARTS_MAX)).max(1);
+        let a_part = least.next_power_of_two();
+        let part = |first: usize| {
+            let count = a_part.min(buckets - first);
+            Mutex::new(Part::new(space, first, count, (slots, fp_bits, has_dirty)))
+        };
+        let parts = (0..buckets).step_by(a_part).map(part).collect();
+        LbaIndex { space, slots, buckets_a_part_log2: a_part.trailing_zeros(), parts }
+    }
+
+    #[inline]
+    fn part_of(&self, bucket: usize) -> &Mutex<Part> {
+        &self.parts[bucket >> self.buckets_a_part_log2]
+    }
+
+    #[inline]
+    fn part_mut(&mut self, bucket: usize) -> &mut Part {
+        self.parts[bucket >> self.buckets_a_part_log2].get_mut()
     }
 
     /// The slot of an LBA-hash.
     #[inline]
     pub fn find(&self, lba_key: Key) -> Option<Entry> {
-        let bucket = self.space.bucket(lba_key);
-        let prefixes = &self.prefixes[bucket * self.slots..][..self.slots];
-        let mask = equal_mask(prefixes, self.space.prefix(lba_key)) & self.valid[bucket];
-        (mask != 0).then(|| self.entry(bucket, mask.trailing_zeros() as usize))
+        self.part_of(self.space.bucket(lba_key)).lock().find(lba_key)
+    }
+
+    /// As [`LbaIndex::find`].
+    #[inline]
+    pub fn find_alone(&mut self, lba_key: Key) -> Option<Entry> {
+        self.part_mut(self.space.bucket(lba_key)).find(lba_key)
     }
 
     /// The entry that has to go for a new one of `lba_key`, which has none: the least recent of a full bucket.
     pub fn last_of_full(&self, lba_key: Key) -> Option<Entry> {
-        let bucket = self.space.bucket(lba_key);
-        (self.valid[bucket] == low_bits(self.slots)).then(|| self.entry(bucket, self.slots - 1))
+        self.part_of(self.space.bucket(lba_key)).lock().last_of_full(lba_key)
     }
 
     /// Makes `entry`, as found, the most recent of its bucket.
     #[inline]
     pub fn promote(&mut self, entry: &Entry, sketch: &mut Sketch) {
-        if entry.slot == 0 {
-            return;
-        }
-        let bucket = self.space.bucket(entry.lba_key);
-        if entry.slot >= self.recent {
-            sketch.add(entry.fp_key);
-            self.demote_last_recent(bucket, sketch);
-        }
-        self.shift(bucket, entry.slot, self.space.prefix(entry.lba_key), entry.fp_key, entry.is_dirty);
+        self.part_mut(self.space.bucket(entry.lba_key)).promote(entry, sketch);
+    }
+
+    /// Makes the entry of `lba_key`, if there is one, the most recent of its bucket, beside others who do so. False, and nothing
+    /// changed, where that needs the sketch for oneself.
+    #[inline]
+    pub fn promote_beside_others(&self, lba_key: Key, sketch: &Sketch) -> bool {
+        self.part_of(self.space.bucket(lba_key)).lock().promote_beside_others(lba_key, sketch)
     }
 
     /// Puts `lba_key` in as the most recent of its bucket: in place of `old`, what it has, as found; else in the first slot
@@ -99,47 +108,27 @@ impl LbaIndex {
         is_dirty: bool,
         sketch: &mut Sketch,
     ) -> Option<Key> {
-        let bucket = self.space.bucket(lba_key);
-        let is_new = old.is_none();
-        let leaving = old.or_else(|| self.last_of_full(lba_key));
-        let lost = leaving.as_ref().filter(|_| is_new).map(|entry| entry.lba_key);
-        // What is added comes first: no count is 0 in between that is not 0 in the end.
-        sketch.add(fp_key);
-        sketch.add(fp_key);
-        if let Some(old) = &leaving {
-            self.uncount(old, sketch);
-        }
-        let slot = leaving.map_or_else(|| self.valid[bucket].trailing_ones() as usize, |old| old.slot);
-        if slot >= self.recent {
-            self.demote_last_recent(bucket, sketch);
-        }
-        self.shift(bucket, slot, self.space.prefix(lba_key), fp_key, is_dirty);
-        lost
+        self.part_mut(self.space.bucket(lba_key)).put(lba_key, old, fp_key, is_dirty, sketch)
     }
 
     /// Takes `entry`, as found, out. Its slot stays where it is, not valid.
     pub fn remove(&mut self, entry: &Entry, sketch: &mut Sketch) {
-        let bucket = self.space.bucket(entry.lba_key);
-        self.valid[bucket] &= !(1 << entry.slot);
-        self.uncount(entry, sketch);
+        self.part_mut(self.space.bucket(entry.lba_key)).remove(entry, sketch);
     }
 
     /// Number of entries.
     pub fn valid_count(&self) -> u64 {
-        self.valid.iter().map(|valid| u64::from(valid.count_ones())).sum()
+        self.parts.iter().map(|part| part.lock().valid_count()).sum()
     }
 
     /// Takes all entries out; the sketch has to be told.
     pub fn clear(&mut self) {
-        self.valid.fill(0);
-        self.dirty.fill(0);
+        self.parts.iter_mut().for_each(|part| part.get_mut().clear());
     }
 
     /// The origin has what `entry`, as found, stands for.
     pub fn clean(&mut self, entry: &Entry) {
-        if let Some(dirty) = self.dirty.get_mut(self.space.bucket(entry.lba_key)) {
-            *dirty &= !(1 << entry.slot);
-        }
+        self.part_mut(self.space.bucket(entry.lba_key)).clean(entry);
     }
 
     /// All entries, by bucket and recency, with whether they are recent.
@@ -148,20 +137,16 @@ impl LbaIndex {
     }
 
     /// Those of a bucket.
-    pub fn entries_in(&self, bucket: usize) -> impl Iterator<Item = (Entry, bool)> + '_ {
-        let valid = self.valid[bucket];
-        let slots = (0..self.slots).filter(move |slot| valid >> slot & 1 == 1);
-        slots.map(move |slot| (self.entry(bucket, slot), slot < self.recent))
+    pub fn entries_in(&self, bucket: usize) -> impl Iterator<Item = (Entry, bool)> + use<> {
+        let entries: Vec<(Entry, bool)> = self.part_of(bucket).lock().entries_in(bucket).collect();
+        entries.into_iter()
     }
 
     /// Counts all references anew.
-    pub fn recount(&self, sketch: &mut Sketch) {
+    pub fn recount(&mut self, sketch: &mut Sketch) {
         sketch.clear();
-        for (entry, is_recent) in self.entries() {
-            sketch.add(entry.fp_key);
-            if is_recent {
-                sketch.add(entry.fp_key);
-            }
+        for part in &mut self.parts {
+            part.get_mut().count_all(sketch);
         }
         sketch.end_recount();
     }
@@ -169,29 +154,28 @@ impl LbaIndex {
     /// References that the sketch counts at a time, at most: two of a recent entry and one of another, and two of one that comes
     /// before another leaves.
     pub fn references_max(&self) -> u64 {
-        self.space.buckets() as u64 * (self.slots + self.recent) as u64 + 2
+        self.space.buckets() as u64 * (self.slots + self.slots / 2) as u64 + 2
     }
 
     /// Bytes that the index has allocated.
     pub fn ram_bytes(&self) -> usize {
-        self.prefixes.capacity() * size_of::<u16>()
-            + self.fp_hashes.capacity() * size_of::<u64>()
-            + (self.valid.capacity() + self.dirty.capacity()) * size_of::<u128>()
+        let parts = self.parts.iter().map(|part| part.lock().ram_bytes());
+        parts.sum::<usize>() + size_of_val(&*self.parts)
     }
 
     /// Number of buckets.
     pub(super) fn bucket_count(&self) -> usize {
-        self.valid.len()
+        self.space.buckets()
     }
 
     /// Which slots of a bucket are valid.
     pub(super) fn valid_of(&self, bucket: usize) -> u128 {
-        self.valid[bucket]
+        self.part_of(bucket).lock().valid_of(bucket)
     }
 
     /// LBA-hash and FP-hash of a valid slot.
     pub(super) fn slot(&self, bucket: usize, slot: usize) -> (Key, Key) {
-        (self.space.key(bucket, self.prefixes[bucket * self.slots + slot]), self.fp_hash(bucket, slot))
+        self.part_of(bucket).lock().slot(bucket, slot)
     }
 
     /// The prefix of an LBA-hash.
@@ -202,126 +186,6 @@ impl LbaIndex {
     /// Fills a slot that is not valid, if the bucket has no such prefix and the numbers are such as could be. The sketch
     /// has to be told.
     pub(super) fn set_slot(&mut self, bucket: usize, slot: usize, prefix: u16, fp_key: Key) {
-        let lba_key = self.space.key(bucket, prefix);
-        let is_possible = self.space.prefix(lba_key) == prefix && self.space.bucket(lba_key) == bucket;
-        if !is_possible || self.find(lba_key).is_some() {
-            return;
-        }
-        self.prefixes[bucket * self.slots + slot] = prefix;
-        let words = &mut self.fp_hashes[bucket * self.bucket_words..][..self.bucket_words];
-        for bit in 0..self.fp_bits {
-            let at = slot * self.fp_bits + bit;
-            words[at / 64] = words[at / 64] & !(1 << (at % 64)) | (fp_key.0 >> bit & 1) << (at % 64);
-        }
-        self.valid[bucket] |= 1 << slot;
-    }
-
-    #[inline]
-    fn entry(&self, bucket: usize, slot: usize) -> Entry {
-        Entry {
-            lba_key: self.space.key(bucket, self.prefixes[bucket * self.slots + slot]),
-            fp_key: self.fp_hash(bucket, slot),
-            is_dirty: self.dirty.get(bucket).is_some_and(|dirty| dirty >> slot & 1 == 1),
-            slot,
-        }
-    }
-
-    fn uncount(&self, entry: &Entry, sketch: &mut Sketch) {
-        sketch.take(entry.fp_key);
-        if entry.slot < self.recent {
-            sketch.take(entry.fp_key);
-        }
-    }
-
-    /// The last recent slot is about to become the first old one.
-    #[inline]
-    fn demote_last_recent(&self, bucket: usize, sketch: &mut Sketch) {
-        if let Some(last) = self.recent.checked_sub(1)
-            && self.valid[bucket] >> last & 1 == 1
-        {
-            sketch.take(self.fp_hash(bucket, last));
-        }
-    }
-
-    #[inline]
-    fn fp_hash(&self, bucket: usize, slot: usize) -> Key {
-        let words = &self.fp_hashes[bucket * self.bucket_words..][..self.bucket_words];
-        let (word, bit) = (slot * self.fp_bits / 64, slot * self.fp_bits % 64);
-        let mut value = words[word] >> bit;
-        if bit + self.fp_bits > 64 {
-            value |= words[word + 1] << (64 - bit);
-        }
-        Key(value & ((1 << self.fp_bits) - 1))
-    }
-
-    /// Moves slots `0..slot` up by one, over slot `slot`, and fills slot 0.
-    #[inline]
-    fn shift(&mut self, bucket: usize, slot: usize, prefix: u16, fp_key: Key, is_dirty: bool) {
-        let prefixes = &mut self.prefixes[bucket * self.slots..][..=slot];
-        prefixes.copy_within(..slot, 1);
-        prefixes[0] = prefix;
-        let words = &mut self.fp_hashes[bucket * self.bucket_words..][..self.bucket_words];
-        shift_fields(words, slot, self.fp_bits, fp_key.0);
-        self.valid[bucket] = shift_flags(self.valid[bucket], slot, true);
-        if let Some(dirty) = self.dirty.get_mut(bucket) {
-            *dirty = shift_flags(*dirty, slot, is_dirty);
-        }
-    }
-}
-
-/// Moves bits `0..slot` up by one, over bit `slot`, and sets bit 0 to `first`.
-#[inline]
-fn shift_flags(flags: u128, slot: usize, first: bool) -> u128 {
-    let moved = low_bits(slot + 1);
-    flags & !moved | flags << 1 & moved | u128::from(first)
-}
-
-/// Moves fields `0..slot` of `bits` bits up by one, over field `slot`, and sets field 0 to `first`.
-#[inline]
-fn shift_fields(words: &mut [u64], slot: usize, bits: usize, first: u64) {
-    let end = (slot + 1) * bits;
-    let words = &mut words[..end.div_ceil(64)];
-    let Some(top) = words.last().copied() else { return };
-    let mut below = first << (64 - bits);
-    for word in words.iter_mut() {
-        let old = *word;
-        *word = old << bits | below >> (64 - bits);
-        below = old;
-    }
-    // Above field `slot` nothing moves.
-    if !end.is_multiple_of(64)
-        && let Some(last) = words.last_mut()
-    {
-        let moved = (1 << (end % 64)) - 1;
-        *last = *last & moved | top & !moved;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn fields_and_flags_move_up() {
-        for bits in [3usize, 16, 17, 33, 48] {
-            let slots = 40;
-            let mut words = vec![0u64; (slots * bits).div_ceil(64)];
-            let mut expected = vec![0u64; slots];
-            let mut flags = 0u128;
-            for step in 0..500usize {
-                let (slot, value) = (step * 7 % slots, crate::types::mix(step as u64) & ((1 << bits) - 1));
-                shift_fields(&mut words, slot, bits, value);
-                flags = shift_flags(flags, slot, value % 2 == 1);
-                expected.remove(slot);
-                expected.insert(0, value);
-                for (i, &value) in expected.iter().enumerate() {
-                    let field = (0..bits).fold(0, |field, bit| {
-                        let at = i * bits + bit;
-                        field | (words[at / 64] >> (at % 64) & 1) << bit
-                    });
-                    assert_eq!((field, flags >> i & 1 == 1), (value, value % 2 == 1), "{bits} bits, step {step}");
-                }
-            }
-        }
+        self.part_mut(bucket).set_slot(bucket, slot, prefix, fp_key);
     }
 }

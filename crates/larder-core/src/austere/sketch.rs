@@ -10,6 +10,8 @@
 //! Invariants: an estimate is never below the true count, or, where some of it was lost, below 15; as long as nothing is taken that was
 //! not added. So the estimate 0 is exact.
 //!
+//! Counts that stay below 15 can be [exchanged](Sketch::exchange) by several threads at once; nobody estimates meanwhile.
+//!
 //! What it does not do: know what is counted.
 
 use super::{
@@ -17,6 +19,7 @@ use super::{
     overflow::{self, Overflow},
 };
 use crate::types::mix;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Rows, the paper's 4.
 pub const ROWS: u32 = 4;
@@ -31,7 +34,7 @@ const COUNTERS_PER_WORD: u32 = u64::BITS / COUNTER_BITS;
 /// The sketch.
 pub struct Sketch {
     width: u32,
-    words: Vec<u64>,
+    words: Vec<AtomicU64>,
     /// What a counter has beyond 15; none where that is nothing.
     overflow: Overflow,
     /// Whether something was lost since all was counted: then a counter at 15 may stand for more.
@@ -47,7 +50,7 @@ impl Sketch {
         let counters = u64::from(width) * u64::from(ROWS);
         let words = counters.div_ceil(u64::from(COUNTERS_PER_WORD)) as usize;
         let overflow = Overflow::new(large_bytes_max);
-        Sketch { width, words: vec![0; words], overflow, is_lossy: false, doubts: 0 }
+        Sketch { width, words: (0..words).map(|_| AtomicU64::new(0)).collect(), overflow, is_lossy: false, doubts: 0 }
     }
 
     /// Adds one.
@@ -55,8 +58,9 @@ impl Sketch {
     pub fn add(&mut self, key: Key) {
         for counter in self.counters(key) {
             let (word, shift) = place(counter);
-            if self.words[word] >> shift & COUNTER_MAX < COUNTER_MAX {
-                self.words[word] += 1 << shift;
+            let word = self.words[word].get_mut();
+            if *word >> shift & COUNTER_MAX < COUNTER_MAX {
+                *word += 1 << shift;
             } else if !self.overflow.add(counter) {
                 self.is_lossy = true;
                 self.doubts += 1;
@@ -69,15 +73,50 @@ impl Sketch {
     pub fn take(&mut self, key: Key) {
         for counter in self.counters(key) {
             let (word, shift) = place(counter);
-            let count = self.words[word] >> shift & COUNTER_MAX;
+            let word = self.words[word].get_mut();
+            let count = *word >> shift & COUNTER_MAX;
             assert!(count > 0, "a reference is taken that was not counted");
             if count < COUNTER_MAX || !self.overflow.take(counter) {
                 match count == COUNTER_MAX && self.is_lossy {
                     true => self.doubts += 1,
-                    false => self.words[word] -= 1 << shift,
+                    false => *word -= 1 << shift,
                 }
             }
         }
+    }
+
+    /// Adds one of `added` and takes one of `taken`, which was added, beside others who do so. False, and nothing changed, where a
+    /// counter is, or would be, at 15: what is beyond is in a table that one has for oneself.
+    pub fn exchange(&self, added: Key, taken: Option<Key>) -> bool {
+        let taken = taken.map(|taken| self.counters(taken));
+        // One that is below 15 stays there, for nobody who is here adds up to that.
+        if taken.iter().flatten().any(|&counter| self.count(counter) == COUNTER_MAX) {
+            return false;
+        }
+        let added = self.counters(added);
+        for (done, &counter) in added.iter().enumerate() {
+            let (word, shift) = place(counter);
+            let more = |word: u64| (word >> shift & COUNTER_MAX < COUNTER_MAX - 1).then(|| word + (1 << shift));
+            if self.words[word].fetch_update(Relaxed, Relaxed, more).is_err() {
+                added.iter().take(done).for_each(|&counter| self.take_below_15(counter));
+                return false;
+            }
+        }
+        taken.iter().flatten().for_each(|&counter| self.take_below_15(counter));
+        true
+    }
+
+    /// Takes one from a counter that has one and is below 15.
+    fn take_below_15(&self, counter: u32) {
+        let (word, shift) = place(counter);
+        let before = self.words[word].fetch_sub(1 << shift, Relaxed);
+        debug_assert!((1..COUNTER_MAX).contains(&(before >> shift & COUNTER_MAX)), "a reference that was not counted");
+    }
+
+    #[inline(always)]
+    fn count(&self, counter: u32) -> u64 {
+        let (word, shift) = place(counter);
+        self.words[word].load(Relaxed) >> shift & COUNTER_MAX
     }
 
     /// Whether enough is in doubt that all should be counted anew: anything, while the table of large counts can still grow by that,
@@ -94,7 +133,7 @@ impl Sketch {
 
     /// Forgets all counts, for all to be added again.
     pub fn clear(&mut self) {
-        self.words.fill(0);
+        self.words.iter_mut().for_each(|word| *word.get_mut() = 0);
         self.overflow.clear();
         self.is_lossy = false;
         self.doubts = 0;
@@ -111,8 +150,7 @@ impl Sketch {
         let counters = self.counters(key);
         let mut least = COUNTER_MAX;
         for counter in counters {
-            let (word, shift) = place(counter);
-            least = least.min(self.words[word] >> shift & COUNTER_MAX);
+            least = least.min(self.count(counter));
         }
         if least < COUNTER_MAX { least as u32 } else { self.large_estimate(counters) }
     }

@@ -61,6 +61,15 @@ impl Design for Bucketed {
         is_its.then(|| hit_at(lba, entry.place))
     }
 
+    fn use_now(&self, hit: &Use) -> bool {
+        match self.run_of(hit.lba) {
+            None => true,
+            // What was read for a lookup is used up by it.
+            Some(run) if self.entries.state(SlotId(run.first)) == EntryState::Unwritten => false,
+            Some(_) => self.core.touch_beside_others(hit.lba),
+        }
+    }
+
     fn used(&mut self, uses: &[Use]) {
         for hit in uses {
             let Some(run) = self.run_of(hit.lba) else { continue };
