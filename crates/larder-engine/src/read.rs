@@ -15,11 +15,12 @@ use crate::{
     prefetch::Prefetched,
     read_hit::Found,
     record::{HeldRecord, ReadingRecord, decode_chunk, overlay_fragment},
+    region::INFORMED_MAX,
     shared::Shared,
     state::State,
     sync::join_all,
 };
-use larder_core::{Lba, Lookup, Place, SectorMap, SlotId, design::Question, types::SECTOR_BYTES};
+use larder_core::{Lba, Lookup, Place, SectorMap, design::Question, types::SECTOR_BYTES};
 use larder_device::{IoBuf, IoError, IoErrorKind, IoFuture, IoOp, IoResult, SharedBuf};
 use std::sync::{Arc, atomic::Ordering::*};
 
@@ -50,22 +51,11 @@ type WantedRecord = (usize, Option<(SectorMap, u32)>);
 /// What is to be done for one wanted chunk.
 enum Plan {
     Zero,
-    Copy {
-        data: SharedBuf,
-    },
+    Copy { data: SharedBuf },
     Record(HeldRecord),
-    Fragment {
-        record: HeldRecord,
-        sectors: SectorMap,
-        version: u32,
-    },
-    Origin {
-        version: u32,
-        sequential: bool,
-    },
+    Fragment { record: HeldRecord, sectors: SectorMap, version: u32 },
+    Origin { version: u32, sequential: bool },
     Wait,
-    /// A metadata slot has to be read first.
-    Inform(SlotId),
 }
 
 impl Shared {
@@ -128,28 +118,48 @@ impl Shared {
     /// Decides for every chunk, waiting for prefetches that are under way.
     async fn plan(self: &Arc<Self>, wants: &[Want], sequential: bool) -> Vec<Plan> {
         let mut plans = Vec::with_capacity(wants.len());
-        for want in wants {
-            loop {
-                let prefetched = self.signals.prefetched.listen();
-                let plan = self.plan_one(&mut self.state.lock(), want, sequential);
-                match plan {
-                    Plan::Wait => prefetched.await,
-                    Plan::Inform(slot) => self.inform_of(slot).await,
-                    plan => {
-                        plans.push(plan);
-                        break;
-                    }
-                }
-            }
+        for some in wants.chunks(INFORMED_MAX) {
+            plans.extend(self.plan_some(some, sequential).await);
         }
         plans
     }
 
-    fn plan_one(self: &Arc<Self>, state: &mut State, want: &Want, sequential: bool) -> Plan {
-        let version = state.versions.get(want.lba);
-        if let Some(slot) = state.design.unread(Question::Address(want.lba)) {
-            return Plan::Inform(slot);
+    /// Decides for so many chunks that the metadata slots which tell of them are read side by side.
+    async fn plan_some(self: &Arc<Self>, wants: &[Want], sequential: bool) -> Vec<Plan> {
+        let mut plans: Vec<Option<Plan>> = wants.iter().map(|_| None).collect();
+        loop {
+            let prefetched = self.signals.prefetched.listen();
+            let (mut unread, mut waits) = (Vec::new(), false);
+            {
+                let mut state = self.state.lock();
+                // Asked of all before one is looked up: that uses up what was read, which another chunk with the same content needs.
+                let question = |want: &Want| state.design.unread(Question::Address(want.lba));
+                let questions: Vec<_> = wants.iter().map(question).collect();
+                for ((want, plan), slot) in
+                    wants.iter().zip(&mut plans).zip(questions).filter(|((_, p), _)| p.is_none())
+                {
+                    match slot {
+                        Some(slot) => unread.push(slot),
+                        None => match self.plan_known(&mut state, want, sequential) {
+                            Plan::Wait => waits = true,
+                            known => *plan = Some(known),
+                        },
+                    }
+                }
+            }
+            if !unread.is_empty() {
+                self.inform_of(&unread).await;
+            } else if waits {
+                prefetched.await;
+            } else {
+                return plans.into_iter().flatten().collect();
+            }
         }
+    }
+
+    /// Decides for a chunk of which the design knows all that it has to.
+    fn plan_known(self: &Arc<Self>, state: &mut State, want: &Want, sequential: bool) -> Plan {
+        let version = state.versions.get(want.lba);
         match self.lookup(state, want.lba, want.asker()) {
             Lookup::Zero => Plan::Zero,
             Lookup::Chunk { place, .. } => Plan::Record(self.hold(state, place)),
@@ -191,7 +201,7 @@ impl Shared {
                 Plan::Record(record) => held.push(((i, None), record)),
                 Plan::Fragment { record, sectors, version } => held.push(((i, Some((sectors, version))), record)),
                 Plan::Origin { version, sequential } => missed.push((i, version, sequential)),
-                Plan::Wait | Plan::Inform(_) => unreachable!("a plan is made when nothing is waited for"),
+                Plan::Wait => unreachable!("a plan is made when nothing is waited for"),
             }
         }
         // Chunks that follow one another are one read of the origin, whole chunks each, side by side with the flash.
@@ -365,7 +375,11 @@ impl Shared {
                     if forget {
                         state.invalidate(want.lba);
                     }
-                    self.plan_one(&mut state, want, true)
+                    match state.design.unread(Question::Address(want.lba)) {
+                        None => self.plan_known(&mut state, want, true),
+                        // What is still to be confirmed is clean.
+                        Some(_) => Plan::Wait,
+                    }
                 }
             };
             let reply = &mut buf[want.at..want.at + want.len];
@@ -378,8 +392,7 @@ impl Shared {
                     reply.copy_from_slice(&data[want.from..want.from + want.len]);
                     return Ok(());
                 }
-                // What is still to be confirmed is clean.
-                Plan::Wait | Plan::Inform(_) | Plan::Origin { .. } => {
+                Plan::Wait | Plan::Origin { .. } => {
                     let start = self.geometry.offset_of(want.lba);
                     let chunk = self.read_origin(start, IoBuf::new(self.geometry.chunk_len(want.lba))).await?;
                     reply.copy_from_slice(&chunk[want.from..want.from + want.len]);

@@ -5,6 +5,9 @@
 //!
 //! Whoever works on a block has its *turn*, which is AustereCache's lock of a bucket (section 4): requests of other blocks go on.
 //!
+//! What is wanted of several blocks is read side by side: each block has its turn and its read, and nobody who has a turn waits for
+//! another.
+//!
 //! Invariants: of what lies in one block of the device, one read or write is under way at a time, in the order in which they were
 //! asked for under the lock; and what was read is told, or used for a hit that is pinned, before its turn ends. So nobody is told
 //! what was written over meanwhile, and a block that is read, changed and written back loses no neighbour's change.
@@ -15,11 +18,17 @@
 
 pub(crate) mod scan;
 
-use crate::{shared::Shared, state::State, tickets::Ticket};
-use larder_core::{SlotId, austere::bucketed::entries::RegionEntry, design::Question};
-use larder_device::{IoBuf, IoResult, WriteFlags};
+use crate::{shared::Shared, state::State, sync::join_all, tickets::Ticket};
+use larder_core::{Fingerprint, SlotId, austere::bucketed::entries::RegionEntry, design::Question};
+use larder_device::{IoBuf, IoFuture, IoResult, WriteFlags};
 use larder_format::metadata_slot::METADATA_SLOT_BYTES;
-use std::sync::{Arc, atomic::Ordering::*};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, atomic::Ordering::*},
+};
+
+/// Metadata slots that are read side by side for one request. As many as are remembered at a time, or more, would be of no use.
+pub(crate) const INFORMED_MAX: usize = 64;
 
 /// Where a metadata slot is: the device's block, and the bytes before it in there.
 struct Spot {
@@ -42,33 +51,74 @@ impl Shared {
     pub(crate) async fn inform(self: &Arc<Self>, question: Question<'_>) {
         loop {
             let Some(slot) = self.state.lock().design.unread(question) else { return };
-            self.inform_of(slot).await;
+            self.inform_of_block(&[slot]).await;
         }
     }
 
-    /// Reads the metadata slot of `slot`, and tells the design.
-    pub(crate) async fn inform_of(self: &Arc<Self>, slot: SlotId) {
-        let turn = self.region_turn(slot).granted().await;
-        let entry = self.read_entry(slot).await;
-        self.state.lock().design.tell(slot, entry.map(Arc::new));
+    /// As [`Shared::inform`], of several contents, [`INFORMED_MAX`] at most, side by side.
+    pub(crate) async fn inform_of_contents(self: &Arc<Self>, contents: &[Fingerprint]) {
+        let unread: Vec<SlotId> = {
+            let state = self.state.lock();
+            contents.iter().filter_map(|content| state.design.unread(Question::Content(content))).collect()
+        };
+        self.inform_of(&unread).await;
+    }
+
+    /// Reads these metadata slots, [`INFORMED_MAX`] at most, and tells the design of each.
+    pub(crate) async fn inform_of(self: &Arc<Self>, slots: &[SlotId]) {
+        let mut blocks: BTreeMap<u64, Vec<SlotId>> = BTreeMap::new();
+        for &slot in slots {
+            let block = blocks.entry(self.spot(slot).block).or_default();
+            if !block.contains(&slot) {
+                block.push(slot);
+            }
+        }
+        if let (1, Some((_, block))) = (blocks.len(), blocks.first_key_value()) {
+            return self.inform_of_block(block).await;
+        }
+        let inform = |block: Vec<SlotId>| {
+            let this = self.clone();
+            IoFuture::boxed(async move {
+                this.inform_of_block(&block).await;
+                Ok(())
+            })
+        };
+        join_all(blocks.into_values().map(inform).collect()).await;
+    }
+
+    /// Reads metadata slots of one block, and tells the design.
+    async fn inform_of_block(self: &Arc<Self>, slots: &[SlotId]) {
+        let Some(&first) = slots.first() else { return };
+        let turn = self.region_turn(first).granted().await;
+        let read = self.read_block(first).await;
+        let entries: Vec<_> = slots.iter().map(|&slot| (slot, self.entry_in(&read, slot))).collect();
+        {
+            let mut state = self.state.lock();
+            entries.into_iter().for_each(|(slot, entry)| state.design.tell(slot, entry.map(Arc::new)));
+        }
         drop(turn);
     }
 
     /// Reads the metadata slot of `slot`; the caller has the turn. `None` where it cannot be read, or is damaged.
     pub(crate) async fn read_entry(&self, slot: SlotId) -> Option<RegionEntry> {
+        let read = self.read_block(slot).await;
+        self.entry_in(&read, slot)
+    }
+
+    /// Reads the block that the metadata slot of `slot` lies in.
+    async fn read_block(&self, slot: SlotId) -> IoResult<IoBuf> {
         let spot = self.spot(slot);
-        let read = self.flash.read(spot.block * self.region_block(), IoBuf::new(spot.len)).await;
         self.counters.note_region_read(self.stripes.mine());
-        let entry = match &read {
-            Ok(bytes) => bytes
-                .get(spot.skip..spot.skip + METADATA_SLOT_BYTES)
-                .and_then(|bytes| scan::decode(bytes, self.geometry.flash_tag, slot)),
-            Err(error) => {
-                self.note_flash_read_error(error);
-                None
-            }
-        };
-        if read.is_ok() && entry.is_none() {
+        let read = self.flash.read(spot.block * self.region_block(), IoBuf::new(spot.len)).await;
+        read.inspect_err(|error| self.note_flash_read_error(error))
+    }
+
+    /// The metadata slot of `slot` in its block.
+    fn entry_in(&self, block: &IoResult<IoBuf>, slot: SlotId) -> Option<RegionEntry> {
+        let (spot, Ok(block)) = (self.spot(slot), block) else { return None };
+        let bytes = block.get(spot.skip..spot.skip + METADATA_SLOT_BYTES);
+        let entry = bytes.and_then(|bytes| scan::decode(bytes, self.geometry.flash_tag, slot));
+        if entry.is_none() {
             self.counters.corrupt_records.fetch_add(1, Relaxed);
         }
         entry

@@ -141,6 +141,11 @@ pub(crate) trait Store: Send + Sync {
         true
     }
 
+    /// Whether the design decides by what lies on flash, so that what it has to know of several contents is read before.
+    fn reads_to_decide(&self) -> bool {
+        false
+    }
+
     /// Whether chunks of zeroes are stored as any other content.
     fn stores_zeroes(&self) -> bool {
         true

@@ -26,7 +26,10 @@ use larder_core::{
 };
 use larder_device::{IoBuf, IoFuture, SharedBuf, runtime::compute};
 use larder_format::Encoding;
-use std::sync::{Arc, atomic::Ordering::*};
+use std::{
+    collections::VecDeque,
+    sync::{Arc, atomic::Ordering::*},
+};
 
 /// Chunks of one request that workers prepare at once.
 const PREPARE_AHEAD_MAX: usize = 16;
@@ -47,6 +50,17 @@ pub enum Prepared {
         /// The encoded payload.
         encoded: Encoded,
     },
+}
+
+impl Prepared {
+    /// Its fingerprint, if it has one.
+    fn fingerprint(&self) -> Option<Fingerprint> {
+        match self {
+            Prepared::Zero => None,
+            Prepared::Known { fingerprint } => Some(*fingerprint),
+            Prepared::New { fingerprint, .. } => *fingerprint,
+        }
+    }
 }
 
 /// What a chunk holds before a partial write.
@@ -90,8 +104,10 @@ impl Shared {
     pub(crate) async fn write_back(self: &Arc<Self>, offset: u64, data: &SharedBuf) -> Result<u64, EngineError> {
         let (first, count) = self.geometry.chunks_of(offset, data.len() as u64);
         let end = offset + data.len() as u64;
-        let mut ahead: std::collections::VecDeque<IoFuture<Prepared>> = Default::default();
+        let mut ahead: VecDeque<IoFuture<Prepared>> = Default::default();
         let mut next_ahead = first.0;
+        // Contents of the chunks below were asked for.
+        let mut asked_below = first.0;
         let mut seq = 0;
         for lba in (first.0..first.0 + count).map(Lba) {
             let _room = self.wait_until_writable().await?;
@@ -110,6 +126,11 @@ impl Shared {
                         next_ahead += 1;
                     }
                 }
+                if count > 1 && lba.0 >= asked_below && self.geometry.store.reads_to_decide() {
+                    self.ask_for_contents(lba, offset, data, &mut ahead).await?;
+                    next_ahead = next_ahead.max(lba.0 + ahead.len() as u64);
+                    asked_below = next_ahead;
+                }
                 let prepared = match ahead.pop_front() {
                     Some(prepared) => prepared.await?,
                     None => {
@@ -124,6 +145,30 @@ impl Shared {
         }
         self.wake_destager_if_due();
         Ok(seq)
+    }
+
+    /// Has some chunks from `lba` on prepared, those that are `ahead` already and more, and what has to be read of their contents
+    /// read side by side.
+    async fn ask_for_contents(
+        self: &Arc<Self>,
+        lba: Lba,
+        offset: u64,
+        data: &SharedBuf,
+        ahead: &mut VecDeque<IoFuture<Prepared>>,
+    ) -> Result<(), EngineError> {
+        let mut prepared = Vec::with_capacity(PREPARE_AHEAD_MAX);
+        for chunk in ahead.drain(..) {
+            prepared.push(chunk.await?);
+        }
+        while prepared.len() < PREPARE_AHEAD_MAX
+            && let Some(chunk) = self.whole_chunk(Lba(lba.0 + prepared.len() as u64), offset, data)
+        {
+            prepared.push(self.prepare(&chunk));
+        }
+        let contents: Vec<Fingerprint> = prepared.iter().filter_map(Prepared::fingerprint).collect();
+        self.inform_of_contents(&contents).await;
+        ahead.extend(prepared.into_iter().map(|chunk| IoFuture::ready(Ok(chunk))));
+        Ok(())
     }
 
     fn whole_chunk(&self, lba: Lba, offset: u64, data: &SharedBuf) -> Option<SharedBuf> {

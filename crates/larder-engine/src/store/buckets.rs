@@ -102,6 +102,10 @@ impl Store for Buckets {
         superblock.layout.store() == StoreKind::Buckets && superblock.dedup
     }
 
+    fn reads_to_decide(&self) -> bool {
+        true
+    }
+
     fn make(&self, config: DesignConfig, layout: &DesignLayout) -> Result<Box<dyn Design>, EngineError> {
         let config = BucketedConfig {
             austere: layout.austere(config.slot_count.into()),

@@ -15,6 +15,7 @@ mod given_up;
 mod log_room;
 mod origin_flush;
 mod origin_forgets;
+mod region_reads;
 #[allow(dead_code)]
 #[path = "../common/world.rs"]
 mod world;

@@ -1,0 +1,125 @@
+//! Requests of several chunks over buckets: the metadata slots that they depend on are read side by side, each block once.
+//!
+//! Invariants: as in `main.rs`.
+
+use crate::{
+    gate::*,
+    world::{World, read, write},
+};
+use larder_device::{
+    IoOp, Runtime,
+    sim::{SimDevice, SimDeviceOptions, SimRuntime},
+};
+use larder_engine::{Cache, WriteMode, create};
+use larder_format::DesignId;
+use std::{
+    sync::{Arc, atomic::Ordering::*},
+    time::Duration,
+};
+
+/// Chunks of a request.
+const CHUNKS: usize = 16;
+/// More than the metadata slots that are remembered.
+const OTHERS: usize = 400;
+
+/// A cache over buckets whose flash writes sectors of so many bytes.
+fn over_buckets(rt: &Arc<SimRuntime>, mode: WriteMode, sector_bytes: usize) -> World {
+    let mut shape = shape(mode);
+    shape.design = DesignId::Austere;
+    let mut world = World::new(rt, shape);
+    let options = SimDeviceOptions { sector_bytes: sector_bytes as u32, ..SimDeviceOptions::default() };
+    world.flash = SimDevice::with_options(rt, "flash", world.shape.flash_bytes, options);
+    rt.block_on(create(&*world.flash, world.shape.origin_bytes, &world.shape.options())).expect("it is made");
+    world
+}
+
+/// Stores these chunks, clean, and others after them, so that nothing is remembered of their metadata slots.
+async fn fill(cache: &Cache, first: usize, content: impl Fn(usize) -> u32) {
+    for chunk in 0..CHUNKS {
+        write(cache, (first + chunk) * CHUNK, &stamps(content(chunk), CHUNK), false).await;
+        cache.settle().await;
+    }
+    for other in 0..OTHERS {
+        let chunk = 100 + other;
+        write(cache, chunk * CHUNK, &stamps(1_000_001 + 100 * chunk as u32, CHUNK), false).await;
+        cache.settle().await;
+    }
+    cache.flush().await.expect("flushed");
+    cache.destage_all().await;
+    cache.settle().await;
+}
+
+fn each(chunk: usize) -> u32 {
+    1001 + 100 * chunk as u32
+}
+
+#[test]
+fn contract_metadata_slots_of_a_read_are_read_side_by_side() {
+    type Content = fn(usize) -> u32;
+    // As many contents as chunks, and one content.
+    for (content, sector_bytes, at_once) in
+        [(each as Content, 512, CHUNKS), (each as Content, 4096, 2), (|_| 1001, 512, 1), (|_| 1001, 4096, 1)]
+    {
+        let rt = runtime(1);
+        let world = over_buckets(&rt, WriteMode::Through, sector_bytes);
+        let (flash, layout) = (Gate::new(&world.flash), world.layout());
+        let region = layout.region_offset..layout.weu_offset;
+        rt.block_on(async {
+            let cache = open_on(&world, flash.clone(), world.origin.clone(), &rt).await;
+            fill(&cache, 0, content).await;
+            let before = cache.status().counts;
+            flash.hold_within(IoOp::Read, region.clone());
+            let reading = cache.clone();
+            let over = spawn(&rt, async move {
+                let bytes = read(&reading, 0, CHUNKS * CHUNK).await;
+                for chunk in 0..CHUNKS {
+                    let part = &bytes[chunk * CHUNK * 512..(chunk + 1) * CHUNK * 512];
+                    let found = part.chunks(512).zip(stamps(content(chunk), CHUNK));
+                    found.for_each(|(sector, stamp)| assert_eq!(crate::world::identify(sector, [stamp]), Some(stamp)));
+                }
+            });
+            rt.delay(Duration::from_millis(50)).await.expect("a delay ends");
+            let waiting = flash.waiting();
+            let what = format!("{sector_bytes} bytes a sector: {waiting} reads of the region at once");
+            assert!(waiting >= at_once && !over.load(Acquire), "{what}");
+            flash.release();
+            until(&rt, "the chunks are read", || over.load(Acquire)).await;
+            let counts = cache.status().counts;
+            // Each block once: no slot is read again for another chunk with its content.
+            assert_eq!(counts.flash_region_reads - before.flash_region_reads, waiting as u64, "{what}");
+            let hits = counts.read_hits - before.read_hits;
+            assert_eq!((hits, counts.read_misses), (CHUNKS as u64, before.read_misses), "{what}");
+        });
+        rt.kill();
+    }
+}
+
+#[test]
+fn contract_metadata_slots_of_contents_that_are_written_are_read_side_by_side() {
+    let rt = runtime(1);
+    let world = over_buckets(&rt, WriteMode::Back, 512);
+    let (flash, layout) = (Gate::new(&world.flash), world.layout());
+    let region = layout.region_offset..layout.weu_offset;
+    rt.block_on(async {
+        let cache = open_on(&world, flash.clone(), world.origin.clone(), &rt).await;
+        fill(&cache, 0, each).await;
+        let before = cache.status().counts;
+        flash.hold_within(IoOp::Read, region.clone());
+        let writing = cache.clone();
+        let over = spawn(&rt, async move {
+            let contents: Vec<u32> = (0..CHUNKS).flat_map(|chunk| stamps(each(chunk), CHUNK)).collect();
+            write(&writing, 40 * CHUNK, &contents, false).await;
+        });
+        rt.delay(Duration::from_millis(50)).await.expect("a delay ends");
+        assert_eq!((flash.waiting(), over.load(Acquire)), (CHUNKS, false), "reads of the region at once");
+        flash.release();
+        until(&rt, "the chunks are written", || over.load(Acquire)).await;
+        let counts = cache.status().counts;
+        assert_eq!(counts.duplicate_chunks - before.duplicate_chunks, CHUNKS as u64);
+        assert_eq!(counts.flash_region_reads - before.flash_region_reads, CHUNKS as u64);
+        for chunk in 0..CHUNKS {
+            expect(&cache, (40 + chunk) * CHUNK, &stamps(each(chunk), CHUNK)).await;
+        }
+    });
+    rt.kill();
+}
