@@ -32,14 +32,19 @@ fn at(lba: u64) -> u64 {
     lba * CHUNK as u64
 }
 
+/// What each chunk maps to, and whether that is dirty.
+type Mappings = BTreeMap<u64, (Lookup, bool)>;
+/// Where content is that is known by its fingerprint.
+type Contents = BTreeMap<[u8; 16], Place>;
+
 /// All that a restart must bring back.
 #[derive(Debug, PartialEq)]
 struct Known {
-    mappings: BTreeMap<u64, (Lookup, bool)>,
+    mappings: Mappings,
     dirty: BTreeSet<u64>,
     /// Trimmed chunks, and whether they stay allocated.
     trimmed: BTreeMap<u64, bool>,
-    fingerprints: BTreeMap<[u8; 16], Place>,
+    fingerprints: Contents,
     /// Sealed slots with their generations.
     slots: BTreeSet<(u32, u32, bool)>,
 }
@@ -79,7 +84,7 @@ fn place_of(dumped: &PlaceDump) -> Place {
 }
 
 /// The clean mappings and the fingerprints that are in metadata slots, as the dump finds them.
-fn in_metadata_slots(world: &World) -> (BTreeMap<u64, (Lookup, bool)>, BTreeMap<[u8; 16], Place>) {
+fn in_metadata_slots(world: &World) -> (Mappings, Contents) {
     let (mappings, _) = world.run(dump::mappings(&*world.flash, None, usize::MAX)).expect("a sound flash");
     let clean = mappings.entries.iter().filter(|mapping| !mapping.dirty).map(|mapping| {
         let place = place_of(mapping.place.as_ref().expect("zeroes are stored there"));

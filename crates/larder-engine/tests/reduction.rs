@@ -1,11 +1,11 @@
 //! Data reduction: duplicates are stored once, zeroes nowhere, what compresses is stored compressed and the rest raw;
-//! the FP index finds as many duplicates as its ratio allows.
+//! the FP index finds as many duplicates as its ratio allows. Designs that do without some of that store so much more, and no less.
 
 mod common;
 
 use common::*;
 use larder_device::rng::Rng;
-use larder_engine::{Compression, WriteMode};
+use larder_engine::{Compression, WriteMode, designs};
 
 const CHUNK: usize = 8 << 10;
 
@@ -17,6 +17,11 @@ fn image(chunks: usize, percent: usize) -> Vec<u8> {
             noise(i as u64 + if differs { 1 << 32 } else { 0 }, CHUNK)
         })
         .collect()
+}
+
+/// Whether equal content is kept once.
+fn shares() -> bool {
+    design::shares_content(design::chosen())
 }
 
 #[test]
@@ -39,14 +44,16 @@ fn copies_of_an_image_grow_flash_use_by_what_differs() {
             assert_same(&world.read(offset, bytes as usize), image, "the image");
         }
         assert_eq!(stored[0], bytes, "noise is stored raw");
-        assert_eq!(stored[1], stored[0], "a copy stores nothing");
-        assert_eq!(stored[2] - stored[1], bytes / 10, "the third stores what differs");
+        // Without deduplication all of it is stored.
+        let (copy, other, ratio) = if shares() { (0, bytes / 10, 3.0 / 1.1) } else { (bytes, bytes, 1.0) };
+        assert_eq!(stored[1] - stored[0], copy, "what a copy stores");
+        assert_eq!(stored[2] - stored[1], other, "the third stores what differs");
         let weu = 512 << 10;
-        assert!(used[0] >= bytes && used[1] <= used[0] + weu, "used slots {used:?}");
-        assert!(used[2] <= used[1] + (bytes / 10).next_multiple_of(weu) + weu, "used slots {used:?}");
+        assert!(used[0] >= bytes && used[1] <= used[0] + copy + weu, "used slots {used:?}");
+        assert!(used[2] <= used[1] + other.next_multiple_of(weu) + weu, "used slots {used:?}");
         let status = world.status();
         assert_eq!(status.logical_bytes_cached, 3 * bytes);
-        assert!((status.dedup_ratio - 3.0 / 1.1).abs() < 0.01, "dedup ratio {}", status.dedup_ratio);
+        assert!((status.dedup_ratio - ratio).abs() < 0.01, "dedup ratio {}", status.dedup_ratio);
         assert_eq!(world.origin_reads(), 0);
     });
 }
@@ -74,12 +81,14 @@ fn copies_that_reads_bring_in_are_stored_once_too() {
             stored.push(world.status().counts.stored_bytes);
         }
         let bytes = (chunks * CHUNK) as u64;
-        assert_eq!(stored, [bytes, bytes, bytes + bytes / 10]);
+        let wanted = if shares() { [bytes, bytes, bytes + bytes / 10] } else { [bytes, 2 * bytes, 3 * bytes] };
+        assert_eq!(stored, wanted);
     });
 }
 
+/// Over slots zeroes are content as any other: stored once where equal content is, and compressed where that is done.
 #[test]
-fn zeroes_are_stored_nowhere() {
+fn zeroes_are_stored_nowhere_or_as_any_content() {
     each_seed(4, |seed| {
         let world = World::new(seed, Setup::default());
         world.flush();
@@ -92,11 +101,25 @@ fn zeroes_are_stored_nowhere() {
         world.settle();
         world.flush();
         let after = world.status();
-        assert_eq!(after.counts.zero_chunks, 64 + 3);
-        assert_eq!((after.counts.stored_records, after.counts.stored_bytes), (0, 0));
-        assert_eq!(after.counts.flash_segment_bytes_written, 0);
-        assert_eq!(after.flash_bytes_used, before.flash_bytes_used);
-        assert_eq!(after.zero_bytes_cached, 67 * CHUNK as u64);
+        let chunks = 64 + 3;
+        let records = match (design::fills_weus(design::chosen()), shares()) {
+            (true, _) => 0,
+            (false, true) => 1,
+            (false, false) => chunks,
+        };
+        assert_eq!(after.counts.stored_records, records);
+        if records == 0 {
+            assert_eq!(after.counts.zero_chunks, chunks);
+            assert_eq!((after.counts.stored_bytes, after.counts.flash_segment_bytes_written), (0, 0));
+            assert_eq!(after.flash_bytes_used, before.flash_bytes_used);
+            assert_eq!(after.zero_bytes_cached, chunks * CHUNK as u64);
+        } else {
+            assert_eq!((after.counts.zero_chunks, after.zero_bytes_cached), (0, 0));
+            assert_eq!(after.counts.duplicate_chunks, chunks - records);
+            assert_eq!(after.logical_bytes_cached, chunks * CHUNK as u64);
+            let raw = records * CHUNK as u64;
+            assert_eq!(after.counts.stored_bytes < raw, design::compresses(design::chosen()), "compressed");
+        }
         let reads = world.origin_reads();
         assert!(world.read(0, 64 * CHUNK).iter().all(|&b| b == 0));
         assert!(world.read(2000 * CHUNK as u64, CHUNK).iter().all(|&b| b == 0));
@@ -105,9 +128,14 @@ fn zeroes_are_stored_nowhere() {
         let mut nearly = vec![0; CHUNK];
         nearly[CHUNK - 1] = 1;
         world.write(100 * CHUNK as u64, &nearly);
-        assert_eq!(world.status().counts.stored_records, 1);
+        assert_eq!(world.status().counts.stored_records, records + 1);
         assert_same(&world.read(100 * CHUNK as u64, CHUNK), &nearly, "a nearly zero chunk");
     });
+}
+
+/// Whether the design knows all contents that it stores, or none, whatever ratio is asked for.
+fn indexes_all() -> bool {
+    !design::fills_weus(design::chosen())
 }
 
 /// Writes distinct chunks, then the same again in the opposite order; duplicates found, and the FP index's limit.
@@ -115,8 +143,11 @@ fn duplicates_found(seed: u64, percent: u8) -> (u64, u64) {
     let mut setup = Setup { flash_bytes: 8 * MIB, ..Setup::default() };
     setup.options.fp_index_percent = percent;
     let world = World::new(seed, setup);
-    let limit = world.layout().fp_entries_max;
-    let chunks = limit * 9 / 10;
+    let layout = world.layout();
+    let limit = layout.fp_entries_max;
+    // All of it fits: over slots that takes as many as there are chunks.
+    let slot_bytes = u64::from(layout.slot_count) * u64::from(layout.weu_bytes);
+    let chunks = if indexes_all() { slot_bytes / CHUNK as u64 * 4 / 5 } else { limit * 9 / 10 };
     for i in 0..chunks {
         world.write(i * CHUNK as u64, &text(i, CHUNK));
     }
@@ -125,8 +156,10 @@ fn duplicates_found(seed: u64, percent: u8) -> (u64, u64) {
         world.write(i * CHUNK as u64, &text(i, CHUNK));
     }
     let status = world.status();
-    assert!(status.fp_index_entries <= limit * u64::from(percent) / 100);
-    assert!(percent > 0 || status.fp_index_ram_bytes < 4096);
+    if !indexes_all() {
+        assert!(status.fp_index_entries <= limit * u64::from(percent) / 100);
+        assert!(percent > 0 || status.fp_index_ram_bytes < 4096);
+    }
     for i in (0..chunks).step_by(97) {
         assert_same(&world.read(i * CHUNK as u64, CHUNK), &text(i, CHUNK), "a chunk");
     }
@@ -138,6 +171,19 @@ fn duplicates_found(seed: u64, percent: u8) -> (u64, u64) {
 fn the_fp_indexs_ratio_decides_how_many_duplicates_are_found() {
     let found: Vec<(u64, u64)> = [100, 75, 50, 25, 0].map(|percent| duplicates_found(1, percent)).to_vec();
     let chunks = found[0].1;
+    if indexes_all() {
+        assert_eq!(found, [found[0]; 5], "whatever ratio is asked for");
+        let duplicates = found[0].0;
+        if !shares() {
+            assert_eq!(duplicates, 0);
+        } else if design::is_slotted(design::chosen()) {
+            assert_eq!(duplicates, chunks);
+        } else {
+            // Of two contents whose hashes are the same in a bucket one is not found.
+            assert!(duplicates <= chunks && duplicates >= chunks - chunks / 100, "{duplicates} of {chunks} found");
+        }
+        return;
+    }
     // At 100 % nothing was evicted; at 0 % there is no index; in between the most recent ones are found.
     assert_eq!(found[0].0, chunks);
     assert_eq!(found[4].0, 0);
@@ -152,6 +198,16 @@ fn the_fp_indexs_ratio_decides_how_many_duplicates_are_found() {
 fn without_deduplication_every_copy_is_stored() {
     let mut setup = Setup::default();
     setup.options.dedup = false;
+    let design = designs::find(design::chosen()).expect("a design");
+    if design.can_share() && indexes_all() {
+        // Its addresses are over contents; it cannot do without.
+        setup.options = design::fitted(setup.options);
+        setup.options.dedup = false;
+        let refused = design.check(&setup.options).expect_err("it has no copies").to_string();
+        assert!(refused.contains(&format!("the design {} ", design.name)), "{refused}");
+        assert!(refused.contains("deduplicates, with all its fingerprints: switch that on"), "{refused}");
+        return;
+    }
     let world = World::new(1, setup);
     for lba in 0..10 {
         world.write(lba * CHUNK as u64, &noise(1, CHUNK));
@@ -188,8 +244,13 @@ fn chunks_are_compressed_where_that_makes_them_smaller() {
     let raw = (100 * CHUNK + 8 * SECTOR) as u64;
     let [off, lz4, zstd] = [Compression::Off, Compression::Lz4, Compression::Zstd].map(|c| stored_bytes(c, text));
     assert_eq!(off, raw);
-    assert!(lz4 < raw / 2 && lz4 > 0, "lz4: {lz4} of {raw}");
-    assert!(zstd < lz4, "zstd: {zstd}, lz4: {lz4}");
+    if design::compresses(design::chosen()) {
+        assert!(lz4 < raw / 2 && lz4 > 0, "lz4: {lz4} of {raw}");
+        assert!(zstd < lz4, "zstd: {zstd}, lz4: {lz4}");
+    } else {
+        // Each chunk has a slot of its size.
+        assert_eq!([lz4, zstd], [raw; 2]);
+    }
     for compression in [Compression::Off, Compression::Lz4, Compression::Zstd] {
         assert_eq!(stored_bytes(compression, noise), raw, "{compression:?} must keep noise raw");
     }

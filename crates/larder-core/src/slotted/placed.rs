@@ -17,6 +17,14 @@
 //! History, and the order of addresses, do not outlive a restart: what is mapped then is put into an empty design, in the
 //! order in which the slots were used.
 //!
+//! Where it departs from the papers, beside what the designs' own files say:
+//! - *A dirty write is durable with a flush.* CacheDedup's cache "synchronously commits both the metadata and data" of each
+//!   write-back write (section 3.3), which is then over when the flash has it. An engine that asks here is a block device with
+//!   a volatile write cache, as the disk behind it is: a write is over in memory, and data and mappings are durable when a
+//!   FLUSH returns, or a write with FUA does, each of which has the paper's commit for all that came before it, in one. Who writes
+//!   relies on a flush in either case, and who never flushes need not pay a frame of the log for each chunk. The replays of
+//!   `larder-sim` charge the paper's rule.
+//!
 //! Invariants: those of [`Design`]. A data slot of the design's has at most one flash slot, and that has one owner at most.
 //!
 //! What it does not do: know what the design prefers; destage what the design lets go of, for the mappings say what of

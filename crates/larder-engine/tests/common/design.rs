@@ -53,6 +53,11 @@ pub fn shares_content(design: DesignId) -> bool {
     designs::find(design).is_ok_and(|design| design.can_share())
 }
 
+/// Whether the design stores chunks compressed, where that is asked for.
+pub fn compresses(design: DesignId) -> bool {
+    !is_slotted(design)
+}
+
 /// The design that is asked for, or all of them.
 pub fn all() -> Vec<DesignId> {
     wanted().map_or_else(|| DESIGNS.iter().map(|design| design.id).collect(), |design| vec![design])

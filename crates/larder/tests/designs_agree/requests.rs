@@ -19,12 +19,34 @@ pub const CHUNKS: u64 = 600;
 pub const REQUESTS: usize = 3000;
 /// Chunks that are taken of each trace.
 pub const TRACE_REQUESTS: usize = 6000;
-pub const TRACES: [&str; 5] = [
-    "apt-clones.trace.zst",
-    "devbuild.trace.zst",
-    "devbuild-smallmem.trace.zst",
-    "postgres-tpcb.trace.zst",
-    "vm-boot.trace.zst",
+
+/// A trace that says what is in its blocks.
+pub struct Trace {
+    /// Below the folder of the traces.
+    pub path: &'static str,
+    /// Bytes of a block, of which each has a content.
+    block_bytes: usize,
+}
+
+impl Trace {
+    const fn new(path: &'static str, block_bytes: usize) -> Self {
+        Trace { path, block_bytes }
+    }
+}
+
+/// Our own ones, then samples that others published: of few requests, and with addresses that few requests share.
+pub const TRACES: [Trace; 11] = [
+    Trace::new("apt-clones.trace.zst", 4096),
+    Trace::new("devbuild.trace.zst", 4096),
+    Trace::new("devbuild-smallmem.trace.zst", 4096),
+    Trace::new("postgres-tpcb.trace.zst", 4096),
+    Trace::new("vm-boot.trace.zst", 4096),
+    Trace::new("public/fiu-iodedup-samples/web-vm-sample.blkparse", 4096),
+    Trace::new("public/fiu-iodedup-samples/mail-01-sample.blkparse", 4096),
+    Trace::new("public/fiu-iodedup-samples/homes-sample.1.blkparse", 512),
+    Trace::new("public/fiu-iodedup-samples/ricarkol/homes.replay.0", 512),
+    Trace::new("public/fiu-iodedup-samples/ricarkol/mail.replay.0", 4096),
+    Trace::new("public/austere-synthetic/syn-rw7to3-dup50.txt.zst", 32 << 10),
 ];
 
 /// The folder of the real traces, and how many chunks are taken of each; without them that is said.
@@ -83,18 +105,32 @@ pub fn drawn(seed: u64) -> Vec<Request> {
     requests.collect()
 }
 
-/// The first chunks of a trace. Addresses are numbered as they come, so that the volume is small.
-pub fn of_trace(path: &Path, count: usize) -> Vec<Request> {
-    let records = larder_trace::open(path, None, OpenOptions::default()).expect("the trace opens");
-    first_of(larder_trace::chunks(records, CHUNK as u32).expect("a size"), CHUNK, count)
-}
-
-/// As [`of_trace`], in chunks of `chunk` bytes, which the trace's are composed to.
-pub fn of_trace_composed(path: &Path, count: usize, chunk: usize) -> Vec<Request> {
-    let open = || larder_trace::open(path, None, OpenOptions::default()).expect("the trace opens");
-    let mut rechunker = Rechunker::new(RechunkOptions::new(chunk as u32)).expect("a size");
-    rechunker.learn(open()).expect("a sound trace");
-    first_of(rechunker.replay(open()), chunk, count)
+/// The first chunks of a trace, of `chunk` bytes. Addresses are numbered as they come, so that the volume is small. A trace's blocks
+/// are composed to chunks; larger ones, which cannot be divided, are taken for chunks as they are, stored in as much less.
+/// Nothing, with a word, where there is no such trace.
+pub fn of_trace(traces: &Path, trace: &Trace, count: usize, chunk: usize) -> Vec<Request> {
+    let (path, block) = (traces.join(trace.path), trace.block_bytes);
+    if !path.is_file() {
+        println!("skipped: the trace {}", trace.path);
+        return Vec::new();
+    }
+    let open = || larder_trace::open(&path, None, OpenOptions::default()).expect("the trace opens");
+    let mut requests = if block < chunk {
+        let mut rechunker = Rechunker::new(RechunkOptions::new(chunk as u32)).expect("a size");
+        rechunker.learn(open()).expect("a sound trace");
+        first_of(rechunker.replay(open()), chunk, count)
+    } else {
+        first_of(larder_trace::chunks(open(), block as u32).expect("a size"), block, count)
+    };
+    if block > chunk {
+        for request in &mut requests {
+            if let Request::Read(_, content) | Request::Write(_, content) = request {
+                content.stored_bytes = (content.stored_bytes as usize * chunk).div_ceil(block) as u32;
+            }
+        }
+    }
+    assert!(!requests.is_empty(), "{} is empty", trace.path);
+    requests
 }
 
 fn first_of(chunks: impl Iterator<Item = TraceResult<ChunkRequest>>, chunk: usize, count: usize) -> Vec<Request> {

@@ -4,7 +4,8 @@
 //! the system resources". Warm: the first 16 of 21 days are not measured; cold: they are left out (§6.2). Caches are of 2%
 //! of the file system, in write-back.
 //!
-//! What it does not do: NVRAM, which acknowledges the paper's writes; here they are over when the flash has them.
+//! What it does not do: NVRAM, which acknowledges the paper's writes. Here memory does, which a power loss takes: the flash has them
+//! with the next FLUSH, or within a second.
 
 use super::super::{
     live::{Case, Means},
