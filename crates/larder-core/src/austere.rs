@@ -152,6 +152,13 @@ impl Austere {
         self.fp_index.find(entry.fp_key)
     }
 
+    /// As [`Austere::lookup`], for who has all of it for himself, and so passes locks by.
+    #[inline]
+    pub fn lookup_alone(&mut self, lba: Lba) -> Option<Run> {
+        let entry = self.lba_index.find_alone(self.lba_space.of_lba(lba))?;
+        self.fp_index.find(entry.fp_key)
+    }
+
     /// `lba` was a hit: it is the most recent of its bucket now.
     #[inline]
     pub fn touch(&mut self, lba: Lba) {
@@ -177,12 +184,12 @@ impl Austere {
     /// The dirty mapping that `map(lba, fingerprint, …)` would end: that of the LBA-hash, if it is to another FP-hash, or of
     /// the least recent one, if the bucket is full.
     #[inline]
-    pub fn displaced(&self, lba: Lba, fingerprint: &Fingerprint) -> Option<Displaced> {
+    pub fn displaced(&mut self, lba: Lba, fingerprint: &Fingerprint) -> Option<Displaced> {
         if !self.config.is_write_back {
             return None;
         }
         let lba_key = self.lba_space.of_lba(lba);
-        match self.lba_index.find(lba_key) {
+        match self.lba_index.find_alone(lba_key) {
             Some(old) if old.fp_key == self.fp_space.of_content(fingerprint) => None,
             Some(old) => self.dirty_place(&old),
             None => self.lba_index.last_of_full(lba_key).and_then(|last| self.dirty_place(&last)),
@@ -190,8 +197,8 @@ impl Austere {
     }
 
     /// The dirty mapping that [`Austere::forget`] of `lba` would end, if it is one.
-    pub fn dirty_mapping(&self, lba: Lba) -> Option<Displaced> {
-        self.lba_index.find(self.lba_space.of_lba(lba)).and_then(|entry| self.dirty_place(&entry))
+    pub fn dirty_mapping(&mut self, lba: Lba) -> Option<Displaced> {
+        self.lba_index.find_alone(self.lba_space.of_lba(lba)).and_then(|entry| self.dirty_place(&entry))
     }
 
     /// Whose mapping it is: the one address with its LBA-hash in its metadata slot. If that is another than the one
@@ -212,7 +219,7 @@ impl Austere {
     /// [`displaced`](Austere::displaced) said was dealt with. Returns the LBA-hash that the index lost for it, if it did.
     pub fn map(&mut self, lba: Lba, fingerprint: &Fingerprint, is_dirty: bool) -> Option<Key> {
         let (lba_key, fp_key) = (self.lba_space.of_lba(lba), self.fp_space.of_content(fingerprint));
-        let lost = match self.lba_index.find(lba_key) {
+        let lost = match self.lba_index.find_alone(lba_key) {
             Some(entry) if entry.fp_key == fp_key && entry.is_dirty == is_dirty => {
                 self.lba_index.promote(&entry, &mut self.sketch);
                 None
@@ -236,7 +243,7 @@ impl Austere {
 
     /// As [`Austere::forget`], by LBA-hash.
     pub fn forget_key(&mut self, lba_key: Key) {
-        if let Some(entry) = self.lba_index.find(lba_key) {
+        if let Some(entry) = self.lba_index.find_alone(lba_key) {
             self.lba_index.remove(&entry, &mut self.sketch);
         }
     }
@@ -276,7 +283,7 @@ impl Austere {
 
     /// `lba` was destaged.
     pub fn clean(&mut self, lba: Lba) {
-        if let Some(entry) = self.lba_index.find(self.lba_space.of_lba(lba)) {
+        if let Some(entry) = self.lba_index.find_alone(self.lba_space.of_lba(lba)) {
             self.lba_index.clean(&entry);
         }
     }

@@ -205,7 +205,7 @@ impl AustereCache {
 impl ReplayCache for AustereCache {
     fn read(&mut self, lba: Lba, content: &Content) -> bool {
         self.destaged.clear();
-        if let Some(run) = self.core.lookup(lba) {
+        if let Some(run) = self.core.lookup_alone(lba) {
             self.read_slot(run);
             if self.slot.has(lba) {
                 self.wrong_hits += u64::from(*self.slot.fingerprint() != content.fingerprint);
@@ -223,7 +223,7 @@ impl ReplayCache for AustereCache {
     /// for one; so two addresses of one LBA-hash are one here.
     fn write(&mut self, lba: Lba, content: &Content) -> bool {
         self.destaged.clear();
-        let was_cached = self.core.lookup(lba).is_some();
+        let was_cached = self.core.lookup_alone(lba).is_some();
         if self.policy != WritePolicy::Back {
             self.traffic.origin_chunks_written += 1;
         }

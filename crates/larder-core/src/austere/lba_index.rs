@@ -81,8 +81,8 @@ impl LbaIndex {
     }
 
     /// The entry that has to go for a new one of `lba_key`, which has none: the least recent of a full bucket.
-    pub fn last_of_full(&self, lba_key: Key) -> Option<Entry> {
-        self.part_of(self.space.bucket(lba_key)).lock().last_of_full(lba_key)
+    pub fn last_of_full(&mut self, lba_key: Key) -> Option<Entry> {
+        self.part_mut(self.space.bucket(lba_key)).last_of_full(lba_key)
     }
 
     /// Makes `entry`, as found, the most recent of its bucket.
