@@ -44,7 +44,7 @@ pub fn plan(
             options.chunk_bytes
         )));
     }
-    let slots_max = design.slots_max(options.ram_budget_bytes, options.chunk_bytes);
+    let slots_max = design.slots_max(options);
     let slots_bytes_max = u64::from(slots_max) * u64::from(options.chunk_bytes);
     let buckets = design.buckets(options, flash_bytes);
     let mut layout = Layout::plan(LayoutRequest {

@@ -169,7 +169,12 @@ impl LbaIndex {
     /// References that the sketch counts at a time, at most: two of a recent entry and one of another, and two of one that comes
     /// before another leaves.
     pub fn references_max(&self) -> u64 {
-        self.space.buckets() as u64 * (self.slots + self.recent) as u64 + 2
+        LbaIndex::references_of(self.space.buckets() as u64, self.slots as u64)
+    }
+
+    /// The same, of so many buckets of so many slots.
+    pub fn references_of(buckets: u64, slots: u64) -> u64 {
+        buckets * (slots + slots / 2) + 2
     }
 
     /// Bytes that the index has allocated.
