@@ -44,7 +44,7 @@ pub fn plan(
             options.chunk_bytes
         )));
     }
-    let slots_max = design.slots_max(options.ram_budget_bytes, options.chunk_bytes);
+    let slots_max = design.slots_max(options);
     let slots_bytes_max = u64::from(slots_max) * u64::from(options.chunk_bytes);
     let buckets = design.buckets(options, flash_bytes);
     let mut layout = Layout::plan(LayoutRequest {
@@ -58,7 +58,7 @@ pub fn plan(
         mappings_max: design.mappings_wanted(flash_bytes.min(slots_bytes_max), options.chunk_bytes)?,
         buckets,
     })?;
-    // Buckets are whole.
+    // There is no part of a bucket.
     let whole = layout.bucket_slots.max(1);
     layout.slot_count = layout.slot_count.min((slots_max / whole * whole).max(whole));
     Ok(Superblock {

@@ -113,7 +113,7 @@ pub const DESIGNS: &[EngineDesign] = &[
     EngineDesign {
         id: DesignId::Austere,
         name: austere::NAME,
-        about: "AustereCache (Wang et al., USENIX ATC 2020): an index of a few bits a chunk, and metadata on flash",
+        about: "AustereCache (Wang et al., USENIX ATC 2020): an index of hashes, ten bytes an address, and metadata on flash",
         store: &Buckets,
     },
 ];
@@ -166,12 +166,12 @@ impl EngineDesign {
         self.store.mappings_wanted(flash_bytes, chunk_bytes).map_err(|why| self.refusal(&why))
     }
 
-    /// How many slots a RAM budget affords, for chunks of so many bytes; 0 sets no limit. A table entry for each slot may be there
-    /// from the beginning, whatever is cached.
-    pub fn slots_max(&self, ram_budget_bytes: u64, chunk_bytes: u32) -> u32 {
-        match ram_budget_bytes {
+    /// How many slots the RAM budget affords; 0 sets no limit. A table entry for each slot may be there from the beginning,
+    /// whatever is cached.
+    pub fn slots_max(&self, options: &CreateOptions) -> u32 {
+        match options.ram_budget_bytes {
             0 => u32::MAX,
-            budget => self.store.slots_max(budget, chunk_bytes),
+            _ => self.store.slots_max(options),
         }
     }
 

@@ -108,7 +108,7 @@ impl Shared {
     /// Reads the block that the metadata slot of `slot` lies in.
     async fn read_block(&self, slot: SlotId) -> IoResult<IoBuf> {
         let spot = self.spot(slot);
-        self.counters.note_region_read(self.stripes.mine());
+        self.counters.note_region_read(self.stripes.mine(), spot.len as u64);
         let read = self.flash.read(spot.block * self.region_block(), IoBuf::new(spot.len)).await;
         read.inspect_err(|error| self.note_flash_read_error(error))
     }
@@ -139,12 +139,9 @@ impl Shared {
         let mut block = match spot.len == METADATA_SLOT_BYTES {
             true => IoBuf::zeroed(spot.len),
             // What cannot be read is lost to its neighbours already: they are misses.
-            false => match self.flash.read(offset, IoBuf::new(spot.len)).await {
+            false => match self.read_block(slot).await {
                 Ok(block) => block,
-                Err(_) => {
-                    let again = self.flash.read(offset, IoBuf::new(spot.len)).await;
-                    again.unwrap_or_else(|_| IoBuf::zeroed(spot.len))
-                }
+                Err(_) => self.read_block(slot).await.unwrap_or_else(|_| IoBuf::zeroed(spot.len)),
             },
         };
         block[spot.skip..spot.skip + METADATA_SLOT_BYTES]
@@ -155,7 +152,8 @@ impl Shared {
             self.counters.flash_write_errors.fetch_add(1, Relaxed);
             result = self.flash.write(offset, block, WriteFlags::default()).await;
         }
-        self.counters.flash_region_bytes_written.fetch_add(METADATA_SLOT_BYTES as u64, Relaxed);
+        self.counters.flash_region_writes.fetch_add(1, Relaxed);
+        self.counters.flash_region_bytes_written.fetch_add(spot.len as u64, Relaxed);
         result
     }
 

@@ -68,8 +68,10 @@ counters! {
         read_hits,
         /// Bytes of them.
         read_hit_bytes,
-        /// Metadata slots read from flash.
+        /// Reads of the metadata region: of the device's blocks, each with one metadata slot or several.
         flash_region_reads,
+        /// Bytes of them.
+        flash_region_bytes_read,
     }
     /// Chunks for which the origin was read.
     read_misses,
@@ -111,7 +113,9 @@ counters! {
     insertions_stale,
     /// Bytes of segments written to flash.
     flash_segment_bytes_written,
-    /// Bytes of metadata slots written to flash.
+    /// Metadata slots written to flash.
+    flash_region_writes,
+    /// Bytes written for them: of the device's blocks that they lie in.
     flash_region_bytes_written,
     /// Bytes of the metadata log written to flash.
     flash_log_bytes_written,
@@ -180,10 +184,12 @@ impl Counters {
         counts.read_hit_bytes.fetch_add(bytes, Relaxed);
     }
 
-    /// A metadata slot was read from flash.
+    /// A block of the metadata region was read.
     #[inline]
-    pub fn note_region_read(&self, stripe: Stripe) {
-        self.striped[stripe.0].flash_region_reads.fetch_add(1, Relaxed);
+    pub fn note_region_read(&self, stripe: Stripe, bytes: u64) {
+        let counts = &self.striped[stripe.0];
+        counts.flash_region_reads.fetch_add(1, Relaxed);
+        counts.flash_region_bytes_read.fetch_add(bytes, Relaxed);
     }
 
     /// A record of `bytes` was stored.

@@ -73,7 +73,7 @@ pub(crate) trait Store: Send + Sync {
     fn index_bytes_max(&self, chunk_bytes: u32) -> u64;
 
     /// How many slots a RAM budget affords, of 1 byte or more, where slots cost RAM whatever is cached.
-    fn slots_max(&self, _ram_budget_bytes: u64, _chunk_bytes: u32) -> u32 {
+    fn slots_max(&self, _options: &CreateOptions) -> u32 {
         u32::MAX
     }
 

@@ -5,7 +5,7 @@ use larder_device::{
     sim::{SimDevice, SimRuntime},
 };
 use larder_engine::{
-    Cache, Compression, CreateOptions, Tuning, create,
+    Cache, Compression, CreateOptions, Tuning, WriteMode, create,
     designs::{self, EngineDesign},
 };
 
@@ -14,6 +14,52 @@ const CHUNKS: u64 = 20_000;
 
 fn content(lba: u64) -> Vec<u8> {
     (0..CHUNK as u64 / 8).flat_map(|i| larder_device::rng::mix64(lba << 20 | i).to_le_bytes()).collect()
+}
+
+/// AustereCache's indices are there from the beginning: they, and what is remembered of the region, have half of the budget, whatever a
+/// slot is, and use most of it.
+#[test]
+fn indices_of_buckets_have_half_of_their_budget() {
+    let design = designs::named("austere").expect("it is known");
+    for budget in [1u64 << 20, 3 << 20, 32 << 20] {
+        for (chunk_bytes, compression) in [4096, 8192, 16384, 32768]
+            .iter()
+            .flat_map(|&chunk| [Compression::Off, Compression::Lz4].map(|compression| (chunk, compression)))
+        {
+            let runtime = SimRuntime::timed(1);
+            let flash = SimDevice::new(&runtime, "flash", 64 << 30, 512);
+            let origin = SimDevice::new(&runtime, "origin", 128 << 30, 512);
+            let mut options = CreateOptions {
+                chunk_bytes,
+                compression,
+                mode: WriteMode::Through,
+                ram_budget_bytes: budget,
+                flash_uuid: [1; 16],
+                hash_key: [2; 32],
+                origin_uri: "sim:origin".into(),
+                ..CreateOptions::default()
+            };
+            design.fit(&mut options);
+            runtime.block_on(async {
+                let made = create(&*flash, origin.info().size_bytes, &options).await.expect("it works");
+                let tuning = Tuning { prefetch_bytes_max: 0, ..Tuning::default() };
+                let cache =
+                    Cache::open(flash.clone(), origin.clone(), runtime.clone(), tuning).await.expect("it works");
+                for lba in 0..600 {
+                    let data = IoBuf::copy_of(&content(lba).repeat(chunk_bytes as usize / CHUNK)).freeze();
+                    cache.write(lba * u64::from(chunk_bytes), data, WriteFlags::default()).await.expect("it works");
+                    cache.settle().await;
+                }
+                let status = cache.status();
+                let bytes = status.index_ram_bytes - status.dirty_list_ram_bytes;
+                let slots = u64::from(made.layout.slot_count);
+                let what = format!("{chunk_bytes}, {compression:?}: {bytes} bytes of {budget} for {slots} slots");
+                println!("{what}, {:.1} bytes a slot", bytes as f64 / slots as f64);
+                assert!((budget / 8..=budget / 2).contains(&bytes), "{what}");
+            });
+            runtime.kill();
+        }
+    }
 }
 
 #[test]

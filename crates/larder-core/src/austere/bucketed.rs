@@ -31,6 +31,7 @@ pub mod entries;
 pub mod exact;
 mod lost;
 pub mod memory;
+pub mod ram;
 
 use super::{
     Austere, AustereConfig, AustereError,

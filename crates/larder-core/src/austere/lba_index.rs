@@ -44,12 +44,15 @@ pub struct Entry {
     slot: usize,
 }
 
+fn buckets_a_part(buckets: usize, slots: usize) -> usize {
+    (PART_SLOTS_MIN / slots.max(1)).max(buckets.div_ceil(PARTS_MAX)).max(1).next_power_of_two()
+}
+
 impl LbaIndex {
     /// With buckets of `slots` slots (128 at most) for FP-hashes of `fp_bits` bits (48 at most).
     pub fn new(space: KeySpace, slots: usize, fp_bits: u32, has_dirty: bool) -> LbaIndex {
         let buckets = space.buckets();
-        let least = (PART_SLOTS_MIN / slots.max(1)).max(buckets.div_ceil(PARTS_MAX)).max(1);
-        let a_part = least.next_power_of_two();
+        let a_part = buckets_a_part(buckets, slots);
         let part = |first: usize| {
             let count = a_part.min(buckets - first);
             Mutex::new(Part::new(space, first, count, (slots, fp_bits, has_dirty)))
@@ -154,7 +157,17 @@ impl LbaIndex {
     /// References that the sketch counts at a time, at most: two of a recent entry and one of another, and two of one that comes
     /// before another leaves.
     pub fn references_max(&self) -> u64 {
-        self.space.buckets() as u64 * (self.slots + self.slots / 2) as u64 + 2
+        LbaIndex::references_of(self.space.buckets() as u64, self.slots as u64)
+    }
+
+    /// The same, of so many buckets of so many slots.
+    pub fn references_of(buckets: u64, slots: u64) -> u64 {
+        buckets * (slots + slots / 2) + 2
+    }
+
+    /// Bytes that the locks of so many buckets of so many slots take, with the numbers beside each.
+    pub fn locks_bytes(buckets: usize, slots: usize) -> usize {
+        buckets.div_ceil(buckets_a_part(buckets, slots)) * size_of::<Mutex<Part>>()
     }
 
     /// Bytes that the index has allocated.

@@ -47,8 +47,7 @@ impl Sketch {
     /// With `width` counters in each row, 1 to [`WIDTH_MAX`], and no more than `large_bytes_max` allocated for large counts.
     pub fn new(width: u32, large_bytes_max: u64) -> Sketch {
         let width = width.clamp(1, WIDTH_MAX);
-        let counters = u64::from(width) * u64::from(ROWS);
-        let words = counters.div_ceil(u64::from(COUNTERS_PER_WORD)) as usize;
+        let words = (Sketch::counter_bytes(width.into()) / size_of::<u64>() as u64) as usize;
         let overflow = Overflow::new(large_bytes_max);
         Sketch { width, words: (0..words).map(|_| AtomicU64::new(0)).collect(), overflow, is_lossy: false, doubts: 0 }
     }
@@ -164,6 +163,11 @@ impl Sketch {
     /// Bytes that the sketch has allocated.
     pub fn ram_bytes(&self) -> usize {
         self.words.capacity() * size_of::<u64>() + self.overflow.ram_bytes()
+    }
+
+    /// Bytes of the counters, with so many in each row.
+    pub fn counter_bytes(width: u64) -> u64 {
+        (width * u64::from(ROWS)).div_ceil(u64::from(COUNTERS_PER_WORD)) * size_of::<u64>() as u64
     }
 
     /// Bytes that the table of large counts needs at most, where no more is added, and not taken, than `count_max` at a time.

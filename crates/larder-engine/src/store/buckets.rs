@@ -33,9 +33,8 @@ use larder_format::{BucketRequest, Compression, Layout, StoreKind, Superblock, l
 
 /// AustereCache's indices may take so much of the RAM budget: one part of so many. The rest is for what is dirty.
 const INDEX_SHARE: u64 = 2;
-/// Bytes of RAM for each slot at most: 17 bits of the FP index, an entry of the LBA index (for each chunk there are as many as
-/// subchunks) with 65 bits, two bytes of the sketch, one of its large counts, and what the engine keeps for a slot.
-const SLOT_BYTES_MAX: u64 = 24;
+/// Bytes of RAM that the engine keeps for a slot, the design's apart: two flags, and the readers who have it pinned.
+const SLOT_BYTES: u64 = 6;
 /// Of fragments and trimmed runs, for each dirty chunk.
 const EXACT_SHARE_BYTES_MAX: u64 = nitro::DIRTY_SHARE_BYTES_MAX;
 /// A flash should have so many buckets at least, if they need not be too small for that.
@@ -55,6 +54,18 @@ fn subchunk_bytes(options: &CreateOptions) -> u32 {
     }
 }
 
+/// How a flash of so many slots is divided.
+fn layout_of(options: &CreateOptions, slots: u64) -> DesignLayout {
+    // Small flashes have small buckets, or they would have few.
+    let bucket_slots = (slots / BUCKETS_WANTED).next_power_of_two().clamp(BUCKET_SLOTS_MIN, BUCKET_SLOTS.into());
+    DesignLayout {
+        chunk_bytes: options.chunk_bytes,
+        slot_bytes: options.weu_bytes,
+        bucket_slots: bucket_slots as u32,
+        chunk_count: u64::MAX,
+    }
+}
+
 impl Store for Buckets {
     fn kind(&self) -> StoreKind {
         StoreKind::Buckets
@@ -65,23 +76,29 @@ impl Store for Buckets {
         INDEX_SHARE * (exact::CHUNK_BYTES_MAX as u64 + EXACT_SHARE_BYTES_MAX)
     }
 
-    fn slots_max(&self, ram_budget_bytes: u64, _chunk_bytes: u32) -> u32 {
-        let slots = ram_budget_bytes / INDEX_SHARE / SLOT_BYTES_MAX;
-        u32::try_from(slots).unwrap_or(u32::MAX).max(SLOT_COUNT_MIN * SUBCHUNKS_PER_CHUNK)
+    fn slots_max(&self, options: &CreateOptions) -> u32 {
+        let budget = options.ram_budget_bytes / INDEX_SHARE;
+        let affords = |slots: u32| {
+            let indices = bucketed::ram::ram_bytes_max(&layout_of(options, slots.into()).austere(slots.into()));
+            indices.is_ok_and(|bytes| bytes + u64::from(slots) * SLOT_BYTES <= budget)
+        };
+        // What it affords, and what it does not.
+        let (mut least, mut most) = (SLOT_COUNT_MIN * SUBCHUNKS_PER_CHUNK, u32::MAX);
+        while most - least > 1 {
+            let slots = least + (most - least) / 2;
+            match affords(slots) {
+                true => least = slots,
+                false => most = slots,
+            }
+        }
+        least
     }
 
     fn buckets(&self, options: &CreateOptions, flash_bytes: u64) -> Option<BucketRequest> {
         let slots = flash_bytes / u64::from(options.weu_bytes.max(1));
-        // Small flashes have small buckets, or they would have few.
-        let bucket_slots = (slots / BUCKETS_WANTED).next_power_of_two().clamp(BUCKET_SLOTS_MIN, BUCKET_SLOTS.into());
-        let bucket_slots = bucket_slots as u32;
-        let layout = DesignLayout {
-            chunk_bytes: options.chunk_bytes,
-            slot_bytes: options.weu_bytes,
-            bucket_slots,
-            chunk_count: u64::MAX,
-        };
-        Some(BucketRequest { bucket_slots, design_pages_max: bucketed::pages_for(&layout.austere(slots)) })
+        let layout = layout_of(options, slots);
+        let design_pages_max = bucketed::pages_for(&layout.austere(slots));
+        Some(BucketRequest { bucket_slots: layout.bucket_slots, design_pages_max })
     }
 
     fn fit(&self, options: &mut CreateOptions) {

@@ -66,8 +66,8 @@ impl Store for Slots {
     }
 
     /// A table entry for each slot is there from the beginning.
-    fn slots_max(&self, ram_budget_bytes: u64, chunk_bytes: u32) -> u32 {
-        let entries = ram_budget_bytes / self.index_bytes_max(chunk_bytes);
+    fn slots_max(&self, options: &CreateOptions) -> u32 {
+        let entries = options.ram_budget_bytes / self.index_bytes_max(options.chunk_bytes);
         let slots = u32::try_from(entries + spares(entries)).unwrap_or(u32::MAX);
         slots.max(SLOT_COUNT_MIN)
     }

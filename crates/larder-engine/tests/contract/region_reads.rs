@@ -1,4 +1,5 @@
-//! Requests of several chunks over buckets: the metadata slots that they depend on are read side by side, each block once.
+//! Requests of several chunks over buckets: the metadata slots that they depend on are read side by side, each block once; and what
+//! of the region is read and written is counted as the device sees it.
 //!
 //! Invariants: as in `main.rs`.
 
@@ -87,6 +88,8 @@ fn contract_metadata_slots_of_a_read_are_read_side_by_side() {
             let counts = cache.status().counts;
             // Each block once: no slot is read again for another chunk with its content.
             assert_eq!(counts.flash_region_reads - before.flash_region_reads, waiting as u64, "{what}");
+            let bytes = counts.flash_region_bytes_read - before.flash_region_bytes_read;
+            assert_eq!(bytes, (waiting * sector_bytes) as u64, "{what}");
             let hits = counts.read_hits - before.read_hits;
             assert_eq!((hits, counts.read_misses), (CHUNKS as u64, before.read_misses), "{what}");
         });
@@ -122,4 +125,26 @@ fn contract_metadata_slots_of_contents_that_are_written_are_read_side_by_side() 
         }
     });
     rt.kill();
+}
+
+/// A device that writes blocks of several metadata slots has the block read and written back for each that changes.
+#[test]
+fn contract_traffic_of_the_region_is_counted_as_the_device_sees_it() {
+    for sector_bytes in [512u64, 4096] {
+        let rt = runtime(1);
+        let world = over_buckets(&rt, WriteMode::Through, sector_bytes as usize);
+        rt.block_on(async {
+            let cache = open_on(&world, world.flash.clone(), world.origin.clone(), &rt).await;
+            let before = cache.status().counts;
+            fill(&cache, 0, each).await;
+            let counts = cache.status().counts;
+            let writes = counts.flash_region_writes - before.flash_region_writes;
+            assert!(writes > OTHERS as u64, "{writes}");
+            assert_eq!(counts.flash_region_bytes_written - before.flash_region_bytes_written, writes * sector_bytes);
+            let reads = counts.flash_region_reads - before.flash_region_reads;
+            assert!(reads >= if sector_bytes > 512 { writes } else { 0 }, "{reads} reads for {writes} writes");
+            assert_eq!(counts.flash_region_bytes_read - before.flash_region_bytes_read, reads * sector_bytes);
+        });
+        rt.kill();
+    }
 }

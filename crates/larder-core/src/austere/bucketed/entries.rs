@@ -13,6 +13,10 @@ use std::{collections::VecDeque, sync::Arc};
 /// Entries that were read and are remembered.
 const READ_MAX: usize = 256;
 
+/// Bytes of those, and of the list of them.
+pub const READ_BYTES_MAX: u64 =
+    (READ_MAX * (size_of::<RegionEntry>() + size_of::<Known>()) + 2 * READ_MAX * size_of::<(u64, SlotId)>()) as u64;
+
 /// What the metadata region says of the chunk that begins in a slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegionEntry {

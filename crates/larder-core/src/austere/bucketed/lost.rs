@@ -26,8 +26,18 @@ pub struct Lost {
 impl Lost {
     /// For an index of so many entries.
     pub fn new(entries: u64) -> Lost {
-        let bits = (entries * BITS_PER_ENTRY).next_power_of_two().max(u64::BITS.into());
+        let bits = Lost::bits_for(entries);
         Lost { mask: bits - 1, maps: std::array::from_fn(|_| vec![0; (bits / u64::from(u64::BITS)) as usize]) }
+    }
+
+    /// Bytes that it allocates for an index of so many entries.
+    pub fn bytes_for(entries: u64) -> u64 {
+        MAPS as u64 * Lost::bits_for(entries) / u64::from(u8::BITS)
+    }
+
+    /// Bits of a map.
+    fn bits_for(entries: u64) -> u64 {
+        (entries * BITS_PER_ENTRY).next_power_of_two().max(u64::BITS.into())
     }
 
     /// The index has lost an entry.

@@ -1,0 +1,37 @@
+//! RAM that the indices of a layout take, before there are any: what a budget is divided by.
+//!
+//! Invariants: no more is allocated by [`Bucketed`](super::Bucketed) for indices, what they lost and large counts; and of metadata slots for those
+//! that are remembered, not for those that wait to be written.
+//!
+//! What it does not do: count what is dirty.
+
+use super::{Lost, entries};
+use crate::austere::{AustereConfig, config::AustereError, keys::KeySpace, lba_index::LbaIndex, sketch::Sketch};
+
+/// Bytes of a slot in either index beside the FP-hash: a prefix.
+const PREFIX_BYTES: u64 = 2;
+/// Flags of a bucket's slots.
+const FLAGS_BYTES: u64 = 16;
+
+/// Bytes of RAM at most.
+///
+/// # Errors
+/// A layout that cannot be.
+pub fn ram_bytes_max(config: &AustereConfig) -> Result<u64, AustereError> {
+    let (fp_buckets, lba_buckets) = config.buckets()?;
+    let slots = u64::from(config.bucket_slots);
+    let (fp_slots, entries) = (u64::from(fp_buckets) * slots, u64::from(lba_buckets) * slots);
+    let fp_hash_bits = u64::from(KeySpace::new(fp_buckets, config.prefix_bits).bits());
+    let fp_index = fp_slots * PREFIX_BYTES + u64::from(fp_buckets) * FLAGS_BYTES;
+    let hashes = (slots * fp_hash_bits).div_ceil(u64::from(u64::BITS)) * size_of::<u64>() as u64;
+    let locks = LbaIndex::locks_bytes(lba_buckets as usize, config.bucket_slots as usize) as u64;
+    let lba_index = entries * PREFIX_BYTES + u64::from(lba_buckets) * (hashes + FLAGS_BYTES) + locks;
+    let large = Sketch::large_bytes_max(LbaIndex::references_of(u64::from(lba_buckets), slots));
+    let large = config.large_counts_bytes_max.map_or(large, |bytes| bytes.min(large));
+    Ok(fp_index
+        + lba_index
+        + Sketch::counter_bytes(entries)
+        + large
+        + Lost::bytes_for(entries)
+        + entries::READ_BYTES_MAX)
+}
