@@ -25,7 +25,7 @@ mod ram;
 pub(crate) mod sizes;
 
 pub use contents::Orphans;
-pub use placed::{Placed, mappings_for, slots_bytes_max, spares};
+pub use placed::{Placed, mappings_for, of_slots, slots_bytes_max, spares};
 pub use sizes::{FlashSize, METADATA_PAGE_BYTES, SizeError, SizeErrorKind, Sizes};
 
 use crate::{

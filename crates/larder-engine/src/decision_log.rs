@@ -6,8 +6,9 @@
 //!
 //! Of a chunk the log has the fingerprint, which is that of the cache's own key, and the length as stored.
 //!
-//! Only a log of a cache over WEUs can be replayed. That of another store names each insertion, each slot and each chunk that comes
-//! and goes; but what a bucket store knows depends on the metadata slots that it has read by then, and they are not in the log.
+//! A log of a cache over WEUs or over slots of one chunk can be replayed. That of a bucket store names each insertion, each slot and each
+//! chunk that comes and goes, too; but what such a store knows depends on the metadata slots that it has read by then, and they are
+//! not in the log.
 //!
 //! Invariants: without a sink an event is not even made. A sink decides nothing.
 //!

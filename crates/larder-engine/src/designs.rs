@@ -7,12 +7,7 @@
 use crate::{
     config::CreateOptions,
     error::EngineError,
-    store::{
-        Store,
-        buckets::Buckets,
-        slots::{Slots, of_slots},
-        weus::Weus,
-    },
+    store::{Store, buckets::Buckets, slots::Slots, weus::Weus},
 };
 use larder_core::{
     Design, DesignConfig,
@@ -23,6 +18,7 @@ use larder_core::{
     d_lru::{self, DLru},
     lru::{self, Lru},
     nitro,
+    slotted::of_slots,
 };
 use larder_format::{BucketRequest, DesignId, Layout, StoreKind, Superblock};
 

@@ -4,7 +4,7 @@
 //!
 //! Invariants: no log panics; one that is refused is so with its line.
 //!
-//! What it does not do: follow designs that are not over WEUs.
+//! What it does not do: follow AustereCache, whose log does not tell which metadata slots were read when.
 
 use crate::weu::WeuCache;
 use larder_core::decisions::{

@@ -53,6 +53,42 @@ fn small() -> Vec<String> {
     ]
 }
 
+/// The same over slots of one chunk, with D-LRU: what a record has to itself it fills, and is written at once.
+fn small_slots() -> Vec<String> {
+    vec![
+        "larder-decisions 1".into(),
+        "opened d-lru 4096 4096 512 0 0 6 2000 2000 5 0".into(),
+        "read 7 0 8 : miss".into(),
+        format!("look {} : miss", fp(1)),
+        "open clean : slot 0".into(),
+        format!("insert 7 clean {} raw 4096 : stored 0 0 4096", fp(1)),
+        format!("insert 8 20 {} known : hit 0 0 4096", fp(1)),
+        "read 8 3 4 : hit 0 0 4096".into(),
+        "commit needed".into(),
+        "written 5 : count 4096".into(),
+        "open dirty : slot 1".into(),
+        format!("fragment 9 21 0f{} raw 2048 : stored 1 0 2048", "00".repeat(31)),
+        "read 9 0 4 : hit 1 0 2048".into(),
+        "read 9 3 5 : miss".into(),
+        "written 6 : count 2048".into(),
+        // Two slots are the design's: what was used least recently makes way, and its slot goes once it is clean.
+        "open clean : slot 2".into(),
+        format!("insert 10 clean {} raw 4096 : stored 2 0 4096", fp(2)),
+        "choose : slot 0".into(),
+        "evict : none".into(),
+        "read 8 0 8 : hit 0 0 4096".into(),
+        "clean 8 20 : count 1".into(),
+        "read 8 0 8 : miss".into(),
+        "choose : slot 0".into(),
+        "evict : slot 0".into(),
+        "release : slot 0".into(),
+        "written 7 : count 4096".into(),
+        "trim 9 1 22".into(),
+        "read 9 0 8 : zero".into(),
+        "choose : slot 1".into(),
+    ]
+}
+
 fn replayed(lines: &[String]) -> Result<Decided, String> {
     replay(lines.join("\n").as_bytes())
 }
@@ -75,8 +111,26 @@ fn a_log_comes_to_what_was_worked_out() {
 }
 
 #[test]
+fn a_log_over_slots_comes_to_what_was_worked_out() {
+    let decided = Decided {
+        read_hits: 4,
+        read_misses: 3,
+        records: 3,
+        stored_bytes: 4096 + 2048 + 4096,
+        duplicates: 1,
+        segment_bytes: 4096 + 2048 + 4096,
+        weus_evicted: 1,
+    };
+    assert_eq!(replayed(&small_slots()), Ok(decided));
+}
+
+#[test]
 fn each_answer_is_found_here_and_not_believed() {
-    let small = small();
+    no_answer_is_believed(small());
+    no_answer_is_believed(small_slots());
+}
+
+fn no_answer_is_believed(small: Vec<String>) {
     let mut changed = 0;
     for (at, line) in small.iter().enumerate() {
         let Some((event, answer)) = line.split_once(" : ") else { continue };
@@ -84,7 +138,7 @@ fn each_answer_is_found_here_and_not_believed() {
             if other != answer {
                 let mut lines = small.clone();
                 lines[at] = format!("{event} : {other}");
-                let error = replayed(&lines).unwrap_err();
+                let error = replayed(&lines).expect_err("another answer");
                 let here = format!("line {}: `{event}` is `{other}` in the log, and `{answer}` here", at + 1);
                 assert_eq!(error, here);
                 changed += 1;
@@ -136,12 +190,15 @@ fn what_cannot_be_is_refused_with_its_line() {
     let opened = |line: &str| replayed(&["larder-decisions 1".into(), line.into()]).unwrap_err();
     let used = "line 2: the opening found 3 chunks and used slots; only an empty cache can be followed";
     assert!(opened("opened nitro 4096 524288 4096 64 64 7 2000 2000 5 3").starts_with(used));
-    // As caches over other stores are opened, whose slots have no header.
-    for other in ["lru 4096 4096 4096 0 0 200 2000 0 1 0", "austere 32768 8192 512 0 0 240 2000 0 1 7"] {
-        let name = other.split(' ').next().unwrap();
-        let refused = format!("line 2: {name:?} is no design over WEUs; there are nitro and cd-arc (`opened {other}`)");
-        assert_eq!(opened(&format!("opened {other}")), refused);
-    }
+    let names = "those of nitro, cd-arc, d-lru, d-arc, lru, arc can";
+    let austere = "opened austere 32768 8192 512 0 0 240 2000 0 1 7";
+    let refused = format!("line 2: no log of the design \"austere\" can be followed; {names} (`{austere}`)");
+    assert_eq!(opened(austere), refused);
+    // What has slots of one chunk has nothing else.
+    let slots = |sizes: &str| opened(&format!("opened lru {sizes} 200 2000 0 1 0"));
+    assert!(slots("4096 8192 4096 0 0").contains("the size of a WEU is 8192; it is from 4096 to 4096"));
+    assert!(slots("4096 4096 4096 64 0").contains("the size of a segment's header is 64; it is from 0 to 0"));
+    assert!(slots("4096 4096 4096 0 64").contains("the size of an entry of a segment's table is 64"));
     assert!(opened("opened nitro 1 524288 4096 64 64 7 2000 2000 5 0").contains("the size of a chunk is 1"));
     assert!(opened("opened nitro 4096 524288 4096 64 64 4294967295 2000 2000 5 0").contains("the number of slots"));
     assert!(opened("opened nitro 4096 524288 4096 64 64 7 1 2000 5 0").contains("1 mappings are too few"));
@@ -157,9 +214,10 @@ fn what_cannot_be_is_refused_with_its_line() {
 #[test]
 fn no_log_panics() {
     // Lines in another order, twice, or left out: whatever it comes to, it comes to something.
-    let small = small();
-    for design in ["nitro", "cd-arc"] {
-        let bare = small.iter().map(|line| line.split(" : ").next().unwrap().replace("nitro", design));
+    let over_slots = ["d-lru", "d-arc", "lru", "arc"].map(|design| (design, small_slots(), "d-lru"));
+    let over_weus = ["nitro", "cd-arc"].map(|design| (design, small(), "nitro"));
+    for (design, small, named) in over_weus.into_iter().chain(over_slots) {
+        let bare = small.iter().map(|line| line.split(" : ").next().unwrap().replace(named, design));
         let lines: Vec<String> = bare.collect();
         for from in 2..lines.len() {
             for to in 2..lines.len() {

@@ -32,7 +32,7 @@
 
 mod decisions;
 
-use super::{ChunkSlot, DataStep, Decision, Slotted};
+use super::{ChunkSlot, DataStep, Decision, FlashSize, SizeError, Slotted};
 use crate::{
     design::{Design, DesignConfig, Lookup},
     nitro::Nitro,
@@ -117,6 +117,20 @@ pub fn spares(slots: u64) -> u64 {
 /// How many mappings a cache of `slots` flash slots needs at least, to use all of them.
 pub fn mappings_for(slots: u64) -> u64 {
     slots / (HELD_BACK_SHARE - 1) * HELD_BACK_SHARE + HELD_BACK_SHARE
+}
+
+/// A design of so many data slots, or of as many as its entries can be numbered for.
+pub fn of_slots<D: Slotted + 'static>(
+    slots: u64,
+    make: impl Fn(FlashSize) -> Result<D, SizeError>,
+) -> Box<dyn Slotted> {
+    let mut slots = slots.max(1);
+    loop {
+        match make(FlashSize::DataChunks(slots)) {
+            Ok(design) => return Box::new(design),
+            Err(_) => slots = (slots / 2).max(1),
+        }
+    }
 }
 
 /// Bytes of RAM for each flash slot, at most, beside those of the mappings and of the design.

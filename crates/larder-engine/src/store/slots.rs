@@ -13,7 +13,7 @@ use crate::{
 };
 use larder_core::{
     Design, DesignConfig, nitro,
-    slotted::{FlashSize, Placed, SizeError, Slotted, mappings_for, slots_bytes_max, spares},
+    slotted::{Placed, Slotted, mappings_for, slots_bytes_max, spares},
 };
 use larder_format::{Compression, StoreKind, Superblock, layout::SLOT_COUNT_MIN};
 
@@ -26,20 +26,6 @@ pub struct Slots {
     pub dedup: bool,
     /// The design, empty, for a number of data slots and a chunk size; fewer slots where it cannot number so many.
     pub make: fn(u64, u32) -> Box<dyn Slotted>,
-}
-
-/// A design of so many data slots, or of as many as its entries can be numbered for.
-pub fn of_slots<D: Slotted + 'static>(
-    slots: u64,
-    make: impl Fn(FlashSize) -> Result<D, SizeError>,
-) -> Box<dyn Slotted> {
-    let mut slots = slots.max(1);
-    loop {
-        match make(FlashSize::DataChunks(slots)) {
-            Ok(design) => return Box::new(design),
-            Err(_) => slots = (slots / 2).max(1),
-        }
-    }
 }
 
 impl Store for Slots {

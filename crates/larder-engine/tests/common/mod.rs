@@ -63,6 +63,11 @@ impl Probe {
         std::mem::take(&mut self.events.lock())
     }
 
+    /// How many were noted since they were last taken.
+    pub fn event_count(&self) -> usize {
+        self.events.lock().len()
+    }
+
     /// Requests `op` since the events were last taken, in the order in which they were made.
     pub fn asked(&self, op: IoOp) -> Vec<Event> {
         self.events.lock().iter().filter(|e| e.op == op && !e.over).copied().collect()

@@ -5,6 +5,9 @@
 //! replays traces. In a trace one thing follows from the other at once. Here what the engine does in several steps comes in several
 //! events: a WEU is full, the next is opened, a victim is chosen, evicted, its slot free; a segment is closed, its write is over.
 //!
+//! Designs with slots of one chunk are followed by the same code, as the engine runs them by its own: a WEU is one record then, which is
+//! closed when it is stored, and nothing surrounds it.
+//!
 //! Invariants: no event panics, whatever a log says.
 //!
 //! What it does not do: count the frames of the metadata log and the checkpoints, which are a matter of when the engine's
@@ -14,24 +17,31 @@ use super::{WeuCache, WeuOptions, segments::index_of};
 use crate::cache::WritePolicy;
 use larder_core::{
     Design, DesignConfig, Lba, Lookup, NewMapping, SlotId, StreamClass,
+    arc::{self, Arc},
     cd_arc::{self, CdArc},
+    d_arc::{self, DArc},
+    d_lru::{self, DLru},
     decisions::{Answer, Event, NewContent, Opened, Stored},
+    lru::{self, Lru},
     nitro::{self, Nitro},
     packing::PackingRules,
     ranges::Run,
+    slotted::{Placed, Slotted, of_slots},
 };
 use larder_format::layout::{
     CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, CHUNKS_MAX, SECTOR_BYTES_MAX, SECTOR_BYTES_MIN, WEU_BYTES_MAX, WEU_BYTES_MIN,
 };
 use std::collections::VecDeque;
 
-/// Slots of a cache whose log is followed, at most: those of 8 TiB of flash in WEUs of 2 MiB.
+/// Slots of a cache whose log is followed, at most: those of 8 TiB of flash in WEUs of 2 MiB, of 32 GiB in chunks of 8 KiB.
 const SLOTS_MAX: u32 = 1 << 22;
 /// Log entries that nobody counts here.
 const NEVER: u64 = u64::MAX;
 
 /// What is under way.
 pub(super) struct Following {
+    /// A slot is one record.
+    one_record: bool,
     /// Number of the next segment that is closed.
     next_segment: u64,
     /// Segments whose write is not over: number, slot, bytes.
@@ -57,30 +67,56 @@ fn within<T: PartialOrd + std::fmt::Display>(what: &str, value: T, least: T, mos
     }
 }
 
-/// Makes a design over WEUs.
-type MakeDesign = fn(DesignConfig) -> Box<dyn Design>;
+/// Makes a design, for chunks of so many bytes.
+type MakeDesign = fn(DesignConfig, u32) -> Box<dyn Design>;
+
+/// A design whose log can be followed.
+struct Followed {
+    name: &'static str,
+    /// A slot is one record.
+    one_record: bool,
+    make: MakeDesign,
+}
+
+/// All of them. What the others decide, a log does not tell: they look at bytes on flash.
+const FOLLOWED: [Followed; 6] = [
+    Followed { name: nitro::NAME, one_record: false, make: |config, _| Box::new(Nitro::new(config)) },
+    Followed { name: cd_arc::NAME, one_record: false, make: |config, _| Box::new(CdArc::new(config)) },
+    over_slots(d_lru::NAME, |config, chunk| {
+        placed(config, |slots| of_slots(slots, |size| DLru::for_flash(size, chunk)))
+    }),
+    over_slots(d_arc::NAME, |config, chunk| {
+        placed(config, |slots| of_slots(slots, |size| DArc::for_flash(size, chunk)))
+    }),
+    over_slots(lru::NAME, |config, chunk| placed(config, |slots| of_slots(slots, |size| Lru::for_flash(size, chunk)))),
+    over_slots(arc::NAME, |config, chunk| placed(config, |slots| of_slots(slots, |size| Arc::for_flash(size, chunk)))),
+];
+
+const fn over_slots(name: &'static str, make: MakeDesign) -> Followed {
+    Followed { name, one_record: true, make }
+}
+
+fn placed(config: DesignConfig, make: impl FnOnce(u64) -> Box<dyn Slotted>) -> Box<dyn Design> {
+    Box::new(Placed::new(config, make))
+}
 
 /// The design of this name, whose log can be followed.
-fn design_over_weus(name: &str) -> Result<MakeDesign, String> {
-    match name {
-        nitro::NAME => Ok(|config| Box::new(Nitro::new(config))),
-        cd_arc::NAME => Ok(|config| Box::new(CdArc::new(config))),
-        other => {
-            let (nitro, cd_arc) = (nitro::NAME, cd_arc::NAME);
-            Err(format!("{other:?} is no design over WEUs; there are {nitro} and {cd_arc}"))
-        }
-    }
+fn followed(name: &str) -> Result<&'static Followed, String> {
+    FOLLOWED.iter().find(|followed| followed.name == name).ok_or_else(|| {
+        let names: Vec<&str> = FOLLOWED.iter().map(|followed| followed.name).collect();
+        format!("no log of the design {name:?} can be followed; those of {} can", names.join(", "))
+    })
 }
 
 impl WeuCache {
     /// The cache that a log begins with, empty.
     ///
     /// # Errors
-    /// One sentence: what no cache over WEUs has, or one that was not empty.
+    /// One sentence: what no such cache has, or one that was not empty.
     pub fn opened(opened: &Opened) -> Result<WeuCache, String> {
         let Opened { mappings_max, fp_entries_max, .. } = *opened;
-        // First: where there are no WEUs, no size of theirs is right.
-        let make = design_over_weus(&opened.design)?;
+        // First: where slots are something else, no size of theirs is right.
+        let Followed { one_record, make, .. } = *followed(&opened.design)?;
         if opened.found > 0 {
             return Err(format!(
                 "the opening found {} chunks and used slots; only an empty cache can be followed",
@@ -88,11 +124,15 @@ impl WeuCache {
             ));
         }
         let chunk_bytes = within("the size of a chunk", opened.chunk_bytes, CHUNK_BYTES_MIN, CHUNK_BYTES_MAX)?;
+        // Nothing surrounds a record that has a slot of a chunk's size.
+        let slot_bytes = if one_record { (chunk_bytes, chunk_bytes) } else { (WEU_BYTES_MIN, WEU_BYTES_MAX) };
+        let around_bytes = if one_record { (0, 0) } else { (1, SECTOR_BYTES_MIN) };
+        let (what, table) = ("the size of a segment's header", "the size of an entry of a segment's table");
         let rules = PackingRules {
-            weu_bytes: within("the size of a WEU", opened.weu_bytes, WEU_BYTES_MIN, WEU_BYTES_MAX)?,
+            weu_bytes: within("the size of a WEU", opened.weu_bytes, slot_bytes.0, slot_bytes.1)?,
             sector_bytes: within("the size of a sector", opened.sector_bytes, SECTOR_BYTES_MIN, SECTOR_BYTES_MAX)?,
-            header_bytes: within("the size of a segment's header", opened.header_bytes, 1, SECTOR_BYTES_MIN)?,
-            entry_bytes: within("the size of an entry of a segment's table", opened.entry_bytes, 1, SECTOR_BYTES_MIN)?,
+            header_bytes: within(what, opened.header_bytes, around_bytes.0, around_bytes.1)?,
+            entry_bytes: within(table, opened.entry_bytes, around_bytes.0, around_bytes.1)?,
         };
         let options = WeuOptions {
             chunk_bytes,
@@ -107,8 +147,9 @@ impl WeuCache {
             zero_ranges_max: NEVER,
             commit_entries: NEVER,
         };
-        let mut cache = WeuCache::new(make, options)?;
+        let mut cache = WeuCache::new(|config| make(config, chunk_bytes), options)?;
         cache.following = Some(Following {
+            one_record,
             next_segment: opened.first_segment,
             in_flight: Vec::new(),
             victims: VecDeque::new(),
@@ -245,7 +286,7 @@ impl WeuCache {
                 self.release(slot);
                 Ok(Answer::Slot(slot))
             }
-            _ => Err("this event is none of a cache over WEUs".into()),
+            _ => Err("this event is none of such a cache".into()),
         }
     }
 
@@ -286,10 +327,15 @@ impl WeuCache {
 
     fn append_logged(&mut self, stored: Stored, class: StreamClass) -> Result<larder_core::Place, String> {
         self.check_stored(stored)?;
-        self.append(stored, class).ok_or_else(|| match &self.open[index_of(class)] {
+        let place = self.append(stored, class).ok_or_else(|| match &self.open[index_of(class)] {
             Some(open) => format!("the record does not fit here, into slot {}", open.slot.0),
             None => "no WEU is open here that the record could go to".into(),
-        })
+        })?;
+        if self.following.as_ref().is_some_and(|following| following.one_record) {
+            // It is full, before the record is mapped.
+            self.close_segment(class, true);
+        }
+        Ok(place)
     }
 }
 

@@ -1,11 +1,11 @@
-//! The simulator and the engine decide alike: [`slots`] for the designs with slots of one chunk, [`buckets`] for AustereCache, [`weus`] for those
-//! over WEUs.
+//! The simulator and the engine decide alike: [`slots`] for the designs with slots of one chunk, [`buckets`] for AustereCache, one request
+//! at a time; [`logs`] for all but AustereCache, whatever is asked at the same time.
 //! Requests are drawn, and those of the real traces beside the checkout, where they are there: the first so many chunks of each, or
 //! the first `LARDER_REQUESTS`.
 //!
 //! What it does not do: faults of a device, after which what is decided depends on bytes.
 
 mod buckets;
+mod logs;
 mod requests;
 mod slots;
-mod weus;

@@ -4,6 +4,7 @@
 
 use larder_core::{Fingerprint, Lba};
 use larder_device::rng::{Rng, mix64};
+use larder_engine::WriteMode;
 use larder_sim::{
     cache::{Content, Request},
     replay::Batches,
@@ -105,6 +106,11 @@ pub fn drawn(seed: u64) -> Vec<Request> {
     requests.collect()
 }
 
+/// Whether something of them is to be cached: writes alone are not, where they go around the cache.
+pub fn caches_some(mode: WriteMode, requests: &[Request]) -> bool {
+    mode != WriteMode::Around || requests.iter().any(|request| matches!(request, Request::Read(..)))
+}
+
 /// The first chunks of a trace, of `chunk` bytes. Addresses are numbered as they come, so that the volume is small. A trace's blocks
 /// are composed to chunks; larger ones, which cannot be divided, are taken for chunks as they are, stored in as much less.
 /// Nothing, with a word, where there is no such trace.
@@ -122,11 +128,13 @@ pub fn of_trace(traces: &Path, trace: &Trace, count: usize, chunk: usize) -> Vec
     } else {
         first_of(larder_trace::chunks(open(), block as u32).expect("a size"), block, count)
     };
-    if block > chunk {
-        for request in &mut requests {
-            if let Request::Read(_, content) | Request::Write(_, content) = request {
-                content.stored_bytes = (content.stored_bytes as usize * chunk).div_ceil(block) as u32;
-            }
+    // AustereCache's generator gives a content another stored length each time that it draws it; here it keeps the first.
+    let mut stored: HashMap<Fingerprint, u32> = HashMap::new();
+    for request in &mut requests {
+        if let Request::Read(_, content) | Request::Write(_, content) = request {
+            let bytes = content.stored_bytes as usize;
+            let bytes = if block > chunk { (bytes * chunk).div_ceil(block) } else { bytes };
+            content.stored_bytes = *stored.entry(content.fingerprint).or_insert(bytes as u32);
         }
     }
     assert!(!requests.is_empty(), "{} is empty", trace.path);

@@ -10,7 +10,7 @@
 
 use super::{Bucketed, Key, SlotRun};
 use crate::{
-    design::Lookup,
+    design::{DesignStats, Lookup},
     types::{Lba, SlotId},
 };
 
@@ -20,6 +20,29 @@ const LOOKED_MAX: u64 = 1 << 13;
 const PARTS: u64 = 64;
 
 impl Bucketed {
+    /// All counts.
+    pub(super) fn count_all(&self) -> DesignStats {
+        let dirty = self.exact.counts();
+        let ram = self.core.ram();
+        DesignStats {
+            mapped_chunks: self.cached_chunks().max(dirty.chunks),
+            zero_chunks: 0,
+            fragments: dirty.fragments,
+            dirty_chunks: dirty.chunks,
+            trimmed_chunks: dirty.run_chunks,
+            lba_index_entries: self.core.lba_entries(),
+            fp_index_entries: self.core.run_count(),
+            fp_index_evictions: 0,
+            lba_index_ram_bytes: (ram.lba_index_bytes + ram.sketch_bytes + self.lost.ram_bytes()) as u64,
+            fp_index_ram_bytes: ram.fp_index_bytes as u64,
+            slot_table_ram_bytes: self.entries.ram_bytes() as u64,
+            dirty_ram_bytes: self.exact.ram_bytes() as u64,
+            slots_free: self.core.free_slots(),
+            swept_entries: 0,
+            ghosts: 0,
+        }
+    }
+
     /// Addresses that a lookup would find, as far as that is known without reading flash.
     pub(super) fn cached_chunks(&self) -> u64 {
         let is_there = |lba_key: Key, run: SlotRun| {

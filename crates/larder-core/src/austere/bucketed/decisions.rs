@@ -456,25 +456,7 @@ impl Design for Bucketed {
     }
 
     fn stats(&self) -> DesignStats {
-        let dirty = self.exact.counts();
-        let ram = self.core.ram();
-        DesignStats {
-            mapped_chunks: self.cached_chunks().max(dirty.chunks),
-            zero_chunks: 0,
-            fragments: dirty.fragments,
-            dirty_chunks: dirty.chunks,
-            trimmed_chunks: dirty.run_chunks,
-            lba_index_entries: self.core.lba_entries(),
-            fp_index_entries: self.core.run_count(),
-            fp_index_evictions: 0,
-            lba_index_ram_bytes: (ram.lba_index_bytes + ram.sketch_bytes + self.lost.ram_bytes()) as u64,
-            fp_index_ram_bytes: ram.fp_index_bytes as u64,
-            slot_table_ram_bytes: self.entries.ram_bytes() as u64,
-            dirty_ram_bytes: self.exact.ram_bytes() as u64,
-            slots_free: self.core.free_slots(),
-            swept_entries: 0,
-            ghosts: 0,
-        }
+        self.count_all()
     }
 }
 
