@@ -32,6 +32,7 @@ pub mod exact;
 mod lost;
 pub mod memory;
 pub mod ram;
+mod wishes;
 
 use super::{
     Austere, AustereConfig, AustereError,
@@ -96,6 +97,8 @@ pub struct Bucketed {
     generation: u32,
     /// What waits for room, by address: the newest of each.
     wishes: BTreeMap<Lba, Wish>,
+    /// The one that a run was chosen for last.
+    turn: Lba,
     /// Runs that were chosen to go, by their first slots.
     leaving: BTreeSet<SlotId>,
     /// Of them, those that were evicted and are not free yet.
@@ -129,6 +132,7 @@ impl Bucketed {
             entries: Entries::default(),
             generation: 0,
             wishes: BTreeMap::new(),
+            turn: Lba(0),
             leaving: BTreeSet::new(),
             retired: BTreeSet::new(),
             stuck: BTreeSet::new(),
