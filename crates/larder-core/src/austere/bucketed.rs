@@ -58,6 +58,9 @@ const FRAGMENT_TURNS: u64 = 8;
 
 /// Of the pages that a checkpoint keeps, the first is not of the indices: it has the next generation.
 const HEAD_PAGES: usize = 1;
+/// The longest run whose addresses are asked about one by one, for some tenths of a second; a longer one forgets what is clean elsewhere,
+/// too. (A trim comes in shorter ones; what a recovery reads of a log may be longer.)
+const ASKED_MAX: u64 = 1 << 22;
 /// As many addresses may be about to be overwritten; more are just forgotten.
 const SUSPENDED_MAX: usize = 4096;
 
@@ -362,8 +365,8 @@ impl Bucketed {
     fn forget_run(&mut self, first: Lba, count: u64) {
         self.count();
         self.exact.remove_run(first, count);
-        if count > self.core.lba_entries_max() {
-            // Whose they are the indices do not know; there are fewer of them than addresses to be asked about.
+        if count > self.core.lba_entries_max().max(ASKED_MAX) {
+            // Whose the entries are the indices do not know: each address is asked about, and these are too many.
             self.core.forget_all();
             self.suspended.clear();
             return;
