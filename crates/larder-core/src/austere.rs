@@ -1,4 +1,4 @@
-//! AustereCache (Wang et al., USENIX ATC 2020): deduplication and compression with an index of a few bits a chunk.
+//! AustereCache (Wang et al., USENIX ATC 2020): deduplication and compression, with an index of hashes.
 //!
 //! Role: an LBA index from LBA-hash to FP-hash ([`lba_index`], §3.1), an FP index whose slots are the slots of the flash
 //! ([`fp_index`], §3.1, §3.2), and estimated reference counts, which choose what is evicted ([`sketch`], §3.3). Hashes say

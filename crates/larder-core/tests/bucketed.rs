@@ -456,3 +456,13 @@ fn what_is_found_is_what_was_put() {
         assert!(seen["kept"] * 100 >= seen["had"] * 95, "{prefix_bits} bits: {seen:?}");
     }
 }
+
+#[test]
+fn a_long_trim_forgets_what_it_covers_alone() {
+    let mut world = World::new(16, 16);
+    (0..20).for_each(|lba| world.put(Lba(lba), Holds::Content(lba), false));
+    assert!(CHUNKS - 20 > world.design.core().lba_entries_max(), "it is longer than the index");
+    world.trim(Lba(20), CHUNKS - 20);
+    (0..CHUNKS).for_each(|lba| world.read(Lba(lba)));
+    assert_eq!((world.seen["hit"], world.seen["zero"]), (20, CHUNKS - 20));
+}

@@ -5,8 +5,8 @@
 //!
 //! Whoever works on a block has its *turn*, which is AustereCache's lock of a bucket (section 4): requests of other blocks go on.
 //!
-//! What is wanted of several blocks is read side by side: each block has its turn and its read, and nobody who has a turn waits for
-//! another.
+//! What is wanted of several blocks is read side by side: each block has its turn and its read, and nobody who has a turn
+//! waits for another.
 //!
 //! Invariants: of what lies in one block of the device, one read or write is under way at a time, in the order in which they were
 //! asked for under the lock; and what was read is told, or used for a hit that is pinned, before its turn ends. So nobody is told
@@ -27,7 +27,7 @@ use std::{
     sync::{Arc, atomic::Ordering::*},
 };
 
-/// Metadata slots that are read side by side for one request. As many as are remembered at a time, or more, would be of no use.
+/// Metadata slots that are read side by side for one request: fewer than are remembered.
 pub(crate) const INFORMED_MAX: usize = 64;
 
 /// Where a metadata slot is: the device's block, and the bytes before it in there.

@@ -24,7 +24,7 @@ use larder_engine::{
     status::{compression_name, mode_name},
     superblock,
 };
-use larder_format::{FormatError, Superblock};
+use larder_format::{FormatError, Superblock, layout::SLOT_COUNT_MIN};
 use std::{
     ffi::CString,
     fs::{self, File, OpenOptions},
@@ -85,6 +85,7 @@ pub fn run(args: &CreateArgs) -> Outcome {
         flash_uuid: random()?,
         hash_key: random()?,
     };
+    refuse_contradictions(args)?;
     check_texts(args, &options)?;
     plan(flash.bytes, flash.sector_bytes, origin_bytes, &options)
         .map_err(|error| refused_plan(args, &flash, &options, &error))?;
@@ -252,7 +253,8 @@ fn refuse_content(path: &Path, device: &dyn BlockDevice) -> Outcome {
     match block_on(superblock::read(device)) {
         Ok((superblock, _)) => {
             return Err(Failure::failed(format_args!(
-                "{shown} already holds a Larder cache, for the origin {}: --force overwrites it, and what only it has",
+                "{shown} already holds a Larder cache of the design {}, for the origin {}: --force overwrites it, and what only it has",
+                designs::find(superblock.design).map_or("of another version", |design| design.name),
                 self::shown(superblock.origin.uri.as_str())
             )));
         }
@@ -273,6 +275,20 @@ fn refuse_content(path: &Path, device: &dyn BlockDevice) -> Outcome {
     Ok(())
 }
 
+/// Refuses options of which one says the contrary of another.
+fn refuse_contradictions(args: &CreateArgs) -> Outcome {
+    match (args.dedup, args.fp_index) {
+        (Some(Switch::Off), Some(percent)) if percent > 0 => Err(Failure::Usage(format!(
+            "--dedup off --fp-index {percent}: without deduplication there is no FP index; leave one of the two out"
+        ))),
+        (Some(Switch::On), Some(0)) => Err(Failure::Usage(
+            "--dedup on --fp-index 0: an FP index of 0 percent turns deduplication off; leave one of the two out"
+                .into(),
+        )),
+        _ => Ok(()),
+    }
+}
+
 fn check_texts(args: &CreateArgs, options: &CreateOptions) -> Outcome {
     if larder_format::VolumeName::new(args.name.clone()).is_err() {
         return Err(Failure::Usage(format!("--name {}: a name has 64 bytes at most, and no zero byte", args.name)));
@@ -284,9 +300,14 @@ fn check_texts(args: &CreateArgs, options: &CreateOptions) -> Outcome {
 }
 
 fn refused_plan(args: &CreateArgs, flash: &Target, options: &CreateOptions, error: &EngineError) -> Failure {
-    let (slot, unit) = match options.weu_bytes == options.chunk_bytes {
-        true => ("slots", "chunk"),
-        false => ("WEUs", "WEU"),
+    let design = designs::find(options.design).ok();
+    let slot = design.map_or("slot", |design| design.kind().slot_name());
+    // Seven chunks, and where slots are in buckets whole ones.
+    let bucket = design.map_or(0, |design| design.layout(options, flash.bytes, 1).bucket_slots).max(1);
+    let chunk_slots = (options.chunk_bytes / options.weu_bytes.max(1)).max(1);
+    let count = match (SLOT_COUNT_MIN * chunk_slots).next_multiple_of(bucket) {
+        SLOT_COUNT_MIN => "seven".to_owned(),
+        count => count.to_string(),
     };
     let named = match args.size {
         Some(bytes) => format!("--size {}", size::exact(bytes)),
@@ -294,13 +315,13 @@ fn refused_plan(args: &CreateArgs, flash: &Target, options: &CreateOptions, erro
     };
     Failure::failed(match error {
         EngineError::Format(FormatError::FlashTooSmall { needed_bytes, .. }) => format!(
-            "{named}: a flash of {} is too small; {} is the least, for the description and seven {slot} of {}",
+            "{named}: a flash of {} is too small; {} is the least, for the description and {count} {slot}s of {}",
             size::exact(flash.bytes),
             size::exact(*needed_bytes),
             size::exact(options.weu_bytes.into())
         ),
         EngineError::Format(FormatError::FlashTooLarge { flash_bytes_max, .. }) => format!(
-            "{named}: with {slot} of {} a flash has {} at most; use a larger {unit}",
+            "{named}: with {slot}s of {} a flash has {} at most; use a larger {slot}",
             size::exact(options.weu_bytes.into()),
             size::exact(*flash_bytes_max)
         ),

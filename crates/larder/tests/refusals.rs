@@ -131,16 +131,29 @@ fn create_refuses_a_wrong_geometry() {
             &["--size", "64M", "--design", "d-lru", "--compress", "lz4"],
             &["d-lru", "compress", "nitro, cd-arc, austere"],
         ),
-        (&["--size", "64M", "--design", "austere", "--weu", "1M"], &["austere", "4096 bytes", "no WEUs"]),
+        (
+            &["--size", "64M", "--design", "austere", "--weu", "1M"],
+            &["austere", "4096 bytes", "no WEUs", "nitro, cd-arc"],
+        ),
         (
             &["--size", "64M", "--design", "austere", "--dedup", "off"],
             &["austere", "deduplicates", "nitro, cd-arc, lru, arc"],
         ),
-        (&["--size", "64M", "--design", "d-arc", "--weu", "2M"], &["d-arc", "WEU"]),
+        (&["--size", "64M", "--design", "d-arc", "--weu", "2M"], &["d-arc", "no WEUs", "nitro, cd-arc"]),
         (&["--size", "64M", "--design", "d-arc", "--dedup", "off"], &["d-arc", "deduplicat", "lru, arc"]),
         (&["--size", "64M", "--design", "d-lru", "--fp-index", "50"], &["d-lru", "fingerprints", "nitro"]),
         (&["--size", "64M", "--design", "lru", "--dedup", "on"], &["lru", "deduplicat", "d-lru, d-arc"]),
-        (&["--size", "300K", "--design", "arc"], &["flash", "small", "slots of 8K"]),
+        (&["--size", "300K", "--design", "arc"], &["flash", "small", "seven chunks of 8K"]),
+        (&["--size", "300K", "--design", "austere"], &["flash", "small", "16 subchunks of 4K"]),
+        (&["--size", "300K", "--design", "austere", "--chunk", "4K"], &["flash", "small", "16 subchunks of 4K"]),
+        (&["--size", "64M", "--design", "lru", "--fp-index", "50"], &["lru", "no FP index", "nitro, cd-arc"]),
+        (&["--size", "64M", "--design", "arc", "--fp-index", "0"], &["arc", "no FP index", "nitro, cd-arc"]),
+        (&["--size", "64M", "--design", "austere", "--fp-index", "50"], &["austere", "FP index", "nitro, cd-arc"]),
+        (&["--size", "64M", "--design", "d-lru", "--weu", "2M"], &["d-lru", "no WEUs", "nitro, cd-arc"]),
+        (&["--size", "64M", "--design", "lru", "--weu", "2M"], &["lru", "no WEUs", "nitro, cd-arc"]),
+        // What contradicts itself.
+        (&["--size", "64M", "--dedup", "off", "--fp-index", "50"], &["--dedup off", "--fp-index 50", "leave one"]),
+        (&["--size", "64M", "--dedup", "on", "--fp-index", "0"], &["--dedup on", "--fp-index 0", "leave one"]),
         // A new flash file needs a size.
         (&[], &["--size"]),
     ];
@@ -206,7 +219,9 @@ fn a_flash_must_be_ours_and_free() {
 
     // The flash of one volume is not silently made the flash of another.
     let other_origin = scratch.file("other-origin", 16 * MIB);
-    refused(&scratch, &mut create(&volume.flash, &other_origin, &[]), &[&flash_name]);
+    refused(&scratch, &mut create(&volume.flash, &other_origin, &[]), &[&flash_name, "design nitro"]);
+    let over = &mut create(&volume.flash, &other_origin, &["--design", "austere"]);
+    refused(&scratch, over, &[&flash_name, "design nitro"]);
     // Nor does it serve before another origin.
     let mut wrong_origin = serve(&volume.flash, &address);
     refused(&scratch, wrong_origin.arg("--origin").arg(&other_origin), &["origin"]);
@@ -292,6 +307,11 @@ fn wrong_usage_exits_with_two() {
     let scratch = Scratch::new("usage");
     for args in [&["fly"][..], &["serve"], &["create", "--flash"], &["status", "--flash", "x", "--wings"]] {
         refused_with(&scratch, &mut larder(args), &[2], &[]);
+    }
+    // Nobody serves the flash that is replayed against, so that nobody could be asked for counts.
+    for args in [&["--flash", "f", "--counts-of", "g"][..], &["--counts-of", "g", "--flash", "f"]] {
+        let mut replay = larder(["bench", "replay", "--trace", "t"]);
+        refused_with(&scratch, replay.args(args), &[2], &["--counts-of", "--flash"]);
     }
 }
 

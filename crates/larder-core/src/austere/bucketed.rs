@@ -32,6 +32,7 @@ pub mod exact;
 mod lost;
 pub mod memory;
 pub mod ram;
+mod wishes;
 
 use super::{
     Austere, AustereConfig, AustereError,
@@ -57,6 +58,9 @@ const FRAGMENT_TURNS: u64 = 8;
 
 /// Of the pages that a checkpoint keeps, the first is not of the indices: it has the next generation.
 const HEAD_PAGES: usize = 1;
+/// The longest run whose addresses are asked about one by one, for some tenths of a second; a longer one forgets what is clean elsewhere,
+/// too. (A trim comes in shorter ones; what a recovery reads of a log may be longer.)
+const ASKED_MAX: u64 = 1 << 22;
 /// As many addresses may be about to be overwritten; more are just forgotten.
 const SUSPENDED_MAX: usize = 4096;
 
@@ -96,6 +100,8 @@ pub struct Bucketed {
     generation: u32,
     /// What waits for room, by address: the newest of each.
     wishes: BTreeMap<Lba, Wish>,
+    /// The one that a run was chosen for last.
+    turn: Lba,
     /// Runs that were chosen to go, by their first slots.
     leaving: BTreeSet<SlotId>,
     /// Of them, those that were evicted and are not free yet.
@@ -129,6 +135,7 @@ impl Bucketed {
             entries: Entries::default(),
             generation: 0,
             wishes: BTreeMap::new(),
+            turn: Lba(0),
             leaving: BTreeSet::new(),
             retired: BTreeSet::new(),
             stuck: BTreeSet::new(),
@@ -358,8 +365,8 @@ impl Bucketed {
     fn forget_run(&mut self, first: Lba, count: u64) {
         self.count();
         self.exact.remove_run(first, count);
-        if count > self.core.lba_entries_max() {
-            // Whose they are the indices do not know; there are fewer of them than addresses to be asked about.
+        if count > self.core.lba_entries_max().max(ASKED_MAX) {
+            // Whose the entries are the indices do not know: each address is asked about, and these are too many.
             self.core.forget_all();
             self.suspended.clear();
             return;

@@ -9,7 +9,7 @@
 use super::{Looking, Store, slots::shares_all};
 use crate::{
     config::CreateOptions,
-    designs::DesignLayout,
+    designs::{self, DesignLayout},
     error::EngineError,
     region::scan::generations,
     verify::{
@@ -110,7 +110,10 @@ impl Store for Buckets {
     fn check(&self, options: &CreateOptions) -> Result<(), String> {
         let subchunk = subchunk_bytes(options);
         if options.weu_bytes != subchunk {
-            return Err(format!("has slots for parts of a chunk, of {subchunk} bytes here, and no WEUs"));
+            let others = designs::names_where(|store| store.kind() == StoreKind::Weus);
+            return Err(format!(
+                "has slots for parts of a chunk, of {subchunk} bytes here, and no WEUs: leave their size out, or take {others}"
+            ));
         }
         shares_all(options.dedup, options)
     }

@@ -80,7 +80,8 @@ impl Store for Slots {
 
     fn check(&self, options: &CreateOptions) -> Result<(), String> {
         if options.weu_bytes != options.chunk_bytes {
-            return Err("has slots of one chunk, and no WEUs".into());
+            let others = designs::names_where(|store| store.kind() == StoreKind::Weus);
+            return Err(format!("has slots of one chunk, and no WEUs: leave their size out, or take {others}"));
         }
         if options.compression != Compression::Off {
             return Err(format!(
@@ -90,7 +91,11 @@ impl Store for Slots {
         }
         match (self.dedup, options.dedup) {
             (true, dedup) => shares_all(dedup, options),
-            (false, false) => Ok(()),
+            (false, false) if options.fp_index_percent == 100 => Ok(()),
+            (false, false) => Err(format!(
+                "does not deduplicate, and has no FP index: leave its size out, or take {}",
+                designs::names_where(|store| store.kind() == StoreKind::Weus)
+            )),
             (false, true) => Err(format!(
                 "does not deduplicate: switch deduplication off, or take {}",
                 designs::names_where(|store| store.can_share())
@@ -114,9 +119,13 @@ impl Store for Slots {
 /// # Errors
 /// As [`Store::check`].
 pub fn shares_all(dedup: bool, options: &CreateOptions) -> Result<(), String> {
-    match dedup && options.fp_index_percent == 100 {
-        true => Ok(()),
-        false => Err(format!(
+    match (dedup, options.fp_index_percent) {
+        (true, 100) => Ok(()),
+        (true, _) => Err(format!(
+            "has the fingerprints of all that is stored: leave the size of the FP index out, or take {}",
+            designs::names_where(|store| store.kind() == StoreKind::Weus)
+        )),
+        (false, _) => Err(format!(
             "deduplicates, with all its fingerprints: switch that on, or take {}",
             designs::names_where(|store| store.can_copy())
         )),

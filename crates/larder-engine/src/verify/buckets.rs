@@ -15,9 +15,10 @@ use super::{
 };
 use crate::{
     codec::Codec,
-    region::scan::{StoredRun, stored_runs},
+    region::scan::{StoredRun, clean_mappings, stored_runs},
 };
-use larder_core::Place;
+use larder_core::{Design, Lookup, Place};
+use std::collections::HashSet;
 
 /// Checks every record.
 pub(crate) async fn check(check: RecordCheck<'_>) -> Findings {
@@ -28,6 +29,7 @@ pub(crate) async fn check(check: RecordCheck<'_>) -> Findings {
     let codec = Codec::new(superblock.hash_key, superblock.compression, 1, true);
     let runs = stored_runs(flash, superblock, &*found.design).await;
     let total = runs.len() as u64;
+    count_clean(&runs, &*found.design, report);
     let end = layout.slot_offset(0).unwrap_or_default() + u64::from(layout.slot_count) * u64::from(layout.weu_bytes);
     for (done, run) in runs.iter().enumerate() {
         progress(done as u64, total);
@@ -80,6 +82,16 @@ pub(crate) async fn check(check: RecordCheck<'_>) -> Findings {
     homeless(named, &mut findings);
     progress(total, total);
     findings
+}
+
+/// Counts the clean mappings that metadata slots list: the indices know no address of theirs.
+fn count_clean(runs: &[StoredRun], design: &dyn Design, report: &mut VerifyReport) {
+    let mut slots = HashSet::new();
+    for mapping in clean_mappings(runs, design) {
+        let Lookup::Chunk { place, .. } = mapping.lookup else { continue };
+        report.mappings += 1;
+        report.duplicates += u64::from(!slots.insert(place.slot));
+    }
 }
 
 /// What is mapped into a slot, whatever its generation.

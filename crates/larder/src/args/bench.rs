@@ -100,7 +100,7 @@ pub struct BenchReplayArgs {
     #[arg(long, value_name = "URI")]
     pub nbd: Option<String>,
     /// With --nbd: the flash of the Larder that serves it, which is asked for its counts
-    #[arg(long, value_name = "PATH", requires = "nbd")]
+    #[arg(long, value_name = "PATH", requires = "nbd", conflicts_with = "flash")]
     pub counts_of: Option<PathBuf>,
     /// With --flash: read nothing ahead and insert what a scan reads, as `larder sim` does
     #[arg(long, conflicts_with = "nbd")]

@@ -1,8 +1,8 @@
-//! How much a cache has that keeps no count of it: an entry of the LBA index outlives the content that it names, and nothing says
-//! which entries those are.
+//! How much a cache has that keeps no count of it: an entry of the LBA index outlives the content that it names, and nothing
+//! says which entries those are.
 //!
-//! Invariants: no more than [`LOOKED_MAX`] entries, and as many dirty chunks, are looked at for an answer, however large the
-//! indices are. Up to so many the count is that of all; beyond, it is that of as many, spread evenly, times what they stand for.
+//! Invariants: no more than [`LOOKED_MAX`] entries, and as many dirty chunks, are looked at for an answer, however large
+//! the indices are. Up to so many the count is that of all; beyond, it is that of as many, spread evenly, times what they stand for.
 //! (Of 8192 entries half of which name a run, the standard error is 1.1% of the count.)
 //!
 //! What it does not do: read metadata slots. Where a content came back after it had been evicted, an entry that is older than that

@@ -275,28 +275,7 @@ impl Design for Bucketed {
     }
 
     fn choose_victim(&mut self, busy: &mut dyn FnMut(SlotId) -> bool) -> Option<Victim> {
-        let waiting: Vec<Lba> = self.wishes.keys().copied().collect();
-        for lba in waiting {
-            self.map_wish(lba);
-            let Some(wish) = self.wishes.get(&lba) else { continue };
-            if wish.victims.is_empty() {
-                let Some(victims) = self.victims_of(wish) else {
-                    self.wishes.remove(&lba);
-                    continue;
-                };
-                self.wishes.entry(lba).and_modify(|wish| wish.victims = victims);
-            }
-            let Bucketed { wishes, leaving, core, .. } = self;
-            let Some(wish) = wishes.get_mut(&lba) else { continue };
-            // Another wish may have had them go, or more.
-            wish.victims.retain(|slot| !leaving.contains(slot) && core.run_from(slot.0).is_some());
-            if let Some(at) = wish.victims.iter().position(|&slot| !busy(slot)) {
-                let slot = wish.victims.remove(at);
-                self.leaving.insert(slot);
-                return Some(Victim { slot, dirty_refs: self.exact.in_slot(slot).count() as u32 });
-            }
-        }
-        None
+        self.next_victim(busy)
     }
 
     fn spare_victim(&mut self, slot: SlotId) {

@@ -1,7 +1,7 @@
 //! RAM that the indices of a layout take, before there are any: what a budget is divided by.
 //!
-//! Invariants: no more is allocated by [`Bucketed`](super::Bucketed) for indices, what they lost and large counts; and of metadata slots for those
-//! that are remembered, not for those that wait to be written.
+//! Invariants: no more is allocated by [`Bucketed`](super::Bucketed) for indices, what they lost and large counts; and for
+//! metadata slots that are remembered, not for those that wait to be written.
 //!
 //! What it does not do: count what is dirty.
 

@@ -36,7 +36,10 @@ fn a_sound_bucket_store_is_clean_whatever_is_dirty() {
         // Zeroes are content here.
         let expected = if is_clean { (200, 0) } else { (0, 201) };
         assert_eq!(mapped(&flash), expected);
-        assert_eq!(report.dirty_mappings, expected.1 as u64);
+        let all = (expected.0 + expected.1) as u64;
+        assert_eq!((report.mappings, report.dirty_mappings), (all, expected.1 as u64));
+        let found = block_on(recovered(&*flash)).expect("recovered");
+        assert_eq!(found.design.stats().mapped_chunks, all);
         assert_eq!(report.trimmed_runs, u64::from(!is_clean));
     }
 }

@@ -61,8 +61,8 @@ pub fn run(_: &mut Lab<'_>, means: &Means) -> Result<Report, String> {
              by waiting side by side: a disk with a queue of requests takes the nearest first.",
             thread::available_parallelism().map_or(1, |processors| processors.get())
         ),
-        "The engine decides under one lock, for the time of a decision, in all designs; the paper's locks a bucket. The \
-         paper has the number of threads at which its gain is largest in its figure only."
+        "The paper's locks a bucket. The engine decides under one lock of the whole cache, for the time of a decision; read hits \
+         share it, and who reads or writes a block of metadata slots has that block to himself meanwhile. The paper has the number of threads at which its gain is largest in its figure only."
             .to_owned(),
     ];
     Ok(Report { tables, comparisons, words, charts })

@@ -1,0 +1,49 @@
+//! What waits to be stored, and the runs that go for it.
+//!
+//! Invariants: whoever waits gets victims in turn, so that choosing one looks at all that wait only where none is left to go.
+//!
+//! What it does not do: say what has to go for a content; [`Bucketed::victims_of`] does.
+
+use super::Bucketed;
+use crate::{
+    design::Victim,
+    types::{Lba, SlotId},
+};
+use std::ops::Bound;
+
+impl Bucketed {
+    /// The next run to go, for the wish that had the last one, or one after it by address.
+    pub(super) fn next_victim(&mut self, busy: &mut dyn FnMut(SlotId) -> bool) -> Option<Victim> {
+        let mut from = Bound::Included(self.turn);
+        for _ in 0..self.wishes.len() {
+            let next = self.wishes.range((from, Bound::Unbounded)).next().or_else(|| self.wishes.iter().next());
+            let lba = *next?.0;
+            if let Some(slot) = self.victim_for(lba, busy) {
+                self.turn = lba;
+                self.leaving.insert(slot);
+                return Some(Victim { slot, dirty_refs: self.exact.in_slot(slot).count() as u32 });
+            }
+            from = Bound::Excluded(lba);
+        }
+        None
+    }
+
+    /// A run that goes for this wish and is not busy.
+    fn victim_for(&mut self, lba: Lba, busy: &mut dyn FnMut(SlotId) -> bool) -> Option<SlotId> {
+        self.map_wish(lba);
+        let wish = self.wishes.get(&lba)?;
+        if wish.victims.is_empty() {
+            let Some(victims) = self.victims_of(wish) else {
+                self.wishes.remove(&lba);
+                return None;
+            };
+            self.wishes.entry(lba).and_modify(|wish| wish.victims = victims);
+        }
+        let Bucketed { wishes, leaving, core, .. } = self;
+        let wish = wishes.get_mut(&lba)?;
+        // Another wish may have had them go, or more.
+        wish.victims.retain(|slot| !leaving.contains(slot) && core.run_from(slot.0).is_some());
+        let at = wish.victims.iter().position(|&slot| !busy(slot))?;
+        Some(wish.victims.remove(at))
+    }
+}
