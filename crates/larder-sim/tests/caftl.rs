@@ -17,9 +17,10 @@ use larder_sim::ssd::{
         options::{CaftlOptions, Switch},
         store::StoreOptions,
     },
-    ftl::{Ftl, Written},
+    ftl::{Ftl, FtlKind, PageWrite, Written},
     geometry::{Geometry, Lpn},
-    op::{Cause, Hash},
+    op::{Cause, Hash, Nobody},
+    profile::{PROFILES, Profile},
 };
 
 const PLAIN: fn() -> CaftlOptions = || CaftlOptions { store: ROOMY, ..CaftlOptions::default() };
@@ -275,6 +276,24 @@ fn collection_fingerprints_what_it_moves_where_that_is_asked_for() {
         assert_eq!(hashes(&drive), [0, counts.fingerprinted_collected]);
         assert_eq!(drive.idle(100), 0, "idle time is not used");
     }
+}
+
+/// Figures 8 and 9: writes that are removed, and erase blocks that are not occupied, beside the baseline.
+#[test]
+fn fewer_pages_and_blocks_than_the_baseline() {
+    let mut drive = Drive::new(PLAIN());
+    let profile = Profile { geometry: GEOMETRY, ..PROFILES[0] };
+    let mut baseline = (FtlKind::named("page-trim").expect("a layer").make)(&profile).expect("a drive");
+    for lpn in 0..400 {
+        // Every other page is one of ten.
+        let number = if lpn % 2 == 0 { u64::from(lpn) % 20 } else { 1_000 + u64::from(lpn) };
+        drive.write(lpn, &[number]);
+        baseline.write(&[PageWrite { lpn: Lpn(lpn), content: content(number) }], &mut Nobody);
+    }
+    let counts = drive.ftl.counts();
+    assert_eq!((counts.host_pages_written, counts.pages_deduplicated), (400, 190));
+    // 210 pages over two planes are 28 blocks, and one has the journal.
+    assert_eq!((baseline.array().blocks_occupied(), drive.ftl.array().blocks_occupied()), (50, 29));
 }
 
 /// The journal, the tables and the metadata cost pages, and these are few.

@@ -168,7 +168,7 @@ impl Books {
         }
     }
 
-    /// The logical page that has `ppa` for itself, as the primary table has it.
+    /// Whether the maps, or the list of the layer's own pages, say that `owner` is on `ppa`.
     pub fn is_mapped(&self, owner: Owner, ppa: Ppa) -> bool {
         match owner {
             Owner::Page(lpn) => self.maps.location(lpn).at() == Some(At::Page(ppa)),

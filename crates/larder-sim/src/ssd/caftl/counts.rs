@@ -38,7 +38,7 @@ pub struct CaftlCounts {
     pub merges: u64,
     /// Times that the tables were written out.
     pub syncs: u64,
-    /// Metadata pages programmed and read to be changed or looked at.
+    /// Metadata pages that came into RAM, to be changed or looked at; they were read, if there were any yet.
     pub metadata_pages_brought_in: u64,
 }
 

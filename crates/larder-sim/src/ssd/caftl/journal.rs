@@ -7,7 +7,7 @@
 //! Invariants: records say what an entry *is*, not what changed, so that one that is applied twice does no harm. Tables
 //! in flash, then the journal, then the log, in this order, are the tables in RAM.
 //!
-//! What it does not do: program pages; `books.rs` counts them, and `persist.rs` programs them.
+//! What it does not do: program pages (`persist.rs`).
 
 use super::maps::{FREE, Location, Maps, Shared, Vba};
 use crate::ssd::geometry::Lpn;
@@ -32,7 +32,6 @@ pub enum Record {
 #[derive(Debug)]
 pub struct Log {
     records: Vec<Record>,
-    /// By page of the primary table; its entries a page are a power of two, here by shift.
     primary_changed: Changed,
     secondary_changed: Changed,
 }
@@ -135,7 +134,7 @@ impl Durable {
     }
 
     /// The tables are written out as they are in RAM, of which `log` is the part that no journal page has. The journal
-    /// begins anew. Returns the records that were applied.
+    /// begins anew.
     pub fn sync(&mut self, log: &mut Log) {
         let journal = std::mem::take(&mut self.journal);
         for record in journal.into_iter().chain(log.take(usize::MAX)) {
