@@ -74,6 +74,13 @@ fn caftl(bencher: Bencher<'_, '_>, reads_percent: u32) {
     bench(bencher, &Profile::named("caftl").expect("a profile"), "page", reads_percent);
 }
 
+/// The same drive with CAFTL, whose contents are all distinct: each page is fingerprinted, looked up and remembered for
+/// the coldest, and journal, tables and metadata are written.
+#[divan::bench(args = [0, 50], sample_count = 5, sample_size = 1)]
+fn caftl_deduplicating(bencher: Bencher<'_, '_>, reads_percent: u32) {
+    bench(bencher, &Profile::named("caftl").expect("a profile"), "caftl", reads_percent);
+}
+
 /// 1 TB in pages of 16 KiB.
 #[divan::bench(args = [0, 50], sample_count = 5, sample_size = 1)]
 fn tlc_nvme(bencher: Bencher<'_, '_>, reads_percent: u32) {

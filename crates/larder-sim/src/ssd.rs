@@ -18,6 +18,7 @@
 //! | [`counts`] | what was programmed, read and erased, wear, and years of life |
 //! | [`ftl`] | the trait of all translation layers, and the table of them |
 //! | [`page_mapped`] | the page-mapped one: a space and a table |
+//! | [`caftl`] | the one that deduplicates: a space, two tables and a store of fingerprints |
 //! | [`time`] | when requests are over: planes, buses, the write buffer, the controller |
 //!
 //! Words: a **logical page** (LPN) is what the host addresses, a **physical page** (PPA) is where flash is programmed,
@@ -35,6 +36,7 @@
 
 pub mod array;
 pub mod blocks;
+pub mod caftl;
 mod collect;
 pub mod counts;
 pub mod flash;

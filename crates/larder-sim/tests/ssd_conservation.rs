@@ -46,8 +46,9 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..400)
 }
 
+/// Large enough for the own pages of every layer.
 fn geometry() -> impl Strategy<Value = Geometry> {
-    (1u32..=2, 1u32..=2, 1u32..=2, 24u32..40, 4u32..=12, 40u32..=100).prop_map(
+    (1u32..=2, 1u32..=2, 1u32..=2, 32u32..48, 6u32..=12, 60u32..=100).prop_map(
         |(packages, dies_per_package, planes_per_die, blocks_per_plane, pages_per_block, percent)| Geometry {
             packages,
             dies_per_package,

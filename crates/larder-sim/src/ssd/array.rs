@@ -218,6 +218,11 @@ impl FlashArray {
         None
     }
 
+    /// Blocks that are not free: what a drive's data occupies, in units of erase blocks (CAFTL Figure 9).
+    pub fn blocks_occupied(&self) -> u32 {
+        self.blocks.iter().filter(|block| block.written > 0).count() as u32
+    }
+
     /// How many pages are what, of the whole drive.
     pub fn totals(&self) -> PageTotals {
         self.totals

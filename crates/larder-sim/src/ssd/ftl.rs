@@ -14,6 +14,7 @@ use larder_core::Fingerprint;
 
 use super::{
     array::{FlashArray, PageTotals},
+    caftl::{Caftl, options::CaftlOptions},
     counts::Counts,
     geometry::{Lpn, OutOfRange, Ppa},
     op::Sink,
@@ -152,6 +153,16 @@ pub const FTLS: &[FtlKind] = &[
         about: "page-mapped, greedy collection, takes TRIM",
         make: |profile| make_page_mapped(profile, true),
     },
+    FtlKind {
+        name: "caftl",
+        about: "CAFTL: deduplicates in line and out of line; baseline page-trim",
+        make: |profile| make_caftl(profile, CaftlOptions::default()),
+    },
+    FtlKind {
+        name: "caftl-accelerated",
+        about: "CAFTL with sampling units of 128 KiB, CRC32 pre-hashing and the dynamic switch",
+        make: |profile| make_caftl(profile, CaftlOptions::accelerated()),
+    },
 ];
 
 fn make_page_mapped(profile: &Profile, takes_trims: bool) -> Result<Box<dyn Ftl>, OutOfRange> {
@@ -159,4 +170,10 @@ fn make_page_mapped(profile: &Profile, takes_trims: bool) -> Result<Box<dyn Ftl>
     let space = SpaceOptions { collection_threshold_percent, ..SpaceOptions::default() };
     let options = PageMappedOptions { space, takes_trims };
     Ok(Box::new(PageMapped::new(profile.geometry, options)?))
+}
+
+fn make_caftl(profile: &Profile, options: CaftlOptions) -> Result<Box<dyn Ftl>, OutOfRange> {
+    let collection_threshold_percent = profile.collection_threshold_percent;
+    let space = SpaceOptions { collection_threshold_percent, ..SpaceOptions::default() };
+    Ok(Box::new(Caftl::new(profile.geometry, CaftlOptions { space, ..options })?))
 }

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, unused_imports, reason = "each test takes what it needs")]
 
+pub mod caftl;
 #[path = "../../../larder-core/tests/common/mod.rs"]
 mod seeded;
 pub mod ssd;

@@ -1,0 +1,368 @@
+//! CAFTL: a translation layer that deduplicates what it writes (Chen, Luo and Zhang, CAFTL: A Content-Aware Flash
+//! Translation Layer, FAST 2011).
+//!
+//! Role: [`Caftl`] is a [`Space`], two maps and a store of fingerprints. A page that is written is fingerprinted; where
+//! the store knows its content, the maps refer to that, and nothing is programmed. Its baseline is the page-mapped layer
+//! with TRIM (`page-trim`), over the same space.
+//!
+//! | file | what is there |
+//! |---|---|
+//! | [`digest`] | what stands for a page's SHA-1, CRC32 and sample bytes |
+//! | [`store`], `segment.rs` | the fingerprint store: segments, buckets, the ways to find sooner (section 3.2.3) |
+//! | [`maps`] | the two-level mapping (section 3.3.1) |
+//! | [`journal`] | tables in flash, journal and log (section 3.3.2) |
+//! | [`pages`] | what is known of each page, and metadata pages (section 3.3.3) |
+//! | `books.rs` | all of that, and how it follows a page that is moved |
+//! | `in_line.rs` | writes: sampling, pre-hashing, references (sections 3.1 and 3.4) |
+//! | `out_of_line.rs` | idle time: fingerprinting, external merging (section 3.5) |
+//! | `persist.rs` | when metadata, journal and tables are programmed |
+//! | `recover.rs` | what is left after the power went, and how all is built up again |
+//! | [`options`], [`counts`] | how it behaves, and what it counts |
+//!
+//! Invariants: an entry of the store means a page whose fingerprint it has: a valid one, or one that was deleted and not
+//! programmed anew. A new page is programmed before an old one is given up. Hashes are told as operations; how long
+//! they take is the profile's.
+//!
+//! What it does not do: keep parts of the maps in flash alone (the paper's DFTL remark), or save the metadata page array
+//! and the lists of the layer's own pages, which are found for nothing when the power comes back.
+
+use std::ops::Range;
+
+use super::{
+    array::FlashArray,
+    counts::Counts,
+    flash::Flash,
+    ftl::{Ftl, PageWrite, Written},
+    geometry::{BlockId, Geometry, Lpn, OutOfRange, Ppa},
+    op::{Cause, Op, Sink, Source},
+    space::{Space, SpaceOptions, Stream},
+};
+use books::{Books, Internals, Owner};
+use counts::{CaftlCounts, DeviceRam};
+use digest::Digest;
+use hashbrown::HashMap;
+use journal::{Durable, Log};
+use maps::{At, Location, Maps, Released, Vba};
+use options::{CaftlOptions, Sizes};
+use out_of_line::OutOfLine;
+use pages::Pages;
+use persist::OwnPages;
+use store::Store;
+
+mod books;
+pub mod counts;
+pub mod digest;
+mod in_line;
+pub mod journal;
+pub mod maps;
+pub mod options;
+mod out_of_line;
+pub mod pages;
+mod persist;
+mod recover;
+mod segment;
+pub mod store;
+
+pub use recover::Recovered;
+
+/// See the module.
+#[derive(Debug)]
+pub struct Caftl {
+    space: Space,
+    books: Books,
+    options: CaftlOptions,
+    sizes: Sizes,
+    /// What flash holds of the tables.
+    durable: Durable,
+    own: OwnPages,
+    out_of_line: OutOfLine,
+    is_in_line_on: bool,
+    /// Unknown contents until now.
+    unknown: u64,
+    /// Sample bytes of contents that somebody knows.
+    sample_bytes: HashMap<Digest, u32>,
+    /// Without a capacitor: blocks that were erased since the log was empty.
+    erased: Vec<BlockId>,
+}
+
+/// Hears which blocks are erased, on the way to who else listens.
+struct Erasures<'a> {
+    blocks: &'a mut Vec<BlockId>,
+    sink: &'a mut dyn Sink,
+}
+
+impl Sink for Erasures<'_> {
+    fn op(&mut self, op: &Op) {
+        if let Op::Erase { block, .. } = *op {
+            self.blocks.push(block);
+        }
+        self.sink.op(op);
+    }
+}
+
+impl Caftl {
+    /// A new drive.
+    ///
+    /// # Errors
+    /// If the geometry is unsound, lacks spare blocks for the layer's own pages, has more pages than 31 bits number, or
+    /// an option is out of its range.
+    pub fn new(geometry: Geometry, options: CaftlOptions) -> Result<Self, OutOfRange> {
+        let sizes = Sizes::of(&geometry, &options)?;
+        let space = SpaceOptions { internal_pages_max: sizes.internal_pages_max, ..options.space };
+        let space = Space::new(geometry, space)?;
+        let logical = geometry.logical_pages();
+        let books = Books {
+            maps: Maps::new(logical),
+            log: Log::new(geometry.page_bytes),
+            pages: Pages::new(geometry.pages(), geometry.page_bytes, sizes.metadata_frames),
+            store: Store::new(options.store, options.pre_hashes)?,
+            internals: Internals::default(),
+            counts: CaftlCounts::default(),
+            fingerprints_collected: options.fingerprints_collected,
+            hashes_due: 0,
+            collected: Vec::new(),
+        };
+        Ok(Caftl {
+            space,
+            books,
+            options,
+            sizes,
+            durable: Durable::new(logical),
+            own: OwnPages::new(&sizes),
+            out_of_line: OutOfLine::default(),
+            is_in_line_on: true,
+            unknown: 0,
+            sample_bytes: HashMap::new(),
+            erased: Vec::new(),
+        })
+    }
+
+    /// Of this content the first four bytes are known, as one big-endian number, and decide which page of a sampling
+    /// unit is its sample. Other contents have synthetic ones.
+    pub fn tell_sample_bytes(&mut self, content: larder_core::Fingerprint, bytes: u32) {
+        self.sample_bytes.insert(Digest::of(content), bytes);
+    }
+
+    /// What it did beside what every drive counts.
+    pub fn caftl_counts(&self) -> &CaftlCounts {
+        &self.books.counts
+    }
+
+    /// The fingerprint store, to look at.
+    pub fn store(&self) -> &Store {
+        &self.books.store
+    }
+
+    /// Both maps, to look at.
+    pub fn maps(&self) -> &Maps {
+        &self.books.maps
+    }
+
+    /// How it behaves.
+    pub fn options(&self) -> &CaftlOptions {
+        &self.options
+    }
+
+    /// Whether the fingerprint of what a logical page holds is known to the drive.
+    pub fn is_fingerprinted(&self, lpn: Lpn) -> bool {
+        self.locate(lpn).is_some_and(|ppa| self.books.pages.is_known(ppa))
+    }
+
+    /// What a drive of this kind needs RAM for.
+    pub fn device_ram(&self) -> DeviceRam {
+        let page_bytes = u64::from(self.space.array().geometry().page_bytes);
+        DeviceRam {
+            primary_table: u64::from(self.books.maps.logical_pages()) * u64::from(journal::PRIMARY_BYTES),
+            secondary_table: u64::from(self.books.maps.vbas()) * u64::from(journal::SECONDARY_BYTES),
+            fingerprint_store: self.books.store.device_bytes(),
+            metadata_page_array: u64::from(self.sizes.metadata_pages) * 4,
+            metadata_pages: u64::from(self.sizes.metadata_frames) * page_bytes,
+            sort: u64::from(self.options.sort_fingerprints_max) * u64::from(pages::METADATA_BYTES),
+            log: u64::from(self.options.log_pages) * page_bytes,
+        }
+    }
+
+    fn flash(&mut self) -> &mut Flash {
+        self.space.flash_mut()
+    }
+
+    /// Appends a page, and forgets what was known of the one that lay there.
+    fn append(&mut self, stream: Stream, owner: Owner, source: Source, cause: Cause, sink: &mut dyn Sink) -> Ppa {
+        let word = self.books.word(owner);
+        let ppa = if self.options.capacitor {
+            self.space.append(stream, word, source, cause, &mut self.books, sink)
+        } else {
+            let mut sink = Erasures { blocks: &mut self.erased, sink };
+            self.space.append(stream, word, source, cause, &mut self.books, &mut sink)
+        };
+        self.books.reused(ppa);
+        self.books.pages.forget(ppa);
+        ppa
+    }
+
+    fn owner(&self, ppa: Ppa) -> Owner {
+        self.books.owner(self.space.array().owner(ppa))
+    }
+
+    fn set_owner(&mut self, ppa: Ppa, owner: Owner) {
+        let word = self.books.word(owner);
+        self.space.flash_mut().set_owner(ppa, word);
+        self.books.pages.touch(ppa, true);
+    }
+
+    /// The page of `lpn` gets a VBA.
+    fn share(&mut self, lpn: Lpn, ppa: Ppa) -> Vba {
+        let vba = self.books.maps.make_shared(lpn, ppa, &mut self.books.log);
+        self.set_owner(ppa, Owner::Shared(vba));
+        self.books.counts.pages_shared += 1;
+        vba
+    }
+
+    /// A logical page refers to something else now: what it referred to before may be of no use.
+    fn released(&mut self, released: Released) {
+        match released {
+            Released::Nothing => {}
+            Released::Shared(vba) => self.books.references_changed(vba),
+            Released::Page(ppa) => {
+                self.space.invalidate(ppa);
+                if !self.books.pages.is_stored(ppa) {
+                    return;
+                }
+                let digest = self.books.pages.digest(ppa);
+                if self.options.keeps_deleted {
+                    self.books.store.change(digest, Location::page(ppa), 0);
+                } else {
+                    self.books.store.remove(digest);
+                    self.books.pages.set_stored(ppa, false);
+                }
+            }
+        }
+    }
+
+    fn check_pages(&self) {
+        let array = self.space.array();
+        let mut valid = 0;
+        for ppa in (0..array.geometry().pages()).map(Ppa).filter(|&ppa| array.is_valid(ppa)) {
+            let owner = self.owner(ppa);
+            assert!(self.books.is_mapped(owner, ppa), "page {} is where {owner:?} says", ppa.0);
+            valid += 1;
+            let metadata_page = self.books.pages.metadata_page(ppa);
+            if !matches!(owner, Owner::Internal(_)) && self.books.pages.is_complete(metadata_page) {
+                assert!(self.books.pages.is_known(ppa), "page {} is fingerprinted", ppa.0);
+            }
+        }
+        let unique = self.books.maps.primary().iter().filter(|location| matches!(location.at(), Some(At::Page(_))));
+        let used = unique.count() as u32 + self.books.maps.vbas() + self.books.internals.len();
+        assert_eq!(valid, used, "valid pages are those of the maps and the layer's own");
+        assert!(self.books.internals.len() <= self.sizes.internal_pages_max, "the layer's own pages");
+    }
+
+    fn check_store(&self) {
+        let (array, pages) = (self.space.array(), &self.books.pages);
+        for entry in self.books.store.entries() {
+            let Some(ppa) = self.books.maps.resolve(entry.location) else { panic!("{entry:?} is somewhere") };
+            assert!(pages.is_stored(ppa), "{entry:?} means page {}", ppa.0);
+            assert_eq!(pages.digest(ppa), entry.digest, "page {} holds what the store says", ppa.0);
+            if array.is_valid(ppa) {
+                assert_eq!(*entry, self.books.entry(entry.digest, ppa, self.owner(ppa)), "page {}", ppa.0);
+                assert!(pages.is_known(ppa), "page {} is fingerprinted", ppa.0);
+            } else {
+                assert!(self.options.keeps_deleted, "{entry:?} is deleted");
+                assert_eq!((entry.location, entry.reference), (Location::page(ppa), 0), "{entry:?} is deleted");
+            }
+        }
+        assert_eq!(self.books.store.len(), pages.stored(), "as many entries as pages that have one");
+    }
+}
+
+impl Ftl for Caftl {
+    fn write(&mut self, pages: &[PageWrite], sink: &mut dyn Sink) -> Written {
+        let deduplicated = self.write_in_line(pages, sink);
+        let counts = self.flash().host_counts();
+        counts.host_pages_written += pages.len() as u64;
+        counts.pages_deduplicated += u64::from(deduplicated);
+        Written { programmed: pages.len() as u32 - deduplicated, deduplicated }
+    }
+
+    fn read(&mut self, lpn: Lpn, sink: &mut dyn Sink) -> bool {
+        let ppa = self.locate(lpn);
+        self.flash().host_counts().host_pages_read += 1;
+        match ppa {
+            Some(ppa) => self.flash().read(ppa, Cause::Host, sink),
+            None => self.flash().host_counts().unmapped_pages_read += 1,
+        }
+        ppa.is_some()
+    }
+
+    fn trim(&mut self, pages: Range<u32>, sink: &mut dyn Sink) {
+        assert!(pages.end <= self.books.maps.logical_pages(), "logical page {} is beyond the drive", pages.end);
+        self.flash().host_counts().host_pages_trimmed += pages.len() as u64;
+        for lpn in pages.map(Lpn) {
+            let released = self.books.maps.unmap(lpn, &mut self.books.log);
+            self.released(released);
+            self.settle(sink);
+        }
+    }
+
+    /// Without a capacitor the log goes to the journal; with one it is as good as there.
+    fn flush(&mut self, sink: &mut dyn Sink) {
+        if !self.options.capacitor {
+            // The log comes last: what settles is logged, too.
+            self.settle(sink);
+            self.write_log(sink);
+        }
+    }
+
+    fn idle(&mut self, budget: u64, sink: &mut dyn Sink) -> u64 {
+        self.use_idle_time(budget, sink)
+    }
+
+    fn tell_buffer_fill(&mut self, percent: u8) {
+        let Some(switch) = self.options.switch else { return };
+        if percent >= switch.high_percent && self.is_in_line_on {
+            self.is_in_line_on = false;
+            self.books.counts.switched_off += 1;
+        } else if percent <= switch.low_percent {
+            self.is_in_line_on = true;
+        }
+    }
+
+    fn locate(&self, lpn: Lpn) -> Option<Ppa> {
+        self.books.maps.resolve(self.books.maps.location(lpn))
+    }
+
+    fn takes_trims(&self) -> bool {
+        true
+    }
+
+    fn counts(&self) -> &Counts {
+        self.space.flash().counts()
+    }
+
+    fn array(&self) -> &FlashArray {
+        self.space.array()
+    }
+
+    fn ram_bytes(&self) -> u64 {
+        let books = &self.books;
+        let books = books.maps.ram_bytes()
+            + books.log.ram_bytes()
+            + books.pages.ram_bytes()
+            + books.store.ram_bytes()
+            + books.internals.ram_bytes()
+            + (books.collected.capacity() * size_of::<Ppa>()) as u64;
+        let own = self.own.ram_bytes() + (self.erased.capacity() * size_of::<BlockId>()) as u64;
+        let samples = self.sample_bytes.allocation_size() as u64;
+        self.space.ram_bytes() + books + own + samples + self.durable.ram_bytes() + self.out_of_line.ram_bytes()
+    }
+
+    fn check(&self) {
+        self.space.check();
+        self.books.maps.check();
+        self.books.store.check();
+        self.books.pages.check();
+        self.durable.check(&self.books.log, &self.books.maps);
+        self.check_pages();
+        self.check_store();
+    }
+}

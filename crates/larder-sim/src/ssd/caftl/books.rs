@@ -1,0 +1,217 @@
+//! What CAFTL keeps in RAM about its pages, and how all of it follows a page that is moved.
+//!
+//! Role: [`Books`] is the maps and their log, what is known of each page, the fingerprint store, and where the layer's own
+//! pages are. It is the [`Relocate`] of CAFTL's space: a moved page is one change of a map, whoever shares it.
+//!
+//! Invariants: the owner word beside a valid page says which logical page, VBA or own page it is. What a move makes
+//! necessary on flash (journal, metadata, hashes) is only noted here, and done once the space is free again
+//! (`persist.rs`).
+//!
+//! What it does not do: any operation on flash.
+
+use super::{
+    counts::CaftlCounts,
+    digest::Digest,
+    journal::Log,
+    maps::{At, Location, Maps, Vba},
+    pages::Pages,
+    store::{Entry, Inserted, Store},
+};
+use crate::ssd::{
+    geometry::{Lpn, Ppa},
+    space::Relocate,
+};
+
+/// What a page holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Owner {
+    /// The content of one logical page.
+    Page(Lpn),
+    /// The content of all logical pages that refer to the VBA.
+    Shared(Vba),
+    /// A page of the layer's own, by its number among these.
+    Internal(u32),
+}
+
+/// The bit of an owner word that no logical page has.
+const NOT_A_PAGE: u32 = 1 << 31;
+
+/// Where the layer's own pages are.
+#[derive(Debug, Default)]
+pub(super) struct Internals {
+    ppas: Vec<Ppa>,
+    free: Vec<u32>,
+}
+
+impl Internals {
+    /// A number for a page that is programmed next.
+    pub fn reserve(&mut self) -> u32 {
+        self.free.pop().unwrap_or_else(|| {
+            self.ppas.push(Ppa::NONE);
+            self.ppas.len() as u32 - 1
+        })
+    }
+
+    /// The page is there.
+    pub fn set(&mut self, id: u32, ppa: Ppa) {
+        self.ppas[id as usize] = ppa;
+    }
+
+    /// Where the page is.
+    pub fn get(&self, id: u32) -> Ppa {
+        self.ppas[id as usize]
+    }
+
+    /// The page is of no use any longer; where it was.
+    pub fn release(&mut self, id: u32) -> Ppa {
+        self.free.push(id);
+        std::mem::replace(&mut self.ppas[id as usize], Ppa::NONE)
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> u32 {
+        (self.ppas.len() - self.free.len()) as u32
+    }
+
+    pub fn ram_bytes(&self) -> u64 {
+        (self.ppas.capacity() * size_of::<Ppa>() + self.free.capacity() * size_of::<u32>()) as u64
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Books {
+    pub maps: Maps,
+    pub log: Log,
+    pub pages: Pages,
+    pub store: Store,
+    pub internals: Internals,
+    pub counts: CaftlCounts,
+    /// Whether collection fingerprints what it moves.
+    pub fingerprints_collected: bool,
+    /// Hashes of moved pages that are not told yet.
+    pub hashes_due: u32,
+    /// Pages that collection fingerprinted, to be looked up.
+    pub collected: Vec<Ppa>,
+}
+
+impl Books {
+    /// What an owner word says.
+    pub fn owner(&self, word: u32) -> Owner {
+        if word & NOT_A_PAGE == 0 {
+            return Owner::Page(Lpn(word));
+        }
+        // VBAs are at most as many as logical pages: their numbers end there, and those of own pages begin.
+        let number = word & !NOT_A_PAGE;
+        match number.checked_sub(self.maps.logical_pages()) {
+            None => Owner::Shared(Vba(number)),
+            Some(id) => Owner::Internal(id),
+        }
+    }
+
+    /// The owner word.
+    pub fn word(&self, owner: Owner) -> u32 {
+        match owner {
+            Owner::Page(lpn) => lpn.0,
+            Owner::Shared(vba) => NOT_A_PAGE | vba.0,
+            Owner::Internal(id) => NOT_A_PAGE | (self.maps.logical_pages() + id),
+        }
+    }
+
+    /// What the store says of a page of data, by its owner.
+    pub fn entry(&self, digest: Digest, ppa: Ppa, owner: Owner) -> Entry {
+        match owner {
+            Owner::Page(_) => Entry { digest, location: Location::page(ppa), reference: 1 },
+            Owner::Shared(vba) => {
+                let reference = reference(self.maps.shared(vba).references);
+                Entry { digest, location: Location::shared(vba), reference }
+            }
+            Owner::Internal(_) => panic!("page {} is none of data", ppa.0),
+        }
+    }
+
+    /// The store shall have an entry for this page, which it has not.
+    pub fn remember(&mut self, entry: Entry, ppa: Ppa) {
+        match self.store.insert(entry) {
+            Inserted::Refused => return,
+            Inserted::Added => {}
+            Inserted::Replaced(old) => {
+                let Some(old) = self.maps.resolve(old.location) else { panic!("{old:?} is somewhere") };
+                self.pages.set_stored(old, false);
+            }
+        }
+        self.pages.set_stored(ppa, true);
+    }
+
+    /// A VBA is referred to by more or fewer pages than before.
+    pub fn references_changed(&mut self, vba: Vba) {
+        let ppa = self.maps.shared(vba).ppa;
+        if self.pages.is_stored(ppa) {
+            let Entry { digest, location, reference } = self.entry(self.pages.digest(ppa), ppa, Owner::Shared(vba));
+            self.store.change(digest, location, reference);
+        }
+    }
+
+    /// The entry of `gone`, which holds what `kept` holds, means `kept` from now on.
+    pub fn hand_over(&mut self, gone: Ppa, kept: Ppa) {
+        if self.pages.is_stored(gone) {
+            self.pages.set_stored(gone, false);
+            self.pages.set_stored(kept, true);
+        }
+    }
+
+    /// A page is programmed: what the store knew of its former content is gone at the latest now.
+    pub fn reused(&mut self, ppa: Ppa) {
+        if self.pages.is_stored(ppa) {
+            self.store.remove(self.pages.digest(ppa));
+            self.pages.set_stored(ppa, false);
+        }
+    }
+
+    /// Whether the maps, or the list of the layer's own pages, say that `owner` is on `ppa`.
+    pub fn is_mapped(&self, owner: Owner, ppa: Ppa) -> bool {
+        match owner {
+            Owner::Page(lpn) => self.maps.location(lpn).at() == Some(At::Page(ppa)),
+            Owner::Shared(vba) => self.maps.shared(vba).ppa == ppa,
+            Owner::Internal(id) => self.internals.get(id) == ppa,
+        }
+    }
+}
+
+/// References as the store has them.
+pub(super) fn reference(references: u32) -> u8 {
+    u8::try_from(references).unwrap_or(u8::MAX)
+}
+
+impl Relocate for Books {
+    fn moved(&mut self, owner: u32, from: Ppa, to: Ppa) {
+        self.reused(to);
+        let owner = self.owner(owner);
+        match owner {
+            Owner::Page(lpn) => self.maps.page_moved(lpn, to, &mut self.log),
+            Owner::Shared(vba) => self.maps.shared_moved(vba, to, &mut self.log),
+            Owner::Internal(id) => {
+                self.internals.set(id, to);
+                self.pages.forget(to);
+                return;
+            }
+        }
+        self.pages.touch(from, false);
+        self.pages.touch(to, true);
+        let digest = self.pages.digest(from);
+        let mut is_known = self.pages.is_known(from);
+        if !is_known && self.fingerprints_collected {
+            is_known = true;
+            self.hashes_due += 1;
+            self.counts.fingerprinted_collected += 1;
+            self.collected.push(to);
+        }
+        self.pages.hold(to, digest, is_known);
+        if self.pages.is_stored(from) {
+            self.hand_over(from, to);
+            if let Owner::Page(_) = owner {
+                self.store.change(digest, Location::page(to), 1);
+            }
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Writes, deduplicated in line (CAFTL sections 3.1 and 3.4).
+//!
+//! Role: a request is divided into sampling units, whose sample page decides whether the others are fingerprinted; a page
+//! that is fingerprinted is looked up, after its CRC32 where that is asked for; what is there is referred to, and what
+//! is not is programmed and remembered.
+//!
+//! Invariants: after each page the maps, the store and the flash agree. A page that is found costs no program.
+//!
+//! What it does not do: wait: a full buffer switches it off (`tell_buffer_fill`), and what is missed then is found out
+//! of line.
+
+use super::{
+    Caftl,
+    books::Owner,
+    digest::Digest,
+    maps::{At, Location, Released},
+    store::Entry,
+};
+use crate::ssd::{
+    array::PageState,
+    ftl::PageWrite,
+    geometry::Lpn,
+    op::{Cause, Hash, Sink, Source},
+    space::Stream,
+};
+
+impl Caftl {
+    /// Writes a request; how many of its pages were there.
+    pub(super) fn write_in_line(&mut self, pages: &[PageWrite], sink: &mut dyn Sink) -> u32 {
+        if !self.options.in_line || !self.is_in_line_on {
+            if self.options.in_line {
+                self.books.counts.pages_switched_off += pages.len() as u64;
+            }
+            for page in pages {
+                let digest = self.digest(page);
+                self.program(page, digest, false, sink);
+            }
+            return 0;
+        }
+        pages.chunks(self.sizes.sampling_unit_pages).map(|unit| self.write_unit(unit, sink)).sum()
+    }
+
+    fn write_unit(&mut self, unit: &[PageWrite], sink: &mut dyn Sink) -> u32 {
+        let [only] = unit else { return self.write_sampled(unit, sink) };
+        let digest = self.digest(only);
+        u32::from(self.write_fingerprinted(only, digest, sink))
+    }
+
+    /// The page of the greatest sample bytes decides; the first of equals.
+    fn write_sampled(&mut self, unit: &[PageWrite], sink: &mut dyn Sink) -> u32 {
+        let digests: Vec<Digest> = unit.iter().map(|page| self.digest(page)).collect();
+        let (mut sample, mut greatest) = (0, 0);
+        for (at, digest) in digests.iter().enumerate() {
+            let bytes = match self.sample_bytes.is_empty() {
+                true => digest.sample_bytes(),
+                false => self.sample_bytes.get(digest).copied().unwrap_or_else(|| digest.sample_bytes()),
+            };
+            if at == 0 || bytes > greatest {
+                (sample, greatest) = (at, bytes);
+            }
+        }
+        let is_there = self.write_fingerprinted(&unit[sample], digests[sample], sink);
+        self.books.counts.units_sampled += 1;
+        self.books.counts.samples_found += u64::from(is_there);
+        let mut deduplicated = u32::from(is_there);
+        for (at, page) in unit.iter().enumerate().filter(|(at, _)| *at != sample) {
+            if is_there {
+                deduplicated += u32::from(self.write_fingerprinted(page, digests[at], sink));
+            } else {
+                self.books.counts.pages_sampled_out += 1;
+                self.program(page, digests[at], false, sink);
+            }
+        }
+        deduplicated
+    }
+
+    /// Fingerprints a page, and writes it unless its content is there. Whether it was.
+    fn write_fingerprinted(&mut self, page: &PageWrite, digest: Digest, sink: &mut dyn Sink) -> bool {
+        if self.options.pre_hashes {
+            self.flash().hash(Hash::Crc32, Cause::Host, sink);
+            self.books.counts.crc_lookups += 1;
+            if !self.books.store.has_crc(digest.crc32()) {
+                self.program(page, digest, false, sink);
+                return false;
+            }
+            self.books.counts.crc_found += 1;
+        }
+        self.flash().hash(Hash::Sha1, Cause::Host, sink);
+        if let Some(entry) = self.books.store.look_up(digest)
+            && self.refer(page.lpn, &entry)
+        {
+            self.settle(sink);
+            return true;
+        }
+        self.program(page, digest, true, sink);
+        false
+    }
+
+    /// `lpn` refers to what the store has found. False where that was erased.
+    fn refer(&mut self, lpn: Lpn, entry: &Entry) -> bool {
+        let released = match entry.location.at() {
+            None => panic!("{entry:?} is nowhere"),
+            Some(At::Virtual(vba)) => {
+                let before = self.books.maps.shared(vba).references;
+                let released = self.books.maps.refer(lpn, vba, &mut self.books.log);
+                if self.books.maps.shared(vba).references == before {
+                    self.books.counts.same_content += 1;
+                } else {
+                    self.books.references_changed(vba);
+                }
+                released
+            }
+            Some(At::Page(ppa)) => match self.space.array().state(ppa) {
+                PageState::Free => {
+                    self.books.reused(ppa);
+                    return false;
+                }
+                PageState::Invalid => {
+                    self.space.revalidate(ppa);
+                    self.set_owner(ppa, Owner::Page(lpn));
+                    self.books.store.change(entry.digest, Location::page(ppa), 1);
+                    self.books.counts.revalidated += 1;
+                    self.books.maps.map(lpn, ppa, &mut self.books.log)
+                }
+                PageState::Valid => {
+                    let Owner::Page(first) = self.owner(ppa) else { panic!("page {} has one logical page", ppa.0) };
+                    if first == lpn {
+                        self.books.counts.same_content += 1;
+                        Released::Nothing
+                    } else {
+                        let vba = self.share(first, ppa);
+                        let released = self.books.maps.refer(lpn, vba, &mut self.books.log);
+                        self.books.references_changed(vba);
+                        released
+                    }
+                }
+            },
+        };
+        self.released(released);
+        true
+    }
+
+    /// Programs a page of the host.
+    fn program(&mut self, page: &PageWrite, digest: Digest, is_known: bool, sink: &mut dyn Sink) {
+        let PageWrite { lpn, content } = *page;
+        let ppa = self.append(Stream::Host, Owner::Page(lpn), Source::Host(lpn, content), Cause::Host, sink);
+        self.books.pages.hold(ppa, digest, is_known);
+        self.books.pages.touch(ppa, true);
+        // Only now: collection may have moved the old one.
+        let released = self.books.maps.map(lpn, ppa, &mut self.books.log);
+        self.released(released);
+        if is_known {
+            let entry = self.books.entry(digest, ppa, Owner::Page(lpn));
+            self.books.remember(entry, ppa);
+        }
+        self.settle(sink);
+    }
+
+    fn digest(&mut self, page: &PageWrite) -> Digest {
+        assert!(page.lpn.0 < self.books.maps.logical_pages(), "logical page {} is beyond the drive", page.lpn.0);
+        match page.content {
+            Some(content) => Digest::of(content),
+            None => {
+                self.unknown += 1;
+                Digest::of_unknown(self.unknown)
+            }
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! The two-level indirect mapping (CAFTL section 3.3.1).
+//!
+//! Role: the primary table maps a logical page to a physical one (PBA) where the page is unique, or to a virtual one (VBA)
+//! where it shares its content; the secondary maps a VBA to its physical page, and counts the logical pages that refer to
+//! it. So a shared page that is moved is one change, whoever shares it. Every change goes to a [`Log`].
+//!
+//! Invariants: the references of a VBA are exactly the entries of the primary table that name it, and at least one. A
+//! page is named by one logical page or by one VBA, never by two.
+//!
+//! A page gets its VBA when a second logical page refers to it, and keeps it until none does: when one is left, nobody
+//! knows which, for VBAs have no list of their logical pages. The paper does not say; a search of the whole primary table
+//! would be its only way.
+//!
+//! What it does not do: know which pages are valid. What a change leaves without reference is told as [`Released`].
+
+use super::journal::{Log, Record};
+use crate::ssd::geometry::{Lpn, Ppa};
+
+/// The bit that tells a VBA from a PBA.
+const VIRTUAL: u32 = 1 << 31;
+
+/// Where a content is: a PBA, a VBA, or nowhere. In 32 bits, told apart by the topmost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Location(u32);
+
+/// A virtual page: the secondary table's index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Vba(pub u32);
+
+/// A [`Location`], taken apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum At {
+    /// On this page, which one logical page has for itself.
+    Page(Ppa),
+    /// Where the secondary table says.
+    Virtual(Vba),
+}
+
+impl Location {
+    /// Nothing is there.
+    pub const NONE: Location = Location(u32::MAX);
+
+    /// A PBA.
+    pub fn page(ppa: Ppa) -> Location {
+        debug_assert!(ppa.0 < VIRTUAL);
+        Location(ppa.0)
+    }
+
+    /// A VBA.
+    pub fn shared(vba: Vba) -> Location {
+        debug_assert!(vba.0 < VIRTUAL - 1);
+        Location(vba.0 | VIRTUAL)
+    }
+
+    /// What it is; `None` is nowhere.
+    pub fn at(self) -> Option<At> {
+        match self {
+            Location::NONE => None,
+            Location(raw) if raw & VIRTUAL == 0 => Some(At::Page(Ppa(raw))),
+            Location(raw) => Some(At::Virtual(Vba(raw & !VIRTUAL))),
+        }
+    }
+}
+
+/// An entry of the secondary table. Without references it is free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shared {
+    /// Where the content is.
+    pub ppa: Ppa,
+    /// How many logical pages refer to it.
+    pub references: u32,
+}
+
+/// A VBA that is free.
+pub const FREE: Shared = Shared { ppa: Ppa::NONE, references: 0 };
+
+/// What a logical page no longer refers to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Released {
+    /// Nothing.
+    Nothing,
+    /// A page that others still refer to.
+    Shared(Vba),
+    /// A page that nobody refers to now.
+    Page(Ppa),
+}
+
+/// Both tables, as in the drive's RAM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Maps {
+    primary: Vec<Location>,
+    secondary: Vec<Shared>,
+    /// VBAs in no use.
+    free: Vec<u32>,
+}
+
+impl Maps {
+    /// Nothing is mapped.
+    pub fn new(logical_pages: u32) -> Self {
+        Maps { primary: vec![Location::NONE; logical_pages as usize], secondary: Vec::new(), free: Vec::new() }
+    }
+
+    /// From tables that were read from flash.
+    pub fn from_tables(primary: Vec<Location>, secondary: Vec<Shared>) -> Self {
+        let free = (0..secondary.len() as u32).filter(|&vba| secondary[vba as usize] == FREE).rev().collect();
+        Maps { primary, secondary, free }
+    }
+
+    /// How many logical pages there are.
+    pub fn logical_pages(&self) -> u32 {
+        self.primary.len() as u32
+    }
+
+    /// What the primary table says of a page.
+    pub fn location(&self, lpn: Lpn) -> Location {
+        self.primary[lpn.0 as usize]
+    }
+
+    /// What the secondary table says of a VBA.
+    pub fn shared(&self, vba: Vba) -> Shared {
+        self.secondary[vba.0 as usize]
+    }
+
+    /// The physical page of a location.
+    pub fn resolve(&self, location: Location) -> Option<Ppa> {
+        match location.at()? {
+            At::Page(ppa) => Some(ppa),
+            At::Virtual(vba) => Some(self.shared(vba).ppa),
+        }
+    }
+
+    /// The primary table.
+    pub fn primary(&self) -> &[Location] {
+        &self.primary
+    }
+
+    /// The secondary table, with its free entries.
+    pub fn secondary(&self) -> &[Shared] {
+        &self.secondary
+    }
+
+    /// VBAs in use.
+    pub fn vbas(&self) -> u32 {
+        (self.secondary.len() - self.free.len()) as u32
+    }
+
+    /// `lpn` has `ppa` for itself.
+    pub fn map(&mut self, lpn: Lpn, ppa: Ppa, log: &mut Log) -> Released {
+        self.set(lpn, Location::page(ppa), log)
+    }
+
+    /// `lpn`'s page `ppa` gets a VBA, which `lpn` alone refers to as yet.
+    pub fn make_shared(&mut self, lpn: Lpn, ppa: Ppa, log: &mut Log) -> Vba {
+        debug_assert_eq!(self.location(lpn), Location::page(ppa));
+        let vba = self.free.pop().unwrap_or_else(|| {
+            self.secondary.push(FREE);
+            self.secondary.len() as u32 - 1
+        });
+        self.secondary[vba as usize] = Shared { ppa, references: 1 };
+        log.push(Record::Secondary(Vba(vba), self.secondary[vba as usize]));
+        self.primary[lpn.0 as usize] = Location::shared(Vba(vba));
+        log.push(Record::Primary(lpn, self.primary[lpn.0 as usize]));
+        Vba(vba)
+    }
+
+    /// `lpn` refers to `vba`, too.
+    pub fn refer(&mut self, lpn: Lpn, vba: Vba, log: &mut Log) -> Released {
+        if self.location(lpn) == Location::shared(vba) {
+            return Released::Nothing;
+        }
+        self.secondary[vba.0 as usize].references += 1;
+        log.push(Record::Secondary(vba, self.shared(vba)));
+        self.set(lpn, Location::shared(vba), log)
+    }
+
+    /// Nothing is at `lpn` any longer.
+    pub fn unmap(&mut self, lpn: Lpn, log: &mut Log) -> Released {
+        match self.location(lpn) {
+            Location::NONE => Released::Nothing,
+            _ => self.set(lpn, Location::NONE, log),
+        }
+    }
+
+    /// `lpn`'s own page is on `to` now.
+    pub fn page_moved(&mut self, lpn: Lpn, to: Ppa, log: &mut Log) {
+        self.primary[lpn.0 as usize] = Location::page(to);
+        log.push(Record::Primary(lpn, Location::page(to)));
+    }
+
+    /// What `vba` stands for is on `to` now.
+    pub fn shared_moved(&mut self, vba: Vba, to: Ppa, log: &mut Log) {
+        self.secondary[vba.0 as usize].ppa = to;
+        log.push(Record::Secondary(vba, self.shared(vba)));
+    }
+
+    /// All that refers to a VBA of `joins` refers to the one beside it from now on: one search of the whole primary table
+    /// for all of them. Each VBA that nobody refers to then is free; what it stood for is returned.
+    pub fn join(&mut self, joins: &[(Vba, Vba)], log: &mut Log) -> Vec<Ppa> {
+        let mut into = hashbrown::HashMap::with_capacity(joins.len());
+        into.extend(joins.iter().copied());
+        let mut released = Vec::new();
+        for lpn in (0..self.logical_pages()).map(Lpn) {
+            let Some(At::Virtual(vba)) = self.location(lpn).at() else { continue };
+            if let Some(&into) = into.get(&vba)
+                && let Released::Page(ppa) = self.refer(lpn, into, log)
+            {
+                released.push(ppa);
+            }
+        }
+        released
+    }
+
+    /// Bytes that are allocated.
+    pub fn ram_bytes(&self) -> u64 {
+        let words = self.primary.capacity() + self.free.capacity();
+        (words * size_of::<u32>() + self.secondary.capacity() * size_of::<Shared>()) as u64
+    }
+
+    /// References are exact, and free VBAs those that nobody refers to.
+    ///
+    /// # Panics
+    /// If not.
+    pub fn check(&self) {
+        let mut references = vec![0; self.secondary.len()];
+        for location in &self.primary {
+            if let Some(At::Virtual(vba)) = location.at() {
+                references[vba.0 as usize] += 1;
+            }
+        }
+        for (vba, shared) in self.secondary.iter().enumerate() {
+            assert_eq!(shared.references, references[vba], "the references of VBA {vba}");
+            assert_eq!(shared.references == 0, *shared == FREE, "VBA {vba} is free or has a page");
+        }
+        let mut free: Vec<u32> = self.free.clone();
+        free.sort_unstable();
+        let unreferred = (0..references.len() as u32).filter(|&vba| references[vba as usize] == 0);
+        assert!(free.into_iter().eq(unreferred), "free VBAs are those without references");
+    }
+
+    fn set(&mut self, lpn: Lpn, location: Location, log: &mut Log) -> Released {
+        let old = std::mem::replace(&mut self.primary[lpn.0 as usize], location);
+        log.push(Record::Primary(lpn, location));
+        match old.at() {
+            None => Released::Nothing,
+            Some(At::Page(ppa)) => Released::Page(ppa),
+            Some(At::Virtual(vba)) => self.release(vba, log),
+        }
+    }
+
+    fn release(&mut self, vba: Vba, log: &mut Log) -> Released {
+        let shared = &mut self.secondary[vba.0 as usize];
+        shared.references -= 1;
+        let ppa = shared.ppa;
+        let is_free = shared.references == 0;
+        if is_free {
+            *shared = FREE;
+            self.free.push(vba.0);
+        }
+        log.push(Record::Secondary(vba, self.shared(vba)));
+        if is_free { Released::Page(ppa) } else { Released::Shared(vba) }
+    }
+}

@@ -1,0 +1,184 @@
+//! How CAFTL behaves: its options, their defaults, and what of them follows from a geometry.
+//!
+//! Role: [`CaftlOptions`] names what the paper leaves to the maker of a drive and what its experiments vary; [`Sizes`]
+//! counts the pages that the layer has for itself.
+//!
+//! Invariant: a `Sizes` that was made fits the drive's 31 bits of page numbers.
+//!
+//! What it does not do: say how much is left for the host: that is the space's to refuse.
+
+use super::{
+    journal::{PRIMARY_BYTES, RECORD_BYTES, SECONDARY_BYTES},
+    pages::METADATA_BYTES,
+    store::StoreOptions,
+};
+use crate::ssd::{
+    geometry::{Geometry, OutOfRange, within},
+    space::SpaceOptions,
+};
+
+/// When in-line deduplication goes off and on (section 3.4.3), in percent of the write buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Switch {
+    /// Off from here.
+    pub high_percent: u8,
+    /// On from here down.
+    pub low_percent: u8,
+}
+
+impl Default for Switch {
+    fn default() -> Self {
+        Switch { high_percent: 95, low_percent: 50 }
+    }
+}
+
+/// How CAFTL behaves.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CaftlOptions {
+    /// How it writes and collects; the layer's own pages are counted by it.
+    pub space: SpaceOptions,
+    /// The fingerprint store.
+    pub store: StoreOptions,
+    /// Whether writes are deduplicated in line at all.
+    pub in_line: bool,
+    /// Bytes of a sampling unit (section 3.4.1: 8 to 128 KiB); `None`: every page is fingerprinted.
+    pub sampling_unit_bytes: Option<u32>,
+    /// Whether CRC32 decides which pages are fingerprinted (section 3.4.2).
+    pub pre_hashes: bool,
+    /// Whether a full buffer switches in-line deduplication off.
+    pub switch: Option<Switch>,
+    /// Whether a page that nobody refers to is found and made valid again until it is erased (section 1.3).
+    pub keeps_deleted: bool,
+    /// Whether idle time is used (section 3.5).
+    pub out_of_line: bool,
+    /// Whether pages that collection moves are fingerprinted and deduplicated.
+    pub fingerprints_collected: bool,
+    /// How many fingerprints are sorted at a time (section 3.5's N; it names none).
+    pub sort_fingerprints_max: u32,
+    /// External merging begins once so many pages were programmed since it last did, in percent of the logical ones.
+    /// The paper says "periodically".
+    pub merge_after_percent: f64,
+    /// Pages of the log's buffer. The paper says "small".
+    pub log_pages: u32,
+    /// The tables are written out when the journal has so many pages. `None`: as many as the primary table has, so that
+    /// a start reads about twice the tables. The paper says "periodically".
+    pub journal_pages_max: Option<u32>,
+    /// Metadata pages in RAM. `None`: two for each block that is open, 16 at least, so that a page of metadata is written
+    /// once its pages are. The paper says nothing.
+    pub metadata_pages_in_ram: Option<u32>,
+    /// Whether a capacitor saves what the log holds, and changed metadata pages, when the power goes (section 3.3.2).
+    pub capacitor: bool,
+}
+
+impl Default for CaftlOptions {
+    /// CAFTL as in the paper's sections 4.2 and 4.3: every page is fingerprinted.
+    fn default() -> Self {
+        CaftlOptions {
+            space: SpaceOptions::default(),
+            store: StoreOptions::default(),
+            in_line: true,
+            sampling_unit_bytes: None,
+            pre_hashes: false,
+            switch: None,
+            keeps_deleted: true,
+            out_of_line: true,
+            fingerprints_collected: true,
+            sort_fingerprints_max: 65_536,
+            merge_after_percent: 5.0,
+            log_pages: 1,
+            journal_pages_max: None,
+            metadata_pages_in_ram: None,
+            capacitor: true,
+        }
+    }
+}
+
+impl CaftlOptions {
+    /// With the three accelerations of section 3.4 (Figure 17), and its largest sampling unit.
+    pub fn accelerated() -> Self {
+        CaftlOptions {
+            sampling_unit_bytes: Some(128 << 10),
+            pre_hashes: true,
+            switch: Some(Switch::default()),
+            ..CaftlOptions::default()
+        }
+    }
+}
+
+/// How many pages the layer has for itself, and what they hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Sizes {
+    /// Pages of a sampling unit; one where every page is fingerprinted.
+    pub sampling_unit_pages: usize,
+    pub primary_pages: u32,
+    pub secondary_pages: u32,
+    pub records_per_page: u32,
+    /// Records of the log's buffer.
+    pub log_records: usize,
+    pub journal_pages_max: u32,
+    pub metadata_pages: u32,
+    pub metadata_frames: u32,
+    /// Fingerprints of a page of a sort run.
+    pub sorted_per_page: u32,
+    pub internal_pages_max: u32,
+}
+
+impl Sizes {
+    /// Of a drive.
+    ///
+    /// # Errors
+    /// The first option outside its range, or a drive of more pages than 31 bits number.
+    pub fn of(geometry: &Geometry, options: &CaftlOptions) -> Result<Sizes, OutOfRange> {
+        geometry.check()?;
+        let page_bytes = geometry.page_bytes;
+        if let Some(bytes) = options.sampling_unit_bytes
+            && (bytes == 0 || bytes % page_bytes != 0)
+        {
+            return Err(OutOfRange::new("sampling_unit_bytes", bytes, format!("whole pages of {page_bytes}")));
+        }
+        if let Some(Switch { high_percent, low_percent }) = options.switch {
+            within("high_percent", high_percent.into(), 1, 100)?;
+            within("low_percent", low_percent.into(), 0, u32::from(high_percent) - 1)?;
+        }
+        within("sort_fingerprints_max", options.sort_fingerprints_max, 2, 1 << 26)?;
+        within("log_pages", options.log_pages, 1, 1 << 10)?;
+        if !(0.0..=1000.0).contains(&options.merge_after_percent) {
+            return Err(OutOfRange::new("merge_after_percent", options.merge_after_percent, "from 0 to 1000"));
+        }
+        let table_pages = |entries: u32, bytes: u32| entries.div_ceil(page_bytes / bytes);
+        let logical = geometry.logical_pages();
+        let primary_pages = table_pages(logical, PRIMARY_BYTES);
+        let secondary_pages = table_pages(logical, SECONDARY_BYTES);
+        let journal_pages_max = options.journal_pages_max.unwrap_or(primary_pages.max(4));
+        within("journal_pages_max", journal_pages_max, 1, 1 << 24)?;
+        let open_blocks = 4 * geometry.planes();
+        let metadata_frames = options.metadata_pages_in_ram.unwrap_or((2 * open_blocks).max(16));
+        within("metadata_pages_in_ram", metadata_frames, 4, 1 << 24)?;
+        let metadata_pages = table_pages(geometry.pages(), METADATA_BYTES);
+        let run_pages = metadata_pages + geometry.pages().div_ceil(options.sort_fingerprints_max);
+        let tables = primary_pages + secondary_pages;
+        // Tables are there twice while they are written out, and what is moved meanwhile is logged.
+        let internal = u64::from(metadata_pages)
+            + 2 * u64::from(tables)
+            + u64::from(journal_pages_max + options.log_pages + tables / 8 + 4)
+            + u64::from(run_pages);
+        let numbers = u64::from(geometry.pages()) + internal;
+        if numbers >= 1 << 31 {
+            let range = "so few that they and the layer's own numbers are below 2147483648";
+            return Err(OutOfRange::new("physical pages", geometry.pages(), range));
+        }
+        let records_per_page = page_bytes / RECORD_BYTES;
+        Ok(Sizes {
+            sampling_unit_pages: options.sampling_unit_bytes.map_or(1, |bytes| (bytes / page_bytes) as usize),
+            primary_pages,
+            secondary_pages,
+            records_per_page,
+            log_records: (records_per_page * options.log_pages) as usize,
+            journal_pages_max,
+            metadata_pages,
+            metadata_frames,
+            sorted_per_page: page_bytes / METADATA_BYTES,
+            internal_pages_max: internal as u32,
+        })
+    }
+}

@@ -1,0 +1,375 @@
+//! Deduplication out of line, in idle time and with collection (CAFTL section 3.5).
+//!
+//! Role: [`Caftl::use_idle_time`] goes on where it left off, step by step. First it reads and fingerprints pages that are
+//! not fingerprinted, which a bit a metadata page tells of, and looks each up. When none is left, and enough was written
+//! since the last time, it reads the metadata pages, sorts so many fingerprints at a time as memory holds, writes each
+//! sorted run to flash, and merges the runs: pages with equal fingerprints come side by side and become one. Where all
+//! fit in memory, no run is written.
+//!
+//! Invariants: each step leaves everything whole, so that idle time may end after any. What was read before may be old by
+//! the time it is used: two pages become one only where both are valid and have that fingerprint now. Whatever is
+//! missed is found the next time; there is no harm in it.
+//!
+//! Two pages that are both shared have two VBAs. Who refers to one is known to the primary table alone: such pairs are
+//! gathered, and one search of that table serves all of them, at the end of the idle time. It is in RAM, and costs no
+//! operation. The paper does not say how it does that.
+//!
+//! What it does not do: begin by itself: who owns the drive says when it is idle.
+
+use std::{cmp::Reverse, collections::BinaryHeap};
+
+use hashbrown::HashMap;
+
+use super::{
+    Caftl,
+    books::Owner,
+    digest::Digest,
+    maps::{Released, Vba},
+};
+use crate::ssd::{
+    geometry::Ppa,
+    op::{Cause, Hash, Sink},
+};
+
+/// A fingerprint of a run, and its page.
+type Sorted = (Digest, Ppa);
+
+/// A sorted run, in flash or, where all fit, in memory.
+#[derive(Debug)]
+struct Run {
+    sorted: Vec<Sorted>,
+    /// The next one to be merged.
+    next: usize,
+    /// Its pages in flash.
+    pages: Vec<u32>,
+}
+
+#[derive(Debug, Default)]
+enum Phase {
+    /// Pages without fingerprint are looked for, from this metadata page on.
+    Fingerprint { next: u32 },
+    /// Fingerprints are gathered, from this metadata page on.
+    Gather { next: u32 },
+    /// What was gathered and sorted is written to flash; then gathering goes on.
+    Write { next: u32, pages: Vec<u32> },
+    /// Runs are merged. The page that was kept last, which the next of the same fingerprint joins.
+    Merge { heads: BinaryHeap<Reverse<(Digest, Ppa, usize)>>, kept: Option<Sorted> },
+    /// Nothing was to be done when last looked.
+    #[default]
+    Rest,
+}
+
+/// Where it left off.
+#[derive(Debug, Default)]
+pub(super) struct OutOfLine {
+    phase: Phase,
+    gathered: Vec<Sorted>,
+    runs: Vec<Run>,
+    /// VBAs of the same content: the first of each joins the second, and goes with it where that joins another.
+    joins: HashMap<Vba, Vba>,
+    /// Pages of the host that were programmed when merging last began.
+    programmed_before: u64,
+}
+
+impl OutOfLine {
+    pub fn ram_bytes(&self) -> u64 {
+        let runs: usize =
+            self.runs.iter().map(|run| run.sorted.capacity() * size_of::<Sorted>() + run.pages.capacity() * 4).sum();
+        let phase = match &self.phase {
+            Phase::Write { pages, .. } => pages.capacity() * 4,
+            Phase::Merge { heads, .. } => heads.capacity() * size_of::<Reverse<(Digest, Ppa, usize)>>(),
+            _ => 0,
+        };
+        let sorts = self.gathered.capacity() * size_of::<Sorted>() + self.runs.capacity() * size_of::<Run>();
+        (runs + phase + sorts + self.joins.allocation_size()) as u64
+    }
+
+    /// What a VBA becomes one with in the end.
+    fn last_joined(&self, mut vba: Vba) -> Vba {
+        while let Some(&into) = self.joins.get(&vba) {
+            vba = into;
+        }
+        vba
+    }
+}
+
+impl Caftl {
+    /// Goes on until `budget` operations are used or nothing is left to do; how many it used.
+    pub(super) fn use_idle_time(&mut self, budget: u64, sink: &mut dyn Sink) -> u64 {
+        if !self.options.out_of_line {
+            return 0;
+        }
+        let before = self.operations();
+        while self.operations() - before < budget && self.step(sink) {
+            self.settle(sink);
+        }
+        self.join_vbas();
+        self.settle(sink);
+        self.operations() - before
+    }
+
+    fn operations(&self) -> u64 {
+        let counts = self.space.flash().counts();
+        counts.pages_programmed() + counts.pages_read() + counts.hashes.iter().sum::<u64>()
+    }
+
+    /// One thing more. Whether there was one.
+    fn step(&mut self, sink: &mut dyn Sink) -> bool {
+        match std::mem::take(&mut self.out_of_line.phase) {
+            Phase::Rest => {
+                let is_wanted = self.books.pages.next_incomplete(0).is_some() || self.merge_is_due();
+                if is_wanted {
+                    self.out_of_line.phase = Phase::Fingerprint { next: 0 };
+                }
+                is_wanted
+            }
+            Phase::Fingerprint { next } => {
+                self.out_of_line.phase = match self.books.pages.next_incomplete(next) {
+                    Some(metadata_page) => {
+                        self.fingerprint_one(metadata_page, sink);
+                        Phase::Fingerprint { next: metadata_page }
+                    }
+                    None if self.merge_is_due() => {
+                        self.out_of_line.programmed_before = self.programmed();
+                        Phase::Gather { next: 0 }
+                    }
+                    None => Phase::Rest,
+                };
+                true
+            }
+            Phase::Gather { next } => {
+                self.gather(next, sink);
+                true
+            }
+            Phase::Write { next, pages } => {
+                self.write_run(next, pages, sink);
+                true
+            }
+            Phase::Merge { heads, kept } => {
+                self.merge_one(heads, kept, sink);
+                true
+            }
+        }
+    }
+
+    fn programmed(&self) -> u64 {
+        self.space.flash().counts().programs[Cause::Host as usize]
+    }
+
+    fn merge_is_due(&self) -> bool {
+        let least = f64::from(self.books.maps.logical_pages()) * self.options.merge_after_percent / 100.0;
+        let new = self.programmed() - self.out_of_line.programmed_before;
+        new > 0 && new as f64 >= least
+    }
+
+    /// Whether a page is one of data, with a fingerprint that is known, and valid.
+    fn is_fingerprinted_data(&self, ppa: Ppa) -> bool {
+        self.is_data(ppa) && self.books.pages.is_known(ppa)
+    }
+
+    fn is_data(&self, ppa: Ppa) -> bool {
+        self.space.array().is_valid(ppa) && !matches!(self.owner(ppa), Owner::Internal(_))
+    }
+
+    /// Fingerprints a page of a metadata page; sets its bit where none is left.
+    fn fingerprint_one(&mut self, metadata_page: u32, sink: &mut dyn Sink) {
+        let mut pages = self.books.pages.pages_of(metadata_page).map(Ppa);
+        let Some(ppa) = pages.find(|&ppa| self.is_data(ppa) && !self.books.pages.is_known(ppa)) else {
+            self.books.pages.completed(metadata_page);
+            return;
+        };
+        self.books.pages.touch(ppa, true);
+        self.flash().read(ppa, Cause::OutOfLine, sink);
+        self.flash().hash(Hash::Sha1, Cause::OutOfLine, sink);
+        self.books.pages.fingerprinted(ppa);
+        self.books.counts.fingerprinted_idle += 1;
+        self.meet(ppa);
+    }
+
+    /// A page was fingerprinted out of line: it becomes one with the page that the store has for it, or is remembered.
+    pub(super) fn meet(&mut self, ppa: Ppa) {
+        if !self.is_fingerprinted_data(ppa) || self.books.pages.is_stored(ppa) {
+            return;
+        }
+        let digest = self.books.pages.digest(ppa);
+        let entry = self.books.entry(digest, ppa, self.owner(ppa));
+        let Some(found) = self.books.store.look_up(digest) else {
+            self.books.remember(entry, ppa);
+            return;
+        };
+        let Some(other) = self.books.maps.resolve(found.location) else { panic!("{found:?} is somewhere") };
+        if self.space.array().is_valid(other) {
+            self.coalesce(ppa, other);
+        } else {
+            // Deleted: this one is better.
+            self.books.hand_over(other, ppa);
+            self.books.store.change(digest, entry.location, entry.reference);
+        }
+    }
+
+    /// Two valid pages of the same content become one, where that can be done at once. The one that is left to be joined
+    /// by others.
+    fn coalesce(&mut self, one: Ppa, other: Ppa) -> Ppa {
+        debug_assert_eq!(self.books.pages.digest(one), self.books.pages.digest(other));
+        let (lpn, gone, vba, kept) = match (self.owner(one), self.owner(other)) {
+            (Owner::Page(lpn), Owner::Shared(vba)) => (lpn, one, vba, other),
+            (Owner::Shared(vba), Owner::Page(lpn)) => (lpn, other, vba, one),
+            (Owner::Page(lpn), Owner::Page(first)) => (lpn, one, self.share(first, other), other),
+            (Owner::Shared(vba), Owner::Shared(into)) => {
+                let (vba, into) = (self.out_of_line.last_joined(vba), self.out_of_line.last_joined(into));
+                if vba != into {
+                    self.out_of_line.joins.insert(vba, into);
+                }
+                return other;
+            }
+            owners => panic!("pages {} and {} are of data, not {owners:?}", one.0, other.0),
+        };
+        let released = self.books.maps.refer(lpn, vba, &mut self.books.log);
+        assert_eq!(released, Released::Page(gone), "a page of its own");
+        self.space.invalidate(gone);
+        self.books.hand_over(gone, kept);
+        self.books.references_changed(vba);
+        self.books.counts.coalesced += 1;
+        kept
+    }
+
+    /// VBAs of the same content become one. That may have changed since they were found.
+    fn join_vbas(&mut self) {
+        if self.out_of_line.joins.is_empty() {
+            return;
+        }
+        let vbas = self.out_of_line.joins.keys().copied();
+        let mut joins: Vec<(Vba, Vba)> = vbas.map(|vba| (vba, self.out_of_line.last_joined(vba))).collect();
+        self.out_of_line.joins = HashMap::new();
+        let content = |vba: Vba| {
+            let shared = self.books.maps.shared(vba);
+            (shared.references > 0).then(|| self.books.pages.digest(shared.ppa))
+        };
+        joins.retain(|&(vba, into)| content(vba).is_some() && content(vba) == content(into));
+        if joins.is_empty() {
+            return;
+        }
+        joins.sort_unstable();
+        let pages: HashMap<Ppa, Vba> =
+            joins.iter().map(|&(vba, into)| (self.books.maps.shared(vba).ppa, into)).collect();
+        for gone in self.books.maps.join(&joins, &mut self.books.log) {
+            let into = pages[&gone];
+            self.space.invalidate(gone);
+            self.books.hand_over(gone, self.books.maps.shared(into).ppa);
+            self.books.counts.coalesced += 1;
+        }
+        for (_, into) in joins {
+            self.books.references_changed(into);
+        }
+    }
+
+    /// Gathers the fingerprints of a metadata page; sorts once memory is full, or all are there.
+    fn gather(&mut self, next: u32, sink: &mut dyn Sink) {
+        let pages = self.books.pages.pages_of(next);
+        let first = Ppa(pages.start);
+        let known = pages.map(Ppa).filter(|&ppa| self.is_fingerprinted_data(ppa));
+        let more: Vec<Sorted> = known.map(|ppa| (self.books.pages.digest(ppa), ppa)).collect();
+        if !more.is_empty() {
+            self.books.pages.touch(first, false);
+            self.settle(sink);
+        }
+        self.out_of_line.gathered.extend(more);
+        let next = next + 1;
+        let is_last = next == self.books.pages.metadata_pages();
+        let is_full = self.out_of_line.gathered.len() >= self.options.sort_fingerprints_max as usize;
+        if is_last || is_full {
+            self.out_of_line.gathered.sort_unstable();
+        }
+        self.out_of_line.phase = match (is_last, is_full) {
+            (true, _) if self.out_of_line.runs.is_empty() => {
+                let sorted = std::mem::take(&mut self.out_of_line.gathered);
+                self.out_of_line.runs.push(Run { sorted, next: 0, pages: Vec::new() });
+                self.begin_merge(sink)
+            }
+            (false, false) => Phase::Gather { next },
+            _ => Phase::Write { next, pages: Vec::new() },
+        };
+    }
+
+    /// Programs a page of a run.
+    fn write_run(&mut self, next: u32, mut pages: Vec<u32>, sink: &mut dyn Sink) {
+        let wanted = self.out_of_line.gathered.len().div_ceil(self.sizes.sorted_per_page as usize);
+        if pages.len() < wanted {
+            pages.push(self.program_own(Cause::SortRun, sink));
+            self.out_of_line.phase = Phase::Write { next, pages };
+            return;
+        }
+        let sorted = std::mem::take(&mut self.out_of_line.gathered);
+        self.out_of_line.runs.push(Run { sorted, next: 0, pages });
+        let is_last = next == self.books.pages.metadata_pages();
+        self.out_of_line.phase = if is_last { self.begin_merge(sink) } else { Phase::Gather { next } };
+    }
+
+    fn begin_merge(&mut self, sink: &mut dyn Sink) -> Phase {
+        let mut heads = BinaryHeap::with_capacity(self.out_of_line.runs.len());
+        for run in 0..self.out_of_line.runs.len() {
+            heads.extend(self.take_of_run(run, sink).map(|(digest, ppa)| Reverse((digest, ppa, run))));
+        }
+        Phase::Merge { heads, kept: None }
+    }
+
+    /// The next of a run, whose page is read where it begins one.
+    fn take_of_run(&mut self, run: usize, sink: &mut dyn Sink) -> Option<Sorted> {
+        let Run { sorted, next, pages } = &mut self.out_of_line.runs[run];
+        let found = sorted.get(*next).copied()?;
+        let page = *next / self.sizes.sorted_per_page as usize;
+        let begins = *next % self.sizes.sorted_per_page as usize == 0;
+        *next += 1;
+        if let Some(&id) = pages.get(page)
+            && begins
+        {
+            self.read_own(id, Cause::SortRun, sink);
+        }
+        Some(found)
+    }
+
+    /// Merges the next fingerprint of all runs.
+    fn merge_one(
+        &mut self,
+        mut heads: BinaryHeap<Reverse<(Digest, Ppa, usize)>>,
+        mut kept: Option<Sorted>,
+        sink: &mut dyn Sink,
+    ) {
+        let Some(Reverse((digest, ppa, run))) = heads.pop() else {
+            self.books.counts.merges += 1;
+            self.end_merge();
+            return;
+        };
+        heads.extend(self.take_of_run(run, sink).map(|(digest, ppa)| Reverse((digest, ppa, run))));
+        let is_as_read =
+            |this: &Self, ppa: Ppa| this.is_fingerprinted_data(ppa) && this.books.pages.digest(ppa) == digest;
+        if is_as_read(self, ppa) {
+            kept = match kept {
+                Some((same, other)) if same == digest && other != ppa && is_as_read(self, other) => {
+                    Some((digest, self.coalesce(ppa, other)))
+                }
+                _ => Some((digest, ppa)),
+            };
+        }
+        self.out_of_line.phase = Phase::Merge { heads, kept };
+    }
+
+    /// The power went: nothing was begun, and merging is due again.
+    pub(super) fn forget_out_of_line(&mut self) {
+        self.end_merge();
+        self.out_of_line = OutOfLine::default();
+    }
+
+    /// Drops what was gathered and sorted, and the runs in flash.
+    fn end_merge(&mut self) {
+        self.out_of_line.gathered = Vec::new();
+        let unfinished = match std::mem::take(&mut self.out_of_line.phase) {
+            Phase::Write { pages, .. } => pages,
+            _ => Vec::new(),
+        };
+        let runs = std::mem::take(&mut self.out_of_line.runs);
+        for id in runs.into_iter().flat_map(|run| run.pages).chain(unfinished) {
+            self.give_up_own(id);
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! What is known of each physical page, and the metadata pages that hold it in flash (CAFTL section 3.3.3).
+//!
+//! Role: [`Pages`] has each page's fingerprint, and whether the drive has computed it and the store holds it. In flash
+//! that lies in *metadata pages*, 24 bytes a physical page ({fingerprint, LBA or VBA}), which the *metadata page array*
+//! finds. Some of them are in RAM ([`Pages::touch`]), so that one is programmed once for many changes.
+//!
+//! Invariants: a metadata page whose bit says that all of its pages are fingerprinted has no valid page of data that is
+//! not. What is in RAM is at most what may be; a page gives way by the clock (second chance).
+//!
+//! The paper says neither how many metadata pages are in RAM nor when they are written; both are ours.
+//!
+//! What it does not do: program metadata pages (`persist.rs`).
+
+use super::digest::Digest;
+use crate::ssd::geometry::Ppa;
+
+/// Bytes of metadata of a physical page: 160 bits of fingerprint and 32 of LBA or VBA.
+pub const METADATA_BYTES: u32 = 24;
+
+/// No frame.
+const NONE: u32 = u32::MAX;
+
+/// A bit for each of many.
+#[derive(Debug)]
+struct Bits(Vec<u64>);
+
+impl Bits {
+    fn new(len: u32) -> Self {
+        Bits(vec![0; len.div_ceil(64) as usize])
+    }
+
+    fn get(&self, at: u32) -> bool {
+        self.0[at as usize / 64] >> (at % 64) & 1 == 1
+    }
+
+    fn set(&mut self, at: u32, to: bool) {
+        let word = &mut self.0[at as usize / 64];
+        *word = *word & !(1 << (at % 64)) | u64::from(to) << (at % 64);
+    }
+}
+
+/// A metadata page in RAM.
+#[derive(Clone, Copy, Debug)]
+struct Frame {
+    metadata_page: u32,
+    is_dirty: bool,
+    was_touched: bool,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Pages {
+    digests: Vec<Digest>,
+    /// Whether the drive knows the fingerprint.
+    known: Bits,
+    /// Whether the store has an entry that means this page.
+    stored: Bits,
+    per_metadata_page: u32,
+    /// A bit a metadata page: none of its valid pages is without fingerprint.
+    complete: Bits,
+    /// Where each metadata page is in RAM.
+    frame_of: Vec<u32>,
+    frames: Vec<Frame>,
+    frames_max: u32,
+    hand: u32,
+    /// Metadata pages that are wanted in RAM, and whether they change.
+    wanted: Vec<(u32, bool)>,
+}
+
+impl Pages {
+    /// Nothing is known of `pages` pages; `frames_max` metadata pages may be in RAM.
+    pub fn new(pages: u32, page_bytes: u32, frames_max: u32) -> Self {
+        let per_metadata_page = page_bytes / METADATA_BYTES;
+        let metadata_pages = pages.div_ceil(per_metadata_page);
+        Pages {
+            digests: vec![Digest::default(); pages as usize],
+            known: Bits::new(pages),
+            stored: Bits::new(pages),
+            per_metadata_page,
+            complete: Bits(vec![u64::MAX; metadata_pages.div_ceil(64) as usize]),
+            frame_of: vec![NONE; metadata_pages as usize],
+            frames: Vec::with_capacity(frames_max as usize),
+            frames_max,
+            hand: 0,
+            wanted: Vec::new(),
+        }
+    }
+
+    /// The fingerprint of what a page holds, whether or not the drive has computed it.
+    pub fn digest(&self, ppa: Ppa) -> Digest {
+        self.digests[ppa.0 as usize]
+    }
+
+    /// Whether the drive has computed it.
+    pub fn is_known(&self, ppa: Ppa) -> bool {
+        self.known.get(ppa.0)
+    }
+
+    /// Whether the store has an entry that means this page.
+    pub fn is_stored(&self, ppa: Ppa) -> bool {
+        self.stored.get(ppa.0)
+    }
+
+    /// What the page holds since it was programmed.
+    pub fn hold(&mut self, ppa: Ppa, digest: Digest, is_known: bool) {
+        self.digests[ppa.0 as usize] = digest;
+        self.known.set(ppa.0, is_known);
+        if !is_known {
+            self.complete.set(ppa.0 / self.per_metadata_page, false);
+        }
+    }
+
+    /// The drive has computed the page's fingerprint.
+    pub fn fingerprinted(&mut self, ppa: Ppa) {
+        self.known.set(ppa.0, true);
+    }
+
+    /// The store has an entry that means this page, or has none.
+    pub fn set_stored(&mut self, ppa: Ppa, is_stored: bool) {
+        self.stored.set(ppa.0, is_stored);
+    }
+
+    /// What is programmed is none of the host's: it has no fingerprint.
+    pub fn forget(&mut self, ppa: Ppa) {
+        self.known.set(ppa.0, false);
+    }
+
+    /// The power went, and no fingerprint can be trusted.
+    pub fn forget_all(&mut self) {
+        self.known.0.fill(0);
+        self.complete.0.fill(0);
+    }
+
+    /// The power went: the store is empty, and no metadata page is in RAM.
+    pub fn power_lost(&mut self) {
+        self.stored.0.fill(0);
+        self.frame_of.fill(NONE);
+        self.frames.clear();
+        self.wanted.clear();
+        self.hand = 0;
+    }
+
+    /// How many metadata pages there are.
+    pub fn metadata_pages(&self) -> u32 {
+        self.frame_of.len() as u32
+    }
+
+    /// The metadata page of a page.
+    pub fn metadata_page(&self, ppa: Ppa) -> u32 {
+        ppa.0 / self.per_metadata_page
+    }
+
+    /// The pages of a metadata page.
+    pub fn pages_of(&self, metadata_page: u32) -> std::ops::Range<u32> {
+        let first = metadata_page * self.per_metadata_page;
+        first..first.saturating_add(self.per_metadata_page).min(self.digests.len() as u32)
+    }
+
+    /// Whether all valid pages of a metadata page are fingerprinted.
+    pub fn is_complete(&self, metadata_page: u32) -> bool {
+        self.complete.get(metadata_page)
+    }
+
+    /// The first metadata page from `from` on that has pages to fingerprint.
+    pub fn next_incomplete(&self, from: u32) -> Option<u32> {
+        let mut at = from;
+        while at < self.metadata_pages() {
+            let word = !self.complete.0[at as usize / 64] >> (at % 64);
+            if word != 0 {
+                at += word.trailing_zeros();
+                return (at < self.metadata_pages()).then_some(at);
+            }
+            at = (at / 64 + 1) * 64;
+        }
+        None
+    }
+
+    /// All valid pages of a metadata page are fingerprinted.
+    pub fn completed(&mut self, metadata_page: u32) {
+        self.complete.set(metadata_page, true);
+    }
+
+    /// A page's metadata is read, or changes too. Where its metadata page is not in RAM, it is wanted there.
+    pub fn touch(&mut self, ppa: Ppa, changes: bool) {
+        let metadata_page = self.metadata_page(ppa);
+        if self.touch_frame(metadata_page, changes) {
+            return;
+        }
+        if self.wanted.last() != Some(&(metadata_page, changes)) {
+            self.wanted.push((metadata_page, changes));
+        }
+    }
+
+    /// Whether a metadata page is in RAM; it is touched then.
+    pub fn touch_frame(&mut self, metadata_page: u32, changes: bool) -> bool {
+        let frame = self.frame_of[metadata_page as usize];
+        if frame == NONE {
+            return false;
+        }
+        let frame = &mut self.frames[frame as usize];
+        frame.was_touched = true;
+        frame.is_dirty |= changes;
+        true
+    }
+
+    /// A metadata page that is wanted and not in RAM, and whether it changes.
+    pub fn next_wanted(&mut self) -> Option<(u32, bool)> {
+        while let Some((metadata_page, changes)) = self.wanted.pop() {
+            if !self.touch_frame(metadata_page, changes) {
+                return Some((metadata_page, changes));
+            }
+        }
+        None
+    }
+
+    /// Brings a metadata page into RAM, which it is not in. The one that gave way, if it has to be programmed.
+    pub fn bring_in(&mut self, metadata_page: u32, changes: bool) -> Option<u32> {
+        let frame = Frame { metadata_page, is_dirty: changes, was_touched: true };
+        if (self.frames.len() as u32) < self.frames_max {
+            self.frame_of[metadata_page as usize] = self.frames.len() as u32;
+            self.frames.push(frame);
+            return None;
+        }
+        loop {
+            let at = self.hand;
+            self.hand = (self.hand + 1) % self.frames_max;
+            let victim = &mut self.frames[at as usize];
+            if victim.was_touched {
+                victim.was_touched = false;
+                continue;
+            }
+            let Frame { metadata_page: old, is_dirty, .. } = std::mem::replace(victim, frame);
+            self.frame_of[old as usize] = NONE;
+            self.frame_of[metadata_page as usize] = at;
+            return is_dirty.then_some(old);
+        }
+    }
+
+    /// A metadata page in RAM that differs from flash; it is as in flash from now on.
+    pub fn take_dirty(&mut self) -> Option<u32> {
+        let frame = self.frames.iter_mut().find(|frame| frame.is_dirty)?;
+        frame.is_dirty = false;
+        Some(frame.metadata_page)
+    }
+
+    /// How many pages the store means.
+    pub fn stored(&self) -> u32 {
+        self.stored.0.iter().map(|word| word.count_ones()).sum()
+    }
+
+    /// Bytes that are allocated.
+    pub fn ram_bytes(&self) -> u64 {
+        let bits = self.known.0.capacity() + self.stored.0.capacity() + self.complete.0.capacity();
+        (self.digests.capacity() * size_of::<Digest>()
+            + bits * size_of::<u64>()
+            + self.frame_of.capacity() * size_of::<u32>()
+            + self.frames.capacity() * size_of::<Frame>()
+            + self.wanted.capacity() * size_of::<(u32, bool)>()) as u64
+    }
+
+    /// Metadata pages in RAM are found there.
+    ///
+    /// # Panics
+    /// If not.
+    pub fn check(&self) {
+        let found = self.frame_of.iter().filter(|frame| **frame != NONE).count();
+        assert_eq!(found, self.frames.len(), "each frame is found");
+        for (at, frame) in self.frames.iter().enumerate() {
+            assert_eq!(self.frame_of[frame.metadata_page as usize], at as u32, "metadata page in its frame");
+        }
+        assert!(self.frames.len() as u32 <= self.frames_max, "no more frames than may be");
+    }
+}

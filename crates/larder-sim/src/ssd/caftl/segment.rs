@@ -1,0 +1,315 @@
+//! A segment of the fingerprint store: its buckets, and how one is found in them (CAFTL section 3.2.3).
+//!
+//! Role: [`Segment`] searches its buckets one after the other, or by binary search where fingerprints ascend over all of
+//! them; within a bucket always by binary search. It counts comparisons of fingerprints: one for each probe, and one or
+//! two for a range check.
+//!
+//! Invariants: each bucket is sorted by fingerprint and not empty. Under [`Order::Fingerprint`] the last entry of a bucket
+//! is below the first of the next. The paper brings that order about by merge sorts now and then; here each entry goes
+//! to its place at once, and where its bucket is full, each bucket on the way to the nearest with room passes one entry
+//! on. So that lookups between two sorts need no rule of their own.
+//!
+//! What it does not do: say how many buckets there may be (`store.rs`).
+
+use std::{cmp::Ordering, collections::VecDeque};
+
+use super::{
+    digest::Digest,
+    maps::Location,
+    store::{Entry, Order, StoreOptions},
+};
+
+type Bucket = VecDeque<Entry>;
+
+/// Where an entry is: bucket, and place in it.
+pub(super) type At = (usize, usize);
+
+/// What a search found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    At(At),
+    No,
+}
+
+/// How many fingerprints a search compared with.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Compared {
+    /// In all.
+    pub all: u64,
+    /// Of these, with the smallest and the largest of buckets.
+    pub ranges: u64,
+}
+
+impl Compared {
+    fn range(&mut self, comparisons: u64) {
+        self.ranges += comparisons;
+        self.all += comparisons;
+    }
+}
+
+/// What an insertion cost.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Cost {
+    pub comparisons: u64,
+    pub passed_on: u64,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Segment {
+    buckets: Vec<Bucket>,
+    len: u32,
+    /// Which bucket gives way next.
+    turn: u32,
+    /// Insertions and rises of references since it was reorganised.
+    changes: u32,
+}
+
+impl Segment {
+    /// Looks for `digest`, and says how many fingerprints it was compared with.
+    pub fn find(&self, digest: Digest, options: &StoreOptions) -> (Found, Compared) {
+        if options.order == Order::Fingerprint {
+            return self.find_bucket_and_entry(digest);
+        }
+        let mut compared = Compared::default();
+        for (at, bucket) in self.buckets.iter().enumerate() {
+            if options.range_check {
+                let (is_within, more) = in_range(bucket, digest);
+                compared.range(more);
+                if is_within.is_err() {
+                    continue;
+                }
+            }
+            let (place, more) = search(bucket, digest);
+            compared.all += more;
+            if let Ok(place) = place {
+                return (Found::At((at, place)), compared);
+            }
+        }
+        (Found::No, compared)
+    }
+
+    /// Bucket-level binary search: a range check of the middle bucket says where to go on.
+    fn find_bucket_and_entry(&self, digest: Digest) -> (Found, Compared) {
+        let mut compared = Compared::default();
+        let (mut from, mut to) = (0, self.buckets.len());
+        while from < to {
+            let middle = usize::midpoint(from, to);
+            let (is_within, more) = in_range(&self.buckets[middle], digest);
+            compared.range(more);
+            match is_within {
+                Err(Beyond::Below) => to = middle,
+                Err(Beyond::Above) => from = middle + 1,
+                Ok(()) => {
+                    let (place, more) = search(&self.buckets[middle], digest);
+                    compared.all += more;
+                    return (place.map_or(Found::No, |place| Found::At((middle, place))), compared);
+                }
+            }
+        }
+        (Found::No, compared)
+    }
+
+    pub fn entry(&self, (bucket, place): At) -> Entry {
+        self.buckets[bucket][place]
+    }
+
+    pub fn has_room(&self, capacity: usize) -> bool {
+        (self.len as usize) < self.buckets.len() * capacity
+    }
+
+    /// Another bucket, for the entry that comes next.
+    pub fn add_bucket(&mut self, capacity: usize) {
+        self.buckets.push(Bucket::with_capacity(capacity));
+    }
+
+    /// Takes the coldest entry out of the bucket whose turn it is; of equals, one after the other in turn, so that none
+    /// stays for the value of its fingerprint. `None` where there is no bucket, or all of it is hotter than `reference`.
+    pub fn take_coldest(&mut self, reference: u8) -> Option<Entry> {
+        let buckets = self.buckets.len();
+        if buckets == 0 {
+            return None;
+        }
+        let turn = self.turn as usize;
+        let bucket = &mut self.buckets[turn % buckets];
+        let first = turn / buckets % bucket.len();
+        // Tells which entries are equal by where they stand from the first in turn.
+        let coldest = (first..bucket.len()).chain(0..first).min_by_key(|&at| bucket[at].reference)?;
+        self.turn = self.turn.wrapping_add(1);
+        if reference < bucket[coldest].reference {
+            return None;
+        }
+        self.len -= 1;
+        bucket.remove(coldest)
+    }
+
+    /// Inserts an entry; there is room somewhere.
+    pub fn insert(&mut self, entry: Entry, capacity: usize, order: Order) -> Cost {
+        self.len += 1;
+        self.changes += 1;
+        match order {
+            Order::Fingerprint => self.insert_ascending(entry, capacity),
+            Order::Allocated | Order::Hotness => {
+                let at = self.buckets.iter().rposition(|bucket| bucket.len() < capacity);
+                let Some(at) = at else { panic!("a bucket with room") };
+                let (place, comparisons) = search(&self.buckets[at], entry.digest);
+                self.buckets[at].insert(vacant(place), entry);
+                Cost { comparisons, passed_on: 0 }
+            }
+        }
+    }
+
+    fn insert_ascending(&mut self, entry: Entry, capacity: usize) -> Cost {
+        let mut comparisons = 0;
+        // The last bucket that begins below the entry; an empty one, just added, is the last of all.
+        let begins_below = |bucket: &Bucket| {
+            comparisons += 1;
+            bucket.front().is_some_and(|first| first.digest < entry.digest)
+        };
+        let mut target = self.buckets.partition_point(begins_below).saturating_sub(1);
+        let has_room = |bucket: &Bucket| bucket.len() < capacity;
+        let mut room = target;
+        if !has_room(&self.buckets[target]) {
+            let above = (target + 1..self.buckets.len()).find(|&at| has_room(&self.buckets[at]));
+            let below = (0..target).rev().find(|&at| has_room(&self.buckets[at]));
+            room = match (above, below) {
+                (Some(above), Some(below)) => {
+                    if above - target <= target - below {
+                        above
+                    } else {
+                        below
+                    }
+                }
+                (Some(at), None) | (None, Some(at)) => at,
+                (None, None) => panic!("a bucket with room"),
+            };
+            comparisons += 1;
+            if room > target && self.buckets[target].back().is_some_and(|last| last.digest < entry.digest) {
+                target += 1;
+            }
+        }
+        for at in (target..room).rev() {
+            let last = self.buckets[at].pop_back();
+            if let Some(last) = last {
+                self.buckets[at + 1].push_front(last);
+            }
+        }
+        for at in room..target {
+            let first = self.buckets[at + 1].pop_front();
+            self.buckets[at].extend(first);
+        }
+        let (place, more) = search(&self.buckets[target], entry.digest);
+        self.buckets[target].insert(vacant(place), entry);
+        Cost { comparisons: comparisons + more, passed_on: room.abs_diff(target) as u64 }
+    }
+
+    /// Changes an entry. Whether it is hotter then.
+    pub fn change(&mut self, (bucket, place): At, location: Location, reference: u8) -> bool {
+        let entry = &mut self.buckets[bucket][place];
+        let is_hotter = reference > entry.reference;
+        entry.location = location;
+        entry.reference = reference;
+        self.changes += u32::from(is_hotter);
+        is_hotter
+    }
+
+    /// Removes an entry. Whether its bucket went, too, for it was the last of it.
+    pub fn remove(&mut self, (bucket, place): At) -> (Entry, bool) {
+        let Some(entry) = self.buckets[bucket].remove(place) else { panic!("an entry at its place") };
+        self.len -= 1;
+        let is_empty = self.buckets[bucket].is_empty();
+        if is_empty {
+            self.buckets.remove(bucket);
+        }
+        (entry, is_empty)
+    }
+
+    pub fn clear(&mut self) {
+        *self = Segment::default();
+    }
+
+    /// Sorts entries over the buckets, the hottest first, once so many changed as a bucket holds, and an eighth of the
+    /// segment. How many buckets were emptied, if it was time.
+    pub fn reorganise_by_hotness(&mut self, capacity: usize) -> Option<u32> {
+        if (self.changes as usize) < capacity.max(self.len as usize / 8) {
+            return None;
+        }
+        self.changes = 0;
+        let mut entries: Vec<Entry> = self.entries().copied().collect();
+        entries.sort_by_key(|entry| (std::cmp::Reverse(entry.reference), entry.digest));
+        let before = self.buckets.len();
+        self.buckets.truncate(entries.len().div_ceil(capacity));
+        for (bucket, entries) in self.buckets.iter_mut().zip(entries.chunks_mut(capacity)) {
+            entries.sort_by_key(|entry| entry.digest);
+            bucket.clear();
+            bucket.extend(entries.iter());
+        }
+        Some((before - self.buckets.len()) as u32)
+    }
+
+    pub fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.buckets.iter().flatten()
+    }
+
+    pub fn buckets(&self) -> usize {
+        self.buckets.len()
+    }
+
+    pub fn ram_bytes(&self) -> u64 {
+        let entries: usize = self.buckets.iter().map(|bucket| bucket.capacity() * size_of::<Entry>()).sum();
+        (entries + self.buckets.capacity() * size_of::<Bucket>()) as u64
+    }
+
+    pub fn check(&self, capacity: usize, order: Order) {
+        let mut len = 0;
+        for bucket in &self.buckets {
+            assert!(!bucket.is_empty() && bucket.len() <= capacity, "a bucket of {} entries", bucket.len());
+            assert!(bucket.iter().is_sorted_by(|one, next| one.digest < next.digest), "a bucket is sorted");
+            len += bucket.len();
+        }
+        assert_eq!(len, self.len as usize, "the entries of a segment");
+        if order == Order::Fingerprint {
+            assert!(self.entries().is_sorted_by(|one, next| one.digest < next.digest), "a segment is sorted");
+        }
+    }
+}
+
+enum Beyond {
+    Below,
+    Above,
+}
+
+/// Whether `digest` is not below the smallest nor above the largest, and in how many comparisons that was known.
+fn in_range(bucket: &Bucket, digest: Digest) -> (Result<(), Beyond>, u64) {
+    if bucket.front().is_none_or(|smallest| digest < smallest.digest) {
+        return (Err(Beyond::Below), 1);
+    }
+    if bucket.back().is_none_or(|largest| digest > largest.digest) {
+        return (Err(Beyond::Above), 2);
+    }
+    (Ok(()), 2)
+}
+
+/// Where `digest` is in a bucket, or would be, and with how many it was compared. By halves, until it is met: the
+/// library's own search may compare more often, by how the bucket lies in memory.
+fn search(bucket: &Bucket, digest: Digest) -> (Result<usize, usize>, u64) {
+    let (mut from, mut to, mut comparisons) = (0, bucket.len(), 0);
+    while from < to {
+        let middle = usize::midpoint(from, to);
+        comparisons += 1;
+        match bucket[middle].digest.cmp(&digest) {
+            Ordering::Less => from = middle + 1,
+            Ordering::Greater => to = middle,
+            Ordering::Equal => return (Ok(middle), comparisons),
+        }
+    }
+    (Err(from), comparisons)
+}
+
+/// Where a digest that is not there would be.
+fn vacant(place: Result<usize, usize>) -> usize {
+    match place {
+        Err(place) => place,
+        Ok(_) => panic!("a fingerprint is inserted once"),
+    }
+}
