@@ -62,7 +62,9 @@ pub fn run(_: &mut Lab<'_>, means: &Means) -> Result<Report, String> {
             thread::available_parallelism().map_or(1, |processors| processors.get())
         ),
         "The paper's locks a bucket. The engine decides under one lock of the whole cache, for the time of a decision; read hits \
-         share it, and who reads or writes a block of metadata slots has that block to himself meanwhile. The paper has the number of threads at which its gain is largest in its figure only."
+         share it, and take their uses of AustereCache's buckets behind locks of a few buckets each; who reads or writes a block of \
+         metadata slots has that block to himself meanwhile. The paper has the number of threads at which its gain is largest in \
+         its figure only."
             .to_owned(),
     ];
     Ok(Report { tables, comparisons, words, charts })
