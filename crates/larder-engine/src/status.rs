@@ -214,7 +214,9 @@ pub struct Status {
     pub conditions: Vec<Condition>,
     /// Chunk size.
     pub chunk_bytes: u64,
-    /// WEU size.
+    /// What a slot of the flash is: a `WEU`, a `chunk` or a `subchunk`.
+    pub slot: &'static str,
+    /// Size of a slot, whatever it is.
     pub weu_bytes: u64,
     /// Compression of new chunks.
     pub compression: &'static str,
@@ -337,6 +339,7 @@ impl Status {
             degraded: state.flash_failed.is_some(),
             conditions,
             chunk_bytes: chunk,
+            slot: layout.store().slot_name(),
             weu_bytes: layout.weu_bytes.into(),
             compression: compression_name(superblock.compression),
             dedup: superblock.dedup,

@@ -116,7 +116,13 @@ fn page(value: &Value) -> String {
     };
     let dedup = if truth("dedup") { format!("on, FP index {}%", number("fp_index_percent")) } else { "off".into() };
     let origin = format!("{} ({})", shown(&text("origin")), bytes("origin_bytes"));
-    let chunk = format!("{}, WEU {}", bytes("chunk_bytes"), bytes("weu_bytes"));
+    let slot = text("slot");
+    let chunk = match slot.as_str() {
+        "chunk" => bytes("chunk_bytes"),
+        slot => format!("{}, {slot} {}", bytes("chunk_bytes"), bytes("weu_bytes")),
+    };
+    // Runs of subchunks are evicted, each with one record.
+    let evicted = if slot == "WEU" { "evicted WEUs" } else { "evicted chunks" };
 
     let mut out = match text("volume").as_str() {
         "" => "Larder cache\n".to_owned(),
@@ -185,7 +191,7 @@ fn page(value: &Value) -> String {
             ("flash written", written),
             ("origin read", bytes("origin_bytes_read")),
             ("origin written", bytes("origin_bytes_written")),
-            ("evicted WEUs", count(number("evicted_weus"))),
+            (evicted, count(number("evicted_weus"))),
             ("insertions dropped", count(number("insertions_dropped"))),
             ("damaged records met", count(number("corrupt_records"))),
             ("warm start", if truth("warm_restart") { "yes".to_owned() } else { "no".to_owned() }),
