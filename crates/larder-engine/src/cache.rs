@@ -39,7 +39,7 @@ use larder_format::{DirectoryPath, Superblock, WriteMode};
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU32},
+        atomic::{AtomicBool, AtomicU32, AtomicUsize},
     },
     time::Duration,
 };
@@ -114,6 +114,7 @@ impl Cache {
             destage_tickets: Arc::new(Tickets::default()),
             slot_turns: Arc::new(Tickets::default()),
             region_turns: ManyTickets::new(REGION_PARTS * stripes.count()),
+            region_slots_ahead: AtomicUsize::new(0),
             checkpoint_turn: Arc::new(Tickets::default()),
             counters: Counters::new(&stripes),
             stripes,

@@ -127,6 +127,7 @@ impl Shared {
     /// Decides for so many chunks that the metadata slots which tell of them are read side by side.
     async fn plan_some(self: &Arc<Self>, wants: &[Want], sequential: bool) -> Vec<Plan> {
         let mut plans: Vec<Option<Plan>> = wants.iter().map(|_| None).collect();
+        let mut ahead = None;
         loop {
             let prefetched = self.signals.prefetched.listen();
             let (mut unread, mut waits) = (Vec::new(), false);
@@ -147,8 +148,10 @@ impl Shared {
                     }
                 }
             }
+            // What was read for this look is used.
+            drop(ahead.take());
             if !unread.is_empty() {
-                self.inform_of(&unread).await;
+                ahead = self.inform_of(&unread).await;
             } else if waits {
                 prefetched.await;
             } else {

@@ -27,8 +27,24 @@ use std::{
     sync::{Arc, atomic::Ordering::*},
 };
 
-/// Metadata slots that are read side by side for one request: fewer than are remembered.
+/// Metadata slots that are read side by side for one request at most.
 pub(crate) const INFORMED_MAX: usize = 64;
+
+/// Metadata slots that all requests together may have read and not used yet, if each has one: half of those that are remembered, or they
+/// would push out each other's.
+const AHEAD_MAX: usize = 128;
+
+/// A request's part of what may be read ahead of its use.
+pub(crate) struct Ahead {
+    shared: Arc<Shared>,
+    slots: usize,
+}
+
+impl Drop for Ahead {
+    fn drop(&mut self) {
+        self.shared.region_slots_ahead.fetch_sub(self.slots, AcqRel);
+    }
+}
 
 /// Where a metadata slot is: the device's block, and the bytes before it in there.
 struct Spot {
@@ -55,17 +71,33 @@ impl Shared {
         }
     }
 
-    /// As [`Shared::inform`], of several contents, [`INFORMED_MAX`] at most, side by side.
-    pub(crate) async fn inform_of_contents(self: &Arc<Self>, contents: &[Fingerprint]) {
+    /// As [`Shared::inform`], of the first of several contents, side by side. What this returns is kept until they are used.
+    pub(crate) async fn inform_of_contents(self: &Arc<Self>, contents: &[Fingerprint]) -> Option<Ahead> {
         let unread: Vec<SlotId> = {
             let state = self.state.lock();
             contents.iter().filter_map(|content| state.design.unread(Question::Content(content))).collect()
         };
-        self.inform_of(&unread).await;
+        self.inform_of(&unread).await
     }
 
-    /// Reads these metadata slots, [`INFORMED_MAX`] at most, and tells the design of each.
-    pub(crate) async fn inform_of(self: &Arc<Self>, slots: &[SlotId]) {
+    /// Reads the first of these metadata slots, one at least and as many as may be read ahead, and tells the design of each. What this
+    /// returns is kept until they are used.
+    pub(crate) async fn inform_of(self: &Arc<Self>, slots: &[SlotId]) -> Option<Ahead> {
+        if slots.is_empty() {
+            return None;
+        }
+        let mut part = 1;
+        let more = |ahead: usize| {
+            part = slots.len().min(INFORMED_MAX).min(AHEAD_MAX.saturating_sub(ahead)).max(1);
+            Some(ahead + part)
+        };
+        let _ = self.region_slots_ahead.fetch_update(AcqRel, Acquire, more);
+        let ahead = Ahead { shared: self.clone(), slots: part };
+        self.inform_of_all(&slots[..part]).await;
+        Some(ahead)
+    }
+
+    async fn inform_of_all(self: &Arc<Self>, slots: &[SlotId]) {
         let mut blocks: BTreeMap<u64, Vec<SlotId>> = BTreeMap::new();
         for &slot in slots {
             let block = blocks.entry(self.spot(slot).block).or_default();

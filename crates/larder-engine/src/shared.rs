@@ -23,7 +23,7 @@ use larder_device::{BlockDevice, IoError, IoErrorKind, IoFuture, IoOp, Runtime};
 use larder_format::Layout;
 use std::sync::{
     Arc,
-    atomic::{AtomicBool, AtomicU32, Ordering::*},
+    atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::*},
 };
 
 /// Sizes of an open cache, all in bytes unless they say otherwise.
@@ -146,6 +146,8 @@ pub struct Shared {
     pub slot_turns: Arc<Tickets>,
     /// Order among the reads and writes of one block of the metadata region.
     pub region_turns: ManyTickets,
+    /// Metadata slots that were read, or are being read, for requests that did not use them yet.
+    pub region_slots_ahead: AtomicUsize,
     /// One checkpoint at a time.
     pub checkpoint_turn: Arc<Tickets>,
     /// Counts.

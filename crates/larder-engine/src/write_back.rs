@@ -16,6 +16,7 @@ use crate::{
     log_room::Reserved,
     read::TRIES_MAX,
     record::{HeldRecord, decode_chunk, overlay_fragment},
+    region::Ahead,
     segment::{IN_FLIGHT_SEGMENTS_MAX, NewRecord, RecordOf},
     shared::Shared,
     state::State,
@@ -108,6 +109,7 @@ impl Shared {
         let mut next_ahead = first.0;
         // Contents of the chunks below were asked for.
         let mut asked_below = first.0;
+        let mut informed = None;
         let mut seq = 0;
         for lba in (first.0..first.0 + count).map(Lba) {
             let _room = self.wait_until_writable().await?;
@@ -127,7 +129,9 @@ impl Shared {
                     }
                 }
                 if count > 1 && lba.0 >= asked_below && self.geometry.store.reads_to_decide() {
-                    self.ask_for_contents(lba, offset, data, &mut ahead).await?;
+                    // Those of the last time are used by now.
+                    drop(informed.take());
+                    informed = self.ask_for_contents(lba, offset, data, &mut ahead).await?;
                     next_ahead = next_ahead.max(lba.0 + ahead.len() as u64);
                     asked_below = next_ahead;
                 }
@@ -155,7 +159,7 @@ impl Shared {
         offset: u64,
         data: &SharedBuf,
         ahead: &mut VecDeque<IoFuture<Prepared>>,
-    ) -> Result<(), EngineError> {
+    ) -> Result<Option<Ahead>, EngineError> {
         let mut prepared = Vec::with_capacity(PREPARE_AHEAD_MAX);
         for chunk in ahead.drain(..) {
             prepared.push(chunk.await?);
@@ -166,9 +170,9 @@ impl Shared {
             prepared.push(self.prepare(&chunk));
         }
         let contents: Vec<Fingerprint> = prepared.iter().filter_map(Prepared::fingerprint).collect();
-        self.inform_of_contents(&contents).await;
+        let informed = self.inform_of_contents(&contents).await;
         ahead.extend(prepared.into_iter().map(|chunk| IoFuture::ready(Ok(chunk))));
-        Ok(())
+        Ok(informed)
     }
 
     fn whole_chunk(&self, lba: Lba, offset: u64, data: &SharedBuf) -> Option<SharedBuf> {

@@ -52,12 +52,6 @@ fn fill(world: &World) -> u64 {
     let chunks = world.setup.flash_bytes / CHUNK as u64 / 2;
     (0..chunks).for_each(|lba| world.write(at(lba), &noise(lba, CHUNK)));
     world.flush();
-    eprintln!(
-        "DBG {:?} {:?} dirty {}",
-        world.status().counts,
-        world.layout().mappings_max,
-        world.status().dirty_bytes / 8192
-    );
     chunks
 }
 

@@ -148,3 +148,73 @@ fn contract_traffic_of_the_region_is_counted_as_the_device_sees_it() {
         rt.kill();
     }
 }
+
+/// A larger cache, whose chunks are clean and of contents of their own.
+fn over_many_buckets(rt: &Arc<SimRuntime>) -> World {
+    let mut shape = shape(WriteMode::Through);
+    shape.design = DesignId::Austere;
+    (shape.flash_bytes, shape.origin_bytes) = (64 << 20, 64 << 20);
+    let mut world = World::new(rt, shape);
+    let options = SimDeviceOptions { sector_bytes: 512, ..SimDeviceOptions::default() };
+    world.flash = SimDevice::with_options(rt, "flash", world.shape.flash_bytes, options);
+    rt.block_on(create(&*world.flash, world.shape.origin_bytes, &world.shape.options())).expect("it is made");
+    world
+}
+
+async fn filled(world: &World, rt: &Arc<SimRuntime>, chunks: usize) -> Arc<Cache> {
+    let cache = open_on(world, world.flash.clone(), world.origin.clone(), rt).await;
+    for chunk in 0..chunks {
+        write(&cache, chunk * CHUNK, &stamps(each(chunk), CHUNK), false).await;
+        if chunk % 16 == 0 {
+            cache.settle().await;
+        }
+    }
+    cache.settle().await;
+    cache.flush().await.expect("flushed");
+    cache.settle().await;
+    rt.delay(Duration::from_millis(50)).await.expect("a delay ends");
+    cache
+}
+
+/// Many who read many chunks each do not push out of memory what others have read and not used yet.
+#[test]
+fn contract_each_metadata_slot_is_read_once_beside_other_readers() {
+    for (readers, chunks) in [(4, 64), (16, 64), (48, 32)] {
+        let rt = runtime(1);
+        let world = over_many_buckets(&rt);
+        rt.block_on(async {
+            let cache = filled(&world, &rt, readers * chunks + OTHERS).await;
+            let before = cache.status().counts;
+            let reader = |number: usize| {
+                let cache = cache.clone();
+                spawn(&rt, async move {
+                    read(&cache, number * chunks * CHUNK, chunks * CHUNK).await;
+                })
+            };
+            let over: Vec<_> = (0..readers).map(reader).collect();
+            until(&rt, "all is read", || over.iter().all(|over| over.load(Acquire))).await;
+            let counts = cache.status().counts;
+            let reads = counts.flash_region_reads - before.flash_region_reads;
+            assert_eq!(reads, (readers * chunks) as u64, "{readers} readers of {chunks} chunks");
+        });
+        rt.kill();
+    }
+}
+
+/// What is remembered already, and read again, is not what is forgotten next.
+#[test]
+fn contract_what_is_read_again_is_remembered_anew() {
+    let rt = runtime(1);
+    let world = over_many_buckets(&rt);
+    rt.block_on(async {
+        let cache = filled(&world, &rt, 800).await;
+        read(&cache, 0, 32 * CHUNK).await;
+        for others in 0..7 {
+            read(&cache, (100 + others * 32) * CHUNK, 32 * CHUNK).await;
+        }
+        let before = cache.status().counts;
+        read(&cache, 0, 64 * CHUNK).await;
+        assert_eq!(cache.status().counts.flash_region_reads - before.flash_region_reads, 64);
+    });
+    rt.kill();
+}

@@ -33,8 +33,10 @@ use larder_format::layout::{
 };
 use std::collections::VecDeque;
 
-/// Slots of a cache whose log is followed, at most: those of 8 TiB of flash in WEUs of 2 MiB, of 32 GiB in chunks of 8 KiB.
-const SLOTS_MAX: u32 = 1 << 22;
+/// WEUs of a cache whose log is followed, at most: those of 8 TiB of flash, of 2 MiB each.
+const WEUS_MAX: u32 = 1 << 22;
+/// Slots of one chunk, at most: those of 512 GiB of flash, of 8 KiB each.
+const CHUNK_SLOTS_MAX: u32 = 1 << 26;
 /// Log entries that nobody counts here.
 const NEVER: u64 = u64::MAX;
 
@@ -127,6 +129,7 @@ impl WeuCache {
         // Nothing surrounds a record that has a slot of a chunk's size.
         let slot_bytes = if one_record { (chunk_bytes, chunk_bytes) } else { (WEU_BYTES_MIN, WEU_BYTES_MAX) };
         let around_bytes = if one_record { (0, 0) } else { (1, SECTOR_BYTES_MIN) };
+        let slots_max = if one_record { CHUNK_SLOTS_MAX } else { WEUS_MAX };
         let (what, table) = ("the size of a segment's header", "the size of an entry of a segment's table");
         let rules = PackingRules {
             weu_bytes: within("the size of a WEU", opened.weu_bytes, slot_bytes.0, slot_bytes.1)?,
@@ -137,7 +140,7 @@ impl WeuCache {
         let options = WeuOptions {
             chunk_bytes,
             rules,
-            slot_count: within("the number of slots", opened.slot_count, 1, SLOTS_MAX)?,
+            slot_count: within("the number of slots", opened.slot_count, 1, slots_max)?,
             mappings_max,
             fp_entries_max,
             log_bytes: 1 << 40,

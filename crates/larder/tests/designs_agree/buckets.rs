@@ -256,9 +256,8 @@ impl Remembered {
 
     fn read(&mut self, slot: u32) {
         self.reads += 1;
-        if self.known.insert(slot, true).is_none() {
-            self.remember(slot);
-        }
+        self.known.insert(slot, true);
+        self.remember(slot);
     }
 
     fn written(&mut self, slot: u32) {

@@ -87,10 +87,12 @@ impl Entries {
     /// It was read from flash. What is not written yet is newer.
     pub fn read(&mut self, slot: SlotId, entry: Option<Arc<RegionEntry>>) {
         if let Some(known) = self.known.get_mut(&slot) {
+            known.is_fresh = true;
             if !known.is_unwritten {
                 known.entry = entry;
+                // It is wanted now: its place among those that are remembered is a new one.
+                self.remember(slot);
             }
-            known.is_fresh = true;
             return;
         }
         self.known.insert(slot, Known { entry, is_fresh: true, is_unwritten: false, read: 0 });
