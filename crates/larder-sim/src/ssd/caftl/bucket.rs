@@ -110,27 +110,39 @@ impl Bucket {
 
     /// Inserts an entry at the place that a search has told.
     pub fn insert(&mut self, place: usize, entry: Entry) {
-        self.entries.insert(place, entry);
+        if place == 0 {
+            self.smallest = entry.digest;
+        }
+        if place == self.len() {
+            self.largest = entry.digest;
+        }
         self.references_min = entry.reference.min(self.references_min);
-        self.bound();
+        self.entries.insert(place, entry);
     }
 
     pub fn remove(&mut self, place: usize) -> Option<Entry> {
         let entry = self.entries.remove(place);
-        self.bound();
+        if place == 0 {
+            self.begins_anew();
+        }
+        if place == self.len() {
+            self.ends_anew();
+        }
         entry
     }
 
     /// The largest goes to the next bucket, of which it is the smallest.
     pub fn pass_up(&mut self, next: &mut Bucket) {
-        if let Some(largest) = self.remove(self.len() - 1) {
+        if let Some(largest) = self.entries.pop_back() {
+            self.ends_anew();
             next.insert(0, largest);
         }
     }
 
     /// The smallest goes to the bucket before, of which it is the largest.
     pub fn pass_down(&mut self, before: &mut Bucket) {
-        if let Some(smallest) = self.remove(0) {
+        if let Some(smallest) = self.entries.pop_front() {
+            self.begins_anew();
             before.insert(before.len(), smallest);
         }
     }
@@ -150,7 +162,8 @@ impl Bucket {
         self.entries.clear();
         self.entries.extend(entries);
         self.references_min = entries.iter().map(|entry| entry.reference).min().unwrap_or(u8::MAX);
-        self.bound();
+        self.begins_anew();
+        self.ends_anew();
     }
 
     /// Bytes that its entries take.
@@ -166,10 +179,15 @@ impl Bucket {
         assert!(self.iter().all(|entry| entry.reference >= self.references_min), "no entry is colder");
     }
 
-    /// The ends may be others now.
-    fn bound(&mut self) {
-        if let (Some(first), Some(last)) = (self.entries.front(), self.entries.back()) {
-            (self.smallest, self.largest) = (first.digest, last.digest);
+    fn begins_anew(&mut self) {
+        if let Some(first) = self.entries.front() {
+            self.smallest = first.digest;
+        }
+    }
+
+    fn ends_anew(&mut self) {
+        if let Some(last) = self.entries.back() {
+            self.largest = last.digest;
         }
     }
 }
