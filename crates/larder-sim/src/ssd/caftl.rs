@@ -8,7 +8,7 @@
 //! | file | what is there |
 //! |---|---|
 //! | [`digest`] | what stands for a page's SHA-1, CRC32 and sample bytes |
-//! | [`store`], `segment.rs` | the fingerprint store: segments, buckets, the ways to find sooner (section 3.2.3) |
+//! | [`store`], `segment.rs`, `bucket.rs` | the fingerprint store: segments, buckets, the ways to find sooner (section 3.2.3) |
 //! | [`maps`] | the two-level mapping (section 3.3.1) |
 //! | [`journal`] | tables in flash, journal and log (section 3.3.2) |
 //! | [`pages`] | what is known of each page, and metadata pages (section 3.3.3) |
@@ -50,6 +50,7 @@ use persist::OwnPages;
 use store::Store;
 
 mod books;
+mod bucket;
 pub mod counts;
 pub mod digest;
 mod in_line;

@@ -135,9 +135,10 @@ pub const PROFILES: &[Profile] = &[
     Profile {
         name: "tlc-nvme",
         about: "A 1 TB NVMe drive of TLC flash about 2020: reads of 45 us and programs of 450 us are Samsung's for \
-                its sixth-generation V-NAND (announcement of August 2019), the bus of 1.2 Gb/s a pin that of its \
-                paper (Kang et al., ISSCC 2019, 13.4). 1 TiB of flash sold as 1 TB is 9.95%. Typical figures of \
-                that class: 16 KiB pages in blocks of 16 MiB, 3.5 ms to erase, 3,000 cycles",
+                its sixth-generation V-NAND (announcement of August 2019), the bus of 1.2 Gb/s a pin that of Kang et al., A \
+                512Gb 3-bit/Cell 3D 6th-Generation V-NAND Flash Memory with 82MB/s Write Throughput and 1.2Gb/s \
+                Interface (ISSCC 2019). 1 TiB of flash sold as 1 TB is 9.95%. Typical figures of that class: 16 KiB \
+                pages in blocks of 16 MiB, 3.5 ms to erase, 3,000 cycles",
         geometry: Geometry {
             packages: 8,
             dies_per_package: 4,
@@ -159,7 +160,7 @@ pub const PROFILES: &[Profile] = &[
         name: "qlc-nvme",
         about: "A 4 TB NVMe drive of QLC flash about 2020: reads of 110 us, programs of 2 ms and 1.2 Gb/s a pin \
                 are Kim et al.'s 1 Tb die (A 1Tb 4b/cell NAND Flash Memory with tPROG=2ms, tR=110us and 1.2Gb/s \
-                High-Speed IO Rate, ISSCC 2020, 13.1). 4 TiB of flash sold as 4 TB is 9.95%. Typical figures of \
+                High-Speed IO Rate, ISSCC 2020). 4 TiB of flash sold as 4 TB is 9.95%. Typical figures of \
                 that class: 16 KiB pages in blocks of 32 MiB, 5 ms to erase, 1,000 cycles",
         geometry: Geometry {
             packages: 8,

@@ -39,6 +39,14 @@ impl Digest {
         (self.low % u64::from(n)) as u32
     }
 
+    /// At which place of `len` ascending ones, the first and the last of which these are, this lies if they are spread
+    /// evenly.
+    pub(super) fn expected_place(self, first: Digest, last: Digest, len: usize) -> usize {
+        let beyond = u128::from(self.high.saturating_sub(first.high).min(last.high - first.high));
+        let range = u128::from(last.high - first.high) + 1;
+        (beyond * len as u128 / range) as usize
+    }
+
     /// The page's CRC32. Synthetic.
     pub fn crc32(self) -> u32 {
         finished(self.low ^ 0x6372_6333_3263_7263) as u32

@@ -2,7 +2,7 @@
 //!
 //! Role: [`Segment`] searches its buckets one after the other, or by binary search where fingerprints ascend over all of
 //! them; within a bucket always by binary search. It counts comparisons of fingerprints: one for each probe, and one or
-//! two for a range check.
+//! two for a range check. A bucket by itself is `bucket.rs`.
 //!
 //! Invariants: each bucket is sorted by fingerprint and not empty. Under [`Order::Fingerprint`] the last entry of a bucket
 //! is below the first of the next. The paper brings that order about by merge sorts now and then; here each entry goes
@@ -11,15 +11,12 @@
 //!
 //! What it does not do: say how many buckets there may be (`store.rs`).
 
-use std::{cmp::Ordering, collections::VecDeque};
-
 use super::{
+    bucket::{Beyond, Bucket},
     digest::Digest,
     maps::Location,
     store::{Entry, Order, StoreOptions},
 };
-
-type Bucket = VecDeque<Entry>;
 
 /// Where an entry is: bucket, and place in it.
 pub(super) type At = (usize, usize);
@@ -74,13 +71,13 @@ impl Segment {
         let mut compared = Compared::default();
         for (at, bucket) in self.buckets.iter().enumerate() {
             if options.range_check {
-                let (is_within, more) = in_range(bucket, digest);
+                let (is_within, more) = bucket.in_range(digest);
                 compared.range(more);
                 if is_within.is_err() {
                     continue;
                 }
             }
-            let (place, more) = search(bucket, digest);
+            let (place, more) = bucket.search(digest);
             compared.all += more;
             if let Ok(place) = place {
                 return (Found::At((at, place)), compared);
@@ -95,13 +92,13 @@ impl Segment {
         let (mut from, mut to) = (0, self.buckets.len());
         while from < to {
             let middle = usize::midpoint(from, to);
-            let (is_within, more) = in_range(&self.buckets[middle], digest);
+            let (is_within, more) = self.buckets[middle].in_range(digest);
             compared.range(more);
             match is_within {
                 Err(Beyond::Below) => to = middle,
                 Err(Beyond::Above) => from = middle + 1,
                 Ok(()) => {
-                    let (place, more) = search(&self.buckets[middle], digest);
+                    let (place, more) = self.buckets[middle].search(digest);
                     compared.all += more;
                     return (place.map_or(Found::No, |place| Found::At((middle, place))), compared);
                 }
@@ -111,7 +108,7 @@ impl Segment {
     }
 
     pub fn entry(&self, (bucket, place): At) -> Entry {
-        self.buckets[bucket][place]
+        self.buckets[bucket].entry(place)
     }
 
     pub fn has_room(&self, capacity: usize) -> bool {
@@ -133,10 +130,9 @@ impl Segment {
         let turn = self.turn as usize;
         let bucket = &mut self.buckets[turn % buckets];
         let first = turn / buckets % bucket.len();
-        // Tells which entries are equal by where they stand from the first in turn.
-        let coldest = (first..bucket.len()).chain(0..first).min_by_key(|&at| bucket[at].reference)?;
+        let coldest = bucket.coldest(first)?;
         self.turn = self.turn.wrapping_add(1);
-        if reference < bucket[coldest].reference {
+        if reference < bucket.entry(coldest).reference {
             return None;
         }
         self.len -= 1;
@@ -152,7 +148,7 @@ impl Segment {
             Order::Allocated | Order::Hotness => {
                 let at = self.buckets.iter().rposition(|bucket| bucket.len() < capacity);
                 let Some(at) = at else { panic!("a bucket with room") };
-                let (place, comparisons) = search(&self.buckets[at], entry.digest);
+                let (place, comparisons) = self.buckets[at].search(entry.digest);
                 self.buckets[at].insert(vacant(place), entry);
                 Cost { comparisons, passed_on: 0 }
             }
@@ -164,7 +160,7 @@ impl Segment {
         // The last bucket that begins below the entry; an empty one, just added, is the last of all.
         let begins_below = |bucket: &Bucket| {
             comparisons += 1;
-            bucket.front().is_some_and(|first| first.digest < entry.digest)
+            bucket.begins_below(entry.digest)
         };
         let mut target = self.buckets.partition_point(begins_below).saturating_sub(1);
         let has_room = |bucket: &Bucket| bucket.len() < capacity;
@@ -184,31 +180,26 @@ impl Segment {
                 (None, None) => panic!("a bucket with room"),
             };
             comparisons += 1;
-            if room > target && self.buckets[target].back().is_some_and(|last| last.digest < entry.digest) {
+            if room > target && self.buckets[target].ends_below(entry.digest) {
                 target += 1;
             }
         }
         for at in (target..room).rev() {
-            let last = self.buckets[at].pop_back();
-            if let Some(last) = last {
-                self.buckets[at + 1].push_front(last);
-            }
+            let [bucket, next] = &mut self.buckets[at..at + 2] else { panic!("a bucket and the next") };
+            bucket.pass_up(next);
         }
         for at in room..target {
-            let first = self.buckets[at + 1].pop_front();
-            self.buckets[at].extend(first);
+            let [before, bucket] = &mut self.buckets[at..at + 2] else { panic!("a bucket and the next") };
+            bucket.pass_down(before);
         }
-        let (place, more) = search(&self.buckets[target], entry.digest);
+        let (place, more) = self.buckets[target].search(entry.digest);
         self.buckets[target].insert(vacant(place), entry);
         Cost { comparisons: comparisons + more, passed_on: room.abs_diff(target) as u64 }
     }
 
     /// Changes an entry. Whether it is hotter then.
     pub fn change(&mut self, (bucket, place): At, location: Location, reference: u8) -> bool {
-        let entry = &mut self.buckets[bucket][place];
-        let is_hotter = reference > entry.reference;
-        entry.location = location;
-        entry.reference = reference;
+        let is_hotter = self.buckets[bucket].change(place, location, reference);
         self.changes += u32::from(is_hotter);
         is_hotter
     }
@@ -241,14 +232,13 @@ impl Segment {
         self.buckets.truncate(entries.len().div_ceil(capacity));
         for (bucket, entries) in self.buckets.iter_mut().zip(entries.chunks_mut(capacity)) {
             entries.sort_by_key(|entry| entry.digest);
-            bucket.clear();
-            bucket.extend(entries.iter());
+            bucket.refill(entries);
         }
         Some((before - self.buckets.len()) as u32)
     }
 
     pub fn entries(&self) -> impl Iterator<Item = &Entry> {
-        self.buckets.iter().flatten()
+        self.buckets.iter().flat_map(Bucket::iter)
     }
 
     pub fn buckets(&self) -> usize {
@@ -256,15 +246,14 @@ impl Segment {
     }
 
     pub fn ram_bytes(&self) -> u64 {
-        let entries: usize = self.buckets.iter().map(|bucket| bucket.capacity() * size_of::<Entry>()).sum();
+        let entries: usize = self.buckets.iter().map(Bucket::ram_bytes).sum();
         (entries + self.buckets.capacity() * size_of::<Bucket>()) as u64
     }
 
     pub fn check(&self, capacity: usize, order: Order) {
         let mut len = 0;
         for bucket in &self.buckets {
-            assert!(!bucket.is_empty() && bucket.len() <= capacity, "a bucket of {} entries", bucket.len());
-            assert!(bucket.iter().is_sorted_by(|one, next| one.digest < next.digest), "a bucket is sorted");
+            bucket.check(capacity);
             len += bucket.len();
         }
         assert_eq!(len, self.len as usize, "the entries of a segment");
@@ -272,38 +261,6 @@ impl Segment {
             assert!(self.entries().is_sorted_by(|one, next| one.digest < next.digest), "a segment is sorted");
         }
     }
-}
-
-enum Beyond {
-    Below,
-    Above,
-}
-
-/// Whether `digest` is not below the smallest nor above the largest, and in how many comparisons that was known.
-fn in_range(bucket: &Bucket, digest: Digest) -> (Result<(), Beyond>, u64) {
-    if bucket.front().is_none_or(|smallest| digest < smallest.digest) {
-        return (Err(Beyond::Below), 1);
-    }
-    if bucket.back().is_none_or(|largest| digest > largest.digest) {
-        return (Err(Beyond::Above), 2);
-    }
-    (Ok(()), 2)
-}
-
-/// Where `digest` is in a bucket, or would be, and with how many it was compared. By halves, until it is met: the
-/// library's own search may compare more often, by how the bucket lies in memory.
-fn search(bucket: &Bucket, digest: Digest) -> (Result<usize, usize>, u64) {
-    let (mut from, mut to, mut comparisons) = (0, bucket.len(), 0);
-    while from < to {
-        let middle = usize::midpoint(from, to);
-        comparisons += 1;
-        match bucket[middle].digest.cmp(&digest) {
-            Ordering::Less => from = middle + 1,
-            Ordering::Greater => to = middle,
-            Ordering::Equal => return (Ok(middle), comparisons),
-        }
-    }
-    (Err(from), comparisons)
 }
 
 /// Where a digest that is not there would be.
