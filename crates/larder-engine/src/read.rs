@@ -134,8 +134,11 @@ impl Shared {
             {
                 let mut state = self.state.lock();
                 // Asked of all before one is looked up: that uses up what was read, which another chunk with the same content needs.
-                let question = |want: &Want| state.design.unread(Question::Address(want.lba));
-                let questions: Vec<_> = wants.iter().map(question).collect();
+                let question = |(want, plan): (&Want, &Option<Plan>)| match plan {
+                    None => state.design.unread(Question::Address(want.lba)),
+                    Some(_) => None,
+                };
+                let questions: Vec<_> = wants.iter().zip(&plans).map(question).collect();
                 for ((want, plan), slot) in
                     wants.iter().zip(&mut plans).zip(questions).filter(|((_, p), _)| p.is_none())
                 {

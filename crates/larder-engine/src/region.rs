@@ -30,8 +30,8 @@ use std::{
 /// Metadata slots that are read side by side for one request at most.
 pub(crate) const INFORMED_MAX: usize = 64;
 
-/// Metadata slots that all requests together may have read and not used yet, if each has one: half of those that are remembered, or they
-/// would push out each other's.
+/// Metadata slots that all requests of several chunks together may be reading, or have read and not used yet, beside one for each: half
+/// of those that are remembered. So they seldom push out each other's; what is pushed out is read again.
 const AHEAD_MAX: usize = 128;
 
 /// A request's part of what may be read ahead of its use.

@@ -109,7 +109,6 @@ impl Shared {
         let mut next_ahead = first.0;
         // Contents of the chunks below were asked for.
         let mut asked_below = first.0;
-        let mut informed = None;
         let mut seq = 0;
         for lba in (first.0..first.0 + count).map(Lba) {
             let _room = self.wait_until_writable().await?;
@@ -129,9 +128,8 @@ impl Shared {
                     }
                 }
                 if count > 1 && lba.0 >= asked_below && self.geometry.store.reads_to_decide() {
-                    // Those of the last time are used by now.
-                    drop(informed.take());
-                    informed = self.ask_for_contents(lba, offset, data, &mut ahead).await?;
+                    // No share is kept: a writer may wait long for room, and a content that is forgotten is read again.
+                    drop(self.ask_for_contents(lba, offset, data, &mut ahead).await?);
                     next_ahead = next_ahead.max(lba.0 + ahead.len() as u64);
                     asked_below = next_ahead;
                 }

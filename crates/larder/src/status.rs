@@ -116,7 +116,8 @@ fn page(value: &Value) -> String {
     };
     let dedup = if truth("dedup") { format!("on, FP index {}%", number("fp_index_percent")) } else { "off".into() };
     let origin = format!("{} ({})", shown(&text("origin")), bytes("origin_bytes"));
-    let slot = text("slot");
+    // Older servers have not said what a slot is.
+    let slot = value.get("slot").and_then(Value::as_str).unwrap_or("WEU").to_owned();
     let chunk = match slot.as_str() {
         "chunk" => bytes("chunk_bytes"),
         slot => format!("{}, {slot} {}", bytes("chunk_bytes"), bytes("weu_bytes")),

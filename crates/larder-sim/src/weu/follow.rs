@@ -35,8 +35,8 @@ use std::collections::VecDeque;
 
 /// WEUs of a cache whose log is followed, at most: those of 8 TiB of flash, of 2 MiB each.
 const WEUS_MAX: u32 = 1 << 22;
-/// Slots of one chunk, at most: those of 512 GiB of flash, of 8 KiB each.
-const CHUNK_SLOTS_MAX: u32 = 1 << 26;
+/// Slots of one chunk, at most: those of 128 GiB of flash, of 8 KiB each, which take some 1.5 GiB of memory to follow.
+const CHUNK_SLOTS_MAX: u32 = 1 << 24;
 /// Log entries that nobody counts here.
 const NEVER: u64 = u64::MAX;
 

@@ -2,8 +2,8 @@
 //!
 //! Role: [`Bucket`] has a few entries by their fingerprints, and says where one is, would be, or has the fewest
 //! references. A drive searches it by halves, and so many comparisons are told. Here a fingerprint is looked for where
-//! its value lets expect it, for they are as good as random: in one or two cache lines in place of eight. A search by
-//! halves compares as often as the place alone says, so that it need not be made to be counted.
+//! its value lets expect it, for they are as good as random, which touches less memory. A search by halves compares as
+//! often as the place alone says, so that it need not be made to be counted.
 //!
 //! Invariants: entries ascend by fingerprint. Smallest and largest are those of the entries, where there are any, beside
 //! the bucket, so that a range check looks at no entry. No entry has fewer references than `references_min`.
