@@ -423,17 +423,23 @@ fn a_flush_that_fails_in_a_checkpoint_fails_the_flash() {
     assert!(hits[3].get() > 10, "{hits:?}");
 }
 
+/// A world, in write-through, in which a flush of the origin has failed that no client saw.
+fn after_an_unseen_failure(seed: u64) -> World {
+    let (setup, _) = fenced_setup(WriteMode::Through);
+    let world = World::new(seed, setup);
+    world.write(0, &noise(1, CHUNK));
+    world.settle();
+    world.origin.sim.fail_next(IoOp::Flush, IoErrorKind::Io);
+    // Its clean mapping waits for the origin's flush, which fails.
+    let _ = world.run(world.cache().checkpoint());
+    world
+}
+
 /// What a flush of the origin lost, a later one does not bring back: the next FLUSH says so.
 #[test]
 fn a_flush_of_the_origin_that_failed_unseen_is_told() {
     each_seed(6, |seed| {
-        let (setup, _) = fenced_setup(WriteMode::Through);
-        let world = World::new(seed, setup);
-        world.write(0, &noise(1, CHUNK));
-        world.settle();
-        world.origin.sim.fail_next(IoOp::Flush, IoErrorKind::Io);
-        // Its clean mapping waits for the origin's flush, which fails; no client is there to see it.
-        let _ = world.run(world.cache().checkpoint());
+        let world = after_an_unseen_failure(seed);
         let _ = world.run(world.cache().checkpoint());
         assert!(world.run(world.cache().flush()).is_err(), "the flush that failed is told");
         world.flush();
@@ -447,12 +453,7 @@ fn what_a_switch_of_modes_will_tell_is_told_to_others_meanwhile() {
     let (meanwhile, given_up) = (Cell::new(0), Cell::new(0));
     for looks in 0..12 {
         each_seed(4, |seed| {
-            let (setup, _) = fenced_setup(WriteMode::Through);
-            let world = World::new(seed, setup);
-            world.write(0, &noise(1, CHUNK));
-            world.settle();
-            world.origin.sim.fail_next(IoOp::Flush, IoErrorKind::Io);
-            let _ = world.run(world.cache().checkpoint());
+            let world = after_an_unseen_failure(seed);
             let cache = world.cache().clone();
             let mut switch = Box::pin(async move { cache.set_mode(WriteMode::Back).await });
             let mut left = looks;
