@@ -451,7 +451,8 @@ fn a_flush_of_the_origin_that_failed_unseen_is_told() {
 #[test]
 fn what_a_switch_of_modes_will_tell_is_told_to_others_meanwhile() {
     let (meanwhile, given_up) = (Cell::new(0), Cell::new(0));
-    for looks in 0..12 {
+    // At last, to its end.
+    for looks in (0..12).chain([u32::MAX]) {
         each_seed(4, |seed| {
             let world = after_an_unseen_failure(seed);
             let cache = world.cache().clone();
