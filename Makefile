@@ -2,7 +2,7 @@
 # Nothing here is needed to build: `cargo build --release` alone makes the `larder` binary.
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test check fmt clippy fuzz fuzz-long deny crash breakages soak soak-agree tsan bench packages
+.PHONY: help build demo test check fmt clippy fuzz fuzz-long deny crash crash-siblings breakages soak soak-agree tsan bench packages
 
 # How many seeds the long simulation takes; for a night: `make soak SEEDS=2000000`.
 SEEDS ?= 20000
@@ -22,7 +22,7 @@ FUZZ_FACTOR ?= 2
 FUZZ_SECONDS ?= 300
 
 help: ## List the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-10s %s\n", $$1, $$2 }'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-14s %s\n", $$1, $$2 }'
 
 build: ## Build the optimised `larder` binary (target/release/larder)
 	cargo build --release -p larder
@@ -64,10 +64,13 @@ deny: ## Licences, sources and versions of dependencies (installs cargo-deny if 
 crash: ## The engine in simulation: crashes and faults against a model of the contract (SEEDS=20000)
 	LARDER_SEEDS=$(SEEDS) cargo test --profile crash -p larder-engine --test simulation -- --exact seeds
 
+crash-siblings: ## The same over austere with few bits of each hash, so that addresses and contents share them (SEEDS=20000)
+	LARDER_DESIGN=austere LARDER_SEEDS=$(SEEDS) cargo test --profile crash -p larder-engine --features few-hash-bits --test simulation -- seeds --nocapture
+
 breakages: ## Break the contract on purpose, one way after the other, and see the suite catch it (half an hour)
 	LARDER_BREAKAGES=1 cargo test -p larder --test breakages -- --nocapture
 
-soak: crash $(DESIGNS:%=soak-%) $(SLOT_DESIGNS:%=soak-slots-%) soak-agree ## The same, then deep crash sweeps, kills and real clients over each design (SEEDS=20000 KILL_ROUNDS=50)
+soak: crash crash-siblings $(DESIGNS:%=soak-%) $(SLOT_DESIGNS:%=soak-slots-%) soak-agree ## The same, then deep crash sweeps, kills and real clients over each design (SEEDS=20000 KILL_ROUNDS=50)
 
 soak-%:
 	LARDER_DESIGN=$* cargo test -p larder-engine

@@ -6,15 +6,21 @@
 //! find by itself: whether an address hits, whether content is known, where a record goes, when a WEU is full, which segments
 //! a commit closes and how long they are, which WEU goes, and what is clean then.
 //!
+//! A design that has a part of what it knows on flash is [told](Event::Told) what it reads there. The log says which metadata slot
+//! that is, not what it holds: a replay knows, for it has seen each of them change, and its write be over.
+//!
 //! [`text`] has both as lines of text.
 //!
-//! Invariants: an event names no place on flash; only answers do.
+//! Invariants: an event names no place on flash, but the metadata slot that is read; only answers do.
 //!
 //! What it does not do: read or write files. What follows [`Event::Fault`] depends on bytes, and cannot be replayed.
 
 pub mod text;
 
-use crate::types::{Fingerprint, Lba, Place, SectorMap, SlotId, StreamClass};
+use crate::{
+    design::Wanted,
+    types::{Fingerprint, Lba, Place, SectorMap, SlotId, StreamClass},
+};
 
 /// The cache that a log begins with.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,7 +29,7 @@ pub struct Opened {
     pub design: String,
     /// Size of a chunk in bytes.
     pub chunk_bytes: u32,
-    /// Size of a WEU in bytes.
+    /// Size of a WEU in bytes, or of what is a slot in its place.
     pub weu_bytes: u32,
     /// Segments are padded to this, in bytes.
     pub sector_bytes: u32,
@@ -42,6 +48,17 @@ pub struct Opened {
     /// What the opening found: mapped and trimmed chunks, and slots that were used before. A log can be replayed where that is
     /// nothing.
     pub found: u64,
+    /// How slots lie together, where they are parts of a chunk.
+    pub buckets: Option<Buckets>,
+}
+
+/// What the layout of a bucket store depends on, beside its slots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Buckets {
+    /// Slots of a bucket.
+    pub slots: u32,
+    /// Chunks of the volume.
+    pub chunk_count: u64,
 }
 
 /// A record as stored.
@@ -152,6 +169,30 @@ pub enum Event {
     Open {
         /// The class.
         class: StreamClass,
+        /// The record that comes first, and for whom.
+        wanted: Wanted,
+    },
+    /// A metadata slot was read, and the design is told what it says: its record, or that it has none.
+    Told {
+        /// The first slot of its record.
+        slot: SlotId,
+    },
+    /// The origin durably has what a clean chunk is mapped to, so that a metadata slot may name it; or it is not mapped so any more.
+    Settled {
+        /// The chunk.
+        lba: Lba,
+        /// The first.
+        is_durable: bool,
+    },
+    /// The log durably has the writes below a number, so that metadata slots may name their chunks.
+    Committed {
+        /// The number.
+        upto: u64,
+    },
+    /// The write of a metadata slot begins, with what it is to hold by now. Metadata slots that change are numbered among the segments.
+    Taken {
+        /// Its number.
+        segment: u64,
     },
     /// A commit closes the open segments that it needs: a FLUSH, a write with FUA, or whoever else asked for one.
     Commit {
@@ -160,9 +201,9 @@ pub enum Event {
     },
     /// Every open WEU is sealed, so that it may be evicted.
     Seal,
-    /// The write of a segment is over.
+    /// The write of a segment, or of a metadata slot, is over.
     Written {
-        /// The segment's number: they count up as segments are closed.
+        /// Its number: they count up as segments are closed, and as metadata slots change.
         segment: u64,
     },
     /// One step of the cleaning of stale entries.
@@ -230,10 +271,10 @@ pub enum Answer {
     Hit(Spot),
     /// It was stored there.
     Stored(Spot),
-    /// This slot was opened, chosen, evicted or freed.
+    /// This slot was opened, chosen, evicted or freed; or it is the one whose metadata is written.
     Slot(SlotId),
     /// No slot was.
     NoSlot,
-    /// So many: bytes of a segment, chunks that were dropped or are clean, entries that were swept.
+    /// So many: bytes of a segment's data, chunks that were dropped or are clean, entries that were swept.
     Count(u64),
 }

@@ -106,7 +106,7 @@ pub enum Question<'a> {
 }
 
 /// A record that a slot is opened for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wanted {
     /// The address that it is stored for.
     pub lba: Lba,
@@ -330,6 +330,24 @@ pub trait Design: Send + Sync {
 
     /// An entry is written as it was then.
     fn entry_written(&mut self, _entry: &Arc<RegionEntry>) {}
+
+    /// The slot whose metadata names `lba` only when the caller [settles](Design::settle) it, or has [committed](Design::committed) it: of
+    /// what a metadata slot on flash says a crash must not leave more than the log, or the origin, has.
+    fn held_at(&self, _lba: Lba) -> Option<SlotId> {
+        None
+    }
+
+    /// How many addresses are [held](Design::held_at). Each may cost as much RAM as a metadata slot.
+    fn held_entries(&self) -> usize {
+        0
+    }
+
+    /// The origin durably has what the clean chunk `lba` is mapped to; or the chunk is mapped to something else by now, and
+    /// `is_durable` is false. Of no effect on what is not held.
+    fn settle(&mut self, _lba: Lba, _is_durable: bool) {}
+
+    /// The log durably has each write that was mapped with a number below `upto`.
+    fn committed(&mut self, _upto: u64) {}
 
     /// Opens a free slot for a class of data: the slot and its generation. None in a design where that depends on the data.
     fn open_slot(&mut self, class: StreamClass) -> Option<(SlotId, u32)>;

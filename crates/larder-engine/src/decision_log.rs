@@ -6,10 +6,6 @@
 //!
 //! Of a chunk the log has the fingerprint, which is that of the cache's own key, and the length as stored.
 //!
-//! A log of a cache over WEUs or over slots of one chunk can be replayed. That of a bucket store names each insertion, each slot and each
-//! chunk that comes and goes, too; but what such a store knows depends on the metadata slots that it has read by then, and they are
-//! not in the log.
-//!
 //! Invariants: without a sink an event is not even made. A sink decides nothing.
 //!
 //! What it does not do: tell of bytes, of the origin, or of what becomes durable when; and it tells no more than that they
@@ -22,7 +18,8 @@ use crate::{
 };
 use larder_core::{
     DesignConfig, Fingerprint, Lba, Lookup, NewMapping, Place, SectorMap, SlotId,
-    decisions::{Answer, Event, NewContent, Opened, Stored},
+    austere::bucketed::entries::RegionEntry,
+    decisions::{Answer, Buckets, Event, NewContent, Opened, Stored},
     packing::PackingRules,
     slots::SlotState,
 };
@@ -97,6 +94,10 @@ impl State {
                 fp_entries_max: limits.fp_entries_max,
                 first_segment: self.segment_seq,
                 found: stats.mapped_chunks + stats.trimmed_chunks + (used + stored) as u64,
+                buckets: geometry
+                    .store
+                    .reads_to_decide()
+                    .then_some(Buckets { slots: geometry.layout.bucket_slots, chunk_count: geometry.chunk_count }),
             };
             (Event::Opened(opened), Answer::Done)
         });
@@ -152,6 +153,12 @@ impl State {
     #[inline]
     pub(crate) fn note_slot(&self, event: Event, slot: Option<SlotId>) {
         self.decisions.note(|| (event, slot.map_or(Answer::NoSlot, Answer::Slot)));
+    }
+
+    /// The metadata slot of `slot` was read.
+    pub(crate) fn note_told(&self, slot: SlotId, entry: Option<&RegionEntry>) {
+        let answer = |entry: &RegionEntry| Answer::Hit((&entry.place).into());
+        self.decisions.note(|| (Event::Told { slot }, entry.map_or(Answer::Miss, answer)));
     }
 
     /// The flash failed, or a record of it is damaged.

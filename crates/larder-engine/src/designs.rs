@@ -44,15 +44,7 @@ impl DesignLayout {
 
     /// The indices of AustereCache over so many slots.
     pub fn austere(&self, slots: u64) -> AustereConfig {
-        AustereConfig {
-            data_bytes: slots * u64::from(self.slot_bytes),
-            chunk_bytes: self.chunk_bytes,
-            subchunk_bytes: self.slot_bytes,
-            bucket_slots: self.bucket_slots,
-            // What the sketch has no room for is counted anew now and then.
-            large_counts_bytes_max: Some(slots),
-            ..AustereConfig::new(0, self.chunk_bytes, true)
-        }
+        AustereConfig::of_slots(slots, self.chunk_bytes, self.slot_bytes, self.bucket_slots)
     }
 }
 

@@ -240,8 +240,11 @@ impl Shared {
             state.log.entries.drain(..entries);
             state.log.first_seq += entries as u64;
             state.log.durable_below = state.log.first_seq;
+            state.note_committed();
             done += entries;
         }
+        // What had to wait for that.
+        self.send_segments();
         if closed_clean {
             self.state.lock().log.clean_closed += 1;
         }

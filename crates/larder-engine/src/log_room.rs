@@ -14,6 +14,7 @@
 
 use crate::{
     error::EngineError,
+    region::HELD_ENTRIES_MAX,
     shared::Shared,
     state::{PENDING_ENTRIES_MAX, State},
     sync::either,
@@ -132,6 +133,7 @@ impl Shared {
     pub fn may_insert(&self, state: &State) -> bool {
         let waiting = state.waiting();
         waiting < self.pending_entries_max()
+            && state.design.held_entries() < HELD_ENTRIES_MAX
             && !self.is_crowded_with(state, waiting)
             && state.flash_failed.is_none()
             && !self.is_closing()

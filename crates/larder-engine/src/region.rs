@@ -19,7 +19,12 @@
 pub(crate) mod scan;
 
 use crate::{shared::Shared, state::State, sync::join_all, tickets::Ticket};
-use larder_core::{Fingerprint, SlotId, austere::bucketed::entries::RegionEntry, design::Question};
+use larder_core::{
+    Fingerprint, Lba, Place, SlotId,
+    austere::bucketed::entries::RegionEntry,
+    decisions::{Answer, Event},
+    design::Question,
+};
 use larder_device::{IoBuf, IoFuture, IoResult, WriteFlags};
 use larder_format::metadata_slot::METADATA_SLOT_BYTES;
 use std::{
@@ -33,6 +38,10 @@ pub(crate) const INFORMED_MAX: usize = 64;
 /// Metadata slots that all requests of several chunks together may be reading, or have read and not used yet, beside one for each: half
 /// of those that are remembered. So they seldom push out each other's; what is pushed out is read again.
 const AHEAD_MAX: usize = 128;
+
+/// Addresses that may wait until a metadata slot names them on flash: some 3 MiB of RAM. Then writers wait for a commit, and nothing is
+/// inserted.
+pub(crate) const HELD_ENTRIES_MAX: usize = 4096;
 
 /// A request's part of what may be read ahead of its use.
 pub(crate) struct Ahead {
@@ -58,6 +67,25 @@ impl State {
     pub fn note_changed_entries(&mut self) {
         while let Some(entry) = self.design.next_changed_entry() {
             self.push_entry(&entry);
+        }
+    }
+
+    /// The origin durably has what the clean chunk `lba` has at `place`, or it is not mapped there any more.
+    pub fn settle(&mut self, lba: Lba, place: &Place, is_durable: bool) {
+        if self.design.held_at(lba) == Some(place.slot) {
+            self.decisions.note(|| (Event::Settled { lba, is_durable }, Answer::Done));
+            self.design.settle(lba, is_durable);
+            self.note_changed_entries();
+        }
+    }
+
+    /// The log durably has what is below `log.durable_below`.
+    pub fn note_committed(&mut self) {
+        if self.design.held_entries() > 0 {
+            let upto = self.log.durable_below;
+            self.decisions.note(|| (Event::Committed { upto }, Answer::Done));
+            self.design.committed(upto);
+            self.note_changed_entries();
         }
     }
 }
@@ -126,7 +154,10 @@ impl Shared {
         let entries: Vec<_> = slots.iter().map(|&slot| (slot, self.entry_in(&read, slot))).collect();
         {
             let mut state = self.state.lock();
-            entries.into_iter().for_each(|(slot, entry)| state.design.tell(slot, entry.map(Arc::new)));
+            entries.into_iter().for_each(|(slot, entry)| {
+                state.note_told(slot, entry.as_ref());
+                state.design.tell(slot, entry.map(Arc::new));
+            });
         }
         drop(turn);
     }
@@ -157,12 +188,18 @@ impl Shared {
     }
 
     /// Writes the metadata slot of `slot`, if it changed, into its block; the caller has the turn. What changed again since it was
-    /// asked for is written once.
-    pub(crate) async fn write_entry(&self, slot: SlotId) -> IoResult<()> {
-        let Some(entry) = self.state.lock().design.entry_to_write(slot) else { return Ok(()) };
-        self.write_block(slot, &entry).await?;
-        self.state.lock().design.entry_written(&entry);
-        Ok(())
+    /// asked for is written once. The design is to be told, with what this returns, that it was written. `segment` is its number.
+    pub(crate) async fn write_entry(&self, slot: SlotId, segment: u64) -> IoResult<Option<Arc<RegionEntry>>> {
+        let entry = {
+            let state = self.state.lock();
+            let entry = state.design.entry_to_write(slot);
+            state.note_slot(Event::Taken { segment }, entry.as_ref().map(|_| slot));
+            entry
+        };
+        if let Some(entry) = &entry {
+            self.write_block(slot, entry).await?;
+        }
+        Ok(entry)
     }
 
     async fn write_block(&self, slot: SlotId, entry: &RegionEntry) -> IoResult<()> {

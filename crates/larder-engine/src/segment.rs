@@ -236,7 +236,7 @@ impl State {
         let stored_len = record.payload.len() as u32;
         let wanted = Wanted { lba: record.lba, fingerprint, stored_len };
         let opened = self.design.open_slot_for(class, &wanted);
-        self.note_slot(Event::Open { class }, opened.map(|(slot, _)| slot));
+        self.note_slot(Event::Open { class, wanted }, opened.map(|(slot, _)| slot));
         let Some((slot, generation)) = opened else { return false };
         rules.weu_bytes = stored_len.next_multiple_of(rules.weu_bytes);
         self.in_memory[slot.0 as usize] = true;

@@ -46,17 +46,18 @@ impl Shared {
         };
         let bytes = data.len() as u64;
         let result = match is_entry {
-            true => self.write_entry(slot).await,
-            false => self.write_data(slot, start, data).await,
+            true => self.write_entry(slot, seq).await,
+            false => self.write_data(slot, start, data).await.map(|()| None),
         };
         let result = result.map_err(|error| self.fail_flash(error));
         {
             let mut state = self.state.lock();
             let Some(at) = state.in_flight.iter().position(|segment| segment.seq == seq) else { return };
             match result {
-                Ok(()) => {
-                    if !is_entry {
-                        state.decisions.note(|| (Event::Written { segment: seq }, Answer::Count(bytes)));
+                Ok(entry) => {
+                    state.decisions.note(|| (Event::Written { segment: seq }, Answer::Count(bytes)));
+                    if let Some(entry) = entry {
+                        state.design.entry_written(&entry);
                     }
                     let segment = state.in_flight.remove(at);
                     for entry in segment.awaiting {

@@ -138,10 +138,18 @@ impl State {
     /// A clean mapping's record was written: it is logged, if it still is what its chunk maps to; where the origin may lack what
     /// it copies, after a flush.
     pub fn log_clean(&mut self, entry: LogEntry) {
-        let Some(lba) = self.still_mapped(&entry) else { return };
-        if self.origin_matters() && !self.log.dead {
-            self.unflushed.insert(lba, entry);
-        } else {
+        match self.still_mapped(&entry) {
+            Some(lba) if self.origin_matters() && !self.log.dead => self.unflushed.insert(lba, entry),
+            still => self.log_settled(entry, still.is_some()),
+        }
+    }
+
+    /// The origin durably has what a clean mapping copies: it is logged, if it still is what its chunk maps to.
+    fn log_settled(&mut self, entry: LogEntry, is_mapped: bool) {
+        if let LogEntry::Map { lba, place, .. } = &entry {
+            self.settle(Lba(*lba), &from_format(place), is_mapped);
+        }
+        if is_mapped {
             self.log.push(entry);
         }
     }
@@ -165,9 +173,8 @@ impl State {
         // Where nothing was written since the last flush began, that one was for what came after it began, too.
         let upto = if self.origin_is_unflushed() { upto } else { u64::MAX };
         for entry in self.unflushed.take_below(upto) {
-            if self.still_mapped(&entry).is_some() {
-                self.log.push(entry);
-            }
+            let is_mapped = self.still_mapped(&entry).is_some();
+            self.log_settled(entry, is_mapped);
         }
     }
 
@@ -246,6 +253,12 @@ impl Shared {
                 self.counters.origin_flush_failures.fetch_add(1, Relaxed);
                 state.origin_flush_failed(error);
             }
+        }
+        // Metadata slots that waited for it.
+        let sends = !state.outbox.is_empty();
+        drop(state);
+        if sends {
+            self.send_segments();
         }
         result
     }

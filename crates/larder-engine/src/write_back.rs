@@ -16,7 +16,7 @@ use crate::{
     log_room::Reserved,
     read::TRIES_MAX,
     record::{HeldRecord, decode_chunk, overlay_fragment},
-    region::Ahead,
+    region::{Ahead, HELD_ENTRIES_MAX},
     segment::{IN_FLIGHT_SEGMENTS_MAX, NewRecord, RecordOf},
     shared::Shared,
     state::State,
@@ -211,7 +211,9 @@ impl Shared {
                         return Err(error);
                     }
                     Wait::Log
-                } else if state.log.entries.len() >= self.pending_entries_max() {
+                } else if state.log.entries.len() >= self.pending_entries_max()
+                    || state.design.held_entries() >= HELD_ENTRIES_MAX
+                {
                     Wait::Commit
                 } else if state.in_flight.len() >= 2 * IN_FLIGHT_SEGMENTS_MAX {
                     Wait::Segments

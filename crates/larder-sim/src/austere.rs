@@ -33,6 +33,7 @@ pub struct AustereCache {
     slot: MetadataSlot,
     traffic: Traffic,
     wrong_hits: u64,
+    siblings_replaced: u64,
     destaged: Vec<(Lba, Fingerprint)>,
 }
 
@@ -42,7 +43,7 @@ impl AustereCache {
         let core = Austere::new(AustereConfig { is_write_back: policy == WritePolicy::Back, ..config })?;
         let region = Region::new(core.contents());
         let (slot, traffic, destaged) = (MetadataSlot::EMPTY, Traffic::default(), Vec::new());
-        Ok(AustereCache { core, policy, region, slot, traffic, wrong_hits: 0, destaged })
+        Ok(AustereCache { core, policy, region, slot, traffic, wrong_hits: 0, siblings_replaced: 0, destaged })
     }
 
     /// The decisions.
@@ -53,6 +54,12 @@ impl AustereCache {
     /// Read hits whose content was not what the volume holds there.
     pub fn wrong_hits(&self) -> u64 {
         self.wrong_hits
+    }
+
+    /// How often an address took the place of another one of its LBA-hash in the list of a content. An engine over a real flash has to
+    /// write that in two steps where a crash may lose the newer address.
+    pub fn siblings_replaced(&self) -> u64 {
+        self.siblings_replaced
     }
 
     /// What the last request destaged, in order.
@@ -119,6 +126,7 @@ impl AustereCache {
         self.core.map(lba, fingerprint, is_dirty);
         self.traffic.chunks_deduplicated += 1;
         if change != ListChange::Present {
+            self.siblings_replaced += u64::from(matches!(change, ListChange::Replaces(_)));
             self.slot.apply(lba, change);
             self.region.write(&self.slot);
             self.traffic.flash_metadata_bytes_written += u64::from(METADATA_SLOT_BYTES);

@@ -4,7 +4,7 @@
 //!
 //! Invariants: no log panics; one that is refused is so with its line.
 //!
-//! What it does not do: follow AustereCache, whose log does not tell which metadata slots were read when.
+//! What it does not do: follow a cache that was not empty when it was opened.
 
 use crate::weu::WeuCache;
 use larder_core::decisions::{

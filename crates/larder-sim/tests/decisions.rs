@@ -18,7 +18,7 @@ fn small() -> Vec<String> {
         OPENED.into(),
         "read 7 0 8 : miss".into(),
         format!("look {} : miss", fp(1)),
-        "open clean : slot 0".into(),
+        format!("open clean 7 {} 1000 : slot 0", fp(1)),
         format!("insert 7 clean {} packed 1000 : stored 0 64 1000", fp(1)),
         // A write of the same content: its commit needs the clean segment.
         format!("insert 8 20 {} known : hit 0 64 1000", fp(1)),
@@ -26,7 +26,7 @@ fn small() -> Vec<String> {
         "commit needed".into(),
         "written 5 : count 4096".into(),
         // Some sectors of a chunk: those hit, and no other.
-        "open dirty : slot 1".into(),
+        "open dirty 9 - 2048 : slot 1".into(),
         format!("fragment 9 21 0f{} raw 2048 : stored 1 4096 2048", "00".repeat(31)),
         "read 9 0 4 : hit 1 4096 2048".into(),
         "read 9 3 5 : miss".into(),
@@ -60,19 +60,19 @@ fn small_slots() -> Vec<String> {
         "opened d-lru 4096 4096 512 0 0 6 2000 2000 5 0".into(),
         "read 7 0 8 : miss".into(),
         format!("look {} : miss", fp(1)),
-        "open clean : slot 0".into(),
+        format!("open clean 7 {} 4096 : slot 0", fp(1)),
         format!("insert 7 clean {} raw 4096 : stored 0 0 4096", fp(1)),
         format!("insert 8 20 {} known : hit 0 0 4096", fp(1)),
         "read 8 3 4 : hit 0 0 4096".into(),
         "commit needed".into(),
         "written 5 : count 4096".into(),
-        "open dirty : slot 1".into(),
+        "open dirty 9 - 2048 : slot 1".into(),
         format!("fragment 9 21 0f{} raw 2048 : stored 1 0 2048", "00".repeat(31)),
         "read 9 0 4 : hit 1 0 2048".into(),
         "read 9 3 5 : miss".into(),
         "written 6 : count 2048".into(),
         // Two slots are the design's: what was used least recently makes way, and its slot goes once it is clean.
-        "open clean : slot 2".into(),
+        format!("open clean 10 {} 4096 : slot 2", fp(2)),
         format!("insert 10 clean {} raw 4096 : stored 2 0 4096", fp(2)),
         "choose : slot 0".into(),
         "evict : none".into(),
@@ -190,10 +190,21 @@ fn what_cannot_be_is_refused_with_its_line() {
     let opened = |line: &str| replayed(&["larder-decisions 1".into(), line.into()]).unwrap_err();
     let used = "line 2: the opening found 3 chunks and used slots; only an empty cache can be followed";
     assert!(opened("opened nitro 4096 524288 4096 64 64 7 2000 2000 5 3").starts_with(used));
-    let names = "those of nitro, cd-arc, d-lru, d-arc, lru, arc can";
-    let austere = "opened austere 32768 8192 512 0 0 240 2000 0 1 7";
-    let refused = format!("line 2: no log of the design \"austere\" can be followed; {names} (`{austere}`)");
-    assert_eq!(opened(austere), refused);
+    let names = "those of nitro, cd-arc, d-lru, d-arc, lru, arc, austere can";
+    let other = "opened larder 32768 8192 512 0 0 240 2000 0 1 7";
+    let refused = format!("line 2: no log of the design \"larder\" can be followed; {names} (`{other}`)");
+    assert_eq!(opened(other), refused);
+    // What has slots for parts of a chunk has buckets, and whole slots a record.
+    let parts = |sizes: &str| opened(&format!("opened austere {sizes}"));
+    assert!(parts("16384 4096 4096 0 0 240 2000 240 1 0").contains("does not say how many slots a bucket has"));
+    assert!(
+        parts("16384 4096 512 0 0 240 2000 240 1 0 32 99").contains("the size of a sector is 512; it is from 4096")
+    );
+    assert!(
+        parts("16384 256 256 0 0 240 2000 240 1 0 32 99").contains("the size of a WEU is 256; it is from 512 to 16384")
+    );
+    assert!(parts("16384 4096 4096 0 0 240 2000 240 1 0 500 99").contains("500"));
+    assert!(parts("16384 4096 4096 0 0 240 2000 240 1 0 32 0").contains("the number of chunks is 0"));
     // What has slots of one chunk has nothing else.
     let slots = |sizes: &str| opened(&format!("opened lru {sizes} 200 2000 0 1 0"));
     assert!(slots("4096 8192 4096 0 0").contains("the size of a WEU is 8192; it is from 4096 to 4096"));

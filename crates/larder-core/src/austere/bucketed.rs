@@ -35,17 +35,13 @@ pub mod ram;
 mod wishes;
 
 use super::{
-    Austere, AustereConfig, AustereError,
-    fp_index::Run as SlotRun,
-    keys::Key,
-    metadata::{ListChange, MetadataSlot},
-    pages::pages_max,
+    Austere, AustereConfig, AustereError, fp_index::Run as SlotRun, keys::Key, metadata::MetadataSlot, pages::pages_max,
 };
 use crate::{
     design::{Lookup, Question, Wanted},
     types::{Fingerprint, Lba, Place, SlotId, mix},
 };
-use entries::{Entries, EntryState, RegionEntry};
+use entries::{Entries, EntryState, RegionEntry, Until};
 use exact::{Exact, PIECES};
 use hashbrown::HashSet;
 use lost::Lost;
@@ -263,22 +259,24 @@ impl Bucketed {
         }
     }
 
-    /// Maps an address to a content that is in the run at `place`, whose entry lists it from now on.
-    fn share(&mut self, lba: Lba, place: &Place) {
+    /// Maps an address to a content that is in the run at `place`, whose entry lists it from now on: on flash, once that is settled.
+    fn share(&mut self, lba: Lba, place: &Place, until: Until) {
         let Some(run) = self.core.run_from(place.slot.0) else { return };
         let Some(entry) = self.entry_of(run) else { return };
         let fingerprint = *entry.metadata.fingerprint();
-        let change = self.core.list_change(lba, &entry.metadata);
-        if change != ListChange::Present {
-            let mut entry = entry.clone();
-            entry.metadata.apply(lba, change);
-            self.entries.change(place.slot, entry);
-        }
+        let core = &self.core;
+        self.entries.share(place.slot, lba, until, |list| core.list_change(lba, list));
         self.map_in_core(lba, &fingerprint);
     }
 
+    /// What is held of an address may be on flash.
+    fn settle_held(&mut self, lba: Lba) {
+        let core = &self.core;
+        self.entries.settle(lba, |list| core.list_change(lba, list));
+    }
+
     /// A chunk was stored at `place` for `lba`.
-    fn stored(&mut self, lba: Lba, place: &Place, fingerprint: &Fingerprint) {
+    fn stored(&mut self, lba: Lba, place: &Place, fingerprint: &Fingerprint, until: Until) {
         if self.core.run_from(place.slot.0).is_some_and(|run| !self.core.is_run_of(run, fingerprint)) {
             // There was no room for it where its content belongs.
             return self.put_unshared(lba, place);
@@ -287,6 +285,10 @@ impl Bucketed {
         let mut metadata = MetadataSlot::EMPTY;
         metadata.reset(*fingerprint, place.stored_len, lba);
         self.entries.change(place.slot, RegionEntry { place: *place, metadata });
+        // Whoever has the run, too, is behind a write in the log, but may be before what is clean.
+        if until == Until::Told {
+            self.entries.list_early(place.slot, lba, until);
+        }
     }
 
     /// What recovery knows: `lba`, if it is given, has this content, which is at `place`.
@@ -357,6 +359,7 @@ impl Bucketed {
 
     /// The indices forget an address.
     fn forget_in_core(&mut self, lba: Lba) {
+        self.entries.drop_held(lba);
         self.suspended.remove(&self.core.key_of_lba(lba));
         self.core.forget(lba);
     }
@@ -369,6 +372,7 @@ impl Bucketed {
             // Whose the entries are the indices do not know: each address is asked about, and these are too many.
             self.core.forget_all();
             self.suspended.clear();
+            self.entries.drop_held_run(first, Lba(first.0.saturating_add(count)));
             return;
         }
         (first.0..first.0.saturating_add(count)).for_each(|lba| self.forget_in_core(Lba(lba)));

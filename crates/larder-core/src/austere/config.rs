@@ -12,6 +12,8 @@ use super::{keys::PREFIX_BITS, sketch::WIDTH_MAX};
 pub const BUCKET_SLOTS: u32 = 128;
 /// The LBA index has this many slots for each whole chunk of flash, where nothing else is asked (§5.2).
 pub const LBA_ENTRIES_PER_CHUNK: u64 = 4;
+/// Bits of a prefix in builds that look for trouble with collisions.
+const FEW_PREFIX_BITS: u32 = 3;
 /// A compressed chunk has this many subchunks at most, where nothing else is asked (§5.2: 8 KiB of 32 KiB).
 pub const SUBCHUNKS_PER_CHUNK: u32 = 4;
 
@@ -49,6 +51,19 @@ impl AustereConfig {
             is_write_back: false,
             bucket_slots: BUCKET_SLOTS,
             prefix_bits: PREFIX_BITS,
+        }
+    }
+
+    /// The layout of a cache that runs over so many slots of `subchunk_bytes`: what a superblock says of a flash is enough for it.
+    pub fn of_slots(slots: u64, chunk_bytes: u32, subchunk_bytes: u32, bucket_slots: u32) -> AustereConfig {
+        AustereConfig {
+            data_bytes: slots * u64::from(subchunk_bytes),
+            subchunk_bytes,
+            bucket_slots,
+            prefix_bits: if cfg!(feature = "few-hash-bits") { FEW_PREFIX_BITS } else { PREFIX_BITS },
+            // What the sketch has no room for is counted anew now and then.
+            large_counts_bytes_max: Some(slots),
+            ..AustereConfig::new(0, chunk_bytes, true)
         }
     }
 

@@ -120,6 +120,17 @@ impl MetadataSlot {
         }
     }
 
+    /// Removes `lba`; whether it was there.
+    pub fn remove(&mut self, lba: Lba) -> bool {
+        if !self.has(lba) {
+            return false;
+        }
+        let left: Vec<u64> = self.lbas().filter(|&other| other != lba).map(|other| other.0).collect();
+        self.lbas[..left.len()].copy_from_slice(&left);
+        (self.count, self.oldest) = (left.len() as u16, 0);
+        true
+    }
+
     /// Adds `lba` as `change` says, which [`MetadataSlot::change`] said of this slot as it is.
     pub fn apply(&mut self, lba: Lba, change: ListChange) {
         match change {
@@ -168,6 +179,12 @@ mod tests {
             assert_eq!(add(&mut slot, lba), ListChange::Overflows(Lba(lba - 60)));
             assert_eq!(add(&mut slot, lba), ListChange::Present);
         }
+        // The oldest is in the middle.
+        assert!(slot.remove(Lba(170)) && !slot.remove(Lba(170)));
+        let left: Vec<Lba> = (140..200).filter(|&lba| lba != 170).map(Lba).collect();
+        assert_eq!(slot.lbas().collect::<Vec<_>>(), left);
+        assert_eq!(add(&mut slot, 170), ListChange::Added);
+        assert_eq!(add(&mut slot, 200), ListChange::Overflows(Lba(140)));
         slot.reset(Fingerprint([8; 16]), 1, Lba(1005));
         assert_eq!(add(&mut slot, 5), ListChange::Replaces(Lba(1005)));
         assert_eq!(slot.lbas().collect::<Vec<_>>(), [Lba(5)]);

@@ -4,6 +4,7 @@
 //! larder-decisions 1
 //! opened nitro 4096 2097152 4096 64 64 112 90000 57344 1 0
 //! read 17 0 8 : miss
+//! open clean 17 00112233445566778899aabbccddeeff 1830 : slot 3
 //! insert 17 clean 00112233445566778899aabbccddeeff packed 1830 : stored 3 64 1830
 //! ```
 //!
@@ -12,7 +13,7 @@
 //!
 //! | line | [`Event`] |
 //! |---|---|
-//! | `opened DESIGN CHUNK WEU SECTOR HEADER ENTRY SLOTS MAPPINGS FINGERPRINTS SEGMENT FOUND` | [`Opened`], its fields in their order |
+//! | `opened DESIGN CHUNK WEU SECTOR HEADER ENTRY SLOTS MAPPINGS FINGERPRINTS SEGMENT FOUND [BUCKET CHUNKS]` | [`Opened`], its fields in their order |
 //! | `read LBA FIRST END [held-back]` | a read; sectors `FIRST` to before `END` |
 //! | `merge LBA [held-back]` | the lookup of a write of a part |
 //! | `look FINGERPRINT` | a look for content ahead of its insertion |
@@ -23,7 +24,11 @@
 //! | `forget LBA` | |
 //! | `trim FIRST COUNT SEQ` | |
 //! | `full clean\|dirty FINGERPRINT raw N\|packed N` | a record did not fit |
-//! | `open clean\|dirty` | |
+//! | `open clean\|dirty LBA FINGERPRINT BYTES` | a WEU is opened, for a record of so many bytes |
+//! | `told SLOT` | a metadata slot was read |
+//! | `taken SEGMENT` | one is about to be written |
+//! | `settled LBA durable\|gone` | one may name a clean chunk, or need not |
+//! | `committed SEQ` | they may name what was written below this number |
 //! | `commit needed\|all` | |
 //! | `seal`, `sweep`, `choose`, `evict`, `release`, `fault` | |
 //! | `written SEGMENT` | |
@@ -38,8 +43,11 @@
 //!
 //! What it does not do: split a file into lines.
 
-use super::{Answer, Event, NewContent, Opened, Spot, Stored};
-use crate::types::{Fingerprint, Lba, SectorMap, SlotId, StreamClass};
+use super::{Answer, Buckets, Event, NewContent, Opened, Spot, Stored};
+use crate::{
+    design::Wanted,
+    types::{Fingerprint, Lba, SectorMap, SlotId, StreamClass},
+};
 use std::fmt::{Display, Formatter, Result as FmtResult};
 
 /// The first line of a log.
@@ -94,21 +102,24 @@ impl Display for Event {
     fn fmt(&self, f: &mut Formatter<'_>) -> FmtResult {
         let held = |held_back: &bool| if *held_back { " held-back" } else { "" };
         match self {
-            Event::Opened(o) => write!(
-                f,
-                "opened {} {} {} {} {} {} {} {} {} {} {}",
-                o.design,
-                o.chunk_bytes,
-                o.weu_bytes,
-                o.sector_bytes,
-                o.header_bytes,
-                o.entry_bytes,
-                o.slot_count,
-                o.mappings_max,
-                o.fp_entries_max,
-                o.first_segment,
-                o.found
-            ),
+            Event::Opened(o) => {
+                write!(
+                    f,
+                    "opened {} {} {} {} {} {} {} {} {} {} {}",
+                    o.design,
+                    o.chunk_bytes,
+                    o.weu_bytes,
+                    o.sector_bytes,
+                    o.header_bytes,
+                    o.entry_bytes,
+                    o.slot_count,
+                    o.mappings_max,
+                    o.fp_entries_max,
+                    o.first_segment,
+                    o.found
+                )?;
+                o.buckets.iter().try_for_each(|buckets| write!(f, " {} {}", buckets.slots, buckets.chunk_count))
+            }
             Event::Read { lba, first, end, held_back } => {
                 write!(f, "read {} {first} {end}{}", lba.0, held(held_back))
             }
@@ -139,7 +150,15 @@ impl Display for Event {
             Event::Full { class, fingerprint, stored } => {
                 write!(f, "full {} {} {stored}", class_name(*class), Known(fingerprint))
             }
-            Event::Open { class } => write!(f, "open {}", class_name(*class)),
+            Event::Open { class, wanted: Wanted { lba, fingerprint, stored_len } } => {
+                write!(f, "open {} {} {} {stored_len}", class_name(*class), lba.0, Known(fingerprint))
+            }
+            Event::Told { slot } => write!(f, "told {}", slot.0),
+            Event::Taken { segment } => write!(f, "taken {segment}"),
+            Event::Settled { lba, is_durable } => {
+                write!(f, "settled {} {}", lba.0, if *is_durable { "durable" } else { "gone" })
+            }
+            Event::Committed { upto } => write!(f, "committed {upto}"),
             Event::Commit { all } => write!(f, "commit {}", if *all { "all" } else { "needed" }),
             Event::Seal => f.write_str("seal"),
             Event::Written { segment } => write!(f, "written {segment}"),
@@ -338,7 +357,19 @@ impl<'a> Words<'a> {
             fp_entries_max: self.number("a number of fingerprints")?,
             first_segment: self.number("the number of a segment")?,
             found: self.number("a number of chunks and slots")?,
+            buckets: self.rest.is_some().then(|| self.buckets()).transpose()?,
         })
+    }
+
+    fn buckets(&mut self) -> Result<Buckets, String> {
+        Ok(Buckets {
+            slots: self.number("a number of slots of a bucket")?,
+            chunk_count: self.number("a number of chunks")?,
+        })
+    }
+
+    fn wanted(&mut self) -> Result<Wanted, String> {
+        Ok(Wanted { lba: self.lba()?, fingerprint: self.fingerprint()?, stored_len: self.number("a number of bytes")? })
     }
 
     fn event(&mut self) -> Result<Event, String> {
@@ -372,7 +403,11 @@ impl<'a> Words<'a> {
                 Event::Trim { first: self.lba()?, count: self.number("a number of chunks")?, seq: self.number(seq)? }
             }
             "full" => Event::Full { class: self.class()?, fingerprint: self.fingerprint()?, stored: self.stored()? },
-            "open" => Event::Open { class: self.class()? },
+            "open" => Event::Open { class: self.class()?, wanted: self.wanted()? },
+            "told" => Event::Told { slot: SlotId(self.number("the number of a slot")?) },
+            "settled" => Event::Settled { lba: self.lba()?, is_durable: self.either("durable", "gone")? },
+            "committed" => Event::Committed { upto: self.number(seq)? },
+            "taken" => Event::Taken { segment: self.number("the number of a segment")? },
             "commit" => Event::Commit { all: self.either("all", "needed")? },
             "seal" => Event::Seal,
             "written" => Event::Written { segment: self.number("the number of a segment")? },
@@ -425,6 +460,7 @@ mod tests {
         let sectors = "ff".repeat(32);
         let lines = [
             "opened nitro 4096 2097152 4096 64 64 112 90000 57344 1 0".to_owned(),
+            "opened austere 8192 4096 4096 0 0 240 2000 240 1 0 32 20000".into(),
             "read 17 0 8 : miss".into(),
             "read 1099511627775 3 4 held-back : hit 3 64 1830".into(),
             "merge 17 : zero".into(),
@@ -441,8 +477,14 @@ mod tests {
             "trim 0 16384 14".into(),
             format!("full dirty {F} raw 4096"),
             "full clean - packed 1".into(),
-            "open clean : slot 4".into(),
-            "open dirty : none".into(),
+            format!("open clean 17 {F} 1830 : slot 4"),
+            "open dirty 17 - 4096 : none".into(),
+            "told 12 : hit 12 0 1830".into(),
+            "told 4294967295 : miss".into(),
+            "taken 77 : slot 12".into(),
+            "settled 17 durable".into(),
+            "settled 17 gone".into(),
+            "committed 5".into(),
             "commit all".into(),
             "commit needed : count 4096".into(),
             "seal".into(),
@@ -475,6 +517,12 @@ mod tests {
             ("forget 1099511627776", "line 7: expected the number of a chunk, found \"1099511627776\""),
             ("read +1 0 8", "line 7: expected the number of a chunk, found \"+1\""),
             ("read 1 0 8 back", "line 7: expected `held-back` or the end of the line, found \"back\""),
+            ("open clean 1 - ", "line 7: expected a number of bytes, found \"\""),
+            ("told 4294967296", "line 7: expected the number of a slot, found \"4294967296\""),
+            (
+                "opened austere 8192 4096 4096 0 0 240 2000 240 1 0 32",
+                "line 7: expected a number of chunks, found the end of the line",
+            ),
             ("seal ", "line 7: expected the end of the line, found \"\""),
             ("look 00", "line 7: expected a fingerprint of 32 hexadecimal digits, found \"00\""),
             ("insert 1 dirty zero", "line 7: expected `clean` or the number of a write, found \"dirty\""),

@@ -6,7 +6,8 @@
 //! events: a WEU is full, the next is opened, a victim is chosen, evicted, its slot free; a segment is closed, its write is over.
 //!
 //! Designs with slots of one chunk are followed by the same code, as the engine runs them by its own: a WEU is one record then, which is
-//! closed when it is stored, and nothing surrounds it.
+//! closed when it is stored, and nothing surrounds it. So are those with slots for parts of a chunk, of which a record takes some; what
+//! is in their metadata slots is kept here as it was last written ([`entries`]).
 //!
 //! Invariants: no event panics, whatever a log says.
 //!
@@ -15,13 +16,15 @@
 
 use super::{WeuCache, WeuOptions, segments::index_of};
 use crate::cache::WritePolicy;
+use entries::Region;
 use larder_core::{
     Design, DesignConfig, Lba, Lookup, NewMapping, SlotId, StreamClass,
     arc::{self, Arc},
+    austere::{self, AustereConfig, Bucketed, bucketed::BucketedConfig},
     cd_arc::{self, CdArc},
     d_arc::{self, DArc},
     d_lru::{self, DLru},
-    decisions::{Answer, Event, NewContent, Opened, Stored},
+    decisions::{Answer, Buckets, Event, NewContent, Opened, Stored},
     lru::{self, Lru},
     nitro::{self, Nitro},
     packing::PackingRules,
@@ -29,9 +32,12 @@ use larder_core::{
     slotted::{Placed, Slotted, of_slots},
 };
 use larder_format::layout::{
-    CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, CHUNKS_MAX, SECTOR_BYTES_MAX, SECTOR_BYTES_MIN, WEU_BYTES_MAX, WEU_BYTES_MIN,
+    CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, CHUNKS_MAX, SECTOR_BYTES_MAX, SECTOR_BYTES_MIN, SUBCHUNK_BYTES_MIN,
+    WEU_BYTES_MAX, WEU_BYTES_MIN,
 };
 use std::collections::VecDeque;
+
+mod entries;
 
 /// WEUs of a cache whose log is followed, at most: those of 8 TiB of flash, of 2 MiB each.
 const WEUS_MAX: u32 = 1 << 22;
@@ -42,12 +48,13 @@ const NEVER: u64 = u64::MAX;
 
 /// What is under way.
 pub(super) struct Following {
-    /// A slot is one record.
+    /// What is opened is for one record.
     one_record: bool,
-    /// Number of the next segment that is closed.
+    /// Number of the next segment that is closed, or metadata slot that changes.
     next_segment: u64,
-    /// Segments whose write is not over: number, slot, bytes.
+    /// Segments whose write is not over, and metadata slots that changed: number, slot, bytes of data.
     in_flight: Vec<(u64, SlotId, u64)>,
+    region: Region,
     /// Slots that were chosen, and not evicted yet.
     victims: VecDeque<SlotId>,
     /// Slots that were evicted, and are not free yet.
@@ -59,6 +66,13 @@ impl Following {
         self.in_flight.push((self.next_segment, slot, bytes));
         self.next_segment = self.next_segment.wrapping_add(1);
     }
+
+    /// The metadata slot that has this number.
+    fn changed(&self, segment: u64) -> Result<SlotId, String> {
+        let is_it = |&&(number, _, bytes): &&(u64, SlotId, u64)| number == segment && bytes == 0;
+        let found = self.in_flight.iter().find(is_it).map(|&(_, slot, _)| slot);
+        found.ok_or_else(|| format!("no metadata slot of number {segment} has changed here and is not written"))
+    }
 }
 
 fn within<T: PartialOrd + std::fmt::Display>(what: &str, value: T, least: T, most: T) -> Result<T, String> {
@@ -69,37 +83,64 @@ fn within<T: PartialOrd + std::fmt::Display>(what: &str, value: T, least: T, mos
     }
 }
 
-/// Makes a design, for chunks of so many bytes.
-type MakeDesign = fn(DesignConfig, u32) -> Box<dyn Design>;
+/// What a design's slots are.
+#[derive(Clone, Copy, PartialEq)]
+enum Slots {
+    /// WEUs.
+    Weus,
+    /// A chunk each.
+    Chunks,
+    /// Parts of a chunk, in buckets.
+    Parts,
+}
+
+/// Makes an empty design.
+type MakeDesign = fn(DesignConfig, &Opened) -> Result<Box<dyn Design>, String>;
 
 /// A design whose log can be followed.
 struct Followed {
     name: &'static str,
-    /// A slot is one record.
-    one_record: bool,
+    slots: Slots,
     make: MakeDesign,
 }
 
-/// All of them. What the others decide, a log does not tell: they look at bytes on flash.
-const FOLLOWED: [Followed; 6] = [
-    Followed { name: nitro::NAME, one_record: false, make: |config, _| Box::new(Nitro::new(config)) },
-    Followed { name: cd_arc::NAME, one_record: false, make: |config, _| Box::new(CdArc::new(config)) },
-    over_slots(d_lru::NAME, |config, chunk| {
-        placed(config, |slots| of_slots(slots, |size| DLru::for_flash(size, chunk)))
+/// All of them.
+const FOLLOWED: [Followed; 7] = [
+    Followed { name: nitro::NAME, slots: Slots::Weus, make: |config, _| Ok(Box::new(Nitro::new(config))) },
+    Followed { name: cd_arc::NAME, slots: Slots::Weus, make: |config, _| Ok(Box::new(CdArc::new(config))) },
+    over_chunks(d_lru::NAME, |config, opened| {
+        placed(config, |slots| of_slots(slots, |size| DLru::for_flash(size, opened.chunk_bytes)))
     }),
-    over_slots(d_arc::NAME, |config, chunk| {
-        placed(config, |slots| of_slots(slots, |size| DArc::for_flash(size, chunk)))
+    over_chunks(d_arc::NAME, |config, opened| {
+        placed(config, |slots| of_slots(slots, |size| DArc::for_flash(size, opened.chunk_bytes)))
     }),
-    over_slots(lru::NAME, |config, chunk| placed(config, |slots| of_slots(slots, |size| Lru::for_flash(size, chunk)))),
-    over_slots(arc::NAME, |config, chunk| placed(config, |slots| of_slots(slots, |size| Arc::for_flash(size, chunk)))),
+    over_chunks(lru::NAME, |config, opened| {
+        placed(config, |slots| of_slots(slots, |size| Lru::for_flash(size, opened.chunk_bytes)))
+    }),
+    over_chunks(arc::NAME, |config, opened| {
+        placed(config, |slots| of_slots(slots, |size| Arc::for_flash(size, opened.chunk_bytes)))
+    }),
+    Followed { name: austere::NAME, slots: Slots::Parts, make: bucketed },
 ];
 
-const fn over_slots(name: &'static str, make: MakeDesign) -> Followed {
-    Followed { name, one_record: true, make }
+const fn over_chunks(name: &'static str, make: MakeDesign) -> Followed {
+    Followed { name, slots: Slots::Chunks, make }
 }
 
-fn placed(config: DesignConfig, make: impl FnOnce(u64) -> Box<dyn Slotted>) -> Box<dyn Design> {
-    Box::new(Placed::new(config, make))
+fn placed(config: DesignConfig, make: impl FnOnce(u64) -> Box<dyn Slotted>) -> Result<Box<dyn Design>, String> {
+    Ok(Box::new(Placed::new(config, make)))
+}
+
+fn bucketed(config: DesignConfig, opened: &Opened) -> Result<Box<dyn Design>, String> {
+    let Opened { chunk_bytes, weu_bytes, slot_count, .. } = *opened;
+    let buckets = opened.buckets.ok_or("the log does not say how many slots a bucket has")?;
+    let Buckets { slots, chunk_count } = buckets;
+    let config = BucketedConfig {
+        austere: AustereConfig::of_slots(slot_count.into(), chunk_bytes, weu_bytes, slots),
+        chunk_count: within("the number of chunks", chunk_count, 1, CHUNKS_MAX)?,
+        exact_max: config.mappings_max,
+    };
+    Ok(Box::new(Bucketed::new(config).map_err(|error| error.to_string())?))
 }
 
 /// The design of this name, whose log can be followed.
@@ -118,7 +159,8 @@ impl WeuCache {
     pub fn opened(opened: &Opened) -> Result<WeuCache, String> {
         let Opened { mappings_max, fp_entries_max, .. } = *opened;
         // First: where slots are something else, no size of theirs is right.
-        let Followed { one_record, make, .. } = *followed(&opened.design)?;
+        let Followed { slots, make, .. } = *followed(&opened.design)?;
+        let one_record = slots != Slots::Weus;
         if opened.found > 0 {
             return Err(format!(
                 "the opening found {} chunks and used slots; only an empty cache can be followed",
@@ -126,23 +168,35 @@ impl WeuCache {
             ));
         }
         let chunk_bytes = within("the size of a chunk", opened.chunk_bytes, CHUNK_BYTES_MIN, CHUNK_BYTES_MAX)?;
-        // Nothing surrounds a record that has a slot of a chunk's size.
-        let slot_bytes = if one_record { (chunk_bytes, chunk_bytes) } else { (WEU_BYTES_MIN, WEU_BYTES_MAX) };
+        let slot_bytes = match slots {
+            Slots::Weus => (WEU_BYTES_MIN, WEU_BYTES_MAX),
+            Slots::Chunks => (chunk_bytes, chunk_bytes),
+            Slots::Parts => (SUBCHUNK_BYTES_MIN, chunk_bytes),
+        };
+        let slot_bytes = within("the size of a WEU", opened.weu_bytes, slot_bytes.0, slot_bytes.1)?;
+        let sector_bytes = match slots {
+            // A record has whole slots.
+            Slots::Parts => (slot_bytes, slot_bytes),
+            _ => (SECTOR_BYTES_MIN, SECTOR_BYTES_MAX),
+        };
+        // Nothing surrounds a record that has slots of its own.
         let around_bytes = if one_record { (0, 0) } else { (1, SECTOR_BYTES_MIN) };
         let slots_max = if one_record { CHUNK_SLOTS_MAX } else { WEUS_MAX };
         let (what, table) = ("the size of a segment's header", "the size of an entry of a segment's table");
         let rules = PackingRules {
-            weu_bytes: within("the size of a WEU", opened.weu_bytes, slot_bytes.0, slot_bytes.1)?,
-            sector_bytes: within("the size of a sector", opened.sector_bytes, SECTOR_BYTES_MIN, SECTOR_BYTES_MAX)?,
+            weu_bytes: if one_record { chunk_bytes } else { slot_bytes },
+            sector_bytes: within("the size of a sector", opened.sector_bytes, sector_bytes.0, sector_bytes.1)?,
             header_bytes: within(what, opened.header_bytes, around_bytes.0, around_bytes.1)?,
             entry_bytes: within(table, opened.entry_bytes, around_bytes.0, around_bytes.1)?,
         };
+        let slot_count = within("the number of slots", opened.slot_count, 1, slots_max)?;
         let options = WeuOptions {
             chunk_bytes,
             rules,
-            slot_count: within("the number of slots", opened.slot_count, 1, slots_max)?,
+            slot_count,
             mappings_max,
-            fp_entries_max,
+            // What is in buckets is found by its metadata slots, of which no checkpoint has a list.
+            fp_entries_max: if slots == Slots::Parts { slot_count.into() } else { fp_entries_max },
             log_bytes: 1 << 40,
             policy: WritePolicy::Back,
             compress: true,
@@ -150,11 +204,14 @@ impl WeuCache {
             zero_ranges_max: NEVER,
             commit_entries: NEVER,
         };
-        let mut cache = WeuCache::new(|config| make(config, chunk_bytes), options)?;
+        let config = DesignConfig { slot_count: options.slot_count, mappings_max, fp_entries_max };
+        let design = make(config, opened)?;
+        let mut cache = WeuCache::new(|_| design, options)?;
         cache.following = Some(Following {
             one_record,
             next_segment: opened.first_segment,
             in_flight: Vec::new(),
+            region: Region::default(),
             victims: VecDeque::new(),
             evicted: VecDeque::new(),
         });
@@ -184,11 +241,16 @@ impl WeuCache {
             Event::Look { fingerprint } => {
                 Ok(self.known(&fingerprint).map_or(Answer::Miss, |place| Answer::Hit((&place).into())))
             }
-            Event::Insert { lba, content, dirty } => self.decide_insert(lba, content, dirty),
+            Event::Insert { lba, content, dirty } => {
+                let answer = self.decide_insert(lba, content, dirty)?;
+                self.note_changed_entries();
+                Ok(answer)
+            }
             Event::Fragment { lba, sectors, stored, seq } => {
                 self.begin_write(Some(seq))?;
                 let place = self.append_logged(stored, StreamClass::Dirty)?;
                 self.map(lba, NewMapping::Fragment { place, sectors }, Some(StreamClass::Dirty), true);
+                self.note_changed_entries();
                 Ok(Answer::Stored((&place).into()))
             }
             Event::Change { first, count, again } => {
@@ -238,11 +300,12 @@ impl WeuCache {
                 self.close_segment(class, true);
                 Ok(Answer::Done)
             }
-            Event::Open { class } => {
+            Event::Open { class, ref wanted } => {
+                within("the length of a record", wanted.stored_len, 1, self.options.chunk_bytes)?;
                 if let Some(open) = &self.open[index_of(class)] {
                     return Err(format!("a WEU is open here already, slot {}", open.slot.0));
                 }
-                Ok(slot_or_none(self.open_weu(class)))
+                Ok(slot_or_none(self.open_weu(class, Some(wanted))))
             }
             Event::Commit { all } => {
                 self.close_for_commit(all);
@@ -267,9 +330,35 @@ impl WeuCache {
             return Err("the cache follows no log".into());
         };
         match *event {
+            Event::Told { slot } => {
+                let entry = following.region.read(slot);
+                let answer = entry.as_ref().map_or(Answer::Miss, |entry| Answer::Hit((&entry.place).into()));
+                design.tell(slot, entry);
+                Ok(answer)
+            }
+            Event::Settled { lba, is_durable } => {
+                design.settle(lba, is_durable);
+                self.note_changed_entries();
+                Ok(Answer::Done)
+            }
+            Event::Committed { upto } => {
+                design.committed(upto);
+                self.note_changed_entries();
+                Ok(Answer::Done)
+            }
+            Event::Taken { segment } => {
+                let slot = following.changed(segment)?;
+                let entry = design.entry_to_write(slot);
+                let taken = entry.as_ref().map(|_| slot);
+                following.region.take(segment, entry);
+                Ok(slot_or_none(taken))
+            }
             Event::Written { segment } => {
                 let at = following.in_flight.iter().position(|&(number, ..)| number == segment);
                 let Some(at) = at else { return Err(format!("no segment {segment} is closed here and not written")) };
+                if let Some(entry) = following.region.written(segment) {
+                    design.entry_written(&entry);
+                }
                 Ok(Answer::Count(following.in_flight.swap_remove(at).2))
             }
             Event::Choose => {
@@ -311,6 +400,14 @@ impl WeuCache {
         let place = self.append_logged(stored, super::class_of(dirty.is_some()))?;
         self.map_stored(lba, place, fingerprint, dirty.is_some());
         Ok(Answer::Stored((&place).into()))
+    }
+
+    /// Metadata slots that the last decision changed are to be written.
+    fn note_changed_entries(&mut self) {
+        let WeuCache { following: Some(following), design, .. } = self else { return };
+        while let Some(entry) = design.next_changed_entry() {
+            following.segment_closed(entry.place.slot, 0);
+        }
     }
 
     /// The write has this number.

@@ -5,7 +5,7 @@
 //! What it does not do: say when a commit comes, or which WEU goes.
 
 use super::WeuCache;
-use larder_core::{Place, SlotId, StreamClass, decisions::Stored, packing::SegmentPacker};
+use larder_core::{Place, SlotId, StreamClass, decisions::Stored, design::Wanted, packing::SegmentPacker};
 
 /// A WEU that is being filled.
 pub(super) struct OpenWeu {
@@ -47,7 +47,7 @@ impl WeuCache {
                 return Some(place);
             }
             self.close_segment(class, true);
-            if self.open_weu(class).is_none() && !self.evict() {
+            if self.open_weu(class, None).is_none() && !self.evict() {
                 return None;
             }
         }
@@ -64,9 +64,12 @@ impl WeuCache {
         Some(Place { slot, generation, offset, stored_len: stored.bytes, crc: 0, encoding })
     }
 
-    /// Opens a WEU for a class that has none; `None` where no slot is free.
-    pub(super) fn open_weu(&mut self, class: StreamClass) -> Option<SlotId> {
-        let (slot, generation) = self.design.open_slot(class)?;
+    /// Opens a WEU for a class that has none; `None` where no slot is free, or none for the record that is wanted.
+    pub(super) fn open_weu(&mut self, class: StreamClass, wanted: Option<&Wanted>) -> Option<SlotId> {
+        let (slot, generation) = match wanted {
+            Some(wanted) => self.design.open_slot_for(class, wanted),
+            None => self.design.open_slot(class),
+        }?;
         let packer = SegmentPacker::new(self.options.rules);
         self.open[index_of(class)] = Some(OpenWeu { slot, generation, packer, awaiting: 0, holds_dirty: false });
         Some(slot)

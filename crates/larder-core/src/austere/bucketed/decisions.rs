@@ -7,7 +7,7 @@
 use super::{
     super::{fp_index::Run as SlotRun, metadata::MetadataSlot},
     Bucketed, FRAGMENT_TURNS, HEAD_PAGES, SUSPENDED_MAX, Wish,
-    entries::{EntryState, RegionEntry},
+    entries::{EntryState, RegionEntry, Until},
     exact::PIECES,
     fragment_content,
 };
@@ -116,11 +116,32 @@ impl Design for Bucketed {
     }
 
     fn entry_to_write(&self, slot: SlotId) -> Option<Arc<RegionEntry>> {
-        self.entries.unwritten(slot)
+        self.entries.to_write(slot)
     }
 
     fn entry_written(&mut self, entry: &Arc<RegionEntry>) {
         self.entries.written(entry);
+    }
+
+    fn held_at(&self, lba: Lba) -> Option<SlotId> {
+        self.entries.held_at(lba)
+    }
+
+    fn held_entries(&self) -> usize {
+        self.entries.held()
+    }
+
+    fn settle(&mut self, lba: Lba, is_durable: bool) {
+        match is_durable {
+            true => self.settle_held(lba),
+            false => self.entries.drop_held(lba),
+        }
+    }
+
+    fn committed(&mut self, upto: u64) {
+        while let Some(lba) = self.entries.next_committed(upto) {
+            self.settle_held(lba);
+        }
     }
 
     fn find_duplicate(&mut self, fingerprint: &Fingerprint) -> Option<Place> {
@@ -131,6 +152,8 @@ impl Design for Bucketed {
     fn map(&mut self, lba: Lba, new: NewMapping, dirty_seq: Option<u64>) {
         self.count();
         self.exact.remove(lba);
+        self.entries.drop_held(lba);
+        let until = dirty_seq.map_or(Until::Told, Until::Committed);
         let (place, sectors) = match &new {
             NewMapping::Unique { place, .. } | NewMapping::Duplicate { place } => (*place, None),
             NewMapping::Fragment { place, sectors } => (*place, Some(*sectors)),
@@ -149,12 +172,12 @@ impl Design for Bucketed {
         match new {
             NewMapping::Unique { fingerprint: Some(fingerprint), .. } => match self.is_restoring {
                 true => self.restore(Some(lba), &fingerprint, &place),
-                false => self.stored(lba, &place, &fingerprint),
+                false => self.stored(lba, &place, &fingerprint, until),
             },
             // A checkpoint's, whose pages have the content.
             NewMapping::Unique { fingerprint: None, .. } => {}
             NewMapping::Duplicate { .. } if self.is_restoring => self.untold = Some(lba),
-            NewMapping::Duplicate { .. } => self.share(lba, &place),
+            NewMapping::Duplicate { .. } => self.share(lba, &place, until),
             // That of a checkpoint, which has no number, is in its pages, too.
             NewMapping::Fragment { .. } if self.is_restoring && dirty_seq == Some(0) => {}
             NewMapping::Fragment { .. } => self.put_unshared(lba, &place),
@@ -179,6 +202,7 @@ impl Design for Bucketed {
             suspended.drain().for_each(|key| core.forget_key(key));
         }
         let was_exact = self.exact.remove(lba);
+        self.entries.drop_held(lba);
         self.suspended.insert(self.core.key_of_lba(lba));
         was_exact || self.may_come_back(lba)
     }

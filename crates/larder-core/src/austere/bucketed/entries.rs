@@ -1,14 +1,26 @@
 //! Metadata slots in memory: those that were read a short while ago, and those that are not written yet.
 //!
-//! Invariants: what is here is what the flash has, or will have once all writes are done, or is known to be unreadable there. An
-//! entry stays until it is written.
+//! The list of a slot says whose its chunk is, and after a crash it is believed of every address that the indices lead to it. So an
+//! address must not be in it on flash before the log says that the address has that chunk, or the origin durably has the same: else an
+//! address of the same LBA-hash, of which the log does say so, would lead there after a crash, and a write that was lost would be
+//! found. Such an address is *held*: it is in the list in memory, and joins the one on flash when the caller
+//! [settles](Entries::settle) it. What leaves a list leaves it on flash at once.
 //!
-//! What it does not do: read or write the region.
+//! The address that a run is stored for is on flash at once, *early*: as long as it is the only one, no entry of the log names the run but
+//! its own. When another one joins it that is not settled, it leaves the list on flash until it is.
+//!
+//! Invariants: what is here is what the flash has, or will have once all writes are done and all that is held is settled, or is known to
+//! be unreadable there. An entry stays until it is written and nothing of it is held. An address is held for one slot at most.
+//!
+//! What it does not do: read or write the region, or know when something is durable.
 
-use super::super::metadata::MetadataSlot;
-use crate::types::{Place, SlotId};
+use super::super::metadata::{ListChange, MetadataSlot};
+use crate::types::{Lba, Place, SlotId};
 use hashbrown::{HashMap, HashSet};
-use std::{collections::VecDeque, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::Arc,
+};
 
 /// Entries that were read and are remembered.
 const READ_MAX: usize = 256;
@@ -37,16 +49,42 @@ pub enum EntryState {
     Unwritten,
 }
 
+/// What an address that is held waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// The log has what comes before this number.
+    Committed(u64),
+    /// The caller says so: the origin durably has what it maps to.
+    Told,
+}
+
 /// What is known of a slot's entry.
+#[derive(Default)]
 struct Known {
     /// `None`: it could not be read, or is another content's.
     entry: Option<Arc<RegionEntry>>,
     /// It was read for a lookup that is still to come.
     is_fresh: bool,
-    /// It differs from what is on flash.
-    is_unwritten: bool,
+    /// What is to be written, where the flash has something else.
+    to_write: Option<Arc<RegionEntry>>,
+    /// The list without what is held, where something is, and how many addresses are.
+    settled: Option<(Box<MetadataSlot>, usize)>,
     /// Which of those in [`Entries::read`] it is: the last that was put there for its slot.
     read: u64,
+}
+
+impl Known {
+    /// Whether it differs from what is on flash.
+    fn is_unwritten(&self) -> bool {
+        self.to_write.is_some() || self.settled.is_some()
+    }
+}
+
+/// An address that is held, or early.
+#[derive(Clone, Copy)]
+struct Held {
+    slot: SlotId,
+    until: Until,
 }
 
 /// See the module.
@@ -60,6 +98,12 @@ pub struct Entries {
     changed: VecDeque<SlotId>,
     /// The same.
     is_changed: HashSet<SlotId>,
+    /// What is held or early, by address.
+    held: BTreeMap<Lba, Held>,
+    /// Of that, what waits for a commit.
+    by_commit: BTreeSet<(u64, Lba)>,
+    /// Addresses that are in the list of their run early, also where they have left it for another.
+    early: HashMap<SlotId, Lba>,
 }
 
 impl Entries {
@@ -71,7 +115,7 @@ impl Entries {
     /// What a lookup may do with it.
     pub fn state(&self, slot: SlotId) -> EntryState {
         match self.known.get(&slot) {
-            Some(known) if known.is_unwritten => EntryState::Unwritten,
+            Some(known) if known.is_unwritten() => EntryState::Unwritten,
             Some(known) if known.is_fresh => EntryState::Fresh,
             _ => EntryState::Unread,
         }
@@ -86,65 +130,226 @@ impl Entries {
 
     /// It was read from flash. What is not written yet is newer.
     pub fn read(&mut self, slot: SlotId, entry: Option<Arc<RegionEntry>>) {
-        if let Some(known) = self.known.get_mut(&slot) {
-            known.is_fresh = true;
-            if !known.is_unwritten {
-                known.entry = entry;
-                // It is wanted now: its place among those that are remembered is a new one.
-                self.remember(slot);
-            }
-            return;
+        let known = self.known.entry(slot).or_default();
+        known.is_fresh = true;
+        if !known.is_unwritten() {
+            known.entry = entry;
+            // It is wanted now: its place among those that are remembered is a new one.
+            self.remember(slot);
         }
-        self.known.insert(slot, Known { entry, is_fresh: true, is_unwritten: false, read: 0 });
-        self.remember(slot);
     }
 
-    /// It has to be written.
+    /// It has to be written: what is there is new.
     pub fn change(&mut self, slot: SlotId, entry: RegionEntry) {
-        let known = Known { entry: Some(Arc::new(entry)), is_fresh: false, is_unwritten: true, read: 0 };
-        self.known.insert(slot, known);
-        if self.is_changed.insert(slot) {
-            self.changed.push_back(slot);
+        self.remove(slot);
+        let entry = Arc::new(entry);
+        let to_write = Some(entry.clone());
+        self.known.insert(slot, Known { entry: Some(entry), to_write, ..Known::default() });
+        self.push_changed(slot);
+    }
+
+    /// The run of `slot` was stored for `lba`, which is in its list early, until it is settled.
+    pub fn list_early(&mut self, slot: SlotId, lba: Lba, until: Until) {
+        self.early.insert(slot, lba);
+        self.hold(lba, Held { slot, until });
+    }
+
+    /// `lba` has what lies in `slot`, too, whose entry is known, and is in its list from now on; on flash once it is settled.
+    /// `change` says what adding it does to a list.
+    pub fn share(&mut self, slot: SlotId, lba: Lba, until: Until, change: impl Fn(&MetadataSlot) -> ListChange) {
+        let early = self.early.get(&slot).copied().filter(|&early| early != lba);
+        let Some(known) = self.known.get_mut(&slot) else { return };
+        let Some(now) = &known.entry else { return };
+        let in_memory = change(&now.metadata);
+        if in_memory == ListChange::Present && known.settled.is_none() {
+            // The flash has it.
+            return;
         }
+        let mut entry = RegionEntry::clone(now);
+        let (mut settled, mut count) = known.settled.take().unwrap_or_else(|| (Box::new(entry.metadata.clone()), 0));
+        entry.metadata.apply(lba, in_memory);
+        if let ListChange::Replaces(old) | ListChange::Overflows(old) = in_memory
+            && self.held_at(old) == Some(slot)
+        {
+            self.unhold(old);
+            count -= usize::from(early != Some(old));
+        }
+        // Who leaves, leaves before the log can say that this run is `lba`'s.
+        let on_flash = change(&settled);
+        let mut leaves = early.is_some_and(|early| settled.remove(early));
+        if let ListChange::Replaces(sibling) = on_flash {
+            leaves |= settled.remove(sibling);
+        }
+        let to_write = leaves.then(|| Arc::new(RegionEntry { place: entry.place, metadata: (*settled).clone() }));
+        let is_held = on_flash != ListChange::Present;
+        count += usize::from(is_held);
+        if let Some(early) = early {
+            self.early.remove(&slot);
+            // It comes back, unless it has other content by now.
+            count += usize::from(self.held_at(early) == Some(slot));
+        }
+        let known = self.known.entry(slot).or_default();
+        known.entry = Some(Arc::new(entry));
+        known.settled = Some((settled, count));
+        known.is_fresh = false;
+        if to_write.is_some() {
+            known.to_write = to_write;
+            self.push_changed(slot);
+        }
+        match is_held {
+            true => self.hold(lba, Held { slot, until }),
+            false => self.end_if_settled(slot),
+        }
+    }
+
+    /// The slot in whose list `lba` is held or early.
+    pub fn held_at(&self, lba: Lba) -> Option<SlotId> {
+        self.held.get(&lba).map(|held| held.slot)
+    }
+
+    /// How many addresses are held or early.
+    pub fn held(&self) -> usize {
+        self.held.len()
+    }
+
+    /// `lba`, if it is held, joins the list on flash. `change` as for [`Entries::share`].
+    pub fn settle(&mut self, lba: Lba, change: impl Fn(&MetadataSlot) -> ListChange) {
+        let Some(slot) = self.unhold(lba) else { return };
+        if self.early.get(&slot) == Some(&lba) {
+            // The flash has it.
+            self.early.remove(&slot);
+            return;
+        }
+        let Some(known) = self.known.get_mut(&slot) else { return };
+        let (Some((settled, count)), Some(entry)) = (&mut known.settled, &known.entry) else { return };
+        *count -= 1;
+        if entry.metadata.has(lba) {
+            settled.apply(lba, change(settled));
+            known.to_write = Some(Arc::new(RegionEntry { place: entry.place, metadata: (**settled).clone() }));
+            self.push_changed(slot);
+        }
+        self.end_if_settled(slot);
+    }
+
+    /// `lba` has other content by now, or none, and is held no more.
+    pub fn drop_held(&mut self, lba: Lba) {
+        let is_early = self.held_at(lba).is_some_and(|slot| self.early.get(&slot) == Some(&lba));
+        if is_early {
+            // It stays early in the list, which the next one to join takes it from.
+            self.unhold(lba);
+            return;
+        }
+        let Some(slot) = self.unhold(lba) else { return };
+        if let Some((_, count)) = self.known.get_mut(&slot).and_then(|known| known.settled.as_mut()) {
+            *count -= 1;
+        }
+        self.end_if_settled(slot);
+    }
+
+    /// As [`Entries::drop_held`], of a run of addresses.
+    pub fn drop_held_run(&mut self, first: Lba, end: Lba) {
+        let held: Vec<Lba> = self.held.range(first..end).map(|(&lba, _)| lba).collect();
+        held.into_iter().for_each(|lba| self.drop_held(lba));
+    }
+
+    /// One that waited for a commit of what comes before `upto`, if there is any.
+    pub fn next_committed(&self, upto: u64) -> Option<Lba> {
+        self.by_commit.first().filter(|&&(seq, _)| seq < upto).map(|&(_, lba)| lba)
     }
 
     /// The next one to be written, which the caller does.
     pub fn next_changed(&mut self) -> Option<Arc<RegionEntry>> {
         while let Some(slot) = self.changed.pop_front() {
             self.is_changed.remove(&slot);
-            if let Some(Known { entry: Some(entry), is_unwritten: true, .. }) = self.known.get(&slot) {
-                return Some(entry.clone());
+            if let Some(entry) = self.to_write(slot) {
+                return Some(entry);
             }
         }
         None
     }
 
+    /// What is to be written of the entry of `slot`, if the flash has something else.
+    pub fn to_write(&self, slot: SlotId) -> Option<Arc<RegionEntry>> {
+        self.known.get(&slot).and_then(|known| known.to_write.clone())
+    }
+
     /// The entry of `slot`, if it differs from what is on flash.
     pub fn unwritten(&self, slot: SlotId) -> Option<Arc<RegionEntry>> {
-        self.known.get(&slot).filter(|known| known.is_unwritten).and_then(|known| known.entry.clone())
+        self.known.get(&slot).filter(|known| known.is_unwritten()).and_then(|known| known.entry.clone())
     }
 
     /// `entry` was written.
     pub fn written(&mut self, entry: &Arc<RegionEntry>) {
         let slot = entry.place.slot;
         if let Some(known) = self.known.get_mut(&slot)
-            && known.entry.as_ref().is_some_and(|now| Arc::ptr_eq(now, entry))
+            && known.to_write.as_ref().is_some_and(|now| Arc::ptr_eq(now, entry))
         {
-            known.is_unwritten = false;
-            self.remember(slot);
+            known.to_write = None;
+            if !known.is_unwritten() {
+                self.remember(slot);
+            }
         }
     }
 
     /// The chunk of `slot` is gone.
     pub fn remove(&mut self, slot: SlotId) {
-        self.known.remove(&slot);
+        let early = self.early.remove(&slot);
+        let known = self.known.remove(&slot);
+        // All that is held is in the list in memory.
+        let list = known.iter().filter(|known| known.settled.is_some()).filter_map(|known| known.entry.as_ref());
+        let held = list.flat_map(|entry| entry.metadata.lbas()).chain(early);
+        for lba in held.filter(|lba| self.held_at(*lba) == Some(slot)).collect::<Vec<_>>() {
+            self.unhold(lba);
+        }
     }
 
     /// Bytes that it has allocated.
     pub fn ram_bytes(&self) -> usize {
+        let lists = self.known.values().filter(|known| known.settled.is_some()).count();
         self.known.len() * (size_of::<RegionEntry>() + size_of::<Known>())
+            + lists * size_of::<MetadataSlot>()
             + self.read.capacity() * size_of::<(u64, SlotId)>()
             + (self.changed.capacity() + self.is_changed.capacity()) * size_of::<SlotId>()
+            // B-trees that are half full.
+            + 2 * self.held.len() * size_of::<(Lba, Held)>()
+            + 2 * self.by_commit.len() * size_of::<(u64, Lba)>()
+            + self.early.capacity() * size_of::<(SlotId, Lba)>()
+    }
+
+    fn hold(&mut self, lba: Lba, held: Held) {
+        self.held.insert(lba, held);
+        if let Until::Committed(seq) = held.until {
+            self.by_commit.insert((seq, lba));
+        }
+    }
+
+    /// It is held no more; where it was.
+    fn unhold(&mut self, lba: Lba) -> Option<SlotId> {
+        let held = self.held.remove(&lba)?;
+        if let Until::Committed(seq) = held.until {
+            self.by_commit.remove(&(seq, lba));
+        }
+        Some(held.slot)
+    }
+
+    fn push_changed(&mut self, slot: SlotId) {
+        if self.is_changed.insert(slot) {
+            self.changed.push_back(slot);
+        }
+    }
+
+    /// Where nothing is held any more, what is on flash, or will be, is all there is.
+    fn end_if_settled(&mut self, slot: SlotId) {
+        let Some(known) = self.known.get_mut(&slot) else { return };
+        let Some((settled, _)) = known.settled.take_if(|(_, count)| *count == 0) else { return };
+        let place = known.entry.as_ref().map(|entry| entry.place);
+        known.entry = match &known.to_write {
+            Some(to_write) => Some(to_write.clone()),
+            None => place.map(|place| Arc::new(RegionEntry { place, metadata: *settled })),
+        };
+        if !known.is_unwritten() {
+            self.remember(slot);
+        }
     }
 
     fn remember(&mut self, slot: SlotId) {
@@ -155,9 +360,125 @@ impl Entries {
         self.read.push_back((self.reads, slot));
         while self.read.len() > READ_MAX {
             let Some((read, oldest)) = self.read.pop_front() else { break };
-            if self.known.get(&oldest).is_some_and(|known| !known.is_unwritten && known.read == read) {
+            if self.known.get(&oldest).is_some_and(|known| !known.is_unwritten() && known.read == read) {
                 self.known.remove(&oldest);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::Fingerprint;
+
+    const SLOT: SlotId = SlotId(8);
+
+    /// Addresses whose numbers differ by tens are siblings.
+    fn change(lba: u64) -> impl Fn(&MetadataSlot) -> ListChange {
+        move |list| list.change(Lba(lba), |other| other.0 % 10 == lba % 10)
+    }
+
+    /// With a run that was stored for address 1.
+    fn entries() -> Entries {
+        let mut metadata = MetadataSlot::EMPTY;
+        metadata.reset(Fingerprint([7; 16]), 100, Lba(1));
+        let place = Place { slot: SLOT, generation: 3, offset: 0, stored_len: 100, crc: 0, encoding: 0 };
+        let mut entries = Entries::default();
+        entries.change(SLOT, RegionEntry { place, metadata });
+        entries
+    }
+
+    /// What the next write of the metadata slot would name, if there is one; it is over then.
+    fn written(entries: &mut Entries) -> Option<Vec<u64>> {
+        let entry = entries.next_changed()?;
+        entries.written(&entry);
+        Some(entry.metadata.lbas().map(|lba| lba.0).collect())
+    }
+
+    fn in_memory(entries: &Entries) -> Vec<u64> {
+        let entry = entries.get(SLOT).flatten().expect("it is known");
+        entry.metadata.lbas().map(|lba| lba.0).collect()
+    }
+
+    #[test]
+    fn an_address_is_named_on_flash_when_it_is_settled() {
+        let mut entries = entries();
+        assert_eq!(written(&mut entries), Some(vec![1]));
+        entries.share(SLOT, Lba(2), Until::Committed(5), change(2));
+        assert_eq!((written(&mut entries), in_memory(&entries)), (None, vec![1, 2]));
+        assert_eq!((entries.state(SLOT), entries.held_at(Lba(2))), (EntryState::Unwritten, Some(SLOT)));
+        assert_eq!((entries.next_committed(5), entries.next_committed(6)), (None, Some(Lba(2))));
+        entries.settle(Lba(2), change(2));
+        assert_eq!((written(&mut entries), entries.held()), (Some(vec![1, 2]), 0));
+        assert_eq!(entries.state(SLOT), EntryState::Unread);
+        // It is there already.
+        entries.share(SLOT, Lba(2), Until::Committed(7), change(2));
+        assert_eq!((written(&mut entries), entries.held()), (None, 0));
+    }
+
+    #[test]
+    fn a_sibling_leaves_at_once() {
+        let mut entries = entries();
+        entries.share(SLOT, Lba(11), Until::Committed(5), change(11));
+        assert_eq!((written(&mut entries), in_memory(&entries)), (Some(vec![]), vec![11]));
+        // And the other way round, before that was settled.
+        entries.share(SLOT, Lba(21), Until::Told, change(21));
+        assert_eq!((written(&mut entries), in_memory(&entries), entries.held()), (None, vec![21], 1));
+        entries.settle(Lba(21), change(21));
+        assert_eq!((written(&mut entries), in_memory(&entries)), (Some(vec![21]), vec![21]));
+    }
+
+    #[test]
+    fn who_is_early_leaves_until_he_is_settled_when_another_joins() {
+        let mut entries = entries();
+        entries.list_early(SLOT, Lba(1), Until::Told);
+        assert_eq!(written(&mut entries), Some(vec![1]));
+        entries.share(SLOT, Lba(2), Until::Committed(5), change(2));
+        assert_eq!((written(&mut entries), in_memory(&entries)), (Some(vec![]), vec![1, 2]));
+        entries.settle(Lba(2), change(2));
+        assert_eq!(written(&mut entries), Some(vec![2]));
+        entries.settle(Lba(1), change(1));
+        assert_eq!((written(&mut entries), entries.held()), (Some(vec![2, 1]), 0));
+    }
+
+    #[test]
+    fn who_was_early_and_left_is_not_named_any_more() {
+        let mut entries = entries();
+        entries.list_early(SLOT, Lba(1), Until::Told);
+        assert_eq!(written(&mut entries), Some(vec![1]));
+        entries.drop_held(Lba(1));
+        entries.share(SLOT, Lba(2), Until::Committed(5), change(2));
+        assert_eq!(written(&mut entries), Some(vec![]));
+        entries.settle(Lba(2), change(2));
+        assert_eq!((written(&mut entries), in_memory(&entries), entries.held()), (Some(vec![2]), vec![2], 0));
+    }
+
+    #[test]
+    fn who_settles_alone_was_there() {
+        let mut entries = entries();
+        entries.list_early(SLOT, Lba(1), Until::Told);
+        assert_eq!(written(&mut entries), Some(vec![1]));
+        entries.settle(Lba(1), change(1));
+        assert_eq!((written(&mut entries), entries.held()), (None, 0));
+        entries.share(SLOT, Lba(2), Until::Told, change(2));
+        assert_eq!(written(&mut entries), None, "nobody leaves");
+    }
+
+    #[test]
+    fn who_has_other_content_joins_no_list() {
+        let mut entries = entries();
+        assert_eq!(written(&mut entries), Some(vec![1]));
+        entries.share(SLOT, Lba(2), Until::Committed(5), change(2));
+        entries.share(SLOT, Lba(3), Until::Committed(6), change(3));
+        entries.drop_held(Lba(2));
+        entries.settle(Lba(2), change(2));
+        assert_eq!(written(&mut entries), None);
+        entries.settle(Lba(3), change(3));
+        assert_eq!((written(&mut entries), in_memory(&entries)), (Some(vec![1, 3]), vec![1, 3]));
+        // A run that is gone holds nothing.
+        entries.share(SLOT, Lba(4), Until::Committed(9), change(4));
+        entries.remove(SLOT);
+        assert_eq!((entries.held(), entries.next_committed(u64::MAX), entries.next_changed()), (0, None, None));
     }
 }
