@@ -353,13 +353,44 @@ fn a_log_grows_by_what_is_dropped() {
     }
 }
 
-/// As a cache is: most is clean, and written once. No capacity has to be copied about to make room.
+/// Where all has room nothing is dropped, and a FlashTier drive is a hybrid one.
 #[test]
-fn silent_eviction_copies_less_than_merges() {
+fn nothing_is_dropped_where_all_fits() {
     let [hybrid, se_util, se_merge, lru] =
         ["hybrid", "flashtier", "flashtier-merge", "flashtier-lru"].map(|name| random_writes(name, larger()));
     println!("write amplification: hybrid {hybrid:.2}, SE-Util {se_util:.2}, SE-Merge {se_merge:.2}, LRU {lru:.2}");
+    assert_eq!((se_util, lru), (hybrid, hybrid));
     assert!(se_merge < se_util, "a larger log merges less: {se_merge} and {se_util}");
+}
+
+/// A cache of a disk of four times the size, by the disk's addresses: what is not there is written. A drive that drops what
+/// was used least recently follows what is hot; one that drops what has the fewest valid pages keeps what was, where that is whole.
+#[test]
+fn recency_follows_what_is_hot() {
+    let hits = |options: FlashTierOptions| {
+        let options = FlashTierOptions { address_space_percent: 400, ..options };
+        let mut ftl = Hybrid::flashtier(larger(), options).expect("a drive");
+        let mut rng = Rng::new(20_286);
+        let mut hits = 0;
+        for step in 0..20_000 {
+            // 150 logical blocks, where there are some 230 data blocks; others after each 4000 requests.
+            let first = (step / 4000 * 150 + rng.below(150) as u32) * 32 + rng.below(4) as u32 * 8;
+            let mut is_there = true;
+            (first..first + 8).for_each(|lpn| is_there &= ftl.read(Lpn(lpn), &mut Nobody));
+            hits += u32::from(is_there);
+            if !is_there {
+                let page = |lpn| PageWrite { lpn: Lpn(lpn), content: None };
+                ftl.write(&(first..first + 8).map(page).collect::<Vec<_>>(), &mut Nobody);
+            }
+        }
+        ftl.check();
+        let counts = ftl.counts();
+        assert!(counts.pages_evicted > 10_000, "{counts:?}");
+        println!("{options:?}: {hits} hits, {:?} pages programmed for one", counts.write_amplification());
+        hits
+    };
+    let [se_util, lru] = [FlashTierOptions::default(), FlashTierOptions::lru()].map(hits);
+    assert!(lru > se_util, "{lru} and {se_util}");
 }
 
 #[test]

@@ -48,7 +48,8 @@ pub struct Written {
 /// A flash translation layer.
 pub trait Ftl {
     /// The host writes `pages`, which are one request (CAFTL samples within it): each page once, in any order.
-    /// Collection that is needed to have room happens in here.
+    /// Collection that is needed to have room happens in here. What is dropped for that is told in the order of the
+    /// operations: an old copy of a page of this request, or the one that was just programmed.
     ///
     /// # Panics
     /// If a page is not below [`Ftl::logical_pages`], or the request not of whole [`Ftl::write_unit_pages`].

@@ -27,7 +27,7 @@ pub mod run;
 
 use std::{
     cmp::Reverse,
-    collections::{BTreeMap, BinaryHeap, VecDeque},
+    collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque},
     ops::Range,
 };
 
@@ -125,7 +125,7 @@ pub struct Drive {
     /// The layer has nothing left to do on its own.
     is_settled: bool,
     over: VecDeque<(u64, Nanos)>,
-    evicted: VecDeque<Lpn>,
+    evicted: BTreeSet<Lpn>,
     times: Times,
 }
 
@@ -163,7 +163,7 @@ impl Drive {
             programs_ahead: 0,
             is_settled: true,
             over: VecDeque::new(),
-            evicted: VecDeque::new(),
+            evicted: BTreeSet::new(),
             times: Times::default(),
         })
     }
@@ -187,7 +187,7 @@ impl Drive {
     pub fn take_evicted(&mut self) -> Option<Lpn> {
         let comes = |lpn| self.requests.values().flat_map(|pending| &pending.pages).any(|page| page.lpn == lpn);
         let is_there = |lpn| self.ftl.locate(lpn).is_some() || self.buffer.waits(lpn) || comes(lpn);
-        std::iter::from_fn(|| self.evicted.pop_front()).find(|lpn| !is_there(*lpn))
+        std::iter::from_fn(|| self.evicted.pop_first()).find(|lpn| !is_there(*lpn))
     }
 
     /// See [`Ftl::tell_dirty`], panics included.
