@@ -1,5 +1,5 @@
-//! The hybrid log-block layer and FlashTier's silent eviction in it: merges of each kind, trims and evictions worked out by
-//! hand on drives of a few blocks, what they come to on larger ones, and what is refused.
+//! The hybrid log-block layer and FlashTier's silent eviction in it: merges of each kind, trims and evictions worked
+//! out by hand on drives of a few blocks, what they come to on larger ones, and what is refused.
 
 mod common;
 
@@ -363,8 +363,9 @@ fn nothing_is_dropped_where_all_fits() {
     assert!(se_merge < se_util, "a larger log merges less: {se_merge} and {se_util}");
 }
 
-/// A cache of a disk of four times the size, by the disk's addresses: what is not there is written. A drive that drops what
-/// was used least recently follows what is hot; one that drops what has the fewest valid pages keeps what was, where that is whole.
+/// A cache of a disk of four times the size, by the disk's addresses: what is not there is written. A drive that drops
+/// what was used least recently follows what is hot; one that drops what has the fewest valid pages keeps what was,
+/// where that is whole.
 #[test]
 fn recency_follows_what_is_hot() {
     let hits = |options: FlashTierOptions| {

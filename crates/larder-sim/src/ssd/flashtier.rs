@@ -2,26 +2,27 @@
 //! cache, EuroSys 2012): the hybrid layer with silent eviction. Under a cache of extents it is Nitro's extent-LRU-mod
 //! ("FlashTier extended to use an LRU policy", Nitro section 6.1).
 //!
-//! Role: what is in a cache can be had elsewhere, unless it is dirty. So a drive that needs a block drops a data block of
-//! which nothing is dirty, with no copy, and tells the host ([`Op::Evicted`](super::op::Op::Evicted)); where it finds
-//! none it merges as any hybrid drive does. What is in the log is merged, and its pages copied, in any case: eviction
-//! makes room for the data blocks that merges need. The host says what is dirty ([`Ftl::tell_dirty`]): FlashTier's
-//! write-dirty is that and a write, write-clean a write of clean pages, clean a word alone, and evict a trim.
+//! Role: what is in a cache can be had elsewhere, unless it is dirty. So a drive that needs a block drops a data block
+//! of which nothing is dirty, with no copy, and tells the host ([`Op::Evicted`](super::op::Op::Evicted)); where it
+//! finds none it merges as any hybrid drive does. What is in the log is merged, and its pages copied, in any case:
+//! eviction makes room for the data blocks that merges need. The host says what is dirty ([`Ftl::tell_dirty`]):
+//! FlashTier's write-dirty is that and a write, write-clean a write of clean pages, clean a word alone, and evict a
+//! trim.
 //!
 //! | | the block that goes | the log |
 //! |---|---|---|
-//! | SE-Util ([`FlashTierOptions::default`]) | of the fewest valid pages | has blocks of its own; what is dropped makes room for data alone |
-//! | SE-Merge ([`FlashTierOptions::merge`]) | of the fewest valid pages | takes what is dropped, too, up to a larger share |
+//! | SE-Util ([`FlashTierOptions::default`]) | of fewest valid pages | has its own blocks, and data what is dropped |
+//! | SE-Merge ([`FlashTierOptions::merge`]) | of fewest valid pages | takes what is dropped, up to a larger share |
 //! | Nitro's ([`FlashTierOptions::lru`]) | of the logical block used least recently | as SE-Util |
 //!
-//! No capacity is reserved (Nitro section 5.4: "No space reservation is used for the modified SSD"): the host's
-//! address space is as large as it is made, and whatever does not fit beside the log is dropped. FlashTier has the
-//! addresses of the whole disk there. The log's share is Nitro's for hybrid drives, 10%; FlashTier's larger one is 20%.
+//! No capacity is reserved, as Nitro section 5.4 has it for its modified drives with WEUs: the host's address space is
+//! as large as it is made, and whatever does not fit beside the log is dropped. FlashTier has the addresses of the
+//! whole disk there. The log's share is Nitro's for hybrid drives, 10%, and for SE-Merge twice that.
 //!
 //! Invariants: those of the hybrid layer; a dirty page is not dropped. The rest is in `hybrid/eviction.rs`.
 //!
-//! What it does not do: make its maps durable, or drop ahead of need. That dropping goes by whole logical blocks of which
-//! nothing is dirty is coarser than FlashTier's, which looks at the pages of the data block alone.
+//! What it does not do: make its maps durable, or drop ahead of need. That dropping goes by whole logical blocks of
+//! which nothing is dirty is coarser than FlashTier's, which looks at the pages of the data block alone.
 //!
 //! [`Ftl::tell_dirty`]: super::ftl::Ftl::tell_dirty
 

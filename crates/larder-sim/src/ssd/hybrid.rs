@@ -11,32 +11,36 @@
 //! 3. A write at offset 0 begins a sequential log block; the one that was there is merged.
 //! 4. All others go to the *random log blocks*, wherever they belong (fully associative).
 //!
-//! The log has a number of blocks. When it has no more, its oldest block is the victim (round robin): each logical block
-//! that it has pages of is merged, and it is erased (`merge.rs`).
+//! The log has a number of blocks. When it has no more, its oldest block is the victim (round robin): each logical
+//! block that it has pages of is merged, and it is erased (`merge.rs`).
 //!
 //! | merge | what happens |
 //! |---|---|
 //! | switch | the sequential log block becomes the data block as it is |
-//! | partial | a block is filled up with what is missing behind its last page: the sequential log block, which becomes the data block, or the data block itself where the log has only pages that follow |
+//! | partial | a block is filled up with what is missing behind its last page, and is the data block |
 //! | full | the newest pages are copied to a free block, which becomes the data block |
 //!
-//! Ours, where FAST says nothing: pages are programmed in their order, so that what is missing before a page is padded,
-//! and a write further on in a data block goes to the log. As many random log blocks are filled in turn as the drive has
-//! planes, and half the log at most. FAST fills one, on one chip; which pages the log holds is the same. Partial and full
-//! merges take a page from where it is newest, the log included. With TRIM, a data block of which no page is left is
-//! erased at once, with no copy.
+//! A partial merge is that of the sequential log block; or of the data block itself, where the log has only pages that
+//! follow its last.
 //!
-//! Wear levelling: free blocks are taken in the order of their wear, of the whole drive (dynamic). Static: once in as many
-//! erasures as the spread allows, the least-worn data block is looked for; if the most-worn block is further ahead, it is
-//! copied to the most-worn free block.
+//! Ours, where FAST says nothing: pages are programmed in their order, so that what is missing before a page is
+//! padded, and a write further on in a data block goes to the log. As many random log blocks are filled in turn as the
+//! drive has planes, and half the log at most. FAST fills one, on one chip; which pages the log holds is the same.
+//! Partial and full merges take a page from where it is newest, the log included. With TRIM, a data block of which no
+//! page is left is erased at once, with no copy.
+//!
+//! Wear levelling: free blocks are taken in the order of their wear, of the whole drive (dynamic). Static: once in as
+//! many erasures as the spread allows, the least-worn data block is looked for; if the most-worn block is further
+//! ahead, it is copied to the most-worn free block.
 //!
 //! Invariants: a logical block has one data block at most, and its pages are at their offsets there. One block is free
 //! between requests, which a merge needs before it erases the old data block: logical capacity is what is left beside
-//! the log and this spare, if that is less than the geometry's. With
-//! eviction (FlashTier, `flashtier.rs`), there may be more logical blocks than blocks for them: see `eviction.rs`.
+//! the log and this spare, if that is less than the geometry's. With eviction (FlashTier, `flashtier.rs`), there may be
+//! more logical blocks than blocks for them: see `eviction.rs`.
 //!
-//! What it does not do: choose planes, in which blocks come as their wear has it; or keep its map as small as a drive would. The simulation has a table by logical page, where a drive
-//! has one by logical block, and one by page for the log.
+//! What it does not do: choose planes, in which blocks come as their wear has it, so that copies pass the bus; or keep
+//! its map as small as a drive would. The simulation has a table by logical page, where a drive has one by logical
+//! block, and one by page for the log.
 
 pub mod eviction;
 mod merge;
@@ -132,8 +136,8 @@ pub(super) fn log_blocks(geometry: &Geometry, percent: f64) -> Result<u32, OutOf
         return Ok(log as u32);
     }
     let range = format!(
-        "above 0, and so little that beside the log, of 2 blocks or more, a spare and a data block are left of the {blocks} \
-         that there are"
+        "above 0, and so little that beside the log, of 2 blocks or more, a spare and a data block are left of the \
+         {blocks} that there are"
     );
     Err(OutOfRange::new("log_share_percent", percent, range))
 }

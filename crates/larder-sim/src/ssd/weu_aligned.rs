@@ -1,23 +1,24 @@
 //! The drive made for write-evict units: Nitro's co-design, WEU-LRU-mod (Nitro sections 4 and 6.1).
 //!
-//! Role: a write-evict unit (WEU) is whole erase blocks with numbers in a row, so in planes in a row ("aligned allocation of
-//! contiguous physical pages for a WEU across multiple planes in aligned blocks"); its pages go to its blocks in turn.
-//! The host writes whole units, and what leaves, leaves as a unit: its blocks are erased, and nothing is copied. The cache
-//! replacement is the drive's ("we push the cache replacement functionality to the FTL"): the unit that was read or
-//! written least recently goes. The cache asks for it ([`Ftl::next_eviction`]), destages and forgets what is in it, and
-//! writes: to the same unit, or to one that is not there, where the host has more units than the flash. Then the drive
-//! drops what it named, and says so. A cache that chooses for itself writes over any unit, or trims it.
+//! Role: a write-evict unit (WEU) is whole erase blocks with numbers in a row, so in planes in a row ("aligned
+//! allocation of contiguous physical pages for a WEU across multiple planes in aligned blocks"); its pages go to its
+//! blocks in turn. The host writes whole units, and what leaves, leaves as a unit: its blocks are erased, and nothing
+//! is copied. The cache replacement is the drive's ("we push the cache replacement functionality to the FTL"): the
+//! unit that was read or written least recently goes. The cache asks for it ([`Ftl::next_eviction`]), destages and
+//! forgets what is in it, and writes: to the same unit, or to one that is not there, where the host has more units
+//! than the flash. Then the drive drops what it named, and says so. A cache that chooses for itself writes over any
+//! unit, or trims it.
 //!
-//! No capacity is reserved ("No space reservation is used for the modified SSD WEU variants"): the host has as many units as
-//! the flash, or more or less. Blocks that make no whole unit are left over. A unit that is written over is erased
-//! before, as there may be no other place for it.
+//! No capacity is reserved ("No space reservation is used for the modified SSD WEU variants"): the host has as many
+//! units as the flash, or more or less. Blocks that make no whole unit are left over. A unit that is written over is
+//! erased before, as there may be no other place for it.
 //!
 //! Erasures: of what the drive dropped, for [`Cause::Eviction`]; of what the host wrote over or trimmed, for
 //! [`Cause::Collection`], with no copy either.
 //!
-//! Wear levelling: the least-worn free place is taken (dynamic). Static: if that one was erased too many times more than the
-//! least-worn place with data, the unit there moves to the most-worn free place before, and leaves its own. Those are the only
-//! copies.
+//! Wear levelling: the least-worn free place is taken (dynamic). Static: if that one was erased too many times more
+//! than the least-worn place with data, the unit there moves to the most-worn free place before, and leaves its own.
+//! Those are the only copies.
 //!
 //! Invariants: a unit is in one place, page `i` of it in block `i % blocks` at `i / blocks`. All blocks of a place are
 //! erased together.
@@ -51,8 +52,8 @@ pub struct WeuAlignedOptions {
     pub weu_bytes: Option<u64>,
     /// The host's addresses, in percent of the flash's pages, in whole units.
     pub address_space_percent: u32,
-    /// Static wear levelling moves the unit in the least-worn place rather than have another written that was erased so many
-    /// times more; `None`: never.
+    /// Static wear levelling moves the unit in the least-worn place rather than have another written that was erased
+    /// so many times more; `None`: never.
     pub wear_spread_max: Option<u32>,
 }
 
@@ -229,7 +230,8 @@ impl WeuAligned {
         self.flash.array().erases(BlockId(self.first_block(place)))
     }
 
-    /// Moves the unit in the least-worn place if that lies too far behind the one that is written next. A place is free.
+    /// Moves the unit in the least-worn place if that lies too far behind the one that is written next. A place is
+    /// free.
     fn level(&mut self, sink: &mut dyn Sink) {
         let (Some(spread_max), Some(next)) = (self.wear_spread_max, self.free.least_worn(POOL)) else { return };
         let next = self.flash.array().erases(next);

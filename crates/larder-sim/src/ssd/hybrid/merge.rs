@@ -80,8 +80,8 @@ impl Hybrid {
                 .all(|ppa| ppa.some().is_none_or(|ppa| geometry.block_of(ppa) == block))
     }
 
-    /// Programs the free pages of `block` with those of a logical block, up to its last that is there. False if there are
-    /// none.
+    /// Programs the free pages of `block` with those of a logical block, up to its last that is there. False if there
+    /// are none.
     fn fill(&mut self, block: BlockId, logical_block: u32, cause: Cause, sink: &mut dyn Sink) -> bool {
         let pages_per_block = self.flash.geometry().pages_per_block;
         let first = logical_block * pages_per_block;
