@@ -12,7 +12,7 @@ use larder_sim::ssd::{
     profile::{Profile, Scale},
 };
 
-/// Requests of a sample.
+/// Pages that the requests of a sample write or read.
 const REQUESTS: u32 = 1_000_000;
 
 fn main() {
@@ -32,24 +32,38 @@ impl Random {
     }
 }
 
+/// Writes the unit that begins at a page; most drives' is one page.
+fn write(ftl: &mut dyn Ftl, first: u32, unit: &mut Vec<PageWrite>) {
+    let pages = ftl.write_unit_pages();
+    unit.clear();
+    unit.extend((first..first + pages).map(|lpn| PageWrite { lpn: Lpn(lpn), content: None }));
+    ftl.write(unit, &mut Nobody);
+}
+
 /// A drive that is full.
 fn full(profile: &Profile, name: &str) -> Box<dyn Ftl> {
     let kind = FtlKind::named(name).expect("a layer");
     let mut ftl = (kind.make)(profile).expect("a drive");
-    for lpn in 0..ftl.logical_pages() {
-        ftl.write(&[PageWrite { lpn: Lpn(lpn), content: None }], &mut Nobody);
+    let unit_pages = ftl.write_unit_pages();
+    let mut unit = Vec::new();
+    for at in 0..ftl.logical_pages() / unit_pages {
+        write(&mut *ftl, at * unit_pages, &mut unit);
     }
     ftl
 }
 
 fn requests(ftl: &mut dyn Ftl, random: &mut Random, reads_percent: u32) {
-    let logical = ftl.logical_pages();
-    for _ in 0..REQUESTS {
-        let lpn = Lpn(random.below(logical));
+    let unit_pages = ftl.write_unit_pages();
+    let units = ftl.logical_pages() / unit_pages;
+    let mut unit = Vec::new();
+    for _ in 0..REQUESTS / unit_pages {
+        let first = random.below(units) * unit_pages;
         if random.below(100) < reads_percent {
-            ftl.read(lpn, &mut Nobody);
+            for lpn in first..first + unit_pages {
+                ftl.read(Lpn(lpn), &mut Nobody);
+            }
         } else {
-            ftl.write(&[PageWrite { lpn, content: None }], &mut Nobody);
+            write(ftl, first, &mut unit);
         }
     }
 }
@@ -79,6 +93,24 @@ fn caftl(bencher: Bencher<'_, '_>, reads_percent: u32) {
 #[divan::bench(args = [0, 50], sample_count = 5, sample_size = 1)]
 fn caftl_deduplicating(bencher: Bencher<'_, '_>, reads_percent: u32) {
     bench(bencher, &Profile::named("caftl").expect("a profile"), "caftl", reads_percent);
+}
+
+/// The same drive with hybrid mapping: nearly all operations are those of merges.
+#[divan::bench(args = [0, 50], sample_count = 5, sample_size = 1)]
+fn caftl_hybrid(bencher: Bencher<'_, '_>, reads_percent: u32) {
+    bench(bencher, &Profile::named("caftl").expect("a profile"), "hybrid", reads_percent);
+}
+
+/// The same that drops clean data.
+#[divan::bench(args = ["flashtier", "flashtier-merge", "flashtier-lru"], sample_count = 5, sample_size = 1)]
+fn caftl_evicting(bencher: Bencher<'_, '_>, name: &str) {
+    bench(bencher, &Profile::named("caftl").expect("a profile"), name, 0);
+}
+
+/// The same for write-evict units, of 2 MiB.
+#[divan::bench(args = [0, 50], sample_count = 5, sample_size = 1)]
+fn caftl_weu(bencher: Bencher<'_, '_>, reads_percent: u32) {
+    bench(bencher, &Profile::named("caftl").expect("a profile"), "weu", reads_percent);
 }
 
 /// 1 TB in pages of 16 KiB.
