@@ -173,6 +173,10 @@ const OF_DRIVES: &str = "The drive is that of Tables 1 and 2 at its full size, a
      lies there as pages that were never fingerprinted, since the drive had no CAFTL then. The paper does not say how \
      its drive is prepared. Idle time is used for out-of-line work, where nothing else is said. A trace's requests come \
      at its own times, or, where it has none, each when the one before is over; a request is of at most 128 pages.";
+/// True of figures with both kinds of reads.
+const OF_QUEUES: &str = "Reads take room in the buffer before writes that wait for it, as section 4.3.2 has it that reads have the priority. Tables \
+     of \"one queue\" have drives, without CAFTL and with it, where reads wait for room behind the writes that came before \
+     them: the waiting for the buffer that section 4.4.1 speaks of would come of that.";
 /// True of all figures with sampling.
 const OF_SAMPLES: &str = "Traces have fingerprints and no bytes: the sample bytes of a page, its first four, and its CRC32 are \
                           SYNTHETIC, hashes of its fingerprint.";

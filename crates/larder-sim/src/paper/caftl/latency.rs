@@ -5,7 +5,7 @@
 //! What it does not do: model a drive without a buffer.
 
 use super::{
-    OF_DRIVES, OF_GENERATED, WORKLOAD, compared, publish,
+    OF_DRIVES, OF_GENERATED, OF_QUEUES, WORKLOAD, compared, publish,
     runs::{Case, Outcome, run},
     span, titles,
 };
@@ -74,18 +74,23 @@ pub(super) fn fig10(lab: &mut Lab<'_>) -> Result<Report, String> {
     let titles = titles(lab)?;
     let names = BUFFERS_MIB.map(|mib| format!("{mib} MB"));
     let mut both = Both::new(names.len());
+    let mut in_turn = Both::new(1);
     let mut baselines: Vec<Vec<(f64, f64)>> = vec![Vec::new(); names.len()];
     for at in 0..titles.len() {
         let pair = |mib| [Case::caftl(CaftlOptions::default(), mib), Case::baseline(mib)];
-        let outcomes = run(lab, at, &BUFFERS_MIB.map(pair).concat())?;
+        let cases: Vec<Case> =
+            BUFFERS_MIB.into_iter().flat_map(pair).chain(pair(BUFFERS_MIB[0]).map(Case::in_turn)).collect();
+        let outcomes = run(lab, at, &cases)?;
         let pairs = outcomes.as_chunks::<2>().0;
         both.push(pairs.iter().map(|[caftl, baseline]| (caftl, baseline)), increase);
+        in_turn.push(pairs.iter().skip(names.len()).map(|[caftl, baseline]| (caftl, baseline)), increase);
         for (line, [_, baseline]) in baselines.iter_mut().zip(pairs) {
             line.push((baseline.read_us, baseline.write_us));
         }
     }
     let [mut reads, writes] = both.tables("Latency increase", "Mean latency, more (%)", &titles, &names);
     publish(&mut reads, lab, "2 MB", &[("t1", 34.0)]);
+    let in_turn = in_turn.tables("Latency increase, one queue", "Mean latency, more (%)", &titles, &names[..1]);
     let named = names.iter().map(|name| format!("baseline, {name}"));
     let means = means(&titles, named.zip(baselines).collect());
     let most = |name: &str| {
@@ -96,6 +101,7 @@ pub(super) fn fig10(lab: &mut Lab<'_>) -> Result<Report, String> {
         .map(|(name, percent)| compared(&format!("{name}: reads or writes, up to (%)"), Span::at(percent), most(name)));
     let of_all = [
         OF_DRIVES,
+        OF_QUEUES,
         "The text prints the greatest increase of each size, and for 2 MB that it is t1's, of reads or of writes. Its own \
          figures do not go together: with the same buffer and processor its Figures 13, 15 and 16 have t1's reads 110 to \
          200 times as fast as CAFTL's without acceleration, and what is 34% slower than without CAFTL cannot be made \
@@ -108,7 +114,7 @@ pub(super) fn fig10(lab: &mut Lab<'_>) -> Result<Report, String> {
         comparisons: comparisons.into(),
         words: lab.words(&of_all, &[OF_GENERATED]),
         charts: charts.into(),
-        tables: vec![reads, writes, means],
+        tables: [reads, writes].into_iter().chain(in_turn).chain([means]).collect(),
     })
 }
 

@@ -36,6 +36,8 @@ pub struct Case {
     pub buffer_bytes: u64,
     /// The clock of the processor.
     pub hz: u64,
+    /// Whether reads wait their turn for the buffer.
+    pub in_turn: bool,
 }
 
 /// MiB in bytes.
@@ -44,7 +46,12 @@ pub const MIB: u64 = 1 << 20;
 impl Case {
     /// Without CAFTL; 934 MHz, and so many MB of buffer.
     pub fn baseline(buffer_mib: u64) -> Case {
-        Case { caftl: None, buffer_bytes: buffer_mib * MIB, hz: 934_000_000 }
+        Case { caftl: None, buffer_bytes: buffer_mib * MIB, hz: 934_000_000, in_turn: false }
+    }
+
+    /// The same, with reads that wait their turn.
+    pub fn in_turn(self) -> Case {
+        Case { in_turn: true, ..self }
     }
 
     /// With it.
@@ -101,6 +108,9 @@ fn one(stream: &Stream, case: &Case) -> Result<Outcome, String> {
     let (before, occupied, valid) = (ftl.counts().clone(), ftl.array().blocks_occupied(), ftl.totals().valid);
     let logical_pages = ftl.logical_pages();
     let mut drive = Drive::new(ftl, &profile).map_err(|error| error.to_string())?;
+    if case.in_turn {
+        drive = drive.with_reads_in_turn();
+    }
     let requests = stream.requests(logical_pages);
     let times = match stream.has_times() {
         true => at_own_pace(&mut drive, requests),
