@@ -11,11 +11,13 @@
 
 mod austere;
 mod cachededup;
+mod caftl;
 mod lab;
 pub mod nitro;
 mod report;
 mod weus;
 
+pub use caftl::DISK;
 pub use lab::{How, Lab, Records, Replayed, Workload};
 pub use report::{Comparison, Report, Span, Table};
 
@@ -70,7 +72,7 @@ pub struct Heading {
 
 /// All experiments, in the order of the papers.
 pub fn experiments() -> impl Iterator<Item = &'static Experiment> {
-    [nitro::EXPERIMENTS, cachededup::EXPERIMENTS, austere::EXPERIMENTS].into_iter().flatten()
+    [nitro::EXPERIMENTS, cachededup::EXPERIMENTS, austere::EXPERIMENTS, caftl::EXPERIMENTS].into_iter().flatten()
 }
 
 impl Experiment {
@@ -78,6 +80,11 @@ impl Experiment {
     pub fn heading(&self) -> Heading {
         let Experiment { name, paper, figure, about, .. } = *self;
         Heading { name, paper, figure, about }
+    }
+
+    /// Whether it is about what disks hold: its only trace is [`DISK`], and pages can be given in its place.
+    pub fn is_of_disks(&self) -> bool {
+        self.stand_ins.iter().all(|stand_in| stand_in.name == DISK)
     }
 
     /// Runs it, and says in each chart where traces are generated.

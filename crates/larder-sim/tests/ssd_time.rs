@@ -153,6 +153,27 @@ fn a_read_goes_before_the_writes_that_wait() {
     assert_eq!(mean(&times.reads), BUS - 50_000 + PROGRAM + READ + BUS + LINK);
 }
 
+/// Of four frames a read gets the next that is free, before six pages that wait for one; or, in its turn, the last.
+#[test]
+fn a_read_takes_a_frame_before_the_writes_that_wait_or_in_its_turn() {
+    let reads = |in_turn: bool| {
+        let mut drive = drive(&profile(1, 1, 4));
+        at_own_pace(&mut drive, [(0, write([50]))]);
+        let begin = drive.now();
+        let mut drive = if in_turn { drive.with_reads_in_turn() } else { drive };
+        // What is written behind the read waits for it.
+        let requests = [(begin, write(0..10)), (begin, read(50)), (begin, write(20..30))];
+        let times = at_own_pace(&mut drive, requests);
+        assert_eq!((times.reads.count(), times.writes.count()), (1, 3));
+        mean(&times.reads)
+    };
+    // One page a program: the first is programmed, its frame is the read's, and the second goes on meanwhile.
+    let page = BUS + PROGRAM;
+    assert!((page..3 * page).contains(&reads(false)), "{}", reads(false));
+    // Six more pages have their frames first, the last of them when the sixth is programmed.
+    assert!((7 * page..9 * page).contains(&reads(true)), "{}", reads(true));
+}
+
 #[test]
 fn what_is_written_again_while_it_waits_is_absorbed() {
     let mut drive = drive(&profile(1, 1, 64));
@@ -301,6 +322,9 @@ fn each_request_is_over_once_on_every_layer() {
             profile.buffer_bytes += u64::from(unit - 1) * 4096;
             let run = || {
                 let mut drive = drive_of(kind, &profile);
+                if seed >= 3 {
+                    drive = drive.with_reads_in_turn();
+                }
                 let mut requests = random_requests(seed, drive.ftl().logical_pages(), 3000);
                 requests.iter_mut().for_each(|(_, request)| in_units(request, unit));
                 let mut asked = BTreeMap::new();

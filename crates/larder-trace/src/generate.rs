@@ -7,6 +7,7 @@
 //! What it does not do: write files; `write.rs` does.
 
 pub mod boot_storm;
+pub mod bursts;
 pub mod profile;
 pub mod random_reads;
 pub mod restore;
@@ -14,6 +15,7 @@ pub mod snapshots;
 pub mod zipf;
 
 pub use boot_storm::{BootStorm, BootStormConfig, SyntheticBoot, SyntheticBootConfig, boot_template};
+pub use bursts::{Bursts, BurstsConfig};
 pub use profile::{PROFILES, Profile, ProfileTrace};
 pub use random_reads::{RandomReads, RandomReadsConfig};
 pub use restore::{Restore, RestoreConfig};

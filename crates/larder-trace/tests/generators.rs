@@ -9,9 +9,9 @@ use larder_trace::{
     Compressibility, Fingerprint, Info, InfoCollector, Op, OpenOptions, Provenance, Record, Tag, TraceErrorKind,
     TraceResult,
     generate::{
-        BootStorm, BootStormConfig, PROFILES, Profile, ProfileTrace, RandomReads, RandomReadsConfig, Restore,
-        RestoreConfig, Snapshots, SnapshotsConfig, SyntheticBoot, SyntheticBootConfig, ZipfConfig, ZipfTrace,
-        boot_template,
+        BootStorm, BootStormConfig, Bursts, BurstsConfig, PROFILES, Profile, ProfileTrace, RandomReads,
+        RandomReadsConfig, Restore, RestoreConfig, Snapshots, SnapshotsConfig, SyntheticBoot, SyntheticBootConfig,
+        ZipfConfig, ZipfTrace, boot_template,
     },
 };
 
@@ -286,6 +286,66 @@ fn restores_read_each_snapshot_back() {
     assert!(Restore::new(open, odd).is_err());
 }
 
+/// CAFTL's: the time, the writes, the duplicates and the sizes that were asked for; and reads find what was written.
+#[test]
+fn bursts_are_as_long_as_large_and_as_often_duplicates_as_asked() {
+    let config = BurstsConfig {
+        seconds: 600.0,
+        blocks_written: 60_000,
+        request_blocks: (4, 12),
+        write_share: 0.75,
+        duplication: 0.2,
+        footprint_blocks: 20_000,
+        burst_requests: 8,
+        seed: 3,
+    };
+    let records = all(Bursts::new(config).expect("sound"));
+    let found = info(&records);
+    assert!(is_near(found.io_dedup_ratio().expect("writes"), 0.2, 0.1), "{:?}", found.io_dedup_ratio());
+    assert_eq!(found.content.as_ref().map(|content| content.reads_mismatched), Some(0));
+    let written = records.iter().filter(|record| record.op == Op::Write).count();
+    assert!((60_000..60_012).contains(&written), "{written}");
+    assert!(is_near(found.duration_us.expect("times") as f64 / 1e6, 600.0, 0.2), "{:?}", found.duration_us);
+    let mut requests: BTreeMap<u64, Vec<Record>> = BTreeMap::new();
+    records.iter().for_each(|record| requests.entry(record.request).or_default().push(*record));
+    let writes = requests.values().filter(|request| request[0].op == Op::Write).count() as f64;
+    assert!(is_near(writes / requests.len() as f64, 0.75, 0.05));
+    let bursts: BTreeSet<u64> = requests
+        .values()
+        .zip(requests.values().skip(1))
+        .filter(|(one, next)| {
+            let apart = next[0].time_us.expect("a time") - one[0].time_us.expect("a time");
+            apart > 14 * one.len() as u64
+        })
+        .map(|(_, next)| next[0].request)
+        .collect();
+    assert!(is_near(requests.len() as f64 / bursts.len() as f64, 8.0, 0.15), "{}", bursts.len());
+    for request in requests.values() {
+        assert!((4..=12).contains(&request.len()));
+        assert!(request.windows(2).all(|pair| pair[0].end_bytes() == pair[1].offset_bytes));
+        assert!(request.iter().all(|record| record.end_bytes() <= 20_000 * 4096));
+    }
+    // Half of the duplicates come as whole requests.
+    let mut seen = HashSet::new();
+    let (mut whole, mut single) = (0, 0);
+    for request in requests.values().filter(|request| request[0].op == Op::Write) {
+        let contents: Vec<Fingerprint> =
+            request.iter().map(|record| record.content.expect("content").fingerprint).collect();
+        let old = contents.iter().filter(|content| seen.contains(*content)).count();
+        if old == contents.len() {
+            whole += old
+        } else {
+            single += old
+        };
+        seen.extend(contents);
+    }
+    assert!(is_near(f64::from(whole as u32), f64::from(single as u32), 0.25), "{whole} {single}");
+    let half = all(Bursts::new(config.scaled(0.5)).expect("sound"));
+    assert!(is_near(half.len() as f64, records.len() as f64 / 2.0, 0.1));
+    assert_eq!(records, all(Bursts::new(config).expect("sound")));
+    assert_ne!(records, all(Bursts::new(BurstsConfig { seed: 4, ..config }).expect("sound")));
+}
+
 #[test]
 fn recorded_snapshots_are_restored() {
     let Some(traces) = common::traces("recorded_snapshots_are_restored") else { return };
@@ -301,8 +361,21 @@ fn recorded_snapshots_are_restored() {
     assert_eq!(info.read_sizes.max_bytes(), Some(512 << 10));
 }
 
+const SMALL: BurstsConfig = BurstsConfig {
+    seconds: 1.0,
+    blocks_written: 100,
+    request_blocks: (1, 4),
+    write_share: 0.5,
+    duplication: 0.5,
+    footprint_blocks: 100,
+    burst_requests: 2,
+    seed: 0,
+};
+
 #[test]
 fn what_cannot_be_met_is_refused() {
+    let bursts = |config| Bursts::new(config).err();
+    assert!(bursts(SMALL).is_none());
     let kinds = [
         ZipfTrace::new(ZipfConfig { working_set_bytes: 6 << 30, ..Default::default() }).err(),
         ZipfTrace::new(ZipfConfig { io_dedup_ratio: 1.5, ..Default::default() }).err(),
@@ -315,6 +388,14 @@ fn what_cannot_be_met_is_refused() {
         Snapshots::new(SnapshotsConfig { image_bytes: 0, ..Default::default() }).err(),
         ProfileTrace::new(PROFILES[0], 0.0, Compressibility::default(), 0).err(),
         ProfileTrace::new(PROFILES[0], -1.0, Compressibility::default(), 0).err(),
+        bursts(BurstsConfig { request_blocks: (0, 4), ..SMALL }),
+        bursts(BurstsConfig { request_blocks: (5, 4), ..SMALL }),
+        bursts(BurstsConfig { burst_requests: 0, ..SMALL }),
+        bursts(BurstsConfig { footprint_blocks: 3, ..SMALL }),
+        bursts(BurstsConfig { blocks_written: 3, ..SMALL }),
+        bursts(BurstsConfig { write_share: 0.0, ..SMALL }),
+        bursts(BurstsConfig { duplication: 1.0, ..SMALL }),
+        bursts(BurstsConfig { seconds: f64::NAN, ..SMALL }),
     ];
     for (at, error) in kinds.into_iter().enumerate() {
         let error = error.unwrap_or_else(|| panic!("number {at} is taken"));

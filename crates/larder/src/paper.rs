@@ -14,6 +14,7 @@ mod disk;
 mod live;
 mod load;
 mod nitro;
+mod pages;
 mod rig;
 
 use crate::{
@@ -182,7 +183,7 @@ fn measured(live: &'static Live, args: &PaperRunArgs, watch: &Watch) -> Outcome<
             (workloads, titles, 1.0)
         }
         Source::Made { name, about, scale } => {
-            if !args.trace.is_empty() {
+            if !args.trace.is_empty() || !args.path.is_empty() {
                 let experiment = live.heading.name;
                 return Err(Failure::failed(format_args!(
                     "{experiment} makes its requests itself and takes no trace: --scale makes it larger"
@@ -205,6 +206,18 @@ fn measured(live: &'static Live, args: &PaperRunArgs, watch: &Watch) -> Outcome<
 
 /// The traces that were given, or those that stand in.
 fn workloads<'a>(experiment: Any, args: &PaperRunArgs, watch: &'a Watch) -> Outcome<Vec<Workload<'a>>> {
+    if !args.path.is_empty() {
+        let is_of_disks = matches!(experiment, Any::Counts(experiment) if experiment.is_of_disks());
+        if !is_of_disks {
+            let names: Vec<&str> = experiments().filter(|one| one.is_of_disks()).map(|one| one.name).collect();
+            return Err(Failure::failed(format_args!(
+                "{} is not about what disks hold, and takes no --path: {} do",
+                experiment.heading().name,
+                names.join(" and ")
+            )));
+        }
+        return args.path.iter().map(|path| pages::given(path, watch)).collect();
+    }
     if args.trace.is_empty() {
         let generated = |stand_in: &'static StandIn| generated(stand_in, args.scale, watch);
         return experiment.stand_ins().iter().map(generated).collect();

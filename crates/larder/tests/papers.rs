@@ -192,6 +192,62 @@ fn a_report_names_the_trace_that_stands_in_and_says_nothing_of_others() {
     }
 }
 
+/// That the experiments of CAFTL run as they are listed, over generated workloads that are small.
+#[test]
+fn some_of_caftls_experiments_run_on_generated_workloads() {
+    let scale = "0.05";
+    for name in ["caftl-fig2", "caftl-fig7", "caftl-fig16"] {
+        assert_whole(&json(&mut paper(&["run", name, "--scale", scale])), name);
+    }
+    assert_eq!(names("caftl-").len(), 13);
+}
+
+/// Pages of files, of a folder and of an image: each file begins one, a link and a second name bring none.
+#[test]
+fn pages_of_what_one_has_are_looked_at() {
+    let scratch = Scratch::new("paper-pages");
+    let folder = scratch.path("tree");
+    fs::create_dir_all(folder.join("inner")).expect("a folder");
+    let page = |byte: u8| vec![byte; 4096];
+    // Six pages: two are the same, two zeroes, and the short one is like a page that has zeroes behind it.
+    fs::write(folder.join("a"), [page(1), page(2)].concat()).expect("a file");
+    fs::write(folder.join("b"), page(0).repeat(2)).expect("a file");
+    fs::write(folder.join("inner/c"), [7; 100]).expect("a file");
+    fs::write(folder.join("inner/d"), [[7; 100].as_slice(), &[0; 3996]].concat()).expect("a file");
+    fs::write(folder.join("empty"), []).expect("a file");
+    fs::hard_link(folder.join("a"), folder.join("inner/a2")).expect("a second name");
+    std::os::unix::fs::symlink("a", folder.join("link")).expect("a link");
+    let image = scratch.path("disk.img");
+    // More than is read at once.
+    fs::write(&image, [page(3).repeat(300), page(4)].concat()).expect("an image");
+    let mut command = paper(&["run", "caftl-fig1", "--path"]);
+    let report = json(command.arg(&folder).arg("--path").arg(&image));
+    let traces: Vec<&str> = list(&report, "traces").iter().map(|trace| text(trace, "name")).collect();
+    assert_eq!(traces, ["tree", "disk.img"]);
+    let of = |at: usize| list(&list(&list(&report, "tables")[0], "series")[at], "ours").clone();
+    let percent = |value: &Value| (value.as_f64().expect("a number") * 10.0).round() / 10.0;
+    assert_eq!(of(0).iter().map(percent).collect::<Vec<_>>(), [33.3, 99.3]);
+    assert_eq!(of(1).iter().map(percent).collect::<Vec<_>>(), [16.7, 0.0]);
+    let report = json(paper(&["run", "caftl-fig7", "--path"]).arg(&image));
+    let rates = list(&list(&list(&report, "tables")[0], "series")[0], "ours");
+    assert!(rates.last().is_some_and(Value::is_number), "128 bits: {rates:?}");
+
+    let nothing = scratch.path("nothing");
+    let (sentence, code) = refused(paper(&["run", "caftl-fig1", "--path"]).arg(&nothing));
+    assert!(code == 1 && sentence.contains("nothing"), "{sentence}");
+    fs::create_dir(&nothing).expect("a folder");
+    let (sentence, code) = refused(paper(&["run", "caftl-fig1", "--path"]).arg(&nothing));
+    assert!(code == 1 && sentence.contains("no file"), "{sentence}");
+    let (sentence, code) = refused(&mut paper(&["run", "caftl-fig1", "--path", "/dev/null"]));
+    assert!(code == 1 && sentence.contains("expected a file, a folder or a disk"), "{sentence}");
+    for name in ["caftl-fig8", "clock"] {
+        let (sentence, code) = refused(paper(&["run", name, "--path"]).arg(&image));
+        assert!(code == 1 && sentence.contains(name), "{sentence}");
+    }
+    let (sentence, code) = refused(paper(&["run", "caftl-fig1", "--scale", "1", "--path"]).arg(&image));
+    assert!(code == 2 && sentence.contains("--scale"), "{sentence}");
+}
+
 #[test]
 fn what_cannot_be_run_is_refused() {
     let scratch = Scratch::new("paper-refused");

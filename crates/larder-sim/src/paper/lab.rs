@@ -7,7 +7,13 @@
 //!
 //! What it does not do: choose what is replayed.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 
 use larder_trace::{
     ChunkRequest, Compressibility, Content, Provenance, RechunkOptions, Rechunker, Record, TraceError, TraceResult,
@@ -273,6 +279,34 @@ impl<'a> Lab<'a> {
         let explain = |error: TraceError| workload.explain(&error);
         let requests = workload.requests(how, "replaying", true).map_err(explain)?;
         broadcast(&mut Batches::new(requests, how.chunk_bytes), listeners, self.threads).map_err(explain)
+    }
+
+    /// Does something for each, on all threads; what came of it, in their order.
+    ///
+    /// # Errors
+    /// The first failure, in that order.
+    pub fn each<T: Sync, R: Send>(
+        &self,
+        items: &[T],
+        act: impl Fn(&T) -> Result<R, String> + Sync,
+    ) -> Result<Vec<R>, String> {
+        let next = AtomicUsize::new(0);
+        let results = Mutex::new(Vec::with_capacity(items.len()));
+        let work = || {
+            loop {
+                let at = next.fetch_add(1, Ordering::Relaxed);
+                let Some(item) = items.get(at) else { return };
+                let result = act(item);
+                results.lock().unwrap_or_else(PoisonError::into_inner).push((at, result));
+            }
+        };
+        std::thread::scope(|scope| {
+            (1..self.threads.clamp(1, items.len().max(1))).for_each(|_| drop(scope.spawn(work)));
+            work();
+        });
+        let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
+        results.sort_unstable_by_key(|(at, _)| *at);
+        results.into_iter().map(|(_, result)| result).collect()
     }
 
     fn refused(&self, at: usize, setup: &Setup, sentence: &str) -> String {

@@ -5,8 +5,8 @@
 //! link. From the buffer the oldest request goes to the translation layer, first through the controller where it is to be hashed, one
 //! request at a time; then its pages are programmed, and their frames are free. A read is over when its pages are in the buffer
 //! and have passed the link: what the buffer holds is there at once, the rest is read from flash, before all that waits for those
-//! planes without being a read of the host. Reads take frames, too, before writes do. So writes wait where the
-//! buffer is full, and reads where it is full of what is not programmed yet.
+//! planes without being a read of the host. Reads take frames, too, before writes do, unless they shall [wait their
+//! turn](Drive::with_reads_in_turn). So writes wait where the buffer is full, and reads where it is full of what is not programmed yet.
 //!
 //! The translation layer decides when a request is handed over, and its operations take their time after that. It is not handed
 //! more than a few pages a plane ahead of the flash, so that the buffer can absorb what is written again.
@@ -20,6 +20,7 @@
 //! What it does not do: move data, or make requests: [`run`] does.
 
 pub mod buffer;
+mod frames;
 mod jobs;
 pub mod lanes;
 pub mod latency;
@@ -124,6 +125,7 @@ pub struct Drive {
     programs_ahead: u64,
     /// The layer has nothing left to do on its own.
     is_settled: bool,
+    reads_in_turn: bool,
     over: VecDeque<(u64, Nanos)>,
     evicted: BTreeSet<Lpn>,
     times: Times,
@@ -162,10 +164,16 @@ impl Drive {
             hashing: None,
             programs_ahead: 0,
             is_settled: true,
+            reads_in_turn: false,
             over: VecDeque::new(),
             evicted: BTreeSet::new(),
             times: Times::default(),
         })
+    }
+
+    /// The same, with one queue for the buffer's frames: reads take them behind all writes that were made before.
+    pub fn with_reads_in_turn(self) -> Drive {
+        Drive { reads_in_turn: true, ..self }
     }
 
     /// What time it is.
@@ -313,18 +321,14 @@ impl Drive {
 
     /// Whatever can begin now begins.
     fn go_on(&mut self) {
-        while let Some(&(request, lpn)) = self.reads_waiting.front() {
-            if self.buffer.holds(lpn) {
-                self.times.buffer_hits += 1;
-                self.link(request, false);
-            } else if self.buffer.take_frame() {
-                self.read(request, lpn);
-            } else {
+        loop {
+            let waiting = (self.reads_waiting.len(), self.writes_waiting.len());
+            self.begin_reads();
+            self.fill_buffer();
+            if !self.reads_in_turn || waiting == (self.reads_waiting.len(), self.writes_waiting.len()) {
                 break;
             }
-            self.reads_waiting.pop_front();
         }
-        self.fill_buffer();
         while self.hashing.is_none()
             && self.programs_ahead < PROGRAMS_AHEAD * u64::from(self.geometry.planes())
             && let Some(handed) = self.hand_over()
@@ -332,26 +336,6 @@ impl Drive {
             self.hash_and_program(handed);
         }
         self.end_flushes();
-    }
-
-    /// Puts what is written into the buffer, as far as there is room.
-    fn fill_buffer(&mut self) {
-        while let Some(&request) = self.writes_waiting.front() {
-            let Some(Pending { pages, .. }) = self.requests.get_mut(&request) else { return };
-            let mut put = 0;
-            while let Some(&page) = pages.front()
-                && self.buffer.put(request, page)
-            {
-                pages.pop_front();
-                put += 1;
-            }
-            let is_all = pages.is_empty();
-            (0..put).for_each(|_| self.link(request, false));
-            if !is_all {
-                return;
-            }
-            self.writes_waiting.pop_front();
-        }
     }
 
     /// A page of a request passes the link.

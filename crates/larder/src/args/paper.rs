@@ -23,6 +23,7 @@ Examples:
   larder paper run austere-fig7 --trace WebVM=webvm.blkparse.gz --trace Homes=homes.blkparse.gz
   larder paper run austere-fig7 --trace mine.trace.zst --plot mine.svg
   larder paper run nitro-table2 --clock real
+  larder paper run caftl-fig1 --path /dev/sdb --path ~/images
 
 Where no trace is given, traces are generated that are like the paper's in the figures that it prints of them. A trace
 that has the name of one of the paper's stands beside the paper's figures of that one. Experiments with figures of time run
@@ -72,6 +73,9 @@ pub struct PaperRunArgs {
     /// A trace with content in place of the generated ones, perhaps with the paper's name for it; may be given several times
     #[arg(long, value_name = "[NAME=]FILE", value_parser = named_trace)]
     pub trace: Vec<NamedTrace>,
+    /// A disk, an image or a folder whose pages are looked at, in experiments about what disks hold; may be given several times
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["trace", "scale"])]
+    pub path: Vec<PathBuf>,
     /// Size of what is generated, as a share of the paper's [default: of each trace its own, for a run of a minute or two]
     #[arg(long, value_name = "S", value_parser = scale, conflicts_with = "trace", allow_hyphen_values = true)]
     pub scale: Option<f64>,

@@ -25,6 +25,18 @@ use crate::ssd::{
 };
 
 impl Caftl {
+    /// Writes a request as if nothing were deduplicated in line: what a drive got before it had CAFTL.
+    ///
+    /// # Panics
+    /// If a page is not below [`Ftl::logical_pages`](crate::ssd::ftl::Ftl::logical_pages).
+    pub fn write_undeduplicated(&mut self, pages: &[PageWrite], sink: &mut dyn Sink) {
+        for page in pages {
+            let digest = self.digest(page);
+            self.program(page, digest, false, sink);
+        }
+        self.flash().host_counts().host_pages_written += pages.len() as u64;
+    }
+
     /// Writes a request; how many of its pages were there.
     pub(super) fn write_in_line(&mut self, pages: &[PageWrite], sink: &mut dyn Sink) -> u32 {
         if !self.options.in_line || !self.is_in_line_on {

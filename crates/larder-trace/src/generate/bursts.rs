@@ -1,0 +1,220 @@
+//! Requests of several blocks each, in bursts with idle time between them: what a drive gets from a file system or a database
+//! that writes out its dirty pages.
+//!
+//! Source: CAFTL §4.1.3 tells of its workloads for how long each ran, that desktops have small requests and irregular idle
+//! time, Hadoop intensive large writes of temporary data, and transactions intensive writes; §4.2.1 which share of some
+//! workloads' writes are duplicates. All else is whoever configures it to say.
+//!
+//! A burst has a number of requests, evenly from 1 to twice its mean, which come as fast as a link of 300 MB/s (SATA of 3 Gbit/s)
+//! carries them; the times between bursts are exponential. A request is a run of blocks at an even place, of a length evenly from its range. Of the
+//! duplicates one half are whole requests, each the content of an earlier one, as of a file that is copied; the other half are
+//! single blocks, each the content of any earlier one. A read is of a place that was written, whole.
+//!
+//! Invariants: memory is 8 bytes for each block of the footprint, and 8 for each that is written. A read has the content that
+//! was last written there.
+//!
+//! What it does not do: make sequential streams, or content that is more often repeated than other content.
+
+use super::within;
+use crate::{
+    error::{TraceError, TraceResult},
+    record::{Content, Op, Record},
+    rng::Rng,
+    synthetic::{Compressibility, made_content},
+};
+
+/// Bytes of a block.
+const BLOCK_BYTES: u32 = 4096;
+/// The share of duplicates that come as whole requests.
+const WHOLE_SHARE: f64 = 0.5;
+/// Microseconds of a block on the link.
+const BLOCK_US: u64 = 14;
+/// Blocks of a footprint: 4 TiB of them.
+const BLOCKS_MAX: u64 = 1 << 30;
+/// The content that a block has before it is written.
+const UNWRITTEN: u64 = u64::MAX;
+
+/// What is generated.
+#[derive(Clone, Copy, Debug)]
+pub struct BurstsConfig {
+    /// From the first request to about the last.
+    pub seconds: f64,
+    /// Blocks that are written in all, about.
+    pub blocks_written: u64,
+    /// Blocks of a request, at least and at most.
+    pub request_blocks: (u32, u32),
+    /// The share of requests that write.
+    pub write_share: f64,
+    /// The share of written blocks whose content was written before.
+    pub duplication: f64,
+    /// Blocks that are written at all.
+    pub footprint_blocks: u64,
+    /// Requests of a burst, in the mean.
+    pub burst_requests: u32,
+    /// Another seed is another trace.
+    pub seed: u64,
+}
+
+impl BurstsConfig {
+    /// The same of a share of the time, the writes and the footprint; requests and bursts are as large, and as far apart.
+    pub fn scaled(self, scale: f64) -> BurstsConfig {
+        let scaled = |blocks: u64| (blocks as f64 * scale) as u64;
+        BurstsConfig {
+            seconds: self.seconds * scale,
+            blocks_written: scaled(self.blocks_written),
+            footprint_blocks: scaled(self.footprint_blocks),
+            ..self
+        }
+    }
+}
+
+/// The trace.
+pub struct Bursts {
+    config: BurstsConfig,
+    rng: Rng,
+    /// What each block of the footprint holds.
+    held: Vec<u64>,
+    /// The contents of all blocks that were written, in order.
+    written: Vec<u64>,
+    /// Where each write was: its first block, how many, and where its contents begin in `written`.
+    writes: Vec<(u32, u32, u64)>,
+    contents: u64,
+    requests: u64,
+    time_us: u64,
+    /// Microseconds of the last request on the link.
+    last_us: u64,
+    /// Requests that this burst still has.
+    left: u32,
+    /// What is left of the request that is under way.
+    blocks: std::vec::IntoIter<Record>,
+}
+
+impl Bursts {
+    /// Checks the configuration.
+    pub fn new(config: BurstsConfig) -> TraceResult<Bursts> {
+        let BurstsConfig { request_blocks: (least, most), footprint_blocks, burst_requests, .. } = config;
+        within("a share of writes", config.write_share, 0.001..=1.0)?;
+        within("a share of duplicates", config.duplication, 0.0..=0.99)?;
+        within("a number of seconds", config.seconds, 1e-3..=1e9)?;
+        let refused = |message: String| Err(TraceError::parameter(message));
+        if least == 0 || least > most || burst_requests == 0 {
+            return refused(format!(
+                "expected requests of at least one block, and at most {most} of them; found {least}, in bursts of \
+                 {burst_requests}"
+            ));
+        }
+        if !(u64::from(most)..=BLOCKS_MAX).contains(&footprint_blocks) || config.blocks_written < u64::from(most) {
+            return refused(format!(
+                "expected a footprint of {most} to {BLOCKS_MAX} blocks, and as many written at least; found \
+                 {footprint_blocks} and {}: make the scale larger",
+                config.blocks_written
+            ));
+        }
+        Ok(Bursts {
+            config,
+            rng: Rng::new(config.seed),
+            held: vec![UNWRITTEN; footprint_blocks as usize],
+            written: Vec::new(),
+            writes: Vec::new(),
+            contents: 0,
+            requests: 0,
+            time_us: 0,
+            last_us: 0,
+            left: 0,
+            blocks: Vec::new().into_iter(),
+        })
+    }
+
+    /// Makes the next request; none once enough was written.
+    fn next_request(&mut self) -> Option<Vec<Record>> {
+        if self.written.len() as u64 >= self.config.blocks_written {
+            return None;
+        }
+        self.time_us += self.last_us;
+        if self.left == 0 {
+            self.time_us += self.begin_burst();
+        }
+        self.left -= 1;
+        self.requests += 1;
+        let is_write = self.writes.is_empty() || self.rng.chance(self.config.write_share);
+        let records = if is_write { self.write() } else { self.read() }?;
+        self.last_us = BLOCK_US * records.len() as u64;
+        Some(records)
+    }
+
+    /// Microseconds until the next burst, so that all come to the time that there is.
+    fn begin_burst(&mut self) -> u64 {
+        let BurstsConfig {
+            seconds, blocks_written, request_blocks: (least, most), write_share, burst_requests, ..
+        } = self.config;
+        self.left = 1 + self.rng.below(2 * u64::from(burst_requests) - 1) as u32;
+        let requests = blocks_written as f64 / (f64::from(least + most) / 2.0) / write_share;
+        let mean_us = 1e6 * seconds * f64::from(burst_requests) / requests;
+        (mean_us * -(1.0 - self.rng.unit()).ln()) as u64
+    }
+
+    fn write(&mut self) -> Option<Vec<Record>> {
+        let BurstsConfig { request_blocks: (least, most), footprint_blocks, duplication, .. } = self.config;
+        let whole = duplication * WHOLE_SHARE;
+        let copied = match !self.writes.is_empty() && self.rng.chance(whole) {
+            true => self.writes.get(self.rng.below(self.writes.len() as u64) as usize).copied(),
+            false => None,
+        };
+        let blocks = copied.map_or(least + self.rng.below(u64::from(most - least) + 1) as u32, |(_, blocks, _)| blocks);
+        let first = self.rng.below(footprint_blocks - u64::from(blocks) + 1) as u32;
+        let from = self.written.len() as u64;
+        let single = (duplication - whole) / (1.0 - whole);
+        for at in 0..u64::from(blocks) {
+            let copied = copied.and_then(|(_, _, from)| self.written.get((from + at) as usize).copied());
+            let content = copied.unwrap_or_else(|| self.content(single));
+            self.written.push(content);
+            if let Some(held) = self.held.get_mut((u64::from(first) + at) as usize) {
+                *held = content;
+            }
+        }
+        self.writes.push((first, blocks, from));
+        Some(self.records(Op::Write, first, blocks))
+    }
+
+    /// The content of one block: one of the earlier ones by that chance, else a new one.
+    fn content(&mut self, duplicate: f64) -> u64 {
+        if self.rng.chance(duplicate)
+            && let Some(earlier) = self.written.get(self.rng.below(self.written.len() as u64) as usize)
+        {
+            return *earlier;
+        }
+        self.contents += 1;
+        self.contents
+    }
+
+    fn read(&mut self) -> Option<Vec<Record>> {
+        let (first, blocks, _) = *self.writes.get(self.rng.below(self.writes.len() as u64) as usize)?;
+        Some(self.records(Op::Read, first, blocks))
+    }
+
+    fn records(&self, op: Op, first: u32, blocks: u32) -> Vec<Record> {
+        let record = |block: u32| {
+            let bytes = u64::from(BLOCK_BYTES);
+            let held = self.held.get(block as usize).copied().unwrap_or(UNWRITTEN);
+            let content: Content = made_content(self.config.seed, held, BLOCK_BYTES, &Compressibility::default());
+            let mut record = Record::new(self.requests, op, u64::from(block) * bytes, bytes);
+            record.time_us = Some(self.time_us);
+            record.content = Some(content);
+            record
+        };
+        (first..first + blocks).map(record).collect()
+    }
+}
+
+impl Iterator for Bursts {
+    type Item = TraceResult<Record>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(record) = self.blocks.next() {
+                return Some(Ok(record));
+            }
+            self.blocks = self.next_request()?.into_iter();
+        }
+    }
+}
