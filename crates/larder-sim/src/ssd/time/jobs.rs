@@ -6,7 +6,7 @@
 
 use super::lanes::{Job, Owner, Work};
 use crate::ssd::{
-    geometry::{Geometry, PlaneId, Ppa},
+    geometry::{Geometry, Lpn, PlaneId, Ppa},
     op::{Cause, Op, Source},
 };
 
@@ -40,6 +40,14 @@ pub fn of(geometry: &Geometry, ops: &[Op], batch: Option<u64>, awaited: Option<(
         Op::Hash { .. } | Op::Evicted { .. } => None,
     };
     ops.iter().enumerate().filter_map(job).collect()
+}
+
+/// The pages that these operations dropped.
+pub fn evicted(ops: &[Op]) -> impl Iterator<Item = Lpn> {
+    ops.iter().filter_map(|op| match op {
+        Op::Evicted { lpn } => Some(*lpn),
+        _ => None,
+    })
 }
 
 /// Whether these two operations read a page and program it in the same plane.
