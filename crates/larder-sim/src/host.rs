@@ -163,9 +163,9 @@ impl Host {
         Wear::of(self.ftl.array())
     }
 
-    /// The bytes of the flash that the drive would drop next, if it does such things.
+    /// The bytes of the flash that the drive would drop next, if it is one that waits to be asked.
     pub fn next_eviction(&self) -> Option<Range<u64>> {
-        let pages = self.ftl.next_eviction()?;
+        let pages = self.ftl.next_eviction().filter(|_| !self.ftl.drops_unasked())?;
         let at = |page: u32| self.laid.start + u64::from(page) * self.page_bytes;
         Some(at(pages.start)..at(pages.end))
     }

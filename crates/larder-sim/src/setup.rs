@@ -226,6 +226,12 @@ impl Setup {
             true => drive.build(data.end - data.start)?,
             false => drive.build(built.flash_bytes.max(built.cache.flash_span_bytes()))?,
         };
+        if host.ftl().drops_unasked() && self.policy == WritePolicy::Back {
+            return Err(format!(
+                "{} drops data by itself, which has to be clean: caches on it are in write-through or write-around",
+                drive.ftl.name
+            ));
+        }
         if drive.only_data {
             host.lay_only(data);
         }

@@ -202,3 +202,81 @@ fn caches_ask_for_the_bytes_that_they_count() {
         }
     });
 }
+
+/// Uncompressed chunks of contents of their own, in write-back.
+fn weus() -> Setup {
+    let raw = Options { compress: Some(false), dedup: Some(false), ..Options::default() };
+    let design = DESIGNS.iter().find(|design| design.name == "nitro").expect("a design");
+    let flash = FlashAmount::Bytes(16 << 20);
+    Setup { design, chunk_bytes: CHUNK, flash, policy: WritePolicy::Back, options: raw }
+}
+
+#[test]
+fn what_the_drive_drops_is_destaged_and_forgotten_and_nothing_else() {
+    let mut cache = weus().build(0).expect("a cache").cache;
+    cache.gather(true);
+    let mut asked = Requests::default();
+    // Where each chunk lies; a segment is asked for when it is full.
+    let mut places: HashMap<Fingerprint, u64> = HashMap::new();
+    for number in 1..700 {
+        cache.write(Lba(number), &content(number));
+        cache.take_requests(&mut asked);
+        for request in &asked {
+            places.extend(asked.raw_chunks(request).iter().map(|chunk| (chunk.fingerprint, chunk.start)));
+        }
+    }
+    let first = places[&content(1).fingerprint];
+    let weu = first / (2 << 20) * (2 << 20)..(first / (2 << 20) + 1) * (2 << 20);
+    let lies_there = |number: u64| places.get(&content(number).fingerprint).is_some_and(|start| weu.contains(start));
+    let gone: Vec<u64> = (1..700).filter(|&number| lies_there(number)).collect();
+    assert!((200..257).contains(&gone.len()), "{} chunks", gone.len());
+    assert!(cache.evict_range(first..first + 1), "a byte of a WEU is all of it");
+    cache.take_requests(&mut asked);
+    let of = |device, action| asked.iter().filter(move |one| (one.device, one.action) == (device, action));
+    let destaged: Vec<u64> = of(Device::Origin, Action::Write).map(|one| one.start / u64::from(CHUNK)).collect();
+    assert!(destaged.iter().all(|number| gone.contains(number)), "what is clean already is not written again");
+    assert_eq!(destaged.len(), of(Device::Flash, Action::Read).count(), "each was read where it lies");
+    assert!(
+        of(Device::Flash, Action::Trim).any(|one| one.range() == weu)
+            && asked.iter().all(|one| one.waits == Waits::Nobody)
+    );
+    let dirty_before = destaged.len() as u64 + cache.traffic().origin_chunks_written;
+    assert!(dirty_before > 0 && cache.evict_range(weu.clone()), "what is free already may go again");
+    // The last ones are in a segment that is being filled, which cannot go.
+    assert!(!cache.evict_range(cache.flash_data_range()), "an open WEU");
+    for number in 1..700 {
+        let is_gone = gone.contains(&number);
+        assert_eq!(cache.read(Lba(number), &content(number)), !is_gone, "chunk {number}");
+        // Else what is inserted evicts others.
+        if is_gone {
+            cache.trim(Lba(number));
+        }
+    }
+}
+
+#[test]
+fn a_cache_evicts_what_its_drive_would_drop() {
+    let evicted = |advice: Option<u64>| {
+        let mut cache = weus().build(0).expect("a cache").cache;
+        cache.gather(true);
+        let data = cache.flash_data_range();
+        let mut asked = Requests::default();
+        for number in 1.. {
+            if let Some(slot) = advice {
+                let start = data.start + slot * (2 << 20);
+                cache.advise_victim(start..start + (2 << 20));
+            }
+            cache.write(Lba(number), &content(number));
+            cache.take_requests(&mut asked);
+            if let Some(trim) = asked.iter().find(|one| one.action == Action::Trim && one.device == Device::Flash) {
+                return (trim.start - data.start) / (2 << 20);
+            }
+        }
+        unreachable!("numbers do not end");
+    };
+    let own = evicted(None);
+    for slot in 0..3 {
+        assert_eq!(evicted(Some(slot)), slot);
+    }
+    assert_eq!(evicted(Some(1000)), own, "there is no such WEU");
+}

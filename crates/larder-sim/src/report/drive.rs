@@ -63,7 +63,7 @@ pub fn figures(setup: &DriveSetup, measures: &DriveMeasures, seconds: Option<f64
     // Infinite where nothing was erased: that is no number of JSON.
     let years = |years: f64| years.is_finite().then_some(years);
     let note = match life {
-        None => Some("the trace has no times, or all of it is at one"),
+        None => Some("the trace tells of no time that passes"),
         Some(life) if life.years_mean_block.is_infinite() => Some("nothing was erased"),
         Some(_) => None,
     };

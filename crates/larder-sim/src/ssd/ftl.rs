@@ -94,6 +94,12 @@ pub trait Ftl: Send {
         true
     }
 
+    /// Whether the drive drops pages that it did not name before ([`Ftl::next_eviction`]): then it has to be
+    /// [told](Ftl::tell_dirty) what is dirty.
+    fn drops_unasked(&self) -> bool {
+        false
+    }
+
     /// Where a page is. No operation: for tests and for who follows the layer.
     fn locate(&self, lpn: Lpn) -> Option<Ppa>;
 

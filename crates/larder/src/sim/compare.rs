@@ -5,13 +5,7 @@
 //!
 //! What it does not do: vary sizes; `sweep` does.
 
-use crate::{
-    args::CompareArgs,
-    error::{Failure, Outcome},
-    output,
-    size::exact,
-    trace::watch::Watch,
-};
+use crate::{args::CompareArgs, error::Outcome, output, size::exact, trace::watch::Watch};
 use larder_sim::{
     report::{Row, table::table},
     setup::{DESIGNS, FlashAmount, Options, Setup},
