@@ -245,7 +245,7 @@ impl WeuCache {
     /// Evicts one WEU: that which the drive would drop, if it said so and that can go, else the design's choice.
     fn evict(&mut self) -> bool {
         let advised = self.advised.take();
-        let victim = advised.and_then(|slot| self.design.choose_victim(&mut |other| other != slot));
+        let victim = advised.and_then(|slot| self.design.choose_slot(slot));
         let Some(victim) = victim.or_else(|| self.design.choose_victim(&mut |_| false)) else { return false };
         self.evict_victim(victim.slot)
     }
@@ -494,7 +494,7 @@ impl ReplayCache for WeuCache {
         }
         for slot in slots.start..slots.end.min(self.options.slot_count.into()) {
             // None where the slot is free: nothing maps into it.
-            if let Some(victim) = self.design.choose_victim(&mut |other| u64::from(other.0) != slot) {
+            if let Some(victim) = self.design.choose_slot(SlotId(slot as u32)) {
                 self.evict_victim(victim.slot);
             }
         }
