@@ -53,7 +53,7 @@ const MAIL: StandIn = StandIn {
     records: |scale| extents("mail@nitro", scale),
 };
 /// Drives that merge for each write take their time.
-const WEBVM_SMALL: StandIn = StandIn { scale: 0.05, ..WEBVM };
+const WEBVM_SMALL: StandIn = StandIn { scale: 0.1, ..WEBVM };
 const HOMES_SMALL: StandIn = StandIn { scale: 0.05, ..HOMES };
 const WEBVM_BLOCKS: StandIn =
     StandIn { name: "WebVM", about: "profile webvm@nitro", scale: 0.1, records: |scale| profile("webvm@nitro", scale) };

@@ -1,7 +1,7 @@
 //! Erasures inside the SSD: Figure 6 (§6.1), and §6.3's reduction of writes as erasures.
 //!
 //! The drive is the paper's: 7% over-provisioning, 10% of its blocks for the log of the hybrid mapping (§5.4), cut to the size of
-//! the cache. The cache's metadata is not on it, for Nitro keeps its indices in RAM. Caches of Figure 6 are in
+//! the cache, with pages of 4 KiB. The cache's metadata is not on it, for Nitro keeps its indices in RAM. Caches of Figure 6 are in
 //! write-through: a drive that drops data by itself needs clean ones. All of a trace is counted, from an empty drive on.
 //!
 //! What it does not do: time.
@@ -17,6 +17,13 @@ use crate::{
 
 /// The drive.
 const PROFILE: &str = "nitro-mlc";
+
+/// Pages as small as the sectors that a cache here writes in, so that none of a segment is written in part; blocks stay of 2 MiB.
+const PAGE_BYTES: f64 = 4096.0;
+const PAGES_PER_BLOCK: f64 = 512.0;
+
+/// Extents of the smallest flash that is divided into WEUs, 16 MiB.
+const EXTENTS_MIN: u64 = 2048;
 
 /// A cache and the translation layer beneath.
 struct Pair {
@@ -59,7 +66,9 @@ const TODAY: [Pair; 4] = [
 fn setup(variant: &Variant, ftl: &str, extents: u64, policy: WritePolicy) -> Result<Setup, String> {
     let profile = Profile::named(PROFILE).ok_or("no such drive")?;
     let ftl = FtlKind::named(ftl).ok_or("no such layer")?;
-    let drive = DriveSetup { only_data: true, ..DriveSetup::new(profile, ftl) };
+    let drive =
+        DriveSetup::new(profile, ftl).with("page_bytes", PAGE_BYTES)?.with("pages_per_block", PAGES_PER_BLOCK)?;
+    let drive = DriveSetup { only_data: true, ..drive };
     let setup = variant.setup(extents, extents)?;
     // In bytes, a unit is as large as the drive's blocks are, tables and all.
     let flash = FlashAmount::Bytes(extents * u64::from(EXTENT_BYTES));
@@ -78,7 +87,7 @@ pub(super) fn fig6(lab: &mut Lab<'_>) -> Result<Report, String> {
     let (mut erased, mut hits) = (vec![Vec::new(); pairs.len()], vec![Vec::new(); pairs.len()]);
     for at in 0..lab.workload_count() {
         names.push(lab.workload(at)?.title().to_owned());
-        let extents = cache_extents(lab, at, 2.0)?;
+        let extents = cache_extents(lab, at, 2.0)?.max(EXTENTS_MIN);
         let of = |pair: &&Pair| setup(pair.variant, pair.ftl, extents, WritePolicy::Through);
         let setups: Vec<Setup> = pairs.iter().map(of).collect::<Result<_, _>>()?;
         let replayed = lab.replay(at, &how(EXTENT_BYTES), 0, &setups)?;
@@ -152,7 +161,7 @@ pub(super) fn saved(lab: &mut Lab<'_>) -> Result<Report, String> {
     let (mut tables, mut charts) = (Vec::new(), Vec::new());
     for at in 0..lab.workload_count() {
         let title = lab.workload(at)?.title().to_owned();
-        let extents = cache_extents(lab, at, 2.0)?;
+        let extents = cache_extents(lab, at, 2.0)?.max(EXTENTS_MIN);
         let mut setups = Vec::new();
         for variant in VARIANTS {
             for ftl in LAYERS {
