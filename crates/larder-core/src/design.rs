@@ -367,6 +367,12 @@ pub trait Design: Send + Sync {
     /// Chooses a slot for replacement; it takes no new references from now on. `busy` names slots to pass over.
     fn choose_victim(&mut self, busy: &mut dyn FnMut(SlotId) -> bool) -> Option<Victim>;
 
+    /// Chooses this slot for replacement, as [`Design::choose_victim`] would, if it is one that may be; for a simulator whose drive says
+    /// what goes. A design that chooses in an order of its own does as if all others were busy.
+    fn choose_slot(&mut self, slot: SlotId) -> Option<Victim> {
+        self.choose_victim(&mut |other| other != slot)
+    }
+
     /// Gives a victim back, unharmed: what is in it cannot leave now. It is not the next to be chosen, where another may go.
     fn spare_victim(&mut self, slot: SlotId);
 

@@ -337,17 +337,12 @@ impl Design for Nitro {
         self.slots.stop_evicting(slot);
     }
 
+    fn choose_slot(&mut self, slot: SlotId) -> Option<Victim> {
+        matches!(self.slot(slot), Some((SlotState::Sealed, _))).then(|| self.take_victim(slot))
+    }
+
     fn dirty_in(&self, slot: SlotId) -> Vec<Lba> {
-        let (_, _, _, dirty_refs) = self.slots.describe(slot);
-        if dirty_refs == 0 {
-            return Vec::new();
-        }
-        let is_dirty_here = |entry: &Entry| entry.dirty() && entry.slot().is_some_and(|(at, _)| at == slot);
-        let remembered = self.slots.remembered(slot).map(|(lba, _)| lba);
-        let mut found: Vec<Lba> = remembered.filter(|&lba| self.index.get(lba).is_some_and(is_dirty_here)).collect();
-        found.sort_unstable();
-        found.dedup();
-        found
+        self.dirty_chunks_in(slot)
     }
 
     fn evict(&mut self, slot: SlotId) -> Option<u32> {

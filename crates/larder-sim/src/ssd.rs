@@ -36,7 +36,7 @@
 //! otherwise panics.
 //!
 //! What it does not do: time ([`op::Sink`] is where that is built), errors of bits and bad blocks, or the host's side:
-//! how a cache lays its data on logical pages.
+//! how a cache lays its data on logical pages (`host.rs` of this crate).
 
 pub mod array;
 pub mod blocks;

@@ -50,7 +50,7 @@ fn assert_falls(line: &[f64]) {
 #[test]
 fn all_of_both_papers_are_listed() {
     let names: Vec<&str> = experiments().map(|experiment| experiment.name).collect();
-    let nitro = ["nitro-fig1", "nitro-fig4", "nitro-fig5", "nitro-writes"];
+    let nitro = ["nitro-fig1", "nitro-fig4", "nitro-fig5", "nitro-fig6", "nitro-erasures", "nitro-writes"];
     let figures = [3, 4, 6, 7, 8, 9].map(|figure| format!("cachededup-fig{figure}"));
     assert!(nitro.iter().all(|name| names.contains(name)), "{names:?}");
     assert!(figures.iter().all(|name| names.contains(&name.as_str())), "{names:?}");
@@ -90,6 +90,21 @@ fn with_fewer_fingerprints_nitro_finds_fewer_duplicates_and_with_none_none() {
         let [hits, ratios, ram] = [0, 1, 2].map(|at| line(&report.tables[at], trace));
         assert!(ratios.iter().take(4).all(|ratio| *ratio > 1.05) && ratios[4] == 1.0, "{ratios:?}");
         assert!(hits[0] > hits[4] && ram[0] > ram[4], "{hits:?} {ram:?}");
+    }
+}
+
+#[test]
+fn weus_are_erased_less_than_extents_on_every_drive_of_nitros() {
+    let report = run("nitro-fig6");
+    let [base, trim, extent, mod_extent, naive] =
+        ["WEU-LRU", "WEU-LRU-TRIM", "extent-LRU-TRIM", "extent-LRU-mod", "extent, unmodified"]
+            .map(|name| line(&report.tables[0], name));
+    for at in 0..base.len() {
+        assert_eq!(base[at], 1.0);
+        assert!(
+            trim[at] <= 1.05 && extent[at] > 1.5 && mod_extent[at] > 1.2 && naive[at] >= extent[at] * 0.9,
+            "{report:?}"
+        );
     }
 }
 

@@ -12,6 +12,7 @@ pub(crate) mod replay;
 mod run;
 pub(crate) mod source;
 pub mod spec;
+pub mod ssd;
 mod sweep;
 
 use crate::{args::SimCommand, error::Outcome, output};
@@ -27,6 +28,8 @@ pub fn run(command: &SimCommand) -> Outcome {
         SimCommand::Compare(args) => compare::run(args),
         SimCommand::Sweep(args) => sweep::run(args),
         SimCommand::Designs => designs(),
+        SimCommand::Profiles => ssd::profiles(),
+        SimCommand::Ftls => ssd::ftls(),
     }
 }
 

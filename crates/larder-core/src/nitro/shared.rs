@@ -7,6 +7,7 @@
 use super::Nitro;
 use crate::{
     design::Victim,
+    lba_index::Entry,
     slots::SlotState,
     types::{Fingerprint, Lba, Place, SlotId},
 };
@@ -22,6 +23,20 @@ impl Nitro {
         self.slots.start_evicting(slot);
         let (_, _, _, dirty_refs) = self.slots.describe(slot);
         Victim { slot, dirty_refs }
+    }
+
+    /// As [`Design::dirty_in`](crate::design::Design::dirty_in).
+    pub(super) fn dirty_chunks_in(&self, slot: SlotId) -> Vec<Lba> {
+        let (_, _, _, dirty_refs) = self.slots.describe(slot);
+        if dirty_refs == 0 {
+            return Vec::new();
+        }
+        let is_dirty_here = |entry: &Entry| entry.dirty() && entry.slot().is_some_and(|(at, _)| at == slot);
+        let remembered = self.slots.remembered(slot).map(|(lba, _)| lba);
+        let mut found: Vec<Lba> = remembered.filter(|&lba| self.index.get(lba).is_some_and(is_dirty_here)).collect();
+        found.sort_unstable();
+        found.dedup();
+        found
     }
 
     /// State and generation of `slot`, if there is such a slot.

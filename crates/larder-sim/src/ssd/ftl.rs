@@ -46,7 +46,7 @@ pub struct Written {
 }
 
 /// A flash translation layer.
-pub trait Ftl {
+pub trait Ftl: Send {
     /// The host writes `pages`, which are one request (CAFTL samples within it): each page once, in any order.
     /// Collection that is needed to have room happens in here. What is dropped for that is told in the order of the
     /// operations: an old copy of a page of this request, or the one that was just programmed.
@@ -93,6 +93,12 @@ pub trait Ftl {
     /// Whether this page may be told dirty: a drive that drops pages needs some that it may drop.
     fn takes_dirty(&self, _lpn: Lpn) -> bool {
         true
+    }
+
+    /// Whether the drive drops pages that it did not name before ([`Ftl::next_eviction`]): then it has to be
+    /// [told](Ftl::tell_dirty) what is dirty.
+    fn drops_unasked(&self) -> bool {
+        false
     }
 
     /// Where a page is. No operation: for tests and for who follows the layer.

@@ -364,6 +364,10 @@ impl Hybrid {
 }
 
 impl Ftl for Hybrid {
+    fn drops_unasked(&self) -> bool {
+        self.eviction.is_some()
+    }
+
     fn write(&mut self, pages: &[PageWrite], sink: &mut dyn Sink) -> Written {
         for page in pages {
             self.write_page(page, sink);

@@ -198,6 +198,7 @@ impl WeuCache {
             // What is in buckets is found by its metadata slots, of which no checkpoint has a list.
             fp_entries_max: if slots == Slots::Parts { slot_count.into() } else { fp_entries_max },
             log_bytes: 1 << 40,
+            checkpoint_area_bytes: 0,
             policy: WritePolicy::Back,
             compress: true,
             dirty_chunks_max: NEVER,

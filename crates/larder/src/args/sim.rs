@@ -3,9 +3,15 @@
 //! What it does not do: know which options a design has; `larder_sim::setup` does.
 
 use super::{ContentArg, ModeArg, Switch, UnknownArg, trace::format_id, values};
-use crate::{sim::spec, size};
+use crate::{
+    sim::{spec, ssd},
+    size,
+};
 use clap::{Args, Subcommand};
-use larder_sim::setup::{FlashAmount, Granularity, Orphans};
+use larder_sim::{
+    setup::{FlashAmount, Granularity, Orphans, drive::DriveSetup},
+    ssd::ftl::FtlKind,
+};
 use larder_trace::FormatId;
 use spec::{DesignSpec, Parameter, Warmup};
 use std::path::PathBuf;
@@ -15,6 +21,7 @@ Examples:
   larder sim run --trace disk.trace.zst --design nitro --flash 10%
   larder sim compare --trace disk.trace.zst --flash 1G --plot designs.svg
   larder sim sweep --trace disk.trace.zst --flash 1%,2%,5%,10%,20% -o disk.sweep --plot sizes.svg
+  larder sim compare --trace disk.trace.zst --flash 1G --ssd nitro-mlc --ftl page,page-trim,caftl
 
 docs/LAB.md says what each figure means, how a flash is divided between data and metadata, and what the bound is.";
 
@@ -31,6 +38,8 @@ Examples:
   larder sim compare --trace disk.trace.zst --flash 10%
   larder sim compare --trace disk.trace.zst --flash 1024c --lba-entries 4096 --mode write-through --json
   larder sim compare --trace disk.trace.zst --flash 1G --design lru,nitro,nitro:dedup=off,nitro:compress=off --plot it.svg
+  larder sim compare --trace disk.trace.zst --flash 1G --design lru,nitro --ssd caftl:over_provisioning_percent=7 --ftl page,caftl \
+      --metric ssd_erasures --plot erasures.svg
 
 An option goes to those designs that have it. A design may have options of its own behind its name.";
 
@@ -63,6 +72,10 @@ pub enum SimCommand {
     Sweep(Box<SweepArgs>),
     /// Name the designs, what each is, and the options that it has
     Designs,
+    /// Name the drives that can lie beneath a cache, and their numbers
+    Profiles,
+    /// Name the translation layers that drives can have
+    Ftls,
 }
 
 /// A trace, and how it is read.
@@ -137,6 +150,19 @@ pub struct CacheArgs {
     pub orphans: Option<Orphans>,
 }
 
+/// The drive beneath.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "The drive beneath")]
+pub struct DriveArgs {
+    /// Simulate the drive that the flash lies on, and count its erasures: PROFILE[:NUMBER=VALUE]..., cut to the size of the flash
+    /// unless it has a capacity=SIZE
+    #[arg(long, value_name = "PROFILE", value_parser = ssd::profile)]
+    pub ssd: Option<DriveSetup>,
+    /// Its translation layers: a row for each [default: page-trim]
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = ssd::ftl, requires = "ssd")]
+    pub ftl: Vec<&'static FtlKind>,
+}
+
 /// `larder sim run`.
 #[derive(Debug, Args)]
 #[command(after_help = RUN_EXAMPLES)]
@@ -156,6 +182,9 @@ pub struct RunArgs {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub cache: CacheArgs,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub drive: DriveArgs,
     /// Also compute how many reads any cache could hit; takes memory for each request
     #[arg(long, value_name = "on|off", default_value = "off")]
     pub bound: Switch,
@@ -185,6 +214,9 @@ pub struct CompareArgs {
     pub cache: CacheArgs,
     #[command(flatten)]
     #[allow(missing_docs)]
+    pub drive: DriveArgs,
+    #[command(flatten)]
+    #[allow(missing_docs)]
     pub output: ReportArgs,
 }
 
@@ -210,6 +242,9 @@ pub struct SweepArgs {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub cache: CacheArgs,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub drive: DriveArgs,
     /// The file that keeps what was replayed: begun, or gone on with
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,

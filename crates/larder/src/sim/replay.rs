@@ -16,7 +16,7 @@ use larder_sim::{
     lab::{BoundListener, Collected, Listener, broadcast},
     measure::{Measures, Meter},
     replay::Batches,
-    report::{Row, RowBound, RowBounds, row},
+    report::{Row, RowBound, RowBounds, TraceFacts, row},
     setup::{FlashAmount, Options, Setup},
     survey::Survey,
 };
@@ -73,6 +73,7 @@ pub fn common(args: &CacheArgs, ram: Option<u64>) -> Options {
         fp_index_percent: args.fp_index,
         granularity: args.granularity,
         orphans: args.orphans,
+        drive: None,
     }
 }
 
@@ -179,7 +180,8 @@ impl Pass<'_> {
         let mut listeners: Vec<&mut dyn Listener> = meters.iter_mut().map(|meter| meter as &mut dyn Listener).collect();
         listeners.extend(collector.as_mut().map(|collector| collector as &mut dyn Listener));
         broadcast(&mut batches, &mut listeners, self.threads).map_err(explain)?;
-        let facts = self.source.facts(batches.into_requests());
+        let seconds = batches.seconds();
+        let facts = TraceFacts { seconds, ..self.source.facts(batches.into_requests()) };
         let measures: Vec<Measures> = meters.into_iter().map(Meter::finish).collect();
         let bounds = match collector.map(BoundListener::finish) {
             None => Vec::new(),

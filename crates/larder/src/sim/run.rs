@@ -4,20 +4,21 @@
 
 use crate::{
     args::{RunArgs, Switch},
-    error::Outcome,
+    error::{Failure, Outcome},
     output,
     size::{count, human},
     trace::watch::Watch,
 };
 use larder_sim::{
-    report::{Row, plotted, table::no_reads},
-    setup::Setup,
+    report::{Row, drive::has_drive, plotted, table::no_reads},
+    setup::{Options, Setup},
 };
 
 use super::{
     replay::{Bounds, Pass, check, common, survey, with_own},
     source::Source,
     spec::policy,
+    ssd::drives,
 };
 
 /// Runs the command.
@@ -36,13 +37,17 @@ pub fn run(args: &RunArgs) -> Outcome {
 }
 
 fn replay(args: &RunArgs, watch: &Watch) -> Outcome<Row> {
+    let [drive] = drives(&args.drive)[..] else {
+        return Err(Failure::failed("run takes one translation layer; compare takes several"));
+    };
+    let options = Options { drive, ..common(&args.cache, args.ram) };
     let source = Source::open(&args.input, args.cache.chunk, watch)?;
     let asked = Setup {
         design: args.design.design,
         chunk_bytes: source.chunk_bytes(),
         flash: args.flash,
         policy: policy(args.cache.mode),
-        options: common(&args.cache, args.ram),
+        options,
     };
     let setups = [with_own(&args.design, asked)];
     check(&setups, None)?;
@@ -100,6 +105,46 @@ fn page(row: &Row) -> String {
         ("index RAM", human(whole("index_ram_bytes")) + &index_ram),
         ("speed", format!("{} million requests/s", number("requests_per_second", 2))),
     ];
+    if has_drive(row) {
+        let geometry = format!(
+            "{} with {}: {} blocks of {}, pages of {}",
+            text("ssd"),
+            text("ftl"),
+            count(whole("ssd_blocks")),
+            human(whole("ssd_block_bytes")),
+            human(whole("ssd_page_bytes"))
+        );
+        let pages = |key: &str| format!("{} pages", count(whole(key)));
+        let wear = format!(
+            "least {}, mean {}, most {}; coefficient of variation {}",
+            whole("ssd_wear_min"),
+            number("ssd_wear_mean", 2),
+            whole("ssd_wear_max"),
+            number("ssd_wear_variation", 2)
+        );
+        let life = match row.get("ssd_life_note").and_then(|note| note.as_str()) {
+            Some(why) => format!("none: {why}"),
+            None => format!(
+                "{} years; of the block erased most {}",
+                number("ssd_life_years", 1),
+                number("ssd_life_years_worst_block", 1)
+            ),
+        };
+        rows.extend([
+            ("drive", geometry),
+            ("drive: erasures", format!("{} blocks", count(whole("ssd_erasures")))),
+            ("drive: written by the cache", pages("ssd_host_pages_written")),
+            (
+                "drive: programmed",
+                format!("{}; {} copied", pages("ssd_pages_programmed"), count(whole("ssd_pages_copied"))),
+            ),
+            ("drive: read", pages("ssd_pages_read")),
+            ("drive: deduplicated", pages("ssd_pages_deduplicated")),
+            ("drive: write amplification", number("ssd_write_amplification", 3)),
+            ("drive: erasures a block", wear),
+            ("drive: life", life),
+        ]);
+    }
     if whole("warmup_requests") > 0 {
         rows.insert(1, ("warm-up, not counted", format!("{} requests", count(whole("warmup_requests")))));
     }
