@@ -14,8 +14,9 @@
 //!   is about to be overwritten ([`Design::suspend`]) is not, whatever it was.
 //! - A fragment is content that nothing else has.
 //!
-//! History, and the order of addresses, do not outlive a restart: what is mapped then is put into an empty design, in the
-//! order in which the slots were used.
+//! What outlives a restart is put into an empty design, in the order in which the slots were used: what is mapped, and content that
+//! no address has any more, which is found by its fingerprint as before. History (addresses without data) and the order of addresses
+//! do not. After a crash content may be back that the design had let go of, where its slot had not been freed yet.
 //!
 //! Where it departs from the papers, beside what the designs' own files say:
 //! - *A dirty write is durable with a flush.* CacheDedup's cache "synchronously commits both the metadata and data" of each
@@ -37,7 +38,7 @@ use crate::{
     design::{Design, DesignConfig, Lookup},
     nitro::Nitro,
     slots::SlotState,
-    types::{Fingerprint, Lba, Place, SlotId},
+    types::{Fingerprint, Lba, Place, SlotId, StreamClass},
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -105,7 +106,7 @@ pub struct Placed {
     found: Option<(Place, Fingerprint)>,
     decision: Decision,
     /// Recovery runs: what the flash slots hold, as far as it was told.
-    restoring: Option<BTreeMap<SlotId, (u32, Fingerprint)>>,
+    restoring: Option<BTreeMap<SlotId, Held>>,
 }
 
 /// How many flash slots are kept beside those of the design, of a cache of `slots` flash slots; so many mappings may be
@@ -279,29 +280,44 @@ impl Placed {
         self.design.in_run(first, count).into_iter().for_each(|lba| self.forget(lba));
     }
 
-    /// Puts what recovery found into the design, in the order in which the slots were used.
-    fn put_restored(&mut self, told: &BTreeMap<SlotId, (u32, Fingerprint)>) {
-        let mut rank = vec![0; self.owner.len()];
-        for (at, (slot, ..)) in self.mappings.export_slots().into_iter().enumerate() {
-            rank[slot.0 as usize] = at;
-        }
+    /// Puts what recovery found into the design, in the order in which the slots were used: what is mapped, and content that no
+    /// address has, of that the most recently used for which there is room beside the rest.
+    fn put_restored(&mut self, told: &BTreeMap<SlotId, Held>) {
+        let slots = self.mappings.export_slots();
         let pieces = 0..self.mappings.export_pieces();
-        let mut found: Vec<(usize, Lba, Place, bool)> = Vec::new();
+        let mut mapped: BTreeMap<SlotId, Vec<(Lba, Place, bool)>> = BTreeMap::new();
         for mapping in pieces.flat_map(|piece| self.mappings.export_mappings(piece)) {
             if let Lookup::Chunk { place, .. } | Lookup::Fragment { place, .. } = mapping.lookup {
-                found.push((rank[place.slot.0 as usize], mapping.lba, place, mapping.dirty));
+                mapped.entry(place.slot).or_default().push((mapping.lba, place, mapping.dirty));
             }
         }
-        found.sort_unstable_by_key(|&(rank, lba, ..)| (rank, lba));
-        for (_, lba, place, is_dirty) in found {
-            let known = told.get(&place.slot).filter(|(generation, _)| *generation == place.generation);
-            let fingerprint = known.map_or_else(|| unshared(&place), |&(_, fingerprint)| fingerprint);
-            self.put(lba, &place, &fingerprint, is_dirty);
-            if !self.is_visible(lba, &Lookup::Chunk { place, duplicate: false }) {
-                self.note_hidden(lba);
+        let in_use = slots.iter().filter(|(_, _, state, _)| *state == SlotState::Sealed);
+        let orphan = |&(slot, generation, ..): &(SlotId, u32, SlotState, StreamClass)| {
+            let held = told.get(&slot).filter(|held| held.generation == generation)?;
+            (!mapped.contains_key(&slot)).then_some((slot, held))
+        };
+        // What the design let go of just before a crash is among it: its slot had not been freed yet.
+        let room = self.held.len().saturating_sub(mapped.len());
+        let orphans: BTreeMap<SlotId, &Held> = in_use.rev().filter_map(orphan).take(room).collect();
+        for &(slot, ..) in &slots {
+            if let Some(held) = orphans.get(&slot) {
+                let (place, fingerprint) = (held.place(), Fingerprint(held.fingerprint));
+                self.design.put_content(&fingerprint, &mut self.decision);
+                self.settle(Some((&place, &fingerprint)));
+            }
+            let mut addresses = mapped.remove(&slot).unwrap_or_default();
+            addresses.sort_unstable_by_key(|&(lba, ..)| lba);
+            for (lba, place, is_dirty) in addresses {
+                let known = told.get(&slot).filter(|held| held.is_at(&place));
+                let fingerprint = known.map_or_else(|| unshared(&place), |held| Fingerprint(held.fingerprint));
+                self.put(lba, &place, &fingerprint, is_dirty);
+                if !self.is_visible(lba, &Lookup::Chunk { place, duplicate: false }) {
+                    self.note_hidden(lba);
+                }
             }
         }
-        for (slot, _, state, _) in self.mappings.export_slots() {
+        self.let_go.clear();
+        for (slot, _, state, _) in slots {
             if state == SlotState::Sealed && self.owner[slot.0 as usize] == NONE {
                 self.let_go.push_back(slot);
             }
