@@ -12,7 +12,11 @@
 //!
 //! Invariants: those of the long way. The slot is pinned under the lock, shared or not, by which it was looked up.
 //!
-//! What it does not do: find streams, for what hits needs no read-ahead; misses, fragments, zeroes, records in memory.
+//! A hit that goes on inside a chunk with a sequential stream, as the second half of a chunk does whose first was missed and is on
+//! flash by now, takes the long way, where the stream is followed: it only looks whether that is so, which writes nothing.
+//!
+//! What it does not do: follow streams that hit from a chunk's beginning on, which need no read-ahead; misses, fragments, zeroes,
+//! records in memory.
 
 use crate::{
     pins::Pinned,
@@ -52,14 +56,20 @@ impl Shared {
             return None;
         }
         let lba = Lba(offset / chunk as u64);
+        let is_inside = from > 0 && self.tuning.prefetch_bytes_max > 0;
+        let goes_on = |state: &State| is_inside && state.streams.go_on_at(offset);
         let want = || Want { lba, from, at: 0, len: buf.len() };
         let hit = |place: Place| Found::Hit(self.pinned_hit(place, stripe, want(), buf));
         let unread = |state: &State| state.unread_hit(lba).map(Found::Unread);
         let shared = |state: &State| match state.hit(lba) {
+            _ if goes_on(state) => None,
             Some(found) => Some((hit(found.place), Some(found.used))),
             None => unread(state).map(|found| (found, None)),
         };
         let alone = |state: &mut State| {
+            if goes_on(state) {
+                return None;
+            }
             let unread = unread(state);
             if unread.is_some() {
                 return unread;
