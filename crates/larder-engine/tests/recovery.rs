@@ -74,8 +74,7 @@ impl Known {
 
 /// Whether clean mappings are in metadata slots on flash.
 fn is_bucketed() -> bool {
-    let design = design::chosen();
-    !design::fills_weus(design) && !design::is_slotted(design)
+    design::is_bucketed(design::chosen())
 }
 
 fn place_of(dumped: &PlaceDump) -> Place {

@@ -89,7 +89,10 @@ fn what_is_read_twice_while_it_is_there_is_inserted() {
             assert_same(&world.read(offset, CHUNK), &noise(step, CHUNK), "a scan");
         }
         let counts = world.status().counts;
-        assert!(counts.scan_bypassed_chunks > 0, "the read that makes it a stream is missed, and is no reason to insert");
+        assert!(
+            counts.scan_bypassed_chunks > 0,
+            "the read that makes it a stream is missed, and is no reason to insert"
+        );
         let before = counts.inserted_chunks;
         for step in (20..60).rev() {
             let offset = step * CHUNK as u64;
