@@ -38,7 +38,7 @@ use crate::{
     design::{Design, DesignConfig, Lookup},
     nitro::Nitro,
     slots::SlotState,
-    types::{Fingerprint, Lba, Place, SlotId, StreamClass},
+    types::{Fingerprint, Lba, Place, SlotId},
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -284,36 +284,39 @@ impl Placed {
     /// address has, of that the most recently used for which there is room beside the rest.
     fn put_restored(&mut self, told: &BTreeMap<SlotId, Held>) {
         let slots = self.mappings.export_slots();
+        let mut rank = vec![0; self.owner.len()];
+        for (at, (slot, ..)) in slots.iter().enumerate() {
+            rank[slot.0 as usize] = at;
+        }
+        let mut found: Vec<(usize, Option<Lba>, Place, bool)> = Vec::new();
+        let mut is_mapped = vec![false; self.owner.len()];
         let pieces = 0..self.mappings.export_pieces();
-        let mut mapped: BTreeMap<SlotId, Vec<(Lba, Place, bool)>> = BTreeMap::new();
         for mapping in pieces.flat_map(|piece| self.mappings.export_mappings(piece)) {
             if let Lookup::Chunk { place, .. } | Lookup::Fragment { place, .. } = mapping.lookup {
-                mapped.entry(place.slot).or_default().push((mapping.lba, place, mapping.dirty));
+                let slot = place.slot.0 as usize;
+                is_mapped[slot] = true;
+                found.push((rank[slot], Some(mapping.lba), place, mapping.dirty));
             }
         }
-        let in_use = slots.iter().filter(|(_, _, state, _)| *state == SlotState::Sealed);
-        let orphan = |&(slot, generation, ..): &(SlotId, u32, SlotState, StreamClass)| {
-            let held = told.get(&slot).filter(|held| held.generation == generation)?;
-            (!mapped.contains_key(&slot)).then_some((slot, held))
-        };
         // What the design let go of just before a crash is among it: its slot had not been freed yet.
-        let room = self.held.len().saturating_sub(mapped.len());
-        let orphans: BTreeMap<SlotId, &Held> = in_use.rev().filter_map(orphan).take(room).collect();
-        for &(slot, ..) in &slots {
-            if let Some(held) = orphans.get(&slot) {
-                let (place, fingerprint) = (held.place(), Fingerprint(held.fingerprint));
+        let room = self.held.len().saturating_sub(is_mapped.iter().filter(|&&is_mapped| is_mapped).count());
+        let orphans = slots.iter().rev().filter_map(|(slot, generation, state, _)| {
+            let held = told.get(slot).filter(|held| held.generation == *generation)?;
+            (*state == SlotState::Sealed && !is_mapped[slot.0 as usize]).then_some(held)
+        });
+        found.extend(orphans.take(room).map(|held| (rank[held.slot as usize], None, held.place(), false)));
+        found.sort_unstable_by_key(|&(rank, lba, ..)| (rank, lba));
+        for (_, lba, place, is_dirty) in found {
+            let known = told.get(&place.slot).filter(|held| held.is_at(&place));
+            let fingerprint = known.map_or_else(|| unshared(&place), |held| Fingerprint(held.fingerprint));
+            let Some(lba) = lba else {
                 self.design.put_content(&fingerprint, &mut self.decision);
                 self.settle(Some((&place, &fingerprint)));
-            }
-            let mut addresses = mapped.remove(&slot).unwrap_or_default();
-            addresses.sort_unstable_by_key(|&(lba, ..)| lba);
-            for (lba, place, is_dirty) in addresses {
-                let known = told.get(&slot).filter(|held| held.is_at(&place));
-                let fingerprint = known.map_or_else(|| unshared(&place), |held| Fingerprint(held.fingerprint));
-                self.put(lba, &place, &fingerprint, is_dirty);
-                if !self.is_visible(lba, &Lookup::Chunk { place, duplicate: false }) {
-                    self.note_hidden(lba);
-                }
+                continue;
+            };
+            self.put(lba, &place, &fingerprint, is_dirty);
+            if !self.is_visible(lba, &Lookup::Chunk { place, duplicate: false }) {
+                self.note_hidden(lba);
             }
         }
         self.let_go.clear();
