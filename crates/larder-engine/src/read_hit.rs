@@ -182,7 +182,7 @@ impl Shared {
     fn finish_raw_hit(self: &Arc<Self>, hit: Hit<'_>, offset: u64, buf: IoBuf) -> IoFuture<IoBuf> {
         let Hit { place, pin, stripe, .. } = hit;
         let len = buf.len();
-        let read = self.flash.read(self.geometry.flash_offset(place.slot, place.offset), buf);
+        let read = self.read_data(stripe, self.geometry.flash_offset(place.slot, place.offset), buf);
         match read.try_ready() {
             Ok(result) => {
                 let taken = self.take_raw(stripe, &place, result, len);
@@ -233,7 +233,7 @@ impl Shared {
         let (at, len, skip) = window(&self.geometry, &place);
         // The pin is held beside it.
         let reading = ReadingRecord { place, pin: None, skip };
-        match self.flash.read(at, IoBuf::new(len)).try_ready() {
+        match self.read_data(stripe, at, IoBuf::new(len)).try_ready() {
             Ok(result) => {
                 let hit = self.take_hit(stripe, &want, &reading, result, &mut buf);
                 drop(pin);
