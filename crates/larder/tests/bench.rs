@@ -111,7 +111,9 @@ fn caches_of_each_design_give_back_what_was_written() {
         let at = |key: &str| reads[key].as_f64().expect("a latency");
         assert!(0.0 < at("p50_us") && at("p50_us") <= at("p99_us") && at("p99_us") <= at("max_us"), "{reads}");
         // It was closed in order, and is sound.
-        run(larder(["verify", "--flash"]).arg(&flash));
+        let page = run(larder(["verify", "--flash"]).arg(&flash));
+        let read = format!("\n  {}s read  ", design.kind().slot_name());
+        assert!(page.contains(&read) && page.contains(" segments") == is_in_weus, "{name}, {read}: {page}");
     }
 }
 
