@@ -82,7 +82,8 @@ soak-slots-%:
 	LARDER_DESIGN=$* LARDER_SEEDS=$(SEEDS) cargo test --profile crash -p larder-engine --test simulation -- seeds --nocapture
 	LARDER_DESIGN=$* LARDER_CRASH_CASES=$(CRASH_CASES) cargo test --profile crash -p larder-engine --test crash_sweep -- --nocapture
 	LARDER_DESIGN=$* cargo test -p larder-engine --test contract --test fault_sweep --test threads --test modes --test degraded --test trims
-	LARDER_DESIGN=$* cargo test -p larder-engine --test recovery --test durability --test stalled --test eviction --test reduction
+	LARDER_DESIGN=$* cargo test -p larder-engine --test recovery --test durability --test stalled --test eviction --test reduction --test streams
+	LARDER_DESIGN=$* cargo test -p larder-engine --test faults --test origin_reads
 	LARDER_DESIGN=$* LARDER_KILL_ROUNDS=$(KILL_ROUNDS) cargo test -p larder --test kills --test filesystems -- --nocapture
 	LARDER_DESIGN=$* cargo test -p larder --test clients --test refusals
 

@@ -363,6 +363,14 @@ impl Slotted for DArc {
         }
     }
 
+    fn put_content(&mut self, fingerprint: &Fingerprint, decision: &mut Decision) {
+        decision.clear();
+        if let Some(slot) = self.metadata.put_orphan(fingerprint, &mut self.slots, decision) {
+            self.victims.touch(slot);
+            self.victims.push(slot);
+        }
+    }
+
     fn forget(&mut self, lba: Lba, decision: &mut Decision) -> bool {
         decision.clear();
         let Some(i) = self.metadata.addresses.find(lba) else { return false };

@@ -188,6 +188,13 @@ impl Slotted for DLru {
         }
     }
 
+    fn put_content(&mut self, fingerprint: &Fingerprint, decision: &mut Decision) {
+        decision.clear();
+        if let Some(slot) = self.metadata.put_orphan(fingerprint, &mut self.slots, decision) {
+            self.order.push(slot);
+        }
+    }
+
     fn forget(&mut self, lba: Lba, decision: &mut Decision) -> bool {
         decision.clear();
         let Some(i) = self.metadata.addresses.find(lba) else { return false };

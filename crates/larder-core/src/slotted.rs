@@ -157,6 +157,12 @@ pub trait Slotted: Send + Sync {
     /// `lba` gets this content: a client wrote it, or it was missed and is inserted.
     fn put(&mut self, lba: Lba, fingerprint: &Fingerprint, is_dirty: bool, decision: &mut Decision);
 
+    /// After a restart: this content lies in a slot, and no address has it. It is the most recently used. Nothing is decided where it
+    /// lies in a slot already, where no slot is free, and by a design that keeps no such content.
+    fn put_content(&mut self, _fingerprint: &Fingerprint, decision: &mut Decision) {
+        decision.clear();
+    }
+
     /// Forgets `lba`, dirty or not: it was trimmed, or written around the cache. Content of no other address leaves
     /// its slot. Whether the address was known.
     fn forget(&mut self, lba: Lba, decision: &mut Decision) -> bool;

@@ -19,7 +19,6 @@ pub const PREFETCH_BYTES_MAX: u64 = 128 << 10;
 
 #[derive(Clone, Copy)]
 struct Stream {
-    next: u64,
     consecutive: u64,
     prefetched_to: u64,
     window: u64,
@@ -38,21 +37,30 @@ pub struct Prefetch {
 /// The streams.
 #[derive(Default)]
 pub struct Streams {
+    /// Where each stream's next read begins: apart from the rest, for it is searched.
+    next: Vec<u64>,
     streams: Vec<Stream>,
     clock: u64,
 }
 
 impl Streams {
+    /// Whether a read that begins at `offset` goes on with a stream.
+    #[inline]
+    pub fn go_on_at(&self, offset: u64) -> bool {
+        self.next.contains(&offset)
+    }
+
     /// A read of `len` bytes at `offset`. Returns what to read ahead now, and whether the read is part of a
     /// sequential stream.
     pub fn observe(&mut self, offset: u64, len: u64, device_bytes: u64) -> (Option<Prefetch>, bool) {
         self.clock += 1;
         let end = offset + len;
-        let Some(stream) = self.streams.iter_mut().find(|s| s.next == offset) else {
+        let found = self.next.iter().position(|&next| next == offset);
+        let Some((at, stream)) = found.and_then(|at| Some((at, self.streams.get_mut(at)?))) else {
             self.start(end, len);
             return (None, false);
         };
-        stream.next = end;
+        self.next[at] = end;
         stream.consecutive += len;
         stream.used = self.clock;
         if stream.consecutive < SEQUENTIAL_BYTES_MIN {
@@ -74,11 +82,12 @@ impl Streams {
     }
 
     fn start(&mut self, next: u64, len: u64) {
-        let stream = Stream { next, consecutive: len, prefetched_to: 0, window: 0, used: self.clock };
+        let stream = Stream { consecutive: len, prefetched_to: 0, window: 0, used: self.clock };
         if self.streams.len() < STREAMS_MAX {
             self.streams.push(stream);
-        } else if let Some(idle) = self.streams.iter_mut().min_by_key(|s| s.used) {
-            *idle = stream;
+            self.next.push(next);
+        } else if let Some((idle, place)) = self.streams.iter_mut().zip(&mut self.next).min_by_key(|(s, _)| s.used) {
+            (*idle, *place) = (stream, next);
         }
     }
 }
@@ -102,6 +111,19 @@ mod tests {
             streams.observe(i * 7_777_777 * 4096 + (1 << 39), 4096, 1 << 40);
         }
         assert!(longest.iter().all(|&len| len > PREFETCH_BYTES_MAX / 2 && len <= PREFETCH_BYTES_MAX), "{longest:?}");
+    }
+
+    #[test]
+    fn a_stream_goes_on_where_its_last_read_ended() {
+        let mut streams = Streams::default();
+        for i in 0..2 * STREAMS_MAX as u64 {
+            streams.observe(i << 30, 4096, 1 << 40);
+            streams.observe((i << 30) + 4096, 4096, 1 << 40);
+            assert!(streams.go_on_at((i << 30) + 8192));
+            assert!(!streams.go_on_at((i << 30) + 4096) && !streams.go_on_at(i << 30));
+        }
+        let followed = (0..2 * STREAMS_MAX as u64).filter(|i| streams.go_on_at((i << 30) + 8192)).count();
+        assert_eq!(followed, STREAMS_MAX, "those that were idle longest went");
     }
 
     #[test]

@@ -18,7 +18,10 @@ use larder_core::{
     slots::SlotState,
     slotted::{FlashSize, Placed},
 };
-use std::collections::HashMap;
+use std::{
+    cell::Cell,
+    collections::{BTreeSet, HashMap},
+};
 
 const CHUNK: u32 = 4096;
 const LBAS: u64 = 64;
@@ -58,6 +61,8 @@ struct World {
     stored: HashMap<u32, (u32, u64)>,
     next_content: u64,
     seq: u64,
+    /// Contents without an address that restarts brought back.
+    orphans_restored: u64,
 }
 
 impl World {
@@ -72,7 +77,7 @@ impl World {
         };
         let design = make(kind, config);
         let (holds, trimmed, stored) = Default::default();
-        World { rng, kind, config, design, holds, trimmed, stored, next_content: 100, seq: 0 }
+        World { rng, kind, config, design, holds, trimmed, stored, next_content: 100, seq: 0, orphans_restored: 0 }
     }
 
     fn content(&mut self) -> u64 {
@@ -244,6 +249,15 @@ impl World {
             design.restore_fingerprint(&fingerprint, &place);
         }
         design.end_restore();
+        let contents =
+            |design: &Placed| BTreeSet::from_iter(design.export_fingerprints().into_iter().map(|(known, _)| known.0));
+        let (before, after) = (contents(&old), contents(&self.design));
+        assert!(after.is_subset(&before), "content came from nowhere");
+        // Dirty data that the design had let go of is its own again, and may leave no room.
+        let stats = self.design.design().stats();
+        let is_full = stats.live_slots + stats.stale_slots == self.design.design().sizes().data_chunks;
+        assert!(is_full || after == before, "{} contents were known, and {} are", before.len(), after.len());
+        self.orphans_restored += stats.stale_slots;
     }
 
     fn check(&self) {
@@ -256,6 +270,7 @@ impl World {
 
 #[test]
 fn what_is_found_is_what_was_put() {
+    let orphans_restored = Cell::new(0);
     for_seeds(0..400, |seed| {
         let mut world = World::new(seed);
         for _ in 0..300 {
@@ -291,7 +306,42 @@ fn what_is_found_is_what_was_put() {
             }
             world.check();
         }
+        orphans_restored.set(orphans_restored.get() + world.orphans_restored);
     });
+    assert!(orphans_restored.get() > 0, "restarts met content that no address has");
+}
+
+/// After a restart content without an address leaves in the order in which it would have left, among the rest.
+#[test]
+fn content_without_an_address_keeps_its_place_in_the_order() {
+    for kind in [0, 1] {
+        let mut world = World { kind, ..World::new(1) };
+        world.config = DesignConfig { slot_count: 20, mappings_max: 1000, fp_entries_max: 1000 };
+        world.design = make(kind, world.config);
+        // Twelve contents by age; those of even numbers lose their address to later ones.
+        for content in 0..12 {
+            assert!(world.put(content, content, false, false));
+        }
+        let find = |world: &mut World, content| world.design.find_duplicate(&fingerprint_of(content)).is_some();
+        (0..4).for_each(|of| assert!(world.put(of * 2, 11, false, false)));
+        assert!((0..12).all(|content| find(&mut world, content)), "nothing has left");
+        world.restart();
+        assert!((0..12).all(|content| find(&mut world, content)), "nothing is lost");
+        let slots = world.design.design().sizes().data_chunks;
+        let mut left = Vec::new();
+        for new in 100..100 + slots {
+            while world.design.free_slots() == 0 {
+                world.evict();
+            }
+            assert!(world.put(30 + new, new, false, false));
+            let gone = |content: &u64| !left.contains(content);
+            let now: Vec<u64> = (0..12).filter(gone).collect();
+            left.extend(now.into_iter().filter(|&content| !find(&mut world, content)));
+        }
+        // D-ARC takes what no address has first.
+        let expected: &[u64] = if kind == 0 { &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11] } else { &[0, 2, 4, 6] };
+        assert_eq!(left[..expected.len()], *expected, "{kind}");
+    }
 }
 
 /// Overwritten again and again, a cache goes on: slots that are let go of come back.

@@ -67,7 +67,7 @@ impl Shared {
                 records[record].operation = operations.len();
                 records[record].reading.skip += (offset - start) as usize;
             }
-            operations.push(self.flash.read(start, IoBuf::new((end - start) as usize)));
+            operations.push(self.read_data(self.stripes.mine(), start, IoBuf::new((end - start) as usize)));
             rest = more;
         }
         (operations, records)

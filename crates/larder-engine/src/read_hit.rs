@@ -12,7 +12,11 @@
 //!
 //! Invariants: those of the long way. The slot is pinned under the lock, shared or not, by which it was looked up.
 //!
-//! What it does not do: find streams, for what hits needs no read-ahead; misses, fragments, zeroes, records in memory.
+//! A hit that goes on inside a chunk with a sequential stream, as the second half of a chunk does whose first was missed and is on
+//! flash by now, takes the long way, where the stream is followed: it only looks whether that is so, which writes nothing.
+//!
+//! What it does not do: follow streams that hit from a chunk's beginning on, which need no read-ahead; misses, fragments, zeroes,
+//! records in memory.
 
 use crate::{
     pins::Pinned,
@@ -52,14 +56,20 @@ impl Shared {
             return None;
         }
         let lba = Lba(offset / chunk as u64);
+        let is_inside = from > 0 && self.tuning.prefetch_bytes_max > 0;
+        let goes_on = |state: &State| is_inside && state.streams.go_on_at(offset);
         let want = || Want { lba, from, at: 0, len: buf.len() };
         let hit = |place: Place| Found::Hit(self.pinned_hit(place, stripe, want(), buf));
         let unread = |state: &State| state.unread_hit(lba).map(Found::Unread);
         let shared = |state: &State| match state.hit(lba) {
+            _ if goes_on(state) => None,
             Some(found) => Some((hit(found.place), Some(found.used))),
             None => unread(state).map(|found| (found, None)),
         };
         let alone = |state: &mut State| {
+            if goes_on(state) {
+                return None;
+            }
             let unread = unread(state);
             if unread.is_some() {
                 return unread;
@@ -172,7 +182,7 @@ impl Shared {
     fn finish_raw_hit(self: &Arc<Self>, hit: Hit<'_>, offset: u64, buf: IoBuf) -> IoFuture<IoBuf> {
         let Hit { place, pin, stripe, .. } = hit;
         let len = buf.len();
-        let read = self.flash.read(self.geometry.flash_offset(place.slot, place.offset), buf);
+        let read = self.read_data(stripe, self.geometry.flash_offset(place.slot, place.offset), buf);
         match read.try_ready() {
             Ok(result) => {
                 let taken = self.take_raw(stripe, &place, result, len);
@@ -223,7 +233,7 @@ impl Shared {
         let (at, len, skip) = window(&self.geometry, &place);
         // The pin is held beside it.
         let reading = ReadingRecord { place, pin: None, skip };
-        match self.flash.read(at, IoBuf::new(len)).try_ready() {
+        match self.read_data(stripe, at, IoBuf::new(len)).try_ready() {
             Ok(result) => {
                 let hit = self.take_hit(stripe, &want, &reading, result, &mut buf);
                 drop(pin);

@@ -10,6 +10,7 @@ use crate::{
     pins::{HeldPin, Pinned},
     shared::{Geometry, Shared},
     state::{InMemory, State},
+    stripes::Stripe,
 };
 use larder_core::{Place, SectorMap, SlotId, types::SECTOR_BYTES};
 use larder_device::{IoBuf, IoFuture, IoResult, SharedBuf};
@@ -85,6 +86,13 @@ impl Shared {
         Pin { shared: self.clone(), held: pinned.hold() }
     }
 
+    /// Begins to read records, or one, from so many bytes on of the flash.
+    #[inline]
+    pub(crate) fn read_data(&self, stripe: Stripe, offset: u64, buf: IoBuf) -> IoFuture<IoBuf> {
+        self.counters.note_data_read(stripe, buf.len() as u64);
+        self.flash.read(offset, buf)
+    }
+
     /// Begins to read a held record: the operation, and what is needed to check its bytes.
     pub fn start_read(&self, held: HeldRecord) -> (IoFuture<IoBuf>, ReadingRecord) {
         match held.bytes {
@@ -93,7 +101,10 @@ impl Shared {
             }
             Held::Flash(pin) => {
                 let (offset, len, skip) = window(&self.geometry, &held.place);
-                (self.flash.read(offset, IoBuf::new(len)), ReadingRecord { place: held.place, pin: Some(pin), skip })
+                (
+                    self.read_data(self.stripes.mine(), offset, IoBuf::new(len)),
+                    ReadingRecord { place: held.place, pin: Some(pin), skip },
+                )
             }
         }
     }

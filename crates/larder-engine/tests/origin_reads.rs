@@ -21,7 +21,8 @@ fn filled(world: &World) -> Twin {
 fn partial_writes_never_read_the_origin() {
     each_seed(12, |seed| {
         let mut rng = Rng::new(seed ^ 1);
-        let mut setup = Setup::default();
+        // Where each fragment takes a slot of a chunk there is room for all of them, too.
+        let mut setup = Setup { flash_bytes: 256 * MIB, ..Setup::default() };
         setup.options.chunk_bytes = [4, 8, 32, 128][rng.index(4)] << 10;
         // An origin of coarse sectors must not be read for merging either, not before destaging.
         setup.origin = SimDeviceOptions { sector_bytes: [512, 4096][rng.index(2)], ..SimDeviceOptions::default() };
@@ -36,6 +37,7 @@ fn partial_writes_never_read_the_origin() {
                 world.flush();
             }
         }
+        assert_eq!(world.status().counts.destaged_chunks, 0, "nothing had to leave");
         assert_eq!(world.origin_reads(), 0, "writes read the origin");
         assert_eq!(world.status().counts.origin_reads, 0);
         assert!(world.status().counts.fragments_written > 0, "the writes were to make fragments");
@@ -110,7 +112,7 @@ fn sectors_that_fill_a_chunk_make_it_whole_without_the_origin() {
         assert_eq!(world.origin_reads(), 0);
         // Whole, it has a fingerprint: the same content elsewhere is a duplicate.
         world.write(5 * CHUNK, &content);
-        assert_eq!(world.status().counts.duplicate_chunks, 1);
+        assert_eq!(world.status().counts.duplicate_chunks, u64::from(design::shares_content(design::chosen())));
         assert_eq!(world.status().counts.fragments_written, 15);
     });
 }

@@ -67,7 +67,7 @@ fn run_repair(args: &VerifyArgs) -> Outcome {
 fn with_progress<T>(act: impl FnOnce(&mut dyn FnMut(u64, u64)) -> T) -> T {
     let bar = std::io::stderr().is_terminal().then(|| {
         let bar = ProgressBar::no_length();
-        if let Ok(style) = ProgressStyle::with_template("{wide_bar} {pos} of {len} WEUs ({eta})") {
+        if let Ok(style) = ProgressStyle::with_template("{wide_bar} {pos} of {len} slots ({eta})") {
             bar.set_style(style);
         }
         bar
@@ -114,6 +114,8 @@ fn page(path: &Path, report: &VerifyReport) -> String {
         count(*fragments),
         count(*zero_mappings)
     );
+    let slots = format!("{}s read", report.slot);
+    let segments = if report.segments > 0 { format!(", {} segments", count(report.segments)) } else { String::new() };
     let end = if report.clean_shutdown { "orderly" } else { "none, or a crash" };
     aligned(
         &mut out,
@@ -125,7 +127,7 @@ fn page(path: &Path, report: &VerifyReport) -> String {
             ("mappings", mapped),
             ("dirty mappings", count(report.dirty_mappings)),
             ("fingerprints", count(report.fingerprints)),
-            ("WEUs read", format!("{}, {} segments", count(report.slots_read), count(report.segments))),
+            (&slots, format!("{}{segments}", count(report.slots_read))),
             ("records in use", format!("{}, {}, all checked", count(report.records), human(report.record_bytes))),
             ("records unused", format!("{} of {}", count(report.records_unused), count(report.records_listed))),
             ("problems", count(report.problems_found)),

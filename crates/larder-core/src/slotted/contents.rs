@@ -16,7 +16,7 @@
 
 use crate::{
     slotted::{
-        ChunkSlot, Decision, Destage, MetadataEntry, SlottedStats,
+        ChunkSlot, DataStep, Decision, Destage, MetadataEntry, SlotPool, SlottedStats,
         addresses::{Addresses, NONE},
         ram::{table_bytes_max, vec_bytes_max},
     },
@@ -160,7 +160,7 @@ impl<const LISTS: usize> Metadata<LISTS> {
         self.addresses.insert(lba, list, UNMAPPED)
     }
 
-    /// The content of `fingerprint`, known or not. It must get an address at once.
+    /// The content of `fingerprint`, known or not. It must get an address or a slot at once.
     pub fn intern(&mut self, fingerprint: &Fingerprint) -> u32 {
         let hash = hash_of(&fingerprint.0);
         let is_it = |&c: &u32| self.contents[c as usize].fingerprint == fingerprint.0;
@@ -315,7 +315,25 @@ impl<const LISTS: usize> Metadata<LISTS> {
         decision.changed.push(MetadataEntry::Address(i));
     }
 
-    /// `content`, which some address has, is stored in `slot`.
+    /// The content of `fingerprint`, to be put into one of the slots `free` though no address has it; the slot. None where it
+    /// has one, none is free, or orphans are forgotten.
+    pub fn put_orphan(
+        &mut self,
+        fingerprint: &Fingerprint,
+        free: &mut SlotPool,
+        decision: &mut Decision,
+    ) -> Option<ChunkSlot> {
+        if self.orphans == Orphans::Forget || self.slot_with(fingerprint).is_some() {
+            return None;
+        }
+        let slot = free.take().map(ChunkSlot)?;
+        let content = self.intern(fingerprint);
+        self.place(content, slot, decision);
+        decision.data = DataStep::Store { slot, evicts: false };
+        Some(slot)
+    }
+
+    /// `content` is stored in `slot`.
     pub fn place(&mut self, content: u32, slot: ChunkSlot, decision: &mut Decision) {
         let at = slot.0 as usize;
         if at >= self.in_slot.len() {
@@ -325,7 +343,10 @@ impl<const LISTS: usize> Metadata<LISTS> {
         let known = &mut self.contents[content as usize];
         known.slot = slot.0;
         self.mapped += u64::from(known.refs);
-        self.live += 1;
+        match known.refs {
+            0 => self.stale += 1,
+            _ => self.live += 1,
+        }
         decision.changed.push(MetadataEntry::Slot(slot));
     }
 

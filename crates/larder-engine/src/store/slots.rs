@@ -1,5 +1,6 @@
-//! Slots of one chunk each, reused one by one (CacheDedup, FAST 2016, sections 3.2 and 3.3): no compression, and all metadata
-//! persistent in log and checkpoints.
+//! Slots of one chunk each, reused one by one (CacheDedup, FAST 2016, sections 3.2 and 3.3): no compression. Section 3.3 has "the entire
+//! Metadata Cache" persistent; here log and checkpoints have the mappings, the slots in the order of their use, and the fingerprints of
+//! all that is stored, whether an address has it or not. Ghosts, the addresses' own order and ARC's target do not outlive a restart.
 //!
 //! Invariants: a slot is its record alone; nothing in it says what it is.
 //!

@@ -43,6 +43,11 @@ pub fn is_slotted(design: DesignId) -> bool {
     designs::find(design).is_ok_and(|design| design.kind() == StoreKind::Slots)
 }
 
+/// Whether the design is over buckets, with its clean mappings and its fingerprints in metadata slots on flash.
+pub fn is_bucketed(design: DesignId) -> bool {
+    designs::find(design).is_ok_and(|design| design.kind() == StoreKind::Buckets)
+}
+
 /// Whether the design fills WEUs: elsewhere each chunk that is stored has slots of its own, whose end is logged.
 pub fn fills_weus(design: DesignId) -> bool {
     designs::find(design).is_ok_and(|design| design.kind() == StoreKind::Weus)

@@ -19,10 +19,10 @@ use larder_device::{
     rng::{Rng, mix64},
     sim::{Schedule, SimDevice, SimDeviceOptions, SimOptions, SimRuntime},
 };
-use larder_engine::{Cache, CreateOptions, EngineError, Status, Tuning, create};
-use larder_format::{Layout, RecordEntry, Superblock};
+use larder_engine::{Cache, CreateOptions, EngineError, Status, Tuning, create, dump};
+use larder_format::{Layout, Superblock};
 use parking_lot::Mutex;
-use std::{collections::BTreeMap, future::Future, pin::Pin, sync::Arc, task::Poll, time::Duration};
+use std::{collections::BTreeMap, future::Future, ops::Range, pin::Pin, sync::Arc, task::Poll, time::Duration};
 
 pub const SECTOR: usize = 512;
 pub const KIB: u64 = 1 << 10;
@@ -182,6 +182,14 @@ pub struct World {
     rng: Rng,
 }
 
+/// Where a record is on the flash.
+pub struct Record {
+    /// Its bytes.
+    pub range: Range<u64>,
+    /// It has some sectors of its chunk only.
+    pub is_fragment: bool,
+}
+
 impl World {
     /// A new cache, open.
     pub fn new(seed: u64, setup: Setup) -> World {
@@ -331,22 +339,15 @@ impl World {
         self.superblock().layout
     }
 
-    /// Offset on flash and entry of the newest record of `lba` in the slot that it maps to. It must be on flash.
-    pub fn record_of(&self, lba: u64) -> (u64, RecordEntry) {
-        let superblock = self.superblock();
-        let slot = self.slot_of(lba).expect("the chunk has a record");
-        let start = superblock.layout.slot_offset(slot.0).expect("a slot of the layout");
-        let weu = self.flash.sim.peek(start, superblock.layout.weu_bytes as usize);
-        let mut newest = None;
-        for generation in 0..64 {
-            let (segments, _) = larder_engine::walk::segments(&weu, superblock.flash_tag(), slot.0, generation);
-            for segment in segments {
-                let records = segment.records.expect("a sound table");
-                newest = records.into_iter().rfind(|record| record.lba == lba).or(newest);
-            }
-        }
-        let record = newest.unwrap_or_else(|| panic!("no record of chunk {lba} in slot {}", slot.0));
-        (start + u64::from(record.offset), record)
+    /// The record that `lba` maps to, as an opening would find it: in any store. What is mapped must be durable.
+    pub fn record_of(&self, lba: u64) -> Record {
+        let (found, _) = self.run(dump::mappings(&*self.flash, Some(lba), 1)).expect("a sound flash");
+        let mapping = found.entries.first().unwrap_or_else(|| panic!("chunk {lba} is not mapped"));
+        let place = mapping.place.as_ref().unwrap_or_else(|| panic!("chunk {lba} has no record: {mapping:?}"));
+        assert_eq!(self.slot_of(lba), Some(SlotId(place.slot)), "chunk {lba} is mapped anew, and that is not durable");
+        let slot = self.layout().slot_offset(place.slot).expect("a slot of the layout");
+        let start = slot + u64::from(place.weu_offset);
+        Record { range: start..start + u64::from(place.stored_bytes), is_fragment: mapping.kind == "fragment" }
     }
 }
 

@@ -6,7 +6,7 @@ use super::{TraceFile, values};
 use crate::sim::spec;
 use clap::{Args, Subcommand, ValueEnum};
 use spec::Warmup;
-use std::path::PathBuf;
+use std::{ops::RangeInclusive, path::PathBuf};
 
 const BENCH_EXAMPLES: &str = "\
 Example, with the disk in a file:
@@ -122,7 +122,12 @@ pub struct BenchReplayArgs {
     pub json: bool,
 }
 
+/// How slow a trace may be replayed, and how fast.
+const SPEEDS: RangeInclusive<f64> = 0.001..=1_000_000.0;
+
 fn speed(text: &str) -> Result<f64, String> {
-    let speed = text.parse().ok().filter(|speed: &f64| speed.is_finite() && *speed > 0.0);
-    speed.ok_or_else(|| "write how many times as fast, as in 10 or 0.5".to_owned())
+    let speed = text.parse().ok().filter(|speed: &f64| SPEEDS.contains(speed));
+    let wrong =
+        || format!("write how many times as fast, from {} to {}, as in 10 or 0.5", SPEEDS.start(), SPEEDS.end());
+    speed.ok_or_else(wrong)
 }

@@ -130,15 +130,7 @@ fn measure(
             trace.block_bytes()
         )));
     }
-    let warmup_requests = match args.warmup {
-        Warmup::Requests(requests) => requests,
-        Warmup::Percent(0.0) => 0,
-        Warmup::Percent(percent) => {
-            let total =
-                trace.requests("counting", bytes_max)?.try_fold(0_u64, |total, next| next.map(|_| total + 1))?;
-            (total as f64 * percent / 100.0) as u64
-        }
-    };
+    let warmup_requests = warmup_requests(args.warmup, trace, bytes_max)?;
     let mut replay = Replay {
         device,
         counting,
@@ -181,6 +173,40 @@ fn measure(
     let Measured { tally, latencies, late, .. } = &replay.measured;
     let report = Report::new(about, tally, latencies, late, counts);
     Ok(Replayed { report, first_wrong: replay.first_wrong })
+}
+
+/// How many requests come before those that are measured.
+///
+/// # Errors
+/// A sentence: that nothing would be left to measure, or what the trace's reader says.
+fn warmup_requests(warmup: Warmup, trace: &Trace<'_>, bytes_max: u64) -> Outcome<u64> {
+    let requests_to = |most: u64| -> Outcome<u64> {
+        let mut requests = trace.requests("counting", bytes_max)?;
+        let mut total = 0;
+        while total < most && requests.next().transpose()?.is_some() {
+            total += 1;
+        }
+        Ok(total)
+    };
+    let (requests, total) = match warmup {
+        Warmup::Requests(0) | Warmup::Percent(0.0) => return Ok(0),
+        Warmup::Requests(requests) => (requests, requests_to(requests.saturating_add(1))?),
+        Warmup::Percent(percent) => {
+            let total = requests_to(u64::MAX)?;
+            ((total as f64 * percent / 100.0) as u64, total)
+        }
+    };
+    match requests == 0 || requests < total {
+        true => Ok(requests),
+        false => Err(nothing_to_measure(total)),
+    }
+}
+
+fn nothing_to_measure(requests: u64) -> Failure {
+    Failure::failed(format_args!(
+        "the warm-up takes all {} requests of the trace, and leaves none to measure: give --warmup fewer",
+        count(requests)
+    ))
 }
 
 /// What was measured since the warm-up.
@@ -286,6 +312,10 @@ impl Replay<'_> {
             self.wait(None).await;
         }
         self.measured.tally.elapsed = self.measured.began.elapsed();
+        if self.failed.is_none() && made <= self.warmup_requests && self.warmup_requests > 0 {
+            // Trims that the device cannot be told of are not made, and were counted before.
+            return Err(nothing_to_measure(made));
+        }
         self.failed.take().map_or(Ok(()), Err)
     }
 
@@ -327,8 +357,15 @@ impl Replay<'_> {
                 request.number
             )));
         };
-        let after = Duration::from_micros(time_us.saturating_sub(first_us)).div_f64(speed);
-        Ok(Some(begin + after))
+        let seconds = Duration::from_micros(time_us.saturating_sub(first_us)).as_secs_f64() / speed;
+        let due = Duration::try_from_secs_f64(seconds).ok().and_then(|after| begin.checked_add(after));
+        let never = || {
+            Failure::failed(format_args!(
+                "request {} of the trace would be made {seconds:.0} seconds after the first, which no clock here reaches: replay it with --pace full, or a larger --speed",
+                request.number
+            ))
+        };
+        due.map(Some).ok_or_else(never)
     }
 
     fn start(&mut self, request: Request, due: Option<Instant>, is_measured: bool) {

@@ -233,6 +233,14 @@ impl Report {
                 &[
                     ("read hits", format!("{:.2}% of {} chunks", 100.0 * ratio, count(number("read_chunks")))),
                     ("flash written", human(number("flash_bytes_written"))),
+                    (
+                        "flash read",
+                        format!(
+                            "{}, and {} of metadata",
+                            human(number("flash_data_bytes_read")),
+                            human(number("flash_region_bytes_read"))
+                        ),
+                    ),
                     ("origin read", human(number("origin_bytes_read"))),
                     ("origin written", human(number("origin_bytes_written"))),
                 ],

@@ -78,7 +78,7 @@ impl Design for Placed {
         self.mappings.map(lba, new, dirty_seq);
         if let Some(told) = &mut self.restoring {
             if let Some((place, Some(fingerprint))) = known {
-                told.insert(place.slot, (place.generation, fingerprint));
+                told.insert(place.slot, Held::new(&place, &fingerprint));
             }
             return;
         }
@@ -293,7 +293,7 @@ impl Design for Placed {
 
     fn restore_fingerprint(&mut self, fingerprint: &Fingerprint, place: &Place) {
         if let Some(told) = self.restoring.as_mut().filter(|_| self.dedup) {
-            told.insert(place.slot, (place.generation, *fingerprint));
+            told.insert(place.slot, Held::new(place, fingerprint));
         }
     }
 

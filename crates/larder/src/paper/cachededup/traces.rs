@@ -1,8 +1,8 @@
 //! Figure 5 (§5.2) and the latency of Figure 8 (§5.5): traces through caches of 40% of their working set.
 //!
 //! Requests are made one at a time for Figure 5, so that the disk is not saturated (the paper: "when the storage server is
-//! not saturated"), and nine at a time for Figure 8, one for each virtual machine. Caches are cold at the start, as the paper's are, and
-//! everything is measured.
+//! not saturated"), and nine at a time for Figure 8, of one stream in the place of nine virtual machines. Caches are cold at the
+//! start, as the paper's are, and everything is measured.
 //!
 //! What it does not do: leave out the fingerprints' time, as the paper does: on the virtual clock they have none.
 
