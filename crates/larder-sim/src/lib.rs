@@ -17,6 +17,7 @@ pub mod decisions;
 mod held;
 pub mod lab;
 pub mod measure;
+pub mod origin;
 pub mod paper;
 pub mod replay;
 pub mod report;
