@@ -4,6 +4,10 @@
 //! each change of one writes 512, a chunk is written and read in whole subchunks. A duplicate whose address is in the list
 //! already writes nothing. Evicting and invalidating write nothing.
 //!
+//! What is asked of the devices ([`devices`](crate::devices)): the metadata region lies first on the flash, 512 bytes for each
+//! slot, then the data region. What leaves the flash is trimmed, if nothing is written over it at once. A client waits for all of a
+//! dirty write; of a miss for the metadata slots that were read to find it one, and for the origin.
+//!
 //! Invariants: a dirty mapping is destaged before what it names leaves the flash. A hit has the content of the address;
 //! [`AustereCache::wrong_hits`] counts those that have not, which are an error of the cache or of the trace.
 //!
@@ -21,8 +25,13 @@ use larder_core::{
     },
 };
 
-use crate::cache::{Content, Figures, ReplayCache, Traffic, WritePolicy};
+use crate::{
+    cache::{Content, Figures, ReplayCache, Traffic, WritePolicy},
+    devices::{Action, Device, Gathering, RawChunk, Requests, Waits},
+};
 use region::Region;
+
+const SLOT_BYTES: u64 = METADATA_SLOT_BYTES as u64;
 
 /// An AustereCache.
 pub struct AustereCache {
@@ -34,6 +43,7 @@ pub struct AustereCache {
     traffic: Traffic,
     wrong_hits: u64,
     destaged: Vec<(Lba, Fingerprint)>,
+    gathering: Gathering,
 }
 
 impl AustereCache {
@@ -42,7 +52,8 @@ impl AustereCache {
         let core = Austere::new(AustereConfig { is_write_back: policy == WritePolicy::Back, ..config })?;
         let region = Region::new(core.contents());
         let (slot, traffic, destaged) = (MetadataSlot::EMPTY, Traffic::default(), Vec::new());
-        Ok(AustereCache { core, policy, region, slot, traffic, wrong_hits: 0, destaged })
+        let gathering = Gathering::default();
+        Ok(AustereCache { core, policy, region, slot, traffic, wrong_hits: 0, destaged, gathering })
     }
 
     /// The decisions.
@@ -121,7 +132,7 @@ impl AustereCache {
         if change != ListChange::Present {
             self.slot.apply(lba, change);
             self.region.write(&self.slot);
-            self.traffic.flash_metadata_bytes_written += u64::from(METADATA_SLOT_BYTES);
+            self.count_metadata_written(run);
         }
     }
 
@@ -131,7 +142,7 @@ impl AustereCache {
         self.core.map(lba, &content.fingerprint, is_dirty);
         for victim in self.core.victims(&content.fingerprint, count) {
             if victim.may_be_dirty {
-                self.count_metadata_read();
+                self.count_metadata_read(victim.run);
             }
             self.evict(victim.run, None);
         }
@@ -140,7 +151,10 @@ impl AustereCache {
         self.region.write(&self.slot);
         self.traffic.chunks_stored += 1;
         self.traffic.flash_data_bytes_written += self.run_bytes(run);
-        self.traffic.flash_metadata_bytes_written += u64::from(METADATA_SLOT_BYTES);
+        if self.gathering.is_on() {
+            self.gather_chunk(content, run);
+        }
+        self.count_metadata_written(run);
     }
 
     /// Frees a run, whose metadata slot was read where mappings may be dirty. `overwritten` gets new content right now.
@@ -155,6 +169,9 @@ impl AustereCache {
                 }
             }
         }
+        if self.gathering.is_on() {
+            self.gathering.add(Device::Flash, Action::Trim, self.data_start(run), self.run_bytes(run));
+        }
         self.region.remove(self.core.key_of(run));
         self.core.evict(run);
         self.traffic.chunks_evicted += 1;
@@ -162,8 +179,9 @@ impl AustereCache {
 
     /// `lba` maps to `run`, whose metadata slot was loaded.
     fn destage(&mut self, lba: Lba, run: Run) {
-        self.traffic.flash_data_bytes_read += self.run_bytes(run);
+        self.count_data_read(run);
         self.traffic.origin_chunks_written += 1;
+        self.gather_origin(Action::Write, lba);
         self.destaged.push((lba, *self.slot.fingerprint()));
         self.core.clean(lba);
     }
@@ -189,12 +207,55 @@ impl AustereCache {
     /// As the cache itself does, which reads it from flash.
     #[inline]
     fn read_slot(&mut self, run: Run) {
-        self.count_metadata_read();
+        self.count_metadata_read(run);
         self.load(run);
     }
 
-    fn count_metadata_read(&mut self) {
-        self.traffic.flash_metadata_bytes_read += u64::from(METADATA_SLOT_BYTES);
+    #[inline]
+    fn count_metadata_read(&mut self, run: Run) {
+        self.traffic.flash_metadata_bytes_read += SLOT_BYTES;
+        if self.gathering.is_on() {
+            self.gathering.add_metadata(Action::Read, u64::from(run.first) * SLOT_BYTES, SLOT_BYTES);
+        }
+    }
+
+    fn count_metadata_written(&mut self, run: Run) {
+        self.traffic.flash_metadata_bytes_written += SLOT_BYTES;
+        if self.gathering.is_on() {
+            self.gathering.add_metadata(Action::Write, u64::from(run.first) * SLOT_BYTES, SLOT_BYTES);
+        }
+    }
+
+    #[inline]
+    fn count_data_read(&mut self, run: Run) {
+        self.traffic.flash_data_bytes_read += self.run_bytes(run);
+        if self.gathering.is_on() {
+            self.gathering.add(Device::Flash, Action::Read, self.data_start(run), self.run_bytes(run));
+        }
+    }
+
+    /// Notes that a chunk is stored in `run`.
+    #[cold]
+    fn gather_chunk(&mut self, content: &Content, run: Run) {
+        let (start, chunk_bytes) = (self.data_start(run), self.core.config().chunk_bytes);
+        let raw = RawChunk { start, len: chunk_bytes, fingerprint: content.fingerprint };
+        let is_raw = content.stored_bytes >= chunk_bytes;
+        let raw = if is_raw { std::slice::from_ref(&raw) } else { &[] };
+        self.gathering.add_with(Device::Flash, Action::Write, start, self.run_bytes(run), 0, raw);
+    }
+
+    #[inline]
+    fn gather_origin(&mut self, action: Action, lba: Lba) {
+        if self.gathering.is_on() {
+            let chunk = u64::from(self.core.config().chunk_bytes);
+            self.gathering.add(Device::Origin, action, lba.0 * chunk, chunk);
+        }
+    }
+
+    /// Where the subchunks of a run begin on the flash.
+    fn data_start(&self, run: Run) -> u64 {
+        let subchunk = u64::from(self.core.config().subchunk_bytes);
+        self.core.slot_count() as u64 * SLOT_BYTES + u64::from(run.first) * subchunk
     }
 
     fn run_bytes(&self, run: Run) -> u64 {
@@ -205,16 +266,19 @@ impl AustereCache {
 impl ReplayCache for AustereCache {
     fn read(&mut self, lba: Lba, content: &Content) -> bool {
         self.destaged.clear();
+        self.gathering.for_whom(Waits::Client);
         if let Some(run) = self.core.lookup_alone(lba) {
             self.read_slot(run);
             if self.slot.has(lba) {
                 self.wrong_hits += u64::from(*self.slot.fingerprint() != content.fingerprint);
                 self.core.touch(lba);
-                self.traffic.flash_data_bytes_read += self.run_bytes(run);
+                self.count_data_read(run);
                 return true;
             }
         }
         self.traffic.origin_chunks_read += 1;
+        self.gather_origin(Action::Read, lba);
+        self.gathering.for_whom(Waits::Nobody);
         self.insert(lba, content, false);
         false
     }
@@ -223,9 +287,12 @@ impl ReplayCache for AustereCache {
     /// for one; so two addresses of one LBA-hash are one here.
     fn write(&mut self, lba: Lba, content: &Content) -> bool {
         self.destaged.clear();
+        self.gathering.for_whom(Waits::Client);
         let was_cached = self.core.lookup_alone(lba).is_some();
         if self.policy != WritePolicy::Back {
             self.traffic.origin_chunks_written += 1;
+            self.gather_origin(Action::Write, lba);
+            self.gathering.for_whom(Waits::Nobody);
         }
         match self.policy {
             WritePolicy::Around => self.forget(lba),
@@ -237,17 +304,27 @@ impl ReplayCache for AustereCache {
 
     fn trim(&mut self, lba: Lba) {
         self.destaged.clear();
+        self.gathering.for_whom(Waits::Client);
+        self.gather_origin(Action::Trim, lba);
         self.forget(lba);
     }
 
     fn trim_part(&mut self, lba: Lba) {
+        self.gathering.for_whom(Waits::Client);
         self.clean(lba);
         self.forget(lba);
     }
 
-    /// Nothing: chunk and metadata slot are on flash when a write is done.
+    /// Writes nothing: chunk and metadata slot are on flash when a write is done.
     fn flush(&mut self) {
         self.destaged.clear();
+        if self.gathering.is_on() {
+            self.gathering.for_whom(Waits::Flush);
+            if self.policy == WritePolicy::Back {
+                self.gathering.add(Device::Flash, Action::Flush, 0, 0);
+            }
+            self.gathering.add(Device::Origin, Action::Flush, 0, 0);
+        }
     }
 
     fn traffic(&self) -> Traffic {
@@ -270,5 +347,17 @@ impl ReplayCache for AustereCache {
             }
         }
         figures
+    }
+
+    fn gather(&mut self, on: bool) {
+        self.gathering.turn(on);
+    }
+
+    fn take_requests(&mut self, into: &mut Requests) {
+        self.gathering.take(into);
+    }
+
+    fn flash_span_bytes(&self) -> u64 {
+        self.core.slot_count() as u64 * (SLOT_BYTES + u64::from(self.core.config().subchunk_bytes))
     }
 }

@@ -4,9 +4,11 @@
 //!
 //! What it does not do: time. Devices have none here.
 
+use std::ops::Range;
+
 use larder_core::{Fingerprint, Lba};
 
-use crate::tally::Tally;
+use crate::{devices::Requests, tally::Tally};
 
 /// What a chunk holds, as far as a cache cares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -185,4 +187,25 @@ pub trait ReplayCache: Send {
 
     /// What the cache is now.
     fn figures(&self) -> Figures;
+
+    /// Whether the cache is to keep what it asks of its devices from now on, until that is [taken](ReplayCache::take_requests).
+    /// At first it does not.
+    fn gather(&mut self, on: bool);
+
+    /// What the cache asked of its devices since that was taken last, in place of what `into` has.
+    fn take_requests(&mut self, into: &mut Requests);
+
+    /// How much of the flash the cache's layout takes, in bytes: no request reaches further.
+    fn flash_span_bytes(&self) -> u64;
+
+    /// The drive beneath would drop these bytes of the flash next (Nitro §3.2, "the CacheManager will query the SSD to
+    /// determine which WEU should be replaced"): where the cache needs room, it evicts what lies there before anything else.
+    /// Holds for one eviction. Designs that choose among chunks, and not among places of the flash, do not listen.
+    fn advise_victim(&mut self, _bytes: Range<u64>) {}
+
+    /// The drive beneath drops these bytes of the flash: the cache destages what is dirty there, and forgets all that maps into
+    /// them. Whether it did; false, with nothing changed, in designs that cannot, and where something there is being filled.
+    fn evict_range(&mut self, _bytes: Range<u64>) -> bool {
+        false
+    }
 }

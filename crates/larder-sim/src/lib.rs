@@ -14,6 +14,7 @@ pub mod austere;
 pub mod bound;
 pub mod cache;
 pub mod decisions;
+pub mod devices;
 mod held;
 pub mod lab;
 pub mod measure;

@@ -134,7 +134,10 @@ fn fingerprint_of(halves: [u64; 2]) -> Fingerprint {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cache::{Figures, Traffic};
+    use crate::{
+        cache::{Figures, Traffic},
+        devices::Requests,
+    };
     use larder_trace::{Provenance, Record, Tag, chunks};
 
     /// Writes down what it is asked. Even chunks hit.
@@ -170,6 +173,16 @@ mod tests {
 
         fn figures(&self) -> Figures {
             Figures::default()
+        }
+
+        fn gather(&mut self, _on: bool) {}
+
+        fn take_requests(&mut self, into: &mut Requests) {
+            into.clear();
+        }
+
+        fn flash_span_bytes(&self) -> u64 {
+            0
         }
     }
 

@@ -9,16 +9,25 @@
 //! entry writes the page at once, padded, and so does a flush when anything is gathered; the next entry begins a new
 //! page. The order of replacement is not kept on flash, so that hits cost nothing.
 //!
-//! Invariants: beside the design this takes a fixed number of bytes, whatever the trace.
+//! What is asked of the devices ([`devices`](crate::devices)): data slot `n` lies at `n` chunks on the flash, and behind all
+//! slots the metadata area, whose pages are written one after the other, as a ring: what the paper's entries are changed in
+//! place by would be as many pages and more. Slots that are freed and not written at once are trimmed, which the paper, older than
+//! such a need, does not speak of. A client waits for all of a dirty write, and for what the cache has to destage for it; of a miss
+//! he waits for the origin alone. A flush goes to both devices in write-back, since what was destaged went to the origin.
+//!
+//! Invariants: beside the design this takes a fixed number of bytes, whatever the trace, if nobody gathers requests.
 //!
 //! What it does not do: compress. A chunk takes a slot, whatever its stored size.
 
 use larder_core::{
-    Lba,
-    slotted::{DataStep, Decision, METADATA_PAGE_BYTES, Slotted},
+    Fingerprint, Lba,
+    slotted::{ChunkSlot, DataStep, Decision, METADATA_PAGE_BYTES, Slotted},
 };
 
-use crate::cache::{Content, Figures, ReplayCache, Traffic, WritePolicy};
+use crate::{
+    cache::{Content, Figures, ReplayCache, Traffic, WritePolicy},
+    devices::{Action, Device, Gathering, RawChunk, Requests, Waits},
+};
 
 /// See the module.
 pub struct SlottedCache<D> {
@@ -30,6 +39,9 @@ pub struct SlottedCache<D> {
     traffic: Traffic,
     /// Bytes of entries in the page that is being gathered.
     gathered_bytes: u64,
+    /// Offset of the next page in the metadata area.
+    metadata_at: u64,
+    gathering: Gathering,
 }
 
 impl<D: Slotted> SlottedCache<D> {
@@ -43,6 +55,8 @@ impl<D: Slotted> SlottedCache<D> {
             chunk_bytes: u64::from(chunk_bytes),
             traffic: Traffic::default(),
             gathered_bytes: 0,
+            metadata_at: 0,
+            gathering: Gathering::default(),
         }
     }
 
@@ -54,7 +68,8 @@ impl<D: Slotted> SlottedCache<D> {
     fn put(&mut self, lba: Lba, content: &Content, is_dirty: bool) {
         self.design.put(lba, &content.fingerprint, is_dirty, &mut self.decision);
         self.traffic.ghost_hits += u64::from(self.decision.was_ghost);
-        self.execute();
+        let waits = if is_dirty { Waits::Client } else { Waits::Nobody };
+        self.execute(Some(&content.fingerprint), waits);
         if is_dirty && !self.decision.changed.is_empty() {
             self.commit();
         }
@@ -62,13 +77,17 @@ impl<D: Slotted> SlottedCache<D> {
 
     fn forget(&mut self, lba: Lba) -> bool {
         self.design.forget(lba, &mut self.decision);
-        self.execute();
+        self.execute(None, Waits::Nobody);
         self.decision.was_cached
     }
 
-    /// Counts what the decision asks for.
+    /// Counts what the decision asks for; `stored` is what is written if it says so.
     #[inline]
-    fn execute(&mut self) {
+    fn execute(&mut self, stored: Option<&Fingerprint>, waits: Waits) {
+        if self.gathering.is_on() {
+            self.gathering.for_whom(waits);
+            self.gather_decision(stored);
+        }
         let destaged = self.decision.destage.len() as u64;
         self.traffic.flash_data_bytes_read += destaged * self.chunk_bytes;
         self.traffic.origin_chunks_written += destaged;
@@ -94,7 +113,57 @@ impl<D: Slotted> SlottedCache<D> {
         if self.gathered_bytes > 0 {
             self.traffic.flash_metadata_bytes_written += METADATA_PAGE_BYTES;
             self.gathered_bytes = 0;
+            if self.gathering.is_on() {
+                self.gather_metadata_page();
+            }
         }
+    }
+
+    /// What the decision asks of the devices, its metadata apart.
+    #[cold]
+    fn gather_decision(&mut self, stored: Option<&Fingerprint>) {
+        let SlottedCache { decision, gathering, chunk_bytes, .. } = self;
+        let chunk = *chunk_bytes;
+        let at = |slot: ChunkSlot| u64::from(slot.0) * chunk;
+        for destage in &decision.destage {
+            gathering.add(Device::Flash, Action::Read, at(destage.slot), chunk);
+            gathering.add(Device::Origin, Action::Write, destage.lba.0 * chunk, chunk);
+        }
+        let target = match decision.data {
+            DataStep::Store { slot, .. } => Some(slot),
+            DataStep::Nothing | DataStep::Map(_) => None,
+        };
+        for &slot in decision.freed.iter().filter(|slot| Some(**slot) != target) {
+            gathering.add(Device::Flash, Action::Trim, at(slot), chunk);
+        }
+        if let Some(slot) = target {
+            let raw = stored.map(|&fingerprint| RawChunk { start: at(slot), len: chunk as u32, fingerprint });
+            gathering.add_with(Device::Flash, Action::Write, at(slot), chunk, 0, raw.as_slice());
+        }
+    }
+
+    #[cold]
+    fn gather_metadata_page(&mut self) {
+        let sizes = self.design.sizes();
+        let start = sizes.data_chunks * self.chunk_bytes + self.metadata_at;
+        self.gathering.add_metadata(Action::Write, start, METADATA_PAGE_BYTES);
+        self.metadata_at = (self.metadata_at + METADATA_PAGE_BYTES) % sizes.metadata_bytes.max(METADATA_PAGE_BYTES);
+    }
+
+    /// Notes that a chunk of the origin is read, written or trimmed, and a client waits for it.
+    #[inline]
+    fn gather_origin(&mut self, action: Action, lba: Lba) {
+        if self.gathering.is_on() {
+            self.gathering.for_whom(Waits::Client);
+            self.gathering.add(Device::Origin, action, lba.0 * self.chunk_bytes, self.chunk_bytes);
+        }
+    }
+
+    /// Notes that a slot is read, and a client waits for it.
+    #[cold]
+    fn gather_slot_read(&mut self, slot: ChunkSlot) {
+        self.gathering.for_whom(Waits::Client);
+        self.gathering.add(Device::Flash, Action::Read, u64::from(slot.0) * self.chunk_bytes, self.chunk_bytes);
     }
 
     /// A put that was not stored found its content there.
@@ -106,12 +175,16 @@ impl<D: Slotted> SlottedCache<D> {
 impl<D: Slotted> ReplayCache for SlottedCache<D> {
     #[inline]
     fn read(&mut self, lba: Lba, content: &Content) -> bool {
-        if self.design.read(lba, &mut self.decision).is_some() {
+        if let Some(slot) = self.design.read(lba, &mut self.decision) {
             self.traffic.flash_data_bytes_read += self.chunk_bytes;
-            self.execute();
+            if self.gathering.is_on() {
+                self.gather_slot_read(slot);
+            }
+            self.execute(None, Waits::Nobody);
             return true;
         }
         self.traffic.origin_chunks_read += 1;
+        self.gather_origin(Action::Read, lba);
         self.put(lba, content, false);
         self.count_duplicate();
         false
@@ -120,6 +193,7 @@ impl<D: Slotted> ReplayCache for SlottedCache<D> {
     fn write(&mut self, lba: Lba, content: &Content) -> bool {
         if self.policy != WritePolicy::Back {
             self.traffic.origin_chunks_written += 1;
+            self.gather_origin(Action::Write, lba);
         }
         if self.policy == WritePolicy::Around {
             return self.forget(lba);
@@ -130,6 +204,7 @@ impl<D: Slotted> ReplayCache for SlottedCache<D> {
     }
 
     fn trim(&mut self, lba: Lba) {
+        self.gather_origin(Action::Trim, lba);
         self.forget(lba);
     }
 
@@ -137,13 +212,24 @@ impl<D: Slotted> ReplayCache for SlottedCache<D> {
         if self.design.is_dirty(lba) {
             self.traffic.flash_data_bytes_read += self.chunk_bytes;
             self.traffic.origin_chunks_written += 1;
+            if let Some(slot) = self.design.lookup(lba).filter(|_| self.gathering.is_on()) {
+                self.gather_slot_read(slot);
+                self.gather_origin(Action::Write, lba);
+            }
             self.design.clean(lba);
         }
         self.forget(lba);
     }
 
     fn flush(&mut self) {
+        self.gathering.for_whom(Waits::Flush);
         self.commit();
+        if self.gathering.is_on() {
+            if self.policy == WritePolicy::Back {
+                self.gathering.add(Device::Flash, Action::Flush, 0, 0);
+            }
+            self.gathering.add(Device::Origin, Action::Flush, 0, 0);
+        }
     }
 
     fn traffic(&self) -> Traffic {
@@ -160,5 +246,18 @@ impl<D: Slotted> ReplayCache for SlottedCache<D> {
             stale_chunks: stats.stale_slots,
             live_stored_bytes: stats.live_slots * self.chunk_bytes,
         }
+    }
+
+    fn gather(&mut self, on: bool) {
+        self.gathering.turn(on);
+    }
+
+    fn take_requests(&mut self, into: &mut Requests) {
+        self.gathering.take(into);
+    }
+
+    fn flash_span_bytes(&self) -> u64 {
+        let sizes = self.design.sizes();
+        sizes.data_chunks * self.chunk_bytes + sizes.metadata_bytes.max(METADATA_PAGE_BYTES)
     }
 }

@@ -16,10 +16,15 @@
 //!
 //! [`follow`] has the same cache decide what an engine's log says was to be decided, in that order.
 //!
+//! [`requests`] says what is asked of the devices for all that.
+//!
 //! What it does not do: prefetching, fragments (each request of a trace is a whole chunk; a log has them), or the engine's reserve
 //! of free slots, which only concurrency needs.
 
-use crate::cache::{Content, Figures, ReplayCache, Traffic, WritePolicy};
+use crate::{
+    cache::{Content, Figures, ReplayCache, Traffic, WritePolicy},
+    devices::{Action, Requests, Waits},
+};
 use follow::Following;
 use larder_core::{
     Design, DesignConfig, Fingerprint, Lba, Lookup, NewMapping, Place, SlotId, StreamClass,
@@ -31,11 +36,13 @@ use larder_format::{
     CheckpointCounts, checkpoint::checkpoint_bytes_max, layout::SUPERBLOCK_OFFSETS, log::frame_bytes_for,
     superblock::SUPERBLOCK_BYTES,
 };
+use requests::Asked;
 use segments::{OpenWeu, class_of, index_of};
-use std::collections::HashMap;
+use std::{collections::HashMap, ops::Range};
 
 mod destage;
 pub mod follow;
+mod requests;
 mod segments;
 pub mod sizing;
 
@@ -63,6 +70,8 @@ pub struct WeuOptions {
     pub fp_entries_max: u64,
     /// Size of the metadata log in bytes.
     pub log_bytes: u64,
+    /// Size of each of the two areas for checkpoints, which lie before the log, in bytes.
+    pub checkpoint_area_bytes: u64,
     /// When writes reach the origin.
     pub policy: WritePolicy,
     /// Whether chunks are stored compressed.
@@ -92,6 +101,9 @@ pub struct WeuCache {
     /// WEUs that were evicted.
     evictions: u64,
     traffic: Traffic,
+    asked: Asked,
+    /// The slot that the drive would drop next, if it said so.
+    advised: Option<SlotId>,
     /// What is under way in a log that is followed.
     following: Option<Following>,
 }
@@ -128,6 +140,8 @@ impl WeuCache {
             destaged_to: Lba(0),
             evictions: 0,
             traffic: Traffic::default(),
+            asked: Asked::new(&options),
+            advised: None,
             following: None,
         })
     }
@@ -156,6 +170,7 @@ impl WeuCache {
             let bytes = self.stored_bytes(content);
             let stored = Stored { bytes, raw: bytes == self.options.chunk_bytes };
             let Some(place) = self.store(stored, class_of(dirty)) else { return };
+            self.asked.appended(class_of(dirty), &place, content.fingerprint);
             self.map_stored(lba, place, Some(content.fingerprint), dirty);
         }
     }
@@ -227,18 +242,26 @@ impl WeuCache {
         self.pending += self.design.drop_clean_zeroes(false, usize::MAX).len() as u64;
     }
 
-    /// Evicts one WEU.
+    /// Evicts one WEU: that which the drive would drop, if it said so and that can go, else the design's choice.
     fn evict(&mut self) -> bool {
-        let Some(victim) = self.design.choose_victim(&mut |_| false) else { return false };
-        let dirty = self.design.dirty_in(victim.slot);
+        let advised = self.advised.take();
+        let victim = advised.and_then(|slot| self.design.choose_victim(&mut |other| other != slot));
+        let Some(victim) = victim.or_else(|| self.design.choose_victim(&mut |_| false)) else { return false };
+        self.evict_victim(victim.slot)
+    }
+
+    /// Evicts a WEU that was chosen.
+    fn evict_victim(&mut self, slot: SlotId) -> bool {
+        let dirty = self.design.dirty_in(slot);
         let dirty: Vec<_> = dirty.into_iter().filter_map(|lba| Some((lba, self.design.dirty_seq(lba)?))).collect();
         self.destage(dirty.into_iter());
-        if !self.end_victim(victim.slot) {
+        if !self.end_victim(slot) {
             return false;
         }
         // *Slot freed* is durable before the slot is written again.
         self.commit_if_many();
-        self.release(victim.slot);
+        self.release(slot);
+        self.asked.trimmed(slot);
         if self.evictions.is_multiple_of(self.options.commit_entries.max(1)) {
             self.design.sweep();
             self.drop_replaced();
@@ -278,6 +301,10 @@ impl WeuCache {
             self.pending -= entries;
             self.log_used_bytes += bytes;
             self.traffic.flash_metadata_bytes_written += bytes;
+            self.asked.frame(bytes);
+            if self.pending == 0 {
+                self.asked.flush_flash();
+            }
         }
         if self.log_used_bytes * 100 >= self.options.log_bytes * LOG_USED_PERCENT {
             self.log_used_bytes = 0;
@@ -291,7 +318,9 @@ impl WeuCache {
                 design_pages: 0,
             };
             let superblocks = (SUPERBLOCK_OFFSETS.len() * SUPERBLOCK_BYTES) as u64;
-            self.traffic.flash_metadata_bytes_written += checkpoint_bytes_max(&counts) + superblocks;
+            let bytes = checkpoint_bytes_max(&counts);
+            self.traffic.flash_metadata_bytes_written += bytes + superblocks;
+            self.asked.checkpoint(bytes);
         }
     }
 
@@ -319,14 +348,17 @@ impl WeuCache {
 
 impl ReplayCache for WeuCache {
     fn read(&mut self, lba: Lba, content: &Content) -> bool {
+        self.asked.for_whom(Waits::Client);
         match self.lookup(lba, false) {
             Lookup::Chunk { place, .. } => {
-                self.traffic.flash_data_bytes_read += u64::from(place.stored_len);
+                self.count_record_read(&place);
                 true
             }
             Lookup::Zero => true,
             Lookup::Miss | Lookup::Fragment { .. } => {
                 self.traffic.origin_chunks_read += 1;
+                self.asked.origin(Action::Read, lba, 1);
+                self.asked.for_whom(Waits::Nobody);
                 self.traffic.ghost_hits += u64::from(self.design.is_ghost(lba));
                 self.insert(lba, content, false);
                 false
@@ -345,12 +377,16 @@ impl ReplayCache for WeuCache {
         self.traffic.ghost_hits += u64::from(is_inserted && !hit && self.design.is_ghost(lba));
         match self.options.policy {
             WritePolicy::Back => {
+                self.asked.for_whom(Waits::Nobody);
                 self.insert(lba, content, true);
                 self.destage_some();
             }
             WritePolicy::Through | WritePolicy::Around => {
+                self.asked.for_whom(Waits::Client);
                 self.forget(lba);
                 self.traffic.origin_chunks_written += 1;
+                self.asked.origin(Action::Write, lba, 1);
+                self.asked.for_whom(Waits::Nobody);
                 if self.options.policy == WritePolicy::Through {
                     self.insert(lba, content, false);
                 }
@@ -366,9 +402,12 @@ impl ReplayCache for WeuCache {
     fn trim_run(&mut self, first: Lba, count: u64) {
         let end = first.0 + count;
         if self.options.policy != WritePolicy::Back {
+            self.asked.for_whom(Waits::Client);
             (first.0..end).for_each(|lba| self.forget(Lba(lba)));
+            self.asked.origin(Action::Trim, first, count);
             return;
         }
+        self.asked.for_whom(Waits::Nobody);
         for at in (first.0..end).step_by(TRIMMED_AT_ONCE as usize) {
             let seq = self.next_seq;
             self.next_seq += 1;
@@ -381,6 +420,7 @@ impl ReplayCache for WeuCache {
 
     /// The engine may keep the chunk, with zeroes in the part; here there is no telling what content that is.
     fn trim_part(&mut self, lba: Lba) {
+        self.asked.for_whom(Waits::Client);
         if let Some(seq) = self.design.dirty_seq(lba) {
             self.destage(std::iter::once((lba, seq)));
         }
@@ -391,7 +431,9 @@ impl ReplayCache for WeuCache {
     }
 
     fn flush(&mut self) {
+        self.asked.for_whom(Waits::Flush);
         if self.options.policy != WritePolicy::Back {
+            self.asked.flush_origin();
             return;
         }
         self.close_for_commit(false);
@@ -419,5 +461,39 @@ impl ReplayCache for WeuCache {
             stale_chunks: records - live.len() as u64,
             live_stored_bytes: live.values().map(|&bytes| u64::from(bytes)).sum(),
         }
+    }
+
+    fn gather(&mut self, on: bool) {
+        self.asked.turn(on);
+    }
+
+    fn take_requests(&mut self, into: &mut Requests) {
+        self.asked.take(into);
+    }
+
+    fn flash_span_bytes(&self) -> u64 {
+        self.asked.end_of(self.options.slot_count)
+    }
+
+    fn advise_victim(&mut self, bytes: Range<u64>) {
+        let slots = self.asked.slots_in(&bytes);
+        self.advised =
+            (slots.start < slots.end.min(self.options.slot_count.into())).then_some(SlotId(slots.start as u32));
+    }
+
+    fn evict_range(&mut self, bytes: Range<u64>) -> bool {
+        self.asked.for_whom(Waits::Nobody);
+        let slots = self.asked.slots_in(&bytes);
+        let is_open = |slot: u64| self.open.iter().flatten().any(|open| u64::from(open.slot.0) == slot);
+        if slots.clone().any(is_open) {
+            return false;
+        }
+        for slot in slots.start..slots.end.min(self.options.slot_count.into()) {
+            // None where the slot is free: nothing maps into it.
+            if let Some(victim) = self.design.choose_victim(&mut |other| u64::from(other.0) != slot) {
+                self.evict_victim(victim.slot);
+            }
+        }
+        true
     }
 }

@@ -21,6 +21,7 @@ fn options(policy: WritePolicy) -> WeuOptions {
         mappings_max: 400,
         fp_entries_max: 200,
         log_bytes: 256 << 10,
+        checkpoint_area_bytes: 256 << 10,
         policy,
         compress: true,
         dirty_chunks_max: 40,

@@ -8,6 +8,7 @@
 //! What it does not do: evict. What the origin is told of trims is not counted as written.
 
 use super::WeuCache;
+use crate::devices::Action;
 use larder_core::{Lba, Lookup, ranges::Run};
 
 /// Chunks that are destaged at once.
@@ -18,12 +19,18 @@ const ZERO_BYTES_AT_ONCE: u64 = 16 << 20;
 impl WeuCache {
     /// Writes chunks to the origin, each with the sequence number of its dirty data.
     pub(super) fn destage(&mut self, dirty: impl Iterator<Item = (Lba, u64)>) {
+        let mut any = false;
         for (lba, seq) in dirty {
+            any = true;
             self.traffic.origin_chunks_written += 1;
             if let Lookup::Chunk { place, .. } = self.design.peek(lba) {
-                self.traffic.flash_data_bytes_read += u64::from(place.stored_len);
+                self.count_record_read(&place);
             }
+            self.asked.origin(Action::Write, lba, 1);
             self.mark_clean(lba, seq);
+        }
+        if any {
+            self.asked.flush_origin();
         }
     }
 
@@ -71,6 +78,8 @@ impl WeuCache {
 
     /// Tells the origin of a run, or of a piece of one.
     pub(super) fn destage_run(&mut self, run: Run) {
+        self.asked.origin(Action::Trim, run.first, run.count);
+        self.asked.flush_origin();
         self.design.mark_run_clean(&run);
         self.pending += 1;
     }

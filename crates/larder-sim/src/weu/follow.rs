@@ -144,6 +144,7 @@ impl WeuCache {
             mappings_max,
             fp_entries_max,
             log_bytes: 1 << 40,
+            checkpoint_area_bytes: 0,
             policy: WritePolicy::Back,
             compress: true,
             dirty_chunks_max: NEVER,

@@ -81,6 +81,7 @@ impl WeuCache {
             let metadata = u64::from(rules.header_bytes + open.packer.records() * rules.entry_bytes);
             self.traffic.flash_metadata_bytes_written += metadata;
             self.traffic.flash_data_bytes_written += bytes - metadata;
+            self.asked.segment(class, open.slot, open.packer.start(), bytes, metadata);
             self.pending += std::mem::take(&mut open.awaiting);
             open.holds_dirty = false;
             if let Some(following) = &mut self.following {

@@ -22,7 +22,8 @@ use larder_core::{
 };
 use larder_format::size::exact;
 use larder_format::{
-    Layout, LayoutRequest,
+    CheckpointCounts, Layout, LayoutRequest,
+    checkpoint::checkpoint_bytes_max,
     layout::{CHUNKS_MAX, SLOT_COUNT_MIN, WEU_BYTES_MAX},
     segment::{RECORD_ENTRY_BYTES, SEGMENT_HEADER_BYTES},
 };
@@ -199,7 +200,17 @@ impl WeuSizing {
         }
         let rules =
             PackingRules { weu_bytes: self.chunk_bytes, sector_bytes: SECTOR_BYTES, header_bytes: 0, entry_bytes: 0 };
-        Ok(WeuOptions { rules, slot_count, commit_entries: u64::from(self.weu_bytes / self.chunk_bytes), ..options })
+        let entries = |slots: u32| CheckpointCounts { slots: slots.into(), ..CheckpointCounts::default() };
+        let more = checkpoint_bytes_max(&entries(slot_count))
+            .saturating_sub(checkpoint_bytes_max(&entries(options.slot_count)));
+        Ok(WeuOptions {
+            rules,
+            slot_count,
+            commit_entries: u64::from(self.weu_bytes / self.chunk_bytes),
+            // A checkpoint names each slot.
+            checkpoint_area_bytes: options.checkpoint_area_bytes + more,
+            ..options
+        })
     }
 
     fn with(
@@ -211,6 +222,14 @@ impl WeuSizing {
         layout: &Layout,
     ) -> WeuOptions {
         let data_chunks = u64::from(slot_count) * u64::from(self.weu_bytes / self.chunk_bytes);
+        let most = CheckpointCounts {
+            slots: slot_count.into(),
+            mappings: mappings_max,
+            fragments: 0,
+            zero_ranges: layout.zero_ranges_max,
+            fingerprints: fp_entries_max,
+            design_pages: 0,
+        };
         WeuOptions {
             chunk_bytes: self.chunk_bytes,
             rules,
@@ -218,6 +237,8 @@ impl WeuSizing {
             mappings_max,
             fp_entries_max,
             log_bytes: layout.log_bytes,
+            // As much as the layout has, but where it is one of fewer entries.
+            checkpoint_area_bytes: layout.checkpoint_area_bytes.max(checkpoint_bytes_max(&most)),
             policy: self.policy,
             compress: self.compress,
             dirty_chunks_max: (data_chunks * DIRTY_PERCENT_MAX / 100).min(mappings_max / 2),

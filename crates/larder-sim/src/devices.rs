@@ -1,0 +1,322 @@
+//! What a cache under replay asks of its two devices, request by request: the flash that it lies on, and its origin.
+//!
+//! Role: [`ReplayCache::gather`](crate::cache::ReplayCache::gather) makes a cache keep them, and
+//! [`take_requests`](crate::cache::ReplayCache::take_requests) hands them over. Who lays the flash on a simulated drive, or
+//! gives devices a time, listens there, after each request of a client.
+//!
+//! Order: requests come in the order in which the cache makes them. Those that a client waits for ([`Waits::Client`]) are made
+//! one after the other, before the client is answered; what nobody waits for comes behind it, and is over some time later.
+//!
+//! Invariants: the bytes of gathered requests are those that [`Traffic`](crate::cache::Traffic) counts: data and metadata written
+//! to flash; data and metadata read from flash *and from the cache's buffer*, since what is read while its segment is still in
+//! RAM is counted as read from flash; chunks read from the origin and written to it. No write of the flash reaches beyond
+//! [`ReplayCache::flash_span_bytes`](crate::cache::ReplayCache::flash_span_bytes). A cache that does not gather does no more
+//! than look at one flag.
+//!
+//! What it does not do: know pages, or time. Requests are as the cache makes them, in bytes.
+
+use std::ops::Range;
+
+use larder_core::{Fingerprint, types::mix};
+
+use crate::cache::Content;
+
+/// Who is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Device {
+    /// The flash. Offsets are those of the cache's layout.
+    Flash,
+    /// The cache's own memory, which has what lies at this offset of the flash until its segment is written. Only reads.
+    Buffer,
+    /// The origin. Offset 0 is the beginning of chunk 0.
+    Origin,
+}
+
+/// What is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// To read a range.
+    Read,
+    /// To write a range.
+    Write,
+    /// To forget a range: nobody reads it before it is written again.
+    Trim,
+    /// To make durable what was written before. Has no range.
+    Flush,
+}
+
+/// Who waits until a request is over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Waits {
+    /// The client whose read, write or trim it was.
+    Client,
+    /// The client who asked for a flush.
+    Flush,
+    /// Nobody: a miss is inserted, a segment is full, something is destaged, evicted or put into a checkpoint.
+    #[default]
+    Nobody,
+}
+
+/// One request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceRequest {
+    /// Who is asked.
+    pub device: Device,
+    /// What for.
+    pub action: Action,
+    /// Who waits for it.
+    pub waits: Waits,
+    /// First byte.
+    pub start: u64,
+    /// Bytes; 0 for a flush.
+    pub len: u64,
+    /// Of them, bytes that [`Traffic`](crate::cache::Traffic) counts as metadata.
+    pub metadata_bytes: u64,
+    /// What a write holds, as far as is known: those of [`Requests::raw_chunks`].
+    raw_first: u32,
+    raw_count: u32,
+}
+
+impl DeviceRequest {
+    /// The bytes.
+    pub fn range(&self) -> Range<u64> {
+        self.start..self.start + self.len
+    }
+}
+
+/// A chunk that lies on flash as it is, uncompressed, within a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RawChunk {
+    /// Where on the flash.
+    pub start: u64,
+    /// Its bytes.
+    pub len: u32,
+    /// What it holds.
+    pub fingerprint: Fingerprint,
+}
+
+/// Requests, in the order in which they were made, and what their writes hold.
+#[derive(Clone, Debug, Default)]
+pub struct Requests {
+    list: Vec<DeviceRequest>,
+    raw: Vec<RawChunk>,
+}
+
+impl Requests {
+    /// Forgets all of them, and keeps the memory.
+    pub fn clear(&mut self) {
+        self.list.clear();
+        self.raw.clear();
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// All of them, in order.
+    pub fn iter(&self) -> std::slice::Iter<'_, DeviceRequest> {
+        self.list.iter()
+    }
+
+    /// The chunks of a write whose bytes are known, ascending.
+    pub fn raw_chunks(&self, request: &DeviceRequest) -> &[RawChunk] {
+        self.raw.get(request.raw_first as usize..(request.raw_first + request.raw_count) as usize).unwrap_or_default()
+    }
+
+    /// What a page of the flash at `page_start` holds after `request`, a write that covers it. Known where uncompressed chunks
+    /// cover all of it: then it is the fingerprint of the chunks and of the page's place in them, and that of
+    /// [zeroes](Content::ZEROES) where all of them are. Compressed records, metadata and padding are not known.
+    ///
+    /// A trace has a fingerprint for each chunk and none for parts of one: pages are told to be equal where they are the same
+    /// part of equal chunks, or of zeroes; that parts of different chunks are equal nobody can see.
+    pub fn page_content(&self, request: &DeviceRequest, page_start: u64, page_bytes: u32) -> Option<Fingerprint> {
+        let chunks = self.raw_chunks(request);
+        let page = page_start..page_start + u64::from(page_bytes);
+        let first = chunks.partition_point(|chunk| chunk.start + u64::from(chunk.len) <= page.start);
+        let mut at = page.start;
+        let mut hash = PageHash::default();
+        for chunk in chunks.get(first..).unwrap_or_default() {
+            if at >= page.end {
+                break;
+            }
+            if chunk.start > at {
+                return None;
+            }
+            let end = (chunk.start + u64::from(chunk.len)).min(page.end);
+            hash.add(chunk, at - chunk.start, end - at);
+            at = end;
+        }
+        (at >= page.end).then(|| hash.finish())
+    }
+}
+
+impl<'a> IntoIterator for &'a Requests {
+    type Item = &'a DeviceRequest;
+    type IntoIter = std::slice::Iter<'a, DeviceRequest>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+/// The fingerprint of a page that is made of parts of chunks.
+#[derive(Default)]
+struct PageHash {
+    halves: [u64; 2],
+    parts: u32,
+    /// The first part is the whole of this chunk.
+    whole: Option<Fingerprint>,
+    is_zero: bool,
+}
+
+impl PageHash {
+    fn add(&mut self, chunk: &RawChunk, from: u64, len: u64) {
+        let is_zero = chunk.fingerprint == Content::ZEROES;
+        self.is_zero = is_zero && (self.parts == 0 || self.is_zero);
+        self.whole = (self.parts == 0 && from == 0 && len == u64::from(chunk.len)).then_some(chunk.fingerprint);
+        // Of zeroes, one part is as another.
+        let place = if is_zero { len } else { from << 32 | len };
+        let number = u128::from_le_bytes(chunk.fingerprint.0);
+        let [low, high] = self.halves;
+        self.halves = [mix(low ^ mix(number as u64 ^ place)), mix(high ^ mix((number >> 64) as u64 ^ !place))];
+        self.parts += 1;
+    }
+
+    fn finish(self) -> Fingerprint {
+        match self.whole {
+            _ if self.is_zero => Content::ZEROES,
+            Some(whole) => whole,
+            None => {
+                let [low, high] = self.halves.map(u128::from);
+                Fingerprint((high << 64 | low).to_le_bytes())
+            }
+        }
+    }
+}
+
+/// Requests while they are made: what caches note them with.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Gathering {
+    is_on: bool,
+    /// Who waits for what comes next.
+    waits: Waits,
+    requests: Requests,
+}
+
+impl Gathering {
+    /// Whether to gather from now on. What was gathered and not taken is forgotten.
+    pub fn turn(&mut self, on: bool) {
+        self.is_on = on;
+        self.requests.clear();
+    }
+
+    /// Whether anybody wants to know.
+    #[inline]
+    pub fn is_on(&self) -> bool {
+        self.is_on
+    }
+
+    /// For what comes next, this one waits.
+    #[inline]
+    pub fn for_whom(&mut self, waits: Waits) {
+        self.waits = waits;
+    }
+
+    /// Who waits for what comes next.
+    pub fn waits(&self) -> Waits {
+        self.waits
+    }
+
+    /// Hands over what was gathered, in place of what `into` has.
+    pub fn take(&mut self, into: &mut Requests) {
+        into.clear();
+        std::mem::swap(into, &mut self.requests);
+    }
+
+    /// Notes a request of data; the caller has looked whether anybody wants to know.
+    pub fn add(&mut self, device: Device, action: Action, start: u64, len: u64) {
+        self.add_with(device, action, start, len, 0, &[]);
+    }
+
+    /// Notes a request of metadata.
+    pub fn add_metadata(&mut self, action: Action, start: u64, len: u64) {
+        self.add_with(Device::Flash, action, start, len, len, &[]);
+    }
+
+    /// Notes a request, so much of it metadata, with the chunks that it holds.
+    pub fn add_with(
+        &mut self,
+        device: Device,
+        action: Action,
+        start: u64,
+        len: u64,
+        metadata_bytes: u64,
+        raw: &[RawChunk],
+    ) {
+        let Requests { list, raw: all } = &mut self.requests;
+        let (raw_first, raw_count) = (all.len() as u32, raw.len() as u32);
+        all.extend_from_slice(raw);
+        list.push(DeviceRequest {
+            device,
+            action,
+            waits: self.waits,
+            start,
+            len,
+            metadata_bytes,
+            raw_first,
+            raw_count,
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chunk(start: u64, number: u8) -> RawChunk {
+        RawChunk { start, len: 8192, fingerprint: Fingerprint([number; 16]) }
+    }
+
+    fn contents(raw: &[RawChunk], page_bytes: u32) -> Vec<Option<Fingerprint>> {
+        let mut gathering = Gathering::default();
+        gathering.turn(true);
+        gathering.add_with(Device::Flash, Action::Write, 0, 32 << 10, 0, raw);
+        let mut requests = Requests::default();
+        gathering.take(&mut requests);
+        let request = *requests.iter().next().unwrap();
+        let pages = (0..32 << 10).step_by(page_bytes as usize);
+        pages.map(|page| requests.page_content(&request, page, page_bytes)).collect()
+    }
+
+    #[test]
+    fn a_page_is_known_where_raw_chunks_cover_it() {
+        let raw = [chunk(4096, 1), chunk(12288, 2), chunk(20480, 1)];
+        let pages = contents(&raw, 4096);
+        assert_eq!((pages[0], pages[7]), (None, None));
+        assert!(pages[1..7].iter().all(Option::is_some));
+        assert_eq!((pages[1], pages[2]), (pages[5], pages[6]), "the same parts of equal chunks");
+        assert!(pages[1] != pages[2] && pages[1] != pages[3]);
+        let large = contents(&raw, 8192);
+        assert_eq!((large[0], large[3]), (None, None), "a half of each is not known");
+        assert!(large[1].is_some() && large[1] != large[2]);
+        assert_eq!(contents(&[chunk(8192, 7)], 8192)[1], Some(Fingerprint([7; 16])), "a whole chunk is itself");
+        let both = contents(&[chunk(0, 1), chunk(8192, 2), chunk(16384, 1), chunk(24576, 2)], 16384);
+        assert!(both[0].is_some() && both[0] == both[1]);
+        assert_ne!(both[0], contents(&[chunk(0, 2), chunk(8192, 1)], 16384)[0]);
+    }
+
+    #[test]
+    fn zeroes_are_zeroes_whatever_page_they_are_on() {
+        let zeroes: Vec<_> = [4096, 12288, 20480].map(|start| chunk(start, 0)).to_vec();
+        for page_bytes in [4096, 8192, 16384] {
+            let pages = contents(&zeroes, page_bytes);
+            assert!(pages.iter().flatten().all(|page| *page == Content::ZEROES), "{page_bytes}");
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! What a cache over WEUs asks of its devices under replay: where on the flash each thing lies, and who waits for it.
+//!
+//! The layout is `larder-format`'s: superblocks, two checkpoint areas, the log, and the slots behind it, aligned to a WEU. Log
+//! frames are written as a ring; one that does not fit before the end begins at the log's beginning. Checkpoints go to the area that
+//! the last one did not use, then both superblocks are written. A slot is trimmed when it was evicted. Flash is flushed
+//! where the engine does: after each commit of the log, and after each checkpoint; the origin after each turn of destaging.
+//!
+//! A write in write-back is over when it is in a segment in RAM, so that no client waits for flash; one in write-through or
+//! write-around waits for the log to say that the old copy is outdated, and for the origin.
+//!
+//! Invariants: nothing is done where nobody gathers. A segment is one write, with all that surrounds its records.
+//!
+//! What it does not do: count; `Traffic` is counted where things are done.
+
+use super::{WeuCache, WeuOptions, segments::index_of};
+use crate::devices::{Action, Device, Gathering, RawChunk, Requests, Waits};
+use larder_core::{Fingerprint, Lba, Place, SlotId, StreamClass};
+use larder_format::{
+    layout::{METADATA_OFFSET, SUPERBLOCK_OFFSETS},
+    superblock::SUPERBLOCK_BYTES,
+};
+use std::ops::Range;
+
+/// Requests, and where on the flash they go.
+pub(super) struct Asked {
+    gathering: Gathering,
+    checkpoint_area_bytes: u64,
+    log_offset: u64,
+    log_bytes: u64,
+    weu_offset: u64,
+    weu_bytes: u64,
+    chunk_bytes: u64,
+    /// Where in the log the next frame begins.
+    log_at: u64,
+    /// Checkpoints that were made.
+    checkpoints: u64,
+    /// Uncompressed chunks in the open segments.
+    raw: [Vec<RawChunk>; 2],
+}
+
+impl Asked {
+    pub fn new(options: &WeuOptions) -> Asked {
+        let weu_bytes = u64::from(options.rules.weu_bytes.max(1));
+        let log_offset = METADATA_OFFSET + 2 * options.checkpoint_area_bytes;
+        Asked {
+            gathering: Gathering::default(),
+            checkpoint_area_bytes: options.checkpoint_area_bytes,
+            log_offset,
+            log_bytes: options.log_bytes,
+            weu_offset: (log_offset + options.log_bytes).next_multiple_of(weu_bytes),
+            weu_bytes,
+            chunk_bytes: u64::from(options.chunk_bytes),
+            log_at: 0,
+            checkpoints: 0,
+            raw: [Vec::new(), Vec::new()],
+        }
+    }
+
+    #[inline]
+    pub fn is_on(&self) -> bool {
+        self.gathering.is_on()
+    }
+
+    /// For what comes next, this one waits.
+    #[inline]
+    pub fn for_whom(&mut self, waits: Waits) {
+        self.gathering.for_whom(waits);
+    }
+
+    pub fn turn(&mut self, on: bool) {
+        self.gathering.turn(on);
+        self.raw.iter_mut().for_each(Vec::clear);
+    }
+
+    pub fn take(&mut self, into: &mut Requests) {
+        self.gathering.take(into);
+    }
+
+    fn slot_start(&self, slot: SlotId) -> u64 {
+        self.weu_offset + u64::from(slot.0) * self.weu_bytes
+    }
+
+    /// The slots that lie in these bytes of the flash, whole or in part.
+    pub fn slots_in(&self, bytes: &Range<u64>) -> Range<u64> {
+        let first = bytes.start.saturating_sub(self.weu_offset) / self.weu_bytes;
+        first..bytes.end.saturating_sub(self.weu_offset).div_ceil(self.weu_bytes)
+    }
+
+    /// Where so many slots end.
+    pub fn end_of(&self, slot_count: u32) -> u64 {
+        self.weu_offset + u64::from(slot_count) * self.weu_bytes
+    }
+
+    /// A record was appended, which holds a whole chunk as it is.
+    #[inline]
+    pub fn appended(&mut self, class: StreamClass, place: &Place, fingerprint: Fingerprint) {
+        if self.is_on() && place.encoding == 0 {
+            let start = self.slot_start(place.slot) + u64::from(place.offset);
+            self.raw[index_of(class)].push(RawChunk { start, len: place.stored_len, fingerprint });
+        }
+    }
+
+    /// The segment from `start` on in `slot` is written.
+    pub fn segment(&mut self, class: StreamClass, slot: SlotId, start: u32, bytes: u64, metadata: u64) {
+        if self.is_on() {
+            let start = self.slot_start(slot) + u64::from(start);
+            let raw = &mut self.raw[index_of(class)];
+            self.gathering.add_with(Device::Flash, Action::Write, start, bytes, metadata, raw);
+            raw.clear();
+        }
+    }
+
+    /// A slot is trimmed.
+    pub fn trimmed(&mut self, slot: SlotId) {
+        if self.is_on() {
+            let start = self.slot_start(slot);
+            self.gathering.add(Device::Flash, Action::Trim, start, self.weu_bytes);
+        }
+    }
+
+    /// A frame of the log is written.
+    pub fn frame(&mut self, bytes: u64) {
+        if !self.is_on() {
+            return;
+        }
+        if self.log_at + bytes > self.log_bytes {
+            self.log_at = 0;
+        }
+        // More than the whole log goes round it.
+        let mut left = bytes;
+        while left > 0 {
+            let len = left.min(self.log_bytes - self.log_at).max(1);
+            self.gathering.add_metadata(Action::Write, self.log_offset + self.log_at, len);
+            self.log_at = (self.log_at + len) % self.log_bytes.max(1);
+            left -= len;
+        }
+    }
+
+    /// What was written to the flash is to be durable.
+    pub fn flush_flash(&mut self) {
+        if self.is_on() {
+            self.gathering.add(Device::Flash, Action::Flush, 0, 0);
+        }
+    }
+
+    /// What was written to the origin is to be durable.
+    pub fn flush_origin(&mut self) {
+        if self.is_on() {
+            self.gathering.add(Device::Origin, Action::Flush, 0, 0);
+        }
+    }
+
+    /// A checkpoint of so many bytes is written, and the superblocks that name it. Nobody waits for it; nor does who asked for the
+    /// commit that made it due.
+    pub fn checkpoint(&mut self, bytes: u64) {
+        if !self.is_on() {
+            return;
+        }
+        let waits = self.gathering.waits();
+        self.gathering.for_whom(Waits::Nobody);
+        let area = METADATA_OFFSET + self.checkpoints % 2 * self.checkpoint_area_bytes;
+        self.checkpoints += 1;
+        self.gathering.add_metadata(Action::Write, area, bytes);
+        self.flush_flash();
+        for offset in SUPERBLOCK_OFFSETS {
+            self.gathering.add_metadata(Action::Write, offset, SUPERBLOCK_BYTES as u64);
+        }
+        self.flush_flash();
+        self.gathering.for_whom(waits);
+    }
+
+    /// Chunks of the origin are read, written or trimmed.
+    #[inline]
+    pub fn origin(&mut self, action: Action, first: Lba, count: u64) {
+        if self.is_on() {
+            self.gathering.add(Device::Origin, action, first.0 * self.chunk_bytes, count * self.chunk_bytes);
+        }
+    }
+}
+
+impl WeuCache {
+    /// A record is read: from the flash, or from its segment, where that is open still.
+    #[inline]
+    pub(super) fn count_record_read(&mut self, place: &Place) {
+        self.traffic.flash_data_bytes_read += u64::from(place.stored_len);
+        if self.asked.is_on() {
+            let device = self.open_class_of(place).map_or(Device::Flash, |_| Device::Buffer);
+            let start = self.asked.slot_start(place.slot) + u64::from(place.offset);
+            self.asked.gathering.add(device, Action::Read, start, place.stored_len.into());
+        }
+    }
+}
