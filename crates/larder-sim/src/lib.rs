@@ -16,6 +16,7 @@ pub mod cache;
 pub mod decisions;
 pub mod devices;
 mod held;
+pub mod host;
 pub mod lab;
 pub mod measure;
 pub mod origin;

@@ -20,13 +20,19 @@ use std::time::{Duration, Instant};
 
 use crate::{
     cache::{Figures, ReplayCache, Request, Traffic},
+    devices::Requests,
+    host::{Host, HostCounts},
     lab::Listener,
     setup::Built,
+    ssd::{
+        counts::{Counts, Life, Wear},
+        geometry::Geometry,
+    },
     tally::{Tally, ratio},
 };
 
 /// What a replay came to.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Measures {
     /// Bytes of a chunk.
     pub chunk_bytes: u32,
@@ -42,8 +48,37 @@ pub struct Measures {
     pub traffic: Traffic,
     /// What the cache was at the end.
     pub figures: Figures,
+    /// What the drive beneath did, where one was simulated.
+    pub drive: Option<DriveMeasures>,
     /// How long the cache took for the requests after the warm-up. Reading the trace is not in it.
     pub elapsed: Duration,
+}
+
+/// What a drive under a cache came to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DriveMeasures {
+    /// What it did, after the warm-up.
+    pub counts: Counts,
+    /// What happened between the cache and it, after the warm-up.
+    pub host: HostCounts,
+    /// How its blocks were worn at the end, by all that came: what came in the warm-up is in it.
+    pub wear: Wear,
+    /// How it is built, as it was cut to the cache.
+    pub geometry: Geometry,
+    /// How often a block stands being erased.
+    pub rated_cycles: u32,
+}
+
+impl DriveMeasures {
+    /// The coefficient of variation of the erasures a block: standard deviation over mean. `None` where nothing was erased.
+    pub fn wear_variation(&self) -> Option<f64> {
+        (self.wear.mean > 0.0).then(|| self.wear.standard_deviation / self.wear.mean)
+    }
+
+    /// How long the drive lives, if all of what came goes on as it did, and took so many seconds.
+    pub fn life(&self, seconds: f64) -> Life {
+        Life::of(&self.wear, self.rated_cycles, seconds)
+    }
 }
 
 impl Measures {
@@ -104,7 +139,7 @@ impl Listener for Meter {
     fn take(&mut self, requests: &[Request]) {
         let counted = if self.warming > 0 { self.warm(requests) } else { requests };
         let began = Instant::now();
-        self.cache.replay(counted, &mut self.measures.tally);
+        make(&mut *self.cache, &mut self.beneath, counted, &mut self.measures.tally);
         self.measures.elapsed += began.elapsed();
     }
 }
@@ -113,9 +148,37 @@ fn ratio_or_one(part: u64, whole: u64) -> f64 {
     if whole == 0 { 1.0 } else { part as f64 / whole as f64 }
 }
 
+/// A drive under a cache, and what is on the way to it.
+struct Beneath {
+    host: Box<Host>,
+    asked: Requests,
+    counts_before: Counts,
+    host_before: HostCounts,
+}
+
+/// Makes requests to a cache and, where there is a drive, to that what the cache asks of it then.
+fn make(cache: &mut dyn ReplayCache, beneath: &mut Option<Beneath>, requests: &[Request], tally: &mut Tally) {
+    let Some(Beneath { host, asked, .. }) = beneath else { return cache.replay(requests, tally) };
+    for request in requests {
+        if let Some(bytes) = host.next_eviction() {
+            cache.advise_victim(bytes);
+        }
+        cache.replay(std::slice::from_ref(request), tally);
+        cache.take_requests(asked);
+        host.carry_out(asked);
+        // What a drive drops by itself is gone, and the cache is to know.
+        for bytes in host.take_evicted() {
+            cache.evict_range(bytes);
+            cache.take_requests(asked);
+            host.carry_out(asked);
+        }
+    }
+}
+
 /// A cache whose answers are counted.
 pub struct Meter {
     cache: Box<dyn ReplayCache>,
+    beneath: Option<Beneath>,
     measures: Measures,
     /// Requests until the warm-up ends.
     warming: u64,
@@ -126,10 +189,17 @@ pub struct Meter {
 impl Meter {
     /// Counts begin after `warmup_requests` reads and writes of chunks.
     pub fn new(built: Built, chunk_bytes: u32, warmup_requests: u64) -> Meter {
-        let Built { cache, flash_bytes, data_bytes } = built;
+        let Built { mut cache, flash_bytes, data_bytes, drive } = built;
+        cache.gather(drive.is_some());
+        let beneath = drive.map(|host| Beneath {
+            host,
+            asked: Requests::default(),
+            counts_before: Counts::default(),
+            host_before: HostCounts::default(),
+        });
         let measures =
             Measures { chunk_bytes, flash_bytes, flash_data_bytes: data_bytes, warmup_requests, ..Measures::default() };
-        Meter { cache, measures, warming: warmup_requests, before: Traffic::default() }
+        Meter { cache, beneath, measures, warming: warmup_requests, before: Traffic::default() }
     }
 
     /// The cache.
@@ -146,9 +216,12 @@ impl Meter {
             is_over
         });
         let (warming, counted) = requests.split_at(end.unwrap_or(requests.len()));
-        self.cache.replay(warming, &mut Tally::default());
+        make(&mut *self.cache, &mut self.beneath, warming, &mut Tally::default());
         self.warming = left;
         self.before = self.cache.traffic();
+        if let Some(Beneath { host, counts_before, host_before, .. }) = &mut self.beneath {
+            (*counts_before, *host_before) = (host.drive_counts().clone(), host.counts());
+        }
         counted
     }
 
@@ -156,7 +229,14 @@ impl Meter {
     pub fn finish(self) -> Measures {
         let traffic = self.cache.traffic().since(&self.before);
         let warmup_requests = self.measures.warmup_requests - self.warming;
-        Measures { traffic, warmup_requests, figures: self.cache.figures(), ..self.measures }
+        let drive = self.beneath.map(|Beneath { host, counts_before, host_before, .. }| DriveMeasures {
+            counts: host.drive_counts().since(&counts_before),
+            host: host.counts().since(&host_before),
+            wear: host.wear(),
+            geometry: host.profile().geometry,
+            rated_cycles: host.profile().rated_cycles,
+        });
+        Measures { traffic, warmup_requests, figures: self.cache.figures(), drive, ..self.measures }
     }
 }
 
@@ -168,7 +248,7 @@ mod tests {
 
     fn built(design: impl Slotted + 'static) -> Built {
         let cache = SlottedCache::new(design, WritePolicy::Through, 4096);
-        Built { cache: Box::new(cache), flash_bytes: 50_000, data_bytes: 40_000 }
+        Built { cache: Box::new(cache), flash_bytes: 50_000, data_bytes: 40_000, drive: None }
     }
 
     fn read(lba: u64) -> Request {

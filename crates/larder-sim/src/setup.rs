@@ -12,15 +12,20 @@
 
 mod austere;
 mod designs;
+pub mod drive;
 mod equal_slots;
 mod search;
 mod weu;
 
 use std::fmt;
 
-use crate::cache::{ReplayCache, WritePolicy};
 pub use crate::weu::sizing::Granularity;
+use crate::{
+    cache::{ReplayCache, WritePolicy},
+    host::Host,
+};
 pub use designs::{DESIGNS, Design};
+use drive::DriveSetup;
 use larder_core::slotted::FlashSize;
 pub use larder_core::slotted::Orphans;
 
@@ -67,7 +72,7 @@ impl fmt::Display for FlashAmount {
     }
 }
 
-/// What may be asked of some designs. `None` leaves it to the design.
+/// What may be asked of some designs, `None` leaves it to the design; and the drive beneath, which any may have.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Options {
     /// Whether a content is stored once.
@@ -88,6 +93,8 @@ pub struct Options {
     pub granularity: Option<Granularity>,
     /// What becomes of data that no address has any more (CacheDedup §3.1).
     pub orphans: Option<Orphans>,
+    /// The drive that the flash lies on; none is simulated where none is given.
+    pub drive: Option<DriveSetup>,
 }
 
 /// An option by name.
@@ -170,6 +177,7 @@ impl Options {
             fp_index_percent: self.fp_index_percent.or(others.fp_index_percent.filter(|_| has(OptionId::FpIndex))),
             granularity: self.granularity.or(others.granularity.filter(|_| has(OptionId::Granularity))),
             orphans: self.orphans.or(others.orphans.filter(|_| has(OptionId::Orphans))),
+            drive: self.drive.or(others.drive),
         }
     }
 }
@@ -197,6 +205,8 @@ pub struct Built {
     pub flash_bytes: u64,
     /// Of them, bytes for chunks.
     pub data_bytes: u64,
+    /// The drive that the flash lies on, if one is simulated.
+    pub drive: Option<Box<Host>>,
 }
 
 impl Setup {
@@ -208,7 +218,11 @@ impl Setup {
     pub fn build(&self, working_set_chunks: u64) -> Result<Built, String> {
         self.check()?;
         let flash = self.flash.resolve(working_set_chunks, self.chunk_bytes)?;
-        (self.design.build)(self, flash)
+        let built = (self.design.build)(self, flash)?;
+        let Some(drive) = self.options.drive else { return Ok(built) };
+        // Of equal flashes, drives are equal, whatever the layout leaves over.
+        let host = drive.build(built.flash_bytes.max(built.cache.flash_span_bytes()))?;
+        Ok(Built { drive: Some(Box::new(host)), ..built })
     }
 
     /// Whether the design has what is asked for.
@@ -238,7 +252,7 @@ impl Setup {
         }
     }
 
-    /// What tells it from others: design and options, as in `nitro:dedup=off`.
+    /// What tells it from others: design, options and translation layer, as in `nitro:dedup=off:ftl=page`.
     pub fn label(&self) -> String {
         let mut label = self.design.name.to_owned();
         let Options {
@@ -251,6 +265,7 @@ impl Setup {
             fp_index_percent,
             granularity,
             orphans,
+            drive,
         } = self.options;
         let on_off = |value: bool| if value { "on" } else { "off" }.to_owned();
         let pairs = [
@@ -268,6 +283,9 @@ impl Setup {
             if let Some(value) = value {
                 label.push_str(&format!(":{}={value}", id.name()));
             }
+        }
+        if let Some(drive) = drive {
+            label.push_str(&format!(":ftl={}", drive.ftl.name));
         }
         label
     }

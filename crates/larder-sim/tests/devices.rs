@@ -24,7 +24,7 @@ fn content(number: u64) -> Content {
     }
     let mut bytes = [7; 16];
     bytes[..8].copy_from_slice(&number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
-    let stored_bytes = if number % 3 == 0 { CHUNK } else { 1 + (number * 977 % u64::from(CHUNK)) as u32 };
+    let stored_bytes = if number.is_multiple_of(3) { CHUNK } else { 1 + (number * 977 % u64::from(CHUNK)) as u32 };
     Content { fingerprint: Fingerprint(bytes), stored_bytes }
 }
 

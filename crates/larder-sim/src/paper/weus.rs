@@ -38,7 +38,7 @@ impl WeuRoom {
         options.fp_entries_max = self.fingerprints;
         let data_bytes = u64::from(options.slot_count) * u64::from(options.rules.weu_bytes);
         let flash_bytes = data_bytes + options.log_bytes;
-        Ok(Built { cache: Box::new(WeuCache::new(self.design, options)?), flash_bytes, data_bytes })
+        Ok(Built { cache: Box::new(WeuCache::new(self.design, options)?), flash_bytes, data_bytes, drive: None })
     }
 }
 

@@ -31,6 +31,7 @@ fn made(name: &str, read_hits: u64, bounds: bool) -> Row {
             ..Figures::default()
         },
         elapsed: Duration::from_millis(500),
+        drive: None,
     };
     let facts = TraceFacts { name: "a, \"b\".csv".to_owned(), content: None, lines_skipped: 1, back_steps: 2 };
     let bound = |read_hits_upper, read_hits_lower| Bound { reads: 100, read_hits_upper, read_hits_lower };

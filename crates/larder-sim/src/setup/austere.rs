@@ -29,7 +29,7 @@ pub(super) fn build(setup: &Setup, flash: FlashSize) -> Result<Built, String> {
         FlashSize::DataChunks(_) => slots * slot_bytes,
     };
     let data_bytes = slots * u64::from(config.subchunk_bytes);
-    Ok(Built { cache: Box::new(cache), flash_bytes, data_bytes })
+    Ok(Built { cache: Box::new(cache), flash_bytes, data_bytes, drive: None })
 }
 
 fn config(setup: &Setup, flash: FlashSize) -> Result<AustereConfig, String> {

@@ -75,7 +75,7 @@ fn build<D: Slotted + 'static>(
         FlashSize::DataChunks(_) => data_bytes + design.sizes().metadata_bytes,
     };
     let cache = Box::new(SlottedCache::new(design, setup.policy, setup.chunk_bytes));
-    Ok(Built { cache, flash_bytes, data_bytes })
+    Ok(Built { cache, flash_bytes, data_bytes, drive: None })
 }
 
 /// The largest cache that `bytes` have room for, with an explicit number of LBA entries.

@@ -47,6 +47,7 @@ fn an_option_goes_to_the_designs_that_have_it_and_is_refused_by_others() {
         fp_index_percent: Some(50),
         granularity: Some(Granularity::Weu),
         orphans: Some(Orphans::Forget),
+        drive: None,
     };
     for design in DESIGNS {
         let bare = setup(design.name, flash);

@@ -53,7 +53,7 @@ pub(super) fn build(
         FlashSize::DataChunks(_) => data_bytes + metadata_bytes(&sized),
     };
     let cache = WeuCache::new(design, sized)?;
-    Ok(Built { cache: Box::new(cache), flash_bytes, data_bytes })
+    Ok(Built { cache: Box::new(cache), flash_bytes, data_bytes, drive: None })
 }
 
 fn options(setup: &Setup, flash: FlashSize) -> Result<WeuOptions, String> {

@@ -43,7 +43,7 @@ pub struct Written {
 }
 
 /// A flash translation layer.
-pub trait Ftl {
+pub trait Ftl: Send {
     /// The host writes `pages`, which are one request (CAFTL samples within it): each page once, in any order.
     /// Collection that is needed to have room happens in here.
     ///

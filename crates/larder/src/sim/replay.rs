@@ -73,6 +73,7 @@ pub fn common(args: &CacheArgs, ram: Option<u64>) -> Options {
         fp_index_percent: args.fp_index,
         granularity: args.granularity,
         orphans: args.orphans,
+        drive: None,
     }
 }
 

@@ -70,6 +70,7 @@ impl Change {
             fp_index_percent,
             granularity,
             orphans,
+            drive: _,
         } = &mut setup.options;
         match self {
             Change::Chunk(bytes) => setup.chunk_bytes = bytes,

@@ -1,0 +1,332 @@
+//! The host's side of a drive: how the flash of a cache lies on the logical pages of a simulated SSD.
+//!
+//! Role: [`Host`] takes what a cache [asks](crate::devices) of its flash, in bytes, and asks a translation layer for pages. Offset 0
+//! of the flash is logical page 0.
+//!
+//! - A **write** is one request to the layer for all whole units in it: a unit is a page, or as many as the drive
+//!   [takes at once](Ftl::write_unit_pages). What covers a unit in part waits in the drive's buffer
+//!   ([`Profile::buffer_bytes`]) until the rest comes; where more units wait than the buffer holds, the one that has waited longest
+//!   is completed with what was there, which is read first, and written. The buffer keeps what it has over a loss of power,
+//!   so that a flush does not empty it.
+//! - A **read** is of each page that it touches, but for bytes that wait in the buffer.
+//! - A **trim** is told for whole pages. What becomes of it is the layer's to say.
+//! - A page's content is told where it is known ([`Requests::page_content`]), for layers that deduplicate.
+//!
+//! Invariants: the layer is asked for nothing else, so that its counts are those of the cache's requests.
+//!
+//! What it does not do: time, or buffer whole units: each is written as it comes, however soon it is written again. And the drive is
+//! never idle, so that what a layer leaves for idle time is not done.
+
+use std::collections::{HashMap, VecDeque};
+
+use crate::{
+    devices::{Action, Device, DeviceRequest, Requests},
+    ssd::{
+        counts::{Counts, Wear},
+        ftl::{Ftl, FtlKind, PageWrite},
+        geometry::{Lpn, OutOfRange},
+        op::{Op, Sink},
+        profile::Profile,
+    },
+};
+
+/// The unit in which partial writes are kept account of, in bytes: no request of a cache is of less.
+const SECTOR_BYTES: u64 = 512;
+
+/// What happened between the cache and the drive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HostCounts {
+    /// Units that were written with less than all of their bytes new.
+    pub units_completed: u64,
+    /// Pages that were read to complete them.
+    pub pages_read_to_complete: u64,
+    /// Writes that met what still waited in the buffer, and so cost no page of their own.
+    pub writes_absorbed: u64,
+}
+
+impl HostCounts {
+    /// What was counted since `earlier`, a former state of the same counts.
+    pub fn since(&self, earlier: &HostCounts) -> HostCounts {
+        HostCounts {
+            units_completed: self.units_completed - earlier.units_completed,
+            pages_read_to_complete: self.pages_read_to_complete - earlier.pages_read_to_complete,
+            writes_absorbed: self.writes_absorbed - earlier.writes_absorbed,
+        }
+    }
+}
+
+/// A unit that waits in the buffer.
+struct Partial {
+    /// A bit a sector: it has been written.
+    sectors: Vec<u64>,
+    /// How many.
+    count: u64,
+    /// Which of those that were begun.
+    number: u64,
+}
+
+/// See the module.
+pub struct Host {
+    ftl: Box<dyn Ftl>,
+    profile: Profile,
+    page_bytes: u64,
+    unit_bytes: u64,
+    unit_sectors: u64,
+    /// Units that wait in the buffer at most.
+    units_max: usize,
+    waiting: HashMap<u64, Partial>,
+    /// Units that wait, with their numbers, first begun first; those that wait no more are passed over.
+    order: VecDeque<(u64, u64)>,
+    next_number: u64,
+    pages: Vec<PageWrite>,
+    counts: HostCounts,
+    evicted: Evicted,
+}
+
+/// Pages that the drive dropped by itself.
+#[derive(Default)]
+struct Evicted(Vec<Lpn>);
+
+impl Sink for Evicted {
+    fn op(&mut self, op: &Op) {
+        if let Op::Evicted { lpn } = op {
+            self.0.push(*lpn);
+        }
+    }
+}
+
+impl Host {
+    /// A new drive of this profile with this layer.
+    ///
+    /// # Errors
+    /// The first number of the profile that cannot be.
+    pub fn new(profile: &Profile, kind: &FtlKind) -> Result<Host, OutOfRange> {
+        profile.check()?;
+        let ftl = (kind.make)(profile)?;
+        let page_bytes = u64::from(profile.geometry.page_bytes);
+        let unit_bytes = page_bytes * u64::from(ftl.write_unit_pages());
+        Ok(Host {
+            ftl,
+            profile: *profile,
+            page_bytes,
+            unit_bytes,
+            unit_sectors: unit_bytes / SECTOR_BYTES,
+            units_max: usize::try_from(profile.buffer_bytes / unit_bytes).unwrap_or(usize::MAX).max(1),
+            waiting: HashMap::new(),
+            order: VecDeque::new(),
+            next_number: 0,
+            pages: Vec::new(),
+            counts: HostCounts::default(),
+            evicted: Evicted::default(),
+        })
+    }
+
+    /// The layer.
+    pub fn ftl(&self) -> &dyn Ftl {
+        &*self.ftl
+    }
+
+    /// The drive.
+    pub fn profile(&self) -> &Profile {
+        &self.profile
+    }
+
+    /// Bytes that the layer takes at once: a page, or more.
+    pub fn unit_bytes(&self) -> u64 {
+        self.unit_bytes
+    }
+
+    /// What the drive did.
+    pub fn drive_counts(&self) -> &Counts {
+        self.ftl.counts()
+    }
+
+    /// What happened on the way to it.
+    pub fn counts(&self) -> HostCounts {
+        self.counts
+    }
+
+    /// How its blocks are worn.
+    pub fn wear(&self) -> Wear {
+        Wear::of(self.ftl.array())
+    }
+
+    /// The bytes of the flash that the drive would drop next, if it does such things.
+    pub fn next_eviction(&self) -> Option<std::ops::Range<u64>> {
+        let pages = self.ftl.next_eviction()?;
+        Some(u64::from(pages.start) * self.page_bytes..u64::from(pages.end) * self.page_bytes)
+    }
+
+    /// What the drive dropped by itself since that was asked last: runs of bytes of the flash, ascending.
+    pub fn take_evicted(&mut self) -> Vec<std::ops::Range<u64>> {
+        let mut pages = std::mem::take(&mut self.evicted.0);
+        pages.sort_unstable();
+        let mut runs: Vec<std::ops::Range<u64>> = Vec::new();
+        for lpn in pages {
+            let start = u64::from(lpn.0) * self.page_bytes;
+            match runs.last_mut() {
+                Some(run) if run.end == start => run.end += self.page_bytes,
+                _ => runs.push(start..start + self.page_bytes),
+            }
+        }
+        runs
+    }
+
+    /// Makes all requests that are for the flash, in order.
+    pub fn carry_out(&mut self, requests: &Requests) {
+        for request in requests {
+            if request.device != Device::Flash {
+                continue;
+            }
+            match request.action {
+                Action::Read => self.read(request),
+                Action::Write => self.write(requests, request),
+                Action::Trim => self.trim(request),
+                Action::Flush => self.ftl.flush(&mut self.evicted),
+            }
+        }
+    }
+
+    fn read(&mut self, request: &DeviceRequest) {
+        let range = request.range();
+        for page in range.start / self.page_bytes..range.end.div_ceil(self.page_bytes) {
+            let start = range.start.max(page * self.page_bytes);
+            let end = range.end.min((page + 1) * self.page_bytes);
+            if !self.is_waiting(start, end) {
+                self.ftl.read(Lpn(page as u32), &mut self.evicted);
+            }
+        }
+    }
+
+    /// Whether all of these bytes of one unit wait in the buffer.
+    fn is_waiting(&self, start: u64, end: u64) -> bool {
+        if self.waiting.is_empty() {
+            return false;
+        }
+        let unit = start / self.unit_bytes;
+        let Some(partial) = self.waiting.get(&unit) else { return false };
+        let first = start / SECTOR_BYTES - unit * self.unit_sectors;
+        let last = end.div_ceil(SECTOR_BYTES) - unit * self.unit_sectors;
+        (first..last).all(|sector| partial.has(sector))
+    }
+
+    fn write(&mut self, requests: &Requests, request: &DeviceRequest) {
+        let range = request.range();
+        let unit = self.unit_bytes;
+        let (whole_from, whole_to) = (range.start.next_multiple_of(unit), range.end / unit * unit);
+        if whole_from > whole_to {
+            // Within one unit.
+            return self.write_part(range.start, range.end);
+        }
+        if range.start < whole_from {
+            self.write_part(range.start, whole_from);
+        }
+        if whole_from < whole_to {
+            for at in (whole_from / unit)..(whole_to / unit) {
+                self.forget_waiting(at);
+            }
+            self.pages.clear();
+            let page_bytes = self.page_bytes;
+            self.pages.extend((whole_from / page_bytes..whole_to / page_bytes).map(|page| PageWrite {
+                lpn: Lpn(page as u32),
+                content: requests.page_content(request, page * page_bytes, page_bytes as u32),
+            }));
+            self.ftl.write(&self.pages, &mut self.evicted);
+        }
+        if whole_to < range.end {
+            self.write_part(whole_to, range.end);
+        }
+    }
+
+    fn forget_waiting(&mut self, unit: u64) {
+        if !self.waiting.is_empty() && self.waiting.remove(&unit).is_some() {
+            self.counts.writes_absorbed += 1;
+        }
+    }
+
+    /// Bytes of one unit, not all of it.
+    fn write_part(&mut self, start: u64, end: u64) {
+        let unit = start / self.unit_bytes;
+        let first = start / SECTOR_BYTES - unit * self.unit_sectors;
+        let last = end.div_ceil(SECTOR_BYTES) - unit * self.unit_sectors;
+        let (number, words) = (self.next_number, self.unit_sectors.div_ceil(64) as usize);
+        let partial = self.waiting.entry(unit).or_insert_with(|| Partial { sectors: vec![0; words], count: 0, number });
+        if partial.number == number {
+            self.next_number += 1;
+            self.order.push_back((unit, number));
+        } else {
+            self.counts.writes_absorbed += 1;
+        }
+        (first..last).for_each(|sector| partial.set(sector));
+        if partial.count == self.unit_sectors {
+            self.waiting.remove(&unit);
+            self.write_unit(unit);
+        }
+        while self.waiting.len() > self.units_max {
+            self.complete_oldest();
+        }
+        if self.order.len() > 2 * self.units_max.max(self.waiting.len()) {
+            let waiting = &self.waiting;
+            self.order.retain(|(unit, number)| waiting.get(unit).is_some_and(|partial| partial.number == *number));
+        }
+    }
+
+    /// Completes the unit that has waited longest with what was there, and writes it.
+    fn complete_oldest(&mut self) {
+        while let Some((unit, number)) = self.order.pop_front() {
+            if self.waiting.get(&unit).is_none_or(|partial| partial.number != number) {
+                continue;
+            }
+            let Some(partial) = self.waiting.remove(&unit) else { continue };
+            let per_page = self.page_bytes / SECTOR_BYTES;
+            let pages = self.unit_bytes / self.page_bytes;
+            for page in 0..pages {
+                let is_new = (page * per_page..(page + 1) * per_page).all(|sector| partial.has(sector));
+                let lpn = Lpn((unit * pages + page) as u32);
+                if !is_new && self.ftl.locate(lpn).is_some() {
+                    self.ftl.read(lpn, &mut self.evicted);
+                    self.counts.pages_read_to_complete += 1;
+                }
+            }
+            self.counts.units_completed += 1;
+            return self.write_unit(unit);
+        }
+    }
+
+    /// Writes a unit out of the buffer, where nobody knows what it holds.
+    fn write_unit(&mut self, unit: u64) {
+        let pages = self.unit_bytes / self.page_bytes;
+        self.pages.clear();
+        self.pages
+            .extend((unit * pages..(unit + 1) * pages).map(|page| PageWrite { lpn: Lpn(page as u32), content: None }));
+        self.ftl.write(&self.pages, &mut self.evicted);
+    }
+
+    fn trim(&mut self, request: &DeviceRequest) {
+        let range = request.range();
+        let (first, last) = (range.start.div_ceil(self.page_bytes), range.end / self.page_bytes);
+        if first >= last {
+            return;
+        }
+        if !self.waiting.is_empty() {
+            for unit in (first * self.page_bytes).div_ceil(self.unit_bytes)..last * self.page_bytes / self.unit_bytes {
+                self.waiting.remove(&unit);
+            }
+        }
+        self.ftl.trim(first as u32..last as u32, &mut self.evicted);
+    }
+}
+
+impl Partial {
+    fn has(&self, sector: u64) -> bool {
+        self.sectors.get(sector as usize / 64).is_some_and(|word| word >> (sector % 64) & 1 == 1)
+    }
+
+    fn set(&mut self, sector: u64) {
+        if let Some(word) = self.sectors.get_mut(sector as usize / 64) {
+            let bit = 1 << (sector % 64);
+            self.count += u64::from(*word & bit == 0);
+            *word |= bit;
+        }
+    }
+}

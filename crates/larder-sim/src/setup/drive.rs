@@ -1,0 +1,229 @@
+//! The drive that the flash of a cache lies on: a profile, a translation layer, and how large it is.
+//!
+//! Where nothing is said of its capacity, a drive is as large as the flash of the cache, and hardly more. It is cut from its
+//! profile so: blocks and pages stay as they are, and there are fewer of them. Where a plane would have fewer than
+//! [`BLOCKS_PER_PLANE_MIN`] blocks, which leave translation layers no room to work in, there are fewer planes; where there is one
+//! left, blocks have fewer pages, half as many at a time.
+//!
+//! Invariants: a number that cannot hold is refused where it is given, with the field and its range.
+//!
+//! What it does not do: lay the flash on the drive; [`Host`] does.
+
+use crate::{
+    host::Host,
+    ssd::{
+        ftl::FtlKind,
+        geometry::{OutOfRange, PAGES_PER_BLOCK_MAX},
+        profile::{Profile, Scale},
+    },
+};
+
+/// The fewest blocks of a plane of a drive that is cut to the size of a cache: at 7% over-provisioning 8 of them are
+/// spare, where a layer keeps one free, and writes up to four side by side.
+pub const BLOCKS_PER_PLANE_MIN: u32 = 128;
+/// The fewest pages of a block.
+const PAGES_PER_BLOCK_MIN: u32 = 4;
+
+/// How large a drive is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Capacity {
+    /// As the flash of the cache.
+    OfCache,
+    /// So many bytes for the host, or a little more; the cache uses the first of them.
+    Bytes(u64),
+}
+
+/// A drive under a cache.
+#[derive(Clone, Copy, Debug)]
+pub struct DriveSetup {
+    /// What it is made of.
+    pub profile: Profile,
+    /// How it translates.
+    pub ftl: &'static FtlKind,
+    /// How large it is.
+    pub capacity: Capacity,
+}
+
+impl PartialEq for DriveSetup {
+    fn eq(&self, other: &DriveSetup) -> bool {
+        let DriveSetup { profile, ftl, capacity } = other;
+        self.profile == *profile && self.ftl.name == ftl.name && self.capacity == *capacity
+    }
+}
+
+/// A number of a drive that can be given.
+struct Field {
+    name: &'static str,
+    /// The least and the most.
+    range: (f64, f64),
+    is_whole: bool,
+    set: fn(&mut DriveSetup, f64),
+}
+
+const fn whole(name: &'static str, range: (f64, f64), set: fn(&mut DriveSetup, f64)) -> Field {
+    Field { name, range, is_whole: true, set }
+}
+
+/// Nanoseconds, cycles and bytes: as many as a number holds to the last one.
+const MANY: f64 = (1u64 << 53) as f64;
+const COUNT: (f64, f64) = (1.0, u32::MAX as f64);
+
+/// All of them. What [`Profile::check`] knows of a range is not said again here.
+const FIELDS: &[Field] = &[
+    whole("capacity", (1.0, MANY), |drive, value| drive.capacity = Capacity::Bytes(value as u64)),
+    whole("packages", COUNT, |drive, value| drive.profile.geometry.packages = value as u32),
+    whole("dies_per_package", COUNT, |drive, value| drive.profile.geometry.dies_per_package = value as u32),
+    whole("planes_per_die", COUNT, |drive, value| drive.profile.geometry.planes_per_die = value as u32),
+    whole("pages_per_block", (1.0, PAGES_PER_BLOCK_MAX as f64), |drive, value| {
+        drive.profile.geometry.pages_per_block = value as u32;
+    }),
+    whole("page_bytes", COUNT, |drive, value| drive.profile.geometry.page_bytes = value as u32),
+    Field {
+        name: "over_provisioning_percent",
+        range: (0.0, crate::ssd::geometry::OVER_PROVISIONING_PERCENT_MAX),
+        is_whole: false,
+        set: |drive, value| drive.profile.geometry.over_provisioning_percent = value,
+    },
+    Field {
+        name: "collection_threshold_percent",
+        range: (0.0, 99.0),
+        is_whole: false,
+        set: |drive, value| drive.profile.collection_threshold_percent = value,
+    },
+    whole("rated_cycles", COUNT, |drive, value| drive.profile.rated_cycles = value as u32),
+    whole("buffer_bytes", (0.0, MANY), |drive, value| drive.profile.buffer_bytes = value as u64),
+    whole("read_ns", (1.0, MANY), |drive, value| drive.profile.timing.read_ns = value as u64),
+    whole("program_ns", (1.0, MANY), |drive, value| drive.profile.timing.program_ns = value as u64),
+    whole("erase_ns", (1.0, MANY), |drive, value| drive.profile.timing.erase_ns = value as u64),
+    whole("transfer_ns", (1.0, MANY), |drive, value| drive.profile.timing.transfer_ns = value as u64),
+    whole("hz", (1.0, MANY), |drive, value| drive.profile.controller.hz = value as u64),
+    whole("link_bytes_per_second", (1.0, MANY), |drive, value| drive.profile.link_bytes_per_second = value as u64),
+];
+
+impl DriveSetup {
+    /// A drive as large as the flash of its cache.
+    pub fn new(profile: Profile, ftl: &'static FtlKind) -> DriveSetup {
+        DriveSetup { profile, ftl, capacity: Capacity::OfCache }
+    }
+
+    /// The names of what [`DriveSetup::with`] sets.
+    pub fn fields() -> impl Iterator<Item = &'static str> {
+        FIELDS.iter().map(|field| field.name)
+    }
+
+    /// The same with another number.
+    ///
+    /// # Errors
+    /// A sentence: there is no such field, or the number is out of its range.
+    pub fn with(mut self, name: &str, value: f64) -> Result<DriveSetup, String> {
+        let Some(field) = FIELDS.iter().find(|field| field.name == name) else {
+            let names: Vec<&str> = DriveSetup::fields().collect();
+            return Err(format!("a drive has no number {name:?}; it has {}", names.join(", ")));
+        };
+        let (least, most) = field.range;
+        if !(least..=most).contains(&value) || field.is_whole && value.fract() != 0.0 {
+            let kind = if field.is_whole { "a whole number " } else { "" };
+            return Err(format!("{name} is {value}, but has to be {kind}from {least} to {most}"));
+        }
+        (field.set)(&mut self, value);
+        self.profile.check().map_err(|error| error.to_string())?;
+        Ok(self)
+    }
+
+    /// The drive, for a cache whose flash takes so many bytes.
+    ///
+    /// # Errors
+    /// A sentence: the drive is too small for the cache, or cannot be.
+    pub fn build(&self, flash_bytes: u64) -> Result<Host, String> {
+        self.made(flash_bytes).map_err(|error| format!("a drive {} with {}: {error}", self.profile.name, self.ftl.name))
+    }
+
+    fn made(&self, flash_bytes: u64) -> Result<Host, OutOfRange> {
+        let bytes = match self.capacity {
+            Capacity::OfCache => flash_bytes,
+            Capacity::Bytes(bytes) if bytes < flash_bytes => {
+                let range = format!("{flash_bytes} or more: the flash of the cache lies on it");
+                return Err(OutOfRange::new("capacity", bytes, range));
+            }
+            Capacity::Bytes(bytes) => bytes,
+        };
+        let host = Host::new(&fitted(&self.profile, bytes)?, self.ftl)?;
+        // A layer that takes whole units has them whole.
+        let rounded = bytes.next_multiple_of(host.unit_bytes());
+        let has = u64::from(host.ftl().logical_pages()) * u64::from(host.profile().geometry.page_bytes);
+        if has >= rounded {
+            return Ok(host);
+        }
+        Host::new(&fitted(&self.profile, rounded)?, self.ftl)
+    }
+}
+
+/// The drive with room for so many bytes; see the module.
+fn fitted(profile: &Profile, bytes: u64) -> Result<Profile, OutOfRange> {
+    let mut from = *profile;
+    loop {
+        let scaled = from.scaled_to(bytes, Scale::Blocks)?;
+        if scaled.geometry.blocks_per_plane >= BLOCKS_PER_PLANE_MIN {
+            return Ok(scaled);
+        }
+        let geometry = &mut from.geometry;
+        let parts = [&mut geometry.planes_per_die, &mut geometry.dies_per_package, &mut geometry.packages];
+        if let Some(part) = parts.into_iter().find(|part| **part > 1) {
+            *part = part.div_ceil(2);
+        } else if geometry.pages_per_block >= 2 * PAGES_PER_BLOCK_MIN {
+            geometry.pages_per_block /= 2;
+        } else {
+            return Ok(scaled);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ssd::{ftl::FTLS, profile::PROFILES};
+
+    #[test]
+    fn every_profile_is_cut_to_the_size_of_a_cache() {
+        for profile in PROFILES {
+            for mib in [8, 100, 1000, 20_000] {
+                let fitted = fitted(profile, mib << 20).expect("a drive");
+                let (geometry, whole) = (fitted.geometry, profile.geometry);
+                assert!(geometry.logical_bytes() >= mib << 20, "{} of {mib} MiB", profile.name);
+                assert!(geometry.blocks_per_plane >= BLOCKS_PER_PLANE_MIN, "{} of {mib} MiB", profile.name);
+                let is_cut = geometry.pages_per_block < whole.pages_per_block;
+                assert!(!is_cut || geometry.planes() == 1, "{} of {mib} MiB: planes go before pages", profile.name);
+                let most = (mib << 20) + 2 * u64::from(geometry.planes()) * geometry.block_bytes();
+                assert!(geometry.logical_bytes() <= most, "{} of {mib} MiB: hardly more", profile.name);
+            }
+            let first = &FTLS[0];
+            let host = DriveSetup::new(*profile, first).build(64 << 20).expect("a drive");
+            assert!(u64::from(host.ftl().logical_pages()) * u64::from(host.profile().geometry.page_bytes) >= 64 << 20);
+        }
+    }
+
+    #[test]
+    fn a_number_that_cannot_hold_is_refused_with_its_field_and_range() {
+        let drive = DriveSetup::new(PROFILES[0], &FTLS[0]);
+        for (name, value, words) in [
+            ("over_provisioning_percent", -1.0, "from 0 to 1000"),
+            ("page_bytes", 5000.0, "a power of two"),
+            ("page_bytes", 4096.5, "a whole number"),
+            ("packages", 0.0, "from 1"),
+            ("packages", 2000.0, "from 1 to 1024"),
+            ("read_ns", 0.0, "from 1"),
+            ("rated_cycles", f64::NAN, "from 1"),
+        ] {
+            let sentence = drive.with(name, value).expect_err("refused");
+            assert!(sentence.starts_with(&format!("{name} is ")) && sentence.contains(words), "{sentence}");
+        }
+        assert!(drive.with("wings", 2.0).expect_err("refused").contains("over_provisioning_percent"));
+        let sentence = drive.with("capacity", 1e6).expect("a number").build(2_000_000).err().expect("refused");
+        assert!(sentence.contains("capacity is 1000000, but has to be 2000000 or more"), "{sentence}");
+        let sentence = drive.with("over_provisioning_percent", 0.0).expect("a number").build(1 << 26).err();
+        assert!(sentence.is_some_and(|why| why.contains("over_provisioning_percent is 0")), "no spare blocks");
+        for name in DriveSetup::fields() {
+            assert!(drive.with(name, 64.0).is_ok() || name == "page_bytes", "{name}");
+        }
+    }
+}

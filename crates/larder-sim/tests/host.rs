@@ -1,0 +1,153 @@
+//! Every design on every translation layer, over random workloads: the drive gets the bytes that the cache writes, finds
+//! what it reads, and deduplicates what is known to be equal; and the cache answers as it does without a drive.
+
+mod common;
+
+use common::{Rng, for_seeds};
+use larder_core::{Fingerprint, Lba};
+use larder_sim::{
+    cache::{Content, Request, WritePolicy},
+    lab::Listener,
+    measure::{DriveMeasures, Measures, Meter},
+    setup::{DESIGNS, Design, FlashAmount, Granularity, Options, Setup, drive::DriveSetup},
+    ssd::{
+        ftl::{FTLS, FtlKind},
+        op::Cause,
+        profile::Profile,
+    },
+};
+
+const CHUNK: u32 = 8192;
+
+fn content(number: u64) -> Content {
+    let mut bytes = [7; 16];
+    bytes[..8].copy_from_slice(&number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
+    Content { fingerprint: Fingerprint(bytes), stored_bytes: 1 + (number * 977 % u64::from(CHUNK)) as u32 }
+}
+
+/// Reads, writes, trims and flushes, of few contents.
+fn workload(rng: &mut Rng, count: u64) -> Vec<Request> {
+    let mut disk: Vec<u64> = (0..6000).map(|_| 1 + rng.below(5000)).collect();
+    (0..count)
+        .map(|_| {
+            let at = if rng.chance(50) { rng.skewed(6000) } else { rng.below(6000) };
+            match rng.below(40) {
+                0 => Request::Trim(Lba(at), (1 + rng.below(20)).min(6000 - at)),
+                1 => Request::Flush,
+                kind if kind < 20 => {
+                    disk[at as usize] = 1 + rng.below(5000);
+                    Request::Write(Lba(at), content(disk[at as usize]))
+                }
+                _ => Request::Read(Lba(at), content(disk[at as usize])),
+            }
+        })
+        .collect()
+}
+
+fn drive(profile: &str, ftl: &'static FtlKind) -> Option<DriveSetup> {
+    let profile = Profile::named(profile).expect("a profile");
+    Some(DriveSetup::new(profile, ftl).with("over_provisioning_percent", 25.0).expect("a number"))
+}
+
+fn replayed(setup: &Setup, requests: &[Request]) -> Measures {
+    let built = setup.build(0).unwrap_or_else(|why| panic!("{}: {why}", setup.label()));
+    let mut meter = Meter::new(built, CHUNK, 0);
+    requests.chunks(1000).for_each(|some| meter.take(some));
+    meter.finish()
+}
+
+fn setup(name: &str, options: Options) -> Setup {
+    let design = Design::named(name).expect("a design");
+    Setup { design, chunk_bytes: CHUNK, flash: FlashAmount::Bytes(16 << 20), policy: WritePolicy::Back, options }
+}
+
+#[test]
+fn every_design_lies_on_every_layer() {
+    for_seeds(0..2, |seed| {
+        let mut rng = Rng::new(seed);
+        let requests = workload(&mut rng, 12_000);
+        for design in DESIGNS {
+            let bare = setup(design.name, Options::default());
+            let alone = replayed(&bare, &requests);
+            assert_eq!(alone.drive, None);
+            for ftl in FTLS {
+                let options = Options { drive: drive("caftl", ftl), ..bare.options };
+                let measures = replayed(&Setup { options, ..bare }, &requests);
+                let label = format!("{} on {}", design.name, ftl.name);
+                let DriveMeasures { counts, host, wear, geometry, .. } = measures.drive.expect("a drive");
+                if counts.pages_evicted == 0 {
+                    assert_eq!((measures.tally, measures.traffic), (alone.tally, alone.traffic), "{label}");
+                }
+                let written = measures.flash_total_bytes_written() / u64::from(geometry.page_bytes);
+                // In pages of 4 KiB only AustereCache's slots of 512 bytes are parts.
+                if host.units_completed + host.writes_absorbed == 0 {
+                    assert_eq!(counts.host_pages_written, written, "{label}");
+                } else {
+                    assert!(design.name == "austere" || geometry.page_bytes > 4096 || written > 0, "{label}: {host:?}");
+                }
+                assert_eq!(
+                    counts.programs[Cause::Host as usize],
+                    counts.host_pages_written - counts.pages_deduplicated
+                );
+                if counts.pages_evicted == 0 {
+                    assert_eq!(counts.unmapped_pages_read, 0, "{label}: what is read was written");
+                }
+                assert!(counts.host_pages_read > 0 && counts.host_pages_trimmed > 0, "{label}");
+                assert!(counts.blocks_erased() > 0 && wear.max >= wear.min, "{label}: {counts:?}");
+                let erases = f64::from(geometry.blocks()) * wear.mean;
+                assert!((erases - counts.blocks_erased() as f64).abs() < 0.5, "{label}: wear is of all erasures");
+            }
+        }
+    });
+}
+
+#[test]
+fn a_drive_deduplicates_what_a_cache_leaves_double() {
+    let requests = workload(&mut Rng::new(1), 12_000);
+    let caftl = FtlKind::named("caftl").expect("a layer");
+    let share = |name, options: Options| {
+        let options = Options { drive: drive("caftl", caftl), ..options };
+        let counts = replayed(&setup(name, options), &requests).drive.expect("a drive").counts;
+        counts.pages_deduplicated as f64 / counts.host_pages_written as f64
+    };
+    let raw = Options { dedup: Some(false), compress: Some(false), ..Options::default() };
+    let extent = Options { granularity: Some(Granularity::Extent), ..raw };
+    for (name, options) in [("lru", Options::default()), ("arc", Options::default()), ("nitro", extent)] {
+        let found = share(name, options);
+        println!("{name}: {found:.3}");
+        assert!(found > 0.1, "{name}: {found}");
+    }
+    // Raw chunks of a WEU begin at a sector, so that equal chunks are equal pages.
+    assert!(share("nitro", raw) > 0.1);
+    // What the cache has dropped and stores again may lie on the drive still, as an invalid page.
+    let left = share("d-lru", Options::default());
+    assert!(left < 0.5 * share("lru", Options::default()), "little is left to the drive: {left}");
+    assert_eq!(
+        share("nitro", Options { dedup: Some(false), ..Options::default() }),
+        0.0,
+        "nobody knows what compressed bytes are"
+    );
+}
+
+#[test]
+fn parts_of_pages_wait_for_the_rest_of_them() {
+    let requests = workload(&mut Rng::new(2), 12_000);
+    let page = FtlKind::named("page-trim").expect("a layer");
+    // Pages of 8 KiB under log frames and tables of 4 KiB.
+    let on = |name, buffer: f64| {
+        let drive = drive("nitro-mlc", page).map(|drive| drive.with("buffer_bytes", buffer).expect("a number"));
+        let measures = replayed(&setup(name, Options { drive, ..Options::default() }), &requests);
+        let DriveMeasures { counts, host, .. } = measures.drive.expect("a drive");
+        assert_eq!(counts.unmapped_pages_read, 0, "{name}");
+        // AustereCache's tables are written in sixteenths of such a page.
+        let most = if name == "austere" { 16 } else { 2 };
+        assert!(counts.host_pages_written * 8192 <= most * measures.flash_total_bytes_written(), "{name}");
+        (host, counts.host_pages_written)
+    };
+    assert_eq!(on("d-lru", 0.0).0.units_completed, 0, "the pages of one table come in their order");
+    for name in ["nitro", "austere"] {
+        let ((none, without), (much, with)) = (on(name, 0.0), on(name, (1 << 20) as f64));
+        assert!(none.units_completed > much.units_completed && without > with, "{name}: {none:?} and {much:?}");
+        assert!(much.writes_absorbed > 0 && none.pages_read_to_complete > 0, "{name}: {none:?} and {much:?}");
+    }
+}
