@@ -30,3 +30,4 @@ pub mod survey;
 pub mod tally;
 mod touched;
 pub mod weu;
+pub mod whole;

@@ -92,6 +92,18 @@ impl Work {
         }
     }
 
+    /// What was done since the work was `before`.
+    pub fn since(self, before: &Work) -> Work {
+        Work {
+            reads: self.reads - before.reads,
+            writes: self.writes - before.writes,
+            bytes_read: self.bytes_read - before.bytes_read,
+            bytes_written: self.bytes_written - before.bytes_written,
+            busy_ns: self.busy_ns - before.busy_ns,
+            parts: self.parts,
+        }
+    }
+
     /// The share of a time during which its parts were at work, from 0 to 1; 0 of no time.
     pub fn utilisation(&self, elapsed: Nanos) -> f64 {
         let whole = u128::from(elapsed) * u128::from(self.parts);

@@ -179,6 +179,11 @@ impl Drive {
         Times { absorbed: self.buffer.absorbed, cells_ns: self.lanes.busy_ns(), ..self.times.clone() }
     }
 
+    /// How long cells were at work so far, in nanoseconds, summed over planes.
+    pub fn busy_cells_ns(&self) -> u128 {
+        self.lanes.busy_ns()
+    }
+
     /// Requests that are not over.
     pub fn in_flight(&self) -> usize {
         self.requests.len()
