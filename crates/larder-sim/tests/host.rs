@@ -74,7 +74,7 @@ fn every_design_lies_on_every_layer() {
                 let options = Options { drive: drive("caftl", ftl), ..bare.options };
                 let measures = replayed(&Setup { options, ..bare }, &requests);
                 let label = format!("{} on {}", design.name, ftl.name);
-                let DriveMeasures { counts, host, wear, geometry, .. } = measures.drive.expect("a drive");
+                let DriveMeasures { counts, host, wear, geometry, .. } = measures.drive.clone().expect("a drive");
                 if counts.pages_evicted == 0 {
                     assert_eq!((measures.tally, measures.traffic), (alone.tally, alone.traffic), "{label}");
                 }
@@ -137,7 +137,7 @@ fn parts_of_pages_wait_for_the_rest_of_them() {
     let on = |name, buffer: f64| {
         let drive = drive("nitro-mlc", page).map(|drive| drive.with("buffer_bytes", buffer).expect("a number"));
         let measures = replayed(&setup(name, Options { drive, ..Options::default() }), &requests);
-        let DriveMeasures { counts, host, .. } = measures.drive.expect("a drive");
+        let DriveMeasures { counts, host, .. } = measures.drive.clone().expect("a drive");
         assert_eq!(counts.unmapped_pages_read, 0, "{name}");
         // AustereCache's tables are written in sixteenths of such a page.
         let most = if name == "austere" { 16 } else { 2 };

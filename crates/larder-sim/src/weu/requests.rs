@@ -94,7 +94,14 @@ impl Asked {
     /// A record was appended, which holds a whole chunk as it is.
     #[inline]
     pub fn appended(&mut self, class: StreamClass, place: &Place, fingerprint: Fingerprint) {
-        if self.is_on() && place.encoding == 0 {
+        if self.is_on() {
+            self.note_appended(class, place, fingerprint);
+        }
+    }
+
+    #[cold]
+    fn note_appended(&mut self, class: StreamClass, place: &Place, fingerprint: Fingerprint) {
+        if place.encoding == 0 {
             let start = self.slot_start(place.slot) + u64::from(place.offset);
             self.raw[index_of(class)].push(RawChunk { start, len: place.stored_len, fingerprint });
         }
@@ -119,10 +126,15 @@ impl Asked {
     }
 
     /// A frame of the log is written.
+    #[inline]
     pub fn frame(&mut self, bytes: u64) {
-        if !self.is_on() {
-            return;
+        if self.is_on() {
+            self.note_frame(bytes);
         }
+    }
+
+    #[cold]
+    fn note_frame(&mut self, bytes: u64) {
         if self.log_at + bytes > self.log_bytes {
             self.log_at = 0;
         }
@@ -173,8 +185,13 @@ impl Asked {
     #[inline]
     pub fn origin(&mut self, action: Action, first: Lba, count: u64) {
         if self.is_on() {
-            self.gathering.add(Device::Origin, action, first.0 * self.chunk_bytes, count * self.chunk_bytes);
+            self.note_origin(action, first, count);
         }
+    }
+
+    #[cold]
+    fn note_origin(&mut self, action: Action, first: Lba, count: u64) {
+        self.gathering.add(Device::Origin, action, first.0 * self.chunk_bytes, count * self.chunk_bytes);
     }
 }
 
@@ -184,9 +201,14 @@ impl WeuCache {
     pub(super) fn count_record_read(&mut self, place: &Place) {
         self.traffic.flash_data_bytes_read += u64::from(place.stored_len);
         if self.asked.is_on() {
-            let device = self.open_class_of(place).map_or(Device::Flash, |_| Device::Buffer);
-            let start = self.asked.slot_start(place.slot) + u64::from(place.offset);
-            self.asked.gathering.add(device, Action::Read, start, place.stored_len.into());
+            self.note_record_read(place);
         }
+    }
+
+    #[cold]
+    fn note_record_read(&mut self, place: &Place) {
+        let device = self.open_class_of(place).map_or(Device::Flash, |_| Device::Buffer);
+        let start = self.asked.slot_start(place.slot) + u64::from(place.offset);
+        self.asked.gathering.add(device, Action::Read, start, place.stored_len.into());
     }
 }
