@@ -112,6 +112,8 @@ pub struct Drive {
     now: Nanos,
     events: BinaryHeap<Reverse<(Nanos, u64, Event)>>,
     next_event: u64,
+    /// Copies from one plane to another, so far.
+    links: u64,
     requests: BTreeMap<u64, Pending>,
     next_request: u64,
     writes_waiting: VecDeque<u64>,
@@ -150,6 +152,7 @@ impl Drive {
             now: 0,
             events: BinaryHeap::new(),
             next_event: 0,
+            links: 0,
             requests: BTreeMap::new(),
             next_request: 0,
             writes_waiting: VecDeque::new(),
@@ -407,7 +410,7 @@ impl Drive {
     /// Gives operations to their planes, in their order.
     fn enqueue(&mut self, ops: &[Op], batch: Option<u64>, awaited: Option<(usize, u64)>) {
         let mut steps = Vec::new();
-        for job in jobs::of(&self.geometry, ops, batch, awaited) {
+        for job in jobs::of(&self.geometry, ops, batch, awaited, &mut self.links) {
             self.lanes.push(job, &mut |ns, step| steps.push((ns, step)));
         }
         self.schedule(steps);
