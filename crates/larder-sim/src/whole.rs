@@ -9,6 +9,7 @@
 //! | `clients.rs` | the requests of a trace as clients made them |
 //! | `plan.rs` | what has to happen for one, in which order |
 //! | `pages.rs` | bytes of flash as pages of the drive |
+//! | `devices.rs` | whose requests are under way on them |
 //! | [`drive`] | a drive as large as a cache, with its parallelism |
 //! | [`figures`] | what came of it |
 //! | [`uncached`] | no cache, to compare with |
@@ -19,10 +20,11 @@
 //! the cache keeps in reserve. A flush waits for the segments that are under way, and then for its own, the log, and the flushes.
 //! Computing takes no time.
 //!
-//! **Bounds**, as in the engine: a 32nd of the flash is kept free, 2 to 8 evictions of the largest kind (`store/weus.rs`); 8 writes of
-//! destaging are under way (`destage_depth`); and at most [`BACKGROUND_MAX`] tasks that nobody waits for, closed segments above all
-//! (`segment.rs`): where there are more, no request begins, be it a read, before one of them is over. (The engine drops insertions
-//! then; here it is decided already that the chunk is cached.)
+//! **Bounds**, as in the engine: a 32nd of the flash is kept free, 2 to 8 WEUs (`store/weus.rs`), or a 64th where slots are of one
+//! chunk, 2 to 256 of them (`store.rs`); [`DESTAGE_DEPTH`] writes of destaging are under way (`destage_depth`); and at most
+//! [`STORES_MAX`] tasks that write what nobody waits for (closed segments, `segment.rs`) and [`EVICTIONS_MAX`] that make room:
+//! where there are more, no request begins, be it a read, before one of them is over. (The engine drops insertions then; here it
+//! is decided already that the chunk is cached.)
 //!
 //! **One clock.** Neither device has events of its own that the other could miss: the next event of both is what happens next, those
 //! of the drive first where both have one at a moment. A request of a trace that comes at that moment is made after them.
@@ -34,6 +36,7 @@
 //! hit), read ahead, commit by a timer, or count the processor.
 
 mod clients;
+mod devices;
 pub mod drive;
 pub mod figures;
 mod pages;
@@ -45,9 +48,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use larder_trace::{Op, TraceError};
 
 pub use clients::{ClientRequest, Clients};
+use devices::Devices;
 use figures::{Figures, Marks};
 use pages::Pages;
-use plan::{Chain, Plan, Stage, Step, Task};
+use plan::{Chain, Plan, Stage, Task};
 
 use crate::{
     cache::ReplayCache,
@@ -61,13 +65,18 @@ use crate::{
     tally::Tally,
 };
 
-/// Tasks that nobody waits for, at most, before requests wait to begin.
-pub const BACKGROUND_MAX: usize = 64;
+/// Tasks that write what nobody waits for, at most, before requests wait to begin: closed segments, above all.
+pub const STORES_MAX: usize = 64;
+/// Tasks that make room, at most, before requests wait to begin.
+pub const EVICTIONS_MAX: usize = 256;
 /// Writes of destaging that are under way at the origin, at most.
 pub const DESTAGE_DEPTH: usize = 8;
-/// The share of the flash that is kept free, and the evictions of the largest kind that this is at least and at most.
-const RESERVE_SHARE: u64 = 32;
-const RESERVE_EVICTIONS: (u64, u64) = (2, 8);
+/// The share of the flash that is kept free, and the evictions of the largest kind that this is at least and at most: of WEUs, and of
+/// slots of one chunk.
+const RESERVE_OF_WEUS: (u64, u64, u64) = (32, 2, 8);
+const RESERVE_OF_CHUNKS: (u64, u64, u64) = (64, 2, 256);
+/// An eviction that frees no more is of one chunk.
+const CHUNK_BYTES_MAX: u64 = 64 << 10;
 
 /// When requests are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,20 +142,6 @@ struct Client {
     waits_for: BTreeSet<u64>,
 }
 
-/// Where a step of a chain belongs: its task, and which chain of its stage.
-type Place = (u64, usize);
-
-/// The devices, and what is under way on them.
-struct Devices {
-    drive: Option<Drive>,
-    origin: Origin,
-    on_drive: HashMap<u64, Place>,
-    on_origin: HashMap<u64, (Place, bool)>,
-    /// Writes of destaging that wait for their turn.
-    destaging: VecDeque<(Place, crate::origin::Request)>,
-    destaging_now: usize,
-}
-
 /// A cache with time; see the module.
 pub struct Whole {
     cache: Box<dyn ReplayCache>,
@@ -155,8 +150,7 @@ pub struct Whole {
     now: Nanos,
     tasks: HashMap<u64, Running>,
     next_task: u64,
-    /// Tasks that nobody waits for.
-    background: usize,
+    /// Tasks that write what nobody waits for and are not over.
     stores: BTreeSet<u64>,
     clients: HashMap<u64, Client>,
     next_client: u64,
@@ -201,14 +195,7 @@ impl Whole {
             pages = Some(Pages::new(geometry.page_bytes, profile.buffer_bytes / u64::from(geometry.page_bytes)));
         }
         cache.gather(true);
-        let devices = Devices {
-            drive: drive.map(|(drive, _)| drive),
-            origin,
-            on_drive: HashMap::new(),
-            on_origin: HashMap::new(),
-            destaging: VecDeque::new(),
-            destaging_now: 0,
-        };
+        let devices = Devices::new(drive.map(|(drive, _)| drive), origin);
         Ok(Whole {
             cache,
             pages,
@@ -216,7 +203,6 @@ impl Whole {
             now: 0,
             tasks: HashMap::new(),
             next_task: 0,
-            background: 0,
             stores: BTreeSet::new(),
             clients: HashMap::new(),
             next_client: 0,
@@ -263,7 +249,7 @@ impl Whole {
             match pace {
                 Pace::Own => {
                     let at = request.at.ok_or(WholeError::NoTimes)?;
-                    while self.next_event_at().is_some_and(|next| next <= at) {
+                    while self.devices.next_event_at().is_some_and(|next| next <= at) {
                         self.step();
                     }
                     self.now = self.now.max(at);
@@ -301,20 +287,10 @@ impl Whole {
         Marks { now: self.now, drive, origin: origin.work() }
     }
 
-    fn next_event_at(&self) -> Option<Nanos> {
-        let Devices { drive, origin, .. } = &self.devices;
-        drive.as_ref().and_then(Drive::next_event_at).into_iter().chain(origin.next_event_at()).min()
-    }
-
     /// Lets the next thing happen, and what follows from it at once. False where nothing will.
     fn step(&mut self) -> bool {
-        let Some(next) = self.next_event_at() else { return false };
+        let Some(next) = self.devices.step() else { return false };
         self.now = next;
-        let Devices { drive, origin, .. } = &mut self.devices;
-        match drive {
-            Some(drive) if drive.next_event_at() == Some(next) => drive.step(),
-            _ => origin.step(),
-        };
         self.settle();
         true
     }
@@ -328,7 +304,8 @@ impl Whole {
 
     /// Begins requests that were made, in their order, while the background has room.
     fn begin_what_may(&mut self, warmup: u64) {
-        while self.background < BACKGROUND_MAX
+        while self.stores.len() < STORES_MAX
+            && self.evicting.len() < EVICTIONS_MAX
             && let Some((made_at, request)) = self.made.pop_front()
         {
             self.begin(made_at, &request, warmup);
@@ -375,12 +352,10 @@ impl Whole {
             self.start(For::Client(number), task);
         }
         if !stores.is_empty() {
-            self.background += 1;
             self.start(For::Stores, stores);
         }
         if !evicts.is_empty() {
             self.evicting.insert(self.next_task, owed_before);
-            self.background += 1;
             self.start(For::Evicts, evicts);
         }
         self.answer(number);
@@ -394,8 +369,9 @@ impl Whole {
 
     /// Bytes of flash that may be owed while writes are answered.
     fn reserve(&self) -> u64 {
-        let (least, most) = RESERVE_EVICTIONS;
-        (self.cache.flash_span_bytes() / RESERVE_SHARE).clamp(least * self.largest, most * self.largest)
+        let is_of_chunks = self.largest <= CHUNK_BYTES_MAX;
+        let (share, least, most) = if is_of_chunks { RESERVE_OF_CHUNKS } else { RESERVE_OF_WEUS };
+        (self.cache.flash_span_bytes() / share).clamp(least * self.largest, most * self.largest)
     }
 
     fn start(&mut self, of: For, task: Task) {
@@ -451,12 +427,10 @@ impl Whole {
                 self.answer(client);
             }
             For::Stores => {
-                self.background -= 1;
                 self.stores.remove(&number);
                 self.stored(number);
             }
             For::Evicts => {
-                self.background -= 1;
                 self.evicting.remove(&number);
                 let freed = self.freed();
                 while let Some(&(needs, client)) = self.room.first()
@@ -505,58 +479,5 @@ impl Whole {
             self.figures.answered(client.op, self.now - client.made_at);
         }
         self.clients.remove(&number);
-    }
-}
-
-impl Devices {
-    /// Asks for a step now. What is destaged waits for its turn.
-    fn ask(&mut self, now: Nanos, place: Place, step: Step, destages: bool) {
-        match step {
-            Step::Drive(request) => {
-                let Some(drive) = &mut self.drive else { return };
-                drive.advance_to(now);
-                // Pages that were never written read as nothing, and are there at once.
-                let number = drive.submit(request);
-                self.on_drive.insert(number, place);
-            }
-            Step::Origin(request) => match destages && request.kind == crate::origin::Kind::Write {
-                true => {
-                    self.destaging.push_back((place, request));
-                    self.destage(now);
-                }
-                false => self.ask_origin(now, place, request, false),
-            },
-        }
-    }
-
-    fn destage(&mut self, now: Nanos) {
-        while self.destaging_now < DESTAGE_DEPTH
-            && let Some((place, request)) = self.destaging.pop_front()
-        {
-            self.destaging_now += 1;
-            self.ask_origin(now, place, request, true);
-        }
-    }
-
-    fn ask_origin(&mut self, now: Nanos, place: Place, request: crate::origin::Request, destages: bool) {
-        self.origin.advance_to(now);
-        let number = self.origin.submit(request);
-        self.on_origin.insert(number, (place, destages));
-    }
-
-    /// Where a step is over.
-    fn take_over(&mut self, now: Nanos) -> Option<Place> {
-        while let Some((number, _)) = self.drive.as_mut().and_then(Drive::take_over) {
-            if let Some(place) = self.on_drive.remove(&number) {
-                return Some(place);
-            }
-        }
-        let (number, _) = self.origin.take_over()?;
-        let (place, destages) = self.on_origin.remove(&number)?;
-        if destages {
-            self.destaging_now -= 1;
-            self.destage(now);
-        }
-        Some(place)
     }
 }
