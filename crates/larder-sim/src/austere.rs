@@ -16,6 +16,8 @@
 
 mod region;
 
+use std::ops::Range;
+
 use larder_core::{
     Fingerprint, Lba,
     austere::{
@@ -355,6 +357,10 @@ impl ReplayCache for AustereCache {
 
     fn take_requests(&mut self, into: &mut Requests) {
         self.gathering.take(into);
+    }
+
+    fn flash_data_range(&self) -> Range<u64> {
+        self.core.slot_count() as u64 * SLOT_BYTES..self.flash_span_bytes()
     }
 
     fn flash_span_bytes(&self) -> u64 {

@@ -198,6 +198,9 @@ pub trait ReplayCache: Send {
     /// How much of the flash the cache's layout takes, in bytes: no request reaches further.
     fn flash_span_bytes(&self) -> u64;
 
+    /// Of that, where chunks lie; the rest is metadata.
+    fn flash_data_range(&self) -> Range<u64>;
+
     /// The drive beneath would drop these bytes of the flash next (Nitro §3.2, "the CacheManager will query the SSD to
     /// determine which WEU should be replaced"): where the cache needs room, it evicts what lies there before anything else.
     /// Holds for one eviction. Designs that choose among chunks, and not among places of the flash, do not listen.

@@ -1,7 +1,8 @@
 //! The host's side of a drive: how the flash of a cache lies on the logical pages of a simulated SSD.
 //!
 //! Role: [`Host`] takes what a cache [asks](crate::devices) of its flash, in bytes, and asks a translation layer for pages. Offset 0
-//! of the flash is logical page 0.
+//! of the flash is logical page 0; or, where [a part of the flash](Host::lay_only) alone lies on the drive, the part begins there, and
+//! requests of the rest are passed over.
 //!
 //! - A **write** is one request to the layer for all whole units in it: a unit is a page, or as many as the drive
 //!   [takes at once](Ftl::write_unit_pages). What covers a unit in part waits in the drive's buffer
@@ -17,7 +18,10 @@
 //! What it does not do: time, or buffer whole units: each is written as it comes, however soon it is written again. And the drive is
 //! never idle, so that what a layer leaves for idle time is not done.
 
-use std::collections::{HashMap, VecDeque};
+use std::{
+    collections::{HashMap, VecDeque},
+    ops::Range,
+};
 
 use crate::{
     devices::{Action, Device, DeviceRequest, Requests},
@@ -69,6 +73,8 @@ struct Partial {
 pub struct Host {
     ftl: Box<dyn Ftl>,
     profile: Profile,
+    /// What of the flash lies on the drive.
+    laid: Range<u64>,
     page_bytes: u64,
     unit_bytes: u64,
     unit_sectors: u64,
@@ -108,6 +114,7 @@ impl Host {
         Ok(Host {
             ftl,
             profile: *profile,
+            laid: 0..u64::MAX,
             page_bytes,
             unit_bytes,
             unit_sectors: unit_bytes / SECTOR_BYTES,
@@ -119,6 +126,11 @@ impl Host {
             counts: HostCounts::default(),
             evicted: Evicted::default(),
         })
+    }
+
+    /// Lays these bytes of the flash alone on the drive, before anything is asked of it.
+    pub fn lay_only(&mut self, bytes: Range<u64>) {
+        self.laid = bytes;
     }
 
     /// The layer.
@@ -152,18 +164,19 @@ impl Host {
     }
 
     /// The bytes of the flash that the drive would drop next, if it does such things.
-    pub fn next_eviction(&self) -> Option<std::ops::Range<u64>> {
+    pub fn next_eviction(&self) -> Option<Range<u64>> {
         let pages = self.ftl.next_eviction()?;
-        Some(u64::from(pages.start) * self.page_bytes..u64::from(pages.end) * self.page_bytes)
+        let at = |page: u32| self.laid.start + u64::from(page) * self.page_bytes;
+        Some(at(pages.start)..at(pages.end))
     }
 
     /// What the drive dropped by itself since that was asked last: runs of bytes of the flash, ascending.
-    pub fn take_evicted(&mut self) -> Vec<std::ops::Range<u64>> {
+    pub fn take_evicted(&mut self) -> Vec<Range<u64>> {
         let mut pages = std::mem::take(&mut self.evicted.0);
         pages.sort_unstable();
-        let mut runs: Vec<std::ops::Range<u64>> = Vec::new();
+        let mut runs: Vec<Range<u64>> = Vec::new();
         for lpn in pages {
-            let start = u64::from(lpn.0) * self.page_bytes;
+            let start = self.laid.start + u64::from(lpn.0) * self.page_bytes;
             match runs.last_mut() {
                 Some(run) if run.end == start => run.end += self.page_bytes,
                 _ => runs.push(start..start + self.page_bytes),
@@ -175,7 +188,8 @@ impl Host {
     /// Makes all requests that are for the flash, in order.
     pub fn carry_out(&mut self, requests: &Requests) {
         for request in requests {
-            if request.device != Device::Flash {
+            let is_here = request.action == Action::Flush || self.laid.contains(&request.start);
+            if request.device != Device::Flash || !is_here {
                 continue;
             }
             match request.action {
@@ -187,8 +201,14 @@ impl Host {
         }
     }
 
+    /// The bytes of the drive that a request is of.
+    fn on_drive(&self, request: &DeviceRequest) -> Range<u64> {
+        let start = request.start - self.laid.start;
+        start..start + request.len
+    }
+
     fn read(&mut self, request: &DeviceRequest) {
-        let range = request.range();
+        let range = self.on_drive(request);
         for page in range.start / self.page_bytes..range.end.div_ceil(self.page_bytes) {
             let start = range.start.max(page * self.page_bytes);
             let end = range.end.min((page + 1) * self.page_bytes);
@@ -211,7 +231,7 @@ impl Host {
     }
 
     fn write(&mut self, requests: &Requests, request: &DeviceRequest) {
-        let range = request.range();
+        let range = self.on_drive(request);
         let unit = self.unit_bytes;
         let (whole_from, whole_to) = (range.start.next_multiple_of(unit), range.end / unit * unit);
         if whole_from > whole_to {
@@ -226,10 +246,10 @@ impl Host {
                 self.forget_waiting(at);
             }
             self.pages.clear();
-            let page_bytes = self.page_bytes;
+            let (page_bytes, from) = (self.page_bytes, self.laid.start);
             self.pages.extend((whole_from / page_bytes..whole_to / page_bytes).map(|page| PageWrite {
                 lpn: Lpn(page as u32),
-                content: requests.page_content(request, page * page_bytes, page_bytes as u32),
+                content: requests.page_content(request, from + page * page_bytes, page_bytes as u32),
             }));
             self.ftl.write(&self.pages, &mut self.evicted);
         }
@@ -303,7 +323,7 @@ impl Host {
     }
 
     fn trim(&mut self, request: &DeviceRequest) {
-        let range = request.range();
+        let range = self.on_drive(request);
         let (first, last) = (range.start.div_ceil(self.page_bytes), range.end / self.page_bytes);
         if first >= last {
             return;

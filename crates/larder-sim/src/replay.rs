@@ -34,6 +34,8 @@ pub struct Batches<I> {
     touched: Touched,
     /// Whether some request had content.
     has_content: bool,
+    /// The first and the last moment, in microseconds.
+    times: Option<(u64, u64)>,
     batch: Vec<Request>,
 }
 
@@ -41,7 +43,13 @@ impl<I: Iterator<Item = TraceResult<ChunkRequest>>> Batches<I> {
     /// Of requests of chunks of `chunk_bytes`.
     pub fn new(requests: I, chunk_bytes: u32) -> Self {
         let batch = Vec::with_capacity(BATCH_REQUESTS);
-        Batches { requests, chunk_bytes, touched: Touched::new(), has_content: false, batch }
+        Batches { requests, chunk_bytes, touched: Touched::new(), has_content: false, times: None, batch }
+    }
+
+    /// How long what was read takes by the trace's own times, in seconds. `None` where it has none, or but one.
+    pub fn seconds(&self) -> Option<f64> {
+        let (first, last) = self.times?;
+        (last > first).then(|| (last - first) as f64 / 1e6)
     }
 
     /// The requests that were not batched yet.
@@ -59,6 +67,10 @@ impl<I: Iterator<Item = TraceResult<ChunkRequest>>> Batches<I> {
             let Some(request) = self.requests.next() else { break };
             let request = request?;
             let lba = Lba(request.lba);
+            if let Some(time) = request.time_us {
+                let (first, last) = self.times.unwrap_or((time, time));
+                self.times = Some((first.min(time), last.max(time)));
+            }
             match request.op {
                 Op::Read | Op::Write => {
                     self.touched.add(request.lba);
@@ -183,6 +195,10 @@ mod tests {
 
         fn flash_span_bytes(&self) -> u64 {
             0
+        }
+
+        fn flash_data_range(&self) -> std::ops::Range<u64> {
+            0..0
         }
     }
 

@@ -3,12 +3,16 @@
 //! [`COLUMNS`] names every key of a row, with what it means; docs/LAB.md explains them. Names carry units; what ends in
 //! `_ratio` is a share of 1, or 1 and more. What was not asked for, or not computed, is null.
 //!
+//! Rows of caches on a simulated drive have the keys of [`drive::COLUMNS`], too, and those with time [`time::COLUMNS`].
+//!
 //! Invariants: each row has each key. A ratio of nothing, such as of hits where there are no reads, is null.
 //!
 //! What it does not do: compute; `measure.rs` and `bound.rs` do.
 
+pub mod drive;
 pub mod plot;
 pub mod table;
+pub mod time;
 
 use serde_json::{Map, Value, json};
 
@@ -101,16 +105,35 @@ pub const METRICS: &[(&str, &str)] = &[
     ("index_ram_bytes_per_mapped_chunk", "Index RAM for each mapped chunk (bytes)"),
     ("index_ram_bytes_per_cached_gib", "Index RAM for each GiB cached (MiB)"),
     ("requests_per_second", "Replay speed (million requests a second)"),
+    ("ssd_erasures", "Blocks erased"),
+    ("ssd_pages_programmed", "Pages programmed (thousands)"),
+    ("ssd_pages_copied", "Pages copied (thousands)"),
+    ("ssd_pages_read", "Pages read from flash (thousands)"),
+    ("ssd_write_amplification", "Write amplification of the drive"),
+    ("ssd_wear_max", "Erasures of the block erased most"),
+    ("ssd_wear_variation", "Coefficient of variation of the erasures a block"),
+    ("ssd_life_years", "Life of the drive at the trace's rate (years)"),
+    ("time_iops", "Reads and writes a second"),
+    ("time_read_mean_us", "Read response time, mean (ms)"),
+    ("time_read_p99_us", "Read response time, 99th percentile (ms)"),
+    ("time_write_mean_us", "Write response time, mean (ms)"),
+    ("time_write_p99_us", "Write response time, 99th percentile (ms)"),
+    ("time_ssd_busy_ratio", "Share of the time that the drive's planes work (%)"),
+    ("time_origin_busy_ratio", "Share of the time that the origin's parts work (%)"),
 ];
 
-/// A number of a row in the unit of its axis in [`METRICS`]: percent, MiB or millions. `None` where it is null.
+/// A number of a row in the unit of its axis in [`METRICS`]: percent, MiB, thousands, millions or milliseconds. `None` where it is null.
 pub fn plotted(row: &Row, metric: &str) -> Option<f64> {
     let value = row.get(metric)?.as_f64()?;
+    if metric.starts_with(time::PREFIX) && metric.ends_with("_us") {
+        return Some(value / 1e3);
+    }
     let unit = METRICS.iter().find(|(name, _)| *name == metric).map_or("", |(_, label)| *label);
     Some(match unit {
         _ if unit.ends_with("(%)") => 100.0 * value,
         _ if unit.ends_with("(MiB)") => value / f64::from(1 << 20),
         _ if unit.contains("million") => value / 1e6,
+        _ if unit.ends_with("(thousands)") => value / 1e3,
         _ => value,
     })
 }
@@ -127,7 +150,8 @@ pub fn common_options(rows: &[Row]) -> Vec<String> {
         rows.iter().all(|row| {
             let design = Design::named(row.get("design").and_then(Value::as_str).unwrap_or_default());
             let has = design.is_ok_and(|design| design.options.iter().any(|id| id.name() == name));
-            !has || own_options(row).contains(&option)
+            // A translation layer is no design's.
+            !has && name != "ftl" || own_options(row).contains(&option)
         })
     };
     let mut common: Vec<String> = Vec::new();
@@ -151,7 +175,7 @@ pub fn short_names(rows: &[Row]) -> Vec<String> {
 }
 
 /// What is known of the trace of a row.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct TraceFacts {
     /// Its name, as it was given.
     pub name: String,
@@ -161,6 +185,8 @@ pub struct TraceFacts {
     pub lines_skipped: u64,
     /// Times that stepped back.
     pub back_steps: u64,
+    /// How long the trace takes, where it tells.
+    pub seconds: Option<f64>,
 }
 
 /// How far any cache could have gone in place of that of a row.
@@ -203,7 +229,9 @@ impl RowBound {
 
 /// The row of a replay.
 pub fn row(setup: &Setup, measures: &Measures, trace: &TraceFacts, bound: Option<&RowBound>) -> Row {
-    let parts = [names(setup, measures, trace), hits(measures, bound), costs(measures), state(measures)];
+    let beneath = setup.options.drive.as_ref().zip(measures.drive.as_ref());
+    let beneath = beneath.map_or(Value::Null, |(setup, measures)| drive::figures(setup, measures, trace.seconds));
+    let parts = [names(setup, measures, trace), hits(measures, bound), costs(measures), state(measures), beneath];
     parts
         .into_iter()
         .filter_map(|part| if let Value::Object(part) = part { Some(part) } else { None })
@@ -298,12 +326,25 @@ fn state(measures: &Measures) -> Value {
     })
 }
 
-/// Rows as CSV: a header, and a line for each. What is null is empty.
+/// Rows as CSV: a header, and a line for each. What is null is empty. Columns of drives and of time are there where some row has
+/// them.
 pub fn csv(rows: &[Row]) -> String {
-    let mut out = COLUMNS.join(",") + "\n";
+    let mut columns: Vec<(String, &str, Option<&str>)> =
+        COLUMNS.iter().map(|column| ((*column).to_owned(), *column, None)).collect();
+    if rows.iter().any(drive::has_drive) {
+        columns.extend(drive::csv_columns());
+    }
+    if rows.iter().any(time::has_time) {
+        columns.extend(time::COLUMNS.iter().map(|column| ((*column).to_owned(), *column, None)));
+    }
+    let heads: Vec<&str> = columns.iter().map(|(head, ..)| head.as_str()).collect();
+    let mut out = heads.join(",") + "\n";
     for row in rows {
-        let cells: Vec<String> = COLUMNS.iter().map(|column| csv_cell(row.get(*column))).collect();
-        out.push_str(&cells.join(","));
+        let cells = columns.iter().map(|(_, key, part)| {
+            let value = row.get(*key);
+            csv_cell(part.map_or(value, |part| value.and_then(|value| value.get(part))))
+        });
+        out.push_str(&cells.collect::<Vec<_>>().join(","));
         out.push('\n');
     }
     out

@@ -221,7 +221,14 @@ impl Setup {
         let built = (self.design.build)(self, flash)?;
         let Some(drive) = self.options.drive else { return Ok(built) };
         // Of equal flashes, drives are equal, whatever the layout leaves over.
-        let host = drive.build(built.flash_bytes.max(built.cache.flash_span_bytes()))?;
+        let data = built.cache.flash_data_range();
+        let mut host = match drive.only_data {
+            true => drive.build(data.end - data.start)?,
+            false => drive.build(built.flash_bytes.max(built.cache.flash_span_bytes()))?,
+        };
+        if drive.only_data {
+            host.lay_only(data);
+        }
         Ok(Built { drive: Some(Box::new(host)), ..built })
     }
 

@@ -19,6 +19,8 @@
 //!
 //! What it does not do: compress. A chunk takes a slot, whatever its stored size.
 
+use std::ops::Range;
+
 use larder_core::{
     Fingerprint, Lba,
     slotted::{ChunkSlot, DataStep, Decision, METADATA_PAGE_BYTES, Slotted},
@@ -254,6 +256,10 @@ impl<D: Slotted> ReplayCache for SlottedCache<D> {
 
     fn take_requests(&mut self, into: &mut Requests) {
         self.gathering.take(into);
+    }
+
+    fn flash_data_range(&self) -> Range<u64> {
+        0..self.design.sizes().data_chunks * self.chunk_bytes
     }
 
     fn flash_span_bytes(&self) -> u64 {

@@ -19,6 +19,10 @@
 //! | [`ftl`] | the trait of all translation layers, and the table of them |
 //! | [`page_mapped`] | the page-mapped one: a space and a table |
 //! | [`caftl`] | the one that deduplicates: a space, two tables and a store of fingerprints |
+//! | [`hybrid`] | data blocks mapped by block, and a log mapped by page (FAST): merges |
+//! | [`flashtier`] | the hybrid one that drops clean data where another merges: FlashTier |
+//! | [`weu_aligned`] | the one made for write-evict units: it takes and drops whole ones |
+//! | [`recency`] | what was used least recently, for layers that drop data |
 //! | [`time`] | when requests are over: planes, buses, the write buffer, the controller |
 //!
 //! Words: a **logical page** (LPN) is what the host addresses, a **physical page** (PPA) is where flash is programmed,
@@ -40,10 +44,14 @@ pub mod caftl;
 mod collect;
 pub mod counts;
 pub mod flash;
+pub mod flashtier;
 pub mod ftl;
 pub mod geometry;
+pub mod hybrid;
 pub mod op;
 pub mod page_mapped;
 pub mod profile;
+pub mod recency;
 pub mod space;
 pub mod time;
+pub mod weu_aligned;

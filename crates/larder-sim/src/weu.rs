@@ -475,6 +475,10 @@ impl ReplayCache for WeuCache {
         self.asked.end_of(self.options.slot_count)
     }
 
+    fn flash_data_range(&self) -> Range<u64> {
+        self.asked.end_of(0)..self.flash_span_bytes()
+    }
+
     fn advise_victim(&mut self, bytes: Range<u64>) {
         let slots = self.asked.slots_in(&bytes);
         self.advised =

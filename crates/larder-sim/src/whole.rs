@@ -128,6 +128,13 @@ struct Running {
     left: usize,
 }
 
+/// A request that was made and has not begun.
+struct Made {
+    at: Nanos,
+    is_counted: bool,
+    request: ClientRequest,
+}
+
 /// A client's request that is not over.
 struct Client {
     op: Op,
@@ -155,7 +162,8 @@ pub struct Whole {
     clients: HashMap<u64, Client>,
     next_client: u64,
     /// Made, and not begun, since too much goes on in the background.
-    made: VecDeque<(Nanos, ClientRequest)>,
+    made: VecDeque<Made>,
+    is_counting: bool,
     /// Writes that are over but for room: what they need, and which.
     room: BTreeSet<(u64, u64)>,
     flushes: BTreeSet<u64>,
@@ -166,7 +174,6 @@ pub struct Whole {
     /// The most that one eviction freed.
     largest: u64,
     asked: Requests,
-    tally: Tally,
     figures: Figures,
 }
 
@@ -207,13 +214,13 @@ impl Whole {
             clients: HashMap::new(),
             next_client: 0,
             made: VecDeque::new(),
+            is_counting: false,
             room: BTreeSet::new(),
             flushes: BTreeSet::new(),
             owed: 0,
             evicting: BTreeMap::new(),
             largest: 0,
             asked: Requests::default(),
-            tally: Tally::default(),
             figures: Figures::default(),
         })
     }
@@ -233,8 +240,8 @@ impl Whole {
         &self.devices.origin
     }
 
-    /// Makes all requests, and lets all of them end. The first `warmup` requests of clients are not counted; time begins with
-    /// the first that is.
+    /// Makes all requests, and lets all of them end. Those that begin with the first `warmup` reads and writes of chunks are not
+    /// counted; time begins with the first request that is.
     ///
     /// # Errors
     /// The first that the trace has; or that it has no times, where they are asked for.
@@ -244,6 +251,7 @@ impl Whole {
         pace: Pace,
         warmup: u64,
     ) -> Result<Figures, WholeError> {
+        let mut chunks = 0;
         for request in requests {
             let request = request.map_err(WholeError::Trace)?;
             match pace {
@@ -256,17 +264,18 @@ impl Whole {
                 }
                 Pace::Full(outstanding) => while self.under_way() >= outstanding.max(1) && self.step() {},
             }
-            if self.next_client + self.made.len() as u64 == warmup {
-                self.begin_counting();
+            let is_counted = chunks >= warmup;
+            if is_counted && !self.is_counting {
+                self.is_counting = true;
+                self.figures.begin(self.marks());
             }
-            self.made.push_back((self.now, request));
-            self.begin_what_may(warmup);
+            chunks += if matches!(request.op, Op::Read | Op::Write) { request.chunks.len() as u64 } else { 0 };
+            self.made.push_back(Made { at: self.now, is_counted, request });
+            self.begin_what_may();
         }
-        while self.under_way() > 0 && self.step() {
-            self.begin_what_may(warmup);
-        }
+        while self.under_way() > 0 && self.step() {}
         let marks = self.marks();
-        self.figures.end(&self.tally, &marks);
+        self.figures.end(&marks);
         while self.step() {}
         Ok(self.figures.clone())
     }
@@ -276,14 +285,9 @@ impl Whole {
         self.clients.len() + self.made.len()
     }
 
-    fn begin_counting(&mut self) {
-        self.tally = Tally::default();
-        self.figures.begin(self.marks());
-    }
-
     fn marks(&self) -> Marks {
         let Devices { drive, origin, .. } = &self.devices;
-        let drive = drive.as_ref().map(|drive| (drive.busy_cells_ns(), drive.ftl().array().geometry().planes()));
+        let drive = drive.as_ref().map(|drive| (drive.times().cells_ns, drive.ftl().array().geometry().planes()));
         Marks { now: self.now, drive, origin: origin.work() }
     }
 
@@ -292,6 +296,7 @@ impl Whole {
         let Some(next) = self.devices.step() else { return false };
         self.now = next;
         self.settle();
+        self.begin_what_may();
         true
     }
 
@@ -303,23 +308,30 @@ impl Whole {
     }
 
     /// Begins requests that were made, in their order, while the background has room.
-    fn begin_what_may(&mut self, warmup: u64) {
+    fn begin_what_may(&mut self) {
         while self.stores.len() < STORES_MAX
             && self.evicting.len() < EVICTIONS_MAX
-            && let Some((made_at, request)) = self.made.pop_front()
+            && let Some(made) = self.made.pop_front()
         {
-            self.begin(made_at, &request, warmup);
+            self.begin(&made);
             self.settle();
         }
     }
 
     /// The cache decides on a request, and what has to happen for it begins.
-    fn begin(&mut self, made_at: Nanos, request: &ClientRequest, warmup: u64) {
+    fn begin(&mut self, Made { at, is_counted, request }: &Made) {
         let number = self.next_client;
         self.next_client += 1;
         let mut plan = Plan::default();
         for chunk in &request.chunks {
-            self.cache.replay(std::slice::from_ref(chunk), &mut self.tally);
+            let tally = if *is_counted { &mut self.figures.tally } else { &mut Tally::default() };
+            self.cache.replay(std::slice::from_ref(chunk), tally);
+            self.cache.take_requests(&mut self.asked);
+            plan.add(&self.asked, self.pages.as_mut());
+        }
+        // What a drive drops by itself is gone, and the cache is to know.
+        for bytes in self.devices.take_evicted() {
+            self.cache.evict_range(bytes);
             self.cache.take_requests(&mut self.asked);
             plan.add(&self.asked, self.pages.as_mut());
         }
@@ -337,8 +349,8 @@ impl Whole {
             number,
             Client {
                 op: request.op,
-                made_at,
-                is_counted: number >= warmup,
+                made_at: *at,
+                is_counted: *is_counted,
                 runs: now.is_some(),
                 needs_freed,
                 then,

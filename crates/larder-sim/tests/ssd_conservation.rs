@@ -25,6 +25,7 @@ enum Step {
     Write(u32, Vec<u64>),
     Read(u32),
     Trim(u32, u32),
+    Dirty(u32, u32, bool),
     Flush,
     Idle(u64),
     BufferFill(u8),
@@ -39,6 +40,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         20 => (0u32..40, prop::collection::vec(number, 1..4)).prop_map(|(at, all)| Step::Write(at, all)),
         5 => any::<u32>().prop_map(Step::Read),
         5 => (any::<u32>(), 0u32..40).prop_map(|(at, len)| Step::Trim(at, len)),
+        3 => (any::<u32>(), 0u32..20, any::<bool>()).prop_map(|(at, len, is)| Step::Dirty(at, len, is)),
         1 => Just(Step::Flush),
         1 => (0u64..100).prop_map(Step::Idle),
         1 => (0u8..=100).prop_map(Step::BufferFill),
@@ -74,6 +76,7 @@ fn follow(drive: &mut Watched, steps: &[Step]) {
             }
             Step::Read(lpn) => drive.read(*lpn),
             Step::Trim(first, len) => drive.trim(*first, *len),
+            Step::Dirty(first, len, is_dirty) => drive.tell_dirty(*first, *len, *is_dirty),
             Step::Flush => drive.flush(),
             Step::Idle(budget) => drive.idle(*budget),
             Step::BufferFill(percent) => drive.tell_buffer_fill(*percent),
@@ -130,6 +133,7 @@ fn pages_are_conserved_over_many_erasures() {
                     0 => drive.trim(lpn, 1 + rng.below(8) as u32),
                     1 => drive.read(lpn),
                     2 => drive.idle(rng.below(20)),
+                    3 if rng.chance(20) => drive.tell_dirty(lpn, 1 + rng.below(8) as u32, rng.chance(50)),
                     3..8 => drive.write(lpn, &[content(1 + rng.below(50))]),
                     _ => drive.write(lpn, &[content(2_000_000 + step)]),
                 }

@@ -273,6 +273,21 @@ fn random_requests(seed: u64, pages: u32, count: usize) -> Vec<(Nanos, Request)>
     requests
 }
 
+/// The same request, of a whole unit of so many pages if it writes; trims are of parts and of several.
+fn in_units(request: &mut Request, unit: u32) {
+    match request {
+        Request::Write(pages) if unit > 1 => {
+            let (first, number) = (pages[0].lpn.0 / unit * unit, pages.len());
+            let page = |at| PageWrite { lpn: Lpn(first + at), content: pages[at as usize % number].content };
+            *pages = (0..unit).map(page).collect();
+        }
+        Request::Trim(pages) if unit > 1 && pages.start % 2 == 0 => {
+            *pages = pages.start / unit * unit..(pages.start / unit + 1) * unit;
+        }
+        _ => {}
+    }
+}
+
 fn summary(times: &Times) -> [u64; 8] {
     let Times { reads, writes, flushes, buffer_hits, absorbed, last_ns, .. } = times;
     let (reads, writes) = ((reads.count(), reads.mean_ns() as u64), (writes.count(), writes.mean_ns() as u64));
@@ -283,13 +298,14 @@ fn summary(times: &Times) -> [u64; 8] {
 fn each_request_is_over_once_on_every_layer() {
     for kind in FTLS.iter() {
         for_seeds(0..6, |seed| {
-            let profile = profile(2, 2, [4, 16, 64][seed as usize % 3]);
+            let mut profile = profile(2, 2, [4, 16, 64][seed as usize % 3]);
+            let unit = (kind.make)(&profile).expect("it is sound").write_unit_pages();
+            // A unit and a little more, where writes are of whole ones.
+            profile.buffer_bytes += u64::from(unit - 1) * 4096;
             let run = || {
                 let mut drive = drive_of(kind, &profile);
-                if drive.ftl().write_unit_pages() > 1 {
-                    return None;
-                }
-                let requests = random_requests(seed, drive.ftl().logical_pages(), 3000);
+                let mut requests = random_requests(seed, drive.ftl().logical_pages(), 3000);
+                requests.iter_mut().for_each(|(_, request)| in_units(request, unit));
                 let mut asked = BTreeMap::new();
                 let mut written = 0;
                 let mut over = BTreeMap::new();
@@ -313,11 +329,94 @@ fn each_request_is_over_once_on_every_layer() {
                 let deduplicated = counts.pages_deduplicated;
                 assert_eq!(host, written - times.absorbed - deduplicated, "{}: programs of the host", kind.name);
                 drive.ftl().check();
-                Some(summary(&times))
+                summary(&times)
             };
             assert_eq!(run(), run(), "{}: the same requests take the same time", kind.name);
         });
     }
+}
+
+/// Units of 64 pages, in a buffer of two and a half.
+fn unit_drive() -> Drive {
+    let drive = drive_of(FtlKind::named("weu").expect("it is one"), &profile(2, 2, 160));
+    assert_eq!(drive.ftl().write_unit_pages(), 64);
+    drive
+}
+
+/// While the first unit is programmed, the others wait: trimmed in part it is written whole, and then trimmed; trimmed
+/// whole it is not written.
+#[test]
+fn a_unit_that_waits_stays_whole() {
+    for (trim, programmed) in [(130..140, 192), (128..192, 128), (0..192, 64), (100..150, 192)] {
+        let mut drive = unit_drive();
+        drive.submit(write(0..64));
+        drive.submit(write(64..128));
+        drive.advance_to(BUS + PROGRAM + 60 * LINK);
+        drive.submit(write(128..192));
+        // Frames for it come as pages are programmed.
+        while drive.times().writes.count() < 3 {
+            assert!(drive.step());
+        }
+        drive.submit(Request::Trim(trim.clone()));
+        for lpn in trim.clone() {
+            drive.submit(read(lpn));
+        }
+        drive.finish();
+        drive.ftl().check();
+        let counts = drive.ftl().counts();
+        assert_eq!(counts.programs[Cause::Host as usize], programmed, "{trim:?}");
+        assert_eq!(counts.host_pages_trimmed, trim.len() as u64, "each once");
+        assert_eq!(drive.times().absorbed, 192 - programmed);
+        for lpn in 0..192 {
+            assert_eq!(drive.ftl().locate(Lpn(lpn)).is_some(), !trim.contains(&lpn), "{trim:?}: page {lpn}");
+        }
+        assert_eq!(drive.in_flight(), 0);
+    }
+}
+
+#[test]
+#[should_panic(expected = "a write is not of whole units of 64 pages")]
+fn a_part_of_a_unit_is_not_taken() {
+    unit_drive().submit(write(64..127));
+}
+
+/// What the drive drops is told, unless it was written again since, or is about to be.
+#[test]
+fn dropped_pages_are_told() {
+    for name in ["flashtier", "flashtier-merge", "flashtier-lru"] {
+        let mut drive = drive_of(FtlKind::named(name).expect("it is one"), &profile(2, 2, 16));
+        let logical = u64::from(drive.ftl().logical_pages());
+        let mut rng = Rng::new(20_285);
+        let mut there = std::collections::BTreeSet::new();
+        for step in 0..4000 {
+            let lpn = rng.below(logical) as u32;
+            let run = lpn..(lpn + 1 + rng.below(20) as u32).min(logical as u32);
+            drive.submit(write(run.clone()));
+            there.extend(run);
+            if step % 3 == 0 {
+                // Some of what was asked for is under way.
+                drive.advance_to(drive.now() + 5 * PROGRAM);
+                while let Some(lpn) = drive.take_evicted() {
+                    there.remove(&lpn.0);
+                }
+            }
+        }
+        drive.finish();
+        while let Some(lpn) = drive.take_evicted() {
+            there.remove(&lpn.0);
+        }
+        assert!(drive.ftl().counts().pages_evicted > 1000);
+        for lpn in 0..logical as u32 {
+            assert_eq!(drive.ftl().locate(Lpn(lpn)).is_some(), there.contains(&lpn), "{name}: page {lpn}");
+        }
+    }
+    // A drive with clocks knows what is dirty, too.
+    let mut drive = drive_of(FtlKind::named("flashtier-lru").expect("it is one"), &profile(2, 2, 16));
+    drive.submit(write(0..32));
+    drive.finish();
+    assert_eq!(drive.ftl().next_eviction(), Some(0..16));
+    drive.tell_dirty(3..4, true);
+    assert_eq!(drive.ftl().next_eviction(), Some(16..32));
 }
 
 #[test]
@@ -328,7 +427,13 @@ fn a_drive_without_times_or_frames_is_refused() {
         Drive::new(ftl, &profile).map(|_| ()).expect_err("refused").to_string()
     };
     let without = Profile { buffer_bytes: 4095, ..sound };
-    assert!(refused(without).contains("buffer_bytes"), "{}", refused(without));
+    assert!(refused(without).contains("buffer_bytes is 4095, but has to be what is written at once, 4096 bytes"));
+    let ftl = (FtlKind::named("weu").expect("it is one").make)(&profile(2, 2, 63)).expect("it is sound");
+    let sentence = Drive::new(ftl, &profile(2, 2, 63)).map(|_| ()).expect_err("refused").to_string();
+    assert!(
+        sentence.contains("buffer_bytes is 258048, but has to be what is written at once, 262144 bytes"),
+        "{sentence}"
+    );
     let without = Profile { timing: Timing { program_ns: 0, ..sound.timing }, ..sound };
     assert!(refused(without).contains("program_ns"), "{}", refused(without));
     let without = Profile { link_bytes_per_second: 0, ..sound };

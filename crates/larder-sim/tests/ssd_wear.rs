@@ -8,10 +8,14 @@ use common::{
 };
 use larder_sim::ssd::{
     counts::{Life, Wear, YEAR_SECONDS},
+    flashtier::FlashTierOptions,
+    ftl::Ftl,
     geometry::Geometry,
+    hybrid::{Hybrid, HybridOptions},
     op::Cause,
     page_mapped::{PageMapped, PageMappedOptions},
     space::SpaceOptions,
+    weu_aligned::{WeuAligned, WeuAlignedOptions},
 };
 
 const GEOMETRY: Geometry = Geometry {
@@ -61,6 +65,52 @@ fn static_levelling_bounds_the_spread() {
         assert!(levelled.standard_deviation < wear.standard_deviation / 4.0, "{levelled:?} {wear:?}");
         assert!(levelled.max < wear.max, "the worst block lives longer");
         assert!(moved > 0 && share < 0.5, "{share}");
+    }
+}
+
+/// The same of layers that take blocks from the whole drive: what lies still there are data blocks, or units.
+#[test]
+fn static_levelling_bounds_the_spread_of_other_layers() {
+    type Make = fn(Option<u32>) -> Box<dyn Ftl>;
+    let makes: [(&str, Make); 3] = [
+        ("hybrid", |wear_spread_max| {
+            let options = HybridOptions { wear_spread_max, ..HybridOptions::default() };
+            Box::new(Hybrid::new(GEOMETRY, options).expect("a drive"))
+        }),
+        ("flashtier", |wear_spread_max| {
+            let options =
+                FlashTierOptions { wear_spread_max, address_space_percent: 70, ..FlashTierOptions::default() };
+            Box::new(Hybrid::flashtier(GEOMETRY, options).expect("a drive"))
+        }),
+        ("weu", |wear_spread_max| {
+            let options = WeuAlignedOptions { wear_spread_max, ..WeuAlignedOptions::default() };
+            Box::new(WeuAligned::new(GEOMETRY, options).expect("a drive"))
+        }),
+    ];
+    for (name, make) in makes {
+        let worn = |wear_spread_max| {
+            let mut drive = Watched::new(name, make(wear_spread_max));
+            let unit = drive.ftl.write_unit_pages();
+            let units = drive.ftl.logical_pages() / unit;
+            (0..units).for_each(|at| drive.write(at * unit, &[content(u64::from(at))]));
+            let mut rng = Rng::new(20_284);
+            for step in 0..60_000 / u64::from(unit).min(4) {
+                drive.write(rng.below(u64::from(units) / 10) as u32 * unit, &[content(10_000 + step)]);
+            }
+            drive.check();
+            (Wear::of(drive.ftl.array()), drive.ftl.counts().programs[Cause::WearLevelling as usize])
+        };
+        let (wear, moved) = worn(None);
+        assert!(wear.min == 0 && wear.max > 150 && moved == 0, "{name}: what lies still is never erased: {wear:?}");
+        for spread_max in [4, 20, 50] {
+            let (levelled, moved) = worn(Some(spread_max));
+            println!("{name}, at most {spread_max} apart: {levelled:?}, {moved} pages moved");
+            // Of data blocks one is moved in `spread_max` erasures, while others wait; a unit is before the next is written.
+            let bound = if name == "weu" { spread_max + 1 } else { 3 * spread_max };
+            assert!(levelled.max - levelled.min <= bound, "{name}, {spread_max}: {levelled:?}");
+            assert!(levelled.standard_deviation < wear.standard_deviation / 4.0, "{name}: {levelled:?} {wear:?}");
+            assert!(levelled.max < wear.max && moved > 0, "{name}: the worst block lives longer");
+        }
     }
 }
 

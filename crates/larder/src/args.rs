@@ -26,7 +26,10 @@ use larder_format::DesignId;
 use larder_serve::nbd::ServeAddress;
 pub use offline::{DumpArgs, DumpPart, VerifyArgs};
 pub use paper::{NamedTrace, PaperArgs, PaperCommand, PaperRunArgs};
-pub use sim::{CacheArgs, CompareArgs, ReportArgs, RunArgs, SimArgs, SimCommand, SweepArgs, TraceFile, TraceInput};
+pub use sim::{
+    CacheArgs, CompareArgs, DriveArgs, ReportArgs, RunArgs, SimArgs, SimCommand, SimPaceArg, SweepArgs, TimeArgs,
+    TraceFile, TraceInput,
+};
 use std::{ffi::OsString, path::PathBuf};
 pub use trace::{
     ContentArg, ConvertArgs, GenerateArgs, InfoArgs, InputArgs, OutputArgs, RecordArgs, ShapeArgs, ToFormat, TraceArgs,

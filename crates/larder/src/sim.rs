@@ -12,7 +12,9 @@ pub(crate) mod replay;
 mod run;
 pub(crate) mod source;
 pub mod spec;
+pub mod ssd;
 mod sweep;
+pub mod time;
 
 use crate::{args::SimCommand, error::Outcome, output};
 use larder_sim::setup::DESIGNS;
@@ -27,6 +29,9 @@ pub fn run(command: &SimCommand) -> Outcome {
         SimCommand::Compare(args) => compare::run(args),
         SimCommand::Sweep(args) => sweep::run(args),
         SimCommand::Designs => designs(),
+        SimCommand::Profiles => ssd::profiles(),
+        SimCommand::Ftls => ssd::ftls(),
+        SimCommand::Origins => time::origins(),
     }
 }
 

@@ -3,7 +3,7 @@
 //!
 //! What it does not do: choose what is replayed.
 
-use super::{Row, common_options, plotted, short_names};
+use super::{Row, common_options, drive::has_drive, plotted, short_names, time::has_time};
 
 /// A column: its heads, one over the other, and its cell.
 struct Column {
@@ -30,6 +30,42 @@ const COLUMNS: &[Column] = &[
     Column { heads: ["million", "requests/s"], cell: |row| number(row, "requests_per_second", 1) },
 ];
 
+/// Of rows with a drive: what the cache is measured by in few columns, and then what the drive is.
+#[rustfmt::skip]
+const DRIVE_COLUMNS: &[Column] = &[
+    Column { heads: ["", "flash"], cell: flash },
+    Column { heads: ["", "mode"], cell: |row| text(row, "mode").to_owned() },
+    Column { heads: ["", "chunk KiB"], cell: |row| row.get("chunk_bytes").and_then(|bytes| bytes.as_u64()).map_or("-".to_owned(), |bytes| (bytes >> 10).to_string()) },
+    Column { heads: ["", "ssd"], cell: drive },
+    Column { heads: ["read", "hits %"], cell: |row| number(row, "read_hit_ratio", 2) },
+    Column { heads: ["write", "hits %"], cell: |row| number(row, "write_hit_ratio", 2) },
+    Column { heads: ["written", "MiB"], cell: |row| number(row, "flash_total_bytes_written", 1) },
+    Column { heads: ["blocks", "erased"], cell: |row| number(row, "ssd_erasures", 0) },
+    Column { heads: ["1000 pages", "programmed"], cell: |row| number(row, "ssd_pages_programmed", 1) },
+    Column { heads: ["1000 pages", "copied"], cell: |row| number(row, "ssd_pages_copied", 1) },
+    Column { heads: ["1000 pages", "read"], cell: |row| number(row, "ssd_pages_read", 1) },
+    Column { heads: ["write", "amplif."], cell: |row| number(row, "ssd_write_amplification", 3) },
+    Column { heads: ["erasures a block", "min/mean/max"], cell: wear },
+    Column { heads: ["varia-", "tion"], cell: |row| number(row, "ssd_wear_variation", 2) },
+    Column { heads: ["life", "years"], cell: |row| number(row, "ssd_life_years", 1) },
+    Column { heads: ["million", "requests/s"], cell: |row| number(row, "requests_per_second", 2) },
+];
+
+/// Of rows with time, behind the others.
+#[rustfmt::skip]
+const TIME_COLUMNS: &[Column] = &[
+    Column { heads: ["", "origin"], cell: |row| text(row, "time_origin").to_owned() },
+    Column { heads: ["", "pace"], cell: |row| text(row, "time_pace").to_owned() },
+    Column { heads: ["", "outstanding"], cell: |row| number(row, "time_outstanding", 0) },
+    Column { heads: ["modelled", "IOPS"], cell: |row| number(row, "time_iops", 0) },
+    Column { heads: ["read ms", "mean"], cell: |row| number(row, "time_read_mean_us", 3) },
+    Column { heads: ["read ms", "99%"], cell: |row| number(row, "time_read_p99_us", 3) },
+    Column { heads: ["write ms", "mean"], cell: |row| number(row, "time_write_mean_us", 3) },
+    Column { heads: ["write ms", "99%"], cell: |row| number(row, "time_write_p99_us", 3) },
+    Column { heads: ["ssd", "busy %"], cell: |row| number(row, "time_ssd_busy_ratio", 1) },
+    Column { heads: ["origin", "busy %"], cell: |row| number(row, "time_origin_busy_ratio", 1) },
+];
+
 /// The table of `rows`. What they have in common stands over it. Where they have bounds, lines below say what is possible
 /// on each flash, and how much of that the best of the rows reaches.
 pub fn table(rows: &[Row]) -> String {
@@ -37,7 +73,10 @@ pub fn table(rows: &[Row]) -> String {
         column.heads[0].is_empty()
             && rows.iter().all(|row| (column.cell)(row) == rows.first().map_or(String::new(), column.cell))
     };
-    let columns: Vec<&Column> = COLUMNS.iter().filter(|column| !is_common(column)).collect();
+    let all = if rows.iter().any(has_drive) { DRIVE_COLUMNS } else { COLUMNS };
+    let of_time = if rows.iter().any(has_time) { TIME_COLUMNS } else { &[] };
+    let all: Vec<&Column> = all.iter().chain(of_time).collect();
+    let columns: Vec<&Column> = all.iter().copied().filter(|column| !is_common(column)).collect();
     let mut lines: Vec<Vec<String>> = Vec::new();
     for at in 0..2 {
         let heads = columns.iter().map(|column| column.heads[at].to_owned());
@@ -50,7 +89,7 @@ pub fn table(rows: &[Row]) -> String {
     }
     let mut out = String::new();
     if let Some(row) = rows.first() {
-        let common = COLUMNS.iter().filter(|column| is_common(column));
+        let common = all.iter().copied().filter(|column| is_common(column));
         let mut facts = vec![text(row, "trace").to_owned()];
         facts.extend(common.map(|column| format!("{} {}", column.heads[1], (column.cell)(row))));
         facts.extend(common_options(rows));
@@ -63,6 +102,9 @@ pub fn table(rows: &[Row]) -> String {
         out.push_str(&(facts.join("; ") + "\n"));
     }
     out.push_str(&aligned(&lines));
+    if let Some(why) = rows.iter().find_map(|row| row.get("ssd_life_note")?.as_str()) {
+        out.push_str(&format!("life: none where {why}\n"));
+    }
     out.push_str(&bounds(rows, &names));
     out
 }
@@ -146,6 +188,19 @@ fn text<'a>(row: &'a Row, key: &str) -> &'a str {
 
 fn number(row: &Row, key: &str, digits: usize) -> String {
     plotted(row, key).map_or("none".to_owned(), |value| format!("{value:.digits$}"))
+}
+
+/// A drive as it was cut to the cache.
+fn drive(row: &Row) -> String {
+    let whole = |key: &str| row.get(key).and_then(|value| value.as_u64()).unwrap_or(0);
+    let (blocks, kib) = (whole("ssd_blocks"), whole("ssd_block_bytes") >> 10);
+    format!("{} of {blocks} blocks of {kib} KiB", text(row, "ssd"))
+}
+
+fn wear(row: &Row) -> String {
+    let least = row.get("ssd_wear_min").and_then(|value| value.as_u64()).unwrap_or(0);
+    let mean = row.get("ssd_wear_mean").and_then(|value| value.as_f64()).unwrap_or(0.0);
+    format!("{least}/{mean:.1}/{}", number(row, "ssd_wear_max", 0))
 }
 
 /// A flash as it was asked for, and its size where that does not tell it.

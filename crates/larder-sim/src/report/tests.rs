@@ -33,7 +33,8 @@ fn made(name: &str, read_hits: u64, bounds: bool) -> Row {
         elapsed: Duration::from_millis(500),
         drive: None,
     };
-    let facts = TraceFacts { name: "a, \"b\".csv".to_owned(), content: None, lines_skipped: 1, back_steps: 2 };
+    let facts =
+        TraceFacts { name: "a, \"b\".csv".to_owned(), content: None, lines_skipped: 1, back_steps: 2, seconds: None };
     let bound = |read_hits_upper, read_hits_lower| Bound { reads: 100, read_hits_upper, read_hits_lower };
     let known = RowBound::Known(RowBounds { compressed: bound(90, 88), uncompressed: bound(70, 70) });
     row(&setup, &measures, &facts, bounds.then_some(&known))

@@ -42,12 +42,15 @@ pub struct DriveSetup {
     pub ftl: &'static FtlKind,
     /// How large it is.
     pub capacity: Capacity,
+    /// Whether the cache's chunks alone lie on it: its metadata is elsewhere, as in a cache that keeps its indices in RAM.
+    pub only_data: bool,
 }
 
 impl PartialEq for DriveSetup {
     fn eq(&self, other: &DriveSetup) -> bool {
-        let DriveSetup { profile, ftl, capacity } = other;
-        self.profile == *profile && self.ftl.name == ftl.name && self.capacity == *capacity
+        let DriveSetup { profile, ftl, capacity, only_data } = other;
+        let is_same = self.capacity == *capacity && self.only_data == *only_data;
+        is_same && self.profile == *profile && self.ftl.name == ftl.name
     }
 }
 
@@ -103,7 +106,7 @@ const FIELDS: &[Field] = &[
 impl DriveSetup {
     /// A drive as large as the flash of its cache.
     pub fn new(profile: Profile, ftl: &'static FtlKind) -> DriveSetup {
-        DriveSetup { profile, ftl, capacity: Capacity::OfCache }
+        DriveSetup { profile, ftl, capacity: Capacity::OfCache, only_data: false }
     }
 
     /// The names of what [`DriveSetup::with`] sets.
@@ -147,14 +150,17 @@ impl DriveSetup {
             }
             Capacity::Bytes(bytes) => bytes,
         };
-        let host = Host::new(&fitted(&self.profile, bytes)?, self.ftl)?;
-        // A layer that takes whole units has them whole.
-        let rounded = bytes.next_multiple_of(host.unit_bytes());
-        let has = u64::from(host.ftl().logical_pages()) * u64::from(host.profile().geometry.page_bytes);
-        if has >= rounded {
-            return Ok(host);
+        let mut wanted = bytes;
+        loop {
+            let host = Host::new(&fitted(&self.profile, wanted)?, self.ftl)?;
+            // A layer that takes whole units has them whole, and some keep more for themselves than the profile does.
+            let rounded = bytes.next_multiple_of(host.unit_bytes());
+            let has = u64::from(host.ftl().logical_pages()) * u64::from(host.profile().geometry.page_bytes);
+            if has >= rounded {
+                return Ok(host);
+            }
+            wanted += rounded - has;
         }
-        Host::new(&fitted(&self.profile, rounded)?, self.ftl)
     }
 }
 

@@ -3,7 +3,8 @@
 //!
 //! Role: [`FreeBlocks`] gives the least-worn free block of a plane (dynamic wear levelling) or the most-worn (a place
 //! for what lies still). [`Victims`] gives the closed block of a plane that has the fewest valid pages (greedy
-//! collection), the one that has had so few for longest.
+//! collection), the one that has had so few for longest. Both can be of the whole drive instead, for layers that take
+//! blocks from anywhere: everything is in [`POOL`] then.
 //!
 //! Invariants: a block is in at most one of the two. A change of a block's valid pages costs a constant; finding the
 //! fewest costs as many steps as the smallest count has risen since it was last asked for.
@@ -14,6 +15,9 @@ use super::{
     array::FlashArray,
     geometry::{BlockId, Geometry, PlaneId},
 };
+
+/// Where the blocks are of what is not kept by plane.
+pub const POOL: PlaneId = PlaneId(0);
 
 /// The free blocks of each plane, by how often they were erased.
 #[derive(Debug)]
@@ -33,6 +37,11 @@ impl FreeBlocks {
         FreeBlocks { planes: geometry.planes(), sorted: (0..geometry.planes()).map(blocks).collect() }
     }
 
+    /// Blocks of a new drive in one pool, wherever they lie; `blocks` in the order of their numbers.
+    pub fn pooled(blocks: impl DoubleEndedIterator<Item = BlockId>) -> Self {
+        FreeBlocks { planes: 1, sorted: vec![blocks.rev().map(|block| u64::from(block.0)).collect()] }
+    }
+
     /// How many there are in `plane`.
     pub fn len(&self, plane: PlaneId) -> u32 {
         self.sorted[plane.0 as usize].len() as u32
@@ -41,6 +50,11 @@ impl FreeBlocks {
     /// Whether `plane` has none.
     pub fn is_empty(&self, plane: PlaneId) -> bool {
         self.sorted[plane.0 as usize].is_empty()
+    }
+
+    /// The one that [`FreeBlocks::take_least_worn`] would take.
+    pub fn least_worn(&self, plane: PlaneId) -> Option<BlockId> {
+        self.sorted[plane.0 as usize].last().map(|&key| BlockId(key as u32))
     }
 
     /// Takes the one that was erased least; of equals, the one with the smallest number.
@@ -107,6 +121,18 @@ impl Victims {
         }
     }
 
+    /// No block, of a whole drive.
+    pub fn pooled(geometry: &Geometry) -> Self {
+        let buckets = geometry.pages_per_block + 1;
+        Victims {
+            planes: 1,
+            buckets,
+            links: vec![Links { next: NONE, prev: NONE, valid: 0 }; geometry.blocks() as usize],
+            heads: vec![NONE; buckets as usize],
+            lowest: vec![buckets],
+        }
+    }
+
     /// Whether `block` is one of them.
     pub fn has(&self, block: BlockId) -> bool {
         self.links[block.0 as usize].next != NONE
@@ -170,6 +196,12 @@ impl Victims {
             *lowest += 1;
         }
         None
+    }
+
+    /// The same block as [`Victims::fewest`] gives, for who only looks.
+    pub fn peek_fewest(&self, plane: PlaneId) -> Option<BlockId> {
+        let heads = &self.heads[plane.0 as usize * self.buckets as usize..][..self.buckets as usize];
+        heads.iter().skip(self.lowest[plane.0 as usize] as usize).find(|&&head| head != NONE).map(|&head| BlockId(head))
     }
 
     /// Each block is in the bucket of its valid pages.

@@ -16,11 +16,14 @@ use super::{
     array::{FlashArray, PageTotals},
     caftl::{Caftl, options::CaftlOptions},
     counts::Counts,
+    flashtier::FlashTierOptions,
     geometry::{Lpn, OutOfRange, Ppa},
+    hybrid::{Hybrid, HybridOptions},
     op::Sink,
     page_mapped::{PageMapped, PageMappedOptions},
     profile::Profile,
     space::SpaceOptions,
+    weu_aligned::{WeuAligned, WeuAlignedOptions},
 };
 
 /// A logical page that the host writes.
@@ -76,6 +79,20 @@ pub trait Ftl: Send {
     /// So full is the drive's write buffer, in percent; told before a write whenever it changed (CAFTL's dynamic
     /// switch, section 3.4.3).
     fn tell_buffer_fill(&mut self, _percent: u8) {}
+
+    /// The host says of pages that it alone has their newest content, so that the drive must not drop them, or that it
+    /// no longer does (FlashTier's write-dirty, write-clean and clean: told before the write, it holds for what is
+    /// written then). A page is clean until told otherwise, and again once it is trimmed. Means nothing to drives that
+    /// drop nothing of which they are not asked before ([`Ftl::next_eviction`]).
+    ///
+    /// # Panics
+    /// If a page is not below [`Ftl::logical_pages`], or is not [taken](Ftl::takes_dirty).
+    fn tell_dirty(&mut self, _pages: Range<u32>, _is_dirty: bool) {}
+
+    /// Whether this page may be told dirty: a drive that drops pages needs some that it may drop.
+    fn takes_dirty(&self, _lpn: Lpn) -> bool {
+        true
+    }
 
     /// Where a page is. No operation: for tests and for who follows the layer.
     fn locate(&self, lpn: Lpn) -> Option<Ppa>;
@@ -163,6 +180,36 @@ pub const FTLS: &[FtlKind] = &[
         about: "CAFTL with sampling units of 128 KiB, CRC32 pre-hashing and the dynamic switch",
         make: |profile| make_caftl(profile, CaftlOptions::accelerated()),
     },
+    FtlKind {
+        name: "hybrid",
+        about: "hybrid log-block mapping (FAST), 10% log blocks, knows no TRIM",
+        make: |profile| make_hybrid(profile, false),
+    },
+    FtlKind {
+        name: "hybrid-trim",
+        about: "hybrid log-block mapping (FAST), 10% log blocks, takes TRIM",
+        make: |profile| make_hybrid(profile, true),
+    },
+    FtlKind {
+        name: "flashtier",
+        about: "FlashTier: hybrid, drops the clean data block with the fewest valid pages (SE-Util)",
+        make: |profile| make_flashtier(profile, FlashTierOptions::default()),
+    },
+    FtlKind {
+        name: "flashtier-merge",
+        about: "FlashTier whose log grows to 20% by what it drops (SE-Merge)",
+        make: |profile| make_flashtier(profile, FlashTierOptions::merge()),
+    },
+    FtlKind {
+        name: "flashtier-lru",
+        about: "FlashTier that drops the clean data block used least recently (Nitro's extent-LRU-mod)",
+        make: |profile| make_flashtier(profile, FlashTierOptions::lru()),
+    },
+    FtlKind {
+        name: "weu",
+        about: "takes and drops whole write-evict units, the one used least recently first (Nitro's WEU-LRU-mod)",
+        make: |profile| Ok(Box::new(WeuAligned::new(profile.geometry, WeuAlignedOptions::default())?)),
+    },
 ];
 
 fn make_page_mapped(profile: &Profile, takes_trims: bool) -> Result<Box<dyn Ftl>, OutOfRange> {
@@ -176,4 +223,12 @@ fn make_caftl(profile: &Profile, options: CaftlOptions) -> Result<Box<dyn Ftl>, 
     let collection_threshold_percent = profile.collection_threshold_percent;
     let space = SpaceOptions { collection_threshold_percent, ..SpaceOptions::default() };
     Ok(Box::new(Caftl::new(profile.geometry, CaftlOptions { space, ..options })?))
+}
+
+fn make_hybrid(profile: &Profile, takes_trims: bool) -> Result<Box<dyn Ftl>, OutOfRange> {
+    Ok(Box::new(Hybrid::new(profile.geometry, HybridOptions { takes_trims, ..HybridOptions::default() })?))
+}
+
+fn make_flashtier(profile: &Profile, options: FlashTierOptions) -> Result<Box<dyn Ftl>, OutOfRange> {
+    Ok(Box::new(Hybrid::flashtier(profile.geometry, options)?))
 }

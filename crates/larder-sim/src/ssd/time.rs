@@ -31,7 +31,7 @@ use std::{
     ops::Range,
 };
 
-use buffer::Buffer;
+use buffer::{Buffer, HandOver};
 use lanes::{Lanes, Owner, Step};
 use latency::Times;
 
@@ -112,8 +112,6 @@ pub struct Drive {
     now: Nanos,
     events: BinaryHeap<Reverse<(Nanos, u64, Event)>>,
     next_event: u64,
-    /// Copies from one plane to another, so far.
-    links: u64,
     requests: BTreeMap<u64, Pending>,
     next_request: u64,
     writes_waiting: VecDeque<u64>,
@@ -127,6 +125,7 @@ pub struct Drive {
     /// The layer has nothing left to do on its own.
     is_settled: bool,
     over: VecDeque<(u64, Nanos)>,
+    evicted: VecDeque<Lpn>,
     times: Times,
 }
 
@@ -139,8 +138,10 @@ impl Drive {
         profile.check_time()?;
         let geometry = *ftl.array().geometry();
         let frames = profile.buffer_bytes / u64::from(geometry.page_bytes);
-        let Some(frames) = u32::try_from(frames).ok().filter(|&frames| frames > 0) else {
-            let range = format!("a page of {} bytes or more, below 2^32 of them", geometry.page_bytes);
+        let unit_pages = ftl.write_unit_pages();
+        let Some(frames) = u32::try_from(frames).ok().filter(|&frames| frames >= unit_pages) else {
+            let unit_bytes = u64::from(unit_pages) * u64::from(geometry.page_bytes);
+            let range = format!("what is written at once, {unit_bytes} bytes, or more, below 2^32 pages");
             return Err(OutOfRange::new("buffer_bytes", profile.buffer_bytes, range));
         };
         Ok(Drive {
@@ -148,11 +149,10 @@ impl Drive {
             profile: *profile,
             geometry,
             lanes: Lanes::new(geometry, profile.timing),
-            buffer: Buffer::new(frames),
+            buffer: Buffer::new(frames, unit_pages),
             now: 0,
             events: BinaryHeap::new(),
             next_event: 0,
-            links: 0,
             requests: BTreeMap::new(),
             next_request: 0,
             writes_waiting: VecDeque::new(),
@@ -163,6 +163,7 @@ impl Drive {
             programs_ahead: 0,
             is_settled: true,
             over: VecDeque::new(),
+            evicted: VecDeque::new(),
             times: Times::default(),
         })
     }
@@ -182,9 +183,16 @@ impl Drive {
         Times { absorbed: self.buffer.absorbed, cells_ns: self.lanes.busy_ns(), ..self.times.clone() }
     }
 
-    /// How long cells were at work so far, in nanoseconds, summed over planes.
-    pub fn busy_cells_ns(&self) -> u128 {
-        self.lanes.busy_ns()
+    /// A page that the drive has dropped by itself and that was not written since.
+    pub fn take_evicted(&mut self) -> Option<Lpn> {
+        let comes = |lpn| self.requests.values().flat_map(|pending| &pending.pages).any(|page| page.lpn == lpn);
+        let is_there = |lpn| self.ftl.locate(lpn).is_some() || self.buffer.waits(lpn) || comes(lpn);
+        std::iter::from_fn(|| self.evicted.pop_front()).find(|lpn| !is_there(*lpn))
+    }
+
+    /// See [`Ftl::tell_dirty`], panics included.
+    pub fn tell_dirty(&mut self, pages: Range<u32>, is_dirty: bool) {
+        self.ftl.tell_dirty(pages, is_dirty);
     }
 
     /// Requests that are not over.
@@ -195,7 +203,7 @@ impl Drive {
     /// Makes a request now; its number.
     ///
     /// # Panics
-    /// For pages that the drive has not.
+    /// For pages that the drive has not, and writes not of whole units, each with its pages in order.
     pub fn submit(&mut self, request: Request) -> u64 {
         let number = self.next_request;
         self.next_request += 1;
@@ -210,6 +218,7 @@ impl Drive {
                 }
             }
             Request::Write(pages) => {
+                self.buffer.check_units(&pages);
                 let is_empty = pages.is_empty();
                 self.requests.insert(number, pending(Kind::Write, pages.len() as u64, pages.into()));
                 match is_empty {
@@ -219,9 +228,10 @@ impl Drive {
             }
             Request::Trim(pages) => {
                 self.requests.insert(number, pending(Kind::Trim, 0, VecDeque::new()));
-                pages.clone().for_each(|lpn| self.buffer.trim(Lpn(lpn)));
                 let mut ops = Vec::new();
-                self.ftl.trim(pages, &mut |op: &Op| ops.push(*op));
+                for run in self.buffer.trim(pages) {
+                    self.ftl.trim(run, &mut |op: &Op| ops.push(*op));
+                }
                 self.enqueue(&ops, None, None);
                 self.is_over(number);
             }
@@ -364,11 +374,14 @@ impl Drive {
 
     fn hand_over(&mut self) -> Option<HandedOver> {
         let fill = self.buffer.fill_percent();
-        let (batch, pages) = self.buffer.hand_over()?;
+        let HandOver { batch, pages, trimmed } = self.buffer.hand_over()?;
         self.ftl.tell_buffer_fill(fill);
         let mut ops = Vec::new();
         if !pages.is_empty() {
             self.ftl.write(&pages, &mut |op: &Op| ops.push(*op));
+        }
+        for Lpn(lpn) in trimmed {
+            self.ftl.trim(lpn..lpn + 1, &mut |op: &Op| ops.push(*op));
         }
         Some(HandedOver { batch: Some((batch, pages)), ops })
     }
@@ -409,8 +422,9 @@ impl Drive {
 
     /// Gives operations to their planes, in their order.
     fn enqueue(&mut self, ops: &[Op], batch: Option<u64>, awaited: Option<(usize, u64)>) {
+        self.evicted.extend(jobs::evicted(ops));
         let mut steps = Vec::new();
-        for job in jobs::of(&self.geometry, ops, batch, awaited, &mut self.links) {
+        for job in jobs::of(&self.geometry, ops, batch, awaited, &mut self.lanes.links) {
             self.lanes.push(job, &mut |ns, step| steps.push((ns, step)));
         }
         self.schedule(steps);

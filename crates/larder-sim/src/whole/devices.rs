@@ -4,7 +4,10 @@
 //!
 //! What it does not do: know when to ask.
 
-use std::collections::{HashMap, VecDeque};
+use std::{
+    collections::{HashMap, VecDeque},
+    ops::Range,
+};
 
 use super::{DESTAGE_DEPTH, plan::Step};
 use crate::{
@@ -88,6 +91,14 @@ impl Devices {
         self.origin.advance_to(now);
         let number = self.origin.submit(request);
         self.on_origin.insert(number, (place, destages));
+    }
+
+    /// Bytes of the flash that the drive dropped by itself: pages, in the order in which they went.
+    pub fn take_evicted(&mut self) -> Vec<Range<u64>> {
+        let Some(drive) = &mut self.drive else { return Vec::new() };
+        let page_bytes = u64::from(drive.ftl().array().geometry().page_bytes);
+        let pages = std::iter::from_fn(|| drive.take_evicted());
+        pages.map(|lpn| u64::from(lpn.0) * page_bytes..(u64::from(lpn.0) + 1) * page_bytes).collect()
     }
 
     /// Where a step is over.

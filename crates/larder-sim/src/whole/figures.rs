@@ -63,8 +63,7 @@ impl Figures {
         }
     }
 
-    pub(super) fn end(&mut self, tally: &Tally, marks: &Marks) {
-        self.tally = *tally;
+    pub(super) fn end(&mut self, marks: &Marks) {
         self.elapsed_ns = marks.now - self.began.now;
         let before = self.began.drive.map_or(0, |(busy, _)| busy);
         self.drive_utilisation = marks.drive.map(|(busy, planes)| {

@@ -2,6 +2,8 @@
 //!
 //! What it does not do: anything else.
 
+use std::ops::Range;
+
 use larder_core::Lba;
 
 use crate::{
@@ -81,5 +83,9 @@ impl ReplayCache for Uncached {
 
     fn flash_span_bytes(&self) -> u64 {
         0
+    }
+
+    fn flash_data_range(&self) -> Range<u64> {
+        0..0
     }
 }

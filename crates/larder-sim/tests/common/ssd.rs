@@ -3,7 +3,7 @@
 //!
 //! What it does not do: believe the array of the simulator: it counts for itself.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use larder_core::Fingerprint;
 use larder_sim::ssd::{
@@ -35,8 +35,8 @@ pub struct Shadow {
     pub request: u64,
     /// Pages that were read for the host since this was last cleared.
     pub host_reads: Vec<Ppa>,
-    /// Logical pages that the drive dropped since this was last cleared.
-    pub evicted: Vec<Lpn>,
+    /// Logical pages that the drive dropped (true) or programmed for the host since this was last cleared, in order.
+    pub came_and_went: Vec<(Lpn, bool)>,
     pub counts: Counts,
 }
 
@@ -49,7 +49,7 @@ impl Shadow {
             erases: vec![0; geometry.blocks() as usize],
             request: 0,
             host_reads: Vec::new(),
-            evicted: Vec::new(),
+            came_and_went: Vec::new(),
             counts: Counts::default(),
         }
     }
@@ -63,6 +63,9 @@ impl Shadow {
         let written = &mut self.written[block as usize];
         assert_eq!(ppa.0 % self.geometry.pages_per_block, *written, "block {block} is programmed in order");
         *written += 1;
+        if let Source::Host(lpn, _) = source {
+            self.came_and_went.push((lpn, false));
+        }
         let held = match source {
             Source::Host(lpn, content) => Held::Host { lpn, content, request: self.request },
             Source::Copy(from) => self.held(from),
@@ -110,7 +113,7 @@ impl Sink for Shadow {
             }
             Op::Hash { hash, .. } => self.counts.hashes[hash as usize] += 1,
             Op::Evicted { lpn } => {
-                self.evicted.push(lpn);
+                self.came_and_went.push((lpn, true));
                 self.counts.pages_evicted += 1;
             }
         }
@@ -129,17 +132,52 @@ pub struct Watched {
     pub ftl: Box<dyn Ftl>,
     pub shadow: Shadow,
     model: Model,
+    dirty: BTreeSet<u32>,
 }
 
 impl Watched {
     pub fn new(name: &'static str, ftl: Box<dyn Ftl>) -> Self {
         let shadow = Shadow::new(*ftl.array().geometry());
-        Watched { name, ftl, shadow, model: Model::default() }
+        Watched { name, ftl, shadow, model: Model::default(), dirty: BTreeSet::new() }
     }
 
     fn forget_evicted(&mut self) {
-        for lpn in self.shadow.evicted.drain(..) {
-            assert!(self.model.pages.remove(&lpn.0).is_some(), "{}: {} was there to be evicted", self.name, lpn.0);
+        self.learn(&[]);
+    }
+
+    /// What the drive said, in order: what is written may be dropped before the request ends, and the other way round.
+    fn learn(&mut self, written: &[PageWrite]) {
+        let heard = std::mem::take(&mut self.shadow.came_and_went);
+        let content_of: BTreeMap<u32, _> = written.iter().map(|page| (page.lpn.0, page.content)).collect();
+        let programmed: BTreeSet<u32> = heard.iter().filter(|(_, went)| !went).map(|(lpn, _)| lpn.0).collect();
+        let request = self.shadow.request;
+        for page in written.iter().filter(|page| !programmed.contains(&page.lpn.0)) {
+            self.model.pages.insert(page.lpn.0, (page.content, request));
+        }
+        for (lpn, went) in heard {
+            match went {
+                true => {
+                    let was = self.model.pages.remove(&lpn.0);
+                    assert!(was.is_some(), "{}: {} was there to be evicted", self.name, lpn.0);
+                    assert!(!self.dirty.contains(&lpn.0), "{}: {} is dirty and was evicted", self.name, lpn.0);
+                }
+                false => drop(self.model.pages.insert(lpn.0, (content_of[&lpn.0], request))),
+            }
+        }
+    }
+
+    /// The host says that pages are dirty, if they may be, or clean.
+    pub fn tell_dirty(&mut self, first: u32, len: u32, is_dirty: bool) {
+        let logical = self.ftl.logical_pages();
+        let first = first % logical;
+        for lpn in first..first.saturating_add(len).min(logical) {
+            if is_dirty && self.ftl.takes_dirty(Lpn(lpn)) {
+                self.ftl.tell_dirty(lpn..lpn + 1, true);
+                self.dirty.insert(lpn);
+            } else if !is_dirty {
+                self.ftl.tell_dirty(lpn..lpn + 1, false);
+                self.dirty.remove(&lpn);
+            }
         }
     }
 
@@ -157,10 +195,7 @@ impl Watched {
         assert_eq!(written.programmed + written.deduplicated, len, "{}", self.name);
         self.shadow.counts.host_pages_written += u64::from(len);
         self.shadow.counts.pages_deduplicated += u64::from(written.deduplicated);
-        self.forget_evicted();
-        for page in &pages {
-            self.model.pages.insert(page.lpn.0, (page.content, self.shadow.request));
-        }
+        self.learn(&pages);
     }
 
     /// Reads a page: exactly the physical page where it is, or nothing.
@@ -186,6 +221,7 @@ impl Watched {
         if self.ftl.takes_trims() {
             for lpn in first..end {
                 self.model.pages.remove(&lpn);
+                self.dirty.remove(&lpn);
             }
         }
     }

@@ -3,9 +3,16 @@
 //! What it does not do: know which options a design has; `larder_sim::setup` does.
 
 use super::{ContentArg, ModeArg, Switch, UnknownArg, trace::format_id, values};
-use crate::{sim::spec, size};
+use crate::{
+    sim::{spec, ssd, time},
+    size,
+};
 use clap::{Args, Subcommand};
-use larder_sim::setup::{FlashAmount, Granularity, Orphans};
+use larder_sim::{
+    origin::profile::Profile as OriginProfile,
+    setup::{FlashAmount, Granularity, Orphans, drive::DriveSetup},
+    ssd::ftl::FtlKind,
+};
 use larder_trace::FormatId;
 use spec::{DesignSpec, Parameter, Warmup};
 use std::path::PathBuf;
@@ -15,6 +22,7 @@ Examples:
   larder sim run --trace disk.trace.zst --design nitro --flash 10%
   larder sim compare --trace disk.trace.zst --flash 1G --plot designs.svg
   larder sim sweep --trace disk.trace.zst --flash 1%,2%,5%,10%,20% -o disk.sweep --plot sizes.svg
+  larder sim compare --trace disk.trace.zst --flash 1G --ssd nitro-mlc --ftl page,page-trim,caftl
 
 docs/LAB.md says what each figure means, how a flash is divided between data and metadata, and what the bound is.";
 
@@ -31,6 +39,9 @@ Examples:
   larder sim compare --trace disk.trace.zst --flash 10%
   larder sim compare --trace disk.trace.zst --flash 1024c --lba-entries 4096 --mode write-through --json
   larder sim compare --trace disk.trace.zst --flash 1G --design lru,nitro,nitro:dedup=off,nitro:compress=off --plot it.svg
+  larder sim compare --trace disk.trace.zst --flash 1G --design lru,nitro --ssd caftl:over_provisioning_percent=7 --ftl page,caftl \
+      --metric ssd_erasures --plot erasures.svg
+  larder sim compare --trace disk.trace.zst --flash 1G --ssd tlc-nvme --origin raid5-7200 --pace own
 
 An option goes to those designs that have it. A design may have options of its own behind its name.";
 
@@ -63,6 +74,12 @@ pub enum SimCommand {
     Sweep(Box<SweepArgs>),
     /// Name the designs, what each is, and the options that it has
     Designs,
+    /// Name the drives that can lie beneath a cache, and their numbers
+    Profiles,
+    /// Name the translation layers that drives can have
+    Ftls,
+    /// Name the origins whose time is modelled
+    Origins,
 }
 
 /// A trace, and how it is read.
@@ -137,6 +154,43 @@ pub struct CacheArgs {
     pub orphans: Option<Orphans>,
 }
 
+/// The drive beneath.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "The drive beneath")]
+pub struct DriveArgs {
+    /// Simulate the drive that the flash lies on, and count its erasures: PROFILE[:NUMBER=VALUE]..., cut to the size of the flash
+    /// unless it has a capacity=SIZE
+    #[arg(long, value_name = "PROFILE", value_parser = ssd::profile)]
+    pub ssd: Option<DriveSetup>,
+    /// Its translation layers: a row for each [default: page-trim]
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = ssd::ftl, requires = "ssd")]
+    pub ftl: Vec<&'static FtlKind>,
+}
+
+/// Whether, and how, time is modelled.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Time")]
+pub struct TimeArgs {
+    /// Model the time of the whole, cache, drive and this origin: IOPS and response times
+    #[arg(long, value_name = "PROFILE", value_parser = time::origin, requires = "ssd")]
+    pub origin: Option<OriginProfile>,
+    /// When requests are made: at the trace's own times, or as fast as they go [default: full]
+    #[arg(long, value_name = "own|full", requires = "origin")]
+    pub pace: Option<SimPaceArg>,
+    /// Requests under way at full load [default: 16]
+    #[arg(long, value_name = "N", requires = "origin", value_parser = clap::value_parser!(u32).range(1..=65536))]
+    pub outstanding: Option<u32>,
+}
+
+/// When requests are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum SimPaceArg {
+    /// At the trace's own times.
+    Own,
+    /// As fast as they go.
+    Full,
+}
+
 /// `larder sim run`.
 #[derive(Debug, Args)]
 #[command(after_help = RUN_EXAMPLES)]
@@ -156,6 +210,12 @@ pub struct RunArgs {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub cache: CacheArgs,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub drive: DriveArgs,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub time: TimeArgs,
     /// Also compute how many reads any cache could hit; takes memory for each request
     #[arg(long, value_name = "on|off", default_value = "off")]
     pub bound: Switch,
@@ -185,6 +245,12 @@ pub struct CompareArgs {
     pub cache: CacheArgs,
     #[command(flatten)]
     #[allow(missing_docs)]
+    pub drive: DriveArgs,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub time: TimeArgs,
+    #[command(flatten)]
+    #[allow(missing_docs)]
     pub output: ReportArgs,
 }
 
@@ -210,6 +276,9 @@ pub struct SweepArgs {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub cache: CacheArgs,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub drive: DriveArgs,
     /// The file that keeps what was replayed: begun, or gone on with
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,

@@ -5,13 +5,7 @@
 //!
 //! What it does not do: vary sizes; `sweep` does.
 
-use crate::{
-    args::CompareArgs,
-    error::{Failure, Outcome},
-    output,
-    size::exact,
-    trace::watch::Watch,
-};
+use crate::{args::CompareArgs, error::Outcome, output, size::exact, trace::watch::Watch};
 use larder_sim::{
     report::{Row, table::table},
     setup::{DESIGNS, FlashAmount, Options, Setup},
@@ -24,6 +18,8 @@ use super::{
     replay::{Bounds, Pass, can_be, check, check_common, common, fitted, processors, refused, survey},
     source::Source,
     spec::{DesignSpec, policy},
+    ssd::{check_metric, drives},
+    time,
 };
 
 /// Runs the command.
@@ -31,6 +27,8 @@ use super::{
 /// # Errors
 /// One sentence.
 pub fn run(args: &CompareArgs) -> Outcome {
+    check_metric(&args.drive, args.output.metric)?;
+    time::check(&args.time, Some(args.output.metric))?;
     let outputs = Outputs::of(&args.output)?;
     let watch = Watch::new()?;
     let rows = replay(args, &watch);
@@ -53,11 +51,13 @@ fn replay(args: &CompareArgs, watch: &Watch) -> Outcome<Vec<Row>> {
     let options = common(&args.cache, args.ram);
     check_common(&options, &designs)?;
     let source = Source::open(&args.input, args.cache.chunk, watch)?;
-    let of = |spec: &DesignSpec| {
+    let drives = drives(&args.drive);
+    let of = |spec: &DesignSpec, drive| {
         let (policy, flash) = (policy(args.cache.mode), args.flash);
+        let options = Options { drive, ..options };
         fitted(spec, Setup { design: spec.design, chunk_bytes: source.chunk_bytes(), flash, policy, options })
     };
-    let setups: Vec<Setup> = designs.iter().map(of).collect();
+    let setups: Vec<Setup> = designs.iter().flat_map(|spec| drives.iter().map(move |drive| of(spec, *drive))).collect();
     if !args.design.is_empty() {
         check(&setups, None)?;
     }
@@ -68,7 +68,9 @@ fn replay(args: &CompareArgs, watch: &Watch) -> Outcome<Vec<Row>> {
     };
     let words = "replaying".to_owned();
     let pass = Pass { source: &source, warmup: args.input.warmup, survey, words, threads: processors() };
-    pass.rows(&setups, Bounds::of(args.output.bound))
+    let mut rows = pass.rows(&setups, Bounds::of(args.output.bound))?;
+    time::add(&args.time, &pass, &setups, &mut rows)?;
+    Ok(rows)
 }
 
 /// A flash as people write it.
@@ -85,20 +87,25 @@ fn words(flash: FlashAmount) -> String {
 /// A sentence, where there is none left.
 pub fn possible(setups: Vec<Setup>, survey: Option<&Survey>) -> Outcome<Vec<Setup>> {
     let mut left = Vec::new();
-    let mut first: Option<Failure> = None;
+    let (mut first, mut notes) = (None, Vec::new());
     for setup in setups {
         match can_be(&setup, survey) {
             Ok(()) => left.push(setup),
             Err(sentence) => {
-                let options = Options { ram_bytes: setup.options.ram_bytes, ..Options::default() };
+                let Options { ram_bytes, drive, .. } = setup.options;
+                let options = Options { ram_bytes, drive, ..Options::default() };
                 let label = Setup { options, ..setup }.label();
-                output::note(&format!("note: {label} on {} is left out: {sentence}", words(setup.flash)));
-                first.get_or_insert(refused(&setup, &sentence));
+                notes.push(format!("note: {label} on {} is left out: {sentence}", words(setup.flash)));
+                first.get_or_insert_with(|| refused(&setup, &sentence));
             }
         }
     }
     match first {
+        // One sentence is enough where nothing is done.
         Some(failure) if left.is_empty() => Err(failure),
-        _ => Ok(left),
+        _ => {
+            notes.iter().for_each(|note| output::note(note));
+            Ok(left)
+        }
     }
 }

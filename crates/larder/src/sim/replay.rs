@@ -16,7 +16,7 @@ use larder_sim::{
     lab::{BoundListener, Collected, Listener, broadcast},
     measure::{Measures, Meter},
     replay::Batches,
-    report::{Row, RowBound, RowBounds, row},
+    report::{Row, RowBound, RowBounds, TraceFacts, row},
     setup::{FlashAmount, Options, Setup},
     survey::Survey,
 };
@@ -180,7 +180,8 @@ impl Pass<'_> {
         let mut listeners: Vec<&mut dyn Listener> = meters.iter_mut().map(|meter| meter as &mut dyn Listener).collect();
         listeners.extend(collector.as_mut().map(|collector| collector as &mut dyn Listener));
         broadcast(&mut batches, &mut listeners, self.threads).map_err(explain)?;
-        let facts = self.source.facts(batches.into_requests());
+        let seconds = batches.seconds();
+        let facts = TraceFacts { seconds, ..self.source.facts(batches.into_requests()) };
         let measures: Vec<Measures> = meters.into_iter().map(Meter::finish).collect();
         let bounds = match collector.map(BoundListener::finish) {
             None => Vec::new(),
@@ -196,7 +197,8 @@ impl Pass<'_> {
         Ok(rows.map(|(at, (setup, measures))| row(setup, measures, &facts, bounds.get(at))).collect())
     }
 
-    fn warmup_requests(&self) -> u64 {
+    /// Reads and writes of chunks that are not counted.
+    pub fn warmup_requests(&self) -> u64 {
         match self.warmup {
             Warmup::Requests(requests) => requests,
             Warmup::Percent(percent) => {

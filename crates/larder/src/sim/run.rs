@@ -4,20 +4,22 @@
 
 use crate::{
     args::{RunArgs, Switch},
-    error::Outcome,
+    error::{Failure, Outcome},
     output,
     size::{count, human},
     trace::watch::Watch,
 };
 use larder_sim::{
-    report::{Row, plotted, table::no_reads},
-    setup::Setup,
+    report::{Row, drive::has_drive, plotted, table::no_reads, time::has_time},
+    setup::{Options, Setup},
 };
 
 use super::{
     replay::{Bounds, Pass, check, common, survey, with_own},
     source::Source,
     spec::policy,
+    ssd::drives,
+    time,
 };
 
 /// Runs the command.
@@ -36,13 +38,18 @@ pub fn run(args: &RunArgs) -> Outcome {
 }
 
 fn replay(args: &RunArgs, watch: &Watch) -> Outcome<Row> {
+    time::check(&args.time, None)?;
+    let [drive] = drives(&args.drive)[..] else {
+        return Err(Failure::failed("run takes one translation layer; compare takes several"));
+    };
+    let options = Options { drive, ..common(&args.cache, args.ram) };
     let source = Source::open(&args.input, args.cache.chunk, watch)?;
     let asked = Setup {
         design: args.design.design,
         chunk_bytes: source.chunk_bytes(),
         flash: args.flash,
         policy: policy(args.cache.mode),
-        options: common(&args.cache, args.ram),
+        options,
     };
     let setups = [with_own(&args.design, asked)];
     check(&setups, None)?;
@@ -50,7 +57,8 @@ fn replay(args: &RunArgs, watch: &Watch) -> Outcome<Row> {
     let bounds = if args.bound == Switch::On { Bounds::On } else { Bounds::Off };
     let words = "replaying".to_owned();
     let pass = Pass { source: &source, warmup: args.input.warmup, survey, words, threads: 1 };
-    let rows = pass.rows(&setups, bounds)?;
+    let mut rows = pass.rows(&setups, bounds)?;
+    time::add(&args.time, &pass, &setups, &mut rows)?;
     Ok(rows.into_iter().next().unwrap_or_default())
 }
 
@@ -100,6 +108,71 @@ fn page(row: &Row) -> String {
         ("index RAM", human(whole("index_ram_bytes")) + &index_ram),
         ("speed", format!("{} million requests/s", number("requests_per_second", 2))),
     ];
+    if has_drive(row) {
+        let geometry = format!(
+            "{} with {}: {} blocks of {}, pages of {}",
+            text("ssd"),
+            text("ftl"),
+            count(whole("ssd_blocks")),
+            human(whole("ssd_block_bytes")),
+            human(whole("ssd_page_bytes"))
+        );
+        let pages = |key: &str| format!("{} pages", count(whole(key)));
+        let wear = format!(
+            "least {}, mean {}, most {}; coefficient of variation {}",
+            whole("ssd_wear_min"),
+            number("ssd_wear_mean", 2),
+            whole("ssd_wear_max"),
+            number("ssd_wear_variation", 2)
+        );
+        let life = match row.get("ssd_life_note").and_then(|note| note.as_str()) {
+            Some(why) => format!("none: {why}"),
+            None => format!(
+                "{} years; of the block erased most {}",
+                number("ssd_life_years", 1),
+                number("ssd_life_years_worst_block", 1)
+            ),
+        };
+        rows.extend([
+            ("drive", geometry),
+            ("drive: erasures", format!("{} blocks", count(whole("ssd_erasures")))),
+            ("drive: written by the cache", pages("ssd_host_pages_written")),
+            (
+                "drive: programmed",
+                format!("{}; {} copied", pages("ssd_pages_programmed"), count(whole("ssd_pages_copied"))),
+            ),
+            ("drive: read", pages("ssd_pages_read")),
+            ("drive: deduplicated", pages("ssd_pages_deduplicated")),
+            ("drive: write amplification", number("ssd_write_amplification", 3)),
+            ("drive: erasures a block", wear),
+            ("drive: life", life),
+        ]);
+    }
+    if has_time(row) {
+        let pace = match row.get("time_outstanding").and_then(|value| value.as_u64()) {
+            Some(outstanding) => format!("at full load, {outstanding} outstanding"),
+            None => "at the trace's own pace".to_owned(),
+        };
+        let times = |kind: &str| {
+            let of = |what: &str| number(&format!("time_{kind}_{what}_us"), 3);
+            format!(
+                "mean {}, half {}, 95% {}, 99% {}, most {} ms",
+                of("mean"),
+                of("p50"),
+                of("p95"),
+                of("p99"),
+                of("max")
+            )
+        };
+        let busy = format!("planes {}, origin {}", percent("time_ssd_busy_ratio"), percent("time_origin_busy_ratio"));
+        rows.extend([
+            ("time", format!("before {}, {pace}, MODELLED", text("time_origin"))),
+            ("time: IOPS", number("time_iops", 0)),
+            ("time: reads", times("read")),
+            ("time: writes", times("write")),
+            ("time: at work", busy),
+        ]);
+    }
     if whole("warmup_requests") > 0 {
         rows.insert(1, ("warm-up, not counted", format!("{} requests", count(whole("warmup_requests")))));
     }

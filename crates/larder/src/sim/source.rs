@@ -122,6 +122,7 @@ impl<'a> Source<'a> {
             content: content.map(str::to_owned),
             lines_skipped: self.watch.skipped(),
             back_steps: self.watch.back_steps(),
+            seconds: None,
         }
     }
 

@@ -17,7 +17,7 @@ use crate::{
 };
 use larder_sim::{
     report::{Row, table::table},
-    setup::{Options, Setup},
+    setup::{Options, Setup, drive::DriveSetup},
     survey::Survey,
 };
 use serde_json::{Value, json};
@@ -32,6 +32,7 @@ use super::{
     replay::{Bounds, Pass, check, check_common, common, fitted, processors, survey},
     source::Source,
     spec::{Change, DesignSpec, Parameter, Warmup, policy},
+    ssd::{check_metric, drives},
 };
 
 /// Caches that a pass over the trace feeds at least, where there are as many: reading is shared by them.
@@ -44,6 +45,7 @@ const HEAD_BYTES: u64 = 1 << 20;
 /// # Errors
 /// One sentence.
 pub fn run(args: &SweepArgs) -> Outcome {
+    check_metric(&args.drive, args.report.metric)?;
     let outputs = Outputs::of(&args.report)?;
     let watch = Watch::new()?;
     let rows = replay(args, &watch);
@@ -147,16 +149,17 @@ fn kept(failure: Failure, args: &SweepArgs) -> Failure {
     }
 }
 
-/// All caches: by parameter, then by flash, then by RAM budget, then by design.
+/// All caches: by parameter, then by flash, then by RAM budget, then by design, then by translation layer.
 fn grid(args: &SweepArgs, designs: &[DesignSpec], options: &Options, chunk_bytes: u32) -> Outcome<Vec<Setup>> {
     let rams: Vec<Option<u64>> =
         if args.ram.is_empty() { vec![None] } else { args.ram.iter().copied().map(Some).collect() };
+    let drives = drives(&args.drive);
     let mut grid: Vec<Setup> = Vec::new();
     for changes in combinations(&args.vary) {
         for &flash in &args.flash {
             for &ram_bytes in &rams {
-                let options = Options { ram_bytes, ..*options };
-                for spec in designs {
+                for (spec, &drive) in designs.iter().flat_map(|spec| drives.iter().map(move |drive| (spec, drive))) {
+                    let options = Options { ram_bytes, drive, ..*options };
                     let mut asked =
                         Setup { design: spec.design, chunk_bytes, flash, policy: policy(args.cache.mode), options };
                     changes.iter().for_each(|change| change.apply(&mut asked));
@@ -219,8 +222,9 @@ fn head(args: &SweepArgs, source: &Source<'_>) -> Outcome<Value> {
         Warmup::Requests(requests) => requests.to_string(),
         Warmup::Percent(percent) => format!("{percent}%"),
     };
-    Ok(json!({
-        "larder_sweep": 1,
+    // Rows on drives and rows without have other keys, and so other files.
+    let mut head = json!({
+        "larder_sweep": if args.drive.ssd.is_some() { 2 } else { 1 },
         "trace": input.file.trace.file_name().map(|name| name.to_string_lossy()),
         "trace_bytes": bytes,
         "trace_beginning_xxh3": format!("{:016x}", XxHash3_64::oneshot(&beginning)),
@@ -231,5 +235,11 @@ fn head(args: &SweepArgs, source: &Source<'_>) -> Outcome<Value> {
         "unknown": format!("{:?}", input.unknown).to_lowercase(),
         "warmup": warmup,
         "bound": format!("{:?}", Bounds::of(args.report.bound)).to_lowercase(),
-    }))
+    });
+    if let (Some(drive), Some(head)) = (args.drive.ssd, head.as_object_mut()) {
+        // The translation layer is in the name of a setup.
+        let DriveSetup { profile, capacity, .. } = drive;
+        head.insert("ssd".to_owned(), format!("{profile:?} {capacity:?}").into());
+    }
+    Ok(head)
 }

@@ -3,12 +3,19 @@
 //! What is written is put into *batches*, one a request, or a part of one that has no room whole; the translation layer is handed
 //! whole batches, in their order. A page that is written again while it waits takes the place of what was there: that is *absorbed*.
 //!
+//! Where the layer takes whole write-evict units alone, a batch is one unit, and is not handed over before it has all its
+//! pages. A trim of some of them while it waits does not break it: those pages are handed over, to be trimmed after that. One
+//! of which all is trimmed is given up.
+//!
 //! Invariants: a frame is free, or holds a page that waits in a batch, or one that was handed over and is not programmed, or one
 //! that is being read. A logical page waits in one batch at most.
 //!
 //! What it does not do: say when anything happens.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque},
+    ops::Range,
+};
 
 use crate::ssd::{ftl::PageWrite, geometry::Lpn};
 
@@ -20,10 +27,24 @@ struct Batch {
     pages: Vec<Option<PageWrite>>,
 }
 
+/// What is handed over together.
+pub struct HandOver {
+    /// The batch's number.
+    pub batch: u64,
+    /// What is written.
+    pub pages: Vec<PageWrite>,
+    /// What of it is trimmed after that.
+    pub trimmed: Vec<Lpn>,
+}
+
 /// See the module.
 pub struct Buffer {
     frames: u32,
     free: u32,
+    /// Pages that are handed over whole; 1 where any are.
+    unit_pages: u32,
+    /// Pages that wait with their unit, and are of no use.
+    trimmed: HashSet<u32>,
     waiting: VecDeque<Batch>,
     next_batch: u64,
     /// Where a page waits: the batch and the page's number in it.
@@ -37,11 +58,13 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// Of so many pages.
-    pub fn new(frames: u32) -> Buffer {
+    /// Of so many pages, at least one of the units in which they are handed over.
+    pub fn new(frames: u32, unit_pages: u32) -> Buffer {
         Buffer {
             frames,
             free: frames,
+            unit_pages,
+            trimmed: HashSet::new(),
             waiting: VecDeque::new(),
             next_batch: 0,
             places: HashMap::new(),
@@ -58,7 +81,23 @@ impl Buffer {
 
     /// Whether it holds what was written to a page last.
     pub fn holds(&self, lpn: Lpn) -> bool {
-        self.places.contains_key(&lpn.0) || self.handed_over.contains_key(&lpn.0)
+        self.waits(lpn) || self.handed_over.contains_key(&lpn.0)
+    }
+
+    /// Whether something that was written to a page was not handed over yet.
+    pub fn waits(&self, lpn: Lpn) -> bool {
+        self.places.contains_key(&lpn.0)
+    }
+
+    /// Nothing, if a request writes whole units, each with its pages in order.
+    ///
+    /// # Panics
+    /// If not.
+    pub fn check_units(&self, pages: &[PageWrite]) {
+        let unit_pages = self.unit_pages;
+        let is_at_place = |(at, page): (u32, &PageWrite)| page.lpn.0 % unit_pages == at % unit_pages;
+        let is_whole = (pages.len() as u32).is_multiple_of(unit_pages) && (0..).zip(pages).all(is_at_place);
+        assert!(is_whole, "a write is not of whole units of {unit_pages} pages");
     }
 
     /// A frame for a page that is read. False where none is free.
@@ -77,13 +116,16 @@ impl Buffer {
     pub fn put(&mut self, request: u64, page: PageWrite) -> bool {
         if let Some(&(batch, at)) = self.places.get(&page.lpn.0) {
             *self.waiting_page(batch, at) = Some(page);
+            self.trimmed.remove(&page.lpn.0);
             self.absorbed += 1;
             return true;
         }
         if !self.take_frame() {
             return false;
         }
-        let (number, at) = match self.waiting.back_mut().filter(|last| last.request == request) {
+        let unit_pages = self.unit_pages as usize;
+        let goes_on = |last: &&mut Batch| last.request == request && (unit_pages == 1 || last.pages.len() < unit_pages);
+        let (number, at) = match self.waiting.back_mut().filter(goes_on) {
             Some(batch) => {
                 batch.pages.push(Some(page));
                 (batch.number, batch.pages.len() - 1)
@@ -100,9 +142,34 @@ impl Buffer {
         true
     }
 
-    /// The host has no more use for a page.
-    pub fn trim(&mut self, lpn: Lpn) {
-        let Some((number, at)) = self.places.remove(&lpn.0) else { return };
+    /// The host has no more use for pages. Returns those that the layer is to trim now.
+    pub fn trim(&mut self, pages: Range<u32>) -> Vec<Range<u32>> {
+        if self.unit_pages == 1 {
+            pages.clone().for_each(|lpn| self.give_up(lpn));
+            return vec![pages];
+        }
+        let batches: BTreeSet<u64> = pages.clone().filter_map(|lpn| Some(self.places.get(&lpn)?.0)).collect();
+        self.trimmed.extend(pages.clone().filter(|lpn| self.places.contains_key(lpn)));
+        for number in batches {
+            let all = self.pages_of(number);
+            if all.len() == self.unit_pages as usize && all.iter().all(|lpn| self.trimmed.contains(lpn)) {
+                for lpn in all {
+                    self.trimmed.remove(&lpn);
+                    self.give_up(lpn);
+                }
+            }
+        }
+        pages.filter(|lpn| !self.trimmed.contains(lpn)).map(|lpn| lpn..lpn + 1).collect()
+    }
+
+    fn pages_of(&self, number: u64) -> Vec<u32> {
+        let first = self.waiting.front().map_or(0, |batch| batch.number);
+        self.waiting[(number - first) as usize].pages.iter().flatten().map(|page| page.lpn.0).collect()
+    }
+
+    /// What waits for a page is not handed over.
+    fn give_up(&mut self, lpn: u32) {
+        let Some((number, at)) = self.places.remove(&lpn) else { return };
         *self.waiting_page(number, at) = None;
         self.absorbed += 1;
         self.is_done_with(number);
@@ -114,15 +181,19 @@ impl Buffer {
         &mut self.waiting[(number - first) as usize].pages[at]
     }
 
-    /// Hands over the oldest batch: its number, and its pages.
-    pub fn hand_over(&mut self) -> Option<(u64, Vec<PageWrite>)> {
+    /// Hands over the oldest batch, if it is whole.
+    pub fn hand_over(&mut self) -> Option<HandOver> {
+        if self.unit_pages > 1 && self.waiting.front()?.pages.len() < self.unit_pages as usize {
+            return None;
+        }
         let batch = self.waiting.pop_front()?;
         let pages: Vec<PageWrite> = batch.pages.into_iter().flatten().collect();
         for page in &pages {
             self.places.remove(&page.lpn.0);
             *self.handed_over.entry(page.lpn.0).or_default() += 1;
         }
-        Some((batch.number, pages))
+        let trimmed = pages.iter().map(|page| page.lpn).filter(|lpn| self.trimmed.remove(&lpn.0)).collect();
+        Some(HandOver { batch: batch.number, pages, trimmed })
     }
 
     /// A page that was handed over needs its frame no more.

@@ -7,7 +7,7 @@
 
 use super::lanes::{Job, Link, Owner, Work};
 use crate::ssd::{
-    geometry::{Geometry, PlaneId, Ppa},
+    geometry::{Geometry, Lpn, PlaneId, Ppa},
     op::{Cause, Op, Source},
 };
 
@@ -64,6 +64,14 @@ fn copied_to(pair: &[Op]) -> Option<Ppa> {
         [Op::Read { ppa: read, .. }, Op::Program { ppa, source: Source::Copy(from), .. }] if read == from => Some(*ppa),
         _ => None,
     }
+}
+
+/// The pages that these operations dropped.
+pub fn evicted(ops: &[Op]) -> impl Iterator<Item = Lpn> {
+    ops.iter().filter_map(|op| match op {
+        Op::Evicted { lpn } => Some(*lpn),
+        _ => None,
+    })
 }
 
 /// Whether these two operations read a page and program it in the same plane.

@@ -105,6 +105,8 @@ pub struct Lanes {
     buses: Vec<Bus>,
     /// Jobs that wait or run.
     jobs: usize,
+    /// Copies from one plane to another, so far.
+    pub links: u64,
     /// Reads that programs need and that are not over.
     unread: HashSet<u64>,
     /// How long cells were at work, summed over planes.
@@ -120,6 +122,7 @@ impl Lanes {
             planes: (0..geometry.planes()).map(|_| Plane::default()).collect(),
             buses: (0..geometry.packages).map(|_| Bus::default()).collect(),
             jobs: 0,
+            links: 0,
             unread: HashSet::new(),
             busy_ns: 0,
         }

@@ -1,0 +1,110 @@
+//! FlashTier's solid-state cache (Saxena, Swift and Zhang, FlashTier: a lightweight, consistent and durable storage
+//! cache, EuroSys 2012): the hybrid layer with silent eviction. Under a cache of extents it is Nitro's extent-LRU-mod
+//! ("FlashTier extended to use an LRU policy", Nitro section 6.1).
+//!
+//! Role: what is in a cache can be had elsewhere, unless it is dirty. So a drive that needs a block drops a data block of
+//! which nothing is dirty, with no copy, and tells the host ([`Op::Evicted`](super::op::Op::Evicted)); where it finds
+//! none it merges as any hybrid drive does. What is in the log is merged, and its pages copied, in any case: eviction
+//! makes room for the data blocks that merges need. The host says what is dirty ([`Ftl::tell_dirty`]): FlashTier's
+//! write-dirty is that and a write, write-clean a write of clean pages, clean a word alone, and evict a trim.
+//!
+//! | | the block that goes | the log |
+//! |---|---|---|
+//! | SE-Util ([`FlashTierOptions::default`]) | of the fewest valid pages | has blocks of its own; what is dropped makes room for data alone |
+//! | SE-Merge ([`FlashTierOptions::merge`]) | of the fewest valid pages | takes what is dropped, too, up to a larger share |
+//! | Nitro's ([`FlashTierOptions::lru`]) | of the logical block used least recently | as SE-Util |
+//!
+//! No capacity is reserved (Nitro section 5.4: "No space reservation is used for the modified SSD"): the host's
+//! address space is as large as it is made, and whatever does not fit beside the log is dropped. FlashTier has the
+//! addresses of the whole disk there. The log's share is Nitro's for hybrid drives, 10%; FlashTier's larger one is 20%.
+//!
+//! Invariants: those of the hybrid layer; a dirty page is not dropped. The rest is in `hybrid/eviction.rs`.
+//!
+//! What it does not do: make its maps durable, or drop ahead of need. That dropping goes by whole logical blocks of which
+//! nothing is dirty is coarser than FlashTier's, which looks at the pages of the data block alone.
+//!
+//! [`Ftl::tell_dirty`]: super::ftl::Ftl::tell_dirty
+
+use super::{
+    geometry::{Geometry, OutOfRange, PAGES_MAX, PAGES_PER_BLOCK_MAX, within},
+    hybrid::{
+        Hybrid, HybridOptions,
+        eviction::{Eviction, VictimOrder},
+        log_blocks,
+    },
+};
+
+/// The largest address space, in percent of the flash.
+pub const ADDRESS_SPACE_PERCENT_MAX: u32 = 100_000;
+
+/// How a FlashTier drive behaves.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FlashTierOptions {
+    /// Which data block is dropped.
+    pub order: VictimOrder,
+    /// The most of all blocks that the log may have, in percent; at least two blocks.
+    pub log_share_percent: f64,
+    /// Whether data keeps off the log's blocks; otherwise the log grows by what is dropped.
+    pub reserves_log: bool,
+    /// The host's addresses, in percent of the flash's pages.
+    pub address_space_percent: u32,
+    /// As [`HybridOptions::wear_spread_max`].
+    pub wear_spread_max: Option<u32>,
+}
+
+impl Default for FlashTierOptions {
+    /// SE-Util, with as many addresses as pages.
+    fn default() -> Self {
+        let HybridOptions { log_share_percent, wear_spread_max, .. } = HybridOptions::default();
+        FlashTierOptions {
+            order: VictimOrder::FewestValid,
+            log_share_percent,
+            reserves_log: true,
+            address_space_percent: 100,
+            wear_spread_max,
+        }
+    }
+}
+
+impl FlashTierOptions {
+    /// SE-Merge.
+    pub fn merge() -> Self {
+        FlashTierOptions { log_share_percent: 20.0, reserves_log: false, ..FlashTierOptions::default() }
+    }
+
+    /// Nitro's extent-LRU-mod.
+    pub fn lru() -> Self {
+        FlashTierOptions { order: VictimOrder::LeastRecent, ..FlashTierOptions::default() }
+    }
+}
+
+/// The host's pages for an address space of so many percent of `pages`.
+pub(super) fn address_pages(pages: u32, percent: u32) -> Result<u32, OutOfRange> {
+    within("address_space_percent", percent, 1, ADDRESS_SPACE_PERCENT_MAX)?;
+    let address_pages = u64::from(pages) * u64::from(percent) / 100;
+    // The last logical block ends within 32 bits, too.
+    let most = PAGES_MAX - u64::from(PAGES_PER_BLOCK_MAX);
+    if address_pages == 0 || address_pages > most {
+        let range = format!("so much that the host has from 1 to {most} pages, with {pages} on flash");
+        return Err(OutOfRange::new("address_space_percent", percent, range));
+    }
+    Ok(address_pages as u32)
+}
+
+impl Hybrid {
+    /// A new FlashTier drive. It takes trims.
+    ///
+    /// # Errors
+    /// If the geometry is unsound or has too few blocks, or an option is out of its range.
+    pub fn flashtier(geometry: Geometry, options: FlashTierOptions) -> Result<Self, OutOfRange> {
+        geometry.check()?;
+        let FlashTierOptions { order, log_share_percent, reserves_log, address_space_percent, wear_spread_max } =
+            options;
+        let log = log_blocks(&geometry, log_share_percent)?;
+        let logical_pages = address_pages(geometry.pages(), address_space_percent)?;
+        let dirty_blocks_max = geometry.blocks() - log - 1;
+        let eviction = Eviction::new(&geometry, order, logical_pages, dirty_blocks_max, reserves_log);
+        let options = HybridOptions { log_share_percent, takes_trims: true, wear_spread_max };
+        Hybrid::of(geometry, options, logical_pages, log, Some(eviction))
+    }
+}

@@ -1,0 +1,472 @@
+//! The hybrid translation layer: data blocks mapped by block, and log blocks mapped by page, as FAST has them (Lee et
+//! al., A log buffer-based flash translation layer using fully-associative sector translation, ACM TECS 6 (3), 2007).
+//! Nitro's simulated drives have it, with 10% of their blocks for the log (Nitro sections 4 and 5.4).
+//!
+//! Role: a *logical block* is as many logical pages as a block has pages; its *data block* has them at their offsets.
+//! A page that has no place there goes to the log. What FAST does, in this order:
+//! 1. A write that continues what lies in the *sequential log block* goes there; any other write to that logical block
+//!    ends it with a merge first.
+//! 2. A write for which the data block is programmed just so far goes there; at offset 0, into a new data block, if
+//!    there is none.
+//! 3. A write at offset 0 begins a sequential log block; the one that was there is merged.
+//! 4. All others go to the *random log blocks*, wherever they belong (fully associative).
+//!
+//! The log has a number of blocks. When it has no more, its oldest block is the victim (round robin): each logical block
+//! that it has pages of is merged, and it is erased (`merge.rs`).
+//!
+//! | merge | what happens |
+//! |---|---|
+//! | switch | the sequential log block becomes the data block as it is |
+//! | partial | a block is filled up with what is missing behind its last page: the sequential log block, which becomes the data block, or the data block itself where the log has only pages that follow |
+//! | full | the newest pages are copied to a free block, which becomes the data block |
+//!
+//! Ours, where FAST says nothing: pages are programmed in their order, so that what is missing before a page is padded,
+//! and a write further on in a data block goes to the log. As many random log blocks are filled in turn as the drive has
+//! planes, and half the log at most. FAST fills one, on one chip; which pages the log holds is the same. Partial and full
+//! merges take a page from where it is newest, the log included. With TRIM, a data block of which no page is left is
+//! erased at once, with no copy.
+//!
+//! Wear levelling: free blocks are taken in the order of their wear, of the whole drive (dynamic). Static: once in as many
+//! erasures as the spread allows, the least-worn data block is looked for; if the most-worn block is further ahead, it is
+//! copied to the most-worn free block.
+//!
+//! Invariants: a logical block has one data block at most, and its pages are at their offsets there. One block is free
+//! between requests, which a merge needs before it erases the old data block: logical capacity is what is left beside
+//! the log and this spare, if that is less than the geometry's. With
+//! eviction (FlashTier, `flashtier.rs`), there may be more logical blocks than blocks for them: see `eviction.rs`.
+//!
+//! What it does not do: choose planes, in which blocks come as their wear has it; or keep its map as small as a drive would. The simulation has a table by logical page, where a drive
+//! has one by logical block, and one by page for the log.
+
+pub mod eviction;
+mod merge;
+
+use std::{collections::VecDeque, ops::Range};
+
+use self::eviction::Eviction;
+use super::{
+    array::FlashArray,
+    blocks::{FreeBlocks, POOL},
+    counts::Counts,
+    flash::Flash,
+    ftl::{Ftl, PageWrite, Written},
+    geometry::{BlockId, Geometry, Lpn, OutOfRange, Ppa},
+    op::{Cause, Sink, Source},
+};
+
+/// How a hybrid layer behaves.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct HybridOptions {
+    /// The log's share of all blocks, in percent, at least two blocks: a sequential and a random one.
+    pub log_share_percent: f64,
+    /// Whether trimmed pages are gone.
+    pub takes_trims: bool,
+    /// Static wear levelling moves the least-worn data block once the most-worn block was erased so many times more;
+    /// `None`: never.
+    pub wear_spread_max: Option<u32>,
+}
+
+impl Default for HybridOptions {
+    /// Nitro's 10%, without TRIM; wear levelling as that of [`SpaceOptions`](super::space::SpaceOptions).
+    fn default() -> Self {
+        HybridOptions { log_share_percent: 10.0, takes_trims: false, wear_spread_max: Some(100) }
+    }
+}
+
+/// Merges by their kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Merges {
+    /// A log block became a data block as it was.
+    pub switch: u64,
+    /// A log block or a data block was filled up.
+    pub partial: u64,
+    /// All was copied to a free block.
+    pub full: u64,
+}
+
+/// The sequential log block, and the logical block that it is of.
+#[derive(Clone, Copy, Debug)]
+struct Sequential {
+    block: BlockId,
+    of: u32,
+}
+
+/// No block, in tables.
+const NONE: u32 = u32::MAX;
+
+/// See the module.
+#[derive(Debug)]
+pub struct Hybrid {
+    flash: Flash,
+    free: FreeBlocks,
+    logical_pages: u32,
+    takes_trims: bool,
+    wear_spread_max: Option<u32>,
+    /// Where the newest copy of each logical page is.
+    pages: Vec<Ppa>,
+    /// The data block of each logical block.
+    data: Vec<u32>,
+    /// The logical block of each data block.
+    holds: Vec<u32>,
+    sequential: Option<Sequential>,
+    /// All random log blocks, in the order in which they were opened.
+    random: VecDeque<BlockId>,
+    /// The random log blocks that are filled in turn.
+    open: Vec<Option<BlockId>>,
+    next_open: usize,
+    /// Of random log blocks there are so many before one is merged; the sequential one is the last of the log's.
+    random_max: usize,
+    /// Whether data blocks keep off what the log may still take.
+    log_is_reserved: bool,
+    eviction: Option<Eviction>,
+    merges: Merges,
+    /// Erasures since wear was last looked at.
+    since_look: u32,
+}
+
+/// The log's blocks for a share of all, checked against the drive.
+pub(super) fn log_blocks(geometry: &Geometry, percent: f64) -> Result<u32, OutOfRange> {
+    let blocks = geometry.blocks();
+    let log = (f64::from(blocks) * percent / 100.0).round().max(2.0);
+    if percent > 0.0 && log + 2.0 <= f64::from(blocks) {
+        return Ok(log as u32);
+    }
+    let range = format!(
+        "above 0, and so little that beside the log, of 2 blocks or more, a spare and a data block are left of the {blocks} \
+         that there are"
+    );
+    Err(OutOfRange::new("log_share_percent", percent, range))
+}
+
+impl Hybrid {
+    /// A new drive.
+    ///
+    /// # Errors
+    /// If the geometry is unsound or has too few blocks, or an option is out of its range.
+    pub fn new(geometry: Geometry, options: HybridOptions) -> Result<Self, OutOfRange> {
+        geometry.check()?;
+        let log = log_blocks(&geometry, options.log_share_percent)?;
+        let left = (geometry.blocks() - log - 1) * geometry.pages_per_block;
+        Hybrid::of(geometry, options, geometry.logical_pages().min(left), log, None)
+    }
+
+    /// A drive whose log has `log_blocks` at most, and that may drop data.
+    pub(super) fn of(
+        geometry: Geometry,
+        options: HybridOptions,
+        logical_pages: u32,
+        log_blocks: u32,
+        eviction: Option<Eviction>,
+    ) -> Result<Self, OutOfRange> {
+        if options.wear_spread_max == Some(0) {
+            return Err(OutOfRange::new("wear_spread_max", 0, "at least 1, or none"));
+        }
+        let random_max = log_blocks as usize - 1;
+        let open = (geometry.planes() as usize).min(random_max / 2).max(1);
+        Ok(Hybrid {
+            flash: Flash::new(geometry),
+            free: FreeBlocks::pooled((0..geometry.blocks()).map(BlockId)),
+            logical_pages,
+            takes_trims: options.takes_trims,
+            wear_spread_max: options.wear_spread_max,
+            pages: vec![Ppa::NONE; logical_pages as usize],
+            data: vec![NONE; logical_pages.div_ceil(geometry.pages_per_block) as usize],
+            holds: vec![NONE; geometry.blocks() as usize],
+            sequential: None,
+            random: VecDeque::with_capacity(random_max),
+            open: vec![None; open],
+            next_open: 0,
+            random_max,
+            log_is_reserved: eviction.as_ref().is_none_or(Eviction::reserves_log),
+            eviction,
+            merges: Merges::default(),
+            since_look: 0,
+        })
+    }
+
+    /// How many merges there were of each kind.
+    pub fn merges(&self) -> Merges {
+        self.merges
+    }
+
+    /// How many blocks the log has now.
+    pub fn log_blocks(&self) -> u32 {
+        self.random.len() as u32 + u32::from(self.sequential.is_some())
+    }
+
+    fn data_block(&self, logical_block: u32) -> Option<BlockId> {
+        let block = self.data[logical_block as usize];
+        (block != NONE).then_some(BlockId(block))
+    }
+
+    fn write_page(&mut self, page: &PageWrite, sink: &mut dyn Sink) {
+        let PageWrite { lpn, content } = *page;
+        assert!(lpn.0 < self.logical_pages, "logical page {} is beyond the drive", lpn.0);
+        let logical_block = lpn.0 / self.flash.geometry().pages_per_block;
+        let block = self.block_for(lpn.0, sink);
+        let ppa = self.flash.program(block, lpn.0, Source::Host(lpn, content), Cause::Host, sink);
+        // Only now: a merge may have moved the old copy.
+        if let Some(old) = std::mem::replace(&mut self.pages[lpn.0 as usize], ppa).some() {
+            self.give_up(old);
+        }
+        if let Some(eviction) = &mut self.eviction {
+            eviction.used(logical_block);
+            eviction.pages_changed(block, self.flash.array());
+        }
+        // A sequential log block that is full is switched at once.
+        if self.sequential.is_some_and(|sequential| sequential.block == block) && self.flash.array().free(block) == 0 {
+            self.end_sequential(sink);
+        }
+        self.level(sink);
+    }
+
+    /// The block whose next page is for `lpn`. See the module for the order.
+    fn block_for(&mut self, lpn: u32, sink: &mut dyn Sink) -> BlockId {
+        let pages_per_block = self.flash.geometry().pages_per_block;
+        let (logical_block, offset) = (lpn / pages_per_block, lpn % pages_per_block);
+        if let Some(Sequential { block, of }) = self.sequential
+            && of == logical_block
+        {
+            if self.flash.array().written(block) == offset {
+                return block;
+            }
+            self.end_sequential(sink);
+        }
+        match self.data_block(logical_block) {
+            Some(block) if self.flash.array().written(block) == offset => return block,
+            Some(_) => {}
+            None if offset == 0 => {
+                if let Some(block) = self.take_data_block(sink) {
+                    self.set_data(logical_block, block, sink);
+                    return block;
+                }
+            }
+            None => {}
+        }
+        if offset == 0 {
+            self.end_sequential(sink);
+            if let Some(block) = self.take_log_block(sink) {
+                self.sequential = Some(Sequential { block, of: logical_block });
+                return block;
+            }
+        }
+        self.log_block(sink)
+    }
+
+    /// The next random log block in turn, with a free page.
+    fn log_block(&mut self, sink: &mut dyn Sink) -> BlockId {
+        let slot = self.next_open;
+        self.next_open = (slot + 1) % self.open.len();
+        if let Some(block) = self.open[slot]
+            && self.flash.array().free(block) > 0
+        {
+            return block;
+        }
+        let mut taken = None;
+        if self.random.len() < self.random_max {
+            taken = self.take_log_block(sink);
+        }
+        let block = match taken {
+            Some(block) => block,
+            None => {
+                self.merge_oldest(sink);
+                match self.take_log_block(sink) {
+                    Some(block) => block,
+                    None => panic!("a merged log block leaves a free one"),
+                }
+            }
+        };
+        self.random.push_back(block);
+        self.open[slot] = Some(block);
+        block
+    }
+
+    /// A free block for the log.
+    fn take_log_block(&mut self, sink: &mut dyn Sink) -> Option<BlockId> {
+        self.take_block(1, sink)
+    }
+
+    /// A free block for a logical block that has no data block.
+    fn take_data_block(&mut self, sink: &mut dyn Sink) -> Option<BlockId> {
+        let log_max = self.random_max as u32 + 1;
+        self.take_block(if self.log_is_reserved { 1 + log_max - self.log_blocks() } else { 1 }, sink)
+    }
+
+    /// A free block that leaves so many; data is dropped for it where that may be.
+    fn take_block(&mut self, kept: u32, sink: &mut dyn Sink) -> Option<BlockId> {
+        while self.free.len(POOL) <= kept {
+            let victim = self.eviction.as_mut()?.next_victim(&self.data)?;
+            self.evict(victim, sink);
+        }
+        self.free.take_least_worn(POOL)
+    }
+
+    /// Nothing depends on `ppa` any longer. Returns its block, and how many valid pages that has left.
+    fn give_up(&mut self, ppa: Ppa) -> (BlockId, u32) {
+        let (block, left) = self.flash.invalidate(ppa);
+        if let Some(eviction) = &mut self.eviction {
+            eviction.pages_changed(block, self.flash.array());
+        }
+        (block, left)
+    }
+
+    fn erase(&mut self, block: BlockId, cause: Cause, sink: &mut dyn Sink) {
+        self.flash.erase(block, cause, sink);
+        self.free.put(block, self.flash.array());
+        self.since_look += 1;
+    }
+
+    /// `block` is the data block of a logical block from now on; the one before is erased.
+    fn set_data(&mut self, logical_block: u32, block: BlockId, sink: &mut dyn Sink) {
+        self.replace_data(logical_block, block, Cause::Merge, sink);
+    }
+
+    fn replace_data(&mut self, logical_block: u32, block: BlockId, cause: Cause, sink: &mut dyn Sink) {
+        let old = self.data_block(logical_block);
+        self.data[logical_block as usize] = block.0;
+        self.holds[block.0 as usize] = logical_block;
+        if let Some(eviction) = &mut self.eviction {
+            eviction.has_data(logical_block, old, block, self.flash.array());
+        }
+        if let Some(old) = old {
+            self.holds[old.0 as usize] = NONE;
+            self.erase(old, cause, sink);
+        }
+    }
+
+    /// The data block of a logical block, in which nothing is valid, is erased.
+    fn drop_data(&mut self, block: BlockId, cause: Cause, sink: &mut dyn Sink) {
+        let logical_block = std::mem::replace(&mut self.holds[block.0 as usize], NONE);
+        self.data[logical_block as usize] = NONE;
+        if let Some(eviction) = &mut self.eviction {
+            eviction.has_no_data(logical_block, block);
+        }
+        self.erase(block, cause, sink);
+    }
+
+    fn trim_page(&mut self, lpn: u32, sink: &mut dyn Sink) {
+        let Some(old) = std::mem::replace(&mut self.pages[lpn as usize], Ppa::NONE).some() else { return };
+        let (block, left) = self.give_up(old);
+        if left > 0 {
+            return;
+        }
+        if self.holds[block.0 as usize] != NONE {
+            self.drop_data(block, Cause::Collection, sink);
+        } else if self.sequential.is_some_and(|sequential| sequential.block == block) {
+            self.sequential = None;
+            self.erase(block, Cause::Collection, sink);
+        }
+    }
+}
+
+impl Ftl for Hybrid {
+    fn write(&mut self, pages: &[PageWrite], sink: &mut dyn Sink) -> Written {
+        for page in pages {
+            self.write_page(page, sink);
+        }
+        self.flash.host_counts().host_pages_written += pages.len() as u64;
+        Written { programmed: pages.len() as u32, deduplicated: 0 }
+    }
+
+    fn read(&mut self, lpn: Lpn, sink: &mut dyn Sink) -> bool {
+        let ppa = self.pages[lpn.0 as usize].some();
+        self.flash.host_counts().host_pages_read += 1;
+        match ppa {
+            Some(ppa) => self.flash.read(ppa, Cause::Host, sink),
+            None => self.flash.host_counts().unmapped_pages_read += 1,
+        }
+        if let Some(eviction) = self.eviction.as_mut().filter(|_| ppa.is_some()) {
+            eviction.used(lpn.0 / self.flash.geometry().pages_per_block);
+        }
+        ppa.is_some()
+    }
+
+    fn trim(&mut self, pages: Range<u32>, sink: &mut dyn Sink) {
+        assert!(pages.end <= self.logical_pages, "logical page {} is beyond the drive", pages.end);
+        self.flash.host_counts().host_pages_trimmed += pages.len() as u64;
+        if !self.takes_trims {
+            return;
+        }
+        self.tell_dirty(pages.clone(), false);
+        pages.for_each(|lpn| self.trim_page(lpn, sink));
+        self.level(sink);
+    }
+
+    fn tell_dirty(&mut self, pages: Range<u32>, is_dirty: bool) {
+        assert!(pages.end <= self.logical_pages, "logical page {} is beyond the drive", pages.end);
+        let pages_per_block = self.flash.geometry().pages_per_block;
+        let Some(eviction) = &mut self.eviction else { return };
+        for lpn in pages {
+            eviction.tell_dirty(lpn, lpn / pages_per_block, is_dirty, &self.data, self.flash.array());
+        }
+    }
+
+    fn takes_dirty(&self, lpn: Lpn) -> bool {
+        let logical_block = lpn.0 / self.flash.geometry().pages_per_block;
+        self.eviction.as_ref().is_none_or(|eviction| eviction.takes_dirty(logical_block))
+    }
+
+    fn locate(&self, lpn: Lpn) -> Option<Ppa> {
+        self.pages[lpn.0 as usize].some()
+    }
+
+    fn logical_pages(&self) -> u32 {
+        self.logical_pages
+    }
+
+    fn takes_trims(&self) -> bool {
+        self.takes_trims
+    }
+
+    /// All pages of the logical block whose data block would go; those that are in the log stay.
+    fn next_eviction(&self) -> Option<Range<u32>> {
+        let victim = self.eviction.as_ref()?.peek(&self.data)?;
+        let pages_per_block = self.flash.geometry().pages_per_block;
+        let first = self.holds[victim.0 as usize] * pages_per_block;
+        Some(first..(first + pages_per_block).min(self.logical_pages))
+    }
+
+    fn counts(&self) -> &Counts {
+        self.flash.counts()
+    }
+
+    fn array(&self) -> &FlashArray {
+        self.flash.array()
+    }
+
+    fn ram_bytes(&self) -> u64 {
+        let words = self.pages.capacity() + self.data.capacity() + self.holds.capacity() + self.random.capacity();
+        let open = self.open.capacity() * size_of::<Option<BlockId>>();
+        let eviction = self.eviction.as_ref().map_or(0, Eviction::ram_bytes);
+        self.flash.ram_bytes() + self.free.ram_bytes() + (words * size_of::<u32>() + open) as u64 + eviction
+    }
+
+    fn check(&self) {
+        let array = self.flash.array();
+        let geometry = array.geometry();
+        assert_eq!(array.totals(), array.recount(), "the totals are those of the pages");
+        let mut mapped = 0;
+        for (lpn, ppa) in self.pages.iter().enumerate() {
+            let Some(ppa) = ppa.some() else { continue };
+            assert!(array.is_valid(ppa), "logical page {lpn} is on a valid page");
+            assert_eq!(array.owner(ppa) as usize, lpn, "page {} is of its logical page", ppa.0);
+            let holds = self.holds[geometry.block_of(ppa).0 as usize];
+            let place = holds as usize * geometry.pages_per_block as usize + geometry.page_in_block(ppa) as usize;
+            assert!(holds == NONE || place == lpn, "logical page {lpn} is at its offset of its data block");
+            mapped += 1;
+        }
+        assert_eq!(array.totals().valid, mapped, "valid pages are those that are mapped");
+        let mut data = 0;
+        for (block, &holds) in self.holds.iter().enumerate().filter(|(_, holds)| **holds != NONE) {
+            assert_eq!(self.data[holds as usize] as usize, block, "block {block} is its logical block's data block");
+            data += 1;
+        }
+        assert_eq!(self.data.iter().filter(|&&block| block != NONE).count() as u32, data);
+        assert_eq!(data + self.log_blocks() + self.free.len(POOL), geometry.blocks(), "data, log or free");
+        assert!(self.free.len(POOL) >= 1, "a block is kept free");
+        assert!(self.random.len() <= self.random_max, "the log is as large as it may be");
+        if let Some(eviction) = &self.eviction {
+            eviction.check(&self.data, array);
+        }
+    }
+}

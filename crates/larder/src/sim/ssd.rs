@@ -1,0 +1,155 @@
+//! Drives as the command line names them, and lists of what there is.
+//!
+//! What it does not do: make drives; `larder_sim::setup::drive` does.
+
+use crate::{
+    args::DriveArgs,
+    error::{Failure, Outcome},
+    output,
+    size::{self, human},
+};
+use larder_sim::{
+    report::drive::PREFIX,
+    setup::drive::DriveSetup,
+    ssd::{
+        ftl::{FTLS, FtlKind},
+        profile::{PROFILES, Profile},
+    },
+};
+
+/// The layer where none is named: what drives do today.
+const FTL: &str = "page-trim";
+
+/// `caftl` or `caftl:over_provisioning_percent=7:page_bytes=8K`; its translation layer is not said yet.
+pub fn profile(text: &str) -> Result<DriveSetup, String> {
+    let mut pieces = text.split(':');
+    let name = pieces.next().unwrap_or_default();
+    let profile = Profile::named(name).ok_or_else(|| {
+        let names: Vec<&str> = PROFILES.iter().map(|profile| profile.name).collect();
+        format!("there is no drive {name:?}; there are {}", names.join(", "))
+    })?;
+    pieces.try_fold(DriveSetup::new(profile, ftl(FTL)?), |drive, piece| {
+        let wrong = "behind a drive write :NUMBER=VALUE, as in caftl:over_provisioning_percent=7";
+        let (name, value) = piece.split_once('=').ok_or(wrong)?;
+        drive.with(name, number(name, value)?)
+    })
+}
+
+/// A number, perhaps with K, M, G or T behind it, or %.
+fn number(name: &str, text: &str) -> Result<f64, String> {
+    let bytes = size::parse(text).ok().map(|bytes| bytes as f64);
+    let plain = || text.strip_suffix('%').unwrap_or(text).parse().ok().filter(|number: &f64| number.is_finite());
+    bytes.or_else(plain).ok_or_else(|| format!("{name} is {text:?}, but has to be a number, as in 7 or 16K"))
+}
+
+/// A translation layer.
+pub fn ftl(name: &str) -> Result<&'static FtlKind, String> {
+    FtlKind::named(name).ok_or_else(|| {
+        let names: Vec<&str> = FTLS.iter().map(|kind| kind.name).collect();
+        format!("there is no translation layer {name:?}; there are {}", names.join(", "))
+    })
+}
+
+/// The drives that were asked for, one for each translation layer; none simulates none.
+pub fn drives(args: &DriveArgs) -> Vec<Option<DriveSetup>> {
+    let Some(drive) = args.ssd else { return vec![None] };
+    if args.ftl.is_empty() {
+        return vec![Some(drive)];
+    }
+    let mut drives: Vec<Option<DriveSetup>> = Vec::new();
+    for &ftl in &args.ftl {
+        let drive = Some(DriveSetup { ftl, ..drive });
+        if !drives.contains(&drive) {
+            drives.push(drive);
+        }
+    }
+    drives
+}
+
+/// That a chart shows a figure that there is.
+///
+/// # Errors
+/// A sentence.
+pub fn check_metric(args: &DriveArgs, metric: &str) -> Outcome {
+    if metric.starts_with(PREFIX) && args.ssd.is_none() {
+        return Err(Failure::failed(format_args!("--metric {metric} is of a drive: say which with --ssd PROFILE")));
+    }
+    Ok(())
+}
+
+/// Prints all profiles.
+///
+/// # Errors
+/// Standard output is gone.
+pub fn profiles() -> Outcome {
+    let mut page = String::new();
+    for Profile { name, about, geometry, rated_cycles, buffer_bytes, .. } in PROFILES {
+        page.push_str(&format!("{name:<11}{about}\n"));
+        page.push_str(&format!(
+            "{:<11}{} for the host, {}% over-provisioning; {} blocks of {} in {} planes, pages of {}; {rated_cycles} cycles; \
+             a buffer of {}\n",
+            "",
+            human(geometry.logical_bytes()),
+            geometry.over_provisioning_percent,
+            geometry.blocks(),
+            human(geometry.block_bytes()),
+            geometry.planes(),
+            human(geometry.page_bytes.into()),
+            human(*buffer_bytes),
+        ));
+    }
+    let numbers: Vec<&str> = DriveSetup::fields().collect();
+    page.push_str(&format!(
+        "numbers that can be given behind a name, as in caftl:packages=4: {}\n",
+        numbers.join(", ")
+    ));
+    output::say(&page)
+}
+
+/// Prints all translation layers.
+///
+/// # Errors
+/// Standard output is gone.
+pub fn ftls() -> Outcome {
+    let width = FTLS.iter().map(|kind| kind.name.len()).max().unwrap_or(0) + 2;
+    output::say(&FTLS.iter().map(|kind| format!("{:<width$}{}\n", kind.name, kind.about)).collect::<String>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use larder_sim::setup::drive::Capacity;
+
+    #[test]
+    fn a_drive_has_numbers_of_its_own_behind_its_name() {
+        let drive = profile("caftl:over_provisioning_percent=7.5%:page_bytes=8K:capacity=4G").expect("a drive");
+        assert_eq!(drive.profile.geometry.over_provisioning_percent, 7.5);
+        assert_eq!((drive.profile.geometry.page_bytes, drive.capacity), (8192, Capacity::Bytes(4 << 30)));
+        for (text, words) in [
+            ("floppy", "there are caftl"),
+            ("caftl:wings=2", "over_provisioning_percent"),
+            ("caftl:packages", ":NUMBER=VALUE"),
+            ("caftl:packages=many", "packages is \"many\""),
+            ("caftl:packages=0", "packages is 0, but has to be a whole number from 1"),
+            ("caftl:page_bytes=3K", "page_bytes is 3072, but has to be a power of two"),
+            ("caftl:over_provisioning_percent=-1", "from 0 to 1000"),
+            ("caftl:over_provisioning_percent=NaN", "has to be a number"),
+        ] {
+            let sentence = profile(text).expect_err(text);
+            assert!(sentence.contains(words), "{text}: {sentence}");
+        }
+        assert!(ftl("page").is_ok() && ftl("paged").expect_err("no such").contains("page-trim"));
+    }
+
+    #[test]
+    fn there_is_a_drive_for_each_layer() {
+        let drive = profile("caftl").expect("a drive");
+        let names = |ssd, layers: &[&str]| -> Vec<Option<&str>> {
+            let ftl = layers.iter().map(|name| ftl(name).expect("a layer")).collect();
+            drives(&DriveArgs { ssd, ftl }).into_iter().map(|drive| drive.map(|drive| drive.ftl.name)).collect()
+        };
+        assert_eq!(names(None, &[]), [None]);
+        assert_eq!(names(Some(drive), &[]), [Some(FTL)]);
+        assert_eq!(names(Some(drive), &["page", "caftl", "page"]), [Some("page"), Some("caftl")]);
+    }
+}

@@ -1,0 +1,117 @@
+//! `larder sim … --ssd`: a row for each design and translation layer, in every form of report; and what is refused.
+//!
+//! The figures themselves are tested in `larder-sim`.
+
+mod support;
+
+use std::{fs, path::PathBuf, process::Command};
+
+use serde_json::Value;
+use support::{Scratch, ends, larder, run};
+
+fn sim(words: &[&str]) -> Command {
+    let mut command = larder(["sim"]);
+    command.args(words);
+    command
+}
+
+fn list(command: &mut Command) -> Vec<Value> {
+    let said = run(command.arg("--json"));
+    serde_json::from_str(&said).unwrap_or_else(|err| panic!("no list: {err}\n{said}"))
+}
+
+/// A trace with content, of 40,000 requests of 8 KiB.
+fn zipf(scratch: &Scratch) -> PathBuf {
+    let path = scratch.path("zipf");
+    let words = ["generate", "zipf", "--requests", "40000", "--working-set", "64M", "--chunk", "8K", "--dup", "0.4"];
+    run(larder(["trace"]).args(words).args(["--seed", "5", "-o"]).arg(&path));
+    path
+}
+
+#[test]
+fn each_design_on_each_layer_is_a_row_in_a_table_a_list_a_file_and_a_chart() {
+    let scratch = Scratch::new("sim-drives");
+    let trace = zipf(&scratch);
+    let (csv, plot) = (scratch.path("it.csv"), scratch.path("it.svg"));
+    let words = ["compare", "--design", "lru,nitro", "--flash", "24M", "--bound", "off", "--trace"];
+    let drive = ["--ssd", "caftl:over_provisioning_percent=20", "--ftl", "page,caftl", "--metric", "ssd_erasures"];
+    let page = run(sim(&words).arg(&trace).args(drive).arg("--csv").arg(&csv).arg("--plot").arg(&plot));
+    for words in ["lru:ftl=page ", "lru:ftl=caftl ", "nitro:ftl=page ", "nitro:ftl=caftl ", "erased", "min/mean/max"] {
+        assert!(page.contains(words), "{words}: {page}");
+    }
+    let rows = list(sim(&words).arg(&trace).args(drive));
+    let names: Vec<&str> = rows.iter().filter_map(|row| row["setup"].as_str()).collect();
+    assert_eq!(names, ["lru:ftl=page", "lru:ftl=caftl", "nitro:ftl=page", "nitro:ftl=caftl"]);
+    for row in &rows {
+        let whole = |key: &str| row[key].as_u64().unwrap_or_else(|| panic!("no number {key}: {row}"));
+        let causes =
+            |key: &str| -> u64 { row[key].as_object().into_iter().flatten().filter_map(|(_, n)| n.as_u64()).sum() };
+        assert_eq!(causes("ssd_erasures_by_cause"), whole("ssd_erasures"));
+        assert_eq!(causes("ssd_programs_by_cause"), whole("ssd_pages_programmed"));
+        assert_eq!(causes("ssd_reads_by_cause"), whole("ssd_pages_read"));
+        assert!(whole("ssd_erasures") > 0 && whole("ssd_wear_max") >= whole("ssd_wear_min"), "{row}");
+        assert_eq!(row["ssd_over_provisioning_percent"], 20.0);
+        let life = (row["ssd_life_years"].is_number(), row["ssd_life_note"].is_null());
+        assert!(life == (true, true) || life == (false, false), "years, or why there are none: {row}");
+    }
+    assert!(rows[1]["ssd_pages_deduplicated"].as_u64() > rows[0]["ssd_pages_deduplicated"].as_u64());
+    let csv = fs::read_to_string(csv).expect("a CSV file");
+    assert!(csv.lines().next().is_some_and(|head| head.contains(",ssd_programs_by_cause.collection,")), "{csv}");
+    let columns = csv.lines().next().unwrap_or_default().split(',').count();
+    assert!(csv.lines().count() == 5 && csv.lines().all(|line| line.split(',').count() == columns), "{csv}");
+    assert!(fs::read_to_string(plot).expect("a chart").contains("Blocks erased of each design"));
+    // Without a drive a row has none of its keys.
+    let bare = list(sim(&words).arg(&trace));
+    assert!(bare.iter().all(|row| row.get("ssd").is_none() && row.get("ssd_erasures").is_none()));
+    assert_eq!(bare[1]["read_hits"], rows[2]["read_hits"], "a drive changes no answer");
+    let words = ["run", "--design", "nitro", "--flash", "24M", "--ssd", "nitro-mlc", "--trace"];
+    let page = run(sim(&words).arg(&trace));
+    assert!(page.contains("nitro-mlc with page-trim") && page.contains("drive: life"), "{page}");
+}
+
+#[test]
+fn a_sweep_keeps_rows_on_drives_apart_from_those_without() {
+    let scratch = Scratch::new("sim-drives-sweep");
+    let trace = zipf(&scratch);
+    let file = scratch.path("it.sweep");
+    let sweep = |words: &[&str]| {
+        let mut command = sim(&["sweep", "--design", "lru", "--flash", "16M,24M", "--bound", "off", "--trace"]);
+        command.arg(&trace).arg("-o").arg(&file).args(words);
+        command
+    };
+    let first = list(&mut sweep(&["--ssd", "caftl", "--ftl", "page"]));
+    assert_eq!(first.len(), 2);
+    let more = list(&mut sweep(&["--ssd", "caftl", "--ftl", "page,page-trim"]));
+    assert_eq!((more.len(), &more[0]["ssd_erasures"]), (4, &first[0]["ssd_erasures"]));
+    for words in [&[][..], &["--ssd", "nitro-mlc"], &["--ssd", "caftl:packages=4"]] {
+        let out = ends(&mut sweep(words));
+        let told = String::from_utf8_lossy(&out.stderr);
+        assert!(!out.status.success() && told.contains("is the file of another sweep"), "{told}");
+    }
+}
+
+#[test]
+fn what_no_drive_can_be_is_refused_in_a_sentence() {
+    let scratch = Scratch::new("sim-drives-refusals");
+    let trace = zipf(&scratch);
+    for (words, sentence) in [
+        (&["--ftl", "page"][..], "--ssd"),
+        (&["--ssd", "floppy"], "there are caftl"),
+        (&["--ssd", "caftl", "--ftl", "paged"], "there are page, "),
+        (&["--ssd", "caftl:packages=0"], "packages is 0, but has to be a whole number from 1"),
+        (&["--ssd", "caftl:over_provisioning_percent=0"], "over_provisioning_percent is 0, but has to be"),
+        (&["--ssd", "caftl:capacity=1M"], "capacity is 1048576, but has to be"),
+        (&["--metric", "ssd_erasures"], "--ssd PROFILE"),
+    ] {
+        let out = ends(sim(&["compare", "--flash", "24M", "--trace"]).arg(&trace).args(words));
+        let told = String::from_utf8_lossy(&out.stderr);
+        assert!(!out.status.success() && out.stdout.is_empty(), "{words:?}");
+        assert!(told.contains(sentence) && told.trim().lines().count() == 1, "{words:?}: {told}");
+    }
+    let words = ["run", "--design", "lru", "--flash", "24M", "--ssd", "caftl", "--ftl", "page,caftl", "--trace"];
+    let told = String::from_utf8_lossy(&ends(sim(&words).arg(&trace)).stderr).into_owned();
+    assert!(told.contains("run takes one translation layer"), "{told}");
+    for (command, words) in [("profiles", "over_provisioning_percent"), ("ftls", "page-trim")] {
+        assert!(run(&mut sim(&[command])).contains(words), "{command}");
+    }
+}
