@@ -157,7 +157,8 @@ fn gates_are_queues_of_one_constant_service() {
         write_bytes_per_second: 1_000_000_000,
         channels: 4096,
     };
-    let cases: [(_, fn(u64, u64) -> Request, _); 4] = [
+    type Make = fn(u64, u64) -> Request;
+    let cases: [(_, Make, _); 4] = [
         (Figures::Network(network), read, 1_000_000.0),
         (Figures::Network(network), write, 2_000_000.0),
         (Figures::Flash(flash), read, 1_000.0),
