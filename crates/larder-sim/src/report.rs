@@ -3,7 +3,7 @@
 //! [`COLUMNS`] names every key of a row, with what it means; docs/LAB.md explains them. Names carry units; what ends in
 //! `_ratio` is a share of 1, or 1 and more. What was not asked for, or not computed, is null.
 //!
-//! Rows of caches on a simulated drive have the keys of [`drive::COLUMNS`], too.
+//! Rows of caches on a simulated drive have the keys of [`drive::COLUMNS`], too, and those with time [`time::COLUMNS`].
 //!
 //! Invariants: each row has each key. A ratio of nothing, such as of hits where there are no reads, is null.
 //!
@@ -12,6 +12,7 @@
 pub mod drive;
 pub mod plot;
 pub mod table;
+pub mod time;
 
 use serde_json::{Map, Value, json};
 
@@ -112,11 +113,21 @@ pub const METRICS: &[(&str, &str)] = &[
     ("ssd_wear_max", "Erasures of the block erased most"),
     ("ssd_wear_variation", "Coefficient of variation of the erasures a block"),
     ("ssd_life_years", "Life of the drive at the trace's rate (years)"),
+    ("time_iops", "Reads and writes a second"),
+    ("time_read_mean_us", "Read response time, mean (ms)"),
+    ("time_read_p99_us", "Read response time, 99th percentile (ms)"),
+    ("time_write_mean_us", "Write response time, mean (ms)"),
+    ("time_write_p99_us", "Write response time, 99th percentile (ms)"),
+    ("time_ssd_busy_ratio", "Share of the time that the drive's planes work (%)"),
+    ("time_origin_busy_ratio", "Share of the time that the origin's parts work (%)"),
 ];
 
-/// A number of a row in the unit of its axis in [`METRICS`]: percent, MiB, thousands or millions. `None` where it is null.
+/// A number of a row in the unit of its axis in [`METRICS`]: percent, MiB, thousands, millions or milliseconds. `None` where it is null.
 pub fn plotted(row: &Row, metric: &str) -> Option<f64> {
     let value = row.get(metric)?.as_f64()?;
+    if metric.starts_with(time::PREFIX) && metric.ends_with("_us") {
+        return Some(value / 1e3);
+    }
     let unit = METRICS.iter().find(|(name, _)| *name == metric).map_or("", |(_, label)| *label);
     Some(match unit {
         _ if unit.ends_with("(%)") => 100.0 * value,
@@ -315,12 +326,16 @@ fn state(measures: &Measures) -> Value {
     })
 }
 
-/// Rows as CSV: a header, and a line for each. What is null is empty. Columns of drives are there where some row has one.
+/// Rows as CSV: a header, and a line for each. What is null is empty. Columns of drives and of time are there where some row has
+/// them.
 pub fn csv(rows: &[Row]) -> String {
     let mut columns: Vec<(String, &str, Option<&str>)> =
         COLUMNS.iter().map(|column| ((*column).to_owned(), *column, None)).collect();
     if rows.iter().any(drive::has_drive) {
         columns.extend(drive::csv_columns());
+    }
+    if rows.iter().any(time::has_time) {
+        columns.extend(time::COLUMNS.iter().map(|column| ((*column).to_owned(), *column, None)));
     }
     let heads: Vec<&str> = columns.iter().map(|(head, ..)| head.as_str()).collect();
     let mut out = heads.join(",") + "\n";

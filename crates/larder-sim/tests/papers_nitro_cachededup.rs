@@ -50,7 +50,15 @@ fn assert_falls(line: &[f64]) {
 #[test]
 fn all_of_both_papers_are_listed() {
     let names: Vec<&str> = experiments().map(|experiment| experiment.name).collect();
-    let nitro = ["nitro-fig1", "nitro-fig4", "nitro-fig5", "nitro-fig6", "nitro-erasures", "nitro-writes"];
+    let nitro = [
+        "nitro-fig1",
+        "nitro-fig4",
+        "nitro-fig5",
+        "nitro-fig6",
+        "nitro-erasures",
+        "nitro-writes",
+        "nitro-table2-modelled",
+    ];
     let figures = [3, 4, 6, 7, 8, 9].map(|figure| format!("cachededup-fig{figure}"));
     assert!(nitro.iter().all(|name| names.contains(name)), "{names:?}");
     assert!(figures.iter().all(|name| names.contains(&name.as_str())), "{names:?}");
@@ -118,6 +126,21 @@ fn nitro_writes_least_with_both() {
         assert!(deduplicated[at] > 5.0 && compressed[at] > 35.0, "{deduplicated:?} {compressed:?}");
         assert!(both[at] > deduplicated[at].max(compressed[at]), "{both:?}");
     }
+}
+
+#[test]
+fn each_variant_of_nitro_is_ahead_of_no_cache_in_modelled_time() {
+    let report = run("nitro-table2-modelled");
+    let [warm_iops, warm_times, .., warm_hits, _] = &report.tables[..] else { panic!("six tables") };
+    for trace in ["WebVM", "Homes", "Mail"] {
+        for (table, least) in [(warm_iops, 50.0), (warm_times, 10.0), (warm_hits, 30.0)] {
+            let line = line(table, trace);
+            assert!(line.len() == 5 && line.iter().all(|value| *value > least), "{}: {line:?}", table.title());
+        }
+        let times = line(warm_times, trace);
+        assert!(times.iter().all(|less| *less < 100.0), "{times:?}");
+    }
+    assert_eq!(report, run("nitro-table2-modelled"), "the same each time");
 }
 
 #[test]

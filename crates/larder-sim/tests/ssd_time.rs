@@ -193,7 +193,7 @@ fn a_flush_ends_when_all_before_it_is_programmed() {
     assert_eq!(drive.now(), 8 * (BUS + PROGRAM));
 }
 
-/// A copy inside a plane takes no bus, one between planes takes both; an erasure waits for the copies before it.
+/// A copy inside a plane takes no bus, one between planes takes both, one after the other; an erasure waits for the copies before it.
 #[test]
 fn copies_inside_a_plane_take_no_bus() {
     let geometry = profile(1, 2, 8).geometry;
@@ -210,8 +210,11 @@ fn copies_inside_a_plane_take_no_bus() {
         drive.now()
     };
     assert_eq!(time_of(copy(page(0, 0), page(0, 1)).to_vec()), READ + PROGRAM);
-    // Both begin at once: the read has the bus after its cells, the program before.
-    assert_eq!(time_of(copy(page(0, 0), page(1, 1)).to_vec()), BUS + PROGRAM);
+    // The program begins when the page has been read, and both pass the one bus.
+    assert_eq!(time_of(copy(page(0, 0), page(1, 1)).to_vec()), READ + 2 * BUS + PROGRAM);
+    // There and back: what waits behind a program that waits for its page waits, too.
+    let both = [copy(page(0, 0), page(1, 1)), copy(page(1, 0), page(0, 1))].concat();
+    assert_eq!(time_of(both), 2 * (READ + 2 * BUS + PROGRAM));
     let erase = Op::Erase { block: geometry.block_in_plane(PlaneId(0), 0), cause: Cause::Collection };
     let all = [copy(page(0, 0), page(0, 1)).to_vec(), vec![erase]].concat();
     assert_eq!(time_of(all), READ + PROGRAM + ERASE);

@@ -27,7 +27,8 @@ use larder_serve::nbd::ServeAddress;
 pub use offline::{DumpArgs, DumpPart, VerifyArgs};
 pub use paper::{NamedTrace, PaperArgs, PaperCommand, PaperRunArgs};
 pub use sim::{
-    CacheArgs, CompareArgs, DriveArgs, ReportArgs, RunArgs, SimArgs, SimCommand, SweepArgs, TraceFile, TraceInput,
+    CacheArgs, CompareArgs, DriveArgs, ReportArgs, RunArgs, SimArgs, SimCommand, SimPaceArg, SweepArgs, TimeArgs,
+    TraceFile, TraceInput,
 };
 use std::{ffi::OsString, path::PathBuf};
 pub use trace::{

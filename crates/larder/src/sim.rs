@@ -14,6 +14,7 @@ pub(crate) mod source;
 pub mod spec;
 pub mod ssd;
 mod sweep;
+pub mod time;
 
 use crate::{args::SimCommand, error::Outcome, output};
 use larder_sim::setup::DESIGNS;
@@ -30,6 +31,7 @@ pub fn run(command: &SimCommand) -> Outcome {
         SimCommand::Designs => designs(),
         SimCommand::Profiles => ssd::profiles(),
         SimCommand::Ftls => ssd::ftls(),
+        SimCommand::Origins => time::origins(),
     }
 }
 

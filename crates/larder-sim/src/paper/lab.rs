@@ -179,6 +179,11 @@ impl<'a> Lab<'a> {
         Lab { workloads, threads, surveys: BTreeMap::new() }
     }
 
+    /// Threads to replay on.
+    pub fn threads(&self) -> usize {
+        self.threads
+    }
+
     /// The number of traces; each function here takes the place of one among them.
     pub fn workload_count(&self) -> usize {
         self.workloads.len()

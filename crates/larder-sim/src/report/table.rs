@@ -3,7 +3,7 @@
 //!
 //! What it does not do: choose what is replayed.
 
-use super::{Row, common_options, drive::has_drive, plotted, short_names};
+use super::{Row, common_options, drive::has_drive, plotted, short_names, time::has_time};
 
 /// A column: its heads, one over the other, and its cell.
 struct Column {
@@ -51,6 +51,21 @@ const DRIVE_COLUMNS: &[Column] = &[
     Column { heads: ["million", "requests/s"], cell: |row| number(row, "requests_per_second", 2) },
 ];
 
+/// Of rows with time, behind the others.
+#[rustfmt::skip]
+const TIME_COLUMNS: &[Column] = &[
+    Column { heads: ["", "origin"], cell: |row| text(row, "time_origin").to_owned() },
+    Column { heads: ["", "pace"], cell: |row| text(row, "time_pace").to_owned() },
+    Column { heads: ["", "outstanding"], cell: |row| number(row, "time_outstanding", 0) },
+    Column { heads: ["modelled", "IOPS"], cell: |row| number(row, "time_iops", 0) },
+    Column { heads: ["read ms", "mean"], cell: |row| number(row, "time_read_mean_us", 3) },
+    Column { heads: ["read ms", "99%"], cell: |row| number(row, "time_read_p99_us", 3) },
+    Column { heads: ["write ms", "mean"], cell: |row| number(row, "time_write_mean_us", 3) },
+    Column { heads: ["write ms", "99%"], cell: |row| number(row, "time_write_p99_us", 3) },
+    Column { heads: ["ssd", "busy %"], cell: |row| number(row, "time_ssd_busy_ratio", 1) },
+    Column { heads: ["origin", "busy %"], cell: |row| number(row, "time_origin_busy_ratio", 1) },
+];
+
 /// The table of `rows`. What they have in common stands over it. Where they have bounds, lines below say what is possible
 /// on each flash, and how much of that the best of the rows reaches.
 pub fn table(rows: &[Row]) -> String {
@@ -59,7 +74,9 @@ pub fn table(rows: &[Row]) -> String {
             && rows.iter().all(|row| (column.cell)(row) == rows.first().map_or(String::new(), column.cell))
     };
     let all = if rows.iter().any(has_drive) { DRIVE_COLUMNS } else { COLUMNS };
-    let columns: Vec<&Column> = all.iter().filter(|column| !is_common(column)).collect();
+    let of_time = if rows.iter().any(has_time) { TIME_COLUMNS } else { &[] };
+    let all: Vec<&Column> = all.iter().chain(of_time).collect();
+    let columns: Vec<&Column> = all.iter().copied().filter(|column| !is_common(column)).collect();
     let mut lines: Vec<Vec<String>> = Vec::new();
     for at in 0..2 {
         let heads = columns.iter().map(|column| column.heads[at].to_owned());
@@ -72,7 +89,7 @@ pub fn table(rows: &[Row]) -> String {
     }
     let mut out = String::new();
     if let Some(row) = rows.first() {
-        let common = all.iter().filter(|column| is_common(column));
+        let common = all.iter().copied().filter(|column| is_common(column));
         let mut facts = vec![text(row, "trace").to_owned()];
         facts.extend(common.map(|column| format!("{} {}", column.heads[1], (column.cell)(row))));
         facts.extend(common_options(rows));

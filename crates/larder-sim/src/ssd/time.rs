@@ -408,7 +408,7 @@ impl Drive {
     fn enqueue(&mut self, ops: &[Op], batch: Option<u64>, awaited: Option<(usize, u64)>) {
         self.evicted.extend(jobs::evicted(ops));
         let mut steps = Vec::new();
-        for job in jobs::of(&self.geometry, ops, batch, awaited) {
+        for job in jobs::of(&self.geometry, ops, batch, awaited, &mut self.lanes.links) {
             self.lanes.push(job, &mut |ns, step| steps.push((ns, step)));
         }
         self.schedule(steps);

@@ -37,7 +37,7 @@ pub fn sentence(error: &clap::Error) -> String {
         (ErrorKind::MissingSubcommand, ..)
             if text(ContextKind::InvalidSubcommand).is_some_and(|command| command.ends_with("sim")) =>
         {
-            "say what to do: run, compare, sweep, designs, profiles or ftls (`larder sim --help` explains)".to_owned()
+            "say what to do: run, compare, sweep, designs, profiles, ftls or origins (`larder sim --help` explains)".to_owned()
         }
         (ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand, ..) => {
             "say what to do: create, serve, status, flush, set, detach, verify, dump, trace or sim (`larder --help` explains)"

@@ -4,11 +4,12 @@
 
 use super::{ContentArg, ModeArg, Switch, UnknownArg, trace::format_id, values};
 use crate::{
-    sim::{spec, ssd},
+    sim::{spec, ssd, time},
     size,
 };
 use clap::{Args, Subcommand};
 use larder_sim::{
+    origin::profile::Profile as OriginProfile,
     setup::{FlashAmount, Granularity, Orphans, drive::DriveSetup},
     ssd::ftl::FtlKind,
 };
@@ -40,6 +41,7 @@ Examples:
   larder sim compare --trace disk.trace.zst --flash 1G --design lru,nitro,nitro:dedup=off,nitro:compress=off --plot it.svg
   larder sim compare --trace disk.trace.zst --flash 1G --design lru,nitro --ssd caftl:over_provisioning_percent=7 --ftl page,caftl \
       --metric ssd_erasures --plot erasures.svg
+  larder sim compare --trace disk.trace.zst --flash 1G --ssd tlc-nvme --origin raid5-7200 --pace own
 
 An option goes to those designs that have it. A design may have options of its own behind its name.";
 
@@ -76,6 +78,8 @@ pub enum SimCommand {
     Profiles,
     /// Name the translation layers that drives can have
     Ftls,
+    /// Name the origins whose time is modelled
+    Origins,
 }
 
 /// A trace, and how it is read.
@@ -163,6 +167,30 @@ pub struct DriveArgs {
     pub ftl: Vec<&'static FtlKind>,
 }
 
+/// Whether, and how, time is modelled.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Time")]
+pub struct TimeArgs {
+    /// Model the time of the whole, cache, drive and this origin: IOPS and response times
+    #[arg(long, value_name = "PROFILE", value_parser = time::origin, requires = "ssd")]
+    pub origin: Option<OriginProfile>,
+    /// When requests are made: at the trace's own times, or as fast as they go [default: full]
+    #[arg(long, value_name = "own|full", requires = "origin")]
+    pub pace: Option<SimPaceArg>,
+    /// Requests under way at full load [default: 16]
+    #[arg(long, value_name = "N", requires = "origin", value_parser = clap::value_parser!(u32).range(1..=65536))]
+    pub outstanding: Option<u32>,
+}
+
+/// When requests are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum SimPaceArg {
+    /// At the trace's own times.
+    Own,
+    /// As fast as they go.
+    Full,
+}
+
 /// `larder sim run`.
 #[derive(Debug, Args)]
 #[command(after_help = RUN_EXAMPLES)]
@@ -185,6 +213,9 @@ pub struct RunArgs {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub drive: DriveArgs,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub time: TimeArgs,
     /// Also compute how many reads any cache could hit; takes memory for each request
     #[arg(long, value_name = "on|off", default_value = "off")]
     pub bound: Switch,
@@ -215,6 +246,9 @@ pub struct CompareArgs {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub drive: DriveArgs,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub time: TimeArgs,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub output: ReportArgs,

@@ -19,6 +19,7 @@ use super::{
     source::Source,
     spec::{DesignSpec, policy},
     ssd::{check_metric, drives},
+    time,
 };
 
 /// Runs the command.
@@ -27,6 +28,7 @@ use super::{
 /// One sentence.
 pub fn run(args: &CompareArgs) -> Outcome {
     check_metric(&args.drive, args.output.metric)?;
+    time::check(&args.time, Some(args.output.metric))?;
     let outputs = Outputs::of(&args.output)?;
     let watch = Watch::new()?;
     let rows = replay(args, &watch);
@@ -66,7 +68,9 @@ fn replay(args: &CompareArgs, watch: &Watch) -> Outcome<Vec<Row>> {
     };
     let words = "replaying".to_owned();
     let pass = Pass { source: &source, warmup: args.input.warmup, survey, words, threads: processors() };
-    pass.rows(&setups, Bounds::of(args.output.bound))
+    let mut rows = pass.rows(&setups, Bounds::of(args.output.bound))?;
+    time::add(&args.time, &pass, &setups, &mut rows)?;
+    Ok(rows)
 }
 
 /// A flash as people write it.

@@ -197,7 +197,8 @@ impl Pass<'_> {
         Ok(rows.map(|(at, (setup, measures))| row(setup, measures, &facts, bounds.get(at))).collect())
     }
 
-    fn warmup_requests(&self) -> u64 {
+    /// Reads and writes of chunks that are not counted.
+    pub fn warmup_requests(&self) -> u64 {
         match self.warmup {
             Warmup::Requests(requests) => requests,
             Warmup::Percent(percent) => {

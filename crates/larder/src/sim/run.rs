@@ -10,7 +10,7 @@ use crate::{
     trace::watch::Watch,
 };
 use larder_sim::{
-    report::{Row, drive::has_drive, plotted, table::no_reads},
+    report::{Row, drive::has_drive, plotted, table::no_reads, time::has_time},
     setup::{Options, Setup},
 };
 
@@ -19,6 +19,7 @@ use super::{
     source::Source,
     spec::policy,
     ssd::drives,
+    time,
 };
 
 /// Runs the command.
@@ -37,6 +38,7 @@ pub fn run(args: &RunArgs) -> Outcome {
 }
 
 fn replay(args: &RunArgs, watch: &Watch) -> Outcome<Row> {
+    time::check(&args.time, None)?;
     let [drive] = drives(&args.drive)[..] else {
         return Err(Failure::failed("run takes one translation layer; compare takes several"));
     };
@@ -55,7 +57,8 @@ fn replay(args: &RunArgs, watch: &Watch) -> Outcome<Row> {
     let bounds = if args.bound == Switch::On { Bounds::On } else { Bounds::Off };
     let words = "replaying".to_owned();
     let pass = Pass { source: &source, warmup: args.input.warmup, survey, words, threads: 1 };
-    let rows = pass.rows(&setups, bounds)?;
+    let mut rows = pass.rows(&setups, bounds)?;
+    time::add(&args.time, &pass, &setups, &mut rows)?;
     Ok(rows.into_iter().next().unwrap_or_default())
 }
 
@@ -143,6 +146,31 @@ fn page(row: &Row) -> String {
             ("drive: write amplification", number("ssd_write_amplification", 3)),
             ("drive: erasures a block", wear),
             ("drive: life", life),
+        ]);
+    }
+    if has_time(row) {
+        let pace = match row.get("time_outstanding").and_then(|value| value.as_u64()) {
+            Some(outstanding) => format!("at full load, {outstanding} outstanding"),
+            None => "at the trace's own pace".to_owned(),
+        };
+        let times = |kind: &str| {
+            let of = |what: &str| number(&format!("time_{kind}_{what}_us"), 3);
+            format!(
+                "mean {}, half {}, 95% {}, 99% {}, most {} ms",
+                of("mean"),
+                of("p50"),
+                of("p95"),
+                of("p99"),
+                of("max")
+            )
+        };
+        let busy = format!("planes {}, origin {}", percent("time_ssd_busy_ratio"), percent("time_origin_busy_ratio"));
+        rows.extend([
+            ("time", format!("before {}, {pace}, MODELLED", text("time_origin"))),
+            ("time: IOPS", number("time_iops", 0)),
+            ("time: reads", times("read")),
+            ("time: writes", times("write")),
+            ("time: at work", busy),
         ]);
     }
     if whole("warmup_requests") > 0 {

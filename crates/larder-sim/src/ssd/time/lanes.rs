@@ -6,12 +6,13 @@
 //! 4.3.2), but nothing that a plane has begun is broken off.
 //!
 //! Invariants: what waits without priority begins in the order in which it came, plane by plane; so an erasure follows the copies
-//! out of its block.
+//! out of its block. A page that is copied to another plane is programmed when it has been read; a read comes before its program,
+//! so no two planes wait for each other.
 //!
 //! What it does not do: know requests, or where the time comes from: whoever owns the clock hands back the steps that it was
 //! asked to.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 
 use super::Nanos;
 use crate::ssd::{
@@ -48,6 +49,15 @@ pub enum Owner {
     },
 }
 
+/// A read that a program in another plane needs: what is copied between planes is there when it has been read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// No other has it.
+    pub number: u64,
+    /// The plane of the program.
+    pub to: PlaneId,
+}
+
 /// One thing for a plane to do.
 #[derive(Clone, Copy, Debug)]
 pub struct Job {
@@ -59,6 +69,10 @@ pub struct Job {
     pub owner: Owner,
     /// Before all that waits without it.
     pub goes_first: bool,
+    /// Of a read: a program needs it.
+    pub feeds: Option<Link>,
+    /// Of a program: it begins when this is read, and what waits behind it waits with it.
+    pub needs: Option<Link>,
 }
 
 /// A step of a job that takes time.
@@ -91,6 +105,10 @@ pub struct Lanes {
     buses: Vec<Bus>,
     /// Jobs that wait or run.
     jobs: usize,
+    /// Copies from one plane to another, so far.
+    pub links: u64,
+    /// Reads that programs need and that are not over.
+    unread: HashSet<u64>,
     /// How long cells were at work, summed over planes.
     busy_ns: u128,
 }
@@ -104,6 +122,8 @@ impl Lanes {
             planes: (0..geometry.planes()).map(|_| Plane::default()).collect(),
             buses: (0..geometry.packages).map(|_| Bus::default()).collect(),
             jobs: 0,
+            links: 0,
+            unread: HashSet::new(),
             busy_ns: 0,
         }
     }
@@ -121,6 +141,7 @@ impl Lanes {
     /// Gives a plane a job. `after` is told of each step that begins, and how long it takes.
     pub fn push(&mut self, job: Job, after: &mut impl FnMut(Nanos, Step)) {
         self.jobs += 1;
+        self.unread.extend(job.feeds.map(|link| link.number));
         let plane = &mut self.planes[job.plane.0 as usize];
         if job.goes_first {
             plane.first.push_back(job)
@@ -162,7 +183,13 @@ impl Lanes {
 
     fn begin_next(&mut self, id: PlaneId, after: &mut impl FnMut(Nanos, Step)) {
         let plane = &mut self.planes[id.0 as usize];
-        let Some(job) = plane.first.pop_front().or_else(|| plane.rest.pop_front()) else { return };
+        let unread = &self.unread;
+        let may_begin = |job: &&Job| job.needs.is_none_or(|link| !unread.contains(&link.number));
+        let next = plane.first.pop_front().or_else(|| {
+            plane.rest.front().filter(may_begin)?;
+            plane.rest.pop_front()
+        });
+        let Some(job) = next else { return };
         plane.running = Some(job);
         let Timing { read_ns, program_ns, erase_ns, .. } = self.timing;
         match job.work {
@@ -182,6 +209,12 @@ impl Lanes {
         let job = self.planes[id.0 as usize].running.take()?;
         self.jobs -= 1;
         self.begin_next(id, after);
+        if let Some(link) = job.feeds {
+            self.unread.remove(&link.number);
+            if self.planes[link.to.0 as usize].running.is_none() {
+                self.begin_next(link.to, after);
+            }
+        }
         Some(job.owner)
     }
 

@@ -1,0 +1,286 @@
+//! Named origins: their figures, where these come from, and what ranges they may have.
+//!
+//! Role: [`PROFILES`] is the one list. [`Profile::check`] refuses figures that cannot hold, naming the field and its range.
+//!
+//! Invariant: every profile of the list is sound.
+//!
+//! What it does not do: say what the figures mean to a queue; each medium's file does.
+
+use crate::ssd::{geometry::OutOfRange, time::Nanos};
+
+/// The largest origin, in bytes: a pebibyte.
+pub const SIZE_BYTES_MAX: u64 = 1 << 50;
+/// The longest of any time, in nanoseconds: ten seconds.
+pub const TIME_NS_MAX: u64 = 10_000_000_000;
+/// The most bytes, or operations, a second.
+pub const RATE_MAX: u64 = 1_000_000_000_000;
+/// The fewest bytes a second.
+pub const BYTES_PER_SECOND_MIN: u64 = 1_000;
+/// Turns a minute.
+pub const RPM: std::ops::RangeInclusive<u64> = 1_000..=60_000;
+/// The most requests among which an arm chooses.
+pub const QUEUE_DEPTH_MAX: u64 = 1 << 16;
+/// The most disks of an array.
+pub const DISKS_MAX: u64 = 256;
+/// The smallest and the largest stripe unit, in bytes; it is a multiple of the smallest.
+pub const STRIPE_UNIT_BYTES: std::ops::RangeInclusive<u64> = 512..=1 << 30;
+/// The most channels of a flash drive.
+pub const CHANNELS_MAX: u64 = 1 << 12;
+
+/// A rotating disk: times in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DiskFigures {
+    /// Turns a minute.
+    pub rpm: u64,
+    /// A seek to the next track.
+    pub seek_track_ns: Nanos,
+    /// A seek between two random places, on the mean.
+    pub seek_mean_ns: Nanos,
+    /// What passes the head at the outer edge, in bytes a second.
+    pub outer_bytes_per_second: u64,
+    /// At the inner edge.
+    pub inner_bytes_per_second: u64,
+    /// What a command takes beside all that.
+    pub command_ns: Nanos,
+    /// What the buffer and the host exchange, in bytes a second.
+    pub interface_bytes_per_second: u64,
+    /// How far the head reads ahead; 0: not at all.
+    pub read_ahead_bytes: u64,
+    /// Requests among which the arm chooses.
+    pub queue_depth: u64,
+    /// The oldest request goes first when it has waited for longer.
+    pub age_max_ns: Nanos,
+}
+
+/// Disks as RAID.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RaidFigures {
+    /// All of them.
+    pub disks: u32,
+    /// Those with parity in a row: 1 is RAID 5, 2 is RAID 6.
+    pub parity_disks: u32,
+    /// Bytes of one disk before the next one's.
+    pub stripe_unit_bytes: u64,
+    /// Each of them.
+    pub disk: DiskFigures,
+}
+
+/// A flash drive by its data sheet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlashFigures {
+    /// Until the flash has read.
+    pub read_ns: Nanos,
+    /// Until the drive's buffer has a write, beside the interface's time.
+    pub write_ns: Nanos,
+    /// The least time of a command on the interface: what bounds the operations a second.
+    pub command_ns: Nanos,
+    /// Reads, sequential.
+    pub read_bytes_per_second: u64,
+    /// Writes, sequential.
+    pub write_bytes_per_second: u64,
+    /// Reads that the flash is at, at the same time.
+    pub channels: u64,
+}
+
+/// A volume behind a network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NetworkFigures {
+    /// A read, beside the gate.
+    pub read_ns: Nanos,
+    /// A write, beside the gate.
+    pub write_ns: Nanos,
+    /// The cap of operations.
+    pub operations_per_second: u64,
+    /// A longer request counts as several operations.
+    pub operation_bytes: u64,
+    /// The cap of bytes.
+    pub bytes_per_second: u64,
+}
+
+/// What an origin is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Figures {
+    /// One rotating disk.
+    Disk(DiskFigures),
+    /// Several, as RAID 5 or 6.
+    Raid(RaidFigures),
+    /// A flash drive.
+    Flash(FlashFigures),
+    /// A volume behind a network.
+    Network(NetworkFigures),
+}
+
+/// An origin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Profile {
+    /// The name.
+    pub name: &'static str,
+    /// What it is, and where its figures come from.
+    pub about: &'static str,
+    /// The figures.
+    pub figures: Figures,
+}
+
+/// The disk of all profiles with disks.
+pub const DISK_7200: DiskFigures = DiskFigures {
+    rpm: 7200,
+    seek_track_ns: 800_000,
+    seek_mean_ns: 8_500_000,
+    outer_bytes_per_second: 180_000_000,
+    inner_bytes_per_second: 100_000_000,
+    command_ns: 100_000,
+    interface_bytes_per_second: 550_000_000,
+    read_ahead_bytes: 2 << 20,
+    queue_depth: 32,
+    age_max_ns: 1_000_000_000,
+};
+
+/// All of them.
+pub const PROFILES: &[Profile] = &[
+    Profile {
+        name: "hdd-7200",
+        about: "a 3.5-inch SATA disk of 7,200 turns a minute, its write cache off. Mean seek of 8.5 ms and latency of 4.17 ms: \
+                Hitachi's specification of the Deskstar 7K1000.C, table 9. Typical of the class: 0.8 ms to the next track, 180 \
+                MB/s outside and 100 MB/s inside, 0.1 ms a command, 2 MiB read ahead; 32 commands queued are NCQ's",
+        figures: Figures::Disk(DISK_7200),
+    },
+    Profile {
+        name: "raid5-7200",
+        about: "five such disks as RAID 5, in stripe units of 64 KiB, no cache of its own",
+        figures: Figures::Raid(RaidFigures { disks: 5, parity_disks: 1, stripe_unit_bytes: 64 << 10, disk: DISK_7200 }),
+    },
+    Profile {
+        name: "raid6-7200",
+        about: "six such disks as RAID 6, in stripe units of 64 KiB, no cache of its own: as much data as raid5-7200",
+        figures: Figures::Raid(RaidFigures { disks: 6, parity_disks: 2, stripe_unit_bytes: 64 << 10, disk: DISK_7200 }),
+    },
+    Profile {
+        name: "sata-ssd",
+        about: "a SATA SSD for consumers: Samsung's data sheet of the 860 EVO has 550 and 520 MB/s, random reads of 4 KiB 10,000 a \
+                second at depth 1 and 98,000 at depth 32, writes 42,000 at depth 1",
+        figures: Figures::Flash(FlashFigures {
+            read_ns: 90_000,
+            write_ns: 14_000,
+            command_ns: 10_000,
+            read_bytes_per_second: 550_000_000,
+            write_bytes_per_second: 520_000_000,
+            channels: 32,
+        }),
+    },
+    Profile {
+        name: "nvme-ssd",
+        about: "an NVMe SSD for consumers: Samsung's data sheet of the 970 EVO has 3,400 and 2,500 MB/s, random reads of 4 KiB \
+                15,000 a second at depth 1 and 500,000 at depth 128, writes 50,000 at depth 1",
+        figures: Figures::Flash(FlashFigures {
+            read_ns: 66_000,
+            write_ns: 18_000,
+            command_ns: 2_000,
+            read_bytes_per_second: 3_400_000_000,
+            write_bytes_per_second: 2_500_000_000,
+            channels: 128,
+        }),
+    },
+    Profile {
+        name: "network",
+        about: "a network volume with the baseline of Amazon EBS gp3 (\"Amazon EBS volume types\"): 3,000 operations of at most 256 KiB \
+                a second, 125 MiB/s. Its latency is documented as single-digit milliseconds; the smallest is taken, 1 ms",
+        figures: Figures::Network(NetworkFigures {
+            read_ns: 1_000_000,
+            write_ns: 1_000_000,
+            operations_per_second: 3_000,
+            operation_bytes: 256 << 10,
+            bytes_per_second: 125 << 20,
+        }),
+    },
+];
+
+fn within(field: &'static str, value: u64, from: u64, to: u64) -> Result<(), OutOfRange> {
+    if (from..=to).contains(&value) {
+        return Ok(());
+    }
+    Err(OutOfRange::new(field, value, format!("from {from} to {to}")))
+}
+
+/// A time without which nothing can be timed.
+fn time(field: &'static str, value: Nanos) -> Result<(), OutOfRange> {
+    within(field, value, 1, TIME_NS_MAX)
+}
+
+fn rate(field: &'static str, value: u64) -> Result<(), OutOfRange> {
+    within(field, value, BYTES_PER_SECOND_MIN, RATE_MAX)
+}
+
+impl DiskFigures {
+    /// How long a turn takes, in nanoseconds.
+    pub fn turn_ns(&self) -> Nanos {
+        60_000_000_000 / self.rpm
+    }
+
+    fn check(&self) -> Result<(), OutOfRange> {
+        within("rpm", self.rpm, *RPM.start(), *RPM.end())?;
+        time("seek_track_ns", self.seek_track_ns)?;
+        within("seek_mean_ns", self.seek_mean_ns, self.seek_track_ns, TIME_NS_MAX)?;
+        rate("inner_bytes_per_second", self.inner_bytes_per_second)?;
+        within("outer_bytes_per_second", self.outer_bytes_per_second, self.inner_bytes_per_second, RATE_MAX)?;
+        time("command_ns", self.command_ns)?;
+        rate("interface_bytes_per_second", self.interface_bytes_per_second)?;
+        within("read_ahead_bytes", self.read_ahead_bytes, 0, SIZE_BYTES_MAX)?;
+        within("queue_depth", self.queue_depth, 1, QUEUE_DEPTH_MAX)?;
+        time("age_max_ns", self.age_max_ns)
+    }
+}
+
+impl RaidFigures {
+    fn check(&self) -> Result<(), OutOfRange> {
+        within("parity_disks", self.parity_disks.into(), 1, 2)?;
+        within("disks", self.disks.into(), u64::from(self.parity_disks) + 2, DISKS_MAX)?;
+        let (least, most) = (*STRIPE_UNIT_BYTES.start(), *STRIPE_UNIT_BYTES.end());
+        within("stripe_unit_bytes", self.stripe_unit_bytes, least, most)?;
+        if !self.stripe_unit_bytes.is_multiple_of(least) {
+            let range = format!("a multiple of {least}");
+            return Err(OutOfRange::new("stripe_unit_bytes", self.stripe_unit_bytes, range));
+        }
+        self.disk.check()
+    }
+}
+
+impl FlashFigures {
+    fn check(&self) -> Result<(), OutOfRange> {
+        time("read_ns", self.read_ns)?;
+        time("write_ns", self.write_ns)?;
+        time("command_ns", self.command_ns)?;
+        rate("read_bytes_per_second", self.read_bytes_per_second)?;
+        rate("write_bytes_per_second", self.write_bytes_per_second)?;
+        within("channels", self.channels, 1, CHANNELS_MAX)
+    }
+}
+
+impl NetworkFigures {
+    fn check(&self) -> Result<(), OutOfRange> {
+        time("read_ns", self.read_ns)?;
+        time("write_ns", self.write_ns)?;
+        within("operations_per_second", self.operations_per_second, 1, RATE_MAX)?;
+        within("operation_bytes", self.operation_bytes, 512, SIZE_BYTES_MAX)?;
+        rate("bytes_per_second", self.bytes_per_second)
+    }
+}
+
+impl Profile {
+    /// The profile of this name.
+    pub fn named(name: &str) -> Option<Profile> {
+        PROFILES.iter().find(|profile| profile.name == name).copied()
+    }
+
+    /// Nothing, or why there is no time of it.
+    ///
+    /// # Errors
+    /// The first figure outside its range.
+    pub fn check(&self) -> Result<(), OutOfRange> {
+        match &self.figures {
+            Figures::Disk(figures) => figures.check(),
+            Figures::Raid(figures) => figures.check(),
+            Figures::Flash(figures) => figures.check(),
+            Figures::Network(figures) => figures.check(),
+        }
+    }
+}

@@ -1,0 +1,495 @@
+//! Time of the whole: a cache, the drive that its flash lies on, and its origin, on one clock.
+//!
+//! Role: [`Whole`] makes the requests of a trace to a cache of any design, and carries out what the cache asks of its devices:
+//! [`Drive`] and [`Origin`] say when that is over, and so when a client is answered. Requests are made at their own times, or
+//! so many at a time as fast as they go ([`Pace`]).
+//!
+//! | file | what is there |
+//! |---|---|
+//! | `clients.rs` | the requests of a trace as clients made them |
+//! | `plan.rs` | what has to happen for one, in which order |
+//! | `pages.rs` | bytes of flash as pages of the drive |
+//! | `devices.rs` | whose requests are under way on them |
+//! | [`drive`] | a drive as large as a cache, with its parallelism |
+//! | [`figures`] | what came of it |
+//! | [`uncached`] | no cache, to compare with |
+//!
+//! **Who waits for what.** A read hit waits for its metadata and then its data, a miss for the origin; what it inserts is written behind
+//! its back. A write waits for what the cache says that a client waits for (write-through: the origin; a design without segments in
+//! RAM: flash), and for *room*: evictions run in the background, and no write is answered while more of the flash is owed by them than
+//! the cache keeps in reserve. A flush waits for the segments that are under way, and then for its own, the log, and the flushes.
+//! Computing takes no time.
+//!
+//! **Bounds**, as in the engine: a 32nd of the flash is kept free, 2 to 8 WEUs (`store/weus.rs`), or a 64th where slots are of one
+//! chunk, 2 to 256 of them (`store.rs`); [`DESTAGE_DEPTH`] writes of destaging are under way (`destage_depth`); and at most
+//! [`STORES_MAX`] tasks that write what nobody waits for (closed segments, `segment.rs`) and [`EVICTIONS_MAX`] that make room:
+//! where there are more, no request begins, be it a read, before one of them is over. (The engine drops insertions then; here it
+//! is decided already that the chunk is cached.)
+//!
+//! **One clock.** Neither device has events of its own that the other could miss: the next event of both is what happens next, those
+//! of the drive first where both have one at a moment. A request of a trace that comes at that moment is made after them.
+//!
+//! Invariants: a cache decides in the order of the trace, when a request begins, so hits and bytes are those of a replay without
+//! time; each request is answered once, not before it was made; the same trace takes the same time.
+//!
+//! What it does not do: make a request wait for another of the same chunk (a chunk that is still on its way from the origin is a
+//! hit), read ahead, commit by a timer, or count the processor.
+
+mod clients;
+mod devices;
+pub mod drive;
+pub mod figures;
+mod pages;
+mod plan;
+pub mod uncached;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+
+use larder_trace::{Op, TraceError};
+
+pub use clients::{ClientRequest, Clients};
+use devices::Devices;
+use figures::{Figures, Marks};
+use pages::Pages;
+use plan::{Chain, Plan, Stage, Task};
+
+use crate::{
+    cache::ReplayCache,
+    devices::Requests,
+    origin::Origin,
+    ssd::{
+        geometry::OutOfRange,
+        profile::Profile,
+        time::{Drive, Nanos},
+    },
+    tally::Tally,
+};
+
+/// Tasks that write what nobody waits for, at most, before requests wait to begin: closed segments, above all.
+pub const STORES_MAX: usize = 64;
+/// Tasks that make room, at most, before requests wait to begin.
+pub const EVICTIONS_MAX: usize = 256;
+/// Writes of destaging that are under way at the origin, at most.
+pub const DESTAGE_DEPTH: usize = 8;
+/// The share of the flash that is kept free, and the evictions of the largest kind that this is at least and at most: of WEUs, and of
+/// slots of one chunk.
+const RESERVE_OF_WEUS: (u64, u64, u64) = (32, 2, 8);
+const RESERVE_OF_CHUNKS: (u64, u64, u64) = (64, 2, 256);
+/// An eviction that frees no more is of one chunk.
+const CHUNK_BYTES_MAX: u64 = 64 << 10;
+
+/// When requests are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// At the times that the trace has.
+    Own,
+    /// As soon as fewer than so many, at least one, are not over.
+    Full(usize),
+}
+
+/// Why a trace could not be timed.
+#[derive(Debug)]
+pub enum WholeError {
+    /// The trace's own.
+    Trace(TraceError),
+    /// It has no times, which its own pace needs.
+    NoTimes,
+}
+
+impl std::fmt::Display for WholeError {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            WholeError::Trace(error) => error.fmt(out),
+            WholeError::NoTimes => out.write_str(
+                "the trace has no times, so it has no pace of its own: ask for full load, with so many requests outstanding",
+            ),
+        }
+    }
+}
+
+impl std::error::Error for WholeError {}
+
+/// Who waits for a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum For {
+    /// The client with this request.
+    Client(u64),
+    /// Nobody: a flush waits until its flash is written.
+    Stores,
+    /// Nobody: it makes room.
+    Evicts,
+}
+
+/// A task that is under way.
+struct Running {
+    of: For,
+    stages: VecDeque<Stage>,
+    chains: Vec<Chain>,
+    left: usize,
+}
+
+/// A request that was made and has not begun.
+struct Made {
+    at: Nanos,
+    is_counted: bool,
+    request: ClientRequest,
+}
+
+/// A client's request that is not over.
+struct Client {
+    op: Op,
+    made_at: Nanos,
+    is_counted: bool,
+    /// Its own task is not over.
+    runs: bool,
+    /// It is answered when so many bytes of the flash have been freed since the beginning.
+    needs_freed: u64,
+    /// Of a flush: what it does when the stores that were under way are over.
+    then: Option<Task>,
+    waits_for: BTreeSet<u64>,
+}
+
+/// A cache with time; see the module.
+pub struct Whole {
+    cache: Box<dyn ReplayCache>,
+    pages: Option<Pages>,
+    devices: Devices,
+    now: Nanos,
+    tasks: HashMap<u64, Running>,
+    next_task: u64,
+    /// Tasks that write what nobody waits for and are not over.
+    stores: BTreeSet<u64>,
+    clients: HashMap<u64, Client>,
+    next_client: u64,
+    /// Made, and not begun, since too much goes on in the background.
+    made: VecDeque<Made>,
+    is_counting: bool,
+    /// Writes that are over but for room: what they need, and which.
+    room: BTreeSet<(u64, u64)>,
+    flushes: BTreeSet<u64>,
+    /// Bytes of flash that evictions were to free so far.
+    owed: u64,
+    /// Tasks that make room and are not over, each with what those before it were to free.
+    evicting: BTreeMap<u64, u64>,
+    /// The most that one eviction freed.
+    largest: u64,
+    asked: Requests,
+    figures: Figures,
+}
+
+impl Whole {
+    /// A cache, of which nothing was asked yet, on its devices. Without a drive, the flash takes no time.
+    ///
+    /// # Errors
+    /// A drive that has no room for the cache's flash, or takes pages only in units of several.
+    pub fn new(
+        mut cache: Box<dyn ReplayCache>,
+        drive: Option<(Drive, &Profile)>,
+        origin: Origin,
+    ) -> Result<Whole, OutOfRange> {
+        let mut pages = None;
+        if let Some((drive, profile)) = &drive {
+            let geometry = drive.ftl().array().geometry();
+            let unit = drive.ftl().write_unit_pages();
+            if unit != 1 {
+                return Err(OutOfRange::new("write_unit_pages", unit, "1 where time is asked for"));
+            }
+            let bytes = u64::from(drive.ftl().logical_pages()) * u64::from(geometry.page_bytes);
+            let span = cache.flash_span_bytes();
+            if bytes < span {
+                return Err(OutOfRange::new("capacity", bytes, format!("at least {span}, the flash of the cache")));
+            }
+            pages = Some(Pages::new(geometry.page_bytes, profile.buffer_bytes / u64::from(geometry.page_bytes)));
+        }
+        cache.gather(true);
+        let devices = Devices::new(drive.map(|(drive, _)| drive), origin);
+        Ok(Whole {
+            cache,
+            pages,
+            devices,
+            now: 0,
+            tasks: HashMap::new(),
+            next_task: 0,
+            stores: BTreeSet::new(),
+            clients: HashMap::new(),
+            next_client: 0,
+            made: VecDeque::new(),
+            is_counting: false,
+            room: BTreeSet::new(),
+            flushes: BTreeSet::new(),
+            owed: 0,
+            evicting: BTreeMap::new(),
+            largest: 0,
+            asked: Requests::default(),
+            figures: Figures::default(),
+        })
+    }
+
+    /// The cache.
+    pub fn cache(&self) -> &dyn ReplayCache {
+        &*self.cache
+    }
+
+    /// The drive, if there is one.
+    pub fn drive(&self) -> Option<&Drive> {
+        self.devices.drive.as_ref()
+    }
+
+    /// The origin.
+    pub fn origin(&self) -> &Origin {
+        &self.devices.origin
+    }
+
+    /// Makes all requests, and lets all of them end. Those that begin with the first `warmup` reads and writes of chunks are not
+    /// counted; time begins with the first request that is.
+    ///
+    /// # Errors
+    /// The first that the trace has; or that it has no times, where they are asked for.
+    pub fn run(
+        &mut self,
+        requests: impl IntoIterator<Item = Result<ClientRequest, TraceError>>,
+        pace: Pace,
+        warmup: u64,
+    ) -> Result<Figures, WholeError> {
+        let mut chunks = 0;
+        for request in requests {
+            let request = request.map_err(WholeError::Trace)?;
+            match pace {
+                Pace::Own => {
+                    let at = request.at.ok_or(WholeError::NoTimes)?;
+                    while self.devices.next_event_at().is_some_and(|next| next <= at) {
+                        self.step();
+                    }
+                    self.now = self.now.max(at);
+                }
+                Pace::Full(outstanding) => while self.under_way() >= outstanding.max(1) && self.step() {},
+            }
+            let is_counted = chunks >= warmup;
+            if is_counted && !self.is_counting {
+                self.is_counting = true;
+                self.figures.begin(self.marks());
+            }
+            chunks += if matches!(request.op, Op::Read | Op::Write) { request.chunks.len() as u64 } else { 0 };
+            self.made.push_back(Made { at: self.now, is_counted, request });
+            self.begin_what_may();
+        }
+        while self.under_way() > 0 && self.step() {}
+        let marks = self.marks();
+        self.figures.end(&marks);
+        while self.step() {}
+        Ok(self.figures.clone())
+    }
+
+    /// Requests that were made and are not over.
+    fn under_way(&self) -> usize {
+        self.clients.len() + self.made.len()
+    }
+
+    fn marks(&self) -> Marks {
+        let Devices { drive, origin, .. } = &self.devices;
+        let drive = drive.as_ref().map(|drive| (drive.times().cells_ns, drive.ftl().array().geometry().planes()));
+        Marks { now: self.now, drive, origin: origin.work() }
+    }
+
+    /// Lets the next thing happen, and what follows from it at once. False where nothing will.
+    fn step(&mut self) -> bool {
+        let Some(next) = self.devices.step() else { return false };
+        self.now = next;
+        self.settle();
+        self.begin_what_may();
+        true
+    }
+
+    /// Takes from the devices what is over, until nothing is.
+    fn settle(&mut self) {
+        while let Some((task, chain)) = self.devices.take_over(self.now) {
+            self.go_on(task, chain);
+        }
+    }
+
+    /// Begins requests that were made, in their order, while the background has room.
+    fn begin_what_may(&mut self) {
+        while self.stores.len() < STORES_MAX
+            && self.evicting.len() < EVICTIONS_MAX
+            && let Some(made) = self.made.pop_front()
+        {
+            self.begin(&made);
+            self.settle();
+        }
+    }
+
+    /// The cache decides on a request, and what has to happen for it begins.
+    fn begin(&mut self, Made { at, is_counted, request }: &Made) {
+        let number = self.next_client;
+        self.next_client += 1;
+        let mut plan = Plan::default();
+        for chunk in &request.chunks {
+            let tally = if *is_counted { &mut self.figures.tally } else { &mut Tally::default() };
+            self.cache.replay(std::slice::from_ref(chunk), tally);
+            self.cache.take_requests(&mut self.asked);
+            plan.add(&self.asked, self.pages.as_mut());
+        }
+        // What a drive drops by itself is gone, and the cache is to know.
+        for bytes in self.devices.take_evicted() {
+            self.cache.evict_range(bytes);
+            self.cache.take_requests(&mut self.asked);
+            plan.add(&self.asked, self.pages.as_mut());
+        }
+        let Plan { client, stores, evicts } = plan;
+        let owed_before = self.owed;
+        self.owed += evicts.frees;
+        self.largest = self.largest.max(evicts.frees);
+        let is_flush = request.op == Op::Flush;
+        let needs_freed = if request.op == Op::Write { self.owed.saturating_sub(self.reserve()) } else { 0 };
+        let task = (!client.is_empty()).then(|| Task { stages: VecDeque::from([client]), frees: 0 });
+        let waits_for = if is_flush { self.stores.clone() } else { BTreeSet::new() };
+        let has_to_wait = !waits_for.is_empty();
+        let (now, then) = if has_to_wait { (None, task) } else { (task, None) };
+        self.clients.insert(
+            number,
+            Client {
+                op: request.op,
+                made_at: *at,
+                is_counted: *is_counted,
+                runs: now.is_some(),
+                needs_freed,
+                then,
+                waits_for,
+            },
+        );
+        if has_to_wait {
+            self.flushes.insert(number);
+        }
+        if let Some(task) = now {
+            self.start(For::Client(number), task);
+        }
+        if !stores.is_empty() {
+            self.start(For::Stores, stores);
+        }
+        if !evicts.is_empty() {
+            self.evicting.insert(self.next_task, owed_before);
+            self.start(For::Evicts, evicts);
+        }
+        self.answer(number);
+    }
+
+    /// Bytes of flash that have been freed. What an eviction frees counts when all before it is over, too: what it evicts may have
+    /// been destaged there.
+    fn freed(&self) -> u64 {
+        self.evicting.first_key_value().map_or(self.owed, |(_, &before)| before)
+    }
+
+    /// Bytes of flash that may be owed while writes are answered.
+    fn reserve(&self) -> u64 {
+        let is_of_chunks = self.largest <= CHUNK_BYTES_MAX;
+        let (share, least, most) = if is_of_chunks { RESERVE_OF_CHUNKS } else { RESERVE_OF_WEUS };
+        (self.cache.flash_span_bytes() / share).clamp(least * self.largest, most * self.largest)
+    }
+
+    fn start(&mut self, of: For, task: Task) {
+        let number = self.next_task;
+        self.next_task += 1;
+        if of == For::Stores {
+            self.stores.insert(number);
+        }
+        let Task { stages, .. } = task;
+        self.tasks.insert(number, Running { of, stages, chains: Vec::new(), left: 0 });
+        self.next_stage(number);
+    }
+
+    /// Begins the next stage of a task, or ends it.
+    fn next_stage(&mut self, number: u64) {
+        let Some(task) = self.tasks.get_mut(&number) else { return };
+        let Some(stage) = task.stages.pop_front() else { return self.end(number) };
+        task.left = stage.len();
+        task.chains = stage;
+        for chain in 0..task.left {
+            self.next_step(number, chain);
+        }
+    }
+
+    /// Asks a device for the next step of a chain; whether there was one.
+    fn next_step(&mut self, number: u64, chain: usize) -> bool {
+        let Some(task) = self.tasks.get_mut(&number) else { return false };
+        let Some(step) = task.chains.get_mut(chain).and_then(VecDeque::pop_front) else { return false };
+        let destages = task.of == For::Evicts;
+        self.devices.ask(self.now, (number, chain), step, destages);
+        true
+    }
+
+    /// A step of a chain is over.
+    fn go_on(&mut self, number: u64, chain: usize) {
+        if self.next_step(number, chain) {
+            return;
+        }
+        let Some(task) = self.tasks.get_mut(&number) else { return };
+        task.left -= 1;
+        if task.left == 0 {
+            self.next_stage(number);
+        }
+    }
+
+    fn end(&mut self, number: u64) {
+        let Some(Running { of, .. }) = self.tasks.remove(&number) else { return };
+        match of {
+            For::Client(client) => {
+                if let Some(client) = self.clients.get_mut(&client) {
+                    client.runs = false;
+                }
+                self.answer(client);
+            }
+            For::Stores => {
+                self.stores.remove(&number);
+                self.stored(number);
+            }
+            For::Evicts => {
+                self.evicting.remove(&number);
+                let freed = self.freed();
+                while let Some(&(needs, client)) = self.room.first()
+                    && needs <= freed
+                {
+                    self.room.pop_first();
+                    self.answer(client);
+                }
+            }
+        }
+    }
+
+    /// Flushes that waited for nothing else begin.
+    fn stored(&mut self, task: u64) {
+        let mut ready = Vec::new();
+        for &number in &self.flushes {
+            let Some(flush) = self.clients.get_mut(&number) else { continue };
+            flush.waits_for.remove(&task);
+            if flush.waits_for.is_empty() {
+                ready.push(number);
+            }
+        }
+        for number in ready {
+            self.flushes.remove(&number);
+            let Some(flush) = self.clients.get_mut(&number) else { continue };
+            let then = flush.then.take();
+            flush.runs = then.is_some();
+            match then {
+                Some(task) => self.start(For::Client(number), task),
+                None => self.answer(number),
+            }
+        }
+    }
+
+    /// Answers a client, if nothing is missing.
+    fn answer(&mut self, number: u64) {
+        let Some(client) = self.clients.get(&number) else { return };
+        if client.runs || client.then.is_some() || !client.waits_for.is_empty() {
+            return;
+        }
+        if client.needs_freed > self.freed() {
+            self.room.insert((client.needs_freed, number));
+            return;
+        }
+        if client.is_counted {
+            self.figures.answered(client.op, self.now - client.made_at);
+        }
+        self.clients.remove(&number);
+    }
+}

@@ -1,0 +1,119 @@
+//! The drive and the origin, and whose requests are under way on them.
+//!
+//! Invariant: of what destaging writes, [`DESTAGE_DEPTH`] are under way at the origin at most, in the order in which they came.
+//!
+//! What it does not do: know when to ask.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    ops::Range,
+};
+
+use super::{DESTAGE_DEPTH, plan::Step};
+use crate::{
+    origin::{self, Kind, Origin},
+    ssd::time::{Drive, Nanos},
+};
+
+/// Where a step of a chain belongs: its task, and which chain of its stage.
+pub(super) type Place = (u64, usize);
+
+/// See the module.
+pub(super) struct Devices {
+    pub drive: Option<Drive>,
+    pub origin: Origin,
+    on_drive: HashMap<u64, Place>,
+    on_origin: HashMap<u64, (Place, bool)>,
+    /// Writes of destaging that wait for their turn.
+    destaging: VecDeque<(Place, origin::Request)>,
+    destaging_now: usize,
+}
+
+impl Devices {
+    /// With nothing under way. Without a drive, nothing may be asked of one.
+    pub fn new(drive: Option<Drive>, origin: Origin) -> Devices {
+        Devices {
+            drive,
+            origin,
+            on_drive: HashMap::new(),
+            on_origin: HashMap::new(),
+            destaging: VecDeque::new(),
+            destaging_now: 0,
+        }
+    }
+
+    /// When something happens next.
+    pub fn next_event_at(&self) -> Option<Nanos> {
+        let drive = self.drive.as_ref().and_then(Drive::next_event_at);
+        drive.into_iter().chain(self.origin.next_event_at()).min()
+    }
+
+    /// Lets the next thing happen; when that is. The drive's comes first where both have one at a moment.
+    pub fn step(&mut self) -> Option<Nanos> {
+        let next = self.next_event_at()?;
+        match &mut self.drive {
+            Some(drive) if drive.next_event_at() == Some(next) => drive.step(),
+            _ => self.origin.step(),
+        };
+        Some(next)
+    }
+
+    /// Asks for a step now. What is destaged waits for its turn.
+    pub fn ask(&mut self, now: Nanos, place: Place, step: Step, destages: bool) {
+        match step {
+            Step::Drive(request) => {
+                let Some(drive) = &mut self.drive else { return };
+                drive.advance_to(now);
+                // Pages that were never written read as nothing, and are there at once.
+                let number = drive.submit(request);
+                self.on_drive.insert(number, place);
+            }
+            Step::Origin(request) => match destages && request.kind == Kind::Write {
+                true => {
+                    self.destaging.push_back((place, request));
+                    self.destage(now);
+                }
+                false => self.ask_origin(now, place, request, false),
+            },
+        }
+    }
+
+    fn destage(&mut self, now: Nanos) {
+        while self.destaging_now < DESTAGE_DEPTH
+            && let Some((place, request)) = self.destaging.pop_front()
+        {
+            self.destaging_now += 1;
+            self.ask_origin(now, place, request, true);
+        }
+    }
+
+    fn ask_origin(&mut self, now: Nanos, place: Place, request: origin::Request, destages: bool) {
+        self.origin.advance_to(now);
+        let number = self.origin.submit(request);
+        self.on_origin.insert(number, (place, destages));
+    }
+
+    /// Bytes of the flash that the drive dropped by itself: pages, in the order in which they went.
+    pub fn take_evicted(&mut self) -> Vec<Range<u64>> {
+        let Some(drive) = &mut self.drive else { return Vec::new() };
+        let page_bytes = u64::from(drive.ftl().array().geometry().page_bytes);
+        let pages = std::iter::from_fn(|| drive.take_evicted());
+        pages.map(|lpn| u64::from(lpn.0) * page_bytes..(u64::from(lpn.0) + 1) * page_bytes).collect()
+    }
+
+    /// Where a step is over.
+    pub fn take_over(&mut self, now: Nanos) -> Option<Place> {
+        while let Some((number, _)) = self.drive.as_mut().and_then(Drive::take_over) {
+            if let Some(place) = self.on_drive.remove(&number) {
+                return Some(place);
+            }
+        }
+        let (number, _) = self.origin.take_over()?;
+        let (place, destages) = self.on_origin.remove(&number)?;
+        if destages {
+            self.destaging_now -= 1;
+            self.destage(now);
+        }
+        Some(place)
+    }
+}

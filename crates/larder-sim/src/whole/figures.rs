@@ -1,0 +1,76 @@
+//! What came of a trace on a cache with time.
+//!
+//! Invariants: counts are of requests after the warm-up; time is from the making of the first of them to the answer of the last.
+//!
+//! What it does not do: know what anything waited for.
+
+use larder_trace::Op;
+
+use crate::{
+    origin::Work,
+    ssd::time::{Nanos, latency::Latencies},
+    tally::Tally,
+};
+
+/// Where clocks and meters stood at a moment.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Marks {
+    pub now: Nanos,
+    /// How long cells were at work, summed over planes, and how many planes there are.
+    pub drive: Option<(u128, u32)>,
+    pub origin: Work,
+}
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub struct Figures {
+    /// Reads, each a request of the trace.
+    pub reads: Latencies,
+    /// Writes.
+    pub writes: Latencies,
+    /// Flushes.
+    pub flushes: Latencies,
+    /// Chunks read and written, and those that hit.
+    pub tally: Tally,
+    /// From the first request to the answer of the last.
+    pub elapsed_ns: Nanos,
+    /// The share of the time during which the drive's planes were at work, on the mean, from 0 to 1. None without a drive.
+    pub drive_utilisation: Option<f64>,
+    /// The share of the time during which the origin's parts were, its disks for example.
+    pub origin_utilisation: f64,
+    /// What the origin's parts did.
+    pub origin: Work,
+    began: Marks,
+}
+
+impl Figures {
+    /// Reads and writes a second; 0 of none.
+    pub fn iops(&self) -> f64 {
+        let requests = self.reads.count() + self.writes.count();
+        if self.elapsed_ns == 0 { 0.0 } else { requests as f64 * 1e9 / self.elapsed_ns as f64 }
+    }
+
+    pub(super) fn begin(&mut self, marks: Marks) {
+        *self = Figures { began: marks, ..Figures::default() };
+    }
+
+    pub(super) fn answered(&mut self, op: Op, took: Nanos) {
+        match op {
+            Op::Read => self.reads.add(took),
+            Op::Write => self.writes.add(took),
+            Op::Flush => self.flushes.add(took),
+            Op::Trim => {}
+        }
+    }
+
+    pub(super) fn end(&mut self, marks: &Marks) {
+        self.elapsed_ns = marks.now - self.began.now;
+        let before = self.began.drive.map_or(0, |(busy, _)| busy);
+        self.drive_utilisation = marks.drive.map(|(busy, planes)| {
+            let work = Work { busy_ns: busy - before, parts: u64::from(planes), ..Work::default() };
+            work.utilisation(self.elapsed_ns)
+        });
+        self.origin = marks.origin.since(&self.began.origin);
+        self.origin_utilisation = self.origin.utilisation(self.elapsed_ns);
+    }
+}

@@ -1,0 +1,127 @@
+//! Modelled time of replays: what of it is asked for, and its figures, a pass over the trace for each row.
+//!
+//! Invariants: what cannot be timed is refused before anything is replayed, but for a trace without times, of which that is not known.
+//!
+//! What it does not do: model; `larder_sim::whole` does.
+
+use crate::{
+    args::{SimPaceArg, TimeArgs},
+    error::{Failure, Outcome},
+    output,
+};
+use larder_sim::{
+    origin::{
+        Origin,
+        profile::{PROFILES, Profile},
+    },
+    report::{Row, time},
+    setup::{Setup, drive::Capacity},
+    whole::{Clients, Pace, Whole, WholeError, drive::fitted},
+};
+
+use super::replay::{Pass, refused};
+
+/// Requests under way, where nothing else is said.
+const OUTSTANDING: usize = 16;
+
+/// An origin by name.
+pub fn origin(name: &str) -> Result<Profile, String> {
+    Profile::named(name).ok_or_else(|| {
+        let names: Vec<&str> = PROFILES.iter().map(|profile| profile.name).collect();
+        format!("there is no origin {name:?}; there are {}", names.join(", "))
+    })
+}
+
+/// Prints all origins.
+///
+/// # Errors
+/// Standard output is gone.
+pub fn origins() -> Outcome {
+    let width = PROFILES.iter().map(|profile| profile.name.len()).max().unwrap_or(0) + 2;
+    output::say(
+        &PROFILES.iter().map(|profile| format!("{:<width$}{}\n", profile.name, profile.about)).collect::<String>(),
+    )
+}
+
+/// Whether what is asked of time goes together, and what a chart shows is there.
+///
+/// # Errors
+/// A sentence.
+pub fn check(args: &TimeArgs, metric: Option<&str>) -> Outcome {
+    if args.outstanding.is_some() && args.pace == Some(SimPaceArg::Own) {
+        return Err(Failure::failed(
+            "at its own pace a trace has as many requests outstanding as come: leave --outstanding away",
+        ));
+    }
+    match metric.filter(|metric| metric.starts_with(time::PREFIX) && args.origin.is_none()) {
+        Some(metric) => {
+            Err(Failure::failed(format_args!("--metric {metric} is of time: say of which --origin PROFILE")))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Adds time to the rows of these caches, where it is asked for.
+///
+/// # Errors
+/// A sentence: a drive or an origin of which there is no time, a trace without times at its own pace.
+pub fn add(args: &TimeArgs, pass: &Pass<'_>, setups: &[Setup], rows: &mut [Row]) -> Outcome {
+    let Some(profile) = args.origin else { return Ok(()) };
+    let pace = match args.pace {
+        Some(SimPaceArg::Own) => Pace::Own,
+        Some(SimPaceArg::Full) | None => {
+            Pace::Full(args.outstanding.map_or(OUTSTANDING, |outstanding| outstanding as usize))
+        }
+    };
+    let bytes = volume_bytes(pass)?;
+    for (setup, row) in setups.iter().zip(rows) {
+        let mut whole = whole(pass, setup, &profile, bytes).map_err(|sentence| refused(setup, &sentence))?;
+        let requests = pass.source.requests("timing").map_err(|error| pass.source.explain(&error))?;
+        let clients = Clients::new(requests, setup.chunk_bytes);
+        let figures = whole.run(clients, pace, pass.warmup_requests()).map_err(|error| match error {
+            WholeError::Trace(error) => pass.source.explain(&error),
+            WholeError::NoTimes => Failure::failed(error),
+        })?;
+        time::add(row, profile.name, pace, &figures);
+    }
+    Ok(())
+}
+
+/// How large the origin is: to the end of the last chunk that is touched.
+fn volume_bytes(pass: &Pass<'_>) -> Outcome<u64> {
+    let explain = |error| pass.source.explain(&error);
+    let mut chunks = 1;
+    for request in pass.source.requests("looking for the end of the volume").map_err(explain)? {
+        let request = request.map_err(explain)?;
+        chunks = chunks.max(request.lba.saturating_add(request.chunk_count));
+    }
+    Ok(chunks.saturating_mul(u64::from(pass.source.chunk_bytes())))
+}
+
+fn whole(pass: &Pass<'_>, setup: &Setup, profile: &Profile, bytes: u64) -> Result<Whole, String> {
+    let drive = setup.options.drive.ok_or("time is asked of no drive: say which with --ssd PROFILE")?;
+    let mut bare = *setup;
+    bare.options.drive = None;
+    let cache = bare.build(pass.survey.map_or(0, |survey| survey.working_set_chunks))?.cache;
+    let flash_bytes = match drive.capacity {
+        Capacity::OfCache => cache.flash_span_bytes(),
+        Capacity::Bytes(bytes) => bytes,
+    };
+    let about = |error| format!("a drive {} with {}: {error}", drive.profile.name, drive.ftl.name);
+    let (clocked, fitted) = fitted(&drive.profile, drive.ftl, flash_bytes).map_err(about)?;
+    let of_origin = |error| format!("an origin {}: {error}", profile.name);
+    let origin = Origin::new(profile, bytes).map_err(of_origin)?;
+    Whole::new(cache, Some((clocked, &fitted)), origin).map_err(about)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_origin_has_a_name() {
+        assert_eq!(origin("raid6-7200").expect("it is one").name, "raid6-7200");
+        let sentence = origin("tape").expect_err("it is none");
+        assert!(sentence.contains("\"tape\"") && sentence.contains("hdd-7200, raid5-7200"), "{sentence}");
+    }
+}

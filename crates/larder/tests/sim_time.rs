@@ -1,0 +1,123 @@
+//! `larder sim … --origin`: modelled time in every form of report, at either pace; and what is refused.
+//!
+//! The figures themselves are tested in `larder-sim`.
+
+mod support;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use serde_json::Value;
+use support::{Scratch, ends, larder, run};
+
+fn sim(words: &[&str]) -> Command {
+    let mut command = larder(["sim"]);
+    command.args(words);
+    command
+}
+
+fn list(command: &mut Command) -> Vec<Value> {
+    let said = run(command.arg("--json"));
+    serde_json::from_str(&said).unwrap_or_else(|err| panic!("no list: {err}\n{said}"))
+}
+
+/// A trace without times, of 4,000 requests of 8 KiB.
+fn zipf(scratch: &Scratch) -> PathBuf {
+    let path = scratch.path("zipf");
+    let words = ["generate", "zipf", "--requests", "4000", "--working-set", "32M", "--chunk", "8K", "--dup", "0.4"];
+    run(larder(["trace"]).args(words).args(["--seed", "5", "-o"]).arg(&path));
+    path
+}
+
+/// A trace in MSR's format, a read of 8 KiB each 20 ms, to and fro over 4 MiB.
+fn with_times(scratch: &Scratch) -> PathBuf {
+    let path = scratch.path("reads.csv");
+    let line =
+        |n: u64| format!("{},usr,0,Read,{},8192,0\n", 128_166_372_000_000_000 + n * 200_000, n * 37 % 512 * 8192);
+    fs::write(&path, (0..1500).map(line).collect::<String>()).expect("written");
+    path
+}
+
+fn compare(trace: &Path, words: &[&str]) -> Command {
+    let mut command = sim(&["compare", "--design", "lru,nitro", "--flash", "24M", "--bound", "off", "--trace"]);
+    command.arg(trace).args(["--ssd", "nitro-mlc"]).args(words);
+    command
+}
+
+#[test]
+fn time_is_in_a_table_a_list_a_file_and_a_chart() {
+    let scratch = Scratch::new("sim-time");
+    let trace = zipf(&scratch);
+    let (csv, plot) = (scratch.path("it.csv"), scratch.path("it.svg"));
+    let words = ["--origin", "raid5-7200", "--outstanding", "4", "--metric", "time_read_mean_us"];
+    let page = run(compare(&trace, &words).arg("--csv").arg(&csv).arg("--plot").arg(&plot));
+    for words in ["origin raid5-7200", "outstanding 4", "IOPS", "busy %"] {
+        assert!(page.contains(words), "{words}: {page}");
+    }
+    let rows = list(&mut compare(&trace, &words));
+    let bare = list(&mut compare(&trace, &[]));
+    for (row, bare) in rows.iter().zip(&bare) {
+        let number = |key: &str| row[key].as_f64().unwrap_or_else(|| panic!("no number {key}: {row}"));
+        assert_eq!(number("time_reads") + number("time_writes"), 4000.0);
+        assert!(number("time_iops") > 0.0 && number("time_read_p99_us") >= number("time_read_p50_us"), "{row}");
+        assert!(number("time_origin_busy_ratio") > 0.0 && number("time_origin_busy_ratio") <= 1.0, "{row}");
+        assert_eq!((&row["time_pace"], &row["time_origin"]), (&"full".into(), &"raid5-7200".into()));
+        assert_eq!((&row["read_hits"], &row["ssd_erasures"]), (&bare["read_hits"], &bare["ssd_erasures"]));
+        assert!(bare.get("time_iops").is_none(), "without an origin a row has none of its keys");
+    }
+    let csv = fs::read_to_string(csv).expect("a CSV file");
+    assert!(csv.lines().next().is_some_and(|head| head.contains(",time_iops,")), "{csv}");
+    assert!(csv.lines().skip(1).all(|line| line.contains(",raid5-7200,full,4,")) && csv.lines().count() == 3, "{csv}");
+    assert!(fs::read_to_string(plot).expect("a chart").contains("Read response time"));
+}
+
+#[test]
+fn a_trace_has_its_own_pace_if_it_has_times() {
+    let scratch = Scratch::new("sim-time-pace");
+    let trace = with_times(&scratch);
+    let rows = list(&mut compare(&trace, &["--chunk", "8K", "--origin", "hdd-7200", "--pace", "own"]));
+    for row in &rows {
+        let number = |key: &str| row[key].as_f64().unwrap_or_else(|| panic!("no number {key}: {row}"));
+        // 1,500 reads, one each 20 ms, which a disk can follow.
+        let seconds = number("time_elapsed_seconds");
+        assert!((29.9..30.1).contains(&seconds), "{seconds}");
+        assert!(row["time_outstanding"].is_null() && number("time_read_max_us") < 30_000.0, "{row}");
+        assert!(number("time_read_p50_us") < 1000.0, "two of three reads hit: {row}");
+    }
+    let words = ["run", "--design", "nitro", "--flash", "24M", "--ssd", "nitro-mlc", "--origin", "hdd-7200", "--trace"];
+    let page = run(sim(&words).arg(&trace));
+    assert!(page.contains("at full load, 16 outstanding, MODELLED") && page.contains("time: reads"), "{page}");
+}
+
+#[test]
+fn what_has_no_time_is_refused_in_a_sentence() {
+    let scratch = Scratch::new("sim-time-refusals");
+    let trace = zipf(&scratch);
+    for (words, sentence) in [
+        (&["--ssd", "nitro-mlc", "--origin", "tape"][..], "there are hdd-7200"),
+        (&["--origin", "hdd-7200"], "--ssd"),
+        (&["--ssd", "nitro-mlc", "--pace", "own"], "--origin"),
+        (
+            &["--ssd", "nitro-mlc:read_ns=0", "--origin", "hdd-7200"],
+            "read_ns is 0, but has to be a whole number from 1",
+        ),
+        (&["--ssd", "nitro-mlc:buffer_bytes=0", "--origin", "hdd-7200"], "buffer_bytes is 0, but has to be"),
+        (&["--ssd", "nitro-mlc", "--origin", "hdd-7200", "--pace", "own"], "the trace has no times"),
+        (
+            &["--ssd", "nitro-mlc", "--origin", "hdd-7200", "--pace", "own", "--outstanding", "3"],
+            "leave --outstanding away",
+        ),
+        (&["--ssd", "nitro-mlc", "--metric", "time_iops"], "--origin PROFILE"),
+    ] {
+        let words_before = ["compare", "--design", "lru", "--flash", "24M", "--trace"];
+        let out = ends(sim(&words_before).arg(&trace).args(words));
+        let told = String::from_utf8_lossy(&out.stderr);
+        assert!(!out.status.success() && out.stdout.is_empty(), "{words:?}");
+        assert!(told.contains(sentence) && told.trim().lines().count() == 1, "{words:?}: {told}");
+    }
+    let page = run(&mut sim(&["origins"]));
+    assert!(page.contains("raid6-7200") && page.contains("network") && page.lines().count() == 6, "{page}");
+}
