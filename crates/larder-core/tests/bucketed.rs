@@ -38,6 +38,14 @@ enum Logged {
     Freed(SlotId, u32),
 }
 
+/// What a commit left.
+#[derive(Default)]
+struct Committed {
+    log: usize,
+    region: BTreeMap<SlotId, Arc<RegionEntry>>,
+    volume: BTreeMap<Lba, (Holds, Option<u64>)>,
+}
+
 /// A clean mapping that is not logged yet.
 #[derive(Clone, Copy)]
 struct Unsettled {
@@ -69,7 +77,7 @@ struct World {
     /// Clean mappings that wait for the origin.
     unsettled: Vec<Unsettled>,
     /// As of the last commit: entries of the log, the region, what each address holds.
-    committed: (usize, BTreeMap<SlotId, Arc<RegionEntry>>, BTreeMap<Lba, (Holds, Option<u64>)>),
+    committed: Committed,
     checkpoint: Option<Checkpoint>,
     seq: u64,
     region_reads: u64,
@@ -102,7 +110,7 @@ impl World {
             origin: BTreeMap::new(),
             log: Vec::new(),
             unsettled: Vec::new(),
-            committed: Default::default(),
+            committed: Committed::default(),
             checkpoint: None,
             seq: 0,
             region_reads: 0,
@@ -169,7 +177,7 @@ impl World {
     /// What was decided is durable, and what had to wait for that is written.
     fn commit(&mut self) {
         self.write_region();
-        self.committed = (self.log.len(), self.region.clone(), self.volume.clone());
+        self.committed = Committed { log: self.log.len(), region: self.region.clone(), volume: self.volume.clone() };
         self.design.committed(self.seq + 1);
         self.write_region();
     }
@@ -411,7 +419,7 @@ impl World {
         self.commit();
         self.checkpoint = Some(Checkpoint { pages, mappings, runs });
         self.log.clear();
-        self.committed.0 = 0;
+        self.committed.log = 0;
     }
 
     /// Ends, and begins again.
@@ -439,8 +447,8 @@ impl World {
 
     /// Begins again with what was durable, and what may have been.
     fn crash(&mut self) {
-        let (len, region, volume) = std::mem::take(&mut self.committed);
-        self.log.truncate(len);
+        let Committed { log, region, volume } = std::mem::take(&mut self.committed);
+        self.log.truncate(log);
         for (slot, entry) in std::mem::take(&mut self.region) {
             let is_written = mix(self.seq ^ u64::from(slot.0) << 20).is_multiple_of(2);
             if let Some(entry) = if is_written { Some(entry) } else { region.get(&slot).cloned() } {

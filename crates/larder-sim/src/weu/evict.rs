@@ -1,0 +1,55 @@
+//! Eviction of WEUs under replay: what is dirty goes to the origin, mappings die, the slot is free.
+//!
+//! Invariants: *slot freed* is in the log, or waits for it with what makes it durable before the slot is written again.
+//!
+//! What it does not do: choose; the design does, or the drive beneath it.
+
+use super::WeuCache;
+use larder_core::SlotId;
+
+impl WeuCache {
+    /// Evicts one WEU: that which the drive would drop, if it said so and that can go, else the design's choice.
+    pub(super) fn evict(&mut self) -> bool {
+        let advised = self.advised.take();
+        let victim = advised.and_then(|slot| self.design.choose_slot(slot));
+        let Some(victim) = victim.or_else(|| self.design.choose_victim(&mut |_| false)) else { return false };
+        self.evict_victim(victim.slot)
+    }
+
+    /// Evicts a WEU that was chosen.
+    pub(super) fn evict_victim(&mut self, slot: SlotId) -> bool {
+        let dirty = self.design.dirty_in(slot);
+        let dirty: Vec<_> = dirty.into_iter().filter_map(|lba| Some((lba, self.design.dirty_seq(lba)?))).collect();
+        self.destage(dirty.into_iter());
+        if !self.end_victim(slot) {
+            return false;
+        }
+        // *Slot freed* is durable before the slot is written again.
+        self.commit_if_many();
+        self.release(slot);
+        self.asked.trimmed(slot);
+        if self.evictions.is_multiple_of(self.options.commit_entries.max(1)) {
+            self.design.sweep();
+            self.drop_replaced();
+        }
+        true
+    }
+
+    /// Evicts a victim, if it is clean; else it is spared.
+    pub(super) fn end_victim(&mut self, slot: SlotId) -> bool {
+        if self.design.evict(slot).is_none() {
+            self.design.spare_victim(slot);
+            return false;
+        }
+        self.traffic.chunks_evicted += u64::from(std::mem::take(&mut self.records[slot.0 as usize]));
+        self.traffic.weu_erasures += 1;
+        self.pending += 1;
+        true
+    }
+
+    /// A slot that was evicted is free.
+    pub(super) fn release(&mut self, slot: SlotId) {
+        self.design.release_slot(slot);
+        self.evictions += 1;
+    }
+}
