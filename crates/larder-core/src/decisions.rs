@@ -49,12 +49,12 @@ pub struct Opened {
     /// nothing.
     pub found: u64,
     /// How slots lie together, where they are parts of a chunk.
-    pub buckets: Option<Buckets>,
+    pub buckets: Option<BucketLayout>,
 }
 
 /// What the layout of a bucket store depends on, beside its slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Buckets {
+pub struct BucketLayout {
     /// Slots of a bucket.
     pub slots: u32,
     /// Chunks of the volume.

@@ -19,7 +19,7 @@ use crate::{
 use larder_core::{
     DesignConfig, Fingerprint, Lba, Lookup, NewMapping, Place, SectorMap, SlotId,
     austere::bucketed::entries::RegionEntry,
-    decisions::{Answer, Buckets, Event, NewContent, Opened, Stored},
+    decisions::{Answer, BucketLayout, Event, NewContent, Opened, Stored},
     packing::PackingRules,
     slots::SlotState,
 };
@@ -97,7 +97,7 @@ impl State {
                 buckets: geometry
                     .store
                     .reads_to_decide()
-                    .then_some(Buckets { slots: geometry.layout.bucket_slots, chunk_count: geometry.chunk_count }),
+                    .then_some(BucketLayout { slots: geometry.layout.bucket_slots, chunk_count: geometry.chunk_count }),
             };
             (Event::Opened(opened), Answer::Done)
         });

@@ -25,6 +25,7 @@ const SUITE: &[&[&str]] = &[
     &["-p", "larder-engine", "--test", "contract"],
     &["-p", "larder-engine", "--test", "faults"],
     &["-p", "larder-engine", "--test", "durability"],
+    &["-p", "larder-engine", "--test", "sibling_addresses"],
     &["-p", "larder-core", "--test", "nitro_model"],
     &["-p", "larder-engine", "--test", "crash_sweep"],
     &["-p", "larder", "--test", "degraded"],

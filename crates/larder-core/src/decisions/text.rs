@@ -43,7 +43,7 @@
 //!
 //! What it does not do: split a file into lines.
 
-use super::{Answer, Buckets, Event, NewContent, Opened, Spot, Stored};
+use super::{Answer, BucketLayout, Event, NewContent, Opened, Spot, Stored};
 use crate::{
     design::Wanted,
     types::{Fingerprint, Lba, SectorMap, SlotId, StreamClass},
@@ -361,8 +361,8 @@ impl<'a> Words<'a> {
         })
     }
 
-    fn buckets(&mut self) -> Result<Buckets, String> {
-        Ok(Buckets {
+    fn buckets(&mut self) -> Result<BucketLayout, String> {
+        Ok(BucketLayout {
             slots: self.number("a number of slots of a bucket")?,
             chunk_count: self.number("a number of chunks")?,
         })

@@ -24,7 +24,7 @@ use larder_core::{
     cd_arc::{self, CdArc},
     d_arc::{self, DArc},
     d_lru::{self, DLru},
-    decisions::{Answer, Buckets, Event, NewContent, Opened, Stored},
+    decisions::{Answer, BucketLayout, Event, NewContent, Opened, Stored},
     lru::{self, Lru},
     nitro::{self, Nitro},
     packing::PackingRules,
@@ -134,7 +134,7 @@ fn placed(config: DesignConfig, make: impl FnOnce(u64) -> Box<dyn Slotted>) -> R
 fn bucketed(config: DesignConfig, opened: &Opened) -> Result<Box<dyn Design>, String> {
     let Opened { chunk_bytes, weu_bytes, slot_count, .. } = *opened;
     let buckets = opened.buckets.ok_or("the log does not say how many slots a bucket has")?;
-    let Buckets { slots, chunk_count } = buckets;
+    let BucketLayout { slots, chunk_count } = buckets;
     let config = BucketedConfig {
         austere: AustereConfig::of_slots(slot_count.into(), chunk_bytes, weu_bytes, slots),
         chunk_count: within("the number of chunks", chunk_count, 1, CHUNKS_MAX)?,
