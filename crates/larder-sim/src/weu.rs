@@ -436,24 +436,10 @@ impl ReplayCache for WeuCache {
     }
 
     fn advise_victim(&mut self, bytes: Range<u64>) {
-        let slots = self.asked.slots_in(&bytes);
-        self.advised =
-            (slots.start < slots.end.min(self.options.slot_count.into())).then_some(SlotId(slots.start as u32));
+        self.advise(&bytes);
     }
 
     fn evict_range(&mut self, bytes: Range<u64>) -> bool {
-        self.asked.for_whom(Waits::Nobody);
-        let slots = self.asked.slots_in(&bytes);
-        let is_open = |slot: u64| self.open.iter().flatten().any(|open| u64::from(open.slot.0) == slot);
-        if slots.clone().any(is_open) {
-            return false;
-        }
-        for slot in slots.start..slots.end.min(self.options.slot_count.into()) {
-            // None where the slot is free: nothing maps into it.
-            if let Some(victim) = self.design.choose_slot(SlotId(slot as u32)) {
-                self.evict_victim(victim.slot);
-            }
-        }
-        true
+        self.evict_all_in(&bytes)
     }
 }

@@ -211,4 +211,28 @@ impl WeuCache {
         let start = self.asked.slot_start(place.slot) + u64::from(place.offset);
         self.asked.gathering.add(device, Action::Read, start, place.stored_len.into());
     }
+
+    /// See [`ReplayCache::advise_victim`](crate::cache::ReplayCache::advise_victim).
+    pub(super) fn advise(&mut self, bytes: &Range<u64>) {
+        let slots = self.asked.slots_in(bytes);
+        self.advised =
+            (slots.start < slots.end.min(self.options.slot_count.into())).then_some(SlotId(slots.start as u32));
+    }
+
+    /// See [`ReplayCache::evict_range`](crate::cache::ReplayCache::evict_range).
+    pub(super) fn evict_all_in(&mut self, bytes: &Range<u64>) -> bool {
+        self.asked.for_whom(Waits::Nobody);
+        let slots = self.asked.slots_in(bytes);
+        let is_open = |slot: u64| self.open.iter().flatten().any(|open| u64::from(open.slot.0) == slot);
+        if slots.clone().any(is_open) {
+            return false;
+        }
+        for slot in slots.start..slots.end.min(self.options.slot_count.into()) {
+            // None where the slot is free: nothing maps into it.
+            if let Some(victim) = self.design.choose_slot(SlotId(slot as u32)) {
+                self.evict_victim(victim.slot);
+            }
+        }
+        true
+    }
 }

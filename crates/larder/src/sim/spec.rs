@@ -8,7 +8,7 @@ use crate::{args::ModeArg, size};
 use clap::ValueEnum;
 use larder_sim::{
     cache::WritePolicy,
-    report::METRICS,
+    report::{METRICS, drive::PREFIX},
     setup::{Design, FlashAmount, Granularity, Options, Orphans, Setup},
 };
 
@@ -224,7 +224,11 @@ pub fn warmup(text: &str) -> Result<Warmup, String> {
 /// The name of a figure.
 pub fn metric(text: &str) -> Result<&'static str, String> {
     let names = || METRICS.iter().map(|(name, _)| *name);
-    names().find(|name| *name == text).ok_or_else(|| format!("write one of {}", names().collect::<Vec<_>>().join(", ")))
+    names().find(|name| *name == text).ok_or_else(|| {
+        // Who begins with a drive means one of its figures.
+        let is_near = |name: &&str| name.starts_with(PREFIX) == text.starts_with(PREFIX);
+        format!("write one of {}", names().filter(is_near).collect::<Vec<_>>().join(", "))
+    })
 }
 
 fn switch(text: &str) -> Result<bool, String> {
