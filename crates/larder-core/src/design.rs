@@ -337,6 +337,10 @@ pub trait Design: Send + Sync {
         None
     }
 
+    /// The record at `place` is damaged, or cannot be read. A design that keeps contents on flash has it found as none from now on, also
+    /// after a restart; whose data it is stays as it is.
+    fn spoil(&mut self, _place: &Place) {}
+
     /// How many addresses are [held](Design::held_at). Each may cost as much RAM as a metadata slot.
     fn held_entries(&self) -> usize {
         0

@@ -649,3 +649,40 @@ fn a_lost_write_is_not_found_by_the_hash_of_another_address() {
         assert!(seen.get(what).is_some_and(|&count| count > 500), "{what}: {seen:?}");
     }
 }
+
+#[test]
+fn what_is_spoiled_is_found_as_nothing_but_what_is_dirty() {
+    for is_dirty in [false, true] {
+        let mut world = World::new(16, 16);
+        world.put(Lba(1), Holds::Content(5), is_dirty);
+        world.put(Lba(2), Holds::Content(5), is_dirty);
+        world.flush_origin();
+        world.commit();
+        let place = |world: &mut World, lba| {
+            world.inform(Question::Address(Lba(lba)));
+            match world.design.lookup(Lba(lba)) {
+                Lookup::Chunk { place, .. } => Some(place),
+                _ => None,
+            }
+        };
+        let spoiled = place(&mut world, 1).expect("it is there");
+        // What lay there before is something else.
+        world.design.spoil(&Place { generation: spoiled.generation + 1, ..spoiled });
+        assert_eq!(place(&mut world, 1), Some(spoiled));
+        world.design.spoil(&spoiled);
+        world.write_region();
+        for restarts in [false, true] {
+            if restarts {
+                world.commit();
+                world.recover();
+            }
+            assert_eq!([1, 2].map(|lba| place(&mut world, lba)), [is_dirty.then_some(spoiled); 2]);
+            world.inform(Question::Content(&fingerprint(5)));
+            assert_eq!(world.design.find_duplicate(&fingerprint(5)), None);
+        }
+        // It is stored anew.
+        world.put(Lba(3), Holds::Content(5), true);
+        let anew = place(&mut world, 3).expect("it is there");
+        assert_ne!((anew.slot, anew.generation), (spoiled.slot, spoiled.generation));
+    }
+}

@@ -285,6 +285,8 @@ impl State {
     pub fn note_damaged(&mut self, place: &Place) {
         self.note_fault();
         self.damaged.note(place);
+        self.design.spoil(place);
+        self.note_changed_entries();
     }
 
     /// The place of a stored chunk with this content that may take another reference, and is not known to be damaged.

@@ -385,6 +385,11 @@ fn fragment_content(lba: Lba, turn: u64) -> Fingerprint {
     Fingerprint((u128::from(u64::MAX) << 64 | u128::from(low)).to_le_bytes())
 }
 
+/// A content like no other: what is found where a record is damaged.
+fn spoiled_content(slot: SlotId) -> Fingerprint {
+    fragment_content(Lba(slot.0.into()), FRAGMENT_TURNS)
+}
+
 /// Whether it is a [`fragment_content`].
 fn is_fragment(fingerprint: &Fingerprint) -> bool {
     fingerprint.0[8..] == [0xFF; 8]

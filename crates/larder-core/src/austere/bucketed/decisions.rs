@@ -9,7 +9,7 @@ use super::{
     Bucketed, FRAGMENT_TURNS, HEAD_PAGES, SUSPENDED_MAX, Wish,
     entries::{EntryState, RegionEntry, Until},
     exact::PIECES,
-    fragment_content,
+    fragment_content, spoiled_content,
 };
 use crate::{
     design::{
@@ -125,6 +125,18 @@ impl Design for Bucketed {
 
     fn held_at(&self, lba: Lba) -> Option<SlotId> {
         self.entries.held_at(lba)
+    }
+
+    fn spoil(&mut self, place: &Place) {
+        let Some(run) = self.core.run_from(place.slot.0) else { return };
+        let is_its = |lookup: Lookup| matches!(lookup, Lookup::Chunk { place: now, .. } if now == *place);
+        let is_there = self.entry_of(run).is_some_and(|entry| entry.place == *place)
+            || self.exact.in_slot(place.slot).any(|lba| is_its(self.exact.get(lba)));
+        if is_there && !self.retired.contains(&place.slot) {
+            let mut metadata = MetadataSlot::EMPTY;
+            metadata.reset_unlisted(spoiled_content(place.slot), place.stored_len);
+            self.entries.change(place.slot, RegionEntry { place: *place, metadata });
+        }
     }
 
     fn held_entries(&self) -> usize {
