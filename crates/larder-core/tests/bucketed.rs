@@ -1,9 +1,10 @@
 //! AustereCache over a metadata region and data slots, as an engine drives it, among collisions, with evictions, destages and
 //! restarts: what is found is what was put, what is dirty is found, no slot is lost, no run has two owners.
 //!
-//! The region is a table here. What was logged is replayed over an older checkpoint: all of it, or, after a crash, what was committed. A
-//! crash leaves each metadata slot as it was at the last commit, or as it was written since, and the origin without what was
-//! written through and not flushed. What is found then, without the log saying so, the origin must have.
+//! The region is a table here, whose slots are written some time after they changed. What was logged is replayed over an older checkpoint,
+//! whose pages may be older than its end: all of it, or, after a crash, what was committed. A crash leaves each metadata slot as it was at
+//! the last commit, or as it was written any time since, and the origin without what was written through and not flushed; so does a
+//! flush of the origin that fails. What is found then, without the log saying so, the origin must have.
 
 use larder_core::{
     Design, Fingerprint, Lba, Lookup, NewMapping, Place, SectorMap, SlotId, StreamClass,
@@ -78,6 +79,12 @@ struct World {
     unsettled: Vec<Unsettled>,
     /// As of the last commit: entries of the log, the region, what each address holds.
     committed: Committed,
+    /// Metadata slots that changed and are not written yet, in order.
+    outbox: Vec<SlotId>,
+    /// What was written into each metadata slot since the last commit.
+    since: BTreeMap<SlotId, Vec<Arc<RegionEntry>>>,
+    /// A checkpoint that is being made, and the log's length when it began.
+    making: Option<(Checkpoint, usize)>,
     checkpoint: Option<Checkpoint>,
     seq: u64,
     region_reads: u64,
@@ -111,6 +118,9 @@ impl World {
             log: Vec::new(),
             unsettled: Vec::new(),
             committed: Committed::default(),
+            outbox: Vec::new(),
+            since: BTreeMap::new(),
+            making: None,
             checkpoint: None,
             seq: 0,
             region_reads: 0,
@@ -163,9 +173,20 @@ impl World {
         *self.seen.entry("entries").or_insert(0) += self.design.stats().lba_index_entries;
     }
 
-    fn write_region(&mut self) {
+    /// Writes what changed, now; or some of it, and the rest later.
+    fn write_region(&mut self, all: bool) {
         while let Some(entry) = self.design.next_changed_entry() {
-            self.region.insert(entry.place.slot, entry.clone());
+            self.outbox.push(entry.place.slot);
+        }
+        let salt = self.seq << 8 | self.region_reads & 255;
+        for (at, slot) in std::mem::take(&mut self.outbox).into_iter().enumerate() {
+            if !all && mix(salt ^ (at as u64) << 40).is_multiple_of(2) {
+                self.outbox.push(slot);
+                continue;
+            }
+            let Some(entry) = self.design.entry_to_write(slot) else { continue };
+            self.region.insert(slot, entry.clone());
+            self.since.entry(slot).or_default().push(entry.clone());
             self.design.entry_written(&entry);
         }
     }
@@ -176,10 +197,11 @@ impl World {
 
     /// What was decided is durable, and what had to wait for that is written.
     fn commit(&mut self) {
-        self.write_region();
+        self.write_region(true);
         self.committed = Committed { log: self.log.len(), region: self.region.clone(), volume: self.volume.clone() };
+        self.since.clear();
         self.design.committed(self.seq + 1);
-        self.write_region();
+        self.write_region(false);
     }
 
     /// The origin has all that was written to it: clean mappings are logged.
@@ -191,12 +213,30 @@ impl World {
             if self.design.held_at(lba) == Some(place.slot) {
                 self.design.settle(lba, is_mapped);
                 self.note("settled");
-                self.write_region();
+                self.write_region(false);
             }
             if is_mapped {
                 self.log(Logged::Map(lba, new, content, None));
             }
         }
+    }
+
+    /// A flush of the origin fails, which loses what was written and not flushed: what waits for one is forgotten, as far as it is mapped
+    /// still.
+    fn fail_origin_flush(&mut self) {
+        for Unsettled { lba, new, content, is_written } in std::mem::take(&mut self.unsettled) {
+            let (NewMapping::Unique { place, .. } | NewMapping::Duplicate { place }) = new else { continue };
+            let is_its = content.is_some_and(|content| self.design.maps_to(lba, &place, &content));
+            if is_written && self.is_clean_of(lba) {
+                self.origin.remove(&lba);
+                self.volume.remove(&lba);
+            }
+            if is_its && self.design.dirty_seq(lba).is_none() && self.design.unmap(lba) {
+                self.log(Logged::Unmap(lba));
+            }
+        }
+        self.commit();
+        self.note("origin flush failed");
     }
 
     fn is_clean_of(&self, lba: Lba) -> bool {
@@ -299,7 +339,7 @@ impl World {
         self.seq += 1;
         let seq = is_dirty.then_some(self.seq);
         self.design.map(lba, new, seq);
-        self.write_region();
+        self.write_region(false);
         self.unsettled.retain(|unsettled| unsettled.lba != lba);
         if is_dirty {
             self.log(Logged::Map(lba, new, content, seq));
@@ -363,9 +403,7 @@ impl World {
 
     /// The origin gets other content, which is not flushed: what is cached is forgotten, and mapped anew, or not.
     fn write_through(&mut self, lba: Lba, content: Option<u64>) {
-        self.design.suspend(lba);
-        self.log(Logged::Unmap(lba));
-        self.commit();
+        self.forgotten(lba, |design| design.suspend(lba));
         self.unsettled.retain(|unsettled| unsettled.lba != lba);
         self.volume.remove(&lba);
         self.origin.remove(&lba);
@@ -389,11 +427,19 @@ impl World {
         }
     }
 
+    /// An address is forgotten, which is durable where a crash could bring it back, and so is what was forgotten before, when the
+    /// origin is written.
+    fn forgotten(&mut self, lba: Lba, forget: impl FnOnce(&mut Bucketed) -> bool) {
+        match forget(&mut self.design) {
+            true => self.log(Logged::Unmap(lba)),
+            false => self.note("nothing to forget"),
+        }
+        self.commit();
+    }
+
     /// The origin is written past the cache.
     fn unmap(&mut self, lba: Lba) {
-        self.design.unmap(lba);
-        self.log(Logged::Unmap(lba));
-        self.commit();
+        self.forgotten(lba, |design| design.unmap(lba));
         self.unsettled.retain(|unsettled| unsettled.lba != lba);
         self.volume.remove(&lba);
         self.origin.remove(&lba);
@@ -411,21 +457,39 @@ impl World {
     }
 
     fn checkpoint(&mut self) {
-        self.flush_origin();
+        self.checkpoint_begins();
+        self.checkpoint_ends();
+    }
+
+    /// The pages are of now, the rest of the checkpoint comes later.
+    fn checkpoint_begins(&mut self) {
+        self.design.checkpoint_begins();
+        let begun = self.log.len();
         let pages = (0..self.design.page_count()).map(|page| self.design.export_page(page)).collect();
         let pieces = 0..self.design.export_pieces();
         let mappings = pieces.flat_map(|piece| self.design.export_mappings(piece)).collect();
         let runs = self.design.export_runs();
+        self.making = Some((Checkpoint { pages, mappings, runs }, begun));
+    }
+
+    /// All that was decided is durable, and the log before it is not needed any more.
+    fn checkpoint_ends(&mut self) {
+        let Some((checkpoint, begun)) = self.making.take() else { return };
+        self.flush_origin();
         self.commit();
-        self.checkpoint = Some(Checkpoint { pages, mappings, runs });
-        self.log.clear();
-        self.committed.log = 0;
+        self.checkpoint = Some(checkpoint);
+        self.log.drain(..begun);
+        self.committed.log = self.log.len();
+        self.design.checkpoint_is_durable();
+        self.note("checkpoint");
     }
 
     /// Ends, and begins again.
     fn restart(&mut self) {
         self.flush_origin();
         self.commit();
+        self.write_region(true);
+        self.making = None;
         let before: BTreeMap<Lba, Lookup> = (0..CHUNKS)
             .map(|lba| {
                 self.inform(Question::Address(Lba(lba)));
@@ -450,11 +514,20 @@ impl World {
         let Committed { log, region, volume } = std::mem::take(&mut self.committed);
         self.log.truncate(log);
         for (slot, entry) in std::mem::take(&mut self.region) {
-            let is_written = mix(self.seq ^ u64::from(slot.0) << 20).is_multiple_of(2);
-            if let Some(entry) = if is_written { Some(entry) } else { region.get(&slot).cloned() } {
-                self.region.insert(slot, entry);
+            let mut since = self.since.remove(&slot).unwrap_or_default();
+            since.extend(region.get(&slot).cloned());
+            assert!(since.contains(&entry));
+            let left = mix(self.seq ^ u64::from(slot.0) << 20) as usize % since.len();
+            if since.len() > 2 {
+                self.note("written again and again");
+            }
+            if region.contains_key(&slot) || !mix(self.seq ^ u64::from(slot.0) << 28).is_multiple_of(2) {
+                self.region.insert(slot, since.swap_remove(left));
             }
         }
+        self.since.clear();
+        self.outbox.clear();
+        self.making = None;
         for Unsettled { lba, is_written, .. } in std::mem::take(&mut self.unsettled) {
             if is_written && mix(self.seq ^ lba.0).is_multiple_of(2) {
                 self.origin.remove(&lba);
@@ -552,10 +625,12 @@ fn run(seed: u64, bucket_slots: u32, prefix_bits: u32) -> World {
                 // What a log says of that is not tried here.
                 world.checkpoint();
             }
-            61 if bits >> 50 & 3 == 0 => world.checkpoint(),
+            61 if bits >> 50 & 3 == 0 => world.checkpoint_begins(),
+            61 => world.checkpoint_ends(),
             62 if bits >> 50 & 7 == 0 => world.restart(),
             62 if bits >> 50 & 7 < 4 => world.crash(),
             62 => world.commit(),
+            63 if bits >> 50 & 3 == 0 => world.fail_origin_flush(),
             63 => world.flush_origin(),
             _ => {}
         }
@@ -591,6 +666,8 @@ fn what_is_found_is_what_was_put() {
             "crash",
             "settled",
             "hit after a crash",
+            "checkpoint",
+            "origin flush failed",
         ] {
             assert!(seen.get(what).is_some_and(|&count| count > 50), "{prefix_bits} bits: {what}: {seen:?}");
         }
@@ -635,9 +712,12 @@ fn a_lost_write_is_not_found_by_the_hash_of_another_address() {
                 22..=24 if world.is_clean_of(lba) => world.fill(lba, content),
                 25 => world.destage_some(4),
                 26 => world.trim(lba, 1),
+                27 if bits >> 50 & 3 == 0 => world.fail_origin_flush(),
                 27 => world.flush_origin(),
                 28..=29 => world.commit(),
                 30 if bits >> 50 & 3 == 0 => world.checkpoint(),
+                30 if bits >> 50 & 3 == 1 => world.checkpoint_begins(),
+                30 => world.checkpoint_ends(),
                 31 => world.crash(),
                 _ => {}
             }
@@ -645,7 +725,7 @@ fn a_lost_write_is_not_found_by_the_hash_of_another_address() {
         world.seen.iter().for_each(|(what, count)| *seen.entry(what).or_insert(0) += count);
     }
     println!("{seen:?}");
-    for what in ["duplicate", "settled", "crash", "hit after a crash", "evicted"] {
+    for what in ["duplicate", "settled", "crash", "hit after a crash", "evicted", "checkpoint", "origin flush failed"] {
         assert!(seen.get(what).is_some_and(|&count| count > 500), "{what}: {seen:?}");
     }
 }

@@ -89,6 +89,89 @@ fn small_slots() -> Vec<String> {
     ]
 }
 
+/// Over slots for parts of a chunk, with AustereCache: one bucket of eight slots of 4 KiB, for chunks of 8 KiB. Metadata slots that
+/// change are numbered among the segments.
+fn small_parts() -> Vec<String> {
+    vec![
+        "larder-decisions 1".into(),
+        "opened austere 8192 4096 4096 0 0 8 2000 8 5 0 8 100".into(),
+        "read 7 0 16 : miss".into(),
+        format!("look {} : miss", fp(1)),
+        format!("open clean 7 {} 3000 : slot 0", fp(1)),
+        format!("insert 7 clean {} packed 3000 : stored 0 0 3000", fp(1)),
+        "written 5 : count 4096".into(),
+        // The metadata slot says so once it is written.
+        "told 0 : miss".into(),
+        "taken 6 : slot 0".into(),
+        "told 0 : miss".into(),
+        "written 6 : count 0".into(),
+        "told 0 : hit 0 0 3000".into(),
+        "read 7 0 16 : hit 0 0 3000".into(),
+        // Another one has it, too: until the origin is said to have the first, that leaves the list.
+        format!("insert 8 20 {} known : hit 0 0 3000", fp(1)),
+        "taken 7 : slot 0".into(),
+        "written 7 : count 0".into(),
+        "read 8 0 16 : hit 0 0 3000".into(),
+        // What is below this number is in the log: nothing that waits is.
+        "committed 20".into(),
+        // Now chunk 8 joins the list, and then chunk 7; a write that found nothing new is over as well.
+        "committed 21".into(),
+        "settled 7 durable".into(),
+        "taken 9 : slot 0".into(),
+        "written 9 : count 0".into(),
+        "taken 8 : none".into(),
+        "written 8 : count 0".into(),
+        "read 7 0 16 : hit 0 0 3000".into(),
+        "clean 8 20 : count 1".into(),
+        "read 8 0 16 : hit 0 0 3000".into(),
+        // Two slots, and a fragment, which no other content is like.
+        format!("open dirty 9 {} 8192 : slot 1", fp(2)),
+        format!("insert 9 22 {} raw 8192 : stored 1 0 8192", fp(2)),
+        "written 10 : count 8192".into(),
+        "taken 11 : slot 1".into(),
+        "written 11 : count 0".into(),
+        "open dirty 10 - 2048 : slot 3".into(),
+        format!("fragment 10 23 0f{} raw 2048 : stored 3 0 2048", "00".repeat(31)),
+        "read 10 0 4 : hit 3 0 2048".into(),
+        "read 10 3 5 : miss".into(),
+        "written 12 : count 4096".into(),
+        "taken 13 : slot 3".into(),
+        "written 13 : count 0".into(),
+        "trim 9 1 24".into(),
+        "read 9 0 16 : zero".into(),
+        // It gets the same content again, and the origin loses that.
+        "change 7 1 again".into(),
+        "read 7 0 16 : miss".into(),
+        format!("insert 7 clean {} known : hit 0 0 3000", fp(1)),
+        "settled 7 gone".into(),
+        // The bucket is full, and of what is in it nothing refers to chunk 9's data any more.
+        format!("open clean 20 {} 8192 : slot 4", fp(3)),
+        format!("insert 20 clean {} raw 8192 : stored 4 0 8192", fp(3)),
+        format!("open clean 21 {} 8192 : slot 6", fp(4)),
+        format!("insert 21 clean {} raw 8192 : stored 6 0 8192", fp(4)),
+        format!("open clean 22 {} 4000 : none", fp(5)),
+        "choose : slot 1".into(),
+        "choose : none".into(),
+        "evict : slot 1".into(),
+        "release : slot 1".into(),
+        format!("open clean 22 {} 4000 : slot 1", fp(5)),
+        format!("insert 22 clean {} packed 4000 : stored 1 0 4000", fp(5)),
+        "written 18 : count 4096".into(),
+        "taken 19 : slot 1".into(),
+        "read 20 0 16 : hit 4 0 8192".into(),
+        "read 21 0 16 : hit 6 0 8192".into(),
+        "read 22 0 16 : hit 1 0 4000".into(),
+        // Until its metadata slot is written, that is the one of the chunk that was there before.
+        format!("insert 20 25 {} known : hit 1 0 4000", fp(5)),
+        "told 1 : hit 1 0 8192".into(),
+        "written 19 : count 0".into(),
+        "told 1 : hit 1 0 4000".into(),
+        "committed 26".into(),
+        "settled 22 durable".into(),
+        "seal".into(),
+    ]
+}
+
 fn replayed(lines: &[String]) -> Result<Decided, String> {
     replay(lines.join("\n").as_bytes())
 }
@@ -125,9 +208,24 @@ fn a_log_over_slots_comes_to_what_was_worked_out() {
 }
 
 #[test]
+fn a_log_over_parts_of_chunks_comes_to_what_was_worked_out() {
+    let decided = Decided {
+        read_hits: 9,
+        read_misses: 3,
+        records: 6,
+        stored_bytes: 3000 + 8192 + 2048 + 8192 + 8192 + 4000,
+        duplicates: 3,
+        segment_bytes: 4096 + 8192 + 4096 + 4096,
+        weus_evicted: 1,
+    };
+    assert_eq!(replayed(&small_parts()), Ok(decided));
+}
+
+#[test]
 fn each_answer_is_found_here_and_not_believed() {
     no_answer_is_believed(small());
     no_answer_is_believed(small_slots());
+    no_answer_is_believed(small_parts());
 }
 
 fn no_answer_is_believed(small: Vec<String>) {
@@ -227,7 +325,8 @@ fn no_log_panics() {
     // Lines in another order, twice, or left out: whatever it comes to, it comes to something.
     let over_slots = ["d-lru", "d-arc", "lru", "arc"].map(|design| (design, small_slots(), "d-lru"));
     let over_weus = ["nitro", "cd-arc"].map(|design| (design, small(), "nitro"));
-    for (design, small, named) in over_weus.into_iter().chain(over_slots) {
+    let over_parts = [("austere", small_parts(), "austere")];
+    for (design, small, named) in over_weus.into_iter().chain(over_slots).chain(over_parts) {
         let bare = small.iter().map(|line| line.split(" : ").next().unwrap().replace(named, design));
         let lines: Vec<String> = bare.collect();
         for from in 2..lines.len() {
