@@ -41,7 +41,8 @@ impl Shared {
         let bytes = data.len();
         let (begin, drain, close) = {
             let mut state = self.state.lock();
-            let drain = state.unflushed.len() >= self.pending_entries_max() / 2;
+            let drain = state.unflushed.len() >= self.pending_entries_max() / 2
+                || state.design.held_entries() >= crate::region::HELD_ENTRIES_MAX / 2;
             let close = self.many_wait_for_records(&state);
             let full = state.insertion_bytes + bytes > self.tuning.insert_queue_bytes_max;
             if full || !self.may_insert(&state) {

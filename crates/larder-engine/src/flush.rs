@@ -16,6 +16,7 @@
 
 use crate::{
     error::EngineError,
+    region::HELD_ENTRIES_MAX,
     shared::Shared,
     state::{Asked, State},
     sync::either,
@@ -162,7 +163,9 @@ impl Shared {
                 let crowded = self.commit_is_crowded(&state) && !state.log.use_reserve;
                 let wanted = state.log.wanted_below > state.log.durable_below || state.log.close_clean;
                 // What nobody waits for is not tried again and again, and keeps no cache from ending.
-                let many = state.log.entries.len() >= self.pending_entries_max() / 2 && !failed && !self.may_end();
+                let (entries, held) = (state.log.entries.len(), state.design.held_entries());
+                let is_full = entries >= self.pending_entries_max() / 2 || entries > 0 && held >= HELD_ENTRIES_MAX / 2;
+                let many = is_full && !failed && !self.may_end();
                 ((wanted || many) && !state.log.dead, crowded)
             };
             if work && crowded && !self.is_closing() {

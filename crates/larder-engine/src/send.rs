@@ -73,6 +73,8 @@ impl Shared {
         }
         self.signals.segments.notify();
         self.signals.room.notify();
+        // Metadata slots that name what was written.
+        self.send_segments();
     }
 
     /// Writes a segment, or a record that has its own slots.

@@ -196,8 +196,9 @@ impl State {
             lost.extend(open.chain(in_flight).flat_map(std::mem::take));
         }
         for entry in lost {
-            if let Some(lba) = self.still_mapped(&entry) {
-                self.invalidate(lba);
+            match self.still_mapped(&entry) {
+                Some(lba) => drop(self.invalidate(lba)),
+                None => self.log_settled(entry, false),
             }
         }
     }

@@ -212,7 +212,7 @@ impl Shared {
                     }
                     Wait::Log
                 } else if state.log.entries.len() >= self.pending_entries_max()
-                    || state.design.held_entries() >= HELD_ENTRIES_MAX
+                    || state.design.held_entries() >= HELD_ENTRIES_MAX && !state.log.entries.is_empty()
                 {
                     Wait::Commit
                 } else if state.in_flight.len() >= 2 * IN_FLIGHT_SEGMENTS_MAX {

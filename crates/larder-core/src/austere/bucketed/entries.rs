@@ -102,6 +102,8 @@ pub struct Entries {
     held: BTreeMap<Lba, Held>,
     /// Of that, what waits for a commit.
     by_commit: BTreeSet<(u64, Lba)>,
+    /// Of that, how many are not early, and keep their slot's entry in memory.
+    joining: usize,
     /// Addresses that are in the list of their run early, also where they have left it for another.
     early: HashMap<SlotId, Lba>,
 }
@@ -162,7 +164,10 @@ impl Entries {
         let Some(now) = &known.entry else { return };
         let in_memory = change(&now.metadata);
         if in_memory == ListChange::Present && known.settled.is_none() {
-            // The flash has it.
+            // The flash has it; where it has that early, it waits once more.
+            if self.early.get(&slot) == Some(&lba) {
+                self.hold(lba, Held { slot, until });
+            }
             return;
         }
         let mut entry = RegionEntry::clone(now);
@@ -172,7 +177,9 @@ impl Entries {
             && self.held_at(old) == Some(slot)
         {
             self.unhold(old);
-            count -= usize::from(early != Some(old));
+            let was_joining = usize::from(early != Some(old));
+            count -= was_joining;
+            self.joining -= was_joining;
         }
         // Who leaves, leaves before the log can say that this run is `lba`'s.
         let on_flash = change(&settled);
@@ -182,12 +189,14 @@ impl Entries {
         }
         let to_write = leaves.then(|| Arc::new(RegionEntry { place: entry.place, metadata: (*settled).clone() }));
         let is_held = on_flash != ListChange::Present;
-        count += usize::from(is_held);
+        let mut joins = usize::from(is_held);
         if let Some(early) = early {
             self.early.remove(&slot);
             // It comes back, unless it has other content by now.
-            count += usize::from(self.held_at(early) == Some(slot));
+            joins += usize::from(self.held_at(early) == Some(slot));
         }
+        count += joins;
+        self.joining += joins;
         let known = self.known.entry(slot).or_default();
         known.entry = Some(Arc::new(entry));
         known.settled = Some((settled, count));
@@ -207,9 +216,9 @@ impl Entries {
         self.held.get(&lba).map(|held| held.slot)
     }
 
-    /// How many addresses are held or early.
+    /// How many addresses are held, and not early.
     pub fn held(&self) -> usize {
-        self.held.len()
+        self.joining
     }
 
     /// `lba`, if it is held, joins the list on flash. `change` as for [`Entries::share`].
@@ -223,6 +232,7 @@ impl Entries {
         let Some(known) = self.known.get_mut(&slot) else { return };
         let (Some((settled, count)), Some(entry)) = (&mut known.settled, &known.entry) else { return };
         *count -= 1;
+        self.joining -= 1;
         if entry.metadata.has(lba) {
             settled.apply(lba, change(settled));
             known.to_write = Some(Arc::new(RegionEntry { place: entry.place, metadata: (**settled).clone() }));
@@ -242,6 +252,7 @@ impl Entries {
         let Some(slot) = self.unhold(lba) else { return };
         if let Some((_, count)) = self.known.get_mut(&slot).and_then(|known| known.settled.as_mut()) {
             *count -= 1;
+            self.joining -= 1;
         }
         self.end_if_settled(slot);
     }
@@ -295,6 +306,7 @@ impl Entries {
     pub fn remove(&mut self, slot: SlotId) {
         let early = self.early.remove(&slot);
         let known = self.known.remove(&slot);
+        self.joining -= known.iter().filter_map(|known| known.settled.as_ref()).map(|(_, count)| count).sum::<usize>();
         // All that is held is in the list in memory.
         let list = known.iter().filter(|known| known.settled.is_some()).filter_map(|known| known.entry.as_ref());
         let held = list.flat_map(|entry| entry.metadata.lbas()).chain(early);
