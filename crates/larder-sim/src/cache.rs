@@ -201,9 +201,15 @@ pub trait ReplayCache: Send {
     /// Of that, where chunks lie; the rest is metadata.
     fn flash_data_range(&self) -> Range<u64>;
 
+    /// Bytes of the write-evict units that the cache fills and evicts, which lie side by side from the beginning of its
+    /// [data](ReplayCache::flash_data_range) on, each aligned to its size; `None` in designs that have none.
+    fn flash_weu_bytes(&self) -> Option<u64> {
+        None
+    }
+
     /// The drive beneath would drop these bytes of the flash next (Nitro §3.2, "the CacheManager will query the SSD to
-    /// determine which WEU should be replaced"): where the cache needs room, it evicts what lies there before anything else.
-    /// Holds for one eviction. Designs that choose among chunks, and not among places of the flash, do not listen.
+    /// determine which WEU should be replaced"): where the cache needs room, it evicts all that lies there before anything else,
+    /// for the drive drops all of it. Holds until the cache needs room once. Designs that choose among chunks, and not among places of the flash, do not listen.
     fn advise_victim(&mut self, _bytes: Range<u64>) {}
 
     /// The drive beneath drops these bytes of the flash: the cache destages what is dirty there, and forgets all that maps into

@@ -100,6 +100,7 @@ pub struct RawChunk {
 pub struct Requests {
     list: Vec<DeviceRequest>,
     raw: Vec<RawChunk>,
+    sealed: Vec<Range<u64>>,
 }
 
 impl Requests {
@@ -107,6 +108,13 @@ impl Requests {
     pub fn clear(&mut self) {
         self.list.clear();
         self.raw.clear();
+        self.sealed.clear();
+    }
+
+    /// Bytes of the flash that got all that they get until they are trimmed, such as a write-evict unit that is full: what of
+    /// them was not written is padding. Told once all requests are made.
+    pub fn sealed(&self) -> &[Range<u64>] {
+        &self.sealed
     }
 
     /// How many there are.
@@ -239,6 +247,11 @@ impl Gathering {
         std::mem::swap(into, &mut self.requests);
     }
 
+    /// Notes that these bytes of the flash get no more.
+    pub fn seal(&mut self, bytes: Range<u64>) {
+        self.requests.sealed.push(bytes);
+    }
+
     /// Notes a request of data; the caller has looked whether anybody wants to know.
     pub fn add(&mut self, device: Device, action: Action, start: u64, len: u64) {
         self.add_with(device, action, start, len, 0, &[]);
@@ -259,7 +272,7 @@ impl Gathering {
         metadata_bytes: u64,
         raw: &[RawChunk],
     ) {
-        let Requests { list, raw: all } = &mut self.requests;
+        let Requests { list, raw: all, .. } = &mut self.requests;
         let (raw_first, raw_count) = (all.len() as u32, raw.len() as u32);
         all.extend_from_slice(raw);
         list.push(DeviceRequest {

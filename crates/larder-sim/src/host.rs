@@ -7,8 +7,9 @@
 //! - A **write** is one request to the layer for all whole units in it: a unit is a page, or as many as the drive
 //!   [takes at once](Ftl::write_unit_pages). What covers a unit in part waits in the drive's buffer
 //!   ([`Profile::buffer_bytes`]) until the rest comes; where more units wait than the buffer holds, the one that has waited longest
-//!   is completed with what was there, which is read first, and written. The buffer keeps what it has over a loss of power,
-//!   so that a flush does not empty it.
+//!   is completed with what was there, which is read first, and written. So is a unit that [gets no more](Requests::sealed), at
+//!   once: the drive would else not know of a write-evict unit that is full but for padding, nor of reads of it. The buffer keeps
+//!   what it has over a loss of power, so that a flush does not empty it.
 //! - A **read** is of each page that it touches, but for bytes that wait in the buffer.
 //! - A **trim** is told for whole pages. What becomes of it is the layer's to say.
 //! - A page's content is told where it is known ([`Requests::page_content`]), for layers that deduplicate.
@@ -102,13 +103,14 @@ impl Sink for Evicted {
 }
 
 impl Host {
-    /// A new drive of this profile with this layer.
+    /// A new drive of this profile with this layer, for a cache whose write-evict units are of so many bytes (`None`: it
+    /// has none): a layer that takes whole units takes those.
     ///
     /// # Errors
-    /// The first number of the profile that cannot be.
-    pub fn new(profile: &Profile, kind: &FtlKind) -> Result<Host, OutOfRange> {
+    /// The first number of the profile that cannot be, or the units' size.
+    pub fn new(profile: &Profile, kind: &FtlKind, weu_bytes: Option<u64>) -> Result<Host, OutOfRange> {
         profile.check()?;
-        let ftl = (kind.make)(profile)?;
+        let ftl = kind.make_for(profile, weu_bytes)?;
         let page_bytes = u64::from(profile.geometry.page_bytes);
         let unit_bytes = page_bytes * u64::from(ftl.write_unit_pages());
         Ok(Host {
@@ -198,6 +200,19 @@ impl Host {
                 Action::Trim => self.trim(request),
                 Action::Flush => self.ftl.flush(&mut self.evicted),
             }
+        }
+        for bytes in requests.sealed() {
+            self.seal(bytes);
+        }
+    }
+
+    /// A unit that gets no more is written, whatever of it is padding.
+    fn seal(&mut self, bytes: &Range<u64>) {
+        let unit = bytes.start.saturating_sub(self.laid.start) / self.unit_bytes;
+        let is_unit =
+            bytes.start == self.laid.start + unit * self.unit_bytes && bytes.end == bytes.start + self.unit_bytes;
+        if is_unit && let Some(partial) = self.waiting.remove(&unit) {
+            self.complete(unit, &partial);
         }
     }
 
@@ -298,19 +313,24 @@ impl Host {
                 continue;
             }
             let Some(partial) = self.waiting.remove(&unit) else { continue };
-            let per_page = self.page_bytes / SECTOR_BYTES;
-            let pages = self.unit_bytes / self.page_bytes;
-            for page in 0..pages {
-                let is_new = (page * per_page..(page + 1) * per_page).all(|sector| partial.has(sector));
-                let lpn = Lpn((unit * pages + page) as u32);
-                if !is_new && self.ftl.locate(lpn).is_some() {
-                    self.ftl.read(lpn, &mut self.evicted);
-                    self.counts.pages_read_to_complete += 1;
-                }
-            }
-            self.counts.units_completed += 1;
-            return self.write_unit(unit);
+            return self.complete(unit, &partial);
         }
+    }
+
+    /// Writes a unit that waited, with what was there in the rest of it.
+    fn complete(&mut self, unit: u64, partial: &Partial) {
+        let per_page = self.page_bytes / SECTOR_BYTES;
+        let pages = self.unit_bytes / self.page_bytes;
+        for page in 0..pages {
+            let is_new = (page * per_page..(page + 1) * per_page).all(|sector| partial.has(sector));
+            let lpn = Lpn((unit * pages + page) as u32);
+            if !is_new && self.ftl.locate(lpn).is_some() {
+                self.ftl.read(lpn, &mut self.evicted);
+                self.counts.pages_read_to_complete += 1;
+            }
+        }
+        self.counts.units_completed += 1;
+        self.write_unit(unit);
     }
 
     /// Writes a unit out of the buffer, where nobody knows what it holds.

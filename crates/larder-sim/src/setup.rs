@@ -221,10 +221,10 @@ impl Setup {
         let built = (self.design.build)(self, flash)?;
         let Some(drive) = self.options.drive else { return Ok(built) };
         // Of equal flashes, drives are equal, whatever the layout leaves over.
-        let data = built.cache.flash_data_range();
+        let (data, weu_bytes) = (built.cache.flash_data_range(), built.cache.flash_weu_bytes());
         let mut host = match drive.only_data {
-            true => drive.build(data.end - data.start)?,
-            false => drive.build(built.flash_bytes.max(built.cache.flash_span_bytes()))?,
+            true => drive.build(data.end - data.start, weu_bytes)?,
+            false => drive.build(built.flash_bytes.max(built.cache.flash_span_bytes()), weu_bytes)?,
         };
         if host.ftl().drops_unasked() && self.policy == WritePolicy::Back {
             return Err(format!(

@@ -103,8 +103,8 @@ pub struct WeuCache {
     evictions: u64,
     traffic: Traffic,
     asked: Asked,
-    /// The slot that the drive would drop next, if it said so.
-    advised: Option<SlotId>,
+    /// The slots in what the drive would drop next; none where it did not say.
+    advised: Range<u32>,
     /// What is under way in a log that is followed.
     following: Option<Following>,
 }
@@ -142,7 +142,7 @@ impl WeuCache {
             evictions: 0,
             traffic: Traffic::default(),
             asked: Asked::new(&options),
-            advised: None,
+            advised: 0..0,
             following: None,
         })
     }
@@ -433,6 +433,12 @@ impl ReplayCache for WeuCache {
 
     fn flash_data_range(&self) -> Range<u64> {
         self.asked.end_of(0)..self.flash_span_bytes()
+    }
+
+    fn flash_weu_bytes(&self) -> Option<u64> {
+        // An extent's slot is as long as its chunk.
+        let WeuOptions { chunk_bytes, rules, .. } = &self.options;
+        (rules.weu_bytes > *chunk_bytes).then_some(rules.weu_bytes.into())
     }
 
     fn advise_victim(&mut self, bytes: Range<u64>) {

@@ -158,3 +158,55 @@ fn parts_of_pages_wait_for_the_rest_of_them() {
         assert!(much.writes_absorbed > 0 && none.pages_read_to_complete > 0, "{name}: {none:?} and {much:?}");
     }
 }
+
+/// Reads, and a few writes, of chunks whose contents are all different: skewed, over three times the cache.
+fn mostly_reads(count: u64) -> Vec<Request> {
+    let mut rng = Rng::new(3);
+    (0..count)
+        .map(|_| {
+            let at = if rng.chance(70) { rng.below(6000) } else { rng.below(40_000) };
+            let of = content(1 + at);
+            if rng.chance(10) { Request::Write(Lba(at), of) } else { Request::Read(Lba(at), of) }
+        })
+        .collect()
+}
+
+#[test]
+fn the_drive_made_for_weus_takes_the_caches_as_its_units() {
+    let requests = mostly_reads(120_000);
+    for weu_bytes in [512 << 10, 1 << 20, 2 << 20, 4 << 20] {
+        let on = |name: &str| {
+            let profile = Profile::named("nitro-mlc").expect("a profile");
+            let drive = DriveSetup::new(profile, FtlKind::named(name).expect("a layer")).with("page_bytes", 4096.0);
+            let drive = drive.and_then(|drive| drive.with("pages_per_block", 512.0)).expect("numbers");
+            let drive = Some(DriveSetup { only_data: true, ..drive });
+            let options = Options { drive, weu_bytes: Some(weu_bytes), compress: Some(false), ..Options::default() };
+            let flash = FlashAmount::Bytes(128 << 20);
+            let setup = Setup { flash, policy: WritePolicy::Through, ..setup("nitro", options) };
+            replayed(&setup, &requests)
+        };
+        let (own, hybrid) = (on("weu"), on("hybrid"));
+        let drive = own.drive.as_ref().expect("a drive");
+        let block_bytes = drive.geometry.block_bytes();
+        let weu_bytes = u64::from(weu_bytes);
+        let hits = [&own, &hybrid].map(|measures| 100.0 * measures.tally.read_hit_ratio());
+        let (evictions, erased) = (own.traffic.weu_erasures, drive.counts.blocks_erased());
+        println!(
+            "WEUs of {weu_bytes} in blocks of {block_bytes}: {hits:?}% hits, {evictions} evictions, {erased} erased"
+        );
+        assert!((hits[0] - hits[1]).abs() < 2.0, "WEUs of {weu_bytes}: {hits:?}% hits");
+        assert!(evictions > 30 && weu_bytes.is_multiple_of(block_bytes), "{evictions} of {weu_bytes}");
+        assert_eq!(erased, evictions * (weu_bytes / block_bytes), "WEUs of {weu_bytes}: what is evicted is erased");
+        assert_eq!(drive.counts.pages_copied(), 0, "WEUs of {weu_bytes}");
+        assert_eq!(drive.host.pages_read_to_complete, 0, "WEUs of {weu_bytes}: padding is of no page");
+    }
+    // Blocks are smaller where a WEU is not whole ones; what halving them does not do is refused.
+    let on = |pages_per_block: f64| {
+        let profile = Profile::named("nitro-mlc").expect("a profile");
+        let drive = DriveSetup::new(profile, FtlKind::named("weu").expect("a layer"));
+        drive.with("pages_per_block", pages_per_block).expect("a number").build(128 << 20, Some(512 << 10))
+    };
+    assert_eq!(on(256.0).expect("a drive").profile().geometry.block_bytes(), 512 << 10);
+    let sentence = on(33.0).err().expect("refused");
+    assert!(sentence.contains("weu_bytes is 524288, but has to be whole erase blocks of 270336"), "{sentence}");
+}

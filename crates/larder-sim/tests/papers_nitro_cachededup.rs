@@ -114,6 +114,11 @@ fn weus_are_erased_less_than_extents_on_every_drive_of_nitros() {
             "{report:?}"
         );
     }
+    // Who leaves the choice of what goes to its drive has about the same hits.
+    let [own, modified] = ["WEU-LRU", "WEU-LRU-mod"].map(|name| line(&report.tables[1], name));
+    for (own, modified) in own.iter().zip(modified) {
+        assert!((own - modified).abs() < 10.0, "{report:?}");
+    }
 }
 
 #[test]

@@ -111,12 +111,14 @@ fn a_drive_without_spare_blocks_is_refused() {
 
 #[test]
 fn a_weu_has_to_have_a_place() {
-    let capacity = SOUND.logical_bytes();
-    SOUND.check_weu(capacity).expect("all of it");
-    let sentence =
-        format!("weu_bytes is {}, but has to be from 4096 (a page) to {capacity} (the drive's capacity)", capacity + 1);
-    assert_eq!(refused(SOUND.check_weu(capacity + 1)), sentence);
-    assert!(SOUND.check_weu(4095).is_err());
+    let (block, capacity) = (SOUND.block_bytes(), SOUND.logical_bytes());
+    let most = capacity / block * block;
+    SOUND.check_weu(block).expect("a block");
+    SOUND.check_weu(most).expect("all of it");
+    for weu_bytes in [0, block - 1, block + 4096, most + block] {
+        let range = format!("whole erase blocks of {block}, and at most {capacity} (the drive's capacity)");
+        assert_eq!(refused(SOUND.check_weu(weu_bytes)), format!("weu_bytes is {weu_bytes}, but has to be {range}"));
+    }
 }
 
 #[test]

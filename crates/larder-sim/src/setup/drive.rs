@@ -5,6 +5,9 @@
 //! [`BLOCKS_PER_PLANE_MIN`] blocks, which leave translation layers no room to work in, there are fewer planes; where there is one
 //! left, blocks have fewer pages, half as many at a time.
 //!
+//! A layer that is made for write-evict units has the cache's as its own. A unit is whole blocks: where it is not, blocks have fewer
+//! pages first, half as many at a time, until it is.
+//!
 //! Invariants: a number that cannot hold is refused where it is given, with the field and its range.
 //!
 //! What it does not do: lay the flash on the drive; [`Host`] does.
@@ -13,7 +16,7 @@ use crate::{
     host::Host,
     ssd::{
         ftl::FtlKind,
-        geometry::{OutOfRange, PAGES_PER_BLOCK_MAX},
+        geometry::{Geometry, OutOfRange, PAGES_PER_BLOCK_MAX},
         profile::{Profile, Scale},
     },
 };
@@ -133,15 +136,17 @@ impl DriveSetup {
         Ok(self)
     }
 
-    /// The drive, for a cache whose flash takes so many bytes.
+    /// The drive, for a cache whose flash takes so many bytes, and whose write-evict units so many; `None`: it has none.
     ///
     /// # Errors
-    /// A sentence: the drive is too small for the cache, or cannot be.
-    pub fn build(&self, flash_bytes: u64) -> Result<Host, String> {
-        self.made(flash_bytes).map_err(|error| format!("a drive {} with {}: {error}", self.profile.name, self.ftl.name))
+    /// A sentence: the drive is too small for the cache, or cannot be, or cannot have such units where its layer is made
+    /// for them.
+    pub fn build(&self, flash_bytes: u64, weu_bytes: Option<u64>) -> Result<Host, String> {
+        self.made(flash_bytes, weu_bytes)
+            .map_err(|error| format!("a drive {} with {}: {error}", self.profile.name, self.ftl.name))
     }
 
-    fn made(&self, flash_bytes: u64) -> Result<Host, OutOfRange> {
+    fn made(&self, flash_bytes: u64, weu_bytes: Option<u64>) -> Result<Host, OutOfRange> {
         let bytes = match self.capacity {
             Capacity::OfCache => flash_bytes,
             Capacity::Bytes(bytes) if bytes < flash_bytes => {
@@ -150,9 +155,10 @@ impl DriveSetup {
             }
             Capacity::Bytes(bytes) => bytes,
         };
+        let weu_bytes = weu_bytes.filter(|_| self.ftl.make_for_weus.is_some());
         let mut wanted = bytes;
         loop {
-            let host = Host::new(&fitted(&self.profile, wanted)?, self.ftl)?;
+            let host = Host::new(&fitted(&self.profile, wanted, weu_bytes)?, self.ftl, weu_bytes)?;
             // A layer that takes whole units has them whole, and some keep more for themselves than the profile does.
             let rounded = bytes.next_multiple_of(host.unit_bytes());
             let has = u64::from(host.ftl().logical_pages()) * u64::from(host.profile().geometry.page_bytes);
@@ -164,9 +170,12 @@ impl DriveSetup {
     }
 }
 
-/// The drive with room for so many bytes; see the module.
-fn fitted(profile: &Profile, bytes: u64) -> Result<Profile, OutOfRange> {
+/// The drive with room for so many bytes, in whole units where it has such; see the module.
+fn fitted(profile: &Profile, bytes: u64, weu_bytes: Option<u64>) -> Result<Profile, OutOfRange> {
     let mut from = *profile;
+    if let Some(pages) = weu_bytes.and_then(|weu_bytes| pages_dividing(&from, weu_bytes)) {
+        from.geometry.pages_per_block = pages;
+    }
     loop {
         let scaled = from.scaled_to(bytes, Scale::Blocks)?;
         if scaled.geometry.blocks_per_plane >= BLOCKS_PER_PLANE_MIN {
@@ -176,12 +185,24 @@ fn fitted(profile: &Profile, bytes: u64) -> Result<Profile, OutOfRange> {
         let parts = [&mut geometry.planes_per_die, &mut geometry.dies_per_package, &mut geometry.packages];
         if let Some(part) = parts.into_iter().find(|part| **part > 1) {
             *part = part.div_ceil(2);
-        } else if geometry.pages_per_block >= 2 * PAGES_PER_BLOCK_MIN {
+        } else if geometry.pages_per_block >= 2 * PAGES_PER_BLOCK_MIN
+            && (weu_bytes.is_none() || geometry.pages_per_block.is_multiple_of(2))
+        {
             geometry.pages_per_block /= 2;
         } else {
             return Ok(scaled);
         }
     }
+}
+
+/// The most pages of a block, of what halving them leaves, that such a unit is whole blocks of. `None`: there are none, and
+/// the layer refuses the unit.
+fn pages_dividing(profile: &Profile, weu_bytes: u64) -> Option<u32> {
+    let Geometry { pages_per_block, page_bytes, .. } = profile.geometry;
+    let halves = std::iter::successors(Some(pages_per_block), |pages| Some(pages / 2).filter(|_| pages % 2 == 0));
+    halves
+        .take_while(|pages| *pages == pages_per_block || *pages >= PAGES_PER_BLOCK_MIN)
+        .find(|pages| weu_bytes.is_multiple_of(u64::from(*pages) * u64::from(page_bytes)))
 }
 
 #[cfg(test)]
@@ -193,7 +214,7 @@ mod tests {
     fn every_profile_is_cut_to_the_size_of_a_cache() {
         for profile in PROFILES {
             for mib in [8, 100, 1000, 20_000] {
-                let fitted = fitted(profile, mib << 20).expect("a drive");
+                let fitted = fitted(profile, mib << 20, None).expect("a drive");
                 let (geometry, whole) = (fitted.geometry, profile.geometry);
                 assert!(geometry.logical_bytes() >= mib << 20, "{} of {mib} MiB", profile.name);
                 assert!(geometry.blocks_per_plane >= BLOCKS_PER_PLANE_MIN, "{} of {mib} MiB", profile.name);
@@ -203,7 +224,7 @@ mod tests {
                 assert!(geometry.logical_bytes() <= most, "{} of {mib} MiB: hardly more", profile.name);
             }
             let first = &FTLS[0];
-            let host = DriveSetup::new(*profile, first).build(64 << 20).expect("a drive");
+            let host = DriveSetup::new(*profile, first).build(64 << 20, None).expect("a drive");
             assert!(u64::from(host.ftl().logical_pages()) * u64::from(host.profile().geometry.page_bytes) >= 64 << 20);
         }
     }
@@ -224,9 +245,9 @@ mod tests {
             assert!(sentence.starts_with(&format!("{name} is ")) && sentence.contains(words), "{sentence}");
         }
         assert!(drive.with("wings", 2.0).expect_err("refused").contains("over_provisioning_percent"));
-        let sentence = drive.with("capacity", 1e6).expect("a number").build(2_000_000).err().expect("refused");
+        let sentence = drive.with("capacity", 1e6).expect("a number").build(2_000_000, None).err().expect("refused");
         assert!(sentence.contains("capacity is 1000000, but has to be 2000000 or more"), "{sentence}");
-        let sentence = drive.with("over_provisioning_percent", 0.0).expect("a number").build(1 << 26).err();
+        let sentence = drive.with("over_provisioning_percent", 0.0).expect("a number").build(1 << 26, None).err();
         assert!(sentence.is_some_and(|why| why.contains("over_provisioning_percent is 0")), "no spare blocks");
         for name in DriveSetup::fields() {
             assert!(drive.with(name, 64.0).is_ok() || name == "page_bytes", "{name}");

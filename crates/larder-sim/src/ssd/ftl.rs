@@ -147,6 +147,9 @@ pub trait Ftl: Send {
 /// Makes a layer for a drive.
 pub type Make = fn(&Profile) -> Result<Box<dyn Ftl>, OutOfRange>;
 
+/// Makes a layer whose unit is a cache's write-evict unit of so many bytes.
+pub type MakeForWeus = fn(&Profile, u64) -> Result<Box<dyn Ftl>, OutOfRange>;
+
 /// A translation layer that can be asked for by its name.
 #[derive(Clone, Copy, Debug)]
 pub struct FtlKind {
@@ -156,12 +159,26 @@ pub struct FtlKind {
     pub about: &'static str,
     /// Makes one.
     pub make: Make,
+    /// Makes one for a cache that fills and evicts write-evict units, where the layer is made for such.
+    pub make_for_weus: Option<MakeForWeus>,
 }
 
 impl FtlKind {
     /// The layer of this name.
     pub fn named(name: &str) -> Option<&'static FtlKind> {
         FTLS.iter().find(|kind| kind.name == name)
+    }
+
+    /// One for a cache whose write-evict units are of so many bytes; `None`: it has none.
+    ///
+    /// # Errors
+    /// The first number of the profile that cannot be; the units' size, where the layer is made for units and cannot have
+    /// such.
+    pub fn make_for(&self, profile: &Profile, weu_bytes: Option<u64>) -> Result<Box<dyn Ftl>, OutOfRange> {
+        match self.make_for_weus.zip(weu_bytes) {
+            Some((make, weu_bytes)) => make(profile, weu_bytes),
+            None => (self.make)(profile),
+        }
     }
 }
 
@@ -171,51 +188,61 @@ pub const FTLS: &[FtlKind] = &[
         name: "page",
         about: "page-mapped, greedy collection, knows no TRIM",
         make: |profile| make_page_mapped(profile, false),
+        make_for_weus: None,
     },
     FtlKind {
         name: "page-trim",
         about: "page-mapped, greedy collection, takes TRIM",
         make: |profile| make_page_mapped(profile, true),
+        make_for_weus: None,
     },
     FtlKind {
         name: "caftl",
         about: "CAFTL: deduplicates in line and out of line; baseline page-trim",
         make: |profile| make_caftl(profile, CaftlOptions::default()),
+        make_for_weus: None,
     },
     FtlKind {
         name: "caftl-accelerated",
         about: "CAFTL with sampling units of 128 KiB, CRC32 pre-hashing and the dynamic switch",
         make: |profile| make_caftl(profile, CaftlOptions::accelerated()),
+        make_for_weus: None,
     },
     FtlKind {
         name: "hybrid",
         about: "hybrid log-block mapping (FAST), 10% log blocks, knows no TRIM",
         make: |profile| make_hybrid(profile, false),
+        make_for_weus: None,
     },
     FtlKind {
         name: "hybrid-trim",
         about: "hybrid log-block mapping (FAST), 10% log blocks, takes TRIM",
         make: |profile| make_hybrid(profile, true),
+        make_for_weus: None,
     },
     FtlKind {
         name: "flashtier",
         about: "FlashTier: hybrid, drops the clean data block with the fewest valid pages (SE-Util)",
         make: |profile| make_flashtier(profile, FlashTierOptions::default()),
+        make_for_weus: None,
     },
     FtlKind {
         name: "flashtier-merge",
         about: "FlashTier whose log grows to 20% by what it drops (SE-Merge)",
         make: |profile| make_flashtier(profile, FlashTierOptions::merge()),
+        make_for_weus: None,
     },
     FtlKind {
         name: "flashtier-lru",
         about: "FlashTier that drops the clean data block used least recently (Nitro's extent-LRU-mod)",
         make: |profile| make_flashtier(profile, FlashTierOptions::lru()),
+        make_for_weus: None,
     },
     FtlKind {
         name: "weu",
         about: "takes and drops whole write-evict units, the one used least recently first (Nitro's WEU-LRU-mod)",
-        make: |profile| Ok(Box::new(WeuAligned::new(profile.geometry, WeuAlignedOptions::default())?)),
+        make: |profile| make_weu_aligned(profile, None),
+        make_for_weus: Some(|profile, weu_bytes| make_weu_aligned(profile, Some(weu_bytes))),
     },
 ];
 
@@ -238,4 +265,9 @@ fn make_hybrid(profile: &Profile, takes_trims: bool) -> Result<Box<dyn Ftl>, Out
 
 fn make_flashtier(profile: &Profile, options: FlashTierOptions) -> Result<Box<dyn Ftl>, OutOfRange> {
     Ok(Box::new(Hybrid::flashtier(profile.geometry, options)?))
+}
+
+fn make_weu_aligned(profile: &Profile, weu_bytes: Option<u64>) -> Result<Box<dyn Ftl>, OutOfRange> {
+    let options = WeuAlignedOptions { weu_bytes, ..WeuAlignedOptions::default() };
+    Ok(Box::new(WeuAligned::new(profile.geometry, options)?))
 }

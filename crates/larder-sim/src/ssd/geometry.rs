@@ -157,16 +157,17 @@ impl Geometry {
         Err(OutOfRange::new("over_provisioning_percent", self.over_provisioning_percent, range))
     }
 
-    /// Nothing, or that a write-evict unit of `weu_bytes` has no place on this drive.
+    /// Nothing, or that a write-evict unit of `weu_bytes` has no place on this drive, or is not of whole erase blocks.
     ///
     /// # Errors
-    /// Names the bytes, and the logical capacity.
+    /// Names the bytes, the size of a block, and the logical capacity.
     pub fn check_weu(&self, weu_bytes: u64) -> Result<(), OutOfRange> {
-        let range = || format!("from {} (a page) to {} (the drive's capacity)", self.page_bytes, self.logical_bytes());
-        if weu_bytes < u64::from(self.page_bytes) || weu_bytes > self.logical_bytes() {
-            return Err(OutOfRange::new("weu_bytes", weu_bytes, range()));
+        let (block, capacity) = (self.block_bytes(), self.logical_bytes());
+        if weu_bytes > 0 && weu_bytes <= capacity && weu_bytes.is_multiple_of(block) {
+            return Ok(());
         }
-        Ok(())
+        let range = format!("whole erase blocks of {block}, and at most {capacity} (the drive's capacity)");
+        Err(OutOfRange::new("weu_bytes", weu_bytes, range))
     }
 
     /// Dies of all packages.

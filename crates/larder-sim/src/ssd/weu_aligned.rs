@@ -47,7 +47,7 @@ pub const UNITS_DEFAULT_MIN: u32 = 64;
 /// How a drive for write-evict units behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WeuAlignedOptions {
-    /// Bytes of a unit: whole erase blocks. `None`: [`WEU_BYTES_DEFAULT`] in whole blocks, one at least, and of a small
+    /// Bytes of a unit, the WEU of the cache: whole erase blocks. `None`, for caches without: [`WEU_BYTES_DEFAULT`] in whole blocks, one at least, and of a small
     /// drive so few that it has [`UNITS_DEFAULT_MIN`] units.
     pub weu_bytes: Option<u64>,
     /// The host's addresses, in percent of the flash's pages, in whole units.
@@ -76,9 +76,6 @@ impl WeuAlignedOptions {
             return Ok(WEU_BYTES_DEFAULT.div_ceil(block_bytes).min(most) as u32);
         };
         geometry.check_weu(weu_bytes)?;
-        if !weu_bytes.is_multiple_of(block_bytes) {
-            return Err(OutOfRange::new("weu_bytes", weu_bytes, format!("whole erase blocks of {block_bytes}")));
-        }
         Ok((weu_bytes / block_bytes) as u32)
     }
 }

@@ -8,11 +8,21 @@ use super::WeuCache;
 use larder_core::SlotId;
 
 impl WeuCache {
-    /// Evicts one WEU: that which the drive would drop, if it said so and that can go, else the design's choice.
+    /// Evicts every WEU in what the drive would drop, if it said so and one can go; else one, the design's choice.
+    ///
+    /// One alone out of a larger unit would be all that is ever evicted: the rest keeps the unit where it is, the least
+    /// recent.
     pub(super) fn evict(&mut self) -> bool {
-        let advised = self.advised.take();
-        let victim = advised.and_then(|slot| self.design.choose_slot(slot));
-        let Some(victim) = victim.or_else(|| self.design.choose_victim(&mut |_| false)) else { return false };
+        let mut any = false;
+        for slot in std::mem::take(&mut self.advised) {
+            if let Some(victim) = self.design.choose_slot(SlotId(slot)) {
+                any |= self.evict_victim(victim.slot);
+            }
+        }
+        if any {
+            return true;
+        }
+        let Some(victim) = self.design.choose_victim(&mut |_| false) else { return false };
         self.evict_victim(victim.slot)
     }
 

@@ -117,6 +117,14 @@ impl Asked {
         }
     }
 
+    /// A slot is full, or gets no more for another reason.
+    pub fn sealed(&mut self, slot: SlotId) {
+        if self.is_on() {
+            let start = self.slot_start(slot);
+            self.gathering.seal(start..start + self.weu_bytes);
+        }
+    }
+
     /// A slot is trimmed.
     pub fn trimmed(&mut self, slot: SlotId) {
         if self.is_on() {
@@ -215,8 +223,8 @@ impl WeuCache {
     /// See [`ReplayCache::advise_victim`](crate::cache::ReplayCache::advise_victim).
     pub(super) fn advise(&mut self, bytes: &Range<u64>) {
         let slots = self.asked.slots_in(bytes);
-        self.advised =
-            (slots.start < slots.end.min(self.options.slot_count.into())).then_some(SlotId(slots.start as u32));
+        let within = |slot: u64| slot.min(self.options.slot_count.into()) as u32;
+        self.advised = within(slots.start)..within(slots.end);
     }
 
     /// See [`ReplayCache::evict_range`](crate::cache::ReplayCache::evict_range).

@@ -96,6 +96,7 @@ impl WeuCache {
             let slot = open.slot;
             self.open[index_of(class)] = None;
             self.design.seal_slot(slot);
+            self.asked.sealed(slot);
         }
         // Nobody asks for these entries; the engine's timer commits them about as often as WEUs fill.
         if class == StreamClass::Clean {
