@@ -287,8 +287,10 @@ impl Whole {
 
     fn marks(&self) -> Marks {
         let Devices { drive, origin, .. } = &self.devices;
+        let counts = drive.as_ref().map(|drive| drive.ftl().counts());
+        let pages = counts.map_or((0, 0), |counts| (counts.host_pages_written, counts.pages_programmed()));
         let drive = drive.as_ref().map(|drive| (drive.times().cells_ns, drive.ftl().array().geometry().planes()));
-        Marks { now: self.now, drive, origin: origin.work() }
+        Marks { now: self.now, drive, pages, origin: origin.work() }
     }
 
     /// Lets the next thing happen, and what follows from it at once. False where nothing will.

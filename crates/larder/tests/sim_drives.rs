@@ -100,6 +100,10 @@ fn what_no_drive_can_be_is_refused_in_a_sentence() {
         (&["--ssd", "caftl", "--ftl", "paged"], "there are page, "),
         (&["--ssd", "caftl:packages=0"], "packages is 0, but has to be a whole number from 1"),
         (&["--ssd", "caftl:over_provisioning_percent=0"], "over_provisioning_percent is 0, but has to be"),
+        (
+            &["--ssd", "caftl:collection_threshold_percent=99"],
+            "collection_threshold_percent is 99, but has to be so little",
+        ),
         (&["--ssd", "caftl:capacity=1M"], "capacity is 1048576, but has to be"),
         (&["--metric", "ssd_erasures"], "--ssd PROFILE"),
     ] {
@@ -113,5 +117,37 @@ fn what_no_drive_can_be_is_refused_in_a_sentence() {
     assert!(told.contains("run takes one translation layer"), "{told}");
     for (command, words) in [("profiles", "over_provisioning_percent"), ("ftls", "page-trim")] {
         assert!(run(&mut sim(&[command])).contains(words), "{command}");
+    }
+    let page = run(&mut sim(&["profiles"]));
+    assert!(page.contains("a page: 25 us to read, 200 us to program, 100 us over the bus; 1500 us to erase"), "{page}");
+}
+
+/// The commands of a text that name translation layers, each as its words behind `larder sim`.
+fn commands_with_layers(text: &str) -> Vec<Vec<String>> {
+    let joined = text.replace("\\\n", " ");
+    let commands = joined.lines().filter_map(|line| line.trim().strip_prefix("larder sim "));
+    let words = commands.map(|line| line.split('#').next().unwrap_or_default().split_whitespace().map(str::to_owned));
+    words.map(Iterator::collect).filter(|words: &Vec<String>| words.iter().any(|word| word == "--ftl")).collect()
+}
+
+#[test]
+fn the_examples_with_translation_layers_do_what_they_say() {
+    let scratch = Scratch::new("sim-drives-examples");
+    let trace = zipf(&scratch);
+    let lab = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/LAB.md")).expect("the document");
+    let help = run(&mut sim(&["compare", "--help"]));
+    let (of_lab, of_help) = (commands_with_layers(&lab), commands_with_layers(&help));
+    assert!(of_lab.len() >= 3 && !of_help.is_empty(), "{of_lab:?} {of_help:?}");
+    for words in of_lab.iter().chain(&of_help) {
+        let mut command = larder(["sim"]);
+        for word in words {
+            match word.as_str() {
+                "disk.trace.zst" => command.arg(&trace),
+                chart if chart.ends_with(".svg") => command.arg(scratch.path(chart)),
+                word => command.arg(word),
+            };
+        }
+        let page = run(&mut command);
+        assert!(page.contains("ftl="), "{words:?}: {page}");
     }
 }

@@ -63,6 +63,7 @@ fn time_is_in_a_table_a_list_a_file_and_a_chart() {
         let number = |key: &str| row[key].as_f64().unwrap_or_else(|| panic!("no number {key}: {row}"));
         assert_eq!(number("time_reads") + number("time_writes"), 4000.0);
         assert!(number("time_iops") > 0.0 && number("time_read_p99_us") >= number("time_read_p50_us"), "{row}");
+        assert!(number("time_ssd_write_amplification") >= 1.0, "{row}");
         assert!(number("time_origin_busy_ratio") > 0.0 && number("time_origin_busy_ratio") <= 1.0, "{row}");
         assert_eq!((&row["time_pace"], &row["time_origin"]), (&"full".into(), &"raid5-7200".into()));
         assert_eq!((&row["read_hits"], &row["ssd_erasures"]), (&bare["read_hits"], &bare["ssd_erasures"]));
@@ -111,6 +112,7 @@ fn what_has_no_time_is_refused_in_a_sentence() {
             "leave --outstanding away",
         ),
         (&["--ssd", "nitro-mlc", "--metric", "time_iops"], "--origin PROFILE"),
+        (&["--ssd", "nitro-mlc", "--ftl", "weu", "--origin", "hdd-7200"], "write_unit_pages is"),
     ] {
         let words_before = ["compare", "--design", "lru", "--flash", "24M", "--trace"];
         let out = ends(sim(&words_before).arg(&trace).args(words));

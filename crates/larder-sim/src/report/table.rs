@@ -63,6 +63,7 @@ const TIME_COLUMNS: &[Column] = &[
     Column { heads: ["write ms", "mean"], cell: |row| number(row, "time_write_mean_us", 3) },
     Column { heads: ["write ms", "99%"], cell: |row| number(row, "time_write_p99_us", 3) },
     Column { heads: ["ssd", "busy %"], cell: |row| number(row, "time_ssd_busy_ratio", 1) },
+    Column { heads: ["ssd write", "amplif."], cell: |row| number(row, "time_ssd_write_amplification", 2) },
     Column { heads: ["origin", "busy %"], cell: |row| number(row, "time_origin_busy_ratio", 1) },
 ];
 

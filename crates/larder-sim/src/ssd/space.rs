@@ -117,6 +117,16 @@ impl Space {
         let plane_pages_max = blocks_max * u64::from(geometry.pages_per_block);
         if pages > plane_pages_max * u64::from(geometry.planes()) {
             let beyond = pages.div_ceil(u64::from(geometry.planes())).div_ceil(u64::from(geometry.pages_per_block));
+            let free_max = u64::from(geometry.blocks_per_plane).saturating_sub(beyond + u64::from(streams));
+            // More is kept free than by default, and less would do: that is what to change.
+            if percent > SpaceOptions::default().collection_threshold_percent && free_max > 0 {
+                let range = format!(
+                    "so little that beside the {beyond} blocks that a plane's data fills, and {streams} open, at most \
+                     {free_max} of {} stay free",
+                    geometry.blocks_per_plane
+                );
+                return Err(OutOfRange::new("collection_threshold_percent", percent, range));
+            }
             let range = format!(
                 "so much that beside the {beyond} blocks that a plane's data fills, {free_min} stay free and {streams} \
                  open; a plane has {} (or give it more, smaller ones)",

@@ -39,7 +39,7 @@ Examples:
   larder sim compare --trace disk.trace.zst --flash 10%
   larder sim compare --trace disk.trace.zst --flash 1024c --lba-entries 4096 --mode write-through --json
   larder sim compare --trace disk.trace.zst --flash 1G --design lru,nitro,nitro:dedup=off,nitro:compress=off --plot it.svg
-  larder sim compare --trace disk.trace.zst --flash 1G --design lru,nitro --ssd caftl:over_provisioning_percent=7 --ftl page,caftl \
+  larder sim compare --trace disk.trace.zst --flash 1G --design lru,nitro --ssd caftl:over_provisioning_percent=20 --ftl page,caftl \
       --metric ssd_erasures --plot erasures.svg
   larder sim compare --trace disk.trace.zst --flash 1G --ssd tlc-nvme --origin raid5-7200 --pace own
 

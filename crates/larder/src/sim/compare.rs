@@ -68,8 +68,9 @@ fn replay(args: &CompareArgs, watch: &Watch) -> Outcome<Vec<Row>> {
     };
     let words = "replaying".to_owned();
     let pass = Pass { source: &source, warmup: args.input.warmup, survey, words, threads: processors() };
+    let origin_bytes = time::origin_bytes(&args.time, &pass, &setups)?;
     let mut rows = pass.rows(&setups, Bounds::of(args.output.bound))?;
-    time::add(&args.time, &pass, &setups, &mut rows)?;
+    time::add(&args.time, &pass, &setups, origin_bytes, &mut rows)?;
     Ok(rows)
 }
 

@@ -57,8 +57,9 @@ fn replay(args: &RunArgs, watch: &Watch) -> Outcome<Row> {
     let bounds = if args.bound == Switch::On { Bounds::On } else { Bounds::Off };
     let words = "replaying".to_owned();
     let pass = Pass { source: &source, warmup: args.input.warmup, survey, words, threads: 1 };
+    let origin_bytes = time::origin_bytes(&args.time, &pass, &setups)?;
     let mut rows = pass.rows(&setups, bounds)?;
-    time::add(&args.time, &pass, &setups, &mut rows)?;
+    time::add(&args.time, &pass, &setups, origin_bytes, &mut rows)?;
     Ok(rows.into_iter().next().unwrap_or_default())
 }
 
@@ -171,6 +172,7 @@ fn page(row: &Row) -> String {
             ("time: reads", times("read")),
             ("time: writes", times("write")),
             ("time: at work", busy),
+            ("time: write amplification", number("time_ssd_write_amplification", 3)),
         ]);
     }
     if whole("warmup_requests") > 0 {

@@ -20,7 +20,7 @@ use larder_sim::{
 /// The layer where none is named: what drives do today.
 const FTL: &str = "page-trim";
 
-/// `caftl` or `caftl:over_provisioning_percent=7:page_bytes=8K`; its translation layer is not said yet.
+/// `caftl` or `caftl:over_provisioning_percent=20:page_bytes=8K`; its translation layer is not said yet.
 pub fn profile(text: &str) -> Result<DriveSetup, String> {
     let mut pieces = text.split(':');
     let name = pieces.next().unwrap_or_default();
@@ -29,7 +29,7 @@ pub fn profile(text: &str) -> Result<DriveSetup, String> {
         format!("there is no drive {name:?}; there are {}", names.join(", "))
     })?;
     pieces.try_fold(DriveSetup::new(profile, ftl(FTL)?), |drive, piece| {
-        let wrong = "behind a drive write :NUMBER=VALUE, as in caftl:over_provisioning_percent=7";
+        let wrong = "behind a drive write :NUMBER=VALUE, as in caftl:over_provisioning_percent=20";
         let (name, value) = piece.split_once('=').ok_or(wrong)?;
         drive.with(name, number(name, value)?)
     })
@@ -83,7 +83,8 @@ pub fn check_metric(args: &DriveArgs, metric: &str) -> Outcome {
 /// Standard output is gone.
 pub fn profiles() -> Outcome {
     let mut page = String::new();
-    for Profile { name, about, geometry, rated_cycles, buffer_bytes, .. } in PROFILES {
+    let micros = |ns: u64| ns as f64 / 1e3;
+    for Profile { name, about, geometry, timing, rated_cycles, buffer_bytes, controller, .. } in PROFILES {
         page.push_str(&format!("{name:<11}{about}\n"));
         page.push_str(&format!(
             "{:<11}{} for the host, {}% over-provisioning; {} blocks of {} in {} planes, pages of {}; {rated_cycles} cycles; \
@@ -96,6 +97,15 @@ pub fn profiles() -> Outcome {
             geometry.planes(),
             human(geometry.page_bytes.into()),
             human(*buffer_bytes),
+        ));
+        page.push_str(&format!(
+            "{:<11}a page: {} us to read, {} us to program, {} us over the bus; {} us to erase a block; a processor of {} MHz\n",
+            "",
+            micros(timing.read_ns),
+            micros(timing.program_ns),
+            micros(timing.transfer_ns),
+            micros(timing.erase_ns),
+            controller.hz / 1_000_000,
         ));
     }
     let numbers: Vec<&str> = DriveSetup::fields().collect();

@@ -1,6 +1,7 @@
 //! Modelled time of replays: what of it is asked for, and its figures, a pass over the trace for each row.
 //!
-//! Invariants: what cannot be timed is refused before anything is replayed, but for a trace without times, of which that is not known.
+//! Invariants: what cannot be timed is refused before anything is replayed, but for a trace without times, of which that is known
+//! when it is timed.
 //!
 //! What it does not do: model; `larder_sim::whole` does.
 
@@ -61,19 +62,31 @@ pub fn check(args: &TimeArgs, metric: Option<&str>) -> Outcome {
     }
 }
 
-/// Adds time to the rows of these caches, where it is asked for.
+/// How large the origin is, where time is asked for, and then that each of these caches can be timed.
 ///
 /// # Errors
-/// A sentence: a drive or an origin of which there is no time, a trace without times at its own pace.
-pub fn add(args: &TimeArgs, pass: &Pass<'_>, setups: &[Setup], rows: &mut [Row]) -> Outcome {
-    let Some(profile) = args.origin else { return Ok(()) };
+/// A sentence: a drive or an origin of which there is no time.
+pub fn origin_bytes(args: &TimeArgs, pass: &Pass<'_>, setups: &[Setup]) -> Outcome<Option<u64>> {
+    let Some(profile) = args.origin else { return Ok(None) };
+    let bytes = volume_bytes(pass)?;
+    for setup in setups {
+        whole(pass, setup, &profile, bytes).map_err(|sentence| refused(setup, &sentence))?;
+    }
+    Ok(Some(bytes))
+}
+
+/// Adds time to the rows of these caches, where it is asked for; `origin_bytes` are what [`origin_bytes`] found.
+///
+/// # Errors
+/// A sentence: a trace without times at its own pace.
+pub fn add(args: &TimeArgs, pass: &Pass<'_>, setups: &[Setup], origin_bytes: Option<u64>, rows: &mut [Row]) -> Outcome {
+    let (Some(profile), Some(bytes)) = (args.origin, origin_bytes) else { return Ok(()) };
     let pace = match args.pace {
         Some(SimPaceArg::Own) => Pace::Own,
         Some(SimPaceArg::Full) | None => {
             Pace::Full(args.outstanding.map_or(OUTSTANDING, |outstanding| outstanding as usize))
         }
     };
-    let bytes = volume_bytes(pass)?;
     for (setup, row) in setups.iter().zip(rows) {
         let mut whole = whole(pass, setup, &profile, bytes).map_err(|sentence| refused(setup, &sentence))?;
         let requests = pass.source.requests("timing").map_err(|error| pass.source.explain(&error))?;
