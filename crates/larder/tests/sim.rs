@@ -449,7 +449,7 @@ fn what_cannot_be_is_refused_with_what_could() {
     refused(&mut sweep(&words), 1, &["lru", "is too small; 135168 bytes is the least"]);
     assert!(!file.exists(), "nothing is left");
     refused(&mut sim(&["sweep", "--flash", "1M", "--trace", "x"]), 2, &["--output"]);
-    refused(&mut sim(&[]), 2, &["run, compare, sweep, designs, profiles or ftls"]);
+    refused(&mut sim(&[]), 2, &["run, compare, sweep, designs, profiles, ftls or origins"]);
 }
 
 #[test]

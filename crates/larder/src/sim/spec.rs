@@ -8,7 +8,7 @@ use crate::{args::ModeArg, size};
 use clap::ValueEnum;
 use larder_sim::{
     cache::WritePolicy,
-    report::{METRICS, drive::PREFIX},
+    report::{METRICS, drive, time},
     setup::{Design, FlashAmount, Granularity, Options, Orphans, Setup},
 };
 
@@ -225,8 +225,10 @@ pub fn warmup(text: &str) -> Result<Warmup, String> {
 pub fn metric(text: &str) -> Result<&'static str, String> {
     let names = || METRICS.iter().map(|(name, _)| *name);
     names().find(|name| *name == text).ok_or_else(|| {
-        // Who begins with a drive means one of its figures.
-        let is_near = |name: &&str| name.starts_with(PREFIX) == text.starts_with(PREFIX);
+        // Who begins with a drive, or with time, means one of its figures.
+        let is_near = |name: &&str| {
+            [drive::PREFIX, time::PREFIX].iter().all(|prefix| name.starts_with(prefix) == text.starts_with(prefix))
+        };
         format!("write one of {}", names().filter(is_near).collect::<Vec<_>>().join(", "))
     })
 }
