@@ -68,6 +68,9 @@ fn seen(seed: u64, design: DesignId, share_after_reads: u32) -> Seen {
         origin_reads.push(world.origin_reads());
     }
     world.settle();
+    // What waits for a flush of the origin waits no more: when it would come by itself is a matter of time.
+    world.flush();
+    world.settle();
     let status = world.status();
     let counts = status.counts;
     assert!(counts.read_hits > 500 && counts.evicted_weus > 0, "{design:?}: {counts:?}");

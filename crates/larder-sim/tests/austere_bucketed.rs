@@ -139,6 +139,9 @@ impl Engine {
                 self.traffic.chunks_evicted += 1;
             }
         };
+        // No crash comes: log and origin have all of it at once.
+        self.design.settle(lba, true);
+        self.design.committed(self.seq + 1);
         while let Some(entry) = self.design.next_changed_entry() {
             self.traffic.flash_metadata_bytes_written += u64::from(METADATA_SLOT_BYTES);
             self.region.insert(entry.place.slot, entry.clone());

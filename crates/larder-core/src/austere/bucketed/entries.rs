@@ -105,7 +105,7 @@ pub struct Entries {
     /// Of that, how many are not early, and keep their slot's entry in memory.
     joining: usize,
     /// Addresses that are in the list of their run early, also where they have left it for another.
-    early: HashMap<SlotId, Lba>,
+    early: BTreeMap<SlotId, Lba>,
 }
 
 impl Entries {
@@ -325,7 +325,7 @@ impl Entries {
             // B-trees that are half full.
             + 2 * self.held.len() * size_of::<(Lba, Held)>()
             + 2 * self.by_commit.len() * size_of::<(u64, Lba)>()
-            + self.early.capacity() * size_of::<(SlotId, Lba)>()
+            + 2 * self.early.len() * size_of::<(SlotId, Lba)>()
     }
 
     fn hold(&mut self, lba: Lba, held: Held) {
