@@ -8,6 +8,7 @@
 
 use crate::{
     decision_log::Asker,
+    region::HELD_ENTRIES_MAX,
     segment::{NewRecord, RecordOf},
     shared::Shared,
     state::State,
@@ -42,7 +43,7 @@ impl Shared {
         let (begin, drain, close) = {
             let mut state = self.state.lock();
             let drain = state.unflushed.len() >= self.pending_entries_max() / 2
-                || state.design.held_entries() >= crate::region::HELD_ENTRIES_MAX / 2;
+                || state.design.held_entries() >= HELD_ENTRIES_MAX / 2;
             let close = self.many_wait_for_records(&state);
             let full = state.insertion_bytes + bytes > self.tuning.insert_queue_bytes_max;
             if full || !self.may_insert(&state) {

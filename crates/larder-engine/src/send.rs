@@ -50,7 +50,7 @@ impl Shared {
             false => self.write_data(slot, start, data).await.map(|()| None),
         };
         let result = result.map_err(|error| self.fail_flash(error));
-        {
+        let sends = {
             let mut state = self.state.lock();
             let Some(at) = state.in_flight.iter().position(|segment| segment.seq == seq) else { return };
             match result {
@@ -70,11 +70,14 @@ impl Shared {
                 // The bytes stay readable in RAM; nothing that depends on them is ever said to be durable.
                 Err(_) => state.in_flight[at].failed = true,
             }
-        }
+            // Metadata slots that may name what was written.
+            !state.outbox.is_empty()
+        };
         self.signals.segments.notify();
         self.signals.room.notify();
-        // Metadata slots that name what was written.
-        self.send_segments();
+        if sends {
+            self.send_segments();
+        }
     }
 
     /// Writes a segment, or a record that has its own slots.
