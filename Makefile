@@ -47,13 +47,13 @@ clippy: ## Lints, warnings denied; the fuzz targets, too, which are a workspace 
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	cargo clippy --manifest-path fuzz/Cargo.toml --locked -- -D warnings
 
-# The fuzz targets (see fuzz/) from fixed seeds: any toolchain, no corpus.
+# The fuzz targets (see fuzz/) from fixed seeds: any toolchain, no corpus. With --workspace, as `make test` has it: Cargo unites the
+# features of the crates that a command names, so that -p would build all dependencies a second time.
 fuzz: ## All that is parsed, and recovery over damaged images, against seeded hostile bytes (FUZZ_FACTOR=2)
-	LARDER_SEED=$(FUZZ_SEED) cargo test -p larder-format --test mutation --test roundtrip
-	cargo test -p larder-serve --test nbd bytes
-	LARDER_FUZZ_FACTOR=$(FUZZ_FACTOR) cargo test -p larder-format -p larder-device -p larder-trace --test fuzz_seeds
-	LARDER_FUZZ_FACTOR=$(FUZZ_FACTOR) cargo test -p larder-engine --test mutated_images
-	LARDER_FUZZ_FACTOR=$(FUZZ_FACTOR) cargo test -p larder --lib fuzz_seeds::
+	LARDER_SEED=$(FUZZ_SEED) cargo test --workspace --test mutation --test roundtrip
+	cargo test --workspace --test nbd bytes
+	LARDER_FUZZ_FACTOR=$(FUZZ_FACTOR) cargo test --workspace --test fuzz_seeds --test mutated_images
+	LARDER_FUZZ_FACTOR=$(FUZZ_FACTOR) cargo test --workspace --lib fuzz_seeds::
 
 fuzz-long: ## The same targets under cargo-fuzz, which looks at coverage (FUZZ_SECONDS=300 each; nightly)
 	fuzz/run.sh $(FUZZ_SECONDS)
