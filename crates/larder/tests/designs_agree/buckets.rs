@@ -22,7 +22,7 @@
 //!
 //! What it does not do: requests at the same time, or of parts of chunks; bytes of chunks that are read.
 
-use crate::requests::{CHUNK, TRACES, caches_some, content_of, drawn, of_trace, packed_bytes_of, settled, traces};
+use crate::requests::{CHUNK, caches_some, content_of, drawn, of_traces, packed_bytes_of, settled};
 use larder_core::{
     Fingerprint, Lba,
     austere::{AustereConfig, fp_index::Run as SlotRun},
@@ -505,16 +505,11 @@ fn chunks_on_a_flash_of_large_sectors_decide_alike() {
 
 /// So few slots that most has to go again.
 fn agree_on_traces(compression: Compression, chunk: usize) {
-    let Some((traces, count)) = traces() else { return };
-    for trace in TRACES {
-        let mut requests = of_trace(&traces, &trace, count, chunk);
-        if requests.is_empty() {
-            continue;
-        }
+    for (trace, mut requests) in of_traces(chunk) {
         let before = settled(&mut requests);
         let slots = (requests.len() as u64 / 8).max(64) * (chunk / CHUNK) as u64;
         let run = Run { compression, chunk, slots, before: &before, ..Run::SMALL };
-        agree_in_modes(&format!("{}, {compression:?}", trace.path), &run, &requests);
+        agree_in_modes(&format!("{trace}, {compression:?}"), &run, &requests);
     }
 }
 

@@ -9,7 +9,7 @@
 //! When something begins and ends the log tells: no simulator without time knows when a fill is over, a slot free, or a chunk
 //! destaged.
 
-use crate::requests::{CHUNK, TRACES, compressible, of_trace, packed_bytes_of, settled, traces};
+use crate::requests::{CHUNK, compressible, of_traces, packed_bytes_of, settled};
 use larder_core::decisions::text::{FIRST_LINE, line};
 use larder_device::{
     IoBuf, Runtime, SharedBuf, WriteFlags, ZeroFlags,
@@ -332,16 +332,11 @@ fn agrees(design: &'static str) {
             assert_eq!(seen.contains(event), is_seen(event), "{design}, seed {seed}: `{event}` among {seen:?}");
         }
     }
-    let Some((traces, count)) = traces() else { return };
-    for trace in TRACES {
-        let mut requests = of_trace(&traces, &trace, count, CHUNK);
-        if requests.is_empty() {
-            continue;
-        }
+    for (trace, mut requests) in of_traces(CHUNK) {
         let before = settled(&mut requests);
-        let flash_bytes = FLASH_BYTES.max((count / 16 * CHUNK) as u64);
+        let flash_bytes = FLASH_BYTES.max((requests.len() / 16 * CHUNK) as u64);
         let (asked, volume_chunks) = (joined(&requests), before.len() as u64);
-        agrees_on(trace.path, &Run { flash_bytes, before: &before, volume_chunks, asked: &asked, ..Run::of(design) });
+        agrees_on(trace, &Run { flash_bytes, before: &before, volume_chunks, asked: &asked, ..Run::of(design) });
     }
 }
 

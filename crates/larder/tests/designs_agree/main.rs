@@ -1,7 +1,7 @@
 //! The simulator and the engine decide alike: [`slots`] for the designs with slots of one chunk, [`buckets`] for AustereCache, one request
-//! at a time; [`logs`] for all but AustereCache, whatever is asked at the same time.
+//! at a time; [`logs`] for all designs, whatever is asked at the same time.
 //! Requests are drawn, and those of the real traces beside the checkout, where they are there: the first so many chunks of each, or
-//! the first `LARDER_REQUESTS`.
+//! the first `LARDER_REQUESTS`. A trace that says nothing of its blocks has content of its own for each address.
 //!
 //! What it does not do: faults of a device, after which what is decided depends on bytes.
 

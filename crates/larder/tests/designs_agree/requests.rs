@@ -10,33 +10,36 @@ use larder_sim::{
     replay::Batches,
 };
 use larder_trace::{ChunkRequest, OpenOptions, RechunkOptions, Rechunker, TraceResult};
-use std::{
-    collections::HashMap,
-    path::{Path, PathBuf},
-};
+use std::{collections::HashMap, path::Path};
 
 pub const CHUNK: usize = 4096;
 pub const CHUNKS: u64 = 600;
 pub const REQUESTS: usize = 3000;
 /// Chunks that are taken of each trace.
-pub const TRACE_REQUESTS: usize = 6000;
+const TRACE_REQUESTS: usize = 6000;
 
-/// A trace that says what is in its blocks.
-pub struct Trace {
+/// A trace.
+struct Trace {
     /// Below the folder of the traces.
-    pub path: &'static str,
-    /// Bytes of a block, of which each has a content.
-    block_bytes: usize,
+    path: &'static str,
+    /// Bytes of a block, of which each has a content. None where the trace does not say what is in its blocks: then each address
+    /// has a content of its own.
+    block_bytes: Option<usize>,
 }
 
 impl Trace {
     const fn new(path: &'static str, block_bytes: usize) -> Self {
-        Trace { path, block_bytes }
+        Trace { path, block_bytes: Some(block_bytes) }
+    }
+
+    const fn of_addresses(path: &'static str) -> Self {
+        Trace { path, block_bytes: None }
     }
 }
 
-/// Our own ones, then samples that others published: of few requests, and with addresses that few requests share.
-pub const TRACES: [Trace; 11] = [
+/// Our own ones, then samples that others published: of few requests, and with addresses that few requests share. Then public ones
+/// of addresses alone.
+const TRACES: [Trace; 18] = [
     Trace::new("apt-clones.trace.zst", 4096),
     Trace::new("devbuild.trace.zst", 4096),
     Trace::new("devbuild-smallmem.trace.zst", 4096),
@@ -48,17 +51,32 @@ pub const TRACES: [Trace; 11] = [
     Trace::new("public/fiu-iodedup-samples/ricarkol/homes.replay.0", 512),
     Trace::new("public/fiu-iodedup-samples/ricarkol/mail.replay.0", 4096),
     Trace::new("public/austere-synthetic/syn-rw7to3-dup50.txt.zst", 32 << 10),
+    Trace::of_addresses("public/arc-fast03/OLTP.lis.zst"),
+    Trace::of_addresses("public/cloudphysics/cloudPhysicsIO.csv"),
+    Trace::of_addresses("public/cloudphysics/w106.trace.xz"),
+    Trace::of_addresses("public/arc-fast03/P2.lis.zst"),
+    Trace::of_addresses("public/arc-fast03/P3.lis.zst"),
+    Trace::of_addresses("public/arc-fast03/P6.lis.zst"),
+    Trace::of_addresses("public/arc-fast03/P12.lis.zst"),
 ];
 
-/// The folder of the real traces, and how many chunks are taken of each; without them that is said.
-pub fn traces() -> Option<(PathBuf, usize)> {
+/// Of those, the ones that are taken where no number of chunks is asked for: of the formats of addresses alone, one each.
+const SAMPLE: usize = 14;
+
+/// Each real trace with its first chunks, of `chunk` bytes: without a folder of them, none, and that is said.
+pub fn of_traces(chunk: usize) -> impl Iterator<Item = (&'static str, Vec<Request>)> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let found = here.ancestors().skip(2).take(2).map(|root| root.join("shared/traces")).find(|path| path.is_dir());
     if found.is_none() {
         println!("skipped: the real traces (no folder shared/traces beside the checkout)");
     }
-    let wanted = std::env::var("LARDER_REQUESTS").map(|count| count.parse().expect("LARDER_REQUESTS is a number"));
-    Some((found?, wanted.unwrap_or(TRACE_REQUESTS)))
+    let wanted = std::env::var("LARDER_REQUESTS").ok();
+    let taken = if wanted.is_some() { &TRACES[..] } else { &TRACES[..SAMPLE] };
+    let count = wanted.map_or(TRACE_REQUESTS, |count| count.parse().expect("LARDER_REQUESTS is a number"));
+    found.into_iter().flat_map(move |folder| {
+        let requests = taken.iter().map(move |trace| (trace.path, of_trace(&folder, trace, count, chunk)));
+        requests.filter(|(_, requests)| !requests.is_empty())
+    })
 }
 
 pub fn content_of(number: u64) -> Content {
@@ -112,10 +130,11 @@ pub fn caches_some(mode: WriteMode, requests: &[Request]) -> bool {
 }
 
 /// The first chunks of a trace, of `chunk` bytes. Addresses are numbered as they come, so that the volume is small. A trace's blocks
-/// are composed to chunks; larger ones, which cannot be divided, are taken for chunks as they are, stored in as much less.
+/// are composed to chunks; larger ones, which cannot be divided, are taken for chunks as they are, stored in as much less. Of addresses
+/// alone, all that a chunk has of them is one.
 /// Nothing, with a word, where there is no such trace.
-pub fn of_trace(traces: &Path, trace: &Trace, count: usize, chunk: usize) -> Vec<Request> {
-    let (path, block) = (traces.join(trace.path), trace.block_bytes);
+fn of_trace(traces: &Path, trace: &Trace, count: usize, chunk: usize) -> Vec<Request> {
+    let (path, block) = (traces.join(trace.path), trace.block_bytes.unwrap_or(chunk));
     if !path.is_file() {
         println!("skipped: the trace {}", trace.path);
         return Vec::new();

@@ -6,7 +6,7 @@
 //!
 //! What it does not do: requests at the same time, whose order is the engine's own.
 
-use crate::requests::{CHUNK, TRACES, bytes_of, caches_some, drawn, of_trace, settled, traces};
+use crate::requests::{CHUNK, bytes_of, caches_some, drawn, of_traces, settled};
 use larder_core::{
     Lba,
     arc::Arc as ArcDesign,
@@ -183,13 +183,9 @@ fn agrees<D: Slotted + 'static>(name: &str, make: impl Fn(FlashSize) -> D) {
     for seed in 1..3 {
         agrees_on(name, &format!("seed {seed}"), 180, drawn(seed), &make);
     }
-    let Some((traces, count)) = traces() else { return };
-    for trace in TRACES {
-        let requests = of_trace(&traces, &trace, count, CHUNK);
-        if !requests.is_empty() {
-            // So small that most has to go again.
-            agrees_on(name, trace.path, (requests.len() as u64 / 16).max(64), requests, &make);
-        }
+    for (trace, requests) in of_traces(CHUNK) {
+        // So small that most has to go again.
+        agrees_on(name, trace, (requests.len() as u64 / 16).max(64), requests, &make);
     }
 }
 
