@@ -213,7 +213,8 @@ pub trait ReplayCache: Send {
     fn advise_victim(&mut self, _bytes: Range<u64>) {}
 
     /// The drive beneath drops these bytes of the flash: the cache destages what is dirty there, and forgets all that maps into
-    /// them. Whether it did; false, with nothing changed, in designs that cannot, and where something there is being filled.
+    /// them. Whether it did; false, with nothing changed, in designs that cannot, and where something there is being filled. What
+    /// was dropped is written again in the order in which it was told.
     fn evict_range(&mut self, _bytes: Range<u64>) -> bool {
         false
     }

@@ -38,7 +38,10 @@ use larder_format::{
 };
 use requests::Asked;
 use segments::{OpenWeu, class_of, index_of};
-use std::{collections::HashMap, ops::Range};
+use std::{
+    collections::{HashMap, VecDeque},
+    ops::Range,
+};
 
 mod destage;
 mod evict;
@@ -105,6 +108,8 @@ pub struct WeuCache {
     asked: Asked,
     /// The slots in what the drive would drop next; none where it did not say.
     advised: Range<u32>,
+    /// Slots that the drive emptied, in the order in which it did; they are not free yet.
+    dropped: VecDeque<SlotId>,
     /// What is under way in a log that is followed.
     following: Option<Following>,
 }
@@ -143,6 +148,7 @@ impl WeuCache {
             traffic: Traffic::default(),
             asked: Asked::new(&options),
             advised: 0..0,
+            dropped: VecDeque::new(),
             following: None,
         })
     }

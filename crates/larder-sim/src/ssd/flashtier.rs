@@ -17,7 +17,9 @@
 //!
 //! No capacity is reserved, as Nitro section 5.4 has it for its modified drives with WEUs: the host's address space is
 //! as large as it is made, and whatever does not fit beside the log is dropped. FlashTier has the addresses of the
-//! whole disk there. The log's share is Nitro's for hybrid drives, 10%, and for SE-Merge twice that.
+//! whole disk there. The log's share is Nitro's for hybrid drives, 10%, and for SE-Merge twice that. A host that gives out
+//! slots of such a space has it in its hand what that erases: a dropped block that it writes from its first page on is
+//! taken in place, any other order goes through the log; and a block that was just begun has the fewest valid pages.
 //!
 //! Invariants: those of the hybrid layer; a dirty page is not dropped. The rest is in `hybrid/eviction.rs`.
 //!

@@ -238,7 +238,7 @@ impl WeuCache {
         for slot in slots.start..slots.end.min(self.options.slot_count.into()) {
             // None where the slot is free: nothing maps into it.
             if let Some(victim) = self.design.choose_slot(SlotId(slot as u32)) {
-                self.evict_victim(victim.slot);
+                self.evict_dropped(victim.slot);
             }
         }
         true

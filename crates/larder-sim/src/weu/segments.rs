@@ -5,7 +5,7 @@
 //! What it does not do: say when a commit comes, or which WEU goes.
 
 use super::WeuCache;
-use larder_core::{Place, SlotId, StreamClass, decisions::Stored, design::Wanted, packing::SegmentPacker};
+use larder_core::{Design, Place, SlotId, StreamClass, decisions::Stored, design::Wanted, packing::SegmentPacker};
 
 /// A WEU that is being filled.
 pub(super) struct OpenWeu {
@@ -66,10 +66,15 @@ impl WeuCache {
 
     /// Opens a WEU for a class that has none; `None` where no slot is free, or none for the record that is wanted.
     pub(super) fn open_weu(&mut self, class: StreamClass, wanted: Option<&Wanted>) -> Option<SlotId> {
-        let (slot, generation) = match wanted {
-            Some(wanted) => self.design.open_slot_for(class, wanted),
-            None => self.design.open_slot(class),
-        }?;
+        let open = |design: &mut dyn Design| match wanted {
+            Some(wanted) => design.open_slot_for(class, wanted),
+            None => design.open_slot(class),
+        };
+        let mut opened = open(&mut *self.design);
+        if opened.is_none() && self.release_dropped() {
+            opened = open(&mut *self.design);
+        }
+        let (slot, generation) = opened?;
         let packer = SegmentPacker::new(self.options.rules);
         self.open[index_of(class)] = Some(OpenWeu { slot, generation, packer, awaiting: 0, holds_dirty: false });
         Some(slot)

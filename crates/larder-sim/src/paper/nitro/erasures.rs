@@ -113,6 +113,8 @@ pub(super) fn fig6(lab: &mut Lab<'_>) -> Result<Report, String> {
         OF_FILE_SYSTEM,
         "The paper's text gives factors and no figure of a bar. Of the seven pairs it names five; FlashTier before its \
          extension and \"naive\" extents are the other two here. Below the seven are the same caches on page-mapped drives.",
+        "In which order its cache writes the slots that a drive dropped, the paper does not say. Here it is the order in which \
+         they were dropped, so that drives which drop data by themselves have nothing to merge.",
     ];
     let words = lab.words(&of_all, &[]);
     Ok(Report { tables: vec![table, reads], comparisons, words, charts })
