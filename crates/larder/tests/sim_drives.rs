@@ -115,6 +115,23 @@ fn a_sweep_keeps_rows_on_drives_apart_from_those_without() {
     }
 }
 
+/// With a layer beside it that needs smaller blocks, a drive is another one.
+#[test]
+fn a_sweep_keeps_rows_apart_whose_drives_have_other_blocks() {
+    let scratch = Scratch::new("sim-drives-sweep-blocks");
+    let trace = zipf(&scratch);
+    let file = scratch.path("equal.sweep");
+    let sweep = |layers: &str| {
+        let mut command = sim(&["sweep", "--design", "nitro", "--flash", "24M", "--bound", "off", "--trace"]);
+        command.arg(&trace).arg("-o").arg(&file).args(["--ssd", "tlc-nvme:capacity=24G", "--ftl", layers]);
+        command
+    };
+    let (alone, beside) = (list(&mut sweep("page-trim")), list(&mut sweep("page-trim,weu")));
+    assert!(number(&alone[0], "ssd_block_bytes") > number(&beside[0], "ssd_block_bytes"), "{alone:?} {beside:?}");
+    assert_eq!(beside[0]["ssd_block_bytes"], beside[1]["ssd_block_bytes"]);
+    assert_eq!(list(&mut sweep("page-trim")), alone, "what was noted of it alone is there still");
+}
+
 #[test]
 fn what_no_drive_can_be_is_refused_in_a_sentence() {
     let scratch = Scratch::new("sim-drives-refusals");

@@ -98,6 +98,45 @@ fn each_layer_has_a_time() {
 }
 
 #[test]
+fn a_sweep_has_time_and_keeps_it_apart_from_another() {
+    let scratch = Scratch::new("sim-time-sweep");
+    let trace = zipf(&scratch);
+    let (file, plot, csv) = (scratch.path("it.sweep"), scratch.path("it.svg"), scratch.path("it.csv"));
+    let sweep = |flash: &str, words: &[&str]| {
+        let mut command = sim(&["sweep", "--design", "lru,nitro", "--flash", flash, "--bound", "off", "--trace"]);
+        command.arg(&trace).arg("-o").arg(&file).args(["--ssd", "nitro-mlc"]).args(words);
+        command
+    };
+    let origin = ["--origin", "raid5-7200", "--outstanding", "4"];
+    let first = list(&mut sweep("16M", &origin));
+    let noted = fs::read_to_string(&file).expect("a file");
+    let rows =
+        list(sweep("16M,24M", &origin).args(["--metric", "time_iops"]).arg("--plot").arg(&plot).arg("--csv").arg(&csv));
+    assert_eq!((rows.len(), &rows[..2]), (4, &first[..]), "what was timed is not timed again");
+    assert!(fs::read_to_string(&file).expect("a file").starts_with(&noted), "it is gone on with");
+    for row in &rows {
+        assert!(number(row, "time_iops") > 0.0 && row["time_outstanding"] == 4, "{row}");
+    }
+    assert!(fs::read_to_string(plot).expect("a chart").contains("Reads and writes a second"));
+    assert!(
+        fs::read_to_string(csv).expect("a CSV file").lines().skip(1).all(|line| line.contains(",raid5-7200,full,4,"))
+    );
+    let (other, pace) = (["--origin", "hdd-7200", "--outstanding", "4"], ["--origin", "raid5-7200"]);
+    for words in [&other[..], &pace, &[]] {
+        let out = ends(&mut sweep("16M", words));
+        let told = String::from_utf8_lossy(&out.stderr);
+        assert!(!out.status.success() && told.contains("is the file of another sweep"), "{words:?}: {told}");
+    }
+    // A sweep that is refused leaves no file.
+    fs::remove_file(&file).expect("removed");
+    let out = ends(&mut sweep("16M", &["--origin", "raid5-7200", "--pace", "own"]));
+    let told = String::from_utf8_lossy(&out.stderr);
+    assert!(!out.status.success() && told.contains("the trace has no times") && !file.exists(), "{told}");
+    let out = ends(&mut sweep("16M", &["--metric", "time_iops"]));
+    assert!(String::from_utf8_lossy(&out.stderr).contains("--origin PROFILE"));
+}
+
+#[test]
 fn what_has_no_time_is_refused_in_a_sentence() {
     let scratch = Scratch::new("sim-time-refusals");
     let trace = zipf(&scratch);
