@@ -178,8 +178,8 @@ impl Origin {
         let medium: Box<dyn Medium> = match profile.figures {
             Figures::Disk(figures) => Box::new(disk::Disk::new(figures, size_bytes)),
             Figures::Raid(figures) => Box::new(raid::Raid::new(figures, size_bytes)),
-            Figures::Flash(figures) => Box::new(flash::Flash::new(figures)),
-            Figures::Network(figures) => Box::new(network::Network::new(figures)),
+            Figures::Flash(figures) => Box::new(Foreseen::new(flash::Flash::new(figures))),
+            Figures::Network(figures) => Box::new(Foreseen::new(network::Network::new(figures))),
         };
         Ok(Origin {
             medium,
@@ -273,6 +273,49 @@ impl Origin {
 /// How long bytes take at a rate, in nanoseconds.
 fn transfer_ns(bytes: u64, bytes_per_second: u64) -> Nanos {
     (u128::from(bytes) * 1_000_000_000 / u128::from(bytes_per_second)) as Nanos
+}
+
+/// What knows of each request when it is over as soon as it is asked for.
+trait Foresees: Send {
+    /// Parts that can be at work at the same time.
+    const PARTS: u64;
+
+    /// Takes a request now: when it is over, and for how long it has the parts at work.
+    fn take(&mut self, now: Nanos, request: &Request) -> (Nanos, Nanos);
+}
+
+/// A medium of such.
+struct Foreseen<F> {
+    of: F,
+    ends: Ends,
+    work: Work,
+}
+
+impl<F: Foresees> Foreseen<F> {
+    fn new(of: F) -> Foreseen<F> {
+        Foreseen { of, ends: Ends::default(), work: Work { parts: F::PARTS, ..Work::default() } }
+    }
+}
+
+impl<F: Foresees> Medium for Foreseen<F> {
+    fn submit(&mut self, now: Nanos, id: u64, request: Request) {
+        self.work.count(&request);
+        let (over_at, busy) = self.of.take(now, &request);
+        self.work.busy_ns += u128::from(busy);
+        self.ends.add(over_at, id);
+    }
+
+    fn next_at(&self) -> Option<Nanos> {
+        self.ends.next_at()
+    }
+
+    fn step(&mut self, now: Nanos, over: &mut Vec<u64>) {
+        self.ends.take_until(now, over);
+    }
+
+    fn work(&self) -> Work {
+        self.work
+    }
 }
 
 /// Requests of which it is known when they are over.

@@ -106,6 +106,7 @@ pub const METRICS: &[(&str, &str)] = &[
     ("index_ram_bytes_per_cached_gib", "Index RAM for each GiB cached (MiB)"),
     ("requests_per_second", "Replay speed (million requests a second)"),
     ("ssd_erasures", "Blocks erased"),
+    ("ssd_bytes_erased", "Flash erased (MiB)"),
     ("ssd_pages_programmed", "Pages programmed (thousands)"),
     ("ssd_pages_copied", "Pages copied (thousands)"),
     ("ssd_pages_read", "Pages read from flash (thousands)"),

@@ -222,13 +222,21 @@ impl Setup {
         let Some(drive) = self.options.drive else { return Ok(built) };
         // Of equal flashes, drives are equal, whatever the layout leaves over.
         let (data, weu_bytes) = (built.cache.flash_data_range(), built.cache.flash_weu_bytes());
-        let mut host = match drive.only_data {
-            true => drive.build(data.end - data.start, weu_bytes)?,
-            false => drive.build(built.flash_bytes.max(built.cache.flash_span_bytes()), weu_bytes)?,
+        let bytes = match drive.only_data {
+            true => data.end - data.start,
+            false => built.flash_bytes.max(built.cache.flash_span_bytes()),
         };
+        let mut host = drive.build(bytes, weu_bytes).map_err(|sentence| match (flash, weu_bytes) {
+            // Who asks for chunks cannot see why a unit is not what he asked for.
+            (FlashSize::DataChunks(_), Some(_)) if sentence.contains("weu_bytes is ") => format!(
+                "{sentence}; of a flash in chunks a unit has its tables on top, and so is no whole blocks: say --flash in bytes"
+            ),
+            _ => sentence,
+        })?;
         if host.ftl().drops_unasked() && self.policy == WritePolicy::Back {
             return Err(format!(
-                "{} drops data by itself, which has to be clean: caches on it are in write-through or write-around",
+                "{} drops data by itself, which has to be clean: write --mode write-through or --mode write-around, or take the layer \
+                 weu, which is asked before it drops anything, and goes with write-back, too",
                 drive.ftl.name
             ));
         }

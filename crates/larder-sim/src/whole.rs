@@ -7,6 +7,7 @@
 //! | file | what is there |
 //! |---|---|
 //! | `clients.rs` | the requests of a trace as clients made them |
+//! | `pace.rs` | when they are made |
 //! | `plan.rs` | what has to happen for one, in which order |
 //! | `pages.rs` | bytes of flash as pages of the drive |
 //! | `devices.rs` | whose requests are under way on them |
@@ -39,6 +40,7 @@ mod clients;
 mod devices;
 pub mod drive;
 pub mod figures;
+mod pace;
 mod pages;
 mod plan;
 pub mod uncached;
@@ -50,12 +52,14 @@ use larder_trace::{Op, TraceError};
 pub use clients::{ClientRequest, Clients};
 use devices::Devices;
 use figures::{Figures, Marks};
+pub use pace::{Pace, WholeError};
 use pages::Pages;
 use plan::{Chain, Plan, Stage, Task};
 
 use crate::{
     cache::ReplayCache,
     devices::Requests,
+    host::Host,
     origin::Origin,
     ssd::{
         geometry::OutOfRange,
@@ -77,37 +81,6 @@ const RESERVE_OF_WEUS: (u64, u64, u64) = (32, 2, 8);
 const RESERVE_OF_CHUNKS: (u64, u64, u64) = (64, 2, 256);
 /// An eviction that frees no more is of one chunk.
 const CHUNK_BYTES_MAX: u64 = 64 << 10;
-
-/// When requests are made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pace {
-    /// At the times that the trace has.
-    Own,
-    /// As soon as fewer than so many, at least one, are not over.
-    Full(usize),
-}
-
-/// Why a trace could not be timed.
-#[derive(Debug)]
-pub enum WholeError {
-    /// The trace's own.
-    Trace(TraceError),
-    /// It has no times, which its own pace needs.
-    NoTimes,
-}
-
-impl std::fmt::Display for WholeError {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            WholeError::Trace(error) => error.fmt(out),
-            WholeError::NoTimes => out.write_str(
-                "the trace has no times, so it has no pace of its own: ask for full load, with so many requests outstanding",
-            ),
-        }
-    }
-}
-
-impl std::error::Error for WholeError {}
 
 /// Who waits for a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -181,7 +154,7 @@ impl Whole {
     /// A cache, of which nothing was asked yet, on its devices. Without a drive, the flash takes no time.
     ///
     /// # Errors
-    /// A drive that has no room for the cache's flash, or takes pages only in units of several.
+    /// A drive that has no room for the cache's flash.
     pub fn new(
         mut cache: Box<dyn ReplayCache>,
         drive: Option<(Drive, &Profile)>,
@@ -190,16 +163,13 @@ impl Whole {
         let mut pages = None;
         if let Some((drive, profile)) = &drive {
             let geometry = drive.ftl().array().geometry();
-            let unit = drive.ftl().write_unit_pages();
-            if unit != 1 {
-                return Err(OutOfRange::new("write_unit_pages", unit, "1 where time is asked for"));
-            }
             let bytes = u64::from(drive.ftl().logical_pages()) * u64::from(geometry.page_bytes);
             let span = cache.flash_span_bytes();
             if bytes < span {
                 return Err(OutOfRange::new("capacity", bytes, format!("at least {span}, the flash of the cache")));
             }
-            pages = Some(Pages::new(geometry.page_bytes, profile.buffer_bytes / u64::from(geometry.page_bytes)));
+            let frames = profile.buffer_bytes / u64::from(geometry.page_bytes);
+            pages = Some(Pages::new(geometry.page_bytes, drive.ftl().write_unit_pages(), frames));
         }
         cache.gather(true);
         let devices = Devices::new(drive.map(|(drive, _)| drive), origin);
@@ -223,6 +193,13 @@ impl Whole {
             asked: Requests::default(),
             figures: Figures::default(),
         })
+    }
+
+    /// With a drive that is asked what it would drop next: this one, which is the same without a clock, says so, as in a
+    /// replay without time.
+    pub fn advised_by(mut self, host: Box<Host>) -> Whole {
+        self.devices.advisor = Some(host);
+        self
     }
 
     /// The cache.
@@ -289,7 +266,7 @@ impl Whole {
         let Devices { drive, origin, .. } = &self.devices;
         let counts = drive.as_ref().map(|drive| drive.ftl().counts());
         let pages = counts.map_or((0, 0), |counts| (counts.host_pages_written, counts.pages_programmed()));
-        let drive = drive.as_ref().map(|drive| (drive.times().cells_ns, drive.ftl().array().geometry().planes()));
+        let drive = drive.as_ref().map(|drive| (drive.times().cells_ns, drive.planes()));
         Marks { now: self.now, drive, pages, origin: origin.work() }
     }
 
@@ -327,8 +304,10 @@ impl Whole {
         let mut plan = Plan::default();
         for chunk in &request.chunks {
             let tally = if *is_counted { &mut self.figures.tally } else { &mut Tally::default() };
+            self.devices.advise(&mut *self.cache);
             self.cache.replay(std::slice::from_ref(chunk), tally);
             self.cache.take_requests(&mut self.asked);
+            self.devices.advisor_follows(&self.asked);
             plan.add(&self.asked, self.pages.as_mut());
         }
         // What a drive drops by itself is gone, and the cache is to know.

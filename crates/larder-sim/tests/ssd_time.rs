@@ -46,6 +46,7 @@ fn profile(packages: u32, planes_per_die: u32, frames: u64) -> Profile {
         collection_threshold_percent: 5.0,
         controller: CORTEX_R4,
         link_bytes_per_second: 4096 * 1_000_000_000 / LINK,
+        cut_from: None,
     }
 }
 

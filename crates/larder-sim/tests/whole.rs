@@ -7,18 +7,25 @@ use common::{Rng, for_seeds};
 use larder_core::{Fingerprint, Lba};
 use larder_sim::{
     cache::{Content, ReplayCache, Request, WritePolicy},
+    lab::Listener,
+    measure::Meter,
     origin::{
         Origin,
         profile::{Figures as Medium, NetworkFigures, Profile as OriginProfile},
     },
-    setup::{DESIGNS, Design, FlashAmount, Options, Setup},
+    setup::{Built, DESIGNS, Design, FlashAmount, Options, Setup, drive::DriveSetup},
     ssd::{
         ftl::FtlKind,
         profile::{Profile, Timing},
         time::Nanos,
     },
     tally::Tally,
-    whole::{ClientRequest, Pace, Whole, drive::fitted, figures::Figures, uncached::Uncached},
+    whole::{
+        ClientRequest, Pace, Whole,
+        drive::{clocked, fitted},
+        figures::Figures,
+        uncached::Uncached,
+    },
 };
 use larder_trace::{Op, TraceError};
 
@@ -199,7 +206,7 @@ fn a_trace_without_times_has_no_pace() {
 fn a_drive_that_is_too_small_is_refused() {
     let ftl = FtlKind::named("page-trim").expect("it is one");
     let cache = nitro(WritePolicy::Back, 5000);
-    let (drive, profile) = fitted(&profile(), ftl, 1 << 20).expect("a drive");
+    let (drive, profile) = fitted(&profile(), ftl, 16 << 20).expect("a drive");
     let why = Whole::new(cache, Some((drive, &profile)), network()).map(|_| ()).expect_err("refused").to_string();
     assert!(why.starts_with("capacity is ") && why.contains("the flash of the cache"), "{why}");
 }
@@ -267,6 +274,60 @@ fn each_design_has_the_hits_of_a_replay_and_answers_each_once() {
             });
         }
     }
+}
+
+/// The drive says what it would drop next, and the cache drops that: with a clock as without.
+#[test]
+fn on_the_drive_made_for_weus_hits_are_those_of_a_replay() {
+    let ftl = FtlKind::named("weu").expect("it is one");
+    for policy in [WritePolicy::Back, WritePolicy::Through] {
+        let options = Options { drive: Some(DriveSetup::new(profile(), ftl)), ..Options::default() };
+        let design = Design::named("nitro").expect("it is one");
+        let setup = Setup { design, chunk_bytes: CHUNK, flash: FlashAmount::Bytes(24 << 20), policy, options };
+        let requests = workload(&mut Rng::new(3), 6000);
+        let mut meter = Meter::new(setup.build(0).expect("a cache"), CHUNK, 0);
+        requests.iter().for_each(|request| meter.take(&request.chunks));
+        let measures = meter.finish();
+        let counts = measures.drive.expect("a drive").counts;
+        let Built { cache, drive: host, .. } = setup.build(0).expect("a cache");
+        let host = host.expect("a drive");
+        let cut = *host.profile();
+        let drive = clocked(&cut, ftl, cache.flash_weu_bytes()).expect("it has a time");
+        let mut whole = Whole::new(cache, Some((drive, &cut)), named("nvme-ssd")).expect("it fits").advised_by(host);
+        let figures = run(&mut whole, requests, Pace::Full(8), 0);
+        assert_eq!((figures.tally, whole.cache().traffic()), (measures.tally, measures.traffic));
+        let drive = whole.drive().expect("a drive");
+        assert_eq!(drive.in_flight(), 0);
+        let (timed, counted) = (drive.ftl().counts().host_pages_written as f64, counts.host_pages_written as f64);
+        assert!(
+            (timed / counted - 1.0).abs() < 0.05 && counted > 3000.0,
+            "{timed} pages with a clock, {counted} without"
+        );
+        assert!(
+            figures.write_amplification.is_some_and(|amplified| amplified < 1.01),
+            "{:?}",
+            figures.write_amplification
+        );
+    }
+}
+
+/// A drive that is cut to few planes is as fast as one with all of them.
+#[test]
+fn a_small_drive_is_as_parallel_as_its_profile() {
+    let tlc = Profile::named("tlc-nvme").expect("it is one");
+    let ftl = FtlKind::named("page-trim").expect("it is one");
+    let requests = workload(&mut Rng::new(4), 20_000);
+    let of = |bytes: u64| {
+        let cache = cache_of(Design::named("nitro").expect("it is one"), WritePolicy::Through, 2000);
+        let bytes = bytes.max(cache.flash_span_bytes());
+        let (drive, cut) = fitted(&tlc, ftl, bytes).expect("a drive");
+        let mut whole = Whole::new(cache, Some((drive, &cut)), named("nvme-ssd")).expect("it fits");
+        (run(&mut whole, requests.clone(), Pace::Full(16), 0), cut.geometry.planes())
+    };
+    let ((small, few), (large, many)) = (of(0), of(160 << 30));
+    println!("{few} planes: {} requests a second; {many}: {}", small.iops(), large.iops());
+    assert!(few < many / 8 && many == tlc.geometry.planes(), "{few} of {many} planes");
+    assert!(small.iops() > 0.5 * large.iops(), "{} and {}", small.iops(), large.iops());
 }
 
 /// Bytes at the origin are those that the cache counts, where nothing is parity.

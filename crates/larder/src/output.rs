@@ -44,9 +44,10 @@ pub fn complain(sentence: &str) {
 
 /// Pairs of a label and a value, the values aligned.
 pub fn aligned(out: &mut String, rows: &[(&str, String)]) {
-    /// Columns before the values: the longest label and a gap.
-    const LABEL_COLUMNS: usize = 26;
+    /// Columns of the labels, where none is longer.
+    const LABEL_COLUMNS: usize = 24;
+    let columns = rows.iter().map(|(label, _)| label.len()).max().unwrap_or(0).max(LABEL_COLUMNS);
     for (label, value) in rows {
-        out.push_str(&format!("  {label:<LABEL_COLUMNS$}{value}\n"));
+        out.push_str(&format!("  {label:<columns$}  {value}\n"));
     }
 }

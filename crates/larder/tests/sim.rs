@@ -10,21 +10,15 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
-use support::{Scratch, ends, larder, run};
-
-fn sim(words: &[&str]) -> Command {
-    let mut command = larder(["sim"]);
-    command.args(words);
-    command
-}
+use support::{
+    Scratch, ends,
+    lab::{number, sim},
+    run,
+};
 
 fn json(command: &mut Command) -> Value {
     let said = run(command.arg("--json"));
     serde_json::from_str(&said).unwrap_or_else(|err| panic!("no JSON: {err}\n{said}"))
-}
-
-fn number(row: &Value, key: &str) -> f64 {
-    row[key].as_f64().unwrap_or_else(|| panic!("no number {key}: {row}"))
 }
 
 fn rows(value: &Value) -> &Vec<Value> {
@@ -41,12 +35,8 @@ fn traces(test: &str) -> Option<PathBuf> {
     found
 }
 
-/// A trace with content, of 20,000 requests of 8 KiB.
 fn zipf(scratch: &Scratch) -> PathBuf {
-    let path = scratch.path("zipf");
-    let words = ["generate", "zipf", "--requests", "20000", "--working-set", "32M", "--chunk", "8K", "--dup", "0.4"];
-    run(larder(["trace"]).args(words).args(["--seed", "5", "-o"]).arg(&path));
-    path
+    support::lab::zipf(scratch, "20000", "32M")
 }
 
 /// A trace of bare block ids: 0 to 99 over and over, ten times.

@@ -4,28 +4,16 @@
 
 mod support;
 
-use std::{fs, path::PathBuf, process::Command};
+use std::{fs, path::PathBuf};
 
-use serde_json::Value;
-use support::{Scratch, ends, larder, run};
+use support::{
+    Scratch, ends,
+    lab::{list, number, sim},
+    larder, run,
+};
 
-fn sim(words: &[&str]) -> Command {
-    let mut command = larder(["sim"]);
-    command.args(words);
-    command
-}
-
-fn list(command: &mut Command) -> Vec<Value> {
-    let said = run(command.arg("--json"));
-    serde_json::from_str(&said).unwrap_or_else(|err| panic!("no list: {err}\n{said}"))
-}
-
-/// A trace with content, of 40,000 requests of 8 KiB.
 fn zipf(scratch: &Scratch) -> PathBuf {
-    let path = scratch.path("zipf");
-    let words = ["generate", "zipf", "--requests", "40000", "--working-set", "64M", "--chunk", "8K", "--dup", "0.4"];
-    run(larder(["trace"]).args(words).args(["--seed", "5", "-o"]).arg(&path));
-    path
+    support::lab::zipf(scratch, "40000", "64M")
 }
 
 #[test]
@@ -67,6 +55,43 @@ fn each_design_on_each_layer_is_a_row_in_a_table_a_list_a_file_and_a_chart() {
     let words = ["run", "--design", "nitro", "--flash", "24M", "--ssd", "nitro-mlc", "--trace"];
     let page = run(sim(&words).arg(&trace));
     assert!(page.contains("nitro-mlc with page-trim") && page.contains("drive: life"), "{page}");
+    let labelled = page.lines().filter(|line| line.starts_with("  drive"));
+    let apart = |line: &&str| line.trim_start().split("  ").filter(|part| !part.is_empty()).count() == 2;
+    assert!(labelled.clone().count() > 8 && labelled.clone().all(|line| apart(&line)), "{page}");
+}
+
+/// Erasures are of blocks: side by side, these are of one size, whatever size of a flash a design makes of its chunks, and
+/// whatever blocks a layer needs.
+#[test]
+fn drives_side_by_side_have_equal_blocks() {
+    let scratch = Scratch::new("sim-drives-equal");
+    let trace = zipf(&scratch);
+    let on = |flash: &str, words: &[&str]| {
+        let mut command = sim(&["compare", "--flash", flash, "--bound", "off", "--trace"]);
+        command.arg(&trace).args(words);
+        command
+    };
+    // An odd flash, so that designs lie on either side of where blocks are halved; a layer whose blocks have to fit its units.
+    let of_chunks = ["--design", "lru,d-lru,austere,nitro", "--ssd", "tlc-nvme", "--ftl", "page,caftl"];
+    let of_units = ["--design", "lru,nitro", "--ssd", "tlc-nvme:capacity=24G", "--ftl", "page-trim,weu"];
+    for (flash, words) in [("3600c", &of_chunks[..]), ("24M", &of_units)] {
+        let alone = |design: &str, layer: &str| {
+            let mut command = sim(&["run", "--design", design, "--flash", flash, "--trace"]);
+            let said = run(command.arg(&trace).args(["--ssd", words[3], "--ftl", layer, "--json"]));
+            serde_json::from_str::<serde_json::Value>(&said).expect("an object")["ssd_block_bytes"].clone()
+        };
+        let rows = list(&mut on(flash, words));
+        let block = &rows[0]["ssd_block_bytes"];
+        let mut differ = false;
+        for row in &rows {
+            assert_eq!(&row["ssd_block_bytes"], block, "{row}");
+            assert_eq!(number(row, "ssd_bytes_erased"), number(row, "ssd_erasures") * number(row, "ssd_block_bytes"));
+            differ |= alone(row["design"].as_str().expect("a name"), row["ftl"].as_str().expect("a name")) != *block;
+        }
+        assert!(differ, "{flash}: alone, some have others, or this shows nothing");
+        let told = String::from_utf8_lossy(&ends(&mut on(flash, words)).stderr).into_owned();
+        assert!(told.contains("so that erasures can be compared"), "{told}");
+    }
 }
 
 #[test]
@@ -90,6 +115,23 @@ fn a_sweep_keeps_rows_on_drives_apart_from_those_without() {
     }
 }
 
+/// With a layer beside it that needs smaller blocks, a drive is another one.
+#[test]
+fn a_sweep_keeps_rows_apart_whose_drives_have_other_blocks() {
+    let scratch = Scratch::new("sim-drives-sweep-blocks");
+    let trace = zipf(&scratch);
+    let file = scratch.path("equal.sweep");
+    let sweep = |layers: &str| {
+        let mut command = sim(&["sweep", "--design", "nitro", "--flash", "24M", "--bound", "off", "--trace"]);
+        command.arg(&trace).arg("-o").arg(&file).args(["--ssd", "tlc-nvme:capacity=24G", "--ftl", layers]);
+        command
+    };
+    let (alone, beside) = (list(&mut sweep("page-trim")), list(&mut sweep("page-trim,weu")));
+    assert!(number(&alone[0], "ssd_block_bytes") > number(&beside[0], "ssd_block_bytes"), "{alone:?} {beside:?}");
+    assert_eq!(beside[0]["ssd_block_bytes"], beside[1]["ssd_block_bytes"]);
+    assert_eq!(list(&mut sweep("page-trim")), alone, "what was noted of it alone is there still");
+}
+
 #[test]
 fn what_no_drive_can_be_is_refused_in_a_sentence() {
     let scratch = Scratch::new("sim-drives-refusals");
@@ -99,7 +141,11 @@ fn what_no_drive_can_be_is_refused_in_a_sentence() {
         (&["--ssd", "floppy"], "there are caftl"),
         (&["--ssd", "caftl", "--ftl", "paged"], "there are page, "),
         (&["--ssd", "caftl:packages=0"], "packages is 0, but has to be a whole number from 1"),
-        (&["--ssd", "caftl:over_provisioning_percent=0"], "over_provisioning_percent is 0, but has to be"),
+        (&["--ssd", "caftl:over_provisioning_percent=0"], "over_provisioning_percent is 0, but has to be at least "),
+        (
+            &["--design", "lru", "--ssd", "caftl", "--ftl", "flashtier"],
+            "write --mode write-through or --mode write-around",
+        ),
         (
             &["--ssd", "caftl:collection_threshold_percent=99"],
             "collection_threshold_percent is 99, but has to be so little",
@@ -112,6 +158,9 @@ fn what_no_drive_can_be_is_refused_in_a_sentence() {
         assert!(!out.status.success() && out.stdout.is_empty(), "{words:?}");
         assert!(told.contains(sentence) && told.trim().lines().count() == 1, "{words:?}: {told}");
     }
+    let words = ["run", "--design", "nitro", "--flash", "3000c", "--ssd", "nitro-mlc", "--ftl", "weu", "--trace"];
+    let told = String::from_utf8_lossy(&ends(sim(&words).arg(&trace)).stderr).into_owned();
+    assert!(told.contains("say --flash in bytes") && told.trim().lines().count() == 1, "{told}");
     let words = ["run", "--design", "lru", "--flash", "24M", "--ssd", "caftl", "--ftl", "page,caftl", "--trace"];
     let told = String::from_utf8_lossy(&ends(sim(&words).arg(&trace)).stderr).into_owned();
     assert!(told.contains("run takes one translation layer"), "{told}");

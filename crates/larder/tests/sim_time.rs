@@ -10,26 +10,14 @@ use std::{
     process::Command,
 };
 
-use serde_json::Value;
-use support::{Scratch, ends, larder, run};
+use support::{
+    Scratch, ends,
+    lab::{list, number, sim},
+    run,
+};
 
-fn sim(words: &[&str]) -> Command {
-    let mut command = larder(["sim"]);
-    command.args(words);
-    command
-}
-
-fn list(command: &mut Command) -> Vec<Value> {
-    let said = run(command.arg("--json"));
-    serde_json::from_str(&said).unwrap_or_else(|err| panic!("no list: {err}\n{said}"))
-}
-
-/// A trace without times, of 4,000 requests of 8 KiB.
 fn zipf(scratch: &Scratch) -> PathBuf {
-    let path = scratch.path("zipf");
-    let words = ["generate", "zipf", "--requests", "4000", "--working-set", "32M", "--chunk", "8K", "--dup", "0.4"];
-    run(larder(["trace"]).args(words).args(["--seed", "5", "-o"]).arg(&path));
-    path
+    support::lab::zipf(scratch, "4000", "32M")
 }
 
 /// A trace in MSR's format, a read of 8 KiB each 20 ms, to and fro over 4 MiB.
@@ -60,13 +48,14 @@ fn time_is_in_a_table_a_list_a_file_and_a_chart() {
     let rows = list(&mut compare(&trace, &words));
     let bare = list(&mut compare(&trace, &[]));
     for (row, bare) in rows.iter().zip(&bare) {
-        let number = |key: &str| row[key].as_f64().unwrap_or_else(|| panic!("no number {key}: {row}"));
+        let number = |key: &str| number(row, key);
         assert_eq!(number("time_reads") + number("time_writes"), 4000.0);
         assert!(number("time_iops") > 0.0 && number("time_read_p99_us") >= number("time_read_p50_us"), "{row}");
         assert!(number("time_ssd_write_amplification") >= 1.0, "{row}");
         assert!(number("time_origin_busy_ratio") > 0.0 && number("time_origin_busy_ratio") <= 1.0, "{row}");
         assert_eq!((&row["time_pace"], &row["time_origin"]), (&"full".into(), &"raid5-7200".into()));
         assert_eq!((&row["read_hits"], &row["ssd_erasures"]), (&bare["read_hits"], &bare["ssd_erasures"]));
+        assert_eq!(row["ssd_blocks"], bare["ssd_blocks"], "time is that of the drive whose erasures are counted");
         assert!(bare.get("time_iops").is_none(), "without an origin a row has none of its keys");
     }
     let csv = fs::read_to_string(csv).expect("a CSV file");
@@ -81,7 +70,7 @@ fn a_trace_has_its_own_pace_if_it_has_times() {
     let trace = with_times(&scratch);
     let rows = list(&mut compare(&trace, &["--chunk", "8K", "--origin", "hdd-7200", "--pace", "own"]));
     for row in &rows {
-        let number = |key: &str| row[key].as_f64().unwrap_or_else(|| panic!("no number {key}: {row}"));
+        let number = |key: &str| number(row, key);
         // 1,500 reads, one each 20 ms, which a disk can follow.
         let seconds = number("time_elapsed_seconds");
         assert!((29.9..30.1).contains(&seconds), "{seconds}");
@@ -91,6 +80,60 @@ fn a_trace_has_its_own_pace_if_it_has_times() {
     let words = ["run", "--design", "nitro", "--flash", "24M", "--ssd", "nitro-mlc", "--origin", "hdd-7200", "--trace"];
     let page = run(sim(&words).arg(&trace));
     assert!(page.contains("at full load, 16 outstanding, MODELLED") && page.contains("time: reads"), "{page}");
+}
+
+#[test]
+fn each_layer_has_a_time() {
+    let scratch = Scratch::new("sim-time-layers");
+    let trace = zipf(&scratch);
+    let layers = "page,hybrid,caftl,flashtier-lru,weu";
+    let words = ["--mode", "write-through", "--ftl", layers, "--origin", "nvme-ssd"];
+    let rows = list(&mut compare(&trace, &words));
+    assert_eq!(rows.len(), 10);
+    for row in &rows {
+        assert_eq!(number(row, "time_reads") + number(row, "time_writes"), 4000.0, "{row}");
+        assert!(number(row, "time_iops") > 0.0 && number(row, "time_ssd_write_amplification") > 0.0, "{row}");
+        assert_eq!(row["ssd_block_bytes"], rows[0]["ssd_block_bytes"], "side by side, blocks are equal: {row}");
+    }
+}
+
+#[test]
+fn a_sweep_has_time_and_keeps_it_apart_from_another() {
+    let scratch = Scratch::new("sim-time-sweep");
+    let trace = zipf(&scratch);
+    let (file, plot, csv) = (scratch.path("it.sweep"), scratch.path("it.svg"), scratch.path("it.csv"));
+    let sweep = |flash: &str, words: &[&str]| {
+        let mut command = sim(&["sweep", "--design", "lru,nitro", "--flash", flash, "--bound", "off", "--trace"]);
+        command.arg(&trace).arg("-o").arg(&file).args(["--ssd", "nitro-mlc"]).args(words);
+        command
+    };
+    let origin = ["--origin", "raid5-7200", "--outstanding", "4"];
+    let first = list(&mut sweep("16M", &origin));
+    let noted = fs::read_to_string(&file).expect("a file");
+    let rows =
+        list(sweep("16M,24M", &origin).args(["--metric", "time_iops"]).arg("--plot").arg(&plot).arg("--csv").arg(&csv));
+    assert_eq!((rows.len(), &rows[..2]), (4, &first[..]), "what was timed is not timed again");
+    assert!(fs::read_to_string(&file).expect("a file").starts_with(&noted), "it is gone on with");
+    for row in &rows {
+        assert!(number(row, "time_iops") > 0.0 && row["time_outstanding"] == 4, "{row}");
+    }
+    assert!(fs::read_to_string(plot).expect("a chart").contains("Reads and writes a second"));
+    assert!(
+        fs::read_to_string(csv).expect("a CSV file").lines().skip(1).all(|line| line.contains(",raid5-7200,full,4,"))
+    );
+    let (other, pace) = (["--origin", "hdd-7200", "--outstanding", "4"], ["--origin", "raid5-7200"]);
+    for words in [&other[..], &pace, &[]] {
+        let out = ends(&mut sweep("16M", words));
+        let told = String::from_utf8_lossy(&out.stderr);
+        assert!(!out.status.success() && told.contains("is the file of another sweep"), "{words:?}: {told}");
+    }
+    // A sweep that is refused leaves no file.
+    fs::remove_file(&file).expect("removed");
+    let out = ends(&mut sweep("16M", &["--origin", "raid5-7200", "--pace", "own"]));
+    let told = String::from_utf8_lossy(&out.stderr);
+    assert!(!out.status.success() && told.contains("the trace has no times") && !file.exists(), "{told}");
+    let out = ends(&mut sweep("16M", &["--metric", "time_iops"]));
+    assert!(String::from_utf8_lossy(&out.stderr).contains("--origin PROFILE"));
 }
 
 #[test]
@@ -112,7 +155,6 @@ fn what_has_no_time_is_refused_in_a_sentence() {
             "leave --outstanding away",
         ),
         (&["--ssd", "nitro-mlc", "--metric", "time_iops"], "--origin PROFILE"),
-        (&["--ssd", "nitro-mlc", "--ftl", "weu", "--origin", "hdd-7200"], "write_unit_pages is"),
     ] {
         let words_before = ["compare", "--design", "lru", "--flash", "24M", "--trace"];
         let out = ends(sim(&words_before).arg(&trace).args(words));

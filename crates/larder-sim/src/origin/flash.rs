@@ -9,7 +9,7 @@
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
-use super::{Ends, Kind, Medium, Request, Work, profile::FlashFigures, transfer_ns};
+use super::{Foresees, Kind, Request, profile::FlashFigures, transfer_ns};
 use crate::ssd::time::Nanos;
 
 /// See the module.
@@ -19,8 +19,6 @@ pub struct Flash {
     channels: BinaryHeap<Reverse<Nanos>>,
     reads_are_free_at: Nanos,
     writes_are_free_at: Nanos,
-    ends: Ends,
-    work: Work,
 }
 
 impl Flash {
@@ -31,54 +29,38 @@ impl Flash {
             channels: (0..figures.channels).map(|_| Reverse(0)).collect(),
             reads_are_free_at: 0,
             writes_are_free_at: 0,
-            ends: Ends::default(),
-            // Both directions of the interface; what bounds a drive is the interface, in commands or in bytes.
-            work: Work { parts: 2, ..Work::default() },
         }
     }
 
-    fn on_interface(&mut self, len: u64, bytes_per_second: u64) -> Nanos {
-        let ns = self.figures.command_ns.max(transfer_ns(len, bytes_per_second));
-        self.work.busy_ns += u128::from(ns);
-        ns
+    fn on_interface(&self, len: u64, bytes_per_second: u64) -> Nanos {
+        self.figures.command_ns.max(transfer_ns(len, bytes_per_second))
     }
 
-    fn read(&mut self, now: Nanos, len: u64) -> Nanos {
+    fn read(&mut self, now: Nanos, len: u64) -> (Nanos, Nanos) {
         let is_free_at = self.channels.pop().map_or(0, |free| free.0);
         let has_read_at = now.max(is_free_at) + self.figures.read_ns;
         self.channels.push(Reverse(has_read_at));
         let passes = self.on_interface(len, self.figures.read_bytes_per_second);
         self.reads_are_free_at = has_read_at.max(self.reads_are_free_at) + passes;
-        self.reads_are_free_at
+        (self.reads_are_free_at, passes)
     }
 
-    fn write(&mut self, now: Nanos, len: u64) -> Nanos {
+    fn write(&mut self, now: Nanos, len: u64) -> (Nanos, Nanos) {
         let passes = self.on_interface(len, self.figures.write_bytes_per_second);
         self.writes_are_free_at = now.max(self.writes_are_free_at) + passes;
-        self.writes_are_free_at + self.figures.write_ns
+        (self.writes_are_free_at + self.figures.write_ns, passes)
     }
 }
 
-impl Medium for Flash {
-    fn submit(&mut self, now: Nanos, id: u64, request: Request) {
-        self.work.count(&request);
-        let ends = match request.kind {
+impl Foresees for Flash {
+    /// Both directions of the interface; what bounds a drive is the interface, in commands or in bytes.
+    const PARTS: u64 = 2;
+
+    fn take(&mut self, now: Nanos, request: &Request) -> (Nanos, Nanos) {
+        match request.kind {
             Kind::Read => self.read(now, request.len),
             Kind::Write => self.write(now, request.len),
-            Kind::Trim | Kind::Flush => now + self.figures.command_ns,
-        };
-        self.ends.add(ends, id);
-    }
-
-    fn next_at(&self) -> Option<Nanos> {
-        self.ends.next_at()
-    }
-
-    fn step(&mut self, now: Nanos, over: &mut Vec<u64>) {
-        self.ends.take_until(now, over);
-    }
-
-    fn work(&self) -> Work {
-        self.work
+            Kind::Trim | Kind::Flush => (now + self.figures.command_ns, 0),
+        }
     }
 }

@@ -41,6 +41,7 @@ const DRIVE_COLUMNS: &[Column] = &[
     Column { heads: ["write", "hits %"], cell: |row| number(row, "write_hit_ratio", 2) },
     Column { heads: ["written", "MiB"], cell: |row| number(row, "flash_total_bytes_written", 1) },
     Column { heads: ["blocks", "erased"], cell: |row| number(row, "ssd_erasures", 0) },
+    Column { heads: ["erased", "MiB"], cell: |row| number(row, "ssd_bytes_erased", 0) },
     Column { heads: ["1000 pages", "programmed"], cell: |row| number(row, "ssd_pages_programmed", 1) },
     Column { heads: ["1000 pages", "copied"], cell: |row| number(row, "ssd_pages_copied", 1) },
     Column { heads: ["1000 pages", "read"], cell: |row| number(row, "ssd_pages_read", 1) },

@@ -3,20 +3,25 @@
 //! Where nothing is said of its capacity, a drive is as large as the flash of the cache, and hardly more. It is cut from its
 //! profile so: blocks and pages stay as they are, and there are fewer of them. Where a plane would have fewer than
 //! [`BLOCKS_PER_PLANE_MIN`] blocks, which leave translation layers no room to work in, there are fewer planes; where there is one
-//! left, blocks have fewer pages, half as many at a time.
+//! left, blocks have fewer pages, half as many at a time. A layer that has no room even so gets more and smaller blocks, up to
+//! [`BLOCKS_PER_PLANE_TRIED`] a plane. With a clock the planes that are left stand for all of the profile's
+//! ([`Profile::cut_from`]), so that one cut serves erasures and time.
 //!
 //! A layer that is made for write-evict units has the cache's as its own. A unit is whole blocks: where it is not, blocks have fewer
 //! pages first, half as many at a time, until it is.
+//!
+//! Drives that stand side by side have [one shape](with_equal_blocks), for erasures of blocks of other sizes are no figures to compare.
 //!
 //! Invariants: a number that cannot hold is refused where it is given, with the field and its range.
 //!
 //! What it does not do: lay the flash on the drive; [`Host`] does.
 
+use super::Setup;
 use crate::{
     host::Host,
     ssd::{
         ftl::FtlKind,
-        geometry::{Geometry, OutOfRange, PAGES_PER_BLOCK_MAX},
+        geometry::{Geometry, OVER_PROVISIONING_PERCENT_MAX, OutOfRange, PAGES_PER_BLOCK_MAX},
         profile::{Profile, Scale},
     },
 };
@@ -24,6 +29,10 @@ use crate::{
 /// The fewest blocks of a plane of a drive that is cut to the size of a cache: at 7% over-provisioning 8 of them are
 /// spare, where a layer keeps one free, and writes up to four side by side.
 pub const BLOCKS_PER_PLANE_MIN: u32 = 128;
+/// How many blocks a plane is given at least, at most, where a layer has no room in fewer.
+pub const BLOCKS_PER_PLANE_TRIED: u32 = 1024;
+/// In what parts of a percent it is said how much over-provisioning would do.
+const PERCENT_PARTS: f64 = 10.0;
 /// The fewest pages of a block.
 const PAGES_PER_BLOCK_MIN: u32 = 4;
 
@@ -34,6 +43,61 @@ pub enum Capacity {
     OfCache,
     /// So many bytes for the host, or a little more; the cache uses the first of them.
     Bytes(u64),
+}
+
+/// What of a drive its capacity does not change once it was said: planes, and how large a block is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Packages.
+    pub packages: u32,
+    /// Dies of a package.
+    pub dies_per_package: u32,
+    /// Planes of a die.
+    pub planes_per_die: u32,
+    /// Pages of a block.
+    pub pages_per_block: u32,
+}
+
+impl Shape {
+    fn of(geometry: &Geometry) -> Shape {
+        let Geometry { packages, dies_per_package, planes_per_die, pages_per_block, .. } = *geometry;
+        Shape { packages, dies_per_package, planes_per_die, pages_per_block }
+    }
+
+    /// The less of each. Drives are cut by halving, so that what suits two of them suits both so: their planes have more blocks.
+    fn least(self, other: Shape) -> Shape {
+        Shape {
+            packages: self.packages.min(other.packages),
+            dies_per_package: self.dies_per_package.min(other.dies_per_package),
+            planes_per_die: self.planes_per_die.min(other.planes_per_die),
+            pages_per_block: self.pages_per_block.min(other.pages_per_block),
+        }
+    }
+
+    fn give(self, geometry: &mut Geometry) {
+        let Shape { packages, dies_per_package, planes_per_die, pages_per_block } = self;
+        *geometry = Geometry { packages, dies_per_package, planes_per_die, pages_per_block, ..*geometry };
+    }
+}
+
+/// Gives the drives of these caches blocks of one size, and as many planes: the least that one of them needs by itself. Caches that
+/// cannot be are passed over. The bytes of a block, where some drive had larger ones by itself.
+pub fn with_equal_blocks(setups: &mut [Setup], working_set_chunks: u64) -> Option<u64> {
+    let geometry = |setup: &Setup| {
+        setup.options.drive?;
+        Some(setup.build(working_set_chunks).ok()?.drive?.profile().geometry)
+    };
+    let found: Vec<Geometry> = setups.iter().filter_map(geometry).collect();
+    let shape = found.iter().map(Shape::of).reduce(Shape::least)?;
+    if found.iter().all(|geometry| Shape::of(geometry) == shape) {
+        return None;
+    }
+    for drive in setups.iter_mut().filter_map(|setup| setup.options.drive.as_mut()) {
+        drive.shape = Some(shape);
+    }
+    let page_bytes = found.first().map_or(0, |geometry| geometry.page_bytes);
+    let is_smaller = found.iter().any(|geometry| geometry.pages_per_block > shape.pages_per_block);
+    is_smaller.then(|| u64::from(shape.pages_per_block) * u64::from(page_bytes))
 }
 
 /// A drive under a cache.
@@ -47,12 +111,14 @@ pub struct DriveSetup {
     pub capacity: Capacity,
     /// Whether the cache's chunks alone lie on it: its metadata is elsewhere, as in a cache that keeps its indices in RAM.
     pub only_data: bool,
+    /// Its planes and blocks, where they are said; else it is cut as it needs.
+    pub shape: Option<Shape>,
 }
 
 impl PartialEq for DriveSetup {
     fn eq(&self, other: &DriveSetup) -> bool {
-        let DriveSetup { profile, ftl, capacity, only_data } = other;
-        let is_same = self.capacity == *capacity && self.only_data == *only_data;
+        let DriveSetup { profile, ftl, capacity, only_data, shape } = other;
+        let is_same = self.capacity == *capacity && self.only_data == *only_data && self.shape == *shape;
         is_same && self.profile == *profile && self.ftl.name == ftl.name
     }
 }
@@ -86,7 +152,7 @@ const FIELDS: &[Field] = &[
     whole("page_bytes", COUNT, |drive, value| drive.profile.geometry.page_bytes = value as u32),
     Field {
         name: "over_provisioning_percent",
-        range: (0.0, crate::ssd::geometry::OVER_PROVISIONING_PERCENT_MAX),
+        range: (0.0, OVER_PROVISIONING_PERCENT_MAX),
         is_whole: false,
         set: |drive, value| drive.profile.geometry.over_provisioning_percent = value,
     },
@@ -100,7 +166,10 @@ const FIELDS: &[Field] = &[
     whole("buffer_bytes", (0.0, MANY), |drive, value| drive.profile.buffer_bytes = value as u64),
     whole("read_ns", (1.0, MANY), |drive, value| drive.profile.timing.read_ns = value as u64),
     whole("program_ns", (1.0, MANY), |drive, value| drive.profile.timing.program_ns = value as u64),
-    whole("erase_ns", (1.0, MANY), |drive, value| drive.profile.timing.erase_ns = value as u64),
+    whole("erase_ns", (1.0, MANY), |drive, value| {
+        drive.profile.timing.erase_ns = value as u64;
+        drive.profile.erase_ns_by_block_bytes = None;
+    }),
     whole("transfer_ns", (1.0, MANY), |drive, value| drive.profile.timing.transfer_ns = value as u64),
     whole("hz", (1.0, MANY), |drive, value| drive.profile.controller.hz = value as u64),
     whole("link_bytes_per_second", (1.0, MANY), |drive, value| drive.profile.link_bytes_per_second = value as u64),
@@ -109,7 +178,7 @@ const FIELDS: &[Field] = &[
 impl DriveSetup {
     /// A drive as large as the flash of its cache.
     pub fn new(profile: Profile, ftl: &'static FtlKind) -> DriveSetup {
-        DriveSetup { profile, ftl, capacity: Capacity::OfCache, only_data: false }
+        DriveSetup { profile, ftl, capacity: Capacity::OfCache, only_data: false, shape: None }
     }
 
     /// The names of what [`DriveSetup::with`] sets.
@@ -146,7 +215,7 @@ impl DriveSetup {
             .map_err(|error| format!("a drive {} with {}: {error}", self.profile.name, self.ftl.name))
     }
 
-    fn made(&self, flash_bytes: u64, weu_bytes: Option<u64>) -> Result<Host, OutOfRange> {
+    pub(crate) fn made(&self, flash_bytes: u64, weu_bytes: Option<u64>) -> Result<Host, OutOfRange> {
         let bytes = match self.capacity {
             Capacity::OfCache => flash_bytes,
             Capacity::Bytes(bytes) if bytes < flash_bytes => {
@@ -156,9 +225,48 @@ impl DriveSetup {
             Capacity::Bytes(bytes) => bytes,
         };
         let weu_bytes = weu_bytes.filter(|_| self.ftl.make_for_weus.is_some());
+        self.tried(bytes, weu_bytes).map_err(|error| self.with_enough(error, bytes, weu_bytes))
+    }
+
+    /// The drive with room for so many bytes, with more blocks a plane where it has none in few.
+    fn tried(&self, bytes: u64, weu_bytes: Option<u64>) -> Result<Host, OutOfRange> {
+        let first = self.with_room(bytes, weu_bytes, BLOCKS_PER_PLANE_MIN);
+        let more = std::iter::successors(Some(2 * BLOCKS_PER_PLANE_MIN), |blocks| Some(2 * blocks));
+        let mut tries = more.take_while(|blocks| first.is_err() && *blocks <= BLOCKS_PER_PLANE_TRIED);
+        tries.find_map(|blocks| self.with_room(bytes, weu_bytes, blocks).ok()).map_or(first, Ok)
+    }
+
+    /// A refusal for too little over-provisioning, with the least that would do.
+    fn with_enough(&self, error: OutOfRange, bytes: u64, weu_bytes: Option<u64>) -> OutOfRange {
+        let percent = self.profile.geometry.over_provisioning_percent;
+        let most = (OVER_PROVISIONING_PERCENT_MAX * PERCENT_PARTS) as u32;
+        let does = |parts: u32| {
+            let mut drive = *self;
+            drive.profile.geometry.over_provisioning_percent = f64::from(parts) / PERCENT_PARTS;
+            drive.tried(bytes, weu_bytes).is_ok()
+        };
+        if error.field != "over_provisioning_percent" || !does(most) {
+            return error;
+        }
+        // It does not do with the first, and does with the second.
+        let (mut little, mut enough) = ((percent * PERCENT_PARTS) as u32, most);
+        while enough - little > 1 {
+            let middle = little + (enough - little) / 2;
+            if does(middle) { enough = middle } else { little = middle }
+        }
+        let range = format!("at least {}: {}", f64::from(enough) / PERCENT_PARTS, error.range);
+        OutOfRange::new(error.field, percent, range)
+    }
+
+    /// The drive, with so many blocks a plane at least, on which the layer has room for so many bytes.
+    fn with_room(&self, bytes: u64, weu_bytes: Option<u64>, blocks_min: u32) -> Result<Host, OutOfRange> {
         let mut wanted = bytes;
         loop {
-            let host = Host::new(&fitted(&self.profile, wanted, weu_bytes)?, self.ftl, weu_bytes)?;
+            let cut = match self.shape {
+                Some(shape) => shaped(&self.profile, wanted, shape)?,
+                None => fitted(&self.profile, wanted, weu_bytes, blocks_min)?,
+            };
+            let host = Host::new(&cut, self.ftl, weu_bytes)?;
             // A layer that takes whole units has them whole, and some keep more for themselves than the profile does.
             let rounded = bytes.next_multiple_of(host.unit_bytes());
             let has = u64::from(host.ftl().logical_pages()) * u64::from(host.profile().geometry.page_bytes);
@@ -170,18 +278,27 @@ impl DriveSetup {
     }
 }
 
+/// The drive with room for so many bytes, in blocks and planes that were said.
+fn shaped(profile: &Profile, bytes: u64, shape: Shape) -> Result<Profile, OutOfRange> {
+    let mut from = *profile;
+    shape.give(&mut from.geometry);
+    from.cut_from = Some(profile.geometry);
+    from.scaled_to(bytes, Scale::Blocks)
+}
+
 /// The drive with room for so many bytes, in whole units where it has such; see the module.
-fn fitted(profile: &Profile, bytes: u64, weu_bytes: Option<u64>) -> Result<Profile, OutOfRange> {
+fn fitted(profile: &Profile, bytes: u64, weu_bytes: Option<u64>, blocks_min: u32) -> Result<Profile, OutOfRange> {
     let mut from = *profile;
     if let Some(pages) = weu_bytes.and_then(|weu_bytes| pages_dividing(&from, weu_bytes)) {
         from.geometry.pages_per_block = pages;
     }
     loop {
         let scaled = from.scaled_to(bytes, Scale::Blocks)?;
-        if scaled.geometry.blocks_per_plane >= BLOCKS_PER_PLANE_MIN {
+        if scaled.geometry.blocks_per_plane >= blocks_min {
             return Ok(scaled);
         }
         let geometry = &mut from.geometry;
+        from.cut_from = Some(profile.geometry);
         let parts = [&mut geometry.planes_per_die, &mut geometry.dies_per_package, &mut geometry.packages];
         if let Some(part) = parts.into_iter().find(|part| **part > 1) {
             *part = part.div_ceil(2);
@@ -214,8 +331,10 @@ mod tests {
     fn every_profile_is_cut_to_the_size_of_a_cache() {
         for profile in PROFILES {
             for mib in [8, 100, 1000, 20_000] {
-                let fitted = fitted(profile, mib << 20, None).expect("a drive");
+                let fitted = fitted(profile, mib << 20, None, BLOCKS_PER_PLANE_MIN).expect("a drive");
                 let (geometry, whole) = (fitted.geometry, profile.geometry);
+                let is_less = geometry.planes() < whole.planes();
+                assert!(!is_less || fitted.cut_from == Some(whole), "{} of {mib} MiB: what it was", profile.name);
                 assert!(geometry.logical_bytes() >= mib << 20, "{} of {mib} MiB", profile.name);
                 assert!(geometry.blocks_per_plane >= BLOCKS_PER_PLANE_MIN, "{} of {mib} MiB", profile.name);
                 let is_cut = geometry.pages_per_block < whole.pages_per_block;
@@ -226,6 +345,23 @@ mod tests {
             let first = &FTLS[0];
             let host = DriveSetup::new(*profile, first).build(64 << 20, None).expect("a drive");
             assert!(u64::from(host.ftl().logical_pages()) * u64::from(host.profile().geometry.page_bytes) >= 64 << 20);
+        }
+    }
+
+    #[test]
+    fn what_over_provisioning_would_do_is_said() {
+        for kind in FTLS {
+            for profile in PROFILES {
+                let with = |percent| {
+                    DriveSetup::new(*profile, kind).with("over_provisioning_percent", percent).expect("a number")
+                };
+                let Some(why) = with(0.0).build(64 << 20, None).err() else { continue };
+                let name = format!("{} with {}: {why}", profile.name, kind.name);
+                let said = why.split("has to be at least ").nth(1).and_then(|rest| rest.split(':').next());
+                let least: f64 = said.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("{name}"));
+                assert!(with(least).build(64 << 20, None).is_ok(), "{name}");
+                assert!(with(least - 0.1).build(64 << 20, None).is_err(), "{name}");
+            }
         }
     }
 

@@ -65,6 +65,9 @@ pub struct Profile {
     pub controller: Controller,
     /// What passes between the drive and its host at most, in bytes a second.
     pub link_bytes_per_second: u64,
+    /// The geometry before it was cut to fewer planes, if it was: with a clock, its planes and buses are at work
+    /// ([`time`](super::time)).
+    pub cut_from: Option<Geometry>,
 }
 
 /// SATA at 3 Gbit/s with 8b/10b coding, that of CAFTL's and Nitro's years.
@@ -108,6 +111,7 @@ pub const PROFILES: &[Profile] = &[
         collection_threshold_percent: 5.0,
         controller: CORTEX_R4,
         link_bytes_per_second: SATA_2,
+        cut_from: None,
     },
     Profile {
         name: "nitro-mlc",
@@ -131,6 +135,7 @@ pub const PROFILES: &[Profile] = &[
         collection_threshold_percent: 1.0,
         controller: CORTEX_R4,
         link_bytes_per_second: SATA_2,
+        cut_from: None,
     },
     Profile {
         name: "tlc-nvme",
@@ -155,6 +160,7 @@ pub const PROFILES: &[Profile] = &[
         collection_threshold_percent: 1.0,
         controller: CORTEX_R4,
         link_bytes_per_second: PCIE_3_X4,
+        cut_from: None,
     },
     Profile {
         name: "qlc-nvme",
@@ -178,6 +184,7 @@ pub const PROFILES: &[Profile] = &[
         collection_threshold_percent: 1.0,
         controller: CORTEX_R4,
         link_bytes_per_second: PCIE_3_X4,
+        cut_from: None,
     },
 ];
 
@@ -266,9 +273,9 @@ impl Profile {
                     return Err(OutOfRange::new("pages_per_block", size, range));
                 }
                 geometry.pages_per_block = size as u32;
-                profile.timing.erase_ns = profile.erase_ns();
             }
         }
+        profile.timing.erase_ns = profile.erase_ns();
         profile.geometry.check()?;
         Ok(profile)
     }

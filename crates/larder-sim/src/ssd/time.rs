@@ -14,6 +14,8 @@
 //! Where nothing is asked of the drive, and nothing under way, the layer may do what can wait, a few operations at a time:
 //! a request that comes waits for no more than those.
 //!
+//! A drive that was cut to fewer planes than its profile has is as parallel as that: [`stripes`].
+//!
 //! Invariants: time does not go back; what happens at the same time happens in the order in which it was caused; the same
 //! requests take the same time. Each request that was made is over once, in the end.
 //!
@@ -25,6 +27,7 @@ mod jobs;
 pub mod lanes;
 pub mod latency;
 pub mod run;
+pub mod stripes;
 
 use std::{
     cmp::Reverse,
@@ -35,10 +38,11 @@ use std::{
 use buffer::{Buffer, HandOver};
 use lanes::{Lanes, Owner, Step};
 use latency::Times;
+use stripes::Stripes;
 
 use super::{
     ftl::{Ftl, PageWrite},
-    geometry::{Geometry, Lpn, OutOfRange},
+    geometry::{Lpn, OutOfRange},
     op::{Op, Source},
     profile::Profile,
 };
@@ -107,7 +111,7 @@ struct HandedOver {
 pub struct Drive {
     ftl: Box<dyn Ftl>,
     profile: Profile,
-    geometry: Geometry,
+    stripes: Stripes,
     lanes: Lanes,
     buffer: Buffer,
     now: Nanos,
@@ -146,11 +150,12 @@ impl Drive {
             let range = format!("what is written at once, {unit_bytes} bytes, or more, below 2^32 pages");
             return Err(OutOfRange::new("buffer_bytes", profile.buffer_bytes, range));
         };
+        let stripes = Stripes::new(profile, geometry);
         Ok(Drive {
             ftl,
             profile: *profile,
-            geometry,
-            lanes: Lanes::new(geometry, profile.timing),
+            lanes: Lanes::new(&stripes, profile.timing),
+            stripes,
             buffer: Buffer::new(frames, unit_pages),
             now: 0,
             events: BinaryHeap::new(),
@@ -184,6 +189,11 @@ impl Drive {
     /// The translation layer.
     pub fn ftl(&self) -> &dyn Ftl {
         &*self.ftl
+    }
+
+    /// Planes that are at work: of a drive that was cut to fewer, those that they stand for ([`stripes`]).
+    pub fn planes(&self) -> u32 {
+        self.stripes.planes()
     }
 
     /// How long what took, so far.
@@ -330,7 +340,7 @@ impl Drive {
             }
         }
         while self.hashing.is_none()
-            && self.programs_ahead < PROGRAMS_AHEAD * u64::from(self.geometry.planes())
+            && self.programs_ahead < PROGRAMS_AHEAD * u64::from(self.planes())
             && let Some(handed) = self.hand_over()
         {
             self.hash_and_program(handed);
@@ -408,7 +418,7 @@ impl Drive {
     fn enqueue(&mut self, ops: &[Op], batch: Option<u64>, awaited: Option<(usize, u64)>) {
         self.evicted.extend(jobs::evicted(ops));
         let mut steps = Vec::new();
-        for job in jobs::of(&self.geometry, ops, batch, awaited, &mut self.lanes.links) {
+        for job in jobs::of(&mut self.stripes, ops, batch, awaited, &mut self.lanes.links) {
             self.lanes.push(job, &mut |ns, step| steps.push((ns, step)));
         }
         self.schedule(steps);

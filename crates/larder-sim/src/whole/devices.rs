@@ -11,6 +11,9 @@ use std::{
 
 use super::{DESTAGE_DEPTH, plan::Step};
 use crate::{
+    cache::ReplayCache,
+    devices::Requests,
+    host::Host,
     origin::{self, Kind, Origin},
     ssd::time::{Drive, Nanos},
 };
@@ -22,6 +25,8 @@ pub(super) type Place = (u64, usize);
 pub(super) struct Devices {
     pub drive: Option<Drive>,
     pub origin: Origin,
+    /// What the drive would drop next is this one's to say, where one is asked.
+    pub advisor: Option<Box<Host>>,
     on_drive: HashMap<u64, Place>,
     on_origin: HashMap<u64, (Place, bool)>,
     /// Writes of destaging that wait for their turn.
@@ -35,10 +40,25 @@ impl Devices {
         Devices {
             drive,
             origin,
+            advisor: None,
             on_drive: HashMap::new(),
             on_origin: HashMap::new(),
             destaging: VecDeque::new(),
             destaging_now: 0,
+        }
+    }
+
+    /// The cache is told what the drive would drop next.
+    pub fn advise(&self, cache: &mut dyn ReplayCache) {
+        if let Some(bytes) = self.advisor.as_ref().and_then(|host| host.next_eviction()) {
+            cache.advise_victim(bytes);
+        }
+    }
+
+    /// Who advises learns what the cache asked for.
+    pub fn advisor_follows(&mut self, asked: &Requests) {
+        if let Some(host) = &mut self.advisor {
+            host.carry_out(asked);
         }
     }
 

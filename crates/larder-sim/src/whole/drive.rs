@@ -1,82 +1,33 @@
-//! A drive with a clock that is as large as the flash of a cache, and as parallel as its profile.
+//! A drive with a clock, as it was cut to the flash of a cache.
 //!
-//! Where erasures are counted alone, a drive is cut to a small cache by fewer planes ([`setup::drive`](crate::setup::drive)); with time
-//! that would make it slow. Here planes stay, there are fewer blocks, down to [`BLOCKS_PER_PLANE_MIN`] a plane, and then blocks have
-//! fewer pages, down to [`PAGES_PER_BLOCK_MIN`] (Nitro section 5.4 varies both, too); only then are there fewer planes.
-//! A translation layer that has no room to work in such planes gets more and smaller blocks, up to [`BLOCKS_PER_PLANE_TRIED`] a
-//! plane, and one that keeps pages for itself gets a larger drive.
+//! It is that whose erasures are counted ([`setup::drive`](crate::setup::drive)): what is written, copied and erased is the
+//! same, as far as it comes in the same order. It may have fewer planes than its profile; those that it has are as parallel as the profile
+//! ([`stripes`](crate::ssd::time::stripes)).
 //!
-//! What it does not do: make a small drive collect as a large one does: of few blocks, the spare ones are few, too.
+//! What it does not do: cut.
 
-use crate::ssd::{
-    ftl::{Ftl, FtlKind},
-    geometry::OutOfRange,
-    profile::{Profile, Scale},
-    time::Drive,
+use crate::{
+    setup::drive::DriveSetup,
+    ssd::{ftl::FtlKind, geometry::OutOfRange, profile::Profile, time::Drive},
 };
 
-/// The fewest blocks of a plane: of 64, at 7% over-provisioning, 4 are spare.
-pub const BLOCKS_PER_PLANE_MIN: u32 = 64;
-/// How many blocks a plane is given at least, at most, where a layer has no room in fewer.
-pub const BLOCKS_PER_PLANE_TRIED: u32 = 1024;
-/// The fewest pages of a block.
-pub const PAGES_PER_BLOCK_MIN: u32 = 16;
-
-/// The drive, new and empty, and its profile as it was cut.
+/// The drive, new and empty, of a profile that was cut; `weu_bytes` are those of the cache's units, if it has such.
 ///
 /// # Errors
 /// What a layer or its time cannot do with.
-pub fn fitted(profile: &Profile, kind: &FtlKind, flash_bytes: u64) -> Result<(Drive, Profile), OutOfRange> {
+pub fn clocked(cut: &Profile, kind: &FtlKind, weu_bytes: Option<u64>) -> Result<Drive, OutOfRange> {
+    cut.check_time()?;
+    Drive::new(kind.make_for(cut, weu_bytes)?, cut)
+}
+
+/// The drive of a profile with room for so many bytes, and its profile as it was cut.
+///
+/// # Errors
+/// What a layer or its time cannot do with.
+pub fn fitted(profile: &Profile, kind: &'static FtlKind, flash_bytes: u64) -> Result<(Drive, Profile), OutOfRange> {
     profile.check_time()?;
-    let mut blocks = BLOCKS_PER_PLANE_MIN;
-    let (ftl, cut) = loop {
-        match with_room(profile, kind, flash_bytes, blocks) {
-            Ok(made) => break made,
-            Err(_) if blocks < BLOCKS_PER_PLANE_TRIED => blocks *= 2,
-            Err(error) => return Err(error),
-        }
-    };
-    Ok((Drive::new(ftl, &cut)?, cut))
-}
-
-/// The layer on a drive on which it has room for so many bytes.
-fn with_room(
-    profile: &Profile,
-    kind: &FtlKind,
-    bytes: u64,
-    blocks_min: u32,
-) -> Result<(Box<dyn Ftl>, Profile), OutOfRange> {
-    let mut wanted = bytes;
-    loop {
-        let cut = cut(profile, wanted, blocks_min)?;
-        let ftl = (kind.make)(&cut)?;
-        let has = u64::from(ftl.logical_pages()) * u64::from(cut.geometry.page_bytes);
-        if has >= bytes {
-            return Ok((ftl, cut));
-        }
-        wanted += bytes - has;
-    }
-}
-
-fn cut(profile: &Profile, flash_bytes: u64, blocks_min: u32) -> Result<Profile, OutOfRange> {
-    let mut from = *profile;
-    loop {
-        let scaled = from.scaled_to(flash_bytes, Scale::Blocks)?;
-        if scaled.geometry.blocks_per_plane >= blocks_min {
-            return Ok(scaled);
-        }
-        from.geometry.blocks_per_plane = blocks_min;
-        let scaled = from.scaled_to(flash_bytes, Scale::BlockSize)?;
-        if scaled.geometry.pages_per_block >= PAGES_PER_BLOCK_MIN.min(profile.geometry.pages_per_block) {
-            return Ok(scaled);
-        }
-        let geometry = &mut from.geometry;
-        let parts = [&mut geometry.planes_per_die, &mut geometry.dies_per_package, &mut geometry.packages];
-        match parts.into_iter().find(|part| **part > 1) {
-            Some(part) => *part = part.div_ceil(2),
-            None => return Ok(scaled),
-        }
-    }
+    let cut = *DriveSetup::new(*profile, kind).made(flash_bytes, None)?.profile();
+    Ok((clocked(&cut, kind, None)?, cut))
 }
 
 #[cfg(test)]
@@ -85,18 +36,14 @@ mod tests {
     use crate::ssd::{ftl::FTLS, profile::PROFILES};
 
     #[test]
-    fn a_drive_is_as_large_as_asked_and_keeps_its_planes_as_long_as_it_can() {
+    fn a_drive_is_as_large_as_asked_and_as_parallel_as_its_profile() {
         for profile in PROFILES {
-            for mib in [4, 64, 300, 5000, 40_000] {
-                let cut = cut(profile, mib << 20, BLOCKS_PER_PLANE_MIN).expect("a drive");
-                let (geometry, whole) = (cut.geometry, profile.geometry);
-                assert!(geometry.logical_bytes() >= mib << 20, "{} of {mib} MiB", profile.name);
-                let pages = u64::from(BLOCKS_PER_PLANE_MIN * PAGES_PER_BLOCK_MIN) * u64::from(whole.page_bytes);
-                let flash = (mib << 20) as f64 * (1.0 + whole.over_provisioning_percent / 100.0);
-                let is_small = flash < (u64::from(whole.planes()) * pages) as f64;
-                assert_eq!(geometry.planes() < whole.planes(), is_small, "{} of {mib} MiB: {geometry:?}", profile.name);
+            for mib in [4, 64, 300, 5000] {
+                let (drive, cut) = fitted(profile, &FTLS[0], mib << 20).expect("a drive");
+                let (name, has, whole) = (profile.name, cut.geometry.planes(), profile.geometry.planes());
+                assert!(cut.geometry.logical_bytes() >= mib << 20, "{name} of {mib} MiB");
+                assert_eq!(drive.planes(), whole / has * has, "{name} of {mib} MiB: {:?}", cut.geometry);
             }
-            fitted(profile, &FTLS[0], 64 << 20).expect("it has a layer and a time");
         }
         let without = Profile { link_bytes_per_second: 0, ..PROFILES[0] };
         let why = fitted(&without, &FTLS[0], 64 << 20).map(|_| ()).expect_err("refused").to_string();
@@ -104,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn each_layer_that_takes_single_pages_has_room_on_each_profile() {
+    fn each_layer_has_room_on_each_profile() {
         for profile in PROFILES {
             for kind in FTLS {
                 for mib in [16, 64, 1024] {

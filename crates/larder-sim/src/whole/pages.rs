@@ -1,13 +1,17 @@
 //! How the flash of a cache lies on the pages of a drive with a clock: bytes become requests of whole pages.
 //!
-//! Offset 0 of the flash is logical page 0. As where erasures are counted ([`host`](crate::host)), what covers a page in part
-//! waits in the drive's buffer, which a loss of power does not empty, until the rest of the page comes; where more wait than
-//! the buffer has frames, the one that has waited longest is completed with what was there, which is read, and written.
+//! Offset 0 of the flash is logical page 0. As where erasures are counted ([`host`](crate::host)), a write goes to the drive in whole
+//! units: a page, or as many as the drive takes at once. What covers a unit in part waits in the drive's buffer, which a loss of power does
+//! not empty, until the rest of it comes; where more wait than the buffer has frames, the one that has waited longest is completed
+//! with what was there, which is read, and written. A unit that gets no more is written at once.
 //! Bytes that wait so take no time: not to be written, and not to be read.
 //!
 //! What it does not do: make requests, or know when they are over.
 
-use std::collections::{HashMap, VecDeque};
+use std::{
+    collections::{HashMap, VecDeque},
+    ops::Range,
+};
 
 use crate::{
     devices::{Action, DeviceRequest, Requests},
@@ -17,7 +21,7 @@ use crate::{
 /// The unit in which parts of pages are known, in bytes: no request of a cache is of less.
 const SECTOR_BYTES: u64 = 512;
 
-/// A page of which a part waits.
+/// A unit of which a part waits.
 struct Part {
     /// A bit a sector: it waits.
     sectors: Vec<u64>,
@@ -42,23 +46,29 @@ impl Part {
 /// See the module.
 pub(super) struct Pages {
     page_bytes: u64,
+    unit_pages: u64,
     parts_max: usize,
     parts: HashMap<u64, Part>,
-    /// Pages and numbers of parts, first begun first; those that wait no more are passed over.
+    /// Units and numbers of parts, first begun first; those that wait no more are passed over.
     order: VecDeque<(u64, u64)>,
     next_number: u64,
 }
 
 impl Pages {
-    /// Of a drive with pages of so many bytes, and so many frames of its buffer.
-    pub fn new(page_bytes: u32, frames: u64) -> Pages {
+    /// Of a drive with pages of so many bytes, so many of them written at once, and so many frames of its buffer.
+    pub fn new(page_bytes: u32, unit_pages: u32, frames: u64) -> Pages {
         Pages {
             page_bytes: u64::from(page_bytes),
-            parts_max: usize::try_from(frames).unwrap_or(usize::MAX).max(1),
+            unit_pages: u64::from(unit_pages),
+            parts_max: usize::try_from(frames / u64::from(unit_pages)).unwrap_or(usize::MAX).max(1),
             parts: HashMap::new(),
             order: VecDeque::new(),
             next_number: 0,
         }
+    }
+
+    fn unit_bytes(&self) -> u64 {
+        self.unit_pages * self.page_bytes
     }
 
     /// What the drive is asked for a request of the flash, one after the other.
@@ -70,6 +80,13 @@ impl Pages {
             Action::Trim => self.trim(range.start, range.end).into_iter().collect(),
             Action::Flush => vec![Request::Flush],
         }
+    }
+
+    /// What the drive is asked where these bytes get no more: if they are a unit that waits, the rest of it is padding.
+    pub fn seal(&mut self, bytes: &Range<u64>) -> Option<Request> {
+        let unit = bytes.start / self.unit_bytes();
+        let is_unit = *bytes == (unit * self.unit_bytes()..(unit + 1) * self.unit_bytes());
+        self.parts.remove(&unit).filter(|_| is_unit).map(|_| Request::Write(self.unknown(unit)))
     }
 
     /// A read of the pages; of none of them that waits as far as it is asked for, at the ends of the run.
@@ -86,9 +103,10 @@ impl Pages {
 
     /// Whether what lies in a page of these bytes waits.
     fn waits(&self, page: u64, start: u64, end: u64) -> bool {
-        let Some(part) = self.parts.get(&page) else { return false };
-        let from = start.max(page * self.page_bytes) - page * self.page_bytes;
-        let to = end.min((page + 1) * self.page_bytes) - page * self.page_bytes;
+        let unit = page / self.unit_pages;
+        let Some(part) = self.parts.get(&unit) else { return false };
+        let from = start.max(page * self.page_bytes) - unit * self.unit_bytes();
+        let to = end.min((page + 1) * self.page_bytes) - unit * self.unit_bytes();
         (from / SECTOR_BYTES..to.div_ceil(SECTOR_BYTES)).all(|sector| part.has(sector))
     }
 
@@ -96,62 +114,89 @@ impl Pages {
         let range = request.range();
         let mut asked = Vec::new();
         let mut whole = Vec::new();
-        for page in range.start / self.page_bytes..range.end.div_ceil(self.page_bytes) {
-            let page_start = page * self.page_bytes;
-            let (from, to) = (range.start.max(page_start), range.end.min(page_start + self.page_bytes));
-            if to - from == self.page_bytes {
-                self.parts.remove(&page);
-                let content = requests.page_content(request, page_start, self.page_bytes as u32);
-                whole.push(PageWrite { lpn: Lpn(page as u32), content });
-            } else if self.put_part(page, from - page_start, to - page_start) {
-                whole.push(PageWrite { lpn: Lpn(page as u32), content: None });
+        for unit in range.start / self.unit_bytes()..range.end.div_ceil(self.unit_bytes()) {
+            let unit_start = unit * self.unit_bytes();
+            let (from, to) = (range.start.max(unit_start), range.end.min(unit_start + self.unit_bytes()));
+            if to - from == self.unit_bytes() {
+                self.parts.remove(&unit);
+                let content =
+                    |page: u64| requests.page_content(request, page * self.page_bytes, self.page_bytes as u32);
+                whole.extend(
+                    self.pages_of(unit).map(|page| PageWrite { lpn: Lpn(page as u32), content: content(page) }),
+                );
+            } else if self.put_part(unit, from - unit_start, to - unit_start) {
+                whole.extend(self.unknown(unit));
             }
         }
         if !whole.is_empty() {
             asked.push(Request::Write(whole));
         }
         while self.parts.len() > self.parts_max {
-            let Some(page) = self.oldest() else { break };
-            asked.push(Request::Read(page..page + 1));
-            asked.push(Request::Write(vec![PageWrite { lpn: Lpn(page), content: None }]));
+            let Some((unit, part)) = self.oldest() else { break };
+            asked.extend(self.missing(unit, &part).map(Request::Read));
+            asked.push(Request::Write(self.unknown(unit)));
         }
         asked
     }
 
-    /// Some bytes of a page. Whether that is all of it now.
-    fn put_part(&mut self, page: u64, from: u64, to: u64) -> bool {
+    fn pages_of(&self, unit: u64) -> Range<u64> {
+        unit * self.unit_pages..(unit + 1) * self.unit_pages
+    }
+
+    /// A unit of which nobody knows what it holds.
+    fn unknown(&self, unit: u64) -> Vec<PageWrite> {
+        self.pages_of(unit).map(|page| PageWrite { lpn: Lpn(page as u32), content: None }).collect()
+    }
+
+    /// The pages of a unit that are not whole in what waits of it.
+    fn missing(&self, unit: u64, part: &Part) -> impl Iterator<Item = Range<u32>> + use<> {
         let sectors = self.page_bytes.div_ceil(SECTOR_BYTES);
+        let mut runs: Vec<Range<u32>> = Vec::new();
+        for (at, page) in (0..).zip(self.pages_of(unit)) {
+            if (at * sectors..(at + 1) * sectors).all(|sector| part.has(sector)) {
+                continue;
+            }
+            match runs.last_mut() {
+                Some(run) if u64::from(run.end) == page => run.end += 1,
+                _ => runs.push(page as u32..page as u32 + 1),
+            }
+        }
+        runs.into_iter()
+    }
+
+    /// Some bytes of a unit. Whether that is all of it now.
+    fn put_part(&mut self, unit: u64, from: u64, to: u64) -> bool {
+        let sectors = self.unit_bytes().div_ceil(SECTOR_BYTES);
         let number = self.next_number;
-        let part = self.parts.entry(page).or_insert_with(|| Part {
+        let part = self.parts.entry(unit).or_insert_with(|| Part {
             sectors: vec![0; sectors.div_ceil(64) as usize],
             left: sectors,
             number,
         });
         if part.number == number {
             self.next_number += 1;
-            self.order.push_back((page, number));
+            self.order.push_back((unit, number));
         }
         (from / SECTOR_BYTES..to.div_ceil(SECTOR_BYTES)).for_each(|sector| part.set(sector));
         let is_whole = part.left == 0;
         if is_whole {
-            self.parts.remove(&page);
+            self.parts.remove(&unit);
         }
-        // Of pages that wait no more, no more entries stay than of those that do.
+        // Of units that wait no more, no more entries stay than of those that do.
         while self.order.len() > 2 * self.parts_max.max(self.parts.len()) {
-            let Some((page, number)) = self.order.pop_front() else { break };
-            if self.parts.get(&page).is_some_and(|part| part.number == number) {
-                self.order.push_back((page, number));
+            let Some((unit, number)) = self.order.pop_front() else { break };
+            if self.parts.get(&unit).is_some_and(|part| part.number == number) {
+                self.order.push_back((unit, number));
             }
         }
         is_whole
     }
 
-    /// The page that has waited longest; it waits no more.
-    fn oldest(&mut self) -> Option<u32> {
-        while let Some((page, number)) = self.order.pop_front() {
-            if self.parts.get(&page).is_some_and(|part| part.number == number) {
-                self.parts.remove(&page);
-                return Some(page as u32);
+    /// The unit that has waited longest; it waits no more.
+    fn oldest(&mut self) -> Option<(u64, Part)> {
+        while let Some((unit, number)) = self.order.pop_front() {
+            if self.parts.get(&unit).is_some_and(|part| part.number == number) {
+                return self.parts.remove(&unit).map(|part| (unit, part));
             }
         }
         None
@@ -163,7 +208,7 @@ impl Pages {
             return None;
         }
         if !self.parts.is_empty() {
-            (first..last).for_each(|page| drop(self.parts.remove(&page)));
+            (first.div_ceil(self.unit_pages)..last / self.unit_pages).for_each(|unit| drop(self.parts.remove(&unit)));
         }
         Some(Request::Trim(first as u32..last as u32))
     }

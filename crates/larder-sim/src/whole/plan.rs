@@ -13,7 +13,7 @@
 //!
 //! What it does not do: begin anything.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, ops::Range};
 
 use super::pages::Pages;
 use crate::{
@@ -87,6 +87,7 @@ impl Plan {
                 false => store.add(&mut self.stores, &mut steps, request),
             }
         }
+        store.flash.extend(requests.sealed().iter().filter_map(|bytes| steps.seal(bytes)));
         evictor.end(&mut self.evicts);
         store.end(&mut self.stores);
         if let Some(last) = self.client.last_mut().and_then(single_mut)
@@ -138,6 +139,12 @@ impl Steps<'_> {
             (Device::Origin, _) => origin = Some(of_origin(request)),
         }
         drive.into_iter().map(Step::Drive).chain(origin.map(Step::Origin))
+    }
+
+    /// A unit that gets no more is written.
+    fn seal(&mut self, bytes: &Range<u64>) -> Option<Chain> {
+        let request = self.pages.as_mut()?.seal(bytes)?;
+        Some(Chain::from([Step::Drive(request)]))
     }
 }
 

@@ -50,6 +50,8 @@ Examples:
   larder sim sweep --trace disk.trace.zst --flash 1%,2%,5%,10%,20% -o disk.sweep --plot hits.svg
   larder sim sweep --trace disk.trace.zst --design nitro --flash 1G --ram 4M,8M,16M,32M -o ram.sweep --plot ram.svg
   larder sim sweep --trace disk.trace.zst --design austere --flash 5%,10% --vary subchunk=2K,4K,8K -o sub.sweep --csv sub.csv
+  larder sim sweep --trace disk.trace.zst --design lru,nitro --flash 5%,10%,20% --ssd tlc-nvme --origin raid5-7200 \
+      -o time.sweep --metric time_iops --plot iops.svg
 
 Each replay that is done is a line of the file -o; run the same sweep again after it was cut off, or with more sizes, and
 only what is missing is replayed.";
@@ -279,6 +281,9 @@ pub struct SweepArgs {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub drive: DriveArgs,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub time: TimeArgs,
     /// The file that keeps what was replayed: begun, or gone on with
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,

@@ -8,7 +8,7 @@
 use crate::{args::CompareArgs, error::Outcome, output, size::exact, trace::watch::Watch};
 use larder_sim::{
     report::{Row, table::table},
-    setup::{DESIGNS, FlashAmount, Options, Setup},
+    setup::{DESIGNS, FlashAmount, Options, Setup, drive::with_equal_blocks},
     survey::Survey,
 };
 
@@ -66,12 +66,27 @@ fn replay(args: &CompareArgs, watch: &Watch) -> Outcome<Vec<Row>> {
         true => possible(setups, survey.as_ref())?,
         false => setups,
     };
+    let setups = side_by_side(setups, survey.as_ref());
     let words = "replaying".to_owned();
     let pass = Pass { source: &source, warmup: args.input.warmup, survey, words, threads: processors() };
     let origin_bytes = time::origin_bytes(&args.time, &pass, &setups)?;
     let mut rows = pass.rows(&setups, Bounds::of(args.output.bound))?;
     time::add(&args.time, &pass, &setups, origin_bytes, &mut rows)?;
     Ok(rows)
+}
+
+/// The same, with drives whose erasures can be compared; a note, where some would have larger blocks by themselves.
+pub fn side_by_side(mut setups: Vec<Setup>, survey: Option<&Survey>) -> Vec<Setup> {
+    let working_set = survey.map_or(0, |survey| survey.working_set_chunks);
+    if let Some(bytes) = with_equal_blocks(&mut setups, working_set) {
+        let flash = setups.first().map_or_else(String::new, |setup| words(setup.flash));
+        let bytes = exact(bytes);
+        output::note(&format!(
+            "note: the drives beneath {flash} all have blocks of {bytes}, so that erasures can be compared: one of them needs such, \
+             and others would have larger ones by themselves"
+        ));
+    }
+    setups
 }
 
 /// A flash as people write it.

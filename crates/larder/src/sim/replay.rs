@@ -167,7 +167,7 @@ impl Pass<'_> {
     /// A sentence.
     pub fn rows(&self, setups: &[Setup], bounds: Bounds) -> Outcome<Vec<Row>> {
         let warmup = self.warmup_requests();
-        let working_set = self.survey.map_or(0, |survey| survey.working_set_chunks);
+        let working_set = self.working_set_chunks();
         let mut meters = Vec::new();
         for setup in setups {
             let built = setup.build(working_set).map_err(|sentence| refused(setup, &sentence))?;
@@ -195,6 +195,11 @@ impl Pass<'_> {
         };
         let rows = setups.iter().zip(&measures).enumerate();
         Ok(rows.map(|(at, (setup, measures))| row(setup, measures, &facts, bounds.get(at))).collect())
+    }
+
+    /// Distinct chunks that the trace touches, where that matters.
+    pub fn working_set_chunks(&self) -> u64 {
+        self.survey.map_or(0, |survey| survey.working_set_chunks)
     }
 
     /// Reads and writes of chunks that are not counted.

@@ -136,7 +136,10 @@ fn page(row: &Row) -> String {
         };
         rows.extend([
             ("drive", geometry),
-            ("drive: erasures", format!("{} blocks", count(whole("ssd_erasures")))),
+            (
+                "drive: erasures",
+                format!("{} blocks, {}", count(whole("ssd_erasures")), human(whole("ssd_bytes_erased"))),
+            ),
             ("drive: written by the cache", pages("ssd_host_pages_written")),
             (
                 "drive: programmed",

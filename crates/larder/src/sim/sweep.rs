@@ -26,13 +26,14 @@ use twox_hash::XxHash3_64;
 
 use super::{
     chart,
-    compare::{designs, possible},
+    compare::{designs, possible, side_by_side},
     journal::Journal,
     outputs::Outputs,
     replay::{Bounds, Pass, check, check_common, common, fitted, processors, survey},
     source::Source,
     spec::{Change, DesignSpec, Parameter, Warmup, policy},
     ssd::{check_metric, drives},
+    time,
 };
 
 /// Caches that a pass over the trace feeds at least, where there are as many: reading is shared by them.
@@ -46,6 +47,7 @@ const HEAD_BYTES: u64 = 1 << 20;
 /// One sentence.
 pub fn run(args: &SweepArgs) -> Outcome {
     check_metric(&args.drive, args.report.metric)?;
+    time::check(&args.time, Some(args.report.metric))?;
     let outputs = Outputs::of(&args.report)?;
     let watch = Watch::new()?;
     let rows = replay(args, &watch);
@@ -61,7 +63,7 @@ fn replay(args: &SweepArgs, watch: &Watch) -> Outcome<Vec<Row>> {
     check_common(&options, &designs)?;
     options.ram_bytes = None;
     let source = Source::open(&args.input, args.cache.chunk, watch)?;
-    let grid = grid(args, &designs, &options, source.chunk_bytes())?;
+    let mut grid = grid(args, &designs, &options, source.chunk_bytes())?;
     // (2)
     let (mut journal, done) = Journal::open(&args.output, &head(args, &source)?)?;
     let mut done: HashMap<String, Row> = done.into_iter().collect();
@@ -71,9 +73,10 @@ fn replay(args: &SweepArgs, watch: &Watch) -> Outcome<Vec<Row>> {
     chunks.dedup();
     let mut works = Vec::new();
     for &chunk in &chunks {
-        let of_chunk = grid.iter().filter(|setup| setup.chunk_bytes == chunk && !done.contains_key(&key(setup)));
         let source = Source::open(&args.input, Some(chunk), watch)?;
-        works.push(work(args, source, of_chunk.copied().collect())?);
+        let known = put_side_by_side(args, &source, &mut grid)?;
+        let of_chunk = grid.iter().filter(|setup| setup.chunk_bytes == chunk && !done.contains_key(&key(setup)));
+        works.push(work(args, source, known, of_chunk.copied().collect())?);
     }
     let is_left = works.iter().any(|work| !work.setups.is_empty());
     if let Some(refusal) = works.iter_mut().find_map(|work| work.refusal.take())
@@ -95,26 +98,48 @@ struct Work<'a> {
     source: Source<'a>,
     setups: Vec<Setup>,
     survey: Option<Survey>,
+    /// How large the origin is, where time is asked for.
+    origin_bytes: Option<u64>,
     /// Why there are none, where none of several can be.
     refusal: Option<Failure>,
 }
 
-/// Those of the setups that there can be; all, where designs are named.
-fn work<'a>(args: &SweepArgs, source: Source<'a>, missing: Vec<Setup>) -> Outcome<Work<'a>> {
-    let survey = survey(&source, &args.input, &missing)?;
-    if !args.design.is_empty() {
-        check(&missing, survey.as_ref())?;
-        return Ok(Work { source, setups: missing, survey, refusal: None });
+/// Gives the drives beneath each flash equal blocks, in chunks of this source's size; what is known of the trace, where that was needed.
+fn put_side_by_side(args: &SweepArgs, source: &Source<'_>, grid: &mut [Setup]) -> Outcome<Option<Survey>> {
+    if args.drive.ssd.is_none() {
+        return Ok(None);
     }
-    Ok(match possible(missing, survey.as_ref()) {
-        Ok(setups) => Work { source, setups, survey, refusal: None },
-        Err(refusal) => Work { source, setups: Vec::new(), survey, refusal: Some(refusal) },
-    })
+    let known = survey(source, &args.input, grid)?;
+    for &flash in &args.flash {
+        let is_here = |setup: &&mut Setup| setup.chunk_bytes == source.chunk_bytes() && setup.flash == flash;
+        let mut of_flash: Vec<&mut Setup> = grid.iter_mut().filter(is_here).collect();
+        let equal = side_by_side(of_flash.iter().map(|setup| **setup).collect(), known.as_ref());
+        of_flash.iter_mut().zip(equal).for_each(|(setup, equal)| **setup = equal);
+    }
+    Ok(known)
+}
+
+/// Those of the setups that there can be; all, where designs are named.
+fn work<'a>(args: &SweepArgs, source: Source<'a>, known: Option<Survey>, missing: Vec<Setup>) -> Outcome<Work<'a>> {
+    let survey = if known.is_some() { known } else { survey(&source, &args.input, &missing)? };
+    let mut refusal = None;
+    let setups = if args.design.is_empty() {
+        possible(missing, survey.as_ref()).unwrap_or_else(|failure| {
+            refusal = Some(failure);
+            Vec::new()
+        })
+    } else {
+        check(&missing, survey.as_ref())?;
+        missing
+    };
+    let pass = Pass { source: &source, warmup: args.input.warmup, survey, words: String::new(), threads: 1 };
+    let origin_bytes = if setups.is_empty() { None } else { time::origin_bytes(&args.time, &pass, &setups)? };
+    Ok(Work { source, setups, survey, origin_bytes, refusal })
 }
 
 /// Replays it, and notes what comes of it.
 fn replay_work(args: &SweepArgs, work: &Work<'_>, journal: &mut Journal, done: &mut HashMap<String, Row>) -> Outcome {
-    let Work { source, setups: missing, survey, .. } = work;
+    let Work { source, setups: missing, survey, origin_bytes, .. } = work;
     let threads = args.threads.map_or_else(processors, usize::from);
     let per_pass = threads.max(POINTS_PER_PASS);
     let passes = missing.len().div_ceil(per_pass);
@@ -126,7 +151,11 @@ fn replay_work(args: &SweepArgs, work: &Work<'_>, journal: &mut Journal, done: &
             exact(source.chunk_bytes().into())
         );
         let pass = Pass { source, warmup: args.input.warmup, survey: *survey, words, threads };
-        let rows = pass.rows(some, Bounds::of(args.report.bound));
+        let timed = |mut rows: Vec<Row>| {
+            time::add(&args.time, &pass, some, *origin_bytes, &mut rows)?;
+            Ok(rows)
+        };
+        let rows = pass.rows(some, Bounds::of(args.report.bound)).and_then(timed);
         let rows = rows.map_err(|failure| if journal.has_replays() { kept(failure, args) } else { failure })?;
         for (setup, row) in some.iter().zip(rows) {
             journal.add(&key(setup), &row)?;
@@ -202,9 +231,14 @@ fn combinations(parameters: &[Parameter]) -> Vec<Vec<Change>> {
     all
 }
 
-/// What tells a replay from the others of a sweep.
+/// What tells a replay from the others of a sweep. Blocks that a drive has for those beside it are part of it: with others beside
+/// it, it is another drive.
 fn key(setup: &Setup) -> String {
-    format!("{} {} {} {}", setup.label(), setup.flash, setup.policy.name(), setup.chunk_bytes)
+    let key = format!("{} {} {} {}", setup.label(), setup.flash, setup.policy.name(), setup.chunk_bytes);
+    match setup.options.drive.and_then(|drive| drive.shape) {
+        Some(shape) => format!("{key} {shape:?}"),
+        None => key,
+    }
 }
 
 /// What tells a sweep from others: all that its replays have in common.
@@ -222,9 +256,14 @@ fn head(args: &SweepArgs, source: &Source<'_>) -> Outcome<Value> {
         Warmup::Requests(requests) => requests.to_string(),
         Warmup::Percent(percent) => format!("{percent}%"),
     };
-    // Rows on drives and rows without have other keys, and so other files.
+    // Rows on drives, rows with time and rows without have other keys, and so other files.
+    let kind = match (args.time.origin, args.drive.ssd) {
+        (Some(_), _) => 4,
+        (None, Some(_)) => 3,
+        (None, None) => 1,
+    };
     let mut head = json!({
-        "larder_sweep": if args.drive.ssd.is_some() { 2 } else { 1 },
+        "larder_sweep": kind,
         "trace": input.file.trace.file_name().map(|name| name.to_string_lossy()),
         "trace_bytes": bytes,
         "trace_beginning_xxh3": format!("{:016x}", XxHash3_64::oneshot(&beginning)),
@@ -240,6 +279,12 @@ fn head(args: &SweepArgs, source: &Source<'_>) -> Outcome<Value> {
         // The translation layer is in the name of a setup.
         let DriveSetup { profile, capacity, .. } = drive;
         head.insert("ssd".to_owned(), format!("{profile:?} {capacity:?}").into());
+    }
+    if let (Some(origin), Some(head)) = (args.time.origin, head.as_object_mut()) {
+        head.insert(
+            "time".to_owned(),
+            format!("{} {:?} {:?}", origin.name, origin.figures, time::pace(&args.time)).into(),
+        );
     }
     Ok(head)
 }

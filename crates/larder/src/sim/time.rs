@@ -1,7 +1,6 @@
 //! Modelled time of replays: what of it is asked for, and its figures, a pass over the trace for each row.
 //!
-//! Invariants: what cannot be timed is refused before anything is replayed, but for a trace without times, of which that is known
-//! when it is timed.
+//! Invariants: what cannot be timed is refused before anything is replayed.
 //!
 //! What it does not do: model; `larder_sim::whole` does.
 
@@ -16,8 +15,8 @@ use larder_sim::{
         profile::{PROFILES, Profile},
     },
     report::{Row, time},
-    setup::{Setup, drive::Capacity},
-    whole::{Clients, Pace, Whole, WholeError, drive::fitted},
+    setup::{Built, Setup},
+    whole::{Clients, Pace, Whole, WholeError, drive::clocked},
 };
 
 use super::replay::{Pass, refused};
@@ -62,13 +61,23 @@ pub fn check(args: &TimeArgs, metric: Option<&str>) -> Outcome {
     }
 }
 
+/// When requests are made.
+pub fn pace(args: &TimeArgs) -> Pace {
+    match args.pace {
+        Some(SimPaceArg::Own) => Pace::Own,
+        Some(SimPaceArg::Full) | None => {
+            Pace::Full(args.outstanding.map_or(OUTSTANDING, |outstanding| outstanding as usize))
+        }
+    }
+}
+
 /// How large the origin is, where time is asked for, and then that each of these caches can be timed.
 ///
 /// # Errors
-/// A sentence: a drive or an origin of which there is no time.
+/// A sentence: a drive or an origin of which there is no time; a trace without times, at its own pace.
 pub fn origin_bytes(args: &TimeArgs, pass: &Pass<'_>, setups: &[Setup]) -> Outcome<Option<u64>> {
     let Some(profile) = args.origin else { return Ok(None) };
-    let bytes = volume_bytes(pass)?;
+    let bytes = volume_bytes(pass, pace(args))?;
     for setup in setups {
         whole(pass, setup, &profile, bytes).map_err(|sentence| refused(setup, &sentence))?;
     }
@@ -81,12 +90,7 @@ pub fn origin_bytes(args: &TimeArgs, pass: &Pass<'_>, setups: &[Setup]) -> Outco
 /// A sentence: a trace without times at its own pace.
 pub fn add(args: &TimeArgs, pass: &Pass<'_>, setups: &[Setup], origin_bytes: Option<u64>, rows: &mut [Row]) -> Outcome {
     let (Some(profile), Some(bytes)) = (args.origin, origin_bytes) else { return Ok(()) };
-    let pace = match args.pace {
-        Some(SimPaceArg::Own) => Pace::Own,
-        Some(SimPaceArg::Full) | None => {
-            Pace::Full(args.outstanding.map_or(OUTSTANDING, |outstanding| outstanding as usize))
-        }
-    };
+    let pace = pace(args);
     for (setup, row) in setups.iter().zip(rows) {
         let mut whole = whole(pass, setup, &profile, bytes).map_err(|sentence| refused(setup, &sentence))?;
         let requests = pass.source.requests("timing").map_err(|error| pass.source.explain(&error))?;
@@ -101,11 +105,14 @@ pub fn add(args: &TimeArgs, pass: &Pass<'_>, setups: &[Setup], origin_bytes: Opt
 }
 
 /// How large the origin is: to the end of the last chunk that is touched.
-fn volume_bytes(pass: &Pass<'_>) -> Outcome<u64> {
+fn volume_bytes(pass: &Pass<'_>, pace: Pace) -> Outcome<u64> {
     let explain = |error| pass.source.explain(&error);
     let mut chunks = 1;
     for request in pass.source.requests("looking for the end of the volume").map_err(explain)? {
         let request = request.map_err(explain)?;
+        if pace == Pace::Own && request.time_us.is_none() {
+            return Err(Failure::failed(WholeError::NoTimes));
+        }
         chunks = chunks.max(request.lba.saturating_add(request.chunk_count));
     }
     Ok(chunks.saturating_mul(u64::from(pass.source.chunk_bytes())))
@@ -113,18 +120,17 @@ fn volume_bytes(pass: &Pass<'_>) -> Outcome<u64> {
 
 fn whole(pass: &Pass<'_>, setup: &Setup, profile: &Profile, bytes: u64) -> Result<Whole, String> {
     let drive = setup.options.drive.ok_or("time is asked of no drive: say which with --ssd PROFILE")?;
-    let mut bare = *setup;
-    bare.options.drive = None;
-    let cache = bare.build(pass.survey.map_or(0, |survey| survey.working_set_chunks))?.cache;
-    let flash_bytes = match drive.capacity {
-        Capacity::OfCache => cache.flash_span_bytes(),
-        Capacity::Bytes(bytes) => bytes,
-    };
+    let Built { cache, drive: counted, .. } = setup.build(pass.working_set_chunks())?;
+    // As the drive whose erasures are counted was cut.
+    let counted = counted.ok_or("there is no drive")?;
+    let cut = *counted.profile();
     let about = |error| format!("a drive {} with {}: {error}", drive.profile.name, drive.ftl.name);
-    let (clocked, fitted) = fitted(&drive.profile, drive.ftl, flash_bytes).map_err(about)?;
+    let clocked = clocked(&cut, drive.ftl, cache.flash_weu_bytes()).map_err(about)?;
     let of_origin = |error| format!("an origin {}: {error}", profile.name);
     let origin = Origin::new(profile, bytes).map_err(of_origin)?;
-    Whole::new(cache, Some((clocked, &fitted)), origin).map_err(about)
+    let is_asked = clocked.ftl().write_unit_pages() > 1;
+    let whole = Whole::new(cache, Some((clocked, &cut)), origin).map_err(about)?;
+    Ok(if is_asked { whole.advised_by(counted) } else { whole })
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@
 #![allow(dead_code)] // each test binary uses its part
 
 pub mod image;
+pub mod lab;
 pub mod wire;
 
 use larder_format::StoreKind;

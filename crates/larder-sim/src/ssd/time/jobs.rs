@@ -5,57 +5,73 @@
 //!
 //! What it does not do: hashing, which is the controller's.
 
-use super::lanes::{Job, Link, Owner, Work};
+use super::{
+    lanes::{Job, Link, Owner, Work},
+    stripes::Stripes,
+};
 use crate::ssd::{
-    geometry::{Geometry, Lpn, PlaneId, Ppa},
+    geometry::{BlockId, Lpn, Ppa},
     op::{Cause, Op, Source},
 };
 
 /// The jobs for these operations. `links`: how many reads were linked to programs of other planes so far. Frames wait for the host pages of their batch; `awaited`: a request waits for that operation.
 pub fn of(
-    geometry: &Geometry,
+    stripes: &mut Stripes,
     ops: &[Op],
     batch: Option<u64>,
     awaited: Option<(usize, u64)>,
     links: &mut u64,
 ) -> Vec<Job> {
-    let plane_of = |ppa: Ppa| geometry.plane_of(geometry.block_of(ppa));
     let owner_of = |at: usize| match awaited {
         Some((which, request)) if which == at => Owner::Request(request),
         _ => Owner::Nobody,
     };
     let mut linked = None;
-    let job = |(at, op): (usize, &Op)| match *op {
-        Op::Read { .. } if is_copy_back(ops.get(at..at + 2).unwrap_or_default(), plane_of) => None,
-        Op::Read { ppa, cause } => {
-            let goes_first = awaited.is_some() || cause == Cause::Host;
-            let feeds = copied_to(ops.get(at..at + 2).unwrap_or_default()).map(|to| {
-                *links += 1;
-                Link { number: *links, to: plane_of(to) }
-            });
-            linked = feeds;
-            let (work, owner) = (Work::Read, owner_of(at));
-            Some(Job { plane: plane_of(ppa), work, owner, goes_first, feeds, needs: None })
+    let mut jobs = Vec::with_capacity(ops.len());
+    for (at, op) in ops.iter().enumerate() {
+        let (with_next, with_last) = (ops.get(at..at + 2), at.checked_sub(1).and_then(|last| ops.get(last..=at)));
+        if let Some(ppa) = programmed(op).or_else(|| with_next.and_then(copied_to)) {
+            stripes.writes(ppa);
         }
-        Op::Program { ppa, source, .. } => {
-            let owner = match (source, batch) {
-                (Source::Host(lpn, _), Some(batch)) => Owner::Frame { lpn: lpn.0, batch },
-                _ => owner_of(at),
-            };
-            let pair = at.checked_sub(1).and_then(|before| ops.get(before..=at));
-            let copies = pair.is_some_and(|pair| is_copy_back(pair, plane_of));
-            let work = if copies { Work::CopyBack } else { Work::Program };
-            let needs = linked.take();
-            Some(Job { plane: plane_of(ppa), work, owner, goes_first: false, feeds: None, needs })
+        let is_copied_back = |pair: Option<&[Op]>| pair.is_some_and(|pair| is_copy_back(pair, stripes));
+        match *op {
+            Op::Read { .. } if is_copied_back(with_next) => {}
+            Op::Read { ppa, cause } => {
+                let goes_first = awaited.is_some() || cause == Cause::Host;
+                linked = with_next.and_then(copied_to).map(|to| {
+                    *links += 1;
+                    Link { number: *links, to: stripes.plane_of(to) }
+                });
+                let (plane, owner) = (stripes.plane_of(ppa), owner_of(at));
+                jobs.push(Job { plane, work: Work::Read, owner, goes_first, feeds: linked, needs: None });
+            }
+            Op::Program { ppa, source, .. } => {
+                let owner = match (source, batch) {
+                    (Source::Host(lpn, _), Some(batch)) => Owner::Frame { lpn: lpn.0, batch },
+                    _ => owner_of(at),
+                };
+                let work = if is_copied_back(with_last) { Work::CopyBack } else { Work::Program };
+                let (plane, needs) = (stripes.plane_of(ppa), linked.take());
+                jobs.push(Job { plane, work, owner, goes_first: false, feeds: None, needs });
+            }
+            Op::Erase { block, .. } => jobs.extend(erasure(stripes, block)),
+            Op::Hash { .. } | Op::Evicted { .. } => {}
         }
-        Op::Erase { block, .. } => {
-            let plane = geometry.plane_of(block);
-            let (work, owner) = (Work::Erase, owner_of(at));
-            Some(Job { plane, work, owner, goes_first: false, feeds: None, needs: None })
-        }
-        Op::Hash { .. } | Op::Evicted { .. } => None,
-    };
-    ops.iter().enumerate().filter_map(job).collect()
+    }
+    jobs
+}
+
+/// The page that this operation programs.
+fn programmed(op: &Op) -> Option<Ppa> {
+    if let Op::Program { ppa, .. } = op { Some(*ppa) } else { None }
+}
+
+/// A block is erased in each plane that it lies on; nobody waits for it.
+fn erasure(stripes: &Stripes, block: BlockId) -> impl Iterator<Item = Job> + use<> {
+    let planes = stripes.planes_of(block);
+    let work = Work::Erase { planes: planes.len() as u32 };
+    let job = move |plane| Job { plane, work, owner: Owner::Nobody, goes_first: false, feeds: None, needs: None };
+    planes.into_iter().map(job)
 }
 
 /// Where these two operations, which read a page and program it, put it.
@@ -75,9 +91,9 @@ pub fn evicted(ops: &[Op]) -> impl Iterator<Item = Lpn> {
 }
 
 /// Whether these two operations read a page and program it in the same plane.
-fn is_copy_back(pair: &[Op], plane_of: impl Fn(Ppa) -> PlaneId) -> bool {
+fn is_copy_back(pair: &[Op], stripes: &Stripes) -> bool {
     match (pair, copied_to(pair)) {
-        ([Op::Read { ppa, .. }, _], Some(to)) => plane_of(*ppa) == plane_of(to),
+        ([Op::Read { ppa, .. }, _], Some(to)) => stripes.plane_of(*ppa) == stripes.plane_of(to),
         _ => false,
     }
 }

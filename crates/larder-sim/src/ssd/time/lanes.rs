@@ -6,19 +6,16 @@
 //! 4.3.2), but nothing that a plane has begun is broken off.
 //!
 //! Invariants: what waits without priority begins in the order in which it came, plane by plane; so an erasure follows the copies
-//! out of its block. A page that is copied to another plane is programmed when it has been read; a read comes before its program,
-//! so no two planes wait for each other.
+//! out of its block, which are in the planes that it is in. A page that is copied to another plane is programmed when it has been
+//! read; a read comes before its program, so no two planes wait for each other.
 //!
 //! What it does not do: know requests, or where the time comes from: whoever owns the clock hands back the steps that it was
 //! asked to.
 
 use std::collections::{HashSet, VecDeque};
 
-use super::Nanos;
-use crate::ssd::{
-    geometry::{Geometry, PlaneId},
-    profile::Timing,
-};
+use super::{Nanos, stripes::Stripes};
+use crate::ssd::{geometry::PlaneId, profile::Timing};
 
 /// What a plane does for a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,8 +26,11 @@ pub enum Work {
     Program,
     /// A page is read and programmed in the same plane.
     CopyBack,
-    /// A block is erased.
-    Erase,
+    /// A block is erased that lies on so many planes: this one's part of the time.
+    Erase {
+        /// Those planes.
+        planes: u32,
+    },
 }
 
 /// Who waits for a job.
@@ -99,7 +99,6 @@ struct Bus {
 
 /// All planes and buses of a drive.
 pub struct Lanes {
-    geometry: Geometry,
     timing: Timing,
     planes: Vec<Plane>,
     buses: Vec<Bus>,
@@ -115,12 +114,11 @@ pub struct Lanes {
 
 impl Lanes {
     /// With nothing to do.
-    pub fn new(geometry: Geometry, timing: Timing) -> Lanes {
+    pub fn new(stripes: &Stripes, timing: Timing) -> Lanes {
         Lanes {
-            geometry,
             timing,
-            planes: (0..geometry.planes()).map(|_| Plane::default()).collect(),
-            buses: (0..geometry.packages).map(|_| Bus::default()).collect(),
+            planes: (0..stripes.planes()).map(|_| Plane::default()).collect(),
+            buses: (0..stripes.packages()).map(|_| Bus::default()).collect(),
             jobs: 0,
             links: 0,
             unread: HashSet::new(),
@@ -161,7 +159,7 @@ impl Lanes {
                     self.ask_bus(plane, after);
                     None
                 }
-                Work::Program | Work::CopyBack | Work::Erase => self.end(plane, after),
+                Work::Program | Work::CopyBack | Work::Erase { .. } => self.end(plane, after),
             },
             Step::Bus(plane) => {
                 self.bus_is_free(plane, after);
@@ -170,7 +168,7 @@ impl Lanes {
                         self.cells(plane, self.timing.program_ns, after);
                         None
                     }
-                    Work::Read | Work::CopyBack | Work::Erase => self.end(plane, after),
+                    Work::Read | Work::CopyBack | Work::Erase { .. } => self.end(plane, after),
                 }
             }
         }
@@ -195,7 +193,7 @@ impl Lanes {
         match job.work {
             Work::Read => self.cells(id, read_ns, after),
             Work::CopyBack => self.cells(id, read_ns + program_ns, after),
-            Work::Erase => self.cells(id, erase_ns, after),
+            Work::Erase { planes } => self.cells(id, erase_ns / Nanos::from(planes), after),
             Work::Program => self.ask_bus(id, after),
         }
     }
@@ -219,7 +217,7 @@ impl Lanes {
     }
 
     fn ask_bus(&mut self, plane: PlaneId, after: &mut impl FnMut(Nanos, Step)) {
-        let bus = &mut self.buses[self.geometry.package_of(plane) as usize];
+        let bus = self.bus_of(plane);
         match bus.is_busy {
             true => bus.waiting.push_back(plane),
             false => {
@@ -229,8 +227,14 @@ impl Lanes {
         }
     }
 
+    /// Planes in a row are in packages in a row.
+    fn bus_of(&mut self, plane: PlaneId) -> &mut Bus {
+        let package = plane.0 as usize % self.buses.len();
+        &mut self.buses[package]
+    }
+
     fn bus_is_free(&mut self, plane: PlaneId, after: &mut impl FnMut(Nanos, Step)) {
-        let bus = &mut self.buses[self.geometry.package_of(plane) as usize];
+        let bus = self.bus_of(plane);
         match bus.waiting.pop_front() {
             Some(next) => after(self.timing.transfer_ns, Step::Bus(next)),
             None => bus.is_busy = false,

@@ -1,0 +1,36 @@
+//! When the requests of a trace are made, and why that may not be.
+//!
+//! What it does not do: make them.
+
+use larder_trace::TraceError;
+
+/// When requests are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// At the times that the trace has.
+    Own,
+    /// As soon as fewer than so many, at least one, are not over.
+    Full(usize),
+}
+
+/// Why a trace could not be timed.
+#[derive(Debug)]
+pub enum WholeError {
+    /// The trace's own.
+    Trace(TraceError),
+    /// It has no times, which its own pace needs.
+    NoTimes,
+}
+
+impl std::fmt::Display for WholeError {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            WholeError::Trace(error) => error.fmt(out),
+            WholeError::NoTimes => out.write_str(
+                "the trace has no times, so it has no pace of its own: ask for full load, with so many requests outstanding",
+            ),
+        }
+    }
+}
+
+impl std::error::Error for WholeError {}
