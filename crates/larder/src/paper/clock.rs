@@ -91,14 +91,16 @@ fn requests(scale: f64) -> Result<Vec<Request>, String> {
     requests.map_err(|error| error.to_string())
 }
 
-/// Of these there is no ratio: a write in write-back is over when memory has it, which takes no time on the virtual clock.
+/// Of these alone there is no ratio: a write in write-back is over when memory has it, which takes no time on the virtual clock. Among
+/// all they have a part in one.
 const WRITES: &str = "Write response time (us)";
 
 /// A figure of a load.
 type Figure = (&'static str, fn(&Figures) -> f64);
 
-const FIGURES: [Figure; 3] = [
+const FIGURES: [Figure; 4] = [
     ("IOPS", Figures::iops),
+    ("Response time of all (us)", Figures::mean_us),
     ("Read response time (us)", |figures| figures.reads.mean_us().unwrap_or(f64::NAN)),
     (WRITES, |figures| figures.writes.mean_us().unwrap_or(f64::NAN)),
 ];
@@ -133,8 +135,9 @@ fn report(names: &[&'static str], on_virtual: &[Figures], on_real: &[Figures]) -
     report.words = vec![
         "Where the disk decides, both clocks agree. They part where a request is over in tens of microseconds: a write in \
          write-back is over when memory has it, and the microseconds that it computes are the real clock's alone. Figures of \
-         such times are the real clock's to give, and the experiments about them are on it. Nothing of this is published; \
-         1 is what both clocks would have to have in common."
+         such times are the real clock's to give, and the experiments that compare them are on it; where one on the virtual clock \
+         has a column of them, it is what waits for devices. Nothing of this is published; 1 is what both clocks would have to have \
+         in common."
             .to_owned(),
     ];
     report
