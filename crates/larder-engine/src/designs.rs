@@ -7,7 +7,12 @@
 use crate::{
     config::CreateOptions,
     error::EngineError,
-    store::{Store, buckets::Buckets, slots::Slots, weus::Weus},
+    store::{
+        Store,
+        buckets::Buckets,
+        slots::{self, Slots},
+        weus::Weus,
+    },
 };
 use larder_core::{
     Design, DesignConfig,
@@ -101,7 +106,7 @@ pub const DESIGNS: &[EngineDesign] = &[
     EngineDesign {
         id: DesignId::Austere,
         name: austere::NAME,
-        about: "AustereCache (Wang et al., USENIX ATC 2020): an index of hashes, ten bytes an address, and metadata on flash",
+        about: "AustereCache (Wang et al., USENIX ATC 2020): an index of hashes, ten bytes for each address that it has room for, and metadata on flash",
         store: &Buckets,
     },
 ];
@@ -175,6 +180,14 @@ impl EngineDesign {
     /// One sentence, with the designs that would do.
     pub fn check(&self, options: &CreateOptions) -> Result<(), EngineError> {
         self.store.check(options).map_err(|why| self.refusal(&why))
+    }
+
+    /// Refuses that a size of the FP index is asked for, be it the default, of a design that has none.
+    ///
+    /// # Errors
+    /// One sentence, with the designs that would do.
+    pub fn check_fp_index_asked(&self) -> Result<(), EngineError> {
+        if self.can_share() { Ok(()) } else { Err(self.refusal(&slots::no_fp_index())) }
     }
 
     fn refusal(&self, why: &str) -> EngineError {

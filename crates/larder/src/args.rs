@@ -30,13 +30,13 @@ pub use sim::{
     CacheArgs, CompareArgs, DriveArgs, ReportArgs, RunArgs, SimArgs, SimCommand, SimPaceArg, SweepArgs, TimeArgs,
     TraceFile, TraceInput,
 };
-use std::{ffi::OsString, path::PathBuf};
+use std::{convert::Infallible, ffi::OsString, path::PathBuf};
 pub use trace::{
     ContentArg, ConvertArgs, GenerateArgs, InfoArgs, InputArgs, OutputArgs, RecordArgs, ShapeArgs, ToFormat, TraceArgs,
     TraceCommand, UnknownArg,
 };
 pub use values::request_count;
-use values::{address, design, fp_index_percent, profile, ram_budget, request_max};
+use values::{address, design, fp_index_percent, no_design, profile, ram_budget, request_max};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -157,7 +157,7 @@ pub struct CreateArgs {
     /// The design that decides what is cached
     #[arg(long, value_name = "NAME", default_value = "nitro", value_parser = design())]
     pub design: DesignId,
-    /// Compression of stored chunks [default: lz4, or off where the design has slots of one chunk]
+    /// Compression of stored chunks [default: lz4, or off where the design has slots of one chunk or, as austere with chunks of 4K, could save nothing]
     #[arg(long, value_name = "NAME")]
     pub compress: Option<CompressArg>,
     /// Store duplicate chunks once [default: on, or as the design has it]
@@ -241,6 +241,9 @@ pub struct ServeArgs {
     /// Read options from this file, too
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
+    /// Refused, with what to do instead: a flash has its design.
+    #[arg(long, value_name = "NAME", hide = true, value_parser = no_design)]
+    pub design: Option<Infallible>,
 }
 
 /// `larder status`.
@@ -289,6 +292,9 @@ pub struct SetArgs {
     /// The state directory, if it has moved
     #[arg(long, value_name = "DIR")]
     pub state: Option<PathBuf>,
+    /// Refused, with what to do instead: a flash has its design.
+    #[arg(long, value_name = "NAME", hide = true, value_parser = no_design)]
+    pub design: Option<Infallible>,
 }
 
 /// `larder detach`.

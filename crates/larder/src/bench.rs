@@ -12,6 +12,7 @@
 pub(crate) mod blocks;
 pub(crate) mod content;
 mod counts;
+mod pace;
 mod prepare;
 mod replay;
 mod report;

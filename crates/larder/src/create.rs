@@ -16,15 +16,19 @@ use crate::{
     state_dir::StateDir,
     volume::{Access, open_file, open_origin_device, shown},
 };
+use larder_core::austere::config::SUBCHUNK_BYTES_LEAST;
 use larder_device::{BlockDevice, IoBuf, driver::block_on, file::FileId};
 use larder_engine::{
     CreateOptions, EngineError,
     create::{create, plan},
-    designs,
+    designs::{self, EngineDesign},
     status::{compression_name, mode_name},
     superblock,
 };
-use larder_format::{FormatError, Superblock, layout::SLOT_COUNT_MIN};
+use larder_format::{
+    Compression, FormatError, StoreKind, Superblock,
+    layout::{CHUNK_BYTES_MAX, SLOT_COUNT_MIN},
+};
 use std::{
     ffi::CString,
     fs::{self, File, OpenOptions},
@@ -85,7 +89,7 @@ pub fn run(args: &CreateArgs) -> Outcome {
         flash_uuid: random()?,
         hash_key: random()?,
     };
-    refuse_contradictions(args)?;
+    refuse_contradictions(args, design)?;
     check_texts(args, &options)?;
     plan(flash.bytes, flash.sector_bytes, origin_bytes, &options)
         .map_err(|error| refused_plan(args, &flash, &options, &error))?;
@@ -253,7 +257,7 @@ fn refuse_content(path: &Path, device: &dyn BlockDevice) -> Outcome {
     match block_on(superblock::read(device)) {
         Ok((superblock, _)) => {
             return Err(Failure::failed(format_args!(
-                "{shown} already holds a Larder cache of the design {}, for the origin {}: --force overwrites it, and what only it has",
+                "{shown} already holds a Larder cache of the design {}, for the origin {}: `larder status --flash {shown}` shows it, `larder detach --flash {shown}` brings what only it has to its origin and ends it, and --force overwrites it with all that",
                 designs::find(superblock.design).map_or("of another version", |design| design.name),
                 self::shown(superblock.origin.uri.as_str())
             )));
@@ -276,7 +280,12 @@ fn refuse_content(path: &Path, device: &dyn BlockDevice) -> Outcome {
 }
 
 /// Refuses options of which one says the contrary of another.
-fn refuse_contradictions(args: &CreateArgs) -> Outcome {
+fn refuse_contradictions(args: &CreateArgs, design: &EngineDesign) -> Outcome {
+    if args.fp_index.is_some() {
+        design
+            .check_fp_index_asked()
+            .map_err(|error| Failure::failed(format_args!("{}: {error}", args.flash.display())))?;
+    }
     match (args.dedup, args.fp_index) {
         (Some(Switch::Off), Some(percent)) if percent > 0 => Err(Failure::Usage(format!(
             "--dedup off --fp-index {percent}: without deduplication there is no FP index; leave one of the two out"
@@ -345,16 +354,27 @@ fn summary(args: &CreateArgs, made: &Superblock) -> String {
     let unused = layout.flash_bytes - layout.weu_offset - used;
     // Of what a slot needs, less than one is left over; of what a bucket does, where they are whole.
     let step = u64::from(layout.weu_bytes) * u64::from(layout.bucket_slots.max(1));
-    let note = match made.ram_budget_bytes > 0 && unused >= step {
-        false => String::new(),
-        true => format!(
-            "the RAM budget of {} affords no more slots: {} of the flash stay unused; a larger budget, or larger chunks, use more\n",
+    let mut notes = String::new();
+    if made.ram_budget_bytes > 0 && unused >= step {
+        let more = match layout.chunk_bytes < CHUNK_BYTES_MAX {
+            true => "a larger budget, or larger chunks, use more",
+            false => "a larger budget uses more",
+        };
+        notes += &format!(
+            "the RAM budget of {} affords no more slots: {} of the flash stay unused; {more}\n",
             size::exact(made.ram_budget_bytes),
             size::human(unused),
-        ),
-    };
+        );
+    }
+    if args.compress.is_none() && made.compression == Compression::Off && layout.store() == StoreKind::Buckets {
+        notes += &format!(
+            "chunks of {} are not compressed: this design keeps them in subchunks of {} at least, so that it would save nothing; larger chunks are\n",
+            size::exact(layout.chunk_bytes.into()),
+            size::exact(SUBCHUNK_BYTES_LEAST.into()),
+        );
+    }
     format!(
-        "made a cache of {} on {} for {} ({}): {} slots of {}, chunks of {}, {}, {dedup}, compression {}\n{note}",
+        "made a cache of {} on {} for {} ({}): {} slots of {}, chunks of {}, {}, {dedup}, compression {}\n{notes}",
         size::human(layout.flash_bytes),
         args.flash.display(),
         shown(made.origin.uri.as_str()),

@@ -202,6 +202,48 @@ fn requests_that_overlap_are_made_in_their_order() {
     assert_eq!((number(&found, "blocks_verified"), number(&found, "blocks_wrong")), (200 * 9 + 2, 0));
 }
 
+/// A fingerprint is one content, whatever sizes a trace gives it, for all that read the trace: whoever prepares all of the disk or
+/// makes some of the requests, with a warm-up or without, here or over NBD.
+#[test]
+fn a_fingerprint_of_several_sizes_is_one_content() {
+    let scratch = Scratch::new("bench-sizes");
+    let line = |request: u64, block: u64, op: char, content: u64, size: u64| {
+        format!("- {request} - {} 8 {op} 0 0 {content:016x} {size}", block * 8)
+    };
+    // What is read first has other sizes than what is written then, and each time another one.
+    let mut lines = vec![line(0, 900, 'R', 1, 700), line(1, 901, 'R', 1, 1900), line(2, 902, 'R', 2, 3000)];
+    for request in 3..203 {
+        let (op, block) = if request % 2 == 1 { ('W', request) } else { ('R', request - 1) };
+        lines.push(line(request, block, op, block % 5, 500 + request * 7));
+    }
+    lines.push(line(203, 903, 'R', 1, 20));
+    let trace = written(&scratch, &lines.iter().map(String::as_str).collect::<Vec<_>>());
+    let origin = scratch.path("disk.img");
+    prepare(&trace, &origin);
+    let bytes = fs::read(&origin).expect("the disk");
+    let block = |number: u64| &bytes[(number * BLOCK) as usize..((number + 1) * BLOCK) as usize];
+    assert!(block(900) == block(901) && block(900) == block(903), "one fingerprint, and several contents");
+    assert!(block(900) != block(902) && block(900)[700..].iter().all(|&byte| byte == 0), "not the first size");
+    for (options, verified) in [(&[][..], 104), (&["--limit", "50"][..], 26), (&["--warmup", "40%"][..], 104)] {
+        let flash = create(&scratch, &origin, &["--mode", "write-around"]);
+        run(bench(&["replay", "--json", "--trace"]).arg(&trace).arg("--flash").arg(&flash).args(options));
+        let flash = create(&scratch, &origin, &[]);
+        let mut replay = bench(&["replay", "--json", "--outstanding", "1", "--no-read-ahead", "--trace"]);
+        let found = report(&run(replay.arg(&trace).arg("--flash").arg(&flash).args(options)));
+        assert_eq!(number(&found, "blocks_verified"), verified, "{found}");
+        assert_eq!((number(&found, "blocks_wrong"), number(&found, "trace_contradictions")), (0, 0), "{found}");
+        if options.is_empty() {
+            // 100 chunks of five contents were written.
+            assert!(number(&found["cache"], "duplicate_chunks") >= 95, "{found}");
+        }
+    }
+    let bare = Volume::bare(&scratch, "bare", &origin);
+    let server = bare.serve_bare();
+    let found = report(&run(bench(&["replay", "--json", "--trace"]).arg(&trace).args(["--nbd", &server.uri])));
+    assert_eq!((number(&found, "blocks_verified"), number(&found, "blocks_wrong")), (104, 0), "{found}");
+    server.stop();
+}
+
 /// A scan is read ahead and kept off the flash, or neither.
 #[test]
 fn what_a_scan_reads_is_inserted_where_nothing_is_read_ahead() {
@@ -275,13 +317,18 @@ fn bad_input_is_one_sentence() {
     let disk = scratch.path("disk.img");
     prepare(&good, &disk);
     let flash = create(&scratch, &disk, &[]);
-    let cases: [(&[&str], i32, &[&str]); 13] = [
+    let cases: [(&[&str], i32, &[&str]); 14] = [
         (&["--trace", "GOOD"], 2, &["--flash", "--nbd"]),
         (&["--trace", "GOOD", "--flash", "FLASH", "--nbd", "nbd://h/x"], 2, &["--flash", "--nbd"]),
         (
             &["--trace", "GOOD", "--flash", "FLASH", "--pace", "trace"],
             1,
             &["request 1 of the trace has no time", "--pace full"],
+        ),
+        (
+            &["--trace", "TIMED", "--flash", "FLASH", "--speed", "10"],
+            2,
+            &["--speed 10", "--pace trace", "leave --speed out"],
         ),
         (&["--trace", "GOOD", "--flash", "FLASH", "--speed", "0"], 2, &["--speed", "how many times"]),
         (

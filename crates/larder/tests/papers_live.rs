@@ -201,6 +201,36 @@ fn a_trace_of_ones_own_takes_the_place_of_generated_ones() {
     }
 }
 
+/// Concurrent workloads are before one cache, whose working set is of all of them, and the page says who ran.
+#[test]
+fn workloads_share_a_cache() {
+    let all = report("cachededup-fig8-latency");
+    let says = |report: &Value, words: &str| {
+        list(report, "words").iter().any(|said| said.as_str().is_some_and(|said| said.contains(words)))
+    };
+    assert!(says(&all, "9 clients at once before one cache"), "{all}");
+    let scratch = Scratch::new("paper-live-shared");
+    let (one, other) = (trace(&scratch).display().to_string(), scratch.path("other.trace"));
+    fs::copy(&one, &other).expect("a copy");
+    let other = other.display().to_string();
+    let alone = json(&mut paper(&["run", "cachededup-fig8-latency", "--trace", &one]));
+    assert!(says(&alone, "one trace alone, with 9 requests"), "{alone}");
+    let together = json(&mut paper(&["run", "cachededup-fig8-latency", "--trace", &one, "--trace", &other]));
+    assert!(says(&together, "2 traces at once before one cache"), "{together}");
+    let rows = |report: &Value| -> Vec<Vec<String>> {
+        let names = |table: &Value| list(table, "series").iter().map(|row| text(row, "name").to_owned()).collect();
+        list(report, "tables").iter().map(names).collect()
+    };
+    assert!(rows(&together).iter().all(|names| *names == ["mine.trace + other.trace"]), "{together}");
+    // Of two machines with the same content, one stores it for both where content is shared: more fits, and more hits.
+    let hits = |report: &Value, name| series(report, "All traces", "Read hit ratio", name);
+    let (before, after) = (hits(&alone, "mine.trace"), hits(&together, "mine.trace + other.trace"));
+    let columns = list(&list(&together, "tables")[0], "columns");
+    let at = |design: &str| columns.iter().position(|column| column == design).expect("a design");
+    let gains = |design: &str| after[at(design)] - before[at(design)];
+    assert!(gains("D-LRU") > gains("LRU") + 1.0, "{before:?} {after:?}");
+}
+
 #[test]
 fn what_an_experiment_cannot_have_is_refused() {
     let scratch = Scratch::new("paper-live-refused");

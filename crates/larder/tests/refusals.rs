@@ -147,6 +147,23 @@ fn create_refuses_a_wrong_geometry() {
         (&["--size", "300K", "--design", "austere"], &["flash", "small", "16 subchunks of 4K"]),
         (&["--size", "300K", "--design", "austere", "--chunk", "4K"], &["flash", "small", "16 subchunks of 4K"]),
         (&["--size", "64M", "--design", "lru", "--fp-index", "50"], &["lru", "no FP index", "nitro, cd-arc"]),
+        (&["--size", "64M", "--design", "lru", "--fp-index", "100"], &["lru", "no FP index", "nitro, cd-arc"]),
+        (&["--size", "64M", "--design", "arc", "--fp-index", "100"], &["arc", "no FP index", "nitro, cd-arc"]),
+        (
+            &["--size", "64M", "--design", "austere", "--chunk", "4K", "--compress", "lz4"],
+            &[
+                "austere",
+                "4096 bytes",
+                "for nothing",
+                "switch compression off",
+                "chunks of 8192 bytes",
+                "nitro, cd-arc",
+            ],
+        ),
+        (
+            &["--size", "64M", "--design", "austere", "--chunk", "4K", "--compress", "zstd"],
+            &["austere", "switch compression off"],
+        ),
         (&["--size", "64M", "--design", "arc", "--fp-index", "0"], &["arc", "no FP index", "nitro, cd-arc"]),
         (&["--size", "64M", "--design", "austere", "--fp-index", "50"], &["austere", "FP index", "nitro, cd-arc"]),
         (&["--size", "64M", "--design", "d-lru", "--weu", "2M"], &["d-lru", "no WEUs", "nitro, cd-arc"]),
@@ -164,6 +181,34 @@ fn create_refuses_a_wrong_geometry() {
     // A flash file that is there, and is too small.
     let small = scratch.file("small", 4 * MIB);
     refused(&scratch, &mut create(&small, &origin, &[]), &["a flash of 4M is too small; 16M is the least"]);
+}
+
+/// What is not refused, and perhaps not meant, is said in a line; with advice that can be followed.
+#[test]
+fn create_says_what_it_left_out() {
+    if stands_in() {
+        return;
+    }
+    let scratch = Scratch::new("notes");
+    let origin = scratch.file("origin", 16 * MIB);
+    let said = |name: &str, options: &[&str]| run(&mut create(&scratch.path(name), &origin, options));
+    let austere = ["--size", "64M", "--design", "austere", "--chunk", "4K"];
+    let made = said("austere", &austere);
+    assert!(made.contains("compression off\n") && made.contains("chunks of 4K are not compressed"), "{made}");
+    assert_eq!(made.lines().count(), 2, "{made}");
+    let asked = said("asked", &[&austere[..], &["--compress", "off"]].concat());
+    assert!(asked.contains("compression off\n") && asked.lines().count() == 1, "{asked}");
+    let larger = said("larger", &["--size", "64M", "--design", "austere", "--chunk", "8K"]);
+    assert!(larger.contains("compression lz4\n") && larger.lines().count() == 1, "{larger}");
+    let status = run(larder(["status", "--json", "--flash"]).arg(scratch.path("austere")));
+    let status: serde_json::Value = serde_json::from_str(&status).expect("JSON");
+    assert_eq!(status["compression"], "off", "{status}");
+    let budget = ["--size", "4G", "--design", "d-lru", "--ram", "1M"];
+    let small = said("small", &[&budget[..], &["--chunk", "64K"]].concat());
+    assert!(small.contains("a larger budget, or larger chunks, use more"), "{small}");
+    // 128K is the largest chunk there is.
+    let largest = said("largest", &[&budget[..], &["--chunk", "128K"]].concat());
+    assert!(largest.contains("a larger budget uses more") && !largest.contains("larger chunks"), "{largest}");
 }
 
 #[test]
@@ -221,7 +266,19 @@ fn a_flash_must_be_ours_and_free() {
     let other_origin = scratch.file("other-origin", 16 * MIB);
     refused(&scratch, &mut create(&volume.flash, &other_origin, &[]), &[&flash_name, "design nitro"]);
     let over = &mut create(&volume.flash, &other_origin, &["--design", "austere"]);
-    refused(&scratch, over, &[&flash_name, "design nitro"]);
+    refused(
+        &scratch,
+        over,
+        &[&flash_name, "design nitro", "larder status --flash", "larder detach --flash", "--force"],
+    );
+    // A flash that has a design takes no other, and whoever asks for one is told where to look.
+    let words =
+        ["--design d-lru", "keeps the design that it was created with", "larder status --flash", "larder create"];
+    let mut set = larder(["set", "--mode", "write-back", "--flash"]);
+    let mut replay = larder(["bench", "replay", "--trace", "t", "--flash"]);
+    for command in [&mut serve(&volume.flash, &address), set.arg(&volume.flash), replay.arg(&volume.flash)] {
+        refused_with(&scratch, command.args(["--design", "d-lru"]), &[2], &words);
+    }
     // Nor does it serve before another origin.
     let mut wrong_origin = serve(&volume.flash, &address);
     refused(&scratch, wrong_origin.arg("--origin").arg(&other_origin), &["origin"]);

@@ -382,7 +382,7 @@ fn what_cannot_be_is_refused_with_what_could() {
         (&["--design", "nitro", "--flash", "64M", "--granularity", "extent", "--weu", "1M"], 1, &["--weu"]),
         (&["--design", "lru", "--flash", "100"], 1, &["lru: a flash of", "is too small;", "is the least"]),
         (&["--design", "lru", "--flash", "0.0001%"], 1, &["lru: a flash of", "is too small;", "is the least"]),
-        (&["--design", "austere", "--flash", "2c"], 1, &["austere: 2 data chunks are too few", "32 are the least"]),
+        (&["--design", "austere", "--flash", "2c"], 1, &["austere: 2 data chunks are too few", "64 are the least"]),
         (&["--design", "nitro", "--flash", "1M"], 1, &["nitro: a flash of 1M is too small; 16M is the least"]),
         (&["--design", "nitro", "--flash", "100c"], 1, &["WEUs", "513 are the least"]),
         (

@@ -16,6 +16,17 @@ pub const LBA_ENTRIES_PER_CHUNK: u64 = 4;
 const FEW_PREFIX_BITS: u32 = 3;
 /// A compressed chunk has this many subchunks at most, where nothing else is asked (§5.2: 8 KiB of 32 KiB).
 pub const SUBCHUNKS_PER_CHUNK: u32 = 4;
+/// The least subchunk of a cache on a device, in bytes: what that writes whole.
+pub const SUBCHUNK_BYTES_LEAST: u32 = 4096;
+
+/// Bytes of a subchunk where nothing else is asked: the paper's share of a chunk, but [`SUBCHUNK_BYTES_LEAST`] at least; of chunks that
+/// are not compressed there is nothing to divide. From chunks of four times the least on it is the paper's, whose chunks have 32 KiB.
+pub fn subchunk_bytes(chunk_bytes: u32, has_compression: bool) -> u32 {
+    match has_compression {
+        true => (chunk_bytes / SUBCHUNKS_PER_CHUNK).max(SUBCHUNK_BYTES_LEAST).min(chunk_bytes),
+        false => chunk_bytes,
+    }
+}
 
 /// How an AustereCache is laid out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

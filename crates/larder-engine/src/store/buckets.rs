@@ -23,7 +23,7 @@ use larder_core::{
     austere::{
         Bucketed,
         bucketed::{self, BucketedConfig, exact},
-        config::{BUCKET_SLOTS, SUBCHUNKS_PER_CHUNK},
+        config::{BUCKET_SLOTS, SUBCHUNK_BYTES_LEAST, SUBCHUNKS_PER_CHUNK, subchunk_bytes},
     },
     nitro,
     packing::PackingRules,
@@ -40,18 +40,13 @@ const EXACT_SHARE_BYTES_MAX: u64 = nitro::DIRTY_SHARE_BYTES_MAX;
 /// A flash should have so many buckets at least, if they need not be too small for that.
 const BUCKETS_WANTED: u64 = 64;
 const BUCKET_SLOTS_MIN: u64 = 16;
-/// The least subchunk: what a device writes whole.
-const SUBCHUNK_BYTES_LEAST: u32 = 4096;
 
 /// The store.
 pub struct Buckets;
 
-/// Bytes of a subchunk: of chunks that are not compressed there is nothing to divide.
-fn subchunk_bytes(options: &CreateOptions) -> u32 {
-    match options.compression {
-        Compression::Off => options.chunk_bytes,
-        _ => (options.chunk_bytes / SUBCHUNKS_PER_CHUNK).max(SUBCHUNK_BYTES_LEAST).min(options.chunk_bytes),
-    }
+/// Whether compression saves anything: a chunk of one subchunk takes all of it, however small it is compressed.
+fn compression_saves(options: &CreateOptions) -> bool {
+    subchunk_bytes(options.chunk_bytes, true) < options.chunk_bytes
 }
 
 /// How a flash of so many slots is divided.
@@ -102,13 +97,26 @@ impl Store for Buckets {
     }
 
     fn fit(&self, options: &mut CreateOptions) {
-        options.weu_bytes = subchunk_bytes(options);
+        if !compression_saves(options) {
+            options.compression = Compression::Off;
+        }
+        options.weu_bytes = subchunk_bytes(options.chunk_bytes, options.compression != Compression::Off);
         options.dedup = true;
         options.fp_index_percent = 100;
     }
 
     fn check(&self, options: &CreateOptions) -> Result<(), String> {
-        let subchunk = subchunk_bytes(options);
+        let is_compressed = options.compression != Compression::Off;
+        if is_compressed && !compression_saves(options) {
+            let others = designs::names_where(|store| store.can_compress() && store.kind() != StoreKind::Buckets);
+            let chunk = options.chunk_bytes;
+            return Err(format!(
+                "keeps a chunk in whole subchunks of {SUBCHUNK_BYTES_LEAST} bytes at least, so that chunks of {chunk} bytes would be \
+                 compressed for nothing: switch compression off, or take chunks of {} bytes or more, or {others}",
+                2 * SUBCHUNK_BYTES_LEAST
+            ));
+        }
+        let subchunk = subchunk_bytes(options.chunk_bytes, is_compressed);
         if options.weu_bytes != subchunk {
             let others = designs::names_where(|store| store.kind() == StoreKind::Weus);
             return Err(format!(

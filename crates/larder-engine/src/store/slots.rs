@@ -16,7 +16,10 @@ use larder_core::{
     Design, DesignConfig, nitro,
     slotted::{Placed, Slotted, mappings_for, slots_bytes_max, spares},
 };
-use larder_format::{Compression, StoreKind, Superblock, layout::SLOT_COUNT_MIN};
+use larder_format::{
+    Compression, StoreKind, Superblock,
+    layout::{CHUNK_BYTES_MAX, SLOT_COUNT_MIN},
+};
 
 /// A design of so many data slots, to see what one takes.
 const SAMPLE_SLOTS: u64 = 1 << 16;
@@ -65,10 +68,13 @@ impl Store for Slots {
         match sizes.data_chunks >= slots {
             // Of those that a checkpoint has room for a sixteenth is kept free (`recover::index_limits`).
             true => Ok(Some((sizes.addresses + spares(slots)).max(mappings_for(slots)) / 15 * 16 + 16)),
-            false => Err(format!(
-                "cannot have the {slots} slots of {chunk_bytes} bytes that this flash has: take larger chunks, or {}",
-                designs::names_where(|store| store.kind() == StoreKind::Weus)
-            )),
+            false => {
+                let larger = if chunk_bytes < CHUNK_BYTES_MAX { "larger chunks" } else { "a smaller flash" };
+                Err(format!(
+                    "cannot have the {slots} slots of {chunk_bytes} bytes that this flash has: take {larger}, or {}",
+                    designs::names_where(|store| store.kind() == StoreKind::Weus)
+                ))
+            }
         }
     }
 
@@ -93,10 +99,7 @@ impl Store for Slots {
         match (self.dedup, options.dedup) {
             (true, dedup) => shares_all(dedup, options),
             (false, false) if options.fp_index_percent == 100 => Ok(()),
-            (false, false) => Err(format!(
-                "does not deduplicate, and has no FP index: leave its size out, or take {}",
-                designs::names_where(|store| store.kind() == StoreKind::Weus)
-            )),
+            (false, false) => Err(no_fp_index()),
             (false, true) => Err(format!(
                 "does not deduplicate: switch deduplication off, or take {}",
                 designs::names_where(|store| store.can_share())
@@ -113,6 +116,14 @@ impl Store for Slots {
     fn make(&self, config: DesignConfig, layout: &DesignLayout) -> Result<Box<dyn Design>, EngineError> {
         Ok(Box::new(Placed::new(config, |slots| (self.make)(slots, layout.chunk_bytes))))
     }
+}
+
+/// What is said of a size of the FP index to a design that has none.
+pub fn no_fp_index() -> String {
+    format!(
+        "does not deduplicate, and has no FP index: leave its size out, or take {}",
+        designs::names_where(|store| store.kind() == StoreKind::Weus)
+    )
 }
 
 /// Refuses options by which a design that knows all contents would not.

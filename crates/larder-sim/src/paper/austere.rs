@@ -11,6 +11,7 @@ mod designs;
 mod parameters;
 mod techniques;
 
+use larder_core::austere::config::SUBCHUNKS_PER_CHUNK;
 use larder_trace::Unknown;
 
 use super::{Experiment, How, Lab, Replayed, Report, Span, StandIn, Table, profile};
@@ -89,6 +90,7 @@ const fn of_all(
 }
 
 /// A scheme of the paper: its name, and the design that it is.
+#[derive(PartialEq, Eq)]
 struct Scheme {
     name: &'static str,
     design: &'static str,
@@ -105,12 +107,14 @@ impl Scheme {
     /// A cache with room for so many chunks of data.
     fn setup(&self, chunks: u64, chunk_bytes: u32) -> Result<Setup, String> {
         let lba_entries = Some(LBA_ENTRIES_PER_CHUNK * chunks);
+        // The paper's share, whatever a device writes whole: §5.4 has subchunks of 2 KiB, too.
+        let subchunk_bytes = (self == &AC_DC).then_some(chunk_bytes / SUBCHUNKS_PER_CHUNK);
         Ok(Setup {
             design: Design::named(self.design)?,
             chunk_bytes,
             flash: FlashAmount::DataChunks(chunks),
             policy: WritePolicy::Through,
-            options: Options { lba_entries, compress: self.compress, ..Options::default() },
+            options: Options { lba_entries, compress: self.compress, subchunk_bytes, ..Options::default() },
         })
     }
 }

@@ -1,7 +1,8 @@
 //! Sizes of an AustereCache.
 //!
 //! Each slot of the flash is a subchunk and a metadata slot of 512 bytes (AustereCache §3.1, §3.2), and flash is used in
-//! whole buckets of 128 slots. The LBA index has four slots for each whole chunk (§5.2) where nothing else is asked. A RAM
+//! whole buckets of 128 slots. A subchunk is a quarter of a chunk, but 4 KiB at least, as in caches on devices; `--subchunk` sets another.
+//! The LBA index has four slots for each whole chunk (§5.2) where nothing else is asked. A RAM
 //! budget is met with fewer buckets, and with fewer slots of the LBA index where their number was left open. What they leave of it
 //! is the most that the sketch may take for large counts.
 //!
@@ -10,7 +11,7 @@
 use super::{Built, Setup, search::largest};
 use crate::austere::AustereCache;
 use larder_core::{
-    austere::{Austere, AustereConfig, AustereError, metadata::METADATA_SLOT_BYTES},
+    austere::{Austere, AustereConfig, AustereError, config::subchunk_bytes, metadata::METADATA_SLOT_BYTES},
     slotted::FlashSize,
 };
 use larder_format::size::exact;
@@ -35,15 +36,19 @@ pub(super) fn build(setup: &Setup, flash: FlashSize) -> Result<Built, String> {
 fn config(setup: &Setup, flash: FlashSize) -> Result<AustereConfig, String> {
     let chunk = setup.chunk_bytes;
     let has_compression = setup.options.compress.unwrap_or(true);
-    let mut config = AustereConfig::new(0, chunk, has_compression);
-    if let Some(subchunk_bytes) = setup.options.subchunk_bytes {
-        if !has_compression && subchunk_bytes != chunk {
+    // As a cache on a device has it, so that what is replayed is what one can create.
+    let mut config = AustereConfig {
+        subchunk_bytes: subchunk_bytes(chunk, has_compression),
+        ..AustereConfig::new(0, chunk, has_compression)
+    };
+    if let Some(asked) = setup.options.subchunk_bytes {
+        if !has_compression && asked != chunk {
             return Err("a --subchunk is for compressed chunks: leave out --compress off".to_owned());
         }
-        if subchunk_bytes == 0 {
+        if asked == 0 {
             return Err("a --subchunk has at least 1 byte".to_owned());
         }
-        config.subchunk_bytes = subchunk_bytes;
+        config.subchunk_bytes = asked;
     }
     let slot_bytes = u64::from(config.subchunk_bytes) + u64::from(METADATA_SLOT_BYTES);
     config.data_bytes = match flash {

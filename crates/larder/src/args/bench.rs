@@ -6,7 +6,7 @@ use super::{TraceFile, values};
 use crate::sim::spec;
 use clap::{Args, Subcommand, ValueEnum};
 use spec::Warmup;
-use std::{ops::RangeInclusive, path::PathBuf};
+use std::{convert::Infallible, ops::RangeInclusive, path::PathBuf};
 
 const BENCH_EXAMPLES: &str = "\
 Example, with the disk in a file:
@@ -111,12 +111,15 @@ pub struct BenchReplayArgs {
     /// When requests are made
     #[arg(long, value_name = "WHEN", default_value = "full")]
     pub pace: PaceArg,
-    /// With --pace trace: so many times as fast
-    #[arg(long, value_name = "X", default_value = "1", value_parser = speed)]
-    pub speed: f64,
+    /// With --pace trace: so many times as fast [default: 1]
+    #[arg(long, value_name = "X", value_parser = speed)]
+    pub speed: Option<f64>,
     /// Measure only what comes after so many requests, or after this share of them: N or P%
     #[arg(long, value_name = "N|P%", default_value = "0", value_parser = spec::warmup, allow_hyphen_values = true)]
     pub warmup: Warmup,
+    /// Refused, with what to do instead: a flash has its design.
+    #[arg(long, value_name = "NAME", hide = true, value_parser = values::no_design)]
+    pub design: Option<Infallible>,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,

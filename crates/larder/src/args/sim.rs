@@ -136,7 +136,7 @@ pub struct CacheArgs {
     /// Store chunks compressed
     #[arg(long, value_name = "on|off")]
     pub compress: Option<Switch>,
-    /// austere: bytes of a subchunk [default: a quarter of the chunk]
+    /// austere: bytes of a subchunk [default: a quarter of the chunk, and 4K at least, as `larder create` has it]
     #[arg(long, value_name = "SIZE", value_parser = spec::bytes, allow_hyphen_values = true)]
     pub subchunk: Option<u32>,
     /// Addresses that the cache can know [default: as in the design's paper]

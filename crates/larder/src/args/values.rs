@@ -14,6 +14,7 @@ use larder_engine::{
 };
 use larder_format::DesignId;
 use larder_serve::nbd::ServeAddress;
+use std::convert::Infallible;
 
 /// A RAM budget in bytes.
 pub(super) fn ram_budget(text: &str) -> Result<u64, String> {
@@ -104,6 +105,13 @@ pub(super) fn content(text: &str) -> Result<ContentArg, String> {
         }
     }
     Ok(content)
+}
+
+/// No design is right where a flash has its own.
+pub(super) fn no_design(_: &str) -> Result<Infallible, String> {
+    Err("a flash keeps the design that it was created with: leave --design out; `larder status --flash PATH` says which it has, and \
+         `larder create` makes a cache of another"
+        .to_owned())
 }
 
 /// One of the designs that the engine runs, by name.

@@ -4,12 +4,14 @@
 //! as many bytes of it as the trace says that it takes. (zstd makes a few less.)
 //!
 //! Invariants: the same fingerprint, size and length give the same bytes, on every machine. Other fingerprints give other
-//! bytes.
+//! bytes. A trace's fingerprint is one content, whatever sizes the trace gives it ([`Sizes`]): the first counts. So whoever takes
+//! a trace from its beginning comes to the same bytes, however much of it they take.
 //!
-//! What it does not do: notice a trace that gives one fingerprint two sizes: that is two contents here.
+//! What it does not do: notice that a fingerprint has several sizes.
 
 use larder_device::rng::{Rng, mix64};
 use larder_trace::{Content, Fingerprint};
+use std::collections::HashMap;
 
 /// Bytes of a fingerprint.
 const FINGERPRINT_BYTES: usize = 16;
@@ -32,7 +34,7 @@ pub enum Bytes {
 }
 
 impl Bytes {
-    /// Of what a trace says.
+    /// Of what a trace says of it here; [`Sizes`] has what it said of it first.
     pub fn of(content: &Content) -> Bytes {
         match content.is_zero {
             true => Bytes::Zero,
@@ -63,6 +65,27 @@ impl Bytes {
         let Some(scratch) = scratch.get_mut(..found.len()) else { return false };
         self.fill(scratch);
         scratch == found
+    }
+}
+
+/// The size of each fingerprint of a trace: the first that the trace says. AustereCache's generator, for one, draws another each time
+/// that it writes a content, and by that a duplicate would be none.
+///
+/// Memory: 40 bytes at most for each fingerprint.
+#[derive(Default)]
+pub struct Sizes {
+    /// By a hash of the fingerprint: where two meet, the second has the first's size, as everywhere in this trace.
+    first: HashMap<u64, u32>,
+}
+
+impl Sizes {
+    /// The bytes of what a trace says next.
+    pub fn bytes(&mut self, content: &Content) -> Bytes {
+        let said = Bytes::of(content);
+        let Bytes::Of { fingerprint, stored_bytes } = said else { return said };
+        let [a, b] = fingerprint.0;
+        let stored_bytes = *self.first.entry(mix64(a ^ mix64(b))).or_insert(stored_bytes);
+        Bytes::Of { fingerprint, stored_bytes }
     }
 }
 
@@ -106,6 +129,26 @@ mod tests {
             assert!(lz4::block::compress(&whole, None, false).expect("it fits").len() >= len);
         }
         assert!(bytes(1, Some(1), 512) != bytes(2, Some(1), 512), "as small as can be, and still itself");
+    }
+
+    #[test]
+    fn a_fingerprint_keeps_the_first_size_that_a_trace_says() {
+        let content = |number, stored_bytes, is_zero| Content {
+            fingerprint: Fingerprint([number, 9]),
+            stored_bytes,
+            is_zero,
+            provenance: Provenance::Recorded,
+        };
+        let mut sizes = Sizes::default();
+        let first = sizes.bytes(&content(1, Some(700), false));
+        assert_eq!(first, Bytes::of(&content(1, Some(700), false)));
+        let unsized_first = sizes.bytes(&content(2, None, false));
+        for later in [Some(700), Some(900), None] {
+            assert_eq!(sizes.bytes(&content(1, later, false)), first);
+            assert_eq!(sizes.bytes(&content(2, later, false)), unsized_first);
+            assert_eq!(sizes.bytes(&content(3, later, true)), Bytes::Zero);
+        }
+        assert_eq!(sizes.bytes(&content(3, Some(44), false)), Bytes::of(&content(3, Some(44), false)));
     }
 
     #[test]

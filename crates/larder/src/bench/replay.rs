@@ -11,7 +11,7 @@
 //! What it does not do: count what a cache does; `counts.rs` asks it.
 
 use crate::{
-    args::{BenchReplayArgs, PaceArg},
+    args::BenchReplayArgs,
     error::{Failure, Outcome},
     output,
     sim::spec::Warmup,
@@ -38,7 +38,8 @@ use std::{
 use super::{
     blocks::{Blocks, Expected},
     counts::{Counting, Counts, between},
-    report::{About, Latencies, Report, Tally},
+    pace::Pace,
+    report::{About, Latencies, Report, Tally, Verified},
     requests::{Request, Requests, Trace},
 };
 
@@ -57,8 +58,9 @@ pub fn run(args: &BenchReplayArgs) -> Outcome {
         (None, Some(uri)) => Target::Nbd(uri),
         (None, None) => return Err(Failure::Usage("name a cache with --flash, or an export with --nbd".into())),
     };
+    let pace = Pace::of(args)?;
     let watch = Watch::new()?;
-    let result = Trace::open(&args.input, &watch).and_then(|trace| against_target(args, &target, &trace));
+    let result = Trace::open(&args.input, &watch).and_then(|trace| against_target(args, pace, &target, &trace));
     watch.finish();
     let replayed = result?;
     match args.json {
@@ -86,7 +88,7 @@ enum Target<'a> {
     Nbd(&'a str),
 }
 
-fn against_target(args: &BenchReplayArgs, target: &Target<'_>, trace: &Trace<'_>) -> Outcome<Replayed> {
+fn against_target(args: &BenchReplayArgs, pace: Pace, target: &Target<'_>, trace: &Trace<'_>) -> Outcome<Replayed> {
     // (1)
     let path = match target {
         Target::Here(path) => path,
@@ -95,7 +97,7 @@ fn against_target(args: &BenchReplayArgs, target: &Target<'_>, trace: &Trace<'_>
             let opened = open_device(uri, mode)
                 .map_err(|error| Failure::failed(format_args!("{uri} cannot be opened: {error}")))?;
             let counting = args.counts_of.clone().map_or(Counting::Nowhere, Counting::Served);
-            return measure(args, trace, &*opened.device, &counting, opened.canonical_uri.clone());
+            return measure(args, pace, trace, &*opened.device, &counting, opened.canonical_uri.clone());
         }
     };
     let default = Tuning::default();
@@ -105,7 +107,7 @@ fn against_target(args: &BenchReplayArgs, target: &Target<'_>, trace: &Trace<'_>
         open_cache(open_flash(path, Access::Write)?, None, &StateArgs::default(), tuning)?;
     let cache = Arc::new(cache);
     let counting = Counting::Here(cache.clone());
-    let measured = measure(args, trace, &*cache, &counting, path.display().to_string());
+    let measured = measure(args, pace, trace, &*cache, &counting, path.display().to_string());
     // (5)
     let closed = cache.close_blocking().map_err(|error| Failure::engine(path, &error));
     drop((cache, counting));
@@ -117,6 +119,7 @@ fn against_target(args: &BenchReplayArgs, target: &Target<'_>, trace: &Trace<'_>
 
 fn measure(
     args: &BenchReplayArgs,
+    pace: Pace,
     trace: &Trace<'_>,
     device: &dyn BlockDevice,
     counting: &Counting,
@@ -137,11 +140,12 @@ fn measure(
         watch: trace.watch(),
         blocks: Blocks::new(trace.block_bytes()),
         outstanding: args.outstanding.into(),
-        speed: (args.pace == PaceArg::Trace).then_some(args.speed),
+        pace,
         warmup_requests,
         flights: Vec::new(),
         scratch: vec![0; trace.block_bytes() as usize],
         measured: Measured::new(counting.now()?)?,
+        verified: Verified::default(),
         first_wrong: None,
         failed: None,
     };
@@ -161,17 +165,13 @@ fn measure(
         content,
         target,
         outstanding: args.outstanding,
-        pace: match args.pace {
-            PaceArg::Full => "as fast as it goes".to_owned(),
-            PaceArg::Trace if args.speed == 1.0 => "the trace's".to_owned(),
-            PaceArg::Trace => format!("{} times the trace's", args.speed),
-        },
+        pace: pace.words(),
         block_bytes: trace.block_bytes(),
         warmup_requests,
         contradictions: replay.blocks.contradictions,
     };
     let Measured { tally, latencies, late, .. } = &replay.measured;
-    let report = Report::new(about, tally, latencies, late, counts);
+    let report = Report::new(about, tally, &replay.verified, latencies, late, counts);
     Ok(Replayed { report, first_wrong: replay.first_wrong })
 }
 
@@ -256,12 +256,12 @@ struct Replay<'a> {
     watch: &'a Watch,
     blocks: Blocks,
     outstanding: usize,
-    /// How many times as fast as the trace; `None` as fast as it goes.
-    speed: Option<f64>,
+    pace: Pace,
     warmup_requests: u64,
     flights: Vec<Flight>,
     scratch: Vec<u8>,
     measured: Measured,
+    verified: Verified,
     first_wrong: Option<String>,
     failed: Option<Failure>,
 }
@@ -350,7 +350,7 @@ impl Replay<'_> {
 
     /// When a request is due; `None` at full pace.
     fn due(&self, request: &Request, begin: Instant, first_us: u64) -> Outcome<Option<Instant>> {
-        let Some(speed) = self.speed else { return Ok(None) };
+        let Pace::Times(speed) = self.pace else { return Ok(None) };
         let Some(time_us) = request.time_us else {
             return Err(Failure::failed(format_args!(
                 "request {} of the trace has no time: replay it with --pace full",
@@ -445,7 +445,7 @@ impl Replay<'_> {
         }
     }
 
-    /// Each block of a read; those before the end of the warm-up, too.
+    /// Each block of a read; those before the end of the warm-up, too, which are counted with the others.
     fn verify(&mut self, flight: &Flight, found: &[u8]) {
         let request = &flight.request;
         for (block, expected) in request.blocks.iter().zip(&flight.expected) {
@@ -454,15 +454,15 @@ impl Replay<'_> {
                 Expected::Surely(bytes) => (bytes, true),
                 Expected::IfPrepared(bytes) => (bytes, false),
                 Expected::Anything => {
-                    self.measured.tally.blocks_unknown += 1;
+                    self.verified.unknown += 1;
                     continue;
                 }
             };
             if bytes.is(found, &mut self.scratch) {
-                self.measured.tally.blocks_verified += 1;
+                self.verified.right += 1;
                 continue;
             }
-            self.measured.tally.blocks_wrong += 1;
+            self.verified.wrong += 1;
             let offset = request.offset + block.at;
             let number = request.number;
             if is_prepared {
@@ -481,7 +481,7 @@ impl Replay<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::{BenchTrace, TraceFile};
+    use crate::args::{BenchTrace, PaceArg, TraceFile};
     use larder_device::{DeviceInfo, SharedBuf, ram::RamDevice};
     use std::path::PathBuf;
 
@@ -534,7 +534,7 @@ mod tests {
     }
 
     /// Eight blocks written and read back, twice.
-    fn replayed(name: &str, device: &dyn BlockDevice) -> Replayed {
+    fn replayed(name: &str, device: &dyn BlockDevice, warmup: u64) -> Replayed {
         let scratch = Scratch(std::env::temp_dir().join(format!("larder-bench-{name}-{}", std::process::id())));
         let mut lines = String::new();
         for request in 0..32 {
@@ -555,13 +555,14 @@ mod tests {
             no_read_ahead: false,
             outstanding: 4,
             pace: PaceArg::Full,
-            speed: 1.0,
-            warmup: Warmup::Requests(0),
+            speed: None,
+            warmup: Warmup::Requests(warmup),
+            design: None,
             json: false,
         };
         let watch = Watch::new().expect("signals");
         let trace = Trace::open(&args.input, &watch).expect("a trace");
-        measure(&args, &trace, device, &Counting::Nowhere, "a device".into()).expect("replayed")
+        measure(&args, Pace::Full, &trace, device, &Counting::Nowhere, "a device".into()).expect("replayed")
     }
 
     #[test]
@@ -572,13 +573,22 @@ mod tests {
             forgets,
         };
         for (name, forgets) in [("forgets", true), ("changes", false)] {
-            let replayed = replayed(name, &device(forgets));
-            let told = replayed.first_wrong.expect("a wrong block");
-            assert!(told.contains("request 7 of the trace did not read at byte 12288 what was there last"), "{told}");
-            let report = serde_json::to_value(&replayed.report).expect("JSON");
-            assert_eq!((&report["blocks_wrong"], &report["blocks_verified"]), (&2.into(), &14.into()), "{report}");
+            // Of the two wrong blocks, request 7 reads the first and request 23 the second.
+            for (warmup, requests) in [(0, 32), (10, 22), (30, 2)] {
+                let replayed = replayed(name, &device(forgets), warmup);
+                let told = replayed.first_wrong.expect("a wrong block");
+                assert!(
+                    told.contains("request 7 of the trace did not read at byte 12288 what was there last"),
+                    "{told}"
+                );
+                let report = serde_json::to_value(&replayed.report).expect("JSON");
+                assert_eq!((&report["blocks_wrong"], &report["blocks_verified"]), (&2.into(), &14.into()), "{report}");
+                assert_eq!(report["requests"], requests);
+                let page = replayed.report.page();
+                assert!(page.contains("16, of them wrong 2") && page.contains("warm-up") == (warmup > 0), "{page}");
+            }
         }
-        let honest = replayed("honest", &RamDevice::new("honest", 1 << 20, 512));
+        let honest = replayed("honest", &RamDevice::new("honest", 1 << 20, 512), 0);
         assert!(honest.first_wrong.is_none());
     }
 }

@@ -71,14 +71,19 @@ pub struct Tally {
     pub requests: [u64; 4],
     /// Bytes read and written.
     pub bytes: [u64; 2],
-    /// Blocks read that were what they should be; that need not be anything.
-    pub blocks_verified: u64,
-    /// Blocks read of which nothing was known.
-    pub blocks_unknown: u64,
-    /// Blocks read that were not what was there last.
-    pub blocks_wrong: u64,
     /// How long it took.
     pub elapsed: Duration,
+}
+
+/// What was found in the blocks that were read, those of the warm-up among them: a wrong one counts whenever it is read.
+#[derive(Default)]
+pub struct Verified {
+    /// They were what they should be.
+    pub right: u64,
+    /// Nothing was known of them.
+    pub unknown: u64,
+    /// They were not what was there last.
+    pub wrong: u64,
 }
 
 /// The report.
@@ -137,7 +142,14 @@ pub struct About {
 
 impl Report {
     /// Of what was measured: the latencies of reads, writes, trims and flushes, and how late they were.
-    pub fn new(about: About, tally: &Tally, latencies: &[Latencies; 4], late: &Latencies, counts: Counts) -> Report {
+    pub fn new(
+        about: About,
+        tally: &Tally,
+        verified: &Verified,
+        latencies: &[Latencies; 4],
+        late: &Latencies,
+        counts: Counts,
+    ) -> Report {
         let seconds = tally.elapsed.as_secs_f64();
         let per_second = |number: u64| if seconds > 0.0 { number as f64 / seconds } else { 0.0 };
         let [reads, writes, trims, flushes] = tally.requests;
@@ -162,9 +174,9 @@ impl Report {
             seconds,
             requests_per_second: per_second(requests),
             bytes_per_second: per_second(read_bytes + write_bytes),
-            blocks_verified: tally.blocks_verified,
-            blocks_unknown: tally.blocks_unknown,
-            blocks_wrong: tally.blocks_wrong,
+            blocks_verified: verified.right,
+            blocks_unknown: verified.unknown,
+            blocks_wrong: verified.wrong,
             trace_contradictions: about.contradictions,
             read_latency: read.summary(),
             write_latency: write.summary(),
@@ -193,8 +205,12 @@ impl Report {
             count(self.requests_per_second.round() as u64),
             human(self.bytes_per_second.round() as u64)
         );
-        let verified =
-            format!("{}, of them wrong {}", count(self.blocks_verified + self.blocks_wrong), count(self.blocks_wrong));
+        let verified = format!(
+            "{}, of them wrong {}{}",
+            count(self.blocks_verified + self.blocks_wrong),
+            count(self.blocks_wrong),
+            if self.warmup_requests > 0 { "; the warm-up is among them" } else { "" }
+        );
         aligned(
             &mut out,
             &[

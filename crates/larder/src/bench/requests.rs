@@ -1,7 +1,7 @@
 //! The requests of a trace, as they were made: the records of one request put together again, with the content of each block.
 //!
 //! Invariants: a request has one operation and one run of addresses, at most `bytes_max` of them unless it is a trim. Blocks of
-//! content are aligned to their size.
+//! content are aligned to their size. A fingerprint has the same bytes wherever it is, in each pass.
 //!
 //! What it does not do: know what a block holds; `blocks.rs` does.
 
@@ -13,7 +13,7 @@ use crate::{
 };
 use larder_trace::{Op, Provenance, Record, TraceError};
 
-use super::content::Bytes;
+use super::content::{Bytes, Sizes};
 
 /// A block of a request: where it is in it, and what it holds, where the trace says so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,7 +85,7 @@ impl<'a> Trace<'a> {
     /// A sentence.
     pub fn requests(&self, what: &'static str, bytes_max: u64) -> Outcome<Requests<'a, '_>> {
         let records = self.source.records(what).map_err(|error| self.source.explain(&error))?;
-        Ok(Requests { trace: self, records, next: None, bytes_max, made: 0, provenance: None })
+        Ok(Requests { trace: self, records, next: None, bytes_max, made: 0, sizes: Sizes::default(), provenance: None })
     }
 
     /// Who looks.
@@ -101,6 +101,7 @@ pub struct Requests<'a, 't> {
     next: Option<Record>,
     bytes_max: u64,
     made: u64,
+    sizes: Sizes,
     provenance: Option<Provenance>,
 }
 
@@ -134,7 +135,7 @@ impl Requests<'_, '_> {
             )));
         }
         self.provenance = self.provenance.max(record.content.map(|content| content.provenance));
-        Ok(Block { at, len: record.len_bytes, bytes: record.content.as_ref().map(Bytes::of) })
+        Ok(Block { at, len: record.len_bytes, bytes: record.content.as_ref().map(|content| self.sizes.bytes(content)) })
     }
 
     fn put_together(&mut self) -> Outcome<Option<Request>> {

@@ -11,12 +11,12 @@ use super::{
 };
 use crate::bench::{
     blocks::{Blocks, Expected},
-    content::Bytes,
+    content::{Bytes, Sizes},
     requests::{Block, Request},
 };
 use larder_device::{BlockDevice, IoBuf, IoFuture, IoResult, Runtime, WriteFlags, ZeroFlags};
 use larder_engine::{Cache, status::CounterValues};
-use larder_trace::{ChunkRequest, Op, Record};
+use larder_trace::{ChunkRequest, Content, Op, Record};
 use std::{
     future::{Future, poll_fn},
     pin::Pin,
@@ -64,8 +64,12 @@ impl Times {
     }
 
     fn add(&mut self, time: Duration) {
-        self.requests += 1;
-        self.sum += time;
+        self.join(Times { requests: 1, sum: time });
+    }
+
+    fn join(&mut self, others: Times) {
+        self.requests += others.requests;
+        self.sum += others.sum;
     }
 }
 
@@ -109,6 +113,12 @@ impl Figures {
     pub fn hit_percent(&self) -> Option<f64> {
         (self.read_chunks > 0).then(|| 100.0 * self.read_hits as f64 / self.read_chunks as f64)
     }
+
+    fn count(&mut self, before: &CounterValues, after: &CounterValues) {
+        let hits = |counts: &CounterValues| counts.read_hits + counts.prefetch_hits;
+        self.read_chunks = after.read_chunks - before.read_chunks;
+        self.read_hits = hits(after) - hits(before);
+    }
 }
 
 /// Makes the load on a rig, and ends the rig.
@@ -122,6 +132,53 @@ pub fn on_rig(plan: &Plan, time: Time, load: &Load, ending: &AtomicBool) -> Resu
     figures
 }
 
+/// Makes several loads on one rig, all at once, each by a client of its own, and ends the rig: nothing of them is a warm-up. No two
+/// may touch the same addresses. What came of all of them together, from the beginning to the end of the last.
+///
+/// # Errors
+/// As [`on_rig`].
+pub fn side_by_side(plan: &Plan, time: Time, loads: &[Load], ending: &AtomicBool) -> Result<Figures, String> {
+    let rig = Rig::new(plan, time)?;
+    let figures = make_side_by_side(&rig, loads, ending);
+    rig.end();
+    figures
+}
+
+fn make_side_by_side(rig: &Rig, loads: &[Load], ending: &AtomicBool) -> Result<Figures, String> {
+    let runtime = rig.runtime();
+    let counts = || rig.cache().map_or(CounterValues::default(), |cache| cache.status().counts);
+    let (before, began) = (counts(), runtime.now());
+    let mut clients: Vec<Making> = loads.iter().map(|load| Making::new(rig, load.block_bytes)).collect();
+    let making = clients.iter_mut().zip(loads).map(|(client, load)| client.all(None, load, ending));
+    let of_each = rig.run(all_of(making));
+    let mut all = Figures::default();
+    for figures in of_each {
+        let Figures { reads, writes, bytes, verified, .. } = figures?;
+        all.reads.join(reads);
+        all.writes.join(writes);
+        all.bytes += bytes;
+        all.verified += verified;
+    }
+    all.elapsed = runtime.now().saturating_sub(began).max(Duration::from_nanos(1));
+    all.count(&before, &counts());
+    something(all)
+}
+
+/// What each gives, all begun at once.
+async fn all_of<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
+    let mut doing: Vec<_> = futures.map(|future| (Box::pin(future), None)).collect();
+    poll_fn(|context| {
+        for (future, given) in doing.iter_mut().filter(|(_, given)| given.is_none()) {
+            if let Poll::Ready(output) = future.as_mut().poll(context) {
+                *given = Some(output);
+            }
+        }
+        if doing.iter().all(|(_, given)| given.is_some()) { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    doing.into_iter().filter_map(|(_, given)| given).collect()
+}
+
 /// Makes the load.
 ///
 /// # Errors
@@ -129,11 +186,15 @@ pub fn on_rig(plan: &Plan, time: Time, load: &Load, ending: &AtomicBool) -> Resu
 pub fn make(rig: &Rig, load: &Load, ending: &AtomicBool) -> Result<Figures, String> {
     let mut making = Making::new(rig, load.block_bytes);
     let mut figures = rig.run(making.all(rig.cache(), load, ending))?;
-    if figures.reads.requests + figures.writes.requests == 0 {
-        return Err("nothing is left to measure: choose a larger scale".to_owned());
-    }
     figures.elapsed = figures.elapsed.max(Duration::from_nanos(1));
-    Ok(figures)
+    something(figures)
+}
+
+fn something(figures: Figures) -> Result<Figures, String> {
+    match figures.reads.requests + figures.writes.requests {
+        0 => Err("nothing is left to measure: choose a larger scale".to_owned()),
+        _ => Ok(figures),
+    }
 }
 
 /// A request that is under way.
@@ -217,10 +278,7 @@ impl Making {
             self.wait().await;
         }
         self.figures.elapsed = self.runtime.now().saturating_sub(began);
-        let after = counts();
-        let hits = |counts: &CounterValues| counts.read_hits + counts.prefetch_hits;
-        self.figures.read_chunks = after.read_chunks - before.read_chunks;
-        self.figures.read_hits = hits(&after) - hits(&before);
+        self.figures.count(&before, &counts());
         self.failed.take().map_or(Ok(self.figures), Err)
     }
 
@@ -330,6 +388,19 @@ pub fn requests(
     chunk_bytes: u32,
     place: impl Fn(u64) -> u64,
 ) -> Result<Vec<Request>, String> {
+    requests_with(chunks, chunk_bytes, place, &mut Sizes::default())
+}
+
+/// The same of one of several traces, which have their contents' `sizes` in common.
+///
+/// # Errors
+/// As [`requests`].
+pub fn requests_with(
+    chunks: impl Iterator<Item = Result<ChunkRequest, String>>,
+    chunk_bytes: u32,
+    place: impl Fn(u64) -> u64,
+    sizes: &mut Sizes,
+) -> Result<Vec<Request>, String> {
     let mut requests: Vec<Request> = Vec::new();
     let mut last = None;
     for chunk in chunks {
@@ -345,29 +416,33 @@ pub fn requests(
                 if request.offset + request.len == record.offset_bytes
                     && request.len + record.len_bytes <= REQUEST_BYTES_MAX =>
             {
-                request.blocks.extend(block(&record, request.len));
+                request.blocks.extend(block(&record, request.len, |content| sizes.bytes(content)));
                 request.len += record.len_bytes;
             }
-            _ => requests.push(request(&record)),
+            _ => requests.push(request_with(&record, |content| sizes.bytes(content))),
         }
     }
     Ok(requests)
 }
 
-/// A request of one record.
+/// A request of one record of a generator that gives each fingerprint one size.
 pub fn request(record: &Record) -> Request {
+    request_with(record, Bytes::of)
+}
+
+fn request_with(record: &Record, bytes_of: impl FnOnce(&Content) -> Bytes) -> Request {
     Request {
         number: record.request,
         time_us: record.time_us,
         op: record.op,
         offset: record.offset_bytes,
         len: record.len_bytes,
-        blocks: block(record, 0).into_iter().collect(),
+        blocks: block(record, 0, bytes_of).into_iter().collect(),
     }
 }
 
-fn block(record: &Record, at: u64) -> Option<Block> {
-    let bytes = record.content.as_ref().map(Bytes::of);
+fn block(record: &Record, at: u64, bytes_of: impl FnOnce(&Content) -> Bytes) -> Option<Block> {
+    let bytes = record.content.as_ref().map(bytes_of);
     record.is_data().then_some(Block { at, len: record.len_bytes, bytes })
 }
 
@@ -440,6 +515,42 @@ mod tests {
         }
         let flash = figures(Volume::Flash, &requests);
         assert!(flash.reads.mean_us() < disk.reads.mean_us());
+    }
+
+    /// Each client has a request under way, all read what is theirs, and the whole is the same each time.
+    #[test]
+    fn clients_side_by_side_share_a_cache() {
+        let alone = trace(600);
+        let apart = 1 << 30;
+        let moved: Vec<Request> =
+            alone.iter().map(|request| Request { offset: request.offset + apart, ..request.clone() }).collect();
+        let both = [alone, moved];
+        let all = both.concat();
+        for volume in [Volume::Disk, Volume::Cached(CacheOf::named("d-lru", CHUNK, 4 << 20).expect("a cache"))] {
+            let plan = Plan { disk_bytes: 2 << 30, ..plan(volume, &all) };
+            let loads = both.clone().map(|requests| Load { warmup: 0, settles: false, ..load(requests, 1) });
+            let together = side_by_side(&plan, Time::Virtual, &loads, &AtomicBool::new(false)).expect("measured");
+            let one_after_the_other = Load { warmup: 0, settles: false, ..load(all.clone(), 1) };
+            let serial = on_rig(&plan, Time::Virtual, &one_after_the_other, &AtomicBool::new(false)).expect("measured");
+            let of =
+                |figures: &Figures| (figures.reads.requests, figures.writes.requests, figures.bytes, figures.verified);
+            assert_eq!(of(&together), of(&serial));
+            assert_eq!(together.reads.requests + together.writes.requests, 1200);
+            assert_eq!(together.read_chunks, serial.read_chunks);
+            if matches!(volume, Volume::Disk) {
+                // One always waits while the disk is busy with the other; of one client no request waits for another.
+                let under_way = |figures: &Figures| {
+                    (figures.reads.sum + figures.writes.sum).as_secs_f64() / figures.elapsed.as_secs_f64()
+                };
+                assert!((1.8..=2.0).contains(&under_way(&together)), "{together:?}");
+                assert!((0.99..=1.01).contains(&under_way(&serial)), "{serial:?}");
+            }
+            let again = side_by_side(&plan, Time::Virtual, &loads, &AtomicBool::new(false)).expect("measured");
+            assert_eq!((together.elapsed, together.reads.sum), (again.elapsed, again.reads.sum));
+            let wrong = Plan { initial: Initial::default(), ..plan };
+            let told = side_by_side(&wrong, Time::Virtual, &loads, &AtomicBool::new(false)).expect_err("it lacks all");
+            assert!(told.contains("what was there last"), "{told}");
+        }
     }
 
     /// Nothing is measured of a volume that holds something else.

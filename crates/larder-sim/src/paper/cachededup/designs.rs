@@ -232,7 +232,8 @@ pub(super) fn fig8(lab: &mut Lab<'_>) -> Result<Report, String> {
     let charts = all.iter().zip(labels.iter().cycle()).map(chart).collect();
     let words = lab.words(
         &["The paper lowers the miss ratio by 11% and writes by 81%, for D-LRU and D-ARC together; whether in points \
-         or in percent it does not say. Its latency (12% less) is about devices and has no replay. Nine virtual machines in three groups were replayed at once there."],
+         or in percent it does not say. Its latency (12% less) is about devices and has no replay. Nine virtual machines in three groups were replayed at once there; \
+         here each trace has a cache of its own (`cachededup-fig8-latency` has them all before one)."],
         &["The profile is of their totals (Table \
          2): one stream of requests whose content repeats over all addresses, so that what one machine shares with \
          another is not told from what it shares with itself."],
