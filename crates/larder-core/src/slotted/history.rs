@@ -123,9 +123,9 @@ pub fn encode(
     let counts_at = bytes.len();
     bytes.resize(HEAD_BYTES, 0);
     let mut counts = [0_u32; LISTS_MAX + 1];
-    for list in 0..design.list_count() {
+    for (list, count) in counts.iter_mut().enumerate().take(design.list_count()) {
         design.show_list(list, &mut |lba, fingerprint| {
-            counts[list] += 1;
+            *count += 1;
             bytes.extend_from_slice(&lba.0.to_le_bytes()[..LBA_BYTES]);
             bytes.push(0);
             if looks {
