@@ -13,9 +13,9 @@ use super::{
     memory,
 };
 use larder_format::{
-    BlockIdentity, BucketRequest, COUNTER_MAX, CheckpointBlock, CheckpointHeader, FormatError, FrameHeader, Layout,
-    LayoutRequest, MetadataSlot, SegmentHeader, StoreKind, Superblock, checkpoint_bytes_max, choose, crc32c,
-    decode_frame, encode_frame,
+    BlockIdentity, BucketRequest, COUNTER_MAX, CheckpointBlock, CheckpointHeader, FormatError, FrameHeader,
+    HistoryRequest, Layout, LayoutRequest, MetadataSlot, SegmentHeader, StoreKind, Superblock, checkpoint_bytes_max,
+    choose, crc32c, decode_frame, encode_frame,
     layout::CHUNKS_MAX,
     metadata_slot, peek_frame,
     segment::{self, decode_header, decode_table, encode_header, encode_table},
@@ -148,11 +148,15 @@ pub fn layout(data: &[u8]) {
         fp_entries_max: (input.byte() & 1 == 1).then(|| size(&mut input)),
         mappings_max: (input.byte() & 1 == 1).then(|| size(&mut input)),
         buckets: None,
+        history: None,
     };
     if input.byte() & 1 == 1 {
         request.weu_bytes = power(&mut input, 512);
         let bucket_slots = input.byte().into();
         request.buckets = Some(BucketRequest { bucket_slots, design_pages_max: size(&mut input) });
+    } else if size(&mut input) % 2 == 1 {
+        let (bytes_per_chunk, chunks_max) = (size(&mut input), size(&mut input));
+        request.history = Some(HistoryRequest { bytes_per_chunk, chunks_max });
     }
     match frugally(0, || Layout::plan(request)) {
         Ok(layout) => check_layout(&layout),

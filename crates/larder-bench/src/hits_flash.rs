@@ -157,6 +157,7 @@ fn records_of(flash: &FileDevice, status: &Status) -> Res<Vec<Record>> {
         fp_entries_max: None,
         mappings_max: None,
         buckets: None,
+        history: None,
     })?;
     let mut records = Vec::new();
     let mut weu = IoBuf::new(layout.weu_bytes as usize);

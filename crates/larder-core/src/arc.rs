@@ -19,7 +19,7 @@
 use crate::{
     design::Use,
     slotted::{
-        ChunkSlot, DataStep, Decision, Destage, FlashSize, MetadataEntry, SizeError, Sizes, SlotPool, Slotted,
+        ChunkSlot, DataStep, Decision, Destage, FlashSize, Kept, MetadataEntry, SizeError, Sizes, SlotPool, Slotted,
         SlottedStats,
         addresses::{Addresses, NONE},
         sizes::{Formula, check_chunks, check_count, pages_bytes},
@@ -230,6 +230,42 @@ impl Slotted for Arc {
 
     fn is_dirty(&self, lba: Lba) -> bool {
         self.addresses.is_dirty_at(lba)
+    }
+
+    fn list_count(&self) -> usize {
+        4
+    }
+
+    fn looks_at_content(&self) -> bool {
+        false
+    }
+
+    fn show_list(&self, list: usize, see: &mut dyn FnMut(Lba, &Fingerprint)) {
+        self.addresses.show_list(list, see);
+    }
+
+    fn target_size(&self) -> f64 {
+        self.p
+    }
+
+    fn restore(&mut self, kept: &Kept) -> bool {
+        let chunks = self.data_chunks as usize;
+        if kept.len_of(&[T1, T2]).max(kept.len_of(&[T1, B1])) > chunks || kept.len_of(&[T1, T2, B1, B2]) > 2 * chunks {
+            return false;
+        }
+        for (list, addresses) in kept.lists.iter().enumerate() {
+            for address in addresses {
+                let has_data = list == T1 || list == T2;
+                if self.addresses.find(address.lba).is_some() || has_data && !address.is_mapped {
+                    continue;
+                }
+                let slot = if has_data { self.slots.take().unwrap_or(NONE) } else { NONE };
+                let i = self.addresses.insert(address.lba, list, slot);
+                self.addresses.set_dirty(i, has_data && address.is_dirty);
+            }
+        }
+        self.p = kept.target;
+        true
     }
 
     fn sizes(&self) -> Sizes {

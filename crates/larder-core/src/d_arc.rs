@@ -34,8 +34,8 @@
 use crate::{
     design::Use,
     slotted::{
-        ChunkSlot, DataStep, Decision, FlashSize, MetadataEntry, Orphans, SizeError, SizeErrorKind, Sizes, SlotPool,
-        Slotted, SlottedStats,
+        ChunkSlot, DataStep, Decision, FlashSize, Kept, MetadataEntry, Orphans, SizeError, SizeErrorKind, Sizes,
+        SlotPool, Slotted, SlottedStats,
         contents::{ENTRY_BYTES, Metadata, extra_addresses},
         order::SlotHeap,
         sizes::{Formula, check_chunks, check_count, pages_bytes},
@@ -390,6 +390,56 @@ impl Slotted for DArc {
 
     fn is_dirty(&self, lba: Lba) -> bool {
         self.metadata.addresses.is_dirty_at(lba)
+    }
+
+    fn list_count(&self) -> usize {
+        NEW
+    }
+
+    fn looks_at_content(&self) -> bool {
+        true
+    }
+
+    fn show_list(&self, list: usize, see: &mut dyn FnMut(Lba, &Fingerprint)) {
+        self.metadata.show_list(list, see);
+    }
+
+    fn show_data(&self, see: &mut dyn FnMut(ChunkSlot, u64)) {
+        self.metadata.slots_in_use().for_each(|slot| see(slot, self.victims.stamp_of(slot)));
+    }
+
+    fn target_size(&self) -> f64 {
+        self.p
+    }
+
+    fn restore(&mut self, kept: &Kept) -> bool {
+        if kept.len_of(&[T1, T2, B3]) > self.data_chunks + self.extra || kept.len_of(&[B1, B2]) > self.data_chunks {
+            return false;
+        }
+        for fingerprint in &kept.data {
+            if let Some(slot) = self.metadata.restore_data(fingerprint, &mut self.slots) {
+                self.victims.touch(slot);
+            }
+        }
+        for (list, addresses) in kept.lists.iter().enumerate() {
+            for address in addresses {
+                if is_top(list) && self.metadata.slot_with(&address.fingerprint).is_none() {
+                    continue;
+                }
+                if let Some(i) = self.metadata.restore_address(address, list).filter(|_| is_top(list)) {
+                    self.hold(self.metadata.content(i));
+                }
+            }
+        }
+        let in_use: Vec<_> = self.metadata.slots_in_use().collect();
+        for slot in in_use {
+            if *self.metadata.holds(self.metadata.content_in(slot)) == 0 {
+                self.victims.push(slot);
+                self.orphan(Some(slot), &mut Decision::default());
+            }
+        }
+        self.p = kept.target;
+        true
     }
 
     fn sizes(&self) -> Sizes {

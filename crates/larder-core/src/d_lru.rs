@@ -23,8 +23,8 @@
 use crate::{
     design::Use,
     slotted::{
-        ChunkSlot, DataStep, Decision, FlashSize, MetadataEntry, Orphans, SizeError, SizeErrorKind, Sizes, SlotPool,
-        Slotted, SlottedStats,
+        ChunkSlot, DataStep, Decision, FlashSize, Kept, MetadataEntry, Orphans, SizeError, SizeErrorKind, Sizes,
+        SlotPool, Slotted, SlottedStats,
         contents::{ENTRY_BYTES, Metadata, extra_addresses},
         order::SlotList,
         sizes::{Formula, check_chunks, check_count, pages_bytes},
@@ -211,6 +211,39 @@ impl Slotted for DLru {
 
     fn is_dirty(&self, lba: Lba) -> bool {
         self.metadata.addresses.is_dirty_at(lba)
+    }
+
+    fn list_count(&self) -> usize {
+        1
+    }
+
+    fn looks_at_content(&self) -> bool {
+        true
+    }
+
+    fn show_list(&self, list: usize, see: &mut dyn FnMut(Lba, &Fingerprint)) {
+        self.metadata.show_list(list, see);
+    }
+
+    fn show_data(&self, see: &mut dyn FnMut(ChunkSlot, u64)) {
+        self.order.iter().zip(1..).for_each(|(slot, stamp)| see(slot, stamp));
+    }
+
+    fn restore(&mut self, kept: &Kept) -> bool {
+        if kept.len_of(&[0]) > self.addresses_max as usize {
+            return false;
+        }
+        for fingerprint in &kept.data {
+            if let Some(slot) = self.metadata.restore_data(fingerprint, &mut self.slots) {
+                self.order.push(slot);
+            }
+        }
+        for address in kept.lists.iter().flatten() {
+            self.metadata.restore_address(address, 0);
+        }
+        let in_use: Vec<_> = self.metadata.slots_in_use().collect();
+        in_use.into_iter().for_each(|slot| self.orphan(Some(slot), &mut Decision::default()));
+        true
     }
 
     fn sizes(&self) -> Sizes {

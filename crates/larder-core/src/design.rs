@@ -421,6 +421,13 @@ pub trait Design: Send + Sync {
         Vec::new()
     }
 
+    /// What a design keeps in a checkpoint beside all that, of one moment: in what order it has its addresses, and which it remembers. It goes
+    /// into pages of [`PAGE_BYTES`](crate::slotted::history::PAGE_BYTES), the last of which is shorter; what has no room is left out. A
+    /// design has this or [pages](Design::page_count), or neither.
+    fn export_history(&self) -> Vec<u8> {
+        Vec::new()
+    }
+
     /// Known fingerprints with their live places, least recent first.
     fn export_fingerprints(&self) -> Vec<(Fingerprint, Place)>;
 
@@ -449,7 +456,11 @@ pub trait Design: Send + Sync {
     /// is dirty is known only after [`Design::settle_dirty`].
     fn begin_restore(&mut self, mappings: u64, fingerprints: u64);
 
-    /// Recovery: one of its pages. False, and nothing changed, where it is none.
+    /// Recovery, before it is over: the cache ended in order, and nothing followed the checkpoint. So the history that comes with it holds. Where
+    /// this is not said, an address that is not mapped may hold anything.
+    fn trust_history(&mut self) {}
+
+    /// Recovery: one of its pages, or of its history. False, and nothing changed, where it is none.
     fn restore_page(&mut self, _page: usize, _bytes: &[u8]) -> bool {
         false
     }

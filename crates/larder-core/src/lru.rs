@@ -10,7 +10,8 @@
 use crate::{
     design::Use,
     slotted::{
-        ChunkSlot, DataStep, Decision, Destage, FlashSize, MetadataEntry, SizeError, Sizes, Slotted, SlottedStats,
+        ChunkSlot, DataStep, Decision, Destage, FlashSize, Kept, MetadataEntry, SizeError, Sizes, Slotted,
+        SlottedStats,
         addresses::Addresses,
         sizes::{Formula, check_chunks, pages_bytes},
     },
@@ -128,6 +129,31 @@ impl Slotted for Lru {
 
     fn is_dirty(&self, lba: Lba) -> bool {
         self.addresses.is_dirty_at(lba)
+    }
+
+    fn list_count(&self) -> usize {
+        1
+    }
+
+    fn looks_at_content(&self) -> bool {
+        false
+    }
+
+    fn show_list(&self, list: usize, see: &mut dyn FnMut(Lba, &Fingerprint)) {
+        self.addresses.show_list(list, see);
+    }
+
+    fn restore(&mut self, kept: &Kept) -> bool {
+        if kept.len_of(&[0]) > self.data_chunks as usize {
+            return false;
+        }
+        for address in kept.lists.iter().flatten().filter(|address| address.is_mapped) {
+            if self.addresses.find(address.lba).is_none() {
+                let i = self.addresses.insert(address.lba, 0, ());
+                self.addresses.set_dirty(i, address.is_dirty);
+            }
+        }
+        true
     }
 
     fn sizes(&self) -> Sizes {

@@ -19,12 +19,14 @@
 
 pub(crate) mod addresses;
 pub(crate) mod contents;
+pub mod history;
 pub(crate) mod order;
 mod placed;
 mod ram;
 pub(crate) mod sizes;
 
 pub use contents::Orphans;
+pub use history::Kept;
 pub use placed::{Placed, mappings_for, of_slots, slots_bytes_max, spares};
 pub use sizes::{FlashSize, METADATA_PAGE_BYTES, SizeError, SizeErrorKind, Sizes};
 
@@ -175,6 +177,28 @@ pub trait Slotted: Send + Sync {
 
     /// How many chunks and entries there can be.
     fn sizes(&self) -> Sizes;
+
+    /// How many lists of addresses it has between two calls, at most [`history::LISTS_MAX`].
+    fn list_count(&self) -> usize;
+
+    /// Whether it looks at content. If so, addresses have a content, and data an order of its own.
+    fn looks_at_content(&self) -> bool;
+
+    /// Shows the addresses of a list with their content, least recent first; of a design that does not look at content with zeroes.
+    fn show_list(&self, list: usize, see: &mut dyn FnMut(Lba, &Fingerprint));
+
+    /// Shows the data slots in use, where content is looked at, each with a number that is higher the later it was used.
+    fn show_data(&self, _see: &mut dyn FnMut(ChunkSlot, u64)) {}
+
+    /// The target size of its lists, from 0 to the number of data chunks; 0 where it has none.
+    fn target_size(&self) -> f64 {
+        0.0
+    }
+
+    /// After a restart, of a design that is empty: makes it what [`Slotted::show_list`] and [`Slotted::show_data`] showed, as far as that
+    /// is still there. What has to have data, and has none, is left out, and what is named a second time. False, and nothing changed, where
+    /// the lists are longer than they can be.
+    fn restore(&mut self, kept: &Kept) -> bool;
 
     /// Counts.
     fn stats(&self) -> SlottedStats;

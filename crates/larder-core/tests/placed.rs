@@ -16,7 +16,7 @@ use larder_core::{
     lru::Lru,
     ranges::Run,
     slots::SlotState,
-    slotted::{FlashSize, Placed},
+    slotted::{FlashSize, Placed, history::PAGE_BYTES},
 };
 use std::{
     cell::Cell,
@@ -63,6 +63,8 @@ struct World {
     seq: u64,
     /// Contents without an address that restarts brought back.
     orphans_restored: u64,
+    /// As of some restart.
+    history: Vec<u8>,
 }
 
 impl World {
@@ -76,8 +78,9 @@ impl World {
             fp_entries_max: if dedup { 1000 } else { 0 },
         };
         let design = make(kind, config);
-        let (holds, trimmed, stored) = Default::default();
-        World { rng, kind, config, design, holds, trimmed, stored, next_content: 100, seq: 0, orphans_restored: 0 }
+        let (holds, trimmed, stored, history) = Default::default();
+        let (next_content, seq, orphans_restored) = (100, 0, 0);
+        World { rng, kind, config, design, holds, trimmed, stored, next_content, seq, orphans_restored, history }
     }
 
     fn content(&mut self) -> u64 {
@@ -219,8 +222,19 @@ impl World {
         self.design.release_slot(victim.slot);
     }
 
-    /// A checkpoint, and an opening that has nothing else.
+    /// A checkpoint, and an opening that has nothing else: with the history of now after an end in order; or with none, or one that is old
+    /// or damaged, of which only the order may be believed.
     fn restart(&mut self) {
+        let now = self.design.export_history();
+        let (mut history, is_trusted) = match self.rng.below(4) {
+            0 => (Vec::new(), false),
+            1 => (now, true),
+            _ => (std::mem::replace(&mut self.history, now), false),
+        };
+        if !is_trusted && !history.is_empty() && self.rng.chance(30) {
+            let at = self.rng.below(history.len() as u64) as usize;
+            history[at] ^= 1 << self.rng.below(8);
+        }
         let old = std::mem::replace(&mut self.design, make(self.kind, self.config));
         let design = &mut self.design;
         design.begin_restore(0, 0);
@@ -247,6 +261,12 @@ impl World {
         old.export_runs().into_iter().for_each(|run| design.trim(run));
         for (fingerprint, place) in old.export_fingerprints() {
             design.restore_fingerprint(&fingerprint, &place);
+        }
+        for (number, page) in history.chunks(PAGE_BYTES).enumerate() {
+            assert!(design.restore_page(number, page), "page {number}");
+        }
+        if is_trusted {
+            design.trust_history();
         }
         design.end_restore();
         let contents =

@@ -20,17 +20,20 @@ use crate::{
     state::{State, to_format},
     state_lock::StateGuard,
 };
-use larder_core::{Design, Lba, Lookup, StreamClass, slots::SlotState};
+use larder_core::{Design, Lba, Lookup, StreamClass, slots::SlotState, slotted::history::PAGE_BYTES};
 use larder_device::{BlockDevice, IoBuf, WriteFlags};
 use larder_format::{
     CheckpointEncoder, CheckpointHeader, CheckpointPointer, DesignPage, FingerprintEntry, FragmentEntry, Layout,
-    LogStart, MappingEntry, SlotEntry, Superblock, WriteMode, ZeroRange, checkpoint::CHECKPOINT_HEADER_BYTES,
+    LogStart, MappingEntry, SlotEntry, Superblock, WriteMode, ZeroRange,
+    checkpoint::{CHECKPOINT_HEADER_BYTES, DESIGN_PAGE_BYTES_MAX},
 };
 use std::{
     ops::Deref,
     sync::{Arc, atomic::Ordering::*},
     time::Duration,
 };
+
+const _: () = assert!(PAGE_BYTES == DESIGN_PAGE_BYTES_MAX);
 
 /// Bytes of blocks that are gathered before they are written.
 const WRITE_BYTES: usize = 1 << 20;
@@ -153,9 +156,9 @@ pub async fn write_blocks<D: Deref<Target = Box<dyn Design>>>(
     for fragment in fragments {
         writer.put(encoder.push_fragment(fragment)?).await?;
     }
-    let (runs, fingerprints) = {
+    let (runs, fingerprints, history) = {
         let design = design();
-        (design.export_runs(), design.export_fingerprints())
+        (design.export_runs(), design.export_fingerprints(), design.export_history())
     };
     for run in runs {
         let range = ZeroRange { lba: run.first.0, chunk_count: run.count, dirty: true, no_hole: run.no_hole };
@@ -170,8 +173,15 @@ pub async fn write_blocks<D: Deref<Target = Box<dyn Design>>>(
         let bytes = design().export_page(number);
         writer.put(encoder.push_design_page(DesignPage::new(number as u32, bytes)?)?).await?;
     }
-    let counts = encoder.counts();
     let max = layout.checkpoint_counts_max();
+    // All of it or nothing: without it, only the order is lost.
+    let history = history.chunks(PAGE_BYTES);
+    if history.len() as u64 <= max.design_pages {
+        for (number, bytes) in history.enumerate() {
+            writer.put(encoder.push_design_page(DesignPage::new(number as u32, bytes.to_vec())?)?).await?;
+        }
+    }
+    let counts = encoder.counts();
     if counts.mappings > max.mappings || counts.fragments > max.fragments || counts.zero_ranges > max.zero_ranges {
         return Err(EngineError::CheckpointTooLarge);
     }

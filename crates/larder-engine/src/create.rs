@@ -57,6 +57,7 @@ pub fn plan(
         fp_entries_max: (slots_max < u32::MAX && buckets.is_none()).then_some(slots_max.into()),
         mappings_max: design.mappings_wanted(flash_bytes.min(slots_bytes_max), options.chunk_bytes)?,
         buckets,
+        history: design.store.history(options),
     })?;
     // There is no part of a bucket.
     let whole = layout.bucket_slots.max(1);

@@ -214,9 +214,9 @@ pub async fn recover_by(
             previous_crc = header.crc;
         })
         .await?;
-    replay.end();
     // The mark of one twin alone proves nothing where the other is damaged or differs: it may be of an earlier end.
     let surely_clean = superblock.clean_shutdown && repair.is_none();
+    replay.end(surely_clean && end.frames == 0);
     if !surely_clean && let Some((frame, offset)) = walk.lost_frame().await? {
         return Err(EngineError::LogDamaged {
             lost: end.next_frame_seq,

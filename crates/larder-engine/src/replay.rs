@@ -70,8 +70,11 @@ impl Replay {
         self.design.begin_restore(counts.mappings.saturating_add(counts.fragments), counts.fingerprints);
     }
 
-    /// Ends: the design is what it was.
-    pub fn end(&mut self) {
+    /// Ends: the design is what it was. `is_trusted`: the cache ended in order, and nothing followed the checkpoint.
+    pub fn end(&mut self, is_trusted: bool) {
+        if is_trusted {
+            self.design.trust_history();
+        }
         self.design.end_restore();
     }
 

@@ -24,7 +24,7 @@ use crate::{
 };
 use larder_core::{Design, DesignConfig, Place, packing::PackingRules};
 use larder_device::BlockDevice;
-use larder_format::{BucketRequest, FormatError, Layout, RecordEntry, StoreKind, Superblock};
+use larder_format::{BucketRequest, FormatError, HistoryRequest, Layout, RecordEntry, StoreKind, Superblock};
 use std::{fmt, future::Future, pin::Pin};
 
 /// Slots for one record that are evicted with one commit at most.
@@ -87,6 +87,11 @@ pub(crate) trait Store: Send + Sync {
 
     /// What a flash of so many bytes is to be divided into, where that is buckets.
     fn buckets(&self, _options: &CreateOptions, _flash_bytes: u64) -> Option<BucketRequest> {
+        None
+    }
+
+    /// The history of its design, in a checkpoint; `None` for a design without one, and for one that has pages of its own.
+    fn history(&self, _options: &CreateOptions) -> Option<HistoryRequest> {
         None
     }
 

@@ -9,7 +9,7 @@
 //! What it does not do: bound the entries (the engine must keep to the `*_max` fields).
 
 use crate::METADATA_ALIGN_BYTES;
-use crate::checkpoint::{CheckpointCounts, checkpoint_bytes_max};
+use crate::checkpoint::{CheckpointCounts, DESIGN_PAGE_BYTES_MAX, checkpoint_bytes_max};
 use crate::error::{FormatError, Structure};
 use crate::log::{FRAME_BYTES_MAX, entries_that_fit};
 use crate::metadata_slot::METADATA_SLOT_BYTES;
@@ -31,6 +31,7 @@ pub const SUBCHUNK_BYTES_MIN: u32 = 512;
 pub const BUCKET_SLOTS_MAX: u32 = 128;
 /// The most pages of a design: indices of 64 GiB. As many fit on the largest flash.
 pub const DESIGN_PAGES_MAX: u64 = 1 << 24;
+const DESIGN_PAGES_PAST: u64 = DESIGN_PAGES_MAX + 1;
 /// The smallest sector that segments and frames are padded to.
 pub const SECTOR_BYTES_MIN: u32 = 512;
 /// The largest sector that segments and frames are padded to.
@@ -112,6 +113,15 @@ pub struct BucketRequest {
     pub design_pages_max: u64,
 }
 
+/// Asks for room in checkpoints for the history of a design with slots of one chunk, in pages of [`DESIGN_PAGE_BYTES_MAX`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HistoryRequest {
+    /// Bytes of it for each whole chunk that the flash holds.
+    pub bytes_per_chunk: u64,
+    /// The chunks for which there shall be room, where those are fewer.
+    pub chunks_max: u64,
+}
+
 /// What to plan for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LayoutRequest {
@@ -135,6 +145,8 @@ pub struct LayoutRequest {
     pub mappings_max: Option<u64>,
     /// `Some` for slots in buckets.
     pub buckets: Option<BucketRequest>,
+    /// `Some` for a design that keeps a history. Only with slots of one chunk.
+    pub history: Option<HistoryRequest>,
 }
 
 /// How a flash is divided. Offsets and sizes are bytes.
@@ -174,7 +186,7 @@ pub struct Layout {
     pub zero_ranges_max: u64,
     /// The most fingerprints that a checkpoint may keep; 0 with buckets.
     pub fp_entries_max: u64,
-    /// The most pages of its design that a checkpoint may keep; their numbers are below it. 0 where there are no buckets.
+    /// The most pages of its design that a checkpoint may keep; their numbers are below it. 0 where the design has none, as over WEUs.
     pub design_pages_max: u64,
 }
 
@@ -187,9 +199,8 @@ impl Layout {
     pub fn plan(request: LayoutRequest) -> Result<Layout, FormatError> {
         let bucket_slots = request.buckets.map(|buckets| buckets.bucket_slots);
         check_sizes(request.chunk_bytes, request.weu_bytes, request.sector_bytes, bucket_slots)?;
-        let design_pages = request.buckets.map_or(0, |buckets| buckets.design_pages_max);
-        if design_pages > DESIGN_PAGES_MAX {
-            return Err(FormatError::DesignPages { pages: design_pages });
+        if let Some(BucketRequest { design_pages_max: pages @ DESIGN_PAGES_PAST.., .. }) = request.buckets {
+            return Err(FormatError::DesignPages { pages });
         }
         if request.origin_bytes == 0 {
             return Err(FormatError::OriginEmpty);
@@ -252,8 +263,9 @@ impl Layout {
         if is_bucketed && (!self.slot_count.is_multiple_of(self.bucket_slots) || self.fp_entries_max != 0) {
             return invalid("a bucket is not whole, or a checkpoint could keep fingerprints of buckets");
         }
-        if !is_bucketed && (self.bucket_slots != 0 || self.design_pages_max != 0) {
-            return invalid("there are buckets or design pages, and no metadata region");
+        let has_pages = self.store() != StoreKind::Weus;
+        if !is_bucketed && self.bucket_slots != 0 || !has_pages && self.design_pages_max != 0 {
+            return invalid("there are buckets and no metadata region, or pages of a design over WEUs");
         }
         let fp_entries_min = if is_bucketed { 0 } else { ENTRIES_MIN };
         if self.fragments_max.min(self.zero_ranges_max) < ENTRIES_MIN || self.fp_entries_max < fp_entries_min {
@@ -338,6 +350,21 @@ impl Layout {
 }
 
 impl LayoutRequest {
+    /// The most pages of its design that a checkpoint shall have room for. A history that has no room is left out.
+    fn design_pages(&self) -> u64 {
+        let chunks = self.flash_bytes / u64::from(self.chunk_bytes);
+        let pages = |history: HistoryRequest| {
+            let bytes = chunks.min(history.chunks_max).saturating_mul(history.bytes_per_chunk);
+            // Besides, it has a head.
+            (bytes / DESIGN_PAGE_BYTES_MAX as u64 + 1).min(DESIGN_PAGES_MAX)
+        };
+        match (self.buckets, self.store()) {
+            (Some(buckets), _) => buckets.design_pages_max,
+            (None, StoreKind::Slots) => self.history.map_or(0, pages),
+            (None, _) => 0,
+        }
+    }
+
     fn store(&self) -> StoreKind {
         match self.buckets {
             Some(_) => StoreKind::Buckets,
@@ -428,7 +455,7 @@ fn at_scale(request: &LayoutRequest, sixteenths: u64) -> Option<Layout> {
         zero_ranges_max: (mappings_max / MAPPINGS_PER_ZERO_RANGE).max(ENTRIES_MIN),
         fp_entries_max,
         // Not scaled: the indices are as large as they are.
-        design_pages_max: request.buckets.map_or(0, |buckets| buckets.design_pages_max),
+        design_pages_max: request.design_pages(),
     };
     layout.checkpoint_area_bytes = checkpoint_bytes_max(&layout.checkpoint_counts_max());
     layout.checkpoint_offset = [METADATA_OFFSET, METADATA_OFFSET + layout.checkpoint_area_bytes];

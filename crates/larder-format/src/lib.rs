@@ -35,7 +35,7 @@ pub use checkpoint::{
 pub use checksum::{RecordIdentity, crc32c, record_crc};
 pub use codes::{Compression, DesignId, Encoding, SlotState, WeuClass, WriteMode};
 pub use error::{FormatError, Structure};
-pub use layout::{BucketRequest, Layout, LayoutRequest, StoreKind};
+pub use layout::{BucketRequest, HistoryRequest, Layout, LayoutRequest, StoreKind};
 pub use log::{
     FrameHeader, FrameStart, LogEntry, LogStart, decode_frame, encode_frame, encode_frame_into, frame_crc, peek_frame,
     traces_of_frame,

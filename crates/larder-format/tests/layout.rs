@@ -3,6 +3,7 @@
 mod common;
 
 use common::Random;
+use larder_format::checkpoint::DESIGN_PAGE_BYTES_MAX;
 use larder_format::layout::*;
 use larder_format::*;
 
@@ -15,6 +16,7 @@ const REQUEST: LayoutRequest = LayoutRequest {
     fp_entries_max: None,
     mappings_max: None,
     buckets: None,
+    history: None,
 };
 
 /// Chunks of four subchunks, in the paper's buckets.
@@ -229,6 +231,7 @@ fn any_plan_is_a_plan_that_checks() {
             fp_entries_max: random.coin().then(|| random.u64()),
             mappings_max: random.coin().then(|| random.u64()),
             buckets: None,
+            history: None,
         };
         if random.coin() {
             let subchunks_upper = (request.chunk_bytes / request.sector_bytes).min(BUCKET_SLOTS_MAX);
@@ -237,6 +240,10 @@ fn any_plan_is_a_plan_that_checks() {
             let bucket_slots = least + random.below(u64::from(BUCKET_SLOTS_MAX - least) + 1) as u32;
             let design_pages_max = random.below(DESIGN_PAGES_MAX + 1) >> random.below(25);
             request.buckets = Some(BucketRequest { bucket_slots, design_pages_max });
+        } else if random.coin() {
+            request.weu_bytes = request.chunk_bytes;
+            let (bytes_per_chunk, chunks_max) = (random.below(3000), random.next() >> random.below(64));
+            request.history = Some(HistoryRequest { bytes_per_chunk, chunks_max });
         }
         match Layout::plan(request) {
             Ok(layout) => {
@@ -250,8 +257,16 @@ fn any_plan_is_a_plan_that_checks() {
                     assert_eq!((layout.bucket_slots, layout.design_pages_max), asked, "{request:?}");
                     continue;
                 }
-                assert_eq!((layout.region_offset, layout.bucket_slots, layout.design_pages_max), (0, 0, 0));
-                let by_default = request.mappings_max.is_none() && request.fp_entries_max.is_none();
+                assert_eq!((layout.region_offset, layout.bucket_slots), (0, 0));
+                let history = request.history.map_or(0, |history| {
+                    let chunks = u128::from(request.flash_bytes / u64::from(request.chunk_bytes));
+                    chunks.min(history.chunks_max.into()) * u128::from(history.bytes_per_chunk) + 1
+                });
+                let has_room = u128::from(layout.design_pages_max) * DESIGN_PAGE_BYTES_MAX as u128 >= history;
+                assert!(has_room || layout.design_pages_max == DESIGN_PAGES_MAX, "{request:?} {layout:?}");
+                assert_eq!(layout.design_pages_max > 0, request.history.is_some());
+                let by_default =
+                    request.mappings_max.is_none() && request.fp_entries_max.is_none() && request.history.is_none();
                 if by_default && request.flash_bytes >= 1 << 30 {
                     assert!(metadata_bytes(&layout) * 8 <= layout.flash_bytes, "{request:?} {layout:?}");
                 }
@@ -331,4 +346,11 @@ fn a_layout_of_buckets_that_was_tampered_with_is_refused() {
     for layout in [Layout { bucket_slots: 128, ..weus }, Layout { design_pages_max: 1, ..weus }] {
         assert!(matches!(layout.check(), Err(FormatError::Invalid { .. })), "{layout:?}");
     }
+    // A history has room of its own.
+    let history = Some(HistoryRequest { bytes_per_chunk: 50, chunks_max: u64::MAX });
+    let slots = LayoutRequest { weu_bytes: REQUEST.chunk_bytes, ..REQUEST };
+    let (without, with) = (Layout::plan(slots).unwrap(), Layout::plan(LayoutRequest { history, ..slots }).unwrap());
+    assert_eq!((without.design_pages_max, with.design_pages_max), (0, (8 << 20) * 50 / 4084 + 1));
+    assert_eq!((with.check(), with.region_bytes()), (Ok(()), 0));
+    assert!(with.checkpoint_area_bytes > without.checkpoint_area_bytes);
 }

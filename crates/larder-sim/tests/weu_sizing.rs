@@ -50,6 +50,7 @@ fn bytes_are_divided_as_the_engine_divides_them() {
             fp_entries_max: None,
             mappings_max: None,
             buckets: None,
+            history: None,
         })
         .expect("a layout");
         // What `index_limits` of the engine makes of it.

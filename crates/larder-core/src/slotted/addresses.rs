@@ -11,7 +11,7 @@
 use crate::{
     design::Use,
     slotted::ram::table_bytes_max,
-    types::{Lba, mix},
+    types::{Fingerprint, Lba, mix},
 };
 use hashbrown::HashTable;
 
@@ -231,6 +231,17 @@ impl<P: Copy, const LISTS: usize> Addresses<P, LISTS> {
         self.lists[list].len += 1;
     }
 
+    /// The nodes of `list`, least recent first.
+    pub fn on_list(&self, list: usize) -> impl Iterator<Item = u32> + '_ {
+        let known = |i: u32| (i != NONE).then_some(i);
+        std::iter::successors(known(self.lists[list].oldest), move |&i| known(self.nodes[i as usize].newer))
+    }
+
+    /// Shows the addresses of `list`, least recent first, of a design that does not look at content.
+    pub fn show_list(&self, list: usize, see: &mut dyn FnMut(Lba, &Fingerprint)) {
+        self.on_list(list).for_each(|i| see(self.lba(i), &Fingerprint([0; 16])));
+    }
+
     /// Numbers of all nodes, in no useful order.
     pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
         self.table.iter().copied()
@@ -264,13 +275,10 @@ mod tests {
     use super::*;
 
     fn order<P: Copy, const LISTS: usize>(addresses: &Addresses<P, LISTS>, list: usize) -> Vec<u64> {
-        let mut at = addresses.oldest(list);
         let mut found = Vec::new();
-        while let Some(i) = at {
+        for i in addresses.on_list(list) {
             assert_eq!(addresses.list(i), list);
             found.push(addresses.lba(i).0);
-            let newer = addresses.nodes[i as usize].newer;
-            at = (newer != NONE).then_some(newer);
         }
         assert_eq!(found.len(), addresses.len(list));
         found

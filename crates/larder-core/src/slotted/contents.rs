@@ -18,6 +18,7 @@ use crate::{
     slotted::{
         ChunkSlot, DataStep, Decision, Destage, MetadataEntry, SlotPool, SlottedStats,
         addresses::{Addresses, NONE},
+        history::KeptAddress,
         ram::{table_bytes_max, vec_bytes_max},
     },
     types::{Fingerprint, Lba, mix},
@@ -142,6 +143,52 @@ impl<const LISTS: usize> Metadata<LISTS> {
     #[inline]
     pub fn content(&self, i: u32) -> u32 {
         self.addresses.payload(i).content
+    }
+
+    /// The fingerprint of the content of address `i`.
+    pub fn fingerprint(&self, i: u32) -> Fingerprint {
+        Fingerprint(self.contents[self.content(i) as usize].fingerprint)
+    }
+
+    /// The content in a slot that has one.
+    pub fn content_in(&self, slot: ChunkSlot) -> u32 {
+        self.in_slot[slot.0 as usize]
+    }
+
+    /// The slots that have content.
+    pub fn slots_in_use(&self) -> impl Iterator<Item = ChunkSlot> + '_ {
+        let with_content = self.in_slot.iter().enumerate().filter(|&(_, &content)| content != NONE);
+        with_content.map(|(slot, _)| ChunkSlot(slot as u32))
+    }
+
+    /// Shows the addresses of a list with their content, least recent first.
+    pub fn show_list(&self, list: usize, see: &mut dyn FnMut(Lba, &Fingerprint)) {
+        self.addresses.on_list(list).for_each(|i| see(self.addresses.lba(i), &self.fingerprint(i)));
+    }
+
+    /// After a restart: this content lies in one of the slots `free`, the slot; none where it has one, or none is free.
+    pub fn restore_data(&mut self, fingerprint: &Fingerprint, free: &mut SlotPool) -> Option<ChunkSlot> {
+        if self.slot_with(fingerprint).is_some() {
+            return None;
+        }
+        let slot = free.take().map(ChunkSlot)?;
+        let content = self.intern(fingerprint);
+        self.place(content, slot, &mut Decision::default());
+        Some(slot)
+    }
+
+    /// After a restart: this address is the most recent of `list`; its number. None where it is on a list already.
+    pub fn restore_address(&mut self, address: &KeptAddress, list: usize) -> Option<u32> {
+        if self.addresses.find(address.lba).is_some() {
+            return None;
+        }
+        let i = self.insert(address.lba, list);
+        let content = self.intern(&address.fingerprint);
+        self.remap(i, content);
+        if address.is_dirty && self.slot(i).is_some() {
+            self.set_dirty(i, true);
+        }
+        Some(i)
     }
 
     /// How many addresses have `content`.

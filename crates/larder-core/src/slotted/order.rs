@@ -31,6 +31,14 @@ impl SlotList {
         (self.oldest != NONE).then_some(ChunkSlot(self.oldest))
     }
 
+    /// The slots, least recently used first.
+    pub fn iter(&self) -> impl Iterator<Item = ChunkSlot> + '_ {
+        std::iter::successors(self.oldest(), |slot| {
+            let newer = self.slots[slot.0 as usize].newer;
+            (newer != NONE).then_some(ChunkSlot(newer))
+        })
+    }
+
     /// Puts `slot`, which is not there, on the list as the most recent.
     pub fn push(&mut self, slot: ChunkSlot) {
         let i = slot.0 as usize;
@@ -124,6 +132,11 @@ impl SlotHeap {
     pub fn warm(&self, slots: impl Iterator<Item = ChunkSlot>) {
         let read = slots.filter_map(|slot| self.uses.get(slot.0 as usize)).fold(0, |sum, of_slot| sum ^ of_slot.at);
         std::hint::black_box(read);
+    }
+
+    /// When `slot` was last used: higher the later.
+    pub fn stamp_of(&self, slot: ChunkSlot) -> u64 {
+        self.uses.get(slot.0 as usize).map_or(0, |of_slot| of_slot.stamp)
     }
 
     /// The least recently used of those that may go.

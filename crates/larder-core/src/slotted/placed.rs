@@ -14,9 +14,10 @@
 //!   is about to be overwritten ([`Design::suspend`]) is not, whatever it was.
 //! - A fragment is content that nothing else has.
 //!
-//! What outlives a restart is put into an empty design, in the order in which the slots were used: what is mapped, and content that
-//! no address has any more, which is found by its fingerprint as before. History (addresses without data) and the order of addresses
-//! do not. After a crash content may be back that the design had let go of, where its slot had not been freed yet.
+//! What outlives a restart (`placed/restored.rs`): what is mapped, content that no address has any more, and the design's history
+//! ([`history`](super::history)), which is all that it knows besides. After an end in order the design goes on as if there had been none.
+//! After a crash it has the order, and the addresses without data, of the last checkpoint; what it had of those addresses' contents is not
+//! believed. Then content may be back, too, that the design had let go of, where its slot had not been freed yet.
 //!
 //! Where it departs from the papers, beside what the designs' own files say:
 //! - *A dirty write is durable with a flush.* CacheDedup's cache "synchronously commits both the metadata and data" of each
@@ -32,6 +33,7 @@
 //! it is dirty.
 
 mod decisions;
+mod restored;
 
 use super::{ChunkSlot, DataStep, Decision, FlashSize, SizeError, Slotted};
 use crate::{
@@ -40,7 +42,8 @@ use crate::{
     slots::SlotState,
     types::{Fingerprint, Lba, Place, SlotId},
 };
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use restored::Restoring;
+use std::collections::{BTreeSet, VecDeque};
 
 /// No data slot, or no flash slot.
 const NONE: u32 = u32::MAX;
@@ -105,8 +108,8 @@ pub struct Placed {
     /// What was found last: a duplicate that is mapped next is of this content.
     found: Option<(Place, Fingerprint)>,
     decision: Decision,
-    /// Recovery runs: what the flash slots hold, as far as it was told.
-    restoring: Option<BTreeMap<SlotId, Held>>,
+    /// Recovery runs.
+    restoring: Option<Restoring>,
 }
 
 /// How many flash slots are kept beside those of the design, of a cache of `slots` flash slots; so many mappings may be
@@ -278,53 +281,6 @@ impl Placed {
 
     fn forget_run(&mut self, first: Lba, count: u64) {
         self.design.in_run(first, count).into_iter().for_each(|lba| self.forget(lba));
-    }
-
-    /// Puts what recovery found into the design, in the order in which the slots were used: what is mapped, and content that no
-    /// address has, of that the most recently used for which there is room beside the rest.
-    fn put_restored(&mut self, told: &BTreeMap<SlotId, Held>) {
-        let slots = self.mappings.export_slots();
-        let mut rank = vec![0; self.owner.len()];
-        for (at, (slot, ..)) in slots.iter().enumerate() {
-            rank[slot.0 as usize] = at;
-        }
-        let mut found: Vec<(usize, Option<Lba>, Place, bool)> = Vec::new();
-        let mut is_mapped = vec![false; self.owner.len()];
-        let pieces = 0..self.mappings.export_pieces();
-        for mapping in pieces.flat_map(|piece| self.mappings.export_mappings(piece)) {
-            if let Lookup::Chunk { place, .. } | Lookup::Fragment { place, .. } = mapping.lookup {
-                let slot = place.slot.0 as usize;
-                is_mapped[slot] = true;
-                found.push((rank[slot], Some(mapping.lba), place, mapping.dirty));
-            }
-        }
-        // What the design let go of just before a crash is among it: its slot had not been freed yet.
-        let room = self.held.len().saturating_sub(is_mapped.iter().filter(|&&is_mapped| is_mapped).count());
-        let orphans = slots.iter().rev().filter_map(|(slot, generation, state, _)| {
-            let held = told.get(slot).filter(|held| held.generation == *generation)?;
-            (*state == SlotState::Sealed && !is_mapped[slot.0 as usize]).then_some(held)
-        });
-        found.extend(orphans.take(room).map(|held| (rank[held.slot as usize], None, held.place(), false)));
-        found.sort_unstable_by_key(|&(rank, lba, ..)| (rank, lba));
-        for (_, lba, place, is_dirty) in found {
-            let known = told.get(&place.slot).filter(|held| held.is_at(&place));
-            let fingerprint = known.map_or_else(|| unshared(&place), |held| Fingerprint(held.fingerprint));
-            let Some(lba) = lba else {
-                self.design.put_content(&fingerprint, &mut self.decision);
-                self.settle(Some((&place, &fingerprint)));
-                continue;
-            };
-            self.put(lba, &place, &fingerprint, is_dirty);
-            if !self.is_visible(lba, &Lookup::Chunk { place, duplicate: false }) {
-                self.note_hidden(lba);
-            }
-        }
-        self.let_go.clear();
-        for (slot, _, state, _) in slots {
-            if state == SlotState::Sealed && self.owner[slot.0 as usize] == NONE {
-                self.let_go.push_back(slot);
-            }
-        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Slots of one chunk each, reused one by one (CacheDedup, FAST 2016, sections 3.2 and 3.3): no compression. Section 3.3 has "the entire
-//! Metadata Cache" persistent; here log and checkpoints have the mappings, the slots in the order of their use, and the fingerprints of
-//! all that is stored, whether an address has it or not. Ghosts, the addresses' own order and ARC's target do not outlive a restart.
+//! Metadata Cache" persistent: here log and checkpoints have the mappings, the slots in the order of their use, and the fingerprints of
+//! all that is stored, whether an address has it or not; and checkpoints alone have the design's history, which is all else: addresses
+//! without data, the order on its lists, its target.
 //!
 //! Invariants: a slot is its record alone; nothing in it says what it is.
 //!
@@ -14,10 +15,10 @@ use crate::{
 };
 use larder_core::{
     Design, DesignConfig, nitro,
-    slotted::{Placed, Slotted, mappings_for, slots_bytes_max, spares},
+    slotted::{Placed, Slotted, history, mappings_for, slots_bytes_max, spares},
 };
 use larder_format::{
-    Compression, StoreKind, Superblock,
+    Compression, HistoryRequest, StoreKind, Superblock,
     layout::{CHUNK_BYTES_MAX, SLOT_COUNT_MIN},
 };
 
@@ -30,6 +31,13 @@ pub struct Slots {
     pub dedup: bool,
     /// The design, empty, for a number of data slots and a chunk size; fewer slots where it cannot number so many.
     pub make: fn(u64, u32) -> Box<dyn Slotted>,
+}
+
+impl Slots {
+    /// Bytes of the history for each slot at most, where there are many.
+    fn history_bytes(&self, chunk_bytes: u32) -> u64 {
+        history::bytes_max(&*(self.make)(SAMPLE_SLOTS, chunk_bytes)).div_ceil(SAMPLE_SLOTS)
+    }
 }
 
 impl Store for Slots {
@@ -52,7 +60,16 @@ impl Store for Slots {
     /// The design's own entries are among them, for it has no more data slots than mappings.
     fn index_bytes_max(&self, chunk_bytes: u32) -> u64 {
         let design = (self.make)(SAMPLE_SLOTS, chunk_bytes).ram_bytes_max().div_ceil(SAMPLE_SLOTS);
-        nitro::INDEX_BYTES_MAX + slots_bytes_max() + design
+        // A checkpoint takes the history as of one moment.
+        nitro::INDEX_BYTES_MAX + slots_bytes_max() + design + self.history_bytes(chunk_bytes)
+    }
+
+    fn history(&self, options: &CreateOptions) -> Option<HistoryRequest> {
+        let chunks_max = match options.ram_budget_bytes {
+            0 => u64::MAX,
+            _ => self.slots_max(options).into(),
+        };
+        Some(HistoryRequest { bytes_per_chunk: self.history_bytes(options.chunk_bytes), chunks_max })
     }
 
     /// A table entry for each slot is there from the beginning.

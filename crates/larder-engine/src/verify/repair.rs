@@ -150,6 +150,8 @@ pub async fn repair(
         // (4)
         if superblock_rewritten {
             superblock.sequence += 1;
+            // The twin that is gone may have been without the mark: what clients wrote since may be in no log.
+            superblock.clean_shutdown = false;
             superblock::write(flash, &superblock).await?;
             flash.flush().await?;
         }

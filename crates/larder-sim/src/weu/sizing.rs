@@ -275,6 +275,7 @@ impl WeuSizing {
             fp_entries_max: fingerprints,
             mappings_max: mappings,
             buckets: None,
+            history: None,
         };
         Layout::plan(request).map_err(|error| error.to_string())
     }

@@ -4,7 +4,7 @@
 //!
 //! What it does not do: keep the two together; `placed.rs` does.
 
-use super::{Held, NONE, Placed, unshared};
+use super::{Held, NONE, Placed, Restoring, restored::is_unshared, unshared};
 use crate::{
     design::{Design, DesignStats, DirtyCounts, ExportedMapping, Hit, Lookup, NewMapping, Use, Victim},
     ranges::Run,
@@ -12,7 +12,6 @@ use crate::{
     slotted::ChunkSlot,
     types::{Fingerprint, Lba, Place, SlotId, StreamClass},
 };
-use std::collections::BTreeMap;
 
 impl Design for Placed {
     fn lookup(&mut self, lba: Lba) -> Lookup {
@@ -76,9 +75,9 @@ impl Design for Placed {
             NewMapping::Zero => None,
         };
         self.mappings.map(lba, new, dirty_seq);
-        if let Some(told) = &mut self.restoring {
+        if let Some(restoring) = &mut self.restoring {
             if let Some((place, Some(fingerprint))) = known {
-                told.insert(place.slot, Held::new(&place, &fingerprint));
+                restoring.told.insert(place.slot, Held::new(&place, &fingerprint));
             }
             return;
         }
@@ -247,8 +246,12 @@ impl Design for Placed {
     }
 
     fn export_fingerprints(&self) -> Vec<(Fingerprint, Place)> {
-        let shared = |held: &&Held| self.dedup && held.slot != NONE && held.fingerprint[8..] != [0xFF; 8];
+        let shared = |held: &&Held| self.dedup && held.slot != NONE && !is_unshared(&Fingerprint(held.fingerprint));
         self.held.iter().filter(shared).map(|held| (Fingerprint(held.fingerprint), held.place())).collect()
+    }
+
+    fn export_history(&self) -> Vec<u8> {
+        self.history()
     }
 
     fn export_slots(&self) -> Vec<(SlotId, u32, SlotState, StreamClass)> {
@@ -260,7 +263,7 @@ impl Design for Placed {
     }
 
     fn begin_restore(&mut self, mappings: u64, fingerprints: u64) {
-        self.restoring = Some(BTreeMap::new());
+        self.restoring = Some(Restoring::default());
         self.mappings.begin_restore(mappings, fingerprints);
     }
 
@@ -274,8 +277,18 @@ impl Design for Placed {
 
     fn end_restore(&mut self) {
         self.mappings.end_restore();
-        if let Some(told) = self.restoring.take() {
-            self.put_restored(&told);
+        if let Some(restoring) = self.restoring.take() {
+            self.put_restored(restoring);
+        }
+    }
+
+    fn restore_page(&mut self, page: usize, bytes: &[u8]) -> bool {
+        self.note_page(page, bytes)
+    }
+
+    fn trust_history(&mut self) {
+        if let Some(restoring) = &mut self.restoring {
+            restoring.is_trusted = true;
         }
     }
 
@@ -292,8 +305,8 @@ impl Design for Placed {
     }
 
     fn restore_fingerprint(&mut self, fingerprint: &Fingerprint, place: &Place) {
-        if let Some(told) = self.restoring.as_mut().filter(|_| self.dedup) {
-            told.insert(place.slot, Held::new(place, fingerprint));
+        if let Some(restoring) = self.restoring.as_mut().filter(|_| self.dedup) {
+            restoring.told.insert(place.slot, Held::new(place, fingerprint));
         }
     }
 

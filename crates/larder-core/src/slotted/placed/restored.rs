@@ -1,0 +1,238 @@
+//! What recovery found goes into an empty design: from a checkpoint's history lists and orders, as far as mappings and slots agree; and
+//! then, in the order in which the slots were used, what is mapped beside, and content that no address has.
+//!
+//! History is believed in two degrees. After an end in order all of it holds: nothing happened since. After a crash a checkpoint's history
+//! still says how recently an address was used, but of one that is not mapped not what it holds: a client may have overwritten it on the
+//! origin, and nothing in the log says so, for nothing was mapped. So such an address goes on without a content that anything has. It is a
+//! ghost, and its next request a miss.
+//!
+//! Invariants: what is mapped is what mappings say, whatever history has. Nothing is remembered of an address that may have been written
+//! since.
+//!
+//! What it does not do: read a checkpoint, or know how the cache ended; the caller says.
+
+use super::{ChunkSlot, Held, NONE, NOTHING, Placed, unshared};
+use crate::{
+    design::{Design, Lookup},
+    slots::SlotState,
+    slotted::history::{self, History, Kept, KeptAddress, ListedAddress, PAGE_BYTES},
+    types::{Fingerprint, Lba, Place, SlotId, StreamClass},
+};
+use std::collections::BTreeMap;
+
+/// What recovery was told so far.
+#[derive(Default)]
+pub(super) struct Restoring {
+    /// What the flash slots hold.
+    pub told: BTreeMap<SlotId, Held>,
+    /// Pieces of the history.
+    pages: BTreeMap<usize, Vec<u8>>,
+    /// The end was in order, and nothing followed it.
+    pub is_trusted: bool,
+}
+
+/// What is mapped, or lies in a slot without an address.
+struct Found {
+    /// How recently its slot was used.
+    rank: usize,
+    lba: Option<Lba>,
+    held: Held,
+    is_dirty: bool,
+}
+
+impl Restoring {
+    fn held(&self, place: &Place) -> Held {
+        let told = self.told.get(&place.slot).filter(|held| held.is_at(place));
+        let fingerprint = told.map_or_else(|| unshared(place), |held| Fingerprint(held.fingerprint));
+        Held::new(place, &fingerprint)
+    }
+
+    fn history(&self) -> Vec<u8> {
+        let in_order = self.pages.iter().zip(0..).take_while(|((number, _), at)| *number == at);
+        in_order.flat_map(|((_, bytes), _)| bytes.iter().copied()).collect()
+    }
+}
+
+impl Placed {
+    /// The design's history, for a checkpoint.
+    pub(super) fn history(&self) -> Vec<u8> {
+        let place = |slot: ChunkSlot| {
+            let held = self.held.get(slot.0 as usize).filter(|held| held.slot != NONE)?;
+            Some((SlotId(held.slot), held.generation))
+        };
+        let content = |lba: Lba, fingerprint: &Fingerprint| match self.suspended.contains(&lba) {
+            // Nobody knows what it holds by now.
+            true => unknown(lba),
+            false => *fingerprint,
+        };
+        history::encode(&*self.design, place, content)
+    }
+
+    /// A piece of a history; whether it can be one.
+    pub(super) fn note_page(&mut self, page: usize, bytes: &[u8]) -> bool {
+        let pages_max = history::bytes_max(&*self.design).div_ceil(PAGE_BYTES as u64);
+        match &mut self.restoring {
+            Some(restoring) if (page as u64) < pages_max && bytes.len() <= PAGE_BYTES => {
+                restoring.pages.insert(page, bytes.to_vec());
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Puts what recovery found into the design.
+    pub(super) fn put_restored(&mut self, mut restoring: Restoring) {
+        let slots = self.mappings.export_slots();
+        let found = self.found(&restoring, &slots);
+        let history = History::decode(&restoring.history(), &*self.design);
+        restoring.pages.clear();
+        let is_restored = history.is_some_and(|history| self.restore_history(&history, &found, restoring.is_trusted));
+        for Found { lba, held, is_dirty, .. } in found {
+            let (place, fingerprint) = (held.place(), Fingerprint(held.fingerprint));
+            let Some(lba) = lba else {
+                if self.owner[place.slot.0 as usize] == NONE {
+                    self.design.put_content(&fingerprint, &mut self.decision);
+                    self.settle(Some((&place, &fingerprint)));
+                }
+                continue;
+            };
+            let is_known = self.known(lba).is_some_and(|held| held.is_at(&place));
+            // What is dirty may have left the design's lists, and waits to be destaged.
+            let has_left = is_restored && restoring.is_trusted && is_dirty && !self.design.knows(lba);
+            if is_restored && is_known || has_left {
+                continue;
+            }
+            self.put(lba, &place, &fingerprint, is_dirty);
+            if !self.is_visible(lba, &Lookup::Chunk { place, duplicate: false }) {
+                self.note_hidden(lba);
+            }
+        }
+        self.let_go.clear();
+        for (slot, _, state, _) in slots {
+            if state == SlotState::Sealed && self.owner[slot.0 as usize] == NONE {
+                self.let_go.push_back(slot);
+            }
+        }
+    }
+
+    /// What is mapped, and content that no address has, of that the most recently used for which there is room beside the rest; in
+    /// the order in which the slots were used.
+    fn found(&self, restoring: &Restoring, slots: &[(SlotId, u32, SlotState, StreamClass)]) -> Vec<Found> {
+        let mut rank = vec![0; self.owner.len()];
+        for (at, (slot, ..)) in slots.iter().enumerate() {
+            rank[slot.0 as usize] = at;
+        }
+        let mut found: Vec<Found> = Vec::new();
+        let mut is_mapped = vec![false; self.owner.len()];
+        let pieces = 0..self.mappings.export_pieces();
+        for mapping in pieces.flat_map(|piece| self.mappings.export_mappings(piece)) {
+            if let Lookup::Chunk { place, .. } | Lookup::Fragment { place, .. } = mapping.lookup {
+                let slot = place.slot.0 as usize;
+                is_mapped[slot] = true;
+                let (lba, held) = (Some(mapping.lba), restoring.held(&place));
+                found.push(Found { rank: rank[slot], lba, held, is_dirty: mapping.dirty });
+            }
+        }
+        // What the design let go of just before a crash is among it: its slot had not been freed yet.
+        let room = self.held.len().saturating_sub(is_mapped.iter().filter(|&&is_mapped| is_mapped).count());
+        let orphans = slots.iter().rev().filter_map(|(slot, generation, state, _)| {
+            let held = restoring.told.get(slot).filter(|held| held.generation == *generation)?;
+            (*state == SlotState::Sealed && !is_mapped[slot.0 as usize]).then_some(*held)
+        });
+        let orphan = |held: Held| Found { rank: rank[held.slot as usize], lba: None, held, is_dirty: false };
+        found.extend(orphans.take(room).map(orphan));
+        found.sort_unstable_by_key(|found| (found.rank, found.lba));
+        found
+    }
+
+    /// Makes the design what the history says, as far as what was found agrees; whether it is that now.
+    fn restore_history(&mut self, history: &History, found: &[Found], is_trusted: bool) -> bool {
+        let mut in_slot = vec![NOTHING; self.owner.len()];
+        for Found { held, .. } in found {
+            in_slot[held.slot as usize] = *held;
+        }
+        let data = self.data_of(history, &in_slot);
+        let mut is_used = vec![false; self.owner.len()];
+        data.iter().for_each(|held| is_used[held.slot as usize] = true);
+        let looks = self.design.looks_at_content();
+        let kept = |listed: &ListedAddress| {
+            let place = match self.mappings.peek(listed.lba) {
+                Lookup::Chunk { place, .. } | Lookup::Fragment { place, .. } => Some(place),
+                // The design has no zeroes.
+                Lookup::Zero => return None,
+                Lookup::Miss => None,
+            };
+            let held = place.map(|place| in_slot[place.slot.0 as usize]);
+            let fingerprint = match held {
+                Some(held) if !looks || is_used[held.slot as usize] => Fingerprint(held.fingerprint),
+                None if is_trusted && !is_unshared(&listed.fingerprint) => listed.fingerprint,
+                _ => unknown(listed.lba),
+            };
+            let is_dirty = self.mappings.dirty_seq(listed.lba).is_some();
+            Some(KeptAddress { lba: listed.lba, fingerprint, is_mapped: held.is_some(), is_dirty })
+        };
+        let kept = Kept {
+            target: history.target,
+            lists: history.lists.iter().map(|list| list.iter().filter_map(kept).collect()).collect(),
+            data: data.iter().map(|held| Fingerprint(held.fingerprint)).collect(),
+        };
+        if !self.design.restore(&kept) {
+            return false;
+        }
+        for held in data {
+            self.hold_restored(self.design.slot_of(&Fingerprint(held.fingerprint)), held);
+        }
+        for Found { lba, held, .. } in found.iter().filter(|_| !looks) {
+            self.hold_restored(lba.and_then(|lba| self.design.lookup(lba)), *held);
+        }
+        true
+    }
+
+    /// What lies in the data slots of a history and is there still, least recently used first.
+    fn data_of(&self, history: &History, in_slot: &[Held]) -> Vec<Held> {
+        let mut data: Vec<(u64, Held)> = Vec::new();
+        let mut is_named = vec![false; self.owner.len()];
+        for used in &history.data {
+            let is_there = self.mappings.slot(used.slot) == Some((SlotState::Sealed, used.generation));
+            if !is_there || std::mem::replace(&mut is_named[used.slot.0 as usize], true) {
+                continue;
+            }
+            let known = in_slot[used.slot.0 as usize];
+            let held = match known.slot {
+                // It takes up a slot, and nobody finds it.
+                NONE => {
+                    let place = Place { slot: used.slot, generation: used.generation, ..NOTHING.place() };
+                    Held::new(&place, &unshared(&place))
+                }
+                _ => known,
+            };
+            data.push((used.stamp, held));
+        }
+        data.sort_by_key(|&(stamp, _)| stamp);
+        data.into_iter().map(|(_, held)| held).collect()
+    }
+
+    /// A data slot of the restored design, if it is one that holds nothing yet, holds this.
+    fn hold_restored(&mut self, slot: Option<ChunkSlot>, held: Held) {
+        if let Some(slot) = slot
+            && let Some(of_slot) = self.held.get_mut(slot.0 as usize).filter(|of_slot| of_slot.slot == NONE)
+            && self.owner[held.slot as usize] == NONE
+        {
+            self.owner[held.slot as usize] = slot.0;
+            *of_slot = held;
+        }
+    }
+}
+
+/// A fingerprint that no content has, but the unknown one of `lba`.
+fn unknown(lba: Lba) -> Fingerprint {
+    let mut bytes = [0xFF; 16];
+    bytes[..8].copy_from_slice(&lba.0.to_le_bytes());
+    bytes[15] = 0xFE;
+    Fingerprint(bytes)
+}
+
+/// Whether this is what [`unshared`] says of some place.
+pub(super) fn is_unshared(fingerprint: &Fingerprint) -> bool {
+    fingerprint.0[8..] == [0xFF; 8]
+}
