@@ -142,7 +142,10 @@ proptest! {
                     }
                 }
                 Step::Journal(records) => durable.append(log.take(records)),
-                Step::Sync => durable.sync(&mut log),
+                Step::Sync => {
+                    let records = log.len();
+                    durable.sync(&mut log, records);
+                }
             }
             maps.check();
             durable.check(&log, &maps);
