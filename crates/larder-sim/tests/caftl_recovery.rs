@@ -64,8 +64,8 @@ fn metadata_of<R>(drive: &mut Drive, request: impl FnOnce(&mut Drive) -> R) -> (
     (after.0 - before.0, after.1 - before.1)
 }
 
-/// Section 3.3.3: a page's fingerprint and its LBA or VBA are in its metadata page. All pages here have the same one, of
-/// which nothing is in RAM after a start.
+/// Section 3.3.3: a page's fingerprint and its LBA or VBA are in its metadata page. All pages here have the same one,
+/// of which nothing is in RAM after a start.
 #[test]
 fn a_change_of_metadata_is_one_page_read_and_one_programmed() {
     let mut drive = Drive::new(CaftlOptions { journal_pages_max: Some(100), ..options() });

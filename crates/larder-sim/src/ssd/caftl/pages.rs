@@ -5,9 +5,9 @@
 //! finds. Some of them are in RAM ([`Pages::touch`]), so that one is programmed once for many changes.
 //!
 //! What a metadata page in flash says is kept apart from what the drive knows, in two bits a page: whether its metadata
-//! page in RAM, and whether that in flash, has its fingerprint and its LBA or VBA as they are. A change takes both away;
-//! [`Pages::touch`] gives the one, [`Pages::programmed`] the other. [`Pages::load`] knows by the second alone. The
-//! fingerprint itself is not kept twice: it is that of the page, or it is not trusted.
+//! page in RAM, and whether that in flash, has its fingerprint and its LBA or VBA as they are. A change takes both
+//! away; [`Pages::touch`] gives the one, [`Pages::programmed`] the other. [`Pages::load`] knows by the second alone.
+//! The fingerprint itself is not kept twice: it is that of the page, or it is not trusted.
 //!
 //! Invariants: a metadata page whose bit says that all of its pages are fingerprinted has no valid page of data that is
 //! not. What is in RAM is at most what may be; a page gives way by the clock (second chance).
@@ -237,7 +237,7 @@ impl Pages {
         self.complete.set(metadata_page, true);
     }
 
-    /// A page's metadata is read, or becomes what is known now. Where its metadata page is not in RAM, it is wanted there.
+    /// A page's metadata is read, or becomes what is known now. A metadata page that is not in RAM is wanted there.
     pub fn touch(&mut self, ppa: Ppa, changes: bool) {
         if changes {
             self.noted.set(ppa.0, self.known.get(ppa.0));

@@ -9,12 +9,12 @@
 //! erased, is lost. No fingerprint is trusted then: metadata may be of a page's former content, and one false fingerprint
 //! is a false content; out of line all are computed again.
 //!
-//! Invariants: nothing is taken from what was in RAM before but what stands for flash: the [`Durable`] tables, what of the
-//! fingerprints each metadata page had when it was programmed (`Pages::load`), and where the layer's own pages are. A
-//! fingerprint whose metadata page in flash is of a former content, or names a former LBA or VBA, is not known then.
+//! Invariants: nothing is taken from what was in RAM before but what stands for flash: the [`Durable`] tables, what of
+//! the fingerprints each metadata page had when it was programmed (`Pages::load`), and where the layer's own pages are.
+//! A fingerprint whose metadata page in flash is of a former content, or names a former LBA or VBA, is not known then.
 //!
-//! What it does not do: bring back deleted pages that the store still knew: no map leads to them. Begin from the midst of
-//! a request: the power goes between two.
+//! What it does not do: bring back deleted pages that the store still knew: no map leads to them. Begin from the midst
+//! of a request: the power goes between two.
 
 use hashbrown::HashSet;
 
