@@ -218,6 +218,7 @@ fn out_of_line_finds_all_that_was_missed() {
         assert!(counts.merges > 0 && counts.coalesced as usize >= pages - contents, "{counts:?}");
         let runs = drive.ftl.counts().programs[Cause::SortRun as usize];
         assert!(runs > 1, "{runs} pages of runs");
+        assert_eq!(drive.ftl.counts().reads[Cause::SortRun as usize], runs, "merging reads each page of a run once");
         drive.check();
     });
 }

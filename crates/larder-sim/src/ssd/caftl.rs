@@ -208,6 +208,7 @@ impl Caftl {
     fn set_owner(&mut self, ppa: Ppa, owner: Owner) {
         let word = self.books.word(owner);
         self.space.flash_mut().set_owner(ppa, word);
+        self.books.pages.outdated(ppa);
         self.books.pages.touch(ppa, true);
     }
 

@@ -7,13 +7,14 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use larder_core::Fingerprint;
 use larder_sim::ssd::{
     caftl::{
-        Caftl,
+        Caftl, Recovered,
         maps::At,
         options::CaftlOptions,
         store::{Entry, StoreOptions},
     },
     ftl::{Ftl, PageWrite, Written},
     geometry::{Geometry, Lpn, Ppa},
+    op::{Cause, Op, Sink},
 };
 
 use super::ssd::{Held, Shadow, content};
@@ -43,12 +44,14 @@ pub struct Drive {
     pub ftl: Caftl,
     pub shadow: Shadow,
     pub model: BTreeMap<u32, Option<Fingerprint>>,
+    /// Starts whose reads were compared with what lies on flash.
+    pub starts_compared: u32,
 }
 
 impl Drive {
     pub fn new(options: CaftlOptions) -> Drive {
         let ftl = Caftl::new(GEOMETRY, options).unwrap_or_else(|error| panic!("{error}"));
-        Drive { ftl, shadow: Shadow::new(GEOMETRY), model: BTreeMap::new() }
+        Drive { ftl, shadow: Shadow::new(GEOMETRY), model: BTreeMap::new(), starts_compared: 0 }
     }
 
     /// Writes contents by number from a page on, as one request.
@@ -91,6 +94,40 @@ impl Drive {
             Some(At::Page(_)) => 1,
             None => 0,
         }
+    }
+
+    /// The layer's own pages that lie on flash and were programmed for one of `causes`.
+    pub fn own_pages(&self, causes: &[Cause]) -> BTreeSet<Ppa> {
+        let valid = (0..GEOMETRY.pages()).map(Ppa).filter(|&ppa| self.ftl.array().is_valid(ppa));
+        valid.filter(|&ppa| matches!(self.shadow.held(ppa), Held::Internal(cause) if causes.contains(&cause))).collect()
+    }
+
+    /// The power goes, and comes back: what the start reads is what lies on flash, each page of it once, the tables and
+    /// the journal before the metadata.
+    pub fn lose_power(&mut self) -> Recovered {
+        let (mut read, mut changed_since) = (Vec::new(), false);
+        let Drive { ftl, shadow, .. } = self;
+        let recovered = ftl.lose_power(&mut |op: &Op| {
+            shadow.op(op);
+            match *op {
+                Op::Read { ppa, cause: Cause::Recovery } => read.push(ppa),
+                Op::Program { .. } | Op::Erase { .. } => changed_since |= !read.is_empty(),
+                _ => {}
+            }
+        });
+        let (maps, metadata) = (recovered.map_pages_read as usize, recovered.metadata_pages_read as usize);
+        assert_eq!(read.len(), maps + metadata, "what is read is what is told");
+        // A start that ends with tables written out has other pages then.
+        if !changed_since {
+            let set = |pages: &[Ppa]| -> BTreeSet<Ppa> { pages.iter().copied().collect() };
+            let on_flash = self.own_pages(&[Cause::MapTable, Cause::Journal]);
+            assert_eq!((set(&read[..maps]), maps), (on_flash.clone(), on_flash.len()), "tables and journal");
+            let on_flash = self.own_pages(&[Cause::Metadata]);
+            assert_eq!((set(&read[maps..]), metadata), (on_flash.clone(), on_flash.len()), "metadata pages");
+            assert!(self.own_pages(&[Cause::SortRun]).is_empty(), "sorted runs are given up");
+            self.starts_compared += 1;
+        }
+        recovered
     }
 
     /// Entries of the store that mean a page that is not deleted.

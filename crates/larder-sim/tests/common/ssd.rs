@@ -21,8 +21,8 @@ pub enum Held {
     Host { lpn: Lpn, content: Option<Fingerprint>, request: u64 },
     /// Nothing.
     Padding,
-    /// Pages of the layer's own.
-    Internal,
+    /// A page of the layer's own, programmed for this.
+    Internal(Cause),
 }
 
 /// See the module.
@@ -70,7 +70,7 @@ impl Shadow {
             Source::Host(lpn, content) => Held::Host { lpn, content, request: self.request },
             Source::Copy(from) => self.held(from),
             Source::Padding => Held::Padding,
-            Source::Internal => Held::Internal,
+            Source::Internal => Held::Internal(cause),
         };
         let before = self.pages[ppa.0 as usize].replace(held);
         assert_eq!(before, None, "page {} is programmed once", ppa.0);

@@ -197,7 +197,6 @@ impl Relocate for Books {
             }
         }
         self.pages.touch(from, false);
-        self.pages.touch(to, true);
         let digest = self.pages.digest(from);
         let mut is_known = self.pages.is_known(from);
         if !is_known && self.fingerprints_collected {
@@ -207,6 +206,7 @@ impl Relocate for Books {
             self.collected.push(to);
         }
         self.pages.hold(to, digest, is_known);
+        self.pages.touch(to, true);
         if self.pages.is_stored(from) {
             self.hand_over(from, to);
             if let Owner::Page(_) = owner {

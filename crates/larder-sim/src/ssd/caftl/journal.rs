@@ -133,11 +133,11 @@ impl Durable {
         self.journal.extend(records);
     }
 
-    /// The tables are written out as they are in RAM, of which `log` is the part that no journal page has. The journal
-    /// begins anew.
-    pub fn sync(&mut self, log: &mut Log) {
+    /// The tables were written out as they were when `log`, the part that no journal page has, had so many `records`.
+    /// The journal begins anew.
+    pub fn sync(&mut self, log: &mut Log, records: usize) {
         let journal = std::mem::take(&mut self.journal);
-        for record in journal.into_iter().chain(log.take(usize::MAX)) {
+        for record in journal.into_iter().chain(log.take(records)) {
             apply(&mut self.primary, &mut self.secondary, record);
         }
     }

@@ -178,10 +178,10 @@ impl Caftl {
             self.books.pages.completed(metadata_page);
             return;
         };
-        self.books.pages.touch(ppa, true);
         self.flash().read(ppa, Cause::OutOfLine, sink);
         self.flash().hash(Hash::Sha1, Cause::OutOfLine, sink);
         self.books.pages.fingerprinted(ppa);
+        self.books.pages.touch(ppa, true);
         self.books.counts.fingerprinted_idle += 1;
         self.meet(ppa);
     }

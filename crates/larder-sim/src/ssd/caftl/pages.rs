@@ -4,12 +4,19 @@
 //! that lies in *metadata pages*, 24 bytes a physical page ({fingerprint, LBA or VBA}), which the *metadata page array*
 //! finds. Some of them are in RAM ([`Pages::touch`]), so that one is programmed once for many changes.
 //!
+//! What a metadata page in flash says is kept apart from what the drive knows, in two bits a page: whether its metadata
+//! page in RAM, and whether that in flash, has its fingerprint and its LBA or VBA as they are. A change takes both
+//! away; [`Pages::touch`] gives the one, [`Pages::programmed`] the other. [`Pages::load`] knows by the second alone.
+//! The fingerprint itself is not kept twice: it is that of the page, or it is not trusted.
+//!
 //! Invariants: a metadata page whose bit says that all of its pages are fingerprinted has no valid page of data that is
 //! not. What is in RAM is at most what may be; a page gives way by the clock (second chance).
 //!
 //! The paper says neither how many metadata pages are in RAM nor when they are written; both are ours.
 //!
 //! What it does not do: program metadata pages (`persist.rs`).
+
+use std::ops::Range;
 
 use super::digest::Digest;
 use crate::ssd::geometry::Ppa;
@@ -31,6 +38,18 @@ impl Bits {
 
     fn get(&self, at: u32) -> bool {
         self.0[at as usize / 64] >> (at % 64) & 1 == 1
+    }
+
+    /// Those of a range become what they are in `other`.
+    fn copy(&mut self, other: &Bits, range: Range<u32>) {
+        let mut at = range.start;
+        while at < range.end {
+            let word = at as usize / 64;
+            let end = (at / 64 * 64).saturating_add(64).min(range.end);
+            let mask = u64::MAX << (at % 64) & u64::MAX >> ((64 - end % 64) % 64);
+            self.0[word] = self.0[word] & !mask | other.0[word] & mask;
+            at = end;
+        }
     }
 
     fn set(&mut self, at: u32, to: bool) {
@@ -55,6 +74,10 @@ pub struct Pages {
     known: Bits,
     /// Whether the store has an entry that means this page.
     stored: Bits,
+    /// Whether the metadata page, as it is in RAM, has the page's fingerprint and referrer.
+    noted: Bits,
+    /// Whether the metadata page, as it was programmed last, has them.
+    saved: Bits,
     per_metadata_page: u32,
     /// A bit a metadata page: none of its valid pages is without fingerprint.
     complete: Bits,
@@ -76,6 +99,8 @@ impl Pages {
             digests: vec![Digest::default(); pages as usize],
             known: Bits::new(pages),
             stored: Bits::new(pages),
+            noted: Bits::new(pages),
+            saved: Bits::new(pages),
             per_metadata_page,
             complete: Bits(vec![u64::MAX; metadata_pages.div_ceil(64) as usize]),
             frame_of: vec![NONE; metadata_pages as usize],
@@ -105,6 +130,7 @@ impl Pages {
     pub fn hold(&mut self, ppa: Ppa, digest: Digest, is_known: bool) {
         self.digests[ppa.0 as usize] = digest;
         self.known.set(ppa.0, is_known);
+        self.outdated(ppa);
         if !is_known {
             self.complete.set(ppa.0 / self.per_metadata_page, false);
         }
@@ -113,6 +139,13 @@ impl Pages {
     /// The drive has computed the page's fingerprint.
     pub fn fingerprinted(&mut self, ppa: Ppa) {
         self.known.set(ppa.0, true);
+        self.outdated(ppa);
+    }
+
+    /// Another LBA or VBA refers to the page, or what is there is new: its metadata is not as it is noted.
+    pub fn outdated(&mut self, ppa: Ppa) {
+        self.noted.set(ppa.0, false);
+        self.saved.set(ppa.0, false);
     }
 
     /// The store has an entry that means this page, or has none.
@@ -123,21 +156,45 @@ impl Pages {
     /// What is programmed is none of the host's: it has no fingerprint.
     pub fn forget(&mut self, ppa: Ppa) {
         self.known.set(ppa.0, false);
+        self.outdated(ppa);
     }
 
-    /// The power went, and no fingerprint can be trusted.
+    /// The power went, and no fingerprint in flash can be trusted.
     pub fn forget_all(&mut self) {
-        self.known.0.fill(0);
+        self.saved.0.fill(0);
         self.complete.0.fill(0);
     }
 
-    /// The power went: the store is empty, and no metadata page is in RAM.
+    /// The power went: the store is empty, no metadata page is in RAM, and no fingerprint is known until its metadata
+    /// page is read.
     pub fn power_lost(&mut self) {
+        for word in 0..self.known.0.len() {
+            let mut lost = self.known.0[word] & !self.saved.0[word];
+            while lost != 0 {
+                let ppa = Ppa(word as u32 * 64 + lost.trailing_zeros());
+                self.complete.set(self.metadata_page(ppa), false);
+                lost &= lost - 1;
+            }
+        }
+        self.known.0.fill(0);
+        self.noted.0.fill(0);
         self.stored.0.fill(0);
         self.frame_of.fill(NONE);
         self.frames.clear();
         self.wanted.clear();
         self.hand = 0;
+    }
+
+    /// A metadata page was programmed, as it is in RAM.
+    pub fn programmed(&mut self, metadata_page: u32) {
+        self.saved.copy(&self.noted, self.pages_of(metadata_page));
+    }
+
+    /// A metadata page is read after the power came back: what it says is known.
+    pub fn load(&mut self, metadata_page: u32) {
+        let pages = self.pages_of(metadata_page);
+        self.noted.copy(&self.saved, pages.clone());
+        self.known.copy(&self.saved, pages);
     }
 
     /// How many metadata pages there are.
@@ -151,7 +208,7 @@ impl Pages {
     }
 
     /// The pages of a metadata page.
-    pub fn pages_of(&self, metadata_page: u32) -> std::ops::Range<u32> {
+    pub fn pages_of(&self, metadata_page: u32) -> Range<u32> {
         let first = metadata_page * self.per_metadata_page;
         first..first.saturating_add(self.per_metadata_page).min(self.digests.len() as u32)
     }
@@ -180,8 +237,11 @@ impl Pages {
         self.complete.set(metadata_page, true);
     }
 
-    /// A page's metadata is read, or changes too. Where its metadata page is not in RAM, it is wanted there.
+    /// A page's metadata is read, or becomes what is known now. A metadata page that is not in RAM is wanted there.
     pub fn touch(&mut self, ppa: Ppa, changes: bool) {
+        if changes {
+            self.noted.set(ppa.0, self.known.get(ppa.0));
+        }
         let metadata_page = self.metadata_page(ppa);
         if self.touch_frame(metadata_page, changes) {
             return;
@@ -250,7 +310,8 @@ impl Pages {
 
     /// Bytes that are allocated.
     pub fn ram_bytes(&self) -> u64 {
-        let bits = self.known.0.capacity() + self.stored.0.capacity() + self.complete.0.capacity();
+        let bits = [&self.known, &self.stored, &self.noted, &self.saved, &self.complete];
+        let bits: usize = bits.iter().map(|bits| bits.0.capacity()).sum();
         (self.digests.capacity() * size_of::<Digest>()
             + bits * size_of::<u64>()
             + self.frame_of.capacity() * size_of::<u32>()

@@ -5,9 +5,11 @@
 //! is long enough.
 //!
 //! Invariants: a page's new version is programmed before the old one is given up, and so are all pages of the tables
-//! before the journal: the power may go at any moment. Of the tables only those pages are programmed that have changed.
+//! before the journal. What stands for flash changes once the last of these pages is programmed, never before. Of the
+//! tables only those pages are programmed that have changed.
 //!
-//! What it does not do: decide what is worth remembering.
+//! What it does not do: decide what is worth remembering, or stop in the midst: between two operations of one request
+//! the layer is in no state that a start could begin from.
 
 use super::{Caftl, books::Owner, options::Sizes};
 use crate::ssd::{
@@ -46,9 +48,9 @@ impl OwnPages {
         self.primary.iter().chain(&self.secondary).chain(&self.journal).copied().filter(|&id| id != NONE)
     }
 
-    /// All metadata pages that were ever written.
-    pub fn metadata(&self) -> impl Iterator<Item = u32> {
-        self.metadata.iter().copied().filter(|&id| id != NONE)
+    /// All metadata pages that were ever written, each with its number among the layer's own.
+    pub fn metadata(&self) -> impl Iterator<Item = (u32, u32)> {
+        (0..).zip(self.metadata.iter().copied()).filter(|&(_, id)| id != NONE)
     }
 
     pub fn ram_bytes(&self) -> u64 {
@@ -118,21 +120,22 @@ impl Caftl {
         self.durable.append(self.books.log.take(self.sizes.records_per_page as usize));
     }
 
-    /// 1. What has changed of the tables is programmed, as it is now. 2. The old pages, and the journal, are given up. A
-    ///    start between the two reads the old ones.
+    /// 1. What has changed of the tables is programmed, as it is now. 2. The old pages, and the journal, are given up:
+    ///    until then they are what stands for flash. What is moved meanwhile stays in the log.
     fn sync(&mut self, sink: &mut dyn Sink) {
         self.own.is_syncing = true;
         self.books.counts.syncs += 1;
         let (primary, secondary) = self.books.log.take_changed_pages();
-        self.durable.sync(&mut self.books.log);
-        self.erased.clear();
+        let (records, erased) = (self.books.log.len(), self.erased.len());
+        let new_primary: Vec<u32> = primary.iter().map(|_| self.program_own(Cause::MapTable, sink)).collect();
+        let new_secondary: Vec<u32> = secondary.iter().map(|_| self.program_own(Cause::MapTable, sink)).collect();
+        self.durable.sync(&mut self.books.log, records);
+        self.erased.drain(..erased);
         let mut old = std::mem::take(&mut self.own.journal);
-        for page in primary {
-            let id = self.program_own(Cause::MapTable, sink);
+        for (page, id) in primary.into_iter().zip(new_primary) {
             old.push(std::mem::replace(&mut self.own.primary[page as usize], id));
         }
-        for page in secondary {
-            let id = self.program_own(Cause::MapTable, sink);
+        for (page, id) in secondary.into_iter().zip(new_secondary) {
             old.push(std::mem::replace(&mut self.own.secondary[page as usize], id));
         }
         for id in old {
@@ -154,6 +157,7 @@ impl Caftl {
 
     pub(super) fn program_metadata(&mut self, metadata_page: u32, sink: &mut dyn Sink) {
         let id = self.program_own(Cause::Metadata, sink);
+        self.books.pages.programmed(metadata_page);
         let old = std::mem::replace(&mut self.own.metadata[metadata_page as usize], id);
         self.give_up_own(old);
     }

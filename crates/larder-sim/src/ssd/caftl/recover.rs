@@ -9,10 +9,12 @@
 //! erased, is lost. No fingerprint is trusted then: metadata may be of a page's former content, and one false fingerprint
 //! is a false content; out of line all are computed again.
 //!
-//! Invariants: nothing is taken from what was in RAM before but what stands for flash: the [`Durable`] tables, fingerprints
-//! in metadata pages, and where the layer's own pages are.
+//! Invariants: nothing is taken from what was in RAM before but what stands for flash: the [`Durable`] tables, what of
+//! the fingerprints each metadata page had when it was programmed (`Pages::load`), and where the layer's own pages are.
+//! A fingerprint whose metadata page in flash is of a former content, or names a former LBA or VBA, is not known then.
 //!
-//! What it does not do: bring back deleted pages that the store still knew: no map leads to them.
+//! What it does not do: bring back deleted pages that the store still knew: no map leads to them. Begin from the midst
+//! of a request: the power goes between two.
 
 use hashbrown::HashSet;
 
@@ -60,10 +62,11 @@ impl Caftl {
         self.books.maps = self.durable.load();
         recovered.logical_pages_lost = self.drop_erased();
         let pages = self.validate_mapped();
-        let ids: Vec<u32> = self.own.metadata().collect();
+        let ids: Vec<(u32, u32)> = self.own.metadata().collect();
         recovered.metadata_pages_read = ids.len() as u64;
-        for id in ids {
+        for (metadata_page, id) in ids {
             self.read_own(id, Cause::Recovery, sink);
+            self.books.pages.load(metadata_page);
         }
         self.rebuild_store(&pages);
         recovered.fingerprints = u64::from(self.books.store.len());
