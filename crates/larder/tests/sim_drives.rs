@@ -140,7 +140,13 @@ fn what_no_drive_can_be_is_refused_in_a_sentence() {
         (&["--ftl", "page"][..], "--ssd"),
         (&["--ssd", "floppy"], "there are caftl"),
         (&["--ssd", "caftl", "--ftl", "paged"], "there are page, "),
-        (&["--ssd", "caftl:packages=0"], "packages is 0, but has to be a whole number from 1"),
+        (&["--ssd", "caftl:packages=0"], "packages is 0, but has to be a whole number from 1 to 1024"),
+        (&["--ssd", "caftl:capacity=15T"], "capacity is 16492674416640, but has to be a whole number from 1 to 15"),
+        (&["--ssd", "caftl:capacity=1G:capacity=2G"], "capacity is given twice"),
+        (
+            &["--ssd", "caftl:program_ns=9007199254740992:packages=1:dies_per_package=1", "--origin", "nvme-ssd"],
+            "program_ns is 9007199254740992, but has to be a whole number from 1 to 100000000",
+        ),
         (&["--ssd", "caftl:over_provisioning_percent=0"], "over_provisioning_percent is 0, but has to be at least "),
         (
             &["--design", "lru", "--ssd", "caftl", "--ftl", "flashtier"],
