@@ -94,6 +94,33 @@ fn drives_side_by_side_have_equal_blocks() {
     }
 }
 
+/// A buffer is not cut with the drive: where it has all of the cache, little is erased, and that is said.
+#[test]
+fn a_buffer_that_decides_how_much_is_erased_is_told() {
+    let scratch = Scratch::new("sim-drives-buffer");
+    let trace = zipf(&scratch);
+    let said = |command: &str, drive: &str, layer: &str| {
+        let words = ["--design", "lru", "--flash", "16M", "--json", "--ssd", drive, "--ftl", layer, "--trace"];
+        let out = ends(sim(&[command]).args(words).arg(&trace));
+        let row = String::from_utf8_lossy(&out.stdout);
+        let row: serde_json::Value = serde_json::from_str(&row).unwrap_or_else(|error| panic!("{error}: {row}"));
+        let row = row.as_array().and_then(|rows| rows.first()).unwrap_or(&row).clone();
+        (number(&row, "ssd_erasures"), String::from_utf8_lossy(&out.stderr).into_owned())
+    };
+    let words = ["run", "--design", "nitro", "--flash", "16M", "--ssd", "nitro-mlc", "--ftl", "weu", "--trace"];
+    let told = String::from_utf8_lossy(&ends(sim(&words).arg(&trace)).stderr).into_owned();
+    assert!(!told.contains("buffer"), "WEUs are whole units: {told}");
+    for command in ["run", "compare"] {
+        let (erased, told) = said(command, "nitro-mlc", "weu");
+        assert!(told.contains("erasures are the buffer's doing"), "{command}: {told}");
+        assert!(told.contains("lru:ftl=weu on 16M:") && told.contains("nitro-mlc:buffer_bytes=SIZE"), "{told}");
+        let (of_small, told) = said(command, "nitro-mlc:buffer_bytes=1M", "weu");
+        assert!(of_small > 10.0 * erased && !told.contains("buffer"), "{command}: {erased}, {of_small}, {told}");
+        let (_, told) = said(command, "nitro-mlc", "page-trim");
+        assert!(!told.contains("buffer"), "units of a page are not gathered: {told}");
+    }
+}
+
 #[test]
 fn a_sweep_keeps_rows_on_drives_apart_from_those_without() {
     let scratch = Scratch::new("sim-drives-sweep");
