@@ -38,6 +38,9 @@ use crate::{
 /// The unit in which partial writes are kept account of, in bytes: no request of a cache is of less.
 const SECTOR_BYTES: u64 = 512;
 
+/// A buffer larger than such a part of the flash has much of what a small cache writes again: it was not cut with the drive.
+const BUFFER_PART: u64 = 4;
+
 /// What happened between the cache and the drive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostCounts {
@@ -148,6 +151,12 @@ impl Host {
     /// Bytes that the layer takes at once: a page, or more.
     pub fn unit_bytes(&self) -> u64 {
         self.unit_bytes
+    }
+
+    /// Whether units that are written in parts wait in a buffer so large beside the flash that it decides how many are erased.
+    pub fn buffer_decides(&self) -> bool {
+        let flash = self.ftl.array().geometry().physical_bytes();
+        self.unit_bytes > self.page_bytes && self.profile.buffer_bytes > flash / BUFFER_PART
     }
 
     /// What the drive did.

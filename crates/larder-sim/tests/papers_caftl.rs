@@ -121,6 +121,10 @@ fn caftl_removes_most_duplicates_and_fewer_where_it_samples() {
     assert!(shares.iter().all(|share| *share > 75.0), "{shares:?}");
     assert!(sampled.iter().all(|percent| *percent > 2.0), "{sampled:?}");
     assert_below(&line(&report.tables[2], "128 KB, in line alone"), &line(&report.tables[0], "no sampling"));
+    // Pages wait longer in the buffer while they are hashed.
+    let absorbed =
+        ["baseline", "no sampling"].map(|of| line(&report.tables[2], &format!("absorbed by the buffer, {of}")));
+    assert_below(&absorbed[0], &absorbed[1]);
 }
 
 #[test]

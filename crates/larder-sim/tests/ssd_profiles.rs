@@ -62,8 +62,11 @@ fn numbers_that_cannot_hold_are_refused() {
         (Geometry { planes_per_die: 0, ..SOUND }, "planes_per_die is 0, but has to be from 1 to 1024"),
         (Geometry { blocks_per_plane: 0, ..SOUND }, "blocks_per_plane is 0, but has to be from 1 to 4294967295"),
         (Geometry { pages_per_block: 70_000, ..SOUND }, "pages_per_block is 70000, but has to be from 1 to 65536"),
-        (Geometry { page_bytes: 256, ..SOUND }, "page_bytes is 256, but has to be from 512 to 1048576"),
-        (Geometry { page_bytes: 5000, ..SOUND }, "page_bytes is 5000, but has to be a power of two"),
+        (Geometry { page_bytes: 256, ..SOUND }, "page_bytes is 256, but has to be a power of two from 512 to 1048576"),
+        (
+            Geometry { page_bytes: 5000, ..SOUND },
+            "page_bytes is 5000, but has to be a power of two from 512 to 1048576",
+        ),
         (
             Geometry { over_provisioning_percent: -1.0, ..SOUND },
             "over_provisioning_percent is -1, but has to be from 0 to 1000",
@@ -189,10 +192,14 @@ fn a_profile_takes_any_capacity() {
     assert!((2_000_001..3_800_000).contains(&erase_ns(1 << 20)));
     assert_eq!(nitro.scaled_to(1 << 30, Scale::Blocks).expect("a drive").timing.erase_ns, 3_800_000);
 
+    let most = nitro.capacity_max(Scale::Blocks);
     assert_eq!(
         refused(nitro.scaled_to(1 << 50, Scale::Blocks)),
-        "logical_bytes is 1125899906842624, but has to be below 35184372080640, with spare pages"
+        format!(
+            "capacity is 1125899906842624, but has to be at most {most}: that and its spare pages are the most that there can be"
+        )
     );
+    assert!((0.999..1.0).contains(&(most as f64 / (u32::MAX as f64 * 8192.0 / 1.07))), "{most}");
     let few = Profile { geometry: Geometry { blocks_per_plane: 10, ..nitro.geometry }, ..nitro };
     let sentence = refused(few.scaled_to(1 << 40, Scale::BlockSize));
     assert!(sentence.ends_with("but has to be at most 65536: vary the number of blocks"), "{sentence}");

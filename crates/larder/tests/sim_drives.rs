@@ -94,6 +94,33 @@ fn drives_side_by_side_have_equal_blocks() {
     }
 }
 
+/// A buffer is not cut with the drive: where it has all of the cache, little is erased, and that is said.
+#[test]
+fn a_buffer_that_decides_how_much_is_erased_is_told() {
+    let scratch = Scratch::new("sim-drives-buffer");
+    let trace = zipf(&scratch);
+    let said = |command: &str, drive: &str, layer: &str| {
+        let words = ["--design", "lru", "--flash", "16M", "--json", "--ssd", drive, "--ftl", layer, "--trace"];
+        let out = ends(sim(&[command]).args(words).arg(&trace));
+        let row = String::from_utf8_lossy(&out.stdout);
+        let row: serde_json::Value = serde_json::from_str(&row).unwrap_or_else(|error| panic!("{error}: {row}"));
+        let row = row.as_array().and_then(|rows| rows.first()).unwrap_or(&row).clone();
+        (number(&row, "ssd_erasures"), String::from_utf8_lossy(&out.stderr).into_owned())
+    };
+    let words = ["run", "--design", "nitro", "--flash", "16M", "--ssd", "nitro-mlc", "--ftl", "weu", "--trace"];
+    let told = String::from_utf8_lossy(&ends(sim(&words).arg(&trace)).stderr).into_owned();
+    assert!(!told.contains("buffer"), "WEUs are whole units: {told}");
+    for command in ["run", "compare"] {
+        let (erased, told) = said(command, "nitro-mlc", "weu");
+        assert!(told.contains("erasures are the buffer's doing"), "{command}: {told}");
+        assert!(told.contains("lru:ftl=weu on 16M:") && told.contains("nitro-mlc:buffer_bytes=SIZE"), "{told}");
+        let (of_small, told) = said(command, "nitro-mlc:buffer_bytes=1M", "weu");
+        assert!(of_small > 10.0 * erased && !told.contains("buffer"), "{command}: {erased}, {of_small}, {told}");
+        let (_, told) = said(command, "nitro-mlc", "page-trim");
+        assert!(!told.contains("buffer"), "units of a page are not gathered: {told}");
+    }
+}
+
 #[test]
 fn a_sweep_keeps_rows_on_drives_apart_from_those_without() {
     let scratch = Scratch::new("sim-drives-sweep");
@@ -140,7 +167,13 @@ fn what_no_drive_can_be_is_refused_in_a_sentence() {
         (&["--ftl", "page"][..], "--ssd"),
         (&["--ssd", "floppy"], "there are caftl"),
         (&["--ssd", "caftl", "--ftl", "paged"], "there are page, "),
-        (&["--ssd", "caftl:packages=0"], "packages is 0, but has to be a whole number from 1"),
+        (&["--ssd", "caftl:packages=0"], "packages is 0, but has to be a whole number from 1 to 1024"),
+        (&["--ssd", "caftl:capacity=15T"], "capacity is 16492674416640, but has to be a whole number from 1 to 15"),
+        (&["--ssd", "caftl:capacity=1G:capacity=2G"], "capacity is given twice"),
+        (
+            &["--ssd", "caftl:program_ns=9007199254740992:packages=1:dies_per_package=1", "--origin", "nvme-ssd"],
+            "program_ns is 9007199254740992, but has to be a whole number from 1 to 100000000",
+        ),
         (&["--ssd", "caftl:over_provisioning_percent=0"], "over_provisioning_percent is 0, but has to be at least "),
         (
             &["--design", "lru", "--ssd", "caftl", "--ftl", "flashtier"],

@@ -12,7 +12,8 @@
 //!
 //! Drives that stand side by side have [one shape](with_equal_blocks), for erasures of blocks of other sizes are no figures to compare.
 //!
-//! Invariants: a number that cannot hold is refused where it is given, with the field and its range.
+//! Invariants: a number that cannot hold is refused where it is given, with the field and its range. Numbers that are given
+//! together hold or do not whatever their order.
 //!
 //! What it does not do: lay the flash on the drive; [`Host`] does.
 
@@ -21,7 +22,10 @@ use crate::{
     host::Host,
     ssd::{
         ftl::FtlKind,
-        geometry::{Geometry, OVER_PROVISIONING_PERCENT_MAX, OutOfRange, PAGES_PER_BLOCK_MAX},
+        geometry::{
+            Geometry, OVER_PROVISIONING_PERCENT_MAX, OutOfRange, PAGE_BYTES, PAGES_MAX, PAGES_PER_BLOCK_MAX,
+            PARALLEL_MAX,
+        },
         profile::{Profile, Scale},
     },
 };
@@ -123,57 +127,95 @@ impl PartialEq for DriveSetup {
     }
 }
 
+/// What a number has to be within its range.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Any,
+    Whole,
+    PowerOfTwo,
+}
+
 /// A number of a drive that can be given.
 struct Field {
     name: &'static str,
     /// The least and the most.
     range: (f64, f64),
-    is_whole: bool,
+    kind: Kind,
     set: fn(&mut DriveSetup, f64),
 }
 
 const fn whole(name: &'static str, range: (f64, f64), set: fn(&mut DriveSetup, f64)) -> Field {
-    Field { name, range, is_whole: true, set }
+    Field { name, range, kind: Kind::Whole, set }
 }
 
-/// Nanoseconds, cycles and bytes: as many as a number holds to the last one.
-const MANY: f64 = (1u64 << 53) as f64;
 const COUNT: (f64, f64) = (1.0, u32::MAX as f64);
+const PARALLEL: (f64, f64) = (1.0, PARALLEL_MAX as f64);
+/// A part of an operation: at most 0.1 s, 20 times as long as the longest of all profiles. With what is below, no operation takes
+/// more than 0.25 s: a copy within a plane takes two parts; SHA-1 over the largest page, at the slowest clock, 0.12 s; that page over
+/// the slowest link 0.1 s. Traces end within 2^63 ns. In the other half of the 2^64 that a clock counts there is room for
+/// 37 billion operations, each of which waits for the one before: as much as takes ten hours to model at a million a second, with nothing of it at once.
+const TIME: (f64, f64) = (1.0, 100_000_000.0);
+const CLOCK: (f64, f64) = (100_000_000.0, 100_000_000_000.0);
+const LINK: (f64, f64) = (10_000_000.0, 1_000_000_000_000.0);
+/// 1 TiB: of the smallest pages, fewer than 32 bits number.
+const BUFFER: (f64, f64) = (0.0, (1u64 << 40) as f64);
+/// Its most is [`Profile::capacity_max`] of the other numbers.
+const CAPACITY: &str = "capacity";
 
-/// All of them. What [`Profile::check`] knows of a range is not said again here.
+/// All of them.
 const FIELDS: &[Field] = &[
-    whole("capacity", (1.0, MANY), |drive, value| drive.capacity = Capacity::Bytes(value as u64)),
-    whole("packages", COUNT, |drive, value| drive.profile.geometry.packages = value as u32),
-    whole("dies_per_package", COUNT, |drive, value| drive.profile.geometry.dies_per_package = value as u32),
-    whole("planes_per_die", COUNT, |drive, value| drive.profile.geometry.planes_per_die = value as u32),
+    whole(CAPACITY, (1.0, f64::INFINITY), |drive, value| drive.capacity = Capacity::Bytes(value as u64)),
+    whole("packages", PARALLEL, |drive, value| drive.profile.geometry.packages = value as u32),
+    whole("dies_per_package", PARALLEL, |drive, value| drive.profile.geometry.dies_per_package = value as u32),
+    whole("planes_per_die", PARALLEL, |drive, value| drive.profile.geometry.planes_per_die = value as u32),
     whole("pages_per_block", (1.0, PAGES_PER_BLOCK_MAX as f64), |drive, value| {
         drive.profile.geometry.pages_per_block = value as u32;
     }),
-    whole("page_bytes", COUNT, |drive, value| drive.profile.geometry.page_bytes = value as u32),
+    Field {
+        name: "page_bytes",
+        range: (*PAGE_BYTES.start() as f64, *PAGE_BYTES.end() as f64),
+        kind: Kind::PowerOfTwo,
+        set: |drive, value| drive.profile.geometry.page_bytes = value as u32,
+    },
     Field {
         name: "over_provisioning_percent",
         range: (0.0, OVER_PROVISIONING_PERCENT_MAX),
-        is_whole: false,
+        kind: Kind::Any,
         set: |drive, value| drive.profile.geometry.over_provisioning_percent = value,
     },
     Field {
         name: "collection_threshold_percent",
         range: (0.0, 99.0),
-        is_whole: false,
+        kind: Kind::Any,
         set: |drive, value| drive.profile.collection_threshold_percent = value,
     },
     whole("rated_cycles", COUNT, |drive, value| drive.profile.rated_cycles = value as u32),
-    whole("buffer_bytes", (0.0, MANY), |drive, value| drive.profile.buffer_bytes = value as u64),
-    whole("read_ns", (1.0, MANY), |drive, value| drive.profile.timing.read_ns = value as u64),
-    whole("program_ns", (1.0, MANY), |drive, value| drive.profile.timing.program_ns = value as u64),
-    whole("erase_ns", (1.0, MANY), |drive, value| {
+    whole("buffer_bytes", BUFFER, |drive, value| drive.profile.buffer_bytes = value as u64),
+    whole("read_ns", TIME, |drive, value| drive.profile.timing.read_ns = value as u64),
+    whole("program_ns", TIME, |drive, value| drive.profile.timing.program_ns = value as u64),
+    whole("erase_ns", TIME, |drive, value| {
         drive.profile.timing.erase_ns = value as u64;
         drive.profile.erase_ns_by_block_bytes = None;
     }),
-    whole("transfer_ns", (1.0, MANY), |drive, value| drive.profile.timing.transfer_ns = value as u64),
-    whole("hz", (1.0, MANY), |drive, value| drive.profile.controller.hz = value as u64),
-    whole("link_bytes_per_second", (1.0, MANY), |drive, value| drive.profile.link_bytes_per_second = value as u64),
+    whole("transfer_ns", TIME, |drive, value| drive.profile.timing.transfer_ns = value as u64),
+    whole("hz", CLOCK, |drive, value| drive.profile.controller.hz = value as u64),
+    whole("link_bytes_per_second", LINK, |drive, value| drive.profile.link_bytes_per_second = value as u64),
 ];
+
+impl Field {
+    /// Nothing, or that it cannot be that.
+    fn check(&self, value: f64, (least, most): (f64, f64)) -> Result<(), String> {
+        let (words, is_kind) = match self.kind {
+            Kind::Any => ("", true),
+            Kind::Whole => ("a whole number ", value.fract() == 0.0),
+            Kind::PowerOfTwo => ("a power of two ", value.fract() == 0.0 && (value as u64).is_power_of_two()),
+        };
+        if is_kind && (least..=most).contains(&value) {
+            return Ok(());
+        }
+        Err(format!("{} is {value}, but has to be {words}from {least} to {most}", self.name))
+    }
+}
 
 impl DriveSetup {
     /// A drive as large as the flash of its cache.
@@ -189,20 +231,55 @@ impl DriveSetup {
     /// The same with another number.
     ///
     /// # Errors
-    /// A sentence: there is no such field, or the number is out of its range.
-    pub fn with(mut self, name: &str, value: f64) -> Result<DriveSetup, String> {
-        let Some(field) = FIELDS.iter().find(|field| field.name == name) else {
-            let names: Vec<&str> = DriveSetup::fields().collect();
-            return Err(format!("a drive has no number {name:?}; it has {}", names.join(", ")));
-        };
-        let (least, most) = field.range;
-        if !(least..=most).contains(&value) || field.is_whole && value.fract() != 0.0 {
-            let kind = if field.is_whole { "a whole number " } else { "" };
-            return Err(format!("{name} is {value}, but has to be {kind}from {least} to {most}"));
+    /// As [`DriveSetup::with_all`].
+    pub fn with(self, name: &str, value: f64) -> Result<DriveSetup, String> {
+        self.with_all(&[(name, value)])
+    }
+
+    /// The same with these numbers, in any order.
+    ///
+    /// # Errors
+    /// A sentence: there is no such field, it is given twice, a number is out of its range, or they cannot hold together.
+    pub fn with_all(mut self, numbers: &[(&str, f64)]) -> Result<DriveSetup, String> {
+        let mut given: Vec<(&Field, f64)> = Vec::new();
+        for &(name, value) in numbers {
+            let Some(field) = FIELDS.iter().find(|field| field.name == name) else {
+                let names: Vec<&str> = DriveSetup::fields().collect();
+                return Err(format!("a drive has no number {name:?}; it has {}", names.join(", ")));
+            };
+            if let Some((_, first)) = given.iter().find(|(other, _)| other.name == name) {
+                return Err(format!("{name} is given twice, as {first} and as {value}: give it once"));
+            }
+            given.push((field, value));
         }
-        (field.set)(&mut self, value);
-        self.profile.check().map_err(|error| error.to_string())?;
+        let is_capacity = |(field, _): &&(&Field, f64)| field.name == CAPACITY;
+        for (field, value) in given.iter().filter(|number| !is_capacity(number)) {
+            field.check(*value, field.range)?;
+            (field.set)(&mut self, *value);
+        }
+        self.fit_blocks()?;
+        // How much there may be follows from the others.
+        let (least, most) = (1.0, self.profile.capacity_max(Scale::Blocks) as f64);
+        for (field, value) in given.iter().filter(is_capacity) {
+            field.check(*value, (least, most))?;
+            (field.set)(&mut self, *value);
+        }
         Ok(self)
+    }
+
+    /// A drive has as many blocks as its capacity takes; those of its profile are no reason to refuse other numbers.
+    fn fit_blocks(&mut self) -> Result<(), String> {
+        let geometry = &mut self.profile.geometry;
+        let Geometry { packages, dies_per_package, planes_per_die, pages_per_block, .. } = *geometry;
+        let row =
+            [packages, dies_per_package, planes_per_die, pages_per_block].map(u128::from).iter().product::<u128>();
+        let rows = u128::from(PAGES_MAX) / row;
+        if rows == 0 {
+            let product = "packages x dies_per_package x planes_per_die x pages_per_block";
+            return Err(OutOfRange::new(product, row, format!("at most {PAGES_MAX}")).to_string());
+        }
+        geometry.blocks_per_plane = geometry.blocks_per_plane.min(rows as u32);
+        Ok(())
     }
 
     /// The drive, for a cache whose flash takes so many bytes, and whose write-evict units so many; `None`: it has none.
@@ -263,9 +340,18 @@ impl DriveSetup {
         let mut wanted = bytes;
         loop {
             let cut = match self.shape {
-                Some(shape) => shaped(&self.profile, wanted, shape)?,
-                None => fitted(&self.profile, wanted, weu_bytes, blocks_min)?,
+                Some(shape) => shaped(&self.profile, wanted, shape),
+                None => fitted(&self.profile, wanted, weu_bytes, blocks_min),
             };
+            // What was asked for is told, not what was tried.
+            let cut = cut.map_err(|error| match error.field == CAPACITY && wanted > bytes {
+                true => OutOfRange::new(
+                    CAPACITY,
+                    bytes,
+                    format!("so little that with what the layer keeps it is {}", error.range),
+                ),
+                false => error,
+            })?;
             let host = Host::new(&cut, self.ftl, weu_bytes)?;
             // A layer that takes whole units has them whole, and some keep more for themselves than the profile does.
             let rounded = bytes.next_multiple_of(host.unit_bytes());
@@ -370,11 +456,16 @@ mod tests {
         let drive = DriveSetup::new(PROFILES[0], &FTLS[0]);
         for (name, value, words) in [
             ("over_provisioning_percent", -1.0, "from 0 to 1000"),
-            ("page_bytes", 5000.0, "a power of two"),
-            ("page_bytes", 4096.5, "a whole number"),
-            ("packages", 0.0, "from 1"),
-            ("packages", 2000.0, "from 1 to 1024"),
-            ("read_ns", 0.0, "from 1"),
+            ("page_bytes", 5000.0, "a power of two from 512 to 1048576"),
+            ("page_bytes", 4096.5, "a power of two from 512 to 1048576"),
+            ("page_bytes", 256.0, "a power of two from 512 to 1048576"),
+            ("packages", 0.0, "a whole number from 1 to 1024"),
+            ("packages", 2000.0, "a whole number from 1 to 1024"),
+            ("read_ns", 0.0, "from 1 to 100000000"),
+            ("program_ns", 9007199254740992.0, "from 1 to 100000000"),
+            ("hz", 1.0, "from 100000000 to"),
+            ("link_bytes_per_second", 1.0, "from 10000000 to"),
+            ("capacity", f64::INFINITY, "a whole number from 1 to 152"),
             ("rated_cycles", f64::NAN, "from 1"),
         ] {
             let sentence = drive.with(name, value).expect_err("refused");
@@ -385,8 +476,54 @@ mod tests {
         assert!(sentence.contains("capacity is 1000000, but has to be 2000000 or more"), "{sentence}");
         let sentence = drive.with("over_provisioning_percent", 0.0).expect("a number").build(1 << 26, None).err();
         assert!(sentence.is_some_and(|why| why.contains("over_provisioning_percent is 0")), "no spare blocks");
-        for name in DriveSetup::fields() {
-            assert!(drive.with(name, 64.0).is_ok() || name == "page_bytes", "{name}");
+        for Field { name, range: (least, most), .. } in FIELDS {
+            assert!(drive.with(name, *least).is_ok(), "{name} is {least}");
+            assert_eq!(drive.with(name, *most).is_ok(), *name != CAPACITY, "{name} is {most}");
         }
+    }
+
+    #[test]
+    fn the_most_of_a_capacity_is_the_most() {
+        for (name, value) in [("packages", 7.0), ("over_provisioning_percent", 0.0), ("pages_per_block", 48.0)] {
+            for profile in PROFILES {
+                let drive = DriveSetup::new(*profile, &FTLS[0]).with(name, value).expect("a number");
+                let most = drive.profile.capacity_max(Scale::Blocks);
+                let scaled = |bytes| drive.profile.scaled_to(bytes, Scale::Blocks);
+                assert!(scaled(most).is_ok_and(|scaled| scaled.geometry.logical_bytes() >= most), "{}", profile.name);
+                assert!(drive.with(CAPACITY, most as f64).is_ok());
+                let words = format!("capacity is {}, but has to be", most + 1);
+                assert!(scaled(most + 1).expect_err("refused").to_string().starts_with(&words), "{}", profile.name);
+                let sentence = drive.with(CAPACITY, most as f64 + 1.0).expect_err("refused");
+                assert_eq!(sentence, format!("{words} a whole number from 1 to {most}"));
+            }
+        }
+    }
+
+    #[test]
+    fn the_order_of_numbers_decides_nothing() {
+        let drive = DriveSetup::new(PROFILES[0], &FTLS[0]);
+        let numbers = [("packages", 1.0), ("pages_per_block", 32768.0), ("capacity", 4e9)];
+        let backward: Vec<_> = numbers.iter().rev().copied().collect();
+        let made = drive.with_all(&numbers).expect("a drive");
+        assert!(made == drive.with_all(&backward).expect("a drive"));
+        assert!(drive.with("pages_per_block", 32768.0).is_ok(), "there are as many blocks as its capacity takes");
+        let many = [("packages", 1024.0), ("dies_per_package", 1024.0), ("planes_per_die", 1024.0)];
+        assert!(drive.with_all(&many).expect_err("refused").contains("pages_per_block is 68719476736"));
+        let twice = drive.with_all(&[("capacity", 1e9), ("capacity", 2e9)]).expect_err("refused");
+        assert!(twice.starts_with("capacity is given twice"), "{twice}");
+    }
+
+    #[test]
+    fn the_longest_times_are_as_long_as_their_bounds_are_said_to_allow() {
+        let longest = FIELDS.iter().filter_map(|field| match field.name {
+            name if name.ends_with("_ns") => Some((name, field.range.1)),
+            name @ ("hz" | "link_bytes_per_second") => Some((name, field.range.0)),
+            "page_bytes" => Some((field.name, field.range.1)),
+            _ => None,
+        });
+        let numbers: Vec<_> = longest.collect();
+        let profile = DriveSetup::new(PROFILES[0], &FTLS[0]).with_all(&numbers).expect("a drive").profile;
+        let parts = [2 * profile.timing.erase_ns, profile.hash_ns(crate::ssd::op::Hash::Sha1), profile.link_ns()];
+        assert!(numbers.len() == 7 && parts.iter().all(|ns| *ns <= 250_000_000), "{parts:?}");
     }
 }

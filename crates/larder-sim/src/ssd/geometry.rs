@@ -119,9 +119,9 @@ impl Geometry {
         within("planes_per_die", self.planes_per_die, 1, PARALLEL_MAX)?;
         within("blocks_per_plane", self.blocks_per_plane, 1, u32::MAX)?;
         within("pages_per_block", self.pages_per_block, 1, PAGES_PER_BLOCK_MAX)?;
-        within("page_bytes", self.page_bytes, *PAGE_BYTES.start(), *PAGE_BYTES.end())?;
-        if !self.page_bytes.is_power_of_two() {
-            return Err(OutOfRange::new("page_bytes", self.page_bytes, "a power of two"));
+        if !PAGE_BYTES.contains(&self.page_bytes) || !self.page_bytes.is_power_of_two() {
+            let range = format!("a power of two from {} to {}", PAGE_BYTES.start(), PAGE_BYTES.end());
+            return Err(OutOfRange::new("page_bytes", self.page_bytes, range));
         }
         let percent = self.over_provisioning_percent;
         if !(0.0..=OVER_PROVISIONING_PERCENT_MAX).contains(&percent) {

@@ -255,9 +255,10 @@ impl Profile {
         let geometry = &mut profile.geometry;
         let pages = logical_bytes.div_ceil(u64::from(geometry.page_bytes)).max(1) as f64;
         let pages = (pages * (1.0 + geometry.over_provisioning_percent / 100.0)).ceil();
-        if pages > PAGES_MAX as f64 {
-            let most = PAGES_MAX * u64::from(geometry.page_bytes);
-            return Err(OutOfRange::new("logical_bytes", logical_bytes, format!("below {most}, with spare pages")));
+        let most = self.capacity_max(scale);
+        if logical_bytes > most {
+            let range = format!("at most {most}: that and its spare pages are the most that there can be");
+            return Err(OutOfRange::new("capacity", logical_bytes, range));
         }
         // The floor of `logical_pages` can lose a page: one more makes up for it.
         let pages = pages as u64 + 1;
@@ -278,6 +279,30 @@ impl Profile {
         profile.timing.erase_ns = profile.erase_ns();
         profile.geometry.check()?;
         Ok(profile)
+    }
+
+    /// The most bytes for the host that this drive can be [scaled to](Profile::scaled_to): whole pages, with their spare ones no more
+    /// than 32 bits number, in whole rows of what is not varied. 0 where not one row is.
+    pub fn capacity_max(&self, scale: Scale) -> u64 {
+        let geometry = &self.geometry;
+        let planes = [geometry.packages, geometry.dies_per_package, geometry.planes_per_die]
+            .map(u128::from)
+            .iter()
+            .product::<u128>();
+        let a_row = planes
+            * u128::from(match scale {
+                Scale::Blocks => geometry.pages_per_block,
+                Scale::BlockSize => geometry.blocks_per_plane,
+            });
+        let rows = u128::from(PAGES_MAX) / a_row.max(1) * a_row;
+        // The one page more is that of `scaled_to`.
+        let physical = (rows as u64).saturating_sub(1);
+        let part = 1.0 + geometry.over_provisioning_percent / 100.0;
+        let mut pages = (physical as f64 / part) as u64;
+        while (pages as f64 * part).ceil() > physical as f64 {
+            pages -= 1;
+        }
+        pages * u64::from(geometry.page_bytes)
     }
 
     /// How long a block of this geometry's size takes to erase.

@@ -11,6 +11,9 @@ use larder_trace::{ChunkRequest, Op, TraceError, TraceResult};
 
 use crate::{cache::Request, replay::content_of, ssd::time::Nanos, touched::Touched};
 
+/// 292 years: what a trace has later is asked for then, so that there is as long for what is under way.
+const LATEST: Nanos = Nanos::MAX / 2;
+
 /// What a client asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientRequest {
@@ -69,7 +72,7 @@ impl<I: Iterator<Item = TraceResult<ChunkRequest>>> Clients<I> {
         let time = time_us?;
         let began = *self.began_us.get_or_insert(time);
         self.last_us = self.last_us.max(time.saturating_sub(began));
-        Some(self.last_us.saturating_mul(1000))
+        Some(self.last_us.saturating_mul(1000).min(LATEST))
     }
 }
 

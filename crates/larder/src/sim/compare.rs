@@ -5,7 +5,13 @@
 //!
 //! What it does not do: vary sizes; `sweep` does.
 
-use crate::{args::CompareArgs, error::Outcome, output, size::exact, trace::watch::Watch};
+use crate::{
+    args::CompareArgs,
+    error::Outcome,
+    output,
+    size::{exact, human},
+    trace::watch::Watch,
+};
 use larder_sim::{
     report::{Row, table::table},
     setup::{DESIGNS, FlashAmount, Options, Setup, drive::with_equal_blocks},
@@ -75,7 +81,8 @@ fn replay(args: &CompareArgs, watch: &Watch) -> Outcome<Vec<Row>> {
     Ok(rows)
 }
 
-/// The same, with drives whose erasures can be compared; a note, where some would have larger blocks by themselves.
+/// The same, with drives whose erasures can be compared; a note, where some would have larger blocks by themselves, and where a
+/// buffer decides how many there are.
 pub fn side_by_side(mut setups: Vec<Setup>, survey: Option<&Survey>) -> Vec<Setup> {
     let working_set = survey.map_or(0, |survey| survey.working_set_chunks);
     if let Some(bytes) = with_equal_blocks(&mut setups, working_set) {
@@ -86,7 +93,33 @@ pub fn side_by_side(mut setups: Vec<Setup>, survey: Option<&Survey>) -> Vec<Setu
              and others would have larger ones by themselves"
         ));
     }
+    tell_buffers(&setups, survey);
     setups
+}
+
+/// A note, where erasures of these caches are what the drive's buffer leaves of them.
+pub fn tell_buffers(setups: &[Setup], survey: Option<&Survey>) {
+    let working_set = survey.map_or(0, |survey| survey.working_set_chunks);
+    let on_drives = setups.iter().filter(|setup| setup.options.drive.is_some());
+    // Caches in WEUs write whole units.
+    let hosts = on_drives.filter_map(|setup| {
+        let built = setup.build(working_set).ok().filter(|built| built.cache.flash_weu_bytes().is_none())?;
+        Some((setup, built.drive?))
+    });
+    let decided: Vec<_> = hosts.filter(|(_, host)| host.buffer_decides()).collect();
+    let Some((first, host)) = decided.first() else { return };
+    let labels: Vec<String> = decided.iter().map(|(setup, _)| setup.label()).collect();
+    let physical = host.ftl().array().geometry().physical_bytes();
+    output::note(&format!(
+        "note: {} on {}: parts of units of {} wait in the drive's buffer of {}, which is not cut with its {} of flash: what is written again \
+         there erases nothing, so erasures are the buffer's doing; {}:buffer_bytes=SIZE sets it",
+        labels.join(", "),
+        words(first.flash),
+        human(host.unit_bytes()),
+        human(host.profile().buffer_bytes),
+        human(physical),
+        host.profile().name
+    ));
 }
 
 /// A flash as people write it.

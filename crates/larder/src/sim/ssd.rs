@@ -28,11 +28,12 @@ pub fn profile(text: &str) -> Result<DriveSetup, String> {
         let names: Vec<&str> = PROFILES.iter().map(|profile| profile.name).collect();
         format!("there is no drive {name:?}; there are {}", names.join(", "))
     })?;
-    pieces.try_fold(DriveSetup::new(profile, ftl(FTL)?), |drive, piece| {
+    let numbers = pieces.map(|piece| {
         let wrong = "behind a drive write :NUMBER=VALUE, as in caftl:over_provisioning_percent=20";
         let (name, value) = piece.split_once('=').ok_or(wrong)?;
-        drive.with(name, number(name, value)?)
-    })
+        Ok((name, number(name, value)?))
+    });
+    DriveSetup::new(profile, ftl(FTL)?).with_all(&numbers.collect::<Result<Vec<_>, String>>()?)
 }
 
 /// A number, perhaps with K, M, G or T behind it, or %.
@@ -140,7 +141,10 @@ mod tests {
             ("caftl:wings=2", "over_provisioning_percent"),
             ("caftl:packages", ":NUMBER=VALUE"),
             ("caftl:packages=many", "packages is \"many\""),
-            ("caftl:packages=0", "packages is 0, but has to be a whole number from 1"),
+            ("caftl:packages=0", "packages is 0, but has to be a whole number from 1 to 1024"),
+            ("caftl:capacity=15T", "capacity is 16492674416640, but has to be a whole number from 1 to 15"),
+            ("caftl:capacity=1G:capacity=2G", "capacity is given twice"),
+            ("caftl:program_ns=9007199254740992:packages=1", "program_ns is 9007199254740992, but has to be"),
             ("caftl:page_bytes=3K", "page_bytes is 3072, but has to be a power of two"),
             ("caftl:over_provisioning_percent=-1", "from 0 to 1000"),
             ("caftl:over_provisioning_percent=NaN", "has to be a number"),

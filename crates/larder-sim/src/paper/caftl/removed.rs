@@ -65,16 +65,15 @@ fn outcomes(lab: &Lab<'_>, at: usize, all: &[CaftlOptions]) -> Result<Vec<Outcom
 /// Runs Figure 8.
 pub(super) fn fig8(lab: &mut Lab<'_>) -> Result<Report, String> {
     let titles = titles(lab)?;
-    let mut lines: [Vec<Option<f64>>; 8] = Default::default();
+    let mut lines: [Vec<Option<f64>>; 9] = Default::default();
     let mut shares: [Vec<Option<f64>>; 2] = Default::default();
     for at in 0..titles.len() {
         let (offline, _) = duplicate_writes(&Stream::of(lab, at)?);
         let all = [ways().as_slice(), forgetful().as_slice()].concat();
         let outcomes = outcomes(lab, at, &all)?;
         let Some((baseline, caftl)) = outcomes.split_first() else { continue };
-        let figures = std::iter::once(offline)
-            .chain(caftl.iter().map(Outcome::removed_percent))
-            .chain([baseline.absorbed_percent()]);
+        let absorbed = std::iter::once(baseline).chain(caftl.first()).map(Outcome::absorbed_percent);
+        let figures = std::iter::once(offline).chain(caftl.iter().map(Outcome::removed_percent)).chain(absorbed);
         lines.iter_mut().zip(figures).for_each(|(line, figure)| line.push(Some(figure)));
         for (share, caftl) in shares.iter_mut().zip(caftl) {
             share.push((offline > 0.0).then(|| 100.0 * caftl.removed_percent() / offline));
@@ -83,7 +82,8 @@ pub(super) fn fig8(lab: &mut Lab<'_>) -> Result<Report, String> {
     let mut table = Table::new("Duplicate writes removed", "Pages written (%)", WORKLOAD, &titles);
     let mut others = Table::new("Removed in other ways", "Pages written (%)", WORKLOAD, &titles);
     let names = ["offline", NO_SAMPLING, SAMPLED];
-    let other_names = [IN_LINE[0], IN_LINE[1], FORGETFUL[0], FORGETFUL[1], "absorbed by the buffer, baseline"];
+    let absorbed = ["absorbed by the buffer, baseline", "absorbed by the buffer, no sampling"];
+    let other_names = [IN_LINE, FORGETFUL, absorbed].concat();
     for (at, (name, line)) in names.into_iter().chain(other_names).zip(lines).enumerate() {
         let table = if at < names.len() { &mut table } else { &mut others };
         table.push(name, line);

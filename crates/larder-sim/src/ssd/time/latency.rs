@@ -1,4 +1,6 @@
-//! How long requests took: counts in buckets of three digits, as HdrHistogram keeps them.
+//! How long requests took: counts in buckets of three digits, as HdrHistogram keeps them; the mean and the longest are exact.
+//!
+//! Invariant: no percentile is above the longest, however long requests took.
 //!
 //! What it does not do: know when anything happened.
 
@@ -6,21 +8,19 @@ use hdrhistogram::Histogram;
 
 use super::Nanos;
 
-/// What took longer is counted as this: three hours, and a little less.
-const LONGEST_NS: Nanos = 10_000_000_000_000;
-
 /// See the module.
 #[derive(Clone, Debug)]
 pub struct Latencies {
     histogram: Histogram<u64>,
     sum_ns: u128,
+    max_ns: Nanos,
 }
 
 impl Default for Latencies {
     #[expect(clippy::expect_used, reason = "constants that the library takes")]
     fn default() -> Self {
-        let histogram = Histogram::new_with_bounds(1, LONGEST_NS, 3).expect("these bounds are allowed");
-        Latencies { histogram, sum_ns: 0 }
+        let histogram = Histogram::new_with_bounds(1, Nanos::MAX, 3).expect("these bounds are allowed");
+        Latencies { histogram, sum_ns: 0, max_ns: 0 }
     }
 }
 
@@ -28,6 +28,8 @@ impl Latencies {
     /// One request.
     pub fn add(&mut self, ns: Nanos) {
         self.sum_ns += u128::from(ns);
+        self.max_ns = self.max_ns.max(ns);
+        // There is a bucket for every number: nothing is above the last.
         self.histogram.saturating_record(ns);
     }
 
@@ -43,12 +45,12 @@ impl Latencies {
 
     /// So many percent took no longer, in nanoseconds.
     pub fn percentile_ns(&self, percent: f64) -> u64 {
-        self.histogram.value_at_percentile(percent)
+        self.histogram.value_at_percentile(percent).min(self.max_ns)
     }
 
     /// The longest, in nanoseconds.
     pub fn max_ns(&self) -> u64 {
-        self.histogram.max()
+        self.max_ns
     }
 }
 
@@ -78,5 +80,23 @@ impl Times {
     pub fn requests_per_second(&self) -> f64 {
         let requests = self.reads.count() + self.writes.count() + self.flushes.count();
         if self.last_ns == 0 { 0.0 } else { requests as f64 * 1e9 / self.last_ns as f64 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_takes_years_is_no_shorter_than_its_mean() {
+        let mut times = Latencies::default();
+        for ns in [5_000_001, 40_000_000_000_000, Nanos::MAX / 2] {
+            times.add(ns);
+            assert_eq!(times.max_ns(), ns, "the longest is exact");
+            assert!(times.mean_ns() <= ns as f64, "{ns}");
+            assert!((1..=100).all(|percent| times.percentile_ns(percent.into()) <= ns), "{ns}");
+        }
+        let half = times.percentile_ns(50.0) as f64 / 4e13;
+        assert!((0.999..1.001).contains(&half), "{half}");
     }
 }
