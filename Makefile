@@ -93,6 +93,6 @@ soak-agree:
 tsan: ## The tests with real threads under ThreadSanitizer (fetches the standard library's sources with rustup)
 	scripts/tsan.sh
 
-bench: ## Measure against the aims; writes target/bench.json. Then how fast the laboratory replays each design
+bench: ## Measure against the aims; writes target/bench.json. Then how fast the laboratory replays each design and simulates each drive
 	cargo run --release -p larder-bench
-	cargo bench -p larder-sim --bench lab
+	cargo bench -p larder-sim --bench lab --bench ssd
