@@ -6,41 +6,20 @@
 //! found; no slot that is found is free; the design's own bookkeeping ([`Placed::check`]).
 
 mod common;
+#[path = "common/slotted.rs"]
+mod slotted;
 
 use common::{Rng, for_seeds};
 use larder_core::{
-    Design, DesignConfig, Fingerprint, Lba, Lookup, NewMapping, Place, SectorMap, StreamClass,
-    arc::Arc,
-    d_arc::DArc,
-    d_lru::DLru,
-    lru::Lru,
-    ranges::Run,
-    slots::SlotState,
-    slotted::{FlashSize, Placed, history::PAGE_BYTES},
+    Design, DesignConfig, Lba, Lookup, NewMapping, Place, SectorMap, StreamClass, ranges::Run, slotted::Placed,
 };
+use slotted::{CHUNK, fingerprint_of, make, reopen};
 use std::{
     cell::Cell,
     collections::{BTreeSet, HashMap},
 };
 
-const CHUNK: u32 = 4096;
 const LBAS: u64 = 64;
-
-fn fingerprint_of(content: u64) -> Fingerprint {
-    let mut bytes = [7; 16];
-    bytes[8..].copy_from_slice(&content.to_le_bytes());
-    Fingerprint(bytes)
-}
-
-fn make(kind: usize, config: DesignConfig) -> Placed {
-    let size = FlashSize::DataChunks;
-    match kind {
-        0 => Placed::new(config, |slots| Box::new(DLru::for_flash(size(slots), CHUNK).expect("it fits"))),
-        1 => Placed::new(config, |slots| Box::new(DArc::for_flash(size(slots), CHUNK).expect("it fits"))),
-        2 => Placed::new(config, |slots| Box::new(Lru::for_flash(size(slots), CHUNK).expect("it fits"))),
-        _ => Placed::new(config, |slots| Box::new(Arc::for_flash(size(slots), CHUNK).expect("it fits"))),
-    }
-}
 
 /// What an address holds: content, whether the origin lacks it, and of a fragment that it is one.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -237,38 +216,7 @@ impl World {
         }
         let old = std::mem::replace(&mut self.design, make(self.kind, self.config));
         let design = &mut self.design;
-        design.begin_restore(0, 0);
-        for (slot, generation, state, class) in old.export_slots() {
-            match state {
-                SlotState::Free | SlotState::Retired if generation == 0 => {}
-                SlotState::Free | SlotState::Retired => design.restore_freed(slot, generation - 1),
-                _ => {
-                    assert!(design.restore_slot(slot, generation));
-                    design.restore_class(slot, class);
-                }
-            }
-        }
-        for mapping in (0..old.export_pieces()).flat_map(|piece| old.export_mappings(piece)) {
-            let dirty = mapping.dirty.then(|| old.dirty_seq(mapping.lba)).flatten();
-            let new = match mapping.lookup {
-                Lookup::Chunk { place, duplicate: true } => NewMapping::Duplicate { place },
-                Lookup::Chunk { place, .. } => NewMapping::Unique { place, fingerprint: None },
-                Lookup::Fragment { place, sectors } => NewMapping::Fragment { place, sectors },
-                _ => continue,
-            };
-            design.map(mapping.lba, new, dirty);
-        }
-        old.export_runs().into_iter().for_each(|run| design.trim(run));
-        for (fingerprint, place) in old.export_fingerprints() {
-            design.restore_fingerprint(&fingerprint, &place);
-        }
-        for (number, page) in history.chunks(PAGE_BYTES).enumerate() {
-            assert!(design.restore_page(number, page), "page {number}");
-        }
-        if is_trusted {
-            design.trust_history();
-        }
-        design.end_restore();
+        reopen(&old, design, &history, is_trusted);
         let contents =
             |design: &Placed| BTreeSet::from_iter(design.export_fingerprints().into_iter().map(|(known, _)| known.0));
         let (before, after) = (contents(&old), contents(&self.design));

@@ -4,39 +4,19 @@
 //! What a crash may bring back is in `placed.rs`: there no answer may be wrong, whatever the history says.
 
 mod common;
+#[path = "common/slotted.rs"]
+mod slotted;
 
 use common::{Rng, for_seeds};
 use larder_core::{
-    Design, DesignConfig, Fingerprint, Lba, Lookup, NewMapping, Place, SectorMap, StreamClass,
-    arc::Arc,
-    d_arc::DArc,
-    d_lru::DLru,
-    lru::Lru,
-    ranges::Run,
-    slots::SlotState,
-    slotted::{FlashSize, Placed, history::PAGE_BYTES},
+    Design, DesignConfig, Fingerprint, Lba, Lookup, NewMapping, Place, SectorMap, StreamClass, ranges::Run,
+    slotted::Placed,
 };
+use slotted::{CHUNK, fingerprint_of, make, reopen};
 use std::{cell::Cell, collections::HashMap};
 
-const CHUNK: u32 = 4096;
 const LBAS: u64 = 400;
 const NAMES: [&str; 4] = ["d-lru", "d-arc", "lru", "arc"];
-
-fn fingerprint_of(content: u64) -> Fingerprint {
-    let mut bytes = [7; 16];
-    bytes[8..].copy_from_slice(&content.to_le_bytes());
-    Fingerprint(bytes)
-}
-
-fn make(kind: usize, config: DesignConfig) -> Placed {
-    let size = FlashSize::DataChunks;
-    Placed::new(config, |slots| match kind {
-        0 => Box::new(DLru::for_flash(size(slots), CHUNK).expect("it fits")),
-        1 => Box::new(DArc::for_flash(size(slots), CHUNK).expect("it fits")),
-        2 => Box::new(Lru::for_flash(size(slots), CHUNK).expect("it fits")),
-        _ => Box::new(Arc::for_flash(size(slots), CHUNK).expect("it fits")),
-    })
-}
 
 #[derive(Clone, Copy, Debug)]
 enum Request {
@@ -184,36 +164,9 @@ impl Cache {
 
     fn restart(&mut self) {
         let old = std::mem::replace(&mut self.design, make(self.kind, self.config));
-        let design = &mut self.design;
-        design.begin_restore(0, 0);
-        for (slot, generation, state, class) in old.export_slots() {
-            match state {
-                SlotState::Free | SlotState::Retired if generation == 0 => {}
-                SlotState::Free | SlotState::Retired => design.restore_freed(slot, generation - 1),
-                _ => {
-                    assert!(design.restore_slot(slot, generation));
-                    design.restore_class(slot, class);
-                }
-            }
-        }
-        for mapping in (0..old.export_pieces()).flat_map(|piece| old.export_mappings(piece)) {
-            let new = match mapping.lookup {
-                Lookup::Chunk { place, duplicate: true } => NewMapping::Duplicate { place },
-                Lookup::Chunk { place, .. } => NewMapping::Unique { place, fingerprint: None },
-                Lookup::Fragment { place, sectors } => NewMapping::Fragment { place, sectors },
-                _ => continue,
-            };
-            design.map(mapping.lba, new, mapping.dirty.then(|| old.dirty_seq(mapping.lba)).flatten());
-        }
-        for (fingerprint, place) in old.export_fingerprints() {
-            design.restore_fingerprint(&fingerprint, &place);
-        }
         let history = old.export_history();
-        for (number, page) in history.chunks(PAGE_BYTES).enumerate() {
-            assert!(design.restore_page(number, page), "page {number}");
-        }
-        design.trust_history();
-        design.end_restore();
+        let design = &mut self.design;
+        reopen(&old, design, &history, true);
         design.check();
         assert!(design.export_history().len() == history.len(), "as much is known as was before");
     }

@@ -1,0 +1,68 @@
+//! What the tests of designs with equal slots share: the designs, and what an opening does with what another one exported.
+//!
+//! What it does not do: ask the design anything.
+
+use larder_core::{
+    Design, DesignConfig, Fingerprint, Lookup, NewMapping,
+    arc::Arc,
+    d_arc::DArc,
+    d_lru::DLru,
+    lru::Lru,
+    slots::SlotState,
+    slotted::{FlashSize, Placed, history::PAGE_BYTES},
+};
+
+pub const CHUNK: u32 = 4096;
+
+pub fn fingerprint_of(content: u64) -> Fingerprint {
+    let mut bytes = [7; 16];
+    bytes[8..].copy_from_slice(&content.to_le_bytes());
+    Fingerprint(bytes)
+}
+
+/// An empty design: `d-lru`, `d-arc`, `lru` or `arc`.
+pub fn make(kind: usize, config: DesignConfig) -> Placed {
+    let size = FlashSize::DataChunks;
+    Placed::new(config, |slots| match kind {
+        0 => Box::new(DLru::for_flash(size(slots), CHUNK).expect("it fits")),
+        1 => Box::new(DArc::for_flash(size(slots), CHUNK).expect("it fits")),
+        2 => Box::new(Lru::for_flash(size(slots), CHUNK).expect("it fits")),
+        _ => Box::new(Arc::for_flash(size(slots), CHUNK).expect("it fits")),
+    })
+}
+
+/// An opening of what a checkpoint has of `old`, with this history, and nothing else: into an empty `design`.
+pub fn reopen(old: &Placed, design: &mut Placed, history: &[u8], is_trusted: bool) {
+    design.begin_restore(0, 0);
+    for (slot, generation, state, class) in old.export_slots() {
+        match state {
+            SlotState::Free | SlotState::Retired if generation == 0 => {}
+            SlotState::Free | SlotState::Retired => design.restore_freed(slot, generation - 1),
+            _ => {
+                assert!(design.restore_slot(slot, generation));
+                design.restore_class(slot, class);
+            }
+        }
+    }
+    for mapping in (0..old.export_pieces()).flat_map(|piece| old.export_mappings(piece)) {
+        let dirty = mapping.dirty.then(|| old.dirty_seq(mapping.lba)).flatten();
+        let new = match mapping.lookup {
+            Lookup::Chunk { place, duplicate: true } => NewMapping::Duplicate { place },
+            Lookup::Chunk { place, .. } => NewMapping::Unique { place, fingerprint: None },
+            Lookup::Fragment { place, sectors } => NewMapping::Fragment { place, sectors },
+            _ => continue,
+        };
+        design.map(mapping.lba, new, dirty);
+    }
+    old.export_runs().into_iter().for_each(|run| design.trim(run));
+    for (fingerprint, place) in old.export_fingerprints() {
+        design.restore_fingerprint(&fingerprint, &place);
+    }
+    for (number, page) in history.chunks(PAGE_BYTES).enumerate() {
+        assert!(design.restore_page(number, page), "page {number}");
+    }
+    if is_trusted {
+        design.trust_history();
+    }
+    design.end_restore();
+}
