@@ -61,7 +61,6 @@ pub mod config;
 pub mod fp_index;
 pub mod keys;
 pub mod lba_index;
-pub mod metadata;
 mod overflow;
 mod pages;
 pub mod sketch;
@@ -72,10 +71,12 @@ pub use config::{AustereConfig, AustereError};
 use fp_index::{FpIndex, Run};
 use keys::{Key, KeySpace};
 use lba_index::{Entry, LbaIndex};
-use metadata::{ListChange, METADATA_SLOT_BYTES, MetadataSlot};
 use sketch::{COUNTER_MAX, Sketch};
 
-use crate::types::{Fingerprint, Lba};
+use crate::{
+    region::{ListChange, METADATA_SLOT_BYTES, MetadataSlot},
+    types::{Fingerprint, Lba},
+};
 
 /// The design's name.
 pub const NAME: &str = "austere";

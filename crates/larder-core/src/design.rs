@@ -9,8 +9,8 @@
 //! - After [`Design::evict`] no lookup answers with a place in that generation of the slot.
 
 use crate::{
-    austere::bucketed::entries::RegionEntry,
     ranges::Run,
+    region::RegionEntry,
     slots::SlotState,
     types::{Fingerprint, Lba, Place, SectorMap, SlotId, StreamClass},
 };

@@ -14,6 +14,12 @@ use crate::{
 /// Deferred chunks are listed one by one where the list is this many times as long, else together.
 const SETTLED_ALONE_SHARE: usize = 8;
 
+/// Of how many entries of an index one may be dirty: beyond that, a cache holds back who writes.
+pub const DIRTY_SHARE: usize = 2;
+/// Of how many entries of an index one may be a fragment.
+pub const FRAGMENT_SHARE: usize = 4;
+/// For how many entries of an index there may be a trimmed run.
+pub const RUN_SHARE: usize = 16;
 /// Bytes of RAM for each of many dirty chunks at most.
 pub const DIRTY_BYTES_MAX: usize = key_bytes_max(size_of::<u64>());
 

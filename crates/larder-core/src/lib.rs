@@ -26,6 +26,7 @@ pub mod nitro;
 pub mod packing;
 pub mod pages;
 pub mod ranges;
+pub mod region;
 pub mod slots;
 pub mod slotted;
 pub mod streams;

@@ -19,7 +19,7 @@ mod shared;
 
 use crate::{
     design::{Design, DesignConfig, DesignStats, DirtyCounts, ExportedMapping, Hit, Lookup, NewMapping, Use, Victim},
-    dirty::{DIRTY_BYTES_MAX, DirtyList},
+    dirty::{DIRTY_BYTES_MAX, DIRTY_SHARE, DirtyList, FRAGMENT_SHARE, RUN_SHARE},
     fp_index::FpIndex,
     lba_index::{Entry, GENERATION_MASK, Kind, LbaIndex, SHARDS},
     pages::{PageMap, key_bytes_max},
@@ -38,12 +38,6 @@ pub const INDEX_BYTES_MAX: u64 = 128 + DIRTY_SHARE_BYTES_MAX;
 /// [`RUN_SHARE`] entries.
 pub const DIRTY_SHARE_BYTES_MAX: u64 =
     (DIRTY_BYTES_MAX / DIRTY_SHARE + FRAGMENT_BYTES_MAX / FRAGMENT_SHARE + RUN_BYTES_MAX / RUN_SHARE) as u64 + 1;
-/// Of how many entries one may be dirty.
-pub const DIRTY_SHARE: usize = 2;
-/// Of how many entries one may be a fragment.
-pub const FRAGMENT_SHARE: usize = 4;
-/// For how many entries there may be a trimmed run.
-pub const RUN_SHARE: usize = 16;
 const FRAGMENT_BYTES_MAX: usize = key_bytes_max(size_of::<SectorMap>());
 
 /// The design's state.

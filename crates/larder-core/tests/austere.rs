@@ -9,9 +9,9 @@ use larder_core::{
         Austere, AustereConfig, AustereError, AustereRam,
         keys::{Key, KeySpace},
         lba_index::LbaIndex,
-        metadata::LBAS_MAX,
         sketch::Sketch,
     },
+    region::LBAS_MAX,
     types::mix,
 };
 use std::{cell::Cell, collections::HashMap};

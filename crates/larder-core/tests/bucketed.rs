@@ -8,12 +8,10 @@
 
 use larder_core::{
     Design, Fingerprint, Lba, Lookup, NewMapping, Place, SectorMap, SlotId, StreamClass,
-    austere::{
-        AustereConfig, Bucketed,
-        bucketed::{BucketedConfig, entries::RegionEntry},
-    },
+    austere::{AustereConfig, Bucketed, bucketed::BucketedConfig},
     design::{Hit, Question, Wanted},
     ranges::Run,
+    region::RegionEntry,
     types::mix,
 };
 use std::{collections::BTreeMap, sync::Arc};

@@ -18,9 +18,9 @@ use crate::{
 };
 use larder_core::{
     DesignConfig, Fingerprint, Lba, Lookup, NewMapping, Place, SectorMap, SlotId,
-    austere::bucketed::entries::RegionEntry,
     decisions::{Answer, BucketLayout, Event, NewContent, Opened, Stored},
     packing::PackingRules,
+    region::RegionEntry,
     slots::SlotState,
 };
 use larder_format::Encoding;

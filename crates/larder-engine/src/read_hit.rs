@@ -26,7 +26,7 @@ use crate::{
     state::State,
     stripes::Stripe,
 };
-use larder_core::{Lba, Lookup, Place, SlotId, austere::bucketed::entries::RegionEntry, design::Question};
+use larder_core::{Lba, Lookup, Place, SlotId, design::Question, region::RegionEntry};
 use larder_device::{IoBuf, IoFuture, IoResult};
 use std::sync::Arc;
 

@@ -27,7 +27,7 @@ use crate::{
 };
 use larder_core::{
     Design, DesignConfig,
-    nitro::{FRAGMENT_SHARE, RUN_SHARE},
+    dirty::{FRAGMENT_SHARE, RUN_SHARE},
     streams::Streams,
     types::SECTOR_BYTES,
     versions::Versions,

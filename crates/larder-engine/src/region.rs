@@ -21,9 +21,9 @@ pub(crate) mod scan;
 use crate::{shared::Shared, state::State, sync::join_all, tickets::Ticket};
 use larder_core::{
     Fingerprint, Lba, Place, SlotId,
-    austere::bucketed::entries::RegionEntry,
     decisions::{Answer, Event},
     design::Question,
+    region::RegionEntry,
 };
 use larder_device::{IoBuf, IoFuture, IoResult, WriteFlags};
 use larder_format::metadata_slot::METADATA_SLOT_BYTES;

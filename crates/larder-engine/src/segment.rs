@@ -18,10 +18,10 @@ use crate::{
 };
 use larder_core::{
     Lba, Place, SectorMap, SlotId, StreamClass,
-    austere::bucketed::entries::RegionEntry,
     decisions::{Answer, Event},
     design::{Question, Wanted},
     packing::{PackingRules, SegmentPacker},
+    region::RegionEntry,
     types::Fingerprint,
 };
 use larder_device::{IoBuf, SharedBuf};

@@ -24,10 +24,10 @@ use crate::{
 };
 use larder_core::{
     Design, Fingerprint, Lba, NewMapping, Place, SlotId, StreamClass,
-    austere::bucketed::entries::RegionEntry,
     decisions::{Answer, Event},
     design::{Hit, Question, Use},
     ranges::Run,
+    region::RegionEntry,
     slots::SlotState,
     streams::Streams,
     versions::Versions,

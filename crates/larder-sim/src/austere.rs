@@ -20,11 +20,8 @@ use std::ops::Range;
 
 use larder_core::{
     Fingerprint, Lba,
-    austere::{
-        Austere, AustereConfig, AustereError,
-        fp_index::Run,
-        metadata::{ListChange, METADATA_SLOT_BYTES, MetadataSlot},
-    },
+    austere::{Austere, AustereConfig, AustereError, fp_index::Run},
+    region::{ListChange, METADATA_SLOT_BYTES, MetadataSlot},
 };
 
 use crate::{

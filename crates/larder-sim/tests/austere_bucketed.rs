@@ -6,12 +6,9 @@ mod common;
 use common::{Rng, for_seeds};
 use larder_core::{
     Design, Fingerprint, Lba, Lookup, NewMapping, Place, SlotId, StreamClass,
-    austere::{
-        AustereConfig, Bucketed,
-        bucketed::{BucketedConfig, entries::RegionEntry},
-        metadata::METADATA_SLOT_BYTES,
-    },
+    austere::{AustereConfig, Bucketed, bucketed::BucketedConfig},
     design::{Question, Wanted},
+    region::{METADATA_SLOT_BYTES, RegionEntry},
 };
 use larder_sim::{
     austere::AustereCache,

@@ -9,7 +9,8 @@ use std::collections::VecDeque;
 use common::{Rng, for_seeds};
 use larder_core::{
     Fingerprint, Lba,
-    austere::{AustereConfig, keys::KeySpace, metadata::LBAS_MAX},
+    austere::{AustereConfig, keys::KeySpace},
+    region::LBAS_MAX,
 };
 use larder_sim::{
     austere::AustereCache,

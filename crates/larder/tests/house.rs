@@ -230,6 +230,39 @@ fn only_the_stores_know_which_store_it_is() {
     assert!(asked > 5, "the engine asks its store: {asked}");
 }
 
+/// What a design and an engine tell each other is said in the words of the contract: no file but the table of designs, a design's
+/// store and the modules of designs themselves names one of them.
+#[test]
+fn only_the_tables_know_which_design_it_is() {
+    let designs = ["arc", "austere", "cd_arc", "d_arc", "d_lru", "lru", "nitro"];
+    let knows = |path: &str| match path.split_once("/src/") {
+        Some(("crates/larder-engine", file)) => file.starts_with("store/") || file == "designs.rs",
+        Some(("crates/larder-core", file)) => {
+            file.starts_with("slotted") || designs.iter().any(|design| file.starts_with(design))
+        }
+        _ => true,
+    };
+    let mut looked = 0;
+    let mut found = Vec::new();
+    for (path, text) in rust_files() {
+        let path = short(&path);
+        if knows(&path) || path.contains("tests") {
+            continue;
+        }
+        looked += 1;
+        let code = text.lines().enumerate().take_while(|(_, line)| *line != "#[cfg(test)]");
+        for (number, line) in code.filter(|(_, line)| !line.trim_start().starts_with("//")) {
+            let mut words = line.split(|symbol: char| symbol != '_' && !symbol.is_alphanumeric());
+            let is_path = |word: &str| line.contains(&format!("{word}::"));
+            if words.any(|word| designs.contains(&word) && is_path(word)) {
+                found.push(format!("{path}:{}: {}", number + 1, line.trim()));
+            }
+        }
+    }
+    assert!(found.is_empty(), "a design is told from others:\n{}", found.join("\n"));
+    assert!(looked > 50, "files that must not know: {looked}");
+}
+
 #[test]
 fn tracked_files_are_small() {
     let large: Vec<String> = files()

@@ -34,14 +34,13 @@ pub mod memory;
 pub mod ram;
 mod wishes;
 
-use super::{
-    Austere, AustereConfig, AustereError, fp_index::Run as SlotRun, keys::Key, metadata::MetadataSlot, pages::pages_max,
-};
+use super::{Austere, AustereConfig, AustereError, fp_index::Run as SlotRun, keys::Key, pages::pages_max};
 use crate::{
     design::{Lookup, Question, Wanted},
+    region::{MetadataSlot, RegionEntry},
     types::{Fingerprint, Lba, Place, SlotId, mix},
 };
-use entries::{Entries, EntryState, RegionEntry, Until};
+use entries::{Entries, EntryState, Until};
 use exact::{Exact, PIECES};
 use hashbrown::HashSet;
 use lost::Lost;
@@ -362,6 +361,23 @@ impl Bucketed {
         self.entries.drop_held(lba);
         self.suspended.remove(&self.core.key_of_lba(lba));
         self.core.forget(lba);
+    }
+
+    /// What is like no other content is, for `lba`, at `place`: in the run that was opened for it, or that recovery knows of.
+    fn put_unshared(&mut self, lba: Lba, place: &Place) {
+        if self.is_restoring {
+            return self.reserve(lba, place);
+        }
+        let contents = || (0..FRAGMENT_TURNS).map(|turn| fragment_content(lba, turn));
+        let is_here = |run: SlotRun| run.first == place.slot.0;
+        let content = contents().find(|content| self.core.find_content(content).is_some_and(is_here));
+        if let Some(content) = content {
+            self.map_in_core(lba, &content);
+            // What the flash has there is the entry of an older chunk, whose FP-hash may be the same.
+            let mut metadata = MetadataSlot::EMPTY;
+            metadata.reset_unlisted(content, place.stored_len);
+            self.entries.change(place.slot, RegionEntry { place: *place, metadata });
+        }
     }
 
     /// The addresses of a run are forgotten.

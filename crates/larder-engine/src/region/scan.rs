@@ -10,8 +10,8 @@ use crate::{
 };
 use larder_core::{
     Design, Fingerprint, Lba, Lookup, Place, SlotId,
-    austere::{bucketed::entries::RegionEntry, metadata},
     design::ExportedMapping,
+    region::{self, RegionEntry},
 };
 use larder_device::{BlockDevice, IoBuf, WriteFlags};
 use larder_format::{
@@ -44,7 +44,7 @@ pub(crate) fn decode(bytes: &[u8], flash_tag: u64, slot: SlotId) -> Option<Regio
     let found = MetadataSlot::decode(bytes, flash_tag, slot.0).ok()?;
     let fingerprint = Fingerprint(found.fingerprint);
     let (lbas, oldest) = (found.lbas.as_slice(), found.lbas.oldest());
-    let metadata = metadata::MetadataSlot::from_parts(fingerprint, found.stored_len, lbas, oldest)?;
+    let metadata = region::MetadataSlot::from_parts(fingerprint, found.stored_len, lbas, oldest)?;
     Some(RegionEntry { place: crate::state::from_format(&found.place()), metadata })
 }
 
@@ -71,7 +71,7 @@ pub(crate) async fn write_unlisted(
 ) -> Result<(), EngineError> {
     let Some(at) = superblock.layout.metadata_slot_offset(place.slot.0) else { return Ok(()) };
     let block = at - at % PIECE_BYTES as u64;
-    let mut metadata = metadata::MetadataSlot::EMPTY;
+    let mut metadata = region::MetadataSlot::EMPTY;
     metadata.reset_unlisted(Fingerprint([0; 16]), place.stored_len);
     let entry = RegionEntry { place: *place, metadata };
     let mut bytes = region_window(flash, superblock).bytes(block, PIECE_BYTES).await.to_vec();

@@ -17,11 +17,9 @@ use crate::{
 };
 use larder_core::{
     Design, Fingerprint, Lba, Lookup, NewMapping, Place, SlotId, StreamClass,
-    austere::{
-        AustereConfig, Bucketed,
-        bucketed::{BucketedConfig, entries::RegionEntry},
-    },
+    austere::{AustereConfig, Bucketed, bucketed::BucketedConfig},
     design::{Question, Use, Wanted},
+    region::RegionEntry,
 };
 use real_std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use shuttle::{

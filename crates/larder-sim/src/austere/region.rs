@@ -16,10 +16,8 @@
 use hashbrown::HashTable;
 use larder_core::{
     Fingerprint, Lba,
-    austere::{
-        keys::{Key, KeySpace},
-        metadata::{ListChange, MetadataSlot},
-    },
+    austere::keys::{Key, KeySpace},
+    region::{ListChange, MetadataSlot},
     types::mix,
 };
 

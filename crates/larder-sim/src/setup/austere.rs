@@ -11,7 +11,8 @@
 use super::{Built, Setup, search::largest};
 use crate::austere::AustereCache;
 use larder_core::{
-    austere::{Austere, AustereConfig, AustereError, config::subchunk_bytes, metadata::METADATA_SLOT_BYTES},
+    austere::{Austere, AustereConfig, AustereError, config::subchunk_bytes},
+    region::METADATA_SLOT_BYTES,
     slotted::FlashSize,
 };
 use larder_format::size::exact;

@@ -15,7 +15,7 @@ use crate::{
 use larder_core::{
     Design, DesignConfig,
     dirty::DIRTY_BYTES_MAX,
-    nitro::{DIRTY_SHARE, RUN_SHARE},
+    dirty::{DIRTY_SHARE, RUN_SHARE},
     ranges::RUN_BYTES_MAX,
     slotted::FlashSize,
 };

@@ -5,17 +5,18 @@
 //! What it does not do: keep indices, entries and what is exact together; `bucketed.rs` does.
 
 use super::{
-    super::{fp_index::Run as SlotRun, metadata::MetadataSlot},
-    Bucketed, FRAGMENT_TURNS, HEAD_PAGES, SUSPENDED_MAX, Wish,
-    entries::{EntryState, RegionEntry, Until},
+    super::fp_index::Run as SlotRun,
+    Bucketed, HEAD_PAGES, SUSPENDED_MAX, Wish,
+    entries::{EntryState, Until},
     exact::PIECES,
-    fragment_content, spoiled_content,
+    spoiled_content,
 };
 use crate::{
     design::{
         Design, DesignStats, DirtyCounts, ExportedMapping, Hit, Lookup, NewMapping, Question, Use, Victim, Wanted,
     },
     ranges::Run,
+    region::{MetadataSlot, RegionEntry},
     slots::SlotState,
     types::{Fingerprint, Lba, Place, SlotId, StreamClass},
 };
@@ -478,23 +479,4 @@ impl Design for Bucketed {
 /// A chunk that was found at `place`.
 fn hit_at(lba: Lba, place: Place) -> Hit {
     Hit { place, used: Use { lba, slot: place.slot, number: 0 } }
-}
-
-impl Bucketed {
-    /// What is like no other content is, for `lba`, at `place`: in the run that was opened for it, or that recovery knows of.
-    pub(super) fn put_unshared(&mut self, lba: Lba, place: &Place) {
-        if self.is_restoring {
-            return self.reserve(lba, place);
-        }
-        let contents = || (0..FRAGMENT_TURNS).map(|turn| fragment_content(lba, turn));
-        let is_here = |run: SlotRun| run.first == place.slot.0;
-        let content = contents().find(|content| self.core.find_content(content).is_some_and(is_here));
-        if let Some(content) = content {
-            self.map_in_core(lba, &content);
-            // What the flash has there is the entry of an older chunk, whose FP-hash may be the same.
-            let mut metadata = MetadataSlot::EMPTY;
-            metadata.reset_unlisted(content, place.stored_len);
-            self.entries.change(place.slot, RegionEntry { place: *place, metadata });
-        }
-    }
 }

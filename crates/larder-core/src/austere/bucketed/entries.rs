@@ -14,8 +14,10 @@
 //!
 //! What it does not do: read or write the region, or know when something is durable.
 
-use super::super::metadata::{ListChange, MetadataSlot};
-use crate::types::{Lba, Place, SlotId};
+use crate::{
+    region::{ListChange, MetadataSlot, RegionEntry},
+    types::{Lba, SlotId},
+};
 use hashbrown::{HashMap, HashSet};
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -28,15 +30,6 @@ const READ_MAX: usize = 256;
 /// Bytes of those, and of the list of them.
 pub const READ_BYTES_MAX: u64 =
     (READ_MAX * (size_of::<RegionEntry>() + size_of::<Known>()) + 2 * READ_MAX * size_of::<(u64, SlotId)>()) as u64;
-
-/// What the metadata region says of the chunk that begins in a slot.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RegionEntry {
-    /// Where the chunk's record is.
-    pub place: Place,
-    /// Its content, and who shares it.
-    pub metadata: MetadataSlot,
-}
 
 /// What a lookup may do with what is known of a slot's entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -382,7 +375,7 @@ impl Entries {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::Fingerprint;
+    use crate::types::{Fingerprint, Place};
 
     const SLOT: SlotId = SlotId(8);
 

@@ -4,7 +4,7 @@
 //!
 //! What it does not do: keep anything, or count; a real region costs a read of flash for each answer, and a write for each change.
 
-use super::entries::RegionEntry;
+use crate::region::RegionEntry;
 use crate::{
     design::{Design, Question},
     types::SlotId,

@@ -4,7 +4,7 @@
 //!
 //! What it does not do: remember anything for the design, which is told of what is read.
 
-use larder_core::{SlotId, austere::bucketed::entries::RegionEntry};
+use larder_core::{SlotId, region::RegionEntry};
 use std::{collections::HashMap, sync::Arc};
 
 /// See the module.

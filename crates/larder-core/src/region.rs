@@ -1,15 +1,16 @@
-//! A slot of the metadata region (AustereCache §3.1): 512 bytes on flash with the full fingerprint, the length of the
-//! compressed chunk and the list of addresses that share it.
+//! The metadata region: on flash, a slot for each slot of data, with the fingerprint of the chunk there, its stored length and the
+//! addresses that share it, so that RAM need not hold them (AustereCache §3.1; any design may keep one). Beside it, what such a slot
+//! says of one chunk with its place: what a design and an engine tell each other ([`RegionEntry`]).
 //!
-//! How many addresses fit depends on the fingerprint: `(512 - 16 - fingerprint, rounded up to 8) / 8`, which is 60 with our
-//! 16 bytes, 59 with 20 and 58 with 32 ([`lbas_max`]). Eight bytes are length, count and the oldest's position, eight are left for whoever
-//! puts a slot on flash. A full list loses its oldest address (FIFO).
+//! A slot has 512 bytes. How many addresses fit depends on the fingerprint: `(512 - 16 - fingerprint, rounded up to 8) / 8`, which is
+//! 60 with our 16 bytes, 59 with 20 and 58 with 32 ([`lbas_max`]). Eight bytes are length, count and the oldest's position, eight are
+//! left for whoever puts a slot on flash. A full list loses its oldest address (FIFO).
 //!
 //! Invariants: no address twice. A slot belongs to whoever keeps it; the design looks at it and never holds one.
 //!
-//! What it does not do: lay out bytes, or know which of its addresses are current; the LBA index does.
+//! What it does not do: lay out bytes, or know which of its addresses are current; the design's index does.
 
-use crate::types::{Fingerprint, Lba};
+use crate::types::{Fingerprint, Lba, Place};
 
 /// Bytes of a slot, the paper's 512.
 pub const METADATA_SLOT_BYTES: u32 = 512;
@@ -37,6 +38,15 @@ pub struct MetadataSlot {
     lbas: [u64; LBAS_MAX],
 }
 
+/// What the metadata region says of the chunk that begins in a slot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RegionEntry {
+    /// Where the chunk's record is.
+    pub place: Place,
+    /// Its content, and who shares it.
+    pub metadata: MetadataSlot,
+}
+
 /// What becomes of a list to which an address is added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListChange {
@@ -44,7 +54,7 @@ pub enum ListChange {
     Present,
     /// It is added.
     Added,
-    /// It takes the place of another address with the same LBA-hash (a departure, see [`austere`](super)).
+    /// It takes the place of another address with the same LBA-hash (a departure, see [`austere`](crate::austere)).
     Replaces(Lba),
     /// It takes the place of the oldest.
     Overflows(Lba),
