@@ -258,11 +258,16 @@ impl Austere {
         victims.map(move |(run, is_referenced)| Victim { run, may_be_dirty: is_write_back && is_referenced })
     }
 
-    /// As [`Austere::victims`], where `special` says of some contents that they count as so many references.
-    pub fn victims_but(&self, fingerprint: &Fingerprint, count: u32, special: impl Fn(Key) -> Option<u32>) -> Vec<Run> {
+    /// As [`Austere::victims`], for any content of a bucket, where `special` says of some contents that they count as so many references.
+    pub fn victims_in(&self, bucket: u32, count: u32, special: impl Fn(Key) -> Option<u32>) -> Vec<Run> {
         let references = |key| special(key).unwrap_or_else(|| self.sketch.estimate(key));
-        let victims = self.fp_index.victims(self.fp_space.of_content(fingerprint), count, references);
+        let victims = self.fp_index.victims(self.fp_space.key(bucket as usize, 0), count, references);
         victims.map(|(run, _)| run).collect()
+    }
+
+    /// The bucket of the FP index, and of the slots, that a content belongs to.
+    pub fn bucket_of_content(&self, fingerprint: &Fingerprint) -> u32 {
+        self.fp_space.bucket(self.fp_space.of_content(fingerprint)) as u32
     }
 
     /// The addresses in `slot`, the metadata slot of `run`, whose mappings to it are dirty.

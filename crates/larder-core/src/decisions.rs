@@ -221,6 +221,11 @@ pub enum Event {
     Evict,
     /// The slot that was evicted first, of those that are left, is free.
     Release,
+    /// What has to go for what waits to be stored for `lba` was freed ahead, and goes at once.
+    Reuse {
+        /// The chunk.
+        lba: Lba,
+    },
     /// The origin has what a write left dirty.
     Clean {
         /// The chunk.

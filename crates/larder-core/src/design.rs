@@ -390,6 +390,42 @@ pub trait Design: Send + Sync {
     /// An evicted slot is durable as such and trimmed: it is free.
     fn release_slot(&mut self, slot: SlotId);
 
+    /// Whether there are slots that will likely have to go, enough of them to be worth a commit of the log: whoever has an evictor
+    /// has them clean and [frees them ahead](Design::free_ahead). A design that lets go of slots before they are needed has none.
+    fn is_freeing_due(&self) -> bool {
+        false
+    }
+
+    /// Some of these, at most about so many; each is named once, until something is stored where it is.
+    fn likely_victims(&mut self, _max: usize) -> Vec<SlotId> {
+        Vec::new()
+    }
+
+    /// The log says as its entry `seq` that `slot`, all of which is on flash, is free; a checkpoint from now on says the same. What is
+    /// mapped there stays and hits, until the slot is [reused](Design::reuse), or [kept](Design::keep): who maps a chunk to it keeps it.
+    /// Returns the generation for that entry; `None`, and there shall be no entry, where something there is dirty.
+    fn free_ahead(&mut self, _slot: SlotId, _seq: u64) -> Option<u32> {
+        None
+    }
+
+    /// The slots that have to go for what waits to be stored for `lba`, where all of them were freed ahead, by entries below
+    /// `durable_below`, which are durable.
+    fn freed_for(&mut self, _lba: Lba, _durable_below: u64) -> Vec<SlotId> {
+        Vec::new()
+    }
+
+    /// All that has to go for what waits to be stored for `lba` goes at once and is free, as after [`Design::release_slot`]. Nobody reads
+    /// there, and nothing is being written there. Returns how many slots that are.
+    fn reuse(&mut self, _lba: Lba) -> usize {
+        0
+    }
+
+    /// The log says behind what freed `slot` ahead that a chunk is mapped there.
+    fn keep(&mut self, _slot: SlotId) {}
+
+    /// The cache ends in order: what was freed ahead stays, for the checkpoint that follows, behind which is no log.
+    fn keep_all(&mut self) {}
+
     /// One step of the background cleaning of stale entries; returns how many it removed.
     fn sweep(&mut self) -> usize;
 

@@ -214,6 +214,7 @@ impl World {
                 self.write_region(false);
             }
             if is_mapped {
+                self.design.keep(place.slot);
                 self.log(Logged::Map(lba, new, content, None));
             }
         }
@@ -329,8 +330,38 @@ impl World {
                 return self.map(lba, new, fingerprint, (holds, is_dirty, is_written));
             }
             assert_eq!(self.design.free_slots(), 0);
-            self.evict();
+            if !self.reuse(lba) {
+                self.evict();
+            }
         }
+    }
+
+    /// The log says of some slots that they are free, before anybody needs them.
+    fn free_ahead(&mut self) {
+        for slot in self.design.likely_victims(8) {
+            for lba in self.design.dirty_in(slot) {
+                if !mix(self.seq ^ lba.0).is_multiple_of(4) {
+                    self.destage(lba);
+                }
+            }
+            if !self.outbox.contains(&slot)
+                && let Some(generation) = self.design.free_ahead(slot, self.log.len() as u64)
+            {
+                self.log(Logged::Freed(slot, generation));
+                self.note("freed ahead");
+            }
+        }
+    }
+
+    /// What stands in the way of what waits for `lba` goes, if all of that was freed ahead.
+    fn reuse(&mut self, lba: Lba) -> bool {
+        let freed = self.design.freed_for(lba, self.committed.log as u64);
+        if freed.is_empty() || freed.iter().any(|slot| self.outbox.contains(slot)) {
+            return false;
+        }
+        assert_eq!(self.design.reuse(lba), freed.len());
+        self.note("reused");
+        true
     }
 
     fn map(
@@ -634,6 +665,7 @@ fn run(seed: u64, bucket_slots: u32, prefix_bits: u32) -> World {
             62 if bits >> 50 & 7 == 0 => world.restart(),
             62 if bits >> 50 & 7 < 4 => world.crash(),
             62 => world.commit(),
+            63 if bits >> 53 & 1 == 0 => world.free_ahead(),
             63 if bits >> 50 & 3 == 0 => world.fail_origin_flush(),
             63 => world.flush_origin(),
             _ => {}
@@ -672,6 +704,8 @@ fn what_is_found_is_what_was_put() {
             "hit after a crash",
             "checkpoint",
             "origin flush failed",
+            "freed ahead",
+            "reused",
         ] {
             assert!(seen.get(what).is_some_and(|&count| count > 50), "{prefix_bits} bits: {what}: {seen:?}");
         }

@@ -80,7 +80,11 @@ impl Shared {
         self.closing.store(true, Release);
         self.stop_tasks(1).await;
         // A flash that failed is left as it is: the next opening recovers it as from a crash.
-        let failed = self.state.lock().flash_failed.is_some();
+        let failed = {
+            let mut state = self.state.lock();
+            state.design.keep_all();
+            state.flash_failed.is_some()
+        };
         let mut result = match flushed {
             Ok(()) if !failed => self.checkpoint(true).await,
             flushed => flushed,

@@ -5,6 +5,9 @@
 //! reader leaves; (5) the slot is trimmed; (6) it is free. A crash before (3) leaves the slot as it was; after it, a slot
 //! whose trim may be missing: it is trimmed before its next use.
 //!
+//! Where a chunk can be in a few slots only, as in buckets, room is made for the next one before it comes: slots that will likely
+//! have to go are *freed ahead*, with (1) to (3), and their mappings stay until the slot is needed ([`Design::free_ahead`](larder_core::Design::free_ahead)).
+//!
 //! Invariants: (3) makes durable every mapping that displaced one of this slot, so nothing that a crash would bring back
 //! is overwritten. A few slots are kept free, so that writers seldom wait.
 //!
@@ -21,6 +24,8 @@ use std::{
     time::Duration,
 };
 
+/// Slots that are freed ahead with one commit. Each may have dirty chunks, for which whoever waits for room waits, too.
+const AHEAD_MAX: usize = 32;
 /// Chunks destaged at once.
 const DESTAGE_MAX: usize = 256;
 /// Of the entries that may wait for the log, as many are of what leaves the index at once: one part of so many.
@@ -56,13 +61,13 @@ impl Shared {
                 }
                 state.sweep();
             }
-            let (short, crowded) = {
+            let (short, crowded, is_freeing_due) = {
                 let mut state = self.state.lock();
                 self.drop_zeroes(&mut state, false);
                 let missing = self.free_slots_wanted().saturating_sub(state.design.free_slots());
-                (missing, !state.design.has_room(self.room_wanted()))
+                (missing, !state.design.has_room(self.room_wanted()), state.design.is_freeing_due())
             };
-            if short == 0 && !crowded {
+            if short == 0 && !crowded && !is_freeing_due {
                 self.signals.room.notify();
                 wanted.await;
                 continue;
@@ -119,8 +124,9 @@ impl Shared {
     }
 
     async fn evict_batch(self: &Arc<Self>, count: usize) -> usize {
-        let Ok(room) = self.reserve_batch(count).await else { return 0 };
+        let Ok(room) = self.reserve_batch(count + AHEAD_MAX).await else { return 0 };
         let mut victims = Vec::new();
+        let likely = self.state.lock().design.likely_victims(AHEAD_MAX);
         {
             let mut state = self.state.lock();
             while victims.len() < count {
@@ -134,7 +140,8 @@ impl Shared {
         // (1)
         let mut dirty: Vec<Lba> = {
             let state = self.state.lock();
-            victims.iter().flat_map(|victim| state.design.dirty_in(victim.slot)).collect()
+            let slots = victims.iter().map(|victim| victim.slot).chain(likely.iter().copied());
+            slots.flat_map(|slot| state.design.dirty_in(slot)).collect()
         };
         dirty.sort_unstable();
         for part in dirty.chunks(DESTAGE_MAX) {
@@ -155,8 +162,9 @@ impl Shared {
                 None => state.design.spare_victim(victim.slot),
             }
         }
+        let ahead = self.free_ahead(&likely);
         drop(room);
-        if freed.is_empty() {
+        if freed.is_empty() && ahead == 0 {
             return 0;
         }
         // (3): a failed commit is tried again; until it succeeds the slots stay retired.
@@ -190,6 +198,37 @@ impl Shared {
             self.note_room_made();
             self.signals.room.notify();
         }
-        freed.len()
+        freed.len() + ahead
+    }
+
+    /// (2) for slots that likely have to go: their mappings stay. How many these are.
+    fn free_ahead(&self, likely: &[SlotId]) -> usize {
+        let mut ahead = 0;
+        for &slot in likely {
+            let mut state = self.state.lock();
+            let seq = state.log.next_seq();
+            // What a write that is under way will map would be logged behind this entry.
+            if !state.in_memory[slot.0 as usize]
+                && let Some(generation) = state.design.free_ahead(slot, seq)
+            {
+                state.log.push_freed_ahead(slot, generation);
+                ahead += 1;
+            }
+        }
+        ahead
+    }
+
+    /// What stands in the way of a record goes, where all of that was freed ahead and nobody uses it: (4) to (6) at once. Whether there
+    /// was such.
+    pub(crate) fn reuse_freed(&self, state: &mut State, lba: Lba) -> bool {
+        let freed = state.design.freed_for(lba, state.log.durable_below);
+        if freed.is_empty() || freed.iter().any(|&slot| state.in_memory[slot.0 as usize] || self.pins.is_pinned(slot)) {
+            return false;
+        }
+        let slots = state.design.reuse(lba);
+        state.decisions.note(|| (Event::Reuse { lba }, Answer::Count(slots as u64)));
+        freed.iter().for_each(|slot| state.damaged.forget_slot(slot.0));
+        self.counters.evicted_weus.fetch_add(slots as u64, Relaxed);
+        true
     }
 }

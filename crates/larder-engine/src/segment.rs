@@ -361,10 +361,16 @@ impl Shared {
         if let Some(place) = state.append(record, self.geometry.flash_tag) {
             return Some(place);
         }
-        if crowded || !state.open_weu(record, self.geometry.store, self.packing_rules()) {
+        if crowded {
             return None;
         }
-        if state.design.free_slots() < self.free_slots_wanted() {
+        let (store, rules) = (self.geometry.store, self.packing_rules());
+        let has_room = state.open_weu(record, store, rules)
+            || self.reuse_freed(state, record.lba) && state.open_weu(record, store, rules);
+        if !has_room {
+            return None;
+        }
+        if state.design.free_slots() < self.free_slots_wanted() || state.design.is_freeing_due() {
             self.signals.evict_wanted.notify();
         }
         state.append(record, self.geometry.flash_tag)

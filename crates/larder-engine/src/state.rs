@@ -106,11 +106,20 @@ impl PendingLog {
 
     /// Notes an entry; its sequence number.
     pub fn push(&mut self, entry: LogEntry) -> u64 {
-        let seq = self.next_seq();
         // A clean fragment is forgotten, too.
         if matches!(entry, LogEntry::Invalidate { .. } | LogEntry::SlotFreed { .. } | LogEntry::Clean { .. }) {
-            self.forgets_below = seq + 1;
+            self.forgets_below = self.next_seq() + 1;
         }
+        self.append(entry)
+    }
+
+    /// Notes that a slot is free whose mappings stay for now: nothing is forgotten.
+    pub fn push_freed_ahead(&mut self, slot: SlotId, generation: u32) -> u64 {
+        self.append(LogEntry::SlotFreed { slot: slot.0, generation })
+    }
+
+    fn append(&mut self, entry: LogEntry) -> u64 {
+        let seq = self.next_seq();
         if self.dead {
             self.first_seq += 1;
         } else {

@@ -17,7 +17,7 @@
 //! the commit timer and a queue of insertions that fills up ask for; who forgets a mapping never does.
 
 use crate::{conditions::OriginOp, error::EngineError, shared::Shared, state::State, state::from_format};
-use larder_core::{Fingerprint, Lba, Lookup};
+use larder_core::{Fingerprint, Lba, Lookup, SlotId};
 use larder_device::{IoError, IoOp};
 use larder_format::{LogEntry, WriteMode};
 use std::{
@@ -148,6 +148,9 @@ impl State {
     fn log_settled(&mut self, entry: LogEntry, is_mapped: bool) {
         if let LogEntry::Map { lba, place, .. } = &entry {
             self.settle(Lba(*lba), &from_format(place), is_mapped);
+            if is_mapped {
+                self.design.keep(SlotId(place.slot));
+            }
         }
         if is_mapped {
             self.log.push(entry);

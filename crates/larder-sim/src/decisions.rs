@@ -62,6 +62,7 @@ impl DecisionReplay {
             (Event::Insert { .. }, Answer::Hit(_)) => decided.duplicates += 1,
             (Event::Written { .. }, Answer::Count(bytes)) => decided.segment_bytes += bytes,
             (Event::Release, _) => decided.weus_evicted += 1,
+            (Event::Reuse { .. }, Answer::Count(slots)) => decided.weus_evicted += slots,
             _ => {}
         }
         Ok(answer)

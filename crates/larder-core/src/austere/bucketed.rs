@@ -25,6 +25,7 @@
 //! What it does not do: read or write metadata slots, or decide when; have logged what the indices lose by themselves, for which
 //! reason [`Design::unmap`](crate::Design::unmap) says of what was lost, too, that it may have been mapped.
 
+mod ahead;
 pub(in crate::austere) mod census;
 mod decisions;
 pub mod entries;
@@ -40,6 +41,7 @@ use crate::{
     region::{MetadataSlot, RegionEntry},
     types::{Fingerprint, Lba, Place, SlotId, mix},
 };
+use ahead::Ahead;
 use entries::{Entries, EntryState, Until};
 use exact::{Exact, PIECES};
 use hashbrown::HashSet;
@@ -105,6 +107,8 @@ pub struct Bucketed {
     stuck: BTreeSet<SlotId>,
     /// LBA-hashes whose content is being overwritten: what the indices have of them is nobody's.
     suspended: HashSet<Key>,
+    /// Runs that are freed ahead.
+    ahead: Ahead,
     /// What the LBA index lost by itself, and a crash may bring back.
     lost: Lost,
     /// Recovery runs.
@@ -123,6 +127,7 @@ impl Bucketed {
     pub fn new(config: BucketedConfig) -> Result<Self, AustereError> {
         let core = Austere::new(AustereConfig { is_write_back: false, ..config.austere })?;
         Ok(Bucketed {
+            ahead: Ahead::new(core.slot_count() as u32, core.config().bucket_slots),
             lost: Lost::new(core.lba_entries_max()),
             core,
             exact: Exact::new(config.chunk_count),
@@ -226,25 +231,34 @@ impl Bucketed {
 
     /// Runs that have to go for a wish, and have not been chosen yet. `None` where there is room for it.
     fn victims_of(&self, wish: &Wish) -> Option<Vec<SlotId>> {
-        let mut runs = Vec::new();
-        // A content has one run: what has its FP-hash goes first, duplicate or not, for who wishes it knows that it is none.
-        if let Some(run) = self.core.find_content(&wish.fingerprint) {
-            runs.push(run);
-        } else {
-            let special = |key| {
-                let run = self.core.run_of_key(key).map(|run| SlotId(run.first))?;
-                match self.leaving.contains(&run) {
-                    true => Some(0),
-                    false => self.stuck.contains(&run).then_some(STUCK),
-                }
-            };
-            runs = self.core.victims_but(&wish.fingerprint, wish.slots, special);
-        }
+        let mut runs = self.in_the_way_of(wish);
         if runs.is_empty() {
             return None;
         }
-        let slots = runs.into_iter().map(|run| SlotId(run.first));
-        Some(slots.filter(|slot| !self.leaving.contains(slot)).collect())
+        runs.retain(|slot| !self.leaving.contains(slot));
+        Some(runs)
+    }
+
+    /// Runs that have to be gone for a wish, those that were chosen among them.
+    fn in_the_way_of(&self, wish: &Wish) -> Vec<SlotId> {
+        // A content has one run: what has its FP-hash goes first, duplicate or not, for who wishes it knows that it is none.
+        let runs = match self.core.find_content(&wish.fingerprint) {
+            Some(run) => vec![run],
+            None => {
+                let bucket = self.core.bucket_of_content(&wish.fingerprint);
+                self.core.victims_in(bucket, wish.slots, |key| self.references_beside(key))
+            }
+        };
+        runs.into_iter().map(|run| SlotId(run.first)).collect()
+    }
+
+    /// As how many references those of a content count that has been chosen to go, or could not.
+    fn references_beside(&self, key: Key) -> Option<u32> {
+        let run = self.core.run_of_key(key).map(|run| SlotId(run.first))?;
+        match self.leaving.contains(&run) {
+            true => Some(0),
+            false => self.stuck.contains(&run).then_some(STUCK),
+        }
     }
 
     /// Maps the address of a wish to its content before victims are looked for, as the paper's cache does (`austere.rs`, departure

@@ -193,9 +193,10 @@ impl FpIndex {
         self.valid.len()
     }
 
-    /// Which slots of a bucket are in use.
-    pub(super) fn valid_of(&self, bucket: usize) -> u128 {
-        self.valid[bucket]
+    /// Which slots of a bucket are in use, but for those of runs that count as free, by their first slots.
+    pub(super) fn valid_but(&self, bucket: usize, is_freed: impl Fn(u32) -> bool) -> u128 {
+        let freed = self.runs_in(bucket).filter(|(run, _)| is_freed(run.first));
+        freed.fold(self.valid[bucket], |valid, (run, _)| valid & !self.mask(run))
     }
 
     /// The prefix of a slot that is in use.

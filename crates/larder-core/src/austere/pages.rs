@@ -46,13 +46,19 @@ impl Austere {
         (PAGE_BYTES_MAX / (MASK_BYTES + self.config.bucket_slots as usize * PREFIX_BYTES)).max(1)
     }
 
-    /// Page `page`, empty beyond the last; without the mappings of LBA-hashes that are to be forgotten.
-    pub fn export_page(&self, page: usize, is_forgotten: impl Fn(Key) -> bool) -> Vec<u8> {
+    /// Page `page`, empty beyond the last; without the mappings of LBA-hashes that are to be forgotten, and
+    /// without the runs, by their first slots, that are to count as free.
+    pub fn export_page(
+        &self,
+        page: usize,
+        is_forgotten: impl Fn(Key) -> bool,
+        is_freed: impl Fn(u32) -> bool,
+    ) -> Vec<u8> {
         let mut bytes = Vec::new();
         if let Some(page) = page.checked_sub(self.lba_pages()) {
             let buckets = self.fp_buckets_a_page();
             let end = ((page + 1) * buckets).min(self.fp_index.bucket_count());
-            (page * buckets..end).for_each(|bucket| self.fp_index.export_bucket(bucket, &mut bytes));
+            (page * buckets..end).for_each(|bucket| self.fp_index.export_bucket(bucket, &is_freed, &mut bytes));
         } else {
             let buckets = self.lba_buckets_a_page();
             let end = ((page + 1) * buckets).min(self.lba_index.bucket_count());
@@ -150,8 +156,8 @@ impl LbaIndex {
 }
 
 impl FpIndex {
-    fn export_bucket(&self, bucket: usize, bytes: &mut Vec<u8>) {
-        let valid = self.valid_of(bucket);
+    fn export_bucket(&self, bucket: usize, is_freed: impl Fn(u32) -> bool, bytes: &mut Vec<u8>) {
+        let valid = self.valid_but(bucket, is_freed);
         bytes.extend_from_slice(&valid.to_le_bytes());
         for slot in set_slots(valid) {
             bytes.extend_from_slice(&self.prefix_of(bucket, slot).to_le_bytes());
@@ -214,7 +220,7 @@ mod tests {
             let mut after = Austere::new(*before.config()).expect("a layout");
             assert!(before.page_count() > 2);
             for page in 0..before.page_count() {
-                let bytes = before.export_page(page, |_| false);
+                let bytes = before.export_page(page, |_| false, |_| false);
                 assert!(bytes.len() <= PAGE_BYTES_MAX);
                 assert!(after.restore_page(page, &bytes), "page {page}");
             }
@@ -222,7 +228,7 @@ mod tests {
             after.check();
             assert!(before.lba_index.entries().eq(after.lba_index.entries()), "seed {seed}");
             assert!(before.fp_index.all_runs().eq(after.fp_index.all_runs()), "seed {seed}");
-            assert_eq!(before.export_page(before.page_count(), |_| false), []);
+            assert_eq!(before.export_page(before.page_count(), |_| false, |_| false), []);
         }
     }
 
@@ -232,7 +238,7 @@ mod tests {
             let before = filled(seed % 5);
             let mut after = Austere::new(*before.config()).expect("a layout");
             for page in 0..before.page_count() {
-                let mut bytes = before.export_page(page, |_| false);
+                let mut bytes = before.export_page(page, |_| false, |_| false);
                 for hit in 0..3 {
                     let bits = mix(seed << 20 | (page as u64) << 4 | hit);
                     let at = bits as usize % bytes.len();
@@ -245,9 +251,9 @@ mod tests {
                         break;
                     }
                 }
-                let unchanged: Vec<_> = after.export_page(page, |_| false);
+                let unchanged: Vec<_> = after.export_page(page, |_| false, |_| false);
                 if !after.restore_page(page, &bytes) {
-                    assert_eq!(after.export_page(page, |_| false), unchanged);
+                    assert_eq!(after.export_page(page, |_| false, |_| false), unchanged);
                 }
             }
             after.end_restore();

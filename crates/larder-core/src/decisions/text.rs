@@ -30,6 +30,7 @@
 //! | `settled LBA durable\|gone` | one may name a clean chunk, or need not |
 //! | `committed SEQ` | they may name what was written below this number |
 //! | `commit needed\|all` | |
+//! | `reuse LBA` | slots that were freed ahead go for a chunk |
 //! | `seal`, `sweep`, `choose`, `evict`, `release`, `fault` | |
 //! | `written SEGMENT` | |
 //! | `drop some\|all MAX` | |
@@ -167,6 +168,7 @@ impl Display for Event {
             Event::Choose => f.write_str("choose"),
             Event::Evict => f.write_str("evict"),
             Event::Release => f.write_str("release"),
+            Event::Reuse { lba } => write!(f, "reuse {}", lba.0),
             Event::Clean { lba, seq } => write!(f, "clean {} {seq}", lba.0),
             Event::CleanRun { first, count, seq } => write!(f, "clean-run {} {count} {seq}", first.0),
             Event::Fault => f.write_str("fault"),
@@ -416,6 +418,7 @@ impl<'a> Words<'a> {
             "choose" => Event::Choose,
             "evict" => Event::Evict,
             "release" => Event::Release,
+            "reuse" => Event::Reuse { lba: self.lba()? },
             "clean" => Event::Clean { lba: self.lba()?, seq: self.number(seq)? },
             "clean-run" => Event::CleanRun {
                 first: self.lba()?,

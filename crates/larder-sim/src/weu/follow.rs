@@ -379,6 +379,10 @@ impl WeuCache {
                 self.release(slot);
                 Ok(Answer::Slot(slot))
             }
+            Event::Reuse { lba } => match design.reuse(lba) {
+                0 => Err(format!("nothing that can go stands in the way of what chunk {} waits to store", lba.0)),
+                slots => Ok(Answer::Count(slots as u64)),
+            },
             _ => Err("this event is none of such a cache".into()),
         }
     }

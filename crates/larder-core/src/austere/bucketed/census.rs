@@ -35,7 +35,7 @@ impl Bucketed {
             fp_index_evictions: 0,
             lba_index_ram_bytes: (ram.lba_index_bytes + ram.sketch_bytes + self.lost.ram_bytes()) as u64,
             fp_index_ram_bytes: ram.fp_index_bytes as u64,
-            slot_table_ram_bytes: self.entries.ram_bytes() as u64,
+            slot_table_ram_bytes: (self.entries.ram_bytes() + self.ahead.ram_bytes()) as u64,
             dirty_ram_bytes: self.exact.ram_bytes() as u64,
             slots_free: self.core.free_slots(),
             swept_entries: 0,

@@ -179,6 +179,9 @@ impl Design for Bucketed {
             }
         };
         self.wishes.remove(&lba);
+        if !self.is_restoring {
+            self.ahead.keep(place.slot);
+        }
         if let Some(seq) = dirty_seq {
             self.exact.put(lba, &place, sectors, seq);
         }
@@ -291,6 +294,7 @@ impl Design for Bucketed {
             && let Some(SlotRun { first, .. }) = self.core.store(&fingerprint, slots)
         {
             self.wishes.remove(&wanted.lba);
+            self.ahead.stored(SlotId(first));
             let generation = self.generation;
             self.generation = generation.wrapping_add(1);
             return Some((SlotId(first), generation));
@@ -329,6 +333,7 @@ impl Design for Bucketed {
             return None;
         }
         self.retired.insert(slot);
+        self.ahead.keep(slot);
         self.stuck.remove(&slot);
         self.entries.remove(slot);
         Some(self.generation)
@@ -344,6 +349,34 @@ impl Design for Bucketed {
         let has_room = |wish: &Wish| wish.victims.is_empty() && self.victims_of(wish).is_none();
         let done: Vec<Lba> = self.wishes.iter().filter(|(_, wish)| has_room(wish)).map(|(lba, _)| *lba).collect();
         done.iter().for_each(|lba| drop(self.wishes.remove(lba)));
+    }
+
+    fn is_freeing_due(&self) -> bool {
+        self.ahead.is_due()
+    }
+
+    fn likely_victims(&mut self, max: usize) -> Vec<SlotId> {
+        self.next_to_go(max)
+    }
+
+    fn free_ahead(&mut self, slot: SlotId, seq: u64) -> Option<u32> {
+        self.free_run(slot, seq)
+    }
+
+    fn freed_for(&mut self, lba: Lba, durable_below: u64) -> Vec<SlotId> {
+        self.freed_for_wish(lba, durable_below)
+    }
+
+    fn reuse(&mut self, lba: Lba) -> usize {
+        self.reuse_for(lba)
+    }
+
+    fn keep(&mut self, slot: SlotId) {
+        self.ahead.keep(slot);
+    }
+
+    fn keep_all(&mut self) {
+        self.ahead.keep_all();
     }
 
     /// The indices clean themselves.
@@ -372,7 +405,11 @@ impl Design for Bucketed {
     fn export_page(&self, page: usize) -> Vec<u8> {
         match page.checked_sub(HEAD_PAGES) {
             None => self.generation.to_le_bytes().to_vec(),
-            Some(page) => self.core.export_page(page, |key| self.suspended.contains(&key)),
+            Some(page) => {
+                // Beside the log from here on, which may not say any more what is free.
+                let is_freed = |first| self.ahead.has(SlotId(first));
+                self.core.export_page(page, |key| self.suspended.contains(&key), is_freed)
+            }
         }
     }
 

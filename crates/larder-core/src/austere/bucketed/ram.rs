@@ -1,11 +1,11 @@
 //! RAM that the indices of a layout take, before there are any: what a budget is divided by.
 //!
-//! Invariants: no more is allocated by [`Bucketed`](super::Bucketed) for indices, what they lost and large counts; and for
+//! Invariants: no more is allocated by [`Bucketed`](super::Bucketed) for indices, what they lost and large counts, and for
 //! metadata slots that are remembered, not for those that wait to be written.
 //!
 //! What it does not do: count what is dirty.
 
-use super::{Lost, entries};
+use super::{Lost, ahead::Ahead, entries};
 use crate::austere::{AustereConfig, config::AustereError, keys::KeySpace, lba_index::LbaIndex, sketch::Sketch};
 
 /// Bytes of a slot in either index beside the FP-hash: a prefix.
@@ -33,5 +33,6 @@ pub fn ram_bytes_max(config: &AustereConfig) -> Result<u64, AustereError> {
         + Sketch::counter_bytes(entries)
         + large
         + Lost::bytes_for(entries)
+        + Ahead::bytes_for(fp_slots, slots)
         + entries::READ_BYTES_MAX)
 }

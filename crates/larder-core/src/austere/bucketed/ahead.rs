@@ -1,0 +1,221 @@
+//! Runs that are freed ahead: the log says that they are free, so that their slots can be taken at once when a content needs them, and
+//! until then their mappings stay and hit. After a crash they are gone, which costs hits and nothing else, for nothing of them is dirty.
+//!
+//! In a bucket that is full, somebody who stores a chunk would have to wait for the commit that says that another one's slots are
+//! free. Which one will be next can be told as soon as the bucket has got its last one, long before the next comes. This changes no
+//! choice: what goes is what would have gone, and only when it does.
+//!
+//! Invariants: what is freed had nothing dirty when its entry was made, and no entry of the log behind that one names it: whoever maps an
+//! address to it keeps it, and so does whoever logs a mapping late. What is kept may be freed again, by a newer entry.
+//!
+//! What it does not do: choose runs; [`Bucketed::victims_of`] does. Know what is durable; the caller does.
+
+use super::Bucketed;
+use crate::types::{Lba, SlotId};
+use std::collections::VecDeque;
+
+/// Buckets that may wait to be looked at: of more the next chunk waits for a commit.
+const BUCKETS_MAX: usize = 1024;
+/// So many of them are worth a commit, or one in [`DUE_SHARE`] of all.
+const DUE: usize = 32;
+const DUE_SHARE: usize = 8;
+/// Runs whose entries may wait for the log.
+const PENDING_MAX: usize = 1024;
+
+/// Bytes that do not depend on the number of slots.
+const FIXED_BYTES_MAX: u64 = (2 * BUCKETS_MAX * size_of::<u32>() + 2 * PENDING_MAX * size_of::<(SlotId, u64)>()) as u64;
+
+/// See the module.
+pub struct Ahead {
+    bucket_slots: u32,
+    /// Buckets in which something was stored since they were looked at, each once.
+    buckets: VecDeque<u32>,
+    is_waiting: Bits,
+    /// By first slot: runs that an entry says are free.
+    freed: Bits,
+    /// Of them, those whose entry may not be durable, with its number, in order of numbers.
+    pending: VecDeque<(SlotId, u64)>,
+}
+
+impl Ahead {
+    pub fn new(slots: u32, bucket_slots: u32) -> Ahead {
+        Ahead {
+            bucket_slots,
+            buckets: VecDeque::new(),
+            is_waiting: Bits::new(slots.div_ceil(bucket_slots)),
+            freed: Bits::new(slots),
+            pending: VecDeque::new(),
+        }
+    }
+
+    /// Bytes at most for so many slots.
+    pub fn bytes_for(slots: u64, bucket_slots: u64) -> u64 {
+        FIXED_BYTES_MAX + Bits::bytes_for(slots) + Bits::bytes_for(slots.div_ceil(bucket_slots))
+    }
+
+    /// Bytes that it has allocated.
+    pub fn ram_bytes(&self) -> usize {
+        self.buckets.capacity() * size_of::<u32>()
+            + self.pending.capacity() * size_of::<(SlotId, u64)>()
+            + self.is_waiting.ram_bytes()
+            + self.freed.ram_bytes()
+    }
+
+    /// Something was stored from this slot on.
+    pub fn stored(&mut self, slot: SlotId) {
+        let bucket = slot.0 / self.bucket_slots;
+        if self.buckets.len() < BUCKETS_MAX && self.is_waiting.set(bucket) {
+            self.buckets.push_back(bucket);
+        }
+    }
+
+    /// Whether enough buckets wait to be looked at.
+    pub fn is_due(&self) -> bool {
+        let buckets = self.is_waiting.len() / DUE_SHARE;
+        self.buckets.len() >= buckets.clamp(1, DUE) && self.pending.len() < PENDING_MAX
+    }
+
+    fn next_bucket(&mut self) -> Option<u32> {
+        let bucket = self.buckets.pop_front()?;
+        self.is_waiting.clear(bucket);
+        Some(bucket)
+    }
+
+    /// Whether an entry says that the run is free, and nobody has kept it since.
+    pub fn has(&self, slot: SlotId) -> bool {
+        self.freed.has(slot.0)
+    }
+
+    /// Whether that entry is durable, where those below `durable_below` are.
+    fn is_durable(&mut self, slot: SlotId, durable_below: u64) -> bool {
+        while self.pending.front().is_some_and(|(_, seq)| *seq < durable_below) {
+            self.pending.pop_front();
+        }
+        self.has(slot) && self.pending.iter().all(|(pending, _)| *pending != slot)
+    }
+
+    fn free(&mut self, slot: SlotId, seq: u64) {
+        if self.freed.set(slot.0) {
+            self.pending.push_back((slot, seq));
+        }
+    }
+
+    /// The log says of the run what only holds if it is there, or it has left.
+    pub fn keep(&mut self, slot: SlotId) {
+        if self.freed.clear(slot.0) {
+            self.pending.retain(|(pending, _)| *pending != slot);
+        }
+    }
+
+    /// All are kept.
+    pub fn keep_all(&mut self) {
+        self.freed.clear_all();
+        self.pending.clear();
+    }
+}
+
+impl Bucketed {
+    /// Runs that will have to go for the next chunk in buckets that had one, but for those that are free already.
+    pub(super) fn next_to_go(&mut self, max: usize) -> Vec<SlotId> {
+        let mut next = Vec::new();
+        let slots = self.core.slots_for(self.core.config().chunk_bytes);
+        while next.len() < max
+            && let Some(bucket) = self.ahead.next_bucket()
+        {
+            let runs = self.core.victims_in(bucket, slots, |key| self.references_beside(key));
+            let slots = runs.into_iter().map(|run| SlotId(run.first));
+            next.extend(
+                slots.filter(|slot| {
+                    !self.ahead.has(*slot) && !self.leaving.contains(slot) && !self.stuck.contains(slot)
+                }),
+            );
+        }
+        next
+    }
+
+    /// The log says as entry `seq` that a run is free. Not where something of it is dirty, or it is about to go in any case.
+    pub(super) fn free_run(&mut self, slot: SlotId, seq: u64) -> Option<u32> {
+        let is_there = self.core.run_from(slot.0).is_some() && !self.leaving.contains(&slot);
+        if !is_there || self.ahead.has(slot) || self.exact.in_slot(slot).next().is_some() {
+            return None;
+        }
+        self.ahead.free(slot, seq);
+        Some(self.generation)
+    }
+
+    /// What has to go for what waits to be stored for `lba`, if all of that is durably free.
+    pub(super) fn freed_for_wish(&mut self, lba: Lba, durable_below: u64) -> Vec<SlotId> {
+        let victims = self.victims_of_wish(lba);
+        let is_free = victims.iter().all(|&slot| self.ahead.is_durable(slot, durable_below));
+        if is_free { victims } else { Vec::new() }
+    }
+
+    /// What has to go for what waits to be stored for `lba`, if nothing of that is on its way, or dirty.
+    fn victims_of_wish(&mut self, lba: Lba) -> Vec<SlotId> {
+        let Some(wish) = self.wishes.get(&lba).filter(|wish| wish.victims.is_empty()) else { return Vec::new() };
+        let victims = self.in_the_way_of(wish);
+        let stays = |slot: &SlotId| self.leaving.contains(slot) || self.exact.in_slot(*slot).next().is_some();
+        if victims.iter().any(stays) { Vec::new() } else { victims }
+    }
+
+    /// All that has to go for what waits to be stored for `lba` goes at once, and is free. How many runs that were.
+    pub(super) fn reuse_for(&mut self, lba: Lba) -> usize {
+        let victims = self.victims_of_wish(lba);
+        for &slot in &victims {
+            self.stuck.remove(&slot);
+            self.entries.remove(slot);
+            self.ahead.keep(slot);
+            if let Some(run) = self.core.run_from(slot.0) {
+                self.core.evict(run);
+            }
+        }
+        victims.len()
+    }
+}
+
+/// So many bits.
+struct Bits(Vec<u64>, u32);
+
+impl Bits {
+    fn new(len: u32) -> Bits {
+        Bits(vec![0; len.div_ceil(u64::BITS) as usize], len)
+    }
+
+    fn bytes_for(len: u64) -> u64 {
+        len.div_ceil(u64::BITS.into()) * size_of::<u64>() as u64
+    }
+
+    fn ram_bytes(&self) -> usize {
+        self.0.capacity() * size_of::<u64>()
+    }
+
+    fn len(&self) -> usize {
+        self.1 as usize
+    }
+
+    fn has(&self, at: u32) -> bool {
+        self.0.get((at / u64::BITS) as usize).is_some_and(|word| word >> (at % u64::BITS) & 1 == 1)
+    }
+
+    /// Whether it was not set.
+    fn set(&mut self, at: u32) -> bool {
+        let is_new = at < self.1 && !self.has(at);
+        if is_new {
+            self.0[(at / u64::BITS) as usize] |= 1 << (at % u64::BITS);
+        }
+        is_new
+    }
+
+    /// Whether it was set.
+    fn clear(&mut self, at: u32) -> bool {
+        let was_set = self.has(at);
+        if was_set {
+            self.0[(at / u64::BITS) as usize] &= !(1 << (at % u64::BITS));
+        }
+        was_set
+    }
+
+    fn clear_all(&mut self) {
+        self.0.fill(0);
+    }
+}
