@@ -217,10 +217,11 @@ impl Austere {
     }
 
     /// Maps `lba`, the most recent of its bucket now, to this content, which is or will be stored. What
-    /// [`displaced`](Austere::displaced) said was dealt with. Returns the LBA-hash that the index lost for it, if it did.
-    pub fn map(&mut self, lba: Lba, fingerprint: &Fingerprint, is_dirty: bool) -> Option<Key> {
+    /// [`displaced`](Austere::displaced) said was dealt with. Returns the entry that left for it, if one did: its own, or another one that the index
+    /// lost.
+    pub fn map(&mut self, lba: Lba, fingerprint: &Fingerprint, is_dirty: bool) -> Option<Entry> {
         let (lba_key, fp_key) = (self.lba_space.of_lba(lba), self.fp_space.of_content(fingerprint));
-        let lost = match self.lba_index.find_alone(lba_key) {
+        let left = match self.lba_index.find_alone(lba_key) {
             Some(entry) if entry.fp_key == fp_key && entry.is_dirty == is_dirty => {
                 self.lba_index.promote(&entry, &mut self.sketch);
                 None
@@ -228,7 +229,7 @@ impl Austere {
             old => self.lba_index.put(lba_key, old, fp_key, is_dirty, &mut self.sketch),
         };
         self.recount_if_wanted();
-        lost
+        left
     }
 
     /// Whether the LBA index has an entry of this LBA-hash.
@@ -331,7 +332,7 @@ impl Austere {
 
     /// A restart knows that `lba` has something in `count` slots from `first` on, which need not belong there. It is found as no
     /// content. Nothing is changed where they are not all in one bucket. Returns as [`map`](Austere::map).
-    pub fn reserve(&mut self, lba: Lba, first: u32, count: u32) -> Option<Key> {
+    pub fn reserve(&mut self, lba: Lba, first: u32, count: u32) -> Option<Entry> {
         let fp_key = self.fp_index.reserve(Run { first, count })?;
         let lba_key = self.lba_space.of_lba(lba);
         self.lba_index.put(lba_key, self.lba_index.find(lba_key), fp_key, false, &mut self.sketch)

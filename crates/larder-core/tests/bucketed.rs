@@ -84,6 +84,8 @@ struct World {
     /// A checkpoint that is being made, and the log's length when it began.
     making: Option<(Checkpoint, usize)>,
     checkpoint: Option<Checkpoint>,
+    /// Slots that were freed ahead lately.
+    freed: Vec<SlotId>,
     seq: u64,
     region_reads: u64,
     seen: BTreeMap<&'static str, u64>,
@@ -120,6 +122,7 @@ impl World {
             since: BTreeMap::new(),
             making: None,
             checkpoint: None,
+            freed: Vec::new(),
             seq: 0,
             region_reads: 0,
             seen: BTreeMap::new(),
@@ -348,6 +351,7 @@ impl World {
                 && let Some(generation) = self.design.free_ahead(slot, self.log.len() as u64)
             {
                 self.log(Logged::Freed(slot, generation));
+                self.freed.push(slot);
                 self.note("freed ahead");
             }
         }
@@ -802,5 +806,49 @@ fn what_is_spoiled_is_found_as_nothing_but_what_is_dirty() {
         world.put(Lba(3), Holds::Content(5), true);
         let anew = place(&mut world, 3).expect("it is there");
         assert_ne!((anew.slot, anew.generation), (spoiled.slot, spoiled.generation));
+    }
+}
+
+/// What is freed ahead is written to again as a duplicate, and then overwritten, by a write that no log has yet: its slots must not be
+/// used again before, or a crash brings back a write whose data is gone.
+#[test]
+fn what_is_mapped_to_a_freed_slot_keeps_it() {
+    let mut seen: BTreeMap<&str, u64> = BTreeMap::new();
+    for seed in 0..8 {
+        println!("seed {seed}");
+        let mut world = World::new(8, 4);
+        let mut fresh = 10_000 * (seed + 1);
+        for step in 0..60u64 {
+            let bits = mix((seed + 2000) << 32 | step);
+            for lba in 0..30 {
+                fresh += 1;
+                world.put(Lba(100 + (bits + lba) % 150), Holds::Content(fresh), true);
+            }
+            world.destage_some(200);
+            world.commit();
+            world.free_ahead();
+            let freed = std::mem::take(&mut world.freed);
+            let contents: Vec<u64> = freed.iter().filter_map(|slot| Some(world.data.get(slot)?.1)).collect();
+            for (lba, &content) in
+                contents.iter().enumerate().filter(|(lba, content)| lba % 2 == 0 && **content >= 10_000)
+            {
+                world.put(Lba(lba as u64), Holds::Content(content), true);
+            }
+            world.commit();
+            for lba in 0..contents.len() as u64 {
+                fresh += 1;
+                world.put(Lba(lba), Holds::Content(fresh), true);
+            }
+            if bits & 1 == 0 {
+                world.crash();
+            }
+            for lba in 0..contents.len() as u64 {
+                world.read(Lba(lba));
+            }
+        }
+        world.seen.iter().for_each(|(what, count)| *seen.entry(what).or_insert(0) += count);
+    }
+    for what in ["freed ahead", "reused", "duplicate", "crash", "dirty hit"] {
+        assert!(seen.get(what).is_some_and(|&count| count > 10), "{what}: {seen:?}");
     }
 }

@@ -75,7 +75,8 @@ impl Shared {
             let written = self.signals.segments.listen();
             let done = self.evict_batch(self.geometry.store.evict_at_once(short, crowded)).await;
             self.signals.room.notify();
-            if done == 0 {
+            // Where nobody waits there is nothing to wait for either: what was looked at is not looked at again.
+            if done == 0 && (short > 0 || crowded) {
                 if crowded {
                     self.make_evictable().await;
                 }

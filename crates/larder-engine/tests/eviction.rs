@@ -180,6 +180,7 @@ fn note_evictions(world: &mut World) -> Evictions {
     let evictions = Evictions::default();
     let (sink, flash) = (evictions.clone(), world.flash.clone());
     world.setup.tuning.decisions = DecisionLog(Some(Arc::new(move |event, answer| {
+        // What was freed ahead goes by another event, and its end is in the log long before.
         if let (Decided::Evict, Answer::Slot(slot)) = (event, answer) {
             sink.lock().push((slot.0.into(), flash.event_count()));
         }
@@ -543,4 +544,43 @@ fn no_more_is_said_to_be_cached_than_fits() {
         let (cached, room) = (world.status().logical_bytes_cached, world.setup.flash_bytes);
         assert!(cached <= room, "{}: {cached} bytes are said to be cached on a flash of {room}", design.name);
     }
+}
+
+/// In a bucket that is full, what the next chunk pushes out is free before that comes, so that nobody waits for the log.
+#[test]
+fn room_in_a_bucket_is_made_before_it_is_needed() {
+    if !is_bucketed() {
+        return;
+    }
+    each_seed(4, |seed| {
+        let mut world = World::new(seed, Setup { flash_bytes: 6 * MIB, ..Setup::default() });
+        world.close();
+        let gone = Arc::new(Mutex::new((0u64, 0u64)));
+        let sink = gone.clone();
+        world.setup.tuning.decisions = DecisionLog(Some(Arc::new(move |event, answer| match (event, answer) {
+            (Decided::Release, _) => sink.lock().0 += 1,
+            (Decided::Reuse { .. }, Answer::Count(slots)) => sink.lock().1 += slots,
+            _ => {}
+        })));
+        world.open();
+        let writes = |first: u64, count: u64| {
+            for lba in first..first + count {
+                world.write(at(lba), &noise(lba, CHUNK));
+                quiet(&world);
+            }
+        };
+        // It fills up, and each bucket has been looked at once.
+        writes(0, 1000);
+        let (waits_before, (waited_before, _)) = (world.status().counts.slot_waits, *gone.lock());
+        writes(1000, 500);
+        let (waited, at_once) = *gone.lock();
+        let (waited, waits) = (waited - waited_before, world.status().counts.slot_waits - waits_before);
+        println!("{at_once} slots went at once, {waited} after a wait, {waits} waits");
+        assert!(at_once > 400, "{at_once} slots went at once");
+        // Which is the least referenced may have changed since a bucket was looked at.
+        assert!(waits < 250, "{waits} of 500 chunks waited for room");
+        for lba in 0..1500 {
+            assert_same(&world.read(at(lba), CHUNK), &noise(lba, CHUNK), "a chunk");
+        }
+    });
 }

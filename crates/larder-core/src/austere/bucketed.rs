@@ -35,7 +35,9 @@ pub mod memory;
 pub mod ram;
 mod wishes;
 
-use super::{Austere, AustereConfig, AustereError, fp_index::Run as SlotRun, keys::Key, pages::pages_max};
+use super::{
+    Austere, AustereConfig, AustereError, fp_index::Run as SlotRun, keys::Key, lba_index::Entry, pages::pages_max,
+};
 use crate::{
     design::{Lookup, Question, Wanted},
     region::{MetadataSlot, RegionEntry},
@@ -325,8 +327,8 @@ impl Bucketed {
     fn reserve(&mut self, lba: Lba, place: &Place) {
         let slots = self.core.slots_for(place.stored_len);
         self.generation = self.generation.max(place.generation.wrapping_add(1));
-        let lost = self.core.reserve(lba, place.slot.0, slots);
-        self.note_lost(lost);
+        let left = self.core.reserve(lba, place.slot.0, slots);
+        self.note_left(lba, left);
         self.suspended.remove(&self.core.key_of_lba(lba));
     }
 
@@ -354,13 +356,18 @@ impl Bucketed {
     /// Maps an address in the indices.
     fn map_in_core(&mut self, lba: Lba, fingerprint: &Fingerprint) {
         self.suspended.remove(&self.core.key_of_lba(lba));
-        let lost = self.core.map(lba, fingerprint, false);
-        self.note_lost(lost);
+        let left = self.core.map(lba, fingerprint, false);
+        self.note_left(lba, left);
     }
 
-    fn note_lost(&mut self, lost: Option<Key>) {
-        if let Some(key) = lost {
-            self.lost.add(key);
+    /// What left the LBA index for `lba`: the index has lost it where it is another's, and what it had may be the next to go.
+    fn note_left(&mut self, lba: Lba, left: Option<Entry>) {
+        let Some(left) = left else { return };
+        if left.lba_key != self.core.key_of_lba(lba) {
+            self.lost.add(left.lba_key);
+        }
+        if let Some(run) = self.core.run_of_key(left.fp_key) {
+            self.ahead.look_at(SlotId(run.first));
         }
     }
 

@@ -102,7 +102,7 @@ impl LbaIndex {
     }
 
     /// Puts `lba_key` in as the most recent of its bucket: in place of `old`, what it has, as found; else in the first slot
-    /// that is not valid; else in place of the least recent, which it returns.
+    /// that is not valid; else in place of the least recent. Returns what left, `old` or that.
     pub fn put(
         &mut self,
         lba_key: Key,
@@ -110,7 +110,7 @@ impl LbaIndex {
         fp_key: Key,
         is_dirty: bool,
         sketch: &mut Sketch,
-    ) -> Option<Key> {
+    ) -> Option<Entry> {
         self.part_mut(self.space.bucket(lba_key)).put(lba_key, old, fp_key, is_dirty, sketch)
     }
 

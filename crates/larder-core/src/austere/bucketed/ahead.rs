@@ -2,7 +2,7 @@
 //! until then their mappings stay and hit. After a crash they are gone, which costs hits and nothing else, for nothing of them is dirty.
 //!
 //! In a bucket that is full, somebody who stores a chunk would have to wait for the commit that says that another one's slots are
-//! free. Which one will be next can be told as soon as the bucket has got its last one, long before the next comes. This changes no
+//! free. Which one will be next can be told as soon as the bucket has got its last one, long before the next comes, and again when one there lost a reference. This changes no
 //! choice: what goes is what would have gone, and only when it does.
 //!
 //! Invariants: what is freed had nothing dirty when its entry was made, and no entry of the log behind that one names it: whoever maps an
@@ -28,7 +28,7 @@ const FIXED_BYTES_MAX: u64 = (2 * BUCKETS_MAX * size_of::<u32>() + 2 * PENDING_M
 /// See the module.
 pub struct Ahead {
     bucket_slots: u32,
-    /// Buckets in which something was stored since they were looked at, each once.
+    /// Buckets in which something was stored, or lost a reference, since they were looked at, each once.
     buckets: VecDeque<u32>,
     is_waiting: Bits,
     /// By first slot: runs that an entry says are free.
@@ -61,8 +61,8 @@ impl Ahead {
             + self.freed.ram_bytes()
     }
 
-    /// Something was stored from this slot on.
-    pub fn stored(&mut self, slot: SlotId) {
+    /// Something was stored from this slot on, or what is there lost a reference.
+    pub fn look_at(&mut self, slot: SlotId) {
         let bucket = slot.0 / self.bucket_slots;
         if self.buckets.len() < BUCKETS_MAX && self.is_waiting.set(bucket) {
             self.buckets.push_back(bucket);

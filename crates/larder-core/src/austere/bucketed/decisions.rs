@@ -294,7 +294,7 @@ impl Design for Bucketed {
             && let Some(SlotRun { first, .. }) = self.core.store(&fingerprint, slots)
         {
             self.wishes.remove(&wanted.lba);
-            self.ahead.stored(SlotId(first));
+            self.ahead.look_at(SlotId(first));
             let generation = self.generation;
             self.generation = generation.wrapping_add(1);
             return Some((SlotId(first), generation));

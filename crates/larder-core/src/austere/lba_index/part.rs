@@ -110,23 +110,21 @@ impl Part {
         fp_key: Key,
         is_dirty: bool,
         sketch: &mut Sketch,
-    ) -> Option<Key> {
+    ) -> Option<Entry> {
         let bucket = self.bucket(lba_key);
-        let is_new = old.is_none();
         let leaving = old.or_else(|| self.last_of_full(lba_key));
-        let lost = leaving.as_ref().filter(|_| is_new).map(|entry| entry.lba_key);
         // What is added comes first: no count is 0 in between that is not 0 in the end.
         sketch.add(fp_key);
         sketch.add(fp_key);
         if let Some(old) = &leaving {
             self.uncount(old, sketch);
         }
-        let slot = leaving.map_or_else(|| self.valid[bucket].trailing_ones() as usize, |old| old.slot);
+        let slot = leaving.as_ref().map_or_else(|| self.valid[bucket].trailing_ones() as usize, |old| old.slot);
         if slot >= self.recent {
             self.demote_last_recent(bucket, sketch);
         }
         self.shift(bucket, slot, self.space.prefix(lba_key), fp_key, is_dirty);
-        lost
+        leaving
     }
 
     /// Takes `entry`, as found, out. Its slot stays where it is, not valid.
