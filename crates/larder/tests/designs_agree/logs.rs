@@ -336,7 +336,7 @@ fn agrees(design: &'static str) {
         let before = settled(&mut requests);
         let flash_bytes = FLASH_BYTES.max((requests.len() / 16 * CHUNK) as u64);
         let (asked, volume_chunks) = (joined(&requests), before.len() as u64);
-        agrees_on(trace, &Run { flash_bytes, before: &before, volume_chunks, asked: &asked, ..Run::of(design) });
+        agrees_on(&trace, &Run { flash_bytes, before: &before, volume_chunks, asked: &asked, ..Run::of(design) });
     }
 }
 

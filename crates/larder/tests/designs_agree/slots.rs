@@ -185,7 +185,7 @@ fn agrees<D: Slotted + 'static>(name: &str, make: impl Fn(FlashSize) -> D) {
     }
     for (trace, requests) in of_traces(CHUNK) {
         // So small that most has to go again.
-        agrees_on(name, trace, (requests.len() as u64 / 16).max(64), requests, &make);
+        agrees_on(name, &trace, (requests.len() as u64 / 16).max(64), requests, &make);
     }
 }
 
