@@ -107,6 +107,8 @@ pub struct Placed {
     /// What was found last: a duplicate that is mapped next is of this content.
     found: Option<(Place, Fingerprint)>,
     decision: Decision,
+    /// Metadata entries that decisions changed.
+    entries_changed: u64,
     /// Recovery runs.
     restoring: Option<Restoring>,
 }
@@ -181,6 +183,7 @@ impl Placed {
             dedup: config.fp_entries_max > 0,
             found: None,
             decision: Decision::default(),
+            entries_changed: 0,
             restoring: None,
         }
     }
@@ -247,6 +250,7 @@ impl Placed {
     /// Does what the design decided. `new`: what was stored, or found, for the content that was put.
     fn settle(&mut self, new: Option<(&Place, &Fingerprint)>) {
         let decision = std::mem::take(&mut self.decision);
+        self.entries_changed += decision.changed.len() as u64;
         for &slot in &decision.freed {
             self.release(slot);
         }

@@ -269,6 +269,7 @@ impl Design for Placed {
         self.mappings.end_restore();
         if let Some(restoring) = self.restoring.take() {
             self.put_restored(restoring);
+            self.entries_changed = 0;
         }
     }
 
@@ -316,6 +317,7 @@ impl Design for Placed {
             + (self.let_go.capacity() * size_of::<SlotId>()) as u64
             + (self.evicted.len() + self.suspended.len()) as u64 * SETS_BYTES_MAX;
         stats.ghosts = design.ghosts;
+        stats.metadata_entries_changed = self.entries_changed;
         stats
     }
 }
