@@ -91,8 +91,12 @@ pub fn of_traces(chunk: usize) -> impl Iterator<Item = (String, Vec<Request>)> {
         println!("skipped: the real traces (no folder shared/traces beside the checkout)");
     }
     let wanted = std::env::var("LARDER_REQUESTS").ok().map(|count| count.parse().expect("LARDER_REQUESTS is a number"));
+    let named = std::env::var("LARDER_TRACES").unwrap_or_default();
+    assert!(TRACES.iter().any(|trace| trace.path.contains(&named)), "LARDER_TRACES={named} names no trace");
     found.into_iter().flat_map(move |folder| {
-        let requests = TRACES.iter().map(move |trace| {
+        let named = named.clone();
+        let chosen = TRACES.iter().filter(move |trace| trace.path.contains(&named));
+        let requests = chosen.map(move |trace| {
             let name = match trace.skipped {
                 0 => trace.path.to_owned(),
                 skipped => format!("{} after {skipped} blocks", trace.path),
