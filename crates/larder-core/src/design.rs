@@ -183,6 +183,9 @@ pub struct DesignStats {
     pub swept_entries: u64,
     /// Addresses that are remembered without being mapped, by a design that does.
     pub ghosts: u64,
+    /// Entries of the paper's metadata area that decisions changed since the design was opened: what CacheDedup's cache would write
+    /// (section 3.3). 0 of a design that has no such area.
+    pub metadata_entries_changed: u64,
 }
 
 impl DesignStats {

@@ -483,6 +483,7 @@ impl Design for Nitro {
             slots_free: self.slots.free_count() as u64,
             swept_entries: self.swept,
             ghosts: 0,
+            metadata_entries_changed: 0,
         }
     }
 }

@@ -27,7 +27,7 @@ pub(crate) mod sizes;
 
 pub use contents::Orphans;
 pub use history::Kept;
-pub use placed::{Placed, mappings_for, of_slots, slots_bytes_max, spares};
+pub use placed::{Placed, SETS_BYTES_MAX, addresses_for, mapped_max, mappings_for, of_slots, slots_bytes_max, spares};
 pub use sizes::{FlashSize, METADATA_PAGE_BYTES, SizeError, SizeErrorKind, Sizes};
 
 use crate::{

@@ -64,7 +64,7 @@ fn bucketed(config: DesignConfig) -> Box<dyn Design> {
     Box::new(Bucketed::new(config).expect("a layout"))
 }
 
-fn placed(config: DesignConfig, make: impl FnOnce(FlashSize) -> Box<dyn Slotted>) -> Box<dyn Design> {
+fn placed(config: DesignConfig, make: impl Fn(FlashSize) -> Box<dyn Slotted>) -> Box<dyn Design> {
     Box::new(Placed::new(config, |slots| make(FlashSize::DataChunks(slots))))
 }
 

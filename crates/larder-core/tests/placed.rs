@@ -11,9 +11,11 @@ mod slotted;
 
 use common::{Rng, for_seeds};
 use larder_core::{
-    Design, DesignConfig, Lba, Lookup, NewMapping, Place, SectorMap, StreamClass, ranges::Run, slotted::Placed,
+    Design, DesignConfig, Lba, Lookup, NewMapping, Place, SectorMap, StreamClass,
+    ranges::Run,
+    slotted::{Decision, Placed, mapped_max},
 };
-use slotted::{CHUNK, fingerprint_of, make, reopen};
+use slotted::{CHUNK, bare, fingerprint_of, make, reopen};
 use std::{
     cell::Cell,
     collections::{BTreeSet, HashMap},
@@ -330,4 +332,46 @@ fn no_slot_is_lost() {
         }
         world.check();
     });
+}
+
+/// Where all addresses share one content, no slot is ever wanted. The design's list of addresses is full before the mappings are: what
+/// leaves is what the same design by itself lets go of, nothing else, and there is room again as soon as that is forgotten.
+#[test]
+fn mappings_have_room_for_all_that_the_design_keeps() {
+    let sizes = [(20, 1000), (20, 50), (300, 200), (7, 9)];
+    for (kind, (slot_count, mappings_max)) in (0..4).flat_map(|kind| sizes.map(|sizes| (kind, sizes))) {
+        let what = format!("{kind}, {slot_count} slots, {mappings_max} mappings");
+        let mut world = World { kind, ..World::new(1) };
+        world.config = DesignConfig { slot_count, mappings_max, fp_entries_max: if kind < 2 { 1000 } else { 0 } };
+        world.design = make(kind, world.config);
+        let kept = mapped_max(world.design.design());
+        let room = mappings_max.checked_sub(kept).filter(|&room| room > 0).expect("more mappings than addresses");
+        let data_slots = world.design.design().sizes().data_chunks;
+        let (mut alone, mut decision) = (bare(kind, data_slots), Decision::default());
+        let mut forgotten = 0;
+        for lba in 0..3 * mappings_max {
+            // Those without sharing want slots, too.
+            let content = if kind < 2 { 1 } else { 100 + lba };
+            while world.design.free_slots() == 0 {
+                world.evict();
+            }
+            assert!(world.put(lba, content, lba % 3 == 0, false), "{what}: {lba} is stored");
+            alone.put(Lba(lba), &fingerprint_of(content), false, &mut decision);
+            world.destage(vec![Lba(lba)]);
+            forgotten += world.design.drop_clean_zeroes(false, usize::MAX).len();
+            // What was let go of is mapped until its slot is taken.
+            for _ in 0..200 {
+                if !world.design.has_room(room) {
+                    world.evict();
+                }
+            }
+            assert!(world.design.has_room(room), "{what}: room after {lba}");
+            for known in 0..=lba {
+                let is_found = world.design.peek(Lba(known)) != Lookup::Miss;
+                assert_eq!(is_found, alone.lookup(Lba(known)).is_some(), "{what}: {known} after {lba}");
+            }
+        }
+        assert!(kind > 1 || forgotten > 0, "{what}: the design evicted addresses");
+        world.check();
+    }
 }

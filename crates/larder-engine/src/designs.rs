@@ -123,7 +123,7 @@ impl EngineDesign {
     }
 
     /// Bytes of RAM for each mapping at most, for chunks of so many bytes: what a RAM budget is divided by. Of a design with slots
-    /// of one chunk its own are among them, for it has no more data slots than mappings.
+    /// of one chunk its own are among them, for it has data of no more addresses than mappings.
     pub fn index_bytes_max(&self, chunk_bytes: u32) -> u64 {
         self.store.index_bytes_max(chunk_bytes)
     }

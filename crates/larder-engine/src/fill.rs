@@ -85,6 +85,9 @@ impl Shared {
         let held_back = remembered.is_some()
             && (state.origin_changes.is_unsettled(lba) || !self.may_insert(state) || !self.index_has_room(state));
         let found = remembered.filter(|_| !held_back).and_then(|fingerprint| map_again(state, lba, fingerprint));
+        if found.is_some() {
+            self.keep_room(state);
+        }
         let found = found.unwrap_or(Lookup::Miss);
         state.note_lookup(lba, asker, &found, held_back);
         found
@@ -187,6 +190,7 @@ impl Shared {
             state.note_mapped(lba, &new, fingerprint, None);
             state.map_clean(lba, new, fingerprint);
         }
+        self.keep_room(state);
     }
 
     /// Whether log and index have room for one more, now that it is about to be mapped.

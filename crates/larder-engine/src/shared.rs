@@ -206,6 +206,14 @@ impl Shared {
         (self.geometry.index_entries_max / 16).min(64)
     }
 
+    /// Something was mapped, whether or not it took a slot. The evictor forgets what may be forgotten while there is room for as many
+    /// more as are asked for, before somebody finds none: where addresses share what is stored, mappings may be short and slots not.
+    pub fn keep_room(&self, state: &State) {
+        if !state.design.has_room(2 * self.room_wanted()) {
+            self.signals.evict_wanted.notify();
+        }
+    }
+
     /// Spawns a background task that is counted, so that closing can wait for it.
     pub fn spawn_counted(self: &Arc<Self>, task: impl Future<Output = ()> + Send + 'static) {
         self.tasks.fetch_add(1, AcqRel);

@@ -275,6 +275,8 @@ pub struct Status {
     pub lba_index_entries: u64,
     /// Entries of the FP index.
     pub fp_index_entries: u64,
+    /// Entries that the design's paper would have changed in its metadata area since the opening; 0 of a design without one.
+    pub metadata_entries_changed: u64,
     /// Free WEU slots.
     pub slots_free: u64,
     /// All WEU slots.
@@ -377,6 +379,7 @@ impl Status {
             index_ram_bytes: stats.ram_bytes(),
             lba_index_entries: stats.lba_index_entries,
             fp_index_entries: stats.fp_index_entries,
+            metadata_entries_changed: stats.metadata_entries_changed,
             slots_free: stats.slots_free,
             slots: layout.slot_count.into(),
             log_used_percent: state.log.area.used_percent(),

@@ -163,7 +163,7 @@ pub(crate) trait Store: Send + Sync {
     }
 
     /// How many slots go with one commit, where so many free ones are missing. Of slots for one record all that the design has let go
-    /// of, or each chunk stored would cost a commit; where the index is full it is data in use that goes, and no more than has to.
+    /// of, or each chunk stored would cost a commit; where the index is full it may be data in use that goes, and no more than has to.
     fn evict_at_once(&self, missing: usize, index_is_full: bool) -> usize {
         if index_is_full { missing.clamp(1, RECORD_BATCH_MAX) } else { RECORD_BATCH_MAX }
     }

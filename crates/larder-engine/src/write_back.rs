@@ -298,7 +298,9 @@ impl Shared {
     fn map_known(&self, state: &mut State, lba: Lba, fingerprint: Fingerprint) -> Option<Result<u64, EngineError>> {
         let place = state.find_duplicate(&fingerprint)?;
         self.counters.duplicate_chunks.fetch_add(1, Relaxed);
-        Some(state.map_dirty(lba, NewMapping::Duplicate { place }, Some(fingerprint)))
+        let mapped = state.map_dirty(lba, NewMapping::Duplicate { place }, Some(fingerprint));
+        self.keep_room(state);
+        Some(mapped)
     }
 
     /// Writes some sectors of a chunk, without the origin.

@@ -67,6 +67,12 @@ impl<D: Slotted> SlottedCache<D> {
         &self.design
     }
 
+    /// The origin has what is dirty of `lba`, as a cache that destages by itself would see to. A replay destages what a decision asks
+    /// for, and nothing else.
+    pub fn clean(&mut self, lba: Lba) {
+        self.design.clean(lba);
+    }
+
     fn put(&mut self, lba: Lba, content: &Content, is_dirty: bool) {
         self.design.put(lba, &content.fingerprint, is_dirty, &mut self.decision);
         self.traffic.ghost_hits += u64::from(self.decision.was_ghost);

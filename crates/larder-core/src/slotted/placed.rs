@@ -27,7 +27,9 @@
 //!   relies on a flush in either case, and who never flushes need not pay a frame of the log for each chunk. The replays of
 //!   `larder-sim` charge the paper's rule.
 //!
-//! Invariants: those of [`Design`]. A data slot of the design's has at most one flash slot, and that has one owner at most.
+//! Invariants: those of [`Design`]. A data slot of the design's has at most one flash slot, and that has one owner at most. There are
+//! more mappings than addresses of which the design may have data ([`mapped_max`]); so where none has room, some are hidden or stale, and forgetting
+//! those, or destaging what of them is dirty, makes room. Nothing that the design has goes for that.
 //!
 //! What it does not do: know what the design prefers; destage what the design lets go of, for the mappings say what of
 //! it is dirty.
@@ -52,11 +54,10 @@ const SPARE_SHARE: u64 = 32;
 const SPARES_MIN: u64 = 4;
 const SPARES_MAX: u64 = 4096;
 
-/// Of so many mappings one is for addresses that wait to be forgotten.
+/// Of so many mappings one is for addresses that wait to be forgotten, and for what is being mapped.
 const HELD_BACK_SHARE: u64 = 8;
-/// Where fewer mappings than this share of them, and than this number, have room, data goes that need not go yet.
-const ROOM_SHARE: u64 = 16;
-const ROOM_MAX: u64 = 64;
+/// No more of them: for each spare slot one, and what a caller may map before it comes to forget something.
+const HELD_BACK_MAX: u64 = SPARES_MAX + 128;
 
 /// The content of a data slot, and where it is.
 #[derive(Clone, Copy)]
@@ -101,26 +102,36 @@ pub struct Placed {
     evicted: BTreeSet<Lba>,
     /// Addresses whose content is being changed: what the design has of them is not what they hold.
     suspended: BTreeSet<Lba>,
-    /// Mappings for which there should always be room.
-    room: u64,
     /// Whether content is shared.
     dedup: bool,
     /// What was found last: a duplicate that is mapped next is of this content.
     found: Option<(Place, Fingerprint)>,
     decision: Decision,
+    /// Metadata entries that decisions changed.
+    entries_changed: u64,
     /// Recovery runs.
     restoring: Option<Restoring>,
 }
 
-/// How many flash slots are kept beside those of the design, of a cache of `slots` flash slots; so many mappings may be
-/// there beside those of its addresses, too.
+/// How many flash slots are kept beside those of the design, of a cache of `slots` flash slots.
 pub fn spares(slots: u64) -> u64 {
     (slots / SPARE_SHARE).clamp(SPARES_MIN, SPARES_MAX)
 }
 
-/// How many mappings a cache of `slots` flash slots needs at least, to use all of them.
-pub fn mappings_for(slots: u64) -> u64 {
-    slots / (HELD_BACK_SHARE - 1) * HELD_BACK_SHARE + HELD_BACK_SHARE
+/// How many mappings there have to be for a design that has data of so many addresses.
+pub fn mappings_for(addresses: u64) -> u64 {
+    (addresses / (HELD_BACK_SHARE - 1) * HELD_BACK_SHARE + HELD_BACK_SHARE).min(addresses.saturating_add(HELD_BACK_MAX))
+}
+
+/// How many addresses a design may have data of where there are so many mappings.
+pub fn addresses_for(mappings: u64) -> u64 {
+    mappings - (mappings / HELD_BACK_SHARE).min(HELD_BACK_MAX)
+}
+
+/// How many addresses a design may have data of at a time: where content is shared, all that it keeps.
+pub fn mapped_max(design: &dyn Slotted) -> u64 {
+    let sizes = design.sizes();
+    if design.looks_at_content() { sizes.addresses } else { sizes.data_chunks }
 }
 
 /// A design of so many data slots, or of as many as its entries can be numbered for.
@@ -139,21 +150,28 @@ pub fn of_slots<D: Slotted + 'static>(
 
 /// Bytes of RAM for each flash slot, at most, beside those of the mappings and of the design.
 pub const fn slots_bytes_max() -> u64 {
-    (size_of::<Held>() + size_of::<u32>() + 2 * size_of::<SlotId>()) as u64 + SETS_BYTES_MAX
+    (size_of::<Held>() + size_of::<u32>() + 2 * size_of::<SlotId>()) as u64
 }
 
-/// Bytes for each address that waits to be forgotten, or to be mapped anew: it is in one of two B-trees, half full.
-const SETS_BYTES_MAX: u64 = 32;
+/// Bytes of RAM for each mapping, at most, beside those of the mappings themselves: an address that waits to be forgotten, or to be
+/// mapped anew, is in one of two B-trees, half full.
+pub const SETS_BYTES_MAX: u64 = 32;
 
 impl Placed {
     /// An empty cache over `config.slot_count` flash slots, of which the design, made for a number of data slots, gets all
-    /// but the spare ones. `config.fp_entries_max` of 0 turns deduplication off.
-    pub fn new(config: DesignConfig, make: impl FnOnce(u64) -> Box<dyn Slotted>) -> Self {
+    /// but the spare ones; fewer, where it could have data of more addresses than there is room to map. `config.fp_entries_max` of 0 turns
+    /// deduplication off.
+    pub fn new(config: DesignConfig, make: impl Fn(u64) -> Box<dyn Slotted>) -> Self {
         let slots = u64::from(config.slot_count);
-        // More data slots than mappings would be of no use; some are for addresses that share one, or wait to be forgotten.
-        let useful = config.mappings_max - config.mappings_max / HELD_BACK_SHARE;
-        let data_slots = slots.saturating_sub(spares(slots)).min(useful).max(1);
-        let design = make(data_slots);
+        let mut data_slots = slots.saturating_sub(spares(slots)).max(1);
+        let room = addresses_for(config.mappings_max);
+        let mut design = make(data_slots);
+        // The design says what leaves, never a want of mappings. It has about as many addresses for each slot, whatever their number.
+        while mapped_max(&*design) > room && data_slots > 1 {
+            let fit = u128::from(data_slots) * u128::from(room) / u128::from(mapped_max(&*design));
+            data_slots = (fit as u64).clamp(1, data_slots - 1);
+            design = make(data_slots);
+        }
         Placed {
             held: vec![NOTHING; design.sizes().data_chunks as usize],
             owner: vec![NONE; config.slot_count as usize],
@@ -162,10 +180,10 @@ impl Placed {
             let_go: VecDeque::new(),
             evicted: BTreeSet::new(),
             suspended: BTreeSet::new(),
-            room: (config.mappings_max / ROOM_SHARE).clamp(1, ROOM_MAX),
             dedup: config.fp_entries_max > 0,
             found: None,
             decision: Decision::default(),
+            entries_changed: 0,
             restoring: None,
         }
     }
@@ -232,6 +250,7 @@ impl Placed {
     /// Does what the design decided. `new`: what was stored, or found, for the content that was put.
     fn settle(&mut self, new: Option<(&Place, &Fingerprint)>) {
         let decision = std::mem::take(&mut self.decision);
+        self.entries_changed += decision.changed.len() as u64;
         for &slot in &decision.freed {
             self.release(slot);
         }

@@ -9,7 +9,7 @@ use larder_core::{
     d_lru::DLru,
     lru::Lru,
     slots::SlotState,
-    slotted::{FlashSize, Placed, history::PAGE_BYTES},
+    slotted::{FlashSize, Placed, Slotted, history::PAGE_BYTES},
 };
 
 pub const CHUNK: u32 = 4096;
@@ -22,13 +22,18 @@ pub fn fingerprint_of(content: u64) -> Fingerprint {
 
 /// An empty design: `d-lru`, `d-arc`, `lru` or `arc`.
 pub fn make(kind: usize, config: DesignConfig) -> Placed {
-    let size = FlashSize::DataChunks;
-    Placed::new(config, |slots| match kind {
-        0 => Box::new(DLru::for_flash(size(slots), CHUNK).expect("it fits")),
-        1 => Box::new(DArc::for_flash(size(slots), CHUNK).expect("it fits")),
-        2 => Box::new(Lru::for_flash(size(slots), CHUNK).expect("it fits")),
-        _ => Box::new(Arc::for_flash(size(slots), CHUNK).expect("it fits")),
-    })
+    Placed::new(config, |slots| bare(kind, slots))
+}
+
+/// The same design by itself, of so many data slots.
+pub fn bare(kind: usize, slots: u64) -> Box<dyn Slotted> {
+    let size = FlashSize::DataChunks(slots);
+    match kind {
+        0 => Box::new(DLru::for_flash(size, CHUNK).expect("it fits")),
+        1 => Box::new(DArc::for_flash(size, CHUNK).expect("it fits")),
+        2 => Box::new(Lru::for_flash(size, CHUNK).expect("it fits")),
+        _ => Box::new(Arc::for_flash(size, CHUNK).expect("it fits")),
+    }
 }
 
 /// An opening of what a checkpoint has of `old`, with this history, and nothing else: into an empty `design`.

@@ -15,7 +15,9 @@ use crate::{
 };
 use larder_core::{
     Design, DesignConfig, nitro,
-    slotted::{Placed, Slotted, history, mappings_for, slots_bytes_max, spares},
+    slotted::{
+        Placed, SETS_BYTES_MAX, Slotted, addresses_for, history, mapped_max, mappings_for, slots_bytes_max, spares,
+    },
 };
 use larder_format::{
     Compression, HistoryRequest, StoreKind, Superblock,
@@ -57,11 +59,12 @@ impl Store for Slots {
         false
     }
 
-    /// The design's own entries are among them, for it has no more data slots than mappings.
+    /// What a slot takes, and the design's own entries for it, is shared out to the addresses that may have it.
     fn index_bytes_max(&self, chunk_bytes: u32) -> u64 {
-        let design = (self.make)(SAMPLE_SLOTS, chunk_bytes).ram_bytes_max().div_ceil(SAMPLE_SLOTS);
+        let design = (self.make)(SAMPLE_SLOTS, chunk_bytes);
         // A checkpoint takes the history as of one moment.
-        nitro::INDEX_BYTES_MAX + slots_bytes_max() + design + self.history_bytes(chunk_bytes)
+        let slot = slots_bytes_max() + design.ram_bytes_max().div_ceil(SAMPLE_SLOTS) + self.history_bytes(chunk_bytes);
+        nitro::INDEX_BYTES_MAX + SETS_BYTES_MAX + (slot * SAMPLE_SLOTS).div_ceil(mapped_max(&*design))
     }
 
     fn history(&self, options: &CreateOptions) -> Option<HistoryRequest> {
@@ -72,19 +75,21 @@ impl Store for Slots {
         Some(HistoryRequest { bytes_per_chunk: self.history_bytes(options.chunk_bytes), chunks_max })
     }
 
-    /// A table entry for each slot is there from the beginning.
+    /// A table entry for each slot is there from the beginning. No more than those for which all addresses can be mapped.
     fn slots_max(&self, options: &CreateOptions) -> u32 {
         let entries = options.ram_budget_bytes / self.index_bytes_max(options.chunk_bytes);
-        let slots = u32::try_from(entries + spares(entries)).unwrap_or(u32::MAX);
+        let addresses = mapped_max(&*(self.make)(SAMPLE_SLOTS, options.chunk_bytes));
+        let slots = (u128::from(addresses_for(entries)) * u128::from(SAMPLE_SLOTS) / u128::from(addresses)) as u64;
+        let slots = u32::try_from(slots + spares(slots)).unwrap_or(u32::MAX);
         slots.max(SLOT_COUNT_MIN)
     }
 
     fn mappings_wanted(&self, flash_bytes: u64, chunk_bytes: u32) -> Result<Option<u64>, String> {
         let slots = flash_bytes / u64::from(chunk_bytes);
-        let sizes = (self.make)(slots, chunk_bytes).sizes();
-        match sizes.data_chunks >= slots {
+        let design = (self.make)(slots, chunk_bytes);
+        match design.sizes().data_chunks >= slots {
             // Of those that a checkpoint has room for a sixteenth is kept free (`recover::index_limits`).
-            true => Ok(Some((sizes.addresses + spares(slots)).max(mappings_for(slots)) / 15 * 16 + 16)),
+            true => Ok(Some(mappings_for(mapped_max(&*design)) / 15 * 16 + 16)),
             false => {
                 let larger = if chunk_bytes < CHUNK_BYTES_MAX { "larger chunks" } else { "a smaller flash" };
                 Err(format!(

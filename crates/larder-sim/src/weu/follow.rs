@@ -127,7 +127,7 @@ const fn over_chunks(name: &'static str, make: MakeDesign) -> Followed {
     Followed { name, slots: Slots::Chunks, make }
 }
 
-fn placed(config: DesignConfig, make: impl FnOnce(u64) -> Box<dyn Slotted>) -> Result<Box<dyn Design>, String> {
+fn placed(config: DesignConfig, make: impl Fn(u64) -> Box<dyn Slotted>) -> Result<Box<dyn Design>, String> {
     Ok(Box::new(Placed::new(config, make)))
 }
 

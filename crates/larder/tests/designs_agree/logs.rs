@@ -5,11 +5,15 @@
 //! segments and evictions after each request, or after each round of those that are made at the same time. Requests have several
 //! chunks and parts of chunks; completions come in any order; destaging, evictions and commits go on beside them.
 //!
-//! What differs by nature, and is not compared: frames of the metadata log and checkpoints, which come when the committer does.
+//! What differs by nature, and is not compared: how the metadata log comes in frames, and when a checkpoint is written, which is when the
+//! committer does. What binds those bytes [`written`](crate::written) looks at.
 //! When something begins and ends the log tells: no simulator without time knows when a fill is over, a slot free, or a chunk
 //! destaged.
 
-use crate::requests::{CHUNK, compressible, of_traces, packed_bytes_of, settled};
+use crate::{
+    requests::{CHUNK, compressible, of_traces, packed_bytes_of, settled},
+    written::Ledger,
+};
 use larder_core::decisions::text::{FIRST_LINE, line};
 use larder_device::{
     IoBuf, Runtime, SharedBuf, WriteFlags, ZeroFlags,
@@ -257,10 +261,15 @@ fn follow(run: &Run<'_>, what: &str) -> (String, Decided) {
         ..CreateOptions::default()
     };
     designs::named(run.design).expect("the engine runs it").fit(&mut options);
-    runtime.block_on(create(&*flash, volume_bytes, &options)).expect("it is made");
+    let made = runtime.block_on(create(&*flash, volume_bytes, &options)).expect("it is made");
+    let ledger = Ledger::of(&made);
+    let flash = ledger.watch(flash);
     let lines: Arc<Mutex<Vec<String>>> = Arc::default();
-    let sink = lines.clone();
-    let decisions = DecisionLog(Some(Arc::new(move |event, answer| sink.lock().push(line(event, answer)))));
+    let (sink, noted) = (lines.clone(), ledger.clone());
+    let decisions = DecisionLog(Some(Arc::new(move |event, answer| {
+        noted.decided(event, answer);
+        sink.lock().push(line(event, answer));
+    })));
     let tuning = Tuning { prefetch_bytes_max: 0, decisions, ..Tuning::default() };
     let cache = runtime.block_on(Cache::open(flash, origin, runtime.clone(), tuning)).expect("it opens");
     let cache = Arc::new(cache);
@@ -288,6 +297,8 @@ fn follow(run: &Run<'_>, what: &str) -> (String, Decided) {
     runtime.block_on(cache.settle());
     runtime.block_on(cache.close()).expect("it closes");
     follower.follow(&cache, what);
+    let written = ledger.check(&cache, what);
+    assert_eq!(written.slots, follower.replay.decided().segment_bytes, "{what}: the device and the simulator");
     runtime.kill();
     (follower.log, follower.replay.decided())
 }
@@ -336,7 +347,7 @@ fn agrees(design: &'static str) {
         let before = settled(&mut requests);
         let flash_bytes = FLASH_BYTES.max((requests.len() / 16 * CHUNK) as u64);
         let (asked, volume_chunks) = (joined(&requests), before.len() as u64);
-        agrees_on(trace, &Run { flash_bytes, before: &before, volume_chunks, asked: &asked, ..Run::of(design) });
+        agrees_on(&trace, &Run { flash_bytes, before: &before, volume_chunks, asked: &asked, ..Run::of(design) });
     }
 }
 

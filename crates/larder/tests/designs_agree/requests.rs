@@ -10,41 +10,64 @@ use larder_sim::{
     replay::Batches,
 };
 use larder_trace::{ChunkRequest, OpenOptions, RechunkOptions, Rechunker, TraceResult};
-use std::{collections::HashMap, path::Path};
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+};
 
 pub const CHUNK: usize = 4096;
 pub const CHUNKS: u64 = 600;
 pub const REQUESTS: usize = 3000;
-/// Chunks that are taken of each trace.
+/// Chunks that are taken of a trace.
 const TRACE_REQUESTS: usize = 6000;
+/// The same of one that is like another one.
+const FEW_REQUESTS: usize = 1000;
+/// Blocks of the disk whose daily images are among the traces: what the first image has, and later ones only where it changed.
+const SNAPSHOT_BLOCKS: usize = 786_432;
 
 /// A trace.
+#[derive(Clone, Copy)]
 struct Trace {
     /// Below the folder of the traces.
     path: &'static str,
     /// Bytes of a block, of which each has a content. None where the trace does not say what is in its blocks: then each address
     /// has a content of its own.
     block_bytes: Option<usize>,
+    /// Blocks that are passed over, whole chunks of them.
+    skipped: usize,
+    /// Chunks that are taken where no number is asked for.
+    sample: usize,
 }
 
 impl Trace {
     const fn new(path: &'static str, block_bytes: usize) -> Self {
-        Trace { path, block_bytes: Some(block_bytes) }
+        Trace { path, block_bytes: Some(block_bytes), skipped: 0, sample: TRACE_REQUESTS }
     }
 
     const fn of_addresses(path: &'static str) -> Self {
-        Trace { path, block_bytes: None }
+        Trace { path, block_bytes: None, skipped: 0, sample: TRACE_REQUESTS }
+    }
+
+    /// Another one is of the same format, and of few chunks as good as this.
+    const fn few(self) -> Self {
+        Trace { sample: FEW_REQUESTS, ..self }
+    }
+
+    const fn after(self, skipped: usize) -> Self {
+        Trace { skipped, ..self }
     }
 }
 
 /// Our own ones, then samples that others published: of few requests, and with addresses that few requests share. Then public ones
-/// of addresses alone.
-const TRACES: [Trace; 18] = [
+/// of addresses alone. All that there are, each with some chunks; of the daily images the first, and the changes of the days after it.
+const TRACES: [Trace; 21] = [
     Trace::new("apt-clones.trace.zst", 4096),
     Trace::new("devbuild.trace.zst", 4096),
     Trace::new("devbuild-smallmem.trace.zst", 4096),
     Trace::new("postgres-tpcb.trace.zst", 4096),
     Trace::new("vm-boot.trace.zst", 4096),
+    Trace::new("snapshots.days.zst", 4096),
+    Trace::new("snapshots.days.zst", 4096).after(SNAPSHOT_BLOCKS).few(),
     Trace::new("public/fiu-iodedup-samples/web-vm-sample.blkparse", 4096),
     Trace::new("public/fiu-iodedup-samples/mail-01-sample.blkparse", 4096),
     Trace::new("public/fiu-iodedup-samples/homes-sample.1.blkparse", 512),
@@ -54,29 +77,40 @@ const TRACES: [Trace; 18] = [
     Trace::of_addresses("public/arc-fast03/OLTP.lis.zst"),
     Trace::of_addresses("public/cloudphysics/cloudPhysicsIO.csv"),
     Trace::of_addresses("public/cloudphysics/w106.trace.xz"),
-    Trace::of_addresses("public/arc-fast03/P2.lis.zst"),
-    Trace::of_addresses("public/arc-fast03/P3.lis.zst"),
-    Trace::of_addresses("public/arc-fast03/P6.lis.zst"),
-    Trace::of_addresses("public/arc-fast03/P12.lis.zst"),
+    Trace::of_addresses("public/cloudphysics/cloudPhysicsIO.oracleGeneral.bin").few(),
+    Trace::of_addresses("public/arc-fast03/P2.lis.zst").few(),
+    Trace::of_addresses("public/arc-fast03/P3.lis.zst").few(),
+    Trace::of_addresses("public/arc-fast03/P6.lis.zst").few(),
+    Trace::of_addresses("public/arc-fast03/P12.lis.zst").few(),
 ];
 
-/// Of those, the ones that are taken where no number of chunks is asked for: of the formats of addresses alone, one each.
-const SAMPLE: usize = 14;
-
-/// Each real trace with its first chunks, of `chunk` bytes: without a folder of them, none, and that is said.
-pub fn of_traces(chunk: usize) -> impl Iterator<Item = (&'static str, Vec<Request>)> {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let found = here.ancestors().skip(2).take(2).map(|root| root.join("shared/traces")).find(|path| path.is_dir());
+/// Each real trace with its first chunks, of `chunk` bytes, and what it is called: without a folder of them, none, and that is said.
+pub fn of_traces(chunk: usize) -> impl Iterator<Item = (String, Vec<Request>)> {
+    let found = folder();
     if found.is_none() {
         println!("skipped: the real traces (no folder shared/traces beside the checkout)");
     }
-    let wanted = std::env::var("LARDER_REQUESTS").ok();
-    let taken = if wanted.is_some() { &TRACES[..] } else { &TRACES[..SAMPLE] };
-    let count = wanted.map_or(TRACE_REQUESTS, |count| count.parse().expect("LARDER_REQUESTS is a number"));
+    let wanted = std::env::var("LARDER_REQUESTS").ok().map(|count| count.parse().expect("LARDER_REQUESTS is a number"));
+    let named = std::env::var("LARDER_TRACES").unwrap_or_default();
+    assert!(TRACES.iter().any(|trace| trace.path.contains(&named)), "LARDER_TRACES={named} names no trace");
     found.into_iter().flat_map(move |folder| {
-        let requests = taken.iter().map(move |trace| (trace.path, of_trace(&folder, trace, count, chunk)));
+        let named = named.clone();
+        let chosen = TRACES.iter().filter(move |trace| trace.path.contains(&named));
+        let requests = chosen.map(move |trace| {
+            let name = match trace.skipped {
+                0 => trace.path.to_owned(),
+                skipped => format!("{} after {skipped} blocks", trace.path),
+            };
+            (name, of_trace(&folder, trace, wanted.unwrap_or(trace.sample), chunk))
+        });
         requests.filter(|(_, requests)| !requests.is_empty())
     })
+}
+
+/// Where the real traces are.
+fn folder() -> Option<PathBuf> {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.ancestors().skip(2).take(2).map(|root| root.join("shared/traces")).find(|path| path.is_dir())
 }
 
 pub fn content_of(number: u64) -> Content {
@@ -129,7 +163,7 @@ pub fn caches_some(mode: WriteMode, requests: &[Request]) -> bool {
     mode != WriteMode::Around || requests.iter().any(|request| matches!(request, Request::Read(..)))
 }
 
-/// The first chunks of a trace, of `chunk` bytes. Addresses are numbered as they come, so that the volume is small. A trace's blocks
+/// The first chunks of a trace, of `chunk` bytes, after those that are passed over. Addresses are numbered as they come, so that the volume is small. A trace's blocks
 /// are composed to chunks; larger ones, which cannot be divided, are taken for chunks as they are, stored in as much less. Of addresses
 /// alone, all that a chunk has of them is one.
 /// Nothing, with a word, where there is no such trace.
@@ -143,9 +177,9 @@ fn of_trace(traces: &Path, trace: &Trace, count: usize, chunk: usize) -> Vec<Req
     let mut requests = if block < chunk {
         let mut rechunker = Rechunker::new(RechunkOptions::new(chunk as u32)).expect("a size");
         rechunker.learn(open()).expect("a sound trace");
-        first_of(rechunker.replay(open()), chunk, count)
+        first_of(rechunker.replay(open()).skip(trace.skipped * block / chunk), chunk, count)
     } else {
-        first_of(larder_trace::chunks(open(), block as u32).expect("a size"), block, count)
+        first_of(larder_trace::chunks(open(), block as u32).expect("a size").skip(trace.skipped), block, count)
     };
     // AustereCache's generator gives a content another stored length each time that it draws it; here it keeps the first.
     let mut stored: HashMap<Fingerprint, u32> = HashMap::new();

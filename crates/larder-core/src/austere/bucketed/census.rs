@@ -40,6 +40,7 @@ impl Bucketed {
             slots_free: self.core.free_slots(),
             swept_entries: 0,
             ghosts: 0,
+            metadata_entries_changed: 0,
         }
     }
 

@@ -4,12 +4,11 @@
 //!
 //! What it does not do: keep the two together; `placed.rs` does.
 
-use super::{Held, NONE, Placed, Restoring, restored::is_unshared, unshared};
+use super::{Held, NONE, Placed, Restoring, SETS_BYTES_MAX, restored::is_unshared, unshared};
 use crate::{
     design::{Design, DesignStats, DirtyCounts, ExportedMapping, Hit, Lookup, NewMapping, Use, Victim},
     ranges::Run,
     slots::SlotState,
-    slotted::ChunkSlot,
     types::{Fingerprint, Lba, Place, SlotId, StreamClass},
 };
 
@@ -177,15 +176,6 @@ impl Design for Placed {
     }
 
     fn choose_victim(&mut self, busy: &mut dyn FnMut(SlotId) -> bool) -> Option<Victim> {
-        if self.let_go.is_empty() && !self.mappings.has_room(self.room) {
-            // What has no room are the mappings. The least recent data goes, with its addresses, though the design has it.
-            let slot = self.mappings.oldest_but(busy)?;
-            if self.owner[slot.0 as usize] != NONE {
-                self.release(ChunkSlot(self.owner[slot.0 as usize]));
-                self.let_go.clear();
-            }
-            return Some(self.mappings.take_victim(slot));
-        }
         for _ in 0..self.let_go.len() {
             let slot = self.let_go.pop_front()?;
             if self.owner[slot.0 as usize] != NONE {
@@ -279,6 +269,7 @@ impl Design for Placed {
         self.mappings.end_restore();
         if let Some(restoring) = self.restoring.take() {
             self.put_restored(restoring);
+            self.entries_changed = 0;
         }
     }
 
@@ -323,8 +314,10 @@ impl Design for Placed {
         stats.fp_index_entries = design.live_slots + design.stale_slots;
         stats.slot_table_ram_bytes += (self.held.capacity() * size_of::<Held>()) as u64
             + (self.owner.capacity() * size_of::<u32>()) as u64
-            + (self.let_go.capacity() * size_of::<SlotId>()) as u64;
+            + (self.let_go.capacity() * size_of::<SlotId>()) as u64
+            + (self.evicted.len() + self.suspended.len()) as u64 * SETS_BYTES_MAX;
         stats.ghosts = design.ghosts;
+        stats.metadata_entries_changed = self.entries_changed;
         stats
     }
 }
