@@ -27,6 +27,7 @@ use larder_core::{
 use crate::{
     cache::{Content, Figures, ReplayCache, Traffic, WritePolicy},
     devices::{Action, Device, Gathering, RawChunk, Requests, Waits},
+    dirty::DirtyChunks,
 };
 use region::Region;
 
@@ -44,6 +45,8 @@ pub struct AustereCache {
     siblings_replaced: u64,
     destaged: Vec<(Lba, Fingerprint)>,
     gathering: Gathering,
+    /// Where what is dirty lies, if the drive wants to know.
+    dirty: DirtyChunks,
 }
 
 impl AustereCache {
@@ -63,6 +66,7 @@ impl AustereCache {
             siblings_replaced: 0,
             destaged,
             gathering,
+            dirty: DirtyChunks::default(),
         })
     }
 
@@ -144,6 +148,7 @@ impl AustereCache {
             self.destage(old, run);
         }
         self.core.map(lba, fingerprint, is_dirty);
+        self.tell(lba, run, is_dirty);
         self.traffic.chunks_deduplicated += 1;
         if change != ListChange::Present {
             self.siblings_replaced += u64::from(matches!(change, ListChange::Replaces(_)));
@@ -163,7 +168,9 @@ impl AustereCache {
             }
             self.evict(victim.run, None);
         }
+        self.tell_clean(lba);
         let Some(run) = self.core.store(&content.fingerprint, count) else { return };
+        self.tell(lba, run, is_dirty);
         self.slot.reset(content.fingerprint, content.stored_bytes, lba);
         self.region.write(&self.slot);
         self.traffic.chunks_stored += 1;
@@ -180,7 +187,10 @@ impl AustereCache {
             self.load(run);
             for lba in self.slot.clone().lbas() {
                 match self.core.is_dirty(lba, run) {
-                    true if overwritten == Some(lba) => self.core.clean(lba),
+                    true if overwritten == Some(lba) => {
+                        self.core.clean(lba);
+                        self.tell_clean(lba);
+                    }
                     true => self.destage(lba, run),
                     false => {}
                 }
@@ -201,6 +211,22 @@ impl AustereCache {
         self.gather_origin(Action::Write, lba);
         self.destaged.push((lba, *self.slot.fingerprint()));
         self.core.clean(lba);
+        self.tell_clean(lba);
+    }
+
+    /// The data of `lba` is in this run now, and dirty or not.
+    fn tell(&mut self, lba: Lba, run: Run, is_dirty: bool) {
+        if self.dirty.is_on() {
+            let start = self.data_start(run);
+            let place = is_dirty.then_some(start..start + self.run_bytes(run));
+            self.dirty.set(lba, place, &mut self.gathering);
+        }
+    }
+
+    fn tell_clean(&mut self, lba: Lba) {
+        if self.dirty.is_on() {
+            self.dirty.set(lba, None, &mut self.gathering);
+        }
     }
 
     /// The mapping of `lba` ends without being destaged; a dirty one of another address stays.
@@ -212,6 +238,7 @@ impl AustereCache {
             }
         }
         self.core.forget(lba);
+        self.tell_clean(lba);
     }
 
     /// Has the metadata slot of a run in use in `slot`.
@@ -372,6 +399,43 @@ impl ReplayCache for AustereCache {
 
     fn take_requests(&mut self, into: &mut Requests) {
         self.gathering.take(into);
+    }
+
+    fn expect_drops(&mut self) -> bool {
+        self.dirty.turn_on();
+        true
+    }
+
+    /// A content goes whose chunk or whose metadata slot was dropped.
+    fn evict_range(&mut self, bytes: Range<u64>) {
+        self.gathering.for_whom(Waits::Nobody);
+        let (slots, subchunk) = (self.core.slot_count() as u64, u64::from(self.core.config().subchunk_bytes));
+        let part = |start: u64, each: u64| {
+            let at = |byte: u64| (byte.saturating_sub(start)).min(slots * each);
+            at(bytes.start) / each..at(bytes.end).div_ceil(each)
+        };
+        let (metadata, data) = (part(0, SLOT_BYTES), part(slots * SLOT_BYTES, subchunk));
+        // A run that reaches into the data begins before it.
+        let longest = u64::from(self.core.slots_for(self.core.config().chunk_bytes));
+        for first in metadata.chain(data.start.saturating_sub(longest - 1)..data.end) {
+            let run = self.core.run_from(first as u32);
+            let is_dropped = |run: &Run| {
+                let lies = self.data_start(*run)..self.data_start(*run) + self.run_bytes(*run);
+                let slot = first * SLOT_BYTES;
+                (lies.start < bytes.end && bytes.start < lies.end)
+                    || (slot < bytes.end && bytes.start < slot + SLOT_BYTES)
+            };
+            if let Some(run) = run.filter(is_dropped) {
+                self.evict(run, None);
+            }
+        }
+    }
+
+    fn clean_range(&mut self, bytes: Range<u64>) {
+        self.gathering.for_whom(Waits::Nobody);
+        for lba in self.dirty.in_bytes(&bytes) {
+            AustereCache::clean(self, lba);
+        }
     }
 
     fn flash_data_range(&self) -> Range<u64> {

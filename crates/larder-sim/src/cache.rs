@@ -212,10 +212,23 @@ pub trait ReplayCache: Send {
     /// for the drive drops all of it. Holds until the cache needs room once. Designs that choose among chunks, and not among places of the flash, do not listen.
     fn advise_victim(&mut self, _bytes: Range<u64>) {}
 
-    /// The drive beneath drops these bytes of the flash: the cache destages what is dirty there, and forgets all that maps into
-    /// them. Whether it did; false, with nothing changed, in designs that cannot, and where something there is being filled. What
-    /// was dropped is written again in the order in which it was told.
-    fn evict_range(&mut self, _bytes: Range<u64>) -> bool {
+    /// Before the first request: the drive beneath drops by itself what is clean. From now on the cache
+    /// [says](Requests::told) what is dirty, and can [forget](ReplayCache::evict_range) what was dropped. False in designs that
+    /// cannot.
+    fn expect_drops(&mut self) -> bool {
         false
     }
+
+    /// The drive beneath drops these bytes of the flash: the cache destages what is dirty there, and forgets all that maps into
+    /// them; but not what is being filled and not on flash yet. What was dropped is written again in the order in which it was told.
+    ///
+    /// # Panics
+    /// In designs that do not [expect that](ReplayCache::expect_drops): what they still mapped into it would be false.
+    fn evict_range(&mut self, bytes: Range<u64>) {
+        panic!("nothing that lies at {bytes:?} was to be dropped");
+    }
+
+    /// Destages what is dirty in these bytes of the flash, and keeps it: the drive has no room for more that is dirty. Of caches that
+    /// [expect drops](ReplayCache::expect_drops).
+    fn clean_range(&mut self, _bytes: Range<u64>) {}
 }

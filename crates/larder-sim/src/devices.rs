@@ -101,6 +101,18 @@ pub struct Requests {
     list: Vec<DeviceRequest>,
     raw: Vec<RawChunk>,
     sealed: Vec<Range<u64>>,
+    told: Vec<Told>,
+}
+
+/// Bytes of the flash that are dirty from here on, or no longer, for one address more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// So many of the requests come before.
+    pub requests_before: usize,
+    /// Which.
+    pub bytes: Range<u64>,
+    /// Whether the origin lacks what is there, or will be once it is written.
+    pub is_dirty: bool,
 }
 
 impl Requests {
@@ -109,6 +121,13 @@ impl Requests {
         self.list.clear();
         self.raw.clear();
         self.sealed.clear();
+        self.told.clear();
+    }
+
+    /// What becomes dirty and what no longer is, in order, of a cache that
+    /// [says so](crate::cache::ReplayCache::expect_drops).
+    pub fn told(&self) -> &[Told] {
+        &self.told
     }
 
     /// Bytes of the flash that got all that they get until they are trimmed, such as a write-evict unit that is full: what of
@@ -250,6 +269,13 @@ impl Gathering {
     /// Notes that these bytes of the flash get no more.
     pub fn seal(&mut self, bytes: Range<u64>) {
         self.requests.sealed.push(bytes);
+    }
+
+    /// Notes that bytes of the flash are dirty, or no longer.
+    pub fn tell(&mut self, bytes: Range<u64>, is_dirty: bool) {
+        if self.is_on {
+            self.requests.told.push(Told { requests_before: self.requests.list.len(), bytes, is_dirty });
+        }
     }
 
     /// Notes a request of data; the caller has looked whether anybody wants to know.

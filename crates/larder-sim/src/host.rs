@@ -12,6 +12,7 @@
 //!   what it has over a loss of power, so that a flush does not empty it.
 //! - A **read** is of each page that it touches, but for bytes that wait in the buffer.
 //! - A **trim** is told for whole pages. What becomes of it is the layer's to say.
+//! - What is **dirty** is told to layers that drop what is not, page by page, in the order of the requests.
 //! - A page's content is told where it is known ([`Requests::page_content`]), for layers that deduplicate.
 //!
 //! Invariants: the layer is asked for nothing else, so that its counts are those of the cache's requests.
@@ -25,7 +26,8 @@ use std::{
 };
 
 use crate::{
-    devices::{Action, Device, DeviceRequest, Requests},
+    devices::{Action, Device, DeviceRequest, Requests, Told},
+    dirty::DirtyPages,
     ssd::{
         counts::{Counts, Wear},
         ftl::{Ftl, FtlKind, PageWrite},
@@ -91,6 +93,10 @@ pub struct Host {
     pages: Vec<PageWrite>,
     counts: HostCounts,
     evicted: Evicted,
+    /// Of a drive that drops what is clean.
+    dirty: Option<DirtyPages>,
+    /// Bytes of the drive that it never drops.
+    kept: Vec<Range<u64>>,
 }
 
 /// Pages that the drive dropped by itself.
@@ -117,6 +123,8 @@ impl Host {
         let page_bytes = u64::from(profile.geometry.page_bytes);
         let unit_bytes = page_bytes * u64::from(ftl.write_unit_pages());
         Ok(Host {
+            dirty: DirtyPages::of(&*ftl),
+            kept: Vec::new(),
             ftl,
             profile: *profile,
             laid: 0..u64::MAX,
@@ -136,6 +144,38 @@ impl Host {
     /// Lays these bytes of the flash alone on the drive, before anything is asked of it.
     pub fn lay_only(&mut self, bytes: Range<u64>) {
         self.laid = bytes;
+    }
+
+    /// These bytes of the flash are never to be dropped. Said before anything is asked of the drive, and behind
+    /// [`Host::lay_only`].
+    ///
+    /// # Errors
+    /// If so much cannot be kept: how many blocks that is, and how many may be dirty.
+    pub fn keep(&mut self, bytes: &[Range<u64>]) -> Result<(), (u32, u32)> {
+        let on_drive = bytes.iter().filter_map(|bytes| self.laid_part(bytes)).collect::<Vec<_>>();
+        let Some(dirty) = &mut self.dirty else { return Ok(()) };
+        for pages in dirty.keep(&on_drive)? {
+            self.ftl.tell_dirty(pages, true);
+        }
+        self.kept = on_drive;
+        Ok(())
+    }
+
+    /// Bytes of the drive that are [kept](Host::keep).
+    pub fn kept(&self) -> &[Range<u64>] {
+        &self.kept
+    }
+
+    /// Bytes of the flash to be written back, where so much is dirty that the drive has no room for more.
+    pub fn too_dirty(&self) -> Option<Range<u64>> {
+        let bytes = self.dirty.as_ref()?.too_dirty()?;
+        Some(self.laid.start + bytes.start..self.laid.start + bytes.end)
+    }
+
+    /// What of these bytes of the flash lies on the drive, as bytes of that.
+    fn laid_part(&self, bytes: &Range<u64>) -> Option<Range<u64>> {
+        let (start, end) = (bytes.start.max(self.laid.start), bytes.end.min(self.laid.end));
+        (start < end).then(|| start - self.laid.start..end - self.laid.start)
     }
 
     /// The layer.
@@ -198,7 +238,11 @@ impl Host {
 
     /// Makes all requests that are for the flash, in order.
     pub fn carry_out(&mut self, requests: &Requests) {
-        for request in requests {
+        let mut told = requests.told().iter().peekable();
+        for (at, request) in requests.iter().enumerate() {
+            while let Some(told) = told.next_if(|told| told.requests_before <= at) {
+                self.tell(told);
+            }
             let is_here = request.action == Action::Flush || self.laid.contains(&request.start);
             if request.device != Device::Flash || !is_here {
                 continue;
@@ -210,8 +254,18 @@ impl Host {
                 Action::Flush => self.ftl.flush(&mut self.evicted),
             }
         }
+        told.for_each(|told| self.tell(told));
         for bytes in requests.sealed() {
             self.seal(bytes);
+        }
+    }
+
+    /// The cache says that something is dirty, or no longer.
+    fn tell(&mut self, told: &Told) {
+        let Some(bytes) = self.laid_part(&told.bytes) else { return };
+        let Some(dirty) = &mut self.dirty else { return };
+        for page in dirty.told(&bytes, told.is_dirty) {
+            self.ftl.tell_dirty(page..page + 1, told.is_dirty);
         }
     }
 
@@ -362,7 +416,12 @@ impl Host {
                 self.waiting.remove(&unit);
             }
         }
-        self.ftl.trim(first as u32..last as u32, &mut self.evicted);
+        let pages = first as u32..last as u32;
+        self.ftl.trim(pages.clone(), &mut self.evicted);
+        // What is told before it is written is dirty still.
+        for page in self.dirty.iter().flat_map(|dirty| dirty.dirty_in(pages.clone())) {
+            self.ftl.tell_dirty(page..page + 1, true);
+        }
     }
 }
 

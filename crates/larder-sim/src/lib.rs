@@ -15,6 +15,7 @@ pub mod bound;
 pub mod cache;
 pub mod decisions;
 pub mod devices;
+pub mod dirty;
 mod held;
 pub mod host;
 pub mod lab;

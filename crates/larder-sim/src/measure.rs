@@ -166,9 +166,15 @@ fn make(cache: &mut dyn ReplayCache, beneath: &mut Option<Beneath>, requests: &[
         cache.replay(std::slice::from_ref(request), tally);
         cache.take_requests(asked);
         host.carry_out(asked);
-        // What a drive drops by itself is gone, and the cache is to know.
-        for bytes in host.take_evicted() {
-            cache.evict_range(bytes);
+        loop {
+            // What a drive drops by itself is gone, and the cache is to know; what is too much to be dirty is written back.
+            for bytes in host.take_evicted() {
+                cache.evict_range(bytes);
+                cache.take_requests(asked);
+                host.carry_out(asked);
+            }
+            let Some(bytes) = host.too_dirty() else { break };
+            cache.clean_range(bytes);
             cache.take_requests(asked);
             host.carry_out(asked);
         }

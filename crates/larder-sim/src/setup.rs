@@ -17,7 +17,7 @@ mod equal_slots;
 mod search;
 mod weu;
 
-use std::fmt;
+use std::{fmt, ops::Range};
 
 pub use crate::weu::sizing::Granularity;
 use crate::{
@@ -233,17 +233,37 @@ impl Setup {
             ),
             _ => sentence,
         })?;
-        if host.ftl().drops_unasked() && self.policy == WritePolicy::Back {
-            return Err(format!(
-                "{} drops data by itself, which has to be clean: write --mode write-through or --mode write-around, or take the layer \
-                 weu, which is asked before it drops anything, and goes with write-back, too",
-                drive.ftl.name
-            ));
-        }
         if drive.only_data {
-            host.lay_only(data);
+            host.lay_only(data.clone());
+        }
+        let mut built = built;
+        if host.ftl().drops_unasked() {
+            self.expect_drops(&mut *built.cache, &mut host, data)?;
         }
         Ok(Built { drive: Some(Box::new(host)), ..built })
+    }
+
+    /// The drive drops by itself what is clean: the cache is to say what is not. In write-back metadata never is.
+    fn expect_drops(&self, cache: &mut dyn ReplayCache, host: &mut Host, data: Range<u64>) -> Result<(), String> {
+        let layer = self.options.drive.map_or("the layer", |drive| drive.ftl.name);
+        if !cache.expect_drops() {
+            return Err(format!(
+                "{layer} drops data by itself, and {} keeps data that no address has, which it could not forget then: write \
+                 --orphans forget, or take another layer",
+                self.design.name
+            ));
+        }
+        if self.policy != WritePolicy::Back {
+            return Ok(());
+        }
+        let metadata = [0..data.start, data.end..cache.flash_span_bytes().max(data.end)];
+        host.keep(&metadata).map_err(|(kept, most)| {
+            format!(
+                "the metadata of {} is in {kept} blocks, and {layer} takes {most} with dirty data: give it a larger --flash, or \
+                 write --mode write-through",
+                self.design.name
+            )
+        })
     }
 
     /// Whether the design has what is asked for.

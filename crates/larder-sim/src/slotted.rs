@@ -13,13 +13,13 @@
 //! slots the metadata area, whose pages are written one after the other, as a ring: what the paper's entries are changed in
 //! place by would be as many pages and more. Slots that are freed and not written at once are trimmed, which the paper, older than
 //! such a need, does not speak of. A client waits for all of a dirty write, and for what the cache has to destage for it; of a miss
-//! he waits for the origin alone. A flush goes to both devices in write-back, since what was destaged went to the origin.
+//! he waits for the origin alone. On a drive that drops what is clean, what is dirty is told, and what was dropped is forgotten. A flush goes to both devices in write-back, since what was destaged went to the origin.
 //!
 //! Invariants: beside the design this takes a fixed number of bytes, whatever the trace, if nobody gathers requests.
 //!
 //! What it does not do: compress. A chunk takes a slot, whatever its stored size.
 
-use std::ops::Range;
+use std::{collections::HashMap, ops::Range};
 
 use larder_core::{
     Fingerprint, Lba,
@@ -29,6 +29,7 @@ use larder_core::{
 use crate::{
     cache::{Content, Figures, ReplayCache, Traffic, WritePolicy},
     devices::{Action, Device, Gathering, RawChunk, Requests, Waits},
+    dirty::DirtyChunks,
 };
 
 /// See the module.
@@ -44,6 +45,11 @@ pub struct SlottedCache<D> {
     /// Offset of the next page in the metadata area.
     metadata_at: u64,
     gathering: Gathering,
+    keeps_orphans: bool,
+    /// On a drive that drops what is clean.
+    dirty: DirtyChunks,
+    /// There, addresses that were mapped to each slot since it was written; some may have others by now.
+    addresses: HashMap<ChunkSlot, Vec<Lba>>,
 }
 
 impl<D: Slotted> SlottedCache<D> {
@@ -59,7 +65,15 @@ impl<D: Slotted> SlottedCache<D> {
             gathered_bytes: 0,
             metadata_at: 0,
             gathering: Gathering::default(),
+            keeps_orphans: false,
+            dirty: DirtyChunks::default(),
+            addresses: HashMap::new(),
         }
+    }
+
+    /// Of a design that keeps data whose last address got other content: no address leads there.
+    pub fn keeping_orphans(self, keeps_orphans: bool) -> Self {
+        SlottedCache { keeps_orphans, ..self }
     }
 
     /// The design.
@@ -76,6 +90,7 @@ impl<D: Slotted> SlottedCache<D> {
     fn put(&mut self, lba: Lba, content: &Content, is_dirty: bool) {
         self.design.put(lba, &content.fingerprint, is_dirty, &mut self.decision);
         self.traffic.ghost_hits += u64::from(self.decision.was_ghost);
+        self.tell_put(lba);
         let waits = if is_dirty { Waits::Client } else { Waits::Nobody };
         self.execute(Some(&content.fingerprint), waits);
         if is_dirty && !self.decision.changed.is_empty() {
@@ -85,8 +100,54 @@ impl<D: Slotted> SlottedCache<D> {
 
     fn forget(&mut self, lba: Lba) -> bool {
         self.design.forget(lba, &mut self.decision);
+        self.tell_dirty(lba);
         self.execute(None, Waits::Nobody);
         self.decision.was_cached
+    }
+
+    /// Where the data of `lba` lies, if it is dirty, has changed, or may have.
+    fn tell_dirty(&mut self, lba: Lba) {
+        if self.dirty.is_on() {
+            let slot = self.design.lookup(lba).filter(|_| self.design.is_dirty(lba));
+            let place = slot.map(|slot| u64::from(slot.0) * self.chunk_bytes);
+            self.dirty.set(lba, place.map(|start| start..start + self.chunk_bytes), &mut self.gathering);
+        }
+    }
+
+    /// What a decision destages is clean, and what `lba` got lies where it was put.
+    fn tell_put(&mut self, lba: Lba) {
+        if !self.dirty.is_on() {
+            return;
+        }
+        for at in 0..self.decision.destage.len() {
+            self.tell_dirty(self.decision.destage[at].lba);
+        }
+        self.tell_dirty(lba);
+        if let DataStep::Store { slot, .. } = self.decision.data {
+            self.addresses.remove(&slot);
+        }
+        if let Some(slot) = self.design.lookup(lba) {
+            let addresses = self.addresses.entry(slot).or_default();
+            if !addresses.contains(&lba) {
+                addresses.push(lba);
+            }
+        }
+    }
+
+    /// Destages `lba`, if it is dirty, and keeps it; `waits`: who does.
+    fn destage(&mut self, lba: Lba, waits: Waits) {
+        if !self.design.is_dirty(lba) {
+            return;
+        }
+        self.traffic.flash_data_bytes_read += self.chunk_bytes;
+        self.traffic.origin_chunks_written += 1;
+        if let Some(slot) = self.design.lookup(lba).filter(|_| self.gathering.is_on()) {
+            self.gathering.for_whom(waits);
+            self.gathering.add(Device::Flash, Action::Read, u64::from(slot.0) * self.chunk_bytes, self.chunk_bytes);
+            self.gathering.add(Device::Origin, Action::Write, lba.0 * self.chunk_bytes, self.chunk_bytes);
+        }
+        self.design.clean(lba);
+        self.tell_dirty(lba);
     }
 
     /// Counts what the decision asks for; `stored` is what is written if it says so.
@@ -217,15 +278,7 @@ impl<D: Slotted> ReplayCache for SlottedCache<D> {
     }
 
     fn trim_part(&mut self, lba: Lba) {
-        if self.design.is_dirty(lba) {
-            self.traffic.flash_data_bytes_read += self.chunk_bytes;
-            self.traffic.origin_chunks_written += 1;
-            if let Some(slot) = self.design.lookup(lba).filter(|_| self.gathering.is_on()) {
-                self.gather_slot_read(slot);
-                self.gather_origin(Action::Write, lba);
-            }
-            self.design.clean(lba);
-        }
+        self.destage(lba, Waits::Client);
         self.forget(lba);
     }
 
@@ -262,6 +315,32 @@ impl<D: Slotted> ReplayCache for SlottedCache<D> {
 
     fn take_requests(&mut self, into: &mut Requests) {
         self.gathering.take(into);
+    }
+
+    fn expect_drops(&mut self) -> bool {
+        if !self.keeps_orphans {
+            self.dirty.turn_on();
+        }
+        !self.keeps_orphans
+    }
+
+    fn evict_range(&mut self, bytes: Range<u64>) {
+        let slots = self.design.sizes().data_chunks;
+        let at = |byte: u64| (byte / self.chunk_bytes).min(slots) as u32;
+        for slot in (at(bytes.start)..at(bytes.end.next_multiple_of(self.chunk_bytes))).map(ChunkSlot) {
+            for lba in self.addresses.remove(&slot).unwrap_or_default() {
+                if self.design.lookup(lba) == Some(slot) {
+                    self.destage(lba, Waits::Nobody);
+                    self.forget(lba);
+                }
+            }
+        }
+    }
+
+    fn clean_range(&mut self, bytes: Range<u64>) {
+        for lba in self.dirty.in_bytes(&bytes) {
+            self.destage(lba, Waits::Nobody);
+        }
     }
 
     fn flash_data_range(&self) -> Range<u64> {

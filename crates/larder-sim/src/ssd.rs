@@ -14,7 +14,7 @@
 //! | [`array`](mod@array) | the physical state, and the rules of flash that nobody gets around |
 //! | [`flash`] | the array, its counts and the sink as one: what a translation layer works on |
 //! | [`blocks`] | free blocks by wear, closed blocks by their valid pages |
-//! | [`space`], `collect.rs` | blocks written as a log a plane, greedy collection, wear levelling |
+//! | [`space`], `collect.rs`, `restart.rs` | blocks written as a log a plane, greedy collection, wear levelling, and all of it found again |
 //! | [`counts`] | what was programmed, read and erased, wear, and years of life |
 //! | [`ftl`] | the trait of all translation layers, and the table of them |
 //! | [`page_mapped`] | the page-mapped one: a space and a table |
@@ -52,6 +52,7 @@ pub mod op;
 pub mod page_mapped;
 pub mod profile;
 pub mod recency;
+mod restart;
 pub mod space;
 pub mod time;
 pub mod weu_aligned;

@@ -24,6 +24,7 @@
 use crate::{
     cache::{Content, Figures, ReplayCache, Traffic, WritePolicy},
     devices::{Action, Requests, Waits},
+    dirty::DirtyChunks,
 };
 use follow::Following;
 use larder_core::{
@@ -110,6 +111,8 @@ pub struct WeuCache {
     advised: Range<u32>,
     /// Slots that the drive emptied, in the order in which it did; they are not free yet.
     dropped: VecDeque<SlotId>,
+    /// Where what is dirty lies, if the drive wants to know.
+    dirty: DirtyChunks,
     /// What is under way in a log that is followed.
     following: Option<Following>,
 }
@@ -149,6 +152,7 @@ impl WeuCache {
             asked: Asked::new(&options),
             advised: 0..0,
             dropped: VecDeque::new(),
+            dirty: DirtyChunks::default(),
             following: None,
         })
     }
@@ -201,6 +205,7 @@ impl WeuCache {
         let seq = dirty.then_some(self.next_seq);
         self.next_seq += 1;
         self.design.map(lba, new, seq);
+        self.tell_dirty(lba);
         match class.and_then(|class| self.open[index_of(class)].as_mut()) {
             Some(open) if dirty => {
                 open.holds_dirty = true;
@@ -302,6 +307,7 @@ impl WeuCache {
     /// The chunk's copy on flash is outdated, durably, before the origin is written.
     fn forget(&mut self, lba: Lba) {
         if self.design.unmap(lba) {
+            self.tell_dirty(lba);
             self.pending += 1;
             self.commit();
         }
@@ -375,6 +381,7 @@ impl ReplayCache for WeuCache {
             self.next_seq += 1;
             let count = TRIMMED_AT_ONCE.min(end - at);
             self.design.trim(Run { first: Lba(at), count, seq, no_hole: false });
+            self.dirty.in_run(Lba(at), count).into_iter().for_each(|lba| self.tell_dirty(lba));
             self.pending += 1;
             self.destage_some();
         }
@@ -451,7 +458,16 @@ impl ReplayCache for WeuCache {
         self.advise(&bytes);
     }
 
-    fn evict_range(&mut self, bytes: Range<u64>) -> bool {
-        self.evict_all_in(&bytes)
+    fn expect_drops(&mut self) -> bool {
+        self.dirty.turn_on();
+        true
+    }
+
+    fn evict_range(&mut self, bytes: Range<u64>) {
+        self.evict_all_in(&bytes);
+    }
+
+    fn clean_range(&mut self, bytes: Range<u64>) {
+        self.clean_all_in(&bytes);
     }
 }

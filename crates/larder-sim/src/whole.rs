@@ -45,7 +45,10 @@ mod pages;
 mod plan;
 pub mod uncached;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
+    ops::Range,
+};
 
 use larder_trace::{Op, TraceError};
 
@@ -202,6 +205,15 @@ impl Whole {
         self
     }
 
+    /// The drive never drops these bytes of the flash, as [without a clock](crate::host::Host::kept).
+    ///
+    /// # Errors
+    /// If so much cannot be kept.
+    pub fn keeping(mut self, bytes: &[Range<u64>]) -> Result<Whole, OutOfRange> {
+        self.devices.keep(bytes)?;
+        Ok(self)
+    }
+
     /// The cache.
     pub fn cache(&self) -> &dyn ReplayCache {
         &*self.cache
@@ -308,13 +320,19 @@ impl Whole {
             self.cache.replay(std::slice::from_ref(chunk), tally);
             self.cache.take_requests(&mut self.asked);
             self.devices.advisor_follows(&self.asked);
-            plan.add(&self.asked, self.pages.as_mut());
+            self.add_asked(&mut plan);
         }
-        // What a drive drops by itself is gone, and the cache is to know.
-        for bytes in self.devices.take_evicted() {
-            self.cache.evict_range(bytes);
+        loop {
+            // What a drive drops by itself is gone, and the cache is to know; what is too much to be dirty is written back.
+            for bytes in self.devices.take_evicted() {
+                self.cache.evict_range(bytes);
+                self.cache.take_requests(&mut self.asked);
+                self.add_asked(&mut plan);
+            }
+            let Some(bytes) = self.devices.too_dirty() else { break };
+            self.cache.clean_range(bytes);
             self.cache.take_requests(&mut self.asked);
-            plan.add(&self.asked, self.pages.as_mut());
+            self.add_asked(&mut plan);
         }
         let Plan { client, stores, evicts } = plan;
         let owed_before = self.owed;
@@ -352,6 +370,12 @@ impl Whole {
             self.start(For::Evicts, evicts);
         }
         self.answer(number);
+    }
+
+    /// What the cache asked for belongs to a request. The drive is told at once what is dirty and what is clean.
+    fn add_asked(&mut self, plan: &mut Plan) {
+        self.devices.told(&self.asked);
+        plan.add(&self.asked, self.pages.as_mut());
     }
 
     /// Bytes of flash that have been freed. What an eviction frees counts when all before it is over, too: what it evicts may have

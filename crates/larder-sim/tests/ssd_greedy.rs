@@ -81,8 +81,12 @@ struct Measured {
 
 /// Fills the drive, writes it over until it is steady, and measures as much again.
 fn measure(geometry: Geometry, separate_collected: bool, collection_threshold_percent: f64, seed: u64) -> Measured {
-    let space =
-        SpaceOptions { collection_threshold_percent, separate_collected, wear_spread_max: None, internal_pages_max: 0 };
+    let space = SpaceOptions {
+        collection_threshold_percent,
+        separate_collected,
+        wear_spread_max: None,
+        ..SpaceOptions::default()
+    };
     let mut ftl = PageMapped::new(geometry, PageMappedOptions { space, takes_trims: false }).expect("a drive");
     let logical = geometry.logical_pages();
     let mut rng = Rng::new(seed);

@@ -42,8 +42,8 @@ fn memory_is_what_is_told_and_fits() {
         });
         println!("{}: {told} bytes told, {peak} at most", kind.name);
         assert!(peak >= told, "{}: {told} bytes told, {peak} allocated", kind.name);
-        // Passing ones, and the box itself.
-        assert!(peak - told < told / 20 + 4096, "{}: {told} bytes told, {peak} allocated", kind.name);
+        // Passing ones, and the box itself. While CAFTL writes its tables out they are on flash twice.
+        assert!(peak - told < told / 16 + 4096, "{}: {told} bytes told, {peak} allocated", kind.name);
     }
 
     let tlc = Profile::named("tlc-nvme").expect("a profile");

@@ -154,6 +154,37 @@ fn a_read_goes_before_the_writes_that_wait() {
     assert_eq!(mean(&times.reads), BUS - 50_000 + PROGRAM + READ + BUS + LINK);
 }
 
+/// Four planes of one package: two programs wait for its bus, and a third page is on it, when a read has its page.
+#[test]
+fn a_read_has_the_bus_before_the_writes_that_wait() {
+    let mut drive = drive(&profile(1, 4, 64));
+    at_own_pace(&mut drive, [(0, write(0..4))]);
+    let begin = drive.now();
+    let times = at_own_pace(&mut drive, [(begin, write(4..7)), (begin + 1, read(3))]);
+    assert_eq!(mean(&times.reads), BUS - 1 + BUS + LINK);
+    assert_eq!(drive.now(), begin + 4 * BUS + PROGRAM, "the writes are over later by one page");
+}
+
+/// The second page is found as soon as it is hashed, while the first, to which it refers, waits for its plane. Until that is
+/// programmed, the buffer has both.
+#[test]
+fn a_deduplicated_page_keeps_its_frame_until_its_content_is_programmed() {
+    let slow = Timing { read_ns: READ, program_ns: 10 * PROGRAM, erase_ns: ERASE, transfer_ns: BUS };
+    let profile = Profile { timing: slow, ..profile(1, 1, 64) };
+    let mut drive = drive_of(FtlKind::named("caftl").expect("it is one"), &profile);
+    let same = |lpn| Request::Write(vec![PageWrite { lpn: Lpn(lpn), content: content(7) }]);
+    let hashed = 2 * profile.hash_ns(Hash::Sha1);
+    let programmed = profile.hash_ns(Hash::Sha1) + BUS + 10 * PROGRAM;
+    assert!(hashed + 10_000 < programmed);
+    let times =
+        at_own_pace(&mut drive, [(0, same(0)), (0, same(1)), (hashed + 5_000, read(1)), (programmed + 1, read(1))]);
+    assert_eq!(drive.ftl().counts().pages_deduplicated, 1);
+    assert_eq!(times.buffer_hits, 1, "while it is programmed, and not after");
+    assert_eq!(drive.ftl().counts().reads[Cause::Host as usize], 1);
+    assert_eq!(mean(&times.reads), (LINK + READ + BUS + LINK) / 2);
+    assert_eq!(drive.now(), programmed + 1 + READ + BUS + LINK);
+}
+
 /// Of four frames a read gets the next that is free, before six pages that wait for one; or, in its turn, the last.
 #[test]
 fn a_read_takes_a_frame_before_the_writes_that_wait_or_in_its_turn() {

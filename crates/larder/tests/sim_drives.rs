@@ -176,8 +176,8 @@ fn what_no_drive_can_be_is_refused_in_a_sentence() {
         ),
         (&["--ssd", "caftl:over_provisioning_percent=0"], "over_provisioning_percent is 0, but has to be at least "),
         (
-            &["--design", "lru", "--ssd", "caftl", "--ftl", "flashtier"],
-            "write --mode write-through or --mode write-around",
+            &["--design", "d-lru", "--ssd", "caftl", "--ftl", "flashtier"],
+            "write --orphans forget, or take another layer",
         ),
         (
             &["--ssd", "caftl:collection_threshold_percent=99"],

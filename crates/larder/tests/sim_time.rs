@@ -87,10 +87,13 @@ fn each_layer_has_a_time() {
     let scratch = Scratch::new("sim-time-layers");
     let trace = zipf(&scratch);
     let layers = "page,hybrid,caftl,flashtier-lru,weu";
-    let words = ["--mode", "write-through", "--ftl", layers, "--origin", "nvme-ssd"];
-    let rows = list(&mut compare(&trace, &words));
-    assert_eq!(rows.len(), 10);
-    for row in &rows {
+    let rows_in = |mode: &str| {
+        let rows = list(&mut compare(&trace, &["--mode", mode, "--ftl", layers, "--origin", "nvme-ssd"]));
+        assert_eq!(rows.len(), 10, "{mode}");
+        rows
+    };
+    let (through, back) = (rows_in("write-through"), rows_in("write-back"));
+    for (rows, row) in through.iter().map(|row| (&through, row)).chain(back.iter().map(|row| (&back, row))) {
         assert_eq!(number(row, "time_reads") + number(row, "time_writes"), 4000.0, "{row}");
         assert!(number(row, "time_iops") > 0.0 && number(row, "time_ssd_write_amplification") > 0.0, "{row}");
         assert_eq!(row["ssd_block_bytes"], rows[0]["ssd_block_bytes"], "side by side, blocks are equal: {row}");

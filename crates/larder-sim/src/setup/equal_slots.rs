@@ -13,7 +13,7 @@ use larder_core::{
     d_arc::DArc,
     d_lru::DLru,
     lru::Lru,
-    slotted::{FlashSize, SizeError, Slotted},
+    slotted::{FlashSize, Orphans, SizeError, Slotted},
 };
 use larder_format::size::exact;
 
@@ -74,7 +74,9 @@ fn build<D: Slotted + 'static>(
         FlashSize::Bytes(bytes) => bytes,
         FlashSize::DataChunks(_) => data_bytes + design.sizes().metadata_bytes,
     };
-    let cache = Box::new(SlottedCache::new(design, setup.policy, setup.chunk_bytes));
+    let keeps_orphans = design.looks_at_content() && setup.options.orphans.unwrap_or_default() == Orphans::Keep;
+    let cache = SlottedCache::new(design, setup.policy, setup.chunk_bytes).keeping_orphans(keeps_orphans);
+    let cache = Box::new(cache);
     Ok(Built { cache, flash_bytes, data_bytes, drive: None })
 }
 

@@ -42,6 +42,17 @@ impl FreeBlocks {
         FreeBlocks { planes: 1, sorted: vec![blocks.rev().map(|block| u64::from(block.0)).collect()] }
     }
 
+    /// The blocks of which nothing is programmed.
+    pub fn found(array: &FlashArray) -> Self {
+        let planes = array.geometry().planes();
+        let mut sorted = vec![Vec::new(); planes as usize];
+        for block in (0..array.geometry().blocks()).map(BlockId).filter(|&block| array.written(block) == 0) {
+            sorted[(block.0 % planes) as usize].push(key(block, array));
+        }
+        sorted.iter_mut().for_each(|blocks| blocks.sort_unstable_by(|one, other| other.cmp(one)));
+        FreeBlocks { planes, sorted }
+    }
+
     /// How many there are in `plane`.
     pub fn len(&self, plane: PlaneId) -> u32 {
         self.sorted[plane.0 as usize].len() as u32
@@ -70,7 +81,7 @@ impl FreeBlocks {
 
     /// `block` was erased.
     pub fn put(&mut self, block: BlockId, array: &FlashArray) {
-        let key = u64::from(array.erases(block)) << 32 | u64::from(block.0);
+        let key = key(block, array);
         let blocks = &mut self.sorted[(block.0 % self.planes) as usize];
         let at = blocks.partition_point(|&other| other > key);
         blocks.insert(at, key);
@@ -81,6 +92,11 @@ impl FreeBlocks {
         let blocks: usize = self.sorted.iter().map(|blocks| blocks.capacity() * size_of::<u64>()).sum();
         (blocks + self.sorted.capacity() * size_of::<Vec<u64>>()) as u64
     }
+}
+
+/// By which free blocks are sorted.
+fn key(block: BlockId, array: &FlashArray) -> u64 {
+    u64::from(array.erases(block)) << 32 | u64::from(block.0)
 }
 
 /// No block.

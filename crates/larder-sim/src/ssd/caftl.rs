@@ -15,6 +15,7 @@
 //! | `books.rs` | all of that, and how it follows a page that is moved |
 //! | `in_line.rs` | writes: sampling, pre-hashing, references (sections 3.1 and 3.4) |
 //! | `out_of_line.rs` | idle time: fingerprinting, external merging (section 3.5) |
+//! | `own.rs` | what the layer's own pages hold, and which of them a start goes by |
 //! | `persist.rs` | when metadata, journal and tables are programmed |
 //! | `recover.rs` | what is left after the power went, and how all is built up again |
 //! | [`options`], [`counts`] | how it behaves, and what it counts |
@@ -23,8 +24,8 @@
 //! programmed anew. A new page is programmed before an old one is given up. Hashes are told as operations; how long
 //! they take is the profile's.
 //!
-//! What it does not do: keep parts of the maps in flash alone (the paper's DFTL remark), or save the metadata page array
-//! and the lists of the layer's own pages, which are found for nothing when the power comes back.
+//! What it does not do: keep parts of the maps in flash alone (the paper's DFTL remark), or count what it takes to find its
+//! own pages when the power comes back; each that a start needs is read once.
 
 use std::ops::Range;
 
@@ -33,20 +34,20 @@ use super::{
     counts::Counts,
     flash::Flash,
     ftl::{Ftl, PageWrite, Written},
-    geometry::{BlockId, Geometry, Lpn, OutOfRange, Ppa},
-    op::{Cause, Op, Sink, Source},
+    geometry::{Geometry, Lpn, OutOfRange, Ppa},
+    op::{Cause, Sink, Source},
     space::{Space, SpaceOptions, Stream},
 };
-use books::{Books, Internals, Owner};
+use books::{Books, Owner};
 use counts::{CaftlCounts, DeviceRam};
 use digest::Digest;
 use hashbrown::HashMap;
-use journal::{Durable, Log};
+use journal::{Log, Record, Tables};
 use maps::{At, Location, Maps, Released, Vba};
 use options::{CaftlOptions, Sizes};
 use out_of_line::OutOfLine;
+use own::OwnPages;
 use pages::Pages;
-use persist::OwnPages;
 use store::Store;
 
 mod books;
@@ -58,6 +59,7 @@ pub mod journal;
 pub mod maps;
 pub mod options;
 mod out_of_line;
+mod own;
 pub mod pages;
 mod persist;
 mod recover;
@@ -73,32 +75,15 @@ pub struct Caftl {
     books: Books,
     options: CaftlOptions,
     sizes: Sizes,
-    /// What flash holds of the tables.
-    durable: Durable,
-    own: OwnPages,
     out_of_line: OutOfLine,
+    is_syncing: bool,
+    /// The power is gone, and current comes from the capacitor.
+    on_capacitor: bool,
     is_in_line_on: bool,
     /// Unknown contents until now.
     unknown: u64,
     /// Sample bytes of contents that somebody knows.
     sample_bytes: HashMap<Digest, u32>,
-    /// Without a capacitor: blocks that were erased since the log was empty.
-    erased: Vec<BlockId>,
-}
-
-/// Hears which blocks are erased, on the way to who else listens.
-struct Erasures<'a> {
-    blocks: &'a mut Vec<BlockId>,
-    sink: &'a mut dyn Sink,
-}
-
-impl Sink for Erasures<'_> {
-    fn op(&mut self, op: &Op) {
-        if let Op::Erase { block, .. } = *op {
-            self.blocks.push(block);
-        }
-        self.sink.op(op);
-    }
 }
 
 impl Caftl {
@@ -109,7 +94,12 @@ impl Caftl {
     /// an option is out of its range.
     pub fn new(geometry: Geometry, options: CaftlOptions) -> Result<Self, OutOfRange> {
         let sizes = Sizes::of(&geometry, &options)?;
-        let space = SpaceOptions { internal_pages_max: sizes.internal_pages_max, ..options.space };
+        let space = SpaceOptions {
+            internal_pages_max: sizes.internal_pages_max,
+            free_blocks_min: sizes.free_blocks_min,
+            owed_pages_max: sizes.owed_pages_max,
+            ..options.space
+        };
         let space = Space::new(geometry, space)?;
         let logical = geometry.logical_pages();
         let books = Books {
@@ -117,7 +107,9 @@ impl Caftl {
             log: Log::new(geometry.page_bytes),
             pages: Pages::new(geometry.pages(), geometry.page_bytes, sizes.metadata_frames),
             store: Store::new(options.store, options.pre_hashes)?,
-            internals: Internals::default(),
+            own: OwnPages::new(&sizes, journal::entries_per_page(geometry.page_bytes)),
+            has_capacitor: options.capacitor,
+            records_per_page: sizes.records_per_page as usize,
             counts: CaftlCounts::default(),
             fingerprints_collected: options.fingerprints_collected,
             hashes_due: 0,
@@ -128,13 +120,12 @@ impl Caftl {
             books,
             options,
             sizes,
-            durable: Durable::new(logical),
-            own: OwnPages::new(&sizes),
             out_of_line: OutOfLine::default(),
+            is_syncing: false,
+            on_capacitor: false,
             is_in_line_on: true,
             unknown: 0,
             sample_bytes: HashMap::new(),
-            erased: Vec::new(),
         })
     }
 
@@ -190,12 +181,7 @@ impl Caftl {
     /// Appends a page, and forgets what was known of the one that lay there.
     fn append(&mut self, stream: Stream, owner: Owner, source: Source, cause: Cause, sink: &mut dyn Sink) -> Ppa {
         let word = self.books.word(owner);
-        let ppa = if self.options.capacitor {
-            self.space.append(stream, word, source, cause, &mut self.books, sink)
-        } else {
-            let mut sink = Erasures { blocks: &mut self.erased, sink };
-            self.space.append(stream, word, source, cause, &mut self.books, &mut sink)
-        };
+        let ppa = self.space.append(stream, word, source, cause, &mut self.books, sink);
         self.books.reused(ppa);
         self.books.pages.forget(ppa);
         ppa
@@ -254,9 +240,18 @@ impl Caftl {
             }
         }
         let unique = self.books.maps.primary().iter().filter(|location| matches!(location.at(), Some(At::Page(_))));
-        let used = unique.count() as u32 + self.books.maps.vbas() + self.books.internals.len();
+        let used = unique.count() as u32 + self.books.maps.vbas() + self.books.own.len();
         assert_eq!(valid, used, "valid pages are those of the maps and the layer's own");
-        assert!(self.books.internals.len() <= self.sizes.internal_pages_max, "the layer's own pages");
+        assert!(self.books.own.len() <= self.sizes.internal_pages_max, "the layer's own pages");
+    }
+
+    /// What a start would find on flash, with what the log has, is the tables in RAM.
+    fn check_tables(&self) {
+        let books = &self.books;
+        let mut tables: Tables = books.own.load(&books.own.find(), books.maps.logical_pages(), &mut |_: &Record| ());
+        books.log.records().iter().for_each(|record| tables.apply(*record));
+        assert!(tables.primary == books.maps.primary(), "tables, journal and log are the primary table");
+        assert!(tables.secondary == books.maps.secondary(), "tables, journal and log are the secondary table");
     }
 
     fn check_store(&self) {
@@ -351,11 +346,10 @@ impl Ftl for Caftl {
             + books.log.ram_bytes()
             + books.pages.ram_bytes()
             + books.store.ram_bytes()
-            + books.internals.ram_bytes()
+            + books.own.ram_bytes()
             + (books.collected.capacity() * size_of::<Ppa>()) as u64;
-        let own = self.own.ram_bytes() + (self.erased.capacity() * size_of::<BlockId>()) as u64;
         let samples = self.sample_bytes.allocation_size() as u64;
-        self.space.ram_bytes() + books + own + samples + self.durable.ram_bytes() + self.out_of_line.ram_bytes()
+        self.space.ram_bytes() + books + samples + self.out_of_line.ram_bytes()
     }
 
     fn check(&self) {
@@ -363,7 +357,7 @@ impl Ftl for Caftl {
         self.books.maps.check();
         self.books.store.check();
         self.books.pages.check();
-        self.durable.check(&self.books.log, &self.books.maps);
+        self.check_tables();
         self.check_pages();
         self.check_store();
     }

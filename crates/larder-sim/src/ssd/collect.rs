@@ -8,14 +8,15 @@
 //!
 //! Invariants: collection begins with at least one free block and ends with more than it began with or with as many;
 //! each victim has an invalid page, so it ends. Static levelling looks at a plane once in as many erasures as the
-//! spread allows, and moves one block.
+//! spread allows, and moves one block. What flash has to know before a block is erased is programmed before
+//! ([`Relocate::owes_page`]).
 //!
 //! What it does not do: collect ahead of need, in idle time, or across planes.
 
 use super::{
     geometry::{BlockId, PlaneId},
-    op::{Cause, Sink},
-    space::{Relocate, Space, Stream},
+    op::{Cause, Sink, Source},
+    space::{Place, Relocate, Space, Stream},
 };
 
 impl Space {
@@ -35,7 +36,7 @@ impl Space {
     }
 
     /// Moves what is valid in a closed block, and erases it.
-    fn empty(
+    pub(super) fn empty(
         &mut self,
         victim: BlockId,
         stream: Stream,
@@ -52,6 +53,12 @@ impl Space {
             let to = self.flash.copy(from, block, cause, sink);
             relocate.moved(self.flash.array().owner(to), from, to);
             self.close_full(plane, stream, block);
+        }
+        while relocate.owes_page() {
+            let block = self.open_block(plane, Stream::Internal);
+            let place = Place { plane, stream: Stream::Internal, block };
+            let owner = relocate.pay_page(self.page_at(place));
+            self.program(place, owner, Source::Internal, Cause::Journal, sink);
         }
         self.flash.erase(victim, cause, sink);
         self.free.put(victim, self.flash.array());

@@ -95,6 +95,11 @@ pub trait Ftl: Send {
         true
     }
 
+    /// Of how many aligned runs of a block's pages something may be dirty at a time; `None`: of all.
+    fn dirty_blocks_max(&self) -> Option<u32> {
+        None
+    }
+
     /// Whether the drive drops pages that it did not name before ([`Ftl::next_eviction`]): then it has to be
     /// [told](Ftl::tell_dirty) what is dirty.
     fn drops_unasked(&self) -> bool {

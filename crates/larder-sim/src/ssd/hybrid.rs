@@ -414,6 +414,10 @@ impl Ftl for Hybrid {
         self.eviction.as_ref().is_none_or(|eviction| eviction.takes_dirty(logical_block))
     }
 
+    fn dirty_blocks_max(&self) -> Option<u32> {
+        self.eviction.as_ref().map(Eviction::dirty_blocks_max)
+    }
+
     fn locate(&self, lpn: Lpn) -> Option<Ppa> {
         self.pages[lpn.0 as usize].some()
     }

@@ -3,7 +3,8 @@
 //! Role: [`Space`] appends pages to open blocks, one a plane and [`Stream`], plane after plane (full striping, CAFTL
 //! Table 1), and collects and levels wear when a plane's free blocks run out (`collect.rs`). What the pages mean is not
 //! its business: each has an owner, a word of whoever uses the space, and [`Relocate`] tells when it has moved. So the
-//! page-mapped layer is a space and a table, and CAFTL a space and two tables.
+//! page-mapped layer is a space and a table, and CAFTL a space and two tables. After the power went, all of that is found
+//! again in the flash (`restart.rs`).
 //!
 //! Invariants:
 //! - A plane takes pages for the host only while collection can still make room in it: while its valid pages are fewer
@@ -36,12 +37,31 @@ pub enum Stream {
 }
 
 /// How many streams there are.
-const STREAMS: usize = 4;
+pub(super) const STREAMS: usize = 4;
 
 /// Who uses a space, told that a page has moved.
 pub trait Relocate {
     /// What `owner` said of page `from` is on page `to` now.
     fn moved(&mut self, owner: u32, from: Ppa, to: Ppa);
+
+    /// Whether a page of the layer's own has to be programmed before a block may be erased, because flash knows nothing
+    /// yet of what left the block.
+    fn owes_page(&self) -> bool {
+        false
+    }
+
+    /// What is owed goes to page `at`, which is programmed next: its owner. Asked only of who owes one.
+    fn pay_page(&mut self, at: Ppa) -> u32 {
+        panic!("no page is owed, and {} is not wanted", at.0)
+    }
+}
+
+/// Where a page goes that is programmed next.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    pub(super) plane: PlaneId,
+    pub(super) stream: Stream,
+    pub(super) block: BlockId,
 }
 
 /// How a space behaves.
@@ -59,6 +79,19 @@ pub struct SpaceOptions {
     pub wear_spread_max: Option<u32>,
     /// The most pages of the layer's own that are valid at a time, over the whole drive.
     pub internal_pages_max: u32,
+    /// A plane collects when no more blocks than these are free, where the threshold is less; one at least.
+    pub free_blocks_min: u32,
+    /// The most pages that are [owed](Relocate::owes_page) for a block that is erased: a victim has more invalid ones.
+    pub owed_pages_max: u32,
+}
+
+impl SpaceOptions {
+    /// The streams that are written.
+    pub(super) fn streams(&self) -> impl Iterator<Item = Stream> + use<> {
+        let is_used = [true, self.separate_collected, self.internal_pages_max > 0, self.wear_spread_max.is_some()];
+        let all = [Stream::Host, Stream::Collected, Stream::Internal, Stream::Still];
+        all.into_iter().zip(is_used).filter(|(_, is_used)| *is_used).map(|(stream, _)| stream)
+    }
 }
 
 impl Default for SpaceOptions {
@@ -70,6 +103,8 @@ impl Default for SpaceOptions {
             separate_collected: true,
             wear_spread_max: Some(100),
             internal_pages_max: 0,
+            free_blocks_min: 1,
+            owed_pages_max: 0,
         }
     }
 }
@@ -88,7 +123,7 @@ pub struct Space {
     /// Erasures of each plane since wear was last looked at.
     pub(super) since_look: Vec<u32>,
     plane_pages_max: u32,
-    next_plane: u32,
+    pub(super) next_plane: u32,
 }
 
 impl Space {
@@ -106,17 +141,15 @@ impl Space {
             return Err(OutOfRange::new("wear_spread_max", 0, "at least 1, or none"));
         }
         let blocks = f64::from(geometry.blocks_per_plane);
-        let free_min = ((blocks * percent / 100.0).ceil() as u32).max(1);
-        let streams = 1
-            + u32::from(options.separate_collected)
-            + u32::from(options.internal_pages_max > 0)
-            + u32::from(options.wear_spread_max.is_some());
+        let free_min = ((blocks * percent / 100.0).ceil() as u32).max(options.free_blocks_min.max(1));
+        let streams = options.streams().count() as u32;
         // The new copy of a page is programmed before the old one is given up: one page more.
         let pages = u64::from(geometry.logical_pages()) + u64::from(options.internal_pages_max) + 1;
         let blocks_max = u64::from(geometry.blocks_per_plane).saturating_sub(u64::from(free_min + streams));
-        let plane_pages_max = blocks_max * u64::from(geometry.pages_per_block);
+        let block_pages_max = geometry.pages_per_block.saturating_sub(options.owed_pages_max);
+        let plane_pages_max = blocks_max * u64::from(block_pages_max);
         if pages > plane_pages_max * u64::from(geometry.planes()) {
-            let beyond = pages.div_ceil(u64::from(geometry.planes())).div_ceil(u64::from(geometry.pages_per_block));
+            let beyond = pages.div_ceil(u64::from(geometry.planes())).div_ceil(u64::from(block_pages_max.max(1)));
             let free_max = u64::from(geometry.blocks_per_plane).saturating_sub(beyond + u64::from(streams));
             // More is kept free than by default, and less would do: that is what to change.
             if percent > SpaceOptions::default().collection_threshold_percent && free_max > 0 {
@@ -157,8 +190,32 @@ impl Space {
         relocate: &mut dyn Relocate,
         sink: &mut dyn Sink,
     ) -> Ppa {
+        let place = self.make_room(stream, relocate, sink);
+        self.program(place, owner, source, cause, sink)
+    }
+
+    /// Where the next page of a stream goes, on the next plane that takes one; makes room before where that has to be.
+    pub fn make_room(&mut self, stream: Stream, relocate: &mut dyn Relocate, sink: &mut dyn Sink) -> Place {
         let plane = self.take_plane();
         let block = self.block_for(plane, stream, relocate, sink);
+        Place { plane, stream, block }
+    }
+
+    /// The page that [`Space::program`] programs there.
+    pub fn page_at(&self, place: Place) -> Ppa {
+        let array = self.flash.array();
+        array.geometry().ppa(place.block, array.written(place.block))
+    }
+
+    /// Programs a page where room was made.
+    pub fn program(
+        &mut self,
+        Place { plane, stream, block }: Place,
+        owner: u32,
+        source: Source,
+        cause: Cause,
+        sink: &mut dyn Sink,
+    ) -> Ppa {
         let ppa = self.flash.program(block, owner, source, cause, sink);
         self.close_full(plane, stream, block);
         ppa
@@ -273,6 +330,7 @@ impl Space {
             Stream::Still => self.free.take_most_worn(plane),
             _ => self.free.take_least_worn(plane),
         };
+        let block = block.or_else(|| self.take_open(plane));
         let Some(block) = block else { panic!("plane {} has no free block", plane.0) };
         self.open[plane.0 as usize][stream as usize] = Some(block);
         block

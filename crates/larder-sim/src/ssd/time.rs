@@ -3,7 +3,8 @@
 //!
 //! A write is over when the buffer has all its pages (CAFTL section 4.1.1): it takes a frame a page, and passes the host's
 //! link. From the buffer the oldest request goes to the translation layer, first through the controller where it is to be hashed, one
-//! request at a time; then its pages are programmed, and their frames are free. A read is over when its pages are in the buffer
+//! request at a time; then its pages are programmed, and their frames are free. A page that is not programmed, since its content is
+//! there, keeps its frame until it is hashed, and until the page that it refers to is programmed, where that waits still. A read is over when its pages are in the buffer
 //! and have passed the link: what the buffer holds is there at once, the rest is read from flash, before all that waits for those
 //! planes without being a read of the host. Reads take frames, too, before writes do, unless they shall [wait their
 //! turn](Drive::with_reads_in_turn). So writes wait where the buffer is full, and reads where it is full of what is not programmed yet.
@@ -22,7 +23,9 @@
 //! What it does not do: move data, or make requests: [`run`] does.
 
 pub mod buffer;
+mod filling;
 mod frames;
+mod handing;
 mod jobs;
 pub mod lanes;
 pub mod latency;
@@ -35,15 +38,17 @@ use std::{
     ops::Range,
 };
 
-use buffer::{Buffer, HandOver};
-use lanes::{Lanes, Owner, Step};
+use buffer::Buffer;
+use filling::Filling;
+use handing::HandedOver;
+use lanes::{Job, Lanes, Owner, Step};
 use latency::Times;
 use stripes::Stripes;
 
 use super::{
     ftl::{Ftl, PageWrite},
     geometry::{Lpn, OutOfRange},
-    op::{Op, Source},
+    op::Op,
     profile::Profile,
 };
 
@@ -100,13 +105,6 @@ enum Event {
     Hashed,
 }
 
-/// What the layer was handed, while the controller hashes it.
-struct HandedOver {
-    /// The batch and its pages; none where the layer works on its own.
-    batch: Option<(u64, Vec<PageWrite>)>,
-    ops: Vec<Op>,
-}
-
 /// A drive with a clock; see the module.
 pub struct Drive {
     ftl: Box<dyn Ftl>,
@@ -127,6 +125,8 @@ pub struct Drive {
     hashing: Option<HandedOver>,
     /// Host pages that were handed over and are not programmed.
     programs_ahead: u64,
+    /// Pages whose programs are not over.
+    filling: Filling,
     /// The layer has nothing left to do on its own.
     is_settled: bool,
     reads_in_turn: bool,
@@ -168,6 +168,7 @@ impl Drive {
             link_is_free_at: 0,
             hashing: None,
             programs_ahead: 0,
+            filling: Filling::default(),
             is_settled: true,
             reads_in_turn: false,
             over: VecDeque::new(),
@@ -279,9 +280,11 @@ impl Drive {
         match event {
             Event::Step(step) => {
                 let mut steps = Vec::new();
-                let owner = self.lanes.step_ends(step, &mut |ns, step| steps.push((ns, step)));
+                let job = self.lanes.step_ends(step, &mut |ns, step| steps.push((ns, step)));
                 self.schedule(steps);
-                self.job_is_done(owner);
+                if let Some(job) = job {
+                    self.job_is_done(&job);
+                }
             }
             Event::Linked { request, gives_frame } => {
                 if gives_frame {
@@ -366,72 +369,32 @@ impl Drive {
         }
     }
 
-    fn hand_over(&mut self) -> Option<HandedOver> {
-        let fill = self.buffer.fill_percent();
-        let HandOver { batch, pages, trimmed } = self.buffer.hand_over()?;
-        self.ftl.tell_buffer_fill(fill);
-        let mut ops = Vec::new();
-        if !pages.is_empty() {
-            self.ftl.write(&pages, &mut |op: &Op| ops.push(*op));
-        }
-        for Lpn(lpn) in trimmed {
-            self.ftl.trim(lpn..lpn + 1, &mut |op: &Op| ops.push(*op));
-        }
-        Some(HandedOver { batch: Some((batch, pages)), ops })
-    }
-
-    fn hash_and_program(&mut self, handed: HandedOver) {
-        let hash_ns = |op: &Op| match op {
-            Op::Hash { hash, .. } => self.profile.hash_ns(*hash),
-            _ => 0,
-        };
-        let ns: Nanos = handed.ops.iter().map(hash_ns).sum();
-        self.times.hashing_ns += u128::from(ns);
-        match ns {
-            0 => self.program(handed),
-            ns => {
-                self.hashing = Some(handed);
-                self.at(self.now + ns, Event::Hashed);
-            }
-        }
-    }
-
-    /// What was handed over and hashed goes to the planes; pages whose content is there already need their frames no more.
-    fn program(&mut self, handed: HandedOver) {
-        let Some((batch, pages)) = handed.batch else {
-            return self.enqueue(&handed.ops, None, None);
-        };
-        let is_programmed = |op: &Op| match op {
-            Op::Program { source: Source::Host(lpn, _), .. } => Some(lpn.0),
-            _ => None,
-        };
-        let mut programmed: Vec<u32> = handed.ops.iter().filter_map(is_programmed).collect();
-        programmed.sort_unstable();
-        self.programs_ahead += programmed.len() as u64;
-        self.enqueue(&handed.ops, Some(batch), None);
-        for page in pages.iter().filter(|page| programmed.binary_search(&page.lpn.0).is_err()) {
-            self.buffer.release(page.lpn, batch);
-        }
-    }
-
     /// Gives operations to their planes, in their order.
     fn enqueue(&mut self, ops: &[Op], batch: Option<u64>, awaited: Option<(usize, u64)>) {
         self.evicted.extend(jobs::evicted(ops));
         let mut steps = Vec::new();
         for job in jobs::of(&mut self.stripes, ops, batch, awaited, &mut self.lanes.links) {
+            if let Some(ppa) = job.fills {
+                self.filling.begins(ppa);
+            }
             self.lanes.push(job, &mut |ns, step| steps.push((ns, step)));
         }
         self.schedule(steps);
     }
 
-    fn job_is_done(&mut self, owner: Option<Owner>) {
-        match owner {
-            None | Some(Owner::Nobody) => {}
-            Some(Owner::Request(request)) => match self.requests.get(&request).map(|pending| pending.kind) {
+    fn job_is_done(&mut self, job: &Job) {
+        if let Some(ppa) = job.fills {
+            for (lpn, batch) in self.filling.ends(ppa) {
+                self.buffer.release(lpn, batch);
+            }
+        }
+        match job.owner {
+            Owner::Nobody => {}
+            Owner::Request(request) => match self.requests.get(&request).map(|pending| pending.kind) {
                 Some(Kind::Flush) => self.one_less(request),
                 _ => self.link(request, true),
             },
-            Some(Owner::Frame { lpn, batch }) => {
+            Owner::Frame { lpn, batch } => {
                 self.programs_ahead -= 1;
                 self.buffer.release(Lpn(lpn), batch);
             }

@@ -7,8 +7,10 @@
 //!
 //! What it does not do: evict. What the origin is told of trims is not counted as written.
 
+use std::ops::Range;
+
 use super::WeuCache;
-use crate::devices::Action;
+use crate::devices::{Action, Waits};
 use larder_core::{Lba, Lookup, ranges::Run};
 
 /// Chunks that are destaged at once.
@@ -37,8 +39,29 @@ impl WeuCache {
     /// The origin has a chunk as of `seq`; whether it is clean then.
     pub(super) fn mark_clean(&mut self, lba: Lba, seq: u64) -> bool {
         let is_clean = self.design.mark_clean(lba, seq);
+        self.tell_dirty(lba);
         self.pending += u64::from(is_clean);
         is_clean
+    }
+
+    /// The drive has no room for more that is dirty: what is dirty in these bytes of the flash is destaged.
+    pub(super) fn clean_all_in(&mut self, bytes: &Range<u64>) {
+        self.asked.for_whom(Waits::Nobody);
+        let dirty = self.dirty.in_bytes(bytes);
+        let dirty: Vec<_> = dirty.into_iter().filter_map(|lba| Some((lba, self.design.dirty_seq(lba)?))).collect();
+        self.destage(dirty.into_iter());
+        self.commit_if_many();
+    }
+
+    /// Where the data of `lba` lies, if it is dirty, has changed, or may have.
+    pub(super) fn tell_dirty(&mut self, lba: Lba) {
+        if self.dirty.is_on() {
+            let place = self.design.dirty_seq(lba).and_then(|_| match self.design.peek(lba) {
+                Lookup::Chunk { place, .. } => Some(self.asked.bytes_of(&place)),
+                _ => None,
+            });
+            self.asked.tell_dirty(&mut self.dirty, lba, place);
+        }
     }
 
     /// Destages, by address, what is over a limit: chunks and trimmed runs, whichever are too many.

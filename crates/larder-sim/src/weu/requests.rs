@@ -13,7 +13,10 @@
 //! What it does not do: count; `Traffic` is counted where things are done.
 
 use super::{WeuCache, WeuOptions, segments::index_of};
-use crate::devices::{Action, Device, Gathering, RawChunk, Requests, Waits};
+use crate::{
+    devices::{Action, Device, Gathering, RawChunk, Requests, Waits},
+    dirty::DirtyChunks,
+};
 use larder_core::{Fingerprint, Lba, Place, SlotId, StreamClass};
 use larder_format::{
     layout::{METADATA_OFFSET, SUPERBLOCK_OFFSETS},
@@ -78,6 +81,17 @@ impl Asked {
 
     fn slot_start(&self, slot: SlotId) -> u64 {
         self.weu_offset + u64::from(slot.0) * self.weu_bytes
+    }
+
+    /// Where a record lies.
+    pub fn bytes_of(&self, place: &Place) -> Range<u64> {
+        let start = self.slot_start(place.slot) + u64::from(place.offset);
+        start..start + u64::from(place.stored_len)
+    }
+
+    /// The dirty data of `lba` lies there now, or nowhere.
+    pub fn tell_dirty(&mut self, dirty: &mut DirtyChunks, lba: Lba, place: Option<Range<u64>>) {
+        dirty.set(lba, place, &mut self.gathering);
     }
 
     /// The slots that lie in these bytes of the flash, whole or in part.
@@ -228,12 +242,16 @@ impl WeuCache {
     }
 
     /// See [`ReplayCache::evict_range`](crate::cache::ReplayCache::evict_range).
-    pub(super) fn evict_all_in(&mut self, bytes: &Range<u64>) -> bool {
+    ///
+    /// A WEU that is being filled gets no more, if a segment of it is on flash.
+    pub(super) fn evict_all_in(&mut self, bytes: &Range<u64>) {
         self.asked.for_whom(Waits::Nobody);
         let slots = self.asked.slots_in(bytes);
-        let is_open = |slot: u64| self.open.iter().flatten().any(|open| u64::from(open.slot.0) == slot);
-        if slots.clone().any(is_open) {
-            return false;
+        for class in [StreamClass::Clean, StreamClass::Dirty] {
+            let open = self.open[index_of(class)].as_ref();
+            if open.is_some_and(|open| slots.contains(&u64::from(open.slot.0)) && open.packer.start() > 0) {
+                self.close_segment(class, true);
+            }
         }
         for slot in slots.start..slots.end.min(self.options.slot_count.into()) {
             // None where the slot is free: nothing maps into it.
@@ -241,6 +259,5 @@ impl WeuCache {
                 self.evict_dropped(victim.slot);
             }
         }
-        true
     }
 }

@@ -13,9 +13,13 @@ use super::{DESTAGE_DEPTH, plan::Step};
 use crate::{
     cache::ReplayCache,
     devices::Requests,
+    dirty::DirtyPages,
     host::Host,
     origin::{self, Kind, Origin},
-    ssd::time::{Drive, Nanos},
+    ssd::{
+        geometry::OutOfRange,
+        time::{Drive, Nanos, Request},
+    },
 };
 
 /// Where a step of a chain belongs: its task, and which chain of its stage.
@@ -32,12 +36,15 @@ pub(super) struct Devices {
     /// Writes of destaging that wait for their turn.
     destaging: VecDeque<(Place, origin::Request)>,
     destaging_now: usize,
+    /// Of a drive that drops what is clean.
+    dirty: Option<DirtyPages>,
 }
 
 impl Devices {
     /// With nothing under way. Without a drive, nothing may be asked of one.
     pub fn new(drive: Option<Drive>, origin: Origin) -> Devices {
         Devices {
+            dirty: drive.as_ref().and_then(|drive| DirtyPages::of(drive.ftl())),
             drive,
             origin,
             advisor: None,
@@ -60,6 +67,32 @@ impl Devices {
         if let Some(host) = &mut self.advisor {
             host.carry_out(asked);
         }
+    }
+
+    /// The drive is never to drop these bytes of the flash.
+    ///
+    /// # Errors
+    /// If so much cannot be kept.
+    pub fn keep(&mut self, bytes: &[Range<u64>]) -> Result<(), OutOfRange> {
+        let (Some(dirty), Some(drive)) = (&mut self.dirty, &mut self.drive) else { return Ok(()) };
+        let too_many = |(kept, most): (u32, u32)| OutOfRange::new("blocks kept", kept, format!("fewer than {most}"));
+        dirty.keep(bytes).map_err(too_many)?.into_iter().for_each(|pages| drive.tell_dirty(pages, true));
+        Ok(())
+    }
+
+    /// The cache says what is dirty, and what no longer is.
+    pub fn told(&mut self, asked: &Requests) {
+        let (Some(dirty), Some(drive)) = (&mut self.dirty, &mut self.drive) else { return };
+        for told in asked.told() {
+            for page in dirty.told(&told.bytes, told.is_dirty) {
+                drive.tell_dirty(page..page + 1, told.is_dirty);
+            }
+        }
+    }
+
+    /// Bytes of the flash to be written back, where so much is dirty that the drive has no room for more.
+    pub fn too_dirty(&self) -> Option<Range<u64>> {
+        self.dirty.as_ref()?.too_dirty()
     }
 
     /// When something happens next.
@@ -85,7 +118,12 @@ impl Devices {
                 let Some(drive) = &mut self.drive else { return };
                 drive.advance_to(now);
                 // Pages that were never written read as nothing, and are there at once.
+                let trimmed = if let Request::Trim(pages) = &request { pages.clone() } else { 0..0 };
                 let number = drive.submit(request);
+                // What is written there since that was asked is dirty still.
+                for page in self.dirty.iter().flat_map(|dirty| dirty.dirty_in(trimmed.clone())) {
+                    drive.tell_dirty(page..page + 1, true);
+                }
                 self.on_drive.insert(number, place);
             }
             Step::Origin(request) => match destages && request.kind == Kind::Write {

@@ -50,8 +50,12 @@ pub struct Drive {
 
 impl Drive {
     pub fn new(options: CaftlOptions) -> Drive {
-        let ftl = Caftl::new(GEOMETRY, options).unwrap_or_else(|error| panic!("{error}"));
-        Drive { ftl, shadow: Shadow::new(GEOMETRY), model: BTreeMap::new(), starts_compared: 0 }
+        Drive::of(GEOMETRY, options)
+    }
+
+    pub fn of(geometry: Geometry, options: CaftlOptions) -> Drive {
+        let ftl = Caftl::new(geometry, options).unwrap_or_else(|error| panic!("{error}"));
+        Drive { ftl, shadow: Shadow::new(geometry), model: BTreeMap::new(), starts_compared: 0 }
     }
 
     /// Writes contents by number from a page on, as one request.

@@ -38,7 +38,14 @@ pub struct Shadow {
     /// Logical pages that the drive dropped (true) or programmed for the host since this was last cleared, in order.
     pub came_and_went: Vec<(Lpn, bool)>,
     pub counts: Counts,
+    /// The power goes after so many programs and erasures more: who hears of the last unwinds with [`PowerCut`].
+    pub power_goes_after: Option<u64>,
+    /// Why flash was last changed, and whether that was an erasure.
+    pub last_change: (Cause, bool),
 }
+
+/// The power went.
+pub struct PowerCut;
 
 impl Shadow {
     pub fn new(geometry: Geometry) -> Self {
@@ -51,11 +58,26 @@ impl Shadow {
             host_reads: Vec::new(),
             came_and_went: Vec::new(),
             counts: Counts::default(),
+            power_goes_after: None,
+            last_change: (Cause::Host, false),
+        }
+    }
+
+    /// Does something, and says whether the power went meanwhile.
+    pub fn until_power_goes(work: impl FnOnce()) -> bool {
+        match std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)) {
+            Ok(()) => false,
+            Err(cause) if cause.is::<PowerCut>() => true,
+            Err(cause) => std::panic::resume_unwind(cause),
         }
     }
 
     pub fn held(&self, ppa: Ppa) -> Held {
         self.pages[ppa.0 as usize].unwrap_or_else(|| panic!("page {} is not programmed", ppa.0))
+    }
+
+    pub fn is_programmed(&self, ppa: Ppa) -> bool {
+        self.pages[ppa.0 as usize].is_some()
     }
 
     fn program(&mut self, ppa: Ppa, source: Source, cause: Cause) {
@@ -115,6 +137,18 @@ impl Sink for Shadow {
             Op::Evicted { lpn } => {
                 self.came_and_went.push((lpn, true));
                 self.counts.pages_evicted += 1;
+            }
+        }
+        match *op {
+            Op::Program { cause, .. } => self.last_change = (cause, false),
+            Op::Erase { cause, .. } => self.last_change = (cause, true),
+            _ => return,
+        }
+        if let Some(left) = &mut self.power_goes_after {
+            *left = left.saturating_sub(1);
+            if *left == 0 {
+                self.power_goes_after = None;
+                std::panic::resume_unwind(Box::new(PowerCut));
             }
         }
     }

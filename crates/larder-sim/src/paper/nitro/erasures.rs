@@ -2,7 +2,7 @@
 //!
 //! The drive is the paper's: 7% over-provisioning, 10% of its blocks for the log of the hybrid mapping (§5.4), cut to the size of
 //! the cache, with pages of 4 KiB. The cache's metadata is not on it, for Nitro keeps its indices in RAM. Caches of Figure 6 are in
-//! write-through: a drive that drops data by itself needs clean ones. All of a trace is counted, from an empty drive on.
+//! write-through, in which all of a cache may be dropped by a drive that does so by itself. All of a trace is counted, from an empty drive on.
 //!
 //! What it does not do: time.
 

@@ -7,6 +7,9 @@
 //! necessary on flash (journal, metadata, hashes) is only noted here, and done once the space is free again
 //! (`persist.rs`).
 //!
+//! Without a capacitor the log is not only noted: it goes to the journal before a block is erased
+//! ([`Relocate::owes_page`]).
+//!
 //! What it does not do: any operation on flash.
 
 use super::{
@@ -14,6 +17,7 @@ use super::{
     digest::Digest,
     journal::Log,
     maps::{At, Location, Maps, Vba},
+    own::{Body, OwnPages},
     pages::Pages,
     store::{Entry, Inserted, Store},
 };
@@ -36,48 +40,6 @@ pub(super) enum Owner {
 /// The bit of an owner word that no logical page has.
 const NOT_A_PAGE: u32 = 1 << 31;
 
-/// Where the layer's own pages are.
-#[derive(Debug, Default)]
-pub(super) struct Internals {
-    ppas: Vec<Ppa>,
-    free: Vec<u32>,
-}
-
-impl Internals {
-    /// A number for a page that is programmed next.
-    pub fn reserve(&mut self) -> u32 {
-        self.free.pop().unwrap_or_else(|| {
-            self.ppas.push(Ppa::NONE);
-            self.ppas.len() as u32 - 1
-        })
-    }
-
-    /// The page is there.
-    pub fn set(&mut self, id: u32, ppa: Ppa) {
-        self.ppas[id as usize] = ppa;
-    }
-
-    /// Where the page is.
-    pub fn get(&self, id: u32) -> Ppa {
-        self.ppas[id as usize]
-    }
-
-    /// The page is of no use any longer; where it was.
-    pub fn release(&mut self, id: u32) -> Ppa {
-        self.free.push(id);
-        std::mem::replace(&mut self.ppas[id as usize], Ppa::NONE)
-    }
-
-    /// How many there are.
-    pub fn len(&self) -> u32 {
-        (self.ppas.len() - self.free.len()) as u32
-    }
-
-    pub fn ram_bytes(&self) -> u64 {
-        (self.ppas.capacity() * size_of::<Ppa>() + self.free.capacity() * size_of::<u32>()) as u64
-    }
-}
-
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Books {
@@ -85,7 +47,11 @@ pub(super) struct Books {
     pub log: Log,
     pub pages: Pages,
     pub store: Store,
-    pub internals: Internals,
+    pub own: OwnPages,
+    /// Whether what the log holds survives the power. If not, flash has it before a block is erased.
+    pub has_capacitor: bool,
+    /// Records of a page of the journal.
+    pub records_per_page: usize,
     pub counts: CaftlCounts,
     /// Whether collection fingerprints what it moves.
     pub fingerprints_collected: bool,
@@ -173,8 +139,25 @@ impl Books {
         match owner {
             Owner::Page(lpn) => self.maps.location(lpn).at() == Some(At::Page(ppa)),
             Owner::Shared(vba) => self.maps.shared(vba).ppa == ppa,
-            Owner::Internal(id) => self.internals.get(id) == ppa,
+            Owner::Internal(id) => self.own.is_at(id, ppa),
         }
+    }
+}
+
+impl Books {
+    /// A page of the layer's own is programmed on `ppa` next: its number.
+    pub fn put_own(&mut self, ppa: Ppa, body: Body, journal_from: Option<u64>) -> u32 {
+        self.reused(ppa);
+        self.pages.forget(ppa);
+        self.own.put(ppa, body, journal_from)
+    }
+
+    /// The oldest of the log is programmed on `ppa` next.
+    pub fn put_journal(&mut self, ppa: Ppa) -> u32 {
+        let records = self.log.take(self.records_per_page).collect();
+        let id = self.put_own(ppa, Body::Journal(records), None);
+        self.own.lists.journal.push(id);
+        id
     }
 }
 
@@ -184,6 +167,16 @@ pub(super) fn reference(references: u32) -> u8 {
 }
 
 impl Relocate for Books {
+    /// Without a capacitor: a page that has left a block is nowhere once the block is erased and the log lost.
+    fn owes_page(&self) -> bool {
+        !self.has_capacitor && !self.log.is_empty()
+    }
+
+    fn pay_page(&mut self, at: Ppa) -> u32 {
+        let id = self.put_journal(at);
+        self.word(Owner::Internal(id))
+    }
+
     fn moved(&mut self, owner: u32, from: Ppa, to: Ppa) {
         self.reused(to);
         let owner = self.owner(owner);
@@ -191,7 +184,7 @@ impl Relocate for Books {
             Owner::Page(lpn) => self.maps.page_moved(lpn, to, &mut self.log),
             Owner::Shared(vba) => self.maps.shared_moved(vba, to, &mut self.log),
             Owner::Internal(id) => {
-                self.internals.set(id, to);
+                self.own.moved(id, to);
                 self.pages.forget(to);
                 return;
             }

@@ -1,13 +1,15 @@
 //! The mapping tables in flash and their journal (CAFTL section 3.3.2).
 //!
 //! Role: each change of a table in RAM is a [`Record`] in the [`Log`], a small buffer. A full buffer becomes a page of
-//! the journal in flash. Now and then the tables are written out whole, and the journal begins anew. [`Durable`] is what
-//! flash holds of all that: it knows nothing but what was programmed, so that recovery can be compared with what was lost.
+//! the journal in flash. Now and then the tables are written out whole, and the journal begins anew. [`Tables`] are built
+//! up again from those in flash and the journal.
 //!
 //! Invariants: records say what an entry *is*, not what changed, so that one that is applied twice does no harm. Tables
-//! in flash, then the journal, then the log, in this order, are the tables in RAM.
+//! in flash, then the journal, then the log, in this order, are the tables in RAM. After any of the records the
+//! primary table names VBAs alone that the secondary has: one is logged before it is first named, and given up after it is
+//! last. So of a log that is lost from some record on, only the references are not exact ([`Maps::recount`]).
 //!
-//! What it does not do: program pages (`persist.rs`).
+//! What it does not do: program pages (`persist.rs`), or know what they hold (`own.rs`).
 
 use super::maps::{FREE, Location, Maps, Shared, Vba};
 use crate::ssd::geometry::Lpn;
@@ -18,6 +20,11 @@ pub const RECORD_BYTES: u32 = 12;
 pub const PRIMARY_BYTES: u32 = 4;
 /// Bytes of an entry of the secondary table.
 pub const SECONDARY_BYTES: u32 = 8;
+
+/// Entries of the primary and of the secondary table on a page.
+pub(super) fn entries_per_page(page_bytes: u32) -> (usize, usize) {
+    ((page_bytes / PRIMARY_BYTES) as usize, (page_bytes / SECONDARY_BYTES) as usize)
+}
 
 /// What an entry of a table is now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +39,8 @@ pub enum Record {
 #[derive(Debug)]
 pub struct Log {
     records: Vec<Record>,
+    /// Records that were there before the oldest one.
+    taken: u64,
     primary_changed: Changed,
     secondary_changed: Changed,
 }
@@ -66,6 +75,7 @@ impl Log {
         let changed = |entry_bytes| Changed { entries_per_page: page_bytes / entry_bytes, pages: Vec::new() };
         Log {
             records: Vec::new(),
+            taken: 0,
             primary_changed: changed(PRIMARY_BYTES),
             secondary_changed: changed(SECONDARY_BYTES),
         }
@@ -73,11 +83,16 @@ impl Log {
 
     /// A table has changed.
     pub fn push(&mut self, record: Record) {
+        self.note(&record);
+        self.records.push(record);
+    }
+
+    /// A record that flash has: its page of a table has changed since that was written.
+    pub fn note(&mut self, record: &Record) {
         match record {
             Record::Primary(lpn, _) => self.primary_changed.note(lpn.0),
             Record::Secondary(vba, _) => self.secondary_changed.note(vba.0),
         }
-        self.records.push(record);
     }
 
     /// How many records there are.
@@ -90,16 +105,27 @@ impl Log {
         self.records.is_empty()
     }
 
-    /// The oldest `most` records: they go to flash.
-    pub fn take(&mut self, most: usize) -> impl Iterator<Item = Record> {
-        self.records.drain(..most.min(self.records.len()))
+    /// The records that are there.
+    pub fn records(&self) -> &[Record] {
+        &self.records
     }
 
-    /// The records are lost. How many were there.
-    pub fn lose(&mut self) -> u64 {
-        let lost = self.records.len() as u64;
-        self.records.clear();
-        lost
+    /// The oldest `most` records: they go to flash.
+    pub fn take(&mut self, most: usize) -> impl Iterator<Item = Record> {
+        let most = most.min(self.records.len());
+        self.taken += most as u64;
+        self.records.drain(..most)
+    }
+
+    /// The number that the next record has.
+    pub fn next(&self) -> u64 {
+        self.taken + self.records.len() as u64
+    }
+
+    /// Records before the one with this number are of no use any longer: flash has what they say.
+    pub fn forget_before(&mut self, number: u64) {
+        let most = number.saturating_sub(self.taken) as usize;
+        drop(self.take(most));
     }
 
     /// Pages of the primary and of the secondary table that have changed since this was last asked.
@@ -114,73 +140,45 @@ impl Log {
     }
 }
 
-/// What flash holds of the tables.
-#[derive(Debug)]
-pub struct Durable {
-    primary: Vec<Location>,
-    secondary: Vec<Shared>,
-    journal: Vec<Record>,
+/// Tables as a start builds them up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tables {
+    /// The primary table.
+    pub primary: Vec<Location>,
+    /// The secondary, as far as anything is known of it.
+    pub secondary: Vec<Shared>,
 }
 
-impl Durable {
-    /// Of a new drive.
+impl Tables {
+    /// Of a drive on which nothing was written.
     pub fn new(logical_pages: u32) -> Self {
-        Durable { primary: vec![Location::NONE; logical_pages as usize], secondary: Vec::new(), journal: Vec::new() }
+        Tables { primary: vec![Location::NONE; logical_pages as usize], secondary: Vec::new() }
     }
 
-    /// A journal page was programmed.
-    pub fn append(&mut self, records: impl Iterator<Item = Record>) {
-        self.journal.extend(records);
-    }
-
-    /// The tables were written out as they were when `log`, the part that no journal page has, had so many `records`.
-    /// The journal begins anew.
-    pub fn sync(&mut self, log: &mut Log, records: usize) {
-        let journal = std::mem::take(&mut self.journal);
-        for record in journal.into_iter().chain(log.take(records)) {
-            apply(&mut self.primary, &mut self.secondary, record);
+    /// What an entry is now.
+    pub fn apply(&mut self, record: Record) {
+        match record {
+            Record::Primary(lpn, location) => self.primary[lpn.0 as usize] = location,
+            Record::Secondary(vba, shared) => self.set_secondary(vba.0 as usize, &[shared]),
         }
     }
 
-    /// Tables, and the journal applied to them: what is there when the power comes back.
-    pub fn load(&self) -> Maps {
-        let (mut primary, mut secondary) = (self.primary.clone(), self.secondary.clone());
-        for &record in &self.journal {
-            apply(&mut primary, &mut secondary, record);
-        }
-        Maps::from_tables(primary, secondary)
+    /// A page of the primary table, from this entry on.
+    pub fn set_primary(&mut self, first: usize, entries: &[Location]) {
+        self.primary[first..first + entries.len()].copy_from_slice(entries);
     }
 
-    /// [`Durable::load`], with the log applied, too, is `maps`.
-    ///
-    /// # Panics
-    /// If not.
-    pub fn check(&self, log: &Log, maps: &Maps) {
-        let (mut primary, mut secondary) = (self.primary.clone(), self.secondary.clone());
-        for &record in self.journal.iter().chain(&log.records) {
-            apply(&mut primary, &mut secondary, record);
+    /// A page of the secondary table, from this entry on.
+    pub fn set_secondary(&mut self, first: usize, entries: &[Shared]) {
+        let end = first + entries.len();
+        if end > self.secondary.len() {
+            self.secondary.resize(end, FREE);
         }
-        assert!(primary == maps.primary(), "tables, journal and log are the primary table");
-        assert!(secondary == maps.secondary(), "tables, journal and log are the secondary table");
+        self.secondary[first..end].copy_from_slice(entries);
     }
 
-    /// Bytes that are allocated.
-    pub fn ram_bytes(&self) -> u64 {
-        let secondary = self.secondary.capacity() * size_of::<Shared>();
-        (self.primary.capacity() * size_of::<Location>() + secondary + self.journal.capacity() * size_of::<Record>())
-            as u64
-    }
-}
-
-fn apply(primary: &mut [Location], secondary: &mut Vec<Shared>, record: Record) {
-    match record {
-        Record::Primary(lpn, location) => primary[lpn.0 as usize] = location,
-        Record::Secondary(vba, shared) => {
-            let at = vba.0 as usize;
-            if at >= secondary.len() {
-                secondary.resize(at + 1, FREE);
-            }
-            secondary[at] = shared;
-        }
+    /// Tables in RAM.
+    pub fn into_maps(self) -> Maps {
+        Maps::from_tables(self.primary, self.secondary)
     }
 }

@@ -107,6 +107,23 @@ impl Maps {
         Maps { primary, secondary, free }
     }
 
+    /// Counts the references anew, where the end of the log is lost. How many entries of the secondary table change.
+    pub fn recount(&mut self, log: &mut Log) -> u64 {
+        let mut changed = 0;
+        let references = self.references();
+        for (vba, (shared, references)) in self.secondary.iter_mut().zip(references).enumerate() {
+            if shared.references != references {
+                *shared = if references == 0 { FREE } else { Shared { references, ..*shared } };
+                log.push(Record::Secondary(Vba(vba as u32), *shared));
+                changed += 1;
+            }
+        }
+        if changed > 0 {
+            *self = Maps::from_tables(std::mem::take(&mut self.primary), std::mem::take(&mut self.secondary));
+        }
+        changed
+    }
+
     /// How many logical pages there are.
     pub fn logical_pages(&self) -> u32 {
         self.primary.len() as u32
@@ -222,12 +239,7 @@ impl Maps {
     /// # Panics
     /// If not.
     pub fn check(&self) {
-        let mut references = vec![0; self.secondary.len()];
-        for location in &self.primary {
-            if let Some(At::Virtual(vba)) = location.at() {
-                references[vba.0 as usize] += 1;
-            }
-        }
+        let references = self.references();
         for (vba, shared) in self.secondary.iter().enumerate() {
             assert_eq!(shared.references, references[vba], "the references of VBA {vba}");
             assert_eq!(shared.references == 0, *shared == FREE, "VBA {vba} is free or has a page");
@@ -236,6 +248,16 @@ impl Maps {
         free.sort_unstable();
         let unreferred = (0..references.len() as u32).filter(|&vba| references[vba as usize] == 0);
         assert!(free.into_iter().eq(unreferred), "free VBAs are those without references");
+    }
+
+    fn references(&self) -> Vec<u32> {
+        let mut references = vec![0; self.secondary.len()];
+        for location in &self.primary {
+            if let Some(At::Virtual(vba)) = location.at() {
+                references[vba.0 as usize] += 1;
+            }
+        }
+        references
     }
 
     fn set(&mut self, lpn: Lpn, location: Location, log: &mut Log) -> Released {

@@ -1,7 +1,8 @@
 //! How CAFTL behaves: its options, their defaults, and what of them follows from a geometry.
 //!
 //! Role: [`CaftlOptions`] names what the paper leaves to the maker of a drive and what its experiments vary; [`Sizes`]
-//! counts the pages that the layer has for itself.
+//! counts the pages that the layer has for itself, and the blocks that have to be free so that what a capacitor saves, or what
+//! the log owes without one, finds room wherever the power goes.
 //!
 //! Invariant: a `Sizes` that was made fits the drive's 31 bits of page numbers.
 //!
@@ -121,6 +122,10 @@ pub(super) struct Sizes {
     /// Fingerprints of a page of a sort run.
     pub sorted_per_page: u32,
     pub internal_pages_max: u32,
+    /// Free blocks that each plane keeps, so that it can collect after the power went anywhere.
+    pub free_blocks_min: u32,
+    /// Without a capacitor: pages of the journal that a block's erasure may need.
+    pub owed_pages_max: u32,
 }
 
 impl Sizes {
@@ -157,17 +162,30 @@ impl Sizes {
         let metadata_pages = table_pages(geometry.pages(), METADATA_BYTES);
         let run_pages = metadata_pages + geometry.pages().div_ceil(options.sort_fingerprints_max);
         let tables = primary_pages + secondary_pages;
+        let records_per_page = page_bytes / RECORD_BYTES;
+        // To make room for a page a plane may have to empty as many blocks as they have pages, each all but valid.
+        let per_block = geometry.pages_per_block;
+        let collected = u64::from(per_block) * u64::from(per_block.div_ceil(records_per_page));
+        let log_pages = u64::from(options.log_pages);
+        let (logged, free_blocks_min) = if options.capacitor {
+            let logged = u64::from(per_block).pow(2).div_ceil(records_per_page.into()) + 2;
+            let metadata = u64::from(metadata_pages).min(u64::from(metadata_frames) + 2 * u64::from(per_block) + 8);
+            let a_row = u64::from(geometry.planes()) * u64::from(per_block);
+            (logged, 2 + (log_pages + logged + metadata).div_ceil(a_row))
+        } else {
+            (collected + 2, 3 + log_pages.div_ceil(per_block.into()))
+        };
         // Tables are there twice while they are written out, and what is moved meanwhile is logged.
         let internal = u64::from(metadata_pages)
             + 2 * u64::from(tables)
             + u64::from(journal_pages_max + options.log_pages + tables / 8 + 4)
-            + u64::from(run_pages);
+            + u64::from(run_pages)
+            + logged;
         let numbers = u64::from(geometry.pages()) + internal;
         if numbers >= 1 << 31 {
             let range = "so few that they and the layer's own numbers are below 2147483648";
             return Err(OutOfRange::new("physical pages", geometry.pages(), range));
         }
-        let records_per_page = page_bytes / RECORD_BYTES;
         Ok(Sizes {
             sampling_unit_pages: options.sampling_unit_bytes.map_or(1, |bytes| (bytes / page_bytes) as usize),
             primary_pages,
@@ -179,6 +197,8 @@ impl Sizes {
             metadata_frames,
             sorted_per_page: page_bytes / METADATA_BYTES,
             internal_pages_max: internal as u32,
+            free_blocks_min: free_blocks_min as u32,
+            owed_pages_max: if options.capacitor { 0 } else { per_block.div_ceil(records_per_page) },
         })
     }
 }

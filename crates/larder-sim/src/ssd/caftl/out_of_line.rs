@@ -295,7 +295,7 @@ impl Caftl {
     fn write_run(&mut self, next: u32, mut pages: Vec<u32>, sink: &mut dyn Sink) {
         let wanted = self.out_of_line.gathered.len().div_ceil(self.sizes.sorted_per_page as usize);
         if pages.len() < wanted {
-            pages.push(self.program_own(Cause::SortRun, sink));
+            pages.push(self.program_run(sink));
             self.out_of_line.phase = Phase::Write { next, pages };
             return;
         }
@@ -354,9 +354,8 @@ impl Caftl {
         self.out_of_line.phase = Phase::Merge { heads, kept };
     }
 
-    /// The power went: nothing was begun, and merging is due again.
+    /// The power went: nothing was begun, and merging is due again. Runs in flash are of no use.
     pub(super) fn forget_out_of_line(&mut self) {
-        self.end_merge();
         self.out_of_line = OutOfLine::default();
     }
 

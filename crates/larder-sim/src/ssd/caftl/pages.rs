@@ -4,10 +4,11 @@
 //! that lies in *metadata pages*, 24 bytes a physical page ({fingerprint, LBA or VBA}), which the *metadata page array*
 //! finds. Some of them are in RAM ([`Pages::touch`]), so that one is programmed once for many changes.
 //!
-//! What a metadata page in flash says is kept apart from what the drive knows, in two bits a page: whether its metadata
+//! What a metadata page in flash says is kept apart from what the drive knows, in bits a page: whether its metadata
 //! page in RAM, and whether that in flash, has its fingerprint and its LBA or VBA as they are. A change takes both
-//! away; [`Pages::touch`] gives the one, [`Pages::programmed`] the other. [`Pages::load`] knows by the second alone.
-//! The fingerprint itself is not kept twice: it is that of the page, or it is not trusted.
+//! away; [`Pages::touch`] gives the one, [`Pages::programmed`] the other. A start sees no more than whether the metadata
+//! page in flash has a fingerprint there ([`Pages::load`]), and with a capacitor that is enough: where it is not that
+//! of the page any longer, the start panics. The fingerprint itself is not kept twice.
 //!
 //! Invariants: a metadata page whose bit says that all of its pages are fingerprinted has no valid page of data that is
 //! not. What is in RAM is at most what may be; a page gives way by the clock (second chance).
@@ -76,8 +77,10 @@ pub struct Pages {
     stored: Bits,
     /// Whether the metadata page, as it is in RAM, has the page's fingerprint and referrer.
     noted: Bits,
-    /// Whether the metadata page, as it was programmed last, has them.
+    /// Whether the metadata page, as it was programmed last, has them still.
     saved: Bits,
+    /// Whether the metadata page, as it was programmed last, has a fingerprint there, of whatever content.
+    in_flash: Bits,
     per_metadata_page: u32,
     /// A bit a metadata page: none of its valid pages is without fingerprint.
     complete: Bits,
@@ -88,6 +91,8 @@ pub struct Pages {
     hand: u32,
     /// Metadata pages that are wanted in RAM, and whether they change.
     wanted: Vec<(u32, bool)>,
+    /// Changed metadata pages that gave way and are not programmed yet.
+    leaving: Vec<u32>,
 }
 
 impl Pages {
@@ -101,6 +106,7 @@ impl Pages {
             stored: Bits::new(pages),
             noted: Bits::new(pages),
             saved: Bits::new(pages),
+            in_flash: Bits::new(pages),
             per_metadata_page,
             complete: Bits(vec![u64::MAX; metadata_pages.div_ceil(64) as usize]),
             frame_of: vec![NONE; metadata_pages as usize],
@@ -108,6 +114,7 @@ impl Pages {
             frames_max,
             hand: 0,
             wanted: Vec::new(),
+            leaving: Vec::new(),
         }
     }
 
@@ -159,42 +166,44 @@ impl Pages {
         self.outdated(ppa);
     }
 
-    /// The power went, and no fingerprint in flash can be trusted.
-    pub fn forget_all(&mut self) {
-        self.saved.0.fill(0);
-        self.complete.0.fill(0);
-    }
-
     /// The power went: the store is empty, no metadata page is in RAM, and no fingerprint is known until its metadata
-    /// page is read.
-    pub fn power_lost(&mut self) {
-        for word in 0..self.known.0.len() {
-            let mut lost = self.known.0[word] & !self.saved.0[word];
-            while lost != 0 {
-                let ppa = Ppa(word as u32 * 64 + lost.trailing_zeros());
-                self.complete.set(self.metadata_page(ppa), false);
-                lost &= lost - 1;
-            }
+    /// page is read. Without `trust` in what flash has of them, none is there.
+    pub fn power_lost(&mut self, trust: bool) {
+        if !trust {
+            self.saved.0.fill(0);
+            self.in_flash.0.fill(0);
         }
         self.known.0.fill(0);
         self.noted.0.fill(0);
         self.stored.0.fill(0);
+        self.complete.0.fill(u64::MAX);
         self.frame_of.fill(NONE);
         self.frames.clear();
         self.wanted.clear();
+        self.leaving.clear();
         self.hand = 0;
     }
 
-    /// A metadata page was programmed, as it is in RAM.
+    /// A metadata page is programmed, as it is in RAM.
     pub fn programmed(&mut self, metadata_page: u32) {
-        self.saved.copy(&self.noted, self.pages_of(metadata_page));
+        let pages = self.pages_of(metadata_page);
+        self.saved.copy(&self.noted, pages.clone());
+        self.in_flash.copy(&self.noted, pages);
+        self.leaving.retain(|&leaving| leaving != metadata_page);
     }
 
-    /// A metadata page is read after the power came back: what it says is known.
-    pub fn load(&mut self, metadata_page: u32) {
-        let pages = self.pages_of(metadata_page);
-        self.noted.copy(&self.saved, pages.clone());
-        self.known.copy(&self.saved, pages);
+    /// A valid page of data, whose metadata page was read after the power came back: what that says is known.
+    ///
+    /// # Panics
+    /// If it is of a former content, or names a former LBA or VBA: nothing on flash would tell.
+    pub fn load(&mut self, ppa: Ppa) {
+        let is_there = self.in_flash.get(ppa.0);
+        assert!(!is_there || self.saved.get(ppa.0), "the metadata of page {} is of what it was", ppa.0);
+        self.noted.set(ppa.0, is_there);
+        self.known.set(ppa.0, is_there);
+        if !is_there {
+            self.complete.set(self.metadata_page(ppa), false);
+        }
     }
 
     /// How many metadata pages there are.
@@ -292,12 +301,18 @@ impl Pages {
             let Frame { metadata_page: old, is_dirty, .. } = std::mem::replace(victim, frame);
             self.frame_of[old as usize] = NONE;
             self.frame_of[metadata_page as usize] = at;
+            if is_dirty {
+                self.leaving.push(old);
+            }
             return is_dirty.then_some(old);
         }
     }
 
     /// A metadata page in RAM that differs from flash; it is as in flash from now on.
     pub fn take_dirty(&mut self) -> Option<u32> {
+        if let Some(leaving) = self.leaving.pop() {
+            return Some(leaving);
+        }
         let frame = self.frames.iter_mut().find(|frame| frame.is_dirty)?;
         frame.is_dirty = false;
         Some(frame.metadata_page)
@@ -310,12 +325,13 @@ impl Pages {
 
     /// Bytes that are allocated.
     pub fn ram_bytes(&self) -> u64 {
-        let bits = [&self.known, &self.stored, &self.noted, &self.saved, &self.complete];
+        let bits = [&self.known, &self.stored, &self.noted, &self.saved, &self.in_flash, &self.complete];
         let bits: usize = bits.iter().map(|bits| bits.0.capacity()).sum();
         (self.digests.capacity() * size_of::<Digest>()
             + bits * size_of::<u64>()
             + self.frame_of.capacity() * size_of::<u32>()
             + self.frames.capacity() * size_of::<Frame>()
+            + self.leaving.capacity() * size_of::<u32>()
             + self.wanted.capacity() * size_of::<(u32, bool)>()) as u64
     }
 

@@ -4,59 +4,31 @@
 //! programs those that give way, programs a full log as a page of the journal, and writes the tables out when the journal
 //! is long enough.
 //!
-//! Invariants: a page's new version is programmed before the old one is given up, and so are all pages of the tables
-//! before the journal. What stands for flash changes once the last of these pages is programmed, never before. Of the
-//! tables only those pages are programmed that have changed.
+//! Invariants: the power may go after any operation. So what a page holds is fixed, and told to `own.rs`, right before it
+//! is programmed, when all that was moved to have room for it is logged; a page's new version is programmed before the
+//! old one is given up, and so are all pages of the tables before the journal. Without a capacitor the log is in the journal
+//! before any page of the tables is programmed. Of the tables only those pages are programmed that have changed.
 //!
-//! What it does not do: decide what is worth remembering, or stop in the midst: between two operations of one request
-//! the layer is in no state that a start could begin from.
+//! What it does not do: decide what is worth remembering.
 
-use super::{Caftl, books::Owner, options::Sizes};
+use super::{
+    Caftl,
+    books::{Books, Owner},
+    own::{Body, NONE},
+};
 use crate::ssd::{
     geometry::Ppa,
     op::{Cause, Hash, Sink, Source},
-    space::Stream,
+    space::{Place, Stream},
 };
 
-/// No page.
-const NONE: u32 = u32::MAX;
-
-/// The layer's own pages in flash, by what they hold: their numbers in `Internals`.
-#[derive(Debug)]
-pub(super) struct OwnPages {
-    primary: Vec<u32>,
-    secondary: Vec<u32>,
-    journal: Vec<u32>,
-    /// The metadata page array.
-    metadata: Vec<u32>,
-    is_syncing: bool,
-}
-
-impl OwnPages {
-    pub fn new(sizes: &Sizes) -> Self {
-        OwnPages {
-            primary: vec![NONE; sizes.primary_pages as usize],
-            secondary: vec![NONE; sizes.secondary_pages as usize],
-            journal: Vec::new(),
-            metadata: vec![NONE; sizes.metadata_pages as usize],
-            is_syncing: false,
-        }
-    }
-
-    /// All that a start reads to have the tables: these, then the journal.
-    pub fn tables_and_journal(&self) -> impl Iterator<Item = u32> {
-        self.primary.iter().chain(&self.secondary).chain(&self.journal).copied().filter(|&id| id != NONE)
-    }
-
-    /// All metadata pages that were ever written, each with its number among the layer's own.
-    pub fn metadata(&self) -> impl Iterator<Item = (u32, u32)> {
-        (0..).zip(self.metadata.iter().copied()).filter(|&(_, id)| id != NONE)
-    }
-
-    pub fn ram_bytes(&self) -> u64 {
-        let numbers = [&self.primary, &self.secondary, &self.journal, &self.metadata];
-        numbers.iter().map(|numbers| (numbers.capacity() * size_of::<u32>()) as u64).sum()
-    }
+/// What the tables cover once they are written out.
+#[derive(Clone, Copy)]
+struct Covered {
+    /// Records of the log before this one.
+    records: u64,
+    /// Pages of the journal before this one.
+    journal: u64,
 }
 
 impl Caftl {
@@ -76,7 +48,7 @@ impl Caftl {
                 }
             } else if let Some(ppa) = self.books.collected.pop() {
                 self.meet(ppa);
-            } else if self.own.journal.len() as u32 >= self.sizes.journal_pages_max && !self.own.is_syncing {
+            } else if self.books.own.lists.journal.len() as u32 >= self.sizes.journal_pages_max && !self.is_syncing {
                 self.sync(sink);
             } else {
                 return;
@@ -84,24 +56,38 @@ impl Caftl {
         }
     }
 
-    /// Programs a page of the layer's own; its number.
-    pub(super) fn program_own(&mut self, cause: Cause, sink: &mut dyn Sink) -> u32 {
-        let id = self.books.internals.reserve();
-        let ppa = self.append(Stream::Internal, Owner::Internal(id), Source::Internal, cause, sink);
-        self.books.internals.set(id, ppa);
+    /// Room for a page of the layer's own. On the capacitor's current nothing is moved for it.
+    fn place_for_own(&mut self, sink: &mut dyn Sink) -> Place {
+        match self.on_capacitor {
+            true => self.space.place_in_need(),
+            false => self.space.make_room(Stream::Internal, &mut self.books, sink),
+        }
+    }
+
+    /// Programs a page of the layer's own with what `put` puts there; its number.
+    fn program_put(&mut self, cause: Cause, put: impl FnOnce(&mut Books, Ppa) -> u32, sink: &mut dyn Sink) -> u32 {
+        let place = self.place_for_own(sink);
+        let id = put(&mut self.books, self.space.page_at(place));
+        let word = self.books.word(Owner::Internal(id));
+        self.space.program(place, word, Source::Internal, cause, sink);
         id
+    }
+
+    /// Programs a page of a sorted run; its number.
+    pub(super) fn program_run(&mut self, sink: &mut dyn Sink) -> u32 {
+        self.program_put(Cause::SortRun, |books, ppa| books.put_own(ppa, Body::Run, None), sink)
     }
 
     /// A page of the layer's own is of no use any longer.
     pub(super) fn give_up_own(&mut self, id: u32) {
         if id != NONE {
-            let ppa = self.books.internals.release(id);
+            let ppa = self.books.own.release(id);
             self.space.invalidate(ppa);
         }
     }
 
     pub(super) fn read_own(&mut self, id: u32, cause: Cause, sink: &mut dyn Sink) {
-        let ppa: Ppa = self.books.internals.get(id);
+        let ppa = self.books.own.ppa(id);
         self.flash().read(ppa, cause, sink);
     }
 
@@ -110,38 +96,60 @@ impl Caftl {
         while !self.books.log.is_empty() {
             self.write_journal_page(sink);
         }
-        self.erased.clear();
     }
 
     /// The oldest of the log goes to the journal.
     pub(super) fn write_journal_page(&mut self, sink: &mut dyn Sink) {
-        let id = self.program_own(Cause::Journal, sink);
-        self.own.journal.push(id);
-        self.durable.append(self.books.log.take(self.sizes.records_per_page as usize));
+        self.program_put(Cause::Journal, Books::put_journal, sink);
     }
 
-    /// 1. What has changed of the tables is programmed, as it is now. 2. The old pages, and the journal, are given up:
-    ///    until then they are what stands for flash. What is moved meanwhile stays in the log.
+    /// 1. What has changed of the tables is programmed, as it is when its page is. 2. With the last page the journal begins
+    ///    anew, and the old pages are given up. What is moved meanwhile stays in the log, or in the journal that was
+    ///    begun with it.
     fn sync(&mut self, sink: &mut dyn Sink) {
-        self.own.is_syncing = true;
+        self.is_syncing = true;
+        if !self.options.capacitor {
+            self.write_log(sink);
+        }
         self.books.counts.syncs += 1;
         let (primary, secondary) = self.books.log.take_changed_pages();
-        let (records, erased) = (self.books.log.len(), self.erased.len());
-        let new_primary: Vec<u32> = primary.iter().map(|_| self.program_own(Cause::MapTable, sink)).collect();
-        let new_secondary: Vec<u32> = secondary.iter().map(|_| self.program_own(Cause::MapTable, sink)).collect();
-        self.durable.sync(&mut self.books.log, records);
-        self.erased.drain(..erased);
-        let mut old = std::mem::take(&mut self.own.journal);
-        for (page, id) in primary.into_iter().zip(new_primary) {
-            old.push(std::mem::replace(&mut self.own.primary[page as usize], id));
+        let covered = Covered { records: self.books.log.next(), journal: self.books.own.next_sequence() };
+        let mut left = primary.len() + secondary.len();
+        let mut old = Vec::new();
+        for page in primary {
+            left -= 1;
+            let id = self.program_table(|books| books.primary_page(page), (left == 0).then_some(covered), sink);
+            old.push((true, page, id));
         }
-        for (page, id) in secondary.into_iter().zip(new_secondary) {
-            old.push(std::mem::replace(&mut self.own.secondary[page as usize], id));
+        for page in secondary {
+            left -= 1;
+            let id = self.program_table(|books| books.secondary_page(page), (left == 0).then_some(covered), sink);
+            old.push((false, page, id));
         }
-        for id in old {
+        let own = &mut self.books.own;
+        let (since, mut gone): (Vec<u32>, Vec<u32>) =
+            std::mem::take(&mut own.lists.journal).into_iter().partition(|&id| own.sequence(id) >= covered.journal);
+        own.lists.journal = since;
+        for (is_primary, page, id) in old {
+            let table = if is_primary { &mut own.lists.primary } else { &mut own.lists.secondary };
+            gone.push(std::mem::replace(&mut table[page as usize], id));
+        }
+        for id in gone {
             self.give_up_own(id);
         }
-        self.own.is_syncing = false;
+        self.is_syncing = false;
+    }
+
+    /// Programs a page of the tables; with the last one these are written out.
+    fn program_table(&mut self, body: impl FnOnce(&Books) -> Body, last: Option<Covered>, sink: &mut dyn Sink) -> u32 {
+        let put = |books: &mut Books, ppa| {
+            let body = body(books);
+            if let Some(Covered { records, .. }) = last {
+                books.log.forget_before(records);
+            }
+            books.put_own(ppa, body, last.map(|covered| covered.journal))
+        };
+        self.program_put(Cause::MapTable, put, sink)
     }
 
     fn bring_in(&mut self, metadata_page: u32, changes: bool, sink: &mut dyn Sink) {
@@ -149,16 +157,38 @@ impl Caftl {
             self.program_metadata(dirty, sink);
         }
         self.books.counts.metadata_pages_brought_in += 1;
-        let id = self.own.metadata[metadata_page as usize];
+        let id = self.books.own.lists.metadata[metadata_page as usize];
         if id != NONE {
             self.read_own(id, Cause::Metadata, sink);
         }
     }
 
     pub(super) fn program_metadata(&mut self, metadata_page: u32, sink: &mut dyn Sink) {
-        let id = self.program_own(Cause::Metadata, sink);
-        self.books.pages.programmed(metadata_page);
-        let old = std::mem::replace(&mut self.own.metadata[metadata_page as usize], id);
+        let put = |books: &mut Books, ppa| {
+            books.pages.programmed(metadata_page);
+            books.put_own(ppa, Body::Metadata(metadata_page), None)
+        };
+        let id = self.program_put(Cause::Metadata, put, sink);
+        let old = std::mem::replace(&mut self.books.own.lists.metadata[metadata_page as usize], id);
         self.give_up_own(old);
     }
+}
+
+impl Books {
+    /// A page of the primary table, as it is now.
+    fn primary_page(&self, page: u32) -> Body {
+        let (entries, _) = self.own.entries_per_page();
+        Body::Primary(page, part(self.maps.primary(), page, entries))
+    }
+
+    /// A page of the secondary table, as it is now.
+    fn secondary_page(&self, page: u32) -> Body {
+        let (_, entries) = self.own.entries_per_page();
+        Body::Secondary(page, part(self.maps.secondary(), page, entries))
+    }
+}
+
+fn part<T: Clone>(table: &[T], page: u32, entries: usize) -> Vec<T> {
+    let first = page as usize * entries;
+    table[first..table.len().min(first + entries)].to_vec()
 }

@@ -1,31 +1,45 @@
 //! What is left after the power went, and how all is built up again from flash (CAFTL sections 3.2.3 and 3.3.2).
 //!
-//! Role: [`Caftl::lose_power`] is the loss and the start after it. With a capacitor the log is flushed into the journal,
-//! and changed metadata pages are programmed; then RAM is gone. The tables in flash are loaded, the journal is applied,
-//! and the fingerprint store is built up again from the maps and the metadata pages.
+//! Role: [`Caftl::lose_power`] is the loss and the start after it. The power may go between two requests, or within one, after
+//! any operation on flash: whoever hears the operations unwinds, and what the layer was at is never ended. With a
+//! capacitor the log is flushed into the journal, and changed metadata pages are programmed, where there is room without
+//! moving anything; then RAM is gone. The start looks at the flash for free, open and closed blocks (`restart.rs`) and for
+//! the layer's own pages (`own.rs`), loads the tables, applies the journal, and so has which pages are valid; it reads
+//! the metadata pages, builds the fingerprint store up again, and collects what collection had not ended.
 //!
-//! Without a capacitor, of which the paper says nothing, the log is lost: the drive is as it was when its last page of
-//! the journal was programmed (a flush of the host programs one). A page that was moved since, and whose old block is
-//! erased, is lost. No fingerprint is trusted then: metadata may be of a page's former content, and one false fingerprint
-//! is a false content; out of line all are computed again.
+//! Of a request under way, pages whose mapping was logged are there, others are as they were. The paper says as much of the
+//! log and the capacitor, and no more. What is ours:
 //!
-//! Invariants: nothing is taken from what was in RAM before but what stands for flash: the [`Durable`] tables, what of
-//! the fingerprints each metadata page had when it was programmed (`Pages::load`), and where the layer's own pages are.
-//! A fingerprint whose metadata page in flash is of a former content, or names a former LBA or VBA, is not known then.
+//! - Tables that are not all written out count page by page, and the whole journal is applied to them: a record that is in
+//!   them already does no harm.
+//! - A page that was programmed and that no record names is garbage: nothing beside it says whose it is, for the spare area
+//!   has the checksum alone (section 3.3.3).
+//! - Without a capacitor the log is lost, and nothing else: it is written before a block is erased
+//!   ([`Relocate::owes_page`](crate::ssd::space::Relocate::owes_page)) and before tables are. So what the journal names is
+//!   on flash, and the drive is as it was after some record: at least the last that a flush of the host, a full
+//!   log, or an erasure brought there. References are counted anew, for the log may end between a VBA and its page.
+//! - Without a capacitor no fingerprint is trusted: metadata may be of a page's former content, and one false fingerprint is a
+//!   false content; out of line all are computed again.
+//! - An operation ends or was never begun: a page that was half programmed would be known by its checksum, and a block that
+//!   was half erased is erased again.
 //!
-//! What it does not do: bring back deleted pages that the store still knew: no map leads to them. Begin from the midst
-//! of a request: the power goes between two.
-
-use hashbrown::HashSet;
+//! Invariants: nothing is taken from what was in RAM before but what stands for flash: which pages of a block are
+//! programmed and how often it was erased (`array.rs`), the contents of the layer's own pages (`own.rs`), and of which
+//! pages their metadata has a fingerprint (`Pages::load`).
+//!
+//! What it does not do: bring back deleted pages that the store still knew: no map leads to them. Bear a power that
+//! goes again and again within its starts, without end: each leaves at most a few pages of journal and metadata more, which are
+//! collected by a start that ends.
 
 use super::{
     Caftl,
     books::Owner,
+    journal::Log,
     maps::{At, Vba},
 };
 use crate::ssd::{
     array::PageState,
-    geometry::{BlockId, Lpn, Ppa},
+    geometry::{Lpn, Ppa},
     op::{Cause, Sink},
 };
 
@@ -38,48 +52,38 @@ pub struct Recovered {
     pub metadata_pages_read: u64,
     /// Records of the log that were lost, for want of a capacitor.
     pub records_lost: u64,
-    /// Logical pages that are unmapped, because what they refer to was erased.
-    pub logical_pages_lost: u64,
     /// Fingerprints that the store has again.
     pub fingerprints: u64,
 }
 
 impl Caftl {
-    /// The power goes, and comes back.
+    /// The power goes, and comes back. If it has gone within a request, the request's panic was caught by whoever raised it.
     pub fn lose_power(&mut self, sink: &mut dyn Sink) -> Recovered {
         let mut recovered = Recovered::default();
         if self.options.capacitor {
+            self.space.find_again();
+            self.on_capacitor = true;
             self.flush_all(sink);
         } else {
-            recovered.records_lost = self.books.log.lose();
+            recovered.records_lost = self.books.log.len() as u64;
         }
         self.forget_ram();
-        let ids: Vec<u32> = self.own.tables_and_journal().collect();
-        recovered.map_pages_read = ids.len() as u64;
-        for id in ids {
-            self.read_own(id, Cause::Recovery, sink);
-        }
-        self.books.maps = self.durable.load();
-        recovered.logical_pages_lost = self.drop_erased();
+        self.load_maps(&mut recovered, sink);
         let pages = self.validate_mapped();
-        let ids: Vec<(u32, u32)> = self.own.metadata().collect();
-        recovered.metadata_pages_read = ids.len() as u64;
-        for (metadata_page, id) in ids {
-            self.read_own(id, Cause::Recovery, sink);
-            self.books.pages.load(metadata_page);
-        }
+        self.space.find_again();
+        self.load_metadata(&pages, &mut recovered, sink);
         self.rebuild_store(&pages);
         recovered.fingerprints = u64::from(self.books.store.len());
+        self.space.restore_room(&mut self.books, sink);
         self.settle(sink);
         recovered
     }
 
-    /// With the capacitor's current: programming may move pages, which is logged in turn.
+    /// With the capacitor's current.
     fn flush_all(&mut self, sink: &mut dyn Sink) {
+        self.write_log(sink);
         loop {
-            if !self.books.log.is_empty() {
-                self.write_journal_page(sink);
-            } else if let Some((metadata_page, changes)) = self.books.pages.next_wanted() {
+            if let Some((metadata_page, changes)) = self.books.pages.next_wanted() {
                 // It is not in RAM: what has changed of it goes to flash straight away.
                 if changes {
                     self.program_metadata(metadata_page, sink);
@@ -93,37 +97,39 @@ impl Caftl {
     }
 
     fn forget_ram(&mut self) {
-        self.books.store.clear();
-        self.books.pages.power_lost();
-        self.books.hashes_due = 0;
-        self.books.collected.clear();
+        let books = &mut self.books;
+        books.store.clear();
+        books.pages.power_lost(self.options.capacitor);
+        books.log = Log::new(self.space.array().geometry().page_bytes);
+        books.hashes_due = 0;
+        books.collected.clear();
         self.is_in_line_on = true;
+        self.is_syncing = false;
+        self.on_capacitor = false;
         self.forget_out_of_line();
-        if !self.options.capacitor {
-            self.books.pages.forget_all();
+    }
+
+    fn load_maps(&mut self, recovered: &mut Recovered, sink: &mut dyn Sink) {
+        let books = &mut self.books;
+        let mut lists = books.own.find();
+        if !books.has_capacitor {
+            lists.metadata.fill(super::own::NONE);
+        }
+        let log = &mut books.log;
+        let tables = books.own.load(&lists, books.maps.logical_pages(), &mut |record| log.note(record));
+        books.maps = tables.into_maps();
+        let changed = books.maps.recount(&mut books.log);
+        assert!(changed == 0 || !books.has_capacitor, "what a capacitor saved is whole");
+        books.own.keep(lists);
+        let ids: Vec<u32> = books.own.lists.tables_and_journal().collect();
+        recovered.map_pages_read = ids.len() as u64;
+        for id in ids {
+            self.read_own(id, Cause::Recovery, sink);
         }
     }
 
-    /// Unmaps what refers to blocks that were erased since the log was lost. How many logical pages that were.
-    fn drop_erased(&mut self) -> u64 {
-        let erased: HashSet<u32> = self.erased.drain(..).map(|BlockId(block)| block).collect();
-        if erased.is_empty() {
-            return 0;
-        }
-        let geometry = *self.space.array().geometry();
-        let mut lost = 0;
-        for lpn in (0..self.books.maps.logical_pages()).map(Lpn) {
-            let ppa = self.books.maps.resolve(self.books.maps.location(lpn));
-            if ppa.is_some_and(|ppa| erased.contains(&geometry.block_of(ppa).0)) {
-                // What it releases is not as it was: `validate_mapped` says which pages are valid.
-                let _ = self.books.maps.unmap(lpn, &mut self.books.log);
-                lost += 1;
-            }
-        }
-        lost
-    }
-
-    /// Pages are valid where the maps lead, and nowhere else but where the layer's own are. The pages of the maps.
+    /// Pages are valid where the maps lead, where the layer's own are that are of use, and nowhere else. The pages of the
+    /// maps.
     fn validate_mapped(&mut self) -> Vec<(Ppa, Owner)> {
         let maps = &self.books.maps;
         let unique = maps.primary().iter().enumerate().filter_map(|(lpn, location)| match location.at() {
@@ -132,30 +138,43 @@ impl Caftl {
         });
         let shared = maps.secondary().iter().enumerate().filter(|(_, shared)| shared.references > 0);
         let shared = shared.map(|(vba, shared)| (shared.ppa, Owner::Shared(Vba(vba as u32))));
-        let mut mapped: Vec<(Ppa, Owner)> = unique.chain(shared).collect();
-        mapped.sort_unstable_by_key(|(ppa, _)| *ppa);
-        let mut next = mapped.iter().peekable();
+        let mapped: Vec<(Ppa, Owner)> = unique.chain(shared).collect();
+        let mut owned: Vec<(Ppa, Owner)> = mapped.iter().copied().chain(self.books.own.owners()).collect();
+        owned.sort_unstable_by_key(|(ppa, _)| *ppa);
+        let mut next = owned.into_iter().peekable();
         for ppa in (0..self.space.array().geometry().pages()).map(Ppa) {
-            let owner = next.next_if(|(mapped, _)| *mapped == ppa).map(|(_, owner)| *owner);
+            let owner = next.next_if(|(owned, _)| *owned == ppa).map(|(_, owner)| owner);
             match (self.space.array().state(ppa), owner) {
                 (PageState::Free, Some(owner)) => panic!("page {} of {owner:?} is erased", ppa.0),
-                (PageState::Invalid, Some(_)) => self.space.revalidate(ppa),
-                (PageState::Valid, None) if !matches!(self.owner(ppa), Owner::Internal(_)) => {
-                    self.space.invalidate(ppa);
-                }
+                (PageState::Invalid, Some(_)) => drop(self.flash().revalidate(ppa)),
+                (PageState::Valid, None) => drop(self.flash().invalidate(ppa)),
                 _ => {}
             }
             if let Some(owner) = owner {
                 let word = self.books.word(owner);
-                self.space.flash_mut().set_owner(ppa, word);
+                self.flash().set_owner(ppa, word);
             }
         }
         assert!(next.peek().is_none(), "a page belongs to one owner");
         mapped
     }
 
+    fn load_metadata(&mut self, pages: &[(Ppa, Owner)], recovered: &mut Recovered, sink: &mut dyn Sink) {
+        let ids: Vec<u32> = self.books.own.lists.metadata().collect();
+        recovered.metadata_pages_read = ids.len() as u64;
+        for id in ids {
+            self.read_own(id, Cause::Recovery, sink);
+        }
+        for (ppa, _) in pages {
+            self.books.pages.load(*ppa);
+        }
+    }
+
     fn rebuild_store(&mut self, pages: &[(Ppa, Owner)]) {
-        for &(ppa, owner) in pages.iter().filter(|(ppa, _)| self.books.pages.is_known(*ppa)).collect::<Vec<_>>() {
+        let mut known: Vec<(Ppa, Owner)> =
+            pages.iter().copied().filter(|(ppa, _)| self.books.pages.is_known(*ppa)).collect();
+        known.sort_unstable_by_key(|(ppa, _)| *ppa);
+        for (ppa, owner) in known {
             let digest = self.books.pages.digest(ppa);
             // Of several pages with the same content, the first is meant.
             if self.books.store.look_up(digest).is_none() {

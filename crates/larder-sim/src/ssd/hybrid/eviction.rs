@@ -137,6 +137,11 @@ impl Eviction {
         self.dirty_pages[logical_block as usize] > 0
     }
 
+    /// Of how many logical blocks something may be dirty.
+    pub(super) fn dirty_blocks_max(&self) -> u32 {
+        self.dirty_blocks_max
+    }
+
     /// Whether a page of a logical block may be told dirty.
     pub(super) fn takes_dirty(&self, logical_block: u32) -> bool {
         self.is_dirty(logical_block) || self.dirty_blocks < self.dirty_blocks_max

@@ -43,7 +43,7 @@ pub fn of(
                     Link { number: *links, to: stripes.plane_of(to) }
                 });
                 let (plane, owner) = (stripes.plane_of(ppa), owner_of(at));
-                jobs.push(Job { plane, work: Work::Read, owner, goes_first, feeds: linked, needs: None });
+                jobs.push(Job { plane, work: Work::Read, owner, goes_first, feeds: linked, needs: None, fills: None });
             }
             Op::Program { ppa, source, .. } => {
                 let owner = match (source, batch) {
@@ -52,7 +52,7 @@ pub fn of(
                 };
                 let work = if is_copied_back(with_last) { Work::CopyBack } else { Work::Program };
                 let (plane, needs) = (stripes.plane_of(ppa), linked.take());
-                jobs.push(Job { plane, work, owner, goes_first: false, feeds: None, needs });
+                jobs.push(Job { plane, work, owner, goes_first: false, feeds: None, needs, fills: Some(ppa) });
             }
             Op::Erase { block, .. } => jobs.extend(erasure(stripes, block)),
             Op::Hash { .. } | Op::Evicted { .. } => {}
@@ -70,7 +70,15 @@ fn programmed(op: &Op) -> Option<Ppa> {
 fn erasure(stripes: &Stripes, block: BlockId) -> impl Iterator<Item = Job> + use<> {
     let planes = stripes.planes_of(block);
     let work = Work::Erase { planes: planes.len() as u32 };
-    let job = move |plane| Job { plane, work, owner: Owner::Nobody, goes_first: false, feeds: None, needs: None };
+    let job = move |plane| Job {
+        plane,
+        work,
+        owner: Owner::Nobody,
+        goes_first: false,
+        feeds: None,
+        needs: None,
+        fills: None,
+    };
     planes.into_iter().map(job)
 }
 

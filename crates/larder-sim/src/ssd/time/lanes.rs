@@ -3,7 +3,7 @@
 //! A program takes the bus first, and then the cells; a read the cells first, and then the bus, while its plane's register holds
 //! the page. An erasure takes no bus; nor does a copy inside a plane (copy-back: Agrawal et al., "Design Tradeoffs for SSD
 //! Performance", USENIX ATC 2008, section 3.5). Reads of the host go before all else that waits for the plane (CAFTL section
-//! 4.3.2), but nothing that a plane has begun is broken off.
+//! 4.3.2), and their pages before all that waits for the bus, but nothing that a plane or a bus has begun is broken off.
 //!
 //! Invariants: what waits without priority begins in the order in which it came, plane by plane; so an erasure follows the copies
 //! out of its block, which are in the planes that it is in. A page that is copied to another plane is programmed when it has been
@@ -15,7 +15,10 @@
 use std::collections::{HashSet, VecDeque};
 
 use super::{Nanos, stripes::Stripes};
-use crate::ssd::{geometry::PlaneId, profile::Timing};
+use crate::ssd::{
+    geometry::{PlaneId, Ppa},
+    profile::Timing,
+};
 
 /// What a plane does for a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +76,8 @@ pub struct Job {
     pub feeds: Option<Link>,
     /// Of a program: it begins when this is read, and what waits behind it waits with it.
     pub needs: Option<Link>,
+    /// Of a program: the page that holds something once it is over.
+    pub fills: Option<Ppa>,
 }
 
 /// A step of a job that takes time.
@@ -93,7 +98,9 @@ struct Plane {
 
 #[derive(Default)]
 struct Bus {
-    waiting: VecDeque<PlaneId>,
+    /// Planes with a page for the host, which go before all that waits without one.
+    first: VecDeque<PlaneId>,
+    rest: VecDeque<PlaneId>,
     is_busy: bool,
 }
 
@@ -151,8 +158,8 @@ impl Lanes {
         }
     }
 
-    /// A step is over. Who waited, where that was the last of its job.
-    pub fn step_ends(&mut self, step: Step, after: &mut impl FnMut(Nanos, Step)) -> Option<Owner> {
+    /// A step is over. Its job, where that was the last of it.
+    pub fn step_ends(&mut self, step: Step, after: &mut impl FnMut(Nanos, Step)) -> Option<Job> {
         match step {
             Step::Cells(plane) => match self.work_of(plane)? {
                 Work::Read => {
@@ -203,7 +210,7 @@ impl Lanes {
         after(ns, Step::Cells(plane));
     }
 
-    fn end(&mut self, id: PlaneId, after: &mut impl FnMut(Nanos, Step)) -> Option<Owner> {
+    fn end(&mut self, id: PlaneId, after: &mut impl FnMut(Nanos, Step)) -> Option<Job> {
         let job = self.planes[id.0 as usize].running.take()?;
         self.jobs -= 1;
         self.begin_next(id, after);
@@ -213,13 +220,15 @@ impl Lanes {
                 self.begin_next(link.to, after);
             }
         }
-        Some(job.owner)
+        Some(job)
     }
 
     fn ask_bus(&mut self, plane: PlaneId, after: &mut impl FnMut(Nanos, Step)) {
+        let goes_first = self.planes[plane.0 as usize].running.is_some_and(|job| job.goes_first);
         let bus = self.bus_of(plane);
         match bus.is_busy {
-            true => bus.waiting.push_back(plane),
+            true if goes_first => bus.first.push_back(plane),
+            true => bus.rest.push_back(plane),
             false => {
                 bus.is_busy = true;
                 after(self.timing.transfer_ns, Step::Bus(plane));
@@ -235,7 +244,7 @@ impl Lanes {
 
     fn bus_is_free(&mut self, plane: PlaneId, after: &mut impl FnMut(Nanos, Step)) {
         let bus = self.bus_of(plane);
-        match bus.waiting.pop_front() {
+        match bus.first.pop_front().or_else(|| bus.rest.pop_front()) {
             Some(next) => after(self.timing.transfer_ns, Step::Bus(next)),
             None => bus.is_busy = false,
         }

@@ -7,7 +7,9 @@
 //! before it, so that what is written in a row meets each plane as often.
 //!
 //! An erasure goes on in all planes of the flash that its block lies on, and takes an equal part of a block's time in each: together as
-//! long as on a drive that is not cut.
+//! long as on a drive that is not cut. So a read that meets one waits for a part of it, and the tail of reads is too short by as much: with a
+//! whole erasure in one plane it would be met too often, since the blocks of a drive that was cut have fewer pages and are erased as
+//! slowly.
 //!
 //! Invariants: on a drive that was not cut to fewer planes, each plane is itself. From its first page on until it is begun again, a block's pages
 //! are each in one plane of the flash, and no more of those are at work than the profile has.

@@ -1,0 +1,279 @@
+//! What a cache says of its flash to a drive that drops clean data by itself: which bytes are dirty.
+//!
+//! Role: [`DirtyChunks`] is the cache's: where the data of each dirty address lies. A cache that tells it of every change of an address
+//! has it say what becomes dirty and what no longer is ([`Requests::told`](crate::devices::Requests::told)), in the order of its requests:
+//! FlashTier's write-dirty, write-clean and clean. [`DirtyPages`] is the drive's side: a page is dirty while anything on it is, and of
+//! blocks of them only so many may be; where there are more, the cache has to write back what has been dirty longest.
+//!
+//! Metadata is dirty for ever in write-back ([`DirtyPages::keep`]): without it nobody would find what is dirty.
+//!
+//! Invariants: what is told dirty is told clean once, with the same bytes.
+//!
+//! What it does not do: write anything back.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    ops::Range,
+};
+
+use larder_core::Lba;
+
+use crate::{devices::Gathering, ssd::ftl::Ftl};
+
+/// Blocks that may get dirty before a cache is asked again: a request of a chunk makes two dirty at most, and an eviction for it may
+/// write a segment.
+const SPARE_BLOCKS: u32 = 4;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct DirtyChunks {
+    is_on: bool,
+    places: BTreeMap<Lba, Range<u64>>,
+    by_place: BTreeSet<(u64, Lba)>,
+    longest: u64,
+}
+
+impl DirtyChunks {
+    /// Somebody wants to know, from the beginning on.
+    pub fn turn_on(&mut self) {
+        self.is_on = true;
+    }
+
+    /// Whether anybody wants to know.
+    #[inline]
+    pub fn is_on(&self) -> bool {
+        self.is_on
+    }
+
+    /// The dirty data of `lba` lies there now; `None`: it is clean, or lies nowhere.
+    pub fn set(&mut self, lba: Lba, now: Option<Range<u64>>, gathering: &mut Gathering) {
+        if self.places.get(&lba) == now.as_ref() {
+            return;
+        }
+        if let Some(old) = self.places.remove(&lba) {
+            self.by_place.remove(&(old.start, lba));
+            gathering.tell(old, false);
+        }
+        if let Some(new) = now {
+            self.longest = self.longest.max(new.end - new.start);
+            self.by_place.insert((new.start, lba));
+            gathering.tell(new.clone(), true);
+            self.places.insert(lba, new);
+        }
+    }
+
+    /// The addresses whose dirty data lies in these bytes, in whole or in part.
+    pub fn in_bytes(&self, bytes: &Range<u64>) -> Vec<Lba> {
+        let from = (bytes.start.saturating_sub(self.longest), Lba(0));
+        let near = self.by_place.range(from..(bytes.end, Lba(0)));
+        let is_in = |lba: &Lba| self.places.get(lba).is_some_and(|place| place.end > bytes.start);
+        near.map(|&(_, lba)| lba).filter(is_in).collect()
+    }
+
+    /// The dirty addresses of a run.
+    pub fn in_run(&self, first: Lba, count: u64) -> Vec<Lba> {
+        self.places.range(first..Lba(first.0 + count)).map(|(&lba, _)| lba).collect()
+    }
+}
+
+#[derive(Debug)]
+struct Block {
+    pages: u32,
+    /// Which of those that became dirty.
+    number: u64,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct DirtyPages {
+    page_bytes: u64,
+    pages_per_block: u32,
+    blocks_max: u32,
+    /// Dirty chunks on each page.
+    chunks: HashMap<u32, u32>,
+    blocks: HashMap<u32, Block>,
+    /// Blocks that can be written back, by their numbers.
+    order: BTreeMap<u64, u32>,
+    next_number: u64,
+    kept: HashSet<u32>,
+}
+
+impl DirtyPages {
+    /// Of a new drive; `None` for one that drops nothing without being asked.
+    pub fn of(ftl: &dyn Ftl) -> Option<DirtyPages> {
+        let geometry = ftl.array().geometry();
+        Some(DirtyPages {
+            page_bytes: u64::from(geometry.page_bytes),
+            pages_per_block: geometry.pages_per_block,
+            blocks_max: ftl.dirty_blocks_max().filter(|_| ftl.drops_unasked())?,
+            chunks: HashMap::new(),
+            blocks: HashMap::new(),
+            order: BTreeMap::new(),
+            next_number: 0,
+            kept: HashSet::new(),
+        })
+    }
+
+    /// These bytes of the drive are dirty for ever: the pages to tell.
+    ///
+    /// # Errors
+    /// If that leaves too little for anything else: how many blocks are dirty then, and how many may be.
+    pub fn keep(&mut self, bytes: &[Range<u64>]) -> Result<Vec<Range<u32>>, (u32, u32)> {
+        let pages: Vec<Range<u32>> = bytes.iter().map(|bytes| self.pages(bytes)).collect();
+        let blocks = pages.iter().flat_map(|pages| {
+            pages.start / self.pages_per_block
+                ..pages.end.div_ceil(self.pages_per_block).max(pages.start / self.pages_per_block)
+        });
+        self.kept.extend(blocks);
+        for pages in &pages {
+            for page in pages.clone() {
+                self.change(page, true);
+            }
+        }
+        let kept = self.kept.len() as u32;
+        if kept + 2 * SPARE_BLOCKS > self.blocks_max {
+            return Err((kept, self.blocks_max));
+        }
+        Ok(pages)
+    }
+
+    /// These bytes of the drive are dirty, or no longer: pages for which that makes a difference.
+    pub fn told(&mut self, bytes: &Range<u64>, is_dirty: bool) -> Vec<u32> {
+        self.pages(bytes).filter(|&page| self.change(page, is_dirty)).collect()
+    }
+
+    /// Of these pages those that are dirty: a trim of them has made the drive forget that.
+    pub fn dirty_in(&self, pages: Range<u32>) -> impl Iterator<Item = u32> + '_ {
+        pages.filter(|page| self.chunks.contains_key(page))
+    }
+
+    /// Bytes of the drive that are to be written back, where so much is dirty that more has no room.
+    pub fn too_dirty(&self) -> Option<Range<u64>> {
+        if (self.blocks.len() as u32) + SPARE_BLOCKS <= self.blocks_max {
+            return None;
+        }
+        let (_, &block) = self.order.first_key_value()?;
+        let block_bytes = u64::from(self.pages_per_block) * self.page_bytes;
+        Some(u64::from(block) * block_bytes..(u64::from(block) + 1) * block_bytes)
+    }
+
+    fn pages(&self, bytes: &Range<u64>) -> Range<u32> {
+        (bytes.start / self.page_bytes) as u32..bytes.end.div_ceil(self.page_bytes) as u32
+    }
+
+    /// One dirty chunk more or less on a page; whether the page is dirty since, or clean.
+    fn change(&mut self, page: u32, is_dirty: bool) -> bool {
+        let chunks = self.chunks.entry(page).or_insert(0);
+        if is_dirty {
+            *chunks += 1;
+        } else {
+            *chunks -= 1;
+        }
+        let chunks = *chunks;
+        if chunks == 0 {
+            self.chunks.remove(&page);
+        }
+        if chunks != u32::from(is_dirty) {
+            return false;
+        }
+        let number = page / self.pages_per_block;
+        match self.blocks.get_mut(&number) {
+            None => {
+                self.blocks.insert(number, Block { pages: 1, number: self.next_number });
+                if !self.kept.contains(&number) {
+                    self.order.insert(self.next_number, number);
+                }
+                self.next_number += 1;
+            }
+            Some(block) if is_dirty => block.pages += 1,
+            Some(block) => {
+                block.pages -= 1;
+                if block.pages == 0 {
+                    self.order.remove(&block.number);
+                    self.blocks.remove(&number);
+                }
+            }
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        devices::Requests,
+        ssd::{
+            ftl::FtlKind,
+            geometry::Geometry,
+            profile::{PROFILES, Profile},
+        },
+    };
+
+    fn pages() -> DirtyPages {
+        let geometry = Geometry {
+            packages: 1,
+            dies_per_package: 1,
+            planes_per_die: 1,
+            blocks_per_plane: 64,
+            pages_per_block: 4,
+            ..PROFILES[0].geometry
+        };
+        let make = FtlKind::named("flashtier").expect("it is one").make;
+        DirtyPages::of(&*make(&Profile { geometry, ..PROFILES[0] }).expect("a drive")).expect("it drops")
+    }
+
+    #[test]
+    fn a_page_is_dirty_while_a_chunk_on_it_is() {
+        let mut pages = pages();
+        let page = pages.page_bytes;
+        assert_eq!(pages.told(&(page / 2..page + 1), true), [0, 1]);
+        assert_eq!(pages.told(&(0..page / 2), true), [] as [u32; 0]);
+        assert_eq!(pages.dirty_in(0..9).collect::<Vec<_>>(), [0, 1]);
+        assert_eq!(pages.told(&(page / 2..page + 1), false), [1]);
+        assert_eq!(pages.told(&(0..page / 2), false), [0]);
+        assert!(pages.blocks.is_empty() && pages.order.is_empty() && pages.chunks.is_empty());
+    }
+
+    #[test]
+    fn what_has_been_dirty_longest_goes_first_and_metadata_never() {
+        let mut pages = pages();
+        let block = 4 * pages.page_bytes;
+        pages.keep(std::slice::from_ref(&(0..block + 1))).expect("room");
+        let most = pages.blocks_max - SPARE_BLOCKS;
+        for number in 2..u64::from(most) {
+            pages.told(&(number * block..number * block + 1), true);
+            assert_eq!(pages.too_dirty(), None, "{number}");
+        }
+        // Dirty again, and so the last.
+        pages.told(&(2 * block..2 * block + 1), false);
+        pages.told(&(2 * block..2 * block + 1), true);
+        let more = u64::from(most);
+        pages.told(&(more * block..more * block + 1), true);
+        assert_eq!(pages.too_dirty(), Some(3 * block..4 * block));
+        pages.told(&(3 * block..3 * block + 1), false);
+        assert_eq!(pages.too_dirty(), None);
+        let most = u64::from(pages.blocks_max);
+        assert_eq!(pages.keep(std::slice::from_ref(&(0..most * block))), Err((pages.blocks_max, pages.blocks_max)));
+    }
+
+    #[test]
+    fn what_was_told_is_told_back_with_the_same_bytes() {
+        let (mut chunks, mut gathering) = (DirtyChunks::default(), Gathering::default());
+        gathering.turn(true);
+        chunks.set(Lba(1), Some(100..200), &mut gathering);
+        chunks.set(Lba(2), Some(180..220), &mut gathering);
+        chunks.set(Lba(1), Some(100..200), &mut gathering);
+        assert_eq!(chunks.in_bytes(&(199..200)), [Lba(1), Lba(2)]);
+        assert_eq!(chunks.in_bytes(&(200..201)), [Lba(2)]);
+        assert_eq!(chunks.in_bytes(&(0..100)), []);
+        assert_eq!(chunks.in_run(Lba(0), 2), [Lba(1)]);
+        chunks.set(Lba(1), Some(300..350), &mut gathering);
+        chunks.set(Lba(2), None, &mut gathering);
+        let mut asked = Requests::default();
+        gathering.take(&mut asked);
+        let told: Vec<_> = asked.told().iter().map(|told| (told.bytes.clone(), told.is_dirty)).collect();
+        let expected = [(100..200, true), (180..220, true), (100..200, false), (300..350, true), (180..220, false)];
+        assert_eq!(told, expected);
+    }
+}
