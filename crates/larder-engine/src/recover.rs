@@ -216,7 +216,8 @@ pub async fn recover_by(
         .await?;
     // The mark of one twin alone proves nothing where the other is damaged or differs: it may be of an earlier end.
     let surely_clean = superblock.clean_shutdown && repair.is_none();
-    replay.end(surely_clean && end.frames == 0);
+    // Frames that follow the checkpoint of such an end are those of its own commit: no client wrote any more.
+    replay.end(surely_clean);
     if !surely_clean && let Some((frame, offset)) = walk.lost_frame().await? {
         return Err(EngineError::LogDamaged {
             lost: end.next_frame_seq,

@@ -70,7 +70,7 @@ impl Replay {
         self.design.begin_restore(counts.mappings.saturating_add(counts.fragments), counts.fingerprints);
     }
 
-    /// Ends: the design is what it was. `is_trusted`: the cache ended in order, and nothing followed the checkpoint.
+    /// Ends: the design is what it was. `is_trusted`: the cache ended in order, and nothing was written while its last checkpoint was made, or since.
     pub fn end(&mut self, is_trusted: bool) {
         if is_trusted {
             self.design.trust_history();

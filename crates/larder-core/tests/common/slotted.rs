@@ -32,7 +32,7 @@ pub fn make(kind: usize, config: DesignConfig) -> Placed {
 }
 
 /// An opening of what a checkpoint has of `old`, with this history, and nothing else: into an empty `design`.
-pub fn reopen(old: &Placed, design: &mut Placed, history: &[u8], is_trusted: bool) {
+pub fn reopen(old: &dyn Design, design: &mut dyn Design, history: &[u8], is_trusted: bool) {
     design.begin_restore(0, 0);
     for (slot, generation, state, class) in old.export_slots() {
         match state {

@@ -15,7 +15,7 @@ use crate::{
 };
 use larder_core::{
     Design, DesignConfig, nitro,
-    slotted::{Placed, Slotted, history, mappings_for, slots_bytes_max, spares},
+    slotted::{Placed, Slotted, history::Shape, mappings_for, slots_bytes_max, spares},
 };
 use larder_format::{
     Compression, HistoryRequest, StoreKind, Superblock,
@@ -36,7 +36,7 @@ pub struct Slots {
 impl Slots {
     /// Bytes of the history for each slot at most, where there are many.
     fn history_bytes(&self, chunk_bytes: u32) -> u64 {
-        history::bytes_max(&*(self.make)(SAMPLE_SLOTS, chunk_bytes)).div_ceil(SAMPLE_SLOTS)
+        Shape::of(&*(self.make)(SAMPLE_SLOTS, chunk_bytes)).bytes_max().div_ceil(SAMPLE_SLOTS)
     }
 }
 
@@ -65,11 +65,12 @@ impl Store for Slots {
     }
 
     fn history(&self, options: &CreateOptions) -> Option<HistoryRequest> {
-        let chunks_max = match options.ram_budget_bytes {
+        let entries_max = match options.ram_budget_bytes {
             0 => u64::MAX,
             _ => self.slots_max(options).into(),
         };
-        Some(HistoryRequest { bytes_per_chunk: self.history_bytes(options.chunk_bytes), chunks_max })
+        let bytes_per_chunk = self.history_bytes(options.chunk_bytes);
+        Some(HistoryRequest { bytes_per_chunk, bytes_per_mapping: 0, entries_max })
     }
 
     /// A table entry for each slot is there from the beginning.

@@ -15,7 +15,7 @@ use super::{ChunkSlot, Held, NONE, NOTHING, Placed, unshared};
 use crate::{
     design::{Design, Lookup},
     slots::SlotState,
-    slotted::history::{self, History, Kept, KeptAddress, ListedAddress, PAGE_BYTES},
+    slotted::history::{Draft, History, Kept, KeptAddress, ListedAddress, Pages, Shape, UsedSlot},
     types::{Fingerprint, Lba, Place, SlotId, StreamClass},
 };
 use std::collections::BTreeMap;
@@ -26,7 +26,7 @@ pub(super) struct Restoring {
     /// What the flash slots hold.
     pub told: BTreeMap<SlotId, Held>,
     /// Pieces of the history.
-    pages: BTreeMap<usize, Vec<u8>>,
+    pages: Pages,
     /// The end was in order, and nothing followed it.
     pub is_trusted: bool,
 }
@@ -46,46 +46,38 @@ impl Restoring {
         let fingerprint = told.map_or_else(|| unshared(place), |held| Fingerprint(held.fingerprint));
         Held::new(place, &fingerprint)
     }
-
-    fn history(&self) -> Vec<u8> {
-        let in_order = self.pages.iter().zip(0..).take_while(|((number, _), at)| *number == at);
-        in_order.flat_map(|((_, bytes), _)| bytes.iter().copied()).collect()
-    }
 }
 
 impl Placed {
     /// The design's history, for a checkpoint.
     pub(super) fn history(&self) -> Vec<u8> {
-        let place = |slot: ChunkSlot| {
-            let held = self.held.get(slot.0 as usize).filter(|held| held.slot != NONE)?;
-            Some((SlotId(held.slot), held.generation))
-        };
-        let content = |lba: Lba, fingerprint: &Fingerprint| match self.suspended.contains(&lba) {
-            // Nobody knows what it holds by now.
-            true => unknown(lba),
-            false => *fingerprint,
-        };
-        history::encode(&*self.design, place, content)
+        let mut draft = Draft::new(Shape::of(&*self.design), self.design.sizes().addresses);
+        for list in 0..self.design.list_count() {
+            self.design.show_list(list, &mut |lba, fingerprint| match self.suspended.contains(&lba) {
+                // Nobody knows what it holds by now.
+                true => draft.address(list, lba, &unknown(lba)),
+                false => draft.address(list, lba, fingerprint),
+            });
+        }
+        self.design.show_data(&mut |slot, stamp| {
+            if let Some(held) = self.held.get(slot.0 as usize).filter(|held| held.slot != NONE) {
+                draft.used(&UsedSlot { slot: SlotId(held.slot), generation: held.generation, stamp });
+            }
+        });
+        draft.finish(self.design.target_size())
     }
 
     /// A piece of a history; whether it can be one.
     pub(super) fn note_page(&mut self, page: usize, bytes: &[u8]) -> bool {
-        let pages_max = history::bytes_max(&*self.design).div_ceil(PAGE_BYTES as u64);
-        match &mut self.restoring {
-            Some(restoring) if (page as u64) < pages_max && bytes.len() <= PAGE_BYTES => {
-                restoring.pages.insert(page, bytes.to_vec());
-                true
-            }
-            _ => false,
-        }
+        let shape = Shape::of(&*self.design);
+        self.restoring.as_mut().is_some_and(|restoring| restoring.pages.note(page, bytes, &shape))
     }
 
     /// Puts what recovery found into the design.
     pub(super) fn put_restored(&mut self, mut restoring: Restoring) {
         let slots = self.mappings.export_slots();
         let found = self.found(&restoring, &slots);
-        let history = History::decode(&restoring.history(), &*self.design);
-        restoring.pages.clear();
+        let history = std::mem::take(&mut restoring.pages).history(&Shape::of(&*self.design));
         let is_restored = history.is_some_and(|history| self.restore_history(&history, &found, restoring.is_trusted));
         for Found { lba, held, is_dirty, .. } in found {
             let (place, fingerprint) = (held.place(), Fingerprint(held.fingerprint));
