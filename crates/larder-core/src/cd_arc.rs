@@ -46,7 +46,7 @@ use crate::{
     nitro::{self, Nitro},
     ranges::Run,
     slots::SlotState,
-    slotted::history,
+    slotted::history::{self, Trust},
     types::{Fingerprint, Lba, Place, SlotId, StreamClass},
 };
 use lists::{At, B1, B2, B3, LEFT, Lists, OWED, T1, T2, is_top};
@@ -374,8 +374,8 @@ impl Design for CdArc {
         self.nitro.export_fingerprints()
     }
 
-    fn export_history(&self) -> Vec<u8> {
-        self.history()
+    fn export_history(&self, is_doubtful: &dyn Fn(Lba) -> bool) -> Vec<u8> {
+        self.history(is_doubtful)
     }
 
     fn export_slots(&self) -> Vec<(SlotId, u32, SlotState, StreamClass)> {
@@ -405,9 +405,9 @@ impl Design for CdArc {
         self.put_restored(restoring);
     }
 
-    fn trust_history(&mut self) {
+    fn trust_history(&mut self, trust: Trust) {
         if let Some(restoring) = &mut self.restoring {
-            restoring.is_trusted = true;
+            restoring.is_trusted = trust == Trust::Whole;
         }
     }
 

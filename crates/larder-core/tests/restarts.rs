@@ -231,11 +231,11 @@ impl Cache {
 
     fn restart(&mut self) {
         let old = std::mem::replace(&mut self.design, make_listed(self.kind, self.config));
-        let history = old.export_history();
+        let history = old.export_history(&|_| false);
         let design = &mut self.design;
         reopen(&*old, &mut **design, &history, true);
         design.check();
-        assert!(design.export_history().len() == history.len(), "as much is known as was before");
+        assert!(design.export_history(&|_| false).len() == history.len(), "as much is known as was before");
     }
 }
 
@@ -307,10 +307,10 @@ fn after_a_crash_no_history_has_an_answer_be_wrong() {
         let mut old = Vec::new();
         for step in 0..1500 {
             if rng.chance(1) {
-                old = cache.design.export_history();
+                old = cache.design.export_history(&|_| false);
             }
             if step > 200 && rng.chance(1) {
-                let mut history = if rng.chance(50) { old.clone() } else { cache.design.export_history() };
+                let mut history = if rng.chance(50) { old.clone() } else { cache.design.export_history(&|_| false) };
                 if !history.is_empty() && rng.chance(40) {
                     let at = rng.below(history.len() as u64) as usize;
                     history[at] ^= 1 << rng.below(8);
@@ -329,4 +329,40 @@ fn after_a_crash_no_history_has_an_answer_be_wrong() {
         assert_right(&cache);
     });
     assert!(ghosts.get() > 0, "what CD-ARC has of addresses without data outlives a crash");
+}
+
+/// The content of an address whose data has left may be believed after a crash, so whoever overwrites it is told to log that: as long as
+/// the design knows the content, and, once it does not, until no checkpoint has it.
+#[test]
+fn who_overwrites_what_is_remembered_is_told_to_log_it() {
+    for kind in 0..4 {
+        let config =
+            DesignConfig { slot_count: 40, mappings_max: 10_000, fp_entries_max: if kind < 2 { 10_000 } else { 0 } };
+        let mut cache = Cache::new(kind, config);
+        // Enough for some to be ghosts, and for others to have left altogether.
+        for lba in 0..4000 {
+            cache.serve(Request::Write { lba, content: 1000 + lba, dirty: false, fragment: false });
+        }
+        let is_ghost = |cache: &Cache, lba: u64| cache.design.is_ghost(Lba(lba));
+        let ghosts: Vec<u64> = (0..4000).filter(|&lba| is_ghost(&cache, lba)).collect();
+        let looks = kind < 2;
+        assert_eq!(!ghosts.is_empty(), looks, "{}: the baselines had but one use of each", NAMES[kind]);
+        for &lba in ghosts.iter().take(3) {
+            assert!(cache.design.is_forgetting_logged(Lba(lba), 1));
+            assert!(cache.design.suspend(Lba(lba)), "{}: address {lba} is remembered", NAMES[kind]);
+        }
+        // One that has left: what a checkpoint has of it, or the log behind it, is told until a second checkpoint is durable.
+        let left = Lba(0);
+        assert!(!cache.design.is_ghost(left) && cache.design.peek(left) == Lookup::Miss);
+        for is_told in [looks, looks, false] {
+            assert_eq!(cache.design.is_forgetting_logged(left, 1), is_told, "{}", NAMES[kind]);
+            assert_eq!(cache.design.suspend(left), is_told);
+            cache.design.checkpoint_begins();
+            cache.design.checkpoint_is_durable();
+        }
+        // What is written around the cache is forgotten, and that is logged once.
+        if let Some(&lba) = ghosts.last() {
+            assert_eq!([(); 2].map(|()| cache.design.unmap(Lba(lba))), [true, false]);
+        }
+    }
 }

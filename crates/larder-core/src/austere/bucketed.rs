@@ -29,7 +29,6 @@ pub(in crate::austere) mod census;
 mod decisions;
 pub mod entries;
 pub mod exact;
-mod lost;
 pub mod memory;
 pub mod ram;
 mod wishes;
@@ -37,6 +36,7 @@ mod wishes;
 use super::{
     Austere, AustereConfig, AustereError, fp_index::Run as SlotRun, keys::Key, metadata::MetadataSlot, pages::pages_max,
 };
+use crate::lost::Lost;
 use crate::{
     design::{Lookup, Question, Wanted},
     types::{Fingerprint, Lba, Place, SlotId, mix},
@@ -44,7 +44,6 @@ use crate::{
 use entries::{Entries, EntryState, RegionEntry, Until};
 use exact::{Exact, PIECES};
 use hashbrown::HashSet;
-use lost::Lost;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A content counts as one of so many references where it could not be evicted when it should have been.
@@ -347,14 +346,14 @@ impl Bucketed {
 
     fn note_lost(&mut self, lost: Option<Key>) {
         if let Some(key) = lost {
-            self.lost.add(key);
+            self.lost.add(key.0);
         }
     }
 
     /// Whether a crash now could bring back what the indices have, or had, of an address.
     fn may_come_back(&self, lba: Lba) -> bool {
         let key = self.core.key_of_lba(lba);
-        self.core.has_entry(key) || self.lost.has(key)
+        self.core.has_entry(key) || self.lost.has(key.0)
     }
 
     /// The indices forget an address.

@@ -29,6 +29,9 @@ pub(super) struct Restoring {
     pub is_trusted: bool,
 }
 
+/// What a history has of an address whose content is not known.
+const NOT_KNOWN: Fingerprint = Fingerprint([0; 16]);
+
 /// The record of a content: slot, generation, offset.
 type Record = (u32, u32, u32);
 
@@ -58,10 +61,13 @@ impl CdArc {
     }
 
     /// The design's history, for a checkpoint.
-    pub(super) fn history(&self) -> Vec<u8> {
+    pub(super) fn history(&self, is_doubtful: &dyn Fn(Lba) -> bool) -> Vec<u8> {
         let mut draft = Draft::new(self.shape(), self.lists.total());
         for list in 0..ON_LISTS {
-            self.lists.show(list, |lba, fingerprint| draft.address(list, lba, fingerprint));
+            self.lists.show(list, |lba, fingerprint| match is_doubtful(lba) {
+                true => draft.address(list, lba, &NOT_KNOWN),
+                false => draft.address(list, lba, fingerprint),
+            });
         }
         for ((slot, generation), stamp) in self.lists.unheld().zip(1..) {
             draft.used(&UsedSlot { slot, generation, stamp });
@@ -102,7 +108,7 @@ impl CdArc {
         let mut ghosts_left = self.lists.sizes().0 - (history.lists[B1].len() + history.lists[B2].len()) as u64;
         for (list, addresses) in history.lists.iter().enumerate() {
             for &ListedAddress { lba, fingerprint } in addresses {
-                let remembered = Some(fingerprint).filter(|_| is_trusted);
+                let remembered = Some(fingerprint).filter(|&fingerprint| is_trusted && fingerprint != NOT_KNOWN);
                 let told = told.get(&lba).copied().flatten();
                 let is_top = list == T1 || list == T2;
                 if self.lists.find(lba).is_some() {

@@ -21,7 +21,8 @@ use std::collections::BTreeMap;
 pub const LISTS_MAX: usize = 8;
 /// Bytes of a page of it. A checkpoint has larger ones.
 pub const PAGE_BYTES: usize = 4084;
-const VERSION: u16 = 1;
+/// Version 1 was of a log that does not say when an address is overwritten that is not mapped.
+const VERSION: u16 = 2;
 const HEAD_BYTES: usize = 2 + 2 + 4 + 8 + 8 + 4 * LISTS_MAX + 4;
 /// An address has 40 bits.
 const LBA_BYTES: usize = 5;
@@ -79,6 +80,16 @@ impl Shape {
 /// Bytes of a history over WEUs of so many bytes for each chunk, beside what it has of addresses.
 pub fn waiting_weus_bytes(chunk_bytes: u32, weu_bytes: u32) -> u64 {
     (DATA_BYTES as u64 * u64::from(chunk_bytes)).div_ceil(u64::from(weu_bytes.max(1)))
+}
+
+/// How far a history of a checkpoint holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trust {
+    /// The log that follows is whole: of what an address holds the history is right wherever the log says nothing, if the design has what it
+    /// remembers logged when it is overwritten.
+    WithLog,
+    /// The cache ended in order, and nothing changed since.
+    Whole,
 }
 
 /// An address of a list.

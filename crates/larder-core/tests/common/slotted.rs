@@ -9,7 +9,10 @@ use larder_core::{
     d_lru::DLru,
     lru::Lru,
     slots::SlotState,
-    slotted::{FlashSize, Placed, history::PAGE_BYTES},
+    slotted::{
+        FlashSize, Placed,
+        history::{PAGE_BYTES, Trust},
+    },
 };
 
 pub const CHUNK: u32 = 4096;
@@ -62,7 +65,7 @@ pub fn reopen(old: &dyn Design, design: &mut dyn Design, history: &[u8], is_trus
         assert!(design.restore_page(number, page), "page {number}");
     }
     if is_trusted {
-        design.trust_history();
+        design.trust_history(Trust::Whole);
     }
     design.end_restore();
 }

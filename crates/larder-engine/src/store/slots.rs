@@ -15,7 +15,7 @@ use crate::{
 };
 use larder_core::{
     Design, DesignConfig, nitro,
-    slotted::{Placed, Slotted, history::Shape, mappings_for, slots_bytes_max, spares},
+    slotted::{Placed, Slotted, history::Shape, lost_bytes_max, mappings_for, slots_bytes_max, spares},
 };
 use larder_format::{
     Compression, HistoryRequest, StoreKind, Superblock,
@@ -37,6 +37,13 @@ impl Slots {
     /// Bytes of the history for each slot at most, where there are many.
     fn history_bytes(&self, chunk_bytes: u32) -> u64 {
         Shape::of(&*(self.make)(SAMPLE_SLOTS, chunk_bytes)).bytes_max().div_ceil(SAMPLE_SLOTS)
+    }
+
+    /// Bytes of RAM for each slot at most, of what the design lost.
+    fn lost_bytes(&self, chunk_bytes: u32) -> u64 {
+        let design = (self.make)(SAMPLE_SLOTS, chunk_bytes);
+        let addresses = if design.looks_at_content() { design.sizes().addresses } else { 0 };
+        (addresses * lost_bytes_max()).div_ceil(SAMPLE_SLOTS)
     }
 }
 
@@ -61,7 +68,11 @@ impl Store for Slots {
     fn index_bytes_max(&self, chunk_bytes: u32) -> u64 {
         let design = (self.make)(SAMPLE_SLOTS, chunk_bytes).ram_bytes_max().div_ceil(SAMPLE_SLOTS);
         // A checkpoint takes the history as of one moment.
-        nitro::INDEX_BYTES_MAX + slots_bytes_max() + design + self.history_bytes(chunk_bytes)
+        nitro::INDEX_BYTES_MAX
+            + slots_bytes_max()
+            + design
+            + self.history_bytes(chunk_bytes)
+            + self.lost_bytes(chunk_bytes)
     }
 
     fn history(&self, options: &CreateOptions) -> Option<HistoryRequest> {
