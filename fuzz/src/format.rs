@@ -155,8 +155,8 @@ pub fn layout(data: &[u8]) {
         let bucket_slots = input.byte().into();
         request.buckets = Some(BucketRequest { bucket_slots, design_pages_max: size(&mut input) });
     } else if size(&mut input) % 2 == 1 {
-        let (bytes_per_chunk, chunks_max) = (size(&mut input), size(&mut input));
-        request.history = Some(HistoryRequest { bytes_per_chunk, chunks_max });
+        let (bytes_per_chunk, bytes_per_mapping, entries_max) = (size(&mut input), size(&mut input), size(&mut input));
+        request.history = Some(HistoryRequest { bytes_per_chunk, bytes_per_mapping, entries_max });
     }
     match frugally(0, || Layout::plan(request)) {
         Ok(layout) => check_layout(&layout),

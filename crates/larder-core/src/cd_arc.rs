@@ -30,7 +30,8 @@
 //!   has to log that; until then, and as long as it is dirty, it stays mapped, and hits.
 //! - Where T2 is empty REPLACE takes from T1 whatever `p` is.
 //! - Chunks of zeroes have no data to be kept: they are addresses as any other, but in no WEU.
-//! - History does not outlive a restart, for nothing durable tells when it ceased to be true: what is mapped then is in T2, in no order, as far as that has room, then in B2.
+//! - What outlives a restart is in `cd_arc/restored.rs`: all of it after an end in order, and of what is remembered after a crash the addresses
+//!   alone. Without a checkpoint's history what is mapped is in T2, in no order, as far as that has room, then in B2.
 //!
 //! Invariants: those of [`Design`]. |T1|+|T2|+|B3| <= C+X and |B1|+|B2| <= C. Each mapped address is on a list, or waits to
 //! be dropped. An address in T1 or T2 is mapped, but between [`Design::unmap`] and the next [`Design::map`].
@@ -38,21 +39,26 @@
 //! What it does not do: forget an address by itself that a log may know.
 
 mod lists;
+mod restored;
 
 use crate::{
     design::{Design, DesignConfig, DesignStats, DirtyCounts, ExportedMapping, Hit, Lookup, NewMapping, Use, Victim},
     nitro::{self, Nitro},
     ranges::Run,
     slots::SlotState,
+    slotted::history::{self, Trust},
     types::{Fingerprint, Lba, Place, SlotId, StreamClass},
 };
 use lists::{At, B1, B2, B3, LEFT, Lists, OWED, T1, T2, is_top};
+use restored::Restoring;
 
 /// The design's name.
 pub const NAME: &str = "cd-arc";
-/// Bytes of RAM for each address that it may remember, at most: those of Nitro's indices, and what the lists take where as many
-/// addresses as can be wait to be dropped.
-pub const INDEX_BYTES_MAX: u64 = nitro::INDEX_BYTES_MAX + LISTS_BYTES_MAX;
+/// Bytes of a checkpoint for each address that it may remember, at most: what its history has of it.
+pub const HISTORY_BYTES_MAX: u64 = history::CONTENT_ADDRESS_BYTES as u64;
+/// Bytes of RAM for each address that it may remember, at most: those of Nitro's indices, what the lists take where as many
+/// addresses as can be wait to be dropped, and the history, which a checkpoint takes as of one moment.
+pub const INDEX_BYTES_MAX: u64 = nitro::INDEX_BYTES_MAX + LISTS_BYTES_MAX + HISTORY_BYTES_MAX;
 /// Of them, those of the lists.
 pub const LISTS_BYTES_MAX: u64 = lists::ADDRESS_BYTES_MAX;
 
@@ -62,14 +68,15 @@ pub struct CdArc {
     lists: Lists,
     /// What was found last: a duplicate that is mapped next is of this content.
     found: Option<(Place, Fingerprint)>,
-    restoring: bool,
+    /// Recovery runs.
+    restoring: Option<Restoring>,
 }
 
 impl CdArc {
     /// An empty cache. It remembers `config.mappings_max` addresses, the paper's 2C + X.
     pub fn new(config: DesignConfig) -> Self {
         let lists = Lists::new(config.mappings_max, config.slot_count);
-        CdArc { nitro: Nitro::new(config), lists, found: None, restoring: false }
+        CdArc { nitro: Nitro::new(config), lists, found: None, restoring: None }
     }
 
     /// The target size of T1 (the paper's p).
@@ -233,8 +240,8 @@ impl Design for CdArc {
         };
         let i = self.lists.find_or_insert(lba);
         match self.restoring {
-            true => self.lists.restore(i),
-            false => self.lists.process(i),
+            Some(_) => self.lists.restore(i),
+            None => self.lists.process(i),
         }
         self.lists.place(i, place.map_or(At::ZERO, at), fingerprint);
         self.lists.set_dirty(i, dirty_seq.is_some());
@@ -367,6 +374,10 @@ impl Design for CdArc {
         self.nitro.export_fingerprints()
     }
 
+    fn export_history(&self, is_doubtful: &dyn Fn(Lba) -> bool) -> Vec<u8> {
+        self.history(is_doubtful)
+    }
+
     fn export_slots(&self) -> Vec<(SlotId, u32, SlotState, StreamClass)> {
         self.nitro.export_slots()
     }
@@ -376,7 +387,7 @@ impl Design for CdArc {
     }
 
     fn begin_restore(&mut self, mappings: u64, fingerprints: u64) {
-        self.restoring = true;
+        self.restoring = Some(Restoring::default());
         self.nitro.begin_restore(mappings, fingerprints);
     }
 
@@ -389,16 +400,20 @@ impl Design for CdArc {
     }
 
     fn end_restore(&mut self) {
-        self.restoring = false;
         self.nitro.end_restore();
-        // A log says what an address held once, and not that its origin was written since, where nothing was mapped then.
-        self.lists.forget_ghosts();
-        // What recovery found has no address in T1 or T2, perhaps, and lost none. A free slot has its turn once it has lost its last.
-        for (slot, _, state, _) in self.nitro.export_slots() {
-            if state == SlotState::Sealed {
-                self.lists.note_unheld(slot);
-            }
+        let restoring = self.restoring.take().unwrap_or_default();
+        self.put_restored(restoring);
+    }
+
+    fn trust_history(&mut self, trust: Trust) {
+        if let Some(restoring) = &mut self.restoring {
+            restoring.is_trusted = trust == Trust::Whole;
         }
+    }
+
+    fn restore_page(&mut self, page: usize, bytes: &[u8]) -> bool {
+        let shape = self.shape();
+        self.restoring.as_mut().is_some_and(|restoring| restoring.pages.note(page, bytes, &shape))
     }
 
     fn restore_slot(&mut self, slot: SlotId, generation: u32) -> bool {

@@ -159,6 +159,10 @@ impl Slotted for DLru {
         self.metadata.slot_with(fingerprint)
     }
 
+    fn content_of(&self, lba: Lba) -> Option<Fingerprint> {
+        self.metadata.addresses.find(lba).map(|i| self.metadata.fingerprint(i))
+    }
+
     fn knows(&self, lba: Lba) -> bool {
         self.metadata.addresses.find(lba).is_some()
     }

@@ -12,6 +12,7 @@ use crate::{
     ranges::Run,
     region::RegionEntry,
     slots::SlotState,
+    slotted::history::Trust,
     types::{Fingerprint, Lba, Place, SectorMap, SlotId, StreamClass},
 };
 use std::sync::Arc;
@@ -462,8 +463,9 @@ pub trait Design: Send + Sync {
 
     /// What a design keeps in a checkpoint beside all that, of one moment: in what order it has its addresses, and which it remembers. It goes
     /// into pages of [`PAGE_BYTES`](crate::slotted::history::PAGE_BYTES), the last of which is shorter; what has no room is left out. A
-    /// design has this or [pages](Design::page_count), or neither.
-    fn export_history(&self) -> Vec<u8> {
+    /// design has this or [pages](Design::page_count), or neither. Of what is doubtful it does not say what it holds: the origin may have
+    /// lost that.
+    fn export_history(&self, _is_doubtful: &dyn Fn(Lba) -> bool) -> Vec<u8> {
         Vec::new()
     }
 
@@ -495,9 +497,9 @@ pub trait Design: Send + Sync {
     /// is dirty is known only after [`Design::settle_dirty`].
     fn begin_restore(&mut self, mappings: u64, fingerprints: u64);
 
-    /// Recovery, before it is over: the cache ended in order, and nothing followed the checkpoint. So the history that comes with it holds. Where
-    /// this is not said, an address that is not mapped may hold anything.
-    fn trust_history(&mut self) {}
+    /// Recovery, before it is over: how far the history that came with the checkpoint holds. Where this is not said, an address that is not
+    /// mapped may hold anything.
+    fn trust_history(&mut self, _trust: Trust) {}
 
     /// Recovery: one of its pages, or of its history. False, and nothing changed, where it is none.
     fn restore_page(&mut self, _page: usize, _bytes: &[u8]) -> bool {

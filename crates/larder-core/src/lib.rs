@@ -21,6 +21,7 @@ pub mod design;
 pub mod dirty;
 pub mod fp_index;
 pub mod lba_index;
+pub(crate) mod lost;
 pub mod lru;
 pub mod nitro;
 pub mod packing;

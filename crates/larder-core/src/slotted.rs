@@ -27,7 +27,9 @@ pub(crate) mod sizes;
 
 pub use contents::Orphans;
 pub use history::Kept;
-pub use placed::{Placed, SETS_BYTES_MAX, addresses_for, mapped_max, mappings_for, of_slots, slots_bytes_max, spares};
+pub use placed::{
+    Placed, SETS_BYTES_MAX, addresses_for, lost_bytes_max, mapped_max, mappings_for, of_slots, slots_bytes_max, spares,
+};
 pub use sizes::{FlashSize, METADATA_PAGE_BYTES, SizeError, SizeErrorKind, Sizes};
 
 use crate::{
@@ -145,6 +147,11 @@ pub trait Slotted: Send + Sync {
 
     /// The slot that this content lies in, where a design looks at content at all; does not count as a use.
     fn slot_of(&self, fingerprint: &Fingerprint) -> Option<ChunkSlot>;
+
+    /// The content of `lba`, with data or without; `None` where it is not known, and in a design that does not look at content.
+    fn content_of(&self, _lba: Lba) -> Option<Fingerprint> {
+        None
+    }
 
     /// Whether `lba` is known, with data or without.
     fn knows(&self, lba: Lba) -> bool;

@@ -206,7 +206,7 @@ impl World {
     /// A checkpoint, and an opening that has nothing else: with the history of now after an end in order; or with none, or one that is old
     /// or damaged, of which only the order may be believed.
     fn restart(&mut self) {
-        let now = self.design.export_history();
+        let now = self.design.export_history(&|_| false);
         let (mut history, is_trusted) = match self.rng.below(4) {
             0 => (Vec::new(), false),
             1 => (now, true),

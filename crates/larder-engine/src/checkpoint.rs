@@ -106,7 +106,7 @@ impl AreaWriter<'_> {
 
 /// Writes the blocks of a checkpoint of what `design` exports, piece by piece; the header that belongs to them. Each
 /// call of `design` locks it for one piece. The fingerprints of `damaged` records are left out: their content is not to be
-/// found after a restart either.
+/// found after a restart either. Of what `is_doubtful` nothing is kept of what it holds but where it is mapped.
 ///
 /// # Errors
 /// The device's, and [`EngineError::CheckpointTooLarge`].
@@ -116,6 +116,7 @@ pub async fn write_blocks<D: Deref<Target = Box<dyn Design>>>(
     target: &CheckpointTarget,
     damaged: &DamagedRecords,
     design: impl Fn() -> D,
+    is_doubtful: impl Fn(&D, Lba) -> bool,
 ) -> Result<CheckpointHeader, EngineError> {
     let layout = &geometry.layout;
     let start = target.offset(layout);
@@ -158,7 +159,7 @@ pub async fn write_blocks<D: Deref<Target = Box<dyn Design>>>(
     }
     let (runs, fingerprints, history) = {
         let design = design();
-        (design.export_runs(), design.export_fingerprints(), design.export_history())
+        (design.export_runs(), design.export_fingerprints(), design.export_history(&|lba| is_doubtful(&design, lba)))
     };
     for run in runs {
         let range = ZeroRange { lba: run.first.0, chunk_count: run.count, dirty: true, no_hole: run.no_hole };
@@ -297,7 +298,8 @@ impl Shared {
         // (2)
         let design = || LockedDesign(self.state.lock());
         let damaged = self.state.lock().damaged.clone();
-        let header = write_blocks(&*self.flash, &self.geometry, &target, &damaged, design).await?;
+        let is_doubtful = |design: &LockedDesign<'_>, lba| design.0.origin_changes.is_unsettled(lba);
+        let header = write_blocks(&*self.flash, &self.geometry, &target, &damaged, design, is_doubtful).await?;
         self.counters.flash_metadata_bytes_written.fetch_add(header.total_bytes, Relaxed);
         // (3)
         if self.state.lock().mode != WriteMode::Back {

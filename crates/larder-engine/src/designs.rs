@@ -71,13 +71,21 @@ pub const DESIGNS: &[EngineDesign] = &[
         id: DesignId::Nitro,
         name: nitro::NAME,
         about: "Nitro (Li et al., USENIX ATC 2014): the WEU that was used least recently goes",
-        store: &Weus { index_bytes_max: nitro::INDEX_BYTES_MAX, make: |config| Box::new(nitro::Nitro::new(config)) },
+        store: &Weus {
+            index_bytes_max: nitro::INDEX_BYTES_MAX,
+            history_bytes_max: 0,
+            make: |config| Box::new(nitro::Nitro::new(config)),
+        },
     },
     EngineDesign {
         id: DesignId::CdArc,
         name: cd_arc::NAME,
         about: "CacheDedup's CD-ARC (Li et al., FAST 2016, section 5.6): duplication-aware ARC over WEUs",
-        store: &Weus { index_bytes_max: cd_arc::INDEX_BYTES_MAX, make: |config| Box::new(cd_arc::CdArc::new(config)) },
+        store: &Weus {
+            index_bytes_max: cd_arc::INDEX_BYTES_MAX,
+            history_bytes_max: cd_arc::HISTORY_BYTES_MAX,
+            make: |config| Box::new(cd_arc::CdArc::new(config)),
+        },
     },
     EngineDesign {
         id: DesignId::DLru,

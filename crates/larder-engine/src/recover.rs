@@ -28,6 +28,7 @@ use crate::{
 use larder_core::{
     Design, DesignConfig,
     dirty::{FRAGMENT_SHARE, RUN_SHARE},
+    slotted::history::Trust,
     streams::Streams,
     types::SECTOR_BYTES,
     versions::Versions,
@@ -216,7 +217,13 @@ pub async fn recover_by(
         .await?;
     // The mark of one twin alone proves nothing where the other is damaged or differs: it may be of an earlier end.
     let surely_clean = superblock.clean_shutdown && repair.is_none();
-    replay.end(surely_clean && end.frames == 0);
+    // Frames that follow the checkpoint of a clean end are those of its own commit: no client wrote any more. After a crash the log is
+    // whole, or nothing is opened; but of the older one of two twins nobody knows what followed.
+    replay.end(match (surely_clean, &repair) {
+        (true, _) => Some(Trust::Whole),
+        (false, None) => Some(Trust::WithLog),
+        (false, Some(_)) => None,
+    });
     if !surely_clean && let Some((frame, offset)) = walk.lost_frame().await? {
         return Err(EngineError::LogDamaged {
             lost: end.next_frame_seq,

@@ -9,7 +9,9 @@
 //! What it does not do: read; [`walk`](crate::walk) does.
 
 use crate::state::from_format;
-use larder_core::{Design, Fingerprint, Lba, NewMapping, SectorMap, SlotId, StreamClass, ranges::Run};
+use larder_core::{
+    Design, Fingerprint, Lba, NewMapping, SectorMap, SlotId, StreamClass, ranges::Run, slotted::history::Trust,
+};
 use larder_format::{CheckpointBlock, CheckpointCounts, Layout, LogEntry, WeuClass};
 
 /// Entries whose chunks are looked up before any of them is applied.
@@ -70,10 +72,10 @@ impl Replay {
         self.design.begin_restore(counts.mappings.saturating_add(counts.fragments), counts.fingerprints);
     }
 
-    /// Ends: the design is what it was. `is_trusted`: the cache ended in order, and nothing followed the checkpoint.
-    pub fn end(&mut self, is_trusted: bool) {
-        if is_trusted {
-            self.design.trust_history();
+    /// Ends: the design is what it was. `trust`: how far the checkpoint's history holds, if at all.
+    pub fn end(&mut self, trust: Option<Trust>) {
+        if let Some(trust) = trust {
+            self.design.trust_history(trust);
         }
         self.design.end_restore();
     }

@@ -113,13 +113,16 @@ pub struct BucketRequest {
     pub design_pages_max: u64,
 }
 
-/// Asks for room in checkpoints for the history of a design with slots of one chunk, in pages of [`DESIGN_PAGE_BYTES_MAX`].
+/// Asks for room in checkpoints for the history of a design, over slots of one chunk or over WEUs, in pages of
+/// [`DESIGN_PAGE_BYTES_MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HistoryRequest {
     /// Bytes of it for each whole chunk that the flash holds.
     pub bytes_per_chunk: u64,
-    /// The chunks for which there shall be room, where those are fewer.
-    pub chunks_max: u64,
+    /// Bytes of it for each mapping that a checkpoint may keep.
+    pub bytes_per_mapping: u64,
+    /// The chunks, and the mappings, for which there shall be room, where those are fewer.
+    pub entries_max: u64,
 }
 
 /// What to plan for.
@@ -145,7 +148,7 @@ pub struct LayoutRequest {
     pub mappings_max: Option<u64>,
     /// `Some` for slots in buckets.
     pub buckets: Option<BucketRequest>,
-    /// `Some` for a design that keeps a history. Only with slots of one chunk.
+    /// `Some` for a design that keeps a history. Not with buckets.
     pub history: Option<HistoryRequest>,
 }
 
@@ -186,7 +189,7 @@ pub struct Layout {
     pub zero_ranges_max: u64,
     /// The most fingerprints that a checkpoint may keep; 0 with buckets.
     pub fp_entries_max: u64,
-    /// The most pages of its design that a checkpoint may keep; their numbers are below it. 0 where the design has none, as over WEUs.
+    /// The most pages of its design that a checkpoint may keep; their numbers are below it. 0 where the design has none.
     pub design_pages_max: u64,
 }
 
@@ -263,9 +266,8 @@ impl Layout {
         if is_bucketed && (!self.slot_count.is_multiple_of(self.bucket_slots) || self.fp_entries_max != 0) {
             return invalid("a bucket is not whole, or a checkpoint could keep fingerprints of buckets");
         }
-        let has_pages = self.store() != StoreKind::Weus;
-        if !is_bucketed && self.bucket_slots != 0 || !has_pages && self.design_pages_max != 0 {
-            return invalid("there are buckets and no metadata region, or pages of a design over WEUs");
+        if !is_bucketed && self.bucket_slots != 0 {
+            return invalid("there are buckets and no metadata region");
         }
         let fp_entries_min = if is_bucketed { 0 } else { ENTRIES_MIN };
         if self.fragments_max.min(self.zero_ranges_max) < ENTRIES_MIN || self.fp_entries_max < fp_entries_min {
@@ -351,17 +353,17 @@ impl Layout {
 
 impl LayoutRequest {
     /// The most pages of its design that a checkpoint shall have room for. A history that has no room is left out.
-    fn design_pages(&self) -> u64 {
+    fn design_pages(&self, mappings_max: u64) -> u64 {
         let chunks = self.flash_bytes / u64::from(self.chunk_bytes);
         let pages = |history: HistoryRequest| {
-            let bytes = chunks.min(history.chunks_max).saturating_mul(history.bytes_per_chunk);
+            let of = |entries: u64, bytes: u64| entries.min(history.entries_max).saturating_mul(bytes);
+            let bytes = of(chunks, history.bytes_per_chunk).saturating_add(of(mappings_max, history.bytes_per_mapping));
             // Besides, it has a head.
             (bytes / DESIGN_PAGE_BYTES_MAX as u64 + 1).min(DESIGN_PAGES_MAX)
         };
-        match (self.buckets, self.store()) {
-            (Some(buckets), _) => buckets.design_pages_max,
-            (None, StoreKind::Slots) => self.history.map_or(0, pages),
-            (None, _) => 0,
+        match self.buckets {
+            Some(buckets) => buckets.design_pages_max,
+            None => self.history.map_or(0, pages),
         }
     }
 
@@ -454,8 +456,8 @@ fn at_scale(request: &LayoutRequest, sixteenths: u64) -> Option<Layout> {
         fragments_max: (mappings_max / MAPPINGS_PER_FRAGMENT).max(ENTRIES_MIN),
         zero_ranges_max: (mappings_max / MAPPINGS_PER_ZERO_RANGE).max(ENTRIES_MIN),
         fp_entries_max,
-        // Not scaled: the indices are as large as they are.
-        design_pages_max: request.design_pages(),
+        // Not scaled: the indices of buckets are as large as they are.
+        design_pages_max: request.design_pages(mappings_max),
     };
     layout.checkpoint_area_bytes = checkpoint_bytes_max(&layout.checkpoint_counts_max());
     layout.checkpoint_offset = [METADATA_OFFSET, METADATA_OFFSET + layout.checkpoint_area_bytes];

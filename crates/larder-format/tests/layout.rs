@@ -241,9 +241,12 @@ fn any_plan_is_a_plan_that_checks() {
             let design_pages_max = random.below(DESIGN_PAGES_MAX + 1) >> random.below(25);
             request.buckets = Some(BucketRequest { bucket_slots, design_pages_max });
         } else if random.coin() {
-            request.weu_bytes = request.chunk_bytes;
-            let (bytes_per_chunk, chunks_max) = (random.below(3000), random.next() >> random.below(64));
-            request.history = Some(HistoryRequest { bytes_per_chunk, chunks_max });
+            if random.coin() {
+                request.weu_bytes = request.chunk_bytes;
+            }
+            let entries_max = random.next() >> random.below(64);
+            let (bytes_per_chunk, bytes_per_mapping) = (random.below(3000), random.below(100));
+            request.history = Some(HistoryRequest { bytes_per_chunk, bytes_per_mapping, entries_max });
         }
         match Layout::plan(request) {
             Ok(layout) => {
@@ -260,7 +263,8 @@ fn any_plan_is_a_plan_that_checks() {
                 assert_eq!((layout.region_offset, layout.bucket_slots), (0, 0));
                 let history = request.history.map_or(0, |history| {
                     let chunks = u128::from(request.flash_bytes / u64::from(request.chunk_bytes));
-                    chunks.min(history.chunks_max.into()) * u128::from(history.bytes_per_chunk) + 1
+                    let of = |entries: u128, bytes: u64| entries.min(history.entries_max.into()) * u128::from(bytes);
+                    of(chunks, history.bytes_per_chunk) + of(layout.mappings_max.into(), history.bytes_per_mapping) + 1
                 });
                 let has_room = u128::from(layout.design_pages_max) * DESIGN_PAGE_BYTES_MAX as u128 >= history;
                 assert!(has_room || layout.design_pages_max == DESIGN_PAGES_MAX, "{request:?} {layout:?}");
@@ -341,16 +345,20 @@ fn a_layout_of_buckets_that_was_tampered_with_is_refused() {
     let chunk = Layout { bucket_slots: 4, slot_count: 24, ..good };
     assert!(chunk.check().is_err() && Layout { slot_count: 28, ..chunk }.check().is_ok());
     assert_eq!(Layout { design_pages_max: 0, ..good }.check(), Ok(()));
-    // Buckets and pages of a flash that has no region.
+    // Buckets of a flash that has no region.
     let weus = Layout::plan(REQUEST).unwrap();
-    for layout in [Layout { bucket_slots: 128, ..weus }, Layout { design_pages_max: 1, ..weus }] {
-        assert!(matches!(layout.check(), Err(FormatError::Invalid { .. })), "{layout:?}");
-    }
-    // A history has room of its own.
-    let history = Some(HistoryRequest { bytes_per_chunk: 50, chunks_max: u64::MAX });
+    let layout = Layout { bucket_slots: 128, ..weus };
+    assert!(matches!(layout.check(), Err(FormatError::Invalid { .. })), "{layout:?}");
+    // A history has room of its own: for each chunk, and for each mapping that there is room for.
     let slots = LayoutRequest { weu_bytes: REQUEST.chunk_bytes, ..REQUEST };
-    let (without, with) = (Layout::plan(slots).unwrap(), Layout::plan(LayoutRequest { history, ..slots }).unwrap());
-    assert_eq!((without.design_pages_max, with.design_pages_max), (0, (8 << 20) * 50 / 4084 + 1));
-    assert_eq!((with.check(), with.region_bytes()), (Ok(()), 0));
-    assert!(with.checkpoint_area_bytes > without.checkpoint_area_bytes);
+    for (request, bytes_per_chunk, bytes_per_mapping) in [(slots, 50, 0), (REQUEST, 1, 22)] {
+        let history = Some(HistoryRequest { bytes_per_chunk, bytes_per_mapping, entries_max: u64::MAX });
+        let without = Layout::plan(request).unwrap();
+        let with = Layout::plan(LayoutRequest { history, ..request }).unwrap();
+        let bytes = (8 << 20) * bytes_per_chunk + with.mappings_max * bytes_per_mapping;
+        assert_eq!((without.design_pages_max, with.design_pages_max), (0, bytes / 4084 + 1));
+        assert_eq!((with.check(), with.region_bytes()), (Ok(()), 0));
+        let entries = |layout: &Layout| (layout.checkpoint_area_bytes / 4096, layout.mappings_max);
+        assert!(entries(&with) > entries(&without) || with.mappings_max < without.mappings_max);
+    }
 }

@@ -34,7 +34,10 @@ use larder_core::{
     ranges::Run,
 };
 use larder_format::{
-    CheckpointCounts, checkpoint::checkpoint_bytes_max, layout::SUPERBLOCK_OFFSETS, log::frame_bytes_for,
+    CheckpointCounts,
+    checkpoint::{DESIGN_PAGE_BYTES_MAX, checkpoint_bytes_max},
+    layout::SUPERBLOCK_OFFSETS,
+    log::frame_bytes_for,
     superblock::SUPERBLOCK_BYTES,
 };
 use requests::Asked;
@@ -86,6 +89,8 @@ pub struct WeuOptions {
     /// Trimmed runs that a checkpoint holds. In write-back, destaging begins at half of them: from there on nothing limits the
     /// engine's rate.
     pub zero_ranges_max: u64,
+    /// Bytes that a checkpoint has of each address beside its mapping; 0 for a design that keeps no history.
+    pub history_bytes: u64,
     /// Entries for which nobody waits are written to the log when so many of them are there: 1 for each time that a WEU
     /// is full or freed. After so many evictions one shard of the index is swept.
     pub commit_entries: u64,
@@ -282,7 +287,8 @@ impl WeuCache {
                 fragments: 0,
                 zero_ranges: self.design.dirty_counts().runs,
                 fingerprints: stats.fp_index_entries,
-                design_pages: 0,
+                design_pages: ((stats.mapped_chunks + stats.ghosts) * self.options.history_bytes)
+                    .div_ceil(DESIGN_PAGE_BYTES_MAX as u64),
             };
             let superblocks = (SUPERBLOCK_OFFSETS.len() * SUPERBLOCK_BYTES) as u64;
             let bytes = checkpoint_bytes_max(&counts);

@@ -26,6 +26,7 @@ fn options(policy: WritePolicy) -> WeuOptions {
         compress: true,
         dirty_chunks_max: 40,
         zero_ranges_max: 400,
+        history_bytes: 0,
         commit_entries: 1,
     }
 }

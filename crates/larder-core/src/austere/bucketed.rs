@@ -30,7 +30,6 @@ pub(in crate::austere) mod census;
 mod decisions;
 pub mod entries;
 pub mod exact;
-mod lost;
 pub mod memory;
 pub mod ram;
 mod wishes;
@@ -40,6 +39,7 @@ use super::{
 };
 use crate::{
     design::{Lookup, Question, Wanted},
+    lost::Lost,
     region::{MetadataSlot, RegionEntry},
     types::{Fingerprint, Lba, Place, SlotId, mix},
 };
@@ -47,7 +47,6 @@ use ahead::Ahead;
 use entries::{Entries, EntryState, Until};
 use exact::{Exact, PIECES};
 use hashbrown::HashSet;
-use lost::Lost;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A content counts as one of so many references where it could not be evicted when it should have been.
@@ -364,7 +363,7 @@ impl Bucketed {
     fn note_left(&mut self, lba: Lba, left: Option<Entry>) {
         let Some(left) = left else { return };
         if left.lba_key != self.core.key_of_lba(lba) {
-            self.lost.add(left.lba_key);
+            self.lost.add(left.lba_key.0);
         }
         if let Some(run) = self.core.run_of_key(left.fp_key) {
             self.ahead.look_at(SlotId(run.first));
@@ -374,7 +373,7 @@ impl Bucketed {
     /// Whether a crash now could bring back what the indices have, or had, of an address.
     fn may_come_back(&self, lba: Lba) -> bool {
         let key = self.core.key_of_lba(lba);
-        self.core.has_entry(key) || self.lost.has(key)
+        self.core.has_entry(key) || self.lost.has(key.0)
     }
 
     /// The indices forget an address.

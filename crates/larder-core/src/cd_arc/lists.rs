@@ -18,6 +18,8 @@ pub(super) const T2: usize = 1;
 pub(super) const B1: usize = 2;
 pub(super) const B2: usize = 3;
 pub(super) const B3: usize = 4;
+/// How many of these lists there are, from 0 on: those of the paper.
+pub(super) const ON_LISTS: usize = 5;
 /// Addresses that have left the lists: dropped as soon as the caller logs that.
 pub(super) const LEFT: usize = 5;
 /// Addresses that have left the lists, and are dirty. They are kept apart so that nobody has to pass over them, however many
@@ -100,6 +102,57 @@ impl Lists {
     /// The target size of T1 (the paper's p).
     pub fn target(&self) -> f64 {
         self.p
+    }
+
+    /// After a restart: p was this.
+    pub fn set_target(&mut self, target: f64) {
+        self.p = target;
+    }
+
+    /// The paper's C and X.
+    pub fn sizes(&self) -> (u64, u64) {
+        (self.data_chunks, self.extra)
+    }
+
+    pub fn slot_count(&self) -> u64 {
+        self.held.len() as u64
+    }
+
+    /// Shows the addresses of `list`, least recent first, with what is remembered; zeroes where that is nothing.
+    pub fn show(&self, list: usize, mut see: impl FnMut(Lba, &Fingerprint)) {
+        let shown = self.addresses.on_list(list);
+        shown.for_each(|i| see(self.addresses.lba(i), &Fingerprint(self.addresses.payload(i).fingerprint)));
+    }
+
+    /// The slots that may be without an address in T1 and T2, with their generations, in the order in which they lost their last.
+    pub fn unheld(&self) -> impl Iterator<Item = (SlotId, u32)> + '_ {
+        self.unheld.iter().map(|&slot| (SlotId(slot), self.held[slot as usize].generation))
+    }
+
+    /// After a restart: `slot` was among them.
+    pub fn queue(&mut self, slot: SlotId) {
+        if let Some(held) = self.held.get_mut(slot.0 as usize).filter(|held| !held.is_queued) {
+            held.is_queued = true;
+            self.unheld.push_back(slot.0);
+        }
+    }
+
+    /// After a restart: takes all addresses off, list by list, least recent first, each with its content as far as that is known.
+    pub fn take_all(&mut self) -> Vec<(Lba, Option<Fingerprint>)> {
+        let all = (0..LISTS).flat_map(|list| self.addresses.on_list(list));
+        let all = all.map(|i| (self.addresses.lba(i), self.fingerprint(i))).collect();
+        *self = Lists::new(2 * self.data_chunks + self.extra, self.held.len() as u32);
+        all
+    }
+
+    /// After a restart: `lba`, which is on no list, is the most recent of `list`.
+    pub fn put_back(&mut self, lba: Lba, list: usize, at: At, fingerprint: Option<Fingerprint>, is_dirty: bool) {
+        let fingerprint = fingerprint.map_or(NO_FINGERPRINT, |fingerprint| fingerprint.0);
+        let i = self.addresses.insert(lba, list, Known { fingerprint, at });
+        if is_top(list) {
+            self.count(at, true);
+        }
+        self.addresses.set_dirty(i, is_dirty);
     }
 
     #[inline]
@@ -236,7 +289,7 @@ impl Lists {
     }
 
     /// `i` waits to be dropped.
-    fn leave(&mut self, i: u32) {
+    pub fn leave(&mut self, i: u32) {
         self.move_to(i, if self.addresses.is_dirty(i) { OWED } else { LEFT });
     }
 

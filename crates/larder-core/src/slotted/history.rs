@@ -1,31 +1,96 @@
-//! What a slotted design knows beside mappings and contents, as bytes for a checkpoint: the addresses on its lists in their order,
-//! those without data included, each with its content; the order of its data; the target of its lists. CacheDedup section 3.3 has all of
-//! that persistent ("the entire Metadata Cache").
+//! What a design with lists of addresses knows beside mappings and contents, as bytes for a checkpoint: the addresses on its lists in their
+//! order, those without data included, each with its content; the order of its data; the target of its lists. CacheDedup section 3.3 has
+//! all of that persistent ("the entire Metadata Cache"). Designs with equal slots have one, and CD-ARC, over WEUs.
 //!
 //! The bytes, all numbers little-endian: a head of version (2), lists (2), data chunks (4), addresses at most (8), target (8, a double),
 //! the length of each list (8 of 4) and of the data (4); then the addresses list by list, least recent first, of 6 bytes, or of 22 in a
 //! design that looks at content: address (5), flags (1, all zero so far), fingerprint (16); then, where content is looked at, 16 bytes for
-//! each data slot in use: flash slot (4), generation (4), and a number (8) that is higher the later the slot was used.
+//! each data slot in use: flash slot (4), generation (4), and a number (8) that is higher the later the slot was used. CD-ARC has the
+//! WEUs that wait to go in their place.
 //!
 //! Invariants: any bytes can be read; what is no history of a design of these sizes is none at all. Nothing is allocated for what the
 //! bytes do not have.
 //!
-//! What it does not do: believe what it reads; [`Placed`](super::Placed) asks mappings and slots.
+//! What it does not do: believe what it reads; whoever restores it asks mappings and slots.
 
-use super::{ChunkSlot, Slotted};
+use super::Slotted;
 use crate::types::{Fingerprint, Lba, SlotId};
+use std::collections::BTreeMap;
 
 /// The most lists that a design has.
 pub const LISTS_MAX: usize = 8;
 /// Bytes of a page of it. A checkpoint has larger ones.
 pub const PAGE_BYTES: usize = 4084;
-const VERSION: u16 = 1;
+/// Version 1 was of a log that does not say when an address is overwritten that is not mapped.
+const VERSION: u16 = 2;
 const HEAD_BYTES: usize = 2 + 2 + 4 + 8 + 8 + 4 * LISTS_MAX + 4;
 /// An address has 40 bits.
 const LBA_BYTES: usize = 5;
 const ADDRESS_BYTES: usize = LBA_BYTES + 1;
 const FINGERPRINT_BYTES: usize = 16;
-const DATA_BYTES: usize = 16;
+/// Bytes of an address with its content.
+pub const CONTENT_ADDRESS_BYTES: usize = ADDRESS_BYTES + FINGERPRINT_BYTES;
+/// Bytes of a slot that is named.
+pub const DATA_BYTES: usize = 16;
+
+/// What lists a design has, and how long they can be. A history of another shape is none of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Lists of addresses, at most [`LISTS_MAX`].
+    pub lists: usize,
+    /// The paper's C, or d: the most that the target can be.
+    pub data_chunks: u64,
+    /// Addresses on all lists, at most.
+    pub addresses: u64,
+    /// Slots that are named beside them, at most.
+    pub used_slots: u64,
+    /// Addresses have a content, and slots may be named.
+    pub looks_at_content: bool,
+}
+
+impl Shape {
+    /// Of a design with equal slots.
+    pub fn of(design: &dyn Slotted) -> Shape {
+        let (sizes, looks_at_content) = (design.sizes(), design.looks_at_content());
+        Shape {
+            lists: design.list_count(),
+            data_chunks: sizes.data_chunks,
+            addresses: sizes.addresses,
+            used_slots: if looks_at_content { sizes.data_chunks } else { 0 },
+            looks_at_content,
+        }
+    }
+
+    /// Bytes of such a history at most.
+    pub fn bytes_max(&self) -> u64 {
+        let entries = self.addresses.saturating_mul(self.address_bytes() as u64);
+        entries.saturating_add(self.used_slots.saturating_mul(DATA_BYTES as u64)).saturating_add(HEAD_BYTES as u64)
+    }
+
+    /// Pages of it at most.
+    pub fn pages_max(&self) -> u64 {
+        self.bytes_max().div_ceil(PAGE_BYTES as u64)
+    }
+
+    fn address_bytes(&self) -> usize {
+        if self.looks_at_content { CONTENT_ADDRESS_BYTES } else { ADDRESS_BYTES }
+    }
+}
+
+/// Bytes of a history over WEUs of so many bytes for each chunk, beside what it has of addresses.
+pub fn waiting_weus_bytes(chunk_bytes: u32, weu_bytes: u32) -> u64 {
+    (DATA_BYTES as u64 * u64::from(chunk_bytes)).div_ceil(u64::from(weu_bytes.max(1)))
+}
+
+/// How far a history of a checkpoint holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trust {
+    /// The log that follows is whole: of what an address holds the history is right wherever the log says nothing, if the design has what it
+    /// remembers logged when it is overwritten.
+    WithLog,
+    /// The cache ended in order, and nothing changed since.
+    Whole,
+}
 
 /// An address of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +110,28 @@ pub struct UsedSlot {
     pub generation: u32,
     /// Higher the later it was used.
     pub stamp: u64,
+}
+
+/// Pieces of a history, as they come out of a checkpoint.
+#[derive(Default)]
+pub struct Pages(BTreeMap<usize, Vec<u8>>);
+
+impl Pages {
+    /// One; whether it can be one of a history of this shape.
+    pub fn note(&mut self, page: usize, bytes: &[u8], shape: &Shape) -> bool {
+        let can_be = (page as u64) < shape.pages_max() && bytes.len() <= PAGE_BYTES;
+        if can_be {
+            self.0.insert(page, bytes.to_vec());
+        }
+        can_be
+    }
+
+    /// What they are together.
+    pub fn history(&self, shape: &Shape) -> Option<History> {
+        let in_order = self.0.iter().zip(0..).take_while(|((number, _), at)| *number == at);
+        let bytes: Vec<u8> = in_order.flat_map(|((_, bytes), _)| bytes.iter().copied()).collect();
+        History::decode(&bytes, shape)
+    }
 }
 
 /// See the module.
@@ -89,62 +176,52 @@ impl Kept {
     }
 }
 
-/// Bytes of the history of a design of these sizes at most.
-pub fn bytes_max(design: &dyn Slotted) -> u64 {
-    let sizes = design.sizes();
-    let (address, data) = entry_bytes(design);
-    HEAD_BYTES as u64 + sizes.addresses * address as u64 + sizes.data_chunks * data as u64
+/// A history that is being written down: lists one after the other, then slots.
+pub struct Draft {
+    shape: Shape,
+    bytes: Vec<u8>,
+    counts: [u32; LISTS_MAX + 1],
 }
 
-/// Bytes of an address, and of a data slot.
-fn entry_bytes(design: &dyn Slotted) -> (usize, usize) {
-    match design.looks_at_content() {
-        true => (ADDRESS_BYTES + FINGERPRINT_BYTES, DATA_BYTES),
-        false => (ADDRESS_BYTES, 0),
+impl Draft {
+    /// Nothing yet, with room for so many addresses, and as many slots as there may be.
+    pub fn new(shape: Shape, addresses: u64) -> Draft {
+        let with_room = Shape { addresses: addresses.min(shape.addresses), ..shape };
+        let mut bytes = Vec::with_capacity(with_room.bytes_max() as usize);
+        bytes.resize(HEAD_BYTES, 0);
+        Draft { shape, bytes, counts: [0; LISTS_MAX + 1] }
     }
-}
 
-/// The history of `design`. `place` says where the content of a data slot is on flash, if it is anywhere; `content` which content an
-/// address has, of which the design believes that it has the one given.
-pub fn encode(
-    design: &dyn Slotted,
-    place: impl Fn(ChunkSlot) -> Option<(SlotId, u32)>,
-    content: impl Fn(Lba, &Fingerprint) -> Fingerprint,
-) -> Vec<u8> {
-    let sizes = design.sizes();
-    let looks = design.looks_at_content();
-    let mut bytes = Vec::with_capacity(bytes_max(design) as usize);
-    let put = |bytes: &mut Vec<u8>, part: &[u8]| bytes.extend_from_slice(part);
-    put(&mut bytes, &VERSION.to_le_bytes());
-    put(&mut bytes, &(design.list_count() as u16).to_le_bytes());
-    put(&mut bytes, &(sizes.data_chunks as u32).to_le_bytes());
-    put(&mut bytes, &sizes.addresses.to_le_bytes());
-    put(&mut bytes, &design.target_size().to_le_bytes());
-    let counts_at = bytes.len();
-    bytes.resize(HEAD_BYTES, 0);
-    let mut counts = [0_u32; LISTS_MAX + 1];
-    for (list, count) in counts.iter_mut().enumerate().take(design.list_count()) {
-        design.show_list(list, &mut |lba, fingerprint| {
-            *count += 1;
-            bytes.extend_from_slice(&lba.0.to_le_bytes()[..LBA_BYTES]);
-            bytes.push(0);
-            if looks {
-                bytes.extend_from_slice(&content(lba, fingerprint).0);
-            }
-        });
-    }
-    design.show_data(&mut |slot, stamp| {
-        if let Some((slot, generation)) = place(slot) {
-            counts[LISTS_MAX] += 1;
-            bytes.extend_from_slice(&slot.0.to_le_bytes());
-            bytes.extend_from_slice(&generation.to_le_bytes());
-            bytes.extend_from_slice(&stamp.to_le_bytes());
+    /// The next address of `list`.
+    pub fn address(&mut self, list: usize, lba: Lba, fingerprint: &Fingerprint) {
+        self.counts[list] += 1;
+        self.bytes.extend_from_slice(&lba.0.to_le_bytes()[..LBA_BYTES]);
+        self.bytes.push(0);
+        if self.shape.looks_at_content {
+            self.bytes.extend_from_slice(&fingerprint.0);
         }
-    });
-    for (to, count) in bytes[counts_at..HEAD_BYTES].chunks_exact_mut(4).zip(counts) {
-        to.copy_from_slice(&count.to_le_bytes());
     }
-    bytes
+
+    /// A slot, after all addresses.
+    pub fn used(&mut self, used: &UsedSlot) {
+        self.counts[LISTS_MAX] += 1;
+        self.bytes.extend_from_slice(&used.slot.0.to_le_bytes());
+        self.bytes.extend_from_slice(&used.generation.to_le_bytes());
+        self.bytes.extend_from_slice(&used.stamp.to_le_bytes());
+    }
+
+    /// All of it, with the target of the lists.
+    pub fn finish(mut self, target: f64) -> Vec<u8> {
+        let mut head = Vec::with_capacity(HEAD_BYTES);
+        head.extend_from_slice(&VERSION.to_le_bytes());
+        head.extend_from_slice(&(self.shape.lists as u16).to_le_bytes());
+        head.extend_from_slice(&(self.shape.data_chunks as u32).to_le_bytes());
+        head.extend_from_slice(&self.shape.addresses.to_le_bytes());
+        head.extend_from_slice(&target.min(self.shape.data_chunks as f64).to_le_bytes());
+        head.extend(self.counts.iter().flat_map(|count| count.to_le_bytes()));
+        self.bytes[..HEAD_BYTES].copy_from_slice(&head);
+        self.bytes
+    }
 }
 
 /// Takes numbers off the front of bytes.
@@ -159,14 +236,13 @@ impl Front<'_> {
 }
 
 impl History {
-    /// What these bytes say, of a design of the sizes of `design`, which is empty.
-    pub fn decode(bytes: &[u8], design: &dyn Slotted) -> Option<History> {
-        let sizes = design.sizes();
+    /// What these bytes say, of a design of this shape.
+    pub fn decode(bytes: &[u8], shape: &Shape) -> Option<History> {
         let mut front = Front(bytes);
         let is_of_it = u16::from_le_bytes(front.take()?) == VERSION
-            && usize::from(u16::from_le_bytes(front.take()?)) == design.list_count()
-            && u64::from(u32::from_le_bytes(front.take()?)) == sizes.data_chunks
-            && u64::from_le_bytes(front.take()?) == sizes.addresses;
+            && usize::from(u16::from_le_bytes(front.take()?)) == shape.lists
+            && u64::from(u32::from_le_bytes(front.take()?)) == shape.data_chunks
+            && u64::from_le_bytes(front.take()?) == shape.addresses;
         let target = f64::from_le_bytes(front.take()?);
         let mut counts = [0; LISTS_MAX + 1];
         for count in &mut counts {
@@ -174,23 +250,21 @@ impl History {
         }
         let (of_lists, in_data) = (&counts[..LISTS_MAX], counts[LISTS_MAX]);
         let addresses: usize = of_lists.iter().sum();
-        let (address_bytes, data_bytes) = entry_bytes(design);
-        let is_whole = addresses as u64 <= sizes.addresses
-            && in_data as u64 <= sizes.data_chunks
-            && of_lists[design.list_count()..].iter().all(|&count| count == 0)
-            && (data_bytes > 0 || in_data == 0)
-            && front.0.len() == addresses * address_bytes + in_data * data_bytes;
-        if !is_of_it || !is_whole || !(0.0..=sizes.data_chunks as f64).contains(&target) {
+        let is_whole = addresses as u64 <= shape.addresses
+            && in_data as u64 <= shape.used_slots
+            && of_lists[shape.lists..].iter().all(|&count| count == 0)
+            && front.0.len() == addresses * shape.address_bytes() + in_data * DATA_BYTES;
+        if !is_of_it || !is_whole || !(0.0..=shape.data_chunks as f64).contains(&target) {
             return None;
         }
         let mut lists = Vec::new();
-        for &count in &of_lists[..design.list_count()] {
+        for &count in &of_lists[..shape.lists] {
             let mut list = Vec::with_capacity(count);
             for _ in 0..count {
                 let mut lba = [0; 8];
                 lba[..LBA_BYTES].copy_from_slice(&front.take::<LBA_BYTES>()?);
                 let [_flags] = front.take()?;
-                let fingerprint = if data_bytes > 0 { front.take()? } else { [0; FINGERPRINT_BYTES] };
+                let fingerprint = if shape.looks_at_content { front.take()? } else { [0; FINGERPRINT_BYTES] };
                 list.push(ListedAddress { lba: Lba(u64::from_le_bytes(lba)), fingerprint: Fingerprint(fingerprint) });
             }
             lists.push(list);

@@ -16,8 +16,9 @@
 //!
 //! What outlives a restart (`placed/restored.rs`): what is mapped, content that no address has any more, and the design's history
 //! ([`history`](super::history)), which is all that it knows besides. After an end in order the design goes on as if there had been none.
-//! After a crash it has the order, and the addresses without data, of the last checkpoint; what it had of those addresses' contents is not
-//! believed. Then content may be back, too, that the design had let go of, where its slot had not been freed yet.
+//! After a crash it has the order, and the addresses without data, of the last checkpoint, each with its content, but where the log says
+//! otherwise: whoever overwrites an address whose content is remembered has that logged, as if it were mapped (`placed/outliving.rs`).
+//! Then content may be back, too, that the design had let go of, where its slot had not been freed yet.
 //!
 //! Where it departs from the papers, beside what the designs' own files say:
 //! - *A dirty write is durable with a flush.* CacheDedup's cache "synchronously commits both the metadata and data" of each
@@ -35,16 +36,18 @@
 //! it is dirty.
 
 mod decisions;
+mod outliving;
 mod restored;
 
 use super::{ChunkSlot, DataStep, Decision, FlashSize, SizeError, Slotted};
 use crate::{
     design::{Design, DesignConfig, Lookup},
+    lost::Lost,
     nitro::Nitro,
     slots::SlotState,
     types::{Fingerprint, Lba, Place, SlotId},
 };
-use restored::Restoring;
+use restored::{Restoring, is_unshared};
 use std::collections::{BTreeSet, VecDeque};
 
 /// No data slot, or no flash slot.
@@ -102,6 +105,8 @@ pub struct Placed {
     evicted: BTreeSet<Lba>,
     /// Addresses whose content is being changed: what the design has of them is not what they hold.
     suspended: BTreeSet<Lba>,
+    /// Addresses whose content a crash may bring back, and that the design does not know to have it.
+    lost: Lost,
     /// Whether content is shared.
     dedup: bool,
     /// What was found last: a duplicate that is mapped next is of this content.
@@ -157,6 +162,11 @@ pub const fn slots_bytes_max() -> u64 {
 /// mapped anew, is in one of two B-trees, half full.
 pub const SETS_BYTES_MAX: u64 = 32;
 
+/// Bytes of RAM for each address that a design that looks at content may remember, at most: what is kept of those that it lost.
+pub const fn lost_bytes_max() -> u64 {
+    Lost::BYTES_MAX
+}
+
 impl Placed {
     /// An empty cache over `config.slot_count` flash slots, of which the design, made for a number of data slots, gets all
     /// but the spare ones; fewer, where it could have data of more addresses than there is room to map. `config.fp_entries_max` of 0 turns
@@ -172,6 +182,7 @@ impl Placed {
             data_slots = (fit as u64).clamp(1, data_slots - 1);
             design = make(data_slots);
         }
+        let lost_entries = if design.looks_at_content() { design.sizes().addresses } else { 0 };
         Placed {
             held: vec![NOTHING; design.sizes().data_chunks as usize],
             owner: vec![NONE; config.slot_count as usize],
@@ -180,6 +191,7 @@ impl Placed {
             let_go: VecDeque::new(),
             evicted: BTreeSet::new(),
             suspended: BTreeSet::new(),
+            lost: Lost::new(lost_entries),
             dedup: config.fp_entries_max > 0,
             found: None,
             decision: Decision::default(),
@@ -260,6 +272,7 @@ impl Placed {
             self.hold(slot, place, fingerprint);
         }
         for &lba in &decision.evicted {
+            self.note_lost(lba);
             self.note_hidden(lba);
         }
         self.decision = decision;
@@ -286,6 +299,9 @@ impl Placed {
     fn put(&mut self, lba: Lba, place: &Place, fingerprint: &Fingerprint, is_dirty: bool) {
         self.suspended.remove(&lba);
         self.evicted.remove(&lba);
+        if is_unshared(fingerprint) {
+            self.note_lost(lba);
+        }
         self.design.put(lba, fingerprint, is_dirty, &mut self.decision);
         self.settle(Some((place, fingerprint)));
     }

@@ -9,7 +9,10 @@ use larder_core::{
     d_lru::DLru,
     lru::Lru,
     slots::SlotState,
-    slotted::{FlashSize, Placed, Slotted, history::PAGE_BYTES},
+    slotted::{
+        FlashSize, Placed, Slotted,
+        history::{PAGE_BYTES, Trust},
+    },
 };
 
 pub const CHUNK: u32 = 4096;
@@ -37,7 +40,7 @@ pub fn bare(kind: usize, slots: u64) -> Box<dyn Slotted> {
 }
 
 /// An opening of what a checkpoint has of `old`, with this history, and nothing else: into an empty `design`.
-pub fn reopen(old: &Placed, design: &mut Placed, history: &[u8], is_trusted: bool) {
+pub fn reopen(old: &dyn Design, design: &mut dyn Design, history: &[u8], is_trusted: bool) {
     design.begin_restore(0, 0);
     for (slot, generation, state, class) in old.export_slots() {
         match state {
@@ -67,7 +70,7 @@ pub fn reopen(old: &Placed, design: &mut Placed, history: &[u8], is_trusted: boo
         assert!(design.restore_page(number, page), "page {number}");
     }
     if is_trusted {
-        design.trust_history();
+        design.trust_history(Trust::Whole);
     }
     design.end_restore();
 }

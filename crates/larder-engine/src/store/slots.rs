@@ -16,7 +16,8 @@ use crate::{
 use larder_core::{
     Design, DesignConfig, nitro,
     slotted::{
-        Placed, SETS_BYTES_MAX, Slotted, addresses_for, history, mapped_max, mappings_for, slots_bytes_max, spares,
+        Placed, SETS_BYTES_MAX, Slotted, addresses_for, history::Shape, lost_bytes_max, mapped_max, mappings_for,
+        slots_bytes_max, spares,
     },
 };
 use larder_format::{
@@ -38,7 +39,14 @@ pub struct Slots {
 impl Slots {
     /// Bytes of the history for each slot at most, where there are many.
     fn history_bytes(&self, chunk_bytes: u32) -> u64 {
-        history::bytes_max(&*(self.make)(SAMPLE_SLOTS, chunk_bytes)).div_ceil(SAMPLE_SLOTS)
+        Shape::of(&*(self.make)(SAMPLE_SLOTS, chunk_bytes)).bytes_max().div_ceil(SAMPLE_SLOTS)
+    }
+
+    /// Bytes of RAM for each slot at most, of what the design lost.
+    fn lost_bytes(&self, chunk_bytes: u32) -> u64 {
+        let design = (self.make)(SAMPLE_SLOTS, chunk_bytes);
+        let addresses = if design.looks_at_content() { design.sizes().addresses } else { 0 };
+        (addresses * lost_bytes_max()).div_ceil(SAMPLE_SLOTS)
     }
 }
 
@@ -63,16 +71,20 @@ impl Store for Slots {
     fn index_bytes_max(&self, chunk_bytes: u32) -> u64 {
         let design = (self.make)(SAMPLE_SLOTS, chunk_bytes);
         // A checkpoint takes the history as of one moment.
-        let slot = slots_bytes_max() + design.ram_bytes_max().div_ceil(SAMPLE_SLOTS) + self.history_bytes(chunk_bytes);
+        let slot = slots_bytes_max()
+            + design.ram_bytes_max().div_ceil(SAMPLE_SLOTS)
+            + self.history_bytes(chunk_bytes)
+            + self.lost_bytes(chunk_bytes);
         nitro::INDEX_BYTES_MAX + SETS_BYTES_MAX + (slot * SAMPLE_SLOTS).div_ceil(mapped_max(&*design))
     }
 
     fn history(&self, options: &CreateOptions) -> Option<HistoryRequest> {
-        let chunks_max = match options.ram_budget_bytes {
+        let entries_max = match options.ram_budget_bytes {
             0 => u64::MAX,
             _ => self.slots_max(options).into(),
         };
-        Some(HistoryRequest { bytes_per_chunk: self.history_bytes(options.chunk_bytes), chunks_max })
+        let bytes_per_chunk = self.history_bytes(options.chunk_bytes);
+        Some(HistoryRequest { bytes_per_chunk, bytes_per_mapping: 0, entries_max })
     }
 
     /// A table entry for each slot is there from the beginning. No more than those for which all addresses can be mapped.

@@ -11,9 +11,9 @@ use crate::{
     error::EngineError,
     segment::{SegmentHome, weu_class},
 };
-use larder_core::{Design, DesignConfig, packing::PackingRules};
+use larder_core::{Design, DesignConfig, packing::PackingRules, slotted::history::waiting_weus_bytes};
 use larder_format::{
-    FormatError, Layout, RecordEntry, SegmentHeader, StoreKind, Superblock,
+    FormatError, HistoryRequest, Layout, RecordEntry, SegmentHeader, StoreKind, Superblock,
     segment::{RECORD_ENTRY_BYTES, SEGMENT_HEADER_BYTES, encode_header, encode_table},
 };
 
@@ -24,6 +24,8 @@ const BATCH_MAX: usize = 8;
 pub struct Weus {
     /// Bytes of RAM for each mapping at most, one entry of the FP index and its share of the dirty list included.
     pub index_bytes_max: u64,
+    /// Bytes of its history for each mapping at most; 0 for a design without one.
+    pub history_bytes_max: u64,
     /// An empty design.
     pub make: fn(DesignConfig) -> Box<dyn Design>,
 }
@@ -39,6 +41,16 @@ impl Store for Weus {
 
     fn index_bytes_max(&self, _chunk_bytes: u32) -> u64 {
         self.index_bytes_max
+    }
+
+    fn history(&self, options: &CreateOptions) -> Option<HistoryRequest> {
+        let entries_max = match options.ram_budget_bytes {
+            0 => u64::MAX,
+            budget => budget / self.index_bytes_max,
+        };
+        let bytes_per_chunk = waiting_weus_bytes(options.chunk_bytes, options.weu_bytes);
+        let bytes_per_mapping = self.history_bytes_max;
+        (bytes_per_mapping > 0).then_some(HistoryRequest { bytes_per_chunk, bytes_per_mapping, entries_max })
     }
 
     fn fit(&self, _options: &mut CreateOptions) {}

@@ -170,7 +170,9 @@ pub async fn repair(
             superblock.clean_shutdown = true;
             // What a reader would refuse must not be written: counters end somewhere.
             superblock.check()?;
-            let header = write_blocks(flash, &found.geometry, &target, &DamagedRecords::default(), || &design).await?;
+            let header =
+                write_blocks(flash, &found.geometry, &target, &DamagedRecords::default(), || &design, |_, _| false)
+                    .await?;
             flash.flush().await.map_err(EngineError::Flash)?;
             let pointer = write_header(flash, &found.geometry, &target, &header).await?;
             flash.flush().await?;

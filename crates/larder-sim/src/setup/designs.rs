@@ -50,8 +50,8 @@ pub static DESIGNS: &[Design] = &[
     Design { name: d_lru::NAME, about: "CacheDedup's (FAST '16): deduplication, LRU", dedups: true, options: CACHEDEDUP, build: equal_slots::d_lru },
     Design { name: d_arc::NAME, about: "CacheDedup's (FAST '16): deduplication, ARC", dedups: true, options: CACHEDEDUP, build: equal_slots::d_arc },
     Design { name: "austere", about: "AustereCache (ATC '20): deduplication, compression, a small index", dedups: true, options: AUSTERE, build: austere::build },
-    Design { name: "nitro", about: "Nitro (ATC '14): deduplication, compression, WEUs in LRU order", dedups: true, options: WEU, build: |setup, flash| weu::build(setup, flash, 0, |config| Box::new(Nitro::new(config))) },
-    Design { name: cd_arc::NAME, about: "CacheDedup's D-ARC with compression, over WEUs", dedups: true, options: CD_ARC, build: |setup, flash| weu::build(setup, flash, cd_arc::LISTS_BYTES_MAX, |config| Box::new(CdArc::new(config))) },
+    Design { name: "nitro", about: "Nitro (ATC '14): deduplication, compression, WEUs in LRU order", dedups: true, options: WEU, build: |setup, flash| weu::build(setup, flash, (0, 0), |config| Box::new(Nitro::new(config))) },
+    Design { name: cd_arc::NAME, about: "CacheDedup's D-ARC with compression, over WEUs", dedups: true, options: CD_ARC, build: |setup, flash| weu::build(setup, flash, (cd_arc::LISTS_BYTES_MAX, cd_arc::HISTORY_BYTES_MAX), |config| Box::new(CdArc::new(config))) },
 ];
 
 impl Design {

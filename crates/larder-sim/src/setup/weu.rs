@@ -19,7 +19,11 @@ use larder_core::{
     ranges::RUN_BYTES_MAX,
     slotted::FlashSize,
 };
-use larder_format::{CheckpointCounts, checkpoint::checkpoint_bytes_max, size::exact};
+use larder_format::{
+    CheckpointCounts,
+    checkpoint::{DESIGN_PAGE_BYTES_MAX, checkpoint_bytes_max},
+    size::exact,
+};
 
 /// Bytes of RAM for a mapping, a fingerprint and a back pointer together: tables that have just doubled, and have seen many
 /// entries go, included.
@@ -31,14 +35,15 @@ const SLOT_RAM_BYTES: u64 = 96;
 /// Bytes of RAM for what does not grow.
 const FIXED_RAM_BYTES: u64 = 64 << 10;
 
-/// Sizes a cache. `lists_ram_bytes`: what the design takes beside Nitro's indices, for each mapping at most.
+/// Sizes a cache. `lists_ram_bytes`: what the design takes beside Nitro's indices, for each mapping at most; `history_bytes`: what a
+/// checkpoint has of each address beside its mapping.
 pub(super) fn build(
     setup: &Setup,
     flash: FlashSize,
-    lists_ram_bytes: u64,
+    (lists_ram_bytes, history_bytes): (u64, u64),
     design: impl FnOnce(DesignConfig) -> Box<dyn Design>,
 ) -> Result<Built, String> {
-    let sized = options(setup, flash)?;
+    let sized = options(setup, flash, history_bytes)?;
     let sized = match setup.options.ram_bytes {
         Some(ram) => {
             let dirty = if setup.policy == WritePolicy::Back { DIRTY_SHARE_RAM_BYTES } else { 0 };
@@ -56,7 +61,7 @@ pub(super) fn build(
     Ok(Built { cache: Box::new(cache), flash_bytes, data_bytes, drive: None })
 }
 
-fn options(setup: &Setup, flash: FlashSize) -> Result<WeuOptions, String> {
+fn options(setup: &Setup, flash: FlashSize, history_bytes: u64) -> Result<WeuOptions, String> {
     let Options { dedup, compress, fp_index_percent, granularity, weu_bytes, lba_entries, .. } = setup.options;
     let is_extent = granularity == Some(Granularity::Extent);
     if is_extent && (compress == Some(true) || weu_bytes.is_some()) {
@@ -69,6 +74,7 @@ fn options(setup: &Setup, flash: FlashSize) -> Result<WeuOptions, String> {
         fp_index_percent: if dedup == Some(false) { 0 } else { fp_index_percent.unwrap_or(100).into() },
         compress: !is_extent && compress.unwrap_or(true),
         lba_entries,
+        history_bytes,
         ..defaults
     }
     .options()
@@ -101,7 +107,7 @@ fn metadata_bytes(options: &WeuOptions) -> u64 {
         fragments: 0,
         zero_ranges: 0,
         fingerprints: options.fp_entries_max,
-        design_pages: 0,
+        design_pages: (options.mappings_max * options.history_bytes).div_ceil(DESIGN_PAGE_BYTES_MAX as u64),
     };
     2 * checkpoint_bytes_max(&counts) + options.log_bytes
 }

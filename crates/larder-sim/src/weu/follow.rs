@@ -203,6 +203,7 @@ impl WeuCache {
             compress: true,
             dirty_chunks_max: NEVER,
             zero_ranges_max: NEVER,
+            history_bytes: 0,
             commit_entries: NEVER,
         };
         let config = DesignConfig { slot_count: options.slot_count, mappings_max, fp_entries_max };

@@ -18,11 +18,11 @@ use super::{SLOTS_MIN, WeuOptions};
 use crate::cache::WritePolicy;
 use larder_core::{
     packing::{PackingRules, SegmentPacker},
-    slotted::FlashSize,
+    slotted::{FlashSize, history::waiting_weus_bytes},
 };
 use larder_format::size::exact;
 use larder_format::{
-    CheckpointCounts, Layout, LayoutRequest,
+    CheckpointCounts, HistoryRequest, Layout, LayoutRequest,
     checkpoint::checkpoint_bytes_max,
     layout::{CHUNKS_MAX, SLOT_COUNT_MIN, WEU_BYTES_MAX},
     segment::{RECORD_ENTRY_BYTES, SEGMENT_HEADER_BYTES},
@@ -78,6 +78,8 @@ pub struct WeuSizing {
     pub compress: bool,
     /// Addresses at most; by default four for each whole chunk of data, fewer where they would take too much of the flash.
     pub lba_entries: Option<u64>,
+    /// Bytes that a checkpoint has of each address beside its mapping; 0 for a design that keeps no history.
+    pub history_bytes: u64,
     /// Size of the origin in bytes, where it is known: no more addresses are mapped than it has chunks.
     pub origin_bytes: Option<u64>,
 }
@@ -94,6 +96,7 @@ impl WeuSizing {
             fp_index_percent: 100,
             compress: true,
             lba_entries: None,
+            history_bytes: 0,
             origin_bytes: None,
         }
     }
@@ -228,7 +231,7 @@ impl WeuSizing {
             fragments: 0,
             zero_ranges: layout.zero_ranges_max,
             fingerprints: fp_entries_max,
-            design_pages: 0,
+            design_pages: layout.design_pages_max,
         };
         WeuOptions {
             chunk_bytes: self.chunk_bytes,
@@ -243,6 +246,7 @@ impl WeuSizing {
             compress: self.compress,
             dirty_chunks_max: (data_chunks * DIRTY_PERCENT_MAX / 100).min(mappings_max / 2),
             zero_ranges_max: layout.zero_ranges_max,
+            history_bytes: self.history_bytes,
             commit_entries: 1,
         }
     }
@@ -275,7 +279,11 @@ impl WeuSizing {
             fp_entries_max: fingerprints,
             mappings_max: mappings,
             buckets: None,
-            history: None,
+            history: (self.history_bytes > 0).then_some(HistoryRequest {
+                bytes_per_chunk: waiting_weus_bytes(self.chunk_bytes, self.weu_bytes),
+                bytes_per_mapping: self.history_bytes,
+                entries_max: u64::MAX,
+            }),
         };
         Layout::plan(request).map_err(|error| error.to_string())
     }

@@ -9,6 +9,7 @@ use crate::{
     design::{Design, DesignStats, DirtyCounts, ExportedMapping, Hit, Lookup, NewMapping, Use, Victim},
     ranges::Run,
     slots::SlotState,
+    slotted::history::Trust,
     types::{Fingerprint, Lba, Place, SlotId, StreamClass},
 };
 
@@ -75,9 +76,7 @@ impl Design for Placed {
         };
         self.mappings.map(lba, new, dirty_seq);
         if let Some(restoring) = &mut self.restoring {
-            if let Some((place, Some(fingerprint))) = known {
-                restoring.told.insert(place.slot, Held::new(&place, &fingerprint));
-            }
+            restoring.map(lba, known);
             return;
         }
         match known {
@@ -85,16 +84,24 @@ impl Design for Placed {
                 self.put(lba, &place, &fingerprint.unwrap_or_else(|| unshared(&place)), is_dirty)
             }
             // Zeroes have no data, and no address in the design.
-            None => self.forget(lba),
+            None => {
+                self.note_lost(lba);
+                self.forget(lba);
+            }
         }
     }
 
     fn unmap(&mut self, lba: Lba) -> bool {
+        if let Some(restoring) = &mut self.restoring {
+            restoring.logged.map(lba, None);
+        }
+        let outlives = self.outlives(lba);
         self.forget(lba);
-        self.mappings.unmap(lba)
+        self.mappings.unmap(lba) || outlives
     }
 
     fn suspend(&mut self, lba: Lba) -> bool {
+        let outlives = self.outlives(lba);
         if self.design.knows(lba) {
             if self.suspended.len() as u64 >= self.design.sizes().addresses {
                 // What the design has evicted is still among them.
@@ -104,10 +111,17 @@ impl Design for Placed {
             self.suspended.insert(lba);
         }
         self.evicted.remove(&lba);
-        self.mappings.unmap(lba)
+        self.mappings.unmap(lba) || outlives
+    }
+
+    fn is_forgetting_logged(&self, first: Lba, count: u64) -> bool {
+        self.mappings.is_forgetting_logged(first, count) || self.any_outlives(first, count)
     }
 
     fn unmap_run(&mut self, first: Lba, count: u64) {
+        if let Some(restoring) = &mut self.restoring {
+            restoring.logged.forget(first, count);
+        }
         self.forget_run(first, count);
         self.mappings.unmap_run(first, count);
     }
@@ -117,6 +131,9 @@ impl Design for Placed {
     }
 
     fn trim(&mut self, run: Run) {
+        if let Some(restoring) = &mut self.restoring {
+            restoring.logged.forget(run.first, run.count);
+        }
         self.forget_run(run.first, run.count);
         self.mappings.trim(run);
     }
@@ -152,6 +169,7 @@ impl Design for Placed {
         let found = self.mappings.peek(lba);
         if found == Lookup::Miss {
             // A fragment.
+            self.note_lost(lba);
             self.forget(lba);
         } else if !self.is_visible(lba, &found) {
             self.note_hidden(lba);
@@ -240,8 +258,8 @@ impl Design for Placed {
         self.held.iter().filter(shared).map(|held| (Fingerprint(held.fingerprint), held.place())).collect()
     }
 
-    fn export_history(&self) -> Vec<u8> {
-        self.history()
+    fn export_history(&self, is_doubtful: &dyn Fn(Lba) -> bool) -> Vec<u8> {
+        self.history(is_doubtful)
     }
 
     fn export_slots(&self) -> Vec<(SlotId, u32, SlotState, StreamClass)> {
@@ -277,10 +295,18 @@ impl Design for Placed {
         self.note_page(page, bytes)
     }
 
-    fn trust_history(&mut self) {
+    fn trust_history(&mut self, trust: Trust) {
         if let Some(restoring) = &mut self.restoring {
-            restoring.is_trusted = true;
+            restoring.trust = Some(trust);
         }
+    }
+
+    fn checkpoint_begins(&mut self) {
+        self.lost.checkpoint_begins();
+    }
+
+    fn checkpoint_is_durable(&mut self) {
+        self.lost.checkpoint_is_durable();
     }
 
     fn restore_slot(&mut self, slot: SlotId, generation: u32) -> bool {
@@ -314,7 +340,7 @@ impl Design for Placed {
         stats.fp_index_entries = design.live_slots + design.stale_slots;
         stats.slot_table_ram_bytes += (self.held.capacity() * size_of::<Held>()) as u64
             + (self.owner.capacity() * size_of::<u32>()) as u64
-            + (self.let_go.capacity() * size_of::<SlotId>()) as u64
+            + (self.let_go.capacity() * size_of::<SlotId>() + self.lost.ram_bytes()) as u64
             + (self.evicted.len() + self.suspended.len()) as u64 * SETS_BYTES_MAX;
         stats.ghosts = design.ghosts;
         stats.metadata_entries_changed = self.entries_changed;

@@ -1,21 +1,21 @@
 //! What recovery found goes into an empty design: from a checkpoint's history lists and orders, as far as mappings and slots agree; and
 //! then, in the order in which the slots were used, what is mapped beside, and content that no address has.
 //!
-//! History is believed in two degrees. After an end in order all of it holds: nothing happened since. After a crash a checkpoint's history
-//! still says how recently an address was used, but of one that is not mapped not what it holds: a client may have overwritten it on the
-//! origin, and nothing in the log says so, for nothing was mapped. So such an address goes on without a content that anything has. It is a
-//! ghost, and its next request a miss.
+//! History is believed in three degrees. After an end in order all of it holds: nothing happened since. After a crash a checkpoint's history
+//! still says how recently an address was used, and what one holds that is not mapped, where the log behind it says nothing of the address:
+//! who overwrites it has that logged ([`outliving`](super::outliving)). Where the log may not be whole, as after a repair, such an address
+//! goes on without a content that anything has. It is a ghost, and its next request a miss.
 //!
 //! Invariants: what is mapped is what mappings say, whatever history has. Nothing is remembered of an address that may have been written
 //! since.
 //!
 //! What it does not do: read a checkpoint, or know how the cache ended; the caller says.
 
-use super::{ChunkSlot, Held, NONE, NOTHING, Placed, unshared};
+use super::{ChunkSlot, Held, NONE, NOTHING, Placed, outliving::Logged, unshared};
 use crate::{
     design::{Design, Lookup},
     slots::SlotState,
-    slotted::history::{self, History, Kept, KeptAddress, ListedAddress, PAGE_BYTES},
+    slotted::history::{Draft, History, Kept, KeptAddress, ListedAddress, Pages, Shape, Trust, UsedSlot},
     types::{Fingerprint, Lba, Place, SlotId, StreamClass},
 };
 use std::collections::BTreeMap;
@@ -26,9 +26,11 @@ pub(super) struct Restoring {
     /// What the flash slots hold.
     pub told: BTreeMap<SlotId, Held>,
     /// Pieces of the history.
-    pages: BTreeMap<usize, Vec<u8>>,
-    /// The end was in order, and nothing followed it.
-    pub is_trusted: bool,
+    pages: Pages,
+    /// What the log behind the checkpoint says of addresses.
+    pub logged: Logged,
+    /// How far the history holds.
+    pub trust: Option<Trust>,
 }
 
 /// What is mapped, or lies in a slot without an address.
@@ -41,52 +43,66 @@ struct Found {
 }
 
 impl Restoring {
+    /// An address is mapped, to this content as far as that is known.
+    pub fn map(&mut self, lba: Lba, known: Option<(Place, Option<Fingerprint>)>) {
+        if let Some((place, Some(fingerprint))) = known {
+            self.told.insert(place.slot, Held::new(&place, &fingerprint));
+        }
+        let held = known.and_then(|(place, _)| self.told.get(&place.slot).filter(|held| held.is_at(&place)));
+        self.logged.map(lba, held.map(|held| Fingerprint(held.fingerprint)));
+    }
+
     fn held(&self, place: &Place) -> Held {
         let told = self.told.get(&place.slot).filter(|held| held.is_at(place));
         let fingerprint = told.map_or_else(|| unshared(place), |held| Fingerprint(held.fingerprint));
         Held::new(place, &fingerprint)
     }
-
-    fn history(&self) -> Vec<u8> {
-        let in_order = self.pages.iter().zip(0..).take_while(|((number, _), at)| *number == at);
-        in_order.flat_map(|((_, bytes), _)| bytes.iter().copied()).collect()
-    }
 }
 
 impl Placed {
     /// The design's history, for a checkpoint.
-    pub(super) fn history(&self) -> Vec<u8> {
-        let place = |slot: ChunkSlot| {
-            let held = self.held.get(slot.0 as usize).filter(|held| held.slot != NONE)?;
-            Some((SlotId(held.slot), held.generation))
-        };
-        let content = |lba: Lba, fingerprint: &Fingerprint| match self.suspended.contains(&lba) {
-            // Nobody knows what it holds by now.
-            true => unknown(lba),
-            false => *fingerprint,
-        };
-        history::encode(&*self.design, place, content)
+    pub(super) fn history(&self, is_doubtful: &dyn Fn(Lba) -> bool) -> Vec<u8> {
+        let mut draft = Draft::new(Shape::of(&*self.design), self.design.sizes().addresses);
+        for list in 0..self.design.list_count() {
+            self.design.show_list(
+                list,
+                &mut |lba, fingerprint| match self.suspended.contains(&lba) || is_doubtful(lba) {
+                    // Nobody knows what it holds by now.
+                    true => draft.address(list, lba, &unknown(lba)),
+                    false => draft.address(list, lba, fingerprint),
+                },
+            );
+        }
+        self.design.show_data(&mut |slot, stamp| {
+            if let Some(held) = self.held.get(slot.0 as usize).filter(|held| held.slot != NONE) {
+                draft.used(&UsedSlot { slot: SlotId(held.slot), generation: held.generation, stamp });
+            }
+        });
+        draft.finish(self.design.target_size())
     }
 
     /// A piece of a history; whether it can be one.
     pub(super) fn note_page(&mut self, page: usize, bytes: &[u8]) -> bool {
-        let pages_max = history::bytes_max(&*self.design).div_ceil(PAGE_BYTES as u64);
-        match &mut self.restoring {
-            Some(restoring) if (page as u64) < pages_max && bytes.len() <= PAGE_BYTES => {
-                restoring.pages.insert(page, bytes.to_vec());
-                true
-            }
-            _ => false,
-        }
+        let shape = Shape::of(&*self.design);
+        self.restoring.as_mut().is_some_and(|restoring| {
+            // What came before is the checkpoint's, not the log's.
+            restoring.logged = Logged::default();
+            restoring.pages.note(page, bytes, &shape)
+        })
     }
 
     /// Puts what recovery found into the design.
     pub(super) fn put_restored(&mut self, mut restoring: Restoring) {
         let slots = self.mappings.export_slots();
         let found = self.found(&restoring, &slots);
-        let history = History::decode(&restoring.history(), &*self.design);
-        restoring.pages.clear();
-        let is_restored = history.is_some_and(|history| self.restore_history(&history, &found, restoring.is_trusted));
+        let history = std::mem::take(&mut restoring.pages).history(&Shape::of(&*self.design));
+        let is_restored = history.as_ref().is_some_and(|history| self.restore_history(history, &found, &restoring));
+        // What the design does not have as the history had it the next crash may bring back again.
+        for ListedAddress { lba, .. } in history.iter().flat_map(|history| history.lists.iter().flatten()) {
+            if !self.is_remembered(*lba) {
+                self.note_lost(*lba);
+            }
+        }
         for Found { lba, held, is_dirty, .. } in found {
             let (place, fingerprint) = (held.place(), Fingerprint(held.fingerprint));
             let Some(lba) = lba else {
@@ -98,7 +114,7 @@ impl Placed {
             };
             let is_known = self.known(lba).is_some_and(|held| held.is_at(&place));
             // What is dirty may have left the design's lists, and waits to be destaged.
-            let has_left = is_restored && restoring.is_trusted && is_dirty && !self.design.knows(lba);
+            let has_left = is_restored && restoring.trust == Some(Trust::Whole) && is_dirty && !self.design.knows(lba);
             if is_restored && is_known || has_left {
                 continue;
             }
@@ -146,7 +162,7 @@ impl Placed {
     }
 
     /// Makes the design what the history says, as far as what was found agrees; whether it is that now.
-    fn restore_history(&mut self, history: &History, found: &[Found], is_trusted: bool) -> bool {
+    fn restore_history(&mut self, history: &History, found: &[Found], restoring: &Restoring) -> bool {
         let mut in_slot = vec![NOTHING; self.owner.len()];
         for Found { held, .. } in found {
             in_slot[held.slot as usize] = *held;
@@ -165,7 +181,10 @@ impl Placed {
             let held = place.map(|place| in_slot[place.slot.0 as usize]);
             let fingerprint = match held {
                 Some(held) if !looks || is_used[held.slot as usize] => Fingerprint(held.fingerprint),
-                None if is_trusted && !is_unshared(&listed.fingerprint) => listed.fingerprint,
+                None => {
+                    let logged = restoring.trust.and_then(|_| restoring.logged.content(listed.lba, listed.fingerprint));
+                    logged.filter(|content| !is_unshared(content)).unwrap_or_else(|| unknown(listed.lba))
+                }
                 _ => unknown(listed.lba),
             };
             let is_dirty = self.mappings.dirty_seq(listed.lba).is_some();
@@ -230,6 +249,11 @@ fn unknown(lba: Lba) -> Fingerprint {
     bytes[..8].copy_from_slice(&lba.0.to_le_bytes());
     bytes[15] = 0xFE;
     Fingerprint(bytes)
+}
+
+/// Whether this is a content that `lba` may be believed to have.
+pub(super) fn is_believable(lba: Lba, content: &Fingerprint) -> bool {
+    !is_unshared(content) && *content != unknown(lba)
 }
 
 /// Whether this is what [`unshared`] says of some place.

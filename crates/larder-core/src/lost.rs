@@ -1,5 +1,5 @@
-//! Which LBA-hashes the LBA index lost by itself, as far as a crash may bring them back: those that are in the last checkpoint, or in
-//! the log behind it. Whoever overwrites such an address has to log that, though the index does not know it any more.
+//! Which addresses, or hashes of them, a design lost by itself, as far as a crash may bring them back: those that are in the last
+//! checkpoint, or in the log behind it. Whoever overwrites such an address has to log that, though the design does not know it any more.
 //!
 //! It is a bitmap of hashes: it may take an address for lost that is not, and never the other way. What was lost before the last
 //! checkpoint but one began has no entry in the log any more, for each checkpoint ends with a commit of all that waited.
@@ -8,10 +8,9 @@
 //!
 //! What it does not do: know what was logged.
 
-use super::super::keys::Key;
 use crate::types::mix;
 
-/// Bits for each entry that the LBA index has room for, in each of the maps.
+/// Bits for each entry that there is room for, in each of the maps.
 const BITS_PER_ENTRY: u64 = 2;
 /// How many maps there are.
 const MAPS: usize = 3;
@@ -24,13 +23,16 @@ pub struct Lost {
 }
 
 impl Lost {
-    /// For an index of so many entries.
+    /// Bytes for each entry at most: twice as many bits as there have to be.
+    pub const BYTES_MAX: u64 = (MAPS as u64 * BITS_PER_ENTRY * 2).div_ceil(u8::BITS as u64);
+
+    /// For so many entries.
     pub fn new(entries: u64) -> Lost {
         let bits = Lost::bits_for(entries);
         Lost { mask: bits - 1, maps: std::array::from_fn(|_| vec![0; (bits / u64::from(u64::BITS)) as usize]) }
     }
 
-    /// Bytes that it allocates for an index of so many entries.
+    /// Bytes that it allocates for so many entries.
     pub fn bytes_for(entries: u64) -> u64 {
         MAPS as u64 * Lost::bits_for(entries) / u64::from(u8::BITS)
     }
@@ -40,14 +42,14 @@ impl Lost {
         (entries * BITS_PER_ENTRY).next_power_of_two().max(u64::BITS.into())
     }
 
-    /// The index has lost an entry.
-    pub fn add(&mut self, key: Key) {
+    /// An entry is lost.
+    pub fn add(&mut self, key: u64) {
         let (word, bit) = self.place(key);
         self.maps[MAPS - 1][word] |= bit;
     }
 
-    /// Whether it may have lost this one.
-    pub fn has(&self, key: Key) -> bool {
+    /// Whether this one may be lost.
+    pub fn has(&self, key: u64) -> bool {
         let (word, bit) = self.place(key);
         self.maps.iter().any(|map| map[word] & bit != 0)
     }
@@ -70,8 +72,8 @@ impl Lost {
         self.maps.iter().map(|map| map.capacity() * size_of::<u64>()).sum()
     }
 
-    fn place(&self, key: Key) -> (usize, u64) {
-        let at = mix(key.0) & self.mask;
+    fn place(&self, key: u64) -> (usize, u64) {
+        let at = mix(key) & self.mask;
         ((at / u64::from(u64::BITS)) as usize, 1 << (at % u64::from(u64::BITS)))
     }
 }
@@ -83,10 +85,10 @@ mod tests {
     #[test]
     fn what_was_lost_is_told_until_the_second_checkpoint() {
         let mut lost = Lost::new(1000);
-        let key = Key(7);
+        let key = 7;
         lost.checkpoint_begins();
         lost.add(key);
-        assert!(lost.has(key) && !lost.has(Key(8)));
+        assert!(lost.has(key) && !lost.has(8));
         // This one began before.
         lost.checkpoint_is_durable();
         lost.checkpoint_begins();
