@@ -30,6 +30,7 @@ pub(in crate::austere) mod census;
 mod decisions;
 pub mod entries;
 pub mod exact;
+mod mapping;
 pub mod memory;
 pub mod ram;
 mod wishes;

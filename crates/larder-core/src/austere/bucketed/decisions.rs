@@ -5,10 +5,7 @@
 //! What it does not do: keep indices, entries and what is exact together; `bucketed.rs` does.
 
 use super::{
-    super::fp_index::Run as SlotRun,
-    Bucketed, HEAD_PAGES, SUSPENDED_MAX, Wish,
-    entries::{EntryState, Until},
-    exact::PIECES,
+    super::fp_index::Run as SlotRun, Bucketed, HEAD_PAGES, SUSPENDED_MAX, Wish, entries::EntryState, exact::PIECES,
     spoiled_content,
 };
 use crate::{
@@ -163,42 +160,7 @@ impl Design for Bucketed {
     }
 
     fn map(&mut self, lba: Lba, new: NewMapping, dirty_seq: Option<u64>) {
-        self.count();
-        self.exact.remove(lba);
-        self.entries.drop_held(lba);
-        let until = dirty_seq.map_or(Until::Told, Until::Committed);
-        let (place, sectors) = match &new {
-            NewMapping::Unique { place, .. } | NewMapping::Duplicate { place } => (*place, None),
-            NewMapping::Fragment { place, sectors } => (*place, Some(*sectors)),
-            NewMapping::Zero => {
-                self.forget_in_core(lba);
-                if let Some(seq) = dirty_seq {
-                    self.exact.trim(Run { first: lba, count: 1, seq, no_hole: true });
-                }
-                return;
-            }
-        };
-        self.wishes.remove(&lba);
-        if !self.is_restoring {
-            self.ahead.keep(place.slot);
-        }
-        if let Some(seq) = dirty_seq {
-            self.exact.put(lba, &place, sectors, seq);
-        }
-        match new {
-            NewMapping::Unique { fingerprint: Some(fingerprint), .. } => match self.is_restoring {
-                true => self.restore(Some(lba), &fingerprint, &place),
-                false => self.stored(lba, &place, &fingerprint, until),
-            },
-            // A checkpoint's, whose pages have the content.
-            NewMapping::Unique { fingerprint: None, .. } => {}
-            NewMapping::Duplicate { .. } if self.is_restoring => self.untold = Some(lba),
-            NewMapping::Duplicate { .. } => self.share(lba, &place, until),
-            // That of a checkpoint, which has no number, is in its pages, too.
-            NewMapping::Fragment { .. } if self.is_restoring && dirty_seq == Some(0) => {}
-            NewMapping::Fragment { .. } => self.put_unshared(lba, &place),
-            NewMapping::Zero => {}
-        }
+        self.map_as(lba, new, dirty_seq);
     }
 
     fn unmap(&mut self, lba: Lba) -> bool {

@@ -1,0 +1,50 @@
+//! An address gets a content, in the cache's life and in a restart.
+//!
+//! Invariants: those of [`Bucketed`]. What is dirty is exact before anything else is said of it.
+//!
+//! What it does not do: store; whoever maps has done so.
+
+use super::{Bucketed, entries::Until};
+use crate::{design::NewMapping, ranges::Run, types::Lba};
+
+impl Bucketed {
+    /// See [`Design::map`](crate::Design::map).
+    pub(super) fn map_as(&mut self, lba: Lba, new: NewMapping, dirty_seq: Option<u64>) {
+        self.count();
+        self.exact.remove(lba);
+        self.entries.drop_held(lba);
+        let until = dirty_seq.map_or(Until::Told, Until::Committed);
+        let (place, sectors) = match &new {
+            NewMapping::Unique { place, .. } | NewMapping::Duplicate { place } => (*place, None),
+            NewMapping::Fragment { place, sectors } => (*place, Some(*sectors)),
+            NewMapping::Zero => {
+                self.forget_in_core(lba);
+                if let Some(seq) = dirty_seq {
+                    self.exact.trim(Run { first: lba, count: 1, seq, no_hole: true });
+                }
+                return;
+            }
+        };
+        self.wishes.remove(&lba);
+        if !self.is_restoring {
+            self.ahead.keep(place.slot);
+        }
+        if let Some(seq) = dirty_seq {
+            self.exact.put(lba, &place, sectors, seq);
+        }
+        match new {
+            NewMapping::Unique { fingerprint: Some(fingerprint), .. } => match self.is_restoring {
+                true => self.restore(Some(lba), &fingerprint, &place),
+                false => self.stored(lba, &place, &fingerprint, until),
+            },
+            // A checkpoint's, whose pages have the content.
+            NewMapping::Unique { fingerprint: None, .. } => {}
+            NewMapping::Duplicate { .. } if self.is_restoring => self.untold = Some(lba),
+            NewMapping::Duplicate { .. } => self.share(lba, &place, until),
+            // That of a checkpoint, which has no number, is in its pages, too.
+            NewMapping::Fragment { .. } if self.is_restoring && dirty_seq == Some(0) => {}
+            NewMapping::Fragment { .. } => self.put_unshared(lba, &place),
+            NewMapping::Zero => {}
+        }
+    }
+}
