@@ -40,6 +40,8 @@ pub struct Shadow {
     pub counts: Counts,
     /// The power goes after so many programs and erasures more: who hears of the last unwinds with [`PowerCut`].
     pub power_goes_after: Option<u64>,
+    /// Of these alone, where that is said.
+    pub power_counts: Option<Cause>,
     /// Why flash was last changed, and whether that was an erasure.
     pub last_change: (Cause, bool),
 }
@@ -59,6 +61,7 @@ impl Shadow {
             came_and_went: Vec::new(),
             counts: Counts::default(),
             power_goes_after: None,
+            power_counts: None,
             last_change: (Cause::Host, false),
         }
     }
@@ -144,7 +147,9 @@ impl Sink for Shadow {
             Op::Erase { cause, .. } => self.last_change = (cause, true),
             _ => return,
         }
-        if let Some(left) = &mut self.power_goes_after {
+        if self.power_counts.is_none_or(|cause| cause == self.last_change.0)
+            && let Some(left) = &mut self.power_goes_after
+        {
             *left = left.saturating_sub(1);
             if *left == 0 {
                 self.power_goes_after = None;
