@@ -253,17 +253,22 @@ fn request(rng: &mut Rng) -> Request {
     }
 }
 
+/// Small caches, where all that can be full is full soon.
+fn sizes(rng: &mut Rng, kind: usize) -> DesignConfig {
+    DesignConfig {
+        slot_count: 20 + rng.below(80) as u32,
+        mappings_max: if kind == CD_ARC { 40 + rng.below(200) } else { 10_000 },
+        fp_entries_max: if matches!(kind, 2 | 3) { 0 } else { 10_000 },
+    }
+}
+
 #[test]
 fn a_restart_after_an_end_in_order_changes_no_decision() {
     let ghost_hits: [Cell<u64>; 5] = Default::default();
     for_seeds(0..300, |seed| {
         let mut rng = Rng::new(seed);
         let kind = seed as usize % 5;
-        let config = DesignConfig {
-            slot_count: 20 + rng.below(80) as u32,
-            mappings_max: if kind == CD_ARC { 40 + rng.below(200) } else { 10_000 },
-            fp_entries_max: if matches!(kind, 2 | 3) { 0 } else { 10_000 },
-        };
+        let config = sizes(&mut rng, kind);
         let (mut steady, mut restarted) = (Cache::new(kind, config), Cache::new(kind, config));
         for step in 0..2000 {
             if step > 200 && rng.chance(1) {
@@ -298,11 +303,7 @@ fn after_a_crash_no_history_has_an_answer_be_wrong() {
     for_seeds(0..200, |seed| {
         let mut rng = Rng::new(seed);
         let kind = seed as usize % 5;
-        let config = DesignConfig {
-            slot_count: 20 + rng.below(80) as u32,
-            mappings_max: if kind == CD_ARC { 40 + rng.below(200) } else { 10_000 },
-            fp_entries_max: if matches!(kind, 2 | 3) { 0 } else { 10_000 },
-        };
+        let config = sizes(&mut rng, kind);
         let mut cache = Cache::new(kind, config);
         let mut old = Vec::new();
         for step in 0..1500 {
