@@ -240,8 +240,12 @@ impl Slotted for Arc {
         false
     }
 
-    fn show_list(&self, list: usize, see: &mut dyn FnMut(Lba, &Fingerprint)) {
-        self.addresses.show_list(list, see);
+    fn begin_list(&mut self, list: usize) {
+        self.addresses.begin_walk(list);
+    }
+
+    fn show_addresses(&mut self, see: &mut dyn FnMut(Lba, &Fingerprint)) -> bool {
+        self.addresses.show_some(see)
     }
 
     fn target_size(&self) -> f64 {
@@ -266,6 +270,11 @@ impl Slotted for Arc {
         }
         self.p = kept.target;
         true
+    }
+
+    fn limits(&self) -> Vec<(Vec<usize>, usize)> {
+        let chunks = self.data_chunks as usize;
+        vec![(vec![T1, T2], chunks), (vec![B1, T1], chunks), (vec![B2, B1, T2, T1], 2 * chunks)]
     }
 
     fn sizes(&self) -> Sizes {

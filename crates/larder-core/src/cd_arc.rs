@@ -45,8 +45,8 @@ use crate::{
     design::{Design, DesignConfig, DesignStats, DirtyCounts, ExportedMapping, Hit, Lookup, NewMapping, Use, Victim},
     nitro::{self, Nitro},
     ranges::Run,
-    slots::SlotState,
-    slotted::history::{self, Trust},
+    slots::{ExportedSlot, SlotState},
+    slotted::history::{self, Draft, Trust},
     types::{Fingerprint, Lba, Place, SlotId, StreamClass},
 };
 use lists::{At, B1, B2, B3, LEFT, Lists, OWED, T1, T2, is_top};
@@ -374,11 +374,27 @@ impl Design for CdArc {
         self.nitro.export_fingerprints()
     }
 
-    fn export_history(&self, is_doubtful: &dyn Fn(Lba) -> bool) -> Vec<u8> {
-        self.history(is_doubtful)
+    fn begin_history(&self) -> Option<Draft> {
+        Some(self.new_draft())
     }
 
-    fn export_slots(&self) -> Vec<(SlotId, u32, SlotState, StreamClass)> {
+    fn export_history(&mut self, draft: &mut Draft, is_doubtful: &dyn Fn(Lba) -> bool) -> bool {
+        self.draft(draft, is_doubtful)
+    }
+
+    fn begin_export(&mut self) {
+        self.nitro.begin_export();
+    }
+
+    fn next_slots(&mut self) -> Option<Vec<ExportedSlot>> {
+        self.nitro.next_slots()
+    }
+
+    fn next_fingerprints(&mut self) -> Option<Vec<(Fingerprint, Place)>> {
+        self.nitro.next_fingerprints()
+    }
+
+    fn export_slots(&self) -> Vec<ExportedSlot> {
         self.nitro.export_slots()
     }
 

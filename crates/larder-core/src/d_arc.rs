@@ -41,6 +41,7 @@ use crate::{
         sizes::{Formula, check_chunks, check_count, pages_bytes},
     },
     types::{Fingerprint, Lba},
+    walk::PIECE,
 };
 
 /// The design's name.
@@ -66,6 +67,8 @@ pub struct DArc {
     extra: usize,
     /// The target size of T1.
     p: f64,
+    /// Data slots that a walk has looked at.
+    shown: usize,
 }
 
 impl DArc {
@@ -82,6 +85,7 @@ impl DArc {
             data_chunks: chunks as usize,
             extra: extra as usize,
             p: 0.0,
+            shown: 0,
         })
     }
 
@@ -404,12 +408,24 @@ impl Slotted for DArc {
         true
     }
 
-    fn show_list(&self, list: usize, see: &mut dyn FnMut(Lba, &Fingerprint)) {
-        self.metadata.show_list(list, see);
+    fn begin_list(&mut self, list: usize) {
+        self.metadata.addresses.begin_walk(list);
     }
 
-    fn show_data(&self, see: &mut dyn FnMut(ChunkSlot, u64)) {
-        self.metadata.slots_in_use().for_each(|slot| see(slot, self.victims.stamp_of(slot)));
+    fn show_addresses(&mut self, see: &mut dyn FnMut(Lba, &Fingerprint)) -> bool {
+        self.metadata.show_some(see)
+    }
+
+    fn begin_data(&mut self) {
+        self.shown = 0;
+    }
+
+    fn show_data(&mut self, see: &mut dyn FnMut(ChunkSlot, u64)) -> bool {
+        let end = self.metadata.slots_end().min(self.shown + PIECE);
+        let slots = (self.shown..end).map(|slot| ChunkSlot(slot as u32));
+        slots.filter(|&slot| self.metadata.is_in_use(slot)).for_each(|slot| see(slot, self.victims.stamp_of(slot)));
+        self.shown = end;
+        end < self.metadata.slots_end()
     }
 
     fn target_size(&self) -> f64 {
@@ -444,6 +460,10 @@ impl Slotted for DArc {
         }
         self.p = kept.target;
         true
+    }
+
+    fn limits(&self) -> Vec<(Vec<usize>, usize)> {
+        vec![(vec![B3, T2, T1], self.data_chunks + self.extra), (vec![B2, B1], self.data_chunks)]
     }
 
     fn sizes(&self) -> Sizes {

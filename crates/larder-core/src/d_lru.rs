@@ -225,12 +225,20 @@ impl Slotted for DLru {
         true
     }
 
-    fn show_list(&self, list: usize, see: &mut dyn FnMut(Lba, &Fingerprint)) {
-        self.metadata.show_list(list, see);
+    fn begin_list(&mut self, list: usize) {
+        self.metadata.addresses.begin_walk(list);
     }
 
-    fn show_data(&self, see: &mut dyn FnMut(ChunkSlot, u64)) {
-        self.order.iter().zip(1..).for_each(|(slot, stamp)| see(slot, stamp));
+    fn show_addresses(&mut self, see: &mut dyn FnMut(Lba, &Fingerprint)) -> bool {
+        self.metadata.show_some(see)
+    }
+
+    fn begin_data(&mut self) {
+        self.order.begin_walk();
+    }
+
+    fn show_data(&mut self, see: &mut dyn FnMut(ChunkSlot, u64)) -> bool {
+        self.order.walk(see)
     }
 
     fn restore(&mut self, kept: &Kept) -> bool {
@@ -248,6 +256,10 @@ impl Slotted for DLru {
         let in_use: Vec<_> = self.metadata.slots_in_use().collect();
         in_use.into_iter().for_each(|slot| self.orphan(Some(slot), &mut Decision::default()));
         true
+    }
+
+    fn limits(&self) -> Vec<(Vec<usize>, usize)> {
+        vec![(vec![0], self.addresses_max as usize)]
     }
 
     fn sizes(&self) -> Sizes {

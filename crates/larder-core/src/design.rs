@@ -11,8 +11,8 @@
 use crate::{
     ranges::Run,
     region::RegionEntry,
-    slots::SlotState,
-    slotted::history::Trust,
+    slots::ExportedSlot,
+    slotted::history::{Draft, Trust},
     types::{Fingerprint, Lba, Place, SectorMap, SlotId, StreamClass},
 };
 use std::sync::Arc;
@@ -406,19 +406,35 @@ pub trait Design: Send + Sync {
         Vec::new()
     }
 
-    /// What a design keeps in a checkpoint beside all that, of one moment: in what order it has its addresses, and which it remembers. It goes
+    /// A checkpoint asks for slots and fingerprints piece by piece, while the design goes on: it begins with the first of each. There is
+    /// one that asks at a time.
+    fn begin_export(&mut self);
+
+    /// The next slots, in the order of [`Design::export_slots`]; `None` at the end. Each slot is among them once, as it was at that moment.
+    fn next_slots(&mut self) -> Option<Vec<ExportedSlot>>;
+
+    /// The next known fingerprints with their live places, in the order of [`Design::export_fingerprints`]; `None` at the end. Of a
+    /// fingerprint that comes twice the later place holds.
+    fn next_fingerprints(&mut self) -> Option<Vec<(Fingerprint, Place)>>;
+
+    /// What a design keeps in a checkpoint beside all that, yet empty: in what order it has its addresses, and which it remembers. It goes
     /// into pages of [`PAGE_BYTES`](crate::slotted::history::PAGE_BYTES), the last of which is shorter; what has no room is left out. A
-    /// design has this or [pages](Design::page_count), or neither. Of what is doubtful it does not say what it holds: the origin may have
-    /// lost that.
-    fn export_history(&self, _is_doubtful: &dyn Fn(Lba) -> bool) -> Vec<u8> {
-        Vec::new()
+    /// design has this or [pages](Design::page_count), or neither.
+    fn begin_history(&self) -> Option<Draft> {
+        None
+    }
+
+    /// Adds the next piece to it; whether there is more. The design may change between two pieces. Of what is doubtful it does not say what
+    /// it holds: the origin may have lost that.
+    fn export_history(&mut self, _draft: &mut Draft, _is_doubtful: &dyn Fn(Lba) -> bool) -> bool {
+        false
     }
 
     /// Known fingerprints with their live places, least recent first.
     fn export_fingerprints(&self) -> Vec<(Fingerprint, Place)>;
 
     /// Slots with generation and state, least recent first.
-    fn export_slots(&self) -> Vec<(SlotId, u32, SlotState, StreamClass)>;
+    fn export_slots(&self) -> Vec<ExportedSlot>;
 
     /// The slots in use of which a metadata slot says what is in them: the first slot of each record, ascending, and how many the
     /// record takes. A design that keeps its places in RAM has none.

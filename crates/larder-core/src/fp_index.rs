@@ -15,6 +15,7 @@
 use crate::{
     lba_index::GENERATION_MASK,
     types::{Fingerprint, Place, SlotId},
+    walk::Walk,
 };
 use hashbrown::{HashMap, HashSet, HashTable};
 
@@ -125,6 +126,8 @@ pub struct FpIndex {
     waiting: usize,
     /// The shard in which a sweep looks next.
     sweep_at: usize,
+    /// Along the list, for a checkpoint.
+    walk: Walk,
 }
 
 /// Numbers of slab entries.
@@ -166,6 +169,7 @@ impl FpIndex {
             evictions: 0,
             waiting: 0,
             sweep_at: 0,
+            walk: Walk::default(),
         }
     }
 
@@ -197,6 +201,7 @@ impl FpIndex {
                 .map(|shard| shard.table.allocation_size() + shard.waiting.capacity() * size_of::<u32>())
                 .sum::<usize>()
             + self.slab.ram_bytes()
+            + self.walk.ram_bytes()
     }
 
     /// Makes room for `entries` more to wait, as they would spread over the shards.
@@ -229,8 +234,7 @@ impl FpIndex {
             self.remove_at(i);
             return None;
         }
-        self.unlink(i);
-        self.link_newest(i);
+        self.make_newest(i);
         Some((FpHandle(i), Self::place_of(&entry, generation)))
     }
 
@@ -298,8 +302,7 @@ impl FpIndex {
             let is_here = (entry.packed >> 40) as u32 == place.generation & GENERATION_MASK
                 && Self::place_of(entry, place.generation) == *place;
             if is_here {
-                self.unlink(i);
-                self.link_newest(i);
+                self.make_newest(i);
                 return None;
             }
         }
@@ -412,6 +415,23 @@ impl FpIndex {
         .flatten()
     }
 
+    /// A walk along all entries begins, least recent first. Entries are among them that will go when those that wait get into the tables:
+    /// of one fingerprint the last one counts.
+    pub fn begin_walk(&mut self) {
+        self.walk.begin(self.oldest, self.len());
+    }
+
+    /// The next entries of the walk: fingerprint and place, with the generation modulo 2^24. `None` at its end.
+    pub fn walk(&mut self) -> Option<Vec<(Fingerprint, Place)>> {
+        let slab = &self.slab;
+        let seen = self.walk.next(|i| slab[i].newer)?;
+        let known = |&i: &u32| {
+            let entry = &slab[i];
+            (Fingerprint(entry.fingerprint), Self::place_of(entry, (entry.packed >> 40) as u32))
+        };
+        Some(seen.iter().map(known).collect())
+    }
+
     /// The entries that will go when those that wait get into the tables.
     fn superseded(&self) -> HashSet<u32> {
         let mut superseded = HashSet::new();
@@ -444,6 +464,7 @@ impl FpIndex {
 
     fn unlink(&mut self, i: u32) {
         let (newer, older) = (self.slab[i].newer, self.slab[i].older());
+        self.walk.unlinks(i, newer);
         match self.slab.get_mut(newer) {
             Some(entry) => entry.set_older(older),
             None => self.newest = older,
@@ -451,6 +472,13 @@ impl FpIndex {
         match self.slab.get_mut(older) {
             Some(entry) => entry.newer = newer,
             None => self.oldest = newer,
+        }
+    }
+
+    fn make_newest(&mut self, i: u32) {
+        if self.newest != i {
+            self.unlink(i);
+            self.link_newest(i);
         }
     }
 

@@ -33,6 +33,7 @@ pub mod slotted;
 pub mod streams;
 pub mod types;
 pub mod versions;
+pub(crate) mod walk;
 
 pub use design::{Design, DesignConfig, DesignStats, Lookup, NewMapping, Victim};
 pub use types::{Fingerprint, Lba, Place, SectorMap, SlotId, StreamClass};

@@ -139,8 +139,12 @@ impl Slotted for Lru {
         false
     }
 
-    fn show_list(&self, list: usize, see: &mut dyn FnMut(Lba, &Fingerprint)) {
-        self.addresses.show_list(list, see);
+    fn begin_list(&mut self, list: usize) {
+        self.addresses.begin_walk(list);
+    }
+
+    fn show_addresses(&mut self, see: &mut dyn FnMut(Lba, &Fingerprint)) -> bool {
+        self.addresses.show_some(see)
     }
 
     fn restore(&mut self, kept: &Kept) -> bool {
@@ -154,6 +158,10 @@ impl Slotted for Lru {
             }
         }
         true
+    }
+
+    fn limits(&self) -> Vec<(Vec<usize>, usize)> {
+        vec![(vec![0], self.data_chunks as usize)]
     }
 
     fn sizes(&self) -> Sizes {

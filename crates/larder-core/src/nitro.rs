@@ -14,6 +14,7 @@
 //! Invariants: those of [`Design`]; a slot's reference counts are the number of live entries that point into it.
 
 mod back;
+mod export;
 mod forget;
 mod shared;
 
@@ -24,7 +25,7 @@ use crate::{
     lba_index::{Entry, GENERATION_MASK, Kind, LbaIndex, SHARDS},
     pages::{PageMap, key_bytes_max},
     ranges::{RUN_BYTES_MAX, Run, RunMap},
-    slots::{SlotState, Slots},
+    slots::{ExportedSlot, SlotState, Slots},
     types::{Fingerprint, Lba, Place, SectorMap, SlotId, StreamClass},
 };
 
@@ -385,18 +386,22 @@ impl Design for Nitro {
     }
 
     fn export_fingerprints(&self) -> Vec<(Fingerprint, Place)> {
-        let slots = &self.slots;
-        let live = |(fingerprint, mut place): (Fingerprint, Place)| {
-            let generation = slots.generation_for_new(place.slot)?;
-            (generation & GENERATION_MASK == place.generation).then(|| {
-                place.generation = generation;
-                (fingerprint, place)
-            })
-        };
-        self.fingerprints.iter_oldest_first().filter_map(live).collect()
+        self.known_oldest_first()
     }
 
-    fn export_slots(&self) -> Vec<(SlotId, u32, SlotState, StreamClass)> {
+    fn begin_export(&mut self) {
+        self.begin_pieces();
+    }
+
+    fn next_slots(&mut self) -> Option<Vec<ExportedSlot>> {
+        self.slots.next_exported()
+    }
+
+    fn next_fingerprints(&mut self) -> Option<Vec<(Fingerprint, Place)>> {
+        self.next_known()
+    }
+
+    fn export_slots(&self) -> Vec<ExportedSlot> {
         self.slots.in_order()
     }
 

@@ -10,11 +10,15 @@
 //!
 //! What it does not do: remove mappings; the design that owns the index does.
 
+mod export;
+
 use crate::{
     design::Use,
     fp_index::FpHandle,
     types::{Lba, SlotId, StreamClass},
 };
+use export::Export;
+pub use export::ExportedSlot;
 
 const NONE: u32 = u32::MAX;
 /// Back pointers of a slot below which it is never compacted.
@@ -75,6 +79,7 @@ pub struct Slots {
     /// Back pointers of all slots together, and what they have room for.
     back_len: usize,
     back_capacity: usize,
+    export: Export,
 }
 
 impl Slots {
@@ -101,6 +106,7 @@ impl Slots {
             oldest: NONE,
             back_len: 0,
             back_capacity: 0,
+            export: Export::default(),
         };
         (0..count).rev().for_each(|i| slots.link_free(i));
         slots
@@ -117,7 +123,9 @@ impl Slots {
     }
     /// Bytes that the table has allocated.
     pub fn ram_bytes(&self) -> usize {
-        self.slots.capacity() * size_of::<Slot>() + self.back_capacity * size_of::<BackPointer>()
+        self.slots.capacity() * size_of::<Slot>()
+            + self.back_capacity * size_of::<BackPointer>()
+            + self.export.ram_bytes()
     }
 
     /// State, generation, references and dirty references of `slot`.
@@ -314,27 +322,6 @@ impl Slots {
         slot.back = Vec::new();
     }
 
-    /// All slots with their generations: those being evicted, for they were the least recent; sealed ones, least recent
-    /// first; then the others, none of which has an age.
-    pub fn in_order(&self) -> Vec<(SlotId, u32, SlotState, StreamClass)> {
-        let mut order = Vec::with_capacity(self.slots.len());
-        let mut push = |i: u32, slot: &Slot| order.push((SlotId(i), slot.generation, slot.state, slot.class));
-        for (i, slot) in self.slots.iter().enumerate().filter(|(_, slot)| slot.state == SlotState::Evicting) {
-            push(i as u32, slot);
-        }
-        let mut at = self.oldest;
-        while let Some(slot) = self.slots.get(at as usize) {
-            push(at, slot);
-            at = slot.newer;
-        }
-        for (i, slot) in self.slots.iter().enumerate() {
-            if !matches!(slot.state, SlotState::Sealed | SlotState::Evicting) {
-                push(i as u32, slot);
-            }
-        }
-        order
-    }
-
     /// A mapping to `slot` was made; `back` remembers its address, for records stored in the slot and for dirty mappings.
     pub fn add_ref(&mut self, slot: SlotId, dirty: bool) {
         let slot = &mut self.slots[slot.0 as usize];
@@ -448,6 +435,7 @@ impl Slots {
 
     fn unlink(&mut self, i: u32) {
         let (newer, older) = (self.slots[i as usize].newer, self.slots[i as usize].older);
+        self.export.unlinks(i, newer);
         match self.slots.get_mut(newer as usize) {
             Some(slot) => slot.older = older,
             None => self.newest = older,

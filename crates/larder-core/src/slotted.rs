@@ -191,21 +191,33 @@ pub trait Slotted: Send + Sync {
     /// Whether it looks at content. If so, addresses have a content, and data an order of its own.
     fn looks_at_content(&self) -> bool;
 
-    /// Shows the addresses of a list with their content, least recent first; of a design that does not look at content with zeroes.
-    fn show_list(&self, list: usize, see: &mut dyn FnMut(Lba, &Fingerprint));
+    /// A walk along a list of addresses begins, least recent first. There is one walk at a time.
+    fn begin_list(&mut self, list: usize);
 
-    /// Shows the data slots in use, where content is looked at, each with a number that is higher the later it was used.
-    fn show_data(&self, _see: &mut dyn FnMut(ChunkSlot, u64)) {}
+    /// Shows the next addresses of that walk with their content; of a design that does not look at content with zeroes. Whether the walk
+    /// goes on. What comes to another list between two calls may be shown with both, or with none.
+    fn show_addresses(&mut self, see: &mut dyn FnMut(Lba, &Fingerprint)) -> bool;
+
+    /// A walk along the data begins, where content is looked at.
+    fn begin_data(&mut self) {}
+
+    /// Shows the next data slots in use, each with a number that is higher the later it was used. Whether the walk goes on.
+    fn show_data(&mut self, _see: &mut dyn FnMut(ChunkSlot, u64)) -> bool {
+        false
+    }
 
     /// The target size of its lists, from 0 to the number of data chunks; 0 where it has none.
     fn target_size(&self) -> f64 {
         0.0
     }
 
-    /// After a restart, of a design that is empty: makes it what [`Slotted::show_list`] and [`Slotted::show_data`] showed, as far as that
+    /// After a restart, of a design that is empty: makes it what [`Slotted::show_addresses`] and [`Slotted::show_data`] showed, as far as that
     /// is still there. What has to have data, and has none, is left out, and what is named a second time. False, and nothing changed, where
     /// the lists are longer than they can be.
     fn restore(&mut self, kept: &Kept) -> bool;
+
+    /// Of which lists together how many addresses there are at most; of those that are too many the first list's are left out first.
+    fn limits(&self) -> Vec<(Vec<usize>, usize)>;
 
     /// Counts.
     fn stats(&self) -> SlottedStats;

@@ -13,9 +13,9 @@ use common::{Rng, for_seeds};
 use larder_core::{
     Design, DesignConfig, Lba, Lookup, NewMapping, Place, SectorMap, StreamClass,
     ranges::Run,
-    slotted::{Decision, Placed, mapped_max},
+    slotted::{Decision, Placed, history, mapped_max},
 };
-use slotted::{CHUNK, bare, fingerprint_of, make, reopen};
+use slotted::{CHUNK, Drafting, bare, fingerprint_of, make, reopen};
 use std::{
     cell::Cell,
     collections::{BTreeSet, HashMap},
@@ -46,6 +46,7 @@ struct World {
     orphans_restored: u64,
     /// As of some restart.
     history: Vec<u8>,
+    drafting: Drafting,
 }
 
 impl World {
@@ -59,9 +60,22 @@ impl World {
             fp_entries_max: if dedup { 1000 } else { 0 },
         };
         let design = make(kind, config);
-        let (holds, trimmed, stored, history) = Default::default();
+        let (holds, trimmed, stored, history, drafting) = Default::default();
         let (next_content, seq, orphans_restored) = (100, 0, 0);
-        World { rng, kind, config, design, holds, trimmed, stored, next_content, seq, orphans_restored, history }
+        World {
+            rng,
+            kind,
+            config,
+            design,
+            holds,
+            trimmed,
+            stored,
+            next_content,
+            seq,
+            orphans_restored,
+            history,
+            drafting,
+        }
     }
 
     fn content(&mut self) -> u64 {
@@ -206,11 +220,13 @@ impl World {
     /// A checkpoint, and an opening that has nothing else: with the history of now after an end in order; or with none, or one that is old
     /// or damaged, of which only the order may be believed.
     fn restart(&mut self) {
-        let now = self.design.export_history(&|_| false);
-        let (mut history, is_trusted) = match self.rng.below(4) {
+        let now = history::whole(&mut self.design);
+        self.drafting.give_up();
+        let (mut history, is_trusted) = match self.rng.below(5) {
             0 => (Vec::new(), false),
             1 => (now, true),
-            _ => (std::mem::replace(&mut self.history, now), false),
+            2 => (std::mem::replace(&mut self.history, now), false),
+            _ => (self.drafting.finished.clone(), false),
         };
         if !is_trusted && !history.is_empty() && self.rng.chance(30) {
             let at = self.rng.below(history.len() as u64) as usize;
@@ -244,6 +260,9 @@ fn what_is_found_is_what_was_put() {
     for_seeds(0..400, |seed| {
         let mut world = World::new(seed);
         for _ in 0..300 {
+            if world.rng.chance(10) {
+                world.drafting.go_on(&mut world.design);
+            }
             match world.rng.below(100) {
                 0..45 => world.write(),
                 45..75 => world.read(),

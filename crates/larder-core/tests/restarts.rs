@@ -11,10 +11,12 @@ mod slotted;
 
 use common::{Rng, for_seeds};
 use larder_core::{
-    Design, DesignConfig, Fingerprint, Lba, Lookup, NewMapping, Place, SectorMap, SlotId, StreamClass, cd_arc::CdArc,
-    ranges::Run, slotted::Placed,
+    Design, DesignConfig, Fingerprint, Lba, Lookup, NewMapping, Place, SectorMap, SlotId, StreamClass,
+    cd_arc::CdArc,
+    ranges::Run,
+    slotted::{Placed, history::whole},
 };
-use slotted::{CHUNK, fingerprint_of, make, reopen};
+use slotted::{CHUNK, Drafting, fingerprint_of, make, reopen};
 use std::{cell::Cell, collections::HashMap};
 
 const LBAS: u64 = 400;
@@ -230,12 +232,12 @@ impl Cache {
     }
 
     fn restart(&mut self) {
-        let old = std::mem::replace(&mut self.design, make_listed(self.kind, self.config));
-        let history = old.export_history(&|_| false);
+        let mut old = std::mem::replace(&mut self.design, make_listed(self.kind, self.config));
+        let history = whole(&mut *old);
         let design = &mut self.design;
         reopen(&*old, &mut **design, &history, true);
         design.check();
-        assert!(design.export_history(&|_| false).len() == history.len(), "as much is known as was before");
+        assert!(whole(&mut **design).len() == history.len(), "as much is known as was before");
     }
 }
 
@@ -305,13 +307,14 @@ fn after_a_crash_no_history_has_an_answer_be_wrong() {
         let kind = seed as usize % 5;
         let config = sizes(&mut rng, kind);
         let mut cache = Cache::new(kind, config);
-        let mut old = Vec::new();
+        let mut old = Drafting::default();
         for step in 0..1500 {
-            if rng.chance(1) {
-                old = cache.design.export_history(&|_| false);
+            if rng.chance(10) {
+                old.go_on(&mut *cache.design);
             }
             if step > 200 && rng.chance(1) {
-                let mut history = if rng.chance(50) { old.clone() } else { cache.design.export_history(&|_| false) };
+                let mut history = if rng.chance(50) { old.finished.clone() } else { whole(&mut *cache.design) };
+                old.give_up();
                 if !history.is_empty() && rng.chance(40) {
                     let at = rng.below(history.len() as u64) as usize;
                     history[at] ^= 1 << rng.below(8);
@@ -365,5 +368,45 @@ fn who_overwrites_what_is_remembered_is_told_to_log_it() {
         if let Some(&lba) = ghosts.last() {
             assert_eq!([(); 2].map(|()| cache.design.unmap(Lba(lba))), [true, false]);
         }
+    }
+}
+
+/// A checkpoint gets in pieces what it would get at once, if nothing happens between them, and all slots in any case.
+#[test]
+fn pieces_of_an_export_are_the_whole() {
+    for (kind, name) in NAMES.into_iter().enumerate() {
+        let config = DesignConfig { slot_count: 3000, mappings_max: 40_000, fp_entries_max: 10_000 };
+        let mut cache = Cache::new(kind, config);
+        let mut rng = Rng::new(kind as u64);
+        for lba in 0..3500 {
+            let content = rng.below(9000);
+            cache.serve(Request::Write { lba, content, dirty: rng.chance(10), fragment: false });
+        }
+        cache.seal();
+        let design = &mut *cache.design;
+        // One that was given up in the middle is no part of the next.
+        for is_given_up in [true, false] {
+            design.begin_export();
+            let (mut slots, mut known) = (Vec::new(), Vec::new());
+            while let Some(piece) = design.next_slots() {
+                slots.extend(piece);
+                if is_given_up && slots.len() > 1000 {
+                    break;
+                }
+            }
+            while let Some(piece) = design.next_fingerprints() {
+                known.extend(piece);
+                if is_given_up && known.len() > 1000 {
+                    break;
+                }
+            }
+            if !is_given_up {
+                assert_eq!((slots, known), (design.export_slots(), design.export_fingerprints()), "{name}");
+            }
+        }
+        let whole_now = whole(design);
+        let mut draft = design.begin_history().expect("each of them has one");
+        assert!(design.export_history(&mut draft, &|_| false));
+        assert_eq!(whole(design), whole_now, "{name}: a draft that was given up");
     }
 }

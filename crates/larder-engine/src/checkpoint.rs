@@ -1,8 +1,8 @@
 //! The checkpoint: all mappings at once, so that the metadata log before it can be reused and a restart is short.
 //!
 //! In order: (1) the position of the log is noted, while no entry is between decision and queue; (2) slots, mappings,
-//! fragments, trimmed runs and fingerprints are exported piece by piece, while operations go on, and written to the
-//! area that the last checkpoint does not use; (3) in write-through and write-around the origin is flushed, for pieces
+//! fragments, trimmed runs, fingerprints and what else the design keeps are exported piece by piece, while operations go on, and
+//! written to the area that the last checkpoint does not use; (3) in write-through and write-around the origin is flushed, for pieces
 //! name clean mappings that no log has yet; then everything decided so far is committed, so that whatever a piece named
 //! is durable, or durably forgotten; (4) the header is written, with a flush before and after; (5) the superblock twins
 //! point to it; (6) the log before the noted position is free. A crash before (5) leaves the last checkpoint and its log.
@@ -19,8 +19,13 @@ use crate::{
     shared::{Geometry, Shared},
     state::{State, to_format},
     state_lock::StateGuard,
+    sync::yield_now,
 };
-use larder_core::{Design, Lba, Lookup, StreamClass, slots::SlotState, slotted::history::PAGE_BYTES};
+use larder_core::{
+    Design, Lba, Lookup, StreamClass,
+    slots::SlotState,
+    slotted::history::{Draft, PAGE_BYTES},
+};
 use larder_device::{BlockDevice, IoBuf, WriteFlags};
 use larder_format::{
     CheckpointEncoder, CheckpointHeader, CheckpointPointer, DesignPage, FingerprintEntry, FragmentEntry, Layout,
@@ -28,7 +33,7 @@ use larder_format::{
     checkpoint::{CHECKPOINT_HEADER_BYTES, DESIGN_PAGE_BYTES_MAX},
 };
 use std::{
-    ops::Deref,
+    ops::{Deref, DerefMut},
     sync::{Arc, atomic::Ordering::*},
     time::Duration,
 };
@@ -106,17 +111,17 @@ impl AreaWriter<'_> {
 
 /// Writes the blocks of a checkpoint of what `design` exports, piece by piece; the header that belongs to them. Each
 /// call of `design` locks it for one piece. The fingerprints of `damaged` records are left out: their content is not to be
-/// found after a restart either. Of what `is_doubtful` nothing is kept of what it holds but where it is mapped.
+/// found after a restart either. `history` gives what the design keeps beside all that.
 ///
 /// # Errors
 /// The device's, and [`EngineError::CheckpointTooLarge`].
-pub async fn write_blocks<D: Deref<Target = Box<dyn Design>>>(
+pub async fn write_blocks<D: DerefMut<Target = Box<dyn Design>>>(
     flash: &dyn BlockDevice,
     geometry: &Geometry,
     target: &CheckpointTarget,
     damaged: &DamagedRecords,
     design: impl Fn() -> D,
-    is_doubtful: impl Fn(&D, Lba) -> bool,
+    history: impl Future<Output = Vec<u8>>,
 ) -> Result<CheckpointHeader, EngineError> {
     let layout = &geometry.layout;
     let start = target.offset(layout);
@@ -128,15 +133,20 @@ pub async fn write_blocks<D: Deref<Target = Box<dyn Design>>>(
     };
     let CheckpointTarget { checkpoint_id, log_start, entry_seq, .. } = *target;
     let mut encoder = CheckpointEncoder::new(geometry.flash_tag, checkpoint_id, log_start, entry_seq);
-    let slots = design().export_slots();
-    for (slot, generation, state, class) in slots {
-        let entry = slot_entry(slot.0, generation, state, class);
-        writer.put(encoder.push_slot(entry)?).await?;
+    design().begin_export();
+    let next_slots = || design().next_slots();
+    while let Some(slots) = next_slots() {
+        for (slot, generation, state, class) in slots {
+            let entry = slot_entry(slot.0, generation, state, class);
+            writer.put(encoder.push_slot(entry)?).await?;
+        }
+        yield_now().await;
     }
     let pieces = design().export_pieces();
     let mut fragments = Vec::new();
     for piece in 0..pieces {
         let mappings = design().export_mappings(piece);
+        let is_empty = mappings.is_empty();
         for mapping in mappings {
             let (lba, dirty) = (mapping.lba.0, mapping.dirty);
             let entry = match mapping.lookup {
@@ -153,21 +163,25 @@ pub async fn write_blocks<D: Deref<Target = Box<dyn Design>>>(
             };
             writer.put(encoder.push_mapping(entry)?).await?;
         }
+        if !is_empty {
+            yield_now().await;
+        }
     }
     for fragment in fragments {
         writer.put(encoder.push_fragment(fragment)?).await?;
     }
-    let (runs, fingerprints, history) = {
-        let design = design();
-        (design.export_runs(), design.export_fingerprints(), design.export_history(&|lba| is_doubtful(&design, lba)))
-    };
+    let runs = design().export_runs();
     for run in runs {
         let range = ZeroRange { lba: run.first.0, chunk_count: run.count, dirty: true, no_hole: run.no_hole };
         writer.put(encoder.push_zero_range(range)?).await?;
     }
-    for (fingerprint, place) in fingerprints.into_iter().filter(|(_, place)| !damaged.has(place)) {
-        let entry = FingerprintEntry { fingerprint: fingerprint.0, place: to_format(&place) };
-        writer.put(encoder.push_fingerprint(entry)?).await?;
+    let next_fingerprints = || design().next_fingerprints();
+    while let Some(known) = next_fingerprints() {
+        for (fingerprint, place) in known.into_iter().filter(|(_, place)| !damaged.has(place)) {
+            let entry = FingerprintEntry { fingerprint: fingerprint.0, place: to_format(&place) };
+            writer.put(encoder.push_fingerprint(entry)?).await?;
+        }
+        yield_now().await;
     }
     let pages = design().page_count();
     for number in 0..pages {
@@ -175,6 +189,7 @@ pub async fn write_blocks<D: Deref<Target = Box<dyn Design>>>(
         writer.put(encoder.push_design_page(DesignPage::new(number as u32, bytes)?)?).await?;
     }
     let max = layout.checkpoint_counts_max();
+    let history = history.await;
     // All of it or nothing: without it, only the order is lost.
     let history = history.chunks(PAGE_BYTES);
     if history.len() as u64 <= max.design_pages {
@@ -218,6 +233,12 @@ impl Deref for LockedDesign<'_> {
     type Target = Box<dyn Design>;
     fn deref(&self) -> &Box<dyn Design> {
         &self.0.design
+    }
+}
+
+impl DerefMut for LockedDesign<'_> {
+    fn deref_mut(&mut self) -> &mut Box<dyn Design> {
+        &mut self.0.design
     }
 }
 
@@ -277,6 +298,22 @@ impl Shared {
         }
     }
 
+    /// What the design keeps beside all else, gathered piece by piece while operations go on.
+    async fn history(&self) -> Vec<u8> {
+        let draft = self.state.lock().design.begin_history();
+        let Some(mut draft) = draft else { return Vec::new() };
+        while self.add_to_history(&mut draft) {
+            yield_now().await;
+        }
+        draft.finish()
+    }
+
+    fn add_to_history(&self, draft: &mut Draft) -> bool {
+        let mut state = self.state.lock();
+        let State { design, origin_changes, .. } = &mut *state;
+        design.export_history(draft, &|lba| origin_changes.is_unsettled(lba))
+    }
+
     /// Writes a checkpoint; with `clean_shutdown`, one that says that nothing follows it.
     ///
     /// # Errors
@@ -298,8 +335,7 @@ impl Shared {
         // (2)
         let design = || LockedDesign(self.state.lock());
         let damaged = self.state.lock().damaged.clone();
-        let is_doubtful = |design: &LockedDesign<'_>, lba| design.0.origin_changes.is_unsettled(lba);
-        let header = write_blocks(&*self.flash, &self.geometry, &target, &damaged, design, is_doubtful).await?;
+        let header = write_blocks(&*self.flash, &self.geometry, &target, &damaged, design, self.history()).await?;
         self.counters.flash_metadata_bytes_written.fetch_add(header.total_bytes, Relaxed);
         // (3)
         if self.state.lock().mode != WriteMode::Back {

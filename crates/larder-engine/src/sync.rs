@@ -137,3 +137,15 @@ pub async fn join_all<T>(futures: Vec<IoFuture<T>>) -> Vec<IoResult<T>> {
     .await;
     pending.into_iter().filter_map(Result::ok).collect()
 }
+/// Lets whoever waits for this thread have it.
+pub async fn yield_now() {
+    let mut has_yielded = false;
+    poll_fn(|cx| {
+        if std::mem::replace(&mut has_yielded, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}

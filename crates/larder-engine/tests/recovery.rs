@@ -10,7 +10,9 @@
 mod common;
 
 use common::*;
-use larder_core::{Design, Fingerprint, Lba, Lookup, Place, SlotId, StreamClass, slots::SlotState};
+use larder_core::{
+    Design, Fingerprint, Lba, Lookup, Place, SlotId, StreamClass, slots::SlotState, slotted::history::whole,
+};
 use larder_device::{IoOp, ZeroFlags, rng::Rng, sim::Schedule};
 use larder_engine::{
     Tuning,
@@ -335,23 +337,19 @@ fn a_clean_end_changes_nothing_and_neither_does_a_second_one() {
             assert_eq!(unmapped > 0, design::shares_content(design::chosen()), "content that no chunk has any more");
         }
         world.close();
-        let first = found(&world);
+        let mut first = found(&world);
         assert!(first.report.clean_shutdown && first.report.log_frames == 0, "{:?}", first.report);
         assert_known(&known(&world, &first), &live, "a clean end");
         let fingerprints = first.state.design.export_fingerprints();
         world.open();
         world.close();
-        let second = found(&world);
+        let mut second = found(&world);
         assert_known(&known(&world, &second), &live, "a second one");
         assert_eq!(order(&second), order(&first), "the order of replacement");
         assert_eq!(pages(&second), pages(&first), "the order of replacement, of a design with pages");
-        assert_eq!(
-            second.state.design.export_history(&|_| false),
-            first.state.design.export_history(&|_| false),
-            "what is remembered"
-        );
+        assert_eq!(whole(&mut *second.state.design), whole(&mut *first.state.design), "what is remembered");
         let keeps_history = design::is_slotted(design::chosen()) || design::chosen() == DesignId::CdArc;
-        assert_eq!(first.state.design.export_history(&|_| false).is_empty(), !keeps_history);
+        assert_eq!(whole(&mut *first.state.design).is_empty(), !keeps_history);
         assert_eq!(order(&first).is_empty(), is_bucketed());
         assert_eq!(pages(&first).is_empty(), !is_bucketed());
         assert_eq!(second.state.design.export_fingerprints(), fingerprints, "the fingerprints' order");

@@ -118,10 +118,17 @@ impl Lists {
         self.held.len() as u64
     }
 
-    /// Shows the addresses of `list`, least recent first, with what is remembered; zeroes where that is nothing.
-    pub fn show(&self, list: usize, mut see: impl FnMut(Lba, &Fingerprint)) {
-        let shown = self.addresses.on_list(list);
-        shown.for_each(|i| see(self.addresses.lba(i), &Fingerprint(self.addresses.payload(i).fingerprint)));
+    /// A walk along `list` begins, least recent first.
+    pub fn begin_walk(&mut self, list: usize) {
+        self.addresses.begin_walk(list);
+    }
+
+    /// Shows the next addresses of the walk with what is remembered, zeroes where that is nothing; whether it goes on.
+    pub fn show_some(&mut self, mut see: impl FnMut(Lba, &Fingerprint)) -> bool {
+        let seen = self.addresses.walk();
+        let seen_now = seen.iter().flatten();
+        seen_now.for_each(|&i| see(self.addresses.lba(i), &Fingerprint(self.addresses.payload(i).fingerprint)));
+        seen.is_some()
     }
 
     /// The slots that may be without an address in T1 and T2, with their generations, in the order in which they lost their last.

@@ -15,7 +15,7 @@ use super::{At, B1, B2, B3, CdArc, T1, T2, at, lists::ON_LISTS};
 use crate::{
     design::{Design, Lookup},
     slots::SlotState,
-    slotted::history::{Draft, History, ListedAddress, Pages, Shape, UsedSlot},
+    slotted::history::{Draft, History, ListedAddress, Pages, Shape, UsedSlot, cut},
     types::{Fingerprint, Lba, Place},
 };
 use std::collections::HashMap;
@@ -60,19 +60,36 @@ impl CdArc {
         }
     }
 
-    /// The design's history, for a checkpoint.
-    pub(super) fn history(&self, is_doubtful: &dyn Fn(Lba) -> bool) -> Vec<u8> {
-        let mut draft = Draft::new(self.shape(), self.lists.total());
-        for list in 0..ON_LISTS {
-            self.lists.show(list, |lba, fingerprint| match is_doubtful(lba) {
-                true => draft.address(list, lba, &NOT_KNOWN),
-                false => draft.address(list, lba, fingerprint),
-            });
+    /// An empty history, to be written down.
+    pub(super) fn new_draft(&self) -> Draft {
+        Draft::new(self.shape(), self.lists.total())
+    }
+
+    /// The next piece of the design's history, for a checkpoint; whether there is more.
+    pub(super) fn draft(&mut self, draft: &mut Draft, is_doubtful: &dyn Fn(Lba) -> bool) -> bool {
+        let goes_on = draft.stage().is_some_and(|_| {
+            self.lists.show_some(|lba, fingerprint| match is_doubtful(lba) {
+                true => draft.address(lba, &NOT_KNOWN),
+                false => draft.address(lba, fingerprint),
+            })
+        });
+        if goes_on {
+            return true;
         }
-        for ((slot, generation), stamp) in self.lists.unheld().zip(1..) {
-            draft.used(&UsedSlot { slot, generation, stamp });
+        draft.set_target(self.lists.target());
+        match draft.next_stage() {
+            list if list < ON_LISTS => {
+                self.lists.begin_walk(list);
+                true
+            }
+            _ => {
+                // There are few WEUs.
+                for ((slot, generation), stamp) in self.lists.unheld().zip(1..) {
+                    draft.used(&UsedSlot { slot, generation, stamp });
+                }
+                false
+            }
         }
-        draft.finish(self.lists.target())
     }
 
     /// Recovery is over: lays the history, if there is one, over what was mapped.
@@ -80,7 +97,8 @@ impl CdArc {
         // A log says what an address held once, and not that its origin was written since, where nothing was mapped then.
         self.lists.forget_ghosts();
         let history = std::mem::take(&mut restoring.pages).history(&self.shape());
-        if let Some(history) = history.filter(|history| self.has_room_for_lists(history)) {
+        if let Some(mut history) = history {
+            self.cut(&mut history);
             self.restore_history(&history, restoring.is_trusted);
         }
         // What recovery found has no address in T1 or T2, perhaps, and lost none. A free slot has its turn once it has lost its last.
@@ -91,10 +109,11 @@ impl CdArc {
         }
     }
 
-    fn has_room_for_lists(&self, history: &History) -> bool {
+    /// Leaves out of a history what the lists have no room for.
+    fn cut(&self, history: &mut History) {
         let (data_chunks, extra) = self.lists.sizes();
-        let len = |lists: &[usize]| lists.iter().map(|&list| history.lists[list].len() as u64).sum::<u64>();
-        len(&[T1, T2, B3]) <= data_chunks + extra && len(&[B1, B2]) <= data_chunks
+        cut(&mut history.lists, &[B3, T1, T2], (data_chunks + extra) as usize);
+        cut(&mut history.lists, &[B1, B2], data_chunks as usize);
     }
 
     fn restore_history(&mut self, history: &History, is_trusted: bool) {

@@ -12,6 +12,7 @@ use crate::{
     design::Use,
     slotted::ram::table_bytes_max,
     types::{Fingerprint, Lba, mix},
+    walk::Walk,
 };
 use hashbrown::HashTable;
 
@@ -51,6 +52,8 @@ pub(crate) struct Addresses<P, const LISTS: usize> {
     nodes_max: usize,
     /// Nodes that are dirty.
     dirty: u64,
+    /// Along one of the lists.
+    walk: Walk,
 }
 
 impl<P: Copy, const LISTS: usize> Addresses<P, LISTS> {
@@ -67,6 +70,7 @@ impl<P: Copy, const LISTS: usize> Addresses<P, LISTS> {
             lists: [List { newest: NONE, oldest: NONE, len: 0 }; LISTS],
             nodes_max,
             dirty: 0,
+            walk: Walk::default(),
         }
     }
 
@@ -207,6 +211,7 @@ impl<P: Copy, const LISTS: usize> Addresses<P, LISTS> {
     fn unlink(&mut self, i: u32) {
         let list = self.list(i);
         let Node { newer, older, .. } = self.nodes[i as usize];
+        self.walk.unlinks(i, newer);
         match self.nodes.get_mut(newer as usize) {
             Some(node) => node.older = older,
             None => self.lists[list].newest = older,
@@ -237,9 +242,22 @@ impl<P: Copy, const LISTS: usize> Addresses<P, LISTS> {
         std::iter::successors(known(self.lists[list].oldest), move |&i| known(self.nodes[i as usize].newer))
     }
 
-    /// Shows the addresses of `list`, least recent first, of a design that does not look at content.
-    pub fn show_list(&self, list: usize, see: &mut dyn FnMut(Lba, &Fingerprint)) {
-        self.on_list(list).for_each(|i| see(self.lba(i), &Fingerprint([0; 16])));
+    /// A walk along `list` begins, least recent first. There is one walk at a time.
+    pub fn begin_walk(&mut self, list: usize) {
+        self.walk.begin(self.lists[list].oldest, self.len(list));
+    }
+
+    /// The next nodes of the walk; `None` at its end.
+    pub fn walk(&mut self) -> Option<Vec<u32>> {
+        let nodes = &self.nodes;
+        self.walk.next(|i| nodes[i as usize].newer)
+    }
+
+    /// Shows the next addresses of the walk, of a design that does not look at content; whether it goes on.
+    pub fn show_some(&mut self, see: &mut dyn FnMut(Lba, &Fingerprint)) -> bool {
+        let seen = self.walk();
+        seen.iter().flatten().for_each(|&i| see(self.lba(i), &Fingerprint([0; 16])));
+        seen.is_some()
     }
 
     /// Numbers of all nodes, in no useful order.
@@ -261,7 +279,7 @@ impl<P: Copy, const LISTS: usize> Addresses<P, LISTS> {
 
     /// Bytes that are allocated.
     pub fn ram_bytes(&self) -> usize {
-        self.table.allocation_size() + self.nodes.capacity() * size_of::<Node<P>>()
+        self.table.allocation_size() + self.nodes.capacity() * size_of::<Node<P>>() + self.walk.ram_bytes()
     }
 
     /// The most that it will be.

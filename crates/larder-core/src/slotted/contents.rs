@@ -161,9 +161,21 @@ impl<const LISTS: usize> Metadata<LISTS> {
         with_content.map(|(slot, _)| ChunkSlot(slot as u32))
     }
 
-    /// Shows the addresses of a list with their content, least recent first.
-    pub fn show_list(&self, list: usize, see: &mut dyn FnMut(Lba, &Fingerprint)) {
-        self.addresses.on_list(list).for_each(|i| see(self.addresses.lba(i), &self.fingerprint(i)));
+    /// Shows the next addresses of a walk with their content; whether it goes on.
+    pub fn show_some(&mut self, see: &mut dyn FnMut(Lba, &Fingerprint)) -> bool {
+        let seen = self.addresses.walk();
+        seen.iter().flatten().for_each(|&i| see(self.addresses.lba(i), &self.fingerprint(i)));
+        seen.is_some()
+    }
+
+    /// How many data slots there may be in use.
+    pub fn slots_end(&self) -> usize {
+        self.in_slot.len()
+    }
+
+    /// Whether a data slot has content.
+    pub fn is_in_use(&self, slot: ChunkSlot) -> bool {
+        self.in_slot.get(slot.0 as usize).is_some_and(|&content| content != NONE)
     }
 
     /// After a restart: this content lies in one of the slots `free`, the slot; none where it has one, or none is free.

@@ -14,7 +14,10 @@
 //! What it does not do: believe what it reads; whoever restores it asks mappings and slots.
 
 use super::Slotted;
-use crate::types::{Fingerprint, Lba, SlotId};
+use crate::{
+    design::Design,
+    types::{Fingerprint, Lba, SlotId},
+};
 use std::collections::BTreeMap;
 
 /// The most lists that a design has.
@@ -176,11 +179,26 @@ impl Kept {
     }
 }
 
-/// A history that is being written down: lists one after the other, then slots.
+/// Leaves out the least recent of the first of `these` lists, then of the next, until no more than `max` are on them together. More are
+/// there only where the lists are of different moments.
+pub fn cut<A>(lists: &mut [Vec<A>], these: &[usize], max: usize) {
+    for &list in these {
+        let all: usize = these.iter().filter_map(|&list| lists.get(list)).map(Vec::len).sum();
+        if let Some(addresses) = lists.get_mut(list) {
+            addresses.drain(..all.saturating_sub(max).min(addresses.len()));
+        }
+    }
+}
+
+/// A history that is being written down, piece by piece: lists one after the other, then slots. While it is, the design goes on. So an
+/// address may be on two lists, or on none; what is left of the first when there is no room for more is what counts.
 pub struct Draft {
     shape: Shape,
     bytes: Vec<u8>,
     counts: [u32; LISTS_MAX + 1],
+    /// The list that is written down, then that of the slots; `None` before the first.
+    stage: Option<usize>,
+    target: f64,
 }
 
 impl Draft {
@@ -189,11 +207,28 @@ impl Draft {
         let with_room = Shape { addresses: addresses.min(shape.addresses), ..shape };
         let mut bytes = Vec::with_capacity(with_room.bytes_max() as usize);
         bytes.resize(HEAD_BYTES, 0);
-        Draft { shape, bytes, counts: [0; LISTS_MAX + 1] }
+        Draft { shape, bytes, counts: [0; LISTS_MAX + 1], stage: None, target: 0.0 }
     }
 
-    /// The next address of `list`.
-    pub fn address(&mut self, list: usize, lba: Lba, fingerprint: &Fingerprint) {
+    /// The list that is written down; as many as there are lists when it is the slots' turn. `None` before all.
+    pub fn stage(&self) -> Option<usize> {
+        self.stage
+    }
+
+    /// It is the turn of the next list, or of the slots.
+    pub fn next_stage(&mut self) -> usize {
+        let next = self.stage.map_or(0, |stage| stage + 1);
+        self.stage = Some(next);
+        next
+    }
+
+    /// The next address of the list whose turn it is. One that there is no room for is left out.
+    pub fn address(&mut self, lba: Lba, fingerprint: &Fingerprint) {
+        let Some(list) = self.stage.filter(|&list| list < self.shape.lists) else { return };
+        let all: u64 = self.counts[..LISTS_MAX].iter().map(|&count| u64::from(count)).sum();
+        if all >= self.shape.addresses {
+            return;
+        }
         self.counts[list] += 1;
         self.bytes.extend_from_slice(&lba.0.to_le_bytes()[..LBA_BYTES]);
         self.bytes.push(0);
@@ -204,24 +239,39 @@ impl Draft {
 
     /// A slot, after all addresses.
     pub fn used(&mut self, used: &UsedSlot) {
+        if u64::from(self.counts[LISTS_MAX]) >= self.shape.used_slots {
+            return;
+        }
         self.counts[LISTS_MAX] += 1;
         self.bytes.extend_from_slice(&used.slot.0.to_le_bytes());
         self.bytes.extend_from_slice(&used.generation.to_le_bytes());
         self.bytes.extend_from_slice(&used.stamp.to_le_bytes());
     }
 
-    /// All of it, with the target of the lists.
-    pub fn finish(mut self, target: f64) -> Vec<u8> {
+    /// The target of the lists is this.
+    pub fn set_target(&mut self, target: f64) {
+        self.target = target;
+    }
+
+    /// All of it.
+    pub fn finish(mut self) -> Vec<u8> {
         let mut head = Vec::with_capacity(HEAD_BYTES);
         head.extend_from_slice(&VERSION.to_le_bytes());
         head.extend_from_slice(&(self.shape.lists as u16).to_le_bytes());
         head.extend_from_slice(&(self.shape.data_chunks as u32).to_le_bytes());
         head.extend_from_slice(&self.shape.addresses.to_le_bytes());
-        head.extend_from_slice(&target.min(self.shape.data_chunks as f64).to_le_bytes());
+        head.extend_from_slice(&self.target.min(self.shape.data_chunks as f64).to_le_bytes());
         head.extend(self.counts.iter().flat_map(|count| count.to_le_bytes()));
         self.bytes[..HEAD_BYTES].copy_from_slice(&head);
         self.bytes
     }
+}
+
+/// The whole history of a design that nobody uses meanwhile; nothing of one without.
+pub fn whole(design: &mut dyn Design) -> Vec<u8> {
+    let Some(mut draft) = design.begin_history() else { return Vec::new() };
+    while design.export_history(&mut draft, &|_| false) {}
+    draft.finish()
 }
 
 /// Takes numbers off the front of bytes.

@@ -5,7 +5,10 @@
 //!
 //! What it does not do: know what is in a slot.
 
-use crate::slotted::{ChunkSlot, addresses::NONE, ram::vec_bytes_max};
+use crate::{
+    slotted::{ChunkSlot, addresses::NONE, ram::vec_bytes_max},
+    walk::Walk,
+};
 
 #[derive(Clone, Copy)]
 struct Neighbours {
@@ -19,11 +22,14 @@ pub(crate) struct SlotList {
     slots: Vec<Neighbours>,
     newest: u32,
     oldest: u32,
+    walk: Walk,
+    /// How many slots the walk has shown.
+    walked: u64,
 }
 
 impl SlotList {
     pub fn new() -> Self {
-        SlotList { slots: Vec::new(), newest: NONE, oldest: NONE }
+        SlotList { slots: Vec::new(), newest: NONE, oldest: NONE, walk: Walk::default(), walked: 0 }
     }
 
     /// The least recently used.
@@ -31,12 +37,21 @@ impl SlotList {
         (self.oldest != NONE).then_some(ChunkSlot(self.oldest))
     }
 
-    /// The slots, least recently used first.
-    pub fn iter(&self) -> impl Iterator<Item = ChunkSlot> + '_ {
-        std::iter::successors(self.oldest(), |slot| {
-            let newer = self.slots[slot.0 as usize].newer;
-            (newer != NONE).then_some(ChunkSlot(newer))
-        })
+    /// A walk along the list begins, least recently used first.
+    pub fn begin_walk(&mut self) {
+        self.walk.begin(self.oldest, self.slots.len());
+        self.walked = 0;
+    }
+
+    /// Shows the next slots of the walk, each with a number that is higher the later it was used; whether it goes on.
+    pub fn walk(&mut self, see: &mut dyn FnMut(ChunkSlot, u64)) -> bool {
+        let slots = &self.slots;
+        let seen = self.walk.next(|i| slots[i as usize].newer);
+        for &i in seen.iter().flatten() {
+            self.walked += 1;
+            see(ChunkSlot(i), self.walked);
+        }
+        seen.is_some()
     }
 
     /// Puts `slot`, which is not there, on the list as the most recent.
@@ -56,6 +71,7 @@ impl SlotList {
     /// Takes `slot` off the list.
     pub fn remove(&mut self, slot: ChunkSlot) {
         let Neighbours { newer, older } = self.slots[slot.0 as usize];
+        self.walk.unlinks(slot.0, newer);
         match self.slots.get_mut(newer as usize) {
             Some(neighbours) => neighbours.older = older,
             None => self.newest = older,
@@ -86,7 +102,7 @@ impl SlotList {
     }
 
     pub fn ram_bytes(&self) -> usize {
-        self.slots.capacity() * size_of::<Neighbours>()
+        self.slots.capacity() * size_of::<Neighbours>() + self.walk.ram_bytes()
     }
 
     /// The most that it will be, for so many slots.

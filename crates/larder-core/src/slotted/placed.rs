@@ -116,6 +116,8 @@ pub struct Placed {
     entries_changed: u64,
     /// Recovery runs.
     restoring: Option<Restoring>,
+    /// Data slots whose content a checkpoint was told of.
+    exported: usize,
 }
 
 /// How many flash slots are kept beside those of the design, of a cache of `slots` flash slots.
@@ -197,6 +199,7 @@ impl Placed {
             decision: Decision::default(),
             entries_changed: 0,
             restoring: None,
+            exported: 0,
         }
     }
 

@@ -11,7 +11,7 @@ use larder_core::{
     slots::SlotState,
     slotted::{
         FlashSize, Placed, Slotted,
-        history::{PAGE_BYTES, Trust},
+        history::{Draft, PAGE_BYTES, Trust},
     },
 };
 
@@ -73,4 +73,28 @@ pub fn reopen(old: &dyn Design, design: &mut dyn Design, history: &[u8], is_trus
         design.trust_history(Trust::Whole);
     }
     design.end_restore();
+}
+
+/// A history that is asked for piece by piece, while decisions go on.
+#[derive(Default)]
+pub struct Drafting {
+    draft: Option<Draft>,
+    /// The last that was finished.
+    pub finished: Vec<u8>,
+}
+
+impl Drafting {
+    /// Begins one, or asks for the next piece.
+    pub fn go_on(&mut self, design: &mut dyn Design) {
+        let Some(mut draft) = self.draft.take().or_else(|| design.begin_history()) else { return };
+        match design.export_history(&mut draft, &|_| false) {
+            true => self.draft = Some(draft),
+            false => self.finished = draft.finish(),
+        }
+    }
+
+    /// Another design is in use from now on.
+    pub fn give_up(&mut self) {
+        self.draft = None;
+    }
 }

@@ -37,11 +37,15 @@ use crate::{
 };
 use larder_core::{
     Design, Fingerprint, Lba, Lookup, NewMapping, Place, SectorMap, SlotId, StreamClass, design::ExportedMapping,
-    ranges::Run, types::SECTOR_BYTES,
+    ranges::Run, slotted::history, types::SECTOR_BYTES,
 };
 use larder_device::{BlockDevice, IoBuf, WriteFlags};
 use larder_format::{Encoding, FormatError, RecordContent, WriteMode};
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use parking_lot::Mutex;
+use std::{
+    collections::{BTreeMap, BTreeSet, HashSet},
+    future::ready,
+};
 
 /// Bytes that are written at once.
 const WRITE_BYTES: usize = 1 << 20;
@@ -158,7 +162,7 @@ pub async fn repair(
     }
     if checkpoint_written {
         // (2), (5)
-        let design = repaired(flash, &found, &findings, options, &mut report).await?;
+        let mut design = repaired(flash, &found, &findings, options, &mut report).await?;
         if !options.dry_run {
             // (6)
             let (log_start, entry_seq) = fresh_log(flash, &superblock, found.log_end).await;
@@ -170,9 +174,17 @@ pub async fn repair(
             superblock.clean_shutdown = true;
             // What a reader would refuse must not be written: counters end somewhere.
             superblock.check()?;
-            let header =
-                write_blocks(flash, &found.geometry, &target, &DamagedRecords::default(), || &design, |_, _| false)
-                    .await?;
+            let history = history::whole(&mut *design);
+            let design = Mutex::new(design);
+            let header = write_blocks(
+                flash,
+                &found.geometry,
+                &target,
+                &DamagedRecords::default(),
+                || design.lock(),
+                ready(history),
+            )
+            .await?;
             flash.flush().await.map_err(EngineError::Flash)?;
             let pointer = write_header(flash, &found.geometry, &target, &header).await?;
             flash.flush().await?;

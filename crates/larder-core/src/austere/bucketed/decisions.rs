@@ -14,7 +14,7 @@ use crate::{
     },
     ranges::Run,
     region::{MetadataSlot, RegionEntry},
-    slots::SlotState,
+    slots::ExportedSlot,
     types::{Fingerprint, Lba, Place, SlotId, StreamClass},
 };
 use std::sync::Arc;
@@ -379,8 +379,18 @@ impl Design for Bucketed {
         Vec::new()
     }
 
-    fn export_slots(&self) -> Vec<(SlotId, u32, SlotState, StreamClass)> {
+    fn export_slots(&self) -> Vec<ExportedSlot> {
         Vec::new()
+    }
+
+    fn begin_export(&mut self) {}
+
+    fn next_slots(&mut self) -> Option<Vec<ExportedSlot>> {
+        None
+    }
+
+    fn next_fingerprints(&mut self) -> Option<Vec<(Fingerprint, Place)>> {
+        None
     }
 
     fn checkpoint_begins(&mut self) {

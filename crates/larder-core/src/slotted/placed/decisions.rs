@@ -4,13 +4,14 @@
 //!
 //! What it does not do: keep the two together; `placed.rs` does.
 
-use super::{Held, NONE, Placed, Restoring, SETS_BYTES_MAX, restored::is_unshared, unshared};
+use super::{Held, NONE, Placed, Restoring, SETS_BYTES_MAX, unshared};
 use crate::{
     design::{Design, DesignStats, DirtyCounts, ExportedMapping, Hit, Lookup, NewMapping, Use, Victim},
     ranges::Run,
-    slots::SlotState,
-    slotted::history::Trust,
+    slots::{ExportedSlot, SlotState},
+    slotted::history::{Draft, Trust},
     types::{Fingerprint, Lba, Place, SlotId, StreamClass},
+    walk::PIECE,
 };
 
 impl Design for Placed {
@@ -254,15 +255,33 @@ impl Design for Placed {
     }
 
     fn export_fingerprints(&self) -> Vec<(Fingerprint, Place)> {
-        let shared = |held: &&Held| self.dedup && held.slot != NONE && !is_unshared(&Fingerprint(held.fingerprint));
-        self.held.iter().filter(shared).map(|held| (Fingerprint(held.fingerprint), held.place())).collect()
+        self.known_among(0..self.held.len())
     }
 
-    fn export_history(&self, is_doubtful: &dyn Fn(Lba) -> bool) -> Vec<u8> {
-        self.history(is_doubtful)
+    fn begin_export(&mut self) {
+        self.mappings.begin_export();
+        self.exported = 0;
     }
 
-    fn export_slots(&self) -> Vec<(SlotId, u32, SlotState, StreamClass)> {
+    fn next_slots(&mut self) -> Option<Vec<ExportedSlot>> {
+        self.mappings.next_slots()
+    }
+
+    fn next_fingerprints(&mut self) -> Option<Vec<(Fingerprint, Place)>> {
+        let slots = self.exported..self.held.len().min(self.exported + PIECE);
+        self.exported = slots.end;
+        (!slots.is_empty()).then(|| self.known_among(slots))
+    }
+
+    fn begin_history(&self) -> Option<Draft> {
+        Some(self.new_draft())
+    }
+
+    fn export_history(&mut self, draft: &mut Draft, is_doubtful: &dyn Fn(Lba) -> bool) -> bool {
+        self.draft(draft, is_doubtful)
+    }
+
+    fn export_slots(&self) -> Vec<ExportedSlot> {
         self.mappings.export_slots()
     }
 

@@ -15,10 +15,10 @@ use super::{ChunkSlot, Held, NONE, NOTHING, Placed, outliving::Logged, unshared}
 use crate::{
     design::{Design, Lookup},
     slots::SlotState,
-    slotted::history::{Draft, History, Kept, KeptAddress, ListedAddress, Pages, Shape, Trust, UsedSlot},
+    slotted::history::{Draft, History, Kept, KeptAddress, ListedAddress, Pages, Shape, Trust, UsedSlot, cut},
     types::{Fingerprint, Lba, Place, SlotId, StreamClass},
 };
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::Range};
 
 /// What recovery was told so far.
 #[derive(Default)]
@@ -60,25 +60,47 @@ impl Restoring {
 }
 
 impl Placed {
-    /// The design's history, for a checkpoint.
-    pub(super) fn history(&self, is_doubtful: &dyn Fn(Lba) -> bool) -> Vec<u8> {
-        let mut draft = Draft::new(Shape::of(&*self.design), self.design.sizes().addresses);
-        for list in 0..self.design.list_count() {
-            self.design.show_list(
-                list,
-                &mut |lba, fingerprint| match self.suspended.contains(&lba) || is_doubtful(lba) {
+    /// The next piece of the design's history, for a checkpoint; whether there is more.
+    pub(super) fn draft(&mut self, draft: &mut Draft, is_doubtful: &dyn Fn(Lba) -> bool) -> bool {
+        let Placed { design, suspended, held, .. } = self;
+        let lists = design.list_count();
+        let goes_on = match draft.stage() {
+            None => false,
+            Some(list) if list < lists => design.show_addresses(&mut |lba, fingerprint| {
+                match suspended.contains(&lba) || is_doubtful(lba) {
                     // Nobody knows what it holds by now.
-                    true => draft.address(list, lba, &unknown(lba)),
-                    false => draft.address(list, lba, fingerprint),
-                },
-            );
+                    true => draft.address(lba, &unknown(lba)),
+                    false => draft.address(lba, fingerprint),
+                }
+            }),
+            Some(_) => design.show_data(&mut |slot, stamp| {
+                if let Some(held) = held.get(slot.0 as usize).filter(|held| held.slot != NONE) {
+                    draft.used(&UsedSlot { slot: SlotId(held.slot), generation: held.generation, stamp });
+                }
+            }),
+        };
+        if goes_on {
+            return true;
         }
-        self.design.show_data(&mut |slot, stamp| {
-            if let Some(held) = self.held.get(slot.0 as usize).filter(|held| held.slot != NONE) {
-                draft.used(&UsedSlot { slot: SlotId(held.slot), generation: held.generation, stamp });
-            }
-        });
-        draft.finish(self.design.target_size())
+        draft.set_target(design.target_size());
+        match draft.next_stage() {
+            list if list < lists => design.begin_list(list),
+            stage if stage == lists => design.begin_data(),
+            _ => return false,
+        }
+        true
+    }
+
+    /// An empty history, to be written down.
+    pub(super) fn new_draft(&self) -> Draft {
+        Draft::new(Shape::of(&*self.design), self.design.sizes().addresses)
+    }
+
+    /// The contents of these data slots that addresses may share, and where they are.
+    pub(super) fn known_among(&self, slots: Range<usize>) -> Vec<(Fingerprint, Place)> {
+        let shared = |held: &&Held| self.dedup && held.slot != NONE && !is_unshared(&Fingerprint(held.fingerprint));
+        let held = self.held.get(slots).unwrap_or_default();
+        held.iter().filter(shared).map(|held| (Fingerprint(held.fingerprint), held.place())).collect()
     }
 
     /// A piece of a history; whether it can be one.
@@ -190,11 +212,14 @@ impl Placed {
             let is_dirty = self.mappings.dirty_seq(listed.lba).is_some();
             Some(KeptAddress { lba: listed.lba, fingerprint, is_mapped: held.is_some(), is_dirty })
         };
-        let kept = Kept {
+        let mut kept = Kept {
             target: history.target,
             lists: history.lists.iter().map(|list| list.iter().filter_map(kept).collect()).collect(),
             data: data.iter().map(|held| Fingerprint(held.fingerprint)).collect(),
         };
+        for (lists, max) in self.design.limits() {
+            cut(&mut kept.lists, &lists, max);
+        }
         if !self.design.restore(&kept) {
             return false;
         }

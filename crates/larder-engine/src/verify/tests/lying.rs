@@ -6,7 +6,7 @@ use larder_core::{
     Design, Fingerprint, NewMapping, Place, SlotId, StreamClass,
     design::{DesignStats, DirtyCounts, ExportedMapping, Victim},
     ranges::Run,
-    slots::SlotState,
+    slots::{ExportedSlot, SlotState},
 };
 
 /// Which answer is bent.
@@ -152,7 +152,7 @@ impl Design for Liar {
     fn export_fingerprints(&self) -> Vec<(Fingerprint, Place)> {
         self.0.export_fingerprints()
     }
-    fn export_slots(&self) -> Vec<(SlotId, u32, SlotState, StreamClass)> {
+    fn export_slots(&self) -> Vec<ExportedSlot> {
         let mut slots = self.0.export_slots();
         if self.lies(Lie::SlotTwice) {
             slots.push(slots[0]);
@@ -161,6 +161,15 @@ impl Design for Liar {
             slots.iter_mut().for_each(|(_, _, state, _)| *state = SlotState::Free);
         }
         slots
+    }
+    fn begin_export(&mut self) {
+        self.0.begin_export();
+    }
+    fn next_slots(&mut self) -> Option<Vec<ExportedSlot>> {
+        self.0.next_slots()
+    }
+    fn next_fingerprints(&mut self) -> Option<Vec<(Fingerprint, Place)>> {
+        self.0.next_fingerprints()
     }
     fn export_runs(&self) -> Vec<Run> {
         let mut runs = self.0.export_runs();

@@ -1,0 +1,189 @@
+//! All slots with their generations, for a checkpoint: in the order in which they would be replaced, at once or piece by piece.
+//!
+//! Invariants: each slot is told once, whatever happens between two pieces. What no generation is told of, none could be checked against
+//! after a restart.
+//!
+//! What it does not do: promise that pieces are of one moment; the log has what changed since.
+
+use super::{SlotState, Slots};
+use crate::{
+    types::{SlotId, StreamClass},
+    walk::{Numbers, PIECE, Walk},
+};
+
+/// A slot with its generation.
+pub type ExportedSlot = (SlotId, u32, SlotState, StreamClass);
+
+/// What comes next.
+#[derive(Clone, Copy, Default)]
+enum Stage {
+    /// Those that are being evicted, from this number on: they were the least recent.
+    Evicting(usize),
+    /// Those on the list, which are sealed.
+    Listed,
+    /// Whatever was not told by then, from this number on.
+    Others(usize),
+    #[default]
+    Over,
+}
+
+/// Where an export is.
+#[derive(Default)]
+pub(super) struct Export {
+    stage: Stage,
+    walk: Walk,
+    told: Numbers,
+}
+
+impl Export {
+    /// A slot leaves the list, on which `newer` came after it.
+    #[inline]
+    pub fn unlinks(&mut self, slot: u32, newer: u32) {
+        self.walk.unlinks(slot, newer);
+    }
+
+    pub fn ram_bytes(&self) -> usize {
+        self.walk.ram_bytes() + self.told.ram_bytes()
+    }
+}
+
+impl Slots {
+    /// All slots with their generations: those being evicted, for they were the least recent; sealed ones, least recent
+    /// first; then the others, none of which has an age.
+    pub fn in_order(&self) -> Vec<ExportedSlot> {
+        let mut order = Vec::with_capacity(self.slots.len());
+        let all = || 0..self.count();
+        order.extend(all().filter(|&i| self.state(SlotId(i)) == SlotState::Evicting).map(|i| self.exported(i)));
+        let mut at = self.oldest;
+        while let Some(slot) = self.slots.get(at as usize) {
+            order.push(self.exported(at));
+            at = slot.newer;
+        }
+        let has_no_age = |&i: &u32| !matches!(self.state(SlotId(i)), SlotState::Sealed | SlotState::Evicting);
+        order.extend(all().filter(has_no_age).map(|i| self.exported(i)));
+        order
+    }
+
+    /// The same, piece by piece, begins.
+    pub fn begin_export(&mut self) {
+        self.export = Export { stage: Stage::Evicting(0), ..Export::default() };
+    }
+
+    /// The next piece of it, which may be empty; `None` at the end.
+    pub fn next_exported(&mut self) -> Option<Vec<ExportedSlot>> {
+        let from = |first: usize| first..self.slots.len().min(first + PIECE);
+        let mut export = std::mem::take(&mut self.export);
+        let piece = match export.stage {
+            Stage::Over => return None,
+            Stage::Evicting(first) => {
+                let numbers = from(first);
+                export.stage = Stage::Evicting(numbers.end);
+                if numbers.end == self.slots.len() {
+                    export.stage = Stage::Listed;
+                    export.walk.begin(self.oldest, self.slots.len());
+                }
+                numbers.map(|i| i as u32).filter(|&i| self.state(SlotId(i)) == SlotState::Evicting).collect()
+            }
+            Stage::Listed => export.walk.next(|i| self.slots[i as usize].newer).unwrap_or_else(|| {
+                export.stage = Stage::Others(0);
+                Vec::new()
+            }),
+            Stage::Others(first) => {
+                let numbers = from(first);
+                export.stage = if numbers.end == self.slots.len() { Stage::Over } else { Stage::Others(numbers.end) };
+                numbers.map(|i| i as u32).collect()
+            }
+        };
+        let piece = piece.into_iter().filter(|&i| export.told.add(i)).map(|i| self.exported(i)).collect();
+        // What was told is of no use after the last.
+        self.export = if matches!(export.stage, Stage::Over) { Export::default() } else { export };
+        Some(piece)
+    }
+
+    fn exported(&self, i: u32) -> ExportedSlot {
+        let slot = &self.slots[i as usize];
+        (SlotId(i), slot.generation, slot.state, slot.class)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::mix;
+
+    /// Slots in all states, with generations.
+    fn used(count: u32) -> Slots {
+        let mut slots = Slots::new(count);
+        let mut state = u64::from(count);
+        for _ in 0..4 * count {
+            state = mix(state);
+            step(&mut slots, state);
+        }
+        slots
+    }
+
+    fn step(slots: &mut Slots, random: u64) {
+        let slot = SlotId((random >> 8) as u32 % slots.count());
+        match (random % 8, slots.state(slot)) {
+            (0..3, _) => {
+                if let Some((slot, _)) = slots.open(StreamClass::Clean) {
+                    slots.seal(slot);
+                }
+            }
+            (3, _) => {
+                slots.open(StreamClass::Dirty);
+            }
+            (_, SlotState::Open) => slots.seal(slot),
+            (4, SlotState::Sealed) => slots.start_evicting(slot),
+            (_, SlotState::Sealed) => slots.touch(slot),
+            (_, SlotState::Evicting) if random.is_multiple_of(3) => slots.stop_evicting(slot),
+            (_, SlotState::Evicting) => {
+                slots.retire(slot);
+            }
+            (_, SlotState::Retired) => slots.release(slot),
+            (_, SlotState::Free) => {}
+        }
+    }
+
+    #[test]
+    fn pieces_of_slots_at_rest_are_all_of_them_in_order() {
+        for count in [1, 100, PIECE as u32, 5000] {
+            let mut slots = used(count);
+            let whole = slots.in_order();
+            slots.begin_export();
+            let mut pieces = Vec::new();
+            while let Some(piece) = slots.next_exported() {
+                assert!(piece.len() <= PIECE);
+                pieces.extend(piece);
+            }
+            assert_eq!(pieces, whole, "{count} slots");
+            assert_eq!(slots.next_exported(), None);
+            assert_eq!(slots.export.ram_bytes(), 0);
+        }
+    }
+
+    #[test]
+    fn each_slot_is_told_once_whatever_happens_between_pieces() {
+        for (count, steps) in [(3000, 50), (5000, 1000), (9000, 5000)] {
+            let mut slots = used(count);
+            let mut state = 7;
+            slots.begin_export();
+            let mut told = Vec::new();
+            while let Some(piece) = slots.next_exported() {
+                for (slot, generation, state, class) in piece {
+                    assert_eq!((state, generation, class), {
+                        let (state, generation, ..) = slots.describe(slot);
+                        (state, generation, slots.class(slot))
+                    });
+                    told.push(slot.0);
+                }
+                for _ in 0..steps {
+                    state = mix(state);
+                    step(&mut slots, state);
+                }
+            }
+            told.sort_unstable();
+            assert!(told.into_iter().eq(0..count), "{count} slots, {steps} steps after each piece");
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! A walk along a list through a slab, piece by piece, while the list goes on changing: a checkpoint asks for what is on it in pieces,
+//! and locks the list for each of them alone.
+//!
+//! Whoever unlinks a node tells the walk, which goes on behind it. What moves to the list's end before its turn has its turn there.
+//!
+//! Invariants: no number is seen twice. What stays on the list while the walk lasts is seen, unless more nodes moved to the end meanwhile
+//! than there were. A walk ends, however the list changes.
+//!
+//! What it does not do: link or unlink.
+
+/// No node.
+const NONE: u32 = u32::MAX;
+/// Numbers that one piece has at most: as many as keep nobody waiting for long.
+pub(crate) const PIECE: usize = 1024;
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Walk {
+    /// The node that has its turn next, if there is one.
+    at: Option<u32>,
+    /// Nodes that may yet have a turn, those that had one and moved to the end since included.
+    left: usize,
+    seen: Numbers,
+}
+
+/// A set of numbers, a bit for each.
+#[derive(Default)]
+pub(crate) struct Numbers(Vec<u64>);
+
+impl Numbers {
+    /// Adds one; whether it was not there.
+    pub fn add(&mut self, i: u32) -> bool {
+        let (word, bit) = (i as usize / 64, 1 << (i % 64));
+        if word >= self.0.len() {
+            self.0.resize(word + 1, 0);
+        }
+        let is_new = self.0[word] & bit == 0;
+        self.0[word] |= bit;
+        is_new
+    }
+
+    /// Bytes that it has allocated.
+    pub fn ram_bytes(&self) -> usize {
+        self.0.capacity() * size_of::<u64>()
+    }
+}
+
+impl Walk {
+    /// A walk begins at `first`, along a list of so many nodes.
+    pub fn begin(&mut self, first: u32, nodes: usize) {
+        *self = Walk { at: known(first), left: 2 * nodes, seen: Numbers::default() };
+    }
+
+    /// Node `i` is being unlinked, and `newer` came after it.
+    #[inline]
+    pub fn unlinks(&mut self, i: u32, newer: u32) {
+        if self.at == Some(i) {
+            self.at = known(newer);
+        }
+    }
+
+    /// The next numbers, [`PIECE`] at most, and none where all of a piece were seen before. `None` at the end.
+    pub fn next(&mut self, newer: impl Fn(u32) -> u32) -> Option<Vec<u32>> {
+        let turns = self.left.min(PIECE);
+        let mut piece = Vec::with_capacity(turns);
+        let mut at = self.at.filter(|_| turns > 0);
+        if at.is_none() {
+            *self = Walk::default();
+            return None;
+        }
+        for _ in 0..turns {
+            let Some(i) = at else { break };
+            if self.seen.add(i) {
+                piece.push(i);
+            }
+            at = known(newer(i));
+            self.left -= 1;
+        }
+        self.at = at;
+        Some(piece)
+    }
+
+    /// Bytes that the walk has allocated.
+    pub fn ram_bytes(&self) -> usize {
+        self.seen.ram_bytes()
+    }
+}
+
+fn known(i: u32) -> Option<u32> {
+    (i != NONE).then_some(i)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::mix;
+
+    /// A list as designs have it, of so many nodes, least recent first.
+    struct List {
+        /// By number.
+        newer: Vec<u32>,
+        older: Vec<u32>,
+        oldest: u32,
+        newest: u32,
+        walk: Walk,
+    }
+
+    impl List {
+        fn new(nodes: u32) -> List {
+            let mut list = List {
+                newer: vec![NONE; nodes as usize],
+                older: vec![NONE; nodes as usize],
+                oldest: NONE,
+                newest: NONE,
+                walk: Walk::default(),
+            };
+            (0..nodes).for_each(|i| list.link(i));
+            list
+        }
+
+        fn link(&mut self, i: u32) {
+            let before = std::mem::replace(&mut self.newest, i);
+            (self.newer[i as usize], self.older[i as usize]) = (NONE, before);
+            match self.newer.get_mut(before as usize) {
+                Some(newer) => *newer = i,
+                None => self.oldest = i,
+            }
+        }
+
+        fn unlink(&mut self, i: u32) {
+            let (newer, older) = (self.newer[i as usize], self.older[i as usize]);
+            self.walk.unlinks(i, newer);
+            match self.older.get_mut(newer as usize) {
+                Some(of_newer) => *of_newer = older,
+                None => self.newest = older,
+            }
+            match self.newer.get_mut(older as usize) {
+                Some(of_older) => *of_older = newer,
+                None => self.oldest = newer,
+            }
+        }
+
+        fn use_now(&mut self, i: u32) {
+            if self.newest != i {
+                self.unlink(i);
+                self.link(i);
+            }
+        }
+
+        fn next(&mut self) -> Option<Vec<u32>> {
+            let newer = &self.newer;
+            self.walk.next(|i| newer[i as usize])
+        }
+    }
+
+    #[test]
+    fn a_list_that_rests_is_seen_in_its_order() {
+        for nodes in [0, 1, PIECE as u32, PIECE as u32 + 1, 5000] {
+            let mut list = List::new(nodes);
+            list.walk.begin(list.oldest, nodes as usize);
+            let mut seen = Vec::new();
+            while let Some(piece) = list.next() {
+                assert!((1..=PIECE).contains(&piece.len()));
+                seen.extend(piece);
+            }
+            assert!(seen.into_iter().eq(0..nodes), "{nodes} nodes");
+            assert_eq!(list.walk.ram_bytes(), 0, "nothing is kept after it");
+        }
+    }
+
+    #[test]
+    fn whatever_moves_meanwhile_each_node_is_seen_once() {
+        let nodes = 8000;
+        for uses in [1, 100, 400, 700] {
+            let mut list = List::new(nodes);
+            list.walk.begin(list.oldest, nodes as usize);
+            let (mut state, mut seen) = (uses, Vec::new());
+            while let Some(piece) = list.next() {
+                seen.extend(piece);
+                for _ in 0..uses {
+                    state = mix(state);
+                    list.use_now((state % u64::from(nodes)) as u32);
+                    // The one whose turn is next, too.
+                    list.walk.at.into_iter().for_each(|i| list.use_now(i));
+                }
+            }
+            seen.sort_unstable();
+            assert!(seen.into_iter().eq(0..nodes), "{uses} uses after each piece");
+        }
+    }
+
+    #[test]
+    fn a_walk_ends_though_more_moves_than_it_sees() {
+        let nodes = 3000;
+        let mut list = List::new(nodes);
+        list.walk.begin(list.oldest, nodes as usize);
+        let mut pieces = 0;
+        while list.next().is_some() {
+            pieces += 1;
+            for _ in 0..2 * PIECE {
+                list.use_now(list.oldest);
+            }
+        }
+        assert!(pieces <= 2 * nodes as usize / PIECE + 1, "{pieces} pieces");
+    }
+
+    #[test]
+    fn what_leaves_before_its_turn_is_not_seen() {
+        let mut list = List::new(3000);
+        list.walk.begin(list.oldest, 3000);
+        assert_eq!(list.next().map(|piece| piece.len()), Some(PIECE));
+        (1000..2990).for_each(|i| list.unlink(i));
+        let rest: Vec<u32> = std::iter::from_fn(|| list.next()).flatten().collect();
+        assert!(rest.into_iter().eq(2990..3000));
+        list.walk.begin(list.oldest, 1010);
+        (0..3000).filter(|i| !(1000..2990).contains(i)).for_each(|i| list.unlink(i));
+        assert_eq!(list.next(), None);
+    }
+}
