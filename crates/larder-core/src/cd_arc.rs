@@ -43,10 +43,10 @@ mod restored;
 
 use crate::{
     design::{Design, DesignConfig, DesignStats, DirtyCounts, ExportedMapping, Hit, Lookup, NewMapping, Use, Victim},
+    history::{self, Draft, Trust},
     nitro::{self, Nitro},
     ranges::Run,
     slots::{ExportedSlot, SlotState},
-    slotted::history::{self, Draft, Trust},
     types::{Fingerprint, Lba, Place, SlotId, StreamClass},
 };
 use lists::{At, B1, B2, B3, LEFT, Lists, OWED, T1, T2, is_top};

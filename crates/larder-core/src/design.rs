@@ -9,10 +9,10 @@
 //! - After [`Design::evict`] no lookup answers with a place in that generation of the slot.
 
 use crate::{
+    history::{Draft, Trust},
     ranges::Run,
     region::RegionEntry,
     slots::ExportedSlot,
-    slotted::history::{Draft, Trust},
     types::{Fingerprint, Lba, Place, SectorMap, SlotId, StreamClass},
 };
 use std::sync::Arc;
@@ -418,7 +418,7 @@ pub trait Design: Send + Sync {
     fn next_fingerprints(&mut self) -> Option<Vec<(Fingerprint, Place)>>;
 
     /// What a design keeps in a checkpoint beside all that, yet empty: in what order it has its addresses, and which it remembers. It goes
-    /// into pages of [`PAGE_BYTES`](crate::slotted::history::PAGE_BYTES), the last of which is shorter; what has no room is left out. A
+    /// into pages of [`PAGE_BYTES`](crate::history::PAGE_BYTES), the last of which is shorter; what has no room is left out. A
     /// design has this or [pages](Design::page_count), or neither.
     fn begin_history(&self) -> Option<Draft> {
         None

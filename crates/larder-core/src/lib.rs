@@ -20,6 +20,7 @@ pub mod decisions;
 pub mod design;
 pub mod dirty;
 pub mod fp_index;
+pub mod history;
 pub mod lba_index;
 pub(crate) mod lost;
 pub mod lru;

@@ -19,14 +19,14 @@
 
 pub(crate) mod addresses;
 pub(crate) mod contents;
-pub mod history;
+pub(crate) mod kept;
 pub(crate) mod order;
 mod placed;
 mod ram;
 pub(crate) mod sizes;
 
 pub use contents::Orphans;
-pub use history::Kept;
+pub use kept::{Kept, shape_of};
 pub use placed::{
     Placed, SETS_BYTES_MAX, addresses_for, lost_bytes_max, mapped_max, mappings_for, of_slots, slots_bytes_max, spares,
 };
@@ -185,7 +185,7 @@ pub trait Slotted: Send + Sync {
     /// How many chunks and entries there can be.
     fn sizes(&self) -> Sizes;
 
-    /// How many lists of addresses it has between two calls, at most [`history::LISTS_MAX`].
+    /// How many lists of addresses it has between two calls, at most [`LISTS_MAX`](crate::history::LISTS_MAX).
     fn list_count(&self) -> usize;
 
     /// Whether it looks at content. If so, addresses have a content, and data an order of its own.

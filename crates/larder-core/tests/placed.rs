@@ -11,9 +11,9 @@ mod slotted;
 
 use common::{Rng, for_seeds};
 use larder_core::{
-    Design, DesignConfig, Lba, Lookup, NewMapping, Place, SectorMap, StreamClass,
+    Design, DesignConfig, Lba, Lookup, NewMapping, Place, SectorMap, StreamClass, history,
     ranges::Run,
-    slotted::{Decision, Placed, history, mapped_max},
+    slotted::{Decision, Placed, mapped_max},
 };
 use slotted::{CHUNK, Drafting, bare, fingerprint_of, make, reopen};
 use std::{

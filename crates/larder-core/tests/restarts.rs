@@ -11,10 +11,8 @@ mod slotted;
 
 use common::{Rng, for_seeds};
 use larder_core::{
-    Design, DesignConfig, Fingerprint, Lba, Lookup, NewMapping, Place, SectorMap, SlotId, StreamClass,
-    cd_arc::CdArc,
-    ranges::Run,
-    slotted::{Placed, history::whole},
+    Design, DesignConfig, Fingerprint, Lba, Lookup, NewMapping, Place, SectorMap, SlotId, StreamClass, cd_arc::CdArc,
+    history::whole, ranges::Run, slotted::Placed,
 };
 use slotted::{CHUNK, Drafting, fingerprint_of, make, reopen};
 use std::{cell::Cell, collections::HashMap};

@@ -23,8 +23,8 @@ use crate::{
 };
 use larder_core::{
     Design, Lba, Lookup, StreamClass,
+    history::{Draft, PAGE_BYTES},
     slots::SlotState,
-    slotted::history::{Draft, PAGE_BYTES},
 };
 use larder_device::{BlockDevice, IoBuf, WriteFlags};
 use larder_format::{

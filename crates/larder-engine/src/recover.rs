@@ -28,7 +28,7 @@ use crate::{
 use larder_core::{
     Design, DesignConfig,
     dirty::{FRAGMENT_SHARE, RUN_SHARE},
-    slotted::history::Trust,
+    history::Trust,
     streams::Streams,
     types::SECTOR_BYTES,
     versions::Versions,

@@ -9,9 +9,7 @@
 //! What it does not do: read; [`walk`](crate::walk) does.
 
 use crate::state::from_format;
-use larder_core::{
-    Design, Fingerprint, Lba, NewMapping, SectorMap, SlotId, StreamClass, ranges::Run, slotted::history::Trust,
-};
+use larder_core::{Design, Fingerprint, Lba, NewMapping, SectorMap, SlotId, StreamClass, history::Trust, ranges::Run};
 use larder_format::{CheckpointBlock, CheckpointCounts, Layout, LogEntry, WeuClass};
 
 /// Entries whose chunks are looked up before any of them is applied.

@@ -10,9 +10,7 @@
 mod common;
 
 use common::*;
-use larder_core::{
-    Design, Fingerprint, Lba, Lookup, Place, SlotId, StreamClass, slots::SlotState, slotted::history::whole,
-};
+use larder_core::{Design, Fingerprint, Lba, Lookup, Place, SlotId, StreamClass, history::whole, slots::SlotState};
 use larder_device::{IoOp, ZeroFlags, rng::Rng, sim::Schedule};
 use larder_engine::{
     Tuning,

@@ -1,6 +1,6 @@
 //! What CD-ARC knows over a restart: its lists, in their order, with what is remembered of each address; `p`; and the WEUs that wait to go.
 //! CacheDedup section 3.3 has "the entire Metadata Cache" persistent. A checkpoint has it as the design's history
-//! ([`history`](crate::slotted::history)), which here is laid over what recovery mapped.
+//! ([`history`](crate::history)), which here is laid over what recovery mapped.
 //!
 //! History is believed in two degrees, as that of designs with equal slots. After an end in order all of it holds. After a crash a
 //! checkpoint's history still says how recently an address was used, but of one that is not mapped not what it holds: a client may have
@@ -14,8 +14,8 @@
 use super::{At, B1, B2, B3, CdArc, T1, T2, at, lists::ON_LISTS};
 use crate::{
     design::{Design, Lookup},
+    history::{Draft, History, ListedAddress, Pages, Shape, UsedSlot, cut},
     slots::SlotState,
-    slotted::history::{Draft, History, ListedAddress, Pages, Shape, UsedSlot, cut},
     types::{Fingerprint, Lba, Place},
 };
 use std::collections::HashMap;

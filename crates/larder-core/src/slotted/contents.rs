@@ -18,7 +18,7 @@ use crate::{
     slotted::{
         ChunkSlot, DataStep, Decision, Destage, MetadataEntry, SlotPool, SlottedStats,
         addresses::{Addresses, NONE},
-        history::KeptAddress,
+        kept::KeptAddress,
         ram::{table_bytes_max, vec_bytes_max},
     },
     types::{Fingerprint, Lba, mix},

@@ -7,12 +7,10 @@ use larder_core::{
     arc::Arc,
     d_arc::DArc,
     d_lru::DLru,
+    history::{Draft, PAGE_BYTES, Trust},
     lru::Lru,
     slots::SlotState,
-    slotted::{
-        FlashSize, Placed, Slotted,
-        history::{Draft, PAGE_BYTES, Trust},
-    },
+    slotted::{FlashSize, Placed, Slotted},
 };
 
 pub const CHUNK: u32 = 4096;

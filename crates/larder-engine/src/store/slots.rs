@@ -16,7 +16,7 @@ use crate::{
 use larder_core::{
     Design, DesignConfig, nitro,
     slotted::{
-        Placed, SETS_BYTES_MAX, Slotted, addresses_for, history::Shape, lost_bytes_max, mapped_max, mappings_for,
+        Placed, SETS_BYTES_MAX, Slotted, addresses_for, lost_bytes_max, mapped_max, mappings_for, shape_of,
         slots_bytes_max, spares,
     },
 };
@@ -39,7 +39,7 @@ pub struct Slots {
 impl Slots {
     /// Bytes of the history for each slot at most, where there are many.
     fn history_bytes(&self, chunk_bytes: u32) -> u64 {
-        Shape::of(&*(self.make)(SAMPLE_SLOTS, chunk_bytes)).bytes_max().div_ceil(SAMPLE_SLOTS)
+        shape_of(&*(self.make)(SAMPLE_SLOTS, chunk_bytes)).bytes_max().div_ceil(SAMPLE_SLOTS)
     }
 
     /// Bytes of RAM for each slot at most, of what the design lost.

@@ -11,7 +11,7 @@ use crate::{
     error::EngineError,
     segment::{SegmentHome, weu_class},
 };
-use larder_core::{Design, DesignConfig, packing::PackingRules, slotted::history::waiting_weus_bytes};
+use larder_core::{Design, DesignConfig, history::waiting_weus_bytes, packing::PackingRules};
 use larder_format::{
     FormatError, HistoryRequest, Layout, RecordEntry, SegmentHeader, StoreKind, Superblock,
     segment::{RECORD_ENTRY_BYTES, SEGMENT_HEADER_BYTES, encode_header, encode_table},

@@ -37,7 +37,7 @@ use crate::{
 };
 use larder_core::{
     Design, Fingerprint, Lba, Lookup, NewMapping, Place, SectorMap, SlotId, StreamClass, design::ExportedMapping,
-    ranges::Run, slotted::history, types::SECTOR_BYTES,
+    history, ranges::Run, types::SECTOR_BYTES,
 };
 use larder_device::{BlockDevice, IoBuf, WriteFlags};
 use larder_format::{Encoding, FormatError, RecordContent, WriteMode};

@@ -17,8 +17,9 @@
 use super::{SLOTS_MIN, WeuOptions};
 use crate::cache::WritePolicy;
 use larder_core::{
+    history::waiting_weus_bytes,
     packing::{PackingRules, SegmentPacker},
-    slotted::{FlashSize, history::waiting_weus_bytes},
+    slotted::FlashSize,
 };
 use larder_format::size::exact;
 use larder_format::{

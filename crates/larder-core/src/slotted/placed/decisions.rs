@@ -7,9 +7,9 @@
 use super::{Held, NONE, Placed, Restoring, SETS_BYTES_MAX, unshared};
 use crate::{
     design::{Design, DesignStats, DirtyCounts, ExportedMapping, Hit, Lookup, NewMapping, Use, Victim},
+    history::{Draft, Trust},
     ranges::Run,
     slots::{ExportedSlot, SlotState},
-    slotted::history::{Draft, Trust},
     types::{Fingerprint, Lba, Place, SlotId, StreamClass},
     walk::PIECE,
 };

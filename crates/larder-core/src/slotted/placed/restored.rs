@@ -14,8 +14,9 @@
 use super::{ChunkSlot, Held, NONE, NOTHING, Placed, outliving::Logged, unshared};
 use crate::{
     design::{Design, Lookup},
+    history::{Draft, History, ListedAddress, Pages, Trust, UsedSlot, cut},
     slots::SlotState,
-    slotted::history::{Draft, History, Kept, KeptAddress, ListedAddress, Pages, Shape, Trust, UsedSlot, cut},
+    slotted::kept::{Kept, KeptAddress, shape_of},
     types::{Fingerprint, Lba, Place, SlotId, StreamClass},
 };
 use std::{collections::BTreeMap, ops::Range};
@@ -93,7 +94,7 @@ impl Placed {
 
     /// An empty history, to be written down.
     pub(super) fn new_draft(&self) -> Draft {
-        Draft::new(Shape::of(&*self.design), self.design.sizes().addresses)
+        Draft::new(shape_of(&*self.design), self.design.sizes().addresses)
     }
 
     /// The contents of these data slots that addresses may share, and where they are.
@@ -105,7 +106,7 @@ impl Placed {
 
     /// A piece of a history; whether it can be one.
     pub(super) fn note_page(&mut self, page: usize, bytes: &[u8]) -> bool {
-        let shape = Shape::of(&*self.design);
+        let shape = shape_of(&*self.design);
         self.restoring.as_mut().is_some_and(|restoring| {
             // What came before is the checkpoint's, not the log's.
             restoring.logged = Logged::default();
@@ -117,7 +118,7 @@ impl Placed {
     pub(super) fn put_restored(&mut self, mut restoring: Restoring) {
         let slots = self.mappings.export_slots();
         let found = self.found(&restoring, &slots);
-        let history = std::mem::take(&mut restoring.pages).history(&Shape::of(&*self.design));
+        let history = std::mem::take(&mut restoring.pages).history(&shape_of(&*self.design));
         let is_restored = history.as_ref().is_some_and(|history| self.restore_history(history, &found, &restoring));
         // What the design does not have as the history had it the next crash may bring back again.
         for ListedAddress { lba, .. } in history.iter().flat_map(|history| history.lists.iter().flatten()) {

@@ -13,7 +13,6 @@
 //!
 //! What it does not do: believe what it reads; whoever restores it asks mappings and slots.
 
-use super::Slotted;
 use crate::{
     design::Design,
     types::{Fingerprint, Lba, SlotId},
@@ -52,18 +51,6 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Of a design with equal slots.
-    pub fn of(design: &dyn Slotted) -> Shape {
-        let (sizes, looks_at_content) = (design.sizes(), design.looks_at_content());
-        Shape {
-            lists: design.list_count(),
-            data_chunks: sizes.data_chunks,
-            addresses: sizes.addresses,
-            used_slots: if looks_at_content { sizes.data_chunks } else { 0 },
-            looks_at_content,
-        }
-    }
-
     /// Bytes of such a history at most.
     pub fn bytes_max(&self) -> u64 {
         let entries = self.addresses.saturating_mul(self.address_bytes() as u64);
@@ -140,43 +127,12 @@ impl Pages {
 /// See the module.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct History {
-    /// [`Slotted::target_size`].
+    /// [`Slotted::target_size`](crate::slotted::Slotted::target_size).
     pub target: f64,
     /// By list, least recent first.
     pub lists: Vec<Vec<ListedAddress>>,
     /// In no order.
     pub data: Vec<UsedSlot>,
-}
-
-/// An address as it goes into an empty design again.
-#[derive(Clone, Copy, Debug)]
-pub struct KeptAddress {
-    /// Itself.
-    pub lba: Lba,
-    /// Its content.
-    pub fingerprint: Fingerprint,
-    /// It is mapped, so that its data is there.
-    pub is_mapped: bool,
-    /// The origin lacks it.
-    pub is_dirty: bool,
-}
-
-/// A history after mappings and slots were asked: what goes into an empty design again.
-#[derive(Clone, Debug, Default)]
-pub struct Kept {
-    /// [`Slotted::target_size`].
-    pub target: f64,
-    /// By list, least recent first.
-    pub lists: Vec<Vec<KeptAddress>>,
-    /// What lies in data slots, least recently used first; none in a design that does not look at content.
-    pub data: Vec<Fingerprint>,
-}
-
-impl Kept {
-    /// How many addresses are on these lists.
-    pub fn len_of(&self, lists: &[usize]) -> usize {
-        lists.iter().filter_map(|&list| self.lists.get(list)).map(Vec::len).sum()
-    }
 }
 
 /// Leaves out the least recent of the first of `these` lists, then of the next, until no more than `max` are on them together. More are
