@@ -254,6 +254,13 @@ impl Bucketed {
         runs.into_iter().map(|run| SlotId(run.first)).collect()
     }
 
+    /// What is known of a run beside the indices, which is about to leave them.
+    fn forget_what_was_in(&mut self, slot: SlotId) {
+        self.stuck.remove(&slot);
+        self.entries.remove(slot);
+        self.ahead.keep(slot);
+    }
+
     /// As how many references those of a content count that has been chosen to go, or could not.
     fn references_beside(&self, key: Key) -> Option<u32> {
         let run = self.core.run_of_key(key).map(|run| SlotId(run.first))?;
