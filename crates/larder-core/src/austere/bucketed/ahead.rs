@@ -2,8 +2,10 @@
 //! until then their mappings stay and hit. After a crash they are gone, which costs hits and nothing else, for nothing of them is dirty.
 //!
 //! In a bucket that is full, somebody who stores a chunk would have to wait for the commit that says that another one's slots are
-//! free. Which one will be next can be told as soon as the bucket has got its last one, long before the next comes, and again when one there lost a reference. This changes no
-//! choice: what goes is what would have gone, and only when it does.
+//! free. Which one will be next can be told as soon as the bucket has got its last one, long before the next comes, and again when one
+//! there lost a reference to a chunk that was mapped: its entry left the LBA index, or is not recent any more. (What is read
+//! has others lose some, too, beside others who read: that is seen when something is mapped next.) This changes no choice: what goes
+//! is what would have gone, and only when it does.
 //!
 //! Invariants: what is freed begins a run that is not about to go otherwise, and of which nothing is dirty, when its entry is made and as
 //! long as it is freed. No entry of the log behind that one names it: whoever maps an address to it keeps it, and so does whoever
