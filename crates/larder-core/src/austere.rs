@@ -70,7 +70,7 @@ use bucketed::census::scaled;
 pub use config::{AustereConfig, AustereError};
 use fp_index::{FpIndex, Run};
 use keys::{Key, KeySpace};
-use lba_index::{Entry, LbaIndex};
+use lba_index::{Change, Entry, LbaIndex};
 use sketch::{COUNTER_MAX, Sketch};
 
 use crate::{
@@ -217,19 +217,17 @@ impl Austere {
     }
 
     /// Maps `lba`, the most recent of its bucket now, to this content, which is or will be stored. What
-    /// [`displaced`](Austere::displaced) said was dealt with. Returns the entry that left for it, if one did: its own, or another one that the index
-    /// lost.
-    pub fn map(&mut self, lba: Lba, fingerprint: &Fingerprint, is_dirty: bool) -> Option<Entry> {
+    /// [`displaced`](Austere::displaced) said was dealt with.
+    pub fn map(&mut self, lba: Lba, fingerprint: &Fingerprint, is_dirty: bool) -> Change {
         let (lba_key, fp_key) = (self.lba_space.of_lba(lba), self.fp_space.of_content(fingerprint));
-        let left = match self.lba_index.find_alone(lba_key) {
+        let change = match self.lba_index.find_alone(lba_key) {
             Some(entry) if entry.fp_key == fp_key && entry.is_dirty == is_dirty => {
-                self.lba_index.promote(&entry, &mut self.sketch);
-                None
+                Change { left: None, demoted: self.lba_index.promote(&entry, &mut self.sketch) }
             }
             old => self.lba_index.put(lba_key, old, fp_key, is_dirty, &mut self.sketch),
         };
         self.recount_if_wanted();
-        left
+        change
     }
 
     /// Whether the LBA index has an entry of this LBA-hash.
@@ -332,8 +330,8 @@ impl Austere {
 
     /// A restart knows that `lba` has something in `count` slots from `first` on, which need not belong there. It is found as no
     /// content. Nothing is changed where they are not all in one bucket. Returns as [`map`](Austere::map).
-    pub fn reserve(&mut self, lba: Lba, first: u32, count: u32) -> Option<Entry> {
-        let fp_key = self.fp_index.reserve(Run { first, count })?;
+    pub fn reserve(&mut self, lba: Lba, first: u32, count: u32) -> Change {
+        let Some(fp_key) = self.fp_index.reserve(Run { first, count }) else { return Change::default() };
         let lba_key = self.lba_space.of_lba(lba);
         self.lba_index.put(lba_key, self.lba_index.find(lba_key), fp_key, false, &mut self.sketch)
     }

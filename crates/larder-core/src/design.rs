@@ -351,23 +351,27 @@ pub trait Design: Send + Sync {
     }
 
     /// The log says as its entry `seq` that `slot`, all of which is on flash, is free; a checkpoint from now on says the same. What is
-    /// mapped there stays and hits, until the slot is [reused](Design::reuse), or [kept](Design::keep): who maps a chunk to it keeps it.
-    /// Returns the generation for that entry; `None`, and there shall be no entry, where something there is dirty.
+    /// mapped there stays and hits, until the slot is [reused](Design::reuse), or [kept](Design::keep): who maps a chunk to it keeps it, and
+    /// so does [`Design::choose_victim`]. Returns the generation for that entry; `None`, and there shall be no entry, where something there
+    /// is dirty, or it goes in any case, or the log says so already.
     fn free_ahead(&mut self, _slot: SlotId, _seq: u64) -> Option<u32> {
         None
     }
 
-    /// The slots that have to go for what waits to be stored for `lba`, where all of them were freed ahead, by entries below
-    /// `durable_below`, which are durable.
-    fn freed_for(&mut self, _lba: Lba, _durable_below: u64) -> Vec<SlotId> {
+    /// The slots that have to go for what waits to be stored for `lba`, and of which none was chosen to go for that.
+    fn in_the_way(&self, _lba: Lba) -> Vec<SlotId> {
         Vec::new()
     }
 
-    /// All that has to go for what waits to be stored for `lba` goes at once and is free, as after [`Design::release_slot`]. Nobody reads
-    /// there, and nothing is being written there. Returns how many slots that are.
-    fn reuse(&mut self, _lba: Lba) -> usize {
-        0
+    /// Whether `slot` was freed ahead, and not kept since, by an entry below `durable_below`, which are durable. Nothing of it is dirty then,
+    /// and nobody else has it go.
+    fn is_freed(&mut self, _slot: SlotId, _durable_below: u64) -> bool {
+        false
     }
+
+    /// What is [in the way](Design::in_the_way) goes at once and is free, as after [`Design::release_slot`]: all of it [is
+    /// freed](Design::is_freed), nobody reads there, and nothing is being written there.
+    fn reuse(&mut self, _slots: &[SlotId]) {}
 
     /// The log says behind what freed `slot` ahead that a chunk is mapped there.
     fn keep(&mut self, _slot: SlotId) {}

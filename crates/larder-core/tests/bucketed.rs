@@ -355,15 +355,18 @@ impl World {
                 self.note("freed ahead");
             }
         }
+        self.design.check();
     }
 
     /// What stands in the way of what waits for `lba` goes, if all of that was freed ahead.
     fn reuse(&mut self, lba: Lba) -> bool {
-        let freed = self.design.freed_for(lba, self.committed.log as u64);
-        if freed.is_empty() || freed.iter().any(|slot| self.outbox.contains(slot)) {
+        let slots = self.design.in_the_way(lba);
+        let durable_below = self.committed.log as u64;
+        let mut can_go = |slot| self.design.is_freed(slot, durable_below) && !self.outbox.contains(&slot);
+        if slots.is_empty() || !slots.iter().all(|&slot| can_go(slot)) {
             return false;
         }
-        assert_eq!(self.design.reuse(lba), freed.len());
+        self.design.reuse(&slots);
         self.note("reused");
         true
     }
@@ -626,7 +629,7 @@ impl World {
             }
         }
         design.end_restore();
-        design.core().check();
+        design.check();
         self.design = design;
         for (lba, (holds, seq)) in &mut self.volume {
             if seq.is_some() && *holds != Holds::Zero {
@@ -675,7 +678,7 @@ fn run(seed: u64, bucket_slots: u32, prefix_bits: u32) -> World {
             _ => {}
         }
         if step % 64 == 0 {
-            world.design.core().check();
+            world.design.check();
             world.count();
         }
     }
@@ -851,4 +854,48 @@ fn what_is_mapped_to_a_freed_slot_keeps_it() {
     for what in ["freed ahead", "reused", "duplicate", "crash", "dirty hit"] {
         assert!(seen.get(what).is_some_and(|&count| count > 10), "{what}: {seen:?}");
     }
+}
+
+/// That an entry of the log says of a slot that it is free is all that may be said of it: nothing of it is dirty, and nobody else has it go.
+#[test]
+fn a_slot_is_free_ahead_by_a_durable_entry_and_nothing_else() {
+    let mut world = World::new(8, 16);
+    (0..200).for_each(|lba| world.put(Lba(lba), Holds::Content(lba), true));
+    let likely = world.design.likely_victims(usize::MAX);
+    let slot = *likely.iter().find(|slot| !world.design.dirty_in(**slot).is_empty()).expect("what is full and dirty");
+    assert_eq!(world.design.free_ahead(slot, 10), None, "its chunk would be marked clean behind that entry");
+    world.destage_some(200);
+    world.commit();
+    assert!(world.design.free_ahead(slot, 10).is_some());
+    assert_eq!(world.design.free_ahead(slot, 11), None, "the log says so already");
+    assert!(!world.design.is_freed(slot, 10), "that entry is not durable");
+    assert!(world.design.is_freed(slot, 11));
+    world.design.keep(slot);
+    assert!(!world.design.is_freed(slot, u64::MAX), "it is kept");
+    assert!(world.design.free_ahead(slot, 20).is_some());
+    assert!(!world.design.is_freed(slot, 20), "the newer entry is not durable");
+    world.design.keep_all();
+    assert!(!world.design.is_freed(slot, u64::MAX), "all are kept");
+    let is_begun = |slot: &SlotId| world.design.stored_runs().iter().any(|(first, _)| first == slot);
+    let nothing = (0..256).map(SlotId).find(|slot| !is_begun(slot)).expect("a run takes several slots");
+    assert_eq!(world.design.free_ahead(nothing, 30), None, "nothing begins there");
+
+    let waits = |design: &mut Bucketed, lba: &Lba| {
+        let wanted = Wanted { lba: *lba, fingerprint: Some(fingerprint(lba.0 + 5000)), stored_len: CHUNK_BYTES };
+        design.open_slot_for(StreamClass::Clean, &wanted).is_none()
+    };
+    let lba = (200..CHUNKS).map(Lba).find(|lba| waits(&mut world.design, lba)).expect("the buckets are full");
+    let slots = world.design.in_the_way(lba);
+    assert!(!slots.is_empty() && slots.iter().all(|&slot| world.design.free_ahead(slot, 40).is_some()));
+    assert!(slots.iter().all(|&slot| world.design.is_freed(slot, 41)));
+    assert_eq!(world.design.choose_victim(&mut |_| true).map(|victim| victim.slot), None);
+    assert_eq!(world.design.in_the_way(lba), [], "what goes for it was looked for: those go, when they can");
+    let victim = world.design.choose_victim(&mut |_| false).expect("a victim").slot;
+    assert!(slots.contains(&victim));
+    assert!(!world.design.is_freed(victim, u64::MAX), "it goes for another reason now");
+    assert_eq!(world.design.free_ahead(victim, 50), None, "it goes in any case");
+    world.design.check();
+    assert!(world.design.evict(victim).is_some());
+    world.design.release_slot(victim);
+    world.design.check();
 }

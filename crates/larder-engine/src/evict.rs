@@ -222,14 +222,18 @@ impl Shared {
     /// What stands in the way of a record goes, where all of that was freed ahead and nobody uses it: (4) to (6) at once. Whether there
     /// was such.
     pub(crate) fn reuse_freed(&self, state: &mut State, lba: Lba) -> bool {
-        let freed = state.design.freed_for(lba, state.log.durable_below);
-        if freed.is_empty() || freed.iter().any(|&slot| state.in_memory[slot.0 as usize] || self.pins.is_pinned(slot)) {
+        let State { design, in_memory, log, .. } = &mut *state;
+        let slots = design.in_the_way(lba);
+        let mut can_go = |slot| {
+            design.is_freed(slot, log.durable_below) && !in_memory[slot.0 as usize] && !self.pins.is_pinned(slot)
+        };
+        if slots.is_empty() || !slots.iter().all(|&slot| can_go(slot)) {
             return false;
         }
-        let slots = state.design.reuse(lba);
-        state.decisions.note(|| (Event::Reuse { lba }, Answer::Count(slots as u64)));
-        freed.iter().for_each(|slot| state.damaged.forget_slot(slot.0));
-        self.counters.evicted_weus.fetch_add(slots as u64, Relaxed);
+        design.reuse(&slots);
+        state.decisions.note(|| (Event::Reuse { lba }, Answer::Count(slots.len() as u64)));
+        slots.iter().for_each(|slot| state.damaged.forget_slot(slot.0));
+        self.counters.evicted_weus.fetch_add(slots.len() as u64, Relaxed);
         true
     }
 }

@@ -576,9 +576,9 @@ fn room_in_a_bucket_is_made_before_it_is_needed() {
         let (waited, at_once) = *gone.lock();
         let (waited, waits) = (waited - waited_before, world.status().counts.slot_waits - waits_before);
         println!("{at_once} slots went at once, {waited} after a wait, {waits} waits");
-        assert!(at_once > 400, "{at_once} slots went at once");
-        // Which is the least referenced may have changed since a bucket was looked at.
-        assert!(waits < 250, "{waits} of 500 chunks waited for room");
+        assert!(at_once > 750, "{at_once} slots went at once");
+        // Some buckets have to wait to be looked at before that is worth a commit.
+        assert!(waits < 60, "{waits} of 500 chunks waited for room");
         for lba in 0..1500 {
             assert_same(&world.read(at(lba), CHUNK), &noise(lba, CHUNK), "a chunk");
         }

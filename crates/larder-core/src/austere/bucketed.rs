@@ -36,7 +36,7 @@ pub mod ram;
 mod wishes;
 
 use super::{
-    Austere, AustereConfig, AustereError, fp_index::Run as SlotRun, keys::Key, lba_index::Entry, pages::pages_max,
+    Austere, AustereConfig, AustereError, fp_index::Run as SlotRun, keys::Key, lba_index::Change, pages::pages_max,
 };
 use crate::{
     design::{Lookup, Question, Wanted},
@@ -254,6 +254,13 @@ impl Bucketed {
         runs.into_iter().map(|run| SlotId(run.first)).collect()
     }
 
+    /// What is known of a run beside the indices, which is about to leave them.
+    fn forget_what_was_in(&mut self, slot: SlotId) {
+        self.stuck.remove(&slot);
+        self.entries.remove(slot);
+        self.ahead.keep(slot);
+    }
+
     /// As how many references those of a content count that has been chosen to go, or could not.
     fn references_beside(&self, key: Key) -> Option<u32> {
         let run = self.core.run_of_key(key).map(|run| SlotId(run.first))?;
@@ -327,8 +334,8 @@ impl Bucketed {
     fn reserve(&mut self, lba: Lba, place: &Place) {
         let slots = self.core.slots_for(place.stored_len);
         self.generation = self.generation.max(place.generation.wrapping_add(1));
-        let left = self.core.reserve(lba, place.slot.0, slots);
-        self.note_left(lba, left);
+        let change = self.core.reserve(lba, place.slot.0, slots);
+        self.note_change(lba, &change);
         self.suspended.remove(&self.core.key_of_lba(lba));
     }
 
@@ -356,18 +363,23 @@ impl Bucketed {
     /// Maps an address in the indices.
     fn map_in_core(&mut self, lba: Lba, fingerprint: &Fingerprint) {
         self.suspended.remove(&self.core.key_of_lba(lba));
-        let left = self.core.map(lba, fingerprint, false);
-        self.note_left(lba, left);
+        let change = self.core.map(lba, fingerprint, false);
+        self.note_change(lba, &change);
     }
 
-    /// What left the LBA index for `lba`: the index has lost it where it is another's, and what it had may be the next to go.
-    fn note_left(&mut self, lba: Lba, left: Option<Entry>) {
-        let Some(left) = left else { return };
-        if left.lba_key != self.core.key_of_lba(lba) {
+    /// What lost references when `lba` was mapped: the index has lost what left for another address, and either content may be the
+    /// next to go of its bucket, if it is still there.
+    fn note_change(&mut self, lba: Lba, change: &Change) {
+        let Change { left, demoted } = change;
+        if let Some(left) = left
+            && left.lba_key != self.core.key_of_lba(lba)
+        {
             self.lost.add(left.lba_key.0);
         }
-        if let Some(run) = self.core.run_of_key(left.fp_key) {
-            self.ahead.look_at(SlotId(run.first));
+        for key in left.iter().map(|left| left.fp_key).chain(*demoted) {
+            if let Some(run) = self.core.run_of_key(key) {
+                self.ahead.look_at(SlotId(run.first));
+            }
         }
     }
 

@@ -44,6 +44,15 @@ pub struct Entry {
     slot: usize,
 }
 
+/// What lost references to a new entry, or to one that is recent again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Change {
+    /// The entry that left for it: its own, or another one that the index lost.
+    pub left: Option<Entry>,
+    /// The FP-hash of one that is not recent any more.
+    pub demoted: Option<Key>,
+}
+
 fn buckets_a_part(buckets: usize, slots: usize) -> usize {
     (PART_SLOTS_MIN / slots.max(1)).max(buckets.div_ceil(PARTS_MAX)).max(1).next_power_of_two()
 }
@@ -88,10 +97,10 @@ impl LbaIndex {
         self.part_mut(self.space.bucket(lba_key)).last_of_full(lba_key)
     }
 
-    /// Makes `entry`, as found, the most recent of its bucket.
+    /// Makes `entry`, as found, the most recent of its bucket. Returns the FP-hash of what is not recent any more, if that is so.
     #[inline]
-    pub fn promote(&mut self, entry: &Entry, sketch: &mut Sketch) {
-        self.part_mut(self.space.bucket(entry.lba_key)).promote(entry, sketch);
+    pub fn promote(&mut self, entry: &Entry, sketch: &mut Sketch) -> Option<Key> {
+        self.part_mut(self.space.bucket(entry.lba_key)).promote(entry, sketch)
     }
 
     /// Makes the entry of `lba_key`, if there is one, the most recent of its bucket, beside others who do so. False, and nothing
@@ -102,7 +111,7 @@ impl LbaIndex {
     }
 
     /// Puts `lba_key` in as the most recent of its bucket: in place of `old`, what it has, as found; else in the first slot
-    /// that is not valid; else in place of the least recent. Returns what left, `old` or that.
+    /// that is not valid; else in place of the least recent.
     pub fn put(
         &mut self,
         lba_key: Key,
@@ -110,7 +119,7 @@ impl LbaIndex {
         fp_key: Key,
         is_dirty: bool,
         sketch: &mut Sketch,
-    ) -> Option<Entry> {
+    ) -> Change {
         self.part_mut(self.space.bucket(lba_key)).put(lba_key, old, fp_key, is_dirty, sketch)
     }
 

@@ -380,10 +380,20 @@ impl WeuCache {
                 self.release(slot);
                 Ok(Answer::Slot(slot))
             }
-            Event::Reuse { lba } => match design.reuse(lba) {
-                0 => Err(format!("nothing that can go stands in the way of what chunk {} waits to store", lba.0)),
-                slots => Ok(Answer::Count(slots as u64)),
-            },
+            Event::Reuse { lba } => {
+                let slots = design.in_the_way(lba);
+                let is_going = |slot| following.victims.contains(slot) || following.evicted.contains(slot);
+                let is_busy = |slot| following.in_flight.iter().any(|(_, busy, _)| busy == slot);
+                let stays = |slot| is_going(slot) || is_busy(slot) || !design.dirty_in(*slot).is_empty();
+                if slots.is_empty() || slots.iter().any(stays) {
+                    return Err(format!(
+                        "nothing that can go stands in the way of what chunk {} waits to store",
+                        lba.0
+                    ));
+                }
+                design.reuse(&slots);
+                Ok(Answer::Count(slots.len() as u64))
+            }
             _ => Err("this event is none of such a cache".into()),
         }
     }

@@ -2,11 +2,15 @@
 //! until then their mappings stay and hit. After a crash they are gone, which costs hits and nothing else, for nothing of them is dirty.
 //!
 //! In a bucket that is full, somebody who stores a chunk would have to wait for the commit that says that another one's slots are
-//! free. Which one will be next can be told as soon as the bucket has got its last one, long before the next comes, and again when one there lost a reference. This changes no
-//! choice: what goes is what would have gone, and only when it does.
+//! free. Which one will be next can be told as soon as the bucket has got its last one, long before the next comes, and again when one
+//! there lost a reference to a chunk that was mapped: its entry left the LBA index, or is not recent any more. (What is read
+//! has others lose some, too, beside others who read: that is seen when something is mapped next.) This changes no choice: what goes
+//! is what would have gone, and only when it does.
 //!
-//! Invariants: what is freed had nothing dirty when its entry was made, and no entry of the log behind that one names it: whoever maps an
-//! address to it keeps it, and so does whoever logs a mapping late. What is kept may be freed again, by a newer entry.
+//! Invariants: what is freed begins a run that is not about to go otherwise, and of which nothing is dirty, when its entry is made and as
+//! long as it is freed. No entry of the log behind that one names it: whoever maps an address to it keeps it, and so does whoever
+//! logs a mapping late, or chooses it to go. So whoever reuses a run asks whether it is freed and nothing else of the above. What is
+//! kept may be freed again, by a newer entry.
 //!
 //! What it does not do: choose runs; [`Bucketed::victims_of`] does. Know what is durable; the caller does.
 
@@ -87,20 +91,23 @@ impl Ahead {
     }
 
     /// Whether that entry is durable, where those below `durable_below` are.
-    fn is_durable(&mut self, slot: SlotId, durable_below: u64) -> bool {
+    pub fn is_durable(&mut self, slot: SlotId, durable_below: u64) -> bool {
         while self.pending.front().is_some_and(|(_, seq)| *seq < durable_below) {
             self.pending.pop_front();
         }
         self.has(slot) && self.pending.iter().all(|(pending, _)| *pending != slot)
     }
 
-    fn free(&mut self, slot: SlotId, seq: u64) {
-        if self.freed.set(slot.0) {
+    /// Whether it was not free already.
+    fn free(&mut self, slot: SlotId, seq: u64) -> bool {
+        let is_new = self.freed.set(slot.0);
+        if is_new {
             self.pending.push_back((slot, seq));
         }
+        is_new
     }
 
-    /// The log says of the run what only holds if it is there, or it has left.
+    /// The log says of the run what only holds if it is there, or it goes otherwise.
     pub fn keep(&mut self, slot: SlotId) {
         if self.freed.clear(slot.0) {
             self.pending.retain(|(pending, _)| *pending != slot);
@@ -123,53 +130,50 @@ impl Bucketed {
             && let Some(bucket) = self.ahead.next_bucket()
         {
             let runs = self.core.victims_in(bucket, slots, |key| self.references_beside(key));
-            let slots = runs.into_iter().map(|run| SlotId(run.first));
-            next.extend(
-                slots.filter(|slot| {
-                    !self.ahead.has(*slot) && !self.leaving.contains(slot) && !self.stuck.contains(slot)
-                }),
-            );
+            next.extend(runs.into_iter().map(|run| SlotId(run.first)).filter(|&slot| !self.ahead.has(slot)));
         }
         next
     }
 
-    /// The log says as entry `seq` that a run is free. Not where something of it is dirty, or it is about to go in any case.
+    /// The log says as entry `seq` that a run is free. Not where it says so already, something of the run is dirty, or it goes in any case.
     pub(super) fn free_run(&mut self, slot: SlotId, seq: u64) -> Option<u32> {
+        (self.can_be_freed(slot) && self.ahead.free(slot, seq)).then_some(self.generation)
+    }
+
+    /// Dirty chunks among them would be named by entries behind the one that frees: at least by that which says that they are clean.
+    fn can_be_freed(&self, slot: SlotId) -> bool {
         let is_there = self.core.run_from(slot.0).is_some() && !self.leaving.contains(&slot);
-        if !is_there || self.ahead.has(slot) || self.exact.in_slot(slot).next().is_some() {
-            return None;
-        }
-        self.ahead.free(slot, seq);
-        Some(self.generation)
+        is_there && self.exact.in_slot(slot).next().is_none()
     }
 
-    /// What has to go for what waits to be stored for `lba`, if all of that is durably free.
-    pub(super) fn freed_for_wish(&mut self, lba: Lba, durable_below: u64) -> Vec<SlotId> {
-        let victims = self.victims_of_wish(lba);
-        let is_free = victims.iter().all(|&slot| self.ahead.is_durable(slot, durable_below));
-        if is_free { victims } else { Vec::new() }
+    /// What has to go for what waits to be stored for `lba`, and none of it was chosen to go for that.
+    pub(super) fn in_the_way_for(&self, lba: Lba) -> Vec<SlotId> {
+        let wish = self.wishes.get(&lba).filter(|wish| wish.victims.is_empty());
+        wish.map(|wish| self.in_the_way_of(wish)).unwrap_or_default()
     }
 
-    /// What has to go for what waits to be stored for `lba`, if nothing of that is on its way, or dirty.
-    fn victims_of_wish(&mut self, lba: Lba) -> Vec<SlotId> {
-        let Some(wish) = self.wishes.get(&lba).filter(|wish| wish.victims.is_empty()) else { return Vec::new() };
-        let victims = self.in_the_way_of(wish);
-        let stays = |slot: &SlotId| self.leaving.contains(slot) || self.exact.in_slot(*slot).next().is_some();
-        if victims.iter().any(stays) { Vec::new() } else { victims }
-    }
-
-    /// All that has to go for what waits to be stored for `lba` goes at once, and is free. How many runs that were.
-    pub(super) fn reuse_for(&mut self, lba: Lba) -> usize {
-        let victims = self.victims_of_wish(lba);
-        for &slot in &victims {
-            self.stuck.remove(&slot);
-            self.entries.remove(slot);
-            self.ahead.keep(slot);
+    /// These runs go at once, and are free.
+    pub(super) fn reuse_runs(&mut self, slots: &[SlotId]) {
+        for &slot in slots {
+            self.forget_what_was_in(slot);
             if let Some(run) = self.core.run_from(slot.0) {
                 self.core.evict(run);
             }
         }
-        victims.len()
+    }
+
+    /// Compares what is kept twice, and panics where it differs: for tests.
+    pub fn check(&self) {
+        self.core.check();
+        for slot in self.ahead.freed.iter().map(SlotId) {
+            assert!(self.can_be_freed(slot), "{slot:?} is freed ahead, and is dirty, about to go, or nothing");
+        }
+        for (slot, _) in &self.ahead.pending {
+            assert!(self.ahead.has(*slot), "{slot:?} waits for its entry, and is not freed");
+        }
+        for slot in &self.stuck {
+            assert!(self.core.run_from(slot.0).is_some(), "{slot:?} could not go, and is nothing");
+        }
     }
 }
 
@@ -217,5 +221,10 @@ impl Bits {
 
     fn clear_all(&mut self) {
         self.0.fill(0);
+    }
+
+    /// Those that are set.
+    fn iter(&self) -> impl Iterator<Item = u32> + '_ {
+        (0..self.1).filter(|&at| self.has(at))
     }
 }

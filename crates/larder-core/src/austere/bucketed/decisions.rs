@@ -295,9 +295,7 @@ impl Design for Bucketed {
             return None;
         }
         self.retired.insert(slot);
-        self.ahead.keep(slot);
-        self.stuck.remove(&slot);
-        self.entries.remove(slot);
+        self.forget_what_was_in(slot);
         Some(self.generation)
     }
 
@@ -325,12 +323,16 @@ impl Design for Bucketed {
         self.free_run(slot, seq)
     }
 
-    fn freed_for(&mut self, lba: Lba, durable_below: u64) -> Vec<SlotId> {
-        self.freed_for_wish(lba, durable_below)
+    fn in_the_way(&self, lba: Lba) -> Vec<SlotId> {
+        self.in_the_way_for(lba)
     }
 
-    fn reuse(&mut self, lba: Lba) -> usize {
-        self.reuse_for(lba)
+    fn is_freed(&mut self, slot: SlotId, durable_below: u64) -> bool {
+        self.ahead.is_durable(slot, durable_below)
+    }
+
+    fn reuse(&mut self, slots: &[SlotId]) {
+        self.reuse_runs(slots);
     }
 
     fn keep(&mut self, slot: SlotId) {
@@ -413,7 +415,7 @@ impl Design for Bucketed {
         self.count();
         let wrong: Vec<SlotRun> = self.core.runs().filter(|run| is_wrong(SlotId(run.first))).collect();
         for run in wrong {
-            self.entries.remove(SlotId(run.first));
+            self.forget_what_was_in(SlotId(run.first));
             self.core.evict(run);
         }
         self.reserve_exact();

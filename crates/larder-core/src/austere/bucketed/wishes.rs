@@ -21,6 +21,7 @@ impl Bucketed {
             if let Some(slot) = self.victim_for(lba, busy) {
                 self.turn = lba;
                 self.leaving.insert(slot);
+                self.ahead.keep(slot);
                 return Some(Victim { slot, dirty_refs: self.exact.in_slot(slot).count() as u32 });
             }
             from = Bound::Excluded(lba);

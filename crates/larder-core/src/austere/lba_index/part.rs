@@ -8,7 +8,7 @@
 //!
 //! What it does not do: know of the other buckets.
 
-use super::Entry;
+use super::{Change, Entry};
 use crate::austere::{
     keys::{Key, KeySpace, equal_mask, low_bits},
     sketch::Sketch,
@@ -71,18 +71,19 @@ impl Part {
         (self.valid[bucket] == low_bits(self.slots)).then(|| self.entry(bucket, self.slots - 1))
     }
 
-    /// Makes `entry`, as found, the most recent of its bucket.
+    /// Makes `entry`, as found, the most recent of its bucket. Returns the FP-hash of what is not recent any more, if that is so.
     #[inline]
-    pub fn promote(&mut self, entry: &Entry, sketch: &mut Sketch) {
+    pub fn promote(&mut self, entry: &Entry, sketch: &mut Sketch) -> Option<Key> {
         if entry.slot == 0 {
-            return;
+            return None;
         }
         let bucket = self.bucket(entry.lba_key);
-        if entry.slot >= self.recent {
+        let demoted = (entry.slot >= self.recent).then(|| {
             sketch.add(entry.fp_key);
-            self.demote_last_recent(bucket, sketch);
-        }
+            self.demote_last_recent(bucket, sketch)
+        });
         self.shift(bucket, entry.slot, self.space.prefix(entry.lba_key), entry.fp_key, entry.is_dirty);
+        demoted.flatten()
     }
 
     /// Makes the entry of `lba_key` the most recent of its bucket. False, and nothing changed, where that needs the sketch for
@@ -102,7 +103,7 @@ impl Part {
     }
 
     /// Puts `lba_key` in as the most recent of its bucket: in place of `old`, what it has, as found; else in the first slot
-    /// that is not valid; else in place of the least recent, which it returns.
+    /// that is not valid; else in place of the least recent.
     pub fn put(
         &mut self,
         lba_key: Key,
@@ -110,7 +111,7 @@ impl Part {
         fp_key: Key,
         is_dirty: bool,
         sketch: &mut Sketch,
-    ) -> Option<Entry> {
+    ) -> Change {
         let bucket = self.bucket(lba_key);
         let leaving = old.or_else(|| self.last_of_full(lba_key));
         // What is added comes first: no count is 0 in between that is not 0 in the end.
@@ -120,11 +121,9 @@ impl Part {
             self.uncount(old, sketch);
         }
         let slot = leaving.as_ref().map_or_else(|| self.valid[bucket].trailing_ones() as usize, |old| old.slot);
-        if slot >= self.recent {
-            self.demote_last_recent(bucket, sketch);
-        }
+        let demoted = (slot >= self.recent).then(|| self.demote_last_recent(bucket, sketch)).flatten();
         self.shift(bucket, slot, self.space.prefix(lba_key), fp_key, is_dirty);
-        leaving
+        Change { left: leaving, demoted }
     }
 
     /// Takes `entry`, as found, out. Its slot stays where it is, not valid.
@@ -225,14 +224,13 @@ impl Part {
         }
     }
 
-    /// The last recent slot is about to become the first old one.
+    /// The last recent slot is about to become the first old one: its FP-hash.
     #[inline]
-    fn demote_last_recent(&self, bucket: usize, sketch: &mut Sketch) {
-        if let Some(last) = self.recent.checked_sub(1)
-            && self.valid[bucket] >> last & 1 == 1
-        {
-            sketch.take(self.fp_hash(bucket, last));
-        }
+    fn demote_last_recent(&self, bucket: usize, sketch: &mut Sketch) -> Option<Key> {
+        let last = self.recent.checked_sub(1).filter(|&last| self.valid[bucket] >> last & 1 == 1)?;
+        let demoted = self.fp_hash(bucket, last);
+        sketch.take(demoted);
+        Some(demoted)
     }
 
     #[inline]
