@@ -12,8 +12,11 @@
 use crate::types::{Lba, Place, SlotId, mix};
 use hashbrown::HashTable;
 
-/// Number of shards.
-pub const SHARDS: usize = 256;
+/// Shards of an index, or more, where one of them could come to hold more than [`SHARD_ENTRIES`]. Powers of two.
+pub const SHARDS_MIN: usize = 256;
+const SHARDS_MAX: usize = 1 << 16;
+/// Entries of a shard on average, at most: as many as are gone through, or moved to a larger table, in a few milliseconds.
+const SHARD_ENTRIES: u64 = 1 << 15;
 /// Generations are kept modulo this.
 pub const GENERATION_MASK: u32 = (1 << 24) - 1;
 
@@ -121,26 +124,33 @@ impl Entry {
 
 /// The index.
 pub struct LbaIndex {
+    /// A power of two of them.
     shards: Vec<HashTable<Entry>>,
     len: usize,
-}
-
-impl Default for LbaIndex {
-    fn default() -> Self {
-        LbaIndex { shards: (0..SHARDS).map(|_| HashTable::new()).collect(), len: 0 }
-    }
 }
 
 fn hash_of(lba: Lba) -> u64 {
     mix(lba.0)
 }
 
-fn shard_of(hash: u64) -> usize {
-    // Bits that the table inside the shard uses neither for the bucket (low) nor for the tag (top seven).
-    (hash >> 40) as usize % SHARDS
-}
-
 impl LbaIndex {
+    /// An empty index that is to hold so many entries at most; it does not refuse more.
+    pub fn new(entries_max: u64) -> Self {
+        let shards = (entries_max / SHARD_ENTRIES).clamp(SHARDS_MIN as u64, SHARDS_MAX as u64).next_power_of_two();
+        LbaIndex { shards: (0..shards).map(|_| HashTable::new()).collect(), len: 0 }
+    }
+
+    #[inline]
+    fn shard_of(&self, hash: u64) -> usize {
+        // Bits that the table inside the shard uses neither for the bucket (low) nor for the tag (top seven).
+        (hash >> 40) as usize & (self.shards.len() - 1)
+    }
+
+    /// Number of shards.
+    pub fn shard_count(&self) -> usize {
+        self.shards.len()
+    }
+
     /// Number of entries, dead ones included.
     pub fn len(&self) -> usize {
         self.len
@@ -159,7 +169,7 @@ impl LbaIndex {
 
     /// Makes room for `entries` more, as they would spread over the shards: no shard gets more than it would by growing.
     pub fn reserve(&mut self, entries: u64) {
-        let each = (entries / SHARDS as u64) as usize;
+        let each = (entries / self.shards.len() as u64) as usize;
         self.shards.iter_mut().for_each(|shard| shard.reserve(each, |entry| hash_of(entry.lba())));
     }
 
@@ -167,7 +177,7 @@ impl LbaIndex {
     #[inline]
     pub fn get(&self, lba: Lba) -> Option<&Entry> {
         let hash = hash_of(lba);
-        self.shards[shard_of(hash)].find(hash, |entry| entry.lba() == lba)
+        self.shards[self.shard_of(hash)].find(hash, |entry| entry.lba() == lba)
     }
 
     /// Reads what a search for `lba` reads, so that the next one finds it in the processor's caches.
@@ -179,13 +189,15 @@ impl LbaIndex {
     /// The entry for `lba`, to change its flags.
     pub fn get_mut(&mut self, lba: Lba) -> Option<&mut Entry> {
         let hash = hash_of(lba);
-        self.shards[shard_of(hash)].find_mut(hash, |entry| entry.lba() == lba)
+        let at = self.shard_of(hash);
+        self.shards[at].find_mut(hash, |entry| entry.lba() == lba)
     }
 
     /// Puts `entry` in, in place of what its address had before.
     pub fn insert(&mut self, entry: Entry) -> Option<Entry> {
         let hash = hash_of(entry.lba());
-        let shard = &mut self.shards[shard_of(hash)];
+        let at = self.shard_of(hash);
+        let shard = &mut self.shards[at];
         match shard.find_mut(hash, |old| old.lba() == entry.lba()) {
             Some(old) => Some(std::mem::replace(old, entry)),
             None => {
@@ -199,7 +211,8 @@ impl LbaIndex {
     /// Takes the entry for `lba` out.
     pub fn remove(&mut self, lba: Lba) -> Option<Entry> {
         let hash = hash_of(lba);
-        match self.shards[shard_of(hash)].find_entry(hash, |entry| entry.lba() == lba) {
+        let at = self.shard_of(hash);
+        match self.shards[at].find_entry(hash, |entry| entry.lba() == lba) {
             Ok(found) => {
                 self.len -= 1;
                 Some(found.remove().0)
@@ -210,7 +223,8 @@ impl LbaIndex {
 
     /// Removes from shard `shard` what `keep` refuses; returns how many went.
     pub fn sweep_shard(&mut self, shard: usize, mut keep: impl FnMut(&Entry) -> bool) -> usize {
-        let table = &mut self.shards[shard % SHARDS];
+        let shards = self.shards.len();
+        let table = &mut self.shards[shard % shards];
         let before = table.len();
         table.retain(|entry| keep(entry));
         let gone = before - table.len();
@@ -224,7 +238,7 @@ impl LbaIndex {
 
     /// The entries of shard `shard`, in no useful order.
     pub fn shard(&self, shard: usize) -> impl Iterator<Item = &Entry> {
-        self.shards[shard % SHARDS].iter()
+        self.shards[shard % self.shards.len()].iter()
     }
 }
 
@@ -255,13 +269,13 @@ mod tests {
 
     #[test]
     fn insert_replaces_and_sweep_removes() {
-        let mut index = LbaIndex::default();
+        let mut index = LbaIndex::new(0);
         for i in 0..10_000 {
             assert!(index.insert(Entry::new(Lba(i), Kind::Zero, None, i % 2 == 0)).is_none());
         }
         assert!(index.insert(Entry::new(Lba(7), Kind::Zero, None, true)).is_some());
         assert_eq!(index.len(), 10_000);
-        let gone: usize = (0..SHARDS).map(|shard| index.sweep_shard(shard, |entry| entry.dirty())).sum();
+        let gone: usize = (0..SHARDS_MIN).map(|shard| index.sweep_shard(shard, |entry| entry.dirty())).sum();
         assert_eq!((gone, index.len()), (4999, 5001));
         assert!(index.remove(Lba(0)).is_some() && index.get(Lba(0)).is_none());
         assert!(index.ram_bytes() > 5000 * 24);

@@ -22,7 +22,7 @@ use crate::{
     design::{Design, DesignConfig, DesignStats, DirtyCounts, ExportedMapping, Hit, Lookup, NewMapping, Use, Victim},
     dirty::{DIRTY_BYTES_MAX, DIRTY_SHARE, DirtyList, FRAGMENT_SHARE, RUN_SHARE},
     fp_index::FpIndex,
-    lba_index::{Entry, GENERATION_MASK, Kind, LbaIndex, SHARDS},
+    lba_index::{Entry, GENERATION_MASK, Kind, LbaIndex},
     pages::{PageMap, key_bytes_max},
     ranges::{RUN_BYTES_MAX, Run, RunMap},
     slots::{ExportedSlot, SlotState, Slots},
@@ -65,7 +65,7 @@ impl Nitro {
     /// An empty cache.
     pub fn new(config: DesignConfig) -> Self {
         Nitro {
-            index: LbaIndex::default(),
+            index: LbaIndex::new(config.mappings_max),
             fingerprints: FpIndex::new(config.fp_entries_max as usize),
             slots: Slots::new(config.slot_count),
             dirty: DirtyList::default(),
@@ -255,7 +255,7 @@ impl Design for Nitro {
             return (first.0..end.0).map(Lba).filter(|&lba| self.index.get(lba).is_some()).collect();
         }
         // The run is longer than the index.
-        let all = (0..SHARDS).flat_map(|shard| self.index.shard(shard).map(Entry::lba));
+        let all = (0..self.index.shard_count()).flat_map(|shard| self.index.shard(shard).map(Entry::lba));
         let mut inside: Vec<Lba> = all.filter(|lba| (first..end).contains(lba)).collect();
         inside.sort_unstable();
         inside
@@ -358,7 +358,7 @@ impl Design for Nitro {
 
     fn sweep(&mut self) -> usize {
         let shard = self.sweep_at;
-        self.sweep_at = (self.sweep_at + 1) % SHARDS;
+        self.sweep_at = (self.sweep_at + 1) % self.index.shard_count();
         let slots = &self.slots;
         let gone = self.index.sweep_shard(shard, |entry| Self::current(slots, entry).is_some());
         self.swept += gone as u64;
@@ -375,7 +375,7 @@ impl Design for Nitro {
     }
 
     fn export_pieces(&self) -> usize {
-        SHARDS
+        self.index.shard_count()
     }
 
     fn export_mappings(&self, piece: usize) -> Vec<ExportedMapping> {

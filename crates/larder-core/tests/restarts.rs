@@ -213,7 +213,7 @@ impl Cache {
         self.design.drop_clean_zeroes(true, usize::MAX);
         if self.kind == CD_ARC {
             // A restart leaves no stale entries, and of those that are there each takes room.
-            (0..larder_core::lba_index::SHARDS).for_each(|_| {
+            (0..larder_core::lba_index::SHARDS_MIN).for_each(|_| {
                 self.design.sweep();
             });
         }

@@ -6,7 +6,7 @@ use common::{Rng, for_seeds};
 use larder_core::{
     Fingerprint, Lba, Place, SlotId,
     fp_index::{FpHandle, FpIndex},
-    lba_index::{Entry, GENERATION_MASK, Kind, LbaIndex, SHARDS},
+    lba_index::{Entry, GENERATION_MASK, Kind, LbaIndex, SHARDS_MIN},
     packing::{PackingRules, SegmentPacker},
     pages::PageMap,
     ranges::{Run, RunMap},
@@ -128,7 +128,7 @@ fn the_lba_index_is_a_hash_map() {
         let mut rng = Rng::new(seed);
         let keys = [1, 50, 3000][rng.below(3) as usize];
         let base = if rng.chance(50) { 0 } else { (1 << 40) - keys };
-        let mut index = LbaIndex::default();
+        let mut index = LbaIndex::new([0, 20_000_000][rng.below(2) as usize]);
         let mut model: HashMap<u64, Entry> = HashMap::new();
         for _ in 0..20_000 {
             let lba = base + rng.below(keys);
@@ -158,7 +158,7 @@ fn the_lba_index_is_a_hash_map() {
                     model.entry(lba).and_modify(|entry| entry.set_dirty(dirty));
                 }
                 _ if rng.chance(2) => {
-                    let shard = rng.below(SHARDS as u64) as usize;
+                    let shard = rng.below(index.shard_count() as u64) as usize;
                     let inside: Vec<u64> = index.shard(shard).map(|entry| entry.lba().0).collect();
                     let gone = index.sweep_shard(shard, |entry| !entry.dirty());
                     let before = model.len();
@@ -170,7 +170,7 @@ fn the_lba_index_is_a_hash_map() {
             assert_eq!(index.get(Lba(lba)), model.get(&lba));
             assert_eq!((index.len(), index.is_empty()), (model.len(), model.is_empty()));
         }
-        let mut all: Vec<Entry> = (0..SHARDS).flat_map(|shard| index.shard(shard).copied()).collect();
+        let mut all: Vec<Entry> = (0..index.shard_count()).flat_map(|shard| index.shard(shard).copied()).collect();
         all.sort_by_key(Entry::lba);
         let mut expected: Vec<Entry> = model.values().copied().collect();
         expected.sort_by_key(Entry::lba);
@@ -178,10 +178,18 @@ fn the_lba_index_is_a_hash_map() {
     });
 }
 
+/// Whoever holds a lock while it goes through a shard does so for as long, however large the index is.
+#[test]
+fn a_large_lba_index_has_more_shards() {
+    let shards = |entries_max| LbaIndex::new(entries_max).shard_count();
+    assert_eq!([0, 1 << 20, 1 << 23].map(shards), [SHARDS_MIN; 3]);
+    assert_eq!([(1 << 23) + (1 << 20), 100_000_000, u64::MAX].map(shards), [512, 4096, 1 << 16]);
+}
+
 #[test]
 fn the_lba_index_grows_and_shrinks() {
     let entries = 400_000_u64;
-    let mut index = LbaIndex::default();
+    let mut index = LbaIndex::new(0);
     let empty = index.ram_bytes();
     let mut last = empty;
     for lba in 0..entries {
@@ -193,11 +201,11 @@ fn the_lba_index_grows_and_shrinks() {
     }
     let full = index.ram_bytes() - empty;
     // A table is between 7/16 and 7/8 full; 25 bytes an entry with its tag. Shards differ by chance.
-    assert!(full as u64 >= entries * 25 && full as u64 <= entries * 25 * 16 / 7 + (SHARDS * 64) as u64, "{full}");
-    let sizes: Vec<usize> = (0..SHARDS).map(|shard| index.shard(shard).count()).collect();
-    let mean = entries as usize / SHARDS;
+    assert!(full as u64 >= entries * 25 && full as u64 <= entries * 25 * 16 / 7 + (SHARDS_MIN * 64) as u64, "{full}");
+    let sizes: Vec<usize> = (0..SHARDS_MIN).map(|shard| index.shard(shard).count()).collect();
+    let mean = entries as usize / SHARDS_MIN;
     assert!(sizes.iter().all(|&size| size > mean * 3 / 4 && size < mean * 5 / 4), "shards are of one size: {sizes:?}");
-    for shard in 0..SHARDS {
+    for shard in 0..SHARDS_MIN {
         index.sweep_shard(shard, Entry::dirty);
     }
     assert_eq!(index.len() as u64, entries.div_ceil(100));
@@ -206,7 +214,7 @@ fn the_lba_index_grows_and_shrinks() {
     for lba in 0..entries {
         assert_eq!(index.get(Lba(lba)).is_some(), lba % 100 == 0);
     }
-    for shard in 0..SHARDS {
+    for shard in 0..SHARDS_MIN {
         index.sweep_shard(shard, |_| false);
     }
     assert!(index.is_empty());

@@ -6,7 +6,7 @@
 
 use super::Nitro;
 use crate::{
-    lba_index::{Entry, GENERATION_MASK, Kind, SHARDS},
+    lba_index::{Entry, GENERATION_MASK, Kind},
     types::{Lba, SlotId},
 };
 
@@ -20,7 +20,7 @@ impl Nitro {
         let zeroes = shard.filter(|entry| entry.kind() == Kind::Zero && !entry.dirty());
         let chosen: Vec<Lba> = zeroes.map(Entry::lba).take(max).collect();
         if chosen.len() < max {
-            self.zero_sweep_at = (self.zero_sweep_at + 1) % SHARDS;
+            self.zero_sweep_at = (self.zero_sweep_at + 1) % self.index.shard_count();
         }
         chosen
     }
