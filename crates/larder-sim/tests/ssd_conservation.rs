@@ -15,6 +15,7 @@ use larder_sim::ssd::{
     ftl::{FTLS, Ftl, FtlKind},
     geometry::{Geometry, Lpn},
     op::Cause,
+    space::SpaceOptions,
 };
 use proptest::{prelude::*, test_runner::RngSeed};
 
@@ -168,9 +169,11 @@ fn a_block_has_pages_of_one_stream() {
     let streams = [bit(Cause::Host), bit(Cause::Collection), own, bit(Cause::WearLevelling)];
     let made = |name| (FtlKind::named(name).expect("a layer").make)(&profile(geometry)).expect("a drive");
     let drives = ["page", "page-trim", "caftl", "caftl-accelerated"].map(|name| (name, made(name)));
-    // Without a capacitor the journal is programmed in the midst of a collection, too.
-    let bare = Caftl::new(geometry, CaftlOptions { capacitor: false, ..CaftlOptions::default() }).expect("a drive");
-    for (name, ftl) in drives.into_iter().chain([("caftl, no capacitor", Box::new(bare) as Box<dyn Ftl>)]) {
+    // Without a capacitor the journal is programmed in the midst of a collection, too; and here wear is levelled often.
+    let space = SpaceOptions { wear_spread_max: Some(4), ..SpaceOptions::default() };
+    let options = CaftlOptions { capacitor: false, space, ..CaftlOptions::default() };
+    let levelled: Box<dyn Ftl> = Box::new(Caftl::new(geometry, options).expect("a drive"));
+    for (name, ftl) in drives.into_iter().chain([("caftl, levelled", levelled)]) {
         let mut drive = Watched::new(name, ftl);
         let logical = u64::from(drive.ftl.logical_pages());
         let mut rng = Rng::new(20_267);
@@ -190,6 +193,7 @@ fn a_block_has_pages_of_one_stream() {
         }
         assert!(seen & bit(Cause::Collection) != 0, "{name} has collected");
         assert_eq!(seen & own != 0, name.starts_with("caftl"), "{name}");
+        assert!(name != "caftl, levelled" || seen & bit(Cause::WearLevelling) != 0, "{name} has levelled wear");
         drive.check();
     }
 }
