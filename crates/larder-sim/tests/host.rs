@@ -134,14 +134,14 @@ fn what_is_dirty_is_not_dropped_and_what_is_dropped_is_forgotten() {
 fn the_size_of_a_drive_is_what_its_layer_has_for_the_host() {
     let of = |name: &str| {
         let profile = Profile::named("nitro-mlc").expect("a profile");
-        let drive = Some(DriveSetup::new(profile, FtlKind::named(name).expect("a layer")));
+        let drive = DriveSetup::new(profile, FtlKind::named(name).expect("a layer"));
         let setup = Setup {
             flash: FlashAmount::Bytes(9 << 20),
             policy: WritePolicy::Through,
-            ..setup("lru", Options { drive, ..Options::default() })
+            ..setup("lru", Options { drive: Some(drive), ..Options::default() })
         };
         let measures = replayed(&setup, &workload(&mut Rng::new(1), 100)).drive.expect("a drive");
-        let told = figures(&drive.expect("a drive"), &measures, None);
+        let told = figures(&drive, &measures, None);
         assert_eq!(told["ssd_logical_bytes"], measures.logical_bytes);
         (measures.logical_bytes, measures.geometry.logical_bytes())
     };
