@@ -65,6 +65,8 @@ pub struct DriveMeasures {
     pub wear: Wear,
     /// How it is built, as it was cut to the cache.
     pub geometry: Geometry,
+    /// Bytes that its layer has for the host: fewer than its geometry leaves, where the layer keeps some for itself.
+    pub logical_bytes: u64,
     /// How often a block stands being erased.
     pub rated_cycles: u32,
 }
@@ -240,6 +242,7 @@ impl Meter {
             host: host.counts().since(&host_before),
             wear: host.wear(),
             geometry: host.profile().geometry,
+            logical_bytes: u64::from(host.ftl().logical_pages()) * u64::from(host.profile().geometry.page_bytes),
             rated_cycles: host.profile().rated_cycles,
         });
         Measures { traffic, warmup_requests, figures: self.cache.figures(), drive, ..self.measures }

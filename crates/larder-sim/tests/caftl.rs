@@ -279,6 +279,75 @@ fn collection_fingerprints_what_it_moves_where_that_is_asked_for() {
     }
 }
 
+/// What idle time fingerprints it reads first, once; what collection moves is read to be moved, and only hashed beside.
+#[test]
+fn each_page_that_is_fingerprinted_out_of_line_is_read_once() {
+    let mut drive = Drive::new(CaftlOptions { in_line: false, ..PLAIN() });
+    let mut rng = Rng::new(11);
+    for _ in 0..4_000 {
+        drive.write(rng.skewed(680) as u32, &[rng.below(200)]);
+    }
+    drive.idle(30);
+    drive.idle(u64::MAX);
+    let (counts, caftl) = (drive.ftl.counts(), drive.ftl.caftl_counts());
+    assert!(caftl.fingerprinted_idle > 0 && caftl.fingerprinted_collected > 0, "{caftl:?}");
+    assert_eq!(counts.reads[Cause::OutOfLine as usize], caftl.fingerprinted_idle);
+    let hashed = drive.shadow.hashed_for[Cause::OutOfLine as usize];
+    assert_eq!(hashed, caftl.fingerprinted_idle + caftl.fingerprinted_collected);
+    assert_eq!(counts.reads[Cause::Collection as usize], counts.programs[Cause::Collection as usize]);
+    drive.check();
+}
+
+/// One plane of 1024 pages, so that pages are programmed from the first on: a metadata page has 170 of them, and four are in RAM.
+const ONE_PLANE: Geometry = Geometry { packages: 1, pages_per_block: 16, over_provisioning_percent: 45.0, ..GEOMETRY };
+
+fn metadata_reads(drive: &Drive) -> u64 {
+    drive.ftl.counts().reads[Cause::Metadata as usize]
+}
+
+/// 700 pages are in five metadata pages. The last of them to come has sent the first to flash. Gathering, 0 sends 1 there, 1 sends 2, and so on: each is
+/// read where its turn comes.
+#[test]
+fn metadata_pages_are_read_to_be_gathered() {
+    let mut drive = Drive::of(ONE_PLANE, CaftlOptions { metadata_pages_in_ram: Some(4), ..PLAIN() });
+    for lpn in 0..700 {
+        drive.write(lpn, &[u64::from(lpn)]);
+    }
+    let programmed = |drive: &Drive| drive.ftl.counts().programs[Cause::Metadata as usize];
+    assert_eq!((metadata_reads(&drive), programmed(&drive)), (0, 1));
+    drive.idle(u64::MAX);
+    assert_eq!(drive.ftl.caftl_counts().merges, 1);
+    assert_eq!((metadata_reads(&drive), programmed(&drive)), (5, 5));
+    drive.check();
+}
+
+/// Pages that collection moves take their metadata along, which is read where it is in flash alone, and once; that of the pages they move
+/// to is in RAM, as pages beside these were written last.
+#[test]
+fn the_metadata_of_a_collected_page_is_read() {
+    let mut drive = Drive::of(ONE_PLANE, CaftlOptions { metadata_pages_in_ram: Some(4), ..PLAIN() });
+    let logical = drive.ftl.maps().logical_pages();
+    // The first block keeps page 0 alone, the second pages 16 and 17, all others three quarters of theirs, or half. The block that copies go to is
+    // taken of the free ones: so two have to be emptied.
+    let again = (1..16).chain(18..32).chain((32..logical).step_by(4)).chain((33..logical).step_by(4));
+    let mut erased = 0;
+    let mut number = 0;
+    for lpn in (0..logical).chain(again) {
+        let before = (metadata_reads(&drive), drive.ftl.counts().clone());
+        number += 1;
+        drive.write(lpn, &[number]);
+        let did = drive.ftl.counts().since(&before.1);
+        if did.blocks_erased() > 0 {
+            erased = did.blocks_erased();
+            assert_eq!((erased, did.programs[Cause::Collection as usize]), (2, 3));
+            assert_eq!((metadata_reads(&drive) - before.0, did.pages_read()), (1, 4));
+            break;
+        }
+    }
+    assert_eq!(erased, 2, "it has collected");
+    drive.check();
+}
+
 /// Figures 8 and 9: writes that are removed, and erase blocks that are not occupied, beside the baseline.
 #[test]
 fn fewer_pages_and_blocks_than_the_baseline() {

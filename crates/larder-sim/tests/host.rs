@@ -12,6 +12,7 @@ use larder_sim::{
     devices::{Action, Device, Requests},
     lab::Listener,
     measure::{DriveMeasures, Measures, Meter},
+    report::drive::figures,
     setup::{DESIGNS, Design, FlashAmount, Granularity, Options, Orphans, Setup, drive::DriveSetup},
     ssd::{
         ftl::{FTLS, FtlKind},
@@ -126,6 +127,28 @@ fn what_is_dirty_is_not_dropped_and_what_is_dropped_is_forgotten() {
     });
     let (dropped, cleaned) = totals.get();
     assert!(dropped > 10_000 && cleaned > 100, "{dropped} pages dropped, {cleaned} blocks cleaned");
+}
+
+/// A layer may keep more for itself than its profile does: what it has for the host is told, and not what the geometry leaves.
+#[test]
+fn the_size_of_a_drive_is_what_its_layer_has_for_the_host() {
+    let of = |name: &str| {
+        let profile = Profile::named("nitro-mlc").expect("a profile");
+        let drive = DriveSetup::new(profile, FtlKind::named(name).expect("a layer"));
+        let setup = Setup {
+            flash: FlashAmount::Bytes(9 << 20),
+            policy: WritePolicy::Through,
+            ..setup("lru", Options { drive: Some(drive), ..Options::default() })
+        };
+        let measures = replayed(&setup, &workload(&mut Rng::new(1), 100)).drive.expect("a drive");
+        let told = figures(&drive, &measures, None);
+        assert_eq!(told["ssd_logical_bytes"], measures.logical_bytes);
+        (measures.logical_bytes, measures.geometry.logical_bytes())
+    };
+    let (has, left) = of("hybrid");
+    assert_eq!((has, left), (9_437_184, 9_854_976));
+    let (has, left) = of("page");
+    assert_eq!(has, left);
 }
 
 fn setup(name: &str, options: Options) -> Setup {

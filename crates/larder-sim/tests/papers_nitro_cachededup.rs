@@ -8,7 +8,7 @@ use larder_sim::{
     report::plot,
 };
 use larder_trace::{
-    Compressibility,
+    Compressibility, Content, Fingerprint, Op, Provenance, Record,
     generate::{Profile, ProfileTrace},
 };
 
@@ -218,4 +218,37 @@ fn more_fits_where_chunks_compress_better() {
         assert!(pairs.clone().all(|(half, quarter)| half <= quarter), "{design}: {pairs:?}");
     }
     assert!(line(&report.tables[2], "CD-ARC").iter().all(|stale| (0.0..100.0).contains(stale)));
+}
+
+/// Of a cache of 16,640 extents some layers would have blocks of 512 KiB and others of 1 MiB, each by itself. Whole WEUs that are
+/// written in order are erased once on all of them, and so are extents in order.
+#[test]
+fn erasures_beside_one_another_are_of_blocks_of_one_size() {
+    const EXTENTS: u64 = 44_096;
+    let records = |_: &str| {
+        let record = |number: u64| {
+            let mut record = Record::new(number, Op::Write, number % EXTENTS * 8192, 8192);
+            let fingerprint = Fingerprint::from_u128(u128::from(number));
+            record.content =
+                Some(Content { fingerprint, stored_bytes: None, is_zero: false, provenance: Provenance::Recorded });
+            Ok(record)
+        };
+        Ok(Box::new((0..2 * EXTENTS).map(record)) as Records<'static>)
+    };
+    let table_of = |name: &str| {
+        let mut lab = Lab::new(vec![Workload::new("WebVM", "in order", records)], 2);
+        let experiment = Experiment::named(name).expect("an experiment");
+        experiment.report(&mut lab).unwrap_or_else(|sentence| panic!("{name}: {sentence}")).tables.remove(0)
+    };
+    let beside = table_of("nitro-fig6");
+    for pair in ["WEU-LRU-TRIM", "WEU-LRU-mod", "extent-LRU-TRIM", "extent-LRU-mod", "extent, unmodified"] {
+        let erased = line(&beside, pair)[0];
+        assert!((0.8..1.25).contains(&erased), "{pair}: {erased} times the erasures of WEU-LRU");
+    }
+    let saved = table_of("nitro-erasures");
+    for variant in ["Extent (ND, NC)", "WEU (ND, NC)"] {
+        let erased = line(&saved, variant);
+        let (least, most) = erased.iter().fold((f64::MAX, 0.0f64), |(low, high), one| (low.min(*one), high.max(*one)));
+        assert!(most < 1.25 * least, "{variant}: {erased:?}");
+    }
 }

@@ -11,8 +11,11 @@ use common::{
     ssd::{Watched, content, profile},
 };
 use larder_sim::ssd::{
-    ftl::FTLS,
+    caftl::{Caftl, options::CaftlOptions},
+    ftl::{FTLS, Ftl, FtlKind},
     geometry::{Geometry, Lpn},
+    op::Cause,
+    space::SpaceOptions,
 };
 use proptest::{prelude::*, test_runner::RngSeed};
 
@@ -146,6 +149,53 @@ fn pages_are_conserved_over_many_erasures() {
             assert!(erased > 10 * u64::from(geometry.blocks()), "{}: {erased} erasures", kind.name);
         }
     });
+}
+
+/// Layers over a space keep apart what dies apart: since a block was erased, its pages are all the host's, or all collected, or all the
+/// layer's own, or all moved to spread wear. So it is of CAFTL and of what it is compared with.
+#[test]
+fn a_block_has_pages_of_one_stream() {
+    let geometry = Geometry {
+        packages: 2,
+        dies_per_package: 1,
+        planes_per_die: 1,
+        blocks_per_plane: 48,
+        pages_per_block: 16,
+        page_bytes: 4096,
+        over_provisioning_percent: 60.0,
+    };
+    let bit = |cause: Cause| 1u32 << cause as u32;
+    let own = [Cause::Metadata, Cause::Journal, Cause::MapTable, Cause::SortRun].map(bit).iter().sum::<u32>();
+    let streams = [bit(Cause::Host), bit(Cause::Collection), own, bit(Cause::WearLevelling)];
+    let made = |name| (FtlKind::named(name).expect("a layer").make)(&profile(geometry)).expect("a drive");
+    let drives = ["page", "page-trim", "caftl", "caftl-accelerated"].map(|name| (name, made(name)));
+    // Without a capacitor the journal is programmed in the midst of a collection, too; and here wear is levelled often.
+    let space = SpaceOptions { wear_spread_max: Some(4), ..SpaceOptions::default() };
+    let options = CaftlOptions { capacitor: false, space, ..CaftlOptions::default() };
+    let levelled: Box<dyn Ftl> = Box::new(Caftl::new(geometry, options).expect("a drive"));
+    for (name, ftl) in drives.into_iter().chain([("caftl, levelled", levelled)]) {
+        let mut drive = Watched::new(name, ftl);
+        let logical = u64::from(drive.ftl.logical_pages());
+        let mut rng = Rng::new(20_267);
+        let mut seen = 0;
+        for step in 0..30_000u64 {
+            let lpn = if step < logical { step } else { rng.skewed(logical) } as u32;
+            let number = if rng.chance(20) { rng.below(50) } else { 1_000 + step };
+            drive.write(lpn, &[content(number)]);
+            if rng.chance(1) {
+                drive.idle(20);
+            }
+            for causes in &drive.shadow.causes_in {
+                let of: Vec<&u32> = streams.iter().filter(|stream| *stream & causes != 0).collect();
+                assert!(of.len() <= 1, "{name}: a block has pages programmed for {causes:#b}");
+                seen |= causes;
+            }
+        }
+        assert!(seen & bit(Cause::Collection) != 0, "{name} has collected");
+        assert_eq!(seen & own != 0, name.starts_with("caftl"), "{name}");
+        assert!(name != "caftl, levelled" || seen & bit(Cause::WearLevelling) != 0, "{name} has levelled wear");
+        drive.check();
+    }
 }
 
 /// A drive may be asked to write the pages of one plane alone: the other planes take them, and none overflows.

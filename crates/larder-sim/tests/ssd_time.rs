@@ -66,7 +66,7 @@ fn read(lpn: u32) -> Request {
     Request::Read(lpn..lpn + 1)
 }
 
-/// A layer that does these operations at the first trim.
+/// A layer that does these operations at the first trim or flush.
 struct Scripted {
     inner: Box<dyn Ftl>,
     ops: Vec<Op>,
@@ -80,6 +80,9 @@ impl Ftl for Scripted {
         self.inner.read(lpn, sink)
     }
     fn trim(&mut self, _: Range<u32>, sink: &mut dyn Sink) {
+        std::mem::take(&mut self.ops).iter().for_each(|op| sink.op(op));
+    }
+    fn flush(&mut self, sink: &mut dyn Sink) {
         std::mem::take(&mut self.ops).iter().for_each(|op| sink.op(op));
     }
     fn locate(&self, lpn: Lpn) -> Option<Ppa> {
@@ -223,6 +226,32 @@ fn a_flush_ends_when_all_before_it_is_programmed() {
     let times = at_own_pace(&mut drive, [(0, write(0..5)), (0, Request::Flush), (0, write(9..12))]);
     assert_eq!(mean(&times.flushes), 5 * (BUS + PROGRAM));
     assert_eq!(drive.now(), 8 * (BUS + PROGRAM));
+}
+
+/// What a trim or a flush has collected is hashed like all else: what it programs waits for that, and so does what comes behind it.
+#[test]
+fn the_controller_hashes_what_trims_and_flushes_collect() {
+    let profile = profile(1, 1, 8);
+    let (hash, cause) = (Hash::Sha1, Cause::OutOfLine);
+    let at = profile.geometry.ppa(profile.geometry.block_in_plane(PlaneId(0), 40), 0);
+    let ops = [
+        Op::Hash { hash, cause },
+        Op::Program { ppa: at, source: Source::Internal, cause: Cause::Journal },
+        Op::Hash { hash, cause },
+    ];
+    let hashed = 2 * profile.hash_ns(hash);
+    assert!(hashed > 0);
+    for request in [Request::Trim(5..6), Request::Flush] {
+        let is_flush = request == Request::Flush;
+        let inner = (FTLS[0].make)(&profile).expect("it is sound");
+        let mut drive = Drive::new(Box::new(Scripted { inner, ops: ops.to_vec() }), &profile).expect("it has times");
+        let times = at_own_pace(&mut drive, [(0, request), (0, write([9]))]);
+        assert_eq!(times.hashing_ns, u128::from(hashed));
+        assert_eq!(drive.now(), hashed + 2 * (BUS + PROGRAM), "the page that is written comes behind");
+        if is_flush {
+            assert_eq!(mean(&times.flushes), hashed + BUS + PROGRAM);
+        }
+    }
 }
 
 /// A copy inside a plane takes no bus, one between planes takes both, one after the other; an erasure waits for the copies before it.

@@ -6,16 +6,21 @@ use common::{
     Rng,
     ssd::{Watched, content},
 };
-use larder_sim::ssd::{
-    counts::{Life, Wear, YEAR_SECONDS},
-    flashtier::FlashTierOptions,
-    ftl::Ftl,
-    geometry::Geometry,
-    hybrid::{Hybrid, HybridOptions},
-    op::Cause,
-    page_mapped::{PageMapped, PageMappedOptions},
-    space::SpaceOptions,
-    weu_aligned::{WeuAligned, WeuAlignedOptions},
+use larder_sim::{
+    host::HostCounts,
+    measure::DriveMeasures,
+    ssd::{
+        caftl::{Caftl, options::CaftlOptions},
+        counts::{Life, Wear, YEAR_SECONDS},
+        flashtier::FlashTierOptions,
+        ftl::Ftl,
+        geometry::Geometry,
+        hybrid::{Hybrid, HybridOptions},
+        op::Cause,
+        page_mapped::{PageMapped, PageMappedOptions},
+        space::SpaceOptions,
+        weu_aligned::{WeuAligned, WeuAlignedOptions},
+    },
 };
 
 const GEOMETRY: Geometry = Geometry {
@@ -128,6 +133,51 @@ fn dynamic_levelling_is_enough_where_all_is_written() {
     let wear = Wear::of(drive.ftl.array());
     println!("{wear:?}");
     assert!(wear.mean > 100.0 && wear.standard_deviation < wear.mean / 10.0, "{wear:?}");
+}
+
+/// Figures that are derived, from what the shadow heard: copies for wear levelling are copies, pages programmed go over the pages that
+/// the host wrote and not over those that are left of them, and wear spreads over all blocks.
+#[test]
+fn derived_figures_are_those_of_their_definitions() {
+    let space = SpaceOptions { wear_spread_max: Some(4), ..SpaceOptions::default() };
+    let options = CaftlOptions { space, ..CaftlOptions::default() };
+    let geometry = Geometry { over_provisioning_percent: 60.0, ..GEOMETRY };
+    let mut drive = Watched::new("caftl", Box::new(Caftl::new(geometry, options).expect("a drive")));
+    let logical = drive.ftl.logical_pages();
+    (0..logical).for_each(|lpn| drive.write(lpn, &[content(u64::from(lpn))]));
+    let mut rng = Rng::new(20_266);
+    for step in 0..20_000 {
+        let number = if rng.chance(20) { rng.below(50) } else { 10_000 + step };
+        let among = if rng.chance(70) { logical / 10 } else { logical };
+        drive.write(rng.below(among.into()) as u32, &[content(number)]);
+    }
+    drive.check();
+    let counts = drive.ftl.counts();
+    let by = |cause: Cause| drive.shadow.counts.programs[cause as usize];
+    let (collected, levelled) = (by(Cause::Collection), by(Cause::WearLevelling));
+    assert!(collected > 0 && levelled > 0 && counts.pages_deduplicated > 0, "{counts:?}");
+    assert_eq!(counts.pages_copied(), collected + levelled);
+    let own = by(Cause::Metadata) + by(Cause::Journal) + by(Cause::MapTable);
+    let written = u64::from(logical) + 20_000;
+    let programmed = written - counts.pages_deduplicated + collected + levelled + own;
+    assert_eq!(counts.write_amplification(), Some(programmed as f64 / written as f64));
+    let read: u64 = drive.shadow.counts.reads.iter().sum();
+    assert_eq!(counts.pages_read(), read);
+    let wear = Wear::of(drive.ftl.array());
+    let blocks = f64::from(geometry.blocks());
+    let erases = || drive.shadow.erases().iter().map(|erases| *erases as f64);
+    let mean = erases().sum::<f64>() / blocks;
+    let variance = erases().map(|erases| (erases - mean) * (erases - mean)).sum::<f64>() / blocks;
+    assert!((wear.mean - mean).abs() < 1e-9 && (wear.standard_deviation - variance.sqrt()).abs() < 1e-9, "{wear:?}");
+    let measures = DriveMeasures {
+        counts: counts.clone(),
+        host: HostCounts::default(),
+        wear,
+        geometry,
+        logical_bytes: u64::from(logical) * 4096,
+        rated_cycles: 3000,
+    };
+    assert!((measures.wear_variation().expect("some") - variance.sqrt() / mean).abs() < 1e-9);
 }
 
 #[test]

@@ -3,7 +3,8 @@
 //! A trace is put into chunks of any size by the two passes of the papers. Compressed sizes that it has not, or that were
 //! made up, are made up for its chunks: a function of a chunk's fingerprint, as Nitro §5.2 and AustereCache §5.1 have it.
 //!
-//! Invariants: each pass over a trace gives the same requests; all caches of one replay get all of them, in order.
+//! Invariants: each pass over a trace gives the same requests; all caches of one replay get all of them, in order, and the drives
+//! beneath them have one shape ([`with_equal_blocks`]).
 //!
 //! What it does not do: choose what is replayed.
 
@@ -24,7 +25,7 @@ use crate::{
     lab::{Listener, broadcast},
     measure::{Measures, Meter},
     replay::Batches,
-    setup::Setup,
+    setup::{Setup, drive::with_equal_blocks},
     survey::{Survey, survey},
 };
 
@@ -250,15 +251,17 @@ impl<'a> Lab<'a> {
         setups: &[Setup],
     ) -> Result<Vec<Replayed>, String> {
         let working_set = self.survey(at, how)?.working_set_chunks;
+        let mut setups = setups.to_vec();
+        with_equal_blocks(&mut setups, working_set);
         let mut meters = Vec::new();
-        for setup in setups {
+        for setup in &setups {
             let built = setup.build(working_set).map_err(|sentence| self.refused(at, setup, &sentence))?;
             meters.push(Meter::new(built, how.chunk_bytes, warmup_requests));
         }
         let mut listeners: Vec<&mut dyn Listener> = meters.iter_mut().map(|meter| meter as &mut dyn Listener).collect();
         self.listen(at, how, &mut listeners)?;
         let measures = meters.into_iter().map(Meter::finish);
-        Ok(setups.iter().zip(measures).map(|(setup, measures)| Replayed { setup: *setup, measures }).collect())
+        Ok(setups.into_iter().zip(measures).map(|(setup, measures)| Replayed { setup, measures }).collect())
     }
 
     /// The requests of a trace, for whoever makes them.

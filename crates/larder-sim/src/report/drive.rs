@@ -59,7 +59,7 @@ pub fn has_drive(row: &Row) -> bool {
 
 /// The keys of a drive. `seconds` is the time that the whole trace takes, where it tells.
 pub fn figures(setup: &DriveSetup, measures: &DriveMeasures, seconds: Option<f64>) -> Value {
-    let DriveMeasures { counts, host, wear, geometry, rated_cycles } = measures;
+    let DriveMeasures { counts, host, wear, geometry, logical_bytes, rated_cycles } = measures;
     let life = seconds.map(|seconds| measures.life(seconds));
     // Infinite where nothing was erased: that is no number of JSON.
     let years = |years: f64| years.is_finite().then_some(years);
@@ -71,7 +71,7 @@ pub fn figures(setup: &DriveSetup, measures: &DriveMeasures, seconds: Option<f64
     json!({
         "ssd": setup.profile.name,
         "ftl": setup.ftl.name,
-        "ssd_logical_bytes": geometry.logical_bytes(),
+        "ssd_logical_bytes": logical_bytes,
         "ssd_blocks": geometry.blocks(),
         "ssd_block_bytes": geometry.block_bytes(),
         "ssd_page_bytes": geometry.page_bytes,

@@ -3,7 +3,8 @@
 //!
 //! A write is over when the buffer has all its pages (CAFTL section 4.1.1): it takes a frame a page, and passes the host's
 //! link. From the buffer the oldest request goes to the translation layer, first through the controller where it is to be hashed, one
-//! request at a time; then its pages are programmed, and their frames are free. A page that is not programmed, since its content is
+//! request at a time; then its pages are programmed, and their frames are free. What a trim, a flush or idle time has to be hashed
+//! takes its turn there, too. A page that is not programmed, since its content is
 //! there, keeps its frame until it is hashed, and until the page that it refers to is programmed, where that waits still. A read is over when its pages are in the buffer
 //! and have passed the link: what the buffer holds is there at once, the rest is read from flash, before all that waits for those
 //! planes without being a read of the host. Reads take frames, too, before writes do, unless they shall [wait their
@@ -122,7 +123,8 @@ pub struct Drive {
     /// Flushes, and the batch before which all has to be programmed.
     flushes: VecDeque<(u64, u64)>,
     link_is_free_at: Nanos,
-    hashing: Option<HandedOver>,
+    /// What the controller hashes, and what waits for that.
+    hashing: VecDeque<HandedOver>,
     /// Host pages that were handed over and are not programmed.
     programs_ahead: u64,
     /// Pages whose programs are not over.
@@ -166,7 +168,7 @@ impl Drive {
             reads_waiting: VecDeque::new(),
             flushes: VecDeque::new(),
             link_is_free_at: 0,
-            hashing: None,
+            hashing: VecDeque::new(),
             programs_ahead: 0,
             filling: Filling::default(),
             is_settled: true,
@@ -251,7 +253,7 @@ impl Drive {
                 for run in self.buffer.trim(pages) {
                     self.ftl.trim(run, &mut |op: &Op| ops.push(*op));
                 }
-                self.enqueue(&ops, None, None);
+                self.hash_and_program(HandedOver { ops, ..HandedOver::default() });
                 self.is_over(number);
             }
             Request::Flush => {
@@ -292,11 +294,7 @@ impl Drive {
                 }
                 self.one_less(request);
             }
-            Event::Hashed => {
-                if let Some(handed) = self.hashing.take() {
-                    self.program(handed);
-                }
-            }
+            Event::Hashed => self.is_hashed(),
         }
         self.go_on();
         true
@@ -327,7 +325,7 @@ impl Drive {
         let used = self.ftl.idle(IDLE_BUDGET, &mut |op: &Op| ops.push(*op));
         self.is_settled = used == 0;
         if used > 0 {
-            self.hash_and_program(HandedOver { batch: None, ops });
+            self.hash_and_program(HandedOver { ops, ..HandedOver::default() });
         }
         !self.events.is_empty()
     }
@@ -342,7 +340,7 @@ impl Drive {
                 break;
             }
         }
-        while self.hashing.is_none()
+        while self.hashing.is_empty()
             && self.programs_ahead < PROGRAMS_AHEAD * u64::from(self.planes())
             && let Some(handed) = self.hand_over()
         {
@@ -409,18 +407,16 @@ impl Drive {
             self.flushes.pop_front();
             let mut ops = Vec::new();
             self.ftl.flush(&mut |op: &Op| ops.push(*op));
-            match ops.iter().rposition(|op| matches!(op, Op::Program { .. })) {
-                None => {
-                    self.enqueue(&ops, None, None);
-                    self.is_over(request);
-                }
-                Some(last) => {
+            let last = ops.iter().rposition(|op| matches!(op, Op::Program { .. }));
+            match last {
+                None => self.is_over(request),
+                Some(_) => {
                     if let Some(flush) = self.requests.get_mut(&request) {
                         flush.left = 1;
                     }
-                    self.enqueue(&ops, None, Some((last, request)));
                 }
             }
+            self.hash_and_program(HandedOver { ops, awaited: last.map(|last| (last, request)), batch: None });
         }
     }
 

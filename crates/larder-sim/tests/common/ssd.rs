@@ -38,6 +38,10 @@ pub struct Shadow {
     /// Logical pages that the drive dropped (true) or programmed for the host since this was last cleared, in order.
     pub came_and_went: Vec<(Lpn, bool)>,
     pub counts: Counts,
+    /// Pages hashed, by why.
+    pub hashed_for: [u64; Cause::COUNT],
+    /// Why pages of a block were programmed since it was erased, a bit for each cause.
+    pub causes_in: Vec<u32>,
     /// The power goes after so many programs and erasures more: who hears of the last unwinds with [`PowerCut`].
     pub power_goes_after: Option<u64>,
     /// Of these alone, where that is said.
@@ -60,6 +64,8 @@ impl Shadow {
             host_reads: Vec::new(),
             came_and_went: Vec::new(),
             counts: Counts::default(),
+            hashed_for: [0; Cause::COUNT],
+            causes_in: vec![0; geometry.blocks() as usize],
             power_goes_after: None,
             power_counts: None,
             last_change: (Cause::Host, false),
@@ -109,6 +115,7 @@ impl Shadow {
             }
         }
         self.counts.programs[cause as usize] += 1;
+        self.causes_in[block as usize] |= 1 << cause as u32;
     }
 
     /// How often each block was erased.
@@ -134,9 +141,13 @@ impl Sink for Shadow {
                 self.pages[start..start + pages as usize].fill(None);
                 self.written[block.0 as usize] = 0;
                 self.erases[block.0 as usize] += 1;
+                self.causes_in[block.0 as usize] = 0;
                 self.counts.erases[cause as usize] += 1;
             }
-            Op::Hash { hash, .. } => self.counts.hashes[hash as usize] += 1,
+            Op::Hash { hash, cause } => {
+                self.counts.hashes[hash as usize] += 1;
+                self.hashed_for[cause as usize] += 1;
+            }
             Op::Evicted { lpn } => {
                 self.came_and_went.push((lpn, true));
                 self.counts.pages_evicted += 1;
@@ -302,6 +313,10 @@ impl Watched {
             counts.host_pages_written - counts.pages_deduplicated + others,
             "{name}: programs = host pages - deduplicated + copies + padding + the layer's own"
         );
+        for cause in [Cause::Collection, Cause::WearLevelling, Cause::Merge] {
+            let reads = counts.reads[cause as usize];
+            assert_eq!(reads, by(cause), "{name}: each page copied for {} is read once", cause.name());
+        }
         let per_block = u64::from(array.geometry().pages_per_block);
         assert!(counts.blocks_erased() * per_block + pages >= counts.pages_programmed(), "{name}");
     }

@@ -191,9 +191,17 @@ pub(super) fn fig12(lab: &mut Lab<'_>) -> Result<Report, String> {
     let mut counted = Table::new("A lookup", "Comparisons of fingerprints", WORKLOAD, &titles);
     let all = std::iter::once("One bucket after the other").chain(names);
     all.zip(each).for_each(|(name, line)| counted.push(name, line));
+    // The paper's figure is d2's: where there is a d2, so is ours.
+    let of_d2 = titles.iter().position(|title| *title == lab.title_of("d2"));
+    let (searched, ours) = match of_d2 {
+        Some(at) => {
+            ("Bucket-level binary search in d2 (%)", table.ours(names[2]).and_then(|line| *line.get(at)?).map(Span::at))
+        }
+        None => ("Bucket-level binary search, up to (%)", span(&table, names[2])),
+    };
     let comparisons = vec![
         compared("Range check, up to (%)", Span::at(23.7), span(&table, names[0])),
-        compared("Bucket-level binary search in d2, or up to (%)", Span::at(85.5), span(&table, names[2])),
+        compared(searched, Span::at(85.5), ours),
     ];
     let of_all = [
         "The baseline searches the buckets of a segment one after the other, each by halves. All have 256 segments, and \

@@ -20,7 +20,8 @@ const PROFILE: &str = "nitro-mlc";
 
 /// Pages as small as the sectors that a cache here writes in, so that none of a segment is written in part. Blocks are of 2 MiB as the
 /// profile's, and smaller where the drive is cut to a small cache: half as large for each time that one plane would have too few
-/// ([`BLOCKS_PER_PLANE_MIN`](crate::setup::drive::BLOCKS_PER_PLANE_MIN)); and on `weu` where a WEU would not be whole blocks.
+/// ([`BLOCKS_PER_PLANE_MIN`](crate::setup::drive::BLOCKS_PER_PLANE_MIN)); and on `weu` where a WEU would not be whole blocks. Then
+/// all drives beside it have such, since erasures are compared.
 const PAGE_BYTES: f64 = 4096.0;
 const PAGES_PER_BLOCK: f64 = 512.0;
 

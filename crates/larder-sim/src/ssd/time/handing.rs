@@ -1,7 +1,9 @@
-//! From the buffer to the planes: a batch is handed to the layer, hashed by the controller, and programmed.
+//! From the layer to the planes: what a batch, a trim, a flush or idle time has the layer do is hashed by the controller, as far as
+//! that is asked, and goes to the planes then.
 //!
-//! Invariants: the controller has one batch at a time. A page gives its frame back once: when it is programmed, or, where its content
-//! is there, when it is hashed and that content is programmed.
+//! Invariants: the controller has one batch at a time, and what it has comes to the planes in the order in which the layer did it. A
+//! page gives its frame back once: when it is programmed, or, where its content is there, when it is hashed and that content is
+//! programmed.
 //!
 //! What it does not do: say when a batch is handed over.
 
@@ -12,11 +14,14 @@ use crate::ssd::{
     op::{Op, Source},
 };
 
-/// What the layer was handed, while the controller hashes it.
+/// What the layer did, while the controller hashes it.
+#[derive(Default)]
 pub(super) struct HandedOver {
-    /// The batch and its pages; none where the layer works on its own.
+    /// The batch and its pages; none where it was no batch.
     pub batch: Option<(u64, Vec<PageWrite>)>,
     pub ops: Vec<Op>,
+    /// The operation that a request waits for, by its place, and the request.
+    pub awaited: Option<(usize, u64)>,
 }
 
 impl Drive {
@@ -32,31 +37,51 @@ impl Drive {
         for Lpn(lpn) in trimmed {
             self.ftl.trim(lpn..lpn + 1, &mut |op: &Op| ops.push(*op));
         }
-        Some(HandedOver { batch: Some((batch, pages)), ops })
+        Some(HandedOver { batch: Some((batch, pages)), ops, ..HandedOver::default() })
     }
 
-    /// The controller hashes what it was handed, and has it programmed then.
+    /// The controller hashes what the layer did, behind what it has, and has it programmed then.
     pub(super) fn hash_and_program(&mut self, handed: HandedOver) {
-        let hash_ns = |op: &Op| match op {
-            Op::Hash { hash, .. } => self.profile.hash_ns(*hash),
-            _ => 0,
-        };
-        let ns: Nanos = handed.ops.iter().map(hash_ns).sum();
-        self.times.hashing_ns += u128::from(ns);
-        match ns {
-            0 => self.program(handed),
-            ns => {
-                self.hashing = Some(handed);
-                self.at(self.now + ns, Event::Hashed);
+        self.times.hashing_ns += u128::from(self.hashes_ns(&handed));
+        self.hashing.push_back(handed);
+        if self.hashing.len() == 1 {
+            self.hash_next();
+        }
+    }
+
+    /// The controller has hashed the first of what it has.
+    pub(super) fn is_hashed(&mut self) {
+        if let Some(handed) = self.hashing.pop_front() {
+            self.program(handed);
+        }
+        self.hash_next();
+    }
+
+    /// The controller begins with the next; what is not to be hashed is done with at once.
+    fn hash_next(&mut self) {
+        while let Some(handed) = self.hashing.front() {
+            match self.hashes_ns(handed) {
+                0 => {
+                    let handed = self.hashing.pop_front().unwrap_or_default();
+                    self.program(handed);
+                }
+                ns => return self.at(self.now + ns, Event::Hashed),
             }
         }
     }
 
-    /// What was handed over and hashed goes to the planes; pages whose content is there already need their frames no more, once it
-    /// is there.
-    pub(super) fn program(&mut self, handed: HandedOver) {
+    fn hashes_ns(&self, handed: &HandedOver) -> Nanos {
+        let hash_ns = |op: &Op| match op {
+            Op::Hash { hash, .. } => self.profile.hash_ns(*hash),
+            _ => 0,
+        };
+        handed.ops.iter().map(hash_ns).sum()
+    }
+
+    /// What was hashed goes to the planes; pages whose content is there already need their frames no more, once it is there.
+    fn program(&mut self, handed: HandedOver) {
         let Some((batch, pages)) = handed.batch else {
-            return self.enqueue(&handed.ops, None, None);
+            return self.enqueue(&handed.ops, None, handed.awaited);
         };
         let is_programmed = |op: &Op| match op {
             Op::Program { source: Source::Host(lpn, _), .. } => Some(lpn.0),
