@@ -52,7 +52,7 @@ pub const REQUEST_BYTES_MAX: u32 = 32 << 20;
 
 /// An open cache.
 pub struct Cache {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     info: DeviceInfo,
     recovery: RecoveryReport,
 }

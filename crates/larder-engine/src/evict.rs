@@ -237,3 +237,6 @@ impl Shared {
         true
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,73 @@
+//! What was freed ahead is taken at once by a chunk that needs the room, unless somebody uses it: that a search from outside hardly ever
+//! meets, for who reads a chunk makes it recent, and others go first.
+
+use super::*;
+use crate::{CreateOptions, Tuning, cache::Cache, create, stripes::Stripe};
+use larder_core::{Fingerprint, design::Wanted};
+use larder_device::{
+    Runtime,
+    driver::block_on,
+    ram::RamDevice,
+    rng::mix64,
+    threads::{ThreadRuntime, ThreadRuntimeOptions},
+};
+use std::time::Instant;
+
+const MIB: u64 = 1 << 20;
+const CHUNK: usize = 8 << 10;
+const CHUNKS: u64 = 1000;
+
+#[test]
+fn a_slot_that_was_freed_ahead_is_not_taken_while_it_is_used() {
+    let flash = Arc::new(RamDevice::new("flash", 6 * MIB, 512));
+    let origin = Arc::new(RamDevice::new("origin", CHUNKS * CHUNK as u64, 512));
+    let mut options = CreateOptions { flash_uuid: [7; 16], hash_key: [9; 32], ..CreateOptions::default() };
+    crate::designs::named("austere").expect("austere").fit(&mut options);
+    options.mode = larder_format::WriteMode::Through;
+    block_on(create(&*flash, CHUNKS * CHUNK as u64, &options)).expect("created");
+    let runtime = ThreadRuntime::new(ThreadRuntimeOptions { workers: 0, name: "evict".into() });
+    let opening = Cache::open(flash, origin, runtime.clone() as Arc<dyn Runtime>, Tuning::default());
+    let cache = block_on(opening).expect("opened");
+    let shared = &cache.shared;
+    for number in 0..CHUNKS {
+        let chunk: Vec<u8> = (0..CHUNK as u64).map(|at| mix64(number << 16 | at) as u8).collect();
+        cache.write_at(number * CHUNK as u64, &chunk).expect("written");
+    }
+    let began = Instant::now();
+    // A chunk that finds its bucket full of what was freed ahead; the evictor frees that in its own time.
+    let mut number = 0;
+    let (mut state, lba, slots) = loop {
+        assert!(began.elapsed() < Duration::from_secs(60), "nothing was freed ahead");
+        number += 1;
+        let mut state = shared.state.lock();
+        let State { design, in_memory, log, .. } = &mut *state;
+        let mut fingerprint = Fingerprint([5; 16]);
+        fingerprint.0[..8].copy_from_slice(&mix64(number).to_le_bytes());
+        let lba = Lba(CHUNKS + number);
+        let wanted = Wanted { lba, fingerprint: Some(fingerprint), stored_len: CHUNK as u32 };
+        if design.open_slot_for(StreamClass::Clean, &wanted).is_some() {
+            continue;
+        }
+        let slots = design.in_the_way(lba);
+        let is_free = |&slot: &SlotId| design.is_freed(slot, log.durable_below) && !in_memory[slot.0 as usize];
+        if !slots.is_empty() && slots.iter().all(is_free) {
+            break (state, lba, slots);
+        }
+    };
+    let evicted = || shared.counters.evicted_weus.load(Relaxed);
+    let before = evicted();
+    for &slot in &slots {
+        let pinned = shared.pins.pin(slot, Stripe(0));
+        assert!(!shared.reuse_freed(&mut state, lba), "{slot:?} is being read");
+        drop(pinned);
+        state.in_memory[slot.0 as usize] = true;
+        assert!(!shared.reuse_freed(&mut state, lba), "{slot:?} is being written");
+        state.in_memory[slot.0 as usize] = false;
+    }
+    assert_eq!(evicted(), before);
+    assert!(shared.reuse_freed(&mut state, lba), "nobody uses {slots:?}");
+    assert_eq!(evicted() - before, slots.len() as u64);
+    drop(state);
+    drop(cache);
+    runtime.shutdown();
+}
