@@ -417,8 +417,8 @@ pub trait Design: Send + Sync {
     /// The next slots, in the order of [`Design::export_slots`]; `None` at the end. Each slot is among them once, as it was at that moment.
     fn next_slots(&mut self) -> Option<Vec<ExportedSlot>>;
 
-    /// The next known fingerprints with their live places, in the order of [`Design::export_fingerprints`]; `None` at the end. Of a
-    /// fingerprint that comes twice the later place holds.
+    /// The next known fingerprints with their live places, in the order of [`Design::export_fingerprints`]; `None` at the end. None comes
+    /// twice: what came to be known since the export began is left out, for the log has it.
     fn next_fingerprints(&mut self) -> Option<Vec<(Fingerprint, Place)>>;
 
     /// What a design keeps in a checkpoint beside all that, yet empty: in what order it has its addresses, and which it remembers. It goes

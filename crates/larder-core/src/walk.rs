@@ -39,6 +39,11 @@ impl Numbers {
         is_new
     }
 
+    /// Whether it is there.
+    pub fn has(&self, i: u32) -> bool {
+        self.0.get(i as usize / 64).is_some_and(|word| word & 1 << (i % 64) != 0)
+    }
+
     /// Bytes that it has allocated.
     pub fn ram_bytes(&self) -> usize {
         self.0.capacity() * size_of::<u64>()
@@ -56,6 +61,20 @@ impl Walk {
     pub fn unlinks(&mut self, i: u32, newer: u32) {
         if self.at == Some(i) {
             self.at = known(newer);
+        }
+    }
+
+    /// The node that has its turn next.
+    #[cfg(test)]
+    pub fn at(&self) -> Option<u32> {
+        self.at
+    }
+
+    /// Node `i` is new: it has no turn in a walk that is under way.
+    #[inline]
+    pub fn passes(&mut self, i: u32) {
+        if self.at.is_some() {
+            self.seen.add(i);
         }
     }
 
@@ -78,6 +97,12 @@ impl Walk {
         }
         self.at = at;
         Some(piece)
+    }
+
+    /// Bytes that a walk along nodes of so many numbers allocates at most.
+    pub fn ram_bytes_max(numbers: usize) -> usize {
+        // The set has grown to twice of what it needs, perhaps.
+        2 * numbers.div_ceil(64) * size_of::<u64>() + 64
     }
 
     /// Bytes that the walk has allocated.

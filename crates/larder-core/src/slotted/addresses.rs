@@ -284,7 +284,8 @@ impl<P: Copy, const LISTS: usize> Addresses<P, LISTS> {
 
     /// The most that it will be.
     pub fn ram_bytes_max(&self) -> usize {
-        table_bytes_max::<u32>(self.nodes_max) + self.nodes_max * size_of::<Node<P>>()
+        let walk = Walk::ram_bytes_max(self.nodes_max);
+        table_bytes_max::<u32>(self.nodes_max) + self.nodes_max * size_of::<Node<P>>() + walk
     }
 }
 

@@ -107,7 +107,7 @@ impl SlotList {
 
     /// The most that it will be, for so many slots.
     pub fn ram_bytes_max(slots: usize) -> usize {
-        vec_bytes_max::<Neighbours>(slots)
+        vec_bytes_max::<Neighbours>(slots) + Walk::ram_bytes_max(slots)
     }
 }
 

@@ -46,6 +46,7 @@ use crate::{
     nitro::Nitro,
     slots::SlotState,
     types::{Fingerprint, Lba, Place, SlotId},
+    walk::Numbers,
 };
 use restored::{Restoring, is_unshared};
 use std::collections::{BTreeSet, VecDeque};
@@ -116,8 +117,10 @@ pub struct Placed {
     entries_changed: u64,
     /// Recovery runs.
     restoring: Option<Restoring>,
-    /// Data slots whose content a checkpoint was told of.
+    /// Data slots before this one were told to a checkpoint; all of them, where none asks.
     exported: usize,
+    /// Data slots that got other content since it began to ask.
+    held_since: Numbers,
 }
 
 /// How many flash slots are kept beside those of the design, of a cache of `slots` flash slots.
@@ -199,7 +202,8 @@ impl Placed {
             decision: Decision::default(),
             entries_changed: 0,
             restoring: None,
-            exported: 0,
+            exported: usize::MAX,
+            held_since: Numbers::default(),
         }
     }
 
@@ -249,6 +253,9 @@ impl Placed {
         if let Some(held) = self.held.get_mut(slot.0 as usize) {
             *held = Held::new(place, fingerprint);
             self.owner[place.slot.0 as usize] = slot.0;
+            if self.exported < self.held.len() {
+                self.held_since.add(slot.0);
+            }
         }
     }
 

@@ -11,7 +11,7 @@ use crate::{
     ranges::Run,
     slots::{ExportedSlot, SlotState},
     types::{Fingerprint, Lba, Place, SlotId, StreamClass},
-    walk::PIECE,
+    walk::{Numbers, PIECE},
 };
 
 impl Design for Placed {
@@ -255,12 +255,13 @@ impl Design for Placed {
     }
 
     fn export_fingerprints(&self) -> Vec<(Fingerprint, Place)> {
-        self.known_among(0..self.held.len())
+        self.known_among(0..self.held.len(), &Numbers::default())
     }
 
     fn begin_export(&mut self) {
         self.mappings.begin_export();
         self.exported = 0;
+        self.held_since = Numbers::default();
     }
 
     fn next_slots(&mut self) -> Option<Vec<ExportedSlot>> {
@@ -268,9 +269,13 @@ impl Design for Placed {
     }
 
     fn next_fingerprints(&mut self) -> Option<Vec<(Fingerprint, Place)>> {
+        if self.exported >= self.held.len() {
+            self.held_since = Numbers::default();
+            return None;
+        }
         let slots = self.exported..self.held.len().min(self.exported + PIECE);
         self.exported = slots.end;
-        (!slots.is_empty()).then(|| self.known_among(slots))
+        Some(self.known_among(slots, &self.held_since))
     }
 
     fn begin_history(&self) -> Option<Draft> {

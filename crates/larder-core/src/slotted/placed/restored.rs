@@ -18,6 +18,7 @@ use crate::{
     slots::SlotState,
     slotted::kept::{Kept, KeptAddress, shape_of},
     types::{Fingerprint, Lba, Place, SlotId, StreamClass},
+    walk::Numbers,
 };
 use std::{collections::BTreeMap, ops::Range};
 
@@ -97,11 +98,12 @@ impl Placed {
         Draft::new(shape_of(&*self.design), self.design.sizes().addresses)
     }
 
-    /// The contents of these data slots that addresses may share, and where they are.
-    pub(super) fn known_among(&self, slots: Range<usize>) -> Vec<(Fingerprint, Place)> {
-        let shared = |held: &&Held| self.dedup && held.slot != NONE && !is_unshared(&Fingerprint(held.fingerprint));
-        let held = self.held.get(slots).unwrap_or_default();
-        held.iter().filter(shared).map(|held| (Fingerprint(held.fingerprint), held.place())).collect()
+    /// The contents of these data slots that addresses may share, and where they are; but not `without`.
+    pub(super) fn known_among(&self, slots: Range<usize>, without: &Numbers) -> Vec<(Fingerprint, Place)> {
+        let shared = |held: &Held| self.dedup && held.slot != NONE && !is_unshared(&Fingerprint(held.fingerprint));
+        let held = slots.clone().zip(self.held.get(slots).unwrap_or_default());
+        let told = held.filter(|(slot, held)| shared(held) && !without.has(*slot as u32));
+        told.map(|(_, held)| (Fingerprint(held.fingerprint), held.place())).collect()
     }
 
     /// A piece of a history; whether it can be one.
