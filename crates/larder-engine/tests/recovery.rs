@@ -11,16 +11,19 @@ mod common;
 
 use common::*;
 use larder_core::{Design, Fingerprint, Lba, Lookup, Place, SlotId, StreamClass, history::whole, slots::SlotState};
-use larder_device::{IoOp, ZeroFlags, rng::Rng, sim::Schedule};
+use larder_device::{IoBuf, IoOp, WriteFlags, ZeroFlags, rng::Rng, sim::Schedule};
 use larder_engine::{
     Tuning,
+    designs::DESIGNS,
     dump::{self, PlaceDump},
     recover::{Recovered, recover, recover_by},
+    verify::verify,
     walk::{Progress, Reader},
 };
-use larder_format::DesignId;
+use larder_format::{DesignId, WriteMode};
 use std::{
     collections::{BTreeMap, BTreeSet},
+    pin::Pin,
     time::Duration,
 };
 
@@ -612,4 +615,64 @@ fn recovery_reads_what_it_needs_once_with_several_reads_in_flight() {
             assert!((2..=8).contains(&in_flight_max), "{in_flight_max} reads in flight");
         }
     }
+}
+
+/// However a life ends, what it leaves on flash is sound to who verifies it: also where checkpoints were written while requests went on,
+/// and where one is written while what recovery found still waits to be put in order.
+#[test]
+fn what_a_life_leaves_is_found_sound() {
+    for (design, mode) in DESIGNS.iter().flat_map(|design| WriteMode::ALL.iter().map(move |mode| (design, *mode))) {
+        each_seed(2, |seed| {
+            let mut setup = Setup { flash_bytes: 6 * MIB, schedule: Schedule::Chaos, ..setup() };
+            setup.options.design = design.id;
+            setup.options.mode = mode;
+            let mut world = World::new(seed, setup);
+            fill_origin(&world);
+            let mut rng = Rng::new(seed ^ 177);
+            for life in 0..4 {
+                for _ in 0..30 {
+                    let mut works: Vec<Work<'_>> = (0..16).map(|_| some_work(&world, &mut rng)).collect();
+                    if rng.chance(1, 4) {
+                        let cache = world.cache().clone();
+                        works.push(Box::pin(async move { cache.checkpoint().await.expect("a checkpoint") }));
+                    }
+                    world.run(all(works));
+                }
+                let name = format!("{}, {mode:?}, life {life}", design.name);
+                match rng.below(3) {
+                    0 => world.crash(),
+                    1 => world.kill(),
+                    _ => world.close(),
+                }
+                assert_sound(&world, &name);
+                world.open();
+                if rng.chance(1, 2) {
+                    world.close();
+                    assert_sound(&world, &format!("{name}, ended at once"));
+                    world.open();
+                }
+            }
+        });
+    }
+}
+
+type Work<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
+
+/// A read, or a write of content that comes again, or of new content.
+fn some_work<'a>(world: &'a World, rng: &mut Rng) -> Work<'a> {
+    let (cache, lba) = (world.cache(), rng.below(CHUNKS));
+    let content = if rng.chance(1, 2) { rng.below(100) } else { 1000 + rng.below(1 << 30) };
+    if rng.chance(1, 3) {
+        return Box::pin(async move {
+            cache.read(at(lba), IoBuf::new(CHUNK)).await.expect("a read");
+        });
+    }
+    let data = IoBuf::copy_of(&noise(content, CHUNK)).freeze();
+    Box::pin(async move { cache.write(at(lba), data, WriteFlags::default()).await.expect("a write") })
+}
+
+fn assert_sound(world: &World, when: &str) {
+    let flash = world.flash.clone();
+    let report = world.runtime.block_on(async move { verify(&*flash, &mut |_, _| {}).await }).expect("a cache");
+    assert!(report.clean, "{when}: {:?}", report.problems.iter().take(5).collect::<Vec<_>>());
 }
