@@ -12,12 +12,14 @@
 //!
 //! What it does not do: read flash to compare contents; 128 bits of a keyed BLAKE3 are the comparison.
 
+mod export;
+
 use crate::{
     lba_index::GENERATION_MASK,
     types::{Fingerprint, Place, SlotId},
     walk::Walk,
 };
-use hashbrown::{HashMap, HashSet, HashTable};
+use hashbrown::HashTable;
 
 const NONE: u32 = u32::MAX;
 /// Entries of a segment of the slab, a power of two.
@@ -407,57 +409,6 @@ impl FpIndex {
         }
     }
 
-    /// All entries, least recent first: fingerprint and place, with the generation modulo 2^24.
-    pub fn iter_oldest_first(&self) -> impl Iterator<Item = (Fingerprint, Place)> + '_ {
-        let (mut at, superseded) = (self.oldest, self.superseded());
-        std::iter::from_fn(move || {
-            let (i, entry) = (at, self.slab.get(at)?);
-            at = entry.newer;
-            let known = (Fingerprint(entry.fingerprint), Self::place_of(entry, (entry.packed >> 40) as u32));
-            Some((!superseded.contains(&i)).then_some(known))
-        })
-        .flatten()
-    }
-
-    /// A walk along all entries begins, least recent first.
-    pub fn begin_walk(&mut self) {
-        self.walk_begins = true;
-    }
-
-    /// The next entries of the walk: fingerprint and place, with the generation modulo 2^24; none of them twice, and none that came since it
-    /// began. `None` at its end. First comes nothing, as often as shards have entries that wait: with those some have to go.
-    pub fn walk(&mut self) -> Option<Vec<(Fingerprint, Place)>> {
-        if self.walk_begins && self.waiting > 0 {
-            self.settle_some();
-            return Some(Vec::new());
-        }
-        if std::mem::take(&mut self.walk_begins) {
-            self.walk.begin(self.oldest, self.len());
-        }
-        let slab = &self.slab;
-        let seen = self.walk.next(|i| slab[i].newer)?;
-        let known = |&i: &u32| {
-            let entry = &slab[i];
-            (Fingerprint(entry.fingerprint), Self::place_of(entry, (entry.packed >> 40) as u32))
-        };
-        Some(seen.iter().map(known).collect())
-    }
-
-    /// The entries that will go when those that wait get into the tables.
-    fn superseded(&self) -> HashSet<u32> {
-        let mut superseded = HashSet::new();
-        for shard in self.shards.iter().filter(|shard| !shard.waiting.is_empty()) {
-            let mut newest: HashMap<[u8; 16], u32> = HashMap::new();
-            for &i in &shard.waiting {
-                let fingerprint = self.slab[i].fingerprint;
-                let in_table = |&j: &u32| self.slab[j].fingerprint == fingerprint;
-                let older = newest.insert(fingerprint, i);
-                superseded.extend(older.or_else(|| shard.table.find(hash_of(&fingerprint), in_table).copied()));
-            }
-        }
-        superseded
-    }
-
     /// Removes entry `i`. False where it is in no table, or leaves it for a newer one of its content that waited.
     fn remove_at(&mut self, i: u32) -> bool {
         let fingerprint = self.slab[i].fingerprint;
@@ -509,6 +460,7 @@ impl FpIndex {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hashbrown::HashSet;
 
     fn fp(i: u32) -> Fingerprint {
         let mut bytes = [0; 16];
@@ -598,8 +550,7 @@ mod tests {
                 pieces.extend(piece);
             }
             assert_eq!(pieces, whole, "at rest");
-            let stays =
-                |known: &Fingerprint| u32::from_le_bytes([known.0[0], known.0[1], known.0[2], known.0[3]]) % 3 == 0;
+            let stays = |known: &Fingerprint| known.0[0].is_multiple_of(3);
             let mut told = HashSet::new();
             index.begin_walk();
             while let Some(piece) = index.walk() {
