@@ -284,3 +284,51 @@ impl History {
         Some(History { target, lists, data })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Lists of different moments may have more on them together than there can be at any one.
+    #[test]
+    fn a_draft_has_no_more_than_there_is_room_for() {
+        for looks_at_content in [false, true] {
+            let used_slots = if looks_at_content { 5 } else { 0 };
+            let shape = Shape { lists: 3, data_chunks: 9, addresses: 20, used_slots, looks_at_content };
+            let mut draft = Draft::new(shape, 4);
+            let content = |number: u64| Fingerprint(if looks_at_content { [number as u8; 16] } else { [0; 16] });
+            draft.address(Lba(99), &content(0));
+            let mut expected = vec![Vec::new(); 3];
+            for number in 0..27 {
+                if number % 9 == 0 {
+                    draft.next_stage();
+                }
+                draft.address(Lba(number), &content(number));
+                if number < 20 {
+                    let listed = ListedAddress { lba: Lba(number), fingerprint: content(number) };
+                    expected[number as usize / 9].push(listed);
+                }
+            }
+            draft.next_stage();
+            draft.address(Lba(99), &content(0));
+            let used = |slot: u32| UsedSlot { slot: SlotId(slot), generation: slot + 1, stamp: slot.into() };
+            (0..8).for_each(|slot| draft.used(&used(slot)));
+            draft.set_target(12.5);
+            let bytes = draft.finish();
+            assert!(bytes.len() as u64 <= shape.bytes_max());
+            let data = (0..used_slots as u32).map(used).collect();
+            assert_eq!(History::decode(&bytes, &shape), Some(History { target: 9.0, lists: expected, data }));
+        }
+    }
+
+    #[test]
+    fn the_first_list_gives_way_to_the_others() {
+        let mut lists = vec![vec![1, 2, 3], vec![4, 5], vec![6, 7, 8, 9]];
+        cut(&mut lists, &[2, 0], 7);
+        assert_eq!(lists, [vec![1, 2, 3], vec![4, 5], vec![6, 7, 8, 9]], "there is room");
+        cut(&mut lists, &[2, 0], 5);
+        assert_eq!(lists, [vec![1, 2, 3], vec![4, 5], vec![8, 9]]);
+        cut(&mut lists, &[2, 0], 1);
+        assert_eq!(lists, [vec![3], vec![4, 5], vec![]]);
+    }
+}
