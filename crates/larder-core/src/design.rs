@@ -418,7 +418,7 @@ pub trait Design: Send + Sync {
     fn next_slots(&mut self) -> Option<Vec<ExportedSlot>>;
 
     /// The next known fingerprints with their live places, in the order of [`Design::export_fingerprints`]; `None` at the end. None comes
-    /// twice: what came to be known since the export began is left out, for the log has it.
+    /// twice: what came to be known since the export began is left out. The log has it, if its mapping lasts until that is logged.
     fn next_fingerprints(&mut self) -> Option<Vec<(Fingerprint, Place)>>;
 
     /// What a design keeps in a checkpoint beside all that, yet empty: in what order it has its addresses, and which it remembers. It goes

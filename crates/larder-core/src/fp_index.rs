@@ -26,7 +26,7 @@ const NONE: u32 = u32::MAX;
 const SEGMENT_ENTRIES: usize = 1 << SEGMENT_SHIFT;
 const SEGMENT_SHIFT: u32 = 12;
 /// Shards of the hash table at most, a power of two.
-const SHARDS_MAX: usize = 1024;
+const SHARDS_MAX: usize = 1 << 16;
 /// A small index has a shard for this many entries.
 const SHARD_ENTRIES: usize = 4096;
 

@@ -91,11 +91,13 @@ impl Shared {
     /// The index is full and no slot can be evicted: what fills it is dirty, zero, or in open WEUs. Makes it clean,
     /// gone, and sealed.
     async fn make_evictable(self: &Arc<Self>) {
+        // One shard a hold of the lock.
+        let pieces = self.state.lock().design.export_pieces();
+        for _ in 0..pieces {
+            self.drop_zeroes(&mut self.state.lock(), true);
+        }
         let dirty = {
             let mut state = self.state.lock();
-            for _ in 0..state.design.export_pieces() {
-                self.drop_zeroes(&mut state, true);
-            }
             state.decisions.note(|| (Event::Seal, Answer::Done));
             for class in [StreamClass::Clean, StreamClass::Dirty] {
                 state.close_segment(class, self.geometry.flash_tag, true);

@@ -160,7 +160,8 @@ pub fn of_slots<D: Slotted + 'static>(
 
 /// Bytes of RAM for each flash slot, at most, beside those of the mappings and of the design.
 pub const fn slots_bytes_max() -> u64 {
-    (size_of::<Held>() + size_of::<u32>() + 2 * size_of::<SlotId>()) as u64
+    // A bit for each that a checkpoint passes, too, in a set that has grown to twice of what it needs: less than a byte.
+    (size_of::<Held>() + size_of::<u32>() + 2 * size_of::<SlotId>() + 1) as u64
 }
 
 /// Bytes of RAM for each mapping, at most, beside those of the mappings themselves: an address that waits to be forgotten, or to be

@@ -48,7 +48,7 @@ const DRIVE_COLUMNS: &[Column] = &[
     Column { heads: ["write", "amplif."], cell: |row| number(row, "ssd_write_amplification", 3) },
     Column { heads: ["erasures a block", "min/mean/max"], cell: wear },
     Column { heads: ["varia-", "tion"], cell: |row| number(row, "ssd_wear_variation", 2) },
-    Column { heads: ["life", "years"], cell: |row| number(row, "ssd_life_years", 1) },
+    Column { heads: ["life", "years"], cell: |row| years(row, "ssd_life_years") },
     Column { heads: ["million", "requests/s"], cell: |row| number(row, "requests_per_second", 2) },
 ];
 
@@ -190,6 +190,13 @@ fn text<'a>(row: &'a Row, key: &str) -> &'a str {
 
 fn number(row: &Row, key: &str, digits: usize) -> String {
     plotted(row, key).map_or("none".to_owned(), |value| format!("{value:.digits$}"))
+}
+
+/// Years of a row, to three digits that say something: drives are cut to their caches, and the small ones of a trace that hurries are worn in days.
+pub fn years(row: &Row, key: &str) -> String {
+    let Some(years) = plotted(row, key) else { return "none".to_owned() };
+    let magnitude = if years > 0.0 { years.log10().floor() as i64 } else { 0 };
+    format!("{years:.digits$}", digits = (2 - magnitude).clamp(0, 9) as usize)
 }
 
 /// A drive as it was cut to the cache.

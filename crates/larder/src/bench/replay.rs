@@ -339,7 +339,7 @@ impl Replay<'_> {
                     "request {} of the trace reaches to byte {}, and {} has {} bytes: use a larger one, or take less of the trace with --limit",
                     request.number,
                     request.offset + request.len,
-                    info.name,
+                    if info.name.is_empty() { "the volume" } else { &info.name },
                     info.size_bytes
                 )));
             }

@@ -10,7 +10,13 @@ use crate::{
     trace::watch::Watch,
 };
 use larder_sim::{
-    report::{Row, drive::has_drive, plotted, table::no_reads, time::has_time},
+    report::{
+        Row,
+        drive::has_drive,
+        plotted,
+        table::{no_reads, years},
+        time::has_time,
+    },
     setup::{Options, Setup},
 };
 
@@ -132,8 +138,8 @@ fn page(row: &Row) -> String {
             Some(why) => format!("none: {why}"),
             None => format!(
                 "{} years; of the block erased most {}",
-                number("ssd_life_years", 1),
-                number("ssd_life_years_worst_block", 1)
+                years(row, "ssd_life_years"),
+                years(row, "ssd_life_years_worst_block")
             ),
         };
         rows.extend([

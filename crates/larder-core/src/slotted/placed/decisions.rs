@@ -364,7 +364,8 @@ impl Design for Placed {
         stats.fp_index_entries = design.live_slots + design.stale_slots;
         stats.slot_table_ram_bytes += (self.held.capacity() * size_of::<Held>()) as u64
             + (self.owner.capacity() * size_of::<u32>()) as u64
-            + (self.let_go.capacity() * size_of::<SlotId>() + self.lost.ram_bytes()) as u64
+            + (self.let_go.capacity() * size_of::<SlotId>() + self.lost.ram_bytes() + self.held_since.ram_bytes())
+                as u64
             + (self.evicted.len() + self.suspended.len()) as u64 * SETS_BYTES_MAX;
         stats.ghosts = design.ghosts;
         stats.metadata_entries_changed = self.entries_changed;
