@@ -104,7 +104,8 @@ impl Work {
         }
     }
 
-    /// The share of a time during which its parts were at work, from 0 to 1; 0 of no time.
+    /// The share of a time during which its parts were at work; 0 of no time. A job counts when it begins, so what is under way at the
+    /// end of that time may bring parts that never rest a little above 1.
     pub fn utilisation(&self, elapsed: Nanos) -> f64 {
         let whole = u128::from(elapsed) * u128::from(self.parts);
         if whole == 0 { 0.0 } else { self.busy_ns as f64 / whole as f64 }
