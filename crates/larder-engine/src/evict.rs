@@ -206,19 +206,7 @@ impl Shared {
 
     /// (2) for slots that likely have to go: their mappings stay. How many these are.
     fn free_ahead(&self, likely: &[SlotId]) -> usize {
-        let mut ahead = 0;
-        for &slot in likely {
-            let mut state = self.state.lock();
-            let seq = state.log.next_seq();
-            // What a write that is under way will map would be logged behind this entry.
-            if !state.in_memory[slot.0 as usize]
-                && let Some(generation) = state.design.free_ahead(slot, seq)
-            {
-                state.log.push_freed_ahead(slot, generation);
-                ahead += 1;
-            }
-        }
-        ahead
+        likely.iter().filter(|&&slot| self.state.lock().free_ahead(slot)).count()
     }
 
     /// What stands in the way of a record goes, where all of that was freed ahead and nobody uses it: (4) to (6) at once. Whether there
@@ -240,5 +228,19 @@ impl Shared {
     }
 }
 
+impl State {
+    /// The log says that a slot is free, which it is once that is durable; whether it does.
+    pub(crate) fn free_ahead(&mut self, slot: SlotId) -> bool {
+        // What a write that is under way will map would be logged behind this entry.
+        if self.in_memory[slot.0 as usize] {
+            return false;
+        }
+        let seq = self.log.next_seq();
+        let Some(generation) = self.design.free_ahead(slot, seq) else { return false };
+        self.log.push_freed_ahead(slot, generation);
+        true
+    }
+}
+
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

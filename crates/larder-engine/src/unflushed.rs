@@ -321,3 +321,6 @@ impl Shared {
         });
     }
 }
+
+#[cfg(test)]
+mod tests;

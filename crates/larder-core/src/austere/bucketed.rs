@@ -443,3 +443,6 @@ fn spoiled_content(slot: SlotId) -> Fingerprint {
 fn is_fragment(fingerprint: &Fingerprint) -> bool {
     fingerprint.0[8..] == [0xFF; 8]
 }
+
+#[cfg(test)]
+mod tests;

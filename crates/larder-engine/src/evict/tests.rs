@@ -15,10 +15,16 @@ use std::time::Instant;
 
 const MIB: u64 = 1 << 20;
 const CHUNK: usize = 8 << 10;
-const CHUNKS: u64 = 1000;
+/// Chunks of the volume, all of which are written, once each.
+pub(crate) const CHUNKS: u64 = 1000;
 
-#[test]
-fn a_slot_that_was_freed_ahead_is_not_taken_while_it_is_used() {
+/// What [`full_cache`] has at this chunk.
+pub(crate) fn chunk(number: u64) -> Vec<u8> {
+    (0..CHUNK as u64).map(|at| mix64(number << 16 | at) as u8).collect()
+}
+
+/// A cache of austere whose volume was written, in write-through: more than it can keep.
+pub(crate) fn full_cache() -> (Cache, Arc<ThreadRuntime>) {
     let flash = Arc::new(RamDevice::new("flash", 6 * MIB, 512));
     let origin = Arc::new(RamDevice::new("origin", CHUNKS * CHUNK as u64, 512));
     let mut options = CreateOptions { flash_uuid: [7; 16], hash_key: [9; 32], ..CreateOptions::default() };
@@ -28,11 +34,16 @@ fn a_slot_that_was_freed_ahead_is_not_taken_while_it_is_used() {
     let runtime = ThreadRuntime::new(ThreadRuntimeOptions { workers: 0, name: "evict".into() });
     let opening = Cache::open(flash, origin, runtime.clone() as Arc<dyn Runtime>, Tuning::default());
     let cache = block_on(opening).expect("opened");
-    let shared = &cache.shared;
     for number in 0..CHUNKS {
-        let chunk: Vec<u8> = (0..CHUNK as u64).map(|at| mix64(number << 16 | at) as u8).collect();
-        cache.write_at(number * CHUNK as u64, &chunk).expect("written");
+        cache.write_at(number * CHUNK as u64, &chunk(number)).expect("written");
     }
+    (cache, runtime)
+}
+
+#[test]
+fn a_slot_that_was_freed_ahead_is_not_taken_while_it_is_used() {
+    let (cache, runtime) = full_cache();
+    let shared = &cache.shared;
     let began = Instant::now();
     // A chunk that finds its bucket full of what was freed ahead; the evictor frees that in its own time.
     let mut number = 0;
@@ -67,6 +78,31 @@ fn a_slot_that_was_freed_ahead_is_not_taken_while_it_is_used() {
     assert_eq!(evicted(), before);
     assert!(shared.reuse_freed(&mut state, lba), "nobody uses {slots:?}");
     assert_eq!(evicted() - before, slots.len() as u64);
+    drop(state);
+    drop(cache);
+    runtime.shutdown();
+}
+
+#[test]
+fn a_slot_that_is_being_written_is_not_freed_ahead() {
+    let (cache, runtime) = full_cache();
+    let mut state = cache.shared.state.lock();
+    let slots: Vec<SlotId> = state.design.stored_runs().into_iter().map(|(slot, _)| slot).collect();
+    assert!(slots.len() > 100, "{} chunks are stored", slots.len());
+    let mut freed = 0;
+    for slot in slots.into_iter().filter(|slot| !state.in_memory[slot.0 as usize]).collect::<Vec<_>>() {
+        state.design.keep(slot);
+        let entries = state.log.entries.len();
+        state.in_memory[slot.0 as usize] = true;
+        assert!(!state.free_ahead(slot), "{slot:?} is being written");
+        assert_eq!(state.log.entries.len(), entries);
+        state.in_memory[slot.0 as usize] = false;
+        if state.free_ahead(slot) {
+            assert_eq!(state.log.entries.len(), entries + 1, "the log says it");
+            freed += 1;
+        }
+    }
+    assert!(freed > 100, "{freed} slots were freed");
     drop(state);
     drop(cache);
     runtime.shutdown();

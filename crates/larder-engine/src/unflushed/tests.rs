@@ -1,0 +1,38 @@
+//! A mapping that waits for a flush of the origin is logged behind what was logged meanwhile: also behind that its slot is free.
+
+use super::*;
+use crate::evict::tests::{CHUNKS, chunk, full_cache};
+use larder_core::NewMapping;
+
+#[test]
+fn a_slot_that_was_freed_ahead_is_kept_when_a_mapping_is_logged_late() {
+    let (cache, runtime) = full_cache();
+    let mut state = cache.shared.state.lock();
+    // What was written before waits no more.
+    state.origin_unflushed = false;
+    state.origin_was_flushed(u64::MAX, u64::MAX);
+    let mut tried = 0;
+    for number in 0..CHUNKS {
+        let fingerprint = cache.shared.codec.fingerprint(&chunk(number)).expect("a whole chunk");
+        let Some(place) = state.design.find_duplicate(&fingerprint) else { continue };
+        if state.in_memory[place.slot.0 as usize] {
+            continue;
+        }
+        state.origin_unflushed = true;
+        state.map_clean(Lba(number), NewMapping::Duplicate { place }, Some(fingerprint));
+        assert!(state.unflushed.entries.contains_key(&number), "the origin was not flushed");
+        // It may be freed already, and that stays so until the log says otherwise.
+        state.free_ahead(place.slot);
+        assert!(state.design.is_freed(place.slot, u64::MAX));
+        let logged = state.log.entries.len();
+        state.origin_unflushed = false;
+        state.origin_was_flushed(u64::MAX, u64::MAX);
+        assert_eq!(state.log.entries.len(), logged + 1, "the mapping");
+        assert!(!state.design.is_freed(place.slot, u64::MAX), "{:?} has a chunk behind what frees it", place.slot);
+        tried += 1;
+    }
+    assert!(tried > 20, "{tried} chunks were mapped");
+    drop(state);
+    drop(cache);
+    runtime.shutdown();
+}
