@@ -54,7 +54,7 @@ impl Any {
     fn named(name: &str) -> Outcome<Any> {
         let counts = Experiment::named(name).map(Any::Counts);
         counts.or_else(|| Live::named(name).map(Any::Takes)).ok_or_else(|| {
-            Failure::failed(format_args!("there is no experiment {name:?}: `larder paper list` names them all"))
+            Failure::Usage(format!("there is no experiment {name:?}: `larder paper list` names them all"))
         })
     }
 

@@ -120,6 +120,10 @@ fn block_ids(head: &[u8]) -> Result<(), String> {
     if ids.is_empty() {
         return Err("one number of 4 bytes at least".into());
     }
+    // As a crash leaves a file, or a disk that nobody wrote to.
+    if ids.iter().all(|id| *id == [0; 4]) {
+        return Err("a block number that is not 0 in the beginning".into());
+    }
     let mut ids = ids.iter().map(|id| u32::from_le_bytes(*id)).enumerate();
     match ids.find(|(_, id)| *id >= BLOCK_ID_MAX) {
         None => Ok(()),
@@ -142,10 +146,16 @@ mod tests {
 
     #[test]
     fn lists_of_numbers_are_no_records() {
-        for list in
-            [vec![1, 2, 3, 1, 2, 3], (1..13).collect(), vec![0; 600], vec![7], (0..6000).map(|n| n % 100 * 7).collect()]
-        {
+        for list in [vec![1, 2, 3, 1, 2, 3], (1..13).collect(), vec![7], (0..6000).map(|n| n % 100 * 7).collect()] {
             assert_eq!(detect(&ids(list.clone())), Ok(FormatId::BlockIds), "{list:?}");
+        }
+    }
+
+    #[test]
+    fn a_file_of_zeroes_is_no_trace() {
+        for count in [1, 6, 600, 60_000] {
+            let told = detect(&ids(vec![0; count])).unwrap_err();
+            assert!(told.starts_with("no format fits") && told.contains("a block number that is not 0"), "{told}");
         }
     }
 
