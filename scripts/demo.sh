@@ -207,7 +207,6 @@ ratio() { awk -v a="$1" -v b="$2" 'BEGIN { if (b > 0) printf "%.2f", a / b; else
     'BEGIN { printf "%-42s %8.1f s %8.1f s %8.1fx\n", "all of it", a / 1000, b / 1000, a / (b > 0 ? b : 1) }'
   echo
   status="$folder/status-2.json"
-  chunk=$(number "$status" chunk_bytes)
   hits=$(($(both read_hits) + $(both prefetch_hits))) read=$(both read_chunks)
   inserted=$(($(both inserted_chunks) - $(both zero_chunks)))
   line() { printf '%-42s %s\n' "$1" "$2"; }
@@ -215,7 +214,7 @@ ratio() { awk -v a="$1" -v b="$2" 'BEGIN { if (b > 0) printf "%.2f", a / b; else
   line "cached: logical bytes" "$(mib "$(number "$status" logical_bytes_cached)")"
   line "cached: flash bytes used" "$(mib "$(number "$status" flash_bytes_used)")"
   line "deduplication ratio" "$(ratio "$inserted" $((inserted - $(both duplicate_chunks))))"
-  line "compression ratio" "$(ratio $((chunk * $(both stored_records))) "$(both stored_bytes)")"
+  line "compression ratio" "$(ratio "$(both stored_content_bytes)" "$(both stored_bytes)")"
   written=$(both flash_bytes_written) plain=$(both plain_cache_bytes_written)
   line "flash bytes written" "$(mib "$written")"
   line "flash bytes a plain cache would write" "$(mib "$plain")"

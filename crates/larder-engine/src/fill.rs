@@ -164,7 +164,7 @@ impl Shared {
                 },
                 |state, place| {
                     self.counters.inserted_chunks.fetch_add(1, Relaxed);
-                    self.counters.note_stored(place.stored_len);
+                    self.counters.note_stored(place.stored_len, self.geometry.chunk_bytes);
                     self.map_insertion(state, lba, NewMapping::Unique { place, fingerprint }, fingerprint, dirty);
                 },
             )

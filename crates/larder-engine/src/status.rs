@@ -108,8 +108,12 @@ counters! {
     stored_records,
     /// Bytes of them, compressed.
     stored_bytes,
+    /// Bytes of what they hold: of whole chunks all, of fragments the sectors that are there.
+    stored_content_bytes,
     /// Fragments that were stored.
     fragments_written,
+    /// Bytes of the sectors that they hold.
+    fragment_bytes,
     /// Insertions dropped because the queue was full.
     insertions_dropped,
     /// Insertions that were overtaken by a write.
@@ -201,9 +205,10 @@ impl Counters {
         counts.flash_region_bytes_read.fetch_add(bytes, Relaxed);
     }
 
-    /// A record of `bytes` was stored.
-    pub fn note_stored(&self, bytes: u32) {
+    /// A record of `bytes` was stored, which holds so many.
+    pub fn note_stored(&self, bytes: u32, content_bytes: usize) {
         self.stored_records.fetch_add(1, Relaxed);
+        self.stored_content_bytes.fetch_add(content_bytes as u64, Relaxed);
         self.stored_bytes.fetch_add(u64::from(bytes), Relaxed);
     }
 }
@@ -255,11 +260,12 @@ pub struct Status {
     pub read_hit_ratio: f64,
     /// Chunks inserted for each chunk stored; zeroes left out.
     pub dedup_ratio: f64,
-    /// Bytes of stored chunks for each byte stored.
+    /// Bytes of what stored records hold, whole chunks and parts, for each byte stored.
     pub compression_ratio: f64,
     /// All bytes written to flash.
     pub flash_bytes_written: u64,
-    /// What a cache without deduplication and compression would have written for the same insertions.
+    /// What a cache without deduplication and compression would have written of data for the same insertions: whole chunks, and the
+    /// sectors of fragments.
     pub plain_cache_bytes_written: u64,
     /// Bytes allocated by the LBA index.
     pub lba_index_ram_bytes: u64,
@@ -366,12 +372,12 @@ impl Status {
             lost_chunks: state.lost.len() as u64,
             read_hit_ratio: ratio(counts.read_hits + counts.prefetch_hits, counts.read_chunks, 0.0),
             dedup_ratio: ratio(with_content, stored_chunks, 1.0),
-            compression_ratio: ratio(counts.stored_records * chunk, counts.stored_bytes, 1.0),
+            compression_ratio: ratio(counts.stored_content_bytes, counts.stored_bytes, 1.0),
             flash_bytes_written: counts.flash_segment_bytes_written
                 + counts.flash_region_bytes_written
                 + counts.flash_log_bytes_written
                 + counts.flash_metadata_bytes_written,
-            plain_cache_bytes_written: (counts.inserted_chunks + counts.fragments_written) * chunk,
+            plain_cache_bytes_written: counts.inserted_chunks * chunk + counts.fragment_bytes,
             lba_index_ram_bytes: stats.lba_index_ram_bytes,
             fp_index_ram_bytes: stats.fp_index_ram_bytes,
             slot_table_ram_bytes: stats.slot_table_ram_bytes,

@@ -288,7 +288,7 @@ impl Shared {
             // Another writer may have stored the same content since it was looked up.
             |state| self.map_known(state, lba, fingerprint?),
             |state, place| {
-                self.counters.note_stored(place.stored_len);
+                self.counters.note_stored(place.stored_len, self.geometry.chunk_bytes);
                 state.map_dirty(lba, NewMapping::Unique { place, fingerprint }, fingerprint)
             },
         )
@@ -376,12 +376,13 @@ impl Shared {
         let encoded = self.codec.encode(&packed);
         let payload = encoded.bytes.as_deref().unwrap_or(&packed);
         self.counters.fragments_written.fetch_add(1, Relaxed);
+        self.counters.fragment_bytes.fetch_add(packed.len() as u64, Relaxed);
         let (class, of) = (StreamClass::Dirty, RecordOf::Fragment(valid));
         self.store(
             NewRecord { class, lba, of, encoding: encoded.encoding, payload },
             |_| None,
             |state, place| {
-                self.counters.note_stored(place.stored_len);
+                self.counters.note_stored(place.stored_len, packed.len());
                 state.map_dirty(lba, NewMapping::Fragment { place, sectors: valid }, None)
             },
         )

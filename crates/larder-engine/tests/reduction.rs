@@ -133,6 +133,29 @@ fn zeroes_are_stored_nowhere_or_as_any_content() {
     });
 }
 
+/// Ratios are of what was stored: a part of a chunk isn't taken for a whole one.
+#[test]
+fn parts_of_chunks_count_as_what_they_hold() {
+    const PART: usize = 3 << 10;
+    each_seed(3, |seed| {
+        let world = World::new(seed, Setup::default());
+        for lba in 0..20 {
+            world.write(lba * CHUNK as u64, &noise(lba, PART));
+        }
+        for lba in 100..105 {
+            world.write(lba * CHUNK as u64, &noise(lba, CHUNK));
+        }
+        world.flush();
+        let status = world.status();
+        let (parts, bytes) = (20 * PART as u64, (20 * PART + 5 * CHUNK) as u64);
+        let counts = &status.counts;
+        assert_eq!((counts.fragments_written, counts.fragment_bytes, counts.stored_records), (20, parts, 25));
+        assert_eq!((counts.stored_content_bytes, counts.stored_bytes), (bytes, bytes), "noise is stored raw");
+        assert_eq!((status.compression_ratio, status.plain_cache_bytes_written), (1.0, bytes));
+        assert_eq!(status.fp_index_entries > 0, shares(), "{}", status.fp_index_entries);
+    });
+}
+
 /// Whether the design knows all contents that it stores, or none, whatever ratio is asked for.
 fn indexes_all() -> bool {
     !design::fills_weus(design::chosen())

@@ -77,6 +77,13 @@ impl DriveMeasures {
         (self.wear.mean > 0.0).then(|| self.wear.standard_deviation / self.wear.mean)
     }
 
+    /// What it has beyond what its layer has for the host, in percent of that: more than its over-provisioning where blocks are few, or
+    /// the layer keeps more for itself; less where the layer drops data that has no room.
+    pub fn spare_percent(&self) -> f64 {
+        let bytes = u64::from(self.geometry.blocks()) * self.geometry.block_bytes();
+        100.0 * (bytes as f64 / self.logical_bytes as f64 - 1.0)
+    }
+
     /// How long the drive lives, if all of what came goes on as it did, and took so many seconds.
     pub fn life(&self, seconds: f64) -> Life {
         Life::of(&self.wear, self.rated_cycles, seconds)

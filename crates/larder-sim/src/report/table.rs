@@ -203,7 +203,7 @@ pub fn years(row: &Row, key: &str) -> String {
 fn drive(row: &Row) -> String {
     let whole = |key: &str| row.get(key).and_then(|value| value.as_u64()).unwrap_or(0);
     let (blocks, kib) = (whole("ssd_blocks"), whole("ssd_block_bytes") >> 10);
-    format!("{} of {blocks} blocks of {kib} KiB", text(row, "ssd"))
+    format!("{} of {blocks} blocks of {kib} KiB, {}% spare", text(row, "ssd"), number(row, "ssd_spare_percent", 1))
 }
 
 fn wear(row: &Row) -> String {

@@ -119,12 +119,13 @@ fn page(row: &Row) -> String {
     ];
     if has_drive(row) {
         let geometry = format!(
-            "{} with {}: {} blocks of {}, pages of {}",
+            "{} with {}: {} blocks of {}, pages of {}; {}% more than the host has",
             text("ssd"),
             text("ftl"),
             count(whole("ssd_blocks")),
             human(whole("ssd_block_bytes")),
-            human(whole("ssd_page_bytes"))
+            human(whole("ssd_page_bytes")),
+            number("ssd_spare_percent", 1)
         );
         let pages = |key: &str| format!("{} pages", count(whole(key)));
         let wear = format!(

@@ -361,7 +361,9 @@ impl Design for Placed {
         // What of them is gone with its slot is not told apart.
         stats.mapped_chunks = stats.mapped_chunks.saturating_sub(self.evicted.len() as u64);
         stats.lba_index_ram_bytes += design.ram_bytes + self.decision.ram_bytes() as u64;
-        stats.fp_index_entries = design.live_slots + design.stale_slots;
+        if self.design.looks_at_content() {
+            stats.fp_index_entries = design.live_slots + design.stale_slots;
+        }
         stats.slot_table_ram_bytes += (self.held.capacity() * size_of::<Held>()) as u64
             + (self.owner.capacity() * size_of::<u32>()) as u64
             + (self.let_go.capacity() * size_of::<SlotId>() + self.lost.ram_bytes() + self.held_since.ram_bytes())
