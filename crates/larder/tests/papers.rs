@@ -202,6 +202,24 @@ fn some_of_caftls_experiments_run_on_generated_workloads() {
     assert_eq!(names("caftl-").len(), 13);
 }
 
+/// What a trace leaves on its disk: what was overwritten or trimmed is not there.
+#[test]
+fn what_a_trace_trims_is_not_on_its_disk() {
+    let scratch = Scratch::new("paper-trims");
+    let trace = scratch.path("trims.trace");
+    let write =
+        |number: u32, page: u32, content: u32| format!("{number} 1 x {} 8 W 0 0 {content:016x} 4096\n", page * 8);
+    // Pages 0 to 3 are A, B, A, C in the end, and the last two are trimmed.
+    let writes: String =
+        [(0, 1), (1, 9), (2, 1), (3, 3), (1, 2)].iter().zip(1..).map(|(of, at)| write(at, of.0, of.1)).collect();
+    fs::write(&trace, writes + "6 1 x 16 16 T 0 0 0 0\n").expect("a trace");
+    let report = json(paper(&["run", "caftl-fig1", "--trace"]).arg(&trace));
+    let ours = |report: &Value| list(&list(&list(report, "tables")[0], "series")[0], "ours").clone();
+    assert_eq!(ours(&report), [0.0], "of two pages, both alone");
+    let report = json(paper(&["run", "caftl-fig7", "--trace"]).arg(&trace));
+    assert_eq!(ours(&report).first().and_then(Value::as_f64), Some(0.0), "{report}");
+}
+
 /// Pages of files, of a folder and of an image: each file begins one, a link and a second name bring none.
 #[test]
 fn pages_of_what_one_has_are_looked_at() {

@@ -34,8 +34,14 @@ impl Disk {
         let mut pages: HashMap<u64, (Fingerprint, bool)> = HashMap::new();
         for request in lab.requests(at, &how())? {
             let request = request?;
-            if let (Op::Read | Op::Write, Some(content)) = (request.op, request.content) {
-                pages.insert(request.lba, (content.fingerprint, content.is_zero));
+            match (request.op, request.content) {
+                (Op::Read | Op::Write, Some(content)) => {
+                    pages.insert(request.lba, (content.fingerprint, content.is_zero));
+                }
+                (Op::Trim, _) if request.is_whole => {
+                    pages.remove(&request.lba);
+                }
+                _ => {}
             }
         }
         let zeroes = pages.values().filter(|(_, is_zero)| *is_zero).count() as u64;
@@ -81,7 +87,7 @@ pub(super) fn fig1(lab: &mut Lab<'_>) -> Result<Report, String> {
     let of_all = [
         "The paper looks at 15 disks of servers, kernel developers and offices, and prints the least and the \
          greatest share. Ours are shares of what `--path` gives (a disk, an image, a folder), or of what a trace leaves \
-         on its disk, as far as it tells. A page is a duplicate if an equal one was counted before; of a folder, each \
+         on its disk, as far as it tells: what is trimmed is not there. A page is a duplicate if an equal one was counted before; of a folder, each \
          file begins a page, and its last one is filled with zeroes.",
     ];
     let of_generated =
@@ -108,8 +114,8 @@ pub(super) fn fig7(lab: &mut Lab<'_>) -> Result<Report, String> {
         "The paper draws one curve and prints that 32 bits come to nearly the rate of 160. It does not define the \
          rate; here it is the share of pages that a hash of so many bits takes for duplicates, so that too few bits make it \
          too great. The second table has what is wrong with it: distinct contents, less the hashes that they have.",
-        "The fingerprints of a trace have 64 bits; what `--path` gives is hashed here, with XXH3 of 128. Fewer bits are the \
-         lowest of these.",
+        "The fingerprints of a recorded trace have 64 bits; what `--path` gives is hashed here, with XXH3 of 128. Fewer bits are \
+         the lowest of these, and more than there are have no figure.",
     ];
     let of_generated = ["Of generated contents the fingerprints are random numbers of 128 bits."];
     let crc = format!("{CRC_BITS} are those of CRC32");
