@@ -40,7 +40,7 @@ pub struct DiskFigures {
     pub outer_bytes_per_second: u64,
     /// At the inner edge.
     pub inner_bytes_per_second: u64,
-    /// What a command takes beside all that.
+    /// What a command takes beside all that, but a read by the arm: of that it passes while the arm seeks.
     pub command_ns: Nanos,
     /// What the buffer and the host exchange, in bytes a second.
     pub interface_bytes_per_second: u64,
@@ -141,7 +141,7 @@ pub const PROFILES: &[Profile] = &[
         name: "hdd-7200",
         about: "a 3.5-inch SATA disk of 7,200 turns a minute, its write cache off. Mean seek of 8.5 ms and latency of 4.17 ms: \
                 Hitachi's specification of the Deskstar 7K1000.C, table 9. Typical of the class: 0.8 ms to the next track, 180 \
-                MB/s outside and 100 MB/s inside, 0.1 ms a command, 2 MiB read ahead; 32 commands queued are NCQ's",
+                MB/s outside and 100 MB/s inside, 0.1 ms a command but a read by the arm, 2 MiB read ahead; 32 commands queued are NCQ's",
         figures: Figures::Disk(DISK_7200),
     },
     Profile {

@@ -209,7 +209,7 @@ pub const FTLS: &[FtlKind] = &[
     },
     FtlKind {
         name: "caftl-accelerated",
-        about: "CAFTL with sampling units of 128 KiB, CRC32 pre-hashing and the dynamic switch",
+        about: "CAFTL with sampling units of 128 KiB, CRC32 pre-hashing and the dynamic switch; sample bytes are synthetic",
         make: |profile| make_caftl(profile, CaftlOptions::accelerated()),
         make_for_weus: None,
     },

@@ -136,7 +136,7 @@ fn comparisons(lab: &Lab<'_>, tables: &[Table; 6]) -> Vec<Comparison> {
     vec![
         line("WEU variants, warm: IOPS more by at least (%)", Span::at(75.0), low(over(iops, 1))),
         line("WEU variants, warm: read response time less by at least (%)", Span::at(41.0), low(over(times, 1))),
-        line("Extents: IOPS less than WEU (ND, NC) (%)", Span::of(13.0, 22.0), extents),
+        line("Extents, COS: IOPS less than WEU (ND, NC) (%)", Span::of(13.0, 22.0), extents),
         line("Cold, COS: IOPS more by up to (%)", Span::at(520.0), high(over(cold_iops, 1))),
         line("Cold, COS: read response time less by (%)", Span::of(2.0, 29.0), over(cold_times, 1)),
     ]

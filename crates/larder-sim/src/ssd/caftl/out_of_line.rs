@@ -1,4 +1,4 @@
-//! Deduplication out of line, in idle time and with collection (CAFTL section 3.5).
+//! Deduplication out of line (CAFTL section 3.5): fingerprinting in idle time and with collection, merging in idle time.
 //!
 //! Role: [`Caftl::use_idle_time`] goes on where it left off, step by step. First it reads and fingerprints pages that are
 //! not fingerprinted, which a bit a metadata page tells of, and looks each up. When none is left, and enough was written
