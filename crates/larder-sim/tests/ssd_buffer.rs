@@ -266,7 +266,7 @@ fn what_waits_in_the_buffer_is_the_newest_content() {
             let unit = buffered.drive.ftl().write_unit_pages();
             let logical = buffered.drive.ftl().logical_pages() / unit * unit;
             let mut number = 1_000;
-            for _ in 0..6000 {
+            for _ in 0..2000 {
                 let most = (8 * unit).min(logical / 2);
                 let span = if rng.chance(70) { 5 * most } else { logical };
                 let first = rng.below(u64::from(span.min(logical))) as u32;
