@@ -438,3 +438,6 @@ impl Partial {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

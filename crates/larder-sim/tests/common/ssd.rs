@@ -3,14 +3,17 @@
 //!
 //! What it does not do: believe the array of the simulator: it counts for itself.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+};
 
 use larder_core::Fingerprint;
 use larder_sim::ssd::{
     counts::Counts,
-    ftl::{Ftl, PageWrite},
+    ftl::{Ftl, PageWrite, Written},
     geometry::{Geometry, Lpn, Ppa},
-    op::{Cause, Op, Sink, Source},
+    op::{Cause, Nobody, Op, Sink, Source},
     profile::{PROFILES, Profile},
 };
 
@@ -170,6 +173,14 @@ impl Sink for Shadow {
     }
 }
 
+/// Operations that the shadow hears, and somebody else.
+fn both(shadow: &mut Shadow, sink: &mut dyn Sink) -> impl FnMut(&Op) {
+    |op| {
+        shadow.op(op);
+        sink.op(op);
+    }
+}
+
 /// What the host wrote last, by logical page: its content and the request.
 #[derive(Default)]
 pub struct Model {
@@ -240,32 +251,49 @@ impl Watched {
         let pages: Vec<PageWrite> = (0..len)
             .map(|at| PageWrite { lpn: Lpn(first + at), content: contents[at as usize % contents.len()] })
             .collect();
+        self.write_pages(&pages, &mut Nobody);
+    }
+
+    /// Writes these pages, and has somebody hear of it, too.
+    pub fn write_pages(&mut self, pages: &[PageWrite], sink: &mut dyn Sink) -> Written {
+        let len = pages.len() as u32;
         self.shadow.request += 1;
-        let written = self.ftl.write(&pages, &mut self.shadow);
+        let written = self.ftl.write(pages, &mut both(&mut self.shadow, sink));
         assert_eq!(written.programmed + written.deduplicated, len, "{}", self.name);
         self.shadow.counts.host_pages_written += u64::from(len);
         self.shadow.counts.pages_deduplicated += u64::from(written.deduplicated);
-        self.learn(&pages);
+        self.learn(pages);
+        written
     }
 
     /// Reads a page: exactly the physical page where it is, or nothing.
     pub fn read(&mut self, lpn: u32) {
-        let lpn = Lpn(lpn % self.ftl.logical_pages());
+        self.read_page(Lpn(lpn % self.ftl.logical_pages()), &mut Nobody);
+    }
+
+    /// The same, and has somebody hear of it, too.
+    pub fn read_page(&mut self, lpn: Lpn, sink: &mut dyn Sink) -> bool {
         self.shadow.host_reads.clear();
-        let found = self.ftl.read(lpn, &mut self.shadow);
+        let found = self.ftl.read(lpn, &mut both(&mut self.shadow, sink));
         self.forget_evicted();
         let expected: Vec<Ppa> = self.ftl.locate(lpn).into_iter().collect();
         assert_eq!(self.shadow.host_reads, expected, "{}: page {}", self.name, lpn.0);
         assert_eq!(found, self.model.pages.contains_key(&lpn.0), "{}: page {}", self.name, lpn.0);
         self.shadow.counts.host_pages_read += 1;
         self.shadow.counts.unmapped_pages_read += u64::from(!found);
+        found
     }
 
     pub fn trim(&mut self, first: u32, len: u32) {
         let logical = self.ftl.logical_pages();
         let first = first % logical;
-        let end = first.saturating_add(len).min(logical);
-        self.ftl.trim(first..end, &mut self.shadow);
+        self.trim_pages(first..first.saturating_add(len).min(logical), &mut Nobody);
+    }
+
+    /// Trims these pages, and has somebody hear of it, too.
+    pub fn trim_pages(&mut self, pages: Range<u32>, sink: &mut dyn Sink) {
+        let Range { start: first, end } = pages;
+        self.ftl.trim(first..end, &mut both(&mut self.shadow, sink));
         self.shadow.counts.host_pages_trimmed += u64::from(end - first);
         self.forget_evicted();
         if self.ftl.takes_trims() {
@@ -277,13 +305,32 @@ impl Watched {
     }
 
     pub fn flush(&mut self) {
-        self.ftl.flush(&mut self.shadow);
+        self.flush_for(&mut Nobody);
+    }
+
+    /// Flushes, and has somebody hear of it, too.
+    pub fn flush_for(&mut self, sink: &mut dyn Sink) {
+        self.ftl.flush(&mut both(&mut self.shadow, sink));
         self.forget_evicted();
     }
 
     pub fn idle(&mut self, budget: u64) {
-        self.ftl.idle(budget, &mut self.shadow);
+        self.idle_for(budget, &mut Nobody);
+    }
+
+    /// Leaves the drive idle, and has somebody hear of it, too.
+    pub fn idle_for(&mut self, budget: u64, sink: &mut dyn Sink) -> u64 {
+        let used = self.ftl.idle(budget, &mut both(&mut self.shadow, sink));
         self.forget_evicted();
+        used
+    }
+
+    /// The content that flash has of a page; `None` where nothing of known content is there.
+    pub fn on_flash(&self, lpn: Lpn) -> Option<Fingerprint> {
+        match self.shadow.held(self.ftl.locate(lpn)?) {
+            Held::Host { content, .. } => content,
+            held => panic!("{}: page {} is on {held:?}", self.name, lpn.0),
+        }
     }
 
     pub fn tell_buffer_fill(&mut self, percent: u8) {
