@@ -307,7 +307,7 @@ async fn fill(cache: &Cache) {
         cache.settle().await;
         filled += 1;
     }
-    cache.flush().await.unwrap();
+    cache.flush().await.expect("flushed");
     for number in (0..filled).rev().take(filled / 4) {
         read(cache, (100 + number) * CHUNK, CHUNK).await;
         cache.settle().await;
