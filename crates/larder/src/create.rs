@@ -352,6 +352,11 @@ fn summary(args: &CreateArgs, made: &Superblock) -> String {
     let dedup = if made.dedup && made.fp_index_percent > 0 { "deduplicated" } else { "not deduplicated" };
     let used = u64::from(layout.slot_count) * u64::from(layout.weu_bytes);
     let unused = layout.flash_bytes - layout.weu_offset - used;
+    // Metadata slots have room for as many as the flash could have.
+    let hole = match layout.store() {
+        StoreKind::Buckets => layout.weu_offset - layout.region_offset - layout.region_bytes(),
+        _ => 0,
+    };
     // Of what a slot needs, less than one is left over; of what a bucket does, where they are whole.
     let step = u64::from(layout.weu_bytes) * u64::from(layout.bucket_slots.max(1));
     let mut notes = String::new();
@@ -363,7 +368,7 @@ fn summary(args: &CreateArgs, made: &Superblock) -> String {
         notes += &format!(
             "the RAM budget of {} affords no more slots: {} of the flash stay unused; {more}\n",
             size::exact(made.ram_budget_bytes),
-            size::human(unused),
+            size::human(unused + hole),
         );
     }
     if args.compress.is_none() && made.compression == Compression::Off && layout.store() == StoreKind::Buckets {
