@@ -279,6 +279,37 @@ fn collection_fingerprints_what_it_moves_where_that_is_asked_for() {
     }
 }
 
+/// The external merge needs no idle time then: duplicates that were missed are found while requests have blocks erased.
+#[test]
+fn merging_goes_on_with_collection_where_that_is_asked_for() {
+    for merges_collecting in [true, false] {
+        let options = CaftlOptions {
+            in_line: false,
+            out_of_line: false,
+            fingerprints_collected: false,
+            merges_collecting,
+            ..misses()
+        };
+        let mut drive = Drive::new(options);
+        let mut rng = Rng::new(8);
+        for step in 0..6_000 {
+            let lpn = rng.skewed(680) as u32;
+            drive.write(lpn, &[rng.below(200)]);
+            if step % 500 == 0 {
+                drive.check();
+            }
+        }
+        drive.check();
+        let counts = drive.ftl.caftl_counts();
+        assert_eq!(counts.merges > 2, merges_collecting, "{counts:?}");
+        assert_eq!(counts.coalesced > 100, merges_collecting, "{counts:?}");
+        assert_eq!(drive.ftl.counts().programs[Cause::SortRun as usize] > 0, merges_collecting);
+        let (pages, contents) = drive.pages_and_contents();
+        assert!(merges_collecting || pages > 2 * contents, "{pages} pages of {contents} contents");
+        assert_eq!(drive.idle(100), 0, "idle time is not used");
+    }
+}
+
 /// What idle time fingerprints it reads first, once; what collection moves is read to be moved, and only hashed beside.
 #[test]
 fn each_page_that_is_fingerprinted_out_of_line_is_read_once() {

@@ -35,10 +35,11 @@ use larder_sim::ssd::{
 /// A small log, journal, store and sort, so that all that writes of its own accord is always at it.
 ///
 /// With every other seed no more blocks are kept free than the layer needs by itself, and the log has four pages; with some
-/// much metadata is in RAM.
+/// much metadata is in RAM; with every third, merging goes on with collection, too.
 fn options(seed: u64) -> CaftlOptions {
     let collection_threshold_percent = if seed.is_multiple_of(2) { 0.0 } else { 5.0 };
     CaftlOptions {
+        merges_collecting: seed.is_multiple_of(3),
         space: SpaceOptions { wear_spread_max: Some(3), collection_threshold_percent, ..SpaceOptions::default() },
         store: StoreOptions { order: Order::Hotness, buckets_max: 12, bucket_bytes: 290, ..ROOMY },
         switch: Some(Switch::default()),

@@ -168,7 +168,7 @@ fn a_block_has_pages_of_one_stream() {
     let own = [Cause::Metadata, Cause::Journal, Cause::MapTable, Cause::SortRun].map(bit).iter().sum::<u32>();
     let streams = [bit(Cause::Host), bit(Cause::Collection), own, bit(Cause::WearLevelling)];
     let made = |name| (FtlKind::named(name).expect("a layer").make)(&profile(geometry)).expect("a drive");
-    let drives = ["page", "page-trim", "caftl", "caftl-accelerated"].map(|name| (name, made(name)));
+    let drives = ["page", "page-trim", "caftl", "caftl-collecting", "caftl-accelerated"].map(|name| (name, made(name)));
     // Without a capacitor the journal is programmed in the midst of a collection, too; and here wear is levelled often.
     let space = SpaceOptions { wear_spread_max: Some(4), ..SpaceOptions::default() };
     let options = CaftlOptions { capacitor: false, space, ..CaftlOptions::default() };

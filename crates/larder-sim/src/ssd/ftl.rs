@@ -208,6 +208,12 @@ pub const FTLS: &[FtlKind] = &[
         make_for_weus: None,
     },
     FtlKind {
+        name: "caftl-collecting",
+        about: "CAFTL that merges out of line with each collection, too, and not in idle time alone",
+        make: |profile| make_caftl(profile, CaftlOptions { merges_collecting: true, ..CaftlOptions::default() }),
+        make_for_weus: None,
+    },
+    FtlKind {
         name: "caftl-accelerated",
         about: "CAFTL with sampling units of 128 KiB, CRC32 pre-hashing and the dynamic switch; sample bytes are synthetic",
         make: |profile| make_caftl(profile, CaftlOptions::accelerated()),

@@ -54,6 +54,9 @@ pub struct CaftlOptions {
     pub out_of_line: bool,
     /// Whether pages that collection moves are fingerprinted and deduplicated.
     pub fingerprints_collected: bool,
+    /// Whether what idle time is used for goes on with each collection, too: for as many operations as the blocks that it erased have
+    /// pages. Section 3.5 has both ways; how much goes with a collection it does not say.
+    pub merges_collecting: bool,
     /// How many fingerprints are sorted at a time (section 3.5's N; it names none).
     pub sort_fingerprints_max: u32,
     /// External merging begins once so many pages were programmed since it last did, in percent of the logical ones.
@@ -84,6 +87,7 @@ impl Default for CaftlOptions {
             keeps_deleted: true,
             out_of_line: true,
             fingerprints_collected: true,
+            merges_collecting: false,
             sort_fingerprints_max: 65_536,
             merge_after_percent: 5.0,
             log_pages: 1,

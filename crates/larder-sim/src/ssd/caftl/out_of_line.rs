@@ -1,4 +1,4 @@
-//! Deduplication out of line (CAFTL section 3.5): fingerprinting in idle time and with collection, merging in idle time.
+//! Deduplication out of line (CAFTL section 3.5): fingerprinting and merging in idle time, and with collection.
 //!
 //! Role: [`Caftl::use_idle_time`] goes on where it left off, step by step. First it reads and fingerprints pages that are
 //! not fingerprinted, which a bit a metadata page tells of, and looks each up. When none is left, and enough was written
@@ -13,6 +13,8 @@
 //! Two pages that are both shared have two VBAs. Who refers to one is known to the primary table alone: such pairs are
 //! gathered, and one search of that table serves all of them, at the end of the idle time. It is in RAM, and costs no
 //! operation. The paper does not say how it does that.
+//!
+//! [`Caftl::go_on_with_collection`] does the same for a while after a request for which blocks were erased, where the options say so.
 //!
 //! What it does not do: begin by itself: who owns the drive says when it is idle.
 
@@ -96,9 +98,21 @@ impl OutOfLine {
 impl Caftl {
     /// Goes on until `budget` operations are used or nothing is left to do; how many it used.
     pub(super) fn use_idle_time(&mut self, budget: u64, sink: &mut dyn Sink) -> u64 {
-        if !self.options.out_of_line {
-            return 0;
+        if self.options.out_of_line { self.go_on(budget, sink) } else { 0 }
+    }
+
+    /// Blocks were erased for a request since there were so many: where that is wanted it goes on for as long as their pages are many.
+    /// What is collected meanwhile counts for nothing.
+    pub(super) fn go_on_with_collection(&mut self, erased_before: u64, sink: &mut dyn Sink) {
+        if self.options.merges_collecting {
+            let flash = self.space.flash();
+            let erased = flash.counts().blocks_erased() - erased_before;
+            let pages = u64::from(flash.array().geometry().pages_per_block);
+            self.go_on(erased * pages, sink);
         }
+    }
+
+    fn go_on(&mut self, budget: u64, sink: &mut dyn Sink) -> u64 {
         let before = self.operations();
         while self.operations() - before < budget && self.step(sink) {
             self.settle(sink);
