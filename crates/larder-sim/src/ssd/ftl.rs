@@ -271,7 +271,14 @@ fn make_caftl(profile: &Profile, options: CaftlOptions) -> Result<Box<dyn Ftl>, 
 }
 
 fn make_hybrid(profile: &Profile, takes_trims: bool) -> Result<Box<dyn Ftl>, OutOfRange> {
-    Ok(Box::new(Hybrid::new(profile.geometry, HybridOptions { takes_trims, ..HybridOptions::default() })?))
+    let geometry = profile.geometry;
+    geometry.check()?;
+    // The layer would take what it needs from the logical pages; a profile says that there are spare ones.
+    if geometry.logical_pages() == geometry.pages() {
+        let (percent, range) = (geometry.over_provisioning_percent, "so much that pages are spare; it has none");
+        return Err(OutOfRange::new("over_provisioning_percent", percent, range));
+    }
+    Ok(Box::new(Hybrid::new(geometry, HybridOptions { takes_trims, ..HybridOptions::default() })?))
 }
 
 fn make_flashtier(profile: &Profile, options: FlashTierOptions) -> Result<Box<dyn Ftl>, OutOfRange> {

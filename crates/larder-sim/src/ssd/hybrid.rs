@@ -149,10 +149,6 @@ impl Hybrid {
     /// If the geometry is unsound or has too few blocks, or an option is out of its range.
     pub fn new(geometry: Geometry, options: HybridOptions) -> Result<Self, OutOfRange> {
         geometry.check()?;
-        if geometry.logical_pages() == geometry.pages() {
-            let (percent, range) = (geometry.over_provisioning_percent, "so much that pages are spare; it has none");
-            return Err(OutOfRange::new("over_provisioning_percent", percent, range));
-        }
         let log = log_blocks(&geometry, options.log_share_percent)?;
         let left = (geometry.blocks() - log - 1) * geometry.pages_per_block;
         Hybrid::of(geometry, options, geometry.logical_pages().min(left), log, None)
