@@ -184,14 +184,12 @@ impl Buffered {
 
     fn trim(&mut self, pages: Range<u32>) {
         self.settle(&pages);
-        let (trimmed, absorbed) = (self.drive.ftl().counts().host_pages_trimmed, self.drive.times().absorbed);
-        let is_quiet = self.writes.is_empty();
+        let trimmed = self.drive.ftl().counts().host_pages_trimmed;
+        // Frames that are free may be filled at once where writes wait.
+        let absorbed = self.writes.is_empty().then(|| self.drive.times().absorbed);
         self.drive.submit(Request::Trim(pages.clone()));
         let trimmed = self.drive.ftl().counts().host_pages_trimmed - trimmed;
-        // Frames that are free may be filled at once where writes wait.
-        if is_quiet {
-            self.covered.given_up += self.drive.times().absorbed - absorbed;
-        }
+        self.covered.given_up += absorbed.map_or(0, |absorbed| self.drive.times().absorbed - absorbed);
         self.covered.trimmed_later += (pages.len() as u64).saturating_sub(trimmed);
         for lpn in pages {
             // A layer that takes none has what came to it before, and nothing of what waited.
@@ -203,7 +201,8 @@ impl Buffered {
     /// Reads a page, and waits for it: of the buffer, or its newest content of flash.
     fn read(&mut self, lpn: u32) {
         self.settle(&(lpn..lpn + 1));
-        let hits = self.drive.times().buffer_hits;
+        let reads_of_flash = |drive: &Drive| drive.ftl().counts().host_pages_read;
+        let before = reads_of_flash(&self.drive);
         let read = self.drive.submit(Request::Read(lpn..lpn + 1));
         let mut is_over = false;
         while !is_over {
@@ -213,7 +212,7 @@ impl Buffered {
             }
             assert!(is_over || self.drive.step(), "{}: the read ends", self.name);
         }
-        if self.drive.times().buffer_hits > hits {
+        if reads_of_flash(&self.drive) == before {
             self.covered.read_of_buffer += 1;
             return;
         }
@@ -239,9 +238,8 @@ impl Buffered {
         let counts = self.drive.ftl().counts();
         let absorbed = self.drive.times().absorbed;
         assert_eq!(counts.host_pages_written, self.pages_written - absorbed, "{}: written or absorbed", self.name);
-        let own = counts.pages_programmed() - counts.programs[Cause::Host as usize];
-        let programs = self.pages_written - absorbed - counts.pages_deduplicated + own;
-        assert_eq!(counts.pages_programmed(), programs, "{}: host pages - absorbed - deduplicated + own", self.name);
+        let programs = self.pages_written - absorbed - counts.pages_deduplicated;
+        assert_eq!(counts.programs[Cause::Host as usize], programs, "{}: written - absorbed - deduplicated", self.name);
         for lpn in 0..self.drive.ftl().logical_pages() {
             self.is_newest(lpn, self.on_flash(lpn), "is drained");
         }

@@ -274,9 +274,11 @@ impl Caftl {
 
 impl Ftl for Caftl {
     fn write(&mut self, pages: &[PageWrite], sink: &mut dyn Sink) -> Written {
-        let erased = self.counts().blocks_erased();
+        let erased = self.options.merges_collecting.then(|| self.counts().blocks_erased());
         let deduplicated = self.write_in_line(pages, sink);
-        self.go_on_with_collection(erased, sink);
+        if let Some(erased) = erased {
+            self.go_on_with_collection(erased, sink);
+        }
         let counts = self.flash().host_counts();
         counts.host_pages_written += pages.len() as u64;
         counts.pages_deduplicated += u64::from(deduplicated);

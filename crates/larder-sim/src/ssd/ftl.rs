@@ -273,11 +273,8 @@ fn make_caftl(profile: &Profile, options: CaftlOptions) -> Result<Box<dyn Ftl>, 
 fn make_hybrid(profile: &Profile, takes_trims: bool) -> Result<Box<dyn Ftl>, OutOfRange> {
     let geometry = profile.geometry;
     geometry.check()?;
-    // The layer would take what it needs from the logical pages; a profile says that there are spare ones.
-    if geometry.logical_pages() == geometry.pages() {
-        let (percent, range) = (geometry.over_provisioning_percent, "so much that pages are spare; it has none");
-        return Err(OutOfRange::new("over_provisioning_percent", percent, range));
-    }
+    // The layer would take what it needs from the logical pages; a profile has to have some spare.
+    geometry.check_spare_blocks(1)?;
     Ok(Box::new(Hybrid::new(geometry, HybridOptions { takes_trims, ..HybridOptions::default() })?))
 }
 

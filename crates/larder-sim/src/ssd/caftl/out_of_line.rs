@@ -14,7 +14,7 @@
 //! gathered, and one search of that table serves all of them, at the end of the idle time. It is in RAM, and costs no
 //! operation. The paper does not say how it does that.
 //!
-//! [`Caftl::go_on_with_collection`] does the same for a while after a request for which blocks were erased, where the options say so.
+//! [`Caftl::go_on_with_collection`] does the same for a while after a write for which blocks were erased, where the options say so.
 //!
 //! What it does not do: begin by itself: who owns the drive says when it is idle.
 
@@ -101,15 +101,13 @@ impl Caftl {
         if self.options.out_of_line { self.go_on(budget, sink) } else { 0 }
     }
 
-    /// Blocks were erased for a request since there were so many: where that is wanted it goes on for as long as their pages are many.
-    /// What is collected meanwhile counts for nothing.
+    /// Goes on for as many operations as the blocks have pages that a write had erased, which began when there were so many. What is
+    /// collected meanwhile counts for nothing.
     pub(super) fn go_on_with_collection(&mut self, erased_before: u64, sink: &mut dyn Sink) {
-        if self.options.merges_collecting {
-            let flash = self.space.flash();
-            let erased = flash.counts().blocks_erased() - erased_before;
-            let pages = u64::from(flash.array().geometry().pages_per_block);
-            self.go_on(erased * pages, sink);
-        }
+        let flash = self.space.flash();
+        let erased = flash.counts().blocks_erased() - erased_before;
+        let pages = u64::from(flash.array().geometry().pages_per_block);
+        self.go_on(erased * pages, sink);
     }
 
     fn go_on(&mut self, budget: u64, sink: &mut dyn Sink) -> u64 {
