@@ -88,7 +88,7 @@ soak-slots-%:
 	LARDER_DESIGN=$* cargo test -p larder --test clients --test refusals
 
 soak-agree:
-	LARDER_REQUESTS=300000 cargo test -p larder --test designs_agree -- --nocapture
+	LARDER_REQUESTS=300000 cargo test --profile crash -p larder --test designs_agree -- --nocapture
 
 tsan: ## The tests with real threads under ThreadSanitizer (fetches the standard library's sources with rustup)
 	scripts/tsan.sh

@@ -89,7 +89,7 @@ pub fn run(args: &CreateArgs) -> Outcome {
         flash_uuid: random()?,
         hash_key: random()?,
     };
-    refuse_contradictions(args, design)?;
+    refuse_contradictions(args, design, &options)?;
     check_texts(args, &options)?;
     plan(flash.bytes, flash.sector_bytes, origin_bytes, &options)
         .map_err(|error| refused_plan(args, &flash, &options, &error))?;
@@ -279,13 +279,13 @@ fn refuse_content(path: &Path, device: &dyn BlockDevice) -> Outcome {
     Ok(())
 }
 
-/// Refuses options of which one says the contrary of another.
-fn refuse_contradictions(args: &CreateArgs, design: &EngineDesign) -> Outcome {
+/// Refuses options that the design does not have, and those of which one says the contrary of another. No device has a part in that.
+fn refuse_contradictions(args: &CreateArgs, design: &EngineDesign, options: &CreateOptions) -> Outcome {
+    let lacks = |error: EngineError| Failure::Usage(error.to_string());
     if args.fp_index.is_some() {
-        design
-            .check_fp_index_asked()
-            .map_err(|error| Failure::failed(format_args!("{}: {error}", args.flash.display())))?;
+        design.check_fp_index_asked().map_err(lacks)?;
     }
+    design.check(options).map_err(lacks)?;
     match (args.dedup, args.fp_index) {
         (Some(Switch::Off), Some(percent)) if percent > 0 => Err(Failure::Usage(format!(
             "--dedup off --fp-index {percent}: without deduplication there is no FP index; leave one of the two out"

@@ -146,7 +146,7 @@ fn run_one(args: &PaperRunArgs) -> Outcome {
     let watch = Watch::new()?;
     let result = match any {
         Any::Counts(_) if args.clock.is_some() => {
-            Err(Failure::failed(format_args!("{} counts, and no clock runs meanwhile: leave --clock away", args.name)))
+            Err(Failure::Usage(format!("{} counts, and no clock runs meanwhile: leave --clock away", args.name)))
         }
         Any::Counts(experiment) => counted(experiment, args, &watch),
         Any::Takes(live) => measured(live, args, &watch),
@@ -175,7 +175,7 @@ fn counted(experiment: &'static Experiment, args: &PaperRunArgs, watch: &Watch) 
 }
 
 fn measured(live: &'static Live, args: &PaperRunArgs, watch: &Watch) -> Outcome<(Report, Named)> {
-    let time = live.time(args.clock).map_err(Failure::failed)?;
+    let time = live.time(args.clock).map_err(Failure::Usage)?;
     let (workloads, titles, scale) = match &live.source {
         Source::Traces(_) => {
             let workloads = workloads(Any::Takes(live), args, watch)?;
@@ -185,8 +185,9 @@ fn measured(live: &'static Live, args: &PaperRunArgs, watch: &Watch) -> Outcome<
         Source::Made { name, about, scale } => {
             if !args.trace.is_empty() || !args.path.is_empty() {
                 let experiment = live.heading.name;
-                return Err(Failure::failed(format_args!(
-                    "{experiment} makes its requests itself and takes no trace: --scale makes it larger"
+                let given = if args.trace.is_empty() { "--path" } else { "--trace" };
+                return Err(Failure::Usage(format!(
+                    "{experiment} makes its requests itself and takes no {given}: --scale makes it larger"
                 )));
             }
             let scale = args.scale.unwrap_or(*scale);
@@ -210,7 +211,7 @@ fn workloads<'a>(experiment: Any, args: &PaperRunArgs, watch: &'a Watch) -> Outc
         let is_of_disks = matches!(experiment, Any::Counts(experiment) if experiment.is_of_disks());
         if !is_of_disks {
             let names: Vec<&str> = experiments().filter(|one| one.is_of_disks()).map(|one| one.name).collect();
-            return Err(Failure::failed(format_args!(
+            return Err(Failure::Usage(format!(
                 "{} is not about what disks hold, and takes no --path: {} do",
                 experiment.heading().name,
                 names.join(" and ")
@@ -221,6 +222,14 @@ fn workloads<'a>(experiment: Any, args: &PaperRunArgs, watch: &'a Watch) -> Outc
     if args.trace.is_empty() {
         let generated = |stand_in: &'static StandIn| generated(stand_in, args.scale, watch);
         return experiment.stand_ins().iter().map(generated).collect();
+    }
+    let is_again = |at: usize, name: &str| {
+        args.trace[..at].iter().any(|trace| trace.name.as_ref().is_some_and(|other| other.eq_ignore_ascii_case(name)))
+    };
+    let again =
+        args.trace.iter().enumerate().find_map(|(at, trace)| trace.name.as_ref().filter(|name| is_again(at, name)));
+    if let Some(name) = again {
+        return Err(Failure::Usage(format!("--trace {name}=: {name} is given twice: one file stands for it")));
     }
     args.trace.iter().map(|trace| given(experiment, trace, args, watch)).collect()
 }
@@ -240,7 +249,7 @@ fn given<'a>(experiment: Any, trace: &NamedTrace, args: &PaperRunArgs, watch: &'
         let known = experiment.stand_ins().iter().find(|stand_in| stand_in.name.eq_ignore_ascii_case(name));
         known.map(|stand_in| stand_in.name.to_owned()).ok_or_else(|| {
             let (experiment, names) = (experiment.heading().name, experiment.traces().join(", "));
-            Failure::failed(format_args!("{experiment} has no trace {name:?}; it has {names}"))
+            Failure::Usage(format!("{experiment} has no trace {name:?}; it has {names}"))
         })
     };
     let file = trace.file.clone();

@@ -260,7 +260,7 @@ fn pages_of_what_one_has_are_looked_at() {
     assert!(code == 1 && sentence.contains("expected a file, a folder or a disk"), "{sentence}");
     for name in ["caftl-fig8", "clock"] {
         let (sentence, code) = refused(paper(&["run", name, "--path"]).arg(&image));
-        assert!(code == 1 && sentence.contains(name), "{sentence}");
+        assert!(code == 2 && sentence.contains(name), "{sentence}");
     }
     let (sentence, code) = refused(paper(&["run", "caftl-fig1", "--scale", "1", "--path"]).arg(&image));
     assert!(code == 2 && sentence.contains("--scale"), "{sentence}");
@@ -273,7 +273,10 @@ fn what_cannot_be_run_is_refused() {
     let (sentence, code) = refused(&mut paper(&["run", "austere-fig99"]));
     assert!(code == 2 && sentence.contains("austere-fig99") && sentence.contains("larder paper list"), "{sentence}");
     let (sentence, code) = refused(&mut paper(&["run", "austere-fig7", "--trace", &format!("Webvn={trace}")]));
-    assert!(code == 1 && sentence.contains("Webvn") && sentence.contains("WebVM, Homes, Mail"), "{sentence}");
+    assert!(code == 2 && sentence.contains("Webvn") && sentence.contains("WebVM, Homes, Mail"), "{sentence}");
+    let named = format!("webvm={trace}");
+    let (sentence, code) = refused(&mut paper(&["run", "austere-fig7", "--trace", &named, "--trace", &named]));
+    assert!(code == 2 && sentence.contains("webvm is given twice"), "{sentence}");
     let (sentence, code) = refused(&mut paper(&["run", "austere-fig9", "--trace", &trace, "--trace", &trace]));
     assert!(code == 1 && sentence.contains("one trace"), "{sentence}");
     let (sentence, code) = refused(&mut paper(&["run", "austere-fig7", "--trace", "/no/such=file"]));

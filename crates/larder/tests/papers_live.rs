@@ -236,15 +236,17 @@ fn what_an_experiment_cannot_have_is_refused() {
     let scratch = Scratch::new("paper-live-refused");
     let trace = trace(&scratch).display().to_string();
     let (sentence, code) = refused(&mut paper(&["run", "nitro-fig7", "--trace", &trace]));
-    assert!(code == 1 && sentence.contains("nitro-fig7") && sentence.contains("takes no trace"), "{sentence}");
+    assert!(code == 2 && sentence.contains("nitro-fig7") && sentence.contains("takes no --trace"), "{sentence}");
     let (sentence, code) = refused(&mut paper(&["run", "austere-fig7", "--clock", "real"]));
-    assert!(code == 1 && sentence.contains("austere-fig7") && sentence.contains("--clock"), "{sentence}");
+    assert!(code == 2 && sentence.contains("austere-fig7") && sentence.contains("--clock"), "{sentence}");
     let (sentence, code) = refused(&mut paper(&["run", "nitro-fig8", "--clock", "virtual"]));
-    assert!(code == 1 && sentence.contains("nitro-fig8") && sentence.contains("real clock only"), "{sentence}");
+    assert!(code == 2 && sentence.contains("nitro-fig8") && sentence.contains("real clock only"), "{sentence}");
+    let (sentence, code) = refused(&mut paper(&["run", "nitro-fig8", "--path", "/"]));
+    assert!(code == 2 && sentence.contains("nitro-fig8") && sentence.contains("takes no --path"), "{sentence}");
     let (sentence, code) = refused(&mut paper(&["run", "nitro-fig7", "--clock", "sundial"]));
     assert!(code == 2 && sentence.contains("--clock") && sentence.contains("virtual or real"), "{sentence}");
     let (sentence, code) = refused(&mut paper(&["run", "nitro-table2", "--scale", "0.0000001"]));
     assert!(code == 1 && sentence.contains("scale"), "{sentence}");
     let (sentence, code) = refused(&mut paper(&["run", "nitro-table2", "--trace", &format!("Hadoop={trace}")]));
-    assert!(code == 1 && sentence.contains("Hadoop") && sentence.contains("WebVM, Homes, Mail"), "{sentence}");
+    assert!(code == 2 && sentence.contains("Hadoop") && sentence.contains("WebVM, Homes, Mail"), "{sentence}");
 }

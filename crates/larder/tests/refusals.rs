@@ -175,8 +175,9 @@ fn create_refuses_a_wrong_geometry() {
         (&[], &["--size"]),
     ];
     for (options, words) in cases {
-        // What is wrong by itself is wrong usage; what does not fit the devices has failed.
-        refused_with(&scratch, &mut create(&flash, &origin, options), &[1, 2], words);
+        // What is wrong by itself, as what a design does not have, is wrong usage; what does not fit the devices has failed.
+        let does_not_fit = words.contains(&"small") || options.is_empty();
+        refused_with(&scratch, &mut create(&flash, &origin, options), &[if does_not_fit { 1 } else { 2 }], words);
     }
     // A flash file that is there, and is too small.
     let small = scratch.file("small", 4 * MIB);

@@ -139,6 +139,7 @@ fn a_sweep_keeps_rows_on_drives_apart_from_those_without() {
         let out = ends(&mut sweep(words));
         let told = String::from_utf8_lossy(&out.stderr);
         assert!(!out.status.success() && told.contains("is the file of another sweep"), "{told}");
+        assert!(!told.contains('{'), "the numbers of a drive are no words: {told}");
     }
 }
 

@@ -129,6 +129,7 @@ fn a_sweep_has_time_and_keeps_it_apart_from_another() {
         let out = ends(&mut sweep("16M", words));
         let told = String::from_utf8_lossy(&out.stderr);
         assert!(!out.status.success() && told.contains("is the file of another sweep"), "{words:?}: {told}");
+        assert!(!told.contains('{'), "the numbers of an origin are no words: {told}");
     }
     // A sweep that is refused leaves no file.
     fs::remove_file(&file).expect("removed");

@@ -142,10 +142,10 @@ pub struct CacheArgs {
     /// Addresses that the cache can know [default: as in the design's paper]
     #[arg(long, value_name = "N", value_parser = values::request_count, allow_hyphen_values = true)]
     pub lba_entries: Option<u64>,
-    /// nitro: write-evict unit, a power of two from 512K to 4M [default: 2M]
+    /// nitro, cd-arc: write-evict unit, a power of two from 512K to 4M [default: 2M]
     #[arg(long, value_name = "SIZE", value_parser = size::parse_weu, allow_hyphen_values = true)]
     pub weu: Option<u32>,
-    /// nitro: size of the FP index in percent of a full one, 0 to 100
+    /// nitro, cd-arc: size of the FP index in percent of a full one, 0 to 100
     #[arg(long, value_name = "PERCENT", value_parser = spec::percent, allow_hyphen_values = true)]
     pub fp_index: Option<u8>,
     /// nitro: what is evicted at once, weu or extent; extents are not compressed
@@ -164,7 +164,7 @@ pub struct DriveArgs {
     /// unless it has a capacity=SIZE
     #[arg(long, value_name = "PROFILE", value_parser = ssd::profile)]
     pub ssd: Option<DriveSetup>,
-    /// Its translation layers: a row for each [default: page-trim]
+    /// Its translation layers, one for `run`; otherwise a row for each [default: page-trim]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = ssd::ftl, requires = "ssd")]
     pub ftl: Vec<&'static FtlKind>,
 }

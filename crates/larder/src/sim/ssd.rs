@@ -40,7 +40,11 @@ pub fn profile(text: &str) -> Result<DriveSetup, String> {
 fn number(name: &str, text: &str) -> Result<f64, String> {
     let bytes = size::parse(text).ok().map(|bytes| bytes as f64);
     let plain = || text.strip_suffix('%').unwrap_or(text).parse().ok().filter(|number: &f64| number.is_finite());
-    bytes.or_else(plain).ok_or_else(|| format!("{name} is {text:?}, but has to be a number, as in 7 or 16K"))
+    // Of the two zeroes the one without a sign.
+    bytes
+        .or_else(plain)
+        .map(|number| number + 0.0)
+        .ok_or_else(|| format!("{name} is {text:?}, but has to be a number, as in 7 or 16K"))
 }
 
 /// A translation layer.
@@ -152,6 +156,8 @@ mod tests {
             let sentence = profile(text).expect_err(text);
             assert!(sentence.contains(words), "{text}: {sentence}");
         }
+        let none = profile("caftl:over_provisioning_percent=-0").expect("a drive").profile.geometry;
+        assert!(none.over_provisioning_percent.is_sign_positive());
         assert!(ftl("page").is_ok() && ftl("paged").expect_err("no such").contains("page-trim"));
     }
 

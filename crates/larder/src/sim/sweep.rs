@@ -275,16 +275,18 @@ fn head(args: &SweepArgs, source: &Source<'_>) -> Outcome<Value> {
         "warmup": warmup,
         "bound": format!("{:?}", Bounds::of(args.report.bound)).to_lowercase(),
     });
+    // Of what has many numbers a digest of all of them stands beside the name.
+    let digest = |numbers: String| Value::from(format!("{:016x}", XxHash3_64::oneshot(numbers.as_bytes())));
     if let (Some(drive), Some(head)) = (args.drive.ssd, head.as_object_mut()) {
         // The translation layer is in the name of a setup.
         let DriveSetup { profile, capacity, .. } = drive;
-        head.insert("ssd".to_owned(), format!("{profile:?} {capacity:?}").into());
+        head.insert("ssd".to_owned(), profile.name.into());
+        head.insert("ssd_numbers_xxh3".to_owned(), digest(format!("{profile:?} {capacity:?}")));
     }
     if let (Some(origin), Some(head)) = (args.time.origin, head.as_object_mut()) {
-        head.insert(
-            "time".to_owned(),
-            format!("{} {:?} {:?}", origin.name, origin.figures, time::pace(&args.time)).into(),
-        );
+        head.insert("time_origin".to_owned(), origin.name.into());
+        let numbers = format!("{:?} {:?}", origin.figures, time::pace(&args.time));
+        head.insert("time_numbers_xxh3".to_owned(), digest(numbers));
     }
     Ok(head)
 }
