@@ -253,8 +253,7 @@ impl Slotted for Arc {
     }
 
     fn restore(&mut self, kept: &Kept) -> bool {
-        let chunks = self.data_chunks as usize;
-        if kept.len_of(&[T1, T2]).max(kept.len_of(&[T1, B1])) > chunks || kept.len_of(&[T1, T2, B1, B2]) > 2 * chunks {
+        if !kept.fits(&self.limits()) {
             return false;
         }
         for (list, addresses) in kept.lists.iter().enumerate() {

@@ -433,7 +433,7 @@ impl Slotted for DArc {
     }
 
     fn restore(&mut self, kept: &Kept) -> bool {
-        if kept.len_of(&[T1, T2, B3]) > self.data_chunks + self.extra || kept.len_of(&[B1, B2]) > self.data_chunks {
+        if !kept.fits(&self.limits()) {
             return false;
         }
         for fingerprint in &kept.data {

@@ -242,7 +242,7 @@ impl Slotted for DLru {
     }
 
     fn restore(&mut self, kept: &Kept) -> bool {
-        if kept.len_of(&[0]) > self.addresses_max as usize {
+        if !kept.fits(&self.limits()) {
             return false;
         }
         for fingerprint in &kept.data {

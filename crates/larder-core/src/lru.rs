@@ -148,7 +148,7 @@ impl Slotted for Lru {
     }
 
     fn restore(&mut self, kept: &Kept) -> bool {
-        if kept.len_of(&[0]) > self.data_chunks as usize {
+        if !kept.fits(&self.limits()) {
             return false;
         }
         for address in kept.lists.iter().flatten().filter(|address| address.is_mapped) {

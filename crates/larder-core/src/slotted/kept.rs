@@ -33,9 +33,10 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// How many addresses are on these lists.
-    pub fn len_of(&self, lists: &[usize]) -> usize {
-        lists.iter().filter_map(|&list| self.lists.get(list)).map(Vec::len).sum()
+    /// Whether there are no more addresses on its lists than a design allows ([`Slotted::limits`]).
+    pub fn fits(&self, limits: &[(Vec<usize>, usize)]) -> bool {
+        let len = |list: &usize| self.lists.get(*list).map_or(0, Vec::len);
+        limits.iter().all(|(lists, max)| lists.iter().map(len).sum::<usize>() <= *max)
     }
 }
 
