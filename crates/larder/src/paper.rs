@@ -223,14 +223,6 @@ fn workloads<'a>(experiment: Any, args: &PaperRunArgs, watch: &'a Watch) -> Outc
         let generated = |stand_in: &'static StandIn| generated(stand_in, args.scale, watch);
         return experiment.stand_ins().iter().map(generated).collect();
     }
-    let is_again = |at: usize, name: &str| {
-        args.trace[..at].iter().any(|trace| trace.name.as_ref().is_some_and(|other| other.eq_ignore_ascii_case(name)))
-    };
-    let again =
-        args.trace.iter().enumerate().find_map(|(at, trace)| trace.name.as_ref().filter(|name| is_again(at, name)));
-    if let Some(name) = again {
-        return Err(Failure::Usage(format!("--trace {name}=: {name} is given twice: one file stands for it")));
-    }
     args.trace.iter().map(|trace| given(experiment, trace, args, watch)).collect()
 }
 

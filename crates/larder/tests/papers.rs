@@ -274,9 +274,6 @@ fn what_cannot_be_run_is_refused() {
     assert!(code == 2 && sentence.contains("austere-fig99") && sentence.contains("larder paper list"), "{sentence}");
     let (sentence, code) = refused(&mut paper(&["run", "austere-fig7", "--trace", &format!("Webvn={trace}")]));
     assert!(code == 2 && sentence.contains("Webvn") && sentence.contains("WebVM, Homes, Mail"), "{sentence}");
-    let named = format!("webvm={trace}");
-    let (sentence, code) = refused(&mut paper(&["run", "austere-fig7", "--trace", &named, "--trace", &named]));
-    assert!(code == 2 && sentence.contains("webvm is given twice"), "{sentence}");
     let (sentence, code) = refused(&mut paper(&["run", "austere-fig9", "--trace", &trace, "--trace", &trace]));
     assert!(code == 1 && sentence.contains("one trace"), "{sentence}");
     let (sentence, code) = refused(&mut paper(&["run", "austere-fig7", "--trace", "/no/such=file"]));
