@@ -5,7 +5,8 @@
 //! FlashTier's write-dirty, write-clean and clean. [`DirtyPages`] is the drive's side: a page is dirty while anything on it is, and of
 //! blocks of them only so many may be; where there are more, the cache has to write back what has been dirty longest.
 //!
-//! Metadata is dirty for ever in write-back ([`DirtyPages::keep`]): without it nobody would find what is dirty.
+//! Metadata is dirty for ever in write-back ([`DirtyPages::keep`]): without it nobody would find what is dirty. A cache is asked after
+//! each request of a chunk, which makes dirty what it stores of that chunk and nothing else: blocks for so much are left.
 //!
 //! Invariants: what is told dirty is told clean once, with the same bytes.
 //!
@@ -20,9 +21,30 @@ use larder_core::Lba;
 
 use crate::{devices::Gathering, ssd::ftl::Ftl};
 
-/// Blocks that may get dirty before a cache is asked again: a request of a chunk makes two dirty at most, and an eviction for it may
-/// write a segment.
-const SPARE_BLOCKS: u32 = 4;
+/// Blocks that may get dirty before a cache is asked again, at least. Where blocks are larger than chunks, one request makes two dirty.
+const SPARE_BLOCKS_MIN: u32 = 4;
+
+/// What a cache says of what it makes dirty before anything is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Dirtying {
+    /// These bytes are dirty for ever.
+    pub for_ever: Vec<Range<u64>>,
+    /// A request of one chunk makes so many bytes dirty at most, side by side.
+    pub at_once: u64,
+}
+
+/// There are too few blocks for what a cache makes dirty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooDirty {
+    /// Blocks that are dirty for ever.
+    pub for_ever: u32,
+    /// Blocks that one request may make dirty.
+    pub at_once: u32,
+    /// Blocks that have to be there.
+    pub needed: u32,
+    /// Blocks that may be dirty.
+    pub blocks_max: u32,
+}
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -89,6 +111,8 @@ pub struct DirtyPages {
     page_bytes: u64,
     pages_per_block: u32,
     blocks_max: u32,
+    /// Blocks that may get dirty before a cache is asked again.
+    spare_blocks: u32,
     /// Dirty chunks on each page.
     chunks: HashMap<u32, u32>,
     blocks: HashMap<u32, Block>,
@@ -106,6 +130,7 @@ impl DirtyPages {
             page_bytes: u64::from(geometry.page_bytes),
             pages_per_block: geometry.pages_per_block,
             blocks_max: ftl.dirty_blocks_max().filter(|_| ftl.drops_unasked())?,
+            spare_blocks: SPARE_BLOCKS_MIN,
             chunks: HashMap::new(),
             blocks: HashMap::new(),
             order: BTreeMap::new(),
@@ -114,12 +139,13 @@ impl DirtyPages {
         })
     }
 
-    /// These bytes of the drive are dirty for ever: the pages to tell.
+    /// A cache makes so much dirty: the pages to tell, which are dirty for ever.
     ///
     /// # Errors
-    /// If that leaves too little for anything else: how many blocks are dirty then, and how many may be.
-    pub fn keep(&mut self, bytes: &[Range<u64>]) -> Result<Vec<Range<u32>>, (u32, u32)> {
-        let pages: Vec<Range<u32>> = bytes.iter().map(|bytes| self.pages(bytes)).collect();
+    /// If what is dirty for ever leaves fewer blocks than two requests may make dirty.
+    pub fn keep(&mut self, dirtying: &Dirtying) -> Result<Vec<Range<u32>>, TooDirty> {
+        let Dirtying { for_ever, at_once } = dirtying;
+        let pages: Vec<Range<u32>> = for_ever.iter().map(|bytes| self.pages(bytes)).collect();
         let blocks = pages.iter().flat_map(|pages| {
             pages.start / self.pages_per_block
                 ..pages.end.div_ceil(self.pages_per_block).max(pages.start / self.pages_per_block)
@@ -130,9 +156,14 @@ impl DirtyPages {
                 self.change(page, true);
             }
         }
-        let kept = self.kept.len() as u32;
-        if kept + 2 * SPARE_BLOCKS > self.blocks_max {
-            return Err((kept, self.blocks_max));
+        // Of bytes that begin in the last of a block's.
+        let block_bytes = u64::from(self.pages_per_block) * self.page_bytes;
+        let at_once = (at_once.saturating_sub(1).div_ceil(block_bytes) + 1) as u32;
+        self.spare_blocks = at_once.max(SPARE_BLOCKS_MIN);
+        let (for_ever, blocks_max) = (self.kept.len() as u32, self.blocks_max);
+        let needed = for_ever + 2 * self.spare_blocks;
+        if needed > blocks_max {
+            return Err(TooDirty { for_ever, at_once, needed, blocks_max });
         }
         Ok(pages)
     }
@@ -149,7 +180,7 @@ impl DirtyPages {
 
     /// Bytes of the drive that are to be written back, where so much is dirty that more has no room.
     pub fn too_dirty(&self) -> Option<Range<u64>> {
-        if (self.blocks.len() as u32) + SPARE_BLOCKS <= self.blocks_max {
+        if (self.blocks.len() as u32) + self.spare_blocks <= self.blocks_max {
             return None;
         }
         let (_, &block) = self.order.first_key_value()?;
@@ -239,8 +270,8 @@ mod tests {
     fn what_has_been_dirty_longest_goes_first_and_metadata_never() {
         let mut pages = pages();
         let block = 4 * pages.page_bytes;
-        pages.keep(std::slice::from_ref(&(0..block + 1))).expect("room");
-        let most = pages.blocks_max - SPARE_BLOCKS;
+        pages.keep(&Dirtying { for_ever: Vec::from([0..block + 1]), at_once: block }).expect("room");
+        let most = pages.blocks_max - SPARE_BLOCKS_MIN;
         for number in 2..u64::from(most) {
             pages.told(&(number * block..number * block + 1), true);
             assert_eq!(pages.too_dirty(), None, "{number}");
@@ -253,8 +284,29 @@ mod tests {
         assert_eq!(pages.too_dirty(), Some(3 * block..4 * block));
         pages.told(&(3 * block..3 * block + 1), false);
         assert_eq!(pages.too_dirty(), None);
-        let most = u64::from(pages.blocks_max);
-        assert_eq!(pages.keep(std::slice::from_ref(&(0..most * block))), Err((pages.blocks_max, pages.blocks_max)));
+    }
+
+    #[test]
+    fn room_is_left_for_what_a_request_may_make_dirty() {
+        let of = |for_ever: u64, at_once: u64| {
+            let mut pages = pages();
+            let block = 4 * pages.page_bytes;
+            let for_ever = Vec::from([0..for_ever * block]);
+            pages.keep(&Dirtying { for_ever, at_once }).map(|_| pages.spare_blocks)
+        };
+        let (block, blocks_max) = (4 * pages().page_bytes, pages().blocks_max);
+        // A byte, and what may begin with the last byte of a block.
+        for (at_once, spare) in [(0, 4), (1, 4), (2 * block + 1, 4), (3 * block + 1, 4), (3 * block + 2, 5)] {
+            assert_eq!(of(1, at_once), Ok(spare), "{at_once} bytes");
+        }
+        let most = u64::from(blocks_max);
+        assert_eq!(of(most - 8, 1), Ok(4));
+        assert_eq!(
+            of(most - 7, 2),
+            Err(TooDirty { for_ever: blocks_max - 7, at_once: 2, needed: blocks_max + 1, blocks_max })
+        );
+        let large = TooDirty { for_ever: blocks_max - 20, at_once: 11, needed: blocks_max + 2, blocks_max };
+        assert_eq!(of(most - 20, 10 * block), Err(large));
     }
 
     #[test]

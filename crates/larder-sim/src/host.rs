@@ -27,7 +27,7 @@ use std::{
 
 use crate::{
     devices::{Action, Device, DeviceRequest, Requests, Told},
-    dirty::DirtyPages,
+    dirty::{DirtyPages, Dirtying, TooDirty},
     ssd::{
         counts::{Counts, Wear},
         ftl::{Ftl, FtlKind, PageWrite},
@@ -46,6 +46,8 @@ const BUFFER_PART: u64 = 4;
 /// What happened between the cache and the drive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostCounts {
+    /// Bytes that the cache wrote.
+    pub bytes_written: u64,
     /// Units that were written with less than all of their bytes new.
     pub units_completed: u64,
     /// Pages that were read to complete them.
@@ -58,6 +60,7 @@ impl HostCounts {
     /// What was counted since `earlier`, a former state of the same counts.
     pub fn since(&self, earlier: &HostCounts) -> HostCounts {
         HostCounts {
+            bytes_written: self.bytes_written - earlier.bytes_written,
             units_completed: self.units_completed - earlier.units_completed,
             pages_read_to_complete: self.pages_read_to_complete - earlier.pages_read_to_complete,
             writes_absorbed: self.writes_absorbed - earlier.writes_absorbed,
@@ -95,8 +98,8 @@ pub struct Host {
     evicted: Evicted,
     /// Of a drive that drops what is clean.
     dirty: Option<DirtyPages>,
-    /// Bytes of the drive that it never drops.
-    kept: Vec<Range<u64>>,
+    /// What the cache makes dirty, in bytes of the drive.
+    dirtying: Dirtying,
 }
 
 /// Pages that the drive dropped by itself.
@@ -124,7 +127,7 @@ impl Host {
         let unit_bytes = page_bytes * u64::from(ftl.write_unit_pages());
         Ok(Host {
             dirty: DirtyPages::of(&*ftl),
-            kept: Vec::new(),
+            dirtying: Dirtying::default(),
             ftl,
             profile: *profile,
             laid: 0..u64::MAX,
@@ -146,24 +149,25 @@ impl Host {
         self.laid = bytes;
     }
 
-    /// These bytes of the flash are never to be dropped. Said before anything is asked of the drive, and behind
-    /// [`Host::lay_only`].
+    /// The cache makes so much of the flash dirty, some of it for ever: that is never to be dropped. Said before anything is asked
+    /// of the drive, and behind [`Host::lay_only`].
     ///
     /// # Errors
-    /// If so much cannot be kept: how many blocks that is, and how many may be dirty.
-    pub fn keep(&mut self, bytes: &[Range<u64>]) -> Result<(), (u32, u32)> {
-        let on_drive = bytes.iter().filter_map(|bytes| self.laid_part(bytes)).collect::<Vec<_>>();
+    /// If there are too few blocks for that.
+    pub fn keep(&mut self, dirtying: &Dirtying) -> Result<(), TooDirty> {
+        let for_ever = dirtying.for_ever.iter().filter_map(|bytes| self.laid_part(bytes)).collect();
+        let on_drive = Dirtying { for_ever, ..*dirtying };
         let Some(dirty) = &mut self.dirty else { return Ok(()) };
         for pages in dirty.keep(&on_drive)? {
             self.ftl.tell_dirty(pages, true);
         }
-        self.kept = on_drive;
+        self.dirtying = on_drive;
         Ok(())
     }
 
-    /// Bytes of the drive that are [kept](Host::keep).
-    pub fn kept(&self) -> &[Range<u64>] {
-        &self.kept
+    /// What was [said](Host::keep) that the cache makes dirty, in bytes of the drive.
+    pub fn dirtying(&self) -> &Dirtying {
+        &self.dirtying
     }
 
     /// Bytes of the flash to be written back, where so much is dirty that the drive has no room for more.
@@ -310,6 +314,7 @@ impl Host {
 
     fn write(&mut self, requests: &Requests, request: &DeviceRequest) {
         let range = self.on_drive(request);
+        self.counts.bytes_written += request.len;
         let unit = self.unit_bytes;
         let (whole_from, whole_to) = (range.start.next_multiple_of(unit), range.end / unit * unit);
         if whole_from > whole_to {

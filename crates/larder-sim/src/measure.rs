@@ -77,6 +77,13 @@ impl DriveMeasures {
         (self.wear.mean > 0.0).then(|| self.wear.standard_deviation / self.wear.mean)
     }
 
+    /// Bytes programmed for each that the cache wrote: what a page or a unit has beside what was written to it is in the first, and what
+    /// was deduplicated, or met another part in the buffer, is not. `None` where nothing was written.
+    pub fn write_amplification(&self) -> Option<f64> {
+        let programmed = self.counts.pages_programmed() as f64 * f64::from(self.geometry.page_bytes);
+        (self.host.bytes_written > 0).then(|| programmed / self.host.bytes_written as f64)
+    }
+
     /// What it has beyond what its layer has for the host, in percent of that: more than its over-provisioning where blocks are few, or
     /// the layer keeps more for itself; less where the layer drops data that has no room.
     pub fn spare_percent(&self) -> f64 {

@@ -30,6 +30,7 @@ pub mod raid;
 use std::{
     cmp::Reverse,
     collections::{BinaryHeap, HashMap, VecDeque},
+    ops::Range,
 };
 
 use crate::ssd::{
@@ -104,8 +105,7 @@ impl Work {
         }
     }
 
-    /// The share of a time during which its parts were at work; 0 of no time. A job counts when it begins, so what is under way at the
-    /// end of that time may bring parts that never rest a little above 1.
+    /// The share of a time during which its parts were at work; 0 of no time.
     pub fn utilisation(&self, elapsed: Nanos) -> f64 {
         let whole = u128::from(elapsed) * u128::from(self.parts);
         if whole == 0 { 0.0 } else { self.busy_ns as f64 / whole as f64 }
@@ -137,8 +137,8 @@ trait Medium: Send {
     /// Lets happen what happens at `now`, which is [`Medium::next_at`]; those that are over by it.
     fn step(&mut self, now: Nanos, over: &mut Vec<u64>);
 
-    /// What was done until now.
-    fn work(&self) -> Work;
+    /// What was done until now. All that happens until then has happened.
+    fn work(&self, now: Nanos) -> Work;
 }
 
 /// How long requests took, so far.
@@ -205,7 +205,12 @@ impl Origin {
 
     /// What its parts did, so far.
     pub fn work(&self) -> Work {
-        self.medium.work()
+        self.work_until(self.now)
+    }
+
+    /// What its parts did until `at`, before which all has happened that happens.
+    pub fn work_until(&self, at: Nanos) -> Work {
+        self.medium.work(at)
     }
 
     /// Requests that are not over.
@@ -281,8 +286,8 @@ trait Foresees: Send {
     /// Parts that can be at work at the same time.
     const PARTS: u64;
 
-    /// Takes a request now: when it is over, and for how long it has the parts at work.
-    fn take(&mut self, now: Nanos, request: &Request) -> (Nanos, Nanos);
+    /// Takes a request now: when it is over, and from when until when it has a part at work, which is no later.
+    fn take(&mut self, now: Nanos, request: &Request) -> (Nanos, Range<Nanos>);
 }
 
 /// A medium of such.
@@ -290,19 +295,22 @@ struct Foreseen<F> {
     of: F,
     ends: Ends,
     work: Work,
+    /// When parts are at work for what is not over.
+    at_work: HashMap<u64, Range<Nanos>>,
 }
 
 impl<F: Foresees> Foreseen<F> {
     fn new(of: F) -> Foreseen<F> {
-        Foreseen { of, ends: Ends::default(), work: Work { parts: F::PARTS, ..Work::default() } }
+        let work = Work { parts: F::PARTS, ..Work::default() };
+        Foreseen { of, ends: Ends::default(), work, at_work: HashMap::new() }
     }
 }
 
 impl<F: Foresees> Medium for Foreseen<F> {
     fn submit(&mut self, now: Nanos, id: u64, request: Request) {
         self.work.count(&request);
-        let (over_at, busy) = self.of.take(now, &request);
-        self.work.busy_ns += u128::from(busy);
+        let (over_at, at_work) = self.of.take(now, &request);
+        self.at_work.insert(id, at_work);
         self.ends.add(over_at, id);
     }
 
@@ -311,11 +319,15 @@ impl<F: Foresees> Medium for Foreseen<F> {
     }
 
     fn step(&mut self, now: Nanos, over: &mut Vec<u64>) {
+        let before = over.len();
         self.ends.take_until(now, over);
+        let ended = over[before..].iter().filter_map(|id| self.at_work.remove(id));
+        self.work.busy_ns += ended.map(|time| u128::from(time.end - time.start)).sum::<u128>();
     }
 
-    fn work(&self) -> Work {
-        self.work
+    fn work(&self, now: Nanos) -> Work {
+        let until_now = |time: &Range<Nanos>| u128::from(time.end.min(now).saturating_sub(time.start));
+        Work { busy_ns: self.work.busy_ns + self.at_work.values().map(until_now).sum::<u128>(), ..self.work }
     }
 }
 

@@ -22,6 +22,7 @@ use std::{fmt, ops::Range};
 pub use crate::weu::sizing::Granularity;
 use crate::{
     cache::{ReplayCache, WritePolicy},
+    dirty::{Dirtying, TooDirty},
     host::Host,
 };
 pub use designs::{DESIGNS, Design};
@@ -256,11 +257,12 @@ impl Setup {
         if self.policy != WritePolicy::Back {
             return Ok(());
         }
-        let metadata = [0..data.start, data.end..cache.flash_span_bytes().max(data.end)];
-        host.keep(&metadata).map_err(|(kept, most)| {
+        let metadata = Vec::from([0..data.start, data.end..cache.flash_span_bytes().max(data.end)]);
+        let dirtying = Dirtying { for_ever: metadata, at_once: self.chunk_bytes.into() };
+        host.keep(&dirtying).map_err(|TooDirty { for_ever, at_once, needed, blocks_max }| {
             format!(
-                "the metadata of {} is in {kept} blocks, and {layer} takes {most} with dirty data: give it a larger --flash, or \
-                 write --mode write-through",
+                "in write-back the metadata of {} is in {for_ever} blocks and a chunk in up to {at_once}, for which {layer} has to \
+                 take {needed} with dirty data; it takes {blocks_max}: give it a larger --flash, or write --mode write-through",
                 self.design.name
             )
         })

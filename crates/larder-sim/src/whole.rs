@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `clients.rs` | the requests of a trace as clients made them |
 //! | `pace.rs` | when they are made |
+//! | `decide.rs` | what a cache asks for one, chunk by chunk |
 //! | `plan.rs` | what has to happen for one, in which order |
 //! | `pages.rs` | bytes of flash as pages of the drive |
 //! | `devices.rs` | whose requests are under way on them |
@@ -37,6 +38,7 @@
 //! hit), read ahead, commit by a timer, or count the processor.
 
 mod clients;
+mod decide;
 mod devices;
 pub mod drive;
 pub mod figures;
@@ -45,10 +47,7 @@ mod pages;
 mod plan;
 pub mod uncached;
 
-use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
-    ops::Range,
-};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use larder_trace::{Op, TraceError};
 
@@ -62,6 +61,7 @@ use plan::{Chain, Plan, Stage, Task};
 use crate::{
     cache::ReplayCache,
     devices::Requests,
+    dirty::Dirtying,
     host::Host,
     origin::Origin,
     ssd::{
@@ -69,7 +69,6 @@ use crate::{
         profile::Profile,
         time::{Drive, Nanos},
     },
-    tally::Tally,
 };
 
 /// Tasks that write what nobody waits for, at most, before requests wait to begin: closed segments, above all.
@@ -205,12 +204,12 @@ impl Whole {
         self
     }
 
-    /// The drive never drops these bytes of the flash, as [without a clock](crate::host::Host::kept).
+    /// The cache makes so much of the flash dirty, as [without a clock](crate::host::Host::dirtying).
     ///
     /// # Errors
-    /// If so much cannot be kept.
-    pub fn keeping(mut self, bytes: &[Range<u64>]) -> Result<Whole, OutOfRange> {
-        self.devices.keep(bytes)?;
+    /// If there are too few blocks for that.
+    pub fn dirtying(mut self, dirtying: &Dirtying) -> Result<Whole, OutOfRange> {
+        self.devices.keep(dirtying)?;
         Ok(self)
     }
 
@@ -276,10 +275,13 @@ impl Whole {
 
     fn marks(&self) -> Marks {
         let Devices { drive, origin, .. } = &self.devices;
-        let counts = drive.as_ref().map(|drive| drive.ftl().counts());
-        let pages = counts.map_or((0, 0), |counts| (counts.host_pages_written, counts.pages_programmed()));
-        let drive = drive.as_ref().map(|drive| (drive.times().cells_ns, drive.planes()));
-        Marks { now: self.now, drive, pages, origin: origin.work() }
+        let programmed = drive.as_ref().map_or(0, |drive| {
+            let page_bytes = drive.ftl().array().geometry().page_bytes;
+            drive.ftl().counts().pages_programmed() * u64::from(page_bytes)
+        });
+        let bytes = (self.pages.as_ref().map_or(0, Pages::bytes_written), programmed);
+        let drive = drive.as_ref().map(|drive| (drive.cells_ns(self.now), drive.planes()));
+        Marks { now: self.now, drive, bytes, origin: origin.work_until(self.now) }
     }
 
     /// Lets the next thing happen, and what follows from it at once. False where nothing will.
@@ -313,28 +315,7 @@ impl Whole {
     fn begin(&mut self, Made { at, is_counted, request }: &Made) {
         let number = self.next_client;
         self.next_client += 1;
-        let mut plan = Plan::default();
-        for chunk in &request.chunks {
-            let tally = if *is_counted { &mut self.figures.tally } else { &mut Tally::default() };
-            self.devices.advise(&mut *self.cache);
-            self.cache.replay(std::slice::from_ref(chunk), tally);
-            self.cache.take_requests(&mut self.asked);
-            self.devices.advisor_follows(&self.asked);
-            self.add_asked(&mut plan);
-        }
-        loop {
-            // What a drive drops by itself is gone, and the cache is to know; what is too much to be dirty is written back.
-            for bytes in self.devices.take_evicted() {
-                self.cache.evict_range(bytes);
-                self.cache.take_requests(&mut self.asked);
-                self.add_asked(&mut plan);
-            }
-            let Some(bytes) = self.devices.too_dirty() else { break };
-            self.cache.clean_range(bytes);
-            self.cache.take_requests(&mut self.asked);
-            self.add_asked(&mut plan);
-        }
-        let Plan { client, stores, evicts } = plan;
+        let Plan { client, stores, evicts } = self.decide(request, *is_counted);
         let owed_before = self.owed;
         self.owed += evicts.frees;
         self.largest = self.largest.max(evicts.frees);
@@ -370,12 +351,6 @@ impl Whole {
             self.start(For::Evicts, evicts);
         }
         self.answer(number);
-    }
-
-    /// What the cache asked for belongs to a request. The drive is told at once what is dirty and what is clean.
-    fn add_asked(&mut self, plan: &mut Plan) {
-        self.devices.told(&self.asked);
-        plan.add(&self.asked, self.pages.as_mut());
     }
 
     /// Bytes of flash that have been freed. What an eviction frees counts when all before it is over, too: what it evicts may have

@@ -339,6 +339,8 @@ fn each_request_is_over_once_and_work_is_conserved() {
                 for (at, request) in &requests {
                     origin.advance_to(*at);
                     asked.insert(origin.submit(*request), (*at, *request));
+                    let share = origin.work().utilisation(origin.now());
+                    assert!((0.0..=1.0).contains(&share), "{}: at work for {share} of {at} ns", profile.name);
                 }
                 origin.finish();
                 let mut over = BTreeMap::new();

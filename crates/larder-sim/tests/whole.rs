@@ -265,6 +265,8 @@ fn each_design_has_the_hits_of_a_replay_and_answers_each_once() {
                 let counts = [figures.reads.count(), figures.writes.count(), figures.flushes.count()];
                 assert_eq!(counts, [of(Op::Read), of(Op::Write), of(Op::Flush)], "{}", design.name);
                 assert_eq!(in_flight, Some(0), "nothing is left on the drive");
+                let shares = [figures.drive_utilisation.expect("a drive"), figures.origin_utilisation];
+                assert!(shares.iter().all(|share| (0.0..=1.0).contains(share)), "{}: {shares:?}", design.name);
                 assert!(origin.reads.count() <= traffic.origin_chunks_read, "neighbours are joined, none is made up");
                 let again = run().0;
                 let summary = |figures: &Figures| {
@@ -308,6 +310,25 @@ fn on_the_drive_made_for_weus_hits_are_those_of_a_replay() {
             "{:?}",
             figures.write_amplification
         );
+    }
+}
+
+/// What is under way when the last request is answered is at work until then, and no longer.
+#[test]
+fn nothing_is_at_work_for_longer_than_it_was() {
+    for origin in larder_sim::origin::profile::PROFILES {
+        for count in [1, 2, 5, 20, 100, 400] {
+            for (name, policy) in
+                [("lru", WritePolicy::Back), ("nitro", WritePolicy::Through), ("d-lru", WritePolicy::Around)]
+            {
+                let cache = cache_of(Design::named(name).expect("it is one"), policy, 1500);
+                let mut whole = whole(cache, Origin::new(origin, SIZE).expect("it is sound"));
+                let figures = run(&mut whole, workload(&mut Rng::new(count), count), Pace::Full(8), count / 3);
+                let shares = [figures.drive_utilisation.expect("a drive"), figures.origin_utilisation];
+                let label = format!("{name} before {}, {count} requests", origin.name);
+                assert!(shares.iter().all(|share| (0.0..=1.0).contains(share)), "{label}: {shares:?}");
+            }
+        }
     }
 }
 

@@ -206,7 +206,8 @@ impl Medium for Disk {
         self.ends.take_until(now, over);
     }
 
-    fn work(&self) -> Work {
-        self.work
+    fn work(&self, now: Nanos) -> Work {
+        let left = self.job.as_ref().map_or(0, |job| job.ends.saturating_sub(now));
+        Work { busy_ns: self.work.busy_ns - u128::from(left), ..self.work }
     }
 }

@@ -7,7 +7,7 @@
 //!
 //! What it does not do: collect garbage, wear out, or slow down when full: [`ssd`](crate::ssd) does.
 
-use std::{cmp::Reverse, collections::BinaryHeap};
+use std::{cmp::Reverse, collections::BinaryHeap, ops::Range};
 
 use super::{Foresees, Kind, Request, profile::FlashFigures, transfer_ns};
 use crate::ssd::time::Nanos;
@@ -36,19 +36,21 @@ impl Flash {
         self.figures.command_ns.max(transfer_ns(len, bytes_per_second))
     }
 
-    fn read(&mut self, now: Nanos, len: u64) -> (Nanos, Nanos) {
+    fn read(&mut self, now: Nanos, len: u64) -> (Nanos, Range<Nanos>) {
         let is_free_at = self.channels.pop().map_or(0, |free| free.0);
         let has_read_at = now.max(is_free_at) + self.figures.read_ns;
         self.channels.push(Reverse(has_read_at));
         let passes = self.on_interface(len, self.figures.read_bytes_per_second);
-        self.reads_are_free_at = has_read_at.max(self.reads_are_free_at) + passes;
-        (self.reads_are_free_at, passes)
+        let begins = has_read_at.max(self.reads_are_free_at);
+        self.reads_are_free_at = begins + passes;
+        (self.reads_are_free_at, begins..self.reads_are_free_at)
     }
 
-    fn write(&mut self, now: Nanos, len: u64) -> (Nanos, Nanos) {
+    fn write(&mut self, now: Nanos, len: u64) -> (Nanos, Range<Nanos>) {
         let passes = self.on_interface(len, self.figures.write_bytes_per_second);
-        self.writes_are_free_at = now.max(self.writes_are_free_at) + passes;
-        (self.writes_are_free_at + self.figures.write_ns, passes)
+        let begins = now.max(self.writes_are_free_at);
+        self.writes_are_free_at = begins + passes;
+        (self.writes_are_free_at + self.figures.write_ns, begins..self.writes_are_free_at)
     }
 }
 
@@ -56,11 +58,11 @@ impl Foresees for Flash {
     /// Both directions of the interface; what bounds a drive is the interface, in commands or in bytes.
     const PARTS: u64 = 2;
 
-    fn take(&mut self, now: Nanos, request: &Request) -> (Nanos, Nanos) {
+    fn take(&mut self, now: Nanos, request: &Request) -> (Nanos, Range<Nanos>) {
         match request.kind {
             Kind::Read => self.read(now, request.len),
             Kind::Write => self.write(now, request.len),
-            Kind::Trim | Kind::Flush => (now + self.figures.command_ns, 0),
+            Kind::Trim | Kind::Flush => (now + self.figures.command_ns, now..now),
         }
     }
 }

@@ -6,6 +6,8 @@
 //!
 //! What it does not do: vary. A real volume's latency has a tail that no provider documents.
 
+use std::ops::Range;
+
 use super::{Foresees, Kind, Request, profile::NetworkFigures, transfer_ns};
 use crate::ssd::time::Nanos;
 
@@ -26,18 +28,19 @@ impl Foresees for Network {
     /// The gate.
     const PARTS: u64 = 1;
 
-    fn take(&mut self, now: Nanos, request: &Request) -> (Nanos, Nanos) {
+    fn take(&mut self, now: Nanos, request: &Request) -> (Nanos, Range<Nanos>) {
         let NetworkFigures { read_ns, write_ns, operations_per_second, operation_bytes, bytes_per_second } =
             self.figures;
         let ns = match request.kind {
             Kind::Read => read_ns,
             Kind::Write => write_ns,
             // The network alone.
-            Kind::Trim | Kind::Flush => return (now + write_ns, 0),
+            Kind::Trim | Kind::Flush => return (now + write_ns, now..now),
         };
         let operations = transfer_ns(request.len.div_ceil(operation_bytes), operations_per_second);
         let passes = operations.max(transfer_ns(request.len, bytes_per_second));
-        self.gate_is_free_at = now.max(self.gate_is_free_at) + passes;
-        (self.gate_is_free_at + ns, passes)
+        let begins = now.max(self.gate_is_free_at);
+        self.gate_is_free_at = begins + passes;
+        (self.gate_is_free_at + ns, begins..self.gate_is_free_at)
     }
 }

@@ -190,7 +190,7 @@ impl Medium for Raid {
         ended.into_iter().for_each(|part| self.part_is_over(now, part, over));
     }
 
-    fn work(&self) -> Work {
-        self.disks.iter().map(Medium::work).fold(Work::default(), Work::and)
+    fn work(&self, now: Nanos) -> Work {
+        self.disks.iter().map(|disk| disk.work(now)).fold(Work::default(), Work::and)
     }
 }

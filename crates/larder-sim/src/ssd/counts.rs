@@ -24,7 +24,8 @@ pub struct Counts {
     pub erases: [u64; Cause::COUNT],
     /// Pages that the controller hashed, by [`Hash`](enum@Hash).
     pub hashes: [u64; Hash::COUNT],
-    /// Pages that the host wrote.
+    /// Pages that the host wrote, as they came to the translation layer: what was written in part was completed before, and what was
+    /// absorbed by a buffer did not come.
     pub host_pages_written: u64,
     /// Of these, how many were not programmed, because their content was there.
     pub pages_deduplicated: u64,
@@ -59,7 +60,7 @@ impl Counts {
         [Cause::Collection, Cause::WearLevelling, Cause::Merge].map(|cause| self.programs[cause as usize]).iter().sum()
     }
 
-    /// Pages programmed for each page that the host wrote: the drive's own write amplification, below 1 where it
+    /// Pages programmed for each page that came to the translation layer: the layer's own write amplification, below 1 where it
     /// deduplicates. `None` before the first write.
     pub fn write_amplification(&self) -> Option<f64> {
         (self.host_pages_written > 0).then(|| self.pages_programmed() as f64 / self.host_pages_written as f64)

@@ -201,7 +201,15 @@ impl Drive {
 
     /// How long what took, so far.
     pub fn times(&self) -> Times {
-        Times { absorbed: self.buffer.absorbed, cells_ns: self.lanes.busy_ns(), ..self.times.clone() }
+        Times { absorbed: self.buffer.absorbed, ..self.times.clone() }
+    }
+
+    /// How long cells were at work until `at`, before which all has happened that happens: in nanoseconds, summed over planes.
+    pub fn cells_ns(&self, at: Nanos) -> u128 {
+        let is_of_cells = |event: &Event| matches!(event, Event::Step(Step::Cells(_)));
+        let ends =
+            self.events.iter().filter(|Reverse((.., event))| is_of_cells(event)).map(|Reverse((ends, ..))| *ends);
+        self.lanes.begun_ns() - ends.map(|ends| u128::from(ends - at)).sum::<u128>()
     }
 
     /// A page that the drive has dropped by itself and that was not written since.

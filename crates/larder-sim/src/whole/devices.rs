@@ -13,7 +13,7 @@ use super::{DESTAGE_DEPTH, plan::Step};
 use crate::{
     cache::ReplayCache,
     devices::Requests,
-    dirty::DirtyPages,
+    dirty::{DirtyPages, Dirtying, TooDirty},
     host::Host,
     origin::{self, Kind, Origin},
     ssd::{
@@ -69,14 +69,16 @@ impl Devices {
         }
     }
 
-    /// The drive is never to drop these bytes of the flash.
+    /// The cache makes so much of the flash dirty, some of it for ever: that is never to be dropped.
     ///
     /// # Errors
-    /// If so much cannot be kept.
-    pub fn keep(&mut self, bytes: &[Range<u64>]) -> Result<(), OutOfRange> {
+    /// If there are too few blocks for that.
+    pub fn keep(&mut self, dirtying: &Dirtying) -> Result<(), OutOfRange> {
         let (Some(dirty), Some(drive)) = (&mut self.dirty, &mut self.drive) else { return Ok(()) };
-        let too_many = |(kept, most): (u32, u32)| OutOfRange::new("blocks kept", kept, format!("fewer than {most}"));
-        dirty.keep(bytes).map_err(too_many)?.into_iter().for_each(|pages| drive.tell_dirty(pages, true));
+        let too_few = |TooDirty { needed, blocks_max, .. }| {
+            OutOfRange::new("blocks with dirty data", blocks_max, format!("at least {needed}"))
+        };
+        dirty.keep(dirtying).map_err(too_few)?.into_iter().for_each(|pages| drive.tell_dirty(pages, true));
         Ok(())
     }
 

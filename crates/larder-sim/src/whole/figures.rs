@@ -18,8 +18,8 @@ pub(super) struct Marks {
     pub now: Nanos,
     /// How long cells were at work, summed over planes, and how many planes there are.
     pub drive: Option<(u128, u32)>,
-    /// Pages of the drive that the cache wrote, and all that were programmed.
-    pub pages: (u64, u64),
+    /// Bytes of the drive that the cache wrote, and all that were programmed.
+    pub bytes: (u64, u64),
     pub origin: Work,
 }
 
@@ -38,7 +38,7 @@ pub struct Figures {
     pub elapsed_ns: Nanos,
     /// The share of the time during which the drive's planes were at work, on the mean, from 0 to 1. None without a drive.
     pub drive_utilisation: Option<f64>,
-    /// Pages that the drive programmed for each that the cache wrote. None without a drive, or where nothing was written.
+    /// Bytes that the drive programmed for each that the cache wrote. None without a drive, or where nothing was written.
     pub write_amplification: Option<f64>,
     /// The share of the time during which the origin's parts were, its disks for example.
     pub origin_utilisation: f64,
@@ -74,7 +74,7 @@ impl Figures {
             let work = Work { busy_ns: busy - before, parts: u64::from(planes), ..Work::default() };
             work.utilisation(self.elapsed_ns)
         });
-        let (written, programmed) = (marks.pages.0 - self.began.pages.0, marks.pages.1 - self.began.pages.1);
+        let (written, programmed) = (marks.bytes.0 - self.began.bytes.0, marks.bytes.1 - self.began.bytes.1);
         self.write_amplification = (written > 0).then(|| programmed as f64 / written as f64);
         self.origin = marks.origin.since(&self.began.origin);
         self.origin_utilisation = self.origin.utilisation(self.elapsed_ns);

@@ -52,6 +52,7 @@ pub(super) struct Pages {
     /// Units and numbers of parts, first begun first; those that wait no more are passed over.
     order: VecDeque<(u64, u64)>,
     next_number: u64,
+    bytes_written: u64,
 }
 
 impl Pages {
@@ -64,7 +65,13 @@ impl Pages {
             parts: HashMap::new(),
             order: VecDeque::new(),
             next_number: 0,
+            bytes_written: 0,
         }
+    }
+
+    /// Bytes of the flash that were written so far.
+    pub fn bytes_written(&self) -> u64 {
+        self.bytes_written
     }
 
     fn unit_bytes(&self) -> u64 {
@@ -112,6 +119,7 @@ impl Pages {
 
     fn write(&mut self, requests: &Requests, request: &DeviceRequest) -> Vec<Request> {
         let range = request.range();
+        self.bytes_written += request.len;
         let mut asked = Vec::new();
         let mut whole = Vec::new();
         for unit in range.start / self.unit_bytes()..range.end.div_ceil(self.unit_bytes()) {

@@ -149,7 +149,10 @@ fn page(row: &Row) -> String {
                 "drive: erasures",
                 format!("{} blocks, {}", count(whole("ssd_erasures")), human(whole("ssd_bytes_erased"))),
             ),
-            ("drive: written by the cache", pages("ssd_host_pages_written")),
+            (
+                "drive: written by the cache",
+                format!("{}; {} to the layer", human(whole("ssd_host_bytes_written")), pages("ssd_host_pages_written")),
+            ),
             (
                 "drive: programmed",
                 format!("{}; {} copied", pages("ssd_pages_programmed"), count(whole("ssd_pages_copied"))),

@@ -129,8 +129,8 @@ fn whole(pass: &Pass<'_>, setup: &Setup, profile: &Profile, bytes: u64) -> Resul
     let of_origin = |error| format!("an origin {}: {error}", profile.name);
     let origin = Origin::new(profile, bytes).map_err(of_origin)?;
     let is_asked = clocked.ftl().write_unit_pages() > 1;
-    let whole =
-        Whole::new(cache, Some((clocked, &cut)), origin).map_err(about)?.keeping(counted.kept()).map_err(about)?;
+    let whole = Whole::new(cache, Some((clocked, &cut)), origin).map_err(about)?;
+    let whole = whole.dirtying(counted.dirtying()).map_err(about)?;
     Ok(if is_asked { whole.advised_by(counted) } else { whole })
 }
 

@@ -186,7 +186,7 @@ pub(super) fn run(lab: &mut Lab<'_>) -> Result<Report, String> {
     }
     let drives = format!(
         "Warm, with each variant in order: the share of the time that the drive's planes and the disks' arms are at work, and \
-         how many pages the drive programs for each that the cache writes, since it was new. {}.",
+         how many bytes the drive programs for each that the cache writes. {}.",
         drives.join("; ")
     );
     let of_all = [
@@ -226,8 +226,8 @@ fn requests(lab: &Lab<'_>, at: usize) -> Result<(Vec<ClientRequest>, u64), Strin
     Ok((clients.collect::<Result<_, _>>().map_err(|error| error.to_string())?, disk_bytes))
 }
 
-/// What a case came to, and what the drive beneath it programmed for each page that was written to it.
-type Found = (Point, Option<(Figures, f64)>);
+/// What a case came to, and of the drive beneath it what was timed.
+type Found = (Point, Option<Figures>);
 
 fn all(cases: &[Case<'_>], threads: usize) -> Result<Vec<Found>, String> {
     let next = Mutex::new(cases.iter().enumerate());
@@ -274,12 +274,12 @@ fn one(case: &Case<'_>) -> Result<Found, String> {
         read_us: (figures.reads.count() > 0).then(|| figures.reads.mean_ns() / 1000.0),
         hit_percent: case.setup.map(|_| 100.0 * figures.tally.read_hit_ratio()),
     };
-    let amplified = whole.drive().map(|drive| drive.ftl().counts().write_amplification().unwrap_or(1.0));
-    Ok((point, amplified.map(|amplified| (figures, amplified))))
+    Ok((point, whole.drive().is_some().then_some(figures)))
 }
 
 fn shares(title: &str, found: &[Found]) -> String {
-    let share = |(figures, amplified): &(Figures, f64)| {
+    let share = |figures: &Figures| {
+        let amplified = figures.write_amplification.unwrap_or(1.0);
         let drive = 100.0 * figures.drive_utilisation.unwrap_or(0.0);
         format!("{drive:.0}% and {:.0}%, {amplified:.2}", 100.0 * figures.origin_utilisation)
     };

@@ -115,8 +115,8 @@ pub struct Lanes {
     pub links: u64,
     /// Reads that programs need and that are not over.
     unread: HashSet<u64>,
-    /// How long cells were at work, summed over planes.
-    busy_ns: u128,
+    /// How long all takes that cells began, summed over planes.
+    begun_ns: u128,
 }
 
 impl Lanes {
@@ -129,7 +129,7 @@ impl Lanes {
             jobs: 0,
             links: 0,
             unread: HashSet::new(),
-            busy_ns: 0,
+            begun_ns: 0,
         }
     }
 
@@ -138,9 +138,9 @@ impl Lanes {
         self.jobs == 0
     }
 
-    /// How long cells were at work, in nanoseconds, summed over all planes.
-    pub fn busy_ns(&self) -> u128 {
-        self.busy_ns
+    /// How long all takes that cells began so far, in nanoseconds, summed over all planes: what is not over counts as if it were.
+    pub fn begun_ns(&self) -> u128 {
+        self.begun_ns
     }
 
     /// Gives a plane a job. `after` is told of each step that begins, and how long it takes.
@@ -206,7 +206,7 @@ impl Lanes {
     }
 
     fn cells(&mut self, plane: PlaneId, ns: Nanos, after: &mut impl FnMut(Nanos, Step)) {
-        self.busy_ns += u128::from(ns);
+        self.begun_ns += u128::from(ns);
         after(ns, Step::Cells(plane));
     }
 

@@ -71,8 +71,6 @@ pub struct Times {
     pub last_ns: Nanos,
     /// How long the controller hashed.
     pub hashing_ns: u128,
-    /// How long cells were at work, summed over planes.
-    pub cells_ns: u128,
 }
 
 impl Times {
