@@ -88,11 +88,17 @@ fn caftl(bencher: Bencher<'_, '_>, reads_percent: u32) {
     bench(bencher, &Profile::named("caftl").expect("a profile"), "page", reads_percent);
 }
 
-/// The same drive with CAFTL, whose contents are all distinct: each page is fingerprinted, looked up and remembered for
-/// the coldest, and journal, tables and metadata are written.
+/// The same drive with CAFTL, whose contents nobody knows and so are all distinct: each page is fingerprinted, looked up and remembered
+/// for the coldest, and journal, tables and metadata are written.
 #[divan::bench(args = [0, 50], sample_count = 5, sample_size = 1)]
 fn caftl_deduplicating(bencher: Bencher<'_, '_>, reads_percent: u32) {
     bench(bencher, &Profile::named("caftl").expect("a profile"), "caftl", reads_percent);
+}
+
+/// The same with the external merge behind each collection: it reads what has no fingerprint yet, and sorts.
+#[divan::bench(args = [0, 50], sample_count = 5, sample_size = 1)]
+fn caftl_collecting(bencher: Bencher<'_, '_>, reads_percent: u32) {
+    bench(bencher, &Profile::named("caftl").expect("a profile"), "caftl-collecting", reads_percent);
 }
 
 /// The same drive with hybrid mapping: nearly all operations are those of merges.

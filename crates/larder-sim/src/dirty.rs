@@ -270,7 +270,7 @@ mod tests {
     fn what_has_been_dirty_longest_goes_first_and_metadata_never() {
         let mut pages = pages();
         let block = 4 * pages.page_bytes;
-        pages.keep(&Dirtying { for_ever: Vec::from([0..block + 1]), at_once: block }).expect("room");
+        pages.keep(&Dirtying { for_ever: std::iter::once(0..block + 1).collect(), at_once: block }).expect("room");
         let most = pages.blocks_max - SPARE_BLOCKS_MIN;
         for number in 2..u64::from(most) {
             pages.told(&(number * block..number * block + 1), true);
@@ -291,7 +291,7 @@ mod tests {
         let of = |for_ever: u64, at_once: u64| {
             let mut pages = pages();
             let block = 4 * pages.page_bytes;
-            let for_ever = Vec::from([0..for_ever * block]);
+            let for_ever = std::iter::once(0..for_ever * block).collect();
             pages.keep(&Dirtying { for_ever, at_once }).map(|_| pages.spare_blocks)
         };
         let (block, blocks_max) = (4 * pages().page_bytes, pages().blocks_max);

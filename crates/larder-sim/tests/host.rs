@@ -184,6 +184,10 @@ fn every_design_lies_on_every_layer() {
                     assert_eq!((measures.tally, measures.traffic), (alone.tally, alone.traffic), "{label}");
                 }
                 let written = measures.flash_total_bytes_written() / u64::from(geometry.page_bytes);
+                assert_eq!(host.bytes_written, measures.flash_total_bytes_written(), "{label}");
+                let amplified = measures.drive.as_ref().and_then(DriveMeasures::write_amplification).expect("writes");
+                let programmed = counts.pages_programmed() * u64::from(geometry.page_bytes);
+                assert!((amplified * host.bytes_written as f64 / programmed as f64 - 1.0).abs() < 1e-9, "{label}");
                 // In pages of 4 KiB only AustereCache's slots of 512 bytes are parts.
                 if host.units_completed + host.writes_absorbed == 0 {
                     assert_eq!(counts.host_pages_written, written, "{label}");

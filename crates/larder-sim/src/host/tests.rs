@@ -173,6 +173,7 @@ impl Beside {
     fn write(&mut self, sectors: Range<u64>) {
         self.version += 1;
         let calls = self.ask(Action::Write, &sectors, &[]);
+        self.counts.bytes_written += (sectors.end - sectors.start) * SECTOR_BYTES;
         // What waited for a unit that is written whole: it may be written before that, and never after.
         let mut superseded = BTreeMap::new();
         for unit in sectors.start / self.unit_sectors..sectors.end.div_ceil(self.unit_sectors) {

@@ -328,7 +328,8 @@ impl DriveSetup {
         }
         let little = (percent * PERCENT_PARTS) as u32;
         let Some(enough) = (little + 1..=most).find(does) else { return error };
-        let range = format!("at least {}, with which it does: {}", f64::from(enough) / PERCENT_PARTS, error.range);
+        let range =
+            format!("at least {}, with which the layer has room: {}", f64::from(enough) / PERCENT_PARTS, error.range);
         OutOfRange::new(error.field, percent, range)
     }
 
@@ -447,9 +448,9 @@ mod tests {
         }
     }
 
-    /// The figure in "has to be at least 9.3, with which it does".
+    /// The figure in "has to be at least 9.3, with which the layer has room".
     fn least_said(why: &str) -> Option<f64> {
-        why.split("has to be at least ").nth(1)?.split(", with which it does: ").next()?.parse().ok()
+        why.split("has to be at least ").nth(1)?.split(", with which the layer has room: ").next()?.parse().ok()
     }
 
     /// Blocks are whole: here 9.3% do, 9.4% and 9.5% do not, and 9.6% do again.

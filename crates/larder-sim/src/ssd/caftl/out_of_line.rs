@@ -18,7 +18,10 @@
 //!
 //! What it does not do: begin by itself: who owns the drive says when it is idle.
 
-use std::{cmp::Reverse, collections::BinaryHeap};
+use std::{
+    cmp::Reverse,
+    collections::{BinaryHeap, binary_heap::PeekMut},
+};
 
 use hashbrown::HashMap;
 
@@ -340,30 +343,41 @@ impl Caftl {
         Some(found)
     }
 
-    /// Merges the next fingerprint of all runs.
+    /// Merges the next fingerprint of all runs. Whether it is old is asked where another is equal alone: few are.
     fn merge_one(
         &mut self,
         mut heads: BinaryHeap<Reverse<(Digest, Ppa, usize)>>,
         mut kept: Option<Sorted>,
         sink: &mut dyn Sink,
     ) {
-        let Some(Reverse((digest, ppa, run))) = heads.pop() else {
+        let Some(mut head) = heads.peek_mut() else {
             self.books.counts.merges += 1;
             self.end_merge();
             return;
         };
-        heads.extend(self.take_of_run(run, sink).map(|(digest, ppa)| Reverse((digest, ppa, run))));
-        let is_as_read =
-            |this: &Self, ppa: Ppa| this.is_fingerprinted_data(ppa) && this.books.pages.digest(ppa) == digest;
-        if is_as_read(self, ppa) {
-            kept = match kept {
-                Some((same, other)) if same == digest && other != ppa && is_as_read(self, other) => {
-                    Some((digest, self.coalesce(ppa, other)))
-                }
-                _ => Some((digest, ppa)),
-            };
+        let Reverse((digest, ppa, run)) = *head;
+        match self.take_of_run(run, sink) {
+            Some((digest, ppa)) => {
+                *head = Reverse((digest, ppa, run));
+                drop(head);
+            }
+            None => drop(PeekMut::pop(head)),
         }
+        kept = match kept {
+            Some((same, other)) if same == digest => Some((digest, self.merged(digest, ppa, other))),
+            _ => Some((digest, ppa)),
+        };
         self.out_of_line.phase = Phase::Merge { heads, kept };
+    }
+
+    /// Two pages that had this fingerprint when it was read become one, if both have it still. The one that the next is to join.
+    fn merged(&mut self, digest: Digest, ppa: Ppa, other: Ppa) -> Ppa {
+        let is_as_read = |ppa: Ppa| self.is_fingerprinted_data(ppa) && self.books.pages.digest(ppa) == digest;
+        match (is_as_read(ppa), is_as_read(other)) {
+            (true, true) if ppa != other => self.coalesce(ppa, other),
+            (true, _) => ppa,
+            (false, _) => other,
+        }
     }
 
     /// The power went: nothing was begun, and merging is due again. Runs in flash are of no use.
