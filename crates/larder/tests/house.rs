@@ -1,12 +1,15 @@
 //! The rules of the house, checked over the source tree: which crate may depend on which, that every file says what it
 //! is, that files stay readable, and that nothing unfinished or machine-bound is committed.
 //!
-//! It reads text only and parses just enough of it. It deliberately does not check style that rustfmt or clippy check.
+//! It reads text, and the engine's table of designs, and parses just enough of it. It deliberately does not check style that rustfmt or clippy check.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use larder_engine::designs::DESIGNS;
+use larder_format::layout::StoreKind;
 
 /// A file may have this many lines before its tests; most have far fewer.
 const SOURCE_LINES_MAX: usize = 500;
@@ -259,6 +262,21 @@ fn only_the_tables_know_which_design_it_is() {
     }
     assert!(found.is_empty(), "a design is told from others:\n{}", found.join("\n"));
     assert!(looked > 50, "files that must not know: {looked}");
+}
+
+#[test]
+fn the_long_suites_take_every_design() {
+    let makefile = fs::read_to_string(root().join("Makefile")).expect("a Makefile");
+    let listed = |name: &str| -> Vec<String> {
+        let line = makefile.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(" ?= "));
+        line.expect("a list of designs").split(' ').map(str::to_owned).collect()
+    };
+    let of_store = |is_of_weus: bool| -> Vec<&str> {
+        let wanted = DESIGNS.iter().filter(|design| (design.kind() == StoreKind::Weus) == is_of_weus);
+        wanted.map(|design| design.name).collect()
+    };
+    assert_eq!(listed("DESIGNS"), of_store(true), "the designs over WEUs");
+    assert_eq!(listed("SLOT_DESIGNS"), of_store(false), "the others");
 }
 
 #[test]

@@ -351,37 +351,31 @@ fn agrees(design: &'static str) {
     }
 }
 
-#[test]
-fn nitro_decides_alike() {
-    agrees("nitro");
+/// A test for each design, and the names of all that have one.
+macro_rules! decide_alike {
+    ($($test:ident: $design:literal,)+) => {
+        $(
+            #[test]
+            fn $test() {
+                agrees($design);
+            }
+        )+
+
+        const TESTED: &[&str] = &[$($design),+];
+    };
+}
+
+decide_alike! {
+    nitro_decides_alike: "nitro",
+    cd_arc_decides_alike: "cd-arc",
+    d_lru_decides_alike: "d-lru",
+    d_arc_decides_alike: "d-arc",
+    lru_decides_alike: "lru",
+    arc_decides_alike: "arc",
+    austere_decides_alike: "austere",
 }
 
 #[test]
-fn cd_arc_decides_alike() {
-    agrees("cd-arc");
-}
-
-#[test]
-fn d_lru_decides_alike() {
-    agrees("d-lru");
-}
-
-#[test]
-fn d_arc_decides_alike() {
-    agrees("d-arc");
-}
-
-#[test]
-fn lru_decides_alike() {
-    agrees("lru");
-}
-
-#[test]
-fn arc_decides_alike() {
-    agrees("arc");
-}
-
-#[test]
-fn austere_decides_alike() {
-    agrees("austere");
+fn every_design_of_the_engine_has_a_test() {
+    assert!(designs::DESIGNS.iter().map(|design| design.name).eq(TESTED.iter().copied()), "{TESTED:?}");
 }
