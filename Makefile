@@ -85,7 +85,7 @@ soak-slots-%:
 	LARDER_DESIGN=$* cargo test -p larder-engine --test recovery --test durability --test stalled --test eviction --test reduction --test streams
 	LARDER_DESIGN=$* cargo test -p larder-engine --test faults --test origin_reads
 	LARDER_DESIGN=$* LARDER_KILL_ROUNDS=$(KILL_ROUNDS) cargo test -p larder --test kills --test filesystems -- --nocapture
-	LARDER_DESIGN=$* cargo test -p larder --test clients --test refusals
+	LARDER_DESIGN=$* cargo test -p larder --test clients --test reduction --test degraded --test refusals --test repair
 
 soak-agree:
 	LARDER_REQUESTS=300000 cargo test --profile crash -p larder --test designs_agree -- --nocapture

@@ -14,10 +14,11 @@ pub mod image;
 pub mod lab;
 pub mod wire;
 
+use larder_engine::designs::EngineDesign;
 use larder_format::StoreKind;
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
@@ -145,6 +146,12 @@ pub fn larder<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Command {
     command
 }
 
+/// The design that `LARDER_DESIGN` asks for, or that of a cache for which none is named.
+pub fn design() -> &'static EngineDesign {
+    let name = std::env::var("LARDER_DESIGN").unwrap_or_else(|_| "nitro".to_owned());
+    larder_engine::designs::named(&name).expect("LARDER_DESIGN names a design")
+}
+
 /// Options of `create` that say how WEUs are filled. Designs with slots of one chunk refuse them.
 const WEU_OPTIONS: [&str; 4] = ["--weu", "--compress", "--dedup", "--fp-index"];
 
@@ -152,10 +159,10 @@ const WEU_OPTIONS: [&str; 4] = ["--weu", "--compress", "--dedup", "--fp-index"];
 /// have.
 pub fn fitting(options: &[&str]) -> Vec<String> {
     let mut fitting: Vec<String> = options.iter().map(|&option| option.to_owned()).collect();
-    let Some(name) = std::env::var("LARDER_DESIGN").ok().filter(|_| !options.contains(&"--design")) else {
+    if std::env::var_os("LARDER_DESIGN").is_none() || options.contains(&"--design") {
         return fitting;
-    };
-    let design = larder_engine::designs::named(&name).expect("LARDER_DESIGN names a design");
+    }
+    let design = design();
     let is_open = |option: &str| match design.kind() {
         StoreKind::Weus => true,
         StoreKind::Slots => false,
@@ -166,7 +173,7 @@ pub fn fitting(options: &[&str]) -> Vec<String> {
             fitting.drain(at..at + 2);
         }
     }
-    fitting.extend(["--design".to_owned(), name]);
+    fitting.extend(["--design".to_owned(), design.name.to_owned()]);
     fitting
 }
 
@@ -176,8 +183,23 @@ pub fn ends(command: &mut Command) -> Output {
     let child = command.spawn().unwrap_or_else(|err| panic!("{command:?}: {err}"));
     let mut guard = Running(Some(child));
     let child = guard.0.as_mut().expect("it has just begun");
-    assert!(wait(child, SERVER_WAIT_MAX).is_some(), "{command:?} did not end by itself");
-    guard.0.take().expect("still there").wait_with_output().expect("its output")
+    let output = output(child).unwrap_or_else(|| panic!("{command:?} did not end by itself"));
+    guard.0 = None;
+    output
+}
+
+/// What a child says while it is waited for, however much that is; none if it does not end.
+fn output(child: &mut Child) -> Option<Output> {
+    fn all(stream: Option<impl Read + Send + 'static>) -> thread::JoinHandle<Vec<u8>> {
+        thread::spawn(move || {
+            let mut bytes = Vec::new();
+            stream.map(|mut stream| stream.read_to_end(&mut bytes));
+            bytes
+        })
+    }
+    let (stdout, stderr) = (all(child.stdout.take()), all(child.stderr.take()));
+    let status = wait(child, SERVER_WAIT_MAX)?;
+    Some(Output { status, stdout: stdout.join().expect("it reads"), stderr: stderr.join().expect("it reads") })
 }
 
 /// A command that runs beside the test, killed when it is dropped.
@@ -204,8 +226,9 @@ impl Background {
     /// Waits for its end, which must come soon: exit code and both streams.
     pub fn ends(mut self, what: &str) -> Output {
         let child = self.0.0.as_mut().expect("it has begun");
-        assert!(wait(child, SERVER_WAIT_MAX).is_some(), "{what} did not end by itself");
-        self.0.0.take().expect("still there").wait_with_output().expect("its output")
+        let output = output(child).unwrap_or_else(|| panic!("{what} did not end by itself"));
+        self.0.0 = None;
+        output
     }
 }
 
