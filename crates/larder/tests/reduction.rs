@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use larder_format::StoreKind;
 use support::image::{Numbers, noise, text};
 use support::wire::Wire;
-use support::{MIB, Scratch, Volume, design, say, stands_in};
+use support::{MIB, Scratch, Volume, design, is_told_in, say, stands_in};
 
 const CHUNK: u64 = 8 << 10;
 const IMAGE: u64 = 16 * MIB;
@@ -211,6 +211,7 @@ fn status_tells_the_same_served_or_not() {
         assert_eq!(online[key], value, "{key}: {online}");
         assert_eq!(offline[key], value, "{key}: {offline}");
     }
+    is_told_in("OPERATING.md", &online);
     assert_eq!(online["design"], design().name, "{online}");
     assert_eq!(online["mode"], "write-back", "{online}");
     assert!(online["writes"].as_u64().expect("writes") >= 64, "{online}");

@@ -51,7 +51,9 @@ fn time_is_in_a_table_a_list_a_file_and_a_chart() {
         let number = |key: &str| number(row, key);
         assert_eq!(number("time_reads") + number("time_writes"), 4000.0);
         assert!(number("time_iops") > 0.0 && number("time_read_p99_us") >= number("time_read_p50_us"), "{row}");
-        assert!(number("time_ssd_write_amplification") >= 1.0, "{row}");
+        // What waits in the drive's buffer at the end was written, and is not programmed.
+        let amplified = number("time_ssd_write_amplification");
+        assert!((0.5..2.0).contains(&amplified), "{row}");
         assert!(number("time_origin_busy_ratio") > 0.0 && number("time_origin_busy_ratio") <= 1.0, "{row}");
         assert_eq!((&row["time_pace"], &row["time_origin"]), (&"full".into(), &"raid5-7200".into()));
         assert_eq!((&row["read_hits"], &row["ssd_erasures"]), (&bare["read_hits"], &bare["ssd_erasures"]));
@@ -93,6 +95,7 @@ fn each_layer_has_a_time() {
         rows
     };
     let (through, back) = (rows_in("write-through"), rows_in("write-back"));
+    support::is_told_in("LAB.md", &back[0]);
     for (rows, row) in through.iter().map(|row| (&through, row)).chain(back.iter().map(|row| (&back, row))) {
         assert_eq!(number(row, "time_reads") + number(row, "time_writes"), 4000.0, "{row}");
         assert!(number(row, "time_iops") > 0.0 && number(row, "time_ssd_write_amplification") > 0.0, "{row}");

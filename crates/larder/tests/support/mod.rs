@@ -177,6 +177,15 @@ pub fn fitting(options: &[&str]) -> Vec<String> {
     fitting
 }
 
+/// A document names every key of an object that `--json` printed.
+pub fn is_told_in(document: &str, printed: &serde_json::Value) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the root");
+    let text = fs::read_to_string(root.join("docs").join(document)).expect("a document");
+    let keys = printed.as_object().expect("an object").keys();
+    let untold: Vec<&String> = keys.filter(|key| !text.contains(&format!("`{key}`"))).collect();
+    assert!(untold.is_empty(), "docs/{document} does not tell what these are: {untold:?}");
+}
+
 /// The exit code and both streams of a command that must end by itself soon.
 pub fn ends(command: &mut Command) -> Output {
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
