@@ -25,7 +25,7 @@ use crate::{devices::Gathering, ssd::ftl::Ftl};
 const SPARE_BLOCKS_MIN: u32 = 4;
 
 /// What a cache says of what it makes dirty before anything is.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dirtying {
     /// These bytes are dirty for ever.
     pub for_ever: Vec<Range<u64>>,

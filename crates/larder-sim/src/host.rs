@@ -98,8 +98,8 @@ pub struct Host {
     evicted: Evicted,
     /// Of a drive that drops what is clean.
     dirty: Option<DirtyPages>,
-    /// What the cache makes dirty, in bytes of the drive.
-    dirtying: Dirtying,
+    /// What the cache makes dirty, in bytes of the drive, if it said so.
+    dirtying: Option<Dirtying>,
 }
 
 /// Pages that the drive dropped by itself.
@@ -127,7 +127,7 @@ impl Host {
         let unit_bytes = page_bytes * u64::from(ftl.write_unit_pages());
         Ok(Host {
             dirty: DirtyPages::of(&*ftl),
-            dirtying: Dirtying::default(),
+            dirtying: None,
             ftl,
             profile: *profile,
             laid: 0..u64::MAX,
@@ -161,13 +161,14 @@ impl Host {
         for pages in dirty.keep(&on_drive)? {
             self.ftl.tell_dirty(pages, true);
         }
-        self.dirtying = on_drive;
+        self.dirtying = Some(on_drive);
         Ok(())
     }
 
-    /// What was [said](Host::keep) that the cache makes dirty, in bytes of the drive.
-    pub fn dirtying(&self) -> &Dirtying {
-        &self.dirtying
+    /// What was [said](Host::keep) that the cache makes dirty, in bytes of the drive. `None`: it makes nothing dirty, or the drive
+    /// does not care.
+    pub fn dirtying(&self) -> Option<&Dirtying> {
+        self.dirtying.as_ref()
     }
 
     /// Bytes of the flash to be written back, where so much is dirty that the drive has no room for more.

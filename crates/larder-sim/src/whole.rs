@@ -208,8 +208,8 @@ impl Whole {
     ///
     /// # Errors
     /// If there are too few blocks for that.
-    pub fn dirtying(mut self, dirtying: &Dirtying) -> Result<Whole, OutOfRange> {
-        self.devices.keep(dirtying)?;
+    pub fn dirtying(mut self, dirtying: Option<&Dirtying>) -> Result<Whole, OutOfRange> {
+        dirtying.map_or(Ok(()), |dirtying| self.devices.keep(dirtying))?;
         Ok(self)
     }
 

@@ -59,6 +59,31 @@ fn setup(design: &'static Design, profile: &str, layer: &str, chunk_bytes: u32, 
     Setup { design, chunk_bytes, flash, policy: WritePolicy::Back, options }
 }
 
+/// A drive of few blocks does for a cache that makes nothing dirty, with a clock as without.
+#[test]
+fn where_nothing_gets_dirty_few_blocks_do() {
+    let requests = clients(&mut Rng::new(5), 300, 4, 8192, 8 * MIB);
+    let of = |policy| {
+        let mut setup = Setup { policy, ..setup(&DESIGNS[0], "nitro-mlc", "flashtier-merge", 8192, 150 << 10) };
+        let numbers = [("pages_per_block", 4.0), ("over_provisioning_percent", 0.0)];
+        setup.options.drive = setup.options.drive.map(|drive| drive.with_all(&numbers).expect("numbers"));
+        let Built { cache, drive, .. } = setup.build(0)?;
+        let counted = drive.expect("a drive");
+        let cut = *counted.profile();
+        println!("{} blocks", cut.geometry.blocks());
+        let layer = FtlKind::named("flashtier-merge").expect("a layer");
+        let drive = clocked(&cut, layer, None).expect("it has a time");
+        let origin = OriginProfile::named("nvme-ssd").expect("it is one");
+        let whole =
+            Whole::new(cache, Some((drive, &cut)), Origin::new(&origin, 1 << 38).expect("sound")).expect("it fits");
+        let mut whole = whole.dirtying(counted.dirtying()).map_err(|why| why.to_string())?;
+        Ok::<_, String>(whole.run(requests.iter().cloned().map(Ok), Pace::Full(8), 0).expect("a sound trace"))
+    };
+    assert!(of(WritePolicy::Through).expect("it does").reads.count() > 0);
+    let why = of(WritePolicy::Back).map(|_| ()).expect_err("refused");
+    assert!(why.starts_with("in write-back the metadata of lru is in ") && why.contains("has to take"), "{why}");
+}
+
 #[test]
 fn with_a_clock_a_request_of_many_chunks_finds_room() {
     let totals = std::cell::Cell::new((0, 0));
