@@ -1,4 +1,4 @@
-//! The sound images that are damaged: made by the engine itself, each with all that a flash can hold.
+//! The sound images that are damaged: made by the engine itself, over each of its stores, each with all that such a flash can hold.
 //!
 //! Role: a scripted life of a small cache in simulation. Of each sector of the volume every version is kept, with the
 //! *step* that wrote it; each step ends with a flush, so that a log that ends in a step says what may be read.
@@ -14,14 +14,20 @@ use larder_device::{
     rng::{Rng, mix64},
     sim::{Schedule, SimOptions, SimRuntime},
 };
-use larder_engine::{Cache, Compression, CreateOptions, Tuning, WriteMode, create, recover::recover, walk};
-use larder_format::{Superblock, layout::SUPERBLOCK_OFFSETS, superblock::SUPERBLOCK_BYTES};
+use larder_engine::{
+    Cache, Compression, CreateOptions, Tuning, WriteMode, create, designs, recover::recover, state::from_format, walk,
+};
+use larder_format::{
+    Superblock,
+    layout::{SUPERBLOCK_OFFSETS, StoreKind},
+    metadata_slot::{METADATA_SLOT_BYTES, MetadataSlot},
+    superblock::SUPERBLOCK_BYTES,
+};
 use std::{collections::BTreeSet, sync::Arc};
 
 pub const CHUNK: usize = 8 << 10;
 pub const VOLUME_BYTES: u64 = 1 << 20;
 const CHUNKS: u64 = VOLUME_BYTES / CHUNK as u64;
-const FLASH_BYTES: u64 = 4 << 20;
 /// Steps of a simulation after which it counts as stuck; a run over an image takes some thousands.
 pub const STEPS_MAX: u64 = 300_000;
 
@@ -37,6 +43,8 @@ pub enum Kind {
         durable: u64,
     },
     SegmentHeader,
+    /// Of a run of slots in a bucket.
+    MetadataSlot,
     /// With the offset of its segment's header on flash.
     Table {
         header: usize,
@@ -207,17 +215,29 @@ impl Base {
         };
         let zstd = CreateOptions { compression: Compression::Zstd, fp_index_percent: 50, ..lz4.clone() };
         let through = CreateOptions { mode: WriteMode::Through, ..lz4.clone() };
+        let of = |name| {
+            let mut options = lz4.clone();
+            designs::named(name).expect("a design").fit(&mut options);
+            options
+        };
         vec![
-            Base::make("write-back, crashed", &lz4, true, false),
-            Base::make("write-back, closed", &zstd, true, true),
-            Base::make("write-back, no checkpoint", &zstd, false, false),
-            Base::make("write-through, crashed", &through, true, false),
+            Base::make("nitro in write-back, crashed", &lz4, true, false),
+            Base::make("nitro in write-back, closed", &zstd, true, true),
+            Base::make("nitro in write-back, no checkpoint", &zstd, false, false),
+            Base::make("nitro in write-through, crashed", &through, true, false),
+            Base::make("cd-arc in write-back, closed", &of("cd-arc"), true, true),
+            Base::make("d-arc in write-back, crashed", &of("d-arc"), true, false),
+            Base::make("lru in write-back, crashed", &of("lru"), true, false),
+            Base::make("austere in write-back, crashed", &of("austere"), true, false),
         ]
     }
 
     fn make(name: &'static str, options: &CreateOptions, has_checkpoint: bool, is_closed: bool) -> Base {
         let runtime = runtime(1, Schedule::Timed);
-        let flash = Medium::new("flash", Arc::new(vec![0; FLASH_BYTES as usize]), FLASH_BYTES, true);
+        // WEUs are few, and large; slots so many that all of them are used.
+        let is_of_weus = designs::find(options.design).expect("a design").kind() == StoreKind::Weus;
+        let flash_bytes: u64 = if is_of_weus { 4 << 20 } else { 7 << 18 };
+        let flash = Medium::new("flash", Arc::new(vec![0; flash_bytes as usize]), flash_bytes, true);
         let content = Arc::new(noise(1 << 40, VOLUME_BYTES as usize));
         let origin = Medium::new("origin", content.clone(), VOLUME_BYTES, false);
         let cache = runtime.block_on(async {
@@ -276,7 +296,7 @@ impl Base {
         versions: Vec<Vec<(usize, [u8; SECTOR])>>,
         step_frames: Vec<u64>,
     ) -> Base {
-        let device = Medium::new("flash", flash.clone(), FLASH_BYTES, false);
+        let device = Medium::new("flash", flash.clone(), flash.len() as u64, false);
         let runtime = runtime(1, Schedule::Timed);
         let recovered = runtime.block_on(recover(&*device, None, &tuning())).expect("recovered");
         let superblock = recovered.superblock;
@@ -325,6 +345,19 @@ impl Base {
                 records.push(Record { lba: mapping.lba.0, place, offset });
             }
         }
+        // Of clean chunks a design over buckets knows where a record may lie; its metadata slot says the rest.
+        for (slot, _) in design.stored_runs() {
+            let offset = layout.metadata_slot_offset(slot.0).expect("a metadata slot") as usize;
+            let bytes = &flash[offset..offset + METADATA_SLOT_BYTES];
+            let Ok(found) = MetadataSlot::decode(bytes, superblock.flash_tag(), slot.0) else { continue };
+            structures.push(Structure { kind: Kind::MetadataSlot, offset, bytes: METADATA_SLOT_BYTES });
+            let place = from_format(&found.place());
+            let lba = found.lbas.as_slice().first().copied().unwrap_or(u64::MAX);
+            let offset = layout.slot_offset(slot.0).expect("a slot") as usize;
+            if records.iter().all(|record: &Record| record.place != place) {
+                records.push(Record { lba, place, offset });
+            }
+        }
         dirty.extend(design.export_runs().into_iter().flat_map(|run| run.first.0..run.first.0 + run.count));
         records.sort_by_key(|record| record.lba);
         runtime.kill();
@@ -340,7 +373,10 @@ impl Base {
         assert_eq!(frames == 0, is_closed, "{}: {frames} frames", self.name);
         let blocks = count(|kind| matches!(kind, Kind::CheckpointBlock));
         assert_eq!(blocks >= 3, has_checkpoint || is_closed, "{}: {blocks} blocks", self.name);
-        assert!(count(|kind| matches!(kind, Kind::Table { .. })) >= 3, "{}", self.name);
+        let of_store = [count(|kind| matches!(kind, Kind::Table { .. })), count(|kind| *kind == Kind::MetadataSlot)];
+        let is_there = of_store.map(|structures| structures >= 3);
+        let store = self.superblock.layout.store();
+        assert_eq!(is_there, [store == StoreKind::Weus, store == StoreKind::Buckets], "{}: {of_store:?}", self.name);
         assert_eq!(self.dirty.is_empty(), options.mode != WriteMode::Back, "{}", self.name);
         assert!(self.records.len() > 40, "{}: {} records", self.name, self.records.len());
         assert!(
@@ -358,6 +394,14 @@ impl Base {
         let layout = &self.superblock.layout;
         let from = layout.weu_offset as usize;
         from..from + layout.slot_count as usize * layout.weu_bytes as usize
+    }
+
+    /// Where superblocks, checkpoints and log end. What lies between that and the slots speaks of single records.
+    pub fn metadata_end(&self) -> usize {
+        match self.superblock.layout.region_offset {
+            0 => self.slots().start,
+            region => region as usize,
+        }
     }
 
     /// The step to which frame `seq` belongs.

@@ -5,7 +5,7 @@
 //!
 //! - A read gives the newest bytes of a sector, or an error. Where the log lost its end, and no frame that is left proves
 //!   it, what a crash there would leave is right, too.
-//! - Damage to records refuses no opening, and costs clean chunks nothing: the origin has them.
+//! - Damage to records and metadata slots refuses no opening, and costs clean chunks nothing: the origin has them.
 //! - One damaged superblock costs nothing.
 //! - `verify` calls no image clean whose opening is refused or whose reads fail.
 //! - What is written after the opening is read back, now and after another one.
@@ -125,7 +125,7 @@ fn look_at(base: &'static Base, damaged: &Damaged, seed: u64, work: &[u8]) -> Se
 /// What a damage hit.
 struct Touched {
     records: bool,
-    /// Anything but the slots and one superblock.
+    /// Anything but records, the metadata slots that speak of them, and one superblock.
     metadata: bool,
     one_superblock: bool,
 }
@@ -137,9 +137,9 @@ impl Touched {
         let twins = SUPERBLOCK_OFFSETS.map(|at| differs(at as usize, at as usize + SUPERBLOCK_BYTES));
         let metadata_start = larder_format::layout::METADATA_OFFSET as usize;
         Touched {
-            records: differs(slots.start, slots.end),
+            records: differs(base.metadata_end(), slots.end),
             metadata: twins == [true; 2]
-                || differs(metadata_start, slots.start)
+                || differs(metadata_start, base.metadata_end())
                 || damaged.size_bytes < base.flash.len() as u64,
             one_superblock: twins.contains(&true),
         }
@@ -361,7 +361,7 @@ fn found() -> Vec<Vec<u8>> {
 /// frame has an address.
 pub fn seeds() -> Vec<Vec<u8>> {
     let mut seeds = found();
-    for image in 0..4_u8 {
+    for image in 0..bases().len() as u8 {
         // Image, order, work: write, trim, destage, checkpoint, partial write, flush.
         let head: Vec<u8> = [image, 3, 0, 20, 0, 3, 90, 1, 4, 0, 0, 5, 0, 0, 17, 9, 2, 6, 0, 0].to_vec();
         seeds.push(head.clone());
