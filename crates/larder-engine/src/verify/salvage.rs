@@ -285,7 +285,7 @@ impl Salvage<'_> {
         let lying = frames::scan(&mut window, self.superblock).await;
         self.damage.unreadable_log = window.unreadable().collect();
         if !self.ended_in_order {
-            self.beyond(&mut window, &lying.whole, &mut position).await;
+            let passed_over = self.beyond(&mut window, &lying.whole, &mut position).await;
             let hidden = |&(from, end): &(u64, u64)| {
                 let mut left = RunMap::default();
                 left.insert(span(from, end - from));
@@ -295,7 +295,8 @@ impl Salvage<'_> {
                 !left.is_empty()
             };
             // Any number of frames may have been in what cannot be read.
-            let proof = self.end_is_lost || lying.proof_of_loss(position.next_frame, position.next_entry).is_some();
+            let of_head = lying.proof_of_loss(position.next_frame, position.next_entry).is_some();
+            let proof = self.end_is_lost || passed_over || of_head;
             if proof || self.damage.unreadable_log.iter().any(hidden) {
                 self.gap(LogGap { first_frame: position.next_frame, frames: None, entries: None }, u64::MAX);
             }
@@ -306,15 +307,13 @@ impl Salvage<'_> {
         )
     }
 
-    /// Applies the frames that follow a lost one which was durable.
-    async fn beyond(&mut self, window: &mut Window<'_>, others: &[FrameAt], position: &mut Position) {
-        let lost_from = position.next_frame;
-        let later: Vec<&FrameAt> = others
-            .iter()
-            .filter(|frame| {
-                frame.header.start.shows_durable(lost_from, position.next_entry, self.superblock.layout.log_bytes)
-            })
-            .collect();
+    /// Applies the frames that follow a lost one which was durable. Whether one was passed over that shows the same, and has a number
+    /// from before: where that belongs nobody can tell.
+    async fn beyond(&mut self, window: &mut Window<'_>, others: &[FrameAt], position: &mut Position) -> bool {
+        let (lost_from, log_bytes) = (position.next_frame, self.superblock.layout.log_bytes);
+        let shows_loss = |frame: &&FrameAt| frame.header.start.shows_durable(lost_from, position.next_entry, log_bytes);
+        let (earlier, later): (Vec<&FrameAt>, Vec<&FrameAt>) =
+            others.iter().filter(shows_loss).partition(|frame| frame.header.start.frame_seq < lost_from);
         for same in later.chunk_by(|a, b| a.header.start.frame_seq == b.header.start.frame_seq) {
             let mut whole = Vec::new();
             for frame in same {
@@ -336,6 +335,7 @@ impl Salvage<'_> {
             self.apply(&header, &entries);
             position.move_to(&header);
         }
+        !earlier.is_empty()
     }
 
     fn gap(&mut self, gap: LogGap, next_entry: u64) {

@@ -74,6 +74,11 @@ fn recraft(flash: &RamDevice, edit: impl FnOnce(&mut Entries)) {
 
 /// Appends a frame to the log.
 fn append(flash: &RamDevice, entries: &[LogEntry]) {
+    append_as(flash, entries, |_| ());
+}
+
+/// Appends a frame with other numbers than come next.
+fn append_as(flash: &RamDevice, entries: &[LogEntry], edit: impl FnOnce(&mut FrameStart)) {
     let superblock = superblock_of(flash);
     let start = (superblock.log_start, superblock.entry_seq_next);
     let (mut previous_crc, mut first_entry_seq) = (0, superblock.entry_seq_next);
@@ -82,13 +87,14 @@ fn append(flash: &RamDevice, entries: &[LogEntry]) {
         first_entry_seq = header.entry_seq_next();
     };
     let end = block_on(walk::log(flash, &superblock, start, &mut visit)).expect("read");
-    let frame = FrameStart {
+    let mut frame = FrameStart {
         flash_tag: superblock.flash_tag(),
         frame_seq: end.next_frame_seq,
         first_entry_seq,
         durable_frame_seq: end.next_frame_seq - 1,
         previous_crc,
     };
+    edit(&mut frame);
     let bytes = encode_frame(&frame, entries, superblock.layout.sector_bytes).expect("it fits");
     put(flash, superblock.layout.log_offset + end.next_offset_in_log, &bytes);
 }
@@ -368,4 +374,30 @@ fn a_slot_that_holds_more_than_the_log_says() {
     let after = block_on(recovered(&*flash)).expect("recovered");
     let (_, next, ..) = after.design.export_slots().into_iter().find(|(at, ..)| *at == slot).expect("the slot");
     assert_eq!(next, generation + 4, "the next use is one that this flash has not seen");
+}
+
+/// A frame whose other numbers show that one before it is lost, and whose own is of one that was there before: it proves the loss, and
+/// nothing that it says is believed, for where it belongs nobody can tell.
+#[test]
+fn a_frame_with_a_number_from_before_proves_a_loss_and_is_passed_over() {
+    let flash = flash(false);
+    let mapped = || {
+        let design = block_on(recovered(&*flash)).expect("recovered").design;
+        let is_mapped = |lba: &u64| matches!(design.peek(Lba(*lba)), Lookup::Chunk { .. });
+        (0..40).filter(is_mapped).take(2).collect::<Vec<u64>>()
+    };
+    let lbas = mapped();
+    assert_eq!(lbas.len(), 2, "there are chunks");
+    let entries = [lbas[0], lbas[1]].map(|lba| LogEntry::MapZero { lba, dirty: true });
+    append_as(&flash, &entries, |frame| {
+        assert!(frame.frame_seq > 1, "there were frames before");
+        (frame.durable_frame_seq, frame.frame_seq) = (frame.frame_seq, frame.frame_seq - 1);
+        frame.first_entry_seq += 5;
+    });
+    let report = verified(&flash);
+    assert!(!report.clean, "{}", sentences(&report));
+    let done = repaired(&*flash, RepairOptions::default());
+    assert!(done.whole && done.loses_data(), "{done:?}");
+    assert_eq!(done.log_gaps.iter().map(|gap| (gap.frames, gap.entries)).collect::<Vec<_>>(), [(None, None)]);
+    assert_eq!(mapped(), lbas, "it was applied");
 }
