@@ -260,18 +260,15 @@ fn a_flash_must_be_ours_and_free() {
     }
     let scratch = Scratch::new("flashes");
     let volume = Volume::create(&scratch, FLASH_BYTES, ORIGIN_BYTES, &["--weu", "512K"]);
+    let whose = format!("design {}", support::design().name);
     let address = format!("unix:{}", scratch.path("sock").display());
     let flash_name = volume.flash.display().to_string();
 
     // The flash of one volume is not silently made the flash of another.
     let other_origin = scratch.file("other-origin", 16 * MIB);
-    refused(&scratch, &mut create(&volume.flash, &other_origin, &[]), &[&flash_name, "design nitro"]);
+    refused(&scratch, &mut create(&volume.flash, &other_origin, &[]), &[&flash_name, &whose]);
     let over = &mut create(&volume.flash, &other_origin, &["--design", "austere"]);
-    refused(
-        &scratch,
-        over,
-        &[&flash_name, "design nitro", "larder status --flash", "larder detach --flash", "--force"],
-    );
+    refused(&scratch, over, &[&flash_name, &whose, "larder status --flash", "larder detach --flash", "--force"]);
     // A flash that has a design takes no other, and whoever asks for one is told where to look.
     let words =
         ["--design d-lru", "keeps the design that it was created with", "larder status --flash", "larder create"];
