@@ -61,10 +61,10 @@ use plan::{Chain, Plan, Stage, Task};
 use crate::{
     cache::ReplayCache,
     devices::Requests,
-    dirty::Dirtying,
     host::Host,
     origin::Origin,
     ssd::{
+        ftl::FtlKind,
         geometry::OutOfRange,
         profile::Profile,
         time::{Drive, Nanos},
@@ -197,20 +197,26 @@ impl Whole {
         })
     }
 
-    /// With a drive that is asked what it would drop next: this one, which is the same without a clock, says so, as in a
-    /// replay without time.
-    pub fn advised_by(mut self, host: Box<Host>) -> Whole {
-        self.devices.advisor = Some(host);
-        self
-    }
-
-    /// The cache makes so much of the flash dirty, as [without a clock](crate::host::Host::dirtying).
+    /// A cache on a drive that is cut as `counted` is, its drive without a clock: it is told what [that](Host::dirtying) was told that
+    /// the cache makes dirty; and where a drive is asked what it would drop next, `counted` says so, as in a replay without time.
     ///
     /// # Errors
-    /// If there are too few blocks for that.
-    pub fn dirtying(mut self, dirtying: Option<&Dirtying>) -> Result<Whole, OutOfRange> {
-        dirtying.map_or(Ok(()), |dirtying| self.devices.keep(dirtying))?;
-        Ok(self)
+    /// What the layer or its time cannot do with.
+    pub fn beside(
+        cache: Box<dyn ReplayCache>,
+        counted: Box<Host>,
+        kind: &FtlKind,
+        origin: Origin,
+    ) -> Result<Whole, OutOfRange> {
+        let cut = *counted.profile();
+        let drive = drive::clocked(&cut, kind, cache.flash_weu_bytes())?;
+        let is_asked = drive.ftl().write_unit_pages() > 1;
+        let mut whole = Whole::new(cache, Some((drive, &cut)), origin)?;
+        if let Some(dirtying) = counted.dirtying() {
+            whole.devices.keep(dirtying)?;
+        }
+        whole.devices.advisor = is_asked.then_some(counted);
+        Ok(whole)
     }
 
     /// The cache.

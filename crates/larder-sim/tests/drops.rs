@@ -12,7 +12,7 @@ use larder_sim::{
     origin::{Origin, profile::Profile as OriginProfile},
     setup::{Built, DESIGNS, Design, FlashAmount, Options, Orphans, Setup, drive::DriveSetup},
     ssd::{ftl::FtlKind, profile::Profile},
-    whole::{ClientRequest, Pace, Whole, drive::clocked},
+    whole::{ClientRequest, Pace, Whole},
 };
 use larder_trace::Op;
 
@@ -59,6 +59,15 @@ fn setup(design: &'static Design, profile: &str, layer: &str, chunk_bytes: u32, 
     Setup { design, chunk_bytes, flash, policy: WritePolicy::Back, options }
 }
 
+/// The cache and its drive with a clock.
+fn clocked(setup: &Setup) -> Result<Whole, String> {
+    let Built { cache, drive, .. } = setup.build(0)?;
+    let origin = OriginProfile::named("nvme-ssd").expect("it is one");
+    let origin = Origin::new(&origin, 1 << 38).expect("it is sound");
+    let layer = setup.options.drive.expect("a drive").ftl;
+    Whole::beside(cache, drive.expect("a drive"), layer, origin).map_err(|why| why.to_string())
+}
+
 /// A drive of few blocks does for a cache that makes nothing dirty, with a clock as without.
 #[test]
 fn where_nothing_gets_dirty_few_blocks_do() {
@@ -67,16 +76,7 @@ fn where_nothing_gets_dirty_few_blocks_do() {
         let mut setup = Setup { policy, ..setup(&DESIGNS[0], "nitro-mlc", "flashtier-merge", 8192, 150 << 10) };
         let numbers = [("pages_per_block", 4.0), ("over_provisioning_percent", 0.0)];
         setup.options.drive = setup.options.drive.map(|drive| drive.with_all(&numbers).expect("numbers"));
-        let Built { cache, drive, .. } = setup.build(0)?;
-        let counted = drive.expect("a drive");
-        let cut = *counted.profile();
-        println!("{} blocks", cut.geometry.blocks());
-        let layer = FtlKind::named("flashtier-merge").expect("a layer");
-        let drive = clocked(&cut, layer, None).expect("it has a time");
-        let origin = OriginProfile::named("nvme-ssd").expect("it is one");
-        let whole =
-            Whole::new(cache, Some((drive, &cut)), Origin::new(&origin, 1 << 38).expect("sound")).expect("it fits");
-        let mut whole = whole.dirtying(counted.dirtying()).map_err(|why| why.to_string())?;
+        let mut whole = clocked(&setup)?;
         Ok::<_, String>(whole.run(requests.iter().cloned().map(Ok), Pace::Full(8), 0).expect("a sound trace"))
     };
     assert!(of(WritePolicy::Through).expect("it does").reads.count() > 0);
@@ -95,15 +95,7 @@ fn with_a_clock_a_request_of_many_chunks_finds_room() {
             for profile in ["caftl", "tlc-nvme"] {
                 let setup = setup(design, profile, layer, 8192, 16 * MIB);
                 let label = format!("{} on {layer} of {profile}", design.name);
-                let Built { cache, drive, .. } = setup.build(0).unwrap_or_else(|why| panic!("{label}: {why}"));
-                let counted = drive.expect("a drive");
-                let cut = *counted.profile();
-                let drive = clocked(&cut, FtlKind::named(layer).expect("a layer"), cache.flash_weu_bytes());
-                let drive = drive.unwrap_or_else(|why| panic!("{label}: {why}"));
-                let origin = OriginProfile::named("nvme-ssd").expect("it is one");
-                let origin = Origin::new(&origin, 1 << 38).expect("it is sound");
-                let whole = Whole::new(cache, Some((drive, &cut)), origin).expect("it fits");
-                let mut whole = whole.dirtying(counted.dirtying()).expect("room");
+                let mut whole = clocked(&setup).unwrap_or_else(|why| panic!("{label}: {why}"));
                 let figures = whole.run(requests.iter().cloned().map(Ok), pace, 0).expect("a sound trace");
                 let of = |op| requests.iter().filter(|request| request.op == op).count() as u64;
                 let answered = [figures.reads.count(), figures.writes.count(), figures.flushes.count()];

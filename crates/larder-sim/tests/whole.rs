@@ -20,12 +20,7 @@ use larder_sim::{
         time::Nanos,
     },
     tally::Tally,
-    whole::{
-        ClientRequest, Pace, Whole,
-        drive::{clocked, fitted},
-        figures::Figures,
-        uncached::Uncached,
-    },
+    whole::{ClientRequest, Pace, Whole, drive::fitted, figures::Figures, uncached::Uncached},
 };
 use larder_trace::{Op, TraceError};
 
@@ -292,10 +287,7 @@ fn on_the_drive_made_for_weus_hits_are_those_of_a_replay() {
         let measures = meter.finish();
         let counts = measures.drive.expect("a drive").counts;
         let Built { cache, drive: host, .. } = setup.build(0).expect("a cache");
-        let host = host.expect("a drive");
-        let cut = *host.profile();
-        let drive = clocked(&cut, ftl, cache.flash_weu_bytes()).expect("it has a time");
-        let mut whole = Whole::new(cache, Some((drive, &cut)), named("nvme-ssd")).expect("it fits").advised_by(host);
+        let mut whole = Whole::beside(cache, host.expect("a drive"), ftl, named("nvme-ssd")).expect("it fits");
         let figures = run(&mut whole, requests, Pace::Full(8), 0);
         assert_eq!((figures.tally, whole.cache().traffic()), (measures.tally, measures.traffic));
         let drive = whole.drive().expect("a drive");

@@ -1,7 +1,8 @@
 //! The rules of the house, checked over the source tree: which crate may depend on which, that every file says what it
 //! is, that files stay readable, and that nothing unfinished or machine-bound is committed.
 //!
-//! It reads text, and the engine's table of designs, and parses just enough of it. It deliberately does not check style that rustfmt or clippy check.
+//! It reads text, and the engine's table of designs, and parses just enough of it. It deliberately does not check style that
+//! rustfmt or clippy check.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -16,7 +16,7 @@ use larder_sim::{
     },
     report::{Row, time},
     setup::{Built, Setup},
-    whole::{Clients, Pace, Whole, WholeError, drive::clocked},
+    whole::{Clients, Pace, Whole, WholeError},
 };
 
 use super::replay::{Pass, refused};
@@ -121,17 +121,11 @@ fn volume_bytes(pass: &Pass<'_>, pace: Pace) -> Outcome<u64> {
 fn whole(pass: &Pass<'_>, setup: &Setup, profile: &Profile, bytes: u64) -> Result<Whole, String> {
     let drive = setup.options.drive.ok_or("time is asked of no drive: say which with --ssd PROFILE")?;
     let Built { cache, drive: counted, .. } = setup.build(pass.working_set_chunks())?;
-    // As the drive whose erasures are counted was cut.
     let counted = counted.ok_or("there is no drive")?;
-    let cut = *counted.profile();
     let about = |error| format!("a drive {} with {}: {error}", drive.profile.name, drive.ftl.name);
-    let clocked = clocked(&cut, drive.ftl, cache.flash_weu_bytes()).map_err(about)?;
     let of_origin = |error| format!("an origin {}: {error}", profile.name);
     let origin = Origin::new(profile, bytes).map_err(of_origin)?;
-    let is_asked = clocked.ftl().write_unit_pages() > 1;
-    let whole = Whole::new(cache, Some((clocked, &cut)), origin).map_err(about)?;
-    let whole = whole.dirtying(counted.dirtying()).map_err(about)?;
-    Ok(if is_asked { whole.advised_by(counted) } else { whole })
+    Whole::beside(cache, counted, drive.ftl, origin).map_err(about)
 }
 
 #[cfg(test)]
