@@ -56,7 +56,7 @@ use devices::Devices;
 use figures::{Figures, Marks};
 pub use pace::{Pace, WholeError};
 use pages::Pages;
-use plan::{Chain, Plan, Stage, Task};
+use plan::{Chain, Stage, Task};
 
 use crate::{
     cache::ReplayCache,
@@ -260,14 +260,16 @@ impl Whole {
             }
             let is_counted = chunks >= warmup;
             if is_counted && !self.is_counting {
-                self.is_counting = true;
-                self.figures.begin(self.marks());
+                self.count();
             }
             chunks += if matches!(request.op, Op::Read | Op::Write) { request.chunks.len() as u64 } else { 0 };
             self.made.push_back(Made { at: self.now, is_counted, request });
             self.begin_what_may();
         }
         while self.under_way() > 0 && self.step() {}
+        if !self.is_counting {
+            self.count();
+        }
         let marks = self.marks();
         self.figures.end(&marks);
         while self.step() {}
@@ -279,8 +281,17 @@ impl Whole {
         self.clients.len() + self.made.len()
     }
 
-    fn marks(&self) -> Marks {
-        let Devices { drive, origin, .. } = &self.devices;
+    /// What comes from now on is counted.
+    fn count(&mut self) {
+        self.is_counting = true;
+        let marks = self.marks();
+        self.figures.begin(marks);
+    }
+
+    fn marks(&mut self) -> Marks {
+        let Devices { drive, origin, .. } = &mut self.devices;
+        // What the drive does by itself while nobody asks for anything was done before this moment, and is not what comes after it.
+        drive.iter_mut().for_each(|drive| drive.advance_to(self.now));
         let programmed = drive.as_ref().map_or(0, |drive| {
             let page_bytes = drive.ftl().array().geometry().page_bytes;
             drive.ftl().counts().pages_programmed() * u64::from(page_bytes)
@@ -321,7 +332,7 @@ impl Whole {
     fn begin(&mut self, Made { at, is_counted, request }: &Made) {
         let number = self.next_client;
         self.next_client += 1;
-        let Plan { client, stores, evicts } = self.decide(request, *is_counted);
+        let (client, stores, evicts) = self.decide(request, *is_counted).finish();
         let owed_before = self.owed;
         self.owed += evicts.frees;
         self.largest = self.largest.max(evicts.frees);

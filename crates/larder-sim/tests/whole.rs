@@ -16,6 +16,7 @@ use larder_sim::{
     setup::{Built, DESIGNS, Design, FlashAmount, Options, Setup, drive::DriveSetup},
     ssd::{
         ftl::FtlKind,
+        geometry::Geometry,
         profile::{Profile, Timing},
         time::Nanos,
     },
@@ -302,6 +303,69 @@ fn on_the_drive_made_for_weus_hits_are_those_of_a_replay() {
             "{:?}",
             figures.write_amplification
         );
+    }
+}
+
+/// What is written for the chunks of one request comes to the drive in the order of the cache, as without a clock: a cycle of reads
+/// through a flash with slots in the order of insertion writes the drive from end to end, and no block is copied.
+#[test]
+fn what_a_large_request_stores_comes_in_the_order_of_the_cache() {
+    let ftl = FtlKind::named("page").expect("it is one");
+    for (name, outstanding) in [("lru", 1), ("lru", 16), ("d-lru", 1), ("arc", 16), ("nitro", 4)] {
+        let mut rng = Rng::new(8);
+        let mut first = 0;
+        let mut requests = Vec::new();
+        while first < 24_000 {
+            let run = first..first + 1 + rng.below(64);
+            first = run.end;
+            let read = |at: u64| Request::Read(Lba(at % 6000), content(at % 6000));
+            requests.push(client(0, Op::Read, run.map(read).collect()));
+        }
+        let geometry = Geometry { over_provisioning_percent: 7.0, ..profile().geometry };
+        let few = Profile { geometry, buffer_bytes: 1 << 20, ..profile() };
+        let options = Options { drive: Some(DriveSetup::new(few, ftl)), ..Options::default() };
+        let design = Design::named(name).expect("it is one");
+        let setup = Setup {
+            design,
+            chunk_bytes: CHUNK,
+            flash: FlashAmount::Bytes(24 << 20),
+            policy: WritePolicy::Through,
+            options,
+        };
+        let mut meter = Meter::new(setup.build(0).expect("a cache"), CHUNK, 0);
+        requests.iter().for_each(|request| meter.take(&request.chunks));
+        let counted = meter.finish().drive.expect("a drive").write_amplification().expect("something was written");
+        let Built { cache, drive: host, .. } = setup.build(0).expect("a cache");
+        let mut whole = Whole::beside(cache, host.expect("a drive"), ftl, named("nvme-ssd")).expect("it fits");
+        let timed = run(&mut whole, requests, Pace::Full(outstanding), 0).write_amplification.expect("written");
+        assert!(timed < 1.05 * counted, "{name}, {outstanding} outstanding: {timed} with a clock, {counted} without");
+    }
+}
+
+/// What the drive does by itself in a pause before the first counted request is none of the time that is counted.
+#[test]
+fn what_the_drive_does_in_a_pause_before_the_window_is_not_counted() {
+    let ftl = FtlKind::named("caftl-accelerated").expect("it is one");
+    let cache = cache_of(Design::named("lru").expect("it is one"), WritePolicy::Through, 1500);
+    let (drive, cut) = fitted(&profile(), ftl, cache.flash_span_bytes()).expect("a drive");
+    let mut whole = Whole::new(cache, Some((drive, &cut)), named("nvme-ssd")).expect("it fits");
+    let count = 1400;
+    let pause = 10_000_000_000;
+    let requests = (0..count).map(|lba| write(lba, lba)).chain([write(pause, count), read(pause + 1000, count)]);
+    let figures = run(&mut whole, requests, Pace::Own, count);
+    let share = figures.drive_utilisation.expect("a drive");
+    assert!((0.0..=1.0).contains(&share) && figures.writes.count() == 1, "{share}");
+}
+
+/// Where all requests are warm-up, no time passes and nothing is at work.
+#[test]
+fn a_warm_up_that_is_all_of_the_trace_leaves_nothing_to_count() {
+    for pace in [Pace::Own, Pace::Full(4)] {
+        let mut whole = whole(nitro(WritePolicy::Back, 1500), named("raid5-7200"));
+        let figures = run(&mut whole, workload(&mut Rng::new(2), 500), pace, 1 << 40);
+        assert_eq!((figures.elapsed_ns, figures.write_amplification, figures.tally), (0, None, Tally::default()));
+        assert_eq!((figures.reads.count(), figures.origin.reads, figures.origin.writes), (0, 0, 0));
+        assert_eq!((figures.drive_utilisation, figures.origin_utilisation), (Some(0.0), 0.0));
     }
 }
 

@@ -5,9 +5,9 @@
 //! - What **a client** waits for is a chain a chunk: a hit's metadata reads and then its data, or the origin after them. Chains of one
 //!   step each on neighbouring bytes of the origin are one step, as the engine joins them.
 //! - What **a flush** waits for is one chain: segment, log, and the flushes of flash and origin.
-//! - What **nobody** waits for is *stored*, up to the first that evicts or destages, and what follows that is *evicted*. Between two
-//!   flushes or trims, what is read from flash and written to it goes side by side; then what goes to the origin does, in the
-//!   order of addresses, neighbours in one write; then the flush or trim.
+//! - What **nobody** waits for is, of each chunk, *stored* up to the first that evicts or destages, and what follows that is *evicted*.
+//!   Between two flushes or trims of all chunks, what is read from flash and written to it goes side by side, and so in the order in
+//!   which the cache asked; then what goes to the origin does, in the order of addresses, neighbours in one write; then the flush or trim.
 //!
 //! Invariants: each request of the cache is in one step, but for what waits in the drive's buffer and takes no time.
 //!
@@ -61,11 +61,11 @@ impl Task {
 #[derive(Default)]
 pub(super) struct Plan {
     /// What is answered only after it.
-    pub client: Stage,
+    client: Stage,
     /// What is written for nobody in particular.
-    pub stores: Task,
+    stores: Ordered,
     /// What makes room, for nobody in particular.
-    pub evicts: Task,
+    evicts: Ordered,
 }
 
 impl Plan {
@@ -73,8 +73,6 @@ impl Plan {
     pub fn add(&mut self, requests: &Requests, pages: Option<&mut Pages>) {
         let mut steps = Steps { requests, pages };
         let mut chain = Chain::new();
-        let mut evictor = Group::default();
-        let mut store = Group::default();
         let mut evicts = false;
         for request in requests {
             if request.waits != Waits::Nobody {
@@ -82,14 +80,10 @@ impl Plan {
                 continue;
             }
             evicts |= makes_room(request);
-            match evicts {
-                true => evictor.add(&mut self.evicts, &mut steps, request),
-                false => store.add(&mut self.stores, &mut steps, request),
-            }
+            let ordered = if evicts { &mut self.evicts } else { &mut self.stores };
+            ordered.add(&mut steps, request);
         }
-        store.flash.extend(requests.sealed().iter().filter_map(|bytes| steps.seal(bytes)));
-        evictor.end(&mut self.evicts);
-        store.end(&mut self.stores);
+        self.stores.flash.extend(requests.sealed().iter().filter_map(|bytes| steps.seal(bytes)));
         if let Some(last) = self.client.last_mut().and_then(single_mut)
             && let [Step::Origin(next)] = chain.make_contiguous()
             && joins(last, next)
@@ -98,6 +92,11 @@ impl Plan {
         } else if !chain.is_empty() {
             self.client.push(chain);
         }
+    }
+
+    /// What the client waits for, what is stored, and what is evicted, once all chunks were added.
+    pub fn finish(self) -> (Stage, Task, Task) {
+        (self.client, self.stores.finish(), self.evicts.finish())
     }
 }
 
@@ -158,22 +157,24 @@ fn of_origin(request: &DeviceRequest) -> origin::Request {
     origin::Request { kind, offset: request.start, len: request.len }
 }
 
-/// What goes between two flushes or trims.
+/// Steps that nobody waits for, as they come: what goes between two flushes or trims is gathered, over all chunks of a request.
 #[derive(Default)]
-struct Group {
+struct Ordered {
+    /// What is before the last flush or trim.
+    task: Task,
     flash: Stage,
     to_origin: Vec<origin::Request>,
 }
 
-impl Group {
-    fn add(&mut self, task: &mut Task, steps: &mut Steps<'_>, request: &DeviceRequest) {
+impl Ordered {
+    fn add(&mut self, steps: &mut Steps<'_>, request: &DeviceRequest) {
         match request.action {
             Action::Flush | Action::Trim => {
-                self.end(task);
+                self.end_group();
                 if (request.device, request.action) == (Device::Flash, Action::Trim) {
-                    task.frees += request.len;
+                    self.task.frees += request.len;
                 }
-                task.push(vec![steps.of(request).collect()]);
+                self.task.push(vec![steps.of(request).collect()]);
             }
             Action::Read | Action::Write => match request.device {
                 Device::Origin => self.to_origin.push(of_origin(request)),
@@ -182,8 +183,8 @@ impl Group {
         }
     }
 
-    fn end(&mut self, task: &mut Task) {
-        task.push(std::mem::take(&mut self.flash));
+    fn end_group(&mut self) {
+        self.task.push(std::mem::take(&mut self.flash));
         self.to_origin.sort_by_key(|request| request.offset);
         let mut stage = Stage::new();
         for request in self.to_origin.drain(..) {
@@ -192,6 +193,11 @@ impl Group {
                 _ => stage.push(Chain::from([Step::Origin(request)])),
             }
         }
-        task.push(stage);
+        self.task.push(stage);
+    }
+
+    fn finish(mut self) -> Task {
+        self.end_group();
+        self.task
     }
 }

@@ -155,8 +155,8 @@ pub fn design() -> &'static EngineDesign {
 /// Options of `create` that say how WEUs are filled. Designs with slots of one chunk refuse them.
 const WEU_OPTIONS: [&str; 4] = ["--weu", "--compress", "--dedup", "--fp-index"];
 
-/// `options` of `create`, with the design that `LARDER_DESIGN` asks for, where they name none, and without those that it does not
-/// have.
+/// `options` of `create`, with the design that `LARDER_DESIGN` asks for, where they name none, without those that it does not have,
+/// and with chunks that it can compress.
 pub fn fitting(options: &[&str]) -> Vec<String> {
     let mut fitting: Vec<String> = options.iter().map(|&option| option.to_owned()).collect();
     if std::env::var_os("LARDER_DESIGN").is_none() || options.contains(&"--design") {
@@ -172,6 +172,11 @@ pub fn fitting(options: &[&str]) -> Vec<String> {
         while let Some(at) = fitting.iter().position(|given| given == option) {
             fitting.drain(at..at + 2);
         }
+    }
+    // A chunk of one subchunk cannot be kept in less.
+    let is = |option: &str, value: &str| options.windows(2).any(|pair| *pair == [option, value]);
+    if design.kind() == StoreKind::Buckets && is("--chunk", "4K") && !is("--compress", "off") {
+        fitting.iter_mut().filter(|given| *given == "4K").for_each(|chunk| "8K".clone_into(chunk));
     }
     fitting.extend(["--design".to_owned(), design.name.to_owned()]);
     fitting
