@@ -32,10 +32,10 @@
 //! of the drive first where both have one at a moment. A request of a trace that comes at that moment is made after them.
 //!
 //! Invariants: a cache decides in the order of the trace, when a request begins, so hits and bytes are those of a replay without
-//! time; each request is answered once, not before it was made; the same trace takes the same time.
+//! time, but on a drive that drops data by itself, which does so in its own time; each request is answered once, not before it was made; the same trace takes the same time.
 //!
 //! What it does not do: make a request wait for another of the same chunk (a chunk that is still on its way from the origin is a
-//! hit), read ahead, commit by a timer, or count the processor.
+//! hit), or a write for the trim of what is evicted from its place; read ahead, commit by a timer, or count the processor.
 
 mod clients;
 mod decide;

@@ -439,6 +439,10 @@ fn options_out_of_their_range_are_refused() {
         refused(CaftlOptions { sampling_unit_bytes: Some(6000), ..options }),
         "sampling_unit_bytes is 6000, but has to be whole pages of 4096"
     );
+    assert_eq!(
+        refused(CaftlOptions { sampling_unit_bytes: Some(2048), ..options }),
+        "page_bytes is 4096, but has to be 2048 at most, what is sampled at once"
+    );
     let switch = Some(Switch { high_percent: 50, low_percent: 50 });
     assert_eq!(refused(CaftlOptions { switch, ..options }), "low_percent is 50, but has to be from 0 to 49");
     assert_eq!(

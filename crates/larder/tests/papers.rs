@@ -258,6 +258,11 @@ fn pages_of_what_one_has_are_looked_at() {
     assert!(code == 1 && sentence.contains("no file"), "{sentence}");
     let (sentence, code) = refused(&mut paper(&["run", "caftl-fig1", "--path", "/dev/null"]));
     assert!(code == 1 && sentence.contains("expected a file, a folder or a disk"), "{sentence}");
+    // The bytes of what is packed say nothing of what is in it.
+    let packed = scratch.path("image.zst");
+    fs::write(&packed, [&[0x28, 0xb5, 0x2f, 0xfd] as &[u8], &page(3)].concat()).expect("a file");
+    let (sentence, code) = refused(paper(&["run", "caftl-fig1", "--path"]).arg(&packed));
+    assert!(code == 1 && sentence.contains("packed with zstd") && sentence.contains("--trace"), "{sentence}");
     for name in ["caftl-fig8", "clock"] {
         let (sentence, code) = refused(paper(&["run", name, "--path"]).arg(&image));
         assert!(code == 2 && sentence.contains(name), "{sentence}");

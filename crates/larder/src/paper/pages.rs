@@ -27,10 +27,13 @@ const PAGE_BYTES: usize = 4096;
 /// Bytes that are read at once: whole pages.
 const READ_BYTES: usize = 1 << 20;
 
+/// The first bytes of a zstd frame (RFC 8878, section 3.1.1), which traces are packed in.
+const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+
 /// What is at a path, for an experiment about disks.
 ///
 /// # Errors
-/// A sentence: there is nothing, nothing that has pages, or nothing that may be read.
+/// A sentence: there is nothing, nothing that has pages, nothing that may be read, or what is packed.
 pub fn given<'a>(path: &Path, watch: &'a Watch) -> Outcome<Workload<'a>> {
     let shown = path.display().to_string();
     let failed = |error: io::Error| Failure::failed(format_args!("{shown}: {error}"));
@@ -39,7 +42,14 @@ pub fn given<'a>(path: &Path, watch: &'a Watch) -> Outcome<Workload<'a>> {
         return Err(Failure::failed(format_args!("{shown}: there is no file in it, and so no page")));
     };
     // What cannot be read is refused before anything else is.
-    File::open(first).map_err(|error| Failure::failed(format_args!("{}: {error}", first.display())))?;
+    let mut opened =
+        File::open(first).map_err(|error| Failure::failed(format_args!("{}: {error}", first.display())))?;
+    let mut magic = [0; 4];
+    if what == "a file" && opened.read_exact(&mut magic).is_ok() && magic == ZSTD_MAGIC {
+        let why =
+            "it is packed with zstd, and its pages are those of the packing: unpack it, or give a trace with --trace";
+        return Err(Failure::failed(format_args!("{shown}: {why}")));
+    }
     let about = format!("{shown}, {what}, in pages of 4 KiB");
     let open = move |_: &str| Ok(Box::new(watch.making(Pages::new(files.clone()))) as Records<'a>);
     Ok(Workload::new(DISK, about, open).given(path.file_name().unwrap_or(path.as_os_str()).to_string_lossy()))

@@ -143,7 +143,12 @@ impl Sizes {
         if let Some(bytes) = options.sampling_unit_bytes
             && (bytes == 0 || bytes % page_bytes != 0)
         {
-            return Err(OutOfRange::new("sampling_unit_bytes", bytes, format!("whole pages of {page_bytes}")));
+            let is_of_pages = bytes > 0 && u64::from(page_bytes) > u64::from(bytes);
+            return Err(match is_of_pages {
+                // The page is what was asked for: a unit that is sampled is at least one.
+                true => OutOfRange::new("page_bytes", page_bytes, format!("{bytes} at most, what is sampled at once")),
+                false => OutOfRange::new("sampling_unit_bytes", bytes, format!("whole pages of {page_bytes}")),
+            });
         }
         if let Some(Switch { high_percent, low_percent }) = options.switch {
             within("high_percent", high_percent.into(), 1, 100)?;
