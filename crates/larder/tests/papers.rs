@@ -260,7 +260,7 @@ fn pages_of_what_one_has_are_looked_at() {
     assert!(code == 1 && sentence.contains("expected a file, a folder or a disk"), "{sentence}");
     // The bytes of what is packed say nothing of what is in it.
     let packed = scratch.path("image.zst");
-    fs::write(&packed, [&[0x28, 0xb5, 0x2f, 0xfd] as &[u8], &page(3)].concat()).expect("a file");
+    fs::write(&packed, [vec![0x28, 0xb5, 0x2f, 0xfd], page(3)].concat()).expect("a file");
     let (sentence, code) = refused(paper(&["run", "caftl-fig1", "--path"]).arg(&packed));
     assert!(code == 1 && sentence.contains("packed with zstd") && sentence.contains("--trace"), "{sentence}");
     for name in ["caftl-fig8", "clock"] {
