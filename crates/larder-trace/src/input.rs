@@ -44,7 +44,7 @@ pub enum Packing {
 
 impl Packing {
     /// Told by a file's first bytes (six suffice).
-    fn of(head: &[u8]) -> Packing {
+    pub fn of(head: &[u8]) -> Packing {
         match head {
             // Or a frame that is to be skipped, as pzstd writes first.
             [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Packing::Zstd,
@@ -54,7 +54,8 @@ impl Packing {
         }
     }
 
-    fn name(self) -> &'static str {
+    /// Its name in lower case.
+    pub fn name(self) -> &'static str {
         match self {
             Packing::Plain => "plain",
             Packing::Zstd => "zstd",

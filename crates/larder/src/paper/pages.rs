@@ -10,7 +10,7 @@
 
 use crate::error::{Failure, Outcome};
 use larder_sim::paper::{DISK, Records, Workload};
-use larder_trace::{Content, Fingerprint, Op, Position, Provenance, Record, TraceError, TraceResult};
+use larder_trace::{Content, Fingerprint, Op, Packing, Position, Provenance, Record, TraceError, TraceResult};
 use std::{
     collections::HashSet,
     fs::{self, File},
@@ -27,9 +27,6 @@ const PAGE_BYTES: usize = 4096;
 /// Bytes that are read at once: whole pages.
 const READ_BYTES: usize = 1 << 20;
 
-/// The first bytes of a zstd frame (RFC 8878, section 3.1.1), which traces are packed in.
-const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
-
 /// What is at a path, for an experiment about disks.
 ///
 /// # Errors
@@ -44,11 +41,12 @@ pub fn given<'a>(path: &Path, watch: &'a Watch) -> Outcome<Workload<'a>> {
     // What cannot be read is refused before anything else is.
     let mut opened =
         File::open(first).map_err(|error| Failure::failed(format_args!("{}: {error}", first.display())))?;
-    let mut magic = [0; 4];
-    if what == "a file" && opened.read_exact(&mut magic).is_ok() && magic == ZSTD_MAGIC {
-        let why =
-            "it is packed with zstd, and its pages are those of the packing: unpack it, or give a trace with --trace";
-        return Err(Failure::failed(format_args!("{shown}: {why}")));
+    let mut head = [0; 6];
+    let packing = opened.read_exact(&mut head).map_or(Packing::Plain, |()| Packing::of(&head));
+    if what == "a file" && packing != Packing::Plain {
+        let name = packing.name();
+        let why = "its pages are those of the packing: unpack it, or give a trace with --trace";
+        return Err(Failure::failed(format_args!("{shown}: it is packed with {name}, and {why}")));
     }
     let about = format!("{shown}, {what}, in pages of 4 KiB");
     let open = move |_: &str| Ok(Box::new(watch.making(Pages::new(files.clone()))) as Records<'a>);
