@@ -1,7 +1,8 @@
 //! How many requests a second each design of the laboratory replays, on one core, as `larder sim run` makes them: w106 (5.29
 //! million references, each address with content of its own) over 50,000 chunks, and the trace of AustereCache's authors over
 //! 1,024. The requests are in memory; making and measuring the cache is timed, too. Before that, how many bytes such a replay
-//! allocates beside the design's own, for each unique block.
+//! allocates beside the design's own, for each unique block. And the second trace with a clock: cache, simulated drive and origin on
+//! one, 16 requests outstanding.
 //!
 //! What it does not do: judge, or measure the reading of a trace, for which tests/replay_ram.rs has figures. Run with `cargo bench -p larder-sim --bench lab`; it wants
 //! the traces beside the checkout.
@@ -16,10 +17,13 @@ use larder_sim::{
     cache::{Request, WritePolicy},
     lab::Listener,
     measure::{Measures, Meter},
+    origin::{Origin, profile::Profile as OriginProfile},
     replay::{BATCH_REQUESTS, Batches},
-    setup::{DESIGNS, Design, FlashAmount, Options, Setup},
+    setup::{Built, DESIGNS, Design, FlashAmount, Options, Setup, drive::DriveSetup},
+    ssd::{ftl::FtlKind, profile::Profile},
+    whole::{ClientRequest, Pace, Whole, figures::Figures},
 };
-use larder_trace::OpenOptions;
+use larder_trace::{Op, OpenOptions};
 
 #[global_allocator]
 static ALLOCATOR: live::Counting = live::Counting;
@@ -115,4 +119,34 @@ fn w106(bencher: Bencher<'_, '_>, name: &str) {
 #[divan::bench(args = names(), sample_count = 5, sample_size = 1)]
 fn synthetic(bencher: Bencher<'_, '_>, name: &str) {
     bench(bencher, name, 32 << 10, 1024, SYNTHETIC.get());
+}
+
+/// Larger than either trace's disk.
+const ORIGIN_BYTES: u64 = 1 << 40;
+
+fn timed(setup: &Setup, ftl: &FtlKind, requests: &[Request]) -> Figures {
+    let Built { cache, drive, .. } = setup.build(0).expect("a cache");
+    let origin = Origin::new(&OriginProfile::named("nvme-ssd").expect("it is one"), ORIGIN_BYTES).expect("it is sound");
+    let mut whole = Whole::beside(cache, drive.expect("it was asked for"), ftl, origin).expect("it fits");
+    let clients = requests.iter().map(|request| {
+        let op = match request {
+            Request::Read(..) => Op::Read,
+            Request::Write(..) => Op::Write,
+            Request::Trim(..) | Request::Forget(..) => Op::Trim,
+            Request::Flush => Op::Flush,
+        };
+        Ok(ClientRequest { at: None, op, chunks: vec![*request] })
+    });
+    whole.run(clients, Pace::Full(16), 0).expect("no time is asked of the trace")
+}
+
+/// One design of each kind: the rest differ in what they decide, and that is above.
+#[divan::bench(args = ["nitro", "d-lru", "austere"], sample_count = 3, sample_size = 1)]
+fn synthetic_with_a_clock(bencher: Bencher<'_, '_>, name: &str) {
+    let ftl = FtlKind::named("page-trim").expect("it is one");
+    let drive = DriveSetup::new(Profile::named("nitro-mlc").expect("it is one"), ftl);
+    let mut setup = setup(name, 32 << 10, 1024);
+    setup.options.drive = Some(drive);
+    let requests = SYNTHETIC.get().map_or(&[][..], Vec::as_slice);
+    bencher.counter(ItemsCount::new(requests.len())).bench(|| timed(&setup, ftl, requests));
 }

@@ -1,6 +1,7 @@
 //! How many page operations a second a drive is simulated with, on one core: programs and reads of flash for any cause,
 //! so that a copy is two. A full drive is written over at random (0), so that most operations are collection's, or read as
-//! often as it is written (50). How many operations the requests of a sample make is counted in a round before.
+//! often as it is written (50). How many operations the requests of a sample make is counted in a round before. The same with
+//! time: requests of a page each, 16 outstanding, on a drive with its planes, buses, buffer and link.
 //!
 //! What it does not do: judge. Run with `cargo bench -p larder-sim --bench ssd`.
 
@@ -10,10 +11,13 @@ use larder_sim::ssd::{
     geometry::Lpn,
     op::Nobody,
     profile::{Profile, Scale},
+    time::{Drive, Request, run},
 };
 
 /// Pages that the requests of a sample write or read.
 const REQUESTS: u32 = 1_000_000;
+/// Requests that are not over, with time.
+const OUTSTANDING: usize = 16;
 
 fn main() {
     divan::main();
@@ -131,4 +135,48 @@ fn small(bencher: Bencher<'_, '_>, reads_percent: u32) {
     let profile = Profile::named("tlc-nvme").expect("a profile");
     let small = profile.scaled_to(4 << 30, Scale::BlockSize).expect("a drive");
     bench(bencher, &small, "page-trim", reads_percent);
+}
+
+fn timed_requests(drive: &mut Drive, random: &mut Random, reads_percent: u32) {
+    let pages = drive.ftl().logical_pages();
+    let requests = std::iter::repeat_with(|| {
+        let lpn = random.below(pages);
+        if random.below(100) < reads_percent {
+            Request::Read(lpn..lpn + 1)
+        } else {
+            Request::Write(vec![PageWrite { lpn: Lpn(lpn), content: None }])
+        }
+    });
+    run::at_full_load(drive, OUTSTANDING, requests.take(REQUESTS as usize));
+}
+
+fn bench_timed(bencher: Bencher<'_, '_>, profile: &Profile, name: &str, reads_percent: u32) {
+    let mut drive = Drive::new(full(profile, name), profile).expect("a drive with time");
+    let mut random = Random(20_266);
+    for _ in 0..(drive.ftl().logical_pages() / REQUESTS).clamp(1, 16) {
+        timed_requests(&mut drive, &mut random, 0);
+    }
+    let before = drive.ftl().counts().clone();
+    timed_requests(&mut drive, &mut random, reads_percent);
+    let done = drive.ftl().counts().since(&before);
+    let operations = done.pages_programmed() + done.pages_read();
+    let requests = |drive: &mut Drive, random: &mut Random| timed_requests(drive, random, reads_percent);
+    bencher.counter(ItemsCount::new(operations)).bench_local(|| requests(&mut drive, &mut random));
+}
+
+/// CAFTL's drive with fewer blocks, 4 GiB, with time: the whole one would take minutes until its
+/// collection is steady.
+#[divan::bench(args = [0, 50], sample_count = 5, sample_size = 1)]
+fn timed(bencher: Bencher<'_, '_>, reads_percent: u32) {
+    bench_timed(bencher, &timed_profile(), "page", reads_percent);
+}
+
+/// The same with CAFTL, its hashes in the controller's time.
+#[divan::bench(args = [0, 50], sample_count = 5, sample_size = 1)]
+fn timed_deduplicating(bencher: Bencher<'_, '_>, reads_percent: u32) {
+    bench_timed(bencher, &timed_profile(), "caftl", reads_percent);
+}
+
+fn timed_profile() -> Profile {
+    Profile::named("caftl").expect("a profile").scaled_to(4 << 30, Scale::Blocks).expect("a drive")
 }

@@ -29,9 +29,11 @@ pub mod raid;
 
 use std::{
     cmp::Reverse,
-    collections::{BinaryHeap, HashMap, VecDeque},
+    collections::{BinaryHeap, VecDeque},
     ops::Range,
 };
+
+use hashbrown::HashMap;
 
 use crate::ssd::{
     geometry::OutOfRange,

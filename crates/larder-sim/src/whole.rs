@@ -47,8 +47,9 @@ mod pages;
 mod plan;
 pub mod uncached;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use hashbrown::HashMap;
 use larder_trace::{Op, TraceError};
 
 pub use clients::{ClientRequest, Clients};

@@ -12,7 +12,7 @@
 //! What it does not do: keep a cache of its own, gather small writes to a row, make those of one row wait for each other, run degraded,
 //! or rebuild.
 
-use std::collections::HashMap;
+use hashbrown::HashMap;
 
 use super::{Kind, Medium, Request, Work, disk::Disk, profile::RaidFigures};
 use crate::ssd::time::Nanos;

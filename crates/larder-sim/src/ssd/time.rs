@@ -24,6 +24,7 @@
 //! What it does not do: move data, or make requests: [`run`] does.
 
 pub mod buffer;
+mod events;
 mod filling;
 mod frames;
 mod handing;
@@ -34,12 +35,12 @@ pub mod run;
 pub mod stripes;
 
 use std::{
-    cmp::Reverse,
-    collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     ops::Range,
 };
 
 use buffer::Buffer;
+use events::{Event, Events};
 use filling::Filling;
 use handing::HandedOver;
 use lanes::{Job, Lanes, Owner, Step};
@@ -93,29 +94,17 @@ struct Pending {
     pages: VecDeque<PageWrite>,
 }
 
-/// What happens at a moment.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Event {
-    Step(Step),
-    /// A page of a request has passed the link; one that was read gives its frame back.
-    Linked {
-        request: u64,
-        gives_frame: bool,
-    },
-    /// The controller has hashed what it was handed.
-    Hashed,
-}
-
 /// A drive with a clock; see the module.
 pub struct Drive {
     ftl: Box<dyn Ftl>,
     profile: Profile,
     stripes: Stripes,
+    /// Copies from one plane to another, so far.
+    links: u64,
     lanes: Lanes,
     buffer: Buffer,
     now: Nanos,
-    events: BinaryHeap<Reverse<(Nanos, u64, Event)>>,
-    next_event: u64,
+    events: Events,
     requests: BTreeMap<u64, Pending>,
     next_request: u64,
     writes_waiting: VecDeque<u64>,
@@ -158,10 +147,10 @@ impl Drive {
             profile: *profile,
             lanes: Lanes::new(&stripes, profile.timing),
             stripes,
+            links: 0,
             buffer: Buffer::new(frames, unit_pages),
             now: 0,
-            events: BinaryHeap::new(),
-            next_event: 0,
+            events: Events::default(),
             requests: BTreeMap::new(),
             next_request: 0,
             writes_waiting: VecDeque::new(),
@@ -206,9 +195,8 @@ impl Drive {
 
     /// How long cells were at work until `at`, before which all has happened that happens: in nanoseconds, summed over planes.
     pub fn cells_ns(&self, at: Nanos) -> u128 {
-        let is_of_cells = |event: &Event| matches!(event, Event::Step(Step::Cells(_)));
-        let ends =
-            self.events.iter().filter(|Reverse((.., event))| is_of_cells(event)).map(|Reverse((ends, ..))| *ends);
+        let is_of_cells = |event: Event| matches!(event, Event::Step(Step::Cells(_)));
+        let ends = self.events.iter().filter(|&(_, event)| is_of_cells(event)).map(|(ends, _)| ends);
         self.lanes.begun_ns() - ends.map(|ends| u128::from(ends - at)).sum::<u128>()
     }
 
@@ -275,7 +263,7 @@ impl Drive {
 
     /// When something happens next, if anything does without another request.
     pub fn next_event_at(&self) -> Option<Nanos> {
-        self.events.peek().map(|Reverse((at, ..))| *at)
+        self.events.next_at()
     }
 
     /// A request that is over, and when it was.
@@ -285,13 +273,12 @@ impl Drive {
 
     /// Lets the next thing happen. False where nothing will.
     pub fn step(&mut self) -> bool {
-        let Some(Reverse((at, _, event))) = self.events.pop() else { return false };
+        let Some((at, event)) = self.events.take() else { return false };
         self.now = at;
         match event {
             Event::Step(step) => {
-                let mut steps = Vec::new();
-                let job = self.lanes.step_ends(step, &mut |ns, step| steps.push((ns, step)));
-                self.schedule(steps);
+                let events = &mut self.events;
+                let job = self.lanes.step_ends(step, &mut |ns, step| events.put(at + ns, Event::Step(step)));
                 if let Some(job) = job {
                     self.job_is_done(&job);
                 }
@@ -361,7 +348,7 @@ impl Drive {
     fn link(&mut self, request: u64, gives_frame: bool) {
         let begins = self.link_is_free_at.max(self.now);
         self.link_is_free_at = begins + self.profile.link_ns();
-        self.at(self.link_is_free_at, Event::Linked { request, gives_frame });
+        self.events.put(self.link_is_free_at, Event::Linked { request, gives_frame });
     }
 
     /// Reads a page that the buffer has not, into a frame.
@@ -378,14 +365,13 @@ impl Drive {
     /// Gives operations to their planes, in their order.
     fn enqueue(&mut self, ops: &[Op], batch: Option<u64>, awaited: Option<(usize, u64)>) {
         self.evicted.extend(jobs::evicted(ops));
-        let mut steps = Vec::new();
-        for job in jobs::of(&mut self.stripes, ops, batch, awaited, &mut self.lanes.links) {
+        let Drive { stripes, links, filling, lanes, events, now, .. } = self;
+        jobs::of(stripes, ops, batch, awaited, links, &mut |job| {
             if let Some(ppa) = job.fills {
-                self.filling.begins(ppa);
+                filling.begins(ppa);
             }
-            self.lanes.push(job, &mut |ns, step| steps.push((ns, step)));
-        }
-        self.schedule(steps);
+            lanes.push(job, &mut |ns, step| events.put(*now + ns, Event::Step(step)));
+        });
     }
 
     fn job_is_done(&mut self, job: &Job) {
@@ -447,14 +433,5 @@ impl Drive {
         }
         self.times.last_ns = self.now;
         self.over.push_back((request, self.now));
-    }
-
-    fn schedule(&mut self, steps: Vec<(Nanos, Step)>) {
-        steps.into_iter().for_each(|(ns, step)| self.at(self.now + ns, Event::Step(step)));
-    }
-
-    fn at(&mut self, at: Nanos, event: Event) {
-        self.events.push(Reverse((at, self.next_event, event)));
-        self.next_event += 1;
     }
 }

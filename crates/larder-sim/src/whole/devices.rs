@@ -4,10 +4,9 @@
 //!
 //! What it does not do: know when to ask.
 
-use std::{
-    collections::{HashMap, VecDeque},
-    ops::Range,
-};
+use std::{collections::VecDeque, ops::Range};
+
+use hashbrown::HashMap;
 
 use super::{DESTAGE_DEPTH, plan::Step};
 use crate::{

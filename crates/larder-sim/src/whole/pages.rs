@@ -8,10 +8,9 @@
 //!
 //! What it does not do: make requests, or know when they are over.
 
-use std::{
-    collections::{HashMap, VecDeque},
-    ops::Range,
-};
+use std::{collections::VecDeque, ops::Range};
+
+use hashbrown::HashMap;
 
 use crate::{
     devices::{Action, DeviceRequest, Requests},

@@ -13,9 +13,11 @@
 //! What it does not do: say when anything happens.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     ops::Range,
 };
+
+use hashbrown::{HashMap, HashSet};
 
 use crate::ssd::{ftl::PageWrite, geometry::Lpn};
 

@@ -65,7 +65,7 @@ impl Drive {
                     let handed = self.hashing.pop_front().unwrap_or_default();
                     self.program(handed);
                 }
-                ns => return self.at(self.now + ns, Event::Hashed),
+                ns => return self.events.put(self.now + ns, Event::Hashed),
             }
         }
     }

@@ -14,20 +14,21 @@ use crate::ssd::{
     op::{Cause, Op, Source},
 };
 
-/// The jobs for these operations. `links`: how many reads were linked to programs of other planes so far. Frames wait for the host pages of their batch; `awaited`: a request waits for that operation.
+/// Tells the jobs for these operations. `links`: how many reads were linked to programs of other planes so far. Frames wait for the
+/// host pages of their batch; `awaited`: a request waits for that operation.
 pub fn of(
     stripes: &mut Stripes,
     ops: &[Op],
     batch: Option<u64>,
     awaited: Option<(usize, u64)>,
     links: &mut u64,
-) -> Vec<Job> {
+    each: &mut impl FnMut(Job),
+) {
     let owner_of = |at: usize| match awaited {
         Some((which, request)) if which == at => Owner::Request(request),
         _ => Owner::Nobody,
     };
     let mut linked = None;
-    let mut jobs = Vec::with_capacity(ops.len());
     for (at, op) in ops.iter().enumerate() {
         let (with_next, with_last) = (ops.get(at..at + 2), at.checked_sub(1).and_then(|last| ops.get(last..=at)));
         if let Some(ppa) = programmed(op).or_else(|| with_next.and_then(copied_to)) {
@@ -43,7 +44,7 @@ pub fn of(
                     Link { number: *links, to: stripes.plane_of(to) }
                 });
                 let (plane, owner) = (stripes.plane_of(ppa), owner_of(at));
-                jobs.push(Job { plane, work: Work::Read, owner, goes_first, feeds: linked, needs: None, fills: None });
+                each(Job { plane, work: Work::Read, owner, goes_first, feeds: linked, needs: None, fills: None });
             }
             Op::Program { ppa, source, .. } => {
                 let owner = match (source, batch) {
@@ -52,13 +53,12 @@ pub fn of(
                 };
                 let work = if is_copied_back(with_last) { Work::CopyBack } else { Work::Program };
                 let (plane, needs) = (stripes.plane_of(ppa), linked.take());
-                jobs.push(Job { plane, work, owner, goes_first: false, feeds: None, needs, fills: Some(ppa) });
+                each(Job { plane, work, owner, goes_first: false, feeds: None, needs, fills: Some(ppa) });
             }
-            Op::Erase { block, .. } => jobs.extend(erasure(stripes, block)),
+            Op::Erase { block, .. } => erasure(stripes, block).for_each(&mut *each),
             Op::Hash { .. } | Op::Evicted { .. } => {}
         }
     }
-    jobs
 }
 
 /// The page that this operation programs.

@@ -12,7 +12,9 @@
 //! What it does not do: know requests, or where the time comes from: whoever owns the clock hands back the steps that it was
 //! asked to.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
+
+use hashbrown::HashSet;
 
 use super::{Nanos, stripes::Stripes};
 use crate::ssd::{
@@ -111,8 +113,6 @@ pub struct Lanes {
     buses: Vec<Bus>,
     /// Jobs that wait or run.
     jobs: usize,
-    /// Copies from one plane to another, so far.
-    pub links: u64,
     /// Reads that programs need and that are not over.
     unread: HashSet<u64>,
     /// How long all takes that cells began, summed over planes.
@@ -127,7 +127,6 @@ impl Lanes {
             planes: (0..stripes.planes()).map(|_| Plane::default()).collect(),
             buses: (0..stripes.packages()).map(|_| Bus::default()).collect(),
             jobs: 0,
-            links: 0,
             unread: HashSet::new(),
             begun_ns: 0,
         }
