@@ -7,10 +7,16 @@
 //!
 //! What it does not do: open paths, or decide to overwrite; the caller asks first.
 
-use crate::{config::CreateOptions, designs, error::EngineError, recover::RAM_BUDGET_BYTES_MIN, superblock};
+use crate::{
+    config::CreateOptions,
+    designs::{self, EngineDesign},
+    error::EngineError,
+    recover::RAM_BUDGET_BYTES_MIN,
+    superblock,
+};
 use larder_device::{BlockDevice, IoBuf, WriteFlags};
 use larder_format::{
-    Layout, LayoutRequest, LogStart, Origin, OriginUri, Superblock, VolumeName, layout::CHUNKS_MAX,
+    FormatError, Layout, LayoutRequest, LogStart, Origin, OriginUri, Superblock, VolumeName, layout::CHUNKS_MAX,
     superblock::SUPERBLOCK_BYTES,
 };
 
@@ -44,24 +50,21 @@ pub fn plan(
             options.chunk_bytes
         )));
     }
-    let slots_max = design.slots_max(options);
-    let slots_bytes_max = u64::from(slots_max) * u64::from(options.chunk_bytes);
-    let buckets = design.buckets(options, flash_bytes);
-    let mut layout = Layout::plan(LayoutRequest {
-        flash_bytes,
-        origin_bytes,
-        chunk_bytes: options.chunk_bytes,
-        weu_bytes: options.weu_bytes,
-        sector_bytes: flash_sector,
-        // A content for each slot; of what is in buckets the indices speak.
-        fp_entries_max: (slots_max < u32::MAX && buckets.is_none()).then_some(slots_max.into()),
-        mappings_max: design.mappings_wanted(flash_bytes.min(slots_bytes_max), options.chunk_bytes)?,
-        buckets,
-        history: design.store.history(options),
+    let lay_out = |flash_bytes| lay_out(design, flash_bytes, flash_sector, origin_bytes, options);
+    let layout = lay_out(flash_bytes).map_err(|error| match error {
+        // How buckets are cut goes by the size of the flash: what is missing of one size says nothing of the next.
+        EngineError::Format(FormatError::FlashTooSmall { flash_bytes, .. })
+            if design.buckets(options, flash_bytes).is_some() =>
+        {
+            let weu = u64::from(options.weu_bytes);
+            let larger = (flash_bytes / weu + 1..=u64::from(u32::MAX)).map(|slots| slots * weu);
+            match larger.into_iter().find(|&bytes| lay_out(bytes).is_ok()) {
+                Some(needed_bytes) => FormatError::FlashTooSmall { flash_bytes, needed_bytes }.into(),
+                None => error,
+            }
+        }
+        error => error,
     })?;
-    // There is no part of a bucket.
-    let whole = layout.bucket_slots.max(1);
-    layout.slot_count = layout.slot_count.min((slots_max / whole * whole).max(whole));
     Ok(Superblock {
         sequence: 1,
         flash_uuid: options.flash_uuid,
@@ -87,6 +90,35 @@ pub fn plan(
         log_start: LogStart { offset_in_log: 0, frame_seq: 1 },
         entry_seq_next: 1,
     })
+}
+
+/// How a flash of so many bytes is divided.
+fn lay_out(
+    design: &EngineDesign,
+    flash_bytes: u64,
+    sector_bytes: u32,
+    origin_bytes: u64,
+    options: &CreateOptions,
+) -> Result<Layout, EngineError> {
+    let slots_max = design.slots_max(options);
+    let slots_bytes_max = u64::from(slots_max) * u64::from(options.chunk_bytes);
+    let buckets = design.buckets(options, flash_bytes);
+    let mut layout = Layout::plan(LayoutRequest {
+        flash_bytes,
+        origin_bytes,
+        chunk_bytes: options.chunk_bytes,
+        weu_bytes: options.weu_bytes,
+        sector_bytes,
+        // A content for each slot; of what is in buckets the indices speak.
+        fp_entries_max: (slots_max < u32::MAX && buckets.is_none()).then_some(slots_max.into()),
+        mappings_max: design.mappings_wanted(flash_bytes.min(slots_bytes_max), options.chunk_bytes)?,
+        buckets,
+        history: design.store.history(options),
+    })?;
+    // There is no part of a bucket.
+    let whole = layout.bucket_slots.max(1);
+    layout.slot_count = layout.slot_count.min((slots_max / whole * whole).max(whole));
+    Ok(layout)
 }
 
 /// Makes a cache on `flash` for an origin of `origin_bytes`.
@@ -120,4 +152,39 @@ pub async fn create(
     superblock::write(flash, &made).await?;
     flash.flush().await?;
     Ok(made)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::designs::DESIGNS;
+
+    /// Whatever was asked for, the size that is named is made, and a slot less is not.
+    #[test]
+    fn the_least_flash_is_the_least() {
+        for design in DESIGNS {
+            for chunk_bytes in (12..=17).map(|bits| 1 << bits) {
+                let mut options = CreateOptions { chunk_bytes, ..CreateOptions::default() };
+                design.fit(&mut options);
+                let plan = |bytes| plan(bytes, 4096, 64 << 20, &options);
+                let what = |bytes| format!("{}, chunks of {chunk_bytes}, asked for {bytes}", design.name);
+                let mut told = Vec::new();
+                for asked in [4096, 100 << 10, 300 << 10, 488 << 10] {
+                    match plan(asked) {
+                        Err(EngineError::Format(FormatError::FlashTooSmall { flash_bytes, needed_bytes })) => {
+                            assert_eq!(flash_bytes, asked, "{}", what(asked));
+                            told.push(needed_bytes);
+                        }
+                        Err(other) => panic!("{}: {other}", what(asked)),
+                        Ok(_) => {}
+                    }
+                }
+                let Some(&least) = told.first() else { panic!("{}: a page is enough", what(4096)) };
+                assert!(told.iter().all(|&bytes| bytes == least), "{}: {told:?}", what(least));
+                assert!(plan(least).is_ok(), "{}", what(least));
+                let less = plan(least - u64::from(options.weu_bytes));
+                assert!(matches!(less, Err(EngineError::Format(FormatError::FlashTooSmall { .. }))), "{}", what(least));
+            }
+        }
+    }
 }

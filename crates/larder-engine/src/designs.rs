@@ -7,12 +7,7 @@
 use crate::{
     config::CreateOptions,
     error::EngineError,
-    store::{
-        Store,
-        buckets::Buckets,
-        slots::{self, Slots},
-        weus::Weus,
-    },
+    store::{Store, buckets::Buckets, slots::Slots, weus::Weus},
 };
 use larder_core::{
     Design, DesignConfig,
@@ -176,29 +171,14 @@ impl EngineDesign {
         }
     }
 
-    /// Changes those of the options that this design allows in one way only.
+    /// Changes those of the options that this design allows in one way only; where somebody asked for some of them,
+    /// [`options`](EngineDesign::options) says what comes of it.
     pub fn fit(&self, options: &mut CreateOptions) {
         options.design = self.id;
         self.store.fit(options);
     }
 
-    /// Refuses options that this design cannot have.
-    ///
-    /// # Errors
-    /// One sentence, with the designs that would do.
-    pub fn check(&self, options: &CreateOptions) -> Result<(), EngineError> {
-        self.store.check(options).map_err(|why| self.refusal(&why))
-    }
-
-    /// Refuses that a size of the FP index is asked for, be it the default, of a design that has none.
-    ///
-    /// # Errors
-    /// One sentence, with the designs that would do.
-    pub fn check_fp_index_asked(&self) -> Result<(), EngineError> {
-        if self.can_share() { Ok(()) } else { Err(self.refusal(&slots::no_fp_index())) }
-    }
-
-    fn refusal(&self, why: &str) -> EngineError {
+    pub(crate) fn refusal(&self, why: &str) -> EngineError {
         EngineError::Invalid(format!("the design {} {why}", self.name))
     }
 }
@@ -228,7 +208,7 @@ pub(crate) fn names_where(is_right: impl Fn(&dyn Store) -> bool) -> String {
     names_of(DESIGNS.iter().filter(|design| is_right(design.store)))
 }
 
-fn names_of<'a>(designs: impl Iterator<Item = &'a EngineDesign>) -> String {
+pub(crate) fn names_of<'a>(designs: impl Iterator<Item = &'a EngineDesign>) -> String {
     designs.map(|design| design.name).collect::<Vec<_>>().join(", ")
 }
 

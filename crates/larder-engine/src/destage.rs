@@ -45,12 +45,12 @@ const RETRY_FIRST: Duration = Duration::from_millis(100);
 const RETRY_MAX: Duration = Duration::from_secs(10);
 
 impl Shared {
-    /// Flash that dirty chunks are taken to occupy, in percent of all slots: as much for each as was stored for a chunk on
-    /// average, duplicates and compression included.
+    /// Flash that dirty chunks are taken to occupy, in percent of all slots: as much for each as a chunk took on average since the
+    /// cache was opened, duplicates and compression included.
     fn dirty_percent(&self, state: &State) -> u64 {
         let chunk = self.geometry.chunk_bytes as u64;
         let inserted = self.counters.inserted_chunks.load(Relaxed);
-        let stored = self.counters.stored_bytes.load(Relaxed);
+        let stored = self.counters.stored_flash_bytes.load(Relaxed);
         let average = if inserted < AVERAGE_OVER_MIN { chunk } else { (stored / inserted).clamp(chunk / 16, chunk) };
         let layout = &self.geometry.layout;
         let capacity = u64::from(layout.slot_count) * u64::from(layout.weu_bytes);

@@ -164,7 +164,11 @@ impl Shared {
                 },
                 |state, place| {
                     self.counters.inserted_chunks.fetch_add(1, Relaxed);
-                    self.counters.note_stored(place.stored_len, self.geometry.chunk_bytes);
+                    self.counters.note_stored(
+                        place.stored_len,
+                        self.geometry.chunk_bytes,
+                        self.geometry.record_step_bytes(),
+                    );
                     self.map_insertion(state, lba, NewMapping::Unique { place, fingerprint }, fingerprint, dirty);
                 },
             )

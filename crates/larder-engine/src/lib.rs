@@ -9,6 +9,7 @@
 //!
 //! What it does not do: serve clients, open paths, print.
 
+pub mod asked;
 pub mod batch;
 pub mod cache;
 pub mod checkpoint;

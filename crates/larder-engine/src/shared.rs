@@ -71,6 +71,11 @@ impl Geometry {
         (Lba(first), (offset + len).div_ceil(chunk) - first)
     }
 
+    /// A record takes a multiple of so many bytes of flash.
+    pub fn record_step_bytes(&self) -> u32 {
+        self.store.record_step_bytes(&self.layout)
+    }
+
     /// Byte offset on flash of byte `offset` of `slot`.
     pub fn flash_offset(&self, slot: SlotId, offset: u32) -> u64 {
         self.layout.weu_offset + u64::from(slot.0) * u64::from(self.layout.weu_bytes) + u64::from(offset)

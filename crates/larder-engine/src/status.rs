@@ -108,6 +108,8 @@ counters! {
     stored_records,
     /// Bytes of them, compressed.
     stored_bytes,
+    /// Bytes of flash that they take: in slots and subchunks, whole ones.
+    stored_flash_bytes,
     /// Bytes of what they hold: of whole chunks all, of fragments the sectors that are there.
     stored_content_bytes,
     /// Fragments that were stored.
@@ -205,9 +207,11 @@ impl Counters {
         counts.flash_region_bytes_read.fetch_add(bytes, Relaxed);
     }
 
-    /// A record of `bytes` was stored, which holds so many.
-    pub fn note_stored(&self, bytes: u32, content_bytes: usize) {
+    /// A record of `bytes` was stored, which holds so many, where records take whole steps of flash.
+    pub fn note_stored(&self, bytes: u32, content_bytes: usize, step_bytes: u32) {
+        let flash_bytes = u64::from(bytes).next_multiple_of(step_bytes.into());
         self.stored_records.fetch_add(1, Relaxed);
+        self.stored_flash_bytes.fetch_add(flash_bytes, Relaxed);
         self.stored_content_bytes.fetch_add(content_bytes as u64, Relaxed);
         self.stored_bytes.fetch_add(u64::from(bytes), Relaxed);
     }

@@ -13,6 +13,7 @@ pub(crate) mod slots;
 pub(crate) mod weus;
 
 use crate::{
+    asked::Refusal,
     config::CreateOptions,
     designs::{self, DesignLayout},
     error::EngineError,
@@ -59,16 +60,6 @@ pub(crate) trait Store: Send + Sync {
         true
     }
 
-    /// Whether equal content can be kept more than once.
-    fn can_copy(&self) -> bool {
-        false
-    }
-
-    /// Whether records can be smaller than a chunk.
-    fn can_compress(&self) -> bool {
-        true
-    }
-
     /// Bytes of RAM for each mapping at most, for chunks of so many bytes: what a RAM budget is divided by.
     fn index_bytes_max(&self, chunk_bytes: u32) -> u64;
 
@@ -101,8 +92,8 @@ pub(crate) trait Store: Send + Sync {
     /// Refuses options that it cannot have.
     ///
     /// # Errors
-    /// What is wrong and what would be right, as the end of a sentence that begins with the design.
-    fn check(&self, options: &CreateOptions) -> Result<(), String>;
+    /// What is wrong, and what would be right.
+    fn check(&self, options: &CreateOptions) -> Result<(), Refusal>;
 
     /// Whether a cache that has this superblock may have been made over it.
     fn has_made(&self, superblock: &Superblock) -> bool;
@@ -141,6 +132,11 @@ pub(crate) trait Store: Send + Sync {
         Ok(())
     }
 
+    /// A record takes a multiple of so many bytes of flash, beginning with none.
+    fn record_step_bytes(&self, layout: &Layout) -> u32 {
+        layout.weu_bytes
+    }
+
     /// Whether one record fills what was opened for it.
     fn is_full_with_one(&self) -> bool {
         true
@@ -168,7 +164,7 @@ pub(crate) trait Store: Send + Sync {
         if index_is_full { missing.clamp(1, RECORD_BATCH_MAX) } else { RECORD_BATCH_MAX }
     }
 
-    /// Whether a slot is trimmed between its uses: one that is written again soon, and in place, gains nothing by it.
+    /// Whether a slot is trimmed between its uses: one that is written again soon, and whole, gains nothing by it.
     fn trims_slots(&self) -> bool {
         false
     }

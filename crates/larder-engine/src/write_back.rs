@@ -288,7 +288,11 @@ impl Shared {
             // Another writer may have stored the same content since it was looked up.
             |state| self.map_known(state, lba, fingerprint?),
             |state, place| {
-                self.counters.note_stored(place.stored_len, self.geometry.chunk_bytes);
+                self.counters.note_stored(
+                    place.stored_len,
+                    self.geometry.chunk_bytes,
+                    self.geometry.record_step_bytes(),
+                );
                 state.map_dirty(lba, NewMapping::Unique { place, fingerprint }, fingerprint)
             },
         )
@@ -382,7 +386,7 @@ impl Shared {
             NewRecord { class, lba, of, encoding: encoded.encoding, payload },
             |_| None,
             |state, place| {
-                self.counters.note_stored(place.stored_len, packed.len());
+                self.counters.note_stored(place.stored_len, packed.len(), self.geometry.record_step_bytes());
                 state.map_dirty(lba, NewMapping::Fragment { place, sectors: valid }, None)
             },
         )

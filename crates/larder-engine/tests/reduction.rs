@@ -6,6 +6,7 @@ mod common;
 use common::*;
 use larder_device::rng::Rng;
 use larder_engine::{Compression, WriteMode, designs};
+use larder_format::StoreKind;
 
 const CHUNK: usize = 8 << 10;
 
@@ -238,6 +239,30 @@ fn without_deduplication_every_copy_is_stored() {
     let status = world.status();
     assert_eq!((status.counts.stored_records, status.counts.duplicate_chunks), (10, 0));
     assert_same(&world.read(9 * CHUNK as u64, CHUNK), &noise(1, CHUNK), "a copy");
+}
+
+/// What records take of the flash is what the share that is dirty goes by.
+#[test]
+fn records_take_whole_slots_or_subchunks_where_there_are_such() {
+    let world = World::new(6, Setup::default());
+    let mut taken = 0;
+    for lba in 0..100 {
+        world.write(lba * CHUNK as u64, &text(lba, CHUNK));
+        let counts = world.status().counts;
+        let record = counts.stored_flash_bytes - taken;
+        taken = counts.stored_flash_bytes;
+        let design = designs::find(design::chosen()).expect("a design");
+        let whole = match design.kind() {
+            StoreKind::Weus => 1,
+            StoreKind::Slots | StoreKind::Buckets => u64::from(world.status().weu_bytes),
+        };
+        assert!(record > 0 && record.is_multiple_of(whole), "{record} bytes, in steps of {whole}");
+    }
+    let counts = world.status().counts;
+    assert!(taken >= counts.stored_bytes, "{taken} for {}", counts.stored_bytes);
+    if designs::find(design::chosen()).is_ok_and(|design| design.kind() == StoreKind::Weus) {
+        assert_eq!(taken, counts.stored_bytes);
+    }
 }
 
 fn stored_bytes(compression: Compression, make: fn(u64, usize) -> Vec<u8>) -> u64 {

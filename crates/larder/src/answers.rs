@@ -67,18 +67,20 @@ impl Bare {
 }
 
 impl Served {
+    fn refuse_clients(&self) -> Result<(), String> {
+        match connections_of(&self.servers) {
+            0 => Ok(()),
+            1 => Err("a client is connected: disconnect it, then detach".to_owned()),
+            connections => Err(format!("{connections} clients are connected: disconnect them, then detach")),
+        }
+    }
+
     /// Detaches and ends the process. Clients that are connected would find the volume gone under them.
     fn detach(&self) -> control::Reply {
-        let connections = connections_of(&self.servers);
-        if connections > 0 {
-            return Err(format!("{connections} clients are connected: disconnect them, then detach"));
-        }
+        self.refuse_clients()?;
         // What takes long goes first; who connected meanwhile is seen.
         flush(&self.cache).map_err(|why| format!("the cache stays attached: {why}"))?;
-        let connections = connections_of(&self.servers);
-        if connections > 0 {
-            return Err(format!("{connections} clients are connected: disconnect them, then detach"));
-        }
+        self.refuse_clients()?;
         let done = detach(&self.cache);
         if !self.cache.is_closed() {
             return done;

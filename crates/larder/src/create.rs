@@ -20,8 +20,9 @@ use larder_core::austere::config::SUBCHUNK_BYTES_LEAST;
 use larder_device::{BlockDevice, IoBuf, driver::block_on, file::FileId};
 use larder_engine::{
     CreateOptions, EngineError,
+    asked::Asked,
     create::{create, plan},
-    designs::{self, EngineDesign},
+    designs,
     status::{compression_name, mode_name},
     superblock,
 };
@@ -69,27 +70,19 @@ pub fn run(args: &CreateArgs) -> Outcome {
     let flash = Target::find(args)?;
     // (2)
     let design = designs::find(args.design).map_err(Failure::failed)?;
-    let mut open = CreateOptions { chunk_bytes: args.chunk, ..CreateOptions::default() };
-    // A slot may be smaller where chunks are compressed.
-    open.compression = args.compress.map_or(open.compression, Into::into);
-    // What nobody said is as the design has it; what somebody did is refused where the design cannot.
-    design.fit(&mut open);
+    refuse_contradictions(args)?;
+    // No device has a part in what a design lacks: it is wrong usage.
+    let asked = design.options(&asked(args)).map_err(|error| Failure::Usage(error.to_string()))?;
     let options = CreateOptions {
-        chunk_bytes: args.chunk,
-        weu_bytes: args.weu.unwrap_or(open.weu_bytes),
         mode: args.mode.into(),
-        design: args.design,
-        compression: args.compress.map_or(open.compression, Into::into),
-        dedup: args.dedup.map_or(open.dedup, |dedup| dedup == Switch::On),
-        fp_index_percent: args.fp_index.unwrap_or(open.fp_index_percent),
         ram_budget_bytes: args.ram,
         name: args.name.clone(),
         origin_uri: origin.canonical_uri.clone(),
         origin_identity: origin.identity,
         flash_uuid: random()?,
         hash_key: random()?,
+        ..asked
     };
-    refuse_contradictions(args, design, &options)?;
     check_texts(args, &options)?;
     plan(flash.bytes, flash.sector_bytes, origin_bytes, &options)
         .map_err(|error| refused_plan(args, &flash, &options, &error))?;
@@ -279,13 +272,19 @@ fn refuse_content(path: &Path, device: &dyn BlockDevice) -> Outcome {
     Ok(())
 }
 
-/// Refuses options that the design does not have, and those of which one says the contrary of another. No device has a part in that.
-fn refuse_contradictions(args: &CreateArgs, design: &EngineDesign, options: &CreateOptions) -> Outcome {
-    let lacks = |error: EngineError| Failure::Usage(error.to_string());
-    if args.fp_index.is_some() {
-        design.check_fp_index_asked().map_err(lacks)?;
+/// What may be left to the design.
+fn asked(args: &CreateArgs) -> Asked {
+    Asked {
+        chunk_bytes: args.chunk,
+        weu_bytes: args.weu,
+        compression: args.compress.map(Into::into),
+        dedup: args.dedup.map(|dedup| dedup == Switch::On),
+        fp_index_percent: args.fp_index,
     }
-    design.check(options).map_err(lacks)?;
+}
+
+/// Refuses options of which one says the contrary of another, whatever the design.
+fn refuse_contradictions(args: &CreateArgs) -> Outcome {
     match (args.dedup, args.fp_index) {
         (Some(Switch::Off), Some(percent)) if percent > 0 => Err(Failure::Usage(format!(
             "--dedup off --fp-index {percent}: without deduplication there is no FP index; leave one of the two out"

@@ -280,6 +280,27 @@ fn the_long_suites_take_every_design() {
     assert_eq!(listed("SLOT_DESIGNS"), of_store(false), "the others");
 }
 
+/// A suite is a file beside others, or a folder with a `main.rs` or of that name.
+#[test]
+fn each_suite_is_told_in_the_document() {
+    let told = fs::read_to_string(root().join("docs/TESTING.md")).expect("the document");
+    let mut missing = BTreeSet::new();
+    for (path, _) in rust_files() {
+        let path = short(&path);
+        let Some((_, suite)) = path.split_once("/tests/") else { continue };
+        let named = match suite.split_once('/') {
+            None => suite.to_owned(),
+            Some((folder, "main.rs")) => format!("{folder}/"),
+            // What suites share.
+            Some(_) => continue,
+        };
+        if path.starts_with("crates/") && !told.contains(&named) {
+            missing.insert(path);
+        }
+    }
+    assert!(missing.is_empty(), "not in TESTING.md: {missing:?}");
+}
+
 #[test]
 fn tracked_files_are_small() {
     let large: Vec<String> = files()

@@ -129,7 +129,20 @@ fn create_refuses_a_wrong_geometry() {
         // What a design does not leave open.
         (
             &["--size", "64M", "--design", "d-lru", "--compress", "lz4"],
-            &["d-lru", "compress", "nitro, cd-arc, austere"],
+            &["d-lru", "compress", "or take nitro, cd-arc, austere"],
+        ),
+        // Those that are named take all that is asked, not the one option alone.
+        (
+            &["--size", "64M", "--design", "d-lru", "--compress", "lz4", "--chunk", "4K"],
+            &["d-lru", "switch compression off, or take nitro, cd-arc"],
+        ),
+        (
+            &["--size", "64M", "--design", "lru", "--compress", "zstd", "--dedup", "off"],
+            &["lru", "switch compression off, or take nitro, cd-arc"],
+        ),
+        (
+            &["--size", "64M", "--design", "austere", "--compress", "lz4", "--dedup", "off"],
+            &["austere", "switch that on, or take nitro, cd-arc"],
         ),
         (
             &["--size", "64M", "--design", "austere", "--weu", "1M"],

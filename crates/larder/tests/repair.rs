@@ -474,7 +474,7 @@ fn a_dump_prints_any_structure() {
         (&["segments", "--slot", "9999"][..], 1, "slots 0 to"),
         (&["record", "--lba", "99999999"], 1, "chunks 0 to"),
         (&["record", "--lba", "2000"], 1, "not cached"),
-        (&["record", "--at", "5"], 1, "no WEU slot"),
+        (&["record", "--at", "5"], 1, "is in no slot"),
         (&["record", "--at", "-5"], 2, "--at"),
         (&["history", "--lba", "99999999"], 1, "chunks 0 to"),
         (&["mappings", "--lba", "99999999"], 1, "chunks 0 to"),

@@ -104,7 +104,7 @@ async fn listed_at(
     let end = layout.weu_offset + u64::from(layout.slot_count) * weu_bytes;
     if !(layout.weu_offset..end).contains(&offset) {
         return Err(EngineError::Invalid(format!(
-            "flash offset {offset} is in no WEU slot: those are at {} to {end}",
+            "flash offset {offset} is in no slot: those are at {} to {end}",
             layout.weu_offset
         )));
     }

@@ -8,8 +8,9 @@
 
 use super::{Looking, Store, slots::shares_all};
 use crate::{
+    asked::Refusal,
     config::CreateOptions,
-    designs::{self, DesignLayout},
+    designs::DesignLayout,
     error::EngineError,
     region::scan::generations,
     verify::{
@@ -105,25 +106,23 @@ impl Store for Buckets {
         options.fp_index_percent = 100;
     }
 
-    fn check(&self, options: &CreateOptions) -> Result<(), String> {
+    fn check(&self, options: &CreateOptions) -> Result<(), Refusal> {
         let is_compressed = options.compression != Compression::Off;
         if is_compressed && !compression_saves(options) {
-            let others = designs::names_where(|store| store.can_compress() && store.kind() != StoreKind::Buckets);
-            let chunk = options.chunk_bytes;
-            return Err(format!(
-                "keeps a chunk in whole subchunks of {SUBCHUNK_BYTES_LEAST} bytes at least, so that chunks of {chunk} bytes would be \
-                 compressed for nothing: switch compression off, or take chunks of {} bytes or more, or {others}",
-                2 * SUBCHUNK_BYTES_LEAST
-            ));
+            let why = format!(
+                "keeps a chunk in whole subchunks of {SUBCHUNK_BYTES_LEAST} bytes at least, so that chunks of {} bytes would be \
+                 compressed for nothing",
+                options.chunk_bytes
+            );
+            let larger = 2 * SUBCHUNK_BYTES_LEAST;
+            return Err(Refusal::new(why, format!("switch compression off, take chunks of {larger} bytes or more")));
         }
         let subchunk = subchunk_bytes(options.chunk_bytes, is_compressed);
         if options.weu_bytes != subchunk {
-            let others = designs::names_where(|store| store.kind() == StoreKind::Weus);
-            return Err(format!(
-                "has slots for parts of a chunk, of {subchunk} bytes here, and no WEUs: leave their size out, or take {others}"
-            ));
+            let why = format!("has slots for parts of a chunk, of {subchunk} bytes here, and no WEUs");
+            return Err(Refusal::new(why, "leave their size out"));
         }
-        shares_all(options.dedup, options)
+        shares_all(options)
     }
 
     fn has_made(&self, superblock: &Superblock) -> bool {

@@ -9,6 +9,7 @@
 
 use super::Store;
 use crate::{
+    asked::Refusal,
     config::CreateOptions,
     designs::{self, DesignLayout},
     error::EngineError,
@@ -57,14 +58,6 @@ impl Store for Slots {
 
     fn can_share(&self) -> bool {
         self.dedup
-    }
-
-    fn can_copy(&self) -> bool {
-        !self.dedup
-    }
-
-    fn can_compress(&self) -> bool {
-        false
     }
 
     /// What a slot takes, and the design's own entries for it, is shared out to the addresses that may have it.
@@ -119,25 +112,20 @@ impl Store for Slots {
         options.fp_index_percent = 100;
     }
 
-    fn check(&self, options: &CreateOptions) -> Result<(), String> {
+    fn check(&self, options: &CreateOptions) -> Result<(), Refusal> {
         if options.weu_bytes != options.chunk_bytes {
-            let others = designs::names_where(|store| store.kind() == StoreKind::Weus);
-            return Err(format!("has slots of one chunk, and no WEUs: leave their size out, or take {others}"));
+            return Err(Refusal::new("has slots of one chunk, and no WEUs", "leave their size out"));
         }
         if options.compression != Compression::Off {
-            return Err(format!(
-                "stores chunks in slots of their size and does not compress: switch compression off, or take {}",
-                designs::names_where(|store| store.can_compress())
+            return Err(Refusal::new(
+                "stores chunks in slots of their size and does not compress",
+                "switch compression off",
             ));
         }
         match (self.dedup, options.dedup) {
-            (true, dedup) => shares_all(dedup, options),
-            (false, false) if options.fp_index_percent == 100 => Ok(()),
-            (false, false) => Err(no_fp_index()),
-            (false, true) => Err(format!(
-                "does not deduplicate: switch deduplication off, or take {}",
-                designs::names_where(|store| store.can_share())
-            )),
+            (true, _) => shares_all(options),
+            (false, false) => Ok(()),
+            (false, true) => Err(Refusal::new("does not deduplicate", "switch deduplication off")),
         }
     }
 
@@ -152,28 +140,16 @@ impl Store for Slots {
     }
 }
 
-/// What is said of a size of the FP index to a design that has none.
-pub fn no_fp_index() -> String {
-    format!(
-        "does not deduplicate, and has no FP index: leave its size out, or take {}",
-        designs::names_where(|store| store.kind() == StoreKind::Weus)
-    )
-}
-
 /// Refuses options by which a design that knows all contents would not.
 ///
 /// # Errors
 /// As [`Store::check`].
-pub fn shares_all(dedup: bool, options: &CreateOptions) -> Result<(), String> {
-    match (dedup, options.fp_index_percent) {
+pub fn shares_all(options: &CreateOptions) -> Result<(), Refusal> {
+    match (options.dedup, options.fp_index_percent) {
         (true, 100) => Ok(()),
-        (true, _) => Err(format!(
-            "has the fingerprints of all that is stored: leave the size of the FP index out, or take {}",
-            designs::names_where(|store| store.kind() == StoreKind::Weus)
-        )),
-        (false, _) => Err(format!(
-            "deduplicates, with all its fingerprints: switch that on, or take {}",
-            designs::names_where(|store| store.can_copy())
-        )),
+        (true, _) => {
+            Err(Refusal::new("has the fingerprints of all that is stored", "leave the size of the FP index out"))
+        }
+        (false, _) => Err(Refusal::new("deduplicates, with all its fingerprints", "switch that on")),
     }
 }

@@ -6,6 +6,7 @@
 
 use super::{RECORD_BATCH_MAX, Store};
 use crate::{
+    asked::Refusal,
     config::CreateOptions,
     designs::DesignLayout,
     error::EngineError,
@@ -35,10 +36,6 @@ impl Store for Weus {
         StoreKind::Weus
     }
 
-    fn can_copy(&self) -> bool {
-        true
-    }
-
     fn index_bytes_max(&self, _chunk_bytes: u32) -> u64 {
         self.index_bytes_max
     }
@@ -55,9 +52,9 @@ impl Store for Weus {
 
     fn fit(&self, _options: &mut CreateOptions) {}
 
-    fn check(&self, options: &CreateOptions) -> Result<(), String> {
+    fn check(&self, options: &CreateOptions) -> Result<(), Refusal> {
         match options.weu_bytes == options.chunk_bytes {
-            true => Err("fills WEUs, and none of a single chunk".into()),
+            true => Err(Refusal::new("fills WEUs, and none of a single chunk", "give them room for several")),
             false => Ok(()),
         }
     }
@@ -104,6 +101,10 @@ impl Store for Weus {
         };
         data[..SEGMENT_HEADER_BYTES].copy_from_slice(&encode_header(&header));
         Ok(())
+    }
+
+    fn record_step_bytes(&self, _layout: &Layout) -> u32 {
+        1
     }
 
     fn is_full_with_one(&self) -> bool {

@@ -80,7 +80,7 @@ pub struct DumpArgs {
     /// log: the frame at this flash offset; record: the one at this flash offset
     #[arg(long, value_name = "OFFSET", value_parser = size::parse, allow_hyphen_values = true)]
     pub at: Option<u64>,
-    /// segments: those of this WEU slot, a free one too
+    /// segments: those of this slot of the flash, a free one too
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub slot: Option<u32>,
     /// record, history, mappings: of the chunk with this number
@@ -102,7 +102,7 @@ pub enum DumpPart {
     Checkpoint,
     /// Frames and entries of the metadata log
     Log,
-    /// The WEU slots
+    /// The slots of the flash: of WEUs, chunks or subchunks
     Slots,
     /// What is mapped where, by address; trimmed runs apart
     Mappings,

@@ -98,7 +98,7 @@ fn is_svg(path: &Path) -> Outcome {
     let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
     match extension.eq_ignore_ascii_case("svg") {
         true => Ok(()),
-        false => Err(Failure::failed(format_args!(
+        false => Err(Failure::Usage(format!(
             "--plot {}: charts are SVG files: name one that ends in .svg (rsvg-convert and browsers make other formats of it)",
             path.display()
         ))),

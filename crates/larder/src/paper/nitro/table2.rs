@@ -41,7 +41,7 @@ pub fn run(lab: &mut Lab<'_>, means: &Means) -> Result<Report, String> {
     let of_all = [
         "Extent (ND, NC) is the design lru, the others are nitro; a WEU is a 64th of the cache, 512 KiB at least. That the \
          paper's extents do worse it lays to small overwrites inside its SSD; the SSD here has the same time for any write \
-         and collects no garbage, so that part cannot show. What shows is the other side of WEUs: an extent is overwritten in place, \
+         and collects no garbage, so that part cannot show. What shows is the other side of WEUs: the slot of an extent that is overwritten is free at once, \
          and what is overwritten in a WEU lies there until the WEU goes, which has what is dirty in it written to the disk. \
          `nitro-table2-modelled` has the same from the model of time, with the SSD's collection in it.",
     ];

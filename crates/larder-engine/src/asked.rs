@@ -1,0 +1,149 @@
+//! What is asked of a new cache: options of which a design may have some in one way only.
+//!
+//! Invariants: what nobody asked for is as the design has it; what somebody did is taken, or refused with the designs that take all
+//! that is asked.
+//!
+//! What it does not do: look at devices; [`create`](crate::create) does.
+
+use crate::{
+    config::CreateOptions,
+    designs::{DESIGNS, EngineDesign, names_of},
+    error::EngineError,
+};
+use larder_format::Compression;
+
+/// Options of a new cache that may be left to its design.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked {
+    /// Bytes of a chunk.
+    pub chunk_bytes: u32,
+    /// Bytes of a WEU.
+    pub weu_bytes: Option<u32>,
+    /// How chunks are compressed.
+    pub compression: Option<Compression>,
+    /// Whether equal content is kept once.
+    pub dedup: Option<bool>,
+    /// The FP index ratio in percent.
+    pub fp_index_percent: Option<u8>,
+}
+
+impl From<&CreateOptions> for Asked {
+    /// All of them; a full FP index is what a design has that was not asked.
+    fn from(options: &CreateOptions) -> Asked {
+        Asked {
+            chunk_bytes: options.chunk_bytes,
+            weu_bytes: Some(options.weu_bytes),
+            compression: Some(options.compression),
+            dedup: Some(options.dedup),
+            fp_index_percent: Some(options.fp_index_percent).filter(|&percent| percent != 100),
+        }
+    }
+}
+
+/// Why a store does not take options: the end of a sentence that begins with its design.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    /// What is wrong.
+    pub why: String,
+    /// What to ask in its place, of the same design.
+    pub instead: String,
+}
+
+impl Refusal {
+    pub fn new(why: impl Into<String>, instead: impl Into<String>) -> Refusal {
+        Refusal { why: why.into(), instead: instead.into() }
+    }
+}
+
+impl EngineDesign {
+    /// The options that come of what is asked.
+    ///
+    /// # Errors
+    /// One sentence on what the design cannot have, with the designs that take all that is asked, if any does.
+    pub fn options(&self, asked: &Asked) -> Result<CreateOptions, EngineError> {
+        match self.look_at(asked) {
+            Ok(options) => Ok(options),
+            Err(Refusal { why, instead }) => {
+                let others = names_of(DESIGNS.iter().filter(|design| design.look_at(asked).is_ok()));
+                let or_take = if others.is_empty() { String::new() } else { format!(", or take {others}") };
+                Err(self.refusal(&format!("{why}: {instead}{or_take}")))
+            }
+        }
+    }
+
+    /// Refuses options that this design cannot have.
+    ///
+    /// # Errors
+    /// As [`EngineDesign::options`].
+    pub fn check(&self, options: &CreateOptions) -> Result<(), EngineError> {
+        self.options(&Asked::from(options)).map(|_| ())
+    }
+
+    fn look_at(&self, asked: &Asked) -> Result<CreateOptions, Refusal> {
+        if asked.fp_index_percent.is_some() && !self.can_share() {
+            return Err(Refusal::new("does not deduplicate, and has no FP index", "leave its size out"));
+        }
+        let mut options = CreateOptions { chunk_bytes: asked.chunk_bytes, ..CreateOptions::default() };
+        // A slot may be smaller where chunks are compressed.
+        options.compression = asked.compression.unwrap_or(options.compression);
+        self.fit(&mut options);
+        let options = CreateOptions {
+            weu_bytes: asked.weu_bytes.unwrap_or(options.weu_bytes),
+            compression: asked.compression.unwrap_or(options.compression),
+            dedup: asked.dedup.unwrap_or(options.dedup),
+            fp_index_percent: asked.fp_index_percent.unwrap_or(options.fp_index_percent),
+            ..options
+        };
+        self.store.check(&options).map(|()| options)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All that can be asked, in all ways.
+    fn all() -> impl Iterator<Item = Asked> {
+        let chunks = [4 << 10, 8 << 10, 32 << 10];
+        let weus = [None, Some(8 << 10), Some(1 << 20)];
+        let compressions = [None, Some(Compression::Off), Some(Compression::Lz4), Some(Compression::Zstd)];
+        let (dedups, percents) = ([None, Some(false), Some(true)], [None, Some(0), Some(50), Some(100)]);
+        chunks.into_iter().flat_map(move |chunk_bytes| {
+            weus.into_iter().flat_map(move |weu_bytes| {
+                compressions.into_iter().flat_map(move |compression| {
+                    dedups.into_iter().flat_map(move |dedup| {
+                        let asked = Asked { chunk_bytes, weu_bytes, compression, dedup, fp_index_percent: None };
+                        percents.into_iter().map(move |fp_index_percent| Asked { fp_index_percent, ..asked })
+                    })
+                })
+            })
+        })
+    }
+
+    #[test]
+    fn a_refusal_names_the_designs_that_take_what_is_asked() {
+        for asked in all() {
+            let take: Vec<_> = DESIGNS.iter().filter(|design| design.options(&asked).is_ok()).collect();
+            let named = take.iter().map(|design| design.name).collect::<Vec<_>>().join(", ");
+            for design in DESIGNS {
+                match design.options(&asked) {
+                    Ok(options) => {
+                        assert_eq!(options.design, design.id);
+                        assert!(asked.weu_bytes.is_none_or(|bytes| bytes == options.weu_bytes), "{asked:?}");
+                        assert!(asked.compression.is_none_or(|asked| asked == options.compression), "{asked:?}");
+                        assert!(asked.dedup.is_none_or(|dedup| dedup == options.dedup), "{asked:?}");
+                        // What it made of that is itself taken.
+                        design.check(&options).expect(design.name);
+                    }
+                    Err(refused) => {
+                        let refused = refused.to_string();
+                        assert!(refused.contains(&format!("the design {} ", design.name)), "{refused}");
+                        let ends = if named.is_empty() { String::new() } else { format!(", or take {named}") };
+                        assert!(refused.ends_with(&ends), "{asked:?}: {refused}");
+                        assert_eq!(refused.matches(", or take").count(), usize::from(!named.is_empty()), "{refused}");
+                    }
+                }
+            }
+        }
+    }
+}
