@@ -3,9 +3,16 @@
 //! often as it is written (50). How many operations the requests of a sample make is counted in a round before. The same with
 //! time: requests of a page each, 16 outstanding, on a drive with its planes, buses, buffer and link.
 //!
+//! Where contents repeat, a page that the host writes makes fewer operations, so that these a second fall by themselves: bytes
+//! that the host writes a second stand beside them.
+//!
 //! What it does not do: judge. Run with `cargo bench -p larder-sim --bench ssd`.
 
-use divan::{Bencher, counter::ItemsCount};
+use divan::{
+    Bencher,
+    counter::{BytesCount, ItemsCount},
+};
+use larder_core::Fingerprint;
 use larder_sim::ssd::{
     ftl::{Ftl, FtlKind, PageWrite},
     geometry::Lpn,
@@ -16,6 +23,8 @@ use larder_sim::ssd::{
 
 /// Pages that the requests of a sample write or read.
 const REQUESTS: u32 = 1_000_000;
+/// Contents of which each page that repeats one has any, as likely as any other.
+const REPEATED_CONTENTS: u32 = 200_000;
 /// Requests that are not over, with time.
 const OUTSTANDING: usize = 16;
 
@@ -86,6 +95,33 @@ fn bench(bencher: Bencher<'_, '_>, profile: &Profile, name: &str, reads_percent:
     bencher.counter(ItemsCount::new(operations)).bench_local(|| requests(&mut *ftl, &mut random, reads_percent));
 }
 
+/// Writes at random, of which so many in a hundred have one of the contents that repeat, and the others one that nobody knows,
+/// which no page had before.
+fn repeating_writes(ftl: &mut dyn Ftl, random: &mut Random, repeated_percent: u32) {
+    for _ in 0..REQUESTS {
+        let lpn = Lpn(random.below(ftl.logical_pages()));
+        let repeats = random.below(100) < repeated_percent;
+        let content = repeats.then(|| Fingerprint(u128::from(random.below(REPEATED_CONTENTS)).to_be_bytes()));
+        ftl.write(&[PageWrite { lpn, content }], &mut Nobody);
+    }
+}
+
+fn bench_repeating(bencher: Bencher<'_, '_>, profile: &Profile, name: &str, repeated_percent: u32) {
+    let mut ftl = full(profile, name);
+    let mut random = Random(20_266);
+    // Until what lies on the drive repeats as often as what is written.
+    for _ in 0..(ftl.logical_pages() / REQUESTS).clamp(1, 16) {
+        repeating_writes(&mut *ftl, &mut random, repeated_percent);
+    }
+    let before = ftl.counts().clone();
+    repeating_writes(&mut *ftl, &mut random, repeated_percent);
+    let done = ftl.counts().since(&before);
+    let operations = done.pages_programmed() + done.pages_read();
+    let bytes = done.host_pages_written * u64::from(profile.geometry.page_bytes);
+    let bencher = bencher.counter(ItemsCount::new(operations)).counter(BytesCount::new(bytes));
+    bencher.bench_local(|| repeating_writes(&mut *ftl, &mut random, repeated_percent));
+}
+
 /// CAFTL's drive, whole: 40 GiB in pages of 4 KiB.
 #[divan::bench(args = [0, 50], sample_count = 5, sample_size = 1)]
 fn caftl(bencher: Bencher<'_, '_>, reads_percent: u32) {
@@ -97,6 +133,12 @@ fn caftl(bencher: Bencher<'_, '_>, reads_percent: u32) {
 #[divan::bench(args = [0, 50], sample_count = 5, sample_size = 1)]
 fn caftl_deduplicating(bencher: Bencher<'_, '_>, reads_percent: u32) {
     bench(bencher, &Profile::named("caftl").expect("a profile"), "caftl", reads_percent);
+}
+
+/// The same where contents repeat: pages are shared, given up and found again, and the store has its entries changed for it.
+#[divan::bench(args = [20, 60], sample_count = 5, sample_size = 1)]
+fn caftl_repeating(bencher: Bencher<'_, '_>, repeated_percent: u32) {
+    bench_repeating(bencher, &Profile::named("caftl").expect("a profile"), "caftl", repeated_percent);
 }
 
 /// The same with the external merge behind each collection: it reads what has no fingerprint yet, and sorts.
