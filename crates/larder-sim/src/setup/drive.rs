@@ -10,6 +10,9 @@
 //! A layer that is made for write-evict units has the cache's as its own. A unit is whole blocks: where it is not, blocks have fewer
 //! pages first, half as many at a time, until it is.
 //!
+//! What a profile keeps beside what its host has is for layers that have to copy. Under one that drops data by itself a drive has none of
+//! it unless it is asked for: its flash is the cache's, to whole rows of blocks, and the log lies on that.
+//!
 //! Drives that stand side by side have [one shape](with_equal_blocks), for erasures of blocks of other sizes are no figures to compare.
 //!
 //! Invariants: a number that cannot hold is refused where it is given, with the field and its range. Numbers that are given
@@ -117,13 +120,15 @@ pub struct DriveSetup {
     pub only_data: bool,
     /// Its planes and blocks, where they are said; else it is cut as it needs.
     pub shape: Option<Shape>,
+    /// Whether the profile's over-provisioning was asked for, and holds under each layer.
+    pub keeps_spare: bool,
 }
 
 impl PartialEq for DriveSetup {
     fn eq(&self, other: &DriveSetup) -> bool {
-        let DriveSetup { profile, ftl, capacity, only_data, shape } = other;
+        let DriveSetup { profile, ftl, capacity, only_data, shape, keeps_spare } = other;
         let is_same = self.capacity == *capacity && self.only_data == *only_data && self.shape == *shape;
-        is_same && self.profile == *profile && self.ftl.name == ftl.name
+        is_same && self.keeps_spare == *keeps_spare && self.profile == *profile && self.ftl.name == ftl.name
     }
 }
 
@@ -181,7 +186,10 @@ const FIELDS: &[Field] = &[
         name: "over_provisioning_percent",
         range: (0.0, OVER_PROVISIONING_PERCENT_MAX),
         kind: Kind::Any,
-        set: |drive, value| drive.profile.geometry.over_provisioning_percent = value,
+        set: |drive, value| {
+            drive.profile.geometry.over_provisioning_percent = value;
+            drive.keeps_spare = true;
+        },
     },
     Field {
         name: "collection_threshold_percent",
@@ -220,7 +228,7 @@ impl Field {
 impl DriveSetup {
     /// A drive as large as the flash of its cache.
     pub fn new(profile: Profile, ftl: &'static FtlKind) -> DriveSetup {
-        DriveSetup { profile, ftl, capacity: Capacity::OfCache, only_data: false, shape: None }
+        DriveSetup { profile, ftl, capacity: Capacity::OfCache, only_data: false, shape: None, keeps_spare: false }
     }
 
     /// The names of what [`DriveSetup::with`] sets.
@@ -292,6 +300,14 @@ impl DriveSetup {
             .map_err(|error| format!("a drive {} with {}: {error}", self.profile.name, self.ftl.name))
     }
 
+    /// Without what it has beside its host's bytes, where its layer has no need of that and nobody asked for it.
+    fn without_needless_spare(mut self) -> DriveSetup {
+        if self.ftl.drops && !self.keeps_spare {
+            self.profile.geometry.over_provisioning_percent = 0.0;
+        }
+        self
+    }
+
     pub(crate) fn made(&self, flash_bytes: u64, weu_bytes: Option<u64>) -> Result<Host, OutOfRange> {
         let bytes = match self.capacity {
             Capacity::OfCache => flash_bytes,
@@ -302,7 +318,8 @@ impl DriveSetup {
             Capacity::Bytes(bytes) => bytes,
         };
         let weu_bytes = weu_bytes.filter(|_| self.ftl.make_for_weus.is_some());
-        self.tried(bytes, weu_bytes).map_err(|error| self.with_enough(error, bytes, weu_bytes))
+        let drive = self.without_needless_spare();
+        drive.tried(bytes, weu_bytes).map_err(|error| drive.with_enough(error, bytes, weu_bytes))
     }
 
     /// The drive with room for so many bytes, with more blocks a plane where it has none in few.
@@ -451,6 +468,35 @@ mod tests {
     /// The figure in "has to be at least 9.3, with which the layer has room".
     fn least_said(why: &str) -> Option<f64> {
         why.split("has to be at least ").nth(1)?.split(", with which the layer has room: ").next()?.parse().ok()
+    }
+
+    /// As a drive comes, one that drops data is as large as its cache, to a row of blocks; one that does not has what its profile has beside
+    /// that. What is asked for, each has.
+    #[test]
+    fn a_layer_that_drops_has_no_spare_flash_unless_it_is_asked_for() {
+        const FLASH: u64 = 64 << 20;
+        for profile in PROFILES {
+            let own = profile.geometry.over_provisioning_percent;
+            for kind in FTLS {
+                let spare = |drive: DriveSetup| {
+                    let host = drive.build(FLASH, None).expect("a drive");
+                    let geometry = host.profile().geometry;
+                    let row = u64::from(geometry.planes()) * geometry.block_bytes();
+                    assert_eq!(kind.drops, host.ftl().drops_unasked() || host.ftl().write_unit_pages() > 1);
+                    (geometry.physical_bytes() - FLASH, row, geometry.over_provisioning_percent)
+                };
+                let name = format!("{} with {}", profile.name, kind.name);
+                let drive = DriveSetup::new(*profile, kind);
+                let (bytes, row, percent) = spare(drive);
+                let least = (FLASH as f64 * own / 100.0) as u64;
+                match kind.drops {
+                    true => assert!(bytes < row && percent == 0.0, "{name}: {bytes} in rows of {row}"),
+                    false => assert!(bytes >= least && percent == own, "{name}: {bytes}"),
+                }
+                let asked = drive.with("over_provisioning_percent", own).expect("a number");
+                assert!(spare(asked).0 >= least && spare(asked).2 == own, "{name}");
+            }
+        }
     }
 
     /// Blocks are whole: here 9.3% do, 9.4% and 9.5% do not, and 9.6% do again.

@@ -16,7 +16,8 @@
 //! | Nitro's ([`FlashTierOptions::lru`]) | of the logical block used least recently | as SE-Util |
 //!
 //! No capacity is reserved, as Nitro section 5.4 has it for its modified drives with WEUs: the host's address space is
-//! as large as it is made, and whatever does not fit beside the log is dropped. FlashTier has the addresses of the
+//! as large as it is made, and whatever does not fit beside the log is dropped. A profile's over-provisioning is not
+//! added under a cache unless it is asked for (`setup/drive.rs`): with more than the log takes nothing would be dropped. FlashTier has the addresses of the
 //! whole disk there. The log's share is Nitro's for hybrid drives, 10%, and for SE-Merge twice that. A host that gives out
 //! slots of such a space has it in its hand what that erases: a dropped block that it writes from its first page on is
 //! taken in place, any other order goes through the log; and a block that was just begun has the fewest valid pages.

@@ -166,6 +166,8 @@ pub struct FtlKind {
     pub make: Make,
     /// Makes one for a cache that fills and evicts write-evict units, where the layer is made for such.
     pub make_for_weus: Option<MakeForWeus>,
+    /// Whether it drops what has no room, and so does without flash beside what the host has.
+    pub drops: bool,
 }
 
 impl FtlKind {
@@ -194,66 +196,77 @@ pub const FTLS: &[FtlKind] = &[
         about: "page-mapped, greedy collection, knows no TRIM",
         make: |profile| make_page_mapped(profile, false),
         make_for_weus: None,
+        drops: false,
     },
     FtlKind {
         name: "page-trim",
         about: "page-mapped, greedy collection, takes TRIM",
         make: |profile| make_page_mapped(profile, true),
         make_for_weus: None,
+        drops: false,
     },
     FtlKind {
         name: "caftl",
         about: "CAFTL: deduplicates in line and out of line; baseline page-trim",
         make: |profile| make_caftl(profile, CaftlOptions::default()),
         make_for_weus: None,
+        drops: false,
     },
     FtlKind {
         name: "caftl-collecting",
         about: "CAFTL that merges out of line with each collection, too, and not in idle time alone",
         make: |profile| make_caftl(profile, CaftlOptions { merges_collecting: true, ..CaftlOptions::default() }),
         make_for_weus: None,
+        drops: false,
     },
     FtlKind {
         name: "caftl-accelerated",
         about: "CAFTL with sampling units of 128 KiB, CRC32 pre-hashing and the dynamic switch; sample bytes are synthetic",
         make: |profile| make_caftl(profile, CaftlOptions::accelerated()),
         make_for_weus: None,
+        drops: false,
     },
     FtlKind {
         name: "hybrid",
         about: "hybrid log-block mapping (FAST), 10% log blocks, knows no TRIM",
         make: |profile| make_hybrid(profile, false),
         make_for_weus: None,
+        drops: false,
     },
     FtlKind {
         name: "hybrid-trim",
         about: "hybrid log-block mapping (FAST), 10% log blocks, takes TRIM",
         make: |profile| make_hybrid(profile, true),
         make_for_weus: None,
+        drops: false,
     },
     FtlKind {
         name: "flashtier",
         about: "FlashTier: hybrid, drops the clean data block with the fewest valid pages (SE-Util)",
         make: |profile| make_flashtier(profile, FlashTierOptions::default()),
         make_for_weus: None,
+        drops: true,
     },
     FtlKind {
         name: "flashtier-merge",
         about: "FlashTier whose log grows to 20% by what it drops (SE-Merge)",
         make: |profile| make_flashtier(profile, FlashTierOptions::merge()),
         make_for_weus: None,
+        drops: true,
     },
     FtlKind {
         name: "flashtier-lru",
         about: "FlashTier that drops the clean data block used least recently (Nitro's extent-LRU-mod)",
         make: |profile| make_flashtier(profile, FlashTierOptions::lru()),
         make_for_weus: None,
+        drops: true,
     },
     FtlKind {
         name: "weu",
         about: "takes and drops whole write-evict units, the one used least recently first (Nitro's WEU-LRU-mod)",
         make: |profile| make_weu_aligned(profile, None),
         make_for_weus: Some(|profile, weu_bytes| make_weu_aligned(profile, Some(weu_bytes))),
+        drops: true,
     },
 ];
 

@@ -261,7 +261,7 @@ impl Profile {
             return Err(OutOfRange::new("capacity", logical_bytes, range));
         }
         // The floor of `logical_pages` can lose a page: one more makes up for it.
-        let pages = pages as u64 + 1;
+        let pages = pages as u64 + u64::from(geometry.over_provisioning_percent > 0.0);
         match scale {
             Scale::Blocks => {
                 let a_row = u64::from(geometry.planes()) * u64::from(geometry.pages_per_block);
@@ -296,7 +296,7 @@ impl Profile {
             });
         let rows = u128::from(PAGES_MAX) / a_row.max(1) * a_row;
         // The one page more is that of `scaled_to`.
-        let physical = (rows as u64).saturating_sub(1);
+        let physical = (rows as u64).saturating_sub(u64::from(geometry.over_provisioning_percent > 0.0));
         let part = 1.0 + geometry.over_provisioning_percent / 100.0;
         let mut pages = (physical as f64 / part) as u64;
         while (pages as f64 * part).ceil() > physical as f64 {

@@ -10,7 +10,8 @@
 //! unit, or trims it.
 //!
 //! No capacity is reserved ("No space reservation is used for the modified SSD WEU variants"): the host has as many
-//! units as the flash, or more or less. Blocks that make no whole unit are left over. A unit that is written over is
+//! units as the flash, or more or less. Under a cache they are as many, unless over-provisioning is asked for
+//! (`setup/drive.rs`). Blocks that make no whole unit are left over. A unit that is written over is
 //! erased before, as there may be no other place for it.
 //!
 //! Erasures: of what the drive dropped, for [`Cause::Eviction`]; of what the host wrote over or trimmed, for

@@ -279,9 +279,9 @@ fn head(args: &SweepArgs, source: &Source<'_>) -> Outcome<Value> {
     let digest = |numbers: String| Value::from(format!("{:016x}", XxHash3_64::oneshot(numbers.as_bytes())));
     if let (Some(drive), Some(head)) = (args.drive.ssd, head.as_object_mut()) {
         // The translation layer is in the name of a setup.
-        let DriveSetup { profile, capacity, .. } = drive;
+        let DriveSetup { profile, capacity, keeps_spare, .. } = drive;
         head.insert("ssd".to_owned(), profile.name.into());
-        head.insert("ssd_numbers_xxh3".to_owned(), digest(format!("{profile:?} {capacity:?}")));
+        head.insert("ssd_numbers_xxh3".to_owned(), digest(format!("{profile:?} {capacity:?} {keeps_spare}")));
     }
     if let (Some(origin), Some(head)) = (args.time.origin, head.as_object_mut()) {
         head.insert("time_origin".to_owned(), origin.name.into());
