@@ -5,8 +5,8 @@
 //! FlashTier's write-dirty, write-clean and clean. [`DirtyPages`] is the drive's side: a page is dirty while anything on it is, and of
 //! blocks of them only so many may be; where there are more, the cache has to write back what has been dirty longest.
 //!
-//! Metadata is dirty for ever in write-back ([`DirtyPages::keep`]): without it nobody would find what is dirty. A cache is asked after
-//! each request of a chunk, which makes dirty what it stores of that chunk and nothing else: blocks for so much are left.
+//! Metadata is dirty for ever ([`DirtyPages::keep`]): without it nobody would find what is dirty, or anything else. A cache in write-back
+//! is asked after each request of a chunk, which makes dirty what it stores of that chunk and nothing else: blocks for so much are left.
 //!
 //! Invariants: what is told dirty is told clean once, with the same bytes.
 //!
@@ -29,7 +29,7 @@ const SPARE_BLOCKS_MIN: u32 = 4;
 pub struct Dirtying {
     /// These bytes are dirty for ever.
     pub for_ever: Vec<Range<u64>>,
-    /// A request of one chunk makes so many bytes dirty at most, side by side.
+    /// A request of one chunk makes so many bytes dirty at most, side by side; 0: nothing else is ever dirty.
     pub at_once: u64,
 }
 
@@ -142,7 +142,7 @@ impl DirtyPages {
     /// A cache makes so much dirty: the pages to tell, which are dirty for ever.
     ///
     /// # Errors
-    /// If what is dirty for ever leaves fewer blocks than two requests may make dirty.
+    /// If what is dirty for ever leaves fewer blocks than two requests may make dirty, or none.
     pub fn keep(&mut self, dirtying: &Dirtying) -> Result<Vec<Range<u32>>, TooDirty> {
         let Dirtying { for_ever, at_once } = dirtying;
         let pages: Vec<Range<u32>> = for_ever.iter().map(|bytes| self.pages(bytes)).collect();
@@ -156,12 +156,20 @@ impl DirtyPages {
                 self.change(page, true);
             }
         }
-        // Of bytes that begin in the last of a block's.
         let block_bytes = u64::from(self.pages_per_block) * self.page_bytes;
-        let at_once = (at_once.saturating_sub(1).div_ceil(block_bytes) + 1) as u32;
-        self.spare_blocks = at_once.max(SPARE_BLOCKS_MIN);
         let (for_ever, blocks_max) = (self.kept.len() as u32, self.blocks_max);
-        let needed = for_ever + 2 * self.spare_blocks;
+        let (at_once, needed) = match at_once {
+            0 => {
+                self.spare_blocks = 0;
+                (0, for_ever + 1)
+            }
+            // Of bytes that begin in the last of a block's.
+            bytes => {
+                let at_once = ((bytes - 1).div_ceil(block_bytes) + 1) as u32;
+                self.spare_blocks = at_once.max(SPARE_BLOCKS_MIN);
+                (at_once, for_ever + 2 * self.spare_blocks)
+            }
+        };
         if needed > blocks_max {
             return Err(TooDirty { for_ever, at_once, needed, blocks_max });
         }
@@ -296,10 +304,13 @@ mod tests {
         };
         let (block, blocks_max) = (4 * pages().page_bytes, pages().blocks_max);
         // A byte, and what may begin with the last byte of a block.
-        for (at_once, spare) in [(0, 4), (1, 4), (2 * block + 1, 4), (3 * block + 1, 4), (3 * block + 2, 5)] {
+        for (at_once, spare) in [(1, 4), (2 * block + 1, 4), (3 * block + 1, 4), (3 * block + 2, 5)] {
             assert_eq!(of(1, at_once), Ok(spare), "{at_once} bytes");
         }
         let most = u64::from(blocks_max);
+        // Where nothing else gets dirty, one that may be dropped is left.
+        assert_eq!(of(most - 1, 0), Ok(0));
+        assert_eq!(of(most, 0), Err(TooDirty { for_ever: blocks_max, at_once: 0, needed: blocks_max + 1, blocks_max }));
         assert_eq!(of(most - 8, 1), Ok(4));
         assert_eq!(
             of(most - 7, 2),

@@ -165,8 +165,7 @@ impl Host {
         Ok(())
     }
 
-    /// What was [said](Host::keep) that the cache makes dirty, in bytes of the drive. `None`: it makes nothing dirty, or the drive
-    /// does not care.
+    /// What was [said](Host::keep) that the cache makes dirty, in bytes of the drive. `None`: nothing was, or the drive does not care.
     pub fn dirtying(&self) -> Option<&Dirtying> {
         self.dirtying.as_ref()
     }

@@ -244,27 +244,29 @@ impl Setup {
         Ok(Built { drive: Some(Box::new(host)), ..built })
     }
 
-    /// The drive drops by itself what is clean: the cache is to say what is not. In write-back metadata never is.
+    /// The drive drops by itself what is clean: the cache is to say what is not. Its metadata never is, for nobody would find its data
+    /// again; other than that, nothing is dirty but in write-back.
     fn expect_drops(&self, cache: &mut dyn ReplayCache, host: &mut Host, data: Range<u64>) -> Result<(), String> {
-        let layer = self.options.drive.map_or("the layer", |drive| drive.ftl.name);
+        let (layer, design) = (self.options.drive.map_or("the layer", |drive| drive.ftl.name), self.design.name);
         if !cache.expect_drops() {
             return Err(format!(
-                "{layer} drops data by itself, and {} keeps data that no address has, which it could not forget then: write \
-                 --orphans forget, or take another layer",
-                self.design.name
+                "{layer} drops data by itself, and {design} keeps data that no address has, which it could not forget then: write \
+                 --orphans forget, or take another layer"
             ));
         }
-        if self.policy != WritePolicy::Back {
-            return Ok(());
-        }
         let metadata = Vec::from([0..data.start, data.end..cache.flash_span_bytes().max(data.end)]);
-        let dirtying = Dirtying { for_ever: metadata, at_once: self.chunk_bytes.into() };
-        host.keep(&dirtying).map_err(|TooDirty { for_ever, at_once, needed, blocks_max }| {
-            format!(
-                "in write-back the metadata of {} is in {for_ever} blocks and a chunk in up to {at_once}, for which {layer} has to \
-                 take {needed} with dirty data; it takes {blocks_max}: give it a larger --flash, or write --mode write-through",
-                self.design.name
-            )
+        let is_back = self.policy == WritePolicy::Back;
+        let at_once = if is_back { self.chunk_bytes.into() } else { 0 };
+        let dirtying = Dirtying { for_ever: metadata, at_once };
+        host.keep(&dirtying).map_err(|TooDirty { for_ever, at_once, needed, blocks_max }| match is_back {
+            true => format!(
+                "in write-back the metadata of {design} is in {for_ever} blocks and a chunk in up to {at_once}, for which {layer} has to \
+                 take {needed} with dirty data; it takes {blocks_max}: give it a larger --flash, or write --mode write-through"
+            ),
+            false => format!(
+                "the metadata of {design} is in {for_ever} blocks, which {layer} is not to drop, and of {needed} with those and one for data \
+                 it can keep {blocks_max}: give it a larger --flash"
+            ),
         })
     }
 

@@ -1,5 +1,5 @@
-//! Drives that drop data by themselves, under caches that write back: however much one request makes dirty, and however small blocks are
-//! beside a chunk, what is dirty finds room, or the cache is refused before it begins.
+//! Drives that drop data by themselves: a cache's metadata stays, whatever its mode. Under caches that write back: however much one request
+//! makes dirty, and however small blocks are beside a chunk, what is dirty finds room, or the cache is refused before it begins.
 
 mod common;
 
@@ -7,11 +7,13 @@ use common::{Rng, for_seeds};
 use larder_core::{Fingerprint, Lba};
 use larder_sim::{
     cache::{Content, Request, WritePolicy},
+    devices::Requests,
     lab::Listener,
     measure::Meter,
     origin::{Origin, profile::Profile as OriginProfile},
     setup::{Built, DESIGNS, Design, FlashAmount, Options, Orphans, Setup, drive::DriveSetup},
     ssd::{ftl::FtlKind, profile::Profile},
+    tally::Tally,
     whole::{ClientRequest, Pace, Whole},
 };
 use larder_trace::Op;
@@ -66,6 +68,46 @@ fn clocked(setup: &Setup) -> Result<Whole, String> {
     let origin = Origin::new(&origin, 1 << 38).expect("it is sound");
     let layer = setup.options.drive.expect("a drive").ftl;
     Whole::beside(cache, drive.expect("a drive"), layer, origin).map_err(|why| why.to_string())
+}
+
+/// As a profile is, the drive of each design has too little room for all of its slots, and drops some; what the cache finds its data by is
+/// never among that.
+#[test]
+fn a_drive_as_it_comes_drops_data_and_no_metadata_in_any_mode() {
+    let requests = clients(&mut Rng::new(9), 9000, 4, 8192, 64 * MIB);
+    for (design, layer) in DESIGNS.iter().flat_map(|design| LAYERS.map(|layer| (design, layer))) {
+        for policy in [WritePolicy::Back, WritePolicy::Through, WritePolicy::Around] {
+            let setup = Setup { policy, ..setup(design, "caftl", layer, 8192, 16 * MIB) };
+            let label = format!("{} on {layer} in {}", design.name, policy.name());
+            let Built { mut cache, drive, .. } = setup.build(0).unwrap_or_else(|why| panic!("{label}: {why}"));
+            let (mut host, data) = (drive.expect("a drive"), cache.flash_data_range());
+            cache.gather(true);
+            let (mut asked, mut tally) = (Requests::default(), Tally::default());
+            for request in requests.iter().flat_map(|client| &client.chunks) {
+                cache.replay(std::slice::from_ref(request), &mut tally);
+                cache.take_requests(&mut asked);
+                host.carry_out(&asked);
+                loop {
+                    for bytes in host.take_evicted() {
+                        let is_data = data.start <= bytes.start && bytes.end <= data.end;
+                        assert!(is_data, "{label}: {bytes:?} was dropped, and data is in {data:?}");
+                        cache.evict_range(bytes);
+                        cache.take_requests(&mut asked);
+                        host.carry_out(&asked);
+                    }
+                    let Some(bytes) = host.too_dirty() else { break };
+                    cache.clean_range(bytes);
+                    cache.take_requests(&mut asked);
+                    host.carry_out(&asked);
+                }
+            }
+            let (dropped, physical) = (host.drive_counts().pages_evicted, host.profile().geometry.physical_bytes());
+            println!("{label}: {dropped} pages dropped by {physical} bytes of flash");
+            // Around a cache that is mostly written to, little comes into it.
+            assert!(dropped > 0 || policy == WritePolicy::Around, "{label}: nothing was dropped");
+            host.ftl().check();
+        }
+    }
 }
 
 /// A drive of few blocks does for a cache that makes nothing dirty, with a clock as without.

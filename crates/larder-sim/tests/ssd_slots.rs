@@ -133,10 +133,14 @@ fn with_se_util_slots_that_were_freed_last_thrash() {
 
 /// Nitro's cache of 4096 extents on a drive, with an index of so many addresses.
 fn cache_of_extents(ftl: &str, lba_entries: u64) -> Built {
+    setup_of_extents(ftl, lba_entries, true).build(0).expect("a cache")
+}
+
+fn setup_of_extents(ftl: &str, lba_entries: u64, only_data: bool) -> Setup {
     let drive = DriveSetup::new(Profile::named("nitro-mlc").expect("a profile"), FtlKind::named(ftl).expect("a layer"));
     let drive =
         drive.with("page_bytes", 4096.0).and_then(|drive| drive.with("pages_per_block", 32.0)).expect("numbers");
-    let setup = Setup {
+    Setup {
         design: Design::named("nitro").expect("a design"),
         chunk_bytes: EXTENT_BYTES,
         flash: FlashAmount::DataChunks(EXTENTS),
@@ -145,11 +149,10 @@ fn cache_of_extents(ftl: &str, lba_entries: u64) -> Built {
             granularity: Some(Granularity::Extent),
             compress: Some(false),
             lba_entries: Some(lba_entries),
-            drive: Some(DriveSetup { only_data: true, ..drive }),
+            drive: Some(DriveSetup { only_data, ..drive }),
             ..Options::default()
         },
-    };
-    setup.build(0).expect("a cache")
+    }
 }
 
 fn read(address: u64, content: u64) -> Request {
@@ -173,6 +176,27 @@ fn a_cache_fills_what_its_drive_dropped_from_the_beginning() {
         println!("{ftl}: {per_block:.3} erasures for a block of pages");
         assert!((per_block - 1.0).abs() < 0.02, "{ftl}: {per_block}");
         assert!(counts.pages_evicted > 30_000, "{counts:?}");
+    }
+}
+
+/// With the cache's metadata on the drive, which is written again and again, it is nearly a ring still: metadata is kept. Were it dropped, its blocks
+/// would be those with the fewest valid pages.
+#[test]
+fn a_cache_whose_metadata_is_on_the_drive_fills_what_that_dropped_too() {
+    let mut rng = Rng::new(20_304);
+    let write = |lba: u64, number: u64| Request::Write(Lba(lba), own_content(Lba(number), EXTENT_BYTES));
+    let requests: Vec<_> = (0..12 * EXTENTS).map(|number| write(rng.below(3 * EXTENTS), number)).collect();
+    for policy in [WritePolicy::Through, WritePolicy::Back] {
+        for ftl in ["flashtier", "flashtier-lru"] {
+            let setup = Setup { policy, ..setup_of_extents(ftl, 2 * EXTENTS, false) };
+            let mut meter = Meter::new(setup.build(0).expect("a cache"), EXTENT_BYTES, requests.len() as u64 / 4);
+            meter.take(&requests);
+            let drive = meter.finish().drive.expect("a drive");
+            let blocks = drive.host.bytes_written as f64 / drive.geometry.block_bytes() as f64;
+            let per_block = drive.counts.blocks_erased() as f64 / blocks;
+            println!("{ftl} in {}: {per_block:.3} erasures for a block that is written", policy.name());
+            assert!((0.9..1.3).contains(&per_block), "{ftl} in {}: {per_block}", policy.name());
+        }
     }
 }
 
