@@ -98,6 +98,9 @@ struct Sequential {
 /// No block, in tables.
 const NONE: u32 = u32::MAX;
 
+/// A drive has two blocks for the log, a spare, and one for data, at least.
+const BLOCKS_MIN: u32 = 4;
+
 /// See the module.
 #[derive(Debug)]
 pub struct Hybrid {
@@ -131,6 +134,14 @@ pub struct Hybrid {
 /// The log's blocks for a share of all, checked against the drive.
 pub(super) fn log_blocks(geometry: &Geometry, percent: f64) -> Result<u32, OutOfRange> {
     let blocks = geometry.blocks();
+    // No share would do there.
+    if blocks < BLOCKS_MIN {
+        let range = format!(
+            "{BLOCKS_MIN} or more, two for the log, a spare and one for data: give the drive a larger capacity, fewer pages_per_block or a \
+             smaller page_bytes"
+        );
+        return Err(OutOfRange::new("blocks", blocks, range));
+    }
     let log = (f64::from(blocks) * percent / 100.0).round().max(2.0);
     if percent > 0.0 && log + 2.0 <= f64::from(blocks) {
         return Ok(log as u32);
