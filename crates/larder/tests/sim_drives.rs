@@ -196,8 +196,12 @@ fn what_no_drive_can_be_is_refused_in_a_sentence() {
     let told = String::from_utf8_lossy(&ends(sim(&words).arg(&trace)).stderr).into_owned();
     assert!(told.contains("say --flash in bytes") && told.trim().lines().count() == 1, "{told}");
     let words = ["run", "--design", "lru", "--flash", "24M", "--ssd", "caftl", "--ftl", "page,caftl", "--trace"];
-    let told = String::from_utf8_lossy(&ends(sim(&words).arg(&trace)).stderr).into_owned();
-    assert!(told.contains("run takes one translation layer"), "{told}");
+    let out = ends(sim(&words).arg(&trace));
+    let told = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(told.contains("run takes one translation layer") && out.status.code() == Some(2), "{told}");
+    let words = ["compare", "--design", "lru", "--flash", "24M", "--metric", "time_iops", "--trace"];
+    let out = ends(sim(&words).arg(&trace));
+    assert_eq!(out.status.code(), Some(2), "what is asked for does not go together: {out:?}");
     for (command, words) in [("profiles", "over_provisioning_percent"), ("ftls", "page-trim")] {
         assert!(run(&mut sim(&[command])).contains(words), "{command}");
     }

@@ -57,12 +57,14 @@ pub fn add(row: &mut Row, origin: &str, pace: Pace, figures: &Figures) {
     let Figures { reads, writes, flushes, .. } = figures;
     let mean = |times: &Latencies| (times.count() > 0).then(|| times.mean_ns() / 1e3);
     let part = |times: &Latencies, percent| (times.count() > 0).then(|| times.percentile_ns(percent) as f64 / 1e3);
+    // Of no time there is no share.
+    let has_elapsed = figures.elapsed_ns > 0;
     let keys = json!({
         "time_origin": origin,
         "time_pace": pace,
         "time_outstanding": outstanding,
         "time_elapsed_seconds": figures.elapsed_ns as f64 / 1e9,
-        "time_iops": (figures.elapsed_ns > 0).then(|| figures.iops()),
+        "time_iops": has_elapsed.then(|| figures.iops()),
         "time_reads": reads.count(),
         "time_read_mean_us": mean(reads),
         "time_read_p50_us": part(reads, 50.0),
@@ -77,9 +79,9 @@ pub fn add(row: &mut Row, origin: &str, pace: Pace, figures: &Figures) {
         "time_write_max_us": part(writes, 100.0),
         "time_flushes": flushes.count(),
         "time_flush_mean_us": mean(flushes),
-        "time_ssd_busy_ratio": figures.drive_utilisation,
+        "time_ssd_busy_ratio": figures.drive_utilisation.filter(|_| has_elapsed),
         "time_ssd_write_amplification": figures.write_amplification,
-        "time_origin_busy_ratio": figures.origin_utilisation,
+        "time_origin_busy_ratio": has_elapsed.then_some(figures.origin_utilisation),
         "time_origin_reads": figures.origin.reads,
         "time_origin_writes": figures.origin.writes,
     });

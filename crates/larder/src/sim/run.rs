@@ -47,7 +47,7 @@ pub fn run(args: &RunArgs) -> Outcome {
 fn replay(args: &RunArgs, watch: &Watch) -> Outcome<Row> {
     time::check(&args.time, None)?;
     let [drive] = drives(&args.drive)[..] else {
-        return Err(Failure::failed("run takes one translation layer; compare takes several"));
+        return Err(Failure::Usage("run takes one translation layer; compare takes several".to_owned()));
     };
     let options = Options { drive, ..common(&args.cache, args.ram) };
     let source = Source::open(&args.input, args.cache.chunk, watch)?;

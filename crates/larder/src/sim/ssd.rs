@@ -77,7 +77,7 @@ pub fn drives(args: &DriveArgs) -> Vec<Option<DriveSetup>> {
 /// A sentence.
 pub fn check_metric(args: &DriveArgs, metric: &str) -> Outcome {
     if metric.starts_with(PREFIX) && args.ssd.is_none() {
-        return Err(Failure::failed(format_args!("--metric {metric} is of a drive: say which with --ssd PROFILE")));
+        return Err(Failure::Usage(format!("--metric {metric} is of a drive: say which with --ssd PROFILE")));
     }
     Ok(())
 }

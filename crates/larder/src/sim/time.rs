@@ -49,14 +49,12 @@ pub fn origins() -> Outcome {
 /// A sentence.
 pub fn check(args: &TimeArgs, metric: Option<&str>) -> Outcome {
     if args.outstanding.is_some() && args.pace == Some(SimPaceArg::Own) {
-        return Err(Failure::failed(
-            "at its own pace a trace has as many requests outstanding as come: leave --outstanding away",
+        return Err(Failure::Usage(
+            "at its own pace a trace has as many requests outstanding as come: leave --outstanding away".to_owned(),
         ));
     }
     match metric.filter(|metric| metric.starts_with(time::PREFIX) && args.origin.is_none()) {
-        Some(metric) => {
-            Err(Failure::failed(format_args!("--metric {metric} is of time: say of which --origin PROFILE")))
-        }
+        Some(metric) => Err(Failure::Usage(format!("--metric {metric} is of time: say of which --origin PROFILE"))),
         None => Ok(()),
     }
 }
