@@ -310,6 +310,51 @@ fn merging_goes_on_with_collection_where_that_is_asked_for() {
     }
 }
 
+/// It goes on for as many operations as the erased blocks have pages, whether those are few or many: no write waits for more, and what a
+/// block of many pages is worth is used.
+#[test]
+fn merging_with_collection_takes_as_many_operations_as_erased_blocks_have_pages() {
+    for pages_per_block in [8, 32] {
+        let geometry = Geometry { pages_per_block, ..GEOMETRY };
+        let options = CaftlOptions {
+            in_line: false,
+            out_of_line: false,
+            fingerprints_collected: false,
+            merges_collecting: true,
+            // All in memory: merging sorted runs begins with a read of each, in one step.
+            sort_fingerprints_max: 1 << 20,
+            ..misses()
+        };
+        let mut drive = Drive::of(geometry, options);
+        let mut rng = Rng::new(12);
+        let (mut most, mut used, mut writes) = (0.0_f64, 0, 0);
+        for _ in 0..6_000 * pages_per_block / 8 {
+            let before = (drive.ftl.counts().blocks_erased(), out_of_line(&drive));
+            drive.write(rng.skewed(80 * u64::from(pages_per_block)) as u32, &[rng.below(1_000)]);
+            let erased = drive.ftl.counts().blocks_erased() - before.0;
+            let operations = out_of_line(&drive) - before.1;
+            assert!(operations == 0 || erased > 0, "{operations} operations, and nothing erased");
+            // The last step may be of two.
+            let budget = erased * u64::from(pages_per_block);
+            assert!(operations <= budget + 1, "{operations} operations for {erased} blocks of {pages_per_block}");
+            if erased > 0 {
+                most = most.max(operations as f64 / budget as f64);
+                (used, writes) = (used + operations, writes + 1);
+            }
+        }
+        println!(
+            "{pages_per_block} pages a block: {used} operations in {writes} writes, up to {most} of what they may be"
+        );
+        assert!(most > 0.9, "{most} of what may be used, at the most");
+    }
+}
+
+/// Operations that fingerprint what was missed.
+fn out_of_line(drive: &Drive) -> u64 {
+    let counts = drive.ftl.counts();
+    counts.reads[Cause::OutOfLine as usize] + drive.shadow.hashed_for[Cause::OutOfLine as usize]
+}
+
 /// What idle time fingerprints it reads first, once; what collection moves is read to be moved, and only hashed beside.
 #[test]
 fn each_page_that_is_fingerprinted_out_of_line_is_read_once() {

@@ -105,6 +105,43 @@ impl Ftl for Scripted {
     }
 }
 
+/// A layer that uses all the idle time that it is given, for reads of one page.
+struct Busy(Box<dyn Ftl>);
+
+impl Ftl for Busy {
+    fn write(&mut self, pages: &[PageWrite], sink: &mut dyn Sink) -> Written {
+        self.0.write(pages, sink)
+    }
+    fn read(&mut self, lpn: Lpn, sink: &mut dyn Sink) -> bool {
+        self.0.read(lpn, sink)
+    }
+    fn trim(&mut self, pages: Range<u32>, sink: &mut dyn Sink) {
+        self.0.trim(pages, sink);
+    }
+    fn idle(&mut self, budget: u64, sink: &mut dyn Sink) -> u64 {
+        (0..budget).for_each(|_| sink.op(&Op::Read { ppa: Ppa(0), cause: Cause::OutOfLine }));
+        budget
+    }
+    fn locate(&self, lpn: Lpn) -> Option<Ppa> {
+        self.0.locate(lpn)
+    }
+    fn takes_trims(&self) -> bool {
+        true
+    }
+    fn counts(&self) -> &Counts {
+        self.0.counts()
+    }
+    fn array(&self) -> &FlashArray {
+        self.0.array()
+    }
+    fn ram_bytes(&self) -> u64 {
+        self.0.ram_bytes()
+    }
+    fn check(&self) {
+        self.0.check();
+    }
+}
+
 fn mean(latencies: &Latencies) -> Nanos {
     latencies.mean_ns() as Nanos
 }
@@ -251,6 +288,23 @@ fn the_controller_hashes_what_trims_and_flushes_collect() {
         if is_flush {
             assert_eq!(mean(&times.flushes), hashed + BUS + PROGRAM);
         }
+    }
+}
+
+/// Nothing is asked for long, and the layer has always more to do: what is written and flushed then waits for a few of its operations, and
+/// not for all that there would have been time for.
+#[test]
+fn what_comes_in_idle_time_waits_for_a_few_operations() {
+    const FEW: u64 = 16;
+    let profile = profile(1, 1, 8);
+    for wait in [1_000_000, 7_654_321, 98_765_432] {
+        let inner = (FTLS[0].make)(&profile).expect("it is sound");
+        let mut drive = Drive::new(Box::new(Busy(inner)), &profile).expect("it has times");
+        let requests = [(0, write([7])), (wait, write([8])), (wait, Request::Flush)];
+        let times = at_own_pace(&mut drive, requests);
+        let waited = mean(&times.flushes) - (LINK + BUS + PROGRAM);
+        println!("after {wait} ns: {waited} ns");
+        assert!(waited <= FEW * (READ + BUS), "{waited} ns");
     }
 }
 
