@@ -70,7 +70,7 @@ fn clocked(setup: &Setup) -> Result<Whole, String> {
     Whole::beside(cache, drive.expect("a drive"), layer, origin).map_err(|why| why.to_string())
 }
 
-/// As a profile is, the drive of each design has too little room for all of its slots, and drops some; what the cache finds its data by is
+/// As a profile is, the drive of each design with slots of a chunk has too little room for all of them, and drops some; what the cache finds its data by is
 /// never among that.
 #[test]
 fn a_drive_as_it_comes_drops_data_and_no_metadata_in_any_mode() {
@@ -103,8 +103,9 @@ fn a_drive_as_it_comes_drops_data_and_no_metadata_in_any_mode() {
             }
             let (dropped, physical) = (host.drive_counts().pages_evicted, host.profile().geometry.physical_bytes());
             println!("{label}: {dropped} pages dropped by {physical} bytes of flash");
-            // Around a cache that is mostly written to, little comes into it.
-            assert!(dropped > 0 || policy == WritePolicy::Around, "{label}: nothing was dropped");
+            // Around a cache that is mostly written to, little comes into it; and one in few WEUs always has one that is free.
+            let is_full = policy != WritePolicy::Around && cache.flash_weu_bytes().is_none();
+            assert!(dropped > 0 || !is_full, "{label}: nothing was dropped");
             host.ftl().check();
         }
     }
