@@ -28,6 +28,7 @@ const SUITE: &[&[&str]] = &[
     &["-p", "larder-engine", "--test", "sibling_addresses"],
     &["-p", "larder-core", "--test", "nitro_model"],
     &["-p", "larder-core", "--test", "bucketed"],
+    &["-p", "larder-core", "--test", "restarts"],
     &["-p", "larder-engine", "--test", "crash_sweep"],
     &["-p", "larder", "--test", "degraded"],
 ];

@@ -297,5 +297,5 @@ fn what_cannot_be_run_is_refused() {
     assert!(code == 1 && sentence.contains("ids.bin") && sentence.contains("no content"), "{sentence}");
     let plot = scratch.path("it.png");
     let (sentence, code) = refused(paper(&["run", "austere-fig7", "--plot"]).arg(&plot));
-    assert!(code == 1 && sentence.contains("SVG"), "{sentence}");
+    assert!(code == 2 && sentence.contains("SVG"), "{sentence}");
 }

@@ -422,7 +422,7 @@ fn what_cannot_be_is_refused_with_what_could() {
     );
     refused(&mut compare(&["--design", "lru,nitro", "--flash", "1M"]), 1, &["nitro", "16M is the least"]);
     refused(&mut compare(&["--design", "lru:subchunk=1K", "--flash", "1M"]), 1, &["lru", "no option --subchunk"]);
-    refused(&mut compare(&["--flash", "1M", "--plot", "it.png"]), 1, &["it.png", ".svg"]);
+    refused(&mut compare(&["--flash", "1M", "--plot", "it.png"]), 2, &["it.png", ".svg"]);
     refused(&mut compare(&["--flash", "1M", "--json", "--csv", "-"]), 2, &["--json and --csv -", "standard output"]);
     refused(&mut compare(&["--flash", "1M", "--metric", "beauty"]), 2, &["--metric beauty", "read_hit_ratio"]);
     let file = scratch.path("it.sweep");
