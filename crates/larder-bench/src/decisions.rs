@@ -173,6 +173,8 @@ impl Driven {
             }
         }
         self.insert(request);
+        // Write-through, and the origin's next flush is not waited for: what is held for that is as little as it can be.
+        self.design.settle(request.lba, true);
         self.region.write(&mut *self.design);
     }
 
