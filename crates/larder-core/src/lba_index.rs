@@ -127,6 +127,8 @@ pub struct LbaIndex {
     /// A power of two of them.
     shards: Vec<HashTable<Entry>>,
     len: usize,
+    /// Bytes of all the tables, counted as they change: thousands of them are too many to ask whenever somebody wants a status.
+    table_bytes: usize,
 }
 
 fn hash_of(lba: Lba) -> u64 {
@@ -137,7 +139,7 @@ impl LbaIndex {
     /// An empty index that is to hold so many entries at most; it does not refuse more.
     pub fn new(entries_max: u64) -> Self {
         let shards = (entries_max / SHARD_ENTRIES).clamp(SHARDS_MIN as u64, SHARDS_MAX as u64).next_power_of_two();
-        LbaIndex { shards: (0..shards).map(|_| HashTable::new()).collect(), len: 0 }
+        LbaIndex { shards: (0..shards).map(|_| HashTable::new()).collect(), len: 0, table_bytes: 0 }
     }
 
     #[inline]
@@ -163,14 +165,22 @@ impl LbaIndex {
 
     /// Bytes that the index has allocated.
     pub fn ram_bytes(&self) -> usize {
-        self.shards.capacity() * size_of::<HashTable<Entry>>()
-            + self.shards.iter().map(|shard| shard.allocation_size()).sum::<usize>()
+        self.shards.capacity() * size_of::<HashTable<Entry>>() + self.table_bytes
+    }
+
+    /// Changes a table's size, and counts what that makes of its bytes.
+    fn resize(table_bytes: &mut usize, table: &mut HashTable<Entry>, change: impl FnOnce(&mut HashTable<Entry>)) {
+        *table_bytes -= table.allocation_size();
+        change(table);
+        *table_bytes += table.allocation_size();
     }
 
     /// Makes room for `entries` more, as they would spread over the shards: no shard gets more than it would by growing.
     pub fn reserve(&mut self, entries: u64) {
         let each = (entries / self.shards.len() as u64) as usize;
-        self.shards.iter_mut().for_each(|shard| shard.reserve(each, |entry| hash_of(entry.lba())));
+        for shard in &mut self.shards {
+            Self::resize(&mut self.table_bytes, shard, |shard| shard.reserve(each, |entry| hash_of(entry.lba())));
+        }
     }
 
     /// The entry for `lba`.
@@ -201,6 +211,9 @@ impl LbaIndex {
         match shard.find_mut(hash, |old| old.lba() == entry.lba()) {
             Some(old) => Some(std::mem::replace(old, entry)),
             None => {
+                if shard.len() == shard.capacity() {
+                    Self::resize(&mut self.table_bytes, shard, |shard| shard.reserve(1, |entry| hash_of(entry.lba())));
+                }
                 shard.insert_unique(hash, entry, |entry| hash_of(entry.lba()));
                 self.len += 1;
                 None
@@ -231,7 +244,8 @@ impl LbaIndex {
         self.len -= gone;
         // A table that shrank much gives its memory back.
         if table.len() < table.capacity() / 8 {
-            table.shrink_to(table.len() * 2, |entry| hash_of(entry.lba()));
+            let entries = table.len() * 2;
+            Self::resize(&mut self.table_bytes, table, |table| table.shrink_to(entries, |entry| hash_of(entry.lba())));
         }
         gone
     }
@@ -270,14 +284,25 @@ mod tests {
     #[test]
     fn insert_replaces_and_sweep_removes() {
         let mut index = LbaIndex::new(0);
+        let counts_its_bytes = |index: &LbaIndex| {
+            let tables = index.shards.iter().map(|shard| shard.allocation_size()).sum::<usize>();
+            assert_eq!(index.table_bytes, tables);
+            tables
+        };
         for i in 0..10_000 {
             assert!(index.insert(Entry::new(Lba(i), Kind::Zero, None, i % 2 == 0)).is_none());
         }
         assert!(index.insert(Entry::new(Lba(7), Kind::Zero, None, true)).is_some());
         assert_eq!(index.len(), 10_000);
+        let grown = counts_its_bytes(&index);
         let gone: usize = (0..SHARDS_MIN).map(|shard| index.sweep_shard(shard, |entry| entry.dirty())).sum();
         assert_eq!((gone, index.len()), (4999, 5001));
         assert!(index.remove(Lba(0)).is_some() && index.get(Lba(0)).is_none());
         assert!(index.ram_bytes() > 5000 * 24);
+        (0..SHARDS_MIN).for_each(|shard| _ = index.sweep_shard(shard, |entry| entry.lba().0 % 64 == 1));
+        let shrunk = counts_its_bytes(&index);
+        assert!(shrunk < grown / 4, "{shrunk} of {grown} bytes");
+        index.reserve(20_000);
+        assert!(counts_its_bytes(&index) > grown);
     }
 }

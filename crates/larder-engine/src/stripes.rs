@@ -8,11 +8,17 @@
 use std::{
     cell::Cell,
     ops::Deref,
-    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+    sync::{
+        LazyLock,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
 };
 
 /// Stripes at most. Whoever takes the state's lock for himself passes through all of them.
 pub const STRIPES_MAX: usize = 64;
+
+/// Threads that can run at once. The answer is in files of the system, which are read once for all caches of a process.
+static CORES: LazyLock<usize> = LazyLock::new(|| std::thread::available_parallelism().map_or(1, |cores| cores.get()));
 
 std::thread_local! {
     static NUMBER: Cell<Option<usize>> = const { Cell::new(None) };
@@ -34,7 +40,7 @@ impl Stripes {
     /// So many, rounded up to a power of two and at most [`STRIPES_MAX`]; with 0 as many as threads can run at once.
     pub fn new(wanted: usize) -> Stripes {
         let wanted = match wanted {
-            0 => std::thread::available_parallelism().map_or(1, |cores| cores.get()),
+            0 => *CORES,
             wanted => wanted,
         };
         Stripes { count: wanted.clamp(1, STRIPES_MAX).next_power_of_two(), numbered: AtomicUsize::new(0) }
