@@ -121,6 +121,29 @@ fn a_buffer_that_decides_how_much_is_erased_is_told() {
     }
 }
 
+/// A drive whose pages are made of several chunks finds no equal ones, and that is said.
+#[test]
+fn pages_larger_than_chunks_are_told_where_they_are_compared() {
+    let scratch = Scratch::new("sim-drives-pages");
+    let trace = zipf(&scratch);
+    let said = |command: &str, drive: &str, layer: &str| {
+        let words = ["--design", "lru", "--flash", "16M", "--json", "--ssd", drive, "--ftl", layer, "--trace"];
+        let out = ends(sim(&[command]).args(words).arg(&trace));
+        let row = String::from_utf8_lossy(&out.stdout);
+        let row: serde_json::Value = serde_json::from_str(&row).unwrap_or_else(|error| panic!("{error}: {row}"));
+        let row = row.as_array().and_then(|rows| rows.first()).unwrap_or(&row).clone();
+        (number(&row, "ssd_pages_deduplicated"), String::from_utf8_lossy(&out.stderr).into_owned())
+    };
+    for command in ["run", "compare"] {
+        let (found, told) = said(command, "tlc-nvme", "caftl");
+        assert!(told.contains("pages of 16.0 KiB, and chunks have 8.00 KiB"), "{command}: {told}");
+        let (all, quiet) = said(command, "tlc-nvme:page_bytes=8K", "caftl");
+        assert!(all > 0.0 && found < all / 10.0 && !quiet.contains("compares pages"), "{found}, {all}: {quiet}");
+        let (_, quiet) = said(command, "tlc-nvme", "page-trim");
+        assert!(!quiet.contains("compares pages"), "it compares none: {quiet}");
+    }
+}
+
 #[test]
 fn a_sweep_keeps_rows_on_drives_apart_from_those_without() {
     let scratch = Scratch::new("sim-drives-sweep");

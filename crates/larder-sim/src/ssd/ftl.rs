@@ -168,6 +168,8 @@ pub struct FtlKind {
     pub make_for_weus: Option<MakeForWeus>,
     /// Whether it drops what has no room, and so does without flash beside what the host has.
     pub drops: bool,
+    /// Whether it keeps pages of equal content once: it has to be told what they hold.
+    pub deduplicates: bool,
 }
 
 impl FtlKind {
@@ -197,6 +199,7 @@ pub const FTLS: &[FtlKind] = &[
         make: |profile| make_page_mapped(profile, false),
         make_for_weus: None,
         drops: false,
+        deduplicates: false,
     },
     FtlKind {
         name: "page-trim",
@@ -204,6 +207,7 @@ pub const FTLS: &[FtlKind] = &[
         make: |profile| make_page_mapped(profile, true),
         make_for_weus: None,
         drops: false,
+        deduplicates: false,
     },
     FtlKind {
         name: "caftl",
@@ -211,6 +215,7 @@ pub const FTLS: &[FtlKind] = &[
         make: |profile| make_caftl(profile, CaftlOptions::default()),
         make_for_weus: None,
         drops: false,
+        deduplicates: true,
     },
     FtlKind {
         name: "caftl-collecting",
@@ -218,6 +223,7 @@ pub const FTLS: &[FtlKind] = &[
         make: |profile| make_caftl(profile, CaftlOptions { merges_collecting: true, ..CaftlOptions::default() }),
         make_for_weus: None,
         drops: false,
+        deduplicates: true,
     },
     FtlKind {
         name: "caftl-accelerated",
@@ -225,6 +231,7 @@ pub const FTLS: &[FtlKind] = &[
         make: |profile| make_caftl(profile, CaftlOptions::accelerated()),
         make_for_weus: None,
         drops: false,
+        deduplicates: true,
     },
     FtlKind {
         name: "hybrid",
@@ -232,6 +239,7 @@ pub const FTLS: &[FtlKind] = &[
         make: |profile| make_hybrid(profile, false),
         make_for_weus: None,
         drops: false,
+        deduplicates: false,
     },
     FtlKind {
         name: "hybrid-trim",
@@ -239,6 +247,7 @@ pub const FTLS: &[FtlKind] = &[
         make: |profile| make_hybrid(profile, true),
         make_for_weus: None,
         drops: false,
+        deduplicates: false,
     },
     FtlKind {
         name: "flashtier",
@@ -246,6 +255,7 @@ pub const FTLS: &[FtlKind] = &[
         make: |profile| make_flashtier(profile, FlashTierOptions::default()),
         make_for_weus: None,
         drops: true,
+        deduplicates: false,
     },
     FtlKind {
         name: "flashtier-merge",
@@ -253,6 +263,7 @@ pub const FTLS: &[FtlKind] = &[
         make: |profile| make_flashtier(profile, FlashTierOptions::merge()),
         make_for_weus: None,
         drops: true,
+        deduplicates: false,
     },
     FtlKind {
         name: "flashtier-lru",
@@ -260,6 +271,7 @@ pub const FTLS: &[FtlKind] = &[
         make: |profile| make_flashtier(profile, FlashTierOptions::lru()),
         make_for_weus: None,
         drops: true,
+        deduplicates: false,
     },
     FtlKind {
         name: "weu",
@@ -267,6 +279,7 @@ pub const FTLS: &[FtlKind] = &[
         make: |profile| make_weu_aligned(profile, None),
         make_for_weus: Some(|profile, weu_bytes| make_weu_aligned(profile, Some(weu_bytes))),
         drops: true,
+        deduplicates: false,
     },
 ];
 
