@@ -17,9 +17,7 @@
 
 use std::ops::Range;
 
-use larder_core::{Fingerprint, types::mix};
-
-use crate::cache::Content;
+use larder_core::Fingerprint;
 
 /// Who is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,32 +153,6 @@ impl Requests {
     pub fn raw_chunks(&self, request: &DeviceRequest) -> &[RawChunk] {
         self.raw.get(request.raw_first as usize..(request.raw_first + request.raw_count) as usize).unwrap_or_default()
     }
-
-    /// What a page of the flash at `page_start` holds after `request`, a write that covers it. Known where uncompressed chunks
-    /// cover all of it: then it is the fingerprint of the chunks and of the page's place in them, and that of
-    /// [zeroes](Content::ZEROES) where all of them are. Compressed records, metadata and padding are not known.
-    ///
-    /// A trace has a fingerprint for each chunk and none for parts of one: pages are told to be equal where they are the same
-    /// part of equal chunks, or of zeroes; that parts of different chunks are equal nobody can see.
-    pub fn page_content(&self, request: &DeviceRequest, page_start: u64, page_bytes: u32) -> Option<Fingerprint> {
-        let chunks = self.raw_chunks(request);
-        let page = page_start..page_start + u64::from(page_bytes);
-        let first = chunks.partition_point(|chunk| chunk.start + u64::from(chunk.len) <= page.start);
-        let mut at = page.start;
-        let mut hash = PageHash::default();
-        for chunk in chunks.get(first..).unwrap_or_default() {
-            if at >= page.end {
-                break;
-            }
-            if chunk.start > at {
-                return None;
-            }
-            let end = (chunk.start + u64::from(chunk.len)).min(page.end);
-            hash.add(chunk, at - chunk.start, end - at);
-            at = end;
-        }
-        (at >= page.end).then(|| hash.finish())
-    }
 }
 
 impl<'a> IntoIterator for &'a Requests {
@@ -189,41 +161,6 @@ impl<'a> IntoIterator for &'a Requests {
 
     fn into_iter(self) -> Self::IntoIter {
         self.iter()
-    }
-}
-
-/// The fingerprint of a page that is made of parts of chunks.
-#[derive(Default)]
-struct PageHash {
-    halves: [u64; 2],
-    parts: u32,
-    /// The first part is the whole of this chunk.
-    whole: Option<Fingerprint>,
-    is_zero: bool,
-}
-
-impl PageHash {
-    fn add(&mut self, chunk: &RawChunk, from: u64, len: u64) {
-        let is_zero = chunk.fingerprint == Content::ZEROES;
-        self.is_zero = is_zero && (self.parts == 0 || self.is_zero);
-        self.whole = (self.parts == 0 && from == 0 && len == u64::from(chunk.len)).then_some(chunk.fingerprint);
-        // Of zeroes, one part is as another.
-        let place = if is_zero { len } else { from << 32 | len };
-        let number = u128::from_le_bytes(chunk.fingerprint.0);
-        let [low, high] = self.halves;
-        self.halves = [mix(low ^ mix(number as u64 ^ place)), mix(high ^ mix((number >> 64) as u64 ^ !place))];
-        self.parts += 1;
-    }
-
-    fn finish(self) -> Fingerprint {
-        match self.whole {
-            _ if self.is_zero => Content::ZEROES,
-            Some(whole) => whole,
-            None => {
-                let [low, high] = self.halves.map(u128::from);
-                Fingerprint((high << 64 | low).to_le_bytes())
-            }
-        }
     }
 }
 
@@ -311,51 +248,5 @@ impl Gathering {
             raw_first,
             raw_count,
         });
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn chunk(start: u64, number: u8) -> RawChunk {
-        RawChunk { start, len: 8192, fingerprint: Fingerprint([number; 16]) }
-    }
-
-    fn contents(raw: &[RawChunk], page_bytes: u32) -> Vec<Option<Fingerprint>> {
-        let mut gathering = Gathering::default();
-        gathering.turn(true);
-        gathering.add_with(Device::Flash, Action::Write, 0, 32 << 10, 0, raw);
-        let mut requests = Requests::default();
-        gathering.take(&mut requests);
-        let request = *requests.iter().next().unwrap();
-        let pages = (0..32 << 10).step_by(page_bytes as usize);
-        pages.map(|page| requests.page_content(&request, page, page_bytes)).collect()
-    }
-
-    #[test]
-    fn a_page_is_known_where_raw_chunks_cover_it() {
-        let raw = [chunk(4096, 1), chunk(12288, 2), chunk(20480, 1)];
-        let pages = contents(&raw, 4096);
-        assert_eq!((pages[0], pages[7]), (None, None));
-        assert!(pages[1..7].iter().all(Option::is_some));
-        assert_eq!((pages[1], pages[2]), (pages[5], pages[6]), "the same parts of equal chunks");
-        assert!(pages[1] != pages[2] && pages[1] != pages[3]);
-        let large = contents(&raw, 8192);
-        assert_eq!((large[0], large[3]), (None, None), "a half of each is not known");
-        assert!(large[1].is_some() && large[1] != large[2]);
-        assert_eq!(contents(&[chunk(8192, 7)], 8192)[1], Some(Fingerprint([7; 16])), "a whole chunk is itself");
-        let both = contents(&[chunk(0, 1), chunk(8192, 2), chunk(16384, 1), chunk(24576, 2)], 16384);
-        assert!(both[0].is_some() && both[0] == both[1]);
-        assert_ne!(both[0], contents(&[chunk(0, 2), chunk(8192, 1)], 16384)[0]);
-    }
-
-    #[test]
-    fn zeroes_are_zeroes_whatever_page_they_are_on() {
-        let zeroes: Vec<_> = [4096, 12288, 20480].map(|start| chunk(start, 0)).to_vec();
-        for page_bytes in [4096, 8192, 16384] {
-            let pages = contents(&zeroes, page_bytes);
-            assert!(pages.iter().flatten().all(|page| *page == Content::ZEROES), "{page_bytes}");
-        }
     }
 }

@@ -13,7 +13,7 @@
 //! - A **read** is of each page that it touches, but for bytes that wait in the buffer.
 //! - A **trim** is told for whole pages. What becomes of it is the layer's to say.
 //! - What is **dirty** is told to layers that drop what is not, page by page, in the order of the requests.
-//! - A page's content is told where it is known ([`Requests::page_content`]), for layers that deduplicate.
+//! - A page's content is told where it is known ([`contents`](crate::contents)), to layers that deduplicate.
 //!
 //! Invariants: the layer is asked for nothing else, so that its counts are those of the cache's requests.
 //!
@@ -26,6 +26,7 @@ use std::{
 };
 
 use crate::{
+    contents::PageContents,
     devices::{Action, Device, DeviceRequest, Requests, Told},
     dirty::{DirtyPages, Dirtying, TooDirty},
     ssd::{
@@ -94,6 +95,8 @@ pub struct Host {
     order: VecDeque<(u64, u64)>,
     next_number: u64,
     pages: Vec<PageWrite>,
+    /// What waits and what is on the drive, of a layer that asks.
+    contents: Option<PageContents>,
     counts: HostCounts,
     evicted: Evicted,
     /// Of a drive that drops what is clean.
@@ -128,6 +131,7 @@ impl Host {
         Ok(Host {
             dirty: DirtyPages::of(&*ftl),
             dirtying: None,
+            contents: PageContents::of(&*ftl),
             ftl,
             profile: *profile,
             laid: 0..u64::MAX,
@@ -319,25 +323,27 @@ impl Host {
         let (whole_from, whole_to) = (range.start.next_multiple_of(unit), range.end / unit * unit);
         if whole_from > whole_to {
             // Within one unit.
-            return self.write_part(range.start, range.end);
+            return self.write_part(requests, request, range);
         }
         if range.start < whole_from {
-            self.write_part(range.start, whole_from);
+            self.write_part(requests, request, range.start..whole_from);
         }
         if whole_from < whole_to {
             for at in (whole_from / unit)..(whole_to / unit) {
                 self.forget_waiting(at);
             }
-            self.pages.clear();
-            let (page_bytes, from) = (self.page_bytes, self.laid.start);
-            self.pages.extend((whole_from / page_bytes..whole_to / page_bytes).map(|page| PageWrite {
-                lpn: Lpn(page as u32),
-                content: requests.page_content(request, from + page * page_bytes, page_bytes as u32),
-            }));
-            self.ftl.write(&self.pages, &mut self.evicted);
+            self.note(requests, request, whole_from..whole_to);
+            self.write_units(whole_from / unit..whole_to / unit);
         }
         if whole_to < range.end {
-            self.write_part(whole_to, range.end);
+            self.write_part(requests, request, whole_to..range.end);
+        }
+    }
+
+    /// What these bytes hold from here on.
+    fn note(&mut self, requests: &Requests, request: &DeviceRequest, bytes: Range<u64>) {
+        if let Some(contents) = &mut self.contents {
+            contents.write(requests.raw_chunks(request), self.laid.start, bytes);
         }
     }
 
@@ -348,10 +354,11 @@ impl Host {
     }
 
     /// Bytes of one unit, not all of it.
-    fn write_part(&mut self, start: u64, end: u64) {
-        let unit = start / self.unit_bytes;
-        let first = start / SECTOR_BYTES - unit * self.unit_sectors;
-        let last = end.div_ceil(SECTOR_BYTES) - unit * self.unit_sectors;
+    fn write_part(&mut self, requests: &Requests, request: &DeviceRequest, bytes: Range<u64>) {
+        self.note(requests, request, bytes.clone());
+        let unit = bytes.start / self.unit_bytes;
+        let first = bytes.start / SECTOR_BYTES - unit * self.unit_sectors;
+        let last = bytes.end.div_ceil(SECTOR_BYTES) - unit * self.unit_sectors;
         let (number, words) = (self.next_number, self.unit_sectors.div_ceil(64) as usize);
         let partial = self.waiting.entry(unit).or_insert_with(|| Partial { sectors: vec![0; words], count: 0, number });
         if partial.number == number {
@@ -363,7 +370,7 @@ impl Host {
         (first..last).for_each(|sector| partial.set(sector));
         if partial.count == self.unit_sectors {
             self.waiting.remove(&unit);
-            self.write_unit(unit);
+            self.write_units(unit..unit + 1);
         }
         while self.waiting.len() > self.units_max {
             self.complete_oldest();
@@ -398,15 +405,18 @@ impl Host {
             }
         }
         self.counts.units_completed += 1;
-        self.write_unit(unit);
+        self.write_units(unit..unit + 1);
     }
 
-    /// Writes a unit out of the buffer, where nobody knows what it holds.
-    fn write_unit(&mut self, unit: u64) {
+    /// Hands units to the layer, with all that was written to them.
+    fn write_units(&mut self, units: Range<u64>) {
         let pages = self.unit_bytes / self.page_bytes;
+        let content = |page| self.contents.as_ref().and_then(|contents| contents.get(page));
         self.pages.clear();
-        self.pages
-            .extend((unit * pages..(unit + 1) * pages).map(|page| PageWrite { lpn: Lpn(page as u32), content: None }));
+        self.pages.extend(
+            (units.start * pages..units.end * pages)
+                .map(|page| PageWrite { lpn: Lpn(page as u32), content: content(page) }),
+        );
         self.ftl.write(&self.pages, &mut self.evicted);
     }
 
@@ -420,6 +430,9 @@ impl Host {
             for unit in (first * self.page_bytes).div_ceil(self.unit_bytes)..last * self.page_bytes / self.unit_bytes {
                 self.waiting.remove(&unit);
             }
+        }
+        if let Some(contents) = &mut self.contents {
+            contents.trim(first..last);
         }
         let pages = first as u32..last as u32;
         self.ftl.trim(pages.clone(), &mut self.evicted);

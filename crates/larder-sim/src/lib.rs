@@ -13,6 +13,7 @@
 pub mod austere;
 pub mod bound;
 pub mod cache;
+mod contents;
 pub mod decisions;
 pub mod devices;
 pub mod dirty;

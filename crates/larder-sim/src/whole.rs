@@ -172,7 +172,7 @@ impl Whole {
                 return Err(OutOfRange::new("capacity", bytes, format!("at least {span}, the flash of the cache")));
             }
             let frames = profile.buffer_bytes / u64::from(geometry.page_bytes);
-            pages = Some(Pages::new(geometry.page_bytes, drive.ftl().write_unit_pages(), frames));
+            pages = Some(Pages::new(drive.ftl(), frames));
         }
         cache.gather(true);
         let devices = Devices::new(drive.map(|(drive, _)| drive), origin);

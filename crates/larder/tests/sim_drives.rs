@@ -121,27 +121,27 @@ fn a_buffer_that_decides_how_much_is_erased_is_told() {
     }
 }
 
-/// A drive whose pages are made of several chunks finds no equal ones, and that is said.
+/// A page that several writes fill is as equal to another as one that a single write does, with a clock and without.
 #[test]
-fn pages_larger_than_chunks_are_told_where_they_are_compared() {
+fn pages_of_several_chunks_are_deduplicated() {
     let scratch = Scratch::new("sim-drives-pages");
-    let trace = zipf(&scratch);
-    let said = |command: &str, drive: &str, layer: &str| {
-        let words = ["--design", "lru", "--flash", "16M", "--json", "--ssd", drive, "--ftl", layer, "--trace"];
-        let out = ends(sim(&[command]).args(words).arg(&trace));
-        let row = String::from_utf8_lossy(&out.stdout);
-        let row: serde_json::Value = serde_json::from_str(&row).unwrap_or_else(|error| panic!("{error}: {row}"));
-        let row = row.as_array().and_then(|rows| rows.first()).unwrap_or(&row).clone();
-        (number(&row, "ssd_pages_deduplicated"), String::from_utf8_lossy(&out.stderr).into_owned())
+    let trace = scratch.path("boots.trace.zst");
+    let words = ["trace", "generate", "boot-storm", "--scale", "0.05", "-o"];
+    run(larder(&words).arg(&trace));
+    let row = |layer: &str| {
+        let words = ["run", "--design", "lru", "--flash", "16M", "--chunk", "4K", "--origin", "nvme-ssd", "--json"];
+        let drive = ["--ssd", "tlc-nvme:buffer_bytes=1M", "--ftl", layer, "--trace"];
+        let out = run(sim(&words).args(drive).arg(&trace));
+        serde_json::from_str::<serde_json::Value>(&out).unwrap_or_else(|error| panic!("{error}: {out}"))
     };
-    for command in ["run", "compare"] {
-        let (found, told) = said(command, "tlc-nvme", "caftl");
-        assert!(told.contains("pages of 16.0 KiB, and chunks have 8.00 KiB"), "{command}: {told}");
-        let (all, quiet) = said(command, "tlc-nvme:page_bytes=8K", "caftl");
-        assert!(all > 0.0 && found < all / 10.0 && !quiet.contains("compares pages"), "{found}, {all}: {quiet}");
-        let (_, quiet) = said(command, "tlc-nvme", "page-trim");
-        assert!(!quiet.contains("compares pages"), "it compares none: {quiet}");
-    }
+    let (plain, caftl) = (row("page-trim"), row("caftl"));
+    assert_eq!(number(&plain, "ssd_page_bytes"), 4.0 * 4096.0, "a page has four chunks");
+    let pages = |row| number(row, "ssd_host_pages_written");
+    assert_eq!(pages(&plain), pages(&caftl));
+    let found = number(&caftl, "ssd_pages_deduplicated");
+    assert!(found > pages(&caftl) / 3.0, "{found} of {} pages", pages(&caftl));
+    let amplified = |row| number(row, "time_ssd_write_amplification");
+    assert!(amplified(&caftl) < 0.7 * amplified(&plain), "{} and {}", amplified(&caftl), amplified(&plain));
 }
 
 #[test]

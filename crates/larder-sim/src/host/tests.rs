@@ -67,6 +67,9 @@ impl Ftl for Noting {
     fn takes_trims(&self) -> bool {
         self.inner.takes_trims()
     }
+    fn deduplicates(&self) -> bool {
+        true
+    }
     fn counts(&self) -> &Counts {
         self.inner.counts()
     }
@@ -116,7 +119,11 @@ struct Beside {
     counts: HostCounts,
     forgotten: u64,
     given_up: u64,
+    /// The newest version when a page was last trimmed.
+    trimmed: BTreeMap<u64, u64>,
     reads_of_waiting: u64,
+    /// Pages that waited with parts of units, and were told with what they hold.
+    known_of_waited: u64,
 }
 
 impl Beside {
@@ -128,6 +135,7 @@ impl Beside {
         let mut host = Host::new(&profile, kind, Some(weu_bytes)).expect("a drive");
         let calls = Arc::default();
         host.ftl = Box::new(Noting { inner: make(), calls: Arc::clone(&calls) });
+        host.contents = PageContents::of(&*host.ftl);
         Beside {
             name: kind.name,
             host,
@@ -142,7 +150,9 @@ impl Beside {
             counts: HostCounts::default(),
             forgotten: 0,
             given_up: 0,
+            trimmed: BTreeMap::new(),
             reads_of_waiting: 0,
+            known_of_waited: 0,
         }
     }
 
@@ -188,14 +198,19 @@ impl Beside {
                 self.waiting.entry(unit).or_default().extend(part.map(|sector| (sector, self.version)));
             }
         }
-        self.hear(calls, superseded);
+        let whole = sectors.start.div_ceil(self.unit_sectors)..sectors.end / self.unit_sectors;
+        self.hear(calls, whole, superseded);
     }
 
     /// What the layer is handed comes to the drive: whole units of this write, or what waited.
-    fn hear(&mut self, calls: Vec<Call>, mut superseded: BTreeMap<u64, Sectors>) {
+    fn hear(&mut self, calls: Vec<Call>, whole: Range<u64>, mut superseded: BTreeMap<u64, Sectors>) {
         let (name, unit_pages) = (self.name, self.unit_sectors / PAGE_SECTORS);
         let mut read = BTreeSet::new();
-        for call in calls {
+        // What of them waited may have come before: the last is of this write.
+        let is_whole =
+            |call: &Call| matches!(call, Call::Write(pages) if u64::from(pages[0].lpn.0) == whole.start * unit_pages);
+        let of_whole = calls.iter().rposition(|call| !whole.is_empty() && is_whole(call));
+        for (number, call) in calls.into_iter().enumerate() {
             let pages = match call {
                 Call::Write(pages) => pages,
                 Call::Read(lpn) => {
@@ -206,7 +221,8 @@ impl Beside {
             };
             assert_eq!(pages.len() as u64 % unit_pages, 0, "{name}: whole units");
             self.units_written += pages.len() as u64 / unit_pages;
-            if pages[0].content.is_some() {
+            if of_whole == Some(number) {
+                assert_eq!(pages.len() as u64, (whole.end - whole.start) * unit_pages, "{name}: all at once");
                 for page in &pages {
                     let lpn = u64::from(page.lpn.0);
                     assert_eq!(page.content, Some(written(lpn, self.version)), "{name}: page {lpn}");
@@ -229,6 +245,17 @@ impl Beside {
             }
             self.counts.units_completed += u64::from((waited.len() as u64) < self.unit_sectors);
             self.on_drive.extend(waited);
+            for page in &pages {
+                let lpn = u64::from(page.lpn.0);
+                let first = lpn * PAGE_SECTORS;
+                let versions = (first..first + PAGE_SECTORS).map(|sector| self.on_drive.get(&sector));
+                let versions: BTreeSet<_> = versions.collect();
+                // What a write holds is known of the pages that are whole in it.
+                let version = versions.first().copied().flatten().filter(|_| versions.len() == 1);
+                let version = version.filter(|&version| self.trimmed.get(&lpn).is_none_or(|trimmed| trimmed < version));
+                assert_eq!(page.content, version.map(|&version| written(lpn, version)), "{name}: page {lpn}");
+                self.known_of_waited += u64::from(version.is_some());
+            }
         }
         assert!(superseded.is_empty() && read.is_empty(), "{name}: what was read or superseded is written");
         assert!(self.waiting.len() as u64 <= UNITS, "{name}: {} units wait", self.waiting.len());
@@ -259,6 +286,7 @@ impl Beside {
         }
         let is_told = matches!(&calls[..], [Call::Trim(told)] if *told == (pages.start as u32..pages.end as u32));
         assert!(is_told, "{}: {calls:?} for pages {pages:?}", self.name);
+        self.trimmed.extend(pages.clone().map(|page| (page, self.version)));
         for sector in pages.start * PAGE_SECTORS..pages.end * PAGE_SECTORS {
             self.newest.remove(&sector);
             self.on_drive.remove(&sector);
@@ -274,7 +302,7 @@ impl Beside {
     /// These units get no more.
     fn seal(&mut self, units: &[u64]) {
         let calls = self.ask(Action::Write, &(0..0), units);
-        self.hear(calls, BTreeMap::new());
+        self.hear(calls, 0..0, BTreeMap::new());
         assert!(units.iter().all(|unit| !self.waiting.contains_key(unit)), "{}: {units:?} wait", self.name);
     }
 
@@ -340,7 +368,8 @@ fn each_sector_is_its_newest_content_on_every_layer() {
             beside.seal(&waiting);
             beside.check();
             assert!(beside.waiting.is_empty());
-            let Beside { counts, forgotten, given_up, reads_of_waiting, .. } = &beside;
+            let Beside { counts, forgotten, given_up, reads_of_waiting, known_of_waited, .. } = &beside;
+            assert_eq!(*known_of_waited > 20, unit > PAGE_SECTORS, "{}: {known_of_waited} known", kind.name);
             let covered = [counts.writes_absorbed - forgotten, counts.units_completed, counts.pages_read_to_complete];
             assert!(covered.iter().all(|&some| some > 20), "{}: {counts:?}", kind.name);
             assert!(

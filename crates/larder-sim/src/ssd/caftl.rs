@@ -336,6 +336,10 @@ impl Ftl for Caftl {
         true
     }
 
+    fn deduplicates(&self) -> bool {
+        true
+    }
+
     fn counts(&self) -> &Counts {
         self.space.flash().counts()
     }

@@ -106,6 +106,11 @@ pub trait Ftl: Send {
         false
     }
 
+    /// Whether the layer keeps pages of equal content once, and so has to be told what is written ([`PageWrite::content`]).
+    fn deduplicates(&self) -> bool {
+        false
+    }
+
     /// Where a page is. No operation: for tests and for who follows the layer.
     fn locate(&self, lpn: Lpn) -> Option<Ppa>;
 
@@ -168,8 +173,6 @@ pub struct FtlKind {
     pub make_for_weus: Option<MakeForWeus>,
     /// Whether it drops what has no room, and so does without flash beside what the host has.
     pub drops: bool,
-    /// Whether it keeps pages of equal content once: it has to be told what they hold.
-    pub deduplicates: bool,
 }
 
 impl FtlKind {
@@ -199,7 +202,6 @@ pub const FTLS: &[FtlKind] = &[
         make: |profile| make_page_mapped(profile, false),
         make_for_weus: None,
         drops: false,
-        deduplicates: false,
     },
     FtlKind {
         name: "page-trim",
@@ -207,7 +209,6 @@ pub const FTLS: &[FtlKind] = &[
         make: |profile| make_page_mapped(profile, true),
         make_for_weus: None,
         drops: false,
-        deduplicates: false,
     },
     FtlKind {
         name: "caftl",
@@ -215,7 +216,6 @@ pub const FTLS: &[FtlKind] = &[
         make: |profile| make_caftl(profile, CaftlOptions::default()),
         make_for_weus: None,
         drops: false,
-        deduplicates: true,
     },
     FtlKind {
         name: "caftl-collecting",
@@ -223,7 +223,6 @@ pub const FTLS: &[FtlKind] = &[
         make: |profile| make_caftl(profile, CaftlOptions { merges_collecting: true, ..CaftlOptions::default() }),
         make_for_weus: None,
         drops: false,
-        deduplicates: true,
     },
     FtlKind {
         name: "caftl-accelerated",
@@ -231,7 +230,6 @@ pub const FTLS: &[FtlKind] = &[
         make: |profile| make_caftl(profile, CaftlOptions::accelerated()),
         make_for_weus: None,
         drops: false,
-        deduplicates: true,
     },
     FtlKind {
         name: "hybrid",
@@ -239,7 +237,6 @@ pub const FTLS: &[FtlKind] = &[
         make: |profile| make_hybrid(profile, false),
         make_for_weus: None,
         drops: false,
-        deduplicates: false,
     },
     FtlKind {
         name: "hybrid-trim",
@@ -247,7 +244,6 @@ pub const FTLS: &[FtlKind] = &[
         make: |profile| make_hybrid(profile, true),
         make_for_weus: None,
         drops: false,
-        deduplicates: false,
     },
     FtlKind {
         name: "flashtier",
@@ -255,7 +251,6 @@ pub const FTLS: &[FtlKind] = &[
         make: |profile| make_flashtier(profile, FlashTierOptions::default()),
         make_for_weus: None,
         drops: true,
-        deduplicates: false,
     },
     FtlKind {
         name: "flashtier-merge",
@@ -263,7 +258,6 @@ pub const FTLS: &[FtlKind] = &[
         make: |profile| make_flashtier(profile, FlashTierOptions::merge()),
         make_for_weus: None,
         drops: true,
-        deduplicates: false,
     },
     FtlKind {
         name: "flashtier-lru",
@@ -271,7 +265,6 @@ pub const FTLS: &[FtlKind] = &[
         make: |profile| make_flashtier(profile, FlashTierOptions::lru()),
         make_for_weus: None,
         drops: true,
-        deduplicates: false,
     },
     FtlKind {
         name: "weu",
@@ -279,7 +272,6 @@ pub const FTLS: &[FtlKind] = &[
         make: |profile| make_weu_aligned(profile, None),
         make_for_weus: Some(|profile, weu_bytes| make_weu_aligned(profile, Some(weu_bytes))),
         drops: true,
-        deduplicates: false,
     },
 ];
 

@@ -13,8 +13,13 @@ use std::{collections::VecDeque, ops::Range};
 use hashbrown::HashMap;
 
 use crate::{
+    contents::PageContents,
     devices::{Action, DeviceRequest, Requests},
-    ssd::{ftl::PageWrite, geometry::Lpn, time::Request},
+    ssd::{
+        ftl::{Ftl, PageWrite},
+        geometry::Lpn,
+        time::Request,
+    },
 };
 
 /// The unit in which parts of pages are known, in bytes: no request of a cache is of less.
@@ -51,19 +56,23 @@ pub(super) struct Pages {
     /// Units and numbers of parts, first begun first; those that wait no more are passed over.
     order: VecDeque<(u64, u64)>,
     next_number: u64,
+    /// What waits and what is on the drive, of a layer that asks.
+    contents: Option<PageContents>,
     bytes_written: u64,
 }
 
 impl Pages {
-    /// Of a drive with pages of so many bytes, so many of them written at once, and so many frames of its buffer.
-    pub fn new(page_bytes: u32, unit_pages: u32, frames: u64) -> Pages {
+    /// Of a drive with this layer, and so many frames of its buffer.
+    pub fn new(ftl: &dyn Ftl, frames: u64) -> Pages {
+        let unit_pages = u64::from(ftl.write_unit_pages());
         Pages {
-            page_bytes: u64::from(page_bytes),
-            unit_pages: u64::from(unit_pages),
-            parts_max: usize::try_from(frames / u64::from(unit_pages)).unwrap_or(usize::MAX).max(1),
+            page_bytes: u64::from(ftl.array().geometry().page_bytes),
+            unit_pages,
+            parts_max: usize::try_from(frames / unit_pages).unwrap_or(usize::MAX).max(1),
             parts: HashMap::new(),
             order: VecDeque::new(),
             next_number: 0,
+            contents: PageContents::of(ftl),
             bytes_written: 0,
         }
     }
@@ -92,7 +101,7 @@ impl Pages {
     pub fn seal(&mut self, bytes: &Range<u64>) -> Option<Request> {
         let unit = bytes.start / self.unit_bytes();
         let is_unit = *bytes == (unit * self.unit_bytes()..(unit + 1) * self.unit_bytes());
-        self.parts.remove(&unit).filter(|_| is_unit).map(|_| Request::Write(self.unknown(unit)))
+        self.parts.remove(&unit).filter(|_| is_unit).map(|_| Request::Write(self.filled(unit)))
     }
 
     /// A read of the pages; of none of them that waits as far as it is asked for, at the ends of the run.
@@ -124,15 +133,15 @@ impl Pages {
         for unit in range.start / self.unit_bytes()..range.end.div_ceil(self.unit_bytes()) {
             let unit_start = unit * self.unit_bytes();
             let (from, to) = (range.start.max(unit_start), range.end.min(unit_start + self.unit_bytes()));
-            if to - from == self.unit_bytes() {
+            if let Some(contents) = &mut self.contents {
+                contents.write(requests.raw_chunks(request), 0, from..to);
+            }
+            let is_whole = to - from == self.unit_bytes();
+            if is_whole {
                 self.parts.remove(&unit);
-                let content =
-                    |page: u64| requests.page_content(request, page * self.page_bytes, self.page_bytes as u32);
-                whole.extend(
-                    self.pages_of(unit).map(|page| PageWrite { lpn: Lpn(page as u32), content: content(page) }),
-                );
-            } else if self.put_part(unit, from - unit_start, to - unit_start) {
-                whole.extend(self.unknown(unit));
+            }
+            if is_whole || self.put_part(unit, from - unit_start, to - unit_start) {
+                whole.extend(self.filled(unit));
             }
         }
         if !whole.is_empty() {
@@ -141,7 +150,7 @@ impl Pages {
         while self.parts.len() > self.parts_max {
             let Some((unit, part)) = self.oldest() else { break };
             asked.extend(self.missing(unit, &part).map(Request::Read));
-            asked.push(Request::Write(self.unknown(unit)));
+            asked.push(Request::Write(self.filled(unit)));
         }
         asked
     }
@@ -150,9 +159,10 @@ impl Pages {
         unit * self.unit_pages..(unit + 1) * self.unit_pages
     }
 
-    /// A unit of which nobody knows what it holds.
-    fn unknown(&self, unit: u64) -> Vec<PageWrite> {
-        self.pages_of(unit).map(|page| PageWrite { lpn: Lpn(page as u32), content: None }).collect()
+    /// A unit with all that was written to it.
+    fn filled(&self, unit: u64) -> Vec<PageWrite> {
+        let content = |page| self.contents.as_ref().and_then(|contents| contents.get(page));
+        self.pages_of(unit).map(|page| PageWrite { lpn: Lpn(page as u32), content: content(page) }).collect()
     }
 
     /// The pages of a unit that are not whole in what waits of it.
@@ -216,6 +226,9 @@ impl Pages {
         }
         if !self.parts.is_empty() {
             (first.div_ceil(self.unit_pages)..last / self.unit_pages).for_each(|unit| drop(self.parts.remove(&unit)));
+        }
+        if let Some(contents) = &mut self.contents {
+            contents.trim(first..last);
         }
         Some(Request::Trim(first as u32..last as u32))
     }

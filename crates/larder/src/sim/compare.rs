@@ -81,8 +81,8 @@ fn replay(args: &CompareArgs, watch: &Watch) -> Outcome<Vec<Row>> {
     Ok(rows)
 }
 
-/// The same, with drives whose erasures can be compared; a note, where some would have larger blocks by themselves, and where what a
-/// drive counts is not its layer's doing.
+/// The same, with drives whose erasures can be compared; a note, where some would have larger blocks by themselves, and where a
+/// buffer decides how many there are.
 pub fn side_by_side(mut setups: Vec<Setup>, survey: Option<&Survey>) -> Vec<Setup> {
     let working_set = survey.map_or(0, |survey| survey.working_set_chunks);
     if let Some(bytes) = with_equal_blocks(&mut setups, working_set) {
@@ -93,40 +93,12 @@ pub fn side_by_side(mut setups: Vec<Setup>, survey: Option<&Survey>) -> Vec<Setu
              and others would have larger ones by themselves"
         ));
     }
-    tell_drives(&setups, survey);
+    tell_buffers(&setups, survey);
     setups
 }
 
-/// Notes on drives whose figures are not those of their layer.
-pub fn tell_drives(setups: &[Setup], survey: Option<&Survey>) {
-    tell_buffers(setups, survey);
-    tell_pages(setups);
-}
-
-/// A note, where a drive compares pages that are made of several chunks.
-fn tell_pages(setups: &[Setup]) {
-    let drive_of = |setup: &Setup| setup.options.drive.filter(|drive| drive.ftl.deduplicates);
-    let on_pages = setups.iter().filter_map(|setup| Some((setup, drive_of(setup)?)));
-    let larger: Vec<_> =
-        on_pages.filter(|(setup, drive)| drive.profile.geometry.page_bytes > setup.chunk_bytes).collect();
-    let Some((first, drive)) = larger.first() else { return };
-    let labels: Vec<String> = larger.iter().map(|(setup, _)| setup.label()).collect();
-    let page_bytes = u64::from(drive.profile.geometry.page_bytes);
-    output::note(&format!(
-        "note: {} on {}: the drive compares pages of {}, and chunks have {}: a page that more than one write fills is like no other, so \
-         this drive finds little or nothing to deduplicate; --chunk {} or {}:page_bytes={} lets it find what there is",
-        labels.join(", "),
-        words(first.flash),
-        human(page_bytes),
-        human(first.chunk_bytes.into()),
-        exact(page_bytes),
-        drive.profile.name,
-        exact(first.chunk_bytes.into())
-    ));
-}
-
 /// A note, where erasures of these caches are what the drive's buffer leaves of them.
-fn tell_buffers(setups: &[Setup], survey: Option<&Survey>) {
+pub fn tell_buffers(setups: &[Setup], survey: Option<&Survey>) {
     let working_set = survey.map_or(0, |survey| survey.working_set_chunks);
     let on_drives = setups.iter().filter(|setup| setup.options.drive.is_some());
     // Caches in WEUs write whole units.

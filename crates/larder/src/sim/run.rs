@@ -21,7 +21,7 @@ use larder_sim::{
 };
 
 use super::{
-    compare::tell_drives,
+    compare::tell_buffers,
     replay::{Bounds, Pass, check, common, survey, with_own},
     source::Source,
     spec::policy,
@@ -61,7 +61,7 @@ fn replay(args: &RunArgs, watch: &Watch) -> Outcome<Row> {
     let setups = [with_own(&args.design, asked)];
     check(&setups, None)?;
     let survey = survey(&source, &args.input, &setups)?;
-    tell_drives(&setups, survey.as_ref());
+    tell_buffers(&setups, survey.as_ref());
     let bounds = if args.bound == Switch::On { Bounds::On } else { Bounds::Off };
     let words = "replaying".to_owned();
     let pass = Pass { source: &source, warmup: args.input.warmup, survey, words, threads: 1 };

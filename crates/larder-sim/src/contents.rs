@@ -1,0 +1,169 @@
+//! What the pages of a drive hold, as far as the cache that lies on it says: for layers that keep equal pages once.
+//!
+//! A page is known where uncompressed chunks cover all of it, however many writes brought them. Then it is the fingerprint of the chunks
+//! and of the page's place in them, and that of [zeroes](Content::ZEROES) where all of them are. Compressed records, metadata and
+//! padding are not known.
+//!
+//! A trace has a fingerprint for each chunk and none for parts of one: pages are told to be equal where they are made of the same
+//! parts of equal chunks, or of zeroes; that parts of different chunks are equal nobody can see.
+//!
+//! Invariants: the pieces of a page are apart and ascending; a page with none has no entry.
+//!
+//! What it does not do: know what of it is on flash, and what waits to be.
+
+use std::ops::Range;
+
+use hashbrown::HashMap;
+use larder_core::{Fingerprint, types::mix};
+
+use crate::{cache::Content, devices::RawChunk, ssd::ftl::Ftl};
+
+/// See the module. Offsets are bytes of the drive.
+pub(crate) struct PageContents {
+    page_bytes: u64,
+    pages: HashMap<u64, Vec<Piece>>,
+}
+
+/// Some bytes of a chunk.
+#[derive(Clone, Copy)]
+struct Piece {
+    /// Where they are.
+    start: u64,
+    end: u64,
+    /// Which of the chunk they are: the first of them.
+    from: u64,
+    chunk_bytes: u64,
+    fingerprint: Fingerprint,
+}
+
+impl PageContents {
+    /// Of a drive with this layer, all unknown; `None` where the layer does not ask what pages hold.
+    pub fn of(ftl: &dyn Ftl) -> Option<PageContents> {
+        let page_bytes = u64::from(ftl.array().geometry().page_bytes);
+        ftl.deduplicates().then(|| PageContents { page_bytes, pages: HashMap::new() })
+    }
+
+    /// These bytes of the drive are written, by a request that has these [chunks](crate::devices::Requests::raw_chunks) of the flash. The
+    /// drive begins at byte `laid_at` of that.
+    pub fn write(&mut self, chunks: &[RawChunk], laid_at: u64, bytes: Range<u64>) {
+        let page_bytes = self.page_bytes;
+        for page in bytes.start / page_bytes..bytes.end.div_ceil(page_bytes) {
+            let start = bytes.start.max(page * page_bytes);
+            let end = bytes.end.min((page + 1) * page_bytes);
+            let first = chunks.partition_point(|chunk| chunk.start + u64::from(chunk.len) <= laid_at + start);
+            let here = chunks.get(first..).unwrap_or_default().iter();
+            let here = here.take_while(|chunk| chunk.start < laid_at + end);
+            let mut pieces = here.map(|chunk| Piece::of(chunk, laid_at, start..end)).peekable();
+            if pieces.peek().is_none() && !self.pages.contains_key(&page) {
+                continue;
+            }
+            let known = self.pages.entry(page).or_default();
+            overwrite(known, start..end);
+            known.extend(pieces);
+            known.sort_unstable_by_key(|piece| piece.start);
+            if known.is_empty() {
+                self.pages.remove(&page);
+            }
+        }
+    }
+
+    /// These pages are trimmed.
+    pub fn trim(&mut self, pages: Range<u64>) {
+        pages.for_each(|page| drop(self.pages.remove(&page)));
+    }
+
+    /// What a page holds, if that is known.
+    pub fn get(&self, page: u64) -> Option<Fingerprint> {
+        let pieces = self.pages.get(&page)?;
+        let mut at = page * self.page_bytes;
+        let mut hash = PageHash::default();
+        for piece in pieces {
+            if piece.start > at {
+                return None;
+            }
+            hash.add(piece);
+            at = piece.end;
+        }
+        (at == (page + 1) * self.page_bytes).then(|| hash.finish())
+    }
+}
+
+/// Cuts these bytes out of what was known.
+fn overwrite(known: &mut Vec<Piece>, bytes: Range<u64>) {
+    if known.iter().all(|piece| bytes.start <= piece.start && piece.end <= bytes.end) {
+        return known.clear();
+    }
+    let before = |piece: &Piece| piece.part(piece.start..piece.end.min(bytes.start));
+    let behind = |piece: &Piece| piece.part(piece.start.max(bytes.end)..piece.end);
+    *known = known.iter().flat_map(|piece| [before(piece), behind(piece)]).flatten().collect();
+}
+
+impl Piece {
+    /// What of a chunk lies in these bytes.
+    fn of(chunk: &RawChunk, laid_at: u64, bytes: Range<u64>) -> Piece {
+        // A chunk may begin before the part of the flash that lies on the drive.
+        let start = bytes.start.max(chunk.start.saturating_sub(laid_at));
+        let chunk_bytes = u64::from(chunk.len);
+        let end = bytes.end.min(chunk.start + chunk_bytes - laid_at);
+        let from = laid_at + start - chunk.start;
+        Piece { start, end, from, chunk_bytes, fingerprint: chunk.fingerprint }
+    }
+
+    /// These bytes of it, if there are any.
+    fn part(&self, bytes: Range<u64>) -> Option<Piece> {
+        let from = self.from + (bytes.start - self.start);
+        (bytes.start < bytes.end).then_some(Piece { start: bytes.start, end: bytes.end, from, ..*self })
+    }
+
+    /// The two as one, where the other goes on where this ends.
+    fn joined(&self, next: &Piece) -> Option<Piece> {
+        let is_one = self.fingerprint == next.fingerprint
+            && (self.fingerprint == Content::ZEROES
+                || self.from + (self.end - self.start) == next.from && self.chunk_bytes == next.chunk_bytes);
+        is_one.then_some(Piece { end: next.end, ..*self })
+    }
+}
+
+/// The fingerprint of a page that is made of parts of chunks. However a part came to be written, at once or in pieces, it is the same.
+#[derive(Default)]
+struct PageHash {
+    halves: [u64; 2],
+    /// Parts before the last.
+    parts: u32,
+    last: Option<Piece>,
+}
+
+impl PageHash {
+    fn add(&mut self, piece: &Piece) {
+        let Some(last) = self.last.replace(*piece) else { return };
+        match last.joined(piece) {
+            Some(joined) => self.last = Some(joined),
+            None => self.mix_in(&last),
+        }
+    }
+
+    fn mix_in(&mut self, piece: &Piece) {
+        let len = piece.end - piece.start;
+        // Of zeroes, one part is as another.
+        let place = if piece.fingerprint == Content::ZEROES { len } else { piece.from << 32 | len };
+        let number = u128::from_le_bytes(piece.fingerprint.0);
+        let [low, high] = self.halves;
+        self.halves = [mix(low ^ mix(number as u64 ^ place)), mix(high ^ mix((number >> 64) as u64 ^ !place))];
+        self.parts += 1;
+    }
+
+    fn finish(mut self) -> Fingerprint {
+        if let Some(last) = self.last.take() {
+            let is_whole = last.from == 0 && last.end - last.start == last.chunk_bytes;
+            if self.parts == 0 && (is_whole || last.fingerprint == Content::ZEROES) {
+                return last.fingerprint;
+            }
+            self.mix_in(&last);
+        }
+        let [low, high] = self.halves.map(u128::from);
+        Fingerprint((high << 64 | low).to_le_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests;
