@@ -273,6 +273,7 @@ impl Whole {
         }
         let marks = self.marks();
         self.figures.end(&marks);
+        self.figures.drive = self.drive().map(Drive::times);
         while self.step() {}
         Ok(self.figures.clone())
     }
@@ -287,6 +288,7 @@ impl Whole {
         self.is_counting = true;
         let marks = self.marks();
         self.figures.begin(marks);
+        self.devices.drive.iter_mut().for_each(Drive::begin_times);
     }
 
     fn marks(&mut self) -> Marks {

@@ -355,6 +355,11 @@ fn what_the_drive_does_in_a_pause_before_the_window_is_not_counted() {
     let figures = run(&mut whole, requests, Pace::Own, count);
     let share = figures.drive_utilisation.expect("a drive");
     assert!((0.0..=1.0).contains(&share) && figures.writes.count() == 1, "{share}");
+    // Nor is what it was asked for until then: one chunk is written and read.
+    let times = figures.drive.expect("a drive");
+    let slowest = figures.writes.max_ns().max(figures.reads.max_ns());
+    assert!((1..4).contains(&times.writes.count()) && times.reads.count() < 4, "{times:?}");
+    assert!(times.reads.max_ns() <= slowest && times.last_ns > pause, "{times:?}");
 }
 
 /// Where all requests are warm-up, no time passes and nothing is at work.
@@ -366,6 +371,8 @@ fn a_warm_up_that_is_all_of_the_trace_leaves_nothing_to_count() {
         assert_eq!((figures.elapsed_ns, figures.write_amplification, figures.tally), (0, None, Tally::default()));
         assert_eq!((figures.reads.count(), figures.origin.reads, figures.origin.writes), (0, 0, 0));
         assert_eq!((figures.drive_utilisation, figures.origin_utilisation), (Some(0.0), 0.0));
+        let times = figures.drive.expect("a drive");
+        assert_eq!((times.reads.count(), times.writes.count(), times.flushes.count()), (0, 0, 0));
     }
 }
 

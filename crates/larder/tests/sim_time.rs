@@ -51,6 +51,13 @@ fn time_is_in_a_table_a_list_a_file_and_a_chart() {
         let number = |key: &str| number(row, key);
         assert_eq!(number("time_reads") + number("time_writes"), 4000.0);
         assert!(number("time_iops") > 0.0 && number("time_read_p99_us") >= number("time_read_p50_us"), "{row}");
+        for kind in ["ssd_read", "ssd_write"] {
+            let [mean, half, most] = ["mean", "p50", "max"].map(|what| number(&format!("time_{kind}_{what}_us")));
+            assert!(number(&format!("time_{kind}s")) > 0.0 && half <= most && mean <= most, "{row}");
+            let tail = ["p50", "p95", "p99", "max"].map(|what| number(&format!("time_{kind}_{what}_us")));
+            assert!(tail.is_sorted() && tail[0] > 0.0, "{row}");
+        }
+        assert!(number("time_ssd_read_max_us") <= number("time_read_max_us"), "a client waits for the drive: {row}");
         // What waits in the drive's buffer at the end was written, and is not programmed.
         let amplified = number("time_ssd_write_amplification");
         assert!((0.5..2.0).contains(&amplified), "{row}");

@@ -33,6 +33,18 @@ pub const COLUMNS: &[&str] = &[
     "time_write_max_us",
     "time_flushes",
     "time_flush_mean_us",
+    "time_ssd_reads",
+    "time_ssd_read_mean_us",
+    "time_ssd_read_p50_us",
+    "time_ssd_read_p95_us",
+    "time_ssd_read_p99_us",
+    "time_ssd_read_max_us",
+    "time_ssd_writes",
+    "time_ssd_write_mean_us",
+    "time_ssd_write_p50_us",
+    "time_ssd_write_p95_us",
+    "time_ssd_write_p99_us",
+    "time_ssd_write_max_us",
     "time_ssd_busy_ratio",
     "time_ssd_write_amplification",
     "time_origin_busy_ratio",
@@ -54,9 +66,7 @@ pub fn add(row: &mut Row, origin: &str, pace: Pace, figures: &Figures) {
         Pace::Own => ("own", None),
         Pace::Full(outstanding) => ("full", Some(outstanding)),
     };
-    let Figures { reads, writes, flushes, .. } = figures;
-    let mean = |times: &Latencies| (times.count() > 0).then(|| times.mean_ns() / 1e3);
-    let part = |times: &Latencies, percent| (times.count() > 0).then(|| times.percentile_ns(percent) as f64 / 1e3);
+    let Figures { reads, writes, flushes, drive, .. } = figures;
     // Of no time there is no share.
     let has_elapsed = figures.elapsed_ns > 0;
     let keys = json!({
@@ -65,20 +75,8 @@ pub fn add(row: &mut Row, origin: &str, pace: Pace, figures: &Figures) {
         "time_outstanding": outstanding,
         "time_elapsed_seconds": figures.elapsed_ns as f64 / 1e9,
         "time_iops": has_elapsed.then(|| figures.iops()),
-        "time_reads": reads.count(),
-        "time_read_mean_us": mean(reads),
-        "time_read_p50_us": part(reads, 50.0),
-        "time_read_p95_us": part(reads, 95.0),
-        "time_read_p99_us": part(reads, 99.0),
-        "time_read_max_us": part(reads, 100.0),
-        "time_writes": writes.count(),
-        "time_write_mean_us": mean(writes),
-        "time_write_p50_us": part(writes, 50.0),
-        "time_write_p95_us": part(writes, 95.0),
-        "time_write_p99_us": part(writes, 99.0),
-        "time_write_max_us": part(writes, 100.0),
         "time_flushes": flushes.count(),
-        "time_flush_mean_us": mean(flushes),
+        "time_flush_mean_us": mean_us(flushes),
         "time_ssd_busy_ratio": figures.drive_utilisation.filter(|_| has_elapsed),
         "time_ssd_write_amplification": figures.write_amplification,
         "time_origin_busy_ratio": has_elapsed.then_some(figures.origin_utilisation),
@@ -87,5 +85,24 @@ pub fn add(row: &mut Row, origin: &str, pace: Pace, figures: &Figures) {
     });
     if let Value::Object(keys) = keys {
         row.extend(keys);
+    }
+    add_spread(row, "read", Some(reads));
+    add_spread(row, "write", Some(writes));
+    add_spread(row, "ssd_read", drive.as_ref().map(|drive| &drive.reads));
+    add_spread(row, "ssd_write", drive.as_ref().map(|drive| &drive.writes));
+}
+
+fn mean_us(times: &Latencies) -> Option<f64> {
+    (times.count() > 0).then(|| times.mean_ns() / 1e3)
+}
+
+/// How long requests of a kind took: how many there were, and null where there was none.
+fn add_spread(row: &mut Row, kind: &str, times: Option<&Latencies>) {
+    row.insert(format!("time_{kind}s"), json!(times.map(Latencies::count)));
+    row.insert(format!("time_{kind}_mean_us"), json!(times.and_then(mean_us)));
+    for (name, percent) in [("p50", 50.0), ("p95", 95.0), ("p99", 99.0), ("max", 100.0)] {
+        let some = times.filter(|times| times.count() > 0);
+        let took_us = some.map(|times| times.percentile_ns(percent) as f64 / 1e3);
+        row.insert(format!("time_{kind}_{name}_us"), json!(took_us));
     }
 }

@@ -188,9 +188,15 @@ impl Drive {
         self.stripes.planes()
     }
 
-    /// How long what took, so far.
+    /// How long what took, so far, or since [`Drive::begin_times`].
     pub fn times(&self) -> Times {
         Times { absorbed: self.buffer.absorbed, ..self.times.clone() }
+    }
+
+    /// What took how long is told from now on, and no longer what did before.
+    pub fn begin_times(&mut self) {
+        self.buffer.absorbed = 0;
+        self.times = Times::default();
     }
 
     /// How long cells were at work until `at`, before which all has happened that happens: in nanoseconds, summed over planes.

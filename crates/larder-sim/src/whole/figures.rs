@@ -8,7 +8,10 @@ use larder_trace::Op;
 
 use crate::{
     origin::Work,
-    ssd::time::{Nanos, latency::Latencies},
+    ssd::time::{
+        Nanos,
+        latency::{Latencies, Times},
+    },
     tally::Tally,
 };
 
@@ -36,6 +39,8 @@ pub struct Figures {
     pub tally: Tally,
     /// From the first request to the answer of the last.
     pub elapsed_ns: Nanos,
+    /// How long the drive took for what the cache asked of it. None without a drive.
+    pub drive: Option<Times>,
     /// The share of the time during which the drive's planes were at work, on the mean, from 0 to 1. None without a drive.
     pub drive_utilisation: Option<f64>,
     /// Bytes that the drive programmed for each that the cache wrote. None without a drive, or where nothing was written.

@@ -186,6 +186,14 @@ fn page(row: &Row) -> String {
             ("time: IOPS", number("time_iops", 0)),
             ("time: reads", times("read")),
             ("time: writes", times("write")),
+        ]);
+        if row.contains_key("ssd") {
+            rows.extend([
+                ("time: the drive's reads", times("ssd_read")),
+                ("time: the drive's writes", times("ssd_write")),
+            ]);
+        }
+        rows.extend([
             ("time: at work", busy),
             ("time: write amplification", number("time_ssd_write_amplification", 3)),
         ]);
