@@ -43,7 +43,7 @@ fn evicting(name: &'static str, mode: WriteMode, script: Script) -> Scenario {
 /// Sectors of a long chunk.
 const LONG: usize = 64;
 /// Bytes of the log that are swept, before it goes around and after.
-const LOG_BYTES_SWEPT: u64 = 12 << 10;
+const LOG_BYTES_SWEPT: u64 = 20 << 10;
 
 #[test]
 fn crash_sweep_overwrites() {

@@ -62,18 +62,12 @@ pub fn seeds() -> Vec<u64> {
     }
 }
 
-/// What is run: each design with a seed, the default one with half of them, or the one that is asked for, with all. Which half is another
-/// for the next scenario, so that the default design meets each kind of device; a deep sweep takes all.
-fn runs(scenario: &Scenario) -> Vec<(DesignId, u64)> {
-    let (chosen, seeds) = (design::chosen(), seeds());
-    if design::wanted().is_some() {
-        return seeds.into_iter().map(|seed| (chosen, seed)).collect();
-    }
-    let in_all = ["LARDER_SEED", "LARDER_CRASH_CASES"].into_iter().any(|name| number(name).is_some());
-    let half = scenario.name.len() as u64 % 2;
-    let own = seeds.iter().filter(|&&seed| in_all || seed % 2 == half).map(|&seed| (chosen, seed));
-    let others = DESIGNS.iter().map(|design| design.id).filter(|&id| id != chosen);
-    own.chain(others.zip(seeds.iter().copied().cycle())).collect()
+/// What is run: each design with a seed, the default one, or the one that is asked for, with all.
+fn runs() -> Vec<(DesignId, u64)> {
+    let chosen = design::chosen();
+    let others = DESIGNS.iter().map(|design| design.id).filter(|&id| design::wanted().is_none() && id != chosen);
+    let one_each = others.zip(seeds().into_iter().cycle());
+    seeds().into_iter().map(|seed| (chosen, seed)).chain(one_each).collect()
 }
 
 /// What is swept.
@@ -218,7 +212,7 @@ struct Tried {
 /// Sweeps a scenario with all seeds, and prints what was tried.
 pub fn sweep(scenario: &Scenario) {
     let (began, mut tried) = (Instant::now(), Tried::default());
-    for (design, seed) in runs(scenario) {
+    for (design, seed) in runs() {
         sweep_seed(scenario, design, seed, &mut tried);
     }
     assert!(tried.points > 0, "a scenario changes something");

@@ -11,7 +11,7 @@
 //! destaged.
 
 use crate::{
-    requests::{CHUNK, compressible, is_sampled, of_traces, packed_bytes_of, settled},
+    requests::{CHUNK, compressible, of_traces, packed_bytes_of, settled},
     written::Ledger,
 };
 use larder_core::decisions::text::{FIRST_LINE, line};
@@ -40,9 +40,6 @@ const PACKED_CHUNK: usize = 4 * CHUNK;
 /// Kinds of events that are to be seen.
 const EVENTS: [&str; 12] =
     ["merge", "look", "fragment", "change", "trim", "full", "told", "taken", "evict", "release", "clean", "clean-run"];
-/// How many clients ask, and in what order completions come: alone and among others, as time has it and in any order.
-const ORDERS: [(usize, Schedule); 4] =
-    [(1, Schedule::Timed), (CLIENTS, Schedule::Chaos), (1, Schedule::Chaos), (CLIENTS, Schedule::Timed)];
 /// So small that most has to go again.
 const FLASH_BYTES: u64 = 8 << 20;
 /// Clients that ask at the same time.
@@ -306,11 +303,13 @@ fn follow(run: &Run<'_>, what: &str) -> (String, Decided) {
     (follower.log, follower.replay.decided())
 }
 
-/// Runs in each mode, so many clients at a time and with completions in such an order; the kinds of events that were seen.
-fn agrees_on(what: &str, run: &Run<'_>, orders: &[(usize, Schedule)]) -> BTreeSet<String> {
+/// Runs in each mode, alone and among others; the kinds of events that were seen.
+fn agrees_on(what: &str, run: &Run<'_>) -> BTreeSet<String> {
     let mut seen = BTreeSet::new();
     for mode in MODES {
-        for &(clients, schedule) in orders {
+        for (clients, schedule) in
+            [(1, Schedule::Timed), (1, Schedule::Chaos), (CLIENTS, Schedule::Timed), (CLIENTS, Schedule::Chaos)]
+        {
             let run = Run { mode, clients, schedule, ..*run };
             let what = format!("{}, {what}, {mode:?}, {clients} clients, {schedule:?}", run.design);
             let (log, decided) = follow(&run, &what);
@@ -331,7 +330,7 @@ fn agrees(design: &'static str) {
             if seed == 2 { (PACKED_CHUNK, Compression::Zstd) } else { (CHUNK, Compression::Lz4) };
         let asked = drawn(seed, chunk);
         let run = Run { asked: &asked, seed, chunk, compression, ..Run::of(design) };
-        let seen = agrees_on(&format!("seed {seed}"), &run, &ORDERS);
+        let seen = agrees_on(&format!("seed {seed}"), &run);
         // What is to be seen was there to be seen. A slot for one record is never found full, and who knows no content never looks.
         let kind = designs::named(design).expect("the engine runs it");
         let is_seen = |event: &str| match event {
@@ -344,14 +343,11 @@ fn agrees(design: &'static str) {
             assert_eq!(seen.contains(event), is_seen(event), "{design}, seed {seed}: `{event}` among {seen:?}");
         }
     }
-    for (number, (trace, mut requests)) in of_traces(CHUNK).enumerate() {
+    for (trace, mut requests) in of_traces(CHUNK) {
         let before = settled(&mut requests);
         let flash_bytes = FLASH_BYTES.max((requests.len() / 16 * CHUNK) as u64);
         let (asked, volume_chunks) = (joined(&requests), before.len() as u64);
-        let run = Run { flash_bytes, before: &before, volume_chunks, asked: &asked, ..Run::of(design) };
-        // Of a sample, one trace in two orders and the next in the other two.
-        let orders = if is_sampled() { &ORDERS[number % 2 * 2..][..2] } else { &ORDERS[..] };
-        agrees_on(&trace, &run, orders);
+        agrees_on(&trace, &Run { flash_bytes, before: &before, volume_chunks, asked: &asked, ..Run::of(design) });
     }
 }
 

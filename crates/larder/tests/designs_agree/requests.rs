@@ -84,23 +84,13 @@ const TRACES: [Trace; 21] = [
     Trace::of_addresses("public/arc-fast03/P12.lis.zst").few(),
 ];
 
-/// How many chunks of each trace are asked for.
-fn wanted() -> Option<usize> {
-    std::env::var("LARDER_REQUESTS").ok().map(|count| count.parse().expect("LARDER_REQUESTS is a number"))
-}
-
-/// Whether a sample of each trace is taken, for nobody asked for a number of chunks.
-pub fn is_sampled() -> bool {
-    wanted().is_none()
-}
-
 /// Each real trace with its first chunks, of `chunk` bytes, and what it is called: without a folder of them, none, and that is said.
 pub fn of_traces(chunk: usize) -> impl Iterator<Item = (String, Vec<Request>)> {
     let found = folder();
     if found.is_none() {
         println!("skipped: the real traces (no folder shared/traces beside the checkout)");
     }
-    let wanted = wanted();
+    let wanted = std::env::var("LARDER_REQUESTS").ok().map(|count| count.parse().expect("LARDER_REQUESTS is a number"));
     let named = std::env::var("LARDER_TRACES").unwrap_or_default();
     assert!(TRACES.iter().any(|trace| trace.path.contains(&named)), "LARDER_TRACES={named} names no trace");
     found.into_iter().flat_map(move |folder| {
