@@ -127,7 +127,7 @@ fn pages_of_several_chunks_are_deduplicated() {
     let scratch = Scratch::new("sim-drives-pages");
     let trace = scratch.path("boots.trace.zst");
     let words = ["trace", "generate", "boot-storm", "--scale", "0.05", "-o"];
-    run(larder(&words).arg(&trace));
+    run(larder(words).arg(&trace));
     let row = |layer: &str| {
         let words = ["run", "--design", "lru", "--flash", "16M", "--chunk", "4K", "--origin", "nvme-ssd", "--json"];
         let drive = ["--ssd", "tlc-nvme:buffer_bytes=1M", "--ftl", layer, "--trace"];
