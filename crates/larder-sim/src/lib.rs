@@ -25,6 +25,9 @@ pub mod origin;
 pub mod paper;
 pub mod replay;
 pub mod report;
+#[cfg(test)]
+#[path = "../../larder-core/tests/common/mod.rs"]
+mod seeded;
 pub mod setup;
 pub mod slotted;
 pub mod ssd;

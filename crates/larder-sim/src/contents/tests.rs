@@ -1,17 +1,16 @@
 //! What pages hold, against a model of their bytes.
 
-#[path = "../../../larder-core/tests/common/mod.rs"]
-mod seeded;
-
 use std::cell::Cell;
 
 use super::*;
-use crate::ssd::{
-    ftl::FtlKind,
-    geometry::Geometry,
-    profile::{PROFILES, Profile},
+use crate::{
+    seeded::{Rng, for_seeds},
+    ssd::{
+        ftl::FtlKind,
+        geometry::Geometry,
+        profile::{PROFILES, Profile},
+    },
 };
-use seeded::{Rng, for_seeds};
 
 fn chunk(start: u64, number: u8) -> RawChunk {
     RawChunk { start, len: 8192, fingerprint: Fingerprint([number; 16]) }

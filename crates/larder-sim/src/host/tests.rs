@@ -1,9 +1,6 @@
 //! The host's side beside a model of what waits: each sector that was written is on the drive with its newest content in the end, and
 //! each unit that was touched was written, absorbed, or given up.
 
-#[path = "../../../larder-core/tests/common/mod.rs"]
-mod seeded;
-
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex},
@@ -12,6 +9,7 @@ use std::{
 use super::*;
 use crate::{
     devices::{Gathering, RawChunk},
+    seeded::{Rng, for_seeds},
     ssd::{
         array::FlashArray,
         ftl::{FTLS, Written},
@@ -20,7 +18,6 @@ use crate::{
     },
 };
 use larder_core::Fingerprint;
-use seeded::{Rng, for_seeds};
 
 /// What a layer was asked for.
 #[derive(Debug)]
