@@ -7,7 +7,8 @@
 //! A trace has a fingerprint for each chunk and none for parts of one: pages are told to be equal where they are made of the same
 //! parts of equal chunks, or of zeroes; that parts of different chunks are equal nobody can see.
 //!
-//! Invariants: the pieces of a page are apart and ascending; a page with none has no entry.
+//! Invariants: the pieces of a page are apart and ascending; a page with none has no entry. Nothing is kept for a layer that does not
+//! ask.
 //!
 //! What it does not do: know what of it is on flash, and what waits to be.
 
@@ -16,11 +17,19 @@ use std::ops::Range;
 use hashbrown::HashMap;
 use larder_core::{Fingerprint, types::mix};
 
-use crate::{cache::Content, devices::RawChunk, ssd::ftl::Ftl};
+use crate::{
+    cache::Content,
+    devices::RawChunk,
+    ssd::{
+        ftl::{Ftl, PageWrite},
+        geometry::Lpn,
+    },
+};
 
 /// See the module. Offsets are bytes of the drive.
 pub(crate) struct PageContents {
     page_bytes: u64,
+    is_asked: bool,
     pages: HashMap<u64, Vec<Piece>>,
 }
 
@@ -37,15 +46,18 @@ struct Piece {
 }
 
 impl PageContents {
-    /// Of a drive with this layer, all unknown; `None` where the layer does not ask what pages hold.
-    pub fn of(ftl: &dyn Ftl) -> Option<PageContents> {
+    /// Of a drive with this layer, all unknown.
+    pub fn of(ftl: &dyn Ftl) -> PageContents {
         let page_bytes = u64::from(ftl.array().geometry().page_bytes);
-        ftl.deduplicates().then(|| PageContents { page_bytes, pages: HashMap::new() })
+        PageContents { page_bytes, is_asked: ftl.deduplicates(), pages: HashMap::new() }
     }
 
     /// These bytes of the drive are written, by a request that has these [chunks](crate::devices::Requests::raw_chunks) of the flash. The
     /// drive begins at byte `laid_at` of that.
     pub fn write(&mut self, chunks: &[RawChunk], laid_at: u64, bytes: Range<u64>) {
+        if !self.is_asked {
+            return;
+        }
         let page_bytes = self.page_bytes;
         for page in bytes.start / page_bytes..bytes.end.div_ceil(page_bytes) {
             let start = bytes.start.max(page * page_bytes);
@@ -69,7 +81,14 @@ impl PageContents {
 
     /// These pages are trimmed.
     pub fn trim(&mut self, pages: Range<u64>) {
-        pages.for_each(|page| drop(self.pages.remove(&page)));
+        if !self.pages.is_empty() {
+            pages.for_each(|page| drop(self.pages.remove(&page)));
+        }
+    }
+
+    /// Pages, to be handed to the layer with all that was written to them.
+    pub fn page_writes(&self, pages: Range<u64>) -> impl Iterator<Item = PageWrite> {
+        pages.map(|page| PageWrite { lpn: Lpn(page as u32), content: self.get(page) })
     }
 
     /// What a page holds, if that is known.

@@ -20,10 +20,7 @@
 //! What it does not do: time, or buffer whole units: each is written as it comes, however soon it is written again. And the drive is
 //! never idle, so that what a layer leaves for idle time is not done.
 
-use std::{
-    collections::{HashMap, VecDeque},
-    ops::Range,
-};
+use std::ops::Range;
 
 use crate::{
     contents::PageContents,
@@ -36,10 +33,8 @@ use crate::{
         op::{Op, Sink},
         profile::Profile,
     },
+    waiting::{Waiting, WaitingUnit},
 };
-
-/// The unit in which partial writes are kept account of, in bytes: no request of a cache is of less.
-const SECTOR_BYTES: u64 = 512;
 
 /// A buffer larger than such a part of the flash has much of what a small cache writes again: it was not cut with the drive.
 const BUFFER_PART: u64 = 4;
@@ -69,16 +64,6 @@ impl HostCounts {
     }
 }
 
-/// A unit that waits in the buffer.
-struct Partial {
-    /// A bit a sector: it has been written.
-    sectors: Vec<u64>,
-    /// How many.
-    count: u64,
-    /// Which of those that were begun.
-    number: u64,
-}
-
 /// See the module.
 pub struct Host {
     ftl: Box<dyn Ftl>,
@@ -87,16 +72,10 @@ pub struct Host {
     laid: Range<u64>,
     page_bytes: u64,
     unit_bytes: u64,
-    unit_sectors: u64,
-    /// Units that wait in the buffer at most.
-    units_max: usize,
-    waiting: HashMap<u64, Partial>,
-    /// Units that wait, with their numbers, first begun first; those that wait no more are passed over.
-    order: VecDeque<(u64, u64)>,
-    next_number: u64,
+    waiting: Waiting,
     pages: Vec<PageWrite>,
-    /// What waits and what is on the drive, of a layer that asks.
-    contents: Option<PageContents>,
+    /// Of what waits and what is on the drive.
+    contents: PageContents,
     counts: HostCounts,
     evicted: Evicted,
     /// Of a drive that drops what is clean.
@@ -132,16 +111,12 @@ impl Host {
             dirty: DirtyPages::of(&*ftl),
             dirtying: None,
             contents: PageContents::of(&*ftl),
+            waiting: Waiting::new(&*ftl, profile.buffer_bytes),
             ftl,
             profile: *profile,
             laid: 0..u64::MAX,
             page_bytes,
             unit_bytes,
-            unit_sectors: unit_bytes / SECTOR_BYTES,
-            units_max: usize::try_from(profile.buffer_bytes / unit_bytes).unwrap_or(usize::MAX).max(1),
-            waiting: HashMap::new(),
-            order: VecDeque::new(),
-            next_number: 0,
             pages: Vec::new(),
             counts: HostCounts::default(),
             evicted: Evicted::default(),
@@ -279,11 +254,9 @@ impl Host {
 
     /// A unit that gets no more is written, whatever of it is padding.
     fn seal(&mut self, bytes: &Range<u64>) {
-        let unit = bytes.start.saturating_sub(self.laid.start) / self.unit_bytes;
-        let is_unit =
-            bytes.start == self.laid.start + unit * self.unit_bytes && bytes.end == bytes.start + self.unit_bytes;
-        if is_unit && let Some(partial) = self.waiting.remove(&unit) {
-            self.complete(unit, &partial);
+        let Some(on_drive) = self.laid_part(bytes) else { return };
+        if let Some((unit, waited)) = self.waiting.forget_unit_of(&on_drive) {
+            self.complete(unit, &waited);
         }
     }
 
@@ -298,22 +271,10 @@ impl Host {
         for page in range.start / self.page_bytes..range.end.div_ceil(self.page_bytes) {
             let start = range.start.max(page * self.page_bytes);
             let end = range.end.min((page + 1) * self.page_bytes);
-            if !self.is_waiting(start, end) {
+            if !self.waiting.has(start..end) {
                 self.ftl.read(Lpn(page as u32), &mut self.evicted);
             }
         }
-    }
-
-    /// Whether all of these bytes of one unit wait in the buffer.
-    fn is_waiting(&self, start: u64, end: u64) -> bool {
-        if self.waiting.is_empty() {
-            return false;
-        }
-        let unit = start / self.unit_bytes;
-        let Some(partial) = self.waiting.get(&unit) else { return false };
-        let first = start / SECTOR_BYTES - unit * self.unit_sectors;
-        let last = end.div_ceil(SECTOR_BYTES) - unit * self.unit_sectors;
-        (first..last).all(|sector| partial.has(sector))
     }
 
     fn write(&mut self, requests: &Requests, request: &DeviceRequest) {
@@ -329,11 +290,10 @@ impl Host {
             self.write_part(requests, request, range.start..whole_from);
         }
         if whole_from < whole_to {
-            for at in (whole_from / unit)..(whole_to / unit) {
-                self.forget_waiting(at);
-            }
+            let units = whole_from / unit..whole_to / unit;
+            self.counts.writes_absorbed += units.clone().filter_map(|unit| self.waiting.forget(unit)).count() as u64;
             self.note(requests, request, whole_from..whole_to);
-            self.write_units(whole_from / unit..whole_to / unit);
+            self.write_units(units);
         }
         if whole_to < range.end {
             self.write_part(requests, request, whole_to..range.end);
@@ -342,62 +302,28 @@ impl Host {
 
     /// What these bytes hold from here on.
     fn note(&mut self, requests: &Requests, request: &DeviceRequest, bytes: Range<u64>) {
-        if let Some(contents) = &mut self.contents {
-            contents.write(requests.raw_chunks(request), self.laid.start, bytes);
-        }
-    }
-
-    fn forget_waiting(&mut self, unit: u64) {
-        if !self.waiting.is_empty() && self.waiting.remove(&unit).is_some() {
-            self.counts.writes_absorbed += 1;
-        }
+        self.contents.write(requests.raw_chunks(request), self.laid.start, bytes);
     }
 
     /// Bytes of one unit, not all of it.
     fn write_part(&mut self, requests: &Requests, request: &DeviceRequest, bytes: Range<u64>) {
         self.note(requests, request, bytes.clone());
         let unit = bytes.start / self.unit_bytes;
-        let first = bytes.start / SECTOR_BYTES - unit * self.unit_sectors;
-        let last = bytes.end.div_ceil(SECTOR_BYTES) - unit * self.unit_sectors;
-        let (number, words) = (self.next_number, self.unit_sectors.div_ceil(64) as usize);
-        let partial = self.waiting.entry(unit).or_insert_with(|| Partial { sectors: vec![0; words], count: 0, number });
-        if partial.number == number {
-            self.next_number += 1;
-            self.order.push_back((unit, number));
-        } else {
-            self.counts.writes_absorbed += 1;
-        }
-        (first..last).for_each(|sector| partial.set(sector));
-        if partial.count == self.unit_sectors {
-            self.waiting.remove(&unit);
+        let put = self.waiting.put(bytes);
+        self.counts.writes_absorbed += u64::from(put.waited);
+        if put.is_whole {
             self.write_units(unit..unit + 1);
         }
-        while self.waiting.len() > self.units_max {
-            self.complete_oldest();
-        }
-        if self.order.len() > 2 * self.units_max.max(self.waiting.len()) {
-            let waiting = &self.waiting;
-            self.order.retain(|(unit, number)| waiting.get(unit).is_some_and(|partial| partial.number == *number));
-        }
-    }
-
-    /// Completes the unit that has waited longest with what was there, and writes it.
-    fn complete_oldest(&mut self) {
-        while let Some((unit, number)) = self.order.pop_front() {
-            if self.waiting.get(&unit).is_none_or(|partial| partial.number != number) {
-                continue;
-            }
-            let Some(partial) = self.waiting.remove(&unit) else { continue };
-            return self.complete(unit, &partial);
+        while let Some((unit, waited)) = self.waiting.take_excess() {
+            self.complete(unit, &waited);
         }
     }
 
     /// Writes a unit that waited, with what was there in the rest of it.
-    fn complete(&mut self, unit: u64, partial: &Partial) {
-        let per_page = self.page_bytes / SECTOR_BYTES;
+    fn complete(&mut self, unit: u64, waited: &WaitingUnit) {
         let pages = self.unit_bytes / self.page_bytes;
         for page in 0..pages {
-            let is_new = (page * per_page..(page + 1) * per_page).all(|sector| partial.has(sector));
+            let is_new = waited.has_all(page * self.page_bytes..(page + 1) * self.page_bytes);
             let lpn = Lpn((unit * pages + page) as u32);
             if !is_new && self.ftl.locate(lpn).is_some() {
                 self.ftl.read(lpn, &mut self.evicted);
@@ -411,12 +337,8 @@ impl Host {
     /// Hands units to the layer, with all that was written to them.
     fn write_units(&mut self, units: Range<u64>) {
         let pages = self.unit_bytes / self.page_bytes;
-        let content = |page| self.contents.as_ref().and_then(|contents| contents.get(page));
         self.pages.clear();
-        self.pages.extend(
-            (units.start * pages..units.end * pages)
-                .map(|page| PageWrite { lpn: Lpn(page as u32), content: content(page) }),
-        );
+        self.pages.extend(self.contents.page_writes(units.start * pages..units.end * pages));
         self.ftl.write(&self.pages, &mut self.evicted);
     }
 
@@ -426,33 +348,13 @@ impl Host {
         if first >= last {
             return;
         }
-        if !self.waiting.is_empty() {
-            for unit in (first * self.page_bytes).div_ceil(self.unit_bytes)..last * self.page_bytes / self.unit_bytes {
-                self.waiting.remove(&unit);
-            }
-        }
-        if let Some(contents) = &mut self.contents {
-            contents.trim(first..last);
-        }
+        self.waiting.forget_units_in(&(first * self.page_bytes..last * self.page_bytes));
+        self.contents.trim(first..last);
         let pages = first as u32..last as u32;
         self.ftl.trim(pages.clone(), &mut self.evicted);
         // What is told before it is written is dirty still.
         for page in self.dirty.iter().flat_map(|dirty| dirty.dirty_in(pages.clone())) {
             self.ftl.tell_dirty(page..page + 1, true);
-        }
-    }
-}
-
-impl Partial {
-    fn has(&self, sector: u64) -> bool {
-        self.sectors.get(sector as usize / 64).is_some_and(|word| word >> (sector % 64) & 1 == 1)
-    }
-
-    fn set(&mut self, sector: u64) {
-        if let Some(word) = self.sectors.get_mut(sector as usize / 64) {
-            let bit = 1 << (sector % 64);
-            self.count += u64::from(*word & bit == 0);
-            *word |= bit;
         }
     }
 }

@@ -34,5 +34,6 @@ pub mod ssd;
 pub mod survey;
 pub mod tally;
 mod touched;
+mod waiting;
 pub mod weu;
 pub mod whole;

@@ -171,8 +171,7 @@ impl Whole {
             if bytes < span {
                 return Err(OutOfRange::new("capacity", bytes, format!("at least {span}, the flash of the cache")));
             }
-            let frames = profile.buffer_bytes / u64::from(geometry.page_bytes);
-            pages = Some(Pages::new(drive.ftl(), frames));
+            pages = Some(Pages::new(drive.ftl(), profile.buffer_bytes));
         }
         cache.gather(true);
         let devices = Devices::new(drive.map(|(drive, _)| drive), origin);

@@ -20,7 +20,7 @@ fn of_pages(page_bytes: u64) -> PageContents {
     let geometry = Geometry { page_bytes: page_bytes as u32, ..PROFILES[0].geometry };
     let kind = FtlKind::named("caftl").expect("a layer that asks");
     let ftl = kind.make_for(&Profile { geometry, ..PROFILES[0] }, None).expect("a drive");
-    PageContents::of(&*ftl).expect("it asks")
+    PageContents::of(&*ftl)
 }
 
 fn contents(raw: &[RawChunk], page_bytes: u64) -> Vec<Option<Fingerprint>> {
@@ -58,7 +58,10 @@ fn zeroes_are_zeroes_whatever_page_they_are_on() {
 #[test]
 fn layers_that_do_not_ask_cost_nothing() {
     let kind = FtlKind::named("page-trim").expect("a layer");
-    assert!(PageContents::of(&*kind.make_for(&PROFILES[0], None).expect("a drive")).is_none());
+    let mut contents = PageContents::of(&*kind.make_for(&PROFILES[0], None).expect("a drive"));
+    contents.write(&[chunk(0, 1)], 0, 0..8192);
+    assert_eq!(contents.pages.allocation_size(), 0);
+    assert!(contents.page_writes(0..2).all(|page| page.content.is_none()));
 }
 
 /// Bytes of a sector, and what a page of such is made of: which part of which chunk is in each, where all are known.

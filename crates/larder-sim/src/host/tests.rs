@@ -16,6 +16,7 @@ use crate::{
         geometry::{Geometry, Ppa},
         profile::PROFILES,
     },
+    waiting::SECTOR_BYTES,
 };
 use larder_core::Fingerprint;
 

@@ -1,0 +1,161 @@
+//! Units of a drive of which a part waits in its buffer, until the rest of them comes.
+//!
+//! A unit is what a drive takes at once: a page, or more. Whoever lays bytes on a drive [puts](Waiting::put) here what covers a unit in
+//! part, and hands the unit on when it is whole; when it [gets no more](Waiting::forget); or when it has waited longest of
+//! more than the buffer has room for ([`Waiting::take_excess`]), with what was there in the rest of it.
+//!
+//! Invariants: a unit that waits has a sector that was put, and one that was not. Units leave in the order in which they began to wait.
+//!
+//! What it does not do: read or write anything, or know what the sectors hold (`contents.rs`).
+
+use std::{collections::VecDeque, ops::Range};
+
+use hashbrown::HashMap;
+
+use crate::ssd::ftl::Ftl;
+
+/// The unit in which parts of units are known, in bytes: no request of a cache is of less.
+pub(crate) const SECTOR_BYTES: u64 = 512;
+
+/// See the module. Units are numbered from the begin of the drive, and so are bytes.
+pub(crate) struct Waiting {
+    unit_bytes: u64,
+    units_max: usize,
+    units: HashMap<u64, WaitingUnit>,
+    /// Units with the numbers of their waits, first begun first; those that wait no more are passed over.
+    order: VecDeque<(u64, u64)>,
+    next_number: u64,
+}
+
+/// A unit of which a part waits.
+pub(crate) struct WaitingUnit {
+    /// A bit a sector: it waits.
+    sectors: Vec<u64>,
+    /// Sectors that do not.
+    left: u64,
+    /// Which of the waits that were begun this is.
+    number: u64,
+}
+
+/// What bytes that were put met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Put {
+    /// A part of their unit waited before.
+    pub waited: bool,
+    /// All of the unit is there now, so that it waits no more.
+    pub is_whole: bool,
+}
+
+impl Waiting {
+    /// Nothing waits, in the buffer of a drive with this layer, which has room for so many bytes.
+    pub fn new(ftl: &dyn Ftl, buffer_bytes: u64) -> Self {
+        let page_bytes = u64::from(ftl.array().geometry().page_bytes);
+        Waiting::of_units(page_bytes * u64::from(ftl.write_unit_pages()), buffer_bytes)
+    }
+
+    fn of_units(unit_bytes: u64, buffer_bytes: u64) -> Self {
+        let units_max = usize::try_from(buffer_bytes / unit_bytes).unwrap_or(usize::MAX).max(1);
+        Waiting { unit_bytes, units_max, units: HashMap::new(), order: VecDeque::new(), next_number: 0 }
+    }
+
+    /// These bytes of one unit, and not all of it, are written.
+    pub fn put(&mut self, bytes: Range<u64>) -> Put {
+        let unit = bytes.start / self.unit_bytes;
+        let sectors = self.sectors(unit, bytes);
+        let (unit_sectors, number) = (self.unit_bytes / SECTOR_BYTES, self.next_number);
+        let waiting = self.units.entry(unit).or_insert_with(|| WaitingUnit {
+            sectors: vec![0; unit_sectors.div_ceil(64) as usize],
+            left: unit_sectors,
+            number,
+        });
+        sectors.for_each(|sector| waiting.set(sector));
+        let put = Put { waited: waiting.number != number, is_whole: waiting.left == 0 };
+        if put.is_whole {
+            self.units.remove(&unit);
+        } else if !put.waited {
+            self.next_number += 1;
+            self.order.push_back((unit, number));
+            self.pass_over();
+        }
+        put
+    }
+
+    /// Whether all of these bytes of one unit wait.
+    pub fn has(&self, bytes: Range<u64>) -> bool {
+        if self.units.is_empty() {
+            return false;
+        }
+        let unit = bytes.start / self.unit_bytes;
+        let Some(waiting) = self.units.get(&unit) else { return false };
+        self.sectors(unit, bytes).all(|sector| waiting.has(sector))
+    }
+
+    /// A unit waits no more. What did of it, if anything.
+    pub fn forget(&mut self, unit: u64) -> Option<WaitingUnit> {
+        if self.units.is_empty() { None } else { self.units.remove(&unit) }
+    }
+
+    /// The unit that is these bytes, if they are one, waits no more.
+    pub fn forget_unit_of(&mut self, bytes: &Range<u64>) -> Option<(u64, WaitingUnit)> {
+        let unit = bytes.start / self.unit_bytes;
+        let is_unit = *bytes == (unit * self.unit_bytes..(unit + 1) * self.unit_bytes);
+        let waiting = is_unit.then(|| self.forget(unit)).flatten()?;
+        Some((unit, waiting))
+    }
+
+    /// The units that are whole in these bytes wait no more.
+    pub fn forget_units_in(&mut self, bytes: &Range<u64>) {
+        let units = bytes.start.div_ceil(self.unit_bytes)..bytes.end / self.unit_bytes;
+        units.for_each(|unit| drop(self.forget(unit)));
+    }
+
+    /// The unit that has waited longest, where more wait than the buffer has room for; it waits no more.
+    pub fn take_excess(&mut self) -> Option<(u64, WaitingUnit)> {
+        while self.units.len() > self.units_max {
+            let (unit, number) = self.order.pop_front()?;
+            if waits(&self.units, unit, number) {
+                return self.units.remove(&unit).map(|waiting| (unit, waiting));
+            }
+        }
+        None
+    }
+
+    /// Of waits that are over, no more stay in the order than of those that are not.
+    fn pass_over(&mut self) {
+        if self.order.len() > 2 * self.units_max.max(self.units.len()) {
+            let units = &self.units;
+            self.order.retain(|&(unit, number)| waits(units, unit, number));
+        }
+    }
+
+    /// Bytes of a unit, as its sectors.
+    fn sectors(&self, unit: u64, bytes: Range<u64>) -> Range<u64> {
+        let unit_start = unit * self.unit_bytes;
+        (bytes.start - unit_start) / SECTOR_BYTES..(bytes.end - unit_start).div_ceil(SECTOR_BYTES)
+    }
+}
+
+fn waits(units: &HashMap<u64, WaitingUnit>, unit: u64, number: u64) -> bool {
+    units.get(&unit).is_some_and(|waiting| waiting.number == number)
+}
+
+impl WaitingUnit {
+    /// Whether all of these bytes wait, counted from the begin of the unit.
+    pub fn has_all(&self, bytes: Range<u64>) -> bool {
+        (bytes.start / SECTOR_BYTES..bytes.end.div_ceil(SECTOR_BYTES)).all(|sector| self.has(sector))
+    }
+
+    fn has(&self, sector: u64) -> bool {
+        self.sectors.get(sector as usize / 64).is_some_and(|word| word >> (sector % 64) & 1 == 1)
+    }
+
+    fn set(&mut self, sector: u64) {
+        if let Some(word) = self.sectors.get_mut(sector as usize / 64) {
+            self.left -= u64::from(*word >> (sector % 64) & 1 == 0);
+            *word |= 1 << (sector % 64);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
