@@ -25,6 +25,7 @@ use crate::{
     dirty::{Dirtying, TooDirty},
     host::Host,
 };
+use designs::names_of;
 pub use designs::{DESIGNS, Design};
 use drive::DriveSetup;
 use larder_core::slotted::FlashSize;
@@ -273,25 +274,39 @@ impl Setup {
     /// Whether the design has what is asked for.
     ///
     /// # Errors
-    /// A sentence for the first option that it has not.
+    /// A sentence for the first option that it has not, with the designs that do.
     pub fn check(&self) -> Result<(), String> {
-        let Design { name, options, .. } = self.design;
-        if let (false, Some(true)) = (options.contains(&OptionId::Dedup) || self.design.dedups, self.options.dedup) {
-            return Err(format!("{name} has no deduplication: leave out --dedup on"));
+        let Design { name, options, dedups, .. } = self.design;
+        let has = |design: &Design, id| design.options.contains(&id);
+        if !has(self.design, OptionId::Dedup) {
+            match (self.options.dedup, dedups) {
+                (Some(true), false) => {
+                    let others = names_of(|design| design.dedups || has(design, OptionId::Dedup));
+                    return Err(format!("{name} has no deduplication: leave out --dedup on, or take {others}"));
+                }
+                (Some(false), true) => {
+                    let others = names_of(|design| !design.dedups || has(design, OptionId::Dedup));
+                    return Err(format!(
+                        "{name} cannot do without deduplication: leave out --dedup off, or take {others}"
+                    ));
+                }
+                (Some(_), _) | (None, _) => {}
+            }
         }
-        if let (false, true, Some(false)) = (options.contains(&OptionId::Dedup), self.design.dedups, self.options.dedup)
-        {
-            return Err(format!("{name} cannot do without deduplication: leave out --dedup off"));
-        }
-        if let (false, Some(true)) = (options.contains(&OptionId::Compress), self.options.compress) {
-            return Err(format!("{name} has no compression: leave out --compress on"));
+        if !has(self.design, OptionId::Compress) && self.options.compress == Some(true) {
+            let others = names_of(|design| has(design, OptionId::Compress));
+            return Err(format!("{name} has no compression: leave out --compress on, or take {others}"));
         }
         // To be without what it does not have anyway may be asked of any design.
         let is_moot = |id| matches!(id, OptionId::Dedup | OptionId::Compress);
         match self.options.given().find(|id| !options.contains(id) && !is_moot(*id)) {
             Some(id) => {
-                let names: Vec<&str> = options.iter().map(|id| id.name()).collect();
-                Err(format!("{name} has no option --{}; it has {}", id.name(), names.join(", ")))
+                let (others, option) = (names_of(|design| has(design, id)), id.name());
+                let own: Vec<&str> = options.iter().map(|id| id.name()).collect();
+                Err(format!(
+                    "{name} has no option --{option}; it has {}: leave it out, or take {others}",
+                    own.join(", ")
+                ))
             }
             None => Ok(()),
         }

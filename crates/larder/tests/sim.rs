@@ -373,11 +373,27 @@ fn what_cannot_be_is_refused_with_what_could() {
         (&["--design", "lru", "--flash", "1M", "--warmup", "120%"], 2, &["--warmup 120%"]),
         (&["--design", "lru", "--flash", "1M", "--mode", "back"], 2, &["--mode back", "write-through"]),
         (&["--design", "lru:colour=red", "--flash", "1M"], 2, &["colour", "fp-index"]),
-        (&["--design", "lru", "--flash", "1M", "--subchunk", "1K"], 1, &["lru", "no option --subchunk"]),
-        (&["--design", "lru", "--flash", "1M", "--compress", "on"], 1, &["lru", "no compression"]),
-        (&["--design", "d-lru", "--flash", "1M", "--compress", "on"], 1, &["d-lru", "no compression"]),
-        (&["--design", "d-arc", "--flash", "1M", "--dedup", "off"], 1, &["d-arc", "without deduplication"]),
-        (&["--design", "arc", "--flash", "1M", "--dedup", "on"], 1, &["arc", "no deduplication"]),
+        (
+            &["--design", "lru", "--flash", "1M", "--subchunk", "1K"],
+            2,
+            &["lru has no option --subchunk", "take austere"],
+        ),
+        (
+            &["--design", "lru", "--flash", "1M", "--compress", "on"],
+            2,
+            &["lru has no compression", "take austere, nitro, cd-arc"],
+        ),
+        (&["--design", "d-lru", "--flash", "1M", "--compress", "on"], 2, &["d-lru", "no compression"]),
+        (
+            &["--design", "d-arc", "--flash", "1M", "--dedup", "off"],
+            2,
+            &["d-arc", "without deduplication", "take lru, arc, nitro"],
+        ),
+        (
+            &["--design", "arc", "--flash", "1M", "--dedup", "on"],
+            2,
+            &["arc", "no deduplication", "take d-lru, d-arc, austere, nitro, cd-arc"],
+        ),
         (&["--design", "austere", "--flash", "8M", "--subchunk", "3K"], 1, &["subchunks", "3072"]),
         (&["--design", "nitro", "--flash", "64M", "--granularity", "extent", "--weu", "1M"], 1, &["--weu"]),
         (&["--design", "lru", "--flash", "100"], 1, &["lru: a flash of", "is too small;", "is the least"]),
@@ -417,11 +433,11 @@ fn what_cannot_be_is_refused_with_what_could() {
     };
     refused(
         &mut compare(&["--design", "lru,arc", "--flash", "1M", "--subchunk", "1K"]),
-        1,
+        2,
         &["none of lru, arc", "--subchunk"],
     );
     refused(&mut compare(&["--design", "lru,nitro", "--flash", "1M"]), 1, &["nitro", "16M is the least"]);
-    refused(&mut compare(&["--design", "lru:subchunk=1K", "--flash", "1M"]), 1, &["lru", "no option --subchunk"]);
+    refused(&mut compare(&["--design", "lru:subchunk=1K", "--flash", "1M"]), 2, &["lru", "no option --subchunk"]);
     refused(&mut compare(&["--flash", "1M", "--plot", "it.png"]), 2, &["it.png", ".svg"]);
     refused(&mut compare(&["--flash", "1M", "--json", "--csv", "-"]), 2, &["--json and --csv -", "standard output"]);
     refused(&mut compare(&["--flash", "1M", "--metric", "beauty"]), 2, &["--metric beauty", "read_hit_ratio"]);

@@ -60,11 +60,17 @@ impl Design {
     /// # Errors
     /// A sentence with all names.
     pub fn named(name: &str) -> Result<&'static Design, String> {
-        DESIGNS.iter().find(|design| design.name == name).ok_or_else(|| {
-            let names: Vec<&str> = DESIGNS.iter().map(|design| design.name).collect();
-            format!("there is no design {name:?}; there are {}", names.join(", "))
-        })
+        DESIGNS
+            .iter()
+            .find(|design| design.name == name)
+            .ok_or_else(|| format!("there is no design {name:?}; there are {}", names_of(|_| true)))
     }
+}
+
+/// The names of the designs of which that is true.
+pub(super) fn names_of(is_one: impl Fn(&Design) -> bool) -> String {
+    let names: Vec<&str> = DESIGNS.iter().filter(|design| is_one(design)).map(|design| design.name).collect();
+    names.join(", ")
 }
 
 impl PartialEq for Design {

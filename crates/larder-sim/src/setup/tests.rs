@@ -71,6 +71,10 @@ fn an_option_goes_to_the_designs_that_have_it_and_is_refused_by_others() {
             if !has {
                 let sentence = refusal(&asked);
                 assert!(sentence.contains(design.name) && sentence.contains(id.name()), "{sentence}");
+                let (_, others) = sentence.split_once("or take ").expect("designs that have it");
+                for other in others.split(", ").map(|name| Design::named(name).expect("a design")) {
+                    assert!(Setup { design: other, ..asked }.check().is_ok(), "{sentence}");
+                }
             }
         }
         let fitting = Setup { options: Options::default().or_from(&all, design), ..bare };

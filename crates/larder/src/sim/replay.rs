@@ -98,7 +98,7 @@ pub fn check_common(options: &Options, designs: &[DesignSpec]) -> Outcome {
     match lost {
         Some(id) => {
             let names: Vec<&str> = designs.iter().map(|spec| spec.design.name).collect();
-            Err(Failure::failed(format_args!("none of {} has an option --{}", names.join(", "), id.name())))
+            Err(Failure::Usage(format!("none of {} has an option --{}", names.join(", "), id.name())))
         }
         None => Ok(()),
     }
@@ -120,7 +120,7 @@ pub fn survey(source: &Source<'_>, input: &TraceInput, setups: &[Setup]) -> Outc
 /// A sentence with the name of the first that cannot be.
 pub fn check(setups: &[Setup], survey: Option<&Survey>) -> Outcome {
     for setup in setups {
-        setup.check().map_err(|sentence| refused(setup, &sentence))?;
+        setup.check().map_err(Failure::Usage)?;
         let is_known = survey.is_some() || !matches!(setup.flash, FlashAmount::PercentOfWorkingSet(_));
         if is_known {
             can_be(setup, survey).map_err(|sentence| refused(setup, &sentence))?;
