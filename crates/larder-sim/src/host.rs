@@ -268,12 +268,8 @@ impl Host {
 
     fn read(&mut self, request: &DeviceRequest) {
         let range = self.on_drive(request);
-        for page in range.start / self.page_bytes..range.end.div_ceil(self.page_bytes) {
-            let start = range.start.max(page * self.page_bytes);
-            let end = range.end.min((page + 1) * self.page_bytes);
-            if !self.waiting.has(start..end) {
-                self.ftl.read(Lpn(page as u32), &mut self.evicted);
-            }
+        for page in self.waiting.pages_read(&range) {
+            self.ftl.read(Lpn(page as u32), &mut self.evicted);
         }
     }
 
@@ -321,11 +317,8 @@ impl Host {
 
     /// Writes a unit that waited, with what was there in the rest of it.
     fn complete(&mut self, unit: u64, waited: &WaitingUnit) {
-        let pages = self.unit_bytes / self.page_bytes;
-        for page in 0..pages {
-            let is_new = waited.has_all(page * self.page_bytes..(page + 1) * self.page_bytes);
-            let lpn = Lpn((unit * pages + page) as u32);
-            if !is_new && self.ftl.locate(lpn).is_some() {
+        for lpn in self.waiting.pages_missing(unit, waited).map(|page| Lpn(page as u32)) {
+            if self.ftl.locate(lpn).is_some() {
                 self.ftl.read(lpn, &mut self.evicted);
                 self.counts.pages_read_to_complete += 1;
             }

@@ -19,6 +19,7 @@ pub(crate) const SECTOR_BYTES: u64 = 512;
 
 /// See the module. Units are numbered from the begin of the drive, and so are bytes.
 pub(crate) struct Waiting {
+    page_bytes: u64,
     unit_bytes: u64,
     units_max: usize,
     units: HashMap<u64, WaitingUnit>,
@@ -50,12 +51,13 @@ impl Waiting {
     /// Nothing waits, in the buffer of a drive with this layer, which has room for so many bytes.
     pub fn new(ftl: &dyn Ftl, buffer_bytes: u64) -> Self {
         let page_bytes = u64::from(ftl.array().geometry().page_bytes);
-        Waiting::of_units(page_bytes * u64::from(ftl.write_unit_pages()), buffer_bytes)
+        Waiting::of_units(page_bytes, u64::from(ftl.write_unit_pages()), buffer_bytes)
     }
 
-    fn of_units(unit_bytes: u64, buffer_bytes: u64) -> Self {
+    fn of_units(page_bytes: u64, unit_pages: u64, buffer_bytes: u64) -> Self {
+        let unit_bytes = page_bytes * unit_pages;
         let units_max = usize::try_from(buffer_bytes / unit_bytes).unwrap_or(usize::MAX).max(1);
-        Waiting { unit_bytes, units_max, units: HashMap::new(), order: VecDeque::new(), next_number: 0 }
+        Waiting { page_bytes, unit_bytes, units_max, units: HashMap::new(), order: VecDeque::new(), next_number: 0 }
     }
 
     /// These bytes of one unit, and not all of it, are written.
@@ -80,14 +82,31 @@ impl Waiting {
         put
     }
 
+    /// The pages of which some of these bytes lie on the drive: those that a read of the bytes is of.
+    pub fn pages_read(&self, bytes: &Range<u64>) -> impl Iterator<Item = u64> {
+        let Range { start, end } = *bytes;
+        let pages = start / self.page_bytes..end.div_ceil(self.page_bytes);
+        pages.filter(move |page| {
+            let page_start = page * self.page_bytes;
+            !self.has(start.max(page_start)..end.min(page_start + self.page_bytes))
+        })
+    }
+
+    /// The pages of which some bytes lie on the drive, of a unit that waited.
+    pub fn pages_missing(&self, unit: u64, waited: &WaitingUnit) -> impl Iterator<Item = u64> {
+        let unit_pages = self.unit_bytes / self.page_bytes;
+        let page_sectors = self.page_bytes / SECTOR_BYTES;
+        let is_missing = move |page: &u64| !waited.has_all(page * page_sectors..(page + 1) * page_sectors);
+        (0..unit_pages).filter(is_missing).map(move |page| unit * unit_pages + page)
+    }
+
     /// Whether all of these bytes of one unit wait.
-    pub fn has(&self, bytes: Range<u64>) -> bool {
+    fn has(&self, bytes: Range<u64>) -> bool {
         if self.units.is_empty() {
             return false;
         }
         let unit = bytes.start / self.unit_bytes;
-        let Some(waiting) = self.units.get(&unit) else { return false };
-        self.sectors(unit, bytes).all(|sector| waiting.has(sector))
+        self.units.get(&unit).is_some_and(|waiting| waiting.has_all(self.sectors(unit, bytes)))
     }
 
     /// A unit waits no more. What did of it, if anything.
@@ -140,13 +159,8 @@ fn waits(units: &HashMap<u64, WaitingUnit>, unit: u64, number: u64) -> bool {
 }
 
 impl WaitingUnit {
-    /// Whether all of these bytes wait, counted from the begin of the unit.
-    pub fn has_all(&self, bytes: Range<u64>) -> bool {
-        (bytes.start / SECTOR_BYTES..bytes.end.div_ceil(SECTOR_BYTES)).all(|sector| self.has(sector))
-    }
-
-    fn has(&self, sector: u64) -> bool {
-        self.sectors.get(sector as usize / 64).is_some_and(|word| word >> (sector % 64) & 1 == 1)
+    fn has_all(&self, mut sectors: Range<u64>) -> bool {
+        sectors.all(|sector| self.sectors.get(sector as usize / 64).is_some_and(|word| word >> (sector % 64) & 1 == 1))
     }
 
     fn set(&mut self, sector: u64) {

@@ -306,6 +306,27 @@ fn on_the_drive_made_for_weus_hits_are_those_of_a_replay() {
     }
 }
 
+/// What waits in the drive's buffer takes no time, wherever in a request it lies.
+#[test]
+fn what_waits_in_the_buffer_is_read_in_no_time() {
+    let ftl = FtlKind::named("weu").expect("it is one");
+    for chunk_bytes in [8 << 10, 16 << 10, 128 << 10] {
+        let options = Options { drive: Some(DriveSetup::new(profile(), ftl)), ..Options::default() };
+        let design = Design::named("lru").expect("it is one");
+        let flash = FlashAmount::Bytes(32 << 20);
+        let setup = Setup { design, chunk_bytes, flash, policy: WritePolicy::Through, options };
+        // The unit that has the first chunk is whole, and a part of it is written again.
+        let chunks = (4 << 20) / u64::from(chunk_bytes);
+        let requests: Vec<_> = (0..chunks).chain([0]).map(|lba| write(0, lba)).collect();
+        let Built { cache, drive: host, .. } = setup.build(0).expect("a cache");
+        let mut whole = Whole::beside(cache, host.expect("a drive"), ftl, named("nvme-ssd")).expect("it fits");
+        let reads = (0..100).map(|_| read(0, 0));
+        let figures = run(&mut whole, requests.into_iter().chain(reads), Pace::Full(1), chunks + 1);
+        assert_eq!((figures.reads.count(), figures.reads.max_ns()), (100, 0), "chunks of {chunk_bytes} bytes");
+        assert_eq!(figures.drive.expect("a drive").reads.count(), 0);
+    }
+}
+
 /// What is written for the chunks of one request comes to the drive in the order of the cache, as without a clock: a cycle of reads
 /// through a flash with slots in the order of insertion writes the drive from end to end, and no block is copied.
 #[test]

@@ -448,7 +448,7 @@ fn what_cannot_be_is_refused_with_what_could() {
         command
     };
     refused(&mut sweep(&["--flash", "1M", "--vary", "flash=2M"]), 2, &["--vary flash=2M", "--flash 2M"]);
-    refused(&mut sweep(&["--flash", "1M", "--design", "lru", "--vary", "weu=1M"]), 1, &["--vary weu", "none of lru"]);
+    refused(&mut sweep(&["--flash", "1M", "--design", "lru", "--vary", "weu=1M"]), 2, &["--vary weu", "none of lru"]);
     refused(&mut sweep(&["--flash", "1M", "--vary", "subchunk=0"]), 2, &["subchunk"]);
     // Where one of several caches cannot be, none is replayed.
     let words = ["--flash", "100K", "--design", "lru", "--vary", "chunk=8K,128K"];

@@ -1,6 +1,7 @@
 //! The figures of a cache with time ([`whole`](crate::whole)), as keys of a row.
 //!
-//! They are in a row where time was asked for, and in no other. Times are of requests of the trace, each of one chunk or several.
+//! They are in a row where time was asked for, and in no other. Times are of requests of the trace, each of one chunk or several;
+//! `time_ssd_` times of those that the drive got for them.
 //!
 //! What it does not do: compute.
 

@@ -196,7 +196,7 @@ impl Drive {
     /// What took how long is told from now on, and no longer what did before.
     pub fn begin_times(&mut self) {
         self.buffer.absorbed = 0;
-        self.times = Times::default();
+        self.times = Times { since_ns: self.now, ..Times::default() };
     }
 
     /// How long cells were at work until `at`, before which all has happened that happens: in nanoseconds, summed over planes.

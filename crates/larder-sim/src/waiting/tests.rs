@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use super::*;
 use crate::seeded::{Rng, for_seeds};
 
-const UNIT_SECTORS: u64 = 8;
+const PAGE_SECTORS: u64 = 2;
+const UNIT_PAGES: u64 = 4;
+const UNIT_SECTORS: u64 = UNIT_PAGES * PAGE_SECTORS;
 const UNIT: u64 = UNIT_SECTORS * SECTOR_BYTES;
 const UNITS: u64 = 12;
 const UNITS_MAX: usize = 4;
@@ -23,7 +25,7 @@ fn take(model: &mut Model, unit: u64) -> Option<BTreeSet<u64>> {
 }
 
 fn sectors_of(waiting: &WaitingUnit) -> BTreeSet<u64> {
-    (0..UNIT_SECTORS).filter(|&sector| waiting.has_all(bytes_of(sector..sector + 1))).collect()
+    (0..UNIT_SECTORS).filter(|&sector| waiting.has_all(sector..sector + 1)).collect()
 }
 
 fn put(waiting: &mut Waiting, model: &mut Model, unit: u64, sectors: Range<u64>) {
@@ -42,6 +44,9 @@ fn put(waiting: &mut Waiting, model: &mut Model, unit: u64, sectors: Range<u64>)
     while let Some((unit, left)) = waiting.take_excess() {
         assert!(model.len() > UNITS_MAX, "unit {unit} had room");
         let (oldest, there) = model.remove(0);
+        let missing = |page: &u64| (0..PAGE_SECTORS).any(|sector| !there.contains(&(page * PAGE_SECTORS + sector)));
+        let missing = (0..UNIT_PAGES).filter(missing).map(|page| unit * UNIT_PAGES + page);
+        assert!(waiting.pages_missing(unit, &left).eq(missing), "pages to be read of {there:?}");
         assert_eq!((unit, sectors_of(&left)), (oldest, there), "the one that waited longest");
     }
     assert!(model.len() <= UNITS_MAX, "one more has to go");
@@ -51,7 +56,7 @@ fn put(waiting: &mut Waiting, model: &mut Model, unit: u64, sectors: Range<u64>)
 fn units_leave_whole_or_in_the_order_in_which_they_began() {
     for_seeds(0..20, |seed| {
         let mut rng = Rng::new(seed);
-        let mut waiting = Waiting::of_units(UNIT, UNITS_MAX as u64 * UNIT);
+        let mut waiting = Waiting::of_units(PAGE_SECTORS * SECTOR_BYTES, UNIT_PAGES, UNITS_MAX as u64 * UNIT);
         let mut model = Model::new();
         for _ in 0..5_000 {
             let unit = rng.below(UNITS);
@@ -79,10 +84,16 @@ fn units_leave_whole_or_in_the_order_in_which_they_began() {
                     put(&mut waiting, &mut model, unit, start..end);
                 }
             }
-            let (unit, sector) = (rng.below(UNITS), rng.below(UNIT_SECTORS));
-            let there = model.iter().any(|(waiting, there)| *waiting == unit && there.contains(&sector));
-            let at = unit * UNIT_SECTORS + sector;
-            assert_eq!(waiting.has(bytes_of(at..at + 1)), there);
+            let waits = |sector: u64| {
+                let (unit, sector) = (sector / UNIT_SECTORS, sector % UNIT_SECTORS);
+                model.iter().any(|(waiting, there)| *waiting == unit && there.contains(&sector))
+            };
+            let start = rng.below(UNITS * UNIT_SECTORS - 1);
+            let end = (start + 1 + rng.below(2 * UNIT_SECTORS)).min(UNITS * UNIT_SECTORS);
+            let on_drive: BTreeSet<u64> =
+                (start..end).filter(|&sector| !waits(sector)).map(|at| at / PAGE_SECTORS).collect();
+            let read: Vec<u64> = waiting.pages_read(&bytes_of(start..end)).collect();
+            assert!(read.iter().eq(&on_drive), "of sectors {start} to {end}: {read:?} and not {on_drive:?}");
             assert!(waiting.order.len() <= 2 * (UNITS_MAX + 1), "{} waits are remembered", waiting.order.len());
         }
     });

@@ -1,6 +1,7 @@
 //! What came of a trace on a cache with time.
 //!
-//! Invariants: counts are of requests after the warm-up; time is from the making of the first of them to the answer of the last.
+//! Invariants: counts are of requests after the warm-up, those of the drive's own of what was over after it; time is from the making of
+//! the first of them to the answer of the last.
 //!
 //! What it does not do: know what anything waited for.
 

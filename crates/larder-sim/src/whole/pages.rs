@@ -14,7 +14,7 @@ use crate::{
     contents::PageContents,
     devices::{Action, DeviceRequest, Requests},
     ssd::{ftl::Ftl, time::Request},
-    waiting::{Waiting, WaitingUnit},
+    waiting::Waiting,
 };
 
 /// See the module.
@@ -52,7 +52,7 @@ impl Pages {
     pub fn of(&mut self, requests: &Requests, request: &DeviceRequest) -> Vec<Request> {
         let range = request.range();
         match request.action {
-            Action::Read => self.read(range.start, range.end),
+            Action::Read => reads(self.waiting.pages_read(&range)),
             Action::Write => self.write(requests, request),
             Action::Trim => self.trim(range.start, range.end).into_iter().collect(),
             Action::Flush => vec![Request::Flush],
@@ -63,23 +63,6 @@ impl Pages {
     pub fn seal(&mut self, bytes: &Range<u64>) -> Option<Request> {
         let (unit, _) = self.waiting.forget_unit_of(bytes)?;
         Some(self.unit_write(unit))
-    }
-
-    /// A read of the pages; of none of them that waits as far as it is asked for, at the ends of the run.
-    fn read(&self, start: u64, end: u64) -> Vec<Request> {
-        let (mut first, mut last) = (start / self.page_bytes, end.div_ceil(self.page_bytes));
-        if first < last && self.waits(first, start, end) {
-            first += 1;
-        }
-        if first < last && self.waits(last - 1, start, end) {
-            last -= 1;
-        }
-        if first < last { vec![Request::Read(first as u32..last as u32)] } else { Vec::new() }
-    }
-
-    /// Whether what lies in a page of these bytes waits.
-    fn waits(&self, page: u64, start: u64, end: u64) -> bool {
-        self.waiting.has(start.max(page * self.page_bytes)..end.min((page + 1) * self.page_bytes))
     }
 
     fn write(&mut self, requests: &Requests, request: &DeviceRequest) -> Vec<Request> {
@@ -103,7 +86,7 @@ impl Pages {
             asked.push(Request::Write(whole));
         }
         while let Some((unit, waited)) = self.waiting.take_excess() {
-            asked.extend(self.missing(unit, &waited).map(Request::Read));
+            asked.extend(reads(self.waiting.pages_missing(unit, &waited)));
             asked.push(self.unit_write(unit));
         }
         asked
@@ -118,21 +101,6 @@ impl Pages {
         Request::Write(self.contents.page_writes(self.pages_of(unit)).collect())
     }
 
-    /// The pages of a unit that are not whole in what waits of it.
-    fn missing(&self, unit: u64, waited: &WaitingUnit) -> impl Iterator<Item = Range<u32>> + use<> {
-        let mut runs: Vec<Range<u32>> = Vec::new();
-        for (at, page) in (0..).zip(self.pages_of(unit)) {
-            if waited.has_all(at * self.page_bytes..(at + 1) * self.page_bytes) {
-                continue;
-            }
-            match runs.last_mut() {
-                Some(run) if u64::from(run.end) == page => run.end += 1,
-                _ => runs.push(page as u32..page as u32 + 1),
-            }
-        }
-        runs.into_iter()
-    }
-
     fn trim(&mut self, start: u64, end: u64) -> Option<Request> {
         let (first, last) = (start.div_ceil(self.page_bytes), end / self.page_bytes);
         if first >= last {
@@ -142,4 +110,16 @@ impl Pages {
         self.contents.trim(first..last);
         Some(Request::Trim(first as u32..last as u32))
     }
+}
+
+/// Reads of these pages, which ascend: one of each run.
+fn reads(pages: impl Iterator<Item = u64>) -> Vec<Request> {
+    let mut runs: Vec<Range<u32>> = Vec::new();
+    for page in pages.map(|page| page as u32) {
+        match runs.last_mut() {
+            Some(run) if run.end == page => run.end += 1,
+            _ => runs.push(page..page + 1),
+        }
+    }
+    runs.into_iter().map(Request::Read).collect()
 }

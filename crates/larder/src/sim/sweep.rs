@@ -215,7 +215,8 @@ fn check_parameter(parameter: &Parameter, designs: &[DesignSpec]) -> Outcome {
         return Ok(());
     }
     let names: Vec<&str> = designs.iter().map(|spec| spec.design.name).collect();
-    Err(Failure::failed(format_args!("--vary {}: none of {} has such an option", parameter.name, names.join(", "))))
+    let why = format!("--vary {}: none of {} has such an option", parameter.name, names.join(", "));
+    Err(Failure::Usage(why))
 }
 
 /// Each value of each parameter with each of the others.

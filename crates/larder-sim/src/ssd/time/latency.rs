@@ -54,7 +54,7 @@ impl Latencies {
     }
 }
 
-/// How long what took, so far.
+/// How long what took, from some time on.
 #[derive(Clone, Debug, Default)]
 pub struct Times {
     /// Reads.
@@ -67,7 +67,9 @@ pub struct Times {
     pub buffer_hits: u64,
     /// Pages written that never came to the translation layer: written again, or trimmed, while they waited.
     pub absorbed: u64,
-    /// When the last request was over.
+    /// Since when that is told.
+    pub since_ns: Nanos,
+    /// When the last request was over; 0 where none was.
     pub last_ns: Nanos,
     /// How long the controller hashed.
     pub hashing_ns: u128,
@@ -77,7 +79,8 @@ impl Times {
     /// Requests a second, from the beginning to the end of the last one; 0 where there was none.
     pub fn requests_per_second(&self) -> f64 {
         let requests = self.reads.count() + self.writes.count() + self.flushes.count();
-        if self.last_ns == 0 { 0.0 } else { requests as f64 * 1e9 / self.last_ns as f64 }
+        let took_ns = self.last_ns.saturating_sub(self.since_ns);
+        if took_ns == 0 { 0.0 } else { requests as f64 * 1e9 / took_ns as f64 }
     }
 }
 
