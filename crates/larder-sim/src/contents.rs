@@ -14,8 +14,9 @@
 
 use std::ops::Range;
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, hash_map::Entry};
 use larder_core::{Fingerprint, types::mix};
+use smallvec::SmallVec;
 
 use crate::{
     cache::Content,
@@ -30,18 +31,21 @@ use crate::{
 pub(crate) struct PageContents {
     page_bytes: u64,
     is_asked: bool,
-    pages: HashMap<u64, Vec<Piece>>,
+    pages: HashMap<u64, Pieces>,
 }
 
-/// Some bytes of a chunk.
+/// Most pages hold one chunk, or a part of one: it is in the table, with no memory of its own.
+type Pieces = SmallVec<[Piece; 1]>;
+
+/// Some bytes of a chunk, on one page.
 #[derive(Clone, Copy)]
 struct Piece {
-    /// Where they are.
-    start: u64,
-    end: u64,
+    /// Where they are on the page.
+    start: u32,
+    end: u32,
     /// Which of the chunk they are: the first of them.
-    from: u64,
-    chunk_bytes: u64,
+    from: u32,
+    chunk_bytes: u32,
     fingerprint: Fingerprint,
 }
 
@@ -60,21 +64,22 @@ impl PageContents {
         }
         let page_bytes = self.page_bytes;
         for page in bytes.start / page_bytes..bytes.end.div_ceil(page_bytes) {
-            let start = bytes.start.max(page * page_bytes);
-            let end = bytes.end.min((page + 1) * page_bytes);
+            let page_start = page * page_bytes;
+            let (start, end) = (bytes.start.max(page_start), bytes.end.min(page_start + page_bytes));
             let first = chunks.partition_point(|chunk| chunk.start + u64::from(chunk.len) <= laid_at + start);
             let here = chunks.get(first..).unwrap_or_default().iter();
             let here = here.take_while(|chunk| chunk.start < laid_at + end);
-            let mut pieces = here.map(|chunk| Piece::of(chunk, laid_at, start..end)).peekable();
-            if pieces.peek().is_none() && !self.pages.contains_key(&page) {
-                continue;
-            }
-            let known = self.pages.entry(page).or_default();
-            overwrite(known, start..end);
-            known.extend(pieces);
-            known.sort_unstable_by_key(|piece| piece.start);
-            if known.is_empty() {
-                self.pages.remove(&page);
+            let mut pieces = here.map(|chunk| Piece::of(chunk, laid_at, start..end, page_start)).peekable();
+            let on_page = (start - page_start) as u32..(end - page_start) as u32;
+            match self.pages.entry(page) {
+                Entry::Vacant(_) if pieces.peek().is_none() => {}
+                Entry::Vacant(unknown) => drop(unknown.insert(pieces.collect())),
+                Entry::Occupied(mut known) => {
+                    overwrite(known.get_mut(), on_page, pieces);
+                    if known.get().is_empty() {
+                        known.remove();
+                    }
+                }
             }
         }
     }
@@ -93,43 +98,49 @@ impl PageContents {
 
     /// What a page holds, if that is known.
     pub fn get(&self, page: u64) -> Option<Fingerprint> {
-        let pieces = self.pages.get(&page)?;
-        let mut at = page * self.page_bytes;
+        let mut at = 0;
         let mut hash = PageHash::default();
-        for piece in pieces {
+        for piece in self.pages.get(&page)? {
             if piece.start > at {
                 return None;
             }
             hash.add(piece);
             at = piece.end;
         }
-        (at == (page + 1) * self.page_bytes).then(|| hash.finish())
+        (u64::from(at) == self.page_bytes).then(|| hash.finish())
     }
 }
 
-/// Cuts these bytes out of what was known.
-fn overwrite(known: &mut Vec<Piece>, bytes: Range<u64>) {
-    if known.iter().all(|piece| bytes.start <= piece.start && piece.end <= bytes.end) {
-        return known.clear();
+/// Of these bytes of a page the new pieces are known from now on, and nothing else.
+fn overwrite(known: &mut Pieces, bytes: Range<u32>, new: impl Iterator<Item = Piece>) {
+    let covers = |piece: &Piece| bytes.start <= piece.start && piece.end <= bytes.end;
+    if known.iter().all(covers) {
+        known.clear();
+        return known.extend(new);
     }
-    let before = |piece: &Piece| piece.part(piece.start..piece.end.min(bytes.start));
-    let behind = |piece: &Piece| piece.part(piece.start.max(bytes.end)..piece.end);
-    *known = known.iter().flat_map(|piece| [before(piece), behind(piece)]).flatten().collect();
+    let old = std::mem::take(known);
+    known.extend(old.iter().filter_map(|piece| piece.part(piece.start..piece.end.min(bytes.start))));
+    known.extend(new);
+    known.extend(old.iter().filter_map(|piece| piece.part(piece.start.max(bytes.end)..piece.end)));
 }
 
 impl Piece {
-    /// What of a chunk lies in these bytes.
-    fn of(chunk: &RawChunk, laid_at: u64, bytes: Range<u64>) -> Piece {
+    /// What of a chunk lies in these bytes of the drive, all of which are on the page that begins there.
+    fn of(chunk: &RawChunk, laid_at: u64, bytes: Range<u64>, page_start: u64) -> Piece {
         // A chunk may begin before the part of the flash that lies on the drive.
         let start = bytes.start.max(chunk.start.saturating_sub(laid_at));
-        let chunk_bytes = u64::from(chunk.len);
-        let end = bytes.end.min(chunk.start + chunk_bytes - laid_at);
-        let from = laid_at + start - chunk.start;
-        Piece { start, end, from, chunk_bytes, fingerprint: chunk.fingerprint }
+        let end = bytes.end.min(chunk.start + u64::from(chunk.len) - laid_at);
+        Piece {
+            start: (start - page_start) as u32,
+            end: (end - page_start) as u32,
+            from: (laid_at + start - chunk.start) as u32,
+            chunk_bytes: chunk.len,
+            fingerprint: chunk.fingerprint,
+        }
     }
 
     /// These bytes of it, if there are any.
-    fn part(&self, bytes: Range<u64>) -> Option<Piece> {
+    fn part(&self, bytes: Range<u32>) -> Option<Piece> {
         let from = self.from + (bytes.start - self.start);
         (bytes.start < bytes.end).then_some(Piece { start: bytes.start, end: bytes.end, from, ..*self })
     }
@@ -162,9 +173,9 @@ impl PageHash {
     }
 
     fn mix_in(&mut self, piece: &Piece) {
-        let len = piece.end - piece.start;
+        let len = u64::from(piece.end - piece.start);
         // Of zeroes, one part is as another.
-        let place = if piece.fingerprint == Content::ZEROES { len } else { piece.from << 32 | len };
+        let place = if piece.fingerprint == Content::ZEROES { len } else { u64::from(piece.from) << 32 | len };
         let number = u128::from_le_bytes(piece.fingerprint.0);
         let [low, high] = self.halves;
         self.halves = [mix(low ^ mix(number as u64 ^ place)), mix(high ^ mix((number >> 64) as u64 ^ !place))];
