@@ -11,11 +11,12 @@
 use std::{collections::VecDeque, ops::Range};
 
 use hashbrown::HashMap;
+use smallvec::SmallVec;
 
 use crate::ssd::ftl::Ftl;
 
 /// The unit in which parts of units are known, in bytes: no request of a cache is of less.
-pub(crate) const SECTOR_BYTES: u64 = 512;
+pub(crate) const SECTOR_BYTES: u64 = larder_core::types::SECTOR_BYTES as u64;
 
 /// See the module. Units are numbered from the begin of the drive, and so are bytes.
 pub(crate) struct Waiting {
@@ -30,8 +31,8 @@ pub(crate) struct Waiting {
 
 /// A unit of which a part waits.
 pub(crate) struct WaitingUnit {
-    /// A bit a sector: it waits.
-    sectors: Vec<u64>,
+    /// A bit a sector: it waits. Of most drives' pages that is one word, for which nothing is allocated.
+    sectors: SmallVec<[u64; 1]>,
     /// Sectors that do not.
     left: u64,
     /// Which of the waits that were begun this is.
@@ -66,7 +67,7 @@ impl Waiting {
         let sectors = self.sectors(unit, bytes);
         let (unit_sectors, number) = (self.unit_bytes / SECTOR_BYTES, self.next_number);
         let waiting = self.units.entry(unit).or_insert_with(|| WaitingUnit {
-            sectors: vec![0; unit_sectors.div_ceil(64) as usize],
+            sectors: SmallVec::from_elem(0, unit_sectors.div_ceil(64) as usize),
             left: unit_sectors,
             number,
         });
@@ -102,9 +103,6 @@ impl Waiting {
 
     /// Whether all of these bytes of one unit wait.
     fn has(&self, bytes: Range<u64>) -> bool {
-        if self.units.is_empty() {
-            return false;
-        }
         let unit = bytes.start / self.unit_bytes;
         self.units.get(&unit).is_some_and(|waiting| waiting.has_all(self.sectors(unit, bytes)))
     }
