@@ -91,6 +91,10 @@ pub struct Tuning {
     /// Largest age of an entry that waits for the metadata log, in milliseconds: the age of the oldest clean mapping
     /// that a crash forgets.
     pub commit_interval_ms: u64,
+    /// Every write and trim is over when it is durable, as with FUA: what CacheDedup §3.3 does with dirty blocks and their metadata.
+    /// Those that wait at once are committed together. Without, a flush or FUA makes them durable, as on a disk with a volatile
+    /// write cache.
+    pub durable_writes: bool,
     /// Threads that can look up at once without disturbing one another, rounded up to a power of two; 0 for as many as can run at once.
     pub read_stripes: usize,
     /// Read hits in a row, with no decision between them, from which on they share the lock; 0 for always. A decision after
@@ -118,6 +122,7 @@ impl Default for Tuning {
             discard_fenced: false,
             accept_grown_origin: false,
             commit_interval_ms: 1000,
+            durable_writes: false,
             read_stripes: 0,
             share_after_reads: 8,
             progress: None,

@@ -77,6 +77,33 @@ fn crash_sweep_overwrites() {
 }
 
 #[test]
+fn crash_sweep_durable_writes() {
+    let overwrites: Script = |client| {
+        Box::pin(async move {
+            client.put_durably(0, 3 * CHUNK, 1001).await;
+            client.sweep_from_here();
+            // Nobody asks for durability, nor flushes: each of these is committed before it is over.
+            client.put_committed(CHUNK, CHUNK, 2001).await;
+            client.put_committed(2 * CHUNK + 3, 2, 3001).await;
+            client.put_committed(4 * CHUNK, CHUNK, 2001).await;
+            client.trim_committed(0, CHUNK).await;
+            client.destage().await;
+            client.put_committed(CHUNK, CHUNK, 4001).await;
+            client.put_committed(client.sectors - 2, 2, 5001).await;
+        })
+    };
+    for (name, mode) in [
+        ("durable writes in write-back", WriteMode::Back),
+        ("durable writes in write-through", WriteMode::Through),
+        ("durable writes in write-around", WriteMode::Around),
+    ] {
+        let scenario = scenario(name, mode, overwrites);
+        let tuning = Tuning { durable_writes: true, ..scenario.tuning };
+        sweep(&Scenario { tuning, ..scenario });
+    }
+}
+
+#[test]
 fn crash_sweep_duplicates_of_dirty_chunks() {
     sweep(&scenario("duplicates", WriteMode::Back, |client| {
         Box::pin(async move {

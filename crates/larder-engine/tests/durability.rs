@@ -93,6 +93,40 @@ fn a_fua_write_survives_a_crash_without_a_flush() {
     });
 }
 
+/// CacheDedup's commit of each dirty block (section 3.3): with durable writes nobody has to ask for it.
+#[test]
+fn with_durable_writes_each_one_survives_a_crash_by_itself() {
+    each_seed(40, |seed| {
+        for mode in [WriteMode::Back, WriteMode::Through, WriteMode::Around] {
+            let mut setup = Setup::default();
+            setup.options.mode = mode;
+            setup.tuning.durable_writes = true;
+            let mut world = World::new(seed, setup);
+            let mut rng = Rng::new(seed);
+            let mut twin = Twin::new();
+            for number in 0..20 {
+                let (offset, len) = random_run(&mut rng, MIB, 40);
+                if rng.chance(1, 4) {
+                    world.trim(offset, len as u64);
+                    twin.write(offset, &vec![0; len]);
+                } else {
+                    // Some of them with what others have: a duplicate depends on the record that it shares.
+                    let data = noise(number % 7, len);
+                    world.write(offset, &data);
+                    twin.write(offset, &data);
+                }
+                if rng.chance(1, 6) {
+                    world.crash();
+                    world.open();
+                }
+            }
+            world.crash();
+            world.open();
+            assert_same(&world.read(0, 1 << 20), &twin.bytes(0, 1 << 20), "writes and trims that were over");
+        }
+    });
+}
+
 /// 600 chunks: clean ones that reads brought, their duplicates, zeroes, dirty ones, a fragment. Returns their content.
 fn warm_up(world: &World) -> Vec<(u64, Vec<u8>)> {
     let mut content = Vec::new();

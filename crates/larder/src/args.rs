@@ -232,6 +232,9 @@ pub struct ServeArgs {
     /// RAM for data read ahead of sequential readers; 0 for no read-ahead
     #[arg(long, value_name = "SIZE", default_value = "8M", value_parser = size::parse)]
     pub prefetch: u64,
+    /// Every write and trim is durable when it is over, as if each had FUA; several at once are committed together
+    #[arg(long, conflicts_with = "no_cache")]
+    pub durable_writes: bool,
     /// Longest request that clients may send
     #[arg(long, value_name = "SIZE", default_value = "32M", value_parser = request_max)]
     pub request_max: u32,
@@ -424,6 +427,10 @@ mod tests {
             ("larder fly".to_owned(), "'fly'"),
             ("larder serve --nbd pigeon:7".to_owned(), "--nbd pigeon:7: write unix:PATH or tcp:HOST:PORT"),
             ("larder serve --dirty-max 101".to_owned(), "--dirty-max 101: 101 is not in 1..=100"),
+            (
+                "larder serve --no-cache --durable-writes".to_owned(),
+                "'--no-cache' cannot be used with '--durable-writes'",
+            ),
             ("larder serve --origin-profile tape".to_owned(), "a profile is one of hdd-7200"),
         ] {
             let sentence = parsed(&line).expect_err(&line);

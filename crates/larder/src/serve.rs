@@ -199,6 +199,7 @@ fn tuning(args: &ServeArgs) -> Tuning {
         destage_rate_bytes_per_s: args.destage_rate,
         insert_queue_bytes_max: in_memory(args.insert_queue),
         prefetch_bytes_max: in_memory(args.prefetch),
+        durable_writes: args.durable_writes,
         ..Tuning::default()
     }
 }

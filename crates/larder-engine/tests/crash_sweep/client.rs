@@ -46,6 +46,18 @@ impl Client<'_> {
         put(self.cache, self.model, at, count, stamp, true).await;
     }
 
+    /// Where each write is durable when it is over, whoever asks.
+    pub async fn put_committed(&self, at: usize, count: usize, stamp: u32) {
+        put(self.cache, self.model, at, count, stamp, false).await;
+        self.model.borrow_mut().durable(at, count);
+    }
+
+    /// Of a trim the same.
+    pub async fn trim_committed(&self, at: usize, count: usize) {
+        self.trim(at, count).await;
+        self.model.borrow_mut().durable(at, count);
+    }
+
     /// A write that may come too late: of a cache that ends meanwhile.
     pub async fn put_if_open(&self, at: usize, count: usize, stamp: u32) {
         let stamps: Vec<u32> = (0..count as u32).map(|i| stamp + 2 * i).collect();

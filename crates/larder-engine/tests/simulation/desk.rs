@@ -51,6 +51,8 @@ pub struct Violation {
 /// The desk of a run.
 pub struct Desk {
     pub state: Mutex<State>,
+    /// Whether each write is durable once it is over.
+    pub durable_writes: bool,
 }
 
 /// What the desk keeps, all behind one lock.
@@ -94,7 +96,7 @@ pub struct State {
 
 impl Desk {
     /// A desk for a volume.
-    pub fn new(model: Model, tell: bool, watched: Option<usize>) -> Arc<Desk> {
+    pub fn new(model: Model, durable_writes: bool, tell: bool, watched: Option<usize>) -> Arc<Desk> {
         let state = State {
             model,
             stats: Stats::default(),
@@ -121,7 +123,7 @@ impl Desk {
             forgotten: 0,
             failed_flushes_before: 0,
         };
-        Arc::new(Desk { state: Mutex::new(state) })
+        Arc::new(Desk { state: Mutex::new(state), durable_writes })
     }
 
     /// Adds a line to the history.

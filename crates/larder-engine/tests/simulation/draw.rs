@@ -33,8 +33,9 @@ impl Plan {
         let mut rng = Rng::new(seed);
         let crowd = rng.chance(1, 4);
         let mut shape = draw_shape(&mut rng, design::drawn(seed), crowd);
-        // Always, soon, and as they do by default; without a draw, so that a seed's plan stays what it was.
+        // Without draws, so that a seed's plan stays what it was. Always, soon, and as they do by default.
         shape.tuning.share_after_reads = [0, 1, shape.tuning.share_after_reads][(seed % 3) as usize];
+        shape.tuning.durable_writes = seed % 5 == 4;
         let mut source = Source {
             sectors: (shape.origin_bytes / SECTOR_BYTES as u64) as usize,
             chunk_sectors: shape.chunk_bytes as usize / SECTOR_BYTES,

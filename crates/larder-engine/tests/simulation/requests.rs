@@ -154,12 +154,15 @@ impl Desk {
             }
         };
         let way = self.way(cache, mode);
+        // What was asked for may be less than what is promised.
+        let fua = fua || self.durable_writes;
         let mut state = self.state.lock();
         state.look_at_origin();
         match result {
             None => Answer::GivenUp,
             Some(Ok(())) => {
                 let kept = state.knows_of_all_failures(cache);
+                state.stats.durable_writes += u64::from(self.durable_writes);
                 state.model.complete(op.number, run, fua, way, kept);
                 state.tell_watcher(run, || format!("{} is done", op.number));
                 Answer::Done

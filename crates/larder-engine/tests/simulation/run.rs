@@ -32,7 +32,7 @@ pub fn execute(plan: &Plan, tell: bool, watched: Option<usize>) -> Report {
         let sectors = (shape.origin_bytes / SECTOR_BYTES as u64) as usize;
         let model = Model::new(sectors, shape.chunk_bytes as usize / SECTOR_BYTES);
         debug_assert_eq!(ZERO, 0);
-        let desk = Desk::new(model, tell, watched);
+        let desk = Desk::new(model, shape.tuning.durable_writes, tell, watched);
         let violation = live_all(plan, &desk).err();
         Report { violation, stats: desk.take_stats(), history: desk.take_history(), trace: desk.trace() }
     })

@@ -53,6 +53,8 @@ stats! {
     must faults,
     /// Requests of clients that began.
     must requests,
+    /// Writes that were durable without having asked for it.
+    must durable_writes,
     /// Sectors read while several values were possible, or had been.
     must open_sector_reads,
     /// Requests that clients gave up.

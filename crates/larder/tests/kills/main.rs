@@ -26,7 +26,7 @@ use larder_device::{BlockDevice, IoBuf};
 
 use load::{CLIENTS, Load};
 use model::SECTOR;
-use support::{FuseFile, MIB, Scratch, Server, Volume};
+use support::{FuseFile, MIB, Scratch, Server, Volume, wire::Wire};
 use support::{begin, ends, fitting, have_mounts, have_tools, larder, run, say, stands_in};
 
 /// Small enough that all of it is read after each kill.
@@ -371,4 +371,29 @@ fn writers_that_sync_through_nbdfuse() {
     let (writes, syncs) = (load.writes.load(Relaxed), load.flushes.load(Relaxed));
     say(&format!("kills under nbdfuse: {rounds} rounds, {writes} writes, {syncs} syncs (LARDER_SEED={})", replay.0));
     assert!(writes > 10 * rounds && syncs > rounds, "hardly any load");
+}
+
+/// Nobody flushes, and the server dies as soon as a write is over.
+#[test]
+fn with_durable_writes_nobody_has_to_flush() {
+    if stands_in() {
+        return;
+    }
+    let scratch = Scratch::new("kills-durable-writes");
+    let volume = Volume::create(&scratch, FLASH_BYTES, VOLUME_BYTES, &["--weu", "512K"]);
+    let block = 4096;
+    let content = |round: u8, at: u64| vec![round * 16 + at as u8 + 1; block];
+    for round in 0..4 {
+        let server = volume.serve_with(&["--durable-writes"]);
+        let mut client = Wire::connect(volume.socket());
+        if round > 0 {
+            for at in 0..8 {
+                let found = client.read(at * block as u64, block);
+                assert!(found == content(round - 1, at), "round {round}: block {at} is not what was written");
+            }
+        }
+        (0..8).for_each(|at| client.write(at * block as u64, &content(round, at)));
+        server.kill();
+    }
+    volume.verify();
 }
