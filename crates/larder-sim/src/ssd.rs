@@ -54,5 +54,6 @@ pub mod profile;
 pub mod recency;
 mod restart;
 pub mod space;
+mod table;
 pub mod time;
 pub mod weu_aligned;

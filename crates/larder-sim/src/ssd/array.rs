@@ -12,7 +12,10 @@
 //!
 //! What it does not do: choose where to write or what to erase, count causes, or tell anybody (`flash.rs` does).
 
-use super::geometry::{BlockId, Geometry, PlaneId, Ppa};
+use super::{
+    geometry::{BlockId, Geometry, PlaneId, Ppa},
+    table,
+};
 
 /// What a page is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,8 +73,8 @@ impl FlashArray {
         FlashArray {
             geometry,
             blocks: vec![Block::default(); geometry.blocks() as usize],
-            valid: vec![0; pages.div_ceil(64)],
-            owners: vec![0; pages],
+            valid: table::zeroed(pages.div_ceil(64)),
+            owners: table::zeroed(pages),
             plane_valid: vec![0; geometry.planes() as usize],
             totals: PageTotals { free: pages as u64, ..PageTotals::default() },
         }

@@ -56,6 +56,7 @@ use super::{
     ftl::{Ftl, PageWrite, Written},
     geometry::{BlockId, Geometry, Lpn, OutOfRange, Ppa},
     op::{Cause, Sink, Source},
+    table,
 };
 
 /// How a hybrid layer behaves.
@@ -184,7 +185,7 @@ impl Hybrid {
             logical_pages,
             takes_trims: options.takes_trims,
             wear_spread_max: options.wear_spread_max,
-            pages: vec![Ppa::NONE; logical_pages as usize],
+            pages: table::filled(Ppa::NONE, logical_pages as usize),
             data: vec![NONE; logical_pages.div_ceil(geometry.pages_per_block) as usize],
             holds: vec![NONE; geometry.blocks() as usize],
             sequential: None,

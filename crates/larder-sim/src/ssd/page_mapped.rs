@@ -17,6 +17,7 @@ use super::{
     geometry::{Geometry, Lpn, OutOfRange, Ppa},
     op::{Cause, Sink, Source},
     space::{Relocate, Space, SpaceOptions, Stream},
+    table,
 };
 
 /// How a page-mapped layer behaves.
@@ -33,6 +34,10 @@ pub struct PageMappedOptions {
 struct Map(Vec<Ppa>);
 
 impl Relocate for Map {
+    fn is_at(&self, owner: u32, at: Ppa) -> bool {
+        self.0[owner as usize] == at
+    }
+
     fn moved(&mut self, owner: u32, _: Ppa, to: Ppa) {
         self.0[owner as usize] = to;
     }
@@ -53,7 +58,7 @@ impl PageMapped {
     /// If the geometry is unsound, lacks spare blocks, or an option is out of its range.
     pub fn new(geometry: Geometry, options: PageMappedOptions) -> Result<Self, OutOfRange> {
         let space = Space::new(geometry, options.space)?;
-        let map = Map(vec![Ppa::NONE; geometry.logical_pages() as usize]);
+        let map = Map(table::filled(Ppa::NONE, geometry.logical_pages() as usize));
         Ok(PageMapped { space, map, takes_trims: options.takes_trims })
     }
 

@@ -14,7 +14,10 @@
 //! What it does not do: know which pages are valid. What a change leaves without reference is told as [`Released`].
 
 use super::journal::{Log, Record};
-use crate::ssd::geometry::{Lpn, Ppa};
+use crate::ssd::{
+    geometry::{Lpn, Ppa},
+    table,
+};
 
 /// The bit that tells a VBA from a PBA.
 const VIRTUAL: u32 = 1 << 31;
@@ -98,7 +101,7 @@ pub struct Maps {
 impl Maps {
     /// Nothing is mapped.
     pub fn new(logical_pages: u32) -> Self {
-        Maps { primary: vec![Location::NONE; logical_pages as usize], secondary: Vec::new(), free: Vec::new() }
+        Maps { primary: table::filled(Location::NONE, logical_pages as usize), secondary: Vec::new(), free: Vec::new() }
     }
 
     /// From tables that were read from flash.

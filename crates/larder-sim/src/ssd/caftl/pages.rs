@@ -20,7 +20,7 @@
 use std::ops::Range;
 
 use super::digest::Digest;
-use crate::ssd::geometry::Ppa;
+use crate::ssd::{geometry::Ppa, table};
 
 /// Bytes of metadata of a physical page: 160 bits of fingerprint and 32 of LBA or VBA.
 pub const METADATA_BYTES: u32 = 24;
@@ -34,7 +34,7 @@ struct Bits(Vec<u64>);
 
 impl Bits {
     fn new(len: u32) -> Self {
-        Bits(vec![0; len.div_ceil(64) as usize])
+        Bits(table::zeroed(len.div_ceil(64) as usize))
     }
 
     fn get(&self, at: u32) -> bool {
@@ -101,7 +101,7 @@ impl Pages {
         let per_metadata_page = page_bytes / METADATA_BYTES;
         let metadata_pages = pages.div_ceil(per_metadata_page);
         Pages {
-            digests: vec![Digest::default(); pages as usize],
+            digests: table::filled(Digest::default(), pages as usize),
             known: Bits::new(pages),
             stored: Bits::new(pages),
             noted: Bits::new(pages),

@@ -1,0 +1,68 @@
+//! Memory for a drive's large tables, in huge pages where the system has some.
+//!
+//! Role: a drive's tables have hundreds of megabytes and are looked at anywhere, so that in pages of 4 KiB most looks miss the
+//! processor's translation cache, too. [`filled`] and [`zeroed`] give vectors whose memory the kernel is asked to back with huge pages
+//! (`madvise(2)`, `MADV_HUGEPAGE`) before anything is in it; `/sys/kernel/mm/transparent_hugepage/enabled` may say `never`, and
+//! then all is as it was.
+//!
+//! Invariants: nothing depends on the answer. What is asked for changes how memory is mapped, never what is in it.
+//!
+//! What it does not do: help tables that grow, which lie elsewhere each time.
+
+/// Bytes of a huge page, the smallest of today's processors. Of less than two of them nothing is asked: they may hold none whole.
+const HUGE_PAGE_BYTES: usize = 2 << 20;
+
+/// So many entries, all of them this one.
+pub fn filled<T: Clone>(entry: T, entries: usize) -> Vec<T> {
+    let mut table = Vec::with_capacity(entries);
+    ask_for_huge_pages(table.spare_capacity_mut());
+    table.resize(entries, entry);
+    table
+}
+
+/// So many zeros. Of those that nobody writes to, none takes memory as yet.
+pub fn zeroed<T: Clone + Default>(entries: usize) -> Vec<T> {
+    // The allocator has zeroed memory from the kernel, which is not there before it is touched.
+    let mut table = vec![T::default(); entries];
+    ask_for_huge_pages(&mut table);
+    table
+}
+
+#[cfg(target_os = "linux")]
+fn ask_for_huge_pages<T>(memory: &mut [T]) {
+    // What the kernel takes begins and ends at one of its pages, of which 64 KiB are a multiple on all architectures.
+    const ALIGNED: usize = 64 << 10;
+    let bytes = size_of_val(memory);
+    if bytes < 2 * HUGE_PAGE_BYTES {
+        return;
+    }
+    let memory = memory.as_mut_ptr().cast::<u8>();
+    let before = memory.align_offset(ALIGNED);
+    if before >= bytes {
+        return;
+    }
+    let within = (bytes - before) / ALIGNED * ALIGNED;
+    // SAFETY: the range lies within memory that is borrowed here alone, and MADV_HUGEPAGE changes no byte of it. A refusal is none of
+    // our business: pages are as small as before.
+    unsafe { libc::madvise(memory.add(before).cast(), within, libc::MADV_HUGEPAGE) };
+}
+
+#[cfg(not(target_os = "linux"))]
+fn ask_for_huge_pages<T>(_: &mut [T]) {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Small ones, one that is no multiple of anything, and ones with whole huge pages within.
+    #[test]
+    fn a_table_has_what_was_asked_for() {
+        for entries in [0, 1, 1000, HUGE_PAGE_BYTES / 4 - 1, (9 << 20) / 4 + 3] {
+            assert!(filled(7_u32, entries).into_iter().eq(std::iter::repeat_n(7, entries)), "{entries} entries");
+            let mut zeros = zeroed::<u32>(entries);
+            assert!(zeros.iter().all(|zero| *zero == 0) && zeros.len() == entries, "{entries} zeros");
+            zeros.iter_mut().for_each(|zero| *zero = 1);
+            assert_eq!(zeros.iter().sum::<u32>() as usize, entries);
+        }
+    }
+}
