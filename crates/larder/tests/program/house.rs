@@ -317,6 +317,39 @@ fn each_suite_is_told_in_the_document() {
     assert!(looked > 100, "suites: {looked}");
 }
 
+/// A command that names a test program that is not there fails, but one with a filter that no test has passes, and has tried nothing.
+#[test]
+fn commands_select_tests_that_are_there() {
+    let names: Vec<String> = files().iter().map(|path| short(path)).collect();
+    let is_there = |tail: String| names.iter().any(|name| name.starts_with("crates/") && name.ends_with(&tail));
+    let (mut missing, mut looked) = (BTreeSet::new(), 0);
+    for path in names.iter().filter(|name| ["Makefile", ".sh", ".md"].iter().any(|end| name.ends_with(end))) {
+        let text = fs::read_to_string(root().join(path)).expect("a text");
+        let suites = text.lines().find_map(|line| line.strip_prefix("SLOT_SUITES := ")).unwrap_or_default();
+        let suites: String = suites.split(' ').map(|suite| format!("{suite}:: ")).collect();
+        for line in text.lines().filter(|line| line.contains("--test ")) {
+            let line = line.replace("$(SLOT_SUITES:%=%::)", &suites);
+            let words: Vec<&str> = line.split([' ', '`']).collect();
+            let programs = words.windows(2).filter(|pair| pair[0] == "--test").map(|pair| pair[1]);
+            for program in programs {
+                looked += 1;
+                if !is_there(format!("/tests/{program}.rs")) && !is_there(format!("/tests/{program}/main.rs")) {
+                    missing.insert(format!("{path}: the program {program}"));
+                }
+                for suite in words.iter().filter_map(|word| word.strip_suffix("::")) {
+                    looked += 1;
+                    let is_suite = |end: &str| is_there(format!("/tests/{program}/{suite}{end}"));
+                    if !is_suite(".rs") && !is_suite("/mod.rs") {
+                        missing.insert(format!("{path}: {suite} of {program}"));
+                    }
+                }
+            }
+        }
+    }
+    assert!(missing.is_empty(), "commands name what is not there: {missing:#?}");
+    assert!(looked > 40, "programs and suites that are named: {looked}");
+}
+
 #[test]
 fn tracked_files_are_small() {
     let large: Vec<String> = files()
