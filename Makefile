@@ -14,6 +14,8 @@ CRASH_CASES ?= 64
 # tests of the engine, of WEUs, have no sense.
 DESIGNS ?= nitro cd-arc
 SLOT_DESIGNS ?= d-lru d-arc lru arc austere
+# The suites of the engine that have sense over those, besides simulation, crash sweep and real threads.
+SLOT_SUITES := contract degraded durability eviction fault_sweep faults modes origin_reads recovery reduction stalled streams trims
 # `make test` has seeds of its own; this is another one.
 FUZZ_SEED ?= 20260
 # `make test` runs the fuzz targets on seeded bytes; this is how many times as many `make fuzz` takes.
@@ -50,7 +52,7 @@ clippy: ## Lints, warnings denied; the fuzz targets, too, which are a workspace 
 # The fuzz targets (see fuzz/) from fixed seeds: any toolchain, no corpus. With --workspace, as `make test` has it: Cargo unites the
 # features of the crates that a command names, so that -p would build all dependencies a second time.
 fuzz: ## All that is parsed, and recovery over damaged images, against seeded hostile bytes (FUZZ_FACTOR=2)
-	LARDER_SEED=$(FUZZ_SEED) cargo test --workspace --test mutation --test roundtrip
+	LARDER_SEED=$(FUZZ_SEED) cargo test --workspace --test format -- mutation:: roundtrip::
 	cargo test --workspace --test nbd bytes
 	LARDER_FUZZ_FACTOR=$(FUZZ_FACTOR) cargo test --workspace --test fuzz_seeds --test mutated_images
 	LARDER_FUZZ_FACTOR=$(FUZZ_FACTOR) cargo test --workspace --lib fuzz_seeds::
@@ -68,27 +70,26 @@ crash-siblings: ## The same over austere with few bits of each hash, so that add
 	LARDER_DESIGN=austere LARDER_SEEDS=$(SEEDS) cargo test --profile crash -p larder-engine --features few-hash-bits --test simulation -- seeds --nocapture
 
 breakages: ## Break the contract on purpose, one way after the other, and see the suite catch it (half an hour)
-	LARDER_BREAKAGES=1 cargo test -p larder --test breakages -- --nocapture
+	LARDER_BREAKAGES=1 cargo test -p larder --test program -- breakages:: --nocapture
 
 soak: crash crash-siblings $(DESIGNS:%=soak-%) $(SLOT_DESIGNS:%=soak-slots-%) soak-agree ## The same, then deep crash sweeps, kills and real clients over each design (SEEDS=20000 KILL_ROUNDS=50)
 
 soak-%:
 	LARDER_DESIGN=$* cargo test -p larder-engine
-	LARDER_DESIGN=$* LARDER_CRASH_CASES=$(CRASH_CASES) cargo test --profile crash -p larder-engine --test crash_sweep -- --nocapture
-	LARDER_DESIGN=$* LARDER_KILL_ROUNDS=$(KILL_ROUNDS) cargo test -p larder --test kills --test filesystems -- --nocapture
-	LARDER_DESIGN=$* cargo test -p larder --test clients --test reduction --test degraded --test refusals --test repair
+	LARDER_DESIGN=$* LARDER_CRASH_CASES=$(CRASH_CASES) cargo test --profile crash -p larder-engine --test engine -- crash_sweep:: --nocapture
+	LARDER_DESIGN=$* LARDER_KILL_ROUNDS=$(KILL_ROUNDS) cargo test -p larder --test program -- kills:: filesystems:: --nocapture
+	LARDER_DESIGN=$* cargo test -p larder --test program -- clients:: reduction:: degraded:: refusals:: repair::
 
 soak-slots-%:
 	LARDER_DESIGN=$* LARDER_SEEDS=$(SEEDS) cargo test --profile crash -p larder-engine --test simulation -- seeds --nocapture
-	LARDER_DESIGN=$* LARDER_CRASH_CASES=$(CRASH_CASES) cargo test --profile crash -p larder-engine --test crash_sweep -- --nocapture
-	LARDER_DESIGN=$* cargo test -p larder-engine --test contract --test fault_sweep --test threads --test modes --test degraded --test trims
-	LARDER_DESIGN=$* cargo test -p larder-engine --test recovery --test durability --test stalled --test eviction --test reduction --test streams
-	LARDER_DESIGN=$* cargo test -p larder-engine --test faults --test origin_reads
-	LARDER_DESIGN=$* LARDER_KILL_ROUNDS=$(KILL_ROUNDS) cargo test -p larder --test kills --test filesystems -- --nocapture
-	LARDER_DESIGN=$* cargo test -p larder --test clients --test reduction --test degraded --test refusals --test repair
+	LARDER_DESIGN=$* LARDER_CRASH_CASES=$(CRASH_CASES) cargo test --profile crash -p larder-engine --test engine -- crash_sweep:: --nocapture
+	LARDER_DESIGN=$* cargo test -p larder-engine --test threads
+	LARDER_DESIGN=$* cargo test -p larder-engine --test engine -- $(SLOT_SUITES:%=%::)
+	LARDER_DESIGN=$* LARDER_KILL_ROUNDS=$(KILL_ROUNDS) cargo test -p larder --test program -- kills:: filesystems:: --nocapture
+	LARDER_DESIGN=$* cargo test -p larder --test program -- clients:: reduction:: degraded:: refusals:: repair::
 
 soak-agree:
-	LARDER_REQUESTS=300000 cargo test --profile crash -p larder --test designs_agree -- --nocapture
+	LARDER_REQUESTS=300000 cargo test --profile crash -p larder --test program -- designs_agree:: --nocapture
 
 tsan: ## The tests with real threads under ThreadSanitizer (fetches the standard library's sources with rustup)
 	scripts/tsan.sh

@@ -8,8 +8,13 @@
 
 use std::{
     fs, io,
-    panic::{AssertUnwindSafe, catch_unwind},
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     path::Path,
+    sync::{
+        Mutex,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    thread::{available_parallelism, scope},
 };
 
 /// Longest input that is printed whole, in bytes.
@@ -71,36 +76,56 @@ pub fn mutant(seeds: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
     bytes
 }
 
-/// Runs `target` on all of `seeds`, then on `cases` mutants, `LARDER_FUZZ_FACTOR` times as many where that is set.
-/// `LARDER_SEED=N` runs the mutant of that seed alone. `LARDER_FUZZ_CORPUS=DIR` has the seeds written to `DIR/name`, for
+/// Runs `target` on all of `seeds`, then on `cases` mutants, `LARDER_FUZZ_FACTOR` times as many where that is set, on all
+/// cores. `LARDER_SEED=N` runs the mutant of that seed alone. `LARDER_FUZZ_CORPUS=DIR` has the seeds written to `DIR/name`, for
 /// cargo-fuzz to begin with. How many inputs it ran.
 ///
 /// # Panics
 /// Where the target does; what led to it is printed first.
-pub fn check(name: &str, seeds: &[Vec<u8>], cases: u64, target: impl Fn(&[u8])) -> u64 {
+pub fn check(name: &str, seeds: &[Vec<u8>], cases: u64, target: impl Fn(&[u8]) + Sync) -> u64 {
     let run = |what: &str, bytes: &[u8]| {
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| target(bytes))) {
+        let outcome = catch_unwind(AssertUnwindSafe(|| target(bytes)));
+        if outcome.is_err() {
             let hex: String = bytes.iter().take(PRINTED_BYTES_MAX).map(|byte| format!("{byte:02x}")).collect();
             eprintln!("fuzz target {name}, {what}, {} bytes: {hex}", bytes.len());
-            std::panic::resume_unwind(panic);
         }
+        outcome
     };
     let one = |seed: u64| {
         let bytes = mutant(seeds, &mut Random::new(seed));
-        run(&format!("replay with LARDER_SEED={seed}"), &bytes);
+        run(&format!("replay with LARDER_SEED={seed}"), &bytes)
     };
     let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
     if let Some(seed) = number("LARDER_SEED") {
-        one(seed);
+        one(seed).unwrap_or_else(|panic| resume_unwind(panic));
         return 1;
     }
     let cases = cases * number("LARDER_FUZZ_FACTOR").unwrap_or(1);
     if let Some(corpus) = std::env::var_os("LARDER_FUZZ_CORPUS") {
         write_out(&Path::new(&corpus).join(name), seeds).expect("the corpus can be written");
     }
-    seeds.iter().enumerate().for_each(|(number, bytes)| run(&format!("its seed input {number}"), bytes));
-    (1..=cases).for_each(one);
-    seeds.len() as u64 + cases
+    // The seed inputs by their number, then the mutants, of which the first has seed 1.
+    let (first_mutant, next) = (seeds.len() as u64, AtomicU64::new(0));
+    let failure = Mutex::new(None);
+    let work = || {
+        while failure.lock().is_ok_and(|failure| failure.is_none()) {
+            let number = next.fetch_add(1, Relaxed);
+            let outcome = match seeds.get(number as usize) {
+                Some(bytes) => run(&format!("its seed input {number}"), bytes),
+                None if number < first_mutant + cases => one(number - first_mutant + 1),
+                None => return,
+            };
+            if let Err(panic) = outcome {
+                *failure.lock().expect("nothing panics under it") = Some(panic);
+            }
+        }
+    };
+    let cores = available_parallelism().map_or(1, |cores| cores.get());
+    scope(|threads| (0..cores).for_each(|_| drop(threads.spawn(work))));
+    if let Some(panic) = failure.into_inner().expect("nothing panics under it") {
+        resume_unwind(panic);
+    }
+    first_mutant + cases
 }
 
 fn write_out(folder: &Path, seeds: &[Vec<u8>]) -> io::Result<()> {

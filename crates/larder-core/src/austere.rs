@@ -50,7 +50,7 @@
 //! 9. *Deduplication cannot be turned off*, as it cannot in the paper: a content's hash says where it lies. Without
 //!    compression (AC-D) a slot is a whole chunk.
 //!
-//! What the prototype makes of a trace of the authors' generator is in `larder-sim/tests/austere_published.rs`, whose tests
+//! What the prototype makes of a trace of the authors' generator is in `larder-sim/tests/simulator/austere_published.rs`, whose tests
 //! compare ours with it and print it. As the prototype's source reads, its counter of data counts metadata, too; and its chunks
 //! are compressed by LZ4, to the next length that it has content for, where ours have the trace's length.
 //!

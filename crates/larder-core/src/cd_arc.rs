@@ -17,7 +17,7 @@
 //!   least recently used data; to find it among WEUs would take a search.
 //! - `p` moves as in ARC, by the quotient of the sizes of B1 and B2 or by 1 (theirs: by 1).
 //!
-//! What AustereCache's authors' version makes of a trace is in `larder-sim/tests/published.rs`, whose test compares this one
+//! What AustereCache's authors' version makes of a trace is in `larder-sim/tests/simulator/published.rs`, whose test compares this one
 //! with it and prints it.
 //!
 //! Departures from D-ARC, which come from the order of things in a cache that does I/O ([`Design`]):

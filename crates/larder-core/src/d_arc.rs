@@ -25,7 +25,7 @@
 //! addresses, which are C = 1024 and X = 2048 here, its lists have C = 2048 and X = 0, while D has 1024 chunks. Its `p`
 //! moves by 1. Its victim is what was first to lose its last address in T1 and T2, not what was least recently used;
 //! and what an overwrite replaces loses its address only when there is room for the new. What that version makes of a
-//! trace is in `larder-sim/tests/published.rs`, whose test compares ours with it and prints it.
+//! trace is in `larder-sim/tests/simulator/published.rs`, whose test compares ours with it and prints it.
 //!
 //! Invariants: |T1|+|T2|+|B3| <= C+X, |B1|+|B2| <= C, |D| <= C. An address in T1 or T2 has its data in D.
 //!

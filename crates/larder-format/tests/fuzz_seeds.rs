@@ -1,6 +1,7 @@
 //! The fuzz targets of the structures on flash, from seeds; `fuzz/src/format.rs` says what must hold. And what fuzzing
 //! found once, by name.
 
+#[allow(dead_code, reason = "another program uses the rest")]
 mod common;
 #[path = "../../../fuzz/src/format.rs"]
 mod format;

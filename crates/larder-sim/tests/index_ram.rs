@@ -2,6 +2,7 @@
 //!
 //! Counted is what the test's own thread allocates: the harness has others.
 
+#[allow(dead_code, unused_imports, reason = "another program uses the rest")]
 mod common;
 
 use std::{

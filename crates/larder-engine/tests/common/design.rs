@@ -2,9 +2,6 @@
 //!
 //! Invariants: without it, a test has the default one, or one that its seed draws.
 
-// Each test binary uses a part of it.
-#![allow(dead_code)]
-
 use larder_device::rng::mix64;
 use larder_engine::{
     CreateOptions,

@@ -2,9 +2,6 @@
 //!
 //! What it does not do: lose anything in a crash; a keeper's promise is that it does not.
 
-// Each test binary uses a part of it.
-#![allow(dead_code)]
-
 use larder_engine::{FenceKeeper, WriteMode, fence::Keeper};
 use parking_lot::Mutex;
 use std::sync::{

@@ -5,10 +5,7 @@
 //! A world outlives the openings of its cache: [`World::close`], [`World::crash`] and [`World::kill`] end one,
 //! [`World::open`] begins the next.
 //!
-//! What it does not do: model a volume's content over crashes; `tests/model` does.
-
-// Each test binary uses a part of it.
-#![allow(dead_code)]
+//! What it does not do: model a volume's content over crashes; `tests/simulation` does.
 
 #[path = "design.rs"]
 pub mod design;

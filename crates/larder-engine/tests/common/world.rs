@@ -6,7 +6,7 @@
 use larder_core::types::SECTOR_BYTES;
 use larder_device::{
     IoBuf, WriteFlags, ZeroFlags,
-    rng::{Rng, mix64},
+    rng::mix64,
     sim::{SimDevice, SimRuntime},
 };
 use larder_engine::{Cache, CreateOptions, Tuning, create};
@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// The stamp of a sector of zeroes.
 pub const ZERO: u32 = 0;
 
-/// What a world is made of; drawn from the seed.
+/// What a world is made of.
 #[derive(Clone, Debug)]
 pub struct Shape {
     pub design: DesignId,
@@ -33,37 +33,6 @@ pub struct Shape {
 }
 
 impl Shape {
-    pub fn draw(rng: &mut Rng) -> Shape {
-        let chunk_bytes = 4096 << rng.below(6);
-        let weu_bytes: u32 = 512 << 10 << rng.below(2);
-        let modes = [WriteMode::Back, WriteMode::Back, WriteMode::Through, WriteMode::Around];
-        let compressions = [Compression::Lz4, Compression::Lz4, Compression::Zstd, Compression::Off];
-        let tuning = Tuning {
-            dirty_low_percent: 5 + rng.below(20) as u8,
-            dirty_high_percent: 30,
-            dirty_max_percent: 40 + rng.below(30) as u8,
-            destage_rate_bytes_per_s: if rng.chance(1, 2) { 0 } else { 64 << 20 },
-            insert_queue_bytes_max: 1 << (18 + rng.below(5)),
-            prefetch_bytes_max: if rng.chance(1, 4) { 0 } else { 1 << 20 },
-            commit_interval_ms: 1 + rng.below(50),
-            ..Tuning::default()
-        };
-        Shape {
-            design: crate::design::chosen(),
-            chunk_bytes,
-            weu_bytes,
-            flash_bytes: u64::from(weu_bytes) * (8 + rng.below(5)),
-            // Not a multiple of the chunk: the last one is short.
-            origin_bytes: (4 << 20) + rng.below(8 << 11) * SECTOR_BYTES as u64,
-            mode: modes[rng.index(4)],
-            compression: compressions[rng.index(4)],
-            dedup: rng.chance(5, 6),
-            fp_index_percent: [100, 100, 75, 50, 25, 0][rng.index(6)],
-            ram_budget_bytes: 0,
-            tuning,
-        }
-    }
-
     pub fn options(&self) -> CreateOptions {
         crate::design::fitted(CreateOptions {
             design: self.design,

@@ -6,8 +6,15 @@
 //! What it does not do: exhaust anything. Odd seeds draw each step at random, even ones give threads priorities that change
 //! at a few points (PCT), which finds what needs few but exact preemptions.
 
-// The clock of the check itself is the real one, whatever `std` means here.
-use real_std::time::Instant;
+// Clock, threads and atomics of the program itself are the real ones, whatever `std` means here.
+use real_std::{
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
+    thread::scope,
+    time::Instant,
+};
 use shuttle::{
     Config, FailurePersistence, MaxSteps, Runner,
     scheduler::{PctScheduler, RandomScheduler},
@@ -29,28 +36,44 @@ fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok().and_then(|value| value.parse().ok())
 }
 
-/// Runs `check` under `schedules` schedules.
+/// Runs `check` under `schedules` schedules, on so many threads as [`explorers`](crate::explorers) says: the scheduler has its own state
+/// in each.
 ///
 /// # Panics
-/// With the first that fails: a panic, a deadlock, or no end.
+/// With one that fails: a panic, a deadlock, or no end.
 pub fn explore(schedules: u64, check: fn()) {
     let times = number("LARDER_SCHEDULES").unwrap_or(1);
     let seeds = number("LARDER_SEED").map_or(1..=schedules * times, |seed| seed..=seed);
-    for seed in seeds {
-        let mut config = Config::new();
-        config.stack_size = STACK_BYTES;
-        config.max_steps = MaxSteps::FailAfter(STEPS_MAX);
-        config.failure_persistence = FailurePersistence::None;
-        config.silence_warnings = true;
-        let outcome = catch_unwind(AssertUnwindSafe(|| match seed % 2 {
-            1 => Runner::new(RandomScheduler::new_from_seed(seed, 1), config).run(check),
-            _ => Runner::new(PctScheduler::new_from_seed(seed, PCT_DEPTH, 1), config).run(check),
-        }));
-        if let Err(panic) = outcome {
-            eprintln!("replay with LARDER_SEED={seed}");
-            resume_unwind(panic);
+    let (next, over, failure) = (AtomicU64::new(*seeds.start()), AtomicBool::new(false), Mutex::new(None));
+    let work = || {
+        while !over.load(Relaxed) {
+            let seed = next.fetch_add(1, Relaxed);
+            if !seeds.contains(&seed) {
+                return;
+            }
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| run_schedule(seed, check))) {
+                over.store(true, Relaxed);
+                eprintln!("replay with LARDER_SEED={seed}");
+                *failure.lock().expect("nothing panics under it") = Some(panic);
+            }
         }
+    };
+    scope(|threads| (0..crate::explorers()).for_each(|_| drop(threads.spawn(work))));
+    if let Some(panic) = failure.into_inner().expect("nothing panics under it") {
+        resume_unwind(panic);
     }
+}
+
+fn run_schedule(seed: u64, check: fn()) {
+    let mut config = Config::new();
+    config.stack_size = STACK_BYTES;
+    config.max_steps = MaxSteps::FailAfter(STEPS_MAX);
+    config.failure_persistence = FailurePersistence::None;
+    config.silence_warnings = true;
+    match seed % 2 {
+        1 => Runner::new(RandomScheduler::new_from_seed(seed, 1), config).run(check),
+        _ => Runner::new(PctScheduler::new_from_seed(seed, PCT_DEPTH, 1), config).run(check),
+    };
 }
 
 /// The `main` of a test program without the usual harness: runs the checks whose names contain an argument, all without

@@ -58,6 +58,11 @@ mod common {
     pub const SECTOR: usize = 512;
 }
 
+/// Schedules at once: nothing of the engine is shared by all caches of a process.
+fn explorers() -> usize {
+    real_std::thread::available_parallelism().map_or(1, |cores| cores.get())
+}
+
 fn main() -> process::ExitCode {
     explore::run(&[
         ("a_change_after_the_check_wakes_its_listener", waiting::a_change_after_the_check_wakes_its_listener),

@@ -17,10 +17,12 @@
 #![allow(missing_docs)]
 
 mod content;
+#[allow(dead_code, reason = "another program uses the rest")]
 #[path = "../common/design.rs"]
 mod design;
 mod desk;
 mod draw;
+#[allow(dead_code, reason = "another program uses the rest")]
 #[path = "../common/fence.rs"]
 mod fence;
 mod life;

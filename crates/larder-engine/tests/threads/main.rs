@@ -6,8 +6,9 @@
 //! be replayed exactly: it prints the sector's history instead. `LARDER_STRESS_SECONDS` goes on with new seeds for so
 //! long, in each of the three stress tests.
 //!
-//! What it does not do: crash; `tests/model` does, in simulation.
+//! What it does not do: crash; `tests/simulation` does, in simulation.
 
+#[allow(dead_code, reason = "another program uses the rest")]
 #[path = "../common/mod.rs"]
 mod common;
 

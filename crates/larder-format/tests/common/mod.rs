@@ -2,8 +2,6 @@
 //!
 //! The samples are the values of the fixtures of version 1.
 
-#![allow(dead_code, reason = "each test uses a part of it")]
-
 use larder_format::*;
 
 pub const UUID: [u8; 16] =

@@ -1,7 +1,5 @@
 //! What the tests of replays share: traces beside the checkout, replaying them, and seeded randomness.
 
-#![allow(dead_code, unused_imports, reason = "each test takes what it needs")]
-
 pub mod caftl;
 #[path = "../../../larder-core/tests/common/mod.rs"]
 mod seeded;

@@ -1,7 +1,5 @@
 //! What the tests of traces share: records of bytes, and where the traces beside the checkout lie.
 
-#![allow(dead_code, reason = "each test takes what it needs")]
-
 use std::{
     io::{Cursor, Write},
     path::{Path, PathBuf},

@@ -1,6 +1,6 @@
 //! Repairs that need a certain damage: bad sectors, holes in the log before and after what they hit, no free slot.
 //!
-//! Random damage is tested in `tests/repair.rs`.
+//! Random damage is tested in `tests/engine/repair.rs`.
 
 use super::crafted::repaired;
 use super::*;

@@ -1,0 +1,379 @@
+//! AustereCache's structures: RAM against the paper's formula, what is refused, and the sketch against exact counts.
+
+use crate::common::{Rng, for_seeds};
+use larder_core::{
+    Fingerprint, Lba,
+    austere::{
+        Austere, AustereConfig, AustereError, AustereRam,
+        keys::{Key, KeySpace},
+        lba_index::LbaIndex,
+        sketch::Sketch,
+    },
+    region::LBAS_MAX,
+    types::mix,
+};
+use std::{cell::Cell, collections::HashMap};
+
+const CHUNK: u32 = 32 << 10;
+
+/// What the locks of the LBA index take, with the numbers beside each: one for 1,024 slots, 256 at most.
+fn locks(lba_slots: u64) -> usize {
+    lba_slots.div_ceil(1024).clamp(1, 256) as usize * 152
+}
+
+/// Without the locks.
+fn without_locks(ram: AustereRam, lba_slots: u64) -> AustereRam {
+    AustereRam { lba_index_bytes: ram.lba_index_bytes - locks(lba_slots), ..ram }
+}
+
+/// §3.1, Analysis: bits a slot, times slots; and four counters of 4 bits for each slot of the LBA index (§3.3).
+fn formula(fp_slots: u64, fp_bucket_bits: u64, lba_slots: u64) -> AustereRam {
+    AustereRam {
+        lba_index_bytes: (lba_slots * (16 + 16 + fp_bucket_bits + 1) / 8) as usize,
+        fp_index_bytes: (fp_slots * 17 / 8) as usize,
+        sketch_bytes: (lba_slots * 4 * 4 / 8) as usize,
+    }
+}
+
+#[test]
+fn ram_is_that_of_the_papers_analysis() {
+    // Its example: 512 GiB of flash for a working set of 4 TiB, in chunks of 32 KiB. Nothing is touched, so nothing is used.
+    let config = AustereConfig { lba_entries: Some(1 << 27), ..AustereConfig::new(512 << 30, CHUNK, false) };
+    let ram = without_locks(Austere::new(config).expect("a cache").ram(), 1 << 27);
+    assert_eq!((ram.lba_index_bytes, ram.fp_index_bytes), (800 << 20, 34 << 20));
+    assert_eq!(ram, formula(1 << 24, 17, 1 << 27));
+    // Other sizes; with compression a slot is a subchunk.
+    for (chunks, has_compression, bucket_bits) in
+        [(1024u64, true, 5), (1024, false, 3), (5000, true, 8), (128, false, 0)]
+    {
+        let config = AustereConfig::new(chunks * u64::from(CHUNK), CHUNK, has_compression);
+        let per_chunk = if has_compression { 4 } else { 1 };
+        let expected = formula(chunks * per_chunk / 128 * 128, bucket_bits, chunks * 4 / 128 * 128);
+        let lba_slots = chunks * 4 / 128 * 128;
+        let ram = Austere::new(config).expect("a cache").ram();
+        assert_eq!(without_locks(ram, lba_slots), expected, "{chunks}");
+        // A dirty flag is one more bit.
+        let write_back = Austere::new(AustereConfig { is_write_back: true, ..config }).expect("a cache").ram();
+        assert_eq!(write_back.lba_index_bytes - ram.lba_index_bytes, (lba_slots / 8) as usize);
+    }
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_what_can() {
+    let refused = |config: AustereConfig| Austere::new(config).err().expect("refused");
+    let one_bucket = 128 * u64::from(CHUNK);
+    let config = AustereConfig::new(one_bucket - 1, CHUNK, false);
+    assert_eq!(refused(config), AustereError::FlashTooSmall { data_bytes: one_bucket - 1, least_bytes: one_bucket });
+    assert!(refused(config).to_string().ends_with("; 4194304 bytes are the least"), "{}", refused(config));
+    let AustereError::FlashTooSmall { least_bytes, .. } = refused(AustereConfig::new(0, CHUNK, true)) else {
+        panic!("too small");
+    };
+    assert_eq!(least_bytes, one_bucket / 4);
+    // What is named as the least works, to a byte.
+    for has_compression in [true, false] {
+        let least = AustereConfig::new(one_bucket / if has_compression { 4 } else { 1 }, CHUNK, has_compression);
+        assert_eq!(Austere::new(least).expect("the least works").slot_count(), 128);
+        assert!(Austere::new(AustereConfig { data_bytes: least.data_bytes - 1, ..least }).is_err());
+    }
+    let small = AustereConfig::new(one_bucket, CHUNK, true);
+    let with_entries = |entries| AustereConfig { lba_entries: Some(entries), ..small };
+    assert_eq!(refused(with_entries(127)), AustereError::TooFewLbaEntries { lba_entries: 127, least: 128 });
+    assert!(Austere::new(with_entries(128)).is_ok());
+    assert!(matches!(refused(with_entries(1 << 40)), AustereError::TooManyLbaEntries { .. }));
+    assert!(matches!(refused(AustereConfig::new(u64::MAX, CHUNK, true)), AustereError::FlashTooLarge { .. }));
+    for subchunk_bytes in [0, 5000, CHUNK * 2, 128] {
+        let config = AustereConfig { subchunk_bytes, ..small };
+        assert!(matches!(refused(config), AustereError::Subchunk { .. }), "{subchunk_bytes}");
+    }
+    for (bucket_slots, prefix_bits) in [(0, 16), (1, 16), (129, 16), (128, 0), (128, 17)] {
+        let config = AustereConfig { bucket_slots, prefix_bits, ..small };
+        assert!(matches!(refused(config), AustereError::Bucket { .. }), "{bucket_slots} {prefix_bits}");
+    }
+    assert!(matches!(refused(AustereConfig::new(1 << 20, 0, false)), AustereError::Subchunk { .. }));
+}
+
+#[test]
+fn chunks_take_whole_subchunks() {
+    let austere = Austere::new(AustereConfig::new(1024 * u64::from(CHUNK), CHUNK, true)).expect("a cache");
+    // The paper's example: 15 KiB are two subchunks of 8 KiB.
+    let slots = [0, 1, 8192, 8193, 15 << 10, 24577, CHUNK, CHUNK + 1].map(|stored| austere.slots_for(stored));
+    assert_eq!(slots, [1, 1, 1, 2, 2, 4, 4, 4]);
+    assert_eq!(LBAS_MAX, 60);
+}
+
+#[test]
+fn it_may_be_sent_to_another_thread() {
+    fn is_send<T: Send>() {}
+    is_send::<Austere>();
+}
+
+#[test]
+fn the_sketch_never_underestimates_and_forgets_what_is_taken() {
+    for_seeds(0..40, |seed| {
+        let mut rng = Rng::new(seed);
+        let width = 1 + rng.below(300) as u32;
+        let keys = 1 + rng.below(400);
+        let hot = rng.below(keys);
+        let mut sketch = Sketch::new(width, u64::MAX);
+        let mut exact = HashMap::new();
+        for _ in 0..6000 {
+            // One key is counted often: far beyond what a counter holds.
+            let key = if rng.chance(30) { hot } else { rng.below(keys) };
+            let count = exact.entry(key).or_insert(0u32);
+            if rng.chance(55) {
+                *count += 1;
+                sketch.add(Key(key));
+            } else if *count > 0 {
+                *count -= 1;
+                sketch.take(Key(key));
+            }
+            let other = rng.below(keys);
+            assert!(sketch.estimate(Key(other)) >= exact.get(&other).copied().unwrap_or(0));
+        }
+        let sum: u32 = exact.values().sum();
+        assert!(exact.iter().all(|(&key, &count)| (count..=sum).contains(&sketch.estimate(Key(key)))));
+        for (key, count) in exact {
+            (0..count).for_each(|_| sketch.take(Key(key)));
+        }
+        assert!((0..keys).all(|key| sketch.estimate(Key(key)) == 0), "all was taken");
+    });
+}
+
+#[test]
+fn a_wide_sketch_is_exact() {
+    let mut sketch = Sketch::new(1 << 16, u64::MAX);
+    for key in 0..50u64 {
+        (0..=key).for_each(|_| sketch.add(Key(key << 20)));
+    }
+    assert!((0..50u64).all(|key| sketch.estimate(Key(key << 20)) == key as u32 + 1));
+}
+
+/// A bucket as the paper draws it: slots in order of recency, each with its address.
+type ModelBucket = Vec<Option<(Key, Key, bool)>>;
+
+#[test]
+fn the_lba_index_keeps_order_and_counts() {
+    for_seeds(0..60, |seed| {
+        let mut rng = Rng::new(seed);
+        let slots = rng.one_of(&[2usize, 3, 8, 127, 128]);
+        let fp_bits = rng.one_of(&[16u32, 17, 33, 48]);
+        let space = KeySpace::new(1 + rng.below(4) as u32, rng.one_of(&[1, 2, 16]));
+        let mut index = LbaIndex::new(space, slots, fp_bits, true);
+        // As wide as keys are few: estimates are exact.
+        let mut sketch = Sketch::new(1 << 20, u64::MAX);
+        let mut model: Vec<ModelBucket> = vec![vec![None; slots]; space.buckets()];
+        let fp = |number: u64| Key(number.wrapping_mul(0x9e37_79b9_7f4a_7c15) & ((1 << fp_bits) - 1));
+        for _ in 0..3000 {
+            let lba_key = space.of_lba(Lba(rng.below(slots as u64 * 6)));
+            let bucket = &mut model[space.bucket(lba_key)];
+            let at = bucket.iter().position(|slot| slot.is_some_and(|(key, ..)| key == lba_key));
+            let found = index.find(lba_key);
+            assert_eq!(found.map(|entry| Some((entry.lba_key, entry.fp_key, entry.is_dirty))), at.map(|at| bucket[at]));
+            match (rng.below(10), found, at) {
+                (0, Some(entry), Some(at)) => {
+                    index.remove(&entry, &mut sketch);
+                    bucket[at] = None;
+                }
+                (1..4, Some(entry), Some(at)) => {
+                    // The counts of a content that many have are not below 15.
+                    if !(rng.chance(50) && index.promote_beside_others(lba_key, &sketch)) {
+                        index.promote(&entry, &mut sketch);
+                    }
+                    let moved = bucket.remove(at);
+                    bucket.insert(0, moved);
+                }
+                (4, Some(entry), Some(at)) => {
+                    index.clean(&entry);
+                    bucket[at] = bucket[at].map(|(lba, fp, _)| (lba, fp, false));
+                }
+                (_, _, at) => {
+                    let (fp_key, is_dirty) = (fp(rng.below(40)), rng.chance(30));
+                    let full = index.last_of_full(lba_key).map(|entry| entry.lba_key);
+                    let is_full = bucket.iter().all(Option::is_some);
+                    assert_eq!(full, if is_full { bucket[slots - 1].map(|(key, ..)| key) } else { None });
+                    index.put(lba_key, found, fp_key, is_dirty, &mut sketch);
+                    let leaves = at.or_else(|| bucket.iter().position(Option::is_none)).unwrap_or(slots - 1);
+                    bucket.remove(leaves);
+                    bucket.insert(0, Some((lba_key, fp_key, is_dirty)));
+                }
+            }
+        }
+        let mut counts = HashMap::new();
+        let mut expected = Vec::new();
+        for (i, slot) in model.iter().flat_map(|bucket| bucket.iter().enumerate()) {
+            if let Some((lba, fp, is_dirty)) = *slot {
+                *counts.entry(fp).or_insert(0) += if i < slots / 2 { 2 } else { 1 };
+                expected.push(((lba, fp, is_dirty), i < slots / 2));
+            }
+        }
+        let entries = index.entries().map(|(entry, recent)| ((entry.lba_key, entry.fp_key, entry.is_dirty), recent));
+        assert_eq!(entries.collect::<Vec<_>>(), expected);
+        for number in 0..40 {
+            assert_eq!(sketch.estimate(fp(number)), counts.get(&fp(number)).copied().unwrap_or(0), "seed {seed}");
+        }
+    });
+}
+
+/// Many touch at once: nothing is lost, in no bucket, and in no count.
+#[test]
+fn touches_of_several_threads_lose_nothing() {
+    let refused = Cell::new(0);
+    for_seeds(0..8, |seed| {
+        let mut rng = Rng::new(seed);
+        let space = KeySpace::new(64, 16);
+        let width = 64 * 128;
+        let mut index = LbaIndex::new(space, 128, 20, false);
+        let mut sketch = Sketch::new(width, u64::MAX);
+        // Few contents have counts near 15, which are not changed so.
+        let contents = rng.one_of(&[600, 4000]);
+        let fp = |number: u64| Key(mix(number) & 0xf_ffff);
+        for lba in 0..6000 {
+            let lba_key = space.of_lba(Lba(lba));
+            index.put(lba_key, index.find(lba_key), fp(rng.below(contents)), false, &mut sketch);
+        }
+        let entries = |index: &LbaIndex| {
+            let mut entries: Vec<(u64, u64)> =
+                index.entries().map(|(entry, _)| (entry.lba_key.0, entry.fp_key.0)).collect();
+            entries.sort_unstable();
+            entries
+        };
+        let before = entries(&index);
+        let (shared, counts) = (&index, &sketch);
+        let left: u64 = std::thread::scope(|scope| {
+            let touch = |number: u64| {
+                let mut rng = Rng::new(seed << 8 | number);
+                let is_left = |lba: u64| !shared.promote_beside_others(space.of_lba(Lba(lba)), counts);
+                (0..20_000).filter(|_| is_left(rng.below(6000))).count() as u64
+            };
+            let threads: Vec<_> = (0..4).map(|number| scope.spawn(move || touch(number))).collect();
+            threads.into_iter().map(|thread| thread.join().expect("it ends")).sum()
+        });
+        refused.set(refused.get() + left);
+        assert_eq!(entries(&index), before, "the same entries are there");
+        assert!(index.entries().all(|(entry, _)| index.find(entry.lba_key) == Some(entry)), "each once");
+        let mut counted = Sketch::new(width, u64::MAX);
+        index.recount(&mut counted);
+        assert!((0..contents).all(|number| counted.estimate(fp(number)) == sketch.estimate(fp(number))), "all counts");
+        assert!(left < 80_000, "some were touched");
+    });
+    assert!(refused.get() > 0, "and some were left to who is alone");
+}
+
+#[test]
+fn runs_stay_together_and_room_is_made() {
+    for_seeds(0..40, |seed| {
+        let mut rng = Rng::new(seed);
+        let bucket_slots = rng.one_of(&[4u32, 9, 128]);
+        let config = AustereConfig {
+            bucket_slots,
+            data_bytes: u64::from(bucket_slots) * 8192 * (1 + rng.below(3)),
+            lba_entries: Some(4096),
+            ..AustereConfig::new(0, CHUNK, true)
+        };
+        let mut austere = Austere::new(config).expect("a cache");
+        // Of two contents of one hash the one that came first counts: there is nobody here to read a metadata slot.
+        let space = KeySpace::new((config.data_bytes / 8192) as u32 / bucket_slots, 16);
+        let mut stored: HashMap<Key, (Fingerprint, u32)> = HashMap::new();
+        for step in 0..1500u64 {
+            let fingerprint = Fingerprint(u128::from(rng.bits() % 500).to_le_bytes());
+            let count = 1 + rng.below(4) as u32;
+            austere.map(Lba(rng.below(3000)), &fingerprint, false);
+            if austere.find_content(&fingerprint).is_none() {
+                let victims: Vec<_> = austere.victims(&fingerprint, count).collect();
+                assert_eq!(austere.store(&fingerprint, count).is_none(), !victims.is_empty());
+                if victims.is_empty() {
+                    austere.find_content(&fingerprint).into_iter().for_each(|run| austere.evict(run));
+                }
+                for victim in victims {
+                    assert!(!victim.may_be_dirty && austere.runs().any(|run| run == victim.run));
+                    austere.evict(victim.run);
+                }
+                let run = austere.store(&fingerprint, count).expect("room");
+                assert_eq!((run.count, austere.find_content(&fingerprint)), (count, Some(run)));
+                stored.insert(space.of_content(&fingerprint), (fingerprint, count));
+            }
+            if step % 50 == 0 {
+                austere.check();
+            }
+        }
+        // What is there has the length with which it was stored.
+        for (fingerprint, count) in stored.values() {
+            assert!(austere.find_content(fingerprint).is_none_or(|run| run.count == *count));
+        }
+        let used: u32 = austere.runs().map(|run| run.count).sum();
+        assert!(used as usize <= austere.slot_count());
+    });
+}
+
+#[test]
+fn counts_that_were_lost_for_want_of_room_come_back() {
+    let lossy_seeds = Cell::new(0);
+    for_seeds(0..40, |seed| {
+        let mut rng = Rng::new(seed);
+        let space = KeySpace::new(1 + rng.below(6) as u32, 16);
+        let width = (space.buckets() * 128) as u32;
+        let (mut index, mut twin) = (LbaIndex::new(space, 128, 20, false), LbaIndex::new(space, 128, 20, false));
+        let (mut scant, mut ample) =
+            (Sketch::new(width, rng.one_of(&[0, 40, 200, 800, 3000])), Sketch::new(width, u64::MAX));
+        let fp = |number: u64| Key(larder_core::types::mix(number) & 0xf_ffff);
+        let contents = 1 + rng.below(60);
+        for step in 0..4000 {
+            let lba_key = space.of_lba(Lba(rng.below(u64::from(width) * 2)));
+            let (found, same) = (index.find(lba_key), twin.find(lba_key));
+            assert_eq!(found, same);
+            // At last there are few.
+            let is_removal = step > 2500 && rng.chance(70);
+            match found {
+                Some(entry) if is_removal || rng.chance(10) => {
+                    index.remove(&entry, &mut scant);
+                    twin.remove(&entry, &mut ample);
+                }
+                _ if is_removal => {}
+                _ => {
+                    let fp_key = fp(rng.skewed(contents));
+                    index.put(lba_key, found, fp_key, false, &mut scant);
+                    twin.put(lba_key, found, fp_key, false, &mut ample);
+                }
+            }
+            if scant.wants_recount() {
+                lossy_seeds.set(lossy_seeds.get() + 1);
+                index.recount(&mut scant);
+                assert!(!scant.wants_recount(), "once is enough");
+            }
+            for number in [rng.below(contents), 0] {
+                let (told, is) = (scant.estimate(fp(number)), ample.estimate(fp(number)));
+                let range = if scant.is_lossy() { is.min(15)..=u32::MAX } else { is..=is };
+                assert!(range.contains(&told), "step {step}: {told} for {is}");
+            }
+        }
+        for entry in index.entries().map(|(entry, _)| entry).collect::<Vec<_>>() {
+            index.remove(&entry, &mut scant);
+        }
+        index.recount(&mut scant);
+        assert!((0..contents).all(|number| scant.estimate(fp(number)) == 0), "nothing is counted that is not there");
+    });
+    assert!(lossy_seeds.get() > 20, "{} losses", lossy_seeds.get());
+}
+
+#[test]
+fn mappings_of_a_large_index_are_counted_by_a_part_of_it() {
+    let mut core = Austere::new(AustereConfig::new(2 << 30, CHUNK, false)).expect("a cache");
+    let fingerprint = |number: u64| Fingerprint((u128::from(mix(number)) << 64 | u128::from(number)).to_le_bytes());
+    // Two thirds of the addresses have a content that is stored.
+    for number in 0..60_000 {
+        core.map(Lba(number), &fingerprint(number), false);
+        if number % 3 > 0 {
+            core.store(&fingerprint(number), 1);
+        }
+    }
+    let all = core.mappings_where(u64::MAX, |_, _| true);
+    let mapped = (0..60_000).filter(|&number| core.lookup(Lba(number)).is_some()).count() as u64;
+    assert!((30_000..41_000).contains(&all) && all.abs_diff(mapped) < 600, "{all}, {mapped} are found");
+    let looked = std::cell::Cell::new(0u64);
+    let part = core.mappings_where(8192, |_, _| {
+        looked.set(looked.get() + 1);
+        true
+    });
+    assert!((1000..=8192).contains(&looked.get()) && part.abs_diff(all) * 20 < all, "{part} in place of {all}");
+    assert_eq!(core.mappings_where(8192, |_, _| false), 0);
+}

@@ -1,0 +1,378 @@
+//! One scenario: its script runs once, the instant of each change of a device is captured, and each instant ends in
+//! every way that a power loss or a kill may end, or in a drawn sample of them.
+//!
+//! What follows each end, the devices alone in between:
+//! 1. the cache is opened, and each sector that was ever written is read: one of the allowed values;
+//! 2. power is lost again, at once or after some changes more, and the cache opened again: what was read is still there,
+//!    but for what was written since;
+//! 3. everything is destaged and the cache closed: the origin alone holds what was read. Then the cache is opened once
+//!    more, after some of these clean ends.
+//!
+//! Invariants: a scenario with one seed is always the same, crashes included. A failure names what replays it.
+
+use super::{
+    client::{Client, Script, go_on},
+    model::Model,
+    world::{ALL, CHUNK, World, check_all, check_origin, devices, runtime},
+};
+use crate::design;
+use larder_core::types::SECTOR_BYTES;
+use larder_device::{
+    BlockDevice,
+    rng::{Rng, mix64},
+    sim::{Frozen, SimRuntime},
+};
+use larder_engine::{Compression, CreateOptions, Tuning, WriteMode, create, designs::DESIGNS};
+use larder_format::DesignId;
+use std::{
+    cell::{Cell, RefCell},
+    time::Instant,
+};
+
+/// A crash point with no more outcomes than this is tried in full.
+const OUTCOMES_IN_FULL_MAX: u64 = 64;
+/// Outcomes that are drawn where there are more, if not told otherwise.
+const SAMPLES: u64 = 8;
+/// Seeds of a scenario, if not told otherwise: one for each kind of device.
+const SEEDS: u64 = 4;
+/// Captured instants of one script; more is a script that is too long.
+const POINTS_MAX: usize = 4000;
+/// Of the outcomes, so many go on for a while before they crash again, and for how many changes at most.
+const GO_ON_ONE_OF: u64 = 2;
+const CHANGES_MORE_MAX: u64 = 16;
+/// Of the outcomes, so many have their recovery swept, too.
+const RECOVERIES_ONE_OF: u64 = 40;
+/// Of the clean ends, so many are opened once more.
+const CLEAN_ENDS_ONE_OF: u64 = 3;
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().and_then(|value| value.parse().ok())
+}
+
+/// Outcomes to draw at a crash point.
+fn samples() -> u64 {
+    number("LARDER_CRASH_CASES").unwrap_or(SAMPLES)
+}
+
+/// The seeds to run: a deep sweep has more of them.
+pub fn seeds() -> Vec<u64> {
+    match number("LARDER_SEED") {
+        Some(seed) => vec![seed],
+        None => (0..SEEDS.max(samples() / 8)).collect(),
+    }
+}
+
+/// What is run: each design with a seed, the default one, or the one that is asked for, with all.
+fn runs() -> Vec<(DesignId, u64)> {
+    let chosen = design::chosen();
+    let others = DESIGNS.iter().map(|design| design.id).filter(|&id| design::wanted().is_none() && id != chosen);
+    let one_each = others.zip(seeds().into_iter().cycle());
+    seeds().into_iter().map(|seed| (chosen, seed)).chain(one_each).collect()
+}
+
+/// What is swept.
+#[derive(Clone)]
+pub struct Scenario {
+    pub name: &'static str,
+    pub mode: WriteMode,
+    pub chunk_bytes: u32,
+    pub flash_bytes: u64,
+    pub origin_bytes: u64,
+    pub tuning: Tuning,
+    /// Whether the crash points of each outcome's first opening are swept, too; else of some.
+    pub sweep_recovery: bool,
+    /// The script detaches the cache; then the origin alone is the volume.
+    pub detaches: bool,
+    /// Of what cannot be old or new, one run of so many is read after each crash; the origin is compared whole.
+    pub read_one_of: u64,
+    pub script: Script,
+}
+
+impl Scenario {
+    pub fn new(name: &'static str, mode: WriteMode, script: Script) -> Scenario {
+        Scenario {
+            name,
+            mode,
+            chunk_bytes: (CHUNK * SECTOR_BYTES) as u32,
+            flash_bytes: 4 << 20,
+            // The last chunk is short, where the device's sector allows that.
+            origin_bytes: (1 << 20) + (CHUNK + 3) as u64 * SECTOR_BYTES as u64,
+            tuning: Tuning { commit_interval_ms: 5, prefetch_bytes_max: 0, ..Tuning::default() },
+            sweep_recovery: false,
+            detaches: false,
+            read_one_of: 1,
+            script,
+        }
+    }
+
+    fn options(&self, design: DesignId) -> CreateOptions {
+        design::fitted(CreateOptions {
+            design,
+            chunk_bytes: self.chunk_bytes,
+            weu_bytes: 512 << 10,
+            mode: self.mode,
+            compression: Compression::Lz4,
+            flash_uuid: [7; 16],
+            hash_key: [9; 32],
+            origin_uri: "sim:origin".into(),
+            ..CreateOptions::default()
+        })
+    }
+}
+
+/// An instant of a script.
+struct Point {
+    change: u64,
+    frozen: Frozen,
+    model: Model,
+}
+
+/// How an instant ends.
+#[derive(Clone, Copy, Debug)]
+enum End {
+    Lost(u64),
+    LostNothing,
+    LostDrawn(u64),
+    Killed(u64),
+    KilledDrawn(u64),
+}
+
+impl End {
+    fn thaw(self, frozen: &Frozen) {
+        match self {
+            End::Lost(choice) => frozen.thaw(choice),
+            End::LostNothing => frozen.thaw_all_kept(),
+            End::LostDrawn(seed) => frozen.thaw_drawn(&mut Rng::new(seed)),
+            End::Killed(choice) => frozen.thaw_killed(choice),
+            End::KilledDrawn(seed) => frozen.thaw_killed_drawn(&mut Rng::new(seed)),
+        }
+    }
+}
+
+/// The ends to try of an instant; and whether that is all of them.
+fn ends(frozen: &Frozen, samples: u64, rng: &mut Rng) -> (Vec<End>, bool) {
+    let (mut ends, mut in_full) = (Vec::new(), true);
+    let in_full_max = OUTCOMES_IN_FULL_MAX.max(samples);
+    if frozen.choices() <= in_full_max {
+        ends.extend((0..frozen.choices()).map(End::Lost));
+    } else {
+        in_full = false;
+        // Nothing is left, everything is, each as enumerated, each as drawn.
+        ends.extend([End::Lost(0), End::LostNothing]);
+        ends.extend((2..samples).map(|i| match i % 2 {
+            0 => End::LostDrawn(rng.next_u64()),
+            _ => End::Lost(rng.below(frozen.choices())),
+        }));
+    }
+    // A kill differs where something completed and is not durable; of these a share is enough, for a power loss that
+    // follows at once is met above.
+    if frozen.choices_of_a_kill() <= samples.min(in_full_max) {
+        ends.extend((0..frozen.choices_of_a_kill()).map(End::Killed));
+    } else {
+        ends.extend((0..samples / 2).map(|_| End::KilledDrawn(rng.next_u64())));
+    }
+    (ends, in_full)
+}
+
+/// Names what failed.
+struct Replay {
+    name: &'static str,
+    design: DesignId,
+    seed: u64,
+    place: Cell<Option<(u64, End)>>,
+    of_recovery: Cell<Option<(u64, End)>>,
+}
+
+impl Drop for Replay {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let (name, design) = (self.name, design::name(self.design));
+            eprintln!("scenario {name}: replay with LARDER_DESIGN={design} LARDER_SEED={}", self.seed);
+            if let Some((change, end)) = self.place.get() {
+                eprintln!("  LARDER_CRASH_POINT={change} has the instant, which ends with {end:?}");
+            }
+            if let Some((change, end)) = self.of_recovery.get() {
+                eprintln!("  then the recovery's change {change}, which ends with {end:?}");
+            }
+        }
+    }
+}
+
+/// What was tried.
+#[derive(Default)]
+struct Tried {
+    points: u64,
+    in_full: u64,
+    outcomes: u64,
+    crashes: u64,
+    recovery_points: u64,
+    detached: u64,
+}
+
+/// Sweeps a scenario with all seeds, and prints what was tried.
+pub fn sweep(scenario: &Scenario) {
+    let (began, mut tried) = (Instant::now(), Tried::default());
+    for (design, seed) in runs() {
+        sweep_seed(scenario, design, seed, &mut tried);
+    }
+    assert!(tried.points > 0, "a scenario changes something");
+    assert_eq!(tried.detached > 0, scenario.detaches, "a script that detaches comes to its end");
+    println!(
+        "{}: {} crash points ({} of them with every outcome), {} in recoveries; {} outcomes, {} crashes, {:.1} s",
+        scenario.name,
+        tried.points,
+        tried.in_full,
+        tried.recovery_points,
+        tried.outcomes,
+        tried.crashes,
+        began.elapsed().as_secs_f64()
+    );
+}
+
+fn sweep_seed(scenario: &Scenario, design: DesignId, seed: u64, tried: &mut Tried) {
+    let replay = Replay { name: scenario.name, design, seed, place: Cell::default(), of_recovery: Cell::default() };
+    let mut rng = Rng::new(mix64(seed));
+    let (world, points) = run_script(scenario, design, seed);
+    let only = number("LARDER_CRASH_POINT");
+    for point in &points {
+        let mut rng = rng.fork();
+        if only.is_some_and(|only| only != point.change) {
+            continue;
+        }
+        let (ends, in_full) = ends(&point.frozen, samples(), &mut rng);
+        tried.points += 1;
+        tried.in_full += u64::from(in_full);
+        for end in ends {
+            replay.place.set(Some((point.change, end)));
+            end.thaw(&point.frozen);
+            tried.outcomes += 1;
+            let share = world.draw_share(&mut rng);
+            check_origin(&world, share, "the origin alone, after the crash", |at, bytes| match scenario.mode {
+                WriteMode::Back => point.model.was_written(at, bytes),
+                // Nothing that was flushed needs the flash.
+                _ => point.model.may_hold(at, bytes),
+            });
+            if scenario.sweep_recovery || rng.chance(1, RECOVERIES_ONE_OF) {
+                sweep_recovery(&world, &point.model, &replay, tried, &mut rng);
+                end.thaw(&point.frozen);
+            }
+            afterwards(&world, point.model.clone(), tried, &mut rng);
+        }
+    }
+}
+
+/// Runs the script to its end and captures each change of its swept part, and the end.
+fn run_script(scenario: &Scenario, design: DesignId, seed: u64) -> (World, Vec<Point>) {
+    let first = runtime(seed);
+    let [flash, origin] = devices(&first, seed, scenario.flash_bytes, scenario.origin_bytes);
+    let origin_bytes = origin.info().size_bytes;
+    let world = World {
+        flash,
+        origin,
+        tuning: scenario.tuning.clone(),
+        read_one_of: scenario.read_one_of,
+        may_be_detached: scenario.detaches,
+    };
+    let made = first.block_on(create(&*world.flash, origin_bytes, &scenario.options(design)));
+    let log_bytes = made.unwrap_or_else(|error| panic!("create: {error}")).layout.log_bytes;
+    first.kill();
+    let (model, sweeping) = (RefCell::new(Model::new(scenario.mode)), Cell::new(false));
+    let mut points = Vec::new();
+    let rt = world.attach(mix64(seed ^ 1));
+    let mut capture = |rt: &SimRuntime| {
+        assert!(points.len() < POINTS_MAX, "a script has at most {POINTS_MAX} changes");
+        points.push(Point { change: rt.changes(), frozen: rt.capture(), model: model.borrow().clone() });
+        rt.stop_at_change(Some(rt.changes() + 1));
+    };
+    let script = async {
+        let cache = world.open(&rt).await;
+        let sectors = world.origin_sectors();
+        let client = Client { cache: &cache, model: &model, sectors, log_bytes, runtime: &rt, sweeping: &sweeping };
+        (scenario.script)(&client).await;
+        assert!(sweeping.get(), "a script says where its sweep begins");
+        cache
+    };
+    let cache = rt.block_on_pausing(script, &mut capture);
+    capture(&rt);
+    drop(cache);
+    rt.crash();
+    (world, points)
+}
+
+/// Ends the first opening after a crash at each of its changes, in every way; and each of these is opened as any other.
+fn sweep_recovery(world: &World, model: &Model, replay: &Replay, tried: &mut Tried, rng: &mut Rng) {
+    let rt = world.attach(rng.next_u64());
+    let mut points = Vec::new();
+    rt.stop_at_change(Some(1));
+    let opening = world.open_or_detached(&rt);
+    let cache = rt.block_on_pausing(opening, |rt| {
+        points.push((rt.changes(), rt.capture()));
+        rt.stop_at_change(Some(rt.changes() + 1));
+    });
+    points.push((rt.changes(), rt.capture()));
+    drop(cache);
+    rt.crash();
+    for (change, frozen) in points {
+        tried.recovery_points += 1;
+        for end in ends(&frozen, samples().min(SAMPLES), rng).0 {
+            replay.of_recovery.set(Some((change, end)));
+            end.thaw(&frozen);
+            tried.crashes += 1;
+            afterwards(world, model.clone(), tried, rng);
+        }
+    }
+    replay.of_recovery.set(None);
+}
+
+/// Opens what a crash left, again after another power loss, and destages it.
+fn afterwards(world: &World, mut model: Model, tried: &mut Tried, rng: &mut Rng) {
+    let sectors = world.origin_sectors();
+    let share = world.draw_share(rng);
+    tried.crashes += 1;
+    let rt = world.attach(rng.next_u64());
+    let opened = rt.block_on(async {
+        let cache = world.open_or_detached(&rt).await?;
+        check_all(&cache, &mut model, share, sectors, "after the crash").await;
+        Some(cache)
+    });
+    let detached = opened.is_none();
+    if let Some(cache) = opened
+        && rng.chance(1, GO_ON_ONE_OF)
+    {
+        rt.stop_at_change(Some(rt.changes() + 1 + rng.below(CHANGES_MORE_MAX)));
+        let shared = RefCell::new(std::mem::take(&mut model));
+        rt.block_on_or_stop(go_on(&cache, &shared, rng.fork()));
+        model = shared.into_inner();
+    }
+    rt.crash();
+    if detached {
+        assert!(world.may_be_detached, "a cache that nobody detached says so");
+        // All that completed before, flushed or not; and what was told stays.
+        check_origin(world, ALL, "a detached origin", |at, bytes| model.is_or_newer(at, bytes));
+        let rt = world.attach(rng.next_u64());
+        assert!(rt.block_on(world.open_or_detached(&rt)).is_none(), "detached, and then not");
+        rt.kill();
+        tried.detached += 1;
+        return;
+    }
+    tried.crashes += 1;
+    let rt = world.attach(rng.next_u64());
+    rt.block_on(async {
+        let cache = world.open(&rt).await;
+        check_all(&cache, &mut model, share, sectors, "after the second crash").await;
+        assert!(cache.destage_all().await, "destage at the end");
+        cache.close().await.unwrap_or_else(|error| panic!("close: {error}"));
+    });
+    rt.crash();
+    check_origin(world, ALL, "the origin alone, at the end", |at, bytes| model.is(at, bytes));
+    if rng.chance(1, CLEAN_ENDS_ONE_OF) {
+        // Nothing hides behind what was read: not an older copy, not a record of another chunk.
+        let rt = world.attach(rng.next_u64());
+        rt.block_on(async {
+            let cache = world.open(&rt).await;
+            assert!(cache.recovery().clean_shutdown, "the end was clean");
+            check_all(&cache, &mut model, share, sectors, "after a clean end").await;
+        });
+        rt.kill();
+    }
+}

@@ -1,0 +1,36 @@
+//! The engine's tests on simulated devices, in one program: a module for each suite, so that what they share is compiled once, and
+//! long tests of one suite run beside those of the next.
+//!
+//! Apart are: `simulation/` and `interleavings/`, which have a front of their own (the second is the engine's own source under other
+//! locks, too); `threads/`, whose threads should have the cores to themselves, and which `make tsan` builds by itself;
+//! `mutated_images.rs`, which counts what the whole process allocates, and includes sources of the fuzz targets, which expect to lie in the
+//! root of their crate.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod contract;
+mod crash_sweep;
+mod degraded;
+mod durability;
+mod eviction;
+mod fault_sweep;
+mod faults;
+#[path = "../common/fence.rs"]
+mod fence;
+mod held_addresses;
+mod modes;
+mod origin_reads;
+mod ram_budget;
+mod recovery;
+mod reduction;
+mod repair;
+mod shared_reads;
+mod sibling_addresses;
+mod stalled;
+mod streams;
+mod trims;
+mod warmth;
+#[path = "../common/world.rs"]
+mod world;
+
+use common::design;

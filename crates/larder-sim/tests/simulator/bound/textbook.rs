@@ -1,0 +1,104 @@
+//! Sequences that are worked out by hand.
+
+use larder_sim::bound::{Bound, BoundCollector, BoundTrace, Zeroes};
+
+use super::game::content;
+
+/// Letters are contents: lower case reads them, upper case writes them. Each is as large as `bytes` says.
+pub fn sequence(requests: &str, bytes: impl Fn(char) -> u32) -> BoundTrace {
+    let mut collector = BoundCollector::new(Zeroes::Free);
+    for letter in requests.chars().filter(|letter| letter.is_alphanumeric()) {
+        let name = letter.to_ascii_lowercase();
+        let content = content(u64::from(name), bytes(name));
+        let is_zero = name == '0';
+        let taken =
+            if letter.is_uppercase() { collector.write(&content, is_zero) } else { collector.read(&content, is_zero) };
+        taken.expect("a short trace");
+    }
+    collector.finish()
+}
+
+fn hits(requests: &str, capacity_chunks: u64) -> u64 {
+    let Bound { read_hits_upper, read_hits_lower, .. } = sequence(requests, |_| 1).equal_sizes(capacity_chunks);
+    assert_eq!(read_hits_lower, read_hits_upper);
+    read_hits_upper
+}
+
+#[test]
+fn the_reference_string_of_the_operating_systems_books() {
+    // 7 0 1 2 0 3 0 4 2 3 0 3 2 1 2 0 1 7 0 1, with letters for digits (h is 7). The books' OPT takes in each page that it
+    // reads, and hits 11 with 3 frames. Here h (7) and the first b (1) are passed over, so that a, c and d stay until b is
+    // read again: of the 14 reads that are not first ones, only the first repeats of h and b miss.
+    let books = "habcadaecdadcbcabhab";
+    assert_eq!(hits(books, 3), 12);
+    // One place: a from request 1 to 4, 6 and 10, c from 12 to 14, a from 15 to 18.
+    assert_eq!(hits(books, 1), 5);
+    assert_eq!(hits(books, 0), 0);
+    // 6 contents: the 14 reads that are not first ones.
+    assert_eq!(hits(books, 6), 14);
+}
+
+#[test]
+fn passing_over_pays() {
+    // A scan past one that is read again and again.
+    assert_eq!(hits("a b a c a d a", 1), 3);
+    // A loop over one more than fits: LRU hits nothing; 2 of 3 hit each time but the first.
+    assert_eq!(hits("abcabcabcabc", 2), 6);
+}
+
+#[test]
+fn a_write_brings_its_content_for_nothing() {
+    // Kept from the write to the read; the write itself is no hit.
+    assert_eq!(hits("Aa", 1), 1);
+    // Nothing of a is worth keeping between its write and the next, so b can be kept there.
+    assert_eq!(hits("A b A b a", 1), 1);
+    assert_eq!(hits("A b b A a", 1), 2);
+    // Writes alone give no reads.
+    let trace = sequence("AAAA", |_| 1);
+    assert_eq!((trace.reads(), trace.compulsory_misses(), trace.equal_sizes(4).read_hit_ratio_upper()), (0, 0, 0.0));
+}
+
+#[test]
+fn several_small_ones_are_worth_more_than_a_large_one() {
+    // b, c and d take 1 byte each and a takes 3; all are wanted over the same gaps.
+    let trace = sequence("a b c d  a b c d", |name| if name == 'a' { 3 } else { 1 });
+    let hits = |capacity: u64| {
+        let bound = trace.with_sizes(&[capacity])[0];
+        (bound.read_hits_lower, bound.read_hits_upper)
+    };
+    assert_eq!(hits(0), (0, 0));
+    assert_eq!(hits(3), (3, 3));
+    assert_eq!(hits(6), (4, 4));
+    // Belady's rule alone would keep a, whose next read is the first, and hit once where these hit twice.
+    let trace = sequence("a b c  a b c", |name| if name == 'a' { 2 } else { 1 });
+    assert_eq!(trace.with_sizes(&[2])[0].read_hits_lower, 2);
+}
+
+#[test]
+fn a_content_has_one_size() {
+    let mut collector = BoundCollector::new(Zeroes::Free);
+    for bytes in [9, 4, 6] {
+        collector.read(&content(1, bytes), false).expect("a short trace");
+    }
+    // The smallest that the trace gives.
+    let bounds = collector.finish().with_sizes(&[3, 4]);
+    assert_eq!([bounds[0].read_hits_upper, bounds[1].read_hits_lower], [0, 2]);
+}
+
+#[test]
+fn zeroes_are_free_or_a_content_as_any() {
+    let requests = "0 a 0 b 0 a";
+    let free = sequence(requests, |_| 1);
+    // Even the first read of zeroes is a hit.
+    assert_eq!((free.reads(), free.compulsory_misses()), (6, 2));
+    assert_eq!(free.equal_sizes(0).read_hits_lower, 3);
+    assert_eq!(free.equal_sizes(1).read_hits_lower, 4);
+
+    let mut stored = BoundCollector::new(Zeroes::Stored);
+    for number in [0, 1, 0, 2, 0, 1] {
+        stored.read(&content(number, 1), number == 0).expect("a short trace");
+    }
+    let stored = stored.finish();
+    assert_eq!((stored.reads(), stored.compulsory_misses()), (6, 3));
+    assert_eq!([0, 1, 2].map(|capacity| stored.equal_sizes(capacity).read_hits_lower), [0, 2, 3]);
+}

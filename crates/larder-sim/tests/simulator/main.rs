@@ -1,0 +1,43 @@
+//! The tests of the simulator, in one program: a module for each suite, so that what they share is compiled once, and long tests of
+//! one suite run beside those of the next.
+//!
+//! Apart are those with an allocator that counts: `austere_allocations.rs`, `index_ram.rs`, `replay_ram.rs`, `ssd_ram.rs`.
+
+mod austere_bucketed;
+mod austere_model;
+mod austere_published;
+mod austere_safety;
+mod bound;
+mod caftl;
+mod caftl_maps;
+mod caftl_own_pages;
+mod caftl_power;
+mod caftl_recovery;
+mod caftl_store;
+#[path = "../common/mod.rs"]
+mod common;
+mod decisions;
+mod devices;
+mod drops;
+mod host;
+mod origin;
+mod papers_caftl;
+mod papers_nitro_cachededup;
+mod published;
+mod reproduction;
+mod slotted;
+mod ssd_buffer;
+mod ssd_conservation;
+mod ssd_greedy;
+mod ssd_hybrid;
+mod ssd_hybrid_merges;
+mod ssd_profiles;
+mod ssd_rules;
+mod ssd_slots;
+mod ssd_time;
+mod ssd_wear;
+mod ssd_weu_aligned;
+mod trims;
+mod weu;
+mod weu_sizing;
+mod whole;

@@ -1,0 +1,17 @@
+//! The tests of traces, in one program: a module for each suite, so that what they share is compiled once.
+//!
+//! Apart is `fuzz_seeds.rs`: it includes sources of the fuzz targets, which expect to lie in the root of their crate.
+
+mod arbitrary;
+mod bad_input;
+mod chunking;
+#[path = "../common/mod.rs"]
+mod common;
+mod detection;
+mod generators;
+mod info;
+mod public;
+mod readers;
+mod rechunk_model;
+mod synthetic;
+mod writers;

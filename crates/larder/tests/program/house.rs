@@ -1,0 +1,386 @@
+//! The rules of the house, checked over the source tree: which crate may depend on which, that every file says what it
+//! is, that files stay readable, and that nothing unfinished or machine-bound is committed.
+//!
+//! It reads text, and the engine's table of designs, and parses just enough of it. It deliberately does not check style that
+//! rustfmt or clippy check.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use larder_engine::designs::DESIGNS;
+use larder_format::layout::StoreKind;
+
+/// A file may have this many lines before its tests; most have far fewer.
+const SOURCE_LINES_MAX: usize = 500;
+/// No tracked file is larger: a repository is no place for images.
+const TRACKED_BYTES_MAX: u64 = 1 << 20;
+
+/// The test programs of which each suite is a module.
+const PROGRAMS_OF_MANY: &[&str] = &["decisions", "engine", "format", "program", "simulator", "traces"];
+
+/// Every crate and the crates of ours that it may depend on. `ARCHITECTURE.md` draws the same arrows.
+const ARROWS: &[(&str, &[&str])] = &[
+    ("larder-format", &[]),
+    ("larder-device", &[]),
+    ("larder-core", &[]),
+    ("larder-trace", &[]),
+    ("larder-engine", &["larder-format", "larder-device", "larder-core"]),
+    ("larder-sim", &["larder-format", "larder-core", "larder-trace"]),
+    ("larder-serve", &["larder-device"]),
+    (
+        "larder",
+        &[
+            "larder-format",
+            "larder-device",
+            "larder-core",
+            "larder-engine",
+            "larder-trace",
+            "larder-sim",
+            "larder-serve",
+        ],
+    ),
+    (
+        "larder-bench",
+        &[
+            "larder-format",
+            "larder-device",
+            "larder-core",
+            "larder-engine",
+            "larder-trace",
+            "larder-sim",
+            "larder-serve",
+            "larder",
+        ],
+    ),
+];
+
+fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.ancestors().nth(2).expect("crates/larder lies two folders below the root").to_path_buf()
+}
+
+/// Tracked and new files (those that git does not ignore), or every file outside `target` where there is no git.
+fn files() -> Vec<PathBuf> {
+    let root = root();
+    let listed = Command::new("git")
+        .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
+        .current_dir(&root)
+        .output();
+    let mut found: Vec<PathBuf> = match listed {
+        Ok(out) if out.status.success() && !out.stdout.is_empty() => String::from_utf8(out.stdout)
+            .expect("file names are UTF-8")
+            .split('\0')
+            .filter(|name| !name.is_empty())
+            .map(|name| root.join(name))
+            .collect(),
+        _ => {
+            let mut all = Vec::new();
+            let mut folders = vec![root.clone()];
+            while let Some(folder) = folders.pop() {
+                for entry in fs::read_dir(&folder).expect("a readable folder") {
+                    let path = entry.expect("a readable entry").path();
+                    let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default().to_owned();
+                    if path.is_dir() && !path.is_symlink() {
+                        if name != "target" && name != ".git" {
+                            folders.push(path);
+                        }
+                    } else {
+                        all.push(path);
+                    }
+                }
+            }
+            all
+        }
+    };
+    found.retain(|path| path.is_file());
+    assert!(found.len() > 20, "the tree has more than {} files", found.len());
+    found
+}
+
+fn rust_files() -> Vec<(PathBuf, String)> {
+    files()
+        .into_iter()
+        .filter(|path| path.extension().is_some_and(|ext| ext == "rs"))
+        .map(|path| {
+            let text = fs::read_to_string(&path).unwrap_or_else(|err| panic!("{}: {err}", path.display()));
+            (path, text)
+        })
+        .collect()
+}
+
+fn short(path: &Path) -> String {
+    path.strip_prefix(root()).unwrap_or(path).display().to_string()
+}
+
+/// The crates of ours that a manifest depends on: outside tests, and in tests too.
+/// `[dependencies]`, `[build-dependencies]`, `[dev-dependencies]` and their `[target.….dependencies]` forms all count.
+fn our_dependencies(manifest: &str) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let mut in_dependencies = false;
+    for line in manifest.lines().map(str::trim) {
+        if let Some(section) = line.strip_prefix('[') {
+            let section = section.trim_end_matches(']').trim();
+            in_dependencies = section.ends_with("dependencies");
+            // [dependencies.larder-core]
+            if let Some((head, name)) = section.rsplit_once('.')
+                && head.ends_with("dependencies")
+                && name.starts_with("larder")
+            {
+                found.insert(name.to_owned());
+            }
+        } else if in_dependencies && line.starts_with("larder") {
+            let name: String = line.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '-').collect();
+            found.insert(name);
+        }
+    }
+    found
+}
+
+#[test]
+fn arrows_between_crates_are_those_of_the_design() {
+    let mut wrong = Vec::new();
+    for entry in fs::read_dir(root().join("crates")).expect("crates/") {
+        let folder = entry.expect("a readable entry").path();
+        let Ok(manifest) = fs::read_to_string(folder.join("Cargo.toml")) else { continue };
+        let name = folder.file_name().and_then(|n| n.to_str()).expect("a crate's name").to_owned();
+        let Some((_, allowed)) = ARROWS.iter().find(|(crate_name, _)| *crate_name == name) else {
+            wrong.push(format!("{name} is no crate of the design"));
+            continue;
+        };
+        for used in our_dependencies(&manifest) {
+            if !allowed.contains(&used.as_str()) {
+                wrong.push(format!("{name} depends on {used}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "arrows that the design does not have:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn the_manifest_reader_sees_every_form() {
+    let manifest = "[package]\nname = \"larder-x\"\n[dependencies]\nlarder-core.workspace = true\nblake3 = \"1\"\n\
+                    [dev-dependencies]\nlarder-sim = { path = \"../larder-sim\" }\n\
+                    [target.'cfg(unix)'.dependencies]\nlarder-serve = \"1\"\n[dependencies.larder-trace]\npath = \"x\"\n";
+    let expected = ["larder-core", "larder-serve", "larder-sim", "larder-trace"];
+    assert_eq!(our_dependencies(manifest).iter().map(String::as_str).collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn every_source_file_says_what_it_is() {
+    let silent: Vec<String> = rust_files()
+        .iter()
+        .filter(|(_, text)| {
+            // cargo-fuzz wants `#![no_main]` first.
+            let opening = text.lines().find(|line| !line.trim().is_empty() && !line.starts_with("#!["));
+            !opening.is_some_and(|line| line.starts_with("//!") && line.len() > "//! ".len())
+        })
+        .map(|(path, _)| short(path))
+        .collect();
+    assert!(silent.is_empty(), "files that do not open with //!:\n{}", silent.join("\n"));
+}
+
+#[test]
+fn source_files_stay_readable() {
+    let long: Vec<String> = rust_files()
+        .iter()
+        .filter(|(path, _)| {
+            let path = short(path);
+            path.contains("/src/") && !path.ends_with("/tests.rs") && !path.contains("/tests/")
+        })
+        .map(|(path, text)| {
+            let lines = text.lines().take_while(|line| !line.starts_with("#[cfg(test)]")).count();
+            (lines, path)
+        })
+        .filter(|(lines, _)| *lines > SOURCE_LINES_MAX)
+        .map(|(lines, path)| format!("{lines} lines: {}", short(path)))
+        .collect();
+    assert!(long.is_empty(), "files over {SOURCE_LINES_MAX} lines without their tests:\n{}", long.join("\n"));
+}
+
+#[test]
+fn nothing_unfinished_is_committed() {
+    // Spelled in two parts, so that this file does not find itself.
+    let marks = [concat!("todo", "!("), concat!("unimplemented", "!("), concat!("#[", "ignore")];
+    let mut found = Vec::new();
+    for (path, text) in rust_files() {
+        for (number, line) in text.lines().enumerate() {
+            for mark in marks.iter().filter(|mark| line.contains(**mark)) {
+                found.push(format!("{}:{}: {mark}", short(&path), number + 1));
+            }
+        }
+    }
+    assert!(found.is_empty(), "unfinished:\n{}", found.join("\n"));
+}
+
+/// Whatever reads, writes, evicts, recovers or verifies asks the store of a cache, and does not know which it is.
+#[test]
+fn only_the_stores_know_which_store_it_is() {
+    let engine = "crates/larder-engine/src/";
+    let knows = |path: &str| path.starts_with("store") || path == "designs.rs" || path.contains("tests");
+    let mut asked = 0;
+    let mut found = Vec::new();
+    for (path, text) in rust_files() {
+        let path = short(&path);
+        if path.strip_prefix(engine).is_none_or(knows) {
+            continue;
+        }
+        for (number, line) in text.lines().enumerate() {
+            asked += usize::from(line.contains("geometry.store."));
+            if ["StoreKind", "has_segments", "Buckets", "Weus"].iter().any(|mark| line.contains(mark)) {
+                found.push(format!("{path}:{}: {}", number + 1, line.trim()));
+            }
+        }
+    }
+    assert!(found.is_empty(), "a store is told from others:\n{}", found.join("\n"));
+    assert!(asked > 5, "the engine asks its store: {asked}");
+}
+
+/// What a design and an engine tell each other is said in the words of the contract: no file but the table of designs, a design's
+/// store and the modules of designs themselves names one of them.
+#[test]
+fn only_the_tables_know_which_design_it_is() {
+    let designs = ["arc", "austere", "cd_arc", "d_arc", "d_lru", "lru", "nitro", "slotted"];
+    let knows = |path: &str| match path.split_once("/src/") {
+        Some(("crates/larder-engine", file)) => file.starts_with("store/") || file == "designs.rs",
+        Some(("crates/larder-core", file)) => designs.iter().any(|design| file.starts_with(design)),
+        _ => true,
+    };
+    let mut looked = 0;
+    let mut found = Vec::new();
+    for (path, text) in rust_files() {
+        let path = short(&path);
+        if knows(&path) || path.contains("tests") {
+            continue;
+        }
+        looked += 1;
+        let code = text.lines().enumerate().take_while(|(_, line)| *line != "#[cfg(test)]");
+        for (number, line) in code.filter(|(_, line)| !line.trim_start().starts_with("//")) {
+            let mut words = line.split(|symbol: char| symbol != '_' && !symbol.is_alphanumeric());
+            let is_path = |word: &str| line.contains(&format!("{word}::"));
+            if words.any(|word| designs.contains(&word) && is_path(word)) {
+                found.push(format!("{path}:{}: {}", number + 1, line.trim()));
+            }
+        }
+    }
+    assert!(found.is_empty(), "a design is told from others:\n{}", found.join("\n"));
+    assert!(looked > 50, "files that must not know: {looked}");
+}
+
+#[test]
+fn the_long_suites_take_every_design() {
+    let makefile = fs::read_to_string(root().join("Makefile")).expect("a Makefile");
+    let listed = |name: &str| -> Vec<String> {
+        let line = makefile.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(" ?= "));
+        line.expect("a list of designs").split(' ').map(str::to_owned).collect()
+    };
+    let of_store = |is_of_weus: bool| -> Vec<&str> {
+        let wanted = DESIGNS.iter().filter(|design| (design.kind() == StoreKind::Weus) == is_of_weus);
+        wanted.map(|design| design.name).collect()
+    };
+    assert_eq!(listed("DESIGNS"), of_store(true), "the designs over WEUs");
+    assert_eq!(listed("SLOT_DESIGNS"), of_store(false), "the others");
+}
+
+/// Where a suite lies below `tests`: it is a file, or a folder with a `main.rs`, and a program by itself; or in the folder of a
+/// program of many a file, or a folder with a `mod.rs`.
+fn suite_name(below: &str) -> Option<String> {
+    match below.split('/').collect::<Vec<_>>()[..] {
+        [file] => Some(file.to_owned()),
+        [program, "main.rs"] if PROGRAMS_OF_MANY.contains(&program) => None,
+        [program, file] if PROGRAMS_OF_MANY.contains(&program) => Some(file.to_owned()),
+        [folder, "main.rs"] => Some(format!("{folder}/")),
+        // `support` is what suites share, as is all else.
+        [program, folder, "mod.rs"] if PROGRAMS_OF_MANY.contains(&program) && folder != "support" => {
+            Some(format!("{folder}/"))
+        }
+        _ => None,
+    }
+}
+
+#[test]
+fn each_suite_is_told_in_the_document() {
+    let told = fs::read_to_string(root().join("docs/TESTING.md")).expect("the document");
+    let (mut missing, mut looked) = (BTreeSet::new(), 0);
+    for (path, _) in rust_files() {
+        let path = short(&path);
+        // Beside the sources there are unit tests, which are told as a folder at most.
+        let Some((_, below)) = path.split_once("/tests/").filter(|(of, _)| !of.contains("/src")) else { continue };
+        let Some(named) = suite_name(below).filter(|_| path.starts_with("crates/")) else { continue };
+        looked += 1;
+        if !told.contains(&named) {
+            missing.insert(path);
+        }
+    }
+    assert!(missing.is_empty(), "not in TESTING.md: {missing:?}");
+    assert!(looked > 100, "suites: {looked}");
+}
+
+/// A command that names a test program that is not there fails, but one with a filter that no test has passes, and has tried nothing.
+#[test]
+fn commands_select_tests_that_are_there() {
+    let names: Vec<String> = files().iter().map(|path| short(path)).collect();
+    let is_there = |tail: String| names.iter().any(|name| name.starts_with("crates/") && name.ends_with(&tail));
+    let (mut missing, mut looked) = (BTreeSet::new(), 0);
+    for path in names.iter().filter(|name| ["Makefile", ".sh", ".md"].iter().any(|end| name.ends_with(end))) {
+        let text = fs::read_to_string(root().join(path)).expect("a text");
+        let suites = text.lines().find_map(|line| line.strip_prefix("SLOT_SUITES := ")).unwrap_or_default();
+        let suites: String = suites.split(' ').map(|suite| format!("{suite}:: ")).collect();
+        for line in text.lines().filter(|line| line.contains("--test ")) {
+            let line = line.replace("$(SLOT_SUITES:%=%::)", &suites);
+            let words: Vec<&str> = line.split([' ', '`']).collect();
+            let programs = words.windows(2).filter(|pair| pair[0] == "--test").map(|pair| pair[1]);
+            for program in programs {
+                looked += 1;
+                if !is_there(format!("/tests/{program}.rs")) && !is_there(format!("/tests/{program}/main.rs")) {
+                    missing.insert(format!("{path}: the program {program}"));
+                }
+                for suite in words.iter().filter_map(|word| word.strip_suffix("::")) {
+                    looked += 1;
+                    let is_suite = |end: &str| is_there(format!("/tests/{program}/{suite}{end}"));
+                    if !is_suite(".rs") && !is_suite("/mod.rs") {
+                        missing.insert(format!("{path}: {suite} of {program}"));
+                    }
+                }
+            }
+        }
+    }
+    assert!(missing.is_empty(), "commands name what is not there: {missing:#?}");
+    assert!(looked > 40, "programs and suites that are named: {looked}");
+}
+
+#[test]
+fn tracked_files_are_small() {
+    let large: Vec<String> = files()
+        .iter()
+        .filter_map(|path| {
+            let bytes = fs::metadata(path).ok()?.len();
+            (bytes > TRACKED_BYTES_MAX).then(|| format!("{bytes} bytes: {}", short(path)))
+        })
+        .collect();
+    assert!(large.is_empty(), "files over {TRACKED_BYTES_MAX} bytes:\n{}", large.join("\n"));
+}
+
+#[test]
+fn no_path_of_one_machine_is_committed() {
+    let homes = [concat!("/ho", "me/"), concat!("/ro", "ot/"), concat!("/Us", "ers/"), concat!("/wo", "rk/")];
+    let mut found = Vec::new();
+    for path in files() {
+        // Images and fixtures of the format are not text.
+        let Ok(text) = fs::read_to_string(&path) else { continue };
+        for (number, line) in text.lines().enumerate() {
+            // A path begins where a word begins; in the middle of one it is nobody's home.
+            let begins = |home: &&&str| {
+                line.match_indices(**home).any(|(at, _)| {
+                    !line[..at].ends_with(|c: char| c.is_ascii_alphanumeric() || "_-.}/".contains(c))
+                        || line[..at].ends_with("://")
+                })
+            };
+            for home in homes.iter().filter(begins) {
+                found.push(format!("{}:{}: {home}", short(&path), number + 1));
+            }
+        }
+    }
+    assert!(found.is_empty(), "paths of one machine:\n{}", found.join("\n"));
+}

@@ -1,0 +1,23 @@
+//! The tests of the whole, most of them with the real program: in one program, a module for each suite, so that what they share is
+//! compiled once, and long tests of one suite run beside those of the next.
+
+mod bench;
+mod breakages;
+mod clients;
+mod degraded;
+mod designs_agree;
+mod filesystems;
+mod house;
+mod kills;
+mod origins_agree;
+mod papers;
+mod papers_live;
+mod reduction;
+mod refusals;
+mod repair;
+mod sim;
+mod sim_drives;
+mod sim_time;
+mod support;
+mod trace_inputs;
+mod traces;

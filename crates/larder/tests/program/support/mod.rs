@@ -1,0 +1,684 @@
+//! What the tests with real clients share: a scratch folder, a served volume, an nbdfuse file, a loop device and a
+//! mounted file system, each a guard that undoes itself when it is dropped, also when a test panics.
+//!
+//! Invariants: a guard ends only what it started, by its id; every wait has a bound; nothing listens outside loopback
+//! and the scratch folder. Guards must be declared outermost first, since Rust drops them in reverse order.
+//!
+//! `LARDER_TEST_SERVER=nbdkit` serves the origin with nbdkit in place of Larder: it shows that a client script is right
+//! before one looks for the fault in Larder. `LARDER_REQUIRE_TOOLS=1` turns a skip for a missing program into a failure.
+//!
+//! It does not assert what clients see; the tests do.
+
+pub mod image;
+pub mod lab;
+pub mod wire;
+
+use larder_engine::designs::EngineDesign;
+use larder_format::StoreKind;
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+pub const MIB: u64 = 1 << 20;
+
+/// No client command takes longer than this on two slow cores.
+const CLIENT_SECONDS_MAX: u64 = 240;
+/// A server must serve, or be gone after SIGTERM, within this time: it may have much to recover or to write.
+const SERVER_WAIT_MAX: Duration = Duration::from_secs(90);
+/// An unmount waits this long for its last user.
+const BUSY_WAIT_MAX: Duration = Duration::from_secs(20);
+const POLL: Duration = Duration::from_millis(20);
+
+/// Is the server under test nbdkit, the stand-in that shows that the scripts themselves are right?
+pub fn stands_in() -> bool {
+    std::env::var("LARDER_TEST_SERVER").is_ok_and(|name| name == "nbdkit")
+}
+
+/// Prints past the test harness's capture: a skip must be seen in a green run.
+pub fn say(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+fn on_path(program: &str) -> bool {
+    let path = std::env::var("PATH").unwrap_or_default();
+    path.split(':').chain(["/usr/sbin", "/sbin"]).any(|folder| Path::new(folder).join(program).is_file())
+}
+
+/// Are the programs there? If not, says that `test` is skipped (or fails it, under `LARDER_REQUIRE_TOOLS=1`).
+pub fn have_tools(test: &str, programs: &[&str]) -> bool {
+    let missing: Vec<&str> = programs.iter().copied().filter(|program| !on_path(program)).collect();
+    if missing.is_empty() {
+        return true;
+    }
+    let missing = missing.join(", ");
+    let required = std::env::var("LARDER_REQUIRE_TOOLS").is_ok_and(|value| value == "1");
+    assert!(!required, "{test} needs {missing}: scripts/install-packages.sh installs it");
+    say(&format!("skipped: {test}: no {missing} here"));
+    false
+}
+
+/// Can this machine mount a file system from a FUSE file through a loop device?
+pub fn have_mounts(test: &str) -> bool {
+    let root = fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
+    let lack = if !root {
+        "root"
+    } else if !Path::new("/dev/fuse").exists() {
+        "/dev/fuse"
+    } else if !system("losetup").arg("-f").output().is_ok_and(|out| out.status.success()) {
+        "free loop device"
+    } else {
+        return true;
+    };
+    say(&format!("skipped: {test}: no {lack} here"));
+    false
+}
+
+/// A folder that is removed with everything in it.
+pub struct Scratch(PathBuf);
+
+impl Scratch {
+    pub fn new(name: &str) -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let folder = std::env::temp_dir().join(format!("larder-{name}-{}-{number}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a scratch folder");
+        Self(folder)
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// A sparse file.
+    pub fn file(&self, name: &str, bytes: u64) -> PathBuf {
+        let path = self.path(name);
+        File::create(&path).and_then(|file| file.set_len(bytes)).expect("a sparse file");
+        path
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A program of the system, found also where only root looks, under a time limit.
+pub fn system(program: &str) -> Command {
+    let mut command = Command::new("timeout");
+    let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
+    command.env("PATH", path).args(["-k", "5", &CLIENT_SECONDS_MAX.to_string(), program]).stdin(Stdio::null());
+    command
+}
+
+/// A TCP port of loopback that was free a moment ago.
+pub fn free_port() -> u16 {
+    let probe = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    probe.local_addr().expect("its address").port()
+}
+
+/// Runs a command to its end; panics with all it said if it fails.
+pub fn run(command: &mut Command) -> String {
+    let out = command.output().unwrap_or_else(|err| panic!("{command:?}: {err}"));
+    let said = String::from_utf8_lossy(&out.stdout).into_owned();
+    let complained = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "{command:?}: {}\n{said}\n{complained}", out.status);
+    said
+}
+
+/// Runs a program of the system to its end.
+pub fn sh<S: AsRef<OsStr>>(program: &str, args: impl IntoIterator<Item = S>) -> String {
+    run(system(program).args(args))
+}
+
+/// The `larder` command line under test.
+pub fn larder<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
+    command.args(args).stdin(Stdio::null());
+    command
+}
+
+/// The design that `LARDER_DESIGN` asks for, or that of a cache for which none is named.
+pub fn design() -> &'static EngineDesign {
+    let name = std::env::var("LARDER_DESIGN").unwrap_or_else(|_| "nitro".to_owned());
+    larder_engine::designs::named(&name).expect("LARDER_DESIGN names a design")
+}
+
+/// Options of `create` that say how WEUs are filled. Designs with slots of one chunk refuse them.
+const WEU_OPTIONS: [&str; 4] = ["--weu", "--compress", "--dedup", "--fp-index"];
+
+/// `options` of `create`, with the design that `LARDER_DESIGN` asks for, where they name none, without those that it does not have,
+/// and with chunks that it can compress.
+pub fn fitting(options: &[&str]) -> Vec<String> {
+    let mut fitting: Vec<String> = options.iter().map(|&option| option.to_owned()).collect();
+    if std::env::var_os("LARDER_DESIGN").is_none() || options.contains(&"--design") {
+        return fitting;
+    }
+    let design = design();
+    let is_open = |option: &str| match design.kind() {
+        StoreKind::Weus => true,
+        StoreKind::Slots => false,
+        StoreKind::Buckets => option == "--compress",
+    };
+    for option in WEU_OPTIONS.into_iter().filter(|option| !is_open(option)) {
+        while let Some(at) = fitting.iter().position(|given| given == option) {
+            fitting.drain(at..at + 2);
+        }
+    }
+    // A chunk of one subchunk cannot be kept in less.
+    let is = |option: &str, value: &str| options.windows(2).any(|pair| *pair == [option, value]);
+    if design.kind() == StoreKind::Buckets && is("--chunk", "4K") && !is("--compress", "off") {
+        fitting.iter_mut().filter(|given| *given == "4K").for_each(|chunk| "8K".clone_into(chunk));
+    }
+    fitting.extend(["--design".to_owned(), design.name.to_owned()]);
+    fitting
+}
+
+/// A document names every key of an object that `--json` printed.
+pub fn is_told_in(document: &str, printed: &serde_json::Value) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the root");
+    let text = fs::read_to_string(root.join("docs").join(document)).expect("a document");
+    let keys = printed.as_object().expect("an object").keys();
+    let untold: Vec<&String> = keys.filter(|key| !text.contains(&format!("`{key}`"))).collect();
+    assert!(untold.is_empty(), "docs/{document} does not tell what these are: {untold:?}");
+}
+
+/// The exit code and both streams of a command that must end by itself soon.
+pub fn ends(command: &mut Command) -> Output {
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().unwrap_or_else(|err| panic!("{command:?}: {err}"));
+    let mut guard = Running(Some(child));
+    let child = guard.0.as_mut().expect("it has just begun");
+    let output = output(child).unwrap_or_else(|| panic!("{command:?} did not end by itself"));
+    guard.0 = None;
+    output
+}
+
+/// What a child says while it is waited for, however much that is; none if it does not end.
+fn output(child: &mut Child) -> Option<Output> {
+    fn all(stream: Option<impl Read + Send + 'static>) -> thread::JoinHandle<Vec<u8>> {
+        thread::spawn(move || {
+            let mut bytes = Vec::new();
+            stream.map(|mut stream| stream.read_to_end(&mut bytes));
+            bytes
+        })
+    }
+    let (stdout, stderr) = (all(child.stdout.take()), all(child.stderr.take()));
+    let status = wait(child, SERVER_WAIT_MAX)?;
+    Some(Output { status, stdout: stdout.join().expect("it reads"), stderr: stderr.join().expect("it reads") })
+}
+
+/// A command that runs beside the test, killed when it is dropped.
+pub struct Background(Running);
+
+/// Begins a command, with pipes for both streams: it must not say much before [`Background::ends`].
+pub fn begin(command: &mut Command) -> Background {
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().unwrap_or_else(|err| panic!("{command:?}: {err}"));
+    Background(Running(Some(child)))
+}
+
+impl Background {
+    pub fn is_over(&mut self) -> bool {
+        self.0.0.as_mut().is_none_or(|child| child.try_wait().expect("a child of ours").is_some())
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, name: &str) {
+        let child = self.0.0.as_ref().expect("it has begun");
+        run(Command::new("kill").args([&format!("-{name}"), &child.id().to_string()]));
+    }
+
+    /// Waits for its end, which must come soon: exit code and both streams.
+    pub fn ends(mut self, what: &str) -> Output {
+        let child = self.0.0.as_mut().expect("it has begun");
+        let output = output(child).unwrap_or_else(|| panic!("{what} did not end by itself"));
+        self.0.0 = None;
+        output
+    }
+}
+
+/// Kills and reaps the child that it holds.
+struct Running(Option<Child>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(child) = self.0.as_mut() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn wait(child: &mut Child, at_most: Duration) -> Option<ExitStatus> {
+    let end = Instant::now() + at_most;
+    loop {
+        if let Some(status) = child.try_wait().expect("a child of ours") {
+            return Some(status);
+        }
+        if Instant::now() >= end {
+            return None;
+        }
+        thread::sleep(POLL);
+    }
+}
+
+/// A flash file before an origin file, not served yet.
+pub struct Volume {
+    pub flash: PathBuf,
+    pub origin: PathBuf,
+    socket: PathBuf,
+    log: PathBuf,
+}
+
+impl Volume {
+    /// Creates flash and a sparse origin in the scratch folder, with more options for `larder create`.
+    pub fn create(scratch: &Scratch, flash_bytes: u64, origin_bytes: u64, options: &[&str]) -> Self {
+        let origin = scratch.file("origin", origin_bytes);
+        Self::over(scratch, "flash", &origin, flash_bytes, options)
+    }
+
+    /// The same over an origin that is there.
+    pub fn over(scratch: &Scratch, name: &str, origin: &Path, flash_bytes: u64, options: &[&str]) -> Self {
+        Self::on(scratch, name, scratch.path(name), origin, flash_bytes, options)
+    }
+
+    /// The same on a flash that is anywhere; `name` is that of its socket and its log.
+    pub fn on(
+        scratch: &Scratch,
+        name: &str,
+        flash: PathBuf,
+        origin: &Path,
+        flash_bytes: u64,
+        options: &[&str],
+    ) -> Self {
+        let volume = Self {
+            origin: origin.to_path_buf(),
+            socket: scratch.path(&format!("{name}.sock")),
+            log: scratch.path(&format!("{name}.log")),
+            flash,
+        };
+        if !stands_in() {
+            let mut create = larder(["create", "--flash"]);
+            create.arg(&volume.flash).arg("--origin").arg(&volume.origin).args(fitting(options));
+            run(create.args(["--size", &flash_bytes.to_string()]));
+        }
+        volume
+    }
+
+    /// A file that is served as it is, without a cache.
+    pub fn bare(scratch: &Scratch, name: &str, file: &Path) -> Self {
+        Self {
+            flash: PathBuf::new(),
+            origin: file.to_path_buf(),
+            socket: scratch.path(&format!("{name}.sock")),
+            log: scratch.path(&format!("{name}.log")),
+        }
+    }
+
+    /// Serves the origin alone on a Unix socket.
+    pub fn serve_bare(&self) -> Server {
+        let mut serve = larder(["serve", "--no-cache", "--origin"]);
+        serve.arg(&self.origin).args(["--nbd", &format!("unix:{}", self.socket.display())]);
+        self.begin(&mut serve)
+    }
+
+    /// Serves it on a Unix socket.
+    pub fn serve(&self) -> Server {
+        self.serve_at(&format!("unix:{}", self.socket.display()), &[])
+    }
+
+    /// Serves it at an address, with more options.
+    pub fn serve_at(&self, address: &str, options: &[&str]) -> Server {
+        let mut command = if stands_in() {
+            assert!(address.starts_with("unix:"), "the stand-in serves Unix sockets");
+            let mut nbdkit = Command::new("nbdkit");
+            nbdkit.args(["-f", "-U"]).arg(&self.socket).arg("file").arg(&self.origin);
+            nbdkit
+        } else {
+            let mut serve = larder(["serve", "--flash"]);
+            serve.arg(&self.flash).args(["--nbd", address]).args(options);
+            serve
+        };
+        self.begin(&mut command)
+    }
+
+    /// Serves its origin alone, and records what passes, with more options.
+    pub fn record(&self, out: &Path, options: &[&str]) -> Server {
+        let mut record = larder(["trace", "record", "--origin"]);
+        record.arg(&self.origin).args(["--nbd", &format!("unix:{}", self.socket.display()), "-o"]).arg(out);
+        self.begin(record.args(options))
+    }
+
+    /// Its Unix socket.
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    /// A command that serves on its Unix socket.
+    pub fn serve_as(&self, command: &mut Command) -> Server {
+        self.begin(command)
+    }
+
+    fn begin(&self, command: &mut Command) -> Server {
+        let log = File::options().create(true).append(true).open(&self.log).expect("a log file");
+        let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).spawn();
+        let mut server = Server {
+            child: Running(Some(child.unwrap_or_else(|err| panic!("{command:?}: {err}")))),
+            uri: format!("nbd+unix:///?socket={}", self.socket.display()),
+            socket: self.socket.clone(),
+            log: self.log.clone(),
+        };
+        server.wait_until_ready();
+        server
+    }
+
+    /// Serves it on its Unix socket, with more options.
+    pub fn serve_with(&self, options: &[&str]) -> Server {
+        self.serve_at(&format!("unix:{}", self.socket.display()), options)
+    }
+
+    /// `larder serve` on its Unix socket, not begun yet.
+    pub fn serve_command(&self, options: &[&str]) -> Command {
+        let mut serve = larder(["serve", "--flash"]);
+        serve.arg(&self.flash).args(["--nbd", &format!("unix:{}", self.socket.display())]).args(options);
+        serve
+    }
+
+    /// Waits until the server has noticed that every client is gone.
+    pub fn wait_for_no_clients(&self) {
+        assert!(until_done(|| self.number("nbd_connections") == 0), "clients stay connected");
+    }
+
+    /// `larder status --json`, served or not.
+    pub fn status(&self) -> serde_json::Value {
+        let said = run(larder(["status", "--json", "--flash"]).arg(&self.flash));
+        serde_json::from_str(&said).unwrap_or_else(|err| panic!("status is no JSON object: {err}\n{said}"))
+    }
+
+    /// One number of the status.
+    pub fn number(&self, key: &str) -> u64 {
+        let status = self.status();
+        status[key].as_u64().unwrap_or_else(|| panic!("status has no whole number {key}: {status}"))
+    }
+
+    /// Destages everything.
+    pub fn flush(&self) {
+        run(larder(["flush", "--flash"]).arg(&self.flash));
+    }
+
+    /// What `larder verify` checks must hold.
+    pub fn verify(&self) {
+        run(larder(["verify", "--flash"]).arg(&self.flash));
+    }
+}
+
+/// A server process, killed when it is dropped.
+pub struct Server {
+    child: Running,
+    pub uri: String,
+    pub socket: PathBuf,
+    log: PathBuf,
+}
+
+impl Server {
+    fn wait_until_ready(&mut self) {
+        let child = self.child.0.as_mut().expect("it has just begun");
+        let out = BufReader::new(child.stdout.take().expect("its output is a pipe"));
+        let (send, lines) = mpsc::channel();
+        // Reads to the end, so that the server never writes to a full or closed pipe.
+        thread::spawn(move || out.lines().map_while(Result::ok).for_each(|line| drop(send.send(line))));
+        let end = Instant::now() + SERVER_WAIT_MAX;
+        while Instant::now() < end {
+            if let Ok(line) = lines.recv_timeout(POLL)
+                && let Some(uri) = line.strip_prefix("ready: ")
+            {
+                self.uri = uri.to_owned();
+                return;
+            }
+            if stands_in() && self.socket.exists() {
+                return;
+            }
+            if let Some(status) = child.try_wait().expect("a child of ours") {
+                panic!("the server ended before it served: {status}\n{}", self.complaints());
+            }
+        }
+        panic!("the server did not say that it serves\n{}", self.complaints());
+    }
+
+    /// What it wrote to its error stream.
+    pub fn complaints(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    pub fn alive(&mut self) -> bool {
+        self.child.0.as_mut().is_some_and(|child| child.try_wait().expect("a child of ours").is_none())
+    }
+
+    /// SIGTERM: it must finish, flush, checkpoint and exit with 0.
+    pub fn stop(mut self) {
+        let child = self.child.0.as_mut().expect("it runs");
+        run(Command::new("kill").args(["-TERM", &child.id().to_string()]));
+        let status = wait(child, SERVER_WAIT_MAX).unwrap_or_else(|| panic!("it did not end after SIGTERM"));
+        self.child.0 = None;
+        assert!(status.success(), "after SIGTERM: {status}\n{}", self.complaints());
+        if stands_in() {
+            let _ = fs::remove_file(&self.socket);
+        }
+    }
+
+    /// SIGTERM: it must end with this exit code. What it wrote to its error stream.
+    pub fn ends_with(mut self, code: i32) -> String {
+        self.ask_to_end();
+        let child = self.child.0.as_mut().expect("it runs");
+        let status = wait(child, SERVER_WAIT_MAX).unwrap_or_else(|| panic!("it did not end after SIGTERM"));
+        self.child.0 = None;
+        assert_eq!(status.code(), Some(code), "{}", self.complaints());
+        self.complaints()
+    }
+
+    /// It has been told to end, and must, with exit code 0.
+    pub fn ends_by_itself(mut self) {
+        let child = self.child.0.as_mut().expect("it runs");
+        let status = wait(child, SERVER_WAIT_MAX).unwrap_or_else(|| panic!("it does not end"));
+        self.child.0 = None;
+        assert!(status.success(), "{status}\n{}", self.complaints());
+    }
+
+    /// SIGTERM, and no wait for what comes of it.
+    pub fn ask_to_end(&self) {
+        let child = self.child.0.as_ref().expect("it runs");
+        run(Command::new("kill").args(["-TERM", &child.id().to_string()]));
+    }
+
+    /// SIGKILL, as a crash of the process.
+    pub fn kill(self) {
+        let socket = self.socket.clone();
+        drop(self);
+        if stands_in() {
+            let _ = fs::remove_file(socket);
+        }
+    }
+}
+
+/// An NBD export as a plain file, by nbdfuse.
+pub struct FuseFile {
+    child: Running,
+    folder: PathBuf,
+}
+
+impl FuseFile {
+    pub fn mount(scratch: &Scratch, name: &str, uri: &str) -> Self {
+        let folder = scratch.path(name);
+        fs::create_dir_all(&folder).expect("a mount point");
+        let log = File::create(scratch.path(&format!("{name}.nbdfuse.log"))).expect("a log file");
+        let child = Command::new("nbdfuse")
+            .arg(folder.join("nbd"))
+            .arg(uri)
+            .stdin(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .expect("nbdfuse starts");
+        let mut fuse = Self { child: Running(Some(child)), folder };
+        let end = Instant::now() + SERVER_WAIT_MAX;
+        while !fuse.file().exists() {
+            let child = fuse.child.0.as_mut().expect("it has just begun");
+            assert!(child.try_wait().expect("a child of ours").is_none(), "nbdfuse ended before it mounted");
+            assert!(Instant::now() < end, "nbdfuse did not mount");
+            thread::sleep(POLL);
+        }
+        fuse
+    }
+
+    pub fn file(&self) -> PathBuf {
+        self.folder.join("nbd")
+    }
+
+    /// SIGKILL: the mount stays, and answers nothing any more.
+    pub fn kill(&mut self) {
+        let child = self.child.0.as_mut().expect("it runs");
+        child.kill().and_then(|()| child.wait()).expect("a child of ours");
+    }
+}
+
+impl Drop for FuseFile {
+    fn drop(&mut self) {
+        // nbdfuse flushes and ends by itself once it is unmounted; its loop device may let go a moment late.
+        if !until_done(|| unmounted(&self.folder)) {
+            let_go(&self.folder);
+        }
+        if let Some(child) = self.child.0.as_mut()
+            && wait(child, BUSY_WAIT_MAX).is_none()
+        {
+            say(&format!("nbdfuse at {} did not end by itself", self.folder.display()));
+        }
+    }
+}
+
+/// A loop device over a file, without the page cache between.
+pub struct Loop {
+    pub device: PathBuf,
+}
+
+impl Loop {
+    pub fn over(file: &Path) -> Self {
+        Self::with(&["--direct-io=on"], file)
+    }
+
+    /// One that takes no write.
+    pub fn read_only(file: &Path) -> Self {
+        Self::with(&["--direct-io=on", "-r"], file)
+    }
+
+    fn with(options: &[&str], file: &Path) -> Self {
+        // Two tests may be told of the same free device; the loser asks again.
+        let mut told = String::new();
+        let found = until_done(|| {
+            let out = system("losetup").args(options).args(["-f", "--show"]).arg(file).output().expect("losetup");
+            told = String::from_utf8_lossy(if out.status.success() { &out.stdout } else { &out.stderr }).into_owned();
+            out.status.success()
+        });
+        assert!(found, "losetup {}: {told}", file.display());
+        Self { device: PathBuf::from(told.trim()) }
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        until_done(|| system("losetup").arg("-d").arg(&self.device).output().is_ok_and(|out| out.status.success()));
+    }
+}
+
+/// A mounted file system.
+pub struct Mounted {
+    pub folder: PathBuf,
+}
+
+impl Mounted {
+    pub fn mount(scratch: &Scratch, name: &str, device: &Path, options: &str) -> Self {
+        let folder = scratch.path(name);
+        fs::create_dir_all(&folder).expect("a mount point");
+        run(system("mount").args(["-o", options]).arg(device).arg(&folder));
+        Self { folder }
+    }
+
+    /// A small file system in memory.
+    pub fn tmpfs(scratch: &Scratch, name: &str, bytes: u64) -> Self {
+        let folder = scratch.path(name);
+        fs::create_dir_all(&folder).expect("a mount point");
+        run(system("mount").args(["-t", "tmpfs", "-o", &format!("size={bytes}"), "larder-test"]).arg(&folder));
+        Self { folder }
+    }
+
+    /// From here on it cannot be written, or can be again.
+    pub fn remount(&self, options: &str) {
+        run(system("mount").args(["-o", &format!("remount,{options}")]).arg(&self.folder));
+    }
+
+    /// Fills it to the last block. The file that does it may be removed.
+    pub fn fill(&self) -> PathBuf {
+        let path = self.folder.join("filler");
+        let mut file = File::create(&path).expect("a file of ours");
+        let block = vec![0x5a; 4096];
+        while file.write_all(&block).is_ok() {}
+        path
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        if !until_done(|| unmounted(&self.folder)) {
+            let_go(&self.folder);
+        }
+    }
+}
+
+fn unmounted(folder: &Path) -> bool {
+    let done = system("umount").arg(folder).output().is_ok_and(|out| out.status.success());
+    // The kernel's own list: a file system whose server died cannot be asked, and is mounted all the same.
+    let mounts = fs::read_to_string("/proc/mounts").expect("the mounts");
+    let folder = folder.display().to_string();
+    done || !mounts.lines().any(|line| line.split(' ').nth(1) == Some(&folder))
+}
+
+/// The last means, for what a failed test still has open: it goes with its last user.
+fn let_go(folder: &Path) {
+    say(&format!("{} is busy, and is unmounted later", folder.display()));
+    let _ = system("umount").arg("-l").arg(folder).output();
+}
+
+/// What is left of a test: mounts, loop devices and processes that name its folder.
+pub fn left_behind(scratch: &Scratch) -> Vec<String> {
+    let name = scratch.0.display().to_string();
+    let mut found = Vec::new();
+    let mounts = fs::read_to_string("/proc/mounts").expect("the mounts");
+    found.extend(mounts.lines().filter(|line| line.contains(&name)).map(str::to_owned));
+    let loops = sh("losetup", ["-a"]);
+    found.extend(loops.lines().filter(|line| line.contains(&name)).map(str::to_owned));
+    for process in fs::read_dir("/proc").expect("the processes").flatten() {
+        let command = fs::read(process.path().join("cmdline")).unwrap_or_default();
+        let command = String::from_utf8_lossy(&command).replace('\0', " ");
+        if command.contains(&name) {
+            found.push(command);
+        }
+    }
+    found
+}
+
+fn until_done(mut attempt: impl FnMut() -> bool) -> bool {
+    let end = Instant::now() + BUSY_WAIT_MAX;
+    while !attempt() {
+        if Instant::now() >= end {
+            return false;
+        }
+        thread::sleep(POLL * 5);
+    }
+    true
+}
