@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use larder_engine::designs::DESIGNS;
-use larder_format::layout::StoreKind;
+use larder_format::{DesignId, layout::StoreKind};
 
 /// A file may have this many lines before its tests; most have far fewer.
 const SOURCE_LINES_MAX: usize = 500;
@@ -289,6 +289,14 @@ fn the_long_suites_take_every_design() {
     };
     assert_eq!(listed("DESIGNS"), of_store(true), "the designs over WEUs");
     assert_eq!(listed("SLOT_DESIGNS"), of_store(false), "the others");
+}
+
+#[test]
+fn each_number_of_a_design_is_in_the_document() {
+    let told = fs::read_to_string(root().join("docs/FORMAT.md")).expect("the document");
+    let numbers = DesignId::ALL.iter().map(|design| format!("{} {}", design.code(), design.name()));
+    let wanted = format!("| 65 | 1 | design | {} |\n", numbers.collect::<Vec<_>>().join(", "));
+    assert!(told.contains(&wanted), "not in FORMAT.md: {wanted}");
 }
 
 /// A suite is a file beside others, or a folder with a `main.rs` or of that name.
