@@ -2,7 +2,7 @@
 //!
 //! Role: which chunk is where ([`LbaIndex`](lba_index::LbaIndex)), which content is known
 //! ([`FpIndex`](fp_index::FpIndex)), what every WEU slot holds ([`Slots`](slots::Slots)), what is dirty, what to
-//! evict, what to prefetch. One file a [`Design`]; an engine executes its decisions on devices, a simulator
+//! evict, what to prefetch. One file a [`Design`], in [`designs`]; an engine executes its decisions on devices, a simulator
 //! counts them.
 //!
 //! Invariants: no I/O, no clock, no thread, no randomness. The same calls give the same answers.
@@ -11,20 +11,15 @@
 
 #![cfg_attr(not(test), deny(clippy::expect_used))]
 
-pub mod arc;
-pub mod austere;
-pub mod cd_arc;
-pub mod d_arc;
-pub mod d_lru;
 pub mod decisions;
 pub mod design;
+pub mod designs;
 pub mod dirty;
 pub mod fp_index;
 pub mod history;
 pub mod lba_index;
 pub(crate) mod lost;
-pub mod lru;
-pub mod nitro;
+pub mod named;
 pub mod packing;
 pub mod pages;
 pub mod ranges;
@@ -37,4 +32,8 @@ pub mod versions;
 pub(crate) mod walk;
 
 pub use design::{Design, DesignConfig, DesignStats, Lookup, NewMapping, Victim};
+pub use named::{DesignLayout, NamedDesign, Over};
 pub use types::{Fingerprint, Lba, Place, SectorMap, SlotId, StreamClass};
+
+// A design is a module of the crate, whichever folder has its file.
+pub use designs::*;

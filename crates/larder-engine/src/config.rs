@@ -4,6 +4,7 @@
 //! What it does not do: read files or arguments.
 
 use crate::decision_log::DecisionLog;
+use crate::designs::DESIGNS;
 use crate::fence::Keeper;
 use crate::walk::Progress;
 use larder_format::{Compression, DesignId, WriteMode};
@@ -47,7 +48,7 @@ impl Default for CreateOptions {
             chunk_bytes: 8 << 10,
             weu_bytes: 2 << 20,
             mode: WriteMode::Back,
-            design: DesignId::Nitro,
+            design: DESIGNS[0].id,
             compression: Compression::Lz4,
             dedup: true,
             fp_index_percent: 100,

@@ -1,54 +1,28 @@
-//! The designs that the engine runs: a table of names.
+//! The designs that the engine runs: those of `larder-core`'s table ([`larder_core::DESIGNS`]), each with its store and with the number
+//! that the format has for its name.
 //!
-//! Invariants: a design is here once, under the name that its file in `larder-core` gives it.
+//! Invariants: no design is named here, nor told from others; what differs below is the store's.
 //!
 //! What it does not do: decide anything; the designs do.
 
 use crate::{
     config::CreateOptions,
     error::EngineError,
-    store::{Store, buckets::Buckets, slots::Slots, weus::Weus},
+    store::{self, Store},
 };
-use larder_core::{
-    Design, DesignConfig,
-    arc::{self, Arc},
-    austere::{self, AustereConfig},
-    cd_arc,
-    d_arc::{self, DArc},
-    d_lru::{self, DLru},
-    lru::{self, Lru},
-    nitro,
-    slotted::of_slots,
-};
+use larder_core::{Design, DesignConfig, NamedDesign};
 use larder_format::{BucketRequest, DesignId, Layout, StoreKind, Superblock};
 
-/// How a flash is divided, as far as a design asks.
-#[derive(Clone, Copy, Debug)]
-pub struct DesignLayout {
-    /// Bytes of a chunk.
-    pub chunk_bytes: u32,
-    /// Bytes of a slot: of a WEU, a chunk or a subchunk.
-    pub slot_bytes: u32,
-    /// Slots of a bucket, where there are buckets.
-    pub bucket_slots: u32,
-    /// Chunks of the volume.
-    pub chunk_count: u64,
-}
+pub use larder_core::DesignLayout;
 
-impl DesignLayout {
-    /// Of a flash, for a volume of so many chunks.
-    pub fn of(layout: &Layout, chunk_count: u64) -> DesignLayout {
-        let Layout { chunk_bytes, weu_bytes, bucket_slots, .. } = *layout;
-        DesignLayout { chunk_bytes, slot_bytes: weu_bytes, bucket_slots, chunk_count }
-    }
-
-    /// The indices of AustereCache over so many slots.
-    pub fn austere(&self, slots: u64) -> AustereConfig {
-        AustereConfig::of_slots(slots, self.chunk_bytes, self.slot_bytes, self.bucket_slots)
-    }
+/// How a flash is divided for its design, of a volume of so many chunks.
+pub fn layout_of(layout: &Layout, chunk_count: u64) -> DesignLayout {
+    let Layout { chunk_bytes, weu_bytes, bucket_slots, .. } = *layout;
+    DesignLayout { chunk_bytes, slot_bytes: weu_bytes, bucket_slots, chunk_count }
 }
 
 /// A design over its store.
+#[derive(Clone, Copy)]
 pub struct EngineDesign {
     /// What the superblock calls it.
     pub id: DesignId,
@@ -56,65 +30,36 @@ pub struct EngineDesign {
     pub name: &'static str,
     /// What it is, and whose.
     pub about: &'static str,
+    /// What decides.
+    design: &'static NamedDesign,
     /// What lies under it.
     pub(crate) store: &'static dyn Store,
 }
 
 /// All designs.
-pub const DESIGNS: &[EngineDesign] = &[
-    EngineDesign {
-        id: DesignId::Nitro,
-        name: nitro::NAME,
-        about: "Nitro (Li et al., USENIX ATC 2014): the WEU that was used least recently goes",
-        store: &Weus {
-            index_bytes_max: nitro::INDEX_BYTES_MAX,
-            history_bytes_max: 0,
-            make: |config| Box::new(nitro::Nitro::new(config)),
-        },
-    },
-    EngineDesign {
-        id: DesignId::CdArc,
-        name: cd_arc::NAME,
-        about: "CacheDedup's CD-ARC (Li et al., FAST 2016, section 5.6): duplication-aware ARC over WEUs",
-        store: &Weus {
-            index_bytes_max: cd_arc::INDEX_BYTES_MAX,
-            history_bytes_max: cd_arc::HISTORY_BYTES_MAX,
-            make: |config| Box::new(cd_arc::CdArc::new(config)),
-        },
-    },
-    EngineDesign {
-        id: DesignId::DLru,
-        name: d_lru::NAME,
-        about: "CacheDedup's D-LRU (Li et al., FAST 2016, section 4.1): addresses and data, each by last use",
-        store: &Slots { dedup: true, make: |slots, chunk| of_slots(slots, |size| DLru::for_flash(size, chunk)) },
-    },
-    EngineDesign {
-        id: DesignId::DArc,
-        name: d_arc::NAME,
-        about: "CacheDedup's D-ARC (Li et al., FAST 2016, section 4.2): duplication-aware ARC",
-        store: &Slots { dedup: true, make: |slots, chunk| of_slots(slots, |size| DArc::for_flash(size, chunk)) },
-    },
-    EngineDesign {
-        id: DesignId::Lru,
-        name: lru::NAME,
-        about: "the baseline LRU, without data reduction",
-        store: &Slots { dedup: false, make: |slots, chunk| of_slots(slots, |size| Lru::for_flash(size, chunk)) },
-    },
-    EngineDesign {
-        id: DesignId::Arc,
-        name: arc::NAME,
-        about: "the baseline ARC (Megiddo and Modha, FAST 2003), without data reduction",
-        store: &Slots { dedup: false, make: |slots, chunk| of_slots(slots, |size| Arc::for_flash(size, chunk)) },
-    },
-    EngineDesign {
-        id: DesignId::Austere,
-        name: austere::NAME,
-        about: "AustereCache (Wang et al., USENIX ATC 2020): an index of hashes, ten bytes for each address that it has room for, and metadata on flash",
-        store: &Buckets,
-    },
-];
+pub const DESIGNS: &[EngineDesign] = &of_table();
+
+/// Each design of the table, with its number and its store. One that a superblock could not name is not compiled.
+const fn of_table() -> [EngineDesign; larder_core::DESIGNS.len()] {
+    let table = larder_core::DESIGNS;
+    let mut designs = [EngineDesign::of(&table[0]); larder_core::DESIGNS.len()];
+    let mut at = 1;
+    while at < table.len() {
+        designs[at] = EngineDesign::of(&table[at]);
+        at += 1;
+    }
+    designs
+}
 
 impl EngineDesign {
+    const fn of(design: &'static NamedDesign) -> EngineDesign {
+        let NamedDesign { name, about, ref over } = *design;
+        let Some(id) = DesignId::named(name) else {
+            panic!("the format has no number for a design of this name");
+        };
+        EngineDesign { id, name, about, design, store: store::under(over) }
+    }
+
     /// What its store is: WEUs, slots of one chunk, or buckets.
     pub fn kind(&self) -> StoreKind {
         self.store.kind()
@@ -136,7 +81,7 @@ impl EngineDesign {
     /// # Errors
     /// [`EngineError::Invalid`] for a layout that the design cannot have.
     pub fn make(&self, config: DesignConfig, layout: &DesignLayout) -> Result<Box<dyn Design>, EngineError> {
-        self.store.make(config, layout)
+        self.design.make(config, layout).map_err(|error| EngineError::Invalid(error.to_string()))
     }
 
     /// How a flash of so many bytes is divided for it, of a volume of so many chunks.
@@ -234,6 +179,17 @@ mod tests {
         let mut options = CreateOptions::default();
         design.fit(&mut options);
         crate::create::plan(64 << 20, 4096, 1 << 30, &options).expect("it fits")
+    }
+
+    #[test]
+    fn each_design_of_the_table_has_a_number_of_its_own() {
+        let of_core: Vec<_> = larder_core::DESIGNS.iter().map(|design| (design.name, design.about)).collect();
+        let of_engine: Vec<_> = DESIGNS.iter().map(|design| (design.name, design.about)).collect();
+        assert_eq!(of_engine, of_core);
+        for design in DESIGNS {
+            assert_eq!(design.id.name(), design.name);
+            assert_eq!(find(design.id).map(|found| found.name).ok(), Some(design.name));
+        }
     }
 
     #[test]

@@ -12,7 +12,7 @@
 use crate::{
     config::Tuning,
     damaged::DamagedRecords,
-    designs::{self, DesignLayout, EngineDesign},
+    designs::{self, EngineDesign},
     error::EngineError,
     fence::Fence,
     log_area::LogArea,
@@ -147,7 +147,7 @@ fn affordable_entries(superblock: &Superblock, design: &EngineDesign) -> u64 {
 pub fn new_design(superblock: &Superblock, chunk_count: u64) -> Result<Box<dyn Design>, EngineError> {
     let design = designs::find(superblock.design)?;
     let config = index_limits(superblock, design, chunk_count);
-    design.make(config, &DesignLayout::of(&superblock.layout, chunk_count))
+    design.make(config, &designs::layout_of(&superblock.layout, chunk_count))
 }
 
 /// Reads superblock, checkpoint and log of `flash`; writes nothing.

@@ -1,7 +1,8 @@
 //! What lies under a design: how the flash is divided for it, how its records become writes, and what is known of what lies there.
 //!
 //! [`Store`] is all in which the stores differ. Whoever reads, writes, destages, evicts, recovers or verifies asks the store of the
-//! cache, and does not know which it is. There is one file a store: [`weus`], [`slots`], [`buckets`].
+//! cache, and does not know which it is. There is one file a store, [`weus`], [`slots`], [`buckets`]: what a design's row says of what
+//! is to lie under it ([`Over`]) is its store.
 //!
 //! Invariants: a store has no state of its own; what a flash holds is in its superblock, its design and the engine's state. What a
 //! method says where a store does not is what holds of slots that have one record each, which nothing beside them describes.
@@ -15,7 +16,7 @@ pub(crate) mod weus;
 use crate::{
     asked::Refusal,
     config::CreateOptions,
-    designs::{self, DesignLayout},
+    designs,
     error::EngineError,
     segment::SegmentHome,
     verify::{
@@ -23,7 +24,7 @@ use crate::{
         records::{self, Findings, RecordCheck},
     },
 };
-use larder_core::{Design, DesignConfig, Place, packing::PackingRules};
+use larder_core::{Design, Over, Place, packing::PackingRules};
 use larder_device::BlockDevice;
 use larder_format::{BucketRequest, FormatError, HistoryRequest, Layout, RecordEntry, StoreKind, Superblock};
 use std::{fmt, future::Future, pin::Pin};
@@ -40,6 +41,15 @@ pub(crate) type Looking<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 /// [`EngineError::Invalid`] for a superblock that no cache of its design has, and for a design that this version cannot run.
 pub(crate) fn of(superblock: &Superblock) -> Result<&'static dyn Store, EngineError> {
     Ok(designs::check_superblock(superblock)?.store)
+}
+
+/// The store under a design.
+pub(crate) const fn under(over: &'static Over) -> &'static dyn Store {
+    match over {
+        Over::Weus(weus) => weus,
+        Over::Slots(slots) => slots,
+        Over::Buckets(buckets) => buckets,
+    }
 }
 
 impl fmt::Debug for dyn Store {
@@ -97,12 +107,6 @@ pub(crate) trait Store: Send + Sync {
 
     /// Whether a cache that has this superblock may have been made over it.
     fn has_made(&self, superblock: &Superblock) -> bool;
-
-    /// An empty design.
-    ///
-    /// # Errors
-    /// [`EngineError::Invalid`] for a layout that the design cannot have.
-    fn make(&self, config: DesignConfig, layout: &DesignLayout) -> Result<Box<dyn Design>, EngineError>;
 
     // ---- How it is filled and emptied.
 

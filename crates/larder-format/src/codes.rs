@@ -2,8 +2,35 @@
 //!
 //! Invariants: a code's number never changes its meaning; a number that is not listed is refused. Zero means
 //! nothing, except for [`Encoding`] and [`Compression`], so that a zeroed byte is not taken for a choice.
+//!
+//! What it does not do: know what a design is; its number has a name, by which whoever runs it finds it.
 
 macro_rules! code_enum {
+    // With names, of which no two are equal.
+    ($(#[$doc:meta])* named $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $code:literal $label:literal,)+ }) => {
+        code_enum! { $(#[$doc])* $name { $($(#[$variant_doc])* $variant = $code,)+ } }
+
+        impl $name {
+            /// What people call it.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $($name::$variant => $label,)+
+                }
+            }
+
+            /// The one that people call so.
+            pub const fn named(name: &str) -> Option<Self> {
+                let mut all = Self::ALL;
+                while let [first, rest @ ..] = all {
+                    if is_same(first.name(), name) {
+                        return Some(*first);
+                    }
+                    all = rest;
+                }
+                None
+            }
+        }
+    };
     ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $code:literal,)+ }) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -70,23 +97,23 @@ code_enum! {
 
 code_enum! {
     /// The design that decides what is cached.
-    DesignId {
+    named DesignId {
         /// Nitro.
-        Nitro = 1,
+        Nitro = 1 "nitro",
         /// D-LRU of CacheDedup.
-        DLru = 2,
+        DLru = 2 "d-lru",
         /// D-ARC of CacheDedup.
-        DArc = 3,
+        DArc = 3 "d-arc",
         /// CD-ARC of CacheDedup.
-        CdArc = 4,
+        CdArc = 4 "cd-arc",
         /// AustereCache.
-        Austere = 5,
+        Austere = 5 "austere",
         /// LRU without data reduction.
-        Lru = 6,
+        Lru = 6 "lru",
         /// ARC without data reduction.
-        Arc = 7,
+        Arc = 7 "arc",
         /// Larder's own.
-        Larder = 8,
+        Larder = 8 "larder",
     }
 }
 
@@ -109,5 +136,34 @@ code_enum! {
         Open = 2,
         /// Closed: no segment will be added in this generation.
         Sealed = 3,
+    }
+}
+
+/// As `==`, which constants have not got.
+const fn is_same(one: &str, other: &str) -> bool {
+    let (mut one, mut other) = (one.as_bytes(), other.as_bytes());
+    while let ([a, one_rest @ ..], [b, other_rest @ ..]) = (one, other) {
+        if *a != *b {
+            return false;
+        }
+        (one, other) = (one_rest, other_rest);
+    }
+    one.is_empty() && other.is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_design_is_found_by_its_name_alone() {
+        for &design in DesignId::ALL {
+            let name = design.name();
+            assert_eq!(DesignId::named(name), Some(design));
+            for other in [&name[1..], &name[..name.len() - 1], &format!("{name}s"), &name.to_uppercase()] {
+                assert_ne!(DesignId::named(other), Some(design), "{other}");
+            }
+        }
+        assert_eq!(DesignId::named(""), None);
     }
 }

@@ -11,7 +11,6 @@ use crate::{
     asked::Refusal,
     config::CreateOptions,
     designs::DesignLayout,
-    error::EngineError,
     region::scan::generations,
     verify::{
         buckets,
@@ -20,12 +19,13 @@ use crate::{
     },
 };
 use larder_core::{
-    Design, DesignConfig, Place,
+    Design, Place,
     austere::{
-        Bucketed,
-        bucketed::{self, BucketedConfig, exact},
+        AustereConfig,
+        bucketed::{self, exact},
         config::{BUCKET_SLOTS, SUBCHUNK_BYTES_LEAST, SUBCHUNKS_PER_CHUNK, subchunk_bytes},
     },
+    named::OverBuckets,
     nitro,
     packing::PackingRules,
 };
@@ -41,9 +41,6 @@ const EXACT_SHARE_BYTES_MAX: u64 = nitro::DIRTY_SHARE_BYTES_MAX;
 /// A flash should have so many buckets at least, if they need not be too small for that.
 const BUCKETS_WANTED: u64 = 64;
 const BUCKET_SLOTS_MIN: u64 = 16;
-
-/// The store.
-pub struct Buckets;
 
 /// Whether compression saves anything: a chunk of one subchunk takes all of it, however small it is compressed.
 fn compression_saves(options: &CreateOptions) -> bool {
@@ -62,7 +59,7 @@ fn layout_of(options: &CreateOptions, slots: u64) -> DesignLayout {
     }
 }
 
-impl Store for Buckets {
+impl Store for OverBuckets {
     fn kind(&self) -> StoreKind {
         StoreKind::Buckets
     }
@@ -75,7 +72,8 @@ impl Store for Buckets {
     fn slots_max(&self, options: &CreateOptions) -> u32 {
         let budget = options.ram_budget_bytes / INDEX_SHARE;
         let affords = |slots: u32| {
-            let indices = bucketed::ram::ram_bytes_max(&layout_of(options, slots.into()).austere(slots.into()));
+            let config = AustereConfig::of_layout(&layout_of(options, slots.into()), slots.into());
+            let indices = bucketed::ram::ram_bytes_max(&config);
             indices.is_ok_and(|bytes| bytes + u64::from(slots) * SLOT_BYTES <= budget)
         };
         // What it affords, and what it does not.
@@ -93,7 +91,7 @@ impl Store for Buckets {
     fn buckets(&self, options: &CreateOptions, flash_bytes: u64) -> Option<BucketRequest> {
         let slots = flash_bytes / u64::from(options.weu_bytes.max(1));
         let layout = layout_of(options, slots);
-        let design_pages_max = bucketed::pages_for(&layout.austere(slots));
+        let design_pages_max = bucketed::pages_for(&AustereConfig::of_layout(&layout, slots));
         Some(BucketRequest { bucket_slots: layout.bucket_slots, design_pages_max })
     }
 
@@ -131,15 +129,6 @@ impl Store for Buckets {
 
     fn reads_to_decide(&self) -> bool {
         true
-    }
-
-    fn make(&self, config: DesignConfig, layout: &DesignLayout) -> Result<Box<dyn Design>, EngineError> {
-        let config = BucketedConfig {
-            austere: layout.austere(config.slot_count.into()),
-            chunk_count: layout.chunk_count,
-            exact_max: config.mappings_max,
-        };
-        Ok(Box::new(Bucketed::new(config).map_err(|error| EngineError::Invalid(error.to_string()))?))
     }
 
     /// A record has whole subchunks (section 3.2).

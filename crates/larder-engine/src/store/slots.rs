@@ -5,20 +5,16 @@
 //!
 //! Invariants: a slot is its record alone; nothing in it says what it is.
 //!
-//! What it does not do: number the slots as the paper's design does; [`Placed`] has its data slots take turns in those of the flash.
+//! What it does not do: number the slots as the paper's design does;
+//! [`Placed`](larder_core::slotted::Placed) has its data slots take turns in those of the flash.
 
 use super::Store;
-use crate::{
-    asked::Refusal,
-    config::CreateOptions,
-    designs::{self, DesignLayout},
-    error::EngineError,
-};
+use crate::{asked::Refusal, config::CreateOptions, designs};
 use larder_core::{
-    Design, DesignConfig, nitro,
+    named::OverSlots,
+    nitro,
     slotted::{
-        Placed, SETS_BYTES_MAX, Slotted, addresses_for, lost_bytes_max, mapped_max, mappings_for, shape_of,
-        slots_bytes_max, spares,
+        SETS_BYTES_MAX, addresses_for, lost_bytes_max, mapped_max, mappings_for, shape_of, slots_bytes_max, spares,
     },
 };
 use larder_format::{
@@ -29,29 +25,19 @@ use larder_format::{
 /// A design of so many data slots, to see what one takes.
 const SAMPLE_SLOTS: u64 = 1 << 16;
 
-/// The store.
-pub struct Slots {
-    /// Whether content is shared: the design's choice.
-    pub dedup: bool,
-    /// The design, empty, for a number of data slots and a chunk size; fewer slots where it cannot number so many.
-    pub make: fn(u64, u32) -> Box<dyn Slotted>,
+/// Bytes of the history for each slot at most, where there are many.
+fn history_bytes(over: &OverSlots, chunk_bytes: u32) -> u64 {
+    shape_of(&*(over.make)(SAMPLE_SLOTS, chunk_bytes)).bytes_max().div_ceil(SAMPLE_SLOTS)
 }
 
-impl Slots {
-    /// Bytes of the history for each slot at most, where there are many.
-    fn history_bytes(&self, chunk_bytes: u32) -> u64 {
-        shape_of(&*(self.make)(SAMPLE_SLOTS, chunk_bytes)).bytes_max().div_ceil(SAMPLE_SLOTS)
-    }
-
-    /// Bytes of RAM for each slot at most, of what the design lost.
-    fn lost_bytes(&self, chunk_bytes: u32) -> u64 {
-        let design = (self.make)(SAMPLE_SLOTS, chunk_bytes);
-        let addresses = if design.looks_at_content() { design.sizes().addresses } else { 0 };
-        (addresses * lost_bytes_max()).div_ceil(SAMPLE_SLOTS)
-    }
+/// Bytes of RAM for each slot at most, of what the design lost.
+fn lost_bytes(over: &OverSlots, chunk_bytes: u32) -> u64 {
+    let design = (over.make)(SAMPLE_SLOTS, chunk_bytes);
+    let addresses = if design.looks_at_content() { design.sizes().addresses } else { 0 };
+    (addresses * lost_bytes_max()).div_ceil(SAMPLE_SLOTS)
 }
 
-impl Store for Slots {
+impl Store for OverSlots {
     fn kind(&self) -> StoreKind {
         StoreKind::Slots
     }
@@ -66,8 +52,8 @@ impl Store for Slots {
         // A checkpoint takes the history as of one moment.
         let slot = slots_bytes_max()
             + design.ram_bytes_max().div_ceil(SAMPLE_SLOTS)
-            + self.history_bytes(chunk_bytes)
-            + self.lost_bytes(chunk_bytes);
+            + history_bytes(self, chunk_bytes)
+            + lost_bytes(self, chunk_bytes);
         nitro::INDEX_BYTES_MAX + SETS_BYTES_MAX + (slot * SAMPLE_SLOTS).div_ceil(mapped_max(&*design))
     }
 
@@ -76,7 +62,7 @@ impl Store for Slots {
             0 => u64::MAX,
             _ => self.slots_max(options).into(),
         };
-        let bytes_per_chunk = self.history_bytes(options.chunk_bytes);
+        let bytes_per_chunk = history_bytes(self, options.chunk_bytes);
         Some(HistoryRequest { bytes_per_chunk, bytes_per_mapping: 0, entries_max })
     }
 
@@ -133,10 +119,6 @@ impl Store for Slots {
         superblock.layout.store() == StoreKind::Slots
             && superblock.compression == Compression::Off
             && superblock.dedup == self.dedup
-    }
-
-    fn make(&self, config: DesignConfig, layout: &DesignLayout) -> Result<Box<dyn Design>, EngineError> {
-        Ok(Box::new(Placed::new(config, |slots| (self.make)(slots, layout.chunk_bytes))))
     }
 }
 

@@ -8,11 +8,9 @@ use super::{RECORD_BATCH_MAX, Store};
 use crate::{
     asked::Refusal,
     config::CreateOptions,
-    designs::DesignLayout,
-    error::EngineError,
     segment::{SegmentHome, weu_class},
 };
-use larder_core::{Design, DesignConfig, history::waiting_weus_bytes, packing::PackingRules};
+use larder_core::{history::waiting_weus_bytes, named::OverWeus, packing::PackingRules};
 use larder_format::{
     FormatError, HistoryRequest, Layout, RecordEntry, SegmentHeader, StoreKind, Superblock,
     segment::{RECORD_ENTRY_BYTES, SEGMENT_HEADER_BYTES, encode_header, encode_table},
@@ -21,17 +19,7 @@ use larder_format::{
 /// WEUs evicted with one commit at most, if no more are missing.
 const BATCH_MAX: usize = 8;
 
-/// The store.
-pub struct Weus {
-    /// Bytes of RAM for each mapping at most, one entry of the FP index and its share of the dirty list included.
-    pub index_bytes_max: u64,
-    /// Bytes of its history for each mapping at most; 0 for a design without one.
-    pub history_bytes_max: u64,
-    /// An empty design.
-    pub make: fn(DesignConfig) -> Box<dyn Design>,
-}
-
-impl Store for Weus {
+impl Store for OverWeus {
     fn kind(&self) -> StoreKind {
         StoreKind::Weus
     }
@@ -61,10 +49,6 @@ impl Store for Weus {
 
     fn has_made(&self, superblock: &Superblock) -> bool {
         superblock.layout.store() == StoreKind::Weus
-    }
-
-    fn make(&self, config: DesignConfig, _layout: &DesignLayout) -> Result<Box<dyn Design>, EngineError> {
-        Ok((self.make)(config))
     }
 
     fn packing(&self, layout: &Layout) -> PackingRules {

@@ -3,8 +3,11 @@
 //! the simulation with few.
 
 use crate::common::*;
-use larder_core::{Lba, austere::Austere};
-use larder_engine::designs::{self, DesignLayout};
+use larder_core::{
+    Lba,
+    austere::{Austere, AustereConfig},
+};
+use larder_engine::designs;
 use std::{collections::HashMap, time::Duration};
 
 const CHUNK: usize = 8 << 10;
@@ -23,7 +26,7 @@ fn setup() -> Setup {
 
 fn siblings(world: &World) -> (u64, u64) {
     let layout = world.layout();
-    let config = DesignLayout::of(&layout, CHUNKS).austere(layout.slot_count.into());
+    let config = AustereConfig::of_layout(&designs::layout_of(&layout, CHUNKS), layout.slot_count.into());
     let core = Austere::new(config).expect("a layout");
     let mut seen = HashMap::new();
     (0..CHUNKS).find_map(|lba| seen.insert(core.key_of_lba(Lba(lba)).0, lba).map(|other| (other, lba))).expect("two")

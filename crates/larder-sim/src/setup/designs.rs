@@ -1,15 +1,20 @@
 //! The designs that can be replayed: one line each.
 //!
+//! Role: a line has what a replay alone asks of a design: its place in tables of results, a few words for them, what may be asked of it,
+//! and how it is sized. That is each paper's own, and over slots it is of the design's own type, for a replay asks it some millions of
+//! times a second. Name, constructor and whether content is shared are those of the design's row in `larder-core`'s table.
+//!
 //! What it does not do: anything but name them.
 
 use std::fmt;
 
-use super::{Built, OptionId, Setup, austere, equal_slots, weu};
+use super::{Built, OptionId, Setup, austere::build as austere_build, equal_slots, weu};
 use larder_core::{
-    arc,
-    cd_arc::{self, CdArc},
-    d_arc, d_lru, lru,
-    nitro::Nitro,
+    NamedDesign, Over,
+    arc::{self, Arc},
+    austere, cd_arc, d_arc, d_lru,
+    lru::{self, Lru},
+    nitro,
     slotted::FlashSize,
 };
 
@@ -23,8 +28,12 @@ pub struct Design {
     pub dedups: bool,
     /// What may be asked of it.
     pub options: &'static [OptionId],
-    pub(super) build: fn(&Setup, FlashSize) -> Result<Built, String>,
+    pub(super) over: Over,
+    pub(super) build: Build,
 }
+
+/// Sizes a cache and makes it.
+type Build = fn(&Setup, FlashSize) -> Result<Built, String>;
 
 /// Options of a design in WEUs.
 const WEU: &[OptionId] = &[
@@ -45,14 +54,23 @@ const PLAIN: &[OptionId] = &[OptionId::Ram];
 /// All designs, baselines first.
 #[rustfmt::skip]
 pub static DESIGNS: &[Design] = &[
-    Design { name: lru::NAME, about: "least recently used; no data reduction", dedups: false, options: PLAIN, build: equal_slots::lru },
-    Design { name: arc::NAME, about: "adaptive replacement (FAST '03); no data reduction", dedups: false, options: PLAIN, build: equal_slots::arc },
-    Design { name: d_lru::NAME, about: "CacheDedup's (FAST '16): deduplication, LRU", dedups: true, options: CACHEDEDUP, build: equal_slots::d_lru },
-    Design { name: d_arc::NAME, about: "CacheDedup's (FAST '16): deduplication, ARC", dedups: true, options: CACHEDEDUP, build: equal_slots::d_arc },
-    Design { name: "austere", about: "AustereCache (ATC '20): deduplication, compression, a small index", dedups: true, options: AUSTERE, build: austere::build },
-    Design { name: "nitro", about: "Nitro (ATC '14): deduplication, compression, WEUs in LRU order", dedups: true, options: WEU, build: |setup, flash| weu::build(setup, flash, (0, 0), |config| Box::new(Nitro::new(config))) },
-    Design { name: cd_arc::NAME, about: "CacheDedup's D-ARC with compression, over WEUs", dedups: true, options: CD_ARC, build: |setup, flash| weu::build(setup, flash, (cd_arc::LISTS_BYTES_MAX, cd_arc::HISTORY_BYTES_MAX), |config| Box::new(CdArc::new(config))) },
+    replayed(lru::DESIGN, "least recently used; no data reduction", PLAIN, |setup, flash| equal_slots::build(setup, flash, Lru::for_flash)),
+    replayed(arc::DESIGN, "adaptive replacement (FAST '03); no data reduction", PLAIN, |setup, flash| equal_slots::build(setup, flash, Arc::for_flash)),
+    replayed(d_lru::DESIGN, "CacheDedup's (FAST '16): deduplication, LRU", CACHEDEDUP, equal_slots::d_lru),
+    replayed(d_arc::DESIGN, "CacheDedup's (FAST '16): deduplication, ARC", CACHEDEDUP, equal_slots::d_arc),
+    replayed(austere::DESIGN, "AustereCache (ATC '20): deduplication, compression, a small index", AUSTERE, austere_build),
+    replayed(nitro::DESIGN, "Nitro (ATC '14): deduplication, compression, WEUs in LRU order", WEU, weu::build),
+    replayed(cd_arc::DESIGN, "CacheDedup's D-ARC with compression, over WEUs", CD_ARC, weu::build),
 ];
+
+const fn replayed(design: NamedDesign, about: &'static str, options: &'static [OptionId], build: Build) -> Design {
+    let NamedDesign { name, over, .. } = design;
+    let dedups = match over {
+        Over::Slots(slots) => slots.dedup,
+        Over::Weus(_) | Over::Buckets(_) => true,
+    };
+    Design { name, about, dedups, options, over, build }
+}
 
 impl Design {
     /// The design of this name.

@@ -9,21 +9,11 @@
 use super::{Built, Setup, search::largest};
 use crate::slotted::SlottedCache;
 use larder_core::{
-    arc::Arc,
     d_arc::DArc,
     d_lru::DLru,
-    lru::Lru,
     slotted::{FlashSize, Orphans, SizeError, Slotted},
 };
 use larder_format::size::exact;
-
-pub(super) fn lru(setup: &Setup, flash: FlashSize) -> Result<Built, String> {
-    build(setup, flash, Lru::for_flash)
-}
-
-pub(super) fn arc(setup: &Setup, flash: FlashSize) -> Result<Built, String> {
-    build(setup, flash, Arc::for_flash)
-}
 
 pub(super) fn d_lru(setup: &Setup, flash: FlashSize) -> Result<Built, String> {
     let orphans = setup.options.orphans.unwrap_or_default();
@@ -55,7 +45,8 @@ fn ram_bytes_max(design: &impl Slotted) -> u64 {
     design.ram_bytes_max() + DECISION_BYTES
 }
 
-fn build<D: Slotted + 'static>(
+/// Sizes a cache of what `make` makes for a flash and a chunk size.
+pub(super) fn build<D: Slotted + 'static>(
     setup: &Setup,
     flash: FlashSize,
     make: impl Fn(FlashSize, u32) -> Result<D, SizeError>,

@@ -13,9 +13,11 @@ use crate::{
     },
 };
 use larder_core::{
-    Design, DesignConfig,
+    Over,
     dirty::DIRTY_BYTES_MAX,
     dirty::{DIRTY_SHARE, RUN_SHARE},
+    named::OverWeus,
+    nitro::INDEX_BYTES_MAX,
     ranges::RUN_BYTES_MAX,
     slotted::FlashSize,
 };
@@ -35,15 +37,14 @@ const SLOT_RAM_BYTES: u64 = 96;
 /// Bytes of RAM for what does not grow.
 const FIXED_RAM_BYTES: u64 = 64 << 10;
 
-/// Sizes a cache. `lists_ram_bytes`: what the design takes beside Nitro's indices, for each mapping at most; `history_bytes`: what a
-/// checkpoint has of each address beside its mapping.
-pub(super) fn build(
-    setup: &Setup,
-    flash: FlashSize,
-    (lists_ram_bytes, history_bytes): (u64, u64),
-    design: impl FnOnce(DesignConfig) -> Box<dyn Design>,
-) -> Result<Built, String> {
-    let sized = options(setup, flash, history_bytes)?;
+/// Sizes a cache. Beside Nitro's indices a design may have lists in RAM, for each mapping, and a history in checkpoints, of which a
+/// replay has no copy in RAM.
+pub(super) fn build(setup: &Setup, flash: FlashSize) -> Result<Built, String> {
+    let Over::Weus(OverWeus { index_bytes_max, history_bytes_max, make }) = setup.design.over else {
+        return Err(format!("the design {} has no WEUs", setup.design.name));
+    };
+    let lists_ram_bytes = index_bytes_max.saturating_sub(INDEX_BYTES_MAX + history_bytes_max);
+    let sized = options(setup, flash, history_bytes_max)?;
     let sized = match setup.options.ram_bytes {
         Some(ram) => {
             let dirty = if setup.policy == WritePolicy::Back { DIRTY_SHARE_RAM_BYTES } else { 0 };
@@ -57,7 +58,7 @@ pub(super) fn build(
         FlashSize::Bytes(bytes) => bytes,
         FlashSize::DataChunks(_) => data_bytes + metadata_bytes(&sized),
     };
-    let cache = WeuCache::new(design, sized)?;
+    let cache = WeuCache::new(make, sized)?;
     Ok(Built { cache: Box::new(cache), flash_bytes, data_bytes, drive: None })
 }
 

@@ -9,7 +9,8 @@
 //! closed when it is stored, and nothing surrounds it. So are those with slots for parts of a chunk, of which a record takes some; what
 //! is in their metadata slots is kept here as it was last written ([`entries`]).
 //!
-//! Invariants: no event panics, whatever a log says.
+//! Invariants: no event panics, whatever a log says. Any design of `larder-core`'s table is followed; what differs is what lies
+//! under it ([`Over`]).
 //!
 //! What it does not do: count the frames of the metadata log and the checkpoints, which are a matter of when the engine's
 //! committer comes to run.
@@ -18,18 +19,10 @@ use super::{WeuCache, WeuOptions, segments::index_of};
 use crate::cache::WritePolicy;
 use entries::Region;
 use larder_core::{
-    Design, DesignConfig, Lba, Lookup, NewMapping, SlotId, StreamClass,
-    arc::{self, Arc},
-    austere::{self, AustereConfig, Bucketed, bucketed::BucketedConfig},
-    cd_arc::{self, CdArc},
-    d_arc::{self, DArc},
-    d_lru::{self, DLru},
-    decisions::{Answer, BucketLayout, Event, NewContent, Opened, Stored},
-    lru::{self, Lru},
-    nitro::{self, Nitro},
+    DESIGNS, DesignConfig, DesignLayout, Lba, Lookup, NamedDesign, NewMapping, Over, SlotId, StreamClass,
+    decisions::{Answer, Event, NewContent, Opened, Stored},
     packing::PackingRules,
     ranges::Run,
-    slotted::{Placed, Slotted, of_slots},
 };
 use larder_format::layout::{
     CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, CHUNKS_MAX, SECTOR_BYTES_MAX, SECTOR_BYTES_MIN, SUBCHUNK_BYTES_MIN,
@@ -83,72 +76,26 @@ fn within<T: PartialOrd + std::fmt::Display>(what: &str, value: T, least: T, mos
     }
 }
 
-/// What a design's slots are.
-#[derive(Clone, Copy, PartialEq)]
-enum Slots {
-    /// WEUs.
-    Weus,
-    /// A chunk each.
-    Chunks,
-    /// Parts of a chunk, in buckets.
-    Parts,
-}
-
-/// Makes an empty design.
-type MakeDesign = fn(DesignConfig, &Opened) -> Result<Box<dyn Design>, String>;
-
-/// A design whose log can be followed.
-struct Followed {
-    name: &'static str,
-    slots: Slots,
-    make: MakeDesign,
-}
-
-/// All of them.
-const FOLLOWED: [Followed; 7] = [
-    Followed { name: nitro::NAME, slots: Slots::Weus, make: |config, _| Ok(Box::new(Nitro::new(config))) },
-    Followed { name: cd_arc::NAME, slots: Slots::Weus, make: |config, _| Ok(Box::new(CdArc::new(config))) },
-    over_chunks(d_lru::NAME, |config, opened| {
-        placed(config, |slots| of_slots(slots, |size| DLru::for_flash(size, opened.chunk_bytes)))
-    }),
-    over_chunks(d_arc::NAME, |config, opened| {
-        placed(config, |slots| of_slots(slots, |size| DArc::for_flash(size, opened.chunk_bytes)))
-    }),
-    over_chunks(lru::NAME, |config, opened| {
-        placed(config, |slots| of_slots(slots, |size| Lru::for_flash(size, opened.chunk_bytes)))
-    }),
-    over_chunks(arc::NAME, |config, opened| {
-        placed(config, |slots| of_slots(slots, |size| Arc::for_flash(size, opened.chunk_bytes)))
-    }),
-    Followed { name: austere::NAME, slots: Slots::Parts, make: bucketed },
-];
-
-const fn over_chunks(name: &'static str, make: MakeDesign) -> Followed {
-    Followed { name, slots: Slots::Chunks, make }
-}
-
-fn placed(config: DesignConfig, make: impl Fn(u64) -> Box<dyn Slotted>) -> Result<Box<dyn Design>, String> {
-    Ok(Box::new(Placed::new(config, make)))
-}
-
-fn bucketed(config: DesignConfig, opened: &Opened) -> Result<Box<dyn Design>, String> {
-    let Opened { chunk_bytes, weu_bytes, slot_count, .. } = *opened;
-    let buckets = opened.buckets.ok_or("the log does not say how many slots a bucket has")?;
-    let BucketLayout { slots, chunk_count } = buckets;
-    let config = BucketedConfig {
-        austere: AustereConfig::of_slots(slot_count.into(), chunk_bytes, weu_bytes, slots),
-        chunk_count: within("the number of chunks", chunk_count, 1, CHUNKS_MAX)?,
-        exact_max: config.mappings_max,
-    };
-    Ok(Box::new(Bucketed::new(config).map_err(|error| error.to_string())?))
-}
-
 /// The design of this name, whose log can be followed.
-fn followed(name: &str) -> Result<&'static Followed, String> {
-    FOLLOWED.iter().find(|followed| followed.name == name).ok_or_else(|| {
-        let names: Vec<&str> = FOLLOWED.iter().map(|followed| followed.name).collect();
+fn followed(name: &str) -> Result<&'static NamedDesign, String> {
+    DESIGNS.iter().find(|design| design.name == name).ok_or_else(|| {
+        let names: Vec<&str> = DESIGNS.iter().map(|design| design.name).collect();
         format!("no log of the design {name:?} can be followed; those of {} can", names.join(", "))
     })
+}
+
+/// How the flash of that cache was divided.
+fn layout_of(opened: &Opened, over: &Over) -> Result<DesignLayout, String> {
+    let Opened { chunk_bytes, weu_bytes: slot_bytes, .. } = *opened;
+    let (bucket_slots, chunk_count) = match over {
+        // Elsewhere there are no buckets, and nobody asks how large the volume is.
+        Over::Weus(_) | Over::Slots(_) => (0, 0),
+        Over::Buckets(_) => {
+            let buckets = opened.buckets.ok_or("the log does not say how many slots a bucket has")?;
+            (buckets.slots, within("the number of chunks", buckets.chunk_count, 1, CHUNKS_MAX)?)
+        }
+    };
+    Ok(DesignLayout { chunk_bytes, slot_bytes, bucket_slots, chunk_count })
 }
 
 impl WeuCache {
@@ -159,8 +106,8 @@ impl WeuCache {
     pub fn opened(opened: &Opened) -> Result<WeuCache, String> {
         let Opened { mappings_max, fp_entries_max, .. } = *opened;
         // First: where slots are something else, no size of theirs is right.
-        let Followed { slots, make, .. } = *followed(&opened.design)?;
-        let one_record = slots != Slots::Weus;
+        let followed = followed(&opened.design)?;
+        let one_record = !matches!(followed.over, Over::Weus(_));
         if opened.found > 0 {
             return Err(format!(
                 "the opening found {} chunks and used slots; only an empty cache can be followed",
@@ -168,15 +115,15 @@ impl WeuCache {
             ));
         }
         let chunk_bytes = within("the size of a chunk", opened.chunk_bytes, CHUNK_BYTES_MIN, CHUNK_BYTES_MAX)?;
-        let slot_bytes = match slots {
-            Slots::Weus => (WEU_BYTES_MIN, WEU_BYTES_MAX),
-            Slots::Chunks => (chunk_bytes, chunk_bytes),
-            Slots::Parts => (SUBCHUNK_BYTES_MIN, chunk_bytes),
+        let slot_bytes = match followed.over {
+            Over::Weus(_) => (WEU_BYTES_MIN, WEU_BYTES_MAX),
+            Over::Slots(_) => (chunk_bytes, chunk_bytes),
+            Over::Buckets(_) => (SUBCHUNK_BYTES_MIN, chunk_bytes),
         };
         let slot_bytes = within("the size of a WEU", opened.weu_bytes, slot_bytes.0, slot_bytes.1)?;
-        let sector_bytes = match slots {
+        let sector_bytes = match followed.over {
             // A record has whole slots.
-            Slots::Parts => (slot_bytes, slot_bytes),
+            Over::Buckets(_) => (slot_bytes, slot_bytes),
             _ => (SECTOR_BYTES_MIN, SECTOR_BYTES_MAX),
         };
         // Nothing surrounds a record that has slots of its own.
@@ -196,7 +143,10 @@ impl WeuCache {
             slot_count,
             mappings_max,
             // What is in buckets is found by its metadata slots, of which no checkpoint has a list.
-            fp_entries_max: if slots == Slots::Parts { slot_count.into() } else { fp_entries_max },
+            fp_entries_max: match followed.over {
+                Over::Buckets(_) => slot_count.into(),
+                _ => fp_entries_max,
+            },
             log_bytes: 1 << 40,
             checkpoint_area_bytes: 0,
             policy: WritePolicy::Back,
@@ -207,7 +157,8 @@ impl WeuCache {
             commit_entries: NEVER,
         };
         let config = DesignConfig { slot_count: options.slot_count, mappings_max, fp_entries_max };
-        let design = make(config, opened)?;
+        let layout = layout_of(opened, &followed.over)?;
+        let design = followed.make(config, &layout).map_err(|error| error.to_string())?;
         let mut cache = WeuCache::new(|_| design, options)?;
         cache.following = Some(Following {
             one_record,

@@ -1,7 +1,7 @@
 //! The rules of the house, checked over the source tree: which crate may depend on which, that every file says what it
 //! is, that files stay readable, and that nothing unfinished or machine-bound is committed.
 //!
-//! It reads text, and the engine's table of designs, and parses just enough of it. It deliberately does not check style that
+//! It reads text, and the tables of designs, and parses just enough of it. It deliberately does not check style that
 //! rustfmt or clippy check.
 
 use std::collections::BTreeSet;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use larder_engine::designs::DESIGNS;
-use larder_format::layout::StoreKind;
+use larder_format::{DesignId, layout::StoreKind};
 
 /// A file may have this many lines before its tests; most have far fewer.
 const SOURCE_LINES_MAX: usize = 500;
@@ -237,14 +237,21 @@ fn only_the_stores_know_which_store_it_is() {
     assert!(asked > 5, "the engine asks its store: {asked}");
 }
 
-/// What a design and an engine tell each other is said in the words of the contract: no file but the table of designs, a design's
-/// store and the modules of designs themselves names one of them.
+/// What a design and an engine tell each other is said in the words of the contract: of the engine no file but the stores names a
+/// design, nor does the simulator where it follows an engine's log; and of the core itself the table of designs does, their own
+/// modules, and what those over slots of one chunk have in common.
 #[test]
 fn only_the_tables_know_which_design_it_is() {
-    let designs = ["arc", "austere", "cd_arc", "d_arc", "d_lru", "lru", "nitro", "slotted"];
+    let of_table: Vec<String> = larder_core::DESIGNS.iter().map(|design| design.name.replace('-', "_")).collect();
+    for design in &of_table {
+        let file = format!("crates/larder-core/src/designs/{design}.rs");
+        assert!(root().join(&file).is_file(), "a design's file has its name: {file}");
+    }
+    let designs: Vec<&str> = of_table.iter().map(String::as_str).chain(["slotted"]).collect();
     let knows = |path: &str| match path.split_once("/src/") {
-        Some(("crates/larder-engine", file)) => file.starts_with("store/") || file == "designs.rs",
-        Some(("crates/larder-core", file)) => designs.iter().any(|design| file.starts_with(design)),
+        Some(("crates/larder-engine", file)) => file.starts_with("store/"),
+        Some(("crates/larder-core", file)) => ["designs", "slotted", "named.rs"].iter().any(|of| file.starts_with(of)),
+        Some(("crates/larder-sim", file)) => !file.starts_with("weu/follow") && !file.starts_with("decisions"),
         _ => true,
     };
     let mut looked = 0;
@@ -259,7 +266,11 @@ fn only_the_tables_know_which_design_it_is() {
         for (number, line) in code.filter(|(_, line)| !line.trim_start().starts_with("//")) {
             let mut words = line.split(|symbol: char| symbol != '_' && !symbol.is_alphanumeric());
             let is_path = |word: &str| line.contains(&format!("{word}::"));
-            if words.any(|word| designs.contains(&word) && is_path(word)) {
+            // A number of the format is a name, too.
+            let is_design =
+                |rest: &str| rest.starts_with(char::is_uppercase) && rest[1..].starts_with(char::is_lowercase);
+            let is_number = line.split("DesignId::").skip(1).any(is_design);
+            if is_number || words.any(|word| designs.contains(&word) && is_path(word)) {
                 found.push(format!("{path}:{}: {}", number + 1, line.trim()));
             }
         }
@@ -281,6 +292,14 @@ fn the_long_suites_take_every_design() {
     };
     assert_eq!(listed("DESIGNS"), of_store(true), "the designs over WEUs");
     assert_eq!(listed("SLOT_DESIGNS"), of_store(false), "the others");
+}
+
+#[test]
+fn each_number_of_a_design_is_in_the_document() {
+    let told = fs::read_to_string(root().join("docs/FORMAT.md")).expect("the document");
+    let numbers = DesignId::ALL.iter().map(|design| format!("{} {}", design.code(), design.name()));
+    let wanted = format!("| 65 | 1 | design | {} |\n", numbers.collect::<Vec<_>>().join(", "));
+    assert!(told.contains(&wanted), "not in FORMAT.md: {wanted}");
 }
 
 /// Where a suite lies below `tests`: it is a file, or a folder with a `main.rs`, and a program by itself; or in the folder of a

@@ -4,7 +4,7 @@
 //!
 //! A content's fingerprint says in which bucket it lies, and its stored length how many slots it takes, so the simulator is given both
 //! as the engine's log of decisions tells them: those of the bytes that the engine hashed and compressed. Nothing else is taken from
-//! the log. Both have the same layout ([`DesignLayout::austere`]).
+//! the log. Both have the same layout ([`AustereConfig::of_layout`]).
 //!
 //! *What is written* is the same count by count. *What is read of the metadata region* is the same by this rule ([`Remembered`]):
 //! for each run that an index names, for an address that is read or for a content that is stored, the simulator reads its metadata
@@ -34,11 +34,7 @@ use larder_device::{
     sim::{SimDevice, SimRuntime},
 };
 use larder_engine::{
-    Cache, Compression, CreateOptions, Tuning, WriteMode,
-    codec::Codec,
-    create,
-    decision_log::DecisionLog,
-    designs::{self, DesignLayout},
+    Cache, Compression, CreateOptions, Tuning, WriteMode, codec::Codec, create, decision_log::DecisionLog, designs,
 };
 use larder_sim::{
     austere::AustereCache,
@@ -144,7 +140,8 @@ impl Engine {
         };
         designs::named("austere").expect("the engine runs it").fit(&mut options);
         let made = runtime.block_on(create(&*flash, volume_bytes, &options)).expect("it is made");
-        let layout = DesignLayout::of(&made.layout, run.before.len() as u64).austere(made.layout.slot_count.into());
+        let layout = designs::layout_of(&made.layout, run.before.len() as u64);
+        let layout = AustereConfig::of_layout(&layout, made.layout.slot_count.into());
         let inserted = Arc::<Mutex<Vec<_>>>::default();
         let sink = inserted.clone();
         let decisions = DecisionLog(Some(Arc::new(move |event, _| {

@@ -23,6 +23,7 @@ use crate::{
     dirty::{DIRTY_BYTES_MAX, DIRTY_SHARE, DirtyList, FRAGMENT_SHARE, RUN_SHARE},
     fp_index::FpIndex,
     lba_index::{Entry, GENERATION_MASK, Kind, LbaIndex},
+    named::{NamedDesign, Over, OverWeus},
     pages::{PageMap, key_bytes_max},
     ranges::{RUN_BYTES_MAX, Run, RunMap},
     slots::{ExportedSlot, SlotState, Slots},
@@ -31,6 +32,16 @@ use crate::{
 
 /// The design's name.
 pub const NAME: &str = "nitro";
+/// The design by name.
+pub const DESIGN: NamedDesign = NamedDesign {
+    name: NAME,
+    about: "Nitro (Li et al., USENIX ATC 2014): the WEU that was used least recently goes",
+    over: Over::Weus(OverWeus {
+        index_bytes_max: INDEX_BYTES_MAX,
+        history_bytes_max: 0,
+        make: |config| Box::new(Nitro::new(config)),
+    }),
+};
 /// Bytes of RAM for each entry of the indices at most: an entry of the LBA index just after its table doubled, one of
 /// the FP index, a slot's back pointer, and its share of what write-back keeps besides.
 pub const INDEX_BYTES_MAX: u64 = 128 + DIRTY_SHARE_BYTES_MAX;
@@ -135,11 +146,6 @@ impl Nitro {
 
     fn untrimmed_lookup(&self, lba: Lba) -> Lookup {
         if !self.trimmed.is_empty() && self.trimmed.get(lba).is_some() { Lookup::Zero } else { Lookup::Miss }
-    }
-
-    /// Clean zero entries that may stay before sweeps drop them.
-    fn clean_zeroes_max(&self) -> u64 {
-        self.config.mappings_max / 4
     }
 }
 

@@ -11,6 +11,11 @@ use crate::{
 };
 
 impl Nitro {
+    /// Clean zero entries that may stay before sweeps drop them.
+    pub(super) fn clean_zeroes_max(&self) -> u64 {
+        self.config.mappings_max / 4
+    }
+
     /// Clean zeroes that are to go, of one shard; see [`Design::drop_clean_zeroes`](crate::design::Design::drop_clean_zeroes).
     pub(super) fn some_clean_zeroes(&mut self, all: bool, max: usize) -> Vec<Lba> {
         if !all && self.clean_zeroes <= self.clean_zeroes_max() {

@@ -26,7 +26,7 @@
 //! reason [`Design::unmap`](crate::Design::unmap) says of what was lost, too, that it may have been mapped.
 
 mod ahead;
-pub(in crate::austere) mod census;
+pub(super) mod census;
 mod decisions;
 pub mod entries;
 pub mod exact;
@@ -39,8 +39,9 @@ use super::{
     Austere, AustereConfig, AustereError, fp_index::Run as SlotRun, keys::Key, lba_index::Change, pages::pages_max,
 };
 use crate::{
-    design::{Lookup, Question, Wanted},
+    design::{DesignConfig, Lookup, Question, Wanted},
     lost::Lost,
+    named::DesignLayout,
     region::{MetadataSlot, RegionEntry},
     types::{Fingerprint, Lba, Place, SlotId, mix},
 };
@@ -72,6 +73,17 @@ pub struct BucketedConfig {
     pub chunk_count: u64,
     /// Dirty chunks and fragments at most.
     pub exact_max: u64,
+}
+
+impl BucketedConfig {
+    /// Over a flash that is divided so.
+    pub fn of(config: DesignConfig, layout: &DesignLayout) -> BucketedConfig {
+        BucketedConfig {
+            austere: AustereConfig::of_layout(layout, config.slot_count.into()),
+            chunk_count: layout.chunk_count,
+            exact_max: config.mappings_max,
+        }
+    }
 }
 
 /// The most pages of a checkpoint that a cache of this layout, or of fewer slots, needs; none for a layout that cannot be.

@@ -77,6 +77,6 @@ impl Bucketed {
 }
 
 /// What `count` of `looked` come to among `all`.
-pub(in crate::austere) fn scaled(count: u64, all: u64, looked: u64) -> u64 {
+pub(in crate::designs::austere) fn scaled(count: u64, all: u64, looked: u64) -> u64 {
     (u128::from(count) * u128::from(all)).checked_div(u128::from(looked)).unwrap_or(0) as u64
 }

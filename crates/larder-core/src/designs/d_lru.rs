@@ -22,10 +22,12 @@
 
 use crate::{
     design::Use,
+    named::{NamedDesign, Over, OverSlots},
     slotted::{
         ChunkSlot, DataStep, Decision, FlashSize, Kept, MetadataEntry, Orphans, SizeError, SizeErrorKind, Sizes,
         SlotPool, Slotted, SlottedStats,
         contents::{ENTRY_BYTES, Metadata, extra_addresses},
+        of_slots,
         order::SlotList,
         sizes::{Formula, check_chunks, check_count, pages_bytes},
     },
@@ -34,6 +36,15 @@ use crate::{
 
 /// The design's name.
 pub const NAME: &str = "d-lru";
+/// The design by name.
+pub const DESIGN: NamedDesign = NamedDesign {
+    name: NAME,
+    about: "CacheDedup's D-LRU (Li et al., FAST 2016, section 4.1): addresses and data, each by last use",
+    over: Over::Slots(OverSlots {
+        dedup: true,
+        make: |slots, chunk_bytes| of_slots(slots, |size| DLru::for_flash(size, chunk_bytes)),
+    }),
+};
 
 /// The design.
 pub struct DLru {

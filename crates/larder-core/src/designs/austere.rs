@@ -66,7 +66,7 @@ mod pages;
 pub mod sketch;
 
 pub use bucketed::Bucketed;
-use bucketed::census::scaled;
+use bucketed::{BucketedConfig, census::scaled};
 pub use config::{AustereConfig, AustereError};
 use fp_index::{FpIndex, Run};
 use keys::{Key, KeySpace};
@@ -74,12 +74,21 @@ use lba_index::{Change, Entry, LbaIndex};
 use sketch::{COUNTER_MAX, Sketch};
 
 use crate::{
+    named::{NamedDesign, Over, OverBuckets},
     region::{ListChange, METADATA_SLOT_BYTES, MetadataSlot},
     types::{Fingerprint, Lba},
 };
 
 /// The design's name.
 pub const NAME: &str = "austere";
+/// The design by name.
+pub const DESIGN: NamedDesign = NamedDesign {
+    name: NAME,
+    about: "AustereCache (Wang et al., USENIX ATC 2020): an index of hashes, ten bytes for each address that it has room for, and metadata on flash",
+    over: Over::Buckets(OverBuckets {
+        make: |config, layout| Ok(Box::new(Bucketed::new(BucketedConfig::of(config, layout))?)),
+    }),
+};
 
 /// A dirty mapping that is about to give way. [`Austere::owner`] says whose it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

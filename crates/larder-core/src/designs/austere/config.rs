@@ -7,6 +7,7 @@
 use std::fmt;
 
 use super::{keys::PREFIX_BITS, sketch::WIDTH_MAX};
+use crate::named::DesignLayout;
 
 /// Slots of a bucket, the paper's 128 (§3.1).
 pub const BUCKET_SLOTS: u32 = 128;
@@ -76,6 +77,11 @@ impl AustereConfig {
             large_counts_bytes_max: Some(slots),
             ..AustereConfig::new(0, chunk_bytes, true)
         }
+    }
+
+    /// The layout of a cache over so many slots of a flash that is divided so.
+    pub fn of_layout(layout: &DesignLayout, slots: u64) -> AustereConfig {
+        AustereConfig::of_slots(slots, layout.chunk_bytes, layout.slot_bytes, layout.bucket_slots)
     }
 
     /// Buckets of the FP index and of the LBA index.

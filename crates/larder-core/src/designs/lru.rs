@@ -9,10 +9,12 @@
 
 use crate::{
     design::Use,
+    named::{NamedDesign, Over, OverSlots},
     slotted::{
         ChunkSlot, DataStep, Decision, Destage, FlashSize, Kept, MetadataEntry, SizeError, Sizes, Slotted,
         SlottedStats,
         addresses::Addresses,
+        of_slots,
         sizes::{Formula, check_chunks, pages_bytes},
     },
     types::{Fingerprint, Lba},
@@ -20,6 +22,15 @@ use crate::{
 
 /// The design's name.
 pub const NAME: &str = "lru";
+/// The design by name.
+pub const DESIGN: NamedDesign = NamedDesign {
+    name: NAME,
+    about: "the baseline LRU, without data reduction",
+    over: Over::Slots(OverSlots {
+        dedup: false,
+        make: |slots, chunk_bytes| of_slots(slots, |size| Lru::for_flash(size, chunk_bytes)),
+    }),
+};
 /// Bytes of an entry: an address, its flags in the bits that it does not use.
 const ENTRY_BYTES: u32 = 8;
 

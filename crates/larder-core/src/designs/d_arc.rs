@@ -33,10 +33,12 @@
 
 use crate::{
     design::Use,
+    named::{NamedDesign, Over, OverSlots},
     slotted::{
         ChunkSlot, DataStep, Decision, FlashSize, Kept, MetadataEntry, Orphans, SizeError, SizeErrorKind, Sizes,
         SlotPool, Slotted, SlottedStats,
         contents::{ENTRY_BYTES, Metadata, extra_addresses},
+        of_slots,
         order::SlotHeap,
         sizes::{Formula, check_chunks, check_count, pages_bytes},
     },
@@ -46,6 +48,15 @@ use crate::{
 
 /// The design's name.
 pub const NAME: &str = "d-arc";
+/// The design by name.
+pub const DESIGN: NamedDesign = NamedDesign {
+    name: NAME,
+    about: "CacheDedup's D-ARC (Li et al., FAST 2016, section 4.2): duplication-aware ARC",
+    over: Over::Slots(OverSlots {
+        dedup: true,
+        make: |slots, chunk_bytes| of_slots(slots, |size| DArc::for_flash(size, chunk_bytes)),
+    }),
+};
 
 const T1: usize = 0;
 const T2: usize = 1;

@@ -44,6 +44,7 @@ mod restored;
 use crate::{
     design::{Design, DesignConfig, DesignStats, DirtyCounts, ExportedMapping, Hit, Lookup, NewMapping, Use, Victim},
     history::{self, Draft, Trust},
+    named::{NamedDesign, Over, OverWeus},
     nitro::{self, Nitro},
     ranges::Run,
     slots::{ExportedSlot, SlotState},
@@ -54,6 +55,16 @@ use restored::Restoring;
 
 /// The design's name.
 pub const NAME: &str = "cd-arc";
+/// The design by name.
+pub const DESIGN: NamedDesign = NamedDesign {
+    name: NAME,
+    about: "CacheDedup's CD-ARC (Li et al., FAST 2016, section 5.6): duplication-aware ARC over WEUs",
+    over: Over::Weus(OverWeus {
+        index_bytes_max: INDEX_BYTES_MAX,
+        history_bytes_max: HISTORY_BYTES_MAX,
+        make: |config| Box::new(CdArc::new(config)),
+    }),
+};
 /// Bytes of a checkpoint for each address that it may remember, at most: what its history has of it.
 pub const HISTORY_BYTES_MAX: u64 = history::CONTENT_ADDRESS_BYTES as u64;
 /// Bytes of RAM for each address that it may remember, at most: those of Nitro's indices, what the lists take where as many

@@ -18,10 +18,12 @@
 
 use crate::{
     design::Use,
+    named::{NamedDesign, Over, OverSlots},
     slotted::{
         ChunkSlot, DataStep, Decision, Destage, FlashSize, Kept, MetadataEntry, SizeError, Sizes, SlotPool, Slotted,
         SlottedStats,
         addresses::{Addresses, NONE},
+        of_slots,
         sizes::{Formula, check_chunks, check_count, pages_bytes},
     },
     types::{Fingerprint, Lba},
@@ -29,6 +31,15 @@ use crate::{
 
 /// The design's name.
 pub const NAME: &str = "arc";
+/// The design by name.
+pub const DESIGN: NamedDesign = NamedDesign {
+    name: NAME,
+    about: "the baseline ARC (Megiddo and Modha, FAST 2003), without data reduction",
+    over: Over::Slots(OverSlots {
+        dedup: false,
+        make: |slots, chunk_bytes| of_slots(slots, |size| Arc::for_flash(size, chunk_bytes)),
+    }),
+};
 /// Bytes of an entry: an address, its flags in the bits that it does not use.
 const ENTRY_BYTES: u32 = 8;
 

@@ -1,0 +1,105 @@
+#!/usr/bin/env bash
+# `make new-design`: adds a design to a copy of the committed tree, and runs the engine's suites over it. So it is shown, and not only
+# said, that a new design is a file of its own and a line in each table of names: neither the engine nor anything else that is there is
+# touched. Exit 0 if that holds and all suites pass.
+#
+# The design is scripts/new-design/fifo.rs. All is built in CARGO_TARGET_DIR if that is set, and the dependencies are not built again
+# where it is a folder that has them, else in a folder that goes with the copy. Nothing is left behind, also where it fails.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+export PATH="$PATH:${CARGO_HOME:-$HOME/.cargo}/bin"
+# shellcheck source=scripts/lib.sh
+. scripts/lib.sh
+
+name=fifo
+design=scripts/new-design/fifo.rs
+# Where it goes: the one file that is new.
+home=crates/larder-core/src/designs/fifo.rs
+# The tables of names, in the order of `git`: all that changes of what is there.
+tables=(
+  Makefile
+  crates/larder-core/src/designs.rs
+  crates/larder-format/src/codes.rs
+  crates/larder-sim/src/setup/designs.rs
+  crates/larder/tests/program/designs_agree/logs.rs
+  docs/FORMAT.md
+)
+# What is run, each line with LARDER_DESIGN: the rules of the house, which miss a table that lacks the design; that the simulator decides
+# what the engine logs; and the engine's contract, recovery, crash sweep with its sample, and seeds of the simulation.
+suites=(
+  "--test program -- house:: designs_agree::logs::$name designs_agree::logs::every"
+  "--test engine -- contract:: recovery::"
+  "--test engine -- crash_sweep:: --nocapture"
+  "--test simulation -- seeds"
+)
+
+work=$(mktemp -d "${TMPDIR:-/tmp}/larder-new-design.XXXXXX")
+undo+=("rm -rf --one-file-system '$work'")
+trap undo_all EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$work/target}
+tree=$work/tree
+mkdir "$tree"
+git archive HEAD | tar -x -C "$tree"
+cp "$design" "$work/design.rs"
+cd "$tree"
+git init -q
+git add -A
+git -c user.name=larder -c user.email=larder@localhost -c commit.gpgsign=false commit -q -m "As it was"
+
+# add FILE BEGIN END LINE...: the lines, before the first line that is END after one that begins with BEGIN.
+add() {
+  local file=$1 begin=$2 end=$3
+  shift 3
+  LINES_TO_ADD=$(printf '%s\n' "$@") awk -v begin="$begin" -v end="$end" '
+    index($0, begin) == 1 { inside = 1 }
+    inside && !done && $0 == end { print ENVIRON["LINES_TO_ADD"]; done = 1 }
+    { print }
+    END { exit !done }
+  ' "$file" >"$work/changed" || die "$file has no table that begins with: $begin"
+  cat "$work/changed" >"$file"
+}
+
+last=$(sed -n '/^    named DesignId {/,/^    }/s/.* = \([0-9]*\) ".*/\1/p' crates/larder-format/src/codes.rs | sort -n | tail -n 1)
+number=$((last + 1))
+cp "$work/design.rs" "$home"
+add crates/larder-core/src/designs.rs "pub mod d_lru;" "pub mod lru;" "pub mod fifo;"
+add crates/larder-core/src/designs.rs "pub const DESIGNS" "];" "    fifo::DESIGN,"
+add crates/larder-format/src/codes.rs "    named DesignId {" "    }" "        /// FIFO without data reduction." "        Fifo = $number \"$name\","
+add crates/larder-sim/src/setup/designs.rs "pub static DESIGNS" "];" \
+  "    replayed(larder_core::fifo::DESIGN, \"first in, first out; no data reduction\", PLAIN, |setup, flash| equal_slots::build(setup, flash, larder_core::fifo::Fifo::for_flash)),"
+add crates/larder/tests/program/designs_agree/logs.rs "decide_alike! {" "}" "    fifo_decides_alike: \"$name\","
+sed -i "s/^SLOT_DESIGNS ?= .*/& $name/" Makefile
+sed -i "s/^\(| 65 | 1 | design | .*[^ ]\) |\$/\1, $number $name |/" docs/FORMAT.md
+
+say "What the design $name, number $number, adds and touches:"
+git add -A
+git --no-pager diff --cached --stat=120 --summary
+touched=$(git diff --cached --name-only --diff-filter=M)
+created=$(git diff --cached --name-only --diff-filter=A)
+[ "$touched" = "$(printf '%s\n' "${tables[@]}")" ] || die "it touches something else than the tables of names: $touched"
+[ "$created" = "$home" ] || die "it needs something else than its own file: $created"
+cargo fmt --all --check || die "the design is not formatted"
+
+for suite in "${suites[@]}"; do
+  say "cargo test --workspace $suite"
+  # The words of a line are arguments. Of what passes the closing lines are enough.
+  # shellcheck disable=SC2086
+  if ! LARDER_DESIGN=$name cargo test --quiet --locked --workspace $suite >"$work/log" 2>&1; then
+    tail -n 60 "$work/log" >&2
+    die "the design $name fails: cargo test --workspace $suite"
+  fi
+  # Between the lines of one test there are the dots of those that passed.
+  { grep -E '^test result: |crash points|^[0-9]+ seeds' "$work/log" || true; } | sed 's/^\.*//'
+done
+
+cargo build --quiet --locked --workspace --bins --profile test
+larder=$CARGO_TARGET_DIR/debug/larder
+truncate -s 256M "$work/origin"
+"$larder" create --flash "$work/flash" --size 64M --origin "$work/origin" --design "$name"
+"$larder" dump superblock --flash "$work/flash" --json | grep -q "\"$name\"" || die "the superblock does not name the design"
+"$larder" verify --flash "$work/flash"
+"$larder" sim run --trace crates/larder-trace/tests/fixtures/blkparse.txt --design "$name" --flash 1M >"$work/log"
+grep "^$name, write-back" "$work/log" || die "larder sim does not replay it: $(cat "$work/log")"
+say "ok: $name is a design, by one new file and a line or two in each of ${#tables[@]} tables"
