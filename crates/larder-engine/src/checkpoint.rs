@@ -23,6 +23,7 @@ use crate::{
 };
 use larder_core::{
     Design, Lba, Lookup, StreamClass,
+    design::ExportedMapping,
     history::{Draft, PAGE_BYTES},
     slots::SlotState,
 };
@@ -33,7 +34,7 @@ use larder_format::{
     checkpoint::{CHECKPOINT_HEADER_BYTES, DESIGN_PAGE_BYTES_MAX},
 };
 use std::{
-    ops::{Deref, DerefMut},
+    ops::{Deref, DerefMut, Range},
     sync::{Arc, atomic::Ordering::*},
     time::Duration,
 };
@@ -42,6 +43,9 @@ const _: () = assert!(PAGE_BYTES == DESIGN_PAGE_BYTES_MAX);
 
 /// Bytes of blocks that are gathered before they are written.
 const WRITE_BYTES: usize = 1 << 20;
+/// Mappings that are exported under one hold of the lock, if a piece by itself has not more; and pieces at most, for they may be empty.
+const MAPPINGS_A_HOLD: usize = 1 << 10;
+const PIECES_A_HOLD: usize = 256;
 /// Share of the log in use from which on a checkpoint is made, in percent.
 const DUE_PERCENT: u64 = 50;
 /// Pause after a checkpoint failed.
@@ -110,7 +114,7 @@ impl AreaWriter<'_> {
 }
 
 /// Writes the blocks of a checkpoint of what `design` exports, piece by piece; the header that belongs to them. Each
-/// call of `design` locks it for one piece. The fingerprints of `damaged` records are left out: their content is not to be
+/// call of `design` locks it for one piece, or for some that are small. The fingerprints of `damaged` records are left out: their content is not to be
 /// found after a restart either. `history` gives what the design keeps beside all that.
 ///
 /// # Errors
@@ -144,8 +148,9 @@ pub async fn write_blocks<D: DerefMut<Target = Box<dyn Design>>>(
     }
     let pieces = design().export_pieces();
     let mut fragments = Vec::new();
-    for piece in 0..pieces {
-        let mappings = design().export_mappings(piece);
+    let mut left = 0..pieces;
+    while !left.is_empty() {
+        let mappings = next_mappings(&**design(), &mut left);
         let is_empty = mappings.is_empty();
         for mapping in mappings {
             let (lba, dirty) = (mapping.lba.0, mapping.dirty);
@@ -205,6 +210,18 @@ pub async fn write_blocks<D: DerefMut<Target = Box<dyn Design>>>(
     writer.put(last).await?;
     writer.write().await?;
     Ok(header)
+}
+
+/// The mappings of the pieces that are next: of one, or of as many small ones as one hold of the lock is worth.
+fn next_mappings(design: &dyn Design, left: &mut Range<usize>) -> Vec<ExportedMapping> {
+    let mut mappings = Vec::new();
+    for piece in left.by_ref().take(PIECES_A_HOLD) {
+        mappings.append(&mut design.export_mappings(piece));
+        if mappings.len() >= MAPPINGS_A_HOLD {
+            break;
+        }
+    }
+    mappings
 }
 
 /// Writes the header, with FUA; the caller has flushed the blocks. What the superblock shall name.
