@@ -178,6 +178,9 @@ impl LbaIndex {
     /// Makes room for `entries` more, as they would spread over the shards: no shard gets more than it would by growing.
     pub fn reserve(&mut self, entries: u64) {
         let each = (entries / self.shards.len() as u64) as usize;
+        if each == 0 {
+            return;
+        }
         for shard in &mut self.shards {
             Self::resize(&mut self.table_bytes, shard, |shard| shard.reserve(each, |entry| hash_of(entry.lba())));
         }
@@ -252,7 +255,9 @@ impl LbaIndex {
 
     /// The entries of shard `shard`, in no useful order.
     pub fn shard(&self, shard: usize) -> impl Iterator<Item = &Entry> {
-        self.shards[shard % self.shards.len()].iter()
+        let table = &self.shards[shard % self.shards.len()];
+        // Whoever goes through all shards of a small index would wait for the memory of many tables with nothing in them.
+        (!table.is_empty()).then(|| table.iter()).into_iter().flatten()
     }
 }
 
