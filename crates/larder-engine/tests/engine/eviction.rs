@@ -327,7 +327,10 @@ fn a_stale_duplicate_reads_from_the_origin() {
         } else {
             world.status().logical_bytes_cached
         };
-        assert!(cached > 3 * MIB && cached <= 6 * MIB, "{cached} bytes are cached");
+        // Six WEUs are sealed at least, whatever is open, free or on its way there at this moment. Each has 63 of these chunks, but for
+        // one or two whose address has another record now.
+        let least = 6 * 62 * CHUNK as u64;
+        assert!(cached >= least && cached <= 6 * MIB, "{cached} bytes are cached");
     });
 }
 
