@@ -1,7 +1,7 @@
-//! The designs: which there are, in the order in which they are told of, the default one first. A table of names, and the only one.
+//! The designs: which there are, in the order in which they are told of, the default one first. A table of names.
 //!
-//! A new design is a file in this folder with a row of its own, `DESIGN`, and two lines here. Whatever runs or follows a design, and
-//! whatever prints or asks for its name, goes by this table.
+//! A new design is a file in this folder with a row of its own, `DESIGN`, and two lines here. Whatever runs a design, or follows the log of
+//! one, goes by this table; what may be asked of a replay is in `larder-sim`'s.
 //!
 //! Invariants: a design is here once; no two have one name.
 //!

@@ -38,7 +38,7 @@ pub enum Over {
 /// A design over WEUs.
 #[derive(Clone, Copy)]
 pub struct OverWeus {
-    /// Bytes of RAM for each mapping at most, one entry of the FP index and its share of the dirty list included.
+    /// Bytes of RAM for each mapping at most: one entry of the FP index, its share of the dirty list, and its history included.
     pub index_bytes_max: u64,
     /// Bytes of its history for each mapping at most; 0 for a design without one.
     pub history_bytes_max: u64,

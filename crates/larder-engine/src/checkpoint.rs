@@ -43,9 +43,10 @@ const _: () = assert!(PAGE_BYTES == DESIGN_PAGE_BYTES_MAX);
 
 /// Bytes of blocks that are gathered before they are written.
 const WRITE_BYTES: usize = 1 << 20;
-/// Mappings that are exported under one hold of the lock, if a piece by itself has not more; and pieces at most, for they may be empty.
+/// Mappings that are exported under one hold of the lock, if a piece by itself has not more.
 const MAPPINGS_A_HOLD: usize = 1 << 10;
-const PIECES_A_HOLD: usize = 256;
+/// Pieces at most: each may take long to look through, and nothing come of it.
+const PIECES_A_HOLD: usize = 16;
 /// Share of the log in use from which on a checkpoint is made, in percent.
 const DUE_PERCENT: u64 = 50;
 /// Pause after a checkpoint failed.
@@ -114,8 +115,8 @@ impl AreaWriter<'_> {
 }
 
 /// Writes the blocks of a checkpoint of what `design` exports, piece by piece; the header that belongs to them. Each
-/// call of `design` locks it for one piece, or for some that are small. The fingerprints of `damaged` records are left out: their content is not to be
-/// found after a restart either. `history` gives what the design keeps beside all that.
+/// call of `design` locks it for one piece, or for some that are small. The fingerprints of `damaged` records are left
+/// out: their content is not to be found after a restart either. `history` gives what the design keeps beside all that.
 ///
 /// # Errors
 /// The device's, and [`EngineError::CheckpointTooLarge`].

@@ -93,8 +93,8 @@ pub struct Tuning {
     /// that a crash forgets.
     pub commit_interval_ms: u64,
     /// Every write and trim is over when it is durable, as with FUA: what CacheDedup §3.3 does with dirty blocks and their metadata.
-    /// Those that wait at once are committed together. Without, a flush or FUA makes them durable, as on a disk with a volatile
-    /// write cache.
+    /// In write-back those that wait at once are committed together; else each goes to the origin with FUA. Without, a flush or FUA makes
+    /// them durable, as on a disk with a volatile write cache.
     pub durable_writes: bool,
     /// Threads that can look up at once without disturbing one another, rounded up to a power of two; 0 for as many as can run at once.
     pub read_stripes: usize,

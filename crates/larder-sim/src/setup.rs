@@ -1,6 +1,6 @@
 //! What names a cache to replay: a design, its sizes, and its options; and how a cache is made of that.
 //!
-//! Role: [`DESIGNS`] is the one list of designs. [`Setup`] is what a user asks for, [`Setup::build`] what comes of it.
+//! Role: [`DESIGNS`] is the list of designs that are replayed, all of `larder-core`'s. [`Setup`] is what a user asks for, [`Setup::build`] what comes of it.
 //!
 //! How a flash is divided between data and metadata is each paper's own: see `setup/equal_slots.rs`, `setup/austere.rs`
 //! and `setup/weu.rs`.

@@ -21,7 +21,7 @@ pub use bench::{BenchArgs, BenchCommand, BenchPrepareArgs, BenchReplayArgs, Benc
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, error::ErrorKind};
 pub use complaints::sentence;
 use larder_device::throttled::Profile;
-use larder_engine::{Compression, WriteMode};
+use larder_engine::{Compression, WriteMode, designs::DESIGNS};
 use larder_format::DesignId;
 use larder_serve::nbd::ServeAddress;
 pub use offline::{DumpArgs, DumpPart, VerifyArgs};
@@ -155,7 +155,7 @@ pub struct CreateArgs {
     #[arg(long, value_name = "MODE", default_value = "write-back")]
     pub mode: ModeArg,
     /// The design that decides what is cached
-    #[arg(long, value_name = "NAME", default_value = "nitro", value_parser = design())]
+    #[arg(long, value_name = "NAME", default_value = DESIGNS[0].name, value_parser = design())]
     pub design: DesignId,
     /// Compression of stored chunks [default: lz4, or off where the design has slots of one chunk or, as austere with chunks of 4K, could save nothing]
     #[arg(long, value_name = "NAME")]
@@ -232,7 +232,7 @@ pub struct ServeArgs {
     /// RAM for data read ahead of sequential readers; 0 for no read-ahead
     #[arg(long, value_name = "SIZE", default_value = "8M", value_parser = size::parse)]
     pub prefetch: u64,
-    /// Every write and trim is durable when it is over, as if each had FUA; several at once are committed together
+    /// Every write and trim is durable when it is over, as if each had FUA: slower, for clients that never flush
     #[arg(long, conflicts_with = "no_cache")]
     pub durable_writes: bool,
     /// Longest request that clients may send

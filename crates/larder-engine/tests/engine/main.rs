@@ -3,7 +3,7 @@
 //!
 //! Apart are: `simulation/` and `interleavings/`, which have a front of their own (the second is the engine's own source under other
 //! locks, too); `threads/`, whose threads should have the cores to themselves, and which `make tsan` builds by itself;
-//! `mutated_images.rs`, which counts what the whole process allocates, and includes sources of the fuzz targets, which expect to lie in the
+//! `mutated_images.rs`, which installs an allocator that counts, and includes sources of the fuzz targets, which expect to lie in the
 //! root of their crate.
 
 #[path = "../common/mod.rs"]

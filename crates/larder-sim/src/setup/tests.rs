@@ -15,6 +15,18 @@ fn refusal(setup: &Setup) -> String {
     setup.build(1000).err().unwrap_or_else(|| panic!("{} is refused", setup.label()))
 }
 
+/// The orders are their own.
+#[test]
+fn the_designs_that_are_replayed_are_those_of_the_table() {
+    let sorted = |names: Vec<&'static str>| {
+        let mut names = names;
+        names.sort_unstable();
+        names
+    };
+    let replayed = sorted(DESIGNS.iter().map(|design| design.name).collect());
+    assert_eq!(replayed, sorted(larder_core::DESIGNS.iter().map(|design| design.name).collect()));
+}
+
 #[test]
 fn every_design_is_built_from_bytes_shares_and_chunks() {
     for design in DESIGNS {

@@ -43,7 +43,7 @@ pub(super) fn build(setup: &Setup, flash: FlashSize) -> Result<Built, String> {
     let Over::Weus(OverWeus { index_bytes_max, history_bytes_max, make }) = setup.design.over else {
         return Err(format!("the design {} has no WEUs", setup.design.name));
     };
-    let lists_ram_bytes = index_bytes_max.saturating_sub(INDEX_BYTES_MAX + history_bytes_max);
+    let lists_ram_bytes = index_bytes_max - (INDEX_BYTES_MAX + history_bytes_max);
     let sized = options(setup, flash, history_bytes_max)?;
     let sized = match setup.options.ram_bytes {
         Some(ram) => {

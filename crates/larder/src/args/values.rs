@@ -118,5 +118,5 @@ pub(super) fn no_design(_: &str) -> Result<Infallible, String> {
 pub(super) fn design() -> impl TypedValueParser<Value = DesignId> {
     let name = |design: &EngineDesign| PossibleValue::new(design.name).help(design.about);
     PossibleValuesParser::new(DESIGNS.iter().map(name))
-        .map(|name| designs::named(&name).map_or(DesignId::Nitro, |design| design.id))
+        .map(|name| designs::named(&name).map_or(DESIGNS[0].id, |design| design.id))
 }

@@ -348,14 +348,16 @@ fn commands_select_tests_that_are_there() {
         let suites: String = suites.split(' ').map(|suite| format!("{suite}:: ")).collect();
         for line in text.lines().filter(|line| line.contains("--test ")) {
             let line = line.replace("$(SLOT_SUITES:%=%::)", &suites);
-            let words: Vec<&str> = line.split([' ', '`']).collect();
+            let words: Vec<&str> = line.split([' ', '`', '"']).collect();
             let programs = words.windows(2).filter(|pair| pair[0] == "--test").map(|pair| pair[1]);
             for program in programs {
                 looked += 1;
                 if !is_there(format!("/tests/{program}.rs")) && !is_there(format!("/tests/{program}/main.rs")) {
                     missing.insert(format!("{path}: the program {program}"));
                 }
-                for suite in words.iter().filter_map(|word| word.strip_suffix("::")) {
+                let suites = words.iter().filter_map(|word| Some(word.split_once("::")?.0));
+                for suite in suites.filter(|suite| suite.bytes().all(|byte| byte == b'_' || byte.is_ascii_lowercase()))
+                {
                     looked += 1;
                     let is_suite = |end: &str| is_there(format!("/tests/{program}/{suite}{end}"));
                     if !is_suite(".rs") && !is_suite("/mod.rs") {
