@@ -14,7 +14,7 @@
 //! What it does not do: collect ahead of need, in idle time, or across planes.
 
 use super::{
-    geometry::{BlockId, PlaneId, Ppa},
+    geometry::{BlockId, PlaneId},
     op::{Cause, Sink, Source},
     space::{Place, Relocate, Space, Stream},
 };
@@ -45,7 +45,6 @@ impl Space {
         sink: &mut dyn Sink,
     ) {
         self.victims.remove(victim);
-        self.check_owners(victim, relocate);
         let plane = self.flash.geometry().plane_of(victim);
         let mut at = 0;
         while let Some(from) = self.flash.array().next_valid(victim, at) {
@@ -64,17 +63,6 @@ impl Space {
         self.flash.erase(victim, cause, sink);
         self.free.put(victim, self.flash.array());
         self.since_look[plane.0 as usize] += 1;
-    }
-
-    /// Whoever uses the space agrees where the pages of a block are. Beside the others that is cheap: all that moving them looks at,
-    /// anywhere in large tables, is looked at here in one go, so that the processor waits for many of these at a time.
-    fn check_owners(&self, block: BlockId, relocate: &dyn Relocate) {
-        let array = self.flash.array();
-        let next = |from: u32| array.next_valid(block, from);
-        let behind = |ppa: &Ppa| next(array.geometry().page_in_block(*ppa) + 1);
-        let strays =
-            std::iter::successors(next(0), behind).filter(|&ppa| !relocate.is_at(array.owner(ppa), ppa)).count();
-        assert!(strays == 0, "{strays} pages of block {} are not where their owners are", block.0);
     }
 
     /// Moves the least-worn closed block of `plane` if it lies too far behind, and if it is time to look.

@@ -34,10 +34,6 @@ pub struct PageMappedOptions {
 struct Map(Vec<Ppa>);
 
 impl Relocate for Map {
-    fn is_at(&self, owner: u32, at: Ppa) -> bool {
-        self.0[owner as usize] == at
-    }
-
     fn moved(&mut self, owner: u32, _: Ppa, to: Ppa) {
         self.0[owner as usize] = to;
     }

@@ -41,9 +41,6 @@ pub(super) const STREAMS: usize = 4;
 
 /// Who uses a space, told that a page has moved.
 pub trait Relocate {
-    /// Whether `owner` has what it has on page `at`, as this side knows.
-    fn is_at(&self, owner: u32, at: Ppa) -> bool;
-
     /// What `owner` said of page `from` is on page `to` now.
     fn moved(&mut self, owner: u32, from: Ppa, to: Ppa);
 

@@ -98,10 +98,6 @@ fn a_block_goes_through_its_states() {
 struct Owned(HashMap<u32, Ppa>);
 
 impl Relocate for Owned {
-    fn is_at(&self, owner: u32, at: Ppa) -> bool {
-        self.0.get(&owner) == Some(&at)
-    }
-
     fn moved(&mut self, owner: u32, from: Ppa, to: Ppa) {
         assert_eq!(self.0.insert(owner, to), Some(from), "owner {owner} was there");
     }

@@ -167,10 +167,6 @@ pub(super) fn reference(references: u32) -> u8 {
 }
 
 impl Relocate for Books {
-    fn is_at(&self, owner: u32, at: Ppa) -> bool {
-        self.is_mapped(self.owner(owner), at)
-    }
-
     /// Without a capacitor: a page that has left a block is nowhere once the block is erased and the log lost.
     fn owes_page(&self) -> bool {
         !self.has_capacitor && !self.log.is_empty()
