@@ -69,9 +69,7 @@ pub const DESIGN: NamedDesign = NamedDesign {
 pub const HISTORY_BYTES_MAX: u64 = history::CONTENT_ADDRESS_BYTES as u64;
 /// Bytes of RAM for each address that it may remember, at most: those of Nitro's indices, what the lists take where as many
 /// addresses as can be wait to be dropped, and the history, which a checkpoint takes as of one moment.
-pub const INDEX_BYTES_MAX: u64 = nitro::INDEX_BYTES_MAX + LISTS_BYTES_MAX + HISTORY_BYTES_MAX;
-/// Of them, those of the lists.
-pub const LISTS_BYTES_MAX: u64 = lists::ADDRESS_BYTES_MAX;
+pub const INDEX_BYTES_MAX: u64 = nitro::INDEX_BYTES_MAX + lists::ADDRESS_BYTES_MAX + HISTORY_BYTES_MAX;
 
 /// The design.
 pub struct CdArc {

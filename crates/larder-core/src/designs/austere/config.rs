@@ -66,8 +66,9 @@ impl AustereConfig {
         }
     }
 
-    /// The layout of a cache that runs over so many slots of `subchunk_bytes`: what a superblock says of a flash is enough for it.
-    pub fn of_slots(slots: u64, chunk_bytes: u32, subchunk_bytes: u32, bucket_slots: u32) -> AustereConfig {
+    /// The layout of a cache that runs over so many slots of a flash that is divided so: what a superblock says of a flash is enough for it.
+    pub fn of_layout(layout: &DesignLayout, slots: u64) -> AustereConfig {
+        let DesignLayout { chunk_bytes, slot_bytes: subchunk_bytes, bucket_slots, .. } = *layout;
         AustereConfig {
             data_bytes: slots * u64::from(subchunk_bytes),
             subchunk_bytes,
@@ -77,11 +78,6 @@ impl AustereConfig {
             large_counts_bytes_max: Some(slots),
             ..AustereConfig::new(0, chunk_bytes, true)
         }
-    }
-
-    /// The layout of a cache over so many slots of a flash that is divided so.
-    pub fn of_layout(layout: &DesignLayout, slots: u64) -> AustereConfig {
-        AustereConfig::of_slots(slots, layout.chunk_bytes, layout.slot_bytes, layout.bucket_slots)
     }
 
     /// Buckets of the FP index and of the LBA index.
