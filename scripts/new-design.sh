@@ -3,8 +3,9 @@
 # said, that a new design is a file of its own and a line in each table of names: neither the engine nor anything else that is there is
 # touched. Exit 0 if that holds and all suites pass.
 #
-# The design is scripts/new-design/fifo.rs. All is built in CARGO_TARGET_DIR if that is set, and the dependencies are not built again
-# where it is a folder that has them, else in a folder that goes with the copy. Nothing else is left behind, also where it fails.
+# The design is scripts/new-design/fifo.rs. All is built in target/new-design, where the dependencies stay for the next time. Never in the
+# folder of this tree itself: Cargo takes crates of two copies of one workspace for the same, and would go on with those that know the new
+# design. Nothing else is left behind, also where it fails.
 #
 # It shows that the compiler, the rules of the house and the suites below want nothing more than those lines. It does not run what is listed
 # nowhere here: the tests of larder-core and larder-sim, and those of the program with real clients.
@@ -41,11 +42,11 @@ undo+=("rm -rf --one-file-system '$work'")
 trap undo_all EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
-CARGO_TARGET_DIR=$(realpath -m "${CARGO_TARGET_DIR:-$work/target}")
-export CARGO_TARGET_DIR
+export CARGO_TARGET_DIR=$PWD/target/new-design
 tree=$work/tree
 mkdir "$tree"
-git archive HEAD | tar -x -C "$tree"
+# All as new as now, or Cargo would take what the last copy left for as new as this one.
+git archive HEAD | tar -x -m -C "$tree"
 cp "$design" "$work/design.rs"
 cd "$tree"
 git init -q
