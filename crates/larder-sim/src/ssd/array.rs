@@ -122,6 +122,12 @@ impl FlashArray {
         (block, left)
     }
 
+    /// A page will be given up, or be depended on again, soon.
+    pub fn prefetch(&self, ppa: Ppa) {
+        table::prefetch(&self.valid, ppa.0 as usize / 64);
+        table::prefetch(&self.blocks, self.geometry.block_of(ppa).0 as usize);
+    }
+
     /// Something depends on the invalid page `ppa` again: its bytes are still there (CAFTL section 1.3). Returns its
     /// block, and how many valid pages that has now.
     ///

@@ -46,6 +46,12 @@ impl Space {
     ) {
         self.victims.remove(victim);
         let plane = self.flash.geometry().plane_of(victim);
+        // A page's move is a few looks anywhere in large tables: those of all wait at once.
+        let mut at = 0;
+        while let Some(from) = self.flash.array().next_valid(victim, at) {
+            at = self.flash.geometry().page_in_block(from) + 1;
+            relocate.prefetch_move(self.flash.array().owner(from), from);
+        }
         let mut at = 0;
         while let Some(from) = self.flash.array().next_valid(victim, at) {
             at = self.flash.geometry().page_in_block(from) + 1;

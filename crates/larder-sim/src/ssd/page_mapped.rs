@@ -34,6 +34,10 @@ pub struct PageMappedOptions {
 struct Map(Vec<Ppa>);
 
 impl Relocate for Map {
+    fn prefetch_move(&self, owner: u32, _: Ppa) {
+        table::prefetch(&self.0, owner as usize);
+    }
+
     fn moved(&mut self, owner: u32, _: Ppa, to: Ppa) {
         self.0[owner as usize] = to;
     }

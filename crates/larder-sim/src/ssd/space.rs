@@ -44,6 +44,10 @@ pub trait Relocate {
     /// What `owner` said of page `from` is on page `to` now.
     fn moved(&mut self, owner: u32, from: Ppa, to: Ppa);
 
+    /// Page `from`, of which `owner` says what it holds, will be moved soon: what that looks at may be fetched
+    /// ([`table::prefetch`](super::table::prefetch)).
+    fn prefetch_move(&self, _owner: u32, _from: Ppa) {}
+
     /// Whether a page of the layer's own has to be programmed before a block may be erased, because flash knows nothing
     /// yet of what left the block.
     fn owes_page(&self) -> bool {

@@ -1,11 +1,12 @@
-//! Memory for a drive's large tables, in huge pages where the system has some.
+//! Memory for a drive's large tables, in huge pages where the system has some, and a word ahead of each look.
 //!
 //! Role: a drive's tables have hundreds of megabytes and are looked at anywhere, so that in pages of 4 KiB most looks miss the
 //! processor's translation cache, too. [`filled`] and [`zeroed`] give vectors whose memory the kernel is asked to back with huge pages
 //! (`madvise(2)`, `MADV_HUGEPAGE`) before anything is in it; `/sys/kernel/mm/transparent_hugepage/enabled` may say `never`, and
-//! then all is as it was.
+//! then all is as it was. A look at such a table still waits for memory, a tenth of a microsecond each. [`prefetch`] has the processor
+//! begin while something else is done, so that looks wait beside each other and not one after the other.
 //!
-//! Invariants: nothing depends on the answer. What is asked for changes how memory is mapped, never what is in it.
+//! Invariants: nothing depends on the answer. What is asked for changes how memory is mapped and when it is fetched, never what is in it.
 //!
 //! What it does not do: help tables that grow, which lie elsewhere each time.
 
@@ -27,6 +28,28 @@ pub fn zeroed<T: Clone + Default>(entries: usize) -> Vec<T> {
     ask_for_huge_pages(&mut table);
     table
 }
+
+/// The entry at `at`, if there is one, will be looked at soon.
+#[inline]
+pub fn prefetch<T>(table: &[T], at: usize) {
+    if let Some(entry) = table.get(at) {
+        prefetch_entry(entry);
+    }
+}
+
+/// This entry will be looked at soon: the processor begins to fetch it, and goes on.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+pub fn prefetch_entry<T>(entry: &T) {
+    use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+    // SAFETY: a prefetch is a hint, changes nothing that a program sees and faults nowhere; the entry is borrowed besides.
+    unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(entry).cast()) };
+}
+
+/// Elsewhere stable Rust has no such hint.
+#[cfg(not(target_arch = "x86_64"))]
+#[inline]
+pub fn prefetch_entry<T>(_: &T) {}
 
 #[cfg(target_os = "linux")]
 fn ask_for_huge_pages<T>(memory: &mut [T]) {

@@ -126,6 +126,13 @@ impl Books {
         }
     }
 
+    /// What the store says of this page changes soon.
+    pub fn prefetch_change(&self, ppa: Ppa) {
+        if self.pages.is_stored(ppa) {
+            self.store.prefetch(self.pages.digest(ppa));
+        }
+    }
+
     /// A page is programmed: what the store knew of its former content is gone at the latest now.
     pub fn reused(&mut self, ppa: Ppa) {
         if self.pages.is_stored(ppa) {
@@ -175,6 +182,15 @@ impl Relocate for Books {
     fn pay_page(&mut self, at: Ppa) -> u32 {
         let id = self.put_journal(at);
         self.word(Owner::Internal(id))
+    }
+
+    fn prefetch_move(&self, owner: u32, from: Ppa) {
+        self.prefetch_change(from);
+        match self.owner(owner) {
+            Owner::Page(lpn) => self.maps.prefetch(lpn),
+            Owner::Shared(vba) => self.maps.prefetch_shared(vba),
+            Owner::Internal(_) => {}
+        }
     }
 
     fn moved(&mut self, owner: u32, from: Ppa, to: Ppa) {

@@ -13,6 +13,7 @@
 use std::collections::{VecDeque, vec_deque};
 
 use super::{digest::Digest, maps::Location, store::Entry};
+use crate::ssd::table;
 
 /// See the module.
 #[derive(Debug)]
@@ -89,6 +90,22 @@ impl Bucket {
         let is_there = self.entries.get(place).is_some_and(|entry| entry.digest == digest);
         let comparisons = comparisons_by_halves(self.len(), place, is_there);
         (if is_there { Ok(place) } else { Err(place) }, comparisons)
+    }
+
+    /// Its first and its last will be looked at soon.
+    pub fn prefetch_ends(&self) {
+        self.entries.front().into_iter().chain(self.entries.back()).for_each(table::prefetch_entry);
+    }
+
+    /// `digest` will be searched for soon.
+    pub fn prefetch(&self, digest: Digest) {
+        let place = digest.expected_place(self.smallest, self.largest, self.len());
+        self.entries.get(place).into_iter().for_each(table::prefetch_entry);
+    }
+
+    /// The coldest will be looked for soon, from `first` on.
+    pub fn prefetch_coldest(&self, first: usize) {
+        self.entries.get(first).into_iter().for_each(table::prefetch_entry);
     }
 
     /// The entry of the fewest references, the first of equals from `first` on and around.

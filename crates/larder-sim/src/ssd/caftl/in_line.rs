@@ -39,6 +39,9 @@ impl Caftl {
 
     /// Writes a request; how many of its pages were there.
     pub(super) fn write_in_line(&mut self, pages: &[PageWrite], sink: &mut dyn Sink) -> u32 {
+        for page in pages {
+            self.books.maps.prefetch(page.lpn);
+        }
         if !self.options.in_line || !self.is_in_line_on {
             if self.options.in_line {
                 self.books.counts.pages_switched_off += pages.len() as u64;
@@ -98,7 +101,9 @@ impl Caftl {
             self.books.counts.crc_found += 1;
         }
         self.flash().hash(Hash::Sha1, Cause::Host, sink);
-        if let Some(entry) = self.books.store.look_up(digest)
+        let found = self.books.store.look_up(digest);
+        self.prefetch_release(page.lpn);
+        if let Some(entry) = found
             && self.refer(page.lpn, &entry)
         {
             self.settle(sink);
@@ -106,6 +111,18 @@ impl Caftl {
         }
         self.program(page, digest, true, sink);
         false
+    }
+
+    /// What `lpn` refers to will be given up soon.
+    fn prefetch_release(&self, lpn: Lpn) {
+        match self.books.maps.location(lpn).at() {
+            None => {}
+            Some(At::Page(ppa)) => {
+                self.space.array().prefetch(ppa);
+                self.books.pages.prefetch(ppa);
+            }
+            Some(At::Virtual(vba)) => self.books.maps.prefetch_shared(vba),
+        }
     }
 
     /// `lpn` refers to what the store has found. False where that was erased.
@@ -156,6 +173,10 @@ impl Caftl {
     fn program(&mut self, page: &PageWrite, digest: Digest, is_known: bool, sink: &mut dyn Sink) {
         let PageWrite { lpn, content } = *page;
         let ppa = self.append(Stream::Host, Owner::Page(lpn), Source::Host(lpn, content), Cause::Host, sink);
+        // Its fingerprint has come by now.
+        if let Some(At::Page(old)) = self.books.maps.location(lpn).at() {
+            self.books.prefetch_change(old);
+        }
         self.books.pages.hold(ppa, digest, is_known);
         self.books.pages.touch(ppa, true);
         // Only now: collection may have moved the old one.

@@ -137,6 +137,16 @@ impl Maps {
         self.primary[lpn.0 as usize]
     }
 
+    /// A page's entry of the primary table will be looked at soon.
+    pub fn prefetch(&self, lpn: Lpn) {
+        table::prefetch(&self.primary, lpn.0 as usize);
+    }
+
+    /// A VBA's entry of the secondary table will be looked at soon.
+    pub fn prefetch_shared(&self, vba: Vba) {
+        table::prefetch(&self.secondary, vba.0 as usize);
+    }
+
     /// What the secondary table says of a VBA.
     pub fn shared(&self, vba: Vba) -> Shared {
         self.secondary[vba.0 as usize]

@@ -123,6 +123,12 @@ impl Pages {
         self.digests[ppa.0 as usize]
     }
 
+    /// A page's fingerprint, and whether the store has it, will be looked at soon.
+    pub fn prefetch(&self, ppa: Ppa) {
+        table::prefetch(&self.digests, ppa.0 as usize);
+        table::prefetch(&self.stored.0, ppa.0 as usize / 64);
+    }
+
     /// Whether the drive has computed it.
     pub fn is_known(&self, ppa: Ppa) -> bool {
         self.known.get(ppa.0)

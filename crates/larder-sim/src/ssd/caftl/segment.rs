@@ -120,16 +120,36 @@ impl Segment {
         self.buckets.push(Bucket::with_capacity(capacity));
     }
 
+    /// `digest` will be looked for soon.
+    pub fn prefetch(&self, digest: Digest, options: &StoreOptions) {
+        if options.order == Order::Fingerprint {
+            let after = self.buckets.partition_point(|bucket| bucket.begins_below(digest));
+            if let Some(bucket) = self.buckets.get(after.saturating_sub(1)) {
+                bucket.prefetch(digest);
+            }
+        }
+    }
+
+    /// The coldest may be taken soon.
+    pub fn prefetch_coldest(&self) {
+        if let Some((bucket, first)) = self.next_to_give_way() {
+            self.buckets[bucket].prefetch_coldest(first);
+        }
+    }
+
+    /// The bucket whose turn it is, and the place from where on its coldest is looked for.
+    fn next_to_give_way(&self) -> Option<At> {
+        let turn = self.turn as usize;
+        let bucket = turn.checked_rem(self.buckets.len())?;
+        let first = (turn / self.buckets.len()).checked_rem(self.buckets[bucket].len())?;
+        Some((bucket, first))
+    }
+
     /// Takes the coldest entry out of the bucket whose turn it is; of equals, one after the other in turn, so that none
     /// stays for the value of its fingerprint. `None` where there is no bucket, or all of it is hotter than `reference`.
     pub fn take_coldest(&mut self, reference: u8) -> Option<Entry> {
-        let buckets = self.buckets.len();
-        if buckets == 0 {
-            return None;
-        }
-        let turn = self.turn as usize;
-        let bucket = &mut self.buckets[turn % buckets];
-        let first = turn / buckets % bucket.len();
+        let (bucket, first) = self.next_to_give_way()?;
+        let bucket = &mut self.buckets[bucket];
         let coldest = bucket.coldest(first)?;
         self.turn = self.turn.wrapping_add(1);
         if reference < bucket.entry(coldest).reference {
@@ -184,6 +204,7 @@ impl Segment {
                 target += 1;
             }
         }
+        self.buckets[target.min(room)..=target.max(room)].iter().for_each(Bucket::prefetch_ends);
         for at in (target..room).rev() {
             let [bucket, next] = &mut self.buckets[at..at + 2] else { panic!("a bucket and the next") };
             bucket.pass_up(next);

@@ -171,9 +171,16 @@ impl Store {
         &self.counts
     }
 
+    /// `digest` will be looked for soon.
+    pub fn prefetch(&self, digest: Digest) {
+        self.segments[self.segment(digest)].prefetch(digest, &self.options);
+    }
+
     /// The entry of `digest`: a lookup, which is counted.
     pub fn look_up(&mut self, digest: Digest) -> Option<Entry> {
-        let (found, compared) = self.segments[self.segment(digest)].find(digest, &self.options);
+        let segment = &self.segments[self.segment(digest)];
+        segment.prefetch_coldest();
+        let (found, compared) = segment.find(digest, &self.options);
         self.counts.lookups += 1;
         self.counts.comparisons += compared.all;
         self.counts.range_comparisons += compared.ranges;
