@@ -101,6 +101,7 @@ fn lay_out(
     options: &CreateOptions,
 ) -> Result<Layout, EngineError> {
     let slots_max = design.slots_max(options);
+    let flash_slots = u32::try_from(flash_bytes / u64::from(options.weu_bytes.max(1))).unwrap_or(u32::MAX);
     let slots_bytes_max = u64::from(slots_max) * u64::from(options.chunk_bytes);
     let buckets = design.buckets(options, flash_bytes);
     let mut layout = Layout::plan(LayoutRequest {
@@ -109,8 +110,8 @@ fn lay_out(
         chunk_bytes: options.chunk_bytes,
         weu_bytes: options.weu_bytes,
         sector_bytes,
-        // A content for each slot; of what is in buckets the indices speak.
-        fp_entries_max: (slots_max < u32::MAX && buckets.is_none()).then_some(slots_max.into()),
+        // A content for each slot, where the budget affords fewer than the flash has; of what is in buckets the indices speak.
+        fp_entries_max: (slots_max < flash_slots && buckets.is_none()).then_some(slots_max.into()),
         mappings_max: design.mappings_wanted(flash_bytes.min(slots_bytes_max), options.chunk_bytes)?,
         buckets,
         history: design.store.history(options),

@@ -86,6 +86,9 @@ pub fn run(args: &CreateArgs) -> Outcome {
     check_texts(args, &options)?;
     plan(flash.bytes, flash.sector_bytes, origin_bytes, &options)
         .map_err(|error| refused_plan(args, &flash, &options, &error))?;
+    let without_budget = CreateOptions { ram_budget_bytes: 0, ..options.clone() };
+    let slots_without_budget = plan(flash.bytes, flash.sector_bytes, origin_bytes, &without_budget)
+        .map_or(u32::MAX, |superblock| superblock.layout.slot_count);
     // (3) and (4)
     let (made, replaced) = flash.make(|device| {
         let replaced = block_on(superblock::read(device)).ok();
@@ -96,7 +99,7 @@ pub fn run(args: &CreateArgs) -> Outcome {
     if let Some((replaced, _)) = replaced.filter(|(replaced, _)| !control::is_served(&replaced.flash_uuid)) {
         StateDir::retire(&replaced, Some(&args.flash)).map_err(Failure::failed)?;
     }
-    output::say(&summary(args, &made))
+    output::say(&summary(args, &made, slots_without_budget))
 }
 
 /// The flash that a cache shall be on.
@@ -346,7 +349,7 @@ fn random<const N: usize>() -> Outcome<[u8; N]> {
     Ok(bytes)
 }
 
-fn summary(args: &CreateArgs, made: &Superblock) -> String {
+fn summary(args: &CreateArgs, made: &Superblock, slots_without_budget: u32) -> String {
     let layout = &made.layout;
     let dedup = if made.dedup && made.fp_index_percent > 0 { "deduplicated" } else { "not deduplicated" };
     let used = u64::from(layout.slot_count) * u64::from(layout.weu_bytes);
@@ -359,7 +362,7 @@ fn summary(args: &CreateArgs, made: &Superblock) -> String {
     // Of what a slot needs, less than one is left over; of what a bucket does, where they are whole.
     let step = u64::from(layout.weu_bytes) * u64::from(layout.bucket_slots.max(1));
     let mut notes = String::new();
-    if made.ram_budget_bytes > 0 && unused >= step {
+    if layout.slot_count < slots_without_budget && unused >= step {
         let more = match layout.chunk_bytes < CHUNK_BYTES_MAX {
             true => "a larger budget, or larger chunks, use more",
             false => "a larger budget uses more",

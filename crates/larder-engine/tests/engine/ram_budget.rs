@@ -6,6 +6,7 @@ use larder_device::{
 };
 use larder_engine::{
     Cache, Compression, CreateOptions, Tuning, WriteMode, create,
+    create::plan,
     designs::{self, EngineDesign},
 };
 use larder_format::StoreKind;
@@ -215,4 +216,20 @@ fn a_budget_too_small_for_an_index_is_refused() {
     assert!(error.contains("4096") && error.contains("1M"), "{error}");
     assert_eq!(flash.counters().writes, 0, "nothing was changed");
     runtime.kill();
+}
+
+/// A budget takes away what it does not afford, and nothing else: one for more than the flash has room for is as none.
+#[test]
+fn a_generous_budget_leaves_the_flash_as_it_is() {
+    let layout = |design: &EngineDesign, ram_budget_bytes| {
+        let mut options = CreateOptions { ram_budget_bytes, ..CreateOptions::default() };
+        design.fit(&mut options);
+        plan(64 << 20, 4096, 256 << 20, &options).expect("it fits").layout
+    };
+    for design in designs::DESIGNS {
+        let without = layout(design, 0);
+        for budget in [64u64, 256, 1024, 1 << 20].map(|mebibytes| mebibytes << 20) {
+            assert_eq!(layout(design, budget), without, "{} with {budget} bytes", design.name);
+        }
+    }
 }
