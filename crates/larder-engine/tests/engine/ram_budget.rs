@@ -218,7 +218,7 @@ fn a_budget_too_small_for_an_index_is_refused() {
     runtime.kill();
 }
 
-/// A budget takes away what it does not afford, and nothing else: one for more than the flash has room for is as none.
+/// A budget as large as the flash, or larger, is as none: it affords more slots than there can be.
 #[test]
 fn a_generous_budget_leaves_the_flash_as_it_is() {
     let layout = |design: &EngineDesign, ram_budget_bytes| {
