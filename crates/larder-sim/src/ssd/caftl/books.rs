@@ -185,9 +185,12 @@ impl Relocate for Books {
     }
 
     fn prefetch_move(&self, owner: u32, from: Ppa) {
-        self.prefetch_change(from);
         match self.owner(owner) {
-            Owner::Page(lpn) => self.maps.prefetch(lpn),
+            Owner::Page(lpn) => {
+                self.maps.prefetch(lpn);
+                // What the store says of a shared page names its VBA, and stays.
+                self.prefetch_change(from);
+            }
             Owner::Shared(vba) => self.maps.prefetch_shared(vba),
             Owner::Internal(_) => {}
         }

@@ -146,7 +146,7 @@ impl Segment {
     }
 
     /// Takes the coldest entry out of the bucket whose turn it is; of equals, one after the other in turn, so that none
-    /// stays for the value of its fingerprint. `None` where there is no bucket, or all of it is hotter than `reference`.
+    /// stays for the value of its fingerprint. `None` where there is no bucket or nothing in it, or all of it is hotter than `reference`.
     pub fn take_coldest(&mut self, reference: u8) -> Option<Entry> {
         let (bucket, first) = self.next_to_give_way()?;
         let bucket = &mut self.buckets[bucket];
@@ -204,7 +204,9 @@ impl Segment {
                 target += 1;
             }
         }
-        self.buckets[target.min(room)..=target.max(room)].iter().for_each(Bucket::prefetch_ends);
+        if room != target {
+            self.buckets[target.min(room)..=target.max(room)].iter().for_each(Bucket::prefetch_ends);
+        }
         for at in (target..room).rev() {
             let [bucket, next] = &mut self.buckets[at..at + 2] else { panic!("a bucket and the next") };
             bucket.pass_up(next);
