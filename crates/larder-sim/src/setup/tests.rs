@@ -143,6 +143,23 @@ fn what_is_too_small_is_refused_with_the_least_that_works() {
 }
 
 #[test]
+fn a_weu_that_is_too_large_for_the_flash_is_named_with_its_range() {
+    let with_weu = |weu: u32, flash: u64| Setup {
+        options: Options { weu_bytes: Some(weu), ..Options::default() },
+        ..setup("nitro", FlashAmount::Bytes(flash))
+    };
+    let sentence = refusal(&with_weu(4 << 20, 8 << 20));
+    assert_eq!(
+        sentence,
+        "weu is 4M, but has to be 512K to 1M here: with it a flash of 8M is too small; 32M is the least"
+    );
+    assert!(with_weu(1 << 20, 8 << 20).build(0).is_ok() && with_weu(2 << 20, 8 << 20).build(0).is_err());
+    // Where none does, it is the flash.
+    let sentence = refusal(&with_weu(4 << 20, 1 << 20));
+    assert!(sentence.starts_with("a flash of 1M is too small; "), "{sentence}");
+}
+
+#[test]
 fn a_ram_budget_is_kept_to_whatever_is_asked_of_the_cache() {
     for name in ["lru", "arc", "d-lru", "d-arc", "austere"] {
         for ram in [20_000, 100_000, 1_000_000] {

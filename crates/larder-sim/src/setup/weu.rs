@@ -24,6 +24,7 @@ use larder_core::{
 use larder_format::{
     CheckpointCounts,
     checkpoint::{DESIGN_PAGE_BYTES_MAX, checkpoint_bytes_max},
+    layout::WEU_BYTES_MIN,
     size::exact,
 };
 
@@ -69,7 +70,7 @@ fn options(setup: &Setup, flash: FlashSize, history_bytes: u64) -> Result<WeuOpt
         return Err("an extent is stored alone and uncompressed: leave out --compress on and --weu".to_owned());
     }
     let defaults = WeuSizing::new(flash, setup.chunk_bytes, setup.policy);
-    WeuSizing {
+    let sizing = WeuSizing {
         weu_bytes: weu_bytes.unwrap_or(defaults.weu_bytes),
         granularity: granularity.unwrap_or(defaults.granularity),
         fp_index_percent: if dedup == Some(false) { 0 } else { fp_index_percent.unwrap_or(100).into() },
@@ -77,8 +78,25 @@ fn options(setup: &Setup, flash: FlashSize, history_bytes: u64) -> Result<WeuOpt
         lba_entries,
         history_bytes,
         ..defaults
+    };
+    sizing.options().map_err(|sentence| match weu_bytes {
+        Some(asked) => with_range_of_weu(sentence, asked, sizing),
+        None => sentence,
+    })
+}
+
+/// A refusal of what smaller WEUs would fit, with the field and its range here.
+fn with_range_of_weu(sentence: String, asked: u32, sizing: WeuSizing) -> String {
+    let smaller = std::iter::successors(Some(asked / 2), |weu_bytes| Some(weu_bytes / 2));
+    let mut smaller = smaller.take_while(|weu_bytes| *weu_bytes >= WEU_BYTES_MIN);
+    match smaller.find(|&weu_bytes| WeuSizing { weu_bytes, ..sizing }.options().is_ok()) {
+        Some(most) => {
+            let [asked, least, most] = [asked, WEU_BYTES_MIN, most].map(|bytes| exact(bytes.into()));
+            let range = if least == most { least } else { format!("{least} to {most}") };
+            format!("weu is {asked}, but has to be {range} here: with it {sentence}")
+        }
+        None => sentence,
     }
-    .options()
 }
 
 /// The same with so few mappings and fingerprints that the indices fit `ram` bytes. All slots stay: with few mappings, WEUs
