@@ -17,6 +17,7 @@ use crate::{
     devices::{FlatRam, Memory},
     measure::{Res, median},
     report::Row,
+    threads::{seconds_of, thread_counts, times},
 };
 use larder_device::{IoBuf, IoError, driver::block_on, ram::RamDevice, rng::Rng};
 use larder_engine::{
@@ -24,12 +25,7 @@ use larder_engine::{
     designs::{DESIGNS, EngineDesign},
 };
 use larder_format::StoreKind;
-use std::{
-    hint::black_box,
-    sync::{Arc, Barrier},
-    thread,
-    time::Instant,
-};
+use std::{hint::black_box, sync::Arc};
 
 const CHUNK_BYTES: usize = 4096;
 /// Bytes in a cache, and in the memory that is copied.
@@ -37,7 +33,6 @@ const SET_BYTES: u64 = 256 << 20;
 /// Reads of each thread in a round: some hundredths of a second of them.
 const ROUND_READS: usize = 40_000;
 const ROUNDS: usize = 16;
-const THREADS_MAX: usize = 256;
 /// Chunks that are left out together, where one of them is not there.
 const GROUP: u64 = 64;
 
@@ -52,14 +47,6 @@ pub fn run(bench: &Options) -> Res<Vec<Row>> {
         rows.extend(design_rows(bench, &counts, design, memory)?);
     }
     Ok(rows)
-}
-
-/// 1, 2, 4 and so on, and as many as can run at once.
-fn thread_counts() -> Vec<usize> {
-    let cores = thread::available_parallelism().map_or(1, |cores| cores.get()).min(THREADS_MAX);
-    let mut counts: Vec<usize> = (0..).map(|power| 1 << power).take_while(|&count| count < cores).collect();
-    counts.push(cores);
-    counts
 }
 
 fn design_rows(bench: &Options, counts: &[usize], design: &EngineDesign, memory: &[u8]) -> Res<Vec<Row>> {
@@ -79,11 +66,13 @@ fn design_rows(bench: &Options, counts: &[usize], design: &EngineDesign, memory:
     // The first round warms up.
     for round in 0..=bench.scaled(ROUNDS) {
         for (at, &count) in counts.iter().enumerate() {
-            let read = rate_of(count, round as u64, &|seed| block_on(read_loop(&cache, &chunks, seed)))?;
-            let copied = rate_of(count, round as u64, &|seed| {
-                copy_loop(memory, seed);
-                Ok(())
+            let seed = |number: usize| (round as u64) << 16 | number as u64;
+            let reading = seconds_of(count, &|number| block_on(read_loop(&cache, &chunks, seed(number))))?;
+            let copying = seconds_of(count, &|number| {
+                copy_loop(memory, seed(number));
+                Ok::<_, IoError>(())
             })?;
+            let [read, copied] = [reading, copying].map(|seconds| (count * ROUND_READS) as f64 / seconds);
             if round > 0 {
                 reads[at].push(read);
                 copies[at].push(copied);
@@ -109,33 +98,6 @@ fn design_rows(bench: &Options, counts: &[usize], design: &EngineDesign, memory:
         }
     }
     Ok(rows)
-}
-
-/// The median of how many times the rate of one thread that of many is, round by round.
-fn times(many: &[f64], one: &[f64]) -> f64 {
-    median(many.iter().zip(one).map(|(many, one)| many / one).collect())
-}
-
-/// Reads a second of so many threads, from when all of them are ready to when the last is done.
-fn rate_of(count: usize, round: u64, work: &(impl Fn(u64) -> Result<(), IoError> + Sync)) -> Res<f64> {
-    let ready = Barrier::new(count + 1);
-    let ready = &ready;
-    let seconds = thread::scope(|scope| {
-        let thread_of = |number: usize| {
-            scope.spawn(move || {
-                ready.wait();
-                work(round << 16 | number as u64)
-            })
-        };
-        let threads: Vec<_> = (0..count).map(thread_of).collect();
-        ready.wait();
-        let began = Instant::now();
-        for thread in threads {
-            thread.join().map_err(|_| "a reading thread panicked")??;
-        }
-        Ok::<f64, Box<dyn std::error::Error>>(began.elapsed().as_secs_f64())
-    })?;
-    Ok((count * ROUND_READS) as f64 / seconds)
 }
 
 /// The chunks that hit, whichever of them are read, once none is dirty.
@@ -184,18 +146,5 @@ fn copy_loop(memory: &[u8], seed: u64) {
             buf.copy_from_slice(bytes);
         }
         black_box(crc_fast::crc32_iscsi(&buf));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn one_thread_comes_first_and_as_many_as_there_are_cores_last() {
-        let counts = thread_counts();
-        let cores = thread::available_parallelism().map_or(1, |cores| cores.get());
-        assert_eq!((counts[0], counts.last().copied()), (1, Some(cores.min(THREADS_MAX))));
-        assert!(counts.windows(2).all(|pair| pair[0] < pair[1] && pair[1] <= 2 * pair[0]), "{counts:?}");
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Role: one table on standard output and the same rows in `target/bench.json`. Each letter is a file: [`hits_ram`]
 //! (a), [`hits_flash`] (b), [`misses`] (c), [`writes`] (d, e), [`nbd`] (f), [`flushes`] (g), [`index_ram`] (h), [`recovery`] (i),
-//! [`no_flip`] (j), [`decisions`] (k), [`hits_threads`] (l).
+//! [`no_flip`] (j), [`decisions`] (k), [`hits_threads`] (l), [`writes_threads`] (m).
 //!
 //! Invariants: whatever is compared is measured in one run, in turns, and the median of the turns' ratios counts, since
 //! machines are noisy. An aim that is missed is printed as missed. Both sides touch as much memory, in the same pattern.
@@ -25,7 +25,9 @@ mod nbd;
 mod no_flip;
 mod recovery;
 mod report;
+mod threads;
 mod writes;
+mod writes_threads;
 
 use larder_device::driver::io_backend;
 use measure::Res;
@@ -37,7 +39,7 @@ static ALLOCATOR: alloc::Counting = alloc::Counting;
 
 const USAGE: &str = "usage: larder-bench [--only a,b,…] [--quick] [--dir FOLDER] [--json FILE]
 
-  --only LETTERS  measure these only (a to l)
+  --only LETTERS  measure these only (a to m)
   --quick         fewer and shorter rounds: a look, not a measurement
   --dir FOLDER    where scratch files go (default target/bench-scratch); (b) measures the file system there
   --json FILE     where the rows go (default target/bench.json)";
@@ -66,7 +68,7 @@ impl Options {
 
 type Bench = fn(&Options) -> Res<Vec<Row>>;
 
-const BENCHES: [(char, &str, Bench); 12] = [
+const BENCHES: [(char, &str, Bench); 13] = [
     ('a', "reads that hit, RAM", hits_ram::run),
     ('b', "reads that hit, flash file", hits_flash::run),
     ('c', "reads that miss", misses::run),
@@ -79,6 +81,7 @@ const BENCHES: [(char, &str, Bench); 12] = [
     ('j', "what no stale copy costs", no_flip::run),
     ('k', "decisions", decisions::run),
     ('l', "reads that hit, many threads", hits_threads::run),
+    ('m', "writes, many threads", writes_threads::run),
 ];
 
 fn options() -> Result<Options, String> {
@@ -91,7 +94,7 @@ fn options() -> Result<Options, String> {
             "--only" => {
                 let letters: Vec<char> = value()?.chars().filter(|c| *c != ',').collect();
                 if let Some(strange) = letters.iter().find(|c| !BENCHES.iter().any(|(letter, ..)| letter == *c)) {
-                    return Err(format!("no measurement is called \"{strange}\"; there are a to l"));
+                    return Err(format!("no measurement is called \"{strange}\"; there are a to m"));
                 }
                 options.only = Some(letters);
             }

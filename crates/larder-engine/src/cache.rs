@@ -103,6 +103,7 @@ impl Cache {
             runtime,
             geometry: found.geometry,
             codec,
+            mode: state.mode.clone(),
             state: StateLock::new(state, &stripes, tuning.share_after_reads),
             tuning,
             superblock: SuperblockKeeper::new(superblock),
@@ -194,7 +195,7 @@ impl Cache {
 
     /// The write mode.
     pub fn mode(&self) -> WriteMode {
-        self.shared.state.lock().mode
+        self.shared.mode.get()
     }
 
     /// The status now.
@@ -264,7 +265,7 @@ fn volume_info(superblock: &Superblock, geometry: &Geometry, state: &State, orig
         optimal_io_bytes: geometry.chunk_bytes as u32,
         request_bytes_max: REQUEST_BYTES_MAX,
         discard_zeroes: true,
-        zeroes_fast: state.mode == WriteMode::Back || origin.info().zeroes_fast,
+        zeroes_fast: state.mode.get() == WriteMode::Back || origin.info().zeroes_fast,
         read_only: false,
     }
 }
@@ -284,7 +285,7 @@ async fn begin(shared: &Arc<Shared>, emptied: bool) -> Result<(), EngineError> {
             superblock.state_dir = state_dir;
         })
         .await?;
-    let mode = shared.state.lock().mode;
+    let mode = shared.mode.get();
     shared.note_mode(mode).await?;
     shared.spawn_counted(shared.clone().committer());
     // Nothing waits for the log yet, so that a checkpoint needs no room in it, however full it is. One that fails is tried
@@ -343,7 +344,7 @@ impl BlockDevice for Cache {
     fn write_zeroes(&self, offset: u64, len: u64, flags: ZeroFlags) -> IoFuture<()> {
         let shared = self.shared.clone();
         IoFuture::boxed(async move {
-            let slow = shared.state.lock().mode != WriteMode::Back && !shared.origin.info().zeroes_fast;
+            let slow = shared.mode.get() != WriteMode::Back && !shared.origin.info().zeroes_fast;
             if flags.fast_only && slow {
                 return Err(IoError::new(IoErrorKind::Unsupported, IoOp::WriteZeroes, offset, len));
             }

@@ -356,7 +356,7 @@ impl Shared {
         let header = write_blocks(&*self.flash, &self.geometry, &target, &damaged, design, self.history()).await?;
         self.counters.flash_metadata_bytes_written.fetch_add(header.total_bytes, Relaxed);
         // (3)
-        if self.state.lock().mode != WriteMode::Back {
+        if self.mode.get() != WriteMode::Back {
             self.flush_origin().await?;
         }
         self.commit_everything(true).await?;

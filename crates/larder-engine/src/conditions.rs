@@ -111,7 +111,7 @@ impl Shared {
             let what = format!("the origin fails ({error}){rest}");
             add(name, Severity::Degraded, what);
         }
-        if state.mode == WriteMode::Back && state.flash_failed.is_none() && self.too_dirty(state) {
+        if state.mode.get() == WriteMode::Back && state.flash_failed.is_none() && self.too_dirty(state) {
             let what = "the flash is full of dirty data: writes wait for destaging".into();
             add("full_of_dirty_data", Severity::Warning, what);
         }

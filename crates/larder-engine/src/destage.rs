@@ -80,7 +80,8 @@ impl Shared {
         }
     }
 
-    fn destage_due(&self, state: &State) -> bool {
+    /// Whether the low watermark is passed.
+    pub(crate) fn destage_due(&self, state: &State) -> bool {
         let dirty = state.design.dirty_counts();
         if state.flash_failed.is_some() {
             // All that can be read shall be on the origin.

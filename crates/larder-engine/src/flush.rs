@@ -42,7 +42,7 @@ impl Shared {
         self.counters.flushes.fetch_add(1, Relaxed);
         let (mode, upto) = {
             let state = self.state.lock();
-            (state.mode, state.log.next_seq())
+            (state.mode.get(), state.log.next_seq())
         };
         if mode != WriteMode::Back {
             return self.flush_origin_for(asker).await;

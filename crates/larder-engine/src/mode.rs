@@ -10,7 +10,30 @@ use crate::{error::EngineError, shared::Shared, tickets::Ticket, unflushed::Aske
 use larder_core::Lba;
 use larder_device::runtime::compute;
 use larder_format::WriteMode;
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU8, Ordering::*},
+};
+
+/// The write mode that is in force. Who has a ticket of any chunk may rely on it: a switch takes one of the whole volume. So no write
+/// asks for the state to know it.
+pub struct CurrentMode(AtomicU8);
+
+impl CurrentMode {
+    /// In force from the opening on.
+    pub fn new(mode: WriteMode) -> CurrentMode {
+        CurrentMode(AtomicU8::new(mode.code()))
+    }
+
+    /// The mode.
+    pub fn get(&self) -> WriteMode {
+        WriteMode::from_code(self.0.load(Acquire)).expect("a mode was stored")
+    }
+
+    fn set(&self, mode: WriteMode) {
+        self.0.store(mode.code(), Release);
+    }
+}
 
 impl Shared {
     /// Sets the write mode; returns when it is durable, and, for the modes without dirty data, when there is none.
@@ -22,7 +45,7 @@ impl Shared {
         // One switch at a time: what one that is over told the keeper would outlast what the other did.
         let turn = self.mode_switches.ask(Lba(0), 1).granted().await;
         let (this, asker) = (self.clone(), asker.clone());
-        if self.state.lock().mode == mode {
+        if self.mode.get() == mode {
             return self.to_its_end(async move { this.set_again(mode, turn).await }).await;
         }
         self.refuse_if_flash_failed()?;
@@ -57,7 +80,7 @@ impl Shared {
             let why = self.why_dirty(&before);
             return Err(EngineError::Invalid(format!("the origin is not complete: {why}")));
         }
-        if self.state.lock().mode != WriteMode::Back {
+        if self.mode.get() != WriteMode::Back {
             // From here on FLUSH asks the flash alone: what the origin holds unflushed becomes durable first.
             self.flush_origin_for(asker).await?;
         }
@@ -72,7 +95,7 @@ impl Shared {
             let _ = self.superblock.update(&*self.flash, &self.counters, |_| {}).await;
             return Err(error);
         }
-        self.state.lock().mode = mode;
+        self.mode.set(mode);
         if mode != WriteMode::Back {
             self.note_mode(mode).await?;
         }

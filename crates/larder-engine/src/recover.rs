@@ -16,6 +16,7 @@ use crate::{
     error::EngineError,
     fence::Fence,
     log_area::LogArea,
+    mode::CurrentMode,
     origin_changes::OriginChanges,
     prefetch::PrefetchBuffer,
     replay::Replay,
@@ -35,7 +36,10 @@ use larder_core::{
 };
 use larder_device::BlockDevice;
 use larder_format::{CheckpointCounts, Superblock};
-use std::collections::{BTreeMap, VecDeque};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
 
 /// The smallest RAM budget, in bytes.
 pub const RAM_BUDGET_BYTES_MIN: u64 = 1 << 20;
@@ -245,7 +249,7 @@ pub async fn recover_by(
         superblock.mode = replay.mode;
     }
     let state = State {
-        mode: replay.mode,
+        mode: Arc::new(CurrentMode::new(replay.mode)),
         design: replay.design,
         decisions: tuning.decisions.clone(),
         versions: Versions::default(),

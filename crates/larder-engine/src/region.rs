@@ -147,7 +147,7 @@ impl Shared {
     }
 
     /// Reads metadata slots of one block, and tells the design.
-    async fn inform_of_block(self: &Arc<Self>, slots: &[SlotId]) {
+    pub(crate) async fn inform_of_block(self: &Arc<Self>, slots: &[SlotId]) {
         let Some(&first) = slots.first() else { return };
         let turn = self.region_turn(first).granted().await;
         let read = self.read_block(first).await;

@@ -310,35 +310,33 @@ impl Shared {
         decide: impl FnOnce(&mut State, Place) -> R,
     ) -> Result<R, EngineError> {
         loop {
-            if let RecordOf::Chunk(Some(fingerprint)) = &record.of {
-                self.inform(Question::Content(fingerprint)).await;
-            }
             let room = self.signals.room.listen();
             let written = self.signals.segments.listen();
-            let crowded = {
+            let (unread, crowded) = {
                 let mut state = self.state.lock();
                 state.check_flash()?;
                 // A write of a cache that was dropped sends nothing more.
                 self.check_open()?;
-                if let RecordOf::Chunk(Some(fingerprint)) = &record.of
-                    && state.design.unread(Question::Content(fingerprint)).is_some()
-                {
-                    continue;
-                }
                 let crowded =
                     state.in_flight.len() >= IN_FLIGHT_SEGMENTS_MAX || state.in_flight_bytes() >= IN_FLIGHT_BYTES_MAX;
-                let answer = match still_wanted(&mut state) {
-                    Some(answer) => Some(answer),
-                    None => match self.place(&mut state, &record, crowded) {
-                        Some(place) => return Ok(self.stored(state, |state| decide(state, place))),
-                        None => None,
-                    },
+                let unread = match &record.of {
+                    RecordOf::Chunk(Some(fingerprint)) => state.design.unread(Question::Content(fingerprint)),
+                    RecordOf::Chunk(None) | RecordOf::Fragment(_) => None,
                 };
-                if let Some(answer) = answer {
-                    return Ok(self.stored(state, |_| answer));
+                if unread.is_none() {
+                    if let Some(answer) = still_wanted(&mut state) {
+                        return Ok(self.decide(state, |_| answer));
+                    }
+                    if let Some(place) = self.place(&mut state, &record, crowded) {
+                        return Ok(self.decide(state, |state| decide(state, place)));
+                    }
                 }
-                crowded
+                (unread, crowded)
             };
+            if let Some(slot) = unread {
+                self.inform_of_block(&[slot]).await;
+                continue;
+            }
             self.send_segments();
             if !crowded {
                 self.refuse_if_draining()?;
@@ -376,13 +374,20 @@ impl Shared {
         state.append(record, self.geometry.flash_tag)
     }
 
-    /// Decides, under the lock that is given back then, and has what that closed or changed written.
-    fn stored<R>(self: &Arc<Self>, mut state: StateGuard<'_, State>, decide: impl FnOnce(&mut State) -> R) -> R {
+    /// Decides what something maps to, under the lock that is given back then; has what that closed or changed written, and what is
+    /// too dirty now destaged.
+    pub(crate) fn decide<R>(
+        self: &Arc<Self>,
+        mut state: StateGuard<'_, State>,
+        decide: impl FnOnce(&mut State) -> R,
+    ) -> R {
         let decision = decide(&mut state);
-        let kick = !state.outbox.is_empty();
+        let outgoing = self.take_outbox(&mut state);
+        let is_due = self.destage_due(&state);
         drop(state);
-        if kick {
-            self.send_segments();
+        self.send(outgoing);
+        if is_due {
+            self.signals.destage_wanted.notify();
         }
         decision
     }

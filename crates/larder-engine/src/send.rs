@@ -5,7 +5,7 @@
 //!
 //! What it does not do: flush the device; a written segment is volatile until [`flush`](crate::flush) has run.
 
-use crate::{segment::InFlightSegment, shared::Shared, tickets::Ticket};
+use crate::{segment::InFlightSegment, shared::Shared, state::State, tickets::Ticket};
 use larder_core::{
     Lba, SlotId,
     decisions::{Answer, Event},
@@ -13,44 +13,60 @@ use larder_core::{
 use larder_device::{IoResult, SharedBuf, WriteFlags};
 use std::sync::{Arc, atomic::Ordering::*};
 
+/// A closed segment, or a metadata slot that changed, on its way to the flash.
+pub(crate) struct Outgoing {
+    seq: u64,
+    slot: SlotId,
+    start: u32,
+    data: SharedBuf,
+    is_entry: bool,
+    /// The slot was freed before a restart: nothing says whether its trim reached the device.
+    untrimmed: bool,
+    turn: Ticket,
+}
+
 impl Shared {
     /// Hands closed segments to the flash device.
     pub fn send_segments(self: &Arc<Self>) {
-        let turns: Vec<(u64, Ticket)> = {
-            let mut state = self.state.lock();
-            let outbox = std::mem::take(&mut state.outbox);
-            // Asked for under the lock, so that a slot's segments are written in their order.
-            let turn_of = |segment: &InFlightSegment| match segment.is_entry {
-                false => self.slot_turns.ask(Lba(segment.slot.0.into()), 1),
-                true => self.region_turn(segment.slot),
+        let outgoing = self.take_outbox(&mut self.state.lock());
+        self.send(outgoing);
+    }
+
+    /// What is to be written since this was asked last, each with its turn: asked for under the lock, so that a slot's segments are
+    /// written in their order.
+    pub(crate) fn take_outbox(&self, state: &mut State) -> Vec<Outgoing> {
+        let mut outgoing = Vec::with_capacity(state.outbox.len());
+        for seq in std::mem::take(&mut state.outbox) {
+            let Some(segment) = state.in_flight.iter().find(|segment| segment.seq == seq) else { continue };
+            let InFlightSegment { slot, start, is_entry, ref data, .. } = *segment;
+            let (data, untrimmed) = (data.clone(), &mut state.untrimmed[slot.0 as usize]);
+            let (turn, untrimmed) = match is_entry {
+                true => (self.region_turn(slot), false),
+                false => (self.slot_turns.ask(Lba(slot.0.into()), 1), std::mem::replace(untrimmed, false)),
             };
-            let of = |seq| state.in_flight.iter().find(|segment| segment.seq == seq);
-            outbox.iter().filter_map(|&seq| Some((seq, turn_of(of(seq)?)))).collect()
-        };
-        for (seq, turn) in turns {
+            outgoing.push(Outgoing { seq, slot, start, data, is_entry, untrimmed, turn });
+        }
+        outgoing
+    }
+
+    /// Hands to the flash device what was taken.
+    pub(crate) fn send(self: &Arc<Self>, outgoing: Vec<Outgoing>) {
+        for one in outgoing {
             let this = self.clone();
-            self.spawn_counted(async move {
-                let _turn = turn.granted().await;
-                this.write_segment(seq).await;
-            });
+            self.spawn_counted(async move { this.write_out(one).await });
         }
     }
 
-    async fn write_segment(self: &Arc<Self>, seq: u64) {
-        let Some((slot, start, data, is_entry)) = ({
-            let state = self.state.lock();
-            let found = state.in_flight.iter().find(|segment| segment.seq == seq);
-            found.map(|segment| (segment.slot, segment.start, segment.data.clone(), segment.is_entry))
-        }) else {
-            return;
-        };
+    async fn write_out(self: &Arc<Self>, outgoing: Outgoing) {
+        let Outgoing { seq, slot, start, data, is_entry, untrimmed, turn } = outgoing;
+        let _turn = turn.granted().await;
         let bytes = data.len() as u64;
         let result = match is_entry {
             true => self.write_entry(slot, seq).await,
-            false => self.write_data(slot, start, data).await.map(|()| None),
+            false => self.write_data(slot, (start, untrimmed), data).await.map(|()| None),
         };
         let result = result.map_err(|error| self.fail_flash(error));
-        let sends = {
+        let outgoing = {
             let mut state = self.state.lock();
             let Some(at) = state.in_flight.iter().position(|segment| segment.seq == seq) else { return };
             match result {
@@ -71,20 +87,17 @@ impl Shared {
                 Err(_) => state.in_flight[at].failed = true,
             }
             // Metadata slots that may name what was written.
-            !state.outbox.is_empty()
+            self.take_outbox(&mut state)
         };
         self.signals.segments.notify();
         self.signals.room.notify();
-        if sends {
-            self.send_segments();
-        }
+        self.send(outgoing);
     }
 
     /// Writes a segment, or a record that has its own slots.
-    async fn write_data(&self, slot: SlotId, start: u32, data: SharedBuf) -> IoResult<()> {
-        let untrimmed = std::mem::replace(&mut self.state.lock().untrimmed[slot.0 as usize], false);
+    async fn write_data(&self, slot: SlotId, (start, untrimmed): (u32, bool), data: SharedBuf) -> IoResult<()> {
         if untrimmed && start == 0 && self.geometry.store.trims_slots() {
-            // Freed before a restart: nothing says whether its trim reached the device. A failed trim costs wear, not data.
+            // A failed trim costs wear, not data.
             let weu_bytes = u64::from(self.geometry.layout.weu_bytes);
             let _ = self.flash.discard(self.geometry.flash_offset(slot, 0), weu_bytes).await;
         }

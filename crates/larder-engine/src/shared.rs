@@ -8,6 +8,7 @@ use crate::{
     config::Tuning,
     error::EngineError,
     log_room::Reservations,
+    mode::CurrentMode,
     pins::Pins,
     state::State,
     state_lock::StateLock,
@@ -135,6 +136,8 @@ pub struct Shared {
     pub stripes: Stripes,
     /// The superblock and its twin.
     pub superblock: SuperblockKeeper,
+    /// The write mode.
+    pub mode: Arc<CurrentMode>,
     /// Switches of the write mode.
     pub mode_switches: Arc<Tickets>,
     /// Flushes of the origin, one at a time.

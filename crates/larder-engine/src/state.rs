@@ -16,6 +16,7 @@ use crate::{
     error::EngineError,
     fence::Fence,
     log_area::LogArea,
+    mode::CurrentMode,
     origin_changes::OriginChanges,
     prefetch::PrefetchBuffer,
     segment::{InFlightSegment, OpenWeu},
@@ -36,6 +37,7 @@ use larder_device::{IoError, SharedBuf};
 use larder_format::{Encoding, LogEntry, WriteMode};
 use std::{
     collections::{BTreeMap, VecDeque},
+    sync::Arc,
     time::Duration,
 };
 
@@ -156,8 +158,8 @@ pub struct State {
     pub design: Box<dyn Design>,
     /// Is told of them.
     pub decisions: DecisionLog,
-    /// The write mode.
-    pub mode: WriteMode,
+    /// The write mode, which [`Shared`](crate::shared::Shared) has, too.
+    pub mode: Arc<CurrentMode>,
     /// Versions of chunks, against stale fills.
     pub versions: Versions,
     /// Sequential streams.

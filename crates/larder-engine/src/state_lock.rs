@@ -41,10 +41,10 @@ const TOUCHES_MAX: usize = 32;
 /// Times that a look is tried while others turn the sharing on and off.
 const TRIES_MAX: usize = 4;
 
-/// Times that a thread looks again whether touches are applied, before it parks.
+/// Times that a thread looks again whether touches are applied, or the lock is free, before it parks.
 const SPINS_MAX: u32 = 64;
-/// Pauses of the processor between.
-const PAUSES: u32 = 8;
+/// Pauses of the processor between, at most: one the first time, and each time one more.
+const PAUSES_MAX: u32 = 8;
 
 /// What a [`StateLock`] can guard.
 pub trait Touched {
@@ -112,7 +112,7 @@ impl<T: Touched> StateLock<T> {
 
     /// The state for this thread alone, all touches applied.
     pub fn lock(&self) -> StateGuard<'_, T> {
-        let mut looks = self.exclusive.lock();
+        let mut looks = lock_soon(&self.exclusive);
         looks.in_a_row = 0;
         looks.share = self.share_after == 0;
         if self.sharing.load(Relaxed) {
@@ -162,7 +162,7 @@ impl<T: Touched> StateLock<T> {
 
     /// The lock, for a look; `None` where looks are shared by now.
     fn lock_to_look(&self) -> Option<StateGuard<'_, T>> {
-        let mut looks = self.exclusive.lock();
+        let mut looks = lock_soon(&self.exclusive);
         if self.sharing.load(Relaxed) {
             return None;
         }
@@ -177,12 +177,12 @@ impl<T: Touched> StateLock<T> {
         // Whoever has the lock applies this stripe's touches with all others, mostly: then there is nothing to wait for.
         let is_full = || self.stripes[stripe.0].try_lock().is_none_or(|touches| touches.len == TOUCHES_MAX);
         let mut looks = None;
-        for _ in 0..SPINS_MAX {
+        for spin in 0..SPINS_MAX {
             looks = self.exclusive.try_lock();
             if looks.is_some() || !is_full() {
                 break;
             }
-            pause();
+            pause(spin);
         }
         if !is_full() {
             return;
@@ -211,7 +211,7 @@ impl<T: Touched> StateLock<T> {
     }
 }
 
-/// Locks what is held for microseconds, by who applies touches or looks: parking this thread and waking it would take longer.
+/// Locks what is held for microseconds, by who decides, applies touches or looks: parking this thread and waking it would take longer.
 #[inline]
 fn lock_soon<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     match mutex.try_lock() {
@@ -222,8 +222,8 @@ fn lock_soon<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cold]
 fn wait_soon<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    for _ in 0..SPINS_MAX {
-        pause();
+    for spin in 0..SPINS_MAX {
+        pause(spin);
         if let Some(guard) = mutex.try_lock() {
             return guard;
         }
@@ -232,9 +232,9 @@ fn wait_soon<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock()
 }
 
-/// A fraction of a microsecond.
-fn pause() {
-    (0..PAUSES).for_each(|_| std::hint::spin_loop());
+/// A fraction of a microsecond: short at first, for most decisions are.
+fn pause(spin: u32) {
+    (0..=spin.min(PAUSES_MAX - 1)).for_each(|_| std::hint::spin_loop());
 }
 
 impl<T: Touched> Deref for StateGuard<'_, T> {

@@ -355,7 +355,7 @@ impl Status {
         let stored_chunks = with_content.saturating_sub(counts.duplicate_chunks);
         Status {
             design: designs::find(superblock.design).map_or("unknown", |design| design.name),
-            mode: mode_name(state.mode),
+            mode: mode_name(state.mode.get()),
             health: health_of(&conditions),
             degraded: state.flash_failed.is_some(),
             conditions,

@@ -10,18 +10,19 @@ use parking_lot::Mutex;
 use std::{
     future::{Future, poll_fn},
     pin::{Pin, pin},
-    sync::atomic::{AtomicU32, Ordering::AcqRel},
+    sync::atomic::{
+        AtomicU32, AtomicU64,
+        Ordering::{AcqRel, Acquire},
+    },
     task::{Context, Poll, Waker},
 };
 
 /// Something that changes, and tasks that wait for it to.
 #[derive(Default)]
-pub struct Notify(Mutex<Waiting>);
-
-#[derive(Default)]
-struct Waiting {
-    epoch: u64,
-    wakers: Vec<Waker>,
+pub struct Notify {
+    /// Changes so far. Counted under the lock, and looked at without it, so that who only listens disturbs nobody.
+    epoch: AtomicU64,
+    wakers: Mutex<Vec<Waker>>,
 }
 
 /// Waits for the first change after it was made.
@@ -33,15 +34,15 @@ pub struct Listener<'a> {
 impl Notify {
     /// A listener for the next change. Make it, check the condition, then wait.
     pub fn listen(&self) -> Listener<'_> {
-        Listener { notify: self, epoch: self.0.lock().epoch }
+        Listener { notify: self, epoch: self.epoch.load(Acquire) }
     }
 
     /// Tells every listener.
     pub fn notify(&self) {
         let wakers = {
-            let mut waiting = self.0.lock();
-            waiting.epoch += 1;
-            std::mem::take(&mut waiting.wakers)
+            let mut wakers = self.wakers.lock();
+            self.epoch.fetch_add(1, AcqRel);
+            std::mem::take(&mut *wakers)
         };
         wakers.into_iter().for_each(Waker::wake);
     }
@@ -51,12 +52,12 @@ impl Future for Listener<'_> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let mut waiting = self.notify.0.lock();
-        if waiting.epoch != self.epoch {
+        let mut wakers = self.notify.wakers.lock();
+        if self.notify.epoch.load(Acquire) != self.epoch {
             return Poll::Ready(());
         }
-        if !waiting.wakers.iter().any(|waker| waker.will_wake(cx.waker())) {
-            waiting.wakers.push(cx.waker().clone());
+        if !wakers.iter().any(|waker| waker.will_wake(cx.waker())) {
+            wakers.push(cx.waker().clone());
         }
         Poll::Pending
     }

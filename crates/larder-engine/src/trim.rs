@@ -32,7 +32,7 @@ impl Shared {
         self.check_open()?;
         self.counters.trims.fetch_add(1, Relaxed);
         self.counters.trim_bytes.fetch_add(len, Relaxed);
-        let mode = self.state.lock().mode;
+        let mode = self.mode.get();
         if mode == WriteMode::Back {
             match self.zero_in_cache(offset, len, flags).await {
                 Err(EngineError::FlashFailed(_)) => {}
@@ -90,7 +90,7 @@ impl Shared {
         }
         let mut at = whole_first;
         while at < whole_end {
-            let _room = self.wait_until_writable().await?;
+            let (_room, ()) = self.wait_until_writable(|_| ()).await?;
             self.wait_for_runs().await?;
             let count = CHUNKS_A_STEP.min(whole_end - at);
             seq = self.state.lock().trim(Lba(at), count, no_hole)?;
@@ -108,7 +108,7 @@ impl Shared {
         let mut at = from;
         let mut seq = 0;
         while at < to {
-            let _room = self.wait_until_writable().await?;
+            let (_room, ()) = self.wait_until_writable(|_| ()).await?;
             let (lba, _) = self.geometry.chunks_of(at, 1);
             let start = self.geometry.offset_of(lba);
             let end = to.min(start + self.geometry.chunk_len(lba) as u64);

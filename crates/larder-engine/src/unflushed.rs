@@ -126,7 +126,7 @@ impl State {
     /// Whether clean mappings become durable only after a flush of the origin. In write-back they need none: what
     /// destaging writes and has not flushed is dirty still.
     fn origin_matters(&self) -> bool {
-        self.mode != WriteMode::Back && self.origin_is_unflushed()
+        self.mode.get() != WriteMode::Back && self.origin_is_unflushed()
     }
 
     /// Whether the origin may lack, after a power loss, what was written to it.
@@ -187,12 +187,12 @@ impl State {
         self.origin_flush_failures += 1;
         self.origin_flushes.last_error = Some(error.clone());
         self.origin_changes.flush_failed();
-        if self.mode != WriteMode::Back || self.flash_failed.is_some() {
+        if self.mode.get() != WriteMode::Back || self.flash_failed.is_some() {
             let failure = (self.origin_flush_failures, error.clone());
             self.origin_flushes.untold = [Some(failure.clone()), Some(failure)];
         }
         let mut lost = self.unflushed.take_below(u64::MAX);
-        if self.mode != WriteMode::Back {
+        if self.mode.get() != WriteMode::Back {
             // They would come here when their records are written, as if nothing had been.
             let open = self.open.iter_mut().flatten().map(|open| &mut open.awaiting);
             let in_flight = self.in_flight.iter_mut().map(|segment| &mut segment.awaiting);
@@ -259,11 +259,9 @@ impl Shared {
             }
         }
         // Metadata slots that waited for it.
-        let sends = !state.outbox.is_empty();
+        let outgoing = self.take_outbox(&mut state);
         drop(state);
-        if sends {
-            self.send_segments();
-        }
+        self.send(outgoing);
         result
     }
 

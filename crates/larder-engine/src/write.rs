@@ -45,7 +45,7 @@ impl Shared {
         let (first, count) = self.geometry.chunks_of(offset, data.len() as u64);
         let ticket = self.tickets.ask(first, count).granted().await;
         self.check_open()?;
-        let mode = self.state.lock().mode;
+        let mode = self.mode.get();
         self.counters.writes.fetch_add(1, Relaxed);
         self.counters.write_bytes.fetch_add(data.len() as u64, Relaxed);
         if mode == WriteMode::Back {

@@ -53,6 +53,24 @@ pub enum Prepared {
     },
 }
 
+/// What fingerprinting found out about a chunk.
+#[derive(Clone, Copy)]
+enum Hashed {
+    /// It is all zeroes.
+    Zero,
+    /// Its fingerprint, unless deduplication is off.
+    Content(Option<Fingerprint>),
+}
+
+impl Hashed {
+    fn content(self) -> Option<Fingerprint> {
+        match self {
+            Hashed::Zero => None,
+            Hashed::Content(fingerprint) => fingerprint,
+        }
+    }
+}
+
 impl Prepared {
     /// Its fingerprint, if it has one.
     fn fingerprint(&self) -> Option<Fingerprint> {
@@ -76,18 +94,28 @@ enum Base {
 impl Shared {
     /// Fingerprints a chunk and compresses it if its content is not known. Pure computing but for one look at the index.
     pub fn prepare(&self, chunk: &[u8]) -> Prepared {
+        let hashed = self.hash(chunk);
+        let is_known = hashed.content().is_some_and(|fingerprint| self.state.lock().knows(fingerprint));
+        self.prepare_hashed(chunk, hashed, is_known)
+    }
+
+    /// Fingerprints a chunk. Pure computing.
+    fn hash(&self, chunk: &[u8]) -> Hashed {
         if !self.geometry.store.stores_zeroes() && is_zero(chunk) {
-            return Prepared::Zero;
+            return Hashed::Zero;
         }
-        let mut padded = Vec::new();
-        let chunk = self.padded(chunk, &mut padded);
-        let fingerprint = self.codec.fingerprint(chunk);
-        if let Some(fingerprint) = fingerprint
-            && self.state.lock().knows(fingerprint)
-        {
-            return Prepared::Known { fingerprint };
+        Hashed::Content(self.codec.fingerprint(self.padded(chunk, &mut Vec::new())))
+    }
+
+    /// Compresses a chunk if its content is not known. Pure computing.
+    fn prepare_hashed(&self, chunk: &[u8], hashed: Hashed, is_known: bool) -> Prepared {
+        match hashed {
+            Hashed::Zero => Prepared::Zero,
+            Hashed::Content(Some(fingerprint)) if is_known => Prepared::Known { fingerprint },
+            Hashed::Content(fingerprint) => {
+                Prepared::New { fingerprint, encoded: self.codec.encode(self.padded(chunk, &mut Vec::new())) }
+            }
         }
-        Prepared::New { fingerprint, encoded: self.codec.encode(chunk) }
     }
 
     /// `chunk`, padded with zeroes where it is the volume's short last one.
@@ -111,7 +139,6 @@ impl Shared {
         let mut asked_below = first.0;
         let mut seq = 0;
         for lba in (first.0..first.0 + count).map(Lba) {
-            let _room = self.wait_until_writable().await?;
             let start = self.geometry.offset_of(lba);
             let len = self.geometry.chunk_len(lba) as u64;
             let (from, to) = (offset.max(start), end.min(start + len));
@@ -133,19 +160,23 @@ impl Shared {
                     next_ahead = next_ahead.max(lba.0 + ahead.len() as u64);
                     asked_below = next_ahead;
                 }
-                let prepared = match ahead.pop_front() {
-                    Some(prepared) => prepared.await?,
-                    None => {
-                        next_ahead = lba.0 + 1;
-                        self.prepare(&piece)
-                    }
-                };
-                self.put_dirty(lba, &piece, prepared).await?
+                if let Some(ready) = ahead.pop_front() {
+                    let (_room, ()) = self.wait_until_writable(|_| ()).await?;
+                    self.put_dirty(lba, &piece, ready.await?).await?
+                } else {
+                    next_ahead = lba.0 + 1;
+                    let hashed = self.hash(&piece);
+                    // Under the lock under which there is room for it.
+                    let look = |state: &mut State| hashed.content().is_some_and(|content| state.knows(content));
+                    let (_room, is_known) = self.wait_until_writable(look).await?;
+                    let prepared = self.prepare_hashed(&piece, hashed, is_known);
+                    self.put_dirty(lba, &piece, prepared).await?
+                }
             } else {
+                let (_room, ()) = self.wait_until_writable(|_| ()).await?;
                 self.write_partial(lba, (from - start) as usize, &piece).await?
             };
         }
-        self.wake_destager_if_due();
         Ok(seq)
     }
 
@@ -184,8 +215,11 @@ impl Shared {
     }
 
     /// Waits while the cache takes no more dirty data: the log or the dirty share is full, or the index has no room.
-    /// Then there is room in the log for one entry, until what this returns is dropped.
-    pub(crate) async fn wait_until_writable(self: &Arc<Self>) -> Result<Reserved<'_>, EngineError> {
+    /// Then there is room in the log for one entry, until what this returns is dropped, beside what `look` found under the same lock.
+    pub(crate) async fn wait_until_writable<R>(
+        self: &Arc<Self>,
+        look: impl FnOnce(&mut State) -> R,
+    ) -> Result<(Reserved<'_>, R), EngineError> {
         let mut tries = None;
         loop {
             let destaged = self.signals.destaged.listen();
@@ -203,7 +237,7 @@ impl Shared {
                 Room,
             }
             let wait = {
-                let state = self.state.lock();
+                let mut state = self.state.lock();
                 state.check_flash()?;
                 let tries = *tries.get_or_insert(state.log.checkpoint_tries);
                 if self.log_is_crowded(&state) {
@@ -222,7 +256,7 @@ impl Shared {
                 } else if !state.design.has_room(self.room_wanted()) {
                     Wait::Room
                 } else if let Some(reserved) = self.reserve(&state) {
-                    return Ok(reserved);
+                    return Ok((reserved, look(&mut state)));
                 } else {
                     Wait::Turn
                 }
@@ -268,10 +302,11 @@ impl Shared {
         let (fingerprint, encoded) = match prepared {
             Prepared::Zero => {
                 self.counters.zero_chunks.fetch_add(1, Relaxed);
-                return self.state.lock().map_dirty(lba, NewMapping::Zero, None);
+                return self.decide(self.state.lock(), |state| state.map_dirty(lba, NewMapping::Zero, None));
             }
             Prepared::Known { fingerprint } => {
-                if let Some(mapped) = self.map_known(&mut self.state.lock(), lba, fingerprint) {
+                let known = self.decide(self.state.lock(), |state| self.map_known(state, lba, fingerprint));
+                if let Some(mapped) = known {
                     return mapped;
                 }
                 // Evicted since: it has to be stored after all.

@@ -1,0 +1,155 @@
+//! (m) Whole chunks written in write-back, over RAM, by 1, 2, 4 and more threads at once, in each design, against one of these
+//! threads; and how many times one thread's computing theirs is: the fingerprints and LZ4 that these writes need, without a cache.
+//!
+//! Each thread writes contents that are new, a chunk a request, and then the same to other addresses. Chunks of 4 KiB that do not
+//! shrink need least computing, so decisions, which are made one at a time, weigh most; 32 KiB with LZ4 is what AustereCache's paper
+//! has (section 5.1). A round runs each number of threads once, in turn with the computing; a time ends with a FLUSH. The median of the
+//! rounds' ratios counts. Hardly anything is destaged meanwhile, or evicted.
+//!
+//! What it does not do: read, or write to a full cache.
+
+use crate::{
+    Options,
+    caches::{end, no_destaging, options, runtime},
+    data::{Kind, PIECE_BYTES, Source},
+    devices::FlatRam,
+    measure::{Res, median},
+    report::Row,
+    threads::{seconds_of, thread_counts, times},
+};
+use larder_device::{SharedBuf, WriteFlags, driver::block_on, ram::RamDevice};
+use larder_engine::{
+    Cache, Compression, EngineError, create,
+    designs::{DESIGNS, EngineDesign},
+};
+use std::{hint::black_box, sync::Arc};
+
+/// New content of a round, of all threads together.
+const ROUND_BYTES: usize = 64 << 20;
+const ROUNDS: usize = 8;
+const ORIGIN_BYTES: u64 = 1 << 40;
+/// So few of all: one in as many.
+const FEW: u64 = 1000;
+const KEY: [u8; 32] = [7; 32];
+const MIB: f64 = 1_048_576.0;
+
+/// What is written.
+#[derive(Clone, Copy)]
+struct Load {
+    name: &'static str,
+    chunk_bytes: usize,
+    kind: Kind,
+    /// Where the design can have it.
+    compression: Compression,
+}
+
+const LOADS: [Load; 2] = [
+    Load { name: "4K", chunk_bytes: 4 << 10, kind: Kind::Noise, compression: Compression::Off },
+    Load { name: "32K", chunk_bytes: 32 << 10, kind: Kind::Text, compression: Compression::Lz4 },
+];
+
+/// Measures.
+pub fn run(bench: &Options) -> Res<Vec<Row>> {
+    let counts = thread_counts();
+    let mut rows = Vec::new();
+    for load in LOADS {
+        for design in DESIGNS {
+            rows.extend(rows_of(bench, &counts, design, load)?);
+        }
+    }
+    Ok(rows)
+}
+
+fn rows_of(bench: &Options, counts: &[usize], design: &EngineDesign, load: Load) -> Res<Vec<Row>> {
+    let rounds = bench.scaled(ROUNDS);
+    let all = (ROUND_BYTES * counts.len() * (rounds + 1)) as u64;
+    // Room for all that is ever written, and where it goes: twice, for a content is written to two addresses.
+    let flash_bytes = 8 * all;
+    let source = Source::new(load.kind, load.chunk_bytes, 5);
+    let mut asked = options(load.chunk_bytes, load.compression);
+    design.fit(&mut asked);
+    let runtime = runtime(0);
+    let flash = Arc::new(FlatRam::new(flash_bytes, flash_bytes)?);
+    let origin = Arc::new(RamDevice::new("origin", ORIGIN_BYTES, 512));
+    block_on(create(&*flash, ORIGIN_BYTES, &asked))?;
+    let cache = block_on(Cache::open(flash, origin, runtime.clone(), no_destaging()))?;
+    let (mut written, mut computed) = (vec![Vec::new(); counts.len()], vec![Vec::new(); counts.len()]);
+    let mut done = 0;
+    // The first round warms up.
+    for round in 0..=rounds {
+        for (at, &count) in counts.iter().enumerate() {
+            let first = done as u64 / load.chunk_bytes as u64;
+            let pieces = source.pieces(first, ROUND_BYTES / count / PIECE_BYTES * PIECE_BYTES * count);
+            let shares: Vec<&[SharedBuf]> = pieces.chunks(pieces.len() / count).collect();
+            let share = |number: usize| shares.get(number).copied().unwrap_or_default();
+            let bytes = 2 * pieces.len() * PIECE_BYTES;
+            let start = |number: usize| 2 * (done + number * bytes / 2 / count) as u64;
+            let writing = seconds_of(count, &|number| {
+                block_on(write_twice(&cache, share(number), start(number), load.chunk_bytes))
+            })?;
+            let compresses = asked.compression != Compression::Off;
+            let computing = seconds_of(count, &|number| {
+                compute_twice(share(number), load.chunk_bytes, compresses);
+                Ok::<_, EngineError>(())
+            })?;
+            if round > 0 {
+                written[at].push(bytes as f64 / writing);
+                computed[at].push(bytes as f64 / computing);
+            }
+            done += bytes / 2;
+        }
+    }
+    hardly_any_left(&cache)?;
+    end(&cache, &runtime)?;
+    let mut rows = Vec::new();
+    for (at, &count) in counts.iter().enumerate() {
+        let threads = if count == 1 { "thread" } else { "threads" };
+        let what = format!("{}, {} writes, RAM, {count} {threads}", design.name, load.name);
+        let id = format!("m.{}.{}.{count}", load.name, design.name);
+        let [ours, base] = [&written, &computed].map(|rates| median(rates[at].clone()) / MIB);
+        rows.push(Row::told(&id, format!("{what}: MiB/s (computing alone: {base:.0})"), ours));
+        if count > 1 {
+            let beside = times(&computed[at], &computed[0]);
+            let text = format!("{what}: times those of 1 thread (computing alone: {beside:.2})");
+            rows.push(Row::told(&format!("{id}.ratio"), text, times(&written[at], &written[0])));
+        }
+    }
+    Ok(rows)
+}
+
+/// Fails where more than a few had to be destaged, as where hashes fall together, so that writers waited for more than each other.
+fn hardly_any_left(cache: &Cache) -> Res<()> {
+    let status = cache.status();
+    let (written, destaged) = (status.counts.inserted_chunks, status.counts.destaged_chunks);
+    match destaged * FEW > written {
+        true => {
+            Err(format!("{}: {destaged} of {written} chunks were destaged where hardly any should be", status.design)
+                .into())
+        }
+        false => Ok(()),
+    }
+}
+
+/// Writes what a thread has, chunk by chunk, and then the same behind it.
+async fn write_twice(cache: &Cache, pieces: &[SharedBuf], start: u64, chunk_bytes: usize) -> Result<(), EngineError> {
+    for (number, piece) in pieces.iter().chain(pieces).enumerate() {
+        let at = start + (number * PIECE_BYTES) as u64;
+        for from in (0..piece.len()).step_by(chunk_bytes) {
+            cache.write(at + from as u64, piece.slice(from..from + chunk_bytes), WriteFlags::default()).await?;
+        }
+    }
+    cache.flush().await
+}
+
+/// The computing of the same: the second time a content is known, and not compressed.
+fn compute_twice(pieces: &[SharedBuf], chunk_bytes: usize, compresses: bool) {
+    let mut scratch = vec![0; 2 * chunk_bytes];
+    for is_known in [false, true] {
+        for chunk in pieces.iter().flat_map(|piece| piece.chunks(chunk_bytes)) {
+            black_box(blake3::keyed_hash(&KEY, chunk));
+            if compresses && !is_known {
+                let _ = black_box(lz4::block::compress_to_buffer(chunk, None, false, &mut scratch));
+            }
+        }
+    }
+}
