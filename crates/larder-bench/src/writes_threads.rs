@@ -1,5 +1,6 @@
 //! (m) Whole chunks written in write-back, over RAM, by 1, 2, 4 and more threads at once, in each design, against one of these
-//! threads; and how many times one thread's computing theirs is: the fingerprints and LZ4 that these writes need, without a cache.
+//! threads; and how many times one thread's computing theirs is: the fingerprints, LZ4 and CRC32C that these writes need, without a
+//! cache. With the feature `lock-times` it says besides for how much of a write the state is locked.
 //!
 //! Each thread writes contents that are new, a chunk a request, and then the same to other addresses. Chunks of 4 KiB that do not
 //! shrink need least computing, so decisions, which are made one at a time, weigh most; 32 KiB with LZ4 is what AustereCache's paper
@@ -19,10 +20,10 @@ use crate::{
 };
 use larder_device::{SharedBuf, WriteFlags, driver::block_on, ram::RamDevice};
 use larder_engine::{
-    Cache, Compression, EngineError, create,
+    Cache, Compression, CreateOptions, EngineError, create,
     designs::{DESIGNS, EngineDesign},
 };
-use std::{hint::black_box, sync::Arc};
+use std::{hint::black_box, sync::Arc, time::Duration};
 
 /// New content of a round, of all threads together.
 const ROUND_BYTES: usize = 64 << 20;
@@ -74,6 +75,7 @@ fn rows_of(bench: &Options, counts: &[usize], design: &EngineDesign, load: Load)
     block_on(create(&*flash, ORIGIN_BYTES, &asked))?;
     let cache = block_on(Cache::open(flash, origin, runtime.clone(), no_destaging()))?;
     let (mut written, mut computed) = (vec![Vec::new(); counts.len()], vec![Vec::new(); counts.len()]);
+    let mut locks: Vec<Vec<Locked>> = counts.iter().map(|_| Vec::new()).collect();
     let mut done = 0;
     // The first round warms up.
     for round in 0..=rounds {
@@ -84,15 +86,17 @@ fn rows_of(bench: &Options, counts: &[usize], design: &EngineDesign, load: Load)
             let share = |number: usize| shares.get(number).copied().unwrap_or_default();
             let bytes = 2 * pieces.len() * PIECE_BYTES;
             let start = |number: usize| 2 * (done + number * bytes / 2 / count) as u64;
+            let locked_before = locked();
             let writing = seconds_of(count, &|number| {
                 block_on(write_twice(&cache, share(number), start(number), load.chunk_bytes))
             })?;
-            let compresses = asked.compression != Compression::Off;
+            let locked = locked().map(|after| Locked::since(after, locked_before, (bytes / load.chunk_bytes) as f64));
             let computing = seconds_of(count, &|number| {
-                compute_twice(share(number), load.chunk_bytes, compresses);
+                compute_twice(share(number), &asked);
                 Ok::<_, EngineError>(())
             })?;
             if round > 0 {
+                locks[at].extend(locked);
                 written[at].push(bytes as f64 / writing);
                 computed[at].push(bytes as f64 / computing);
             }
@@ -112,6 +116,13 @@ fn rows_of(bench: &Options, counts: &[usize], design: &EngineDesign, load: Load)
             let beside = times(&computed[at], &computed[0]);
             let text = format!("{what}: times those of 1 thread (computing alone: {beside:.2})");
             rows.push(Row::told(&format!("{id}.ratio"), text, times(&written[at], &written[0])));
+        }
+        if !locks[at].is_empty() {
+            let nanoseconds = median(locks[at].iter().map(|locked| locked.nanoseconds).collect());
+            let often = median(locks[at].iter().map(|locked| locked.times).collect());
+            let each = load.chunk_bytes as f64 / (ours * MIB) * 1e9 * count as f64;
+            let text = format!("{what}: ns a write that the state is locked ({often:.1} times), of {each:.0}");
+            rows.push(Row::told(&format!("{id}.locked"), text, nanoseconds));
         }
     }
     Ok(rows)
@@ -141,15 +152,48 @@ async fn write_twice(cache: &Cache, pieces: &[SharedBuf], start: u64, chunk_byte
     cache.flush().await
 }
 
-/// The computing of the same: the second time a content is known, and not compressed.
-fn compute_twice(pieces: &[SharedBuf], chunk_bytes: usize, compresses: bool) {
+/// The computing of the same: fingerprints where the design has those, LZ4 likewise, and the CRC32C of what is stored. The second time
+/// a content is known, where there are fingerprints, and not stored.
+fn compute_twice(pieces: &[SharedBuf], options: &CreateOptions) {
+    let (dedups, compresses) = (options.dedup, options.compression != Compression::Off);
+    let chunk_bytes = options.chunk_bytes as usize;
     let mut scratch = vec![0; 2 * chunk_bytes];
-    for is_known in [false, true] {
+    for is_known in [false, dedups] {
         for chunk in pieces.iter().flat_map(|piece| piece.chunks(chunk_bytes)) {
-            black_box(blake3::keyed_hash(&KEY, chunk));
-            if compresses && !is_known {
-                let _ = black_box(lz4::block::compress_to_buffer(chunk, None, false, &mut scratch));
+            if dedups {
+                black_box(blake3::keyed_hash(&KEY, chunk));
             }
+            if is_known {
+                continue;
+            }
+            let stored = match compresses {
+                // A chunk that does not shrink needs no more than this, either.
+                true => lz4::block::compress_to_buffer(chunk, None, false, &mut scratch).unwrap_or(chunk_bytes),
+                false => chunk_bytes,
+            };
+            black_box(crc_fast::crc32_iscsi(chunk.get(..stored).unwrap_or(chunk)));
         }
     }
+}
+
+/// How long the state was locked for each write, and how many times.
+struct Locked {
+    nanoseconds: f64,
+    times: f64,
+}
+
+impl Locked {
+    fn since(after: (Duration, u64), before: Option<(Duration, u64)>, writes: f64) -> Locked {
+        let (time, times) = before.unwrap_or_default();
+        let nanoseconds = after.0.saturating_sub(time).as_nanos() as f64;
+        Locked { nanoseconds: nanoseconds / writes, times: (after.1 - times) as f64 / writes }
+    }
+}
+
+/// How long the state was locked so far, and how many times; only with the feature `lock-times`.
+fn locked() -> Option<(Duration, u64)> {
+    #[cfg(feature = "lock-times")]
+    return Some(larder_engine::lock_times::locked());
+    #[cfg(not(feature = "lock-times"))]
+    None
 }

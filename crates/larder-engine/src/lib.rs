@@ -30,6 +30,9 @@ pub mod evict;
 pub mod fence;
 pub mod fill;
 pub mod flush;
+pub mod in_flight;
+#[cfg(feature = "lock-times")]
+pub mod lock_times;
 pub mod log_area;
 pub mod log_room;
 pub mod mode;

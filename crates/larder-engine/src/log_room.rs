@@ -72,7 +72,7 @@ impl State {
     /// Clean mappings that become entries of the log once their record is written.
     fn awaiting(&self) -> usize {
         let open = self.open.iter().flatten().map(|open| open.awaiting.len());
-        open.chain(self.in_flight.iter().map(|segment| segment.awaiting.len())).sum()
+        open.sum::<usize>() + self.in_flight.awaiting()
     }
 
     /// Entries that come into the log without another question, those in its queue among them.

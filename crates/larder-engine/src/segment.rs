@@ -10,6 +10,7 @@
 
 use crate::{
     error::EngineError,
+    in_flight::InFlightSegment,
     shared::Shared,
     state::{State, class_index},
     state_lock::StateGuard,
@@ -24,8 +25,8 @@ use larder_core::{
     region::RegionEntry,
     types::Fingerprint,
 };
-use larder_device::{IoBuf, SharedBuf};
-use larder_format::{Encoding, LogEntry, RecordContent, RecordEntry, RecordIdentity, WeuClass, record_crc};
+use larder_device::IoBuf;
+use larder_format::{Encoding, LogEntry, RecordContent, RecordEntry, RecordIdentity, WeuClass, crc32c, record_crc_of};
 use std::{
     ops::Range,
     sync::{Arc, atomic::Ordering::*},
@@ -60,6 +61,15 @@ pub struct NewRecord<'a> {
     pub payload: &'a [u8],
 }
 
+/// A record, with all that can be known of it before it has its place: what takes as long as the payload is done without the lock.
+struct Ready<'a> {
+    record: NewRecord<'a>,
+    /// CRC32C of the payload.
+    payload_crc: u32,
+    /// Where a record has slots of its own: what is written there. Else it is copied into the segment.
+    image: Option<IoBuf>,
+}
+
 /// A WEU that is being filled.
 pub struct OpenWeu {
     pub(crate) slot: SlotId,
@@ -76,22 +86,6 @@ pub struct OpenWeu {
     pub commit_needs_it: bool,
 }
 
-/// A closed segment whose write is not over.
-pub struct InFlightSegment {
-    pub(crate) seq: u64,
-    pub(crate) slot: SlotId,
-    generation: u32,
-    /// Offset in the WEU.
-    pub start: u32,
-    /// All of it; nothing of a metadata slot.
-    pub data: SharedBuf,
-    /// It is no segment: what is written is the metadata slot of `slot`, as it is by then.
-    pub(crate) is_entry: bool,
-    /// Clean mappings to be logged when the write is over.
-    pub awaiting: Vec<LogEntry>,
-    pub(crate) failed: bool,
-}
-
 impl OpenWeu {
     /// Whether `place` is in the open segment.
     pub fn holds(&self, place: &Place) -> bool {
@@ -104,13 +98,18 @@ impl OpenWeu {
         self.buf.get(range.start.checked_sub(start)?..range.end.checked_sub(start)?)
     }
 
-    fn append(&mut self, record: &NewRecord<'_>) -> Option<Place> {
-        let NewRecord { lba, of, encoding, payload, .. } = *record;
+    fn append(&mut self, ready: &mut Ready<'_>) -> Option<Place> {
+        let NewRecord { lba, of, encoding, payload, .. } = ready.record;
         let offset = self.packer.place(payload.len() as u32, encoding == Encoding::Raw)?;
-        let at = (offset - self.packer.start()) as usize;
-        self.buf[at..at + payload.len()].copy_from_slice(payload);
+        match ready.image.take() {
+            Some(image) => self.buf = image,
+            None => {
+                let at = (offset - self.packer.start()) as usize;
+                self.buf[at..at + payload.len()].copy_from_slice(payload);
+            }
+        }
         let identity = RecordIdentity { slot: self.slot.0, generation: self.generation, offset };
-        let crc = record_crc(identity, encoding.code(), payload);
+        let crc = record_crc_of(identity, encoding.code(), ready.payload_crc);
         self.records.push(RecordEntry {
             volume: 0,
             encoding,
@@ -177,27 +176,18 @@ pub(crate) fn weu_class(class: StreamClass) -> WeuClass {
     }
 }
 
-impl InFlightSegment {
-    /// Whether `place` is in this segment.
-    pub fn holds(&self, place: &Place) -> bool {
-        self.slot == place.slot
-            && self.generation == place.generation
-            && place.offset >= self.start
-            && ((place.offset - self.start) as usize) < self.data.len()
-    }
-}
-
 impl State {
     /// Appends a record to the open WEU of its class; `None` where there is none, or it is full (it is sealed then).
-    pub fn append(&mut self, record: &NewRecord<'_>, flash_tag: u64) -> Option<Place> {
-        let open = self.open[class_index(record.class)].as_mut()?;
-        let place = open.append(record);
+    fn append(&mut self, ready: &mut Ready<'_>, flash_tag: u64) -> Option<Place> {
+        let class = ready.record.class;
+        let open = self.open[class_index(class)].as_mut()?;
+        let place = open.append(ready);
         let is_full = open.store.is_full_with_one();
         if place.is_none() {
-            self.note_full(record);
+            self.note_full(&ready.record);
         }
         if place.is_none() || is_full {
-            self.close_segment(record.class, flash_tag, true);
+            self.close_segment(class, flash_tag, true);
         }
         place
     }
@@ -218,7 +208,7 @@ impl State {
             self.open[class_index(class)] = None;
             self.design.seal_slot(slot);
             // Where its last segment was written before, nothing else would say so, and the slot could never be evicted.
-            self.in_memory[slot.0 as usize] = self.in_flight.iter().any(|segment| segment.slot == slot);
+            self.in_memory[slot.0 as usize] = self.in_flight.has(slot);
         }
     }
 
@@ -246,7 +236,7 @@ impl State {
             class,
             packer: SegmentPacker::new(rules),
             store,
-            buf: IoBuf::new(rules.weu_bytes as usize),
+            buf: IoBuf::new(if store.is_full_with_one() { 0 } else { rules.weu_bytes as usize }),
             records: Vec::new(),
             awaiting: Vec::new(),
             commit_needs_it: false,
@@ -286,10 +276,6 @@ impl State {
             failed: false,
         });
     }
-
-    fn in_flight_bytes(&self) -> usize {
-        self.in_flight.iter().map(|segment| segment.data.len()).sum()
-    }
 }
 
 impl Shared {
@@ -309,6 +295,7 @@ impl Shared {
         mut still_wanted: impl FnMut(&mut State) -> Option<R>,
         decide: impl FnOnce(&mut State, Place) -> R,
     ) -> Result<R, EngineError> {
+        let mut ready = self.ready(record);
         loop {
             let room = self.signals.room.listen();
             let written = self.signals.segments.listen();
@@ -318,7 +305,7 @@ impl Shared {
                 // A write of a cache that was dropped sends nothing more.
                 self.check_open()?;
                 let crowded =
-                    state.in_flight.len() >= IN_FLIGHT_SEGMENTS_MAX || state.in_flight_bytes() >= IN_FLIGHT_BYTES_MAX;
+                    state.in_flight.len() >= IN_FLIGHT_SEGMENTS_MAX || state.in_flight.bytes() >= IN_FLIGHT_BYTES_MAX;
                 let unread = match &record.of {
                     RecordOf::Chunk(Some(fingerprint)) => state.design.unread(Question::Content(fingerprint)),
                     RecordOf::Chunk(None) | RecordOf::Fragment(_) => None,
@@ -327,7 +314,7 @@ impl Shared {
                     if let Some(answer) = still_wanted(&mut state) {
                         return Ok(self.decide(state, |_| answer));
                     }
-                    if let Some(place) = self.place(&mut state, &record, crowded) {
+                    if let Some(place) = self.place(&mut state, &mut ready, crowded) {
                         return Ok(self.decide(state, |state| decide(state, place)));
                     }
                 }
@@ -353,12 +340,24 @@ impl Shared {
         }
     }
 
+    fn ready<'a>(&self, record: NewRecord<'a>) -> Ready<'a> {
+        let payload = record.payload;
+        let image = self.geometry.store.is_full_with_one().then(|| {
+            let slots_bytes = payload.len().next_multiple_of(self.packing_rules().weu_bytes as usize);
+            let mut image = IoBuf::new(slots_bytes);
+            image[..payload.len()].copy_from_slice(payload);
+            image
+        });
+        Ready { record, payload_crc: crc32c(payload), image }
+    }
+
     /// Appends a record, to a WEU that is opened for it if need be and the flash is not crowded. Under one lock: where a
     /// slot is for one record, it is for this one.
-    fn place(&self, state: &mut State, record: &NewRecord<'_>, crowded: bool) -> Option<Place> {
-        if let Some(place) = state.append(record, self.geometry.flash_tag) {
+    fn place(&self, state: &mut State, ready: &mut Ready<'_>, crowded: bool) -> Option<Place> {
+        if let Some(place) = state.append(ready, self.geometry.flash_tag) {
             return Some(place);
         }
+        let record = &ready.record;
         if crowded {
             return None;
         }
@@ -371,7 +370,7 @@ impl Shared {
         if state.design.free_slots() < self.free_slots_wanted() || state.design.is_freeing_due() {
             self.signals.evict_wanted.notify();
         }
-        state.append(record, self.geometry.flash_tag)
+        state.append(ready, self.geometry.flash_tag)
     }
 
     /// Decides what something maps to, under the lock that is given back then; has what that closed or changed written, and what is

@@ -5,7 +5,7 @@
 //!
 //! What it does not do: flush the device; a written segment is volatile until [`flush`](crate::flush) has run.
 
-use crate::{segment::InFlightSegment, shared::Shared, state::State, tickets::Ticket};
+use crate::{in_flight::InFlightSegment, shared::Shared, state::State, tickets::Ticket};
 use larder_core::{
     Lba, SlotId,
     decisions::{Answer, Event},
@@ -37,7 +37,7 @@ impl Shared {
     pub(crate) fn take_outbox(&self, state: &mut State) -> Vec<Outgoing> {
         let mut outgoing = Vec::with_capacity(state.outbox.len());
         for seq in std::mem::take(&mut state.outbox) {
-            let Some(segment) = state.in_flight.iter().find(|segment| segment.seq == seq) else { continue };
+            let Some(segment) = state.in_flight.get(seq) else { continue };
             let InFlightSegment { slot, start, is_entry, ref data, .. } = *segment;
             let (data, untrimmed) = (data.clone(), &mut state.untrimmed[slot.0 as usize]);
             let (turn, untrimmed) = match is_entry {
@@ -68,23 +68,21 @@ impl Shared {
         let result = result.map_err(|error| self.fail_flash(error));
         let outgoing = {
             let mut state = self.state.lock();
-            let Some(at) = state.in_flight.iter().position(|segment| segment.seq == seq) else { return };
             match result {
                 Ok(entry) => {
                     state.decisions.note(|| (Event::Written { segment: seq }, Answer::Count(bytes)));
                     if let Some(entry) = entry {
                         state.design.entry_written(&entry);
                     }
-                    let segment = state.in_flight.remove(at);
-                    for entry in segment.awaiting {
+                    let awaiting = state.in_flight.remove(seq).map(|segment| segment.awaiting);
+                    for entry in awaiting.unwrap_or_default() {
                         state.log_clean(entry);
                     }
-                    let still = state.in_flight.iter().any(|other| other.slot == slot)
-                        || state.open.iter().flatten().any(|open| open.slot == slot);
+                    let still = state.in_flight.has(slot) || state.open.iter().flatten().any(|open| open.slot == slot);
                     state.in_memory[slot.0 as usize] = still;
                 }
                 // The bytes stay readable in RAM; nothing that depends on them is ever said to be durable.
-                Err(_) => state.in_flight[at].failed = true,
+                Err(_) => state.in_flight.fail(seq),
             }
             // Metadata slots that may name what was written.
             self.take_outbox(&mut state)
@@ -118,7 +116,7 @@ impl Shared {
             let written = self.signals.segments.listen();
             {
                 let state = self.state.lock();
-                let mut waiting = state.in_flight.iter().filter(|segment| segment.seq < seq).peekable();
+                let mut waiting = state.in_flight.below(seq).peekable();
                 if waiting.peek().is_none() {
                     return true;
                 }

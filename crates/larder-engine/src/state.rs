@@ -15,11 +15,12 @@ use crate::{
     decision_log::DecisionLog,
     error::EngineError,
     fence::Fence,
+    in_flight::InFlight,
     log_area::LogArea,
     mode::CurrentMode,
     origin_changes::OriginChanges,
     prefetch::PrefetchBuffer,
-    segment::{InFlightSegment, OpenWeu},
+    segment::OpenWeu,
     state_lock::Touched,
     unflushed::{OriginFlushes, Unflushed},
 };
@@ -169,7 +170,7 @@ pub struct State {
     /// Open WEUs: clean, dirty.
     pub open: [Option<OpenWeu>; 2],
     /// Closed segments whose write is not over, oldest first.
-    pub in_flight: Vec<InFlightSegment>,
+    pub in_flight: InFlight,
     /// Whether some record of a slot may be in memory only.
     pub in_memory: Vec<bool>,
     /// Segments to be handed to the flash device.
@@ -392,11 +393,9 @@ impl State {
                 return;
             }
         }
-        if let Some(segment) = self.in_flight.iter_mut().find(|segment| segment.holds(place)) {
-            segment.awaiting.push(entry);
-            return;
+        if let Some(entry) = self.in_flight.await_record(place, entry) {
+            self.log_clean(entry);
         }
-        self.log_clean(entry);
     }
 
     /// A dirty mapping names `place`: the next commit must close the segment that it is in.
@@ -446,7 +445,7 @@ impl State {
                 return open.bytes(range).map(InMemory::Borrowed);
             }
         }
-        let segment = self.in_flight.iter().find(|segment| segment.holds(place))?;
+        let segment = self.in_flight.segment_of(place)?;
         let start = segment.start as usize;
         Some(InMemory::Shared(segment.data.slice(range.start - start..range.end - start)))
     }

@@ -90,12 +90,25 @@ struct AllStripes<'a, N>([Option<MutexGuard<'a, Touches<N>>>; STRIPES_MAX]);
 
 /// The state, for one thread.
 pub struct StateGuard<'a, T: Touched> {
+    #[cfg(feature = "lock-times")]
+    _held: crate::lock_times::Held,
     lock: &'a StateLock<T>,
     looks: MutexGuard<'a, Looks>,
 }
 
 // SAFETY: the lock hands out `&T` to several threads at once, or `&mut T` to one; touches move from thread to thread.
 unsafe impl<T: Touched + Send + Sync> Sync for StateLock<T> where T::Touch: Send {}
+
+impl<'a, T: Touched> StateGuard<'a, T> {
+    fn new(lock: &'a StateLock<T>, looks: MutexGuard<'a, Looks>) -> Self {
+        StateGuard {
+            #[cfg(feature = "lock-times")]
+            _held: crate::lock_times::Held::new(),
+            lock,
+            looks,
+        }
+    }
+}
 
 impl<T: Touched> StateLock<T> {
     /// `state`, to be looked at by threads with these stripes. Looks are shared after so many in a row; with 0 always.
@@ -120,7 +133,7 @@ impl<T: Touched> StateLock<T> {
             self.sharing.store(false, Relaxed);
             drop(stripes);
         }
-        StateGuard { lock: self, looks }
+        StateGuard::new(self, looks)
     }
 
     /// Looks at the state, beside others, and leaves a touch: `shared` says what it found, and what that means for later, if it means
@@ -168,7 +181,7 @@ impl<T: Touched> StateLock<T> {
         }
         looks.in_a_row = looks.in_a_row.saturating_add(1);
         looks.share = looks.in_a_row >= self.share_after;
-        Some(StateGuard { lock: self, looks })
+        Some(StateGuard::new(self, looks))
     }
 
     /// Applies all touches, as long as this stripe is full. Looks stay shared.

@@ -195,8 +195,8 @@ impl State {
         if self.mode.get() != WriteMode::Back {
             // They would come here when their records are written, as if nothing had been.
             let open = self.open.iter_mut().flatten().map(|open| &mut open.awaiting);
-            let in_flight = self.in_flight.iter_mut().map(|segment| &mut segment.awaiting);
-            lost.extend(open.chain(in_flight).flat_map(std::mem::take));
+            lost.extend(open.flat_map(std::mem::take));
+            lost.extend(self.in_flight.take_awaiting());
         }
         for entry in lost {
             match self.still_mapped(&entry) {

@@ -27,10 +27,16 @@ pub struct RecordIdentity {
 /// The payload's CRC comes first and alone since that is the fast way over a whole chunk.
 #[inline]
 pub fn record_crc(identity: RecordIdentity, encoding: u8, payload: &[u8]) -> u32 {
+    record_crc_of(identity, encoding, crc32c(payload))
+}
+
+/// [`record_crc`] of a payload whose CRC32C is `payload_crc`: for who knows that before the record has its place.
+#[inline]
+pub fn record_crc_of(identity: RecordIdentity, encoding: u8, payload_crc: u32) -> u32 {
     // In software, eight bytes a step: over so few bytes that is quicker than the way in and out of vector code.
     let state = small::step8(!0, u64::from(identity.slot) | u64::from(identity.generation) << 32);
     let state = small::step8(state, u64::from(identity.offset) | u64::from(encoding) << 32);
-    !small::step4(state, crc32c(payload))
+    !small::step4(state, payload_crc)
 }
 
 /// Table-driven CRC32C for a handful of bytes.

@@ -32,7 +32,7 @@ pub use checkpoint::{
     BlockIdentity, BlockKind, CheckpointBlock, CheckpointCounts, CheckpointEncoder, CheckpointHeader, DesignPage,
     FingerprintEntry, FragmentEntry, MappingEntry, SlotEntry, ZeroRange, checkpoint_bytes_max,
 };
-pub use checksum::{RecordIdentity, crc32c, record_crc};
+pub use checksum::{RecordIdentity, crc32c, record_crc, record_crc_of};
 pub use codes::{Compression, DesignId, Encoding, SlotState, WeuClass, WriteMode};
 pub use error::{FormatError, Structure};
 pub use layout::{BucketRequest, HistoryRequest, Layout, LayoutRequest, StoreKind};
