@@ -2,7 +2,7 @@
 # Nothing here is needed to build: `cargo build --release` alone makes the `larder` binary.
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test check fmt clippy fuzz fuzz-long deny crash crash-siblings breakages new-design soak soak-agree tsan bench packages
+.PHONY: help build demo test check fmt clippy fuzz fuzz-long deny crash crash-siblings breakages new-design reproduction soak soak-agree tsan bench packages
 
 # How many seeds the long simulation takes; for a night: `make soak SEEDS=2000000`.
 SEEDS ?= 20000
@@ -76,7 +76,10 @@ breakages: ## Break the contract on purpose, one way after the other, and see th
 new-design: ## Add a design to a copy of what is committed, by its file and the tables of names alone, and run the suites over it
 	scripts/new-design.sh
 
-soak: crash crash-siblings $(DESIGNS:%=soak-%) $(SLOT_DESIGNS:%=soak-slots-%) soak-agree new-design ## The same, then deep crash sweeps, kills and real clients over each design (SEEDS=20000 KILL_ROUNDS=50)
+reproduction: ## Print the papers' experiments again and compare them with docs/REPRODUCTION.md, those on the real clock left out
+	scripts/reproduction.sh
+
+soak: crash crash-siblings $(DESIGNS:%=soak-%) $(SLOT_DESIGNS:%=soak-slots-%) soak-agree new-design reproduction ## The same, then deep crash sweeps, kills and real clients over each design (SEEDS=20000 KILL_ROUNDS=50)
 
 soak-%:
 	LARDER_DESIGN=$* cargo test -p larder-engine

@@ -100,10 +100,14 @@ fn bench(bencher: Bencher<'_, '_>, profile: &Profile, name: &str, reads_percent:
 fn repeating_writes(ftl: &mut dyn Ftl, random: &mut Random, repeated_percent: u32) {
     for _ in 0..REQUESTS {
         let lpn = Lpn(random.below(ftl.logical_pages()));
-        let repeats = random.below(100) < repeated_percent;
-        let content = repeats.then(|| Fingerprint(u128::from(random.below(REPEATED_CONTENTS)).to_be_bytes()));
+        let content = content(random, repeated_percent);
         ftl.write(&[PageWrite { lpn, content }], &mut Nobody);
     }
+}
+
+fn content(random: &mut Random, repeated_percent: u32) -> Option<Fingerprint> {
+    let repeats = random.below(100) < repeated_percent;
+    repeats.then(|| Fingerprint(u128::from(random.below(REPEATED_CONTENTS)).to_be_bytes()))
 }
 
 fn bench_repeating(bencher: Bencher<'_, '_>, profile: &Profile, name: &str, repeated_percent: u32) {
@@ -148,6 +152,12 @@ fn caftl_collecting(bencher: Bencher<'_, '_>, reads_percent: u32) {
     bench(bencher, &Profile::named("caftl").expect("a profile"), "caftl-collecting", reads_percent);
 }
 
+/// The same where contents repeat.
+#[divan::bench(args = [6, 28], sample_count = 5, sample_size = 1)]
+fn caftl_collecting_repeating(bencher: Bencher<'_, '_>, repeated_percent: u32) {
+    bench_repeating(bencher, &Profile::named("caftl").expect("a profile"), "caftl-collecting", repeated_percent);
+}
+
 /// The same drive with hybrid mapping: nearly all operations are those of merges.
 #[divan::bench(args = [0, 50], sample_count = 5, sample_size = 1)]
 fn caftl_hybrid(bencher: Bencher<'_, '_>, reads_percent: u32) {
@@ -180,30 +190,33 @@ fn small(bencher: Bencher<'_, '_>, reads_percent: u32) {
     bench(bencher, &small, "page-trim", reads_percent);
 }
 
-fn timed_requests(drive: &mut Drive, random: &mut Random, reads_percent: u32) {
+fn timed_requests(drive: &mut Drive, random: &mut Random, (reads_percent, repeated_percent): (u32, u32)) {
     let pages = drive.ftl().logical_pages();
     let requests = std::iter::repeat_with(|| {
         let lpn = random.below(pages);
         if random.below(100) < reads_percent {
             Request::Read(lpn..lpn + 1)
         } else {
-            Request::Write(vec![PageWrite { lpn: Lpn(lpn), content: None }])
+            Request::Write(vec![PageWrite { lpn: Lpn(lpn), content: content(random, repeated_percent) }])
         }
     });
     run::at_full_load(drive, OUTSTANDING, requests.take(REQUESTS as usize));
 }
 
-fn bench_timed(bencher: Bencher<'_, '_>, profile: &Profile, name: &str, reads_percent: u32) {
+/// So many in a hundred are reads, and so many of what is written repeats.
+fn bench_timed(bencher: Bencher<'_, '_>, name: &str, reads_percent: u32, repeated_percent: u32) {
+    let profile = &timed_profile();
+    let percents = (reads_percent, repeated_percent);
     let mut drive = Drive::new(full(profile, name), profile).expect("a drive with time");
     let mut random = Random(20_266);
     for _ in 0..(drive.ftl().logical_pages() / REQUESTS).clamp(1, 16) {
-        timed_requests(&mut drive, &mut random, 0);
+        timed_requests(&mut drive, &mut random, (0, repeated_percent));
     }
     let before = drive.ftl().counts().clone();
-    timed_requests(&mut drive, &mut random, reads_percent);
+    timed_requests(&mut drive, &mut random, percents);
     let done = drive.ftl().counts().since(&before);
     let operations = done.pages_programmed() + done.pages_read();
-    let requests = |drive: &mut Drive, random: &mut Random| timed_requests(drive, random, reads_percent);
+    let requests = |drive: &mut Drive, random: &mut Random| timed_requests(drive, random, percents);
     bencher.counter(ItemsCount::new(operations)).bench_local(|| requests(&mut drive, &mut random));
 }
 
@@ -211,13 +224,25 @@ fn bench_timed(bencher: Bencher<'_, '_>, profile: &Profile, name: &str, reads_pe
 /// collection is steady.
 #[divan::bench(args = [0, 50], sample_count = 5, sample_size = 1)]
 fn timed(bencher: Bencher<'_, '_>, reads_percent: u32) {
-    bench_timed(bencher, &timed_profile(), "page", reads_percent);
+    bench_timed(bencher, "page", reads_percent, 0);
 }
 
 /// The same with CAFTL, its hashes in the controller's time.
 #[divan::bench(args = [0, 50], sample_count = 5, sample_size = 1)]
 fn timed_deduplicating(bencher: Bencher<'_, '_>, reads_percent: u32) {
-    bench_timed(bencher, &timed_profile(), "caftl", reads_percent);
+    bench_timed(bencher, "caftl", reads_percent, 0);
+}
+
+/// The same where contents repeat.
+#[divan::bench(args = [6, 28], sample_count = 5, sample_size = 1)]
+fn timed_repeating(bencher: Bencher<'_, '_>, repeated_percent: u32) {
+    bench_timed(bencher, "caftl", 0, repeated_percent);
+}
+
+/// The same with sampling, pre-hashing and the dynamic switch.
+#[divan::bench(args = [6, 28], sample_count = 5, sample_size = 1)]
+fn timed_accelerated_repeating(bencher: Bencher<'_, '_>, repeated_percent: u32) {
+    bench_timed(bencher, "caftl-accelerated", 0, repeated_percent);
 }
 
 fn timed_profile() -> Profile {

@@ -19,6 +19,10 @@ use super::{
     space::{Place, Relocate, Space, Stream},
 };
 
+/// From so many pages on what a move looks at is fetched ahead: four bytes of each, the least that a layer keeps, are 2 MiB then, and a
+/// processor's nearest caches hold the tables of smaller drives.
+const PREFETCHED_PAGES_MIN: u32 = 1 << 19;
+
 impl Space {
     /// Collects until `plane` has more free blocks than the threshold.
     pub(super) fn collect(&mut self, plane: PlaneId, relocate: &mut dyn Relocate, sink: &mut dyn Sink) {
@@ -46,11 +50,8 @@ impl Space {
     ) {
         self.victims.remove(victim);
         let plane = self.flash.geometry().plane_of(victim);
-        // A page's move is a few looks anywhere in large tables: those of all wait at once.
-        let mut at = 0;
-        while let Some(from) = self.flash.array().next_valid(victim, at) {
-            at = self.flash.geometry().page_in_block(from) + 1;
-            relocate.prefetch_move(self.flash.array().owner(from), from);
+        if self.flash.geometry().pages() >= PREFETCHED_PAGES_MIN {
+            self.prefetch_moves(victim, relocate);
         }
         let mut at = 0;
         while let Some(from) = self.flash.array().next_valid(victim, at) {
@@ -69,6 +70,15 @@ impl Space {
         self.flash.erase(victim, cause, sink);
         self.free.put(victim, self.flash.array());
         self.since_look[plane.0 as usize] += 1;
+    }
+
+    /// A page's move is a few looks anywhere in large tables: those of all wait at once.
+    fn prefetch_moves(&self, victim: BlockId, relocate: &dyn Relocate) {
+        let mut at = 0;
+        while let Some(from) = self.flash.array().next_valid(victim, at) {
+            at = self.flash.geometry().page_in_block(from) + 1;
+            relocate.prefetch_move(self.flash.array().owner(from), from);
+        }
     }
 
     /// Moves the least-worn closed block of `plane` if it lies too far behind, and if it is time to look.
