@@ -312,10 +312,10 @@ impl Shared {
                 };
                 if unread.is_none() {
                     if let Some(answer) = still_wanted(&mut state) {
-                        return Ok(self.decide(state, |_| answer));
+                        return Ok(self.stored(state, |_| answer));
                     }
                     if let Some(place) = self.place(&mut state, &mut ready, crowded) {
-                        return Ok(self.decide(state, |state| decide(state, place)));
+                        return Ok(self.stored(state, |state| decide(state, place)));
                     }
                 }
                 (unread, crowded)
@@ -373,18 +373,19 @@ impl Shared {
         state.append(ready, self.geometry.flash_tag)
     }
 
-    /// Decides what something maps to, under the lock that is given back then; has what that closed or changed written, and what is
-    /// too dirty now destaged.
-    pub(crate) fn decide<R>(
-        self: &Arc<Self>,
-        mut state: StateGuard<'_, State>,
-        decide: impl FnOnce(&mut State) -> R,
-    ) -> R {
+    /// Decides what a record is mapped to, as [`Shared::decide`], and has what that closed or changed written.
+    fn stored<R>(self: &Arc<Self>, state: StateGuard<'_, State>, decide: impl FnOnce(&mut State) -> R) -> R {
+        let (decision, outgoing) = self.decide(state, |state| (decide(state), self.take_outbox(state)));
+        self.send(outgoing);
+        decision
+    }
+
+    /// Decides what something is mapped to, under the lock that is given back then, and has what is too dirty now destaged. What that
+    /// changes of metadata slots is written with what is stored or committed next.
+    pub(crate) fn decide<R>(&self, mut state: StateGuard<'_, State>, decide: impl FnOnce(&mut State) -> R) -> R {
         let decision = decide(&mut state);
-        let outgoing = self.take_outbox(&mut state);
         let is_due = self.destage_due(&state);
         drop(state);
-        self.send(outgoing);
         if is_due {
             self.signals.destage_wanted.notify();
         }
