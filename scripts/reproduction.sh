@@ -35,6 +35,9 @@ awk -v work="$work" '
 ' "$page"
 
 status=0
+for name in "$@"; do
+  [ -d "$work/$name" ] || die "$page has no figures of an experiment \"$name\""
+done
 for folder in "$work"/*/; do
   name=$(basename "$folder")
   if [ $# -gt 0 ] && [[ " $* " != *" $name "* ]]; then continue; fi
@@ -42,10 +45,16 @@ for folder in "$work"/*/; do
     say "$name: left out: it wants files"
     continue
   fi
-  "$larder" paper run "$name" >"$work/$name.out" 2>"$work/$name.err" || { say "$name: failed"; cat "$work/$name.err"; status=1; continue; }
-  # Its words may be broken anywhere. The check of the clocks has both.
-  if [ "$name" = clock ] || tr '\n' ' ' <"$work/$name.out" | grep -q "On the real clock:"; then
+  # An experiment that counts has no clock, and is asked again without.
+  ran=yes
+  "$larder" paper run "$name" --clock virtual >"$work/$name.out" 2>"$work/$name.err" || ran=no
+  if grep -q "on the real clock only" "$work/$name.err"; then
     say "$name: left out: it is on the real clock"
+    continue
+  fi
+  if [ $ran = no ] && ! "$larder" paper run "$name" >"$work/$name.out" 2>"$work/$name.err"; then
+    say "$name: failed: $(cat "$work/$name.err")"
+    status=1
     continue
   fi
   sed -i 's/[[:space:]]*$//' "$work/$name.out"
