@@ -28,6 +28,8 @@ awk -v work="$work" '
   name == "" { next }
   /^```/ && !inside { inside = 1; if (!files) { blocks++; out = work "/" name "/" blocks; printf "" > out } else { out = ""; print "a block on files" > (work "/" name "/skipped") } next }
   /^```/ { inside = 0; next }
+  # A block that begins with a command of its own is of that command.
+  inside && out != "" && /^larder / { out = ""; print "a block of a command of its own" > (work "/" name "/skipped"); system("rm " work "/" name "/" blocks); next }
   inside { if (out != "") print > out; next }
   # What stands before a block says what it is of.
   /^$/ { next }
