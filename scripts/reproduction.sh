@@ -4,8 +4,9 @@
 #
 #   scripts/reproduction.sh [NAME...]     these experiments alone
 #
-# Compared is each block of a section that begins with `larder paper run NAME`, in the order in which it prints them. Left out, and
-# named, are experiments on the real clock, whose figures differ from run to run, and blocks that want a file: those behind a word on recordings.
+# The lines of each block of a section that begins with `larder paper run NAME` have to be among those that this prints, in their order;
+# a page may leave lines out. Not compared, and named, are experiments on the real clock, whose figures differ from run to run, and
+# blocks of files, of another scale or of a command of their own, which the paragraph before them, or their first line, says.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$PATH:${CARGO_HOME:-$HOME/.cargo}/bin"
@@ -21,19 +22,25 @@ trap undo_all EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-# Each block as a file NAME/NUMBER, beside NAME/skipped with what was left out.
-awk -v work="$work" '
-  /^`larder paper run [a-z0-9-]+`/ { split($0, word, /[ `]+/); name = word[5]; blocks = 0; system("mkdir -p " work "/" name); files = 0; next }
+# Each block as a file NAME/NUMBER, or NAME/NUMBER.not where it is of something else than the command alone.
+awk -v work="$work" -v other="[Rr]ecording|--[a-z]|shared/traces|[.]zst" '
+  /^`larder paper run [a-z0-9-]+`/ {
+    split($0, word, /[ `]+/); name = word[5]; number = 0; system("mkdir -p " work "/" name)
+    paragraph = $0; next
+  }
   /^`larder paper run / || /^##/ { name = ""; next }
   name == "" { next }
-  /^```/ && !inside { inside = 1; if (!files) { blocks++; out = work "/" name "/" blocks; printf "" > out } else { out = ""; print "a block on files" > (work "/" name "/skipped") } next }
-  /^```/ { inside = 0; next }
-  # A block that begins with a command of its own is of that command.
-  inside && out != "" && /^larder / { out = ""; print "a block of a command of its own" > (work "/" name "/skipped"); system("rm " work "/" name "/" blocks); next }
-  inside { if (out != "") print > out; next }
-  # What stands before a block says what it is of.
-  /^$/ { next }
-  { files = /[Rr]ecording|--trace|shared\/traces|`--/ }
+  /^```/ && !inside {
+    inside = 1; first = 1; is_other = paragraph ~ other; number++
+    if (is_other) printf "" > (work "/" name "/" number ".not")
+    next
+  }
+  /^```/ { inside = 0; paragraph = ""; next }
+  inside && first && /^larder / { is_other = 1; printf "" > (work "/" name "/" number ".not") }
+  inside { first = 0; if (!is_other) print > (work "/" name "/" number); next }
+  /^$/ { ends = 1; next }
+  ends { ends = 0; paragraph = "" }
+  { paragraph = paragraph " " $0 }
 ' "$page"
 
 status=0
@@ -43,10 +50,14 @@ done
 for folder in "$work"/*/; do
   name=$(basename "$folder")
   if [ $# -gt 0 ] && [[ " $* " != *" $name "* ]]; then continue; fi
-  if ! ls "$folder"[0-9]* >/dev/null 2>&1; then
-    say "$name: left out: it wants files"
-    continue
-  fi
+  for block in "$folder"*.not; do
+    if [ -e "$block" ]; then say "$name: block $(basename "$block" .not) is left out: it is not of this command alone"; fi
+  done
+  blocks=()
+  for block in "$folder"*; do
+    [[ $block == *.not ]] || blocks+=("$block")
+  done
+  [ "${#blocks[@]}" -gt 0 ] || continue
   # An experiment that counts has no clock, and is asked again without.
   ran=yes
   "$larder" paper run "$name" --clock virtual >"$work/$name.out" 2>"$work/$name.err" || ran=no
@@ -60,24 +71,20 @@ for folder in "$work"/*/; do
     continue
   fi
   sed -i 's/[[:space:]]*$//' "$work/$name.out"
-  for block in "$folder"[0-9]*; do
-    # Its lines, one after the other, somewhere in what was printed.
-    if awk '
-      NR == FNR { block[++lines] = $0; next }
-      { printed[++all] = $0 }
-      END {
-        for (from = 0; from + lines <= all; from++) {
-          for (at = 1; at <= lines && printed[from + at] == block[at]; at++);
-          if (at > lines) exit 0
-        }
-        exit 1
-      }' "$block" "$work/$name.out"; then
+  for block in "${blocks[@]}"; do
+    if awk 'NR == FNR { block[++lines] = $0; next } at < lines && $0 == block[at + 1] { at++ } END { exit at < lines }' \
+      "$block" "$work/$name.out"; then
       say "$name: block $(basename "$block") is as printed"
     else
       say "$name: block $(basename "$block") differs. The page has, and this tree does not print:"
-      grep -vxFf "$work/$name.out" "$block" || say "(the same lines in another order, or with others between)"
+      grep -vxFf "$work/$name.out" "$block" || say "(the same lines in another order)"
       status=1
     fi
   done
 done
+if [ $# = 0 ]; then
+  for name in $("$larder" paper list | sed -n 's/^  \([a-z0-9-]*\) .*/\1/p'); do
+    [ -d "$work/$name" ] || say "$name: the page has no block of it alone"
+  done
+fi
 exit $status

@@ -148,9 +148,10 @@ impl Shared {
         };
         let mut padded = Vec::new();
         let payload = encoded.unwrap_or_else(|| self.padded(&data, &mut padded));
+        let is_known = matches!(prepared, Prepared::Known { .. });
         let stored = self
             .store(
-                NewRecord { class, lba, of: RecordOf::Chunk(fingerprint), encoding, payload },
+                NewRecord { class, lba, of: RecordOf::Chunk(fingerprint), encoding, payload, is_known },
                 |state| {
                     if !wanted(state) || !self.has_room_for_one(state) {
                         self.counters.insertions_stale.fetch_add(1, Relaxed);

@@ -59,9 +59,12 @@ pub struct NewRecord<'a> {
     pub encoding: Encoding,
     /// The bytes as they are stored.
     pub payload: &'a [u8],
+    /// Its content was stored when it was looked up: likely it is mapped, and not stored again.
+    pub is_known: bool,
 }
 
-/// A record, with all that can be known of it before it has its place: what takes as long as the payload is done without the lock.
+/// A record, with what can be known of it before it has its place: its CRC, and where it has slots of its own its copy, are made without
+/// the lock.
 struct Ready<'a> {
     record: NewRecord<'a>,
     /// CRC32C of the payload.
@@ -102,7 +105,14 @@ impl OpenWeu {
         let NewRecord { lba, of, encoding, payload, .. } = ready.record;
         let offset = self.packer.place(payload.len() as u32, encoding == Encoding::Raw)?;
         match ready.image.take() {
-            Some(image) => self.buf = image,
+            Some(image) => {
+                debug_assert_eq!(
+                    offset,
+                    self.packer.start(),
+                    "what has slots of its own fills them from the first byte on"
+                );
+                self.buf = image;
+            }
             None => {
                 let at = (offset - self.packer.start()) as usize;
                 self.buf[at..at + payload.len()].copy_from_slice(payload);
@@ -295,11 +305,11 @@ impl Shared {
         mut still_wanted: impl FnMut(&mut State) -> Option<R>,
         decide: impl FnOnce(&mut State, Place) -> R,
     ) -> Result<R, EngineError> {
-        let mut ready = self.ready(record);
+        let mut ready = (!record.is_known).then(|| self.ready(record));
         loop {
             let room = self.signals.room.listen();
             let written = self.signals.segments.listen();
-            let (unread, crowded) = {
+            let (unread, is_ready, crowded) = {
                 let mut state = self.state.lock();
                 state.check_flash()?;
                 // A write of a cache that was dropped sends nothing more.
@@ -314,14 +324,21 @@ impl Shared {
                     if let Some(answer) = still_wanted(&mut state) {
                         return Ok(self.stored(state, |_| answer));
                     }
-                    if let Some(place) = self.place(&mut state, &mut ready, crowded) {
+                    if let Some(ready) = &mut ready
+                        && let Some(place) = self.place(&mut state, ready, crowded)
+                    {
                         return Ok(self.stored(state, |state| decide(state, place)));
                     }
                 }
-                (unread, crowded)
+                (unread, ready.is_some(), crowded)
             };
             if let Some(slot) = unread {
                 self.inform_of_block(&[slot]).await;
+                continue;
+            }
+            if !is_ready {
+                // It is not known any more.
+                ready = Some(self.ready(record));
                 continue;
             }
             self.send_segments();

@@ -183,16 +183,17 @@ impl State {
 
     /// A flush of the origin failed: what was written before it may be lost, whatever a later one says.
     fn origin_flush_failed(&mut self, error: &IoError) {
+        let mode = self.mode.get();
         self.origin_unflushed = true;
         self.origin_flush_failures += 1;
         self.origin_flushes.last_error = Some(error.clone());
         self.origin_changes.flush_failed();
-        if self.mode.get() != WriteMode::Back || self.flash_failed.is_some() {
+        if mode != WriteMode::Back || self.flash_failed.is_some() {
             let failure = (self.origin_flush_failures, error.clone());
             self.origin_flushes.untold = [Some(failure.clone()), Some(failure)];
         }
         let mut lost = self.unflushed.take_below(u64::MAX);
-        if self.mode.get() != WriteMode::Back {
+        if mode != WriteMode::Back {
             // They would come here when their records are written, as if nothing had been.
             let open = self.open.iter_mut().flatten().map(|open| &mut open.awaiting);
             lost.extend(open.flat_map(std::mem::take));

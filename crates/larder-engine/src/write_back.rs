@@ -319,7 +319,7 @@ impl Shared {
         let payload = encoded.bytes.as_deref().unwrap_or_else(|| self.padded(chunk, &mut padded));
         let (class, of) = (StreamClass::Dirty, RecordOf::Chunk(fingerprint));
         self.store(
-            NewRecord { class, lba, of, encoding: encoded.encoding, payload },
+            NewRecord { class, lba, of, encoding: encoded.encoding, payload, is_known: false },
             // Another writer may have stored the same content since it was looked up.
             |state| self.map_known(state, lba, fingerprint?),
             |state, place| {
@@ -418,7 +418,7 @@ impl Shared {
         self.counters.fragment_bytes.fetch_add(packed.len() as u64, Relaxed);
         let (class, of) = (StreamClass::Dirty, RecordOf::Fragment(valid));
         self.store(
-            NewRecord { class, lba, of, encoding: encoded.encoding, payload },
+            NewRecord { class, lba, of, encoding: encoded.encoding, payload, is_known: false },
             |_| None,
             |state, place| {
                 self.counters.note_stored(place.stored_len, packed.len(), self.geometry.record_step_bytes());

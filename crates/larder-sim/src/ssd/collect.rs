@@ -19,10 +19,6 @@ use super::{
     space::{Place, Relocate, Space, Stream},
 };
 
-/// From so many pages on what a move looks at is fetched ahead: four bytes of each, the least that a layer keeps, are 2 MiB then, and a
-/// processor's nearest caches hold the tables of smaller drives.
-const PREFETCHED_PAGES_MIN: u32 = 1 << 19;
-
 impl Space {
     /// Collects until `plane` has more free blocks than the threshold.
     pub(super) fn collect(&mut self, plane: PlaneId, relocate: &mut dyn Relocate, sink: &mut dyn Sink) {
@@ -50,7 +46,7 @@ impl Space {
     ) {
         self.victims.remove(victim);
         let plane = self.flash.geometry().plane_of(victim);
-        if self.flash.geometry().pages() >= PREFETCHED_PAGES_MIN {
+        if relocate.looks_far(self.flash.geometry().pages()) {
             self.prefetch_moves(victim, relocate);
         }
         let mut at = 0;

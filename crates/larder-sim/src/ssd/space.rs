@@ -48,6 +48,13 @@ pub trait Relocate {
     /// ([`table::prefetch`](super::table::prefetch)).
     fn prefetch_move(&self, _owner: u32, _from: Ppa) {}
 
+    /// Whether what a move looks at is in tables so large, on a drive of so many pages, that it is worth fetching ahead. With four bytes of
+    /// each page, which is the least that a layer keeps, a processor's nearest caches hold the table of a smaller drive than this.
+    fn looks_far(&self, pages: u32) -> bool {
+        const FAR_PAGES_MIN: u32 = 1 << 19;
+        pages >= FAR_PAGES_MIN
+    }
+
     /// Whether a page of the layer's own has to be programmed before a block may be erased, because flash knows nothing
     /// yet of what left the block.
     fn owes_page(&self) -> bool {

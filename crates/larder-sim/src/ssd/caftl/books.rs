@@ -184,6 +184,11 @@ impl Relocate for Books {
         self.word(Owner::Internal(id))
     }
 
+    /// The fingerprint store is large on any drive.
+    fn looks_far(&self, _: u32) -> bool {
+        true
+    }
+
     fn prefetch_move(&self, owner: u32, from: Ppa) {
         match self.owner(owner) {
             Owner::Page(lpn) => {
