@@ -15,7 +15,8 @@
 //!
 //! Drives that stand side by side have [one shape](with_equal_blocks), for erasures of blocks of other sizes are no figures to compare.
 //!
-//! Invariants: a number that cannot hold is refused where it is given, with the field and its range. Numbers that are given
+//! Invariants: a number that cannot hold is refused where it is given, with the field and its range; planes and pages of a block may be
+//! cut as above, given or not. Numbers that are given
 //! together hold or do not whatever their order.
 //!
 //! What it does not do: lay the flash on the drive; [`Host`] does.
