@@ -18,8 +18,10 @@ use crate::{
 use std::sync::Arc;
 
 mod counts;
+mod deferred;
 
 pub use counts::{DesignStats, DirtyCounts};
+pub use deferred::Deferred;
 
 /// The sizes that a design works with.
 #[derive(Clone, Copy, Debug)]
@@ -195,6 +197,13 @@ pub trait Design: Send + Sync {
     /// Maps `lba`, with the sequence number of the write where the origin does not have it. Whatever the address
     /// mapped to before, a trimmed run included, is gone.
     fn map(&mut self, lba: Lba, new: NewMapping, dirty_seq: Option<u64>);
+
+    /// As [`Design::map`], but for what may be done beside later decisions. Until that is done nothing is asked of the design on this
+    /// thread but what is dirty, what there is room for and which metadata slots changed.
+    fn map_deferring(&mut self, lba: Lba, new: NewMapping, dirty_seq: Option<u64>) -> Deferred {
+        self.map(lba, new, dirty_seq);
+        Deferred::nothing()
+    }
 
     /// Forgets `lba`; returns whether it was mapped or part of a trimmed run, or whether a crash might bring such a thing back.
     fn unmap(&mut self, lba: Lba) -> bool;

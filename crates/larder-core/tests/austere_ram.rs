@@ -73,7 +73,7 @@ fn large_counts_keep_to_their_bytes_at_every_moment() {
             ..AustereConfig::new(1024 * u64::from(CHUNK), CHUNK, true)
         };
         let live = LIVE_BYTES.load(Relaxed);
-        let mut austere = Austere::new(config).expect("a cache");
+        let austere = Austere::new(config).expect("a cache");
         let at_first = austere.ram().bytes() as i64;
         PEAK_BYTES.store(LIVE_BYTES.load(Relaxed), Relaxed);
         let mut changes = 0;

@@ -311,7 +311,7 @@ impl ReplayCache for AustereCache {
     fn read(&mut self, lba: Lba, content: &Content) -> bool {
         self.destaged.clear();
         self.gathering.for_whom(Waits::Client);
-        if let Some(run) = self.core.lookup_alone(lba) {
+        if let Some(run) = self.core.lookup(lba) {
             self.read_slot(run);
             if self.slot.has(lba) {
                 self.wrong_hits += u64::from(*self.slot.fingerprint() != content.fingerprint);
@@ -332,7 +332,7 @@ impl ReplayCache for AustereCache {
     fn write(&mut self, lba: Lba, content: &Content) -> bool {
         self.destaged.clear();
         self.gathering.for_whom(Waits::Client);
-        let was_cached = self.core.lookup_alone(lba).is_some();
+        let was_cached = self.core.lookup(lba).is_some();
         if self.policy != WritePolicy::Back {
             self.traffic.origin_chunks_written += 1;
             self.gather_origin(Action::Write, lba);

@@ -20,6 +20,11 @@
 //!   [`clean`](Austere::clean); then [`evict`](Austere::evict).
 //! - **Trim, write-around.** [`forget`](Austere::forget).
 //!
+//! Several threads may ask at once: each decision has the lock of its bucket, in either index (§4), and others go on
+//! elsewhere. What belongs together of several decisions, such as that a run which is evicted is not mapped meanwhile, is up to the
+//! caller. A bucket of the LBA index can be [held](Austere::hold) beyond the caller's own lock, so that what order there is among
+//! changes of that bucket is that of the caller, and their work is done beside others.
+//!
 //! Invariants: an address whose LBA-hash and FP-hash lead to a run that lists it, has that content. A dirty mapping's
 //! content is on flash, in a run that lists its address, until it is overwritten, trimmed or destaged. Nothing is allocated
 //! for a request, but the sketch's table of large counts may grow, to the maximum that it was given.
@@ -63,6 +68,7 @@ pub mod keys;
 pub mod lba_index;
 mod overflow;
 mod pages;
+mod parts;
 pub mod sketch;
 
 pub use bucketed::Bucketed;
@@ -70,7 +76,7 @@ use bucketed::{BucketedConfig, census::scaled};
 pub use config::{AustereConfig, AustereError};
 use fp_index::{FpIndex, Run};
 use keys::{Key, KeySpace};
-use lba_index::{Change, Entry, LbaIndex};
+use lba_index::{Change, Entry, HeldBucket, LbaIndex};
 use sketch::{COUNTER_MAX, Sketch};
 
 use crate::{
@@ -162,26 +168,10 @@ impl Austere {
         self.fp_index.find(entry.fp_key)
     }
 
-    /// As [`Austere::lookup`], for who has all of it for himself, and so passes locks by.
-    #[inline]
-    pub fn lookup_alone(&mut self, lba: Lba) -> Option<Run> {
-        let entry = self.lba_index.find_alone(self.lba_space.of_lba(lba))?;
-        self.fp_index.find(entry.fp_key)
-    }
-
     /// `lba` was a hit: it is the most recent of its bucket now.
     #[inline]
-    pub fn touch(&mut self, lba: Lba) {
-        if let Some(entry) = self.lba_index.find_alone(self.lba_space.of_lba(lba)) {
-            self.lba_index.promote(&entry, &mut self.sketch);
-            self.recount_if_wanted();
-        }
-    }
-
-    /// As [`Austere::touch`], beside others who look up and touch. False, and nothing changed, where it cannot be done so.
-    #[inline]
-    pub fn touch_beside_others(&self, lba: Lba) -> bool {
-        self.lba_index.promote_beside_others(self.lba_space.of_lba(lba), &self.sketch)
+    pub fn touch(&self, lba: Lba) {
+        self.lba_index.promote(self.lba_space.of_lba(lba), &self.sketch);
     }
 
     /// Where this content probably is (§3.1, deduplication path). It is a duplicate if the metadata slot of `first` has its
@@ -194,12 +184,12 @@ impl Austere {
     /// The dirty mapping that `map(lba, fingerprint, …)` would end: that of the LBA-hash, if it is to another FP-hash, or of
     /// the least recent one, if the bucket is full.
     #[inline]
-    pub fn displaced(&mut self, lba: Lba, fingerprint: &Fingerprint) -> Option<Displaced> {
+    pub fn displaced(&self, lba: Lba, fingerprint: &Fingerprint) -> Option<Displaced> {
         if !self.config.is_write_back {
             return None;
         }
         let lba_key = self.lba_space.of_lba(lba);
-        match self.lba_index.find_alone(lba_key) {
+        match self.lba_index.find(lba_key) {
             Some(old) if old.fp_key == self.fp_space.of_content(fingerprint) => None,
             Some(old) => self.dirty_place(&old),
             None => self.lba_index.last_of_full(lba_key).and_then(|last| self.dirty_place(&last)),
@@ -207,8 +197,8 @@ impl Austere {
     }
 
     /// The dirty mapping that [`Austere::forget`] of `lba` would end, if it is one.
-    pub fn dirty_mapping(&mut self, lba: Lba) -> Option<Displaced> {
-        self.lba_index.find_alone(self.lba_space.of_lba(lba)).and_then(|entry| self.dirty_place(&entry))
+    pub fn dirty_mapping(&self, lba: Lba) -> Option<Displaced> {
+        self.lba_index.find(self.lba_space.of_lba(lba)).and_then(|entry| self.dirty_place(&entry))
     }
 
     /// Whose mapping it is: the one address with its LBA-hash in its metadata slot. If that is another than the one
@@ -227,16 +217,19 @@ impl Austere {
 
     /// Maps `lba`, the most recent of its bucket now, to this content, which is or will be stored. What
     /// [`displaced`](Austere::displaced) said was dealt with.
-    pub fn map(&mut self, lba: Lba, fingerprint: &Fingerprint, is_dirty: bool) -> Change {
+    pub fn map(&self, lba: Lba, fingerprint: &Fingerprint, is_dirty: bool) -> Change {
         let (lba_key, fp_key) = (self.lba_space.of_lba(lba), self.fp_space.of_content(fingerprint));
-        let change = match self.lba_index.find_alone(lba_key) {
-            Some(entry) if entry.fp_key == fp_key && entry.is_dirty == is_dirty => {
-                Change { left: None, demoted: self.lba_index.promote(&entry, &mut self.sketch) }
-            }
-            old => self.lba_index.put(lba_key, old, fp_key, is_dirty, &mut self.sketch),
-        };
-        self.recount_if_wanted();
-        change
+        self.lba_index.map(lba_key, fp_key, is_dirty, &self.sketch)
+    }
+
+    /// The lock of `lba`'s bucket in the LBA index, for [`Austere::map_held`]. Who holds it asks nothing else of that index.
+    pub fn hold(&self, lba: Lba) -> HeldBucket {
+        self.lba_index.hold(self.lba_space.of_lba(lba))
+    }
+
+    /// As [`Austere::map`], clean, of the address that `bucket` is held for.
+    pub fn map_held(&self, bucket: &mut HeldBucket, fp_key: Key) -> Change {
+        bucket.map(fp_key, false, &self.sketch)
     }
 
     /// Whether the LBA index has an entry of this LBA-hash.
@@ -246,15 +239,13 @@ impl Austere {
 
     /// Ends the mapping of `lba`'s LBA-hash. If that was another address's, that one will miss; if it is
     /// [dirty](Austere::dirty_mapping) and another's, it must not be forgotten.
-    pub fn forget(&mut self, lba: Lba) {
+    pub fn forget(&self, lba: Lba) {
         self.forget_key(self.lba_space.of_lba(lba));
     }
 
     /// As [`Austere::forget`], by LBA-hash.
-    pub fn forget_key(&mut self, lba_key: Key) {
-        if let Some(entry) = self.lba_index.find_alone(lba_key) {
-            self.lba_index.remove(&entry, &mut self.sketch);
-        }
+    pub fn forget_key(&self, lba_key: Key) {
+        self.lba_index.remove(lba_key, &self.sketch);
     }
 
     /// The runs to evict, so that this content finds `count` consecutive free slots (§3.3): those with the lowest estimated
@@ -262,13 +253,16 @@ impl Austere {
     pub fn victims(&self, fingerprint: &Fingerprint, count: u32) -> impl Iterator<Item = Victim> + use<> {
         let is_write_back = self.config.is_write_back;
         let fp_key = self.fp_space.of_content(fingerprint);
-        let victims = self.fp_index.victims(fp_key, count, |key| self.sketch.estimate(key));
+        self.recount_if_wanted();
+        let victims = self.fp_index.victims(fp_key, count, |_, key| self.sketch.estimate(key));
         victims.map(move |(run, is_referenced)| Victim { run, may_be_dirty: is_write_back && is_referenced })
     }
 
-    /// As [`Austere::victims`], for any content of a bucket, where `special` says of some contents that they count as so many references.
-    pub fn victims_in(&self, bucket: u32, count: u32, special: impl Fn(Key) -> Option<u32>) -> Vec<Run> {
-        let references = |key| special(key).unwrap_or_else(|| self.sketch.estimate(key));
+    /// As [`Austere::victims`], for any content of a bucket, where `special` says of some runs, by their first slots, that they count as so
+    /// many references.
+    pub fn victims_in(&self, bucket: u32, count: u32, special: impl Fn(u32) -> Option<u32>) -> Vec<Run> {
+        self.recount_if_wanted();
+        let references = |first, key| special(first).unwrap_or_else(|| self.sketch.estimate(key));
         let victims = self.fp_index.victims(self.fp_space.key(bucket as usize, 0), count, references);
         victims.map(|(run, _)| run).collect()
     }
@@ -296,24 +290,19 @@ impl Austere {
     }
 
     /// `lba` was destaged.
-    pub fn clean(&mut self, lba: Lba) {
-        if let Some(entry) = self.lba_index.find_alone(self.lba_space.of_lba(lba)) {
-            self.lba_index.clean(&entry);
-        }
+    pub fn clean(&self, lba: Lba) {
+        self.lba_index.clean(self.lba_space.of_lba(lba));
     }
 
     /// Frees a run. Mappings to it stay until they are replaced, as in the paper, and miss.
-    pub fn evict(&mut self, run: Run) {
+    pub fn evict(&self, run: Run) {
         self.fp_index.clear(run);
     }
 
     /// Takes `count` consecutive free slots for this content, the first that there are. `None` where
     /// [`victims`](Austere::victims) still names one.
-    pub fn store(&mut self, fingerprint: &Fingerprint, count: u32) -> Option<Run> {
-        let fp_key = self.fp_space.of_content(fingerprint);
-        let run = self.fp_index.room(fp_key, count)?;
-        self.fp_index.set(fp_key, run);
-        Some(run)
+    pub fn store(&self, fingerprint: &Fingerprint, count: u32) -> Option<Run> {
+        self.fp_index.store(self.fp_space.of_content(fingerprint), count)
     }
 
     /// The run in use that begins at this slot.
@@ -333,22 +322,20 @@ impl Austere {
 
     /// A restart knows that a content is in `count` slots from `first` on. What the index has there, or elsewhere of this
     /// FP-hash, is gone. False, and nothing changed, where the content cannot be there.
-    pub fn restore(&mut self, fingerprint: &Fingerprint, first: u32, count: u32) -> bool {
+    pub fn restore(&self, fingerprint: &Fingerprint, first: u32, count: u32) -> bool {
         self.fp_index.replace(self.fp_space.of_content(fingerprint), Run { first, count })
     }
 
     /// A restart knows that `lba` has something in `count` slots from `first` on, which need not belong there. It is found as no
     /// content. Nothing is changed where they are not all in one bucket. Returns as [`map`](Austere::map).
-    pub fn reserve(&mut self, lba: Lba, first: u32, count: u32) -> Change {
+    pub fn reserve(&self, lba: Lba, first: u32, count: u32) -> Change {
         let Some(fp_key) = self.fp_index.reserve(Run { first, count }) else { return Change::default() };
-        let lba_key = self.lba_space.of_lba(lba);
-        self.lba_index.put(lba_key, self.lba_index.find(lba_key), fp_key, false, &mut self.sketch)
+        self.lba_index.map(self.lba_space.of_lba(lba), fp_key, false, &self.sketch)
     }
 
     /// Ends the mappings of all addresses.
-    pub fn forget_all(&mut self) {
-        self.lba_index.clear();
-        self.lba_index.recount(&mut self.sketch);
+    pub fn forget_all(&self) {
+        self.lba_index.clear(&self.sketch);
     }
 
     /// Slots of the flash that are not in use.
@@ -381,6 +368,11 @@ impl Austere {
     /// The LBA-hash of an address.
     pub fn key_of_lba(&self, lba: Lba) -> Key {
         self.lba_space.of_lba(lba)
+    }
+
+    /// The FP-hash of a content.
+    pub fn key_of_content(&self, fingerprint: &Fingerprint) -> Key {
+        self.fp_space.of_content(fingerprint)
     }
 
     /// How contents get their FP-hashes.
@@ -436,9 +428,9 @@ impl Austere {
 
     /// Where the table of large counts is full, what it lost comes back.
     #[inline]
-    fn recount_if_wanted(&mut self) {
+    fn recount_if_wanted(&self) {
         if self.sketch.wants_recount() {
-            self.lba_index.recount(&mut self.sketch);
+            self.lba_index.recount(&self.sketch);
         }
     }
 

@@ -30,17 +30,15 @@ pub(super) mod census;
 mod decisions;
 pub mod entries;
 pub mod exact;
+mod indices;
 mod mapping;
 pub mod memory;
 pub mod ram;
 mod wishes;
 
-use super::{
-    Austere, AustereConfig, AustereError, fp_index::Run as SlotRun, keys::Key, lba_index::Change, pages::pages_max,
-};
+use super::{Austere, AustereConfig, AustereError, fp_index::Run as SlotRun, keys::Key, pages::pages_max};
 use crate::{
-    design::{DesignConfig, Lookup, Question, Wanted},
-    lost::Lost,
+    design::{Deferred, DesignConfig, Lookup, Question, Wanted},
     named::DesignLayout,
     region::{MetadataSlot, RegionEntry},
     types::{Fingerprint, Lba, Place, SlotId, mix},
@@ -49,7 +47,11 @@ use ahead::Ahead;
 use entries::{Entries, EntryState, Until};
 use exact::{Exact, PIECES};
 use hashbrown::HashSet;
-use std::collections::{BTreeMap, BTreeSet};
+use indices::Indices;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 /// A content counts as one of so many references where it could not be evicted when it should have been.
 const STUCK: u32 = u32::MAX;
@@ -103,7 +105,7 @@ struct Wish {
 
 /// See the module.
 pub struct Bucketed {
-    core: Austere,
+    indices: Arc<Indices>,
     exact: Exact,
     exact_max: u64,
     entries: Entries,
@@ -123,8 +125,6 @@ pub struct Bucketed {
     suspended: HashSet<Key>,
     /// Runs that are freed ahead.
     ahead: Ahead,
-    /// What the LBA index lost by itself, and a crash may bring back.
-    lost: Lost,
     /// Recovery runs.
     is_restoring: bool,
     /// Recovery: the address that was mapped last, to a duplicate whose content is told next.
@@ -141,9 +141,8 @@ impl Bucketed {
     pub fn new(config: BucketedConfig) -> Result<Self, AustereError> {
         let core = Austere::new(AustereConfig { is_write_back: false, ..config.austere })?;
         Ok(Bucketed {
-            ahead: Ahead::new(core.slot_count() as u32, core.config().bucket_slots),
-            lost: Lost::new(core.lba_entries_max()),
-            core,
+            ahead: Ahead::new(core.slot_count() as u32),
+            indices: Arc::new(Indices::new(core)),
             exact: Exact::new(config.chunk_count),
             exact_max: config.exact_max,
             entries: Entries::default(),
@@ -162,26 +161,26 @@ impl Bucketed {
 
     /// The decisions.
     pub fn core(&self) -> &Austere {
-        &self.core
+        &self.indices.core
     }
 
     /// The run that the indices name for an address, as long as it is not evicted.
     fn run_of(&self, lba: Lba) -> Option<SlotRun> {
-        if !self.suspended.is_empty() && self.suspended.contains(&self.core.key_of_lba(lba)) {
+        if !self.suspended.is_empty() && self.suspended.contains(&self.indices.core.key_of_lba(lba)) {
             return None;
         }
-        self.core.lookup(lba).filter(|run| !self.retired.contains(&SlotId(run.first)))
+        self.indices.core.lookup(lba).filter(|run| !self.retired.contains(&SlotId(run.first)))
     }
 
     /// The run that a content would be in, as long as it is to stay.
     fn run_with(&self, fingerprint: &Fingerprint) -> Option<SlotRun> {
-        self.core.find_content(fingerprint).filter(|run| !self.leaving.contains(&SlotId(run.first)))
+        self.indices.core.find_content(fingerprint).filter(|run| !self.leaving.contains(&SlotId(run.first)))
     }
 
     /// What the entry of `run`, where it is known, says, if it is that run's.
     fn entry_of(&self, run: SlotRun) -> Option<&RegionEntry> {
         let entry = self.entries.get(SlotId(run.first))??;
-        self.core.is_run_of(run, entry.metadata.fingerprint()).then_some(entry)
+        self.indices.core.is_run_of(run, entry.metadata.fingerprint()).then_some(entry)
     }
 
     /// What `lba` maps to, by what is known without reading anything.
@@ -225,7 +224,7 @@ impl Bucketed {
         let others = (0..FRAGMENT_TURNS).map(|turn| fragment_content(wanted.lba, turn));
         // Not what it is about to replace, which stays until the new one is durable.
         let is_other = |content: &Fingerprint| {
-            let slot = self.core.find_content(content).map(|run| SlotId(run.first));
+            let slot = self.indices.core.find_content(content).map(|run| SlotId(run.first));
             slot.is_none_or(|slot| Some(slot) != now && !self.leaving.contains(&slot))
         };
         let can_be = |content: &Fingerprint| is_other(content) && self.can_have_room(content, wanted);
@@ -238,7 +237,7 @@ impl Bucketed {
         if self.stuck.is_empty() {
             return true;
         }
-        let slots = self.core.slots_for(wanted.stored_len);
+        let slots = self.indices.core.slots_for(wanted.stored_len);
         let victims = self.victims_of(&Wish { fingerprint: *content, slots, victims: Vec::new(), is_mapped: true });
         victims.is_none_or(|victims| victims.iter().all(|slot| !self.stuck.contains(slot)))
     }
@@ -256,11 +255,11 @@ impl Bucketed {
     /// Runs that have to be gone for a wish, those that were chosen among them.
     fn in_the_way_of(&self, wish: &Wish) -> Vec<SlotId> {
         // A content has one run: what has its FP-hash goes first, duplicate or not, for who wishes it knows that it is none.
-        let runs = match self.core.find_content(&wish.fingerprint) {
+        let runs = match self.indices.core.find_content(&wish.fingerprint) {
             Some(run) => vec![run],
             None => {
-                let bucket = self.core.bucket_of_content(&wish.fingerprint);
-                self.core.victims_in(bucket, wish.slots, |key| self.references_beside(key))
+                let bucket = self.indices.core.bucket_of_content(&wish.fingerprint);
+                self.indices.core.victims_in(bucket, wish.slots, |first| self.references_beside(SlotId(first)))
             }
         };
         runs.into_iter().map(|run| SlotId(run.first)).collect()
@@ -273,9 +272,8 @@ impl Bucketed {
         self.ahead.keep(slot);
     }
 
-    /// As how many references those of a content count that has been chosen to go, or could not.
-    fn references_beside(&self, key: Key) -> Option<u32> {
-        let run = self.core.run_of_key(key).map(|run| SlotId(run.first))?;
+    /// As how many references those of a run count that has been chosen to go, or could not.
+    fn references_beside(&self, run: SlotId) -> Option<u32> {
         match self.leaving.contains(&run) {
             true => Some(0),
             false => self.stuck.contains(&run).then_some(STUCK),
@@ -287,35 +285,34 @@ impl Bucketed {
     fn map_wish(&mut self, lba: Lba) {
         let Some(wish) = self.wishes.get_mut(&lba) else { return };
         let fingerprint = wish.fingerprint;
-        if !wish.is_mapped && !is_fragment(&fingerprint) && self.core.find_content(&fingerprint).is_none() {
+        if !wish.is_mapped && !is_fragment(&fingerprint) && self.indices.core.find_content(&fingerprint).is_none() {
             wish.is_mapped = true;
-            self.map_in_core(lba, &fingerprint);
+            drop(self.map_in_core(lba, &fingerprint));
         }
     }
 
     /// Maps an address to a content that is in the run at `place`, whose entry lists it from now on: on flash, once that is settled.
-    fn share(&mut self, lba: Lba, place: &Place, until: Until) {
-        let Some(run) = self.core.run_from(place.slot.0) else { return };
-        let Some(entry) = self.entry_of(run) else { return };
+    fn share(&mut self, lba: Lba, place: &Place, until: Until) -> Deferred {
+        let Some(run) = self.indices.core.run_from(place.slot.0) else { return Deferred::nothing() };
+        let Some(entry) = self.entry_of(run) else { return Deferred::nothing() };
         let fingerprint = *entry.metadata.fingerprint();
-        let core = &self.core;
+        let core = &self.indices.core;
         self.entries.share(place.slot, lba, until, |list| core.list_change(lba, list));
-        self.map_in_core(lba, &fingerprint);
+        self.map_in_core(lba, &fingerprint)
     }
 
     /// What is held of an address may be on flash.
     fn settle_held(&mut self, lba: Lba) {
-        let core = &self.core;
+        let core = &self.indices.core;
         self.entries.settle(lba, |list| core.list_change(lba, list));
     }
 
     /// A chunk was stored at `place` for `lba`.
-    fn stored(&mut self, lba: Lba, place: &Place, fingerprint: &Fingerprint, until: Until) {
-        if self.core.run_from(place.slot.0).is_some_and(|run| !self.core.is_run_of(run, fingerprint)) {
+    fn stored(&mut self, lba: Lba, place: &Place, fingerprint: &Fingerprint, until: Until) -> Deferred {
+        if self.indices.core.run_from(place.slot.0).is_some_and(|run| !self.indices.core.is_run_of(run, fingerprint)) {
             // There was no room for it where its content belongs.
             return self.put_unshared(lba, place);
         }
-        self.map_in_core(lba, fingerprint);
         let mut metadata = MetadataSlot::EMPTY;
         metadata.reset(*fingerprint, place.stored_len, lba);
         self.entries.change(place.slot, RegionEntry { place: *place, metadata });
@@ -323,38 +320,38 @@ impl Bucketed {
         if until == Until::Told {
             self.entries.list_early(place.slot, lba, until);
         }
+        self.map_in_core(lba, fingerprint)
     }
 
     /// What recovery knows: `lba`, if it is given, has this content, which is at `place`.
     fn restore(&mut self, lba: Option<Lba>, fingerprint: &Fingerprint, place: &Place) {
-        let slots = self.core.slots_for(place.stored_len);
+        let slots = self.indices.core.slots_for(place.stored_len);
         self.count();
         // Another run of the content's FP-hash that has dirty data could not leave when this one was stored.
-        let other = self.core.find_content(fingerprint).filter(|run| run.first != place.slot.0);
+        let other = self.indices.core.find_content(fingerprint).filter(|run| run.first != place.slot.0);
         let is_elsewhere = other.is_some_and(|run| self.exact.in_slot(SlotId(run.first)).next().is_some());
-        if is_elsewhere || !self.core.restore(fingerprint, place.slot.0, slots) {
+        if is_elsewhere || !self.indices.core.restore(fingerprint, place.slot.0, slots) {
             // It lay where its content does not belong; a place that no content could have is of no address.
             return lba.into_iter().for_each(|lba| self.reserve(lba, place));
         }
         self.generation = self.generation.max(place.generation.wrapping_add(1));
         if let Some(lba) = lba {
-            self.map_in_core(lba, fingerprint);
+            drop(self.map_in_core(lba, fingerprint));
         }
     }
 
     /// What recovery knows: `lba` has the run at `place`, which lies where its content does not belong, or is like no other.
     fn reserve(&mut self, lba: Lba, place: &Place) {
-        let slots = self.core.slots_for(place.stored_len);
+        let slots = self.indices.core.slots_for(place.stored_len);
         self.generation = self.generation.max(place.generation.wrapping_add(1));
-        let change = self.core.reserve(lba, place.slot.0, slots);
-        self.note_change(lba, &change);
-        self.suspended.remove(&self.core.key_of_lba(lba));
+        self.indices.reserve(lba, place.slot.0, slots);
+        self.suspended.remove(&self.indices.core.key_of_lba(lba));
     }
 
     /// What is dirty has its run, whatever the indices lost.
     fn reserve_exact(&mut self) {
         let pieces = (0..PIECES).flat_map(|piece| self.exact.export(piece));
-        let lacks = |place: &Place| self.core.run_from(place.slot.0).is_none();
+        let lacks = |place: &Place| self.indices.core.run_from(place.slot.0).is_none();
         let lost: Vec<(Lba, Place)> = pieces
             .filter_map(|mapping| match mapping.lookup {
                 Lookup::Chunk { place, .. } | Lookup::Fragment { place, .. } => Some((mapping.lba, place)),
@@ -368,70 +365,47 @@ impl Bucketed {
     /// Recovery: counts the references of what pages brought, before anything changes.
     fn count(&mut self) {
         if std::mem::take(&mut self.is_uncounted) {
-            self.core.end_restore();
+            self.indices.core.end_restore();
         }
     }
 
     /// Maps an address in the indices.
-    fn map_in_core(&mut self, lba: Lba, fingerprint: &Fingerprint) {
-        self.suspended.remove(&self.core.key_of_lba(lba));
-        let change = self.core.map(lba, fingerprint, false);
-        self.note_change(lba, &change);
-    }
-
-    /// What lost references when `lba` was mapped: the index has lost what left for another address, and either content may be the
-    /// next to go of its bucket, if it is still there.
-    fn note_change(&mut self, lba: Lba, change: &Change) {
-        let Change { left, demoted } = change;
-        if let Some(left) = left
-            && left.lba_key != self.core.key_of_lba(lba)
-        {
-            self.lost.add(left.lba_key.0);
-        }
-        for key in left.iter().map(|left| left.fp_key).chain(*demoted) {
-            if let Some(run) = self.core.run_of_key(key) {
-                self.ahead.look_at(SlotId(run.first));
-            }
-        }
-    }
-
-    /// Whether a crash now could bring back what the indices have, or had, of an address.
-    fn may_come_back(&self, lba: Lba) -> bool {
-        let key = self.core.key_of_lba(lba);
-        self.core.has_entry(key) || self.lost.has(key.0)
+    fn map_in_core(&mut self, lba: Lba, fingerprint: &Fingerprint) -> Deferred {
+        self.suspended.remove(&self.indices.core.key_of_lba(lba));
+        self.indices.map(lba, fingerprint)
     }
 
     /// The indices forget an address.
     fn forget_in_core(&mut self, lba: Lba) {
         self.entries.drop_held(lba);
-        self.suspended.remove(&self.core.key_of_lba(lba));
-        self.core.forget(lba);
+        self.suspended.remove(&self.indices.core.key_of_lba(lba));
+        self.indices.core.forget(lba);
     }
 
     /// What is like no other content is, for `lba`, at `place`: in the run that was opened for it, or that recovery knows of.
-    fn put_unshared(&mut self, lba: Lba, place: &Place) {
+    fn put_unshared(&mut self, lba: Lba, place: &Place) -> Deferred {
         if self.is_restoring {
-            return self.reserve(lba, place);
+            self.reserve(lba, place);
+            return Deferred::nothing();
         }
         let contents = || (0..FRAGMENT_TURNS).map(|turn| fragment_content(lba, turn));
         let is_here = |run: SlotRun| run.first == place.slot.0;
-        let content = contents().find(|content| self.core.find_content(content).is_some_and(is_here));
-        if let Some(content) = content {
-            self.map_in_core(lba, &content);
-            // What the flash has there is the entry of an older chunk, whose FP-hash may be the same.
-            let mut metadata = MetadataSlot::EMPTY;
-            metadata.reset_unlisted(content, place.stored_len);
-            self.entries.change(place.slot, RegionEntry { place: *place, metadata });
-        }
+        let content = contents().find(|content| self.indices.core.find_content(content).is_some_and(is_here));
+        let Some(content) = content else { return Deferred::nothing() };
+        // What the flash has there is the entry of an older chunk, whose FP-hash may be the same.
+        let mut metadata = MetadataSlot::EMPTY;
+        metadata.reset_unlisted(content, place.stored_len);
+        self.entries.change(place.slot, RegionEntry { place: *place, metadata });
+        self.map_in_core(lba, &content)
     }
 
     /// The addresses of a run are forgotten.
     fn forget_run(&mut self, first: Lba, count: u64) {
         self.count();
         self.exact.remove_run(first, count);
-        if count > self.core.lba_entries_max().max(ASKED_MAX) {
+        if count > self.indices.core.lba_entries_max().max(ASKED_MAX) {
             // Whose the entries are the indices do not know: each address is asked about, and these are too many.
-            self.core.forget_all();
+            self.indices.core.forget_all();
             self.suspended.clear();
             self.entries.drop_held_run(first, Lba(first.0.saturating_add(count)));
             return;

@@ -3,14 +3,25 @@
 //! A slot is a prefix (16 bits) and a valid flag: 17 bits. Slot `i` here is slot `i` of the metadata region and of the data
 //! region. A chunk of several subchunks has as many consecutive slots of one bucket, all with its prefix.
 //!
+//! Its buckets lie in [parts](super::parts), each behind a lock.
+//!
 //! Invariants: a prefix has one run of slots in a bucket at most; so runs end where the prefix does. Runs do not overlap.
 //!
 //! What it does not do: know what refers to a content; it asks.
 
-use super::keys::{Key, KeySpace, equal_mask, low_bits};
+mod part;
 
-/// A bucket has no more slots: a bit of 128 for each.
-const SLOTS_MAX: usize = 128;
+pub use part::Victims;
+
+use super::{
+    keys::{Key, KeySpace},
+    parts::{Division, Parts},
+};
+pub(super) use part::Part;
+use std::ops::DerefMut;
+
+/// Slots of a part at least: what a part takes beside them is then a sixtieth.
+const PART_SLOTS_MIN: usize = 4096;
 
 /// Consecutive slots of one bucket: where a chunk is on flash. The metadata slot of `first` is the chunk's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,282 +36,110 @@ pub struct Run {
 pub struct FpIndex {
     space: KeySpace,
     slots: usize,
-    prefixes: Vec<u16>,
-    valid: Vec<u128>,
-    /// Runs in use.
-    runs: u64,
+    parts: Parts<Part>,
+}
+
+fn division(buckets: usize, slots: usize) -> Division {
+    Division { buckets, slots, part_slots_min: PART_SLOTS_MIN }
 }
 
 impl FpIndex {
     /// With buckets of `slots` slots, 128 at most.
     pub fn new(space: KeySpace, slots: usize) -> FpIndex {
-        let buckets = space.buckets();
-        FpIndex { space, slots, prefixes: vec![0; buckets * slots], valid: vec![0; buckets], runs: 0 }
+        let part = |first, count| Part::new(space, first, count, slots);
+        FpIndex { space, slots, parts: Parts::new(division(space.buckets(), slots), part) }
     }
 
     /// Number of slots.
     pub fn slot_count(&self) -> usize {
-        self.prefixes.len()
+        self.space.buckets() * self.slots
     }
 
     /// Number of free slots.
     pub fn free_count(&self) -> u64 {
-        let used: u64 = self.valid.iter().map(|valid| u64::from(valid.count_ones())).sum();
-        self.slot_count() as u64 - used
+        self.slot_count() as u64 - self.parts.sum(Part::used_count)
     }
 
-    /// Runs in use: kept, for a walk over all slots takes a while.
+    /// Runs in use.
     pub fn run_count(&self) -> u64 {
-        self.runs
+        self.parts.sum(Part::run_count)
     }
 
     /// The run of an FP-hash.
     #[inline]
     pub fn find(&self, fp_key: Key) -> Option<Run> {
-        let bucket = self.space.bucket(fp_key);
-        let prefixes = &self.prefixes[bucket * self.slots..][..self.slots];
-        let mask = equal_mask(prefixes, self.space.prefix(fp_key)) & self.valid[bucket];
-        (mask != 0).then(|| self.run(bucket, mask.trailing_zeros() as usize, mask.count_ones()))
-    }
-
-    /// The first `count` consecutive free slots in the bucket of an FP-hash.
-    pub fn room(&self, fp_key: Key, count: u32) -> Option<Run> {
-        let bucket = self.space.bucket(fp_key);
-        let starts = starts_of(self.free(fp_key), count);
-        (starts != 0).then(|| self.run(bucket, starts.trailing_zeros() as usize, count))
+        self.parts.lock(self.space.bucket(fp_key)).find(fp_key)
     }
 
     /// The runs that have to go, so that there are `count` consecutive free slots in the bucket of an FP-hash: those with the
-    /// fewest references first, the lower slot first among equals. None where there is room.
-    pub fn victims(&self, fp_key: Key, count: u32, references: impl Fn(Key) -> u32) -> Victims {
-        let bucket = self.space.bucket(fp_key);
-        let free = self.free(fp_key);
-        let mut victims = Victims { bucket_first: (bucket * self.slots) as u32, starts: 0, slots: 0, referenced: 0 };
-        if starts_of(free, count) != 0 {
-            return victims;
-        }
-        // 1. Who has no references goes at once. A count of 0 below is no run that could go.
-        let prefixes = &self.prefixes[bucket * self.slots..][..self.slots];
-        let halves = [self.valid[bucket] as u64, (self.valid[bucket] >> 64) as u64];
-        let is_valid = |slot: usize| halves[slot / 64 % 2] >> (slot % 64) & 1 == 1;
-        let mut counts = [0u32; SLOTS_MAX];
-        let mut previous = None;
-        for ((slot, &prefix), count_of_slot) in prefixes.iter().enumerate().zip(&mut counts) {
-            let this = is_valid(slot).then_some(prefix);
-            let is_first = this.is_some() && this != previous;
-            previous = this;
-            if !is_first {
-                continue;
-            }
-            *count_of_slot = references(self.space.key(bucket, prefix));
-            if *count_of_slot == 0 {
-                victims.add(slot, self.run_at(bucket, slot).count, false);
-                if starts_of(free | victims.slots, count) != 0 {
-                    return victims;
-                }
-            }
-        }
-        // 2. Then the others, one by one.
-        while starts_of(free | victims.slots, count) == 0
-            && let Some(slot) = (0..self.slots).filter(|&slot| counts[slot] > 0).min_by_key(|&slot| counts[slot])
-        {
-            counts[slot] = 0;
-            victims.add(slot, self.run_at(bucket, slot).count, true);
-        }
-        victims
+    /// fewest references first, the lower slot first among equals. None where there is room. `references` says how many a run has, by its
+    /// first slot and its hash, and asks nothing of this index.
+    pub fn victims(&self, fp_key: Key, count: u32, references: impl Fn(u32, Key) -> u32) -> Victims {
+        self.parts.lock(self.space.bucket(fp_key)).victims(fp_key, count, references)
     }
 
-    /// Gives the slots of `run`, which are free and in the bucket of `fp_key`, to that hash.
-    pub fn set(&mut self, fp_key: Key, run: Run) {
-        let bucket = self.space.bucket(fp_key);
-        let mask = self.mask(run);
-        assert!(self.valid[bucket] & mask == 0 && self.bucket_of(run) == bucket, "the slots of a new chunk are free");
-        self.valid[bucket] |= mask;
-        self.runs += 1;
-        self.prefixes[run.first as usize..][..run.count as usize].fill(self.space.prefix(fp_key));
+    /// Gives the first `count` consecutive free slots in the bucket of an FP-hash, which has no run, to it. `None` where there are none.
+    pub fn store(&self, fp_key: Key, count: u32) -> Option<Run> {
+        self.parts.lock(self.space.bucket(fp_key)).store(fp_key, count)
     }
 
     /// Frees the slots of `run`.
-    pub fn clear(&mut self, run: Run) {
-        let (bucket, mask) = (self.bucket_of(run), self.mask(run));
-        self.runs -= u64::from(self.valid[bucket] & mask != 0);
-        self.valid[bucket] &= !mask;
+    pub fn clear(&self, run: Run) {
+        self.parts.lock(self.bucket_of(run.first)).clear(run);
     }
 
     /// The run in use that begins at slot `first`.
     pub fn run_from(&self, first: u32) -> Option<Run> {
-        let (bucket, slot) = (first as usize / self.slots, first as usize % self.slots);
-        if self.valid.get(bucket).is_none_or(|valid| valid >> slot & 1 == 0) {
-            return None;
-        }
-        let run = self.run_at(bucket, slot);
-        (self.find(self.key_of(run)) == Some(run)).then_some(run)
+        let bucket = self.bucket_of(first);
+        (bucket < self.space.buckets()).then(|| self.parts.lock(bucket).run_from(first))?
     }
 
     /// Gives the slots of `run` to that hash, whatever runs had them, or was the hash's. False where they are not all
     /// in the bucket of the hash.
-    pub fn replace(&mut self, fp_key: Key, run: Run) -> bool {
-        let bucket = self.space.bucket(fp_key);
-        let slot = (run.first as usize).wrapping_sub(bucket * self.slots);
-        let is_inside = slot < self.slots && run.count > 0 && run.count as usize <= self.slots - slot;
-        if !is_inside {
-            return false;
-        }
-        let mask = self.mask(run);
-        let gone = |(other, key): &(Run, Key)| self.mask(*other) & mask != 0 || *key == fp_key;
-        let gone: Vec<Run> = self.runs_in(bucket).filter(gone).map(|(other, _)| other).collect();
-        gone.into_iter().for_each(|other| self.clear(other));
-        self.set(fp_key, run);
-        true
+    pub fn replace(&self, fp_key: Key, run: Run) -> bool {
+        self.parts.lock(self.space.bucket(fp_key)).replace(fp_key, run)
     }
 
     /// Gives the slots of `run`, whatever runs had them, to a hash of their bucket that has no other run: that hash. `None` where
     /// they are not all in one bucket.
-    pub fn reserve(&mut self, run: Run) -> Option<Key> {
-        let bucket = self.bucket_of(run);
-        if bucket >= self.space.buckets() {
-            return None;
-        }
-        let is_here =
-            |key: Key| self.space.bucket(key) == bucket && self.find(key).is_none_or(|other| other.first == run.first);
-        let key = (0..=u16::MAX).rev().map(|prefix| self.space.key(bucket, prefix)).find(|&key| is_here(key))?;
-        self.replace(key, run).then_some(key)
+    pub fn reserve(&self, run: Run) -> Option<Key> {
+        let bucket = self.bucket_of(run.first);
+        (bucket < self.space.buckets()).then(|| self.parts.lock(bucket).reserve(run))?
     }
 
     /// The FP-hash of a run.
     pub fn key_of(&self, run: Run) -> Key {
-        self.space.key(self.bucket_of(run), self.prefixes[run.first as usize])
-    }
-
-    /// All runs in the bucket of an FP-hash, in order, each with its hash.
-    #[inline]
-    pub fn runs(&self, fp_key: Key) -> impl Iterator<Item = (Run, Key)> + '_ {
-        self.runs_in(self.space.bucket(fp_key))
+        self.parts.lock(self.bucket_of(run.first)).key_of(run)
     }
 
     /// All runs, in order, each with its hash.
     pub fn all_runs(&self) -> impl Iterator<Item = (Run, Key)> + '_ {
-        (0..self.space.buckets()).flat_map(|bucket| self.runs_in(bucket))
+        let runs_in = |bucket| self.parts.lock(bucket).runs_in(bucket).collect::<Vec<_>>();
+        (0..self.space.buckets()).flat_map(runs_in)
+    }
+
+    /// Bytes that the parts of so many buckets of so many slots take beside the slots.
+    pub fn parts_bytes(buckets: usize, slots: usize) -> usize {
+        Parts::<Part>::bytes_for(division(buckets, slots))
     }
 
     /// Bytes that the index has allocated.
     pub fn ram_bytes(&self) -> usize {
-        self.prefixes.capacity() * size_of::<u16>() + self.valid.capacity() * size_of::<u128>()
+        self.parts.sum(|part| part.ram_bytes() as u64) as usize + self.parts.ram_bytes()
     }
 
     /// Number of buckets.
     pub(super) fn bucket_count(&self) -> usize {
-        self.valid.len()
+        self.space.buckets()
     }
 
-    /// Which slots of a bucket are in use, but for those of runs that count as free, by their first slots.
-    pub(super) fn valid_but(&self, bucket: usize, is_freed: impl Fn(u32) -> bool) -> u128 {
-        let freed = self.runs_in(bucket).filter(|(run, _)| is_freed(run.first));
-        freed.fold(self.valid[bucket], |valid, (run, _)| valid & !self.mask(run))
-    }
-
-    /// The prefix of a slot that is in use.
-    pub(super) fn prefix_of(&self, bucket: usize, slot: usize) -> u16 {
-        self.prefixes[bucket * self.slots + slot]
-    }
-
-    /// Gives free slots to a prefix, if that has none.
-    pub(super) fn set_if_new(&mut self, bucket: usize, slot: usize, count: u32, prefix: u16) {
-        let run = self.run(bucket, slot, count);
-        let key = self.space.key(bucket, prefix);
-        let is_free = self.valid[bucket] & self.mask(run) == 0;
-        if is_free && self.space.prefix(key) == prefix && self.space.bucket(key) == bucket && self.find(key).is_none() {
-            self.set(key, run);
-        }
+    /// The part that a bucket is in, for a moment.
+    pub(super) fn part_of(&self, bucket: usize) -> impl DerefMut<Target = Part> + '_ {
+        self.parts.lock(bucket)
     }
 
     #[inline]
-    fn runs_in(&self, bucket: usize) -> impl Iterator<Item = (Run, Key)> + '_ {
-        let mut left = self.valid[bucket];
-        std::iter::from_fn(move || {
-            if left == 0 {
-                return None;
-            }
-            let slot = left.trailing_zeros() as usize;
-            let run = self.run_at(bucket, slot);
-            left &= !low_bits(slot + run.count as usize);
-            Some((run, self.space.key(bucket, self.prefixes[run.first as usize])))
-        })
+    fn bucket_of(&self, slot: u32) -> usize {
+        slot as usize / self.slots
     }
-
-    /// The run that begins at slot `slot` of a bucket.
-    #[inline]
-    fn run_at(&self, bucket: usize, slot: usize) -> Run {
-        let prefixes = &self.prefixes[bucket * self.slots..][..self.slots];
-        let valid = (self.valid[bucket] >> slot).trailing_ones() as usize;
-        let same = prefixes[slot..].iter().take(valid).take_while(|&&other| other == prefixes[slot]);
-        self.run(bucket, slot, same.count() as u32)
-    }
-
-    #[inline]
-    fn free(&self, fp_key: Key) -> u128 {
-        !self.valid[self.space.bucket(fp_key)] & low_bits(self.slots)
-    }
-
-    #[inline]
-    fn run(&self, bucket: usize, slot: usize, count: u32) -> Run {
-        Run { first: (bucket * self.slots + slot) as u32, count }
-    }
-
-    fn bucket_of(&self, run: Run) -> usize {
-        run.first as usize / self.slots
-    }
-
-    fn mask(&self, run: Run) -> u128 {
-        low_bits(run.count as usize) << (run.first as usize % self.slots)
-    }
-}
-
-/// Runs that have to go, all of one bucket, in the order of their slots; each with whether it has references.
-#[derive(Clone, Copy, Debug)]
-pub struct Victims {
-    bucket_first: u32,
-    /// First slots of runs.
-    starts: u128,
-    /// All their slots.
-    slots: u128,
-    /// First slots of runs with references.
-    referenced: u128,
-}
-
-impl Victims {
-    fn add(&mut self, slot: usize, count: u32, is_referenced: bool) {
-        self.starts |= 1 << slot;
-        self.slots |= low_bits(count as usize) << slot;
-        self.referenced |= u128::from(is_referenced) << slot;
-    }
-}
-
-impl Iterator for Victims {
-    type Item = (Run, bool);
-
-    fn next(&mut self) -> Option<(Run, bool)> {
-        let slot = bits(self.starts).next()?;
-        self.starts &= self.starts - 1;
-        // A run ends where its slots do, or where the next one begins.
-        let next = if self.starts == 0 { u128::BITS } else { self.starts.trailing_zeros() };
-        let count = (self.slots >> slot).trailing_ones().min(next - slot as u32);
-        Some((Run { first: self.bucket_first + slot as u32, count }, self.referenced >> slot & 1 == 1))
-    }
-}
-
-/// Where `count` consecutive bits of `free` begin.
-#[inline]
-fn starts_of(free: u128, count: u32) -> u128 {
-    (1..count).fold(free, |starts, i| starts & free >> i)
-}
-
-/// The positions of the bits that are set.
-#[inline]
-fn bits(mut mask: u128) -> impl Iterator<Item = usize> {
-    std::iter::from_fn(move || {
-        let bit = (mask != 0).then(|| mask.trailing_zeros() as usize);
-        mask &= mask.wrapping_sub(1);
-        bit
-    })
 }

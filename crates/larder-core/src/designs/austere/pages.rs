@@ -10,10 +10,9 @@
 //! references; [`Austere::end_restore`] does.
 
 use super::{
-    Austere, AustereConfig,
-    fp_index::FpIndex,
+    Austere, AustereConfig, fp_index,
     keys::{Key, KeySpace},
-    lba_index::LbaIndex,
+    lba_index,
 };
 
 /// The longest page.
@@ -58,38 +57,45 @@ impl Austere {
         if let Some(page) = page.checked_sub(self.lba_pages()) {
             let buckets = self.fp_buckets_a_page();
             let end = ((page + 1) * buckets).min(self.fp_index.bucket_count());
-            (page * buckets..end).for_each(|bucket| self.fp_index.export_bucket(bucket, &is_freed, &mut bytes));
+            (page * buckets..end).for_each(|bucket| {
+                self.fp_index.part_of(bucket).export_bucket(bucket, &is_freed, &mut bytes);
+            });
         } else {
             let buckets = self.lba_buckets_a_page();
             let end = ((page + 1) * buckets).min(self.lba_index.bucket_count());
-            (page * buckets..end).for_each(|bucket| self.lba_index.export_bucket(bucket, &is_forgotten, &mut bytes));
+            (page * buckets..end).for_each(|bucket| {
+                self.lba_index.part_of(bucket).export_bucket(bucket, &is_forgotten, &mut bytes);
+            });
         }
         bytes
     }
 
     /// Puts page `page` back into indices that were just made. False, and nothing changed, where it is no such page.
-    pub fn restore_page(&mut self, page: usize, bytes: &[u8]) -> bool {
+    pub fn restore_page(&self, page: usize, bytes: &[u8]) -> bool {
         let slots = self.config.bucket_slots as usize;
         if let Some(page) = page.checked_sub(self.lba_pages()) {
             let first = page * self.fp_buckets_a_page();
             let end = (first + self.fp_buckets_a_page()).min(self.fp_index.bucket_count());
             let Some(buckets) = parts(bytes, end.saturating_sub(first), slots, PREFIX_BYTES) else { return false };
-            (first..end).zip(buckets).for_each(|(bucket, part)| self.fp_index.restore_bucket(bucket, &part));
+            (first..end).zip(buckets).for_each(|(bucket, part)| {
+                self.fp_index.part_of(bucket).restore_bucket(bucket, &part);
+            });
         } else {
             let first = page * self.lba_buckets_a_page();
             let end = (first + self.lba_buckets_a_page()).min(self.lba_index.bucket_count());
             let Some(buckets) = parts(bytes, end.saturating_sub(first), slots, PREFIX_BYTES + HASH_BYTES) else {
                 return false;
             };
-            let Self { lba_index, fp_space, .. } = self;
-            (first..end).zip(buckets).for_each(|(bucket, part)| lba_index.restore_bucket(bucket, &part, fp_space));
+            (first..end).zip(buckets).for_each(|(bucket, part)| {
+                self.lba_index.part_of(bucket).restore_bucket(bucket, &part, &self.fp_space);
+            });
         }
         true
     }
 
     /// All pages were restored, and what came after them: counts the references.
-    pub fn end_restore(&mut self) {
-        self.lba_index.recount(&mut self.sketch);
+    pub fn end_restore(&self) {
+        self.lba_index.recount(&self.sketch);
     }
 }
 
@@ -130,7 +136,7 @@ fn set_slots(mask: u128) -> impl Iterator<Item = usize> {
     (0..u128::BITS as usize).filter(move |slot| mask >> slot & 1 == 1)
 }
 
-impl LbaIndex {
+impl lba_index::Part {
     fn export_bucket(&self, bucket: usize, is_forgotten: impl Fn(Key) -> bool, bytes: &mut Vec<u8>) {
         let kept = set_slots(self.valid_of(bucket)).filter(|&slot| !is_forgotten(self.slot(bucket, slot).0));
         let valid = kept.fold(0u128, |valid, slot| valid | 1 << slot);
@@ -155,7 +161,7 @@ impl LbaIndex {
     }
 }
 
-impl FpIndex {
+impl fp_index::Part {
     fn export_bucket(&self, bucket: usize, is_freed: impl Fn(u32) -> bool, bytes: &mut Vec<u8>) {
         let valid = self.valid_but(bucket, is_freed);
         bytes.extend_from_slice(&valid.to_le_bytes());
@@ -195,7 +201,7 @@ mod tests {
 
     fn filled(seed: u64) -> Austere {
         let config = AustereConfig { bucket_slots: 16, prefix_bits: 4, ..AustereConfig::new(32 << 20, 32 << 10, true) };
-        let mut austere = Austere::new(config).expect("a layout");
+        let austere = Austere::new(config).expect("a layout");
         for step in 0..20_000 {
             let bits = mix(seed << 32 | step);
             let fingerprint = Fingerprint(u128::from(bits % 3000).to_le_bytes());
@@ -217,7 +223,7 @@ mod tests {
     fn indices_come_back_as_they_were() {
         for seed in 0..20 {
             let before = filled(seed);
-            let mut after = Austere::new(*before.config()).expect("a layout");
+            let after = Austere::new(*before.config()).expect("a layout");
             assert!(before.page_count() > 2);
             for page in 0..before.page_count() {
                 let bytes = before.export_page(page, |_| false, |_| false);
@@ -236,7 +242,7 @@ mod tests {
     fn damaged_pages_break_no_index() {
         for seed in 0..40u64 {
             let before = filled(seed % 5);
-            let mut after = Austere::new(*before.config()).expect("a layout");
+            let after = Austere::new(*before.config()).expect("a layout");
             for page in 0..before.page_count() {
                 let mut bytes = before.export_page(page, |_| false, |_| false);
                 for hit in 0..3 {

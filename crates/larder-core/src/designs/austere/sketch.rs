@@ -10,7 +10,8 @@
 //! Invariants: an estimate is never below the true count, or, where some of it was lost, below 15; as long as nothing is taken that was
 //! not added. So the estimate 0 is exact.
 //!
-//! Counts that stay below 15 can be [exchanged](Sketch::exchange) by several threads at once; nobody estimates meanwhile.
+//! Several threads may add and take at once. A counter is changed by itself while it is below 15; at 15 by who has the table of
+//! large counts. An estimate beside them is that of some moment for each counter.
 //!
 //! What it does not do: know what is counted.
 
@@ -19,7 +20,8 @@ use super::{
     overflow::{self, Overflow},
 };
 use crate::types::mix;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use parking_lot::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 /// Rows, the paper's 4.
 pub const ROWS: u32 = 4;
@@ -35,12 +37,12 @@ const COUNTERS_PER_WORD: u32 = u64::BITS / COUNTER_BITS;
 pub struct Sketch {
     width: u32,
     words: Vec<AtomicU64>,
-    /// What a counter has beyond 15; none where that is nothing.
-    overflow: Overflow,
+    /// What a counter has beyond 15; none where that is nothing. A counter leaves 15 by who has this.
+    overflow: Mutex<Overflow>,
     /// Whether something was lost since all was counted: then a counter at 15 may stand for more.
-    is_lossy: bool,
+    is_lossy: AtomicBool,
     /// What was lost since then, and what was not taken for that reason.
-    doubts: u64,
+    doubts: AtomicU64,
 }
 
 impl Sketch {
@@ -48,68 +50,68 @@ impl Sketch {
     pub fn new(width: u32, large_bytes_max: u64) -> Sketch {
         let width = width.clamp(1, WIDTH_MAX);
         let words = (Sketch::counter_bytes(width.into()) / size_of::<u64>() as u64) as usize;
-        let overflow = Overflow::new(large_bytes_max);
-        Sketch { width, words: (0..words).map(|_| AtomicU64::new(0)).collect(), overflow, is_lossy: false, doubts: 0 }
+        Sketch {
+            width,
+            words: (0..words).map(|_| AtomicU64::new(0)).collect(),
+            overflow: Mutex::new(Overflow::new(large_bytes_max)),
+            is_lossy: AtomicBool::new(false),
+            doubts: AtomicU64::new(0),
+        }
     }
 
     /// Adds one.
     #[inline]
-    pub fn add(&mut self, key: Key) {
+    pub fn add(&self, key: Key) {
         for counter in self.counters(key) {
             let (word, shift) = place(counter);
-            let word = self.words[word].get_mut();
-            if *word >> shift & COUNTER_MAX < COUNTER_MAX {
-                *word += 1 << shift;
-            } else if !self.overflow.add(counter) {
-                self.is_lossy = true;
-                self.doubts += 1;
-            }
+            let more = |word: u64| (word >> shift & COUNTER_MAX < COUNTER_MAX).then(|| word + (1 << shift));
+            while self.words[word].fetch_update(Relaxed, Relaxed, more).is_err() && !self.add_large(counter) {}
         }
     }
 
     /// Takes one that was added.
     #[inline]
-    pub fn take(&mut self, key: Key) {
+    pub fn take(&self, key: Key) {
         for counter in self.counters(key) {
             let (word, shift) = place(counter);
-            let word = self.words[word].get_mut();
-            let count = *word >> shift & COUNTER_MAX;
-            assert!(count > 0, "a reference is taken that was not counted");
-            if count < COUNTER_MAX || !self.overflow.take(counter) {
-                match count == COUNTER_MAX && self.is_lossy {
-                    true => self.doubts += 1,
-                    false => *word -= 1 << shift,
-                }
-            }
+            let less = |word: u64| {
+                let count = word >> shift & COUNTER_MAX;
+                assert!(count > 0, "a reference is taken that was not counted");
+                (count < COUNTER_MAX).then(|| word - (1 << shift))
+            };
+            while self.words[word].fetch_update(Relaxed, Relaxed, less).is_err() && !self.take_large(counter) {}
         }
     }
 
-    /// Adds one of `added` and takes one of `taken`, which was added, beside others who do so. False, and nothing changed, where a
-    /// counter is, or would be, at 15: what is beyond is in a table that one has for oneself.
-    pub fn exchange(&self, added: Key, taken: Option<Key>) -> bool {
-        let taken = taken.map(|taken| self.counters(taken));
-        // One that is below 15 stays there, for nobody who is here adds up to that.
-        if taken.iter().flatten().any(|&counter| self.count(counter) == COUNTER_MAX) {
+    /// Adds one to a counter at 15; false where it is not there any more.
+    #[cold]
+    fn add_large(&self, counter: u32) -> bool {
+        let mut overflow = self.overflow.lock();
+        if self.count(counter) < COUNTER_MAX {
             return false;
         }
-        let added = self.counters(added);
-        for (done, &counter) in added.iter().enumerate() {
-            let (word, shift) = place(counter);
-            let more = |word: u64| (word >> shift & COUNTER_MAX < COUNTER_MAX - 1).then(|| word + (1 << shift));
-            if self.words[word].fetch_update(Relaxed, Relaxed, more).is_err() {
-                added.iter().take(done).for_each(|&counter| self.take_below_15(counter));
-                return false;
-            }
+        if !overflow.add(counter) {
+            self.is_lossy.store(true, Relaxed);
+            self.doubts.fetch_add(1, Relaxed);
         }
-        taken.iter().flatten().for_each(|&counter| self.take_below_15(counter));
         true
     }
 
-    /// Takes one from a counter that has one and is below 15.
-    fn take_below_15(&self, counter: u32) {
-        let (word, shift) = place(counter);
-        let before = self.words[word].fetch_sub(1 << shift, Relaxed);
-        debug_assert!((1..COUNTER_MAX).contains(&(before >> shift & COUNTER_MAX)), "a reference that was not counted");
+    /// Takes one from a counter at 15; false where it is not there any more.
+    #[cold]
+    fn take_large(&self, counter: u32) -> bool {
+        let mut overflow = self.overflow.lock();
+        if self.count(counter) < COUNTER_MAX {
+            return false;
+        }
+        if !overflow.take(counter) {
+            let (word, shift) = place(counter);
+            match self.is_lossy() {
+                true => self.doubts.fetch_add(1, Relaxed),
+                false => self.words[word].fetch_sub(1 << shift, Relaxed),
+            };
+        }
+        true
     }
 
     #[inline(always)]
@@ -122,25 +124,26 @@ impl Sketch {
     /// and then as much as makes it cost a few additions for each loss.
     #[inline(always)]
     pub fn wants_recount(&self) -> bool {
-        self.doubts > 0 && (self.overflow.is_below_its_maximum() || self.doubts >= u64::from(self.width))
+        let doubts = self.doubts.load(Relaxed);
+        doubts > 0 && (doubts >= u64::from(self.width) || self.overflow.lock().is_below_its_maximum())
     }
 
     /// Whether something was lost since all was counted.
     pub fn is_lossy(&self) -> bool {
-        self.is_lossy
+        self.is_lossy.load(Relaxed)
     }
 
-    /// Forgets all counts, for all to be added again.
-    pub fn clear(&mut self) {
-        self.words.iter_mut().for_each(|word| *word.get_mut() = 0);
-        self.overflow.clear();
-        self.is_lossy = false;
-        self.doubts = 0;
+    /// Forgets all counts, for all to be added again, while nobody else adds or takes.
+    pub fn clear(&self) {
+        self.words.iter().for_each(|word| word.store(0, Relaxed));
+        self.overflow.lock().clear();
+        self.is_lossy.store(false, Relaxed);
+        self.doubts.store(0, Relaxed);
     }
 
     /// All was added again: what did not fit this time does not call for another time.
-    pub fn end_recount(&mut self) {
-        self.doubts = 0;
+    pub fn end_recount(&self) {
+        self.doubts.store(0, Relaxed);
     }
 
     /// How often `key` was added and not taken, or more.
@@ -157,12 +160,13 @@ impl Sketch {
     /// The estimate where all four counters are full.
     #[cold]
     fn large_estimate(&self, counters: [u32; ROWS as usize]) -> u32 {
-        counters.into_iter().fold(u32::MAX, |least, counter| least.min(COUNTER_MAX as u32 + self.overflow.get(counter)))
+        let overflow = self.overflow.lock();
+        counters.into_iter().fold(u32::MAX, |least, counter| least.min(COUNTER_MAX as u32 + overflow.get(counter)))
     }
 
     /// Bytes that the sketch has allocated.
     pub fn ram_bytes(&self) -> usize {
-        self.words.capacity() * size_of::<u64>() + self.overflow.ram_bytes()
+        self.words.capacity() * size_of::<u64>() + self.overflow.lock().ram_bytes()
     }
 
     /// Bytes of the counters, with so many in each row.

@@ -29,40 +29,24 @@ const PENDING_MAX: usize = 1024;
 /// Bytes that do not depend on the number of slots.
 const FIXED_BYTES_MAX: u64 = (2 * BUCKETS_MAX * size_of::<u32>() + 2 * PENDING_MAX * size_of::<(SlotId, u64)>()) as u64;
 
-/// See the module.
-pub struct Ahead {
+/// Buckets that may wait to be looked at.
+pub struct Due {
     bucket_slots: u32,
     /// Buckets in which something was stored, or lost a reference, since they were looked at, each once.
     buckets: VecDeque<u32>,
     is_waiting: Bits,
-    /// By first slot: runs that an entry says are free.
-    freed: Bits,
-    /// Of them, those whose entry may not be durable, with its number, in order of numbers.
-    pending: VecDeque<(SlotId, u64)>,
 }
 
-impl Ahead {
-    pub fn new(slots: u32, bucket_slots: u32) -> Ahead {
-        Ahead {
-            bucket_slots,
-            buckets: VecDeque::new(),
-            is_waiting: Bits::new(slots.div_ceil(bucket_slots)),
-            freed: Bits::new(slots),
-            pending: VecDeque::new(),
-        }
-    }
-
-    /// Bytes at most for so many slots.
-    pub fn bytes_for(slots: u64, bucket_slots: u64) -> u64 {
-        FIXED_BYTES_MAX + Bits::bytes_for(slots) + Bits::bytes_for(slots.div_ceil(bucket_slots))
+impl Due {
+    /// Of so many slots, in buckets of so many.
+    pub fn new(slots: u32, bucket_slots: u32) -> Due {
+        let is_waiting = Bits::new(slots.div_ceil(bucket_slots));
+        Due { bucket_slots, buckets: VecDeque::new(), is_waiting }
     }
 
     /// Bytes that it has allocated.
     pub fn ram_bytes(&self) -> usize {
-        self.buckets.capacity() * size_of::<u32>()
-            + self.pending.capacity() * size_of::<(SlotId, u64)>()
-            + self.is_waiting.ram_bytes()
-            + self.freed.ram_bytes()
+        self.buckets.capacity() * size_of::<u32>() + self.is_waiting.ram_bytes()
     }
 
     /// Something was stored from this slot on, or what is there lost a reference.
@@ -73,16 +57,45 @@ impl Ahead {
         }
     }
 
-    /// Whether enough buckets wait to be looked at.
-    pub fn is_due(&self) -> bool {
+    /// Whether enough buckets wait.
+    pub fn are_enough(&self) -> bool {
         let buckets = self.is_waiting.len() / DUE_SHARE;
-        self.buckets.len() >= buckets.clamp(1, DUE) && self.pending.len() < PENDING_MAX
+        self.buckets.len() >= buckets.clamp(1, DUE)
     }
 
     fn next_bucket(&mut self) -> Option<u32> {
         let bucket = self.buckets.pop_front()?;
         self.is_waiting.clear(bucket);
         Some(bucket)
+    }
+}
+
+/// See the module.
+pub struct Ahead {
+    /// By first slot: runs that an entry says are free.
+    freed: Bits,
+    /// Of them, those whose entry may not be durable, with its number, in order of numbers.
+    pending: VecDeque<(SlotId, u64)>,
+}
+
+impl Ahead {
+    pub fn new(slots: u32) -> Ahead {
+        Ahead { freed: Bits::new(slots), pending: VecDeque::new() }
+    }
+
+    /// Bytes at most for so many slots, those of [`Due`] with them.
+    pub fn bytes_for(slots: u64, bucket_slots: u64) -> u64 {
+        FIXED_BYTES_MAX + Bits::bytes_for(slots) + Bits::bytes_for(slots.div_ceil(bucket_slots))
+    }
+
+    /// Bytes that it has allocated.
+    pub fn ram_bytes(&self) -> usize {
+        self.pending.capacity() * size_of::<(SlotId, u64)>() + self.freed.ram_bytes()
+    }
+
+    /// Whether more entries may wait for the log.
+    pub fn has_room(&self) -> bool {
+        self.pending.len() < PENDING_MAX
     }
 
     /// Whether an entry says that the run is free, and nobody has kept it since.
@@ -125,14 +138,18 @@ impl Bucketed {
     /// Runs that will have to go for the next chunk in buckets that had one, but for those that are free already.
     pub(super) fn next_to_go(&mut self, max: usize) -> Vec<SlotId> {
         let mut next = Vec::new();
-        let slots = self.core.slots_for(self.core.config().chunk_bytes);
+        let slots = self.indices.core.slots_for(self.indices.core.config().chunk_bytes);
         while next.len() < max
-            && let Some(bucket) = self.ahead.next_bucket()
+            && let Some(bucket) = self.next_due()
         {
-            let runs = self.core.victims_in(bucket, slots, |key| self.references_beside(key));
+            let runs = self.indices.core.victims_in(bucket, slots, |first| self.references_beside(SlotId(first)));
             next.extend(runs.into_iter().map(|run| SlotId(run.first)).filter(|&slot| !self.ahead.has(slot)));
         }
         next
+    }
+
+    fn next_due(&self) -> Option<u32> {
+        self.indices.due.lock().next_bucket()
     }
 
     /// The log says as entry `seq` that a run is free. Not where it says so already, something of the run is dirty, or it goes in any case.
@@ -142,7 +159,7 @@ impl Bucketed {
 
     /// Dirty chunks among them would be named by entries behind the one that frees: at least by that which says that they are clean.
     fn can_be_freed(&self, slot: SlotId) -> bool {
-        let is_there = self.core.run_from(slot.0).is_some() && !self.leaving.contains(&slot);
+        let is_there = self.indices.core.run_from(slot.0).is_some() && !self.leaving.contains(&slot);
         is_there && self.exact.in_slot(slot).next().is_none()
     }
 
@@ -156,15 +173,15 @@ impl Bucketed {
     pub(super) fn reuse_runs(&mut self, slots: &[SlotId]) {
         for &slot in slots {
             self.forget_what_was_in(slot);
-            if let Some(run) = self.core.run_from(slot.0) {
-                self.core.evict(run);
+            if let Some(run) = self.indices.core.run_from(slot.0) {
+                self.indices.core.evict(run);
             }
         }
     }
 
     /// Compares what is kept twice, and panics where it differs: for tests.
     pub fn check(&self) {
-        self.core.check();
+        self.indices.core.check();
         for slot in self.ahead.freed.iter().map(SlotId) {
             assert!(self.can_be_freed(slot), "{slot:?} is freed ahead, and is dirty, about to go, or nothing");
         }
@@ -172,7 +189,7 @@ impl Bucketed {
             assert!(self.ahead.has(*slot), "{slot:?} waits for its entry, and is not freed");
         }
         for slot in &self.stuck {
-            assert!(self.core.run_from(slot.0).is_some(), "{slot:?} could not go, and is nothing");
+            assert!(self.indices.core.run_from(slot.0).is_some(), "{slot:?} could not go, and is nothing");
         }
     }
 }

@@ -23,21 +23,23 @@ impl Bucketed {
     /// All counts.
     pub(super) fn count_all(&self) -> DesignStats {
         let dirty = self.exact.counts();
-        let ram = self.core.ram();
+        let ram = self.indices.core.ram();
         DesignStats {
             mapped_chunks: self.cached_chunks().max(dirty.chunks),
             zero_chunks: 0,
             fragments: dirty.fragments,
             dirty_chunks: dirty.chunks,
             trimmed_chunks: dirty.run_chunks,
-            lba_index_entries: self.core.lba_entries(),
-            fp_index_entries: self.core.run_count(),
+            lba_index_entries: self.indices.core.lba_entries(),
+            fp_index_entries: self.indices.core.run_count(),
             fp_index_evictions: 0,
-            lba_index_ram_bytes: (ram.lba_index_bytes + ram.sketch_bytes + self.lost.ram_bytes()) as u64,
+            lba_index_ram_bytes: (ram.lba_index_bytes + ram.sketch_bytes + self.indices.lost.lock().ram_bytes()) as u64,
             fp_index_ram_bytes: ram.fp_index_bytes as u64,
-            slot_table_ram_bytes: (self.entries.ram_bytes() + self.ahead.ram_bytes()) as u64,
+            slot_table_ram_bytes: (self.entries.ram_bytes()
+                + self.ahead.ram_bytes()
+                + self.indices.due.lock().ram_bytes()) as u64,
             dirty_ram_bytes: self.exact.ram_bytes() as u64,
-            slots_free: self.core.free_slots(),
+            slots_free: self.indices.core.free_slots(),
             swept_entries: 0,
             ghosts: 0,
             metadata_entries_changed: 0,
@@ -49,7 +51,7 @@ impl Bucketed {
         let is_there = |lba_key: Key, run: SlotRun| {
             !self.suspended.contains(&lba_key) && !self.retired.contains(&SlotId(run.first))
         };
-        self.core.mappings_where(LOOKED_MAX, is_there) + self.dirty_beside_the_index()
+        self.indices.core.mappings_where(LOOKED_MAX, is_there) + self.dirty_beside_the_index()
     }
 
     /// Dirty chunks that the LBA index has lost: they are found all the same.

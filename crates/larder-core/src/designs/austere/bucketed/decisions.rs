@@ -10,7 +10,8 @@ use super::{
 };
 use crate::{
     design::{
-        Design, DesignStats, DirtyCounts, ExportedMapping, Hit, Lookup, NewMapping, Question, Use, Victim, Wanted,
+        Deferred, Design, DesignStats, DirtyCounts, ExportedMapping, Hit, Lookup, NewMapping, Question, Use, Victim,
+        Wanted,
     },
     ranges::Run,
     region::{MetadataSlot, RegionEntry},
@@ -24,7 +25,7 @@ impl Design for Bucketed {
         let found = self.find(lba);
         if let Some(run) = self.run_of(lba) {
             if found != Lookup::Miss {
-                self.core.touch(lba);
+                self.indices.core.touch(lba);
             }
             self.entries.use_up(SlotId(run.first));
         }
@@ -55,7 +56,7 @@ impl Design for Bucketed {
         let run = self.run_of(lba).filter(|run| run.first == slot.0 && entry.place.slot == slot)?;
         let newer = self.entries.unwritten(slot);
         let entry = newer.as_deref().unwrap_or(entry);
-        let is_its = self.core.is_run_of(run, entry.metadata.fingerprint()) && entry.metadata.has(lba);
+        let is_its = self.indices.core.is_run_of(run, entry.metadata.fingerprint()) && entry.metadata.has(lba);
         is_its.then(|| hit_at(lba, entry.place))
     }
 
@@ -64,14 +65,17 @@ impl Design for Bucketed {
             None => true,
             // What was read for a lookup is used up by it.
             Some(run) if self.entries.state(SlotId(run.first)) == EntryState::Unwritten => false,
-            Some(_) => self.core.touch_beside_others(hit.lba),
+            Some(_) => {
+                self.indices.core.touch(hit.lba);
+                true
+            }
         }
     }
 
     fn used(&mut self, uses: &[Use]) {
         for hit in uses {
             let Some(run) = self.run_of(hit.lba) else { continue };
-            self.core.touch(hit.lba);
+            self.indices.core.touch(hit.lba);
             let slot = SlotId(run.first);
             // What is fresh was read for another lookup.
             if self.entries.state(slot) == EntryState::Unwritten {
@@ -91,9 +95,9 @@ impl Design for Bucketed {
     fn maps_to(&self, lba: Lba, place: &Place, fingerprint: &Fingerprint) -> bool {
         match self.exact.get(lba) {
             Lookup::Chunk { place: now, .. } => now == *place,
-            Lookup::Miss => {
-                self.run_of(lba).is_some_and(|run| run.first == place.slot.0 && self.core.is_run_of(run, fingerprint))
-            }
+            Lookup::Miss => self
+                .run_of(lba)
+                .is_some_and(|run| run.first == place.slot.0 && self.indices.core.is_run_of(run, fingerprint)),
             _ => false,
         }
     }
@@ -104,7 +108,7 @@ impl Design for Bucketed {
 
     fn tell(&mut self, slot: SlotId, entry: Option<Arc<RegionEntry>>) {
         // What left meanwhile is of no interest.
-        if self.core.run_from(slot.0).is_some() && !self.retired.contains(&slot) {
+        if self.indices.core.run_from(slot.0).is_some() && !self.retired.contains(&slot) {
             self.entries.read(slot, entry.filter(|entry| entry.place.slot == slot));
         }
     }
@@ -126,7 +130,7 @@ impl Design for Bucketed {
     }
 
     fn spoil(&mut self, place: &Place) {
-        let Some(run) = self.core.run_from(place.slot.0) else { return };
+        let Some(run) = self.indices.core.run_from(place.slot.0) else { return };
         let is_its = |lookup: Lookup| matches!(lookup, Lookup::Chunk { place: now, .. } if now == *place);
         let is_there = self.entry_of(run).is_some_and(|entry| entry.place == *place)
             || self.exact.in_slot(place.slot).any(|lba| is_its(self.exact.get(lba)));
@@ -160,14 +164,18 @@ impl Design for Bucketed {
     }
 
     fn map(&mut self, lba: Lba, new: NewMapping, dirty_seq: Option<u64>) {
-        self.map_as(lba, new, dirty_seq);
+        drop(self.map_as(lba, new, dirty_seq));
+    }
+
+    fn map_deferring(&mut self, lba: Lba, new: NewMapping, dirty_seq: Option<u64>) -> Deferred {
+        self.map_as(lba, new, dirty_seq)
     }
 
     fn unmap(&mut self, lba: Lba) -> bool {
         self.count();
         let was_exact = self.exact.remove(lba);
         // What the indices lost by themselves was not logged.
-        let may_come_back = self.may_come_back(lba);
+        let may_come_back = self.indices.may_come_back(lba);
         self.forget_in_core(lba);
         was_exact || may_come_back
     }
@@ -176,13 +184,13 @@ impl Design for Bucketed {
         self.count();
         if self.suspended.len() >= SUSPENDED_MAX {
             // Those of them that nobody mapped again: their insertions were dropped.
-            let Bucketed { suspended, core, .. } = self;
-            suspended.drain().for_each(|key| core.forget_key(key));
+            let Bucketed { suspended, indices, .. } = self;
+            suspended.drain().for_each(|key| indices.core.forget_key(key));
         }
         let was_exact = self.exact.remove(lba);
         self.entries.drop_held(lba);
-        self.suspended.insert(self.core.key_of_lba(lba));
-        was_exact || self.may_come_back(lba)
+        self.suspended.insert(self.indices.core.key_of_lba(lba));
+        was_exact || self.indices.may_come_back(lba)
     }
 
     fn unmap_run(&mut self, first: Lba, count: u64) {
@@ -194,7 +202,7 @@ impl Design for Bucketed {
     }
 
     fn is_forgetting_logged(&self, first: Lba, count: u64) -> bool {
-        let is_there = |lba| self.exact.get(lba) != Lookup::Miss || self.may_come_back(lba);
+        let is_there = |lba| self.exact.get(lba) != Lookup::Miss || self.indices.may_come_back(lba);
         (first.0..first.0.saturating_add(count)).any(|lba| is_there(Lba(lba)))
     }
 
@@ -251,12 +259,12 @@ impl Design for Bucketed {
 
     fn open_slot_for(&mut self, _class: StreamClass, wanted: &Wanted) -> Option<(SlotId, u32)> {
         let fingerprint = self.content_of(wanted);
-        let slots = self.core.slots_for(wanted.stored_len);
-        if self.core.find_content(&fingerprint).is_none()
-            && let Some(SlotRun { first, .. }) = self.core.store(&fingerprint, slots)
+        let slots = self.indices.core.slots_for(wanted.stored_len);
+        if self.indices.core.find_content(&fingerprint).is_none()
+            && let Some(SlotRun { first, .. }) = self.indices.core.store(&fingerprint, slots)
         {
             self.wishes.remove(&wanted.lba);
-            self.ahead.look_at(SlotId(first));
+            self.indices.due.lock().look_at(SlotId(first));
             let generation = self.generation;
             self.generation = generation.wrapping_add(1);
             return Some((SlotId(first), generation));
@@ -302,8 +310,8 @@ impl Design for Bucketed {
     fn release_slot(&mut self, slot: SlotId) {
         self.retired.remove(&slot);
         self.leaving.remove(&slot);
-        if let Some(run) = self.core.run_from(slot.0) {
-            self.core.evict(run);
+        if let Some(run) = self.indices.core.run_from(slot.0) {
+            self.indices.core.evict(run);
         }
         // Who has room now, and nothing else that is to go, need not be waited for.
         let has_room = |wish: &Wish| wish.victims.is_empty() && self.victims_of(wish).is_none();
@@ -312,7 +320,7 @@ impl Design for Bucketed {
     }
 
     fn is_freeing_due(&self) -> bool {
-        self.ahead.is_due()
+        self.ahead.has_room() && self.indices.due.lock().are_enough()
     }
 
     fn likely_victims(&mut self, max: usize) -> Vec<SlotId> {
@@ -363,7 +371,7 @@ impl Design for Bucketed {
     }
 
     fn page_count(&self) -> usize {
-        HEAD_PAGES + self.core.page_count()
+        HEAD_PAGES + self.indices.core.page_count()
     }
 
     fn export_page(&self, page: usize) -> Vec<u8> {
@@ -372,7 +380,7 @@ impl Design for Bucketed {
             Some(page) => {
                 // Beside the log from here on, which may not say any more what is free.
                 let is_freed = |first| self.ahead.has(SlotId(first));
-                self.core.export_page(page, |key| self.suspended.contains(&key), is_freed)
+                self.indices.core.export_page(page, |key| self.suspended.contains(&key), is_freed)
             }
         }
     }
@@ -396,27 +404,27 @@ impl Design for Bucketed {
     }
 
     fn checkpoint_begins(&mut self) {
-        self.lost.checkpoint_begins();
+        self.indices.lost.lock().checkpoint_begins();
     }
 
     fn checkpoint_is_durable(&mut self) {
-        self.lost.checkpoint_is_durable();
+        self.indices.lost.lock().checkpoint_is_durable();
     }
 
     fn stored_runs(&self) -> Vec<(SlotId, u32)> {
-        self.core.runs().map(|run| (SlotId(run.first), run.count)).collect()
+        self.indices.core.runs().map(|run| (SlotId(run.first), run.count)).collect()
     }
 
     fn is_found_in(&self, slot: SlotId, fingerprint: &Fingerprint) -> bool {
-        self.core.run_from(slot.0).is_some_and(|run| self.core.is_run_of(run, fingerprint))
+        self.indices.core.run_from(slot.0).is_some_and(|run| self.indices.core.is_run_of(run, fingerprint))
     }
 
     fn forget_clean(&mut self, is_wrong: &dyn Fn(SlotId) -> bool) {
         self.count();
-        let wrong: Vec<SlotRun> = self.core.runs().filter(|run| is_wrong(SlotId(run.first))).collect();
+        let wrong: Vec<SlotRun> = self.indices.core.runs().filter(|run| is_wrong(SlotId(run.first))).collect();
         for run in wrong {
             self.forget_what_was_in(SlotId(run.first));
-            self.core.evict(run);
+            self.indices.core.evict(run);
         }
         self.reserve_exact();
     }
@@ -438,7 +446,7 @@ impl Design for Bucketed {
             (None, None) => false,
             (Some(page), _) => {
                 self.is_uncounted = true;
-                self.core.restore_page(page, bytes)
+                self.indices.core.restore_page(page, bytes)
             }
         }
     }
@@ -455,7 +463,7 @@ impl Design for Bucketed {
     }
 
     fn restore_slot(&mut self, slot: SlotId, generation: u32) -> bool {
-        let is_there = (slot.0 as usize) < self.core.slot_count();
+        let is_there = (slot.0 as usize) < self.indices.core.slot_count();
         if is_there {
             self.generation = self.generation.max(generation.wrapping_add(1));
         }
@@ -467,8 +475,8 @@ impl Design for Bucketed {
     fn restore_freed(&mut self, slot: SlotId, generation: u32) {
         self.count();
         self.generation = self.generation.max(generation);
-        if let Some(run) = self.core.run_from(slot.0) {
-            self.core.evict(run);
+        if let Some(run) = self.indices.core.run_from(slot.0) {
+            self.indices.core.evict(run);
         }
     }
 

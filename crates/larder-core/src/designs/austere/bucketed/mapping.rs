@@ -5,11 +5,15 @@
 //! What it does not do: store; whoever maps has done so.
 
 use super::{Bucketed, entries::Until};
-use crate::{design::NewMapping, ranges::Run, types::Lba};
+use crate::{
+    design::{Deferred, NewMapping},
+    ranges::Run,
+    types::Lba,
+};
 
 impl Bucketed {
-    /// See [`Design::map`](crate::Design::map).
-    pub(super) fn map_as(&mut self, lba: Lba, new: NewMapping, dirty_seq: Option<u64>) {
+    /// See [`Design::map_deferring`](crate::Design::map_deferring).
+    pub(super) fn map_as(&mut self, lba: Lba, new: NewMapping, dirty_seq: Option<u64>) -> Deferred {
         self.count();
         self.exact.remove(lba);
         self.entries.drop_held(lba);
@@ -22,7 +26,7 @@ impl Bucketed {
                 if let Some(seq) = dirty_seq {
                     self.exact.trim(Run { first: lba, count: 1, seq, no_hole: true });
                 }
-                return;
+                return Deferred::nothing();
             }
         };
         self.wishes.remove(&lba);
@@ -34,17 +38,23 @@ impl Bucketed {
         }
         match new {
             NewMapping::Unique { fingerprint: Some(fingerprint), .. } => match self.is_restoring {
-                true => self.restore(Some(lba), &fingerprint, &place),
+                true => {
+                    self.restore(Some(lba), &fingerprint, &place);
+                    Deferred::nothing()
+                }
                 false => self.stored(lba, &place, &fingerprint, until),
             },
             // A checkpoint's, whose pages have the content.
-            NewMapping::Unique { fingerprint: None, .. } => {}
-            NewMapping::Duplicate { .. } if self.is_restoring => self.untold = Some(lba),
+            NewMapping::Unique { fingerprint: None, .. } => Deferred::nothing(),
+            NewMapping::Duplicate { .. } if self.is_restoring => {
+                self.untold = Some(lba);
+                Deferred::nothing()
+            }
             NewMapping::Duplicate { .. } => self.share(lba, &place, until),
             // That of a checkpoint, which has no number, is in its pages, too.
-            NewMapping::Fragment { .. } if self.is_restoring && dirty_seq == Some(0) => {}
+            NewMapping::Fragment { .. } if self.is_restoring && dirty_seq == Some(0) => Deferred::nothing(),
             NewMapping::Fragment { .. } => self.put_unshared(lba, &place),
-            NewMapping::Zero => {}
+            NewMapping::Zero => Deferred::nothing(),
         }
     }
 }

@@ -5,8 +5,11 @@
 //!
 //! What it does not do: count what is dirty.
 
-use super::{Lost, ahead::Ahead, entries};
-use crate::austere::{AustereConfig, config::AustereError, keys::KeySpace, lba_index::LbaIndex, sketch::Sketch};
+use super::{ahead::Ahead, entries};
+use crate::austere::{
+    AustereConfig, config::AustereError, fp_index::FpIndex, keys::KeySpace, lba_index::LbaIndex, sketch::Sketch,
+};
+use crate::lost::Lost;
 
 /// Bytes of a slot in either index beside the FP-hash: a prefix.
 const PREFIX_BYTES: u64 = 2;
@@ -22,10 +25,11 @@ pub fn ram_bytes_max(config: &AustereConfig) -> Result<u64, AustereError> {
     let slots = u64::from(config.bucket_slots);
     let (fp_slots, entries) = (u64::from(fp_buckets) * slots, u64::from(lba_buckets) * slots);
     let fp_hash_bits = u64::from(KeySpace::new(fp_buckets, config.prefix_bits).bits());
-    let fp_index = fp_slots * PREFIX_BYTES + u64::from(fp_buckets) * FLAGS_BYTES;
+    let fp_parts = FpIndex::parts_bytes(fp_buckets as usize, config.bucket_slots as usize) as u64;
+    let fp_index = fp_slots * PREFIX_BYTES + u64::from(fp_buckets) * FLAGS_BYTES + fp_parts;
     let hashes = (slots * fp_hash_bits).div_ceil(u64::from(u64::BITS)) * size_of::<u64>() as u64;
-    let locks = LbaIndex::locks_bytes(lba_buckets as usize, config.bucket_slots as usize) as u64;
-    let lba_index = entries * PREFIX_BYTES + u64::from(lba_buckets) * (hashes + FLAGS_BYTES) + locks;
+    let lba_parts = LbaIndex::parts_bytes(lba_buckets as usize, config.bucket_slots as usize) as u64;
+    let lba_index = entries * PREFIX_BYTES + u64::from(lba_buckets) * (hashes + FLAGS_BYTES) + lba_parts;
     let large = Sketch::large_bytes_max(LbaIndex::references_of(u64::from(lba_buckets), slots));
     let large = config.large_counts_bytes_max.map_or(large, |bytes| bytes.min(large));
     Ok(fp_index

@@ -34,7 +34,7 @@ fn leaves_after_all(leave: impl FnOnce(&mut Bucketed, SlotId)) {
     design.spare_victim(slot);
     assert!(design.stuck.contains(&slot));
     leave(&mut design, slot);
-    assert_eq!(design.core.run_from(slot.0), None, "{slot:?} is free");
+    assert_eq!(design.core().run_from(slot.0), None, "{slot:?} is free");
     assert!(!design.stuck.contains(&slot), "{slot:?} left, and {lba:?} may have it");
     assert!(design.entries.get(slot).is_none(), "what was known of {slot:?} is not true of what comes there");
     assert!(!design.ahead.has(slot));

@@ -40,10 +40,10 @@ impl Bucketed {
             };
             self.wishes.entry(lba).and_modify(|wish| wish.victims = victims);
         }
-        let Bucketed { wishes, leaving, core, .. } = self;
+        let Bucketed { wishes, leaving, indices, .. } = self;
         let wish = wishes.get_mut(&lba)?;
         // Another wish may have had them go, or more.
-        wish.victims.retain(|slot| !leaving.contains(slot) && core.run_from(slot.0).is_some());
+        wish.victims.retain(|slot| !leaving.contains(slot) && indices.core.run_from(slot.0).is_some());
         let at = wish.victims.iter().position(|&slot| !busy(slot))?;
         Some(wish.victims.remove(at))
     }

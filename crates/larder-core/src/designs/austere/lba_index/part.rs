@@ -23,13 +23,13 @@ pub struct Part {
     /// Slots `0..recent` of a bucket are the recent ones.
     recent: usize,
     fp_bits: usize,
-    prefixes: Vec<u16>,
+    prefixes: Box<[u16]>,
     /// FP-hashes of `fp_bits` bits, a bucket in `bucket_words` words.
-    fp_hashes: Vec<u64>,
+    fp_hashes: Box<[u64]>,
     bucket_words: usize,
-    valid: Vec<u128>,
+    valid: Box<[u128]>,
     /// Empty where nothing is ever dirty.
-    dirty: Vec<u128>,
+    dirty: Box<[u128]>,
 }
 
 impl Part {
@@ -42,11 +42,11 @@ impl Part {
             slots,
             recent: slots / 2,
             fp_bits: fp_bits as usize,
-            prefixes: vec![0; buckets * slots],
-            fp_hashes: vec![0; buckets * bucket_words],
+            prefixes: vec![0; buckets * slots].into(),
+            fp_hashes: vec![0; buckets * bucket_words].into(),
             bucket_words,
-            valid: vec![0; buckets],
-            dirty: vec![0; if has_dirty { buckets } else { 0 }],
+            valid: vec![0; buckets].into(),
+            dirty: vec![0; if has_dirty { buckets } else { 0 }].into(),
         }
     }
 
@@ -73,7 +73,7 @@ impl Part {
 
     /// Makes `entry`, as found, the most recent of its bucket. Returns the FP-hash of what is not recent any more, if that is so.
     #[inline]
-    pub fn promote(&mut self, entry: &Entry, sketch: &mut Sketch) -> Option<Key> {
+    pub fn promote(&mut self, entry: &Entry, sketch: &Sketch) -> Option<Key> {
         if entry.slot == 0 {
             return None;
         }
@@ -86,32 +86,19 @@ impl Part {
         demoted.flatten()
     }
 
-    /// Makes the entry of `lba_key` the most recent of its bucket. False, and nothing changed, where that needs the sketch for
-    /// oneself.
-    #[inline]
-    pub fn promote_beside_others(&mut self, lba_key: Key, sketch: &Sketch) -> bool {
-        let Some(entry) = self.find(lba_key).filter(|entry| entry.slot > 0) else { return true };
-        let bucket = self.bucket(lba_key);
-        if entry.slot >= self.recent {
-            let demoted = self.recent.checked_sub(1).filter(|&last| self.valid[bucket] >> last & 1 == 1);
-            if !sketch.exchange(entry.fp_key, demoted.map(|last| self.fp_hash(bucket, last))) {
-                return false;
+    /// Maps `lba_key`, the most recent of its bucket then.
+    pub fn map(&mut self, lba_key: Key, fp_key: Key, is_dirty: bool, sketch: &Sketch) -> Change {
+        match self.find(lba_key) {
+            Some(entry) if entry.fp_key == fp_key && entry.is_dirty == is_dirty => {
+                Change { left: None, demoted: self.promote(&entry, sketch) }
             }
+            old => self.put(lba_key, old, fp_key, is_dirty, sketch),
         }
-        self.shift(bucket, entry.slot, self.space.prefix(lba_key), entry.fp_key, entry.is_dirty);
-        true
     }
 
     /// Puts `lba_key` in as the most recent of its bucket: in place of `old`, what it has, as found; else in the first slot
     /// that is not valid; else in place of the least recent.
-    pub fn put(
-        &mut self,
-        lba_key: Key,
-        old: Option<Entry>,
-        fp_key: Key,
-        is_dirty: bool,
-        sketch: &mut Sketch,
-    ) -> Change {
+    fn put(&mut self, lba_key: Key, old: Option<Entry>, fp_key: Key, is_dirty: bool, sketch: &Sketch) -> Change {
         let bucket = self.bucket(lba_key);
         let leaving = old.or_else(|| self.last_of_full(lba_key));
         // What is added comes first: no count is 0 in between that is not 0 in the end.
@@ -127,7 +114,7 @@ impl Part {
     }
 
     /// Takes `entry`, as found, out. Its slot stays where it is, not valid.
-    pub fn remove(&mut self, entry: &Entry, sketch: &mut Sketch) {
+    pub fn remove(&mut self, entry: &Entry, sketch: &Sketch) {
         let bucket = self.bucket(entry.lba_key);
         self.valid[bucket] &= !(1 << entry.slot);
         self.uncount(entry, sketch);
@@ -144,9 +131,10 @@ impl Part {
         self.dirty.fill(0);
     }
 
-    /// The origin has what `entry`, as found, stands for.
-    pub fn clean(&mut self, entry: &Entry) {
-        if let Some(dirty) = self.dirty.get_mut(self.space.bucket(entry.lba_key) - self.first) {
+    /// The origin has what the entry of `lba_key`, if there is one, stands for.
+    pub fn clean(&mut self, lba_key: Key) {
+        let (entry, bucket) = (self.find(lba_key), self.bucket(lba_key));
+        if let (Some(entry), Some(dirty)) = (entry, self.dirty.get_mut(bucket)) {
             *dirty &= !(1 << entry.slot);
         }
     }
@@ -160,7 +148,7 @@ impl Part {
     }
 
     /// Adds all references to what the sketch has.
-    pub fn count_all(&self, sketch: &mut Sketch) {
+    pub fn count_all(&self, sketch: &Sketch) {
         for bucket in 0..self.valid.len() {
             for (entry, is_recent) in self.entries_in(self.first + bucket) {
                 sketch.add(entry.fp_key);
@@ -173,9 +161,15 @@ impl Part {
 
     /// Bytes that the index has allocated.
     pub fn ram_bytes(&self) -> usize {
-        self.prefixes.capacity() * size_of::<u16>()
-            + self.fp_hashes.capacity() * size_of::<u64>()
-            + (self.valid.capacity() + self.dirty.capacity()) * size_of::<u128>()
+        size_of_val(&*self.prefixes)
+            + size_of_val(&*self.fp_hashes)
+            + size_of_val(&*self.valid)
+            + size_of_val(&*self.dirty)
+    }
+
+    /// The prefix of an LBA-hash.
+    pub fn prefix_of(&self, lba_key: Key) -> u16 {
+        self.space.prefix(lba_key)
     }
 
     /// Which slots of a bucket are valid.
@@ -217,7 +211,7 @@ impl Part {
         }
     }
 
-    fn uncount(&self, entry: &Entry, sketch: &mut Sketch) {
+    fn uncount(&self, entry: &Entry, sketch: &Sketch) {
         sketch.take(entry.fp_key);
         if entry.slot < self.recent {
             sketch.take(entry.fp_key);
@@ -226,7 +220,7 @@ impl Part {
 
     /// The last recent slot is about to become the first old one: its FP-hash.
     #[inline]
-    fn demote_last_recent(&self, bucket: usize, sketch: &mut Sketch) -> Option<Key> {
+    fn demote_last_recent(&self, bucket: usize, sketch: &Sketch) -> Option<Key> {
         let last = self.recent.checked_sub(1).filter(|&last| self.valid[bucket] >> last & 1 == 1)?;
         let demoted = self.fp_hash(bucket, last);
         sketch.take(demoted);

@@ -1,0 +1,290 @@
+//! Some buckets of the FP index, one after the other: what one of its locks guards.
+//!
+//! Invariants: as those of the [index](super). A bucket is named by its number in the index, a slot by its number there or in its bucket.
+//!
+//! What it does not do: know of the other buckets.
+
+use super::Run;
+use crate::austere::keys::{Key, KeySpace, equal_mask, low_bits};
+
+/// A bucket has no more slots: a bit of 128 for each.
+const SLOTS_MAX: usize = 128;
+
+/// See the module.
+pub struct Part {
+    space: KeySpace,
+    /// The first bucket's number.
+    first: usize,
+    slots: usize,
+    prefixes: Box<[u16]>,
+    valid: Box<[u128]>,
+    /// Runs in use: kept, for a walk over all slots takes a while.
+    runs: u64,
+}
+
+impl Part {
+    /// Of so many buckets from this one on, each of so many slots.
+    pub fn new(space: KeySpace, first: usize, buckets: usize, slots: usize) -> Part {
+        let (prefixes, valid) = (vec![0; buckets * slots].into(), vec![0; buckets].into());
+        Part { space, first, slots, prefixes, valid, runs: 0 }
+    }
+
+    /// Number of slots in use.
+    pub fn used_count(&self) -> u64 {
+        self.valid.iter().map(|valid| u64::from(valid.count_ones())).sum()
+    }
+
+    /// Number of runs in use.
+    pub fn run_count(&self) -> u64 {
+        self.runs
+    }
+
+    /// Bytes that it has allocated.
+    pub fn ram_bytes(&self) -> usize {
+        size_of_val(&*self.prefixes) + size_of_val(&*self.valid)
+    }
+
+    /// Which slots of a bucket are in use.
+    #[inline]
+    fn valid(&self, bucket: usize) -> u128 {
+        self.valid[bucket - self.first]
+    }
+
+    /// The prefixes of a bucket's slots.
+    #[inline]
+    fn prefixes(&self, bucket: usize) -> &[u16] {
+        &self.prefixes[(bucket - self.first) * self.slots..][..self.slots]
+    }
+
+    /// The run of an FP-hash.
+    #[inline]
+    pub fn find(&self, fp_key: Key) -> Option<Run> {
+        let bucket = self.space.bucket(fp_key);
+        let prefixes = self.prefixes(bucket);
+        let mask = equal_mask(prefixes, self.space.prefix(fp_key)) & self.valid(bucket);
+        (mask != 0).then(|| self.run(bucket, mask.trailing_zeros() as usize, mask.count_ones()))
+    }
+
+    /// Gives the first `count` consecutive free slots in the bucket of an FP-hash to it. `None` where there are none.
+    pub fn store(&mut self, fp_key: Key, count: u32) -> Option<Run> {
+        let bucket = self.space.bucket(fp_key);
+        let starts = starts_of(self.free(fp_key), count);
+        let run = (starts != 0).then(|| self.run(bucket, starts.trailing_zeros() as usize, count))?;
+        self.set(fp_key, run);
+        Some(run)
+    }
+
+    /// The runs that have to go, so that there are `count` consecutive free slots in the bucket of an FP-hash: those with the
+    /// fewest references first, the lower slot first among equals. None where there is room.
+    /// `references` says how many a run has, by its first slot and its hash.
+    pub fn victims(&self, fp_key: Key, count: u32, references: impl Fn(u32, Key) -> u32) -> Victims {
+        let bucket = self.space.bucket(fp_key);
+        let free = self.free(fp_key);
+        let mut victims = Victims { bucket_first: (bucket * self.slots) as u32, starts: 0, slots: 0, referenced: 0 };
+        if starts_of(free, count) != 0 {
+            return victims;
+        }
+        // 1. Who has no references goes at once. A count of 0 below is no run that could go.
+        let prefixes = self.prefixes(bucket);
+        let halves = [self.valid(bucket) as u64, (self.valid(bucket) >> 64) as u64];
+        let is_valid = |slot: usize| halves[slot / 64 % 2] >> (slot % 64) & 1 == 1;
+        let mut counts = [0u32; SLOTS_MAX];
+        let mut previous = None;
+        for ((slot, &prefix), count_of_slot) in prefixes.iter().enumerate().zip(&mut counts) {
+            let this = is_valid(slot).then_some(prefix);
+            let is_first = this.is_some() && this != previous;
+            previous = this;
+            if !is_first {
+                continue;
+            }
+            *count_of_slot = references((bucket * self.slots + slot) as u32, self.space.key(bucket, prefix));
+            if *count_of_slot == 0 {
+                victims.add(slot, self.run_at(bucket, slot).count, false);
+                if starts_of(free | victims.slots, count) != 0 {
+                    return victims;
+                }
+            }
+        }
+        // 2. Then the others, one by one.
+        while starts_of(free | victims.slots, count) == 0
+            && let Some(slot) = (0..self.slots).filter(|&slot| counts[slot] > 0).min_by_key(|&slot| counts[slot])
+        {
+            counts[slot] = 0;
+            victims.add(slot, self.run_at(bucket, slot).count, true);
+        }
+        victims
+    }
+
+    /// Gives the slots of `run`, which are free and in the bucket of `fp_key`, to that hash.
+    fn set(&mut self, fp_key: Key, run: Run) {
+        let bucket = self.space.bucket(fp_key);
+        let mask = self.mask(run);
+        assert!(self.valid(bucket) & mask == 0 && self.bucket_of(run) == bucket, "the slots of a new chunk are free");
+        self.valid[bucket - self.first] |= mask;
+        self.runs += 1;
+        let at = run.first as usize - self.first * self.slots;
+        self.prefixes[at..][..run.count as usize].fill(self.space.prefix(fp_key));
+    }
+
+    /// Frees the slots of `run`.
+    pub fn clear(&mut self, run: Run) {
+        let (bucket, mask) = (self.bucket_of(run), self.mask(run));
+        self.runs -= u64::from(self.valid(bucket) & mask != 0);
+        self.valid[bucket - self.first] &= !mask;
+    }
+
+    /// The run in use that begins at slot `first`.
+    pub fn run_from(&self, first: u32) -> Option<Run> {
+        let (bucket, slot) = (first as usize / self.slots, first as usize % self.slots);
+        if self.valid(bucket) >> slot & 1 == 0 {
+            return None;
+        }
+        let run = self.run_at(bucket, slot);
+        (self.find(self.key_of(run)) == Some(run)).then_some(run)
+    }
+
+    /// Gives the slots of `run` to that hash, whatever runs had them, or was the hash's. False where they are not all
+    /// in the bucket of the hash.
+    pub fn replace(&mut self, fp_key: Key, run: Run) -> bool {
+        let bucket = self.space.bucket(fp_key);
+        let slot = (run.first as usize).wrapping_sub(bucket * self.slots);
+        let is_inside = slot < self.slots && run.count > 0 && run.count as usize <= self.slots - slot;
+        if !is_inside {
+            return false;
+        }
+        let mask = self.mask(run);
+        let gone = |(other, key): &(Run, Key)| self.mask(*other) & mask != 0 || *key == fp_key;
+        let gone: Vec<Run> = self.runs_in(bucket).filter(gone).map(|(other, _)| other).collect();
+        gone.into_iter().for_each(|other| self.clear(other));
+        self.set(fp_key, run);
+        true
+    }
+
+    /// Gives the slots of `run`, whatever runs had them, to a hash of their bucket that has no other run: that hash. `None` where
+    /// they are not all in one bucket.
+    pub fn reserve(&mut self, run: Run) -> Option<Key> {
+        let bucket = self.bucket_of(run);
+        let is_here =
+            |key: Key| self.space.bucket(key) == bucket && self.find(key).is_none_or(|other| other.first == run.first);
+        let key = (0..=u16::MAX).rev().map(|prefix| self.space.key(bucket, prefix)).find(|&key| is_here(key))?;
+        self.replace(key, run).then_some(key)
+    }
+
+    /// The FP-hash of a run.
+    pub fn key_of(&self, run: Run) -> Key {
+        self.space.key(self.bucket_of(run), self.prefixes[run.first as usize - self.first * self.slots])
+    }
+
+    /// Which slots of a bucket are in use, but for those of runs that count as free, by their first slots.
+    pub fn valid_but(&self, bucket: usize, is_freed: impl Fn(u32) -> bool) -> u128 {
+        let freed = self.runs_in(bucket).filter(|(run, _)| is_freed(run.first));
+        freed.fold(self.valid(bucket), |valid, (run, _)| valid & !self.mask(run))
+    }
+
+    /// The prefix of a slot that is in use.
+    pub fn prefix_of(&self, bucket: usize, slot: usize) -> u16 {
+        self.prefixes(bucket)[slot]
+    }
+
+    /// Gives free slots to a prefix, if that has none.
+    pub fn set_if_new(&mut self, bucket: usize, slot: usize, count: u32, prefix: u16) {
+        let run = self.run(bucket, slot, count);
+        let key = self.space.key(bucket, prefix);
+        let is_free = self.valid(bucket) & self.mask(run) == 0;
+        if is_free && self.space.prefix(key) == prefix && self.space.bucket(key) == bucket && self.find(key).is_none() {
+            self.set(key, run);
+        }
+    }
+
+    /// All runs of a bucket, in order, each with its hash.
+    #[inline]
+    pub fn runs_in(&self, bucket: usize) -> impl Iterator<Item = (Run, Key)> + '_ {
+        let mut left = self.valid(bucket);
+        std::iter::from_fn(move || {
+            if left == 0 {
+                return None;
+            }
+            let slot = left.trailing_zeros() as usize;
+            let run = self.run_at(bucket, slot);
+            left &= !low_bits(slot + run.count as usize);
+            Some((run, self.key_of(run)))
+        })
+    }
+
+    /// The run that begins at slot `slot` of a bucket.
+    #[inline]
+    fn run_at(&self, bucket: usize, slot: usize) -> Run {
+        let prefixes = self.prefixes(bucket);
+        let valid = (self.valid(bucket) >> slot).trailing_ones() as usize;
+        let same = prefixes[slot..].iter().take(valid).take_while(|&&other| other == prefixes[slot]);
+        self.run(bucket, slot, same.count() as u32)
+    }
+
+    #[inline]
+    fn free(&self, fp_key: Key) -> u128 {
+        !self.valid(self.space.bucket(fp_key)) & low_bits(self.slots)
+    }
+
+    #[inline]
+    fn run(&self, bucket: usize, slot: usize, count: u32) -> Run {
+        Run { first: (bucket * self.slots + slot) as u32, count }
+    }
+
+    #[inline]
+    fn bucket_of(&self, run: Run) -> usize {
+        run.first as usize / self.slots
+    }
+
+    fn mask(&self, run: Run) -> u128 {
+        low_bits(run.count as usize) << (run.first as usize % self.slots)
+    }
+}
+
+/// Runs that have to go, all of one bucket, in the order of their slots; each with whether it has references.
+#[derive(Clone, Copy, Debug)]
+pub struct Victims {
+    bucket_first: u32,
+    /// First slots of runs.
+    starts: u128,
+    /// All their slots.
+    slots: u128,
+    /// First slots of runs with references.
+    referenced: u128,
+}
+
+impl Victims {
+    fn add(&mut self, slot: usize, count: u32, is_referenced: bool) {
+        self.starts |= 1 << slot;
+        self.slots |= low_bits(count as usize) << slot;
+        self.referenced |= u128::from(is_referenced) << slot;
+    }
+}
+
+impl Iterator for Victims {
+    type Item = (Run, bool);
+
+    fn next(&mut self) -> Option<(Run, bool)> {
+        let slot = bits(self.starts).next()?;
+        self.starts &= self.starts - 1;
+        // A run ends where its slots do, or where the next one begins.
+        let next = if self.starts == 0 { u128::BITS } else { self.starts.trailing_zeros() };
+        let count = (self.slots >> slot).trailing_ones().min(next - slot as u32);
+        Some((Run { first: self.bucket_first + slot as u32, count }, self.referenced >> slot & 1 == 1))
+    }
+}
+
+/// Where `count` consecutive bits of `free` begin.
+#[inline]
+fn starts_of(free: u128, count: u32) -> u128 {
+    (1..count).fold(free, |starts, i| starts & free >> i)
+}
+
+/// The positions of the bits that are set.
+#[inline]
+fn bits(mut mask: u128) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let bit = (mask != 0).then(|| mask.trailing_zeros() as usize);
+        mask &= mask.wrapping_sub(1);
+        bit
+    })
+}
