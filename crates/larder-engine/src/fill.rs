@@ -14,7 +14,7 @@ use crate::{
     state::State,
     write_back::Prepared,
 };
-use larder_core::{Fingerprint, Lba, Lookup, NewMapping, StreamClass};
+use larder_core::{Fingerprint, Lba, Lookup, NewMapping, StreamClass, design::Deferred};
 use larder_device::{SharedBuf, runtime::compute};
 use larder_format::Encoding;
 use std::sync::{Arc, atomic::Ordering::*};
@@ -133,7 +133,7 @@ impl Shared {
                 if wanted(&state) && self.has_room_for_one(&state) {
                     self.counters.inserted_chunks.fetch_add(1, Relaxed);
                     self.counters.zero_chunks.fetch_add(1, Relaxed);
-                    self.map_insertion(&mut state, lba, NewMapping::Zero, None, dirty);
+                    self.map_insertion(&mut state, lba, NewMapping::Zero, None, dirty, &mut Deferred::nothing());
                 } else {
                     self.counters.insertions_stale.fetch_add(1, Relaxed);
                 }
@@ -152,7 +152,7 @@ impl Shared {
         let stored = self
             .store(
                 NewRecord { class, lba, of: RecordOf::Chunk(fingerprint), encoding, payload, is_known },
-                |state| {
+                |state, later| {
                     if !wanted(state) || !self.has_room_for_one(state) {
                         self.counters.insertions_stale.fetch_add(1, Relaxed);
                         return Some(());
@@ -160,17 +160,24 @@ impl Shared {
                     let place = state.find_duplicate(&fingerprint?)?;
                     self.counters.inserted_chunks.fetch_add(1, Relaxed);
                     self.counters.duplicate_chunks.fetch_add(1, Relaxed);
-                    self.map_insertion(state, lba, NewMapping::Duplicate { place }, fingerprint, dirty);
+                    self.map_insertion(state, lba, NewMapping::Duplicate { place }, fingerprint, dirty, later);
                     Some(())
                 },
-                |state, place| {
+                |state, place, later| {
                     self.counters.inserted_chunks.fetch_add(1, Relaxed);
                     self.counters.note_stored(
                         place.stored_len,
                         self.geometry.chunk_bytes,
                         self.geometry.record_step_bytes(),
                     );
-                    self.map_insertion(state, lba, NewMapping::Unique { place, fingerprint }, fingerprint, dirty);
+                    self.map_insertion(
+                        state,
+                        lba,
+                        NewMapping::Unique { place, fingerprint },
+                        fingerprint,
+                        dirty,
+                        later,
+                    );
                 },
             )
             .await;
@@ -186,10 +193,11 @@ impl Shared {
         new: NewMapping,
         fingerprint: Option<Fingerprint>,
         dirty: bool,
+        later: &mut Deferred,
     ) {
         if dirty {
             // Where the flash has failed, whoever calls does not come here; and it need not be cached.
-            let _ = state.map_dirty(lba, new, fingerprint);
+            let _ = state.map_dirty(lba, new, fingerprint, later);
         } else {
             state.prefetch.remove(lba);
             state.note_mapped(lba, &new, fingerprint, None);

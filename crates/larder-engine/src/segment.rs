@@ -20,7 +20,7 @@ use crate::{
 use larder_core::{
     Lba, Place, SectorMap, SlotId, StreamClass,
     decisions::{Answer, Event},
-    design::{Question, Wanted},
+    design::{Deferred, Question, Wanted},
     packing::{PackingRules, SegmentPacker},
     region::RegionEntry,
     types::Fingerprint,
@@ -302,8 +302,8 @@ impl Shared {
     pub async fn store<R>(
         self: &Arc<Self>,
         record: NewRecord<'_>,
-        mut still_wanted: impl FnMut(&mut State) -> Option<R>,
-        decide: impl FnOnce(&mut State, Place) -> R,
+        mut still_wanted: impl FnMut(&mut State, &mut Deferred) -> Option<R>,
+        decide: impl FnOnce(&mut State, Place, &mut Deferred) -> R,
     ) -> Result<R, EngineError> {
         let mut ready = (!record.is_known).then(|| self.ready(record));
         loop {
@@ -321,13 +321,14 @@ impl Shared {
                     RecordOf::Chunk(None) | RecordOf::Fragment(_) => None,
                 };
                 if unread.is_none() {
-                    if let Some(answer) = still_wanted(&mut state) {
-                        return Ok(self.stored(state, |_| answer));
+                    let mut later = Deferred::nothing();
+                    if let Some(answer) = still_wanted(&mut state, &mut later) {
+                        return Ok(self.stored(state, later, |_, _| answer));
                     }
                     if let Some(ready) = &mut ready
                         && let Some(place) = self.place(&mut state, ready, crowded)
                     {
-                        return Ok(self.stored(state, |state| decide(state, place)));
+                        return Ok(self.stored(state, later, |state, later| decide(state, place, later)));
                     }
                 }
                 (unread, ready.is_some(), crowded)
@@ -390,22 +391,41 @@ impl Shared {
         state.append(ready, self.geometry.flash_tag)
     }
 
-    /// Decides what a record is mapped to, as [`Shared::decide`], and has what that closed or changed written.
-    fn stored<R>(self: &Arc<Self>, state: StateGuard<'_, State>, decide: impl FnOnce(&mut State) -> R) -> R {
-        let (decision, outgoing) = self.decide(state, |state| (decide(state), self.take_outbox(state)));
+    /// Decides what a record is mapped to, as [`Shared::decide`], and has what that closed or changed written. `later` is what is left of
+    /// decisions under the same lock.
+    fn stored<R>(
+        self: &Arc<Self>,
+        mut state: StateGuard<'_, State>,
+        mut later: Deferred,
+        decide: impl FnOnce(&mut State, &mut Deferred) -> R,
+    ) -> R {
+        let decision = decide(&mut state, &mut later);
+        let outgoing = self.take_outbox(&mut state);
+        self.decided(state, later);
         self.send(outgoing);
         decision
     }
 
-    /// Decides what something is mapped to, under the lock that is given back then, and has what is too dirty now destaged. What that
-    /// changes of metadata slots is written with what is stored or committed next.
-    pub(crate) fn decide<R>(&self, mut state: StateGuard<'_, State>, decide: impl FnOnce(&mut State) -> R) -> R {
-        let decision = decide(&mut state);
+    /// Decides what something is mapped to, under the lock that is given back then. What that changes of metadata slots is written with
+    /// what is stored or committed next.
+    pub(crate) fn decide<R>(
+        &self,
+        mut state: StateGuard<'_, State>,
+        decide: impl FnOnce(&mut State, &mut Deferred) -> R,
+    ) -> R {
+        let mut later = Deferred::nothing();
+        let decision = decide(&mut state, &mut later);
+        self.decided(state, later);
+        decision
+    }
+
+    /// Gives the lock back, does what is left of what was decided under it, and has what is too dirty now destaged.
+    fn decided(&self, state: StateGuard<'_, State>, later: Deferred) {
         let is_due = self.destage_due(&state);
         drop(state);
+        drop(later);
         if is_due {
             self.signals.destage_wanted.notify();
         }
-        decision
     }
 }

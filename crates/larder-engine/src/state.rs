@@ -27,7 +27,7 @@ use crate::{
 use larder_core::{
     Design, Fingerprint, Lba, NewMapping, Place, SlotId, StreamClass,
     decisions::{Answer, Event},
-    design::{Hit, Question, Use},
+    design::{Deferred, Hit, Question, Use},
     ranges::Run,
     region::RegionEntry,
     slots::SlotState,
@@ -330,7 +330,8 @@ impl State {
         }
     }
 
-    /// Maps `lba` to content that the origin does not have. Returns the sequence number to commit for it.
+    /// Maps `lba` to content that the origin does not have. Returns the sequence number to commit for it. What may be done of it when the
+    /// lock was given back is `later` then; what was there before is done first.
     ///
     /// # Errors
     /// [`EngineError::FlashFailed`]: it would be in RAM alone, and nothing would say so. Nothing has changed then.
@@ -339,8 +340,10 @@ impl State {
         lba: Lba,
         new: NewMapping,
         fingerprint: Option<Fingerprint>,
+        later: &mut Deferred,
     ) -> Result<u64, EngineError> {
         self.check_flash()?;
+        later.finish();
         let entry = match &new {
             NewMapping::Unique { place, .. } => map_entry(lba, place, true, false, fingerprint),
             NewMapping::Duplicate { place } => map_entry(lba, place, true, true, fingerprint),
@@ -355,7 +358,11 @@ impl State {
         let seq = self.log.push(entry);
         self.outdate(lba);
         self.note_mapped(lba, &new, fingerprint, Some(seq));
-        self.design.map(lba, new, Some(seq));
+        *later = self.design.map_deferring(lba, new, Some(seq));
+        if self.decisions.0.is_some() {
+            // Whoever follows the decisions has each done before the next.
+            later.finish();
+        }
         self.note_changed_entries();
         Ok(seq)
     }

@@ -23,7 +23,9 @@ use crate::{
     sync::{Counted, either},
 };
 use larder_core::{
-    Fingerprint, Lba, Lookup, NewMapping, Place, SectorMap, StreamClass, design::Question, types::SECTOR_BYTES,
+    Fingerprint, Lba, Lookup, NewMapping, Place, SectorMap, StreamClass,
+    design::{Deferred, Question},
+    types::SECTOR_BYTES,
 };
 use larder_device::{IoBuf, IoFuture, SharedBuf, runtime::compute};
 use larder_format::Encoding;
@@ -302,10 +304,13 @@ impl Shared {
         let (fingerprint, encoded) = match prepared {
             Prepared::Zero => {
                 self.counters.zero_chunks.fetch_add(1, Relaxed);
-                return self.decide(self.state.lock(), |state| state.map_dirty(lba, NewMapping::Zero, None));
+                let zero =
+                    |state: &mut State, later: &mut Deferred| state.map_dirty(lba, NewMapping::Zero, None, later);
+                return self.decide(self.state.lock(), zero);
             }
             Prepared::Known { fingerprint } => {
-                let known = self.decide(self.state.lock(), |state| self.map_known(state, lba, fingerprint));
+                let known = |state: &mut State, later: &mut Deferred| self.map_known(state, lba, fingerprint, later);
+                let known = self.decide(self.state.lock(), known);
                 if let Some(mapped) = known {
                     return mapped;
                 }
@@ -321,23 +326,29 @@ impl Shared {
         self.store(
             NewRecord { class, lba, of, encoding: encoded.encoding, payload, is_known: false },
             // Another writer may have stored the same content since it was looked up.
-            |state| self.map_known(state, lba, fingerprint?),
-            |state, place| {
+            |state, later| self.map_known(state, lba, fingerprint?, later),
+            |state, place, later| {
                 self.counters.note_stored(
                     place.stored_len,
                     self.geometry.chunk_bytes,
                     self.geometry.record_step_bytes(),
                 );
-                state.map_dirty(lba, NewMapping::Unique { place, fingerprint }, fingerprint)
+                state.map_dirty(lba, NewMapping::Unique { place, fingerprint }, fingerprint, later)
             },
         )
         .await?
     }
 
-    fn map_known(&self, state: &mut State, lba: Lba, fingerprint: Fingerprint) -> Option<Result<u64, EngineError>> {
+    fn map_known(
+        &self,
+        state: &mut State,
+        lba: Lba,
+        fingerprint: Fingerprint,
+        later: &mut Deferred,
+    ) -> Option<Result<u64, EngineError>> {
         let place = state.find_duplicate(&fingerprint)?;
         self.counters.duplicate_chunks.fetch_add(1, Relaxed);
-        let mapped = state.map_dirty(lba, NewMapping::Duplicate { place }, Some(fingerprint));
+        let mapped = state.map_dirty(lba, NewMapping::Duplicate { place }, Some(fingerprint), later);
         self.keep_room(state);
         Some(mapped)
     }
@@ -419,10 +430,10 @@ impl Shared {
         let (class, of) = (StreamClass::Dirty, RecordOf::Fragment(valid));
         self.store(
             NewRecord { class, lba, of, encoding: encoded.encoding, payload, is_known: false },
-            |_| None,
-            |state, place| {
+            |_, _| None,
+            |state, place, later| {
                 self.counters.note_stored(place.stored_len, packed.len(), self.geometry.record_step_bytes());
-                state.map_dirty(lba, NewMapping::Fragment { place, sectors: valid }, None)
+                state.map_dirty(lba, NewMapping::Fragment { place, sectors: valid }, None, later)
             },
         )
         .await?
