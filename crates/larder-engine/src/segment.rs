@@ -429,3 +429,6 @@ impl Shared {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

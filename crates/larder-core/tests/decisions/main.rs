@@ -3,6 +3,7 @@
 //! Apart is `austere_ram.rs`, which has an allocator that counts.
 
 mod austere;
+mod bucket_locks;
 mod bucketed;
 mod cd_arc;
 #[path = "../common/mod.rs"]
