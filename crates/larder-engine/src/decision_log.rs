@@ -15,10 +15,12 @@ use crate::{
     segment::{NewRecord, RecordOf},
     shared::Geometry,
     state::State,
+    write_back::Known,
 };
 use larder_core::{
     DesignConfig, Fingerprint, Lba, Lookup, NewMapping, Place, SectorMap, SlotId,
     decisions::{Answer, BucketLayout, Event, NewContent, Opened, Stored},
+    design::Question,
     packing::PackingRules,
     region::RegionEntry,
     slots::SlotState,
@@ -116,11 +118,15 @@ impl State {
     }
 
     /// Whether this content is stored, asked ahead of its insertion; counts as a use.
-    pub(crate) fn knows(&mut self, fingerprint: Fingerprint) -> bool {
+    pub(crate) fn knows(&mut self, fingerprint: Fingerprint) -> Known {
         let found = self.find_duplicate(&fingerprint);
         let answer = found.as_ref().map_or(Answer::Miss, |place| Answer::Hit(place.into()));
         self.decisions.note(|| (Event::Look { fingerprint }, answer));
-        found.is_some()
+        match found {
+            Some(_) => Known::Yes,
+            None if self.design.unread(Question::Content(&fingerprint)).is_some() => Known::Likely,
+            None => Known::No,
+        }
     }
 
     /// `lba` is mapped to `new`, whose content is `fingerprint`.

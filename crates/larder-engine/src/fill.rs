@@ -115,6 +115,7 @@ impl Shared {
         let Insertion { lba, version, data, reason } = insertion;
         let (this, chunk) = (self.clone(), data.clone());
         let Ok(prepared) = compute(&*self.runtime, move || this.prepare(&chunk)).await else { return };
+        let prepared = self.settled(&data, prepared).await;
         let wanted = |state: &State| {
             state.flash_failed.is_none()
                 && state.versions.get(lba) == version
@@ -139,7 +140,7 @@ impl Shared {
                 }
                 return;
             }
-            Prepared::Known { fingerprint } => (Encoding::Raw, Some(*fingerprint)),
+            Prepared::Known { fingerprint } | Prepared::Likely { fingerprint } => (Encoding::Raw, Some(*fingerprint)),
             Prepared::New { fingerprint, encoded } => (encoded.encoding, *fingerprint),
         };
         let encoded = match &prepared {
@@ -148,7 +149,7 @@ impl Shared {
         };
         let mut padded = Vec::new();
         let payload = encoded.unwrap_or_else(|| self.padded(&data, &mut padded));
-        let is_known = matches!(prepared, Prepared::Known { .. });
+        let is_known = matches!(prepared, Prepared::Known { .. } | Prepared::Likely { .. });
         let stored = self
             .store(
                 NewRecord { class, lba, of: RecordOf::Chunk(fingerprint), encoding, payload, is_known },

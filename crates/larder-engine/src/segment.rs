@@ -431,4 +431,4 @@ impl Shared {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

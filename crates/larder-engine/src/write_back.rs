@@ -20,6 +20,7 @@ use crate::{
     segment::{IN_FLIGHT_SEGMENTS_MAX, NewRecord, RecordOf},
     shared::Shared,
     state::State,
+    state_lock::StateGuard,
     sync::{Counted, either},
 };
 use larder_core::{
@@ -46,6 +47,11 @@ pub enum Prepared {
         /// The fingerprint.
         fingerprint: Fingerprint,
     },
+    /// The same, but that a metadata slot has to say so: it seldom says otherwise, and then it has to be compressed after all.
+    Likely {
+        /// The fingerprint.
+        fingerprint: Fingerprint,
+    },
     /// Its content was not known.
     New {
         /// The fingerprint, unless deduplication is off.
@@ -53,6 +59,17 @@ pub enum Prepared {
         /// The encoded payload.
         encoded: Encoded,
     },
+}
+
+/// Whether a content is stored, as far as that can be told without reading anything.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Known {
+    /// It is not.
+    No,
+    /// A metadata slot would tell, and likely has it: the hash is that of one among tens of thousands.
+    Likely,
+    /// It is.
+    Yes,
 }
 
 /// What fingerprinting found out about a chunk.
@@ -78,7 +95,7 @@ impl Prepared {
     fn fingerprint(&self) -> Option<Fingerprint> {
         match self {
             Prepared::Zero => None,
-            Prepared::Known { fingerprint } => Some(*fingerprint),
+            Prepared::Known { fingerprint } | Prepared::Likely { fingerprint } => Some(*fingerprint),
             Prepared::New { fingerprint, .. } => *fingerprint,
         }
     }
@@ -97,8 +114,8 @@ impl Shared {
     /// Fingerprints a chunk and compresses it if its content is not known. Pure computing but for one look at the index.
     pub fn prepare(&self, chunk: &[u8]) -> Prepared {
         let hashed = self.hash(chunk);
-        let is_known = hashed.content().is_some_and(|fingerprint| self.state.lock().knows(fingerprint));
-        self.prepare_hashed(chunk, hashed, is_known)
+        let known = hashed.content().map_or(Known::No, |fingerprint| self.state.lock().knows(fingerprint));
+        self.prepare_hashed(chunk, hashed, known)
     }
 
     /// Fingerprints a chunk. Pure computing.
@@ -110,14 +127,44 @@ impl Shared {
     }
 
     /// Compresses a chunk if its content is not known. Pure computing.
-    fn prepare_hashed(&self, chunk: &[u8], hashed: Hashed, is_known: bool) -> Prepared {
-        match hashed {
-            Hashed::Zero => Prepared::Zero,
-            Hashed::Content(Some(fingerprint)) if is_known => Prepared::Known { fingerprint },
-            Hashed::Content(fingerprint) => {
+    fn prepare_hashed(&self, chunk: &[u8], hashed: Hashed, known: Known) -> Prepared {
+        match (hashed, known) {
+            (Hashed::Zero, _) => Prepared::Zero,
+            (Hashed::Content(Some(fingerprint)), Known::Yes) => Prepared::Known { fingerprint },
+            (Hashed::Content(Some(fingerprint)), Known::Likely) => Prepared::Likely { fingerprint },
+            (Hashed::Content(fingerprint), _) => {
                 Prepared::New { fingerprint, encoded: self.codec.encode(self.padded(chunk, &mut Vec::new())) }
             }
         }
+    }
+
+    /// What `look` finds of a content, once nothing has to be read for that any more, under the lock that is given to it.
+    async fn look_informed<R>(
+        self: &Arc<Self>,
+        fingerprint: &Fingerprint,
+        look: impl FnOnce(StateGuard<'_, State>) -> R,
+    ) -> R {
+        loop {
+            let slot = {
+                let state = self.state.lock();
+                match state.design.unread(Question::Content(fingerprint)) {
+                    None => return look(state),
+                    Some(slot) => slot,
+                }
+            };
+            self.inform_of_block(&[slot]).await;
+        }
+    }
+
+    /// A prepared chunk of which nothing is only likely.
+    pub(crate) async fn settled(self: &Arc<Self>, chunk: &[u8], prepared: Prepared) -> Prepared {
+        let Prepared::Likely { fingerprint } = prepared else { return prepared };
+        let known = self.look_informed(&fingerprint, |mut state| match state.find_duplicate(&fingerprint) {
+            Some(_) => Known::Yes,
+            None => Known::No,
+        });
+        let known = known.await;
+        self.prepare_hashed(chunk, Hashed::Content(Some(fingerprint)), known)
     }
 
     /// `chunk`, padded with zeroes where it is the volume's short last one.
@@ -169,9 +216,9 @@ impl Shared {
                     next_ahead = lba.0 + 1;
                     let hashed = self.hash(&piece);
                     // Under the lock under which there is room for it.
-                    let look = |state: &mut State| hashed.content().is_some_and(|content| state.knows(content));
-                    let (_room, is_known) = self.wait_until_writable(look).await?;
-                    let prepared = self.prepare_hashed(&piece, hashed, is_known);
+                    let look = |state: &mut State| hashed.content().map_or(Known::No, |content| state.knows(content));
+                    let (_room, known) = self.wait_until_writable(look).await?;
+                    let prepared = self.prepare_hashed(&piece, hashed, known);
                     self.put_dirty(lba, &piece, prepared).await?
                 }
             } else {
@@ -308,13 +355,13 @@ impl Shared {
                     |state: &mut State, later: &mut Deferred| state.map_dirty(lba, NewMapping::Zero, None, later);
                 return self.decide(self.state.lock(), zero);
             }
-            Prepared::Known { fingerprint } => {
+            Prepared::Known { fingerprint } | Prepared::Likely { fingerprint } => {
                 let known = |state: &mut State, later: &mut Deferred| self.map_known(state, lba, fingerprint, later);
-                let known = self.decide(self.state.lock(), known);
+                let known = self.look_informed(&fingerprint, |state| self.decide(state, known)).await;
                 if let Some(mapped) = known {
                     return mapped;
                 }
-                // Evicted since: it has to be stored after all.
+                // Evicted since, or another content of that hash: it has to be stored after all.
                 let mut padded = Vec::new();
                 (Some(fingerprint), self.codec.encode(self.padded(chunk, &mut padded)))
             }
@@ -495,3 +542,6 @@ impl Shared {
         decode_chunk(place, &payload, &mut chunk).then_some(chunk)
     }
 }
+
+#[cfg(test)]
+mod tests;

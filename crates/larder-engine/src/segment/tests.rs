@@ -20,27 +20,52 @@ use std::{
 
 const MIB: u64 = 1 << 20;
 const CHUNK: usize = 8 << 10;
-const CHUNKS: u64 = 4096;
+/// Chunks of the volume.
+pub(crate) const CHUNKS: u64 = 4096;
 
-#[test]
-fn a_write_waits_for_its_bucket_and_for_no_other() {
+/// What tests write: content `number`, which shrinks.
+pub(crate) fn chunk(number: u64) -> Vec<u8> {
+    let mut chunk = vec![0; CHUNK];
+    chunk[..8].copy_from_slice(&number.to_le_bytes());
+    chunk
+}
+
+/// Writes content `number` as chunk `lba`.
+pub(crate) fn write(cache: &Cache, lba: Lba, number: u64) {
+    cache.write_at(lba.0 * CHUNK as u64, &chunk(number)).expect("written");
+}
+
+/// What chunk `lba` holds.
+pub(crate) fn read(cache: &Cache, lba: Lba) -> Vec<u8> {
+    let mut read = vec![0; CHUNK];
+    cache.read_at(lba.0 * CHUNK as u64, &mut read).expect("read");
+    read
+}
+
+/// An empty cache of austere, and empty indices of the same layout, which say where things belong.
+pub(crate) fn austere() -> (Cache, Arc<ThreadRuntime>, Austere) {
     let flash = Arc::new(RamDevice::new("flash", 40 * MIB, 512));
     let origin = Arc::new(RamDevice::new("origin", CHUNKS * CHUNK as u64, 512));
     let mut options = CreateOptions { flash_uuid: [7; 16], hash_key: [9; 32], ..CreateOptions::default() };
     crate::designs::named("austere").expect("austere").fit(&mut options);
     block_on(create(&*flash, CHUNKS * CHUNK as u64, &options)).expect("created");
-    let runtime = ThreadRuntime::new(ThreadRuntimeOptions { workers: 0, name: "buckets".into() });
+    let runtime = ThreadRuntime::new(ThreadRuntimeOptions { workers: 0, name: "austere".into() });
     let opening = Cache::open(flash, origin, runtime.clone() as Arc<dyn Runtime>, Tuning::default());
     let cache = block_on(opening).expect("opened");
-    let shared = &cache.shared;
-    let (here, chunk) = (Lba(0), |number: u8| vec![number; CHUNK]);
-    let offset = |lba: Lba| lba.0 * CHUNK as u64;
-    cache.write_at(offset(Lba(1)), &chunk(1)).expect("written");
-
-    // An address whose bucket is behind another lock: half of all buckets away.
-    let layout = &shared.geometry.layout;
+    let layout = &cache.shared.geometry.layout;
     let twin = AustereConfig::of_layout(&layout_of(layout, CHUNKS), layout.slot_count.into());
     let twin = Austere::new(twin).expect("a layout");
+    (cache, runtime, twin)
+}
+
+#[test]
+fn a_write_waits_for_its_bucket_and_for_no_other() {
+    let (cache, runtime, twin) = austere();
+    let shared = &cache.shared;
+    write(&cache, Lba(1), 1);
+
+    // An address whose bucket is behind another lock: two fifths of all buckets away.
+    let here = Lba(0);
     let keys = (2..CHUNKS).map(|lba| twin.key_of_lba(Lba(lba)).0);
     let (least, most) = (keys.clone().min().expect("some"), keys.max().expect("some"));
     let away = |lba: &Lba| twin.key_of_lba(*lba).0.abs_diff(twin.key_of_lba(here).0) > (most - least) * 2 / 5;
@@ -60,17 +85,14 @@ fn a_write_waits_for_its_bucket_and_for_no_other() {
     thread::scope(|scope| {
         let (cache, is_done) = (&cache, &is_done);
         scope.spawn(move || {
-            let mut read = chunk(0);
             for number in [2, 1] {
-                cache.write_at(offset(far), &chunk(number)).expect("written");
-                cache.read_at(offset(far), &mut read).expect("read");
-                assert!(read == chunk(number), "what was written");
+                write(cache, far, number);
+                assert!(read(cache, far) == chunk(number), "what was written");
             }
             sender.send(()).expect("it is waited for");
-            cache.write_at(offset(here), &chunk(3)).expect("written");
+            write(cache, here, 3);
             assert!(is_done.load(SeqCst), "not before what was decided before");
-            cache.read_at(offset(here), &mut read).expect("read");
-            assert!(read == chunk(3), "what was written last");
+            assert!(read(cache, here) == chunk(3), "what was written last");
         });
         receiver.recv().expect("others went on");
         // Time enough for a write that waits for nothing; who waits does so as long as he has to.

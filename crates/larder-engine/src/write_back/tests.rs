@@ -1,0 +1,44 @@
+//! A content that AustereCache's FP index likely has is not compressed before its metadata slot was read, and is no duplicate only
+//! because its hash is there.
+
+use super::*;
+use crate::segment::tests::{CHUNKS, austere, chunk, read, write};
+use larder_device::driver::block_on;
+
+/// More contents than metadata slots are remembered.
+const STORED: u64 = 1000;
+
+#[test]
+fn what_is_likely_there_is_looked_for_before_it_is_compressed() {
+    let (cache, runtime, twin) = austere();
+    let shared = &cache.shared;
+    (0..STORED).for_each(|number| write(&cache, Lba(number), number));
+    // Metadata slots that wait to be written are known.
+    cache.flush_blocking().expect("flushed");
+    let fingerprint = |number: u64| shared.codec.fingerprint(&chunk(number)).expect("a whole chunk");
+    let key = |number: u64| twin.key_of_content(&fingerprint(number)).0;
+    let keys: Vec<u64> = (0..STORED).map(key).collect();
+    let new = (STORED..).find(|&number| !keys.contains(&key(number))).expect("there are many hashes");
+    let alike = (STORED..).find(|&number| keys.contains(&key(number))).expect("there are few enough hashes");
+
+    let prepare = |number: u64| shared.prepare(&chunk(number));
+    let settle = |number: u64| block_on(shared.settled(&chunk(number), prepare(number)));
+    assert!(matches!(prepare(0), Prepared::Likely { .. }), "it is not remembered");
+    assert!(matches!(settle(0), Prepared::Known { .. }), "and its metadata slot has it");
+    assert!(matches!(prepare(new), Prepared::New { .. }), "no hash of it is there");
+    assert!(matches!(prepare(alike), Prepared::Likely { .. }), "its hash is there");
+    assert!(matches!(settle(alike), Prepared::New { .. }), "its metadata slot has another content");
+
+    let counts = || {
+        let counters = &shared.counters;
+        (counters.inserted_chunks.load(Relaxed), counters.duplicate_chunks.load(Relaxed))
+    };
+    let before = counts();
+    for (lba, number) in [(CHUNKS - 1, 1), (CHUNKS - 2, alike), (CHUNKS - 3, new)] {
+        write(&cache, Lba(lba), number);
+        assert!(read(&cache, Lba(lba)) == chunk(number), "what was written");
+    }
+    assert_eq!(counts(), (before.0 + 3, before.1 + 1), "one of three was there");
+    drop(cache);
+    runtime.shutdown();
+}
