@@ -12,10 +12,10 @@
 //! happened of faults of the flash.
 
 use crate::{
+    prepare::Known,
     segment::{NewRecord, RecordOf},
     shared::Geometry,
     state::State,
-    write_back::Known,
 };
 use larder_core::{
     DesignConfig, Fingerprint, Lba, Lookup, NewMapping, Place, SectorMap, SlotId,

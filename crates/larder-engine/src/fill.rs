@@ -8,11 +8,11 @@
 
 use crate::{
     decision_log::Asker,
+    prepare::Prepared,
     region::HELD_ENTRIES_MAX,
     segment::{NewRecord, RecordOf},
     shared::Shared,
     state::State,
-    write_back::Prepared,
 };
 use larder_core::{Fingerprint, Lba, Lookup, NewMapping, StreamClass, design::Deferred};
 use larder_device::{SharedBuf, runtime::compute};

@@ -39,6 +39,7 @@ pub mod mode;
 pub mod origin_changes;
 pub mod pins;
 pub mod prefetch;
+pub mod prepare;
 pub mod read;
 pub mod read_hit;
 pub mod record;

@@ -10,17 +10,16 @@
 //! What it does not do: wait for durability; FLUSH and FUA do.
 
 use crate::{
-    codec::{Encoded, is_zero},
     decision_log::Asker,
     error::EngineError,
     log_room::Reserved,
+    prepare::{Known, Prepared},
     read::TRIES_MAX,
     record::{HeldRecord, decode_chunk, overlay_fragment},
     region::{Ahead, HELD_ENTRIES_MAX},
     segment::{IN_FLIGHT_SEGMENTS_MAX, NewRecord, RecordOf},
     shared::Shared,
     state::State,
-    state_lock::StateGuard,
     sync::{Counted, either},
 };
 use larder_core::{
@@ -38,69 +37,6 @@ use std::{
 /// Chunks of one request that workers prepare at once.
 const PREPARE_AHEAD_MAX: usize = 16;
 
-/// What computing found out about a chunk.
-pub enum Prepared {
-    /// It is all zeroes.
-    Zero,
-    /// Its content was known when it was computed; it was not compressed.
-    Known {
-        /// The fingerprint.
-        fingerprint: Fingerprint,
-    },
-    /// The same, but that a metadata slot has to say so: it seldom says otherwise, and then it has to be compressed after all.
-    Likely {
-        /// The fingerprint.
-        fingerprint: Fingerprint,
-    },
-    /// Its content was not known.
-    New {
-        /// The fingerprint, unless deduplication is off.
-        fingerprint: Option<Fingerprint>,
-        /// The encoded payload.
-        encoded: Encoded,
-    },
-}
-
-/// Whether a content is stored, as far as that can be told without reading anything.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Known {
-    /// It is not.
-    No,
-    /// A metadata slot would tell, and likely has it: the hash is that of one among tens of thousands.
-    Likely,
-    /// It is.
-    Yes,
-}
-
-/// What fingerprinting found out about a chunk.
-#[derive(Clone, Copy)]
-enum Hashed {
-    /// It is all zeroes.
-    Zero,
-    /// Its fingerprint, unless deduplication is off.
-    Content(Option<Fingerprint>),
-}
-
-impl Hashed {
-    fn content(self) -> Option<Fingerprint> {
-        match self {
-            Hashed::Zero => None,
-            Hashed::Content(fingerprint) => fingerprint,
-        }
-    }
-}
-
-impl Prepared {
-    /// Its fingerprint, if it has one.
-    fn fingerprint(&self) -> Option<Fingerprint> {
-        match self {
-            Prepared::Zero => None,
-            Prepared::Known { fingerprint } | Prepared::Likely { fingerprint } => Some(*fingerprint),
-            Prepared::New { fingerprint, .. } => *fingerprint,
-        }
-    }
-}
-
 /// What a chunk holds before a partial write.
 enum Base {
     Zero,
@@ -111,72 +47,6 @@ enum Base {
 }
 
 impl Shared {
-    /// Fingerprints a chunk and compresses it if its content is not known. Pure computing but for one look at the index.
-    pub fn prepare(&self, chunk: &[u8]) -> Prepared {
-        let hashed = self.hash(chunk);
-        let known = hashed.content().map_or(Known::No, |fingerprint| self.state.lock().knows(fingerprint));
-        self.prepare_hashed(chunk, hashed, known)
-    }
-
-    /// Fingerprints a chunk. Pure computing.
-    fn hash(&self, chunk: &[u8]) -> Hashed {
-        if !self.geometry.store.stores_zeroes() && is_zero(chunk) {
-            return Hashed::Zero;
-        }
-        Hashed::Content(self.codec.fingerprint(self.padded(chunk, &mut Vec::new())))
-    }
-
-    /// Compresses a chunk if its content is not known. Pure computing.
-    fn prepare_hashed(&self, chunk: &[u8], hashed: Hashed, known: Known) -> Prepared {
-        match (hashed, known) {
-            (Hashed::Zero, _) => Prepared::Zero,
-            (Hashed::Content(Some(fingerprint)), Known::Yes) => Prepared::Known { fingerprint },
-            (Hashed::Content(Some(fingerprint)), Known::Likely) => Prepared::Likely { fingerprint },
-            (Hashed::Content(fingerprint), _) => {
-                Prepared::New { fingerprint, encoded: self.codec.encode(self.padded(chunk, &mut Vec::new())) }
-            }
-        }
-    }
-
-    /// What `look` finds of a content, once nothing has to be read for that any more, under the lock that is given to it.
-    async fn look_informed<R>(
-        self: &Arc<Self>,
-        fingerprint: &Fingerprint,
-        look: impl FnOnce(StateGuard<'_, State>) -> R,
-    ) -> R {
-        loop {
-            let slot = {
-                let state = self.state.lock();
-                match state.design.unread(Question::Content(fingerprint)) {
-                    None => return look(state),
-                    Some(slot) => slot,
-                }
-            };
-            self.inform_of_block(&[slot]).await;
-        }
-    }
-
-    /// A prepared chunk of which nothing is only likely.
-    pub(crate) async fn settled(self: &Arc<Self>, chunk: &[u8], prepared: Prepared) -> Prepared {
-        let Prepared::Likely { fingerprint } = prepared else { return prepared };
-        let known = self.look_informed(&fingerprint, |mut state| match state.find_duplicate(&fingerprint) {
-            Some(_) => Known::Yes,
-            None => Known::No,
-        });
-        let known = known.await;
-        self.prepare_hashed(chunk, Hashed::Content(Some(fingerprint)), known)
-    }
-
-    /// `chunk`, padded with zeroes where it is the volume's short last one.
-    pub fn padded<'a>(&self, chunk: &'a [u8], padded: &'a mut Vec<u8>) -> &'a [u8] {
-        if chunk.len() == self.geometry.chunk_bytes {
-            return chunk;
-        }
-        padded.extend_from_slice(chunk);
-        padded.resize(self.geometry.chunk_bytes, 0);
-        padded
-    }
-
     /// Writes `data` at `offset` into the cache. The caller holds the ticket. Returns the sequence number of the last
     /// mapping that was made.
     pub(crate) async fn write_back(self: &Arc<Self>, offset: u64, data: &SharedBuf) -> Result<u64, EngineError> {
@@ -542,6 +412,3 @@ impl Shared {
         decode_chunk(place, &payload, &mut chunk).then_some(chunk)
     }
 }
-
-#[cfg(test)]
-mod tests;

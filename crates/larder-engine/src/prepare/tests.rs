@@ -3,7 +3,9 @@
 
 use super::*;
 use crate::segment::tests::{CHUNKS, austere, chunk, read, write};
+use larder_core::Lba;
 use larder_device::driver::block_on;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// More contents than metadata slots are remembered.
 const STORED: u64 = 1000;
