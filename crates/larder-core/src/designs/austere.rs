@@ -3,7 +3,7 @@
 //! Role: an LBA index from LBA-hash to FP-hash ([`lba_index`], §3.1), an FP index whose slots are the slots of the flash
 //! ([`fp_index`], §3.1, §3.2), and estimated reference counts, which choose what is evicted ([`sketch`], §3.3). Hashes say
 //! in which bucket a thing is, and 16 bits of them which slot it has there; full addresses and fingerprints are in the
-//! *metadata slots* on flash ([`metadata`]).
+//! *metadata slots* on flash ([`MetadataSlot`]).
 //!
 //! So each decision is provisional: "probably run `r`; its metadata slot says". The caller reads that slot, and
 //! comes back with it. What it does for one chunk, in this order:
