@@ -232,6 +232,19 @@ impl Bucketed {
         found.unwrap_or(fragment_content(wanted.lba, 0))
     }
 
+    /// The record at `place` is found as no content from now on.
+    fn spoil_run(&mut self, place: &Place) {
+        let Some(run) = self.indices.core.run_from(place.slot.0) else { return };
+        let is_its = |lookup: Lookup| matches!(lookup, Lookup::Chunk { place: now, .. } if now == *place);
+        let is_there = self.entry_of(run).is_some_and(|entry| entry.place == *place)
+            || self.exact.in_slot(place.slot).any(|lba| is_its(self.exact.get(lba)));
+        if is_there && !self.retired.contains(&place.slot) {
+            let mut metadata = MetadataSlot::EMPTY;
+            metadata.reset_unlisted(spoiled_content(place.slot), place.stored_len);
+            self.entries.change(place.slot, RegionEntry { place: *place, metadata });
+        }
+    }
+
     /// Whether nothing that could not leave when it should have stands in the way of a content.
     fn can_have_room(&self, content: &Fingerprint, wanted: &Wanted) -> bool {
         if self.stuck.is_empty() {

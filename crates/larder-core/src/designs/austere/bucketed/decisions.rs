@@ -6,7 +6,6 @@
 
 use super::{
     super::fp_index::Run as SlotRun, Bucketed, HEAD_PAGES, SUSPENDED_MAX, Wish, entries::EntryState, exact::PIECES,
-    spoiled_content,
 };
 use crate::{
     design::{
@@ -14,7 +13,7 @@ use crate::{
         Wanted,
     },
     ranges::Run,
-    region::{MetadataSlot, RegionEntry},
+    region::RegionEntry,
     slots::ExportedSlot,
     types::{Fingerprint, Lba, Place, SlotId, StreamClass},
 };
@@ -130,15 +129,7 @@ impl Design for Bucketed {
     }
 
     fn spoil(&mut self, place: &Place) {
-        let Some(run) = self.indices.core.run_from(place.slot.0) else { return };
-        let is_its = |lookup: Lookup| matches!(lookup, Lookup::Chunk { place: now, .. } if now == *place);
-        let is_there = self.entry_of(run).is_some_and(|entry| entry.place == *place)
-            || self.exact.in_slot(place.slot).any(|lba| is_its(self.exact.get(lba)));
-        if is_there && !self.retired.contains(&place.slot) {
-            let mut metadata = MetadataSlot::EMPTY;
-            metadata.reset_unlisted(spoiled_content(place.slot), place.stored_len);
-            self.entries.change(place.slot, RegionEntry { place: *place, metadata });
-        }
+        self.spoil_run(place);
     }
 
     fn held_entries(&self) -> usize {
