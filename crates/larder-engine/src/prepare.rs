@@ -44,7 +44,7 @@ pub enum Prepared {
 pub(crate) enum Known {
     /// It is not.
     No,
-    /// A metadata slot would tell, and likely has it: the hash is that of one among tens of thousands.
+    /// A metadata slot would tell, and likely has it: of new contents one in 512, at most, has a hash that is there.
     Likely,
     /// It is.
     Yes,

@@ -14,7 +14,8 @@
 //! another they take the lock as a decision does. `parking_lot::RwLock` is fair, too, but all its readers change one word: on the
 //! cores of a large machine that costs as much as the exclusive lock did.
 //!
-//! Lock order: `exclusive`, then the stripes by number. Who holds a stripe waits for nothing.
+//! Lock order: `exclusive`, then the stripes by number, then what a design locks by itself. Who holds a stripe waits for nothing but that, which is
+//! held for a moment by who asks for nothing of this.
 //!
 //! Invariants:
 //! - `sharing` is set and taken back only under `exclusive`, and taken back only while all stripes are held. Who holds

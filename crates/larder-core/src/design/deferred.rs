@@ -4,11 +4,11 @@
 //!
 //! What it does not do: know what it is.
 
-/// The part of a decision that a design does under a lock of its own, which is held already: whoever asks for what it changes waits until it is
-/// done, and so finds it done, in the order in which the decisions were made. So the caller may give back the lock under which
+/// The part of a decision that a design does under a lock of its own, which is held already: whoever asks for what that lock guards waits until
+/// it is done, and so finds it done, in the order in which the decisions were made. What a design only estimates, such as how often a content is
+/// referred to, may lag by what is being done. So the caller may give back the lock under which
 /// he decided, and do this then. Between he decides nothing else, for he could wait for himself.
 #[must_use = "it is done where it is dropped, and others wait for it until then"]
-#[derive(Default)]
 pub struct Deferred(Option<Box<dyn FnOnce()>>);
 
 impl Deferred {

@@ -22,7 +22,8 @@
 //!
 //! Several threads may ask at once: each decision has the lock of its bucket, in either index (§4), and others go on
 //! elsewhere. What belongs together of several decisions, such as that a run which is evicted is not mapped meanwhile, is up to the
-//! caller. A bucket of the LBA index can be [held](Austere::hold) beyond the caller's own lock, so that what order there is among
+//! caller; so is that one thread at a time asks for [`victims`](Austere::victims), which may count all references anew, and in write-back
+//! nobody maps then. A bucket of the LBA index can be [held](Austere::hold) beyond the caller's own lock, so that what order there is among
 //! changes of that bucket is that of the caller, and their work is done beside others.
 //!
 //! Invariants: an address whose LBA-hash and FP-hash lead to a run that lists it, has that content. A dirty mapping's

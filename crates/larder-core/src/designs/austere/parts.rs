@@ -1,5 +1,6 @@
-//! An index in parts, each of a few buckets and behind a lock of its own: the paper's locking of buckets (§4: "we implement bucket-level
-//! concurrency"). A request has the lock of its bucket in either index while it looks or changes something there, and requests of
+//! An index in parts, each of some buckets and behind a lock of its own: the paper's locking of buckets (§4: "we implement bucket-level
+//! concurrency"), where a bucket has one. Here 256 locks are an index's at most, for one in RAM for each of a million buckets would weigh as much
+//! as some of what it guards, and threads are few. A request has the lock of its bucket in either index while it looks or changes something there, and requests of
 //! other parts go on.
 //!
 //! Invariants: who has a lock of the LBA index may ask for one of the FP index, and not the other way round; of either index nobody

@@ -11,7 +11,8 @@
 //! not added. So the estimate 0 is exact.
 //!
 //! Several threads may add and take at once. A counter is changed by itself while it is below 15; at 15 by who has the table of
-//! large counts. An estimate beside them is that of some moment for each counter.
+//! large counts. An estimate beside them may lack what is being added, so whoever has to know that nothing refers to a content asks nobody but
+//! himself meanwhile; and nobody estimates while all is counted anew.
 //!
 //! What it does not do: know what is counted.
 

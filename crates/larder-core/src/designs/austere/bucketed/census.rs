@@ -24,6 +24,9 @@ impl Bucketed {
     pub(super) fn count_all(&self) -> DesignStats {
         let dirty = self.exact.counts();
         let ram = self.indices.core.ram();
+        // Nobody has one of these locks when he asks the indices.
+        let lost_bytes = self.indices.lost.lock().ram_bytes();
+        let due_bytes = self.indices.due.lock().ram_bytes();
         DesignStats {
             mapped_chunks: self.cached_chunks().max(dirty.chunks),
             zero_chunks: 0,
@@ -33,11 +36,9 @@ impl Bucketed {
             lba_index_entries: self.indices.core.lba_entries(),
             fp_index_entries: self.indices.core.run_count(),
             fp_index_evictions: 0,
-            lba_index_ram_bytes: (ram.lba_index_bytes + ram.sketch_bytes + self.indices.lost.lock().ram_bytes()) as u64,
+            lba_index_ram_bytes: (ram.lba_index_bytes + ram.sketch_bytes + lost_bytes) as u64,
             fp_index_ram_bytes: ram.fp_index_bytes as u64,
-            slot_table_ram_bytes: (self.entries.ram_bytes()
-                + self.ahead.ram_bytes()
-                + self.indices.due.lock().ram_bytes()) as u64,
+            slot_table_ram_bytes: (self.entries.ram_bytes() + self.ahead.ram_bytes() + due_bytes) as u64,
             dirty_ram_bytes: self.exact.ram_bytes() as u64,
             slots_free: self.indices.core.free_slots(),
             swept_entries: 0,
