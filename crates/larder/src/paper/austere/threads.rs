@@ -61,7 +61,7 @@ pub fn run(_: &mut Lab<'_>, means: &Means) -> Result<Report, String> {
              by waiting side by side: a disk with a queue of requests takes the nearest first.",
             thread::available_parallelism().map_or(1, |processors| processors.get())
         ),
-        "The paper's requests lock a bucket in either index. So do ours, a 256th of an index at a time, and reads go on beside each \
+        "The paper's requests lock a bucket in either index. So do ours, some buckets at a time, and reads go on beside each \
          other, but for a write the engine decides under one lock of the whole cache, for its log has one order; what the write \
          changes in AustereCache's LBA index follows under its bucket's lock alone, where there is room without an eviction. Who reads or writes a block of metadata \
          slots has that block to himself meanwhile. The paper has the number of threads at which its gain is largest in its \

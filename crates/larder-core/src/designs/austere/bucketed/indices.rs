@@ -1,7 +1,7 @@
 //! The indices, and what a change of the LBA index leaves behind: all that is done for a mapping under the lock of its bucket, beside
 //! others who map elsewhere, and beside who decides about the rest of the design.
 //!
-//! Invariants: what the LBA index loses is [lost](Lost) before anybody else sees its bucket. Who has one of the locks here asks for none
+//! Invariants: what the LBA index loses is [lost](Lost) before anybody else sees its bucket, but for what a recovery [reserves](Indices::reserve), when there is nobody else. Who has one of the locks here asks for none
 //! of the indices'.
 //!
 //! What it does not do: know what is dirty, or what metadata slots say.
