@@ -4,6 +4,7 @@
 //!
 //! What it does not do: decide where anything goes.
 
+use crate::segment::Payload;
 use larder_core::Fingerprint;
 use larder_format::{Compression, Encoding};
 use std::cell::RefCell;
@@ -23,6 +24,13 @@ pub struct Encoded {
     pub encoding: Encoding,
     /// The bytes; `None` for raw, whose bytes are the chunk's own.
     pub bytes: Option<Vec<u8>>,
+}
+
+impl Encoded {
+    /// What is to be stored, of what it was encoded from.
+    pub fn payload<'a>(&'a self, raw: &'a [u8]) -> Payload<'a> {
+        Payload::Encoded(self.encoding, self.bytes.as_deref().unwrap_or(raw))
+    }
 }
 
 thread_local! {

@@ -12,8 +12,7 @@
 //! happened of faults of the flash.
 
 use crate::{
-    prepare::Known,
-    segment::{NewRecord, RecordOf},
+    segment::{NewRecord, Ready, RecordOf},
     shared::Geometry,
     state::State,
 };
@@ -117,16 +116,13 @@ impl State {
         });
     }
 
-    /// Whether this content is stored, asked ahead of its insertion; counts as a use.
-    pub(crate) fn knows(&mut self, fingerprint: Fingerprint) -> Known {
+    /// Whether this content is stored, asked ahead of its insertion; counts as a use. Where a metadata slot would tell, it likely is: of new
+    /// contents one in 512, at most, has a hash that is there.
+    pub(crate) fn knows(&mut self, fingerprint: Fingerprint) -> bool {
         let found = self.find_duplicate(&fingerprint);
         let answer = found.as_ref().map_or(Answer::Miss, |place| Answer::Hit(place.into()));
         self.decisions.note(|| (Event::Look { fingerprint }, answer));
-        match found {
-            Some(_) => Known::Yes,
-            None if self.design.unread(Question::Content(&fingerprint)).is_some() => Known::Likely,
-            None => Known::No,
-        }
+        found.is_some() || self.design.unread(Question::Content(&fingerprint)).is_some()
     }
 
     /// `lba` is mapped to `new`, whose content is `fingerprint`.
@@ -145,8 +141,8 @@ impl State {
     }
 
     /// The record did not fit.
-    pub(crate) fn note_full(&self, record: &NewRecord<'_>) {
-        let NewRecord { class, of, encoding, payload, .. } = *record;
+    pub(crate) fn note_full(&self, ready: &Ready<'_>) {
+        let Ready { record: NewRecord { class, of, .. }, encoding, payload, .. } = *ready;
         let fingerprint = match of {
             RecordOf::Chunk(fingerprint) => fingerprint,
             RecordOf::Fragment(_) => None,

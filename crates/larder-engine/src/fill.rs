@@ -1,7 +1,7 @@
 //! Insertion off the read's path: what a read missed, or a write-through wrote, is offered here and stored later.
 //!
 //! The queue is bounded in bytes; under overload insertions are dropped and counted, and no read waits. A task takes
-//! an insertion, fingerprints and compresses it on a worker, and maps it if the chunk's version is still the one from
+//! an insertion, fingerprints it and compresses it, if it is not known, on a worker, and maps it if the chunk's version is still the one from
 //! before the bytes were read.
 //!
 //! Invariants: a stale insertion is never mapped. A dirty mapping is never replaced by a clean one.
@@ -16,7 +16,6 @@ use crate::{
 };
 use larder_core::{Fingerprint, Lba, Lookup, NewMapping, StreamClass, design::Deferred};
 use larder_device::{SharedBuf, runtime::compute};
-use larder_format::Encoding;
 use std::sync::{Arc, atomic::Ordering::*};
 
 /// Why a chunk is inserted.
@@ -115,7 +114,6 @@ impl Shared {
         let Insertion { lba, version, data, reason } = insertion;
         let (this, chunk) = (self.clone(), data.clone());
         let Ok(prepared) = compute(&*self.runtime, move || this.prepare(&chunk)).await else { return };
-        let prepared = self.settled(&data, prepared).await;
         let wanted = |state: &State| {
             state.flash_failed.is_none()
                 && state.versions.get(lba) == version
@@ -128,31 +126,22 @@ impl Shared {
         };
         let dirty = reason == Reason::CompletedFragment;
         let class = if dirty { StreamClass::Dirty } else { StreamClass::Clean };
-        let (encoding, fingerprint) = match &prepared {
-            Prepared::Zero => {
-                let mut state = self.state.lock();
-                if wanted(&state) && self.has_room_for_one(&state) {
-                    self.counters.inserted_chunks.fetch_add(1, Relaxed);
-                    self.counters.zero_chunks.fetch_add(1, Relaxed);
-                    self.map_insertion(&mut state, lba, NewMapping::Zero, None, dirty, &mut Deferred::nothing());
-                } else {
-                    self.counters.insertions_stale.fetch_add(1, Relaxed);
-                }
-                return;
+        if let Prepared::Zero = prepared {
+            let mut state = self.state.lock();
+            if wanted(&state) && self.has_room_for_one(&state) {
+                self.counters.inserted_chunks.fetch_add(1, Relaxed);
+                self.counters.zero_chunks.fetch_add(1, Relaxed);
+                self.map_insertion(&mut state, lba, NewMapping::Zero, None, dirty, &mut Deferred::nothing());
+            } else {
+                self.counters.insertions_stale.fetch_add(1, Relaxed);
             }
-            Prepared::Known { fingerprint } | Prepared::Likely { fingerprint } => (Encoding::Raw, Some(*fingerprint)),
-            Prepared::New { fingerprint, encoded } => (encoded.encoding, *fingerprint),
-        };
-        let encoded = match &prepared {
-            Prepared::New { encoded, .. } => encoded.bytes.as_deref(),
-            _ => None,
-        };
-        let mut padded = Vec::new();
-        let payload = encoded.unwrap_or_else(|| self.padded(&data, &mut padded));
-        let is_known = matches!(prepared, Prepared::Known { .. } | Prepared::Likely { .. });
+            return;
+        }
+        let (mut padded, fingerprint) = (Vec::new(), prepared.fingerprint());
+        let payload = prepared.payload(self.padded(&data, &mut padded));
         let stored = self
             .store(
-                NewRecord { class, lba, of: RecordOf::Chunk(fingerprint), encoding, payload, is_known },
+                NewRecord { class, lba, of: RecordOf::Chunk(fingerprint), payload },
                 |state, later| {
                     if !wanted(state) || !self.has_room_for_one(state) {
                         self.counters.insertions_stale.fetch_add(1, Relaxed);

@@ -28,6 +28,7 @@ use larder_core::{
 use larder_device::IoBuf;
 use larder_format::{Encoding, LogEntry, RecordContent, RecordEntry, RecordIdentity, WeuClass, crc32c, record_crc_of};
 use std::{
+    cell::OnceCell,
     ops::Range,
     sync::{Arc, atomic::Ordering::*},
 };
@@ -55,18 +56,27 @@ pub struct NewRecord<'a> {
     pub lba: Lba,
     /// What it holds.
     pub of: RecordOf,
-    /// How the payload is encoded.
-    pub encoding: Encoding,
-    /// The bytes as they are stored.
-    pub payload: &'a [u8],
-    /// Its content was stored when it was looked up: likely it is mapped, and not stored again.
-    pub is_known: bool,
+    /// Its bytes.
+    pub payload: Payload<'a>,
+}
+
+/// The bytes of a record to be appended.
+#[derive(Clone, Copy)]
+pub enum Payload<'a> {
+    /// As they are stored, and how they are encoded.
+    Encoded(Encoding, &'a [u8]),
+    /// A chunk whose content was stored, or likely so, when it was looked up: mostly it is mapped and not stored again. It is encoded
+    /// when it has to be after all.
+    Known(&'a [u8]),
 }
 
 /// A record, with what can be known of it before it has its place: its CRC, and where it has slots of its own its copy, are made without
 /// the lock.
-struct Ready<'a> {
-    record: NewRecord<'a>,
+pub(crate) struct Ready<'a> {
+    pub record: NewRecord<'a>,
+    pub encoding: Encoding,
+    /// The bytes as they are stored.
+    pub payload: &'a [u8],
     /// CRC32C of the payload.
     payload_crc: u32,
     /// Where a record has slots of its own: what is written there. Else it is copied into the segment.
@@ -102,7 +112,7 @@ impl OpenWeu {
     }
 
     fn append(&mut self, ready: &mut Ready<'_>) -> Option<Place> {
-        let NewRecord { lba, of, encoding, payload, .. } = ready.record;
+        let Ready { record: NewRecord { lba, of, .. }, encoding, payload, .. } = *ready;
         let offset = self.packer.place(payload.len() as u32, encoding == Encoding::Raw)?;
         match ready.image.take() {
             Some(image) => {
@@ -194,7 +204,7 @@ impl State {
         let place = open.append(ready);
         let is_full = open.store.is_full_with_one();
         if place.is_none() {
-            self.note_full(&ready.record);
+            self.note_full(ready);
         }
         if place.is_none() || is_full {
             self.close_segment(class, flash_tag, true);
@@ -224,8 +234,8 @@ impl State {
 
     /// Opens a WEU for `record` if none of its class is open and a slot is free. What is less than a record is as many slots
     /// as that takes.
-    fn open_weu(&mut self, record: &NewRecord<'_>, store: &'static dyn Store, mut rules: PackingRules) -> bool {
-        let class = record.class;
+    fn open_weu(&mut self, ready: &Ready<'_>, store: &'static dyn Store, mut rules: PackingRules) -> bool {
+        let (record, class) = (&ready.record, ready.record.class);
         if self.open[class_index(class)].is_some() {
             return true;
         }
@@ -233,7 +243,7 @@ impl State {
             RecordOf::Chunk(fingerprint) => fingerprint,
             RecordOf::Fragment(_) => None,
         };
-        let stored_len = record.payload.len() as u32;
+        let stored_len = ready.payload.len() as u32;
         let wanted = Wanted { lba: record.lba, fingerprint, stored_len };
         let opened = self.design.open_slot_for(class, &wanted);
         self.note_slot(Event::Open { class, wanted }, opened.map(|(slot, _)| slot));
@@ -305,7 +315,8 @@ impl Shared {
         mut still_wanted: impl FnMut(&mut State, &mut Deferred) -> Option<R>,
         decide: impl FnOnce(&mut State, Place, &mut Deferred) -> R,
     ) -> Result<R, EngineError> {
-        let mut ready = (!record.is_known).then(|| self.ready(record));
+        let encoded = OnceCell::new();
+        let mut ready = self.ready(record, record.payload);
         loop {
             let room = self.signals.room.listen();
             let written = self.signals.segments.listen();
@@ -337,9 +348,10 @@ impl Shared {
                 self.inform_of_block(&[slot]).await;
                 continue;
             }
-            if !is_ready {
-                // It is not known any more.
-                ready = Some(self.ready(record));
+            if let (false, Payload::Known(chunk)) = (is_ready, record.payload) {
+                // It is not known any more, or another content has its hash.
+                let encoded = encoded.get_or_init(|| self.codec.encode(chunk));
+                ready = self.ready(record, encoded.payload(chunk));
                 continue;
             }
             self.send_segments();
@@ -358,15 +370,16 @@ impl Shared {
         }
     }
 
-    fn ready<'a>(&self, record: NewRecord<'a>) -> Ready<'a> {
-        let payload = record.payload;
+    /// `record` with this payload, if that is encoded.
+    fn ready<'a>(&self, record: NewRecord<'a>, payload: Payload<'a>) -> Option<Ready<'a>> {
+        let Payload::Encoded(encoding, payload) = payload else { return None };
         let image = self.geometry.store.is_full_with_one().then(|| {
             let slots_bytes = payload.len().next_multiple_of(self.packing_rules().weu_bytes as usize);
             let mut image = IoBuf::new(slots_bytes);
             image[..payload.len()].copy_from_slice(payload);
             image
         });
-        Ready { record, payload_crc: crc32c(payload), image }
+        Some(Ready { record, encoding, payload, payload_crc: crc32c(payload), image })
     }
 
     /// Appends a record, to a WEU that is opened for it if need be and the flash is not crowded. Under one lock: where a
@@ -375,13 +388,12 @@ impl Shared {
         if let Some(place) = state.append(ready, self.geometry.flash_tag) {
             return Some(place);
         }
-        let record = &ready.record;
         if crowded {
             return None;
         }
         let (store, rules) = (self.geometry.store, self.packing_rules());
-        let has_room = state.open_weu(record, store, rules)
-            || self.reuse_freed(state, record.lba) && state.open_weu(record, store, rules);
+        let has_room = state.open_weu(ready, store, rules)
+            || self.reuse_freed(state, ready.record.lba) && state.open_weu(ready, store, rules);
         if !has_room {
             return None;
         }

@@ -13,7 +13,7 @@ use crate::{
     decision_log::Asker,
     error::EngineError,
     log_room::Reserved,
-    prepare::{Known, Prepared},
+    prepare::Prepared,
     read::TRIES_MAX,
     record::{HeldRecord, decode_chunk, overlay_fragment},
     region::{Ahead, HELD_ENTRIES_MAX},
@@ -86,9 +86,9 @@ impl Shared {
                     next_ahead = lba.0 + 1;
                     let hashed = self.hash(&piece);
                     // Under the lock under which there is room for it.
-                    let look = |state: &mut State| hashed.content().map_or(Known::No, |content| state.knows(content));
-                    let (_room, known) = self.wait_until_writable(look).await?;
-                    let prepared = self.prepare_hashed(&piece, hashed, known);
+                    let look = |state: &mut State| hashed.content().is_some_and(|content| state.knows(content));
+                    let (_room, is_known) = self.wait_until_writable(look).await?;
+                    let prepared = self.prepare_hashed(&piece, hashed, is_known);
                     self.put_dirty(lba, &piece, prepared).await?
                 }
             } else {
@@ -218,30 +218,16 @@ impl Shared {
         prepared: Prepared,
     ) -> Result<u64, EngineError> {
         self.counters.inserted_chunks.fetch_add(1, Relaxed);
-        let (fingerprint, encoded) = match prepared {
-            Prepared::Zero => {
-                self.counters.zero_chunks.fetch_add(1, Relaxed);
-                let zero =
-                    |state: &mut State, later: &mut Deferred| state.map_dirty(lba, NewMapping::Zero, None, later);
-                return self.decide(self.state.lock(), zero);
-            }
-            Prepared::Known { fingerprint } | Prepared::Likely { fingerprint } => {
-                let known = |state: &mut State, later: &mut Deferred| self.map_known(state, lba, fingerprint, later);
-                let known = self.look_informed(&fingerprint, |state| self.decide(state, known)).await;
-                if let Some(mapped) = known {
-                    return mapped;
-                }
-                // Evicted since, or another content of that hash: it has to be stored after all.
-                let mut padded = Vec::new();
-                (Some(fingerprint), self.codec.encode(self.padded(chunk, &mut padded)))
-            }
-            Prepared::New { fingerprint, encoded } => (fingerprint, encoded),
-        };
-        let mut padded = Vec::new();
-        let payload = encoded.bytes.as_deref().unwrap_or_else(|| self.padded(chunk, &mut padded));
+        if let Prepared::Zero = prepared {
+            self.counters.zero_chunks.fetch_add(1, Relaxed);
+            let zero = |state: &mut State, later: &mut Deferred| state.map_dirty(lba, NewMapping::Zero, None, later);
+            return self.decide(self.state.lock(), zero);
+        }
+        let (mut padded, fingerprint) = (Vec::new(), prepared.fingerprint());
+        let payload = prepared.payload(self.padded(chunk, &mut padded));
         let (class, of) = (StreamClass::Dirty, RecordOf::Chunk(fingerprint));
         self.store(
-            NewRecord { class, lba, of, encoding: encoded.encoding, payload, is_known: false },
+            NewRecord { class, lba, of, payload },
             // Another writer may have stored the same content since it was looked up.
             |state, later| self.map_known(state, lba, fingerprint?, later),
             |state, place, later| {
@@ -341,12 +327,12 @@ impl Shared {
             packed.extend_from_slice(&chunk[first * SECTOR_BYTES..end * SECTOR_BYTES]);
         }
         let encoded = self.codec.encode(&packed);
-        let payload = encoded.bytes.as_deref().unwrap_or(&packed);
+        let payload = encoded.payload(&packed);
         self.counters.fragments_written.fetch_add(1, Relaxed);
         self.counters.fragment_bytes.fetch_add(packed.len() as u64, Relaxed);
         let (class, of) = (StreamClass::Dirty, RecordOf::Fragment(valid));
         self.store(
-            NewRecord { class, lba, of, encoding: encoded.encoding, payload, is_known: false },
+            NewRecord { class, lba, of, payload },
             |_, _| None,
             |state, place, later| {
                 self.counters.note_stored(place.stored_len, packed.len(), self.geometry.record_step_bytes());

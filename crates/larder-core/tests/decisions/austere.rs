@@ -240,7 +240,7 @@ fn changes_by_several_threads_lose_nothing() {
                         let lba_key = space.of_lba(Lba(address));
                         match rng.below(8) {
                             0 => index.remove(lba_key, sketch),
-                            1..5 => drop(index.promote(lba_key, sketch)),
+                            1..5 => index.promote(lba_key, sketch),
                             5 => drop(index.hold(lba_key).map(fp(rng.below(contents)), false, sketch)),
                             _ => drop(index.map(lba_key, fp(rng.below(contents)), false, sketch)),
                         }

@@ -300,7 +300,7 @@ impl Bucketed {
         let fingerprint = wish.fingerprint;
         if !wish.is_mapped && !is_fragment(&fingerprint) && self.indices.core.find_content(&fingerprint).is_none() {
             wish.is_mapped = true;
-            drop(self.map_in_core(lba, &fingerprint));
+            self.map_now(lba, &fingerprint);
         }
     }
 
@@ -349,7 +349,7 @@ impl Bucketed {
         }
         self.generation = self.generation.max(place.generation.wrapping_add(1));
         if let Some(lba) = lba {
-            drop(self.map_in_core(lba, fingerprint));
+            self.map_now(lba, fingerprint);
         }
     }
 
@@ -386,6 +386,12 @@ impl Bucketed {
     fn map_in_core(&mut self, lba: Lba, fingerprint: &Fingerprint) -> Deferred {
         self.suspended.remove(&self.indices.core.key_of_lba(lba));
         self.indices.map(lba, fingerprint)
+    }
+
+    /// The same, done when this returns.
+    fn map_now(&mut self, lba: Lba, fingerprint: &Fingerprint) {
+        self.suspended.remove(&self.indices.core.key_of_lba(lba));
+        self.indices.map_now(lba, fingerprint);
     }
 
     /// The indices forget an address.

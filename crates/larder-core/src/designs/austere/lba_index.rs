@@ -93,13 +93,13 @@ impl LbaIndex {
         self.parts.lock(self.space.bucket(lba_key)).last_of_full(lba_key)
     }
 
-    /// Makes the entry of `lba_key`, if there is one, the most recent of its bucket. Returns the FP-hash of what is not recent any more, if
-    /// that is so.
+    /// Makes the entry of `lba_key`, if there is one, the most recent of its bucket.
     #[inline]
-    pub fn promote(&self, lba_key: Key, sketch: &Sketch) -> Option<Key> {
+    pub fn promote(&self, lba_key: Key, sketch: &Sketch) {
         let mut part = self.parts.lock(self.space.bucket(lba_key));
-        let entry = part.find(lba_key)?;
-        part.promote(&entry, sketch)
+        if let Some(entry) = part.find(lba_key) {
+            part.promote(&entry, sketch);
+        }
     }
 
     /// Maps `lba_key`, the most recent of its bucket then: in place of what it has; else in the first slot that is not valid; else in
@@ -152,15 +152,15 @@ impl LbaIndex {
         sketch.end_recount();
     }
 
-    /// References that the sketch counts at a time, at most: two of a recent entry and one of another, and two of one that comes
-    /// before another leaves.
+    /// References that the sketch counts at a time, at most: two of a recent entry and one of another, and in each part two of one that
+    /// comes before another leaves.
     pub fn references_max(&self) -> u64 {
         LbaIndex::references_of(self.space.buckets() as u64, self.slots as u64)
     }
 
     /// The same, of so many buckets of so many slots.
     pub fn references_of(buckets: u64, slots: u64) -> u64 {
-        buckets * (slots + slots / 2) + 2
+        buckets * (slots + slots / 2) + 2 * division(buckets as usize, slots as usize).parts() as u64
     }
 
     /// Bytes that the parts of so many buckets of so many slots take beside the slots.

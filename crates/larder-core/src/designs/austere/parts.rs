@@ -40,6 +40,11 @@ impl Division {
         let few = self.part_slots_min / self.slots.max(1);
         few.max(self.buckets.div_ceil(PARTS_MAX)).max(1).next_power_of_two()
     }
+
+    /// How many parts there are.
+    pub fn parts(&self) -> usize {
+        self.buckets.div_ceil(self.buckets_a_part())
+    }
 }
 
 impl<P> Parts<P> {
@@ -80,7 +85,7 @@ impl<P> Parts<P> {
 
     /// The same, before there are any.
     pub fn bytes_for(division: Division) -> usize {
-        division.buckets.div_ceil(division.buckets_a_part()) * Parts::<P>::BYTES
+        division.parts() * Parts::<P>::BYTES
     }
 
     /// A part, its lock, its two counts, and the pointer to it.

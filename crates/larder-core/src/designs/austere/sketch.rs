@@ -85,34 +85,37 @@ impl Sketch {
     }
 
     /// Adds one to a counter at 15; false where it is not there any more.
-    #[cold]
     fn add_large(&self, counter: u32) -> bool {
-        let mut overflow = self.overflow.lock();
-        if self.count(counter) < COUNTER_MAX {
-            return false;
-        }
-        if !overflow.add(counter) {
-            self.is_lossy.store(true, Relaxed);
-            self.doubts.fetch_add(1, Relaxed);
-        }
-        true
+        self.change_large(counter, |overflow| {
+            if !overflow.add(counter) {
+                self.is_lossy.store(true, Relaxed);
+                self.doubts.fetch_add(1, Relaxed);
+            }
+        })
     }
 
     /// Takes one from a counter at 15; false where it is not there any more.
-    #[cold]
     fn take_large(&self, counter: u32) -> bool {
+        self.change_large(counter, |overflow| {
+            if !overflow.take(counter) {
+                let (word, shift) = place(counter);
+                match self.is_lossy() {
+                    true => self.doubts.fetch_add(1, Relaxed),
+                    false => self.words[word].fetch_sub(1 << shift, Relaxed),
+                };
+            }
+        })
+    }
+
+    /// Has a counter changed that stays at 15 meanwhile; false where it is not there.
+    #[cold]
+    fn change_large(&self, counter: u32, change: impl FnOnce(&mut Overflow)) -> bool {
         let mut overflow = self.overflow.lock();
-        if self.count(counter) < COUNTER_MAX {
-            return false;
+        let is_large = self.count(counter) == COUNTER_MAX;
+        if is_large {
+            change(&mut overflow);
         }
-        if !overflow.take(counter) {
-            let (word, shift) = place(counter);
-            match self.is_lossy() {
-                true => self.doubts.fetch_add(1, Relaxed),
-                false => self.words[word].fetch_sub(1 << shift, Relaxed),
-            };
-        }
-        true
+        is_large
     }
 
     #[inline(always)]

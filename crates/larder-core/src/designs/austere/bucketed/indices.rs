@@ -41,12 +41,17 @@ impl Indices {
         Deferred::new(move || indices.map_held(&mut bucket, fp_key))
     }
 
+    /// As [`Indices::map`], done when this returns.
+    pub fn map_now(&self, lba: Lba, fingerprint: &Fingerprint) {
+        self.map_held(&mut self.core.hold(lba), self.core.key_of_content(fingerprint));
+    }
+
     fn map_held(&self, bucket: &mut HeldBucket, fp_key: Key) {
         let change = self.core.map_held(bucket, fp_key);
         self.note(bucket.lba_key(), &change);
     }
 
-    /// As [`Indices::map`], done when this returns, to a run wherever it is: [`Austere::reserve`].
+    /// As [`Indices::map_now`], to a run wherever it is: [`Austere::reserve`].
     pub fn reserve(&self, lba: Lba, first: u32, slots: u32) {
         let change = self.core.reserve(lba, first, slots);
         self.note(self.core.key_of_lba(lba), &change);
