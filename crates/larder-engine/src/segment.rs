@@ -334,12 +334,15 @@ impl Shared {
                 if unread.is_none() {
                     let mut later = Deferred::nothing();
                     if let Some(answer) = still_wanted(&mut state, &mut later) {
-                        return Ok(self.stored(state, later, |_, _| answer));
+                        self.stored(state, later);
+                        return Ok(answer);
                     }
                     if let Some(ready) = &mut ready
                         && let Some(place) = self.place(&mut state, ready, crowded)
                     {
-                        return Ok(self.stored(state, later, |state, later| decide(state, place, later)));
+                        let answer = decide(&mut state, place, &mut later);
+                        self.stored(state, later);
+                        return Ok(answer);
                     }
                 }
                 (unread, ready.is_some(), crowded)
@@ -403,36 +406,16 @@ impl Shared {
         state.append(ready, self.geometry.flash_tag)
     }
 
-    /// Decides what a record is mapped to, as [`Shared::decide`], and has what that closed or changed written. `later` is what is left of
-    /// decisions under the same lock.
-    fn stored<R>(
-        self: &Arc<Self>,
-        mut state: StateGuard<'_, State>,
-        mut later: Deferred,
-        decide: impl FnOnce(&mut State, &mut Deferred) -> R,
-    ) -> R {
-        let decision = decide(&mut state, &mut later);
+    /// As [`Shared::decided`], of a record, and has what that closed or changed written.
+    fn stored(self: &Arc<Self>, mut state: StateGuard<'_, State>, later: Deferred) {
         let outgoing = self.take_outbox(&mut state);
         self.decided(state, later);
         self.send(outgoing);
-        decision
     }
 
-    /// Decides what something is mapped to, under the lock that is given back then. What that changes of metadata slots is written with
-    /// what is stored or committed next.
-    pub(crate) fn decide<R>(
-        &self,
-        mut state: StateGuard<'_, State>,
-        decide: impl FnOnce(&mut State, &mut Deferred) -> R,
-    ) -> R {
-        let mut later = Deferred::nothing();
-        let decision = decide(&mut state, &mut later);
-        self.decided(state, later);
-        decision
-    }
-
-    /// Gives the lock back, does what is left of what was decided under it, and has what is too dirty now destaged.
-    fn decided(&self, state: StateGuard<'_, State>, later: Deferred) {
+    /// Gives the lock back under which something was mapped, does what is left of that, and has what is too dirty now destaged. What
+    /// that changed of metadata slots is written with what is stored or committed next.
+    pub(crate) fn decided(&self, state: StateGuard<'_, State>, later: Deferred) {
         let is_due = self.destage_due(&state);
         drop(state);
         drop(later);

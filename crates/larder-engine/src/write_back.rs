@@ -220,8 +220,10 @@ impl Shared {
         self.counters.inserted_chunks.fetch_add(1, Relaxed);
         if let Prepared::Zero = prepared {
             self.counters.zero_chunks.fetch_add(1, Relaxed);
-            let zero = |state: &mut State, later: &mut Deferred| state.map_dirty(lba, NewMapping::Zero, None, later);
-            return self.decide(self.state.lock(), zero);
+            let (mut state, mut later) = (self.state.lock(), Deferred::nothing());
+            let mapped = state.map_dirty(lba, NewMapping::Zero, None, &mut later);
+            self.decided(state, later);
+            return mapped;
         }
         let (mut padded, fingerprint) = (Vec::new(), prepared.fingerprint());
         let payload = prepared.payload(self.padded(chunk, &mut padded));
