@@ -17,6 +17,7 @@ pub mod checkpoint;
 pub mod checksum;
 pub mod codes;
 pub mod error;
+pub mod features;
 pub mod layout;
 pub mod log;
 pub mod metadata_slot;

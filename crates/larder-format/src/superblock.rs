@@ -9,6 +9,7 @@
 
 use crate::codes::{Compression, DesignId, WriteMode};
 use crate::error::{FormatError, Structure};
+use crate::features::{FEATURE_BUCKETS, FEATURE_DETACHED, FEATURE_STATE_DIR, INCOMPATIBLE_KNOWN};
 use crate::layout::{CHUNKS_MAX, ENTRIES_MIN, Layout, SUPERBLOCK_OFFSETS, StoreKind};
 use crate::log::LogStart;
 use crate::text::{DirectoryPath, OriginUri, VolumeName};
@@ -18,14 +19,6 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Size of one twin.
 pub const SUPERBLOCK_BYTES: usize = 4096;
-/// Incompatible feature: the cache was detached. The origin is complete, and may have changed since.
-pub const FEATURE_DETACHED: u64 = 1 << 0;
-/// Incompatible feature: a fence may stand in the state directory, and must be asked for.
-pub const FEATURE_STATE_DIR: u64 = 1 << 3;
-/// Incompatible feature: slots are subchunks in buckets, and there is a metadata region.
-pub const FEATURE_BUCKETS: u64 = 1 << 4;
-/// Incompatible features that this Larder knows.
-pub const FEATURES_INCOMPAT_KNOWN: u64 = FEATURE_DETACHED | FEATURE_STATE_DIR | FEATURE_BUCKETS;
 
 const MAGIC: [u8; 8] = *b"LARDERSB";
 const STRUCTURE: Structure = Structure::Superblock;
@@ -208,7 +201,7 @@ impl Superblock {
         let raw: RawSuperblock = wire::read(bytes, STRUCTURE)?;
         let computed = wire::crc_with_hole(raw.as_bytes(), CRC_OFFSET);
         wire::check_prefix((&raw.magic, &MAGIC), (raw.crc.get(), computed), raw.version.get(), STRUCTURE)?;
-        let features = raw.features_incompat.get() & !FEATURES_INCOMPAT_KNOWN;
+        let features = raw.features_incompat.get() & !INCOMPATIBLE_KNOWN;
         if features != 0 {
             return Err(FormatError::NewerVersion { structure: STRUCTURE, version: raw.version.get(), features });
         }

@@ -1,0 +1,83 @@
+//! The feature bits of the superblock: one row for each addition to the format since its first version.
+//!
+//! Role: [`FEATURES`] names every bit that has a meaning, and [`names`] tells an operator which ones a flash has. A program
+//! learns a bit by its row here and in `docs/FORMAT.md`.
+//!
+//! Invariants: a number is given once, and never to another meaning. [`COMPATIBLE_KNOWN`] and [`INCOMPATIBLE_KNOWN`] follow
+//! from the rows that this program can handle.
+//!
+//! What it does not do: say whether a flash has a feature. The superblock's fields do, and its bits follow from them.
+
+/// Compatible: the superblock says how the origin was left at an orderly end.
+pub const FEATURE_ORIGIN_STATE: u64 = 1 << 0;
+
+/// Incompatible feature: the cache was detached. The origin is complete, and may have changed since.
+pub const FEATURE_DETACHED: u64 = 1 << 0;
+/// Incompatible feature: a fence may stand in the state directory, and must be asked for.
+pub const FEATURE_STATE_DIR: u64 = 1 << 3;
+/// Incompatible feature: slots are subchunks in buckets, and there is a metadata region.
+pub const FEATURE_BUCKETS: u64 = 1 << 4;
+/// Incompatible feature: segment headers say how far the log was durable when they were made.
+pub const FEATURE_LOG_POSITIONS: u64 = 1 << 5;
+
+/// Compatible features that this Larder handles.
+pub const COMPATIBLE_KNOWN: u64 = known(Word::Compatible);
+/// Incompatible features that this Larder handles.
+pub const INCOMPATIBLE_KNOWN: u64 = known(Word::Incompatible);
+
+/// Which of the superblock's two words a bit is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Word {
+    /// A program that does not know the bit serves the flash, and keeps the bit and what belongs to it.
+    Compatible,
+    /// A program that does not know the bit refuses the flash.
+    Incompatible,
+}
+
+/// A row of the table.
+#[derive(Clone, Copy, Debug)]
+pub struct Feature {
+    /// Where the bit is.
+    pub word: Word,
+    /// The bit, as a mask.
+    pub bit: u64,
+    /// Its name, for an operator.
+    pub name: &'static str,
+    /// Whether this program handles it; else the number is taken, and a flash that has it is another program's.
+    pub is_handled: bool,
+}
+
+/// Every bit that has a meaning.
+pub const FEATURES: [Feature; 5] = [
+    feature(Word::Compatible, FEATURE_ORIGIN_STATE, "origin state", false),
+    feature(Word::Incompatible, FEATURE_DETACHED, "detached", true),
+    feature(Word::Incompatible, FEATURE_STATE_DIR, "state directory", true),
+    feature(Word::Incompatible, FEATURE_BUCKETS, "buckets", true),
+    feature(Word::Incompatible, FEATURE_LOG_POSITIONS, "log positions", false),
+];
+
+/// The name of one bit: that of its row, or its number alone.
+pub fn names(word: Word, bits: u64) -> Vec<String> {
+    let set = (0..u64::BITS).filter(|&number| bits & (1 << number) != 0);
+    set.map(|number| match FEATURES.iter().find(|row| row.word == word && row.bit == 1 << number) {
+        Some(row) => format!("{number} ({})", row.name),
+        None => number.to_string(),
+    })
+    .collect()
+}
+
+const fn feature(word: Word, bit: u64, name: &'static str, is_handled: bool) -> Feature {
+    Feature { word, bit, name, is_handled }
+}
+
+const fn known(word: Word) -> u64 {
+    let (mut bits, mut row) = (0, 0);
+    #[allow(clippy::indexing_slicing, reason = "a constant, computed by the compiler from a table of this length")]
+    while row < FEATURES.len() {
+        if FEATURES[row].word as u8 == word as u8 && FEATURES[row].is_handled {
+            bits |= FEATURES[row].bit;
+        }
+        row += 1;
+    }
+    bits
+}
