@@ -71,6 +71,7 @@ impl Cache {
     ) -> Result<Cache, EngineError> {
         let reader = Reader { flash: &*flash, workers: Some(&*runtime), progress: tuning.progress.as_deref() };
         let found = recover_by(reader, Some(&*origin), &tuning).await?;
+        found.superblock.check_writable()?;
         // What this opening saw must not change any more, whatever happens to the power.
         flash.flush().await?;
         origin.flush().await?;

@@ -69,6 +69,8 @@ pub fn plan(
         sequence: 1,
         flash_uuid: options.flash_uuid,
         features_compat: 0,
+        features_read_only: 0,
+        kept: Vec::new(),
         detached: false,
         mode: options.mode,
         design: options.design,

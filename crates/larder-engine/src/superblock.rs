@@ -61,8 +61,9 @@ pub async fn read(flash: &dyn BlockDevice) -> Result<(Superblock, Option<usize>)
 /// Writes a superblock to both twins.
 ///
 /// # Errors
-/// The device's.
+/// The device's, and where the flash may be read only.
 pub async fn write(flash: &dyn BlockDevice, superblock: &Superblock) -> Result<u64, EngineError> {
+    superblock.check_writable()?;
     let bytes = superblock.encode();
     for offset in SUPERBLOCK_OFFSETS {
         let twin = IoBuf::copy_of(&bytes).freeze();

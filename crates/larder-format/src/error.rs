@@ -3,6 +3,7 @@
 //! Role: one small enum to match on; `Display` gives one sentence for the operator.
 //! It carries no offset: the caller knows where it read.
 
+use crate::features::{self, Word};
 use crate::layout::{BUCKET_SLOTS_MAX, DESIGN_PAGES_MAX, StoreKind};
 use crate::size::exact;
 use core::fmt;
@@ -151,12 +152,7 @@ impl fmt::Display for FormatError {
             FormatError::NewerVersion { structure, version, features: 0 } => {
                 write!(f, "the {structure} has version {version}, written by a newer Larder: use that one")
             }
-            FormatError::NewerVersion { structure, features, .. } => {
-                write!(
-                    f,
-                    "the {structure} needs features {features:#x} that this Larder does not know: use a newer one"
-                )
-            }
+            FormatError::NewerVersion { structure, features, .. } => unknown_features(f, structure, features),
             FormatError::BadChecksum(s) => write!(f, "the {s} is corrupt: its checksum does not match"),
             FormatError::Truncated { structure, needed_bytes } => {
                 write!(f, "the {structure} is cut short: it needs {needed_bytes} bytes")
@@ -200,6 +196,21 @@ impl fmt::Display for FormatError {
             }
         }
     }
+}
+
+/// The sentence on incompatible features that this program does not handle.
+fn unknown_features(f: &mut fmt::Formatter<'_>, structure: Structure, features: u64) -> fmt::Result {
+    let names = features::names(Word::Incompatible, features);
+    let bits = if names.len() == 1 { "bit" } else { "bits" };
+    write!(
+        f,
+        "the {structure} has incompatible feature {bits} {}, which this Larder does not know",
+        names.join(" and ")
+    )?;
+    if features & !features::READABLE == 0 {
+        f.write_str(" and must not write to (`larder verify` and `larder dump` may read it)")?;
+    }
+    f.write_str(": use the Larder that wrote to this flash last, or a newer one")
 }
 
 impl core::error::Error for FormatError {}

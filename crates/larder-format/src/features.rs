@@ -20,6 +20,9 @@ pub const FEATURE_BUCKETS: u64 = 1 << 4;
 /// Incompatible feature: segment headers say how far the log was durable when they were made.
 pub const FEATURE_LOG_POSITIONS: u64 = 1 << 5;
 
+/// The incompatible bits whose features let a program that does not know them read: 32 to 63.
+pub const READABLE: u64 = u64::MAX << 32;
+
 /// Compatible features that this Larder handles.
 pub const COMPATIBLE_KNOWN: u64 = known(Word::Compatible);
 /// Incompatible features that this Larder handles.
@@ -30,7 +33,7 @@ pub const INCOMPATIBLE_KNOWN: u64 = known(Word::Incompatible);
 pub enum Word {
     /// A program that does not know the bit serves the flash, and keeps the bit and what belongs to it.
     Compatible,
-    /// A program that does not know the bit refuses the flash.
+    /// A program that does not know the bit refuses the flash; one of [`READABLE`] it reads, and refuses to write.
     Incompatible,
 }
 
@@ -56,7 +59,7 @@ pub const FEATURES: [Feature; 5] = [
     feature(Word::Incompatible, FEATURE_LOG_POSITIONS, "log positions", false),
 ];
 
-/// The name of one bit: that of its row, or its number alone.
+/// The number of each bit that is set, with its name where it has one.
 pub fn names(word: Word, bits: u64) -> Vec<String> {
     let set = (0..u64::BITS).filter(|&number| bits & (1 << number) != 0);
     set.map(|number| match FEATURES.iter().find(|row| row.word == word && row.bit == 1 << number) {
@@ -80,4 +83,33 @@ const fn known(word: Word) -> u64 {
         row += 1;
     }
     bits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_is_given_once_and_each_bit_has_its_name() {
+        for (at, row) in FEATURES.iter().enumerate() {
+            assert!(row.bit.is_power_of_two(), "{row:?}");
+            assert!(
+                FEATURES.iter().skip(at + 1).all(|other| (other.word, other.bit) != (row.word, row.bit)),
+                "{row:?}"
+            );
+            let named = names(row.word, row.bit);
+            assert_eq!(named, [format!("{} ({})", row.bit.trailing_zeros(), row.name)]);
+        }
+        assert_eq!(names(Word::Incompatible, 1 << 63 | 1 << 1), ["1", "63"]);
+    }
+
+    #[test]
+    fn the_format_document_names_each_bit() {
+        let document = include_str!("../../../docs/FORMAT.md");
+        for row in FEATURES {
+            let word = if row.word == Word::Compatible { "compatible" } else { "incompatible" };
+            let line = format!("| {word} | {} | {} |", row.bit.trailing_zeros(), row.name);
+            assert!(document.contains(&line), "docs/FORMAT.md lacks the row {line}");
+        }
+    }
 }

@@ -3,13 +3,16 @@
 //! Role: [`Superblock::encode`] and [`Superblock::decode`] for one twin, [`choose`] for the pair.
 //!
 //! Invariants: the first 20 bytes (magic, version, length, checksum) mean the same in every version, so that a newer
-//! flash is recognised as such and is not taken for a corrupt one. A twin is whole or refused.
+//! flash is recognised as such and is not taken for a corrupt one. A twin is whole or refused. What belongs to features that
+//! this program may ignore is encoded again as it was decoded.
 //!
 //! What it does not do: write the twins. Their order is A, flush, B, flush, both with the same sequence number.
 
 use crate::codes::{Compression, DesignId, WriteMode};
 use crate::error::{FormatError, Structure};
-use crate::features::{FEATURE_BUCKETS, FEATURE_DETACHED, FEATURE_STATE_DIR, INCOMPATIBLE_KNOWN};
+use crate::features::{
+    COMPATIBLE_KNOWN, FEATURE_BUCKETS, FEATURE_DETACHED, FEATURE_STATE_DIR, INCOMPATIBLE_KNOWN, READABLE,
+};
 use crate::layout::{CHUNKS_MAX, ENTRIES_MIN, Layout, SUPERBLOCK_OFFSETS, StoreKind};
 use crate::log::LogStart;
 use crate::text::{DirectoryPath, OriginUri, VolumeName};
@@ -54,6 +57,10 @@ pub struct Superblock {
     pub flash_uuid: [u8; 16],
     /// Feature bits that a reader may ignore, and must keep.
     pub features_compat: u64,
+    /// Unknown incompatible features that let a program read: it must not write anything on this flash.
+    pub features_read_only: u64,
+    /// The bytes behind the last known field that unknown features use, without the zeroes at the end.
+    pub kept: Vec<u8>,
     /// The cache was detached: it must not be opened any more.
     pub detached: bool,
     /// When the origin learns of a write.
@@ -153,9 +160,11 @@ struct RawSuperblock {
     bucket_slots: Le32,
     region_offset: Le64,
     design_pages_max: Le64,
-    reserved_3: [u8; 2192],
+    rest: [u8; REST_BYTES],
 }
 
+/// Bytes behind the last known field: zeroes, unless an unknown feature that lets this program read has a field there.
+const REST_BYTES: usize = 2192;
 const CRC_OFFSET: usize = 16;
 wire::assert_wire!(
     RawSuperblock, SUPERBLOCK_BYTES,
@@ -168,7 +177,7 @@ wire::assert_wire!(
     origin_identity @ 224, checkpoint_id @ 232, checkpoint_bytes @ 240, log_start_offset @ 248,
     log_start_frame_seq @ 256, entry_seq_next @ 264, uri_len @ 272, volume_name_len @ 274, volume_name @ 280,
     uri @ 344, state_dir_len @ 1368, state_dir @ 1370, reserved_2 @ 1882, bucket_slots @ 1884,
-    region_offset @ 1888, design_pages_max @ 1896, reserved_3 @ 1904,
+    region_offset @ 1888, design_pages_max @ 1896, rest @ 1904,
 );
 
 impl Superblock {
@@ -177,7 +186,18 @@ impl Superblock {
         let state_dir = if self.state_dir.as_str().is_empty() { 0 } else { FEATURE_STATE_DIR };
         let detached = if self.detached { FEATURE_DETACHED } else { 0 };
         let buckets = if self.layout.store() == StoreKind::Buckets { FEATURE_BUCKETS } else { 0 };
-        state_dir | detached | buckets
+        state_dir | detached | buckets | self.features_read_only
+    }
+
+    /// Refuses a flash that this program may read and must not write.
+    ///
+    /// # Errors
+    /// [`FormatError::NewerVersion`] with the features that forbid it.
+    pub fn check_writable(&self) -> Result<(), FormatError> {
+        match self.features_read_only {
+            0 => Ok(()),
+            features => Err(FormatError::NewerVersion { structure: STRUCTURE, version: FORMAT_VERSION, features }),
+        }
     }
 
     /// The first eight bytes of the UUID: in each other structure, to tell this flash's from another's.
@@ -202,7 +222,7 @@ impl Superblock {
         let computed = wire::crc_with_hole(raw.as_bytes(), CRC_OFFSET);
         wire::check_prefix((&raw.magic, &MAGIC), (raw.crc.get(), computed), raw.version.get(), STRUCTURE)?;
         let features = raw.features_incompat.get() & !INCOMPATIBLE_KNOWN;
-        if features != 0 {
+        if features & !READABLE != 0 {
             return Err(FormatError::NewerVersion { structure: STRUCTURE, version: raw.version.get(), features });
         }
         let superblock = Self::from_raw(&raw)?;
@@ -257,6 +277,8 @@ impl Superblock {
         let (volume_name, volume_name_len) = self.volume_name.to_padded();
         let checkpoint = self.checkpoint.unwrap_or(CheckpointPointer { area: 0, checkpoint_id: 0, bytes: 0 });
         let layout = &self.layout;
+        let mut rest = [0; REST_BYTES];
+        rest.iter_mut().zip(&self.kept).for_each(|(to, &from)| *to = from);
         RawSuperblock {
             magic: MAGIC,
             version: Le32::new(FORMAT_VERSION),
@@ -309,7 +331,7 @@ impl Superblock {
             bucket_slots: Le32::new(layout.bucket_slots),
             region_offset: Le64::new(layout.region_offset),
             design_pages_max: Le64::new(layout.design_pages_max),
-            reserved_3: [0; 2192],
+            rest,
         }
     }
 
@@ -323,6 +345,8 @@ impl Superblock {
             sequence: raw.sequence.get(),
             flash_uuid: raw.flash_uuid,
             features_compat: raw.features_compat.get(),
+            features_read_only: raw.features_incompat.get() & !INCOMPATIBLE_KNOWN & READABLE,
+            kept: kept(raw),
             detached: raw.features_incompat.get() & FEATURE_DETACHED != 0,
             mode: WriteMode::from_code(raw.mode).ok_or_else(|| invalid("an unknown write mode"))?,
             design: DesignId::from_code(raw.design).ok_or_else(|| invalid("an unknown design"))?,
@@ -387,6 +411,17 @@ pub fn choose(a: &[u8], b: &[u8]) -> Result<Chosen, FormatError> {
         (Err(_), Ok(b)) => Ok(Chosen { superblock: b, twin: 1, repair: Some(0) }),
         (Err(FormatError::BadMagic(_) | FormatError::Truncated { .. }), Err(b)) => Err(b),
         (Err(a), Err(_)) => Err(a),
+    }
+}
+
+/// What is to be kept of the bytes behind the known fields: nothing where no unknown feature can have put them there.
+fn kept(raw: &RawSuperblock) -> Vec<u8> {
+    let compatible = raw.features_compat.get() & !COMPATIBLE_KNOWN;
+    let incompatible = raw.features_incompat.get() & !INCOMPATIBLE_KNOWN;
+    let used = raw.rest.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
+    match compatible | incompatible {
+        0 => Vec::new(),
+        _ => raw.rest.iter().take(used).copied().collect(),
     }
 }
 

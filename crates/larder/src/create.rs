@@ -258,9 +258,9 @@ fn refuse_content(path: &Path, device: &dyn BlockDevice) -> Outcome {
                 self::shown(superblock.origin.uri.as_str())
             )));
         }
-        Err(EngineError::Format(FormatError::NewerVersion { .. })) => {
+        Err(EngineError::Format(error @ FormatError::NewerVersion { .. })) => {
             return Err(Failure::failed(format_args!(
-                "{shown} already holds the cache of a newer Larder: --force overwrites it"
+                "{shown} already holds the cache of a newer Larder ({error}), and --force overwrites it"
             )));
         }
         // Whatever it is, the content itself is looked at.

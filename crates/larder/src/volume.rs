@@ -104,13 +104,19 @@ fn refused_flash(path: &Path, error: &IoError) -> Failure {
 /// # Errors
 /// A sentence that names the path: missing, in use, not ours, damaged, newer.
 pub fn open_flash(path: &Path, access: Access) -> Outcome<Flash> {
-    read_superblock(path, open_file(path, access)?)
+    read_superblock(path, open_file(path, access)?, access)
 }
 
-fn read_superblock(path: &Path, device: FileDevice) -> Outcome<Flash> {
+fn read_superblock(path: &Path, device: FileDevice, access: Access) -> Outcome<Flash> {
     let id = device.id();
     let device: Arc<dyn BlockDevice> = Arc::new(device);
-    let (superblock, _) = block_on(superblock::read(&*device)).map_err(|error| no_superblock(path, &error))?;
+    let read = block_on(superblock::read(&*device)).and_then(|(superblock, _)| {
+        if access == Access::Write {
+            superblock.check_writable()?;
+        }
+        Ok(superblock)
+    });
+    let superblock = read.map_err(|error| no_superblock(path, &error))?;
     Ok(Flash { path: path.to_owned(), device, id, superblock })
 }
 
@@ -169,7 +175,7 @@ pub fn reach(path: &Path, state: Option<&Path>, request: &str, access: Access) -
             Server::None => {}
         }
         match try_open(path, access) {
-            Ok(device) => return Ok(Reached::Alone(Box::new(read_superblock(path, device)?))),
+            Ok(device) => return Ok(Reached::Alone(Box::new(read_superblock(path, device, access)?))),
             Err(error) if error.kind == IoErrorKind::InUse && Instant::now() < until => std::thread::sleep(LOCK_PAUSE),
             Err(error) if error.kind == IoErrorKind::InUse => {
                 return Err(Failure::failed(format_args!(

@@ -121,6 +121,7 @@ pub async fn repair(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<RepairReport, EngineError> {
     // (1)
+    superblock::read(flash).await.map_err(hopeless)?.0.check_writable()?;
     let Checked { report: before, found, findings } = check(flash, progress).await.map_err(hopeless)?;
     let found = match found {
         // A slot cannot have been used again without an entry of the log that freed it: the log's end is lost.

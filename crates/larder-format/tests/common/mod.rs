@@ -39,6 +39,8 @@ pub fn superblock() -> Superblock {
         sequence: 7,
         flash_uuid: UUID,
         features_compat: 5,
+        features_read_only: 0,
+        kept: Vec::new(),
         detached: false,
         mode: WriteMode::Back,
         design: DesignId::Larder,

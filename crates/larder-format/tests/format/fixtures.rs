@@ -20,7 +20,7 @@ fn bad_superblocks_are_refused_for_the_right_reason() {
     let refused = |name: &str| Superblock::decode(&fixture(name)).expect_err(name);
     assert_eq!(refused("superblock-corrupt"), FormatError::BadChecksum(S));
     assert_eq!(refused("superblock-newer"), FormatError::NewerVersion { structure: S, version: 2, features: 0 });
-    assert_eq!(refused("superblock-reserved"), FormatError::ReservedNotZero(S));
+    assert_eq!(refused("superblock-features-none-rest"), FormatError::ReservedNotZero(S));
     assert_eq!(refused("superblock-mode"), FormatError::Invalid { structure: S, what: "an unknown write mode" });
     assert_eq!(refused("frame-good"), FormatError::Truncated { structure: S, needed_bytes: 4096 });
     assert_eq!(refused("checkpoint-header-good"), FormatError::BadMagic(S));
@@ -66,6 +66,36 @@ fn an_unknown_incompatible_feature_is_a_newer_version() {
     let refused = Superblock::decode(&fixture("superblock-features"));
     let newer = FormatError::NewerVersion { structure: Structure::Superblock, version: 1, features: 6 };
     assert_eq!(refused, Err(newer));
+}
+
+#[test]
+fn what_belongs_to_unknown_features_is_kept_refused_or_only_read() {
+    let later = b"what a later program keeps here".to_vec();
+    let none = Superblock { features_compat: 0, ..superblock() };
+    let compatible = Superblock { features_compat: 1 << 33 | 1 << 7, kept: later.clone(), ..superblock() };
+    let readable = Superblock { features_read_only: 1 << 32 | 1 << 63, kept: later, ..superblock() };
+    for (name, expected, is_writable) in
+        [("none", none, true), ("compatible", compatible, true), ("readable", readable.clone(), false)]
+    {
+        let bytes = fixture(&format!("superblock-features-{name}"));
+        assert_eq!(Superblock::decode(&bytes).as_ref(), Ok(&expected), "{name}");
+        assert_eq!(expected.encode()[..], bytes[..], "{name}");
+        assert_eq!(expected.check_writable().is_ok(), is_writable, "{name}");
+    }
+    let refused = Superblock::decode(&fixture("superblock-features-incompatible")).expect_err("an unknown feature");
+    let newer = |features| FormatError::NewerVersion { structure: Structure::Superblock, version: 1, features };
+    assert_eq!(refused, newer(1 << 31));
+    assert_eq!(
+        refused.to_string(),
+        "the superblock has incompatible feature bit 31, which this Larder does not know: use the Larder that wrote to \
+         this flash last, or a newer one"
+    );
+    assert_eq!(readable.check_writable(), Err(newer(1 << 32 | 1 << 63)));
+    let sentence = newer(1 << 32 | 1 << 63).to_string();
+    assert!(sentence.contains("bits 32 and 63") && sentence.contains("may read it"), "{sentence}");
+    // The last byte belongs to a feature that a compatible bit, 2, stands for.
+    let bytes = fixture("superblock-reserved");
+    assert_eq!(Superblock::decode(&bytes).expect("kept").encode()[..], bytes[..]);
 }
 
 #[test]

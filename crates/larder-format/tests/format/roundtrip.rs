@@ -13,7 +13,9 @@ fn superblocks() {
         let mut superblock = Superblock {
             sequence: random.counter(),
             flash_uuid: random.bytes(),
-            features_compat: random.u64(),
+            features_compat: random.u64() & !features::COMPATIBLE_KNOWN | 1 << 63,
+            features_read_only: random.u64() & features::READABLE,
+            kept: (0..random.below(2192)).map(|at| at as u8).chain([1]).collect(),
             mode: random.pick(WriteMode::ALL),
             design: random.pick(DesignId::ALL),
             compression: random.pick(Compression::ALL),

@@ -461,8 +461,9 @@ fn a_damaged_flash_is_told_from_a_foreign_and_a_newer_one() {
         all_refused(&scratch, &flash, &["bad", "version 2", "newer larder"]);
         refused(&scratch, &mut create(&flash, &other_origin, &[]), &["bad", "newer", "--force"]);
     }
-    let flash = with_twins(&scratch, &good, |_, bytes| patched(bytes, 56, &(1_u64 << 40).to_le_bytes()));
-    all_refused(&scratch, &flash, &["bad", "features", "newer"]);
+    let flash = with_twins(&scratch, &good, |_, bytes| patched(bytes, 56, &(1_u64 << 20).to_le_bytes()));
+    all_refused(&scratch, &flash, &["bad", "feature bit 20,", "wrote to this flash last, or a newer one"]);
+    refused(&scratch, &mut create(&flash, &other_origin, &[]), &["bad", "feature bit 20", "newer", "--force"]);
 
     // Half-formatted: before its first superblock, and over an older cache.
     let flash = with_twins(&scratch, &good, |_, bytes| bytes.fill(0));
