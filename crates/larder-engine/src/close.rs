@@ -11,12 +11,17 @@ use crate::{
     Cache,
     error::EngineError,
     shared::Shared,
+    sync::either,
     tickets::Ticket,
     unflushed::{Asker, Audience},
 };
 use larder_core::Lba;
 use larder_device::IoFuture;
-use std::sync::{Arc, atomic::Ordering::*};
+use std::{
+    future::Future,
+    pin::pin,
+    sync::{Arc, atomic::Ordering::*},
+};
 
 impl Cache {
     /// The ended cache's last act: waits for what runs, flushes, writes a checkpoint that says the end was clean.
@@ -125,6 +130,23 @@ impl Shared {
         }
     }
 
+    /// What `work` comes to, or nothing where the cache begins to close before: for what nobody needs then. A cache that was
+    /// dropped waits for it, for whoever opens the devices again counts on that.
+    pub(crate) async fn unless_closing<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        let mut work = pin!(work);
+        loop {
+            let changed = self.signals.pace.listen();
+            if self.is_closing() && !self.abandoned.load(Acquire) {
+                return None;
+            }
+            let mut result = None;
+            either(async { result = Some(work.as_mut().await) }, changed).await;
+            if result.is_some() {
+                return result;
+            }
+        }
+    }
+
     /// Waits until no more than `left` tasks run.
     async fn stop_tasks(&self, left: u32) {
         loop {
@@ -157,6 +179,7 @@ impl Shared {
             &signals.commit_wanted,
             &signals.evict_wanted,
             &signals.destage_wanted,
+            &signals.pace,
             &signals.checkpoint_wanted,
             &signals.checkpointed,
             &signals.room,

@@ -16,7 +16,7 @@
 mod chunks;
 mod runs;
 
-use crate::{error::EngineError, fence::Fence, shared::Shared, state::State};
+use crate::{error::EngineError, fence::Fence, shared::Shared, state::State, sync::either};
 use larder_core::{Lba, ranges::Run};
 use std::{
     sync::{Arc, atomic::Ordering::*},
@@ -62,7 +62,7 @@ impl Shared {
         let dirty = state.design.dirty_counts();
         // Limits of what a checkpoint holds, or a RAM budget affords, bind only where the volume has more chunks than that.
         let full = |count: u64, max: u64| max < self.geometry.chunk_count && count + (max / 8).min(ROOM) >= max;
-        self.dirty_percent(state) >= u64::from(self.tuning.dirty_max_percent)
+        self.dirty_percent(state) >= u64::from(self.live.get().dirty_max_percent)
             || full(dirty.chunks, self.geometry.index_entries_max / 2)
             || full(dirty.fragments, self.geometry.fragments_max)
             // A write into the middle of a trimmed run makes two of it.
@@ -87,7 +87,7 @@ impl Shared {
             // All that can be read shall be on the origin.
             return dirty.chunks > state.lost.len() as u64 || dirty.runs > 0;
         }
-        self.dirty_percent(state) >= u64::from(self.tuning.dirty_low_percent)
+        self.dirty_percent(state) >= u64::from(self.live.get().dirty_low_percent)
             || dirty.runs >= self.geometry.zero_ranges_max / 4
             || self.too_dirty(state)
     }
@@ -99,11 +99,13 @@ impl Shared {
         let mut idle_turns = 0;
         loop {
             let wanted = self.signals.destage_wanted.listen();
+            // Before the look at the end, which cuts every pause short.
+            let pace = self.signals.pace.listen();
             let (due, urgent, degraded) = {
                 let state = self.state.lock();
                 let degraded = state.flash_failed.is_some();
                 let urgent = degraded
-                    || self.dirty_percent(&state) >= u64::from(self.tuning.dirty_high_percent)
+                    || self.dirty_percent(&state) >= u64::from(self.live.get().dirty_high_percent)
                     || self.too_dirty(&state)
                     || state.design.dirty_counts().runs >= self.geometry.zero_ranges_max / 2;
                 (self.destage_due(&state), urgent, degraded)
@@ -125,21 +127,21 @@ impl Shared {
                     idle_turns += 1;
                     // Without the flash some of it may never come: no need to ask every millisecond.
                     let often = !degraded || idle_turns < IDLE_TURNS_MAX;
-                    let _ = self.runtime.delay(if often { IDLE } else { RETRY_MAX }).await;
+                    either(self.runtime.delay(if often { IDLE } else { RETRY_MAX }), pace).await;
                 }
                 Ok(bytes) => {
                     idle_turns = 0;
                     pause = RETRY_FIRST;
-                    let rate = self.tuning.destage_rate_bytes_per_s;
+                    let rate = self.live.get().destage_rate_bytes_per_s;
                     if !urgent && rate > 0 {
                         // Bytes say little about a disk that seeks: half of its time is left to readers, too.
                         let spent = self.runtime.now().saturating_sub(began);
                         let earliest = Duration::from_secs_f64(bytes as f64 / rate as f64).max(2 * spent);
-                        let _ = self.runtime.delay(earliest - spent).await;
+                        either(self.runtime.delay(earliest - spent), pace).await;
                     }
                 }
                 Err(()) => {
-                    let _ = self.runtime.delay(self.pause_before_retry(pause)).await;
+                    either(self.runtime.delay(self.pause_before_retry(pause)), pace).await;
                     pause = (pause * 2).min(RETRY_MAX);
                 }
             }

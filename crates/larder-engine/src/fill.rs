@@ -44,7 +44,7 @@ impl Shared {
             let drain = state.unflushed.len() >= self.pending_entries_max() / 2
                 || state.design.held_entries() >= HELD_ENTRIES_MAX / 2;
             let close = self.many_wait_for_records(&state);
-            let full = state.insertion_bytes + bytes > self.tuning.insert_queue_bytes_max;
+            let full = state.insertion_bytes + bytes > self.live.get().insert_queue_bytes_max;
             if full || !self.may_insert(&state) {
                 self.counters.insertions_dropped.fetch_add(1, Relaxed);
                 if self.log_is_crowded(&state) {

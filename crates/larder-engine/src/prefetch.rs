@@ -81,11 +81,21 @@ impl PrefetchBuffer {
         inside.into_iter().for_each(|lba| self.remove(Lba(lba)));
     }
 
+    /// Keeps this much from now on.
+    pub fn set_bytes_max(&mut self, bytes_max: usize) {
+        self.bytes_max = bytes_max;
+        self.shrink();
+    }
+
     fn insert(&mut self, lba: Lba, data: SharedBuf) {
         self.remove(lba);
         self.bytes += data.len();
         self.entries.insert(lba.0, Entry::Ready { data, read: SectorMap::EMPTY });
         self.order.push_back(lba.0);
+        self.shrink();
+    }
+
+    fn shrink(&mut self) {
         while self.bytes > self.bytes_max || self.order.len() > 4 * self.entries.len() + 64 {
             let Some(oldest) = self.order.pop_front() else { break };
             if matches!(self.entries.get(&oldest), Some(Entry::Ready { .. })) {
@@ -137,11 +147,12 @@ impl Shared {
         let offset = self.geometry.offset_of(first);
         let chunk = self.geometry.chunk_bytes;
         let bytes = ((versions.len() * chunk) as u64).min(self.geometry.volume_bytes - offset) as usize;
-        let result = self.read_origin(offset, IoBuf::new(bytes)).await;
+        // An origin that does not answer keeps no cache from closing.
+        let result = self.unless_closing(self.read_origin(offset, IoBuf::new(bytes))).await;
         {
             let mut state = self.state.lock();
             state.prefetch.in_flight -= 1;
-            let data = result.ok().map(IoBuf::freeze);
+            let data = result.and_then(Result::ok).map(IoBuf::freeze);
             for (i, version) in versions.into_iter().enumerate() {
                 let lba = Lba(first.0 + i as u64);
                 if !matches!(state.prefetch.entries.get(&lba.0), Some(Entry::InFlight)) {

@@ -264,7 +264,7 @@ impl Shared {
             let start = (self.geometry.offset_of(want.lba) - base) as usize;
             buf[want.at..want.at + want.len].copy_from_slice(&data[start + want.from..start + want.from + want.len]);
             self.counters.read_misses.fetch_add(1, Relaxed);
-            if sequential && self.tuning.prefetch_bytes_max > 0 {
+            if sequential && self.live.prefetches() {
                 // The stream's own reads are as much of a scan as what was prefetched for it.
                 self.counters.scan_bypassed_chunks.fetch_add(1, Relaxed);
                 continue;

@@ -56,7 +56,7 @@ impl Shared {
             return None;
         }
         let lba = Lba(offset / chunk as u64);
-        let is_inside = from > 0 && self.tuning.prefetch_bytes_max > 0;
+        let is_inside = from > 0 && self.live.prefetches();
         let goes_on = |state: &State| is_inside && state.streams.go_on_at(offset);
         let want = || Want { lba, from, at: 0, len: buf.len() };
         let hit = |place: Place| Found::Hit(self.pinned_hit(place, stripe, want(), buf));

@@ -10,6 +10,7 @@ use crate::{
     log_room::Reservations,
     mode::CurrentMode,
     pins::Pins,
+    retune::Live,
     state::State,
     state_lock::StateLock,
     status::Counters,
@@ -100,6 +101,8 @@ pub struct Signals {
     pub destage_wanted: Notify,
     /// Something was destaged.
     pub destaged: Notify,
+    /// Whoever waits for long shall look again: the pace changed, or the cache is closing.
+    pub pace: Notify,
     /// A checkpoint is due.
     pub checkpoint_wanted: Notify,
     /// A checkpoint ended.
@@ -128,8 +131,10 @@ pub struct Shared {
     pub geometry: Geometry,
     /// Fingerprints and compression.
     pub codec: Codec,
-    /// Options of this opening.
+    /// Options of this opening; those that may change are in `live`.
     pub tuning: Tuning,
+    /// Options that may change.
+    pub live: Live,
     /// Decisions and everything that changes with them.
     pub state: StateLock<State>,
     /// What of it, of the pins and of the counts each thread has for itself.

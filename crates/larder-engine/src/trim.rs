@@ -22,7 +22,7 @@ impl Shared {
     /// Range and alignment, and what the devices say. With `fast_only`, [`larder_device::IoErrorKind::Unsupported`]
     /// where the origin would have to be written with zeroes the slow way.
     pub async fn zero(self: &Arc<Self>, offset: u64, len: u64, flags: ZeroFlags) -> Result<(), EngineError> {
-        let flags = ZeroFlags { fua: flags.fua || self.tuning.durable_writes, ..flags };
+        let flags = ZeroFlags { fua: flags.fua || self.live.durable_writes(), ..flags };
         self.check_request(IoOp::WriteZeroes, offset, len)?;
         if len == 0 {
             return Ok(());

@@ -37,7 +37,7 @@ impl Shared {
         data: SharedBuf,
         flags: WriteFlags,
     ) -> Result<(), EngineError> {
-        let flags = WriteFlags { fua: flags.fua || self.tuning.durable_writes };
+        let flags = WriteFlags { fua: flags.fua || self.live.durable_writes() };
         self.check_request(IoOp::Write, offset, data.len() as u64)?;
         if data.is_empty() {
             return Ok(());
