@@ -74,6 +74,8 @@ struct Shared {
     connections: Mutex<HashMap<u64, Entry>>,
     /// A connection's thread has come to its end.
     ended: Condvar,
+    /// It was ended: nothing is waited for again.
+    is_over: AtomicBool,
 }
 
 struct Entry {
@@ -109,6 +111,7 @@ impl NbdServer {
             wake,
             connections: Mutex::default(),
             ended: Condvar::new(),
+            is_over: AtomicBool::new(false),
         };
         Ok(NbdServer {
             address: listener.local_address(&address),
@@ -147,8 +150,23 @@ impl NbdServer {
     }
 
     /// Stops accepting, lets requests in flight finish and their replies leave, and closes every connection. What has
-    /// not finished within [`ServerOptions::shutdown_timeout`] is cut off. True where everything ended in order.
+    /// not finished within [`ServerOptions::shutdown_timeout`] is cut off. True where everything ended in order. A second
+    /// call waits for nothing.
     pub fn shutdown(&self) -> bool {
+        self.drain();
+        if self.shared.is_over.load(Ordering::Acquire) {
+            return self.await_drained(Duration::ZERO);
+        }
+        let in_order = self.await_drained(self.shared.service.options.shutdown_timeout);
+        if !in_order {
+            self.cut(CUT_WAIT);
+        }
+        in_order
+    }
+
+    /// The first step of [`NbdServer::shutdown`], for an end with a deadline of its own: stops accepting, and has each
+    /// connection end once its requests have. Waits for no request.
+    pub fn drain(&self) {
         self.shared.stopping.store(true, Ordering::Release);
         wake(&self.shared.wake);
         match std::mem::replace(&mut *self.accepting.lock(), Accepting::Stopped) {
@@ -157,18 +175,30 @@ impl NbdServer {
             Accepting::Bound(_) | Accepting::Stopped => {}
         }
         self.shared.connections.lock().values().for_each(|entry| entry.peer.drain());
-        let in_order = self.shared.await_all(self.shared.service.options.shutdown_timeout);
-        if !in_order {
-            self.shared.connections.lock().values().for_each(|entry| entry.peer.cut());
-            self.shared.await_all(CUT_WAIT);
+    }
+
+    /// Waits until every connection has ended, at most so long; whether they have. Follows [`NbdServer::drain`].
+    pub fn await_drained(&self, at_most: Duration) -> bool {
+        let drained = self.shared.await_all(at_most);
+        if drained {
+            self.shared.is_over.store(true, Ordering::Release);
+            self.shared.reap();
         }
+        drained
+    }
+
+    /// The last step: cuts off every connection that has not ended, and waits at most so long for their threads.
+    pub fn cut(&self, at_most: Duration) {
+        self.shared.is_over.store(true, Ordering::Release);
+        self.shared.connections.lock().values().for_each(|entry| entry.peer.cut());
+        self.shared.await_all(at_most);
         self.shared.reap();
-        in_order
     }
 }
 
 impl Drop for NbdServer {
     fn drop(&mut self) {
+        // The time that an end may take was taken already where it was over.
         self.shutdown();
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::common::{Late, MIB, Raw, TempDir, eventually, serve, serve_ram, uri_of};
 use larder_device::{
-    BlockDevice, IoBuf, WriteFlags,
+    BlockDevice, Completer, DeviceInfo, IoBuf, IoFuture, SharedBuf, WriteFlags, ZeroFlags,
     driver::block_on,
     nbd::{NbdDevice, proto::command},
     ram::RamDevice,
@@ -10,7 +10,7 @@ use larder_device::{
 use larder_serve::nbd::{NbdServer, ServeAddress, ServeErrorKind, ServerOptions};
 use std::{
     os::unix::net::UnixListener,
-    sync::Arc,
+    sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
@@ -135,6 +135,50 @@ fn shutdown_is_bounded_where_the_device_hangs_or_the_client_does_not_read() {
     assert!(!served.server.shutdown(), "cut off");
     assert!(since.elapsed() < Duration::from_secs(5));
     assert_eq!(served.server.stats().connections_now, 0);
+}
+
+/// Answers no read.
+struct Never(RamDevice, Mutex<Vec<Completer<IoBuf>>>);
+
+impl BlockDevice for Never {
+    fn info(&self) -> &DeviceInfo {
+        self.0.info()
+    }
+    fn read(&self, _: u64, _: IoBuf) -> IoFuture<IoBuf> {
+        let (completer, future) = IoFuture::pending();
+        self.1.lock().expect("no panic").push(completer);
+        future
+    }
+    fn write(&self, offset: u64, data: SharedBuf, flags: WriteFlags) -> IoFuture<()> {
+        self.0.write(offset, data, flags)
+    }
+    fn flush(&self) -> IoFuture<()> {
+        self.0.flush()
+    }
+    fn discard(&self, offset: u64, len: u64) -> IoFuture<()> {
+        self.0.discard(offset, len)
+    }
+    fn write_zeroes(&self, offset: u64, len: u64, flags: ZeroFlags) -> IoFuture<()> {
+        self.0.write_zeroes(offset, len, flags)
+    }
+}
+
+#[test]
+fn a_server_that_was_shut_down_waits_for_nothing_again() {
+    let never = Arc::new(Never(RamDevice::new("ram", MIB, 512), Mutex::default()));
+    let options = ServerOptions { shutdown_timeout: Duration::from_secs(2), ..Default::default() };
+    let served = serve(never.clone(), options);
+    let mut client = served.raw();
+    client.go(false);
+    client.request(command::READ, 0, 1, 0, 4096, &[]);
+    while never.1.lock().expect("no panic").is_empty() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(!served.server.shutdown(), "cut off");
+    let since = Instant::now();
+    assert!(!served.server.shutdown(), "it was");
+    drop(served);
+    assert!(since.elapsed() < Duration::from_secs(1), "{:?}", since.elapsed());
 }
 
 #[test]
