@@ -33,7 +33,7 @@ pub fn option_file(data: &[u8]) {
     let (merged, peak) = memory::peak_of(|| config_file::merge_text("o.toml", data.to_vec(), &line, &matches));
     assert!(peak <= ALLOCATED_BYTES + ALLOCATED_PER_BYTE * data.len(), "{peak} bytes for {}", data.len());
     match merged {
-        Ok(options) => {
+        Ok((options, _)) => {
             assert_eq!(options.workers, Some(3), "the command line goes first");
             assert_eq!(options.flash.as_deref().and_then(|path| path.to_str()), Some("/line"));
             assert!(options.dirty_low <= 100 && options.dirty_max >= 1 && options.config.is_none());

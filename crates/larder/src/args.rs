@@ -36,7 +36,9 @@ pub use trace::{
     TraceCommand, UnknownArg,
 };
 pub use values::request_count;
-use values::{address, design, fp_index_percent, no_design, profile, ram_budget, request_max};
+use values::{
+    END_TIMEOUT, address, design, end_timeout, fp_index_percent, no_design, profile, ram_budget, request_max,
+};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -71,8 +73,9 @@ The option file is TOML; its keys are the long options without the dashes:
   destage-rate = \"64M\"
 What the command line says goes before what the file says.
 
-SIGTERM and SIGINT end it: requests finish, everything is flushed, a checkpoint is written. Dirty data stays on the
-flash for the next time. A second signal ends it at once; the next start then recovers.";
+SIGTERM, SIGINT, SIGQUIT and SIGHUP end it: requests finish, everything is flushed, a checkpoint is written. Dirty data
+stays on the flash for the next time. With --config, SIGHUP has the file read again instead. A second signal other than
+SIGHUP ends it at once; the next start then recovers.";
 
 const STATUS_EXAMPLES: &str = "\
 Examples:
@@ -241,7 +244,10 @@ pub struct ServeArgs {
     /// Connections at once
     #[arg(long, value_name = "N", default_value = "256", value_parser = clap::value_parser!(u16).range(1..=4096))]
     pub connections: u16,
-    /// Read options from this file, too
+    /// How long the end may take: requests, what is to be flushed, the checkpoint, all of it; then it is cut off
+    #[arg(long, value_name = "SECONDS", default_value = END_TIMEOUT, value_parser = end_timeout())]
+    pub end_timeout: u32,
+    /// Read options from this file, too, and again at SIGHUP
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Refused, with what to do instead: a flash has its design.

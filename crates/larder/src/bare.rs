@@ -8,14 +8,17 @@
 //! What it does not do: cache.
 
 use crate::{
+    account::Account,
     answers::Bare,
     args::ServeArgs,
     control::{ControlServer, unhex},
+    ending::Ending,
     error::{Failure, Outcome},
     output,
-    serve::{bind, limits, serve_until_signal, with_profile},
-    signals::Signals,
+    reload::OptionFile,
+    serve::{Alone, bind, limits, with_profile},
     state_dir::StateDir,
+    unanswered::Unanswered,
     volume::{open_origin_device, refuse_another, shown, start_runtime},
 };
 use larder_device::{BlockDevice, driver::block_on};
@@ -26,7 +29,13 @@ use std::{path::Path, sync::Arc};
 ///
 /// # Errors
 /// One sentence.
-pub fn serve_without_flash(args: &ServeArgs, path: &Path, state: &Path, signals: Signals) -> Outcome {
+pub fn serve_without_flash(
+    args: &ServeArgs,
+    path: &Path,
+    state: &Path,
+    ending: &Ending,
+    file: Option<OptionFile>,
+) -> Outcome {
     let state = StateDir::of_missing(state, path)?;
     let record = state.record();
     if record.mode == mode_name(WriteMode::Back) {
@@ -50,7 +59,9 @@ pub fn serve_without_flash(args: &ServeArgs, path: &Path, state: &Path, signals:
         )));
     }
     let runtime = start_runtime(args.workers)?;
-    let device = with_profile(origin.device, args.origin_profile, &runtime);
+    let device = Arc::new(Unanswered::new(with_profile(origin.device, args.origin_profile, &runtime)));
+    let account = Account::of(None, (&origin.canonical_uri, device.clone()));
+    account.serves(ending, "the origin was being flushed");
     let name = args.export.clone().unwrap_or_else(|| record.volume.clone());
     let servers = Arc::new(bind(&args.nbd, limits(args), &name, device.clone())?);
     let mut control = ControlServer::bind(&uuid)?;
@@ -61,9 +72,10 @@ pub fn serve_without_flash(args: &ServeArgs, path: &Path, state: &Path, signals:
     block_on(device.flush()).map_err(|error| Failure::failed(format_args!("the origin is not flushed: {error}")))?;
     let answers = Bare { record, servers: servers.clone() };
     control.start(Arc::new(move |request: &str| answers.answer(request)))?;
-    let served = serve_until_signal(&servers, &name, &signals, "then the origin is flushed");
-    drop(control);
-    let flushed = block_on(device.flush());
+    let alone = Alone { servers: &servers, name: &name, ending, account: &account };
+    let served = alone.serve("then the origin is flushed", file);
+    control.end(ending.left());
+    let flushed = alone.flush(&*device);
     flushed.map_err(|error| Failure::failed(format_args!("the origin is not flushed: {error}")))?;
     drop(device);
     runtime.shutdown();

@@ -19,11 +19,12 @@ const FILE_BYTES_MAX: u64 = 64 << 10;
 /// The option that names the file; it cannot be in it.
 const CONFIG_KEY: &str = "config";
 
-/// The options of `larder serve` from the command line `arguments`, already parsed into `matches`, and from the file.
+/// The options of `larder serve` from the command line `arguments`, already parsed into `matches`, and from the file; and both
+/// as one command line.
 ///
 /// # Errors
 /// One sentence that names the file, and the line and the key where there is one.
-pub fn merge(path: &Path, arguments: &[OsString], matches: &ArgMatches) -> Outcome<ServeArgs> {
+pub fn merge(path: &Path, arguments: &[OsString], matches: &ArgMatches) -> Outcome<(ServeArgs, ArgMatches)> {
     merge_text(&path.display().to_string(), read(path)?, arguments, matches)
 }
 
@@ -31,7 +32,12 @@ pub fn merge(path: &Path, arguments: &[OsString], matches: &ArgMatches) -> Outco
 ///
 /// # Errors
 /// As [`merge`].
-pub fn merge_text(name: &str, bytes: Vec<u8>, arguments: &[OsString], matches: &ArgMatches) -> Outcome<ServeArgs> {
+pub fn merge_text(
+    name: &str,
+    bytes: Vec<u8>,
+    arguments: &[OsString],
+    matches: &ArgMatches,
+) -> Outcome<(ServeArgs, ArgMatches)> {
     let text = decode(name, bytes)?;
     let given = |key: &str| {
         let id = key.replace('-', "_");
@@ -40,7 +46,7 @@ pub fn merge_text(name: &str, bytes: Vec<u8>, arguments: &[OsString], matches: &
     let mut all = arguments.to_vec();
     all.extend(options(name, &text)?.into_iter().filter(|option| !given(&option.key)).map(|option| option.argument));
     match args::parse(all) {
-        Ok(Some((Cli { command: Command::Serve(options) }, _))) => Ok(*options),
+        Ok(Some((Cli { command: Command::Serve(options) }, merged))) => Ok((*options, merged)),
         Err(failure) => Err(Failure::Usage(format!("{name}: {}", failure.sentence().unwrap_or_default()))),
         Ok(_) => Err(Failure::Usage(format!("{name}: an option file is for `larder serve`"))),
     }
@@ -181,7 +187,7 @@ mod tests {
         std::fs::write(&path, "flash = \"/file\"\nnbd = \"unix:/file\"\nworkers = 3\n").expect("a file");
         let line: Vec<OsString> = ["larder", "serve", "--flash", "/line"].map(OsString::from).to_vec();
         let (_, matches) = args::parse(line.clone()).expect("a good line").expect("no help");
-        let merged = merge(&path, &line, &matches).expect("merged");
+        let (merged, _) = merge(&path, &line, &matches).expect("merged");
         std::fs::remove_file(&path).expect("removed");
         assert_eq!(merged.flash.as_deref(), Some(Path::new("/line")));
         assert_eq!((merged.workers, merged.nbd.len()), (Some(3), 1));

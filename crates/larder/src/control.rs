@@ -92,6 +92,8 @@ pub struct ControlServer {
     /// Device and inode of the socket's file.
     file: (u64, u64),
     thread: Option<JoinHandle<()>>,
+    /// How long its end waits for replies.
+    replies_time_max: Duration,
 }
 
 struct Shared {
@@ -175,7 +177,13 @@ impl ControlServer {
             connections: AtomicUsize::new(0),
             answering: Answering::default(),
         };
-        Ok(ControlServer { shared: Arc::new(shared), path, file: (file.dev(), file.ino()), thread: None })
+        Ok(ControlServer {
+            shared: Arc::new(shared),
+            path,
+            file: (file.dev(), file.ino()),
+            thread: None,
+            replies_time_max: LAST_REPLIES_TIME_MAX,
+        })
     }
 
     /// Begins to answer.
@@ -188,6 +196,13 @@ impl ControlServer {
         let refused = |error| Failure::failed(format_args!("the system refuses to start threads: {error}"));
         self.thread = Some(thread.map_err(refused)?);
         Ok(())
+    }
+}
+
+impl ControlServer {
+    /// Ends it, and waits for replies to requests that came before, `at_most` so long.
+    pub fn end(mut self, at_most: Duration) {
+        self.replies_time_max = self.replies_time_max.min(at_most);
     }
 }
 
@@ -205,7 +220,7 @@ impl Drop for ControlServer {
             let _ = thread.join();
         }
         // Whoever asked for what ended this server, a detach, is told how it went.
-        self.shared.answering.wait(LAST_REPLIES_TIME_MAX);
+        self.shared.answering.wait(self.replies_time_max);
     }
 }
 
@@ -413,6 +428,7 @@ mod tests {
             path: path.clone(),
             file: (found.dev(), found.ino()),
             thread: None,
+            replies_time_max: LAST_REPLIES_TIME_MAX,
         };
         server.start(Arc::new(handler)).expect("a thread");
         (Scratch(folder), path, server)

@@ -4,7 +4,8 @@
 //! is made, or an existing one grows; (4) the engine writes the cache. After a failure in (3) or (4) a new file is
 //! removed and an old one has its old size.
 //!
-//! Invariants: a flash with content is overwritten only with `--force`; no file shrinks.
+//! Invariants: a flash with content is overwritten only with `--force`; no file shrinks. A signal that comes in (3) or (4) waits
+//! until they are over.
 //!
 //! What it does not do: format; the engine does.
 
@@ -12,7 +13,7 @@ use crate::{
     args::{CreateArgs, Switch},
     control,
     error::{Failure, Outcome, system_reason},
-    output, size,
+    output, signals, size,
     state_dir::StateDir,
     volume::{Access, open_file, open_origin_device, shown},
 };
@@ -90,6 +91,8 @@ pub fn run(args: &CreateArgs) -> Outcome {
     let slots_without_budget = plan(flash.bytes, flash.sector_bytes, origin_bytes, &without_budget)
         .map_or(u32::MAX, |superblock| superblock.layout.slot_count);
     // (3) and (4)
+    // A flash is made whole, or not at all.
+    signals::finish_what_is_begun()?;
     let (made, replaced) = flash.make(|device| {
         let replaced = block_on(superblock::read(device)).ok();
         let made = block_on(create(device, origin_bytes, &options));

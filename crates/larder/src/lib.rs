@@ -6,6 +6,7 @@
 //!
 //! What it does not do: cache, or serve; the crates below do.
 
+mod account;
 mod answers;
 pub mod args;
 mod bare;
@@ -15,6 +16,7 @@ pub mod control;
 mod create;
 mod detach;
 mod dump;
+mod ending;
 pub mod error;
 mod flush;
 #[cfg(test)]
@@ -23,6 +25,7 @@ mod held;
 mod later;
 mod output;
 mod paper;
+mod reload;
 mod serve;
 mod set;
 mod signals;
@@ -31,11 +34,13 @@ pub mod size;
 pub mod state_dir;
 mod status;
 mod trace;
+mod unanswered;
 mod verify;
 mod volume;
 
 use args::Command;
 use error::Outcome;
+use reload::OptionFile;
 use std::process::ExitCode;
 
 /// Does what the arguments of this process ask for; its exit code.
@@ -52,16 +57,20 @@ pub fn main() -> ExitCode {
 }
 
 fn run() -> Outcome {
+    signals::outlive_file_limits();
     let arguments: Vec<_> = std::env::args_os().collect();
     let Some((cli, matches)) = args::parse(arguments.clone())? else { return Ok(()) };
     match cli.command {
         Command::Create(options) => create::run(&options),
         Command::Serve(options) => {
-            let options = match &options.config {
-                None => *options,
-                Some(path) => config_file::merge(path, &arguments, &matches)?,
+            let (options, file) = match options.config.clone() {
+                None => (*options, None),
+                Some(path) => {
+                    let (options, file) = OptionFile::read(path, arguments, matches)?;
+                    (options, Some(file))
+                }
             };
-            serve::run(&options)
+            serve::run(&options, file)
         }
         Command::Status(options) => status::run(&options),
         Command::Flush(options) => flush::run(&options),

@@ -5,7 +5,13 @@
 //! What it does not do: decide what to say.
 
 use crate::error::{Failure, Outcome, system_reason};
-use std::io::{ErrorKind, Write};
+use std::{
+    io::{ErrorKind, Write},
+    time::Duration,
+};
+
+/// How long a line for people waits for a reader that takes nothing.
+const NOTE_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// Writes `text` to standard output.
 ///
@@ -31,8 +37,15 @@ pub fn say_json(value: &impl serde::Serialize) -> Outcome {
     say(&(text + "\n"))
 }
 
-/// Writes a line for people to standard error.
+/// Writes a line for people to standard error. A line that is not taken for [`NOTE_TIME_MAX`] is dropped: a server must not
+/// stand still because nobody reads its log.
 pub fn note(line: &str) {
+    let mut polled = libc::pollfd { fd: libc::STDERR_FILENO, events: libc::POLLOUT, revents: 0 };
+    let millis = i32::try_from(NOTE_TIME_MAX.as_millis()).unwrap_or(i32::MAX);
+    // SAFETY: one entry, which outlives the call. A pipe that can be written takes a line of 4 KiB at once.
+    if unsafe { libc::poll(&raw mut polled, 1, millis) } == 0 {
+        return;
+    }
     // There is nowhere to complain about a closed standard error.
     let _ = writeln!(std::io::stderr().lock(), "{line}");
 }

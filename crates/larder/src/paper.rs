@@ -142,8 +142,8 @@ type Named = Vec<(String, String)>;
 
 fn run_one(args: &PaperRunArgs) -> Outcome {
     let any = Any::named(&args.name)?;
-    let outputs = Outputs::new(args.json, args.csv.as_deref(), args.plot.as_deref())?;
     let watch = Watch::new()?;
+    let outputs = Outputs::new(args.json, args.csv.as_deref(), args.plot.as_deref())?;
     let result = match any {
         Any::Counts(_) if args.clock.is_some() => {
             Err(Failure::Usage(format!("{} counts, and no clock runs meanwhile: leave --clock away", args.name)))

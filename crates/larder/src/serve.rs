@@ -5,21 +5,24 @@
 //! is printed; (6) a signal; (7) servers finish their requests and close, the cache flushes and writes its checkpoint, also
 //! where (5) failed.
 //!
-//! Invariants: standard output carries the `ready` line alone. A second signal ends the process at once, with 1.
+//! Invariants: standard output carries the `ready` line alone. All of (7) has one deadline, which `ending` keeps.
 //!
 //! What it does not do: stay in the background.
 
 use crate::{
+    account::Account,
     answers::Served,
     args::ServeArgs,
     bare::serve_without_flash,
     control::ControlServer,
+    ending::{Ending, Event},
     error::{Failure, Outcome},
     held::Held,
     later::LaterDevice,
     output,
-    signals::Signals,
+    reload::{CHANGEABLE, CHANGEABLE_ALONE, OptionFile},
     size::{count, human},
+    unanswered::Unanswered,
     volume::{
         Access, Flash, Growth, StateArgs, open_flash, open_origin, open_origin_device, refuse_detached, shown,
         start_runtime,
@@ -27,12 +30,14 @@ use crate::{
 };
 use indicatif::{ProgressBar, ProgressStyle};
 use larder_device::{
-    BlockDevice, DeviceInfo, Runtime,
+    BlockDevice, DeviceInfo, IoResult, Runtime,
     driver::{block_on, io_backend},
     threads::ThreadRuntime,
     throttled::{Profile, Throttled},
 };
-use larder_engine::{Cache, EngineError, Tuning, cache::REQUEST_BYTES_MAX, recover::RecoveryReport, walk::Progress};
+use larder_engine::{
+    Cache, EngineError, Pace, Tuning, cache::REQUEST_BYTES_MAX, recover::RecoveryReport, walk::Progress,
+};
 use larder_format::{Superblock, WriteMode};
 use larder_serve::nbd::{NbdServer, ServeAddress, ServeError, ServerOptions};
 use std::{
@@ -49,22 +54,20 @@ use std::{
 
 /// Sector of a cached volume, in bytes.
 const VOLUME_SECTOR_BYTES: u32 = larder_core::types::SECTOR_BYTES as u32;
-/// How long the requests of clients may take to finish at the end.
-const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(60);
 /// Interval at which a bar is drawn again.
 const SHOWN_EVERY: Duration = Duration::from_millis(100);
 
-/// Runs the command until a signal.
+/// Runs the command until a signal. `file`: the option file, where there is one.
 ///
 /// # Errors
 /// One sentence. What fails before the cache is opened has changed nothing; what fails after that, and before `ready`
 /// was printed, has closed it again as in order.
-pub fn run(args: &ServeArgs) -> Outcome {
+pub fn run(args: &ServeArgs, file: Option<OptionFile>) -> Outcome {
     check(args)?;
-    let signals = Signals::register()?;
+    let ending = Ending::listen(end_timeout(args), file.is_some())?;
     match &args.flash {
-        Some(flash) => serve_cache(args, flash, signals),
-        None => serve_origin(args, signals),
+        Some(flash) => serve_cache(args, flash, ending, file),
+        None => serve_origin(args, &ending, file),
     }
 }
 
@@ -91,10 +94,10 @@ fn check(args: &ServeArgs) -> Outcome {
     Ok(())
 }
 
-fn serve_cache(args: &ServeArgs, path: &Path, signals: Signals) -> Outcome {
+fn serve_cache(args: &ServeArgs, path: &Path, ending: Ending, file: Option<OptionFile>) -> Outcome {
     // (2)
     let flash = match (open_flash(path, Access::Write), &args.state) {
-        (Err(_), Some(state)) if !path.exists() => return serve_without_flash(args, path, state, signals),
+        (Err(_), Some(state)) if !path.exists() => return serve_without_flash(args, path, state, &ending, file),
         (flash, _) => flash?,
     };
     refuse_detached(&flash)?;
@@ -107,41 +110,51 @@ fn serve_cache(args: &ServeArgs, path: &Path, signals: Signals) -> Outcome {
     let servers = bind(&args.nbd, limits(args), &name, later.clone())?;
     let mut control = ControlServer::bind(&flash.superblock.flash_uuid)?;
     // Not before it is known that no copy of this flash is served: there is one state for both.
-    let tuning = state.apply(&flash, tuning(args))?;
+    let tuning = state.apply(&flash, tuning_of(args))?;
     // (4)
     let held = Held::of(&flash);
     let Flash { path, device: flash_device, superblock, .. } = flash;
-    let flash_device = with_profile(flash_device, args.flash_profile, &runtime);
-    let origin_device = with_profile(origin.device, args.origin_profile, &runtime);
+    // Reads of the flash are what a cache is for: the end finds what hangs by the rest.
+    let flash_device = Arc::new(Unanswered::but_reads(with_profile(flash_device, args.flash_profile, &runtime)));
+    let origin_device = Arc::new(Unanswered::new(with_profile(origin.device, args.origin_profile, &runtime)));
+    let flash_named = (path.display().to_string(), flash_device.clone());
+    let account = Account::of(Some(flash_named), (&origin.canonical_uri, origin_device.clone()));
+    account.serves(&ending, "the cache was being opened");
     let cache = open(&path, flash_device, origin_device, &runtime, tuning)?;
     output::note(&format!("I/O: {}", io_backend()));
     later.set(cache.clone());
     let servers = Arc::new(servers);
     let is_ending = Arc::new(AtomicBool::new(false));
     // (5) and (6)
-    let wake = signals.waker();
-    let let_in = wake.and_then(|wake| {
+    let let_in = ending.waker().and_then(|wake| {
         let (cache, flash) = (cache.clone(), path.clone());
         let served = Served { cache, servers: servers.clone(), flash, held, superblock, wake };
         let answers = is_ending.clone();
         control.start(Arc::new(move |request: &str| served.answer(request, answers.load(Ordering::Acquire))))?;
-        start(&servers)?;
-        announce(&servers, &name)
+        let_in(&servers, &name, &ending, &account)
     });
     if let_in.is_ok() {
-        signals.wait();
+        let retune = |args: &ServeArgs| cache.retune(Pace::from(&tuning_of(args)));
+        wait_for_the_end(&ending, file, CHANGEABLE, retune);
     }
     // (7)
     is_ending.store(true, Ordering::Release);
     output::note("ending: requests finish, then everything is flushed");
-    let in_order = shut_down(&servers);
+    let in_order = shut_down(&servers, &ending, &account);
+    ending.now("what clients wrote was being flushed");
+    account.flush(&cache);
+    ending.now("the cache was being closed");
     let closed = close(&cache);
+    if closed.is_ok() {
+        account.is_durable_by(&cache);
+    }
     // From here on `larder status` reads the flash.
-    drop(control);
+    control.end(ending.left());
     let closed = closed.map_err(|error| Failure::engine(&path, &error));
+    ending.now("threads were ending");
     runtime.shutdown();
     // What failed first is told; what failed because of it is not worth a second sentence.
-    let_in.and(closed).and(in_order)
+    let_in.and(closed).and(in_order.map_err(|hung| account.requests_cut(&hung)))
 }
 
 /// Closes the cache, and says what is left in it.
@@ -158,17 +171,19 @@ fn close(cache: &Cache) -> Result<(), EngineError> {
     Ok(())
 }
 
-fn serve_origin(args: &ServeArgs, signals: Signals) -> Outcome {
+fn serve_origin(args: &ServeArgs, ending: &Ending, file: Option<OptionFile>) -> Outcome {
     let uri = args.origin.as_deref().unwrap_or_default();
     let origin = open_origin_device(uri)?;
     let runtime = start_runtime(args.workers)?;
-    let device = with_profile(origin.device, args.origin_profile, &runtime);
+    let device = Arc::new(Unanswered::new(with_profile(origin.device, args.origin_profile, &runtime)));
     let name = args.export.clone().unwrap_or_default();
     let servers = bind(&args.nbd, limits(args), &name, device.clone())?;
     output::note(&format!("I/O: {}", io_backend()));
     output::note(&format!("no cache: {} alone", shown(&origin.canonical_uri)));
-    let served = serve_until_signal(&servers, &name, &signals, "then the origin is flushed");
-    let flushed = block_on(device.flush());
+    let account = Account::of(None, (&origin.canonical_uri, device.clone()));
+    let alone = Alone { servers: &servers, name: &name, ending, account: &account };
+    let served = alone.serve("then the origin is flushed", file);
+    let flushed = alone.flush(&*device);
     flushed.map_err(|error| Failure::failed(format_args!("the origin {} is not flushed: {error}", shown(uri))))?;
     drop(device);
     runtime.shutdown();
@@ -190,7 +205,7 @@ fn volume_info(superblock: &Superblock) -> DeviceInfo {
     }
 }
 
-fn tuning(args: &ServeArgs) -> Tuning {
+fn tuning_of(args: &ServeArgs) -> Tuning {
     let in_memory = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
     Tuning {
         dirty_low_percent: args.dirty_low,
@@ -288,29 +303,82 @@ pub fn bind(
     addresses.iter().map(|address| bind(address).map_err(serve_failed)).collect()
 }
 
-/// The limits of a server that has no options.
-pub fn server_options() -> ServerOptions {
-    ServerOptions { shutdown_timeout: SHUTDOWN_TIMEOUT, ..ServerOptions::default() }
-}
-
 /// The limits that the command line sets.
 pub fn limits(args: &ServeArgs) -> ServerOptions {
-    ServerOptions { request_bytes_max: args.request_max, connections_max: args.connections.into(), ..server_options() }
+    ServerOptions {
+        request_bytes_max: args.request_max,
+        connections_max: args.connections.into(),
+        ..ServerOptions::default()
+    }
 }
 
-/// Lets clients in, says so, and waits for a signal; then requests finish, also where clients could not be let in.
-/// `next`: what comes after that.
-///
-/// # Errors
-/// A sentence: the first thing that went wrong.
-pub fn serve_until_signal(servers: &[NbdServer], name: &str, signals: &Signals, next: &str) -> Outcome {
-    let let_in = start(servers).and_then(|()| announce(servers, name));
-    if let_in.is_ok() {
-        signals.wait();
+fn end_timeout(args: &ServeArgs) -> Duration {
+    Duration::from_secs(args.end_timeout.into())
+}
+
+/// A device that is served without a cache.
+pub struct Alone<'a> {
+    /// Its servers.
+    pub servers: &'a [NbdServer],
+    /// The name of the export.
+    pub name: &'a str,
+    /// The end.
+    pub ending: &'a Ending,
+    /// What is known of the device.
+    pub account: &'a Arc<Account>,
+}
+
+impl Alone<'_> {
+    /// Lets clients in, says so, and waits for a signal; then requests finish, also where clients could not be let in.
+    /// `next`: what comes after that.
+    ///
+    /// # Errors
+    /// A sentence: the first thing that went wrong.
+    pub fn serve(&self, next: &str, file: Option<OptionFile>) -> Outcome {
+        self.account.serves(self.ending, "the server was beginning");
+        let let_in = let_in(self.servers, self.name, self.ending, self.account);
+        if let_in.is_ok() {
+            wait_for_the_end(self.ending, file, CHANGEABLE_ALONE, |_| {});
+        }
+        output::note(&format!("ending: requests finish, {next}"));
+        let in_order = shut_down(self.servers, self.ending, self.account);
+        self.ending.now("the origin was being flushed");
+        let_in.and(in_order.map_err(|hung| self.account.requests_cut(&hung)))
     }
-    output::note(&format!("ending: requests finish, {next}"));
-    let in_order = shut_down(servers);
-    let_in.and(in_order)
+
+    /// Flushes the device at the end.
+    ///
+    /// # Errors
+    /// The flush's.
+    pub fn flush(&self, device: &dyn BlockDevice) -> IoResult<()> {
+        block_on(device.flush())?;
+        self.account.is_durable("origin");
+        self.ending.now("threads were ending");
+        Ok(())
+    }
+}
+
+/// Lets clients in, and says so, unless the end has begun meanwhile.
+fn let_in(servers: &[NbdServer], name: &str, ending: &Ending, account: &Account) -> Outcome {
+    if ending.has_begun() {
+        return Ok(());
+    }
+    ending.now("it served");
+    account.begin();
+    start(servers)?;
+    announce(servers, name)
+}
+
+/// Until the end begins. Meanwhile the option file is read again where that is asked for; `apply` changes what serves.
+fn wait_for_the_end(ending: &Ending, file: Option<OptionFile>, changeable: &[&str], apply: impl Fn(&ServeArgs)) {
+    let mut file = file;
+    while ending.next() == Event::Reload {
+        let Some(file) = &mut file else { continue };
+        file.again(changeable, check, |args| {
+            ending.set_timeout(end_timeout(args));
+            apply(args);
+        });
+    }
 }
 
 fn start(servers: &[NbdServer]) -> Outcome {
@@ -342,16 +410,20 @@ fn percent_encoded(bytes: &[u8]) -> String {
     bytes.iter().map(encode).collect()
 }
 
-/// Ends the servers; a failure where requests had to be cut off.
-fn shut_down(servers: &[NbdServer]) -> Outcome {
-    let in_order = servers.iter().map(NbdServer::shutdown).fold(true, |all, one| all & one);
-    match in_order {
-        true => Ok(()),
-        false => Err(Failure::failed(format_args!(
-            "some requests did not finish within {} s and were cut off",
-            SHUTDOWN_TIMEOUT.as_secs()
-        ))),
+/// Ends the servers. Where requests had to be cut off, what hangs.
+fn shut_down(servers: &[NbdServer], ending: &Ending, account: &Account) -> Result<(), String> {
+    ending.begin();
+    ending.now("requests were finishing");
+    servers.iter().for_each(NbdServer::drain);
+    let drained = |at_most| servers.iter().all(|server| server.await_drained(at_most));
+    if ending.await_requests(drained) {
+        return Ok(());
     }
+    let hung = account.hung();
+    servers.iter().for_each(|server| server.cut(Duration::ZERO));
+    let until = Instant::now() + ending.cut_max();
+    while !drained(until.saturating_duration_since(Instant::now())) && Instant::now() < until {}
+    Err(format!("{} s: {hung}", ending.requests_max().as_secs_f64()))
 }
 
 #[cfg(test)]

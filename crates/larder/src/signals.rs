@@ -1,79 +1,190 @@
-//! SIGTERM and SIGINT: the end of a server, in order.
+//! What signals do to this process: the end of a server in order, or a reload of its option file; the end of a command that
+//! works on traces; nothing, where a signal means nothing here.
 //!
-//! Invariants: the first signal is waited for, a second one ends the process at once, with exit code 1.
+//! Invariants: an ignored SIGHUP that was inherited stays ignored, but where it reloads. The second of SIGINT, SIGQUIT and
+//! SIGTERM ends the process at once, with exit code 1; SIGHUP, SIGPWR and SIGXCPU never do, for who hangs up, or sets a
+//! limit, sends more than one.
 //!
-//! What it does not do: end anything itself.
+//! What it does not do: end a server; `ending` keeps the time for that.
 
-use crate::error::{EXIT_FAILED, Failure, Outcome, system_reason};
-use signal_hook::{
-    consts::{SIGINT, SIGTERM},
-    flag,
-    low_level::pipe,
+use crate::{
+    error::{EXIT_FAILED, Failure, Outcome, system_reason},
+    output,
 };
+use libc::{
+    SIGALRM, SIGHUP, SIGINT, SIGIO, SIGPROF, SIGPWR, SIGQUIT, SIGSTKFLT, SIGTERM, SIGUSR1, SIGUSR2, SIGVTALRM, SIGXCPU,
+    SIGXFSZ, c_int,
+};
+use signal_hook::{flag, low_level::pipe};
 use std::{
     io::Read,
     os::unix::net::UnixStream,
     sync::{Arc, atomic::AtomicBool},
+    time::Duration,
 };
 
-/// A flag that the first SIGTERM or SIGINT sets; a second one ends the process. For work that looks at it now and then.
-///
-/// # Errors
-/// A sentence.
-pub fn flag() -> Outcome<Arc<AtomicBool>> {
-    let is_ending = Arc::new(AtomicBool::new(false));
-    let register = |signal| {
-        // In this order: the first signal finds the flag unset.
-        flag::register_conditional_shutdown(signal, EXIT_FAILED.into(), is_ending.clone())?;
-        flag::register(signal, is_ending.clone())
-    };
-    [SIGTERM, SIGINT].into_iter().try_for_each(|signal| register(signal).map(drop)).map_err(|error| refused(&error))?;
-    Ok(is_ending)
+/// Ask for the end; a second one wants it at once.
+const ASKS: [c_int; 3] = [SIGINT, SIGQUIT, SIGTERM];
+/// Tell that the end is near, maybe more than once.
+const TELLS: [c_int; 3] = [SIGHUP, SIGPWR, SIGXCPU];
+/// Would end the process, and mean nothing to it. Real-time signals are the same.
+const MEANINGLESS: [c_int; 7] = [SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF, SIGIO, SIGSTKFLT];
+/// How long a command that works on traces may take to notice that it shall end.
+const NOTICE_MAX: Duration = Duration::from_secs(30);
+
+/// A file beyond the limit of the shell's `ulimit -f` is an error of that write, and not the end of the process.
+pub fn outlive_file_limits() {
+    ignore(SIGXFSZ);
+}
+
+/// Has signals that mean nothing do nothing.
+fn outlive_the_meaningless() {
+    MEANINGLESS.into_iter().chain(libc::SIGRTMIN()..=libc::SIGRTMAX()).for_each(ignore);
+}
+
+fn ignore(signal: c_int) {
+    // SAFETY: no handler is installed; a signal that cannot be ignored is left as it is.
+    unsafe { libc::signal(signal, libc::SIG_IGN) };
+}
+
+/// Whether a signal was ignored by who began this process.
+fn is_ignored(signal: c_int) -> bool {
+    // SAFETY: all zeroes is a valid `sigaction`.
+    let mut now: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: nothing is installed, and `now` outlives the call.
+    unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut now) == 0 && now.sa_sigaction == libc::SIG_IGN }
 }
 
 fn refused(error: &std::io::Error) -> Failure {
     Failure::failed(format_args!("signals cannot be waited for: {}", system_reason(error)))
 }
 
-/// SIGTERM and SIGINT: the first one is waited for, a second one ends the process.
-pub struct Signals {
-    came: UnixStream,
-    wake: UnixStream,
+/// Where signals arrive, as bytes that can be polled for.
+pub struct Arrivals {
+    /// A byte for each wish to end.
+    pub end: UnixStream,
+    /// A byte for each wish to reload; none comes where there is nothing to.
+    pub reload: UnixStream,
+    /// A byte here is as good as a signal that ends.
+    pub wake: UnixStream,
+    /// Kept open, also where no signal writes to it: a closed end would be news without end.
+    _wake_reload: UnixStream,
 }
 
-impl Signals {
-    /// Begins to listen.
-    ///
-    /// # Errors
-    /// A sentence.
-    pub fn register() -> Outcome<Signals> {
-        let register = || {
-            let (came, wake) = UnixStream::pair()?;
-            let is_ending = Arc::new(AtomicBool::new(false));
-            for signal in [SIGTERM, SIGINT] {
-                // In this order: the first signal finds the flag unset.
-                flag::register_conditional_shutdown(signal, EXIT_FAILED.into(), is_ending.clone())?;
-                flag::register(signal, is_ending.clone())?;
-                pipe::register(signal, wake.try_clone()?)?;
-            }
-            Ok(Signals { came, wake })
-        };
-        register().map_err(|error: std::io::Error| refused(&error))
-    }
+/// Begins to listen for a server: signals that end it, and with `reloads` a SIGHUP that does not.
+///
+/// # Errors
+/// A sentence.
+pub fn arrivals(reloads: bool) -> Outcome<Arrivals> {
+    outlive_the_meaningless();
+    let register = || {
+        let (end, wake) = UnixStream::pair()?;
+        let (reload, wake_reload) = UnixStream::pair()?;
+        for stream in [&end, &reload] {
+            stream.set_nonblocking(true)?;
+        }
+        end_at_second()?;
+        let tells = TELLS.into_iter().filter(|&signal| signal != SIGHUP || !(reloads || is_ignored(SIGHUP)));
+        for signal in ASKS.into_iter().chain(tells) {
+            pipe::register(signal, wake.try_clone()?)?;
+        }
+        if reloads {
+            pipe::register(SIGHUP, wake_reload.try_clone()?)?;
+        }
+        Ok(Arrivals { end, reload, wake, _wake_reload: wake_reload })
+    };
+    register().map_err(|error: std::io::Error| refused(&error))
+}
 
-    /// Writing to it is as good as a signal.
-    ///
-    /// # Errors
-    /// A sentence.
-    pub fn waker(&self) -> Outcome<UnixStream> {
-        self.wake
-            .try_clone()
-            .map_err(|error| Failure::failed(format_args!("no more file descriptors: {}", system_reason(&error))))
+/// Has the second signal that asks for the end end the process.
+fn end_at_second() -> std::io::Result<()> {
+    let is_asked = Arc::new(AtomicBool::new(false));
+    for signal in ASKS {
+        // In this order: the first signal finds the flag unset.
+        flag::register_conditional_shutdown(signal, EXIT_FAILED.into(), is_asked.clone())?;
+        flag::register(signal, is_asked.clone())?;
     }
+    Ok(())
+}
 
-    /// Waits for the first signal.
-    pub fn wait(&self) {
-        // The other end lives as long as the process; an interrupted read is a signal, too, but ours writes first.
-        while matches!((&self.came).read(&mut [0]), Err(error) if error.kind() == std::io::ErrorKind::Interrupted) {}
+/// A flag that a signal sets, for work that looks at it now and then and cleans up. Where that takes too long, or at the
+/// second signal, `leftovers` is called and the process ended.
+///
+/// # Errors
+/// A sentence.
+pub fn flag(leftovers: fn()) -> Outcome<Arc<AtomicBool>> {
+    outlive_the_meaningless();
+    let is_ending = Arc::new(AtomicBool::new(false));
+    let register = || {
+        let (came, wake) = UnixStream::pair()?;
+        let (asked, wake_asked) = UnixStream::pair()?;
+        for signal in ASKS.into_iter().chain(TELLS).filter(|&signal| signal != SIGHUP || !is_ignored(SIGHUP)) {
+            flag::register(signal, is_ending.clone())?;
+            let wake = if ASKS.contains(&signal) { &wake_asked } else { &wake };
+            pipe::register(signal, wake.try_clone()?)?;
+        }
+        std::thread::Builder::new().name("signals".into()).spawn(move || {
+            // The ends of the process keep the writing ends open.
+            let _kept = (wake, wake_asked);
+            await_end(&came, &asked);
+            leftovers();
+            output::complain("ended by a signal at once");
+            signal_hook::low_level::exit(EXIT_FAILED.into());
+        })?;
+        Ok(())
+    };
+    register().map_err(|error: std::io::Error| refused(&error))?;
+    Ok(is_ending)
+}
+
+/// Has signals that would end this process wait until it ends by itself: what was begun shall be whole. A second one that asks
+/// ends it all the same.
+///
+/// # Errors
+/// A sentence.
+pub fn finish_what_is_begun() -> Outcome {
+    outlive_the_meaningless();
+    let register = || {
+        end_at_second()?;
+        for signal in TELLS {
+            flag::register(signal, Arc::default())?;
+        }
+        Ok(())
+    };
+    register().map_err(|error: std::io::Error| refused(&error))
+}
+
+/// Returns at the second signal that asks, or some time after the first of any.
+fn await_end(came: &UnixStream, asked: &UnixStream) {
+    let mut asks = 0;
+    let mut ready = [false; 2];
+    while ready == [false; 2] {
+        ready = wait_for([came, asked], None);
     }
+    let until = std::time::Instant::now() + NOTICE_MAX;
+    loop {
+        if ready[1] {
+            // Each signal writes a byte; reading them one at a time counts them.
+            let _ = (&*asked).read(&mut [0]);
+            asks += 1;
+        }
+        if ready[0] {
+            let _ = (&*came).read(&mut [0; 64]);
+        }
+        let left = until.saturating_duration_since(std::time::Instant::now());
+        if asks >= 2 || left.is_zero() {
+            return;
+        }
+        ready = wait_for([came, asked], Some(left));
+    }
+}
+
+/// Waits until one of them can be read, or the time is over; which can.
+pub fn wait_for(streams: [&UnixStream; 2], at_most: Option<Duration>) -> [bool; 2] {
+    use std::os::fd::AsRawFd;
+    let mut polled = streams.map(|stream| libc::pollfd { fd: stream.as_raw_fd(), events: libc::POLLIN, revents: 0 });
+    let millis = at_most.map_or(-1, |time| i32::try_from(time.as_millis()).unwrap_or(i32::MAX).saturating_add(1));
+    // SAFETY: the array lives until the call is over, and its length is passed.
+    let ready = unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, millis) };
+    polled.map(|polled| ready > 0 && polled.revents != 0)
 }

@@ -2,7 +2,7 @@
 //!
 //! What it does not do: check that options of a generator belong to it; `trace::generate` does.
 
-use super::values::{address, content, positive, request_count, scale, share, tag};
+use super::values::{END_TIMEOUT, address, content, end_timeout, positive, request_count, scale, share, tag};
 use crate::size;
 use clap::{Args, Subcommand, ValueEnum};
 use larder_serve::nbd::ServeAddress;
@@ -297,6 +297,9 @@ pub struct RecordArgs {
     /// Name of the export
     #[arg(long, value_name = "NAME", default_value = "")]
     pub export: String,
+    /// How long the end may take, before it is cut off
+    #[arg(long, value_name = "SECONDS", default_value = END_TIMEOUT, value_parser = end_timeout())]
+    pub end_timeout: u32,
 }
 
 /// A format that can be written.

@@ -44,6 +44,14 @@ pub(super) fn address(text: &str) -> Result<ServeAddress, String> {
     text.parse().map_err(|_| "write unix:PATH or tcp:HOST:PORT".to_owned())
 }
 
+/// How long the end of a server may take where nothing else was said, in seconds.
+pub(super) const END_TIMEOUT: &str = "60";
+
+/// A time in seconds for the end of a server: a day at most.
+pub(super) fn end_timeout() -> clap::builder::RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(1..=86_400)
+}
+
 /// Shortest limit of requests, as the NBD protocol recommends no client to need more.
 const REQUEST_MAX_MIN: u64 = 64 << 10;
 

@@ -14,7 +14,10 @@ use crate::{
     error::{Failure, Outcome, system_reason},
     output,
     size::{count, human},
-    trace::watch::Watch,
+    trace::{
+        out::{forget, remember},
+        watch::Watch,
+    },
     volume::{open_origin_device, shown},
 };
 use larder_device::{BlockDevice, IoBuf, IoError, WriteFlags, ZeroFlags, driver::block_on};
@@ -51,11 +54,12 @@ pub fn run(args: &BenchPrepareArgs) -> Outcome {
     // (2)
     let made = make_file(&args.origin, wanted.end)?;
     let result = prepare(args, &wanted, &watch);
-    if result.is_err()
-        && let Some(path) = made
-    {
-        // The failure itself is what is told.
-        let _ = std::fs::remove_file(path);
+    if let Some(path) = made {
+        if result.is_err() {
+            // The failure itself is what is told.
+            let _ = std::fs::remove_file(path);
+        }
+        forget(path);
     }
     result?;
     let bytes: u64 = wanted.blocks.iter().map(|(_, len, _)| len).sum();
@@ -85,6 +89,7 @@ fn make_file(origin: &str, end: u64) -> Outcome<Option<&Path>> {
     let failed =
         |error: std::io::Error| Failure::failed(format_args!("{origin} cannot be made: {}", system_reason(&error)));
     let file = OpenOptions::new().write(true).create_new(true).open(path).map_err(failed)?;
+    remember(path);
     file.set_len(bytes).map_err(|error| {
         let _ = std::fs::remove_file(path);
         Failure::failed(format_args!("{origin} cannot be made {} large: {}", human(bytes), system_reason(&error)))

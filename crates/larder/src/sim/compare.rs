@@ -35,8 +35,8 @@ use super::{
 pub fn run(args: &CompareArgs) -> Outcome {
     check_metric(&args.drive, args.output.metric)?;
     time::check(&args.time, Some(args.output.metric))?;
-    let outputs = Outputs::of(&args.output)?;
     let watch = Watch::new()?;
+    let outputs = Outputs::of(&args.output)?;
     let rows = replay(args, &watch);
     watch.finish();
     let rows = rows?;

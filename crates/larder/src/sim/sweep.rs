@@ -48,8 +48,8 @@ const HEAD_BYTES: u64 = 1 << 20;
 pub fn run(args: &SweepArgs) -> Outcome {
     check_metric(&args.drive, args.report.metric)?;
     time::check(&args.time, Some(args.report.metric))?;
-    let outputs = Outputs::of(&args.report)?;
     let watch = Watch::new()?;
+    let outputs = Outputs::of(&args.report)?;
     let rows = replay(args, &watch);
     watch.finish();
     let rows = rows?;

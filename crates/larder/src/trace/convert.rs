@@ -30,9 +30,9 @@ type Records = Box<dyn Iterator<Item = TraceResult<Record>>>;
 /// # Errors
 /// One sentence; then nothing was written.
 pub fn run(args: &ConvertArgs) -> Outcome {
+    let watch = Watch::new()?;
     let out = OutFile::of(&args.output)?;
     let path = out.path().to_owned();
-    let watch = Watch::new()?;
     let explain = |error: &TraceError| explain(error, args, &path);
     let written = match records(args, &watch) {
         Ok(records) => out::write(part(records, args.from, args.limit), args.to, out, explain),

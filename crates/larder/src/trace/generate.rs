@@ -92,8 +92,8 @@ pub fn run(args: &GenerateArgs) -> Outcome {
     if args.shape.grid {
         return grid(args, path);
     }
-    let out = OutFile::create(path, args.force)?;
     let watch = Watch::new()?;
+    let out = OutFile::create(path, args.force)?;
     let records = match (kind, profile) {
         (Some(kind), _) => records(kind, args, &watch),
         (None, Some(profile)) => of_profile(profile, args),

@@ -16,6 +16,7 @@ use larder_trace::{
     AustereWriter, ContentWriter, CsvWriter, OracleGeneralWriter, Provenance, Record, TraceError, TraceResult, Written,
     convert,
 };
+use parking_lot::Mutex;
 use serde::Serialize;
 use std::{
     fs::{self, File},
@@ -25,6 +26,17 @@ use std::{
 };
 
 use super::{provenance_name, provenance_words};
+
+/// Files that are not whole yet, by their temporary names.
+static PARTS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+/// Removes every file that is not whole yet, for a process that ends at once.
+pub fn remove_parts() {
+    for part in PARTS.lock().iter() {
+        // One that took its name meanwhile is not there any more.
+        let _ = fs::remove_file(part);
+    }
+}
 
 /// A file that is not whole yet.
 pub struct OutFile {
@@ -54,8 +66,13 @@ impl OutFile {
         let mut part = name.to_owned();
         part.push(format!(".part-{}", std::process::id()));
         let part = path.with_file_name(part);
+        // Known before it is there: a signal may come in between.
+        remember(&part);
         let file = File::options().read(true).write(true).create_new(true).open(&part);
-        let file = Arc::new(file.map_err(|error| refused(path, "made", &error))?);
+        let file = Arc::new(file.map_err(|error| {
+            forget(&part);
+            refused(path, "made", &error)
+        })?);
         Ok(OutFile { path: path.to_owned(), part, file, force, is_done: false })
     }
 
@@ -111,7 +128,18 @@ impl Drop for OutFile {
             // Nothing can be done about a file that cannot be removed.
             let _ = fs::remove_file(&self.part);
         }
+        forget(&self.part);
     }
+}
+
+/// A file is begun that [`remove_parts`] shall remove, until [`forget`] is told otherwise.
+pub fn remember(part: &Path) {
+    PARTS.lock().push(part.to_owned());
+}
+
+/// It is removed, or whole.
+pub fn forget(part: &Path) {
+    PARTS.lock().retain(|other| other != part);
 }
 
 fn exists(path: &Path) -> Failure {

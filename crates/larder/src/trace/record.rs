@@ -1,8 +1,9 @@
 //! `larder trace record`: serves an origin over NBD, and writes down what passes, until a signal ends it.
 //!
 //! In order: (1) the origin is opened, alone, and the trace is made under a temporary name; (2) addresses are taken; (3)
-//! clients are let in, and `ready: URI` is printed; (4) a signal; (5) requests finish, the origin is flushed, the trace is
-//! ended and takes its name. A second signal ends the process at once, and leaves the temporary file.
+//! clients are let in, and `ready: URI` is printed; (4) a signal; (5) requests finish, the trace is ended and takes its name,
+//! whatever the origin does; (6) the origin is flushed. A second signal ends the process at once, and leaves the temporary
+//! file.
 //!
 //! Invariants: standard output carries the `ready` line alone. Serving does not depend on the trace: where that cannot be
 //! written, requests pass, and the exit code is 1.
@@ -10,16 +11,19 @@
 //! What it does not do: cache.
 
 use crate::{
+    account::Account,
     args::RecordArgs,
+    ending::Ending,
     error::{Failure, Outcome},
     output,
-    serve::{bind, serve_until_signal, server_options},
-    signals::Signals,
+    serve::{Alone, bind},
     size::count,
+    unanswered::Unanswered,
     volume::{open_origin_device, shown, start_runtime},
 };
-use larder_device::{Runtime, driver::block_on};
-use std::{path::PathBuf, sync::Arc};
+use larder_device::Runtime;
+use larder_serve::nbd::ServerOptions;
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use super::{log::TraceLog, out::OutFile, recorder::Recorder};
 
@@ -28,7 +32,7 @@ use super::{log::TraceLog, out::OutFile, recorder::Recorder};
 /// # Errors
 /// One sentence.
 pub fn run(args: &RecordArgs) -> Outcome {
-    let signals = Signals::register()?;
+    let ending = Ending::listen(Duration::from_secs(args.end_timeout.into()), false)?;
     let origin = open_origin_device(&args.origin)?;
     let is_origin = |path: PathBuf| path.to_str() == Some(shown(&origin.canonical_uri));
     if args.output.output.canonicalize().is_ok_and(is_origin) {
@@ -41,15 +45,13 @@ pub fn run(args: &RecordArgs) -> Outcome {
     let path = out.path().to_owned();
     let runtime = start_runtime(None)?;
     let log = Arc::new(TraceLog::begin(out, &args.tag)?);
-    let device = origin.device;
+    let device = Arc::new(Unanswered::new(origin.device));
+    let account = Account::of(None, (&origin.canonical_uri, device.clone()));
     let recorder = Recorder::new(device.clone(), runtime.clone() as Arc<dyn Runtime>, log.clone(), args.chunk);
-    let servers = bind(&args.nbd, server_options(), &args.export, Arc::new(recorder))?;
+    let servers = bind(&args.nbd, ServerOptions::default(), &args.export, Arc::new(recorder))?;
     output::note(&format!("recording {} in {}", shown(&origin.canonical_uri), path.display()));
-    let served = serve_until_signal(&servers, &args.export, &signals, "then the trace is ended");
-    let flushed = block_on(device.flush());
-    drop(servers);
-    drop(device);
-    runtime.shutdown();
+    let alone = Alone { servers: &servers, name: &args.export, ending: &ending, account: &account };
+    let served = alone.serve("then the trace is ended", None);
     let recorded = log.finish();
     if let Ok(recorded) = &recorded {
         output::note(&format!(
@@ -63,6 +65,10 @@ pub fn run(args: &RecordArgs) -> Outcome {
             output::note(&format!("note: {blocks} blocks have no fingerprint, for they could not be read back whole"));
         }
     }
+    let flushed = alone.flush(&*device);
+    drop(servers);
+    drop(device);
+    runtime.shutdown();
     flushed
         .map_err(|error| Failure::failed(format_args!("the origin {} is not flushed: {error}", shown(&args.origin))))?;
     recorded?;

@@ -1,10 +1,11 @@
-//! Records on their way: a bar on a terminal, an end at SIGINT or SIGTERM, and what was wrong with lines passed over.
+//! Records on their way: a bar on a terminal, an end at a signal, and what was wrong with lines passed over.
 //!
 //! Invariants: all of it costs a look every few thousand records. The first signal ends the stream with an error, so that
 //! files are cleaned up; a second one ends the process.
 //!
 //! What it does not do: change records.
 
+use super::out::remove_parts;
 use crate::{error::Outcome, output, signals, size::count};
 use indicatif::{ProgressBar, ProgressStyle};
 use larder_trace::{Position, Record, TraceError, TraceErrorKind, TraceReader, TraceResult};
@@ -34,13 +35,13 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Looks. From here on a signal ends streams.
+    /// Looks. From here on a signal ends streams: made before any file is.
     ///
     /// # Errors
     /// A sentence.
     pub fn new() -> Outcome<Watch> {
         let bar = std::io::stderr().is_terminal().then(ProgressBar::no_length);
-        let is_ending = signals::flag()?;
+        let is_ending = signals::flag(remove_parts)?;
         Ok(Watch {
             bar,
             is_ending,

@@ -43,6 +43,8 @@ const SUITES: &[Suite] = &[
     suite("larder-core", "decisions", "restarts::"),
     suite("larder-engine", "engine", "crash_sweep::"),
     suite("larder", "program", "degraded::"),
+    suite("larder", "program", "signals::"),
+    suite("larder", "program", "ends::"),
 ];
 /// Lines of the contract.
 const LINES: u64 = 11;

@@ -11,6 +11,7 @@
 
 pub mod image;
 pub mod lab;
+pub mod nbdkit;
 pub mod wire;
 
 use larder_engine::designs::EngineDesign;
@@ -230,10 +231,14 @@ impl Background {
         self.0.0.as_mut().is_none_or(|child| child.try_wait().expect("a child of ours").is_some())
     }
 
+    /// Its process.
+    pub fn id(&self) -> u32 {
+        self.0.0.as_ref().expect("it has begun").id()
+    }
+
     /// Sends it a signal.
     pub fn signal(&self, name: &str) {
-        let child = self.0.0.as_ref().expect("it has begun");
-        run(Command::new("kill").args([&format!("-{name}"), &child.id().to_string()]));
+        run(Command::new("kill").args([&format!("-{name}"), &self.id().to_string()]));
     }
 
     /// Waits for its end, which must come soon: exit code and both streams.
@@ -311,6 +316,11 @@ impl Volume {
             run(create.args(["--size", &flash_bytes.to_string()]));
         }
         volume
+    }
+
+    /// The cache that is on a flash already.
+    pub fn made(scratch: &Scratch, name: &str, flash: PathBuf, origin: &Path) -> Self {
+        Self { flash, ..Self::bare(scratch, name, origin) }
     }
 
     /// A file that is served as it is, without a cache.
@@ -494,8 +504,25 @@ impl Server {
 
     /// SIGTERM, and no wait for what comes of it.
     pub fn ask_to_end(&self) {
-        let child = self.child.0.as_ref().expect("it runs");
-        run(Command::new("kill").args(["-TERM", &child.id().to_string()]));
+        self.signal("TERM");
+    }
+
+    /// Its process.
+    pub fn id(&self) -> u32 {
+        self.child.0.as_ref().expect("it runs").id()
+    }
+
+    /// Sends it a signal, by name or number.
+    pub fn signal(&self, name: &str) {
+        run(Command::new("kill").args([&format!("-{name}"), &self.id().to_string()]));
+    }
+
+    /// How it ended, if it does in this time, and what it wrote to its error stream.
+    pub fn ended(mut self, at_most: Duration) -> (ExitStatus, String) {
+        let child = self.child.0.as_mut().expect("it runs");
+        let status = wait(child, at_most).unwrap_or_else(|| panic!("it does not end\n{}", self.complaints()));
+        self.child.0 = None;
+        (status, self.complaints())
     }
 
     /// SIGKILL, as a crash of the process.

@@ -89,6 +89,12 @@ impl Wire {
 
     /// One request and its whole reply. A closed connection panics.
     pub fn request(&mut self, kind: u16, flags: u16, offset: u64, bytes: u32, data: &[u8]) -> Result<Vec<u8>, Refusal> {
+        self.begin(kind, flags, offset, bytes, data);
+        self.reply(kind, offset, bytes as usize)
+    }
+
+    /// Sends a request, and waits for no reply.
+    pub fn begin(&mut self, kind: u16, flags: u16, offset: u64, bytes: u32, data: &[u8]) {
         self.cookie += 1;
         let mut head = Vec::with_capacity(28 + data.len());
         head.extend_from_slice(&REQUEST_MAGIC.to_be_bytes());
@@ -99,7 +105,11 @@ impl Wire {
         head.extend_from_slice(&bytes.to_be_bytes());
         head.extend_from_slice(data);
         self.send(&head);
-        self.reply(kind, offset, bytes as usize)
+    }
+
+    /// The reply to a read that was begun last.
+    pub fn answer(&mut self, offset: u64, bytes: usize) -> Result<Vec<u8>, Refusal> {
+        self.reply(READ, offset, bytes)
     }
 
     fn reply(&mut self, kind: u16, offset: u64, bytes: usize) -> Result<Vec<u8>, Refusal> {

@@ -1,0 +1,261 @@
+//! The end of a server: one deadline for all of it, from the signal to the end of the process.
+//!
+//! Role: a thread waits for signals, whatever the rest does. From the first that ends the server it keeps the time. What is
+//! not over when that has passed is cut off: the process ends, and says what hung and what that means for data.
+//!
+//! Invariants: the deadline covers the whole end, also exits of threads and of the process, and an opening that a signal
+//! interrupts. Time in which the process is stopped does not count. Saying why never takes longer than [`SAYING_MAX`].
+//!
+//! What it does not do: end anything in order; who serves does, and asks how much time is left.
+
+use crate::{
+    error::{EXIT_FAILED, Failure, Outcome, system_reason},
+    signals::{self, Arrivals},
+};
+use parking_lot::{Condvar, Mutex};
+use std::{
+    io::Read,
+    os::unix::net::UnixStream,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+/// A step in which the time is counted down. Whatever a step takes counts as [`STEP_COUNTS_MAX`] at most.
+const STEP: Duration = Duration::from_millis(50);
+/// More than that, and the process was stopped meanwhile.
+const STEP_COUNTS_MAX: Duration = Duration::from_millis(500);
+/// How long the last sentence may take to be written: a terminal or pipe may take nothing any more.
+const SAYING_MAX: Duration = Duration::from_millis(500);
+/// Of the deadline, what requests may take: the rest is for what makes data durable.
+const REQUESTS_SHARE: (u32, u32) = (3, 4);
+/// Of the deadline, what connections that were cut may take, at most.
+const CUT_SHARE: u32 = 20;
+/// And how long that is, at most.
+const CUT_MAX: Duration = Duration::from_secs(1);
+
+/// What is to be done next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Read the option file again.
+    Reload,
+    /// End in order.
+    End,
+}
+
+/// Says, in a few words, what hangs and what that means for data.
+pub type Account = Box<dyn Fn() -> String + Send>;
+
+/// The end of this process, that may have begun.
+#[derive(Clone)]
+pub struct Ending(Arc<Shared>);
+
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+    wake: UnixStream,
+}
+
+struct State {
+    reload: bool,
+    is_ending: bool,
+    /// For the whole end.
+    timeout: Duration,
+    /// Of that.
+    left: Duration,
+    /// What is under way, after "while".
+    stage: &'static str,
+    account: Option<Account>,
+}
+
+impl Ending {
+    /// Begins to listen for signals. An end may take `timeout`; with `reloads`, SIGHUP does not begin one.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub fn listen(timeout: Duration, reloads: bool) -> Outcome<Ending> {
+        let arrivals = signals::arrivals(reloads)?;
+        let wake = another(&arrivals.wake)?;
+        let state = State {
+            reload: false,
+            is_ending: false,
+            timeout,
+            left: timeout,
+            stage: "the server was beginning",
+            account: None,
+        };
+        let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new(), wake });
+        let ending = Ending(shared.clone());
+        let thread = std::thread::Builder::new().name("signals".into()).spawn(move || shared.keep_time(&arrivals));
+        thread.map_err(|error| Failure::failed(format_args!("the system refuses to start threads: {error}")))?;
+        Ok(ending)
+    }
+
+    /// Writing to it is as good as a signal.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub fn waker(&self) -> Outcome<UnixStream> {
+        another(&self.0.wake)
+    }
+
+    /// Waits for the next event. The end comes again and again.
+    pub fn next(&self) -> Event {
+        let mut state = self.0.state.lock();
+        loop {
+            if state.is_ending {
+                return Event::End;
+            }
+            if std::mem::take(&mut state.reload) {
+                return Event::Reload;
+            }
+            self.0.changed.wait(&mut state);
+        }
+    }
+
+    /// Whether the end has begun.
+    pub fn has_begun(&self) -> bool {
+        self.0.state.lock().is_ending
+    }
+
+    /// Begins the end, where no signal has.
+    pub fn begin(&self) {
+        let mut state = self.0.state.lock();
+        state.begin();
+        self.0.changed.notify_all();
+        drop(state);
+        // The thread that keeps the time may be waiting for a signal.
+        let _ = std::io::Write::write(&mut &self.0.wake, &[0]);
+    }
+
+    /// How long a whole end may take.
+    pub fn timeout(&self) -> Duration {
+        self.0.state.lock().timeout
+    }
+
+    /// Changes that, for an end that has not begun.
+    pub fn set_timeout(&self, timeout: Duration) {
+        let mut state = self.0.state.lock();
+        if !state.is_ending {
+            (state.timeout, state.left) = (timeout, timeout);
+        }
+    }
+
+    /// What is left of the deadline.
+    pub fn left(&self) -> Duration {
+        self.0.state.lock().left
+    }
+
+    /// Until how much is left requests may go on.
+    fn reserve(&self) -> Duration {
+        let timeout = self.timeout();
+        timeout - timeout * REQUESTS_SHARE.0 / REQUESTS_SHARE.1
+    }
+
+    /// How long requests may take of this deadline.
+    pub fn requests_max(&self) -> Duration {
+        self.timeout() - self.reserve()
+    }
+
+    /// How long connections that were cut may take.
+    pub fn cut_max(&self) -> Duration {
+        (self.timeout() / CUT_SHARE).min(CUT_MAX)
+    }
+
+    /// Asks `is_over` again and again, which may wait for the time that it is given, until it is or the time of requests has
+    /// passed; whether it is.
+    pub fn await_requests(&self, mut is_over: impl FnMut(Duration) -> bool) -> bool {
+        let reserve = self.reserve();
+        loop {
+            let left = self.left().saturating_sub(reserve);
+            // In steps: the time that a stopped process loses is not counted.
+            if is_over(left.min(STEP)) {
+                return true;
+            }
+            if left.is_zero() {
+                return false;
+            }
+        }
+    }
+
+    /// Says what is under way from here on: what stands after "while" where the end is cut off.
+    pub fn now(&self, stage: &'static str) {
+        self.0.state.lock().stage = stage;
+    }
+
+    /// Says who tells what hangs. It must not wait for anything.
+    pub fn set_account(&self, account: Account) {
+        self.0.state.lock().account = Some(account);
+    }
+}
+
+impl State {
+    fn begin(&mut self) {
+        if !self.is_ending {
+            self.is_ending = true;
+            self.left = self.timeout;
+        }
+    }
+}
+
+impl Shared {
+    /// The thread's work, as long as the process lives.
+    fn keep_time(&self, Arrivals { end, reload, .. }: &Arrivals) {
+        let mut before = Instant::now();
+        loop {
+            let is_ending = self.state.lock().is_ending;
+            let [ends, reloads] = signals::wait_for([end, reload], is_ending.then_some(STEP));
+            for (came, mut stream) in [(ends, end), (reloads, reload)] {
+                // Emptied: many signals are one.
+                while came && matches!(stream.read(&mut [0; 64]), Ok(1..)) {}
+            }
+            let took = before.elapsed().min(STEP_COUNTS_MAX);
+            before = Instant::now();
+            let mut state = self.state.lock();
+            if state.is_ending && is_ending {
+                state.left = state.left.saturating_sub(took);
+            }
+            if ends {
+                state.begin();
+            }
+            state.reload |= reloads;
+            if ends || reloads {
+                self.changed.notify_all();
+            }
+            if state.is_ending && state.left.is_zero() {
+                cut_off(&state);
+            }
+        }
+    }
+}
+
+fn another(stream: &UnixStream) -> Outcome<UnixStream> {
+    stream
+        .try_clone()
+        .map_err(|error| Failure::failed(format_args!("no more file descriptors: {}", system_reason(&error))))
+}
+
+/// Ends the process, which did not end in time.
+fn cut_off(state: &State) -> ! {
+    let mut sentence =
+        format!("larder: the end was cut off after {} s, while {}", state.timeout.as_secs_f64(), state.stage);
+    if let Some(account) = &state.account {
+        sentence += &format!(": {}", account());
+    }
+    sentence.push('\n');
+    say(sentence);
+    // SAFETY: a plain call. Nothing is run at this exit that could wait for a device.
+    unsafe { libc::_exit(EXIT_FAILED.into()) }
+}
+
+/// Writes to standard error, past locks that a thread may hold which waits there, and not for long.
+fn say(sentence: String) {
+    let (said, is_said) = std::sync::mpsc::channel();
+    let write = move || {
+        // SAFETY: the pointer and length are those of a live string. An error leaves nobody to tell.
+        unsafe { libc::write(libc::STDERR_FILENO, sentence.as_ptr().cast(), sentence.len()) };
+        let _ = said.send(());
+    };
+    if std::thread::Builder::new().spawn(write).is_ok() {
+        let _ = is_said.recv_timeout(SAYING_MAX);
+    }
+}

@@ -1,0 +1,341 @@
+//! The end of a server has one deadline, whichever parts hang: origin, flash, clients, or whoever reads its words. What was
+//! acknowledged and made durable before is there afterwards, and a sentence says what hung and what that means.
+//!
+//! Devices hang because their server is stopped. Deadlines are seconds, and bounds generous: what is shown is that waits
+//! do not add up, and that none repeats.
+
+use crate::support::{
+    FuseFile, MIB, Scratch, Server, Volume, begin, have_mounts, have_tools, larder,
+    nbdkit::Nbdkit,
+    run, say,
+    wire::{READ, WRITE, Wire},
+};
+use std::{
+    io::{PipeWriter, Read, Write},
+    os::{fd::AsRawFd, unix::process::ExitStatusExt},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+/// The deadline of these ends, in seconds.
+const DEADLINE: u64 = 2;
+/// An end that kept it, on a machine that does other things beside.
+const KEPT: Duration = Duration::from_secs(DEADLINE + 6);
+const CHUNK: usize = 8192;
+
+/// A cache before an origin that can hang.
+struct Hanging {
+    scratch: Scratch,
+    origin: Nbdkit,
+    flash: PathBuf,
+}
+
+impl Hanging {
+    fn create(name: &str, options: &[&str]) -> Self {
+        let scratch = Scratch::new(name);
+        let file = scratch.file("origin", 16 * MIB);
+        let (origin, flash) = (Nbdkit::over(&scratch, "nbdkit", &file, &[], &[]), scratch.path("flash"));
+        let mut create = larder(["create", "--size", "32M", "--origin", &origin.uri(), "--flash"]);
+        run(create.arg(&flash).args(options));
+        Self { scratch, origin, flash }
+    }
+
+    fn serve(&self, options: &[&str]) -> Server {
+        let (one, other) = (self.socket("one"), self.socket("other"));
+        let mut serve = larder(["serve", "--flash"]);
+        serve.arg(&self.flash).args(["--end-timeout", &DEADLINE.to_string()]).args(options);
+        for socket in [one, other] {
+            serve.args(["--nbd", &format!("unix:{}", socket.display())]);
+        }
+        Volume::bare(&self.scratch, "one", Path::new("")).serve_as(&mut serve)
+    }
+
+    fn socket(&self, name: &str) -> PathBuf {
+        self.scratch.path(&format!("{name}.sock"))
+    }
+
+    /// A client of one of the two addresses.
+    fn client(&self, name: &str) -> Wire {
+        Wire::connect(&self.socket(name))
+    }
+}
+
+/// Content of chunk `n`.
+fn chunk(n: u64) -> Vec<u8> {
+    (0..CHUNK as u64).map(|at| (n * 31 + at * 7 + at / 251) as u8).collect()
+}
+
+/// Sends SIGTERM, and sees that the end keeps its deadline: with which exit code, and in which words.
+fn ends(server: Server) -> (Option<i32>, String) {
+    server.signal("TERM");
+    let began = Instant::now();
+    let (status, said) = server.ended(KEPT * 4);
+    assert!(began.elapsed() < KEPT, "it took {:?}: {said}", began.elapsed());
+    (status.code(), said)
+}
+
+#[test]
+fn two_addresses_with_requests_in_an_origin_that_hangs_share_one_deadline() {
+    if !have_tools("ends", &["nbdkit"]) {
+        return;
+    }
+    let cache = Hanging::create("ends-reads", &[]);
+    let server = cache.serve(&[]);
+    let (mut one, mut other) = (cache.client("one"), cache.client("other"));
+    for n in 0..100 {
+        one.write(n * CHUNK as u64, &chunk(n));
+    }
+    cache.origin.hang();
+    let miss = 8 * MIB;
+    for n in 0..20 {
+        // Beside what is asked for, the next chunks are read ahead.
+        other.begin(READ, 0, miss + n * CHUNK as u64, CHUNK as u32, &[]);
+    }
+    one.begin(READ, 0, miss, CHUNK as u32, &[]);
+    std::thread::sleep(Duration::from_millis(200));
+    let (code, said) = ends(server);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("some requests did not finish and were cut off after 1.5 s: the origin nbd+unix:"), "{said}");
+    assert!(said.contains("has not answered a read for"), "{said}");
+    assert!(said.contains("what clients were told is written is durable on the flash"), "{said}");
+    cache.origin.go_on();
+    let server = cache.serve(&[]);
+    let mut client = cache.client("one");
+    for n in 0..100 {
+        assert_eq!(client.read(n * CHUNK as u64, CHUNK), chunk(n), "chunk {n}");
+    }
+    drop(client);
+    assert_eq!(ends(server).0, Some(0));
+}
+
+#[test]
+fn what_is_written_through_to_an_origin_that_hangs_may_be_lost_and_that_is_said() {
+    if !have_tools("ends", &["nbdkit"]) {
+        return;
+    }
+    let cache = Hanging::create("ends-writes", &["--mode", "write-through"]);
+    let server = cache.serve(&[]);
+    let mut client = cache.client("one");
+    client.write(0, &chunk(1));
+    client.flush();
+    client.write(CHUNK as u64, &chunk(2));
+    cache.origin.hang();
+    client.begin(WRITE, 0, 2 * CHUNK as u64, CHUNK as u32, &chunk(3));
+    let (code, said) = ends(server);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("the end was cut off after 2 s, while "), "{said}");
+    assert!(said.contains("has not answered a"), "{said}");
+    assert!(said.contains("what clients flushed is kept, and what they wrote since then may be lost"), "{said}");
+    cache.origin.go_on();
+    let server = cache.serve(&[]);
+    assert_eq!(cache.client("one").read(0, CHUNK), chunk(1));
+    assert_eq!(ends(server).0, Some(0));
+}
+
+#[test]
+fn a_destage_into_an_origin_that_hangs_keeps_no_end_from_ending() {
+    if !have_tools("ends", &["nbdkit"]) {
+        return;
+    }
+    let cache = Hanging::create("ends-destage", &[]);
+    let server = cache.serve(&["--dirty-low", "0", "--destage-rate", "0"]);
+    let mut client = cache.client("one");
+    cache.origin.hang();
+    for n in 0..100 {
+        client.write(n * CHUNK as u64, &chunk(n));
+    }
+    std::thread::sleep(Duration::from_millis(300));
+    let (code, said) = ends(server);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("while the cache was being closed: the origin nbd+unix:"), "{said}");
+    assert!(said.contains("durable on the flash"), "{said}");
+    cache.origin.go_on();
+    let server = cache.serve(&[]);
+    let mut client = cache.client("one");
+    for n in 0..100 {
+        assert_eq!(client.read(n * CHUNK as u64, CHUNK), chunk(n), "chunk {n}");
+    }
+    drop(client);
+    assert_eq!(ends(server).0, Some(0));
+}
+
+#[test]
+fn an_origin_alone_and_a_recording_end_as_well() {
+    if !have_tools("ends", &["nbdkit"]) {
+        return;
+    }
+    let scratch = Scratch::new("ends-alone");
+    let file = scratch.file("origin", 16 * MIB);
+    let (trace, deadline) = (scratch.path("trace"), DEADLINE.to_string());
+    for recorded in [false, true] {
+        let origin = Nbdkit::over(&scratch, &format!("nbdkit-{recorded}"), &file, &[], &[]);
+        let volume = Volume::bare(&scratch, "alone", &file);
+        let address = format!("unix:{}", volume.socket().display());
+        let mut serve = match recorded {
+            false => larder(["serve", "--no-cache"]),
+            true => larder(["trace", "record"]),
+        };
+        serve.args(["--end-timeout", &deadline, "--origin", &origin.uri(), "--nbd", &address]);
+        if recorded {
+            serve.arg("-o").arg(&trace);
+        }
+        let server = volume.serve_as(&mut serve);
+        let mut client = Wire::connect(volume.socket());
+        client.write(0, &chunk(1));
+        origin.hang();
+        client.begin(READ, 0, 0, CHUNK as u32, &[]);
+        let (code, said) = ends(server);
+        assert_eq!(code, Some(1), "{said}");
+        assert!(said.contains("while the origin was being flushed: the origin nbd+unix:"), "{said}");
+        assert!(said.contains("what they wrote since then may be lost"), "{said}");
+    }
+    let said = run(larder(["trace", "info", "--json"]).arg(&trace));
+    let said: serde_json::Value = serde_json::from_str(&said).expect("JSON");
+    assert_eq!(said["requests"], 1, "what was answered is recorded: {said}");
+}
+
+#[test]
+fn a_flash_that_hangs_is_named() {
+    if !have_tools("ends", &["nbdkit", "nbdfuse"]) || !have_mounts("ends") {
+        return;
+    }
+    let scratch = Scratch::new("ends-flash");
+    let (file, origin) = (scratch.file("flash", 32 * MIB), scratch.file("origin", 16 * MIB));
+    let below = Nbdkit::over(&scratch, "nbdkit", &file, &[], &[]);
+    let flash = FuseFile::mount(&scratch, "fuse", &below.uri());
+    run(larder(["create", "--flash"]).arg(flash.file()).arg("--origin").arg(&origin));
+    let volume = Volume::made(&scratch, "volume", flash.file(), &origin);
+    let server = volume.serve_with(&["--end-timeout", &DEADLINE.to_string()]);
+    let mut client = Wire::connect(volume.socket());
+    client.write(0, &chunk(1));
+    client.flush();
+    client.write(CHUNK as u64, &chunk(2));
+    below.hang();
+    server.signal("TERM");
+    let began = Instant::now();
+    // The kernel keeps a process until its requests are over; what can be done before is to say so.
+    while !server.complaints().contains("cut off") {
+        assert!(began.elapsed() < KEPT, "{}", server.complaints());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let stays = Path::new(&format!("/proc/{}/task", server.id())).exists();
+    below.go_on();
+    let (status, said) = server.ended(KEPT);
+    say(&format!("ends: a process with requests in a FUSE file that hangs {}", if stays { "stays" } else { "goes" }));
+    assert_eq!(status.code(), Some(1), "{said}");
+    assert!(said.contains("while what clients wrote was being flushed: the flash "), "{said}");
+    assert!(said.contains("what they wrote since then may be lost"), "{said}");
+    let server = volume.serve();
+    assert_eq!(Wire::connect(volume.socket()).read(0, CHUNK), chunk(1));
+    server.stop();
+}
+
+#[test]
+fn an_opening_that_hangs_is_cut_off_too() {
+    if !have_tools("ends", &["nbdkit"]) {
+        return;
+    }
+    let cache = Hanging::create("ends-opening", &[]);
+    cache.origin.hang();
+    let mut serve = larder(["serve", "--end-timeout", "1", "--flash"]);
+    serve.arg(&cache.flash).args(["--nbd", &format!("unix:{}", cache.socket("one").display())]);
+    let running = begin(&mut serve);
+    std::thread::sleep(Duration::from_millis(500));
+    let began = Instant::now();
+    running.signal("TERM");
+    let out = running.ends("the opening");
+    assert!(began.elapsed() < KEPT, "it took {:?}", began.elapsed());
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(1), "{said}");
+    assert!(said.contains("the end was cut off after 1 s, while the server was beginning"), "{said}");
+}
+
+#[test]
+fn a_second_signal_ends_an_end_at_once_but_not_a_hangup() {
+    if !have_tools("ends", &["nbdkit"]) {
+        return;
+    }
+    let cache = Hanging::create("ends-second", &[]);
+    let mut server = cache.serve(&[]);
+    let mut client = cache.client("one");
+    client.write(0, &chunk(1));
+    cache.origin.hang();
+    client.begin(READ, 0, 8 * MIB, CHUNK as u32, &[]);
+    // It has come by then.
+    std::thread::sleep(Duration::from_millis(200));
+    for signal in ["HUP", "TERM", "HUP", "XCPU", "PWR"] {
+        server.signal(signal);
+    }
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(server.alive(), "{}", server.complaints());
+    let began = Instant::now();
+    server.signal("INT");
+    let (status, said) = server.ended(KEPT);
+    assert!(began.elapsed() < Duration::from_secs(DEADLINE), "{:?}", began.elapsed());
+    assert_eq!((status.code(), status.signal()), (Some(1), None), "{said}");
+    assert!(!said.contains("cut off"), "{said}");
+}
+
+/// A low rate is a pause between batches: an end does not wait for it.
+#[test]
+fn a_destage_rate_of_nearly_nothing_keeps_no_end_from_ending() {
+    let scratch = Scratch::new("ends-rate");
+    let volume = Volume::create(&scratch, 32 * MIB, 16 * MIB, &[]);
+    let server = volume.serve_with(&["--destage-rate", "1", "--dirty-low", "0"]);
+    let mut client = Wire::connect(volume.socket());
+    for n in 0..200 {
+        client.write(n * CHUNK as u64, &chunk(n));
+    }
+    drop(client);
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(volume.number("destaged_chunks") > 0, "it has begun");
+    let began = Instant::now();
+    server.stop();
+    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+}
+
+/// Writes into a pipe until nothing more fits.
+fn fill(mut writer: &PipeWriter) {
+    let takes_more = || {
+        let mut polled = libc::pollfd { fd: writer.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
+        // SAFETY: one entry, which outlives the call.
+        unsafe { libc::poll(&raw mut polled, 1, 0) == 1 }
+    };
+    while takes_more() {
+        writer.write_all(&[b'.'; 4096]).expect("a reader");
+    }
+}
+
+/// Nobody reads what it says: neither pipe, full or closed, keeps an end from what it has to write.
+#[test]
+fn an_end_does_not_wait_for_readers_of_its_words() {
+    let scratch = Scratch::new("ends-words");
+    let volume = Volume::create(&scratch, 32 * MIB, 16 * MIB, &[]);
+    for closed in [false, true] {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        let mut reader = Some(reader);
+        let mut serve = volume.serve_command(&["--end-timeout", "30"]);
+        serve.stdout(Stdio::piped()).stderr(writer.try_clone().expect("a descriptor"));
+        let mut child = serve.spawn().expect("larder");
+        let mut first = [0; 6];
+        child.stdout.take().expect("a pipe").read_exact(&mut first).expect("the ready line");
+        assert_eq!(&first, b"ready:");
+        match closed {
+            // Its standard output is closed in both cases, for what was taken of it is dropped.
+            true => drop(reader.take()),
+            false => fill(&writer),
+        }
+        let mut client = Wire::connect(volume.socket());
+        client.write(0, &chunk(5 + u64::from(closed)));
+        drop(client);
+        run(Command::new("kill").args(["-TERM", &child.id().to_string()]));
+        let began = Instant::now();
+        let status = child.wait().expect("a child of ours");
+        assert!(status.success(), "{status}, readers closed: {closed}");
+        assert!(began.elapsed() < Duration::from_secs(25), "{:?}", began.elapsed());
+        let server = volume.serve();
+        assert_eq!(Wire::connect(volume.socket()).read(0, CHUNK), chunk(5 + u64::from(closed)));
+        server.stop();
+    }
+}

@@ -1,0 +1,163 @@
+//! SIGHUP of a server that has an option file: what may change while serving does, and is told; what may not is named; a file
+//! with a mistake in it changes nothing; the command line goes before the file. No client notices.
+//!
+//! What an option does is seen by what the server does, not by what it says.
+
+use crate::support::{MIB, Scratch, Server, Volume, larder, wire::Wire};
+use std::{
+    fs,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+const CHUNK: usize = 8192;
+/// What a signal asks for is done within this time.
+const SOON: Duration = Duration::from_secs(30);
+/// Nothing is destaged at this pace.
+const QUIET: &str = "dirty-low = 60\ndirty-high = 65\n";
+
+struct Reloading {
+    _scratch: Scratch,
+    volume: Volume,
+    file: PathBuf,
+}
+
+impl Reloading {
+    fn new(name: &str) -> Self {
+        let scratch = Scratch::new(name);
+        let volume = Volume::create(&scratch, 32 * MIB, 16 * MIB, &[]);
+        Self { file: scratch.path("larder.toml"), volume, _scratch: scratch }
+    }
+
+    fn write(&self, text: &str) {
+        fs::write(&self.file, text).expect("an option file");
+    }
+
+    fn serve(&self, text: &str, options: &[&str]) -> Server {
+        self.write(text);
+        let mut serve = self.volume.serve_command(options);
+        self.volume.serve_as(serve.arg("--config").arg(&self.file))
+    }
+
+    /// Has the file read again, and waits for what is said of it.
+    fn reload(&self, server: &Server, text: &str) -> String {
+        self.write(text);
+        let before = server.complaints().len();
+        server.signal("HUP");
+        let until = Instant::now() + SOON;
+        loop {
+            let said = server.complaints();
+            if let Some((line, _)) = said[before..].split_once('\n') {
+                return line.replace(&*self.file.to_string_lossy(), "FILE");
+            }
+            assert!(Instant::now() < until, "nothing is said of it");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+fn write_some(volume: &Volume) -> Wire {
+    let mut client = Wire::connect(volume.socket());
+    (0..200_u64).for_each(|n| client.write(n * CHUNK as u64, &[n as u8 + 1; CHUNK]));
+    client
+}
+
+fn is_soon(mut what: impl FnMut() -> bool) -> bool {
+    let until = Instant::now() + SOON;
+    while !what() {
+        if Instant::now() > until {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    true
+}
+
+#[test]
+fn what_may_change_does_and_is_told() {
+    let it = Reloading::new("reloads");
+    let server = it.serve(QUIET, &[]);
+    let mut client = write_some(&it.volume);
+    assert!(it.volume.number("dirty_bytes") > 0);
+    let said = it.reload(&server, "dirty-low = 0\ndestage-rate = 1\n");
+    assert_eq!(said, "FILE was read again: destage-rate 1 (was 32M), dirty-high 40 (was 65), dirty-low 0 (was 60)");
+    assert!(is_soon(|| it.volume.number("destaged_chunks") > 0), "destaging begins");
+    // The pause at that rate would take days, and ends with it.
+    let said = it.reload(&server, "dirty-low = 0\ndestage-rate = \"0\"\nend-timeout = 20\n");
+    assert_eq!(said, "FILE was read again: destage-rate 0 (was 1), end-timeout 20 (was 60)");
+    assert!(is_soon(|| it.volume.number("dirty_bytes") == 0), "and goes on without a limit");
+    let commits = it.volume.number("commits");
+    client.write(0, &[7; CHUNK]);
+    let said = it.reload(&server, "dirty-low = 0\ndestage-rate = \"0\"\nend-timeout = 20\ndurable-writes = true\n");
+    assert_eq!(said, "FILE was read again: durable-writes true (was false)");
+    (0..8).for_each(|n| client.write(n * CHUNK as u64, &[8; CHUNK]));
+    assert!(it.volume.number("commits") >= commits + 8, "each write is committed");
+    let said = it.reload(&server, "dirty-low = 0\ndestage-rate = \"0\"\nend-timeout = 20\ndurable-writes = true\n");
+    assert_eq!(said, "FILE was read again: nothing changes");
+    drop(client);
+    server.stop();
+}
+
+#[test]
+fn what_may_not_change_is_named_and_the_command_line_goes_first() {
+    let it = Reloading::new("reloads-fixed");
+    let server = it.serve(&format!("{QUIET}connections = 9\n"), &["--destage-rate", "5M"]);
+    let said = it.reload(
+        &server,
+        "nbd = \"unix:/elsewhere\"\nworkers = 3\nconnections = 7\ndestage-rate = 1\ndirty-low = 50\ndirty-high = 65\n",
+    );
+    assert_eq!(
+        said,
+        "FILE was read again: dirty-low 50 (was 60); until the next start it stays as it was: connections, workers"
+    );
+    server.stop();
+}
+
+#[test]
+fn a_file_with_a_mistake_changes_nothing() {
+    let it = Reloading::new("reloads-wrong");
+    let mut server = it.serve(QUIET, &[]);
+    let client = write_some(&it.volume);
+    for (text, words) in [
+        ("dirty-low = 0\nwings = 2\n", "FILE, line 2: no option is called wings"),
+        ("dirty-low = 0\ndirty-high = \n", "FILE, line 2: this is not TOML"),
+        (
+            "dirty-low = 0\ndirty-high = 90\n",
+            "--dirty-low 0, --dirty-high 90 and --dirty-max 70 must be in ascending order",
+        ),
+        ("dirty-low = 0\ndirty-max = 120\n", "FILE, line 2: dirty-max 120: 120 is not in 1..=100"),
+        ("dirty-low = 0\nno-cache = true\n", "say what to serve"),
+    ] {
+        let said = it.reload(&server, text);
+        assert!(said.starts_with("larder: ") && said.contains(words), "{text:?}: {said}");
+        assert!(said.ends_with(": the options in force stay, for FILE was not taken over"), "{said}");
+    }
+    fs::remove_file(&it.file).expect("it is there");
+    let before = server.complaints().len();
+    server.signal("HUP");
+    assert!(is_soon(|| server.complaints()[before..].contains("cannot be read: no such file")));
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(it.volume.number("destaged_chunks"), 0, "nothing was taken over");
+    assert!(server.alive());
+    // A hangup that was to be ignored asks for this, too; and one is no first signal of two that end at once.
+    it.write(QUIET);
+    server.signal("HUP");
+    drop(client);
+    server.stop();
+}
+
+#[test]
+fn an_origin_alone_reads_its_file_again_too() {
+    let scratch = Scratch::new("reloads-alone");
+    let volume = Volume::bare(&scratch, "alone", &scratch.file("origin", MIB));
+    let file = scratch.path("larder.toml");
+    fs::write(&file, "end-timeout = 5\n").expect("a file");
+    let mut serve = larder(["serve", "--no-cache", "--origin"]);
+    serve.arg(&volume.origin).args(["--nbd", &format!("unix:{}", volume.socket().display())]);
+    let server = volume.serve_as(serve.arg("--config").arg(&file));
+    fs::write(&file, "end-timeout = 6\nprefetch = 0\n").expect("a file");
+    server.signal("HUP");
+    let said = "was read again: end-timeout 6 (was 5); until the next start it stays as it was: prefetch";
+    assert!(is_soon(|| server.complaints().contains(said)), "{}", server.complaints());
+    server.stop();
+}
