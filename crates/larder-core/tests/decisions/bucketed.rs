@@ -37,6 +37,20 @@ enum Logged {
     Freed(SlotId, u32),
 }
 
+impl Logged {
+    /// Of the data slot that it names.
+    fn generation(&self) -> Option<u32> {
+        match self {
+            Logged::Map(
+                _,
+                NewMapping::Unique { place, .. } | NewMapping::Duplicate { place } | NewMapping::Fragment { place, .. },
+                ..,
+            ) => Some(place.generation),
+            _ => None,
+        }
+    }
+}
+
 /// What a commit left.
 #[derive(Default)]
 struct Committed {
@@ -68,6 +82,9 @@ struct World {
     region: BTreeMap<SlotId, Arc<RegionEntry>>,
     /// What the data slots hold, by first slot: generation and content.
     data: BTreeMap<SlotId, (u32, u64)>,
+    /// The newest generation of a data slot that is known: each use of one has a newer one, so that nothing written of an earlier use
+    /// is taken for something of it.
+    newest_generation: Option<u32>,
     /// What each address holds.
     volume: BTreeMap<Lba, (Holds, Option<u64>)>,
     /// What the origin has, as far as that is known.
@@ -113,6 +130,7 @@ impl World {
             design: Bucketed::new(config).expect("a layout"),
             region: BTreeMap::new(),
             data: BTreeMap::new(),
+            newest_generation: None,
             volume: BTreeMap::new(),
             origin: BTreeMap::new(),
             log: Vec::new(),
@@ -318,6 +336,8 @@ impl World {
             let stored_len = stored_len(content);
             let wanted = Wanted { lba, fingerprint, stored_len };
             if let Some((slot, generation)) = self.design.open_slot_for(StreamClass::Clean, &wanted) {
+                assert!(Some(generation) > self.newest_generation, "generation {generation} is used a second time");
+                self.newest_generation = Some(generation);
                 let slots = stored_len.div_ceil(CHUNK_BYTES / 4);
                 for at in slot.0..slot.0 + slots {
                     self.data.remove(&SlotId(at));
@@ -631,6 +651,8 @@ impl World {
         design.end_restore();
         design.check();
         self.design = design;
+        // What a crash took may come again.
+        self.newest_generation = self.log.iter().filter_map(Logged::generation).max();
         for (lba, (holds, seq)) in &mut self.volume {
             if seq.is_some() && *holds != Holds::Zero {
                 *seq = Some(self.design.dirty_seq(*lba).expect("what was dirty is"));

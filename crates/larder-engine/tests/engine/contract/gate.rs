@@ -267,7 +267,17 @@ pub fn stamps(content: u32, count: usize) -> Vec<u32> {
     (0..count as u32).map(|i| content + 2 * i).collect()
 }
 
+/// These sectors read so; and as nothing was damaged, no record failed its check, which a read that met what it must not would hide.
 pub async fn expect(cache: &Cache, at: usize, stamps: &[u32]) {
+    expect_beside_damage(cache, at, stamps).await;
+    let status = cache.status();
+    // A crash tears metadata slots on flash, which nobody believes then.
+    let torn = status.design == larder_core::austere::NAME;
+    assert!(torn || status.counts.corrupt_records == 0, "a record is damaged, and nothing damaged it");
+}
+
+/// As [`expect`], where the scenario damaged something.
+pub async fn expect_beside_damage(cache: &Cache, at: usize, stamps: &[u32]) {
     let bytes = read(cache, at, stamps.len()).await;
     for (i, sector) in bytes.chunks(SECTOR_BYTES).enumerate() {
         let found = identify(sector, [stamps[i], 0]);

@@ -1,0 +1,126 @@
+//! The superblock's twins and the log that they name: whichever of them is lost, the other one and its log are whole.
+//!
+//! Invariants: as in `mod.rs`.
+
+use super::{crowds::patient, gate::*};
+use crate::world::{World, identify, read, write, zero};
+use larder_device::{BlockDevice, IoOp, Runtime, ZeroFlags, rng::Rng};
+use larder_engine::WriteMode;
+use larder_format::{layout::SUPERBLOCK_OFFSETS, superblock::SUPERBLOCK_BYTES};
+use parking_lot::Mutex;
+use std::{sync::Arc, time::Duration};
+
+/// Chunks that are written in turn.
+const HOT: usize = 8;
+/// More commits than the log has room for.
+const COMMITS: usize = 1500;
+
+/// The stamp of the write with this number.
+fn stamp(number: usize) -> u32 {
+    1001 + 2 * number as u32
+}
+
+fn rot_twin(world: &World, twin: usize) {
+    world.flash.corrupt(SUPERBLOCK_OFFSETS[twin], SUPERBLOCK_BYTES as u64, &mut Rng::new(7));
+}
+
+/// A checkpoint is held before it writes twin `held`, while a client writes and flushes as much as it may; then the power goes, and
+/// the twins that were written rot.
+fn log_of_twins_that_are_not_written(held: usize) {
+    let rt = patient(1);
+    let world = World::new(&rt, without_buckets(shape(WriteMode::Back)));
+    let flash = Gate::new(&world.flash);
+    // How many were written, and flushed.
+    let done = Arc::new(Mutex::new((0, 0)));
+    rt.block_on(async {
+        let cache = open_on(&world, flash.clone(), world.origin.clone(), &rt).await;
+        let used = async |percent| {
+            while cache.status().log_used_percent < percent {
+                let number = done.lock().0;
+                write(&cache, number % HOT * CHUNK, &[stamp(number); CHUNK], false).await;
+                *done.lock() = (number + 1, number);
+                cache.flush().await.expect("flushed");
+                done.lock().1 = number + 1;
+            }
+        };
+        used(40).await;
+        let at = SUPERBLOCK_OFFSETS[held];
+        flash.hold_within(IoOp::Write, at..at + SUPERBLOCK_BYTES as u64);
+        let checkpointing = cache.clone();
+        spawn(&rt, async move { drop(checkpointing.checkpoint().await) });
+        until(&rt, "a twin waits", || flash.waiting() > 0).await;
+        let (writing, counted) = (cache.clone(), done.clone());
+        spawn(&rt, async move {
+            for _ in 0..COMMITS {
+                let number = counted.lock().0;
+                counted.lock().0 += 1;
+                write(&writing, number % HOT * CHUNK, &[stamp(number); CHUNK], false).await;
+                if writing.flush().await.is_err() {
+                    return;
+                }
+                counted.lock().1 = number + 1;
+            }
+        });
+        rt.delay(Duration::from_secs(5)).await.expect("a delay ends");
+        assert!(done.lock().1 < COMMITS, "the log has room for all of them: nothing is shown");
+    });
+    rt.crash();
+    (0..held).for_each(|twin| rot_twin(&world, twin));
+    let (written, flushed) = *done.lock();
+    let rt = attach(&world, 2);
+    rt.block_on(async {
+        let cache = world.open(&rt).await;
+        for chunk in 0..HOT {
+            let numbers = (0..written).filter(|number| number % HOT == chunk);
+            let newest = numbers.clone().filter(|&number| number < flushed).max().expect("each was written");
+            let allowed = numbers.filter(|&number| number >= newest).map(stamp);
+            let bytes = read(&cache, chunk * CHUNK, 1).await;
+            assert!(identify(&bytes, allowed).is_some(), "chunk {chunk} lost what was flushed");
+        }
+    });
+}
+
+#[test]
+fn contract_the_log_is_kept_until_both_twins_name_the_checkpoint() {
+    (0..2).for_each(log_of_twins_that_are_not_written);
+}
+
+/// After a checkpoint, and commits that need no flush of the flash, the power goes, and one twin rots: the other one was durable
+/// before the log was used again that it would need if it were old.
+fn each_twin_is_durable(rotten: usize, seed: u64) {
+    let rt = patient(seed);
+    let world = World::new(&rt, over_weus(shape(WriteMode::Back)));
+    let layout = world.layout();
+    let flash = Gate::new(&world.flash);
+    let kept = 200 * CHUNK;
+    rt.block_on(async {
+        let cache = open_on(&world, flash.clone(), world.origin.clone(), &rt).await;
+        cache.checkpoint().await.expect("a checkpoint");
+        write(&cache, kept, &stamps(1001, CHUNK), true).await;
+        let trim_until = async |percent| {
+            let mut number = 0;
+            while cache.status().log_used_percent < percent {
+                zero(&cache, number % HOT * CHUNK, CHUNK, ZeroFlags { fua: true, ..ZeroFlags::default() }).await;
+                number += 1;
+            }
+        };
+        trim_until(45).await;
+        cache.checkpoint().await.expect("a checkpoint");
+        // From here on no checkpoint comes to its end, and nothing but trims is committed: the flash is not flushed.
+        let flushes = world.flash.counters().flushes;
+        flash.hold_within(IoOp::Write, layout.checkpoint_offset[0]..layout.log_offset);
+        trim_until(70).await;
+        assert_eq!(world.flash.counters().flushes, flushes, "a flush makes a twin durable by chance");
+    });
+    rt.crash();
+    rot_twin(&world, rotten);
+    let rt = attach(&world, seed + 1000);
+    rt.block_on(async { expect(&world.open(&rt).await, kept, &stamps(1001, CHUNK)).await });
+}
+
+#[test]
+fn contract_each_superblock_twin_is_durable_when_the_log_is_used_again() {
+    for seed in 0..4 {
+        (0..2).for_each(|rotten| each_twin_is_durable(rotten, seed));
+    }
+}
