@@ -39,6 +39,8 @@ const SCHEDULES: u64 = 150;
 
 /// WEUs, or runs of slots, evicted in all schedules so far.
 static EVICTED: AtomicU64 = AtomicU64::new(0);
+/// Times that a record waited for a free slot, in all schedules so far.
+static SLOT_WAITS: AtomicU64 = AtomicU64::new(0);
 /// Reads of metadata slots, and of chunks that hit, in all schedules with such slots so far.
 static REGION_READS: AtomicU64 = AtomicU64::new(0);
 static REGION_HITS: AtomicU64 = AtomicU64::new(0);
@@ -192,6 +194,7 @@ fn finish(cache: Cache, clock: &Clock, touched: &BTreeSet<u64>, records: &mut Ve
         let counts = cache.status().counts;
         assert_eq!(counts.corrupt_records, 0, "a record was damaged");
         EVICTED.fetch_add(counts.evicted_weus, Relaxed);
+        SLOT_WAITS.fetch_add(counts.slot_waits, Relaxed);
         if counts.flash_region_reads > 0 {
             REGION_READS.fetch_add(counts.flash_region_reads, Relaxed);
             REGION_HITS.fetch_add(counts.read_hits, Relaxed);
@@ -287,6 +290,22 @@ pub fn readers_and_evictions() {
         run(WriteMode::Back, SCRIPTS, false);
     });
     assert!(EVICTED.load(Relaxed) > 0, "no schedule has evicted anything");
+}
+
+/// More writers than the flash has room for: who finds no slot waits, and is woken when there is one. Nothing else wakes him: nobody
+/// commits by the clock, and the last writer is followed by none.
+pub fn writers_that_wait_for_room() {
+    let before = SLOT_WAITS.load(Relaxed);
+    explore(2 * SCHEDULES, || {
+        const SCRIPTS: &[&[Step]] = &[
+            &[Write(0), Write(1), Write(2), Write(3), Write(4), Write(5), Write(6)],
+            &[Write(8), Write(9), Write(10), Write(11), Write(12), Write(13), Write(14)],
+            &[Write(16), Write(17), Write(18), Write(19), Write(20), Write(21), Write(22)],
+        ];
+        run(WriteMode::Back, SCRIPTS, false);
+    });
+    let waits = SLOT_WAITS.load(Relaxed) - before;
+    assert!(waits >= SCHEDULES, "only {waits} writes have waited for a slot");
 }
 
 /// Reads that take as long as it takes to evict everything that was there when they began. In write-through, where only

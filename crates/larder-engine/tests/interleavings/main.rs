@@ -76,6 +76,7 @@ fn main() -> process::ExitCode {
         ("a_shared_hit_pins_against_an_eviction", sharing::a_shared_hit_pins_against_an_eviction),
         ("hits_by_a_metadata_slot_are_of_what_is_there", confirming::hits_by_a_metadata_slot_are_of_what_is_there),
         ("readers_and_evictions", caches::readers_and_evictions),
+        ("writers_that_wait_for_room", caches::writers_that_wait_for_room),
         ("slow_readers_and_evictions", caches::slow_readers_and_evictions),
         ("hits_by_metadata_slots_and_evictions", caches::hits_by_metadata_slots_and_evictions),
         ("overlapping_writes_in_write_back", caches::overlapping_writes_in_write_back),

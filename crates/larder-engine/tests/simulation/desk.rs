@@ -254,11 +254,18 @@ impl Desk {
         }
     }
 
-    /// Counts what the cache did in this life, and lets it go.
+    /// Counts what the cache did in this life, and lets it go. Where nothing damaged the flash, no record may have failed its check:
+    /// what a record's checksum hides is a slot that was written while somebody read it, or a mapping to what is gone.
     pub fn forget_cache(&self) {
         let cache = self.state.lock().cache.take();
-        if let Some(cache) = &cache {
-            self.stats(|stats| stats.add_cache(&cache.status().counts));
+        let Some(cache) = &cache else { return };
+        let status = cache.status();
+        self.stats(|stats| stats.add_cache(&status.counts));
+        // A crash tears metadata slots on flash, which nobody believes then.
+        let has_region = status.design == larder_core::austere::NAME;
+        if status.counts.corrupt_records > 0 && !has_region && !self.trouble().may_meet_damage() {
+            let text = format!("{} records are damaged, and nothing damaged them", status.counts.corrupt_records);
+            self.violate(ViolationKind::Data, text);
         }
     }
 

@@ -156,6 +156,11 @@ impl Trouble {
         self.devices_fail() || self.flash_may_fail()
     }
 
+    /// Whether a record that is read may be damaged, or be looked for where it is not.
+    pub fn may_meet_damage(&self) -> bool {
+        self.slots_damaged || self.metadata_damaged
+    }
+
     /// Whether opening may fail, and the next may not. `fence_is_up`: and nobody allowed to drop dirty data.
     pub fn opening_may_fail(&self, error: &EngineError, fence_is_up: bool) -> bool {
         match error {
