@@ -287,3 +287,6 @@ fn entry_len(len: usize) -> u32 {
     const ENTRY_BYTES_MAX: usize = 1 << 30;
     len.min(ENTRY_BYTES_MAX) as u32
 }
+
+#[cfg(test)]
+mod tests;
