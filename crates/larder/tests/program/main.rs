@@ -13,6 +13,7 @@ mod kills;
 mod origins_agree;
 mod papers;
 mod papers_live;
+mod power;
 mod reduction;
 mod refusals;
 mod reloads;

@@ -20,6 +20,7 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -197,13 +198,28 @@ pub fn ends(command: &mut Command) -> Output {
     let child = command.spawn().unwrap_or_else(|err| panic!("{command:?}: {err}"));
     let mut guard = Running(Some(child));
     let child = guard.0.as_mut().expect("it has just begun");
-    let output = output(child).unwrap_or_else(|| panic!("{command:?} did not end by itself"));
+    let output = output(child, SERVER_WAIT_MAX).unwrap_or_else(|| panic!("{command:?} did not end by itself"));
     guard.0 = None;
     output
 }
 
-/// What a child says while it is waited for, however much that is; none if it does not end.
-fn output(child: &mut Child) -> Option<Output> {
+/// What a command says that ends in time, by itself; if it does not, it and all that it began are killed.
+pub fn ends_within(command: &mut Command, limit: Duration) -> Option<Output> {
+    command.process_group(0).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().unwrap_or_else(|err| panic!("{command:?}: {err}"));
+    let mut guard = Running(Some(child));
+    let child = guard.0.as_mut().expect("it has just begun");
+    let output = output(child, limit);
+    match output {
+        Some(_) => guard.0 = None,
+        // Its own process is waited for where the guard ends.
+        None => drop(Command::new("kill").args(["-KILL", "--", &format!("-{}", child.id())]).output()),
+    }
+    output
+}
+
+/// What a child says while it is waited for, however much that is; none if it does not end in time.
+fn output(child: &mut Child, limit: Duration) -> Option<Output> {
     fn all(stream: Option<impl Read + Send + 'static>) -> thread::JoinHandle<Vec<u8>> {
         thread::spawn(move || {
             let mut bytes = Vec::new();
@@ -212,7 +228,7 @@ fn output(child: &mut Child) -> Option<Output> {
         })
     }
     let (stdout, stderr) = (all(child.stdout.take()), all(child.stderr.take()));
-    let status = wait(child, SERVER_WAIT_MAX)?;
+    let status = wait(child, limit)?;
     Some(Output { status, stdout: stdout.join().expect("it reads"), stderr: stderr.join().expect("it reads") })
 }
 
@@ -244,7 +260,7 @@ impl Background {
     /// Waits for its end, which must come soon: exit code and both streams.
     pub fn ends(mut self, what: &str) -> Output {
         let child = self.0.0.as_mut().expect("it has begun");
-        let output = output(child).unwrap_or_else(|| panic!("{what} did not end by itself"));
+        let output = output(child, SERVER_WAIT_MAX).unwrap_or_else(|| panic!("{what} did not end by itself"));
         self.0.0 = None;
         output
     }
@@ -523,6 +539,12 @@ impl Server {
         let status = wait(child, at_most).unwrap_or_else(|| panic!("it does not end\n{}", self.complaints()));
         self.child.0 = None;
         (status, self.complaints())
+    }
+
+    /// SIGKILL, and no wait for what comes of it.
+    pub fn strike(&self) {
+        let child = self.child.0.as_ref().expect("it runs");
+        run(Command::new("kill").args(["-KILL", &child.id().to_string()]));
     }
 
     /// SIGKILL, as a crash of the process.

@@ -1,0 +1,110 @@
+//! A disk that forgets what was not flushed when its power goes.
+//!
+//! Invariants: a write, and a hole, is volatile until the next flush. At a power loss each sector is what it was at the last flush, or
+//! any that it was since: in any order, torn at 512 bytes.
+//!
+//! It does not know who asks; [`mount`](super::mount) does.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use larder_device::rng::Rng;
+
+pub const SECTOR: usize = 512;
+
+/// What is left at a power loss of what was not flushed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// Nothing.
+    Everything,
+    /// Of each sector whatever comes.
+    Some,
+}
+
+/// See the module.
+pub struct Disk {
+    /// As it is read.
+    now: Vec<u8>,
+    /// Each sector that changed since the last flush: what it was then, and all that it was since, but for what it is now.
+    older: BTreeMap<usize, Vec<[u8; SECTOR]>>,
+    pub flushes: u64,
+    pub writes: u64,
+}
+
+impl Disk {
+    /// Zeroes.
+    pub fn new(bytes: u64) -> Self {
+        Disk { now: vec![0; bytes as usize], older: BTreeMap::new(), flushes: 0, writes: 0 }
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        &self.now
+    }
+
+    fn change(&mut self, range: Range<usize>, put: impl FnOnce(&mut [u8])) {
+        for sector in range.start / SECTOR..range.end.div_ceil(SECTOR) {
+            let was: [u8; SECTOR] = self.now[sector * SECTOR..][..SECTOR].try_into().expect("a sector");
+            self.older.entry(sector).or_default().push(was);
+        }
+        self.writes += 1;
+        put(&mut self.now[range]);
+    }
+
+    /// Of what is past the end, nothing.
+    pub fn write(&mut self, offset: usize, data: &[u8]) -> usize {
+        let len = data.len().min(self.now.len().saturating_sub(offset));
+        self.change(offset..offset + len, |bytes| bytes.copy_from_slice(&data[..len]));
+        len
+    }
+
+    pub fn zero(&mut self, offset: usize, len: usize) {
+        let end = (offset + len).min(self.now.len());
+        self.change(offset.min(end)..end, |bytes| bytes.fill(0));
+    }
+
+    pub fn flush(&mut self) {
+        self.flushes += 1;
+        self.older.clear();
+    }
+
+    /// How many sectors a power loss may take back.
+    pub fn volatile_sectors(&self) -> usize {
+        self.older.len()
+    }
+
+    /// The power goes, and comes back.
+    pub fn lose_power(&mut self, loss: Loss, rng: &mut Rng) {
+        for (sector, older) in std::mem::take(&mut self.older) {
+            let kept = match loss {
+                Loss::Everything => older.first(),
+                Loss::Some => older.get(rng.index(older.len() + 1)),
+            };
+            if let Some(kept) = kept {
+                self.now[sector * SECTOR..][..SECTOR].copy_from_slice(kept);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_was_flushed_stays_and_the_rest_is_any_that_it_was() {
+    let mut seen = std::collections::BTreeSet::new();
+    for seed in 0..40 {
+        let mut disk = Disk::new(4 * SECTOR as u64);
+        disk.write(0, &[1; 2 * SECTOR]);
+        disk.flush();
+        disk.write(SECTOR, &[2; SECTOR]);
+        disk.zero(SECTOR, 2 * SECTOR);
+        assert_eq!((disk.bytes()[SECTOR], disk.volatile_sectors(), disk.flushes), (0, 2, 1));
+        disk.lose_power(Loss::Some, &mut Rng::new(seed));
+        let first_of = |sector: usize| disk.bytes()[sector * SECTOR];
+        assert_eq!((first_of(0), first_of(2), first_of(3)), (1, 0, 0));
+        seen.insert(first_of(1));
+    }
+    assert_eq!(seen.into_iter().collect::<Vec<_>>(), [0, 1, 2]);
+    let mut disk = Disk::new(SECTOR as u64);
+    disk.write(0, &[1; SECTOR]);
+    disk.lose_power(Loss::Everything, &mut Rng::new(1));
+    assert_eq!(disk.bytes()[0], 0);
+    assert_eq!((disk.write(SECTOR, &[1]), disk.write(0, &[1; 2 * SECTOR])), (0, SECTOR));
+}

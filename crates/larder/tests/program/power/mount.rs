@@ -1,0 +1,284 @@
+//! A FUSE file system with two files, `flash` and `origin`, each a [`Disk`]. Larder opens them as it opens any file: its system calls,
+//! or its ring, are what stands between.
+//!
+//! Invariants: both lose power at one instant. From then on nothing is answered, until whoever asks is being killed: a process that
+//! lost its power does not learn that its disks did. The kernel's page cache keeps nothing from one opening to the next, and direct
+//! I/O passes by it; `O_DSYNC` and `RWF_DSYNC` come as an fsync after the write.
+//!
+//! It does not grow its files, or make others.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use fuser::{
+    BackgroundSession, FUSE_ROOT_ID, FileAttr, FileType, Filesystem, MountOption, ReplyAttr, ReplyData, ReplyEmpty,
+    ReplyEntry, ReplyOpen, ReplyWrite, Request, TimeOrNow,
+};
+use larder_device::rng::Rng;
+
+use super::disk::{Disk, Loss, SECTOR};
+use crate::support::Scratch;
+
+/// The files, by the order of their disks. The first one has the inode after the root's.
+const NAMES: [&str; 2] = ["flash", "origin"];
+/// Their attributes never change.
+const FOR_EVER: Duration = Duration::from_secs(86_400);
+
+/// What the disks are given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Power {
+    On,
+    /// It is gone, and nobody knows yet.
+    Cut,
+    /// It is gone, and whoever asks is told so.
+    Off,
+}
+
+struct State {
+    disks: [Disk; 2],
+    power: Power,
+}
+
+/// The disks, which the file system and the test share.
+struct Rack {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl Rack {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self, power: Power) {
+        self.lock().power = power;
+        self.changed.notify_all();
+    }
+}
+
+/// See the module. Unmounted when it is dropped.
+pub struct Disks {
+    rack: Arc<Rack>,
+    folder: PathBuf,
+    session: Option<BackgroundSession>,
+}
+
+impl Disks {
+    /// A flash and an origin of these sizes, in a folder of the scratch folder.
+    pub fn mount(scratch: &Scratch, flash_bytes: u64, origin_bytes: u64) -> Self {
+        let folder = scratch.path("disks");
+        std::fs::create_dir_all(&folder).expect("a mount point");
+        let disks = [Disk::new(flash_bytes), Disk::new(origin_bytes)];
+        let rack = Arc::new(Rack { state: Mutex::new(State { disks, power: Power::On }), changed: Condvar::new() });
+        let options = [MountOption::FSName("larder-test".to_owned()), MountOption::DefaultPermissions];
+        let session = fuser::spawn_mount2(Files(rack.clone()), &folder, &options).expect("a FUSE mount");
+        Disks { rack, folder, session: Some(session) }
+    }
+
+    pub fn flash(&self) -> PathBuf {
+        self.folder.join(NAMES[0])
+    }
+
+    pub fn origin(&self) -> PathBuf {
+        self.folder.join(NAMES[1])
+    }
+
+    /// The power of both goes now.
+    pub fn cut_power(&self) {
+        self.rack.set(Power::Cut);
+    }
+
+    /// Whoever waits for them is being killed: lets it go.
+    pub fn let_go(&self) {
+        self.rack.set(Power::Off);
+    }
+
+    /// The power comes back. How many sectors were not flushed, of each.
+    pub fn power_on(&self, loss: Loss, rng: &mut Rng) -> [usize; 2] {
+        let mut state = self.rack.lock();
+        let volatile = [0, 1].map(|number| state.disks[number].volatile_sectors());
+        state.disks.iter_mut().for_each(|disk| disk.lose_power(loss, rng));
+        drop(state);
+        self.rack.set(Power::On);
+        volatile
+    }
+
+    /// What the origin holds.
+    pub fn origin_bytes(&self) -> Vec<u8> {
+        self.rack.lock().disks[1].bytes().to_vec()
+    }
+
+    /// Flushes of both so far.
+    pub fn flushes(&self) -> [u64; 2] {
+        let state = self.rack.lock();
+        [0, 1].map(|number| state.disks[number].flushes)
+    }
+}
+
+impl Drop for Disks {
+    fn drop(&mut self) {
+        // A server that a failed test left is killed by its own guard, before this.
+        self.let_go();
+        let Some(session) = self.session.take() else { return };
+        session.join();
+        assert!(!is_mounted(&self.folder) || std::thread::panicking(), "{} stays mounted", self.folder.display());
+    }
+}
+
+fn is_mounted(folder: &Path) -> bool {
+    let mounts = std::fs::read_to_string("/proc/mounts").expect("the mounts");
+    let folder = folder.display().to_string();
+    mounts.lines().any(|line| line.split(' ').nth(1) == Some(&folder))
+}
+
+struct Files(Arc<Rack>);
+
+impl Files {
+    /// The disks, once they have power; `None` where they have none, and whoever asks may know.
+    fn powered(&self) -> Option<MutexGuard<'_, State>> {
+        let mut state = self.0.lock();
+        while state.power == Power::Cut {
+            state = self.0.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        (state.power == Power::On).then_some(state)
+    }
+
+    fn attributes(&self, inode: u64) -> Option<FileAttr> {
+        let disk = inode.checked_sub(FUSE_ROOT_ID + 1).map(|number| number as usize);
+        let size = match disk {
+            None => 0,
+            Some(number) => self.0.lock().disks.get(number)?.bytes().len() as u64,
+        };
+        Some(FileAttr {
+            ino: inode,
+            size,
+            blocks: size / SECTOR as u64,
+            atime: UNIX_EPOCH,
+            mtime: UNIX_EPOCH,
+            ctime: UNIX_EPOCH,
+            crtime: UNIX_EPOCH,
+            kind: if disk.is_none() { FileType::Directory } else { FileType::RegularFile },
+            perm: 0o700,
+            nlink: 1,
+            // SAFETY: plain calls that cannot fail.
+            uid: unsafe { libc::geteuid() },
+            // SAFETY: as above.
+            gid: unsafe { libc::getegid() },
+            rdev: 0,
+            blksize: 4096,
+            flags: 0,
+        })
+    }
+}
+
+fn disk_of(state: &mut State, inode: u64) -> &mut Disk {
+    &mut state.disks[(inode - FUSE_ROOT_ID - 1) as usize]
+}
+
+impl Filesystem for Files {
+    fn lookup(&mut self, _: &Request<'_>, _parent: u64, name: &OsStr, reply: ReplyEntry) {
+        let number = NAMES.iter().position(|&known| name == known);
+        match number.and_then(|number| self.attributes(FUSE_ROOT_ID + 1 + number as u64)) {
+            Some(attributes) => reply.entry(&FOR_EVER, &attributes, 0),
+            None => reply.error(libc::ENOENT),
+        }
+    }
+
+    fn getattr(&mut self, _: &Request<'_>, inode: u64, _handle: Option<u64>, reply: ReplyAttr) {
+        match self.attributes(inode) {
+            Some(attributes) => reply.attr(&FOR_EVER, &attributes),
+            None => reply.error(libc::ENOENT),
+        }
+    }
+
+    /// Sizes stay as they are.
+    fn setattr(
+        &mut self,
+        _: &Request<'_>,
+        inode: u64,
+        _mode: Option<u32>,
+        _uid: Option<u32>,
+        _gid: Option<u32>,
+        size: Option<u64>,
+        _atime: Option<TimeOrNow>,
+        _mtime: Option<TimeOrNow>,
+        _ctime: Option<SystemTime>,
+        _handle: Option<u64>,
+        _crtime: Option<SystemTime>,
+        _chgtime: Option<SystemTime>,
+        _bkuptime: Option<SystemTime>,
+        _flags: Option<u32>,
+        reply: ReplyAttr,
+    ) {
+        match self.attributes(inode).filter(|attributes| size.is_none_or(|size| size == attributes.size)) {
+            Some(attributes) => reply.attr(&FOR_EVER, &attributes),
+            None => reply.error(libc::EPERM),
+        }
+    }
+
+    /// Through the page cache where it is not opened for direct I/O: only so the kernel sends an fsync for `RWF_DSYNC`.
+    fn open(&mut self, _: &Request<'_>, _inode: u64, _flags: i32, reply: ReplyOpen) {
+        reply.opened(0, 0);
+    }
+
+    fn read(
+        &mut self,
+        _: &Request<'_>,
+        inode: u64,
+        _handle: u64,
+        offset: i64,
+        size: u32,
+        _flags: i32,
+        _lock: Option<u64>,
+        reply: ReplyData,
+    ) {
+        let Some(mut state) = self.powered() else { return reply.error(libc::EIO) };
+        let bytes = disk_of(&mut state, inode).bytes();
+        let end = (offset as usize + size as usize).min(bytes.len());
+        reply.data(bytes.get(offset as usize..end).unwrap_or_default());
+    }
+
+    fn write(
+        &mut self,
+        _: &Request<'_>,
+        inode: u64,
+        _handle: u64,
+        offset: i64,
+        data: &[u8],
+        _write_flags: u32,
+        _flags: i32,
+        _lock: Option<u64>,
+        reply: ReplyWrite,
+    ) {
+        let Some(mut state) = self.powered() else { return reply.error(libc::EIO) };
+        match disk_of(&mut state, inode).write(offset as usize, data) {
+            0 => reply.error(libc::ENOSPC),
+            written => reply.written(written as u32),
+        }
+    }
+
+    fn fsync(&mut self, _: &Request<'_>, inode: u64, _handle: u64, _datasync: bool, reply: ReplyEmpty) {
+        let Some(mut state) = self.powered() else { return reply.error(libc::EIO) };
+        disk_of(&mut state, inode).flush();
+        reply.ok();
+    }
+
+    fn fallocate(
+        &mut self,
+        _: &Request<'_>,
+        inode: u64,
+        _handle: u64,
+        offset: i64,
+        length: i64,
+        mode: i32,
+        reply: ReplyEmpty,
+    ) {
+        let Some(mut state) = self.powered() else { return reply.error(libc::EIO) };
+        if mode & (libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_ZERO_RANGE) != 0 {
+            disk_of(&mut state, inode).zero(offset as usize, length as usize);
+        }
+        reply.ok();
+    }
+}
