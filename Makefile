@@ -2,12 +2,14 @@
 # Nothing here is needed to build: `cargo build --release` alone makes the `larder` binary.
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test check fmt clippy fuzz fuzz-long deny crash crash-siblings breakages new-design reproduction soak soak-agree tsan bench packages
+.PHONY: help build demo test check fmt clippy fuzz fuzz-long deny crash crash-siblings power breakages new-design reproduction soak soak-agree tsan bench packages
 
 # How many seeds the long simulation takes; for a night: `make soak SEEDS=2000000`.
 SEEDS ?= 20000
 # How often the real server is killed by `make soak`.
 KILL_ROUNDS ?= 50
+# How often the power goes in each setting of `make power`, and in `make soak`.
+POWER_ROUNDS ?= 10
 # How many outcomes of each instant the crash sweep of `make soak` draws where it cannot try all.
 CRASH_CASES ?= 64
 # The designs that `make soak` takes, one after the other: those over WEUs, and those that have slots for each chunk, for which some
@@ -69,7 +71,10 @@ crash: ## The engine in simulation: crashes and faults against a model of the co
 crash-siblings: ## The same over austere with few bits of each hash, so that addresses and contents share them (SEEDS=20000)
 	LARDER_DESIGN=austere LARDER_SEEDS=$(SEEDS) cargo test --profile crash -p larder-engine --features few-hash-bits --test simulation -- seeds --nocapture
 
-breakages: ## Break the contract on purpose, one way after the other, and see the suite catch it (half an hour)
+power: ## The real server over files that forget what was not flushed, in every design and mode, over both backends (POWER_ROUNDS=10)
+	LARDER_POWER_ROUNDS=$(POWER_ROUNDS) cargo test --workspace --test program -- power:: --nocapture
+
+breakages: ## Break the contract on purpose, one way after the other, and see suites catch it (an hour)
 	LARDER_BREAKAGES=1 cargo test -p larder --test program -- breakages:: --nocapture
 
 # It builds in CARGO_TARGET_DIR where that is set; else in a folder that goes with the copy.
@@ -79,7 +84,7 @@ new-design: ## Add a design to a copy of what is committed, by its file and the 
 reproduction: ## Print the papers' experiments again and compare them with docs/REPRODUCTION.md, those on the real clock left out
 	scripts/reproduction.sh
 
-soak: crash crash-siblings $(DESIGNS:%=soak-%) $(SLOT_DESIGNS:%=soak-slots-%) soak-agree new-design reproduction ## The same, then deep crash sweeps, kills and real clients over each design (SEEDS=20000 KILL_ROUNDS=50)
+soak: crash crash-siblings power $(DESIGNS:%=soak-%) $(SLOT_DESIGNS:%=soak-slots-%) soak-agree new-design reproduction ## The same, then deep crash sweeps, kills and real clients over each design (SEEDS=20000 KILL_ROUNDS=50)
 
 soak-%:
 	LARDER_DESIGN=$* cargo test -p larder-engine

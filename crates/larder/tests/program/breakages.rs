@@ -1,53 +1,92 @@
-//! Breaks the contract on purpose and sees that the suite catches it: a suite that cannot fail proves nothing.
+//! Breaks the contract on purpose and sees that the suites catch it: a suite that cannot fail proves nothing.
 //!
-//! `breakages/breakages.toml` lists the ways. That each of them still fits the source is checked always; that each is
-//! caught takes a build and a run each, so it is done with `LARDER_BREAKAGES=1` (`make breakages`), in a copy of the
-//! tree. `LARDER_BREAKAGES=words,words` takes those with some of these words in their name.
+//! `breakages/breakages.toml` lists the ways. That each of them still fits the source is checked always, and one of them is caught
+//! always. That each is caught takes a build and a run each, so it is done with `LARDER_BREAKAGES=1` (`make breakages`), in a copy of
+//! the tree. `LARDER_BREAKAGES=words,words` takes those with some of these words in their name.
 //!
-//! Invariants: the tree itself is not changed. The suite passes over the unbroken copy first. A breakage is caught where a
-//! test of a suite that builds fails and says so; a tree that does not build, or a run that ends otherwise, shows nothing and
-//! is a failure of this test.
+//! Invariants: the tree itself is not changed. Suites pass over the unbroken copy first. A breakage is caught where a test of a suite
+//! that builds fails and says so, within [`LIMIT`] of suite time, builds excluded; a tree that does not build, or a run that ends
+//! otherwise, shows nothing and is a failure of this test. One that names its suites is caught by one of these, or not at all.
 
 use std::{
     collections::BTreeSet,
     fmt, fs,
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    time::{Duration, Instant},
 };
 use toml::de::{DeTable, DeValue};
 
-/// A part of what is run: tests of one program.
+use crate::support::ends_within;
+
+/// Suite time within which a breakage is caught.
+const LIMIT: Duration = Duration::from_secs(120);
+/// Lines of the contract.
+const LINES: u64 = 11;
+/// Of the breakages, the one that is caught whenever tests run: the crate that it breaks is built in a moment.
+const ALWAYS: &str = "a write that the kernel cut short goes on at the wrong place, in calls";
+
+/// Programs of tests, each with its package. A crate's own unit tests have the name of its folder.
+const PROGRAMS: &[(&str, &str)] = &[
+    ("simulation", "larder-engine"),
+    ("engine", "larder-engine"),
+    ("interleavings", "larder-engine"),
+    ("threads", "larder-engine"),
+    ("decisions", "larder-core"),
+    ("format", "larder-format"),
+    ("nbd", "larder-serve"),
+    ("program", "larder"),
+    ("larder-device", "larder-device"),
+    ("larder-serve", "larder-serve"),
+    ("larder-engine", "larder-engine"),
+];
+
+/// A part of what is run: tests of one program, as `PROGRAM MODULE::` or `PROGRAM`.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Suite {
     package: &'static str,
     program: &'static str,
-    /// The module, or all of them.
-    module: &'static str,
+    /// The module, or a part of a test's name; all of them where it is empty.
+    module: String,
 }
 
-const fn suite(package: &'static str, program: &'static str, module: &'static str) -> Suite {
-    Suite { package, program, module }
+impl Suite {
+    fn named(text: &str) -> Suite {
+        let (program, module) = text.split_once(' ').unwrap_or((text, ""));
+        let found = PROGRAMS.iter().find(|(name, _)| *name == program);
+        let &(program, package) = found.unwrap_or_else(|| panic!("breakages.toml: no suite {text:?}"));
+        Suite { package, program, module: module.to_owned() }
+    }
+
+    fn is_unit_tests(&self) -> bool {
+        self.program == self.package
+    }
 }
 
-/// What is run, in this order, until one of them fails.
-const SUITES: &[Suite] = &[
-    suite("larder-engine", "simulation", ""),
-    suite("larder-engine", "engine", "recovery::"),
-    suite("larder-engine", "engine", "degraded::"),
-    suite("larder-engine", "engine", "stalled::"),
-    suite("larder-engine", "engine", "contract::"),
-    suite("larder-engine", "engine", "faults::"),
-    suite("larder-engine", "engine", "durability::"),
-    suite("larder-engine", "engine", "sibling_addresses::"),
-    suite("larder-core", "decisions", "nitro_model::"),
-    suite("larder-core", "decisions", "bucketed::"),
-    suite("larder-core", "decisions", "restarts::"),
-    suite("larder-engine", "engine", "crash_sweep::"),
-    suite("larder", "program", "degraded::"),
-    suite("larder", "program", "signals::"),
-    suite("larder", "program", "ends::"),
+impl fmt::Display for Suite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}`", format!("{} {}", self.program, self.module.trim_end_matches(':')).trim_end())
+    }
+}
+
+/// What is run for a breakage that names no suites, in this order, until one of them fails.
+const SUITES: &[&str] = &[
+    "simulation",
+    "engine recovery::",
+    "engine degraded::",
+    "engine stalled::",
+    "engine contract::",
+    "engine faults::",
+    "engine durability::",
+    "engine sibling_addresses::",
+    "decisions nitro_model::",
+    "decisions bucketed::",
+    "decisions restarts::",
+    "engine crash_sweep::",
+    "program degraded::",
+    "program signals::",
+    "program ends::",
 ];
-/// Lines of the contract.
-const LINES: u64 = 11;
 
 struct Breakage {
     name: String,
@@ -55,6 +94,10 @@ struct Breakage {
     file: PathBuf,
     find: String,
     replace: String,
+    /// The suites that are run until one of them catches it, the quickest first.
+    by: Vec<Suite>,
+    /// They are its own: no other one need catch it.
+    names_suites: bool,
 }
 
 fn root() -> PathBuf {
@@ -74,6 +117,17 @@ fn breakages() -> Vec<Breakage> {
         Some(DeValue::Integer(number)) => number.as_str().to_owned(),
         _ => panic!("no {key}: {entry:?}"),
     };
+    let suites = |entry: &DeValue| match entry.get("by").map(|value| value.get_ref()) {
+        Some(DeValue::Array(names)) => names
+            .iter()
+            .map(|name| match name.get_ref() {
+                DeValue::String(name) => Suite::named(name),
+                other => panic!("breakages.toml: {other:?} is no suite"),
+            })
+            .collect(),
+        Some(other) => panic!("breakages.toml: `by` is a list of suites, not {other:?}"),
+        None => SUITES.iter().map(|name| Suite::named(name)).collect(),
+    };
     entries
         .iter()
         .map(|entry| entry.get_ref())
@@ -83,6 +137,8 @@ fn breakages() -> Vec<Breakage> {
             file: value(entry, "file").into(),
             find: value(entry, "find"),
             replace: value(entry, "replace"),
+            by: suites(entry),
+            names_suites: entry.get("by").is_some(),
         })
         .collect()
 }
@@ -104,10 +160,13 @@ fn each_breakage_fits_the_source_and_each_line_has_one() {
         assert_ne!(breakage.apply(&root()), fs::read_to_string(root().join(&breakage.file)).expect("read before"));
         lines.insert(breakage.line);
     }
-    assert!(all.len() >= 12);
+    assert!(all.len() >= 40);
     assert_eq!(lines, (1..=LINES).collect(), "a line of the contract that is never broken is not shown to be tested");
+    let names: BTreeSet<&str> = all.iter().map(|breakage| breakage.name.as_str()).collect();
+    assert_eq!(names.len(), all.len(), "two breakages have one name");
 }
 
+/// The document has each, with a suite that catches it.
 #[test]
 fn each_breakage_is_told_in_the_document() {
     let text = fs::read_to_string(root().join("docs/TESTING.md")).expect("the document");
@@ -117,6 +176,12 @@ fn each_breakage_is_told_in_the_document() {
     let made = breakages().iter().map(|breakage| format!("| {} | {}", breakage.line, breakage.name)).collect();
     let differ: Vec<&String> = told.symmetric_difference(&made).collect();
     assert!(differ.is_empty(), "in the table or in the list alone: {differ:#?}");
+    for breakage in breakages().iter().filter(|breakage| breakage.names_suites) {
+        let row = format!("| {} | {} | ", breakage.line, breakage.name);
+        let told = text.lines().find_map(|line| line.strip_prefix(&row)).expect("it is in the table");
+        let is_named = breakage.by.iter().any(|suite| told.starts_with(&suite.to_string()));
+        assert!(is_named, "{}: the document says {told}, which is none of its suites", breakage.name);
+    }
 }
 
 /// Tracked and new files of the tree.
@@ -136,36 +201,118 @@ fn copy_tree(to: &Path) {
     }
 }
 
-impl fmt::Display for Suite {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = if self.module.is_empty() { self.program } else { self.module.trim_end_matches(':') };
-        write!(f, "{name} of {}", self.package)
+/// A copy of the tree, in which suites are built and run.
+struct Copy {
+    tree: PathBuf,
+    target: PathBuf,
+}
+
+/// How a suite ended.
+enum Verdict {
+    Passed,
+    /// A test failed; with the seed that replays it, where it says one.
+    Failed(Option<String>),
+    TimeIsOver,
+}
+
+impl Copy {
+    fn new(name: &str) -> Copy {
+        let tree = root().join("target").join(name);
+        let _ = fs::remove_dir_all(&tree);
+        copy_tree(&tree);
+        Copy { tree, target: root().join("target/breakages") }
+    }
+
+    /// All tests are built with the features that all crates together ask for, so that what they depend on is built once.
+    fn cargo(&self, suite: &Suite) -> Command {
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.arg("test");
+        match suite.is_unit_tests() {
+            true => cargo.args(["-p", suite.package, "--lib"]),
+            false => cargo.args(["--workspace", "--test", suite.program]),
+        };
+        for variable in ["LARDER_BREAKAGES", "LARDER_SEED", "LARDER_DESIGN"] {
+            cargo.env_remove(variable);
+        }
+        cargo.current_dir(&self.tree).env("CARGO_TARGET_DIR", &self.target).stdin(Stdio::null());
+        cargo
+    }
+
+    fn build(&self, suite: &Suite, name: &str) {
+        let out = self.cargo(suite).arg("--no-run").output().expect("cargo");
+        assert!(out.status.success(), "{name}: {suite} does not build:\n{}", said(&out.stdout, &out.stderr));
+    }
+
+    /// Runs a suite that is built; a failure must be one of its tests, and there must be some.
+    fn run(&self, suite: &Suite, name: &str, limit: Duration) -> Verdict {
+        let Some(out) = ends_within(self.cargo(suite).args(["--", &suite.module]), limit) else {
+            return Verdict::TimeIsOver;
+        };
+        let (passes, text) = (out.status.success(), said(&out.stdout, &out.stderr));
+        let ends = |with: &str| text.lines().any(|line| line.starts_with("test ") && line.ends_with(with));
+        // Where a check runs in a thread of its own, what it prints stands between its name and its end.
+        let fails = ends(" ... FAILED") || text.lines().any(|line| line == "FAILED");
+        assert!(passes || fails, "{name}: {suite} ends without a failed test:\n{text}");
+        assert!(!passes || ends(" ... ok"), "{name}: {suite} has no test:\n{text}");
+        if passes { Verdict::Passed } else { Verdict::Failed(seed_in(&text)) }
+    }
+
+    /// Breaks the tree, runs suites until one of them fails, and mends it. The row of the table; an error where none does.
+    fn catches(&self, breakage: &Breakage) -> Result<String, String> {
+        let Breakage { name, line, by, .. } = breakage;
+        let path = self.tree.join(&breakage.file);
+        let whole = fs::read_to_string(&path).expect("a source file");
+        fs::write(&path, breakage.apply(&self.tree)).expect("written");
+        let mut spent = Duration::ZERO;
+        let mut caught = None;
+        for suite in by {
+            self.build(suite, name);
+            let began = Instant::now();
+            let verdict = self.run(suite, name, LIMIT.saturating_sub(spent));
+            spent += began.elapsed();
+            match verdict {
+                Verdict::Passed => {}
+                Verdict::TimeIsOver => break,
+                Verdict::Failed(seed) => {
+                    caught = Some((suite, seed));
+                    break;
+                }
+            }
+        }
+        fs::write(&path, whole).expect("mended");
+        let seconds = spent.as_secs_f64();
+        match caught {
+            Some((suite, Some(seed))) => Ok(format!("| {line} | {name} | {suite}, seed {seed}, {seconds:.0} s |")),
+            Some((suite, None)) => Ok(format!("| {line} | {name} | {suite}, {seconds:.0} s |")),
+            None => Err(format!("| {line} | {name} | NOT CAUGHT, {seconds:.0} s |")),
+        }
+    }
+
+    fn passes(&self, suite: &Suite) {
+        self.build(suite, "unbroken");
+        let verdict = self.run(suite, "unbroken", Duration::from_secs(1200));
+        assert!(matches!(verdict, Verdict::Passed), "{suite} fails over the unbroken tree");
     }
 }
 
-fn cargo(tree: &Path, suite: &Suite, more: &[&str]) -> (bool, String) {
-    let out = Command::new(env!("CARGO"))
-        .args(["test", "-p", suite.package, "--test", suite.program])
-        .args(more)
-        .current_dir(tree)
-        .env("CARGO_TARGET_DIR", root().join("target/breakages"))
-        .env_remove("LARDER_BREAKAGES")
-        .stdin(Stdio::null())
-        .output()
-        .expect("cargo");
-    let text = [out.stdout, out.stderr].concat();
-    (out.status.success(), String::from_utf8_lossy(&text).into_owned())
+fn said(stdout: &[u8], stderr: &[u8]) -> String {
+    String::from_utf8_lossy(&[stdout, stderr].concat()).into_owned()
 }
 
-/// Whether a suite passes over the tree; a failure must be one of its tests, and there must be some.
-fn passes(tree: &Path, suite: &Suite, name: &str) -> bool {
-    let (builds, said) = cargo(tree, suite, &["--no-run"]);
-    assert!(builds, "{name}: {suite} does not build:\n{said}");
-    let (passes, said) = cargo(tree, suite, &["--", suite.module]);
-    let ends = |with: &str| said.lines().any(|line| line.starts_with("test ") && line.ends_with(with));
-    assert!(passes || ends(" ... FAILED"), "{name}: {suite} ends without a failed test:\n{said}");
-    assert!(!passes || ends(" ... ok"), "{name}: {suite} has no test:\n{said}");
-    passes
+/// The first seed that a failed test says.
+fn seed_in(text: &str) -> Option<String> {
+    let after = text.split("LARDER_SEED=").nth(1)?;
+    let seed: String = after.chars().take_while(char::is_ascii_digit).collect();
+    Some(seed).filter(|seed| !seed.is_empty())
+}
+
+#[test]
+fn one_breakage_is_caught_always() {
+    let all = breakages();
+    let breakage = all.iter().find(|breakage| breakage.name == ALWAYS).expect("it is in the list");
+    let copy = Copy::new("breakages-always");
+    println!("{}", copy.catches(breakage).unwrap_or_else(|row| panic!("{row}")));
+    breakage.by.iter().for_each(|suite| copy.passes(suite));
 }
 
 #[test]
@@ -174,31 +321,24 @@ fn each_breakage_is_caught() {
         println!("skipped: breaking the contract on purpose takes long; `make breakages` does it");
         return;
     };
-    let tree = root().join("target/breakages-tree");
-    let _ = fs::remove_dir_all(&tree);
-    copy_tree(&tree);
+    let copy = Copy::new("breakages-tree");
     let all = breakages();
     let is_wanted = |name: &str| wanted == "1" || wanted.split(',').any(|words| name.contains(words));
     let chosen: Vec<_> = all.iter().filter(|breakage| is_wanted(&breakage.name)).collect();
     assert!(!chosen.is_empty(), "no breakage has {wanted:?} in its name");
-    for suite in SUITES {
-        assert!(passes(&tree, suite, "unbroken"), "{suite} fails over the unbroken tree");
-    }
-    println!("unbroken: all {} suites pass", SUITES.len());
+    let suites: BTreeSet<&Suite> = chosen.iter().flat_map(|breakage| &breakage.by).collect();
+    suites.iter().for_each(|suite| copy.passes(suite));
+    println!("unbroken: all {} suites pass\n", suites.len());
+    println!("| line | broken so | caught by |\n|---|---|---|");
     let mut missed = Vec::new();
     for breakage in chosen {
-        let path = tree.join(&breakage.file);
-        let whole = fs::read_to_string(&path).expect("a source file");
-        fs::write(&path, breakage.apply(&tree)).expect("written");
-        let caught = SUITES.iter().find(|suite| !passes(&tree, suite, &breakage.name));
-        fs::write(&path, whole).expect("mended");
-        match caught {
-            Some(suite) => println!("line {:2}: {}: caught by {suite}", breakage.line, breakage.name),
-            None => {
-                println!("line {:2}: {}: NOT CAUGHT", breakage.line, breakage.name);
+        match copy.catches(breakage) {
+            Ok(row) => println!("{row}"),
+            Err(row) => {
+                println!("{row}");
                 missed.push(&breakage.name);
             }
         }
     }
-    assert!(missed.is_empty(), "the suite does not notice: {missed:?}");
+    assert!(missed.is_empty(), "no suite notices, or not in time: {missed:?}");
 }
