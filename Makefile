@@ -2,7 +2,7 @@
 # Nothing here is needed to build: `cargo build --release` alone makes the `larder` binary.
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test check fmt clippy fuzz fuzz-long deny crash crash-siblings power breakages new-design reproduction soak soak-agree tsan bench packages
+.PHONY: help build demo test check fmt clippy fuzz fuzz-long deny crash crash-siblings lost-ends power breakages new-design reproduction soak soak-agree tsan bench packages
 
 # How many seeds the long simulation takes; for a night: `make soak SEEDS=2000000`.
 SEEDS ?= 20000
@@ -70,6 +70,9 @@ crash: ## The engine in simulation: crashes and faults against a model of the co
 
 crash-siblings: ## The same over austere with few bits of each hash, so that addresses and contents share them (SEEDS=20000)
 	LARDER_DESIGN=austere LARDER_SEEDS=$(SEEDS) cargo test --profile crash -p larder-engine --features few-hash-bits --test simulation -- seeds --nocapture
+
+lost-ends: ## Logs of crashed caches lose their end, over each design (CASES=400)
+	LARDER_LOST_END_CASES=$(or $(CASES),400) cargo test --workspace --test engine -- lost_end:: --nocapture
 
 power: ## The real server over files that forget what was not flushed, in every design and mode, over both backends (POWER_ROUNDS=10)
 	LARDER_POWER_ROUNDS=$(POWER_ROUNDS) cargo test --workspace --test program -- power:: --nocapture

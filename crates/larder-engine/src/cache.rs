@@ -280,12 +280,15 @@ async fn begin(shared: &Arc<Shared>, emptied: bool) -> Result<(), EngineError> {
     if let Some(keeper) = shared.tuning.fence.0.clone() {
         compute(&*shared.runtime, move || keeper.prepare()).await?.map_err(EngineError::State)?;
     }
+    let names_frames = shared.geometry.store.names_frames();
     // Repairs a damaged twin, too: both are written.
     shared
         .superblock
         .update(&*shared.flash, &shared.counters, |superblock| {
             superblock.clean_shutdown = false;
             superblock.state_dir = state_dir;
+            // From here on what is written to slots names frames of the log; a program that knows nothing of it must not.
+            superblock.log_positions |= names_frames;
         })
         .await?;
     let mode = shared.mode.get();

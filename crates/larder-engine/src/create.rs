@@ -70,6 +70,8 @@ pub fn plan(
         flash_uuid: options.flash_uuid,
         features_compat: 0,
         features_read_only: 0,
+        log_positions: design.store.names_frames(),
+        origin_state: None,
         kept: Vec::new(),
         detached: false,
         mode: options.mode,

@@ -31,10 +31,12 @@ pub enum EngineError {
     LogDamaged {
         /// The first frame that is lost.
         lost: u64,
-        /// A later frame that says that it was durable.
+        /// A later frame that says that it was durable, or the newest that is named as durable elsewhere.
         found: u64,
-        /// Where that frame is.
+        /// Where that frame is, or what names it.
         flash_offset: u64,
+        /// No frame shows it, but what lies in slots and names this one.
+        in_slots: bool,
     },
     /// The flash device failed; nothing more becomes durable there until the cache is opened again.
     FlashFailed(IoError),
@@ -71,10 +73,14 @@ impl fmt::Display for EngineError {
             EngineError::DirtyDataLost { offset } => {
                 write!(f, "the dirty record for volume offset {offset} is damaged on flash, and the origin lacks it")
             }
-            EngineError::LogDamaged { lost, found, flash_offset } => write!(
-                f,
-                "the metadata log is damaged: frame {lost} was durable and cannot be read (frame {found} at flash offset {flash_offset} follows it), so flushed writes are missing; `larder verify --repair` keeps what is left"
-            ),
+            EngineError::LogDamaged { lost, found, flash_offset, in_slots } => {
+                write!(f, "the metadata log is damaged: frame {lost} was durable and cannot be read (")?;
+                match in_slots {
+                    false => write!(f, "frame {found} at flash offset {flash_offset} follows it")?,
+                    true => write!(f, "what was written at flash offset {flash_offset} names frame {found} as durable")?,
+                }
+                f.write_str("), so flushed writes are missing; `larder verify --repair` keeps what is left")
+            }
             EngineError::FlashFailed(error) => write!(f, "the flash device failed: {error}"),
             EngineError::NoFence { flash, why } => {
                 // In this order, for a client may be told the beginning only.

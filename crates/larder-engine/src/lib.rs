@@ -36,6 +36,7 @@ pub mod lock_times;
 pub mod log_area;
 pub mod log_room;
 pub mod mode;
+pub(crate) mod named_frames;
 pub mod origin_changes;
 pub mod pins;
 pub mod prefetch;

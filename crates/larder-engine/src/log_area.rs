@@ -32,6 +32,11 @@ impl LogArea {
         LogArea { region_bytes, head, used_bytes, frame_seq }
     }
 
+    /// The newest frame that is durable; 0 for none.
+    pub fn durable_frame(&self) -> u64 {
+        self.frame_seq.saturating_sub(1)
+    }
+
     /// Where the next frame would go.
     pub fn position(&self) -> LogPosition {
         LogPosition { offset: self.head, frame_seq: self.frame_seq, used_bytes: self.used_bytes }

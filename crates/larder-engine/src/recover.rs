@@ -7,7 +7,7 @@
 //!
 //! Invariants: nothing is written before (5). What does not decode is an error, never a guess, except at the end of the
 //! log, where a frame that is not whole is what a crash leaves. A frame behind the end that says that one before it was
-//! durable shows damage, not a crash: then flushed writes are lost, and opening is refused.
+//! durable shows damage, not a crash; so does what names such a one in a slot: then flushed writes are lost, and opening is refused.
 
 use crate::{
     config::Tuning,
@@ -18,6 +18,7 @@ use crate::{
     in_flight::InFlight,
     log_area::LogArea,
     mode::CurrentMode,
+    named_frames::{LastSpoken, LikelySlots, Look},
     origin_changes::OriginChanges,
     prefetch::PrefetchBuffer,
     replay::Replay,
@@ -192,12 +193,18 @@ pub async fn recover_by(
         let log_bytes = if superblock.clean_shutdown { 0 } else { superblock.layout.log_bytes / 2 };
         progress.expect(checkpoint_bytes + log_bytes);
     }
+    let mut spoken = LastSpoken::default();
     // (2)
     let start = match &superblock.checkpoint {
         Some(pointer) => {
             let header = reader.checkpoint_header(&superblock, pointer).await?;
             replay.begin(&header.counts);
-            reader.checkpoint_blocks(&superblock, pointer, &header, &mut |_, _, _, block| replay.block(block)).await?;
+            reader
+                .checkpoint_blocks(&superblock, pointer, &header, &mut |_, _, _, block| {
+                    spoken.note_block(&block);
+                    replay.block(block);
+                })
+                .await?;
             report.checkpoint_mappings = header.counts.mappings + header.counts.fragments;
             report.checkpoint_bytes = header.total_bytes;
             (header.log_start, header.entry_seq_next)
@@ -215,6 +222,7 @@ pub async fn recover_by(
     let end = walk
         .to_the_end(&mut |_, header, entries| {
             replay.frame(next_seq, entries);
+            spoken.note(entries);
             next_seq += entries.len() as u64;
             area.advance(header.frame_bytes.into());
             previous_crc = header.crc;
@@ -229,12 +237,17 @@ pub async fn recover_by(
         (false, None) => Some(Trust::WithLog),
         (false, Some(_)) => None,
     });
-    if !surely_clean && let Some((frame, offset)) = walk.lost_frame().await? {
-        return Err(EngineError::LogDamaged {
-            lost: end.next_frame_seq,
-            found: frame,
-            flash_offset: layout.log_offset + offset,
-        });
+    if !surely_clean {
+        if let Some((found, offset)) = walk.lost_frame().await? {
+            let flash_offset = layout.log_offset + offset;
+            return Err(EngineError::LogDamaged { lost: end.next_frame_seq, found, flash_offset, in_slots: false });
+        }
+        let likely = Look::Likely(LikelySlots::of(&spoken, &*replay.design));
+        let named = geometry.store.newest_named(reader, &superblock, likely).await;
+        if let Some(named) = named.filter(|named| named.frame_seq >= end.next_frame_seq) {
+            let (found, flash_offset) = (named.frame_seq, named.flash_offset);
+            return Err(EngineError::LogDamaged { lost: end.next_frame_seq, found, flash_offset, in_slots: true });
+        }
     }
     if let Some(progress) = reader.progress {
         progress.finish();

@@ -190,19 +190,19 @@ impl Shared {
     /// Writes the metadata slot of `slot`, if it changed, into its block; the caller has the turn. What changed again since it was
     /// asked for is written once. The design is to be told, with what this returns, that it was written. `segment` is its number.
     pub(crate) async fn write_entry(&self, slot: SlotId, segment: u64) -> IoResult<Option<Arc<RegionEntry>>> {
-        let entry = {
+        let (entry, durable_frame) = {
             let state = self.state.lock();
             let entry = state.design.entry_to_write(slot);
             state.note_slot(Event::Taken { segment }, entry.as_ref().map(|_| slot));
-            entry
+            (entry, state.log.area.durable_frame())
         };
         if let Some(entry) = &entry {
-            self.write_block(slot, entry).await?;
+            self.write_block(slot, &scan::encode(entry, self.geometry.flash_tag, durable_frame)).await?;
         }
         Ok(entry)
     }
 
-    async fn write_block(&self, slot: SlotId, entry: &RegionEntry) -> IoResult<()> {
+    async fn write_block(&self, slot: SlotId, entry: &[u8; METADATA_SLOT_BYTES]) -> IoResult<()> {
         let spot = self.spot(slot);
         let offset = spot.block * self.region_block();
         let mut block = match spot.len == METADATA_SLOT_BYTES {
@@ -213,8 +213,7 @@ impl Shared {
                 Err(_) => self.read_block(slot).await.unwrap_or_else(|_| IoBuf::zeroed(spot.len)),
             },
         };
-        block[spot.skip..spot.skip + METADATA_SLOT_BYTES]
-            .copy_from_slice(&scan::encode(entry, self.geometry.flash_tag));
+        block[spot.skip..spot.skip + METADATA_SLOT_BYTES].copy_from_slice(entry);
         let block = block.freeze();
         let mut result = self.flash.write(offset, block.clone(), WriteFlags::default()).await;
         if result.is_err() {

@@ -153,7 +153,7 @@ impl OpenWeu {
     }
 
     /// Closes the open segment. Returns it, and whether the WEU has room for another.
-    fn close(&mut self, seq: u64, flash_tag: u64) -> (InFlightSegment, bool) {
+    fn close(&mut self, identity: SegmentIdentity) -> (InFlightSegment, bool) {
         let start = self.packer.start();
         let bytes = (self.packer.closed_end() - start) as usize;
         let table = (self.packer.table_offset() - start) as usize;
@@ -161,12 +161,12 @@ impl OpenWeu {
         let mut data = self.buf.split_to(bytes);
         data[payload_end..].fill(0);
         let home = SegmentHome { slot: self.slot, generation: self.generation, offset: start, class: self.class };
-        let described = self.store.describe(&mut data, table, &self.records, (flash_tag, seq), home);
+        let described = self.store.describe(&mut data, table, &self.records, identity, home);
         described.expect("the table has its exact size");
         self.records.clear();
         self.commit_needs_it = false;
         let segment = InFlightSegment {
-            seq,
+            seq: identity.segment_seq,
             slot: self.slot,
             generation: self.generation,
             start,
@@ -177,6 +177,15 @@ impl OpenWeu {
         };
         (segment, self.packer.next_segment())
     }
+}
+
+/// Whose segment it is, which, and when it was made.
+#[derive(Clone, Copy)]
+pub(crate) struct SegmentIdentity {
+    pub flash_tag: u64,
+    pub segment_seq: u64,
+    /// The newest frame of the log that is durable; `None` on a flash whose segments do not say.
+    pub durable_frame_seq: Option<u64>,
 }
 
 /// Where a segment goes, and what for.
@@ -218,7 +227,9 @@ impl State {
         let slot = open.slot;
         let mut room = true;
         if open.packer.records() > 0 {
-            let (segment, more) = open.close(self.segment_seq, flash_tag);
+            let (segment_seq, durable) = (self.segment_seq, self.log.area.durable_frame());
+            let identity = SegmentIdentity { flash_tag, segment_seq, durable_frame_seq: Some(durable) };
+            let (segment, more) = open.close(identity);
             room = more;
             self.outbox.push(segment.seq);
             self.segment_seq += 1;

@@ -18,11 +18,13 @@ use crate::{
     config::CreateOptions,
     designs,
     error::EngineError,
-    segment::SegmentHome,
+    named_frames::{Look, Named},
+    segment::{SegmentHome, SegmentIdentity},
     verify::{
         index::Homes,
         records::{self, Findings, RecordCheck},
     },
+    walk::Reader,
 };
 use larder_core::{Design, Over, Place, packing::PackingRules};
 use larder_device::BlockDevice;
@@ -121,7 +123,7 @@ pub(crate) trait Store: Send + Sync {
     }
 
     /// Puts to the records of what is about to be written, whose bytes are `data`, what shall say of them what they are. The table
-    /// is to begin at `table_offset`. `identity`: the flash's tag, the segment's number.
+    /// is to begin at `table_offset`.
     ///
     /// # Errors
     /// The format's, for a table that does not fit.
@@ -130,7 +132,7 @@ pub(crate) trait Store: Send + Sync {
         _data: &mut [u8],
         _table_offset: usize,
         _records: &[RecordEntry],
-        _identity: (u64, u64),
+        _identity: SegmentIdentity,
         _home: SegmentHome,
     ) -> Result<(), FormatError> {
         Ok(())
@@ -178,6 +180,16 @@ pub(crate) trait Store: Send + Sync {
     /// Whether what lies in a slot says itself what it is, and of which use of the slot.
     fn lists_records(&self) -> bool {
         false
+    }
+
+    /// Whether something that is written with records names the newest frame of the log that was durable by then.
+    fn names_frames(&self) -> bool {
+        false
+    }
+
+    /// The newest frame of the log that anything which lies there names as durable.
+    fn newest_named<'a>(&'a self, _reader: Reader<'a>, _superblock: &'a Superblock, _look: Look) -> Named<'a> {
+        Box::pin(std::future::ready(None))
     }
 
     /// What is wrong with where a chunk is mapped to, if anything is.

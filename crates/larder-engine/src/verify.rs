@@ -8,7 +8,8 @@
 //!
 //! Invariants: nothing is written. Whatever is found, the checks go on as far as they can; [`PROBLEMS_MAX`] problems are
 //! kept, all are counted. What a crash may leave is no problem: a torn end of the log, a twin that is older or torn,
-//! torn segments that nothing names. (So a rotten end of the log passes for one that a crash tore.)
+//! torn segments that nothing names. (So a rotten end of the log passes for one that a crash tore, where nothing in a slot names
+//! what was lost; [`VerifyReport::log_end_confirmed`] says that nothing confirms it.)
 //!
 //! What it does not do: repair ([`repair`] does), or look at the origin.
 
@@ -63,6 +64,13 @@ pub struct VerifyReport {
     pub clean: bool,
     /// The last end was an orderly one.
     pub clean_shutdown: bool,
+    /// The log is surely there to its end: both superblocks say that the last end was an orderly one. Without that, frames that were
+    /// lost behind the last one are told where something in a slot names them, and else by nothing.
+    pub log_end_confirmed: bool,
+    /// The newest frame of the log that something in a slot names as durable.
+    pub log_frame_named: Option<u64>,
+    /// The last frame of the log that is there; 0 for none.
+    pub log_frame_last: u64,
     /// Superblock twins that are whole.
     pub superblocks_valid: u64,
     /// Bytes of the checkpoint.
@@ -200,6 +208,7 @@ pub(crate) async fn recovered(flash: &dyn BlockDevice) -> Result<Salvaged, Engin
         damage: MetadataDamage::default(),
         suspect_below: 0,
         certain: None,
+        named_frame: 0,
     })
 }
 

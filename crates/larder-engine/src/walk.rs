@@ -13,6 +13,7 @@ mod checkpoint;
 mod log;
 mod lost;
 
+pub(crate) use ahead::InOrder;
 pub use log::{LogEnd, LogWalk};
 
 use crate::error::EngineError;
@@ -77,7 +78,7 @@ impl<'a> Reader<'a> {
         Reader { flash, workers: None, progress: None }
     }
 
-    async fn read(self, offset: u64, bytes: u64) -> Result<IoBuf, EngineError> {
+    pub(crate) async fn read(self, offset: u64, bytes: u64) -> Result<IoBuf, EngineError> {
         let buf = self.flash.read(offset, IoBuf::new(bytes as usize)).await?;
         if let Some(progress) = self.progress {
             progress.bytes_read.fetch_add(bytes, Relaxed);

@@ -52,11 +52,11 @@ pub struct Feature {
 
 /// Every bit that has a meaning.
 pub const FEATURES: [Feature; 5] = [
-    feature(Word::Compatible, FEATURE_ORIGIN_STATE, "origin state", false),
+    feature(Word::Compatible, FEATURE_ORIGIN_STATE, "origin state", true),
     feature(Word::Incompatible, FEATURE_DETACHED, "detached", true),
     feature(Word::Incompatible, FEATURE_STATE_DIR, "state directory", true),
     feature(Word::Incompatible, FEATURE_BUCKETS, "buckets", true),
-    feature(Word::Incompatible, FEATURE_LOG_POSITIONS, "log positions", false),
+    feature(Word::Incompatible, FEATURE_LOG_POSITIONS, "log positions", true),
 ];
 
 /// The number of each bit that is set, with its name where it has one.

@@ -9,12 +9,12 @@
 //! What it does not do: know which of the addresses are current, or tell the slot's generation from an older one; the caller
 //! does. That no address is listed twice, it does not check: who looks for one finds it all the same.
 
-use crate::FORMAT_VERSION;
 use crate::codes::Encoding;
 use crate::error::{FormatError, Structure};
 use crate::layout::CHUNKS_MAX;
 use crate::place::Place;
 use crate::wire::{self, Le32, Le64};
+use crate::{COUNTER_MAX, FORMAT_VERSION};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Size of a metadata slot: the paper's.
@@ -86,6 +86,8 @@ pub struct MetadataSlot {
     pub encoding: Encoding,
     /// Which addresses have, or had, that content.
     pub lbas: LbaList,
+    /// The newest frame of the metadata log that was durable when this was made; 0 for none, or where it does not say.
+    pub durable_frame_seq: u64,
 }
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -105,7 +107,8 @@ struct RawSlot {
     oldest: u8,
     reserved_0: [u8; 6],
     lbas: [[u8; LBA_BYTES]; LBAS_MAX],
-    reserved_1: [u8; 88],
+    durable_frame_seq: Le64,
+    reserved_1: [u8; 80],
 }
 
 const CRC_OFFSET: usize = 12;
@@ -113,7 +116,7 @@ wire::assert_wire!(
     RawSlot, METADATA_SLOT_BYTES,
     magic @ 0, version @ 8, crc @ CRC_OFFSET, flash_tag @ 16, slot @ 24, generation @ 28, fingerprint @ 32,
     record_crc @ 48, stored_len @ 52, encoding @ 55, lba_count @ 56, oldest @ 57, reserved_0 @ 58, lbas @ 64,
-    reserved_1 @ 424,
+    durable_frame_seq @ 424, reserved_1 @ 432,
 );
 
 impl MetadataSlot {
@@ -167,7 +170,8 @@ impl MetadataSlot {
             oldest: self.lbas.oldest,
             reserved_0: [0; 6],
             lbas,
-            reserved_1: [0; 88],
+            durable_frame_seq: Le64::new(self.durable_frame_seq),
+            reserved_1: [0; 80],
         }
     }
 
@@ -183,7 +187,11 @@ impl MetadataSlot {
             stored_len: wire::from_le24(raw.stored_len),
             encoding: Encoding::from_code(raw.encoding).ok_or_else(|| invalid("an unknown encoding"))?,
             lbas: LbaList::new(listed, raw.oldest.into())?,
+            durable_frame_seq: raw.durable_frame_seq.get(),
         };
+        if found.durable_frame_seq >= COUNTER_MAX {
+            return Err(invalid("a counter is too high"));
+        }
         if found.place().is_plausible() { Ok(found) } else { Err(invalid("a record that no chunk has")) }
     }
 }

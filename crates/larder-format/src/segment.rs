@@ -3,16 +3,17 @@
 //! Role: encodes and decodes headers and tables. A record's payload is opaque here; [`crate::record_crc`] guards it.
 //!
 //! Invariants: a segment is written once and never rewritten. Segments confirm content; they never create a mapping.
+//! A header of version 2 says how far the metadata log was durable when it was made; one of version 1 does not.
 //!
 //! What it does not do: place payloads in a segment, or decide when one is closed.
 
-use crate::FORMAT_VERSION;
 use crate::checksum::crc32c;
 use crate::codes::{Encoding, WeuClass};
 use crate::error::{FormatError, Structure};
 use crate::layout::{SECTOR_BYTES_MIN, WEU_BYTES_MAX};
 use crate::place::{Place, Sectors};
 use crate::wire::{self, Le16, Le32, Le64};
+use crate::{COUNTER_MAX, FORMAT_VERSION};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Size of a segment's header.
@@ -21,6 +22,10 @@ pub const SEGMENT_HEADER_BYTES: usize = 64;
 pub const RECORD_ENTRY_BYTES: usize = 64;
 
 const MAGIC: [u8; 8] = *b"LARDERSG";
+/// Version of a header that names a frame of the log as durable.
+const VERSION_NAMING: u32 = 2;
+/// Unit of places and sizes in such a header, in bytes.
+const UNIT_BYTES: u32 = SECTOR_BYTES_MIN;
 const FLAG_FRAGMENT: u8 = 1;
 
 /// What the header of a segment says.
@@ -36,6 +41,9 @@ pub struct SegmentHeader {
     pub offset: u32,
     /// Counts the segments of this flash.
     pub segment_seq: u64,
+    /// The newest frame of the metadata log that was durable when the segment was closed, 0 for none. `None`: it does not
+    /// say, and is of version 1.
+    pub durable_frame_seq: Option<u64>,
     /// Its size, header, table and padding included.
     pub segment_bytes: u32,
     /// Where the record table starts, in bytes from the start of the segment.
@@ -112,6 +120,39 @@ wire::assert_wire!(
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
+struct RawNamingHeader {
+    magic: [u8; 8],
+    version: Le32,
+    crc: Le32,
+    flash_tag: Le64,
+    slot: Le32,
+    generation: Le32,
+    segment_seq: Le64,
+    durable_frame_seq: Le64,
+    table_offset: Le32,
+    table_crc: Le32,
+    segment_units: Le16,
+    offset_units: Le16,
+    record_count: Le16,
+    class: u8,
+    reserved: [u8; 1],
+}
+
+wire::assert_wire!(
+    RawNamingHeader, SEGMENT_HEADER_BYTES,
+    magic @ 0, version @ 8, crc @ CRC_OFFSET, flash_tag @ 16, slot @ 24, generation @ 28, segment_seq @ 32,
+    durable_frame_seq @ 40, table_offset @ 48, table_crc @ 52, segment_units @ 56, offset_units @ 58,
+    record_count @ 60, class @ 62, reserved @ 63,
+);
+
+/// A header as it lies on flash, of either version.
+enum Raw {
+    Plain(RawHeader),
+    Naming(RawNamingHeader),
+}
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
 struct RawRecord {
     volume: Le16,
     flags: u8,
@@ -129,11 +170,18 @@ wire::assert_wire!(
     volume @ 0, flags @ 2, encoding @ 3, stored_len @ 4, lba @ 8, offset @ 16, crc @ 20, content @ 24, reserved @ 56,
 );
 
-/// The bytes of a header.
+/// The bytes of a header. What [`decode_header`] would refuse is encoded all the same: keep the fields valid.
 pub fn encode_header(header: &SegmentHeader) -> [u8; SEGMENT_HEADER_BYTES] {
-    let mut raw = header_to_raw(header);
-    raw.crc = Le32::new(wire::crc_with_hole(raw.as_bytes(), CRC_OFFSET));
-    zerocopy::transmute!(raw)
+    match header_to_raw(header) {
+        Raw::Plain(mut raw) => {
+            raw.crc = Le32::new(wire::crc_with_hole(raw.as_bytes(), CRC_OFFSET));
+            zerocopy::transmute!(raw)
+        }
+        Raw::Naming(mut raw) => {
+            raw.crc = Le32::new(wire::crc_with_hole(raw.as_bytes(), CRC_OFFSET));
+            zerocopy::transmute!(raw)
+        }
+    }
 }
 
 /// What a header says. Whether it belongs where it was read is for [`SegmentHeader::check_home`] to tell.
@@ -143,26 +191,49 @@ pub fn encode_header(header: &SegmentHeader) -> [u8; SEGMENT_HEADER_BYTES] {
 pub fn decode_header(bytes: &[u8]) -> Result<SegmentHeader, FormatError> {
     const STRUCTURE: Structure = Structure::SegmentHeader;
     let invalid = |what| FormatError::Invalid { structure: STRUCTURE, what };
-    let raw: RawHeader = wire::read(bytes, STRUCTURE)?;
-    let computed = wire::crc_with_hole(raw.as_bytes(), CRC_OFFSET);
-    wire::check_prefix((&raw.magic, &MAGIC), (raw.crc.get(), computed), raw.version.get(), STRUCTURE)?;
-    let header = SegmentHeader {
-        flash_tag: raw.flash_tag.get(),
-        slot: raw.slot.get(),
-        generation: raw.generation.get(),
-        offset: raw.offset.get(),
-        segment_seq: raw.segment_seq.get(),
-        segment_bytes: raw.segment_bytes.get(),
-        table_offset: raw.table_offset.get(),
-        record_count: raw.record_count.get(),
-        class: WeuClass::from_code(raw.class).ok_or_else(|| invalid("an unknown class"))?,
-        table_crc: raw.table_crc.get(),
+    let plain: RawHeader = wire::read(bytes, STRUCTURE)?;
+    let computed = wire::crc_with_hole(plain.as_bytes(), CRC_OFFSET);
+    let names_log = plain.version.get() == VERSION_NAMING;
+    // Both versions begin alike.
+    let version = if names_log { FORMAT_VERSION } else { plain.version.get() };
+    wire::check_prefix((&plain.magic, &MAGIC), (plain.crc.get(), computed), version, STRUCTURE)?;
+    let class = |code| WeuClass::from_code(code).ok_or_else(|| invalid("an unknown class"));
+    let header = if names_log {
+        let raw: RawNamingHeader = wire::read(bytes, STRUCTURE)?;
+        SegmentHeader {
+            flash_tag: raw.flash_tag.get(),
+            slot: raw.slot.get(),
+            generation: raw.generation.get(),
+            offset: u32::from(raw.offset_units.get()) * UNIT_BYTES,
+            segment_seq: raw.segment_seq.get(),
+            durable_frame_seq: Some(raw.durable_frame_seq.get()),
+            segment_bytes: u32::from(raw.segment_units.get()) * UNIT_BYTES,
+            table_offset: raw.table_offset.get(),
+            record_count: raw.record_count.get().into(),
+            class: class(raw.class)?,
+            table_crc: raw.table_crc.get(),
+        }
+    } else {
+        SegmentHeader {
+            flash_tag: plain.flash_tag.get(),
+            slot: plain.slot.get(),
+            generation: plain.generation.get(),
+            offset: plain.offset.get(),
+            segment_seq: plain.segment_seq.get(),
+            durable_frame_seq: None,
+            segment_bytes: plain.segment_bytes.get(),
+            table_offset: plain.table_offset.get(),
+            record_count: plain.record_count.get(),
+            class: class(plain.class)?,
+            table_crc: plain.table_crc.get(),
+        }
     };
-    wire::check_canonical(
-        &RawHeader { crc: raw.crc, version: raw.version, ..header_to_raw(&header) },
-        &raw,
-        STRUCTURE,
-    )?;
+    // Whatever the fields do not say, reserved bytes above all, shows in other bytes.
+    let again: RawHeader = wire::read(&encode_header(&header), STRUCTURE)?;
+    wire::check_canonical(&again, &plain, STRUCTURE)?;
+    if header.durable_frame_seq.is_some_and(|frame_seq| frame_seq >= COUNTER_MAX) {
+        return Err(invalid("a counter is too high"));
+    }
     if !header.segment_bytes.is_multiple_of(SECTOR_BYTES_MIN)
         || !header.offset.is_multiple_of(SECTOR_BYTES_MIN)
         || u64::from(header.offset) + u64::from(header.segment_bytes) > u64::from(WEU_BYTES_MAX)
@@ -224,22 +295,47 @@ pub fn decode_table(header: &SegmentHeader, bytes: &[u8]) -> Result<Vec<RecordEn
     table.chunks_exact(RECORD_ENTRY_BYTES).map(|entry| record_from_bytes(entry, header)).collect()
 }
 
-fn header_to_raw(header: &SegmentHeader) -> RawHeader {
-    RawHeader {
-        magic: MAGIC,
-        version: Le32::new(FORMAT_VERSION),
-        crc: Le32::new(0),
-        flash_tag: Le64::new(header.flash_tag),
-        slot: Le32::new(header.slot),
-        generation: Le32::new(header.generation),
-        segment_seq: Le64::new(header.segment_seq),
-        segment_bytes: Le32::new(header.segment_bytes),
-        table_offset: Le32::new(header.table_offset),
-        record_count: Le32::new(header.record_count),
-        table_crc: Le32::new(header.table_crc),
-        offset: Le32::new(header.offset),
-        class: header.class.code(),
-        reserved: [0; 3],
+fn header_to_raw(header: &SegmentHeader) -> Raw {
+    let (magic, crc, flash_tag) = (MAGIC, Le32::new(0), Le64::new(header.flash_tag));
+    let (slot, generation) = (Le32::new(header.slot), Le32::new(header.generation));
+    let (segment_seq, class) = (Le64::new(header.segment_seq), header.class.code());
+    let (table_offset, table_crc) = (Le32::new(header.table_offset), Le32::new(header.table_crc));
+    // A WEU has fewer units, and fewer records, than 16 bits count.
+    let units = |bytes: u32| Le16::new((bytes / UNIT_BYTES) as u16);
+    match header.durable_frame_seq {
+        None => Raw::Plain(RawHeader {
+            magic,
+            version: Le32::new(FORMAT_VERSION),
+            crc,
+            flash_tag,
+            slot,
+            generation,
+            segment_seq,
+            segment_bytes: Le32::new(header.segment_bytes),
+            table_offset,
+            record_count: Le32::new(header.record_count),
+            table_crc,
+            offset: Le32::new(header.offset),
+            class,
+            reserved: [0; 3],
+        }),
+        Some(durable_frame_seq) => Raw::Naming(RawNamingHeader {
+            magic,
+            version: Le32::new(VERSION_NAMING),
+            crc,
+            flash_tag,
+            slot,
+            generation,
+            segment_seq,
+            durable_frame_seq: Le64::new(durable_frame_seq),
+            table_offset,
+            table_crc,
+            segment_units: units(header.segment_bytes),
+            offset_units: units(header.offset),
+            record_count: Le16::new(header.record_count as u16),
+            class,
+            reserved: [0; 1],
+        }),
     }
 }
 

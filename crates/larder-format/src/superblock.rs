@@ -11,7 +11,8 @@
 use crate::codes::{Compression, DesignId, WriteMode};
 use crate::error::{FormatError, Structure};
 use crate::features::{
-    COMPATIBLE_KNOWN, FEATURE_BUCKETS, FEATURE_DETACHED, FEATURE_STATE_DIR, INCOMPATIBLE_KNOWN, READABLE,
+    COMPATIBLE_KNOWN, FEATURE_BUCKETS, FEATURE_DETACHED, FEATURE_LOG_POSITIONS, FEATURE_ORIGIN_STATE,
+    FEATURE_STATE_DIR, INCOMPATIBLE_KNOWN, READABLE,
 };
 use crate::layout::{CHUNKS_MAX, ENTRIES_MIN, Layout, SUPERBLOCK_OFFSETS, StoreKind};
 use crate::log::LogStart;
@@ -37,6 +38,19 @@ pub struct Origin {
     pub uri: OriginUri,
 }
 
+/// By what a change of the origin behind the cache's back shows: what its device said of itself at an orderly end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OriginState {
+    /// The superblock's sequence number with which it was noted: beside another one it means nothing.
+    pub sequence: u64,
+    /// Size in bytes.
+    pub size_bytes: u64,
+    /// As long as this stays, `changes` can be compared.
+    pub epoch: u64,
+    /// Another number after each change.
+    pub changes: u64,
+}
+
 /// The checkpoint to recover from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CheckpointPointer {
@@ -55,8 +69,12 @@ pub struct Superblock {
     pub sequence: u64,
     /// Drawn at creation.
     pub flash_uuid: [u8; 16],
-    /// Feature bits that a reader may ignore, and must keep.
+    /// Unknown feature bits that a reader may ignore, and must keep.
     pub features_compat: u64,
+    /// Segment headers, and metadata slots, name the newest durable frame of the log.
+    pub log_positions: bool,
+    /// The origin as an orderly end left it. Of which end, [`Superblock::origin_state_now`] tells.
+    pub origin_state: Option<OriginState>,
     /// Unknown incompatible features that let a program read: it must not write anything on this flash.
     pub features_read_only: u64,
     /// The bytes behind the last known field that unknown features use, without the zeroes at the end.
@@ -160,11 +178,12 @@ struct RawSuperblock {
     bucket_slots: Le32,
     region_offset: Le64,
     design_pages_max: Le64,
+    origin_state: [Le64; 4],
     rest: [u8; REST_BYTES],
 }
 
 /// Bytes behind the last known field: zeroes, unless an unknown feature that lets this program read has a field there.
-const REST_BYTES: usize = 2192;
+const REST_BYTES: usize = 2160;
 const CRC_OFFSET: usize = 16;
 wire::assert_wire!(
     RawSuperblock, SUPERBLOCK_BYTES,
@@ -177,7 +196,7 @@ wire::assert_wire!(
     origin_identity @ 224, checkpoint_id @ 232, checkpoint_bytes @ 240, log_start_offset @ 248,
     log_start_frame_seq @ 256, entry_seq_next @ 264, uri_len @ 272, volume_name_len @ 274, volume_name @ 280,
     uri @ 344, state_dir_len @ 1368, state_dir @ 1370, reserved_2 @ 1882, bucket_slots @ 1884,
-    region_offset @ 1888, design_pages_max @ 1896, rest @ 1904,
+    region_offset @ 1888, design_pages_max @ 1896, origin_state @ 1904, rest @ 1936,
 );
 
 impl Superblock {
@@ -186,7 +205,22 @@ impl Superblock {
         let state_dir = if self.state_dir.as_str().is_empty() { 0 } else { FEATURE_STATE_DIR };
         let detached = if self.detached { FEATURE_DETACHED } else { 0 };
         let buckets = if self.layout.store() == StoreKind::Buckets { FEATURE_BUCKETS } else { 0 };
-        state_dir | detached | buckets | self.features_read_only
+        let positions = if self.log_positions { FEATURE_LOG_POSITIONS } else { 0 };
+        state_dir | detached | buckets | positions | self.features_read_only
+    }
+
+    /// The origin as the last end left it, if that was an orderly one, and the device told.
+    pub fn origin_state_now(&self) -> Option<OriginState> {
+        self.origin_state.filter(|state| state.sequence == self.sequence)
+    }
+
+    /// Takes the next sequence number. What is known of the origin stays known.
+    pub fn advance(&mut self) {
+        self.origin_state = self.origin_state_now();
+        self.sequence += 1;
+        if let Some(state) = &mut self.origin_state {
+            state.sequence = self.sequence;
+        }
     }
 
     /// Refuses a flash that this program may read and must not write.
@@ -287,7 +321,7 @@ impl Superblock {
             reserved_0: [0; 4],
             sequence: Le64::new(self.sequence),
             flash_uuid: self.flash_uuid,
-            features_compat: Le64::new(self.features_compat),
+            features_compat: Le64::new(self.features_compat | self.origin_state.map_or(0, |_| FEATURE_ORIGIN_STATE)),
             features_incompat: Le64::new(self.features_incompat()),
             mode: self.mode.code(),
             design: self.design.code(),
@@ -331,6 +365,10 @@ impl Superblock {
             bucket_slots: Le32::new(layout.bucket_slots),
             region_offset: Le64::new(layout.region_offset),
             design_pages_max: Le64::new(layout.design_pages_max),
+            origin_state: self
+                .origin_state
+                .map_or([0; 4], |state| [state.sequence, state.size_bytes, state.epoch, state.changes])
+                .map(Le64::new),
             rest,
         }
     }
@@ -344,7 +382,9 @@ impl Superblock {
         Ok(Superblock {
             sequence: raw.sequence.get(),
             flash_uuid: raw.flash_uuid,
-            features_compat: raw.features_compat.get(),
+            features_compat: raw.features_compat.get() & !FEATURE_ORIGIN_STATE,
+            log_positions: raw.features_incompat.get() & FEATURE_LOG_POSITIONS != 0,
+            origin_state: origin_state(raw),
             features_read_only: raw.features_incompat.get() & !INCOMPATIBLE_KNOWN & READABLE,
             kept: kept(raw),
             detached: raw.features_incompat.get() & FEATURE_DETACHED != 0,
@@ -412,6 +452,12 @@ pub fn choose(a: &[u8], b: &[u8]) -> Result<Chosen, FormatError> {
         (Err(FormatError::BadMagic(_) | FormatError::Truncated { .. }), Err(b)) => Err(b),
         (Err(a), Err(_)) => Err(a),
     }
+}
+
+fn origin_state(raw: &RawSuperblock) -> Option<OriginState> {
+    let [sequence, size_bytes, epoch, changes] = raw.origin_state.map(Le64::get);
+    let is_noted = raw.features_compat.get() & FEATURE_ORIGIN_STATE != 0;
+    is_noted.then_some(OriginState { sequence, size_bytes, epoch, changes })
 }
 
 /// What is to be kept of the bytes behind the known fields: nothing where no unknown feature can have put them there.

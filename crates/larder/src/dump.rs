@@ -34,6 +34,7 @@ const NAMES: &[&str] = &[
     "state",
     "class",
     "segment_seq",
+    "durable_frame_seq",
     "weu_offset",
     "flash_offset",
     "stored_bytes",

@@ -23,6 +23,9 @@ use larder_engine::verify::{
 };
 use std::{io::IsTerminal, path::Path};
 
+/// What is said in place of "nothing is lost" after a crash.
+const UNCONFIRMED: &str = "that the log was whole to its end cannot be confirmed, for the last end was no orderly one";
+
 /// Runs the command.
 ///
 /// # Errors
@@ -117,13 +120,17 @@ fn page(path: &Path, report: &VerifyReport) -> String {
     let slots = format!("{}s read", report.slot);
     let segments = if report.segments > 0 { format!(", {} segments", count(report.segments)) } else { String::new() };
     let end = if report.clean_shutdown { "orderly" } else { "none, or a crash" };
+    let log_end = if report.log_end_confirmed { "" } else { "; its end cannot be confirmed" };
     aligned(
         &mut out,
         &[
             ("last end", end.to_owned()),
             ("whole superblocks", format!("{} of 2", report.superblocks_valid)),
             ("checkpoint", format!("{}, {} blocks", human(report.checkpoint_bytes), count(report.checkpoint_blocks))),
-            ("log since then", format!("{} frames, {} entries", count(report.log_frames), count(report.log_entries))),
+            (
+                "log since then",
+                format!("{} frames, {} entries{log_end}", count(report.log_frames), count(report.log_entries)),
+            ),
             ("mappings", mapped),
             ("dirty mappings", count(report.dirty_mappings)),
             ("fingerprints", count(report.fingerprints)),
@@ -161,7 +168,11 @@ fn repair_page(path: &Path, report: &RepairReport) -> String {
     let mut out = String::new();
     let path = path.display();
     if !report.needed {
-        return format!("{path}: nothing to repair\n");
+        let end = match report.before.log_end_confirmed {
+            true => String::new(),
+            false => format!("; {UNCONFIRMED}"),
+        };
+        return format!("{path}: nothing to repair{end}\n");
     }
     problems(&mut out, &report.before);
     for sentence in sentences(report) {
@@ -170,10 +181,13 @@ fn repair_page(path: &Path, report: &RepairReport) -> String {
     list(&mut out, "lost", &report.lost);
     list(&mut out, "suspect", &report.suspect);
     list(&mut out, "may be older", &report.unknown);
+    let is_certain = report.before.log_end_confirmed;
     let end = match (report.dry_run, report.whole, report.loses_data()) {
-        (true, _, false) => "a repair would lose nothing; nothing was written".to_owned(),
+        (true, _, false) if is_certain => "a repair would lose nothing; nothing was written".to_owned(),
+        (true, _, false) => format!("a repair would lose nothing that is there; {UNCONFIRMED}; nothing was written"),
         (true, _, true) => "a repair would cost data, as said above; nothing was written".to_owned(),
-        (false, true, false) => "repaired, nothing is lost".to_owned(),
+        (false, true, false) if is_certain => "repaired, nothing is lost".to_owned(),
+        (false, true, false) => format!("repaired, and nothing that was there is lost; {UNCONFIRMED}"),
         (false, true, true) => "repaired, at the cost of data, as said above".to_owned(),
         (false, false, _) => {
             let left = report.after.as_ref().map_or(0, |after| after.problems_found);
@@ -313,7 +327,22 @@ mod tests {
             assert!(said.contains(words), "{words}: {said}");
         }
         assert!(!said.contains("MAY BE OLDER") && !said.contains("moved"), "{said}");
-        let none = RepairReport { whole: true, ..RepairReport::default() };
+        let before = VerifyReport { log_end_confirmed: true, ..VerifyReport::default() };
+        let none = RepairReport { whole: true, before, ..RepairReport::default() };
         assert_eq!(repair_page(Path::new("/f"), &none), "/f: nothing to repair\n");
+    }
+
+    #[test]
+    fn what_cannot_be_confirmed_is_not_said() {
+        for (needed, dry_run) in [(false, false), (true, false), (true, true)] {
+            for log_end_confirmed in [true, false] {
+                let before = VerifyReport { log_end_confirmed, ..VerifyReport::default() };
+                let report = RepairReport { needed, dry_run, whole: !dry_run, before, ..RepairReport::default() };
+                let said = repair_page(Path::new("/f"), &report);
+                assert_eq!(said.contains("cannot be confirmed"), !log_end_confirmed, "{said}");
+                let says_all = said.contains("nothing is lost") || said.contains("lose nothing;");
+                assert_eq!(says_all, needed && log_end_confirmed, "{said}");
+            }
+        }
     }
 }

@@ -118,6 +118,7 @@ fn segment_dump(segment: &walk::Segment, records_max: usize) -> SegmentDump {
         generation: header.generation,
         weu_offset: header.offset,
         segment_seq: header.segment_seq,
+        durable_frame_seq: header.durable_frame_seq,
         bytes: header.segment_bytes,
         class: format!("{:?}", header.class).to_lowercase(),
         error: segment.records.as_ref().err().map(ToString::to_string),

@@ -77,20 +77,22 @@ pub(crate) async fn write_unlisted(
     let mut bytes = region_window(flash, superblock).bytes(block, PIECE_BYTES).await.to_vec();
     let skip = (at - block) as usize;
     if let Some(slot) = bytes.get_mut(skip..skip + METADATA_SLOT_BYTES) {
-        slot.copy_from_slice(&encode(&entry, superblock.flash_tag()));
+        slot.copy_from_slice(&encode(&entry, superblock.flash_tag(), 0));
     }
     flash.write(block, IoBuf::copy_of(&bytes).freeze(), WriteFlags::default()).await?;
     Ok(())
 }
 
-/// The bytes of a metadata slot.
-pub(crate) fn encode(entry: &RegionEntry, flash_tag: u64) -> [u8; METADATA_SLOT_BYTES] {
+/// The bytes of a metadata slot, which names a frame of the log as durable; 0 for none.
+pub(crate) fn encode(entry: &RegionEntry, flash_tag: u64, durable_frame_seq: u64) -> [u8; METADATA_SLOT_BYTES] {
     let Place { slot, generation, stored_len, crc, encoding, .. } = entry.place;
     let (lbas, oldest) = entry.metadata.parts();
     let lbas = LbaList::new(lbas, oldest).expect("the design lists no more than fit");
     let encoding = Encoding::from_code(encoding).unwrap_or(Encoding::Raw);
     let fingerprint = entry.metadata.fingerprint().0;
-    MetadataSlot { flash_tag, slot: slot.0, generation, fingerprint, crc, stored_len, encoding, lbas }.encode()
+    let slot = slot.0;
+    MetadataSlot { flash_tag, slot, generation, fingerprint, crc, stored_len, encoding, lbas, durable_frame_seq }
+        .encode()
 }
 
 /// Tells of the generation of each metadata slot, of a record or of what was one.

@@ -11,12 +11,14 @@ use crate::{
     asked::Refusal,
     config::CreateOptions,
     designs::DesignLayout,
+    named_frames::{self, Look, Named},
     region::scan::generations,
     verify::{
         buckets,
         index::Homes,
         records::{Findings, RecordCheck},
     },
+    walk::Reader,
 };
 use larder_core::{
     Design, Place,
@@ -129,6 +131,14 @@ impl Store for OverBuckets {
 
     fn reads_to_decide(&self) -> bool {
         true
+    }
+
+    fn names_frames(&self) -> bool {
+        true
+    }
+
+    fn newest_named<'a>(&'a self, reader: Reader<'a>, superblock: &'a Superblock, look: Look) -> Named<'a> {
+        Box::pin(named_frames::in_region(reader, superblock, look))
     }
 
     /// A record has whole subchunks (section 3.2).

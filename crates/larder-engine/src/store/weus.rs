@@ -8,7 +8,9 @@ use super::{RECORD_BATCH_MAX, Store};
 use crate::{
     asked::Refusal,
     config::CreateOptions,
-    segment::{SegmentHome, weu_class},
+    named_frames::{self, Look, Named},
+    segment::{SegmentHome, SegmentIdentity, weu_class},
+    walk::Reader,
 };
 use larder_core::{history::waiting_weus_bytes, named::OverWeus, packing::PackingRules};
 use larder_format::{
@@ -65,7 +67,7 @@ impl Store for OverWeus {
         data: &mut [u8],
         table_offset: usize,
         records: &[RecordEntry],
-        (flash_tag, segment_seq): (u64, u64),
+        SegmentIdentity { flash_tag, segment_seq, durable_frame_seq }: SegmentIdentity,
         home: SegmentHome,
     ) -> Result<(), FormatError> {
         clear_gaps(data, home.offset, records);
@@ -77,6 +79,7 @@ impl Store for OverWeus {
             generation: home.generation,
             offset: home.offset,
             segment_seq,
+            durable_frame_seq,
             segment_bytes: data.len() as u32,
             table_offset: table_offset as u32,
             record_count: records.len() as u32,
@@ -113,6 +116,14 @@ impl Store for OverWeus {
 
     fn lists_records(&self) -> bool {
         true
+    }
+
+    fn names_frames(&self) -> bool {
+        true
+    }
+
+    fn newest_named<'a>(&'a self, reader: Reader<'a>, superblock: &'a Superblock, look: Look) -> Named<'a> {
+        Box::pin(named_frames::in_segments(reader, superblock, look))
     }
 }
 

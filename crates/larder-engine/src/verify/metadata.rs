@@ -11,6 +11,7 @@ use super::{
 };
 use crate::{
     error::EngineError,
+    named_frames::{Look, Naming},
     walk::{self, LogEnd, LogWalk, Reader},
 };
 use larder_device::BlockDevice;
@@ -26,8 +27,9 @@ use std::collections::{HashMap, HashSet};
 /// Where there is no cache to check.
 pub async fn superblocks(flash: &dyn BlockDevice, report: &mut VerifyReport) -> Result<Superblock, EngineError> {
     // This refuses what is no cache at all.
-    let (superblock, _) = crate::superblock::read(flash).await?;
+    let (superblock, repair) = crate::superblock::read(flash).await?;
     report.clean_shutdown = superblock.clean_shutdown;
+    report.log_end_confirmed = superblock.clean_shutdown && repair.is_none();
     let twins = walk::twins(flash).await;
     for (name, twin) in ["first", "second"].into_iter().zip(&twins) {
         match twin {
@@ -274,11 +276,24 @@ pub async fn log(flash: &dyn BlockDevice, superblock: &Superblock, says: &Checkp
         Ok(end) => end,
         Err(error) => return report.problem("log", format!("the metadata log cannot be read: {error}")),
     };
+    report.log_frame_last = end.next_frame_seq.saturating_sub(1);
     wrong.into_iter().for_each(|problem| report.problem_at(problem));
     report.log_frames = end.frames;
     report.log_entries = end.entries;
     match walk.lost_frame().await {
-        Ok(None) => end_of_log(flash, superblock, &end, report).await,
+        Ok(None) if report.log_end_confirmed => {}
+        Ok(None) => {
+            let named = match crate::store::of(superblock) {
+                Ok(store) => store.newest_named(Reader::alone(flash), superblock, Look::All).await,
+                // What cannot be run is told elsewhere.
+                Err(_) => None,
+            };
+            report.log_frame_named = named.map(|named| named.frame_seq);
+            match named.filter(|named| named.frame_seq >= end.next_frame_seq) {
+                Some(named) => lost_end(named, &end, report),
+                None => end_of_log(flash, superblock, &end, report).await,
+            }
+        }
         Ok(Some((seq, at))) => report.problem_at(Problem {
             kind: "log",
             what: format!(
@@ -291,6 +306,20 @@ pub async fn log(flash: &dyn BlockDevice, superblock: &Superblock, says: &Checkp
         }),
         Err(error) => report.problem("log", format!("the metadata log cannot be read: {error}")),
     }
+}
+
+/// The log ends before a frame that something in a slot names.
+fn lost_end(named: Naming, end: &LogEnd, report: &mut VerifyReport) {
+    let (lost, found) = (end.next_frame_seq, named.frame_seq);
+    report.problem_at(Problem {
+        kind: "log",
+        what: format!(
+            "the end of the metadata log is lost: frame {lost} is not there, and what was written here names frame {found} as durable"
+        ),
+        lba: None,
+        flash_offset: Some(named.flash_offset),
+        dirty: false,
+    });
 }
 
 /// Whether what the log ends in is what a crash leaves: one frame that is not whole, and none behind it.
@@ -315,6 +344,15 @@ async fn end_of_log(flash: &dyn BlockDevice, superblock: &Superblock, end: &LogE
             torn.header.entry_count
         ));
     }
+    let named = match report.log_frame_named {
+        Some(frame) => format!("frame {frame} is the newest that anything in a {} names as durable", report.slot),
+        None => format!("nothing in a {} names a frame as durable", report.slot),
+    };
+    report.note(format!(
+        "the end of the log cannot be confirmed, for the last end was no orderly one: frame {} is the last that is there, and \
+         {named}; frames that were lost behind both, and what was flushed with them, would leave no trace",
+        report.log_frame_last
+    ));
 }
 
 /// What is wrong with one entry: the chunk, and the words for it.

@@ -6,7 +6,11 @@
 //! What it does not do: make anything durable, or free the slot that the record was in.
 
 use super::salvage::Salvaged;
-use crate::{error::EngineError, segment::SegmentHome, store::Store};
+use crate::{
+    error::EngineError,
+    segment::{SegmentHome, SegmentIdentity},
+    store::Store,
+};
 use larder_core::{Design, Lba, Place, SlotId, StreamClass, packing::SegmentPacker};
 use larder_device::{BlockDevice, IoBuf, WriteFlags};
 use larder_format::{Encoding, RecordContent, RecordEntry, RecordIdentity, Superblock, record_crc};
@@ -43,13 +47,16 @@ pub struct Mover<'a> {
     writes: bool,
     open: Vec<OpenSlot>,
     segment_seq: u64,
+    durable_frame_seq: Option<u64>,
 }
 
 impl<'a> Mover<'a> {
     /// A mover of nothing so far; its segments are numbered from `segment_seq` on.
     pub fn new(flash: &'a dyn BlockDevice, found: &'a Salvaged, writes: bool) -> Self {
         let (superblock, store) = (&found.superblock, found.geometry.store);
-        Mover { flash, superblock, store, writes, open: Vec::new(), segment_seq: found.log_end.1 }
+        // What was read of the log is durable. A flash whose segments do not say goes on so until its next opening.
+        let durable_frame_seq = superblock.log_positions.then_some(found.log_end.0.frame_seq.saturating_sub(1));
+        Mover { flash, superblock, store, writes, open: Vec::new(), segment_seq: found.log_end.1, durable_frame_seq }
     }
 
     /// Puts a record into a slot of its class. `None` where no slot is free.
@@ -100,7 +107,9 @@ impl<'a> Mover<'a> {
     async fn write(&mut self, design: &mut dyn Design, open: OpenSlot) -> Result<(), EngineError> {
         design.seal_slot(open.slot);
         let Some(offset) = self.superblock.layout.slot_offset(open.slot.0) else { return Ok(()) };
-        let segment = open.close(self.segment_seq, self.superblock.flash_tag(), self.store)?;
+        let (flash_tag, segment_seq) = (self.superblock.flash_tag(), self.segment_seq);
+        let identity = SegmentIdentity { flash_tag, segment_seq, durable_frame_seq: self.durable_frame_seq };
+        let segment = open.close(identity, self.store)?;
         self.segment_seq += 1;
         if !self.writes {
             return Ok(());
@@ -140,11 +149,11 @@ impl OpenSlot {
     }
 
     /// The slot's one segment.
-    fn close(mut self, seq: u64, flash_tag: u64, store: &dyn Store) -> Result<IoBuf, EngineError> {
+    fn close(mut self, identity: SegmentIdentity, store: &dyn Store) -> Result<IoBuf, EngineError> {
         let (table, bytes) = (self.packer.table_offset() as usize, self.packer.closed_end() as usize);
         self.buf.truncate(bytes);
         let home = SegmentHome { slot: self.slot, generation: self.generation, offset: 0, class: self.class };
-        store.describe(&mut self.buf, table, &self.records, (flash_tag, seq), home)?;
+        store.describe(&mut self.buf, table, &self.records, identity, home)?;
         Ok(self.buf)
     }
 }

@@ -67,11 +67,18 @@ pub fn again(mapping: &ExportedMapping) -> Option<NewMapping> {
 }
 
 /// Where a new log may start so that nothing that lies in the log now can be taken for a part of it.
-pub async fn fresh_log(flash: &dyn BlockDevice, superblock: &Superblock, end: (LogStart, u64)) -> (LogStart, u64) {
+/// `named_frame`: the newest that anything in a slot names.
+pub async fn fresh_log(
+    flash: &dyn BlockDevice,
+    superblock: &Superblock,
+    end: (LogStart, u64),
+    named_frame: u64,
+) -> (LogStart, u64) {
     let layout = &superblock.layout;
     let mut window = Window::new(flash, layout.log_offset, layout.log_offset + layout.log_bytes);
     let lying = frames::scan(&mut window, superblock).await;
-    let newest = lying.whole.iter().map(|frame| frame.header.start.frame_seq).max().unwrap_or(0).max(end.0.frame_seq);
+    let lying_frames = lying.whole.iter().map(|frame| frame.header.start.frame_seq);
+    let newest = lying_frames.chain([end.0.frame_seq, named_frame]).max().unwrap_or(0);
     let last_entry = lying.whole.iter().map(|frame| frame.header.entry_seq_next()).max().unwrap_or(0).max(end.1);
     // What cannot be read now may be readable later: beyond the most that may lie there.
     let frames_max = layout.log_bytes / u64::from(layout.sector_bytes.max(1)) + 1;

@@ -166,7 +166,7 @@ pub async fn repair(
         let mut design = repaired(flash, &found, &findings, options, &mut report).await?;
         if !options.dry_run {
             // (6)
-            let (log_start, entry_seq) = fresh_log(flash, &superblock, found.log_end).await;
+            let (log_start, entry_seq) = fresh_log(flash, &superblock, found.log_end, found.named_frame).await;
             let target = CheckpointTarget::after(&superblock, log_start, entry_seq);
             superblock.sequence += 1;
             superblock.log_start = log_start;

@@ -12,7 +12,8 @@
 //! - *Frames in the middle of the log:* everything that they said. A clean mapping from before may be stale (an
 //!   *invalidate* may be lost), so all clean mappings are dropped: the origin has the data. A dirty one from before may
 //!   have been written again, or destaged: it is kept, and is *suspect*. What later frames say of a chunk is right.
-//! - *The end of the log:* cannot be told from what a crash tears.
+//! - *The end of the log:* told where something in a slot names a lost frame as durable; the last frames, behind which nothing
+//!   was written, cannot be told from what a crash tears.
 //!
 //! Invariants: nothing is written. On a sound flash the result is that of [`recover`](crate::recover::recover).
 //!
@@ -25,6 +26,7 @@ use super::{
 };
 use crate::{
     error::EngineError,
+    named_frames::Look,
     recover::{geometry, new_design},
     replay::Replay,
     shared::Geometry,
@@ -111,6 +113,8 @@ pub struct Salvaged {
     pub certain: Option<RunMap>,
     /// Where the log ends: the next frame, the next entry.
     pub log_end: (LogStart, u64),
+    /// The newest frame that anything in a slot names as durable, where that was looked for.
+    pub named_frame: u64,
 }
 
 /// Reads all that is left of the metadata. With `end_is_lost`, something else proves that the log went on.
@@ -136,6 +140,7 @@ pub async fn salvage(flash: &dyn BlockDevice, end_is_lost: bool) -> Result<Salva
         suspect_below: 0,
         ended_in_order: superblock.clean_shutdown && agree && !end_is_lost,
         end_is_lost,
+        named_frame: 0,
         store: geometry.store,
     };
     let start = salvage.checkpoint().await;
@@ -144,7 +149,7 @@ pub async fn salvage(flash: &dyn BlockDevice, end_is_lost: bool) -> Result<Salva
     salvage.replay.design.settle_dirty();
     salvage.replay.design.end_restore();
     salvage.settle_slots().await;
-    let Salvage { replay, damage, suspect_below, .. } = salvage;
+    let Salvage { replay, damage, suspect_below, named_frame, .. } = salvage;
     let Replay { mut design, .. } = replay;
     if !damage.gaps.is_empty() {
         design =
@@ -163,6 +168,7 @@ pub async fn salvage(flash: &dyn BlockDevice, end_is_lost: bool) -> Result<Salva
         suspect_below,
         certain,
         log_end,
+        named_frame,
     })
 }
 
@@ -178,6 +184,7 @@ struct Salvage<'a> {
     suspect_below: u64,
     ended_in_order: bool,
     end_is_lost: bool,
+    named_frame: u64,
     store: &'a dyn Store,
 }
 
@@ -296,7 +303,10 @@ impl Salvage<'_> {
             };
             // Any number of frames may have been in what cannot be read.
             let of_head = lying.proof_of_loss(position.next_frame, position.next_entry).is_some();
-            let proof = self.end_is_lost || passed_over || of_head;
+            let named = self.store.newest_named(walk::Reader::alone(self.flash), self.superblock, Look::All).await;
+            self.named_frame = named.map_or(0, |named| named.frame_seq);
+            let is_named = self.named_frame >= position.next_frame;
+            let proof = self.end_is_lost || passed_over || of_head || is_named;
             if proof || self.damage.unreadable_log.iter().any(hidden) {
                 self.gap(LogGap { first_frame: position.next_frame, frames: None, entries: None }, u64::MAX);
             }

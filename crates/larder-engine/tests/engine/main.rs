@@ -18,6 +18,7 @@ mod faults;
 #[path = "../common/fence.rs"]
 mod fence;
 mod held_addresses;
+mod lost_end;
 mod modes;
 mod origin_reads;
 mod ram_budget;

@@ -582,7 +582,7 @@ fn recovery_reads_what_it_needs_once_with_several_reads_in_flight() {
         let reader = Reader { flash: &*world.flash, workers: Some(&*world.runtime), progress: Some(&progress) };
         let report = world.run(recover_by(reader, None, &Tuning::default())).map(|found| found.report);
         let report = report.unwrap_or_else(|error| panic!("recover: {error}"));
-        let (mut in_flight, mut in_flight_max, mut read, mut log_read) = (0, 0, 0, 0);
+        let (mut in_flight, mut in_flight_max, mut read, mut log_read, mut slots_read) = (0, 0, 0, 0, 0);
         for event in world.flash.take_events() {
             assert_eq!(event.op, IoOp::Read, "recovery writes nothing");
             if event.over {
@@ -595,15 +595,24 @@ fn recovery_reads_what_it_needs_once_with_several_reads_in_flight() {
             if (layout.log_offset..layout.weu_offset).contains(&event.offset) {
                 log_read += event.len;
             }
+            if event.offset >= layout.weu_offset {
+                slots_read += event.len;
+            }
         }
         let superblocks = 2 * 4096;
         assert_eq!(read, progress.bytes_read() + superblocks);
         assert_eq!(progress.bytes_to_read(), progress.bytes_read(), "nothing is left");
-        assert_eq!(read - log_read, report.checkpoint_bytes + superblocks, "the checkpoint is read once");
+        assert_eq!(read - log_read - slots_read, report.checkpoint_bytes + superblocks, "the checkpoint is read once");
         if is_clean {
+            assert_eq!(slots_read, 0, "nobody asks whether the log went further");
             assert!(log_read <= MIB + 4096, "{log_read} bytes of a log behind which there is nothing");
         } else {
             assert!(report.log_frames > 0, "{report:?}");
+            // Where slots begin, and what follows in those that the log speaks of: what names a frame that was lost.
+            assert!(
+                slots_read > 0 && slots_read <= 4096 * (u64::from(layout.slot_count) + 64),
+                "{slots_read} bytes of slots"
+            );
             // All of it once, for frames that were lost may be anywhere.
             assert!(
                 layout.log_bytes > 12 * MIB && log_read <= layout.log_bytes + MIB,

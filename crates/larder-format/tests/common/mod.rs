@@ -38,7 +38,10 @@ pub fn superblock() -> Superblock {
     Superblock {
         sequence: 7,
         flash_uuid: UUID,
-        features_compat: 5,
+        // With the bit of an origin's state, whose fields are zero.
+        features_compat: 4,
+        log_positions: false,
+        origin_state: Some(OriginState { sequence: 0, size_bytes: 0, epoch: 0, changes: 0 }),
         features_read_only: 0,
         kept: Vec::new(),
         detached: false,
@@ -127,12 +130,31 @@ pub fn segment_header() -> SegmentHeader {
         generation: 2,
         offset: 8192,
         segment_seq: 9,
+        durable_frame_seq: None,
         segment_bytes: 1536,
         table_offset: 1064,
         record_count: 2,
         class: WeuClass::Dirty,
         table_crc: segment::encode_table(&records(), &mut [0; 128]).expect("it fits"),
     }
+}
+
+/// The same header as one that names a frame.
+pub fn naming_header() -> SegmentHeader {
+    SegmentHeader { durable_frame_seq: Some(40), ..segment_header() }
+}
+
+/// A metadata slot that names a frame.
+pub fn naming_slot() -> MetadataSlot {
+    let [(_, slot), _] = metadata_slots();
+    MetadataSlot { durable_frame_seq: 40, ..slot }
+}
+
+/// A superblock of a flash whose segments name frames, with the origin's state of an orderly end.
+pub fn noting_superblock() -> Superblock {
+    let origin_state =
+        Some(OriginState { sequence: 7, size_bytes: 1 << 30, epoch: 0x1122_3344_5566_7788, changes: 99 });
+    Superblock { log_positions: true, origin_state, clean_shutdown: true, ..superblock() }
 }
 
 /// A whole segment.
@@ -240,6 +262,7 @@ pub fn metadata_slots() -> [(&'static str, MetadataSlot); 2] {
         stored_len: 19_000,
         encoding: Encoding::Lz4,
         lbas: LbaList::new(lbas, oldest).expect("valid"),
+        durable_frame_seq: 0,
     };
     let full: Vec<u64> = (0..60).map(|i| 1000 + i * i).collect();
     [

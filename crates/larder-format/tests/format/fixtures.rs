@@ -71,8 +71,9 @@ fn an_unknown_incompatible_feature_is_a_newer_version() {
 #[test]
 fn what_belongs_to_unknown_features_is_kept_refused_or_only_read() {
     let later = b"what a later program keeps here".to_vec();
-    let none = Superblock { features_compat: 0, ..superblock() };
-    let compatible = Superblock { features_compat: 1 << 33 | 1 << 7, kept: later.clone(), ..superblock() };
+    let unnoted = || Superblock { origin_state: None, ..superblock() };
+    let none = Superblock { features_compat: 0, ..unnoted() };
+    let compatible = Superblock { features_compat: 1 << 33 | 1 << 7, kept: later.clone(), ..unnoted() };
     let readable = Superblock { features_read_only: 1 << 32 | 1 << 63, kept: later, ..superblock() };
     for (name, expected, is_writable) in
         [("none", none, true), ("compatible", compatible, true), ("readable", readable.clone(), false)]
@@ -142,6 +143,26 @@ fn segment_bytes_are_those_of_version_1() {
         let place = record.place(5, 2);
         assert_eq!(record_crc(place.identity(), record.encoding.code(), payload), record.crc);
     }
+}
+
+#[test]
+fn headers_and_slots_that_name_frames_are_known() {
+    let bytes = fixture("segment-header-naming");
+    assert_eq!(segment::decode_header(&bytes), Ok(naming_header()));
+    assert_eq!(segment::encode_header(&naming_header())[..], bytes[..]);
+    let bytes = fixture("metadata-slot-naming");
+    assert_eq!(MetadataSlot::decode(&bytes, TAG, 640), Ok(naming_slot()));
+    assert_eq!(naming_slot().encode()[..], bytes[..]);
+    let bytes = fixture("superblock-noting");
+    assert_eq!(Superblock::decode(&bytes), Ok(noting_superblock()));
+    assert_eq!(noting_superblock().encode()[..], bytes[..]);
+    // Fields without their bit, and a version that nobody knows.
+    let refused = Superblock::decode(&fixture("superblock-noting-bit"));
+    assert_eq!(refused, Err(FormatError::ReservedNotZero(Structure::Superblock)));
+    let newer = FormatError::NewerVersion { structure: Structure::SegmentHeader, version: 3, features: 0 };
+    assert_eq!(segment::decode_header(&fixture("segment-header-newer")), Err(newer));
+    let high = SegmentHeader { durable_frame_seq: Some(COUNTER_MAX), ..naming_header() };
+    assert!(matches!(segment::decode_header(&segment::encode_header(&high)), Err(FormatError::Invalid { .. })));
 }
 
 #[test]

@@ -14,8 +14,15 @@ fn superblocks() {
             sequence: random.counter(),
             flash_uuid: random.bytes(),
             features_compat: random.u64() & !features::COMPATIBLE_KNOWN | 1 << 63,
+            log_positions: random.coin(),
+            origin_state: random.coin().then(|| OriginState {
+                sequence: random.counter(),
+                size_bytes: random.u64(),
+                epoch: random.u64(),
+                changes: random.u64(),
+            }),
             features_read_only: random.u64() & features::READABLE,
-            kept: (0..random.below(2192)).map(|at| at as u8).chain([1]).collect(),
+            kept: (0..random.below(2160)).map(|at| at as u8).chain([1]).collect(),
             mode: random.pick(WriteMode::ALL),
             design: random.pick(DesignId::ALL),
             compression: random.pick(Compression::ALL),
@@ -42,6 +49,19 @@ fn superblocks() {
         assert_eq!(superblock.check(), Ok(()), "seed {}", random.seed);
         assert_eq!(Superblock::decode(&superblock.encode()), Ok(superblock), "seed {}", random.seed);
     }
+}
+
+#[test]
+fn an_origin_state_is_that_of_its_superblock_alone() {
+    let mut noted = noting_superblock();
+    assert_eq!(noted.origin_state_now(), noted.origin_state);
+    // Who knows of it keeps it true; who does not counts on beside it.
+    noted.advance();
+    assert_eq!((noted.sequence, noted.origin_state_now().map(|state| state.changes)), (8, Some(99)));
+    noted.sequence += 1;
+    assert_eq!(noted.origin_state_now(), None);
+    noted.advance();
+    assert_eq!((noted.sequence, noted.origin_state), (10, None));
 }
 
 #[test]
@@ -165,6 +185,7 @@ fn segments() {
             generation: random.u32(),
             offset,
             segment_seq: random.u64(),
+            durable_frame_seq: random.coin().then(|| random.counter()),
             segment_bytes: (table_offset + table.len() as u32).next_multiple_of(512),
             table_offset,
             record_count: records.len() as u32,
@@ -233,6 +254,7 @@ fn metadata_slots() {
             stored_len: place.stored_len,
             encoding: place.encoding,
             lbas: LbaList::new(&lbas, oldest).unwrap(),
+            durable_frame_seq: random.counter(),
         };
         assert_eq!((slot.lbas.as_slice(), slot.lbas.oldest()), (&lbas[..], oldest), "seed {}", random.seed);
         assert_eq!(slot.place(), Place { offset: 0, ..place }, "seed {}", random.seed);

@@ -1,0 +1,260 @@
+//! How far the metadata log went, as what lies in slots says it: the newest frame that a segment header or a metadata slot names
+//! as durable. A log that ends before that frame has lost it.
+//!
+//! Each is made after the frame that it names was durable, and frames only ever count up: so nothing that lies on a flash, of
+//! whatever generation, names one that was not there once.
+//!
+//! An opening looks at what could have been written last, and no more ([`Look::Likely`]): WEUs that were open at the checkpoint, or
+//! that the end of the log speaks of, whole, and where the next ones would begin; of a metadata region pieces from all over it, for buckets are chosen by hashes.
+//! At most [`HEADS_MAX`] pieces of [`PIECE_BYTES`] and [`LAST_USED_MAX`] WEUs are read. A check reads all.
+//!
+//! Invariants: nothing is written. What cannot be read names nothing.
+//!
+//! What it does not do: know how far the log went where nothing was written after its last frames.
+
+use crate::{
+    store::Looking,
+    verify::window::PIECE_BYTES,
+    walk::{InOrder, READS_IN_FLIGHT, Reader},
+};
+use larder_core::{Design, slots};
+use larder_device::IoBuf;
+use larder_format::{
+    CheckpointBlock, LogEntry, MetadataSlot, SegmentHeader, SlotState, Superblock, metadata_slot::METADATA_SLOT_BYTES,
+    segment::decode_header,
+};
+use std::collections::VecDeque;
+
+/// WEUs that an opening reads to their end, of those that checkpoint and log speak of last.
+const LAST_USED_MAX: usize = 16;
+/// Pieces of slots or of a metadata region that an opening reads besides.
+const HEADS_MAX: usize = 4096;
+/// Of them, those of slots that the log has freed last.
+const LAST_FREED_MAX: usize = 64;
+
+/// What names a frame as durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Naming {
+    /// The frame.
+    pub frame_seq: u64,
+    /// Where on the flash that is said.
+    pub flash_offset: u64,
+}
+
+/// How much is looked at.
+pub enum Look {
+    /// Everything.
+    All,
+    /// What could have been written last.
+    Likely(LikelySlots),
+}
+
+/// The outcome of a look.
+pub(crate) type Named<'a> = Looking<'a, Option<Naming>>;
+
+/// The slots that a checkpoint has as open, and those that the log behind it speaks of last, in its order.
+#[derive(Default)]
+pub struct LastSpoken {
+    used: VecDeque<u32>,
+    freed: VecDeque<u32>,
+}
+
+impl LastSpoken {
+    /// A block of the checkpoint.
+    pub fn note_block(&mut self, block: &CheckpointBlock) {
+        let CheckpointBlock::Slots(slots) = block else { return };
+        for slot in slots.iter().filter(|slot| slot.state == SlotState::Open) {
+            put_last(&mut self.used, slot.slot, LAST_USED_MAX);
+        }
+    }
+
+    /// Entries of the log.
+    pub fn note(&mut self, entries: &[LogEntry]) {
+        for entry in entries {
+            match entry {
+                LogEntry::Map { place, duplicate: false, .. } | LogEntry::Fragment { place, .. } => {
+                    put_last(&mut self.used, place.slot, LAST_USED_MAX);
+                }
+                LogEntry::SlotFreed { slot, .. } => put_last(&mut self.freed, *slot, LAST_FREED_MAX),
+                _ => {}
+            }
+        }
+    }
+}
+
+fn put_last(list: &mut VecDeque<u32>, slot: u32, max: usize) {
+    if list.back() == Some(&slot) {
+        return;
+    }
+    list.retain(|&other| other != slot);
+    list.push_back(slot);
+    if list.len() > max {
+        list.pop_front();
+    }
+}
+
+/// Slots that could have been written last.
+#[derive(Default)]
+pub struct LikelySlots {
+    /// To their end.
+    whole: Vec<u32>,
+    /// Where they begin, and the generation that nobody has spoken of yet: where that has begun, to its end.
+    heads: Vec<(u32, u32)>,
+}
+
+impl LikelySlots {
+    /// Those of a state that was recovered from a log that speaks of `spoken` last.
+    pub fn of(spoken: &LastSpoken, design: &dyn Design) -> LikelySlots {
+        let whole: Vec<u32> = spoken.used.iter().rev().copied().collect();
+        let (mut free, mut used) = (Vec::new(), Vec::new());
+        for (slot, generation, state, _) in design.export_slots() {
+            match state {
+                slots::SlotState::Free | slots::SlotState::Retired => free.push((slot.0, generation)),
+                // Least recent first, as they would go.
+                _ => used.push((slot.0, generation.wrapping_add(1))),
+            }
+        }
+        free.sort_unstable();
+        let freed: Vec<_> = free.iter().copied().filter(|(slot, _)| spoken.freed.contains(slot)).collect();
+        let half = HEADS_MAX / 2;
+        let mut heads = freed;
+        heads.extend(free.into_iter().take(half));
+        used.truncate(HEADS_MAX.saturating_sub(heads.len()));
+        heads.extend(used);
+        LikelySlots { whole, heads }
+    }
+}
+
+/// The newer of two.
+fn newer(a: Option<Naming>, b: Option<Naming>) -> Option<Naming> {
+    [a, b].into_iter().flatten().max_by_key(|naming| naming.frame_seq)
+}
+
+/// The newest frame that headers of segments name.
+pub(crate) async fn in_segments(reader: Reader<'_>, superblock: &Superblock, look: Look) -> Option<Naming> {
+    let mut segments = Segments { reader, superblock, piece: None };
+    let mut newest = None;
+    match look {
+        Look::All => {
+            for slot in 0..superblock.layout.slot_count {
+                newest = newer(newest, segments.of_slot(slot, None).await);
+            }
+        }
+        Look::Likely(likely) => {
+            for slot in likely.whole {
+                newest = newer(newest, segments.of_slot(slot, None).await);
+            }
+            let heads: Vec<_> = likely
+                .heads
+                .into_iter()
+                .filter_map(|head| Some((superblock.layout.slot_offset(head.0)?, head)))
+                .collect();
+            let mut begun = Vec::new();
+            each_piece(reader, heads.into_iter(), &mut |at, (slot, generation), piece| {
+                if let Some(header) = header_in(piece, superblock, slot, 0) {
+                    newest = newer(newest, naming(&header, at));
+                    begun.extend((header.generation == generation).then_some((slot, generation)));
+                }
+            })
+            .await;
+            for (slot, generation) in begun {
+                newest = newer(newest, segments.of_slot(slot, Some(generation)).await);
+            }
+        }
+    }
+    newest
+}
+
+/// Reads pieces, several at once, and hands on what could be read, in order.
+async fn each_piece<T: Copy>(
+    reader: Reader<'_>,
+    mut pieces: impl Iterator<Item = (u64, T)>,
+    see: &mut dyn FnMut(u64, T, &[u8]),
+) {
+    let mut reads = InOrder::new();
+    loop {
+        while reads.len() < READS_IN_FLIGHT
+            && let Some((at, what)) = pieces.next()
+        {
+            reads.push(async move { (at, what, reader.read(at, PIECE_BYTES as u64).await) });
+        }
+        let Some((at, what, read)) = reads.next().await else { return };
+        if let Ok(piece) = read {
+            see(at, what, &piece);
+        }
+    }
+}
+
+/// What a header says, at this place.
+fn naming(header: &SegmentHeader, flash_offset: u64) -> Option<Naming> {
+    header.durable_frame_seq.map(|frame_seq| Naming { frame_seq, flash_offset })
+}
+
+/// The header of a segment of this flash and slot, at `offset` in the WEU.
+fn header_in(bytes: &[u8], superblock: &Superblock, slot: u32, offset: u32) -> Option<SegmentHeader> {
+    let header = decode_header(bytes).ok()?;
+    header.check_home(superblock.flash_tag(), slot, header.generation, offset).ok()?;
+    Some(header)
+}
+
+/// Headers of segments, read one after the other.
+struct Segments<'a> {
+    reader: Reader<'a>,
+    superblock: &'a Superblock,
+    /// What was read last, and where it begins.
+    piece: Option<(u64, IoBuf)>,
+}
+
+impl Segments<'_> {
+    /// The newest frame that the segments of a slot name: of `generation`, or of the one that it begins with.
+    async fn of_slot(&mut self, slot: u32, mut generation: Option<u32>) -> Option<Naming> {
+        let start = self.superblock.layout.slot_offset(slot)?;
+        let (mut offset, mut newest) = (0, None);
+        while offset < self.superblock.layout.weu_bytes {
+            let at = start + u64::from(offset);
+            let superblock = self.superblock;
+            let Some(header) = self.bytes(at).await.and_then(|bytes| header_in(bytes, superblock, slot, offset)) else {
+                break;
+            };
+            if *generation.get_or_insert(header.generation) != header.generation || header.segment_bytes == 0 {
+                break;
+            }
+            newest = newer(newest, naming(&header, at));
+            offset += header.segment_bytes;
+        }
+        newest
+    }
+
+    /// The bytes from `at` on, to the end of the piece that it is in.
+    async fn bytes(&mut self, at: u64) -> Option<&[u8]> {
+        let from = at - at % PIECE_BYTES as u64;
+        if self.piece.as_ref().is_none_or(|(start, _)| *start != from) {
+            self.piece = Some((from, self.reader.read(from, PIECE_BYTES as u64).await.ok()?));
+        }
+        self.piece.as_ref().and_then(|(_, piece)| piece.get((at - from) as usize..))
+    }
+}
+
+/// The newest frame that metadata slots name. Buckets are chosen by hashes: what was written last lies anywhere, and where that was
+/// much, some of it in each part.
+pub(crate) async fn in_region(reader: Reader<'_>, superblock: &Superblock, look: Look) -> Option<Naming> {
+    let layout = &superblock.layout;
+    let pieces = layout.region_bytes() / PIECE_BYTES as u64;
+    let step = match look {
+        Look::All => 1,
+        Look::Likely(_) => pieces.div_ceil(HEADS_MAX as u64).max(1),
+    };
+    let offset = |piece: u64| layout.region_offset + piece * PIECE_BYTES as u64;
+    let offsets = (0..pieces).step_by(step as usize).map(|piece| (offset(piece), ()));
+    let mut newest = None;
+    each_piece(reader, offsets, &mut |at, (), piece| {
+        for (at, bytes) in (at..).step_by(METADATA_SLOT_BYTES).zip(piece.chunks(METADATA_SLOT_BYTES)) {
+            let number = (at - layout.region_offset) / METADATA_SLOT_BYTES as u64;
+            let found = MetadataSlot::decode(bytes, superblock.flash_tag(), number as u32);
+            let frame_seq = found.map_or(0, |slot| slot.durable_frame_seq);
+            newest = newer(newest, (frame_seq > 0).then_some(Naming { frame_seq, flash_offset: at }));
+        }
+    })
+    .await;
+    newest
+}

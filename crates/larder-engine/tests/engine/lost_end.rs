@@ -1,0 +1,356 @@
+//! The end of the log of a cache that crashed is lost: zeroed from some place on, zeroed as a whole, or as it was long ago.
+//!
+//! What must hold, over each store: where anything reads as something older, nobody says that nothing is lost. Where something in a
+//! slot names a lost frame as durable, an opening refuses, a check tells it, and a repair lists what it may cost; what it does not
+//! list reads as it was. Where nothing names one, the end of the log is said to be unconfirmed.
+
+use crate::design;
+use larder_device::{
+    BlockDevice, IoBuf, WriteFlags,
+    rng::{Rng, mix64},
+    sim::{SimDevice, SimRuntime},
+};
+use larder_engine::{
+    Cache, CreateOptions, EngineError, Tuning, create,
+    verify::{
+        VerifyReport,
+        repair::{RepairOptions, repair},
+        verify,
+    },
+    walk,
+};
+use larder_format::{
+    Superblock, WriteMode,
+    layout::SUPERBLOCK_OFFSETS,
+    segment::{decode_header, encode_header},
+};
+use std::{collections::BTreeSet, sync::Arc};
+
+/// Damaged logs, unless `LARDER_LOST_END_CASES` says how many.
+const CASES: u64 = 24;
+const MIB: u64 = 1 << 20;
+
+/// What becomes of the log.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Damage {
+    ZeroedFromAPlace,
+    ZeroedWhole,
+    RolledBack,
+}
+
+/// A cache, and what was acknowledged as durable.
+struct World {
+    runtime: Arc<SimRuntime>,
+    flash: Arc<SimDevice>,
+    origin: Arc<SimDevice>,
+    chunk_bytes: usize,
+    /// By chunk; 0 is zeroes.
+    durable: Vec<u64>,
+    history: Vec<BTreeSet<u64>>,
+    next_content: u64,
+}
+
+fn content(number: u64, len: usize) -> Vec<u8> {
+    match number {
+        0 => vec![0; len],
+        _ => (0..len as u64 / 8).flat_map(|i| mix64(number << 24 | i).to_le_bytes()).collect(),
+    }
+}
+
+fn lazy() -> Tuning {
+    Tuning { dirty_low_percent: 80, dirty_high_percent: 85, dirty_max_percent: 90, ..Tuning::default() }
+}
+
+impl World {
+    fn new(rng: &mut Rng, design: larder_format::DesignId, mode: WriteMode) -> World {
+        let runtime = SimRuntime::new(rng.next_u64());
+        let chunk_bytes = 4096 << rng.below(3);
+        let options = design::fitted(CreateOptions {
+            design,
+            chunk_bytes,
+            weu_bytes: 512 << 10,
+            mode,
+            flash_uuid: [7; 16],
+            hash_key: [9; 32],
+            origin_uri: "sim:origin".into(),
+            ..CreateOptions::default()
+        });
+        let flash = SimDevice::new(&runtime, "flash", 8 * MIB, 512);
+        let origin = SimDevice::new(&runtime, "origin", 4 * MIB, 512);
+        runtime.block_on(create(&*flash, 4 * MIB, &options)).expect("created");
+        let chunks = 4 * MIB as usize / chunk_bytes as usize;
+        World {
+            runtime,
+            flash,
+            origin,
+            chunk_bytes: chunk_bytes as usize,
+            durable: vec![0; chunks],
+            history: vec![BTreeSet::from([0]); chunks],
+            next_content: 1,
+        }
+    }
+
+    fn open(&self) -> Result<Cache, EngineError> {
+        self.runtime.block_on(Cache::open(self.flash.clone(), self.origin.clone(), self.runtime.clone(), lazy()))
+    }
+
+    /// Chunks get new contents, and are durable when this returns.
+    fn round(&mut self, cache: &Cache, rng: &mut Rng) {
+        for _ in 0..1 + rng.below(3) {
+            // Few of them, so that each is written again and again.
+            let chunk = rng.index(self.durable.len().min(48));
+            let number = self.next_content;
+            self.next_content += 1;
+            let data = IoBuf::copy_of(&content(number, self.chunk_bytes)).freeze();
+            let offset = (chunk * self.chunk_bytes) as u64;
+            self.runtime.block_on(cache.write(offset, data, WriteFlags::default())).expect("written");
+            self.durable[chunk] = number;
+            self.history[chunk].insert(number);
+        }
+        self.runtime.block_on(cache.flush()).expect("flushed");
+    }
+
+    /// Chunks that do not read as they were acknowledged; each reads as something that it was once.
+    fn stale(&self, cache: &Cache) -> Vec<usize> {
+        let mut stale = Vec::new();
+        for (chunk, &number) in self.durable.iter().enumerate() {
+            let offset = (chunk * self.chunk_bytes) as u64;
+            let found = self.runtime.block_on(cache.read(offset, IoBuf::new(self.chunk_bytes))).expect("read");
+            if found[..] != content(number, self.chunk_bytes) {
+                let mut ever = self.history[chunk].iter();
+                assert!(ever.any(|&was| found[..] == content(was, self.chunk_bytes)), "chunk {chunk} is made up");
+                stale.push(chunk);
+            }
+        }
+        stale
+    }
+
+    fn abandon(&self, cache: Cache) {
+        self.runtime.block_on(cache.abandon());
+    }
+
+    fn superblock(&self) -> Superblock {
+        self.runtime.block_on(larder_engine::superblock::read(&*self.flash)).expect("a superblock").0
+    }
+
+    fn read(&self, offset: u64, len: u64) -> Vec<u8> {
+        self.runtime.block_on(self.flash.read(offset, IoBuf::new(len as usize))).expect("read").to_vec()
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) {
+        let data = IoBuf::copy_of(data).freeze();
+        self.runtime.block_on(self.flash.write(offset, data, WriteFlags { fua: true })).expect("written");
+    }
+
+    fn log_image(&self) -> Vec<u8> {
+        let layout = self.superblock().layout;
+        self.read(layout.log_offset, layout.log_bytes)
+    }
+
+    /// The number of the last frame that a walk finds, and where each lies.
+    fn frames(&self) -> (u64, Vec<u64>) {
+        let superblock = self.superblock();
+        let mut places = Vec::new();
+        let start = (superblock.log_start, superblock.entry_seq_next);
+        let end = self.runtime.block_on(walk::log(&*self.flash, &superblock, start, &mut |at, _, _| places.push(at)));
+        (end.expect("read").next_frame_seq - 1, places)
+    }
+
+    fn verified(&self) -> VerifyReport {
+        self.runtime.block_on(verify(&*self.flash, &mut |_, _| {})).expect("a cache")
+    }
+}
+
+struct SeedOnPanic(u64);
+impl Drop for SeedOnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("replay with LARDER_SEED={}", self.0);
+        }
+    }
+}
+
+fn cases() -> Vec<u64> {
+    let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
+    match number("LARDER_SEED") {
+        Some(seed) => vec![seed],
+        None => (1..=number("LARDER_LOST_END_CASES").unwrap_or(CASES)).collect(),
+    }
+}
+
+/// A cache lives, crashes, and its log is damaged. Whether that is told as loss; `None` where no durable frame was lost.
+fn damaged(seed: u64) -> Option<bool> {
+    let _seed = SeedOnPanic(seed);
+    let mut rng = Rng::new(seed);
+    let designs = design::all();
+    let design = designs[seed as usize % designs.len()];
+    let damage = [Damage::ZeroedFromAPlace, Damage::ZeroedFromAPlace, Damage::ZeroedWhole, Damage::RolledBack]
+        [seed as usize / designs.len() % 4];
+    let modes = [WriteMode::Back, WriteMode::Back, WriteMode::Back, WriteMode::Through, WriteMode::Around];
+    let mode = modes[rng.index(5)];
+    let mut world = World::new(&mut rng, design, mode);
+    let cache = world.open().expect("opened");
+    let rounds = 8 + rng.below(60);
+    let (rolled_to, checkpoint) = (rng.below(rounds), rng.below(2 * rounds));
+    let mut older = world.log_image();
+    for round in 0..rounds {
+        world.round(&cache, &mut rng);
+        if round == checkpoint {
+            world.runtime.block_on(cache.checkpoint()).expect("a checkpoint");
+        }
+        if round == rolled_to {
+            older = world.log_image();
+        }
+    }
+    world.abandon(cache);
+
+    let (last, places) = world.frames();
+    let layout = world.superblock().layout;
+    let zeroes = |bytes: u64| vec![0; bytes as usize];
+    match damage {
+        Damage::ZeroedFromAPlace => {
+            // Where there are frames, mostly.
+            let end = places.last().copied().unwrap_or_default() + 1024;
+            let from = rng.below(end.min(layout.log_bytes)) / 512 * 512;
+            world.write(layout.log_offset + from, &zeroes(layout.log_bytes - from));
+        }
+        Damage::ZeroedWhole => world.write(layout.log_offset, &zeroes(layout.log_bytes)),
+        Damage::RolledBack => world.write(layout.log_offset, &older),
+    }
+    let (left, _) = world.frames();
+    let what = format!(
+        "{} in {mode:?}, {damage:?}: frames to {last}, {left} are left",
+        larder_engine::designs::find(design).map_or("?", |design| design.name)
+    );
+
+    let report = world.verified();
+    assert!(!report.log_end_confirmed, "{what}: nothing confirms the end of a log after a crash");
+    let planned = world
+        .runtime
+        .block_on(repair(&*world.flash, &RepairOptions { dry_run: true, ..RepairOptions::default() }, &mut |_, _| {}))
+        .expect("a plan");
+    let says_nothing_lost = !planned.loses_data() && planned.before.log_end_confirmed;
+    let is_named = report.log_frame_named.is_some_and(|named| named > left);
+    let told = !report.clean;
+    match world.open() {
+        Err(EngineError::LogDamaged { .. }) => assert!(told && left < last, "{what}: {report:?}"),
+        Err(error) => panic!("{what}: {error}"),
+        Ok(cache) => {
+            assert!(!is_named, "{what}: an opening passes over what names frame {:?}", report.log_frame_named);
+            let stale = world.stale(&cache);
+            assert!(
+                stale.is_empty() || !says_nothing_lost,
+                "{what}: {stale:?} are old, and nothing is said to be lost"
+            );
+            world.abandon(cache);
+            return (left < last).then_some(false);
+        }
+    }
+    // In write-back each round closed a segment before it wrote its frames: only those of the last round have no witness.
+    assert!(planned.loses_data() || mode != WriteMode::Back, "{what}: {planned:?}");
+    let done =
+        world.runtime.block_on(repair(&*world.flash, &RepairOptions::default(), &mut |_, _| {})).expect("repaired");
+    assert!(done.whole, "{what}: {:?}", done.after);
+    let cache = world.open().unwrap_or_else(|error| panic!("{what}: after a repair: {error}"));
+    for chunk in world.stale(&cache) {
+        let at = (chunk * world.chunk_bytes) as u64;
+        let is_listed = [&done.lost, &done.suspect, &done.unknown].iter().any(|ranges| ranges.contains(at));
+        assert!(is_listed, "{what}: chunk {chunk} is old, and not listed");
+    }
+    // Its new log goes on behind all that was named.
+    world.round(&cache, &mut rng);
+    world.abandon(cache);
+    let cache = world.open().unwrap_or_else(|error| panic!("{what}: after a repair and a crash: {error}"));
+    world.abandon(cache);
+    Some(true)
+}
+
+#[test]
+fn no_lost_end_of_a_log_is_said_to_be_none() {
+    let outcomes: Vec<_> = cases().into_iter().filter_map(damaged).collect();
+    let told = outcomes.iter().filter(|&&told| told).count();
+    println!("{} logs lost durable frames, {told} are told as loss", outcomes.len());
+    // Slots of one chunk name nothing, and the last frames have no witness.
+    let namers = design::all().into_iter().filter(|&design| !design::is_slotted(design)).count();
+    assert!(outcomes.len() < 8 || namers == 0 || told * design::all().len() >= outcomes.len() * namers / 2);
+}
+
+/// Where each flush has a segment of its own, all lost frames but the last have a witness, whichever is the first that is lost.
+#[test]
+fn a_log_that_ends_before_a_frame_that_a_slot_names_is_refused() {
+    for design in design::all().into_iter().filter(|&design| !design::is_slotted(design)) {
+        let mut rng = Rng::new(5);
+        let mut world = World::new(&mut rng, design, WriteMode::Back);
+        let cache = world.open().expect("opened");
+        for _ in 0..12 {
+            world.round(&cache, &mut rng);
+        }
+        world.abandon(cache);
+        let (layout, (last, places)) = (world.superblock().layout, world.frames());
+        let whole = world.log_image();
+        assert!(world.verified().clean, "{}", design::name(design));
+        for (&from, lost) in places.iter().rev().zip(1..) {
+            world.write(layout.log_offset + from, &vec![0; (layout.log_bytes - from) as usize]);
+            let what = format!("{}: {lost} of {last} frames are lost", design::name(design));
+            let report = world.verified();
+            match world.open().map(drop) {
+                Ok(()) => assert!(lost == 1 && report.clean, "{what}"),
+                Err(EngineError::LogDamaged { lost: first, in_slots, .. }) => {
+                    assert!(in_slots && !report.clean && first == last + 1 - lost, "{what}: {:?}", report.problems);
+                }
+                Err(error) => panic!("{what}: {error}"),
+            }
+            assert!(!report.log_end_confirmed, "{what}");
+            world.write(layout.log_offset, &whole);
+        }
+    }
+}
+
+/// A flash whose segments name nothing opens, keeps its dirty data, and is one that names frames from then on.
+#[test]
+fn a_flash_of_the_old_kind_opens_and_names_frames_from_then_on() {
+    for design in design::all().into_iter().filter(|&design| design::fills_weus(design)) {
+        let mut rng = Rng::new(6);
+        let mut world = World::new(&mut rng, design, WriteMode::Back);
+        let cache = world.open().expect("opened");
+        for _ in 0..12 {
+            world.round(&cache, &mut rng);
+        }
+        world.abandon(cache);
+        make_old(&world);
+        let report = world.verified();
+        assert!(report.clean && report.log_frame_named.is_none(), "{:?}", report.problems);
+        let cache = world.open().expect("an old flash opens");
+        assert!(world.stale(&cache).is_empty());
+        assert!(world.superblock().log_positions, "it is one of the new kind before anything is written to a slot");
+        for _ in 0..3 {
+            world.round(&cache, &mut rng);
+        }
+        world.abandon(cache);
+        assert!(world.verified().log_frame_named.is_some());
+        let cache = world.open().expect("opened");
+        assert!(world.stale(&cache).is_empty());
+        world.abandon(cache);
+    }
+}
+
+/// Makes a flash what an older program left: no feature bit, and headers of version 1.
+fn make_old(world: &World) {
+    let mut superblock = world.superblock();
+    superblock.log_positions = false;
+    for offset in SUPERBLOCK_OFFSETS {
+        world.write(offset, &superblock.encode());
+    }
+    let layout = superblock.layout;
+    for slot in 0..layout.slot_count {
+        let start = layout.slot_offset(slot).expect("a slot");
+        let mut weu = world.read(start, layout.weu_bytes.into());
+        for sector in weu.chunks_mut(512) {
+            if let Ok(mut header) = decode_header(sector) {
+                header.durable_frame_seq = None;
+                sector[..64].copy_from_slice(&encode_header(&header));
+            }
+        }
+        world.write(start, &weu);
+    }
+}
