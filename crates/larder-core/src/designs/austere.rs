@@ -46,15 +46,18 @@
 //! 5. *Counters of 4 bits*, with a table of what goes beyond: the paper says how many counters there are, not how wide. (So
 //!    does the prototype.)
 //! 6. *Eviction for several slots.* The paper evicts "the slot that has the lowest reference count", and does not say how a chunk
-//!    of several subchunks gets consecutive slots. Here runs go in the order of their counts, the lower slot first among equals,
-//!    until enough free slots lie together; the first such place is taken. (So does the prototype, whose order of equals is
-//!    left to its sort.)
+//!    of several subchunks gets consecutive slots. Here runs go in the order of their counts until enough free slots lie together; the
+//!    first such place is taken. (So does the prototype.)
 //! 7. *Invalidating is not written to flash.* The paper invalidates evicted and collided slots "in the metadata region in
 //!    flash". Here the valid flag in RAM does; the metadata slot is overwritten with the next chunk. (So does the prototype.)
 //! 8. *The old reference goes first.* When a content replaces another at an address, both counts are right before the
 //!    victim is chosen; the paper does not say when, and the prototype takes the old one's after it.
 //! 9. *Deduplication cannot be turned off*, as it cannot in the paper: a content's hash says where it lies. Without
 //!    compression (AC-D) a slot is a whole chunk.
+//! 10. *A hand among equals.* The paper does not say which of several slots with the lowest count goes. Here each bucket has a hand,
+//!    which stands behind what was stored there last, and the first of equals from the hand on goes. Were it always the lower
+//!    slot, a cache whose LBA index never fills, in which no count falls, would evict what it has just stored. (The prototype's
+//!    order of equals is left to its sort.)
 //!
 //! What the prototype makes of a trace of the authors' generator is in `larder-sim/tests/simulator/austere_published.rs`, whose tests
 //! compare ours with it and print it. As the prototype's source reads, its counter of data counts metadata, too; and its chunks
@@ -446,7 +449,7 @@ impl Austere {
 pub struct AustereRam {
     /// 50 bits a slot in the paper's example (§3.1), one more in write-back.
     pub lba_index_bytes: usize,
-    /// 17 bits a slot.
+    /// 17 bits a slot, and a byte a bucket.
     pub fp_index_bytes: usize,
     /// 16 bits for each slot of the LBA index, and the large counts.
     pub sketch_bytes: usize,

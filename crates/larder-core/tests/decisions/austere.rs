@@ -12,7 +12,10 @@ use larder_core::{
     region::LBAS_MAX,
     types::mix,
 };
-use std::{cell::Cell, collections::HashMap};
+use std::{
+    cell::Cell,
+    collections::{HashMap, VecDeque},
+};
 
 const CHUNK: u32 = 32 << 10;
 
@@ -25,16 +28,16 @@ fn parts(slots: u64, part_slots: u64, bytes: usize) -> usize {
 fn without_parts(ram: AustereRam, fp_slots: u64, lba_slots: u64) -> AustereRam {
     AustereRam {
         lba_index_bytes: ram.lba_index_bytes - parts(lba_slots, 1024, 144),
-        fp_index_bytes: ram.fp_index_bytes - parts(fp_slots, 4096, 96),
+        fp_index_bytes: ram.fp_index_bytes - parts(fp_slots, 4096, 112),
         ..ram
     }
 }
 
-/// §3.1, Analysis: bits a slot, times slots; and four counters of 4 bits for each slot of the LBA index (§3.3).
+/// §3.1, Analysis: bits a slot, times slots, and a hand for each bucket; and four counters of 4 bits for each slot of the LBA index (§3.3).
 fn formula(fp_slots: u64, fp_bucket_bits: u64, lba_slots: u64) -> AustereRam {
     AustereRam {
         lba_index_bytes: (lba_slots * (16 + 16 + fp_bucket_bits + 1) / 8) as usize,
-        fp_index_bytes: (fp_slots * 17 / 8) as usize,
+        fp_index_bytes: (fp_slots * 17 / 8 + fp_slots / 128) as usize,
         sketch_bytes: (lba_slots * 4 * 4 / 8) as usize,
     }
 }
@@ -44,7 +47,7 @@ fn ram_is_that_of_the_papers_analysis() {
     // Its example: 512 GiB of flash for a working set of 4 TiB, in chunks of 32 KiB. Nothing is touched, so nothing is used.
     let config = AustereConfig { lba_entries: Some(1 << 27), ..AustereConfig::new(512 << 30, CHUNK, false) };
     let ram = without_parts(Austere::new(config).expect("a cache").ram(), 1 << 24, 1 << 27);
-    assert_eq!((ram.lba_index_bytes, ram.fp_index_bytes), (800 << 20, 34 << 20));
+    assert_eq!((ram.lba_index_bytes, ram.fp_index_bytes), (800 << 20, (34 << 20) + (128 << 10)));
     assert_eq!(ram, formula(1 << 24, 17, 1 << 27));
     // Other sizes; with compression a slot is a subchunk.
     for (chunks, has_compression, bucket_bits) in
@@ -301,6 +304,38 @@ fn runs_stay_together_and_room_is_made() {
         let used: u32 = austere.runs().map(|run| run.count).sum();
         assert!(used as usize <= austere.slot_count());
     });
+}
+
+/// Where all have equally many references, the one that came first goes first, and what has just come last.
+#[test]
+fn among_equals_a_hand_goes_round() {
+    for is_mapped in [false, true] {
+        let config = AustereConfig {
+            bucket_slots: 8,
+            lba_entries: Some(1 << 15),
+            ..AustereConfig::new(8 * u64::from(CHUNK), CHUNK, false)
+        };
+        let austere = Austere::new(config).expect("a cache of one bucket");
+        let mut stored = VecDeque::new();
+        for number in 0..200u64 {
+            let fingerprint = Fingerprint(u128::from(mix(number)).to_le_bytes());
+            if is_mapped {
+                austere.map(Lba(number), &fingerprint, false);
+            }
+            let victims: Vec<_> = austere.victims(&fingerprint, 1).map(|victim| victim.run).collect();
+            assert!(austere.victims(&fingerprint, 1).map(|victim| victim.run).eq(victims.iter().copied()));
+            let oldest = if stored.len() == 8 { stored.pop_front() } else { None };
+            assert_eq!(victims, oldest.into_iter().collect::<Vec<_>>(), "{number}, mapped: {is_mapped}");
+            victims.into_iter().for_each(|run| austere.evict(run));
+            stored.push_back(austere.store(&fingerprint, 1).expect("room was made"));
+        }
+        // Whoever has fewer references goes before them, wherever it is.
+        if is_mapped {
+            let (poor, other) = (stored[5], Fingerprint(u128::MAX.to_le_bytes()));
+            austere.forget(Lba(197));
+            assert!(austere.victims(&other, 1).map(|victim| victim.run).eq([poor]));
+        }
+    }
 }
 
 #[test]

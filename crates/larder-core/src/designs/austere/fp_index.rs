@@ -1,6 +1,7 @@
 //! The FP index of AustereCache (§3.1, §3.2): which slots of the data region hold a content of which FP-hash.
 //!
-//! A slot is a prefix (16 bits) and a valid flag: 17 bits. Slot `i` here is slot `i` of the metadata region and of the data
+//! A slot is a prefix (16 bits) and a valid flag: 17 bits; a bucket has a byte more, its *hand*, from which on the first of equals is
+//! evicted. Slot `i` here is slot `i` of the metadata region and of the data
 //! region. A chunk of several subchunks has as many consecutive slots of one bucket, all with its prefix.
 //!
 //! Its buckets lie in [parts](super::parts), each behind a lock.
@@ -72,13 +73,14 @@ impl FpIndex {
     }
 
     /// The runs that have to go, so that there are `count` consecutive free slots in the bucket of an FP-hash: those with the
-    /// fewest references first, the lower slot first among equals. None where there is room. `references` says how many a run has, by its
-    /// first slot and its hash, and asks nothing of this index.
+    /// fewest references first, the first from the bucket's hand on among equals. None where there is room. `references` says how many
+    /// a run has, by its first slot and its hash, and asks nothing of this index.
     pub fn victims(&self, fp_key: Key, count: u32, references: impl Fn(u32, Key) -> u32) -> Victims {
         self.parts.lock(self.space.bucket(fp_key)).victims(fp_key, count, references)
     }
 
-    /// Gives the first `count` consecutive free slots in the bucket of an FP-hash, which has no run, to it. `None` where there are none.
+    /// Gives the first `count` consecutive free slots in the bucket of an FP-hash, which has no run, to it, and moves the bucket's hand
+    /// behind them. `None` where there are none.
     pub fn store(&self, fp_key: Key, count: u32) -> Option<Run> {
         self.parts.lock(self.space.bucket(fp_key)).store(fp_key, count)
     }

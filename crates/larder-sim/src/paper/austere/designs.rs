@@ -93,9 +93,9 @@ pub(super) fn fig7(lab: &mut Lab<'_>) -> Result<Report, String> {
     ];
     let of_profiles = [
         "With compression AustereCache is ahead of CD-ARC-DC by about as much as in the paper, which is what WEUs cost \
-         that hold stale chunks. Without, it is ahead of CD-LRU-D in the larger caches only, and behind CD-ARC-D where the \
-         paper has it level and, in WebVM's smallest cache, ahead. docs/REPRODUCTION.md has recordings, \
-         with which AC-D is level with CD-ARC-D more often than not.",
+         that hold stale chunks. Without, it is ahead of CD-LRU-D in each cache. It is level with CD-ARC-D in Homes, as in the \
+         paper, and behind it in WebVM and Mail, where the paper has the two level and AC-D ahead in WebVM's smallest cache. \
+         docs/REPRODUCTION.md has recordings, too.",
     ];
     Ok(Report {
         charts: charts(&tables, "read hit ratio", Scale::Linear),

@@ -213,8 +213,8 @@ pub(super) fn fig10(lab: &mut Lab<'_>) -> Result<Report, String> {
          more than the paper's, whose processes have more in RAM that does not grow.",
     ];
     let of_profiles = [
-        "The hit ratios of generated traces rise up to an LBA index of twice or four times, about as the text has it, and then \
-         fall. The recording of WebVM rises far more, from 36.7%; there, as the text says, references to what is cached grow \
+        "The hit ratios of generated traces rise up to an LBA index of twice or four times, about as the text has it, and fall \
+         by a point or two beyond that. The recording of WebVM rises far more, from 36.7%; there, as the text says, references to what is cached grow \
          with the index, while a generated trace spreads its duplicates over all contents.",
     ];
     let words = lab.words(&of_all, &of_profiles);

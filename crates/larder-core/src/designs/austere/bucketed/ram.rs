@@ -15,6 +15,8 @@ use crate::lost::Lost;
 const PREFIX_BYTES: u64 = 2;
 /// Flags of a bucket's slots.
 const FLAGS_BYTES: u64 = 16;
+/// A bucket's hand in the FP index.
+const HAND_BYTES: u64 = 1;
 
 /// Bytes of RAM at most.
 ///
@@ -26,7 +28,7 @@ pub fn ram_bytes_max(config: &AustereConfig) -> Result<u64, AustereError> {
     let (fp_slots, entries) = (u64::from(fp_buckets) * slots, u64::from(lba_buckets) * slots);
     let fp_hash_bits = u64::from(KeySpace::new(fp_buckets, config.prefix_bits).bits());
     let fp_parts = FpIndex::parts_bytes(fp_buckets as usize, config.bucket_slots as usize) as u64;
-    let fp_index = fp_slots * PREFIX_BYTES + u64::from(fp_buckets) * FLAGS_BYTES + fp_parts;
+    let fp_index = fp_slots * PREFIX_BYTES + u64::from(fp_buckets) * (FLAGS_BYTES + HAND_BYTES) + fp_parts;
     let hashes = (slots * fp_hash_bits).div_ceil(u64::from(u64::BITS)) * size_of::<u64>() as u64;
     let lba_parts = LbaIndex::parts_bytes(lba_buckets as usize, config.bucket_slots as usize) as u64;
     let lba_index = entries * PREFIX_BYTES + u64::from(lba_buckets) * (hashes + FLAGS_BYTES) + lba_parts;

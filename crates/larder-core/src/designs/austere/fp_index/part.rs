@@ -1,6 +1,11 @@
 //! Some buckets of the FP index, one after the other: what one of its locks guards.
 //!
+//! Among runs with equal counts of references the first from the bucket's *hand* on is evicted. The hand is behind the run that was
+//! stored last, so what has just come is the last to go. It moves when a run is stored, and by nothing else: so victims can be
+//! asked for any number of times. It is in no checkpoint; at a restart it is at the first slot.
+//!
 //! Invariants: as those of the [index](super). A bucket is named by its number in the index, a slot by its number there or in its bucket.
+//! A hand is below the number of slots.
 //!
 //! What it does not do: know of the other buckets.
 
@@ -18,6 +23,8 @@ pub struct Part {
     slots: usize,
     prefixes: Box<[u16]>,
     valid: Box<[u128]>,
+    /// By bucket: the slot from which runs with equal counts are evicted.
+    hands: Box<[u8]>,
     /// Runs in use: kept, for a walk over all slots takes a while.
     runs: u64,
 }
@@ -25,8 +32,8 @@ pub struct Part {
 impl Part {
     /// Of so many buckets from this one on, each of so many slots.
     pub fn new(space: KeySpace, first: usize, buckets: usize, slots: usize) -> Part {
-        let (prefixes, valid) = (vec![0; buckets * slots].into(), vec![0; buckets].into());
-        Part { space, first, slots, prefixes, valid, runs: 0 }
+        let (prefixes, valid, hands) = (vec![0; buckets * slots], vec![0; buckets], vec![0; buckets]);
+        Part { space, first, slots, prefixes: prefixes.into(), valid: valid.into(), hands: hands.into(), runs: 0 }
     }
 
     /// Number of slots in use.
@@ -41,7 +48,7 @@ impl Part {
 
     /// Bytes that it has allocated.
     pub fn ram_bytes(&self) -> usize {
-        size_of_val(&*self.prefixes) + size_of_val(&*self.valid)
+        size_of_val(&*self.prefixes) + size_of_val(&*self.valid) + size_of_val(&*self.hands)
     }
 
     /// Which slots of a bucket are in use.
@@ -65,17 +72,20 @@ impl Part {
         (mask != 0).then(|| self.run(bucket, mask.trailing_zeros() as usize, mask.count_ones()))
     }
 
-    /// Gives the first `count` consecutive free slots in the bucket of an FP-hash to it. `None` where there are none.
+    /// Gives the first `count` consecutive free slots in the bucket of an FP-hash to it, and moves the hand behind them. `None` where
+    /// there are none.
     pub fn store(&mut self, fp_key: Key, count: u32) -> Option<Run> {
         let bucket = self.space.bucket(fp_key);
         let starts = starts_of(self.free(fp_key), count);
         let run = (starts != 0).then(|| self.run(bucket, starts.trailing_zeros() as usize, count))?;
         self.set(fp_key, run);
+        let end = run.first as usize % self.slots + run.count as usize;
+        self.hands[bucket - self.first] = (end % self.slots) as u8;
         Some(run)
     }
 
     /// The runs that have to go, so that there are `count` consecutive free slots in the bucket of an FP-hash: those with the
-    /// fewest references first, the lower slot first among equals. None where there is room.
+    /// fewest references first, the first from the hand on among equals. None where there is room.
     /// `references` says how many a run has, by its first slot and its hash.
     pub fn victims(&self, fp_key: Key, count: u32, references: impl Fn(u32, Key) -> u32) -> Victims {
         let bucket = self.space.bucket(fp_key);
@@ -84,35 +94,44 @@ impl Part {
         if starts_of(free, count) != 0 {
             return victims;
         }
-        // 1. Who has no references goes at once. A count of 0 below is no run that could go.
+        // 1. Who has no references goes at once.
         let prefixes = self.prefixes(bucket);
-        let halves = [self.valid(bucket) as u64, (self.valid(bucket) >> 64) as u64];
-        let is_valid = |slot: usize| halves[slot / 64 % 2] >> (slot % 64) & 1 == 1;
+        let firsts = self.firsts(bucket);
         let mut counts = [0u32; SLOTS_MAX];
-        let mut previous = None;
-        for ((slot, &prefix), count_of_slot) in prefixes.iter().enumerate().zip(&mut counts) {
-            let this = is_valid(slot).then_some(prefix);
-            let is_first = this.is_some() && this != previous;
-            previous = this;
-            if !is_first {
-                continue;
-            }
-            *count_of_slot = references((bucket * self.slots + slot) as u32, self.space.key(bucket, prefix));
-            if *count_of_slot == 0 {
+        for slot in self.from_hand(bucket, firsts) {
+            counts[slot] = references((bucket * self.slots + slot) as u32, self.space.key(bucket, prefixes[slot]));
+            if counts[slot] == 0 {
                 victims.add(slot, self.run_at(bucket, slot).count, false);
                 if starts_of(free | victims.slots, count) != 0 {
                     return victims;
                 }
             }
         }
-        // 2. Then the others, one by one.
+        // 2. Then the others, one by one: `min_by_key` takes the first of equals.
+        let mut left = firsts & !victims.starts;
         while starts_of(free | victims.slots, count) == 0
-            && let Some(slot) = (0..self.slots).filter(|&slot| counts[slot] > 0).min_by_key(|&slot| counts[slot])
+            && let Some(slot) = self.from_hand(bucket, left).min_by_key(|&slot| counts[slot])
         {
-            counts[slot] = 0;
+            left &= !(1 << slot);
             victims.add(slot, self.run_at(bucket, slot).count, true);
         }
         victims
+    }
+
+    /// Where the runs of a bucket begin.
+    fn firsts(&self, bucket: usize) -> u128 {
+        let prefixes = self.prefixes(bucket);
+        let pairs = prefixes.iter().zip(prefixes.iter().skip(1)).enumerate();
+        let as_before = pairs.fold(0u128, |mask, (slot, (one, next))| mask | u128::from(one == next) << (slot + 1));
+        let valid = self.valid(bucket);
+        valid & !(as_before & valid << 1)
+    }
+
+    /// The slots of a bucket that are set in `mask`, from the hand on.
+    #[inline]
+    fn from_hand(&self, bucket: usize, mask: u128) -> impl Iterator<Item = usize> + use<> {
+        let before = low_bits(self.hands[bucket - self.first].into());
+        bits(mask & !before).chain(bits(mask & before))
     }
 
     /// Gives the slots of `run`, which are free and in the bucket of `fp_key`, to that hash.
