@@ -22,7 +22,7 @@ const WORKED_BYTES_MAX: u64 = 1 << 20;
 
 /// First inputs: a few lines of each format, plain, and packed.
 pub fn seeds() -> Vec<Vec<u8>> {
-    let lines: [(FormatId, &[u8]); 16] = [
+    let lines: [(FormatId, &[u8]); 24] = [
         (
             FormatId::Content,
             b"1 1 a 0 0 F 0 0 0 0\n2 2 a 16 8 R 0 0 93d76fe148c689ba 26\n9 3 a 8 64 T 0 0 0 0\n7 4 b 8 8 W 2 0 00112233445566778899aabbccddeeff -\n",
@@ -58,6 +58,23 @@ pub fn seeds() -> Vec<Vec<u8>> {
         (FormatId::Csv, b"version,time,op,size,lbn\n1,5633898,2a,512,42932745\n1,5.5,28,6656,40409911\n"),
         (FormatId::OracleGeneral, b"\x6a\xf7\x55\0\x09\x1a\x8f\x02\0\0\0\0\0\x02\0\0\xff\xff\xff\xff\xff\xff\xff\xff"),
         (FormatId::BlockIds, b"\xca\xce\x0d\0\xff\xad\x0d\0"),
+        (
+            FormatId::Vscsi1,
+            b"\x01\0\0\0\0\x10\0\0\x01\0\0\0\x28\0\0\x01\0\x08\0\0\0\0\0\0\x40\x42\x0f\0\0\0\0\0",
+        ),
+        (
+            FormatId::Vscsi2,
+            b"\x2a\0\0\x02\x01\0\0\0\0\x20\0\0\x02\0\0\0\0\x10\0\0\0\0\0\0\x40\x4b\x4c\0\0\0\0\0\x05\0\0\0\0\0\0\0",
+        ),
+        (FormatId::Alibaba, b"# two volumes\n419,W,8792731648,16384,1577808144360767\n420,R,4096,4096,1577808144360999\n"),
+        (FormatId::Tencent, b"1538323200,12910952,128,0,1063\n1538323200,6338688,8,1,1627\n"),
+        (
+            FormatId::Systor17,
+            b"Timestamp,Response,IOType,LUN,Offset,Size\n1455592061.583970000,0.000123,R,0,81203712,4096\n1.5,,,0,0,512\n",
+        ),
+        (FormatId::Spc, b"0,20941264,8192,W,0.551706\n1,20939840,8192,r,0.554041,x\n"),
+        (FormatId::Columns, b"t;op;off;len;dev\n5;W;4096;8192;sda\n6;\"read\";512;512;sdb\n"),
+        (FormatId::Columns, b"\xef\xbb\xbf1 flush 0 0 a\n# x\n2 trim 8 8 a\n"),
     ];
     let mut seeds = Vec::new();
     for (format, bytes) in lines {
@@ -94,7 +111,9 @@ pub fn seeds() -> Vec<Vec<u8>> {
 pub fn run(input: &[u8]) {
     let Some((choice, bytes)) = input.split_first() else { return };
     let format = FormatId::ALL.get(usize::from(*choice)).copied();
+    let columns = "time=1:us,op=2,offset=3:bytes,length=4:bytes,device=5".parse();
     let options = OpenOptions {
+        columns: columns.ok(),
         device_bytes: (choice & 0x40 == 0).then_some(1 << 50),
         one_block_size: choice & 0x20 == 0,
         ..OpenOptions::default()

@@ -23,7 +23,7 @@ use larder_sim::{
     ssd::{ftl::FtlKind, profile::Profile},
     whole::{ClientRequest, Pace, Whole, figures::Figures},
 };
-use larder_trace::{Op, OpenOptions};
+use larder_trace::{FormatId, Op, OpenOptions};
 
 #[global_allocator]
 static ALLOCATOR: live::Counting = live::Counting;
@@ -38,8 +38,8 @@ fn main() {
         println!("skipped: lab (no folder shared/traces beside the checkout)");
         return;
     };
-    W106.get_or_init(|| read(&traces.join("cloudphysics/w106.trace.xz"), 4096));
-    SYNTHETIC.get_or_init(|| read(&traces.join("austere-synthetic/syn-rw7to3-dup50.txt.zst"), 32 << 10));
+    W106.get_or_init(|| read(&traces.join("cloudphysics/w106.trace.xz"), Some(FormatId::BlockIds), 4096));
+    SYNTHETIC.get_or_init(|| read(&traces.join("austere-synthetic/syn-rw7to3-dup50.txt.zst"), None, 32 << 10));
     // Where benches are only listed or tried out, nothing is measured.
     if std::env::args().any(|word| word == "--bench") {
         ram("w106", 4096, 50_000, W106.get());
@@ -83,8 +83,8 @@ fn setup(name: &str, chunk_bytes: u32, chunks: u64) -> Setup {
     }
 }
 
-fn read(path: &Path, chunk_bytes: u32) -> Vec<Request> {
-    let records = larder_trace::open(path, None, OpenOptions::default()).expect("opens");
+fn read(path: &Path, format: Option<FormatId>, chunk_bytes: u32) -> Vec<Request> {
+    let records = larder_trace::open(path, format, OpenOptions::default()).expect("opens");
     let mut batches = Batches::new(larder_trace::chunks(records, chunk_bytes).expect("a size"), chunk_bytes);
     let mut all = Vec::new();
     loop {

@@ -33,7 +33,9 @@ fn main() {
         println!("skipped: slotted (no folder shared/traces beside the checkout)");
         return;
     };
-    let records = larder_trace::open(&path, None, larder_trace::OpenOptions::default()).expect("opens");
+    let records =
+        larder_trace::open(&path, Some(larder_trace::FormatId::BlockIds), larder_trace::OpenOptions::default())
+            .expect("opens");
     let chunks = larder_trace::chunks(records, CHUNK_BYTES).expect("a size of chunks");
     let trace = TRACE.get_or_init(|| chunks.map(|chunk| chunk.expect("a record").lba as u32).collect());
     tell("lru", new_lru, trace);

@@ -1,20 +1,23 @@
-//! Which format a trace has, told by its first bytes or lines.
+//! Which format a trace has, where the file itself says so.
 //!
-//! A text format fits when most of the first lines parse; the strict formats are tried first, so that no lax one takes
-//! their files. A first line that is a header of csv says what the file is, whatever follows. `binary.rs` tells the binary
-//! formats apart. A trace with a few bad lines, of text or not, has its format for all that: whoever reads it says which
-//! lines are bad.
+//! A format is found out by a mark alone: the first line of an iolog, a header that names just the columns of a format, or what
+//! no other format has in every line: a fingerprint among columns of one kind, or an event of blkparse. All others are columns of numbers
+//! or letters, and several formats may fit; nothing is guessed then: whoever reads the trace is asked, and is told which formats
+//! fit. A trace with a few bad lines has its format for all that: whoever reads it says which lines are bad.
 //!
-//! What it does not do: look at the file's name.
+//! Invariants: no binary format is found out, for none has a mark. The same bytes give the same answer.
+//!
+//! What it does not do: look at the file's name; refuse archives and the like ([`foreign`]).
 
 mod binary;
 
 use crate::{
     error::{Complaint, Position, TraceError, TraceErrorKind, TraceResult, shown},
+    foreign,
     formats::{
-        FormatId, LineFormat, Parser,
+        FormatId, LineFormat, Parser, ParserOptions, alibaba,
         blkparse::{choose_action, looks_like_device},
-        csv,
+        csv, msr, spc, systor17, tencent,
     },
     input::Input,
     sink::Sink,
@@ -24,6 +27,8 @@ use crate::{
 pub(crate) const HEAD_BYTES: usize = 64 << 10;
 /// Lines that are looked at.
 const LINES_MAX: usize = 64;
+/// Digits of the shortest fingerprint.
+const FINGERPRINT_DIGITS: usize = 16;
 
 /// Finds the format of a trace that has not been read yet; takes nothing of it. Of a packed file that was cut, what there
 /// is tells it.
@@ -35,20 +40,24 @@ pub(crate) fn detect(input: &mut Input) -> TraceResult<FormatId> {
 
 fn detect_head(input: &mut Input) -> TraceResult<FormatId> {
     let head = input.peek_head(HEAD_BYTES)?.to_vec();
-    let head = &head[..head.len().min(HEAD_BYTES)];
+    let head = foreign::without_mark(head.get(..HEAD_BYTES).unwrap_or(&head));
     let unknown =
         |message: String| TraceError::new(TraceErrorKind::UnknownFormat, input.name(), Position::Whole, message);
     if head.is_empty() {
         return Err(unknown("cannot tell the format of an empty file".into()));
     }
+    if foreign::is_utf16(head) {
+        let (what, remedy) = foreign::UTF16;
+        return Err(unknown(format!("expected a trace, found {what}: {remedy}")));
+    }
     if !is_text(head) {
-        return binary::detect(head).map_err(unknown);
+        return Err(unknown(match &binary::fitting(head)[..] {
+            [] => binary::reasons(head),
+            fitting => cannot_tell("a binary file", fitting),
+        }));
     }
     let lines = first_lines(head, input.is_at_end());
-    detect_text(head, &lines)
-        // Numbers may look like a few short lines.
-        .or_else(|reason| binary::detect(head).ok().filter(|_| !head.iter().all(is_text_byte)).ok_or(reason))
-        .map_err(unknown)
+    detect_text(head, &lines).map_err(unknown)
 }
 
 /// Whether most lines are text. Numbers of four bytes or more have zeroes among them, or other control characters.
@@ -69,50 +78,110 @@ fn is_text_byte(byte: &u8) -> bool {
     *byte >= b' ' && *byte != 0x7f || matches!(byte, b'\t' | b'\r' | b'\n')
 }
 
-/// The first lines that are whole and not empty. A file of one line may lack its end.
+/// The first lines that are whole, not empty and no comments. A file of one line may lack its end.
 fn first_lines(head: &[u8], is_whole_file: bool) -> Vec<&[u8]> {
     let mut lines: Vec<&[u8]> = head.split(|&byte| byte == b'\n').collect();
     if lines.len() > 1 || !is_whole_file {
         lines.pop();
     }
     let lines = lines.into_iter().map(|line| line.strip_suffix(b"\r").unwrap_or(line));
-    lines.filter(|line| !line.trim_ascii().is_empty()).take(LINES_MAX).collect()
+    let is_some = |line: &&[u8]| !matches!(line.trim_ascii(), [] | [b'#', ..]);
+    lines.filter(is_some).take(LINES_MAX).collect()
 }
 
+/// A text format that fits, or how it does not: the first bad line and its complaint.
+type Fit = (FormatId, Result<(), (usize, Complaint)>);
+
 fn detect_text(head: &[u8], lines: &[&[u8]]) -> Result<FormatId, String> {
-    if lines.first().is_some_and(|line| csv::is_header(line)) {
-        return Ok(FormatId::Csv);
-    }
-    let mut reasons = Vec::new();
-    for format in FormatId::ALL.into_iter().filter(|format| !format.is_binary()) {
-        let mut parser = Parser::new(format, None, choose_action(head));
-        match fit(&mut parser, lines) {
-            Ok(()) => return Ok(format),
-            Err(reason) => reasons.push((format, reason)),
-        }
-    }
     let first = lines.first().copied().unwrap_or_default();
-    if let Some((_, (_, complaint))) = reasons.iter().find(|(format, _)| *format == FormatId::Fio && is_fio_head(first))
+    if let Some(format) = named_by(first) {
+        return Ok(format);
+    }
+    let options = ParserOptions { block_bytes: None, action: choose_action(head), columns: None };
+    let texts = FormatId::ALL.into_iter().filter(|format| !format.is_binary());
+    let fits: Vec<Fit> =
+        texts.filter_map(|format| Some((format, fit(&mut Parser::new(format, options)?, lines)))).collect();
+    let fitting = fits.iter().filter(|(_, fit)| fit.is_ok()).map(|(format, _)| *format);
+    let fitting: Vec<FormatId> = fitting.collect();
+    if let Some(format) = fitting.iter().find(|format| is_marked(**format, lines)) {
+        return Ok(*format);
+    }
+    if !fitting.is_empty() {
+        return Err(cannot_tell("the file", &fitting));
+    }
+    // Numbers may look like a few short lines.
+    match binary::fitting(head) {
+        fitting if !fitting.is_empty() && !head.iter().all(is_text_byte) => Err(cannot_tell("a binary file", &fitting)),
+        _ => Err(no_text_fits(first, &fits)),
+    }
+}
+
+/// The sentence that asks for the format, where these fit.
+fn cannot_tell(what: &str, fitting: &[FormatId]) -> String {
+    let named: Vec<String> = fitting.iter().map(|format| format!("{format} ({})", format.layout())).collect();
+    let options: Vec<String> = fitting.iter().map(|format| format!("--format {format}")).collect();
+    format!(
+        "cannot tell the format: {what} does not say which it has, and looks most like {}: name it with {}",
+        named.join(" or "),
+        options.join(" or ")
+    )
+}
+
+/// The format that a first line names.
+fn named_by(first: &[u8]) -> Option<FormatId> {
+    let is_named = |format: &FormatId| match format {
+        FormatId::Csv => csv::is_marked(first),
+        FormatId::Msr => msr::is_marked(first),
+        FormatId::Systor17 => systor17::is_marked(first),
+        FormatId::Alibaba => alibaba::is_marked(first),
+        FormatId::Tencent => tencent::is_marked(first),
+        FormatId::Spc => spc::is_marked(first),
+        _ => false,
+    };
+    FormatId::ALL.into_iter().find(is_named)
+}
+
+/// Whether lines that fit a format can be of no other.
+fn is_marked(format: FormatId, lines: &[&[u8]]) -> bool {
+    match format {
+        FormatId::Fio | FormatId::Blkparse | FormatId::Content => true,
+        FormatId::Days | FormatId::Fiu | FormatId::Austere => lines.iter().any(|line| has_fingerprint(line)),
+        _ => false,
+    }
+}
+
+/// Whether a column is a fingerprint: hexadecimal digits, letters among them, for a time or an address may be as long.
+fn has_fingerprint(line: &[u8]) -> bool {
+    let columns = line.split(|byte| byte.is_ascii_whitespace());
+    columns.into_iter().any(|column| {
+        let is_hex = column.len() >= FINGERPRINT_DIGITS && column.iter().all(u8::is_ascii_hexdigit);
+        is_hex && column.iter().any(u8::is_ascii_alphabetic)
+    })
+}
+
+/// The sentence about text that fits nothing.
+fn no_text_fits(first: &[u8], fits: &[Fit]) -> String {
+    let complaints = fits.iter().filter_map(|(format, fit)| fit.err().map(|reason| (*format, reason)));
+    if is_fio_head(first)
+        && let Some((_, (_, complaint))) = complaints.clone().find(|(format, _)| *format == FormatId::Fio)
     {
-        return Err(format!("this is a fio iolog: expected {}, found {}", complaint.expected, shown(first)));
+        return format!("this is a fio iolog: expected {}, found {}", complaint.expected, shown(first));
     }
     let columns = columns_of(first);
-    let mut message = format!("no format fits: the first line has {columns} columns");
-    let near: Vec<String> = reasons
-        .iter()
+    let near: Vec<String> = complaints
         .filter(|(format, _)| is_near(*format, first, columns))
-        .map(|(format, reason)| format!("{format} wants {} in line {}", reason.1.expected, reason.0))
+        .map(|(format, (line, complaint))| format!("{format} wants {} in line {line}", complaint.expected))
         .collect();
-    if near.is_empty() {
-        message.push_str("; known text formats are");
-        for (format, _) in &reasons {
-            message.push_str(&format!(" {format} ({}),", format.layout()));
+    let mut message = format!("no format fits: the first line has {columns} columns");
+    match near.is_empty() {
+        false => message.push_str(&format!("; {}", near.join("; "))),
+        true => {
+            let known: Vec<&str> = fits.iter().map(|(format, _)| format.name()).collect();
+            message.push_str(&format!("; known text formats are {}", known.join(", ")));
         }
-        message.pop();
-    } else {
-        message.push_str(&format!("; {}", near.join("; ")));
     }
-    Err(message)
+    message.push_str("; --columns says what other columns are");
+    message
 }
 
 /// Whether a line is the head of an iolog, perhaps of a version that nobody here knows.
@@ -126,19 +195,22 @@ fn is_near(format: FormatId, line: &[u8], columns: usize) -> bool {
     match format {
         FormatId::Blkparse => looks_like_device(line),
         FormatId::Csv => has_commas && !looks_like_device(line),
-        _ => format_columns(format) == Some(columns) && has_commas == (format == FormatId::Msr),
+        _ => shape(format) == Some((columns, has_commas)),
     }
 }
 
-/// How many columns a format has, where that is always the same.
-fn format_columns(format: FormatId) -> Option<usize> {
+/// How many columns a format has, where that is always the same, and whether commas part them.
+fn shape(format: FormatId) -> Option<(usize, bool)> {
     match format {
-        FormatId::Content => Some(10),
-        FormatId::Fiu => Some(9),
-        FormatId::Msr => Some(7),
-        FormatId::Austere | FormatId::Ssdsim => Some(5),
-        FormatId::Days | FormatId::ArcLis => Some(4),
-        FormatId::Blkparse | FormatId::Fio | FormatId::Csv | FormatId::OracleGeneral | FormatId::BlockIds => None,
+        FormatId::Content => Some((10, false)),
+        FormatId::Fiu => Some((9, false)),
+        FormatId::Msr => Some((7, true)),
+        FormatId::Systor17 => Some((6, true)),
+        FormatId::Alibaba | FormatId::Tencent | FormatId::Spc => Some((5, true)),
+        FormatId::Austere | FormatId::Ssdsim => Some((5, false)),
+        FormatId::Days | FormatId::ArcLis => Some((4, false)),
+        FormatId::Blkparse | FormatId::Fio | FormatId::Csv | FormatId::Columns => None,
+        FormatId::OracleGeneral | FormatId::BlockIds | FormatId::Vscsi1 | FormatId::Vscsi2 => None,
     }
 }
 
@@ -157,13 +229,14 @@ fn fit(parser: &mut Parser, lines: &[&[u8]]) -> Result<(), (usize, Complaint)> {
         Parser::Days(parser) => fit_lines(parser, lines),
         Parser::Fiu(parser) => fit_lines(parser, lines),
         Parser::Austere(parser) => fit_lines(parser, lines),
-        Parser::Msr(parser) => fit_lines(parser, lines),
         Parser::Blkparse(parser) => fit_lines(parser, lines),
         Parser::Fio(parser) => fit_lines(parser, lines),
         Parser::ArcLis(parser) => fit_lines(parser, lines),
         Parser::Ssdsim(parser) => fit_lines(parser, lines),
-        Parser::Csv(parser) => fit_lines(parser, lines),
-        Parser::OracleGeneral(_) | Parser::BlockIds(_) => Err((0, Complaint::expected("binary records"))),
+        Parser::Rows(parser) => fit_lines(parser, lines),
+        Parser::OracleGeneral(_) | Parser::BlockIds(_) | Parser::Vscsi1(_) | Parser::Vscsi2(_) => {
+            Err((0, Complaint::expected("binary records")))
+        }
     }
 }
 

@@ -1,14 +1,16 @@
 //! The formats, one file each. A text format parses a line, a binary one a record of fixed length; both put what they
 //! find into the [`Sink`](crate::sink::Sink).
 //!
-//! Invariants: parsers keep no more than a few words of state, so that a trace of any length streams.
+//! Invariants: parsers keep a few words of state, and the names of devices or files, so that a trace of any length streams.
 //!
 //! What it does not do: read, unpack, count lines or skip what is bad; `reader.rs` does that for all.
 
+pub(crate) mod alibaba;
 pub(crate) mod arc_lis;
 pub(crate) mod austere;
 pub(crate) mod blkparse;
 pub(crate) mod block_ids;
+pub mod columns;
 pub(crate) mod content;
 pub(crate) mod csv;
 pub(crate) mod days;
@@ -16,7 +18,13 @@ pub(crate) mod fio;
 pub(crate) mod fiu;
 pub(crate) mod msr;
 pub(crate) mod oracle_general;
+pub(crate) mod rows;
+pub(crate) mod scsi;
+pub(crate) mod spc;
 pub(crate) mod ssdsim;
+pub(crate) mod systor17;
+pub(crate) mod tencent;
+pub(crate) mod vscsi;
 
 use std::{fmt, str::FromStr};
 
@@ -52,11 +60,25 @@ pub enum FormatId {
     OracleGeneral,
     /// Bare little-endian u32 block numbers.
     BlockIds,
+    /// A virtual SCSI disk, version 1: 32 bytes a request.
+    Vscsi1,
+    /// A virtual SCSI disk, version 2: 40 bytes a request.
+    Vscsi2,
+    /// Alibaba: `device_id,opcode,offset,length,timestamp`.
+    Alibaba,
+    /// Tencent: `timestamp,offset,size,io_type,volume_id`.
+    Tencent,
+    /// SYSTOR '17: `Timestamp,Response,IOType,LUN,Offset,Size`.
+    Systor17,
+    /// UMass, in the format of the Storage Performance Council: `asu,lba,size,opcode,timestamp`.
+    Spc,
+    /// Rows whose columns [the caller names](columns::Columns).
+    Columns,
 }
 
 impl FormatId {
-    /// All formats, in the order in which detection tries them: the strict ones first.
-    pub const ALL: [FormatId; 12] = [
+    /// All formats, in the order in which candidates are named: the strict ones first.
+    pub const ALL: [FormatId; 19] = [
         FormatId::Content,
         FormatId::Days,
         FormatId::Fiu,
@@ -65,10 +87,17 @@ impl FormatId {
         FormatId::Fio,
         FormatId::Blkparse,
         FormatId::Csv,
+        FormatId::Systor17,
+        FormatId::Alibaba,
+        FormatId::Spc,
+        FormatId::Tencent,
         FormatId::Ssdsim,
         FormatId::ArcLis,
+        FormatId::Vscsi1,
+        FormatId::Vscsi2,
         FormatId::OracleGeneral,
         FormatId::BlockIds,
+        FormatId::Columns,
     ];
 
     /// The name on the command line.
@@ -86,6 +115,13 @@ impl FormatId {
             FormatId::Csv => "csv",
             FormatId::OracleGeneral => "oracle-general",
             FormatId::BlockIds => "block-ids",
+            FormatId::Vscsi1 => "vscsi1",
+            FormatId::Vscsi2 => "vscsi2",
+            FormatId::Alibaba => "alibaba",
+            FormatId::Tencent => "tencent",
+            FormatId::Systor17 => "systor17",
+            FormatId::Spc => "spc",
+            FormatId::Columns => "columns",
         }
     }
 
@@ -104,6 +140,15 @@ impl FormatId {
             FormatId::Csv => "a header that names columns: time,op,size,lbn",
             FormatId::OracleGeneral => "24 bytes: u32 time, u64 id, u32 size, i64 next",
             FormatId::BlockIds => "u32 block numbers",
+            FormatId::Vscsi1 => "32 bytes: u32 serial, bytes, pieces, u16 command, version, u64 sector, microseconds",
+            FormatId::Vscsi2 => {
+                "40 bytes: u16 command, version, u32 serial, bytes, pieces, u64 sector, microseconds, response"
+            }
+            FormatId::Alibaba => "device_id,R|W,offset,length,microseconds",
+            FormatId::Tencent => "seconds,sector,sectors,0|1,volume_id",
+            FormatId::Systor17 => "Timestamp,Response,IOType,LUN,Offset,Size",
+            FormatId::Spc => "asu,sector,bytes,R|W,seconds",
+            FormatId::Columns => "what --columns says",
         }
     }
 
@@ -114,7 +159,12 @@ impl FormatId {
 
     /// Whether the format is binary.
     pub fn is_binary(self) -> bool {
-        matches!(self, FormatId::OracleGeneral | FormatId::BlockIds)
+        matches!(self, FormatId::OracleGeneral | FormatId::BlockIds | FormatId::Vscsi1 | FormatId::Vscsi2)
+    }
+
+    /// Whether `--unit` says what a block number stands for.
+    pub fn counts_blocks(self) -> bool {
+        matches!(self, FormatId::ArcLis | FormatId::BlockIds | FormatId::Csv | FormatId::OracleGeneral)
     }
 }
 
@@ -140,6 +190,9 @@ pub(crate) const SECTOR_BYTES: u64 = 512;
 
 /// A format of text lines.
 pub(crate) trait LineFormat {
+    /// Whether a line that begins with `#` is passed over.
+    const HAS_COMMENTS: bool = true;
+
     /// Takes one line, which may hold no request at all.
     fn line(&mut self, line: &[u8], sink: &mut Sink) -> Result<(), Complaint>;
 }
@@ -159,33 +212,53 @@ pub(crate) enum Parser {
     Days(days::Days),
     Fiu(fiu::Fiu),
     Austere(austere::Austere),
-    Msr(msr::Msr),
     Blkparse(blkparse::Blkparse),
     Fio(fio::Fio),
     ArcLis(arc_lis::ArcLis),
     Ssdsim(ssdsim::Ssdsim),
-    Csv(csv::Csv),
+    /// All formats of a row a request.
+    Rows(rows::Rows),
     OracleGeneral(oracle_general::OracleGeneral),
     BlockIds(block_ids::BlockIds),
+    Vscsi1(vscsi::Vscsi<{ vscsi::V1_BYTES }>),
+    Vscsi2(vscsi::Vscsi<{ vscsi::V2_BYTES }>),
+}
+
+/// What a parser has to know beside the format.
+#[derive(Clone, Copy)]
+pub(crate) struct ParserOptions {
+    /// What a block number stands for, where the format does not say.
+    pub block_bytes: Option<u32>,
+    /// The action of blkparse that counts.
+    pub action: u8,
+    /// What columns are, where the caller names them.
+    pub columns: Option<columns::Columns>,
 }
 
 impl Parser {
-    /// A parser at the beginning of a trace. `block_bytes`: what a block number stands for, where the format does not say;
-    /// `action`: the action of blkparse that counts.
-    pub fn new(format: FormatId, block_bytes: Option<u32>, action: u8) -> Parser {
-        match format {
+    /// A parser at the beginning of a trace. `None` where the caller would have to name columns.
+    pub fn new(format: FormatId, options: ParserOptions) -> Option<Parser> {
+        let ParserOptions { block_bytes, action, columns } = options;
+        Some(match format {
             FormatId::Content => Parser::Content(content::ContentLines),
             FormatId::Days => Parser::Days(days::Days),
             FormatId::Fiu => Parser::Fiu(fiu::Fiu),
             FormatId::Austere => Parser::Austere(austere::Austere),
-            FormatId::Msr => Parser::Msr(msr::Msr::default()),
+            FormatId::Msr => Parser::Rows(msr::rows()),
             FormatId::Blkparse => Parser::Blkparse(blkparse::Blkparse::new(action)),
-            FormatId::Fio => Parser::Fio(fio::Fio::default()),
+            FormatId::Fio => Parser::Fio(fio::Fio::new()),
             FormatId::ArcLis => Parser::ArcLis(arc_lis::ArcLis::new(block_bytes)),
-            FormatId::Ssdsim => Parser::Ssdsim(ssdsim::Ssdsim::default()),
-            FormatId::Csv => Parser::Csv(csv::Csv::new(block_bytes)),
+            FormatId::Ssdsim => Parser::Ssdsim(ssdsim::Ssdsim::new()),
+            FormatId::Csv => Parser::Rows(csv::rows(block_bytes)),
             FormatId::OracleGeneral => Parser::OracleGeneral(oracle_general::OracleGeneral::new(block_bytes)),
             FormatId::BlockIds => Parser::BlockIds(block_ids::BlockIds::new(block_bytes)),
-        }
+            FormatId::Vscsi1 => Parser::Vscsi1(vscsi::Vscsi),
+            FormatId::Vscsi2 => Parser::Vscsi2(vscsi::Vscsi),
+            FormatId::Alibaba => Parser::Rows(alibaba::rows()),
+            FormatId::Tencent => Parser::Rows(tencent::rows()),
+            FormatId::Systor17 => Parser::Rows(systor17::rows()),
+            FormatId::Spc => Parser::Rows(spc::rows()),
+            FormatId::Columns => Parser::Rows(columns::rows(&columns?)),
+        })
     }
 }

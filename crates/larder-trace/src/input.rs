@@ -197,14 +197,20 @@ impl Input {
     /// The same, or as much of it as can be unpacked: what comes then fails whoever reads on. Fails itself where there is
     /// nothing.
     pub fn peek_head(&mut self, bytes: usize) -> TraceResult<&[u8]> {
-        while self.end - self.start < bytes && !self.is_at_end && self.failure.is_none() {
-            self.failure = self.fill_or().err();
-        }
+        self.glimpse(bytes);
         match self.failure.take() {
             Some(failure) if self.left() == 0 => return Err(self.broken(failure)),
             failure => self.failure = failure,
         }
         Ok(self.in_window())
+    }
+
+    /// As much of the first bytes as can be unpacked, be it nothing: what hinders that fails whoever reads on.
+    pub fn glimpse(&mut self, bytes: usize) -> &[u8] {
+        while self.end - self.start < bytes && !self.is_at_end && self.failure.is_none() {
+            self.failure = self.fill_or().err();
+        }
+        self.in_window()
     }
 
     /// What [`Input::peek_head`] met behind what it gave.

@@ -6,23 +6,16 @@
 
 use crate::{error::Complaint, record::Fingerprint};
 
-/// A line and how far it was read. Columns stand apart by blanks or tabs, or by one separator each.
+/// A line and how far it was read. Columns stand apart by blanks or tabs.
 #[derive(Clone, Copy)]
 pub(crate) struct Cursor<'a> {
     rest: &'a [u8],
-    /// `None`: any run of blanks and tabs.
-    separator: Option<u8>,
 }
 
 impl<'a> Cursor<'a> {
     /// Columns apart by blanks or tabs.
     pub fn blanks(line: &'a [u8]) -> Cursor<'a> {
-        Cursor { rest: line, separator: None }
-    }
-
-    /// Columns apart by commas; blanks around a column are no part of it.
-    pub fn commas(line: &'a [u8]) -> Cursor<'a> {
-        Cursor { rest: line, separator: Some(b',') }
+        Cursor { rest: line }
     }
 
     /// What was not taken yet.
@@ -33,24 +26,11 @@ impl<'a> Cursor<'a> {
     /// The next column, `None` at the end of the line.
     #[inline]
     pub fn field(&mut self) -> Option<&'a [u8]> {
-        match self.separator {
-            None => {
-                self.skip_blanks();
-                let len = self.rest.iter().position(|&byte| is_blank(byte)).unwrap_or(self.rest.len());
-                let (field, rest) = self.rest.split_at_checked(len)?;
-                self.rest = rest;
-                (!field.is_empty()).then_some(field)
-            }
-            Some(separator) => {
-                if self.rest.is_empty() {
-                    return None;
-                }
-                let len = memchr::memchr(separator, self.rest).unwrap_or(self.rest.len());
-                let (field, rest) = self.rest.split_at_checked(len)?;
-                self.rest = rest.get(1..).unwrap_or_default();
-                Some(field.trim_ascii())
-            }
-        }
+        self.skip_blanks();
+        let len = self.rest.iter().position(|&byte| is_blank(byte)).unwrap_or(self.rest.len());
+        let (field, rest) = self.rest.split_at_checked(len)?;
+        self.rest = rest;
+        (!field.is_empty()).then_some(field)
     }
 
     /// The next column, or a complaint.
@@ -62,9 +42,6 @@ impl<'a> Cursor<'a> {
     /// The next column as a decimal number.
     #[inline]
     pub fn number(&mut self, expected: &'static str) -> Result<u64, Complaint> {
-        if self.separator.is_some() {
-            return decimal(self.need(expected)?).ok_or(Complaint::expected(expected));
-        }
         self.skip_blanks();
         // Digits are looked at once: the number ends where the column must end.
         let mut value = 0u64;
@@ -122,23 +99,37 @@ pub(crate) fn decimal(field: &[u8]) -> Option<u64> {
 
 /// Seconds with up to nine digits after the point, in nanoseconds.
 pub(crate) fn seconds_as_ns(field: &[u8]) -> Option<u64> {
+    let (whole, billionths) = fixed_point(field)?;
+    whole.checked_mul(1_000_000_000)?.checked_add(billionths)
+}
+
+/// A time in units of so many nanoseconds, a second at most, with a fraction or without, in microseconds.
+pub(crate) fn time_as_us(field: &[u8], unit_ns: u64) -> Option<u64> {
+    let (whole, billionths) = fixed_point(field)?;
+    let unit_ns = u128::from(unit_ns);
+    let ns = u128::from(whole) * unit_ns + u128::from(billionths) * unit_ns / 1_000_000_000;
+    u64::try_from(ns / 1000).ok()
+}
+
+/// A number with a fraction or without: what is before the point, and billionths.
+fn fixed_point(field: &[u8]) -> Option<(u64, u64)> {
     let (whole, fraction) = match memchr::memchr(b'.', field) {
         Some(at) => (field.get(..at)?, field.get(at + 1..)?),
         None => (field, &b""[..]),
     };
-    let mut ns = 0;
+    let mut billionths = 0;
     for at in 0..9 {
         let digit = match fraction.get(at) {
             Some(byte @ b'0'..=b'9') => u64::from(byte - b'0'),
             Some(_) => return None,
             None => 0,
         };
-        ns = ns * 10 + digit;
+        billionths = billionths * 10 + digit;
     }
     if fraction.iter().any(|byte| !byte.is_ascii_digit()) {
         return None;
     }
-    decimal(whole)?.checked_mul(1_000_000_000)?.checked_add(ns)
+    Some((decimal(whole)?, billionths))
 }
 
 /// A number with a fraction, as ratios are written: digits, a point, digits; no sign, no exponent.
@@ -215,16 +206,6 @@ mod tests {
     }
 
     #[test]
-    fn columns_apart_by_commas() {
-        let mut cursor = Cursor::commas(b"a, 7 ,,b");
-        assert_eq!(cursor.field().unwrap(), b"a");
-        assert_eq!(cursor.number("n").unwrap(), 7);
-        assert_eq!(cursor.field().unwrap(), b"");
-        assert_eq!(cursor.field().unwrap(), b"b");
-        assert!(cursor.field().is_none());
-    }
-
-    #[test]
     fn numbers_of_all_kinds() {
         assert_eq!(seconds_as_ns(b"12.000000345"), Some(12_000_000_345));
         assert_eq!(seconds_as_ns(b"0.5"), Some(500_000_000));
@@ -233,6 +214,11 @@ mod tests {
         for bad in [&b"."[..], b"", b"1.x", b"1.000000000x", b"1e3", b"99999999999999999999.0"] {
             assert_eq!(seconds_as_ns(bad), None, "{}", bad.escape_ascii());
         }
+        assert_eq!(time_as_us(b"1.0000019", 1_000_000_000), Some(1_000_001));
+        assert_eq!(time_as_us(b"1577808144360767", 1000), Some(1_577_808_144_360_767));
+        assert_eq!(time_as_us(b"2.5", 1_000_000), Some(2500));
+        assert_eq!(time_as_us(b"128166372003061629", 100), Some(12_816_637_200_306_162));
+        assert_eq!([time_as_us(b"18446744073709551615", 1_000_000_000), time_as_us(b"-1", 1)], [None; 2]);
         assert_eq!(ratio(b"2.045118"), Some(2.045118));
         assert_eq!([ratio(b"inf"), ratio(b"-1"), ratio(b"1e9"), ratio(b""), ratio(b".")], [None; 5]);
         assert_eq!(hex64(b"93d76fe148c689ba"), Some(0x93d7_6fe1_48c6_89ba));

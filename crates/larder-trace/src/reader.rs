@@ -13,7 +13,8 @@ use crate::{
     block_size::BlockSize,
     detect::{self, HEAD_BYTES},
     error::{Complaint, Position, TraceError, TraceErrorKind, TraceResult},
-    formats::{BinaryFormat, FormatId, LineFormat, Parser, blkparse::choose_action},
+    foreign,
+    formats::{BinaryFormat, FormatId, LineFormat, Parser, ParserOptions, blkparse::choose_action, columns::Columns},
     input::{Input, LINE_BYTES_MAX, Line, Packing},
     record::Record,
     sink::{BackSteps, Sink},
@@ -35,6 +36,8 @@ pub struct OpenOptions {
     pub block_bytes: Option<u32>,
     /// Which action of `blkparse` is a request: `b'Q'`, `b'D'` or `b'C'`; else the first of these that the file has.
     pub action: Option<u8>,
+    /// Which column is what, of [`FormatId::Columns`].
+    pub columns: Option<Columns>,
     /// A block of content of another size than the first, or not at a multiple of its size, is a bad line, since the trace
     /// is to be replayed or re-chunked; else it is kept, and [`TraceReader::other_block_size`] tells of it.
     pub one_block_size: bool,
@@ -83,14 +86,16 @@ impl Skipped {
     }
 }
 
-/// Opens a trace; `None` as its format finds it out.
+/// Opens a trace; `None` as its format finds it out, where the file itself says which it is.
 pub fn open(path: &Path, format: Option<FormatId>, options: OpenOptions) -> TraceResult<TraceReader> {
     TraceReader::new(Input::open(path)?, format, options)
 }
 
-/// Finds the format of a file.
+/// Finds the format of a file that says which it is.
 pub fn detect(path: &Path) -> TraceResult<FormatId> {
-    detect::detect(&mut Input::open(path)?)
+    let mut input = Input::open(path)?;
+    foreign::refuse(&mut input, None)?;
+    detect::detect(&mut input)
 }
 
 impl TraceReader {
@@ -111,6 +116,7 @@ impl TraceReader {
         if options.action.is_some_and(|action| !b"QDC".contains(&action)) {
             return Err(TraceError::parameter("expected Q, D or C as the action of blkparse that is a request"));
         }
+        foreign::refuse(&mut input, format)?;
         let format = match format {
             Some(format) => format,
             None => detect::detect(&mut input)?,
@@ -120,10 +126,16 @@ impl TraceReader {
             (FormatId::Blkparse, None) => choose_action(input.peek_head(HEAD_BYTES)?),
             _ => b'Q',
         };
+        if !format.is_binary() {
+            foreign::pass_mark(&mut input);
+        }
+        let of_parser = ParserOptions { block_bytes: options.block_bytes, action, columns: options.columns };
+        let parser = Parser::new(format, of_parser)
+            .ok_or_else(|| TraceError::parameter("the format columns needs --columns, which says what they are"))?;
         Ok(TraceReader {
             name: input.name().into(),
             format,
-            parser: Parser::new(format, options.block_bytes, action),
+            parser,
             input,
             sink: Sink::new(options.device_bytes),
             passed: 0,
@@ -195,14 +207,15 @@ impl TraceReader {
                 Parser::Days(parser) => self.fill_lines(parser),
                 Parser::Fiu(parser) => self.fill_lines(parser),
                 Parser::Austere(parser) => self.fill_lines(parser),
-                Parser::Msr(parser) => self.fill_lines(parser),
                 Parser::Blkparse(parser) => self.fill_lines(parser),
                 Parser::Fio(parser) => self.fill_lines(parser),
                 Parser::ArcLis(parser) => self.fill_lines(parser),
                 Parser::Ssdsim(parser) => self.fill_lines(parser),
-                Parser::Csv(parser) => self.fill_lines(parser),
+                Parser::Rows(parser) => self.fill_lines(parser),
                 Parser::OracleGeneral(parser) => self.fill_records(parser),
                 Parser::BlockIds(parser) => self.fill_records(parser),
+                Parser::Vscsi1(parser) => self.fill_records(parser),
+                Parser::Vscsi2(parser) => self.fill_records(parser),
             };
             self.parser = lent;
             if let Err(error) = result {
@@ -299,14 +312,16 @@ impl TraceReader {
     }
 }
 
-/// Takes a line that is not empty.
+/// Takes a line that is neither empty nor a comment.
 #[inline]
-fn take_line(line: &Line<'_>, parser: &mut impl LineFormat, sink: &mut Sink) -> Result<(), Complaint> {
+fn take_line<P: LineFormat>(line: &Line<'_>, parser: &mut P, sink: &mut Sink) -> Result<(), Complaint> {
     if line.is_too_long {
         return Err(Complaint { kind: TraceErrorKind::BadRecord, expected: "a line of at most 128 KiB" });
     }
-    if line.bytes.trim_ascii_start().is_empty() {
-        return Ok(());
+    match line.bytes.trim_ascii_start() {
+        [] => return Ok(()),
+        [b'#', ..] if P::HAS_COMMENTS => return Ok(()),
+        _ => {}
     }
     parser.line(line.bytes, sink)
 }

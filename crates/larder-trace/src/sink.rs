@@ -5,15 +5,21 @@
 //!
 //! What it does not do: read or parse.
 
+use hashbrown::HashMap;
+
 use crate::{
     error::{Complaint, TraceErrorKind},
     record::{ADDRESS_MAX, Op, REQUEST_BYTES_MAX, Record},
 };
 
 /// Traces of several devices or files: each gets a region of the address space, in the order in which they appear.
-pub(crate) const REGION_BYTES: u64 = 1 << 52;
+const REGION_BYTES: u64 = 1 << 52;
 /// Devices or files of one trace.
-pub(crate) const REGIONS_MAX: usize = 256;
+const REGIONS_MAX: u64 = 256;
+/// The same, of the many volumes of a cloud.
+const VOLUME_BYTES: u64 = 1 << 44;
+const VOLUMES_MAX: u64 = 65_536;
+const _: () = assert!(REGION_BYTES * REGIONS_MAX == ADDRESS_MAX && VOLUME_BYTES * VOLUMES_MAX == ADDRESS_MAX);
 
 /// Times that are less than the greatest before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -75,10 +81,10 @@ impl Sink {
         Ok(())
     }
 
-    /// Takes a record of the device whose addresses begin at `base`.
-    pub fn push_in(&mut self, base: u64, mut record: Record) -> Result<(), Complaint> {
-        check(&record, self.device_bytes.min(REGION_BYTES))?;
-        record.offset_bytes += base;
+    /// Takes a record of the device that has this region.
+    pub fn push_in(&mut self, region: Region, mut record: Record) -> Result<(), Complaint> {
+        check(&record, self.device_bytes.min(region.bytes))?;
+        record.offset_bytes += region.base;
         if let Some(time_us) = record.time_us {
             self.clock.observe(time_us);
         }
@@ -91,7 +97,10 @@ const PAST_ADDRESS_MAX: &str = "expected a request that ends at byte 11529215046
      found one that reaches past it";
 const PAST_REGION: &str = "expected a request that ends at byte 4503599627370496 of its device or file at most (4 PiB, the largest address \
      that Larder takes in this format), found one that reaches past it";
+const PAST_VOLUME: &str = "expected a request that ends at byte 17592186044416 of its device at most (16 TiB, the largest address that Larder \
+     takes in this format), found one that reaches past it";
 const _: () = assert!(ADDRESS_MAX == 1_152_921_504_606_846_976 && REGION_BYTES == 4_503_599_627_370_496);
+const _: () = assert!(VOLUME_BYTES == 17_592_186_044_416);
 
 #[inline]
 fn check(record: &Record, device_bytes: u64) -> Result<(), Complaint> {
@@ -109,34 +118,57 @@ fn check(record: &Record, device_bytes: u64) -> Result<(), Complaint> {
         Some(end) if end <= device_bytes => Ok(()),
         _ if device_bytes == ADDRESS_MAX => complaint(TraceErrorKind::PastEnd, PAST_ADDRESS_MAX),
         _ if device_bytes == REGION_BYTES => complaint(TraceErrorKind::PastEnd, PAST_REGION),
+        _ if device_bytes == VOLUME_BYTES => complaint(TraceErrorKind::PastEnd, PAST_VOLUME),
         _ => {
             complaint(TraceErrorKind::PastEnd, "expected a request on the device, found one that reaches past its end")
         }
     }
 }
 
+/// What of the address space a device or file has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Region {
+    base: u64,
+    bytes: u64,
+}
+
 /// The devices or files of a trace, by the order in which they appear.
-#[derive(Default)]
 pub(crate) struct Regions {
-    names: Vec<Box<[u8]>>,
-    last: usize,
+    names: HashMap<Box<[u8]>, u64>,
+    region_bytes: u64,
 }
 
 impl Regions {
-    /// The first address of the region of `name`.
+    /// 256 at most, of 4 PiB.
+    pub fn few() -> Regions {
+        Regions { names: HashMap::new(), region_bytes: REGION_BYTES }
+    }
+
+    /// 65,536 at most, of 16 TiB.
+    pub fn many() -> Regions {
+        Regions { region_bytes: VOLUME_BYTES, ..Regions::few() }
+    }
+
+    /// The region of `name`.
     #[inline]
-    pub fn base(&mut self, name: &[u8]) -> Result<u64, Complaint> {
-        if self.names.get(self.last).is_none_or(|last| &**last != name) {
-            self.last = match self.names.iter().position(|known| &**known == name) {
-                Some(at) => at,
-                None if self.names.len() < REGIONS_MAX => {
-                    self.names.push(name.into());
-                    self.names.len() - 1
-                }
-                None => return Err(Complaint::expected("at most 256 devices or files in one trace")),
-            };
+    pub fn region(&mut self, name: &[u8]) -> Result<Region, Complaint> {
+        let number = match self.names.get(name) {
+            Some(&known) => known,
+            None => self.add(name)?,
+        };
+        Ok(Region { base: number * self.region_bytes, bytes: self.region_bytes })
+    }
+
+    fn add(&mut self, name: &[u8]) -> Result<u64, Complaint> {
+        let next = self.names.len() as u64;
+        if next == ADDRESS_MAX / self.region_bytes {
+            return Err(Complaint::expected(match self.region_bytes {
+                REGION_BYTES => "at most 256 devices or files in one trace",
+                _ => "at most 65536 devices in one trace",
+            }));
         }
-        Ok(self.last as u64 * REGION_BYTES)
+        self.names.insert(name.into(), next);
+        Ok(next)
     }
 }
 
@@ -162,12 +194,17 @@ mod tests {
 
     #[test]
     fn regions_keep_devices_apart() {
-        let mut regions = Regions::default();
-        let bases = [&b"a"[..], b"b", b"a", b"c", b"b"].map(|name| regions.base(name).unwrap() / REGION_BYTES);
-        assert_eq!(bases, [0, 1, 0, 2, 1]);
-        for at in 0..REGIONS_MAX {
-            let _ = regions.base(at.to_string().as_bytes());
+        for (mut regions, bytes, most) in
+            [(Regions::few(), REGION_BYTES, REGIONS_MAX), (Regions::many(), VOLUME_BYTES, VOLUMES_MAX)]
+        {
+            let bases = [&b""[..], b"b", b"", b"c", b"b"].map(|name| regions.region(name).expect("room").base / bytes);
+            assert_eq!(bases, [0, 1, 0, 2, 1]);
+            for at in 3..most {
+                let region = regions.region(at.to_string().as_bytes()).expect("room");
+                assert_eq!(region, Region { base: at * bytes, bytes });
+            }
+            assert!(regions.region(b"one more").is_err());
+            assert_eq!(regions.region(b"c").expect("it is there").base, 2 * bytes);
         }
-        assert!(regions.base(b"one more").is_err());
     }
 }

@@ -32,8 +32,8 @@ pub use sim::{
 };
 use std::{convert::Infallible, ffi::OsString, path::PathBuf};
 pub use trace::{
-    ContentArg, ConvertArgs, GenerateArgs, InfoArgs, InputArgs, OutputArgs, RecordArgs, ShapeArgs, ToFormat, TraceArgs,
-    TraceCommand, UnknownArg,
+    ContentArg, ConvertArgs, FormatArgs, GenerateArgs, InfoArgs, InputArgs, OutputArgs, RecordArgs, ShapeArgs,
+    ToFormat, TraceArgs, TraceCommand, UnknownArg,
 };
 pub use values::request_count;
 use values::{

@@ -18,7 +18,7 @@ mod pages;
 mod rig;
 
 use crate::{
-    args::{InputArgs, NamedTrace, PaperCommand, PaperRunArgs},
+    args::{FormatArgs, InputArgs, NamedTrace, PaperCommand, PaperRunArgs},
     error::{Failure, Outcome},
     output,
     sim::{outputs::Outputs, replay::processors},
@@ -255,7 +255,8 @@ fn given<'a>(experiment: Any, trace: &NamedTrace, args: &PaperRunArgs, watch: &'
     let stem = short.split('.').next().filter(|stem| !stem.is_empty()).unwrap_or(&short);
     let title = named.as_ref().map_or(short.clone(), |name| format!("{stem} as {name}"));
     let name = named.unwrap_or(short);
-    let input = InputArgs { file, format: args.format, unit: None, skip_bad: args.skip_bad };
+    let how = FormatArgs { format: args.format, columns: args.columns };
+    let input = InputArgs { file, how, unit: None, skip_bad: args.skip_bad };
     trace::open(&input, Use::Replay, watch).map_err(|error| trace::failure(&error, Some(&input.file), None))?;
     let open = move |what: &str| {
         let reading = watch.reading(trace::open(&input, Use::Replay, watch)?, what.to_owned());

@@ -49,9 +49,11 @@ pub(crate) enum Use {
 pub(crate) fn open(args: &InputArgs, what_for: Use, watch: &Watch) -> TraceResult<TraceReader> {
     let block_bytes = args.unit.map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX));
     let one_block_size = what_for == Use::Replay;
-    let options = OpenOptions { skip_bad: args.skip_bad, block_bytes, one_block_size, ..OpenOptions::default() };
+    let InputArgs { how, skip_bad, .. } = args;
+    let (format, columns, skip_bad) = (how.id(), how.columns, *skip_bad);
+    let options = OpenOptions { skip_bad, block_bytes, columns, one_block_size, ..OpenOptions::default() };
     let reader = match pipe::is_stream(&args.file) {
-        false => larder_trace::open(&args.file, args.format, options)?,
+        false => larder_trace::open(&args.file, format, options)?,
         true => {
             let name = args.file.display().to_string();
             if what_for == Use::Replay {
@@ -60,12 +62,12 @@ pub(crate) fn open(args: &InputArgs, what_for: Use, watch: &Watch) -> TraceResul
                 return Err(TraceError::new(TraceErrorKind::Io, &name, Position::Whole, message));
             }
             let stream = pipe::Stream::open(&args.file, watch.ending());
-            TraceReader::from_read(&name, stream, args.format, options)?
+            TraceReader::from_read(&name, stream, format, options)?
         }
     };
-    let counts_blocks = [FormatId::ArcLis, FormatId::BlockIds, FormatId::Csv, FormatId::OracleGeneral];
-    if args.unit.is_some() && !counts_blocks.contains(&reader.format()) {
-        let names = counts_blocks.map(FormatId::name).join(", ");
+    if args.unit.is_some() && !reader.format().counts_blocks() {
+        let names: Vec<&str> = FormatId::ALL.into_iter().filter(|id| id.counts_blocks()).map(FormatId::name).collect();
+        let names = names.join(", ");
         return Err(TraceError::parameter(format!("--unit goes with {names}, and this is {}", reader.format())));
     }
     Ok(reader)

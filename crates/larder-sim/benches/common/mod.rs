@@ -10,7 +10,7 @@ use larder_sim::{
     cache::{Content, ReplayCache},
     replay::own_content,
 };
-use larder_trace::{Op, OpenOptions, Record, TraceResult};
+use larder_trace::{FormatId, Op, OpenOptions, Record, TraceResult};
 
 /// Chunks of the synthetic traces, in bytes.
 pub const CHUNK: u32 = 32 << 10;
@@ -34,7 +34,8 @@ pub fn trace(name: &str) -> Option<PathBuf> {
 
 /// The references of w106, each a read of content of its own.
 pub fn w106() -> Option<Vec<Request>> {
-    let records = larder_trace::open(&trace("cloudphysics/w106.trace.xz")?, None, OpenOptions::default());
+    let path = trace("cloudphysics/w106.trace.xz")?;
+    let records = larder_trace::open(&path, Some(FormatId::BlockIds), OpenOptions::default());
     let chunks = larder_trace::chunks(records.expect("opens"), BLOCK).expect("a size of chunks");
     let request = |lba| (true, lba, own_content(lba, BLOCK));
     Some(chunks.map(|chunk| request(Lba(chunk.expect("a record").lba))).collect())

@@ -15,7 +15,7 @@ use larder_sim::{
     slotted::SlottedCache,
     weu::{WeuCache, sizing::WeuSizing},
 };
-use larder_trace::Record;
+use larder_trace::{FormatId, Record};
 
 /// Misses of `references` in a cache of `design`.
 fn miss_ratio(design: impl Slotted, references: &[u32], chunk_bytes: u32) -> f64 {
@@ -30,7 +30,7 @@ fn hit_percent(design: impl Slotted, references: &[u32]) -> String {
 #[test]
 fn lru_and_arc_on_oltp() {
     let Some(traces) = traces("lru_and_arc_on_oltp") else { return };
-    let oltp = references(&traces.join("public/arc-fast03/OLTP.lis.zst"), 4096);
+    let oltp = references(&traces.join("public/arc-fast03/OLTP.lis.zst"), FormatId::ArcLis, 4096);
     for (pages, lru, arc) in [
         (1_000, "32.83", "38.95"),
         (2_000, "42.47", "46.08"),
@@ -46,8 +46,8 @@ fn lru_and_arc_on_oltp() {
 #[test]
 fn lru_and_arc_on_w106_and_p3() {
     let Some(traces) = traces("lru_and_arc_on_w106_and_p3") else { return };
-    let w106 = references(&traces.join("public/cloudphysics/w106.trace.xz"), 4096);
-    let p3 = references(&traces.join("public/arc-fast03/P3.lis.zst"), 4096);
+    let w106 = references(&traces.join("public/cloudphysics/w106.trace.xz"), FormatId::BlockIds, 4096);
+    let p3 = references(&traces.join("public/arc-fast03/P3.lis.zst"), FormatId::ArcLis, 4096);
     for (name, references, pages, lru, arc) in
         [("w106", w106, 50_000, "0.0666", "0.0676"), ("P3", p3, 32_768, "0.9643", "0.8289")]
     {

@@ -46,7 +46,7 @@ fn same_hits(chunks: u64, addresses: u64, requests: impl Iterator<Item = (u64, b
 #[test]
 fn d_lru_is_lru_without_duplicates_on_oltp() {
     let Some(traces) = traces("d_lru_is_lru_without_duplicates_on_oltp") else { return };
-    let oltp = references(&traces.join("public/arc-fast03/OLTP.lis.zst"), CHUNK_BYTES);
+    let oltp = references(&traces.join("public/arc-fast03/OLTP.lis.zst"), larder_trace::FormatId::ArcLis, CHUNK_BYTES);
     for chunks in [1, 1_000, 15_000] {
         let requests = oltp.iter().enumerate().map(|(at, &lba)| (u64::from(lba), at % 3 == 0));
         same_hits(chunks, 3 * chunks, requests);

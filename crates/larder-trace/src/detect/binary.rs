@@ -1,11 +1,10 @@
-//! Which of the two binary formats a trace has: libCacheSim's oracleGeneral, or a bare list of block numbers.
+//! Which of the binary formats a trace may have: records of a virtual SCSI disk, libCacheSim's oracleGeneral, or a bare list of block
+//! numbers.
 //!
-//! A list of numbers has nothing to be known by, but that they are numbers of a device below 1 TiB. A record of
-//! oracleGeneral has a size, most often of whole sectors, and the number of the next request for the same object, which is
-//! a later one, or -1: and where that request is among those that are looked at, it must be for that object. A few
-//! records that are bad do not hide the format, nor do sizes of 0 and times that step back.
-//!
-//! Invariants: where both fit, and the requests that are named do not settle it, nothing is guessed.
+//! None has a mark, so none is ever found out: these are the candidates that whoever asks is told. A record of a virtual SCSI disk
+//! has its version in one byte. One of oracleGeneral has a size, most often of whole sectors, and the number of the next request for
+//! the same object, which is a later one, or -1. A list of numbers has nothing to be known by, but that they are numbers of a device
+//! below 1 TiB.
 //!
 //! What it does not do: tell binary files from text.
 
@@ -13,6 +12,7 @@ use crate::{
     formats::{
         FormatId,
         oracle_general::{Entry, RECORD_BYTES},
+        vscsi,
     },
     record::REQUEST_BYTES_MAX,
 };
@@ -23,25 +23,27 @@ const BLOCK_ID_MAX: u32 = 1 << 28;
 const REQUESTS_MAX: i64 = 1 << 32;
 /// So many plausible records are enough, whatever their sizes.
 const RECORDS_ENOUGH: usize = 4;
-/// So many requests that are named, nine of ten rightly, settle it.
-const LINKS_ENOUGH: usize = 8;
 
-/// The format, or why none fits, or why two do.
-pub(super) fn detect(head: &[u8]) -> Result<FormatId, String> {
-    let oracle = Oracle::of(head);
-    match (oracle.fits(), block_ids(head)) {
-        (Ok(()), Ok(())) if !oracle.is_settled() => Err(
-            "two formats fit, 24-byte records of libCacheSim's oracleGeneral and bare u32 block numbers: expected to be \
-             told which, with --format oracle-general or --format block-ids"
-                .into(),
-        ),
-        (Ok(()), _) => Ok(FormatId::OracleGeneral),
-        (Err(_), Ok(())) => Ok(FormatId::BlockIds),
-        (Err(no_oracle), Err(no_ids)) => Err(format!(
-            "no format fits: the file is binary; oracle-general (24 bytes a request) wants {no_oracle}; block-ids wants \
-             {no_ids}; name the format if it is one of them"
-        )),
-    }
+/// The formats that may be a file's, the likeliest first.
+pub(super) fn fitting(head: &[u8]) -> Vec<FormatId> {
+    let fits = [
+        (FormatId::Vscsi1, vscsi::looks_like::<{ vscsi::V1_BYTES }>(head)),
+        (FormatId::Vscsi2, vscsi::looks_like::<{ vscsi::V2_BYTES }>(head)),
+        (FormatId::OracleGeneral, Oracle::of(head).fits().is_ok()),
+        (FormatId::BlockIds, block_ids(head).is_ok()),
+    ];
+    fits.into_iter().filter(|(_, fits)| *fits).map(|(format, _)| format).collect()
+}
+
+/// Why none fits.
+pub(super) fn reasons(head: &[u8]) -> String {
+    let told = |result: Result<(), String>| result.err().unwrap_or_default();
+    format!(
+        "no format fits: the file is binary; vscsi1 and vscsi2 (32 and 40 bytes a request) want their version in each record; \
+         oracle-general (24 bytes a request) wants {}; block-ids wants {}; name the format if it is one of them",
+        told(Oracle::of(head).fits()),
+        told(block_ids(head))
+    )
 }
 
 /// What the first records look like as oracleGeneral.
@@ -54,8 +56,7 @@ struct Oracle {
     in_sectors: usize,
     /// Requests that are the last for their object.
     last: usize,
-    /// Requests that name one which was looked at, and those of them that name one for their object.
-    links: usize,
+    /// Requests that name one which was looked at, and is for their object.
     right_links: usize,
     /// Records whose high words are zero, as those of a small trace are.
     small: usize,
@@ -83,7 +84,6 @@ impl Oracle {
             if is_later && named < records.len() {
                 // Counted from 1; some count from 0.
                 let is_right = object(named - 1) == Some(entry.object) || object(named) == Some(entry.object);
-                oracle.links += 1;
                 oracle.right_links += usize::from(is_right);
             }
         }
@@ -106,11 +106,6 @@ impl Oracle {
             return Ok(());
         }
         Err("sizes of whole sectors, or requests that name the next for their object".into())
-    }
-
-    /// Whether no list of block numbers looks so: it has no -1, and names no requests.
-    fn is_settled(&self) -> bool {
-        self.last > 0 || self.links >= LINKS_ENOUGH && self.right_links * 10 >= self.links * 9
     }
 }
 
@@ -145,53 +140,49 @@ mod tests {
     }
 
     #[test]
-    fn lists_of_numbers_are_no_records() {
+    fn lists_of_numbers_may_be_no_more() {
         for list in [vec![1, 2, 3, 1, 2, 3], (1..13).collect(), vec![7], (0..6000).map(|n| n % 100 * 7).collect()] {
-            assert_eq!(detect(&ids(list.clone())), Ok(FormatId::BlockIds), "{list:?}");
+            assert_eq!(fitting(&ids(list.clone())), [FormatId::BlockIds], "{list:?}");
         }
     }
 
     #[test]
     fn a_file_of_zeroes_is_no_trace() {
         for count in [1, 6, 600, 60_000] {
-            let told = detect(&ids(vec![0; count])).unwrap_err();
-            assert!(told.starts_with("no format fits") && told.contains("a block number that is not 0"), "{told}");
+            let zeroes = ids(vec![0; count]);
+            let told = reasons(&zeroes);
+            assert!(fitting(&zeroes).is_empty() && told.contains("a block number that is not 0"), "{told}");
         }
     }
 
     #[test]
-    fn what_both_fit_is_told() {
+    fn all_that_fit_are_named() {
         for size in [8, 512] {
             let list = ids((0..2000).flat_map(|i| [i, i + 1, 0, size, i + 5, 0]));
-            let told = detect(&list).unwrap_err();
-            assert!(
-                told.contains("two formats fit") && told.contains("--format oracle-general or --format block-ids"),
-                "{told}"
-            );
+            assert_eq!(fitting(&list), [FormatId::OracleGeneral, FormatId::BlockIds]);
         }
-        // A trace too short to be known by the requests that it names.
-        assert!(detect(&entries(&[(1, 9, 512, 4000)])).is_err());
-        // The same, where it names them rightly: objects 0 to 8 over and over.
-        let named: Vec<_> = (0..40u32).map(|at| (at, u64::from(at % 9), 1, i64::from(at) + 10)).collect();
-        assert_eq!(detect(&entries(&named)), Ok(FormatId::OracleGeneral));
-        let wrongly: Vec<_> = named.iter().map(|&(at, object, size, next)| (at, object, size, next + 1)).collect();
-        assert!(detect(&entries(&wrongly)).is_err());
+        // Small times: nothing else tells records of a virtual SCSI disk from numbers.
+        let v1 = |at: u32| [at, 4096, 1, 0x0100_0028, at * 8, 0, at * 100, 0];
+        assert_eq!(fitting(&ids((1..40).flat_map(v1))), [FormatId::Vscsi1, FormatId::BlockIds]);
+        let v2 = |at: u32| [0x0200_002a, at, 4096, 1, at * 8, 0, at * 100, 0, 5, 0];
+        assert_eq!(fitting(&ids((1..40).flat_map(v2))), [FormatId::Vscsi2, FormatId::BlockIds]);
     }
 
     #[test]
-    fn a_few_bad_records_do_not_hide_the_format() {
+    fn a_few_bad_records_do_not_hide_a_candidate() {
         let short = [(7, 1, 512, -1), (3, 2, 0, -1)];
-        assert_eq!(detect(&entries(&short)), Ok(FormatId::OracleGeneral));
-        assert_eq!(detect(&entries(&[(7, 1, 0, -1)])), Ok(FormatId::OracleGeneral));
+        assert_eq!(fitting(&entries(&short)), [FormatId::OracleGeneral]);
+        assert_eq!(fitting(&entries(&[(7, 1, 0, -1)])), [FormatId::OracleGeneral]);
         let long = [(7, 1, 512, -1), (7, 2, u32::MAX, -1), (7, 2, 512, i64::MAX), (7, 2, 512, -9), (7, 2, 512, -1)];
-        assert_eq!(detect(&entries(&long)), Ok(FormatId::OracleGeneral));
+        assert_eq!(fitting(&entries(&long)), [FormatId::OracleGeneral]);
     }
 
     #[test]
-    fn what_fits_neither_says_where() {
+    fn what_fits_nothing_says_where() {
         let bad = entries(&[(7, 1, 512, -1), (7, 1, 512, -2), (7, 1, 512, 0)]);
-        let told = detect(&bad).unwrap_err();
+        let told = reasons(&bad);
+        assert!(fitting(&bad).is_empty());
         assert!(told.contains("in the record at byte 24") && told.contains("4294967295 at byte 16"), "{told}");
-        assert!(detect(&[0xff; 3]).unwrap_err().contains("one record at least"));
+        assert!(reasons(&[0xff; 3]).contains("one record at least"));
     }
 }

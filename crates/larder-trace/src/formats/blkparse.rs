@@ -58,7 +58,7 @@ pub(crate) fn looks_like_device(line: &[u8]) -> bool {
 
 impl Blkparse {
     pub fn new(action: u8) -> Blkparse {
-        Blkparse { action, devices: Regions::default(), is_in_summary: false }
+        Blkparse { action, devices: Regions::few(), is_in_summary: false }
     }
 }
 
@@ -128,8 +128,8 @@ impl LineFormat for Blkparse {
         let Some((op, (sector, sectors))) = data else { return Ok(()) };
         let offset_bytes = sector.saturating_mul(SECTOR_BYTES);
         let len_bytes = sectors.saturating_mul(SECTOR_BYTES);
-        let base = self.devices.base(device)?;
-        sink.push_in(base, Record { op, offset_bytes, len_bytes, ..record })?;
+        let region = self.devices.region(device)?;
+        sink.push_in(region, Record { op, offset_bytes, len_bytes, ..record })?;
         if said.flush_after {
             sink.push(record)?;
         }

@@ -18,16 +18,20 @@ use crate::{
 };
 
 /// The parser: the version, the files, and the time that `wait` has passed.
-#[derive(Default)]
 pub(crate) struct Fio {
     version: Version,
     waited_us: Option<u64>,
     files: Regions,
 }
 
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
+impl Fio {
+    pub fn new() -> Fio {
+        Fio { version: Version::Unknown, waited_us: None, files: Regions::few() }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Version {
-    #[default]
     Unknown,
     Two,
     Three,
@@ -44,6 +48,9 @@ fn tag_of(file: &[u8]) -> Tag {
 }
 
 impl LineFormat for Fio {
+    // A file's name may begin with anything.
+    const HAS_COMMENTS: bool = false;
+
     #[inline]
     fn line(&mut self, line: &[u8], sink: &mut Sink) -> Result<(), Complaint> {
         if self.version == Version::Unknown || line.starts_with(HEAD) {
@@ -87,10 +94,10 @@ impl LineFormat for Fio {
         let offset_bytes = columns.number("the offset in bytes")?;
         let len_bytes = columns.number("the length in bytes")?;
         columns.end("no column after the length")?;
-        let base = self.files.base(file)?;
+        let region = self.files.region(file)?;
         let mut record = Record::new(sink.next_request(), op, offset_bytes, len_bytes);
         record.time_us = time_us;
         record.tag = tag_of(file);
-        sink.push_in(base, record)
+        sink.push_in(region, record)
     }
 }

@@ -4,63 +4,37 @@
 //! A file has one disk as a rule; disks of a joined file get regions of their own. The first line may be a header that names
 //! the columns: `Timestamp,Hostname,...`.
 
-use super::LineFormat;
-use crate::{
-    error::Complaint,
-    parse::Cursor,
-    record::{Op, Record, Tag},
-    sink::{Regions, Sink},
-};
+use super::rows::{Column, Field, Fields, Ops, Rows, names_columns};
+use crate::sink::Regions;
 
-/// The parser: which disks there are.
-#[derive(Default)]
-pub(crate) struct Msr {
-    disks: Regions,
-    name: Vec<u8>,
-    /// Whether a line was seen: only the first may be a header.
-    has_begun: bool,
+const COLUMNS: [Column; 7] = [
+    Column::new(Field::Time(100), "the time in units of 100 ns in column 1"),
+    Column::new(Field::Host, "the host in column 2"),
+    Column::new(Field::Device, "the number of the disk in column 3"),
+    Column::new(Field::Op(Ops::ReadWrite), "Read or Write in column 4"),
+    Column::new(Field::Offset(1), "the address in bytes in column 5"),
+    Column::new(Field::Length(1), "the length in bytes in column 6"),
+    Column::new(Field::Number, "the response time in column 7"),
+];
+
+/// The parser.
+pub(crate) fn rows() -> Rows {
+    Rows::of(&COLUMNS, is_header, Some("seven columns and no more"), Regions::few())
 }
 
 /// Whether a line names the seven columns; of all but the first two the names differ from copy to copy.
 fn is_header(line: &[u8]) -> bool {
-    let mut columns = Cursor::commas(line);
-    let mut is = |name: &[u8]| columns.field().is_some_and(|field| field.eq_ignore_ascii_case(name));
+    let mut columns = Fields::new(line, Some(b','));
+    let mut is = |name: &[u8]| columns.next().is_some_and(|field| field.eq_ignore_ascii_case(name));
     let begins = is(b"timestamp") && is(b"hostname");
     let mut left = 0;
-    while columns.field().is_some_and(|field| !field.is_empty()) {
+    while columns.next().is_some_and(|field| !field.is_empty()) {
         left += 1;
     }
-    begins && left == 5
+    begins && left == COLUMNS.len() - 2
 }
 
-impl LineFormat for Msr {
-    #[inline]
-    fn line(&mut self, line: &[u8], sink: &mut Sink) -> Result<(), Complaint> {
-        if !std::mem::replace(&mut self.has_begun, true) && is_header(line) {
-            return Ok(());
-        }
-        let mut columns = Cursor::commas(line);
-        let ticks = columns.number("the time in units of 100 ns in column 1")?;
-        let host = columns.need("the host in column 2")?;
-        let disk = columns.need("the number of the disk in column 3")?;
-        let op = columns.need("Read or Write in column 4")?;
-        let op = match op {
-            _ if op.eq_ignore_ascii_case(b"read") => Op::Read,
-            _ if op.eq_ignore_ascii_case(b"write") => Op::Write,
-            _ => return Err(Complaint::expected("Read or Write in column 4")),
-        };
-        let offset_bytes = columns.number("the address in bytes in column 5")?;
-        let len_bytes = columns.number("the length in bytes in column 6")?;
-        columns.number("the response time in column 7")?;
-        columns.end("seven columns and no more")?;
-        self.name.clear();
-        self.name.extend_from_slice(host);
-        self.name.push(b',');
-        self.name.extend_from_slice(disk);
-        let base = self.disks.base(&self.name)?;
-        let mut record = Record::new(sink.next_request(), op, offset_bytes, len_bytes);
-        record.time_us = Some(ticks / 10);
-        record.tag = Tag::new(host);
-        sink.push_in(base, record)
-    }
+/// Whether a file's first line says that it is such a trace.
+pub(crate) fn is_marked(line: &[u8]) -> bool {
+    names_columns(line, &["Timestamp", "Hostname", "DiskNumber", "Type", "Offset", "Size", "ResponseTime"])
 }

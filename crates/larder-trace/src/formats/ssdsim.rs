@@ -11,9 +11,14 @@ use crate::{
 };
 
 /// The parser: which devices there are.
-#[derive(Default)]
 pub(crate) struct Ssdsim {
     devices: Regions,
+}
+
+impl Ssdsim {
+    pub fn new() -> Ssdsim {
+        Ssdsim { devices: Regions::few() }
+    }
 }
 
 impl LineFormat for Ssdsim {
@@ -32,10 +37,10 @@ impl LineFormat for Ssdsim {
             _ => return Err(Complaint::expected("0 (write) or 1 (read) in column 5")),
         };
         columns.end("five columns and no more")?;
-        let base = self.devices.base(device)?;
+        let region = self.devices.region(device)?;
         let offset_bytes = lba.saturating_mul(SECTOR_BYTES);
         let mut record = Record::new(sink.next_request(), op, offset_bytes, sectors.saturating_mul(SECTOR_BYTES));
         record.time_us = Some(time_ns / 1000);
-        sink.push_in(base, record)
+        sink.push_in(region, record)
     }
 }

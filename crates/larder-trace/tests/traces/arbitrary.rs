@@ -56,7 +56,7 @@ proptest! {
     #[test]
     fn ssdsim_lines_are_read_as_they_are(lba in 0u64..1 << 40, sectors in 1u64..1 << 20, time in 0u64..1 << 50, read: bool) {
         let line = format!("{time} 0 {lba} {sectors} {}\r\n", u8::from(read));
-        let record = reader(line.as_bytes(), None, OpenOptions::default()).unwrap().next().unwrap().unwrap();
+        let record = reader(line.as_bytes(), Some(FormatId::Ssdsim), OpenOptions::default()).unwrap().next().unwrap().unwrap();
         prop_assert_eq!(record.time_us, Some(time / 1000));
         prop_assert_eq!((record.offset_bytes, record.len_bytes), (lba * 512, sectors * 512));
         prop_assert_eq!(record.op == Op::Read, read);

@@ -3,8 +3,14 @@
 use crate::common::{first_error, gzip, reader};
 use larder_trace::{FormatId, OpenOptions, Position, TraceErrorKind};
 
-const SKIP: OpenOptions =
-    OpenOptions { skip_bad: true, device_bytes: None, block_bytes: None, action: None, one_block_size: false };
+const SKIP: OpenOptions = OpenOptions {
+    skip_bad: true,
+    device_bytes: None,
+    block_bytes: None,
+    action: None,
+    columns: None,
+    one_block_size: false,
+};
 const STRICT: OpenOptions = OpenOptions { skip_bad: false, ..SKIP };
 
 /// The error after one sound line.
@@ -155,7 +161,7 @@ fn truncated_and_damaged_streams() {
     let zstd = zstd::encode_all(&text[..], 3).unwrap();
     let gzip = gzip(&text);
     for (name, whole) in [("zstd", zstd), ("gzip", gzip)] {
-        assert_eq!(first_error(&whole, None, STRICT).0, 60_000);
+        assert_eq!(first_error(&whole, Some(FormatId::ArcLis), STRICT).0, 60_000);
         let (count, error) = first_error(&whole[..whole.len() / 2], Some(FormatId::ArcLis), STRICT);
         let error = error.unwrap_or_else(|| panic!("half of {name} is read to its end"));
         assert_eq!(error.kind(), TraceErrorKind::Truncated, "{error}");
@@ -206,8 +212,9 @@ fn unknown_formats_say_why() {
         assert!(error.contains(words), "{error}");
     }
     // A few bad lines do not hide the format.
-    let mostly = b"1 1 0 0\nx\n2 1 0 0\n3 1 0 0\n";
-    assert_eq!(reader(mostly, None, SKIP).unwrap().format(), FormatId::ArcLis);
+    let line = "1 1 a 0 8 R 0 0 93d76fe148c689ba 26\n";
+    let mostly = format!("{line}x\n{line}{line}");
+    assert_eq!(reader(mostly.as_bytes(), None, SKIP).unwrap().format(), FormatId::Content);
 }
 
 /// Of a packed file that was cut, what there is can be read.
@@ -263,29 +270,28 @@ fn other_bytes_behind_a_packed_trace_are_called_so() {
     let zstd = zstd::encode_all(&text[..], 3).unwrap();
     let xz = include_bytes!("../fixtures/two.lis.xz").to_vec();
     for (name, whole) in [("gzip", gzip(text)), ("zstd", zstd), ("xz", xz)] {
-        let records = first_error(&whole, None, STRICT).0;
+        let lis = Some(FormatId::ArcLis);
+        let records = first_error(&whole, lis, STRICT).0;
         let twice = [whole.clone(), whole.clone()].concat();
-        let (count, error) = first_error(&twice, None, STRICT);
+        let (count, error) = first_error(&twice, lis, STRICT);
         assert!(count == 2 * records && error.is_none(), "{name}: {count}, {error:?}");
         for tail in [&b"x"[..], b"other", &[0; 21], &[b'y'; 70_000], &[0, 0, 0, 0, b'z']] {
             let bytes = [&twice[..], tail].concat();
-            for format in [None, Some(FormatId::ArcLis)] {
-                let (count, error) = first_error(&bytes, format, STRICT);
-                let error = error.unwrap_or_else(|| panic!("{name}"));
-                assert_eq!((count, error.kind()), (2 * records, TraceErrorKind::Behind), "{error}");
-                let message = format!("t: expected the end of the file behind the {name} stream, found other bytes");
-                assert_eq!(error.to_string(), message);
-                let mut reader = reader(&bytes, format, SKIP).expect("opens");
-                assert_eq!((reader.by_ref().count(), reader.skipped()), (2 * records, 1), "{name}");
-            }
+            let (count, error) = first_error(&bytes, lis, STRICT);
+            let error = error.unwrap_or_else(|| panic!("{name}"));
+            assert_eq!((count, error.kind()), (2 * records, TraceErrorKind::Behind), "{error}");
+            let message = format!("t: expected the end of the file behind the {name} stream, found other bytes");
+            assert_eq!(error.to_string(), message);
+            let mut reader = reader(&bytes, lis, SKIP).expect("opens");
+            assert_eq!((reader.by_ref().count(), reader.skipped()), (2 * records, 1), "{name}");
         }
         // What begins another stream is one that was cut.
-        let error = first_error(&[&whole[..], &whole[..8]].concat(), None, STRICT).1.unwrap();
+        let error = first_error(&[&whole[..], &whole[..8]].concat(), lis, STRICT).1.unwrap();
         assert_eq!(error.kind(), TraceErrorKind::Truncated, "{name}: {error}");
         // xz allows zeroes behind a stream, four at a time.
         if name == "xz" {
             for zeroes in [4, 8, 400_000] {
-                let (count, error) = first_error(&[&whole[..], &vec![0; zeroes], &twice].concat(), None, STRICT);
+                let (count, error) = first_error(&[&whole[..], &vec![0; zeroes], &twice].concat(), lis, STRICT);
                 assert!(count == 3 * records && error.is_none(), "{zeroes}: {count}, {error:?}");
             }
         }
@@ -334,7 +340,7 @@ fn a_block_of_another_size_is_named_by_its_line() {
     let said = "t, line 2: expected a block of 4096 bytes of content at a multiple of that, found one at byte 10240";
     assert_eq!(error.to_string(), said);
     // Lines without content may have any length.
-    let plain = reader(b"1 1 0 0\n2 8 0 0\n", None, strict).expect("opens");
+    let plain = reader(b"1 1 0 0\n2 8 0 0\n", Some(FormatId::ArcLis), strict).expect("opens");
     assert_eq!(plain.filter(|record| record.is_ok()).count(), 2);
 }
 

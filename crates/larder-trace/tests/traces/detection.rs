@@ -5,20 +5,26 @@
 use crate::common::{first_error, reader};
 use larder_trace::{FormatId, OpenOptions, Position, TraceErrorKind};
 
-const STRICT: OpenOptions =
-    OpenOptions { skip_bad: false, device_bytes: None, block_bytes: None, action: None, one_block_size: false };
+const STRICT: OpenOptions = OpenOptions {
+    skip_bad: false,
+    device_bytes: None,
+    block_bytes: None,
+    action: None,
+    columns: None,
+    one_block_size: false,
+};
 const SKIP: OpenOptions = OpenOptions { skip_bad: true, ..STRICT };
 
 fn entry(seconds: u32, object: u64, size_bytes: u32, next: i64) -> Vec<u8> {
     [&seconds.to_le_bytes()[..], &object.to_le_bytes(), &size_bytes.to_le_bytes(), &next.to_le_bytes()].concat()
 }
 
-/// The error of a file whose format is found out, and how many records stand before it; and how many there are without
-/// what is bad.
-fn found_out(bytes: &[u8], format: FormatId) -> (String, Position, usize, usize) {
-    let (before, error) = first_error(bytes, None, STRICT);
+/// The error of a file, and how many records stand before it; and how many there are without what is bad. The format is found out,
+/// unless it is named.
+fn found_out(bytes: &[u8], format: FormatId, named: Option<FormatId>) -> (String, Position, usize, usize) {
+    let (before, error) = first_error(bytes, named, STRICT);
     let error = error.unwrap_or_else(|| panic!("{format}: no error in {}", bytes.escape_ascii()));
-    let mut lenient = reader(bytes, None, SKIP).unwrap_or_else(|error| panic!("{format}: {error}"));
+    let mut lenient = reader(bytes, named, SKIP).unwrap_or_else(|error| panic!("{format}: {error}"));
     assert_eq!(lenient.format(), format);
     let all = lenient.by_ref().filter(|record| record.is_ok()).count();
     assert_eq!(lenient.first_skipped().map(ToString::to_string), Some(error.to_string()));
@@ -34,7 +40,7 @@ fn a_size_of_zero_is_called_so_wherever_it_stands() {
         (format!("{zero}{sound}"), 1, 1),
         (format!("{}{zero}{sound}", sound.repeat(30)), 31, 31),
     ] {
-        let (said, position, before, all) = found_out(text.as_bytes(), FormatId::Content);
+        let (said, position, before, all) = found_out(text.as_bytes(), FormatId::Content, None);
         assert_eq!(said, format!("t, line {line}: expected a size above 0, found 0"));
         assert_eq!((position, before as u64, all), (Position::Line(line), line - 1, sound));
     }
@@ -50,7 +56,8 @@ fn bad_records_of_oracle_general_are_named_by_their_place() {
         ([sound.clone(), zero.clone()].concat(), 72, 3),
         ([sound.repeat(500), zero, sound].concat(), 36_000, 1503),
     ] {
-        let (said, position, before, records) = found_out(&bytes, FormatId::OracleGeneral);
+        let (said, position, before, records) =
+            found_out(&bytes, FormatId::OracleGeneral, Some(FormatId::OracleGeneral));
         assert_eq!(said, format!("t, byte {at}: expected a size above 0, found 0"));
         assert_eq!((position, before as u64, records), (Position::Byte(at), at / 24, all));
     }
@@ -59,11 +66,8 @@ fn bad_records_of_oracle_general_are_named_by_their_place() {
 #[test]
 fn times_of_oracle_general_may_step_back_anywhere() {
     let bytes = [entry(9, 1, 512, -1), entry(7, 2, 512, -1), entry(8, 3, 512, -1)].concat();
-    let mut reader = reader(&bytes, None, STRICT).expect("opens");
-    assert_eq!(
-        (reader.format(), reader.by_ref().filter(|record| record.is_ok()).count()),
-        (FormatId::OracleGeneral, 3)
-    );
+    let mut reader = reader(&bytes, Some(FormatId::OracleGeneral), STRICT).expect("opens");
+    assert_eq!(reader.by_ref().filter(|record| record.is_ok()).count(), 3);
     assert_eq!((reader.back_steps().count, reader.back_steps().worst_us), (2, 2_000_000));
 }
 
@@ -79,7 +83,7 @@ fn a_header_of_csv_says_that_the_file_is_csv() {
         ("1", "as many columns as the header names"),
     ] {
         let (said, position, before, all) =
-            found_out(format!("time,op,size,lbn\n{line}\n1,R,512,8\n").as_bytes(), FormatId::Csv);
+            found_out(format!("time,op,size,lbn\n{line}\n1,R,512,8\n").as_bytes(), FormatId::Csv, None);
         assert!(said.starts_with(&format!("t, line 2: expected {expected}")), "{said}");
         assert_eq!((position, before, all), (Position::Line(2), 0, 1));
     }
@@ -93,7 +97,8 @@ fn a_line_of_other_bytes_does_not_make_a_trace_binary() {
         for before in [0, 1, 20] {
             let lines: Vec<u8> = (0..before).flat_map(line).collect();
             let rest: Vec<u8> = (before..40).flat_map(line).collect();
-            let (said, position, good, all) = found_out(&[&lines[..], &junk, b"\n", &rest].concat(), FormatId::Content);
+            let bytes = [&lines[..], &junk, b"\n", &rest].concat();
+            let (said, position, good, all) = found_out(&bytes, FormatId::Content, None);
             assert_eq!((position, good, all), (Position::Line(u64::from(before) + 1), before as usize, 40));
             assert!(said.contains("expected the time in microseconds in column 1, found \"\\x"), "{said}");
         }
@@ -102,25 +107,26 @@ fn a_line_of_other_bytes_does_not_make_a_trace_binary() {
 
 #[test]
 fn the_largest_address_is_named() {
-    let lis = first_error(b"1 1 0 0\n18446744073709551615 1 0 0\n", None, STRICT).1.unwrap();
+    let lis = first_error(b"1 1 0 0\n18446744073709551615 1 0 0\n", Some(FormatId::ArcLis), STRICT).1.unwrap();
     assert_eq!(
         lis.to_string(),
         "t, line 2: expected a request that ends at byte 1152921504606846976 at most (1 EiB, the largest address that \
          Larder takes), found one that reaches past it"
     );
-    let ssd = first_error(b"1 0 0 8 1\n1 0 8796093022208 8 1\n", None, STRICT).1.unwrap();
+    let ssd = first_error(b"1 0 0 8 1\n1 0 8796093022208 8 1\n", Some(FormatId::Ssdsim), STRICT).1.unwrap();
     assert!(ssd.to_string().contains("byte 4503599627370496 of its device or file at most (4 PiB"), "{ssd}");
     assert_eq!((lis.kind(), ssd.kind()), (TraceErrorKind::PastEnd, TraceErrorKind::PastEnd));
 }
 
 #[test]
-fn what_two_formats_fit_is_told_and_can_be_named() {
+fn what_says_nothing_of_its_format_is_told_with_all_that_fit_and_can_be_named() {
     let ids: Vec<u8> = (0..2000u32).flat_map(|i| [i, i + 1, 0, 512, i + 5, 0]).flat_map(u32::to_le_bytes).collect();
     let error = first_error(&ids, None, STRICT).1.expect("both fit");
     assert_eq!(error.kind(), TraceErrorKind::UnknownFormat);
     let said = error.to_string();
     assert!(
-        said.starts_with("t: two formats fit, ") && said.contains("--format oracle-general or --format block-ids"),
+        said.starts_with("t: cannot tell the format: ")
+            && said.ends_with("--format oracle-general or --format block-ids"),
         "{said}"
     );
     for (format, records) in [(FormatId::OracleGeneral, 2000), (FormatId::BlockIds, 12_000)] {
@@ -129,8 +135,10 @@ fn what_two_formats_fit_is_told_and_can_be_named() {
     }
     for list in [vec![1, 2, 3, 1, 2, 3], (1..13).collect::<Vec<u32>>()] {
         let bytes: Vec<u8> = list.iter().flat_map(|id| id.to_le_bytes()).collect();
-        let reader = reader(&bytes, None, STRICT).expect("opens");
-        assert_eq!((reader.format(), reader.count()), (FormatId::BlockIds, list.len()));
+        let said = first_error(&bytes, None, STRICT).1.expect("it may be anything").to_string();
+        assert!(said.contains("cannot tell the format") && said.ends_with("name it with --format block-ids"), "{said}");
+        let reader = reader(&bytes, Some(FormatId::BlockIds), STRICT).expect("opens");
+        assert_eq!(reader.count(), list.len());
     }
 }
 

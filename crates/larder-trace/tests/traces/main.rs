@@ -5,9 +5,12 @@
 mod arbitrary;
 mod bad_input;
 mod chunking;
+mod clouds;
+mod columns;
 #[path = "../common/mod.rs"]
 mod common;
 mod detection;
+mod foreign;
 mod generators;
 mod info;
 mod public;

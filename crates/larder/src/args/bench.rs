@@ -45,7 +45,7 @@ pub struct BenchArgs {
 #[derive(Debug, Subcommand)]
 pub enum BenchCommand {
     /// Write to a disk what a trace reads there before it writes it
-    Prepare(BenchPrepareArgs),
+    Prepare(Box<BenchPrepareArgs>),
     /// Replay a content trace against a cache in this process, or over NBD, and verify each read
     Replay(Box<BenchReplayArgs>),
 }

@@ -2,10 +2,10 @@
 //!
 //! What it does not do: know the experiments; `larder_sim::paper` and `paper/live.rs` do.
 
-use super::trace::format_id;
+use super::trace::{columns, format_id};
 use crate::paper::Time;
 use clap::{Args, Subcommand};
-use larder_trace::FormatId;
+use larder_trace::{Columns, FormatId};
 use std::path::PathBuf;
 
 const PAPER_EXAMPLES: &str = "\
@@ -79,9 +79,12 @@ pub struct PaperRunArgs {
     /// Size of what is generated, as a share of the paper's [default: of each trace its own, for a run of a minute or two]
     #[arg(long, value_name = "S", value_parser = scale, conflicts_with = "trace", allow_hyphen_values = true)]
     pub scale: Option<f64>,
-    /// The format of the traces that are given, where it is not to be found out
+    /// The format of the traces that are given, where the files do not say which it is
     #[arg(long, value_name = "NAME", value_parser = format_id(), requires = "trace")]
     pub format: Option<FormatId>,
+    /// In place of a format: rows of columns, each with number and unit; see `larder trace info --help`
+    #[arg(long, value_name = "KEY=COLUMN[:UNIT],...", value_parser = columns, requires = "trace", conflicts_with = "format")]
+    pub columns: Option<Columns>,
     /// The clock of an experiment on devices: virtual counts the media's time alone, real counts all of it [default: virtual,
     /// but for what is about computing]
     #[arg(long, value_name = "CLOCK", value_parser = clock)]

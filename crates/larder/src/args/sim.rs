@@ -2,7 +2,7 @@
 //!
 //! What it does not do: know which options a design has; `larder_sim::setup` does.
 
-use super::{ContentArg, ModeArg, Switch, UnknownArg, trace::format_id, values};
+use super::{ContentArg, FormatArgs, ModeArg, Switch, UnknownArg, values};
 use crate::{
     sim::{spec, ssd, time},
     size,
@@ -13,7 +13,6 @@ use larder_sim::{
     setup::{FlashAmount, Granularity, Orphans, drive::DriveSetup},
     ssd::ftl::FtlKind,
 };
-use larder_trace::FormatId;
 use spec::{DesignSpec, Parameter, Warmup};
 use std::path::PathBuf;
 
@@ -28,7 +27,7 @@ docs/LAB.md says what each figure means, how a flash is divided between data and
 
 const RUN_EXAMPLES: &str = "\
 Examples:
-  larder sim run --trace OLTP.lis.zst --design arc --flash 1000c
+  larder sim run --trace OLTP.lis.zst --format arc-lis --design arc --flash 1000c
   larder sim run --trace homes.trace.zst --design austere --flash 10% --chunk 32K --subchunk 8K --mode write-through
   larder sim run --trace disk.trace.zst --design nitro --flash 4G --ram 64M --warmup 20% --json | jq .read_hit_ratio
 
@@ -91,9 +90,9 @@ pub struct TraceFile {
     /// The trace, packed or not
     #[arg(long, value_name = "FILE")]
     pub trace: PathBuf,
-    /// Its format, where it is not to be found out
-    #[arg(long, value_name = "NAME", value_parser = format_id())]
-    pub format: Option<FormatId>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub how: FormatArgs,
     /// What a block number stands for, in formats that count blocks; in arc-lis and block-ids a block is a chunk otherwise
     #[arg(long, value_name = "SIZE", value_parser = size::parse, allow_hyphen_values = true)]
     pub unit: Option<u64>,

@@ -6,7 +6,7 @@ use super::values::{END_TIMEOUT, address, content, end_timeout, positive, reques
 use crate::size;
 use clap::{Args, Subcommand, ValueEnum};
 use larder_serve::nbd::ServeAddress;
-use larder_trace::FormatId;
+use larder_trace::{Columns, FormatId};
 use std::path::PathBuf;
 
 const TRACE_EXAMPLES: &str = "\
@@ -22,9 +22,11 @@ const INFO_EXAMPLES: &str = "\
 Examples:
   larder trace info disk.trace.zst
   larder trace info old.csv --format csv --skip-bad
+  larder trace info mine.csv --columns time=1:us,op=2,offset=3:bytes,length=4:bytes,device=5
   larder trace info disk.trace.zst --json | jq .duplicate_write_share
 
-Files may be packed with zstd, gzip or xz. The format is found out where it is not named.";
+Files may be packed with zstd, gzip or xz. The format is named, but where the file itself says which it is: see
+docs/TRACES.md.";
 
 const CONVERT_EXAMPLES: &str = "\
 Examples:
@@ -70,13 +72,31 @@ pub struct TraceArgs {
 #[derive(Debug, Subcommand)]
 pub enum TraceCommand {
     /// Show what is in a trace
-    Info(InfoArgs),
+    Info(Box<InfoArgs>),
     /// Write a trace in another format, with other chunks, with made-up content, or a part of it
-    Convert(ConvertArgs),
+    Convert(Box<ConvertArgs>),
     /// Make a trace like those of the papers
     Generate(Box<GenerateArgs>),
     /// Serve a device and record what passes
     Record(RecordArgs),
+}
+
+/// The format of a trace that does not say it itself.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub struct FormatArgs {
+    /// Its format, where the file does not say which it is
+    #[arg(long, value_name = "NAME", value_parser = format_id())]
+    pub format: Option<FormatId>,
+    /// In place of a format: rows of columns, each with number and unit, as in time=1:us,op=2,offset=3:bytes,length=4:bytes,device=5
+    #[arg(long, value_name = "KEY=COLUMN[:UNIT],...", value_parser = columns, conflicts_with = "format")]
+    pub columns: Option<Columns>,
+}
+
+impl FormatArgs {
+    /// The format, where one is named.
+    pub fn id(&self) -> Option<FormatId> {
+        self.columns.map(|_| FormatId::Columns).or(self.format)
+    }
 }
 
 /// How a trace is read.
@@ -85,9 +105,9 @@ pub struct InputArgs {
     /// The trace, packed or not
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// Its format, where it is not to be found out
-    #[arg(long, value_name = "NAME", value_parser = format_id())]
-    pub format: Option<FormatId>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub how: FormatArgs,
     /// What a block number stands for in arc-lis and block-ids [default: 4K], csv and oracle-general [default: 512]
     #[arg(long, value_name = "SIZE", value_parser = size::parse, allow_hyphen_values = true)]
     pub unit: Option<u64>,
@@ -342,5 +362,11 @@ pub struct ContentArg {
 /// The formats by name, as clap wants them.
 pub(super) fn format_id() -> impl clap::builder::TypedValueParser<Value = FormatId> {
     use clap::builder::{PossibleValuesParser, TypedValueParser};
-    PossibleValuesParser::new(FormatId::ALL.map(FormatId::name)).try_map(|name| name.parse::<FormatId>())
+    let named = FormatId::ALL.into_iter().filter(|format| *format != FormatId::Columns);
+    PossibleValuesParser::new(named.map(FormatId::name)).try_map(|name| name.parse::<FormatId>())
+}
+
+/// What `--columns` says.
+pub(super) fn columns(text: &str) -> Result<Columns, String> {
+    text.parse::<Columns>().map_err(|error| error.to_string())
 }

@@ -481,7 +481,7 @@ impl Replay<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::{BenchTrace, PaceArg, TraceFile};
+    use crate::args::{BenchTrace, FormatArgs, PaceArg, TraceFile};
     use larder_device::{DeviceInfo, SharedBuf, ram::RamDevice};
     use std::path::PathBuf;
 
@@ -546,7 +546,7 @@ mod tests {
         let trace = scratch.0.clone();
         let args = BenchReplayArgs {
             input: BenchTrace {
-                file: TraceFile { trace, format: None, unit: None, skip_bad: false, content: None },
+                file: TraceFile { trace, how: FormatArgs::default(), unit: None, skip_bad: false, content: None },
                 limit: None,
             },
             flash: None,

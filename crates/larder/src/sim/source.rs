@@ -184,7 +184,7 @@ fn look(file: &TraceFile, watch: &Watch) -> TraceResult<Look> {
 }
 
 fn input_args(file: &TraceFile, unit: Option<u64>) -> InputArgs {
-    InputArgs { file: file.trace.clone(), format: file.format, unit: file.unit.or(unit), skip_bad: file.skip_bad }
+    InputArgs { file: file.trace.clone(), how: file.how, unit: file.unit.or(unit), skip_bad: file.skip_bad }
 }
 
 /// See [`Source::records`].

@@ -276,6 +276,9 @@ fn head(args: &SweepArgs, source: &Source<'_>) -> Outcome<Value> {
         "warmup": warmup,
         "bound": format!("{:?}", Bounds::of(args.report.bound)).to_lowercase(),
     });
+    if let (Some(columns), Some(head)) = (input.file.how.columns, head.as_object_mut()) {
+        head.insert("columns".to_owned(), format!("{columns}").into());
+    }
     // Of what has many numbers a digest of all of them stands beside the name.
     let digest = |numbers: String| Value::from(format!("{:016x}", XxHash3_64::oneshot(numbers.as_bytes())));
     if let (Some(drive), Some(head)) = (args.drive.ssd, head.as_object_mut()) {

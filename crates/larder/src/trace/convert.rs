@@ -19,7 +19,7 @@ use std::path::Path;
 
 use super::{
     Use, failure, open,
-    out::{self, OutFile},
+    out::{self, Lines, OutFile},
     watch::Watch,
 };
 
@@ -34,8 +34,9 @@ pub fn run(args: &ConvertArgs) -> Outcome {
     let out = OutFile::of(&args.output)?;
     let path = out.path().to_owned();
     let explain = |error: &TraceError| explain(error, args, &path);
+    let lines = if args.chunk.is_some() { Lines::Records } else { Lines::Requests };
     let written = match records(args, &watch) {
-        Ok(records) => out::write(part(records, args.from, args.limit), args.to, out, explain),
+        Ok(records) => out::write(part(records, args.from, args.limit), args.to, lines, out, explain),
         Err(error) => Err(explain(&error)),
     };
     let lines_skipped = watch.finish();

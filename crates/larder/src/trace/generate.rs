@@ -6,7 +6,7 @@
 //! What it does not do: generate; `larder_trace::generate` does.
 
 use crate::{
-    args::{GenerateArgs, InputArgs, ShapeArgs},
+    args::{FormatArgs, GenerateArgs, InputArgs, ShapeArgs},
     error::{Failure, Outcome},
     output,
 };
@@ -23,7 +23,7 @@ use std::{fs, path::Path};
 
 use super::{
     Use, failure, open,
-    out::{self, OutFile, Report},
+    out::{self, Lines, OutFile, Report},
     watch::Watch,
 };
 
@@ -160,7 +160,7 @@ fn write(records: TraceResult<Records>, args: &GenerateArgs, out: OutFile, watch
     let input = args.shape.boot.as_deref().or(args.shape.days_from.as_deref());
     let explain = |error: &_| failure(error, input, Some(&path));
     let records = records.map_err(|error| explain(&error))?;
-    let written = out::write(watch.making(records), args.to, out, explain);
+    let written = out::write(watch.making(records), args.to, Lines::Requests, out, explain);
     watch.finish();
     let mut report = written?;
     report.seed = Some(args.seed);
@@ -244,7 +244,7 @@ fn random_reads(args: &GenerateArgs) -> RandomReadsConfig {
 
 /// A trace that is made use of.
 fn input(path: &Path) -> InputArgs {
-    InputArgs { file: path.to_owned(), format: None, unit: None, skip_bad: false }
+    InputArgs { file: path.to_owned(), how: FormatArgs::default(), unit: None, skip_bad: false }
 }
 
 fn boot_storm(args: &GenerateArgs, watch: &Watch) -> TraceResult<Records> {

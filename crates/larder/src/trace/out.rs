@@ -14,7 +14,7 @@ use crate::{
 };
 use larder_trace::{
     AustereWriter, ContentWriter, CsvWriter, OracleGeneralWriter, Provenance, Record, TraceError, TraceResult, Written,
-    convert,
+    convert, whole_requests,
 };
 use parking_lot::Mutex;
 use serde::Serialize;
@@ -197,6 +197,15 @@ pub struct Report {
     provenance: Option<Provenance>,
 }
 
+/// What a line is of, in a format without content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lines {
+    /// A request, whole.
+    Requests,
+    /// A record: a chunk that was asked for.
+    Records,
+}
+
 /// Writes all records to `out` and gives it its name.
 ///
 /// # Errors
@@ -204,6 +213,7 @@ pub struct Report {
 pub fn write(
     records: impl Iterator<Item = TraceResult<Record>>,
     to: ToFormat,
+    lines: Lines,
     out: OutFile,
     explain: impl Fn(&TraceError) -> Failure,
 ) -> Outcome<Report> {
@@ -215,7 +225,7 @@ pub fn write(
         requests += u64::from(last.replace(record.request) != Some(record.request));
         provenance = provenance.max(record.content.map(|content| content.provenance));
     });
-    let Written { records, dropped } = write_as(records, to, &out).map_err(|error| explain(&error))?;
+    let Written { records, dropped } = write_as(records, to, lines, &out).map_err(|error| explain(&error))?;
     if requests == 0 {
         return Err(Failure::failed(format_args!("{} was not written: no request is left", out.path.display())));
     }
@@ -235,11 +245,17 @@ pub fn write(
     })
 }
 
-fn write_as(records: impl Iterator<Item = TraceResult<Record>>, to: ToFormat, out: &OutFile) -> TraceResult<Written> {
+fn write_as(
+    records: impl Iterator<Item = TraceResult<Record>>,
+    to: ToFormat,
+    lines: Lines,
+    out: &OutFile,
+) -> TraceResult<Written> {
     let file = out.file();
     match to {
         ToFormat::Content => convert(records, ContentWriter::new(file)?),
         ToFormat::Austere => convert(records, AustereWriter::new(file)),
+        ToFormat::Csv if lines == Lines::Requests => convert(whole_requests(records), CsvWriter::new(file)?),
         ToFormat::Csv => convert(records, CsvWriter::new(file)?),
         ToFormat::OracleGeneral => convert(records, OracleGeneralWriter::new(file)),
     }

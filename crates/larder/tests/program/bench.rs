@@ -312,7 +312,7 @@ fn bad_input_is_one_sentence() {
     fs::write(&timed, "5 1 - 16 8 W 0 0 00000000000000aa 900\n900000000000 2 - 16 8 R 0 0 00000000000000aa 900\n")
         .expect("a trace");
     let bare = scratch.path("bare.csv");
-    fs::write(&bare, "128166372003061629,usr,0,Read,0,4096,100\n").expect("a trace");
+    fs::write(&bare, "version,time,op,size,lbn\n1,5,28,4096,0\n").expect("a trace");
     let disk = scratch.path("disk.img");
     prepare(&good, &disk);
     let flash = create(&scratch, &disk, &[]);

@@ -23,5 +23,6 @@ mod sim;
 mod sim_drives;
 mod sim_time;
 mod support;
+mod trace_formats;
 mod trace_inputs;
 mod traces;

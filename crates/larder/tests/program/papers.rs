@@ -291,7 +291,7 @@ fn what_cannot_be_run_is_refused() {
     assert!(code == 1 && sentence.contains("scale"), "{sentence}");
     let bare = scratch.path("ids.bin");
     fs::write(&bare, [7u32, 9, 7].map(u32::to_le_bytes).concat()).expect("a file");
-    let (sentence, code) = refused(paper(&["run", "austere-fig7", "--trace"]).arg(&bare));
+    let (sentence, code) = refused(paper(&["run", "austere-fig7", "--format", "block-ids", "--trace"]).arg(&bare));
     assert!(code == 1 && sentence.contains("ids.bin") && sentence.contains("no content"), "{sentence}");
     let plot = scratch.path("it.png");
     let (sentence, code) = refused(paper(&["run", "austere-fig7", "--plot"]).arg(&plot));

@@ -96,9 +96,9 @@ const KEYS: [&str; 19] = [
 fn lru_and_arc_are_what_others_published() {
     let Some(traces) = traces("lru_and_arc_are_what_others_published") else { return };
     let hits = |trace: &str, design: &str, chunks: u32| {
-        let row = json(
-            sim(&["run", "--design", design, "--flash", &format!("{chunks}c"), "--trace"]).arg(traces.join(trace)),
-        );
+        let (flash, format) = (format!("{chunks}c"), if trace.contains(".lis") { "arc-lis" } else { "block-ids" });
+        let words = ["run", "--design", design, "--flash", &flash, "--format", format, "--trace"];
+        let row = json(sim(&words).arg(traces.join(trace)));
         (number(&row, "read_hit_ratio"), number(&row, "total_miss_ratio"))
     };
     let oltp = "public/arc-fast03/OLTP.lis.zst";
@@ -302,7 +302,7 @@ fn a_sweep_goes_on_where_it_was_cut_off() {
     let words = ["sweep", "--design", "lru", "--flash", "10%", "--trace"];
     refused(sim(&words).arg(&trace).arg("-o").arg(&trace), 1, &["zipf", "line 1", "head of a sweep"]);
     let ids = ids(&scratch);
-    refused(sim(&words).arg(&ids).arg("-o").arg(&file), 1, &["it.sweep", "another sweep"]);
+    refused(sim(&words).arg(&ids).args(["--format", "block-ids", "-o"]).arg(&file), 1, &["it.sweep", "another sweep"]);
     assert_eq!(fs::read(&file).expect("the file of the sweep"), before);
 }
 

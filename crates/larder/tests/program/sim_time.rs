@@ -23,7 +23,8 @@ fn with_times(scratch: &Scratch) -> PathBuf {
     let path = scratch.path("reads.csv");
     let line =
         |n: u64| format!("{},usr,0,Read,{},8192,0\n", 128_166_372_000_000_000 + n * 200_000, n * 37 % 512 * 8192);
-    fs::write(&path, (0..1500).map(line).collect::<String>()).expect("written");
+    let header = "Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime\n".to_owned();
+    fs::write(&path, header + &(0..1500).map(line).collect::<String>()).expect("written");
     path
 }
 

@@ -31,7 +31,11 @@ fn generate(scratch: &Scratch, name: &str, words: &[&str]) -> PathBuf {
 }
 
 fn info(path: &Path) -> Value {
-    let said = run(trace(&["info", "--json"]).arg(path));
+    info_with(path, &[])
+}
+
+fn info_with(path: &Path, how: &[&str]) -> Value {
+    let said = run(trace(&["info", "--json"]).arg(path).args(how));
     serde_json::from_str(&said).unwrap_or_else(|err| panic!("no JSON object: {err}\n{said}"))
 }
 
@@ -136,7 +140,7 @@ fn converting_keeps_what_the_format_can_say() {
         assert!(out.status.success(), "{format}: {complaint}");
         // Where the label is lost, people are told.
         assert_eq!(complaint.contains("MADE UP"), format == "austere", "{format}: {complaint}");
-        let to = info(&path);
+        let to = info_with(&path, &["--format", format]);
         assert_eq!(to["format"], format, "{to}");
         for key in ["requests", "blocks", "working_set_blocks", "end_bytes"] {
             assert_eq!(to[key], from[key], "{format}: {key}");
@@ -248,17 +252,13 @@ fn a_bad_trace_is_refused_with_file_place_and_what_was_expected() {
         refused(&scratch, trace(&["convert", "--to", "csv"]).arg(path).arg("-o").arg(&out), 1, words);
     }
     // Counted and passed over, and said.
-    let said = info_skipping(&scratch.path("line"));
+    let said = info_with(&scratch.path("line"), &["--skip-bad"]);
     assert_eq!((number(&said, "lines_skipped"), number(&said, "requests")), (1, 1), "{said}");
     let out = ends(
         trace(&["convert", "--skip-bad", "--to", "csv"]).arg(scratch.path("line")).arg("-o").arg(scratch.path("out")),
     );
     let complaint = String::from_utf8_lossy(&out.stderr);
     assert!(out.status.success() && complaint.contains("1 bad lines") && complaint.contains("line 4"), "{complaint}");
-}
-
-fn info_skipping(path: &Path) -> Value {
-    serde_json::from_str(&run(trace(&["info", "--json", "--skip-bad"]).arg(path))).expect("a JSON object")
 }
 
 #[test]

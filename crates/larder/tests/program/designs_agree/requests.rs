@@ -9,7 +9,7 @@ use larder_sim::{
     cache::{Content, Request},
     replay::Batches,
 };
-use larder_trace::{ChunkRequest, OpenOptions, RechunkOptions, Rechunker, TraceResult};
+use larder_trace::{ChunkRequest, FormatId, OpenOptions, RechunkOptions, Rechunker, TraceResult};
 use std::{
     collections::HashMap,
     path::{Path, PathBuf},
@@ -30,6 +30,8 @@ const SNAPSHOT_BLOCKS: usize = 786_432;
 struct Trace {
     /// Below the folder of the traces.
     path: &'static str,
+    /// Its format, where it does not say which it has.
+    format: Option<FormatId>,
     /// Bytes of a block, of which each has a content. None where the trace does not say what is in its blocks: then each address
     /// has a content of its own.
     block_bytes: Option<usize>,
@@ -41,11 +43,11 @@ struct Trace {
 
 impl Trace {
     const fn new(path: &'static str, block_bytes: usize) -> Self {
-        Trace { path, block_bytes: Some(block_bytes), skipped: 0, sample: TRACE_REQUESTS }
+        Trace { path, format: None, block_bytes: Some(block_bytes), skipped: 0, sample: TRACE_REQUESTS }
     }
 
-    const fn of_addresses(path: &'static str) -> Self {
-        Trace { path, block_bytes: None, skipped: 0, sample: TRACE_REQUESTS }
+    const fn of_addresses(path: &'static str, format: FormatId) -> Self {
+        Trace { path, format: Some(format), block_bytes: None, skipped: 0, sample: TRACE_REQUESTS }
     }
 
     /// Another one is of the same format, and of few chunks as good as this.
@@ -74,14 +76,14 @@ const TRACES: [Trace; 21] = [
     Trace::new("public/fiu-iodedup-samples/ricarkol/homes.replay.0", 512),
     Trace::new("public/fiu-iodedup-samples/ricarkol/mail.replay.0", 4096),
     Trace::new("public/austere-synthetic/syn-rw7to3-dup50.txt.zst", 32 << 10),
-    Trace::of_addresses("public/arc-fast03/OLTP.lis.zst"),
-    Trace::of_addresses("public/cloudphysics/cloudPhysicsIO.csv"),
-    Trace::of_addresses("public/cloudphysics/w106.trace.xz"),
-    Trace::of_addresses("public/cloudphysics/cloudPhysicsIO.oracleGeneral.bin").few(),
-    Trace::of_addresses("public/arc-fast03/P2.lis.zst").few(),
-    Trace::of_addresses("public/arc-fast03/P3.lis.zst").few(),
-    Trace::of_addresses("public/arc-fast03/P6.lis.zst").few(),
-    Trace::of_addresses("public/arc-fast03/P12.lis.zst").few(),
+    Trace::of_addresses("public/arc-fast03/OLTP.lis.zst", FormatId::ArcLis),
+    Trace::of_addresses("public/cloudphysics/cloudPhysicsIO.csv", FormatId::Csv),
+    Trace::of_addresses("public/cloudphysics/w106.trace.xz", FormatId::BlockIds),
+    Trace::of_addresses("public/cloudphysics/cloudPhysicsIO.oracleGeneral.bin", FormatId::OracleGeneral).few(),
+    Trace::of_addresses("public/arc-fast03/P2.lis.zst", FormatId::ArcLis).few(),
+    Trace::of_addresses("public/arc-fast03/P3.lis.zst", FormatId::ArcLis).few(),
+    Trace::of_addresses("public/arc-fast03/P6.lis.zst", FormatId::ArcLis).few(),
+    Trace::of_addresses("public/arc-fast03/P12.lis.zst", FormatId::ArcLis).few(),
 ];
 
 /// Each real trace with its first chunks, of `chunk` bytes, and what it is called: without a folder of them, none, and that is said.
@@ -173,7 +175,7 @@ fn of_trace(traces: &Path, trace: &Trace, count: usize, chunk: usize) -> Vec<Req
         println!("skipped: the trace {}", trace.path);
         return Vec::new();
     }
-    let open = || larder_trace::open(&path, None, OpenOptions::default()).expect("the trace opens");
+    let open = || larder_trace::open(&path, trace.format, OpenOptions::default()).expect("the trace opens");
     let mut requests = if block < chunk {
         let mut rechunker = Rechunker::new(RechunkOptions::new(chunk as u32)).expect("a size");
         rechunker.learn(open()).expect("a sound trace");

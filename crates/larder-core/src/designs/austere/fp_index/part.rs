@@ -98,7 +98,7 @@ impl Part {
         let prefixes = self.prefixes(bucket);
         let firsts = self.firsts(bucket);
         let mut counts = [0u32; SLOTS_MAX];
-        for slot in self.from_hand(bucket, firsts) {
+        for slot in self.slots_from_hand(bucket, firsts) {
             counts[slot] = references((bucket * self.slots + slot) as u32, self.space.key(bucket, prefixes[slot]));
             if counts[slot] == 0 {
                 victims.add(slot, self.run_at(bucket, slot).count, false);
@@ -110,7 +110,7 @@ impl Part {
         // 2. Then the others, one by one: `min_by_key` takes the first of equals.
         let mut left = firsts & !victims.starts;
         while starts_of(free | victims.slots, count) == 0
-            && let Some(slot) = self.from_hand(bucket, left).min_by_key(|&slot| counts[slot])
+            && let Some(slot) = self.slots_from_hand(bucket, left).min_by_key(|&slot| counts[slot])
         {
             left &= !(1 << slot);
             victims.add(slot, self.run_at(bucket, slot).count, true);
@@ -129,7 +129,7 @@ impl Part {
 
     /// The slots of a bucket that are set in `mask`, from the hand on.
     #[inline]
-    fn from_hand(&self, bucket: usize, mask: u128) -> impl Iterator<Item = usize> + use<> {
+    fn slots_from_hand(&self, bucket: usize, mask: u128) -> impl Iterator<Item = usize> + use<> {
         let before = low_bits(self.hands[bucket - self.first].into());
         bits(mask & !before).chain(bits(mask & before))
     }

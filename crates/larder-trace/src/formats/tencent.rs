@@ -1,0 +1,28 @@
+//! Tencent's block traces (Zhang et al., USENIX ATC 2020): `timestamp,offset,size,io_type,volume_id`; seconds, sectors, 0 for a
+//! read and 1 for a write.
+//!
+//! Each volume gets a region of its own, of 16 TiB. The first line may be a header: `Timestamp,Offset,Size,IOType,VolumeID`.
+
+use super::{
+    SECTOR_BYTES,
+    rows::{Column, Field, Ops, Rows, SECOND_NS, names_columns},
+};
+use crate::sink::Regions;
+
+const COLUMNS: [Column; 5] = [
+    Column::new(Field::Time(SECOND_NS), "the time in seconds in column 1"),
+    Column::new(Field::Offset(SECTOR_BYTES), "the address in sectors in column 2"),
+    Column::new(Field::Length(SECTOR_BYTES), "the length in sectors in column 3"),
+    Column::new(Field::Op(Ops::ReadIs0), "0 (read) or 1 (write) in column 4"),
+    Column::new(Field::Device, "the number of the volume in column 5"),
+];
+
+/// The parser.
+pub(crate) fn rows() -> Rows {
+    Rows::of(&COLUMNS, is_marked, Some("five columns and no more"), Regions::many())
+}
+
+/// Whether a file's first line says that it is such a trace.
+pub(crate) fn is_marked(line: &[u8]) -> bool {
+    names_columns(line, &["Timestamp", "Offset", "Size", "IOType", "VolumeID"])
+}

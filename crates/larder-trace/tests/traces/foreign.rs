@@ -1,0 +1,108 @@
+//! What is no trace and is named as what it is: archives, text in UTF-16, files packed in other ways; whatever format is named.
+
+use crate::common::{first_error, gzip, reader, records};
+use larder_trace::{FormatId, OpenOptions, TraceErrorKind};
+
+/// A tar archive of one empty file, with `ustar` or as old programs wrote it.
+fn tar(magic: &[u8]) -> Vec<u8> {
+    let mut header = vec![0u8; 512];
+    header[..9].copy_from_slice(b"trace.csv");
+    header[100..107].copy_from_slice(b"0000644");
+    header[124..135].copy_from_slice(b"00000000000");
+    header[257..257 + magic.len()].copy_from_slice(magic);
+    header[148..156].fill(b' ');
+    let sum: u32 = header.iter().map(|&byte| u32::from(byte)).sum();
+    header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+    header.resize(10_240, 0);
+    header
+}
+
+/// What is said, of each format that may be named, or of none.
+fn told(bytes: &[u8], formats: impl IntoIterator<Item = Option<FormatId>>) -> String {
+    let mut said: Option<String> = None;
+    for format in formats {
+        let skip = OpenOptions { skip_bad: true, ..OpenOptions::default() };
+        for options in [OpenOptions::default(), skip] {
+            let (count, error) = first_error(bytes, format, options);
+            let error = error.unwrap_or_else(|| panic!("{format:?} reads {}", bytes[..8].escape_ascii()));
+            assert_eq!((count, error.kind()), (0, TraceErrorKind::UnknownFormat), "{error}");
+            assert_eq!(said.get_or_insert(error.to_string()), &error.to_string());
+        }
+    }
+    said.expect("a format")
+}
+
+fn any() -> impl Iterator<Item = Option<FormatId>> {
+    FormatId::ALL.into_iter().map(Some).chain([None])
+}
+
+/// Formats of text, or none named.
+fn text() -> impl Iterator<Item = Option<FormatId>> {
+    any().filter(|format| format.is_none_or(|format| !format.is_binary()))
+}
+
+#[test]
+fn archives_are_named_as_such() {
+    for (bytes, what) in [
+        (tar(b"ustar\x0000"), "a tar archive"),
+        (tar(b""), "a tar archive"),
+        (b"PK\x03\x04\x14\0\0\0\x08\0".to_vec(), "a zip archive"),
+        (b"PK\x05\x06\0\0\0\0\0\0".to_vec(), "a zip archive"),
+        (b"7z\xbc\xaf\x27\x1c\0\x04".to_vec(), "a 7z archive"),
+        (b"Rar!\x1a\x07\x01\0".to_vec(), "a rar archive"),
+        (b"!<arch>\ndebian-binary".to_vec(), "an ar archive"),
+    ] {
+        let said = told(&bytes, any());
+        assert!(said.starts_with(&format!("t: expected a trace, found {what}: unpack it")), "{said}");
+        let said = told(&gzip(&bytes), any());
+        assert!(said.starts_with(&format!("t: expected a trace, found {what}, packed with gzip: unpack it")), "{said}");
+        let said = told(&zstd::encode_all(&bytes[..], 3).expect("packs"), any());
+        assert!(said.contains(&format!("{what}, packed with zstd")), "{said}");
+    }
+    // A damaged header is none.
+    let mut tar = tar(b"");
+    tar[0] += 1;
+    assert!(reader(&tar, Some(FormatId::BlockIds), OpenOptions::default()).is_ok());
+}
+
+#[test]
+fn text_in_utf16_is_named_as_such() {
+    let text_of = |text: &str, low_first: bool| -> Vec<u8> {
+        let bytes = |unit: u16| if low_first { unit.to_le_bytes() } else { unit.to_be_bytes() };
+        text.encode_utf16().flat_map(bytes).collect()
+    };
+    for low_first in [true, false] {
+        let marked = text_of("\u{feff}time,op,size,lbn\n1,R,512,8\n2,W,512,16\n", low_first);
+        let said = told(&marked, text());
+        assert!(said.contains("found text in UTF-16: write it as UTF-8 first (iconv"), "{said}");
+        let bare = text_of("time,op,size,lbn\n1,R,512,8\n2,W,512,16\n", low_first);
+        assert_eq!(told(&bare, [None]), said);
+    }
+    // Numbers may begin as the mark does.
+    let ids = [0x0000_feffu32, 7].map(u32::to_le_bytes).concat();
+    assert_eq!(records(&ids, FormatId::BlockIds).len(), 2);
+}
+
+#[test]
+fn text_may_begin_with_the_mark_of_utf8() {
+    let bare = "time,op,size,lbn\n1,R,512,8\n";
+    let marked = format!("\u{feff}{bare}");
+    let read = reader(marked.as_bytes(), None, OpenOptions::default()).expect("it says what it is");
+    assert_eq!(read.format(), FormatId::Csv);
+    assert_eq!(records(marked.as_bytes(), FormatId::Csv), records(bare.as_bytes(), FormatId::Csv));
+}
+
+#[test]
+fn what_is_packed_otherwise_is_named_as_such() {
+    let twice = gzip(&gzip(b"1 1 0 0\n"));
+    for (bytes, what) in [
+        (&b"BZh91AY&SY\0\0"[..], "a file packed with bzip2"),
+        (b"\x04\x22\x4d\x18\x64\x40\xa7\0", "a file packed with lz4"),
+        (b"LZIP\x01\x0c\0\0", "a file packed with lzip"),
+        (b"\x1f\x9d\x90\x31\x20\0\0\0", "a file packed with compress"),
+        (&twice, "a file that is packed twice, packed with gzip"),
+    ] {
+        let said = told(bytes, text());
+        assert!(said.contains(&format!("expected a trace, found {what}: unpack it first")), "{said}");
+    }
+}
