@@ -7,46 +7,22 @@
 //! Invariants: at any time each byte of an allocation is covered by at most one `IoBuf`, and by no `SharedBuf`
 //! while an `IoBuf` covers it. Allocations start at a multiple of [`BUF_ALIGN`] bytes and are always initialised.
 //!
-//! What it does not do: bound the memory in use. Front ends and the engine do that with named limits.
+//! What it does not do: bound the memory in use. Front ends and the engine do that with named limits; `pool` bounds what is
+//! kept for reuse.
 
-use parking_lot::Mutex;
+mod pool;
+
+pub use pool::give_back;
+
+use pool::{POOL, Raw};
 use std::{
-    alloc::{Layout, alloc_zeroed, dealloc},
     fmt,
     ops::{Deref, DerefMut, Range},
-    ptr::NonNull,
     sync::Arc,
 };
 
 /// Alignment of every allocation, in bytes: what O_DIRECT wants at most.
 pub const BUF_ALIGN: usize = 4096;
-/// Allocations of up to this many bytes are kept for reuse.
-const POOLED_BYTES_MAX: usize = 4 << 20;
-/// Bytes kept for reuse in each size class below 1 MiB.
-const POOL_CLASS_BYTES_MAX: usize = 16 << 20;
-/// Bytes kept in each class from 1 MiB on: the segments that a cache has in flight, which would fault page by page anew.
-const POOL_LARGE_CLASS_BYTES_MAX: usize = 48 << 20;
-/// Size classes: powers of two from 4 KiB to 4 MiB.
-const POOL_CLASSES: usize = (POOLED_BYTES_MAX / BUF_ALIGN).ilog2() as usize + 1;
-
-static POOL: [Mutex<Vec<Raw>>; POOL_CLASSES] = [const { Mutex::new(Vec::new()) }; POOL_CLASSES];
-
-struct Raw {
-    ptr: NonNull<u8>,
-    bytes: usize,
-}
-
-// SAFETY: a `Raw` is a plain owned allocation; nothing about it belongs to a thread.
-unsafe impl Send for Raw {}
-
-fn layout(bytes: usize) -> Layout {
-    Layout::from_size_align(bytes, BUF_ALIGN).expect("a buffer's size fits the address space")
-}
-
-fn class_of(bytes: usize) -> Option<usize> {
-    let class = (bytes / BUF_ALIGN).next_power_of_two().ilog2() as usize;
-    (bytes <= POOLED_BYTES_MAX).then_some(class)
-}
 
 /// One allocation. Freed, or kept for reuse, when the last handle goes.
 struct Alloc(Raw);
@@ -55,37 +31,16 @@ struct Alloc(Raw);
 unsafe impl Sync for Alloc {}
 
 impl Alloc {
+    /// Allocates. Fresh memory, of which it tells, is all zeroes.
     fn new(len: usize) -> (Alloc, bool) {
-        let rounded = len.max(1).next_multiple_of(BUF_ALIGN);
-        let bytes = match class_of(rounded) {
-            Some(class) => {
-                if let Some(raw) = POOL[class].lock().pop() {
-                    return (Alloc(raw), false);
-                }
-                BUF_ALIGN << class
-            }
-            None => rounded,
-        };
-        // SAFETY: the layout's size is not zero.
-        let ptr = unsafe { alloc_zeroed(layout(bytes)) };
-        let Some(ptr) = NonNull::new(ptr) else { std::alloc::handle_alloc_error(layout(bytes)) };
-        (Alloc(Raw { ptr, bytes }), true)
+        let (raw, fresh) = POOL.take(len);
+        (Alloc(raw), fresh)
     }
 }
 
 impl Drop for Alloc {
     fn drop(&mut self) {
-        let Raw { ptr, bytes } = self.0;
-        if let Some(class) = class_of(bytes) {
-            let mut pool = POOL[class].lock();
-            let kept_max = if bytes < 1 << 20 { POOL_CLASS_BYTES_MAX } else { POOL_LARGE_CLASS_BYTES_MAX };
-            if pool.len() * bytes < kept_max {
-                pool.push(Raw { ptr, bytes });
-                return;
-            }
-        }
-        // SAFETY: allocated above with this layout, and no handle is left.
-        unsafe { dealloc(ptr.as_ptr(), layout(bytes)) };
+        POOL.keep(self.0.take());
     }
 }
 
@@ -100,6 +55,11 @@ impl IoBuf {
     /// A buffer of `len` bytes whose content is arbitrary (but initialised: zeroes or an earlier buffer's bytes).
     pub fn new(len: usize) -> Self {
         IoBuf { alloc: Arc::new(Alloc::new(len).0), start: 0, len }
+    }
+
+    /// Returns the bytes of memory that a buffer of `len` bytes takes.
+    pub fn allocated(len: usize) -> usize {
+        pool::allocated(len)
     }
 
     /// A buffer of `len` zeroes.
@@ -154,7 +114,7 @@ impl IoBuf {
     /// Address of the first byte, for a kernel interface.
     pub fn as_mut_ptr(&mut self) -> *mut u8 {
         // SAFETY: `start` lies inside the allocation.
-        unsafe { self.alloc.0.ptr.as_ptr().add(self.start) }
+        unsafe { self.alloc.0.as_ptr().add(self.start) }
     }
 }
 
@@ -162,14 +122,14 @@ impl Deref for IoBuf {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
         // SAFETY: the range is inside the allocation, initialised, and exclusive to `self`.
-        unsafe { std::slice::from_raw_parts(self.alloc.0.ptr.as_ptr().add(self.start), self.len) }
+        unsafe { std::slice::from_raw_parts(self.alloc.0.as_ptr().add(self.start), self.len) }
     }
 }
 
 impl DerefMut for IoBuf {
     fn deref_mut(&mut self) -> &mut [u8] {
         // SAFETY: as above, and `self` is borrowed mutably.
-        unsafe { std::slice::from_raw_parts_mut(self.alloc.0.ptr.as_ptr().add(self.start), self.len) }
+        unsafe { std::slice::from_raw_parts_mut(self.alloc.0.as_ptr().add(self.start), self.len) }
     }
 }
 
@@ -211,7 +171,7 @@ impl Deref for SharedBuf {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
         // SAFETY: the range is inside the allocation and initialised, and no `IoBuf` covers it.
-        unsafe { std::slice::from_raw_parts(self.alloc.0.ptr.as_ptr().add(self.start), self.len) }
+        unsafe { std::slice::from_raw_parts(self.alloc.0.as_ptr().add(self.start), self.len) }
     }
 }
 
