@@ -241,7 +241,10 @@ pub struct ServeArgs {
     /// Longest request that clients may send
     #[arg(long, value_name = "SIZE", default_value = "32M", value_parser = request_max)]
     pub request_max: u32,
-    /// Connections at once
+    /// RAM for the requests and replies of all clients, shared fairly; what does not fit waits
+    #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = size::parse)]
+    pub ram_requests: u64,
+    /// Connections at once, at each address
     #[arg(long, value_name = "N", default_value = "256", value_parser = clap::value_parser!(u16).range(1..=4096))]
     pub connections: u16,
     /// How long the end may take: requests, what is to be flushed, the checkpoint, all of it; then it is cut off

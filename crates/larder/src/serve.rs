@@ -39,7 +39,7 @@ use larder_engine::{
     Cache, EngineError, Pace, Tuning, cache::REQUEST_BYTES_MAX, recover::RecoveryReport, walk::Progress,
 };
 use larder_format::{Superblock, WriteMode};
-use larder_serve::nbd::{NbdServer, ServeAddress, ServeError, ServerOptions};
+use larder_serve::nbd::{NbdServer, RequestMemory, ServeAddress, ServeError, ServerOptions};
 use std::{
     convert::Infallible,
     io::IsTerminal,
@@ -91,7 +91,22 @@ fn check(args: &ServeArgs) -> Outcome {
             args.dirty_low, args.dirty_high, args.dirty_max
         )));
     }
+    let least = RequestMemory::bytes_min(connections_max(args)) as u64;
+    if args.ram_requests < least {
+        return Err(Failure::Usage(format!(
+            "--ram-requests {} is too little for {} connections at each of {} addresses: give {} or more, or fewer --connections",
+            human(args.ram_requests),
+            args.connections,
+            args.nbd.len(),
+            human(least)
+        )));
+    }
     Ok(())
+}
+
+/// Returns how many connections there may be at all addresses together.
+fn connections_max(args: &ServeArgs) -> usize {
+    usize::from(args.connections) * args.nbd.len()
 }
 
 fn serve_cache(args: &ServeArgs, path: &Path, ending: Ending, file: Option<OptionFile>) -> Outcome {
@@ -303,11 +318,20 @@ pub fn bind(
     addresses.iter().map(|address| bind(address).map_err(serve_failed)).collect()
 }
 
+/// The limits of servers that have no options, at so many addresses.
+pub fn server_options(addresses: usize) -> ServerOptions {
+    let defaults = ServerOptions::default();
+    let memory = Arc::new(RequestMemory::new(RequestMemory::BYTES_DEFAULT, defaults.connections_max * addresses));
+    ServerOptions { memory, ..defaults }
+}
+
 /// The limits that the command line sets.
 pub fn limits(args: &ServeArgs) -> ServerOptions {
+    let bytes = usize::try_from(args.ram_requests).unwrap_or(usize::MAX);
     ServerOptions {
         request_bytes_max: args.request_max,
         connections_max: args.connections.into(),
+        memory: Arc::new(RequestMemory::new(bytes, connections_max(args))),
         ..ServerOptions::default()
     }
 }

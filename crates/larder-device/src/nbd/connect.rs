@@ -226,7 +226,7 @@ fn connect(endpoint: &Endpoint) -> io::Result<Stream> {
             for address in (host.as_str(), *port).to_socket_addrs()? {
                 match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
                     Ok(stream) => {
-                        socket::tune_tcp(stream.as_fd());
+                        socket::tune_tcp(stream.as_fd(), socket::Keepalive::default());
                         return Ok(Stream::Tcp(stream));
                     }
                     Err(error) => last = error,

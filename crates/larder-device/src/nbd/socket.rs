@@ -12,8 +12,8 @@ use std::{
 /// Most slices that one call of [`send_slices`] passes on; the system's limit is 1024.
 pub const SLICES_MAX: usize = 128;
 
-/// Sends from `slices` (the first [`SLICES_MAX`] of them): how many bytes the socket took. With `wait` unset,
-/// [`io::ErrorKind::WouldBlock`] where it takes none now.
+/// Sends from `slices` (the first [`SLICES_MAX`] of them): how many bytes the socket took. With
+/// `wait` unset, [`io::ErrorKind::WouldBlock`] where it takes none now.
 pub fn send_slices(socket: BorrowedFd<'_>, slices: &[IoSlice<'_>], wait: bool) -> io::Result<usize> {
     // SAFETY: an all-zero msghdr is a valid, empty one.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
@@ -62,8 +62,8 @@ pub enum Direction {
     Both,
 }
 
-/// Closes one or both directions of a connected socket and wakes whoever waits on it. Errors (the peer is gone) do
-/// not matter.
+/// Closes one or both directions of a connected socket and wakes whoever waits on it. Errors (the
+/// peer is gone) do not matter.
 pub fn shutdown(socket: BorrowedFd<'_>, direction: Direction) {
     let how = match direction {
         Direction::Receive => libc::SHUT_RD,
@@ -88,14 +88,38 @@ pub fn set_option(socket: BorrowedFd<'_>, level: i32, option: i32, value: i32) {
     };
 }
 
-/// What a TCP connection of ours wants: no delay of small messages, and a dead peer noticed within about half a minute.
-pub fn tune_tcp(socket: BorrowedFd<'_>) {
-    const DEAD_AFTER_MS: i32 = 30_000;
-    const IDLE_S: i32 = 10;
-    const PROBE_S: i32 = 5;
+/// The questions to a silent peer's host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keepalive {
+    /// Seconds of silence before the first question.
+    pub idle_s: i32,
+    /// Seconds between questions.
+    pub every_s: i32,
+    /// Questions without an answer after which the connection ends.
+    pub unanswered_max: i32,
+}
+
+impl Default for Keepalive {
+    fn default() -> Self {
+        Keepalive { idle_s: 60, every_s: 15, unanswered_max: 8 }
+    }
+}
+
+/// Sets up a TCP connection: small messages leave at once, and it ends with the peer's host.
+///
+/// A host that acknowledges nothing is gone. A host that acknowledges is there, however long its
+/// program does not read:
+/// - Nothing is under way: `keepalive` asks, and ends the connection.
+/// - Data is under way: Linux sends no keepalives. It sends the data again, ever less often, as
+///   many times as `net.ipv4.tcp_retries2` says (15: about 15 minutes).
+/// - The peer's window is full: Linux asks for room as often. Each answer, also "no room", begins
+///   the count anew.
+///
+/// It sets no `TCP_USER_TIMEOUT`, under which those answers would not count.
+pub fn tune_tcp(socket: BorrowedFd<'_>, keepalive: Keepalive) {
     set_option(socket, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1);
     set_option(socket, libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1);
-    set_option(socket, libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, IDLE_S);
-    set_option(socket, libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, PROBE_S);
-    set_option(socket, libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, DEAD_AFTER_MS);
+    set_option(socket, libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, keepalive.idle_s);
+    set_option(socket, libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, keepalive.every_s);
+    set_option(socket, libc::IPPROTO_TCP, libc::TCP_KEEPCNT, keepalive.unanswered_max);
 }

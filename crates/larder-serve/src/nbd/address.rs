@@ -5,7 +5,7 @@
 //!
 //! What it does not do: accept.
 
-use larder_device::nbd::socket;
+use larder_device::nbd::socket::{self, Keepalive};
 use std::{
     fmt,
     fs::Metadata,
@@ -137,12 +137,12 @@ impl Listener {
     }
 
     /// The next connection, nonblocking and tuned. [`ErrorKind::WouldBlock`] where there is none.
-    pub fn accept(&self) -> io::Result<OwnedFd> {
+    pub fn accept(&self, keepalive: Keepalive) -> io::Result<OwnedFd> {
         match self {
             Listener::Tcp(listener) => {
                 let (stream, _): (_, SocketAddr) = listener.accept()?;
                 stream.set_nonblocking(true)?;
-                socket::tune_tcp(stream.as_fd());
+                socket::tune_tcp(stream.as_fd(), keepalive);
                 Ok(stream.into())
             }
             Listener::Unix { listener, .. } => {
@@ -232,6 +232,7 @@ fn remove_stale(address: &ServeAddress, path: &Path) -> Result<(), ServeError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::fd::AsRawFd;
 
     #[test]
     fn addresses_are_read_as_people_write_them() {
@@ -242,5 +243,32 @@ mod tests {
             let error = wrong.parse::<ServeAddress>().expect_err(wrong);
             assert!(error.message.contains("unix:PATH or tcp:HOST:PORT"), "{error}");
         }
+    }
+
+    #[test]
+    fn what_is_accepted_ends_with_its_peers_host_alone() {
+        let listener = Listener::bind(&"tcp:127.0.0.1:0".parse().expect("an address")).expect("bound");
+        let Listener::Tcp(tcp) = &listener else { panic!("a TCP listener") };
+        let _client = std::net::TcpStream::connect(tcp.local_addr().expect("an address")).expect("connected");
+        let keepalive = Keepalive { idle_s: 11, every_s: 7, unanswered_max: 5 };
+        let accepted = loop {
+            match listener.accept(keepalive) {
+                Ok(accepted) => break accepted,
+                Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
+            }
+        };
+        let option = |level, option| {
+            let (mut value, mut len) = (0_i32, 4);
+            // SAFETY: the pointers are those of live integers, and the length is the value's.
+            let got =
+                unsafe { libc::getsockopt(accepted.as_raw_fd(), level, option, (&raw mut value).cast(), &mut len) };
+            assert_eq!(got, 0);
+            value
+        };
+        let tcp = |name| option(libc::IPPROTO_TCP, name);
+        assert_eq!(tcp(libc::TCP_USER_TIMEOUT), 0, "a window that stays full is no sign of death");
+        assert_eq!(option(libc::SOL_SOCKET, libc::SO_KEEPALIVE), 1);
+        assert_eq!([libc::TCP_KEEPIDLE, libc::TCP_KEEPINTVL, libc::TCP_KEEPCNT].map(tcp), [11, 7, 5]);
+        assert_eq!(tcp(libc::TCP_NODELAY), 1);
     }
 }

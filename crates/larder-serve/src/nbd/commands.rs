@@ -1,35 +1,42 @@
 //! Commands: started at the device, answered when it is done.
 //!
-//! Role: one function a command. A device that has the result at once is answered at once; else a task of the
-//! connection's thread waits for it, so that requests are answered in the order in which they complete.
+//! Role: one function a command; reads are in `reads`. A device that has the result at once is
+//! answered at once. Else a task of the connection's thread waits for it, so that requests are
+//! answered in the order in which they complete. The server receives and writes a long write piece
+//! by piece, each piece as durably as the whole is to be. A client that leaves in the middle has
+//! written a part of it.
 //!
-//! Invariants: each call of [`start`] leads to exactly one reply.
+//! Invariants: each call of [`start`] or [`write`] leads to exactly one reply, unless the client is
+//! gone.
 //!
 //! What it does not do: check requests (they are), send replies (they are queued).
 
 use super::{
-    connection::Connection,
-    limits::{SPARSE_READ_BYTES_MIN, count},
-    reply::{Piece, Ticket, tidy},
+    connection::{Connection, Memory},
+    inbox::Inbox,
+    limits::{EXTENTS_MAX, PIECE_BYTES_MAX, count},
+    outbox::Charge,
+    parts::Parts,
+    reads::{self, Read},
+    reply::{Ticket, tidy},
     request::Action,
 };
 use larder_device::{
-    BlockDevice, Extent, IoBuf, IoError, IoErrorKind, IoFuture, IoOp, IoResult, SharedBuf, WriteFlags, ZeroFlags,
-    driver,
+    BlockDevice, IoError, IoErrorKind, IoFuture, IoOp, IoResult, SharedBuf, WriteFlags, ZeroFlags, driver,
     nbd::proto::{errno, errno_of},
 };
 use std::{rc::Rc, sync::Arc};
 
-/// Starts a request. `payload` is a write's data.
-pub(super) fn start(connection: &Rc<Connection>, ticket: Ticket, action: Action, payload: Option<SharedBuf>) {
+/// Bytes of a reply to block status.
+const EXTENTS_BYTES_MAX: usize = EXTENTS_MAX * 8;
+
+/// Starts a request that has no payload.
+pub(super) fn start(connection: &Rc<Connection>, ticket: Ticket, action: Action) {
     let device = &connection.device;
     match action {
-        Action::Read { offset, len, whole } => read(connection, ticket, offset, len, whole),
-        Action::Write { offset, fua, .. } => {
-            let Some(data) = payload else { return refuse(connection, ticket, errno::EIO) };
-            count(&connection.counters.written_bytes, data.len() as u64);
-            answer(connection, ticket, true, device.write(offset, data, WriteFlags { fua }));
-        }
+        Action::Read { offset, len, whole } => reads::read(connection, ticket, Read { offset, len, whole }),
+        // The caller receives its payload: see `write`.
+        Action::Write { .. } => refuse(connection, ticket, errno::EIO),
         Action::Flush => answer(connection, ticket, false, device.flush()),
         Action::Trim { offset, len, fua: false } => {
             answer(connection, ticket, true, device.discard(offset, u64::from(len)));
@@ -46,23 +53,93 @@ pub(super) fn start(connection: &Rc<Connection>, ticket: Ticket, action: Action,
             };
             answer(connection, ticket, true, zeroed);
         }
-        Action::BlockStatus { offset, len, one } => {
-            let block_bytes = u64::from(connection.export.block_bytes_min);
-            when_done(connection, device.extents(offset, u64::from(len)), move |connection, result| match result {
-                Ok(extents) => {
-                    let mut extents = tidy(&extents, u64::from(len), block_bytes);
-                    extents.truncate(if one { 1 } else { extents.len() });
-                    ticket.extents(&mut connection.outbox(), &extents);
-                }
-                Err(error) => fail(connection, ticket, false, &error),
-            });
-        }
+        Action::BlockStatus { offset, len, one } => match connection.memory_now(EXTENTS_BYTES_MAX) {
+            Some(bytes) => block_status(connection, ticket.holding(bytes), offset, len, one),
+            None => {
+                let connection = connection.clone();
+                driver::spawn_local(async move {
+                    let Some(Memory { bytes, .. }) = connection.memory(EXTENTS_BYTES_MAX).await else {
+                        return connection.release(ticket.charge);
+                    };
+                    block_status(&connection, ticket.holding(bytes), offset, len, one);
+                    connection.to_send.notify();
+                });
+            }
+        },
         Action::Refuse { error, .. } => refuse(connection, ticket, error),
     }
 }
 
+/// Receives a write and starts it. Fails where the client is gone.
+pub(super) async fn write(
+    connection: &Rc<Connection>,
+    inbox: &mut Inbox,
+    ticket: Ticket,
+    (offset, len): (u64, u32),
+    fua: bool,
+) -> IoResult<()> {
+    let flags = WriteFlags { fua };
+    let first = len.min(PIECE_BYTES_MAX);
+    let (memory, data) = receive(connection, inbox, first).await.inspect_err(|_| connection.release(ticket.charge))?;
+    if memory.data_bytes == len as usize {
+        answer(connection, ticket.holding(memory.bytes), true, connection.device.write(offset, data, flags));
+        return Ok(());
+    }
+    let (parts, mut last) = Parts::new(connection, ticket, IoOp::Write, len);
+    let (mut at, mut received) = (0, (memory, data));
+    loop {
+        let (memory, data) = received;
+        let written = connection.device.write(offset + u64::from(at), data, flags);
+        at += memory.data_bytes as u32;
+        if at == len {
+            last = last.holding(memory.bytes);
+            when_done(connection, written, move |_, result| last.end(result.map(|()| None)));
+            return Ok(());
+        }
+        let part = parts.part(memory.bytes);
+        when_done(connection, written, move |_, result| part.end(result.map(|()| None)));
+        if parts.has_failed() {
+            return inbox.skip((len - at) as usize).await;
+        }
+        received = receive(connection, inbox, (len - at).min(PIECE_BYTES_MAX)).await?;
+    }
+}
+
+/// Receives up to `len` bytes of a payload, as many as there is memory for.
+async fn receive(connection: &Connection, inbox: &mut Inbox, len: u32) -> IoResult<(Memory, SharedBuf)> {
+    let Some(memory) = connection.memory(len as usize).await else {
+        return Err(IoError::new(IoErrorKind::Gone, IoOp::Write, 0, u64::from(len)));
+    };
+    if !inbox.has(memory.data_bytes) {
+        connection.send();
+    }
+    match inbox.payload(memory.data_bytes).await {
+        Ok(data) => {
+            count(&connection.counters.written_bytes, data.len() as u64);
+            Ok((memory, data))
+        }
+        Err(error) => {
+            connection.release(Charge { requests: 0, bytes: memory.bytes });
+            Err(error)
+        }
+    }
+}
+
+fn block_status(connection: &Rc<Connection>, ticket: Ticket, offset: u64, len: u32, one: bool) {
+    let block_bytes = u64::from(connection.export.block_bytes_min);
+    let extents = connection.device.extents(offset, u64::from(len));
+    when_done(connection, extents, move |connection, result| match result {
+        Ok(extents) => {
+            let mut extents = tidy(&extents, u64::from(len), block_bytes);
+            extents.truncate(if one { 1 } else { extents.len() });
+            ticket.extents(&mut connection.outbox(), &extents);
+        }
+        Err(error) => fail(connection, ticket, false, &error),
+    });
+}
+
 /// Calls `finish` with the future's result, at once or from a task.
-fn when_done<T: 'static>(
+pub(super) fn when_done<T: 'static>(
     connection: &Rc<Connection>,
     future: IoFuture<T>,
     finish: impl FnOnce(&Rc<Connection>, IoResult<T>) + 'static,
@@ -87,7 +164,8 @@ fn answer(connection: &Rc<Connection>, ticket: Ticket, writes: bool, future: IoF
     });
 }
 
-fn fail(connection: &Connection, ticket: Ticket, writes: bool, error: &IoError) {
+/// Answers with an error of the device.
+pub(super) fn fail(connection: &Connection, ticket: Ticket, writes: bool, error: &IoError) {
     count(&connection.counters.errors, 1);
     ticket.error(&mut connection.outbox(), errno_of(error.kind, writes), &error.to_string());
 }
@@ -109,58 +187,4 @@ fn discard_and_flush(device: Arc<dyn BlockDevice>, offset: u64, len: u64) -> IoF
         discarded.await?;
         device.flush().await
     })
-}
-
-fn read(connection: &Rc<Connection>, ticket: Ticket, offset: u64, len: u32, whole: bool) {
-    if len >= SPARSE_READ_BYTES_MIN && !whole && ticket.agreed.structured && connection.extents_are_cheap.get() {
-        match connection.device.extents(offset, u64::from(len)).try_ready() {
-            Ok(Ok(extents)) if extents.iter().any(|extent| extent.zero) => {
-                return read_sparse(connection, ticket, offset, len, &extents);
-            }
-            Ok(_) => {}
-            // A device that must do I/O to know its holes is not asked again.
-            Err(_) => connection.extents_are_cheap.set(false),
-        }
-    }
-    let future = connection.device.read(offset, IoBuf::new(len as usize));
-    when_done(connection, future, move |connection, result| match result {
-        Ok(data) => {
-            count(&connection.counters.read_bytes, u64::from(len));
-            ticket.data(&mut connection.outbox(), offset, data);
-        }
-        Err(error) => fail(connection, ticket, false, &error),
-    });
-}
-
-/// Reads what is not zero, all pieces at once, and answers in chunks.
-fn read_sparse(connection: &Rc<Connection>, ticket: Ticket, offset: u64, len: u32, extents: &[Extent]) {
-    let mut runs = tidy(extents, u64::from(len), u64::from(connection.export.block_bytes_min));
-    let covered: u64 = runs.iter().map(|run| run.len).sum();
-    if covered < u64::from(len) {
-        runs.push(Extent { len: u64::from(len) - covered, hole: false, zero: false });
-    }
-    let mut at = offset;
-    let mut reads = Vec::with_capacity(runs.len());
-    for run in &runs {
-        let data = (!run.zero).then(|| connection.device.read(at, IoBuf::new(run.len as usize)));
-        reads.push((at, run.len as u32, data));
-        at += run.len;
-    }
-    let all = IoFuture::boxed(async move {
-        let mut pieces = Vec::with_capacity(reads.len());
-        for (at, len, data) in reads {
-            pieces.push(match data {
-                Some(data) => Piece::Data(at, data.await?),
-                None => Piece::Zeroes(at, len),
-            });
-        }
-        Ok(pieces)
-    });
-    when_done(connection, all, move |connection, result| match result {
-        Ok(pieces) => {
-            count(&connection.counters.read_bytes, u64::from(len));
-            ticket.pieces(&mut connection.outbox(), pieces);
-        }
-        Err(error) => fail(connection, ticket, false, &error),
-    });
 }

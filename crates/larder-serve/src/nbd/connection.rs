@@ -3,7 +3,8 @@
 //! Role: the main task receives, parses and starts requests; a sender task waits for a full socket; each request that
 //! the device does not answer at once is a task, too. All are driven by the thread's driver.
 //!
-//! Invariants: what requests hold stays within [`ServerOptions`]; where it does not fit, the socket is not read. The
+//! Invariants: requests hold no more than [`ServerOptions`] allows. A request, or a piece of one, waits until it fits. Those of one
+//! connection take turns, so that a small request has its own between two pieces of a large one. The
 //! thread ends only when every request that was started has been answered or the socket has failed, and no device
 //! operation is left. Once `draining` is set no further request is started.
 //!
@@ -15,13 +16,14 @@ use super::{
     handshake::{Handshake, Negotiated, Progress},
     inbox::Inbox,
     limits::{Counters, SEND_BATCH_BYTES, ServerOptions, count},
+    memory::Account,
     outbox::{Body, Charge, Outbox, Segment, Sent},
     reply::Ticket,
     request::{self, Action, Parsed},
-    signal::Signal,
+    signal::{Signal, Turns},
 };
 use larder_device::{
-    BlockDevice, IoResult, driver,
+    BlockDevice, IoBuf, IoResult, driver,
     nbd::{
         proto::REQUEST_BYTES,
         socket::{self, Direction},
@@ -84,15 +86,32 @@ pub(super) struct Connection {
     outbox: RefCell<Outbox>,
     /// The socket took no more; the sender task waits for it, or is about to.
     full: Cell<bool>,
-    /// The account has fallen.
+    /// The account has fallen: for the main task.
     room: Signal,
+    /// The same, for the task whose turn it is to take memory.
+    freed: Signal,
+    memory_turns: Turns,
+    /// Replies have left: for the task that sends a stretch.
+    sent: Signal,
+    /// One reply at a time is a stretch.
+    pub stretches: Turns,
     closing: Cell<bool>,
     sender_over: Signal,
+}
+
+/// Memory that a request was given.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Memory {
+    /// Bytes of data for which it is.
+    pub data_bytes: usize,
+    /// What the connection is charged for it.
+    pub bytes: usize,
 }
 
 /// Serves one connection until it ends. Blocks.
 pub(super) fn serve(service: Service, peer: Arc<Peer>) {
     driver::block_on(async move {
+        let outbox = Outbox::new(Account::new(service.options.memory.clone()));
         let connection = Rc::new(Connection {
             device: service.device,
             export: service.export,
@@ -101,9 +120,13 @@ pub(super) fn serve(service: Service, peer: Arc<Peer>) {
             to_send: Signal::default(),
             options: service.options,
             peer,
-            outbox: RefCell::default(),
+            outbox: RefCell::new(outbox),
             full: Cell::new(false),
             room: Signal::default(),
+            freed: Signal::default(),
+            memory_turns: Turns::default(),
+            sent: Signal::default(),
+            stretches: Turns::default(),
             closing: Cell::new(false),
             sender_over: Signal::default(),
         });
@@ -177,30 +200,18 @@ async fn transmission(connection: &Rc<Connection>, inbox: &mut Inbox, agreed: Ne
         };
         inbox.consume(REQUEST_BYTES);
         count(&connection.counters.requests, 1);
-        let charge = Charge { requests: 1, bytes: incoming.action.memory_bytes() };
-        connection.admit(charge).await;
-        let ticket = Ticket { cookie: incoming.cookie, charge, agreed };
-        let payload_bytes = incoming.payload_bytes as usize;
-        if !inbox.has(payload_bytes) {
-            connection.send();
-        }
-        let payload = match incoming.action {
-            Action::Write { .. } => match inbox.payload(payload_bytes).await {
-                Ok(payload) => Some(payload),
-                Err(error) => {
-                    connection.outbox().release(charge);
-                    return Err(error);
-                }
-            },
-            _ => {
-                if let Err(error) = inbox.skip(payload_bytes).await {
-                    connection.outbox().release(charge);
-                    return Err(error);
-                }
-                None
+        connection.admit().await;
+        let ticket = Ticket { cookie: incoming.cookie, charge: Charge { requests: 1, bytes: 0 }, agreed };
+        if let Action::Write { offset, len, fua } = incoming.action {
+            commands::write(connection, inbox, ticket, (offset, len), fua).await?;
+        } else {
+            let payload_bytes = incoming.payload_bytes as usize;
+            if !inbox.has(payload_bytes) {
+                connection.send();
             }
-        };
-        commands::start(connection, ticket, incoming.action, payload);
+            inbox.skip(payload_bytes).await.inspect_err(|_| connection.release(ticket.charge))?;
+            commands::start(connection, ticket, incoming.action);
+        }
         if connection.outbox().queued_bytes() >= SEND_BATCH_BYTES {
             connection.send();
         }
@@ -215,39 +226,97 @@ impl Connection {
     }
 
     /// Sends what is ready, as far as the socket takes it; the sender task does the rest.
-    fn send(&self) {
+    pub fn send(&self) {
         if self.full.get() {
             return;
         }
+        let state = |outbox: &Outbox| (outbox.held(), outbox.queued_bytes(), outbox.failed());
         let mut outbox = self.outbox();
-        let before = (outbox.held(), outbox.queued_bytes());
+        let before = state(&outbox);
         let sent = outbox.send(self.peer.socket.as_fd());
-        let after = (outbox.held(), outbox.queued_bytes());
+        let after = state(&outbox);
         drop(outbox);
         if sent == Sent::Full {
             self.full.set(true);
             self.to_send.notify();
         }
-        // Only where something has changed: the main task calls this in the very loops that wait for room.
+        // Only where something has changed: tasks call this in the very loops that wait for it.
         if after != before {
-            self.room.notify();
+            self.progress();
         }
     }
 
-    /// Waits until a request fits the limits, and charges it.
-    async fn admit(&self, charge: Charge) {
+    /// Tells waiting tasks that less is held or queued, or that the peer is gone.
+    fn progress(&self) {
+        self.room.notify();
+        self.freed.notify();
+        self.sent.notify();
+    }
+
+    /// Gives back what a request held.
+    pub fn release(&self, charge: Charge) {
+        self.outbox().release(charge);
+        self.progress();
+    }
+
+    /// Ends the connection in the middle of a reply.
+    pub fn abandon(&self) {
+        self.outbox().fail();
+        self.peer.cut();
+        self.progress();
+    }
+
+    /// Waits until one more request fits the limits, and charges it.
+    async fn admit(&self) {
         loop {
             {
                 let mut outbox = self.outbox();
-                let held = outbox.held();
-                let fits = held.requests < self.options.requests_in_flight_max.max(1)
-                    && (held.bytes == 0 || held.bytes + charge.bytes <= self.options.connection_bytes_max);
-                if fits {
-                    return outbox.charge(charge);
+                if outbox.held().requests < self.options.requests_in_flight_max.max(1) {
+                    return outbox.begin_request();
                 }
             }
             self.send();
             self.room.wait().await;
+        }
+    }
+
+    /// Takes the memory for `data_bytes`, where it is there and no task waits: the charge.
+    pub fn memory_now(&self, data_bytes: usize) -> Option<usize> {
+        let bytes = IoBuf::allocated(data_bytes);
+        (!self.memory_turns.is_taken() && self.outbox().account().take(bytes)).then_some(bytes)
+    }
+
+    /// Waits for the memory for `data_bytes`, or for as many as the connection could ever hold.
+    ///
+    /// Returns nothing where the peer is gone.
+    pub async fn memory(&self, data_bytes: usize) -> Option<Memory> {
+        let _turn = self.memory_turns.take().await;
+        loop {
+            {
+                let mut outbox = self.outbox();
+                if outbox.failed() {
+                    return None;
+                }
+                if let Some(data_bytes) = outbox.account().take_for(data_bytes) {
+                    return Some(Memory { data_bytes, bytes: IoBuf::allocated(data_bytes) });
+                }
+            }
+            self.send();
+            self.freed.wait().await;
+        }
+    }
+
+    /// Waits until all that is queued has left. False where the peer is gone.
+    pub async fn all_sent(&self) -> bool {
+        loop {
+            self.send();
+            {
+                let outbox = self.outbox();
+                if outbox.failed() || outbox.queued_bytes() == 0 {
+                    return !outbox.failed();
+                }
+            }
+            self.sent.wait().await;
         }
     }
 
@@ -303,10 +372,10 @@ async fn sender(connection: Rc<Connection>) {
                 connection.outbox().fail();
             }
             connection.send();
-            connection.room.notify();
+            connection.progress();
         }
         // Replies to a peer that is gone are dropped as they are queued, and make room, too.
-        connection.room.notify();
+        connection.progress();
     }
     connection.sender_over.notify();
 }

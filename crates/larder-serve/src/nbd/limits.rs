@@ -4,8 +4,13 @@
 //!
 //! What it does not do: enforce; each limit names where that happens.
 
+use super::memory::RequestMemory;
+use larder_device::nbd::socket::Keepalive;
 use std::{
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -25,8 +30,13 @@ pub(super) const EXTENTS_MAX: usize = 1024;
 pub(super) const ERROR_MESSAGE_BYTES_MAX: usize = 200;
 /// Reads of at least this many bytes ask the device for holes, so that zeroes need not travel.
 pub(super) const SPARSE_READ_BYTES_MIN: u32 = 64 << 10;
+/// Longest read or write of the device for a request. A longer request is served in pieces, each when there is memory for it.
+pub(super) const PIECE_BYTES_MAX: u32 = 1 << 20;
 /// Replies are sent, at the latest, when this many bytes of them are ready.
 pub(super) const SEND_BATCH_BYTES: usize = 64 << 10;
+
+/// Connections at once, by default.
+const CONNECTIONS_MAX: usize = 256;
 
 /// Limits of one server. All have sensible defaults.
 #[derive(Clone, Debug)]
@@ -35,9 +45,9 @@ pub struct ServerOptions {
     pub description: String,
     /// Longest read or write in bytes; the device's own limit applies where it is smaller.
     pub request_bytes_max: u32,
-    /// Read and write payloads in memory for one connection, in bytes. When it is reached the socket is not read until
-    /// replies have left. One request is always let in.
-    pub connection_bytes_max: usize,
+    /// The memory of read and write payloads, and of replies. Servers that share it stay within it together; it must have been
+    /// made for the connections of all of them. A request for which it has none waits.
+    pub memory: Arc<RequestMemory>,
     /// Requests of one connection in flight.
     pub requests_in_flight_max: usize,
     /// Connections at once; further ones are closed as they arrive.
@@ -48,6 +58,8 @@ pub struct ServerOptions {
     /// client asks at such a pace. It doubles the rate of a client that has one request in flight, for some processor
     /// time. Zero: never.
     pub spin_max: Duration,
+    /// When a silent TCP client's host is asked whether it is there.
+    pub keepalive: Keepalive,
     /// How long [`NbdServer::shutdown`](super::NbdServer::shutdown) waits for requests in flight.
     pub shutdown_timeout: Duration,
 }
@@ -57,11 +69,12 @@ impl Default for ServerOptions {
         ServerOptions {
             description: "Larder".into(),
             request_bytes_max: 32 << 20,
-            connection_bytes_max: 64 << 20,
+            memory: Arc::new(RequestMemory::new(RequestMemory::BYTES_DEFAULT, CONNECTIONS_MAX)),
             requests_in_flight_max: 256,
-            connections_max: 256,
+            connections_max: CONNECTIONS_MAX,
             handshake_timeout: Duration::from_secs(10),
             spin_max: Duration::from_micros(50),
+            keepalive: Keepalive::default(),
             shutdown_timeout: Duration::from_secs(10),
         }
     }

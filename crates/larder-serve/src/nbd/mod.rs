@@ -2,7 +2,7 @@
 //!
 //! Role: listens, and gives each connection a thread with a driver of its own. Fixed newstyle handshake, simple and
 //! structured replies, `base:allocation`; see the files: `handshake`, `request` (pure parsing), `connection`,
-//! `commands`, `reply`, `outbox`.
+//! `commands`, `reads`, `parts`, `reply`, `outbox`, `memory`.
 //!
 //! Invariants: a client that is malformed, slow or hostile costs its own connection only; memory is bounded by
 //! [`ServerOptions`]. After [`NbdServer::shutdown`] no thread uses the device, unless a request was still in the
@@ -19,18 +19,22 @@ pub mod fuzz;
 mod handshake;
 mod inbox;
 mod limits;
+mod memory;
 mod outbox;
+mod parts;
+mod reads;
 mod reply;
 mod request;
 mod signal;
 
 pub use address::{ServeAddress, ServeError, ServeErrorKind};
 pub use limits::{ServerOptions, ServerStats};
+pub use memory::RequestMemory;
 
 use address::Listener;
 use connection::{Peer, Service};
 use export::Export;
-use larder_device::{BlockDevice, nbd::proto::STRING_BYTES_MAX};
+use larder_device::{BlockDevice, buf, nbd::proto::STRING_BYTES_MAX};
 use limits::{Counters, count};
 use parking_lot::{Condvar, Mutex};
 use std::{
@@ -49,6 +53,8 @@ use std::{
 const ACCEPT_WAIT_MAX: Duration = Duration::from_millis(500);
 /// How long the accept thread pauses when the system has no descriptor or memory for a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// How often buffers that no request has wanted since the last time go back to the system.
+const GIVE_BACK_EVERY: Duration = Duration::from_secs(2);
 /// How long [`NbdServer::shutdown`] waits for threads whose connections were cut.
 const CUT_WAIT: Duration = Duration::from_secs(1);
 
@@ -303,15 +309,20 @@ impl Drop for Ending {
 
 fn accept_loop(shared: &Arc<Shared>, listener: Listener) {
     static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+    let mut given_back = Instant::now();
     while !shared.stopping.load(Ordering::Acquire) {
         let wait = shared.cut_slow();
         shared.reap();
+        if given_back.elapsed() >= GIVE_BACK_EVERY {
+            given_back = Instant::now();
+            buf::give_back();
+        }
         wait_for(&listener, &shared.wake, wait);
         loop {
             if shared.stopping.load(Ordering::Acquire) {
                 break;
             }
-            match listener.accept() {
+            match listener.accept(shared.service.options.keepalive) {
                 Ok(socket) => shared.begin(NEXT_ID.fetch_add(1, Ordering::Relaxed), socket),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}

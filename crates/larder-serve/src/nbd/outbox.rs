@@ -1,14 +1,16 @@
 //! Replies on their way out, and the account of what a connection holds.
 //!
 //! Role: replies are queued as *segments* (a short head and an optional body) and sent, several at a time, straight from the
-//! buffers that hold them. Whoever has queued replies calls [`Outbox::send`]; where the socket takes no more, the
-//! connection's sender task goes on as soon as it does.
+//! buffers that hold them. A task that has queued replies calls [`Outbox::send`]; where the socket takes no more, the
+//! connection's sender task goes on as soon as it does. A reply that must be one stretch of bytes, and is not in memory at once,
+//! holds the others up while it leaves.
 //!
 //! Invariants: single-threaded. Segments leave whole and in order; the segments of one [`Outbox::push`] stay together
 //! with those pushed right after it. Once the socket has failed, segments are dropped, and the account still falls to zero.
 //!
 //! What it does not do: wait; the connection does.
 
+use super::memory::Account;
 use larder_device::{IoBuf, nbd::socket};
 use std::{
     collections::VecDeque,
@@ -88,41 +90,80 @@ pub enum Sent {
 }
 
 /// The queue of replies of one connection.
-#[derive(Default)]
 pub struct Outbox {
     queue: VecDeque<Segment>,
     queued_bytes: usize,
     /// Bytes of the first segment that have left.
     front_sent: usize,
-    held: Charge,
+    /// What was pushed while a stretch leaves.
+    held_up: Option<Vec<Segment>>,
+    requests: usize,
+    account: Account,
     failed: bool,
 }
 
 impl Outbox {
+    /// Makes an empty queue.
+    pub fn new(account: Account) -> Outbox {
+        Outbox {
+            queue: VecDeque::new(),
+            queued_bytes: 0,
+            front_sent: 0,
+            held_up: None,
+            requests: 0,
+            account,
+            failed: false,
+        }
+    }
+
     /// What requests in flight and replies not yet sent hold.
     pub fn held(&self) -> Charge {
-        self.held
+        Charge { requests: self.requests, bytes: self.account.held() }
     }
 
     /// Charges a request that begins.
-    pub fn charge(&mut self, charge: Charge) {
-        self.held.requests += charge.requests;
-        self.held.bytes += charge.bytes;
+    pub fn begin_request(&mut self) {
+        self.requests += 1;
+    }
+
+    /// Returns the account of memory.
+    pub fn account(&mut self) -> &mut Account {
+        &mut self.account
     }
 
     /// Gives back what a request held.
     pub fn release(&mut self, charge: Charge) {
-        self.held.requests -= charge.requests;
-        self.held.bytes -= charge.bytes;
+        self.requests -= charge.requests;
+        self.account.give_back(charge.bytes);
     }
 
     /// Queues a segment.
     pub fn push(&mut self, segment: Segment) {
+        match &mut self.held_up {
+            Some(held_up) if !self.failed => held_up.push(segment),
+            _ => self.push_stretch(segment),
+        }
+    }
+
+    /// Holds up what is pushed from now on.
+    pub fn begin_stretch(&mut self) {
+        self.held_up = Some(Vec::new());
+    }
+
+    /// Queues a segment of the stretch.
+    pub fn push_stretch(&mut self, segment: Segment) {
         if self.failed {
             return self.release(segment.releases);
         }
         self.queued_bytes += segment.len();
         self.queue.push_back(segment);
+    }
+
+    /// Ends the stretch: what was held up follows it.
+    pub fn end_stretch(&mut self) {
+        for segment in self.held_up.take().into_iter().flatten() {
+            self.push_stretch(segment);
+        }
     }
 
     /// Bytes that wait to be sent.
@@ -140,7 +181,9 @@ impl Outbox {
         self.failed = true;
         self.front_sent = 0;
         self.queued_bytes = 0;
-        while let Some(segment) = self.queue.pop_front() {
+        let held_up = self.held_up.take().into_iter().flatten();
+        let segments: Vec<Segment> = self.queue.drain(..).chain(held_up).collect();
+        for segment in segments {
             self.release(segment.releases);
         }
     }

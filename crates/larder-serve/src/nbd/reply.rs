@@ -1,7 +1,8 @@
 //! Replies, encoded into segments of the outbox.
 //!
 //! Invariants: every reply ends with exactly one segment that gives the request's charge back. Reads and block status
-//! are answered in chunks where structured replies were agreed on, and so is every error; all else is a simple reply.
+//! are answered in chunks where structured replies were agreed on, and so is every error; all else is a simple reply. A read that
+//! is answered in several chunks may have an error as its last one; then the whole read has failed.
 //!
 //! What it does not do: send.
 
@@ -26,7 +27,15 @@ pub struct Ticket {
     pub agreed: Negotiated,
 }
 
-/// A piece of a sparse read, in order. Offsets and lengths are in bytes.
+/// The content of a part of a read.
+pub enum Content {
+    /// Data from an offset on.
+    Data(u64, IoBuf),
+    /// Data and zeroes, in order, at least one of them.
+    Sparse(Vec<Piece>),
+}
+
+/// A piece of a sparse read. Offsets and lengths are in bytes.
 pub enum Piece {
     /// Data at an offset.
     Data(u64, IoBuf),
@@ -39,6 +48,11 @@ fn wire_len(len: usize) -> u32 {
 }
 
 impl Ticket {
+    /// Returns the ticket of a request that holds `bytes` of memory.
+    pub fn holding(self, bytes: usize) -> Ticket {
+        Ticket { charge: Charge { bytes, ..self.charge }, ..self }
+    }
+
     fn last(&self, out: &mut Outbox, mut segment: Segment) {
         segment.releases = self.charge;
         out.push(segment);
@@ -67,34 +81,61 @@ impl Ticket {
         self.last(out, Segment::new(&[&head, &error.to_be_bytes(), &message_len], Body::Bytes(message.to_vec())));
     }
 
+    /// Begins a read's data that is one stretch of `len` bytes.
+    ///
+    /// With structured replies a further chunk ends the reply, for a piece may still fail.
+    pub fn stretch_head(&self, offset: u64, len: u32) -> Segment {
+        if self.agreed.structured {
+            let head = self.chunk(false, chunk::OFFSET_DATA, 8 + len as usize);
+            Segment::new(&[&head, &offset.to_be_bytes()], Body::None)
+        } else {
+            Segment::new(&[&SimpleReply { error: 0, cookie: self.cookie }.encode()], Body::None)
+        }
+    }
+
+    /// Ends a reply whose chunks did not say that they are the last.
+    pub fn no_more(&self, out: &mut Outbox) {
+        self.last(out, Segment::new(&[&self.chunk(true, chunk::NONE, 0)], Body::None));
+    }
+
     /// A read's data, in one piece.
     pub fn data(&self, out: &mut Outbox, offset: u64, data: IoBuf) {
         let segment = if self.agreed.structured {
-            let head = self.chunk(true, chunk::OFFSET_DATA, 8 + data.len());
-            Segment::new(&[&head, &offset.to_be_bytes()], Body::Buf(data))
+            self.data_chunk(true, offset, data)
         } else {
             Segment::new(&[&SimpleReply { error: 0, cookie: self.cookie }.encode()], Body::Buf(data))
         };
         self.last(out, segment);
     }
 
-    /// A read's data and zeroes, in pieces. Structured replies only.
-    pub fn pieces(&self, out: &mut Outbox, pieces: Vec<Piece>) {
-        let count = pieces.len();
-        for (i, piece) in pieces.into_iter().enumerate() {
-            let done = i + 1 == count;
-            let segment = match piece {
-                Piece::Data(offset, data) => {
-                    let head = self.chunk(done, chunk::OFFSET_DATA, 8 + data.len());
-                    Segment::new(&[&head, &offset.to_be_bytes()], Body::Buf(data))
-                }
-                Piece::Zeroes(offset, len) => {
-                    let head = self.chunk(done, chunk::OFFSET_HOLE, 12);
-                    Segment::new(&[&head, &offset.to_be_bytes(), &len.to_be_bytes()], Body::None)
-                }
-            };
-            if done { self.last(out, segment) } else { out.push(segment) }
+    fn data_chunk(&self, done: bool, offset: u64, data: IoBuf) -> Segment {
+        let head = self.chunk(done, chunk::OFFSET_DATA, 8 + data.len());
+        Segment::new(&[&head, &offset.to_be_bytes()], Body::Buf(data))
+    }
+
+    fn piece(&self, done: bool, piece: Piece) -> Segment {
+        match piece {
+            Piece::Data(offset, data) => self.data_chunk(done, offset, data),
+            Piece::Zeroes(offset, len) => {
+                let head = self.chunk(done, chunk::OFFSET_HOLE, 12);
+                Segment::new(&[&head, &offset.to_be_bytes(), &len.to_be_bytes()], Body::None)
+            }
         }
+    }
+
+    /// Sends a part of a read in chunks: `done` where it is the last one. Structured replies only.
+    ///
+    /// `releases` is given back when the part has left.
+    pub fn content(&self, out: &mut Outbox, done: bool, content: Content, releases: Charge) {
+        let mut pieces = match content {
+            Content::Data(offset, data) => vec![Piece::Data(offset, data)],
+            Content::Sparse(pieces) => pieces,
+        };
+        let Some(last) = pieces.pop() else { return out.release(releases) };
+        pieces.into_iter().for_each(|piece| out.push(self.piece(false, piece)));
+        let mut segment = self.piece(done, last);
+        segment.releases = releases;
+        out.push(segment);
     }
 
     /// The answer to block status: tidied extents.

@@ -77,17 +77,6 @@ pub enum Action {
     },
 }
 
-impl Action {
-    /// Bytes of memory that the request holds until its reply has left.
-    pub fn memory_bytes(&self) -> usize {
-        match *self {
-            Action::Read { len, .. } | Action::Write { len, .. } => len as usize,
-            Action::BlockStatus { .. } => super::limits::EXTENTS_MAX * 8,
-            _ => 0,
-        }
-    }
-}
-
 /// Looks at the front of `input`.
 pub fn parse(input: &[u8], export: &Export, agreed: Negotiated) -> Parsed {
     let Some((header, _)) = input.split_first_chunk::<REQUEST_BYTES>() else { return Parsed::More };

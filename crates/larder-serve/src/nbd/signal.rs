@@ -1,12 +1,15 @@
-//! A signal between two tasks of one thread.
+//! A signal between two tasks of one thread, and turns among several.
 //!
-//! Invariants: one waiter at a time; a signal that comes before the wait is kept, many before it are one.
+//! Invariants: a signal has one waiter at a time; one that comes before the wait is kept, many before it are one. A turn
+//! is one task's at a time, and a task that waits for one waits to the end.
 //!
 //! What it does not do: cross threads.
 
 use std::{
     cell::{Cell, RefCell},
+    collections::VecDeque,
     future::poll_fn,
+    rc::Rc,
     task::{Poll, Waker},
 };
 
@@ -37,5 +40,42 @@ impl Signal {
             Poll::Pending
         })
         .await;
+    }
+}
+
+/// Turns of the tasks of one thread, in the order in which they asked.
+#[derive(Default)]
+pub struct Turns {
+    is_taken: Cell<bool>,
+    waiting: RefCell<VecDeque<Rc<Signal>>>,
+}
+
+/// A turn; dropping it passes it on.
+pub struct Turn<'a>(&'a Turns);
+
+impl Turns {
+    /// Waits for a turn.
+    pub async fn take(&self) -> Turn<'_> {
+        if self.is_taken.replace(true) {
+            let mine = Rc::new(Signal::default());
+            self.waiting.borrow_mut().push_back(mine.clone());
+            mine.wait().await;
+        }
+        Turn(self)
+    }
+
+    /// Returns whether a task has the turn.
+    pub fn is_taken(&self) -> bool {
+        self.is_taken.get()
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let next = self.0.waiting.borrow_mut().pop_front();
+        match next {
+            Some(next) => next.notify(),
+            None => self.0.is_taken.set(false),
+        }
     }
 }

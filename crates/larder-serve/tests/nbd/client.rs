@@ -10,7 +10,7 @@ use larder_device::{
     rng::Rng,
     uri::{OpenMode, open_device},
 };
-use larder_serve::nbd::ServerOptions;
+use larder_serve::nbd::{RequestMemory, ServerOptions};
 use std::sync::Arc;
 
 const SECTOR: usize = 512;
@@ -75,7 +75,8 @@ fn two_connections_agree_with_a_model() {
 fn a_late_device_agrees_with_a_model_too() {
     for seed in 0..6 {
         let late = Late::new(Arc::new(RamDevice::new("ram", 4 * MIB, 512)), seed);
-        let served = serve(late, ServerOptions { connection_bytes_max: 128 << 10, ..Default::default() });
+        let options = ServerOptions { memory: Arc::new(RequestMemory::new(256 << 10, 2)), ..Default::default() };
+        let served = serve(late, options);
         model_run(&[served.connect(), served.connect()], 4 << 20, seed, 40);
     }
 }

@@ -8,7 +8,7 @@ use larder_device::{
     nbd::proto::{chunk, command, command_flag as flag, errno},
     ram::RamDevice,
 };
-use larder_serve::nbd::ServerOptions;
+use larder_serve::nbd::{RequestMemory, ServerOptions};
 use std::sync::Arc;
 
 #[test]
@@ -174,7 +174,9 @@ fn replies_go_out_as_requests_complete() {
 #[test]
 fn what_a_connection_holds_is_bounded() {
     let late = Late::new(Arc::new(RamDevice::new("ram", 64 * MIB, 512)), 2);
-    let options = ServerOptions { connection_bytes_max: 1 << 20, requests_in_flight_max: 16, ..Default::default() };
+    // A half of the common half, and a quarter of its own: 1 MiB.
+    let memory = Arc::new(RequestMemory::new(2 << 20, 2));
+    let options = ServerOptions { memory, requests_in_flight_max: 16, ..Default::default() };
     let served = serve(late.clone(), options);
     late.hold(true);
     let mut raw = served.raw();
@@ -198,7 +200,7 @@ fn what_a_connection_holds_is_bounded() {
         raw.take(256 << 10);
         small.reply();
     }
-    // A request longer than the limit by itself is let in alone.
+    // A request longer than the limit by itself is served in pieces.
     raw.request(command::READ, 0, 1, 0, 8 << 20, &[]);
     assert_eq!(raw.reply().error, 0);
     raw.take(8 << 20);

@@ -16,13 +16,12 @@ use crate::{
     ending::Ending,
     error::{Failure, Outcome},
     output,
-    serve::{Alone, bind},
+    serve::{Alone, bind, server_options},
     size::count,
     unanswered::Unanswered,
     volume::{open_origin_device, shown, start_runtime},
 };
 use larder_device::Runtime;
-use larder_serve::nbd::ServerOptions;
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use super::{log::TraceLog, out::OutFile, recorder::Recorder};
@@ -48,7 +47,7 @@ pub fn run(args: &RecordArgs) -> Outcome {
     let device = Arc::new(Unanswered::new(origin.device));
     let account = Account::of(None, (&origin.canonical_uri, device.clone()));
     let recorder = Recorder::new(device.clone(), runtime.clone() as Arc<dyn Runtime>, log.clone(), args.chunk);
-    let servers = bind(&args.nbd, ServerOptions::default(), &args.export, Arc::new(recorder))?;
+    let servers = bind(&args.nbd, server_options(args.nbd.len()), &args.export, Arc::new(recorder))?;
     output::note(&format!("recording {} in {}", shown(&origin.canonical_uri), path.display()));
     let alone = Alone { servers: &servers, name: &args.export, ending: &ending, account: &account };
     let served = alone.serve("then the trace is ended", None);

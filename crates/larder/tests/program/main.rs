@@ -18,6 +18,7 @@ mod reduction;
 mod refusals;
 mod reloads;
 mod repair;
+mod request_memory;
 mod signals;
 mod sim;
 mod sim_drives;

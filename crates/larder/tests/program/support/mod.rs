@@ -484,6 +484,10 @@ impl Server {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 
+    pub fn pid(&self) -> u32 {
+        self.child.0.as_ref().expect("it runs").id()
+    }
+
     pub fn alive(&mut self) -> bool {
         self.child.0.as_mut().is_some_and(|child| child.try_wait().expect("a child of ours").is_none())
     }

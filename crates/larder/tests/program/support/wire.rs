@@ -48,6 +48,15 @@ pub struct Wire {
 
 impl Wire {
     pub fn connect(socket: &Path) -> Self {
+        Self::connect_as(socket, true)
+    }
+
+    /// Without structured replies.
+    pub fn connect_simple(socket: &Path) -> Self {
+        Self::connect_as(socket, false)
+    }
+
+    fn connect_as(socket: &Path, structured: bool) -> Self {
         let stream = UnixStream::connect(socket).expect("the server listens");
         stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a time limit");
         let mut wire = Self { stream, cookie: 0, export_bytes: 0, structured: false };
@@ -57,8 +66,10 @@ impl Wire {
         assert_eq!(flags & 3, 3, "fixed newstyle and no zeroes");
         wire.send(&3_u32.to_be_bytes());
 
-        wire.option(OPTION_STRUCTURED_REPLY, &[]);
-        wire.structured = wire.option_reply().0 == REPLY_ACK;
+        if structured {
+            wire.option(OPTION_STRUCTURED_REPLY, &[]);
+            wire.structured = wire.option_reply().0 == REPLY_ACK;
+        }
         // The default export, no information asked for.
         wire.option(OPTION_GO, &[0; 6]);
         loop {

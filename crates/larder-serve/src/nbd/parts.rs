@@ -1,0 +1,114 @@
+//! A request that is done in parts, each with memory of its own, and answered once.
+//!
+//! Invariants: the reply ends when the last part is over, and not before. A part gives its memory
+//! back when it is over, or when its data has left. The first error is the request's. A part that
+//! is dropped without an end is an error.
+//!
+//! What it does not do: cut a request into parts; call the device.
+
+use super::{
+    commands::fail,
+    connection::Connection,
+    limits::count,
+    outbox::Charge,
+    reply::{Content, Ticket},
+};
+use larder_device::{IoError, IoErrorKind, IoOp, IoResult};
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+};
+
+/// The request.
+pub(super) struct Parts {
+    connection: Rc<Connection>,
+    ticket: Ticket,
+    op: IoOp,
+    len: u32,
+    /// Parts that are not over.
+    open: Cell<usize>,
+    error: RefCell<Option<IoError>>,
+}
+
+/// One part.
+pub(super) struct Part {
+    parts: Rc<Parts>,
+    bytes: usize,
+    is_over: bool,
+}
+
+impl Parts {
+    /// Begins a read or write of `len` bytes, with its last part: others come before that is over.
+    pub fn new(connection: &Rc<Connection>, ticket: Ticket, op: IoOp, len: u32) -> (Rc<Parts>, Part) {
+        let connection = connection.clone();
+        let parts = Rc::new(Parts { connection, ticket, op, len, open: Cell::new(0), error: RefCell::default() });
+        let last = parts.part(0);
+        (parts, last)
+    }
+
+    /// Adds a part, which holds `bytes` of memory.
+    pub fn part(self: &Rc<Self>, bytes: usize) -> Part {
+        self.open.set(self.open.get() + 1);
+        Part { parts: self.clone(), bytes, is_over: false }
+    }
+
+    /// Returns whether a part has failed: no other needs to begin.
+    pub fn has_failed(&self) -> bool {
+        self.error.borrow().is_some()
+    }
+
+    fn end(&self, bytes: usize, outcome: IoResult<Option<Content>>) {
+        self.open.set(self.open.get() - 1);
+        let is_last = self.open.get() == 0;
+        let releases = Charge { requests: 0, bytes };
+        match outcome {
+            Ok(Some(content)) if !self.has_failed() => {
+                let releases = if is_last { self.whole(bytes) } else { releases };
+                self.ticket.content(&mut self.connection.outbox(), is_last, content, releases);
+                if is_last {
+                    count(&self.connection.counters.read_bytes, u64::from(self.len));
+                }
+                return;
+            }
+            Ok(_) => {}
+            Err(error) => {
+                self.error.borrow_mut().get_or_insert(error);
+            }
+        }
+        self.connection.release(releases);
+        if is_last {
+            match self.error.take() {
+                None => self.ticket.done(&mut self.connection.outbox()),
+                Some(error) => fail(&self.connection, self.ticket, self.op == IoOp::Write, &error),
+            }
+        }
+    }
+
+    /// Returns the charge that the last part's data gives back.
+    fn whole(&self, bytes: usize) -> Charge {
+        Charge { requests: self.ticket.charge.requests, bytes: self.ticket.charge.bytes + bytes }
+    }
+}
+
+impl Part {
+    /// Makes this part hold `bytes` of memory.
+    pub fn holding(mut self, bytes: usize) -> Part {
+        self.bytes = bytes;
+        self
+    }
+
+    /// Ends the part; a part of a read has content.
+    pub fn end(mut self, outcome: IoResult<Option<Content>>) {
+        self.is_over = true;
+        self.parts.end(self.bytes, outcome);
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        if !self.is_over {
+            let gone = IoError::new(IoErrorKind::Gone, self.parts.op, 0, u64::from(self.parts.len));
+            self.parts.end(self.bytes, Err(gone));
+        }
+    }
+}
