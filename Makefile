@@ -2,7 +2,7 @@
 # Nothing here is needed to build: `cargo build --release` alone makes the `larder` binary.
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test check fmt clippy fuzz fuzz-long deny crash crash-siblings lost-ends power breakages new-design reproduction soak soak-agree tsan bench packages
+.PHONY: help build demo test check fmt clippy fuzz fuzz-long deny crash crash-siblings lost-ends power paused breakages new-design reproduction soak soak-agree tsan bench packages
 
 # How many seeds the long simulation takes; for a night: `make soak SEEDS=2000000`.
 SEEDS ?= 20000
@@ -22,6 +22,8 @@ SLOT_SUITES := contract degraded durability eviction fault_sweep faults modes or
 FUZZ_SEED ?= 20260
 # `make test` runs the fuzz targets on seeded bytes; this is how many times as many `make fuzz` takes.
 FUZZ_FACTOR ?= 2
+# How long clients pause in `make paused`.
+PAUSE_SECONDS ?= 600
 # Seconds for each target of `make fuzz-long`.
 FUZZ_SECONDS ?= 300
 
@@ -79,6 +81,9 @@ power: ## The real server over files that forget what was not flushed, in every 
 
 breakages: ## Break the contract on purpose, one way after the other, and see suites catch it (an hour)
 	LARDER_BREAKAGES=1 cargo test -p larder --test program -- breakages:: --nocapture
+
+paused: ## Clients that pause for PAUSE_SECONDS=600 with full windows lose nothing (ten minutes)
+	LARDER_PAUSE_SECONDS=$(PAUSE_SECONDS) cargo test --workspace --test nbd -- hosts:: --nocapture
 
 # It builds in CARGO_TARGET_DIR where that is set; else in a folder that goes with the copy.
 new-design: ## Add a design to a copy of what is committed, by its file and the tables of names alone, and run the suites over it

@@ -97,7 +97,7 @@ pub fn eventually(what: &str, done: impl Fn() -> bool) {
 }
 
 /// A client that speaks raw bytes. Reads time out, so that a test fails instead of hanging.
-pub struct Raw(pub UnixStream);
+pub struct Raw<S = UnixStream>(pub S);
 
 impl Raw {
     pub fn connect(socket: &Path) -> Raw {
@@ -106,7 +106,9 @@ impl Raw {
         stream.set_write_timeout(Some(Duration::from_secs(20))).expect("a timeout");
         Raw(stream)
     }
+}
 
+impl<S: Read + Write> Raw<S> {
     pub fn send(&mut self, bytes: &[u8]) {
         self.0.write_all(bytes).expect("sent");
     }

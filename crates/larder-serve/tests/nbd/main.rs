@@ -5,7 +5,9 @@
 mod bytes;
 mod client;
 mod common;
+mod hosts;
 mod lifecycle;
 mod options;
+mod recorded;
 mod requests;
 mod tools;
