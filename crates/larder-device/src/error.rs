@@ -20,6 +20,10 @@ pub enum IoErrorKind {
     Unaligned,
     /// No space is left for the write (a sparse file on a full file system).
     NoSpace,
+    /// No space is left for the write under the owner's quota.
+    Quota,
+    /// The process, or the system, has no file descriptor left.
+    TooManyFiles,
     /// The device may not be written.
     ReadOnly,
     /// The device cannot do this operation, and the caller asked not to emulate it.
@@ -45,6 +49,21 @@ pub enum IoOp {
     Extents,
 }
 
+impl IoOp {
+    /// Its name, for people.
+    pub fn name(self) -> &'static str {
+        match self {
+            IoOp::Open => "open",
+            IoOp::Read => "read",
+            IoOp::Write => "write",
+            IoOp::Flush => "flush",
+            IoOp::Discard => "discard",
+            IoOp::WriteZeroes => "write-zeroes",
+            IoOp::Extents => "extent query",
+        }
+    }
+}
+
 /// A failed device operation. Cheap to clone, so that every waiter of a shared operation gets it.
 #[derive(Clone, Debug)]
 pub struct IoError {
@@ -62,6 +81,13 @@ pub struct IoError {
     pub detail: Option<Arc<str>>,
 }
 
+impl IoErrorKind {
+    /// Whether the system is short of something that comes back by itself, or by an operator's hand: space, quota, descriptors.
+    pub fn is_shortage(self) -> bool {
+        matches!(self, IoErrorKind::NoSpace | IoErrorKind::Quota | IoErrorKind::TooManyFiles)
+    }
+}
+
 impl IoError {
     /// An error of `kind` for `op` at `offset..offset + len`.
     pub fn new(kind: IoErrorKind, op: IoOp, offset: u64, len: u64) -> Self {
@@ -77,7 +103,9 @@ impl IoError {
     /// From an operating system error number (positive).
     pub fn from_errno(errno: i32, op: IoOp, offset: u64, len: u64) -> Self {
         let kind = match errno {
-            libc::ENOSPC | libc::EDQUOT | libc::EFBIG => IoErrorKind::NoSpace,
+            libc::ENOSPC | libc::EFBIG => IoErrorKind::NoSpace,
+            libc::EDQUOT => IoErrorKind::Quota,
+            libc::EMFILE | libc::ENFILE => IoErrorKind::TooManyFiles,
             libc::ENODEV | libc::ENXIO | libc::ESHUTDOWN => IoErrorKind::Gone,
             libc::EROFS | libc::EPERM | libc::EACCES => IoErrorKind::ReadOnly,
             libc::EOPNOTSUPP | libc::ENOSYS | libc::ENOTTY => IoErrorKind::Unsupported,
@@ -97,21 +125,15 @@ impl IoError {
 
 impl fmt::Display for IoError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let op = match self.op {
-            IoOp::Open => "open",
-            IoOp::Read => "read",
-            IoOp::Write => "write",
-            IoOp::Flush => "flush",
-            IoOp::Discard => "discard",
-            IoOp::WriteZeroes => "write-zeroes",
-            IoOp::Extents => "extent query",
-        };
+        let op = self.op.name();
         let what = match self.kind {
             IoErrorKind::Io => "failed",
             IoErrorKind::Gone => "failed: the device is gone",
             IoErrorKind::OutOfRange => "reaches past the end of the device",
             IoErrorKind::Unaligned => "is not aligned to the device's sector",
             IoErrorKind::NoSpace => "failed: no space left",
+            IoErrorKind::Quota => "failed: no space left under the quota",
+            IoErrorKind::TooManyFiles => "failed: too many open files",
             IoErrorKind::ReadOnly => "failed: the device is read-only",
             IoErrorKind::Unsupported => "is not supported by the device",
             IoErrorKind::Corrupt => "found corrupt data",
@@ -132,3 +154,24 @@ impl fmt::Display for IoError {
 }
 
 impl std::error::Error for IoError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shortages_are_told_apart() {
+        for (errno, kind, words) in [
+            (libc::ENOSPC, IoErrorKind::NoSpace, "no space left"),
+            (libc::EFBIG, IoErrorKind::NoSpace, "no space left"),
+            (libc::EDQUOT, IoErrorKind::Quota, "quota"),
+            (libc::EMFILE, IoErrorKind::TooManyFiles, "too many open files"),
+            (libc::ENFILE, IoErrorKind::TooManyFiles, "too many open files"),
+        ] {
+            let error = IoError::from_errno(errno, IoOp::Write, 0, 512);
+            assert_eq!(error.kind, kind);
+            assert!(error.kind.is_shortage() && error.to_string().contains(words), "{error}");
+        }
+        assert!(!IoError::from_errno(libc::EIO, IoOp::Write, 0, 512).kind.is_shortage());
+    }
+}

@@ -23,6 +23,7 @@ pub mod sim;
 pub mod threads;
 pub mod throttled;
 pub mod uri;
+pub mod watched;
 
 pub use buf::{IoBuf, SharedBuf};
 pub use device::{BlockDevice, DeviceInfo, Extent, WriteFlags, ZeroFlags};

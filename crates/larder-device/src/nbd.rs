@@ -13,4 +13,4 @@ pub mod proto;
 pub mod socket;
 mod transfer;
 
-pub use client::NbdDevice;
+pub use client::{NbdDevice, OPEN_TIMEOUT};

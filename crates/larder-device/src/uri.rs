@@ -10,11 +10,12 @@
 use crate::{
     BlockDevice, IoError, IoErrorKind, IoOp, IoResult,
     file::{FileDevice, FileId, OpenOptions},
-    nbd::NbdDevice,
+    nbd::{NbdDevice, OPEN_TIMEOUT},
 };
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 /// How a device is to be opened.
@@ -27,6 +28,8 @@ pub struct OpenMode {
     pub exclusive: bool,
     /// Pass by the page cache where the device allows it. Files and block devices only.
     pub direct: bool,
+    /// How long a server may take to be connected to; [`OPEN_TIMEOUT`] where nothing is said. NBD only.
+    pub timeout: Option<Duration>,
 }
 
 /// An open device, and what tells it from others.
@@ -63,6 +66,13 @@ pub fn open_device(uri_or_path: &str, mode: OpenMode) -> IoResult<OpenedDevice> 
             open_file(&path, mode)
         }
         Some("nbd" | "nbd+unix") => open_nbd(uri_or_path, mode),
+        Some("nbds" | "nbds+unix") => {
+            let detail = format!(
+                "{uri_or_path} is an export over TLS, which Larder does not speak: serve it without TLS, on a Unix socket or \
+                 through a tunnel (stunnel, ssh), and write nbd:// or nbd+unix://"
+            );
+            Err(IoError::new(IoErrorKind::Unsupported, IoOp::Open, 0, 0).with_detail(detail))
+        }
         Some(_) => Err(unknown(uri_or_path)),
     }
 }
@@ -108,7 +118,7 @@ fn open_file(path: &Path, mode: OpenMode) -> IoResult<OpenedDevice> {
 }
 
 fn open_nbd(uri: &str, mode: OpenMode) -> IoResult<OpenedDevice> {
-    let device = NbdDevice::connect_with(uri, mode.read_only)?;
+    let device = NbdDevice::connect_with(uri, mode.read_only, mode.timeout.unwrap_or(OPEN_TIMEOUT))?;
     if device.info().read_only && !mode.read_only {
         return Err(IoError::new(IoErrorKind::ReadOnly, IoOp::Open, 0, 0).with_detail(format!("{uri} is read-only")));
     }

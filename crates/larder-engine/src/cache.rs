@@ -11,7 +11,7 @@
 
 use crate::{
     codec::Codec,
-    conditions::{Opening, OriginHealth},
+    conditions::Opening,
     config::Tuning,
     degraded::behind_fence,
     designs,
@@ -19,6 +19,7 @@ use crate::{
     log_room::Reservations,
     pins::Pins,
     recover::{RecoveryReport, index_limits, new_design, recover_by},
+    refused::Refusals,
     retune::{Live, Pace},
     shared::{Geometry, Shared, Signals},
     state::State,
@@ -27,6 +28,7 @@ use crate::{
     stripes::Stripes,
     superblock::SuperblockKeeper,
     sync::Turns,
+    tell::Telling,
     tickets::{ManyTickets, Tickets},
     unflushed::{Asker, Audience},
     walk::Reader,
@@ -34,9 +36,10 @@ use crate::{
 use larder_core::{Lba, Lookup, SlotId, types::SECTOR_BYTES};
 use larder_device::{
     BlockDevice, DeviceInfo, Extent, IoBuf, IoError, IoErrorKind, IoFuture, IoOp, Runtime, SharedBuf, WriteFlags,
-    ZeroFlags, driver::block_on, runtime::compute,
+    ZeroFlags, driver::block_on, runtime::compute, watched::Watched,
 };
 use larder_format::{DirectoryPath, Superblock, WriteMode};
+use parking_lot::Mutex;
 use std::{
     sync::{
         Arc,
@@ -70,6 +73,10 @@ impl Cache {
         runtime: Arc<dyn Runtime>,
         tuning: Tuning,
     ) -> Result<Cache, EngineError> {
+        let watched = Watched::new(origin, runtime.clone());
+        let origin_watch = watched.watch();
+        let origin: Arc<dyn BlockDevice> = Arc::new(watched);
+        let telling = Telling::begin(&tuning.listener, &origin_watch, tuning.origin_timeout, &runtime);
         let reader = Reader { flash: &*flash, workers: Some(&*runtime), progress: tuning.progress.as_deref() };
         let found = recover_by(reader, Some(&*origin), &tuning).await?;
         found.superblock.check_writable()?;
@@ -122,7 +129,11 @@ impl Cache {
             checkpoint_turn: Arc::new(Tickets::default()),
             counters: Counters::new(&stripes),
             stripes,
-            origin_health: OriginHealth::default(),
+            origin_watch,
+            refusals: Refusals::default(),
+            flash_read_failed_at: Mutex::new(None),
+            telling,
+            evict_left_behind: AtomicBool::new(false),
             opening,
             signals: Signals::default(),
             reservations: Reservations::default(),
@@ -136,6 +147,9 @@ impl Cache {
             abandoned: AtomicBool::new(false),
         });
         let cache = Cache { shared: shared.clone(), info, recovery: found.report };
+        if let Some(telling) = &shared.telling {
+            telling.of_cache(&shared);
+        }
         // To its end, also where whoever opens gives up: then nobody has the cache, and it is dropped.
         shared
             .to_its_end(async move {

@@ -15,6 +15,7 @@
 use crate::{
     damaged::DamagedRecords,
     error::EngineError,
+    refused::{Patience, Refused},
     segment::weu_class,
     shared::{Geometry, Shared},
     state::{State, to_format},
@@ -264,6 +265,7 @@ impl Shared {
     /// The checkpointer's task: runs until the cache closes.
     pub(crate) async fn checkpointer(self: Arc<Self>) {
         let mut tries = 0;
+        let mut refused: Option<(Patience, Refused<'_>)> = None;
         loop {
             let wanted = self.signals.checkpoint_wanted.listen();
             if self.is_closing() {
@@ -288,16 +290,32 @@ impl Shared {
             }
             self.state.lock().log.checkpoint_tries += 1;
             match self.checkpoint(false).await {
-                Ok(()) => tries = 0,
+                Ok(()) => (tries, refused) = (0, None),
                 Err(error) => {
                     self.counters.checkpoint_errors.fetch_add(1, Relaxed);
                     tries += 1;
-                    self.note_failed_checkpoint(error, tries >= TRIES_MAX);
+                    refused = self.wait_for_room(&error, refused);
+                    self.note_failed_checkpoint(error, tries >= TRIES_MAX && refused.is_none());
                     let _ = self.runtime.delay(RETRY).await;
                 }
             }
             self.signals.checkpointed.notify();
         }
+    }
+
+    /// A checkpoint for which the flash has no room waits for it, as any write does.
+    fn wait_for_room<'a>(
+        &'a self,
+        error: &EngineError,
+        refused: Option<(Patience, Refused<'a>)>,
+    ) -> Option<(Patience, Refused<'a>)> {
+        let EngineError::Flash(error) = error else { return None };
+        let (mut patience, refused) = match refused {
+            Some((patience, refused)) => (patience, Some(refused)),
+            None => (Patience::begin(self), None),
+        };
+        let waits = error.kind.is_shortage() && patience.is_left(self, error);
+        waits.then(|| (patience, refused.unwrap_or_else(|| Refused::note(self, error))))
     }
 
     /// Without checkpoints the log fills up, and nothing can be made durable: a flash that does not take one fails. Whoever

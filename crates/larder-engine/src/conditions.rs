@@ -1,14 +1,17 @@
 //! What is not as it should be, by name: the conditions that a status lists.
 //!
-//! Invariants: a condition is listed while it lasts; what is over is left to the counters. The most serious come first.
+//! Invariants: a condition is listed while it lasts; what is over is left to the counters. The most serious come first. Each name is
+//! in the table of [`advice`](crate::advice).
 //!
 //! What it does not do: change anything.
 
 use crate::{fence::Fence, recover::Recovered, shared::Shared, state::State, status::CounterValues};
-use larder_device::{IoError, IoErrorKind, IoResult};
+use larder_device::{
+    IoError, IoErrorKind, IoResult,
+    watched::{Oldest, Watch},
+};
 use larder_format::WriteMode;
-use parking_lot::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering::*};
+use std::{sync::atomic::Ordering::*, time::Duration};
 
 /// How much a condition matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
@@ -25,46 +28,12 @@ pub enum Severity {
 /// One thing that is not as it should be.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Condition {
-    /// Its name, which does not change: `flash_failed`, `flash_gone`, `flash_full`, `fence_up`, `fence_refused`,
-    /// `dirty_data_lost`, `undurable_data`, `checkpoint_failing`, `origin_failing`, `origin_gone`, `origin_doubtful`, `full_of_dirty_data`,
-    /// `corrupt_records`, `flash_read_errors`, `superblock_repaired`, `switching_mode`, `emptied_behind_fence`,
-    /// `origin_discard_keeps_data`, `detached`, `state_unknown`.
+    /// Its name, which does not change: one of those that [`advice`](crate::advice) lists.
     pub name: &'static str,
     /// How much it matters.
     pub severity: Severity,
     /// One sentence.
     pub what: String,
-}
-
-/// What is asked of the origin. That one kind succeeds says nothing of another: a full one reads and flushes well.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OriginOp {
-    /// A write, zeroes or a discard.
-    Write,
-    /// A flush.
-    Flush,
-    /// A read.
-    Read,
-}
-
-/// Whether the origin answers, for each kind of operation in the order of [`OriginOp`].
-#[derive(Default)]
-pub struct OriginHealth {
-    failing: [AtomicBool; 3],
-    last: Mutex<[Option<IoError>; 3]>,
-}
-
-impl OriginHealth {
-    /// The last error of a kind that has not succeeded since: that of an origin that is gone, or else that of writes first.
-    pub fn error(&self) -> Option<IoError> {
-        if self.failing.iter().all(|failing| !failing.load(Acquire)) {
-            return None;
-        }
-        let last = self.last.lock();
-        let failing = || self.failing.iter().zip(last.iter()).filter(|(failing, _)| failing.load(Acquire));
-        let gone = failing().find(|(_, last)| last.as_ref().is_some_and(|error| error.kind == IoErrorKind::Gone));
-        gone.or_else(|| failing().next()).and_then(|(_, last)| last.clone())
-    }
 }
 
 /// What is known from the opening.
@@ -78,24 +47,10 @@ pub struct Opening {
 
 impl Shared {
     /// An operation of the origin ended so.
-    pub fn note_origin<T>(&self, op: OriginOp, result: &IoResult<T>) {
-        let health = &self.origin_health;
-        match result {
-            Ok(_) if health.failing.iter().all(|failing| !failing.load(Relaxed)) => {}
-            Ok(_) => {
-                let last = health.last.lock();
-                for (kind, (failing, last)) in health.failing.iter().zip(last.iter()).enumerate() {
-                    // One that answers is back, whatever it was asked.
-                    if kind == op as usize || last.as_ref().is_some_and(|error| error.kind == IoErrorKind::Gone) {
-                        failing.store(false, Release);
-                    }
-                }
-            }
-            Err(error) => {
-                self.counters.origin_errors.fetch_add(1, Relaxed);
-                health.last.lock()[op as usize] = Some(error.clone());
-                health.failing[op as usize].store(true, Release);
-            }
+    pub fn note_origin<T>(&self, result: &IoResult<T>) {
+        if result.is_err() {
+            self.counters.origin_errors.fetch_add(1, Relaxed);
+            self.conditions_changed();
         }
     }
 
@@ -103,13 +58,26 @@ impl Shared {
     pub fn conditions(&self, state: &State, counts: &CounterValues) -> Vec<Condition> {
         let mut found = of_state(state, counts, self.geometry.chunk_bytes as u64);
         let mut add = |name, severity, what| found.push(Condition { name, severity, what });
-        if let Some(error) = self.origin_health.error() {
-            let name = if error.kind == IoErrorKind::Gone { "origin_gone" } else { "origin_failing" };
+        if let Some((error, waiting)) = self.refusals.standing().filter(|_| state.flash_failed.is_none()) {
+            let Condition { name, severity, what } = flash_refuses(&error, waiting);
+            add(name, severity, what);
+        }
+        if let Some(error) = self.origin_watch.error() {
             let dirty = state.design.dirty_counts();
             let waits = dirty.chunks > state.lost.len() as u64 || dirty.runs > 0;
-            let rest = if waits { "; dirty data stays on the flash and is tried again" } else { "" };
-            let what = format!("the origin fails ({error}){rest}");
-            add(name, Severity::Degraded, what);
+            let Condition { name, severity, what } = origin_fails(&error, waits);
+            add(name, severity, what);
+        }
+        if let Some(Condition { name, severity, what }) = origin_hangs(&self.origin_watch, self.tuning.origin_timeout) {
+            add(name, severity, what);
+        }
+        if let Some(since) = self.flash_reads_failed_lately() {
+            let what = format!(
+                "{} reads of the flash failed since the opening, the last one {} s ago",
+                counts.flash_read_errors,
+                since.as_secs()
+            );
+            add("flash_read_errors", Severity::Warning, what);
         }
         if state.mode.get() == WriteMode::Back && state.flash_failed.is_none() && self.too_dirty(state) {
             let what = "the flash is full of dirty data: writes wait for destaging".into();
@@ -131,6 +99,51 @@ impl Shared {
         most_serious_first(&mut found);
         found
     }
+}
+
+/// Of a flash that takes no writes for now; so many wait.
+pub(crate) fn flash_refuses(error: &IoError, waiting: usize) -> Condition {
+    let (name, how) = match error.kind {
+        kind if kind.is_shortage() => ("flash_full", "the flash has no room"),
+        _ => ("flash_failing", "the flash refuses writes"),
+    };
+    let writes = if waiting == 1 {
+        "1 write of the cache waits and is"
+    } else {
+        &format!("{waiting} writes of the cache wait and are")
+    };
+    let what =
+        format!("{how} ({error}): {writes} tried again; reads go on, and nothing acknowledged is lost meanwhile");
+    Condition { name, severity: Severity::Degraded, what }
+}
+
+/// Of an origin whose last operation of a kind failed so; `dirty`: data waits to be written there.
+pub fn origin_fails(error: &IoError, dirty: bool) -> Condition {
+    let name = match error.kind {
+        IoErrorKind::Gone => "origin_gone",
+        IoErrorKind::NoSpace | IoErrorKind::Quota => "origin_full",
+        _ => "origin_failing",
+    };
+    let rest = if dirty { "; dirty data stays on the flash and is tried again" } else { "" };
+    Condition { name, severity: Severity::Degraded, what: format!("the origin fails ({error}){rest}") }
+}
+
+/// Of an origin that owes an answer for as long as `limit`, or longer.
+pub fn origin_hangs(watch: &Watch, limit: Duration) -> Option<Condition> {
+    let Oldest { op, age, waiting } = watch.oldest().filter(|oldest| oldest.age >= limit)?;
+    let requests = if waiting == 1 { "1 request waits" } else { &format!("{waiting} requests wait") };
+    let what = format!(
+        "the origin hangs: it has not answered a {} for {} s, and {requests} for it; what needs no origin goes on",
+        op.name(),
+        age.as_secs()
+    );
+    Some(Condition { name: "origin_hangs", severity: Severity::Degraded, what })
+}
+
+/// What is not as it should be with an origin of which nothing else is known.
+pub fn of_origin(watch: &Watch, limit: Duration) -> Vec<Condition> {
+    let fails = watch.error().map(|error| origin_fails(&error, false));
+    fails.into_iter().chain(origin_hangs(watch, limit)).collect()
 }
 
 /// In the order in which they are listed.
@@ -181,7 +194,7 @@ pub fn of_state(state: &State, counts: &CounterValues, chunk_bytes: u64) -> Vec<
     if let Some(error) = &state.flash_failed {
         let (name, how) = match error.kind {
             IoErrorKind::Gone => ("flash_gone", "the flash is gone"),
-            IoErrorKind::NoSpace => ("flash_full", "the flash has no space left"),
+            IoErrorKind::NoSpace | IoErrorKind::Quota => ("flash_full", "the flash has no space left"),
             _ => ("flash_failed", "the flash failed"),
         };
         let what = format!("degraded: {how} ({error}); nothing new is cached, and the origin serves what it can");
@@ -229,10 +242,6 @@ pub fn of_state(state: &State, counts: &CounterValues, chunk_bytes: u64) -> Vec<
              was clean, and what was dirty is an error until it is written anew"
         );
         add("corrupt_records", Severity::Warning, what);
-    }
-    if counts.flash_read_errors > 0 {
-        let what = format!("{} reads of the flash failed", counts.flash_read_errors);
-        add("flash_read_errors", Severity::Warning, what);
     }
     if let Some(mode) = state.switching_to {
         let what = format!("the mode is being switched to {}", crate::status::mode_name(mode));

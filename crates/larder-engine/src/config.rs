@@ -6,9 +6,14 @@
 use crate::decision_log::DecisionLog;
 use crate::designs::DESIGNS;
 use crate::fence::Keeper;
+use crate::tell::Listener;
 use crate::walk::Progress;
 use larder_format::{Compression, DesignId, WriteMode};
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a request of the origin waits, where nothing else is said, until the origin counts as hanging.
+pub const ORIGIN_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What a new cache shall be.
 #[derive(Clone, Debug)]
@@ -101,6 +106,12 @@ pub struct Tuning {
     /// Read hits in a row, with no decision between them, from which on they share the lock; 0 for always. A decision after
     /// shared ones goes through all stripes, which takes about as long as a few hits.
     pub share_after_reads: u32,
+    /// The origin hangs when a request has waited for its answer so long: a condition says so. The request goes on waiting.
+    pub origin_timeout: Duration,
+    /// Writes that the flash has no space for wait so long at most, until it counts as failed; `None`: as long as it lasts.
+    pub flash_full_timeout: Option<Duration>,
+    /// Is told of each condition when it is raised, and when it is over.
+    pub listener: Listener,
     /// Is told how far the recovery at opening is.
     pub progress: Option<Arc<Progress>>,
     /// Is told each decision, with what a simulator needs to come to it by itself.
@@ -126,6 +137,9 @@ impl Default for Tuning {
             durable_writes: false,
             read_stripes: 0,
             share_after_reads: 8,
+            origin_timeout: ORIGIN_TIMEOUT,
+            flash_full_timeout: None,
+            listener: Listener::default(),
             progress: None,
             decisions: DecisionLog::default(),
         }

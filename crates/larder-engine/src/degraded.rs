@@ -1,7 +1,7 @@
 //! Going on without a flash that failed.
 //!
-//! A flash fails when it refuses a segment or a log frame twice, a flush once, or checkpoints again and again, or when it
-//! is gone. Until the cache is opened again nothing new is stored on it, and nothing more becomes durable there. What is
+//! A flash fails when it refuses a segment or a log frame for longer than it is asked again ([`refused`](crate::refused)), a flush
+//! once, or checkpoints again and again, or when it is gone. Until the cache is opened again nothing new is stored on it, and nothing more becomes durable there. What is
 //! mapped stays mapped: reads are served from what can still be read, and from the origin. Dirty data that can be read
 //! is destaged.
 //!
@@ -21,7 +21,13 @@ use crate::{
 };
 use larder_core::{Lba, ranges::Run};
 use larder_device::{IoError, IoErrorKind, Runtime, SharedBuf, WriteFlags, ZeroFlags, runtime::compute};
-use std::sync::{Arc, atomic::Ordering::*};
+use std::{
+    sync::{Arc, atomic::Ordering::*},
+    time::Duration,
+};
+
+/// So long after the last one a condition says that reads of the flash fail.
+const READS_FAILED_LATELY: Duration = Duration::from_secs(60);
 
 impl Shared {
     /// The flash failed so. Hands the error back, for `map_err`. What was cancelled is no failure: the runtime ends.
@@ -54,15 +60,29 @@ impl Shared {
         ] {
             signal.notify();
         }
+        self.conditions_changed();
         error
     }
 
     /// A read of the flash failed so. Counted; a flash that is gone has failed.
     pub fn note_flash_read_error(&self, error: &IoError) {
-        self.counters.flash_read_errors.fetch_add(1, Relaxed);
+        self.count_flash_read_error();
         if error.kind == IoErrorKind::Gone {
             self.fail_flash(error.clone());
         }
+    }
+
+    /// Counts a read of the flash that failed.
+    pub(crate) fn count_flash_read_error(&self) {
+        self.counters.flash_read_errors.fetch_add(1, Relaxed);
+        *self.flash_read_failed_at.lock() = Some(self.runtime.now());
+        self.conditions_changed();
+    }
+
+    /// How long ago a read of the flash failed last, if that was lately.
+    pub(crate) fn flash_reads_failed_lately(&self) -> Option<Duration> {
+        let since = self.runtime.now().saturating_sub((*self.flash_read_failed_at.lock())?);
+        (since < READS_FAILED_LATELY).then_some(since)
     }
 
     /// Puts the fence up, if it is not.
@@ -124,6 +144,7 @@ impl Shared {
             Err(why) => Fence::Refused(why),
         };
         self.signals.fence.notify();
+        self.conditions_changed();
         // Dirty data that was not durable on the flash may go to the origin now.
         self.signals.destage_wanted.notify();
         result
@@ -214,7 +235,7 @@ impl Shared {
         }
         // It may come yet: where the origin answers again, or the flash is read after all.
         let flash = state.flash_failed.clone().map(EngineError::FlashFailed);
-        Err(self.origin_health.error().map(EngineError::Io).or(flash).unwrap_or(EngineError::Closed))
+        Err(self.origin_watch.error().map(EngineError::Io).or(flash).unwrap_or(EngineError::Closed))
     }
 
     /// FLUSH without the flash: what was not durable there goes to the origin, and the origin is flushed.

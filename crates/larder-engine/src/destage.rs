@@ -177,7 +177,7 @@ impl Shared {
             turns_without_progress = if after < before { 0 } else { turns_without_progress + 1 };
             // What failed in part is no reason to leave the rest, nor is what the flash does not give back. An origin that takes
             // nothing is.
-            let refused = result.is_err() && after >= before && self.origin_health.error().is_some();
+            let refused = result.is_err() && after >= before && self.origin_watch.error().is_some();
             if refused || turns_without_progress > IDLE_TURNS_OF_ALL + before / BATCH_CHUNKS_MAX as u64 {
                 return false;
             }

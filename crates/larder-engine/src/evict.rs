@@ -30,6 +30,8 @@ const AHEAD_MAX: usize = 32;
 const DESTAGE_MAX: usize = 256;
 /// Of the entries that may wait for the log, as many are of what leaves the index at once: one part of so many.
 const DROPPED_SHARE: usize = 8;
+/// So long a request of the origin may wait until an eviction leaves dirty data and takes what is clean.
+const PATIENCE: Duration = Duration::from_secs(2);
 /// Pause when nothing can be evicted for now.
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -108,7 +110,34 @@ impl Shared {
         // What was dropped makes room only for as many more.
         self.request_commit(u64::MAX, false);
         let lbas: Vec<Lba> = dirty.into_iter().map(|(lba, _)| lba).collect();
-        let _ = self.destage(&lbas).await;
+        self.destage_or_leave(lbas).await;
+    }
+
+    /// Destages these chunks, to make room; leaves that behind, to go on in the background, where the origin does not answer: what is
+    /// clean can go meanwhile. What fails, or was left, stays dirty, and its slot is spared.
+    async fn destage_or_leave(self: &Arc<Self>, lbas: Vec<Lba>) {
+        // One that was left behind says how the next would fare.
+        if lbas.is_empty() || self.evict_left_behind.swap(true, AcqRel) {
+            return;
+        }
+        let this = self.clone();
+        let destaged = self.to_its_end(async move {
+            let _ = this.destage(&lbas).await;
+            this.evict_left_behind.store(false, Release);
+            Ok(())
+        });
+        either(destaged, self.origin_keeps_waiting()).await;
+    }
+
+    /// Until a request of the origin has waited for [`PATIENCE`].
+    async fn origin_keeps_waiting(&self) {
+        loop {
+            let age = self.origin_watch.oldest().map_or(Duration::ZERO, |oldest| oldest.age);
+            let Some(left) = PATIENCE.checked_sub(age).filter(|left| !left.is_zero()) else { return };
+            if self.runtime.delay(left).await.is_err() {
+                return;
+            }
+        }
     }
 
     /// No more of them than may wait for the log, and few at a time; the rest comes with the next turns.
@@ -149,7 +178,7 @@ impl Shared {
         dirty.sort_unstable();
         for part in dirty.chunks(DESTAGE_MAX) {
             // What fails stays dirty, and then the slot is spared below.
-            let _ = self.destage(part).await;
+            self.destage_or_leave(part.to_vec()).await;
         }
         // (2)
         let mut freed: Vec<SlotId> = Vec::new();

@@ -312,14 +312,10 @@ impl Shared {
         Ok((layout.log_offset + offset, buf, entries_max))
     }
 
-    /// Writes a frame, once more where that fails: the same bytes to the same place, for the first try may be there.
+    /// Writes a frame, again where that fails: the same bytes to the same place, for the first try may be there.
     async fn write_frame(&self, offset: u64, frame: SharedBuf) -> Result<(), IoError> {
-        let Err(error) = self.write_frame_once(offset, &frame).await else { return Ok(()) };
-        self.counters.flash_write_errors.fetch_add(1, Relaxed);
-        if error.kind == IoErrorKind::Cancelled {
-            return Err(error);
-        }
-        self.write_frame_once(offset, &frame).await.map_err(|error| self.fail_flash(error))
+        let result = self.until_taken(|| self.write_frame_once(offset, &frame)).await;
+        result.map_err(|error| self.fail_flash(error))
     }
 
     /// Writes a frame and reads it back: nothing that a later opening finds could show that a device acknowledged the
@@ -337,7 +333,7 @@ impl Shared {
                 .with_detail("the flash acknowledged a frame of the metadata log that is not where it was written")),
             // That says nothing about the write.
             Err(error) if error.kind != IoErrorKind::Cancelled => {
-                self.counters.flash_read_errors.fetch_add(1, Relaxed);
+                self.count_flash_read_error();
                 Ok(())
             }
             Err(error) => Err(error),

@@ -9,6 +9,7 @@
 //!
 //! What it does not do: serve clients, open paths, print.
 
+pub mod advice;
 pub mod asked;
 pub mod batch;
 pub mod cache;
@@ -45,6 +46,7 @@ pub mod read;
 pub mod read_hit;
 pub mod record;
 pub mod recover;
+pub mod refused;
 pub mod region;
 pub mod remains;
 pub mod replay;
@@ -60,6 +62,7 @@ pub(crate) mod store;
 pub mod stripes;
 pub mod superblock;
 pub mod sync;
+pub mod tell;
 pub mod tickets;
 pub mod trim;
 pub mod unflushed;

@@ -8,7 +8,6 @@
 
 use crate::{
     batch::BatchRecord,
-    conditions::OriginOp,
     decision_log::Asker,
     error::EngineError,
     fill::Reason,
@@ -445,7 +444,7 @@ impl Shared {
         let this = self.clone();
         if offset.is_multiple_of(align) && end.is_multiple_of(align) {
             return self.origin.read(offset, buf).map(move |result| {
-                this.note_origin(OriginOp::Read, &result);
+                this.note_origin(&result);
                 result
             });
         }
@@ -454,7 +453,7 @@ impl Shared {
         let skip = (offset - from) as usize;
         let len = buf.len();
         self.origin.read(from, IoBuf::new((to - from) as usize)).map(move |result| {
-            this.note_origin(OriginOp::Read, &result);
+            this.note_origin(&result);
             let mut wide = result?;
             let _ = wide.split_to(skip);
             wide.truncate(len);

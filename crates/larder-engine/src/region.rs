@@ -215,11 +215,7 @@ impl Shared {
         };
         block[spot.skip..spot.skip + METADATA_SLOT_BYTES].copy_from_slice(entry);
         let block = block.freeze();
-        let mut result = self.flash.write(offset, block.clone(), WriteFlags::default()).await;
-        if result.is_err() {
-            self.counters.flash_write_errors.fetch_add(1, Relaxed);
-            result = self.flash.write(offset, block, WriteFlags::default()).await;
-        }
+        let result = self.until_taken(|| self.flash.write(offset, block.clone(), WriteFlags::default())).await;
         self.counters.flash_region_writes.fetch_add(1, Relaxed);
         self.counters.flash_region_bytes_written.fetch_add(spot.len as u64, Relaxed);
         result

@@ -23,7 +23,7 @@ impl Shared {
         let counts = self.counters.values();
         let mut reasons = Vec::new();
         if counts.origin_errors > since.origin_errors {
-            reasons.push(match self.origin_health.error() {
+            reasons.push(match self.origin_watch.error() {
                 Some(error) => format!("the origin fails ({error}): bring it back"),
                 None => "the origin failed, and answers again: try again".to_owned(),
             });

@@ -1,7 +1,8 @@
 //! Handing closed segments, and metadata slots that changed, to the flash device.
 //!
 //! Invariants: what is written into one slot is written in the order in which it was closed; so is what lies in one block of the
-//! metadata region. A write that fails is tried once more; then the flash has failed, and the bytes stay readable in RAM.
+//! metadata region. A write that is refused is tried again ([`refused`](crate::refused)); where that ends, the flash has failed, and the bytes
+//! stay readable in RAM.
 //!
 //! What it does not do: flush the device; a written segment is volatile until [`flush`](crate::flush) has run.
 
@@ -101,11 +102,7 @@ impl Shared {
         }
         let bytes = data.len() as u64;
         let offset = self.geometry.flash_offset(slot, start);
-        let mut result = self.flash.write(offset, data.clone(), WriteFlags::default()).await;
-        if result.is_err() {
-            self.counters.flash_write_errors.fetch_add(1, Relaxed);
-            result = self.flash.write(offset, data, WriteFlags::default()).await;
-        }
+        let result = self.until_taken(|| self.flash.write(offset, data.clone(), WriteFlags::default())).await;
         self.counters.flash_segment_bytes_written.fetch_add(bytes, Relaxed);
         result
     }

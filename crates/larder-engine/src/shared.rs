@@ -4,12 +4,13 @@
 
 use crate::{
     codec::Codec,
-    conditions::{Opening, OriginHealth},
+    conditions::Opening,
     config::Tuning,
     error::EngineError,
     log_room::Reservations,
     mode::CurrentMode,
     pins::Pins,
+    refused::Refusals,
     retune::Live,
     state::State,
     state_lock::StateLock,
@@ -18,14 +19,19 @@ use crate::{
     stripes::Stripes,
     superblock::SuperblockKeeper,
     sync::{Notify, Turns},
+    tell::Telling,
     tickets::{ManyTickets, Tickets},
 };
 use larder_core::{Lba, SlotId, types::SECTOR_BYTES};
-use larder_device::{BlockDevice, IoError, IoErrorKind, IoFuture, IoOp, Runtime};
+use larder_device::{BlockDevice, IoError, IoErrorKind, IoFuture, IoOp, Runtime, watched::Watch};
 use larder_format::Layout;
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::*},
+use parking_lot::Mutex;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::*},
+    },
+    time::Duration,
 };
 
 /// Sizes of an open cache, all in bytes unless they say otherwise.
@@ -165,8 +171,16 @@ pub struct Shared {
     pub checkpoint_turn: Arc<Tickets>,
     /// Counts.
     pub counters: Counters,
-    /// Whether the origin answers.
-    pub origin_health: OriginHealth,
+    /// What the origin was asked and has not answered, and whether it answers well.
+    pub origin_watch: Arc<Watch>,
+    /// Writes that the flash refused, and that are tried again.
+    pub refusals: Refusals,
+    /// When a read of the flash failed last.
+    pub flash_read_failed_at: Mutex<Option<Duration>>,
+    /// Who is told of conditions.
+    pub telling: Option<Arc<Telling>>,
+    /// An eviction left a destage behind, for the origin does not answer.
+    pub evict_left_behind: AtomicBool,
     /// What is known from the opening.
     pub opening: Opening,
     /// Conditions.

@@ -340,6 +340,13 @@ impl Status {
         status
     }
 
+    /// Adds what the cache's owner knows beside it.
+    pub fn add_conditions(&mut self, more: Vec<Condition>) {
+        self.conditions.extend(more);
+        conditions::most_serious_first(&mut self.conditions);
+        self.health = health_of(&self.conditions);
+    }
+
     /// The status of a state: of an open cache with its counts, or of what a recovery found, with none.
     fn of(superblock: &Superblock, state: &State, counts: CounterValues, recovery: &RecoveryReport) -> Status {
         let layout = &superblock.layout;

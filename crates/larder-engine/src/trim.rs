@@ -6,7 +6,7 @@
 //!
 //! What it does not do: trim the flash; eviction does, slot by slot.
 
-use crate::{conditions::OriginOp, error::EngineError, shared::Shared};
+use crate::{error::EngineError, shared::Shared};
 use larder_core::Lba;
 use larder_device::{IoBuf, IoOp, SharedBuf, WriteFlags, ZeroFlags};
 use larder_format::WriteMode;
@@ -160,7 +160,7 @@ impl Shared {
         let result = self.origin.write_zeroes(from, to - from, flags).await;
         self.state.lock().origin_unflushed = true;
         self.counters.origin_zero_bytes.fetch_add(to - from, Relaxed);
-        self.note_origin(OriginOp::Write, &result);
+        self.note_origin(&result);
         result?;
         if to < offset + len {
             self.write_origin(to, zeroes(offset + len - to), write).await?;

@@ -16,7 +16,7 @@
 //! What it does not do: say when the origin is flushed. FLUSH, destaging and checkpoints do, and [`Shared::drain`], which
 //! the commit timer and a queue of insertions that fills up ask for; who forgets a mapping never does.
 
-use crate::{conditions::OriginOp, error::EngineError, shared::Shared, state::State, state::from_format};
+use crate::{error::EngineError, shared::Shared, state::State, state::from_format};
 use larder_core::{Fingerprint, Lba, Lookup, SlotId};
 use larder_device::{IoError, IoOp};
 use larder_format::{LogEntry, WriteMode};
@@ -249,7 +249,7 @@ impl Shared {
         };
         self.counters.origin_flushes.fetch_add(1, Relaxed);
         let result = self.origin.flush().await;
-        self.note_origin(OriginOp::Flush, &result);
+        self.note_origin(&result);
         let mut state = self.state.lock();
         state.origin_flushes.in_flight = false;
         match &result {

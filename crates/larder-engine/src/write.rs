@@ -9,9 +9,7 @@
 //!
 //! What it does not do: decide where chunks go.
 
-use crate::{
-    conditions::OriginOp, decision_log::Asker, error::EngineError, fill::Reason, shared::Shared, sync::Counted,
-};
+use crate::{decision_log::Asker, error::EngineError, fill::Reason, shared::Shared, sync::Counted};
 use larder_core::{Lba, Lookup, design::Question, types::SECTOR_BYTES};
 use larder_device::{IoBuf, IoError, IoErrorKind, IoFuture, IoOp, SharedBuf, WriteFlags};
 use larder_format::WriteMode;
@@ -170,7 +168,7 @@ impl Shared {
         // A failed write may have changed the origin, too.
         self.state.lock().origin_unflushed = true;
         debug_assert!(!matches!(&result, Err(error) if error.kind == IoErrorKind::Unaligned));
-        self.note_origin(OriginOp::Write, &result);
+        self.note_origin(&result);
         result
     }
 

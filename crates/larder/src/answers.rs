@@ -4,12 +4,28 @@
 //!
 //! What it does not do: speak the socket's protocol; `control` does.
 
-use crate::{control, detach::detach, flush::flush, held, held::Held, set, state_dir::Record, status::Report};
-use larder_engine::Cache;
+use crate::{control, detach::detach, flush::flush, held, held::Held, lines, set, state_dir::Record, status::Report};
+use larder_device::watched::Watch;
+use larder_engine::{
+    Cache,
+    conditions::{Condition, Severity, of_origin},
+};
 use larder_format::Superblock;
 use larder_serve::nbd::NbdServer;
 use serde_json::json;
-use std::{io::Write, os::unix::net::UnixStream, path::PathBuf, sync::Arc};
+use std::{
+    io::Write,
+    os::unix::net::UnixStream,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::*},
+    },
+    time::Duration,
+};
+
+/// Requests that may take long, under way at once: fewer than the control socket has connections.
+const LONG_REQUESTS_MAX: usize = 8;
 
 fn connections_of(servers: &[NbdServer]) -> u64 {
     servers.iter().map(|server| server.stats().connections_now).sum()
@@ -29,6 +45,24 @@ pub struct Served {
     pub superblock: Superblock,
     /// Ends the process in order.
     pub wake: UnixStream,
+    /// Requests under way that may take long.
+    pub long: AtomicUsize,
+}
+
+/// One of the requests that may take long, until it is dropped.
+struct Long<'a>(&'a AtomicUsize);
+
+impl<'a> Long<'a> {
+    fn begin(count: &'a AtomicUsize) -> Option<Self> {
+        let one = Long(count);
+        (count.fetch_add(1, AcqRel) < LONG_REQUESTS_MAX).then_some(one)
+    }
+}
+
+impl Drop for Long<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, AcqRel);
+    }
 }
 
 /// What the control socket of an origin without its flash is asked about.
@@ -37,9 +71,28 @@ pub struct Bare {
     pub record: Record,
     /// Its servers.
     pub servers: Arc<Vec<NbdServer>>,
+    /// What the origin was asked.
+    pub origin: Arc<Watch>,
+    /// How long it may keep a request waiting until it hangs.
+    pub origin_timeout: Duration,
+}
+
+/// Of an origin that is served without its flash.
+pub fn flash_gone() -> Condition {
+    let what = "degraded: the flash is missing".into();
+    Condition { name: "flash_gone", severity: Severity::Degraded, what }
 }
 
 impl Bare {
+    fn conditions(&self, why: &str) -> Vec<Condition> {
+        let fence_up = Condition { name: "fence_up", severity: Severity::Degraded, what: why.to_owned() };
+        let mut conditions = vec![flash_gone(), fence_up];
+        conditions.extend(of_origin(&self.origin, self.origin_timeout));
+        let own = lines::own_conditions().into_iter().filter(|own| own.name != "flash_gone");
+        conditions.extend(own);
+        conditions
+    }
+
     /// Answers a request.
     pub fn answer(&self, request: &str) -> control::Reply {
         let Record { flash, flash_uuid, volume, origin, origin_bytes, mode, fence, .. } = &self.record;
@@ -53,10 +106,7 @@ impl Bare {
             "status" => Ok(json!({
                 "health": missing,
                 "degraded": true,
-                "conditions": [
-                    { "name": "flash_gone", "severity": "degraded", "what": "degraded: the flash is missing" },
-                    { "name": "fence_up", "severity": "degraded", "what": why },
-                ],
+                "conditions": self.conditions(why),
                 "flash": flash, "flash_uuid": flash_uuid, "volume": volume, "served": true, "mode": mode,
                 "origin": origin, "origin_bytes": origin_bytes,
                 "nbd_connections": connections_of(&self.servers),
@@ -94,21 +144,32 @@ impl Served {
         })
     }
 
+    /// Does what may take long, unless too many do: the origin may keep them waiting, and whoever asks for the status would find
+    /// no connection left.
+    fn at_length(&self, act: impl FnOnce() -> control::Reply) -> control::Reply {
+        let _one = Long::begin(&self.long).ok_or_else(|| {
+            format!("{LONG_REQUESTS_MAX} requests are under way already (health: {})", self.cache.status().health)
+        })?;
+        act()
+    }
+
     /// Answers a request.
     pub fn answer(&self, request: &str, is_ending: bool) -> control::Reply {
         match request.split_once(' ').unwrap_or((request, "")) {
             (held::REQUEST, "") => Held { works: !self.cache.status().degraded, ..self.held.clone() }.to_json(),
             ("status", "") => {
                 let connections = connections_of(&self.servers);
-                let report = Report::new(&self.flash, &self.superblock, self.cache.status());
+                let mut status = self.cache.status();
+                status.add_conditions(lines::own_conditions());
+                let report = Report::new(&self.flash, &self.superblock, status);
                 Report { served: true, nbd_connections: connections, ..report }.to_json()
             }
             ("flush" | "set-mode" | "detach", _) if is_ending => {
                 Err("the server is ending: ask again when it has".to_owned())
             }
-            ("flush", "") => flush(&self.cache),
-            ("set-mode", mode) => set::set_mode(&self.cache, mode),
-            ("detach", "") => self.detach(),
+            ("flush", "") => self.at_length(|| flush(&self.cache)),
+            ("set-mode", mode) => self.at_length(|| set::set_mode(&self.cache, mode)),
+            ("detach", "") => self.at_length(|| self.detach()),
             _ => Err("the server knows the requests which, status, flush, set-mode MODE and detach".to_owned()),
         }
     }
@@ -151,6 +212,7 @@ mod tests {
             held: held.clone(),
             superblock,
             wake,
+            long: AtomicUsize::new(0),
         };
         let which = || serde_json::from_value::<Held>(served.answer(held::REQUEST, true).expect("an answer"));
         assert_eq!(which().expect("what is held"), held);

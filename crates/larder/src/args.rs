@@ -8,6 +8,7 @@
 mod bench;
 mod complaints;
 mod offline;
+mod origin;
 mod paper;
 mod sim;
 mod trace;
@@ -25,19 +26,20 @@ use larder_engine::{Compression, WriteMode, designs::DESIGNS};
 use larder_format::DesignId;
 use larder_serve::nbd::ServeAddress;
 pub use offline::{DumpArgs, DumpPart, VerifyArgs};
+pub use origin::OriginLimits;
 pub use paper::{NamedTrace, PaperArgs, PaperCommand, PaperRunArgs};
 pub use sim::{
     CacheArgs, CompareArgs, DriveArgs, ReportArgs, RunArgs, SimArgs, SimCommand, SimPaceArg, SweepArgs, TimeArgs,
     TraceFile, TraceInput,
 };
-use std::{convert::Infallible, ffi::OsString, path::PathBuf};
+use std::{convert::Infallible, ffi::OsString, path::PathBuf, time::Duration};
 pub use trace::{
     ContentArg, ConvertArgs, FormatArgs, GenerateArgs, InfoArgs, InputArgs, OutputArgs, RecordArgs, ShapeArgs,
     ToFormat, TraceArgs, TraceCommand, UnknownArg,
 };
 pub use values::request_count;
 use values::{
-    END_TIMEOUT, address, design, end_timeout, fp_index_percent, no_design, profile, ram_budget, request_max,
+    END_TIMEOUT, address, design, end_timeout, fp_index_percent, no_design, profile, ram_budget, request_max, seconds,
 };
 
 const EXAMPLES: &str = "\
@@ -175,6 +177,9 @@ pub struct CreateArgs {
     /// Name of the volume; clients see it as the export's name
     #[arg(long, value_name = "NAME", default_value = "")]
     pub name: String,
+    /// Limits of the origin
+    #[command(flatten)]
+    pub origin_limits: OriginLimits,
     /// Overwrite what is on the flash, and take even the flash of another cache as the origin
     #[arg(long)]
     pub force: bool,
@@ -196,6 +201,12 @@ pub struct ServeArgs {
     /// Where the origin is now, if it has moved; with --no-cache, what to serve
     #[arg(long, value_name = "URI")]
     pub origin: Option<String>,
+    /// Limits of the origin
+    #[command(flatten)]
+    pub origin_limits: OriginLimits,
+    /// How long writes wait for a flash that has no space, until it counts as failed [default: as long as it lasts]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_hyphen_values = true, conflicts_with = "no_cache")]
+    pub flash_full_timeout: Option<Duration>,
     /// Serve the origin without a cache, to compare
     #[arg(long)]
     pub no_cache: bool,

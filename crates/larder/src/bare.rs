@@ -9,17 +9,17 @@
 
 use crate::{
     account::Account,
-    answers::Bare,
+    answers::{Bare, flash_gone},
     args::ServeArgs,
     control::{ControlServer, unhex},
     ending::Ending,
     error::{Failure, Outcome},
-    output,
+    lines, output,
     reload::OptionFile,
-    serve::{Alone, bind, limits, with_profile},
+    serve::{Alone, bind, limits, watched, with_profile},
     state_dir::StateDir,
     unanswered::Unanswered,
-    volume::{open_origin_device, refuse_another, shown, start_runtime},
+    volume::{open_origin_within, refuse_another, shown, start_runtime},
 };
 use larder_device::{BlockDevice, driver::block_on};
 use larder_engine::{FenceKeeper, WriteMode, status::mode_name};
@@ -45,10 +45,11 @@ pub fn serve_without_flash(
             shown(&record.origin)
         )));
     }
+    let timeout = args.origin_limits.origin_timeout;
     let uuid = unhex(&record.flash_uuid).ok_or_else(|| {
         Failure::failed(format_args!("the state of {} has no good UUID: {}", path.display(), record.flash_uuid))
     })?;
-    let origin = open_origin_device(args.origin.as_deref().unwrap_or(&record.origin))?;
+    let origin = open_origin_within(args.origin.as_deref().unwrap_or(&record.origin), timeout)?;
     refuse_another(record.origin_identity, &origin)?;
     let found = origin.device.info().size_bytes;
     if found != record.origin_bytes {
@@ -59,7 +60,9 @@ pub fn serve_without_flash(
         )));
     }
     let runtime = start_runtime(args.workers)?;
-    let device = Arc::new(Unanswered::new(with_profile(origin.device, args.origin_profile, &runtime)));
+    let (device, _telling, watch) =
+        watched(with_profile(origin.device, args.origin_profile, &runtime), timeout, &runtime);
+    let device = Arc::new(Unanswered::new(device));
     let account = Account::of(None, (&origin.canonical_uri, device.clone()));
     account.serves(ending, "the origin was being flushed");
     let name = args.export.clone().unwrap_or_else(|| record.volume.clone());
@@ -67,10 +70,11 @@ pub fn serve_without_flash(
     let mut control = ControlServer::bind(&uuid)?;
     // From here on the flash may be older than the origin.
     state.raise("it was served without its flash").map_err(Failure::failed)?;
+    lines::watch(|| Some(flash_gone()));
     output::note(&format!("degraded: {} is missing, the origin serves alone, behind a fence", path.display()));
     // What is read from here on must not change any more, whatever happens to the power.
     block_on(device.flush()).map_err(|error| Failure::failed(format_args!("the origin is not flushed: {error}")))?;
-    let answers = Bare { record, servers: servers.clone() };
+    let answers = Bare { record, servers: servers.clone(), origin: watch, origin_timeout: timeout };
     control.start(Arc::new(move |request: &str| answers.answer(request)))?;
     let alone = Alone { servers: &servers, name: &name, ending, account: &account };
     let served = alone.serve("then the origin is flushed", file);

@@ -9,7 +9,12 @@
 //!
 //! What it does not do: know what the requests mean.
 
-use crate::error::{Failure, Outcome, system_reason};
+use crate::{
+    error::{Failure, Outcome, system_reason},
+    lines,
+    serve::too_many_files,
+};
+use larder_serve::nbd::Shortage;
 use parking_lot::{Condvar, Mutex};
 use serde_json::{Value, json};
 use std::{
@@ -101,6 +106,7 @@ struct Shared {
     stopping: AtomicBool,
     connections: AtomicUsize,
     answering: Answering,
+    shortage: Shortage,
 }
 
 /// How many requests are being answered.
@@ -176,6 +182,7 @@ impl ControlServer {
             stopping: AtomicBool::new(false),
             connections: AtomicUsize::new(0),
             answering: Answering::default(),
+            shortage: Shortage::default(),
         };
         Ok(ControlServer {
             shared: Arc::new(shared),
@@ -195,6 +202,8 @@ impl ControlServer {
         let thread = std::thread::Builder::new().name("control".into()).spawn(move || accept(&shared, &handler));
         let refused = |error| Failure::failed(format_args!("the system refuses to start threads: {error}"));
         self.thread = Some(thread.map_err(refused)?);
+        let shortage = self.shared.shortage.clone();
+        lines::watch(move || shortage.get().map(|error| too_many_files("commands", &error)));
         Ok(())
     }
 }
@@ -248,7 +257,9 @@ fn make_folder(folder: &Path) -> Outcome {
 
 fn accept(shared: &Arc<Shared>, handler: &Arc<Handler>) {
     while !shared.stopping.load(Ordering::Acquire) {
-        match shared.listener.accept() {
+        let accepted = shared.listener.accept();
+        shared.shortage.note(accepted.as_ref().err());
+        match accepted {
             Ok((stream, _)) => begin(shared, handler, stream),
             Err(_) if shared.stopping.load(Ordering::Acquire) => return,
             Err(_) => std::thread::sleep(ACCEPT_PAUSE),
@@ -422,6 +433,7 @@ mod tests {
             stopping: AtomicBool::new(false),
             connections: AtomicUsize::new(0),
             answering: Answering::default(),
+            shortage: Shortage::default(),
         };
         let mut server = ControlServer {
             shared: Arc::new(shared),

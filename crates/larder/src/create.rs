@@ -15,7 +15,7 @@ use crate::{
     error::{Failure, Outcome, system_reason},
     output, signals, size,
     state_dir::StateDir,
-    volume::{Access, open_file, open_origin_device, shown},
+    volume::{Access, open_file, open_origin_within, shown},
 };
 use larder_core::austere::config::SUBCHUNK_BYTES_LEAST;
 use larder_device::{BlockDevice, IoBuf, driver::block_on, file::FileId};
@@ -52,7 +52,7 @@ const CONTENT_BYTES: u64 = 1 << 20;
 /// One sentence; then nothing has changed.
 pub fn run(args: &CreateArgs) -> Outcome {
     // (1)
-    let origin = open_origin_device(&args.origin)?;
+    let origin = open_origin_within(&args.origin, args.origin_limits.origin_timeout)?;
     // By what it is: it may have several names.
     let there = fs::metadata(&args.flash).ok().and_then(|meta| FileId::of(&meta));
     if there.is_some() && there == origin.id {

@@ -45,6 +45,9 @@ impl Failure {
             EngineError::Io(error) | EngineError::Flash(error) if error.kind == IoErrorKind::NoSpace => {
                 Failure::failed(format_args!("{}: {error}: make room on its file system", flash.display()))
             }
+            EngineError::Io(error) | EngineError::Flash(error) if error.kind == IoErrorKind::Quota => {
+                Failure::failed(format_args!("{}: {error}: raise the quota, or free some of it", flash.display()))
+            }
             error => Failure::failed(format_args!("{}: {error}", flash.display())),
         }
     }

@@ -23,6 +23,7 @@ mod flush;
 mod fuzz_seeds;
 mod held;
 mod later;
+mod lines;
 mod output;
 mod paper;
 mod reload;
@@ -37,6 +38,7 @@ mod trace;
 mod unanswered;
 mod verify;
 mod volume;
+mod waiting;
 
 use args::Command;
 use error::Outcome;
@@ -45,7 +47,9 @@ use std::process::ExitCode;
 
 /// Does what the arguments of this process ask for; its exit code.
 pub fn main() -> ExitCode {
-    match run() {
+    let done = run();
+    lines::end();
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             if let Some(sentence) = failure.sentence() {

@@ -16,15 +16,15 @@ use crate::{
     bare::serve_without_flash,
     control::ControlServer,
     ending::{Ending, Event},
-    error::{Failure, Outcome},
+    error::{Failure, Outcome, system_reason},
     held::Held,
     later::LaterDevice,
-    output,
+    lines, output,
     reload::{CHANGEABLE, CHANGEABLE_ALONE, OptionFile},
     size::{count, human},
     unanswered::Unanswered,
     volume::{
-        Access, Flash, Growth, StateArgs, open_flash, open_origin, open_origin_device, refuse_detached, shown,
+        Access, Flash, Growth, StateArgs, open_flash, open_origin, open_origin_within, refuse_detached, shown,
         start_runtime,
     },
 };
@@ -34,9 +34,15 @@ use larder_device::{
     driver::{block_on, io_backend},
     threads::ThreadRuntime,
     throttled::{Profile, Throttled},
+    watched::{Watch, Watched},
 };
 use larder_engine::{
-    Cache, EngineError, Pace, Tuning, cache::REQUEST_BYTES_MAX, recover::RecoveryReport, walk::Progress,
+    Cache, EngineError, Pace, Tuning,
+    cache::REQUEST_BYTES_MAX,
+    conditions::{Condition, Severity},
+    recover::RecoveryReport,
+    tell::Telling,
+    walk::Progress,
 };
 use larder_format::{Superblock, WriteMode};
 use larder_serve::nbd::{NbdServer, RequestMemory, ServeAddress, ServeError, ServerOptions};
@@ -46,7 +52,7 @@ use std::{
     path::Path,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
         mpsc::{self, RecvTimeoutError},
     },
     time::{Duration, Instant},
@@ -116,7 +122,8 @@ fn serve_cache(args: &ServeArgs, path: &Path, ending: Ending, file: Option<Optio
         (flash, _) => flash?,
     };
     refuse_detached(&flash)?;
-    let origin = open_origin(&flash.superblock, args.origin.as_deref(), Growth::Refused)?;
+    let origin =
+        open_origin(&flash.superblock, args.origin.as_deref(), Growth::Refused, args.origin_limits.origin_timeout)?;
     let state = StateArgs { dir: args.state.as_deref(), adopt: args.adopt, discard: args.discard };
     let runtime = start_runtime(args.workers)?;
     // (3)
@@ -143,7 +150,8 @@ fn serve_cache(args: &ServeArgs, path: &Path, ending: Ending, file: Option<Optio
     // (5) and (6)
     let let_in = ending.waker().and_then(|wake| {
         let (cache, flash) = (cache.clone(), path.clone());
-        let served = Served { cache, servers: servers.clone(), flash, held, superblock, wake };
+        let long = AtomicUsize::new(0);
+        let served = Served { cache, servers: servers.clone(), flash, held, superblock, wake, long };
         let answers = is_ending.clone();
         control.start(Arc::new(move |request: &str| served.answer(request, answers.load(Ordering::Acquire))))?;
         let_in(&servers, &name, &ending, &account)
@@ -188,9 +196,11 @@ fn close(cache: &Cache) -> Result<(), EngineError> {
 
 fn serve_origin(args: &ServeArgs, ending: &Ending, file: Option<OptionFile>) -> Outcome {
     let uri = args.origin.as_deref().unwrap_or_default();
-    let origin = open_origin_device(uri)?;
+    let origin = open_origin_within(uri, args.origin_limits.origin_timeout)?;
     let runtime = start_runtime(args.workers)?;
-    let device = Arc::new(Unanswered::new(with_profile(origin.device, args.origin_profile, &runtime)));
+    let device = with_profile(origin.device, args.origin_profile, &runtime);
+    let (device, _telling, _) = watched(device, args.origin_limits.origin_timeout, &runtime);
+    let device = Arc::new(Unanswered::new(device));
     let name = args.export.clone().unwrap_or_default();
     let servers = bind(&args.nbd, limits(args), &name, device.clone())?;
     output::note(&format!("I/O: {}", io_backend()));
@@ -230,6 +240,9 @@ fn tuning_of(args: &ServeArgs) -> Tuning {
         insert_queue_bytes_max: in_memory(args.insert_queue),
         prefetch_bytes_max: in_memory(args.prefetch),
         durable_writes: args.durable_writes,
+        origin_timeout: args.origin_limits.origin_timeout,
+        flash_full_timeout: args.flash_full_timeout,
+        listener: lines::of_server(),
         ..Tuning::default()
     }
 }
@@ -244,6 +257,19 @@ pub fn with_profile(
         None => device,
         Some(profile) => Arc::new(Throttled::new(device, profile, runtime.clone())),
     }
+}
+
+/// `origin`, watched: its conditions are told as long as the second of these is there, and the third shows them.
+pub fn watched(
+    origin: Arc<dyn BlockDevice>,
+    timeout: Duration,
+    runtime: &Arc<ThreadRuntime>,
+) -> (Arc<dyn BlockDevice>, Option<Arc<Telling>>, Arc<Watch>) {
+    let runtime: Arc<dyn Runtime> = runtime.clone();
+    let device = Watched::new(origin, runtime.clone());
+    let watch = device.watch();
+    let telling = Telling::begin(&lines::of_server(), &watch, timeout, &runtime);
+    (Arc::new(device), telling, watch)
 }
 
 fn open(
@@ -406,7 +432,18 @@ fn wait_for_the_end(ending: &Ending, file: Option<OptionFile>, changeable: &[&st
 }
 
 fn start(servers: &[NbdServer]) -> Outcome {
+    servers.iter().for_each(|server| {
+        let shortage = server.shortage();
+        lines::watch(move || shortage.get().map(|error| too_many_files("NBD clients", &error)));
+    });
     servers.iter().try_for_each(|server| server.start().map_err(serve_failed))
+}
+
+/// Of somebody who is not let in, for the system has no descriptor for the connection.
+pub fn too_many_files(whom: &str, error: &std::io::Error) -> Condition {
+    let what =
+        format!("{whom} that connect are not let in: {}; connections that there are go on", system_reason(error));
+    Condition { name: "too_many_files", severity: Severity::Degraded, what }
 }
 
 /// Tells where the volume is: one line on standard output, further addresses on standard error.

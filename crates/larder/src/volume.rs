@@ -9,7 +9,9 @@ use crate::{
     control,
     error::{Failure, Outcome, reason},
     held::{self, Server, refused_copy},
+    lines,
     state_dir::StateDir,
+    waiting::saying_why,
 };
 use larder_device::{
     BlockDevice, IoError, IoErrorKind, Runtime,
@@ -18,7 +20,7 @@ use larder_device::{
     threads::{ThreadRuntime, ThreadRuntimeOptions},
     uri::{OpenMode, OpenedDevice, open_device},
 };
-use larder_engine::{Cache, EngineError, FenceKeeper, Tuning, fence::Keeper, superblock};
+use larder_engine::{Cache, EngineError, FenceKeeper, Tuning, config::ORIGIN_TIMEOUT, fence::Keeper, superblock};
 use larder_format::{FormatError, Structure, Superblock};
 use serde_json::Value;
 use std::{
@@ -168,7 +170,7 @@ pub fn reach(path: &Path, state: Option<&Path>, request: &str, access: Access) -
     };
     let until = Instant::now() + LOCK_WAIT_MAX;
     loop {
-        match held::ask(&uuid, path, id, request)? {
+        match saying_why(&uuid, request, || held::ask(&uuid, path, id, request))? {
             Server::Answered(answer) => return Ok(Reached::Served(answer)),
             // What cannot be read is no copy: it is told what is wrong with it.
             Server::OfAnother(held) => return Err(unread.unwrap_or_else(|| refused_copy(path, &held))),
@@ -195,7 +197,15 @@ pub fn reach(path: &Path, state: Option<&Path>, request: &str, access: Access) -
 /// # Errors
 /// A sentence that names it.
 pub fn open_origin_device(uri: &str) -> Outcome<OpenedDevice> {
-    let mode = OpenMode { read_only: false, exclusive: true, direct: true };
+    open_origin_within(uri, ORIGIN_TIMEOUT)
+}
+
+/// As [`open_origin_device`], of a server that has so long to be connected to.
+///
+/// # Errors
+/// A sentence that names it.
+pub fn open_origin_within(uri: &str, timeout: Duration) -> Outcome<OpenedDevice> {
+    let mode = OpenMode { read_only: false, exclusive: true, direct: true, timeout: Some(timeout) };
     let shown = shown(uri);
     patiently(|| open_device(uri, mode)).map_err(|error| {
         Failure::failed(match (error.kind, error.errno) {
@@ -258,8 +268,13 @@ pub fn refuse_another(known: u64, opened: &OpenedDevice) -> Outcome {
 ///
 /// # Errors
 /// A sentence: missing, in use, smaller than before, another one.
-pub fn open_origin(superblock: &Superblock, elsewhere: Option<&str>, growth: Growth) -> Outcome<OpenedDevice> {
-    let opened = open_origin_device(elsewhere.unwrap_or(superblock.origin.uri.as_str()))?;
+pub fn open_origin(
+    superblock: &Superblock,
+    elsewhere: Option<&str>,
+    growth: Growth,
+    timeout: Duration,
+) -> Outcome<OpenedDevice> {
+    let opened = open_origin_within(elsewhere.unwrap_or(superblock.origin.uri.as_str()), timeout)?;
     let name = shown(&opened.canonical_uri);
     let (expected, found) = (superblock.origin.size_bytes, opened.device.info().size_bytes);
     refuse_another(superblock.origin.identity, &opened)?;
@@ -329,8 +344,8 @@ pub struct OpenedCache {
 pub fn open_cache(flash: Flash, origin: Option<&str>, state: &StateArgs<'_>, tuning: Tuning) -> Outcome<OpenedCache> {
     refuse_detached(&flash)?;
     let growth = if tuning.accept_grown_origin { Growth::Accepted } else { Growth::Refused };
-    let origin = open_origin(&flash.superblock, origin, growth)?;
-    let tuning = state.apply(&flash, tuning)?;
+    let origin = open_origin(&flash.superblock, origin, growth, tuning.origin_timeout)?;
+    let tuning = Tuning { listener: lines::of_command(), ..state.apply(&flash, tuning)? };
     let runtime = start_runtime(None)?;
     let opening = Cache::open(flash.device, origin.device, runtime.clone() as Arc<dyn Runtime>, tuning);
     let cache = block_on(opening).map_err(|error| Failure::engine(&flash.path, &error))?;

@@ -169,7 +169,7 @@ pub fn spawn_local(future: impl Future<Output = ()> + 'static) {
 /// Begins an operation on this thread's driver, on the background one where none runs here, or on the pool.
 pub(crate) fn submit(op: Op) {
     if op.is_file_op() && io_backend().kind == IoBackendKind::Threads {
-        pool::run(move || op.run_blocking());
+        pool::run(op.file(), move || op.run_blocking());
         return;
     }
     match current() {

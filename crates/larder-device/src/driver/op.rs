@@ -182,6 +182,11 @@ impl Op {
         if result < 0 { -std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO) } else { result as i32 }
     }
 
+    /// The descriptor of the file or socket.
+    pub(crate) fn file(&self) -> RawFd {
+        self.fd.raw()
+    }
+
     /// Runs the op to its end on this thread with blocking calls.
     pub(crate) fn run_blocking(mut self) {
         loop {

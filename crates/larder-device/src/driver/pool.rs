@@ -1,71 +1,113 @@
-//! A small pool of threads for calls that block and that no ring carries: ioctls, extent queries, and every file
+//! Small pools of threads for calls that block and that no ring carries: ioctls, extent queries, and every file
 //! operation where io_uring is missing.
 //!
-//! Invariants: at most [`POOL_THREADS_MAX`] threads in a process; they start on demand and end after
-//! [`POOL_IDLE`] without work. Calls start in the order they came.
+//! Invariants: each file has a *lane* of its own, so that one that hangs keeps no other waiting. A lane has at most
+//! [`LANE_THREADS_MAX`] threads; they start on demand and end after [`POOL_IDLE`] without work. Calls of a lane start in the order
+//! they came.
 //!
-//! What it does not do: bound its queue; the callers' queue depths do.
+//! What it does not do: bound its queues; the callers' queue depths do.
 
 use parking_lot::{Condvar, Mutex};
-use std::{collections::VecDeque, panic::AssertUnwindSafe, time::Duration};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    os::fd::RawFd,
+    panic::AssertUnwindSafe,
+    sync::Arc,
+    time::Duration,
+};
 
-/// Threads that make blocking calls, at most.
-const POOL_THREADS_MAX: usize = 16;
+/// Threads of a lane, at most.
+const LANE_THREADS_MAX: usize = 16;
 /// A thread without work for this long ends.
 const POOL_IDLE: Duration = Duration::from_secs(10);
 
 type Call = Box<dyn FnOnce() + Send>;
 
-struct State {
+#[derive(Default)]
+struct Lane {
     calls: VecDeque<Call>,
     threads: usize,
     idle: usize,
+    work: Arc<Condvar>,
 }
 
-static STATE: Mutex<State> = Mutex::new(State { calls: VecDeque::new(), threads: 0, idle: 0 });
-static WORK: Condvar = Condvar::new();
+/// The lanes that have threads, by descriptor.
+static LANES: Mutex<BTreeMap<RawFd, Lane>> = Mutex::new(BTreeMap::new());
 
-/// Runs `call` on a pool thread; on this thread where none can be started.
-pub(crate) fn run(call: impl FnOnce() + Send + 'static) {
-    let mut state = STATE.lock();
-    state.calls.push_back(Box::new(call));
-    if state.idle >= state.calls.len() {
-        drop(state);
-        WORK.notify_one();
+/// Runs `call`, which is about this file, on a pool thread; on this thread where none can be started.
+pub(crate) fn run(file: RawFd, call: impl FnOnce() + Send + 'static) {
+    let mut lanes = LANES.lock();
+    let lane = lanes.entry(file).or_default();
+    lane.calls.push_back(Box::new(call));
+    if lane.idle >= lane.calls.len() {
+        let work = lane.work.clone();
+        drop(lanes);
+        work.notify_one();
         return;
     }
-    if state.threads < POOL_THREADS_MAX {
-        state.threads += 1;
-        drop(state);
-        if std::thread::Builder::new().name("larder-blocking".into()).spawn(work).is_ok() {
+    if lane.threads < LANE_THREADS_MAX {
+        lane.threads += 1;
+        drop(lanes);
+        if std::thread::Builder::new().name("larder-blocking".into()).spawn(move || work(file)).is_ok() {
             return;
         }
-        let mut state = STATE.lock();
-        state.threads -= 1;
-        if state.threads == 0 {
-            let calls = std::mem::take(&mut state.calls);
-            drop(state);
+        let mut lanes = LANES.lock();
+        let Some(lane) = lanes.get_mut(&file) else { return };
+        lane.threads -= 1;
+        if lane.threads == 0 {
+            let calls = std::mem::take(&mut lane.calls);
+            lanes.remove(&file);
+            drop(lanes);
             calls.into_iter().for_each(|call| call());
         }
     }
 }
 
-fn work() {
-    let mut state = STATE.lock();
+fn work(file: RawFd) {
+    let mut lanes = LANES.lock();
     loop {
-        if let Some(call) = state.calls.pop_front() {
-            drop(state);
+        // A lane is there as long as it has a thread.
+        let Some(lane) = lanes.get_mut(&file) else { return };
+        if let Some(call) = lane.calls.pop_front() {
+            drop(lanes);
             // A call that panics has dropped its completer, which answers whoever waits; the thread goes on.
             let _ = std::panic::catch_unwind(AssertUnwindSafe(call));
-            state = STATE.lock();
+            lanes = LANES.lock();
             continue;
         }
-        state.idle += 1;
-        let timed_out = WORK.wait_for(&mut state, POOL_IDLE).timed_out();
-        state.idle -= 1;
-        if timed_out && state.calls.is_empty() {
-            state.threads -= 1;
+        lane.idle += 1;
+        let work = lane.work.clone();
+        let timed_out = work.wait_for(&mut lanes, POOL_IDLE).timed_out();
+        let Some(lane) = lanes.get_mut(&file) else { return };
+        lane.idle -= 1;
+        if timed_out && lane.calls.is_empty() {
+            lane.threads -= 1;
+            if lane.threads == 0 {
+                lanes.remove(&file);
+            }
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+
+    #[test]
+    fn a_file_that_hangs_keeps_no_other_waiting() {
+        // No descriptors: nothing is done with them here.
+        let (hanging, other) = (-7, -8);
+        let (release, released) = channel::<()>();
+        let released = Arc::new(Mutex::new(released));
+        for _ in 0..4 * LANE_THREADS_MAX {
+            let released = released.clone();
+            run(hanging, move || drop(released.lock().recv()));
+        }
+        let (tell, told) = channel();
+        run(other, move || drop(tell.send(7)));
+        assert_eq!(told.recv_timeout(Duration::from_secs(30)), Ok(7));
+        drop(release);
     }
 }

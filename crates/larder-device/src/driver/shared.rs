@@ -223,7 +223,7 @@ impl Shared {
         self.outstanding.store(io.outstanding(), Ordering::Relaxed);
         drop(io);
         if let Some(op) = for_pool {
-            pool::run(move || op.run_blocking());
+            pool::run(op.file(), move || op.run_blocking());
         }
     }
 
@@ -419,7 +419,7 @@ impl Shared {
                 } else if let Some(op) = op.finish(result) {
                     // The rest of a transfer that was cut short.
                     if op.is_file_op() {
-                        pool::run(move || op.run_blocking());
+                        pool::run(op.file(), move || op.run_blocking());
                     }
                 }
             }

@@ -53,7 +53,7 @@ pub(super) fn discard(inner: &Arc<Inner>, offset: u64, len: u64) -> IoFuture<()>
     }
     let inner = inner.clone();
     let (to, future) = IoFuture::pending();
-    driver::run_blocking(move || {
+    driver::run_blocking(inner.file.as_raw_fd(), move || {
         let range = [offset, len];
         // SAFETY: the request reads two u64 from the array.
         let result = unsafe { libc::ioctl(inner.file.as_raw_fd(), BLKDISCARD, range.as_ptr()) };
@@ -107,7 +107,7 @@ pub(super) fn extents(inner: &Arc<Inner>, offset: u64, len: u64) -> IoFuture<Vec
     }
     let inner = inner.clone();
     let (to, future) = IoFuture::pending();
-    driver::run_blocking(move || to.complete(seek_extents(&inner, offset, len)));
+    driver::run_blocking(inner.file.as_raw_fd(), move || to.complete(seek_extents(&inner, offset, len)));
     future
 }
 

@@ -38,6 +38,8 @@ const PARKED_MAX: usize = IN_FLIGHT_MAX;
 /// Pause after the first failed attempt to connect again; it doubles up to [`BACKOFF_MAX`].
 const BACKOFF_MIN: Duration = Duration::from_millis(100);
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
+/// How long a server may take to be connected to, where nothing else is said.
+pub const OPEN_TIMEOUT: Duration = Duration::from_secs(30);
 /// Largest block size that a device may have here.
 const SECTOR_BYTES_MAX: u32 = 4096;
 
@@ -51,6 +53,8 @@ pub struct NbdDevice {
 /// The server, as requests need it.
 struct Remote {
     uri: NbdUri,
+    /// How long connecting may take.
+    timeout: Duration,
     size_bytes: u64,
     flags: u16,
     piece_bytes_max: u32,
@@ -73,18 +77,19 @@ enum Connection {
 impl NbdDevice {
     /// Connects to `nbd://HOST[:PORT]/EXPORT` or `nbd+unix:///EXPORT?socket=PATH`. Blocks until the handshake is over.
     pub fn connect(uri: &str) -> IoResult<Arc<NbdDevice>> {
-        Self::connect_with(uri, false)
+        Self::connect_with(uri, false, OPEN_TIMEOUT)
     }
 
-    /// As [`NbdDevice::connect`]; with `read_only` set the device refuses writes, whatever the server allows.
-    pub fn connect_with(uri: &str, read_only: bool) -> IoResult<Arc<NbdDevice>> {
+    /// As [`NbdDevice::connect`]; with `read_only` set the device refuses writes, whatever the server allows. A server that does
+    /// not answer within `timeout` is given up, at this connection and at later ones.
+    pub fn connect_with(uri: &str, read_only: bool, timeout: Duration) -> IoResult<Arc<NbdDevice>> {
         let uri = NbdUri::parse(uri)?;
-        let opened = connect::open(&uri)?;
-        Self::over(uri, opened, read_only)
+        let opened = connect::open(&uri, timeout)?;
+        Self::over(uri, opened, read_only, timeout)
     }
 
     /// A device over a connection past its handshake.
-    pub(super) fn over(uri: NbdUri, opened: Opened, read_only: bool) -> IoResult<Arc<NbdDevice>> {
+    pub(super) fn over(uri: NbdUri, opened: Opened, read_only: bool, timeout: Duration) -> IoResult<Arc<NbdDevice>> {
         let sector_bytes = opened.block_bytes_min.max(512);
         if sector_bytes > SECTOR_BYTES_MAX {
             return Err(IoError::new(IoErrorKind::Unsupported, IoOp::Open, 0, 0)
@@ -106,6 +111,7 @@ impl NbdDevice {
         };
         let remote = Remote {
             uri,
+            timeout,
             size_bytes: opened.size_bytes,
             flags: opened.flags,
             piece_bytes_max: piece_bytes_max - piece_bytes_max % sector_bytes,
@@ -356,7 +362,7 @@ impl Remote {
     }
 
     fn connect_again(self: Arc<Self>) {
-        let link = connect::open(&self.uri).and_then(|opened: Opened| {
+        let link = connect::open(&self.uri, self.timeout).and_then(|opened: Opened| {
             let lacks = self.flags & !opened.flags & !flag::CAN_MULTI_CONN != 0;
             let read_only = opened.flags & !self.flags & flag::READ_ONLY != 0;
             let limits = opened.request_bytes_max < self.piece_bytes_max;

@@ -1,7 +1,7 @@
 //! Reaching an NBD server: its URI, a socket, and the client's side of the handshake.
 //!
-//! Invariants: whatever the server sends, the handshake ends within [`HANDSHAKE_TIMEOUT`] a message and holds at most
-//! [`REPLY_BYTES_MAX`] bytes.
+//! Invariants: whatever the server sends or keeps back, connecting and the handshake end within the time that the caller gives, and
+//! hold at most [`REPLY_BYTES_MAX`] bytes.
 //!
 //! What it does not do: TLS, structured replies, servers older than the option GO (2016).
 
@@ -15,21 +15,22 @@ use super::{
 use crate::{IoError, IoErrorKind, IoOp, IoResult};
 use std::{
     io::{self, Read, Write},
-    net::{TcpStream, ToSocketAddrs},
+    net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs},
     os::{
         fd::{AsFd, BorrowedFd},
         unix::net::UnixStream,
     },
     path::PathBuf,
-    time::Duration,
+    sync::mpsc,
+    time::{Duration, Instant},
 };
 
 /// NBD's TCP port.
 const PORT_DEFAULT: u16 = 10809;
 /// How long one address may take to answer.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long the server may take for one message of the handshake.
-const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Pause between two tries to connect to a Unix socket whose server accepts nobody.
+const BACKLOG_PAUSE: Duration = Duration::from_millis(20);
 /// Longest reply to an option that is read.
 const REPLY_BYTES_MAX: u32 = 64 << 10;
 /// Replies to one option that are read.
@@ -154,6 +155,14 @@ impl Stream {
         }
     }
 
+    /// Lets reads and writes wait until then, and no longer.
+    fn wait_until(&self, until: Instant) -> io::Result<()> {
+        match until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
+            Some(left) => self.set_timeouts(Some(left)),
+            None => Err(io::ErrorKind::TimedOut.into()),
+        }
+    }
+
     fn set_timeouts(&self, timeout: Option<Duration>) -> io::Result<()> {
         match self {
             Stream::Tcp(stream) => stream.set_read_timeout(timeout).and(stream.set_write_timeout(timeout)),
@@ -162,21 +171,34 @@ impl Stream {
     }
 }
 
-impl Read for &Stream {
+/// A socket whose reads and writes end by a moment: with [`io::ErrorKind::TimedOut`].
+struct Until<'a>(&'a Stream, Instant);
+
+impl Read for Until<'_> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Stream::Tcp(stream) => (&mut &*stream).read(buf),
-            Stream::Unix(stream) => (&mut &*stream).read(buf),
-        }
+        self.0.wait_until(self.1)?;
+        socket::receive(self.0.as_fd(), buf, true).map_err(timed_out)
     }
 }
 
-impl Write for &Stream {
+impl Write for Until<'_> {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        socket::send_slices(self.as_fd(), &[io::IoSlice::new(buf)], true)
+        self.0.wait_until(self.1)?;
+        socket::send_slices(self.0.as_fd(), &[io::IoSlice::new(buf)], true).map_err(timed_out)
     }
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+/// A socket whose time is over says that it would block.
+fn timed_out(error: io::Error) -> io::Error {
+    if error.kind() == io::ErrorKind::WouldBlock { io::ErrorKind::TimedOut.into() } else { error }
+}
+
+impl Read for &Stream {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        socket::receive(self.as_fd(), buf, true)
     }
 }
 
@@ -193,18 +215,33 @@ pub(super) struct Opened {
     pub(super) request_bytes_max: u32,
 }
 
-/// Connects and shakes hands. Blocks; [`IoErrorKind::Gone`] where the server cannot be reached.
-pub(super) fn open(uri: &NbdUri) -> IoResult<Opened> {
-    let stream =
-        connect(&uri.endpoint).map_err(|error| failed(format!("cannot reach {}: {error}", uri.canonical())))?;
-    shake_hands(stream, uri)
+/// Connects and shakes hands, within `timeout`. Blocks; [`IoErrorKind::Gone`] where the server cannot be reached or does
+/// not answer.
+pub(super) fn open(uri: &NbdUri, timeout: Duration) -> IoResult<Opened> {
+    let until = Instant::now() + timeout;
+    let stream = connect(&uri.endpoint, until).map_err(|error| {
+        let why = match error.kind() {
+            io::ErrorKind::TimedOut => "it takes no connection in time: see that its server runs".to_owned(),
+            _ => error.to_string(),
+        };
+        failed(format!("cannot reach {}: {why}", uri.canonical()))
+    })?;
+    shake_hands(stream, uri, until)
 }
 
-/// Shakes hands over a connected socket. Blocks.
-pub(super) fn shake_hands(stream: Stream, uri: &NbdUri) -> IoResult<Opened> {
-    let io = |error: io::Error| failed(format!("{} broke off the handshake: {error}", uri.canonical()));
-    stream.set_timeouts(Some(HANDSHAKE_TIMEOUT)).map_err(io)?;
-    greet(&stream, uri).map_err(io)??;
+/// Shakes hands over a connected socket, until then at the latest. Blocks.
+pub(super) fn shake_hands(stream: Stream, uri: &NbdUri, until: Instant) -> IoResult<Opened> {
+    let began = Instant::now();
+    let io = |error: io::Error| match error.kind() {
+        io::ErrorKind::TimedOut => failed(format!(
+            "{} takes the connection, but gives no answer to the NBD handshake within {:.0} s: see that an NBD server \
+             without TLS runs there and is not stopped",
+            uri.canonical(),
+            began.elapsed().as_secs_f64().ceil()
+        )),
+        _ => failed(format!("{} broke off the handshake: {error}", uri.canonical())),
+    };
+    greet(Until(&stream, until), uri).map_err(io)??;
     let mut opened = Opened {
         stream,
         size_bytes: 0,
@@ -213,18 +250,29 @@ pub(super) fn shake_hands(stream: Stream, uri: &NbdUri) -> IoResult<Opened> {
         block_bytes_preferred: 4096,
         request_bytes_max: REQUEST_BYTES_DEFAULT,
     };
-    go(&mut opened, uri).map_err(io)??;
+    go(&mut opened, uri, until).map_err(io)??;
     opened.stream.set_timeouts(None).map_err(io)?;
     Ok(opened)
 }
 
-fn connect(endpoint: &Endpoint) -> io::Result<Stream> {
+fn connect(endpoint: &Endpoint, until: Instant) -> io::Result<Stream> {
     match endpoint {
-        Endpoint::Unix(path) => UnixStream::connect(path).map(Stream::Unix),
+        Endpoint::Unix(path) => loop {
+            // A server that accepts nobody has a full queue: then a plain connect would wait for ever.
+            match socket::connect_unix(path) {
+                Ok(stream) => return Ok(Stream::Unix(stream)),
+                Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
+                Err(_) if Instant::now() >= until => return Err(io::ErrorKind::TimedOut.into()),
+                Err(_) => std::thread::sleep(BACKLOG_PAUSE),
+            }
+        },
         Endpoint::Tcp { host, port } => {
             let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
-            for address in (host.as_str(), *port).to_socket_addrs()? {
-                match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
+            for address in resolve(host, *port, until)? {
+                let Some(left) = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) else {
+                    return Err(io::ErrorKind::TimedOut.into());
+                };
+                match TcpStream::connect_timeout(&address, left.min(CONNECT_TIMEOUT)) {
                     Ok(stream) => {
                         socket::tune_tcp(stream.as_fd(), socket::Keepalive::default());
                         return Ok(Stream::Tcp(stream));
@@ -237,12 +285,29 @@ fn connect(endpoint: &Endpoint) -> io::Result<Stream> {
     }
 }
 
+/// The addresses of a host. The system's resolver knows no time limit: it is asked on a thread, which is left where it takes
+/// too long.
+fn resolve(host: &str, port: u16, until: Instant) -> io::Result<Vec<SocketAddr>> {
+    if let Ok(address) = host.parse::<IpAddr>() {
+        return Ok(vec![SocketAddr::new(address, port)]);
+    }
+    let (tell, told) = mpsc::channel();
+    let host = host.to_owned();
+    std::thread::Builder::new().name("nbd-resolve".into()).spawn(move || {
+        // Nobody may wait any more.
+        let _ = tell.send((host.as_str(), port).to_socket_addrs().map(Iterator::collect));
+    })?;
+    told.recv_timeout(until.saturating_duration_since(Instant::now())).unwrap_or_else(|_| {
+        Err(io::Error::other("the host's name is not resolved in time: see to the resolver, or give an IP address"))
+    })
+}
+
 fn not_nbd(uri: &NbdUri, why: &str) -> IoError {
     IoError::new(IoErrorKind::Unsupported, IoOp::Open, 0, 0).with_detail(format!("{} {why}", uri.canonical()))
 }
 
 /// Reads the greeting and answers it. The outer error is the socket's.
-fn greet(mut stream: &Stream, uri: &NbdUri) -> io::Result<IoResult<()>> {
+fn greet(mut stream: Until<'_>, uri: &NbdUri) -> io::Result<IoResult<()>> {
     let mut greeting = [0; GREETING_BYTES];
     stream.read_exact(&mut greeting)?;
     let mut fields = Fields(&greeting);
@@ -260,7 +325,7 @@ fn greet(mut stream: &Stream, uri: &NbdUri) -> io::Result<IoResult<()>> {
 }
 
 /// Asks for the export with GO. The outer error is the socket's.
-fn go(opened: &mut Opened, uri: &NbdUri) -> io::Result<IoResult<()>> {
+fn go(opened: &mut Opened, uri: &NbdUri, until: Instant) -> io::Result<IoResult<()>> {
     let name = uri.export.as_bytes();
     let mut data = u32::try_from(name.len()).unwrap_or(0).to_be_bytes().to_vec();
     data.extend_from_slice(name);
@@ -268,18 +333,18 @@ fn go(opened: &mut Opened, uri: &NbdUri) -> io::Result<IoResult<()>> {
     data.extend_from_slice(&info::BLOCK_SIZE.to_be_bytes());
     let mut message = Vec::new();
     encode_option(&mut message, option::GO, &data);
-    (&opened.stream).write_all(&message)?;
+    Until(&opened.stream, until).write_all(&message)?;
 
     let mut export_known = false;
     for _ in 0..REPLIES_MAX {
         let mut header = [0; OPTION_REPLY_HEADER_BYTES];
-        (&opened.stream).read_exact(&mut header)?;
+        Until(&opened.stream, until).read_exact(&mut header)?;
         let (kind, len) = match parse_option_reply(&header) {
             Some((option::GO, kind, len)) if len <= REPLY_BYTES_MAX => (kind, len),
             _ => return Ok(Err(not_nbd(uri, "sent a malformed reply"))),
         };
         let mut data = vec![0; len as usize];
-        (&opened.stream).read_exact(&mut data)?;
+        Until(&opened.stream, until).read_exact(&mut data)?;
         match kind {
             reply::ACK if export_known => return Ok(Ok(())),
             reply::INFO => match take_info(&data, opened) {
@@ -287,6 +352,13 @@ fn go(opened: &mut Opened, uri: &NbdUri) -> io::Result<IoResult<()>> {
                 None => return Ok(Err(not_nbd(uri, "sent malformed information"))),
             },
             reply::ERR_UNSUP => return Ok(Err(not_nbd(uri, "is too old: it lacks the option GO"))),
+            reply::ERR_TLS_REQD => {
+                return Ok(Err(not_nbd(
+                    uri,
+                    "requires TLS, which Larder does not speak: serve the export without TLS, on a Unix socket or through \
+                     a tunnel (stunnel, ssh)",
+                )));
+            }
             reply::ERR_UNKNOWN => {
                 return Ok(Err(not_nbd(uri, "has no export of this name")));
             }

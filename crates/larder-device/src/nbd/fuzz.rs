@@ -7,7 +7,7 @@
 //! What it does not do: reach any server.
 
 use super::{
-    client::NbdDevice,
+    client::{NbdDevice, OPEN_TIMEOUT},
     connect::{NbdUri, Stream, shake_hands},
     proto::{
         CLIENT_FLAGS_BYTES, Fields, GREETING_MAGIC, OPTION_MAGIC, REQUEST_BYTES, Request, SIMPLE_REPLY_MAGIC, chunk,
@@ -20,6 +20,7 @@ use std::{
     net::Shutdown,
     os::unix::net::UnixStream,
     sync::Arc,
+    time::Instant,
 };
 
 /// Bytes that a server sends before it is read from: they fit the socket's buffer.
@@ -58,10 +59,10 @@ pub fn nbd_client_bytes(data: &[u8]) {
         // What is cut short must end the handshake, and not wait for more.
         let _ = server.stream.shutdown(Shutdown::Write);
     }
-    let Ok(opened) = shake_hands(Stream::Unix(ours), &uri) else { return };
+    let Ok(opened) = shake_hands(Stream::Unix(ours), &uri, Instant::now() + OPEN_TIMEOUT) else { return };
     assert!(opened.block_bytes_min.is_power_of_two());
     let flags = opened.flags;
-    let Ok(device) = NbdDevice::over(uri, opened, choice & 2 != 0) else { return };
+    let Ok(device) = NbdDevice::over(uri, opened, choice & 2 != 0, OPEN_TIMEOUT) else { return };
     check_info(&device);
     if is_sound {
         server.skip_handshake();

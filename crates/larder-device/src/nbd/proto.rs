@@ -79,6 +79,8 @@ pub mod option_reply {
     pub const ERR_UNSUP: u32 = ERROR_BIT | 1;
     pub const ERR_POLICY: u32 = ERROR_BIT | 2;
     pub const ERR_INVALID: u32 = ERROR_BIT | 3;
+    pub const ERR_PLATFORM: u32 = ERROR_BIT | 4;
+    pub const ERR_TLS_REQD: u32 = ERROR_BIT | 5;
     pub const ERR_UNKNOWN: u32 = ERROR_BIT | 6;
     pub const ERR_SHUTDOWN: u32 = ERROR_BIT | 7;
     pub const ERR_TOO_BIG: u32 = ERROR_BIT | 9;
@@ -169,10 +171,12 @@ pub mod errno {
 /// end is "no space" then.
 pub fn errno_of(kind: IoErrorKind, writes: bool) -> u32 {
     match kind {
-        IoErrorKind::Io | IoErrorKind::Gone | IoErrorKind::Corrupt | IoErrorKind::InUse => errno::EIO,
+        IoErrorKind::Io | IoErrorKind::Gone | IoErrorKind::Corrupt | IoErrorKind::InUse | IoErrorKind::TooManyFiles => {
+            errno::EIO
+        }
         IoErrorKind::OutOfRange if writes => errno::ENOSPC,
         IoErrorKind::OutOfRange | IoErrorKind::Unaligned => errno::EINVAL,
-        IoErrorKind::NoSpace => errno::ENOSPC,
+        IoErrorKind::NoSpace | IoErrorKind::Quota => errno::ENOSPC,
         IoErrorKind::ReadOnly => errno::EPERM,
         IoErrorKind::Unsupported => errno::ENOTSUP,
         IoErrorKind::Cancelled => errno::ESHUTDOWN,

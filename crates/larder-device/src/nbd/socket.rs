@@ -6,7 +6,11 @@
 
 use std::{
     io::{self, IoSlice},
-    os::fd::{AsRawFd, BorrowedFd},
+    os::{
+        fd::{AsRawFd, BorrowedFd, FromRawFd},
+        unix::{ffi::OsStrExt, net::UnixStream},
+    },
+    path::Path,
 };
 
 /// Most slices that one call of [`send_slices`] passes on; the system's limit is 1024.
@@ -49,6 +53,40 @@ pub fn receive(socket: BorrowedFd<'_>, buf: &mut [u8], wait: bool) -> io::Result
             return Err(error);
         }
     }
+}
+
+/// Connects to the Unix socket at `path` at once: [`io::ErrorKind::WouldBlock`] where its server has too many connections that
+/// it did not accept. The socket that this returns waits, as any does.
+pub fn connect_unix(path: &Path) -> io::Result<UnixStream> {
+    // SAFETY: an all-zero sockaddr_un is a valid one.
+    let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
+    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+    let bytes = path.as_os_str().as_bytes();
+    // One byte is left for the end of the name.
+    if bytes.len() >= address.sun_path.len() || bytes.contains(&0) {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "the path of a socket has 107 bytes at most"));
+    }
+    for (to, &from) in address.sun_path.iter_mut().zip(bytes) {
+        *to = from as libc::c_char;
+    }
+    // SAFETY: a plain system call.
+    let socket =
+        unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK, 0) };
+    if socket < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor was just made and nobody else owns it.
+    let stream = unsafe { UnixStream::from_raw_fd(socket) };
+    // SAFETY: the pointer and length are those of a live address.
+    let done = unsafe {
+        let len = size_of_val(&address) as libc::socklen_t;
+        libc::connect(socket, std::ptr::from_ref(&address).cast(), len)
+    };
+    if done < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    stream.set_nonblocking(false)?;
+    Ok(stream)
 }
 
 /// Which directions [`shutdown`] closes.

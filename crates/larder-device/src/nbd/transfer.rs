@@ -1,27 +1,31 @@
 //! One connection of the client: requests out, replies in, matched by cookie.
 //!
-//! Role: callers send under a lock; a thread reads replies and completes requests as they come, in any order.
+//! Role: callers send what the socket takes at once, and leave the rest to a thread; another thread reads replies and completes
+//! requests as they come, in any order.
 //!
 //! Invariants: each call is completed exactly once; once the connection has failed, with [`IoErrorKind::Gone`]. At most
-//! [`IN_FLIGHT_MAX`] requests are with the server; a further caller waits.
+//! [`IN_FLIGHT_MAX`] requests are with the server; further ones wait, in their order, and so do those for which the socket has no
+//! room. No caller waits: a server that hangs keeps nobody but its own requests.
 //!
 //! What it does not do: connect again; the device does.
 
 use super::{
     connect::Stream,
-    proto::{Request, SIMPLE_REPLY_BYTES, SimpleReply, command, command_flag, kind_of},
+    proto::{REQUEST_BYTES, Request, SIMPLE_REPLY_BYTES, SimpleReply, command, command_flag, kind_of},
     socket::{self, Direction},
 };
 use crate::{Completer, IoBuf, IoError, IoErrorKind, IoOp, IoResult, SharedBuf};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::{
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     io::{self, BufReader, IoSlice, Read},
     sync::Arc,
 };
 
 /// Requests with the server at once.
 pub(super) const IN_FLIGHT_MAX: usize = 256;
+/// Further requests that wait.
+const BEHIND_MAX: usize = 1 << 16;
 /// Bytes of the reader's buffer: many small replies for one receive.
 const READ_BUFFER_BYTES: usize = 64 << 10;
 
@@ -69,17 +73,19 @@ impl Call {
 /// See the module.
 pub(super) struct Link {
     stream: Stream,
-    /// Held while a request is sent.
-    sending: Mutex<()>,
+    /// What the socket has not taken yet.
+    unsent: Mutex<Unsent>,
+    /// There is something to be sent, or the connection has ended.
+    to_send: Condvar,
     table: Mutex<Table>,
-    /// A request has left the table.
-    room: Condvar,
 }
 
 #[derive(Default)]
 struct Table {
     /// By cookie: the call, and `written` when it was sent.
     waiting: HashMap<u64, (Call, u64)>,
+    /// Calls that found too many with the server.
+    behind: VecDeque<Call>,
     next_cookie: u64,
     gone: bool,
     /// Writes that the server has answered and did not have to make durable.
@@ -88,16 +94,76 @@ struct Table {
     flushed: u64,
 }
 
+impl Table {
+    /// The call that is next, if the server may have one more.
+    fn take_next(&mut self) -> Option<Outgoing> {
+        if self.waiting.len() >= IN_FLIGHT_MAX {
+            return None;
+        }
+        let mut call = self.behind.pop_front()?;
+        self.next_cookie += 1;
+        let cookie = self.next_cookie;
+        let Call { flags, command, offset, len, .. } = call;
+        let request = Request { flags, command, cookie, offset, len };
+        let outgoing = Outgoing { head: request.encode(), data: call.data.take(), sent: 0 };
+        self.waiting.insert(cookie, (call, self.written));
+        Some(outgoing)
+    }
+}
+
+/// A request's bytes, as far as they are still to be sent.
+struct Outgoing {
+    head: [u8; REQUEST_BYTES],
+    data: Option<SharedBuf>,
+    sent: usize,
+}
+
+impl Outgoing {
+    /// The rest of head and payload.
+    fn rest(&self) -> [&[u8]; 2] {
+        let data = self.data.as_deref().unwrap_or(&[]);
+        let of_data = self.sent.saturating_sub(self.head.len());
+        [self.head.get(self.sent..).unwrap_or(&[]), data.get(of_data..).unwrap_or(&[])]
+    }
+
+    /// Sends what the socket takes; with `wait`, all of it. Whether that is all.
+    fn send(&mut self, stream: &Stream, wait: bool) -> io::Result<bool> {
+        loop {
+            let [head, data] = self.rest();
+            if head.is_empty() && data.is_empty() {
+                return Ok(true);
+            }
+            match socket::send_slices(stream.as_fd(), &[IoSlice::new(head), IoSlice::new(data)], wait) {
+                Ok(sent) => self.sent += sent,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock && !wait => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+/// Requests that wait for the socket, in their order.
+#[derive(Default)]
+struct Unsent {
+    queue: VecDeque<Outgoing>,
+    /// The thread is sending one that it took from the queue.
+    is_sending: bool,
+    ended: bool,
+}
+
 impl Link {
-    /// Takes a connection over and starts its reader.
+    /// Takes a connection over and starts its threads.
     pub(super) fn start(stream: Stream) -> IoResult<Arc<Link>> {
-        let link = Arc::new(Link { stream, sending: Mutex::new(()), table: Mutex::default(), room: Condvar::new() });
-        // The reader ends when the link is closed.
-        let reader = link.clone();
-        std::thread::Builder::new()
-            .name("nbd-client".into())
-            .spawn(move || reader.read_replies())
-            .map_err(|error| IoError::from_std(&error, IoOp::Open, 0, 0))?;
+        let link =
+            Arc::new(Link { stream, unsent: Mutex::default(), to_send: Condvar::new(), table: Mutex::default() });
+        // Both end when the link is closed.
+        for (name, run) in [("nbd-client", Link::read_replies as fn(&Link)), ("nbd-sender", Link::send_queued)] {
+            let thread = link.clone();
+            if let Err(error) = std::thread::Builder::new().name(name.into()).spawn(move || run(&thread)) {
+                link.fail("");
+                return Err(IoError::from_std(&error, IoOp::Open, 0, 0));
+            }
+        }
         Ok(link)
     }
 
@@ -112,48 +178,69 @@ impl Link {
         table.written > table.flushed
     }
 
-    /// Sends a request. Waits while too many are in flight, and while the socket is full.
-    pub(super) fn submit(&self, mut call: Call) {
-        let mut request =
-            Request { flags: call.flags, command: call.command, cookie: 0, offset: call.offset, len: call.len };
-        let data = call.data.take();
-        {
-            let mut table = self.table.lock();
-            while !table.gone && table.waiting.len() >= IN_FLIGHT_MAX {
-                self.room.wait(&mut table);
-            }
-            if table.gone {
-                drop(table);
-                return call.fail(IoErrorKind::Gone, "");
-            }
-            table.next_cookie += 1;
-            request.cookie = table.next_cookie;
-            let written = table.written;
-            table.waiting.insert(request.cookie, (call, written));
+    /// Sends a request, at once or when server and socket have room. Never waits.
+    pub(super) fn submit(&self, call: Call) {
+        let mut table = self.table.lock();
+        if table.gone {
+            drop(table);
+            return call.fail(IoErrorKind::Gone, "");
         }
-        let sent = {
-            let _sending = self.sending.lock();
-            self.send(&request.encode(), data.as_deref().unwrap_or(&[]))
-        };
-        if sent.is_err() {
-            self.fail("");
+        if table.behind.len() >= BEHIND_MAX {
+            drop(table);
+            return call.fail(IoErrorKind::Io, "too many requests wait for the server");
+        }
+        table.behind.push_back(call);
+        self.send_next(table);
+    }
+
+    /// Sends the calls that are next, as many as may be with the server.
+    fn send_next(&self, mut table: MutexGuard<'_, Table>) {
+        while let Some(outgoing) = table.take_next() {
+            // No order is needed among requests of which none was answered.
+            MutexGuard::unlocked(&mut table, || {
+                if self.send_or_queue(outgoing).is_err() {
+                    self.fail("");
+                }
+            });
         }
     }
 
-    fn send(&self, mut head: &[u8], mut data: &[u8]) -> io::Result<()> {
-        while !head.is_empty() || !data.is_empty() {
-            let sent = socket::send_slices(self.stream.as_fd(), &[IoSlice::new(head), IoSlice::new(data)], true)?;
-            let of_head = sent.min(head.len());
-            head = &head[of_head..];
-            data = &data[sent - of_head..];
+    fn send_or_queue(&self, mut outgoing: Outgoing) -> io::Result<()> {
+        let mut unsent = self.unsent.lock();
+        let is_free = unsent.queue.is_empty() && !unsent.is_sending;
+        if !(is_free && outgoing.send(&self.stream, false)?) {
+            unsent.queue.push_back(outgoing);
+            self.to_send.notify_one();
         }
         Ok(())
+    }
+
+    /// The sender's thread: sends what the socket had no room for.
+    fn send_queued(&self) {
+        loop {
+            let mut outgoing = {
+                let mut unsent = self.unsent.lock();
+                unsent.is_sending = false;
+                loop {
+                    if unsent.ended {
+                        return;
+                    }
+                    if let Some(next) = unsent.queue.pop_front() {
+                        unsent.is_sending = true;
+                        break next;
+                    }
+                    self.to_send.wait(&mut unsent);
+                }
+            };
+            if outgoing.send(&self.stream, true).is_err() {
+                self.fail("");
+            }
+        }
     }
 
     /// Says goodbye where nothing is in flight, and closes.
     pub(super) fn close(&self) {
         if !self.gone() && self.table.lock().waiting.is_empty() {
-            let _sending = self.sending.lock();
             let goodbye = Request { command: command::DISC, ..Request::default() };
             // The server may be gone first; that is as good.
             let _ = socket::send_slices(self.stream.as_fd(), &[IoSlice::new(&goodbye.encode())], false);
@@ -164,13 +251,18 @@ impl Link {
     /// Ends the connection: everything in flight fails.
     fn fail(&self, why: &str) {
         socket::shutdown(self.stream.as_fd(), Direction::Both);
-        let waiting = {
+        let (waiting, behind) = {
             let mut table = self.table.lock();
             table.gone = true;
-            std::mem::take(&mut table.waiting)
+            (std::mem::take(&mut table.waiting), std::mem::take(&mut table.behind))
         };
-        self.room.notify_all();
-        for (call, _) in waiting.into_values() {
+        {
+            let mut unsent = self.unsent.lock();
+            unsent.ended = true;
+            unsent.queue.clear();
+        }
+        self.to_send.notify_all();
+        for call in waiting.into_values().map(|(call, _)| call).chain(behind) {
             call.fail(IoErrorKind::Gone, why);
         }
     }
@@ -204,9 +296,9 @@ impl Link {
                     _ => {}
                 }
             }
+            self.send_next(table);
             found.0
         };
-        self.room.notify_one();
         if reply.error != 0 {
             call.fail(kind_of(reply.error), &format!("the server answered with error {}", reply.error));
             return Ok(true);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 const SCHEDULES: u64 = 2000;
 
-/// Each call is made, and no thread is left when all of them have ended: the next schedule begins with an empty pool.
+/// Each call is made, and no thread is left when all of them have ended: the next schedule begins with empty pools.
 pub fn every_call_is_made_once() {
     explore(SCHEDULES, || {
         let made = Arc::new(AtomicU32::new(0));
@@ -17,9 +17,9 @@ pub fn every_call_is_made_once() {
             .map(|_| {
                 let made = made.clone();
                 thread::spawn(move || {
-                    for _ in 0..3 {
+                    for lane in [0, 0, 1] {
                         let made = made.clone();
-                        run_blocking(move || {
+                        run_blocking(lane, move || {
                             made.fetch_add(1, SeqCst);
                         });
                     }

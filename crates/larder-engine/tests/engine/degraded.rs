@@ -28,6 +28,7 @@ fn fenced_setup(mode: WriteMode) -> (Setup, Arc<MemoryFence>) {
     setup.options.mode = mode;
     setup.tuning.prefetch_bytes_max = 0;
     setup.tuning.fence = fence.keeper();
+    setup.tuning.flash_full_timeout = Some(Duration::from_secs(2));
     (setup, fence)
 }
 
@@ -572,12 +573,12 @@ fn an_origin_that_takes_no_writes_is_told_though_it_reads() {
         assert!(why.starts_with("the origin fails (") && why.ends_with("bring it back"), "{why}");
         for _ in 0..3 {
             world.read(32 << 20, 8 << 10);
-            assert!(has(&world, "origin_failing"), "{:?}", world.status().conditions);
+            assert!(has(&world, "origin_full"), "{:?}", world.status().conditions);
             assert!(world.status().health.contains("dirty data stays on the flash"), "{}", world.status().health);
         }
         world.origin.sim.plan().clear();
         assert!(world.destage_all());
-        assert!(!has(&world, "origin_failing"), "{:?}", world.status().conditions);
+        assert!(!has(&world, "origin_full"), "{:?}", world.status().conditions);
         // Gone, and back: whatever it answers shows that.
         world.write(0, &noise(2, 64 << 10));
         world.origin.sim.set_gone(true);

@@ -8,6 +8,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod conditions;
 mod contract;
 mod crash_sweep;
 mod degraded;
@@ -26,6 +27,7 @@ mod recovery;
 mod reduction;
 mod repair;
 mod shared_reads;
+mod shortages;
 mod sibling_addresses;
 mod stalled;
 mod streams;

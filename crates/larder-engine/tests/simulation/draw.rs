@@ -59,6 +59,9 @@ impl Plan {
     }
 }
 
+/// How long a flash without room is waited for, where not for ever.
+const FLASH_FULL_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(2);
+
 /// `crowd`: see [`Source`].
 fn draw_shape(rng: &mut Rng, design: DesignId, crowd: bool) -> Shape {
     let weu_bytes: u32 = if rng.chance(1, 8) { 1 << 20 } else { 512 << 10 };
@@ -66,7 +69,7 @@ fn draw_shape(rng: &mut Rng, design: DesignId, crowd: bool) -> Shape {
     // Not a multiple of the chunk, mostly: then the last chunk is short.
     let spread_kib = if rng.chance(1, 8) { 7 << 9 } else { 2 << 9 };
     let origin_bytes = (512 << 10) + rng.below(spread_kib) * 1024;
-    let tuning = Tuning {
+    let mut tuning = Tuning {
         dirty_low_percent: 5 + rng.below(20) as u8,
         dirty_high_percent: 30,
         dirty_max_percent: 40 + rng.below(30) as u8,
@@ -76,6 +79,7 @@ fn draw_shape(rng: &mut Rng, design: DesignId, crowd: bool) -> Shape {
         commit_interval_ms: 1 + rng.below(50),
         ..Tuning::default()
     };
+    tuning.flash_full_timeout = tuning.commit_interval_ms.is_multiple_of(2).then_some(FLASH_FULL_TIMEOUT);
     let drawn_flash_bytes = u64::from(weu_bytes) * (8 + rng.below(3));
     let mut shape = Shape {
         design,

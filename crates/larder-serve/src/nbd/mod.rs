@@ -25,11 +25,13 @@ mod parts;
 mod reads;
 mod reply;
 mod request;
+mod shortage;
 mod signal;
 
 pub use address::{ServeAddress, ServeError, ServeErrorKind};
 pub use limits::{ServerOptions, ServerStats};
 pub use memory::RequestMemory;
+pub use shortage::Shortage;
 
 use address::Listener;
 use connection::{Peer, Service};
@@ -82,6 +84,7 @@ struct Shared {
     ended: Condvar,
     /// It was ended: nothing is waited for again.
     is_over: AtomicBool,
+    shortage: Shortage,
 }
 
 struct Entry {
@@ -118,6 +121,7 @@ impl NbdServer {
             connections: Mutex::default(),
             ended: Condvar::new(),
             is_over: AtomicBool::new(false),
+            shortage: Shortage::default(),
         };
         Ok(NbdServer {
             address: listener.local_address(&address),
@@ -148,6 +152,11 @@ impl NbdServer {
             .map_err(|error| ServeError::io(&self.address, "start a thread to serve at", &error))?;
         *accepting = Accepting::Started(thread);
         Ok(())
+    }
+
+    /// Shows, also when the server is gone, for want of what clients are not let in.
+    pub fn shortage(&self) -> Shortage {
+        self.shared.shortage.clone()
     }
 
     /// Counters, now.
@@ -322,7 +331,9 @@ fn accept_loop(shared: &Arc<Shared>, listener: Listener) {
             if shared.stopping.load(Ordering::Acquire) {
                 break;
             }
-            match listener.accept(shared.service.options.keepalive) {
+            let accepted = listener.accept(shared.service.options.keepalive);
+            shared.shortage.note(accepted.as_ref().err());
+            match accepted {
                 Ok(socket) => shared.begin(NEXT_ID.fetch_add(1, Ordering::Relaxed), socket),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}

@@ -131,6 +131,7 @@ fn device_errors_reach_the_client_as_numbers_and_words() {
     for (kind, error) in [
         (IoErrorKind::Io, errno::EIO),
         (IoErrorKind::NoSpace, errno::ENOSPC),
+        (IoErrorKind::Quota, errno::ENOSPC),
         (IoErrorKind::Corrupt, errno::EIO),
         (IoErrorKind::Unsupported, errno::ENOTSUP),
     ] {

@@ -14,7 +14,16 @@ use larder_engine::{
 };
 use larder_format::DesignId;
 use larder_serve::nbd::ServeAddress;
-use std::convert::Infallible;
+use std::{convert::Infallible, time::Duration};
+
+/// Longest time that an option may name, in seconds: a day.
+const SECONDS_MAX: f64 = 86_400.0;
+
+/// A time in seconds.
+pub(super) fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().filter(|seconds| (0.1..=SECONDS_MAX).contains(seconds));
+    seconds.map(Duration::from_secs_f64).ok_or_else(|| "write seconds, from 0.1 to 86400".to_owned())
+}
 
 /// A RAM budget in bytes.
 pub(super) fn ram_budget(text: &str) -> Result<u64, String> {

@@ -93,7 +93,7 @@ fn against_target(args: &BenchReplayArgs, pace: Pace, target: &Target<'_>, trace
     let path = match target {
         Target::Here(path) => path,
         Target::Nbd(uri) => {
-            let mode = OpenMode { read_only: false, exclusive: true, direct: true };
+            let mode = OpenMode { exclusive: true, direct: true, ..OpenMode::default() };
             let opened = open_device(uri, mode)
                 .map_err(|error| Failure::failed(format_args!("{uri} cannot be opened: {error}")))?;
             let counting = args.counts_of.clone().map_or(Counting::Nowhere, Counting::Served);

@@ -12,7 +12,7 @@ use std::process::Output;
 use crate::support::image::{Numbers, noise};
 use crate::support::wire::{FLUSH, Refusal, WRITE, Wire};
 use crate::support::{FuseFile, MIB, Mounted, Scratch, Server, Volume};
-use crate::support::{ends, have_mounts, have_tools, larder, run, stands_in};
+use crate::support::{ends, eventually, have_mounts, have_tools, larder, run, stands_in};
 use serde_json::Value;
 
 const CHUNK: u64 = 8 << 10;
@@ -174,7 +174,7 @@ fn a_full_flash_is_written_past_behind_a_fence() {
         let scratch = Scratch::new("degraded-full");
         let disk = Mounted::tmpfs(&scratch, "disk", 3 * FLASH_BYTES);
         let mut world = World::new(&scratch, disk.folder.join("flash"), mode);
-        let server = world.serve(&[]);
+        let server = world.serve(&["--flash-full-timeout", "1"]);
         let mut wire = Wire::connect(&server.socket);
         world.write(&mut wire, 40);
         wire.flush();
@@ -194,6 +194,10 @@ fn a_full_flash_is_written_past_behind_a_fence() {
         assert_eq!(status["degraded"], true, "{mode}: {status}");
         assert!(has(&status, "flash_full") && has(&status, "fence_up"), "{mode}: {status}");
         assert!(status["health"].as_str().expect("health").contains("no space left"), "{status}");
+        for name in ["flash_full", "fence_up"] {
+            let line = format!("condition raised: {name} (degraded): ");
+            eventually(&line, || server.complaints().contains(&line));
+        }
         assert!(world.record()["fence"].is_string(), "{}", world.record());
         world.assert_volume(&mut wire, "with a full flash");
         // What it holds can be read, so nothing is lost.
@@ -238,7 +242,7 @@ fn a_full_flash_without_a_state_directory_refuses_writes_and_keeps_what_was_flus
         let scratch = Scratch::new("degraded-no-state");
         let disk = Mounted::tmpfs(&scratch, "disk", 3 * FLASH_BYTES);
         let mut world = World::new(&scratch, disk.folder.join("flash"), mode);
-        let server = world.volume.serve();
+        let server = world.volume.serve_with(&["--flash-full-timeout", "1"]);
         let mut wire = Wire::connect(&server.socket);
         world.write(&mut wire, 40);
         wire.flush();

@@ -395,7 +395,11 @@ impl Volume {
 
     fn begin(&self, command: &mut Command) -> Server {
         let log = File::options().create(true).append(true).open(&self.log).expect("a log file");
-        let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).spawn();
+        self.begin_into(command, log.into())
+    }
+
+    fn begin_into(&self, command: &mut Command, errors: Stdio) -> Server {
+        let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors).spawn();
         let mut server = Server {
             child: Running(Some(child.unwrap_or_else(|err| panic!("{command:?}: {err}")))),
             uri: format!("nbd+unix:///?socket={}", self.socket.display()),
@@ -416,6 +420,11 @@ impl Volume {
         let mut serve = larder(["serve", "--flash"]);
         serve.arg(&self.flash).args(["--nbd", &format!("unix:{}", self.socket.display())]).args(options);
         serve
+    }
+
+    /// The same, with its error stream written there.
+    pub fn serve_into(&self, options: &[&str], errors: std::os::fd::OwnedFd) -> Server {
+        self.begin_into(&mut self.serve_command(options), errors.into())
     }
 
     /// Waits until the server has noticed that every client is gone.
@@ -705,6 +714,50 @@ fn unmounted(folder: &Path) -> bool {
 fn let_go(folder: &Path) {
     say(&format!("{} is busy, and is unmounted later", folder.display()));
     let _ = system("umount").arg("-l").arg(folder).output();
+}
+
+/// Waits until it is so, for as long as a server may take.
+#[track_caller]
+pub fn eventually(what: &str, is_so: impl FnMut() -> bool) {
+    assert!(until_done(is_so), "it does not come to this: {what}");
+}
+
+/// An export of nbdkit on a Unix socket, for origins that are stopped or killed.
+pub struct Nbdkit {
+    child: Running,
+    socket: PathBuf,
+}
+
+impl Nbdkit {
+    /// Serves until it is dropped, by the plugin that `args` name, after options.
+    pub fn start(scratch: &Scratch, name: &str, args: &[&str]) -> Self {
+        let socket = scratch.path(&format!("{name}.nbdkit"));
+        let _ = fs::remove_file(&socket);
+        let mut command = Command::new("nbdkit");
+        command.arg("-f").arg("-U").arg(&socket).args(args).stdin(Stdio::null());
+        let mut child = Running(Some(command.spawn().expect("nbdkit starts")));
+        eventually("nbdkit serves", || {
+            let child = child.0.as_mut().expect("it has just begun");
+            assert!(child.try_wait().expect("a child of ours").is_none(), "nbdkit ended before it served: {args:?}");
+            std::os::unix::net::UnixStream::connect(&socket).is_ok()
+        });
+        Self { child, socket }
+    }
+
+    pub fn uri(&self) -> String {
+        format!("nbd+unix:///?socket={}", self.socket.display())
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, name: &str) {
+        let child = self.child.0.as_ref().expect("it runs");
+        run(Command::new("kill").args([&format!("-{name}"), &child.id().to_string()]));
+    }
+
+    /// SIGKILL; its socket stays, and refuses.
+    pub fn kill(self) {
+        drop(self);
+    }
 }
 
 /// What is left of a test: mounts, loop devices and processes that name its folder.

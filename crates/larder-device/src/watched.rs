@@ -1,0 +1,267 @@
+//! [`Watched`]: a device that knows what is asked of it and not answered, since when, and whether it answers well.
+//!
+//! Invariants: an operation counts from the call until its future is over or dropped. Operations pass unchanged; one that
+//! was over at once stays so. That one kind of operation succeeds says nothing of another: a full device reads and flushes well.
+//!
+//! What it does not do: end an operation that takes too long, or judge how long that is.
+
+use crate::{
+    BlockDevice, DeviceInfo, Extent, IoBuf, IoError, IoErrorKind, IoFuture, IoOp, IoResult, Runtime, SharedBuf,
+    WriteFlags, ZeroFlags,
+};
+use parking_lot::Mutex;
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::*},
+    },
+    time::Duration,
+};
+
+/// The operation that waits longest for its answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Oldest {
+    /// What was asked.
+    pub op: IoOp,
+    /// How long ago.
+    pub age: Duration,
+    /// How many operations wait, this one included.
+    pub waiting: usize,
+}
+
+/// What is under way on a [`Watched`] device. Thread-safe.
+pub struct Watch {
+    clock: Arc<dyn Runtime>,
+    waiting: Mutex<Waiting>,
+    health: Mutex<Health>,
+    /// Nothing fails: the one word that a healthy operation looks at.
+    is_well: AtomicBool,
+}
+
+/// The last error of each kind of operation that has not succeeded since: of writes, of flushes, of reads.
+#[derive(Default)]
+struct Health {
+    failing: [Option<IoError>; 3],
+    /// The last error that nobody has looked at.
+    unseen: Option<IoError>,
+}
+
+/// Where an operation's kind is in [`Health`]; `None` where it says nothing of a device.
+fn kind_of(op: IoOp) -> Option<usize> {
+    match op {
+        IoOp::Write | IoOp::Discard | IoOp::WriteZeroes => Some(0),
+        IoOp::Flush => Some(1),
+        IoOp::Read => Some(2),
+        IoOp::Open | IoOp::Extents => None,
+    }
+}
+
+#[derive(Default)]
+struct Waiting {
+    next: u64,
+    /// By number, in the order of the calls.
+    began: BTreeMap<u64, (IoOp, Duration)>,
+}
+
+impl Watch {
+    fn on(clock: Arc<dyn Runtime>) -> Self {
+        Watch { clock, waiting: Mutex::default(), health: Mutex::default(), is_well: AtomicBool::new(true) }
+    }
+
+    /// The operation that waits longest; `None` where none waits.
+    pub fn oldest(&self) -> Option<Oldest> {
+        let waiting = self.waiting.lock();
+        let (_, &(op, began)) = waiting.began.first_key_value()?;
+        Some(Oldest { op, age: self.clock.now().saturating_sub(began), waiting: waiting.began.len() })
+    }
+
+    /// The last error of a kind of operation that has not succeeded since: that of a device that is gone, or else that of writes
+    /// first.
+    pub fn error(&self) -> Option<IoError> {
+        if self.is_well.load(Acquire) {
+            return None;
+        }
+        let health = self.health.lock();
+        let mut failing = health.failing.iter().flatten();
+        let gone = failing.clone().find(|error| error.kind == IoErrorKind::Gone);
+        gone.or_else(|| failing.next()).cloned()
+    }
+
+    /// The last error since this was asked last, also if all is well again.
+    pub fn take_unseen(&self) -> Option<IoError> {
+        self.health.lock().unseen.take()
+    }
+
+    fn note<T>(&self, op: IoOp, result: &IoResult<T>) {
+        let Some(kind) = kind_of(op) else { return };
+        match result {
+            Ok(_) if self.is_well.load(Acquire) => {}
+            Ok(_) => {
+                let mut health = self.health.lock();
+                for (other, failing) in health.failing.iter_mut().enumerate() {
+                    // One that answers is back, whatever it was asked.
+                    if other == kind || failing.as_ref().is_some_and(|error| error.kind == IoErrorKind::Gone) {
+                        *failing = None;
+                    }
+                }
+                self.is_well.store(health.failing.iter().all(Option::is_none), Release);
+            }
+            Err(error) if tells_of_device(error.kind) => {
+                let mut health = self.health.lock();
+                health.failing[kind] = Some(error.clone());
+                health.unseen = Some(error.clone());
+                self.is_well.store(false, Release);
+            }
+            Err(_) => {}
+        }
+    }
+
+    fn begin(self: &Arc<Self>, op: IoOp) -> Pending {
+        let now = self.clock.now();
+        let mut waiting = self.waiting.lock();
+        let number = waiting.next;
+        waiting.next += 1;
+        waiting.began.insert(number, (op, now));
+        Pending { watch: self.clone(), number }
+    }
+}
+
+/// Whether an error says something of the device, and not of the request or of the end.
+fn tells_of_device(kind: IoErrorKind) -> bool {
+    use IoErrorKind::{Cancelled, OutOfRange, Unaligned, Unsupported};
+    !matches!(kind, Cancelled | OutOfRange | Unaligned | Unsupported)
+}
+
+/// An operation that is under way, until it is dropped.
+struct Pending {
+    watch: Arc<Watch>,
+    number: u64,
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        self.watch.waiting.lock().began.remove(&self.number);
+    }
+}
+
+/// A device whose operations are watched. See the module.
+pub struct Watched {
+    inner: Arc<dyn BlockDevice>,
+    watch: Arc<Watch>,
+}
+
+impl Watched {
+    /// Watches `inner`, on the clock of `runtime`.
+    pub fn new(inner: Arc<dyn BlockDevice>, runtime: Arc<dyn Runtime>) -> Self {
+        Watched { inner, watch: Arc::new(Watch::on(runtime)) }
+    }
+
+    /// What is under way.
+    pub fn watch(&self) -> Arc<Watch> {
+        self.watch.clone()
+    }
+
+    fn watched<T: Send + 'static>(&self, op: IoOp, start: impl FnOnce() -> IoFuture<T>) -> IoFuture<T> {
+        let pending = self.watch.begin(op);
+        match start().try_ready() {
+            Ok(result) => {
+                self.watch.note(op, &result);
+                IoFuture::ready(result)
+            }
+            Err(future) => IoFuture::boxed(async move {
+                let result: IoResult<T> = future.await;
+                pending.watch.note(op, &result);
+                drop(pending);
+                result
+            }),
+        }
+    }
+}
+
+impl BlockDevice for Watched {
+    fn info(&self) -> &DeviceInfo {
+        self.inner.info()
+    }
+    fn read(&self, offset: u64, buf: IoBuf) -> IoFuture<IoBuf> {
+        self.watched(IoOp::Read, || self.inner.read(offset, buf))
+    }
+    fn write(&self, offset: u64, data: SharedBuf, flags: WriteFlags) -> IoFuture<()> {
+        self.watched(IoOp::Write, || self.inner.write(offset, data, flags))
+    }
+    fn flush(&self) -> IoFuture<()> {
+        self.watched(IoOp::Flush, || self.inner.flush())
+    }
+    fn discard(&self, offset: u64, len: u64) -> IoFuture<()> {
+        self.watched(IoOp::Discard, || self.inner.discard(offset, len))
+    }
+    fn write_zeroes(&self, offset: u64, len: u64, flags: ZeroFlags) -> IoFuture<()> {
+        self.watched(IoOp::WriteZeroes, || self.inner.write_zeroes(offset, len, flags))
+    }
+    fn extents(&self, offset: u64, len: u64) -> IoFuture<Vec<Extent>> {
+        self.watched(IoOp::Extents, || self.inner.extents(offset, len))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        faulty::Faulty,
+        ram::RamDevice,
+        sim::{SimDevice, SimRuntime},
+    };
+
+    #[test]
+    fn the_oldest_operation_is_known_by_its_age() {
+        let runtime = SimRuntime::new(1);
+        let device = Watched::new(SimDevice::new(&runtime, "slow", 1 << 20, 512), runtime.clone());
+        let watch = device.watch();
+        assert_eq!(watch.oldest(), None);
+        let (read, began) = (device.read(0, IoBuf::new(512)), runtime.now());
+        let flush = device.flush();
+        let oldest = watch.oldest().expect("two wait");
+        assert_eq!((oldest.op, oldest.waiting), (IoOp::Read, 2));
+        runtime.block_on(runtime.delay(Duration::from_secs(3))).expect("time");
+        let aged = watch.oldest().expect("a future that nobody polled is not over");
+        assert_eq!((aged.op, aged.age), (IoOp::Read, runtime.now() - began));
+        runtime.block_on(read).expect("a read");
+        assert_eq!(watch.oldest().map(|oldest| oldest.op), Some(IoOp::Flush));
+        drop(flush);
+        assert_eq!(watch.oldest(), None, "nobody waits for it any more");
+    }
+
+    #[test]
+    fn what_is_over_at_once_stays_so() {
+        let runtime = SimRuntime::new(1);
+        let device = Watched::new(Arc::new(RamDevice::new("ram", 1 << 20, 512)), runtime);
+        assert!(device.flush().try_ready().is_ok());
+        assert_eq!(device.watch().oldest(), None);
+    }
+
+    #[test]
+    fn what_fails_is_known_until_it_succeeds() {
+        let runtime = SimRuntime::new(1);
+        let faulty = Arc::new(Faulty::new(RamDevice::new("ram", 1 << 20, 512)));
+        let device = Watched::new(faulty.clone(), runtime);
+        let watch = device.watch();
+        let write = || drop(device.write(0, IoBuf::zeroed(512).freeze(), WriteFlags::default()));
+        faulty.plan().fail_next(IoOp::Write, IoErrorKind::NoSpace);
+        write();
+        assert_eq!(watch.error().map(|error| error.kind), Some(IoErrorKind::NoSpace));
+        drop((device.flush(), device.read(0, IoBuf::new(512))));
+        assert!(watch.error().is_some(), "a flush and a read say nothing of writes");
+        write();
+        assert!(watch.error().is_none());
+        assert_eq!(watch.take_unseen().map(|error| error.kind), Some(IoErrorKind::NoSpace));
+        assert!(watch.take_unseen().is_none());
+        faulty.plan().set_gone(true);
+        write();
+        drop(device.flush());
+        faulty.plan().set_gone(false);
+        drop(device.read(0, IoBuf::new(512)));
+        assert!(watch.error().is_none(), "what answers is back");
+        drop(device.read(100, IoBuf::new(512)));
+        assert!(watch.error().is_none(), "a request that is wrong says nothing of the device");
+    }
+}

@@ -1,0 +1,56 @@
+//! What to do about each condition: the table of their names.
+//!
+//! Invariants: a name does not change. Each is in `docs/OPERATING.md`, where a test looks for it.
+//!
+//! What it does not do: say what has happened; the condition itself does.
+
+/// The conditions by name, each with what to do about it.
+pub const ADVICE: &[(&str, &str)] = &[
+    ("checkpoint_failing", "see what it says: the flash, or in write-through the origin, must take writes again"),
+    ("corrupt_records", "check the flash: larder verify, once it is not served"),
+    ("detached", "make a new cache with larder create --force"),
+    (
+        "dirty_data_lost",
+        "write these chunks anew, or restore them from a backup; then check the flash with larder verify",
+    ),
+    ("emptied_behind_fence", "nothing: the cache fills again"),
+    ("fence_refused", "serve with --state DIR, a folder on another disk that can be written"),
+    ("fence_up", "mend or replace the flash, then serve anew"),
+    ("flash_failed", "keep it running, run larder flush, then end it and mend or replace the flash"),
+    ("flash_failing", "nothing yet: see whether it heals; the kernel's log says more about the device"),
+    ("flash_full", "make room on the flash's file system, or raise its quota"),
+    ("flash_gone", "bring the flash back, then serve anew"),
+    ("flash_read_errors", "look at the device: the kernel's log, its SMART data"),
+    ("full_of_dirty_data", "wait for destaging, or see why the origin takes nothing"),
+    ("origin_discard_keeps_data", "nothing: trims cost writes of zeroes"),
+    ("origin_doubtful", "write anew what was written last, or check it with its users' own means"),
+    ("origin_failing", "mend the origin: it is tried again by itself"),
+    ("origin_full", "make room where the origin is, or raise its quota: it is tried again by itself"),
+    ("origin_gone", "bring the origin back: it is connected to again by itself"),
+    ("origin_hangs", "see to the origin's server, disk or network: what waits goes on by itself"),
+    ("state_unknown", "bring the state directory back, or name it with --state"),
+    ("superblock_repaired", "nothing: both are whole"),
+    ("switching_mode", "nothing: larder set is under way"),
+    ("too_many_files", "raise the limit of open files (ulimit -n, LimitNOFILE=), or end other processes"),
+    ("undurable_data", "run larder flush; overwrite what it cannot save"),
+];
+
+/// What to do about the condition of this name.
+pub fn advice(name: &str) -> &'static str {
+    ADVICE.iter().find(|(known, _)| *known == name).map_or("see larder status", |(_, advice)| advice)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_name_is_in_the_manual_and_in_order() {
+        let manual = include_str!("../../../docs/OPERATING.md");
+        let untold: Vec<&str> =
+            ADVICE.iter().map(|&(name, _)| name).filter(|name| !manual.contains(&format!("`{name}`"))).collect();
+        assert!(untold.is_empty(), "docs/OPERATING.md does not tell what these are: {untold:?}");
+        assert!(ADVICE.is_sorted_by_key(|&(name, _)| name));
+        assert_eq!(advice("flash_full"), "make room on the flash's file system, or raise its quota");
+    }
+}

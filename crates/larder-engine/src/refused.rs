@@ -1,0 +1,129 @@
+//! Writes that the flash refuses, and that are tried again until it takes them or counts as failed.
+//!
+//! A lack of space or quota is somebody's to mend: the write waits as long as it lasts, or as the tuning says, and a condition
+//! says so meanwhile. A write that fails for another reason is tried again for [`FAILING_MAX`]: a device that comes back from a
+//! reset takes it then. Whoever needs the write waits for it; reads go on. So nothing that was acknowledged is lost.
+//!
+//! Invariants: what is tried again is the same bytes at the same place. A cache that ends waits no longer than [`END_WAIT`] for
+//! room; one that was dropped tries nothing again.
+//!
+//! What it does not do: flush again. A flush that failed says nothing of the writes before it, nor does the next one.
+
+use crate::{conditions::flash_refuses, shared::Shared};
+use larder_device::{IoError, IoErrorKind, IoResult};
+use parking_lot::Mutex;
+use std::{sync::atomic::Ordering::*, time::Duration};
+
+/// So long a write that fails is tried again, where it is not for want of room.
+pub const FAILING_MAX: Duration = Duration::from_secs(3);
+/// So long a cache that ends waits for room on the flash.
+pub const END_WAIT: Duration = Duration::from_secs(5);
+/// Pause before the third try, doubling up to the maximum. The second comes at once.
+const PAUSE_FIRST: Duration = Duration::from_millis(20);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// Writes that the flash refused and that wait to be tried again.
+#[derive(Default)]
+pub struct Refusals(Mutex<Waiting>);
+
+#[derive(Default)]
+struct Waiting {
+    writes: usize,
+    last: Option<IoError>,
+}
+
+impl Refusals {
+    /// Why the flash takes no writes now, and how many wait for it; `None` where none does.
+    pub fn standing(&self) -> Option<(IoError, usize)> {
+        let waiting = self.0.lock();
+        waiting.last.clone().filter(|_| waiting.writes > 0).map(|error| (error, waiting.writes))
+    }
+}
+
+/// One of them, until this is dropped.
+pub(crate) struct Refused<'a>(&'a Shared);
+
+impl<'a> Refused<'a> {
+    pub(crate) fn note(shared: &'a Shared, error: &IoError) -> Self {
+        let waiting = {
+            let mut waiting = shared.refusals.0.lock();
+            waiting.writes += 1;
+            waiting.last = Some(error.clone());
+            waiting.writes
+        };
+        shared.condition_raised(|| flash_refuses(error, waiting));
+        Refused(shared)
+    }
+}
+
+impl Drop for Refused<'_> {
+    fn drop(&mut self) {
+        self.0.refusals.0.lock().writes -= 1;
+        self.0.conditions_changed();
+    }
+}
+
+/// How long one write has been refused.
+pub(crate) struct Patience {
+    began: Duration,
+    ending_since: Option<Duration>,
+}
+
+impl Patience {
+    pub(crate) fn begin(shared: &Shared) -> Self {
+        Patience { began: shared.runtime.now(), ending_since: None }
+    }
+
+    /// Whether a write that was refused so is tried again.
+    pub(crate) fn is_left(&mut self, shared: &Shared, error: &IoError) -> bool {
+        if shared.abandoned.load(Acquire) || shared.state.lock().flash_failed.is_some() {
+            return false;
+        }
+        let now = shared.runtime.now();
+        let waited = now.saturating_sub(self.began);
+        match error.kind {
+            kind if kind.is_shortage() => {
+                let ends = shared.draining.load(Acquire);
+                let ending_since = ends.then(|| *self.ending_since.get_or_insert(now));
+                shared.tuning.flash_full_timeout.is_none_or(|most| waited < most)
+                    && ending_since.is_none_or(|since| now.saturating_sub(since) < END_WAIT)
+            }
+            IoErrorKind::Io => waited < FAILING_MAX,
+            _ => false,
+        }
+    }
+}
+
+impl Shared {
+    /// Makes `attempt`s at a write until the flash takes it.
+    ///
+    /// # Errors
+    /// The last refusal, where nothing more is tried: then the flash has failed, unless the runtime ends.
+    pub(crate) async fn until_taken<F: Future<Output = IoResult<()>>>(
+        &self,
+        mut attempt: impl FnMut() -> F,
+    ) -> IoResult<()> {
+        let mut error = match attempt().await {
+            Err(error) if error.kind != IoErrorKind::Cancelled => error,
+            over => return over,
+        };
+        self.counters.flash_write_errors.fetch_add(1, Relaxed);
+        let (mut patience, mut pause, mut refused) = (Patience::begin(self), Duration::ZERO, None);
+        loop {
+            if !pause.is_zero() {
+                if !patience.is_left(self, &error) {
+                    return Err(error);
+                }
+                refused.get_or_insert_with(|| Refused::note(self, &error));
+                if self.runtime.delay(pause).await.is_err() {
+                    return Err(error);
+                }
+            }
+            pause = (pause * 2).clamp(PAUSE_FIRST, PAUSE_MAX);
+            error = match attempt().await {
+                Err(error) if error.kind != IoErrorKind::Cancelled => error,
+                over => return over,
+            };
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! Telling a listener of each condition when it is raised and when it is over.
+//!
+//! A *look* compares what is not as it should be with what was told. One comes within [`LOOK_EVERY`], and at once where
+//! something has changed. What was raised and over between two looks is kept for the next one.
+//!
+//! Invariants: a condition is told when it is raised, at once, and when it is over, each once. It is over when it has not been seen
+//! for a while, and that while doubles each time that it comes back soon: what flaps is told less and less often. The
+//! listener is called by one task at a time, and never under the lock of the state.
+//!
+//! What it does not do: print; wait for a listener that is slow, which must not be so.
+
+use crate::{
+    conditions::{Condition, of_origin, origin_fails},
+    shared::Shared,
+    sync::{Notify, either},
+};
+use larder_device::{Runtime, watched::Watch};
+use parking_lot::Mutex;
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+/// Longest time between two looks.
+pub const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Shortest time between two looks.
+const LOOK_PAUSE: Duration = Duration::from_millis(50);
+/// A condition that was not seen for so long is over.
+pub const OVER_AFTER: Duration = Duration::from_secs(2);
+/// The same at most, of one that flaps.
+const OVER_AFTER_MAX: Duration = Duration::from_secs(64);
+/// One that comes back within so many times that while flaps.
+const SOON: u32 = 8;
+/// Conditions that are kept for the next look, at most: there are not more names.
+const KEPT_MAX: usize = 64;
+
+/// Hears of conditions. It is called on the thread of the engine's tasks: it must return at once.
+pub trait ConditionListener: Send + Sync {
+    /// The condition was raised.
+    fn raised(&self, condition: &Condition);
+    /// It is over; `condition` is what was seen of it last.
+    fn cleared(&self, condition: &Condition);
+    /// What the listener itself knows that is not as it should be: it is looked at like the rest.
+    fn more(&self) -> Vec<Condition> {
+        Vec::new()
+    }
+}
+
+/// A listener, or none.
+#[derive(Clone, Default)]
+pub struct Listener(pub Option<Arc<dyn ConditionListener>>);
+
+impl fmt::Debug for Listener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "a listener" } else { "no listener" })
+    }
+}
+
+/// What was told of one condition.
+struct Told {
+    /// As it was seen last.
+    condition: Condition,
+    /// It was not told that it is over.
+    stands: bool,
+    /// Since when it was not seen, or when it was told that it is over.
+    unseen_since: Option<Duration>,
+    over_after: Duration,
+}
+
+/// Compares what stands with what was told, and tells the difference.
+pub struct Teller {
+    listener: Arc<dyn ConditionListener>,
+    told: BTreeMap<&'static str, Told>,
+}
+
+impl Teller {
+    /// Nothing was told.
+    pub fn new(listener: Arc<dyn ConditionListener>) -> Self {
+        Teller { listener, told: BTreeMap::new() }
+    }
+
+    /// Looks at what stands `now`.
+    pub fn look(&mut self, now: Duration, standing: Vec<Condition>) {
+        for told in self.told.values_mut() {
+            if standing.iter().any(|condition| condition.name == told.condition.name) {
+                continue;
+            }
+            let since = *told.unseen_since.get_or_insert(now);
+            if told.stands && now.saturating_sub(since) >= told.over_after {
+                told.stands = false;
+                told.unseen_since = Some(now);
+                self.listener.cleared(&told.condition);
+            }
+        }
+        for condition in standing {
+            match self.told.get_mut(condition.name) {
+                None => {
+                    self.listener.raised(&condition);
+                    let told = Told { condition, stands: true, unseen_since: None, over_after: OVER_AFTER };
+                    self.told.insert(told.condition.name, told);
+                }
+                Some(told) => {
+                    let unseen_since = told.unseen_since.take();
+                    if !std::mem::replace(&mut told.stands, true) {
+                        let away = now.saturating_sub(unseen_since.unwrap_or_default());
+                        let flaps = away < told.over_after * SOON;
+                        told.over_after = if flaps { (told.over_after * 2).min(OVER_AFTER_MAX) } else { OVER_AFTER };
+                        self.listener.raised(&condition);
+                    }
+                    told.condition = condition;
+                }
+            }
+        }
+    }
+}
+
+/// The telling of one cache, from the beginning of its opening on; or of an origin without one.
+pub struct Telling {
+    teller: Mutex<Teller>,
+    listener: Arc<dyn ConditionListener>,
+    origin: Arc<Watch>,
+    origin_timeout: Duration,
+    /// Raised since the last look; it may be over by now.
+    kept: Mutex<Vec<Condition>>,
+    changed: Arc<Notify>,
+    /// The cache, once there is one.
+    cache: Mutex<Weak<Shared>>,
+}
+
+impl Telling {
+    /// Begins to look, in the background, until what this returns is dropped. `None` where nobody listens.
+    pub fn begin(
+        listener: &Listener,
+        origin: &Arc<Watch>,
+        origin_timeout: Duration,
+        runtime: &Arc<dyn Runtime>,
+    ) -> Option<Arc<Telling>> {
+        let listener = listener.0.clone()?;
+        let changed = Arc::new(Notify::default());
+        let telling = Arc::new(Telling {
+            teller: Mutex::new(Teller::new(listener.clone())),
+            listener,
+            origin: origin.clone(),
+            origin_timeout,
+            kept: Mutex::default(),
+            changed: changed.clone(),
+            cache: Mutex::default(),
+        });
+        runtime.spawn(Box::pin(look_again_and_again(Arc::downgrade(&telling), changed, runtime.clone())));
+        Some(telling)
+    }
+
+    /// The cache is there: from now on it is what is looked at.
+    pub(crate) fn of_cache(&self, cache: &Arc<Shared>) {
+        *self.cache.lock() = Arc::downgrade(cache);
+        self.changed.notify();
+    }
+
+    /// Something changed; `condition`: this one was raised, and may be over before anybody looks.
+    pub(crate) fn note(&self, condition: Option<Condition>) {
+        if let Some(condition) = condition {
+            let mut kept = self.kept.lock();
+            if kept.len() < KEPT_MAX && kept.iter().all(|other| other.name != condition.name) {
+                kept.push(condition);
+            }
+        }
+        self.changed.notify();
+    }
+
+    fn look(&self, now: Duration) {
+        let cache = self.cache.lock().upgrade();
+        let mut standing = match &cache {
+            Some(cache) => cache.conditions_now(),
+            None => of_origin(&self.origin, self.origin_timeout),
+        };
+        standing.extend(self.listener.more());
+        let unseen = self.origin.take_unseen().filter(|_| self.origin.error().is_none());
+        let over = unseen.map(|error| origin_fails(&error, false));
+        for condition in std::mem::take(&mut *self.kept.lock()).into_iter().chain(over) {
+            if standing.iter().all(|other| other.name != condition.name) {
+                standing.push(condition);
+            }
+        }
+        self.teller.lock().look(now, standing);
+    }
+}
+
+/// Holds nothing for longer than a look, so that a cache that was closed is freed.
+async fn look_again_and_again(telling: Weak<Telling>, changed: Arc<Notify>, runtime: Arc<dyn Runtime>) {
+    loop {
+        let change = changed.listen();
+        let Some(alive) = telling.upgrade() else { return };
+        alive.look(runtime.now());
+        drop(alive);
+        if runtime.delay(LOOK_PAUSE).await.is_err() {
+            return;
+        }
+        either(change, runtime.delay(LOOK_EVERY)).await;
+    }
+}
+
+impl Shared {
+    /// What is not as it should be now.
+    pub(crate) fn conditions_now(&self) -> Vec<Condition> {
+        let counts = self.counters.values();
+        self.conditions(&self.state.lock(), &counts)
+    }
+
+    /// A condition may have been raised, or be over.
+    pub(crate) fn conditions_changed(&self) {
+        if let Some(telling) = &self.telling {
+            telling.note(None);
+        }
+    }
+
+    /// A condition was raised that may be over before anybody looks.
+    pub(crate) fn condition_raised(&self, condition: impl FnOnce() -> Condition) {
+        if let Some(telling) = &self.telling {
+            telling.note(Some(condition()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conditions::Severity;
+
+    #[derive(Default)]
+    struct Heard(Mutex<Vec<String>>);
+
+    impl ConditionListener for Heard {
+        fn raised(&self, condition: &Condition) {
+            self.0.lock().push(format!("+{}", condition.name));
+        }
+        fn cleared(&self, condition: &Condition) {
+            self.0.lock().push(format!("-{}", condition.name));
+        }
+    }
+
+    impl Heard {
+        fn take(&self) -> Vec<String> {
+            std::mem::take(&mut self.0.lock())
+        }
+    }
+
+    fn condition(name: &'static str) -> Condition {
+        Condition { name, severity: Severity::Warning, what: name.into() }
+    }
+
+    #[test]
+    fn each_change_is_told_once() {
+        let heard = Arc::new(Heard::default());
+        let mut teller = Teller::new(heard.clone());
+        let second = Duration::from_secs(1);
+        teller.look(second, vec![condition("a")]);
+        teller.look(2 * second, vec![condition("a"), condition("b")]);
+        assert_eq!(heard.take(), ["+a", "+b"]);
+        teller.look(3 * second, vec![condition("b")]);
+        assert!(heard.take().is_empty(), "not at once: it may come back");
+        teller.look(4 * second, vec![condition("a"), condition("b")]);
+        assert!(heard.take().is_empty(), "it came back");
+        teller.look(5 * second, vec![]);
+        teller.look(5 * second + OVER_AFTER, vec![]);
+        teller.look(60 * second, vec![]);
+        assert_eq!(heard.take(), ["-a", "-b"]);
+        teller.look(120 * second, vec![condition("a")]);
+        assert_eq!(heard.take(), ["+a"]);
+    }
+
+    #[test]
+    fn what_flaps_is_told_less_and_less_often() {
+        let heard = Arc::new(Heard::default());
+        let mut teller = Teller::new(heard.clone());
+        let looks = 3600 * 4;
+        for look in 0..looks {
+            // Three seconds on, three seconds off, for an hour.
+            let stands = (look / 12) % 2 == 0;
+            teller.look(Duration::from_millis(250 * look), if stands { vec![condition("a")] } else { vec![] });
+        }
+        let told = heard.take();
+        assert!(told.len() <= 4, "{told:?}");
+        // Calm for long: from then on it is told as quickly as at first.
+        let calm = Duration::from_millis(250 * looks) + OVER_AFTER_MAX;
+        teller.look(calm, vec![]);
+        teller.look(calm + OVER_AFTER_MAX * (SOON + 1), vec![condition("a")]);
+        teller.look(calm + OVER_AFTER_MAX * (SOON + 2), vec![]);
+        teller.look(calm + OVER_AFTER_MAX * (SOON + 2) + OVER_AFTER, vec![]);
+        assert_eq!(heard.take().last().map(String::as_str), Some("-a"));
+    }
+}

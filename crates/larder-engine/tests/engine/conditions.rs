@@ -1,0 +1,379 @@
+//! Each condition is told when it is raised and when it is over, once each, whichever it is.
+//!
+//! The last test holds the scenarios against the table of names: a condition without one fails it.
+//!
+//! What it does not do: lines on standard error; the program's tests do.
+
+use crate::common::*;
+use crate::fence::MemoryFence;
+use larder_device::{
+    IoBuf, IoErrorKind, IoOp, Runtime, WriteFlags,
+    faulty::{FOR_EVER, Fault},
+    rng::Rng,
+    sim::{Schedule, SimDeviceOptions},
+};
+use larder_engine::{
+    WriteMode,
+    advice::ADVICE,
+    conditions::Condition,
+    tell::{ConditionListener, Listener},
+};
+use parking_lot::Mutex;
+use std::{sync::Arc, time::Duration};
+
+const CHUNK: usize = 8 << 10;
+/// Longer than a condition that is over takes to be told so.
+const TOLD: Duration = Duration::from_secs(6);
+
+/// What was told, each as `+name` or `-name`.
+#[derive(Default)]
+pub struct Heard(Mutex<Vec<String>>);
+
+impl ConditionListener for Heard {
+    fn raised(&self, condition: &Condition) {
+        assert!(!condition.what.is_empty() && !condition.what.contains('\n'), "{condition:?}");
+        self.0.lock().push(format!("+{}", condition.name));
+    }
+    fn cleared(&self, condition: &Condition) {
+        self.0.lock().push(format!("-{}", condition.name));
+    }
+}
+
+impl Heard {
+    /// As an option of an opening.
+    pub fn listener(self: &Arc<Self>) -> Listener {
+        Listener(Some(self.clone()))
+    }
+
+    /// How often this was told.
+    pub fn count(&self, entry: &str) -> usize {
+        self.0.lock().iter().filter(|told| *told == entry).count()
+    }
+
+    fn all(&self) -> Vec<String> {
+        self.0.lock().clone()
+    }
+}
+
+struct Scene {
+    world: World,
+    heard: Arc<Heard>,
+    fence: Arc<MemoryFence>,
+}
+
+impl Scene {
+    fn new(mode: WriteMode, change: impl FnOnce(&mut Setup)) -> Scene {
+        let (heard, fence) = (Arc::new(Heard::default()), MemoryFence::new());
+        let mut setup = Setup::default();
+        setup.options.mode = mode;
+        setup.schedule = Schedule::Timed;
+        setup.tuning.prefetch_bytes_max = 0;
+        setup.tuning.listener = heard.listener();
+        setup.tuning.fence = fence.keeper();
+        change(&mut setup);
+        Scene { world: World::new(3, setup), heard, fence }
+    }
+
+    fn back() -> Scene {
+        Scene::new(WriteMode::Back, |_| {})
+    }
+
+    fn wait(&self, time: Duration) {
+        self.world.run(self.world.runtime.delay(time)).expect("time");
+    }
+
+    /// It was told once that this is raised, and nothing of its end.
+    #[track_caller]
+    fn raised(&self, name: &str) {
+        self.wait(TOLD);
+        let (raised, cleared) = (self.heard.count(&format!("+{name}")), self.heard.count(&format!("-{name}")));
+        assert_eq!((raised, cleared), (1, 0), "{name}: {:?}", self.heard.all());
+        let listed = self.world.status().conditions;
+        assert!(listed.iter().any(|condition| condition.name == name), "{listed:?}");
+    }
+
+    /// It was told once that this was raised, and once that it is over.
+    #[track_caller]
+    fn cleared(&self, name: &str) {
+        self.wait(TOLD);
+        let (raised, cleared) = (self.heard.count(&format!("+{name}")), self.heard.count(&format!("-{name}")));
+        assert_eq!((raised, cleared), (1, 1), "{name}: {:?}", self.heard.all());
+        let listed = self.world.status().conditions;
+        assert!(listed.iter().all(|condition| condition.name != name), "{listed:?}");
+    }
+
+    fn write(&self, chunks: std::ops::Range<u64>) {
+        chunks.for_each(|lba| self.world.write(lba * CHUNK as u64, &noise(lba, CHUNK)));
+    }
+}
+
+fn always(op: IoOp, kind: IoErrorKind) -> Fault {
+    Fault { op: Some(op), range: None, kind, times: FOR_EVER }
+}
+
+fn origin_refuses_writes(name: &str, kind: IoErrorKind) {
+    let scene = Scene::back();
+    scene.write(0..8);
+    scene.world.origin.sim.plan().add(always(IoOp::Write, kind));
+    assert!(!scene.world.destage_all());
+    scene.raised(name);
+    // It heals by itself: the destager tries again.
+    scene.world.origin.sim.plan().clear();
+    assert!(scene.world.destage_all());
+    scene.cleared(name);
+}
+
+fn flash_refuses(name: &str, kind: IoErrorKind, heals_after: Duration) {
+    let scene = Scene::back();
+    scene.write(0..8);
+    scene.world.flash.sim.plan().add(always(IoOp::Write, kind));
+    let (runtime, flash) = (scene.world.runtime.clone(), scene.world.flash.clone());
+    scene.world.runtime.spawn(Box::pin(async move {
+        runtime.delay(heals_after).await.ok();
+        flash.sim.plan().clear();
+    }));
+    let began = scene.world.runtime.now();
+    scene.world.flush();
+    assert!(scene.world.runtime.now() - began >= heals_after, "the flush waited");
+    assert!(!scene.world.status().degraded && !scene.fence.is_up());
+    scene.cleared(name);
+}
+
+fn flash_fails(name: &str, also: &[&str]) {
+    let scene = Scene::back();
+    scene.write(0..8);
+    if name == "flash_gone" {
+        scene.world.flash.sim.set_gone(true);
+    } else {
+        scene.world.flash.sim.plan().add(always(IoOp::Write, IoErrorKind::Io));
+    }
+    scene.world.run(scene.world.cache().flush()).expect("past the flash");
+    scene.raised(name);
+    also.iter().for_each(|also| scene.raised(also));
+}
+
+fn without_a_fence(name: &str) {
+    let scene = Scene::back();
+    scene.write(0..8);
+    scene.world.flush();
+    scene.write(8..9);
+    scene.fence.break_down(true);
+    scene.world.flash.sim.set_gone(true);
+    let flushed = scene.world.run(scene.world.cache().flush());
+    let is_durable = scene.world.origin.sim.peek_durable(8 * CHUNK as u64, CHUNK) == noise(8, CHUNK);
+    let dirty = scene.world.status().dirty_bytes;
+    assert!(flushed.is_err(), "no fence: {:?}, durable {is_durable}, {dirty} dirty", scene.heard.all());
+    scene.raised(name);
+}
+
+fn origin_hangs() {
+    let scene = Scene::back();
+    scene.write(0..4);
+    scene.world.origin.slow_down(&scene.world.runtime, Duration::from_secs(100));
+    let read = scene.world.cache().read(32 << 20, IoBuf::new(CHUNK));
+    let (answered, answer) = (Arc::new(Mutex::new(false)), read.map(|read| read.map(drop)));
+    let note = answered.clone();
+    scene.world.runtime.spawn(Box::pin(async move { *note.lock() = answer.await.is_ok() }));
+    scene.wait(Duration::from_secs(20));
+    assert_eq!(scene.heard.count("+origin_hangs"), 0, "not yet");
+    scene.wait(Duration::from_secs(20));
+    scene.raised("origin_hangs");
+    let what = scene.world.status().health;
+    assert!(what.contains("has not answered a read for 4"), "{what}");
+    // What needs no origin goes on.
+    let began = scene.world.runtime.now();
+    scene.write(4..8);
+    scene.world.flush();
+    assert_same(&scene.world.read(0, CHUNK), &noise(0, CHUNK), "a hit");
+    assert!(scene.world.runtime.now() - began < Duration::from_secs(5));
+    assert!(!*answered.lock());
+    scene.wait(Duration::from_secs(100));
+    assert!(*answered.lock(), "it was not given up");
+    scene.cleared("origin_hangs");
+}
+
+fn origin_doubtful() {
+    let scene = Scene::new(WriteMode::Through, |_| {});
+    scene.write(0..8);
+    scene.world.origin.sim.fail_next(IoOp::Flush, IoErrorKind::Io);
+    scene.world.run(scene.world.cache().flush()).expect_err("the origin's");
+    scene.raised("origin_doubtful");
+    scene.write(0..8);
+    scene.cleared("origin_doubtful");
+}
+
+fn full_of_dirty_data() {
+    let scene = Scene::back();
+    scene.world.origin.sim.plan().add(always(IoOp::Write, IoErrorKind::Io));
+    let cache = scene.world.cache().clone();
+    for lba in 0..3000 {
+        // They wait in the background.
+        let data = IoBuf::copy_of(&noise(lba, CHUNK)).freeze();
+        let write = cache.write(lba * CHUNK as u64, data, WriteFlags::default());
+        scene.world.runtime.spawn(Box::pin(async move { drop(write.await) }));
+    }
+    scene.wait(Duration::from_secs(10));
+    scene.raised("full_of_dirty_data");
+    scene.world.origin.sim.plan().clear();
+    assert!(scene.world.destage_all());
+    scene.wait(Duration::from_secs(60));
+    scene.cleared("full_of_dirty_data");
+}
+
+fn damaged_records(name: &str) {
+    let scene = Scene::back();
+    scene.write(0..8);
+    scene.world.flush();
+    let record = scene.world.record_of(3).range;
+    scene.world.flash.sim.corrupt(record.start, record.end - record.start, &mut Rng::new(5));
+    scene.world.try_read(3 * CHUNK as u64, CHUNK).expect_err("it was dirty");
+    scene.raised(name);
+    if name == "dirty_data_lost" {
+        scene.write(3..4);
+        scene.cleared(name);
+    }
+}
+
+fn flash_read_errors() {
+    let scene = Scene::back();
+    scene.write(0..8);
+    scene.world.flush();
+    scene.world.flash.sim.fail_next(IoOp::Read, IoErrorKind::Io);
+    scene.world.read(0, CHUNK);
+    scene.raised("flash_read_errors");
+    scene.wait(Duration::from_secs(60));
+    scene.cleared("flash_read_errors");
+    assert!(scene.world.status().counts.flash_read_errors > 0, "the count stays");
+}
+
+fn checkpoint_failing() {
+    let scene = Scene::new(WriteMode::Through, |_| {});
+    let rewrite = |round: u64| {
+        scene.write(round % 256..round % 256 + 1);
+        scene.world.settle();
+    };
+    let mut round = 0;
+    while scene.world.status().log_used_percent < 45 {
+        rewrite(round);
+        scene.world.flush();
+        round += 1;
+        assert!(round < 20_000, "the log fills");
+    }
+    scene.world.origin.sim.plan().add(always(IoOp::Flush, IoErrorKind::Io));
+    for round in 0..4000 {
+        if scene.heard.count("+checkpoint_failing") > 0 {
+            break;
+        }
+        rewrite(round);
+    }
+    scene.raised("checkpoint_failing");
+    scene.world.origin.sim.plan().clear();
+    scene.wait(TOLD);
+    scene.cleared("checkpoint_failing");
+}
+
+fn superblock_repaired() {
+    let mut scene = Scene::back();
+    scene.world.close();
+    scene.world.flash.sim.corrupt(0, 4096, &mut Rng::new(1));
+    scene.world.open();
+    scene.raised("superblock_repaired");
+}
+
+fn switching_mode() {
+    let scene = Scene::back();
+    scene.write(0..8);
+    scene.world.origin.slow_down(&scene.world.runtime, Duration::from_secs(10));
+    let cache = scene.world.cache().clone();
+    scene.world.runtime.spawn(Box::pin(async move { cache.set_mode(WriteMode::Through).await.expect("a switch") }));
+    scene.raised("switching_mode");
+    scene.wait(Duration::from_secs(60));
+    scene.cleared("switching_mode");
+}
+
+fn emptied_behind_fence() {
+    let mut scene = Scene::new(WriteMode::Through, |_| {});
+    scene.write(0..8);
+    scene.world.flash.sim.set_gone(true);
+    scene.write(0..8);
+    assert!(scene.fence.is_up());
+    scene.world.crash();
+    scene.world.flash.sim.set_gone(false);
+    scene.world.open();
+    scene.raised("emptied_behind_fence");
+}
+
+fn origin_discard_keeps_data() {
+    let keeps = SimDeviceOptions { discard_zeroes: false, ..SimDeviceOptions::default() };
+    Scene::new(WriteMode::Back, |setup| setup.origin = keeps).raised("origin_discard_keeps_data");
+}
+
+/// Raises the condition of this name, and has it clear where that can be.
+type Act = fn(&str);
+
+/// A scenario for each name, but for those that no cache which is open can have.
+const SCENES: &[(&str, Act)] = &[
+    ("checkpoint_failing", |_| checkpoint_failing()),
+    ("corrupt_records", damaged_records),
+    ("dirty_data_lost", damaged_records),
+    ("emptied_behind_fence", |_| emptied_behind_fence()),
+    ("fence_refused", without_a_fence),
+    ("fence_up", |name| flash_fails("flash_gone", &[name])),
+    ("flash_failed", |name| flash_fails(name, &[])),
+    ("flash_failing", |name| flash_refuses(name, IoErrorKind::Io, Duration::from_secs(1))),
+    ("flash_full", |name| {
+        for kind in [IoErrorKind::NoSpace, IoErrorKind::Quota] {
+            flash_refuses(name, kind, Duration::from_secs(600));
+        }
+    }),
+    ("flash_gone", |name| flash_fails(name, &[])),
+    ("flash_read_errors", |_| flash_read_errors()),
+    ("full_of_dirty_data", |_| full_of_dirty_data()),
+    ("origin_discard_keeps_data", |_| origin_discard_keeps_data()),
+    ("origin_doubtful", |_| origin_doubtful()),
+    ("origin_failing", |name| origin_refuses_writes(name, IoErrorKind::Io)),
+    ("origin_full", |name| {
+        for kind in [IoErrorKind::NoSpace, IoErrorKind::Quota] {
+            origin_refuses_writes(name, kind);
+        }
+    }),
+    ("origin_gone", |name| origin_refuses_writes(name, IoErrorKind::Gone)),
+    ("origin_hangs", |_| origin_hangs()),
+    ("superblock_repaired", |_| superblock_repaired()),
+    ("switching_mode", |_| switching_mode()),
+    ("undurable_data", without_a_fence),
+];
+
+/// Of a flash that nobody opened, or of the process around the cache: the program's tests raise them.
+const ELSEWHERE: [&str; 3] = ["detached", "state_unknown", "too_many_files"];
+
+#[test]
+fn each_condition_is_told_when_it_is_raised_and_when_it_is_over() {
+    for (name, scene) in SCENES {
+        println!("{name}");
+        scene(name);
+    }
+    let mut known: Vec<&str> = SCENES.iter().map(|&(name, _)| name).chain(ELSEWHERE).collect();
+    known.sort_unstable();
+    let names: Vec<&str> = ADVICE.iter().map(|&(name, _)| name).collect();
+    assert_eq!(known, names, "each name has a scenario, and the table is in order");
+}
+
+/// An error that is over before anybody looks is told all the same, and one that comes and goes is not told each time.
+#[test]
+fn a_blip_is_told_and_a_flood_is_not() {
+    let scene = Scene::back();
+    scene.world.origin.sim.fail_next(IoOp::Read, IoErrorKind::Io);
+    scene.world.try_read(32 << 20, CHUNK).expect_err("the origin's");
+    scene.world.read(32 << 20, CHUNK);
+    scene.cleared("origin_failing");
+    for round in 0..600 {
+        scene.world.origin.sim.fail_next(IoOp::Read, IoErrorKind::Io);
+        let at = (16 << 20) + round * CHUNK as u64;
+        let _ = scene.world.try_read(at, CHUNK);
+        let _ = scene.world.try_read(at, CHUNK);
+        scene.wait(Duration::from_secs(3));
+    }
+    let told = scene.heard.all().iter().filter(|told| told.ends_with("origin_failing")).count();
+    assert!((3..20).contains(&told), "{told} in half an hour");
+}

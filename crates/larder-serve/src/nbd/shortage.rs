@@ -1,0 +1,53 @@
+//! [`Shortage`]: for want of what a server lets nobody in.
+//!
+//! Invariants: a lack is told while connections are refused for it, and for [`LASTS`] after.
+//!
+//! What it does not do: wait it out; who accepts does.
+
+use parking_lot::Mutex;
+use std::{
+    io,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+/// So long a lack is told after a connection was refused for it last: longer than the pause of who accepts.
+const LASTS: Duration = Duration::from_secs(1);
+
+/// What the system lacked when somebody wanted in last. Clones show the same.
+#[derive(Clone, Default)]
+pub struct Shortage(Arc<Mutex<Option<(Instant, i32)>>>);
+
+impl Shortage {
+    /// Why nobody is let in; `None` where all are, or nobody wants in.
+    pub fn get(&self) -> Option<io::Error> {
+        let (when, errno) = (*self.0.lock())?;
+        (when.elapsed() < LASTS).then(|| io::Error::from_raw_os_error(errno))
+    }
+
+    /// Somebody was let in, or refused so.
+    pub fn note(&self, error: Option<&io::Error>) {
+        let lack = [libc::EMFILE, libc::ENFILE, libc::ENOMEM, libc::ENOBUFS];
+        let errno = error.and_then(io::Error::raw_os_error).filter(|errno| lack.contains(errno));
+        *self.0.lock() = errno.map(|errno| (Instant::now(), errno));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_lack_is_told_and_only_while_it_lasts() {
+        let (shortage, shown) = (Shortage::default(), Shortage::default());
+        assert!(shown.get().is_none());
+        let shown = shortage.clone();
+        shortage.note(Some(&io::Error::from_raw_os_error(libc::EMFILE)));
+        assert_eq!(shown.get().and_then(|error| error.raw_os_error()), Some(libc::EMFILE));
+        shortage.note(Some(&io::Error::from_raw_os_error(libc::ECONNABORTED)));
+        assert!(shown.get().is_none());
+        shortage.note(Some(&io::Error::from_raw_os_error(libc::ENFILE)));
+        shortage.note(None);
+        assert!(shown.get().is_none());
+    }
+}

@@ -1,0 +1,66 @@
+//! A command that waits for a server says what for.
+//!
+//! Role: while a request takes long, the server's status is asked for now and then, over another connection; each condition that
+//! makes the cache do less than it should is one line on standard error, once.
+//!
+//! What it does not do: end the wait.
+
+use crate::{control::Client, output};
+use serde_json::Value;
+use std::{
+    collections::BTreeSet,
+    sync::mpsc::{RecvTimeoutError, channel},
+    time::Duration,
+};
+
+/// How long a request may take before the server is asked what it waits for, and pause between two such questions.
+const ASK_EVERY: Duration = Duration::from_secs(2);
+
+/// Does `ask`, which has the server of this flash do something that may take long, and says what it waits for.
+pub fn saying_why<T>(flash_uuid: &[u8; 16], request: &str, ask: impl FnOnce() -> T) -> T {
+    if !matches!(request.split_whitespace().next(), Some("flush" | "set-mode" | "detach")) {
+        return ask();
+    }
+    std::thread::scope(|scope| {
+        let (over, is_over) = channel::<()>();
+        scope.spawn(move || {
+            let mut said = BTreeSet::new();
+            while is_over.recv_timeout(ASK_EVERY) == Err(RecvTimeoutError::Timeout) {
+                let status =
+                    Client::connect(flash_uuid).ok().flatten().and_then(|mut server| server.ask("status").ok());
+                for (name, what) in status.iter().flat_map(reasons) {
+                    if said.insert(name) {
+                        output::note(&format!("waiting: {what}"));
+                    }
+                }
+            }
+        });
+        let answer = ask();
+        drop(over);
+        answer
+    })
+}
+
+/// Names and sentences of what in a status may keep a request waiting.
+fn reasons(status: &Value) -> impl Iterator<Item = (String, String)> {
+    let conditions = status.get("conditions").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    let text = |condition: &Value, key: &str| condition.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let keeps = conditions.iter().filter(move |condition| text(condition, "severity") == "degraded");
+    keeps.map(move |condition| (text(condition, "name"), text(condition, "what"))).collect::<Vec<_>>().into_iter()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn only_what_keeps_it_is_a_reason() {
+        let status = json!({ "conditions": [
+            { "name": "origin_hangs", "severity": "degraded", "what": "the origin hangs" },
+            { "name": "switching_mode", "severity": "notice", "what": "the mode is being switched" },
+        ] });
+        assert_eq!(reasons(&status).collect::<Vec<_>>(), [("origin_hangs".to_owned(), "the origin hangs".to_owned())]);
+        assert_eq!(reasons(&Value::Null).count(), 0);
+    }
+}

@@ -1,0 +1,282 @@
+//! The real program where the system is short of something: space for the flash, space for the origin, file descriptors. Each is
+//! told on standard error and in the status, heals when the cause goes, and loses nothing that was acknowledged.
+//!
+//! What it does not do: each kind at each moment; the engine's tests do.
+
+use crate::support::image::noise;
+use crate::support::wire::Wire;
+use crate::support::{MIB, Mounted, Nbdkit, Scratch, Server, Volume};
+use crate::support::{ends, eventually, have_mounts, have_tools, larder, stands_in};
+use serde_json::Value;
+use std::fs;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+const CHUNK: u64 = 8 << 10;
+const FLASH_BYTES: u64 = 8 * MIB;
+
+fn has(status: &Value, name: &str) -> bool {
+    status["conditions"].as_array().expect("conditions").iter().any(|condition| condition["name"] == name)
+}
+
+#[track_caller]
+fn told(server: &Server, entry: &str) {
+    eventually(entry, || server.complaints().contains(entry));
+}
+
+/// Writers fill what there is, and wait; when there is room they go on, and the flash has not failed, whether or not a state
+/// directory is there.
+#[test]
+fn a_full_flash_is_waited_for_and_heals() {
+    if stands_in() || !have_mounts("a full flash that heals") {
+        return;
+    }
+    for (mode, has_state) in [("write-back", true), ("write-back", false), ("write-through", true)] {
+        let scratch = Scratch::new("shortage-flash");
+        let disk = Mounted::tmpfs(&scratch, "disk", 3 * FLASH_BYTES);
+        let origin = scratch.file("origin", 16 * MIB);
+        let options = ["--weu", "512K", "--mode", mode, "--compress", "off"];
+        let volume = Volume::on(&scratch, "cache", disk.folder.join("flash"), &origin, FLASH_BYTES, &options);
+        let state = scratch.path("state");
+        fs::create_dir(&state).expect("a state directory");
+        let state = ["--state", state.to_str().expect("a plain path")];
+        let server = volume.serve_with(if has_state { &state } else { &[] });
+        let mut wire = Wire::connect(&server.socket);
+        wire.write(0, &noise(0, 64 << 10));
+        wire.flush();
+        let filler = disk.fill();
+        // What was acknowledged, by chunk.
+        let acknowledged = Arc::new(Mutex::new(Vec::new()));
+        let progress = Arc::new(AtomicU64::new(0));
+        let writer = thread::spawn({
+            let (acknowledged, progress) = (acknowledged.clone(), progress.clone());
+            move || {
+                for number in 0..600 {
+                    let at = 16 + number % 500;
+                    wire.write(at * CHUNK, &noise(1000 + number, CHUNK as usize));
+                    acknowledged.lock().expect("a lock").push((at, 1000 + number));
+                    if number % 20 == 19 {
+                        wire.flush();
+                    }
+                    progress.store(number, Relaxed);
+                }
+                wire
+            }
+        });
+        told(&server, "condition raised: flash_full");
+        let status = volume.status();
+        assert!(has(&status, "flash_full") && status["degraded"] == false, "{mode}: {status}");
+        // Readers do not wait.
+        let mut reader = Wire::connect(&server.socket);
+        assert!(reader.read(0, 64 << 10) == noise(0, 64 << 10));
+        assert!(reader.read(12 * MIB, 64 << 10) == vec![0; 64 << 10]);
+        thread::sleep(Duration::from_millis(1500));
+        assert!(!writer.is_finished(), "{mode}: after {} writes", progress.load(Relaxed));
+
+        fs::remove_file(filler).expect("the filler");
+        let mut wire = writer.join().expect("every write succeeded");
+        wire.flush();
+        told(&server, "condition cleared: flash_full");
+        let status = volume.status();
+        assert!(status["degraded"] == false && !has(&status, "fence_up") && status["health"] == "ok", "{status}");
+        drop((wire, reader));
+        // Whatever was acknowledged and flushed outlives a crash.
+        server.kill();
+        let server = volume.serve_with(if has_state { &state } else { &[] });
+        let mut wire = Wire::connect(&server.socket);
+        let acknowledged = acknowledged.lock().expect("a lock");
+        let newest: std::collections::BTreeMap<u64, u64> = acknowledged.iter().copied().collect();
+        for (at, number) in newest {
+            assert!(wire.read(at * CHUNK, CHUNK as usize) == noise(number, CHUNK as usize), "{mode}: chunk {at}");
+        }
+        drop(wire);
+        server.stop();
+        volume.verify();
+    }
+}
+
+/// Dirty data stays on the flash while the origin has no space, and goes there by itself when it has.
+#[test]
+fn a_full_origin_is_told_and_heals() {
+    if stands_in() || !have_mounts("a full origin that heals") {
+        return;
+    }
+    let scratch = Scratch::new("shortage-origin");
+    let disk = Mounted::tmpfs(&scratch, "disk", 16 * MIB);
+    let origin = disk.folder.join("origin");
+    fs::File::create(&origin).and_then(|file| file.set_len(64 * MIB)).expect("a sparse file");
+    let volume = Volume::on(&scratch, "cache", scratch.path("flash"), &origin, 16 * MIB, &["--weu", "512K"]);
+    let server = volume.serve();
+    let mut wire = Wire::connect(&server.socket);
+    let filler = disk.fill();
+    (0..64).for_each(|number| wire.write(number * 64 * CHUNK, &noise(number, CHUNK as usize)));
+    wire.flush();
+    let refused = ends(larder(["flush", "--flash"]).arg(&volume.flash));
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(refused.status.code() == Some(1) && said.contains("no space left"), "{said}");
+    told(&server, "condition raised: origin_full");
+    let status = volume.status();
+    assert!(has(&status, "origin_full") && status["dirty_bytes"].as_u64().is_some_and(|bytes| bytes > 0), "{status}");
+    (0..64).for_each(|number| {
+        assert!(wire.read(number * 64 * CHUNK, CHUNK as usize) == noise(number, CHUNK as usize), "a dirty chunk");
+    });
+
+    fs::remove_file(filler).expect("the filler");
+    volume.flush();
+    told(&server, "condition cleared: origin_full");
+    assert_eq!(volume.number("dirty_bytes"), 0);
+    let found = fs::read(&origin).expect("the origin");
+    (0..64).for_each(|number| {
+        let at = (number * 64 * CHUNK) as usize;
+        assert!(found[at..at + CHUNK as usize] == noise(number, CHUNK as usize), "the origin's chunk");
+    });
+    drop(wire);
+    server.stop();
+}
+
+/// Without a descriptor left nobody new is let in; those that are there go on, and when some have gone, others come in.
+#[test]
+fn a_server_without_descriptors_lets_clients_in_again() {
+    if stands_in() {
+        return;
+    }
+    let scratch = Scratch::new("shortage-files");
+    let volume = Volume::create(&scratch, 16 * MIB, 16 * MIB, &["--weu", "512K"]);
+    let serve = volume.serve_command(&[]);
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "ulimit -n 48; exec \"$0\" \"$@\""]).arg(serve.get_program()).args(serve.get_args());
+    let server = volume.serve_as(&mut limited);
+    let mut wire = Wire::connect(&server.socket);
+    wire.write(0, &noise(1, 64 << 10));
+    let crowd: Vec<UnixStream> = (0..60).map(|_| UnixStream::connect(&server.socket).expect("it listens")).collect();
+    told(&server, "condition raised: too_many_files");
+    assert!(server.complaints().contains("too many open files"), "{}", server.complaints());
+    assert!(wire.read(0, 64 << 10) == noise(1, 64 << 10));
+    wire.write(MIB, &noise(2, 64 << 10));
+    wire.flush();
+    drop(crowd);
+    let mut other = Wire::connect(&server.socket);
+    assert!(other.read(MIB, 64 << 10) == noise(2, 64 << 10));
+    told(&server, "condition cleared: too_many_files");
+    assert_eq!(volume.status()["health"], "ok");
+    drop((wire, other));
+    server.stop();
+}
+
+/// In each mode, and without a cache: an origin that dies and comes back is told, both times, and so is a client's use of it.
+#[test]
+fn an_origin_that_dies_and_heals_is_told_in_each_mode() {
+    if stands_in() || !have_tools("an origin that dies and heals", &["nbdkit"]) {
+        return;
+    }
+    thread::scope(|scope| {
+        for mode in ["write-back", "write-through", "write-around", "no-cache", "no-flash"] {
+            scope.spawn(move || dies_and_heals(mode));
+        }
+    });
+}
+
+fn dies_and_heals(mode: &str) {
+    let scratch = Scratch::new("shortage-dies");
+    let file = scratch.file("file", 16 * MIB);
+    let file = ["file", file.to_str().expect("a plain path")];
+    let nbdkit = Nbdkit::start(&scratch, "origin", &file);
+    let uri = nbdkit.uri();
+    let state = scratch.path("state");
+    fs::create_dir(&state).expect("a state directory");
+    let state = ["--state", state.to_str().expect("a plain path")];
+    let make = |mode: &str| {
+        let options = ["--weu", "512K", "--mode", mode];
+        Volume::on(&scratch, "cache", scratch.path("flash"), Path::new(&uri), 16 * MIB, &options)
+    };
+    let server = match mode {
+        "no-cache" => Volume::bare(&scratch, "bare", Path::new(&uri)).serve_bare(),
+        "no-flash" => {
+            let volume = make("write-through");
+            volume.serve_with(&state).stop();
+            fs::remove_file(&volume.flash).expect("the flash");
+            volume.serve_with(&state)
+        }
+        mode => make(mode).serve(),
+    };
+    // A client that goes on whatever it is answered.
+    let mut wire = Wire::connect(&server.socket);
+    let ask = |wire: &mut Wire, number: u64| {
+        let data = noise(number, CHUNK as usize);
+        let _ = wire.request(crate::support::wire::WRITE, 0, number % 512 * CHUNK, CHUNK as u32, &data);
+        let _ = wire.request(crate::support::wire::READ, 0, (512 + number * 7 % 1024) * CHUNK, CHUNK as u32, &[]);
+    };
+    (0..8).for_each(|number| ask(&mut wire, number));
+    nbdkit.kill();
+    let mut number = 8;
+    let mut until = |wire: &mut Wire, entry: &str| {
+        eventually(entry, || {
+            number += 1;
+            ask(wire, number);
+            server.complaints().contains(entry)
+        });
+    };
+    until(&mut wire, "condition raised: origin_gone");
+    let _nbdkit = Nbdkit::start(&scratch, "origin", &file);
+    until(&mut wire, "condition cleared: origin_gone");
+    let complaints = server.complaints();
+    let lines: Vec<&str> = complaints.lines().filter(|line| line.contains("origin_gone")).collect();
+    assert!(lines.len() >= 2 && lines.len() <= 8, "{mode}: {lines:?}");
+    assert!(lines[0].contains("what to do: bring the origin back"), "{mode}: {lines:?}");
+    drop(wire);
+    server.kill();
+}
+
+/// Standard error is a pipe that nobody reads, and it is full: nobody waits for it, and what fits later is written then.
+#[test]
+fn a_full_standard_error_keeps_nobody_waiting() {
+    if stands_in() || !have_tools("a full standard error", &["nbdkit"]) {
+        return;
+    }
+    let scratch = Scratch::new("shortage-stderr");
+    let nbdkit = Nbdkit::start(&scratch, "origin", &["memory", "16M"]);
+    let options = ["--weu", "512K"];
+    let volume = Volume::on(&scratch, "cache", scratch.path("flash"), Path::new(&nbdkit.uri()), 16 * MIB, &options);
+    let (mut reader, writer) = std::io::pipe().expect("a pipe");
+    let mut filler = writer.try_clone().expect("another end");
+    let server = volume.serve_into(&["--origin-timeout", "1"], OwnedFd::from(writer));
+    let mut wire = Wire::connect(&server.socket);
+    wire.write(0, &noise(1, 64 << 10));
+    wire.flush();
+    // By a thread, which waits when the pipe is full.
+    let filled = Arc::new(AtomicU64::new(0));
+    let count = filled.clone();
+    thread::spawn(move || {
+        while filler.write_all(&[b'.'; 512]).is_ok() {
+            count.fetch_add(512, Relaxed);
+        }
+    });
+    let mut before = u64::MAX;
+    eventually("the pipe is full", || std::mem::replace(&mut before, filled.load(Relaxed)) == filled.load(Relaxed));
+    nbdkit.signal("STOP");
+    let mut needy = Wire::connect(&server.socket);
+    let waiting = thread::spawn(move || needy.read(8 * MIB, 64 << 10));
+    eventually("the status tells it", || has(&volume.status(), "origin_hangs"));
+    assert!(wire.read(0, 64 << 10) == noise(1, 64 << 10));
+    wire.write(MIB, &noise(2, 64 << 10));
+    wire.flush();
+    // Long enough for a look at it.
+    thread::sleep(Duration::from_secs(2));
+    nbdkit.signal("CONT");
+    waiting.join().expect("an answer");
+    let mut said = Vec::new();
+    let mut piece = vec![0; 64 << 10];
+    while !String::from_utf8_lossy(&said).contains("condition raised: origin_hangs") {
+        let count = reader.read(&mut piece).expect("more");
+        said.extend(piece[..count].iter().filter(|&&byte| byte != b'.'));
+        assert!(count > 0, "{}", String::from_utf8_lossy(&said));
+    }
+    server.kill();
+}
