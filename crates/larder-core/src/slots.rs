@@ -83,6 +83,9 @@ pub struct Slots {
 }
 
 impl Slots {
+    /// Bytes of RAM for each slot, whatever is in it.
+    pub const SLOT_BYTES: u64 = size_of::<Slot>() as u64;
+
     /// `count` free slots of generation 0.
     pub fn new(count: u32) -> Self {
         let slot = || Slot {

@@ -92,7 +92,9 @@ impl Shared {
         };
         let mut result = match flushed {
             Ok(()) if !failed => self.checkpoint(true).await,
-            flushed => flushed,
+            // The origin was flushed.
+            Ok(()) => self.note_destaged().await,
+            Err(error) => Err(error),
         };
         if detach && result.is_ok() {
             result = self.superblock.update(&*self.flash, &self.counters, |it| it.detached = true).await;

@@ -5,7 +5,13 @@
 //!
 //! What it does not do: change anything.
 
-use crate::{fence::Fence, recover::Recovered, shared::Shared, state::State, status::CounterValues};
+use crate::{
+    fence::{Fence, Raised},
+    recover::Recovered,
+    shared::Shared,
+    state::State,
+    status::CounterValues,
+};
 use larder_device::{
     IoError, IoErrorKind, IoResult,
     watched::{Oldest, Watch},
@@ -151,17 +157,20 @@ pub fn most_serious_first(conditions: &mut [Condition]) {
     conditions.sort_by_key(|condition| std::cmp::Reverse(condition.severity));
 }
 
-/// What is known of a flash that nobody opened, beside its state; `fence`: why one is up, as its keeper tells it, or why that
+/// What is known of a flash that nobody opened, beside its state; `fence`: one that is up, as its keeper tells it, or why that
 /// cannot be told.
-pub fn of_unopened(found: &Recovered, fence: Result<Option<String>, String>) -> Vec<Condition> {
+pub fn of_unopened(found: &Recovered, fence: Result<Option<Raised>, String>) -> Vec<Condition> {
     let mut conditions = Vec::new();
     let mut add = |name, severity, what| conditions.push(Condition { name, severity, what });
     match fence {
         // Nothing there is used any more, nor kept.
         _ if found.superblock.detached => {}
         Ok(None) => {}
-        Ok(Some(why)) => {
+        Ok(Some(Raised { why, is_destaged })) => {
             let becomes = match found.dirty_bytes() {
+                _ if is_destaged => {
+                    "the origin has all that was dirty: what the flash holds is dropped at the next opening".to_owned()
+                }
                 0 => "what it holds is dropped at the next opening".to_owned(),
                 bytes => format!(
                     "it has {bytes} bytes of dirty data, which may be older than what the origin has: it is not opened \

@@ -117,6 +117,24 @@ impl Shared {
         }
     }
 
+    /// Has the keeper of the fence know that nothing is dirty any more, where that is so at the end behind it.
+    ///
+    /// # Errors
+    /// [`EngineError::State`]: then the next opening takes what the flash calls dirty for a loss.
+    pub(crate) async fn note_destaged(&self) -> Result<(), EngineError> {
+        let is_destaged = {
+            let state = self.state.lock();
+            let dirty = state.design.dirty_counts();
+            state.fence == Fence::Up && dirty.chunks + dirty.runs == 0
+        };
+        match self.tuning.fence.0.clone() {
+            Some(keeper) if is_destaged => {
+                compute(&*self.runtime, move || keeper.note_destaged()).await?.map_err(EngineError::State)
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// The flash was emptied: makes that durable, and takes the fence down.
     pub(crate) async fn leave_fence(self: &Arc<Self>) -> Result<(), EngineError> {
         self.checkpoint(false).await?;
@@ -293,10 +311,10 @@ pub(crate) async fn behind_fence(
         )));
     };
     let raised = compute(&**runtime, move || keeper.raised()).await?.map_err(EngineError::State)?;
-    let Some(why) = raised else { return Ok(false) };
+    let Some(raised) = raised else { return Ok(false) };
     let dirty_bytes = found.dirty_bytes();
-    if dirty_bytes > 0 && !tuning.discard_fenced {
-        return Err(EngineError::Fenced { why, dirty_bytes });
+    if dirty_bytes > 0 && !raised.is_destaged && !tuning.discard_fenced {
+        return Err(EngineError::Fenced { why: raised.why, dirty_bytes });
     }
     Ok(true)
 }

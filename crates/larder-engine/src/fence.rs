@@ -25,17 +25,24 @@ pub trait FenceKeeper: Send + Sync {
     /// A sentence: then the cache does not open.
     fn prepare(&self) -> Result<(), String>;
 
-    /// Why the fence is up; `None` where it is down.
+    /// What is known of the fence; `None` where it is down.
     ///
     /// # Errors
     /// A sentence, where that cannot be known: then the cache does not open.
-    fn raised(&self) -> Result<Option<String>, String>;
+    fn raised(&self) -> Result<Option<Raised>, String>;
 
     /// Puts the fence up; it is durable when this returns. Again, where it is up already, changes nothing.
     ///
     /// # Errors
     /// A sentence: then nothing is written past the flash.
     fn raise(&self, why: &str) -> Result<(), String>;
+
+    /// The origin durably has all that was dirty: what the flash still calls dirty is older. Told at an orderly end behind the
+    /// fence; it stays known, durably, until the fence is taken down.
+    ///
+    /// # Errors
+    /// A sentence: then the next opening takes what the flash calls dirty for a loss.
+    fn note_destaged(&self) -> Result<(), String>;
 
     /// Takes the fence down, durably.
     ///
@@ -49,6 +56,15 @@ pub trait FenceKeeper: Send + Sync {
     /// # Errors
     /// A sentence: then the mode does not change to write-back; or it has changed from it, and is still noted as write-back.
     fn note_mode(&self, mode: WriteMode) -> Result<(), String>;
+}
+
+/// A fence that is up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Raised {
+    /// Why it was put up.
+    pub why: String,
+    /// The origin lacks nothing of what the flash calls dirty ([`FenceKeeper::note_destaged`]).
+    pub is_destaged: bool,
 }
 
 /// A keeper, or none, among the options of an opening.

@@ -46,6 +46,9 @@ use std::{
 /// The smallest RAM budget, in bytes.
 pub const RAM_BUDGET_BYTES_MIN: u64 = 1 << 20;
 
+/// Bytes of RAM that the engine keeps for a slot, the design's apart: two flags, and the readers who have it pinned.
+pub const ENGINE_SLOT_BYTES: u64 = 6;
+
 /// What opening found.
 pub struct Recovered {
     /// The superblock that counts.
@@ -144,6 +147,16 @@ fn affordable_entries(superblock: &Superblock, design: &EngineDesign) -> u64 {
         // No cache is made with less than the smallest budget; one without any room would wait for some for ever.
         budget => budget.max(RAM_BUDGET_BYTES_MIN) / design.index_bytes_max(superblock.layout.chunk_bytes),
     }
+}
+
+/// Bytes of RAM that an opening takes for the slots alone, before it has read more than the superblock. What is mapped comes on top.
+///
+/// # Errors
+/// As [`new_design`].
+pub fn tables_bytes(superblock: &Superblock) -> Result<u64, EngineError> {
+    let design = designs::check_superblock(superblock)?;
+    let layout = &superblock.layout;
+    Ok(design.store.slot_tables_bytes(layout) + u64::from(layout.slot_count) * ENGINE_SLOT_BYTES)
 }
 
 /// The design that the superblock names, empty.

@@ -7,6 +7,7 @@
 use crate::{
     conditions::{self, Condition, Severity},
     designs,
+    fence::Raised,
     recover::{Recovered, RecoveryReport},
     shared::Shared,
     state::State,
@@ -331,8 +332,8 @@ fn ratio(a: u64, b: u64, when_none: f64) -> f64 {
 }
 
 impl Status {
-    /// The status of a flash that nobody opened; `fence` is why one is up, as its keeper tells it, or why that cannot be told.
-    pub fn of_unopened(found: &Recovered, fence: Result<Option<String>, String>) -> Status {
+    /// The status of a flash that nobody opened; `fence` is one that is up, as its keeper tells it, or why that cannot be told.
+    pub fn of_unopened(found: &Recovered, fence: Result<Option<Raised>, String>) -> Status {
         let mut status = Status::of(&found.superblock, &found.state, CounterValues::default(), &found.report);
         status.conditions.extend(conditions::of_unopened(found, fence));
         conditions::most_serious_first(&mut status.conditions);

@@ -75,6 +75,9 @@ pub(crate) trait Store: Send + Sync {
     /// Bytes of RAM for each mapping at most, for chunks of so many bytes: what a RAM budget is divided by.
     fn index_bytes_max(&self, chunk_bytes: u32) -> u64;
 
+    /// Bytes of RAM that the design's tables take for the slots of this layout, whatever is cached.
+    fn slot_tables_bytes(&self, layout: &Layout) -> u64;
+
     /// How many slots a RAM budget affords, of 1 byte or more, where slots cost RAM whatever is cached.
     fn slots_max(&self, _options: &CreateOptions) -> u32 {
         u32::MAX

@@ -3,7 +3,7 @@
 //! In order: (1) the state directory says what belonged to the flash, and that the origin is complete; (2) the origin is
 //! opened and checked, addresses are taken; (3) the fence is put up; (4) clients are let in.
 //!
-//! Invariants: a cache in write-back is never served like this.
+//! Invariants: a cache in write-back is served like this only where all that was dirty is known to be on the origin.
 //!
 //! What it does not do: cache.
 
@@ -38,7 +38,7 @@ pub fn serve_without_flash(
 ) -> Outcome {
     let state = StateDir::of_missing(state, path)?;
     let record = state.record();
-    if record.mode == mode_name(WriteMode::Back) {
+    if record.mode == mode_name(WriteMode::Back) && !record.destaged {
         return Err(Failure::failed(format_args!(
             "{} is missing, and its cache is in write-back: the origin {} may lack what only the flash has; bring the flash back",
             path.display(),

@@ -3,7 +3,8 @@
 //! Protocol: a Unix stream socket. A request is a line, `which`, `status`, `flush`, `set-mode MODE` or `detach`; the reply is a
 //! line with one JSON object: `{"ok": …}`, or `{"error": "a sentence"}`. A connection may carry several requests.
 //!
-//! Invariants: the socket's name is the flash's UUID, its mode 0600, and it is removed at the end. A line has
+//! Invariants: the socket's name is the flash's UUID, its mode 0600, and it is removed at the end. Either side believes processes of
+//! its own user and of root alone, as the system names them (SO_PEERCRED). A line has
 //! [`LINE_BYTES_MAX`] bytes and comes within [`LINE_TIME_MAX`]; what breaks this costs its own connection.
 //! [`CONNECTIONS_MAX`] connections are served at once.
 //!
@@ -12,22 +13,18 @@
 use crate::{
     error::{Failure, Outcome, system_reason},
     lines,
+    run_dir::{self, RUN_DIR_ENV, RunDirs},
     serve::too_many_files,
 };
-use larder_serve::nbd::Shortage;
+use larder_serve::{
+    nbd::Shortage,
+    unix_socket::{OwnSocket, SOCKET_PATH_BYTES_MAX, TakeError},
+};
 use parking_lot::{Condvar, Mutex};
 use serde_json::{Value, json};
 use std::{
-    ffi::OsString,
-    fs,
     io::{self, BufRead, BufReader, ErrorKind, Read, Write},
-    os::{
-        fd::AsRawFd,
-        unix::{
-            fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt},
-            net::{UnixListener, UnixStream},
-        },
-    },
+    os::{fd::AsRawFd, unix::net::UnixStream},
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -37,8 +34,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Environment variable that names the folder of control sockets.
-pub const RUN_DIR_ENV: &str = "LARDER_RUN_DIR";
 /// Longest request line, in bytes.
 const LINE_BYTES_MAX: usize = 1024;
 /// Longest reply line that is read, in bytes.
@@ -51,8 +46,8 @@ const WRITE_TIME_MAX: Duration = Duration::from_secs(10);
 const LAST_REPLIES_TIME_MAX: Duration = Duration::from_secs(2);
 /// Connections at once.
 const CONNECTIONS_MAX: usize = 16;
-/// Longest path that a socket can have, in bytes.
-const SOCKET_PATH_BYTES_MAX: usize = 107;
+/// Permissions of a socket's file.
+const SOCKET_MODE: u32 = 0o600;
 /// Pause of the accepting thread when the system is short of something.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -61,22 +56,13 @@ pub type Reply = Result<Value, String>;
 /// Answers requests. It is called on the threads of connections, several at once.
 pub type Handler = dyn Fn(&str) -> Reply + Send + Sync;
 
-/// The folder of control sockets.
-fn run_dir() -> PathBuf {
-    // SAFETY: plain system call.
-    let user = unsafe { libc::geteuid() };
-    let variable = |name| std::env::var_os(name).filter(|value: &OsString| !value.is_empty());
-    match (variable(RUN_DIR_ENV), variable("XDG_RUNTIME_DIR")) {
-        (Some(folder), _) => folder.into(),
-        (None, _) if user == 0 => "/run/larder".into(),
-        (None, Some(runtime)) => Path::new(&runtime).join("larder"),
-        (None, None) => format!("/tmp/larder-{user}").into(),
-    }
+/// Where the control socket of a flash is expected first.
+pub fn socket_path(flash_uuid: &[u8; 16]) -> PathBuf {
+    RunDirs::of_this_user().first().join(socket_name(flash_uuid))
 }
 
-/// Where the control socket of a flash is.
-pub fn socket_path(flash_uuid: &[u8; 16]) -> PathBuf {
-    run_dir().join(format!("{}.sock", hex(flash_uuid)))
+fn socket_name(flash_uuid: &[u8; 16]) -> String {
+    format!("{}.sock", hex(flash_uuid))
 }
 
 /// Bytes as hexadecimal digits.
@@ -93,16 +79,13 @@ pub fn unhex(digits: &str) -> Option<[u8; 16]> {
 /// A control socket that is served. Dropping it ends that.
 pub struct ControlServer {
     shared: Arc<Shared>,
-    path: PathBuf,
-    /// Device and inode of the socket's file.
-    file: (u64, u64),
     thread: Option<JoinHandle<()>>,
     /// How long its end waits for replies.
     replies_time_max: Duration,
 }
 
 struct Shared {
-    listener: UnixListener,
+    socket: OwnSocket,
     stopping: AtomicBool,
     connections: AtomicUsize,
     answering: Answering,
@@ -146,51 +129,54 @@ impl ControlServer {
     /// # Errors
     /// One sentence: the folder cannot be had, or a copy of the flash is served.
     pub fn bind(flash_uuid: &[u8; 16]) -> Outcome<ControlServer> {
-        let path = socket_path(flash_uuid);
-        let folder = run_dir();
-        if path.as_os_str().len() > SOCKET_PATH_BYTES_MAX {
-            return Err(Failure::failed(format_args!(
+        let dirs = RunDirs::of_this_user();
+        let too_long = |path: &Path| {
+            Failure::failed(format_args!(
                 "the control socket {} has a path that is too long: {SOCKET_PATH_BYTES_MAX} bytes are the most; {RUN_DIR_ENV} names another folder",
                 path.display()
-            )));
-        }
-        make_folder(&folder)?;
-        let failed = |error: &io::Error| {
-            Failure::failed(format_args!(
-                "the control socket {} cannot be made: {}; {RUN_DIR_ENV} names another folder",
-                path.display(),
-                system_reason(error)
             ))
         };
-        if let Ok(found) = fs::symlink_metadata(&path) {
-            // The flash is held by this process: whoever answers here serves another with the same identity.
-            if UnixStream::connect(&path).is_ok() {
-                return Err(Failure::failed(format_args!(
-                    "a copy of this flash is already served (control socket {}): end that one first",
-                    path.display()
-                )));
-            }
-            if found.file_type().is_socket() {
-                fs::remove_file(&path).map_err(|error| failed(&error))?;
-            }
+        // Before the folder is made: a refusal leaves nothing behind.
+        let first = dirs.first().join(socket_name(flash_uuid));
+        if first.as_os_str().len() > SOCKET_PATH_BYTES_MAX {
+            return Err(too_long(&first));
         }
-        let listener = UnixListener::bind(&path).map_err(|error| failed(&error))?;
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).map_err(|error| failed(&error))?;
-        let file = fs::symlink_metadata(&path).map_err(|error| failed(&error))?;
+        let path = dirs.for_server()?.join(socket_name(flash_uuid));
+        let served = |path: &Path| {
+            Failure::failed(format_args!(
+                "a copy of this flash is already served (control socket {}): end that one first",
+                path.display()
+            ))
+        };
+        // The flash is held by this process: whoever answers serves another with the same identity.
+        if let Some(other) = Client::connect(flash_uuid)? {
+            return Err(served(&other.path));
+        }
+        let socket = OwnSocket::bind(&path, Some(SOCKET_MODE)).map_err(|error| match error {
+            TakeError::InUse => served(&path),
+            TakeError::TooLong => too_long(&path),
+            TakeError::NotASocket => Failure::failed(format_args!(
+                "{} is no socket, and in the way of the control socket: move it, or name another folder with {RUN_DIR_ENV}",
+                path.display()
+            )),
+            TakeError::Unsure(error) | TakeError::Io(error) => Failure::failed(format_args!(
+                "the control socket {} cannot be made: {}; {RUN_DIR_ENV} names another folder",
+                path.display(),
+                system_reason(&error)
+            )),
+        })?;
+        Ok(ControlServer::over(socket))
+    }
+
+    fn over(socket: OwnSocket) -> ControlServer {
         let shared = Shared {
-            listener,
+            socket,
             stopping: AtomicBool::new(false),
             connections: AtomicUsize::new(0),
             answering: Answering::default(),
             shortage: Shortage::default(),
         };
-        Ok(ControlServer {
-            shared: Arc::new(shared),
-            path,
-            file: (file.dev(), file.ino()),
-            thread: None,
-            replies_time_max: LAST_REPLIES_TIME_MAX,
-        })
+        ControlServer { shared: Arc::new(shared), thread: None, replies_time_max: LAST_REPLIES_TIME_MAX }
     }
 
     /// Begins to answer.
@@ -217,13 +203,11 @@ impl ControlServer {
 
 impl Drop for ControlServer {
     fn drop(&mut self) {
-        if fs::symlink_metadata(&self.path).is_ok_and(|found| (found.dev(), found.ino()) == self.file) {
-            // A socket that is left behind is replaced by the next server.
-            let _ = fs::remove_file(&self.path);
-        }
+        // Before it stops to listen, for a successor may replace it from then on.
+        self.shared.socket.remove();
         self.shared.stopping.store(true, Ordering::Release);
         // SAFETY: a plain call on an open descriptor; it ends an accept that waits.
-        unsafe { libc::shutdown(self.shared.listener.as_raw_fd(), libc::SHUT_RDWR) };
+        unsafe { libc::shutdown(self.shared.socket.listener.as_raw_fd(), libc::SHUT_RDWR) };
         if let Some(thread) = self.thread.take() {
             // A panic of the thread was printed when it happened.
             let _ = thread.join();
@@ -233,33 +217,13 @@ impl Drop for ControlServer {
     }
 }
 
-/// Makes the folder, for this user alone; one that is there must be this user's.
-fn make_folder(folder: &Path) -> Outcome {
-    let failed = |why: &str| {
-        Failure::failed(format_args!(
-            "the folder {} for control sockets {why}; {RUN_DIR_ENV} names another",
-            folder.display()
-        ))
-    };
-    match fs::DirBuilder::new().recursive(true).mode(0o700).create(folder) {
-        Ok(()) => {}
-        Err(error) => return Err(failed(&format!("cannot be made: {}", system_reason(&error)))),
-    }
-    // Somebody else's folder would let them answer in this server's place.
-    let found = fs::metadata(folder).map_err(|error| failed(&format!("cannot be used: {}", system_reason(&error))))?;
-    // SAFETY: plain system call.
-    let user = unsafe { libc::geteuid() };
-    if found.uid() != user || found.mode() & 0o002 != 0 {
-        return Err(failed("belongs to another user or can be written by all"));
-    }
-    Ok(())
-}
-
 fn accept(shared: &Arc<Shared>, handler: &Arc<Handler>) {
     while !shared.stopping.load(Ordering::Acquire) {
-        let accepted = shared.listener.accept();
+        let accepted = shared.socket.listener.accept();
         shared.shortage.note(accepted.as_ref().err());
         match accepted {
+            // Between the making of a socket and its mode others may have come in.
+            Ok((stream, _)) if !peer_user(&stream).is_ok_and(is_trusted) => drop(stream),
             Ok((stream, _)) => begin(shared, handler, stream),
             Err(_) if shared.stopping.load(Ordering::Acquire) => return,
             Err(_) => std::thread::sleep(ACCEPT_PAUSE),
@@ -335,7 +299,24 @@ fn read_line(mut stream: &UnixStream, rest: &mut Vec<u8>) -> Option<String> {
 
 /// Whether a process answers for a flash, or for a copy of it.
 pub fn is_served(flash_uuid: &[u8; 16]) -> bool {
-    UnixStream::connect(socket_path(flash_uuid)).is_ok()
+    // One that cannot be asked is one, too.
+    !matches!(Client::connect(flash_uuid), Ok(None))
+}
+
+/// The user of the process at the other end, as the system knows it.
+fn peer_user(stream: &UnixStream) -> io::Result<u32> {
+    let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut len = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: the pointers are to a live `ucred` and to its length.
+    let told = unsafe {
+        libc::getsockopt(stream.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, (&raw mut peer).cast(), &raw mut len)
+    };
+    if told == 0 { Ok(peer.uid) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Whether a process of `user` is believed: one of this user, or of root.
+fn is_trusted(user: u32) -> bool {
+    user == 0 || user == run_dir::user()
 }
 
 /// A connection to a server.
@@ -345,25 +326,34 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects to who answers for a flash, or for a copy of it. `None` where nobody does.
+    /// Connects to the process that answers for a flash, or for a copy of it. `None` where none does.
     ///
     /// # Errors
-    /// Where somebody does, and cannot be reached.
+    /// Where one does, and cannot be reached, or is another user's; where the folder that was named is not to be trusted.
     pub fn connect(flash_uuid: &[u8; 16]) -> Outcome<Option<Client>> {
-        Client::connect_at(&socket_path(flash_uuid))
+        for folder in RunDirs::of_this_user().for_commands()? {
+            if let Some(client) = Client::connect_at(&folder.join(socket_name(flash_uuid)))? {
+                return Ok(Some(client));
+            }
+        }
+        Ok(None)
     }
 
     fn connect_at(path: &Path) -> Outcome<Option<Client>> {
         use ErrorKind::{ConnectionRefused, InvalidInput, NotFound};
-        match UnixStream::connect(path) {
-            Ok(stream) => Ok(Some(Client { stream: BufReader::new(stream), path: path.to_owned() })),
-            // Nobody can serve at a path that is too long.
-            Err(error) if matches!(error.kind(), NotFound | ConnectionRefused | InvalidInput) => Ok(None),
-            Err(error) => Err(Failure::failed(format_args!(
-                "the server at {} cannot be reached: {}",
-                path.display(),
-                system_reason(&error)
+        let failed = |why: &str| Failure::failed(format_args!("the server at {} {why}", path.display()));
+        let stream = match UnixStream::connect(path) {
+            Ok(stream) => stream,
+            // No server can be at a path that is too long.
+            Err(error) if matches!(error.kind(), NotFound | ConnectionRefused | InvalidInput) => return Ok(None),
+            Err(error) => return Err(failed(&format!("cannot be reached: {}", system_reason(&error)))),
+        };
+        match peer_user(&stream) {
+            Ok(user) if is_trusted(user) => Ok(Some(Client { stream: BufReader::new(stream), path: path.to_owned() })),
+            Ok(user) => Err(failed(&format!(
+                "belongs to another user ({user}) and is not believed: run the command as that user, or name another folder with {RUN_DIR_ENV}"
             ))),
+            Err(error) => Err(failed(&format!("does not show who it is: {}", system_reason(&error)))),
         }
     }
 
@@ -403,6 +393,7 @@ pub fn parse_reply(reply: &str) -> Option<Reply> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     struct Scratch(PathBuf);
 
@@ -424,24 +415,9 @@ mod tests {
         handler: impl Fn(&str) -> Reply + Send + Sync + 'static,
     ) -> (Scratch, PathBuf, ControlServer) {
         let folder = std::env::temp_dir().join(format!("larder-control-{name}-{}", std::process::id()));
-        make_folder(&folder).expect("a folder of ours");
+        fs::create_dir(&folder).expect("a folder of ours");
         let path = folder.join("s");
-        let listener = UnixListener::bind(&path).expect("a socket");
-        let found = fs::symlink_metadata(&path).expect("its file");
-        let shared = Shared {
-            listener,
-            stopping: AtomicBool::new(false),
-            connections: AtomicUsize::new(0),
-            answering: Answering::default(),
-            shortage: Shortage::default(),
-        };
-        let mut server = ControlServer {
-            shared: Arc::new(shared),
-            path: path.clone(),
-            file: (found.dev(), found.ino()),
-            thread: None,
-            replies_time_max: LAST_REPLIES_TIME_MAX,
-        };
+        let mut server = ControlServer::over(OwnSocket::bind(&path, Some(SOCKET_MODE)).expect("a socket"));
         server.start(Arc::new(handler)).expect("a thread");
         (Scratch(folder), path, server)
     }

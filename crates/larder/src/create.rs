@@ -15,7 +15,7 @@ use crate::{
     error::{Failure, Outcome, system_reason},
     output, signals, size,
     state_dir::StateDir,
-    volume::{Access, open_file, open_origin_within, shown},
+    volume::{Access, note_open_to_others, open_file, open_origin_within, shown},
 };
 use larder_core::austere::config::SUBCHUNK_BYTES_LEAST;
 use larder_device::{BlockDevice, IoBuf, driver::block_on, file::FileId};
@@ -35,7 +35,7 @@ use std::{
     ffi::CString,
     fs::{self, File, OpenOptions},
     io::{ErrorKind, Read},
-    os::unix::fs::{FileTypeExt, MetadataExt},
+    os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
 };
 
@@ -102,6 +102,7 @@ pub fn run(args: &CreateArgs) -> Outcome {
     if let Some((replaced, _)) = replaced.filter(|(replaced, _)| !control::is_served(&replaced.flash_uuid)) {
         StateDir::retire(&replaced, Some(&args.flash)).map_err(Failure::failed)?;
     }
+    note_open_to_others(&args.flash);
     output::say(&summary(args, &made, slots_without_budget))
 }
 
@@ -194,7 +195,8 @@ impl Target {
                 result
             }
             (None, _) => {
-                let file = OpenOptions::new().write(true).create_new(true).open(&self.path);
+                // It will hold content that not everybody may read, and a lock that nobody else may take.
+                let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&self.path);
                 let file = file.map_err(|error| failed("made", &error))?;
                 let sized = file.set_len(self.bytes).map_err(|error| {
                     Failure::failed(format_args!(

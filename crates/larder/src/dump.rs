@@ -7,6 +7,7 @@
 use crate::{
     args::{DumpArgs, DumpPart},
     error::{Failure, Outcome},
+    memory::refuse_too_large,
     output,
     verify::open_offline,
 };
@@ -56,6 +57,9 @@ const HEX_LINE_BYTES: usize = 32;
 pub fn run(args: &DumpArgs) -> Outcome {
     check_usage(args)?;
     let flash = open_offline(&args.flash, "dump")?;
+    if !args.part.reads_as_it_lies() {
+        refuse_too_large(&flash)?;
+    }
     let (device, superblock, limit) = (&*flash.device, &flash.superblock, args.limit);
     let failed = |error: EngineError| Failure::engine(&flash.path, &error);
     let dumped = match args.part {

@@ -22,11 +22,14 @@ mod flush;
 #[cfg(test)]
 mod fuzz_seeds;
 mod held;
+mod holder;
 mod later;
 mod lines;
+mod memory;
 mod output;
 mod paper;
 mod reload;
+mod run_dir;
 mod serve;
 mod set;
 mod signals;

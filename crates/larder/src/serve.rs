@@ -19,13 +19,15 @@ use crate::{
     error::{Failure, Outcome, system_reason},
     held::Held,
     later::LaterDevice,
-    lines, output,
+    lines,
+    memory::refuse_too_large,
+    output,
     reload::{CHANGEABLE, CHANGEABLE_ALONE, OptionFile},
     size::{count, human},
     unanswered::Unanswered,
     volume::{
-        Access, Flash, Growth, StateArgs, open_flash, open_origin, open_origin_within, refuse_detached, shown,
-        start_runtime,
+        Access, Flash, Growth, StateArgs, note_open_to_others, open_flash, open_origin, open_origin_within,
+        refuse_detached, shown, start_runtime,
     },
 };
 use indicatif::{ProgressBar, ProgressStyle};
@@ -122,6 +124,7 @@ fn serve_cache(args: &ServeArgs, path: &Path, ending: Ending, file: Option<Optio
         (flash, _) => flash?,
     };
     refuse_detached(&flash)?;
+    refuse_too_large(&flash)?;
     let origin =
         open_origin(&flash.superblock, args.origin.as_deref(), Growth::Refused, args.origin_limits.origin_timeout)?;
     let state = StateArgs { dir: args.state.as_deref(), adopt: args.adopt, discard: args.discard };
@@ -144,6 +147,7 @@ fn serve_cache(args: &ServeArgs, path: &Path, ending: Ending, file: Option<Optio
     account.serves(&ending, "the cache was being opened");
     let cache = open(&path, flash_device, origin_device, &runtime, tuning)?;
     output::note(&format!("I/O: {}", io_backend()));
+    note_open_to_others(&path);
     later.set(cache.clone());
     let servers = Arc::new(servers);
     let is_ending = Arc::new(AtomicBool::new(false));

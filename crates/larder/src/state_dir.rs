@@ -10,15 +10,16 @@
 use crate::{
     control::{hex, is_served, unhex},
     error::{Failure, Outcome, system_reason},
+    run_dir,
     volume::{Access, open_flash},
 };
-use larder_engine::{FenceKeeper, WriteMode, status::mode_name};
+use larder_engine::{FenceKeeper, WriteMode, fence::Raised, status::mode_name};
 use larder_format::Superblock;
 use serde::{Deserialize, Serialize};
 use std::{
     fs::{self, File, OpenOptions},
     io::{ErrorKind, Read, Write},
-    os::unix::fs::OpenOptionsExt,
+    os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
     sync::{Mutex, PoisonError},
 };
@@ -29,6 +30,8 @@ const FILE_BYTES_MAX: u64 = 64 << 10;
 const FILES_MAX: usize = 4096;
 /// The version of the file's form.
 const VERSION: u32 = 1;
+/// The version of a file that says more than version 1 can: an older program refuses it in place of reading half of it.
+const VERSION_DESTAGED: u32 = 2;
 
 /// What is kept of one cache.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,8 +56,18 @@ pub struct Record {
     pub mode: String,
     /// Why the fence is up.
     pub fence: Option<String>,
+    /// Behind the fence all that was dirty went to the origin: what the flash calls dirty is older.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub destaged: bool,
     /// The flash knows of this file. Until then nothing may be served by it: the flash may be served without it.
     pub registered: bool,
+}
+
+impl Record {
+    /// The fence, where it is up.
+    pub fn raised(&self) -> Option<Raised> {
+        self.fence.clone().map(|why| Raised { why, is_destaged: self.destaged })
+    }
 }
 
 /// Parses a state file.
@@ -67,8 +80,8 @@ pub fn parse(bytes: &[u8]) -> Result<Record, String> {
     }
     let record: Record = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
     match record.version {
-        VERSION => Ok(record),
-        newer => Err(format!("its version is {newer}, and this Larder knows {VERSION}")),
+        version if version == version_of(record.destaged) => Ok(record),
+        version => Err(format!("its version is {version}, and is not one that this Larder knows with such fields")),
     }
 }
 
@@ -97,6 +110,7 @@ impl StateDir {
                 system_reason(&error)
             ))
         })?;
+        refuse_open_to_others(&dir)?;
         let place = dir.to_str().filter(|text| larder_format::DirectoryPath::new(*text).is_ok()).ok_or_else(|| {
             Failure::failed(format_args!("--state {}: a path has 512 bytes of text at most", dir.display()))
         })?;
@@ -120,10 +134,13 @@ impl StateDir {
                 known.display()
             )));
         }
-        let fence = [&found, &left_behind].into_iter().flatten().find_map(|record| record.fence.clone());
+        // Of the two that the one has whose fence counts, this says what became of it.
+        let fenced = [&found, &left_behind].into_iter().flatten().find(|record| record.fence.is_some());
+        let destaged = fenced.is_some_and(|record| record.destaged);
+        let fence = fenced.and_then(|record| record.fence.clone());
         let is_registered = found.as_ref().is_some_and(|found| found.registered);
         let record = Record {
-            version: VERSION,
+            version: version_of(destaged),
             flash_uuid: uuid,
             flash: absolute(flash),
             flash_named: named(flash),
@@ -134,6 +151,7 @@ impl StateDir {
             // The engine notes it before anything is written.
             mode: found.map_or_else(|| mode_name(superblock.mode).to_owned(), |found| found.mode),
             fence,
+            destaged,
             registered: is_registered,
         };
         let left_behind = Mutex::new(before.filter(|_| left_behind.is_some()));
@@ -169,6 +187,7 @@ impl StateDir {
     /// A sentence: none, or several.
     pub fn of_missing(dir: &Path, flash: &Path) -> Outcome<StateDir> {
         let shown = dir.display();
+        refuse_open_to_others(dir)?;
         let (wanted, named) = (absolute(flash), named(flash));
         let mut found = Vec::new();
         for (file, record) in records(dir).map_err(Failure::failed)? {
@@ -234,6 +253,7 @@ impl StateDir {
         let mut record = self.record.lock().unwrap_or_else(PoisonError::into_inner);
         let mut next = record.clone();
         change(&mut next);
+        next.version = version_of(next.destaged);
         replace(&self.file, &next)?;
         *record = next;
         Ok(())
@@ -250,8 +270,8 @@ impl FenceKeeper for StateDir {
         self.outdate_others()
     }
 
-    fn raised(&self) -> Result<Option<String>, String> {
-        Ok(self.record().fence)
+    fn raised(&self) -> Result<Option<Raised>, String> {
+        Ok(self.record().raised())
     }
 
     fn raise(&self, why: &str) -> Result<(), String> {
@@ -262,7 +282,14 @@ impl FenceKeeper for StateDir {
     }
 
     fn lower(&self) -> Result<(), String> {
-        self.change(|record| record.fence = None)
+        self.change(|record| {
+            record.fence = None;
+            record.destaged = false;
+        })
+    }
+
+    fn note_destaged(&self) -> Result<(), String> {
+        self.change(|record| record.destaged = true)
     }
 
     fn note_mode(&self, mode: WriteMode) -> Result<(), String> {
@@ -274,6 +301,28 @@ impl FenceKeeper for StateDir {
         let left_behind = self.left_behind.lock().unwrap_or_else(PoisonError::into_inner).take();
         left_behind.map_or(Ok(()), |file| remove(&file))
     }
+}
+
+/// Refuses a directory in which others may put files: a state file of theirs would say that there is no fence.
+fn refuse_open_to_others(dir: &Path) -> Outcome {
+    let refused = |why: String| Err(Failure::failed(format_args!("the state directory {} {why}", dir.display())));
+    match fs::metadata(dir) {
+        // Reading it says why.
+        Err(_) => Ok(()),
+        Ok(found) if ![run_dir::user(), 0].contains(&found.uid()) => {
+            refused(format!("belongs to another user ({}): name one that is yours", found.uid()))
+        }
+        Ok(found) if found.mode() & 0o022 != 0 => refused(format!(
+            "can be written by others (mode {:o}): `chmod go-w {}`, or name another",
+            found.mode() & 0o7777,
+            dir.display()
+        )),
+        Ok(_) => Ok(()),
+    }
+}
+
+fn version_of(destaged: bool) -> u32 {
+    if destaged { VERSION_DESTAGED } else { VERSION }
 }
 
 /// The state files of a directory, and those that cannot be read.
@@ -307,7 +356,8 @@ pub fn named(path: &Path) -> String {
 fn read(file: &Path) -> Outcome<Option<Record>> {
     let failed = |what: &str| Failure::failed(format_args!("the state file {} {what}", file.display()));
     let mut bytes = Vec::new();
-    match File::open(file).and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)) {
+    let opened = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(file);
+    match opened.and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)) {
         Ok(_) => {}
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(failed(&format!("cannot be read: {}", system_reason(&error)))),
@@ -337,7 +387,7 @@ fn write(file: &Path, record: &Record) -> std::io::Result<()> {
     text.push(b'\n');
     let replaced = write_durably(&beside, &text).and_then(|()| fs::rename(&beside, file));
     if replaced.is_err() {
-        // Part of a file helps nobody; one that cannot be removed either is truncated the next time.
+        // Part of a file helps nobody; one that cannot be removed either is removed the next time.
         let _ = fs::remove_file(&beside);
     }
     replaced?;
@@ -346,7 +396,12 @@ fn write(file: &Path, record: &Record) -> std::io::Result<()> {
 }
 
 fn write_durably(file: &Path, text: &[u8]) -> std::io::Result<()> {
-    let mut out = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(file)?;
+    // One that a crash has left. Whatever else has the name is not followed, written to or truncated.
+    match fs::remove_file(file) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut out = OpenOptions::new().write(true).create_new(true).mode(0o600).open(file)?;
     out.write_all(text)?;
     out.sync_all()
 }
@@ -365,6 +420,7 @@ pub fn kept_of(given: Option<&Path>, superblock: &Superblock) -> Outcome<Option<
         Ok(at) => at,
         Err(error) => return failed(&format!("cannot be opened: {}; name it with --state", system_reason(&error))),
     };
+    refuse_open_to_others(&at)?;
     let name = format!("{}.json", hex(&superblock.flash_uuid));
     let found = read(&at.join(&name))?;
     let Some(elsewhere) = known else { return Ok(found) };
@@ -399,6 +455,7 @@ mod tests {
             origin_identity: 7,
             mode: "write-through".into(),
             fence: Some("the device is gone".into()),
+            destaged: false,
             registered: true,
         }
     }
@@ -407,6 +464,10 @@ mod tests {
     fn a_record_comes_back_as_it_was() {
         let text = serde_json::to_vec(&record()).expect("plain values");
         assert_eq!(parse(&text), Ok(record()));
+        assert!(!String::from_utf8_lossy(&text).contains("destaged"), "an older program reads what it can understand");
+        let destaged = Record { version: VERSION_DESTAGED, destaged: true, ..record() };
+        let text = serde_json::to_vec(&destaged).expect("plain values");
+        assert_eq!(parse(&text), Ok(destaged));
     }
 
     #[test]
@@ -415,7 +476,8 @@ mod tests {
         for bad in [
             String::new(),
             "{}".into(),
-            text.replace("\"version\":1", "\"version\":2"),
+            text.replace("\"version\":1", "\"version\":3"),
+            text.replace("\"registered\"", "\"destaged\":true,\"registered\""),
             text.replace("\"fence\"", "\"fench\""),
             text.replace("\"origin_bytes\":1073741824", "\"origin_bytes\":-1"),
             format!("{text}{text}"),

@@ -1,6 +1,6 @@
 //! `larder status`: what a cache holds and does, from the process that serves it or, where none does, from its flash.
 //!
-//! Invariants: both ways give the same keys; reading the flash writes nothing.
+//! Invariants: both ways give the same keys, unless counting takes too much memory; reading the flash writes nothing.
 //!
 //! What it does not do: check the content; `verify` does.
 
@@ -9,16 +9,21 @@ use crate::{
     control::{self, unhex},
     error::{Failure, Outcome},
     held::{self, Server},
+    memory::why_not_counted,
     output::{self, aligned},
     size::{count, human},
     state_dir::{StateDir, kept_of},
     volume::{Access, Flash, Reached, reach, shown},
 };
 use larder_device::driver::block_on;
-use larder_engine::{Status, Tuning, recover::recover};
+use larder_engine::{
+    Status, Tuning, designs,
+    recover::recover,
+    status::{compression_name, mode_name},
+};
 use larder_format::Superblock;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::path::Path;
 
 /// The status as it is printed.
@@ -70,7 +75,10 @@ pub fn run(args: &StatusArgs) -> Outcome {
         Some(state) if !args.flash.exists() => of_missing(state, &args.flash)?,
         _ => match reach(&args.flash, args.state.as_deref(), "status", Access::Read)? {
             Reached::Served(value) => value,
-            Reached::Alone(flash) => offline(&flash, args.state.as_deref())?.to_json().map_err(Failure::failed)?,
+            Reached::Alone(flash) => match why_not_counted(&flash) {
+                None => offline(&flash, args.state.as_deref())?.to_json().map_err(Failure::failed)?,
+                Some(why) => uncounted(&flash, &why, args.state.as_deref()),
+            },
         },
     };
     match args.json {
@@ -96,9 +104,45 @@ fn offline(flash: &Flash, state: Option<&Path>) -> Outcome<Report> {
     let recovered = block_on(recover(&*flash.device, None, &Tuning::default()))
         .map_err(|error| Failure::engine(&flash.path, &error))?;
     // What is wrong with the directory does not keep the flash from being looked at.
-    let fence = kept_of(state, &recovered.superblock).map(|record| record.and_then(|record| record.fence));
+    let fence = kept_of(state, &recovered.superblock).map(|record| record.and_then(|record| record.raised()));
     let fence = fence.map_err(|failure| failure.sentence().unwrap_or_default());
     Ok(Report::new(&flash.path, &recovered.superblock, Status::of_unopened(&recovered, fence)))
+}
+
+/// From the superblock alone, where counting would take too much memory. Keys that it does not tell are missing.
+fn uncounted(flash: &Flash, why: &str, state: Option<&Path>) -> Value {
+    let Flash { path, superblock, .. } = flash;
+    let layout = &superblock.layout;
+    let mut conditions = vec![json!({ "name": "content_not_counted", "severity": "notice", "what": why })];
+    let mut health = "not known".to_owned();
+    if superblock.detached {
+        health = "the cache was detached: the origin is complete, and nothing here is used any more".to_owned();
+        conditions.insert(0, json!({ "name": "detached", "severity": "degraded", "what": health }));
+    } else if let Some(fence) = kept_of(state, superblock).ok().flatten().and_then(|record| record.fence) {
+        health = format!("the fence is up: the origin was written while this flash was away ({fence})");
+        conditions.insert(0, json!({ "name": "fence_up", "severity": "degraded", "what": health }));
+    }
+    json!({
+        "flash": path.display().to_string(),
+        "flash_uuid": control::hex(&superblock.flash_uuid),
+        "volume": superblock.volume_name.to_string(),
+        "served": false,
+        "nbd_connections": 0,
+        "health": health,
+        "conditions": conditions,
+        "design": designs::find(superblock.design).map_or("unknown", |design| design.name),
+        "mode": mode_name(superblock.mode),
+        "chunk_bytes": layout.chunk_bytes,
+        "slot": layout.store().slot_name(),
+        "weu_bytes": layout.weu_bytes,
+        "slots": layout.slot_count,
+        "compression": compression_name(superblock.compression),
+        "dedup": superblock.dedup,
+        "fp_index_percent": superblock.fp_index_percent,
+        "flash_bytes": layout.flash_bytes,
+        "origin": superblock.origin.uri.to_string(),
+        "origin_bytes": superblock.origin.size_bytes,
+    })
 }
 
 /// The status as a page for people.
@@ -147,6 +191,9 @@ fn page(value: &Value) -> String {
     for condition in conditions {
         let part = |key: &str| condition.get(key).and_then(Value::as_str).unwrap_or("?").to_owned();
         out.push_str(&format!("  {:8}  {}: {}\n", part("severity"), part("name"), part("what")));
+    }
+    if value.get("dirty_bytes").is_none() && value.get("slots").is_some() {
+        return out;
     }
     out.push_str("Content\n");
     aligned(

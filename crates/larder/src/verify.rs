@@ -9,6 +9,7 @@ use crate::{
     args::VerifyArgs,
     control,
     error::{Failure, Outcome},
+    memory::refuse_too_large,
     output::{self, aligned},
     size::{count, human},
     volume::{Access, Flash, is_held, open_file, open_flash},
@@ -36,6 +37,7 @@ pub fn run(args: &VerifyArgs) -> Outcome {
         return run_repair(args);
     }
     let flash = open_offline(&args.flash, "verify")?;
+    refuse_too_large(&flash)?;
     let report = with_progress(|progress| block_on(verify(&*flash.device, progress)));
     let report = report.map_err(|error| Failure::engine(&flash.path, &error))?;
     match args.json {
@@ -50,6 +52,7 @@ fn run_repair(args: &VerifyArgs) -> Outcome {
     // A flash without a whole superblock is served by nobody; why it cannot be repaired the repair says.
     if let Ok(flash) = open_flash(path, Access::Peek) {
         refuse_served(&flash, "verify --repair")?;
+        refuse_too_large(&flash)?;
     }
     let device = open_file(path, if args.dry_run { Access::Read } else { Access::Write })?;
     let options = RepairOptions { dry_run: args.dry_run, drop_suspect: args.drop_suspect };

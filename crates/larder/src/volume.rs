@@ -9,7 +9,11 @@ use crate::{
     control,
     error::{Failure, Outcome, reason},
     held::{self, Server, refused_copy},
+    holder::{self, Holder},
     lines,
+    memory::refuse_too_large,
+    output,
+    run_dir::RUN_DIR_ENV,
     state_dir::StateDir,
     waiting::saying_why,
 };
@@ -25,6 +29,7 @@ use larder_format::{FormatError, Structure, Superblock};
 use serde_json::Value;
 use std::{
     fs,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, Instant},
@@ -81,6 +86,18 @@ pub fn is_held(path: &Path) -> bool {
     try_open(path, Access::Read).is_err_and(|error| error.kind == IoErrorKind::InUse)
 }
 
+/// Says so where other users may read or lock a flash file.
+pub fn note_open_to_others(path: &Path) {
+    let Ok(found) = fs::metadata(path) else { return };
+    let mode = found.mode() & 0o777;
+    if found.is_file() && mode & 0o077 != 0 {
+        let path = path.display();
+        output::note(&format!(
+            "other users may open {path} (mode {mode:o}), read what it caches and keep it from being served: `chmod 600 {path}`"
+        ));
+    }
+}
+
 fn patiently<T>(mut attempt: impl FnMut() -> Result<T, IoError>) -> Result<T, IoError> {
     let until = Instant::now() + LOCK_WAIT_MAX;
     loop {
@@ -92,9 +109,17 @@ fn patiently<T>(mut attempt: impl FnMut() -> Result<T, IoError>) -> Result<T, Io
 }
 
 fn refused_flash(path: &Path, error: &IoError) -> Failure {
+    let holder = (error.kind == IoErrorKind::InUse).then(|| holder::of(path)).flatten();
     let path = path.display();
     Failure::failed(match (error.kind, error.errno) {
-        (IoErrorKind::InUse, _) => format!("{path} is in use by another process: end that one first"),
+        (IoErrorKind::InUse, _) => match holder {
+            Some(Holder { pid, command }) => {
+                format!(
+                    "{path} is in use by `{command}` (process {pid}): end that one first, or wait until it has ended"
+                )
+            }
+            None => format!("{path} is in use by another process: end that one first"),
+        },
         (_, Some(libc::ENOENT)) => format!("{path} does not exist: name the flash that `larder create` made"),
         (IoErrorKind::ReadOnly, _) => format!("{path} cannot be written ({}): make it writable", reason(error)),
         _ => format!("{path} cannot be opened: {}", reason(error)),
@@ -179,17 +204,28 @@ pub fn reach(path: &Path, state: Option<&Path>, request: &str, access: Access) -
         match try_open(path, access) {
             Ok(device) => return Ok(Reached::Alone(Box::new(read_superblock(path, device, access)?))),
             Err(error) if error.kind == IoErrorKind::InUse && Instant::now() < until => std::thread::sleep(LOCK_PAUSE),
-            Err(error) if error.kind == IoErrorKind::InUse => {
-                return Err(Failure::failed(format_args!(
-                    "{} is in use by another process, and none answers at {}: set {} as that process has it",
-                    path.display(),
-                    control::socket_path(&uuid).display(),
-                    control::RUN_DIR_ENV
-                )));
-            }
+            Err(error) if error.kind == IoErrorKind::InUse => return Err(unreached(path, &uuid)),
             Err(error) => return Err(refused_flash(path, &error)),
         }
     }
+}
+
+/// Why a flash that another process has cannot be asked about.
+fn unreached(path: &Path, flash_uuid: &[u8; 16]) -> Failure {
+    let (shown, socket) = (path.display(), control::socket_path(flash_uuid));
+    let socket = socket.display();
+    Failure::failed(match holder::of(path) {
+        Some(holder) if !holder.serves() => {
+            format!("{shown} is in use by `{}` (process {}): ask again when that has ended", holder.command, holder.pid)
+        }
+        Some(holder) => format!(
+            "{shown} is in use by `{}` (process {}), which does not answer at {socket}: set {RUN_DIR_ENV} as that process has it",
+            holder.command, holder.pid
+        ),
+        None => format!(
+            "{shown} is in use by another process, and none answers at {socket}: set {RUN_DIR_ENV} as that process has it"
+        ),
+    })
 }
 
 /// Opens an origin for reading and writing, alone.
@@ -343,6 +379,7 @@ pub struct OpenedCache {
 /// A sentence.
 pub fn open_cache(flash: Flash, origin: Option<&str>, state: &StateArgs<'_>, tuning: Tuning) -> Outcome<OpenedCache> {
     refuse_detached(&flash)?;
+    refuse_too_large(&flash)?;
     let growth = if tuning.accept_grown_origin { Growth::Accepted } else { Growth::Refused };
     let origin = open_origin(&flash.superblock, origin, growth, tuning.origin_timeout)?;
     let tuning = Tuning { listener: lines::of_command(), ..state.apply(&flash, tuning)? };

@@ -44,7 +44,7 @@ pub struct OpenOptions {
     /// Refuse to share the device with anyone else who asks for this: a lock on a file, O_EXCL on a block device
     /// (which also keeps mounted file systems safe).
     pub exclusive: bool,
-    /// Create a missing file with this size in bytes, as one hole. An empty regular file is given the size, too; one
+    /// Create a missing file with this size in bytes, as one hole, for its owner alone. An empty regular file is given the size, too; one
     /// with content keeps its own.
     pub create_bytes: Option<u64>,
 }
@@ -137,6 +137,8 @@ fn open_file(path: &Path, options: OpenOptions) -> std::io::Result<(File, bool)>
             .write(!options.read_only)
             .create(options.create_bytes.is_some() && !options.read_only && !is_block_device)
             .truncate(false)
+            // It will hold what its owner alone may read, and a lock that nobody else may take.
+            .mode(0o600)
             .custom_flags(flags | exclusive)
             .open(path)
     };

@@ -10,8 +10,9 @@ use super::{Looking, Store, slots::shares_all};
 use crate::{
     asked::Refusal,
     config::CreateOptions,
-    designs::DesignLayout,
+    designs::{self, DesignLayout},
     named_frames::{self, Look, Named},
+    recover::ENGINE_SLOT_BYTES,
     region::scan::generations,
     verify::{
         buckets,
@@ -36,8 +37,6 @@ use larder_format::{BucketRequest, Compression, Layout, StoreKind, Superblock, l
 
 /// AustereCache's indices may take so much of the RAM budget: one part of so many. The rest is for what is dirty.
 const INDEX_SHARE: u64 = 2;
-/// Bytes of RAM that the engine keeps for a slot, the design's apart: two flags, and the readers who have it pinned.
-const SLOT_BYTES: u64 = 6;
 /// Of fragments and trimmed runs, for each dirty chunk.
 const EXACT_SHARE_BYTES_MAX: u64 = nitro::DIRTY_SHARE_BYTES_MAX;
 /// A flash should have so many buckets at least, if they need not be too small for that.
@@ -71,12 +70,18 @@ impl Store for OverBuckets {
         INDEX_SHARE * (exact::CHUNK_BYTES_MAX as u64 + EXACT_SHARE_BYTES_MAX)
     }
 
+    fn slot_tables_bytes(&self, layout: &Layout) -> u64 {
+        let config = AustereConfig::of_layout(&designs::layout_of(layout, u64::MAX), layout.slot_count.into());
+        // One that cannot be is refused when it is made.
+        bucketed::ram::ram_bytes_max(&config).unwrap_or(0)
+    }
+
     fn slots_max(&self, options: &CreateOptions) -> u32 {
         let budget = options.ram_budget_bytes / INDEX_SHARE;
         let affords = |slots: u32| {
             let config = AustereConfig::of_layout(&layout_of(options, slots.into()), slots.into());
             let indices = bucketed::ram::ram_bytes_max(&config);
-            indices.is_ok_and(|bytes| bytes + u64::from(slots) * SLOT_BYTES <= budget)
+            indices.is_ok_and(|bytes| bytes + u64::from(slots) * ENGINE_SLOT_BYTES <= budget)
         };
         // What it affords, and what it does not.
         let (mut least, mut most) = (SLOT_COUNT_MIN * SUBCHUNKS_PER_CHUNK, u32::MAX);

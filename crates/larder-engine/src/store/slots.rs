@@ -18,7 +18,7 @@ use larder_core::{
     },
 };
 use larder_format::{
-    Compression, HistoryRequest, StoreKind, Superblock,
+    Compression, HistoryRequest, Layout, StoreKind, Superblock,
     layout::{CHUNK_BYTES_MAX, SLOT_COUNT_MIN},
 };
 
@@ -55,6 +55,12 @@ impl Store for OverSlots {
             + history_bytes(self, chunk_bytes)
             + lost_bytes(self, chunk_bytes);
         nitro::INDEX_BYTES_MAX + SETS_BYTES_MAX + (slot * SAMPLE_SLOTS).div_ceil(mapped_max(&*design))
+    }
+
+    fn slot_tables_bytes(&self, layout: &Layout) -> u64 {
+        let design = (self.make)(SAMPLE_SLOTS, layout.chunk_bytes);
+        let slot_bytes = slots_bytes_max() + design.ram_bytes_max().div_ceil(SAMPLE_SLOTS);
+        u64::from(layout.slot_count) * slot_bytes
     }
 
     fn history(&self, options: &CreateOptions) -> Option<HistoryRequest> {

@@ -12,7 +12,7 @@ use crate::{
     segment::{SegmentHome, SegmentIdentity, weu_class},
     walk::Reader,
 };
-use larder_core::{history::waiting_weus_bytes, named::OverWeus, packing::PackingRules};
+use larder_core::{history::waiting_weus_bytes, named::OverWeus, packing::PackingRules, slots::Slots};
 use larder_format::{
     FormatError, HistoryRequest, Layout, RecordEntry, SegmentHeader, StoreKind, Superblock,
     segment::{RECORD_ENTRY_BYTES, SEGMENT_HEADER_BYTES, encode_header, encode_table},
@@ -28,6 +28,10 @@ impl Store for OverWeus {
 
     fn index_bytes_max(&self, _chunk_bytes: u32) -> u64 {
         self.index_bytes_max
+    }
+
+    fn slot_tables_bytes(&self, layout: &Layout) -> u64 {
+        u64::from(layout.slot_count) * Slots::SLOT_BYTES
     }
 
     fn history(&self, options: &CreateOptions) -> Option<HistoryRequest> {

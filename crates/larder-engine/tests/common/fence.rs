@@ -2,7 +2,10 @@
 //!
 //! What it does not do: lose anything in a crash; a keeper's promise is that it does not.
 
-use larder_engine::{FenceKeeper, WriteMode, fence::Keeper};
+use larder_engine::{
+    FenceKeeper, WriteMode,
+    fence::{Keeper, Raised},
+};
 use parking_lot::Mutex;
 use std::sync::{
     Arc,
@@ -14,6 +17,7 @@ use std::sync::{
 pub struct MemoryFence {
     raised: Mutex<Option<String>>,
     mode: Mutex<Option<WriteMode>>,
+    destaged: AtomicBool,
     broken: AtomicBool,
 }
 
@@ -52,8 +56,9 @@ impl FenceKeeper for MemoryFence {
     fn prepare(&self) -> Result<(), String> {
         self.check()
     }
-    fn raised(&self) -> Result<Option<String>, String> {
-        Ok(self.raised.lock().clone())
+    fn raised(&self) -> Result<Option<Raised>, String> {
+        let is_destaged = self.destaged.load(SeqCst);
+        Ok(self.raised.lock().clone().map(|why| Raised { why, is_destaged }))
     }
     fn raise(&self, why: &str) -> Result<(), String> {
         self.check()?;
@@ -63,6 +68,12 @@ impl FenceKeeper for MemoryFence {
     fn lower(&self) -> Result<(), String> {
         self.check()?;
         *self.raised.lock() = None;
+        self.destaged.store(false, SeqCst);
+        Ok(())
+    }
+    fn note_destaged(&self) -> Result<(), String> {
+        self.check()?;
+        self.destaged.store(true, SeqCst);
         Ok(())
     }
     fn note_mode(&self, mode: WriteMode) -> Result<(), String> {

@@ -188,6 +188,60 @@ fn without_its_flash_write_back_answers_dirty_chunks_with_an_error() {
     });
 }
 
+/// All that was dirty went to the origin before an orderly end behind the fence: the flash, which could not be told, is not believed
+/// where it calls that dirty, and nobody has to say that it may be dropped.
+#[test]
+fn what_went_to_the_origin_behind_the_fence_needs_no_discard() {
+    each_seed(4, |seed| {
+        let (setup, fence) = fenced_setup(WriteMode::Back);
+        let mut world = World::new(seed, setup);
+        let (mut rng, mut twin) = (Rng::new(seed), Twin::new());
+        let fail_flash = |world: &World, twin: &mut Twin, rng: &mut Rng| {
+            work(world, twin, rng, 60);
+            world.flush();
+            world.flash.sim.plan().add(always(IoOp::Write, IoErrorKind::Io));
+            work(world, twin, rng, 60);
+            world.flush();
+            assert!(fence.is_up() && world.destage_all());
+        };
+        fail_flash(&world, &mut twin, &mut rng);
+        world.close();
+        world.flash.sim.plan().clear();
+        world.open();
+        assert!(!fence.is_up() && has(&world, "emptied_behind_fence"));
+        assert_same(&world.read(0, 4 << 20), &twin.bytes(0, 4 << 20), "after the return");
+        // The same without an orderly end. What was said of the fence before is not believed of this one.
+        fail_flash(&world, &mut twin, &mut rng);
+        world.crash();
+        world.flash.sim.plan().clear();
+        assert!(matches!(world.try_open(), Err(EngineError::Fenced { .. })), "seed {seed}");
+    });
+}
+
+/// Where some of it did not go to the origin, an orderly end says nothing of the kind.
+#[test]
+fn what_did_not_go_to_the_origin_behind_the_fence_is_kept() {
+    each_seed(4, |seed| {
+        let (setup, fence) = fenced_setup(WriteMode::Back);
+        let mut world = World::new(seed, setup);
+        (0..20).for_each(|lba| world.write(at(lba), &noise(lba, CHUNK)));
+        world.flush();
+        world.flash.sim.plan().add(always(IoOp::Write, IoErrorKind::Io));
+        world.origin.sim.plan().add(always(IoOp::Write, IoErrorKind::Io));
+        let _ = world.try_write(at(30), &noise(30, CHUNK), false);
+        assert!(world.run(world.cache().flush()).is_err(), "it is nowhere for good");
+        assert!(fence.is_up() && world.status().dirty_bytes > 0);
+        assert!(world.run(world.cache().close()).is_err());
+        world.kill();
+        world.flash.sim.plan().clear();
+        world.origin.sim.plan().clear();
+        match world.try_open() {
+            Err(EngineError::Fenced { dirty_bytes, .. }) => assert!(dirty_bytes >= 20 * CHUNK as u64),
+            other => panic!("seed {seed}: {other:?}"),
+        }
+    });
+}
+
 /// Past a failed flash a part of a dirty chunk is written, and the origin takes no writes just then: that is the origin's error,
 /// and no word of damage.
 #[test]

@@ -5,25 +5,16 @@
 //!
 //! What it does not do: accept.
 
+use crate::unix_socket::{OwnSocket, SOCKET_PATH_BYTES_MAX, TakeError};
 use larder_device::nbd::socket::{self, Keepalive};
 use std::{
     fmt,
-    fs::Metadata,
     io::{self, ErrorKind},
     net::{SocketAddr, TcpListener},
-    os::{
-        fd::{AsFd, BorrowedFd, OwnedFd},
-        unix::{
-            fs::{FileTypeExt, MetadataExt},
-            net::{UnixListener, UnixStream},
-        },
-    },
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
     path::{Path, PathBuf},
     str::FromStr,
 };
-
-/// Longest path that a socket can have, in bytes.
-const SOCKET_PATH_BYTES_MAX: usize = 107;
 
 /// Where to listen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,23 +94,18 @@ impl std::error::Error for ServeError {}
 #[derive(Debug)]
 pub(super) enum Listener {
     Tcp(TcpListener),
-    Unix {
-        listener: UnixListener,
-        path: PathBuf,
-        /// Device and inode of the socket file, so that a successor's file is not removed.
-        file: (u64, u64),
-    },
+    Unix(OwnSocket),
 }
 
 impl Listener {
     pub fn bind(address: &ServeAddress) -> Result<Listener, ServeError> {
         let listener = match address {
             ServeAddress::Tcp(host_port) => Listener::Tcp(bind_tcp(address, host_port)?),
-            ServeAddress::Unix(path) => bind_unix(address, path)?,
+            ServeAddress::Unix(path) => Listener::Unix(bind_unix(address, path)?),
         };
         let nonblocking = match &listener {
             Listener::Tcp(listener) => listener.set_nonblocking(true),
-            Listener::Unix { listener, .. } => listener.set_nonblocking(true),
+            Listener::Unix(socket) => socket.listener.set_nonblocking(true),
         };
         nonblocking.map_err(|error| ServeError::io(address, "listen at", &error))?;
         Ok(listener)
@@ -132,7 +118,7 @@ impl Listener {
                 Ok(address) => ServeAddress::Tcp(address.to_string()),
                 Err(_) => asked.clone(),
             },
-            Listener::Unix { path, .. } => ServeAddress::Unix(path.clone()),
+            Listener::Unix(socket) => ServeAddress::Unix(socket.path().into()),
         }
     }
 
@@ -145,8 +131,8 @@ impl Listener {
                 socket::tune_tcp(stream.as_fd(), keepalive);
                 Ok(stream.into())
             }
-            Listener::Unix { listener, .. } => {
-                let (stream, _) = listener.accept()?;
+            Listener::Unix(socket) => {
+                let (stream, _) = socket.listener.accept()?;
                 stream.set_nonblocking(true)?;
                 Ok(stream.into())
             }
@@ -156,24 +142,9 @@ impl Listener {
     pub fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
             Listener::Tcp(listener) => listener.as_fd(),
-            Listener::Unix { listener, .. } => listener.as_fd(),
+            Listener::Unix(socket) => socket.listener.as_fd(),
         }
     }
-}
-
-impl Drop for Listener {
-    fn drop(&mut self) {
-        if let Listener::Unix { path, file, .. } = self
-            && std::fs::symlink_metadata(&*path).is_ok_and(|found| file_of(&found) == *file)
-        {
-            // Nothing depends on it: a stale file is replaced by the next server.
-            let _ = std::fs::remove_file(path);
-        }
-    }
-}
-
-fn file_of(metadata: &Metadata) -> (u64, u64) {
-    (metadata.dev(), metadata.ino())
 }
 
 fn bind_tcp(address: &ServeAddress, host_port: &str) -> Result<TcpListener, ServeError> {
@@ -190,43 +161,21 @@ fn bind_tcp(address: &ServeAddress, host_port: &str) -> Result<TcpListener, Serv
     })
 }
 
-fn bind_unix(address: &ServeAddress, path: &Path) -> Result<Listener, ServeError> {
-    let path_bytes = path.as_os_str().len();
-    if path_bytes > SOCKET_PATH_BYTES_MAX {
-        return Err(ServeError {
-            kind: ServeErrorKind::BadAddress,
-            message: format!(
-                "Cannot serve at {address}: the path has {path_bytes} bytes, and a socket's has {SOCKET_PATH_BYTES_MAX} at most."
+fn bind_unix(address: &ServeAddress, path: &Path) -> Result<OwnSocket, ServeError> {
+    let refused = |kind, why: &str| ServeError { kind, message: format!("Cannot serve at {address}: {why}.") };
+    OwnSocket::bind(path, None).map_err(|error| match error {
+        TakeError::TooLong => refused(
+            ServeErrorKind::BadAddress,
+            &format!(
+                "the path has {} bytes, and a socket's has {SOCKET_PATH_BYTES_MAX} at most",
+                path.as_os_str().len()
             ),
-        });
-    }
-    let listener = match UnixListener::bind(path) {
-        Err(error) if error.kind() == ErrorKind::AddrInUse => {
-            remove_stale(address, path)?;
-            UnixListener::bind(path)
-        }
-        bound => bound,
-    };
-    let listener = listener.map_err(|error| ServeError::io(address, "serve at", &error))?;
-    let file = std::fs::symlink_metadata(path).map_err(|error| ServeError::io(address, "serve at", &error))?;
-    Ok(Listener::Unix { listener, path: path.into(), file: file_of(&file) })
-}
-
-/// Removes a socket file that a dead server has left behind.
-fn remove_stale(address: &ServeAddress, path: &Path) -> Result<(), ServeError> {
-    let in_use =
-        |why: &str| ServeError { kind: ServeErrorKind::InUse, message: format!("Cannot serve at {address}: {why}.") };
-    let found = std::fs::symlink_metadata(path).map_err(|error| ServeError::io(address, "serve at", &error))?;
-    if !found.file_type().is_socket() {
-        return Err(in_use("a file that is no socket is in the way"));
-    }
-    match UnixStream::connect(path) {
-        Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
-            std::fs::remove_file(path).map_err(|error| ServeError::io(address, "replace the stale socket", &error))
-        }
-        Err(error) => Err(ServeError::io(address, "tell whether a server listens at", &error)),
-        Ok(_) => Err(in_use("another server listens on this socket")),
-    }
+        ),
+        TakeError::NotASocket => refused(ServeErrorKind::InUse, "a file that is no socket is in the way"),
+        TakeError::InUse => refused(ServeErrorKind::InUse, "another server listens on this socket"),
+        TakeError::Unsure(error) => ServeError::io(address, "tell whether a server listens at", &error),
+        TakeError::Io(error) => ServeError::io(address, "serve at", &error),
+    })
 }
 
 #[cfg(test)]

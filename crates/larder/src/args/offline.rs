@@ -117,3 +117,10 @@ pub enum DumpPart {
     /// All that checkpoint and log say of a chunk
     History,
 }
+
+impl DumpPart {
+    /// Whether it is printed as it lies there, so that the tables of an opening are not needed.
+    pub fn reads_as_it_lies(self) -> bool {
+        matches!(self, DumpPart::Superblock | DumpPart::Layout | DumpPart::Checkpoint | DumpPart::Log)
+    }
+}

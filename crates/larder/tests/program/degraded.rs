@@ -208,18 +208,13 @@ fn a_full_flash_is_written_past_behind_a_fence() {
         server.stop();
 
         fs::remove_file(filler).expect("the filler");
-        // What the next opening will say, said without one.
-        let becomes = if mode == "write-back" { "--discard" } else { "dropped" };
-        assert_fenced(&world, &["no space left", becomes]);
-        if mode == "write-back" {
-            // It still calls dirty what was saved since.
-            world.refused(&world.state_options(), &["--discard", "no space left"]);
-            assert!(world.record()["fence"].is_string(), "a refusal changes nothing");
-        }
-        let server = world.serve(&["--discard"]);
+        // What the next opening will do, said without one. The flash still calls dirty what was saved since.
+        assert_fenced(&world, &["no space left", "dropped"]);
+        assert_eq!(world.record()["destaged"], true, "{}", world.record());
+        let server = world.serve(&[]);
         let status = world.volume.status();
         assert!(has(&status, "emptied_behind_fence") && status["degraded"] == false, "{status}");
-        assert!(world.record()["fence"].is_null(), "{}", world.record());
+        assert!(world.record()["fence"].is_null() && world.record()["destaged"].is_null(), "{}", world.record());
         let mut wire = Wire::connect(&server.socket);
         world.assert_volume(&mut wire, "with room again");
         world.write(&mut wire, 40);

@@ -1,0 +1,310 @@
+//! What the real program believes of things that other users can make: run folders, control sockets, state folders, flash files;
+//! and what it does where several servers want one socket.
+//!
+//! Other users are numbers without an account. Their parts need root, and are skipped with a word elsewhere. What they do in `/tmp`
+//! is under their number, and removed.
+
+use crate::support::{MIB, Scratch, Volume, begin, ends, larder, run, say};
+use std::{
+    fs,
+    io::{BufRead, BufReader, Write},
+    os::unix::{
+        fs::{MetadataExt, PermissionsExt, symlink},
+        net::{UnixListener, UnixStream},
+        process::CommandExt,
+    },
+    path::{Path, PathBuf},
+    process::{Command, Output},
+    sync::mpsc,
+    thread,
+    time::Duration,
+};
+
+/// A user of whom nothing is known; tests that run at once have others.
+fn stranger() -> u32 {
+    61_000 + std::process::id() % 4_000
+}
+
+fn is_root(test: &str) -> bool {
+    let is_root = fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
+    if !is_root {
+        say(&format!("skipped: {test}: it takes root to be somebody else"));
+    }
+    is_root
+}
+
+fn chmod(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("a mode");
+}
+
+fn chown(path: &Path, user: u32) {
+    std::os::unix::fs::chown(path, Some(user), Some(user)).expect("another owner");
+}
+
+fn uuid(volume: &Volume) -> String {
+    volume.status()["flash_uuid"].as_str().expect("a UUID").to_owned()
+}
+
+fn refused(out: &Output, words: &[&str]) {
+    let complaint = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(1), "{complaint}");
+    assert!(out.stdout.is_empty(), "it speaks of success: {}", String::from_utf8_lossy(&out.stdout));
+    assert_eq!(complaint.trim_end().lines().count(), 1, "{complaint}");
+    for word in words {
+        assert!(complaint.contains(word), "no {word:?}: {complaint}");
+    }
+}
+
+/// Answers each request at `socket` like a server whose flash has failed, as `user`: a detach, too.
+fn impostor(socket: PathBuf, user: u32) {
+    let (ready, is_ready) = mpsc::channel();
+    thread::spawn(move || {
+        // SAFETY: a plain system call. It changes the user of this thread alone, where the C library's would change that of all.
+        let changed = unsafe { libc::syscall(libc::SYS_setresuid, user, user, user) };
+        assert_eq!(changed, 0, "a thread of another user");
+        let listener = UnixListener::bind(&socket).expect("a socket");
+        ready.send(()).expect("the test waits");
+        for stream in listener.incoming().map_while(Result::ok) {
+            let mut lines = BufReader::new(&stream).lines();
+            while let Some(Ok(request)) = lines.next() {
+                let held = "{\"flash\":\"?\",\"flash_named\":\"FLASH\",\"id\":null,\"works\":false}";
+                let answer = match request.as_str() {
+                    "which" => held.replace("FLASH", &flash_named(&socket)),
+                    _ => "{\"origin\":\"file:///all/is/well\"}".to_owned(),
+                };
+                let _ = (&stream).write_all(format!("{{\"ok\":{answer}}}\n").as_bytes());
+            }
+        }
+    });
+    is_ready.recv().expect("it listens");
+}
+
+/// The impostor learns the name of the flash from a file beside its socket.
+fn flash_named(socket: &Path) -> String {
+    fs::read_to_string(socket.with_extension("flash")).expect("the name")
+}
+
+/// Who owns the run folder, and who answers there: neither another user's folder nor another user's process is believed.
+#[test]
+fn no_other_user_answers_for_a_cache() {
+    if !is_root("no_other_user_answers_for_a_cache") {
+        return;
+    }
+    let scratch = Scratch::new("impostor");
+    let volume = Volume::create(&scratch, 16 * MIB, 16 * MIB, &[]);
+    let name = uuid(&volume);
+    let flash = volume.flash.to_str().expect("a plain path");
+    let before = fs::read(&volume.flash).expect("the flash");
+    let squat = |folder: &str, mode: u32, owner: u32| {
+        let folder = scratch.path(folder);
+        fs::create_dir(&folder).expect("a folder");
+        let socket = folder.join(format!("{name}.sock"));
+        fs::write(socket.with_extension("flash"), flash).expect("written");
+        // The impostor has to get in; the folder gets its owner and mode when it has.
+        chmod(&folder, 0o777);
+        for above in folder.ancestors().skip(1).take_while(|above| above.starts_with(scratch.path("."))) {
+            chmod(above, 0o755);
+        }
+        impostor(socket, stranger());
+        chmod(&folder, mode);
+        chown(&folder, owner);
+        folder
+    };
+    let (theirs, open, ours) = (squat("theirs", 0o700, stranger()), squat("open", 0o777, 0), squat("ours", 0o755, 0));
+    let their_name = stranger().to_string();
+    for (folder, words) in [
+        (&theirs, ["belongs to another user", &their_name, "LARDER_RUN_DIR"]),
+        (&open, ["can be written by others", "777", "LARDER_RUN_DIR"]),
+        // A folder that is as it should be, with another user's server in it.
+        (&ours, ["is not believed", &their_name, "LARDER_RUN_DIR"]),
+    ] {
+        for command in ["status", "flush", "detach"] {
+            let out = ends(larder([command, "--flash", flash]).env("LARDER_RUN_DIR", folder));
+            refused(&out, &words);
+        }
+        let set = ends(larder(["set", "--flash", flash, "--mode", "write-through"]).env("LARDER_RUN_DIR", folder));
+        refused(&set, &words);
+        let serve = ends(volume.serve_command(&[]).env("LARDER_RUN_DIR", folder));
+        refused(&serve, &words);
+    }
+    assert!(fs::read(&volume.flash).expect("the flash") == before, "the flash was changed");
+}
+
+/// The program, where another user may run it; removed at the end, with what that user had in `/tmp`.
+struct TheirPlace {
+    folder: PathBuf,
+    user: u32,
+}
+
+impl TheirPlace {
+    fn new() -> TheirPlace {
+        let user = stranger();
+        let folder = PathBuf::from(format!("/tmp/larder-program-{user}"));
+        fs::create_dir(&folder).expect("a folder of ours");
+        let place = TheirPlace { folder, user };
+        chmod(&place.folder, 0o755);
+        fs::copy(env!("CARGO_BIN_EXE_larder"), place.path("larder")).expect("the program");
+        fs::create_dir(place.path("files")).expect("a folder");
+        chown(&place.path("files"), user);
+        place
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    fn larder(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(self.path("larder"));
+        command.args(args).uid(self.user).gid(self.user).current_dir(self.path("files"));
+        command.env_remove("XDG_RUNTIME_DIR").env_remove("LARDER_RUN_DIR");
+        command
+    }
+
+    fn run_dirs(&self) -> Vec<PathBuf> {
+        let begin = format!("larder-{}", self.user);
+        let entries = fs::read_dir("/tmp").expect("a folder").flatten();
+        entries
+            .filter(|entry| entry.file_name().to_string_lossy().starts_with(&begin))
+            .map(|entry| entry.path())
+            .collect()
+    }
+}
+
+impl Drop for TheirPlace {
+    fn drop(&mut self) {
+        for folder in self.run_dirs().iter().chain([&self.folder]) {
+            let _ = fs::remove_dir_all(folder);
+        }
+    }
+}
+
+/// A name in `/tmp` that somebody else has taken keeps no server from starting, and no command from finding it.
+#[test]
+fn a_squatted_run_folder_keeps_no_server_from_starting() {
+    if !is_root("a_squatted_run_folder_keeps_no_server_from_starting") {
+        return;
+    }
+    let place = TheirPlace::new();
+    let squatted = PathBuf::from(format!("/tmp/larder-{}", place.user));
+    fs::create_dir(&squatted).expect("squatted by root");
+    chmod(&squatted, 0o777);
+    run(&mut place.larder(&["create", "--flash", "flash", "--size", "16M", "--origin", {
+        let origin = place.path("files/origin");
+        fs::File::create(&origin).and_then(|file| file.set_len(16 * MIB)).expect("an origin");
+        chown(&origin, place.user);
+        "origin"
+    }]));
+    let mut serving = begin(&mut place.larder(&["serve", "--flash", "flash", "--nbd", "unix:s"]));
+    let served = || {
+        let out = ends(&mut place.larder(&["status", "--json", "--flash", "flash"]));
+        String::from_utf8_lossy(&out.stdout).contains("\"served\": true")
+    };
+    let is_found = (0..400).any(|_| {
+        thread::sleep(Duration::from_millis(50));
+        serving.is_over() || served()
+    });
+    assert!(is_found && !serving.is_over(), "{}", String::from_utf8_lossy(&serving.ends("serve").stderr));
+    assert_eq!(fs::read_dir(&squatted).expect("there").count(), 0, "nothing is put there");
+    let folders = place.run_dirs();
+    assert_eq!(folders.len(), 2, "{folders:?}");
+    serving.signal("TERM");
+    assert!(serving.ends("serve").status.success());
+}
+
+/// Content of an origin that its owner alone may read is in a file that its owner alone may read, and lock.
+#[test]
+fn a_flash_file_is_for_its_owner_alone() {
+    let scratch = Scratch::new("modes");
+    let volume = Volume::create(&scratch, 16 * MIB, 16 * MIB, &[]);
+    assert_eq!(fs::metadata(&volume.flash).expect("made").mode() & 0o777, 0o600);
+    let server = volume.serve();
+    assert!(!server.complaints().contains("other users"), "{}", server.complaints());
+    server.stop();
+    // One that an older program made.
+    chmod(&volume.flash, 0o644);
+    let server = volume.serve();
+    let said = server.complaints();
+    assert!(said.contains("other users may open") && said.contains("chmod 600"), "{said}");
+    server.stop();
+}
+
+#[test]
+fn a_state_folder_that_others_may_write_is_refused() {
+    let scratch = Scratch::new("states");
+    let volume = Volume::create(&scratch, 16 * MIB, 16 * MIB, &["--mode", "write-through"]);
+    let state = scratch.path("state");
+    fs::create_dir(&state).expect("a folder");
+    let dir = state.to_str().expect("a plain path");
+    for mode in [0o770, 0o702, 0o1777] {
+        chmod(&state, mode);
+        refused(&ends(&mut volume.serve_command(&["--state", dir])), &[dir, "written by others", "chmod"]);
+        assert_eq!(fs::read_dir(&state).expect("there").count(), 0);
+    }
+    chmod(&state, 0o755);
+    volume.serve_with(&["--state", dir]).stop();
+    let file = fs::read_dir(&state).expect("there").flatten().next().expect("a state file").path();
+    assert_eq!(fs::metadata(&file).expect("there").mode() & 0o777, 0o600);
+    // Neither the file nor the one that is written beside it is followed where it is a link.
+    let other = scratch.path("other");
+    fs::write(&other, "mine").expect("written");
+    symlink(&other, file.with_extension("new")).expect("a link");
+    volume.serve_with(&["--state", dir]).stop();
+    assert_eq!(fs::read(&other).expect("there"), b"mine");
+    let kept = scratch.path("kept");
+    fs::rename(&file, &kept).expect("moved");
+    symlink(&kept, &file).expect("a link");
+    refused(&ends(&mut volume.serve_command(&["--state", dir])), &["state file", "cannot be read"]);
+    // A mode that was opened later counts for those who only look, too.
+    fs::remove_file(&file).expect("a link");
+    fs::rename(&kept, &file).expect("moved back");
+    chmod(&state, 0o777);
+    let missing = scratch.path("away");
+    fs::rename(&volume.flash, &missing).expect("moved");
+    let status = ends(larder(["status", "--state", dir, "--flash"]).arg(&volume.flash));
+    refused(&status, &[dir, "written by others"]);
+}
+
+/// Servers of different caches that want one stale socket: one says that it is ready, and is the one that is reached.
+#[test]
+fn of_servers_that_race_for_one_socket_one_is_ready() {
+    const SERVERS: usize = 3;
+    let scratch = Scratch::new("race");
+    let volumes: Vec<Volume> = (0..SERVERS)
+        .map(|i| {
+            let origin = scratch.file(&format!("origin{i}"), 16 * MIB);
+            Volume::over(&scratch, &format!("flash{i}"), &origin, 16 * MIB, &[])
+        })
+        .collect();
+    let socket = scratch.path("one.sock");
+    let address = format!("unix:{}", socket.display());
+    for round in 0..3 {
+        // Left by a server that was killed.
+        drop(UnixListener::bind(scratch.path("stale")).expect("a socket"));
+        fs::rename(scratch.path("stale"), &socket).expect("moved");
+        let mut servers: Vec<_> = volumes
+            .iter()
+            .map(|volume| begin(larder(["serve", "--nbd", &address, "--flash"]).arg(&volume.flash)))
+            .collect();
+        let mut ended = Vec::new();
+        for _ in 0..1200 {
+            while let Some(at) = servers.iter_mut().position(|server| server.is_over()) {
+                ended.push(servers.remove(at).ends("serve"));
+            }
+            if servers.len() <= 1 {
+                break;
+            }
+            thread::sleep(Duration::from_millis(25));
+        }
+        assert_eq!((servers.len(), ended.len()), (1, SERVERS - 1), "round {round}");
+        ended.iter().for_each(|out| refused(out, &["another server listens"]));
+        let last = servers.remove(0);
+        let is_reached = (0..400).any(|_| {
+            thread::sleep(Duration::from_millis(25));
+            UnixStream::connect(&socket).is_ok()
+        });
+        assert!(is_reached, "round {round}");
+        last.signal("TERM");
+        let out = last.ends("serve");
+        assert!(out.status.success() && String::from_utf8_lossy(&out.stdout).contains("ready: "), "{out:?}");
+    }
+}
