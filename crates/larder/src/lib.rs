@@ -18,6 +18,7 @@ mod detach;
 mod dump;
 mod ending;
 pub mod error;
+mod export_uri;
 mod flush;
 #[cfg(test)]
 mod fuzz_seeds;

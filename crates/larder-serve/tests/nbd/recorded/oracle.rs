@@ -119,7 +119,7 @@ impl Ask {
         let mut times = vec![0_u8; (u64::from(self.len) / block) as usize];
         for read in noted {
             let Noted::Read(offset, len) = read else { panic!("{read:?} for a read") };
-            assert!(*offset >= self.offset && offset % block == 0 && *len as u64 % block == 0, "{read:?}");
+            assert!(*offset >= self.offset && offset % block == 0 && (*len as u64).is_multiple_of(block), "{read:?}");
             let from = ((offset - self.offset) / block) as usize;
             times[from..from + len / block as usize].iter_mut().for_each(|times| *times += 1);
         }
