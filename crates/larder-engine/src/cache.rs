@@ -101,7 +101,7 @@ impl Cache {
         }
         let design = designs::find(superblock.design)?;
         let limits = index_limits(&superblock, design, found.geometry.chunk_count);
-        state.note_opened(design.name, &found.geometry, limits, design.store.packing(&superblock.layout));
+        state.note_opened(design.name, &found.geometry, limits, design.store.packing(&found.geometry.layout));
         let opening = Opening { superblock_repaired: found.repair, emptied };
         let slots = superblock.layout.slot_count;
         let stripes = Stripes::new(tuning.read_stripes);
@@ -308,6 +308,12 @@ async fn begin(shared: &Arc<Shared>, emptied: bool) -> Result<(), EngineError> {
     let mode = shared.mode.get();
     shared.note_mode(mode).await?;
     shared.spawn_counted(shared.clone().committer());
+    // On coarser sectors neither log nor slots are written before the superblock says where the log goes on; no entry waits yet.
+    // Crash before that: the old log, behind which nothing was written.
+    let grows = shared.geometry.layout.sector_bytes > shared.superblock.get().layout.sector_bytes;
+    if grows && !emptied {
+        shared.checkpoint(false).await?;
+    }
     // Nothing waits for the log yet, so that a checkpoint needs no room in it, however full it is. One that fails is tried
     // again.
     if !emptied && shared.log_is_crowded(&shared.state.lock()) {

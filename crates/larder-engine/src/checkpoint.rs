@@ -388,6 +388,8 @@ impl Shared {
                 superblock.log_start = log_start;
                 superblock.entry_seq_next = entry_seq;
                 superblock.clean_shutdown = clean_shutdown;
+                // The log starts at such a boundary now.
+                superblock.layout.sector_bytes = self.geometry.layout.sector_bytes;
             })
             .await?;
         // (6)

@@ -48,6 +48,14 @@ impl LogArea {
         (self.used_bytes + skipped + bytes <= self.region_bytes).then_some(offset)
     }
 
+    /// The next frame goes to the next multiple of `sector_bytes`, so that no sector with a frame is written again. What is passed
+    /// over is lost until a checkpoint frees it.
+    pub fn continue_in_sectors_of(&mut self, sector_bytes: u64) {
+        let boundary = self.head.next_multiple_of(sector_bytes.max(1)).min(self.region_bytes);
+        self.used_bytes += boundary - self.head;
+        self.head = boundary;
+    }
+
     /// Bytes from where the next frame would go to the end of the region.
     pub fn before_end(&self) -> u64 {
         self.region_bytes - self.head
@@ -79,6 +87,22 @@ impl LogArea {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_log_goes_on_at_the_boundary_of_a_coarser_sector() {
+        let mut log = LogArea::new(3 * 4096, 0, 0, 1);
+        log.advance(512);
+        log.continue_in_sectors_of(4096);
+        assert_eq!((log.position().offset, log.position().used_bytes, log.position().frame_seq), (4096, 4096, 2));
+        log.continue_in_sectors_of(4096);
+        assert_eq!(log.position().offset, 4096, "a boundary is one already");
+        log.advance(4096 + 512);
+        log.continue_in_sectors_of(4096);
+        assert_eq!((log.before_end(), log.place(4096)), (0, None), "the end of the region is a boundary");
+        let position = log.position();
+        log.free_before(&position);
+        assert_eq!(log.place(4096), Some(0));
+    }
 
     #[test]
     fn frames_wrap_and_room_is_counted() {

@@ -3,7 +3,8 @@
 //! In order: (1) the superblock that counts; (2) its checkpoint, block by block; (3) the log from there on, frame by
 //! frame, until one is not whole or not the next; (4) both devices are flushed, so that what this opening saw cannot
 //! change under a later power loss; (5) a damaged superblock twin is repaired and the clean-shutdown mark removed,
-//! before anything else is written.
+//! before anything else is written; (6) on sectors coarser than the superblock's, a checkpoint is made whose log starts at the next
+//! boundary, before anything else is.
 //!
 //! Invariants: nothing is written before (5). What does not decode is an error, never a guess, except at the end of the
 //! log, where a frame that is not whole is what a crash leaves. A frame behind the end that says that one before it was
@@ -36,8 +37,8 @@ use larder_core::{
     types::SECTOR_BYTES,
     versions::Versions,
 };
-use larder_device::BlockDevice;
-use larder_format::{CheckpointCounts, Superblock};
+use larder_device::{BlockDevice, DeviceInfo};
+use larder_format::{CheckpointCounts, Layout, Superblock};
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::Arc,
@@ -97,7 +98,7 @@ pub fn geometry(
     flash: &dyn BlockDevice,
     origin: Option<&dyn BlockDevice>,
 ) -> Result<Geometry, EngineError> {
-    let layout = superblock.layout;
+    let mut layout = superblock.layout;
     if flash.info().size_bytes < layout.flash_bytes {
         return Err(EngineError::Invalid(format!(
             "the flash device has {} bytes, fewer than the {} that this cache was made with; give it back its size",
@@ -108,6 +109,7 @@ pub fn geometry(
     let volume_bytes = superblock.origin.size_bytes;
     let chunk_count = volume_bytes.div_ceil(u64::from(layout.chunk_bytes));
     let design = designs::check_superblock(superblock)?;
+    layout.sector_bytes = sector_on(flash.info(), &layout, design.store.sector_bytes_max(&layout))?;
     let affordable = affordable_entries(superblock, design);
     Ok(Geometry {
         chunk_bytes: layout.chunk_bytes as usize,
@@ -122,6 +124,25 @@ pub fn geometry(
         layout,
         store: design.store,
     })
+}
+
+/// What log and segments are padded to from now on: what [`create`](crate::create) would take on this device, and no less than
+/// what the superblock has. Where it is more, the log continues at the next such boundary, and a checkpoint that starts there comes
+/// before all other writes.
+///
+/// # Errors
+/// [`EngineError::Invalid`] for a device whose sectors are larger than `most`, which the store can lie on.
+fn sector_on(device: &DeviceInfo, layout: &Layout, most: u32) -> Result<u32, EngineError> {
+    let least = device.sector_bytes;
+    if least > most {
+        return Err(EngineError::Invalid(format!(
+            "the flash {} has sectors of {least} bytes, and this cache can be on sectors of at most {most} bytes; bring it back to such a \
+             device, detach it there, and make a new cache on this one",
+            device.name
+        )));
+    }
+    let wanted = device.physical_sector_bytes.max(least).checked_next_power_of_two().unwrap_or(most);
+    Ok(layout.sector_bytes.max(wanted.min(most)))
 }
 
 /// How large the indices of the cache that `superblock` describes may grow.
@@ -265,6 +286,7 @@ pub async fn recover_by(
     if let Some(progress) = reader.progress {
         progress.finish();
     }
+    area.continue_in_sectors_of(geometry.layout.sector_bytes.into());
     report.log_frames = end.frames;
     report.log_entries = end.entries;
     report.log_bytes = end.bytes;
@@ -341,4 +363,56 @@ fn check_origin(superblock: &Superblock, origin: &dyn BlockDevice, may_grow: boo
         )));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{CreateOptions, create, designs::DESIGNS};
+    use larder_device::{driver::block_on, ram::RamDevice};
+
+    /// What the flash of a design is written in on a device with this sector and physical sector.
+    fn on(design: &EngineDesign, layout: &Layout, sectors: (u32, u32)) -> Result<u32, EngineError> {
+        let mut info = RamDevice::new("flash", 1 << 20, 512).info().clone();
+        (info.sector_bytes, info.physical_sector_bytes) = sectors;
+        sector_on(&info, layout, design.store.sector_bytes_max(layout))
+    }
+
+    fn made(design: &EngineDesign) -> Layout {
+        let mut options = CreateOptions { design: design.id, ..CreateOptions::default() };
+        design.fit(&mut options);
+        let flash = RamDevice::new("flash", 64 << 20, 512);
+        block_on(create(&flash, 64 << 20, &options)).expect("created").layout
+    }
+
+    #[test]
+    fn a_flash_is_written_in_the_coarser_of_its_sector_and_the_devices() {
+        for design in DESIGNS {
+            let (mut layout, name) = (made(design), design.name);
+            layout.sector_bytes = 512;
+            for (sectors, expected) in
+                [((512, 512), 512), ((512, 2048), 2048), ((512, 4096), 4096), ((4096, 4096), 4096)]
+            {
+                assert_eq!(on(design, &layout, sectors).ok(), Some(expected), "{name} on {sectors:?}");
+            }
+            assert_eq!(on(design, &layout, (512, 1 << 20)).ok(), Some(4096), "{name}: no more than the format has");
+            let refused = on(design, &layout, (8192, 8192)).expect_err("sectors that are too large").to_string();
+            assert!(refused.contains("8192 bytes") && refused.contains("at most 4096"), "{refused}");
+            layout.sector_bytes = 4096;
+            assert_eq!(on(design, &layout, (512, 512)).ok(), Some(4096), "{name}: finer sectors change nothing");
+        }
+    }
+
+    #[test]
+    fn subchunks_never_share_a_sector() {
+        let mut tried = 0;
+        for design in DESIGNS.iter().filter(|design| made(design).bucket_slots > 0) {
+            tried += 1;
+            let layout = Layout { weu_bytes: 1024, sector_bytes: 512, ..made(design) };
+            assert_eq!(on(design, &layout, (512, 4096)).ok(), Some(1024), "what the device writes whole is its affair");
+            let refused = on(design, &layout, (4096, 4096)).expect_err("four subchunks in a sector").to_string();
+            assert!(refused.contains("4096 bytes") && refused.contains("at most 1024 bytes"), "{refused}");
+        }
+        assert!(tried > 0, "a design has subchunks");
+    }
 }

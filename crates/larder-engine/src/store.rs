@@ -28,7 +28,9 @@ use crate::{
 };
 use larder_core::{Design, Over, Place, packing::PackingRules};
 use larder_device::BlockDevice;
-use larder_format::{BucketRequest, FormatError, HistoryRequest, Layout, RecordEntry, StoreKind, Superblock};
+use larder_format::{
+    BucketRequest, FormatError, HistoryRequest, Layout, RecordEntry, StoreKind, Superblock, layout::SECTOR_BYTES_MAX,
+};
 use std::{fmt, future::Future, pin::Pin};
 
 /// Slots for one record that are evicted with one commit at most.
@@ -123,6 +125,11 @@ pub(crate) trait Store: Send + Sync {
             header_bytes: 0,
             entry_bytes: 0,
         }
+    }
+
+    /// The largest sector of a device that it can lie on, if not the format's.
+    fn sector_bytes_max(&self, _layout: &Layout) -> u32 {
+        SECTOR_BYTES_MAX
     }
 
     /// Puts to the records of what is about to be written, whose bytes are `data`, what shall say of them what they are. The table

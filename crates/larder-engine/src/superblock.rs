@@ -6,10 +6,10 @@
 //! What it does not do: decide what is in it.
 
 use crate::{error::EngineError, status::Counters, sync::Turns};
-use larder_device::{BlockDevice, IoBuf, WriteFlags};
+use larder_device::{BlockDevice, IoBuf, IoErrorKind, WriteFlags};
 use larder_format::{
     FormatError, Superblock,
-    layout::SUPERBLOCK_OFFSETS,
+    layout::{SECTOR_BYTES_MAX, SUPERBLOCK_OFFSETS},
     superblock::{SUPERBLOCK_BYTES, choose},
 };
 use parking_lot::Mutex;
@@ -32,6 +32,13 @@ struct Current {
 /// # Errors
 /// What is wrong with both; the device's, where one of them could not be read and the other does not do.
 pub async fn read(flash: &dyn BlockDevice) -> Result<(Superblock, Option<usize>), EngineError> {
+    let info = flash.info();
+    if info.sector_bytes > SECTOR_BYTES_MAX {
+        return Err(EngineError::Invalid(format!(
+            "{} has sectors of {} bytes, and a Larder flash can be on sectors of at most {SECTOR_BYTES_MAX} bytes: bring it to such a device",
+            info.name, info.sector_bytes
+        )));
+    }
     let mut twins = Vec::new();
     let mut unread = None;
     for offset in SUPERBLOCK_OFFSETS {
@@ -42,12 +49,16 @@ pub async fn read(flash: &dyn BlockDevice) -> Result<(Superblock, Option<usize>)
             };
             return Err(error.into());
         }
-        // A twin that cannot be read counts as damaged.
-        let bytes = flash.read(offset, IoBuf::new(SUPERBLOCK_BYTES)).await;
-        twins.push(bytes.unwrap_or_else(|error| {
-            unread = Some(error);
-            IoBuf::zeroed(SUPERBLOCK_BYTES)
-        }));
+        twins.push(match flash.read(offset, IoBuf::new(SUPERBLOCK_BYTES)).await {
+            Ok(bytes) => bytes,
+            // A twin that cannot be read counts as damaged.
+            Err(error) if matches!(error.kind, IoErrorKind::Io | IoErrorKind::Corrupt) => {
+                unread = Some(error);
+                IoBuf::zeroed(SUPERBLOCK_BYTES)
+            }
+            // The device refuses, whatever it holds.
+            Err(error) => return Err(error.into()),
+        });
     }
     match (choose(&twins[0], &twins[1]), unread) {
         (Ok(chosen), _) => Ok((chosen.superblock, chosen.repair)),

@@ -11,6 +11,8 @@
 //! torn segments that nothing names. (So a rotten end of the log passes for one that a crash tore, where nothing in a slot names
 //! what was lost; [`VerifyReport::log_end_confirmed`] says that nothing confirms it.)
 //!
+//! A read that the device fails is the device's error, and no damage: the report says how much could not be read.
+//!
 //! What it does not do: repair ([`repair`] does), or look at the origin.
 
 pub(crate) mod buckets;
@@ -23,6 +25,7 @@ mod rebuild;
 pub(crate) mod records;
 pub mod repair;
 pub(crate) mod salvage;
+mod watched;
 pub(crate) mod window;
 
 use crate::{
@@ -35,6 +38,7 @@ use larder_format::LogStart;
 use records::Findings;
 pub use salvage::LogGap;
 use salvage::{MetadataDamage, Salvaged, salvage};
+use watched::Watched;
 
 /// Problems that a report describes; more are counted.
 pub const PROBLEMS_MAX: usize = 100;
@@ -113,6 +117,8 @@ pub struct VerifyReport {
     pub record_bytes: u64,
     /// Dirty chunks whose bytes are lost.
     pub dirty_chunks_lost: u64,
+    /// Bytes that the device failed to give: what is there is not known, and problems may be of that alone.
+    pub unread_bytes: u64,
     /// Problems found.
     pub problems_found: u64,
     /// The first of them.
@@ -145,7 +151,10 @@ impl VerifyReport {
 /// # Errors
 /// Where there is no cache to check: no superblock is whole, or it is a newer one.
 pub async fn verify(flash: &dyn BlockDevice, progress: &mut dyn FnMut(u64, u64)) -> Result<VerifyReport, EngineError> {
-    Ok(check(flash, progress).await?.report)
+    let watched = Watched::over(flash);
+    let mut report = check(&watched, progress).await?.report;
+    watched.settle(&mut report)?;
+    Ok(report)
 }
 
 /// A report, and what a repair needs besides.

@@ -17,7 +17,7 @@ pub(crate) use ahead::InOrder;
 pub use log::{LogEnd, LogWalk};
 
 use crate::error::EngineError;
-use larder_device::{BlockDevice, IoBuf, Runtime, runtime::compute};
+use larder_device::{BlockDevice, IoBuf, IoError, Runtime, runtime::compute};
 use larder_format::{
     CheckpointBlock, CheckpointHeader, CheckpointPointer, FormatError, FrameHeader, LogEntry, LogStart, RecordEntry,
     SegmentHeader, Superblock,
@@ -79,7 +79,7 @@ impl<'a> Reader<'a> {
     }
 
     pub(crate) async fn read(self, offset: u64, bytes: u64) -> Result<IoBuf, EngineError> {
-        let buf = self.flash.read(offset, IoBuf::new(bytes as usize)).await?;
+        let buf = read_any(self.flash, offset, bytes as usize).await?;
         if let Some(progress) = self.progress {
             progress.bytes_read.fetch_add(bytes, Relaxed);
         }
@@ -93,6 +93,18 @@ impl<'a> Reader<'a> {
             None => Ok(decode()),
         }
     }
+}
+
+/// Reads bytes that need not begin or end with a sector of the device: the sectors that have them are read, and cut.
+async fn read_any(flash: &dyn BlockDevice, offset: u64, bytes: usize) -> Result<IoBuf, IoError> {
+    let sector = u64::from(flash.info().sector_bytes.max(1));
+    let (from, end) = (offset - offset % sector, (offset + bytes as u64).next_multiple_of(sector));
+    let buf = flash.read(from, IoBuf::new((end - from) as usize)).await?;
+    if buf.len() == bytes {
+        return Ok(buf);
+    }
+    let skip = (offset - from) as usize;
+    Ok(IoBuf::copy_of(buf.get(skip..skip + bytes).unwrap_or_default()))
 }
 
 /// Both superblock twins, each for itself.

@@ -55,7 +55,8 @@ fn run_repair(args: &VerifyArgs) -> Outcome {
         refuse_too_large(&flash)?;
     }
     let device = open_file(path, if args.dry_run { Access::Read } else { Access::Write })?;
-    let options = RepairOptions { dry_run: args.dry_run, drop_suspect: args.drop_suspect };
+    let options =
+        RepairOptions { dry_run: args.dry_run, drop_suspect: args.drop_suspect, unread_is_lost: args.unread_is_lost };
     let report = with_progress(|progress| block_on(repair(&device, &options, progress)));
     let report = report.map_err(|error| Failure::engine(path, &error))?;
     match args.json {
@@ -112,7 +113,12 @@ fn refuse_served(flash: &Flash, command: &str) -> Outcome {
 
 fn page(path: &Path, report: &VerifyReport) -> String {
     let VerifyReport { mappings, zero_mappings, fragments, duplicates, .. } = report;
-    let mut out = format!("{}: {}\n", path.display(), if report.clean { "clean" } else { "DAMAGED" });
+    let found = match report {
+        VerifyReport { clean: true, .. } => "clean",
+        VerifyReport { unread_bytes: 1.., .. } => "NOT READ IN FULL",
+        _ => "DAMAGED",
+    };
+    let mut out = format!("{}: {found}\n", path.display());
     let mapped = format!(
         "{} ({} duplicates, {} fragments, {} zero)",
         count(*mappings),
@@ -146,6 +152,9 @@ fn page(path: &Path, report: &VerifyReport) -> String {
     problems(&mut out, report);
     if report.dirty_chunks_lost > 0 {
         out.push_str(&format!("{} dirty chunks are lost\n", count(report.dirty_chunks_lost)));
+    }
+    if report.unread_bytes > 0 {
+        out.push_str("what could not be read may be whole: try again, or copy what the device gives to another one\n");
     }
     if !report.clean {
         out.push_str("`larder verify --repair --dry-run` says what a repair would do\n");

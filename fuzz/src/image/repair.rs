@@ -37,7 +37,7 @@ pub fn look(data: &[u8]) -> Seen {
     let mut input = Input(data);
     let base = &all[input.below(all.len())];
     let choice = input.byte();
-    let options = RepairOptions { dry_run: choice & 1 != 0, drop_suspect: choice & 2 != 0 };
+    let options = RepairOptions { dry_run: choice & 1 != 0, drop_suspect: choice & 2 != 0, unread_is_lost: true };
     let damaged = damage::damage(base, &mut input);
     let (expected, _) = expectation(base, &damaged);
     let flash = Medium::new("flash", Arc::new(damaged.flash.clone()), damaged.size_bytes, false);

@@ -122,6 +122,17 @@ impl SimDevice {
         device
     }
 
+    /// A device of another kind with a copy of what reads of this one see, all of it durable, attached to `runtime`.
+    ///
+    /// # Panics
+    /// As [`SimDevice::with_options`].
+    pub fn copied_to(&self, runtime: &Arc<SimRuntime>, options: SimDeviceOptions) -> Arc<SimDevice> {
+        let tear_bytes = u64::from(options.tear_bytes);
+        let copy = SimDevice::with_options(runtime, &self.info.name, self.info.size_bytes, options);
+        *copy.medium.lock() = self.medium.lock().copied(tear_bytes);
+        copy
+    }
+
     /// Hands the device to another runtime, which completes what is submitted from now on.
     pub fn attach(&self, runtime: &Arc<SimRuntime>) {
         self.medium.lock().recall();

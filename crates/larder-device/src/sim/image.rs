@@ -73,6 +73,13 @@ impl Medium {
         }
     }
 
+    /// The same bytes, durable, on a medium with atoms of `tear_bytes`.
+    pub(super) fn copied(&self, tear_bytes: u64) -> Medium {
+        let (current, durable) = (self.current.clone(), self.current.clone());
+        let Medium { salt, forgotten, failed_flushes, .. } = *self;
+        Medium { current, durable, salt, forgotten, failed_flushes, ..Medium::new(tear_bytes) }
+    }
+
     pub(super) fn read(&self, offset: u64, out: &mut [u8]) {
         self.current.read(offset, out, self.salt);
     }

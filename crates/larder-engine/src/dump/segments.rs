@@ -8,6 +8,7 @@ use larder_core::slots::SlotState;
 use larder_device::BlockDevice;
 use larder_format::{
     RecordContent, RecordEntry, SegmentHeader, Superblock,
+    layout::SECTOR_BYTES_MIN,
     segment::{decode_header, decode_table},
 };
 
@@ -79,7 +80,8 @@ pub async fn slot_segments(
 /// # Errors
 /// For a superblock that this version cannot have made.
 pub(super) fn lying(weu: &[u8], superblock: &Superblock, slot: u32) -> Result<Vec<walk::Segment>, EngineError> {
-    let sector = superblock.layout.sector_bytes.max(512) as usize;
+    // Whatever the sectors were when they were written.
+    let sector = SECTOR_BYTES_MIN as usize;
     let mut found = Vec::new();
     if !store::of(superblock)?.lists_records() {
         return Ok(found);

@@ -33,7 +33,10 @@ use larder_core::{
     packing::PackingRules,
 };
 use larder_device::BlockDevice;
-use larder_format::{BucketRequest, Compression, Layout, StoreKind, Superblock, layout::SLOT_COUNT_MIN};
+use larder_format::{
+    BucketRequest, Compression, Layout, StoreKind, Superblock,
+    layout::{SECTOR_BYTES_MAX, SLOT_COUNT_MIN},
+};
 
 /// AustereCache's indices may take so much of the RAM budget: one part of so many. The rest is for what is dirty.
 const INDEX_SHARE: u64 = 2;
@@ -144,6 +147,11 @@ impl Store for OverBuckets {
 
     fn newest_named<'a>(&'a self, reader: Reader<'a>, superblock: &'a Superblock, look: Look) -> Named<'a> {
         Box::pin(named_frames::in_region(reader, superblock, look))
+    }
+
+    /// Subchunks are written each for itself.
+    fn sector_bytes_max(&self, layout: &Layout) -> u32 {
+        layout.weu_bytes.min(SECTOR_BYTES_MAX)
     }
 
     /// A record has whole subchunks (section 3.2).

@@ -11,7 +11,10 @@ use crate::{
     segment::{SegmentHome, SegmentIdentity},
     store::Store,
 };
-use larder_core::{Design, Lba, Place, SlotId, StreamClass, packing::SegmentPacker};
+use larder_core::{
+    Design, Lba, Place, SlotId, StreamClass,
+    packing::{PackingRules, SegmentPacker},
+};
 use larder_device::{BlockDevice, IoBuf, WriteFlags};
 use larder_format::{Encoding, RecordContent, RecordEntry, RecordIdentity, Superblock, record_crc};
 
@@ -43,6 +46,8 @@ pub struct Mover<'a> {
     flash: &'a dyn BlockDevice,
     superblock: &'a Superblock,
     store: &'a dyn Store,
+    /// In the sectors that the device has now.
+    packing: PackingRules,
     /// Where false, nothing is written.
     writes: bool,
     open: Vec<OpenSlot>,
@@ -54,9 +59,11 @@ impl<'a> Mover<'a> {
     /// A mover of nothing so far; its segments are numbered from `segment_seq` on.
     pub fn new(flash: &'a dyn BlockDevice, found: &'a Salvaged, writes: bool) -> Self {
         let (superblock, store) = (&found.superblock, found.geometry.store);
+        let packing = store.packing(&found.geometry.layout);
         // What was read of the log is durable. A flash whose segments do not say goes on so until its next opening.
         let durable_frame_seq = superblock.log_positions.then_some(found.log_end.0.frame_seq.saturating_sub(1));
-        Mover { flash, superblock, store, writes, open: Vec::new(), segment_seq: found.log_end.1, durable_frame_seq }
+        let segment_seq = found.log_end.1;
+        Mover { flash, superblock, store, packing, writes, open: Vec::new(), segment_seq, durable_frame_seq }
     }
 
     /// Puts a record into a slot of its class. `None` where no slot is free.
@@ -74,7 +81,7 @@ impl<'a> Mover<'a> {
                         slot,
                         generation,
                         class: record.class,
-                        packer: SegmentPacker::new(self.store.packing(&self.superblock.layout)),
+                        packer: SegmentPacker::new(self.packing),
                         buf: IoBuf::zeroed(self.superblock.layout.weu_bytes as usize),
                         records: Vec::new(),
                     });

@@ -18,6 +18,7 @@ use larder_core::{
 use larder_device::BlockDevice;
 use larder_format::{
     Encoding, RecordContent, RecordEntry, Superblock,
+    layout::SECTOR_BYTES_MIN,
     segment::{decode_header, decode_table},
 };
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -150,7 +151,8 @@ fn segments_of(weu: &[u8], superblock: &Superblock, slot: u32, generation: u32) 
     let (mut found, _) = walk::segments(weu, tag, slot, generation);
     let end =
         |found: &[Segment]| found.last().map_or(0, |s| s.header.offset as usize + s.header.segment_bytes as usize);
-    let sector = superblock.layout.sector_bytes.max(512) as usize;
+    // A flash that moved to coarser sectors has segments at boundaries of finer ones, too.
+    let sector = SECTOR_BYTES_MIN as usize;
     let mut at = end(&found);
     while let Some(bytes) = weu.get(at..).filter(|bytes| !bytes.is_empty()) {
         match decode_header(bytes) {

@@ -1,12 +1,11 @@
 //! `larder verify --repair`: makes a damaged cache one that opens, and says what that costs.
 //!
-//! In order: (1) everything is checked, and what is left of damaged metadata is read; (2) a repaired state is made in
-//! memory, without what is bad, and what is lost is listed; nothing was written so far; (3) the flash is flushed, so that
-//! what was read stays; (4) where the superblock twins differ, or one is damaged, both get the one that counts; (5)
-//! records that are whole in damaged segments are written into free slots; (6) the repaired state is written as a
-//! checkpoint into the area that the superblock does not name, with a flush, its header with FUA, a flush; (7) the twins
-//! name it, and a log that begins behind everything that lies in the log now; (8) pieces of the log that cannot be read
-//! are written anew; (9) everything is checked again.
+//! In order: (1) everything is checked, and what is left of damaged metadata is read; (2) a repaired state is made in memory,
+//! without what is bad, and what is lost is listed; nothing was written so far; (3) the flash is flushed, so that what was read
+//! stays; (4) where the superblock twins differ, or one is damaged, both get the one that counts; (5) records that are whole in
+//! damaged segments are written into free slots; (6) the repaired state is written as a checkpoint into the area that the
+//! superblock does not name, with a flush, its header with FUA, a flush; (7) the twins name it, and a log that begins behind
+//! everything that lies in the log now; (8) pieces of the log that cannot be read are written anew; (9) all is checked again.
 //!
 //! A crash before (7) leaves the damaged cache, which can be repaired again; from the first twin of (7) on, the repaired
 //! one.
@@ -23,6 +22,7 @@ use super::{
     moving::{Moved, Mover},
     rebuild::{again, fresh_log, rebuild},
     salvage::{LogGap, Salvaged, salvage},
+    watched::Watched,
     window::Window,
 };
 use crate::{
@@ -57,6 +57,8 @@ pub struct RepairOptions {
     pub dry_run: bool,
     /// Forget dirty data that may be older than what the volume had.
     pub drop_suspect: bool,
+    /// Take what the device fails to read for lost; else nothing is written where there is any.
+    pub unread_is_lost: bool,
 }
 
 /// What a repair found and did, or would do.
@@ -120,14 +122,16 @@ pub async fn repair(
     options: &RepairOptions,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<RepairReport, EngineError> {
+    let flash = &Watched::over(flash);
     // (1)
     superblock::read(flash).await.map_err(hopeless)?.0.check_writable()?;
-    let Checked { report: before, found, findings } = check(flash, progress).await.map_err(hopeless)?;
+    let Checked { report: mut before, found, findings } = check(flash, progress).await.map_err(hopeless)?;
     let found = match found {
         // A slot cannot have been used again without an entry of the log that freed it: the log's end is lost.
         Some(found) if !findings.newer.is_empty() && found.damage.gaps.is_empty() => Some(salvage(flash, true).await?),
         found => found,
     };
+    flash.settle(&mut before)?;
     let Some(found) = found else {
         let what = before.problems.iter().rfind(|problem| problem.kind == "recovery");
         let what = what.map_or("its metadata cannot be read", |problem| problem.what.as_str());
@@ -150,6 +154,7 @@ pub async fn repair(
     }
     let mut superblock = found.superblock.clone();
     if !options.dry_run {
+        flash.all_was_read(options.unread_is_lost)?;
         // (3)
         flash.flush().await?;
         // (4)
@@ -165,6 +170,7 @@ pub async fn repair(
         // (2), (5)
         let mut design = repaired(flash, &found, &findings, options, &mut report).await?;
         if !options.dry_run {
+            flash.all_was_read(options.unread_is_lost)?;
             // (6)
             let (log_start, entry_seq) = fresh_log(flash, &superblock, found.log_end, found.named_frame).await;
             let target = CheckpointTarget::after(&superblock, log_start, entry_seq);
@@ -173,6 +179,7 @@ pub async fn repair(
             superblock.entry_seq_next = entry_seq;
             superblock.mode = mode_of(&found, &*design);
             superblock.clean_shutdown = true;
+            superblock.layout.sector_bytes = found.geometry.layout.sector_bytes;
             // What a reader would refuse must not be written: counters end somewhere.
             superblock.check()?;
             let history = history::whole(&mut *design);

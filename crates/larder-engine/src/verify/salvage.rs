@@ -39,6 +39,7 @@ use larder_format::{
     BlockIdentity, BlockKind, CheckpointBlock, CheckpointHeader, CheckpointPointer, FrameHeader, LogEntry, LogStart,
     Superblock, WriteMode,
     checkpoint::{BLOCK_BYTES_MAX, BLOCK_HEADER_BYTES, CHECKPOINT_HEADER_BYTES},
+    layout::SECTOR_BYTES_MIN,
     segment::decode_header,
 };
 use std::collections::BTreeSet;
@@ -144,7 +145,10 @@ pub async fn salvage(flash: &dyn BlockDevice, end_is_lost: bool) -> Result<Salva
         store: geometry.store,
     };
     let start = salvage.checkpoint().await;
-    let log_end = salvage.log(start).await;
+    let mut log_end = salvage.log(start).await;
+    // It goes on at a boundary of the device that it lies on now, as after an opening.
+    let boundary = log_end.0.offset_in_log.next_multiple_of(geometry.layout.sector_bytes.max(1).into());
+    log_end.0.offset_in_log = boundary.min(superblock.layout.log_bytes);
     let certain = salvage.certain();
     salvage.replay.design.settle_dirty();
     salvage.replay.design.end_restore();
@@ -422,7 +426,7 @@ impl Salvage<'_> {
         let mut window = Window::new(self.flash, start, start + bytes as u64);
         let weu = window.bytes(start, bytes).await;
         let mut newest: Option<u32> = None;
-        let step = if anywhere { layout.sector_bytes as usize } else { bytes };
+        let step = if anywhere { SECTOR_BYTES_MIN as usize } else { bytes };
         for (number, piece) in weu.chunks(step.max(1)).enumerate() {
             if let Ok(header) = decode_header(piece)
                 && header.flash_tag == self.superblock.flash_tag()

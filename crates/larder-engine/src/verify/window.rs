@@ -23,18 +23,20 @@ pub struct Window<'a> {
 }
 
 impl<'a> Window<'a> {
-    /// The region from `start` to `end`, multiples of 4096 bytes on the flash.
+    /// The region from `start` to `end`, multiples of the device's sectors on the flash.
     pub fn new(flash: &'a dyn BlockDevice, start: u64, end: u64) -> Self {
         Window { flash, end, piece_at: start, piece: Vec::new(), unreadable: BTreeMap::new() }
     }
 
-    /// `len` bytes from `at` on, a multiple of the device's sectors; fewer at the end of the region.
+    /// `len` bytes from `at` on; fewer at the end of the region. What is read are the sectors that have them.
     pub async fn bytes(&mut self, at: u64, len: usize) -> &[u8] {
         let len = (len as u64).min(self.end.saturating_sub(at)) as usize;
         if at < self.piece_at || at + len as u64 > self.piece_at + self.piece.len() as u64 {
-            let bytes = (READ_BYTES.max(len) as u64).min(self.end.saturating_sub(at)) as usize;
-            self.piece = self.read(at, bytes).await;
-            self.piece_at = at;
+            let sector = u64::from(self.flash.info().sector_bytes.max(1));
+            let from = at - at % sector;
+            let end = (at + READ_BYTES.max(len) as u64).next_multiple_of(sector).min(self.end);
+            self.piece = self.read(from, end.saturating_sub(from) as usize).await;
+            self.piece_at = from;
         }
         let from = (at - self.piece_at) as usize;
         self.piece.get(from..from + len).unwrap_or_default()

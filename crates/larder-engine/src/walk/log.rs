@@ -13,7 +13,7 @@ use super::{READ_BYTES, READS_IN_FLIGHT, Reader, ahead::InOrder, lost::Evidence}
 use crate::error::EngineError;
 use larder_device::SharedBuf;
 use larder_format::{
-    FrameHeader, LogEntry, LogStart, Superblock, decode_frame,
+    FrameHeader, LogEntry, LogStart, METADATA_ALIGN_BYTES, Superblock, decode_frame,
     log::{FRAME_BYTES_MAX, FRAME_HEADER_BYTES},
     peek_frame,
 };
@@ -249,7 +249,9 @@ impl<'a> LogWalk<'a> {
         while self.reads.len() < self.reads_max && self.read_at < self.round_end {
             let at = self.read_at;
             let offset = at % self.log_bytes;
-            let bytes = READ_BYTES.min(self.round_end - at).min(self.log_bytes - offset);
+            // All pieces but the first begin with a sector, whatever the device's is.
+            let whole = READ_BYTES - offset % METADATA_ALIGN_BYTES;
+            let bytes = whole.min(self.round_end - at).min(self.log_bytes - offset);
             self.read_at += bytes;
             let (reader, from) = (self.reader, self.log_offset + offset);
             self.reads.push(async move { (at, reader.read(from, bytes).await.map(|buf| buf.freeze())) });

@@ -122,6 +122,30 @@ fn crash_sweep_duplicates_of_dirty_chunks() {
     }));
 }
 
+/// The flash is copied to coarser sectors after each crash: log and segments go on there, and what was written in finer ones
+/// is never rewritten, though a torn write takes all of 4096 bytes.
+#[test]
+fn crash_sweep_moves_to_coarser_sectors() {
+    let moves = Scenario {
+        moves: true,
+        origin_bytes: 1 << 20,
+        ..scenario("a flash that moves to coarser sectors", WriteMode::Back, |client| {
+            Box::pin(async move {
+                client.put(0, 4 * CHUNK, 1001).await;
+                client.flush().await;
+                client.put(4 * CHUNK, 2 * CHUNK, 2001).await;
+                client.flush().await;
+                client.sweep_from_here();
+                client.put_durably(CHUNK, CHUNK, 3001).await;
+                client.put_durably(10 * CHUNK + 2, 2, 4001).await;
+                client.trim(2 * CHUNK, CHUNK).await;
+                client.flush().await;
+            })
+        })
+    };
+    sweep(&moves);
+}
+
 #[test]
 fn crash_sweep_trims() {
     sweep(&scenario("trims", WriteMode::Back, |client| {

@@ -390,7 +390,7 @@ fn run(seed: u64, crash_in_repair: bool) -> Option<RepairReport> {
         }
     }
     let damaged = world.image();
-    let planned = world.repair(RepairOptions { dry_run: true, drop_suspect });
+    let planned = world.repair(RepairOptions { dry_run: true, drop_suspect, unread_is_lost: true });
     assert!(world.image() == damaged, "a dry run writes nothing");
     let planned = match planned {
         Ok(planned) => planned,
@@ -404,7 +404,7 @@ fn run(seed: u64, crash_in_repair: bool) -> Option<RepairReport> {
         let changes = 1 + rng.below(24);
         world.runtime.stop_at_change(Some(changes));
         let flash = world.flash.clone();
-        let options = RepairOptions { dry_run: false, drop_suspect };
+        let options = RepairOptions { dry_run: false, drop_suspect, unread_is_lost: true };
         world.runtime.block_on_or_stop(async move { repair(&*flash, &options, &mut |_, _| {}).await.map(|_| ()) });
         if rng.chance(1, 4) {
             world.runtime.kill()
@@ -413,7 +413,7 @@ fn run(seed: u64, crash_in_repair: bool) -> Option<RepairReport> {
         }
         world.next_runtime();
     }
-    let done = world.repair(RepairOptions { dry_run: false, drop_suspect });
+    let done = world.repair(RepairOptions { dry_run: false, drop_suspect, unread_is_lost: true });
     let done = done.unwrap_or_else(|error| panic!("the dry run said that it can be repaired: {error}"));
     if std::env::var_os("LARDER_SEED").is_some() {
         eprintln!("{done:#?}");

@@ -48,8 +48,13 @@ enum Stage {
 pub fn live(world: &mut World, desk: &Arc<Desk>, life: &Life, number: usize) -> Result<Outcome, Violation> {
     let options = SimOptions { steps_max: STEPS_MAX, ..SimOptions::default() };
     let runtime = SimRuntime::with_options(life.schedule_seed, options);
+    let moves = world.move_flash(&runtime, life.schedule_seed);
     world.attach(&runtime);
     desk.begin_life(number, life, &runtime, world);
+    if moves {
+        let sector_bytes = larder_device::BlockDevice::info(&*world.flash).sector_bytes;
+        desk.history(|| format!("the flash moves to sectors of {sector_bytes} bytes"));
+    }
     if life.discard_fenced && world.fence.is_up() {
         // Even if this opening does not get to its end.
         desk.drop_dirty_data();

@@ -57,6 +57,24 @@ impl World {
         self.origin.attach(runtime);
     }
 
+    /// Before some lives, a flash that was made on sectors of 512 bytes moves to such of 4096, which are torn as a whole; later it
+    /// moves back.
+    pub fn move_flash(&mut self, runtime: &Arc<SimRuntime>, life_seed: u64) -> bool {
+        let moves = self.shape.flash_physical_sector_bytes == 512 && life_seed.is_multiple_of(3);
+        if moves {
+            let is_coarse = larder_device::BlockDevice::info(&*self.flash).sector_bytes == 4096;
+            let (sector_bytes, tear_bytes) = if is_coarse { (512, self.shape.tear_bytes[0]) } else { (4096, 4096) };
+            let options = SimDeviceOptions {
+                sector_bytes,
+                tear_bytes,
+                physical_sector_bytes: sector_bytes,
+                discard_zeroes: self.shape.discard_zeroes[0],
+            };
+            self.flash = self.flash.copied_to(runtime, options);
+        }
+        moves
+    }
+
     /// The life is over, and what failed in it does so no more.
     pub fn heal(&self) {
         for device in [&self.flash, &self.origin] {

@@ -50,6 +50,9 @@ pub struct VerifyArgs {
     /// Forget also dirty data that may have been overwritten in a lost part of the log
     #[arg(long, requires = "repair")]
     pub drop_suspect: bool,
+    /// Take what the device fails to read for lost; without this, nothing is written where a read failed
+    #[arg(long, requires = "repair")]
+    pub unread_is_lost: bool,
 }
 
 /// `larder dump`.

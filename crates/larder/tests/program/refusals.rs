@@ -23,10 +23,10 @@ const FLASH_BYTES: u64 = 16 * MIB;
 const ORIGIN_BYTES: u64 = 16 * MIB;
 
 /// Length, checksum and time of change of a file.
-type Mark = (usize, u32, Option<SystemTime>);
+pub type Mark = (usize, u32, Option<SystemTime>);
 
 /// Name, content and time of change of every file below the folder; sockets, logs and pipes by name only.
-fn contents(folder: &Path) -> BTreeMap<PathBuf, Mark> {
+pub fn contents(folder: &Path) -> BTreeMap<PathBuf, Mark> {
     let times_count = times_count(folder);
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(folder).expect("a folder of ours") {
@@ -53,7 +53,7 @@ fn times_count(folder: &Path) -> bool {
 }
 
 /// The command must be refused as the head of this file says, with all `words` in its sentence (case does not count).
-fn refused(scratch: &Scratch, command: &mut Command, words: &[&str]) {
+pub fn refused(scratch: &Scratch, command: &mut Command, words: &[&str]) {
     refused_with(scratch, command, &[1], words);
 }
 
@@ -382,7 +382,7 @@ fn wrong_usage_exits_with_two() {
 }
 
 /// Every command that opens a cache, but for `create`. Those that take a flash alone, and those that also want the origin.
-fn commands(flash: &Path, scratch: &Scratch, with_origin: bool) -> Vec<Command> {
+pub fn commands(flash: &Path, scratch: &Scratch, with_origin: bool) -> Vec<Command> {
     let mut all = vec![serve(flash, &format!("unix:{}", scratch.path("sock").display()))];
     for args in [&["flush"][..], &["set", "--mode", "write-around"], &["detach"]] {
         all.push(larder(args));
@@ -396,14 +396,14 @@ fn commands(flash: &Path, scratch: &Scratch, with_origin: bool) -> Vec<Command> 
     all
 }
 
-fn all_refused(scratch: &Scratch, flash: &Path, words: &[&str]) {
+pub fn all_refused(scratch: &Scratch, flash: &Path, words: &[&str]) {
     for mut command in commands(flash, scratch, false) {
         refused(scratch, &mut command, words);
     }
 }
 
 /// A cache with dirty data on its flash, and both devices in the scratch folder.
-fn used_volume(scratch: &Scratch) -> Volume {
+pub fn used_volume(scratch: &Scratch) -> Volume {
     let volume = Volume::create(scratch, FLASH_BYTES, ORIGIN_BYTES, &["--weu", "512K"]);
     let server = volume.serve_with(&["--dirty-low", "60", "--dirty-high", "60"]);
     let mut wire = crate::support::wire::Wire::connect(&server.socket);
@@ -417,10 +417,10 @@ fn used_volume(scratch: &Scratch) -> Volume {
     volume
 }
 
-const TWINS: [usize; 2] = [0, 64 << 10];
+pub const TWINS: [usize; 2] = [0, 64 << 10];
 
 /// The same flash with other bytes in its twins.
-fn with_twins(scratch: &Scratch, good: &[u8], change: impl Fn(usize, &mut [u8])) -> PathBuf {
+pub fn with_twins(scratch: &Scratch, good: &[u8], change: impl Fn(usize, &mut [u8])) -> PathBuf {
     let path = scratch.path("bad");
     let mut bytes = good.to_vec();
     for (number, at) in TWINS.into_iter().enumerate() {
@@ -431,7 +431,7 @@ fn with_twins(scratch: &Scratch, good: &[u8], change: impl Fn(usize, &mut [u8]))
 }
 
 /// A twin with a field of another value, under a right checksum.
-fn patched(twin: &mut [u8], at: usize, bytes: &[u8]) {
+pub fn patched(twin: &mut [u8], at: usize, bytes: &[u8]) {
     twin[at..at + bytes.len()].copy_from_slice(bytes);
     twin[16..20].fill(0);
     let crc = larder_format::crc32c(twin);

@@ -4,8 +4,10 @@
 
 use super::crafted::repaired;
 use super::*;
-use crate::verify::repair::RepairOptions;
-use larder_device::{BlockDevice, DeviceInfo, Extent, IoError, IoErrorKind, IoFuture, IoOp, SharedBuf, ZeroFlags};
+use crate::verify::repair::{RepairOptions, RepairReport};
+use larder_device::{
+    BlockDevice, DeviceInfo, Extent, IoError, IoErrorKind, IoFuture, IoOp, SharedBuf, ZeroFlags, faulty::Faulty,
+};
 use larder_format::Superblock;
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
@@ -72,6 +74,15 @@ fn frames_of(flash: &RamDevice) -> Vec<(u64, u64)> {
     frames
 }
 
+/// Repairs what can be read. Before that is asked for, a repair refuses and writes nothing.
+fn given_up(bad: &Arc<BadSectors>) -> RepairReport {
+    let before = bad.inner.snapshot();
+    let refused = block_on(repair::repair(&**bad, &RepairOptions::default(), &mut |_, _| {})).expect_err("unread");
+    assert!(refused.to_string().contains("--unread-is-lost"), "{refused}");
+    assert!(bad.inner.snapshot() == before, "a repair that could not read has written");
+    repaired(&**bad, RepairOptions { unread_is_lost: true, ..RepairOptions::default() })
+}
+
 #[test]
 fn bad_sectors_in_a_slot_cost_the_records_in_them() {
     let flash = flash(true);
@@ -81,10 +92,34 @@ fn bad_sectors_in_a_slot_cost_the_records_in_them() {
     let bad = BadSectors::new(flash, at..at + 4096);
     let report = block_on(verify(&*bad, &mut |_, _| {})).expect("a cache");
     assert!(sentences(&report).contains("cannot be read"), "{}", sentences(&report));
-    let done = repaired(&*bad, RepairOptions::default());
+    assert!(report.unread_bytes >= 512, "{report:?}");
+    let done = given_up(&bad);
     assert!(done.whole && done.lost.contains(2 * CHUNK as u64), "{done:?}");
     assert!(done.records_moved > 0, "the others in that slot were moved: {done:?}");
     assert!((1..=6).contains(&done.dirty_chunks_lost), "{done:?}");
+}
+
+#[test]
+fn a_device_that_refuses_reads_is_no_damaged_flash() {
+    for kind in [IoErrorKind::Unaligned, IoErrorKind::Gone, IoErrorKind::OutOfRange] {
+        let flash = flash(true);
+        let before = flash.snapshot();
+        let layout = superblock_of(&*flash).layout;
+        for (from, end) in
+            [(layout.log_offset, layout.log_offset + layout.log_bytes), (layout.weu_offset, layout.flash_bytes)]
+        {
+            let device = Faulty::new(flash.clone());
+            device.plan().fail_range(IoOp::Read, from..end, kind, u64::MAX);
+            let is_the_devices = |error: EngineError| matches!(error, EngineError::Io(error) if error.kind == kind);
+            assert!(is_the_devices(block_on(verify(&device, &mut |_, _| {})).expect_err("refused")), "{kind:?}");
+            for dry_run in [true, false] {
+                let options = RepairOptions { dry_run, unread_is_lost: true, ..RepairOptions::default() };
+                let refused = block_on(repair::repair(&device, &options, &mut |_, _| {})).expect_err("refused");
+                assert!(is_the_devices(refused), "{kind:?}");
+            }
+            assert!(flash.snapshot() == before, "{kind:?}: it was written to");
+        }
+    }
 }
 
 #[test]
@@ -94,7 +129,8 @@ fn bad_sectors_in_the_log_may_hide_any_number_of_frames() {
     let bad = BadSectors::new(flash, at..at + bytes);
     let report = block_on(verify(&*bad, &mut |_, _| {})).expect("a cache");
     assert!(kinds(&report).contains(&"log"), "{}", sentences(&report));
-    let done = repaired(&*bad, RepairOptions::default());
+    assert!(report.unread_bytes >= 512, "{report:?}");
+    let done = given_up(&bad);
     assert!(done.whole, "{:?}", done.after);
     assert!(!done.log_gaps.is_empty() && done.unknown_entries.is_none(), "{:?}", done.log_gaps);
     assert!(bad.bad.lock().is_empty(), "what could not be read was written");
@@ -108,7 +144,8 @@ fn bad_sectors_in_an_unused_part_of_a_sound_log_are_found_and_mended() {
     let bad = BadSectors::new(flash, end - 4096..end);
     let report = block_on(verify(&*bad, &mut |_, _| {})).expect("a cache");
     assert!(!report.clean);
-    let done = repaired(&*bad, RepairOptions::default());
+    assert!(report.unread_bytes >= 512, "{report:?}");
+    let done = given_up(&bad);
     // The end was orderly: the checkpoint is complete without the log.
     assert!(done.whole && !done.loses_data(), "{done:?}");
 }

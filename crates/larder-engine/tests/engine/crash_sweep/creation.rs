@@ -141,7 +141,7 @@ fn crash_sweep_creation() {
         let (mut points, mut in_full, mut outcomes, mut refused) = (0, 0, 0, 0);
         for seed in seeds() {
             let rt = runtime(seed);
-            let [flash, origin] = devices(&rt, seed, FLASH_BYTES, ORIGIN_BYTES);
+            let [flash, origin] = devices(&rt, seed, FLASH_BYTES, ORIGIN_BYTES, false);
             let devices = Devices { flash, origin };
             let instants = instants(&devices, seed, over_older);
             let (mut rng, last) = (Rng::new(mix64(seed)), instants.len() - 1);

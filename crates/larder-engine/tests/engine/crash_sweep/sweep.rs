@@ -42,6 +42,7 @@ const GO_ON_ONE_OF: u64 = 2;
 const CHANGES_MORE_MAX: u64 = 16;
 /// Of the outcomes, so many have their recovery swept, too.
 const RECOVERIES_ONE_OF: u64 = 40;
+const MOVING_RECOVERIES_ONE_OF: u64 = 12;
 /// Of the clean ends, so many are opened once more.
 const CLEAN_ENDS_ONE_OF: u64 = 3;
 
@@ -81,6 +82,8 @@ pub struct Scenario {
     pub tuning: Tuning,
     /// Whether the crash points of each outcome's first opening are swept, too; else of some.
     pub sweep_recovery: bool,
+    /// The flash of the script has fine sectors, and is copied to one of coarse ones after each end.
+    pub moves: bool,
     /// The script detaches the cache; then the origin alone is the volume.
     pub detaches: bool,
     /// Of what cannot be old or new, one run of so many is read after each crash; the origin is compared whole.
@@ -99,6 +102,7 @@ impl Scenario {
             origin_bytes: (1 << 20) + (CHUNK + 3) as u64 * SECTOR_BYTES as u64,
             tuning: Tuning { commit_interval_ms: 5, prefetch_bytes_max: 0, ..Tuning::default() },
             sweep_recovery: false,
+            moves: false,
             detaches: false,
             read_one_of: 1,
             script,
@@ -246,17 +250,21 @@ fn sweep_seed(scenario: &Scenario, design: DesignId, seed: u64, tried: &mut Trie
             replay.place.set(Some((point.change, end)));
             end.thaw(&point.frozen);
             tried.outcomes += 1;
+            let moved = scenario.moves.then(|| world.moved(true));
+            let on = moved.as_ref().unwrap_or(&world);
             let share = world.draw_share(&mut rng);
             check_origin(&world, share, "the origin alone, after the crash", |at, bytes| match scenario.mode {
                 WriteMode::Back => point.model.was_written(at, bytes),
                 // Nothing that was flushed needs the flash.
                 _ => point.model.may_hold(at, bytes),
             });
-            if scenario.sweep_recovery || rng.chance(1, RECOVERIES_ONE_OF) {
-                sweep_recovery(&world, &point.model, &replay, tried, &mut rng);
+            let one_of = if scenario.moves { MOVING_RECOVERIES_ONE_OF } else { RECOVERIES_ONE_OF };
+            if scenario.sweep_recovery || rng.chance(1, one_of) {
+                sweep_recovery(on, &point.model, &replay, tried, &mut rng);
                 end.thaw(&point.frozen);
             }
-            afterwards(&world, point.model.clone(), tried, &mut rng);
+            let moved = scenario.moves.then(|| world.moved(true));
+            afterwards(moved.as_ref().unwrap_or(&world), point.model.clone(), tried, &mut rng);
         }
     }
 }
@@ -264,7 +272,7 @@ fn sweep_seed(scenario: &Scenario, design: DesignId, seed: u64, tried: &mut Trie
 /// Runs the script to its end and captures each change of its swept part, and the end.
 fn run_script(scenario: &Scenario, design: DesignId, seed: u64) -> (World, Vec<Point>) {
     let first = runtime(seed);
-    let [flash, origin] = devices(&first, seed, scenario.flash_bytes, scenario.origin_bytes);
+    let [flash, origin] = devices(&first, seed, scenario.flash_bytes, scenario.origin_bytes, scenario.moves);
     let origin_bytes = origin.info().size_bytes;
     let world = World {
         flash,
@@ -366,7 +374,8 @@ fn afterwards(world: &World, mut model: Model, tried: &mut Tried, rng: &mut Rng)
     rt.crash();
     check_origin(world, ALL, "the origin alone, at the end", |at, bytes| model.is(at, bytes));
     if rng.chance(1, CLEAN_ENDS_ONE_OF) {
-        // Nothing hides behind what was read: not an older copy, not a record of another chunk.
+        // Nothing hides behind what was read: not an older copy, not a record of another chunk. Nor does it on finer sectors.
+        let world = world.moved(false);
         let rt = world.attach(rng.next_u64());
         rt.block_on(async {
             let cache = world.open(&rt).await;

@@ -32,9 +32,28 @@ fn device_options(seed: u64) -> [SimDeviceOptions; 2] {
     }
 }
 
+/// Sectors as fine as they come: what a cache is made on that moves to [`coarse`] ones.
+fn fine() -> SimDeviceOptions {
+    SimDeviceOptions { physical_sector_bytes: 512, ..SimDeviceOptions::default() }
+}
+
+/// Sectors of 4096 bytes, which is also what a crash leaves whole or tears apart.
+fn coarse() -> SimDeviceOptions {
+    SimDeviceOptions { sector_bytes: 4096, tear_bytes: 4096, ..SimDeviceOptions::default() }
+}
+
 /// New devices for a scenario with this seed. The origin is `origin_bytes` long, or a little less.
-pub fn devices(runtime: &Arc<SimRuntime>, seed: u64, flash_bytes: u64, origin_bytes: u64) -> [Arc<SimDevice>; 2] {
-    let [flash, origin] = device_options(seed);
+pub fn devices(
+    runtime: &Arc<SimRuntime>,
+    seed: u64,
+    flash_bytes: u64,
+    origin_bytes: u64,
+    moves: bool,
+) -> [Arc<SimDevice>; 2] {
+    let [mut flash, origin] = device_options(seed);
+    if moves {
+        flash = fine();
+    }
     let origin_bytes = origin_bytes / u64::from(origin.sector_bytes) * u64::from(origin.sector_bytes);
     [
         SimDevice::with_options(runtime, "flash", flash_bytes, flash),
@@ -56,6 +75,17 @@ pub struct World {
 }
 
 impl World {
+    /// The same with both devices copied to such of coarser sectors, or the flash to one of finer ones.
+    pub fn moved(&self, to_coarse: bool) -> World {
+        let options = if to_coarse { coarse() } else { fine() };
+        World {
+            flash: self.flash.copied_to(&runtime(0), options),
+            origin: if to_coarse { self.origin.copied_to(&runtime(0), coarse()) } else { self.origin.clone() },
+            tuning: self.tuning.clone(),
+            ..*self
+        }
+    }
+
     pub fn attach(&self, seed: u64) -> Arc<SimRuntime> {
         let runtime = runtime(seed);
         self.flash.attach(&runtime);

@@ -634,6 +634,11 @@ impl Loop {
         Self::with(&["--direct-io=on"], file)
     }
 
+    /// One whose sectors have so many bytes.
+    pub fn in_sectors_of(bytes: u32, file: &Path) -> Self {
+        Self::with(&["--direct-io=on", "-b", &bytes.to_string()], file)
+    }
+
     /// One that takes no write.
     pub fn read_only(file: &Path) -> Self {
         Self::with(&["--direct-io=on", "-r"], file)

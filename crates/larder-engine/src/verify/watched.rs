@@ -1,0 +1,134 @@
+//! A flash whose failed reads are remembered, so that a check can tell what the device did not give from what is damaged.
+//!
+//! Invariants: a range counts as unread from a read that the device failed until a later one, or a write, of it succeeds. What
+//! the device refuses for good (it is gone, or asks for other requests than these) is no finding about the flash at all.
+//!
+//! What it does not do: try again; whoever reads does.
+
+use super::{VerifyReport, rebuild::span};
+use crate::error::EngineError;
+use larder_core::{Lba, ranges::RunMap};
+use larder_device::{
+    BlockDevice, DeviceInfo, IoBuf, IoError, IoErrorKind, IoFuture, IoResult, SharedBuf, WriteFlags, ZeroFlags,
+};
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+/// What was seen of a flash.
+#[derive(Default)]
+struct Seen {
+    /// Bytes that could not be read.
+    unread: RunMap,
+    /// The first error of a read.
+    first: Option<IoError>,
+    /// The device refuses: nothing that follows says anything about what is on it.
+    refused: Option<IoError>,
+}
+
+/// A flash under watch.
+pub struct Watched<'a> {
+    flash: &'a dyn BlockDevice,
+    seen: Arc<Mutex<Seen>>,
+}
+
+impl<'a> Watched<'a> {
+    /// This flash, of which nothing was read yet.
+    pub fn over(flash: &'a dyn BlockDevice) -> Self {
+        Watched { flash, seen: Arc::default() }
+    }
+
+    /// Refuses findings that are the device's, and notes in `report` how much could not be read.
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn settle(&self, report: &mut VerifyReport) -> Result<(), EngineError> {
+        let seen = self.seen.lock();
+        if let Some(error) = &seen.refused {
+            return Err(error.clone().into());
+        }
+        report.unread_bytes = seen.unread.iter().map(|run| run.count).sum();
+        if let Some(error) = seen.first.as_ref().filter(|_| report.unread_bytes > 0) {
+            report.note(format!("{} bytes could not be read, which is no damage: {error}", report.unread_bytes));
+        }
+        Ok(())
+    }
+
+    /// Refuses to go on where anything could not be read, unless that is given up.
+    ///
+    /// # Errors
+    /// The device's, or a sentence that says what is right.
+    pub fn all_was_read(&self, given_up: bool) -> Result<(), EngineError> {
+        let seen = self.seen.lock();
+        if let Some(error) = &seen.refused {
+            return Err(error.clone().into());
+        }
+        match &seen.first {
+            Some(error) if !seen.unread.is_empty() && !given_up => Err(EngineError::Invalid(format!(
+                "the flash could not be read in full, so it is not repaired ({error}): mend the device or copy what it gives to another \
+                 one, or give up what it does not give with --unread-is-lost; nothing was written"
+            ))),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Seen {
+    fn read(&mut self, offset: u64, len: u64, result: &IoResult<IoBuf>) {
+        match result {
+            Ok(_) => self.is_known(offset, len),
+            Err(error) => match error.kind {
+                IoErrorKind::Io | IoErrorKind::Corrupt => {
+                    self.unread.insert(span(offset, len));
+                    self.first.get_or_insert_with(|| error.clone());
+                }
+                // A request that is too long is asked for in pieces.
+                IoErrorKind::Unsupported => {}
+                _ => {
+                    self.refused.get_or_insert_with(|| error.clone());
+                }
+            },
+        }
+    }
+
+    fn is_known(&mut self, offset: u64, len: u64) {
+        if !self.unread.is_empty() {
+            self.unread.remove(Lba(offset), len);
+        }
+    }
+}
+
+impl BlockDevice for Watched<'_> {
+    fn info(&self) -> &DeviceInfo {
+        self.flash.info()
+    }
+
+    fn read(&self, offset: u64, buf: IoBuf) -> IoFuture<IoBuf> {
+        let (seen, len) = (self.seen.clone(), buf.len() as u64);
+        self.flash.read(offset, buf).map(move |result| {
+            seen.lock().read(offset, len, &result);
+            result
+        })
+    }
+
+    fn write(&self, offset: u64, data: SharedBuf, flags: WriteFlags) -> IoFuture<()> {
+        let (seen, len) = (self.seen.clone(), data.len() as u64);
+        self.flash.write(offset, data, flags).map(move |result| {
+            if result.is_ok() {
+                seen.lock().is_known(offset, len);
+            }
+            result
+        })
+    }
+
+    fn flush(&self) -> IoFuture<()> {
+        self.flash.flush()
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> IoFuture<()> {
+        self.flash.discard(offset, len)
+    }
+
+    fn write_zeroes(&self, offset: u64, len: u64, flags: ZeroFlags) -> IoFuture<()> {
+        self.flash.write_zeroes(offset, len, flags)
+    }
+}
