@@ -2,7 +2,8 @@
 //!
 //! Role: one table on standard output and the same rows in `target/bench.json`. Each letter is a file: [`hits_ram`]
 //! (a), [`hits_flash`] (b), [`misses`] (c), [`writes`] (d, e), [`nbd`] (f), [`flushes`] (g), [`index_ram`] (h), [`recovery`] (i),
-//! [`no_flip`] (j), [`decisions`] (k), [`hits_threads`] (l), [`writes_threads`] (m).
+//! [`no_flip`] (j), [`decisions`] (k), [`hits_threads`] (l), [`writes_threads`] (m),
+//! [`writes_one_chunk`] (n).
 //!
 //! Invariants: whatever is compared is measured in one run, in turns, and the median of the turns' ratios counts, since
 //! machines are noisy. An aim that is missed is printed as missed. Both sides touch as much memory, in the same pattern.
@@ -27,6 +28,7 @@ mod recovery;
 mod report;
 mod threads;
 mod writes;
+mod writes_one_chunk;
 mod writes_threads;
 
 use larder_device::driver::io_backend;
@@ -39,7 +41,7 @@ static ALLOCATOR: alloc::Counting = alloc::Counting;
 
 const USAGE: &str = "usage: larder-bench [--only a,b,…] [--quick] [--dir FOLDER] [--json FILE]
 
-  --only LETTERS  measure these only (a to m)
+  --only LETTERS  measure these only (a to n)
   --quick         fewer and shorter rounds: a look, not a measurement
   --dir FOLDER    where scratch files go (default target/bench-scratch); (b) measures the file system there
   --json FILE     where the rows go (default target/bench.json)";
@@ -68,7 +70,7 @@ impl Options {
 
 type Bench = fn(&Options) -> Res<Vec<Row>>;
 
-const BENCHES: [(char, &str, Bench); 13] = [
+const BENCHES: [(char, &str, Bench); 14] = [
     ('a', "reads that hit, RAM", hits_ram::run),
     ('b', "reads that hit, flash file", hits_flash::run),
     ('c', "reads that miss", misses::run),
@@ -82,6 +84,7 @@ const BENCHES: [(char, &str, Bench); 13] = [
     ('k', "decisions", decisions::run),
     ('l', "reads that hit, many threads", hits_threads::run),
     ('m', "writes, many threads", writes_threads::run),
+    ('n', "writes of many clients to one chunk", writes_one_chunk::run),
 ];
 
 fn options() -> Result<Options, String> {
@@ -94,7 +97,7 @@ fn options() -> Result<Options, String> {
             "--only" => {
                 let letters: Vec<char> = value()?.chars().filter(|c| *c != ',').collect();
                 if let Some(strange) = letters.iter().find(|c| !BENCHES.iter().any(|(letter, ..)| letter == *c)) {
-                    return Err(format!("no measurement is called \"{strange}\"; there are a to m"));
+                    return Err(format!("no measurement is called \"{strange}\"; there are a to n"));
                 }
                 options.only = Some(letters);
             }

@@ -5,14 +5,19 @@
 //!
 //! What it does not do: block a thread.
 
+use crate::tickets::{Ticket, Tickets};
+use larder_core::Lba;
 use larder_device::{IoFuture, IoResult};
 use parking_lot::Mutex;
 use std::{
     future::{Future, poll_fn},
     pin::{Pin, pin},
-    sync::atomic::{
-        AtomicU32, AtomicU64,
-        Ordering::{AcqRel, Acquire},
+    sync::{
+        Arc,
+        atomic::{
+            AtomicU32, AtomicU64,
+            Ordering::{AcqRel, Acquire},
+        },
     },
     task::{Context, Poll, Waker},
 };
@@ -63,33 +68,14 @@ impl Future for Listener<'_> {
     }
 }
 
-/// Lets one run at a time, in whatever order they come to it.
+/// Lets one run at a time, in the order in which they came to it. A turn that ends wakes the next one alone.
 #[derive(Default)]
-pub struct Turns {
-    taken: Mutex<bool>,
-    free: Notify,
-}
-
-/// A turn; it ends when this is dropped.
-pub struct Turn<'a>(&'a Turns);
+pub struct Turns(Arc<Tickets>);
 
 impl Turns {
-    /// Waits for a turn.
-    pub async fn take(&self) -> Turn<'_> {
-        loop {
-            let free = self.free.listen();
-            if !std::mem::replace(&mut *self.taken.lock(), true) {
-                return Turn(self);
-            }
-            free.await;
-        }
-    }
-}
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        *self.0.taken.lock() = false;
-        self.0.free.notify();
+    /// Waits for a turn, which ends when the ticket is dropped.
+    pub async fn take(&self) -> Ticket {
+        self.0.ask(Lba(0), 1).granted().await
     }
 }
 

@@ -3,7 +3,12 @@
 //! A ticket names a run of chunks. It is granted when no earlier ticket that overlaps it is left, and is given back
 //! when it is dropped. Writes, trims and write-throughs hold one across their I/O; so do destages, among themselves.
 //!
-//! Invariants: first come, first served among overlapping ranges, so nobody starves.
+//! Each ticket counts the earlier ones that overlap it. A ticket that goes counts down in the later ones that overlap it, and
+//! wakes those that count none any more: each waiter is woken once, when it can go. The queue is sorted by size class and first
+//! chunk, so a ticket meets its neighbours and no others.
+//!
+//! Invariants: overlapping ranges are served in the order of asking, so nobody starves. A ticket counts an earlier one that
+//! overlaps it exactly while that one is in the queue.
 //!
 //! What it does not do: order reads. A read that overlaps a write may see either.
 
@@ -11,8 +16,9 @@ use crate::stripes::Apart;
 use larder_core::Lba;
 use parking_lot::Mutex;
 use std::{
-    collections::VecDeque,
+    collections::BTreeMap,
     future::Future,
+    ops::Range,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, Waker},
@@ -40,33 +46,48 @@ impl ManyTickets {
     }
 }
 
-#[derive(Default)]
-struct Queue {
-    next_id: u64,
-    entries: VecDeque<Entry>,
+/// Where a ticket is in the queue.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    /// Size class: the range has at most 2 to the power of this many chunks.
+    class: u32,
+    /// First chunk.
+    first: u64,
+    /// Counts tickets: which one was asked for before.
+    id: u64,
 }
 
 struct Entry {
-    id: u64,
-    first: u64,
+    /// Behind the last chunk.
     end: u64,
+    /// Earlier tickets that overlap this one.
+    ahead: usize,
     waker: Option<Waker>,
+}
+
+#[derive(Default)]
+struct Queue {
+    next_id: u64,
+    entries: BTreeMap<Key, Entry>,
 }
 
 /// A ticket that was asked for. Resolves to itself once granted; gives the range back when dropped.
 pub struct Ticket {
     tickets: Arc<Tickets>,
-    id: u64,
+    key: Key,
 }
 
 impl Tickets {
     /// Asks for `count` chunks from `first`. The place in the queue is taken by this call.
     pub fn ask(self: &Arc<Self>, first: Lba, count: u64) -> Ticket {
+        let range = first.0..first.0.saturating_add(count);
         let mut queue = self.queue.lock();
-        let id = queue.next_id;
+        let key = Key { class: class_of(count), first: range.start, id: queue.next_id };
         queue.next_id += 1;
-        queue.entries.push_back(Entry { id, first: first.0, end: first.0.saturating_add(count), waker: None });
-        Ticket { tickets: self.clone(), id }
+        let mut ahead = 0;
+        queue.overlapping(&range, |_, _| ahead += 1);
+        queue.entries.insert(key, Entry { end: range.end, ahead, waker: None });
+        Ticket { tickets: self.clone(), key }
     }
 
     /// How many tickets are out.
@@ -75,9 +96,26 @@ impl Tickets {
     }
 }
 
+/// The size class of a range of so many chunks.
+fn class_of(count: u64) -> u32 {
+    u64::BITS - count.saturating_sub(1).leading_zeros()
+}
+
 impl Queue {
-    fn position(&self, id: u64) -> Option<usize> {
-        self.entries.binary_search_by_key(&id, |entry| entry.id).ok()
+    /// Meets every ticket whose range overlaps `range`.
+    fn overlapping(&mut self, range: &Range<u64>, mut meet: impl FnMut(Key, &mut Entry)) {
+        let mut class = 0;
+        // A ticket that begins further ahead than its class is long does not reach the range.
+        while let Some((&Key { class: next, .. }, _)) = self.entries.range(Key { class, first: 0, id: 0 }..).next() {
+            let longest = 1_u64.checked_shl(next).unwrap_or(u64::MAX);
+            let from = Key { class: next, first: range.start.saturating_sub(longest - 1), id: 0 };
+            let to = Key { class: next, first: range.end, id: 0 };
+            if from < to {
+                let near = self.entries.range_mut(from..to);
+                near.filter(|(_, entry)| entry.end > range.start).for_each(|(&key, entry)| meet(key, entry));
+            }
+            class = next + 1;
+        }
     }
 }
 
@@ -92,13 +130,12 @@ impl Ticket {
 
     fn is_granted(&self, cx: Option<&Context<'_>>) -> bool {
         let mut queue = self.tickets.queue.lock();
-        let Some(at) = queue.position(self.id) else { return true };
-        let (first, end) = (queue.entries[at].first, queue.entries[at].end);
-        let blocked = queue.entries.range(..at).any(|earlier| earlier.first < end && first < earlier.end);
-        if let (true, Some(cx)) = (blocked, cx) {
-            queue.entries[at].waker = Some(cx.waker().clone());
+        let Some(entry) = queue.entries.get_mut(&self.key) else { return true };
+        if let (1.., Some(cx)) = (entry.ahead, cx) {
+            // The last poll counts: the future may have moved to another task.
+            entry.waker = Some(cx.waker().clone());
         }
-        !blocked
+        entry.ahead == 0
     }
 }
 
@@ -113,59 +150,24 @@ impl Future for Granted<'_> {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        let mut wake = Vec::new();
+        let mut free = Vec::new();
         {
             let mut queue = self.tickets.queue.lock();
-            let Some(at) = queue.position(self.id) else { return };
-            let Some(gone) = queue.entries.remove(at) else { return };
-            for later in queue.entries.range_mut(at..) {
-                if later.first < gone.end && gone.first < later.end {
-                    wake.extend(later.waker.take());
+            let Some(gone) = queue.entries.remove(&self.key) else { return };
+            let id = self.key.id;
+            queue.overlapping(&(self.key.first..gone.end), |key, later| {
+                if key.id > id {
+                    later.ahead -= 1;
+                    if later.ahead == 0 {
+                        free.extend(later.waker.take().map(|waker| (key.id, waker)));
+                    }
                 }
-            }
+            });
         }
-        wake.into_iter().for_each(Waker::wake);
+        free.sort_unstable_by_key(|&(id, _)| id);
+        free.into_iter().for_each(|(_, waker)| waker.wake());
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::task::Waker;
-
-    fn poll(future: &mut Pin<Box<dyn Future<Output = Ticket>>>) -> Option<Ticket> {
-        match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(ticket) => Some(ticket),
-            Poll::Pending => None,
-        }
-    }
-
-    #[test]
-    fn overlapping_tickets_wait_in_order_and_others_do_not() {
-        let tickets = Arc::new(Tickets::default());
-        let first = tickets.ask(Lba(0), 10);
-        let mut second: Pin<Box<dyn Future<Output = Ticket>>> = Box::pin(tickets.ask(Lba(5), 10).granted());
-        let mut third: Pin<Box<dyn Future<Output = Ticket>>> = Box::pin(tickets.ask(Lba(12), 1).granted());
-        let mut other: Pin<Box<dyn Future<Output = Ticket>>> = Box::pin(tickets.ask(Lba(20), 1).granted());
-        assert!(poll(&mut second).is_none() && poll(&mut third).is_none());
-        drop(poll(&mut other).expect("free"));
-        drop(first);
-        let held = poll(&mut second).expect("granted");
-        assert!(poll(&mut third).is_none());
-        drop(held);
-        assert!(poll(&mut third).is_some());
-        assert_eq!(tickets.count(), 0);
-    }
-
-    #[test]
-    fn a_ticket_that_is_given_up_blocks_nobody() {
-        let tickets = Arc::new(Tickets::default());
-        let held = tickets.ask(Lba(0), 1);
-        let waiting = tickets.ask(Lba(0), 1);
-        let mut last: Pin<Box<dyn Future<Output = Ticket>>> = Box::pin(tickets.ask(Lba(0), 1).granted());
-        drop(waiting);
-        assert!(poll(&mut last).is_none());
-        drop(held);
-        assert!(poll(&mut last).is_some());
-    }
-}
+mod tests;
