@@ -123,8 +123,14 @@ pub trait Design: Send + Sync {
         self.trimmed_from(first).is_some_and(is_trimmed) || !self.mapped_in(first, count).is_empty()
     }
 
-    /// Forgets the mappings of a run of chunks and has it read as zeroes until the origin was told.
+    /// Forgets the mappings of a run of chunks and has it read as zeroes until the origin was told. Parts that are in a trimmed run
+    /// have no mappings, and cost nothing.
     fn trim(&mut self, run: Run);
+
+    /// How many of `count` chunks from `first` one [`Design::trim`] takes so that it is short: of them `mapped_max` are mapped at most.
+    fn trim_span(&self, first: Lba, count: u64, mapped_max: usize) -> u64 {
+        self.mapped_in(first, count).get(mapped_max).map_or(count, |lba| lba.0 - first.0)
+    }
 
     /// Whether the LBA index has room for `count` more entries.
     fn has_room(&self, count: u64) -> bool;

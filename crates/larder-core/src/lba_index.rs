@@ -17,6 +17,10 @@ pub const SHARDS_MIN: usize = 256;
 const SHARDS_MAX: usize = 1 << 16;
 /// Entries of a shard on average, at most: as many as are gone through, or moved to a larger table, in a few milliseconds.
 const SHARD_ENTRIES: u64 = 1 << 15;
+/// So many entries of a table are gone through in the time in which one address is asked for.
+pub const GONE_THROUGH: u64 = 16;
+/// Addresses that one look may ask for, one by one: as many as take a few milliseconds.
+const ASKED_MAX: u64 = 1 << 16;
 /// Generations are kept modulo this.
 pub const GENERATION_MASK: u32 = (1 << 24) - 1;
 
@@ -224,6 +228,25 @@ impl LbaIndex {
         }
     }
 
+    /// The addresses in a run that have an entry, dead ones included, ascending.
+    pub fn in_run(&self, first: Lba, count: u64) -> Vec<Lba> {
+        let end = Lba(first.0.saturating_add(count));
+        if count <= self.len as u64 / GONE_THROUGH {
+            return (first.0..end.0).map(Lba).filter(|&lba| self.get(lba).is_some()).collect();
+        }
+        let all = (0..self.shard_count()).flat_map(|shard| self.shard(shard).map(Entry::lba));
+        let mut inside: Vec<Lba> = all.filter(|lba| (first..end).contains(lba)).collect();
+        inside.sort_unstable();
+        inside
+    }
+
+    /// How many of `count` chunks from `first` a short look takes, of which `entries_max` have an entry at most. The look asks for
+    /// few addresses, or goes through an index that is not large.
+    pub fn span(&self, first: Lba, count: u64, entries_max: usize) -> u64 {
+        let count = if self.len as u64 / GONE_THROUGH <= ASKED_MAX { count } else { count.min(ASKED_MAX) };
+        self.in_run(first, count).get(entries_max).map_or(count, |lba| lba.0 - first.0)
+    }
+
     /// Takes the entry for `lba` out.
     pub fn remove(&mut self, lba: Lba) -> Option<Entry> {
         let hash = hash_of(lba);
@@ -284,6 +307,21 @@ mod tests {
             assert_eq!(entry.slot(), Some((place.slot, place.generation)));
         }
         assert_eq!(Entry::new(lba, Kind::Zero, Some(&place), false).slot(), None);
+    }
+
+    #[test]
+    fn a_run_is_cut_where_it_has_many_entries() {
+        let mut index = LbaIndex::new(0);
+        (0..1000).for_each(|i| _ = index.insert(Entry::new(Lba(i * 7), Kind::Zero, None, false)));
+        // By address where the run is short, by entry where it is long.
+        for count in [60, 7 * 1000, 1 << 40] {
+            let end = (30 + count).min(7 * 1000);
+            let expected: Vec<Lba> = (30..end).filter(|lba| lba % 7 == 0).map(Lba).collect();
+            assert_eq!(index.in_run(Lba(30), count), expected, "{count}");
+            assert_eq!(index.span(Lba(30), count, 3), 26, "{count}: 35, 42 and 49 come before 56");
+            assert_eq!(index.span(Lba(30), count, 1000), count);
+        }
+        assert_eq!(index.span(Lba(7 * 1000), 5, 1), 5);
     }
 
     #[test]

@@ -3,7 +3,8 @@
 //!
 //! Invariants: runs do not overlap; adding cuts older runs, removing cuts runs in two.
 //!
-//! What it does not do: merge neighbours, for their sequence numbers differ.
+//! What it does not do: merge neighbours, for their sequence numbers differ. The engine gives a trim that touches a run the
+//! range of both: then one run with one number is in log, list and checkpoint.
 
 use crate::{
     pages::{PageMap, key_bytes_max},
@@ -120,6 +121,22 @@ impl RunMap {
         }
     }
 
+    /// The parts of `count` chunks from `first` that are in no run, by address.
+    pub fn gaps(&self, first: Lba, count: u64) -> Vec<(Lba, u64)> {
+        let end = first.0.saturating_add(count);
+        let (mut gaps, mut at) = (Vec::new(), first.0);
+        while at < end {
+            let next = self.next(Lba(at)).filter(|run| run.first.0 < end);
+            let stop = next.map_or(end, |run| run.first.0);
+            if at < stop {
+                gaps.push((Lba(at), stop - at));
+            }
+            let Some(run) = next else { break };
+            at = run.first.0.saturating_add(run.count);
+        }
+        gaps
+    }
+
     /// The first run that ends after `from`.
     pub fn next(&self, from: Lba) -> Option<Run> {
         self.get(from).or_else(|| self.runs.at_or_after(from.0).map(run))
@@ -171,6 +188,10 @@ mod tests {
                 for (i, &seq) in model.iter().enumerate() {
                     assert_eq!(map.get(Lba(i as u64)).map_or(0, |run| run.seq), seq);
                 }
+                let (first, count) = (next(64), next(8));
+                let gaps = map.gaps(Lba(first), count).into_iter().flat_map(|(first, count)| first.0..first.0 + count);
+                let free = |&lba: &u64| model.get(lba as usize).is_none_or(|&seq| seq == 0);
+                assert_eq!(gaps.collect::<Vec<_>>(), (first..first + count).filter(free).collect::<Vec<_>>());
                 assert_eq!(map.chunks(), model.iter().filter(|&&s| s > 0).count() as u64);
                 assert_eq!(map.iter().map(|run| run.count).sum::<u64>(), map.chunks());
             }

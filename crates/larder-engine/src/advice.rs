@@ -22,6 +22,7 @@ pub const ADVICE: &[(&str, &str)] = &[
     ("flash_gone", "bring the flash back, then serve anew"),
     ("flash_read_errors", "look at the device: the kernel's log, its SMART data"),
     ("full_of_dirty_data", "wait for destaging, or see why the origin takes nothing"),
+    ("full_of_trimmed_runs", "wait for destaging, or see why the origin takes no zeroes"),
     ("origin_discard_keeps_data", "nothing: trims cost writes of zeroes"),
     ("origin_doubtful", "write anew what was written last, or check it with its users' own means"),
     ("origin_failing", "mend the origin: it is tried again by itself"),

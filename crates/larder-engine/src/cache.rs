@@ -122,6 +122,7 @@ impl Cache {
             flash_flush_turns: Turns::default(),
             pins: Pins::new(slots, stripes.count()),
             tickets: Arc::new(Tickets::default()),
+            zero_pace: Default::default(),
             destage_tickets: Arc::new(Tickets::default()),
             slot_turns: Arc::new(Tickets::default()),
             region_turns: ManyTickets::new(REGION_PARTS * stripes.count()),

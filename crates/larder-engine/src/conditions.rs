@@ -6,6 +6,7 @@
 //! What it does not do: change anything.
 
 use crate::{
+    destage::Limit,
     fence::{Fence, Raised},
     recover::Recovered,
     shared::Shared,
@@ -85,9 +86,11 @@ impl Shared {
             );
             add("flash_read_errors", Severity::Warning, what);
         }
-        if state.mode.get() == WriteMode::Back && state.flash_failed.is_none() && self.too_dirty(state) {
-            let what = "the flash is full of dirty data: writes wait for destaging".into();
-            add("full_of_dirty_data", Severity::Warning, what);
+        if state.mode.get() == WriteMode::Back
+            && state.flash_failed.is_none()
+            && let Some((name, what)) = self.limit_met(state).map(Limit::told)
+        {
+            add(name, Severity::Warning, what);
         }
         if let Some(twin) = self.opening.superblock_repaired {
             let name = twin_name(twin);

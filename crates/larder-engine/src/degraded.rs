@@ -16,7 +16,7 @@
 //! What it does not do: take the flash back; the next opening does.
 
 use crate::{
-    config::Tuning, error::EngineError, fence::Fence, recover::Recovered, shared::Shared, state::State,
+    config::Tuning, destage::Batch, error::EngineError, fence::Fence, recover::Recovered, shared::Shared, state::State,
     unflushed::Asker,
 };
 use larder_core::{Lba, ranges::Run};
@@ -239,11 +239,9 @@ impl Shared {
 
     /// Destages one chunk, if it is dirty.
     async fn bring_to_origin(self: &Arc<Self>, lba: Lba) -> Result<(), EngineError> {
-        let _ = self.destage(&[lba]).await;
         let run = self.state.lock().design.trimmed_from(lba).filter(|run| run.first <= lba);
-        if let Some(run) = run {
-            let _ = self.destage_run(Run { first: lba, count: 1, ..run }).await;
-        }
+        let runs = run.map(|run| Run { first: lba, count: 1, ..run }).into_iter().collect();
+        let _ = self.destage_batch(&Batch { lbas: vec![lba], runs }).await;
         let state = self.state.lock();
         if !is_dirty(&state, lba) {
             return Ok(());

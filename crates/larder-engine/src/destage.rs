@@ -1,7 +1,7 @@
 //! Destaging: dirty data goes to the origin, in the order of its addresses, at a limited rate.
 //!
-//! In order, for a batch: (1) the batch is durable on flash; (2) its records are read and written to the origin, runs of
-//! neighbours as one write, fragments sector run by sector run, trimmed runs as zeroes; (3) the origin is flushed;
+//! In order, for a batch: (1) the batch is durable on flash; (2) trimmed runs are zeroed on the origin, records are read and written
+//! there, neighbours as one write, fragments sector run by sector run; (3) the origin is flushed, once for all of it;
 //! (4) each mapping whose sequence number is still the newest is marked clean, and the mark is logged. A crash before
 //! (4) is durable leaves the data dirty; it is destaged again, to the same effect. The mark is durable before a slot
 //! is reused, because freeing a slot commits.
@@ -14,26 +14,23 @@
 //! What it does not do: decide when a slot goes; [`evict`](crate::evict) does, and destages through here.
 
 mod chunks;
+mod limits;
 mod runs;
+
+pub(crate) use limits::Limit;
+pub(crate) use runs::ZeroPace;
 
 use crate::{error::EngineError, fence::Fence, shared::Shared, state::State, sync::either};
 use larder_core::{Lba, ranges::Run};
-use std::{
-    sync::{Arc, atomic::Ordering::*},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 /// Chunks in a batch at most, and bytes.
 const BATCH_CHUNKS_MAX: usize = 256;
 /// Chunks in a batch while nothing presses: a reader that misses waits behind one at most.
 const BATCH_CHUNKS_RELAXED: usize = 32;
 const BATCH_BYTES_MAX: usize = 4 << 20;
-/// Dirty chunks and fragments that writers in flight may add after the limit was met.
-const ROOM: u64 = 32;
-/// Zeroes for the origin in one turn, in bytes: a disk that cannot punch holes writes them all.
-const ZERO_BYTES_MAX: u64 = 16 << 20;
-/// Insertions after which the average size of a stored chunk says something.
-const AVERAGE_OVER_MIN: u64 = 1000;
+/// Trimmed runs in a batch at most.
+const BATCH_RUNS_MAX: usize = 256;
 /// Pause after a turn that wrote nothing.
 const IDLE: Duration = Duration::from_millis(1);
 /// Turns in a row that may write nothing before a degraded cache waits longer.
@@ -44,31 +41,16 @@ const IDLE_TURNS_OF_ALL: u64 = 64;
 const RETRY_FIRST: Duration = Duration::from_millis(100);
 const RETRY_MAX: Duration = Duration::from_secs(10);
 
+/// What is destaged together.
+#[derive(Default)]
+pub(crate) struct Batch {
+    /// Dirty chunks, ascending.
+    pub lbas: Vec<Lba>,
+    /// Trimmed runs, ascending.
+    pub runs: Vec<Run>,
+}
+
 impl Shared {
-    /// Flash that dirty chunks are taken to occupy, in percent of all slots: as much for each as a chunk took on average since the
-    /// cache was opened, duplicates and compression included.
-    fn dirty_percent(&self, state: &State) -> u64 {
-        let chunk = self.geometry.chunk_bytes as u64;
-        let inserted = self.counters.inserted_chunks.load(Relaxed);
-        let stored = self.counters.stored_flash_bytes.load(Relaxed);
-        let average = if inserted < AVERAGE_OVER_MIN { chunk } else { (stored / inserted).clamp(chunk / 16, chunk) };
-        let layout = &self.geometry.layout;
-        let capacity = u64::from(layout.slot_count) * u64::from(layout.weu_bytes);
-        state.design.dirty_counts().chunks * average * 100 / capacity.max(1)
-    }
-
-    /// Whether writers must wait for destaging.
-    pub(crate) fn too_dirty(&self, state: &State) -> bool {
-        let dirty = state.design.dirty_counts();
-        // Limits of what a checkpoint holds, or a RAM budget affords, bind only where the volume has more chunks than that.
-        let full = |count: u64, max: u64| max < self.geometry.chunk_count && count + (max / 8).min(ROOM) >= max;
-        self.dirty_percent(state) >= u64::from(self.live.get().dirty_max_percent)
-            || full(dirty.chunks, self.geometry.index_entries_max / 2)
-            || full(dirty.fragments, self.geometry.fragments_max)
-            // A write into the middle of a trimmed run makes two of it.
-            || full(dirty.runs, self.geometry.zero_ranges_max)
-    }
-
     /// Wakes the destager if the low watermark is passed.
     pub(crate) fn wake_destager_if_due(&self) {
         let due = {
@@ -187,35 +169,36 @@ impl Shared {
     /// Destages one batch from `cursor` on, around the end of the volume. Returns the bytes written to the origin.
     async fn destage_next(self: &Arc<Self>, cursor: &mut Lba, chunks_max: usize) -> Result<u64, ()> {
         let from = *cursor;
-        let (chunks, run) = {
-            let state = self.state.lock();
-            (state.design.dirty_from(from, chunks_max), state.design.trimmed_from(from))
-        };
         let chunks_max = (BATCH_BYTES_MAX / self.geometry.chunk_bytes).clamp(1, chunks_max);
-        let mut lbas: Vec<Lba> = chunks.into_iter().map(|(lba, _)| lba).take(chunks_max).collect();
-        if let Some(run) = run
-            && lbas.first().is_none_or(|&first| run.first <= first)
-        {
-            // The run may begin before the cursor, and be longer than a turn.
-            let first = run.first.max(from);
-            let count =
-                (run.first.0 + run.count - first.0).min((ZERO_BYTES_MAX / self.geometry.chunk_bytes as u64).max(1));
-            *cursor = Lba(first.0 + count);
-            return self.destage_run(Run { first, count, ..run }).await;
-        }
-        if let Some(run) = run {
-            lbas.retain(|&lba| lba < run.first);
-        }
-        let Some(&last) = lbas.last() else {
-            *cursor = Lba(0);
+        let (batch, end) = next_batch(&self.state.lock(), from, chunks_max);
+        *cursor = end.unwrap_or(Lba(0));
+        if batch.lbas.is_empty() && batch.runs.is_empty() {
             // Nothing from the cursor on: begin again, unless that is where this began.
             if from == Lba(0) {
                 self.signals.destaged.notify();
             }
             return Ok(0);
-        };
-        *cursor = Lba(last.0 + 1);
-        self.destage(&lbas).await
+        }
+        self.destage_batch(&batch).await
+    }
+
+    /// Destages chunks and trimmed runs, with one flush of the origin. Returns the bytes written to the origin.
+    ///
+    /// # Errors
+    /// As [`Shared::destage`].
+    pub(crate) async fn destage_batch(self: &Arc<Self>, batch: &Batch) -> Result<u64, ()> {
+        let Batch { lbas, runs } = batch;
+        let (Some(run), Some(last)) = (runs.first(), runs.last()) else { return self.destage(lbas).await };
+        let first = lbas.first().map_or(run.first, |&lba| lba.min(run.first));
+        let end = lbas.last().map_or(0, |lba| lba.0 + 1).max(last.first.0 + last.count);
+        let _ticket = self.destage_tickets.ask(first, end - first.0).granted().await;
+        let _room = self.reserve_batch(runs::MARKS_MAX + lbas.len()).await.map_err(|_| ())?;
+        let failures = self.state.lock().origin_flush_failures;
+        let zeroed = self.zero_runs(runs).await;
+        let written = self.destage_held(lbas).await;
+        // What flushed the chunks flushed the zeroes, too.
+        let zeroed = self.finish_runs(zeroed, failures).await;
+        Ok(written? + zeroed?)
     }
 
     /// Makes dirty data up to sequence number `newest` durable on flash. Returns up to which one it may be destaged.
@@ -244,4 +227,24 @@ impl Shared {
         self.flush_origin().await.map_err(|_| ())?;
         if self.state.lock().origin_flush_failures == failures { Ok(()) } else { Err(()) }
     }
+}
+
+/// The dirty chunks from `from` on, at most so many, the trimmed runs among them, and from where on the next batch is.
+fn next_batch(state: &State, from: Lba, chunks_max: usize) -> (Batch, Option<Lba>) {
+    let mut lbas: Vec<Lba> = state.design.dirty_from(from, chunks_max).into_iter().map(|(lba, _)| lba).collect();
+    let mut end = lbas.last().filter(|_| lbas.len() == chunks_max).map(|last| Lba(last.0 + 1));
+    let mut runs: Vec<Run> = Vec::new();
+    let mut at = from;
+    while let Some(run) = state.design.trimmed_from(at).filter(|run| end.is_none_or(|end| run.first < end)) {
+        if runs.len() == BATCH_RUNS_MAX {
+            end = Some(run.first);
+            lbas.retain(|&lba| lba < run.first);
+            break;
+        }
+        // It may begin before the cursor.
+        let first = run.first.max(from);
+        at = Lba(run.first.0 + run.count);
+        runs.push(Run { first, count: at.0 - first.0, ..run });
+    }
+    (Batch { lbas, runs }, end)
 }

@@ -6,6 +6,7 @@ use crate::{
     codec::Codec,
     conditions::Opening,
     config::Tuning,
+    destage::ZeroPace,
     error::EngineError,
     log_room::Reservations,
     mode::CurrentMode,
@@ -159,6 +160,8 @@ pub struct Shared {
     pub pins: Pins,
     /// Order among writes and trims.
     pub tickets: Arc<Tickets>,
+    /// How large requests are that zero ranges of the origin.
+    pub(crate) zero_pace: ZeroPace,
     /// Order among destages.
     pub destage_tickets: Arc<Tickets>,
     /// Order among the writes into one slot, its trim first.

@@ -425,20 +425,37 @@ impl State {
         mapped
     }
 
-    /// Has a run of chunks read as zeroes until the origin was told. Returns the sequence number to commit for it.
+    /// Has a run of chunks read as zeroes until the origin was told. Returns the sequence number to commit for it. The runs that it
+    /// touches are trimmed again with it, and all become one.
     ///
     /// # Errors
     /// As [`State::map_dirty`].
     pub fn trim(&mut self, first: Lba, count: u64, no_hole: bool) -> Result<u64, EngineError> {
         self.check_flash()?;
-        let seq = self.log.push(LogEntry::Trim { lba: first.0, chunk_count: count, dirty: true, no_hole });
         self.versions.bump_range(first, count);
         self.prefetch.remove_range(first, count);
         self.unflushed.remove_range(first, count);
         self.lost.retain(|&lba, _| lba < first.0 || lba >= first.0 + count);
+        let (first, count) = self.with_touching_runs(first, count, no_hole);
+        let seq = self.log.push(LogEntry::Trim { lba: first.0, chunk_count: count, dirty: true, no_hole });
         self.decisions.note(|| (Event::Trim { first, count, seq }, Answer::Done));
         self.design.trim(Run { first, count, seq, no_hole });
         Ok(seq)
+    }
+
+    /// A range, and the trimmed runs that it touches and that the origin is to be told of in the same way.
+    fn with_touching_runs(&self, first: Lba, count: u64, no_hole: bool) -> (Lba, u64) {
+        let (mut start, mut end) = (first.0, first.0 + count);
+        let run_at =
+            |lba: u64| self.design.trimmed_from(Lba(lba)).filter(|run| run.first.0 <= lba && run.no_hole == no_hole);
+        if let Some(run) = start.checked_sub(1).and_then(run_at) {
+            start = run.first.0;
+            end = end.max(run.first.0 + run.count);
+        }
+        if let Some(run) = run_at(end) {
+            end = run.first.0 + run.count;
+        }
+        (Lba(start), end - start)
     }
 
     /// The bytes of the record at `place`, if they are in memory. Copies, or shares.

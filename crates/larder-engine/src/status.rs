@@ -259,6 +259,8 @@ pub struct Status {
     pub dirty_bytes: u64,
     /// Volume bytes trimmed that the origin was not told of.
     pub trimmed_bytes: u64,
+    /// Runs that these are in.
+    pub trimmed_runs: u64,
     /// Dirty chunks that cannot be read back.
     pub lost_chunks: u64,
     /// Hits among the chunks that reads touched.
@@ -381,6 +383,7 @@ impl Status {
             zero_bytes_cached: stats.zero_chunks * chunk,
             dirty_bytes: dirty.chunks * chunk,
             trimmed_bytes: dirty.run_chunks * chunk,
+            trimmed_runs: dirty.runs,
             lost_chunks: state.lost.len() as u64,
             read_hit_ratio: ratio(counts.read_hits + counts.prefetch_hits, counts.read_chunks, 0.0),
             dedup_ratio: ratio(with_content, stored_chunks, 1.0),

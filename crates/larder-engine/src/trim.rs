@@ -1,7 +1,7 @@
 //! TRIM and write-zeroes: the range reads as zeroes from then on, in every mode, and after a crash if a FLUSH followed.
 //!
 //! Write-back: whole chunks become a run in the log that destaging tells the origin of, as zeroes (punched where the
-//! origin can); parts of a chunk are written as zero sectors. Write-through and write-around: mappings are forgotten
+//! origin can), one with the runs that it touches; parts of a chunk are written as zero sectors. Write-through and write-around: mappings are forgotten
 //! durably, then the origin writes zeroes. A plain discard reaches the origin nowhere: it might not read as zeroes.
 //!
 //! What it does not do: trim the flash; eviction does, slot by slot.
@@ -12,8 +12,8 @@ use larder_device::{IoBuf, IoOp, SharedBuf, WriteFlags, ZeroFlags};
 use larder_format::WriteMode;
 use std::sync::{Arc, atomic::Ordering::*};
 
-/// Chunks of a trim that are decided under one hold of the lock.
-const CHUNKS_A_STEP: u64 = 1 << 14;
+/// Mapped chunks of a trim that are forgotten under one hold of the lock.
+const MAPPED_A_STEP: usize = 1 << 14;
 
 impl Shared {
     /// Has `len` bytes at `offset` read as zeroes.
@@ -92,8 +92,9 @@ impl Shared {
         while at < whole_end {
             let (_room, ()) = self.wait_until_writable(|_| ()).await?;
             self.wait_for_runs().await?;
-            let count = CHUNKS_A_STEP.min(whole_end - at);
-            seq = self.state.lock().trim(Lba(at), count, no_hole)?;
+            let mut state = self.state.lock();
+            let count = state.design.trim_span(Lba(at), whole_end - at, MAPPED_A_STEP);
+            seq = state.trim(Lba(at), count, no_hole)?;
             at += count;
         }
         self.wake_destager_if_due();

@@ -273,8 +273,15 @@ impl Design for CdArc {
     }
 
     fn trim(&mut self, run: Run) {
-        self.forget_run(run.first, run.count);
+        for (first, count) in self.nitro.untrimmed(run.first, run.count) {
+            self.forget_run(first, count);
+        }
         self.nitro.trim(run);
+    }
+
+    fn trim_span(&self, first: Lba, count: u64, mapped_max: usize) -> u64 {
+        let count = self.nitro.trim_span(first, count, mapped_max);
+        self.lists.in_run(first, count).get(mapped_max).map_or(count, |lba| lba.0 - first.0)
     }
 
     fn has_room(&self, count: u64) -> bool {

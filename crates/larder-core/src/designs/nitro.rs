@@ -256,20 +256,18 @@ impl Design for Nitro {
     }
 
     fn mapped_in(&self, first: Lba, count: u64) -> Vec<Lba> {
-        let end = Lba(first.0.saturating_add(count));
-        if count <= self.index.len() as u64 {
-            return (first.0..end.0).map(Lba).filter(|&lba| self.index.get(lba).is_some()).collect();
-        }
-        // The run is longer than the index.
-        let all = (0..self.index.shard_count()).flat_map(|shard| self.index.shard(shard).map(Entry::lba));
-        let mut inside: Vec<Lba> = all.filter(|lba| (first..end).contains(lba)).collect();
-        inside.sort_unstable();
-        inside
+        self.index.in_run(first, count)
     }
 
     fn trim(&mut self, run: Run) {
-        self.unmap_run(run.first, run.count);
+        for (first, count) in self.trimmed.gaps(run.first, run.count) {
+            self.unmap_run(first, count);
+        }
         self.trimmed.insert(run);
+    }
+
+    fn trim_span(&self, first: Lba, count: u64, mapped_max: usize) -> u64 {
+        self.index.span(first, count, mapped_max)
     }
 
     fn has_room(&self, count: u64) -> bool {

@@ -10,6 +10,7 @@
 
 use crate::{
     design::Use,
+    lba_index::GONE_THROUGH,
     slotted::ram::table_bytes_max,
     types::{Fingerprint, Lba, mix},
     walk::Walk,
@@ -268,7 +269,7 @@ impl<P: Copy, const LISTS: usize> Addresses<P, LISTS> {
     /// The addresses in a run, ascending.
     pub fn in_run(&self, first: Lba, count: u64) -> Vec<Lba> {
         let end = Lba(first.0.saturating_add(count));
-        if count <= self.table.len() as u64 {
+        if count <= self.table.len() as u64 / GONE_THROUGH {
             return (first.0..end.0).map(Lba).filter(|&lba| self.find(lba).is_some()).collect();
         }
         let all = self.iter().map(|i| self.lba(i));

@@ -41,9 +41,9 @@ struct DirtyChunk {
     sectors: Option<SectorMap>,
 }
 
-/// What a batch is made of.
+/// What the chunks of a batch come to.
 #[derive(Default)]
-struct Batch {
+struct Content {
     /// Chunks that are among the pieces.
     chunks: Vec<DirtyChunk>,
     /// What the origin gets.
@@ -66,6 +66,14 @@ impl Shared {
         let _ticket = self.destage_tickets.ask(first, last.0 + 1 - first.0).granted().await;
         // In its turn: of many who ask for the same, one has room reserved.
         let _room = self.reserve_batch(lbas.len()).await.map_err(|_| ())?;
+        self.destage_held(lbas).await
+    }
+
+    /// As [`Shared::destage`], by a caller that holds the ticket and room in the log.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) async fn destage_held(self: &Arc<Self>, lbas: &[Lba]) -> Result<u64, ()> {
         // (1)
         let newest = {
             let state = self.state.lock();
@@ -77,7 +85,7 @@ impl Shared {
         // (2)
         let mut batch = self.gather(lbas, newest);
         self.read_dirty(&mut batch).await;
-        let Batch { mut chunks, mut pieces, unread, damaged, .. } = batch;
+        let Content { mut chunks, mut pieces, unread, damaged, .. } = batch;
         if !chunks.is_empty() {
             self.note_room_made();
         } else if let Some(error) = unread {
@@ -118,8 +126,8 @@ impl Shared {
 
     /// Looks up what of `lbas` is dirty and no newer than `newest`: a newer write is not durable yet, and the next batch
     /// has it.
-    fn gather(self: &Arc<Self>, lbas: &[Lba], newest: u64) -> Batch {
-        let mut batch = Batch::default();
+    fn gather(self: &Arc<Self>, lbas: &[Lba], newest: u64) -> Content {
+        let mut batch = Content::default();
         let state = self.state.lock();
         for &lba in lbas {
             let Some(seq) = state.design.dirty_seq(lba).filter(|&seq| seq <= newest) else { continue };
@@ -145,7 +153,7 @@ impl Shared {
     }
 
     /// Reads what is held, and makes pieces of it.
-    async fn read_dirty(self: &Arc<Self>, batch: &mut Batch) {
+    async fn read_dirty(self: &Arc<Self>, batch: &mut Content) {
         let (operations, records) = self.start_batch(std::mem::take(&mut batch.held));
         let results = join_all(operations).await;
         results.iter().filter_map(|result| result.as_ref().err()).for_each(|error| self.note_flash_read_error(error));
@@ -176,7 +184,7 @@ impl Shared {
     }
 
     /// Takes a record that was read; `payload` is `None` where its check failed. False where it is not what was stored.
-    fn take_dirty(&self, batch: &mut Batch, chunk: DirtyChunk, place: &Place, payload: Option<&[u8]>) -> bool {
+    fn take_dirty(&self, batch: &mut Content, chunk: DirtyChunk, place: &Place, payload: Option<&[u8]>) -> bool {
         let made = payload.and_then(|payload| self.pieces_of(chunk.lba, place, payload, chunk.sectors));
         let Some(made) = made else { return false };
         batch.pieces.extend(made);
@@ -185,7 +193,7 @@ impl Shared {
     }
 
     /// A record was read twice, and was not what was stored.
-    fn give_up_dirty(&self, batch: &mut Batch, chunk: DirtyChunk, place: &Place) {
+    fn give_up_dirty(&self, batch: &mut Content, chunk: DirtyChunk, place: &Place) {
         batch.damaged = Some(*place);
         let mut state = self.state.lock();
         state.note_damaged(place);

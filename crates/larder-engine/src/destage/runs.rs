@@ -1,8 +1,9 @@
-//! Destaging trimmed runs: the origin gets zeroes.
+//! Destaging trimmed runs: the origin gets zeroes, in requests as large as it does quickly.
 //!
-//! Invariants: a run is marked clean only as far as nothing was written to it, or trimmed in it, meanwhile.
+//! Invariants: a part of a run is zeroed once its trim is durable. It is marked clean as far as it still reads as zeroes that the
+//! origin was told of in the same way, under the number that it has by then: a trim beside it meanwhile gave it a newer one.
 //!
-//! What it does not do: decide which run is next.
+//! What it does not do: decide which runs are next, or flush the origin.
 
 use crate::{shared::Shared, state::State};
 use larder_core::{
@@ -10,77 +11,192 @@ use larder_core::{
     decisions::{Answer, Event},
     ranges::Run,
 };
-use larder_device::ZeroFlags;
+use larder_device::{IoErrorKind, ZeroFlags};
 use larder_format::LogEntry;
-use std::sync::Arc;
+use std::{
+    ops::Range,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::*},
+    },
+    time::Duration,
+};
 
-/// Pieces of a run in one turn: each becomes an entry of the log.
-const PARTS_MAX: usize = 256;
+/// Entries of the log that mark the runs of a batch clean.
+pub(super) const MARKS_MAX: usize = 256;
+/// One request that zeroes, at first and at least, in bytes.
+const ZERO_BYTES_FIRST: u64 = 16 << 20;
+const ZERO_BYTES_MIN: u64 = 1 << 20;
+/// One that takes less time is followed by one that is twice as long; one that takes more by one of half the length.
+const QUICK: Duration = Duration::from_millis(50);
+const SLOW: Duration = Duration::from_millis(500);
+/// A batch begins no more requests after this.
+const ZERO_TIME_MAX: Duration = Duration::from_millis(250);
+/// No origin writes zeroes faster, in bytes a second. One that seems to punches holes, and the rate limit counts its time.
+const WRITTEN_BYTES_PER_S_MAX: u64 = 4 << 30;
 
-impl Shared {
-    /// Tells the origin of a trimmed run, of so many pieces of it as one turn has marks for.
-    pub(crate) async fn destage_run(self: &Arc<Self>, mut run: Run) -> Result<u64, ()> {
-        let _ticket = self.destage_tickets.ask(run.first, run.count).granted().await;
-        let _room = self.reserve_batch(PARTS_MAX).await.map_err(|_| ())?;
-        if self.make_destageable(run.seq).await? < run.seq {
-            return Err(());
-        }
-        let failures = self.state.lock().origin_flush_failures;
-        // Writes since may have cut the run; what is left of it is read again, piece by piece, under the ticket.
-        let mut at = run.first;
-        let end = run.first.0 + run.count;
-        let (mut zeroed, mut parts) = (0, Vec::new());
-        while at.0 < end {
-            let part = self.state.lock().design.trimmed_from(at);
-            let Some(part) = part.filter(|part| part.first.0 < end) else { break };
-            let from = part.first.max(at);
-            let to = (part.first.0 + part.count).min(end);
-            at = Lba(to);
-            if part.seq != run.seq {
-                continue;
-            }
-            let offset = self.geometry.offset_of(from);
-            let stop = (to * self.geometry.chunk_bytes as u64).min(self.geometry.volume_bytes);
-            let flags = ZeroFlags { no_hole: run.no_hole, ..ZeroFlags::default() };
-            self.zero_origin(offset, stop - offset, flags).await.map_err(|_| ())?;
-            zeroed += stop - offset;
-            parts.push(from.0..to);
-            if parts.len() == PARTS_MAX {
-                run.count = to - run.first.0;
-                break;
-            }
-        }
-        self.flush_destaged(failures).await?;
-        {
-            let mut state = self.state.lock();
-            parts.into_iter().for_each(|part| state.origin_changes.rewritten(part));
-            // Only what is left of the run: what was written or trimmed since is dirty, and a mark that covered it would
-            // be taken for it by a replay over a newer checkpoint, where it has no sequence number.
-            for (first, count) in remains_of(&state, &run) {
-                state.log.push(LogEntry::Clean { lba: first.0, chunk_count: count, map_seq: run.seq });
-            }
-            let Run { first, count, seq, .. } = run;
-            state.decisions.note(|| (Event::CleanRun { first, count, seq }, Answer::Done));
-            state.design.mark_run_clean(&run);
-        }
-        self.signals.destaged.notify();
-        Ok(zeroed.max(1))
+/// How long a request may be that zeroes a range of the origin: as long as it does in a short time.
+pub(crate) struct ZeroPace(AtomicU64);
+
+impl Default for ZeroPace {
+    fn default() -> Self {
+        ZeroPace(AtomicU64::new(ZERO_BYTES_FIRST))
     }
 }
 
-/// The parts of `run` that still are as it was: first chunk and number of chunks.
-fn remains_of(state: &State, run: &Run) -> Vec<(Lba, u64)> {
-    let end = run.first.0 + run.count;
-    let mut parts = Vec::new();
-    let mut at = run.first;
-    while at.0 < end
-        && let Some(part) = state.design.trimmed_from(at).filter(|part| part.first.0 < end)
-    {
-        let (from, to) = (part.first.max(run.first), (part.first.0 + part.count).min(end));
-        if part.seq == run.seq {
-            parts.push((from, to - from.0));
+impl ZeroPace {
+    /// Bytes of the next request at most.
+    fn bytes_max(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+
+    /// A request of so many bytes took so long.
+    fn note(&self, bytes: u64, took: Duration) {
+        let max = self.bytes_max();
+        if took > SLOW {
+            self.0.store((max / 2).max(ZERO_BYTES_MIN), Relaxed);
+        } else if took < QUICK && bytes >= max / 2 {
+            self.0.store(max.saturating_mul(2), Relaxed);
         }
-        at = Lba(to);
+    }
+}
+
+/// What was zeroed of the runs of a batch.
+#[derive(Default)]
+pub(super) struct Zeroed {
+    /// Chunks, and whether the origin keeps them allocated.
+    parts: Vec<(Range<u64>, bool)>,
+    /// What that counts to the rate limit.
+    bytes: u64,
+    /// Something could not be zeroed, or was not durable.
+    has_failed: bool,
+}
+
+impl Shared {
+    /// Zeroes trimmed runs on the origin, or as much of them as fits into one batch. The caller holds the ticket.
+    pub(super) async fn zero_runs(self: &Arc<Self>, runs: &[Run]) -> Zeroed {
+        let mut zeroed = Zeroed::default();
+        let mut durable_upto = 0;
+        let began = self.runtime.now();
+        for run in runs {
+            // Writes since may have cut the run; what is left of it is read again, piece by piece, under the ticket.
+            let (mut at, end) = (run.first.0, run.first.0 + run.count);
+            while at < end {
+                let part = self.state.lock().design.trimmed_from(Lba(at));
+                let Some(part) = part.filter(|part| part.first.0 < end) else { break };
+                let (from, part_end) = (part.first.0.max(at), (part.first.0 + part.count).min(end));
+                if part.seq > durable_upto {
+                    let newest = runs.iter().map(|run| run.seq).fold(part.seq, u64::max);
+                    durable_upto = self.make_destageable(newest).await.unwrap_or(durable_upto);
+                }
+                if part.seq > durable_upto {
+                    zeroed.has_failed = true;
+                    at = part_end;
+                    continue;
+                }
+                let to = part_end.min(from + (self.zero_pace.bytes_max() / self.geometry.chunk_bytes as u64).max(1));
+                match self.zero_part(from..to, part.no_hole).await {
+                    Ok(bytes) => zeroed.add(from..to, part.no_hole, bytes),
+                    Err(kind) => {
+                        zeroed.has_failed = true;
+                        if matches!(kind, IoErrorKind::Gone | IoErrorKind::Cancelled) {
+                            return zeroed;
+                        }
+                        // The other runs may be written all the same.
+                        break;
+                    }
+                }
+                at = to;
+                if zeroed.parts.len() == MARKS_MAX || self.runtime.now().saturating_sub(began) > ZERO_TIME_MAX {
+                    return zeroed;
+                }
+            }
+        }
+        zeroed
+    }
+
+    /// Zeroes some chunks of the origin. Returns what that counts to the rate limit.
+    async fn zero_part(self: &Arc<Self>, chunks: Range<u64>, no_hole: bool) -> Result<u64, IoErrorKind> {
+        let offset = self.geometry.offset_of(Lba(chunks.start));
+        let end = self.geometry.offset_of(Lba(chunks.end)).min(self.geometry.volume_bytes);
+        let bytes = end - offset;
+        let began = self.runtime.now();
+        let flags = ZeroFlags { no_hole, ..ZeroFlags::default() };
+        self.zero_origin(offset, bytes, flags).await.map_err(|error| error.kind)?;
+        let took = self.runtime.now().saturating_sub(began);
+        self.zero_pace.note(bytes, took);
+        Ok(bytes.min((took.as_secs_f64() * WRITTEN_BYTES_PER_S_MAX as f64) as u64))
+    }
+
+    /// Makes what was zeroed durable on the origin, and marks it clean. Returns what it counts to the rate limit, 1 at least.
+    pub(super) async fn finish_runs(self: &Arc<Self>, zeroed: Zeroed, failures: u64) -> Result<u64, ()> {
+        let Zeroed { parts, bytes, has_failed } = zeroed;
+        if !parts.is_empty() {
+            self.flush_destaged(failures).await?;
+            let mut state = self.state.lock();
+            let mut marks = 0;
+            for (chunks, no_hole) in parts {
+                state.origin_changes.rewritten(chunks.clone());
+                // Only what is left of the runs: what was written since is dirty, and a mark that covered it would be taken for it
+                // by a replay over a newer checkpoint, where it has no sequence number.
+                for run in remains_of(&state, chunks, no_hole, MARKS_MAX - marks) {
+                    marks += 1;
+                    let Run { first, count, seq, .. } = run;
+                    state.log.push(LogEntry::Clean { lba: first.0, chunk_count: count, map_seq: seq });
+                    state.decisions.note(|| (Event::CleanRun { first, count, seq }, Answer::Done));
+                    state.design.mark_run_clean(&run);
+                }
+            }
+            drop(state);
+            self.signals.destaged.notify();
+        }
+        if has_failed { Err(()) } else { Ok(bytes.max(1)) }
+    }
+}
+
+impl Zeroed {
+    fn add(&mut self, chunks: Range<u64>, no_hole: bool, bytes: u64) {
+        self.bytes += bytes;
+        match self.parts.last_mut() {
+            Some((last, same)) if last.end == chunks.start && *same == no_hole => last.end = chunks.end,
+            _ => self.parts.push((chunks, no_hole)),
+        }
+    }
+}
+
+/// The parts of some chunks that are in trimmed runs of a kind: at most `max` of them.
+fn remains_of(state: &State, chunks: Range<u64>, no_hole: bool, max: usize) -> Vec<Run> {
+    let mut parts = Vec::new();
+    let mut at = chunks.start;
+    while at < chunks.end
+        && parts.len() < max
+        && let Some(run) = state.design.trimmed_from(Lba(at)).filter(|run| run.first.0 < chunks.end)
+    {
+        let (from, to) = (run.first.0.max(at), (run.first.0 + run.count).min(chunks.end));
+        if run.no_hole == no_hole {
+            parts.push(Run { first: Lba(from), count: to - from, ..run });
+        }
+        at = to;
     }
     parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_grow_while_they_are_quick_and_shrink_when_they_are_slow() {
+        let pace = ZeroPace::default();
+        for doubling in 0..20 {
+            assert_eq!(pace.bytes_max(), ZERO_BYTES_FIRST << doubling);
+            pace.note(pace.bytes_max(), QUICK / 2);
+        }
+        let longest = pace.bytes_max();
+        pace.note(longest, QUICK * 2);
+        pace.note(4096, Duration::ZERO);
+        assert_eq!(pace.bytes_max(), longest, "a short one says nothing of long ones");
+        (0..60).for_each(|_| pace.note(pace.bytes_max(), SLOW * 2));
+        assert_eq!(pace.bytes_max(), ZERO_BYTES_MIN);
+    }
 }

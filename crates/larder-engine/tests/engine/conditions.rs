@@ -7,7 +7,7 @@
 use crate::common::*;
 use crate::fence::MemoryFence;
 use larder_device::{
-    IoBuf, IoErrorKind, IoOp, Runtime, WriteFlags,
+    IoBuf, IoErrorKind, IoOp, Runtime, WriteFlags, ZeroFlags,
     faulty::{FOR_EVER, Fault},
     rng::Rng,
     sim::{Schedule, SimDeviceOptions},
@@ -220,6 +220,27 @@ fn full_of_dirty_data() {
     scene.cleared("full_of_dirty_data");
 }
 
+fn full_of_trimmed_runs() {
+    let scene = Scene::back();
+    scene.world.origin.sim.plan().add(always(IoOp::WriteZeroes, IoErrorKind::Io));
+    let cache = scene.world.cache().clone();
+    for number in 0..2000_u64 {
+        // They wait in the background.
+        let cache = cache.clone();
+        scene.world.runtime.spawn(Box::pin(async move {
+            let trim = cache.zero(number * 4 * CHUNK as u64, CHUNK as u64, ZeroFlags::default());
+            drop(trim.await);
+        }));
+    }
+    drop(cache);
+    scene.wait(Duration::from_secs(10));
+    scene.raised("full_of_trimmed_runs");
+    scene.world.origin.sim.plan().clear();
+    assert!(scene.world.destage_all());
+    scene.wait(Duration::from_secs(60));
+    scene.cleared("full_of_trimmed_runs");
+}
+
 fn damaged_records(name: &str) {
     let scene = Scene::back();
     scene.write(0..8);
@@ -329,6 +350,7 @@ const SCENES: &[(&str, Act)] = &[
     ("flash_gone", |name| flash_fails(name, &[])),
     ("flash_read_errors", |_| flash_read_errors()),
     ("full_of_dirty_data", |_| full_of_dirty_data()),
+    ("full_of_trimmed_runs", |_| full_of_trimmed_runs()),
     ("origin_discard_keeps_data", |_| origin_discard_keeps_data()),
     ("origin_doubtful", |_| origin_doubtful()),
     ("origin_failing", |name| origin_refuses_writes(name, IoErrorKind::Io)),

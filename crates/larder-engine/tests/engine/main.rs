@@ -19,6 +19,7 @@ mod faults;
 #[path = "../common/fence.rs"]
 mod fence;
 mod held_addresses;
+mod joined_trims;
 mod lost_end;
 mod modes;
 mod origin_reads;

@@ -63,6 +63,8 @@ const HEAD_PAGES: usize = 1;
 /// The longest run whose addresses are asked about one by one, for some tenths of a second; a longer one forgets what is clean elsewhere,
 /// too. (A trim comes in shorter ones; what a recovery reads of a log may be longer.)
 const ASKED_MAX: u64 = 1 << 22;
+/// Chunks of one trim, so that it is short.
+const TRIMMED_AT_ONCE: u64 = 1 << 14;
 /// As many addresses may be about to be overwritten; more are just forgotten.
 const SUSPENDED_MAX: usize = 4096;
 

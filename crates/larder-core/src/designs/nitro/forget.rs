@@ -11,6 +11,11 @@ use crate::{
 };
 
 impl Nitro {
+    /// The parts of a run that are in no trimmed run.
+    pub(crate) fn untrimmed(&self, first: Lba, count: u64) -> Vec<(Lba, u64)> {
+        self.trimmed.gaps(first, count)
+    }
+
     /// Clean zero entries that may stay before sweeps drop them.
     pub(super) fn clean_zeroes_max(&self) -> u64 {
         self.config.mappings_max / 4

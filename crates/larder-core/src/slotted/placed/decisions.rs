@@ -135,8 +135,15 @@ impl Design for Placed {
         if let Some(restoring) = &mut self.restoring {
             restoring.logged.forget(run.first, run.count);
         }
-        self.forget_run(run.first, run.count);
+        for (first, count) in self.mappings.untrimmed(run.first, run.count) {
+            self.forget_run(first, count);
+        }
         self.mappings.trim(run);
+    }
+
+    fn trim_span(&self, first: Lba, count: u64, mapped_max: usize) -> u64 {
+        let count = self.mappings.trim_span(first, count, mapped_max);
+        self.design.in_run(first, count).get(mapped_max).map_or(count, |lba| lba.0 - first.0)
     }
 
     fn has_room(&self, count: u64) -> bool {

@@ -5,7 +5,8 @@
 //! What it does not do: keep indices, entries and what is exact together; `bucketed.rs` does.
 
 use super::{
-    super::fp_index::Run as SlotRun, Bucketed, HEAD_PAGES, SUSPENDED_MAX, Wish, entries::EntryState, exact::PIECES,
+    super::fp_index::Run as SlotRun, Bucketed, HEAD_PAGES, SUSPENDED_MAX, TRIMMED_AT_ONCE, Wish, entries::EntryState,
+    exact::PIECES,
 };
 use crate::{
     design::{
@@ -198,8 +199,15 @@ impl Design for Bucketed {
     }
 
     fn trim(&mut self, run: Run) {
-        self.forget_run(run.first, run.count);
+        for (first, count) in self.exact.trimmed().gaps(run.first, run.count) {
+            self.forget_run(first, count);
+        }
         self.exact.trim(run);
+    }
+
+    fn trim_span(&self, _first: Lba, count: u64, _mapped_max: usize) -> u64 {
+        // The indices are asked for each address.
+        count.min(TRIMMED_AT_ONCE)
     }
 
     fn has_room(&self, count: u64) -> bool {

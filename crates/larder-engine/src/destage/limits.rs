@@ -1,0 +1,80 @@
+//! What a cache takes that the origin lacks: the limits at which writers wait for destaging.
+//!
+//! Invariants: a limit that binds has a name, which the status tells.
+//!
+//! What it does not do: destage, or say when destaging begins.
+
+use crate::{shared::Shared, state::State};
+use std::sync::atomic::Ordering::*;
+
+/// Dirty chunks, fragments and runs that writers in flight may add after a limit was met.
+const ROOM: u64 = 32;
+/// Insertions after which the average size of a stored chunk says something.
+const AVERAGE_OVER_MIN: u64 = 1000;
+
+/// A limit at which writers wait for destaging.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Limit {
+    /// The share of the flash that is dirty.
+    DirtyData,
+    /// Dirty entries of the index.
+    DirtyChunks(u64),
+    /// Fragments.
+    Fragments(u64),
+    /// Trimmed runs.
+    TrimmedRuns(u64),
+}
+
+impl Limit {
+    /// The name of the condition, and what it says.
+    pub fn told(self) -> (&'static str, String) {
+        let so_many = |what: &str, count| {
+            format!("there are {count} {what}, as many as a checkpoint holds or the RAM budget affords")
+        };
+        let (name, what) = match self {
+            Limit::DirtyData => ("full_of_dirty_data", "the flash is full of dirty data".to_owned()),
+            Limit::DirtyChunks(count) => ("full_of_dirty_data", so_many("dirty chunks", count)),
+            Limit::Fragments(count) => ("full_of_dirty_data", so_many("fragments of chunks", count)),
+            Limit::TrimmedRuns(count) => ("full_of_trimmed_runs", so_many("trimmed runs", count)),
+        };
+        (name, format!("{what}: writes wait for destaging"))
+    }
+}
+
+impl Shared {
+    /// Flash that dirty chunks are taken to occupy, in percent of all slots: as much for each as a chunk took on average since the
+    /// cache was opened, duplicates and compression included.
+    pub(super) fn dirty_percent(&self, state: &State) -> u64 {
+        let chunk = self.geometry.chunk_bytes as u64;
+        let inserted = self.counters.inserted_chunks.load(Relaxed);
+        let stored = self.counters.stored_flash_bytes.load(Relaxed);
+        let average = if inserted < AVERAGE_OVER_MIN { chunk } else { (stored / inserted).clamp(chunk / 16, chunk) };
+        let layout = &self.geometry.layout;
+        let capacity = u64::from(layout.slot_count) * u64::from(layout.weu_bytes);
+        state.design.dirty_counts().chunks * average * 100 / capacity.max(1)
+    }
+
+    /// Whether writers must wait for destaging.
+    pub(crate) fn too_dirty(&self, state: &State) -> bool {
+        self.limit_met(state).is_some()
+    }
+
+    /// The limit at which writers wait for destaging, if one is met.
+    pub(crate) fn limit_met(&self, state: &State) -> Option<Limit> {
+        let (dirty, geometry) = (state.design.dirty_counts(), &self.geometry);
+        // Limits of what a checkpoint holds, or a RAM budget affords, bind only where the volume has more chunks than that.
+        let is_full = |count: u64, max: u64| max < geometry.chunk_count && count + (max / 8).min(ROOM) >= max;
+        if self.dirty_percent(state) >= u64::from(self.live.get().dirty_max_percent) {
+            Some(Limit::DirtyData)
+        } else if is_full(dirty.chunks, geometry.index_entries_max / 2) {
+            Some(Limit::DirtyChunks(dirty.chunks))
+        } else if is_full(dirty.fragments, geometry.fragments_max) {
+            Some(Limit::Fragments(dirty.fragments))
+        } else if is_full(dirty.runs, geometry.zero_ranges_max) {
+            // A write into the middle of a trimmed run makes two of it.
+            Some(Limit::TrimmedRuns(dirty.runs))
+        } else {
+            None
+        }
+    }
+}
