@@ -43,6 +43,8 @@ struct Model {
     mappings: Vec<Vec<Option<Mapping>>>,
     /// By position.
     chunks: Vec<Vec<Chunk>>,
+    /// Of each bucket of chunks: behind what was stored last.
+    hands: Vec<usize>,
     traffic: Traffic,
     destaged: Vec<(Lba, Fingerprint)>,
 }
@@ -56,6 +58,7 @@ impl Model {
             policy,
             mappings: vec![vec![None; slots]; lba_space.buckets()],
             chunks: vec![Vec::new(); fp_space.buckets()],
+            hands: vec![0; fp_space.buckets()],
             traffic: Traffic::default(),
             destaged: Vec::new(),
         }
@@ -151,7 +154,8 @@ impl Model {
         let count = content.stored_bytes.div_ceil(SUBCHUNK) as usize;
         let bucket = self.fp_space.bucket(self.fp_space.of_content(&content.fingerprint));
         self.map(Mapping { lba, fingerprint: content.fingerprint, is_dirty });
-        // Who has the lowest count goes, until there is room.
+        // Who has the lowest count goes, the first from the hand on among equals, until there is room.
+        let from_hand = |i: usize| (self.chunks[bucket][i].slots.start + self.slots - self.hands[bucket]) % self.slots;
         let counts: Vec<usize> = self.chunks[bucket].iter().map(|chunk| self.references(&chunk.fingerprint)).collect();
         let mut stays: Vec<usize> = (0..counts.len()).collect();
         let first = loop {
@@ -165,7 +169,9 @@ impl Model {
             match (0..self.slots).find(is_free) {
                 Some(first) => break first,
                 None => {
-                    let least = (0..stays.len()).min_by_key(|&at| counts[stays[at]]).expect("a full bucket");
+                    let least = (0..stays.len())
+                        .min_by_key(|&at| (counts[stays[at]], from_hand(stays[at])))
+                        .expect("a full bucket");
                     stays.remove(least);
                 }
             }
@@ -191,6 +197,7 @@ impl Model {
             lbas: [lba].into(),
         });
         self.chunks[bucket].sort_by_key(|chunk| chunk.slots.start);
+        self.hands[bucket] = (first + count) % self.slots;
         self.traffic.chunks_stored += 1;
         self.traffic.flash_data_bytes_written += count as u64 * u64::from(SUBCHUNK);
         self.traffic.flash_metadata_bytes_written += 512;
