@@ -281,7 +281,7 @@ impl Shared {
 
     /// Decodes a chunk's record into the reply.
     pub(crate) fn take_chunk(&self, want: &Want, record: &ReadingRecord, bytes: &[u8], buf: &mut IoBuf) -> bool {
-        let Some(payload) = record.payload(bytes) else { return false };
+        let Some(payload) = record.payload(bytes, &self.counters) else { return false };
         let chunk = self.geometry.chunk_bytes;
         let reply = &mut buf[want.at..want.at + want.len];
         if want.len == chunk {
@@ -309,7 +309,7 @@ impl Shared {
         version: u32,
         buf: &mut IoBuf,
     ) -> Result<bool, EngineError> {
-        let Some(payload) = record.payload(bytes) else { return Ok(false) };
+        let Some(payload) = record.payload(bytes, &self.counters) else { return Ok(false) };
         let len = self.geometry.chunk_len(want.lba);
         let covered = sectors.has_all(want.from / SECTOR_BYTES, (want.from + want.len) / SECTOR_BYTES);
         let mut chunk = match covered {

@@ -21,7 +21,7 @@
 use crate::{
     pins::Pinned,
     read::Want,
-    record::{ReadingRecord, check, window},
+    record::{ReadingRecord, passes, window},
     shared::Shared,
     state::State,
     stripes::Stripe,
@@ -167,7 +167,7 @@ impl Shared {
     /// What the flash read in place of a whole chunk, if it is right; else a buffer for the long way.
     fn take_raw(&self, stripe: Stripe, place: &Place, result: IoResult<IoBuf>, len: usize) -> Result<IoBuf, IoBuf> {
         match result {
-            Ok(buf) if check(place, &buf) => {
+            Ok(buf) if passes(place, &buf, &self.counters) => {
                 self.count_direct(stripe, len);
                 Ok(buf)
             }

@@ -10,12 +10,13 @@ use crate::{
     pins::{HeldPin, Pinned},
     shared::{Geometry, Shared},
     state::{InMemory, State},
+    status::Counters,
     stripes::Stripe,
 };
 use larder_core::{Place, SectorMap, SlotId, types::SECTOR_BYTES};
 use larder_device::{IoBuf, IoFuture, IoResult, SharedBuf};
 use larder_format::{Encoding, RecordIdentity, record_crc};
-use std::sync::Arc;
+use std::sync::{Arc, atomic::Ordering::Relaxed};
 
 /// A reader's hold on a slot, for as long as it takes.
 pub struct Pin {
@@ -116,7 +117,7 @@ impl Shared {
     pub async fn read_held(&self, held: HeldRecord) -> IoResult<Option<IoBuf>> {
         let (future, reading) = self.start_read(held);
         let mut window = future.await?;
-        let payload = match reading.payload(&window) {
+        let payload = match reading.payload(&window, &self.counters) {
             Some(_) => {
                 let _ = window.split_to(reading.skip);
                 window.truncate(reading.place.stored_len as usize);
@@ -147,14 +148,23 @@ impl ReadingRecord {
     }
 
     /// The record's payload in the bytes that were read, if it passes its check.
-    pub fn payload<'a>(&self, window: &'a [u8]) -> Option<&'a [u8]> {
+    pub fn payload<'a>(&self, window: &'a [u8], counters: &Counters) -> Option<&'a [u8]> {
         let payload = window.get(self.skip..self.skip + self.place.stored_len as usize)?;
-        check(&self.place, payload).then_some(payload)
+        passes(&self.place, payload, counters).then_some(payload)
     }
 }
 
-/// Whether `payload` is what was stored at `place`.
-pub fn check(place: &Place, payload: &[u8]) -> bool {
+/// Whether `payload`, read from flash while its slot was pinned or held in memory, is what was stored at `place`. Each that is not is
+/// counted: it was damaged, or its slot was written over meanwhile.
+pub fn passes(place: &Place, payload: &[u8], counters: &Counters) -> bool {
+    let passes = check(place, payload);
+    if !passes {
+        counters.failed_checks.fetch_add(1, Relaxed);
+    }
+    passes
+}
+
+fn check(place: &Place, payload: &[u8]) -> bool {
     let identity = RecordIdentity { slot: place.slot.0, generation: place.generation, offset: place.offset };
     record_crc(identity, place.encoding, payload) == place.crc
 }

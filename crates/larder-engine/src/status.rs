@@ -139,6 +139,9 @@ counters! {
     flash_write_errors,
     /// Times that a record was read whose bytes were not what was stored: one counts each time that it is met.
     corrupt_records,
+    /// Times that what was read for a record failed its check, also where a second try was right, or the chunk had changed meanwhile and
+    /// nobody needed it any more.
+    failed_checks,
     /// Commits of the metadata log.
     commits,
     /// Checkpoints written.

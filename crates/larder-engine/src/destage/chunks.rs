@@ -160,8 +160,13 @@ impl Shared {
         let mut failed: Vec<(DirtyChunk, HeldRecord)> = Vec::new();
         for BatchRecord { about, operation, reading } in records {
             match &results[operation] {
-                Ok(bytes) if self.take_dirty(batch, about, &reading.place, reading.payload(bytes)) => {}
-                _ => failed.push((about, reading.again())),
+                Ok(bytes) => {
+                    let payload = reading.payload(bytes, &self.counters);
+                    if !self.take_dirty(batch, about, &reading.place, payload) {
+                        failed.push((about, reading.again()));
+                    }
+                }
+                Err(_) => failed.push((about, reading.again())),
             }
         }
         // What is broken may be a neighbour, and what fails its check may have been read wrongly.
@@ -170,7 +175,8 @@ impl Shared {
             let result: IoResult<IoBuf> = operation.await;
             match result {
                 Ok(bytes) => {
-                    if !self.take_dirty(batch, about, &reading.place, reading.payload(&bytes)) {
+                    let payload = reading.payload(&bytes, &self.counters);
+                    if !self.take_dirty(batch, about, &reading.place, payload) {
                         self.give_up_dirty(batch, about, &reading.place);
                     }
                 }

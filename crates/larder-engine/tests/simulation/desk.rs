@@ -255,16 +255,14 @@ impl Desk {
     }
 
     /// Counts what the cache did in this life, and lets it go. Where nothing damaged the flash, no record may have failed its check:
-    /// what a record's checksum hides is a slot that was written while somebody read it, or a mapping to what is gone.
+    /// what that hides is a slot that was written while somebody read it, or a mapping to what is gone.
     pub fn forget_cache(&self) {
         let cache = self.state.lock().cache.take();
         let Some(cache) = &cache else { return };
         let status = cache.status();
         self.stats(|stats| stats.add_cache(&status.counts));
-        // A crash tears metadata slots on flash, which nobody believes then.
-        let has_region = status.design == larder_core::austere::NAME;
-        if status.counts.corrupt_records > 0 && !has_region && !self.trouble().may_meet_damage() {
-            let text = format!("{} records are damaged, and nothing damaged them", status.counts.corrupt_records);
+        if status.counts.failed_checks > 0 && !self.trouble().may_meet_damage() {
+            let text = format!("{} records failed their check, and nothing damaged them", status.counts.failed_checks);
             self.violate(ViolationKind::Data, text);
         }
     }

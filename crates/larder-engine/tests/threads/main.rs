@@ -56,7 +56,7 @@ fn operator(cache: &Cache, mut rng: Rng, stop: &AtomicBool, modes: &[WriteMode])
                 block_on(cache.destage_all());
             }
             1 => block_on(cache.checkpoint()).unwrap_or_else(|error| panic!("checkpoint: {error}")),
-            2 => assert_eq!(cache.status().counts.corrupt_records, 0),
+            2 => assert_eq!(cache.status().counts.failed_checks, 0),
             _ => {
                 let mode = modes[rng.index(modes.len())];
                 block_on(cache.set_mode(mode)).unwrap_or_else(|error| panic!("set mode: {error}"));
@@ -117,7 +117,7 @@ fn stress(seed: u64, workers: usize, modes: &[WriteMode]) {
         records.extend(one_life(&cache, &clock, life, &mut rng, modes));
         let status = cache.status();
         evicted += status.counts.evicted_weus;
-        assert_eq!((status.counts.corrupt_records, status.health.as_str()), (0, "ok"));
+        assert_eq!((status.counts.failed_checks, status.health.as_str()), (0, "ok"));
         cache.close_blocking().unwrap_or_else(|error| panic!("close: {error}"));
         drop(cache);
         runtime.shutdown();
