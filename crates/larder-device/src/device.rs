@@ -56,6 +56,29 @@ impl DeviceInfo {
     }
 }
 
+/// By what a change shows that somebody else made while a device was not open: what it says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChangeMark {
+    /// Its size in bytes.
+    pub size_bytes: u64,
+    /// As long as this is the same, `changes` can be compared.
+    pub epoch: u64,
+    /// Another number after each write.
+    pub changes: u64,
+}
+
+/// What became of a device while it is open, behind the back of whoever has it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Standing {
+    /// Nothing that it knows of.
+    #[default]
+    Sound,
+    /// It has no name any more: what it holds is gone once it is closed.
+    Unlinked,
+    /// It was cut to this size, in bytes.
+    Truncated(u64),
+}
+
 /// How a write is to be done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WriteFlags {
@@ -106,6 +129,16 @@ pub trait BlockDevice: Send + Sync {
     /// Makes a range read as zeroes.
     fn write_zeroes(&self, offset: u64, len: u64, flags: ZeroFlags) -> IoFuture<()>;
 
+    /// What a later change by somebody else will show by; `None` of a device that cannot tell. Taken after the last write.
+    fn change_mark(&self) -> Option<ChangeMark> {
+        None
+    }
+
+    /// What became of it since it was opened. Asked often.
+    fn standing(&self) -> Standing {
+        Standing::Sound
+    }
+
     /// Allocation state of a range, in order, covering at least its first byte and at most all of it.
     /// The default knows nothing: one extent of data.
     fn extents(&self, offset: u64, len: u64) -> IoFuture<Vec<Extent>> {
@@ -135,5 +168,11 @@ impl<D: BlockDevice + ?Sized> BlockDevice for std::sync::Arc<D> {
     }
     fn extents(&self, offset: u64, len: u64) -> IoFuture<Vec<Extent>> {
         (**self).extents(offset, len)
+    }
+    fn change_mark(&self) -> Option<ChangeMark> {
+        (**self).change_mark()
+    }
+    fn standing(&self) -> Standing {
+        (**self).standing()
     }
 }

@@ -11,8 +11,8 @@
 //! that knows what it holds and what of it is durable ([`crate::sim::SimDevice`]); take time ([`crate::throttled`]).
 
 use crate::{
-    BlockDevice, DeviceInfo, Extent, IoBuf, IoError, IoErrorKind, IoFuture, IoOp, IoResult, SharedBuf, WriteFlags,
-    ZeroFlags,
+    BlockDevice, ChangeMark, DeviceInfo, Extent, IoBuf, IoError, IoErrorKind, IoFuture, IoOp, IoResult, SharedBuf,
+    Standing, WriteFlags, ZeroFlags,
 };
 use parking_lot::Mutex;
 use std::{
@@ -238,6 +238,12 @@ impl<D: BlockDevice> BlockDevice for Faulty<D> {
     }
     fn extents(&self, offset: u64, len: u64) -> IoFuture<Vec<Extent>> {
         self.admit(IoOp::Extents, offset, len, || self.inner.extents(offset, len))
+    }
+    fn change_mark(&self) -> Option<ChangeMark> {
+        self.inner.change_mark()
+    }
+    fn standing(&self) -> Standing {
+        self.inner.standing()
     }
 }
 

@@ -26,7 +26,7 @@ pub mod uri;
 pub mod watched;
 
 pub use buf::{IoBuf, SharedBuf};
-pub use device::{BlockDevice, DeviceInfo, Extent, WriteFlags, ZeroFlags};
+pub use device::{BlockDevice, ChangeMark, DeviceInfo, Extent, Standing, WriteFlags, ZeroFlags};
 pub use error::{IoError, IoErrorKind, IoOp, IoResult};
 pub use future::{Completer, IoFuture};
 pub use runtime::{BoxFuture, Runtime};

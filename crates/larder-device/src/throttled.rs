@@ -19,8 +19,8 @@ mod tests;
 
 use self::model::{Kind, Model, Nanos, Request};
 use crate::{
-    BlockDevice, Completer, DeviceInfo, Extent, IoBuf, IoError, IoErrorKind, IoFuture, IoOp, IoResult, Runtime,
-    SharedBuf, WriteFlags, ZeroFlags,
+    BlockDevice, ChangeMark, Completer, DeviceInfo, Extent, IoBuf, IoError, IoErrorKind, IoFuture, IoOp, IoResult,
+    Runtime, SharedBuf, Standing, WriteFlags, ZeroFlags,
 };
 use parking_lot::Mutex;
 use std::{collections::HashMap, sync::Arc, time::Duration};
@@ -242,5 +242,13 @@ impl<D: BlockDevice + 'static> BlockDevice for Throttled<D> {
 
     fn extents(&self, offset: u64, len: u64) -> IoFuture<Vec<Extent>> {
         self.inner.extents(offset, len)
+    }
+
+    fn change_mark(&self) -> Option<ChangeMark> {
+        self.inner.change_mark()
+    }
+
+    fn standing(&self) -> Standing {
+        self.inner.standing()
     }
 }

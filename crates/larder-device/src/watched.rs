@@ -6,8 +6,8 @@
 //! What it does not do: end an operation that takes too long, or judge how long that is.
 
 use crate::{
-    BlockDevice, DeviceInfo, Extent, IoBuf, IoError, IoErrorKind, IoFuture, IoOp, IoResult, Runtime, SharedBuf,
-    WriteFlags, ZeroFlags,
+    BlockDevice, ChangeMark, DeviceInfo, Extent, IoBuf, IoError, IoErrorKind, IoFuture, IoOp, IoResult, Runtime,
+    SharedBuf, Standing, WriteFlags, ZeroFlags,
 };
 use parking_lot::Mutex;
 use std::{
@@ -200,6 +200,12 @@ impl BlockDevice for Watched {
     }
     fn extents(&self, offset: u64, len: u64) -> IoFuture<Vec<Extent>> {
         self.watched(IoOp::Extents, || self.inner.extents(offset, len))
+    }
+    fn change_mark(&self) -> Option<ChangeMark> {
+        self.inner.change_mark()
+    }
+    fn standing(&self) -> Standing {
+        self.inner.standing()
     }
 }
 

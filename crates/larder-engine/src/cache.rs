@@ -12,11 +12,12 @@
 use crate::{
     codec::Codec,
     conditions::Opening,
-    config::Tuning,
+    config::{OriginChanged, Tuning},
     degraded::behind_fence,
     designs,
     error::EngineError,
     log_room::Reservations,
+    origin_state,
     pins::Pins,
     recover::{RecoveryReport, index_limits, new_design, recover_by},
     refused::Refusals,
@@ -87,6 +88,15 @@ impl Cache {
             return Err(EngineError::Detached);
         }
         let emptied = behind_fence(&found, &tuning, &runtime).await?;
+        let mut found = found;
+        let mut origin_changed = None;
+        if !emptied && origin_state::check(&found, &*origin, &tuning)? {
+            origin_changed = Some(tuning.origin_changed);
+            if tuning.origin_changed == OriginChanged::Drop {
+                origin_state::drop_copies(&*flash, found).await?;
+                found = recover_by(reader, Some(&*origin), &tuning).await?;
+            }
+        }
         let superblock = found.superblock;
         let codec = Codec::new(
             superblock.hash_key,
@@ -102,7 +112,7 @@ impl Cache {
         let design = designs::find(superblock.design)?;
         let limits = index_limits(&superblock, design, found.geometry.chunk_count);
         state.note_opened(design.name, &found.geometry, limits, design.store.packing(&found.geometry.layout));
-        let opening = Opening { superblock_repaired: found.repair, emptied };
+        let opening = Opening { superblock_repaired: found.repair, emptied, origin_changed };
         let slots = superblock.layout.slot_count;
         let stripes = Stripes::new(tuning.read_stripes);
         let info = volume_info(&superblock, &found.geometry, &state, &*origin);
@@ -304,6 +314,7 @@ async fn begin(shared: &Arc<Shared>, emptied: bool) -> Result<(), EngineError> {
             superblock.state_dir = state_dir;
             // From here on what is written to slots names frames of the log; a program that knows nothing of it must not.
             superblock.log_positions |= names_frames;
+            superblock.origin_state = None;
         })
         .await?;
     let mode = shared.mode.get();

@@ -15,6 +15,7 @@
 use crate::{
     damaged::DamagedRecords,
     error::EngineError,
+    origin_state,
     refused::{Patience, Refused},
     segment::weu_class,
     shared::{Geometry, Shared},
@@ -390,6 +391,9 @@ impl Shared {
                 superblock.clean_shutdown = clean_shutdown;
                 // The log starts at such a boundary now.
                 superblock.layout.sector_bytes = self.geometry.layout.sector_bytes;
+                // Nothing is written to the origin any more.
+                superblock.origin_state =
+                    if clean_shutdown { origin_state::noted(&*self.origin, superblock.sequence) } else { None };
             })
             .await?;
         // (6)

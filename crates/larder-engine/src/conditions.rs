@@ -6,6 +6,7 @@
 //! What it does not do: change anything.
 
 use crate::{
+    config::OriginChanged,
     destage::Limit,
     fence::{Fence, Raised},
     recover::Recovered,
@@ -50,6 +51,8 @@ pub struct Opening {
     pub superblock_repaired: Option<usize>,
     /// The fence was up: the flash was emptied.
     pub emptied: bool,
+    /// Somebody else had changed the origin, and this was done.
+    pub origin_changed: Option<OriginChanged>,
 }
 
 impl Shared {
@@ -97,6 +100,27 @@ impl Shared {
             let what = format!("the {name} superblock was damaged or older when the cache was opened; it was repaired");
             add("superblock_repaired", Severity::Notice, what);
         }
+        if let Some(done) = self.opening.origin_changed {
+            let dirty = state.design.dirty_counts();
+            let laid = match dirty.chunks + dirty.run_chunks {
+                0 => String::new(),
+                chunks => {
+                    let bytes = chunks * self.geometry.chunk_bytes as u64;
+                    format!("; {bytes} bytes of dirty data are laid over the origin as it is now")
+                }
+            };
+            let what = match done {
+                OriginChanged::Drop => {
+                    format!("the origin was changed while this cache was closed: its copies were forgotten{laid}")
+                }
+                OriginChanged::Keep | OriginChanged::Refuse => {
+                    format!(
+                        "the origin was changed while this cache was closed, and its copies are believed, as was asked{laid}"
+                    )
+                }
+            };
+            add("origin_changed", Severity::Notice, what);
+        }
         if self.opening.emptied {
             let what = "the flash was emptied when the cache was opened, for the origin had been written without it";
             add("emptied_behind_fence", Severity::Notice, what.into());
@@ -105,6 +129,9 @@ impl Shared {
             let what = "the origin does not promise zeroes after a discard: trims are written to it as zeroes".into();
             add("origin_discard_keeps_data", Severity::Notice, what);
         }
+        let dirty = state.design.dirty_counts();
+        let dirty_bytes = (dirty.chunks + dirty.run_chunks) * self.geometry.chunk_bytes as u64;
+        found.extend(self.standing_conditions(dirty_bytes));
         most_serious_first(&mut found);
         found
     }

@@ -67,6 +67,18 @@ impl Default for CreateOptions {
     }
 }
 
+/// What is done where the origin was changed by somebody else since the last orderly end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OriginChanged {
+    /// The cache is not opened.
+    #[default]
+    Refuse,
+    /// What is clean is forgotten, durably; what is dirty is laid over the origin as it is now.
+    Drop,
+    /// What the flash holds is believed.
+    Keep,
+}
+
 /// What may be chosen anew at each opening.
 #[derive(Clone, Debug)]
 pub struct Tuning {
@@ -94,6 +106,8 @@ pub struct Tuning {
     pub discard_fenced: bool,
     /// Open though the origin is larger than when the cache was made: to bring everything there, and detach.
     pub accept_grown_origin: bool,
+    /// What is done where the origin was changed by somebody else since the last orderly end.
+    pub origin_changed: OriginChanged,
     /// Largest age of an entry that waits for the metadata log, in milliseconds: the age of the oldest clean mapping
     /// that a crash forgets.
     pub commit_interval_ms: u64,
@@ -133,6 +147,7 @@ impl Default for Tuning {
             fence: Keeper::default(),
             discard_fenced: false,
             accept_grown_origin: false,
+            origin_changed: OriginChanged::Refuse,
             commit_interval_ms: 1000,
             durable_writes: false,
             read_stripes: 0,

@@ -22,6 +22,8 @@ pub enum EngineError {
     Invalid(String),
     /// The origin is not the one that this cache was made for.
     WrongOrigin(String),
+    /// Somebody else changed the origin since the last orderly end.
+    OriginChanged(String),
     /// A dirty record on flash is damaged: the origin does not have these bytes.
     DirtyDataLost {
         /// Byte offset on the volume.
@@ -69,7 +71,9 @@ impl fmt::Display for EngineError {
             EngineError::Flash(error) => write!(f, "the flash: {error}"),
             EngineError::CheckpointTooLarge => f.write_str("the checkpoint outgrew its area"),
             EngineError::Format(error) => error.fmt(f),
-            EngineError::Invalid(sentence) | EngineError::WrongOrigin(sentence) => f.write_str(sentence),
+            EngineError::Invalid(sentence)
+            | EngineError::WrongOrigin(sentence)
+            | EngineError::OriginChanged(sentence) => f.write_str(sentence),
             EngineError::DirtyDataLost { offset } => {
                 write!(f, "the dirty record for volume offset {offset} is damaged on flash, and the origin lacks it")
             }

@@ -52,8 +52,14 @@ impl Shared {
         let failed = self.state.lock().flash_failed.is_some();
         match flushed {
             // Before the mode was switched the origin was the clients' to flush.
-            Ok(()) if !failed => self.tell(asker),
-            Ok(()) | Err(EngineError::FlashFailed(_)) => self.flush_past_flash(asker).await,
+            Ok(()) if !failed => {
+                self.flush_what_flash_loses().await?;
+                self.tell(asker)
+            }
+            Ok(()) | Err(EngineError::FlashFailed(_)) => {
+                self.flush_what_flash_loses().await?;
+                self.flush_past_flash(asker).await
+            }
             Err(error) => Err(error),
         }
     }

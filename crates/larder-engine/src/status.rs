@@ -417,6 +417,8 @@ impl Status {
 impl Shared {
     /// The status now.
     pub fn status(&self, recovery: &RecoveryReport) -> Status {
+        // It shows among the conditions.
+        let _ = self.check_flash_size();
         let (superblock, counts) = (self.superblock.get(), self.counters.values());
         let state = self.state.lock();
         let mut status = Status::of(&superblock, &state, counts, recovery);

@@ -115,7 +115,7 @@ impl SuperblockKeeper {
             let mut current = self.current.lock();
             current.uncertain = true;
             // Used up in any case: a twin may carry it.
-            current.superblock.sequence += 1;
+            current.superblock.advance();
             current.superblock.clone()
         };
         change(&mut next);

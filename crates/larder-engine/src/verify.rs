@@ -21,7 +21,7 @@ pub(crate) mod index;
 pub mod losses;
 mod metadata;
 mod moving;
-mod rebuild;
+pub(crate) mod rebuild;
 pub(crate) mod records;
 pub mod repair;
 pub(crate) mod salvage;

@@ -37,10 +37,10 @@ pub use trace::{
     ContentArg, ConvertArgs, FormatArgs, GenerateArgs, InfoArgs, InputArgs, OutputArgs, RecordArgs, ShapeArgs,
     ToFormat, TraceArgs, TraceCommand, UnknownArg,
 };
-pub use values::request_count;
 use values::{
     END_TIMEOUT, address, design, end_timeout, fp_index_percent, no_design, profile, ram_budget, request_max, seconds,
 };
+pub use values::{OriginChangedArg, request_count};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -219,6 +219,9 @@ pub struct ServeArgs {
     /// Drop the dirty data of a flash that was away while the origin was written
     #[arg(long)]
     pub discard: bool,
+    /// Where the origin was written to since the cache ended: forget the clean copies, or believe them
+    #[arg(long, value_name = "WHAT")]
+    pub origin_changed: Option<OriginChangedArg>,
     /// Give the origin the timing of hdd-7200, raid5-7200, sata-ssd or nvme
     #[arg(long, value_name = "PROFILE", value_parser = profile)]
     pub origin_profile: Option<Profile>,
@@ -297,6 +300,9 @@ pub struct FlushArgs {
     /// The state directory, if it has moved
     #[arg(long, value_name = "DIR")]
     pub state: Option<PathBuf>,
+    /// Where the origin was written to since the cache ended: forget the clean copies, or believe them
+    #[arg(long, value_name = "WHAT")]
+    pub origin_changed: Option<OriginChangedArg>,
 }
 
 /// `larder set`.
@@ -315,6 +321,9 @@ pub struct SetArgs {
     /// The state directory, if it has moved
     #[arg(long, value_name = "DIR")]
     pub state: Option<PathBuf>,
+    /// Where the origin was written to since the cache ended: forget the clean copies, or believe them
+    #[arg(long, value_name = "WHAT")]
+    pub origin_changed: Option<OriginChangedArg>,
     /// Refused, with what to do instead: a flash has its design.
     #[arg(long, value_name = "NAME", hide = true, value_parser = no_design)]
     pub design: Option<Infallible>,
@@ -333,6 +342,9 @@ pub struct DetachArgs {
     /// The state directory, if it has moved
     #[arg(long, value_name = "DIR")]
     pub state: Option<PathBuf>,
+    /// Where the origin was written to since the cache ended: forget the clean copies, or believe them
+    #[arg(long, value_name = "WHAT")]
+    pub origin_changed: Option<OriginChangedArg>,
 }
 
 /// A write mode by name.

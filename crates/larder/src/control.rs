@@ -65,6 +65,13 @@ fn socket_name(flash_uuid: &[u8; 16]) -> String {
     format!("{}.sock", hex(flash_uuid))
 }
 
+/// The flashes for which there is a control socket.
+pub fn known_uuids() -> Vec<[u8; 16]> {
+    let folders = RunDirs::of_this_user().for_commands().unwrap_or_default();
+    let files = folders.iter().filter_map(|folder| std::fs::read_dir(folder).ok()).flatten().flatten();
+    files.filter_map(|file| unhex(file.file_name().to_str()?.strip_suffix(".sock")?)).collect()
+}
+
 /// Bytes as hexadecimal digits.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()

@@ -8,6 +8,7 @@ use crate::{
     args::DetachArgs,
     control,
     error::{Failure, Outcome},
+    flush::refuse_unlinked_origin,
     output,
     state_dir::StateDir,
     volume::{Access, OpenedCache, Reached, StateArgs, open_cache, reach, shown},
@@ -26,7 +27,8 @@ pub fn run(args: &DetachArgs) -> Outcome {
         Reached::Alone(flash) => {
             // Nobody else waits for the origin: as fast as it goes.
             let tuning = Tuning { destage_rate_bytes_per_s: 0, accept_grown_origin: true, ..Tuning::default() };
-            let state = StateArgs { dir: args.state.as_deref(), adopt: false, discard: false };
+            let state =
+                StateArgs { dir: args.state.as_deref(), origin_changed: args.origin_changed, ..StateArgs::default() };
             let OpenedCache { cache, runtime } = open_cache(*flash, args.origin.as_deref(), &state, tuning)?;
             let done = detach(&cache);
             if done.is_err() {
@@ -48,6 +50,7 @@ pub fn run(args: &DetachArgs) -> Outcome {
 /// A sentence.
 pub fn detach(cache: &Cache) -> control::Reply {
     let origin = cache.status().origin;
+    refuse_unlinked_origin(cache).map_err(|why| format!("the cache stays attached: {why}"))?;
     block_on(cache.detach()).map_err(|error| error.to_string())?;
     // Another cache may come to the same place.
     StateDir::retire(&cache.superblock(), None)?;

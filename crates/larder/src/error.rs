@@ -41,7 +41,7 @@ impl Failure {
     pub fn engine(flash: &Path, error: &EngineError) -> Failure {
         match error {
             // These speak of the origin, by its name.
-            EngineError::WrongOrigin(sentence) => Failure::failed(sentence),
+            EngineError::WrongOrigin(sentence) | EngineError::OriginChanged(sentence) => Failure::failed(sentence),
             EngineError::Io(error) | EngineError::Flash(error) if error.kind == IoErrorKind::NoSpace => {
                 Failure::failed(format_args!("{}: {error}: make room on its file system", flash.display()))
             }

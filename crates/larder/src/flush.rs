@@ -9,7 +9,7 @@ use crate::{
     output, size,
     volume::{Access, Reached, StateArgs, reach, with_cache},
 };
-use larder_device::driver::block_on;
+use larder_device::{Standing, driver::block_on};
 use larder_engine::Cache;
 use serde_json::{Value, json};
 
@@ -23,10 +23,16 @@ pub fn run(args: &FlushArgs) -> Outcome {
         Reached::Alone(flash) => with_cache(
             *flash,
             args.origin.as_deref(),
-            &StateArgs { dir: args.state.as_deref(), ..StateArgs::default() },
+            &StateArgs { dir: args.state.as_deref(), origin_changed: args.origin_changed, ..StateArgs::default() },
             |cache| flush(cache).map_err(Failure::failed),
         )?,
     };
+    if done.get("flash_unlinked") == Some(&Value::Bool(true)) {
+        output::note(
+            "the file of the flash has no name any more: what is written from now on goes when its server ends; end that one in \
+             order, and make a new cache",
+        );
+    }
     let number = |key: &str| done.get(key).and_then(Value::as_u64).unwrap_or(0);
     let (written, zeroed) = (number("origin_bytes_written"), number("origin_zero_bytes"));
     output::say(&match (written, zeroed) {
@@ -66,9 +72,29 @@ pub fn flush(cache: &Cache) -> control::Reply {
             cache.why_dirty(&before.counts)
         ));
     }
+    refuse_unlinked_origin(cache)?;
     Ok(json!({
+        "flash_unlinked": cache.standing().0 == Standing::Unlinked,
         "origin_bytes_written": after.counts.origin_bytes_written - before.counts.origin_bytes_written,
         "origin_zero_bytes": after.counts.origin_zero_bytes - before.counts.origin_zero_bytes,
         "dirty_bytes": after.dirty_bytes,
     }))
+}
+
+/// Refuses to call an origin complete that goes with its last user.
+///
+/// # Errors
+/// A sentence.
+pub fn refuse_unlinked_origin(cache: &Cache) -> Result<(), String> {
+    match cache.standing().1 {
+        Standing::Sound => Ok(()),
+        Standing::Unlinked => Err(format!(
+            "the file of the origin {} has no name any more: all that was written to it goes when its server ends",
+            cache.status().origin
+        )),
+        Standing::Truncated(bytes) => Err(format!(
+            "the file of the origin {} was cut to {bytes} bytes while it was in use: what lay behind is lost there",
+            cache.status().origin
+        )),
+    }
 }

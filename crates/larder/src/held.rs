@@ -90,6 +90,22 @@ pub fn ask(flash_uuid: &[u8; 16], path: &Path, id: Option<FileId>, request: &str
     }
 }
 
+/// What the server answers that was told this name of a flash, where no file has it any more; `None` where there is none.
+///
+/// # Errors
+/// What the server says, or that it went away.
+pub fn ask_by_name(path: &Path, request: &str) -> Outcome<Option<Value>> {
+    for uuid in control::known_uuids() {
+        // Another one's trouble is not ours.
+        let Ok(Some(mut server)) = control::Client::connect(&uuid) else { continue };
+        let held: Option<Held> = server.ask(REQUEST).ok().and_then(|told| serde_json::from_value(told).ok());
+        if held.is_some_and(|held| held.is_meant(path, None)) {
+            return server.ask(request).map(Some);
+        }
+    }
+    Ok(None)
+}
+
 /// The sentence for a command that names a flash while the one that `held` says is served.
 pub fn refused_copy(path: &Path, held: &Held) -> Failure {
     let (path, flash) = (path.display(), &held.flash);

@@ -18,6 +18,7 @@ use crate::{
     ending::{Ending, Event},
     error::{Failure, Outcome, system_reason},
     export_uri::uri,
+    flush::refuse_unlinked_origin,
     held::Held,
     later::LaterDevice,
     lines,
@@ -33,7 +34,7 @@ use crate::{
 };
 use indicatif::{ProgressBar, ProgressStyle};
 use larder_device::{
-    BlockDevice, DeviceInfo, IoResult, Runtime,
+    BlockDevice, DeviceInfo, IoResult, Runtime, Standing,
     driver::{block_on, io_backend},
     threads::ThreadRuntime,
     throttled::{Profile, Throttled},
@@ -128,7 +129,12 @@ fn serve_cache(args: &ServeArgs, path: &Path, ending: Ending, file: Option<Optio
     refuse_too_large(&flash)?;
     let origin =
         open_origin(&flash.superblock, args.origin.as_deref(), Growth::Refused, args.origin_limits.origin_timeout)?;
-    let state = StateArgs { dir: args.state.as_deref(), adopt: args.adopt, discard: args.discard };
+    let state = StateArgs {
+        dir: args.state.as_deref(),
+        adopt: args.adopt,
+        discard: args.discard,
+        origin_changed: args.origin_changed,
+    };
     let runtime = start_runtime(args.workers)?;
     // (3)
     let name = args.export.clone().unwrap_or_else(|| flash.superblock.volume_name.to_string());
@@ -178,7 +184,7 @@ fn serve_cache(args: &ServeArgs, path: &Path, ending: Ending, file: Option<Optio
     }
     // From here on `larder status` reads the flash.
     control.end(ending.left());
-    let closed = closed.map_err(|error| Failure::engine(&path, &error));
+    let closed = closed.map_err(|error| Failure::engine(&path, &error)).and_then(|()| outlives(&cache));
     ending.now("threads were ending");
     runtime.shutdown();
     // What failed first is told; what failed because of it is not worth a second sentence.
@@ -188,6 +194,11 @@ fn serve_cache(args: &ServeArgs, path: &Path, ending: Ending, file: Option<Optio
 /// Closes the cache, and says what is left in it.
 fn close(cache: &Cache) -> Result<(), EngineError> {
     let began = Instant::now();
+    if cache.standing().0 == Standing::Unlinked && !cache.is_closed() {
+        output::note("the file of the flash has no name any more: its dirty data goes to the origin before the end");
+        // What stays is told below.
+        let _ = block_on(cache.destage_all());
+    }
     match block_on(cache.close()) {
         Ok(()) => {}
         // It was detached, and that closed it; or tried to.
@@ -197,6 +208,22 @@ fn close(cache: &Cache) -> Result<(), EngineError> {
     let dirty = human(cache.status().dirty_bytes);
     output::note(&format!("closed in {:.1} s; {dirty} of dirty data stay on the flash", began.elapsed().as_secs_f64()));
     Ok(())
+}
+
+/// Whether what the cache and its origin have outlives this process.
+///
+/// # Errors
+/// A sentence, where a file has no name any more.
+fn outlives(cache: &Cache) -> Outcome {
+    refuse_unlinked_origin(cache).map_err(Failure::failed)?;
+    let status = cache.status();
+    match (cache.standing().0, status.dirty_bytes + status.trimmed_bytes) {
+        (Standing::Sound, _) | (_, 0) => Ok(()),
+        (Standing::Unlinked | Standing::Truncated(_), bytes) => Err(Failure::failed(format_args!(
+            "the file of the flash has no name any more, or was cut short, and {} of dirty data that the origin lacks go with it",
+            human(bytes)
+        ))),
+    }
 }
 
 fn serve_origin(args: &ServeArgs, ending: &Ending, file: Option<OptionFile>) -> Outcome {
@@ -298,6 +325,8 @@ fn open(
     });
     let cache = opened.map_err(|error| Failure::engine(path, &error))?;
     output::note(&recovery_line(cache.recovery(), began.elapsed()));
+    let changed = cache.status().conditions.into_iter().find(|condition| condition.name == "origin_changed");
+    changed.into_iter().for_each(|condition| output::note(&condition.what));
     Ok(Arc::new(cache))
 }
 

@@ -26,7 +26,7 @@ pub fn run(args: &SetArgs) -> Outcome {
         with_cache(
             *flash,
             args.origin.as_deref(),
-            &StateArgs { dir: args.state.as_deref(), ..StateArgs::default() },
+            &StateArgs { dir: args.state.as_deref(), origin_changed: args.origin_changed, ..StateArgs::default() },
             |cache| set_mode(cache, name).map_err(Failure::failed),
         )?;
     }

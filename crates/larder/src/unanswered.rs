@@ -7,7 +7,9 @@
 //!
 //! What it does not do: end a request, or give up on one.
 
-use larder_device::{BlockDevice, DeviceInfo, Extent, IoBuf, IoFuture, IoOp, SharedBuf, WriteFlags, ZeroFlags};
+use larder_device::{
+    BlockDevice, ChangeMark, DeviceInfo, Extent, IoBuf, IoFuture, IoOp, SharedBuf, Standing, WriteFlags, ZeroFlags,
+};
 use parking_lot::Mutex;
 use std::{
     collections::BTreeMap,
@@ -107,6 +109,14 @@ impl BlockDevice for Unanswered {
 
     fn extents(&self, offset: u64, len: u64) -> IoFuture<Vec<Extent>> {
         self.watch(IoOp::Extents, |inner| inner.extents(offset, len))
+    }
+
+    fn change_mark(&self) -> Option<ChangeMark> {
+        self.inner.change_mark()
+    }
+
+    fn standing(&self) -> Standing {
+        self.inner.standing()
     }
 }
 

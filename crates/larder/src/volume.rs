@@ -6,6 +6,7 @@
 //! What it does not do: recover; the engine does.
 
 use crate::{
+    args::OriginChangedArg,
     control,
     error::{Failure, Outcome, reason},
     held::{self, Server, refused_copy},
@@ -24,7 +25,12 @@ use larder_device::{
     threads::{ThreadRuntime, ThreadRuntimeOptions},
     uri::{OpenMode, OpenedDevice, open_device},
 };
-use larder_engine::{Cache, EngineError, FenceKeeper, Tuning, config::ORIGIN_TIMEOUT, fence::Keeper, superblock};
+use larder_engine::{
+    Cache, EngineError, FenceKeeper, Tuning,
+    config::{ORIGIN_TIMEOUT, OriginChanged},
+    fence::Keeper,
+    superblock,
+};
 use larder_format::{FormatError, Structure, Superblock};
 use serde_json::Value;
 use std::{
@@ -191,6 +197,10 @@ pub fn reach(path: &Path, state: Option<&Path>, request: &str, access: Access) -
             Some(uuid) => (uuid, fs::metadata(path).ok().and_then(|meta| FileId::of(&meta)), Some(failure)),
             None => return Err(failure),
         },
+        // Its file may have been removed under its server.
+        (Err(failure), None) if !path.exists() => {
+            return held::ask_by_name(path, request)?.map(Reached::Served).ok_or(failure);
+        }
         (Err(failure), None) => return Err(failure),
     };
     let until = Instant::now() + LOCK_WAIT_MAX;
@@ -351,6 +361,8 @@ pub struct StateArgs<'a> {
     pub adopt: bool,
     /// Drop dirty data behind a fence.
     pub discard: bool,
+    /// What is done where the origin was changed behind the cache's back.
+    pub origin_changed: Option<OriginChangedArg>,
 }
 
 impl StateArgs<'_> {
@@ -361,7 +373,8 @@ impl StateArgs<'_> {
     pub fn apply(&self, flash: &Flash, tuning: Tuning) -> Outcome<Tuning> {
         let state = StateDir::open(self.dir, &flash.path, &flash.superblock, self.adopt)?;
         let fence = Keeper(state.map(|state| Arc::new(state) as Arc<dyn FenceKeeper>));
-        Ok(Tuning { fence, discard_fenced: self.discard, ..tuning })
+        let origin_changed = self.origin_changed.map_or(OriginChanged::Refuse, OriginChanged::from);
+        Ok(Tuning { fence, discard_fenced: self.discard, origin_changed, ..tuning })
     }
 }
 

@@ -72,9 +72,12 @@ fn of_file(meta: &Metadata) -> u64 {
 
 /// What the kernel tells of it under `/sys`; of a partition, its disk's and where it begins; of a loop device, its file's.
 fn of_block_device(rdev: u64) -> u64 {
-    let at = PathBuf::from(format!("/sys/dev/block/{}:{}", libc::major(rdev), libc::minor(rdev)));
-    let Ok(at) = at.canonicalize() else { return 0 };
-    of_sysfs(&at)
+    at_sysfs(rdev).map_or(0, |at| of_sysfs(&at))
+}
+
+/// Where the attributes of a block device are.
+pub(super) fn at_sysfs(rdev: u64) -> Option<PathBuf> {
+    PathBuf::from(format!("/sys/dev/block/{}:{}", libc::major(rdev), libc::minor(rdev))).canonicalize().ok()
 }
 
 fn of_sysfs(at: &Path) -> u64 {

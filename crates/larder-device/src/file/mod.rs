@@ -3,17 +3,20 @@
 //! Invariants: the file stays open, and its lock held, until the last operation is over. Memory that direct I/O
 //! would refuse is copied through an aligned buffer. A discarded or zeroed range of a regular file reads as zeroes.
 //!
-//! What it does not do: grow the file after it was opened, or notice when something else changes its size.
+//! What it does not do: grow the file after it was opened. That something else cut it short, a flush tells, and
+//! [`BlockDevice::standing`].
 
 mod identity;
 mod open;
+mod standing;
 mod zero;
 
 pub use identity::FileId;
 pub use open::OpenOptions;
 
 use crate::{
-    BlockDevice, DeviceInfo, Extent, IoBuf, IoFuture, IoOp, IoResult, SharedBuf, WriteFlags, ZeroFlags,
+    BlockDevice, ChangeMark, DeviceInfo, Extent, IoBuf, IoError, IoErrorKind, IoFuture, IoOp, IoResult, SharedBuf,
+    Standing, WriteFlags, ZeroFlags,
     driver::{self, Fd, Kind, Op},
 };
 use std::{fs::File, path::Path, sync::Arc};
@@ -34,6 +37,8 @@ struct Inner {
     /// Holes can be punched, and allocated ranges zeroed by the system.
     punches: bool,
     identity: u64,
+    /// It had a name when it was opened, as far as its file system counts them.
+    had_name: bool,
     id: Option<FileId>,
 }
 
@@ -145,7 +150,25 @@ impl BlockDevice for FileDevice {
         if self.inner.info.read_only {
             return IoFuture::ready(Ok(()));
         }
-        self.inner.flush()
+        let inner = self.inner.clone();
+        self.inner.flush().map(move |flushed| {
+            flushed?;
+            match inner.standing() {
+                // What was written behind its end, and flushed before, is gone.
+                Standing::Truncated(bytes) => {
+                    Err(IoError::new(IoErrorKind::Io, IoOp::Flush, 0, 0).with_detail(standing::cut(bytes)))
+                }
+                Standing::Sound | Standing::Unlinked => Ok(()),
+            }
+        })
+    }
+
+    fn change_mark(&self) -> Option<ChangeMark> {
+        self.inner.change_mark()
+    }
+
+    fn standing(&self) -> Standing {
+        self.inner.standing()
     }
 
     fn discard(&self, offset: u64, len: u64) -> IoFuture<()> {

@@ -81,7 +81,7 @@ pub(super) fn open(path: &Path, options: OpenOptions) -> IoResult<Inner> {
         file.set_len(bytes).map_err(fail)?;
         file_bytes = bytes;
     }
-    let punches = !options.read_only && (is_block_device || can_punch(&file, file_bytes));
+    let punches = !options.read_only && (is_block_device || can_punch(&file, &meta));
     let sizes = if is_block_device {
         block_device_sizes(&file).map_err(fail)?
     } else {
@@ -123,6 +123,7 @@ pub(super) fn open(path: &Path, options: OpenOptions) -> IoResult<Inner> {
         is_block_device,
         punches,
         identity: identity(&meta),
+        had_name: meta.nlink() > 0,
         id: FileId::of(&meta),
     })
 }
@@ -217,16 +218,21 @@ fn direct_align(file: &File) -> Option<u32> {
 }
 
 /// Whether the file system can punch holes. Where its kind does not tell, that is tried on the block after the end, which
-/// has no content; the file's time of change moves then.
-fn can_punch(file: &File, file_bytes: u64) -> bool {
+/// has no content; the time of the file's last modification moves by that, and is put back.
+fn can_punch(file: &File, meta: &Metadata) -> bool {
     if is_known_to_punch(file) {
         return true;
     }
     const TRY_BYTES: i64 = 4096;
-    let after = file_bytes.next_multiple_of(TRY_BYTES as u64) as i64;
+    let after = meta.len().next_multiple_of(TRY_BYTES as u64) as i64;
     let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
     // SAFETY: a plain call on an open descriptor.
-    unsafe { libc::fallocate(file.as_raw_fd(), mode, after, TRY_BYTES) == 0 }
+    let can = unsafe { libc::fallocate(file.as_raw_fd(), mode, after, TRY_BYTES) == 0 };
+    let kept = libc::timespec { tv_sec: 0, tv_nsec: libc::UTIME_OMIT };
+    let modified = libc::timespec { tv_sec: meta.mtime(), tv_nsec: meta.mtime_nsec() };
+    // SAFETY: two times, as the call asks for, which outlive it. Where it is refused, somebody else may be taken for the author.
+    let _ = unsafe { libc::futimens(file.as_raw_fd(), [kept, modified].as_ptr()) };
+    can
 }
 
 /// Whether this is a file of a file system that always punches: XFS, btrfs, tmpfs, or ext4 with extents.

@@ -159,7 +159,7 @@ pub async fn repair(
         flash.flush().await?;
         // (4)
         if superblock_rewritten {
-            superblock.sequence += 1;
+            superblock.advance();
             // The twin that is gone may have been without the mark: what clients wrote since may be in no log.
             superblock.clean_shutdown = false;
             superblock::write(flash, &superblock).await?;
@@ -174,7 +174,7 @@ pub async fn repair(
             // (6)
             let (log_start, entry_seq) = fresh_log(flash, &superblock, found.log_end, found.named_frame).await;
             let target = CheckpointTarget::after(&superblock, log_start, entry_seq);
-            superblock.sequence += 1;
+            superblock.advance();
             superblock.log_start = log_start;
             superblock.entry_seq_next = entry_seq;
             superblock.mode = mode_of(&found, &*design);

@@ -6,9 +6,13 @@
 
 use super::ContentArg;
 use crate::size;
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{
+    ValueEnum,
+    builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
+};
 use larder_device::throttled::Profile;
 use larder_engine::{
+    config::OriginChanged,
     designs::{self, DESIGNS, EngineDesign},
     recover::RAM_BUDGET_BYTES_MIN,
 };
@@ -122,6 +126,24 @@ pub(super) fn content(text: &str) -> Result<ContentArg, String> {
         }
     }
     Ok(content)
+}
+
+/// What is done where the origin was changed behind the cache's back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum OriginChangedArg {
+    /// Forget all clean copies; dirty data stays, and is laid over the origin as it is now
+    Drop,
+    /// Believe what the flash holds
+    Keep,
+}
+
+impl From<OriginChangedArg> for OriginChanged {
+    fn from(what: OriginChangedArg) -> OriginChanged {
+        match what {
+            OriginChangedArg::Drop => OriginChanged::Drop,
+            OriginChangedArg::Keep => OriginChanged::Keep,
+        }
+    }
 }
 
 /// No design is right where a flash has its own.

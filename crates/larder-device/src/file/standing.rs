@@ -1,0 +1,160 @@
+//! What a file or block device says of itself beside its content: by what changes show that somebody else made while it was
+//! closed, and whether its file still has a name and its size.
+//!
+//! A file's changes show by the time of its last modification. That of its last change of status moves with each `chmod` and
+//! `ln`, too, which change no byte: it is not looked at. A copy that was put back with its old time passes, and rightly where
+//! it is the copy of what was there.
+//!
+//! A block device counts what is written to it, from its beginning or that of the system. So its counts are compared within
+//! one run of the system only. What is written to the file under a loop device shows by that file's time.
+//!
+//! Invariants: the mark of a device does not move while nobody writes to it; reading, opening and closing it do not count.
+//!
+//! What it does not do: notice a change whose author set the file's time back.
+
+use super::{
+    Inner,
+    identity::{self, at_sysfs},
+};
+use crate::{ChangeMark, Standing, rng::mix64};
+use std::{
+    fs::{self, Metadata},
+    os::unix::fs::MetadataExt,
+    path::Path,
+};
+
+impl Inner {
+    pub(super) fn change_mark(&self) -> Option<ChangeMark> {
+        let meta = self.file.metadata().ok()?;
+        let (epoch, changes) = match self.is_block_device {
+            false => (self.identity, modified(&meta)),
+            true => of_block_device(&at_sysfs(meta.rdev())?)?,
+        };
+        Some(ChangeMark { size_bytes: self.info.size_bytes, epoch, changes })
+    }
+
+    pub(super) fn standing(&self) -> Standing {
+        if self.is_block_device {
+            return Standing::Sound;
+        }
+        match self.file.metadata() {
+            Ok(meta) if meta.len() < self.info.size_bytes => Standing::Truncated(meta.len()),
+            // Some file systems count no names at all.
+            Ok(meta) if meta.nlink() == 0 && self.had_name => Standing::Unlinked,
+            _ => Standing::Sound,
+        }
+    }
+}
+
+/// What is said of a file that was cut to so many bytes.
+pub(super) fn cut(bytes: u64) -> String {
+    format!("the file was cut to {bytes} bytes while it was in use")
+}
+
+/// The time of the last modification, in nanoseconds, as a number that is only compared.
+fn modified(meta: &Metadata) -> u64 {
+    (meta.mtime() as u64).wrapping_mul(1_000_000_000).wrapping_add(meta.mtime_nsec() as u64)
+}
+
+/// Epoch and count of a block device whose attributes are at this place; `None` where the system does not count.
+fn of_block_device(at: &Path) -> Option<(u64, u64)> {
+    let text = |name: &str| fs::read_to_string(at.join(name)).ok();
+    let backing = text("loop/backing_file").or_else(|| fs::read_to_string(at.join("../loop/backing_file")).ok());
+    if let Some(file) = backing {
+        let meta = fs::metadata(file.trim()).ok()?;
+        return Some((identity::identity(&meta), modified(&meta)));
+    }
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    let stat = text("stat")?;
+    // Writes, sectors written, discards, sectors discarded; the last two are missing in old systems.
+    let counts = [4, 6, 11, 13].into_iter().map(|field| stat.split_ascii_whitespace().nth(field).unwrap_or_default());
+    let hash = |seed: u64, text: &str| text.bytes().fold(seed, |hash, byte| mix64(hash ^ u64::from(byte)));
+    Some((hash(1, boot.trim()), counts.fold(2, |seed, count| mix64(hash(seed, count)))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        BlockDevice, IoBuf, IoErrorKind, WriteFlags,
+        driver::block_on,
+        file::{FileDevice, OpenOptions},
+    };
+    use std::time::{Duration, SystemTime};
+
+    const BYTES: u64 = 1 << 20;
+
+    struct TempFile(std::path::PathBuf);
+
+    impl TempFile {
+        fn new(name: &str) -> TempFile {
+            let path = std::env::temp_dir().join(format!("larder-standing-{name}-{}", std::process::id()));
+            fs::write(&path, vec![0; BYTES as usize]).expect("a file");
+            TempFile(path)
+        }
+
+        fn open(&self) -> FileDevice {
+            FileDevice::open(&self.0, OpenOptions { direct: true, ..OpenOptions::default() }).expect("opened")
+        }
+
+        /// As an editor a day later would leave it.
+        fn touch(&self) {
+            let file = fs::File::options().write(true).open(&self.0).expect("the file");
+            file.set_modified(SystemTime::now() + Duration::from_secs(86_400)).expect("a time");
+        }
+    }
+
+    impl Drop for TempFile {
+        fn drop(&mut self) {
+            let _ = fs::remove_file(&self.0);
+        }
+    }
+
+    #[test]
+    fn a_mark_stays_until_somebody_writes() {
+        let temp = TempFile::new("mark");
+        let device = temp.open();
+        block_on(device.write(0, IoBuf::copy_of(&[7; 4096]).freeze(), WriteFlags::default())).expect("written");
+        block_on(device.flush()).expect("flushed");
+        let mark = device.change_mark();
+        assert!(mark.is_some_and(|mark| mark.size_bytes == BYTES));
+        drop(device);
+        let device = temp.open();
+        block_on(device.read(0, IoBuf::new(4096))).expect("read");
+        fs::set_permissions(&temp.0, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("another mode");
+        assert_eq!(device.change_mark(), mark, "who opens, reads and changes permissions changes no byte");
+        temp.touch();
+        assert_ne!(device.change_mark(), mark);
+    }
+
+    #[test]
+    fn a_file_without_a_name_or_with_another_size_says_so() {
+        let temp = TempFile::new("name");
+        let device = temp.open();
+        assert_eq!(device.standing(), Standing::Sound);
+        fs::File::options().write(true).open(&temp.0).and_then(|file| file.set_len(4096)).expect("cut");
+        assert_eq!(device.standing(), Standing::Truncated(4096));
+        let refused = block_on(device.flush()).expect_err("what was written behind the end is gone");
+        assert!(refused.kind == IoErrorKind::Io && refused.to_string().contains("cut to 4096 bytes"), "{refused}");
+        fs::File::options().write(true).open(&temp.0).and_then(|file| file.set_len(BYTES)).expect("as before");
+        block_on(device.flush()).expect("its size is back");
+        fs::remove_file(&temp.0).expect("removed");
+        assert_eq!(device.standing(), Standing::Unlinked);
+        block_on(device.flush()).expect("it can still be written");
+    }
+
+    #[test]
+    fn a_block_device_counts_its_writes() {
+        let dir = std::env::temp_dir().join(format!("larder-standing-sys-{}", std::process::id()));
+        fs::create_dir_all(&dir).expect("a folder");
+        let of = |stat: &str| {
+            fs::write(dir.join("stat"), stat).expect("counts");
+            of_block_device(&dir)
+        };
+        let one = of("  100 2 800 5 50 1 400 7 0 9 12 3 0 24 1 4 2\n");
+        assert!(one.is_some());
+        assert_eq!(one, of("  900 9 999 9 50 9 400 9 9 9 99 3 9 24 9 9 9\n"), "reads and flushes do not count");
+        assert_ne!(one, of("  100 2 800 5 51 1 408 7 0 9 12 3 0 24 1 4 2\n"), "writes do");
+        let _ = fs::remove_dir_all(dir);
+    }
+}

@@ -1,0 +1,99 @@
+//! Whether the origin is what the last orderly end left: its device's mark is noted at the end, and compared at the next opening.
+//!
+//! The mark is noted when nothing more is written to the origin, with the superblock that says that the end was orderly; the first
+//! write of an opening takes it away. So after a crash there is none, and nothing is refused.
+//!
+//! Copies that are dropped are dropped as a repair would: (1) the state without them is written as a checkpoint into the area that
+//! the superblock does not name, with a flush, its header with FUA, a flush; (2) the twins name it, and note no mark. *Crash before
+//! (2): the mark is there still, and the next opening asks again.*
+//!
+//! Invariants: dirty data is never dropped. Where a device tells nothing, nothing is refused.
+//!
+//! What it does not do: look at what the origin holds.
+
+use crate::{
+    checkpoint::{CheckpointTarget, write_blocks, write_header},
+    config::{OriginChanged, Tuning},
+    damaged::DamagedRecords,
+    error::EngineError,
+    recover::Recovered,
+    superblock,
+    verify::rebuild::rebuild,
+};
+use larder_core::history;
+use larder_device::{BlockDevice, ChangeMark};
+use larder_format::{LogStart, OriginState};
+use parking_lot::Mutex;
+use std::future::ready;
+
+/// What is noted of an origin in a superblock of this sequence number.
+pub(crate) fn noted(origin: &dyn BlockDevice, sequence: u64) -> Option<OriginState> {
+    let ChangeMark { size_bytes, epoch, changes } = origin.change_mark()?;
+    Some(OriginState { sequence, size_bytes, epoch, changes })
+}
+
+/// Whether somebody else changed the origin since the last orderly end, as far as its device can tell.
+///
+/// # Errors
+/// [`EngineError::OriginChanged`] where that is so, and nobody said what is to be done then.
+pub(crate) fn check(found: &Recovered, origin: &dyn BlockDevice, tuning: &Tuning) -> Result<bool, EngineError> {
+    // Of the older one of two superblocks nobody knows what followed.
+    let before = found.superblock.origin_state_now().filter(|_| found.repair.is_none());
+    let (Some(before), Some(now)) = (before, origin.change_mark()) else { return Ok(false) };
+    // Who takes one that has grown knows that it was changed, and takes no copy from the flash.
+    let has_grown = tuning.accept_grown_origin && now.size_bytes > before.size_bytes;
+    let is_same = now.size_bytes == before.size_bytes && (now.epoch != before.epoch || now.changes == before.changes);
+    if is_same || has_grown {
+        return Ok(false);
+    }
+    if tuning.origin_changed != OriginChanged::Refuse {
+        return Ok(true);
+    }
+    let stays = match found.dirty_bytes() {
+        0 => "none is dirty".to_owned(),
+        bytes => format!("{bytes} bytes of dirty data stay, and are laid over the origin as it is now"),
+    };
+    Err(EngineError::OriginChanged(format!(
+        "the origin {} was written to since this cache ended, so copies on the flash may be out of date: name \
+         --origin-changed drop to forget all clean copies ({stays}), or --origin-changed keep if its content is as it was, \
+         as after a mere touch or where the same file was put back",
+        origin.info().name
+    )))
+}
+
+/// Has the flash forget all clean copies, durably. It is to be recovered again then.
+///
+/// # Errors
+/// The device's.
+pub(crate) async fn drop_copies(flash: &dyn BlockDevice, found: Recovered) -> Result<(), EngineError> {
+    let Recovered { mut superblock, state, geometry, .. } = found;
+    let old = &*state.design;
+    let mut design =
+        rebuild(&superblock, &geometry, old, &mut |mapping| mapping.dirty, &mut |_| true, &mut |_, _| false)?;
+    design.forget_clean(&|_| true);
+    // (1)
+    let position = state.log.area.position();
+    let log_start = LogStart { offset_in_log: position.offset, frame_seq: position.frame_seq };
+    let entry_seq = state.log.next_seq();
+    let target = CheckpointTarget::after(&superblock, log_start, entry_seq);
+    let history = history::whole(&mut *design);
+    let design = Mutex::new(design);
+    let damaged = DamagedRecords::default();
+    let header = write_blocks(flash, &geometry, &target, &damaged, || design.lock(), ready(history)).await?;
+    flash.flush().await.map_err(EngineError::Flash)?;
+    let pointer = write_header(flash, &geometry, &target, &header).await?;
+    flash.flush().await.map_err(EngineError::Flash)?;
+    // (2)
+    superblock.advance();
+    superblock.checkpoint = Some(pointer);
+    superblock.log_start = log_start;
+    superblock.entry_seq_next = entry_seq;
+    // The log starts at such a boundary now.
+    superblock.layout.sector_bytes = geometry.layout.sector_bytes;
+    superblock.clean_shutdown = true;
+    superblock.origin_state = None;
+    superblock.check()?;
+    superblock::write(flash, &superblock).await?;
+    flash.flush().await.map_err(EngineError::Flash)?;
+    Ok(())
+}

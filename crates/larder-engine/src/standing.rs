@@ -1,0 +1,89 @@
+//! A flash or an origin that lost its name, or its size, while the cache is open.
+//!
+//! A file without a name goes when its last user does: what is on it is no more durable than what is in RAM. So a FLUSH takes what is
+//! dirty on such a flash to the origin. A flash that was cut short has failed: what was durable on it may be gone.
+//!
+//! Invariants: a device tells of itself ([`BlockDevice::standing`]); it is asked at each FLUSH, at each status and at the end.
+//!
+//! What it does not do: give a file its name back.
+//!
+//! [`BlockDevice::standing`]: larder_device::BlockDevice::standing
+
+use crate::{
+    Cache,
+    conditions::{Condition, Severity},
+    error::EngineError,
+    shared::Shared,
+};
+use larder_device::{IoError, IoErrorKind, IoOp, Standing};
+use std::sync::Arc;
+
+impl Cache {
+    /// What became of the flash, and of the origin, while the cache is open.
+    pub fn standing(&self) -> (Standing, Standing) {
+        (self.shared().flash.standing(), self.shared().origin.standing())
+    }
+}
+
+impl Shared {
+    /// A flash that was cut short has failed.
+    ///
+    /// # Errors
+    /// How.
+    pub(crate) fn check_flash_size(&self) -> Result<(), IoError> {
+        match self.flash.standing() {
+            Standing::Truncated(bytes) => {
+                let what = format!("the file of the flash was cut to {bytes} bytes while it was in use");
+                Err(self.fail_flash(IoError::new(IoErrorKind::Io, IoOp::Flush, 0, 0).with_detail(what)))
+            }
+            Standing::Sound | Standing::Unlinked => Ok(()),
+        }
+    }
+
+    /// What a FLUSH in write-back still lacks, where the flash does not keep what it holds: the origin has it then.
+    ///
+    /// # Errors
+    /// [`EngineError::FlashFailed`] where some of it cannot be brought there.
+    pub(crate) async fn flush_what_flash_loses(self: &Arc<Self>) -> Result<(), EngineError> {
+        let error = match self.flash.standing() {
+            Standing::Sound => return Ok(()),
+            Standing::Unlinked => IoError::new(IoErrorKind::Gone, IoOp::Flush, 0, 0).with_detail(
+                "the file of the flash has no name any more, and the origin does not take all that is dirty",
+            ),
+            Standing::Truncated(_) => match self.check_flash_size() {
+                Ok(()) => return Ok(()),
+                Err(error) => error,
+            },
+        };
+        self.destage_all().await;
+        let dirty = self.state.lock().design.dirty_counts();
+        if dirty.chunks + dirty.runs > 0 { Err(EngineError::FlashFailed(error)) } else { Ok(()) }
+    }
+
+    /// The conditions that the devices tell of; `dirty_bytes` are on the flash alone.
+    pub(crate) fn standing_conditions(&self, dirty_bytes: u64) -> Vec<Condition> {
+        let mut found = Vec::new();
+        if self.flash.standing() == Standing::Unlinked {
+            let what = format!(
+                "the file of the flash has no name any more: what it holds goes when this server ends, {dirty_bytes} bytes of \
+                 dirty data now; an orderly end brings them to the origin first"
+            );
+            found.push(Condition { name: "flash_unlinked", severity: Severity::Degraded, what });
+        }
+        let what = match self.origin.standing() {
+            Standing::Sound => return found,
+            Standing::Unlinked => (
+                "origin_unlinked",
+                "the file of the origin has no name any more: it goes when this server ends; copy the volume to another place \
+                 before that"
+                    .to_owned(),
+            ),
+            Standing::Truncated(bytes) => (
+                "origin_truncated",
+                format!("the file of the origin was cut to {bytes} bytes while it was in use: what lay behind is lost there"),
+            ),
+        };
+        found.push(Condition { name: what.0, severity: Severity::Degraded, what: what.1 });
+        found
+    }
+}

@@ -1,0 +1,336 @@
+//! What changes behind the cache's back, with the real program: an origin that somebody else writes to between two servings; a
+//! flash or an origin whose file is removed, or cut short, under its server; a log whose end is gone.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::Output;
+use std::time::Duration;
+
+use crate::support::wire::{FLUSH, Wire};
+use crate::support::{MIB, Scratch, Server, Volume, design, ends, image, larder, run, stands_in};
+use larder_format::StoreKind;
+
+const CHUNK: usize = 8 << 10;
+const FLASH_BYTES: u64 = 32 * MIB;
+const ORIGIN_BYTES: u64 = 16 * MIB;
+
+fn at(chunk: u64) -> u64 {
+    chunk * CHUNK as u64
+}
+
+fn content(number: u64) -> Vec<u8> {
+    image::noise(number, CHUNK)
+}
+
+fn volume(scratch: &Scratch) -> Volume {
+    Volume::create(scratch, FLASH_BYTES, ORIGIN_BYTES, &["--weu", "512K"])
+}
+
+/// Chunks 0 to 7 are clean and cached, chunks 8 to 11 are dirty, and the end was orderly.
+fn lived(scratch: &Scratch) -> Volume {
+    let volume = volume(scratch);
+    let server = volume.serve();
+    let mut wire = Wire::connect(&server.socket);
+    (0..8).for_each(|chunk| wire.write(at(chunk), &content(chunk)));
+    wire.flush();
+    run(larder(["flush", "--flash"]).arg(&volume.flash));
+    (8..12).for_each(|chunk| wire.write(at(chunk), &content(chunk)));
+    wire.flush();
+    drop(wire);
+    server.stop();
+    volume
+}
+
+/// As somebody does who does not know of the cache.
+fn rewrite(volume: &Volume, chunk: u64, number: u64) {
+    // Times of files have the steps of a clock.
+    std::thread::sleep(Duration::from_millis(20));
+    let file = File::options().write(true).open(&volume.origin).expect("the origin");
+    file.write_all_at(&content(number), at(chunk)).expect("written");
+}
+
+fn reads(server: &Server, expected: &[(u64, u64)]) {
+    let mut wire = Wire::connect(&server.socket);
+    for &(chunk, number) in expected {
+        assert!(wire.read(at(chunk), CHUNK) == content(number), "chunk {chunk} is not {number}");
+    }
+}
+
+fn said(out: &Output) -> String {
+    String::from_utf8_lossy(&out.stderr).into_owned() + &String::from_utf8_lossy(&out.stdout)
+}
+
+fn fails(out: &Output, words: &[&str]) {
+    let said = said(out);
+    assert!(out.status.code() == Some(1), "{:?}: {said}", out.status);
+    assert!(words.iter().all(|word| said.contains(word)), "{words:?} are not among: {said}");
+}
+
+fn health(volume: &Volume) -> String {
+    volume.status()["conditions"].to_string()
+}
+
+#[test]
+fn an_origin_that_was_written_to_between_two_servings_is_refused_until_somebody_decides() {
+    if stands_in() {
+        return;
+    }
+    let scratch = Scratch::new("changed-origin");
+    let volume = lived(&scratch);
+    rewrite(&volume, 3, 99);
+    let before = fs::read(&volume.flash).expect("the flash");
+    let flash = volume.flash.display().to_string();
+    for mut command in [
+        volume.serve_command(&[]),
+        larder(["flush", "--flash", &flash]),
+        larder(["detach", "--flash", &flash]),
+        larder(["set", "--mode", "write-through", "--flash", &flash]),
+    ] {
+        let out = ends(&mut command);
+        let origin = volume.origin.display().to_string();
+        fails(
+            &out,
+            &[&origin, "was written to", "--origin-changed drop", "--origin-changed keep", "32768 bytes of dirty"],
+        );
+        assert_eq!(said(&out).trim_end().lines().count(), 1, "{}", said(&out));
+    }
+    assert!(fs::read(&volume.flash).expect("the flash") == before, "who is refused changes nothing");
+    // A look changes nothing, nor does it go away by it.
+    volume.verify();
+    let server = volume.serve_with(&["--origin-changed", "drop"]);
+    let told = health(&volume);
+    assert!(told.contains("origin_changed") && told.contains("laid over"), "{told}");
+    reads(&server, &[(3, 99), (2, 2), (7, 7), (8, 8), (11, 11)]);
+    assert!(server.complaints().contains("its copies were forgotten"), "{}", server.complaints());
+    // What was dropped stays so, whatever comes.
+    server.kill();
+    let server = volume.serve();
+    reads(&server, &[(3, 99), (8, 8)]);
+    server.stop();
+    volume.serve().stop();
+    run(&mut larder(["flush", "--flash", &flash]));
+    let origin = fs::read(&volume.origin).expect("the origin");
+    assert!(origin[at(3) as usize..][..CHUNK] == content(99) && origin[at(9) as usize..][..CHUNK] == content(9));
+}
+
+#[test]
+fn an_origin_that_is_as_it_was_may_be_believed() {
+    if stands_in() {
+        return;
+    }
+    let scratch = Scratch::new("believed-origin");
+    let volume = lived(&scratch);
+    rewrite(&volume, 3, 99);
+    let server = volume.serve_with(&["--origin-changed", "keep"]);
+    reads(&server, &[(3, 3), (8, 8)]);
+    let told = health(&volume);
+    assert!(told.contains("origin_changed") && told.contains("believed"), "{told}");
+    server.stop();
+    volume.serve().stop();
+}
+
+/// Everything that Larder does by itself, and what changes no byte.
+#[test]
+fn nobody_is_told_of_a_change_that_is_none() {
+    if stands_in() {
+        return;
+    }
+    let scratch = Scratch::new("unchanged-origin");
+    let volume = lived(&scratch);
+    let flash = volume.flash.display().to_string();
+    let steps: [&dyn Fn(); 7] = [
+        &|| drop(run(&mut larder(["flush", "--flash", &flash]))),
+        &|| drop(run(&mut larder(["set", "--mode", "write-through", "--flash", &flash]))),
+        &|| drop(run(&mut larder(["verify", "--repair", "--flash", &flash]))),
+        &|| drop(fs::read(&volume.origin).expect("the origin")),
+        &|| fs::set_permissions(&volume.origin, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("a mode"),
+        &|| fs::hard_link(&volume.origin, scratch.path("linked")).expect("a link"),
+        &|| drop(volume.status()),
+    ];
+    for (number, step) in (0..).zip(steps) {
+        step();
+        let server = volume.serve();
+        let mut wire = Wire::connect(&server.socket);
+        wire.write(at(20 + number), &content(20 + number));
+        wire.flush();
+        drop(wire);
+        server.stop();
+    }
+    // After a crash nothing is known, and nothing refused.
+    let server = volume.serve();
+    server.kill();
+    rewrite(&volume, 3, 99);
+    volume.serve().stop();
+}
+
+#[test]
+fn a_cache_whose_origin_has_grown_can_still_be_detached() {
+    if stands_in() {
+        return;
+    }
+    let scratch = Scratch::new("grown-origin");
+    let volume = lived(&scratch);
+    std::thread::sleep(Duration::from_millis(20));
+    let file = File::options().write(true).open(&volume.origin).expect("the origin");
+    file.set_len(ORIGIN_BYTES + MIB).expect("a larger origin");
+    run(larder(["detach", "--flash"]).arg(&volume.flash));
+    let origin = fs::read(&volume.origin).expect("the origin");
+    assert!(origin[at(9) as usize..][..CHUNK] == content(9));
+}
+
+#[test]
+fn an_origin_that_lost_its_name_is_never_called_complete() {
+    if stands_in() {
+        return;
+    }
+    let scratch = Scratch::new("unlinked-origin");
+    let volume = volume(&scratch);
+    let server = volume.serve();
+    let mut wire = Wire::connect(&server.socket);
+    wire.write(0, &content(1));
+    wire.flush();
+    assert!(!health(&volume).contains("unlinked"));
+    fs::remove_file(&volume.origin).expect("removed");
+    let told = health(&volume);
+    assert!(told.contains("origin_unlinked") && told.contains("no name any more"), "{told}");
+    drop(wire);
+    for command in ["flush", "detach"] {
+        let out = ends(larder([command, "--flash"]).arg(&volume.flash));
+        let words: &[&str] = if command == "flush" { &["no name any more"] } else { &[] };
+        fails(&out, words);
+        assert!(!said(&out).contains("complete"), "{}", said(&out));
+    }
+    let complaints = server.ends_with(1);
+    assert!(complaints.contains("no name any more"), "{complaints}");
+}
+
+#[test]
+fn a_flash_that_lost_its_name_gives_what_is_dirty_to_the_origin() {
+    if stands_in() {
+        return;
+    }
+    let scratch = Scratch::new("unlinked-flash");
+    let volume = volume(&scratch);
+    let server = volume.serve();
+    let mut wire = Wire::connect(&server.socket);
+    wire.write(0, &content(1));
+    wire.flush();
+    fs::remove_file(&volume.flash).expect("removed");
+    let told = health(&volume);
+    assert!(told.contains("flash_unlinked") && told.contains("no name any more"), "{told}");
+    // What a FLUSH promises holds beyond the server.
+    wire.write(at(1), &content(2));
+    wire.flush();
+    let origin = fs::read(&volume.origin).expect("the origin");
+    assert!(origin[..CHUNK] == content(1) && origin[at(1) as usize..][..CHUNK] == content(2));
+    wire.write(at(2), &content(3));
+    let out = ends(larder(["flush", "--flash"]).arg(&volume.flash));
+    assert!(out.status.success() && said(&out).contains("no name any more"), "{}", said(&out));
+    wire.write(at(3), &content(4));
+    drop(wire);
+    let complaints = server.ends_with(0);
+    assert!(complaints.contains("no name any more"), "{complaints}");
+    let origin = fs::read(&volume.origin).expect("the origin");
+    assert!(origin[at(2) as usize..][..CHUNK] == content(3) && origin[at(3) as usize..][..CHUNK] == content(4));
+}
+
+#[test]
+fn a_flash_that_lost_its_name_and_cannot_be_emptied_ends_with_a_sentence() {
+    if stands_in() {
+        return;
+    }
+    let scratch = Scratch::new("unlinked-both");
+    let volume = volume(&scratch);
+    let server = volume.serve();
+    let mut wire = Wire::connect(&server.socket);
+    wire.write(0, &content(1));
+    wire.flush();
+    fs::remove_file(&volume.flash).and_then(|()| fs::remove_file(&volume.origin)).expect("removed");
+    drop(wire);
+    let complaints = server.ends_with(1);
+    assert!(complaints.contains("no name any more"), "{complaints}");
+}
+
+#[test]
+fn a_flush_fails_where_the_flash_was_cut_short() {
+    if stands_in() {
+        return;
+    }
+    let scratch = Scratch::new("cut-flash");
+    let volume = volume(&scratch);
+    let server = volume.serve();
+    let mut wire = Wire::connect(&server.socket);
+    (0..64).for_each(|chunk| wire.write(at(chunk), &content(chunk)));
+    wire.flush();
+    // Where records are; what is dirty there is lost.
+    let slots = File::options().write(true).open(&volume.flash).expect("the flash");
+    slots.set_len(MIB).expect("cut");
+    let refused = wire.request(FLUSH, 0, 0, 0, &[]);
+    assert!(refused.is_err(), "a FLUSH says that all is durable");
+    let told = health(&volume);
+    assert!(told.contains("flash_failed") && told.contains("was cut to 1048576 bytes"), "{told}");
+    fails(&ends(larder(["flush", "--flash"]).arg(&volume.flash)), &[]);
+    drop(wire);
+    server.ends_with(1);
+}
+
+/// Kills a server, and zeroes the log from a part of it on.
+fn without_its_log(scratch: &Scratch, from_end: u64) -> Volume {
+    let volume = volume(scratch);
+    let server = volume.serve();
+    let mut wire = Wire::connect(&server.socket);
+    for round in 0..12 {
+        (0..4).for_each(|chunk| wire.write(at(chunk), &content(100 * round + chunk)));
+        wire.flush();
+    }
+    drop(wire);
+    server.kill();
+    let dumped = run(larder(["dump", "log", "--all", "--json", "--flash"]).arg(&volume.flash));
+    let log: serde_json::Value = serde_json::from_str(&dumped).expect("JSON");
+    let lying = log["frames"].as_array().expect("frames").iter();
+    let needed = lying.filter(|it| it["whole"] == true && it["needed"] == true);
+    let frames: Vec<u64> = needed.filter_map(|it| it["flash_offset"].as_u64()).collect();
+    assert!(frames.len() > 8, "{dumped}");
+    let layout = run(larder(["dump", "layout", "--json", "--flash"]).arg(&volume.flash));
+    let layout: serde_json::Value = serde_json::from_str(&layout).expect("JSON");
+    let regions = layout["regions"].as_array().expect("regions");
+    let region = regions.iter().find(|it| it["region"] == "metadata log").expect("the log");
+    let end =
+        region["flash_offset"].as_u64().zip(region["bytes"].as_u64()).map(|(at, bytes)| at + bytes).expect("its end");
+    let from = frames[frames.len() - from_end as usize];
+    zero(&volume.flash, from, end);
+    volume
+}
+
+fn zero(path: &Path, from: u64, end: u64) {
+    let file = File::options().write(true).open(path).expect("the flash");
+    file.write_all_at(&vec![0; (end - from) as usize], from).expect("zeroed");
+}
+
+#[test]
+fn a_crashed_cache_without_the_end_of_its_log_is_never_said_to_be_whole() {
+    if stands_in() {
+        return;
+    }
+    for lost in [1, 2, 5, 8] {
+        let scratch = Scratch::new("lost-log");
+        let volume = without_its_log(&scratch, lost);
+        // The last frame has no witness; those before it have one, but over slots of one chunk, which say nothing.
+        let is_told = lost > 1 && design().kind() != StoreKind::Slots;
+        let out = ends(larder(["verify", "--flash"]).arg(&volume.flash));
+        assert_eq!(out.status.success(), !is_told, "{lost}: {}", said(&out));
+        if is_told {
+            fails(&ends(&mut volume.serve_command(&[])), &["flushed writes are missing", "names frame"]);
+        } else {
+            assert!(said(&out).contains("cannot be confirmed"), "{}", said(&out));
+        }
+        let out = ends(larder(["verify", "--repair", "--flash"]).arg(&volume.flash));
+        assert_eq!(out.status.code(), Some(if is_told { 3 } else { 0 }), "{}", said(&out));
+        assert!(!said(&out).contains("nothing is lost"), "{}", said(&out));
+        let words = if is_told { "at the cost of data" } else { "cannot be confirmed" };
+        assert!(said(&out).contains(words), "{}", said(&out));
+        volume.serve().stop();
+        volume.verify();
+    }
+}
