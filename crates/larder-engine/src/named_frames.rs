@@ -235,7 +235,7 @@ impl Segments<'_> {
     }
 }
 
-/// The newest frame that metadata slots name. Buckets are chosen by hashes: what was written last lies anywhere, and where that was
+/// The newest frame that metadata slots name. A hash chooses where a chunk goes: what was written last lies anywhere, and where that was
 /// much, some of it in each part.
 pub(crate) async fn in_region(reader: Reader<'_>, superblock: &Superblock, look: Look) -> Option<Naming> {
     let layout = &superblock.layout;

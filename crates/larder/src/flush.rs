@@ -98,3 +98,19 @@ pub fn refuse_unlinked_origin(cache: &Cache) -> Result<(), String> {
         )),
     }
 }
+
+/// Whether what the cache and its origin have outlives this process.
+///
+/// # Errors
+/// A sentence, where a file has no name any more.
+pub fn outlives(cache: &Cache) -> Outcome {
+    refuse_unlinked_origin(cache).map_err(Failure::failed)?;
+    let status = cache.status();
+    match (cache.standing().0, status.dirty_bytes + status.trimmed_bytes) {
+        (Standing::Sound, _) | (_, 0) => Ok(()),
+        (Standing::Unlinked | Standing::Truncated(_), bytes) => Err(Failure::failed(format_args!(
+            "the file of the flash has no name any more, or was cut short, and {} of dirty data that the origin lacks go with it",
+            size::human(bytes)
+        ))),
+    }
+}

@@ -18,7 +18,7 @@ use crate::{
     ending::{Ending, Event},
     error::{Failure, Outcome, system_reason},
     export_uri::uri,
-    flush::refuse_unlinked_origin,
+    flush::outlives,
     held::Held,
     later::LaterDevice,
     lines,
@@ -208,22 +208,6 @@ fn close(cache: &Cache) -> Result<(), EngineError> {
     let dirty = human(cache.status().dirty_bytes);
     output::note(&format!("closed in {:.1} s; {dirty} of dirty data stay on the flash", began.elapsed().as_secs_f64()));
     Ok(())
-}
-
-/// Whether what the cache and its origin have outlives this process.
-///
-/// # Errors
-/// A sentence, where a file has no name any more.
-fn outlives(cache: &Cache) -> Outcome {
-    refuse_unlinked_origin(cache).map_err(Failure::failed)?;
-    let status = cache.status();
-    match (cache.standing().0, status.dirty_bytes + status.trimmed_bytes) {
-        (Standing::Sound, _) | (_, 0) => Ok(()),
-        (Standing::Unlinked | Standing::Truncated(_), bytes) => Err(Failure::failed(format_args!(
-            "the file of the flash has no name any more, or was cut short, and {} of dirty data that the origin lacks go with it",
-            human(bytes)
-        ))),
-    }
 }
 
 fn serve_origin(args: &ServeArgs, ending: &Ending, file: Option<OptionFile>) -> Outcome {
