@@ -27,6 +27,7 @@ mod holder;
 mod later;
 mod lines;
 mod memory;
+mod opening;
 mod output;
 mod paper;
 mod reload;

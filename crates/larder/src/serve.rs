@@ -23,16 +23,16 @@ use crate::{
     later::LaterDevice,
     lines,
     memory::refuse_too_large,
+    opening::open,
     output,
     reload::{CHANGEABLE, CHANGEABLE_ALONE, OptionFile},
-    size::{count, human},
+    size::human,
     unanswered::Unanswered,
     volume::{
         Access, Flash, Growth, StateArgs, note_open_to_others, open_flash, open_origin, open_origin_within,
         refuse_detached, shown, start_runtime,
     },
 };
-use indicatif::{ProgressBar, ProgressStyle};
 use larder_device::{
     BlockDevice, DeviceInfo, IoResult, Runtime, Standing,
     driver::{block_on, io_backend},
@@ -44,28 +44,21 @@ use larder_engine::{
     Cache, EngineError, Pace, Tuning,
     cache::REQUEST_BYTES_MAX,
     conditions::{Condition, Severity},
-    recover::RecoveryReport,
     tell::Telling,
-    walk::Progress,
 };
 use larder_format::{Superblock, WriteMode};
 use larder_serve::nbd::{NbdServer, RequestMemory, ServeAddress, ServeError, ServerOptions};
 use std::{
-    convert::Infallible,
-    io::IsTerminal,
     path::Path,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
-        mpsc::{self, RecvTimeoutError},
     },
     time::{Duration, Instant},
 };
 
 /// Sector of a cached volume, in bytes.
 const VOLUME_SECTOR_BYTES: u32 = larder_core::types::SECTOR_BYTES as u32;
-/// Interval at which a bar is drawn again.
-const SHOWN_EVERY: Duration = Duration::from_millis(100);
 
 /// Runs the command until a signal. `file`: the option file, where there is one.
 ///
@@ -288,59 +281,6 @@ pub fn watched(
     (Arc::new(device), telling, watch)
 }
 
-fn open(
-    path: &Path,
-    flash: Arc<dyn BlockDevice>,
-    origin: Arc<dyn BlockDevice>,
-    runtime: &Arc<ThreadRuntime>,
-    tuning: Tuning,
-) -> Outcome<Arc<Cache>> {
-    let began = Instant::now();
-    let progress = Arc::new(Progress::default());
-    let tuning = Tuning { progress: Some(progress.clone()), ..tuning };
-    let opened = std::thread::scope(|scope| {
-        let (over, is_over) = mpsc::channel::<Infallible>();
-        if std::io::stderr().is_terminal() {
-            scope.spawn(move || show(&progress, &is_over));
-        }
-        let opened = block_on(Cache::open(flash, origin, runtime.clone() as Arc<dyn Runtime>, tuning));
-        drop(over);
-        opened
-    });
-    let cache = opened.map_err(|error| Failure::engine(path, &error))?;
-    output::note(&recovery_line(cache.recovery(), began.elapsed()));
-    let changed = cache.status().conditions.into_iter().find(|condition| condition.name == "origin_changed");
-    changed.into_iter().for_each(|condition| output::note(&condition.what));
-    Ok(Arc::new(cache))
-}
-
-/// Shows a bar of how far a recovery is, until it is over.
-fn show(progress: &Progress, is_over: &mpsc::Receiver<Infallible>) {
-    let bar = ProgressBar::no_length().with_message("reading the checkpoint and the metadata log");
-    if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} {wide_bar} {bytes} of {total_bytes} ({elapsed})") {
-        bar.set_style(style);
-    }
-    while is_over.recv_timeout(SHOWN_EVERY) == Err(RecvTimeoutError::Timeout) {
-        bar.set_length(progress.bytes_to_read());
-        bar.set_position(progress.bytes_read());
-    }
-    bar.finish_and_clear();
-}
-
-fn recovery_line(report: &RecoveryReport, took: Duration) -> String {
-    let seconds = took.as_secs_f64();
-    if report.checkpoint_mappings + report.log_entries == 0 {
-        return format!("opened in {seconds:.1} s: the cache is empty");
-    }
-    let end = if report.clean_shutdown { "an orderly end" } else { "a crash" };
-    format!(
-        "recovered after {end} in {seconds:.1} s: {} mappings of the checkpoint, {} log entries, {} read",
-        count(report.checkpoint_mappings),
-        count(report.log_entries),
-        human(report.checkpoint_bytes + report.log_bytes)
-    )
-}
-
 fn serve_failed(error: ServeError) -> Failure {
     // Its sentences begin like sentences; ours follow the program's name.
     let mut letters = error.message.chars();
@@ -486,21 +426,4 @@ fn shut_down(servers: &[NbdServer], ending: &Ending, account: &Account) -> Resul
     let until = Instant::now() + ending.cut_max();
     while !drained(until.saturating_duration_since(Instant::now())) && Instant::now() < until {}
     Err(format!("{} s: {hung}", ending.requests_max().as_secs_f64()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn recovery_is_told_in_a_line() {
-        let second = Duration::from_secs(1);
-        let empty = RecoveryReport::default();
-        assert_eq!(recovery_line(&empty, second), "opened in 1.0 s: the cache is empty");
-        let crash = RecoveryReport { log_entries: 2000, log_bytes: 1 << 20, ..empty };
-        assert_eq!(
-            recovery_line(&crash, second),
-            "recovered after a crash in 1.0 s: 0 mappings of the checkpoint, 2,000 log entries, 1.00 MiB read"
-        );
-    }
 }

@@ -73,7 +73,7 @@ impl<'a> Watched<'a> {
 }
 
 impl Seen {
-    fn read(&mut self, offset: u64, len: u64, result: &IoResult<IoBuf>) {
+    fn read(&mut self, offset: u64, len: u64, is_past_end: bool, result: &IoResult<IoBuf>) {
         match result {
             Ok(_) => self.is_known(offset, len),
             Err(error) => match error.kind {
@@ -83,6 +83,8 @@ impl Seen {
                 }
                 // A request that is too long is asked for in pieces.
                 IoErrorKind::Unsupported => {}
+                // Of a flash that was cut short, which its superblock shows.
+                IoErrorKind::OutOfRange if is_past_end => {}
                 _ => {
                     self.refused.get_or_insert_with(|| error.clone());
                 }
@@ -104,8 +106,9 @@ impl BlockDevice for Watched<'_> {
 
     fn read(&self, offset: u64, buf: IoBuf) -> IoFuture<IoBuf> {
         let (seen, len) = (self.seen.clone(), buf.len() as u64);
+        let is_past_end = offset.saturating_add(len) > self.info().size_bytes;
         self.flash.read(offset, buf).map(move |result| {
-            seen.lock().read(offset, len, &result);
+            seen.lock().read(offset, len, is_past_end, &result);
             result
         })
     }

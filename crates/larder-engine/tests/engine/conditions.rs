@@ -367,7 +367,15 @@ const SCENES: &[(&str, Act)] = &[
 ];
 
 /// Of a flash that nobody opened, or of the process around the cache: the program's tests raise them.
-const ELSEWHERE: [&str; 3] = ["detached", "state_unknown", "too_many_files"];
+const ELSEWHERE: [&str; 7] = [
+    "detached",
+    "flash_unlinked",
+    "origin_changed",
+    "origin_truncated",
+    "origin_unlinked",
+    "state_unknown",
+    "too_many_files",
+];
 
 #[test]
 fn each_condition_is_told_when_it_is_raised_and_when_it_is_over() {

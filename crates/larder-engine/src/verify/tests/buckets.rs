@@ -31,7 +31,12 @@ fn a_sound_bucket_store_is_clean_whatever_is_dirty() {
     for (is_closed, is_clean) in [(true, true), (true, false), (false, false)] {
         let flash = flash_of("austere", is_closed, is_clean);
         let report = verified(&flash);
-        assert!(report.clean && report.notes.is_empty(), "{} {:?}", sentences(&report), report.notes);
+        assert!(report.clean, "{} {:?}", sentences(&report), report.notes);
+        // After a crash nothing written later may confirm the last frame.
+        let doubts =
+            report.notes.iter().filter(|note| note.starts_with("the end of the log cannot be confirmed")).count();
+        assert_eq!(report.notes.len(), doubts, "{:?}", report.notes);
+        assert!(doubts == 0 || !is_closed, "{:?}", report.notes);
         assert!(report.records > 100 && report.fingerprints > 100, "{report:?}");
         // Zeroes are content here.
         let expected = if is_clean { (200, 0) } else { (0, 201) };
