@@ -783,7 +783,7 @@ pub fn left_behind(scratch: &Scratch) -> Vec<String> {
     found
 }
 
-fn until_done(mut attempt: impl FnMut() -> bool) -> bool {
+pub fn until_done(mut attempt: impl FnMut() -> bool) -> bool {
     let end = Instant::now() + BUSY_WAIT_MAX;
     while !attempt() {
         if Instant::now() >= end {

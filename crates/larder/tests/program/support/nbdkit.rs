@@ -4,15 +4,21 @@
 
 use super::{Running, Scratch, until_done};
 use std::{
+    cell::RefCell,
     fs::File,
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    time::Duration,
 };
+
+/// How long it takes to see that clients went away.
+const SETTLING: Duration = Duration::from_millis(200);
 
 /// nbdkit over a file, killed when it is dropped.
 pub struct Nbdkit {
-    child: Running,
+    child: RefCell<Running>,
+    command: RefCell<Command>,
     socket: PathBuf,
 }
 
@@ -24,10 +30,20 @@ impl Nbdkit {
         let mut command = Command::new("nbdkit");
         command.arg("-f").arg("-U").arg(&socket).args(filters.iter().map(|filter| format!("--filter={filter}")));
         command.arg("file").arg(file).args(parameters).stdin(Stdio::null()).stderr(log);
-        let child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-        let nbdkit = Self { child: Running(Some(child)), socket };
-        assert!(until_done(|| UnixStream::connect(&nbdkit.socket).is_ok()), "nbdkit does not serve");
+        let nbdkit = Self { child: RefCell::new(Running(None)), command: RefCell::new(command), socket };
+        nbdkit.begin();
         nbdkit
+    }
+
+    fn begin(&self) {
+        let mut command = self.command.borrow_mut();
+        let child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        self.child.replace(Running(Some(child)));
+        assert!(until_done(|| self.serves()), "nbdkit does not serve");
+    }
+
+    fn serves(&self) -> bool {
+        UnixStream::connect(&self.socket).is_ok()
     }
 
     /// How `larder` and libnbd name it.
@@ -43,10 +59,19 @@ impl Nbdkit {
     /// It goes on.
     pub fn go_on(&self) {
         self.signal("CONT");
+        let is_over =
+            || self.child.borrow_mut().0.as_mut().is_none_or(|child| child.try_wait().is_ok_and(|it| it.is_some()));
+        // nbdkit may end where clients went away while it was stopped: then the origin's server is started again.
+        std::thread::sleep(SETTLING);
+        if is_over() || !self.serves() {
+            self.child.replace(Running(None));
+            let _ = std::fs::remove_file(&self.socket);
+            self.begin();
+        }
     }
 
     fn signal(&self, name: &str) {
-        let child = self.child.0.as_ref().expect("it runs");
-        super::run(Command::new("kill").args([&format!("-{name}"), &child.id().to_string()]));
+        let id = self.child.borrow().0.as_ref().expect("it runs").id();
+        super::run(Command::new("kill").args([&format!("-{name}"), &id.to_string()]));
     }
 }
