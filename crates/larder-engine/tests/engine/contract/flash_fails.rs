@@ -106,8 +106,10 @@ fn contract_a_fragment_completed_while_the_flash_fails_is_not_taken_for_durable(
     let mut content = stamps(5001, CHUNK);
     content[CHUNK - 1] = 0;
     for seed in 0..100 {
-        let (world, first) = new_world(WriteMode::Back);
+        let (mut world, first) = new_world(WriteMode::Back);
         first.kill();
+        // A refused write is tried again at once, and then no more: the read is under way when the flash fails.
+        world.shape.tuning.flash_full_timeout = Some(Duration::ZERO);
         let rt = SimRuntime::new(seed);
         world.flash.attach(&rt);
         world.origin.attach(&rt);
@@ -116,7 +118,8 @@ fn contract_a_fragment_completed_while_the_flash_fails_is_not_taken_for_durable(
             write(&cache, CHUNK, &content, false).await;
             cache.flush().await.expect("flushed");
             write(&cache, 0, &content[..CHUNK - 1], false).await;
-            fail_for_ever(&world.flash, IoOp::Write, Some(world.layout().weu_offset..world.shape.flash_bytes));
+            let range = Some(world.layout().weu_offset..world.shape.flash_bytes);
+            world.flash.plan().add(Fault { op: Some(IoOp::Write), range, kind: IoErrorKind::NoSpace, times: FOR_EVER });
             let (reading, failing) = (cache.clone(), cache.clone());
             let completed = spawn(&rt, async move { drop(read(&reading, 0, CHUNK).await) });
             spawn(&rt, async move { drop(failing.checkpoint().await) });

@@ -622,27 +622,38 @@ fn contract_many_small_commits_leave_the_log_room() {
 #[test]
 fn contract_a_log_that_others_have_reserved_stops_no_flush_and_has_no_checkpoints_made() {
     const WRITERS: usize = 400;
-    for destages in [6, 10, 12, 13] {
+    const BATCH: usize = 256;
+    for destages in [3, 5, 6] {
         let rt = patient(1);
         let mut shape = over_weus(shape(WriteMode::Back));
         shape.flash_bytes = 6 << 20;
         shape.origin_bytes = 64 << 20;
         shape.dedup = false;
+        shape.tuning.dirty_low_percent = 90;
+        shape.tuning.dirty_high_percent = 92;
+        shape.tuning.dirty_max_percent = 95;
         let world = World::new(&rt, shape);
         let layout = world.layout();
         let (flash, origin) = (Gate::new(&world.flash), Gate::new(&world.origin));
         rt.block_on(async {
             let cache = open_on(&world, flash.clone(), origin.clone(), &rt).await;
             let pause = async |millis| rt.delay(Duration::from_millis(millis)).await.expect("a delay ends");
-            let part = 2 * destages;
-            for chunk in part..part + WRITERS {
+            let part = destages * (1 + BATCH);
+            // Often enough that it is known how little of the flash a chunk takes.
+            for chunk in (0..3).flat_map(|_| part..part + WRITERS) {
                 write(&cache, chunk * CHUNK, &[1001 + 2 * chunk as u32; CHUNK], false).await;
             }
             assert!(cache.destage_all().await);
             origin.hold(IoOp::WriteZeroes);
             let mut all = Vec::new();
-            // Each of a run of its own.
-            for chunk in (0..part).step_by(2).rev() {
+            // Each of a run of its own, and of as many chunks behind it as end a batch.
+            for chunk in (0..part).step_by(1 + BATCH).rev() {
+                for (number, dirty) in (chunk + 1..=chunk + BATCH).enumerate() {
+                    write(&cache, dirty * CHUNK, &[1001 + 2 * dirty as u32; CHUNK], false).await;
+                    if number % 64 == 63 {
+                        cache.checkpoint().await.expect("a checkpoint");
+                    }
+                }
                 zero(&cache, chunk * CHUNK, CHUNK, ZeroFlags::default()).await;
                 cache.flush().await.expect("flushed");
                 cache.checkpoint().await.expect("a checkpoint");
@@ -673,7 +684,7 @@ fn contract_a_log_that_others_have_reserved_stops_no_flush_and_has_no_checkpoint
             }
             let writing = cache.clone();
             all.push(spawn(&rt, async move {
-                assert!(try_write(&writing, 1000 * CHUNK, &stamps(9001, CHUNK)).await);
+                assert!(try_write(&writing, 3000 * CHUNK, &stamps(9001, CHUNK)).await);
             }));
             pause(1000).await;
             let before = cache.status().counts.checkpoints;

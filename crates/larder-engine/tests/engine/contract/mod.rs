@@ -89,8 +89,9 @@ fn contract_retried_write_through_leaves_no_stale_copy() {
         cache.settle().await;
         cache.checkpoint().await.unwrap();
         assert!(cache.slot_of(larder_core::Lba(0)).is_some(), "cached");
-        // The commit that says that the copy is gone fails, and without a fence nothing may be written past it.
-        world.flash.fail_range(IoOp::Write, 0..world.shape.flash_bytes, IoErrorKind::Io, 2);
+        // The commit that says that the copy is gone fails, for longer than a refused write is tried again, and without a fence
+        // nothing may be written past it.
+        world.flash.fail_range(IoOp::Write, 0..world.shape.flash_bytes, IoErrorKind::Io, FOR_EVER);
         fence.break_down(true);
         assert!(!try_write(&cache, 0, &stamps(2001, CHUNK)).await, "its commit fails");
         fence.break_down(false);
@@ -99,6 +100,7 @@ fn contract_retried_write_through_leaves_no_stale_copy() {
     });
     assert!(fence.is_up());
     rt.crash();
+    world.flash.plan().clear();
     let rt = attach(&world, 2);
     rt.block_on(async { expect(&world.open(&rt).await, 0, &stamps(3001, CHUNK)).await });
 }
