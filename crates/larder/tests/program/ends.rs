@@ -43,9 +43,7 @@ impl Hanging {
     }
 
     fn serve(&self, options: &[&str]) -> Server {
-        // A kernel that still ends requests of a process that is gone keeps its files, and their locks, until then.
-        let is_free = || File::open(&self.flash).is_ok_and(|flash| flash.try_lock().is_ok());
-        assert!(until_done(is_free), "the flash stays in use");
+        await_free(&self.flash);
         let (one, other) = (self.socket("one"), self.socket("other"));
         let mut serve = larder(["serve", "--flash"]);
         serve.arg(&self.flash).args(["--end-timeout", &DEADLINE.to_string(), "--origin-timeout", "1"]).args(options);
@@ -72,6 +70,12 @@ impl Hanging {
     fn client(&self, name: &str) -> Wire {
         Wire::connect(&self.socket(name))
     }
+}
+
+/// A kernel that still ends requests of a process that is gone keeps its files, and their locks, until then.
+fn await_free(flash: &Path) {
+    let is_free = || File::open(flash).is_ok_and(|flash| flash.try_lock().is_ok());
+    assert!(until_done(is_free), "the flash stays in use");
 }
 
 /// Content of chunk `n`.
@@ -243,6 +247,7 @@ fn a_flash_that_hangs_is_named() {
     assert_eq!(status.code(), Some(1), "{said}");
     assert!(said.contains("while what clients wrote was being flushed: the flash "), "{said}");
     assert!(said.contains("what they wrote since then may be lost"), "{said}");
+    await_free(&flash.file());
     let server = volume.serve();
     assert_eq!(Wire::connect(volume.socket()).read(0, CHUNK), chunk(1));
     server.stop();

@@ -420,6 +420,16 @@ impl Bucketed {
         self.map_in_core(lba, &content)
     }
 
+    /// The parts of a run that a trim forgets: those that are not trimmed yet. A restart forgets all of it: a checkpoint may have a
+    /// run that the log, from before its end, trims only later. The trim took along the mappings of other addresses of the same
+    /// LBA-hash, of which the log says nothing else; a mapping that stayed would be found after its address was written.
+    fn to_forget(&self, run: &crate::ranges::Run) -> Vec<(Lba, u64)> {
+        match self.is_restoring {
+            true => vec![(run.first, run.count)],
+            false => self.exact.trimmed().gaps(run.first, run.count),
+        }
+    }
+
     /// The addresses of a run are forgotten.
     fn forget_run(&mut self, first: Lba, count: u64) {
         self.count();

@@ -6,7 +6,6 @@
 mod cannot_leave;
 mod crowds;
 mod flash_fails;
-mod frames;
 mod gate;
 mod given_up;
 mod log_room;

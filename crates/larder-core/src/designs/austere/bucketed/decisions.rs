@@ -199,14 +199,7 @@ impl Design for Bucketed {
     }
 
     fn trim(&mut self, run: Run) {
-        // What is trimmed already has nothing to forget, but for a restart: there a checkpoint may have a run that the log, from before its
-        // end, trims only later, and what was mapped before by another address of the same LBA-hash is forgotten with it, of which the log
-        // says nothing else. If it stayed, it would be found after that address was written, which logs nothing for what is forgotten.
-        let gaps = match self.is_restoring {
-            true => vec![(run.first, run.count)],
-            false => self.exact.trimmed().gaps(run.first, run.count),
-        };
-        for (first, count) in gaps {
+        for (first, count) in self.to_forget(&run) {
             self.forget_run(first, count);
         }
         self.exact.trim(run);
