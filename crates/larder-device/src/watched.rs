@@ -1,7 +1,7 @@
 //! [`Watched`]: a device that knows what is asked of it and not answered, since when, and whether it answers well.
 //!
 //! Invariants: an operation counts from the call until its future is over or dropped. Operations pass unchanged; one that
-//! was over at once stays so. That one kind of operation succeeds says nothing of another: a full device reads and flushes well.
+//! was over at once stays so. [`Watched::but_reads`] passes reads on uncounted, for a device whose reads stay cheap. That one kind of operation succeeds says nothing of another: a full device reads and flushes well.
 //!
 //! What it does not do: end an operation that takes too long, or judge how long that is.
 
@@ -12,6 +12,7 @@ use crate::{
 use parking_lot::Mutex;
 use std::{
     collections::BTreeMap,
+    fmt,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::*},
@@ -37,6 +38,12 @@ pub struct Watch {
     health: Mutex<Health>,
     /// Nothing fails: the one word that a healthy operation looks at.
     is_well: AtomicBool,
+}
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Watch").field(&self.oldest()).finish()
+    }
 }
 
 /// The last error of each kind of operation that has not succeeded since: of writes, of flushes, of reads.
@@ -149,12 +156,25 @@ impl Drop for Pending {
 pub struct Watched {
     inner: Arc<dyn BlockDevice>,
     watch: Arc<Watch>,
+    counts_reads: bool,
 }
 
 impl Watched {
     /// Watches `inner`, on the clock of `runtime`.
     pub fn new(inner: Arc<dyn BlockDevice>, runtime: Arc<dyn Runtime>) -> Self {
-        Watched { inner, watch: Arc::new(Watch::on(runtime)) }
+        Watched { inner, watch: Arc::new(Watch::on(runtime)), counts_reads: true }
+    }
+
+    /// `inner`, watched, and its watch.
+    pub fn over(inner: Arc<dyn BlockDevice>, runtime: Arc<dyn Runtime>) -> (Arc<dyn BlockDevice>, Arc<Watch>) {
+        let watched = Watched::new(inner, runtime);
+        let watch = watched.watch();
+        (Arc::new(watched), watch)
+    }
+
+    /// Watches all operations of `inner` but reads.
+    pub fn but_reads(inner: Arc<dyn BlockDevice>, runtime: Arc<dyn Runtime>) -> Self {
+        Watched { counts_reads: false, ..Watched::new(inner, runtime) }
     }
 
     /// What is under way.
@@ -184,7 +204,10 @@ impl BlockDevice for Watched {
         self.inner.info()
     }
     fn read(&self, offset: u64, buf: IoBuf) -> IoFuture<IoBuf> {
-        self.watched(IoOp::Read, || self.inner.read(offset, buf))
+        match self.counts_reads {
+            true => self.watched(IoOp::Read, || self.inner.read(offset, buf)),
+            false => self.inner.read(offset, buf),
+        }
     }
     fn write(&self, offset: u64, data: SharedBuf, flags: WriteFlags) -> IoFuture<()> {
         self.watched(IoOp::Write, || self.inner.write(offset, data, flags))
@@ -235,6 +258,17 @@ mod tests {
         assert_eq!(watch.oldest().map(|oldest| oldest.op), Some(IoOp::Flush));
         drop(flush);
         assert_eq!(watch.oldest(), None, "nobody waits for it any more");
+    }
+
+    #[test]
+    fn reads_are_left_out_where_they_are_not_to_count() {
+        let runtime = SimRuntime::new(1);
+        let device = Watched::but_reads(SimDevice::new(&runtime, "slow", 1 << 20, 512), runtime.clone());
+        let read = device.read(0, IoBuf::new(512));
+        assert_eq!(device.watch().oldest(), None);
+        let flush = device.flush();
+        assert_eq!(device.watch().oldest().map(|oldest| (oldest.op, oldest.waiting)), Some((IoOp::Flush, 1)));
+        drop((read, flush));
     }
 
     #[test]

@@ -74,9 +74,10 @@ impl Cache {
         runtime: Arc<dyn Runtime>,
         tuning: Tuning,
     ) -> Result<Cache, EngineError> {
-        let watched = Watched::new(origin, runtime.clone());
-        let origin_watch = watched.watch();
-        let origin: Arc<dyn BlockDevice> = Arc::new(watched);
+        let (origin, origin_watch) = match &tuning.origin_watch {
+            Some(watch) => (origin, watch.clone()),
+            None => Watched::over(origin, runtime.clone()),
+        };
         let telling = Telling::begin(&tuning.listener, &origin_watch, tuning.origin_timeout, &runtime);
         let reader = Reader { flash: &*flash, workers: Some(&*runtime), progress: tuning.progress.as_deref() };
         let found = recover_by(reader, Some(&*origin), &tuning).await?;

@@ -8,6 +8,7 @@ use crate::designs::DESIGNS;
 use crate::fence::Keeper;
 use crate::tell::Listener;
 use crate::walk::Progress;
+use larder_device::watched::Watch;
 use larder_format::{Compression, DesignId, WriteMode};
 use std::sync::Arc;
 use std::time::Duration;
@@ -122,6 +123,8 @@ pub struct Tuning {
     pub share_after_reads: u32,
     /// The origin hangs when a request has waited for its answer so long: a condition says so. The request goes on waiting.
     pub origin_timeout: Duration,
+    /// The watch over the origin that the caller has put before it; `None`: the opening puts one there.
+    pub origin_watch: Option<Arc<Watch>>,
     /// Writes that the flash has no space for wait so long at most, until it counts as failed; `None`: as long as it lasts.
     pub flash_full_timeout: Option<Duration>,
     /// Is told of each condition when it is raised, and when it is over.
@@ -153,6 +156,7 @@ impl Default for Tuning {
             read_stripes: 0,
             share_after_reads: 8,
             origin_timeout: ORIGIN_TIMEOUT,
+            origin_watch: None,
             flash_full_timeout: None,
             listener: Listener::default(),
             progress: None,

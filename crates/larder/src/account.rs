@@ -5,8 +5,8 @@
 //!
 //! What it does not do: decide that an end is cut off; `ending` does.
 
-use crate::{ending::Ending, error::Failure, unanswered::Unanswered, volume::shown};
-use larder_device::{IoOp, driver::block_on};
+use crate::{ending::Ending, error::Failure, volume::shown};
+use larder_device::{IoOp, driver::block_on, watched::Watch};
 use larder_engine::{Cache, WriteMode};
 use parking_lot::Mutex;
 use std::{sync::Arc, time::Duration};
@@ -16,8 +16,8 @@ const WAITED_MIN: Duration = Duration::from_millis(400);
 
 /// What is watched, and what is known of data.
 pub struct Account {
-    /// What it is called, and the device; flash and origin, or the origin alone.
-    devices: Vec<(String, Arc<Unanswered>)>,
+    /// The name and the watch of flash and origin, or of the origin alone.
+    devices: Vec<(String, Arc<Watch>)>,
     data: Mutex<Data>,
 }
 
@@ -34,8 +34,8 @@ enum Data {
 
 impl Account {
     /// Of a cache, or without a flash of an origin alone.
-    pub fn of(flash: Option<(String, Arc<Unanswered>)>, origin: (&str, Arc<Unanswered>)) -> Arc<Account> {
-        let flash = flash.map(|(path, device)| (format!("the flash {path}"), device));
+    pub fn of(flash: Option<(String, Arc<Watch>)>, origin: (&str, Arc<Watch>)) -> Arc<Account> {
+        let flash = flash.map(|(path, watch)| (format!("the flash {path}"), watch));
         let origin = (format!("the origin {}", shown(origin.0)), origin.1);
         Arc::new(Account { devices: flash.into_iter().chain([origin]).collect(), data: Mutex::new(Data::Untouched) })
     }
@@ -67,9 +67,9 @@ impl Account {
 
     /// The devices that do not answer, in words.
     pub fn hung(&self) -> String {
-        let waiting = self.devices.iter().filter_map(|(name, device)| {
-            let (op, waited) = device.oldest().filter(|(_, waited)| *waited >= WAITED_MIN)?;
-            Some(format!("{name} has not answered {} for {:.1} s", what(op), waited.as_secs_f64()))
+        let waiting = self.devices.iter().filter_map(|(name, watch)| {
+            let oldest = watch.oldest().filter(|oldest| oldest.age >= WAITED_MIN)?;
+            Some(format!("{name} has not answered {} for {:.1} s", name_of(oldest.op), oldest.age.as_secs_f64()))
         });
         let waiting: Vec<String> = waiting.collect();
         match waiting.is_empty() {
@@ -105,7 +105,7 @@ impl Account {
     }
 }
 
-fn what(op: IoOp) -> &'static str {
+fn name_of(op: IoOp) -> &'static str {
     match op {
         IoOp::Read => "a read",
         IoOp::Write => "a write",

@@ -18,7 +18,6 @@ use crate::{
     reload::OptionFile,
     serve::{Alone, bind, limits, watched, with_profile},
     state_dir::StateDir,
-    unanswered::Unanswered,
     volume::{open_origin_within, refuse_another, shown, start_runtime},
 };
 use larder_device::{BlockDevice, driver::block_on};
@@ -62,8 +61,7 @@ pub fn serve_without_flash(
     let runtime = start_runtime(args.workers)?;
     let (device, _telling, watch) =
         watched(with_profile(origin.device, args.origin_profile, &runtime), timeout, &runtime);
-    let device = Arc::new(Unanswered::new(device));
-    let account = Account::of(None, (&origin.canonical_uri, device.clone()));
+    let account = Account::of(None, (&origin.canonical_uri, watch.clone()));
     account.serves(ending, "the origin was being flushed");
     let name = args.export.clone().unwrap_or_else(|| record.volume.clone());
     let servers = Arc::new(bind(&args.nbd, limits(args), &name, device.clone())?);

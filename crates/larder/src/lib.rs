@@ -40,7 +40,6 @@ pub mod size;
 pub mod state_dir;
 mod status;
 mod trace;
-mod unanswered;
 mod verify;
 mod volume;
 mod waiting;

@@ -27,7 +27,6 @@ use crate::{
     output,
     reload::{CHANGEABLE, CHANGEABLE_ALONE, OptionFile},
     size::human,
-    unanswered::Unanswered,
     volume::{
         Access, Flash, Growth, StateArgs, note_open_to_others, open_flash, open_origin, open_origin_within,
         refuse_detached, shown, start_runtime,
@@ -140,12 +139,14 @@ fn serve_cache(args: &ServeArgs, path: &Path, ending: Ending, file: Option<Optio
     let held = Held::of(&flash);
     let Flash { path, device: flash_device, superblock, .. } = flash;
     // Reads of the flash are what a cache is for: the end finds what hangs by the rest.
-    let flash_device = Arc::new(Unanswered::but_reads(with_profile(flash_device, args.flash_profile, &runtime)));
-    let origin_device = Arc::new(Unanswered::new(with_profile(origin.device, args.origin_profile, &runtime)));
-    let flash_named = (path.display().to_string(), flash_device.clone());
-    let account = Account::of(Some(flash_named), (&origin.canonical_uri, origin_device.clone()));
+    let flash_device = Watched::but_reads(with_profile(flash_device, args.flash_profile, &runtime), runtime.clone());
+    let (origin_device, origin_watch) =
+        Watched::over(with_profile(origin.device, args.origin_profile, &runtime), runtime.clone());
+    let flash_named = (path.display().to_string(), flash_device.watch());
+    let account = Account::of(Some(flash_named), (&origin.canonical_uri, origin_watch.clone()));
+    let tuning = Tuning { origin_watch: Some(origin_watch), ..tuning };
     account.serves(&ending, "the cache was being opened");
-    let cache = open(&path, flash_device, origin_device, &runtime, tuning)?;
+    let cache = open(&path, Arc::new(flash_device), origin_device, &runtime, tuning)?;
     output::note(&format!("I/O: {}", io_backend()));
     note_open_to_others(&path);
     later.set(cache.clone());
@@ -208,13 +209,12 @@ fn serve_origin(args: &ServeArgs, ending: &Ending, file: Option<OptionFile>) -> 
     let origin = open_origin_within(uri, args.origin_limits.origin_timeout)?;
     let runtime = start_runtime(args.workers)?;
     let device = with_profile(origin.device, args.origin_profile, &runtime);
-    let (device, _telling, _) = watched(device, args.origin_limits.origin_timeout, &runtime);
-    let device = Arc::new(Unanswered::new(device));
+    let (device, _telling, watch) = watched(device, args.origin_limits.origin_timeout, &runtime);
     let name = args.export.clone().unwrap_or_default();
     let servers = bind(&args.nbd, limits(args), &name, device.clone())?;
     output::note(&format!("I/O: {}", io_backend()));
     output::note(&format!("no cache: {} alone", shown(&origin.canonical_uri)));
-    let account = Account::of(None, (&origin.canonical_uri, device.clone()));
+    let account = Account::of(None, (&origin.canonical_uri, watch));
     let alone = Alone { servers: &servers, name: &name, ending, account: &account };
     let served = alone.serve("then the origin is flushed", file);
     let flushed = alone.flush(&*device);
@@ -275,10 +275,9 @@ pub fn watched(
     runtime: &Arc<ThreadRuntime>,
 ) -> (Arc<dyn BlockDevice>, Option<Arc<Telling>>, Arc<Watch>) {
     let runtime: Arc<dyn Runtime> = runtime.clone();
-    let device = Watched::new(origin, runtime.clone());
-    let watch = device.watch();
+    let (device, watch) = Watched::over(origin, runtime.clone());
     let telling = Telling::begin(&lines::of_server(), &watch, timeout, &runtime);
-    (Arc::new(device), telling, watch)
+    (device, telling, watch)
 }
 
 fn serve_failed(error: ServeError) -> Failure {

@@ -18,10 +18,9 @@ use crate::{
     output,
     serve::{Alone, bind, server_options},
     size::count,
-    unanswered::Unanswered,
     volume::{open_origin_device, shown, start_runtime},
 };
-use larder_device::Runtime;
+use larder_device::{Runtime, watched::Watched};
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use super::{log::TraceLog, out::OutFile, recorder::Recorder};
@@ -44,8 +43,8 @@ pub fn run(args: &RecordArgs) -> Outcome {
     let path = out.path().to_owned();
     let runtime = start_runtime(None)?;
     let log = Arc::new(TraceLog::begin(out, &args.tag)?);
-    let device = Arc::new(Unanswered::new(origin.device));
-    let account = Account::of(None, (&origin.canonical_uri, device.clone()));
+    let (device, watch) = Watched::over(origin.device, runtime.clone());
+    let account = Account::of(None, (&origin.canonical_uri, watch));
     let recorder = Recorder::new(device.clone(), runtime.clone() as Arc<dyn Runtime>, log.clone(), args.chunk);
     let servers = bind(&args.nbd, server_options(args.nbd.len()), &args.export, Arc::new(recorder))?;
     output::note(&format!("recording {} in {}", shown(&origin.canonical_uri), path.display()));
