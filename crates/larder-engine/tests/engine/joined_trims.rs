@@ -56,7 +56,9 @@ fn trims_that_touch_become_one_run() {
 #[test]
 fn what_is_destaged_together_costs_one_flush_of_the_origin() {
     each_seed(6, |seed| {
-        let mut world = World::new(seed, Setup { origin_bytes: 1 << 30, ..Setup::default() });
+        // A batch ends after a quarter of a second: devices that take any time for anything would end it early.
+        let setup = Setup { origin_bytes: 1 << 30, schedule: Schedule::Timed, ..Setup::default() };
+        let mut world = World::new(seed, setup);
         // Chunks and runs by turns.
         for number in 0..100_u64 {
             world.write(number * 8 * CHUNK, &noise(number, CHUNK as usize));
@@ -65,8 +67,7 @@ fn what_is_destaged_together_costs_one_flush_of_the_origin() {
         world.origin.take_events();
         assert!(world.destage_all());
         let flushes = world.origin.asked(IoOp::Flush).len();
-        // What had begun before goes on by itself; a flush for each piece would be 200.
-        assert!(flushes <= 20, "{flushes} flushes of the origin for 200 pieces");
+        assert!(flushes <= 3, "{flushes} flushes of the origin for 200 pieces");
         // The marks become durable.
         world.flush();
         world.crash();
