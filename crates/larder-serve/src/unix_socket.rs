@@ -26,7 +26,7 @@ const LOCK_TIME_MAX: Duration = Duration::from_secs(5);
 /// Pause between two tries for the lock.
 const LOCK_PAUSE: Duration = Duration::from_millis(2);
 
-/// Tells why a path cannot be had.
+/// The reason for which a path is not available.
 #[derive(Debug)]
 pub enum TakeError {
     /// The path has more than [`SOCKET_PATH_BYTES_MAX`] bytes.
@@ -78,16 +78,16 @@ impl OwnSocket {
         Ok(socket)
     }
 
-    /// Where it is.
+    /// The path of the socket.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// Removes the socket's file, if it still is this one's. Connections that were made stay.
     pub fn remove(&self) {
-        // Without the lock: a successor only ever replaces a socket on which nobody listens, and this one still does.
+        // Without the lock: a successor replaces only a socket without a listener, and this one still listens.
         if fs::symlink_metadata(&self.path).is_ok_and(|found| file_of(&found) == self.file) {
-            // Nothing depends on it: a stale file is replaced by the next server.
+            // An error is harmless: the next server replaces a stale file.
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -138,7 +138,7 @@ impl PathLock {
                 .custom_flags(libc::O_NOFOLLOW)
                 .open(&path)?;
             match file.try_lock() {
-                // The holder before may have removed the file that was waited for.
+                // The previous holder may have removed the file that this process waited for.
                 Ok(()) if is_at(&file, &path) => return Ok(PathLock { path, file }),
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) if Instant::now() < until => std::thread::sleep(LOCK_PAUSE),
@@ -163,9 +163,9 @@ fn is_at(file: &File, path: &Path) -> bool {
 
 impl Drop for PathLock {
     fn drop(&mut self) {
-        // A file with content is somebody's, and only bears the name.
+        // A file with content is a user's, and only bears the name.
         if self.file.metadata().is_ok_and(|meta| meta.is_file() && meta.len() == 0) {
-            // One that stays is taken by the next server.
+            // The next server takes a file that stays.
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -192,7 +192,7 @@ mod tests {
         }
     }
 
-    /// Nobody listens on what this leaves.
+    /// Leaves a socket without a listener.
     fn leave_stale(path: &Path) {
         let stale = path.with_extension("stale");
         drop(UnixListener::bind(&stale).expect("a socket"));

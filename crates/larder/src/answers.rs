@@ -71,13 +71,13 @@ pub struct Bare {
     pub record: Record,
     /// Its servers.
     pub servers: Arc<Vec<NbdServer>>,
-    /// What the origin was asked.
+    /// The log of requests to the origin.
     pub origin: Arc<Watch>,
-    /// How long it may keep a request waiting until it hangs.
+    /// The time of a request after which the origin counts as hanging.
     pub origin_timeout: Duration,
 }
 
-/// Of an origin that is served without its flash.
+/// The condition of an origin that is served without its flash.
 pub fn flash_gone() -> Condition {
     let what = "degraded: the flash is missing".into();
     Condition { name: "flash_gone", severity: Severity::Degraded, what }
@@ -144,8 +144,8 @@ impl Served {
         })
     }
 
-    /// Does what may take long, unless too many do: the origin may keep them waiting, and whoever asks for the status would find
-    /// no connection left.
+    /// Does a request that may take long, unless too many are under way. The origin may keep them waiting, and a
+    /// request for the status would find no connection left.
     fn at_length(&self, act: impl FnOnce() -> control::Reply) -> control::Reply {
         let _one = Long::begin(&self.long).ok_or_else(|| {
             format!("{LONG_REQUESTS_MAX} requests are under way already (health: {})", self.cache.status().health)

@@ -56,7 +56,7 @@ pub type Reply = Result<Value, String>;
 /// Answers requests. It is called on the threads of connections, several at once.
 pub type Handler = dyn Fn(&str) -> Reply + Send + Sync;
 
-/// Where the control socket of a flash is expected first.
+/// The first folder in which a command expects the control socket of a flash.
 pub fn socket_path(flash_uuid: &[u8; 16]) -> PathBuf {
     RunDirs::of_this_user().first().join(socket_name(flash_uuid))
 }
@@ -65,7 +65,7 @@ fn socket_name(flash_uuid: &[u8; 16]) -> String {
     format!("{}.sock", hex(flash_uuid))
 }
 
-/// The flashes for which there is a control socket.
+/// The flashes that have a control socket.
 pub fn known_uuids() -> Vec<[u8; 16]> {
     let folders = RunDirs::of_this_user().for_commands().unwrap_or_default();
     let files = folders.iter().filter_map(|folder| std::fs::read_dir(folder).ok()).flatten().flatten();
@@ -87,7 +87,7 @@ pub fn unhex(digits: &str) -> Option<[u8; 16]> {
 pub struct ControlServer {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
-    /// How long its end waits for replies.
+    /// Longest time that its end waits for replies.
     replies_time_max: Duration,
 }
 
@@ -155,7 +155,7 @@ impl ControlServer {
                 path.display()
             ))
         };
-        // The flash is held by this process: whoever answers serves another with the same identity.
+        // This process holds the flash: a server that answers has another flash with the same identity.
         if let Some(other) = Client::connect(flash_uuid)? {
             return Err(served(&other.path));
         }
@@ -202,7 +202,7 @@ impl ControlServer {
 }
 
 impl ControlServer {
-    /// Ends it, and waits for replies to requests that came before, `at_most` so long.
+    /// Ends it, and waits `at_most` so long for replies to earlier requests.
     pub fn end(mut self, at_most: Duration) {
         self.replies_time_max = self.replies_time_max.min(at_most);
     }
@@ -210,7 +210,7 @@ impl ControlServer {
 
 impl Drop for ControlServer {
     fn drop(&mut self) {
-        // Before it stops to listen, for a successor may replace it from then on.
+        // Before it stops to listen: a successor may replace it from then on.
         self.shared.socket.remove();
         self.shared.stopping.store(true, Ordering::Release);
         // SAFETY: a plain call on an open descriptor; it ends an accept that waits.
@@ -229,7 +229,7 @@ fn accept(shared: &Arc<Shared>, handler: &Arc<Handler>) {
         let accepted = shared.socket.listener.accept();
         shared.shortage.note(accepted.as_ref().err());
         match accepted {
-            // Between the making of a socket and its mode others may have come in.
+            // Between the making of a socket and its mode other users may have connected.
             Ok((stream, _)) if !peer_user(&stream).is_ok_and(is_trusted) => drop(stream),
             Ok((stream, _)) => begin(shared, handler, stream),
             Err(_) if shared.stopping.load(Ordering::Acquire) => return,
@@ -306,7 +306,7 @@ fn read_line(mut stream: &UnixStream, rest: &mut Vec<u8>) -> Option<String> {
 
 /// Whether a process answers for a flash, or for a copy of it.
 pub fn is_served(flash_uuid: &[u8; 16]) -> bool {
-    // One that cannot be asked is one, too.
+    // A server that cannot be asked counts, too.
     !matches!(Client::connect(flash_uuid), Ok(None))
 }
 
@@ -333,10 +333,10 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects to the process that answers for a flash, or for a copy of it. `None` where none does.
+    /// Connects to the process that answers for a flash, or for a copy of it. `None` if no process does.
     ///
     /// # Errors
-    /// Where one does, and cannot be reached, or is another user's; where the folder that was named is not to be trusted.
+    /// The server is out of reach, or another user's; or the folder that was named is not to be trusted.
     pub fn connect(flash_uuid: &[u8; 16]) -> Outcome<Option<Client>> {
         for folder in RunDirs::of_this_user().for_commands()? {
             if let Some(client) = Client::connect_at(&folder.join(socket_name(flash_uuid)))? {

@@ -195,7 +195,7 @@ impl Target {
                 result
             }
             (None, _) => {
-                // It will hold content that not everybody may read, and a lock that nobody else may take.
+                // It will hold private content, and a lock for its server alone.
                 let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&self.path);
                 let file = file.map_err(|error| failed("made", &error))?;
                 let sized = file.set_len(self.bytes).map_err(|error| {

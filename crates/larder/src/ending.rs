@@ -1,12 +1,13 @@
 //! The end of a server: one deadline for all of it, from the signal to the end of the process.
 //!
-//! Role: a thread waits for signals, whatever the rest does. From the first that ends the server it keeps the time. What is
-//! not over when that has passed is cut off: the process ends, and says what hung and what that means for data.
+//! Role: a thread waits for signals, independent of all other threads. It keeps the time from the first signal that
+//! ends the server. At the deadline it cuts the rest off: the process ends, and its last line names the cause of the
+//! delay and the consequence for data.
 //!
-//! Invariants: the deadline covers the whole end, also exits of threads and of the process, and an opening that a signal
-//! interrupts. Time in which the process is stopped does not count. Saying why never takes longer than [`SAYING_MAX`].
+//! Invariants: the deadline covers the whole end, also exits of threads and of the process, and an opening that a
+//! signal interrupts. Time in which the process is stopped does not count. The last line takes [`SAYING_MAX`] at most.
 //!
-//! What it does not do: end anything in order; who serves does, and asks how much time is left.
+//! What it does not do: end anything in order; the server does, and asks for the time that is left.
 
 use crate::{
     error::{EXIT_FAILED, Failure, Outcome, system_reason},
@@ -20,20 +21,20 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A step in which the time is counted down. Whatever a step takes counts as [`STEP_COUNTS_MAX`] at most.
+/// A step in which the time is counted down. Each step counts as [`STEP_COUNTS_MAX`] at most.
 const STEP: Duration = Duration::from_millis(50);
-/// More than that, and the process was stopped meanwhile.
+/// A longer step means that the process was stopped meanwhile.
 const STEP_COUNTS_MAX: Duration = Duration::from_millis(500);
-/// How long the last sentence may take to be written: a terminal or pipe may take nothing any more.
+/// Longest time for the last line: a terminal or pipe may have stopped to take bytes.
 const SAYING_MAX: Duration = Duration::from_millis(500);
-/// Of the deadline, what requests may take: the rest is for what makes data durable.
+/// The share of the deadline for requests. The rest is for the steps that make data durable.
 const REQUESTS_SHARE: (u32, u32) = (3, 4);
-/// Of the deadline, what connections that were cut may take, at most.
+/// The largest share of the deadline for connections that were cut: one part in so many.
 const CUT_SHARE: u32 = 20;
-/// And how long that is, at most.
+/// Longest time for connections that were cut.
 const CUT_MAX: Duration = Duration::from_secs(1);
 
-/// What is to be done next.
+/// The next action of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// Read the option file again.
@@ -42,10 +43,10 @@ pub enum Event {
     End,
 }
 
-/// Says, in a few words, what hangs and what that means for data.
+/// Names, in a few words, the operation that hangs and the consequence for data.
 pub type Account = Box<dyn Fn() -> String + Send>;
 
-/// The end of this process, that may have begun.
+/// The end of this process, which may have begun.
 #[derive(Clone)]
 pub struct Ending(Arc<Shared>);
 
@@ -60,9 +61,9 @@ struct State {
     is_ending: bool,
     /// For the whole end.
     timeout: Duration,
-    /// Of that.
+    /// The rest of that time.
     left: Duration,
-    /// What is under way, after "while".
+    /// The action that is under way; the last line has it after "while".
     stage: &'static str,
     account: Option<Account>,
 }
@@ -98,7 +99,7 @@ impl Ending {
         another(&self.0.wake)
     }
 
-    /// Waits for the next event. The end comes again and again.
+    /// Waits for the next event. Each call after the begin of the end returns the end.
     pub fn next(&self) -> Event {
         let mut state = self.0.state.lock();
         loop {
@@ -117,7 +118,7 @@ impl Ending {
         self.0.state.lock().is_ending
     }
 
-    /// Begins the end, where no signal has.
+    /// Begins the end, unless a signal has.
     pub fn begin(&self) {
         let mut state = self.0.state.lock();
         state.begin();
@@ -132,7 +133,7 @@ impl Ending {
         self.0.state.lock().timeout
     }
 
-    /// Changes that, for an end that has not begun.
+    /// Changes the time of an end that has not begun.
     pub fn set_timeout(&self, timeout: Duration) {
         let mut state = self.0.state.lock();
         if !state.is_ending {
@@ -140,12 +141,12 @@ impl Ending {
         }
     }
 
-    /// What is left of the deadline.
+    /// The rest of the deadline.
     pub fn left(&self) -> Duration {
         self.0.state.lock().left
     }
 
-    /// Until how much is left requests may go on.
+    /// Requests may go on until this much time is left.
     fn reserve(&self) -> Duration {
         let timeout = self.timeout();
         timeout - timeout * REQUESTS_SHARE.0 / REQUESTS_SHARE.1
@@ -161,8 +162,8 @@ impl Ending {
         (self.timeout() / CUT_SHARE).min(CUT_MAX)
     }
 
-    /// Asks `is_over` again and again, which may wait for the time that it is given, until it is or the time of requests has
-    /// passed; whether it is.
+    /// Calls `is_over` again and again with the time that it may wait. Stops when it returns true or the time of
+    /// requests has passed. Returns its last result.
     pub fn await_requests(&self, mut is_over: impl FnMut(Duration) -> bool) -> bool {
         let reserve = self.reserve();
         loop {
@@ -177,12 +178,12 @@ impl Ending {
         }
     }
 
-    /// Says what is under way from here on: what stands after "while" where the end is cut off.
+    /// Sets the action that is under way from here on: the text after "while" if the end is cut off.
     pub fn now(&self, stage: &'static str) {
         self.0.state.lock().stage = stage;
     }
 
-    /// Says who tells what hangs. It must not wait for anything.
+    /// Sets the function that names the operation that hangs. The function must return without a wait.
     pub fn set_account(&self, account: Account) {
         self.0.state.lock().account = Some(account);
     }
@@ -247,11 +248,11 @@ fn cut_off(state: &State) -> ! {
     unsafe { libc::_exit(EXIT_FAILED.into()) }
 }
 
-/// Writes to standard error, past locks that a thread may hold which waits there, and not for long.
+/// Writes to standard error for a short time, past the lock that a waiting thread may hold.
 fn say(sentence: String) {
     let (said, is_said) = std::sync::mpsc::channel();
     let write = move || {
-        // SAFETY: the pointer and length are those of a live string. An error leaves nobody to tell.
+        // SAFETY: the pointer and length are those of a live string. An error has no reader left.
         unsafe { libc::write(libc::STDERR_FILENO, sentence.as_ptr().cast(), sentence.len()) };
         let _ = said.send(());
     };

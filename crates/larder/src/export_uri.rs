@@ -1,4 +1,4 @@
-//! The URI at which clients find an export.
+//! The URI of an export, for clients.
 //!
 //! What it does not do: listen there.
 

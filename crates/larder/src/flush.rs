@@ -81,7 +81,7 @@ pub fn flush(cache: &Cache) -> control::Reply {
     }))
 }
 
-/// Refuses to call an origin complete that goes with its last user.
+/// Refuses to call an origin complete if the origin vanishes with its last user.
 ///
 /// # Errors
 /// A sentence.
@@ -99,10 +99,10 @@ pub fn refuse_unlinked_origin(cache: &Cache) -> Result<(), String> {
     }
 }
 
-/// Whether what the cache and its origin have outlives this process.
+/// Whether the data in the cache and its origin outlives this process.
 ///
 /// # Errors
-/// A sentence, where a file has no name any more.
+/// A sentence, if a file has no name any more.
 pub fn outlives(cache: &Cache) -> Outcome {
     refuse_unlinked_origin(cache).map_err(Failure::failed)?;
     let status = cache.status();

@@ -90,13 +90,14 @@ pub fn ask(flash_uuid: &[u8; 16], path: &Path, id: Option<FileId>, request: &str
     }
 }
 
-/// What the server answers that was told this name of a flash, where no file has it any more; `None` where there is none.
+/// The reply of the server that was told this name of a flash, if no file has the name any more; `None` without such a
+/// server.
 ///
 /// # Errors
-/// What the server says, or that it went away.
+/// The server's sentence, or that it went away.
 pub fn ask_by_name(path: &Path, request: &str) -> Outcome<Option<Value>> {
     for uuid in control::known_uuids() {
-        // Another one's trouble is not ours.
+        // A failure of another server does not matter here.
         let Ok(Some(mut server)) = control::Client::connect(&uuid) else { continue };
         let held: Option<Held> = server.ask(REQUEST).ok().and_then(|told| serde_json::from_value(told).ok());
         if held.is_some_and(|held| held.is_meant(path, None)) {

@@ -1,33 +1,33 @@
-//! Which process has a file or device open: named in a refusal, so that an operator knows what to wait for or to end.
+//! The process that has a file or device open. A refusal names it, so that an operator can wait for it or end it.
 //!
-//! Invariants: a process is named only if it has the very file or device open. Nothing is asked of files of other names, which may
-//! lie on a server that does not answer.
+//! Invariants: a process is named only if it has the very file or device open. Files of other names stay untouched:
+//! they may lie on a server that does not answer.
 //!
 //! What it does not do: see into other users' processes, unless it is root's.
 
 use larder_device::file::FileId;
 use std::{ffi::OsStr, fs, os::unix::ffi::OsStrExt, path::Path};
 
-/// Longest command that is told, in bytes.
+/// Longest command that is shown, in bytes.
 const COMMAND_BYTES_MAX: usize = 64;
 
-/// A process that has something open.
+/// A process that has a file or device open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
     /// Its number.
     pub pid: u32,
-    /// The program's name, and the command it was given where it is Larder.
+    /// The program's name, and the command it was given if the program is Larder.
     pub command: String,
 }
 
 impl Holder {
-    /// Whether it serves, so that it should answer on a control socket.
+    /// Whether it serves, and so should answer on a control socket.
     pub fn serves(&self) -> bool {
         self.command == "larder serve"
     }
 }
 
-/// The other process that has the file or device at `path` open; one of Larder's where there are several.
+/// Another process that has the file or device at `path` open; one of Larder's if there are several.
 pub fn of(path: &Path) -> Option<Holder> {
     let path = path.canonicalize().ok()?;
     let id = FileId::of(&fs::metadata(&path).ok()?)?;

@@ -1,9 +1,10 @@
 //! Lines on standard error: one for each condition that is raised, one for each that is over.
 //!
-//! Invariants: whoever tells of a condition never waits: lines go to a thread of their own, and where standard error takes none (a
-//! pipe that nobody reads) those beyond [`LINES_MAX`] are dropped, and counted in the next one that is written.
+//! Invariants: a thread that reports a condition goes on at once, for a thread of its own writes the lines. When
+//! standard error takes none (a full pipe without a reader), lines beyond [`LINES_MAX`] are dropped. The next line that
+//! is written counts them.
 //!
-//! What it does not do: find out what is wrong; the engine and the servers do.
+//! What it does not do: find faults; the engine and the servers do.
 
 use larder_engine::{
     advice::advice,
@@ -25,10 +26,10 @@ use std::{
 
 /// Lines that wait to be written.
 const LINES_MAX: usize = 256;
-/// So long the end of the process waits for lines to be written.
+/// Longest time that the end of the process waits for lines to be written.
 const END_WAIT: Duration = Duration::from_millis(500);
 
-/// Tells of what this process itself knows that is not as it should be.
+/// Returns a condition that this process itself has found.
 type Source = dyn Fn() -> Option<Condition> + Send + Sync;
 
 /// The lines of this process.
@@ -36,13 +37,13 @@ pub struct Lines {
     to_write: SyncSender<Entry>,
     dropped: AtomicU64,
     sources: Mutex<Vec<Arc<Source>>>,
-    /// What matters less is not written.
+    /// The least severity that is written.
     least: Severity,
 }
 
 enum Entry {
     Line(String),
-    /// The end waits until all before this was written.
+    /// The end waits until all lines before this are written.
     End(SyncSender<()>),
 }
 
@@ -53,7 +54,7 @@ pub fn of_server() -> Listener {
     begin(Severity::Notice)
 }
 
-/// The lines of a command that ends by itself: of what keeps it, or makes it fail.
+/// The lines of a command that ends by itself: of the conditions that delay it, or make it fail.
 pub fn of_command() -> Listener {
     begin(Severity::Warning)
 }
@@ -63,33 +64,33 @@ fn begin(least: Severity) -> Listener {
     Listener(lines.clone().map(|lines| lines as Arc<dyn ConditionListener>))
 }
 
-/// Adds something that is looked at now and then.
+/// Adds a source that is looked at now and then.
 pub fn watch(source: impl Fn() -> Option<Condition> + Send + Sync + 'static) {
     if let Some(Some(lines)) = LINES.get() {
         lines.sources.lock().push(Arc::new(source));
     }
 }
 
-/// What this process itself knows that is not as it should be.
+/// The conditions that this process itself has found.
 pub fn own_conditions() -> Vec<Condition> {
     LINES.get().and_then(Option::as_ref).map_or_else(Vec::new, |lines| lines.more())
 }
 
-/// Lets what was told be written, if standard error takes it.
+/// Waits until the lines so far are written, if standard error takes them.
 pub fn end() {
     let Some(Some(lines)) = LINES.get() else { return };
     let (written, over) = sync_channel(1);
     if lines.to_write.try_send(Entry::End(written)).is_ok() {
-        // Whoever does not read it in time does not get it.
+        // A reader that is slower may lose the last lines.
         let _ = over.recv_timeout(END_WAIT);
     }
 }
 
 impl Lines {
-    /// `None` where the system refuses the thread: then nothing is told but by the status.
+    /// `None` if the system refuses the thread: then the status alone shows conditions.
     fn start(least: Severity) -> Option<Arc<Lines>> {
         let (to_write, entries) = sync_channel(LINES_MAX);
-        // Not by way of the library's handle, whose lock a write that waits would hold.
+        // Past the library's handle: a write that waits would hold its lock.
         let out = File::from(std::io::stderr().as_fd().try_clone_to_owned().ok()?);
         let lines = Arc::new(Lines { to_write, dropped: AtomicU64::new(0), sources: Mutex::default(), least });
         let weak = Arc::downgrade(&lines);
@@ -113,7 +114,7 @@ fn write(entries: &Receiver<Entry>, mut out: File, dropped: &dyn Fn() -> u64) {
                 if let missing @ 1.. = dropped() {
                     line = format!("{missing} lines could not be written\n{line}");
                 }
-                // In one piece, so that no other line comes between. There is nowhere to complain about a closed standard error.
+                // In one piece, so that no other line comes between. A closed standard error has no place for a complaint.
                 let _ = out.write_all(line.as_bytes());
             }
             Entry::End(written) => drop(written.send(())),

@@ -1,4 +1,5 @@
-//! How much memory this process may still take: what the machine has, what its control group allows, and its own limit.
+//! The memory that this process may still take: the memory of the machine, the limit of its control group, and its own
+//! limit.
 //!
 //! What it does not do: reserve any. Another process may take it a moment later.
 
@@ -10,17 +11,17 @@ use crate::{
 use larder_engine::recover::tables_bytes;
 use std::{fs, path::Path};
 
-/// Bytes of RAM for tables up to which a status counts what an unserved flash holds. More takes seconds.
+/// Bytes of RAM for tables up to which a status counts the content of an unserved flash. A larger count takes seconds.
 const COUNTED_TABLES_BYTES_MAX: u64 = 1 << 30;
 
-/// Refuses a flash whose tables this machine has no memory for. To be asked before anything is opened: an allocation that fails
-/// ends the process.
+/// Refuses a flash whose tables need more memory than is available. The caller asks before it opens anything: an
+/// allocation that fails ends the process.
 ///
 /// # Errors
 /// A sentence with both sizes.
 pub fn refuse_too_large(flash: &Flash) -> Outcome {
     let Flash { path, superblock, device, .. } = flash;
-    // What else is wrong with it has a sentence of its own, before any table is made.
+    // Any other fault of the flash has a sentence of its own, before any table is made.
     let is_whole = device.info().size_bytes >= superblock.layout.flash_bytes;
     let Some(needed) = tables_bytes(superblock).ok().filter(|_| is_whole) else { return Ok(()) };
     match available_bytes() {
@@ -35,7 +36,7 @@ pub fn refuse_too_large(flash: &Flash) -> Outcome {
     }
 }
 
-/// Why what an unserved flash holds is not counted for a status; `None` where it is.
+/// The reason for which a status does not count the content of an unserved flash; `None` if it counts.
 pub fn why_not_counted(flash: &Flash) -> Option<String> {
     let needed = tables_bytes(&flash.superblock).ok()?;
     let is_affordable = needed <= COUNTED_TABLES_BYTES_MAX && available_bytes().is_none_or(|bytes| needed <= bytes / 2);
@@ -47,7 +48,7 @@ pub fn why_not_counted(flash: &Flash) -> Option<String> {
     })
 }
 
-/// Bytes of memory that are still to be had; `None` where the system does not say.
+/// Bytes of memory that are available; `None` if the system does not say.
 pub fn available_bytes() -> Option<u64> {
     [of_machine(), of_control_groups(), of_limit()].into_iter().flatten().min()
 }
@@ -62,7 +63,7 @@ fn available_of(meminfo: &str) -> Option<u64> {
     kib.checked_mul(1024)
 }
 
-/// What the control group of this process, and those above it, leave.
+/// The memory that the control group of this process, and those above it, leave.
 fn of_control_groups() -> Option<u64> {
     let own = fs::read_to_string("/proc/self/cgroup").ok()?;
     let group = own.lines().find_map(|line| line.strip_prefix("0::/"))?;
@@ -75,7 +76,7 @@ fn of_control_groups() -> Option<u64> {
     groups.ancestors().take_while(|group| group.starts_with(root)).filter_map(left).min()
 }
 
-/// What is left of a limit; pages of files that nobody uses now are given back when they are wanted.
+/// The rest of a limit. The system gives pages of inactive files back on demand, so they count as free.
 fn left_of(max: &str, current: &str, stat: &str) -> Option<u64> {
     let max: u64 = max.trim().parse().ok()?;
     let current: u64 = current.trim().parse().ok()?;
@@ -83,7 +84,7 @@ fn left_of(max: &str, current: &str, stat: &str) -> Option<u64> {
     Some(max.saturating_sub(current.saturating_sub(unused)))
 }
 
-/// What the limit on this process's address space leaves (`ulimit -v`).
+/// The rest of the limit on this process's address space (`ulimit -v`).
 fn of_limit() -> Option<u64> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the pointer is to a live `rlimit`.

@@ -1,4 +1,4 @@
-//! Opening the cache of `larder serve`: with a bar of how far the recovery is, and a line of what it found.
+//! Opening the cache of `larder serve`: with a bar of the recovery's progress, and a line with its result.
 //!
 //! What it does not do: open devices; `volume` does.
 
@@ -21,10 +21,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Interval at which a bar is drawn again.
+/// Interval at which the bar is drawn again.
 const SHOWN_EVERY: Duration = Duration::from_millis(100);
 
-/// Opens the cache, and says what was recovered.
+/// Opens the cache, and prints the result of the recovery.
 ///
 /// # Errors
 /// A sentence that names the flash.
@@ -54,7 +54,7 @@ pub fn open(
     Ok(Arc::new(cache))
 }
 
-/// Shows a bar of how far a recovery is, until it is over.
+/// Shows a bar of a recovery's progress, until the recovery is over.
 fn show(progress: &Progress, is_over: &mpsc::Receiver<Infallible>) {
     let bar = ProgressBar::no_length().with_message("reading the checkpoint and the metadata log");
     if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} {wide_bar} {bytes} of {total_bytes} ({elapsed})") {

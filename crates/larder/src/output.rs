@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-/// How long a line for people waits for a reader that takes nothing.
+/// Longest time that a line for people waits for a reader that takes nothing.
 const NOTE_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// Writes `text` to standard output.
@@ -37,8 +37,8 @@ pub fn say_json(value: &impl serde::Serialize) -> Outcome {
     say(&(text + "\n"))
 }
 
-/// Writes a line for people to standard error. A line that is not taken for [`NOTE_TIME_MAX`] is dropped: a server must not
-/// stand still because nobody reads its log.
+/// Writes a line for people to standard error. Drops a line that is not taken for [`NOTE_TIME_MAX`]: a server must go
+/// on without a reader of its log.
 pub fn note(line: &str) {
     let mut polled = libc::pollfd { fd: libc::STDERR_FILENO, events: libc::POLLOUT, revents: 0 };
     let millis = i32::try_from(NOTE_TIME_MAX.as_millis()).unwrap_or(i32::MAX);

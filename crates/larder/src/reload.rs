@@ -1,15 +1,15 @@
-//! SIGHUP of a server with an option file: reads that again, and applies what may change while serving.
+//! SIGHUP of a server with an option file: reads the file again, and applies the options that may change while serving.
 //!
-//! Invariants: a file with anything wrong in it changes nothing. The command line goes before the file, as at the start. What
-//! differs and cannot change while serving is named, each time; an option that nobody thought of here is such a one.
+//! Invariants: a file with any fault changes nothing. The command line goes before the file, as at the start. Each
+//! reload names the options that differ and are fixed while serving; every option outside the lists below is fixed.
 //!
-//! What it does not do: know how an option is applied; who serves does.
+//! What it does not do: apply an option; the server does.
 
 use crate::{args::ServeArgs, config_file, error::Outcome, output};
 use clap::{ArgMatches, CommandFactory};
 use std::{collections::BTreeMap, ffi::OsString, path::PathBuf};
 
-/// Where a cache is served, these may change.
+/// The options that may change while a cache is served.
 pub const CHANGEABLE: &[&str] = &[
     "dirty-low",
     "dirty-high",
@@ -20,7 +20,7 @@ pub const CHANGEABLE: &[&str] = &[
     "durable-writes",
     "end-timeout",
 ];
-/// Where an origin is served alone, these.
+/// The options that may change while an origin is served alone.
 pub const CHANGEABLE_ALONE: &[&str] = &["end-timeout"];
 
 /// An option file, and the command line that goes before it.
@@ -28,7 +28,7 @@ pub struct OptionFile {
     path: PathBuf,
     arguments: Vec<OsString>,
     matches: ArgMatches,
-    /// By name, what was given for each option that is in force.
+    /// By name, the text given for each option that is in force.
     in_force: BTreeMap<String, String>,
 }
 
@@ -42,7 +42,7 @@ impl OptionFile {
         Ok((args, OptionFile { path, arguments, matches, in_force: given(&merged) }))
     }
 
-    /// Reads it again. Where it is good, `check` passes and something of `changeable` differs, has that applied.
+    /// Reads the file again. Calls `apply` if the file is good, `check` passes and an option of `changeable` differs.
     pub fn again(
         &mut self,
         changeable: &[&str],
@@ -85,7 +85,7 @@ impl OptionFile {
     }
 }
 
-/// What stands for each option of `serve`, by its long name.
+/// The text given for each option of `serve`, by its long name.
 fn given(matches: &ArgMatches) -> BTreeMap<String, String> {
     let cli = crate::args::Cli::command();
     let serve = cli.find_subcommand("serve").expect("the command line has `serve`");

@@ -1,8 +1,9 @@
-//! The folders in which control sockets lie: which ones a server may use, and which ones a command believes.
+//! The folders of control sockets: those that a server may use, and those that a command believes.
 //!
-//! [`RUN_DIR_ENV`] names the one folder. Else there is a list: `/run/larder` for root; for others `$XDG_RUNTIME_DIR/larder` and
-//! `/tmp/larder-UID`. All may write to `/tmp`, so another user may have taken that name. A server passes over it and makes
-//! `/tmp/larder-UID-XXXXXX`; commands look into each folder of that pattern that is this user's.
+//! [`RUN_DIR_ENV`] names the one folder. Without it there is a list: `/run/larder` for root; for others
+//! `$XDG_RUNTIME_DIR/larder` and `/tmp/larder-UID`. All users may write to `/tmp`, so another user may have taken that
+//! name. A server passes over it and makes `/tmp/larder-UID-XXXXXX`; commands look into each folder of that pattern
+//! that is this user's.
 //!
 //! Invariants: a folder counts if it is a folder and no link, belongs to this user, and neither group nor others may write to it.
 //! Root's folders count, too, for commands. A named folder that does not count is refused, never passed over.
@@ -23,7 +24,7 @@ use std::{
 
 /// Environment variable that names the folder of control sockets.
 pub const RUN_DIR_ENV: &str = "LARDER_RUN_DIR";
-/// Permissions that nobody but the owner of a folder may have.
+/// Permissions that only the owner of a folder may have.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 
 /// The user of this process.
@@ -32,18 +33,18 @@ pub fn user() -> u32 {
     unsafe { libc::geteuid() }
 }
 
-/// Where control sockets may be.
+/// The folders in which control sockets may lie.
 pub struct RunDirs {
     /// The folder that was named.
     named: Option<PathBuf>,
-    /// Else these, best first.
+    /// The folders without a named one, best first.
     usual: Vec<PathBuf>,
-    /// Where a folder with a new name is made, if none of them can be had, and how its name begins.
+    /// The place of a folder with a new name, used if none of them is usable, and the beginning of that name.
     fresh: Option<(PathBuf, OsString)>,
 }
 
 impl RunDirs {
-    /// Those of this process.
+    /// The folders of this process.
     pub fn of_this_user() -> RunDirs {
         let user = user();
         let variable = |name| std::env::var_os(name).filter(|value: &OsString| !value.is_empty()).map(PathBuf::from);
@@ -69,7 +70,7 @@ impl RunDirs {
         first.unwrap_or(Path::new("/run/larder"))
     }
 
-    /// The folder for the socket of a server: the first that can be had, made where it is missing.
+    /// The folder for the socket of a server: the first usable one, made if it is missing.
     ///
     /// # Errors
     /// A sentence: the named folder is not to be trusted, or none can be made.
@@ -120,7 +121,7 @@ impl RunDirs {
     }
 }
 
-/// Why a folder does not count.
+/// The reason for which a folder does not count.
 enum Untrusted {
     Missing,
     Because(String),
@@ -144,7 +145,7 @@ fn checked(folder: &Path, found: io::Result<Metadata>, owners: &[u32]) -> Result
     }
 }
 
-/// Makes a folder for this user alone where it is missing.
+/// Makes a folder for this user alone, if it is missing.
 fn made(folder: &Path, look: fn(PathBuf) -> io::Result<Metadata>) -> Result<(), String> {
     match fs::DirBuilder::new().recursive(true).mode(0o700).create(folder) {
         // A link that leads nowhere.
@@ -253,7 +254,7 @@ mod tests {
         let dirs = RunDirs::of(None, Some(runtime.clone()), &scratch.0, user());
         assert_eq!(dirs.for_server().expect("made"), runtime.join("larder"));
         assert_eq!(dirs.first(), runtime.join("larder"));
-        // A server that was started without it is found.
+        // A command finds a server that was started without it.
         let shared = scratch.folder(&format!("larder-{}", user()), 0o700);
         assert_eq!(dirs.for_commands().expect("both"), [runtime.join("larder"), shared]);
     }

@@ -1,9 +1,9 @@
-//! What signals do to this process: the end of a server in order, or a reload of its option file; the end of a command that
-//! works on traces; nothing, where a signal means nothing here.
+//! The effects of signals on this process: the end of a server in order, or a reload of its option file; the end of a
+//! command that works on traces; none, if a signal means nothing here.
 //!
-//! Invariants: an ignored SIGHUP that was inherited stays ignored, but where it reloads. The second of SIGINT, SIGQUIT and
-//! SIGTERM ends the process at once, with exit code 1; SIGHUP, SIGPWR and SIGXCPU never do, for who hangs up, or sets a
-//! limit, sends more than one.
+//! Invariants: an inherited SIGHUP that was ignored stays ignored, unless it reloads. The second of SIGINT, SIGQUIT and
+//! SIGTERM ends the process at once, with exit code 1. SIGHUP, SIGPWR and SIGXCPU never do, for a terminal that hangs
+//! up, or a limit, sends several.
 //!
 //! What it does not do: end a server; `ending` keeps the time for that.
 
@@ -23,21 +23,22 @@ use std::{
     time::Duration,
 };
 
-/// Ask for the end; a second one wants it at once.
+/// Signals that ask for the end; a second one asks for it at once.
 const ASKS: [c_int; 3] = [SIGINT, SIGQUIT, SIGTERM];
-/// Tell that the end is near, maybe more than once.
+/// Signals that announce the end, maybe more than once.
 const TELLS: [c_int; 3] = [SIGHUP, SIGPWR, SIGXCPU];
-/// Would end the process, and mean nothing to it. Real-time signals are the same.
+/// Signals that would end the process, and have no meaning for it. Real-time signals are the same.
 const MEANINGLESS: [c_int; 7] = [SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF, SIGIO, SIGSTKFLT];
-/// How long a command that works on traces may take to notice that it shall end.
+/// Longest time in which a command that works on traces notices that it shall end.
 const NOTICE_MAX: Duration = Duration::from_secs(30);
 
-/// A file beyond the limit of the shell's `ulimit -f` is an error of that write, and not the end of the process.
+/// Makes a write beyond the limit of the shell's `ulimit -f` an error of that write, in place of the end of the
+/// process.
 pub fn outlive_file_limits() {
     ignore(SIGXFSZ);
 }
 
-/// Has signals that mean nothing do nothing.
+/// Ignores the signals without meaning.
 fn outlive_the_meaningless() {
     MEANINGLESS.into_iter().chain(libc::SIGRTMIN()..=libc::SIGRTMAX()).for_each(ignore);
 }
@@ -47,7 +48,7 @@ fn ignore(signal: c_int) {
     unsafe { libc::signal(signal, libc::SIG_IGN) };
 }
 
-/// Whether a signal was ignored by who began this process.
+/// Whether the parent process had a signal ignored.
 fn is_ignored(signal: c_int) -> bool {
     // SAFETY: all zeroes is a valid `sigaction`.
     let mut now: libc::sigaction = unsafe { std::mem::zeroed() };
@@ -59,19 +60,19 @@ fn refused(error: &std::io::Error) -> Failure {
     Failure::failed(format_args!("signals cannot be waited for: {}", system_reason(error)))
 }
 
-/// Where signals arrive, as bytes that can be polled for.
+/// The streams on which signals arrive, as bytes that can be polled for.
 pub struct Arrivals {
-    /// A byte for each wish to end.
+    /// A byte for each signal that ends.
     pub end: UnixStream,
-    /// A byte for each wish to reload; none comes where there is nothing to.
+    /// A byte for each signal that reloads; none comes to a process without an option file.
     pub reload: UnixStream,
-    /// A byte here is as good as a signal that ends.
+    /// A byte written here has the effect of a signal that ends.
     pub wake: UnixStream,
-    /// Kept open, also where no signal writes to it: a closed end would be news without end.
+    /// Kept open, also if no signal writes to it: a closed end would be readable for ever.
     _wake_reload: UnixStream,
 }
 
-/// Begins to listen for a server: signals that end it, and with `reloads` a SIGHUP that does not.
+/// Begins to listen for a server: to signals that end it, and with `reloads` to a SIGHUP that reloads.
 ///
 /// # Errors
 /// A sentence.
@@ -96,7 +97,7 @@ pub fn arrivals(reloads: bool) -> Outcome<Arrivals> {
     register().map_err(|error: std::io::Error| refused(&error))
 }
 
-/// Has the second signal that asks for the end end the process.
+/// Makes the second signal that asks for the end exit the process.
 fn end_at_second() -> std::io::Result<()> {
     let is_asked = Arc::new(AtomicBool::new(false));
     for signal in ASKS {
@@ -107,8 +108,8 @@ fn end_at_second() -> std::io::Result<()> {
     Ok(())
 }
 
-/// A flag that a signal sets, for work that looks at it now and then and cleans up. Where that takes too long, or at the
-/// second signal, `leftovers` is called and the process ended.
+/// A flag that a signal sets, for work that looks at it now and then and cleans up. The second signal, or a clean-up
+/// that takes too long, calls `leftovers` and ends the process.
 ///
 /// # Errors
 /// A sentence.
@@ -137,8 +138,8 @@ pub fn flag(leftovers: fn()) -> Outcome<Arc<AtomicBool>> {
     Ok(is_ending)
 }
 
-/// Has signals that would end this process wait until it ends by itself: what was begun shall be whole. A second one that asks
-/// ends it all the same.
+/// Has the process end by itself after a signal that would end it, so that a command finishes its work. A second signal
+/// that asks ends it at once.
 ///
 /// # Errors
 /// A sentence.
@@ -154,7 +155,7 @@ pub fn finish_what_is_begun() -> Outcome {
     register().map_err(|error: std::io::Error| refused(&error))
 }
 
-/// Returns at the second signal that asks, or some time after the first of any.
+/// Returns at the second signal that asks, or some time after the first of any kind.
 fn await_end(came: &UnixStream, asked: &UnixStream) {
     let mut asks = 0;
     let mut ready = [false; 2];
@@ -179,7 +180,7 @@ fn await_end(came: &UnixStream, asked: &UnixStream) {
     }
 }
 
-/// Waits until one of them can be read, or the time is over; which can.
+/// Waits until one of the streams can be read, or the time is over. Returns the readable ones.
 pub fn wait_for(streams: [&UnixStream; 2], at_most: Option<Duration>) -> [bool; 2] {
     use std::os::fd::AsRawFd;
     let mut polled = streams.map(|stream| libc::pollfd { fd: stream.as_raw_fd(), events: libc::POLLIN, revents: 0 });

@@ -30,7 +30,8 @@ const FILE_BYTES_MAX: u64 = 64 << 10;
 const FILES_MAX: usize = 4096;
 /// The version of the file's form.
 const VERSION: u32 = 1;
-/// The version of a file that says more than version 1 can: an older program refuses it in place of reading half of it.
+/// The version of a file that holds more than version 1 can: an older program refuses it in place of reading half of
+/// it.
 const VERSION_DESTAGED: u32 = 2;
 
 /// What is kept of one cache.
@@ -56,7 +57,7 @@ pub struct Record {
     pub mode: String,
     /// Why the fence is up.
     pub fence: Option<String>,
-    /// Behind the fence all that was dirty went to the origin: what the flash calls dirty is older.
+    /// Behind the fence all dirty data went to the origin: the flash's dirty data is older.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub destaged: bool,
     /// The flash knows of this file. Until then nothing may be served by it: the flash may be served without it.
@@ -134,7 +135,7 @@ impl StateDir {
                 known.display()
             )));
         }
-        // Of the two that the one has whose fence counts, this says what became of it.
+        // Of the two records, the one whose fence counts holds the state of the dirty data.
         let fenced = [&found, &left_behind].into_iter().flatten().find(|record| record.fence.is_some());
         let destaged = fenced.is_some_and(|record| record.destaged);
         let fence = fenced.and_then(|record| record.fence.clone());
@@ -303,11 +304,11 @@ impl FenceKeeper for StateDir {
     }
 }
 
-/// Refuses a directory in which others may put files: a state file of theirs would say that there is no fence.
+/// Refuses a directory to which other users can add files: a state file of theirs would say that there is no fence.
 fn refuse_open_to_others(dir: &Path) -> Outcome {
     let refused = |why: String| Err(Failure::failed(format_args!("the state directory {} {why}", dir.display())));
     match fs::metadata(dir) {
-        // Reading it says why.
+        // The read that follows gives the reason.
         Err(_) => Ok(()),
         Ok(found) if ![run_dir::user(), 0].contains(&found.uid()) => {
             refused(format!("belongs to another user ({}): name one that is yours", found.uid()))
@@ -387,7 +388,7 @@ fn write(file: &Path, record: &Record) -> std::io::Result<()> {
     text.push(b'\n');
     let replaced = write_durably(&beside, &text).and_then(|()| fs::rename(&beside, file));
     if replaced.is_err() {
-        // Part of a file helps nobody; one that cannot be removed either is removed the next time.
+        // Part of a file is useless. The next write removes a file that stays here.
         let _ = fs::remove_file(&beside);
     }
     replaced?;
@@ -396,7 +397,7 @@ fn write(file: &Path, record: &Record) -> std::io::Result<()> {
 }
 
 fn write_durably(file: &Path, text: &[u8]) -> std::io::Result<()> {
-    // One that a crash has left. Whatever else has the name is not followed, written to or truncated.
+    // A file that a crash has left. Any other file of that name is not followed, written to or truncated.
     match fs::remove_file(file) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
         _ => {}

@@ -109,7 +109,8 @@ fn offline(flash: &Flash, state: Option<&Path>) -> Outcome<Report> {
     Ok(Report::new(&flash.path, &recovered.superblock, Status::of_unopened(&recovered, fence)))
 }
 
-/// From the superblock alone, where counting would take too much memory. Keys that it does not tell are missing.
+/// The status from the superblock alone, if counting would take too much memory. Keys that it does not tell are
+/// missing.
 fn uncounted(flash: &Flash, why: &str, state: Option<&Path>) -> Value {
     let Flash { path, superblock, .. } = flash;
     let layout = &superblock.layout;

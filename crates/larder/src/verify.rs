@@ -24,7 +24,7 @@ use larder_engine::verify::{
 };
 use std::{io::IsTerminal, path::Path};
 
-/// What is said in place of "nothing is lost" after a crash.
+/// The text that replaces "nothing is lost" after a crash.
 const UNCONFIRMED: &str = "that the log was whole to its end cannot be confirmed, for the last end was no orderly one";
 
 /// Runs the command.

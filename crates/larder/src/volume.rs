@@ -92,7 +92,7 @@ pub fn is_held(path: &Path) -> bool {
     try_open(path, Access::Read).is_err_and(|error| error.kind == IoErrorKind::InUse)
 }
 
-/// Says so where other users may read or lock a flash file.
+/// Warns if other users may read or lock a flash file.
 pub fn note_open_to_others(path: &Path) {
     let Ok(found) = fs::metadata(path) else { return };
     let mode = found.mode() & 0o777;
@@ -197,7 +197,7 @@ pub fn reach(path: &Path, state: Option<&Path>, request: &str, access: Access) -
             Some(uuid) => (uuid, fs::metadata(path).ok().and_then(|meta| FileId::of(&meta)), Some(failure)),
             None => return Err(failure),
         },
-        // Its file may have been removed under its server.
+        // The flash file may have been removed under its server.
         (Err(failure), None) if !path.exists() => {
             return held::ask_by_name(path, request)?.map(Reached::Served).ok_or(failure);
         }
@@ -220,7 +220,7 @@ pub fn reach(path: &Path, state: Option<&Path>, request: &str, access: Access) -
     }
 }
 
-/// Why a flash that another process has cannot be asked about.
+/// The reason for which a command gets no answer about a flash that another process has.
 fn unreached(path: &Path, flash_uuid: &[u8; 16]) -> Failure {
     let (shown, socket) = (path.display(), control::socket_path(flash_uuid));
     let socket = socket.display();
@@ -246,10 +246,10 @@ pub fn open_origin_device(uri: &str) -> Outcome<OpenedDevice> {
     open_origin_within(uri, ORIGIN_TIMEOUT)
 }
 
-/// As [`open_origin_device`], of a server that has so long to be connected to.
+/// As [`open_origin_device`], with a limit on the time that a connection to a server takes.
 ///
 /// # Errors
-/// A sentence that names it.
+/// A sentence that names the origin.
 pub fn open_origin_within(uri: &str, timeout: Duration) -> Outcome<OpenedDevice> {
     let mode = OpenMode { read_only: false, exclusive: true, direct: true, timeout: Some(timeout) };
     let shown = shown(uri);
@@ -361,7 +361,7 @@ pub struct StateArgs<'a> {
     pub adopt: bool,
     /// Drop dirty data behind a fence.
     pub discard: bool,
-    /// What is done where the origin was changed behind the cache's back.
+    /// The action after a change of the origin behind the cache's back.
     pub origin_changed: Option<OriginChangedArg>,
 }
 

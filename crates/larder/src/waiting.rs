@@ -1,7 +1,7 @@
-//! A command that waits for a server says what for.
+//! A command that waits for a server names the reason.
 //!
-//! Role: while a request takes long, the server's status is asked for now and then, over another connection; each condition that
-//! makes the cache do less than it should is one line on standard error, once.
+//! Role: while a request takes long, the command asks for the server's status now and then, over another connection. It
+//! prints each condition that makes the cache do less than it should once, as a line on standard error.
 //!
 //! What it does not do: end the wait.
 
@@ -13,10 +13,10 @@ use std::{
     time::Duration,
 };
 
-/// How long a request may take before the server is asked what it waits for, and pause between two such questions.
+/// The time that a request may take before the command asks for the reason, and the pause between two such questions.
 const ASK_EVERY: Duration = Duration::from_secs(2);
 
-/// Does `ask`, which has the server of this flash do something that may take long, and says what it waits for.
+/// Calls `ask`, which has the server of this flash do a request that may take long. Prints the reasons of the wait.
 pub fn saying_why<T>(flash_uuid: &[u8; 16], request: &str, ask: impl FnOnce() -> T) -> T {
     if !matches!(request.split_whitespace().next(), Some("flush" | "set-mode" | "detach")) {
         return ask();
@@ -41,7 +41,7 @@ pub fn saying_why<T>(flash_uuid: &[u8; 16], request: &str, ask: impl FnOnce() ->
     })
 }
 
-/// Names and sentences of what in a status may keep a request waiting.
+/// Names and sentences of the conditions in a status that may keep a request waiting.
 fn reasons(status: &Value) -> impl Iterator<Item = (String, String)> {
     let conditions = status.get("conditions").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     let text = |condition: &Value, key: &str| condition.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();

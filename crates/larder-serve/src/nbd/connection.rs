@@ -3,10 +3,11 @@
 //! Role: the main task receives, parses and starts requests; a sender task waits for a full socket; each request that
 //! the device does not answer at once is a task, too. All are driven by the thread's driver.
 //!
-//! Invariants: requests hold no more than [`ServerOptions`] allows. A request, or a piece of one, waits until it fits. Those of one
-//! connection take turns, so that a small request has its own between two pieces of a large one. The
-//! thread ends only when every request that was started has been answered or the socket has failed, and no device
-//! operation is left. Once `draining` is set no further request is started.
+//! Invariants: requests hold no more than [`ServerOptions`] allows. A request, or a piece of one,
+//! waits until it fits. The requests of a connection take turns, so that a small request has its
+//! own between two pieces of a large one. The thread ends only when every request that was started
+//! has been answered or the socket has failed, and no device operation is left. Once `draining` is
+//! set no further request is started.
 //!
 //! What it does not do: time. The accept thread ends slow handshakes by shutting the socket down.
 
@@ -88,7 +89,7 @@ pub(super) struct Connection {
     full: Cell<bool>,
     /// The account has fallen: for the main task.
     room: Signal,
-    /// The same, for the task whose turn it is to take memory.
+    /// The account has fallen: for the task whose turn it is to take memory.
     freed: Signal,
     memory_turns: Turns,
     /// Replies have left: for the task that sends a stretch.
@@ -102,9 +103,9 @@ pub(super) struct Connection {
 /// Memory that a request was given.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Memory {
-    /// Bytes of data for which it is.
+    /// The number of data bytes that the memory is for.
     pub data_bytes: usize,
-    /// What the connection is charged for it.
+    /// The charge of the connection for it.
     pub bytes: usize,
 }
 
@@ -240,7 +241,7 @@ impl Connection {
             self.full.set(true);
             self.to_send.notify();
         }
-        // Only where something has changed: tasks call this in the very loops that wait for it.
+        // Only after a change: tasks call this in the very loops that wait for one.
         if after != before {
             self.progress();
         }
@@ -253,7 +254,7 @@ impl Connection {
         self.sent.notify();
     }
 
-    /// Gives back what a request held.
+    /// Gives the memory of a request back.
     pub fn release(&self, charge: Charge) {
         self.outbox().release(charge);
         self.progress();
@@ -280,7 +281,7 @@ impl Connection {
         }
     }
 
-    /// Takes the memory for `data_bytes`, where it is there and no task waits: the charge.
+    /// Takes the memory for `data_bytes`, if it is free and no task waits. Returns the charge.
     pub fn memory_now(&self, data_bytes: usize) -> Option<usize> {
         let bytes = IoBuf::allocated(data_bytes);
         (!self.memory_turns.is_taken() && self.outbox().account().take(bytes)).then_some(bytes)
@@ -288,7 +289,7 @@ impl Connection {
 
     /// Waits for the memory for `data_bytes`, or for as many as the connection could ever hold.
     ///
-    /// Returns nothing where the peer is gone.
+    /// Returns `None` if the peer is gone.
     pub async fn memory(&self, data_bytes: usize) -> Option<Memory> {
         let _turn = self.memory_turns.take().await;
         loop {
@@ -306,7 +307,7 @@ impl Connection {
         }
     }
 
-    /// Waits until all that is queued has left. False where the peer is gone.
+    /// Waits until all queued segments have left. False if the peer is gone.
     pub async fn all_sent(&self) -> bool {
         loop {
             self.send();

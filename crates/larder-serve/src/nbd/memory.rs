@@ -1,10 +1,11 @@
 //! The memory of requests: one budget for all connections of a process, and each connection's
 //! account of it.
 //!
-//! A part of the budget is each connection's *own*. The rest is *common*. A connection may hold of
-//! the common part at most as much as is free besides, so that the next one finds some, and those
-//! that want more than there is come to equal shares. It may not hold more of it than it has turned
-//! over: a client that asks for much and reads nothing stays close to its own part.
+//! A part of the budget is each connection's *own*. The rest is *common*. A connection may hold at
+//! most as much of the common part as is free besides. So the next connection finds some, and
+//! connections that want more than there is come to equal shares. A connection may hold no more of
+//! it than it has turned over. So a client that asks for much and reads nothing stays close to its
+//! own part.
 //!
 //! Invariants: all accounts together never hold more than the budget. An account that holds nothing
 //! can always take its own part. So a connection waits for its own requests and its own client
@@ -22,7 +23,7 @@ use std::sync::{
 const OWN_BYTES_MIN: usize = 16 << 10;
 /// The most that is each connection's own.
 const OWN_BYTES_MAX: usize = 1 << 20;
-/// What a connection may have of the common part before it has turned anything over.
+/// The size of the common part that a connection may have before it has turned anything over.
 const TRUST_BYTES_MIN: usize = 1 << 20;
 
 /// The budget of a process: the bytes that requests and replies of all its connections may hold.
@@ -31,12 +32,12 @@ pub struct RequestMemory {
     /// Each connection's own.
     own_bytes: usize,
     common_bytes: usize,
-    /// What of the common part is taken. Relaxed: it counts, it orders nothing.
+    /// The bytes of the common part that are taken. Relaxed: it counts, it orders nothing.
     common_used: AtomicUsize,
 }
 
 impl RequestMemory {
-    /// Does for ordinary clients.
+    /// The budget for ordinary clients.
     pub const BYTES_DEFAULT: usize = 256 << 20;
 
     /// Returns the smallest budget for so many connections.
@@ -65,12 +66,12 @@ impl RequestMemory {
     }
 }
 
-/// What one connection holds.
+/// The memory of one connection.
 #[derive(Debug)]
 pub struct Account {
     memory: Arc<RequestMemory>,
     held: usize,
-    /// The most that it may have of the common part, for what it has turned over.
+    /// The most that it may have of the common part; it grows with the bytes turned over.
     trust: usize,
 }
 
@@ -90,7 +91,7 @@ impl Account {
         held.saturating_sub(self.memory.own_bytes)
     }
 
-    /// Takes `bytes`, or nothing where the account may not have them now.
+    /// Takes `bytes`, or nothing if the account may not have them now.
     pub fn take(&mut self, bytes: usize) -> bool {
         let held = self.held + bytes;
         let (before, after) = (self.of_common(self.held), self.of_common(held));
@@ -112,7 +113,7 @@ impl Account {
         self.trust = self.trust.saturating_add(bytes).min(self.memory.common_bytes.max(TRUST_BYTES_MIN));
     }
 
-    /// Returns how much the account could hold in all, as the others are now.
+    /// Returns how much the account could hold in all, with the other accounts as they are now.
     fn bytes_max(&self) -> usize {
         let mine = self.of_common(self.held);
         let others = self.memory.common_used.load(Ordering::Relaxed).saturating_sub(mine);
@@ -122,7 +123,7 @@ impl Account {
 
     /// Takes the memory of a buffer for `len` bytes, or for as many as the account could ever hold.
     ///
-    /// Returns for how many bytes; nothing where the account must give something back first.
+    /// Returns for how many bytes; `None` if the account must give memory back first.
     pub fn take_for(&mut self, len: usize) -> Option<usize> {
         loop {
             let bytes_max = self.bytes_max();
@@ -162,7 +163,7 @@ mod tests {
         while account.take(piece) {}
     }
 
-    /// Gives back all it holds, in pieces, again and again, until it is trusted with everything.
+    /// Gives all its memory back, in pieces, again and again, until it is trusted with everything.
     fn prove(account: &mut Account) {
         for _ in 0..100 {
             fill(account, 64 << 10);

@@ -55,7 +55,7 @@ use std::{
 const ACCEPT_WAIT_MAX: Duration = Duration::from_millis(500);
 /// How long the accept thread pauses when the system has no descriptor or memory for a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// How often buffers that no request has wanted since the last time go back to the system.
+/// How often buffers that no request has used since the last time go back to the system.
 const GIVE_BACK_EVERY: Duration = Duration::from_secs(2);
 /// How long [`NbdServer::shutdown`] waits for threads whose connections were cut.
 const CUT_WAIT: Duration = Duration::from_secs(1);
@@ -82,7 +82,7 @@ struct Shared {
     connections: Mutex<HashMap<u64, Entry>>,
     /// A connection's thread has come to its end.
     ended: Condvar,
-    /// It was ended: nothing is waited for again.
+    /// The server was ended: later calls return without a wait.
     is_over: AtomicBool,
     shortage: Shortage,
 }
@@ -154,7 +154,7 @@ impl NbdServer {
         Ok(())
     }
 
-    /// Shows, also when the server is gone, for want of what clients are not let in.
+    /// Returns the lack for which clients are refused. The handle outlives the server.
     pub fn shortage(&self) -> Shortage {
         self.shared.shortage.clone()
     }
@@ -179,8 +179,9 @@ impl NbdServer {
         in_order
     }
 
-    /// The first step of [`NbdServer::shutdown`], for an end with a deadline of its own: stops accepting, and has each
-    /// connection end once its requests have. Waits for no request.
+    /// The first step of [`NbdServer::shutdown`], for an end with a deadline of its own. Stops
+    /// accepting, and has each connection end after its requests. Returns without a wait for
+    /// requests.
     pub fn drain(&self) {
         self.shared.stopping.store(true, Ordering::Release);
         wake(&self.shared.wake);
@@ -192,7 +193,8 @@ impl NbdServer {
         self.shared.connections.lock().values().for_each(|entry| entry.peer.drain());
     }
 
-    /// Waits until every connection has ended, at most so long; whether they have. Follows [`NbdServer::drain`].
+    /// Waits `at_most` so long until every connection has ended. Returns whether they have. Follows
+    /// [`NbdServer::drain`].
     pub fn await_drained(&self, at_most: Duration) -> bool {
         let drained = self.shared.await_all(at_most);
         if drained {
@@ -213,7 +215,7 @@ impl NbdServer {
 
 impl Drop for NbdServer {
     fn drop(&mut self) {
-        // The time that an end may take was taken already where it was over.
+        // A server that is over returns at once: its end was waited for already.
         self.shutdown();
     }
 }

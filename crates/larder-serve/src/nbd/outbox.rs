@@ -95,7 +95,7 @@ pub struct Outbox {
     queued_bytes: usize,
     /// Bytes of the first segment that have left.
     front_sent: usize,
-    /// What was pushed while a stretch leaves.
+    /// Segments that were pushed while a stretch leaves.
     held_up: Option<Vec<Segment>>,
     requests: usize,
     account: Account,
@@ -145,7 +145,7 @@ impl Outbox {
         }
     }
 
-    /// Holds up what is pushed from now on.
+    /// Holds up the segments that are pushed from now on.
     pub fn begin_stretch(&mut self) {
         self.held_up = Some(Vec::new());
     }
@@ -159,7 +159,7 @@ impl Outbox {
         self.queue.push_back(segment);
     }
 
-    /// Ends the stretch: what was held up follows it.
+    /// Ends the stretch: the segments that were held up follow it.
     pub fn end_stretch(&mut self) {
         for segment in self.held_up.take().into_iter().flatten() {
             self.push_stretch(segment);

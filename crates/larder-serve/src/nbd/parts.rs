@@ -52,7 +52,7 @@ impl Parts {
         Part { parts: self.clone(), bytes, is_over: false }
     }
 
-    /// Returns whether a part has failed: no other needs to begin.
+    /// Returns whether a part has failed: then the remaining parts need not begin.
     pub fn has_failed(&self) -> bool {
         self.error.borrow().is_some()
     }

@@ -5,7 +5,7 @@
 //! piece when the connection has memory for it, so when its client has taken earlier ones. A piece
 //! that fails makes the last chunk an error.
 //!
-//! Simple replies, and chunks that must not be fragmented, are one stretch of bytes. Where the
+//! Simple replies, and chunks that must not be fragmented, are one stretch of bytes. If the
 //! connection can't have memory for all of it, the reply is a *stretch*: its head, then piece after
 //! piece. A simple reply cannot tell an error after its head; the protocol has the connection end
 //! then. So the server reads all of it once before, for errors alone. An error between the two
@@ -27,7 +27,7 @@ use super::{
 use larder_device::{Extent, IoBuf, IoError, IoFuture, IoOp, IoResult, driver};
 use std::rc::Rc;
 
-/// A read that was asked for.
+/// A read that a client asked for.
 #[derive(Clone, Copy)]
 pub(super) struct Read {
     pub offset: u64,
@@ -102,7 +102,7 @@ fn read_part(connection: &Rc<Connection>, part: Part, offset: u64, len: u32) {
     when_done(connection, data, move |_, result| part.end(result.map(|data| Some(Content::Data(offset, data)))));
 }
 
-/// Reads `len` bytes without their zeroes, where there are some and leaving them out pays.
+/// Reads `len` bytes without their zeroes, if there are some and leaving them out pays.
 fn without_zeroes(connection: &Rc<Connection>, offset: u64, len: u32) -> Option<IoFuture<Content>> {
     if len < SPARSE_READ_BYTES_MIN || !connection.extents_are_cheap.get() {
         return None;
@@ -118,7 +118,7 @@ fn without_zeroes(connection: &Rc<Connection>, offset: u64, len: u32) -> Option<
     None
 }
 
-/// Reads what is not zero, all at once, into one buffer.
+/// Reads the ranges that are not zero, all at once, into one buffer.
 fn sparse_content(connection: &Rc<Connection>, offset: u64, len: u32, extents: &[Extent]) -> IoFuture<Content> {
     let mut runs = tidy(extents, u64::from(len), u64::from(connection.export.block_bytes_min));
     let covered: u64 = runs.iter().map(|run| run.len).sum();

@@ -93,7 +93,7 @@ impl Ticket {
         }
     }
 
-    /// Ends a reply whose chunks did not say that they are the last.
+    /// Ends a reply whose chunks lack the mark of the last one.
     pub fn no_more(&self, out: &mut Outbox) {
         self.last(out, Segment::new(&[&self.chunk(true, chunk::NONE, 0)], Body::None));
     }
@@ -123,7 +123,7 @@ impl Ticket {
         }
     }
 
-    /// Sends a part of a read in chunks: `done` where it is the last one. Structured replies only.
+    /// Sends a part of a read in chunks: `done` if it is the last part. Structured replies only.
     ///
     /// `releases` is given back when the part has left.
     pub fn content(&self, out: &mut Outbox, done: bool, content: Content, releases: Charge) {

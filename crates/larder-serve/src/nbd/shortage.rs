@@ -1,8 +1,8 @@
-//! [`Shortage`]: for want of what a server lets nobody in.
+//! [`Shortage`]: the lack of a resource for which a server refuses clients.
 //!
-//! Invariants: a lack is told while connections are refused for it, and for [`LASTS`] after.
+//! Invariants: a lack shows while connections are refused for it, and for [`LASTS`] after.
 //!
-//! What it does not do: wait it out; who accepts does.
+//! What it does not do: wait for its end; the accept thread does.
 
 use parking_lot::Mutex;
 use std::{
@@ -11,21 +11,22 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// So long a lack is told after a connection was refused for it last: longer than the pause of who accepts.
+/// A lack shows for this long after the last refused connection: longer than the pause of the accept
+/// thread.
 const LASTS: Duration = Duration::from_secs(1);
 
-/// What the system lacked when somebody wanted in last. Clones show the same.
+/// The lack that the last client met. Clones show the same.
 #[derive(Clone, Default)]
 pub struct Shortage(Arc<Mutex<Option<(Instant, i32)>>>);
 
 impl Shortage {
-    /// Why nobody is let in; `None` where all are, or nobody wants in.
+    /// The error that keeps clients out; `None` while clients are let in, or none connects.
     pub fn get(&self) -> Option<io::Error> {
         let (when, errno) = (*self.0.lock())?;
         (when.elapsed() < LASTS).then(|| io::Error::from_raw_os_error(errno))
     }
 
-    /// Somebody was let in, or refused so.
+    /// Notes that a client was let in, or refused for this error.
     pub fn note(&self, error: Option<&io::Error>) {
         let lack = [libc::EMFILE, libc::ENFILE, libc::ENOMEM, libc::ENOBUFS];
         let errno = error.and_then(io::Error::raw_os_error).filter(|errno| lack.contains(errno));

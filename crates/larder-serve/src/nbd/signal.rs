@@ -1,7 +1,8 @@
 //! A signal between two tasks of one thread, and turns among several.
 //!
-//! Invariants: a signal has one waiter at a time; one that comes before the wait is kept, many before it are one. A turn
-//! is one task's at a time, and a task that waits for one waits to the end.
+//! Invariants: a signal has one waiter at a time. A signal that comes before the wait is kept;
+//! several before the wait count as one. A turn is one task's at a time, and a task that waits for
+//! one waits to the end.
 //!
 //! What it does not do: cross threads.
 

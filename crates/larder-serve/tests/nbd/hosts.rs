@@ -51,8 +51,8 @@ fn address_of(server: &NbdServer) -> String {
     address.clone()
 }
 
-/// Sends requests, reading no reply, until neither side takes any more: how many reads and writes
-/// went out whole, and what is left to send of the last write.
+/// Sends requests, reading no reply, until neither side takes any more. Returns how many reads and
+/// writes went out whole, and the rest of the last write.
 fn fill_windows(raw: &mut Raw<TcpStream>, data: &[u8]) -> (u64, Vec<u8>) {
     for cookie in 0..8 {
         raw.request(command::READ, 0, cookie, 0, 8 << 20, &[]);
@@ -144,7 +144,7 @@ impl Hosts {
         made.then_some(hosts)
     }
 
-    /// Runs something on one of the hosts.
+    /// Runs a function on one of the hosts.
     fn on<T: Send>(&self, host: usize, run: impl FnOnce() -> T + Send) -> T {
         let namespace = File::open(format!("/run/netns/{}", self.names[host])).expect("a namespace");
         let run = move || {
@@ -162,15 +162,15 @@ impl Hosts {
 
 impl Drop for Hosts {
     fn drop(&mut self) {
-        // Those that were not made are not there to be removed.
+        // A host that was not made cannot be removed.
         for name in &self.names {
             ip(&format!("netns del {name}"));
         }
     }
 }
 
-/// How often Linux sends again what is not acknowledged, here: few times, at most a second apart
-/// where it can be told so.
+/// How often Linux sends unacknowledged data again, here: few times, at most a second apart if the
+/// kernel has the setting.
 const RETRIES: &str = "3";
 
 fn few_retries() {

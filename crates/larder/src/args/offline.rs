@@ -122,7 +122,7 @@ pub enum DumpPart {
 }
 
 impl DumpPart {
-    /// Whether it is printed as it lies there, so that the tables of an opening are not needed.
+    /// Whether the command prints the part in its stored form, so that the tables of an opening are not needed.
     pub fn reads_as_it_lies(self) -> bool {
         matches!(self, DumpPart::Superblock | DumpPart::Layout | DumpPart::Checkpoint | DumpPart::Log)
     }

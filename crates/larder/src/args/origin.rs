@@ -1,4 +1,4 @@
-//! What all commands that open an origin take.
+//! The options that all commands that open an origin take.
 //!
 //! What it does not do: say where the origin is; each command does.
 

@@ -366,7 +366,7 @@ pub(super) fn format_id() -> impl clap::builder::TypedValueParser<Value = Format
     PossibleValuesParser::new(named.map(FormatId::name)).try_map(|name| name.parse::<FormatId>())
 }
 
-/// What `--columns` says.
+/// Parses the value of `--columns`.
 pub(super) fn columns(text: &str) -> Result<Columns, String> {
     text.parse::<Columns>().map_err(|error| error.to_string())
 }

@@ -57,7 +57,7 @@ pub(super) fn address(text: &str) -> Result<ServeAddress, String> {
     text.parse().map_err(|_| "write unix:PATH or tcp:HOST:PORT".to_owned())
 }
 
-/// How long the end of a server may take where nothing else was said, in seconds.
+/// The time for the end of a server by default, in seconds.
 pub(super) const END_TIMEOUT: &str = "60";
 
 /// A time in seconds for the end of a server: a day at most.
@@ -128,7 +128,7 @@ pub(super) fn content(text: &str) -> Result<ContentArg, String> {
     Ok(content)
 }
 
-/// What is done where the origin was changed behind the cache's back.
+/// The action after a change of the origin behind the cache's back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum OriginChangedArg {
     /// Forget all clean copies; dirty data stays, and is laid over the origin as it is now

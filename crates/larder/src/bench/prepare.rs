@@ -56,7 +56,7 @@ pub fn run(args: &BenchPrepareArgs) -> Outcome {
     let result = prepare(args, &wanted, &watch);
     if let Some(path) = made {
         if result.is_err() {
-            // The failure itself is what is told.
+            // The failure itself is reported.
             let _ = std::fs::remove_file(path);
         }
         forget(path);

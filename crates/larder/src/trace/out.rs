@@ -27,13 +27,13 @@ use std::{
 
 use super::{provenance_name, provenance_words};
 
-/// Files that are not whole yet, by their temporary names.
+/// Files that are still incomplete, by their temporary names.
 static PARTS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// Removes every file that is not whole yet, for a process that ends at once.
+/// Removes every incomplete file, for a process that ends at once.
 pub fn remove_parts() {
     for part in PARTS.lock().iter() {
-        // One that took its name meanwhile is not there any more.
+        // A file that took its final name meanwhile is no longer here.
         let _ = fs::remove_file(part);
     }
 }
@@ -66,7 +66,7 @@ impl OutFile {
         let mut part = name.to_owned();
         part.push(format!(".part-{}", std::process::id()));
         let part = path.with_file_name(part);
-        // Known before it is there: a signal may come in between.
+        // Registered before the file exists: a signal may come in between.
         remember(&part);
         let file = File::options().read(true).write(true).create_new(true).open(&part);
         let file = Arc::new(file.map_err(|error| {
@@ -132,12 +132,12 @@ impl Drop for OutFile {
     }
 }
 
-/// A file is begun that [`remove_parts`] shall remove, until [`forget`] is told otherwise.
+/// Registers a file that was begun: [`remove_parts`] removes it, until [`forget`] drops it from the list.
 pub fn remember(part: &Path) {
     PARTS.lock().push(part.to_owned());
 }
 
-/// It is removed, or whole.
+/// Takes a file off that list: it was removed, or is complete.
 pub fn forget(part: &Path) {
     PARTS.lock().retain(|other| other != part);
 }
@@ -197,12 +197,12 @@ pub struct Report {
     provenance: Option<Provenance>,
 }
 
-/// What a line is of, in a format without content.
+/// The unit of a line, in a format without content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lines {
     /// A request, whole.
     Requests,
-    /// A record: a chunk that was asked for.
+    /// A record: a chunk of a request.
     Records,
 }
 

@@ -1,4 +1,4 @@
-//! Records on their way: a bar on a terminal, an end at a signal, and what was wrong with lines passed over.
+//! Records on their way: a bar on a terminal, an end at a signal, and the faults of lines that were passed over.
 //!
 //! Invariants: all of it costs a look every few thousand records. The first signal ends the stream with an error, so that
 //! files are cleaned up; a second one ends the process.
@@ -35,7 +35,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Looks. From here on a signal ends streams: made before any file is.
+    /// Begins to watch for signals. From here on a signal ends streams; the caller makes the watch before any file.
     ///
     /// # Errors
     /// A sentence.

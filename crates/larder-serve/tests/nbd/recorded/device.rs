@@ -1,8 +1,8 @@
-//! A device that notes what it is asked, over known content and known extents.
+//! A device that notes its operations, over known content and known extents.
 //!
 //! Invariants: an operation is noted when it is over, and before its future says so.
 //!
-//! What it does not do: check what it is asked; the oracle does.
+//! What it does not do: check the operations; the oracle does.
 
 use larder_device::{
     BlockDevice, DeviceInfo, Extent, IoBuf, IoError, IoErrorKind, IoFuture, IoOp, SharedBuf, WriteFlags, ZeroFlags,
@@ -10,7 +10,7 @@ use larder_device::{
 use parking_lot::Mutex;
 use std::{future::poll_fn, ops::Range, sync::Arc, task::Poll};
 
-/// What the device was asked, in the order in which it was done.
+/// The operations of the device, in the order in which it did them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Noted {
     Read(u64, usize),
@@ -91,7 +91,7 @@ impl Recorder {
         self.state.lock()
     }
 
-    /// What was noted since the last call.
+    /// The operations that were noted since the last call.
     pub fn noted(&self) -> Vec<Noted> {
         std::mem::take(&mut self.state.lock().noted)
     }

@@ -29,8 +29,8 @@ const COMMANDS: [u16; 9] = [
     8,
     u16::MAX,
 ];
-/// Where the code decides by size: blocks, what is copied out of the receive buffer, what is asked
-/// for holes, pieces, the longest.
+/// The sizes at which the code decides: blocks, copies out of the receive buffer, reads that ask
+/// for holes, pieces, the longest request.
 const BOUNDARIES: [u32; 7] = [4096, 16 << 10, 32 << 10, 64 << 10, 1 << 20, 2 << 20, REQUEST_BYTES_MAX];
 /// Runs of the comb: more than a reply to block status has, in less than a piece where blocks are
 /// small.
@@ -99,7 +99,7 @@ fn check(session: Session, device: &Recorder, raw: &mut Raw, ask: Ask) {
         (None, command::BLOCK_STATUS) => ask.check_extents(raw, device),
         (None, _) => ask.check_done(session, raw, 0),
     }
-    // Whatever was asked was over before the reply, so it is noted by now.
+    // Every operation was over before the reply, so it is noted by now.
     let noted = device.noted();
     match expected {
         Some(_) => assert_eq!(noted, [], "a request that is refused reaches no device"),
@@ -111,7 +111,7 @@ fn check(session: Session, device: &Recorder, raw: &mut Raw, ask: Ask) {
     }
 }
 
-/// Checks a request, and says which it was where that fails.
+/// Checks a request, and names it if the check fails.
 fn try_it(session: Session, device: &Recorder, raw: &mut Raw, ask: Ask) {
     let checked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| check(session, device, raw, ask)));
     if let Err(panic) = checked {
@@ -199,7 +199,8 @@ fn reads_and_status_of_any_number_of_runs_are_whole() {
     }
 }
 
-/// A structured reply that fails: its contents cover what they do, and its last chunk is the error.
+/// A structured reply that fails: its contents cover the bytes that were read, and its last chunk
+/// is the error.
 fn take_failed(raw: &mut Raw, ask: Ask) {
     let mut contents = 0;
     loop {
@@ -223,7 +224,7 @@ fn an_error_anywhere_is_the_requests_and_the_connection_goes_on() {
         let (_served, device, mut raw) = open(session);
         let len = REQUEST_BYTES_MAX;
         let last = size_of(&device) - u64::from(len);
-        // All of them data: what is zero is not read.
+        // All of them data: the server leaves zeroes unread.
         let places = [(0, 0), (0, MIB - 512), (0, MIB), (0, u64::from(len) / 2), (last, size_of(&device) - 512)];
         for (offset, bad) in places {
             device.state().bad = bad..bad + 512;
@@ -290,7 +291,7 @@ fn requests_beside_a_long_reply_are_answered_whole() {
     }
 }
 
-/// Takes a chunk, or the reply to the flush: 1 where a reply is over.
+/// Takes a chunk, or the reply to the flush. Returns 1 if a reply is over.
 fn take_chunk(raw: &mut Raw, image: &[u8], left: &mut [usize]) -> usize {
     let magic = raw.take(4);
     if magic != 0x668e_33ef_u32.to_be_bytes() {

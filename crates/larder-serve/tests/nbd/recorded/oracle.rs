@@ -1,7 +1,7 @@
-//! What a server must do for a request, said from the protocol's text and not from the server's.
+//! The duties of a server for a request, taken from the protocol's text and not from the server's.
 //!
-//! Role: which error a request gets, what the device is asked before the reply, and whether a reply
-//! is right to its last byte.
+//! Role: the error that a request gets, the device's operations before the reply, and a check of
+//! the reply to its last byte.
 //!
 //! What it does not do: send.
 
@@ -26,7 +26,7 @@ pub struct Ask {
     pub len: u32,
 }
 
-/// How a session is.
+/// The properties of a session.
 #[derive(Clone, Copy, Debug)]
 pub struct Session {
     pub structured: bool,
@@ -80,7 +80,7 @@ impl Ask {
         }
     }
 
-    /// Checks what the device was asked for a request that succeeds, its order included.
+    /// Checks the device's operations for a request that succeeds, their order included.
     pub fn check_noted(&self, session: Session, payload: &[u8], noted: &[Noted]) {
         let (offset, len) = (self.offset, u64::from(self.len));
         let fua = self.has(flag::FUA);
@@ -98,7 +98,7 @@ impl Ask {
         }
     }
 
-    /// Pieces follow each other and are what was sent; each is as durable as the whole is to be.
+    /// Pieces follow each other and equal the payload; each is as durable as the whole is to be.
     fn check_writes(&self, session: Session, payload: &[u8], noted: &[Noted]) {
         let mut at = 0;
         for write in noted {
@@ -112,8 +112,8 @@ impl Ask {
         assert!(noted.len() <= pieces, "{} writes", noted.len());
     }
 
-    /// Each byte is read once where it is not left out, in blocks; before a simple reply that is
-    /// too long, once more.
+    /// Each byte that is not left out is read once, in blocks; and once more before a simple reply
+    /// that is too long.
     fn check_reads(&self, session: Session, noted: &[Noted]) {
         let block = u64::from(session.block_bytes);
         let mut times = vec![0_u8; (u64::from(self.len) / block) as usize];
