@@ -123,11 +123,12 @@ pub trait Design: Send + Sync {
         self.trimmed_from(first).is_some_and(is_trimmed) || !self.mapped_in(first, count).is_empty()
     }
 
-    /// Forgets the mappings of a run of chunks and has it read as zeroes until the origin was told. Parts that are in a trimmed run
-    /// have no mappings, and cost nothing.
+    /// Forgets the mappings of a run of chunks. The run reads as zeroes until the origin is zeroed. Parts that lie in a trimmed
+    /// run have no mappings and cost nothing.
     fn trim(&mut self, run: Run);
 
-    /// How many of `count` chunks from `first` one [`Design::trim`] takes so that it is short: of them `mapped_max` are mapped at most.
+    /// Returns the number of chunks, of `count` from `first`, that one short [`Design::trim`] takes: at most `mapped_max` of them
+    /// are mapped.
     fn trim_span(&self, first: Lba, count: u64, mapped_max: usize) -> u64 {
         self.mapped_in(first, count).get(mapped_max).map_or(count, |lba| lba.0 - first.0)
     }

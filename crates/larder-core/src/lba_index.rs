@@ -17,9 +17,9 @@ pub const SHARDS_MIN: usize = 256;
 const SHARDS_MAX: usize = 1 << 16;
 /// Entries of a shard on average, at most: as many as are gone through, or moved to a larger table, in a few milliseconds.
 const SHARD_ENTRIES: u64 = 1 << 15;
-/// So many entries of a table are gone through in the time in which one address is asked for.
+/// A look passes this many entries of a table in the time in which it finds one address.
 pub const GONE_THROUGH: u64 = 16;
-/// Addresses that one look may ask for, one by one: as many as take a few milliseconds.
+/// Addresses that one look may ask for, one by one: they take a few milliseconds.
 const ASKED_MAX: u64 = 1 << 16;
 /// Generations are kept modulo this.
 pub const GENERATION_MASK: u32 = (1 << 24) - 1;
@@ -228,7 +228,7 @@ impl LbaIndex {
         }
     }
 
-    /// The addresses in a run that have an entry, dead ones included, ascending.
+    /// The addresses in a run that have an entry, dead entries included, ascending.
     pub fn in_run(&self, first: Lba, count: u64) -> Vec<Lba> {
         let end = Lba(first.0.saturating_add(count));
         if count <= self.len as u64 / GONE_THROUGH {
@@ -240,8 +240,8 @@ impl LbaIndex {
         inside
     }
 
-    /// How many of `count` chunks from `first` a short look takes, of which `entries_max` have an entry at most. The look asks for
-    /// few addresses, or goes through an index that is not large.
+    /// The number of chunks, of `count` from `first`, that a short look takes: at most `entries_max` of them have an entry. The
+    /// look asks for few addresses, or scans a small index.
     pub fn span(&self, first: Lba, count: u64, entries_max: usize) -> u64 {
         let count = if self.len as u64 / GONE_THROUGH <= ASKED_MAX { count } else { count.min(ASKED_MAX) };
         self.in_run(first, count).get(entries_max).map_or(count, |lba| lba.0 - first.0)
@@ -313,7 +313,7 @@ mod tests {
     fn a_run_is_cut_where_it_has_many_entries() {
         let mut index = LbaIndex::new(0);
         (0..1000).for_each(|i| _ = index.insert(Entry::new(Lba(i * 7), Kind::Zero, None, false)));
-        // By address where the run is short, by entry where it is long.
+        // A look goes by address over a short run, by entry over a long one.
         for count in [60, 7 * 1000, 1 << 40] {
             let end = (30 + count).min(7 * 1000);
             let expected: Vec<Lba> = (30..end).filter(|lba| lba % 7 == 0).map(Lba).collect();

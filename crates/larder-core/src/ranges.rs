@@ -3,8 +3,8 @@
 //!
 //! Invariants: runs do not overlap; adding cuts older runs, removing cuts runs in two.
 //!
-//! What it does not do: merge neighbours, for their sequence numbers differ. The engine gives a trim that touches a run the
-//! range of both: then one run with one number is in log, list and checkpoint.
+//! What it does not do: merge neighbours, whose sequence numbers differ. The engine extends a trim over each run that it touches,
+//! so log, list and checkpoint hold one run with one number.
 
 use crate::{
     pages::{PageMap, key_bytes_max},

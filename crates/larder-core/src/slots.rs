@@ -83,7 +83,7 @@ pub struct Slots {
 }
 
 impl Slots {
-    /// Bytes of RAM for each slot, whatever is in it.
+    /// Bytes of RAM for each slot, free or used.
     pub const SLOT_BYTES: u64 = size_of::<Slot>() as u64;
 
     /// `count` free slots of generation 0.

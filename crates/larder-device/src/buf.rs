@@ -7,7 +7,7 @@
 //! Invariants: at any time each byte of an allocation is covered by at most one `IoBuf`, and by no `SharedBuf`
 //! while an `IoBuf` covers it. Allocations start at a multiple of [`BUF_ALIGN`] bytes and are always initialised.
 //!
-//! What it does not do: bound the memory in use. Front ends and the engine do that with named limits; `pool` bounds what is
+//! What it does not do: bound the memory in use. Front ends and the engine do that with named limits; `pool` bounds the memory
 //! kept for reuse.
 
 mod pool;
@@ -31,7 +31,7 @@ struct Alloc(Raw);
 unsafe impl Sync for Alloc {}
 
 impl Alloc {
-    /// Allocates. Fresh memory, of which it tells, is all zeroes.
+    /// Allocates. The flag says whether the memory is fresh; fresh memory is all zeroes.
     fn new(len: usize) -> (Alloc, bool) {
         let (raw, fresh) = POOL.take(len);
         (Alloc(raw), fresh)

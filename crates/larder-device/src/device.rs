@@ -56,26 +56,26 @@ impl DeviceInfo {
     }
 }
 
-/// By what a change shows that somebody else made while a device was not open: what it says of itself.
+/// A device's mark: a change by another program while the device is closed changes the mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChangeMark {
     /// Its size in bytes.
     pub size_bytes: u64,
-    /// As long as this is the same, `changes` can be compared.
+    /// `changes` of two marks compare only while this is the same.
     pub epoch: u64,
-    /// Another number after each write.
+    /// A number that each write changes.
     pub changes: u64,
 }
 
-/// What became of a device while it is open, behind the back of whoever has it.
+/// The standing of an open device after changes by other programs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Standing {
-    /// Nothing that it knows of.
+    /// The device knows of no change.
     #[default]
     Sound,
-    /// It has no name any more: what it holds is gone once it is closed.
+    /// The file has no name any more: its content is gone once the device is closed.
     Unlinked,
-    /// It was cut to this size, in bytes.
+    /// The file was cut to this size, in bytes.
     Truncated(u64),
 }
 
@@ -129,12 +129,13 @@ pub trait BlockDevice: Send + Sync {
     /// Makes a range read as zeroes.
     fn write_zeroes(&self, offset: u64, len: u64, flags: ZeroFlags) -> IoFuture<()>;
 
-    /// What a later change by somebody else will show by; `None` of a device that cannot tell. Taken after the last write.
+    /// The mark that shows a later change by another program; `None` of a device without one. Callers take it after the last
+    /// write.
     fn change_mark(&self) -> Option<ChangeMark> {
         None
     }
 
-    /// What became of it since it was opened. Asked often.
+    /// The device's standing since it was opened. Callers ask often.
     fn standing(&self) -> Standing {
         Standing::Sound
     }

@@ -20,7 +20,7 @@ pub enum IoErrorKind {
     Unaligned,
     /// No space is left for the write (a sparse file on a full file system).
     NoSpace,
-    /// No space is left for the write under the owner's quota.
+    /// The owner's quota leaves no space for the write.
     Quota,
     /// The process, or the system, has no file descriptor left.
     TooManyFiles,
@@ -82,7 +82,7 @@ pub struct IoError {
 }
 
 impl IoErrorKind {
-    /// Whether the system is short of something that comes back by itself, or by an operator's hand: space, quota, descriptors.
+    /// Whether the error is a shortage that ends by itself or by an operator's action: space, quota, descriptors.
     pub fn is_shortage(self) -> bool {
         matches!(self, IoErrorKind::NoSpace | IoErrorKind::Quota | IoErrorKind::TooManyFiles)
     }

@@ -28,7 +28,7 @@ pub struct OpenMode {
     pub exclusive: bool,
     /// Pass by the page cache where the device allows it. Files and block devices only.
     pub direct: bool,
-    /// How long a server may take to be connected to; [`OPEN_TIMEOUT`] where nothing is said. NBD only.
+    /// The time limit of a connection to a server; [`OPEN_TIMEOUT`] by default. NBD only.
     pub timeout: Option<Duration>,
 }
 

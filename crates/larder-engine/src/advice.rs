@@ -1,10 +1,10 @@
-//! What to do about each condition: the table of their names.
+//! The table of condition names, each with its advice for the operator.
 //!
 //! Invariants: a name does not change. Each is in `docs/OPERATING.md`, where a test looks for it.
 //!
-//! What it does not do: say what has happened; the condition itself does.
+//! What it does not do: describe the event; the condition itself does.
 
-/// The conditions by name, each with what to do about it.
+/// The conditions by name, each with the operator's next step.
 pub const ADVICE: &[(&str, &str)] = &[
     ("checkpoint_failing", "see what it says: the flash, or in write-through the origin, must take writes again"),
     ("corrupt_records", "check the flash: larder verify, once it is not served"),
@@ -40,7 +40,7 @@ pub const ADVICE: &[(&str, &str)] = &[
     ("undurable_data", "run larder flush; overwrite what it cannot save"),
 ];
 
-/// What to do about the condition of this name.
+/// Returns the advice for the condition of this name.
 pub fn advice(name: &str) -> &'static str {
     ADVICE.iter().find(|(known, _)| *known == name).map_or("see larder status", |(_, advice)| advice)
 }

@@ -313,7 +313,7 @@ async fn begin(shared: &Arc<Shared>, emptied: bool) -> Result<(), EngineError> {
         .update(&*shared.flash, &shared.counters, |superblock| {
             superblock.clean_shutdown = false;
             superblock.state_dir = state_dir;
-            // From here on what is written to slots names frames of the log; a program that knows nothing of it must not.
+            // From here on each write to a slot names a frame of the log. The bit keeps out programs that know no such names.
             superblock.log_positions |= names_frames;
             superblock.origin_state = None;
         })
@@ -321,8 +321,8 @@ async fn begin(shared: &Arc<Shared>, emptied: bool) -> Result<(), EngineError> {
     let mode = shared.mode.get();
     shared.note_mode(mode).await?;
     shared.spawn_counted(shared.clone().committer());
-    // On coarser sectors neither log nor slots are written before the superblock says where the log goes on; no entry waits yet.
-    // Crash before that: the old log, behind which nothing was written.
+    // On coarser sectors the superblock records where the log goes on, before any write to log or slots; no entry waits yet.
+    // Crash before that: the old log counts, and nothing was written behind it.
     let grows = shared.geometry.layout.sector_bytes > shared.superblock.get().layout.sector_bytes;
     if grows && !emptied {
         shared.checkpoint(false).await?;

@@ -304,7 +304,7 @@ impl Shared {
         }
     }
 
-    /// A checkpoint for which the flash has no room waits for it, as any write does.
+    /// A checkpoint waits, as any write does, while the flash has no room for it.
     fn wait_for_room<'a>(
         &'a self,
         error: &EngineError,
@@ -391,7 +391,7 @@ impl Shared {
                 superblock.clean_shutdown = clean_shutdown;
                 // The log starts at such a boundary now.
                 superblock.layout.sector_bytes = self.geometry.layout.sector_bytes;
-                // Nothing is written to the origin any more.
+                // Writes to the origin have ended.
                 superblock.origin_state =
                     if clean_shutdown { origin_state::noted(&*self.origin, superblock.sequence) } else { None };
             })

@@ -132,8 +132,8 @@ impl Shared {
         }
     }
 
-    /// What `work` comes to, or nothing where the cache begins to close before: for what nobody needs then. A cache that was
-    /// dropped waits for it, for whoever opens the devices again counts on that.
+    /// Returns the result of `work`, or `None` when the cache begins to close first. A cache that was dropped waits for the work,
+    /// because the next opening of the devices counts on that.
     pub(crate) async fn unless_closing<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         let mut work = pin!(work);
         loop {

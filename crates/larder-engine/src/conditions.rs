@@ -1,7 +1,7 @@
 //! What is not as it should be, by name: the conditions that a status lists.
 //!
-//! Invariants: a condition is listed while it lasts; what is over is left to the counters. The most serious come first. Each name is
-//! in the table of [`advice`](crate::advice).
+//! Invariants: a condition is listed while it lasts; the counters record it afterwards. The most serious conditions come first.
+//! Each name is in the table of [`advice`](crate::advice).
 //!
 //! What it does not do: change anything.
 
@@ -51,7 +51,7 @@ pub struct Opening {
     pub superblock_repaired: Option<usize>,
     /// The fence was up: the flash was emptied.
     pub emptied: bool,
-    /// Somebody else had changed the origin, and this was done.
+    /// Another program had changed the origin, and the opening did this.
     pub origin_changed: Option<OriginChanged>,
 }
 
@@ -137,7 +137,7 @@ impl Shared {
     }
 }
 
-/// Of a flash that takes no writes for now; so many wait.
+/// The condition of a flash that takes no writes for now; `waiting` writes wait.
 pub(crate) fn flash_refuses(error: &IoError, waiting: usize) -> Condition {
     let (name, how) = match error.kind {
         kind if kind.is_shortage() => ("flash_full", "the flash has no room"),
@@ -153,7 +153,7 @@ pub(crate) fn flash_refuses(error: &IoError, waiting: usize) -> Condition {
     Condition { name, severity: Severity::Degraded, what }
 }
 
-/// Of an origin whose last operation of a kind failed so; `dirty`: data waits to be written there.
+/// The condition of an origin whose last operation of a kind failed with `error`; `dirty`: data waits to be written there.
 pub fn origin_fails(error: &IoError, dirty: bool) -> Condition {
     let name = match error.kind {
         IoErrorKind::Gone => "origin_gone",
@@ -164,7 +164,7 @@ pub fn origin_fails(error: &IoError, dirty: bool) -> Condition {
     Condition { name, severity: Severity::Degraded, what: format!("the origin fails ({error}){rest}") }
 }
 
-/// Of an origin that owes an answer for as long as `limit`, or longer.
+/// The condition of an origin that owes an answer for `limit` or longer.
 pub fn origin_hangs(watch: &Watch, limit: Duration) -> Option<Condition> {
     let Oldest { op, age, waiting } = watch.oldest().filter(|oldest| oldest.age >= limit)?;
     let requests = if waiting == 1 { "1 request waits" } else { &format!("{waiting} requests wait") };
@@ -176,7 +176,7 @@ pub fn origin_hangs(watch: &Watch, limit: Duration) -> Option<Condition> {
     Some(Condition { name: "origin_hangs", severity: Severity::Degraded, what })
 }
 
-/// What is not as it should be with an origin of which nothing else is known.
+/// The conditions of an origin, from its watch alone.
 pub fn of_origin(watch: &Watch, limit: Duration) -> Vec<Condition> {
     let fails = watch.error().map(|error| origin_fails(&error, false));
     fails.into_iter().chain(origin_hangs(watch, limit)).collect()
@@ -187,8 +187,8 @@ pub fn most_serious_first(conditions: &mut [Condition]) {
     conditions.sort_by_key(|condition| std::cmp::Reverse(condition.severity));
 }
 
-/// What is known of a flash that nobody opened, beside its state; `fence`: one that is up, as its keeper tells it, or why that
-/// cannot be told.
+/// The conditions of an unopened flash, beside its state; `fence`: a fence that is up, as its keeper reports it, or why the
+/// keeper cannot tell.
 pub fn of_unopened(found: &Recovered, fence: Result<Option<Raised>, String>) -> Vec<Condition> {
     let mut conditions = Vec::new();
     let mut add = |name, severity, what| conditions.push(Condition { name, severity, what });

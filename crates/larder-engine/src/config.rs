@@ -13,7 +13,7 @@ use larder_format::{Compression, DesignId, WriteMode};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a request of the origin waits, where nothing else is said, until the origin counts as hanging.
+/// The default time limit after which an origin with an unanswered request counts as hanging.
 pub const ORIGIN_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What a new cache shall be.
@@ -68,15 +68,15 @@ impl Default for CreateOptions {
     }
 }
 
-/// What is done where the origin was changed by somebody else since the last orderly end.
+/// The action of an opening when another program changed the origin since the last orderly end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OriginChanged {
     /// The cache is not opened.
     #[default]
     Refuse,
-    /// What is clean is forgotten, durably; what is dirty is laid over the origin as it is now.
+    /// The cache durably forgets its clean chunks, and lays its dirty data over the origin as it is now.
     Drop,
-    /// What the flash holds is believed.
+    /// The cache trusts the content of the flash.
     Keep,
 }
 
@@ -107,7 +107,7 @@ pub struct Tuning {
     pub discard_fenced: bool,
     /// Open though the origin is larger than when the cache was made: to bring everything there, and detach.
     pub accept_grown_origin: bool,
-    /// What is done where the origin was changed by somebody else since the last orderly end.
+    /// The action when another program changed the origin since the last orderly end.
     pub origin_changed: OriginChanged,
     /// Largest age of an entry that waits for the metadata log, in milliseconds: the age of the oldest clean mapping
     /// that a crash forgets.
@@ -121,13 +121,14 @@ pub struct Tuning {
     /// Read hits in a row, with no decision between them, from which on they share the lock; 0 for always. A decision after
     /// shared ones goes through all stripes, which takes about as long as a few hits.
     pub share_after_reads: u32,
-    /// The origin hangs when a request has waited for its answer so long: a condition says so. The request goes on waiting.
+    /// The origin hangs when a request has waited for its answer this long: a condition reports it. The request goes on waiting.
     pub origin_timeout: Duration,
     /// The watch over the origin that the caller has put before it; `None`: the opening puts one there.
     pub origin_watch: Option<Arc<Watch>>,
-    /// Writes that the flash has no space for wait so long at most, until it counts as failed; `None`: as long as it lasts.
+    /// Writes for which the flash has no space wait this long at most; then the flash counts as failed. `None`: they wait as long
+    /// as the shortage lasts.
     pub flash_full_timeout: Option<Duration>,
-    /// Is told of each condition when it is raised, and when it is over.
+    /// The cache reports each condition to it, when the condition is raised and when it is over.
     pub listener: Listener,
     /// Is told how far the recovery at opening is.
     pub progress: Option<Arc<Progress>>,

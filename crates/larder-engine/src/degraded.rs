@@ -1,9 +1,9 @@
 //! Going on without a flash that failed.
 //!
-//! A flash fails when it refuses a segment or a log frame for longer than it is asked again ([`refused`](crate::refused)), a flush
-//! once, or checkpoints again and again, or when it is gone. Until the cache is opened again nothing new is stored on it, and nothing more becomes durable there. What is
-//! mapped stays mapped: reads are served from what can still be read, and from the origin. Dirty data that can be read
-//! is destaged.
+//! A flash fails when it is gone, when one flush fails, when checkpoints fail again and again, or when it refuses a segment or a
+//! log frame until the retries end ([`refused`](crate::refused)). Until the cache is opened again nothing new is stored on it,
+//! and nothing more becomes durable there. Mapped chunks stay mapped: readable records and the origin serve the reads. Readable
+//! dirty data is destaged.
 //!
 //! A write goes past the flash, in order: (1) the fence is up; (2) no destage of these chunks is under way; (3) what is
 //! dirty in chunks that it covers in part is on the origin; (4) the chunks' clean mappings are forgotten; (5) the origin
@@ -26,7 +26,7 @@ use std::{
     time::Duration,
 };
 
-/// So long after the last one a condition says that reads of the flash fail.
+/// A condition reports failed reads of the flash for this long after the last one.
 const READS_FAILED_LATELY: Duration = Duration::from_secs(60);
 
 impl Shared {
@@ -72,14 +72,14 @@ impl Shared {
         }
     }
 
-    /// Counts a read of the flash that failed.
+    /// Counts a failed read of the flash.
     pub(crate) fn count_flash_read_error(&self) {
         self.counters.flash_read_errors.fetch_add(1, Relaxed);
         *self.flash_read_failed_at.lock() = Some(self.runtime.now());
         self.conditions_changed();
     }
 
-    /// How long ago a read of the flash failed last, if that was lately.
+    /// The time since the last failed read of the flash, if that was lately.
     pub(crate) fn flash_reads_failed_lately(&self) -> Option<Duration> {
         let since = self.runtime.now().saturating_sub((*self.flash_read_failed_at.lock())?);
         (since < READS_FAILED_LATELY).then_some(since)
@@ -117,10 +117,10 @@ impl Shared {
         }
     }
 
-    /// Has the keeper of the fence know that nothing is dirty any more, where that is so at the end behind it.
+    /// Tells the keeper of the fence, at an end behind the fence, when no dirty data is left.
     ///
     /// # Errors
-    /// [`EngineError::State`]: then the next opening takes what the flash calls dirty for a loss.
+    /// [`EngineError::State`]: then the next opening counts the data that the flash calls dirty as lost.
     pub(crate) async fn note_destaged(&self) -> Result<(), EngineError> {
         let is_destaged = {
             let state = self.state.lock();

@@ -1,7 +1,7 @@
 //! Destaging: dirty data goes to the origin, in the order of its addresses, at a limited rate.
 //!
-//! In order, for a batch: (1) the batch is durable on flash; (2) trimmed runs are zeroed on the origin, records are read and written
-//! there, neighbours as one write, fragments sector run by sector run; (3) the origin is flushed, once for all of it;
+//! In order, for a batch: (1) the batch is durable on flash; (2) the origin gets zeroes for trimmed runs; records are read and
+//! written there, neighbours as one write, fragments sector run by sector run; (3) the origin is flushed, once for all of it;
 //! (4) each mapping whose sequence number is still the newest is marked clean, and the mark is logged. A crash before
 //! (4) is durable leaves the data dirty; it is destaged again, to the same effect. The mark is durable before a slot
 //! is reused, because freeing a slot commits.
@@ -41,7 +41,7 @@ const IDLE_TURNS_OF_ALL: u64 = 64;
 const RETRY_FIRST: Duration = Duration::from_millis(100);
 const RETRY_MAX: Duration = Duration::from_secs(10);
 
-/// What is destaged together.
+/// The chunks and runs that one batch destages.
 #[derive(Default)]
 pub(crate) struct Batch {
     /// Dirty chunks, ascending.
@@ -81,7 +81,7 @@ impl Shared {
         let mut idle_turns = 0;
         loop {
             let wanted = self.signals.destage_wanted.listen();
-            // Before the look at the end, which cuts every pause short.
+            // The listener comes before the look at the end, which cuts every pause short.
             let pace = self.signals.pace.listen();
             let (due, urgent, degraded) = {
                 let state = self.state.lock();
@@ -196,7 +196,7 @@ impl Shared {
         let failures = self.state.lock().origin_flush_failures;
         let zeroed = self.zero_runs(runs).await;
         let written = self.destage_held(lbas).await;
-        // What flushed the chunks flushed the zeroes, too.
+        // The flush of the chunks flushed the zeroes, too.
         let zeroed = self.finish_runs(zeroed, failures).await;
         Ok(written? + zeroed?)
     }
@@ -229,7 +229,7 @@ impl Shared {
     }
 }
 
-/// The dirty chunks from `from` on, at most so many, the trimmed runs among them, and from where on the next batch is.
+/// The dirty chunks from `from` on, at most `chunks_max`, the trimmed runs among them, and the start of the next batch.
 fn next_batch(state: &State, from: Lba, chunks_max: usize) -> (Batch, Option<Lba>) {
     let mut lbas: Vec<Lba> = state.design.dirty_from(from, chunks_max).into_iter().map(|(lba, _)| lba).collect();
     let mut end = lbas.last().filter(|_| lbas.len() == chunks_max).map(|last| Lba(last.0 + 1));
@@ -241,7 +241,7 @@ fn next_batch(state: &State, from: Lba, chunks_max: usize) -> (Batch, Option<Lba
             lbas.retain(|&lba| lba < run.first);
             break;
         }
-        // It may begin before the cursor.
+        // The run may begin before the cursor.
         let first = run.first.max(from);
         at = Lba(run.first.0 + run.count);
         runs.push(Run { first, count: at.0 - first.0, ..run });

@@ -22,7 +22,7 @@ pub enum EngineError {
     Invalid(String),
     /// The origin is not the one that this cache was made for.
     WrongOrigin(String),
-    /// Somebody else changed the origin since the last orderly end.
+    /// Another program changed the origin since the last orderly end.
     OriginChanged(String),
     /// A dirty record on flash is damaged: the origin does not have these bytes.
     DirtyDataLost {
@@ -33,11 +33,11 @@ pub enum EngineError {
     LogDamaged {
         /// The first frame that is lost.
         lost: u64,
-        /// A later frame that says that it was durable, or the newest that is named as durable elsewhere.
+        /// A later frame that marks it as durable, or the newest frame that a slot names as durable.
         found: u64,
-        /// Where that frame is, or what names it.
+        /// The position of that frame, or of the slot's naming.
         flash_offset: u64,
-        /// No frame shows it, but what lies in slots and names this one.
+        /// The evidence is not a frame but a name in a slot.
         in_slots: bool,
     },
     /// The flash device failed; nothing more becomes durable there until the cache is opened again.

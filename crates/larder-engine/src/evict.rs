@@ -30,7 +30,7 @@ const AHEAD_MAX: usize = 32;
 const DESTAGE_MAX: usize = 256;
 /// Of the entries that may wait for the log, as many are of what leaves the index at once: one part of so many.
 const DROPPED_SHARE: usize = 8;
-/// So long a request of the origin may wait until an eviction leaves dirty data and takes what is clean.
+/// When a request of the origin has waited this long, an eviction leaves dirty data behind and takes clean data.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Pause when nothing can be evicted for now.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -113,10 +113,10 @@ impl Shared {
         self.destage_or_leave(lbas).await;
     }
 
-    /// Destages these chunks, to make room; leaves that behind, to go on in the background, where the origin does not answer: what is
-    /// clean can go meanwhile. What fails, or was left, stays dirty, and its slot is spared.
+    /// Destages these chunks to make room. When the origin does not answer, the destage goes on in the background, and clean
+    /// chunks can go meanwhile. A chunk that failed, or was left behind, stays dirty, and its slot is spared.
     async fn destage_or_leave(self: &Arc<Self>, lbas: Vec<Lba>) {
-        // One that was left behind says how the next would fare.
+        // The next destage would wait like the one that was left behind.
         if lbas.is_empty() || self.evict_left_behind.swap(true, AcqRel) {
             return;
         }
@@ -129,7 +129,7 @@ impl Shared {
         either(destaged, self.origin_keeps_waiting()).await;
     }
 
-    /// Until a request of the origin has waited for [`PATIENCE`].
+    /// Returns when a request of the origin has waited for [`PATIENCE`].
     async fn origin_keeps_waiting(&self) {
         loop {
             let age = self.origin_watch.oldest().map_or(Duration::ZERO, |oldest| oldest.age);

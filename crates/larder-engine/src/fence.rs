@@ -25,10 +25,10 @@ pub trait FenceKeeper: Send + Sync {
     /// A sentence: then the cache does not open.
     fn prepare(&self) -> Result<(), String>;
 
-    /// What is known of the fence; `None` where it is down.
+    /// The fence that is up; `None` when it is down.
     ///
     /// # Errors
-    /// A sentence, where that cannot be known: then the cache does not open.
+    /// A sentence, when the state is unknown: then the cache does not open.
     fn raised(&self) -> Result<Option<Raised>, String>;
 
     /// Puts the fence up; it is durable when this returns. Again, where it is up already, changes nothing.
@@ -37,11 +37,11 @@ pub trait FenceKeeper: Send + Sync {
     /// A sentence: then nothing is written past the flash.
     fn raise(&self, why: &str) -> Result<(), String>;
 
-    /// The origin durably has all that was dirty: what the flash still calls dirty is older. Told at an orderly end behind the
-    /// fence; it stays known, durably, until the fence is taken down.
+    /// Notes that the origin durably has all dirty data, so the flash's dirty copies are older. The engine calls it at an orderly
+    /// end behind the fence; the note stays durable until the fence is taken down.
     ///
     /// # Errors
-    /// A sentence: then the next opening takes what the flash calls dirty for a loss.
+    /// A sentence: then the next opening counts the data that the flash calls dirty as lost.
     fn note_destaged(&self) -> Result<(), String>;
 
     /// Takes the fence down, durably.
@@ -61,9 +61,9 @@ pub trait FenceKeeper: Send + Sync {
 /// A fence that is up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Raised {
-    /// Why it was put up.
+    /// The reason why it was put up.
     pub why: String,
-    /// The origin lacks nothing of what the flash calls dirty ([`FenceKeeper::note_destaged`]).
+    /// The origin has all data that the flash calls dirty ([`FenceKeeper::note_destaged`]).
     pub is_destaged: bool,
 }
 

@@ -318,7 +318,7 @@ impl Shared {
         Ok((layout.log_offset + offset, buf, entries_max))
     }
 
-    /// Writes a frame, again where that fails: the same bytes to the same place, for the first try may be there.
+    /// Writes a frame, and retries when that fails: the same bytes to the same place, because the first try may be there.
     async fn write_frame(&self, offset: u64, frame: SharedBuf) -> Result<(), IoError> {
         let result = self.until_taken(|| self.write_frame_once(offset, &frame)).await;
         result.map_err(|error| self.fail_flash(error))

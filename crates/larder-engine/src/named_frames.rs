@@ -1,16 +1,17 @@
-//! How far the metadata log went, as what lies in slots says it: the newest frame that a segment header or a metadata slot names
-//! as durable. A log that ends before that frame has lost it.
+//! How far the metadata log went, from the evidence in slots: the newest frame that a segment header or a metadata slot names as
+//! durable. A log that ends before that frame has lost it.
 //!
-//! Each is made after the frame that it names was durable, and frames only ever count up: so nothing that lies on a flash, of
-//! whatever generation, names one that was not there once.
+//! A header or slot is made after the frame that it names was durable, and frames only count up. So each name on a flash, of any
+//! generation, names a frame that once existed.
 //!
-//! An opening looks at what could have been written last, and no more ([`Look::Likely`]): WEUs that were open at the checkpoint, or
-//! that the end of the log speaks of, whole, and where the next ones would begin; of a metadata region pieces from all over it, for buckets are chosen by hashes.
-//! At most [`HEADS_MAX`] pieces of [`PIECE_BYTES`] and [`LAST_USED_MAX`] WEUs are read. A check reads all.
+//! An opening looks at the likely last writes alone ([`Look::Likely`]). It reads to their end the WEUs that were open at the
+//! checkpoint or that the end of the log names, and the places where the next WEUs would begin. Of a metadata region it reads
+//! pieces from all over it, because hashes choose the buckets. It reads at most [`HEADS_MAX`] pieces of [`PIECE_BYTES`] and
+//! [`LAST_USED_MAX`] WEUs. A check reads all.
 //!
-//! Invariants: nothing is written. What cannot be read names nothing.
+//! Invariants: nothing is written. An unreadable place names nothing.
 //!
-//! What it does not do: know how far the log went where nothing was written after its last frames.
+//! What it does not do: know how far the log went when no slot was written after its last frames.
 
 use crate::{
     store::Looking,
@@ -25,34 +26,34 @@ use larder_format::{
 };
 use std::collections::VecDeque;
 
-/// WEUs that an opening reads to their end, of those that checkpoint and log speak of last.
+/// WEUs that an opening reads to their end, of those that checkpoint and log name last.
 const LAST_USED_MAX: usize = 16;
-/// Pieces of slots or of a metadata region that an opening reads besides.
+/// Further pieces of slots or of a metadata region that an opening reads.
 const HEADS_MAX: usize = 4096;
-/// Of them, those of slots that the log has freed last.
+/// Of them, pieces of the slots that the log freed last.
 const LAST_FREED_MAX: usize = 64;
 
-/// What names a frame as durable.
+/// A name of a durable frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Naming {
     /// The frame.
     pub frame_seq: u64,
-    /// Where on the flash that is said.
+    /// The position of the name on the flash.
     pub flash_offset: u64,
 }
 
-/// How much is looked at.
+/// The extent of a look.
 pub enum Look {
     /// Everything.
     All,
-    /// What could have been written last.
+    /// The likely last writes.
     Likely(LikelySlots),
 }
 
 /// The outcome of a look.
 pub(crate) type Named<'a> = Looking<'a, Option<Naming>>;
 
-/// The slots that a checkpoint has as open, and those that the log behind it speaks of last, in its order.
+/// The open slots of a checkpoint, and the slots that the log behind it names last, in its order.
 #[derive(Default)]
 pub struct LastSpoken {
     used: VecDeque<u32>,
@@ -60,7 +61,7 @@ pub struct LastSpoken {
 }
 
 impl LastSpoken {
-    /// A block of the checkpoint.
+    /// Notes a block of the checkpoint.
     pub fn note_block(&mut self, block: &CheckpointBlock) {
         let CheckpointBlock::Slots(slots) = block else { return };
         for slot in slots.iter().filter(|slot| slot.state == SlotState::Open) {
@@ -68,7 +69,7 @@ impl LastSpoken {
         }
     }
 
-    /// Entries of the log.
+    /// Notes entries of the log.
     pub fn note(&mut self, entries: &[LogEntry]) {
         for entry in entries {
             match entry {
@@ -96,21 +97,22 @@ fn put_last(list: &mut VecDeque<u32>, slot: u32, max: usize) {
 /// Slots that could have been written last.
 #[derive(Default)]
 pub struct LikelySlots {
-    /// To their end.
+    /// Slots to read to their end.
     whole: Vec<u32>,
-    /// Where they begin, and the generation that nobody has spoken of yet: where that has begun, to its end.
+    /// Slots whose start is read, each with its next generation, which checkpoint and log do not name: when it has begun, the
+    /// slot is read to its end.
     heads: Vec<(u32, u32)>,
 }
 
 impl LikelySlots {
-    /// Those of a state that was recovered from a log that speaks of `spoken` last.
+    /// The likely slots of a state that was recovered from a log that names `spoken` last.
     pub fn of(spoken: &LastSpoken, design: &dyn Design) -> LikelySlots {
         let whole: Vec<u32> = spoken.used.iter().rev().copied().collect();
         let (mut free, mut used) = (Vec::new(), Vec::new());
         for (slot, generation, state, _) in design.export_slots() {
             match state {
                 slots::SlotState::Free | slots::SlotState::Retired => free.push((slot.0, generation)),
-                // Least recent first, as they would go.
+                // Least recent first, in the order of eviction.
                 _ => used.push((slot.0, generation.wrapping_add(1))),
             }
         }
@@ -165,7 +167,7 @@ pub(crate) async fn in_segments(reader: Reader<'_>, superblock: &Superblock, loo
     newest
 }
 
-/// Reads pieces, several at once, and hands on what could be read, in order.
+/// Reads pieces, several at once, and hands on the readable ones, in order.
 async fn each_piece<T: Copy>(
     reader: Reader<'_>,
     mut pieces: impl Iterator<Item = (u64, T)>,
@@ -185,7 +187,7 @@ async fn each_piece<T: Copy>(
     }
 }
 
-/// What a header says, at this place.
+/// The frame that a header at this place names.
 fn naming(header: &SegmentHeader, flash_offset: u64) -> Option<Naming> {
     header.durable_frame_seq.map(|frame_seq| Naming { frame_seq, flash_offset })
 }
@@ -201,12 +203,12 @@ fn header_in(bytes: &[u8], superblock: &Superblock, slot: u32, offset: u32) -> O
 struct Segments<'a> {
     reader: Reader<'a>,
     superblock: &'a Superblock,
-    /// What was read last, and where it begins.
+    /// The last piece read, and its offset.
     piece: Option<(u64, IoBuf)>,
 }
 
 impl Segments<'_> {
-    /// The newest frame that the segments of a slot name: of `generation`, or of the one that it begins with.
+    /// The newest frame that the segments of a slot name: of `generation`, or of the one at its start.
     async fn of_slot(&mut self, slot: u32, mut generation: Option<u32>) -> Option<Naming> {
         let start = self.superblock.layout.slot_offset(slot)?;
         let (mut offset, mut newest) = (0, None);
@@ -225,7 +227,7 @@ impl Segments<'_> {
         newest
     }
 
-    /// The bytes from `at` on, to the end of the piece that it is in.
+    /// The bytes from `at` to the end of their piece.
     async fn bytes(&mut self, at: u64) -> Option<&[u8]> {
         let from = at - at % PIECE_BYTES as u64;
         if self.piece.as_ref().is_none_or(|(start, _)| *start != from) {
@@ -235,8 +237,8 @@ impl Segments<'_> {
     }
 }
 
-/// The newest frame that metadata slots name. A hash chooses where a chunk goes: what was written last lies anywhere, and where that was
-/// much, some of it in each part.
+/// The newest frame that metadata slots name. A hash chooses the place of a chunk, so the last writes lie anywhere; many writes
+/// reach each part.
 pub(crate) async fn in_region(reader: Reader<'_>, superblock: &Superblock, look: Look) -> Option<Naming> {
     let layout = &superblock.layout;
     let pieces = layout.region_bytes() / PIECE_BYTES as u64;

@@ -1,15 +1,15 @@
-//! Whether the origin is what the last orderly end left: its device's mark is noted at the end, and compared at the next opening.
+//! Whether the origin is as the last orderly end left it: the end notes its device's mark, and the next opening compares it.
 //!
-//! The mark is noted when nothing more is written to the origin, with the superblock that says that the end was orderly; the first
-//! write of an opening takes it away. So after a crash there is none, and nothing is refused.
+//! The mark is noted after the last write to the origin, with the superblock that records the orderly end; the first write of an
+//! opening removes it. So after a crash there is no mark, and the opening accepts the origin.
 //!
-//! Copies that are dropped are dropped as a repair would: (1) the state without them is written as a checkpoint into the area that
-//! the superblock does not name, with a flush, its header with FUA, a flush; (2) the twins name it, and note no mark. *Crash before
-//! (2): the mark is there still, and the next opening asks again.*
+//! Dropping copies follows the order of a repair: (1) the state without them is written as a checkpoint into the area that the
+//! superblock does not name, with a flush, its header with FUA, a flush; (2) the twins name it, and note no mark. *Crash before
+//! (2): the mark is still there, and the next opening asks again.*
 //!
-//! Invariants: dirty data is never dropped. Where a device tells nothing, nothing is refused.
+//! Invariants: dirty data is never dropped. An opening accepts an origin whose device reports no mark.
 //!
-//! What it does not do: look at what the origin holds.
+//! What it does not do: look at the content of the origin.
 
 use crate::{
     checkpoint::{CheckpointTarget, write_blocks, write_header},
@@ -26,21 +26,21 @@ use larder_format::{LogStart, OriginState};
 use parking_lot::Mutex;
 use std::future::ready;
 
-/// What is noted of an origin in a superblock of this sequence number.
+/// The origin's mark for a superblock of this sequence number.
 pub(crate) fn noted(origin: &dyn BlockDevice, sequence: u64) -> Option<OriginState> {
     let ChangeMark { size_bytes, epoch, changes } = origin.change_mark()?;
     Some(OriginState { sequence, size_bytes, epoch, changes })
 }
 
-/// Whether somebody else changed the origin since the last orderly end, as far as its device can tell.
+/// Whether another program changed the origin since the last orderly end, as far as its device can tell.
 ///
 /// # Errors
-/// [`EngineError::OriginChanged`] where that is so, and nobody said what is to be done then.
+/// [`EngineError::OriginChanged`] when that is so, and the tuning names no action for it.
 pub(crate) fn check(found: &Recovered, origin: &dyn BlockDevice, tuning: &Tuning) -> Result<bool, EngineError> {
-    // Of the older one of two superblocks nobody knows what followed.
+    // The older one of two superblocks does not show the later changes.
     let before = found.superblock.origin_state_now().filter(|_| found.repair.is_none());
     let (Some(before), Some(now)) = (before, origin.change_mark()) else { return Ok(false) };
-    // Who takes one that has grown knows that it was changed, and takes no copy from the flash.
+    // An option that accepts a grown origin accepts its change, too; no copy comes from the flash then.
     let has_grown = tuning.accept_grown_origin && now.size_bytes > before.size_bytes;
     let is_same = now.size_bytes == before.size_bytes && (now.epoch != before.epoch || now.changes == before.changes);
     if is_same || has_grown {
@@ -61,7 +61,7 @@ pub(crate) fn check(found: &Recovered, origin: &dyn BlockDevice, tuning: &Tuning
     )))
 }
 
-/// Has the flash forget all clean copies, durably. It is to be recovered again then.
+/// Makes the flash forget all clean copies, durably. The caller recovers it again afterwards.
 ///
 /// # Errors
 /// The device's.

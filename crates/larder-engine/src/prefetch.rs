@@ -81,7 +81,7 @@ impl PrefetchBuffer {
         inside.into_iter().for_each(|lba| self.remove(Lba(lba)));
     }
 
-    /// Keeps this much from now on.
+    /// Sets the limit of the buffered bytes.
     pub fn set_bytes_max(&mut self, bytes_max: usize) {
         self.bytes_max = bytes_max;
         self.shrink();
@@ -147,7 +147,7 @@ impl Shared {
         let offset = self.geometry.offset_of(first);
         let chunk = self.geometry.chunk_bytes;
         let bytes = ((versions.len() * chunk) as u64).min(self.geometry.volume_bytes - offset) as usize;
-        // An origin that does not answer keeps no cache from closing.
+        // The cache closes even when the origin does not answer.
         let result = self.unless_closing(self.read_origin(offset, IoBuf::new(bytes))).await;
         {
             let mut state = self.state.lock();

@@ -154,8 +154,8 @@ impl ReadingRecord {
     }
 }
 
-/// Whether `payload`, read from flash while its slot was pinned or held in memory, is what was stored at `place`. Each that is not is
-/// counted: it was damaged, or its slot was written over meanwhile.
+/// Whether `payload`, read from flash while its slot was pinned or held in memory, is the content stored at `place`. Each
+/// mismatch is counted: the payload was damaged, or its slot was written over meanwhile.
 pub fn passes(place: &Place, payload: &[u8], counters: &Counters) -> bool {
     let passes = check(place, payload);
     if !passes {
@@ -164,7 +164,7 @@ pub fn passes(place: &Place, payload: &[u8], counters: &Counters) -> bool {
     passes
 }
 
-/// Checks a payload against its place, and counts nothing: for those who read a flash that is not served.
+/// Checks a payload against its place, and counts nothing: for readers of a flash that is not served.
 pub fn check(place: &Place, payload: &[u8]) -> bool {
     let identity = RecordIdentity { slot: place.slot.0, generation: place.generation, offset: place.offset };
     record_crc(identity, place.encoding, payload) == place.crc

@@ -3,12 +3,13 @@
 //! In order: (1) the superblock that counts; (2) its checkpoint, block by block; (3) the log from there on, frame by
 //! frame, until one is not whole or not the next; (4) both devices are flushed, so that what this opening saw cannot
 //! change under a later power loss; (5) a damaged superblock twin is repaired and the clean-shutdown mark removed,
-//! before anything else is written; (6) on sectors coarser than the superblock's, a checkpoint is made whose log starts at the next
-//! boundary, before anything else is.
+//! before anything else is written; (6) on sectors coarser than the superblock's, a checkpoint whose log starts at the next
+//! boundary is made before any other write.
 //!
 //! Invariants: nothing is written before (5). What does not decode is an error, never a guess, except at the end of the
 //! log, where a frame that is not whole is what a crash leaves. A frame behind the end that says that one before it was
-//! durable shows damage, not a crash; so does what names such a one in a slot: then flushed writes are lost, and opening is refused.
+//! durable shows damage, not a crash; so does a slot that names such a frame. Flushed writes are lost then, and opening is
+//! refused.
 
 use crate::{
     config::Tuning,
@@ -47,7 +48,7 @@ use std::{
 /// The smallest RAM budget, in bytes.
 pub const RAM_BUDGET_BYTES_MIN: u64 = 1 << 20;
 
-/// Bytes of RAM that the engine keeps for a slot, the design's apart: two flags, and the readers who have it pinned.
+/// Bytes of RAM that the engine keeps for a slot, beside the design's: two flags, and the number of readers that pin it.
 pub const ENGINE_SLOT_BYTES: u64 = 6;
 
 /// What opening found.
@@ -126,12 +127,12 @@ pub fn geometry(
     })
 }
 
-/// What log and segments are padded to from now on: what [`create`](crate::create) would take on this device, and no less than
-/// what the superblock has. Where it is more, the log continues at the next such boundary, and a checkpoint that starts there comes
-/// before all other writes.
+/// The padding of log and segments from now on: the sector that [`create`](crate::create) would take on this device, and at least
+/// the superblock's. When it is larger, the log continues at the next such boundary, and a checkpoint that starts there precedes
+/// all other writes.
 ///
 /// # Errors
-/// [`EngineError::Invalid`] for a device whose sectors are larger than `most`, which the store can lie on.
+/// [`EngineError::Invalid`] for a device whose sectors are larger than `most`, the store's maximum.
 fn sector_on(device: &DeviceInfo, layout: &Layout, most: u32) -> Result<u32, EngineError> {
     let least = device.sector_bytes;
     if least > most {
@@ -170,7 +171,7 @@ fn affordable_entries(superblock: &Superblock, design: &EngineDesign) -> u64 {
     }
 }
 
-/// Bytes of RAM that an opening takes for the slots alone, before it has read more than the superblock. What is mapped comes on top.
+/// Bytes of RAM that an opening takes for the slots alone, before it reads more than the superblock. Mappings come on top.
 ///
 /// # Errors
 /// As [`new_design`].
@@ -371,7 +372,7 @@ mod tests {
     use crate::{CreateOptions, create, designs::DESIGNS};
     use larder_device::{driver::block_on, ram::RamDevice};
 
-    /// What the flash of a design is written in on a device with this sector and physical sector.
+    /// The sector of a design's flash on a device with this sector and physical sector.
     fn on(design: &EngineDesign, layout: &Layout, sectors: (u32, u32)) -> Result<u32, EngineError> {
         let mut info = RamDevice::new("flash", 1 << 20, 512).info().clone();
         (info.sector_bytes, info.physical_sector_bytes) = sectors;

@@ -1,28 +1,28 @@
-//! Writes that the flash refuses, and that are tried again until it takes them or counts as failed.
+//! Writes that the flash refuses: the cache retries them until the flash takes them or counts as failed.
 //!
-//! A lack of space or quota is somebody's to mend: the write waits as long as it lasts, or as the tuning says, and a condition
-//! says so meanwhile. A write that fails for another reason is tried again for [`FAILING_MAX`]: a device that comes back from a
-//! reset takes it then. Whoever needs the write waits for it; reads go on. So nothing that was acknowledged is lost.
+//! A lack of space or quota is an operator's to mend: the write waits as long as it lasts, or as the tuning allows, and a
+//! condition reports it meanwhile. Other failed writes are tried again for [`FAILING_MAX`]: a device that returns from a reset
+//! takes them then. Operations that need the write wait for it; reads go on. So no acknowledged data is lost.
 //!
-//! Invariants: what is tried again is the same bytes at the same place. A cache that ends waits no longer than [`END_WAIT`] for
-//! room; one that was dropped tries nothing again.
+//! Invariants: a retry writes the same bytes to the same place. A cache that ends waits at most [`END_WAIT`] for room; one that
+//! was dropped tries nothing again.
 //!
-//! What it does not do: flush again. A flush that failed says nothing of the writes before it, nor does the next one.
+//! What it does not do: flush again. A failed flush says nothing of the writes before it, nor does the next one.
 
 use crate::{conditions::flash_refuses, shared::Shared};
 use larder_device::{IoError, IoErrorKind, IoResult};
 use parking_lot::Mutex;
 use std::{sync::atomic::Ordering::*, time::Duration};
 
-/// So long a write that fails is tried again, where it is not for want of room.
+/// A write that fails is tried again for this long, when room is not the cause.
 pub const FAILING_MAX: Duration = Duration::from_secs(3);
-/// So long a cache that ends waits for room on the flash.
+/// A cache that ends waits this long for room on the flash.
 pub const END_WAIT: Duration = Duration::from_secs(5);
 /// Pause before the third try, doubling up to the maximum. The second comes at once.
 const PAUSE_FIRST: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// Writes that the flash refused and that wait to be tried again.
+/// Writes that the flash refused and that wait for a retry.
 #[derive(Default)]
 pub struct Refusals(Mutex<Waiting>);
 
@@ -33,14 +33,14 @@ struct Waiting {
 }
 
 impl Refusals {
-    /// Why the flash takes no writes now, and how many wait for it; `None` where none does.
+    /// Why the flash takes no writes now, and how many wait for it; `None` when none waits.
     pub fn standing(&self) -> Option<(IoError, usize)> {
         let waiting = self.0.lock();
         waiting.last.clone().filter(|_| waiting.writes > 0).map(|error| (error, waiting.writes))
     }
 }
 
-/// One of them, until this is dropped.
+/// One refused write, until this is dropped.
 pub(crate) struct Refused<'a>(&'a Shared);
 
 impl<'a> Refused<'a> {
@@ -63,7 +63,7 @@ impl Drop for Refused<'_> {
     }
 }
 
-/// How long one write has been refused.
+/// The time for which one write has been refused.
 pub(crate) struct Patience {
     began: Duration,
     ending_since: Option<Duration>,
@@ -74,7 +74,7 @@ impl Patience {
         Patience { began: shared.runtime.now(), ending_since: None }
     }
 
-    /// Whether a write that was refused so is tried again.
+    /// Whether a write with this error is tried again.
     pub(crate) fn is_left(&mut self, shared: &Shared, error: &IoError) -> bool {
         if shared.abandoned.load(Acquire) || shared.state.lock().flash_failed.is_some() {
             return false;
@@ -95,10 +95,10 @@ impl Patience {
 }
 
 impl Shared {
-    /// Makes `attempt`s at a write until the flash takes it.
+    /// Repeats `attempt` at a write until the flash takes it.
     ///
     /// # Errors
-    /// The last refusal, where nothing more is tried: then the flash has failed, unless the runtime ends.
+    /// The last refusal, when the retries end: then the flash has failed, unless the runtime ends.
     pub(crate) async fn until_taken<F: Future<Output = IoResult<()>>>(
         &self,
         mut attempt: impl FnMut() -> F,

@@ -1,14 +1,14 @@
 //! Options that may change while a cache is open: [`Pace`], a part of its [`Tuning`].
 //!
-//! Invariants: the engine asks [`Live`] for them, and never the [`Tuning`] of its opening. Whoever waits for what a change may
-//! end is woken by it.
+//! Invariants: the engine reads these options from [`Live`], never from the [`Tuning`] of its opening. A change wakes each waiter
+//! whose wait it may end.
 //!
-//! What it does not do: check that watermarks ascend; who reads options does.
+//! What it does not do: check that watermarks ascend; the reader of the options does.
 
 use crate::{Cache, config::Tuning};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-/// What may change while a cache is open. The fields are those of [`Tuning`].
+/// The options that may change while a cache is open. The fields are those of [`Tuning`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct Pace {
@@ -35,7 +35,7 @@ impl From<&Tuning> for Pace {
     }
 }
 
-/// The [`Pace`] in force. Each part is a number by itself, which is read without a lock.
+/// The [`Pace`] in force. Each part is a number by itself, and reads of it take no lock.
 pub struct Live {
     dirty_low_percent: AtomicU8,
     dirty_high_percent: AtomicU8,
@@ -47,7 +47,7 @@ pub struct Live {
 }
 
 impl Live {
-    /// As a cache is opened.
+    /// The pace at the opening of a cache.
     pub(crate) fn new(pace: Pace) -> Live {
         Live {
             dirty_low_percent: pace.dirty_low_percent.into(),
@@ -83,12 +83,12 @@ impl Live {
         }
     }
 
-    /// Whether sequential streams are read ahead.
+    /// Whether the cache reads ahead in sequential streams.
     pub(crate) fn prefetches(&self) -> bool {
         self.prefetch_bytes_max.load(Relaxed) > 0
     }
 
-    /// Whether each write is durable when it is over.
+    /// Whether each write is durable before its acknowledgement.
     pub(crate) fn durable_writes(&self) -> bool {
         self.durable_writes.load(Relaxed)
     }
@@ -100,7 +100,7 @@ impl Cache {
         let shared = self.shared();
         shared.live.set(pace);
         shared.state.lock().prefetch.set_bytes_max(pace.prefetch_bytes_max);
-        // The destager may wait for long at the old rate, and writers for the old watermark.
+        // The destager may be in a long wait at the old rate, and writers at the old watermark.
         let signals = &shared.signals;
         for signal in [&signals.pace, &signals.destage_wanted, &signals.destaged] {
             signal.notify();

@@ -179,12 +179,12 @@ impl OpenWeu {
     }
 }
 
-/// Whose segment it is, which, and when it was made.
+/// The cache, slot and generation of a segment, and the log's state at its making.
 #[derive(Clone, Copy)]
 pub(crate) struct SegmentIdentity {
     pub flash_tag: u64,
     pub segment_seq: u64,
-    /// The newest frame of the log that is durable; `None` on a flash whose segments do not say.
+    /// The newest durable frame of the log; `None` on a flash whose segments name none.
     pub durable_frame_seq: Option<u64>,
 }
 

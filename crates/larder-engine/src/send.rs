@@ -1,8 +1,8 @@
 //! Handing closed segments, and metadata slots that changed, to the flash device.
 //!
 //! Invariants: what is written into one slot is written in the order in which it was closed; so is what lies in one block of the
-//! metadata region. A write that is refused is tried again ([`refused`](crate::refused)); where that ends, the flash has failed, and the bytes
-//! stay readable in RAM.
+//! metadata region. A write that is refused is tried again ([`refused`](crate::refused)). When the retries end, the flash has
+//! failed, and the bytes stay readable in RAM.
 //!
 //! What it does not do: flush the device; a written segment is volatile until [`flush`](crate::flush) has run.
 

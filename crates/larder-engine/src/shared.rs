@@ -108,7 +108,7 @@ pub struct Signals {
     pub destage_wanted: Notify,
     /// Something was destaged.
     pub destaged: Notify,
-    /// Whoever waits for long shall look again: the pace changed, or the cache is closing.
+    /// Tasks in a long wait look again: the pace changed, or the cache is closing.
     pub pace: Notify,
     /// A checkpoint is due.
     pub checkpoint_wanted: Notify,
@@ -160,7 +160,7 @@ pub struct Shared {
     pub pins: Pins,
     /// Order among writes and trims.
     pub tickets: Arc<Tickets>,
-    /// How large requests are that zero ranges of the origin.
+    /// The length limit of requests that zero ranges of the origin.
     pub(crate) zero_pace: ZeroPace,
     /// Order among destages.
     pub destage_tickets: Arc<Tickets>,
@@ -174,15 +174,15 @@ pub struct Shared {
     pub checkpoint_turn: Arc<Tickets>,
     /// Counts.
     pub counters: Counters,
-    /// What the origin was asked and has not answered, and whether it answers well.
+    /// The origin's unanswered requests, and whether it answers well.
     pub origin_watch: Arc<Watch>,
-    /// Writes that the flash refused, and that are tried again.
+    /// Writes that the flash refused and that are tried again.
     pub refusals: Refusals,
-    /// When a read of the flash failed last.
+    /// The time of the last failed read of the flash.
     pub flash_read_failed_at: Mutex<Option<Duration>>,
-    /// Who is told of conditions.
+    /// The listener for conditions.
     pub telling: Option<Arc<Telling>>,
-    /// An eviction left a destage behind, for the origin does not answer.
+    /// An eviction left a destage behind, because the origin does not answer.
     pub evict_left_behind: AtomicBool,
     /// What is known from the opening.
     pub opening: Opening,

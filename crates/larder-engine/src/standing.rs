@@ -1,9 +1,10 @@
 //! A flash or an origin that lost its name, or its size, while the cache is open.
 //!
-//! A file without a name goes when its last user does: what is on it is no more durable than what is in RAM. So a FLUSH takes what is
-//! dirty on such a flash to the origin. A flash that was cut short has failed: what was durable on it may be gone.
+//! A file without a name goes when its last user closes it, so its content is no more durable than RAM. A FLUSH therefore takes
+//! the dirty data of such a flash to the origin. A flash that was cut short has failed: durable data on it may be gone.
 //!
-//! Invariants: a device tells of itself ([`BlockDevice::standing`]); it is asked at each FLUSH, at each status and at the end.
+//! Invariants: a device reports its standing ([`BlockDevice::standing`]); the cache asks at each FLUSH, at each status and at the
+//! end.
 //!
 //! What it does not do: give a file its name back.
 //!
@@ -19,17 +20,17 @@ use larder_device::{IoError, IoErrorKind, IoOp, Standing};
 use std::sync::Arc;
 
 impl Cache {
-    /// What became of the flash, and of the origin, while the cache is open.
+    /// The standing of the flash, and of the origin, since the cache was opened.
     pub fn standing(&self) -> (Standing, Standing) {
         (self.shared().flash.standing(), self.shared().origin.standing())
     }
 }
 
 impl Shared {
-    /// A flash that was cut short has failed.
+    /// Fails a flash that was cut short.
     ///
     /// # Errors
-    /// How.
+    /// The failure.
     pub(crate) fn check_flash_size(&self) -> Result<(), IoError> {
         match self.flash.standing() {
             Standing::Truncated(bytes) => {
@@ -40,10 +41,10 @@ impl Shared {
         }
     }
 
-    /// What a FLUSH in write-back still lacks, where the flash does not keep what it holds: the origin has it then.
+    /// Completes a FLUSH in write-back when the flash does not keep its content: destages all dirty data to the origin.
     ///
     /// # Errors
-    /// [`EngineError::FlashFailed`] where some of it cannot be brought there.
+    /// [`EngineError::FlashFailed`] when some of it cannot be destaged.
     pub(crate) async fn flush_what_flash_loses(self: &Arc<Self>) -> Result<(), EngineError> {
         let error = match self.flash.standing() {
             Standing::Sound => return Ok(()),
@@ -60,7 +61,7 @@ impl Shared {
         if dirty.chunks + dirty.runs > 0 { Err(EngineError::FlashFailed(error)) } else { Ok(()) }
     }
 
-    /// The conditions that the devices tell of; `dirty_bytes` are on the flash alone.
+    /// The conditions of the devices' standing; `dirty_bytes` are on the flash alone.
     pub(crate) fn standing_conditions(&self, dirty_bytes: u64) -> Vec<Condition> {
         let mut found = Vec::new();
         if self.flash.standing() == Standing::Unlinked {

@@ -425,8 +425,8 @@ impl State {
         mapped
     }
 
-    /// Has a run of chunks read as zeroes until the origin was told. Returns the sequence number to commit for it. The runs that it
-    /// touches are trimmed again with it, and all become one.
+    /// Makes a run of chunks read as zeroes until the origin is zeroed. Returns the sequence number to commit for it. The trim
+    /// covers the runs that it touches as well, and all become one.
     ///
     /// # Errors
     /// As [`State::map_dirty`].
@@ -443,7 +443,7 @@ impl State {
         Ok(seq)
     }
 
-    /// A range, and the trimmed runs that it touches and that the origin is to be told of in the same way.
+    /// A range, extended by the trimmed runs of the same kind that it touches.
     fn with_touching_runs(&self, first: Lba, count: u64, no_hole: bool) -> (Lba, u64) {
         let (mut start, mut end) = (first.0, first.0 + count);
         let run_at =

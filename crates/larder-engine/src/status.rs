@@ -139,8 +139,8 @@ counters! {
     flash_write_errors,
     /// Times that a record was read whose bytes were not what was stored: one counts each time that it is met.
     corrupt_records,
-    /// Times that what was read for a record failed its check, also where a second try was right, or the chunk had changed meanwhile and
-    /// nobody needed it any more.
+    /// Failed checks of bytes read for a record. They include reads whose second try was right, and reads of a chunk that changed
+    /// meanwhile, so that its record was obsolete.
     failed_checks,
     /// Commits of the metadata log.
     commits,
@@ -262,7 +262,7 @@ pub struct Status {
     pub dirty_bytes: u64,
     /// Volume bytes trimmed that the origin was not told of.
     pub trimmed_bytes: u64,
-    /// Runs that these are in.
+    /// Runs that hold these bytes.
     pub trimmed_runs: u64,
     /// Dirty chunks that cannot be read back.
     pub lost_chunks: u64,
@@ -337,7 +337,7 @@ fn ratio(a: u64, b: u64, when_none: f64) -> f64 {
 }
 
 impl Status {
-    /// The status of a flash that nobody opened; `fence` is one that is up, as its keeper tells it, or why that cannot be told.
+    /// The status of an unopened flash; `fence` is a fence that is up, as its keeper reports it, or why the keeper cannot tell.
     pub fn of_unopened(found: &Recovered, fence: Result<Option<Raised>, String>) -> Status {
         let mut status = Status::of(&found.superblock, &found.state, CounterValues::default(), &found.report);
         status.conditions.extend(conditions::of_unopened(found, fence));
@@ -346,7 +346,7 @@ impl Status {
         status
     }
 
-    /// Adds what the cache's owner knows beside it.
+    /// Adds the conditions that the cache's owner knows.
     pub fn add_conditions(&mut self, more: Vec<Condition>) {
         self.conditions.extend(more);
         conditions::most_serious_first(&mut self.conditions);
@@ -417,7 +417,7 @@ impl Status {
 impl Shared {
     /// The status now.
     pub fn status(&self, recovery: &RecoveryReport) -> Status {
-        // It shows among the conditions.
+        // The conditions show the result.
         let _ = self.check_flash_size();
         let (superblock, counts) = (self.superblock.get(), self.counters.values());
         let state = self.state.lock();

@@ -77,7 +77,7 @@ pub(crate) trait Store: Send + Sync {
     /// Bytes of RAM for each mapping at most, for chunks of so many bytes: what a RAM budget is divided by.
     fn index_bytes_max(&self, chunk_bytes: u32) -> u64;
 
-    /// Bytes of RAM that the design's tables take for the slots of this layout, whatever is cached.
+    /// Bytes of RAM that the design's tables take for the slots of this layout, full or empty.
     fn slot_tables_bytes(&self, layout: &Layout) -> u64;
 
     /// How many slots a RAM budget affords, of 1 byte or more, where slots cost RAM whatever is cached.
@@ -127,13 +127,12 @@ pub(crate) trait Store: Send + Sync {
         }
     }
 
-    /// The largest sector of a device that it can lie on, if not the format's.
+    /// The largest sector of a device that carries the store; by default the format's maximum.
     fn sector_bytes_max(&self, _layout: &Layout) -> u32 {
         SECTOR_BYTES_MAX
     }
 
-    /// Puts to the records of what is about to be written, whose bytes are `data`, what shall say of them what they are. The table
-    /// is to begin at `table_offset`.
+    /// Adds the identification of its records to a coming write, whose bytes are `data`. The table begins at `table_offset`.
     ///
     /// # Errors
     /// The format's, for a table that does not fit.
@@ -192,12 +191,12 @@ pub(crate) trait Store: Send + Sync {
         false
     }
 
-    /// Whether something that is written with records names the newest frame of the log that was durable by then.
+    /// Whether a structure written with records names the newest durable frame of the log.
     fn names_frames(&self) -> bool {
         false
     }
 
-    /// The newest frame of the log that anything which lies there names as durable.
+    /// The newest frame of the log that a structure on the flash names as durable.
     fn newest_named<'a>(&'a self, _reader: Reader<'a>, _superblock: &'a Superblock, _look: Look) -> Named<'a> {
         Box::pin(std::future::ready(None))
     }

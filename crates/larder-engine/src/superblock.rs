@@ -56,7 +56,7 @@ pub async fn read(flash: &dyn BlockDevice) -> Result<(Superblock, Option<usize>)
                 unread = Some(error);
                 IoBuf::zeroed(SUPERBLOCK_BYTES)
             }
-            // The device refuses, whatever it holds.
+            // The device refuses the read, of any content.
             Err(error) => return Err(error.into()),
         });
     }
@@ -72,7 +72,7 @@ pub async fn read(flash: &dyn BlockDevice) -> Result<(Superblock, Option<usize>)
 /// Writes a superblock to both twins.
 ///
 /// # Errors
-/// The device's, and where the flash may be read only.
+/// The device's, and one for a flash that may only be read.
 pub async fn write(flash: &dyn BlockDevice, superblock: &Superblock) -> Result<u64, EngineError> {
     superblock.check_writable()?;
     let bytes = superblock.encode();

@@ -68,7 +68,7 @@ impl Future for Listener<'_> {
     }
 }
 
-/// Lets one run at a time, in the order in which they came to it. A turn that ends wakes the next one alone.
+/// Runs one turn at a time, in the order of arrival. A turn that ends wakes the next one alone.
 #[derive(Default)]
 pub struct Turns(Arc<Tickets>);
 

@@ -1,13 +1,13 @@
-//! Telling a listener of each condition when it is raised and when it is over.
+//! Tells a listener of each condition when it is raised and when it is over.
 //!
-//! A *look* compares what is not as it should be with what was told. One comes within [`LOOK_EVERY`], and at once where
-//! something has changed. What was raised and over between two looks is kept for the next one.
+//! A *look* compares the present conditions with the reported ones. A look comes within [`LOOK_EVERY`], and at once after a
+//! change. A condition that was raised and over between two looks is kept for the next one.
 //!
-//! Invariants: a condition is told when it is raised, at once, and when it is over, each once. It is over when it has not been seen
-//! for a while, and that while doubles each time that it comes back soon: what flaps is told less and less often. The
-//! listener is called by one task at a time, and never under the lock of the state.
+//! Invariants: the listener hears of a condition at once when it is raised, and once when it is over. A condition is over when it
+//! stayed absent for a while, and that while doubles each time that it returns soon: a flapping condition is reported less and
+//! less often. One task at a time calls the listener, and never under the lock of the state.
 //!
-//! What it does not do: print; wait for a listener that is slow, which must not be so.
+//! What it does not do: print; wait for a listener, which must be quick.
 
 use crate::{
     conditions::{Condition, of_origin, origin_fails},
@@ -27,22 +27,22 @@ use std::{
 pub const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Shortest time between two looks.
 const LOOK_PAUSE: Duration = Duration::from_millis(50);
-/// A condition that was not seen for so long is over.
+/// A condition that was absent for this long is over.
 pub const OVER_AFTER: Duration = Duration::from_secs(2);
-/// The same at most, of one that flaps.
+/// The maximum of that time, for a condition that flaps.
 const OVER_AFTER_MAX: Duration = Duration::from_secs(64);
-/// One that comes back within so many times that while flaps.
+/// A condition that returns within this multiple of that time flaps.
 const SOON: u32 = 8;
-/// Conditions that are kept for the next look, at most: there are not more names.
+/// Conditions kept for the next look, at most: there are fewer names.
 const KEPT_MAX: usize = 64;
 
 /// Hears of conditions. It is called on the thread of the engine's tasks: it must return at once.
 pub trait ConditionListener: Send + Sync {
     /// The condition was raised.
     fn raised(&self, condition: &Condition);
-    /// It is over; `condition` is what was seen of it last.
+    /// The condition is over; `condition` is its last state.
     fn cleared(&self, condition: &Condition);
-    /// What the listener itself knows that is not as it should be: it is looked at like the rest.
+    /// The listener's own conditions: each look includes them.
     fn more(&self) -> Vec<Condition> {
         Vec::new()
     }
@@ -58,30 +58,30 @@ impl fmt::Debug for Listener {
     }
 }
 
-/// What was told of one condition.
+/// The report of one condition.
 struct Told {
-    /// As it was seen last.
+    /// Its last state.
     condition: Condition,
-    /// It was not told that it is over.
+    /// Its end was not reported.
     stands: bool,
-    /// Since when it was not seen, or when it was told that it is over.
+    /// The time since it is absent, or since its end was reported.
     unseen_since: Option<Duration>,
     over_after: Duration,
 }
 
-/// Compares what stands with what was told, and tells the difference.
+/// Compares the present conditions with the reported ones, and tells the difference.
 pub struct Teller {
     listener: Arc<dyn ConditionListener>,
     told: BTreeMap<&'static str, Told>,
 }
 
 impl Teller {
-    /// Nothing was told.
+    /// A teller without reports.
     pub fn new(listener: Arc<dyn ConditionListener>) -> Self {
         Teller { listener, told: BTreeMap::new() }
     }
 
-    /// Looks at what stands `now`.
+    /// Compares the conditions that stand `now`.
     pub fn look(&mut self, now: Duration, standing: Vec<Condition>) {
         for told in self.told.values_mut() {
             if standing.iter().any(|condition| condition.name == told.condition.name) {
@@ -122,15 +122,15 @@ pub struct Telling {
     listener: Arc<dyn ConditionListener>,
     origin: Arc<Watch>,
     origin_timeout: Duration,
-    /// Raised since the last look; it may be over by now.
+    /// Raised since the last look; each may be over by now.
     kept: Mutex<Vec<Condition>>,
     changed: Arc<Notify>,
-    /// The cache, once there is one.
+    /// The cache, once it exists.
     cache: Mutex<Weak<Shared>>,
 }
 
 impl Telling {
-    /// Begins to look, in the background, until what this returns is dropped. `None` where nobody listens.
+    /// Begins to look, in the background, until the returned value is dropped. `None` without a listener.
     pub fn begin(
         listener: &Listener,
         origin: &Arc<Watch>,
@@ -152,13 +152,13 @@ impl Telling {
         Some(telling)
     }
 
-    /// The cache is there: from now on it is what is looked at.
+    /// Registers the cache: from now on the looks are at its conditions.
     pub(crate) fn of_cache(&self, cache: &Arc<Shared>) {
         *self.cache.lock() = Arc::downgrade(cache);
         self.changed.notify();
     }
 
-    /// Something changed; `condition`: this one was raised, and may be over before anybody looks.
+    /// Notes a change; `condition` was raised, and may be over before the next look.
     pub(crate) fn note(&self, condition: Option<Condition>) {
         if let Some(condition) = condition {
             let mut kept = self.kept.lock();
@@ -187,7 +187,7 @@ impl Telling {
     }
 }
 
-/// Holds nothing for longer than a look, so that a cache that was closed is freed.
+/// Holds the cache only during a look, so that a closed cache is freed.
 async fn look_again_and_again(telling: Weak<Telling>, changed: Arc<Notify>, runtime: Arc<dyn Runtime>) {
     loop {
         let change = changed.listen();
@@ -202,20 +202,20 @@ async fn look_again_and_again(telling: Weak<Telling>, changed: Arc<Notify>, runt
 }
 
 impl Shared {
-    /// What is not as it should be now.
+    /// The present conditions.
     pub(crate) fn conditions_now(&self) -> Vec<Condition> {
         let counts = self.counters.values();
         self.conditions(&self.state.lock(), &counts)
     }
 
-    /// A condition may have been raised, or be over.
+    /// Notes that a condition may have been raised, or be over.
     pub(crate) fn conditions_changed(&self) {
         if let Some(telling) = &self.telling {
             telling.note(None);
         }
     }
 
-    /// A condition was raised that may be over before anybody looks.
+    /// Notes a condition that may be over before the next look.
     pub(crate) fn condition_raised(&self, condition: impl FnOnce() -> Condition) {
         if let Some(telling) = &self.telling {
             telling.note(Some(condition()));
@@ -282,7 +282,7 @@ mod tests {
         }
         let told = heard.take();
         assert!(told.len() <= 4, "{told:?}");
-        // Calm for long: from then on it is told as quickly as at first.
+        // A long calm: from then on reports are as quick as at first.
         let calm = Duration::from_millis(250 * looks) + OVER_AFTER_MAX;
         teller.look(calm, vec![]);
         teller.look(calm + OVER_AFTER_MAX * (SOON + 1), vec![condition("a")]);

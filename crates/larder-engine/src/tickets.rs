@@ -3,12 +3,12 @@
 //! A ticket names a run of chunks. It is granted when no earlier ticket that overlaps it is left, and is given back
 //! when it is dropped. Writes, trims and write-throughs hold one across their I/O; so do destages, among themselves.
 //!
-//! Each ticket counts the earlier ones that overlap it. A ticket that goes counts down in the later ones that overlap it, and
-//! wakes those that count none any more: each waiter is woken once, when it can go. The queue is sorted by size class and first
-//! chunk, so a ticket meets its neighbours and no others.
+//! Each ticket counts the earlier ones that overlap it. A ticket that goes lowers the count of the later ones that overlap it,
+//! and wakes those whose count reaches 0: each waiter is woken once, when it can go. The queue is sorted by size class and first
+//! chunk, so a ticket meets its neighbours alone.
 //!
-//! Invariants: overlapping ranges are served in the order of asking, so nobody starves. A ticket counts an earlier one that
-//! overlaps it exactly while that one is in the queue.
+//! Invariants: overlapping ranges are served in the order of asking, so each ticket gets its turn. A ticket counts an earlier one
+//! that overlaps it exactly while that one is in the queue.
 //!
 //! What it does not do: order reads. A read that overlaps a write may see either.
 
@@ -46,14 +46,14 @@ impl ManyTickets {
     }
 }
 
-/// Where a ticket is in the queue.
+/// The position of a ticket in the queue.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     /// Size class: the range has at most 2 to the power of this many chunks.
     class: u32,
     /// First chunk.
     first: u64,
-    /// Counts tickets: which one was asked for before.
+    /// The number of the ticket, in the order of asking.
     id: u64,
 }
 

@@ -1,8 +1,8 @@
 //! TRIM and write-zeroes: the range reads as zeroes from then on, in every mode, and after a crash if a FLUSH followed.
 //!
-//! Write-back: whole chunks become a run in the log that destaging tells the origin of, as zeroes (punched where the
-//! origin can), one with the runs that it touches; parts of a chunk are written as zero sectors. Write-through and write-around: mappings are forgotten
-//! durably, then the origin writes zeroes. A plain discard reaches the origin nowhere: it might not read as zeroes.
+//! Write-back: whole chunks become a run in the log, one with the runs that it touches. Destaging writes it to the origin as
+//! zeroes (punched where the origin can); parts of a chunk are written as zero sectors. Write-through and write-around: mappings
+//! are forgotten durably, then the origin writes zeroes. A plain discard reaches the origin nowhere: it might not read as zeroes.
 //!
 //! What it does not do: trim the flash; eviction does, slot by slot.
 

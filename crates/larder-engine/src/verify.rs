@@ -8,10 +8,10 @@
 //!
 //! Invariants: nothing is written. Whatever is found, the checks go on as far as they can; [`PROBLEMS_MAX`] problems are
 //! kept, all are counted. What a crash may leave is no problem: a torn end of the log, a twin that is older or torn,
-//! torn segments that nothing names. (So a rotten end of the log passes for one that a crash tore, where nothing in a slot names
-//! what was lost; [`VerifyReport::log_end_confirmed`] says that nothing confirms it.)
+//! torn segments that no metadata names. (So a rotten end of the log passes for a torn one, unless a slot names a lost frame;
+//! [`VerifyReport::log_end_confirmed`] is false without a confirmation of the end.)
 //!
-//! A read that the device fails is the device's error, and no damage: the report says how much could not be read.
+//! A failed read is the device's error, and no damage: the report counts the bytes that could not be read.
 //!
 //! What it does not do: repair ([`repair`] does), or look at the origin.
 
@@ -68,12 +68,12 @@ pub struct VerifyReport {
     pub clean: bool,
     /// The last end was an orderly one.
     pub clean_shutdown: bool,
-    /// The log is surely there to its end: both superblocks say that the last end was an orderly one. Without that, frames that were
-    /// lost behind the last one are told where something in a slot names them, and else by nothing.
+    /// The log is surely there to its end: both superblocks record that the last end was orderly. Otherwise only a name in a slot
+    /// reveals frames that were lost behind the last one.
     pub log_end_confirmed: bool,
-    /// The newest frame of the log that something in a slot names as durable.
+    /// The newest frame of the log that a slot names as durable.
     pub log_frame_named: Option<u64>,
-    /// The last frame of the log that is there; 0 for none.
+    /// The last frame of the log on the flash; 0 for none.
     pub log_frame_last: u64,
     /// Superblock twins that are whole.
     pub superblocks_valid: u64,
@@ -117,7 +117,7 @@ pub struct VerifyReport {
     pub record_bytes: u64,
     /// Dirty chunks whose bytes are lost.
     pub dirty_chunks_lost: u64,
-    /// Bytes that the device failed to give: what is there is not known, and problems may be of that alone.
+    /// Bytes that the device failed to read: their content is unknown, and problems may stem from that alone.
     pub unread_bytes: u64,
     /// Problems found.
     pub problems_found: u64,

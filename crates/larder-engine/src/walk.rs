@@ -95,7 +95,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Reads bytes that need not begin or end with a sector of the device: the sectors that have them are read, and cut.
+/// Reads bytes at any boundary: it reads the sectors that have them, and cuts the ends off.
 async fn read_any(flash: &dyn BlockDevice, offset: u64, bytes: usize) -> Result<IoBuf, IoError> {
     let sector = u64::from(flash.info().sector_bytes.max(1));
     let (from, end) = (offset - offset % sector, (offset + bytes as u64).next_multiple_of(sector));

@@ -1,26 +1,26 @@
 //! The feature bits of the superblock: one row for each addition to the format since its first version.
 //!
-//! Role: [`FEATURES`] names every bit that has a meaning, and [`names`] tells an operator which ones a flash has. A program
+//! Role: [`FEATURES`] names every bit that has a meaning, and [`names`] lists the features of a flash for an operator. A program
 //! learns a bit by its row here and in `docs/FORMAT.md`.
 //!
-//! Invariants: a number is given once, and never to another meaning. [`COMPATIBLE_KNOWN`] and [`INCOMPATIBLE_KNOWN`] follow
-//! from the rows that this program can handle.
+//! Invariants: each number is given once, and keeps its meaning. [`COMPATIBLE_KNOWN`] and [`INCOMPATIBLE_KNOWN`] follow from the
+//! rows that this program can handle.
 //!
 //! What it does not do: say whether a flash has a feature. The superblock's fields do, and its bits follow from them.
 
-/// Compatible: the superblock says how the origin was left at an orderly end.
+/// Compatible: the superblock records the origin's state at an orderly end.
 pub const FEATURE_ORIGIN_STATE: u64 = 1 << 0;
 
 /// Incompatible feature: the cache was detached. The origin is complete, and may have changed since.
 pub const FEATURE_DETACHED: u64 = 1 << 0;
-/// Incompatible feature: a fence may stand in the state directory, and must be asked for.
+/// Incompatible feature: a fence may stand in the state directory; an opening must check for it.
 pub const FEATURE_STATE_DIR: u64 = 1 << 3;
 /// Incompatible feature: slots are subchunks in buckets, and there is a metadata region.
 pub const FEATURE_BUCKETS: u64 = 1 << 4;
-/// Incompatible feature: segment headers say how far the log was durable when they were made.
+/// Incompatible feature: segment headers record how far the log was durable when they were made.
 pub const FEATURE_LOG_POSITIONS: u64 = 1 << 5;
 
-/// The incompatible bits whose features let a program that does not know them read: 32 to 63.
+/// The incompatible bits that allow an unaware program to read: 32 to 63.
 pub const READABLE: u64 = u64::MAX << 32;
 
 /// Compatible features that this Larder handles.
@@ -31,22 +31,23 @@ pub const INCOMPATIBLE_KNOWN: u64 = known(Word::Incompatible);
 /// Which of the superblock's two words a bit is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Word {
-    /// A program that does not know the bit serves the flash, and keeps the bit and what belongs to it.
+    /// A program that does not know the bit serves the flash, and keeps the bit and its fields.
     Compatible,
-    /// A program that does not know the bit refuses the flash; one of [`READABLE`] it reads, and refuses to write.
+    /// A program that does not know the bit refuses the flash; with a bit of [`READABLE`] it reads the flash and refuses to
+    /// write.
     Incompatible,
 }
 
 /// A row of the table.
 #[derive(Clone, Copy, Debug)]
 pub struct Feature {
-    /// Where the bit is.
+    /// The word that has the bit.
     pub word: Word,
     /// The bit, as a mask.
     pub bit: u64,
     /// Its name, for an operator.
     pub name: &'static str,
-    /// Whether this program handles it; else the number is taken, and a flash that has it is another program's.
+    /// Whether this program handles the feature; otherwise the number is taken, and the flash belongs to another program.
     pub is_handled: bool,
 }
 

@@ -86,7 +86,7 @@ pub struct MetadataSlot {
     pub encoding: Encoding,
     /// Which addresses have, or had, that content.
     pub lbas: LbaList,
-    /// The newest frame of the metadata log that was durable when this was made; 0 for none, or where it does not say.
+    /// The newest frame of the metadata log that was durable at the making of this slot; 0 for none, or when the slot names none.
     pub durable_frame_seq: u64,
 }
 

@@ -3,7 +3,7 @@
 //! Role: encodes and decodes headers and tables. A record's payload is opaque here; [`crate::record_crc`] guards it.
 //!
 //! Invariants: a segment is written once and never rewritten. Segments confirm content; they never create a mapping.
-//! A header of version 2 says how far the metadata log was durable when it was made; one of version 1 does not.
+//! A header of version 2 records how far the metadata log was durable when it was made; a header of version 1 does not.
 //!
 //! What it does not do: place payloads in a segment, or decide when one is closed.
 
@@ -24,7 +24,7 @@ pub const RECORD_ENTRY_BYTES: usize = 64;
 const MAGIC: [u8; 8] = *b"LARDERSG";
 /// Version of a header that names a frame of the log as durable.
 const VERSION_NAMING: u32 = 2;
-/// Unit of places and sizes in such a header, in bytes.
+/// Unit of offsets and sizes in such a header, in bytes.
 const UNIT_BYTES: u32 = SECTOR_BYTES_MIN;
 const FLAG_FRAGMENT: u8 = 1;
 
@@ -41,8 +41,8 @@ pub struct SegmentHeader {
     pub offset: u32,
     /// Counts the segments of this flash.
     pub segment_seq: u64,
-    /// The newest frame of the metadata log that was durable when the segment was closed, 0 for none. `None`: it does not
-    /// say, and is of version 1.
+    /// The newest frame of the metadata log that was durable when the segment was closed, 0 for none. `None`: a header of version
+    /// 1, which names no frame.
     pub durable_frame_seq: Option<u64>,
     /// Its size, header, table and padding included.
     pub segment_bytes: u32,
@@ -170,7 +170,7 @@ wire::assert_wire!(
     volume @ 0, flags @ 2, encoding @ 3, stored_len @ 4, lba @ 8, offset @ 16, crc @ 20, content @ 24, reserved @ 56,
 );
 
-/// The bytes of a header. What [`decode_header`] would refuse is encoded all the same: keep the fields valid.
+/// Encodes a header. It encodes invalid fields as well, which [`decode_header`] refuses: keep the fields valid.
 pub fn encode_header(header: &SegmentHeader) -> [u8; SEGMENT_HEADER_BYTES] {
     match header_to_raw(header) {
         Raw::Plain(mut raw) => {
@@ -228,7 +228,7 @@ pub fn decode_header(bytes: &[u8]) -> Result<SegmentHeader, FormatError> {
             table_crc: plain.table_crc.get(),
         }
     };
-    // Whatever the fields do not say, reserved bytes above all, shows in other bytes.
+    // The new encoding differs where the bytes hold more than the fields, above all in reserved bytes.
     let again: RawHeader = wire::read(&encode_header(&header), STRUCTURE)?;
     wire::check_canonical(&again, &plain, STRUCTURE)?;
     if header.durable_frame_seq.is_some_and(|frame_seq| frame_seq >= COUNTER_MAX) {

@@ -3,8 +3,8 @@
 //! Role: [`Superblock::encode`] and [`Superblock::decode`] for one twin, [`choose`] for the pair.
 //!
 //! Invariants: the first 20 bytes (magic, version, length, checksum) mean the same in every version, so that a newer
-//! flash is recognised as such and is not taken for a corrupt one. A twin is whole or refused. What belongs to features that
-//! this program may ignore is encoded again as it was decoded.
+//! flash is recognised as such and is not taken for a corrupt one. A twin is whole or refused. The fields of features that this
+//! program may ignore are encoded again as they were decoded.
 //!
 //! What it does not do: write the twins. Their order is A, flush, B, flush, both with the same sequence number.
 
@@ -38,16 +38,16 @@ pub struct Origin {
     pub uri: OriginUri,
 }
 
-/// By what a change of the origin behind the cache's back shows: what its device said of itself at an orderly end.
+/// The origin's mark: its device's state at an orderly end. A change by another program changes the mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OriginState {
-    /// The superblock's sequence number with which it was noted: beside another one it means nothing.
+    /// The superblock's sequence number at the time of the note: beside another one the mark means nothing.
     pub sequence: u64,
     /// Size in bytes.
     pub size_bytes: u64,
-    /// As long as this stays, `changes` can be compared.
+    /// `changes` of two marks compare only while this is the same.
     pub epoch: u64,
-    /// Another number after each change.
+    /// A number that each change changes.
     pub changes: u64,
 }
 
@@ -73,9 +73,9 @@ pub struct Superblock {
     pub features_compat: u64,
     /// Segment headers, and metadata slots, name the newest durable frame of the log.
     pub log_positions: bool,
-    /// The origin as an orderly end left it. Of which end, [`Superblock::origin_state_now`] tells.
+    /// The origin as an orderly end left it. [`Superblock::origin_state_now`] tells whether that end was the last one.
     pub origin_state: Option<OriginState>,
-    /// Unknown incompatible features that let a program read: it must not write anything on this flash.
+    /// Unknown incompatible features that let a program read: the program must not write on this flash.
     pub features_read_only: u64,
     /// The bytes behind the last known field that unknown features use, without the zeroes at the end.
     pub kept: Vec<u8>,
@@ -182,7 +182,7 @@ struct RawSuperblock {
     rest: [u8; REST_BYTES],
 }
 
-/// Bytes behind the last known field: zeroes, unless an unknown feature that lets this program read has a field there.
+/// Bytes behind the last known field: zeroes, unless an unknown readable feature has a field there.
 const REST_BYTES: usize = 2160;
 const CRC_OFFSET: usize = 16;
 wire::assert_wire!(
@@ -209,12 +209,12 @@ impl Superblock {
         state_dir | detached | buckets | positions | self.features_read_only
     }
 
-    /// The origin as the last end left it, if that was an orderly one, and the device told.
+    /// The origin's state at the last end, if that end was orderly and the device gave a mark.
     pub fn origin_state_now(&self) -> Option<OriginState> {
         self.origin_state.filter(|state| state.sequence == self.sequence)
     }
 
-    /// Takes the next sequence number. What is known of the origin stays known.
+    /// Takes the next sequence number. The origin's state stays valid.
     pub fn advance(&mut self) {
         self.origin_state = self.origin_state_now();
         self.sequence += 1;
@@ -223,7 +223,7 @@ impl Superblock {
         }
     }
 
-    /// Refuses a flash that this program may read and must not write.
+    /// Refuses a flash that this program may only read.
     ///
     /// # Errors
     /// [`FormatError::NewerVersion`] with the features that forbid it.
@@ -460,7 +460,7 @@ fn origin_state(raw: &RawSuperblock) -> Option<OriginState> {
     is_noted.then_some(OriginState { sequence, size_bytes, epoch, changes })
 }
 
-/// What is to be kept of the bytes behind the known fields: nothing where no unknown feature can have put them there.
+/// The bytes behind the known fields that are kept: none when no unknown feature can have put them there.
 fn kept(raw: &RawSuperblock) -> Vec<u8> {
     let compatible = raw.features_compat.get() & !COMPATIBLE_KNOWN;
     let incompatible = raw.features_incompat.get() & !INCOMPATIBLE_KNOWN;

@@ -54,10 +54,10 @@
 //!    victim is chosen; the paper does not say when, and the prototype takes the old one's after it.
 //! 9. *Deduplication cannot be turned off*, as it cannot in the paper: a content's hash says where it lies. Without
 //!    compression (AC-D) a slot is a whole chunk.
-//! 10. *A hand among equals.* The paper does not say which of several slots with the lowest count goes. Here each bucket has a hand,
-//!     which stands behind what was stored there last, and the first of equals from the hand on goes. Were it always the lower
-//!     slot, a cache whose LBA index never fills, in which no count falls, would evict what it has just stored. (The prototype's
-//!     order of equals is left to its sort.)
+//! 10. *A hand among equals.* The paper does not say which of several slots with the lowest count goes. Here each bucket has a
+//!     hand, which stands behind the slots of its last store, and eviction takes the first of equals from the hand on. The lower
+//!     slot of equals would be a poor choice: a cache whose LBA index never fills, and whose counts never fall, would evict its
+//!     newest content. (The prototype leaves the order of equals to its sort.)
 //!
 //! What the prototype makes of a trace of the authors' generator is in `larder-sim/tests/simulator/austere_published.rs`, whose tests
 //! compare ours with it and print it. As the prototype's source reads, its counter of data counts metadata, too; and its chunks

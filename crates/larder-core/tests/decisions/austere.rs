@@ -306,7 +306,7 @@ fn runs_stay_together_and_room_is_made() {
     });
 }
 
-/// Where all have equally many references, the one that came first goes first, and what has just come last.
+/// Among chunks with equally many references, eviction takes the oldest first and the newest last.
 #[test]
 fn among_equals_a_hand_goes_round() {
     for is_mapped in [false, true] {
@@ -329,7 +329,7 @@ fn among_equals_a_hand_goes_round() {
             victims.into_iter().for_each(|run| austere.evict(run));
             stored.push_back(austere.store(&fingerprint, 1).expect("room was made"));
         }
-        // Whoever has fewer references goes before them, wherever it is.
+        // A chunk with fewer references goes before them, from any slot.
         if is_mapped {
             let (poor, other) = (stored[5], Fingerprint(u128::MAX.to_le_bytes()));
             austere.forget(Lba(197));

@@ -38,7 +38,7 @@ enum Logged {
 }
 
 impl Logged {
-    /// Of the data slot that it names.
+    /// The generation of the data slot that the entry names.
     fn generation(&self) -> Option<u32> {
         match self {
             Logged::Map(
@@ -82,8 +82,8 @@ struct World {
     region: BTreeMap<SlotId, Arc<RegionEntry>>,
     /// What the data slots hold, by first slot: generation and content.
     data: BTreeMap<SlotId, (u32, u64)>,
-    /// The newest generation of a data slot that is known: each use of one has a newer one, so that nothing written of an earlier use
-    /// is taken for something of it.
+    /// The newest known generation of a data slot. Each use of a slot gets a newer one, so content of an earlier use never passes
+    /// for this use's.
     newest_generation: Option<u32>,
     /// What each address holds.
     volume: BTreeMap<Lba, (Holds, Option<u64>)>,
@@ -651,7 +651,7 @@ impl World {
         design.end_restore();
         design.check();
         self.design = design;
-        // What a crash took may come again.
+        // A crash may bring lost generations back.
         self.newest_generation = self.log.iter().filter_map(Logged::generation).max();
         for (lba, (holds, seq)) in &mut self.volume {
             if seq.is_some() && *holds != Holds::Zero {

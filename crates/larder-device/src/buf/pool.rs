@@ -1,12 +1,12 @@
 //! The memory of buffers: fresh from the system, or kept from an earlier buffer.
 //!
-//! Kept memory saves the faults of fresh pages. Large pieces are mapped one by one, so that each of
-//! them goes back to the system by itself, whatever the allocator holds beside it.
+//! Kept memory saves the faults of fresh pages. Large pieces are mapped one by one, so each of them
+//! goes back to the system by itself, beside any other allocation.
 //!
-//! Invariants: each size class keeps a bounded number of bytes, and all of them 272 MiB. Memory
-//! that no buffer wanted between two calls of [`give_back`] is freed.
+//! Invariants: each size class keeps a bounded number of bytes, and all of them together 272 MiB.
+//! [`give_back`] frees the kept memory that stayed unused since the last call.
 //!
-//! What it does not do: decide when to give back; that wants a clock and a thread.
+//! What it does not do: decide when to give back; that needs a clock and a thread.
 
 use super::BUF_ALIGN;
 use parking_lot::Mutex;
@@ -19,23 +19,23 @@ use std::{
 const POOLED_BYTES_MAX: usize = 4 << 20;
 /// Bytes kept for reuse in each size class below 1 MiB.
 const CLASS_BYTES_MAX: usize = 16 << 20;
-/// Bytes kept in each class from 1 MiB on: the segments that a cache has in flight, which would
-/// fault page by page anew.
+/// Bytes kept in each class from 1 MiB on: the segments that a cache has in flight. Fresh memory
+/// for them would fault page by page.
 const LARGE_CLASS_BYTES_MAX: usize = 48 << 20;
 /// Size classes: powers of two from 4 KiB to 4 MiB.
 const CLASSES: usize = (POOLED_BYTES_MAX / BUF_ALIGN).ilog2() as usize + 1;
 /// Allocations of at least this many bytes are mapped, not taken from the allocator.
 const MAPPED_BYTES_MIN: usize = 64 << 10;
-/// The allocator is asked to trim itself where this much has gone back to it.
+/// A call trims the allocator when at least this much memory went back to it.
 const TRIMMED_BYTES_MIN: usize = 1 << 20;
 
 /// The pool of the process.
 pub static POOL: Pool = Pool::new();
 
-/// Memory, owned and initialised, until it is taken out.
+/// Memory, owned and initialised, until `take` moves it out.
 pub struct Raw {
     ptr: NonNull<u8>,
-    /// 0 once it was taken out.
+    /// 0 after the memory was moved out.
     bytes: usize,
 }
 
@@ -48,7 +48,7 @@ impl Raw {
         self.ptr.as_ptr()
     }
 
-    /// Moves the memory out; nothing is left behind.
+    /// Moves the memory out and leaves an empty piece.
     pub fn take(&mut self) -> Raw {
         Raw { ptr: self.ptr, bytes: std::mem::take(&mut self.bytes) }
     }
@@ -103,8 +103,7 @@ pub fn allocated(len: usize) -> usize {
 /// Memory of one size, kept.
 struct Class {
     kept: Vec<Raw>,
-    /// The fewest that were kept since memory was last given back: so many were wanted by no
-    /// buffer.
+    /// The fewest pieces kept since memory was last given back: this many stayed unused.
     unwanted: usize,
 }
 
@@ -116,7 +115,7 @@ impl Pool {
         Pool([const { Mutex::new(Class { kept: Vec::new(), unwanted: 0 }) }; CLASSES])
     }
 
-    /// Takes memory for `len` bytes. Fresh memory, of which it tells, is all zeroes.
+    /// Takes memory for `len` bytes. The flag says whether it is fresh; fresh memory is all zeroes.
     pub fn take(&self, len: usize) -> (Raw, bool) {
         let bytes = allocated(len);
         if let Some(class) = class_of(bytes).and_then(|class| self.0.get(class)) {
@@ -129,7 +128,7 @@ impl Pool {
         (Raw::fresh(bytes), true)
     }
 
-    /// Keeps memory for reuse, or frees it where enough is kept.
+    /// Keeps memory for reuse, or frees it when the class is full.
     pub fn keep(&self, raw: Raw) {
         let kept_max = if raw.bytes < 1 << 20 { CLASS_BYTES_MAX } else { LARGE_CLASS_BYTES_MAX };
         if let Some(class) = class_of(raw.bytes).and_then(|class| self.0.get(class)) {
@@ -140,7 +139,7 @@ impl Pool {
         }
     }
 
-    /// Frees the memory that no buffer wanted since the last call: how many bytes.
+    /// Frees the kept memory that stayed unused since the last call. Returns the bytes.
     fn free_unwanted(&self) -> usize {
         let mut freed = 0;
         for class in &self.0 {
@@ -148,7 +147,7 @@ impl Pool {
                 let mut class = class.lock();
                 let unwanted = class.unwanted;
                 class.unwanted = class.kept.len() - unwanted;
-                // The oldest lie first.
+                // The oldest pieces lie first.
                 class.kept.drain(..unwanted).collect()
             };
             freed += unwanted.iter().map(|raw| raw.bytes).sum::<usize>();
@@ -157,9 +156,9 @@ impl Pool {
     }
 }
 
-/// Gives the memory back that no buffer wanted since the last call: how many bytes.
+/// Gives the memory back that stayed unused since the last call. Returns the bytes.
 ///
-/// The caller does so now and then, seconds apart.
+/// The caller does so regularly, seconds apart.
 pub fn give_back() -> usize {
     let freed = POOL.free_unwanted();
     if freed >= TRIMMED_BYTES_MIN {
@@ -168,7 +167,7 @@ pub fn give_back() -> usize {
     freed
 }
 
-/// Has the allocator give its free memory back.
+/// Makes the allocator give its free memory back.
 fn trim_allocator() {
     // SAFETY: a plain call; it touches free memory only.
     #[cfg(target_env = "gnu")]
@@ -193,9 +192,9 @@ mod tests {
         for bytes in [4096, 64 << 10, 1 << 20] {
             let all: Vec<Raw> = (0..8).map(|_| pool.take(bytes).0).collect();
             all.into_iter().for_each(|raw| pool.keep(raw));
-            // The first look begins the time in which they are not wanted.
+            // The first look starts the interval in which they stay unused.
             assert_eq!(pool.free_unwanted(), 0);
-            // Three are in use at once meanwhile, and come from what is kept.
+            // Three are in use at once meanwhile, and come from the kept memory.
             let wanted: Vec<(Raw, bool)> = (0..3).map(|_| pool.take(bytes)).collect();
             assert!(wanted.iter().all(|(_, fresh)| !fresh));
             wanted.into_iter().for_each(|(raw, _)| pool.keep(raw));

@@ -28,8 +28,8 @@ pub(crate) const RING_ENTRIES: u32 = 256;
 const COMPLETION_ENTRIES: u32 = 2048;
 /// Operations with the kernel at once; more wait in user space.
 pub(crate) const IN_FLIGHT_MAX: usize = 1024;
-/// Kernel threads for operations on regular files that block, for each thread that has a ring; as many start as block. More
-/// than a connection has requests, for they may all wait for one file.
+/// Kernel threads for blocking operations on regular files, for each thread that has a ring; the kernel starts them on demand.
+/// The limit exceeds the requests of a connection, because all of these may wait for one file.
 const FILE_WORKERS_MAX: u32 = 512;
 /// Timers are searched for abandoned ones when their number doubles beyond this.
 const TIMERS_PURGE_MIN: usize = 1024;
@@ -413,7 +413,8 @@ fn make_ring() -> Ring {
         .or_else(|_| IoUring::builder().setup_cqsize(COMPLETION_ENTRIES).build(RING_ENTRIES));
     match cooperative {
         Ok(ring) => {
-            // One file that hangs must not take all of the kernel's workers. An older kernel lacks the call, and has this danger.
+            // The limit keeps a hanging file from taking all of the kernel's workers. An older kernel lacks the call, and keeps
+            // this danger.
             let _ = ring.submitter().register_iowq_max_workers(&mut [FILE_WORKERS_MAX, 0]);
             Ring::Uring(Box::new(ring))
         }

@@ -1,9 +1,9 @@
-//! Small pools of threads for calls that block and that no ring carries: ioctls, extent queries, and every file
-//! operation where io_uring is missing.
+//! Small pools of threads for blocking calls that no ring carries: ioctls, extent queries, and every file operation where
+//! io_uring is missing.
 //!
-//! Invariants: each file has a *lane* of its own, so that one that hangs keeps no other waiting. A lane has at most
-//! [`LANE_THREADS_MAX`] threads; they start on demand and end after [`POOL_IDLE`] without work. Calls of a lane start in the order
-//! they came.
+//! Invariants: each file has a *lane* of its own, so a hanging file delays only its own calls. A lane has at most
+//! [`LANE_THREADS_MAX`] threads; they start on demand and end after [`POOL_IDLE`] without work. A lane starts its calls in the
+//! order of arrival.
 //!
 //! What it does not do: bound its queues; the callers' queue depths do.
 
@@ -34,7 +34,7 @@ struct Lane {
 /// The lanes that have threads, by descriptor.
 static LANES: Mutex<BTreeMap<RawFd, Lane>> = Mutex::new(BTreeMap::new());
 
-/// Runs `call`, which is about this file, on a pool thread; on this thread where none can be started.
+/// Runs `call`, which concerns this file, on a pool thread; on this thread when no pool thread can start.
 pub(crate) fn run(file: RawFd, call: impl FnOnce() + Send + 'static) {
     let mut lanes = LANES.lock();
     let lane = lanes.entry(file).or_default();
@@ -66,7 +66,7 @@ pub(crate) fn run(file: RawFd, call: impl FnOnce() + Send + 'static) {
 fn work(file: RawFd) {
     let mut lanes = LANES.lock();
     loop {
-        // A lane is there as long as it has a thread.
+        // A lane exists as long as it has a thread.
         let Some(lane) = lanes.get_mut(&file) else { return };
         if let Some(call) = lane.calls.pop_front() {
             drop(lanes);
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn a_file_that_hangs_keeps_no_other_waiting() {
-        // No descriptors: nothing is done with them here.
+        // These are no real descriptors: the calls here use none.
         let (hanging, other) = (-7, -8);
         let (release, released) = channel::<()>();
         let released = Arc::new(Mutex::new(released));

@@ -3,7 +3,7 @@
 //! Invariants: the file stays open, and its lock held, until the last operation is over. Memory that direct I/O
 //! would refuse is copied through an aligned buffer. A discarded or zeroed range of a regular file reads as zeroes.
 //!
-//! What it does not do: grow the file after it was opened. That something else cut it short, a flush tells, and
+//! What it does not do: grow the file after it was opened. A flush reports when another program cut the file short, and so does
 //! [`BlockDevice::standing`].
 
 mod identity;
@@ -37,7 +37,7 @@ struct Inner {
     /// Holes can be punched, and allocated ranges zeroed by the system.
     punches: bool,
     identity: u64,
-    /// It had a name when it was opened, as far as its file system counts them.
+    /// The file had a name when it was opened, as far as its file system counts names.
     had_name: bool,
     id: Option<FileId>,
 }
@@ -154,7 +154,7 @@ impl BlockDevice for FileDevice {
         self.inner.flush().map(move |flushed| {
             flushed?;
             match inner.standing() {
-                // What was written behind its end, and flushed before, is gone.
+                // The bytes behind the new end are gone, flushed ones included.
                 Standing::Truncated(bytes) => {
                     Err(IoError::new(IoErrorKind::Io, IoOp::Flush, 0, 0).with_detail(standing::cut(bytes)))
                 }

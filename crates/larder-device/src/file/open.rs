@@ -44,8 +44,8 @@ pub struct OpenOptions {
     /// Refuse to share the device with anyone else who asks for this: a lock on a file, O_EXCL on a block device
     /// (which also keeps mounted file systems safe).
     pub exclusive: bool,
-    /// Create a missing file with this size in bytes, as one hole, for its owner alone. An empty regular file is given the size, too; one
-    /// with content keeps its own.
+    /// Create a missing file with this size in bytes, as one hole, for its owner alone. An empty regular file gets the size, too;
+    /// a file with content keeps its own.
     pub create_bytes: Option<u64>,
 }
 
@@ -138,7 +138,7 @@ fn open_file(path: &Path, options: OpenOptions) -> std::io::Result<(File, bool)>
             .write(!options.read_only)
             .create(options.create_bytes.is_some() && !options.read_only && !is_block_device)
             .truncate(false)
-            // It will hold what its owner alone may read, and a lock that nobody else may take.
+            // The file will hold data for its owner alone, and a lock that excludes every other user.
             .mode(0o600)
             .custom_flags(flags | exclusive)
             .open(path)
@@ -217,8 +217,8 @@ fn direct_align(file: &File) -> Option<u32> {
     [SECTOR_BYTES_MIN, SECTOR_BYTES_MAX].into_iter().find(|&len| fits(len, &mut memory))
 }
 
-/// Whether the file system can punch holes. Where its kind does not tell, that is tried on the block after the end, which
-/// has no content; the time of the file's last modification moves by that, and is put back.
+/// Whether the file system can punch holes. Where its kind does not tell, the call tries a hole in the block after the end, which
+/// has no content. That moves the file's modification time, and the call sets it back.
 fn can_punch(file: &File, meta: &Metadata) -> bool {
     if is_known_to_punch(file) {
         return true;
@@ -230,7 +230,7 @@ fn can_punch(file: &File, meta: &Metadata) -> bool {
     let can = unsafe { libc::fallocate(file.as_raw_fd(), mode, after, TRY_BYTES) == 0 };
     let kept = libc::timespec { tv_sec: 0, tv_nsec: libc::UTIME_OMIT };
     let modified = libc::timespec { tv_sec: meta.mtime(), tv_nsec: meta.mtime_nsec() };
-    // SAFETY: two times, as the call asks for, which outlive it. Where it is refused, somebody else may be taken for the author.
+    // SAFETY: the call reads two times, which outlive it. When it fails, the next opening may report a change by another program.
     let _ = unsafe { libc::futimens(file.as_raw_fd(), [kept, modified].as_ptr()) };
     can
 }

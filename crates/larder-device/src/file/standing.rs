@@ -1,14 +1,14 @@
-//! What a file or block device says of itself beside its content: by what changes show that somebody else made while it was
-//! closed, and whether its file still has a name and its size.
+//! The state of a file or block device beside its content: the mark of changes by other programs while the device was closed, and
+//! whether the file still has its name and its size.
 //!
-//! A file's changes show by the time of its last modification. That of its last change of status moves with each `chmod` and
-//! `ln`, too, which change no byte: it is not looked at. A copy that was put back with its old time passes, and rightly where
-//! it is the copy of what was there.
+//! A file's changes show in the time of its last modification. The time of its last status change moves with each `chmod` and
+//! `ln`, too, which change no byte, so the mark leaves it out. A restored copy with its old time passes, and rightly when it is
+//! the copy of the previous content.
 //!
-//! A block device counts what is written to it, from its beginning or that of the system. So its counts are compared within
-//! one run of the system only. What is written to the file under a loop device shows by that file's time.
+//! A block device counts its writes, from its own beginning or that of the system. So its counts compare only within one run of
+//! the system. Writes to the file under a loop device show in that file's time.
 //!
-//! Invariants: the mark of a device does not move while nobody writes to it; reading, opening and closing it do not count.
+//! Invariants: the mark of a device stays the same between writes; reading, opening and closing it keep it.
 //!
 //! What it does not do: notice a change whose author set the file's time back.
 
@@ -39,24 +39,24 @@ impl Inner {
         }
         match self.file.metadata() {
             Ok(meta) if meta.len() < self.info.size_bytes => Standing::Truncated(meta.len()),
-            // Some file systems count no names at all.
+            // Some file systems keep no count of names.
             Ok(meta) if meta.nlink() == 0 && self.had_name => Standing::Unlinked,
             _ => Standing::Sound,
         }
     }
 }
 
-/// What is said of a file that was cut to so many bytes.
+/// The detail of the error for a file that was cut to this size.
 pub(super) fn cut(bytes: u64) -> String {
     format!("the file was cut to {bytes} bytes while it was in use")
 }
 
-/// The time of the last modification, in nanoseconds, as a number that is only compared.
+/// The time of the last modification, in nanoseconds. Its only use is comparison.
 fn modified(meta: &Metadata) -> u64 {
     (meta.mtime() as u64).wrapping_mul(1_000_000_000).wrapping_add(meta.mtime_nsec() as u64)
 }
 
-/// Epoch and count of a block device whose attributes are at this place; `None` where the system does not count.
+/// Epoch and count of the block device whose attributes are at this path; `None` when the system keeps no count.
 fn of_block_device(at: &Path) -> Option<(u64, u64)> {
     let text = |name: &str| fs::read_to_string(at.join(name)).ok();
     let backing = text("loop/backing_file").or_else(|| fs::read_to_string(at.join("../loop/backing_file")).ok());
@@ -66,7 +66,7 @@ fn of_block_device(at: &Path) -> Option<(u64, u64)> {
     }
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     let stat = text("stat")?;
-    // Writes, sectors written, discards, sectors discarded; the last two are missing in old systems.
+    // Writes, sectors written, discards, sectors discarded; old systems lack the last two.
     let counts = [4, 6, 11, 13].into_iter().map(|field| stat.split_ascii_whitespace().nth(field).unwrap_or_default());
     let hash = |seed: u64, text: &str| text.bytes().fold(seed, |hash, byte| mix64(hash ^ u64::from(byte)));
     Some((hash(1, boot.trim()), counts.fold(2, |seed, count| mix64(hash(seed, count)))))
@@ -97,7 +97,7 @@ mod tests {
             FileDevice::open(&self.0, OpenOptions { direct: true, ..OpenOptions::default() }).expect("opened")
         }
 
-        /// As an editor a day later would leave it.
+        /// Leaves the file as an editor would a day later.
         fn touch(&self) {
             let file = fs::File::options().write(true).open(&self.0).expect("the file");
             file.set_modified(SystemTime::now() + Duration::from_secs(86_400)).expect("a time");

@@ -38,7 +38,7 @@ const PARKED_MAX: usize = IN_FLIGHT_MAX;
 /// Pause after the first failed attempt to connect again; it doubles up to [`BACKOFF_MAX`].
 const BACKOFF_MIN: Duration = Duration::from_millis(100);
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
-/// How long a server may take to be connected to, where nothing else is said.
+/// The default time limit of a connection to a server.
 pub const OPEN_TIMEOUT: Duration = Duration::from_secs(30);
 /// Largest block size that a device may have here.
 const SECTOR_BYTES_MAX: u32 = 4096;
@@ -53,7 +53,7 @@ pub struct NbdDevice {
 /// The server, as requests need it.
 struct Remote {
     uri: NbdUri,
-    /// How long connecting may take.
+    /// The time limit of a connection attempt.
     timeout: Duration,
     size_bytes: u64,
     flags: u16,
@@ -80,8 +80,8 @@ impl NbdDevice {
         Self::connect_with(uri, false, OPEN_TIMEOUT)
     }
 
-    /// As [`NbdDevice::connect`]; with `read_only` set the device refuses writes, whatever the server allows. A server that does
-    /// not answer within `timeout` is given up, at this connection and at later ones.
+    /// As [`NbdDevice::connect`]; with `read_only` set the device refuses writes, even where the server allows them. `timeout`
+    /// ends this connection attempt and each later one when the server does not answer.
     pub fn connect_with(uri: &str, read_only: bool, timeout: Duration) -> IoResult<Arc<NbdDevice>> {
         let uri = NbdUri::parse(uri)?;
         let opened = connect::open(&uri, timeout)?;

@@ -1,7 +1,7 @@
 //! Reaching an NBD server: its URI, a socket, and the client's side of the handshake.
 //!
-//! Invariants: whatever the server sends or keeps back, connecting and the handshake end within the time that the caller gives, and
-//! hold at most [`REPLY_BYTES_MAX`] bytes.
+//! Invariants: connecting and the handshake end within the caller's time limit, against any server. They hold at most
+//! [`REPLY_BYTES_MAX`] bytes.
 //!
 //! What it does not do: TLS, structured replies, servers older than the option GO (2016).
 
@@ -29,7 +29,7 @@ use std::{
 const PORT_DEFAULT: u16 = 10809;
 /// How long one address may take to answer.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Pause between two tries to connect to a Unix socket whose server accepts nobody.
+/// Pause between two tries to connect to a Unix socket whose server has a full queue.
 const BACKLOG_PAUSE: Duration = Duration::from_millis(20);
 /// Longest reply to an option that is read.
 const REPLY_BYTES_MAX: u32 = 64 << 10;
@@ -155,7 +155,7 @@ impl Stream {
         }
     }
 
-    /// Lets reads and writes wait until then, and no longer.
+    /// Limits the waiting of reads and writes to this moment.
     fn wait_until(&self, until: Instant) -> io::Result<()> {
         match until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
             Some(left) => self.set_timeouts(Some(left)),
@@ -171,7 +171,7 @@ impl Stream {
     }
 }
 
-/// A socket whose reads and writes end by a moment: with [`io::ErrorKind::TimedOut`].
+/// A socket whose reads and writes end at a fixed moment with [`io::ErrorKind::TimedOut`].
 struct Until<'a>(&'a Stream, Instant);
 
 impl Read for Until<'_> {
@@ -191,7 +191,7 @@ impl Write for Until<'_> {
     }
 }
 
-/// A socket whose time is over says that it would block.
+/// Translates the error of a socket that reached its time limit: the system reports that it would block.
 fn timed_out(error: io::Error) -> io::Error {
     if error.kind() == io::ErrorKind::WouldBlock { io::ErrorKind::TimedOut.into() } else { error }
 }
@@ -215,8 +215,8 @@ pub(super) struct Opened {
     pub(super) request_bytes_max: u32,
 }
 
-/// Connects and shakes hands, within `timeout`. Blocks; [`IoErrorKind::Gone`] where the server cannot be reached or does
-/// not answer.
+/// Connects and shakes hands, within `timeout`. Blocks; [`IoErrorKind::Gone`] when the server cannot be reached or does not
+/// answer.
 pub(super) fn open(uri: &NbdUri, timeout: Duration) -> IoResult<Opened> {
     let until = Instant::now() + timeout;
     let stream = connect(&uri.endpoint, until).map_err(|error| {
@@ -229,7 +229,7 @@ pub(super) fn open(uri: &NbdUri, timeout: Duration) -> IoResult<Opened> {
     shake_hands(stream, uri, until)
 }
 
-/// Shakes hands over a connected socket, until then at the latest. Blocks.
+/// Shakes hands over a connected socket, up to this moment at the latest. Blocks.
 pub(super) fn shake_hands(stream: Stream, uri: &NbdUri, until: Instant) -> IoResult<Opened> {
     let began = Instant::now();
     let io = |error: io::Error| match error.kind() {
@@ -258,7 +258,7 @@ pub(super) fn shake_hands(stream: Stream, uri: &NbdUri, until: Instant) -> IoRes
 fn connect(endpoint: &Endpoint, until: Instant) -> io::Result<Stream> {
     match endpoint {
         Endpoint::Unix(path) => loop {
-            // A server that accepts nobody has a full queue: then a plain connect would wait for ever.
+            // A full queue of the server would make a plain connect wait for ever.
             match socket::connect_unix(path) {
                 Ok(stream) => return Ok(Stream::Unix(stream)),
                 Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
@@ -285,8 +285,8 @@ fn connect(endpoint: &Endpoint, until: Instant) -> io::Result<Stream> {
     }
 }
 
-/// The addresses of a host. The system's resolver knows no time limit: it is asked on a thread, which is left where it takes
-/// too long.
+/// The addresses of a host. The system's resolver has no time limit, so a thread asks it; the call abandons the thread after the
+/// limit.
 fn resolve(host: &str, port: u16, until: Instant) -> io::Result<Vec<SocketAddr>> {
     if let Ok(address) = host.parse::<IpAddr>() {
         return Ok(vec![SocketAddr::new(address, port)]);
@@ -294,7 +294,7 @@ fn resolve(host: &str, port: u16, until: Instant) -> io::Result<Vec<SocketAddr>>
     let (tell, told) = mpsc::channel();
     let host = host.to_owned();
     std::thread::Builder::new().name("nbd-resolve".into()).spawn(move || {
-        // Nobody may wait any more.
+        // The receiver may be gone.
         let _ = tell.send((host.as_str(), port).to_socket_addrs().map(Iterator::collect));
     })?;
     told.recv_timeout(until.saturating_duration_since(Instant::now())).unwrap_or_else(|_| {

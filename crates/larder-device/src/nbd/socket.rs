@@ -17,7 +17,7 @@ use std::{
 pub const SLICES_MAX: usize = 128;
 
 /// Sends from `slices` (the first [`SLICES_MAX`] of them): how many bytes the socket took. With
-/// `wait` unset, [`io::ErrorKind::WouldBlock`] where it takes none now.
+/// `wait` unset, [`io::ErrorKind::WouldBlock`] when the socket takes none now.
 pub fn send_slices(socket: BorrowedFd<'_>, slices: &[IoSlice<'_>], wait: bool) -> io::Result<usize> {
     // SAFETY: an all-zero msghdr is a valid, empty one.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
@@ -55,8 +55,8 @@ pub fn receive(socket: BorrowedFd<'_>, buf: &mut [u8], wait: bool) -> io::Result
     }
 }
 
-/// Connects to the Unix socket at `path` at once: [`io::ErrorKind::WouldBlock`] where its server has too many connections that
-/// it did not accept. The socket that this returns waits, as any does.
+/// Connects to the Unix socket at `path` at once. [`io::ErrorKind::WouldBlock`] when its server's
+/// queue of unaccepted connections is full. The returned socket blocks, as usual.
 pub fn connect_unix(path: &Path) -> io::Result<UnixStream> {
     // SAFETY: an all-zero sockaddr_un is a valid one.
     let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
@@ -75,7 +75,7 @@ pub fn connect_unix(path: &Path) -> io::Result<UnixStream> {
     if socket < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the descriptor was just made and nobody else owns it.
+    // SAFETY: the descriptor is new and has no other owner.
     let stream = unsafe { UnixStream::from_raw_fd(socket) };
     // SAFETY: the pointer and length are those of a live address.
     let done = unsafe {
@@ -100,8 +100,8 @@ pub enum Direction {
     Both,
 }
 
-/// Closes one or both directions of a connected socket and wakes whoever waits on it. Errors (the
-/// peer is gone) do not matter.
+/// Closes one or both directions of a connected socket and wakes its waiters. Errors (the peer is
+/// gone) do not matter.
 pub fn shutdown(socket: BorrowedFd<'_>, direction: Direction) {
     let how = match direction {
         Direction::Receive => libc::SHUT_RD,
@@ -145,8 +145,8 @@ impl Default for Keepalive {
 
 /// Sets up a TCP connection: small messages leave at once, and it ends with the peer's host.
 ///
-/// A host that acknowledges nothing is gone. A host that acknowledges is there, however long its
-/// program does not read:
+/// A host that acknowledges nothing is gone. A host that acknowledges is present, also while its
+/// program reads nothing for long:
 /// - Nothing is under way: `keepalive` asks, and ends the connection.
 /// - Data is under way: Linux sends no keepalives. It sends the data again, ever less often, as
 ///   many times as `net.ipv4.tcp_retries2` says (15: about 15 minutes).

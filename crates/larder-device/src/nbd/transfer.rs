@@ -1,11 +1,11 @@
 //! One connection of the client: requests out, replies in, matched by cookie.
 //!
-//! Role: callers send what the socket takes at once, and leave the rest to a thread; another thread reads replies and completes
-//! requests as they come, in any order.
+//! Role: callers send as much as the socket takes at once, and leave the rest to a thread; another thread reads replies and
+//! completes requests as they arrive, in any order.
 //!
 //! Invariants: each call is completed exactly once; once the connection has failed, with [`IoErrorKind::Gone`]. At most
-//! [`IN_FLIGHT_MAX`] requests are with the server; further ones wait, in their order, and so do those for which the socket has no
-//! room. No caller waits: a server that hangs keeps nobody but its own requests.
+//! [`IN_FLIGHT_MAX`] requests are with the server; further ones wait, in their order, and so do requests for which the socket has
+//! no room. No caller waits: a hanging server delays only its own requests.
 //!
 //! What it does not do: connect again; the device does.
 
@@ -73,9 +73,9 @@ impl Call {
 /// See the module.
 pub(super) struct Link {
     stream: Stream,
-    /// What the socket has not taken yet.
+    /// The requests that the socket has not taken yet.
     unsent: Mutex<Unsent>,
-    /// There is something to be sent, or the connection has ended.
+    /// A request is ready to be sent, or the connection has ended.
     to_send: Condvar,
     table: Mutex<Table>,
 }
@@ -84,7 +84,7 @@ pub(super) struct Link {
 struct Table {
     /// By cookie: the call, and `written` when it was sent.
     waiting: HashMap<u64, (Call, u64)>,
-    /// Calls that found too many with the server.
+    /// Calls that arrived when the server had its maximum of requests.
     behind: VecDeque<Call>,
     next_cookie: u64,
     gone: bool,
@@ -95,7 +95,7 @@ struct Table {
 }
 
 impl Table {
-    /// The call that is next, if the server may have one more.
+    /// The next call, when the server may have one more.
     fn take_next(&mut self) -> Option<Outgoing> {
         if self.waiting.len() >= IN_FLIGHT_MAX {
             return None;
@@ -111,7 +111,7 @@ impl Table {
     }
 }
 
-/// A request's bytes, as far as they are still to be sent.
+/// The bytes of a request that are still to be sent.
 struct Outgoing {
     head: [u8; REQUEST_BYTES],
     data: Option<SharedBuf>,
@@ -126,7 +126,7 @@ impl Outgoing {
         [self.head.get(self.sent..).unwrap_or(&[]), data.get(of_data..).unwrap_or(&[])]
     }
 
-    /// Sends what the socket takes; with `wait`, all of it. Whether that is all.
+    /// Sends as much as the socket takes; with `wait`, all of it. Returns whether all of it was sent.
     fn send(&mut self, stream: &Stream, wait: bool) -> io::Result<bool> {
         loop {
             let [head, data] = self.rest();
@@ -146,17 +146,17 @@ impl Outgoing {
 #[derive(Default)]
 struct Unsent {
     queue: VecDeque<Outgoing>,
-    /// The thread is sending one that it took from the queue.
+    /// The thread is sending a request that it took from the queue.
     is_sending: bool,
     ended: bool,
 }
 
 impl Link {
-    /// Takes a connection over and starts its threads.
+    /// Takes over a connection and starts its threads.
     pub(super) fn start(stream: Stream) -> IoResult<Arc<Link>> {
         let link =
             Arc::new(Link { stream, unsent: Mutex::default(), to_send: Condvar::new(), table: Mutex::default() });
-        // Both end when the link is closed.
+        // Both threads end when the link is closed.
         for (name, run) in [("nbd-client", Link::read_replies as fn(&Link)), ("nbd-sender", Link::send_queued)] {
             let thread = link.clone();
             if let Err(error) = std::thread::Builder::new().name(name.into()).spawn(move || run(&thread)) {
@@ -193,10 +193,10 @@ impl Link {
         self.send_next(table);
     }
 
-    /// Sends the calls that are next, as many as may be with the server.
+    /// Sends the next calls, as many as the server may have.
     fn send_next(&self, mut table: MutexGuard<'_, Table>) {
         while let Some(outgoing) = table.take_next() {
-            // No order is needed among requests of which none was answered.
+            // Unanswered requests need no order among themselves.
             MutexGuard::unlocked(&mut table, || {
                 if self.send_or_queue(outgoing).is_err() {
                     self.fail("");
@@ -215,7 +215,7 @@ impl Link {
         Ok(())
     }
 
-    /// The sender's thread: sends what the socket had no room for.
+    /// The sender's thread: sends the requests for which the socket had no room.
     fn send_queued(&self) {
         loop {
             let mut outgoing = {

@@ -122,7 +122,7 @@ impl SimDevice {
         device
     }
 
-    /// A device of another kind with a copy of what reads of this one see, all of it durable, attached to `runtime`.
+    /// A device of another kind, attached to `runtime`, with a durable copy of the content that reads of this device see.
     ///
     /// # Panics
     /// As [`SimDevice::with_options`].

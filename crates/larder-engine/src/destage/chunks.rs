@@ -41,7 +41,7 @@ struct DirtyChunk {
     sectors: Option<SectorMap>,
 }
 
-/// What the chunks of a batch come to.
+/// The pieces and reads of one batch's chunks.
 #[derive(Default)]
 struct Content {
     /// Chunks that are among the pieces.
@@ -72,7 +72,7 @@ impl Shared {
     /// As [`Shared::destage`], by a caller that holds the ticket and room in the log.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Shared::destage`].
     pub(crate) async fn destage_held(self: &Arc<Self>, lbas: &[Lba]) -> Result<u64, ()> {
         // (1)
         let newest = {

@@ -1,6 +1,6 @@
-//! What a cache takes that the origin lacks: the limits at which writers wait for destaging.
+//! The limits on data that the origin lacks: writers wait for destaging at each of them.
 //!
-//! Invariants: a limit that binds has a name, which the status tells.
+//! Invariants: a limit that binds has a name, which the status shows.
 //!
 //! What it does not do: destage, or say when destaging begins.
 
@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::*;
 
 /// Dirty chunks, fragments and runs that writers in flight may add after a limit was met.
 const ROOM: u64 = 32;
-/// Insertions after which the average size of a stored chunk says something.
+/// The average size of a stored chunk is reliable after this many insertions.
 const AVERAGE_OVER_MIN: u64 = 1000;
 
 /// A limit at which writers wait for destaging.
@@ -26,7 +26,7 @@ pub(crate) enum Limit {
 }
 
 impl Limit {
-    /// The name of the condition, and what it says.
+    /// The name and the sentence of the condition.
     pub fn told(self) -> (&'static str, String) {
         let so_many = |what: &str, count| {
             format!("there are {count} {what}, as many as a checkpoint holds or the RAM budget affords")
@@ -42,8 +42,8 @@ impl Limit {
 }
 
 impl Shared {
-    /// Flash that dirty chunks are taken to occupy, in percent of all slots: as much for each as a chunk took on average since the
-    /// cache was opened, duplicates and compression included.
+    /// The estimated share of flash under dirty chunks, in percent of all slots. Each chunk counts as much as the average chunk
+    /// since the cache was opened, duplicates and compression included.
     pub(super) fn dirty_percent(&self, state: &State) -> u64 {
         let chunk = self.geometry.chunk_bytes as u64;
         let inserted = self.counters.inserted_chunks.load(Relaxed);
@@ -62,7 +62,7 @@ impl Shared {
     /// The limit at which writers wait for destaging, if one is met.
     pub(crate) fn limit_met(&self, state: &State) -> Option<Limit> {
         let (dirty, geometry) = (state.design.dirty_counts(), &self.geometry);
-        // Limits of what a checkpoint holds, or a RAM budget affords, bind only where the volume has more chunks than that.
+        // Limits of a checkpoint's size, or of a RAM budget, bind only when the volume has more chunks than that.
         let is_full = |count: u64, max: u64| max < geometry.chunk_count && count + (max / 8).min(ROOM) >= max;
         if self.dirty_percent(state) >= u64::from(self.live.get().dirty_max_percent) {
             Some(Limit::DirtyData)
@@ -71,7 +71,7 @@ impl Shared {
         } else if is_full(dirty.fragments, geometry.fragments_max) {
             Some(Limit::Fragments(dirty.fragments))
         } else if is_full(dirty.runs, geometry.zero_ranges_max) {
-            // A write into the middle of a trimmed run makes two of it.
+            // A write into the middle of a trimmed run splits it in two.
             Some(Limit::TrimmedRuns(dirty.runs))
         } else {
             None

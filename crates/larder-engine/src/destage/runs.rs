@@ -1,7 +1,7 @@
-//! Destaging trimmed runs: the origin gets zeroes, in requests as large as it does quickly.
+//! Destaging trimmed runs: the origin gets zeroes, in requests as large as it completes quickly.
 //!
-//! Invariants: a part of a run is zeroed once its trim is durable. It is marked clean as far as it still reads as zeroes that the
-//! origin was told of in the same way, under the number that it has by then: a trim beside it meanwhile gave it a newer one.
+//! Invariants: a part of a run is zeroed once its trim is durable. The mark covers the part of it that still reads as zeroes of
+//! the same kind, and carries that run's present number: a trim beside it meanwhile gave it a newer one.
 //!
 //! What it does not do: decide which runs are next, or flush the origin.
 
@@ -24,18 +24,19 @@ use std::{
 
 /// Entries of the log that mark the runs of a batch clean.
 pub(super) const MARKS_MAX: usize = 256;
-/// One request that zeroes, at first and at least, in bytes.
+/// Bytes of one request that zeroes: of the first one, and of the shortest.
 const ZERO_BYTES_FIRST: u64 = 16 << 20;
 const ZERO_BYTES_MIN: u64 = 1 << 20;
-/// One that takes less time is followed by one that is twice as long; one that takes more by one of half the length.
+/// A request that takes less than `QUICK` doubles the next one's length; one that takes more than `SLOW` halves it.
 const QUICK: Duration = Duration::from_millis(50);
 const SLOW: Duration = Duration::from_millis(500);
-/// A batch begins no more requests after this.
+/// A batch begins no request after this time.
 const ZERO_TIME_MAX: Duration = Duration::from_millis(250);
-/// No origin writes zeroes faster, in bytes a second. One that seems to punches holes, and the rate limit counts its time.
+/// Upper bound on an origin's speed of writing zeroes, in bytes a second. A faster origin punches holes, and the rate limit
+/// counts its time.
 const WRITTEN_BYTES_PER_S_MAX: u64 = 4 << 30;
 
-/// How long a request may be that zeroes a range of the origin: as long as it does in a short time.
+/// The length limit of a request that zeroes a range of the origin, so that it ends within a short time.
 pub(crate) struct ZeroPace(AtomicU64);
 
 impl Default for ZeroPace {
@@ -45,12 +46,12 @@ impl Default for ZeroPace {
 }
 
 impl ZeroPace {
-    /// Bytes of the next request at most.
+    /// The length limit of the next request, in bytes.
     fn bytes_max(&self) -> u64 {
         self.0.load(Relaxed)
     }
 
-    /// A request of so many bytes took so long.
+    /// Notes that a request of `bytes` took this time.
     fn note(&self, bytes: u64, took: Duration) {
         let max = self.bytes_max();
         if took > SLOW {
@@ -61,14 +62,14 @@ impl ZeroPace {
     }
 }
 
-/// What was zeroed of the runs of a batch.
+/// The zeroed parts of a batch's runs.
 #[derive(Default)]
 pub(super) struct Zeroed {
-    /// Chunks, and whether the origin keeps them allocated.
+    /// Zeroed chunks, and whether the origin keeps them allocated.
     parts: Vec<(Range<u64>, bool)>,
-    /// What that counts to the rate limit.
+    /// Their bytes for the rate limit.
     bytes: u64,
-    /// Something could not be zeroed, or was not durable.
+    /// Some part could not be zeroed, or was not durable.
     has_failed: bool,
 }
 
@@ -79,7 +80,7 @@ impl Shared {
         let mut durable_upto = 0;
         let began = self.runtime.now();
         for run in runs {
-            // Writes since may have cut the run; what is left of it is read again, piece by piece, under the ticket.
+            // Writes since may have cut the run; the loop reads the rest of it again, piece by piece, under the ticket.
             let (mut at, end) = (run.first.0, run.first.0 + run.count);
             while at < end {
                 let part = self.state.lock().design.trimmed_from(Lba(at));
@@ -102,7 +103,7 @@ impl Shared {
                         if matches!(kind, IoErrorKind::Gone | IoErrorKind::Cancelled) {
                             return zeroed;
                         }
-                        // The other runs may be written all the same.
+                        // The other runs may still succeed.
                         break;
                     }
                 }
@@ -115,7 +116,7 @@ impl Shared {
         zeroed
     }
 
-    /// Zeroes some chunks of the origin. Returns what that counts to the rate limit.
+    /// Zeroes some chunks of the origin. Returns their bytes for the rate limit.
     async fn zero_part(self: &Arc<Self>, chunks: Range<u64>, no_hole: bool) -> Result<u64, IoErrorKind> {
         let offset = self.geometry.offset_of(Lba(chunks.start));
         let end = self.geometry.offset_of(Lba(chunks.end)).min(self.geometry.volume_bytes);
@@ -128,7 +129,7 @@ impl Shared {
         Ok(bytes.min((took.as_secs_f64() * WRITTEN_BYTES_PER_S_MAX as f64) as u64))
     }
 
-    /// Makes what was zeroed durable on the origin, and marks it clean. Returns what it counts to the rate limit, 1 at least.
+    /// Makes the zeroes durable on the origin, and marks them clean. Returns their bytes for the rate limit, 1 at least.
     pub(super) async fn finish_runs(self: &Arc<Self>, zeroed: Zeroed, failures: u64) -> Result<u64, ()> {
         let Zeroed { parts, bytes, has_failed } = zeroed;
         if !parts.is_empty() {
@@ -137,8 +138,8 @@ impl Shared {
             let mut marks = 0;
             for (chunks, no_hole) in parts {
                 state.origin_changes.rewritten(chunks.clone());
-                // Only what is left of the runs: what was written since is dirty, and a mark that covered it would be taken for it
-                // by a replay over a newer checkpoint, where it has no sequence number.
+                // The mark covers only the rest of the runs, since chunks written meanwhile are dirty. Over a newer checkpoint,
+                // where such a chunk has no sequence number, a replay would take a mark over it for its own.
                 for run in remains_of(&state, chunks, no_hole, MARKS_MAX - marks) {
                     marks += 1;
                     let Run { first, count, seq, .. } = run;

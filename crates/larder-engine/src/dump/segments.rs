@@ -80,7 +80,7 @@ pub async fn slot_segments(
 /// # Errors
 /// For a superblock that this version cannot have made.
 pub(super) fn lying(weu: &[u8], superblock: &Superblock, slot: u32) -> Result<Vec<walk::Segment>, EngineError> {
-    // Whatever the sectors were when they were written.
+    // The finest unit covers sectors of every size.
     let sector = SECTOR_BYTES_MIN as usize;
     let mut found = Vec::new();
     if !store::of(superblock)?.lists_records() {

@@ -444,7 +444,7 @@ pub struct SegmentDump {
     pub weu_offset: u32,
     /// Its number.
     pub segment_seq: u64,
-    /// The newest frame of the log that was durable when it was closed, if it says so.
+    /// The newest durable frame of the log at the close of the segment, if the header names one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub durable_frame_seq: Option<u64>,
     /// Its size.

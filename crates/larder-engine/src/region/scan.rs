@@ -83,7 +83,7 @@ pub(crate) async fn write_unlisted(
     Ok(())
 }
 
-/// The bytes of a metadata slot, which names a frame of the log as durable; 0 for none.
+/// The bytes of a metadata slot that names a frame of the log as durable; 0 for none.
 pub(crate) fn encode(entry: &RegionEntry, flash_tag: u64, durable_frame_seq: u64) -> [u8; METADATA_SLOT_BYTES] {
     let Place { slot, generation, stored_len, crc, encoding, .. } = entry.place;
     let (lbas, oldest) = entry.metadata.parts();

@@ -75,7 +75,7 @@ impl Store for OverBuckets {
 
     fn slot_tables_bytes(&self, layout: &Layout) -> u64 {
         let config = AustereConfig::of_layout(&designs::layout_of(layout, u64::MAX), layout.slot_count.into());
-        // One that cannot be is refused when it is made.
+        // The making of an impossible design refuses it.
         bucketed::ram::ram_bytes_max(&config).unwrap_or(0)
     }
 
@@ -149,7 +149,7 @@ impl Store for OverBuckets {
         Box::pin(named_frames::in_region(reader, superblock, look))
     }
 
-    /// Subchunks are written each for itself.
+    /// Each subchunk is written by itself.
     fn sector_bytes_max(&self, layout: &Layout) -> u32 {
         layout.weu_bytes.min(SECTOR_BYTES_MAX)
     }

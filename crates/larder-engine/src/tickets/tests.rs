@@ -84,7 +84,7 @@ struct Modelled {
     range: Range<u64>,
     future: Option<Waiting>,
     held: Option<Ticket>,
-    /// Whoever waits for it now, whom it was moved from, and whether it waits at all.
+    /// The task that waits now, the tasks that it was moved from, and whether it waits at all.
     bell: Arc<Bell>,
     old_bells: Vec<Arc<Bell>>,
     is_waiting: bool,
@@ -94,7 +94,8 @@ fn overlap(a: &Range<u64>, b: &Range<u64>) -> bool {
     a.start < b.end && b.start < a.end
 }
 
-/// Checks all that wait against the list: woken once when free, never before, and nobody else.
+/// Checks all waiting tickets against the list: each is woken once when it is free and never earlier, and its old tasks stay
+/// asleep.
 fn check(list: &mut [Modelled], seed: u64) {
     for at in 0..list.len() {
         let (earlier, rest) = list.split_at_mut(at);
@@ -150,7 +151,7 @@ fn step(tickets: &Arc<Tickets>, list: &mut Vec<Modelled>, next: &mut impl FnMut(
                 picked.future = None;
             }
         }
-        // Given back, or given up.
+        // Ends, or is cancelled.
         _ if pick < list.len() => drop(list.remove(pick)),
         _ => {}
     }
@@ -170,7 +171,7 @@ fn agrees_with_a_list_searched_from_its_start() {
             check(&mut list, seed);
             assert_eq!(tickets.count(), list.len(), "seed {seed:#x}");
         }
-        // Nobody is forgotten: all come to their turn when those before them go.
+        // All tickets come to their turn when those before them go.
         while !list.is_empty() {
             let mut first = list.remove(0);
             let held = first.held.take().or_else(|| first.future.as_mut().and_then(poll));

@@ -285,7 +285,7 @@ pub async fn log(flash: &dyn BlockDevice, superblock: &Superblock, says: &Checkp
         Ok(None) => {
             let named = match crate::store::of(superblock) {
                 Ok(store) => store.newest_named(Reader::alone(flash), superblock, Look::All).await,
-                // What cannot be run is told elsewhere.
+                // Another check reports a design that cannot run.
                 Err(_) => None,
             };
             report.log_frame_named = named.map(|named| named.frame_seq);
@@ -308,7 +308,7 @@ pub async fn log(flash: &dyn BlockDevice, superblock: &Superblock, says: &Checkp
     }
 }
 
-/// The log ends before a frame that something in a slot names.
+/// Reports a log that ends before a frame that a slot names.
 fn lost_end(named: Naming, end: &LogEnd, report: &mut VerifyReport) {
     let (lost, found) = (end.next_frame_seq, named.frame_seq);
     report.problem_at(Problem {

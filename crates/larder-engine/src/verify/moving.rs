@@ -46,7 +46,7 @@ pub struct Mover<'a> {
     flash: &'a dyn BlockDevice,
     superblock: &'a Superblock,
     store: &'a dyn Store,
-    /// In the sectors that the device has now.
+    /// In the device's present sectors.
     packing: PackingRules,
     /// Where false, nothing is written.
     writes: bool,
@@ -60,7 +60,7 @@ impl<'a> Mover<'a> {
     pub fn new(flash: &'a dyn BlockDevice, found: &'a Salvaged, writes: bool) -> Self {
         let (superblock, store) = (&found.superblock, found.geometry.store);
         let packing = store.packing(&found.geometry.layout);
-        // What was read of the log is durable. A flash whose segments do not say goes on so until its next opening.
+        // The log as it was read is durable. A flash whose segments name no frames stays so until its next opening.
         let durable_frame_seq = superblock.log_positions.then_some(found.log_end.0.frame_seq.saturating_sub(1));
         let segment_seq = found.log_end.1;
         Mover { flash, superblock, store, packing, writes, open: Vec::new(), segment_seq, durable_frame_seq }

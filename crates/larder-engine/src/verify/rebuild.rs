@@ -67,7 +67,7 @@ pub fn again(mapping: &ExportedMapping) -> Option<NewMapping> {
 }
 
 /// Where a new log may start so that nothing that lies in the log now can be taken for a part of it.
-/// `named_frame`: the newest that anything in a slot names.
+/// `named_frame`: the newest frame that a slot names.
 pub async fn fresh_log(
     flash: &dyn BlockDevice,
     superblock: &Superblock,

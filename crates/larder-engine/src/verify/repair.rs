@@ -1,11 +1,11 @@
 //! `larder verify --repair`: makes a damaged cache one that opens, and says what that costs.
 //!
-//! In order: (1) everything is checked, and what is left of damaged metadata is read; (2) a repaired state is made in memory,
-//! without what is bad, and what is lost is listed; nothing was written so far; (3) the flash is flushed, so that what was read
-//! stays; (4) where the superblock twins differ, or one is damaged, both get the one that counts; (5) records that are whole in
-//! damaged segments are written into free slots; (6) the repaired state is written as a checkpoint into the area that the
-//! superblock does not name, with a flush, its header with FUA, a flush; (7) the twins name it, and a log that begins behind
-//! everything that lies in the log now; (8) pieces of the log that cannot be read are written anew; (9) all is checked again.
+//! In order: (1) all is checked, and the remains of damaged metadata are read; (2) a repaired state is made in memory, without
+//! bad entries, and lost ranges are listed; nothing was written so far; (3) the flash is flushed, so that the bytes read stay;
+//! (4) where the superblock twins differ, or one is damaged, both get the one that counts; (5) records that are whole in damaged
+//! segments are written into free slots; (6) the repaired state is written as a checkpoint into the area that the superblock does
+//! not name, with a flush, its header with FUA, a flush; (7) the twins name it, and a log that begins behind all bytes of the
+//! present log; (8) pieces of the log that cannot be read are written anew; (9) all is checked again.
 //!
 //! A crash before (7) leaves the damaged cache, which can be repaired again; from the first twin of (7) on, the repaired
 //! one.
@@ -57,7 +57,7 @@ pub struct RepairOptions {
     pub dry_run: bool,
     /// Forget dirty data that may be older than what the volume had.
     pub drop_suspect: bool,
-    /// Take what the device fails to read for lost; else nothing is written where there is any.
+    /// Count unread bytes as lost; otherwise unread bytes keep the repair from writing.
     pub unread_is_lost: bool,
 }
 

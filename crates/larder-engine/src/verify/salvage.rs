@@ -12,8 +12,8 @@
 //! - *Frames in the middle of the log:* everything that they said. A clean mapping from before may be stale (an
 //!   *invalidate* may be lost), so all clean mappings are dropped: the origin has the data. A dirty one from before may
 //!   have been written again, or destaged: it is kept, and is *suspect*. What later frames say of a chunk is right.
-//! - *The end of the log:* told where something in a slot names a lost frame as durable; the last frames, behind which nothing
-//!   was written, cannot be told from what a crash tears.
+//! - *The end of the log:* a slot that names a lost frame as durable reveals the loss. The last frames, behind which no slot was
+//!   written, look like frames that a crash tore.
 //!
 //! Invariants: nothing is written. On a sound flash the result is that of [`recover`](crate::recover::recover).
 //!
@@ -114,7 +114,7 @@ pub struct Salvaged {
     pub certain: Option<RunMap>,
     /// Where the log ends: the next frame, the next entry.
     pub log_end: (LogStart, u64),
-    /// The newest frame that anything in a slot names as durable, where that was looked for.
+    /// The newest frame that a slot names as durable, if a look asked for it.
     pub named_frame: u64,
 }
 
@@ -146,7 +146,7 @@ pub async fn salvage(flash: &dyn BlockDevice, end_is_lost: bool) -> Result<Salva
     };
     let start = salvage.checkpoint().await;
     let mut log_end = salvage.log(start).await;
-    // It goes on at a boundary of the device that it lies on now, as after an opening.
+    // It goes on at a boundary of its present device, as after an opening.
     let boundary = log_end.0.offset_in_log.next_multiple_of(geometry.layout.sector_bytes.max(1).into());
     log_end.0.offset_in_log = boundary.min(superblock.layout.log_bytes);
     let certain = salvage.certain();

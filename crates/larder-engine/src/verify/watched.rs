@@ -1,9 +1,9 @@
-//! A flash whose failed reads are remembered, so that a check can tell what the device did not give from what is damaged.
+//! A flash that remembers its failed reads, so that a check can tell unread bytes from damaged ones.
 //!
-//! Invariants: a range counts as unread from a read that the device failed until a later one, or a write, of it succeeds. What
-//! the device refuses for good (it is gone, or asks for other requests than these) is no finding about the flash at all.
+//! Invariants: a range counts as unread from a failed read of the device until a later read or write of it succeeds. A refusal
+//! for good (the device is gone, or asks for other requests) is no finding about the flash.
 //!
-//! What it does not do: try again; whoever reads does.
+//! What it does not do: try again; the reader does.
 
 use super::{VerifyReport, rebuild::span};
 use crate::error::EngineError;
@@ -14,14 +14,14 @@ use larder_device::{
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-/// What was seen of a flash.
+/// The observations of a flash.
 #[derive(Default)]
 struct Seen {
     /// Bytes that could not be read.
     unread: RunMap,
     /// The first error of a read.
     first: Option<IoError>,
-    /// The device refuses: nothing that follows says anything about what is on it.
+    /// The device refuses: later results say nothing about its content.
     refused: Option<IoError>,
 }
 
@@ -32,12 +32,12 @@ pub struct Watched<'a> {
 }
 
 impl<'a> Watched<'a> {
-    /// This flash, of which nothing was read yet.
+    /// Watches this flash, before any read.
     pub fn over(flash: &'a dyn BlockDevice) -> Self {
         Watched { flash, seen: Arc::default() }
     }
 
-    /// Refuses findings that are the device's, and notes in `report` how much could not be read.
+    /// Refuses findings that are the device's errors, and notes in `report` the bytes that could not be read.
     ///
     /// # Errors
     /// The device's.
@@ -53,10 +53,10 @@ impl<'a> Watched<'a> {
         Ok(())
     }
 
-    /// Refuses to go on where anything could not be read, unless that is given up.
+    /// Refuses to go on after unread bytes, unless the caller gives them up.
     ///
     /// # Errors
-    /// The device's, or a sentence that says what is right.
+    /// The device's, or a sentence with the right next step.
     pub fn all_was_read(&self, given_up: bool) -> Result<(), EngineError> {
         let seen = self.seen.lock();
         if let Some(error) = &seen.refused {
@@ -81,9 +81,9 @@ impl Seen {
                     self.unread.insert(span(offset, len));
                     self.first.get_or_insert_with(|| error.clone());
                 }
-                // A request that is too long is asked for in pieces.
+                // The reader repeats a request that is too long, in pieces.
                 IoErrorKind::Unsupported => {}
-                // Of a flash that was cut short, which its superblock shows.
+                // A flash that was cut short; its superblock shows that.
                 IoErrorKind::OutOfRange if is_past_end => {}
                 _ => {
                     self.refused.get_or_insert_with(|| error.clone());

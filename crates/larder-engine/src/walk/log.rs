@@ -249,7 +249,7 @@ impl<'a> LogWalk<'a> {
         while self.reads.len() < self.reads_max && self.read_at < self.round_end {
             let at = self.read_at;
             let offset = at % self.log_bytes;
-            // All pieces but the first begin with a sector, whatever the device's is.
+            // All pieces but the first begin with a sector, for sectors of any size.
             let whole = READ_BYTES - offset % METADATA_ALIGN_BYTES;
             let bytes = whole.min(self.round_end - at).min(self.log_bytes - offset);
             self.read_at += bytes;

@@ -1,8 +1,8 @@
-//! Each condition is told when it is raised and when it is over, once each, whichever it is.
+//! Each condition is reported once when it is raised, and once when it is over.
 //!
-//! The last test holds the scenarios against the table of names: a condition without one fails it.
+//! The last test compares the scenarios with the table of names: a condition without a scenario fails it.
 //!
-//! What it does not do: lines on standard error; the program's tests do.
+//! What it does not do: check lines on standard error; the program's tests do.
 
 use crate::common::*;
 use crate::fence::MemoryFence;
@@ -22,10 +22,10 @@ use parking_lot::Mutex;
 use std::{sync::Arc, time::Duration};
 
 const CHUNK: usize = 8 << 10;
-/// Longer than a condition that is over takes to be told so.
+/// Longer than the time in which the end of a condition is reported.
 const TOLD: Duration = Duration::from_secs(6);
 
-/// What was told, each as `+name` or `-name`.
+/// The reports, each as `+name` or `-name`.
 #[derive(Default)]
 pub struct Heard(Mutex<Vec<String>>);
 
@@ -40,12 +40,12 @@ impl ConditionListener for Heard {
 }
 
 impl Heard {
-    /// As an option of an opening.
+    /// Returns the listener for an opening.
     pub fn listener(self: &Arc<Self>) -> Listener {
         Listener(Some(self.clone()))
     }
 
-    /// How often this was told.
+    /// Counts the reports of this entry.
     pub fn count(&self, entry: &str) -> usize {
         self.0.lock().iter().filter(|told| *told == entry).count()
     }
@@ -82,7 +82,7 @@ impl Scene {
         self.world.run(self.world.runtime.delay(time)).expect("time");
     }
 
-    /// It was told once that this is raised, and nothing of its end.
+    /// The start of this condition was reported once, and its end was not.
     #[track_caller]
     fn raised(&self, name: &str) {
         self.wait(TOLD);
@@ -92,7 +92,7 @@ impl Scene {
         assert!(listed.iter().any(|condition| condition.name == name), "{listed:?}");
     }
 
-    /// It was told once that this was raised, and once that it is over.
+    /// The start of this condition was reported once, and its end once.
     #[track_caller]
     fn cleared(&self, name: &str) {
         self.wait(TOLD);
@@ -117,7 +117,7 @@ fn origin_refuses_writes(name: &str, kind: IoErrorKind) {
     scene.world.origin.sim.plan().add(always(IoOp::Write, kind));
     assert!(!scene.world.destage_all());
     scene.raised(name);
-    // It heals by itself: the destager tries again.
+    // The condition ends by itself: the destager tries again.
     scene.world.origin.sim.plan().clear();
     assert!(scene.world.destage_all());
     scene.cleared(name);
@@ -180,7 +180,7 @@ fn origin_hangs() {
     scene.raised("origin_hangs");
     let what = scene.world.status().health;
     assert!(what.contains("has not answered a read for 4"), "{what}");
-    // What needs no origin goes on.
+    // Work without the origin goes on.
     let began = scene.world.runtime.now();
     scene.write(4..8);
     scene.world.flush();
@@ -207,7 +207,7 @@ fn full_of_dirty_data() {
     scene.world.origin.sim.plan().add(always(IoOp::Write, IoErrorKind::Io));
     let cache = scene.world.cache().clone();
     for lba in 0..3000 {
-        // They wait in the background.
+        // The writes wait in the background.
         let data = IoBuf::copy_of(&noise(lba, CHUNK)).freeze();
         let write = cache.write(lba * CHUNK as u64, data, WriteFlags::default());
         scene.world.runtime.spawn(Box::pin(async move { drop(write.await) }));
@@ -225,7 +225,7 @@ fn full_of_trimmed_runs() {
     scene.world.origin.sim.plan().add(always(IoOp::WriteZeroes, IoErrorKind::Io));
     let cache = scene.world.cache().clone();
     for number in 0..2000_u64 {
-        // They wait in the background.
+        // The writes wait in the background.
         let cache = cache.clone();
         scene.world.runtime.spawn(Box::pin(async move {
             let trim = cache.zero(number * 4 * CHUNK as u64, CHUNK as u64, ZeroFlags::default());
@@ -329,10 +329,10 @@ fn origin_discard_keeps_data() {
     Scene::new(WriteMode::Back, |setup| setup.origin = keeps).raised("origin_discard_keeps_data");
 }
 
-/// Raises the condition of this name, and has it clear where that can be.
+/// Raises the condition of this name, and ends it where that is possible.
 type Act = fn(&str);
 
-/// A scenario for each name, but for those that no cache which is open can have.
+/// A scenario for each name that an open cache can have.
 const SCENES: &[(&str, Act)] = &[
     ("checkpoint_failing", |_| checkpoint_failing()),
     ("corrupt_records", damaged_records),
@@ -366,7 +366,7 @@ const SCENES: &[(&str, Act)] = &[
     ("undurable_data", without_a_fence),
 ];
 
-/// Of a flash that nobody opened, or of the process around the cache: the program's tests raise them.
+/// Conditions of an unopened flash, or of the process around the cache: the program's tests raise them.
 const ELSEWHERE: [&str; 7] = [
     "detached",
     "flash_unlinked",
@@ -389,7 +389,7 @@ fn each_condition_is_told_when_it_is_raised_and_when_it_is_over() {
     assert_eq!(known, names, "each name has a scenario, and the table is in order");
 }
 
-/// An error that is over before anybody looks is told all the same, and one that comes and goes is not told each time.
+/// A report also comes of an error that is over before the next look; an error that comes and goes is not reported each time.
 #[test]
 fn a_blip_is_told_and_a_flood_is_not() {
     let scene = Scene::back();

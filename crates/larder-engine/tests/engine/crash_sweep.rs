@@ -122,8 +122,8 @@ fn crash_sweep_duplicates_of_dirty_chunks() {
     }));
 }
 
-/// The flash is copied to coarser sectors after each crash: log and segments go on there, and what was written in finer ones
-/// is never rewritten, though a torn write takes all of 4096 bytes.
+/// The flash is copied to coarser sectors after each crash. Log and segments go on there, and the finer ones are never rewritten,
+/// though a torn write takes all of 4096 bytes.
 #[test]
 fn crash_sweep_moves_to_coarser_sectors() {
     let moves = Scenario {

@@ -188,8 +188,8 @@ fn without_its_flash_write_back_answers_dirty_chunks_with_an_error() {
     });
 }
 
-/// All that was dirty went to the origin before an orderly end behind the fence: the flash, which could not be told, is not believed
-/// where it calls that dirty, and nobody has to say that it may be dropped.
+/// All dirty data went to the origin before an orderly end behind the fence. The flash, which missed that, still calls it dirty;
+/// the next opening drops it without an option.
 #[test]
 fn what_went_to_the_origin_behind_the_fence_needs_no_discard() {
     each_seed(4, |seed| {
@@ -210,7 +210,7 @@ fn what_went_to_the_origin_behind_the_fence_needs_no_discard() {
         world.open();
         assert!(!fence.is_up() && has(&world, "emptied_behind_fence"));
         assert_same(&world.read(0, 4 << 20), &twin.bytes(0, 4 << 20), "after the return");
-        // The same without an orderly end. What was said of the fence before is not believed of this one.
+        // The same without an orderly end. The earlier fence's note does not count for this fence.
         fail_flash(&world, &mut twin, &mut rng);
         world.crash();
         world.flash.sim.plan().clear();
@@ -218,7 +218,7 @@ fn what_went_to_the_origin_behind_the_fence_needs_no_discard() {
     });
 }
 
-/// Where some of it did not go to the origin, an orderly end says nothing of the kind.
+/// An orderly end makes no such note when some dirty data did not reach the origin.
 #[test]
 fn what_did_not_go_to_the_origin_behind_the_fence_is_kept() {
     each_seed(4, |seed| {

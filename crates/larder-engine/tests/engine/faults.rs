@@ -507,7 +507,7 @@ fn a_flash_that_takes_no_writes_fails_writes_and_nothing_else() {
                 Ok(()) => accepted = lba + 1,
                 Err(_) => break,
             }
-            // It is asked again for a few seconds.
+            // The flash is asked again for a few seconds.
             world.runtime.run_for(Duration::from_millis(20));
         }
         assert!(accepted < 1000, "writes to a dead flash must fail before long");

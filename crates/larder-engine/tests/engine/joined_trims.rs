@@ -1,4 +1,4 @@
-//! Trims that touch are one run, and what is destaged together costs one flush of the origin.
+//! Trims that touch become one run, and one batch of destaging costs one flush of the origin.
 
 use crate::common::*;
 use larder_device::{
@@ -38,7 +38,7 @@ fn trims_that_touch_become_one_run() {
         let status = world.status();
         assert_eq!((status.trimmed_runs, status.trimmed_bytes), (1, pieces * 64 * CHUNK));
         assert_eq!((status.dirty_bytes, status.logical_bytes_cached), (0, 0), "the chunk in it is gone");
-        // Zeroes that the origin keeps allocated are another kind of run.
+        // Zeroes that the origin keeps allocated form another kind of run.
         world.zero(pieces * 64 * CHUNK, CHUNK, ZeroFlags { no_hole: true, ..ZeroFlags::default() });
         assert_eq!(world.status().trimmed_runs, 2);
         world.flush();
@@ -59,7 +59,7 @@ fn what_is_destaged_together_costs_one_flush_of_the_origin() {
         // A batch ends after a quarter of a second: devices that take any time for anything would end it early.
         let setup = Setup { origin_bytes: 1 << 30, schedule: Schedule::Timed, ..Setup::default() };
         let mut world = World::new(seed, setup);
-        // Chunks and runs by turns.
+        // Chunks and runs alternate.
         for number in 0..100_u64 {
             world.write(number * 8 * CHUNK, &noise(number, CHUNK as usize));
             world.trim((number * 8 + 2) * CHUNK, 4 * CHUNK);
@@ -81,7 +81,7 @@ fn what_is_destaged_together_costs_one_flush_of_the_origin() {
     });
 }
 
-/// A destage of a run goes on while trims beside it give it newer numbers, and writes cut it.
+/// The destage of a run goes on while trims beside it give it newer numbers, and while writes cut it.
 #[test]
 fn a_run_that_grows_while_it_is_destaged_is_told_of_once() {
     each_seed(40, |seed| {
@@ -106,7 +106,7 @@ fn a_run_that_grows_while_it_is_destaged_is_told_of_once() {
                     cache.zero(number * CHUNK, 64 * CHUNK, ZeroFlags::default()).await.expect("a trim");
                     let data = IoBuf::copy_of(&noise(*at, CHUNK as usize)).freeze();
                     cache.write(at * CHUNK, data, Default::default()).await.expect("a write");
-                    // Trimmed again, one chunk behind it stays.
+                    // A second trim; one chunk behind it stays.
                     cache.zero((at / 2) * CHUNK, CHUNK, ZeroFlags::default()).await.expect("a trim");
                 }
             }),

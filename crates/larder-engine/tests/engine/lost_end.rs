@@ -1,8 +1,8 @@
-//! The end of the log of a cache that crashed is lost: zeroed from some place on, zeroed as a whole, or as it was long ago.
+//! The end of a crashed cache's log is lost: zeroed from some place on, zeroed as a whole, or set back to an old state.
 //!
-//! What must hold, over each store: where anything reads as something older, nobody says that nothing is lost. Where something in a
-//! slot names a lost frame as durable, an opening refuses, a check tells it, and a repair lists what it may cost; what it does not
-//! list reads as it was. Where nothing names one, the end of the log is said to be unconfirmed.
+//! These rules hold over each store. When a repair plan reports no loss and the end of the log is confirmed, no chunk reads as
+//! older. When a slot names a lost frame as durable, an opening refuses, a check reports the loss, and a repair lists its
+//! possible cost; unlisted chunks read as before. Without such a name, the report calls the end of the log unconfirmed.
 
 use crate::design;
 use larder_device::{
@@ -26,11 +26,11 @@ use larder_format::{
 };
 use std::{collections::BTreeSet, sync::Arc};
 
-/// Damaged logs, unless `LARDER_LOST_END_CASES` says how many.
+/// The number of damaged logs; `LARDER_LOST_END_CASES` overrides it.
 const CASES: u64 = 24;
 const MIB: u64 = 1 << 20;
 
-/// What becomes of the log.
+/// The damage to the log.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Damage {
     ZeroedFromAPlace,
@@ -38,13 +38,13 @@ enum Damage {
     RolledBack,
 }
 
-/// A cache, and what was acknowledged as durable.
+/// A cache, and its acknowledged durable content.
 struct World {
     runtime: Arc<SimRuntime>,
     flash: Arc<SimDevice>,
     origin: Arc<SimDevice>,
     chunk_bytes: usize,
-    /// By chunk; 0 is zeroes.
+    /// By chunk; 0 means zeroes.
     durable: Vec<u64>,
     history: Vec<BTreeSet<u64>>,
     next_content: u64,
@@ -94,10 +94,10 @@ impl World {
         self.runtime.block_on(Cache::open(self.flash.clone(), self.origin.clone(), self.runtime.clone(), lazy()))
     }
 
-    /// Chunks get new contents, and are durable when this returns.
+    /// Writes new contents to chunks, and makes them durable.
     fn round(&mut self, cache: &Cache, rng: &mut Rng) {
         for _ in 0..1 + rng.below(3) {
-            // Few of them, so that each is written again and again.
+            // Few chunks, so that each is written again and again.
             let chunk = rng.index(self.durable.len().min(48));
             let number = self.next_content;
             self.next_content += 1;
@@ -110,7 +110,7 @@ impl World {
         self.runtime.block_on(cache.flush()).expect("flushed");
     }
 
-    /// Chunks that do not read as they were acknowledged; each reads as something that it was once.
+    /// Chunks that read as older than acknowledged; each reads as one of its earlier contents.
     fn stale(&self, cache: &Cache) -> Vec<usize> {
         let mut stale = Vec::new();
         for (chunk, &number) in self.durable.iter().enumerate() {
@@ -147,7 +147,7 @@ impl World {
         self.read(layout.log_offset, layout.log_bytes)
     }
 
-    /// The number of the last frame that a walk finds, and where each lies.
+    /// The number of the last frame that a walk finds, and the place of each.
     fn frames(&self) -> (u64, Vec<u64>) {
         let superblock = self.superblock();
         let mut places = Vec::new();
@@ -178,7 +178,7 @@ fn cases() -> Vec<u64> {
     }
 }
 
-/// A cache lives, crashes, and its log is damaged. Whether that is told as loss; `None` where no durable frame was lost.
+/// A cache lives, crashes, and its log is damaged. Returns whether the loss is reported; `None` when no durable frame was lost.
 fn damaged(seed: u64) -> Option<bool> {
     let _seed = SeedOnPanic(seed);
     let mut rng = Rng::new(seed);
@@ -209,7 +209,7 @@ fn damaged(seed: u64) -> Option<bool> {
     let zeroes = |bytes: u64| vec![0; bytes as usize];
     match damage {
         Damage::ZeroedFromAPlace => {
-            // Where there are frames, mostly.
+            // Mostly within the part that has frames.
             let end = places.last().copied().unwrap_or_default() + 1024;
             let from = rng.below(end.min(layout.log_bytes)) / 512 * 512;
             world.write(layout.log_offset + from, &zeroes(layout.log_bytes - from));
@@ -246,7 +246,7 @@ fn damaged(seed: u64) -> Option<bool> {
             return (left < last).then_some(false);
         }
     }
-    // In write-back each round closed a segment before it wrote its frames: only those of the last round have no witness.
+    // In write-back each round closed a segment before it wrote its frames: only the last round's frames have no witness.
     assert!(planned.loses_data() || mode != WriteMode::Back, "{what}: {planned:?}");
     let done =
         world.runtime.block_on(repair(&*world.flash, &RepairOptions::default(), &mut |_, _| {})).expect("repaired");
@@ -257,7 +257,7 @@ fn damaged(seed: u64) -> Option<bool> {
         let is_listed = [&done.lost, &done.suspect, &done.unknown].iter().any(|ranges| ranges.contains(at));
         assert!(is_listed, "{what}: chunk {chunk} is old, and not listed");
     }
-    // Its new log goes on behind all that was named.
+    // The new log goes on behind all named frames.
     world.round(&cache, &mut rng);
     world.abandon(cache);
     let cache = world.open().unwrap_or_else(|error| panic!("{what}: after a repair and a crash: {error}"));
@@ -275,7 +275,7 @@ fn no_lost_end_of_a_log_is_said_to_be_none() {
     assert!(outcomes.len() < 8 || namers == 0 || told * design::all().len() >= outcomes.len() * namers / 2);
 }
 
-/// Where each flush has a segment of its own, all lost frames but the last have a witness, whichever is the first that is lost.
+/// When each flush has a segment of its own, all lost frames but the last have a witness, for any first lost frame.
 #[test]
 fn a_log_that_ends_before_a_frame_that_a_slot_names_is_refused() {
     for design in design::all().into_iter().filter(|&design| !design::is_slotted(design)) {
@@ -306,7 +306,7 @@ fn a_log_that_ends_before_a_frame_that_a_slot_names_is_refused() {
     }
 }
 
-/// A flash whose segments name nothing opens, keeps its dirty data, and is one that names frames from then on.
+/// A flash whose segments name no frames opens, keeps its dirty data, and names frames from then on.
 #[test]
 fn a_flash_of_the_old_kind_opens_and_names_frames_from_then_on() {
     for design in design::all().into_iter().filter(|&design| design::fills_weus(design)) {
@@ -334,7 +334,7 @@ fn a_flash_of_the_old_kind_opens_and_names_frames_from_then_on() {
     }
 }
 
-/// Makes a flash what an older program left: no feature bit, and headers of version 1.
+/// Gives a flash the form that an older program writes: no feature bit, and headers of version 1.
 fn make_old(world: &World) {
     let mut superblock = world.superblock();
     superblock.log_positions = false;

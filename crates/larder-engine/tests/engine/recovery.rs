@@ -608,7 +608,7 @@ fn recovery_reads_what_it_needs_once_with_several_reads_in_flight() {
             assert!(log_read <= MIB + 4096, "{log_read} bytes of a log behind which there is nothing");
         } else {
             assert!(report.log_frames > 0, "{report:?}");
-            // Where slots begin, and what follows in those that the log speaks of: what names a frame that was lost.
+            // An opening reads the starts of slots, and the rest of those that the log names: a lost frame's name may be there.
             assert!(
                 slots_read > 0 && slots_read <= 4096 * (u64::from(layout.slot_count) + 64),
                 "{slots_read} bytes of slots"

@@ -1,7 +1,7 @@
-//! Devices that are short of space, quota or descriptors, or that fail for a while: nothing that was acknowledged is lost, and all
-//! goes on when the cause is gone. An origin that hangs keeps nobody waiting who does not need it.
+//! Devices that are short of space, quota or descriptors, or that fail for a while: acknowledged data stays, and work goes on
+//! when the cause is gone. An origin that hangs delays only the requests that need it.
 //!
-//! What it does not do: flash that fails for good; `degraded.rs` does.
+//! What it does not do: fail the flash for good; `degraded.rs` does.
 
 use crate::common::*;
 use crate::fence::MemoryFence;
@@ -22,7 +22,7 @@ fn at(lba: u64) -> u64 {
     lba * CHUNK as u64
 }
 
-/// Where time is judged, timers keep it.
+/// Timers keep the time in tests that judge it.
 fn world_of(seed: u64, mode: WriteMode) -> (World, Arc<MemoryFence>) {
     world_in(Schedule::Timed, seed, mode)
 }
@@ -36,7 +36,7 @@ fn world_in(schedule: Schedule, seed: u64, mode: WriteMode) -> (World, Arc<Memor
     (World::new(seed, setup), fence)
 }
 
-/// After a while, what was planned for both devices is over.
+/// Ends the planned failures of both devices after a while.
 fn heal_after(world: &World, time: Duration) {
     let (runtime, flash, origin) = (world.runtime.clone(), world.flash.clone(), world.origin.clone());
     world.runtime.spawn(Box::pin(async move {
@@ -68,7 +68,8 @@ fn work(world: &World, twin: &mut Twin, rng: &mut Rng, rounds: u64) {
     }
 }
 
-/// A flash without room is waited for, as long as it takes, in each mode and for each reason; it fails for none of them.
+/// A cache waits for a flash without room for as long as the shortage lasts, in each mode and for each reason; the flash does not
+/// fail.
 #[test]
 fn a_flash_that_has_no_room_is_waited_for_and_loses_nothing() {
     each_seed(6, |seed| {
@@ -97,7 +98,7 @@ fn a_flash_that_has_no_room_is_waited_for_and_loses_nothing() {
     });
 }
 
-/// A sparse file on a full file system: what has its blocks can be written over, the rest has to wait.
+/// A sparse file on a full file system: ranges with blocks can be written over, the others wait.
 #[test]
 fn a_flash_that_is_full_in_places_is_waited_for() {
     each_seed(6, |seed| {
@@ -151,7 +152,8 @@ fn checkpoints_wait_for_room() {
     }
 }
 
-/// An end does not wait for room for ever: with a fence all goes to the origin, without one the end fails; what was flushed is there.
+/// An end waits for room for a limited time: with a fence all data goes to the origin, without one the end fails; flushed data
+/// stays.
 #[test]
 fn an_end_waits_for_room_a_little_while() {
     for has_fence in [true, false] {
@@ -179,7 +181,7 @@ fn an_end_waits_for_room_a_little_while() {
     }
 }
 
-/// Where the tuning says so, a flash that stays full counts as failed, and writes go past it.
+/// With the timeout of the tuning, a flash that stays full counts as failed, and writes go past it.
 #[test]
 fn a_full_flash_fails_after_the_time_that_the_tuning_gives_it() {
     let (mut world, fence) = world_of(11, WriteMode::Back);
@@ -196,7 +198,7 @@ fn a_full_flash_fails_after_the_time_that_the_tuning_gives_it() {
     assert_same(&world.origin.sim.peek_durable(at(0), CHUNK), &noise(0, CHUNK), "past the flash");
 }
 
-/// A device that fails for a moment is tried again; one that goes on failing fails, within seconds.
+/// A device that fails for a moment is tried again; a device that goes on failing counts as failed within seconds.
 #[test]
 fn a_flash_that_fails_for_a_moment_heals() {
     each_seed(6, |seed| {
@@ -214,7 +216,8 @@ fn a_flash_that_fails_for_a_moment_heals() {
     });
 }
 
-/// An origin without room keeps dirty data where it is, and has it when there is room; whoever waits for it is told.
+/// Beside an origin without room, dirty data stays in the cache and reaches the origin when there is room; a caller
+/// that waits for it sees the failure.
 #[test]
 fn an_origin_that_has_no_room_heals_by_itself() {
     for kind in SHORTAGES {
@@ -236,12 +239,12 @@ fn an_origin_that_has_no_room_heals_by_itself() {
     }
 }
 
-/// Beside an origin that hangs, eviction takes what is clean: writers find room though something dirty could not leave.
+/// Beside an origin that hangs, eviction takes clean data: writers find room, though some dirty data could not leave.
 #[test]
 fn eviction_goes_on_beside_an_origin_that_hangs() {
     each_seed(4, |seed| {
         let (world, _) = world_of(seed, WriteMode::Back);
-        // Flash full of clean data, with something dirty in the oldest slots.
+        // Flash full of clean data, with dirty data in the oldest slots.
         let chunks = world.setup.flash_bytes / CHUNK as u64;
         (0..chunks).for_each(|lba| world.write(at(lba), &noise(lba, CHUNK)));
         assert!(world.destage_all());
@@ -268,7 +271,7 @@ fn eviction_goes_on_beside_an_origin_that_hangs() {
     });
 }
 
-/// An opening that waits for the origin says so.
+/// An opening that waits for the origin reports a condition.
 #[test]
 fn an_opening_beside_an_origin_that_hangs_is_told() {
     let heard = Arc::new(crate::conditions::Heard::default());
@@ -282,7 +285,7 @@ fn an_opening_beside_an_origin_that_hangs_is_told() {
     assert_eq!((heard.count("+origin_hangs"), heard.count("-origin_hangs")), (1, 1));
 }
 
-/// A superblock that finds no room refuses the opening in a sentence, and the next one finds the same cache.
+/// A superblock without room refuses the opening with a sentence, and the next opening finds the same cache.
 #[test]
 fn an_opening_without_room_changes_nothing() {
     let (mut world, _) = world_of(17, WriteMode::Back);

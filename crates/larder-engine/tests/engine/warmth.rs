@@ -136,8 +136,8 @@ fn run(seed: u64, design: DesignId, end: End) -> Vec<bool> {
 ///
 /// What is read after the last checkpoint is in no log, so that a crash takes its order. Over WEUs a crash takes what CD-ARC remembers of
 /// addresses whose data had left, too; and a WEU that was open is sealed by any end.
-/// What was about to go from a full bucket is free ahead of that, and after a crash it is gone. The hand that goes round a bucket's
-/// equals begins at its first slot again, after any end.
+/// A full bucket's next victim is free ahead of need, and a crash loses it. The hand that goes round a bucket's equals begins at
+/// its first slot again, after any end.
 fn difference_max(design: DesignId, end: End) -> f64 {
     let kind = designs::find(design).expect("it is known").kind();
     match (kind, end) {

@@ -292,8 +292,8 @@ pub fn readers_and_evictions() {
     assert!(EVICTED.load(Relaxed) > 0, "no schedule has evicted anything");
 }
 
-/// More writers than the flash has room for: who finds no slot waits, and is woken when there is one. Nothing else wakes him: nobody
-/// commits by the clock, and the last writer is followed by none.
+/// More writers than the flash has room for: a writer without a slot waits, and wakes when a slot is free. This is its only
+/// wake-up: no clock commits, and no writer follows the last one.
 pub fn writers_that_wait_for_room() {
     let before = SLOT_WAITS.load(Relaxed);
     explore(2 * SCHEDULES, || {

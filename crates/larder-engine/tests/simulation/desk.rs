@@ -254,8 +254,8 @@ impl Desk {
         }
     }
 
-    /// Counts what the cache did in this life, and lets it go. Where nothing damaged the flash, no record may have failed its check:
-    /// what that hides is a slot that was written while somebody read it, or a mapping to what is gone.
+    /// Counts the cache's work in this life, and drops it. On an undamaged flash no record may fail its check: a failure hides a
+    /// slot that was written during a read, or a mapping to lost content.
     pub fn forget_cache(&self) {
         let cache = self.state.lock().cache.take();
         let Some(cache) = &cache else { return };

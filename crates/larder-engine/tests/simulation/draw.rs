@@ -59,7 +59,7 @@ impl Plan {
     }
 }
 
-/// How long a flash without room is waited for, where not for ever.
+/// The time for which a cache waits for a flash without room, if limited.
 const FLASH_FULL_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(2);
 
 /// `crowd`: see [`Source`].

@@ -156,7 +156,7 @@ impl Trouble {
         self.devices_fail() || self.flash_may_fail()
     }
 
-    /// Whether a record that is read may be damaged, or be looked for where it is not.
+    /// Whether a record that a read meets may be damaged, or in another place.
     pub fn may_meet_damage(&self) -> bool {
         self.slots_damaged || self.metadata_damaged
     }

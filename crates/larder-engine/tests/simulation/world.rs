@@ -57,7 +57,7 @@ impl World {
         self.origin.attach(runtime);
     }
 
-    /// Before some lives, a flash that was made on sectors of 512 bytes moves to such of 4096, which are torn as a whole; later it
+    /// Before some lives, a flash made on sectors of 512 bytes moves to sectors of 4096, which are torn as a whole; later it
     /// moves back.
     pub fn move_flash(&mut self, runtime: &Arc<SimRuntime>, life_seed: u64) -> bool {
         let moves = self.shape.flash_physical_sector_bytes == 512 && life_seed.is_multiple_of(3);

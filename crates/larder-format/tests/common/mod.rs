@@ -38,7 +38,7 @@ pub fn superblock() -> Superblock {
     Superblock {
         sequence: 7,
         flash_uuid: UUID,
-        // With the bit of an origin's state, whose fields are zero.
+        // With the bit of an origin's state. Its fields are zero.
         features_compat: 4,
         log_positions: false,
         origin_state: Some(OriginState { sequence: 0, size_bytes: 0, epoch: 0, changes: 0 }),

@@ -94,7 +94,7 @@ fn what_belongs_to_unknown_features_is_kept_refused_or_only_read() {
     assert_eq!(readable.check_writable(), Err(newer(1 << 32 | 1 << 63)));
     let sentence = newer(1 << 32 | 1 << 63).to_string();
     assert!(sentence.contains("bits 32 and 63") && sentence.contains("may read it"), "{sentence}");
-    // The last byte belongs to a feature that a compatible bit, 2, stands for.
+    // The last byte belongs to a feature with compatible bit 2.
     let bytes = fixture("superblock-reserved");
     assert_eq!(Superblock::decode(&bytes).expect("kept").encode()[..], bytes[..]);
 }
@@ -156,7 +156,7 @@ fn headers_and_slots_that_name_frames_are_known() {
     let bytes = fixture("superblock-noting");
     assert_eq!(Superblock::decode(&bytes), Ok(noting_superblock()));
     assert_eq!(noting_superblock().encode()[..], bytes[..]);
-    // Fields without their bit, and a version that nobody knows.
+    // Fields without their bit, and an unknown version.
     let refused = Superblock::decode(&fixture("superblock-noting-bit"));
     assert_eq!(refused, Err(FormatError::ReservedNotZero(Structure::Superblock)));
     let newer = FormatError::NewerVersion { structure: Structure::SegmentHeader, version: 3, features: 0 };

@@ -55,7 +55,7 @@ fn superblocks() {
 fn an_origin_state_is_that_of_its_superblock_alone() {
     let mut noted = noting_superblock();
     assert_eq!(noted.origin_state_now(), noted.origin_state);
-    // Who knows of it keeps it true; who does not counts on beside it.
+    // A program that knows the field keeps it true; a program that does not know it only counts on.
     noted.advance();
     assert_eq!((noted.sequence, noted.origin_state_now().map(|state| state.changes)), (8, Some(99)));
     noted.sequence += 1;

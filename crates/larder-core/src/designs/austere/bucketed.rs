@@ -63,7 +63,7 @@ const HEAD_PAGES: usize = 1;
 /// The longest run whose addresses are asked about one by one, for some tenths of a second; a longer one forgets what is clean elsewhere,
 /// too. (A trim comes in shorter ones; what a recovery reads of a log may be longer.)
 const ASKED_MAX: u64 = 1 << 22;
-/// Chunks of one trim, so that it is short.
+/// Chunks of one trim at most, so that each trim is short.
 const TRIMMED_AT_ONCE: u64 = 1 << 14;
 /// As many addresses may be about to be overwritten; more are just forgotten.
 const SUSPENDED_MAX: usize = 4096;
@@ -420,9 +420,9 @@ impl Bucketed {
         self.map_in_core(lba, &content)
     }
 
-    /// The parts of a run that a trim forgets: those that are not trimmed yet. A restart forgets all of it: a checkpoint may have a
-    /// run that the log, from before its end, trims only later. The trim took along the mappings of other addresses of the same
-    /// LBA-hash, of which the log says nothing else; a mapping that stayed would be found after its address was written.
+    /// The parts of a run that a trim forgets: those that are not trimmed yet. A restart forgets the whole run, because a
+    /// checkpoint may hold a run that an earlier frame of the log trims later. The trim removed the mappings of other addresses
+    /// with the same LBA-hash, and the log does not list them. A lookup would find such a mapping after a write to its address.
     fn to_forget(&self, run: &crate::ranges::Run) -> Vec<(Lba, u64)> {
         match self.is_restoring {
             true => vec![(run.first, run.count)],

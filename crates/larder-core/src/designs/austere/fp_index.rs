@@ -1,8 +1,8 @@
 //! The FP index of AustereCache (§3.1, §3.2): which slots of the data region hold a content of which FP-hash.
 //!
-//! A slot is a prefix (16 bits) and a valid flag: 17 bits; a bucket has a byte more, its *hand*, from which on the first of equals is
-//! evicted. Slot `i` here is slot `i` of the metadata region and of the data
-//! region. A chunk of several subchunks has as many consecutive slots of one bucket, all with its prefix.
+//! A slot has a prefix (16 bits) and a valid flag: 17 bits. A bucket has one byte more, its *hand*: among equals, eviction takes
+//! the first run from the hand on. Slot `i` here is slot `i` of the metadata region and of the data region. A chunk of several
+//! subchunks has as many consecutive slots of one bucket, all with its prefix.
 //!
 //! Its buckets lie in [parts](super::parts), each behind a lock.
 //!
@@ -72,15 +72,15 @@ impl FpIndex {
         self.parts.lock(self.space.bucket(fp_key)).find(fp_key)
     }
 
-    /// The runs that have to go, so that there are `count` consecutive free slots in the bucket of an FP-hash: those with the
-    /// fewest references first, the first from the bucket's hand on among equals. None where there is room. `references` says how many
-    /// a run has, by its first slot and its hash, and asks nothing of this index.
+    /// The runs to evict so that the bucket of an FP-hash has `count` consecutive free slots: the runs with the fewest references
+    /// first, and among equals the first from the bucket's hand on. Empty when there is room. `references` returns the references
+    /// of a run, by its first slot and its hash, and calls nothing of this index.
     pub fn victims(&self, fp_key: Key, count: u32, references: impl Fn(u32, Key) -> u32) -> Victims {
         self.parts.lock(self.space.bucket(fp_key)).victims(fp_key, count, references)
     }
 
-    /// Gives the first `count` consecutive free slots in the bucket of an FP-hash, which has no run, to it, and moves the bucket's hand
-    /// behind them. `None` where there are none.
+    /// Gives an FP-hash without a run the first `count` consecutive free slots of its bucket, and moves the bucket's hand behind
+    /// them. `None` when the bucket has no such slots.
     pub fn store(&self, fp_key: Key, count: u32) -> Option<Run> {
         self.parts.lock(self.space.bucket(fp_key)).store(fp_key, count)
     }

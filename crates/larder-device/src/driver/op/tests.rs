@@ -1,21 +1,21 @@
 //! Transfers that the kernel cuts short go on where they stopped, over a ring and in blocking calls.
 //!
-//! Each step is the kernel's own, made for a part of the operation's length; what is then told is that so much was done.
+//! Each step is a real kernel call for a part of the operation's length. The test then reports exactly that part as done.
 //!
-//! It does not cut transfers short in the kernel: no file does that and takes the rest a moment later.
+//! What it does not do: cut transfers short in the kernel. No file does that and takes the rest a moment later.
 
 use super::*;
 use crate::{IoFuture, IoResult, driver::block_on};
 use io_uring::IoUring;
 use std::{fs::File, io::Write as _, os::unix::fs::FileExt, path::PathBuf};
 
-/// Where the operation begins in its file; not what any buffer begins at.
+/// The offset of the operation in its file. No buffer begins at this offset.
 const OFFSET: u64 = 8192;
 const LEN: usize = 40 << 10;
-/// What lies around, so that bytes at a wrong place are seen.
+/// The file's length: bytes around the range reveal a transfer to a wrong place.
 const FILE_BYTES: usize = OFFSET as usize + 2 * LEN;
 
-/// How an operation gets to the kernel.
+/// The way by which an operation reaches the kernel.
 #[derive(Clone, Copy, Debug)]
 enum Way {
     Ring,
@@ -39,7 +39,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Has the kernel do what is left of the operation; the result is the kernel's.
+/// Makes the kernel do the rest of the operation. Returns the kernel's result.
 fn go(op: &mut Op, way: Way) -> i32 {
     let Way::Ring = way else { return op.call() };
     let mut ring = IoUring::new(4).expect("a ring");
@@ -49,7 +49,7 @@ fn go(op: &mut Op, way: Way) -> i32 {
     ring.completion().next().expect("the completion").result()
 }
 
-/// The operation from its beginning to its end, cut short after each of these many bytes.
+/// Runs the operation from beginning to end, cut short after each of these byte counts.
 fn in_pieces(mut op: Op, way: Way, pieces: &[usize]) {
     for &piece in pieces {
         let all = go(&mut op, way);
@@ -65,7 +65,7 @@ fn ways() -> Vec<Way> {
     if has_ring { vec![Way::Ring, Way::Call] } else { vec![Way::Call] }
 }
 
-/// Bytes that tell each place from others.
+/// Bytes that differ from place to place.
 fn noise(seed: u64, len: usize) -> Vec<u8> {
     let byte = |at: u64| (at ^ seed << 40).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23) as u8;
     (0..len as u64).map(byte).collect()
@@ -80,7 +80,7 @@ fn a_write_that_was_cut_short_goes_on_where_it_stopped() {
         for (number, cuts) in CUTS.into_iter().enumerate() {
             let (before, data) = (noise(1, FILE_BYTES), noise(2 + number as u64, LEN));
             let (_scratch, file) = Scratch::new("cut-write", way, &before);
-            // What the kernel had not written is not there: else the first try would have written all of it.
+            // The bytes that the kernel had not written are removed; otherwise the first try would have written all of them.
             let shown = Shown { file: file.clone(), before: before.clone() };
             let (to, future): (_, IoFuture<()>) = IoFuture::pending();
             let kind = Kind::Write { data: IoBuf::copy_of(&data).freeze(), done: 0, dsync: number % 2 == 0, to };
@@ -133,7 +133,7 @@ fn a_read_that_was_cut_short_goes_on_where_it_stopped() {
     }
 }
 
-/// A transfer that makes no progress fails, and is not tried for ever.
+/// A transfer without progress fails, and its retries end.
 #[test]
 fn a_transfer_of_nothing_fails() {
     let (_scratch, file) = Scratch::new("cut-nothing", Way::Call, &noise(4, FILE_BYTES));

@@ -32,7 +32,7 @@ fn a_sound_bucket_store_is_clean_whatever_is_dirty() {
         let flash = flash_of("austere", is_closed, is_clean);
         let report = verified(&flash);
         assert!(report.clean, "{} {:?}", sentences(&report), report.notes);
-        // After a crash nothing written later may confirm the last frame.
+        // After a crash the last frame may lack a later write that confirms it.
         let doubts =
             report.notes.iter().filter(|note| note.starts_with("the end of the log cannot be confirmed")).count();
         assert_eq!(report.notes.len(), doubts, "{:?}", report.notes);

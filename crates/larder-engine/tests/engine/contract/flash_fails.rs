@@ -108,7 +108,7 @@ fn contract_a_fragment_completed_while_the_flash_fails_is_not_taken_for_durable(
     for seed in 0..100 {
         let (mut world, first) = new_world(WriteMode::Back);
         first.kill();
-        // A refused write is tried again at once, and then no more: the read is under way when the flash fails.
+        // A refused write is tried again at once and once only: the read is under way when the flash fails.
         world.shape.tuning.flash_full_timeout = Some(Duration::ZERO);
         let rt = SimRuntime::new(seed);
         world.flash.attach(&rt);

@@ -267,13 +267,14 @@ pub fn stamps(content: u32, count: usize) -> Vec<u32> {
     (0..count as u32).map(|i| content + 2 * i).collect()
 }
 
-/// These sectors read so; and as nothing was damaged, no record failed its check, which a read that met what it must not would hide.
+/// Checks that these sectors read so. Without damage no record fails its check; the count reveals a read that met a wrong record
+/// and recovered.
 pub async fn expect(cache: &Cache, at: usize, stamps: &[u32]) {
     expect_beside_damage(cache, at, stamps).await;
     assert_eq!(cache.status().counts.failed_checks, 0, "a record is damaged, and nothing damaged it");
 }
 
-/// As [`expect`], where the scenario damaged something.
+/// As [`expect`], in a scenario that damages something.
 pub async fn expect_beside_damage(cache: &Cache, at: usize, stamps: &[u32]) {
     let bytes = read(cache, at, stamps.len()).await;
     for (i, sector) in bytes.chunks(SECTOR_BYTES).enumerate() {

@@ -639,14 +639,14 @@ fn contract_a_log_that_others_have_reserved_stops_no_flush_and_has_no_checkpoint
             let cache = open_on(&world, flash.clone(), origin.clone(), &rt).await;
             let pause = async |millis| rt.delay(Duration::from_millis(millis)).await.expect("a delay ends");
             let part = destages * (1 + BATCH);
-            // Often enough that it is known how little of the flash a chunk takes.
+            // Often enough for the average size of a stored chunk to count.
             for chunk in (0..3).flat_map(|_| part..part + WRITERS) {
                 write(&cache, chunk * CHUNK, &[1001 + 2 * chunk as u32; CHUNK], false).await;
             }
             assert!(cache.destage_all().await);
             origin.hold(IoOp::WriteZeroes);
             let mut all = Vec::new();
-            // Each of a run of its own, and of as many chunks behind it as end a batch.
+            // Each chunk is in a run of its own, with enough chunks behind it to end a batch.
             for chunk in (0..part).step_by(1 + BATCH).rev() {
                 for (number, dirty) in (chunk + 1..=chunk + BATCH).enumerate() {
                     write(&cache, dirty * CHUNK, &[1001 + 2 * dirty as u32; CHUNK], false).await;

@@ -88,8 +88,8 @@ fn contract_retried_write_through_leaves_no_stale_copy() {
         cache.settle().await;
         cache.checkpoint().await.unwrap();
         assert!(cache.slot_of(larder_core::Lba(0)).is_some(), "cached");
-        // The commit that says that the copy is gone fails, for longer than a refused write is tried again, and without a fence
-        // nothing may be written past it.
+        // The commit that removes the copy fails for longer than the retries of a refused write. Without a fence, writes past the
+        // flash are forbidden.
         world.flash.fail_range(IoOp::Write, 0..world.shape.flash_bytes, IoErrorKind::Io, FOR_EVER);
         fence.break_down(true);
         assert!(!try_write(&cache, 0, &stamps(2001, CHUNK)).await, "its commit fails");

@@ -1,5 +1,5 @@
-//! A chunk whose clean record is not logged yet is written over, destaged, and written back to what the record holds: the
-//! record is the same, and what it is logged as must not be older than what its chunk has become since.
+//! A chunk whose clean record is not logged yet is written over, destaged, and written back to the record's content. The record
+//! is the same, and its log entry must not be older than the chunk's later states.
 //!
 //! Invariants: as in `mod.rs`.
 
@@ -22,8 +22,8 @@ fn bytes_of(stamps: &[u32]) -> Vec<u8> {
     bytes
 }
 
-/// The chunk goes from clean `first` over dirty `second`, which is destaged, to dirty `first` again, which a crash must leave dirty:
-/// the origin has `second`.
+/// The chunk goes from clean `first` over dirty `second`, which is destaged, to dirty `first` again. A crash must leave it dirty,
+/// because the origin has `second`.
 fn comes_back_dirty(design: DesignId, kind: StoreKind, first: &[u32], second: &[u32]) {
     let rt = runtime(1);
     let world = World::new(&rt, Shape { design, ..shape(WriteMode::Back) });
@@ -32,7 +32,7 @@ fn comes_back_dirty(design: DesignId, kind: StoreKind, first: &[u32], second: &[
     world.origin.poke(offset, &bytes_of(first));
     rt.block_on(async {
         let cache = open_on(&world, flash.clone(), world.origin.clone(), &rt).await;
-        // Where a record fills its slot, the write of it waits; else its segment stays open.
+        // A record that fills its slot is written at once, and the gate holds that write; otherwise the segment stays open.
         let is_written_at_once = kind != StoreKind::Weus && first != vec![0; CHUNK];
         if is_written_at_once {
             flash.hold_nth(IoOp::Write, 1);
@@ -47,7 +47,7 @@ fn comes_back_dirty(design: DesignId, kind: StoreKind, first: &[u32], second: &[
         let destaged = spawn(&rt, async move { assert!(destaging.destage_all().await) });
         rt.delay(Duration::from_millis(50)).await.expect("a delay ends");
         if !destaged.load(Acquire) {
-            // Slots of several records wait for each other: then there is no such order of events.
+            // Slots of several records wait for each other: then this order of events cannot occur.
             return flash.release();
         }
         assert_eq!(world.origin.peek(offset, SECTOR_BYTES), bytes_of(&second[..1]), "it was destaged");
@@ -57,7 +57,7 @@ fn comes_back_dirty(design: DesignId, kind: StoreKind, first: &[u32], second: &[
         flash.release();
         cache.flush().await.expect("flushed");
         cache.settle().await;
-        // Whatever the clean record is logged as is durable with this.
+        // This makes the clean record's log entry durable, in any form.
         write(&cache, (X + 9) * CHUNK, &stamps(9001, CHUNK), false).await;
         cache.flush().await.expect("flushed");
     });

@@ -1,4 +1,4 @@
-//! The superblock's twins and the log that they name: whichever of them is lost, the other one and its log are whole.
+//! The superblock's twins and the log that they name: after the loss of either twin, the other one and its log are whole.
 //!
 //! Invariants: as in `mod.rs`.
 
@@ -24,13 +24,13 @@ fn rot_twin(world: &World, twin: usize) {
     world.flash.corrupt(SUPERBLOCK_OFFSETS[twin], SUPERBLOCK_BYTES as u64, &mut Rng::new(7));
 }
 
-/// A checkpoint is held before it writes twin `held`, while a client writes and flushes as much as it may; then the power goes, and
-/// the twins that were written rot.
+/// The gate holds a checkpoint before it writes twin `held`, while a client writes and flushes as much as it may. Then the power
+/// goes, and the twins that were written rot.
 fn log_of_twins_that_are_not_written(held: usize) {
     let rt = patient(1);
     let world = World::new(&rt, without_buckets(shape(WriteMode::Back)));
     let flash = Gate::new(&world.flash);
-    // How many were written, and flushed.
+    // The number of writes, and of flushed writes.
     let done = Arc::new(Mutex::new((0, 0)));
     rt.block_on(async {
         let cache = open_on(&world, flash.clone(), world.origin.clone(), &rt).await;
@@ -85,8 +85,8 @@ fn contract_the_log_is_kept_until_both_twins_name_the_checkpoint() {
     (0..2).for_each(log_of_twins_that_are_not_written);
 }
 
-/// After a checkpoint, and commits that need no flush of the flash, the power goes, and one twin rots: the other one was durable
-/// before the log was used again that it would need if it were old.
+/// After a checkpoint, and commits without a flush of the flash, the power goes, and one twin rots. The other twin was durable
+/// before the log reused the space that an older twin would need.
 fn each_twin_is_durable(rotten: usize, seed: u64) {
     let rt = patient(seed);
     let world = World::new(&rt, over_weus(shape(WriteMode::Back)));
@@ -106,7 +106,7 @@ fn each_twin_is_durable(rotten: usize, seed: u64) {
         };
         trim_until(45).await;
         cache.checkpoint().await.expect("a checkpoint");
-        // From here on no checkpoint comes to its end, and nothing but trims is committed: the flash is not flushed.
+        // From here on every checkpoint stays unfinished, and all commits are trims: the flash gets no flush.
         let flushes = world.flash.counters().flushes;
         flash.hold_within(IoOp::Write, layout.checkpoint_offset[0]..layout.log_offset);
         trim_until(70).await;

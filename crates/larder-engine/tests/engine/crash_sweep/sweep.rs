@@ -374,7 +374,7 @@ fn afterwards(world: &World, mut model: Model, tried: &mut Tried, rng: &mut Rng)
     rt.crash();
     check_origin(world, ALL, "the origin alone, at the end", |at, bytes| model.is(at, bytes));
     if rng.chance(1, CLEAN_ENDS_ONE_OF) {
-        // Nothing hides behind what was read: not an older copy, not a record of another chunk. Nor does it on finer sectors.
+        // The reads hide neither an older copy nor a record of another chunk, on finer sectors either.
         let world = world.moved(false);
         let rt = world.attach(rng.next_u64());
         rt.block_on(async {

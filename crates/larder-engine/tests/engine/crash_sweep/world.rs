@@ -32,12 +32,12 @@ fn device_options(seed: u64) -> [SimDeviceOptions; 2] {
     }
 }
 
-/// Sectors as fine as they come: what a cache is made on that moves to [`coarse`] ones.
+/// The finest sectors: a cache is made on them and moves to [`coarse`] ones.
 fn fine() -> SimDeviceOptions {
     SimDeviceOptions { physical_sector_bytes: 512, ..SimDeviceOptions::default() }
 }
 
-/// Sectors of 4096 bytes, which is also what a crash leaves whole or tears apart.
+/// Sectors of 4096 bytes, which a crash leaves whole or tears.
 fn coarse() -> SimDeviceOptions {
     SimDeviceOptions { sector_bytes: 4096, tear_bytes: 4096, ..SimDeviceOptions::default() }
 }
@@ -75,7 +75,7 @@ pub struct World {
 }
 
 impl World {
-    /// The same with both devices copied to such of coarser sectors, or the flash to one of finer ones.
+    /// A copy with both devices on coarser sectors, or with the flash on finer ones.
     pub fn moved(&self, to_coarse: bool) -> World {
         let options = if to_coarse { coarse() } else { fine() };
         World {

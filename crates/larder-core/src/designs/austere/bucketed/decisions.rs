@@ -206,7 +206,7 @@ impl Design for Bucketed {
     }
 
     fn trim_span(&self, _first: Lba, count: u64, _mapped_max: usize) -> u64 {
-        // The indices are asked for each address.
+        // A trim looks up each address in the indices.
         count.min(TRIMMED_AT_ONCE)
     }
 

@@ -1,8 +1,8 @@
 //! Some buckets of the FP index, one after the other: what one of its locks guards.
 //!
-//! Among runs with equal counts of references the first from the bucket's *hand* on is evicted. The hand is behind the run that was
-//! stored last, so what has just come is the last to go. It moves when a run is stored, and by nothing else: so victims can be
-//! asked for any number of times. It is in no checkpoint; at a restart it is at the first slot.
+//! Eviction takes, among runs with equal counts of references, the first from the bucket's *hand* on. The hand stands behind the
+//! run that was stored last, so the newest run goes last. Only a store moves the hand, so a caller can ask for victims any number
+//! of times. No checkpoint holds the hand; a restart puts it at the first slot.
 //!
 //! Invariants: as those of the [index](super). A bucket is named by its number in the index, a slot by its number there or in its bucket.
 //! A hand is below the number of slots.
@@ -23,7 +23,7 @@ pub struct Part {
     slots: usize,
     prefixes: Box<[u16]>,
     valid: Box<[u128]>,
-    /// By bucket: the slot from which runs with equal counts are evicted.
+    /// By bucket: the slot from which eviction takes runs with equal counts.
     hands: Box<[u8]>,
     /// Runs in use: kept, for a walk over all slots takes a while.
     runs: u64,
@@ -72,8 +72,8 @@ impl Part {
         (mask != 0).then(|| self.run(bucket, mask.trailing_zeros() as usize, mask.count_ones()))
     }
 
-    /// Gives the first `count` consecutive free slots in the bucket of an FP-hash to it, and moves the hand behind them. `None` where
-    /// there are none.
+    /// Gives an FP-hash the first `count` consecutive free slots of its bucket, and moves the hand behind them. `None` when the
+    /// bucket has no such slots.
     pub fn store(&mut self, fp_key: Key, count: u32) -> Option<Run> {
         let bucket = self.space.bucket(fp_key);
         let starts = starts_of(self.free(fp_key), count);
@@ -84,9 +84,9 @@ impl Part {
         Some(run)
     }
 
-    /// The runs that have to go, so that there are `count` consecutive free slots in the bucket of an FP-hash: those with the
-    /// fewest references first, the first from the hand on among equals. None where there is room.
-    /// `references` says how many a run has, by its first slot and its hash.
+    /// The runs to evict so that the bucket of an FP-hash has `count` consecutive free slots: the runs with the fewest references
+    /// first, and among equals the first from the hand on. Empty when there is room. `references` returns the references of a
+    /// run, by its first slot and its hash.
     pub fn victims(&self, fp_key: Key, count: u32, references: impl Fn(u32, Key) -> u32) -> Victims {
         let bucket = self.space.bucket(fp_key);
         let free = self.free(fp_key);
@@ -94,7 +94,7 @@ impl Part {
         if starts_of(free, count) != 0 {
             return victims;
         }
-        // 1. Who has no references goes at once.
+        // 1. Runs without references go at once.
         let prefixes = self.prefixes(bucket);
         let firsts = self.firsts(bucket);
         let mut counts = [0u32; SLOTS_MAX];
@@ -107,7 +107,7 @@ impl Part {
                 }
             }
         }
-        // 2. Then the others, one by one: `min_by_key` takes the first of equals.
+        // 2. Then the other runs go, one by one: `min_by_key` takes the first of equals.
         let mut left = firsts & !victims.starts;
         while starts_of(free | victims.slots, count) == 0
             && let Some(slot) = self.slots_from_hand(bucket, left).min_by_key(|&slot| counts[slot])
