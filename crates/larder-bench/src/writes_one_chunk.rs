@@ -1,8 +1,8 @@
 //! (n) Writes of 48 clients to one chunk, over RAM, against the same to a chunk for each of them: processor time a write.
 //!
-//! Overlapping writes take effect one after the other, in the order in which they asked, so the one chunk is written by one client at a
-//! time, and each hands over to the next. What counts is that a write that ends wakes the next one alone, and not all that wait. Each
-//! client has a thread, and some writes under way. Both sides run in turns; the median of the rounds' ratios counts.
+//! Overlapping writes take effect one after the other, in the order of their requests. So one client at a time writes the one chunk, and
+//! hands over to the next. The figure shows that a write that ends wakes the next one alone, and not all waiters. Each client has a
+//! thread, and some writes under way. Both sides run in turns; the median of the rounds' ratios counts.
 //!
 //! What it does not do: read, destage, or measure the same through NBD.
 
@@ -27,7 +27,7 @@ const WRITES: usize = 16;
 const ROUNDS: usize = 9;
 const ORIGIN_BYTES: u64 = 1 << 30;
 const FLASH_BYTES: u64 = 2 << 30;
-/// How many times the processor time of a disjoint write one to the same chunk may take.
+/// The limit for a write to the same chunk: so many times the processor time of a disjoint write.
 const AIM: f64 = 3.0;
 
 /// Measures.
@@ -51,7 +51,7 @@ fn rows_of(bench: &Options, id: &str, mode: WriteMode) -> Res<Vec<Row>> {
     let chunks_a_round = CLIENTS * DEPTH * WRITES;
     let mut next = 0;
     let compared = compare(bench.scaled(ROUNDS), |_, side| {
-        // New content each time: no write is a duplicate.
+        // The content is new each time, so that no write is a duplicate.
         let bytes = (chunks_a_round * CHUNK_BYTES).next_multiple_of(PIECE_BYTES);
         let pieces = source.pieces(next, bytes);
         next += (bytes / CHUNK_BYTES) as u64;

@@ -1,9 +1,10 @@
 //! Which format a trace has, where the file itself says so.
 //!
-//! A format is found out by a mark alone: the first line of an iolog, a header that names just the columns of a format, or what
-//! no other format has in every line: a fingerprint among columns of one kind, or an event of blkparse. All others are columns of numbers
-//! or letters, and several formats may fit; nothing is guessed then: whoever reads the trace is asked, and is told which formats
-//! fit. A trace with a few bad lines has its format for all that: whoever reads it says which lines are bad.
+//! Detection goes by a mark alone: the first line of an iolog, a header that names just the columns of a format, or content that no other
+//! format has. Such content is a fingerprint among columns of one kind, or an event of blkparse.
+//!
+//! All other formats are columns of numbers or letters, and several of them may fit. Then detection guesses nothing: it names the formats
+//! that fit, and asks the caller. A trace with a few bad lines keeps its format; the reader names the bad lines.
 //!
 //! Invariants: no binary format is found out, for none has a mark. The same bytes give the same answer.
 //!

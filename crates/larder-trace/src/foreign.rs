@@ -1,7 +1,7 @@
-//! What is no trace, and can be named as something else: an archive, a file packed in a way that nobody here unpacks, text in UTF-16.
+//! Files that are no trace, each refused by its kind: an archive, a file in a packing that Larder cannot unpack, text in UTF-16.
 //!
-//! It is looked for below what was unpacked, too: a packed tar archive is an archive. A number in binary records may look like a mark
-//! of two or three bytes; so where a binary format is named, only longer ones count.
+//! The search covers the unpacked content, too: a packed tar archive is an archive. A number in binary records may look like a mark of
+//! two or three bytes. So where the caller names a binary format, only longer marks count.
 //!
 //! What it does not do: find out formats.
 
@@ -11,14 +11,14 @@ use crate::{
     input::{Input, Packing},
 };
 
-/// Bytes that are looked at: the header of a file in a tar archive.
+/// Bytes that the search looks at: the header of a file in a tar archive.
 const LOOKED_BYTES: usize = 512;
-/// Where that has its checksum.
+/// The place of the checksum in that header.
 const TAR_CHECKSUM: std::ops::Range<usize> = 148..156;
-/// What text in UTF-8 may begin with.
+/// The mark that text in UTF-8 may begin with.
 const UTF8_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// Refuses what is no trace, in one sentence.
+/// Refuses a file that is no trace, in one sentence.
 pub(crate) fn refuse(input: &mut Input, format: Option<FormatId>) -> TraceResult<()> {
     let is_binary = format.is_some_and(FormatId::is_binary);
     let head = input.glimpse(LOOKED_BYTES);
@@ -55,7 +55,7 @@ pub(crate) fn is_utf16(head: &[u8]) -> bool {
     pairs.len() >= 4 && low.max(high) * 10 >= pairs.len() * 9
 }
 
-/// What UTF-16 is called, and what to do about it.
+/// The name of UTF-16, and its remedy.
 pub(crate) const UTF16: (&str, &str) = ("text in UTF-16", "write it as UTF-8 first (iconv -f UTF-16 -t UTF-8)");
 
 struct Found {
@@ -83,7 +83,7 @@ fn archive(head: &[u8]) -> Option<Found> {
     }
 }
 
-/// What two to four bytes tell of a file that is to be text.
+/// The kind of a file that is to be text, by a short mark.
 fn short_mark(head: &[u8]) -> Option<Found> {
     let found =
         |what| Some(Found { what, remedy: "unpack it first: zstd, gzip and xz alone are unpacked on the way, once" });

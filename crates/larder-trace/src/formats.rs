@@ -162,7 +162,7 @@ impl FormatId {
         matches!(self, FormatId::OracleGeneral | FormatId::BlockIds | FormatId::Vscsi1 | FormatId::Vscsi2)
     }
 
-    /// Whether `--unit` says what a block number stands for.
+    /// Whether `--unit` gives the block size that a block number counts in.
     pub fn counts_blocks(self) -> bool {
         matches!(self, FormatId::ArcLis | FormatId::BlockIds | FormatId::Csv | FormatId::OracleGeneral)
     }
@@ -224,19 +224,19 @@ pub(crate) enum Parser {
     Vscsi2(vscsi::Vscsi<{ vscsi::V2_BYTES }>),
 }
 
-/// What a parser has to know beside the format.
+/// Options of a parser beside the format.
 #[derive(Clone, Copy)]
 pub(crate) struct ParserOptions {
-    /// What a block number stands for, where the format does not say.
+    /// The block size that a block number counts in, where the format has none of its own.
     pub block_bytes: Option<u32>,
     /// The action of blkparse that counts.
     pub action: u8,
-    /// What columns are, where the caller names them.
+    /// The columns, where the caller names them.
     pub columns: Option<columns::Columns>,
 }
 
 impl Parser {
-    /// A parser at the beginning of a trace. `None` where the caller would have to name columns.
+    /// A parser at the beginning of a trace. `None` where the caller has to name columns.
     pub fn new(format: FormatId, options: ParserOptions) -> Option<Parser> {
         let ParserOptions { block_bytes, action, columns } = options;
         Some(match format {

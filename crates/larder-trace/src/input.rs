@@ -205,7 +205,7 @@ impl Input {
         Ok(self.in_window())
     }
 
-    /// As much of the first bytes as can be unpacked, be it nothing: what hinders that fails whoever reads on.
+    /// As much of the first bytes as can be unpacked, perhaps none. A failure of the unpacking fails the next read.
     pub fn glimpse(&mut self, bytes: usize) -> &[u8] {
         while self.end - self.start < bytes && !self.is_at_end && self.failure.is_none() {
             self.failure = self.fill_or().err();

@@ -111,7 +111,7 @@ pub(crate) fn time_as_us(field: &[u8], unit_ns: u64) -> Option<u64> {
     u64::try_from(ns / 1000).ok()
 }
 
-/// A number with a fraction or without: what is before the point, and billionths.
+/// A number with a fraction or without: the part before the point, and billionths.
 fn fixed_point(field: &[u8]) -> Option<(u64, u64)> {
     let (whole, fraction) = match memchr::memchr(b'.', field) {
         Some(at) => (field.get(..at)?, field.get(at + 1..)?),

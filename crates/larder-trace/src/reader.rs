@@ -36,7 +36,7 @@ pub struct OpenOptions {
     pub block_bytes: Option<u32>,
     /// Which action of `blkparse` is a request: `b'Q'`, `b'D'` or `b'C'`; else the first of these that the file has.
     pub action: Option<u8>,
-    /// Which column is what, of [`FormatId::Columns`].
+    /// The meaning of each column, for [`FormatId::Columns`].
     pub columns: Option<Columns>,
     /// A block of content of another size than the first, or not at a multiple of its size, is a bad line, since the trace
     /// is to be replayed or re-chunked; else it is kept, and [`TraceReader::other_block_size`] tells of it.
@@ -86,12 +86,12 @@ impl Skipped {
     }
 }
 
-/// Opens a trace; `None` as its format finds it out, where the file itself says which it is.
+/// Opens a trace. With `None` as its format, the file itself has to name the format.
 pub fn open(path: &Path, format: Option<FormatId>, options: OpenOptions) -> TraceResult<TraceReader> {
     TraceReader::new(Input::open(path)?, format, options)
 }
 
-/// Finds the format of a file that says which it is.
+/// Finds the format of a file that names it itself.
 pub fn detect(path: &Path) -> TraceResult<FormatId> {
     let mut input = Input::open(path)?;
     foreign::refuse(&mut input, None)?;

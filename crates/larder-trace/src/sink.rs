@@ -125,7 +125,7 @@ fn check(record: &Record, device_bytes: u64) -> Result<(), Complaint> {
     }
 }
 
-/// What of the address space a device or file has.
+/// The part of the address space that a device or file has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Region {
     base: u64,

@@ -1,7 +1,7 @@
 //! Requests as wholes, of a trace that has a record for each block of them.
 //!
-//! Records of one request that follow one another, do the same, and lie end to end become one, without content. Where a request is longer than
-//! any that is read or written, or its blocks do not lie end to end, several come of it.
+//! Consecutive records of one request become one record without content, where they do the same and lie end to end. A request becomes
+//! several records where it is longer than any read or write, or where its blocks lie apart.
 //!
 //! Invariants: bytes, operations and order stay. One record is kept in memory.
 //!
@@ -25,7 +25,7 @@ where
 /// See [`whole_requests`].
 pub struct WholeRequests<I> {
     records: Fuse<I>,
-    /// What was read and may still grow, or an error behind it.
+    /// The record that was read ahead and may still grow, or an error behind the last one.
     next: Option<TraceResult<Record>>,
 }
 

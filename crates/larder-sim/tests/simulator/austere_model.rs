@@ -43,7 +43,7 @@ struct Model {
     mappings: Vec<Vec<Option<Mapping>>>,
     /// By position.
     chunks: Vec<Vec<Chunk>>,
-    /// Of each bucket of chunks: behind what was stored last.
+    /// For each bucket of chunks, the place behind the chunk stored last.
     hands: Vec<usize>,
     traffic: Traffic,
     destaged: Vec<(Lba, Fingerprint)>,
@@ -154,7 +154,7 @@ impl Model {
         let count = content.stored_bytes.div_ceil(SUBCHUNK) as usize;
         let bucket = self.fp_space.bucket(self.fp_space.of_content(&content.fingerprint));
         self.map(Mapping { lba, fingerprint: content.fingerprint, is_dirty });
-        // Who has the lowest count goes, the first from the hand on among equals, until there is room.
+        // The chunk with the lowest count goes first, among equals the first from the hand on, until there is room.
         let from_hand = |i: usize| (self.chunks[bucket][i].slots.start + self.slots - self.hands[bucket]) % self.slots;
         let counts: Vec<usize> = self.chunks[bucket].iter().map(|chunk| self.references(&chunk.fingerprint)).collect();
         let mut stays: Vec<usize> = (0..counts.len()).collect();

@@ -42,8 +42,8 @@ fn replay(path: &Path, config: AustereConfig) -> (u64, u64, Traffic) {
 /// its 2086 MB have the 64 MB in them; ours must be near in either reading.
 struct Published {
     hit_percent: f64,
-    /// Points that ours may be apart: theirs leaves the order of equals to its sort, ours has a hand (departure 10 of `austere.rs`), which
-    /// costs hits where contents are drawn by Zipf's law, for the newest goes last, however popular the oldest is.
+    /// Points by which ours may differ. Theirs leaves the order of equals to its sort; ours has a hand (departure 10 of `austere.rs`).
+    /// The hand costs hits where Zipf's law draws the contents: the newest goes last, even if the oldest is popular.
     points: f64,
     written: Option<(f64, f64)>,
 }

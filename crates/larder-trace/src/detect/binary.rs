@@ -1,10 +1,9 @@
 //! Which of the binary formats a trace may have: records of a virtual SCSI disk, libCacheSim's oracleGeneral, or a bare list of block
 //! numbers.
 //!
-//! None has a mark, so none is ever found out: these are the candidates that whoever asks is told. A record of a virtual SCSI disk
-//! has its version in one byte. One of oracleGeneral has a size, most often of whole sectors, and the number of the next request for
-//! the same object, which is a later one, or -1. A list of numbers has nothing to be known by, but that they are numbers of a device
-//! below 1 TiB.
+//! None has a mark, so detection chooses none: these are the candidates that it names to the caller. A record of a virtual SCSI disk has
+//! its version in one byte. A record of oracleGeneral has a size, most often of whole sectors. It has the number of the next request for
+//! the same object, too: a later one, or -1. A list of numbers has one sign alone: each number is one of a device below 1 TiB.
 //!
 //! What it does not do: tell binary files from text.
 
@@ -35,7 +34,7 @@ pub(super) fn fitting(head: &[u8]) -> Vec<FormatId> {
     fits.into_iter().filter(|(_, fits)| *fits).map(|(format, _)| format).collect()
 }
 
-/// Why none fits.
+/// The reasons why none fits.
 pub(super) fn reasons(head: &[u8]) -> String {
     let told = |result: Result<(), String>| result.err().unwrap_or_default();
     format!(
@@ -56,7 +55,7 @@ struct Oracle {
     in_sectors: usize,
     /// Requests that are the last for their object.
     last: usize,
-    /// Requests that name one which was looked at, and is for their object.
+    /// Requests whose next request is among the records looked at, and is for their object.
     right_links: usize,
     /// Records whose high words are zero, as those of a small trace are.
     small: usize,

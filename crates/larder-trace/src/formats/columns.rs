@@ -9,9 +9,10 @@
 //! | `length` | the same; without that column each request is one block of the offset's |
 //! | `op` | none: words; `read0`: 0 reads and 1 writes; `read1`: the other way round; `scsi`: opcodes. Without that column all read |
 //! | `device` | none; each gets a region of its own, of 16 TiB |
-//! | `separator` | in place of a number `comma`, `tab`, `semicolon`, `bar` or `blanks`; else what the first row has most of |
+//! | `separator` | in place of a number `comma`, `tab`, `semicolon`, `bar` or `blanks`; else the one that the first row has most of |
 //!
-//! The first row may be a header: it is one if it has all columns, and none of time, offset and length has a digit. Other columns are passed over.
+//! The first row is a header if it has all columns, and none of time, offset and length has a digit. The parser passes over other
+//! columns.
 //!
 //! What it does not do: read rows; `rows.rs` does.
 
@@ -23,7 +24,7 @@ use super::{
 };
 use crate::{error::TraceError, sink::Regions};
 
-/// The largest block that a number may stand for.
+/// The largest block size that a number may count in.
 const BLOCK_BYTES_MAX: u64 = 1 << 20;
 
 /// The keys that name a column.
@@ -45,7 +46,7 @@ const SEPARATORS: [(&str, Separator); 5] = [
     ("blanks", Separator::Blanks),
 ];
 
-/// Which column is what. See the module.
+/// The meaning of each column. See the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Columns {
     named: [Option<Named>; KEYS.len()],
@@ -85,7 +86,7 @@ pub(crate) fn rows(columns: &Columns) -> Rows {
     Rows::new(layout, Regions::many())
 }
 
-/// What is expected in a column.
+/// The value that belongs in a column, for the complaint.
 fn expected(field: Field) -> &'static str {
     match field {
         Field::Time(_) => "a number in the column of the time",
@@ -102,7 +103,7 @@ fn expected(field: Field) -> &'static str {
     }
 }
 
-/// What a key and its unit say of a column.
+/// The field that a key and its unit name.
 fn field(key: &str, unit: Option<&str>) -> Result<Field, String> {
     match key {
         "time" => match unit {
@@ -168,7 +169,7 @@ fn parse(text: &str) -> Result<Columns, String> {
         if all.named.iter().flatten().any(|named| named.number == number) {
             return Err(format!("column {number} is named twice"));
         }
-        // Of each key there is one place.
+        // Each key has one place.
         let place = KEYS.iter().position(|known| *known == key).and_then(|at| all.named.get_mut(at));
         if place.is_some_and(|place| place.replace(Named { number, field }).is_some()) {
             return Err(twice());
@@ -186,7 +187,7 @@ fn parse(text: &str) -> Result<Columns, String> {
     Ok(all)
 }
 
-/// As it is said on the command line, in the order of the keys.
+/// The form of the command line, in the order of the keys.
 impl fmt::Display for Columns {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut comma = "";

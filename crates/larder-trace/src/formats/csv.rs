@@ -1,7 +1,7 @@
 //! libCacheSim's csv: a header that names the columns, then a request a line.
 //!
-//! Columns stand apart by commas, tabs, semicolons or bars: by what the header has most of. libCacheSim takes a colon, too, which
-//! is in dates; for a file without a header there is `--columns` ([`columns`](super::columns)).
+//! Columns stand apart by commas, tabs, semicolons or bars: by the one that the header has most of. libCacheSim takes a colon, too, but
+//! dates have colons. For a file without a header there is `--columns` ([`columns`](super::columns)).
 //!
 //! Known names, in any order and case, others are passed over: `time` (also `timestamp`, `ts`; seconds, with a fraction
 //! if need be), `lbn` (`lba`, `obj_id`, `id`, `object`, `block`: a sector number, or one of `block_bytes`), `size`
@@ -9,8 +9,8 @@
 //! read, write, trim, discard, unmap, flush, get, set) or a [SCSI opcode](super::scsi) in hexadecimal. Without that column all are
 //! reads; without sizes each is one block.
 //!
-//! A header with the names `time`, `op`, `size` and `lbn` says that a file is such a csv: in no other format they have these
-//! names. Of the others nobody knows in which unit they are until somebody names the format.
+//! A header with the names `time`, `op`, `size` and `lbn` marks a file as such a csv: no other format has these names. The units of any
+//! other csv are unknown until the caller names the format.
 
 use super::{
     SECTOR_BYTES,
@@ -31,7 +31,7 @@ pub(crate) fn rows(block_bytes: Option<u32>) -> Rows {
     Rows::new(layout, Regions::few())
 }
 
-/// What a header says: what columns stand apart by, and which there are.
+/// The separator and the columns that a header gives.
 pub(crate) fn columns(line: &[u8], block_bytes: u64) -> Result<(Option<u8>, Vec<Column>), Complaint> {
     const HEADER: &str = "a header that names its columns, lbn among them (version,time,op,size,lbn)";
     const ONCE: &str = "a header of at most 32 columns that names each once";

@@ -1,10 +1,10 @@
-//! Rows of columns: what all formats of a row a request have in common, csv with and without a header among them. A format says
-//! which column is what, in which unit; the rest is done here.
+//! Rows of columns: the parts that all formats of a row a request have in common, csv with and without a header among them. A format
+//! gives the meaning and the unit of each column; this module does the rest.
 //!
-//! Columns stand apart by one byte, or by blanks. Blanks around a column are no part of it, nor are quotes (`"`), in which the
-//! separator counts for nothing.
+//! Columns stand apart by one byte, or by blanks. Blanks around a column are no part of it, nor are quotes (`"`). A separator in quotes
+//! is part of the column.
 //!
-//! Invariants: a unit is never guessed: the format has it, or whoever names the columns says it.
+//! Invariants: a unit is never guessed: it comes from the format, or from the caller that names the columns.
 //!
 //! What it does not do: know any format.
 
@@ -16,16 +16,16 @@ use crate::{
     sink::{Regions, Sink},
 };
 
-/// Columns of a file that are looked at.
+/// The most columns that the parser looks at.
 pub(crate) const COLUMNS_MAX: usize = 32;
 
-/// What columns stand apart by, the first of those that a line has equally many of.
+/// The separators of columns. Of those that a line has equally many of, the first wins.
 const SEPARATORS: [u8; 4] = *b",\t;|";
 
-/// Nanoseconds of what times are counted in.
+/// A second, in nanoseconds.
 pub(crate) const SECOND_NS: u64 = 1_000_000_000;
 
-/// How an operation is written.
+/// The ways to write an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ops {
     /// A word: R, W, T, F, read, write, trim, discard, unmap, flush, get, set.
@@ -36,7 +36,7 @@ pub(crate) enum Ops {
     Opcodes,
     /// R, W, Read or Write.
     ReadWrite,
-    /// The same; a row without is no request.
+    /// The same; a row without an operation is no request.
     ReadWriteOrNone,
     /// 0 reads, 1 writes.
     ReadIs0,
@@ -44,12 +44,12 @@ pub(crate) enum Ops {
     ReadIs1,
 }
 
-/// What an operation's column says.
+/// The meaning of an operation's column.
 enum Said {
     Op(Op),
     /// The row is no request.
     Nothing,
-    /// Nothing that is known.
+    /// An unknown operation.
     Unknown,
 }
 
@@ -89,7 +89,7 @@ fn word(field: &[u8]) -> Option<Op> {
     })
 }
 
-/// What a column has.
+/// The content of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Field {
     /// The time, in units of so many nanoseconds, with a fraction or without.
@@ -114,7 +114,7 @@ pub(crate) enum Field {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Column {
     pub field: Field,
-    /// What is expected in it.
+    /// The value that belongs in it, for the complaint.
     pub expected: &'static str,
 }
 
@@ -124,14 +124,14 @@ impl Column {
     }
 }
 
-/// What the first row may be beside a request.
+/// The kinds of a first row, beside a request.
 #[derive(Clone, Copy)]
 pub(crate) enum First {
     /// A header, if it is one; the columns are known.
     MayBeHeader(fn(&[u8]) -> bool),
-    /// The header that says which columns there are; `block_bytes` is what a block number stands for.
+    /// The header that names the columns; a block number counts in blocks of `block_bytes`.
     IsHeader { block_bytes: u64 },
-    /// A header, if none of the numbers is one. It tells what columns stand apart by, unless that is known.
+    /// A header, if none of the numbers is one. The first row tells the separator, unless that is known.
     MayLackNumbers { is_parted: bool },
 }
 
@@ -142,15 +142,15 @@ pub(crate) struct Layout {
     /// `None`: blanks.
     pub separator: Option<u8>,
     pub first: First,
-    /// What is expected where there are fewer columns; `None` where each says what is expected in it.
+    /// The complaint about a row with fewer columns; `None` takes the complaint of the missing column.
     pub missing: Option<&'static str>,
-    /// What is expected where there are more columns; `None` where they may be.
+    /// The complaint about a row with more columns; `None` allows them.
     pub end: Option<&'static str>,
     /// The length where no column has it.
     pub len_bytes: u64,
 }
 
-/// The parser: the layout, and which devices there are.
+/// The parser: the layout, and the devices so far.
 pub(crate) struct Rows {
     layout: Layout,
     devices: Regions,
@@ -160,7 +160,7 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
-    /// Rows laid out so; `devices` are those that have been seen.
+    /// A parser of rows with this layout; `devices` gives each device its region.
     pub fn new(layout: Layout, devices: Regions) -> Rows {
         Rows { layout, devices, name: Vec::new(), has_begun: false }
     }
@@ -192,7 +192,7 @@ impl Rows {
         Ok(is_header)
     }
 
-    /// Whether a line has all columns, and none of the numbers is one.
+    /// Whether a line has all columns, and no column of a number has a digit.
     fn lacks_numbers(&self, line: &[u8]) -> bool {
         let mut fields = Fields::new(line, self.layout.separator);
         self.layout.columns.iter().all(|column| {
@@ -268,17 +268,17 @@ pub(crate) fn names_columns(line: &[u8], names: &[&str]) -> bool {
     names.iter().all(is_named) && !fields.has_more()
 }
 
-/// What a line has most of, of what columns may stand apart by.
+/// The separator that a line has most of.
 pub(crate) fn most_frequent(line: &[u8]) -> Option<u8> {
     let how_many = |separator: &u8| line.iter().filter(|byte| *byte == separator).count();
-    // The last of the largest is taken, so they go backwards.
+    // The search takes the last of the largest, so it goes backwards.
     let most = SEPARATORS.into_iter().rev().max_by_key(how_many)?;
     (how_many(&most) > 0).then_some(most)
 }
 
 /// The columns of a line.
 pub(crate) struct Fields<'a> {
-    /// What was not taken yet; `None` behind the last.
+    /// The bytes that are left; `None` behind the last column.
     rest: Option<&'a [u8]>,
     separator: Option<u8>,
 }
@@ -311,7 +311,7 @@ impl<'a> Fields<'a> {
         Some(field.trim_ascii())
     }
 
-    /// The same, where blanks part columns.
+    /// The next column, where blanks part columns.
     fn next_word(&mut self, rest: &'a [u8]) -> Option<&'a [u8]> {
         let rest = rest.trim_ascii_start();
         let len = rest.iter().position(u8::is_ascii_whitespace).unwrap_or(rest.len());
@@ -321,7 +321,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// A column whose quote was taken, and what comes behind its separator. `None` where the quotes are no pair around it.
+/// A column behind its opening quote, and the rest behind its separator. `None` where the quotes are no pair around the column.
 fn quoted(inner: &[u8], separator: u8) -> Option<(&[u8], Option<&[u8]>)> {
     let (field, behind) = inner.split_at_checked(memchr::memchr(b'"', inner)?)?;
     let behind = behind.get(1..)?;

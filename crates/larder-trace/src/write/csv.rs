@@ -1,7 +1,7 @@
 //! Writes libCacheSim's csv, with the header of its own sample: `version,time,op,size,lbn`, operations as SCSI opcodes.
 //!
-//! Reads, writes, trims (42) and flushes (35, no size) are kept; content, tags and the grouping to requests are not: a record is a line, so
-//! give it [whole requests](crate::whole) where a line is to be one. Times are in
+//! The csv keeps reads, writes, trims (42) and flushes (35, no size); it has no content, no tags and no grouping to requests. A record is
+//! a line: give the writer [whole requests](crate::whole) for one line a request. Times are in
 //! seconds, with a fraction where there is one, and 0 where the trace has none. An address is rounded down to a sector.
 
 use std::io::{BufWriter, Write};

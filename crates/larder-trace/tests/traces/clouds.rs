@@ -1,9 +1,9 @@
-//! The formats that others publish block traces in: each field of each sample, and what is bad.
+//! The formats of published block traces: each field of each sample, and bad lines.
 
 use crate::common::{first_error, records};
 use larder_trace::{FormatId, Op, OpenOptions, Position, Record, Tag, TraceErrorKind};
 
-/// What each volume has of the address space, in the formats of clouds; and each device in the others.
+/// The part of the address space that each volume has in the formats of clouds, and each device in the others.
 const VOLUME: u64 = 1 << 44;
 const DEVICE: u64 = 1 << 52;
 

@@ -1,4 +1,4 @@
-//! Rows whose columns the caller names: units, headers, comments, what columns stand apart by, and what is unclear.
+//! Rows whose columns the caller names: units, headers, comments, separators, and unclear rows.
 
 use crate::common::{first_error, reader};
 use larder_trace::{FormatId, Op, OpenOptions, Record};
@@ -51,7 +51,7 @@ fn columns_stand_apart_by_what_the_first_row_has_most_of() {
         let read = rows("offset=1:4096,time=2:ms", &text);
         assert_eq!(read, [row(Some(2500), 1, Op::Read, 4096, 4096), row(Some(4000), 2, Op::Read, 3 * 4096, 4096)]);
     }
-    // Unless it is said.
+    // Unless the caller names the separator.
     let read = rows("offset=2:sectors,length=3:sectors,separator=blanks", "8,0 16 8\n8,1 24 8\n");
     assert_eq!(read, [row(None, 1, Op::Read, 8192, 4096), row(None, 2, Op::Read, 12_288, 4096)]);
     let read = rows("offset=1:sectors,separator=semicolon", "7;1,2,3\n");

@@ -19,8 +19,8 @@ fn entry(seconds: u32, object: u64, size_bytes: u32, next: i64) -> Vec<u8> {
     [&seconds.to_le_bytes()[..], &object.to_le_bytes(), &size_bytes.to_le_bytes(), &next.to_le_bytes()].concat()
 }
 
-/// The error of a file, and how many records stand before it; and how many there are without what is bad. The format is found out,
-/// unless it is named.
+/// The error of a file, the number of records before it, and the number of records without the bad ones. Detection finds the format,
+/// unless `named` gives it.
 fn found_out(bytes: &[u8], format: FormatId, named: Option<FormatId>) -> (String, Position, usize, usize) {
     let (before, error) = first_error(bytes, named, STRICT);
     let error = error.unwrap_or_else(|| panic!("{format}: no error in {}", bytes.escape_ascii()));

@@ -1,4 +1,4 @@
-//! What is no trace and is named as what it is: archives, text in UTF-16, files packed in other ways; whatever format is named.
+//! Files that are no trace, each named by its kind: archives, text in UTF-16, files packed in other ways; under each format.
 
 use crate::common::{first_error, gzip, reader, records};
 use larder_trace::{FormatId, OpenOptions, TraceErrorKind};
@@ -17,7 +17,7 @@ fn tar(magic: &[u8]) -> Vec<u8> {
     header
 }
 
-/// What is said, of each format that may be named, or of none.
+/// The complaint about a file: the same under each of these formats, or without a format.
 fn told(bytes: &[u8], formats: impl IntoIterator<Item = Option<FormatId>>) -> String {
     let mut said: Option<String> = None;
     for format in formats {
@@ -59,7 +59,7 @@ fn archives_are_named_as_such() {
         let said = told(&zstd::encode_all(&bytes[..], 3).expect("packs"), any());
         assert!(said.contains(&format!("{what}, packed with zstd")), "{said}");
     }
-    // A damaged header is none.
+    // A damaged header marks no archive.
     let mut tar = tar(b"");
     tar[0] += 1;
     assert!(reader(&tar, Some(FormatId::BlockIds), OpenOptions::default()).is_ok());

@@ -88,7 +88,7 @@ const SECOND: u64 = 1 << 52;
 
 #[test]
 fn every_format_has_a_sample_and_is_found_out_where_that_says_which_it_is() {
-    // Of the last the caller says what it is.
+    // The last has no sample: the caller names its columns.
     for format in FormatId::ALL.into_iter().filter(|format| *format != FormatId::Columns) {
         assert_eq!(format.name().parse::<FormatId>().unwrap(), format);
         assert!(records(sample(format), format).len() >= 2, "{format}");

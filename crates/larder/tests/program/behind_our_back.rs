@@ -1,5 +1,5 @@
-//! What changes behind the cache's back, with the real program: an origin that somebody else writes to between two servings; a
-//! flash or an origin whose file is removed, or cut short, under its server; a log whose end is gone.
+//! Changes behind the cache's back, with the real program: an origin that another program writes to between two servings; a flash or an
+//! origin whose file is removed, or cut short, under its server; a log whose end is gone.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -42,9 +42,9 @@ fn lived(scratch: &Scratch) -> Volume {
     volume
 }
 
-/// As somebody does who does not know of the cache.
+/// Writes to the origin like a program that does not know of the cache.
 fn rewrite(volume: &Volume, chunk: u64, number: u64) {
-    // Times of files have the steps of a clock.
+    // The times of files move in the steps of a clock.
     std::thread::sleep(Duration::from_millis(20));
     let file = File::options().write(true).open(&volume.origin).expect("the origin");
     file.write_all_at(&content(number), at(chunk)).expect("written");
@@ -96,14 +96,14 @@ fn an_origin_that_was_written_to_between_two_servings_is_refused_until_somebody_
         assert_eq!(said(&out).trim_end().lines().count(), 1, "{}", said(&out));
     }
     assert!(fs::read(&volume.flash).expect("the flash") == before, "who is refused changes nothing");
-    // A look changes nothing, nor does it go away by it.
+    // A command that looks changes nothing, and leaves the finding as it is.
     volume.verify();
     let server = volume.serve_with(&["--origin-changed", "drop"]);
     let told = health(&volume);
     assert!(told.contains("origin_changed") && told.contains("laid over"), "{told}");
     reads(&server, &[(3, 99), (2, 2), (7, 7), (8, 8), (11, 11)]);
     assert!(server.complaints().contains("its copies were forgotten"), "{}", server.complaints());
-    // What was dropped stays so, whatever comes.
+    // Dropped copies stay dropped, after a crash, too.
     server.kill();
     let server = volume.serve();
     reads(&server, &[(3, 99), (8, 8)]);
@@ -130,7 +130,7 @@ fn an_origin_that_is_as_it_was_may_be_believed() {
     volume.serve().stop();
 }
 
-/// Everything that Larder does by itself, and what changes no byte.
+/// Larder's own work, and changes that change no byte.
 #[test]
 fn nobody_is_told_of_a_change_that_is_none() {
     if stands_in() {
@@ -157,7 +157,7 @@ fn nobody_is_told_of_a_change_that_is_none() {
         drop(wire);
         server.stop();
     }
-    // After a crash nothing is known, and nothing refused.
+    // After a crash the state of the origin at the end is unknown, so Larder refuses nothing.
     let server = volume.serve();
     server.kill();
     rewrite(&volume, 3, 99);
@@ -219,7 +219,7 @@ fn a_flash_that_lost_its_name_gives_what_is_dirty_to_the_origin() {
     fs::remove_file(&volume.flash).expect("removed");
     let told = health(&volume);
     assert!(told.contains("flash_unlinked") && told.contains("no name any more"), "{told}");
-    // What a FLUSH promises holds beyond the server.
+    // The promise of a FLUSH holds beyond the server.
     wire.write(at(1), &content(2));
     wire.flush();
     let origin = fs::read(&volume.origin).expect("the origin");
@@ -263,7 +263,7 @@ fn a_flush_fails_where_the_flash_was_cut_short() {
     let mut wire = Wire::connect(&server.socket);
     (0..64).for_each(|chunk| wire.write(at(chunk), &content(chunk)));
     wire.flush();
-    // Where records are; what is dirty there is lost.
+    // The cut takes records; dirty data there is lost.
     let slots = File::options().write(true).open(&volume.flash).expect("the flash");
     slots.set_len(MIB).expect("cut");
     let refused = wire.request(FLUSH, 0, 0, 0, &[]);
@@ -275,7 +275,7 @@ fn a_flush_fails_where_the_flash_was_cut_short() {
     server.ends_with(1);
 }
 
-/// Kills a server, and zeroes the log from a part of it on.
+/// Kills a server, and zeroes the end of its log: the last `from_end` frames.
 fn without_its_log(scratch: &Scratch, from_end: u64) -> Volume {
     let volume = volume(scratch);
     let server = volume.serve();
@@ -316,7 +316,7 @@ fn a_crashed_cache_without_the_end_of_its_log_is_never_said_to_be_whole() {
     for lost in [1, 2, 5, 8] {
         let scratch = Scratch::new("lost-log");
         let volume = without_its_log(&scratch, lost);
-        // The last frame has no witness; those before it have one, but over slots of one chunk, which say nothing.
+        // The last frame has no witness. Those before it have one, except over slots of one chunk, which prove nothing.
         let is_told = lost > 1 && design().kind() != StoreKind::Slots;
         let out = ends(larder(["verify", "--flash"]).arg(&volume.flash));
         assert_eq!(out.status.success(), !is_told, "{lost}: {}", said(&out));

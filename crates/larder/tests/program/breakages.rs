@@ -1,12 +1,12 @@
-//! Breaks the contract on purpose and sees that the suites catch it: a suite that cannot fail proves nothing.
+//! Breaks the contract on purpose, and checks that the suites catch it: a suite that cannot fail proves nothing.
 //!
-//! `breakages/breakages.toml` lists the ways. That each of them still fits the source is checked always, and one of them is caught
-//! always. That each is caught takes a build and a run each, so it is done with `LARDER_BREAKAGES=1` (`make breakages`), in a copy of
-//! the tree. `LARDER_BREAKAGES=words,words` takes those with some of these words in their name.
+//! `breakages/breakages.toml` lists the ways. Every run checks that each of them still fits the source, and that the suites catch one of
+//! them. The check of all takes a build and a run each, so `LARDER_BREAKAGES=1` (`make breakages`) does it, in a copy of the tree.
+//! `LARDER_BREAKAGES=words,words` takes those with some of these words in their name.
 //!
-//! Invariants: the tree itself is not changed. Suites pass over the unbroken copy first. A breakage is caught where a test of a suite
-//! that builds fails and says so, within [`LIMIT`] of suite time, builds excluded; a tree that does not build, or a run that ends
-//! otherwise, shows nothing and is a failure of this test. One that names its suites is caught by one of these, or not at all.
+//! Invariants: the tree itself stays as it is. Suites pass over the unbroken copy first. A suite catches a breakage if it builds, and one
+//! of its tests fails and says so. It has [`LIMIT`] of suite time for that, builds excluded. A tree that does not build, or a run that
+//! ends otherwise, shows nothing and fails this test. If a breakage names its suites, one of these has to catch it.
 
 use std::{
     collections::BTreeSet,
@@ -23,7 +23,7 @@ use crate::support::ends_within;
 const LIMIT: Duration = Duration::from_secs(120);
 /// Lines of the contract.
 const LINES: u64 = 11;
-/// Of the breakages, the one that is caught whenever tests run: the crate that it breaks is built in a moment.
+/// The breakage that every run of the tests catches: the crate that it breaks builds in a moment.
 const ALWAYS: &str = "a write that the kernel cut short goes on at the wrong place, in calls";
 
 /// Programs of tests, each with its package. A crate's own unit tests have the name of its folder.
@@ -41,7 +41,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("larder-engine", "larder-engine"),
 ];
 
-/// A part of what is run: tests of one program, as `PROGRAM MODULE::` or `PROGRAM`.
+/// A part of a run: tests of one program, as `PROGRAM MODULE::` or `PROGRAM`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Suite {
     package: &'static str,
@@ -69,7 +69,7 @@ impl fmt::Display for Suite {
     }
 }
 
-/// What is run for a breakage that names no suites, in this order, until one of them fails.
+/// The suites for a breakage that names none: they run in this order, until one of them fails.
 const SUITES: &[&str] = &[
     "simulation",
     "engine recovery::",
@@ -94,9 +94,9 @@ struct Breakage {
     file: PathBuf,
     find: String,
     replace: String,
-    /// The suites that are run until one of them catches it, the quickest first.
+    /// The suites for it, the quickest first: they run until one of them catches it.
     by: Vec<Suite>,
-    /// They are its own: no other one need catch it.
+    /// Whether the breakage names its suites: no other one need catch it.
     names_suites: bool,
 }
 
@@ -166,7 +166,7 @@ fn each_breakage_fits_the_source_and_each_line_has_one() {
     assert_eq!(names.len(), all.len(), "two breakages have one name");
 }
 
-/// The document has each, with a suite that catches it.
+/// The document has each breakage, with a suite that catches it.
 #[test]
 fn each_breakage_is_told_in_the_document() {
     let text = fs::read_to_string(root().join("docs/TESTING.md")).expect("the document");
@@ -201,18 +201,18 @@ fn copy_tree(to: &Path) {
     }
 }
 
-/// A copy of the tree, in which suites are built and run.
+/// A copy of the tree, for builds and runs of suites.
 struct Copy {
     tree: PathBuf,
     target: PathBuf,
-    /// It is built in a moment, and runs slowly.
+    /// Whether it builds in a moment, and runs slowly.
     is_quick: bool,
 }
 
-/// How a suite ended.
+/// The end of a suite.
 enum Verdict {
     Passed,
-    /// A test failed; with the seed that replays it, where it says one.
+    /// A test failed; with the seed that replays it, where the test prints one.
     Failed(Option<String>),
     TimeIsOver,
 }
@@ -225,7 +225,7 @@ impl Copy {
         Copy { tree, target: root().join("target").join(name), is_quick: false }
     }
 
-    /// All tests are built with the features that all crates together ask for, so that what they depend on is built once.
+    /// Cargo builds all tests with the features that all crates together ask for, so that it builds their dependencies once.
     fn cargo(&self, suite: &Suite) -> Command {
         let mut cargo = Command::new(env!("CARGO"));
         cargo.arg("test");
@@ -248,21 +248,21 @@ impl Copy {
         assert!(out.status.success(), "{name}: {suite} does not build:\n{}", said(&out.stdout, &out.stderr));
     }
 
-    /// Runs a suite that is built; a failure must be one of its tests, and there must be some.
+    /// Runs a built suite. A failure must be one of its tests, and the suite must have tests.
     fn run(&self, suite: &Suite, name: &str, limit: Duration) -> Verdict {
         let Some(out) = ends_within(self.cargo(suite).args(["--", &suite.module]), limit) else {
             return Verdict::TimeIsOver;
         };
         let (passes, text) = (out.status.success(), said(&out.stdout, &out.stderr));
         let ends = |with: &str| text.lines().any(|line| line.starts_with("test ") && line.ends_with(with));
-        // Where a check runs in a thread of its own, what it prints stands between its name and its end.
+        // The output of a check in a thread of its own stands between its name and its end.
         let fails = ends(" ... FAILED") || text.lines().any(|line| line == "FAILED");
         assert!(passes || fails, "{name}: {suite} ends without a failed test:\n{text}");
         assert!(!passes || ends(" ... ok"), "{name}: {suite} has no test:\n{text}");
         if passes { Verdict::Passed } else { Verdict::Failed(seed_in(&text)) }
     }
 
-    /// Breaks the tree, runs suites until one of them fails, and mends it. The row of the table; an error where none does.
+    /// Breaks the tree, runs suites until one of them fails, and mends the tree. Returns the row of the table; an error if none fails.
     fn catches(&self, breakage: &Breakage) -> Result<String, String> {
         let Breakage { name, line, by, .. } = breakage;
         let path = self.tree.join(&breakage.file);
@@ -304,7 +304,7 @@ fn said(stdout: &[u8], stderr: &[u8]) -> String {
     String::from_utf8_lossy(&[stdout, stderr].concat()).into_owned()
 }
 
-/// The first seed that a failed test says.
+/// The first seed that a failed test prints.
 fn seed_in(text: &str) -> Option<String> {
     let after = text.split("LARDER_SEED=").nth(1)?;
     let seed: String = after.chars().take_while(char::is_ascii_digit).collect();
@@ -316,7 +316,7 @@ fn one_breakage_is_caught_always() {
     let all = breakages();
     let breakage = all.iter().find(|breakage| breakage.name == ALWAYS).expect("it is in the list");
     let copy = Copy { is_quick: true, ..Copy::new("breakage-always") };
-    // That the suite passes over the unbroken tree is seen where all tests run.
+    // The run of all tests shows that the suite passes over the unbroken tree.
     println!("{}", copy.catches(breakage).unwrap_or_else(|row| panic!("{row}")));
 }
 

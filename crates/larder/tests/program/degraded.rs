@@ -208,7 +208,7 @@ fn a_full_flash_is_written_past_behind_a_fence() {
         server.stop();
 
         fs::remove_file(filler).expect("the filler");
-        // What the next opening will do, said without one. The flash still calls dirty what was saved since.
+        // Commands tell the effect of the next opening before it. The flash still calls dirty the data that was saved since.
         assert_fenced(&world, &["no space left", "dropped"]);
         assert_eq!(world.record()["destaged"], true, "{}", world.record());
         let server = world.serve(&[]);

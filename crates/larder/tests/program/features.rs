@@ -16,7 +16,7 @@ const COMPATIBLE_AT: usize = 48;
 const INCOMPATIBLE_AT: usize = 56;
 const LATER_AT: usize = 3000;
 const LATER: &[u8] = b"what a later program keeps here";
-/// What [`used_volume`] wrote: so many pieces, of so many bytes.
+/// The writes of [`used_volume`]: so many pieces, of so many bytes.
 const PIECES: u64 = 32;
 const PIECE_BYTES: usize = 64 << 10;
 
@@ -32,7 +32,7 @@ fn twins(flash: &Path) -> Vec<Vec<u8>> {
     TWINS.into_iter().map(|at| bytes[at..at + SUPERBLOCK_BYTES].to_vec()).collect()
 }
 
-/// All that was written is read through the cache.
+/// The cache reads all that was written.
 fn has_all(volume: &Volume) {
     let server = volume.serve_with(&["--dirty-low", "60", "--dirty-high", "60"]);
     let mut wire = Wire::connect(&server.socket);
@@ -68,7 +68,7 @@ fn a_compatible_feature_and_its_fields_outlive_every_command() {
     kept("a serving");
     run(larder(["set", "--mode", "write-around", "--flash"]).arg(&volume.flash));
     kept("set");
-    // A twin is lost, and written anew from the other.
+    // A twin is lost; Larder writes it anew from the other.
     let mut bytes = fs::read(&volume.flash).expect("the flash");
     bytes[TWINS[1] + 200] ^= 1;
     fs::write(&volume.flash, bytes).expect("a flash");
@@ -100,7 +100,7 @@ fn an_incompatible_feature_is_refused_by_its_number_and_dirty_data_is_as_it_was(
         })
     };
 
-    // In one twin or both: nobody may read or write it.
+    // In one twin or both: no command may read or write the flash.
     for in_twins in [&[0][..], &[1], &[0, 1]] {
         let flash = with_twins(&scratch, &good, |twin, bytes| {
             if in_twins.contains(&twin) {
@@ -113,7 +113,7 @@ fn an_incompatible_feature_is_refused_by_its_number_and_dirty_data_is_as_it_was(
         refused(&scratch, create.arg(&flash).arg("--origin").arg(&other_origin), &["bad", "bit 31", "--force"]);
     }
 
-    // One that lets others read: `status`, `verify` and `dump` do, and nobody writes.
+    // A bit that lets other programs read: `status`, `verify` and `dump` do, and no command writes.
     let flash = with_twins(&scratch, &good, |_, twin| with_bits(twin, INCOMPATIBLE_AT, 1 << 40));
     let before = fs::read(&flash).expect("the flash");
     let words = &["bad", "bit 40", "must not write", "larder verify"];

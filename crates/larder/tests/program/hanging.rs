@@ -1,5 +1,5 @@
-//! The real program before an origin that hangs, rather than fails: a stopped server, one that takes connections and says nothing,
-//! one that wants TLS. What needs no origin goes on, and everybody who waits is told what for.
+//! The real program before an origin that hangs, rather than fails: a stopped server, a server that takes connections and says nothing, a
+//! server that wants TLS. Requests that need no origin go on, and each waiting command prints the cause.
 //!
 //! What it does not do: the end of a server under such an origin.
 
@@ -15,7 +15,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What needs no origin is over within this time, on two slow cores.
+/// Work that needs no origin is over within this time, on two slow cores.
 const SOON: Duration = Duration::from_secs(20);
 
 fn within_soon<T>(what: &str, act: impl FnOnce() -> T) -> T {
@@ -48,7 +48,7 @@ fn an_origin_that_hangs_keeps_only_those_waiting_who_need_it() {
     (0..2).for_each(|number| wire.write(number * MIB, &data(number)));
     wire.flush();
     volume.flush();
-    // More than the server's socket takes: whoever sent it by himself would wait.
+    // More than the server's socket takes: a thread that sent it by itself would wait.
     (2..10).for_each(|number| wire.write(number * MIB, &data(number)));
     wire.flush();
 
@@ -62,7 +62,7 @@ fn an_origin_that_hangs_keeps_only_those_waiting_who_need_it() {
         wire.write(10 * MIB, &data(10));
         wire.flush();
         assert!(wire.read(10 * MIB, MIB as usize) == data(10));
-        // And of those who come anew.
+        // New clients are served, too.
         let mut other = Wire::connect(&server.socket);
         assert!(other.read(0, MIB as usize) == data(0));
     });
@@ -70,7 +70,7 @@ fn an_origin_that_hangs_keeps_only_those_waiting_who_need_it() {
     let health = status["health"].as_str().expect("health");
     assert!(health.contains("the origin hangs: it has not answered a") && status["degraded"] == false, "{health}");
     assert!(!waiting.is_finished(), "the request is not given up");
-    // Commands that wait do not take the control socket from who only looks.
+    // Commands that wait leave the control socket to commands that only look.
     let waiters: Vec<_> = (0..20).map(|_| begin(larder(["flush", "--flash"]).arg(&volume.flash))).collect();
     within_soon("statuses beside them", || (0..5).for_each(|_| drop(volume.status())));
     drop(waiters);
@@ -87,7 +87,7 @@ fn an_origin_that_hangs_keeps_only_those_waiting_who_need_it() {
     volume.verify();
 }
 
-/// Refused with exit code 1 in one sentence with these words, soon, and nothing was made.
+/// Larder refuses the origin soon, with exit code 1 and one sentence with these words, and makes no flash.
 fn refused_soon(scratch: &Scratch, origin: &str, words: &[&str]) {
     let flash = scratch.path("no-flash");
     let mut create = larder(["create", "--size", "16M", "--origin-timeout", "1", "--origin", origin, "--flash"]);
@@ -111,17 +111,17 @@ fn a_handshake_that_gets_no_answer_is_told() {
     }
     let scratch = Scratch::new("hanging-handshake");
     let words = ["gives no answer to the NBD handshake within", "TLS"];
-    // It accepts, by way of the system, and says nothing.
+    // The system accepts for it, and it says nothing.
     let silent = UnixListener::bind(scratch.path("silent")).expect("a socket");
     let uri = format!("nbd+unix:///?socket={}", scratch.path("silent").display());
     refused_soon(&scratch, &uri, &words);
     let tcp = TcpListener::bind("127.0.0.1:0").expect("a port");
     refused_soon(&scratch, &format!("nbd://{}/", tcp.local_addr().expect("its address")), &words);
-    // It accepts nobody, and its queue is full.
+    // It accepts no connection, and its queue is full.
     let held: Vec<_> = std::iter::from_fn(|| connect_unix(&scratch.path("silent")).ok()).collect();
     refused_soon(&scratch, &uri, &["takes no connection in time"]);
     drop((held, silent));
-    // One byte now and then: each in time, all of them never.
+    // One byte now and then: each comes in time, all of them never do.
     let path = scratch.path("dripping");
     let dripping = UnixListener::bind(&path).expect("a socket");
     thread::spawn(move || {

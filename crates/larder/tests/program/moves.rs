@@ -1,6 +1,6 @@
 //! Flashes that move to devices with other sectors, through the real program: made on sectors of 512 bytes, copied to 4096, and back.
 //!
-//! Loop devices are those devices, over one file.
+//! Loop devices over one file stand for those devices.
 
 use std::fs;
 use std::path::Path;
@@ -16,7 +16,7 @@ const ORIGIN_BYTES: u64 = 8 * MIB;
 /// Dirty data stays on the flash.
 const KEEP_DIRTY: [&str; 4] = ["--dirty-low", "60", "--dirty-high", "60"];
 
-/// A cache on a loop device over a file, whose volume is known.
+/// A cache on a loop device over a file, with a volume of known content.
 struct Moving {
     scratch: Scratch,
     volume: Volume,
@@ -52,7 +52,7 @@ impl Moving {
         fs::read(self.scratch.path("image")).expect("the image")
     }
 
-    /// What the superblock says.
+    /// The sector size that the superblock has.
     fn sector_bytes(&self) -> u64 {
         let layout = run(self.command(&["dump", "--json"]).arg("layout"));
         let layout: serde_json::Value = serde_json::from_str(&layout).expect("JSON");
@@ -102,7 +102,7 @@ impl Moving {
         assert!(self.image() == before, "a command that looks has written");
     }
 
-    /// The origin has everything in the end.
+    /// At the end the origin has everything.
     fn ends(self) {
         self.volume.flush();
         run(&mut self.command(&["verify"]));
@@ -159,7 +159,7 @@ fn a_damaged_cache_is_repaired_on_coarser_sectors() {
     let Some(mut moving) = Moving::new("moves-repaired", "nitro") else { return };
     moving.serve(9).kill();
     moving.device = None;
-    // Headers of segments: the records behind them are whole, and written elsewhere.
+    // Damages headers of segments: the records behind them are whole, and the repair writes them elsewhere.
     let mut image = moving.image();
     let heads = image.chunks(512).enumerate().filter(|(_, sector)| sector.starts_with(b"LARDERSG"));
     let heads: Vec<usize> = heads.map(|(number, _)| number * 512).collect();

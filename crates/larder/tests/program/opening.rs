@@ -1,4 +1,4 @@
-//! What an opening takes is known before it is taken; and who has a flash is told to those who want it.
+//! An opening checks for its memory before it takes it; and a refused command names the command that has the flash.
 
 use crate::support::{MIB, Scratch, Volume, begin, ends, larder};
 use larder_device::{BlockDevice, driver::block_on, file};
@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Address space for a command that must not need more: what the program itself takes, and a few hundred MiB.
+/// Address space for a command that must not need more: the program itself, and a few hundred MiB.
 const ADDRESS_SPACE_KIB: u64 = 1 << 20;
 
 /// A sparse file that begins with the superblocks of a cache with so many slots, and nothing else.
@@ -37,7 +37,7 @@ fn sparse_flash(scratch: &Scratch, design: &str, slots: u64) -> PathBuf {
     path
 }
 
-/// The command with little memory to be had.
+/// The command, with little memory.
 fn frugal(command: &str, flash: &Path, options: &[&str]) -> Command {
     let mut frugal = Command::new("sh");
     frugal.args([
@@ -51,7 +51,7 @@ fn frugal(command: &str, flash: &Path, options: &[&str]) -> Command {
     frugal
 }
 
-/// A valid superblock may claim any number of slots: no command takes the memory for them before it has asked whether it is there.
+/// A valid superblock may claim any number of slots: each command checks for the memory before it takes it.
 #[test]
 fn a_flash_of_too_many_slots_is_refused_and_its_status_told() {
     for (design, slots) in [("nitro", 1 << 24), ("lru", 1 << 27), ("austere", 1 << 29)] {
@@ -94,7 +94,7 @@ fn a_flash_of_too_many_slots_is_refused_and_its_status_told() {
     }
 }
 
-/// A command that is refused because another has the flash says which.
+/// A command that is refused names the command that has the flash.
 #[test]
 fn a_flash_that_another_command_has_is_told_with_that_command() {
     let scratch = Scratch::new("held");

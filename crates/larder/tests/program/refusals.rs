@@ -686,7 +686,7 @@ fn another_origin_is_refused_by_every_command_that_would_write_to_it() {
     let server = other.serve();
     refused_by_all(&["in use"]);
     server.stop();
-    // It has its size, and was written to all the same.
+    // The file has its size, and was written to all the same.
     refused_by_all(&["was written to", "--origin-changed drop"]);
     run(larder(["flush", "--origin-changed", "keep", "--flash"]).arg(&volume.flash));
     assert_eq!(volume.number("dirty_bytes"), 0);

@@ -1,7 +1,7 @@
-//! SIGHUP of a server that has an option file: what may change while serving does, and is told; what may not is named; a file
-//! with a mistake in it changes nothing; the command line goes before the file. No client notices.
+//! SIGHUP of a server that has an option file. The server takes over options that may change while it serves, and prints them; it names
+//! those that may not. A file with a mistake changes nothing. The command line goes before the file. Clients notice nothing.
 //!
-//! What an option does is seen by what the server does, not by what it says.
+//! The effect of an option shows in the work of the server, not in its messages.
 
 use crate::support::{MIB, Scratch, Server, Volume, larder, wire::Wire};
 use std::{
@@ -11,7 +11,7 @@ use std::{
 };
 
 const CHUNK: usize = 8192;
-/// What a signal asks for is done within this time.
+/// The server obeys a signal within this time.
 const SOON: Duration = Duration::from_secs(30);
 /// Nothing is destaged at this pace.
 const QUIET: &str = "dirty-low = 60\ndirty-high = 65\n";
@@ -39,7 +39,7 @@ impl Reloading {
         self.volume.serve_as(serve.arg("--config").arg(&self.file))
     }
 
-    /// Has the file read again, and waits for what is said of it.
+    /// Has the server read the file again, and waits for its line about that.
     fn reload(&self, server: &Server, text: &str) -> String {
         self.write(text);
         let before = server.complaints().len();
@@ -82,7 +82,7 @@ fn what_may_change_does_and_is_told() {
     let said = it.reload(&server, "dirty-low = 0\ndestage-rate = 1\n");
     assert_eq!(said, "FILE was read again: destage-rate 1 (was 32M), dirty-high 40 (was 65), dirty-low 0 (was 60)");
     assert!(is_soon(|| it.volume.number("destaged_chunks") > 0), "destaging begins");
-    // The pause at that rate would take days, and ends with it.
+    // The pause at that rate would take days; the reload ends it.
     let said = it.reload(&server, "dirty-low = 0\ndestage-rate = \"0\"\nend-timeout = 20\n");
     assert_eq!(said, "FILE was read again: destage-rate 0 (was 1), end-timeout 20 (was 60)");
     assert!(is_soon(|| it.volume.number("dirty_bytes") == 0), "and goes on without a limit");
@@ -139,7 +139,7 @@ fn a_file_with_a_mistake_changes_nothing() {
     std::thread::sleep(Duration::from_millis(300));
     assert_eq!(it.volume.number("destaged_chunks"), 0, "nothing was taken over");
     assert!(server.alive());
-    // A hangup that was to be ignored asks for this, too; and one is no first signal of two that end at once.
+    // A hangup asks for this also where it was to be ignored. It does not count as the first of two signals that end a server at once.
     it.write(QUIET);
     server.signal("HUP");
     drop(client);

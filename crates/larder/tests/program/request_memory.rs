@@ -1,5 +1,5 @@
-//! The requests of all clients together stay within `--ram-requests`, however much clients ask for
-//! and leave. The server gives the memory back after them, and serves others meanwhile.
+//! The requests of all clients together stay within `--ram-requests`, even if clients ask for much and take nothing. The server gives the
+//! memory back after them, and serves others meanwhile.
 
 use crate::support::wire::{READ, WRITE, Wire};
 use crate::support::{Scratch, Server, Volume, larder, run};
@@ -11,8 +11,7 @@ use std::{
 const MIB: u64 = 1 << 20;
 /// The budget that the server is given.
 const BUDGET_MIB: u64 = 64;
-/// What the server takes beside it: its code, a receive buffer of 128 KiB for each connection,
-/// threads, and slack.
+/// The memory of the server beside it: its code, a receive buffer of 128 KiB for each connection, threads, and slack.
 const BESIDE_MIB: u64 = 48;
 /// Longest requests that clients may send.
 const REQUEST_BYTES: u32 = 32 << 20;
@@ -62,7 +61,7 @@ fn clients_that_take_nothing_hold_their_share_and_give_it_back() {
             wire
         })
         .collect();
-    // And some that begin long writes and go on with none.
+    // Some clients begin long writes and send no more.
     deaf.extend((0..20).map(|_| {
         let mut wire = Wire::connect(volume.socket());
         wire.begin(WRITE, 0, 0, REQUEST_BYTES, &[1; 1024]);
@@ -72,7 +71,7 @@ fn clients_that_take_nothing_hold_their_share_and_give_it_back() {
     let most = memory(&server, "VmHWM:");
     assert!(most <= start + BUDGET_MIB + BESIDE_MIB, "{most} MiB, {start} of them at the start");
 
-    // One that takes what it asks for is served.
+    // A client that takes its answers is served.
     let mut lively = Wire::connect(volume.socket());
     let began = Instant::now();
     for k in 0..16 {

@@ -1,5 +1,5 @@
-//! The real program where the system is short of something: space for the flash, space for the origin, file descriptors. Each is
-//! told on standard error and in the status, heals when the cause goes, and loses nothing that was acknowledged.
+//! The real program where the system is short of something: space for the flash, space for the origin, file descriptors. The server tells
+//! each shortage on standard error and in the status, heals when the cause goes, and loses no acknowledged data.
 //!
 //! What it does not do: each kind at each moment; the engine's tests do.
 
@@ -31,8 +31,7 @@ fn told(server: &Server, entry: &str) {
     eventually(entry, || server.complaints().contains(entry));
 }
 
-/// Writers fill what there is, and wait; when there is room they go on, and the flash has not failed, whether or not a state
-/// directory is there.
+/// Writers fill the space, and wait. When there is room they go on, and the flash has not failed, with a state directory and without.
 #[test]
 fn a_full_flash_is_waited_for_and_heals() {
     if stands_in() || !have_mounts("a full flash that heals") {
@@ -52,7 +51,7 @@ fn a_full_flash_is_waited_for_and_heals() {
         wire.write(0, &noise(0, 64 << 10));
         wire.flush();
         let filler = disk.fill();
-        // What was acknowledged, by chunk.
+        // The acknowledged writes, by chunk.
         let acknowledged = Arc::new(Mutex::new(Vec::new()));
         let progress = Arc::new(AtomicU64::new(0));
         let writer = thread::spawn({
@@ -87,7 +86,7 @@ fn a_full_flash_is_waited_for_and_heals() {
         let status = volume.status();
         assert!(status["degraded"] == false && !has(&status, "fence_up") && status["health"] == "ok", "{status}");
         drop((wire, reader));
-        // Whatever was acknowledged and flushed outlives a crash.
+        // Acknowledged and flushed data outlives a crash.
         server.kill();
         let server = volume.serve_with(if has_state { &state } else { &[] });
         let mut wire = Wire::connect(&server.socket);
@@ -102,7 +101,7 @@ fn a_full_flash_is_waited_for_and_heals() {
     }
 }
 
-/// Dirty data stays on the flash while the origin has no space, and goes there by itself when it has.
+/// Dirty data stays on the flash while the origin has no space, and goes there by itself when the origin has space again.
 #[test]
 fn a_full_origin_is_told_and_heals() {
     if stands_in() || !have_mounts("a full origin that heals") {
@@ -141,7 +140,7 @@ fn a_full_origin_is_told_and_heals() {
     server.stop();
 }
 
-/// Without a descriptor left nobody new is let in; those that are there go on, and when some have gone, others come in.
+/// Without a free descriptor the server lets no new client in, and its clients go on. It lets others in when some have gone.
 #[test]
 fn a_server_without_descriptors_lets_clients_in_again() {
     if stands_in() {
@@ -170,7 +169,7 @@ fn a_server_without_descriptors_lets_clients_in_again() {
     server.stop();
 }
 
-/// In each mode, and without a cache: an origin that dies and comes back is told, both times, and so is a client's use of it.
+/// In each mode, and without a cache: while a client uses the origin, the server tells that it dies, and that it comes back.
 #[test]
 fn an_origin_that_dies_and_heals_is_told_in_each_mode() {
     if stands_in() || !have_tools("an origin that dies and heals", &["nbdkit"]) {
@@ -206,7 +205,7 @@ fn dies_and_heals(mode: &str) {
         }
         mode => make(mode).serve(),
     };
-    // A client that goes on whatever it is answered.
+    // A client that goes on after any answer.
     let mut wire = Wire::connect(&server.socket);
     let ask = |wire: &mut Wire, number: u64| {
         let data = noise(number, CHUNK as usize);
@@ -234,7 +233,7 @@ fn dies_and_heals(mode: &str) {
     server.kill();
 }
 
-/// Standard error is a pipe that nobody reads, and it is full: nobody waits for it, and what fits later is written then.
+/// Standard error is a full pipe without a reader. The server does not wait for it, and writes later as much as fits.
 #[test]
 fn a_full_standard_error_keeps_nobody_waiting() {
     if stands_in() || !have_tools("a full standard error", &["nbdkit"]) {
@@ -250,7 +249,7 @@ fn a_full_standard_error_keeps_nobody_waiting() {
     let mut wire = Wire::connect(&server.socket);
     wire.write(0, &noise(1, 64 << 10));
     wire.flush();
-    // By a thread, which waits when the pipe is full.
+    // A thread fills the pipe, and waits when it is full.
     let filled = Arc::new(AtomicU64::new(0));
     let count = filled.clone();
     thread::spawn(move || {

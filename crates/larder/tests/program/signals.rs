@@ -1,7 +1,7 @@
-//! What each signal does to each long command: a table, which the manual has, too. Servers end in order, with all that was
-//! acknowledged; whatever else is sent kills none of them, but what asks for that or is a crash.
+//! The effect of each signal on each long command: a table, which the manual has, too. Servers end in order, with all acknowledged data.
+//! No other signal kills a server, except those that ask for it or tell of a crash.
 //!
-//! Signals are sent by `kill` to the real program. A limit of the shell is a signal, too: files that may not grow.
+//! `kill` sends the signals to the real program. A limit of the shell is a signal, too: files that may not grow.
 
 use crate::support::{
     FuseFile, MIB, Scratch, Server, Volume, begin, have_mounts, have_tools, larder,
@@ -20,15 +20,15 @@ use std::{
 const CHUNK: usize = 8192;
 /// Writes that are acknowledged and not flushed when a signal comes.
 const WRITES: u64 = 100;
-/// A process does what a signal has it do within this time.
+/// A process obeys a signal within this time.
 const SOON: Duration = Duration::from_secs(60);
 
-/// What a signal does to a command, in the words of the manual.
+/// The effect of a signal on a command, in the words of the manual.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Effect {
     /// It ends in order, with exit code 0.
     Ends,
-    /// It ends in order; with an option file it reads that again.
+    /// It ends in order; with an option file it reads the file again.
     EndsOrReloads,
     /// It gives up, with exit code 1, and leaves nothing half made.
     GivesUp,
@@ -40,7 +40,7 @@ enum Effect {
     Stops,
     /// The signal kills it, in the state that a crash leaves.
     Dies,
-    /// Passed over once; the second one kills it.
+    /// The first one has no effect; the second one kills it.
     DiesLate,
 }
 use Effect::*;
@@ -60,7 +60,7 @@ impl Effect {
     }
 }
 
-/// Signals that do the same; and what they do to a server, to work on traces, to `create` while it writes, to the rest.
+/// Signals with the same effects: on a server, on work on traces, on `create` while it writes, on the rest.
 const TABLE: &[(&[&str], [Effect; 4])] = &[
     (&["HUP"], [EndsOrReloads, GivesUp, GoesOn, Dies]),
     (&["INT", "QUIT", "TERM"], [Ends, GivesUp, GoesOn, Dies]),
@@ -72,7 +72,7 @@ const TABLE: &[(&[&str], [Effect; 4])] = &[
     (&["BUS", "SEGV"], [DiesLate, DiesLate, DiesLate, DiesLate]),
 ];
 
-/// The signals that do this to the commands of this column.
+/// The signals with this effect on the commands of this column.
 fn with(column: usize, effect: Effect) -> impl Iterator<Item = &'static str> {
     let rows = TABLE.iter().filter(move |(_, effects)| effects[column] == effect);
     rows.flat_map(|(names, _)| names.iter().copied())
@@ -94,14 +94,14 @@ fn the_manual_has_the_table() {
     assert_eq!(told, made);
 }
 
-/// Every signal that this system has is in the table, or cannot be sent.
+/// Every signal of this system is in the table, or cannot be sent.
 #[test]
 fn the_table_has_every_signal() {
     let listed = run(Command::new("bash").args(["-c", "kill -l"]));
     let mut looked = 0;
     for name in listed.split_whitespace().filter_map(|word| word.strip_prefix("SIG")) {
         looked += 1;
-        // Those between are numbered from either end.
+        // The signals between have numbers from either end.
         let is_one_of_many = name.starts_with("RTM");
         let is_told = TABLE.iter().any(|(names, _)| names.contains(&name));
         assert!(is_told || is_one_of_many, "{name} is not in the table");
@@ -176,7 +176,7 @@ fn a_server_goes_on_after_signals_that_mean_nothing_to_it_and_after_it_was_stopp
     std::thread::sleep(Duration::from_millis(500));
     let spent = ticks(server.id()) - before;
     assert!(spent < 25, "{spent} hundredths of a second in half a second without a request");
-    // Stopped in the middle of its end, for longer than that may take.
+    // The signal to end comes while the server is stopped.
     server.signal("STOP");
     assert!(becomes(server.id(), 'T'));
     server.signal("TERM");
@@ -189,7 +189,7 @@ fn a_server_goes_on_after_signals_that_mean_nothing_to_it_and_after_it_was_stopp
     server.stop();
 }
 
-/// Time in which a process is stopped is not taken from its end.
+/// The time for which a process is stopped does not count against the deadline of its end.
 #[test]
 fn an_end_that_is_stopped_for_longer_than_its_deadline_goes_on() {
     if !have_tools("signals", &["nbdkit"]) {
@@ -284,7 +284,7 @@ fn a_hangup_that_was_to_be_ignored_is() {
     server.stop();
 }
 
-/// `ulimit -f`: a flash file that may not grow is a flash that fails, and no reason to die.
+/// `ulimit -f`: a flash file that may not grow fails, and leaves the server alive.
 #[test]
 fn a_limit_of_file_sizes_is_an_error_of_the_flash() {
     let (_scratch, volume) = volume("signals-fsize");
@@ -295,7 +295,7 @@ fn a_limit_of_file_sizes_is_an_error_of_the_flash() {
     let mut client = Wire::connect(volume.socket());
     client.write(0, &incompressible(0));
     client.flush();
-    // Durable each, and no answer is waited for: there may be none while the flash has no room.
+    // Each write is durable, and the client waits for no answer: there may be none while the flash has no room.
     let writer = std::thread::spawn(move || {
         for n in 1..1000 {
             client.begin(WRITE, FLAG_FUA, n * CHUNK as u64, CHUNK as u32, &incompressible(n));
@@ -311,14 +311,14 @@ fn a_limit_of_file_sizes_is_an_error_of_the_flash() {
     server.signal("TERM");
     let (status, said) = server.ended(SOON);
     assert_eq!(status.signal(), None, "{said}");
-    // It may have been cut off in the middle.
+    // The server may have cut it off in the middle.
     drop(writer.join());
     let server = volume.serve();
     assert_eq!(Wire::connect(volume.socket()).read(0, CHUNK), incompressible(0), "what was durable is there");
     server.stop();
 }
 
-/// Bytes that take as much of the flash.
+/// Bytes that do not compress, and take as much of the flash.
 fn incompressible(n: u64) -> Vec<u8> {
     let mut state = n + 1;
     let mut next = || {
@@ -368,7 +368,7 @@ fn work_on_traces_gives_up_and_leaves_no_file() {
             assert!(Instant::now() < until, "{words:?} does not begin");
             std::thread::sleep(Duration::from_millis(5));
         }
-        // It opened the pipe, or waits for who writes into it.
+        // The command opened the pipe, or waits for a writer.
         let writer = words.contains(&"convert").then(|| fs::File::options().write(true).open(&pipe));
         running.signal(signal);
         let ended = running.ends(signal);
@@ -380,7 +380,7 @@ fn work_on_traces_gives_up_and_leaves_no_file() {
     }
 }
 
-/// Whatever works on a trace that is longer than anybody waits for.
+/// All work on a trace; the trace is so long that the signal comes first.
 const WORK: [&str; 9] = [
     "trace info IN",
     "trace convert IN --chunk 8K --to content -o OUT",
@@ -429,7 +429,7 @@ fn catches(id: u32, signal: i32) -> bool {
     caught.is_some_and(|caught| caught & (1 << (signal - 1)) != 0)
 }
 
-/// The second signal, or one that nobody notices, takes the file along, too.
+/// The second signal, or one that the work does not notice, removes the file, too.
 #[test]
 fn work_on_traces_that_is_killed_by_a_second_signal_leaves_no_file() {
     let scratch = Scratch::new("signals-twice");
@@ -447,7 +447,7 @@ fn work_on_traces_that_is_killed_by_a_second_signal_leaves_no_file() {
     assert!(!out.exists() && parts(&scratch).is_empty());
 }
 
-/// Slow enough for a signal to come while `create` writes: the flash is a file of nbdfuse whose server takes its time.
+/// The flash is a file of nbdfuse over a slow server, so that signals come while `create` writes.
 #[test]
 fn a_flash_is_made_whole_whatever_signal_comes_meanwhile() {
     if !have_tools("signals", &["nbdkit", "nbdfuse"]) || !have_mounts("signals") {
@@ -458,7 +458,7 @@ fn a_flash_is_made_whole_whatever_signal_comes_meanwhile() {
     let below = Nbdkit::over(&scratch, "nbdkit", &file, &["delay"], &["wdelay=100ms", "rdelay=50ms"]);
     let flash = FuseFile::mount(&scratch, "fuse", &below.uri());
     let running = begin(larder(["create", "--force", "--flash"]).arg(flash.file()).arg("--origin").arg(&origin));
-    // It writes.
+    // The command has begun to write.
     let until = Instant::now() + SOON;
     while fs::read(&file).is_ok_and(|bytes| bytes.iter().all(|byte| *byte == 0)) {
         assert!(Instant::now() < until, "it does not begin");
@@ -466,7 +466,7 @@ fn a_flash_is_made_whole_whatever_signal_comes_meanwhile() {
     with(2, GoesOn).filter(|signal| !["QUIT", "TERM"].contains(signal)).for_each(|signal| running.signal(signal));
     let ended = running.ends("create");
     assert!(ended.status.success(), "{ended:?}");
-    // What only reads, or repairs what is whole, dies of it and leaves that as it was.
+    // A command that only reads, or repairs a whole flash, dies of the signal and leaves the flash as it was.
     for (words, signal) in [(&["verify"][..], "HUP"), (&["verify", "--repair"], "INT"), (&["verify"], "TERM")] {
         let running = begin(larder(words).arg("--flash").arg(flash.file()));
         std::thread::sleep(Duration::from_millis(200));
@@ -477,7 +477,7 @@ fn a_flash_is_made_whole_whatever_signal_comes_meanwhile() {
     run(larder(["verify", "--flash"]).arg(flash.file()));
 }
 
-/// Whoever waits for an origin is killed by the signal, and the cache is as a crash leaves it.
+/// The signal kills a command that waits for an origin, and the cache is as a crash leaves it.
 #[test]
 fn commands_on_a_cache_that_nobody_serves_die_and_leave_it_whole() {
     if !have_tools("signals", &["nbdkit"]) {
@@ -497,7 +497,7 @@ fn commands_on_a_cache_that_nobody_serves_die_and_leave_it_whole() {
         let mut command = larder(words);
         command.arg("--flash").arg(&flash);
         let running = begin(&mut command);
-        // Its origin is connected to, and takes nothing: the flash is held from then on.
+        // The command is connected to its origin once it holds the flash; then the origin hangs.
         let until = Instant::now() + SOON;
         while !is_locked(&flash) {
             assert!(Instant::now() < until, "{words:?} does not begin");
@@ -507,7 +507,7 @@ fn commands_on_a_cache_that_nobody_serves_die_and_leave_it_whole() {
         running.signal(signal);
         let ended: ExitStatus = running.ends(signal).status;
         origin.go_on();
-        // It may have been over before the origin hung.
+        // The command may have ended before the origin hung.
         assert!(ended.signal().is_some() || ended.success(), "{words:?}: {ended}");
         assert!(ended.success() || ended.signal() == Some(number(signal)), "{words:?}: {ended}");
         if words[0] == "detach" && ended.success() {

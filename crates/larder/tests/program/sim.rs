@@ -132,8 +132,8 @@ fn the_designs_are_near_what_austerecaches_authors_measured() {
     let mut command = sim(&words);
     command.args(["--design", "d-lru,d-arc,austere,austere:compress=off", "--trace"]).arg(trace);
     let list = json(&mut command);
-    // Read hits in percent, points that ours may be apart, and megabytes (10^6) of data written. AustereCache's authors leave the
-    // order of equals to their sort.
+    // Read hits in percent, points by which ours may differ, and megabytes (10^6) of data written. AustereCache's authors leave the order
+    // of equals to their sort.
     let published =
         [(64.90, 1.5, Some(3904.0)), (75.69, 1.5, Some(3571.0)), (78.67, 2.0, Some(2086.0)), (68.68, 3.5, None)];
     assert_eq!(rows(&list).len(), published.len());

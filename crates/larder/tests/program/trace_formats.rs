@@ -1,7 +1,7 @@
-//! Formats of traces on the command line: each goes through `info`, `convert` and `sim run`; what does not say which format it has is
-//! refused with those that fit; columns are named; and a request of a content trace is one line of csv.
+//! Formats of traces on the command line. Each goes through `info`, `convert` and `sim run`. A file that does not name its format is
+//! refused, with the formats that fit. The caller may name columns. A request of a content trace is one line of csv.
 //!
-//! What lines and records hold is tested in `larder-trace`.
+//! `larder-trace` tests the content of lines and records.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -50,7 +50,7 @@ fn counts(info: &Value) -> [u64; 3] {
     [of("read_sizes"), of("write_sizes"), info["flushes"].as_u64().expect("a number")]
 }
 
-/// What every command that reads traces says of a file: one sentence, the same, and nothing is done.
+/// The refusal of a file: every command that reads traces prints the same sentence, and does nothing.
 fn refusals(path: &Path, how: &[&str], to: &Path) -> String {
     let out = to.display().to_string();
     let mut all = [
@@ -101,7 +101,7 @@ fn what_does_not_say_which_format_it_has_is_refused_with_those_that_fit() {
         let said = refusals(&sample(name), &[], &out);
         assert!(said.contains("cannot tell the format") && said.contains(&format!("--format {format}")), "{said}");
     }
-    // Times so small that all its words could be numbers of blocks.
+    // Times so small that all words could be numbers of blocks.
     let records = (0..200u32).flat_map(|at| [at, 4096, 1, 0x0100_0028, at * 8, 0, at * 50, 0]);
     let small = scratch.path("small-times");
     fs::write(&small, records.flat_map(u32::to_le_bytes).collect::<Vec<u8>>()).expect("a file");
@@ -176,11 +176,11 @@ fn a_request_of_a_content_trace_is_one_line_of_csv() {
     let expected = "version,time,op,size,lbn\n1,0.000100,2a,12288,0\n1,0.000200,28,4096,64\n1,0.000200,28,4096,80\n\
                     1,0.000300,28,4096,88\n1,0.000400,35,0,0\n";
     assert_eq!(fs::read_to_string(&csv).expect("a file"), expected);
-    // Chunks that were asked for stay chunks.
+    // With `--chunk`, chunks stay chunks.
     convert(&path, &["--to", "csv", "--chunk", "8K"], &csv);
     let text = fs::read_to_string(&csv).expect("a file");
     assert_eq!(text.lines().filter(|line| line.contains(",2a,")).count(), 2, "{text}");
-    // What a generator makes has requests of several blocks, too.
+    // A generated trace has requests of several blocks, too.
     let made = scratch.path("made");
     run(larder(["trace", "generate", "boot-storm", "--scale", "0.02", "--vms", "2", "--to", "csv", "-o"]).arg(&made));
     let whole = info(&made, &[]);

@@ -1,8 +1,8 @@
-//! What the real program believes of things that other users can make: run folders, control sockets, state folders, flash files;
-//! and what it does where several servers want one socket.
+//! The real program among things that other users can make: run folders, control sockets, state folders, flash files; and several servers
+//! that want one socket.
 //!
-//! Other users are numbers without an account. Their parts need root, and are skipped with a word elsewhere. What they do in `/tmp`
-//! is under their number, and removed.
+//! Other users are numbers without an account. Their parts need root; without root the tests skip them with a word. Files of these users
+//! in `/tmp` lie under their number, and the tests remove them.
 
 use crate::support::{MIB, Scratch, Volume, begin, ends, larder, run, say};
 use std::{
@@ -20,7 +20,7 @@ use std::{
     time::Duration,
 };
 
-/// A user of whom nothing is known; tests that run at once have others.
+/// An unknown user; tests that run at once have others.
 fn stranger() -> u32 {
     61_000 + std::process::id() % 4_000
 }
@@ -55,7 +55,7 @@ fn refused(out: &Output, words: &[&str]) {
     }
 }
 
-/// Answers each request at `socket` like a server whose flash has failed, as `user`: a detach, too.
+/// Answers each request at `socket`, also a detach, as `user`, like a server whose flash has failed.
 fn impostor(socket: PathBuf, user: u32) {
     let (ready, is_ready) = mpsc::channel();
     thread::spawn(move || {
@@ -84,7 +84,7 @@ fn flash_named(socket: &Path) -> String {
     fs::read_to_string(socket.with_extension("flash")).expect("the name")
 }
 
-/// Who owns the run folder, and who answers there: neither another user's folder nor another user's process is believed.
+/// Larder believes neither another user's run folder nor another user's process in its own.
 #[test]
 fn no_other_user_answers_for_a_cache() {
     if !is_root("no_other_user_answers_for_a_cache") {
@@ -100,7 +100,7 @@ fn no_other_user_answers_for_a_cache() {
         fs::create_dir(&folder).expect("a folder");
         let socket = folder.join(format!("{name}.sock"));
         fs::write(socket.with_extension("flash"), flash).expect("written");
-        // The impostor has to get in; the folder gets its owner and mode when it has.
+        // The impostor has to get in first; then the folder gets its owner and mode.
         chmod(&folder, 0o777);
         for above in folder.ancestors().skip(1).take_while(|above| above.starts_with(scratch.path("."))) {
             chmod(above, 0o755);
@@ -115,7 +115,7 @@ fn no_other_user_answers_for_a_cache() {
     for (folder, words) in [
         (&theirs, ["belongs to another user", &their_name, "LARDER_RUN_DIR"]),
         (&open, ["can be written by others", "777", "LARDER_RUN_DIR"]),
-        // A folder that is as it should be, with another user's server in it.
+        // A folder with the right owner and mode, with another user's server in it.
         (&ours, ["is not believed", &their_name, "LARDER_RUN_DIR"]),
     ] {
         for command in ["status", "flush", "detach"] {
@@ -130,7 +130,7 @@ fn no_other_user_answers_for_a_cache() {
     assert!(fs::read(&volume.flash).expect("the flash") == before, "the flash was changed");
 }
 
-/// The program, where another user may run it; removed at the end, with what that user had in `/tmp`.
+/// The program, in a place where another user may run it. The end removes it, with that user's files in `/tmp`.
 struct TheirPlace {
     folder: PathBuf,
     user: u32,
@@ -178,7 +178,7 @@ impl Drop for TheirPlace {
     }
 }
 
-/// A name in `/tmp` that somebody else has taken keeps no server from starting, and no command from finding it.
+/// A name in `/tmp` that another user has taken keeps no server from starting, and no command from finding it.
 #[test]
 fn a_squatted_run_folder_keeps_no_server_from_starting() {
     if !is_root("a_squatted_run_folder_keeps_no_server_from_starting") {
@@ -211,7 +211,7 @@ fn a_squatted_run_folder_keeps_no_server_from_starting() {
     assert!(serving.ends("serve").status.success());
 }
 
-/// Content of an origin that its owner alone may read is in a file that its owner alone may read, and lock.
+/// Content of an origin that only its owner may read lies in a file that only its owner may read, and lock.
 #[test]
 fn a_flash_file_is_for_its_owner_alone() {
     let scratch = Scratch::new("modes");
@@ -220,7 +220,7 @@ fn a_flash_file_is_for_its_owner_alone() {
     let server = volume.serve();
     assert!(!server.complaints().contains("other users"), "{}", server.complaints());
     server.stop();
-    // One that an older program made.
+    // A flash file that an older program made.
     chmod(&volume.flash, 0o644);
     let server = volume.serve();
     let said = server.complaints();
@@ -244,7 +244,7 @@ fn a_state_folder_that_others_may_write_is_refused() {
     volume.serve_with(&["--state", dir]).stop();
     let file = fs::read_dir(&state).expect("there").flatten().next().expect("a state file").path();
     assert_eq!(fs::metadata(&file).expect("there").mode() & 0o777, 0o600);
-    // Neither the file nor the one that is written beside it is followed where it is a link.
+    // Larder follows neither the state file nor the new one beside it, if it is a link.
     let other = scratch.path("other");
     fs::write(&other, "mine").expect("written");
     symlink(&other, file.with_extension("new")).expect("a link");
@@ -254,7 +254,7 @@ fn a_state_folder_that_others_may_write_is_refused() {
     fs::rename(&file, &kept).expect("moved");
     symlink(&kept, &file).expect("a link");
     refused(&ends(&mut volume.serve_command(&["--state", dir])), &["state file", "cannot be read"]);
-    // A mode that was opened later counts for those who only look, too.
+    // A mode that was opened later counts for commands that only look, too.
     fs::remove_file(&file).expect("a link");
     fs::rename(&kept, &file).expect("moved back");
     chmod(&state, 0o777);
@@ -264,7 +264,7 @@ fn a_state_folder_that_others_may_write_is_refused() {
     refused(&status, &[dir, "written by others"]);
 }
 
-/// Servers of different caches that want one stale socket: one says that it is ready, and is the one that is reached.
+/// Servers of different caches that want one stale socket: one of them prints that it is ready, and clients reach that one.
 #[test]
 fn of_servers_that_race_for_one_socket_one_is_ready() {
     const SERVERS: usize = 3;
@@ -278,7 +278,7 @@ fn of_servers_that_race_for_one_socket_one_is_ready() {
     let socket = scratch.path("one.sock");
     let address = format!("unix:{}", socket.display());
     for round in 0..3 {
-        // Left by a server that was killed.
+        // A killed server left this socket.
         drop(UnixListener::bind(scratch.path("stale")).expect("a socket"));
         fs::rename(scratch.path("stale"), &socket).expect("moved");
         let mut servers: Vec<_> = volumes

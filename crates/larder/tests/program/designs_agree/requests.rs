@@ -30,7 +30,7 @@ const SNAPSHOT_BLOCKS: usize = 786_432;
 struct Trace {
     /// Below the folder of the traces.
     path: &'static str,
-    /// Its format, where it does not say which it has.
+    /// The format of the trace, where the file does not name it.
     format: Option<FormatId>,
     /// Bytes of a block, of which each has a content. None where the trace does not say what is in its blocks: then each address
     /// has a content of its own.

@@ -3,7 +3,7 @@
 //!
 //! The flash is tiny, so that evictions, destages and checkpoints are under way at every kill. The server also dies while
 //! it recovers, while it ends in order, and while another process sets its mode, flushes or detaches it. A kill loses
-//! no sector that a device was given; what power takes, `power` has.
+//! no sector that a device was given; `power` tests the loss of power.
 //!
 //! `LARDER_KILL_ROUNDS=N` asks for more rounds, `LARDER_SEED=N` for another seed. The seed draws load and delays; which
 //! operation a kill meets is up to the machine.

@@ -1,9 +1,9 @@
-//! A disk that forgets what was not flushed when its power goes.
+//! A disk that forgets unflushed writes when its power goes.
 //!
-//! Invariants: a write, and a hole, is volatile until the next flush. At a power loss each sector is what it was at the last flush, or
-//! any that it was since: in any order, torn at 512 bytes.
+//! Invariants: a write, and a hole, is volatile until the next flush. At a power loss each sector takes its content at the last flush, or
+//! any later one: in any order, torn at 512 bytes.
 //!
-//! It does not know who asks; [`mount`](super::mount) does.
+//! It knows nothing of processes; [`mount`](super::mount) does.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -12,27 +12,27 @@ use larder_device::rng::Rng;
 
 pub const SECTOR: usize = 512;
 
-/// What is left at a power loss of what was not flushed.
+/// The part of the unflushed writes that a power loss leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
     /// Nothing.
     Everything,
-    /// Of each sector whatever comes.
+    /// A random part, for each sector by itself.
     Some,
 }
 
 /// See the module.
 pub struct Disk {
-    /// As it is read.
+    /// The content that reads see.
     now: Vec<u8>,
-    /// Each sector that changed since the last flush: what it was then, and all that it was since, but for what it is now.
+    /// For each sector that changed since the last flush: its content then, and all later ones except the present one.
     older: BTreeMap<usize, Vec<[u8; SECTOR]>>,
     pub flushes: u64,
     pub writes: u64,
 }
 
 impl Disk {
-    /// Zeroes.
+    /// A disk of zeroes.
     pub fn new(bytes: u64) -> Self {
         Disk { now: vec![0; bytes as usize], older: BTreeMap::new(), flushes: 0, writes: 0 }
     }
@@ -50,7 +50,7 @@ impl Disk {
         put(&mut self.now[range]);
     }
 
-    /// Of what is past the end, nothing.
+    /// Writes nothing past the end.
     pub fn write(&mut self, offset: usize, data: &[u8]) -> usize {
         let len = data.len().min(self.now.len().saturating_sub(offset));
         self.change(offset..offset + len, |bytes| bytes.copy_from_slice(&data[..len]));
@@ -67,7 +67,7 @@ impl Disk {
         self.older.clear();
     }
 
-    /// How many sectors a power loss may take back.
+    /// The number of sectors that a power loss may take back.
     pub fn volatile_sectors(&self) -> usize {
         self.older.len()
     }

@@ -1,12 +1,12 @@
-//! Power losses for real, but for the power: `larder serve` over files that forget what was not flushed (`disk.rs`), which it opens
-//! and uses as any file, through io_uring and through blocking calls. Clients write and flush; the power of flash and origin goes, and
-//! the server with it; then it starts again, and every sector is compared with what the contract allows.
+//! Power losses for real, but for the power: `larder serve` over files that forget unflushed writes (`disk.rs`). Larder opens and uses
+//! them as any file, through io_uring and through blocking calls. Clients write and flush; then flash and origin lose their power, and
+//! the server dies with them. It starts again, and the test compares every sector with the contract.
 //!
-//! What is between the engine and a device is under test here, and nothing stands in for it: a flush that does not reach the file, or a
-//! durable write that does not ask for that, loses what a client flushed.
+//! The path between the engine and a device is under test here, and nothing stands in for it. A flush that does not reach the file loses
+//! flushed data; so does a durable write that does not ask for durability.
 //!
-//! `LARDER_POWER_ROUNDS=N` takes every design in every mode over both ways to the kernel, N power losses each; `LARDER_SEED=N`
-//! another seed. The seed draws load and loss; which operation the loss meets is up to the machine.
+//! `LARDER_POWER_ROUNDS=N` takes every design in every mode over both ways to the kernel, N power losses each; `LARDER_SEED=N` takes
+//! another seed. The seed draws load and loss; the machine decides which operation the loss meets.
 
 mod disk;
 mod mount;
@@ -28,12 +28,12 @@ use crate::support::{MIB, Scratch, Server, Volume, have_mounts, say, stands_in};
 use disk::Loss;
 use mount::Disks;
 
-/// Small enough that all of it is read after each loss.
+/// So small that the test reads all of it after each loss.
 const VOLUME_BYTES: u64 = 6 * MIB;
 const FLASH_BYTES: u64 = 8 * MIB;
-/// Bytes of one read when everything is compared.
+/// Bytes of one read of the comparison.
 const READ_BYTES: usize = 1 << 20;
-/// A life ends after this time, however few writes it saw.
+/// A life ends after this time, even with few writes.
 const LOAD_TIME_MAX: Duration = Duration::from_secs(10);
 const MODES: [&str; 3] = ["write-back", "write-through", "write-around"];
 /// Ways to the kernel.
@@ -47,7 +47,7 @@ struct Setting {
     backend: &'static str,
 }
 
-/// All of them, or each design over each backend once, with each mode in turn.
+/// All settings, or each design over each backend once, with each mode in turn.
 fn settings(all: bool, designs: &[&'static EngineDesign]) -> Vec<Setting> {
     let mut settings = Vec::new();
     for (number, &design) in designs.iter().enumerate() {
@@ -62,7 +62,7 @@ fn settings(all: bool, designs: &[&'static EngineDesign]) -> Vec<Setting> {
     settings
 }
 
-/// What happened in all.
+/// Counts over all settings.
 #[derive(Default)]
 struct Tally {
     losses: u64,
@@ -82,7 +82,7 @@ struct Arena<'a> {
 
 impl Arena<'_> {
     fn serve(&mut self) -> Server {
-        // Destaging at another pace in each life.
+        // Each life draws a pace of destaging.
         let rate = ["0", "8M"][self.rng.index(2)];
         let low = ["0", "20"][self.rng.index(2)];
         let options = ["--destage-rate", rate, "--dirty-low", low, "--workers", "2"];
@@ -117,7 +117,7 @@ impl Arena<'_> {
         tally.volatile_sectors += volatile.iter().sum::<usize>();
     }
 
-    /// Reads all of the volume, and settles it.
+    /// Reads all of the volume, and settles the model on it.
     fn compare(&mut self, server: &Server) {
         let Setting { design, mode, backend } = self.setting;
         let device = NbdDevice::connect(&server.uri).expect("a connection");

@@ -1,9 +1,9 @@
-//! A FUSE file system with two files, `flash` and `origin`, each a [`Disk`]. Larder opens them as it opens any file: its system calls,
-//! or its ring, are what stands between.
+//! A FUSE file system with two files, `flash` and `origin`, each a [`Disk`]. Larder opens them like any file, through its system calls or
+//! its ring.
 //!
-//! Invariants: both lose power at one instant. From then on nothing is answered, until whoever asks is being killed: a process that
-//! lost its power does not learn that its disks did. The kernel's page cache keeps nothing from one opening to the next, and direct
-//! I/O passes by it; `O_DSYNC` and `RWF_DSYNC` come as an fsync after the write.
+//! Invariants: both lose power at one instant. From then on the file system answers nothing until the calling process is being killed: a
+//! process that lost its power does not learn that its disks did. The kernel's page cache keeps nothing from one opening to the next, and
+//! direct I/O passes by it. `O_DSYNC` and `RWF_DSYNC` come as an fsync after the write.
 //!
 //! It does not grow its files, or make others.
 
@@ -26,13 +26,13 @@ const NAMES: [&str; 2] = ["flash", "origin"];
 /// Their attributes never change.
 const FOR_EVER: Duration = Duration::from_secs(86_400);
 
-/// What the disks are given.
+/// The power supply of the disks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Power {
     On,
-    /// It is gone, and nobody knows yet.
+    /// It is gone, and no caller learns it yet.
     Cut,
-    /// It is gone, and whoever asks is told so.
+    /// It is gone, and each request fails.
     Off,
 }
 
@@ -90,12 +90,12 @@ impl Disks {
         self.rack.set(Power::Cut);
     }
 
-    /// Whoever waits for them is being killed: lets it go.
+    /// The process that waits for the disks is being killed: its requests fail now.
     pub fn let_go(&self) {
         self.rack.set(Power::Off);
     }
 
-    /// The power comes back. How many sectors were not flushed, of each.
+    /// The power comes back. Returns the number of unflushed sectors of each disk.
     pub fn power_on(&self, loss: Loss, rng: &mut Rng) -> [usize; 2] {
         let mut state = self.rack.lock();
         let volatile = [0, 1].map(|number| state.disks[number].volatile_sectors());
@@ -105,7 +105,7 @@ impl Disks {
         volatile
     }
 
-    /// What the origin holds.
+    /// The content of the origin.
     pub fn origin_bytes(&self) -> Vec<u8> {
         self.rack.lock().disks[1].bytes().to_vec()
     }
@@ -136,7 +136,7 @@ fn is_mounted(folder: &Path) -> bool {
 struct Files(Arc<Rack>);
 
 impl Files {
-    /// The disks, once they have power; `None` where they have none, and whoever asks may know.
+    /// The disks, once they have power; `None` where the power is gone and requests may fail.
     fn powered(&self) -> Option<MutexGuard<'_, State>> {
         let mut state = self.0.lock();
         while state.power == Power::Cut {
@@ -218,7 +218,7 @@ impl Filesystem for Files {
         }
     }
 
-    /// Through the page cache where it is not opened for direct I/O: only so the kernel sends an fsync for `RWF_DSYNC`.
+    /// Goes through the page cache, unless Larder opens it for direct I/O: only so the kernel sends an fsync for `RWF_DSYNC`.
     fn open(&mut self, _: &Request<'_>, _inode: u64, _flags: i32, reply: ReplyOpen) {
         reply.opened(0, 0);
     }
