@@ -1,4 +1,4 @@
-//! [`Watched`]: a device that knows what is asked of it and not answered, since when, and whether it answers well.
+//! [`Watched`]: a device that knows its unanswered operations, their age, and whether operations succeed.
 //!
 //! Invariants: an operation counts from the call until its future is over or dropped. Operations pass unchanged; one that
 //! was over at once stays so. [`Watched::but_reads`] passes reads on uncounted, for a device whose reads stay cheap. That one kind of operation succeeds says nothing of another: a full device reads and flushes well.
@@ -23,7 +23,7 @@ use std::{
 /// The operation that waits longest for its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Oldest {
-    /// What was asked.
+    /// The operation.
     pub op: IoOp,
     /// How long ago.
     pub age: Duration,
@@ -31,7 +31,7 @@ pub struct Oldest {
     pub waiting: usize,
 }
 
-/// What is under way on a [`Watched`] device. Thread-safe.
+/// The operations under way on a [`Watched`] device. Thread-safe.
 pub struct Watch {
     clock: Arc<dyn Runtime>,
     waiting: Mutex<Waiting>,
@@ -177,7 +177,7 @@ impl Watched {
         Watched { counts_reads: false, ..Watched::new(inner, runtime) }
     }
 
-    /// What is under way.
+    /// The operations under way.
     pub fn watch(&self) -> Arc<Watch> {
         self.watch.clone()
     }

@@ -1,6 +1,6 @@
-//! What an end that was cut off says: which device does not answer, and what that means for data.
+//! The words of an end that was cut off: the device that does not answer, and the fate of data.
 //!
-//! Invariants: what it says of data is what was durable when it is asked. It waits for no device and for no lock that is held
+//! Invariants: its words on data hold for the moment of the question. It waits for no device and for no lock that is held
 //! across a wait.
 //!
 //! What it does not do: decide that an end is cut off; `ending` does.
@@ -14,21 +14,21 @@ use std::{sync::Arc, time::Duration};
 /// A request that has waited for less is not called one that hangs.
 const WAITED_MIN: Duration = Duration::from_millis(400);
 
-/// What is watched, and what is known of data.
+/// The devices under watch, and the state of data.
 pub struct Account {
     /// The name and the watch of flash and origin, or of the origin alone.
     devices: Vec<(String, Arc<Watch>)>,
     data: Mutex<Data>,
 }
 
-/// What is known of what clients were told.
+/// How much of the clients' data is durable.
 #[derive(Clone, Copy)]
 enum Data {
-    /// They were told nothing.
+    /// No client was let in.
     Untouched,
-    /// What they flushed is durable.
+    /// Flushed data is durable.
     Flushed,
-    /// All of it is, here.
+    /// All acknowledged data is durable, here.
     Durable(&'static str),
 }
 
@@ -40,32 +40,32 @@ impl Account {
         Arc::new(Account { devices: flash.into_iter().chain([origin]).collect(), data: Mutex::new(Data::Untouched) })
     }
 
-    /// All that clients were told of is durable here.
+    /// Notes that all acknowledged data is durable in this place.
     pub fn is_durable(&self, place: &'static str) {
         *self.data.lock() = Data::Durable(place);
     }
 
-    /// Clients are let in.
+    /// Notes that clients are let in.
     pub fn begin(&self) {
         *self.data.lock() = Data::Flushed;
     }
 
-    /// Flushes what clients were told of, and knows then where it is durable.
+    /// Flushes acknowledged data, and notes the place where it is durable then.
     pub fn flush(&self, cache: &Cache) {
-        // Where it fails, the close that follows says why.
+        // If it fails, the close that follows says why.
         if block_on(cache.flush()).is_ok() {
             self.is_durable_by(cache);
         }
     }
 
-    /// All that clients were told of is durable where this cache keeps it.
+    /// Notes that acknowledged data is durable in the place where this cache keeps it.
     pub fn is_durable_by(&self, cache: &Cache) {
         // Past a flash that failed, a flush is one of the origin.
         let in_flash = cache.mode() == WriteMode::Back && !cache.status().degraded && !cache.superblock().detached;
         self.is_durable(if in_flash { "flash" } else { "origin" });
     }
 
-    /// The devices that do not answer, in words.
+    /// Names the devices that do not answer.
     pub fn hung(&self) -> String {
         let waiting = self.devices.iter().filter_map(|(name, watch)| {
             let oldest = watch.oldest().filter(|oldest| oldest.age >= WAITED_MIN)?;
@@ -78,7 +78,7 @@ impl Account {
         }
     }
 
-    /// What became of data, in words.
+    /// Tells the fate of data.
     pub fn data(&self) -> String {
         match *self.data.lock() {
             Data::Untouched => "no client had been let in".to_owned(),
@@ -87,19 +87,19 @@ impl Account {
         }
     }
 
-    /// From here on an end that is cut off says this, and that it was `stage`.
+    /// Has an end that is cut off say this account from here on; `stage` is its first stage.
     pub fn serves(self: &Arc<Self>, ending: &Ending, stage: &'static str) {
         let account = self.clone();
         ending.set_account(Box::new(move || account.tell()));
         ending.now(stage);
     }
 
-    /// That requests were cut off; `hung`: after which time, and why.
+    /// Tells that requests were cut off; `hung`: after which time, and why.
     pub fn requests_cut(&self, hung: &str) -> Failure {
         Failure::failed(format_args!("some requests did not finish and were cut off after {hung}; {}", self.data()))
     }
 
-    /// Both.
+    /// Names the hung devices and the fate of data.
     pub fn tell(&self) -> String {
         format!("{}; {}", self.hung(), self.data())
     }

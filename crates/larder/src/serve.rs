@@ -138,7 +138,7 @@ fn serve_cache(args: &ServeArgs, path: &Path, ending: Ending, file: Option<Optio
     // (4)
     let held = Held::of(&flash);
     let Flash { path, device: flash_device, superblock, .. } = flash;
-    // Reads of the flash are what a cache is for: the end finds what hangs by the rest.
+    // Reads of the flash stay cheap, uncounted: writes and flushes show a flash that hangs.
     let flash_device = Watched::but_reads(with_profile(flash_device, args.flash_profile, &runtime), runtime.clone());
     let (origin_device, origin_watch) =
         Watched::over(with_profile(origin.device, args.origin_profile, &runtime), runtime.clone());
@@ -181,16 +181,16 @@ fn serve_cache(args: &ServeArgs, path: &Path, ending: Ending, file: Option<Optio
     let closed = closed.map_err(|error| Failure::engine(&path, &error)).and_then(|()| outlives(&cache));
     ending.now("threads were ending");
     runtime.shutdown();
-    // What failed first is told; what failed because of it is not worth a second sentence.
+    // The first failure is told; its consequences get no second sentence.
     let_in.and(closed).and(in_order.map_err(|hung| account.requests_cut(&hung)))
 }
 
-/// Closes the cache, and says what is left in it.
+/// Closes the cache, and tells the dirty data left in it.
 fn close(cache: &Cache) -> Result<(), EngineError> {
     let began = Instant::now();
     if cache.standing().0 == Standing::Unlinked && !cache.is_closed() {
         output::note("the file of the flash has no name any more: its dirty data goes to the origin before the end");
-        // What stays is told below.
+        // The data that stays is told below.
         let _ = block_on(cache.destage_all());
     }
     match block_on(cache.close()) {
@@ -224,7 +224,7 @@ fn serve_origin(args: &ServeArgs, ending: &Ending, file: Option<OptionFile>) -> 
     served
 }
 
-/// What a cache will say of itself once it is open.
+/// Describes the volume of a cache that is yet to be opened.
 fn volume_info(superblock: &Superblock) -> DeviceInfo {
     DeviceInfo {
         name: superblock.volume_name.to_string(),
@@ -331,13 +331,13 @@ pub struct Alone<'a> {
     pub name: &'a str,
     /// The end.
     pub ending: &'a Ending,
-    /// What is known of the device.
+    /// The account of the device.
     pub account: &'a Arc<Account>,
 }
 
 impl Alone<'_> {
     /// Lets clients in, says so, and waits for a signal; then requests finish, also where clients could not be let in.
-    /// `next`: what comes after that.
+    /// `next`: the step after that.
     ///
     /// # Errors
     /// A sentence: the first thing that went wrong.
@@ -376,7 +376,7 @@ fn let_in(servers: &[NbdServer], name: &str, ending: &Ending, account: &Account)
     announce(servers, name)
 }
 
-/// Until the end begins. Meanwhile the option file is read again where that is asked for; `apply` changes what serves.
+/// Waits for the end. Each reload reads the option file again, and `apply` changes the server.
 fn wait_for_the_end(ending: &Ending, file: Option<OptionFile>, changeable: &[&str], apply: impl Fn(&ServeArgs)) {
     let mut file = file;
     while ending.next() == Event::Reload {
@@ -411,7 +411,7 @@ fn announce(servers: &[NbdServer], name: &str) -> Outcome {
     output::say(&format!("ready: {first}\n"))
 }
 
-/// Ends the servers. Where requests had to be cut off, what hangs.
+/// Ends the servers; names the hanging devices if requests had to be cut off.
 fn shut_down(servers: &[NbdServer], ending: &Ending, account: &Account) -> Result<(), String> {
     ending.begin();
     ending.now("requests were finishing");

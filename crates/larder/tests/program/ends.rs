@@ -1,8 +1,8 @@
-//! The end of a server has one deadline, whichever parts hang: origin, flash, clients, or whoever reads its words. What was
-//! acknowledged and made durable before is there afterwards, and a sentence says what hung and what that means.
+//! The end of a server has one deadline, whichever parts hang: origin, flash, clients, or the reader of its words. Data that was
+//! durable before is there afterwards. A sentence names the part that hung, and its meaning for data.
 //!
-//! Devices hang because their server is stopped. Deadlines are seconds, and bounds generous: what is shown is that waits
-//! do not add up, and that none repeats.
+//! Devices hang because their server is stopped. Deadlines are seconds, and bounds generous: the tests show that waits
+//! neither add up nor repeat.
 
 use crate::support::{
     FuseFile, MIB, Scratch, Server, Volume, begin, have_mounts, have_tools, larder,
@@ -66,6 +66,18 @@ impl Hanging {
         }
     }
 
+    /// Serves it again with its origin there, and sees that the first so many chunks are as they were written.
+    fn holds(&self, chunks: u64) {
+        self.origin.go_on();
+        let server = self.serve(&[]);
+        let mut client = self.client("one");
+        for n in 0..chunks {
+            assert_eq!(client.read(n * CHUNK as u64, CHUNK), chunk(n), "chunk {n}");
+        }
+        drop(client);
+        assert_eq!(ends(server).0, Some(0));
+    }
+
     /// A client of one of the two addresses.
     fn client(&self, name: &str) -> Wire {
         Wire::connect(&self.socket(name))
@@ -107,7 +119,7 @@ fn two_addresses_with_requests_in_an_origin_that_hangs_share_one_deadline() {
     let miss = 8 * MIB;
     let mut third = cache.client("other");
     for n in 0..200 {
-        // More than the origin's server is given at once; and beside what is asked for, the next chunks are read ahead.
+        // More requests than the origin's server gets at once. The cache reads the next chunks ahead, too.
         other.begin(READ, 0, miss + n * CHUNK as u64, CHUNK as u32, &[]);
         third.begin(READ, 0, miss + (n + 300) * CHUNK as u64, CHUNK as u32, &[]);
     }
@@ -120,14 +132,7 @@ fn two_addresses_with_requests_in_an_origin_that_hangs_share_one_deadline() {
     assert!(cut.iter().any(|cut| said.contains(&format!("{cut}the origin nbd+unix:"))), "{said}");
     assert!(said.contains("has not answered a read for"), "{said}");
     assert!(said.contains("what clients were told is written is durable on the flash"), "{said}");
-    cache.origin.go_on();
-    let server = cache.serve(&[]);
-    let mut client = cache.client("one");
-    for n in 0..100 {
-        assert_eq!(client.read(n * CHUNK as u64, CHUNK), chunk(n), "chunk {n}");
-    }
-    drop(client);
-    assert_eq!(ends(server).0, Some(0));
+    cache.holds(100);
 }
 
 #[test]
@@ -171,14 +176,7 @@ fn a_destage_into_an_origin_that_hangs_keeps_no_end_from_ending() {
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("while the cache was being closed: the origin nbd+unix:"), "{said}");
     assert!(said.contains("durable on the flash"), "{said}");
-    cache.origin.go_on();
-    let server = cache.serve(&[]);
-    let mut client = cache.client("one");
-    for n in 0..100 {
-        assert_eq!(client.read(n * CHUNK as u64, CHUNK), chunk(n), "chunk {n}");
-    }
-    drop(client);
-    assert_eq!(ends(server).0, Some(0));
+    cache.holds(100);
 }
 
 #[test]
@@ -235,7 +233,7 @@ fn a_flash_that_hangs_is_named() {
     below.hang();
     server.signal("TERM");
     let began = Instant::now();
-    // The kernel keeps a process until its requests are over; what can be done before is to say so.
+    // The kernel keeps a process until its requests are over; the server says so before.
     while !server.complaints().contains("cut off") {
         assert!(began.elapsed() < KEPT, "{}", server.complaints());
         std::thread::sleep(Duration::from_millis(20));
@@ -327,7 +325,7 @@ fn fill(mut writer: &PipeWriter) {
     }
 }
 
-/// Nobody reads what it says: neither pipe, full or closed, keeps an end from what it has to write.
+/// An end goes on while its words have no reader, be the pipe full or closed.
 #[test]
 fn an_end_does_not_wait_for_readers_of_its_words() {
     let scratch = Scratch::new("ends-words");
@@ -342,7 +340,7 @@ fn an_end_does_not_wait_for_readers_of_its_words() {
         child.stdout.take().expect("a pipe").read_exact(&mut first).expect("the ready line");
         assert_eq!(&first, b"ready:");
         match closed {
-            // Its standard output is closed in both cases, for what was taken of it is dropped.
+            // Its standard output is closed in both cases, for the test drops its end.
             true => drop(reader.take()),
             false => fill(&writer),
         }

@@ -4,8 +4,9 @@
 //! What it does not do: the end of a server under such an origin.
 
 use crate::support::image::noise;
+use crate::support::nbdkit::Nbdkit;
 use crate::support::wire::Wire;
-use crate::support::{MIB, Nbdkit, Scratch, Volume, begin, ends, eventually, have_tools, larder, stands_in};
+use crate::support::{MIB, Scratch, Volume, begin, ends, eventually, have_tools, larder, stands_in};
 use larder_device::nbd::socket::connect_unix;
 use std::fs;
 use std::io::{Read, Write};
@@ -52,7 +53,7 @@ fn an_origin_that_hangs_keeps_only_those_waiting_who_need_it() {
     (2..10).for_each(|number| wire.write(number * MIB, &data(number)));
     wire.flush();
 
-    nbdkit.signal("STOP");
+    nbdkit.hang();
     let flush = begin(larder(["flush", "--flash"]).arg(&volume.flash));
     let mut needy = Wire::connect(&server.socket);
     let waiting = thread::spawn(move || needy.read(40 * MIB, 64 << 10));
@@ -76,7 +77,7 @@ fn an_origin_that_hangs_keeps_only_those_waiting_who_need_it() {
     drop(waiters);
     thread::sleep(Duration::from_secs(3));
 
-    nbdkit.signal("CONT");
+    nbdkit.go_on();
     assert!(waiting.join().expect("an answer") == vec![0; 64 << 10]);
     let flushed = flush.ends("the flush");
     let said = String::from_utf8_lossy(&flushed.stderr).into_owned();

@@ -4,8 +4,9 @@
 //! What it does not do: each kind at each moment; the engine's tests do.
 
 use crate::support::image::noise;
+use crate::support::nbdkit::Nbdkit;
 use crate::support::wire::Wire;
-use crate::support::{MIB, Mounted, Nbdkit, Scratch, Server, Volume};
+use crate::support::{MIB, Mounted, Scratch, Server, Volume};
 use crate::support::{ends, eventually, have_mounts, have_tools, larder, stands_in};
 use serde_json::Value;
 use std::fs;
@@ -259,7 +260,7 @@ fn a_full_standard_error_keeps_nobody_waiting() {
     });
     let mut before = u64::MAX;
     eventually("the pipe is full", || std::mem::replace(&mut before, filled.load(Relaxed)) == filled.load(Relaxed));
-    nbdkit.signal("STOP");
+    nbdkit.hang();
     let mut needy = Wire::connect(&server.socket);
     let waiting = thread::spawn(move || needy.read(8 * MIB, 64 << 10));
     eventually("the status tells it", || has(&volume.status(), "origin_hangs"));
@@ -268,7 +269,7 @@ fn a_full_standard_error_keeps_nobody_waiting() {
     wire.flush();
     // Long enough for a look at it.
     thread::sleep(Duration::from_secs(2));
-    nbdkit.signal("CONT");
+    nbdkit.go_on();
     waiting.join().expect("an answer");
     let mut said = Vec::new();
     let mut piece = vec![0; 64 << 10];

@@ -8,6 +8,7 @@ use crate::support::{MIB, Scratch, Volume, begin, ends, larder, run, say};
 use std::{
     fs,
     io::{BufRead, BufReader, Write},
+    os::fd::AsRawFd as _,
     os::unix::{
         fs::{MetadataExt, PermissionsExt, symlink},
         net::{UnixListener, UnixStream},
@@ -55,21 +56,25 @@ fn refused(out: &Output, words: &[&str]) {
     }
 }
 
-/// Answers each request at `socket`, also a detach, as `user`, like a server whose flash has failed.
-fn impostor(socket: PathBuf, user: u32) {
+/// Answers each request at `socket`, also a detach, as `user`, like a server whose flash `named` has failed.
+///
+/// The socket is bound before the thread changes its user, so no folder above it has to let the user in.
+fn impostor(socket: &Path, named: String, user: u32) {
+    let listener = UnixListener::bind(socket).expect("a socket");
     let (ready, is_ready) = mpsc::channel();
     thread::spawn(move || {
-        // SAFETY: a plain system call. It changes the user of this thread alone, where the C library's would change that of all.
-        let changed = unsafe { libc::syscall(libc::SYS_setresuid, user, user, user) };
-        assert_eq!(changed, 0, "a thread of another user");
-        let listener = UnixListener::bind(&socket).expect("a socket");
+        // SAFETY: plain system calls. The first changes the user of this thread alone, where the C library's would
+        // change that of all. The second makes that user the one which the kernel tells to clients of the socket.
+        let (changed, listens) =
+            unsafe { (libc::syscall(libc::SYS_setresuid, user, user, user), libc::listen(listener.as_raw_fd(), 16)) };
+        assert_eq!((changed, listens), (0, 0), "a thread of another user listens");
         ready.send(()).expect("the test waits");
         for stream in listener.incoming().map_while(Result::ok) {
             let mut lines = BufReader::new(&stream).lines();
             while let Some(Ok(request)) = lines.next() {
                 let held = "{\"flash\":\"?\",\"flash_named\":\"FLASH\",\"id\":null,\"works\":false}";
                 let answer = match request.as_str() {
-                    "which" => held.replace("FLASH", &flash_named(&socket)),
+                    "which" => held.replace("FLASH", &named),
                     _ => "{\"origin\":\"file:///all/is/well\"}".to_owned(),
                 };
                 let _ = (&stream).write_all(format!("{{\"ok\":{answer}}}\n").as_bytes());
@@ -77,11 +82,6 @@ fn impostor(socket: PathBuf, user: u32) {
         }
     });
     is_ready.recv().expect("it listens");
-}
-
-/// The impostor learns the name of the flash from a file beside its socket.
-fn flash_named(socket: &Path) -> String {
-    fs::read_to_string(socket.with_extension("flash")).expect("the name")
 }
 
 /// Larder believes neither another user's run folder nor another user's process in its own.
@@ -98,14 +98,7 @@ fn no_other_user_answers_for_a_cache() {
     let squat = |folder: &str, mode: u32, owner: u32| {
         let folder = scratch.path(folder);
         fs::create_dir(&folder).expect("a folder");
-        let socket = folder.join(format!("{name}.sock"));
-        fs::write(socket.with_extension("flash"), flash).expect("written");
-        // The impostor has to get in first; then the folder gets its owner and mode.
-        chmod(&folder, 0o777);
-        for above in folder.ancestors().skip(1).take_while(|above| above.starts_with(scratch.path("."))) {
-            chmod(above, 0o755);
-        }
-        impostor(socket, stranger());
+        impostor(&folder.join(format!("{name}.sock")), flash.to_owned(), stranger());
         chmod(&folder, mode);
         chown(&folder, owner);
         folder

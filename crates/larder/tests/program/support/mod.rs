@@ -203,7 +203,7 @@ pub fn ends(command: &mut Command) -> Output {
     output
 }
 
-/// What a command says that ends in time, by itself; if it does not, it and all that it began are killed.
+/// Returns the output of a command that ends by itself in time; else kills it and its children.
 pub fn ends_within(command: &mut Command, limit: Duration) -> Option<Output> {
     command.process_group(0).stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn().unwrap_or_else(|err| panic!("{command:?}: {err}"));
@@ -218,7 +218,7 @@ pub fn ends_within(command: &mut Command, limit: Duration) -> Option<Output> {
     output
 }
 
-/// What a child says while it is waited for, however much that is; none if it does not end in time.
+/// Returns a child's output, of any length; `None` if it does not end in time.
 fn output(child: &mut Child, limit: Duration) -> Option<Output> {
     fn all(stream: Option<impl Read + Send + 'static>) -> thread::JoinHandle<Vec<u8>> {
         thread::spawn(move || {
@@ -715,7 +715,7 @@ fn unmounted(folder: &Path) -> bool {
     done || !mounts.lines().any(|line| line.split(' ').nth(1) == Some(&folder))
 }
 
-/// The last means, for what a failed test still has open: it goes with its last user.
+/// The last means, for a mount that a failed test still has open: it goes with its last user.
 fn let_go(folder: &Path) {
     say(&format!("{} is busy, and is unmounted later", folder.display()));
     let _ = system("umount").arg("-l").arg(folder).output();
@@ -727,45 +727,7 @@ pub fn eventually(what: &str, is_so: impl FnMut() -> bool) {
     assert!(until_done(is_so), "it does not come to this: {what}");
 }
 
-/// An export of nbdkit on a Unix socket, for origins that are stopped or killed.
-pub struct Nbdkit {
-    child: Running,
-    socket: PathBuf,
-}
-
-impl Nbdkit {
-    /// Serves until it is dropped, by the plugin that `args` name, after options.
-    pub fn start(scratch: &Scratch, name: &str, args: &[&str]) -> Self {
-        let socket = scratch.path(&format!("{name}.nbdkit"));
-        let _ = fs::remove_file(&socket);
-        let mut command = Command::new("nbdkit");
-        command.arg("-f").arg("-U").arg(&socket).args(args).stdin(Stdio::null());
-        let mut child = Running(Some(command.spawn().expect("nbdkit starts")));
-        eventually("nbdkit serves", || {
-            let child = child.0.as_mut().expect("it has just begun");
-            assert!(child.try_wait().expect("a child of ours").is_none(), "nbdkit ended before it served: {args:?}");
-            std::os::unix::net::UnixStream::connect(&socket).is_ok()
-        });
-        Self { child, socket }
-    }
-
-    pub fn uri(&self) -> String {
-        format!("nbd+unix:///?socket={}", self.socket.display())
-    }
-
-    /// Sends it a signal.
-    pub fn signal(&self, name: &str) {
-        let child = self.child.0.as_ref().expect("it runs");
-        run(Command::new("kill").args([&format!("-{name}"), &child.id().to_string()]));
-    }
-
-    /// SIGKILL; its socket stays, and refuses.
-    pub fn kill(self) {
-        drop(self);
-    }
-}
-
-/// What is left of a test: mounts, loop devices and processes that name its folder.
+/// Lists the mounts, loop devices and processes that name a test's folder.
 pub fn left_behind(scratch: &Scratch) -> Vec<String> {
     let name = scratch.0.display().to_string();
     let mut found = Vec::new();

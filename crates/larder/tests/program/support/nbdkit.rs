@@ -1,73 +1,70 @@
-//! An NBD server that hangs when it is told to: an origin, or below nbdfuse a flash.
+//! nbdkit as an NBD server of its own: an origin, or below nbdfuse a flash, that a test stops, continues or kills.
 //!
-//! It does not look into what it serves.
+//! It does not look into the data that it serves.
 
-use super::{Running, Scratch, until_done};
+use super::{Running, Scratch, eventually};
 use std::{
     cell::RefCell,
-    fs::File,
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    time::Duration,
 };
 
-/// How long it takes to see that clients went away.
-const SETTLING: Duration = Duration::from_millis(200);
-
-/// nbdkit over a file, killed when it is dropped.
+/// nbdkit on a Unix socket, killed when it is dropped.
 pub struct Nbdkit {
     child: RefCell<Running>,
-    command: RefCell<Command>,
     socket: PathBuf,
 }
 
 impl Nbdkit {
-    /// Serves `file` on a socket called `name`, through these filters and with their parameters.
-    pub fn over(scratch: &Scratch, name: &str, file: &Path, filters: &[&str], parameters: &[&str]) -> Self {
-        let socket = scratch.path(&format!("{name}.sock"));
-        let log = File::create(scratch.path(&format!("{name}.log"))).expect("a log file");
+    /// Serves on a socket called after `name`; `args` name the plugin and its parameters, after options.
+    pub fn start(scratch: &Scratch, name: &str, args: &[&str]) -> Self {
+        let socket = scratch.path(&format!("{name}.nbdkit"));
+        // An earlier one was killed.
+        let _ = std::fs::remove_file(&socket);
         let mut command = Command::new("nbdkit");
-        command.arg("-f").arg("-U").arg(&socket).args(filters.iter().map(|filter| format!("--filter={filter}")));
-        command.arg("file").arg(file).args(parameters).stdin(Stdio::null()).stderr(log);
-        let nbdkit = Self { child: RefCell::new(Running(None)), command: RefCell::new(command), socket };
-        nbdkit.begin();
-        nbdkit
+        command.arg("-f").arg("-U").arg(&socket).args(args).stdin(Stdio::null());
+        let mut child = Running(Some(command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"))));
+        eventually("nbdkit serves", || {
+            let child = child.0.as_mut().expect("it has just begun");
+            assert!(child.try_wait().expect("a child of ours").is_none(), "nbdkit ended before it served: {args:?}");
+            UnixStream::connect(&socket).is_ok()
+        });
+        Self { child: RefCell::new(child), socket }
     }
 
-    fn begin(&self) {
-        let mut command = self.command.borrow_mut();
-        let child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-        self.child.replace(Running(Some(child)));
-        assert!(until_done(|| self.serves()), "nbdkit does not serve");
+    /// Serves a file, through filters and with their parameters.
+    pub fn over(scratch: &Scratch, name: &str, file: &Path, filters: &[&str], parameters: &[&str]) -> Self {
+        let filters: Vec<String> = filters.iter().map(|filter| format!("--filter={filter}")).collect();
+        let mut args: Vec<&str> = filters.iter().map(String::as_str).collect();
+        args.extend(["file", file.to_str().expect("a plain path")]);
+        args.extend(parameters);
+        Self::start(scratch, name, &args)
     }
 
-    fn serves(&self) -> bool {
-        UnixStream::connect(&self.socket).is_ok()
-    }
-
-    /// How `larder` and libnbd name it.
+    /// Names it for `larder` and libnbd.
     pub fn uri(&self) -> String {
         format!("nbd+unix:///?socket={}", self.socket.display())
     }
 
-    /// It takes requests, and answers none any more.
+    /// Stops it: it takes requests, and answers none any more.
     pub fn hang(&self) {
         self.signal("STOP");
     }
 
-    /// It goes on.
+    /// Continues it.
     pub fn go_on(&self) {
         self.signal("CONT");
-        let is_over =
-            || self.child.borrow_mut().0.as_mut().is_none_or(|child| child.try_wait().is_ok_and(|it| it.is_some()));
-        // nbdkit may end where clients went away while it was stopped: then the origin's server is started again.
-        std::thread::sleep(SETTLING);
-        if is_over() || !self.serves() {
-            self.child.replace(Running(None));
-            let _ = std::fs::remove_file(&self.socket);
-            self.begin();
-        }
+        eventually("nbdkit serves again", || {
+            let ended = self.child.borrow_mut().0.as_mut().expect("it runs").try_wait().expect("a child of ours");
+            assert!(ended.is_none(), "nbdkit ended when it was continued: {ended:?}");
+            UnixStream::connect(&self.socket).is_ok()
+        });
+    }
+
+    /// Kills it; its socket stays, and refuses.
+    pub fn kill(self) {
+        drop(self);
     }
 
     fn signal(&self, name: &str) {
