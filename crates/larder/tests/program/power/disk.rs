@@ -1,7 +1,7 @@
 //! A disk that forgets unflushed writes when its power goes.
 //!
-//! Invariants: a write, and a hole, is volatile until the next flush. At a power loss each sector takes its content at the last flush, or
-//! any later one: in any order, torn at 512 bytes.
+//! Invariants: a write, and a hole, is volatile until the next flush. A durable write makes its own sectors durable, and no others. At a
+//! power loss each sector takes the content that was last durable, or any later one: in any order, torn at 512 bytes.
 //!
 //! It knows nothing of processes; [`mount`](super::mount) does.
 
@@ -25,16 +25,17 @@ pub enum Loss {
 pub struct Disk {
     /// The content that reads see.
     now: Vec<u8>,
-    /// For each sector that changed since the last flush: its content then, and all later ones except the present one.
+    /// For each sector that changed since it was last durable: its content then, and all later ones except the present one.
     older: BTreeMap<usize, Vec<[u8; SECTOR]>>,
     pub flushes: u64,
+    pub durable_writes: u64,
     pub writes: u64,
 }
 
 impl Disk {
     /// A disk of zeroes.
     pub fn new(bytes: u64) -> Self {
-        Disk { now: vec![0; bytes as usize], older: BTreeMap::new(), flushes: 0, writes: 0 }
+        Disk { now: vec![0; bytes as usize], older: BTreeMap::new(), flushes: 0, durable_writes: 0, writes: 0 }
     }
 
     pub fn bytes(&self) -> &[u8] {
@@ -54,6 +55,14 @@ impl Disk {
     pub fn write(&mut self, offset: usize, data: &[u8]) -> usize {
         let len = data.len().min(self.now.len().saturating_sub(offset));
         self.change(offset..offset + len, |bytes| bytes.copy_from_slice(&data[..len]));
+        len
+    }
+
+    /// Writes like [`Disk::write`], durably, as FUA does. Other sectors stay as volatile as they were.
+    pub fn write_durably(&mut self, offset: usize, data: &[u8]) -> usize {
+        let len = self.write(offset, data);
+        (offset / SECTOR..(offset + len).div_ceil(SECTOR)).for_each(|sector| drop(self.older.remove(&sector)));
+        self.durable_writes += 1;
         len
     }
 
@@ -87,7 +96,7 @@ impl Disk {
 }
 
 #[test]
-fn what_was_flushed_stays_and_the_rest_is_any_that_it_was() {
+fn flushed_sectors_stay_and_the_others_take_any_content_that_they_had() {
     let mut seen = std::collections::BTreeSet::new();
     for seed in 0..40 {
         let mut disk = Disk::new(4 * SECTOR as u64);
@@ -107,4 +116,16 @@ fn what_was_flushed_stays_and_the_rest_is_any_that_it_was() {
     disk.lose_power(Loss::Everything, &mut Rng::new(1));
     assert_eq!(disk.bytes()[0], 0);
     assert_eq!((disk.write(SECTOR, &[1]), disk.write(0, &[1; 2 * SECTOR])), (0, SECTOR));
+}
+
+#[test]
+fn a_durable_write_makes_its_own_sectors_durable_and_no_others() {
+    let mut disk = Disk::new(4 * SECTOR as u64);
+    disk.write(0, &[1; 4 * SECTOR]);
+    assert_eq!(disk.write_durably(SECTOR, &[2; 2 * SECTOR]), 2 * SECTOR);
+    assert_eq!((disk.volatile_sectors(), disk.flushes, disk.durable_writes), (2, 0, 1));
+    disk.write(2 * SECTOR, &[3; SECTOR]);
+    disk.lose_power(Loss::Everything, &mut Rng::new(1));
+    let found: Vec<u8> = (0..4).map(|sector| disk.bytes()[sector * SECTOR]).collect();
+    assert_eq!(found, [0, 2, 2, 0]);
 }

@@ -70,6 +70,7 @@ struct Tally {
     flushes: u64,
     volatile_sectors: usize,
     device_flushes: u64,
+    durable_writes: u64,
 }
 
 struct Arena<'a> {
@@ -166,15 +167,16 @@ fn lives_through_power_losses(settings: &[Setting], losses: u64, seed: u64) {
         tally.writes += load.writes.load(Relaxed);
         tally.flushes += load.flushes.load(Relaxed);
         tally.device_flushes += disks.flushes().iter().sum::<u64>();
+        tally.durable_writes += disks.durable_writes().iter().sum::<u64>();
     }
-    let Tally { losses, writes, flushes, volatile_sectors, device_flushes } = tally;
+    let Tally { losses, writes, flushes, volatile_sectors, device_flushes, durable_writes } = tally;
     say(&format!(
-        "power: {} settings, {losses} losses, {writes} writes, {flushes} flushes, {device_flushes} of the disks, {volatile_sectors} sectors at risk (LARDER_SEED={})",
+        "power: {} settings, {losses} losses, {writes} writes, {flushes} flushes, {device_flushes} of the disks, {durable_writes} durable writes of them, {volatile_sectors} sectors at risk (LARDER_SEED={})",
         settings.len(),
         replay.0
     ));
     assert!(writes > 20 * losses && flushes > 2 * losses, "hardly any load");
-    assert!(volatile_sectors as u64 > losses, "hardly anything was at risk");
+    assert!(volatile_sectors as u64 > losses && durable_writes > losses, "hardly anything was at risk");
 }
 
 /// Prints the seed when the test fails.

@@ -2,24 +2,27 @@
 //! its ring.
 //!
 //! Invariants: both lose power at one instant. From then on the file system answers nothing until the calling process is being killed: a
-//! process that lost its power does not learn that its disks did. The kernel's page cache keeps nothing from one opening to the next, and
-//! direct I/O passes by it. `O_DSYNC` and `RWF_DSYNC` come as an fsync after the write.
+//! process that lost its power does not learn that its disks did. The kernel's page cache keeps nothing: each write arrives as Larder makes
+//! it. A write with `O_DSYNC` or `RWF_DSYNC` arrives with a flag that says so, and the kernel adds no fsync.
 //!
 //! It does not grow its files, or make others.
 
 use std::ffi::OsStr;
+use std::fs::OpenOptions;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fuser::{
     BackgroundSession, FUSE_ROOT_ID, FileAttr, FileType, Filesystem, MountOption, ReplyAttr, ReplyData, ReplyEmpty,
-    ReplyEntry, ReplyOpen, ReplyWrite, Request, TimeOrNow,
+    ReplyEntry, ReplyOpen, ReplyWrite, Request, TimeOrNow, consts::FOPEN_DIRECT_IO,
 };
-use larder_device::rng::Rng;
+use larder_device::{IoBuf, rng::Rng};
 
 use super::disk::{Disk, Loss, SECTOR};
-use crate::support::Scratch;
+use crate::support::{Scratch, have_mounts};
 
 /// The files, by the order of their disks. The first one has the inode after the root's.
 const NAMES: [&str; 2] = ["flash", "origin"];
@@ -114,6 +117,18 @@ impl Disks {
     pub fn flushes(&self) -> [u64; 2] {
         let state = self.rack.lock();
         [0, 1].map(|number| state.disks[number].flushes)
+    }
+
+    /// Durable writes of both so far.
+    pub fn durable_writes(&self) -> [u64; 2] {
+        let state = self.rack.lock();
+        [0, 1].map(|number| state.disks[number].durable_writes)
+    }
+
+    /// Sectors of both that a power loss may take back.
+    fn volatile_sectors(&self) -> [usize; 2] {
+        let state = self.rack.lock();
+        [0, 1].map(|number| state.disks[number].volatile_sectors())
     }
 }
 
@@ -218,9 +233,10 @@ impl Filesystem for Files {
         }
     }
 
-    /// Goes through the page cache, unless Larder opens it for direct I/O: only so the kernel sends an fsync for `RWF_DSYNC`.
+    /// Bypasses the page cache, even if Larder opens the file without `O_DIRECT`. Through the cache, the kernel sends an fsync after each
+    /// durable write; that makes all sectors durable, and looks like a flush that Larder asked for.
     fn open(&mut self, _: &Request<'_>, _inode: u64, _flags: i32, reply: ReplyOpen) {
-        reply.opened(0, 0);
+        reply.opened(0, FOPEN_DIRECT_IO);
     }
 
     fn read(
@@ -248,12 +264,14 @@ impl Filesystem for Files {
         offset: i64,
         data: &[u8],
         _write_flags: u32,
-        _flags: i32,
+        flags: i32,
         _lock: Option<u64>,
         reply: ReplyWrite,
     ) {
         let Some(mut state) = self.powered() else { return reply.error(libc::EIO) };
-        match disk_of(&mut state, inode).write(offset as usize, data) {
+        let disk = disk_of(&mut state, inode);
+        let write = if flags & libc::O_DSYNC == 0 { Disk::write } else { Disk::write_durably };
+        match write(disk, offset as usize, data) {
             0 => reply.error(libc::ENOSPC),
             written => reply.written(written as u32),
         }
@@ -280,5 +298,33 @@ impl Filesystem for Files {
             disk_of(&mut state, inode).zero(offset as usize, length as usize);
         }
         reply.ok();
+    }
+}
+
+/// Checks the behaviour of the kernel on which the file system relies, with direct I/O and without.
+#[test]
+fn the_kernel_tells_a_durable_write_from_a_flush() {
+    if !have_mounts("power") {
+        return;
+    }
+    let scratch = Scratch::new("power-mount");
+    let disks = Disks::mount(&scratch, 1 << 16, 1 << 16);
+    for (number, flags) in [0, libc::O_DIRECT].into_iter().enumerate() {
+        let mut options = OpenOptions::new();
+        let file = options.read(true).write(true).custom_flags(flags).open(disks.flash()).expect("it opens");
+        let data = IoBuf::new(4096);
+        let write = |at: i64, flags: i32| {
+            let slice = libc::iovec { iov_base: data.as_ptr().cast_mut().cast(), iov_len: data.len() };
+            // SAFETY: the one slice names memory that outlives the call and is only read.
+            let written = unsafe { libc::pwritev2(file.as_raw_fd(), &slice, 1, at, flags) };
+            assert_eq!(written, data.len() as isize, "{}", std::io::Error::last_os_error());
+        };
+        write(0, 0);
+        write(8192, libc::RWF_DSYNC);
+        let counts = || (disks.volatile_sectors()[0], disks.flushes()[0], disks.durable_writes()[0]);
+        let before = number as u64;
+        assert_eq!(counts(), (data.len() / SECTOR, before, before + 1), "a durable write is one, and flushes nothing");
+        file.sync_data().expect("flushed");
+        assert_eq!(counts(), (0, before + 1, before + 1), "a flush makes everything durable");
     }
 }
