@@ -48,6 +48,11 @@ impl Lost {
         self.maps[MAPS - 1][word] |= bit;
     }
 
+    /// All entries are lost.
+    pub fn add_all(&mut self) {
+        self.maps[MAPS - 1].fill(u64::MAX);
+    }
+
     /// Whether this one may be lost.
     pub fn has(&self, key: u64) -> bool {
         let (word, bit) = self.place(key);

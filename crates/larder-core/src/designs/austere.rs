@@ -331,9 +331,13 @@ impl Austere {
     }
 
     /// A restart knows that `lba` has something in `count` slots from `first` on, which need not belong there. It is found as no
-    /// content. Nothing is changed where they are not all in one bucket. Returns as [`map`](Austere::map).
+    /// content. `lba` is forgotten, for what it had is older, if the slots are not all in one bucket, or if no FP-hash is left there.
+    /// Returns as [`map`](Austere::map).
     pub fn reserve(&self, lba: Lba, first: u32, count: u32) -> Change {
-        let Some(fp_key) = self.fp_index.reserve(Run { first, count }) else { return Change::default() };
+        let Some(fp_key) = self.fp_index.reserve(Run { first, count }) else {
+            self.forget(lba);
+            return Change::default();
+        };
         self.lba_index.map(self.lba_space.of_lba(lba), fp_key, false, &self.sketch)
     }
 

@@ -307,6 +307,29 @@ fn runs_stay_together_and_room_is_made() {
 }
 
 /// Among chunks with equally many references, eviction takes the oldest first and the newest last.
+/// A restart knows that an address has something in slots for which no FP-hash is left, or which are in no bucket. The address
+/// misses then: its entry of before names older content.
+#[test]
+fn an_address_whose_run_has_no_hash_is_forgotten() {
+    let config = AustereConfig { bucket_slots: 8, prefix_bits: 1, ..AustereConfig::new(64 << 10, 8 << 10, false) };
+    for slot in [7, 1000] {
+        let core = Austere::new(config).expect("a layout");
+        assert_eq!(core.slot_count(), 8);
+        let mut contents = (0..).map(|number: u128| Fingerprint(number.to_le_bytes()));
+        while core.run_count() < 2 {
+            let content = contents.next().expect("no end");
+            if core.find_content(&content).is_none() {
+                core.store(&content, 1).expect("a slot is free");
+                core.map(Lba(5), &content, false);
+            }
+        }
+        assert!(core.lookup(Lba(5)).is_some());
+        core.reserve(Lba(5), slot, 1);
+        assert_eq!(core.lookup(Lba(5)), None, "slot {slot}");
+        core.check();
+    }
+}
+
 #[test]
 fn among_equals_a_hand_goes_round() {
     for is_mapped in [false, true] {

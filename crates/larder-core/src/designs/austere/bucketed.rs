@@ -396,11 +396,18 @@ impl Bucketed {
         self.indices.map_now(lba, fingerprint);
     }
 
-    /// The indices forget an address.
+    /// The indices forget an address. The log has an entry that forgets its LBA-hash at each restart, too.
     fn forget_in_core(&mut self, lba: Lba) {
         self.entries.drop_held(lba);
         self.suspended.remove(&self.indices.core.key_of_lba(lba));
         self.indices.core.forget(lba);
+    }
+
+    /// The indices forget an address, and at some restart no entry of the log may forget its LBA-hash.
+    fn lose_in_core(&mut self, lba: Lba) {
+        self.count();
+        self.indices.note_lost(lba);
+        self.forget_in_core(lba);
     }
 
     /// What is like no other content is, for `lba`, at `place`: in the run that was opened for it, or that recovery knows of.
@@ -436,7 +443,7 @@ impl Bucketed {
         self.exact.remove_run(first, count);
         if count > self.indices.core.lba_entries_max().max(ASKED_MAX) {
             // Whose the entries are the indices do not know: each address is asked about, and these are too many.
-            self.indices.core.forget_all();
+            self.indices.lose_all();
             self.suspended.clear();
             self.entries.drop_held_run(first, Lba(first.0.saturating_add(count)));
             return;

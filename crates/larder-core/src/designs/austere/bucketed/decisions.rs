@@ -175,7 +175,7 @@ impl Design for Bucketed {
     fn suspend(&mut self, lba: Lba) -> bool {
         self.count();
         if self.suspended.len() >= SUSPENDED_MAX {
-            // Those of them that nobody mapped again: their insertions were dropped.
+            // Their insertions were dropped. The log has forgotten each of them that had an entry.
             let Bucketed { suspended, indices, .. } = self;
             suspended.drain().for_each(|key| indices.core.forget_key(key));
         }
@@ -242,8 +242,8 @@ impl Design for Bucketed {
             self.stuck.remove(&place.slot);
         }
         if matches!(found, Lookup::Fragment { .. }) {
-            self.count();
-            self.forget_in_core(lba);
+            // A restart passes over the log's mark if the checkpoint has the fragment clean already.
+            self.lose_in_core(lba);
         }
         true
     }

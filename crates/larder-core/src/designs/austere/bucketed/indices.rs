@@ -1,8 +1,9 @@
 //! The indices, and what a change of the LBA index leaves behind: all that is done for a mapping under the lock of its bucket, beside
 //! others who map elsewhere, and beside who decides about the rest of the design.
 //!
-//! Invariants: what the LBA index loses is [lost](Lost) before anybody else sees its bucket, but for what a recovery [reserves](Indices::reserve), when there is nobody else. Who has one of the locks here asks for none
-//! of the indices'.
+//! Invariants: an entry that leaves the LBA index, of which no entry of the log tells at each restart, is [lost](Lost) before another
+//! thread sees its bucket. A recovery is alone, and [reserves](Indices::reserve) before it notes. A holder of a lock here asks for
+//! none of the indices'.
 //!
 //! What it does not do: know what is dirty, or what metadata slots say.
 
@@ -71,6 +72,20 @@ impl Indices {
                 self.due.lock().look_at(SlotId(run.first));
             }
         }
+    }
+
+    /// Notes that the entry of an address, if there is one, is about to be lost. It may be that of another address with its LBA-hash.
+    pub fn note_lost(&self, lba: Lba) {
+        let key = self.core.key_of_lba(lba);
+        if self.core.has_entry(key) {
+            self.lost.lock().add(key.0);
+        }
+    }
+
+    /// All entries are lost.
+    pub fn lose_all(&self) {
+        self.lost.lock().add_all();
+        self.core.forget_all();
     }
 
     /// Whether a crash now could bring back what the indices have, or had, of an address.

@@ -22,9 +22,13 @@ impl Bucketed {
             NewMapping::Unique { place, .. } | NewMapping::Duplicate { place } => (*place, None),
             NewMapping::Fragment { place, sectors } => (*place, Some(*sectors)),
             NewMapping::Zero => {
-                self.forget_in_core(lba);
-                if let Some(seq) = dirty_seq {
-                    self.exact.trim(Run { first: lba, count: 1, seq, no_hole: true });
+                match dirty_seq {
+                    Some(seq) => {
+                        self.forget_in_core(lba);
+                        self.exact.trim(Run { first: lba, count: 1, seq, no_hole: true });
+                    }
+                    // Clean zeroes are not kept, and so not logged.
+                    None => self.lose_in_core(lba),
                 }
                 return Deferred::nothing();
             }

@@ -180,7 +180,7 @@ impl Part {
     }
 
     /// Gives the slots of `run`, whatever runs had them, to a hash of their bucket that has no other run: that hash. `None` where
-    /// they are not all in one bucket.
+    /// they are not all in one bucket, or every hash of the bucket has a run.
     pub fn reserve(&mut self, run: Run) -> Option<Key> {
         let bucket = self.bucket_of(run);
         let is_here =
