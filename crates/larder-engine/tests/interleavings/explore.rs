@@ -3,8 +3,11 @@
 //! Invariants: a schedule comes from its number, which a failure prints; `LARDER_SEED=N` runs that one alone.
 //! `LARDER_SCHEDULES=N` takes N times as many.
 //!
-//! What it does not do: exhaust anything. Odd seeds draw each step at random, even ones give threads priorities that change
-//! at a few points (PCT), which finds what needs few but exact preemptions.
+//! What it does not do: exhaust anything. Odd seeds draw each step at random. Even ones give threads priorities that change at a few
+//! points (`priorities.rs`), which finds errors that need few but exact preemptions.
+
+#[path = "priorities.rs"]
+mod priorities;
 
 // Clock, threads and atomics of the program itself are the real ones, whatever `std` means here.
 use real_std::{
@@ -15,22 +18,19 @@ use real_std::{
     thread::scope,
     time::Instant,
 };
-use shuttle::{
-    Config, FailurePersistence, MaxSteps, Runner,
-    scheduler::{PctScheduler, RandomScheduler},
-};
+use shuttle::{Config, FailurePersistence, MaxSteps, Runner, scheduler::RandomScheduler};
 use std::{
     io::Write as _,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     process::ExitCode,
 };
 
+use priorities::Priorities;
+
 /// Steps after which a schedule counts as one that never ends.
 const STEPS_MAX: usize = 2_000_000;
 /// Stack of each thread in bytes; compressors need most.
 const STACK_BYTES: usize = 1 << 20;
-/// Priority changes of a PCT schedule.
-const PCT_DEPTH: usize = 4;
 
 fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok().and_then(|value| value.parse().ok())
@@ -72,7 +72,7 @@ fn run_schedule(seed: u64, check: fn()) {
     config.silence_warnings = true;
     match seed % 2 {
         1 => Runner::new(RandomScheduler::new_from_seed(seed, 1), config).run(check),
-        _ => Runner::new(PctScheduler::new_from_seed(seed, PCT_DEPTH, 1), config).run(check),
+        _ => Runner::new(Priorities::new(seed), config).run(check),
     };
 }
 

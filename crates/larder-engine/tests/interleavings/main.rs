@@ -65,6 +65,7 @@ fn explorers() -> usize {
 
 fn main() -> process::ExitCode {
     explore::run(&[
+        ("a_thread_pauses_while_another_one_does_all", waiting::a_thread_pauses_while_another_one_does_all),
         ("a_change_after_the_check_wakes_its_listener", waiting::a_change_after_the_check_wakes_its_listener),
         ("either_change_wakes", waiting::either_change_wakes),
         ("operations_side_by_side_all_end", waiting::operations_side_by_side_all_end),
@@ -77,6 +78,7 @@ fn main() -> process::ExitCode {
         ("hits_by_a_metadata_slot_are_of_what_is_there", confirming::hits_by_a_metadata_slot_are_of_what_is_there),
         ("readers_and_evictions", caches::readers_and_evictions),
         ("writers_that_wait_for_room", caches::writers_that_wait_for_room),
+        ("a_writer_that_waits_alone_for_room", caches::a_writer_that_waits_alone_for_room),
         ("slow_readers_and_evictions", caches::slow_readers_and_evictions),
         ("hits_by_metadata_slots_and_evictions", caches::hits_by_metadata_slots_and_evictions),
         ("overlapping_writes_in_write_back", caches::overlapping_writes_in_write_back),

@@ -13,14 +13,21 @@ use crate::{
 };
 use larder_core::{Lba, SlotId};
 use larder_device::IoFuture;
+// It counts for the check, and is no part of what is explored.
+use real_std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use shuttle::{
     future::block_on,
     rand::{Rng, thread_rng},
     sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst},
     thread,
 };
+use std::collections::BTreeSet;
 
 const SCHEDULES: u64 = 3000;
+
+/// Steps of a thread that pauses, and of the one that does not; and the step after which it pauses.
+const STEPS: u32 = 40;
+const PAUSE_AT: u32 = 20;
 
 /// Listener first, condition second, as all of the engine waits.
 async fn wait_for(condition: &AtomicU32, at_least: u32, changed: &Notify) {
@@ -31,6 +38,30 @@ async fn wait_for(condition: &AtomicU32, at_least: u32, changed: &Notify) {
         }
         change.await;
     }
+}
+
+/// Schedules in which one thread paused between two steps until another one was through with all of its own.
+static PAUSES: AtomicU64 = AtomicU64::new(0);
+
+/// The schedules themselves: one thread pauses at one exact point, and another thread does all that it has to do there. Listeners
+/// that listen too late need such a schedule to miss a change.
+pub fn a_thread_pauses_while_another_one_does_all() {
+    explore(SCHEDULES, || {
+        let place = Arc::new(AtomicU32::new(0));
+        let other = {
+            let place = place.clone();
+            thread::spawn(move || {
+                let seen: BTreeSet<u32> = (0..STEPS).map(|_| place.load(SeqCst)).collect();
+                if seen == BTreeSet::from([PAUSE_AT]) {
+                    PAUSES.fetch_add(1, Relaxed);
+                }
+            })
+        };
+        (1..=STEPS).for_each(|at| place.store(at, SeqCst));
+        other.join().expect("it ends");
+    });
+    let pauses = PAUSES.load(Relaxed);
+    assert!(pauses >= SCHEDULES / 1000, "only {pauses} schedules have a long pause at one point");
 }
 
 pub fn a_change_after_the_check_wakes_its_listener() {

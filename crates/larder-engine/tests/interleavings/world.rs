@@ -33,6 +33,11 @@ const IDLE_LOOKS: u32 = 2000;
 /// How many delays end in a row, with no request meanwhile, before the world takes it that they wait for a read that is held.
 const IDLE_DELAYS: u32 = 100;
 
+/// Of so many wake-ups from other threads, one is handed over.
+const WAKES_FOR_ONE_HANDED_OVER: u32 = 8;
+/// How often a thread that hands over a wake-up looks whether all is done.
+const HAND_OVER_LOOKS: u32 = 2000;
+
 /// Delays from this long on do not end.
 const ENDLESS: Duration = Duration::from_millis(500);
 
@@ -52,6 +57,8 @@ struct Queues {
     /// Reads that are held back, until this many requests were made.
     held: Vec<(u64, Job)>,
     requests: u64,
+    /// The world's own threads that are at a task or a job.
+    busy: u32,
     stopped: bool,
 }
 
@@ -69,6 +76,7 @@ impl Wake for Task {
         let world = self.world.clone();
         world.queues.lock().tasks.push_back(self);
         world.work.notify_all();
+        world.hand_over();
     }
 }
 
@@ -80,6 +88,25 @@ impl World {
         let threads = vec![thread::spawn(move || tasks.run_tasks()), thread::spawn(move || jobs.run_jobs())];
         *world.threads.lock() = threads;
         world
+    }
+
+    /// Now and then a client that woke a task waits until the world's threads have nothing to do: all that follows from the wake-up
+    /// happens before the client's next step. Where the client has a lock that they need, it goes on after some time.
+    fn hand_over(&self) {
+        let is_own = self.threads.lock().iter().any(|own| own.thread().id() == thread::current().id());
+        if is_own || !thread_rng().gen_ratio(1, WAKES_FOR_ONE_HANDED_OVER) {
+            return;
+        }
+        for _ in 0..HAND_OVER_LOOKS {
+            let is_done = {
+                let queues = self.queues.lock();
+                queues.busy == 0 && queues.tasks.is_empty() && queues.jobs.is_empty() && queues.delays.is_empty()
+            };
+            if is_done {
+                return;
+            }
+            thread::yield_now();
+        }
     }
 
     /// Drops what tasks are left, and waits for the threads.
@@ -103,6 +130,7 @@ impl World {
                 idle_looks = 0;
             }
             if let Some(task) = queues.tasks.pop_front() {
+                queues.busy += 1;
                 drop(queues);
                 task.queued.store(false, SeqCst);
                 let waker = Waker::from(task.clone());
@@ -115,6 +143,7 @@ impl World {
                     drop(over);
                 }
                 queues = self.queues.lock();
+                queues.busy -= 1;
             } else if let Some(delay) = queues.delays.pop_front() {
                 idle_delays += 1;
                 if idle_delays >= IDLE_DELAYS && !queues.held.is_empty() {
@@ -152,9 +181,11 @@ impl World {
         let mut queues = self.queues.lock();
         loop {
             if let Some(job) = queues.jobs.pop_front() {
+                queues.busy += 1;
                 drop(queues);
                 job();
                 queues = self.queues.lock();
+                queues.busy -= 1;
             } else if queues.stopped {
                 return;
             } else {
