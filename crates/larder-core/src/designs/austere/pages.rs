@@ -2,7 +2,9 @@
 //!
 //! A page of the LBA index is, for each of its buckets, which slots are valid (16 bytes), their prefixes (2 bytes each) and
 //! their FP-hashes (8 bytes each), most recent first; of the slots that are not valid nothing. One of the FP index is,
-//! for each of its buckets, which slots are in use (16 bytes) and their prefixes (2 bytes each). All numbers are little-endian.
+//! for each of its buckets, which slots are in use (16 bytes) and their prefixes (2 bytes each). Behind its buckets come their
+//! hands, each in as many bits as number a slot, from the lowest bit of a byte on; an older page has no hands, and they stand at the
+//! first slot. All numbers are little-endian.
 //!
 //! Invariants: what is restored keeps the invariants of the indices, whatever the bytes are. A page is restored whole or not at all.
 //!
@@ -14,9 +16,13 @@ use super::{
     keys::{Key, KeySpace},
     lba_index,
 };
+use std::ops::Range;
 
-/// The longest page.
+/// The longest page, but for the hands.
 pub const PAGE_BYTES_MAX: usize = 4032;
+/// The hands of a page, which has room for so many bytes more. Longer ones are left out: those of small buckets whose slots are
+/// no power of two, which no engine makes.
+const HANDS_BYTES_MAX: usize = 52;
 
 const MASK_BYTES: usize = size_of::<u128>();
 const PREFIX_BYTES: usize = size_of::<u16>();
@@ -60,6 +66,7 @@ impl Austere {
             (page * buckets..end).for_each(|bucket| {
                 self.fp_index.part_of(bucket).export_bucket(bucket, &is_freed, &mut bytes);
             });
+            self.export_hands(page * buckets..end, &mut bytes);
         } else {
             let buckets = self.lba_buckets_a_page();
             let end = ((page + 1) * buckets).min(self.lba_index.bucket_count());
@@ -76,14 +83,19 @@ impl Austere {
         if let Some(page) = page.checked_sub(self.lba_pages()) {
             let first = page * self.fp_buckets_a_page();
             let end = (first + self.fp_buckets_a_page()).min(self.fp_index.bucket_count());
-            let Some(buckets) = parts(bytes, end.saturating_sub(first), slots, PREFIX_BYTES) else { return false };
-            (first..end).zip(buckets).for_each(|(bucket, part)| {
-                self.fp_index.part_of(bucket).restore_bucket(bucket, &part);
-            });
+            let Some((buckets, hands)) = parts(bytes, end.saturating_sub(first), slots, PREFIX_BYTES) else {
+                return false;
+            };
+            let Some(hands) = self.hands_in(hands, buckets.len()) else { return false };
+            for ((bucket, part), hand) in (first..end).zip(buckets).zip(hands) {
+                let mut index = self.fp_index.part_of(bucket);
+                index.restore_bucket(bucket, &part);
+                index.set_hand(bucket, hand);
+            }
         } else {
             let first = page * self.lba_buckets_a_page();
             let end = (first + self.lba_buckets_a_page()).min(self.lba_index.bucket_count());
-            let Some(buckets) = parts(bytes, end.saturating_sub(first), slots, PREFIX_BYTES + HASH_BYTES) else {
+            let Some((buckets, [])) = parts(bytes, end.saturating_sub(first), slots, PREFIX_BYTES + HASH_BYTES) else {
                 return false;
             };
             (first..end).zip(buckets).for_each(|(bucket, part)| {
@@ -91,6 +103,42 @@ impl Austere {
             });
         }
         true
+    }
+
+    /// Bits of a hand.
+    fn hand_bits(&self) -> usize {
+        self.config.bucket_slots.next_power_of_two().trailing_zeros() as usize
+    }
+
+    /// Appends the hands of these buckets.
+    fn export_hands(&self, buckets: Range<usize>, bytes: &mut Vec<u8>) {
+        let bits = self.hand_bits();
+        let mut packed = vec![0u8; (buckets.len() * bits).div_ceil(u8::BITS as usize)];
+        for (at, bucket) in buckets.enumerate() {
+            let hand = self.fp_index.part_of(bucket).hand(bucket);
+            for bit in (0..bits).filter(|bit| hand >> bit & 1 == 1) {
+                let at = at * bits + bit;
+                packed[at / u8::BITS as usize] |= 1 << (at % u8::BITS as usize);
+            }
+        }
+        if packed.len() <= HANDS_BYTES_MAX {
+            bytes.append(&mut packed);
+        }
+    }
+
+    /// So many hands from what comes behind the buckets of a page, if it is that or nothing.
+    fn hands_in(&self, packed: &[u8], buckets: usize) -> Option<Vec<u8>> {
+        let bits = self.hand_bits();
+        if packed.is_empty() {
+            return Some(vec![0; buckets]);
+        }
+        if packed.len() != (buckets * bits).div_ceil(u8::BITS as usize) {
+            return None;
+        }
+        let bit = |at: usize| packed[at / u8::BITS as usize] >> (at % u8::BITS as usize) & 1;
+        let hand = |at: usize| (0..bits).fold(0, |hand, of| hand | bit(at * bits + of) << of);
+        let hands: Vec<u8> = (0..buckets).map(hand).collect();
+        hands.iter().all(|&hand| u32::from(hand) < self.config.bucket_slots).then_some(hands)
     }
 
     /// All pages were restored, and what came after them: counts the references.
@@ -115,8 +163,8 @@ struct Part<'a> {
     slots: &'a [u8],
 }
 
-/// The parts of so many buckets, if `bytes` are just that; a slot takes `slot_bytes`.
-fn parts(mut bytes: &[u8], buckets: usize, slots: usize, slot_bytes: usize) -> Option<Vec<Part<'_>>> {
+/// The parts of so many buckets, if `bytes` begin with them, and the rest; a slot takes `slot_bytes`.
+fn parts(mut bytes: &[u8], buckets: usize, slots: usize, slot_bytes: usize) -> Option<(Vec<Part<'_>>, &[u8])> {
     let mut parts = Vec::with_capacity(buckets);
     for _ in 0..buckets {
         let (mask, rest) = bytes.split_first_chunk::<MASK_BYTES>()?;
@@ -128,7 +176,7 @@ fn parts(mut bytes: &[u8], buckets: usize, slots: usize, slot_bytes: usize) -> O
         parts.push(Part { valid, slots });
         bytes = rest;
     }
-    bytes.is_empty().then_some(parts)
+    Some((parts, bytes))
 }
 
 /// The slots that are set in a mask.
@@ -227,14 +275,50 @@ mod tests {
             assert!(before.page_count() > 2);
             for page in 0..before.page_count() {
                 let bytes = before.export_page(page, |_| false, |_| false);
-                assert!(bytes.len() <= PAGE_BYTES_MAX);
+                assert!(bytes.len() <= PAGE_BYTES_MAX + HANDS_BYTES_MAX);
                 assert!(after.restore_page(page, &bytes), "page {page}");
             }
             after.end_restore();
             after.check();
             assert!(before.lba_index.entries().eq(after.lba_index.entries()), "seed {seed}");
             assert!(before.fp_index.all_runs().eq(after.fp_index.all_runs()), "seed {seed}");
+            assert_eq!(hands(&before), hands(&after), "seed {seed}");
+            assert!(hands(&before).iter().any(|&hand| hand > 0), "seed {seed}");
             assert_eq!(before.export_page(before.page_count(), |_| false, |_| false), []);
+        }
+    }
+
+    fn hands(austere: &Austere) -> Vec<u8> {
+        let buckets = 0..austere.fp_index.bucket_count();
+        buckets.map(|bucket| austere.fp_index.part_of(bucket).hand(bucket)).collect()
+    }
+
+    /// An older page ends with its buckets.
+    #[test]
+    fn hands_that_a_page_lacks_stand_at_the_first_slot() {
+        let before = filled(7);
+        let after = Austere::new(*before.config()).expect("a layout");
+        for page in 0..before.page_count() {
+            let mut bytes = before.export_page(page, |_| false, |_| false);
+            if let Some(page) = page.checked_sub(before.lba_pages()) {
+                let first = page * before.fp_buckets_a_page();
+                let buckets = before.fp_buckets_a_page().min(before.fp_index.bucket_count() - first);
+                bytes.truncate(bytes.len() - (buckets * before.hand_bits()).div_ceil(8));
+            }
+            assert!(after.restore_page(page, &bytes), "page {page}");
+        }
+        assert!(before.fp_index.all_runs().eq(after.fp_index.all_runs()));
+        assert!(hands(&after).iter().all(|&hand| hand == 0));
+    }
+
+    /// The buckets that an engine makes have a power of two of slots.
+    #[test]
+    fn the_hands_of_each_page_have_room() {
+        for bucket_slots in (2..=7).map(|bits| 1 << bits) {
+            let config = AustereConfig { bucket_slots, ..AustereConfig::new(32 << 20, 32 << 10, true) };
+            let austere = Austere::new(config).expect("a layout");
+            let hands = (austere.fp_buckets_a_page() * austere.hand_bits()).div_ceil(8);
+            assert!(hands <= HANDS_BYTES_MAX, "{bucket_slots} slots: {hands} bytes");
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Eviction takes, among runs with equal counts of references, the first from the bucket's *hand* on. The hand stands behind the
 //! run that was stored last, so the newest run goes last. Only a store moves the hand, so a caller can ask for victims any number
-//! of times. No checkpoint holds the hand; a restart puts it at the first slot.
+//! of times. A checkpoint has the hands; what the log behind it stores at a restart moves none.
 //!
 //! Invariants: as those of the [index](super). A bucket is named by its number in the index, a slot by its number there or in its bucket.
 //! A hand is below the number of slots.
@@ -82,6 +82,17 @@ impl Part {
         let end = run.first as usize % self.slots + run.count as usize;
         self.hands[bucket - self.first] = (end % self.slots) as u8;
         Some(run)
+    }
+
+    /// The slot of a bucket from which eviction takes runs with equal counts.
+    pub fn hand(&self, bucket: usize) -> u8 {
+        self.hands[bucket - self.first]
+    }
+
+    /// Puts the hand of a bucket at one of its slots.
+    pub fn set_hand(&mut self, bucket: usize, slot: u8) {
+        assert!(usize::from(slot) < self.slots, "a hand is at a slot of its bucket");
+        self.hands[bucket - self.first] = slot;
     }
 
     /// The runs to evict so that the bucket of an FP-hash has `count` consecutive free slots: the runs with the fewest references
