@@ -2,6 +2,7 @@
 //!
 //! Invariants: the file stays open, and its lock held, until the last operation is over. Memory that direct I/O
 //! would refuse is copied through an aligned buffer. A discarded or zeroed range of a regular file reads as zeroes.
+//! A write never gives a file that was cut short its full size again.
 //!
 //! What it does not do: grow the file after it was opened. A flush reports when another program cut the file short, and so does
 //! [`BlockDevice::standing`].
@@ -15,8 +16,8 @@ pub use identity::FileId;
 pub use open::OpenOptions;
 
 use crate::{
-    BlockDevice, ChangeMark, DeviceInfo, Extent, IoBuf, IoError, IoErrorKind, IoFuture, IoOp, IoResult, SharedBuf,
-    Standing, WriteFlags, ZeroFlags,
+    BlockDevice, ChangeMark, DeviceInfo, Extent, IoBuf, IoFuture, IoOp, IoResult, SharedBuf, Standing, WriteFlags,
+    ZeroFlags,
     driver::{self, Fd, Kind, Op},
 };
 use std::{fs::File, path::Path, sync::Arc};
@@ -100,6 +101,9 @@ impl Inner {
     }
 
     fn write(&self, offset: u64, data: SharedBuf, dsync: bool) -> IoFuture<()> {
+        if let Err(error) = self.check_last_byte(offset, data.len() as u64) {
+            return IoFuture::ready(Err(error));
+        }
         let (to, future) = IoFuture::pending();
         driver::submit(Op::new(self.fd(), offset, Kind::Write { data, done: 0, dsync, to }));
         future
@@ -153,13 +157,8 @@ impl BlockDevice for FileDevice {
         let inner = self.inner.clone();
         self.inner.flush().map(move |flushed| {
             flushed?;
-            match inner.standing() {
-                // The bytes behind the new end are gone, flushed ones included.
-                Standing::Truncated(bytes) => {
-                    Err(IoError::new(IoErrorKind::Io, IoOp::Flush, 0, 0).with_detail(standing::cut(bytes)))
-                }
-                Standing::Sound | Standing::Unlinked => Ok(()),
-            }
+            // The bytes behind the new end are gone, flushed ones included.
+            inner.check_size(IoOp::Flush, 0, 0)
         })
     }
 

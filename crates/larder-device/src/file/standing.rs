@@ -8,7 +8,8 @@
 //! A block device counts its writes, from its own beginning or that of the system. So its counts compare only within one run of
 //! the system. Writes to the file under a loop device show in that file's time.
 //!
-//! Invariants: the mark of a device stays the same between writes; reading, opening and closing it keep it.
+//! Invariants: the mark of a device stays the same between writes; reading, opening and closing it keep it. A file that was cut
+//! stays [`Standing::Truncated`] until another program gives the file its size.
 //!
 //! What it does not do: notice a change whose author set the file's time back.
 
@@ -16,7 +17,7 @@ use super::{
     Inner,
     identity::{self, at_sysfs},
 };
-use crate::{ChangeMark, Standing, rng::mix64};
+use crate::{ChangeMark, IoError, IoErrorKind, IoOp, IoResult, Standing, rng::mix64};
 use std::{
     fs::{self, Metadata},
     os::unix::fs::MetadataExt,
@@ -44,11 +45,27 @@ impl Inner {
             _ => Standing::Sound,
         }
     }
-}
 
-/// The detail of the error for a file that was cut to this size.
-pub(super) fn cut(bytes: u64) -> String {
-    format!("the file was cut to {bytes} bytes while it was in use")
+    /// Checks that the file has its size.
+    ///
+    /// # Errors
+    /// [`IoErrorKind::Io`] for this operation when the file was cut short.
+    pub(super) fn check_size(&self, op: IoOp, offset: u64, len: u64) -> IoResult<()> {
+        let Standing::Truncated(bytes) = self.standing() else { return Ok(()) };
+        let cut = format!("the file was cut to {bytes} bytes while it was in use");
+        Err(IoError::new(IoErrorKind::Io, op, offset, len).with_detail(cut))
+    }
+
+    /// Checks the file's size before a write of the last byte.
+    ///
+    /// That write would grow a file that was cut short to its full size, with a hole in place of the lost bytes. Writes
+    /// before the last byte leave the file short, so each later look finds the cut.
+    ///
+    /// # Errors
+    /// As [`check_size`](Inner::check_size).
+    pub(super) fn check_last_byte(&self, offset: u64, len: u64) -> IoResult<()> {
+        if offset + len < self.info.size_bytes { Ok(()) } else { self.check_size(IoOp::Write, offset, len) }
+    }
 }
 
 /// The time of the last modification, in nanoseconds. Its only use is comparison.
@@ -76,7 +93,7 @@ fn of_block_device(at: &Path) -> Option<(u64, u64)> {
 mod tests {
     use super::*;
     use crate::{
-        BlockDevice, IoBuf, IoErrorKind, WriteFlags,
+        BlockDevice, IoBuf, WriteFlags, ZeroFlags,
         driver::block_on,
         file::{FileDevice, OpenOptions},
     };
@@ -136,6 +153,13 @@ mod tests {
         assert_eq!(device.standing(), Standing::Truncated(4096));
         let refused = block_on(device.flush()).expect_err("what was written behind the end is gone");
         assert!(refused.kind == IoErrorKind::Io && refused.to_string().contains("cut to 4096 bytes"), "{refused}");
+        // A write of the last byte would give the file its size again, and none of its content.
+        let last = BYTES - 4096;
+        let written = block_on(device.write(last, IoBuf::copy_of(&[7; 4096]).freeze(), WriteFlags::default()));
+        written.expect_err("the write would hide the cut");
+        let _ = block_on(device.write_zeroes(last, 4096, ZeroFlags::default()));
+        let _ = block_on(device.write_zeroes(last, 4096, ZeroFlags { no_hole: true, ..ZeroFlags::default() }));
+        assert!(matches!(device.standing(), Standing::Truncated(_)), "the device itself hid the cut");
         fs::File::options().write(true).open(&temp.0).and_then(|file| file.set_len(BYTES)).expect("as before");
         block_on(device.flush()).expect("its size is back");
         fs::remove_file(&temp.0).expect("removed");

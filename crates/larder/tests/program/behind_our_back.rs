@@ -275,6 +275,42 @@ fn a_flush_fails_where_the_flash_was_cut_short() {
     server.ends_with(1);
 }
 
+/// An origin that is cut short fails each flush until its file has its size again, and the dirty data stays.
+#[test]
+fn an_origin_that_was_cut_short_fails_each_flush_and_heals() {
+    if stands_in() {
+        return;
+    }
+    let scratch = Scratch::new("cut-origin");
+    let volume = volume(&scratch);
+    let server = volume.serve();
+    let mut wire = Wire::connect(&server.socket);
+    let last = ORIGIN_BYTES / CHUNK as u64 - 1;
+    for chunk in [0, last] {
+        wire.write(at(chunk), &content(chunk));
+    }
+    wire.flush();
+    let origin = File::options().write(true).open(&volume.origin).expect("the origin");
+    origin.set_len(MIB).expect("cut");
+    let told = health(&volume);
+    assert!(told.contains("origin_truncated") && told.contains("was cut to 1048576 bytes"), "{told}");
+    for command in ["flush", "detach"] {
+        let out = ends(larder([command, "--flash"]).arg(&volume.flash));
+        fails(&out, &[]);
+        assert!(!said(&out).contains("complete"), "{}", said(&out));
+    }
+    assert!(wire.read(at(last), CHUNK) == content(last), "dirty data is there");
+    origin.set_len(ORIGIN_BYTES).expect("its old size");
+    run(larder(["flush", "--flash"]).arg(&volume.flash));
+    assert!(!health(&volume).contains("origin_truncated"), "the cause is gone");
+    drop(wire);
+    server.stop();
+    let origin = fs::read(&volume.origin).expect("the origin");
+    for chunk in [0, last] {
+        assert!(origin[at(chunk) as usize..][..CHUNK] == content(chunk), "chunk {chunk}");
+    }
+}
+
 /// Kills a server, and zeroes the end of its log: the last `from_end` frames.
 fn without_its_log(scratch: &Scratch, from_end: u64) -> Volume {
     let volume = volume(scratch);
