@@ -14,6 +14,7 @@ mod origin_forgets;
 mod region_reads;
 mod same_place;
 mod superblock_twins;
+mod two_frames;
 
 use crate::{
     fence,
