@@ -22,16 +22,33 @@ pub struct Run {
     pub seq: u64,
     /// The client asked to keep the range allocated.
     pub no_hole: bool,
+    /// The client trimmed the range and asked for no zeroes, so the origin need not be told. Never with
+    /// `no_hole`.
+    pub advisory: bool,
 }
 
-/// Number of chunks, sequence number, whether to keep the range allocated.
-type Rest = (u64, u64, bool);
+impl Run {
+    /// Whether the origin is to be told of both in the same way.
+    pub fn is_of_a_kind_with(&self, other: &Run) -> bool {
+        (self.no_hole, self.advisory) == (other.no_hole, other.advisory)
+    }
+}
+
+/// The fields of a run beside its first chunk.
+#[derive(Clone, Copy, Default)]
+struct Rest {
+    count: u64,
+    seq: u64,
+    no_hole: bool,
+    advisory: bool,
+}
 
 /// Bytes of RAM for each of many runs at most.
 pub const RUN_BYTES_MAX: usize = key_bytes_max(size_of::<Rest>());
 
-fn run((first, (count, seq, no_hole)): (u64, Rest)) -> Run {
-    Run { first: Lba(first), count, seq, no_hole }
+fn run((first, rest): (u64, Rest)) -> Run {
+    let Rest { count, seq, no_hole, advisory } = rest;
+    Run { first: Lba(first), count, seq, no_hole, advisory }
 }
 
 /// The runs, by first chunk.
@@ -39,6 +56,17 @@ fn run((first, (count, seq, no_hole)): (u64, Rest)) -> Run {
 pub struct RunMap {
     runs: PageMap<Rest>,
     chunks: u64,
+    /// Of them, advisory ones.
+    advisory: Advisory,
+}
+
+/// How much of the runs is advisory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Advisory {
+    /// Runs.
+    pub runs: u64,
+    /// Chunks in them.
+    pub chunks: u64,
 }
 
 impl RunMap {
@@ -57,6 +85,11 @@ impl RunMap {
         self.chunks
     }
 
+    /// How many of them the origin need not be told of.
+    pub fn advisory(&self) -> Advisory {
+        self.advisory
+    }
+
     /// Bytes that the runs have allocated.
     pub fn ram_bytes(&self) -> usize {
         self.runs.ram_bytes()
@@ -71,8 +104,26 @@ impl RunMap {
     pub fn insert(&mut self, run: Run) {
         self.remove(run.first, run.count);
         if run.count > 0 {
-            self.runs.insert(run.first.0, (run.count, run.seq, run.no_hole));
-            self.chunks += run.count;
+            let Run { first, count, seq, no_hole, advisory } = run;
+            self.put(first.0, Rest { count, seq, no_hole, advisory });
+        }
+    }
+
+    fn put(&mut self, at: u64, rest: Rest) {
+        self.runs.insert(at, rest);
+        self.chunks += rest.count;
+        if rest.advisory {
+            self.advisory.runs += 1;
+            self.advisory.chunks += rest.count;
+        }
+    }
+
+    fn take(&mut self, at: u64, rest: Rest) {
+        self.runs.remove(at);
+        self.chunks -= rest.count;
+        if rest.advisory {
+            self.advisory.runs -= 1;
+            self.advisory.chunks -= rest.count;
         }
     }
 
@@ -85,22 +136,21 @@ impl RunMap {
         let (start, end) = (first.0, first.0.saturating_add(count));
         let mut gone = 0;
         // The last run that begins before the end may reach in; repeat until none does.
-        while let Some((at, (len, seq, no_hole))) = self.runs.at_or_before(end - 1) {
-            let run_end = at + len;
+        while let Some((at, rest)) = self.runs.at_or_before(end - 1) {
+            let run_end = at + rest.count;
             if run_end <= start {
                 break;
             }
-            self.runs.remove(at);
+            self.take(at, rest);
             gone += run_end.min(end) - at.max(start);
             if run_end > end {
-                self.runs.insert(end, (run_end - end, seq, no_hole));
+                self.put(end, Rest { count: run_end - end, ..rest });
             }
             if at < start {
-                self.runs.insert(at, (start - at, seq, no_hole));
+                self.put(at, Rest { count: start - at, ..rest });
                 break;
             }
         }
-        self.chunks -= gone;
         gone
     }
 
@@ -173,7 +223,13 @@ mod tests {
                     }
                     1 => {
                         let old = next(seq);
-                        map.remove_if_unchanged(&Run { first: Lba(first), count, seq: old, no_hole: false });
+                        map.remove_if_unchanged(&Run {
+                            first: Lba(first),
+                            count,
+                            seq: old,
+                            no_hole: false,
+                            advisory: false,
+                        });
                         model[first as usize..(first + count) as usize].iter_mut().for_each(|s| {
                             if *s == old {
                                 *s = 0;
@@ -181,7 +237,7 @@ mod tests {
                         });
                     }
                     _ => {
-                        map.insert(Run { first: Lba(first), count, seq, no_hole: false });
+                        map.insert(Run { first: Lba(first), count, seq, no_hole: false, advisory: seq % 3 == 0 });
                         model[first as usize..(first + count) as usize].fill(seq);
                     }
                 }
@@ -194,6 +250,11 @@ mod tests {
                 assert_eq!(gaps.collect::<Vec<_>>(), (first..first + count).filter(free).collect::<Vec<_>>());
                 assert_eq!(map.chunks(), model.iter().filter(|&&s| s > 0).count() as u64);
                 assert_eq!(map.iter().map(|run| run.count).sum::<u64>(), map.chunks());
+                let advisory = || map.iter().filter(|run| run.advisory);
+                assert!(map.iter().all(|run| run.advisory == (run.seq % 3 == 0)), "a cut changes no kind");
+                let counted =
+                    Advisory { runs: advisory().count() as u64, chunks: advisory().map(|run| run.count).sum() };
+                assert_eq!(map.advisory(), counted);
             }
         }
     }

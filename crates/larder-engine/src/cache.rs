@@ -12,9 +12,10 @@
 use crate::{
     codec::Codec,
     conditions::Opening,
-    config::{OriginChanged, Tuning},
+    config::{OriginChanged, TrimPolicy, Tuning},
     degraded::behind_fence,
     designs,
+    destage::Reach,
     error::EngineError,
     log_room::Reservations,
     origin_state,
@@ -116,7 +117,7 @@ impl Cache {
         let opening = Opening { superblock_repaired: found.repair, emptied, origin_changed };
         let slots = superblock.layout.slot_count;
         let stripes = Stripes::new(tuning.read_stripes);
-        let info = volume_info(&superblock, &found.geometry, &state, &*origin);
+        let info = volume_info(&superblock, &found.geometry, &state, &*origin, tuning.trim);
         let shared = Arc::new(Shared {
             flash,
             origin,
@@ -192,11 +193,13 @@ impl Cache {
         self.shared.zero(offset, len, flags).await
     }
 
-    /// Writes all dirty data to the origin. False where some of it could not be, and once where a flush of the origin failed
-    /// since the last call: what was written through may be lost there, though nothing is dirty. False, too, once the cache is
-    /// being closed: then it is the close that tells of a flush that failed.
+    /// Writes all dirty data to the origin, except trims that the cache keeps.
+    ///
+    /// False if some of the data is still dirty. False once after a flush of the origin failed: data that was
+    /// written through may be lost there. False while the cache is being closed: the close reports a failed
+    /// flush.
     pub async fn destage_all(&self) -> bool {
-        let destaged = !self.shared.is_closing() && self.shared.destage_all().await;
+        let destaged = !self.shared.is_closing() && self.shared.destage_all(Reach::Owed).await;
         let asker = Asker::new(Audience::Operator);
         // What a close will tell it is left to tell.
         let told = self.shared.refuse_if_draining().and_then(|()| self.shared.tell(&asker));
@@ -272,7 +275,7 @@ impl Cache {
     /// # Errors
     /// The trim's.
     pub fn trim(&self, offset: u64, len: u64) -> Result<(), EngineError> {
-        block_on(self.zero(offset, len, ZeroFlags::default()))
+        block_on(self.shared.trim(offset, len))
     }
 
     /// Blocking [`Cache::close`].
@@ -285,7 +288,13 @@ impl Cache {
 }
 
 /// What front ends are told of the volume.
-fn volume_info(superblock: &Superblock, geometry: &Geometry, state: &State, origin: &dyn BlockDevice) -> DeviceInfo {
+fn volume_info(
+    superblock: &Superblock,
+    geometry: &Geometry,
+    state: &State,
+    origin: &dyn BlockDevice,
+    trim: TrimPolicy,
+) -> DeviceInfo {
     DeviceInfo {
         name: superblock.volume_name.to_string(),
         size_bytes: geometry.volume_bytes,
@@ -293,7 +302,8 @@ fn volume_info(superblock: &Superblock, geometry: &Geometry, state: &State, orig
         physical_sector_bytes: 4096,
         optimal_io_bytes: geometry.chunk_bytes as u32,
         request_bytes_max: REQUEST_BYTES_MAX,
-        discard_zeroes: true,
+        // A TRIM that the cache ignores leaves the old data.
+        discard_zeroes: trim != TrimPolicy::Keep,
         zeroes_fast: state.mode.get() == WriteMode::Back || origin.info().zeroes_fast,
         read_only: false,
     }
@@ -315,6 +325,8 @@ async fn begin(shared: &Arc<Shared>, emptied: bool) -> Result<(), EngineError> {
             superblock.state_dir = state_dir;
             // From here on each write to a slot names a frame of the log. The bit keeps out programs that know no such names.
             superblock.log_positions |= names_frames;
+            // Durable before the log holds the first trim of the kind.
+            superblock.kept_trims |= shared.tuning.trim != TrimPolicy::Zero;
             superblock.origin_state = None;
         })
         .await?;
@@ -374,10 +386,9 @@ impl BlockDevice for Cache {
 
     fn discard(&self, offset: u64, len: u64) -> IoFuture<()> {
         let shared = self.shared.clone();
-        IoFuture::boxed(async move {
-            let flags = ZeroFlags::default();
-            shared.zero(offset, len, flags).await.map_err(|e| e.into_io(IoOp::Discard, offset, len))
-        })
+        IoFuture::boxed(
+            async move { shared.trim(offset, len).await.map_err(|e| e.into_io(IoOp::Discard, offset, len)) },
+        )
     }
 
     fn write_zeroes(&self, offset: u64, len: u64, flags: ZeroFlags) -> IoFuture<()> {

@@ -27,6 +27,7 @@ use larder_core::{
     Design, Lba, Lookup, StreamClass,
     design::ExportedMapping,
     history::{Draft, PAGE_BYTES},
+    ranges::Run,
     slots::SlotState,
 };
 use larder_device::{BlockDevice, IoBuf, WriteFlags};
@@ -180,7 +181,8 @@ pub async fn write_blocks<D: DerefMut<Target = Box<dyn Design>>>(
     }
     let runs = design().export_runs();
     for run in runs {
-        let range = ZeroRange { lba: run.first.0, chunk_count: run.count, dirty: true, no_hole: run.no_hole };
+        let Run { first, count, no_hole, advisory, .. } = run;
+        let range = ZeroRange { lba: first.0, chunk_count: count, dirty: true, no_hole, advisory };
         writer.put(encoder.push_zero_range(range)?).await?;
     }
     let next_fingerprints = || design().next_fingerprints();

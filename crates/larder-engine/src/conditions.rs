@@ -6,7 +6,7 @@
 //! What it does not do: change anything.
 
 use crate::{
-    config::OriginChanged,
+    config::{OriginChanged, TrimPolicy},
     destage::Limit,
     fence::{Fence, Raised},
     recover::Recovered,
@@ -73,8 +73,8 @@ impl Shared {
             add(name, severity, what);
         }
         if let Some(error) = self.origin_watch.error() {
-            let dirty = state.design.dirty_counts();
-            let waits = dirty.chunks > state.lost.len() as u64 || dirty.runs > 0;
+            let owed = self.owed(state);
+            let waits = owed.chunks > state.lost.len() as u64 || owed.runs > 0;
             let Condition { name, severity, what } = origin_fails(&error, waits);
             add(name, severity, what);
         }
@@ -125,7 +125,7 @@ impl Shared {
             let what = "the flash was emptied when the cache was opened, for the origin had been written without it";
             add("emptied_behind_fence", Severity::Notice, what.into());
         }
-        if !self.origin.info().discard_zeroes {
+        if !self.origin.info().discard_zeroes && self.tuning.trim != TrimPolicy::Keep {
             let what = "the origin does not promise zeroes after a discard: trims are written to it as zeroes".into();
             add("origin_discard_keeps_data", Severity::Notice, what);
         }

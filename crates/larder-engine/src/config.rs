@@ -80,6 +80,18 @@ pub enum OriginChanged {
     Keep,
 }
 
+/// The treatment of a TRIM. A request to write zeroes always zeroes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TrimPolicy {
+    /// The origin gets zeroes.
+    #[default]
+    Zero,
+    /// The origin gets a plain discard where it promises zeroes after one, else zeroes.
+    Pass,
+    /// The cache keeps the trim from the origin as far as it has room, and ignores the rest.
+    Keep,
+}
+
 /// What may be chosen anew at each opening.
 #[derive(Clone, Debug)]
 pub struct Tuning {
@@ -109,6 +121,8 @@ pub struct Tuning {
     pub accept_grown_origin: bool,
     /// The action when another program changed the origin since the last orderly end.
     pub origin_changed: OriginChanged,
+    /// The treatment of a TRIM.
+    pub trim: TrimPolicy,
     /// Largest age of an entry that waits for the metadata log, in milliseconds: the age of the oldest clean mapping
     /// that a crash forgets.
     pub commit_interval_ms: u64,
@@ -152,6 +166,7 @@ impl Default for Tuning {
             discard_fenced: false,
             accept_grown_origin: false,
             origin_changed: OriginChanged::Refuse,
+            trim: TrimPolicy::default(),
             commit_interval_ms: 1000,
             durable_writes: false,
             read_stripes: 0,

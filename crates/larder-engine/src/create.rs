@@ -71,6 +71,7 @@ pub fn plan(
         features_compat: 0,
         features_read_only: 0,
         log_positions: design.store.names_frames(),
+        kept_trims: false,
         origin_state: None,
         kept: Vec::new(),
         detached: false,

@@ -16,11 +16,18 @@
 //! What it does not do: take the flash back; the next opening does.
 
 use crate::{
-    config::Tuning, destage::Batch, error::EngineError, fence::Fence, recover::Recovered, shared::Shared, state::State,
+    config::Tuning,
+    destage::{Batch, Reach},
+    error::EngineError,
+    fence::Fence,
+    recover::Recovered,
+    shared::Shared,
+    state::State,
+    trim::Zeroing,
     unflushed::Asker,
 };
 use larder_core::{Lba, ranges::Run};
-use larder_device::{IoError, IoErrorKind, Runtime, SharedBuf, WriteFlags, ZeroFlags, runtime::compute};
+use larder_device::{IoError, IoErrorKind, Runtime, SharedBuf, WriteFlags, runtime::compute};
 use std::{
     sync::{Arc, atomic::Ordering::*},
     time::Duration,
@@ -188,9 +195,14 @@ impl Shared {
     ///
     /// # Errors
     /// As [`Shared::write_past_flash`].
-    pub async fn zero_past_flash(self: &Arc<Self>, offset: u64, len: u64, flags: ZeroFlags) -> Result<(), EngineError> {
+    pub(crate) async fn zero_past_flash(
+        self: &Arc<Self>,
+        offset: u64,
+        len: u64,
+        how: Zeroing,
+    ) -> Result<(), EngineError> {
         let this = self.clone();
-        self.past_flash(offset, len, async move { Ok(this.zero_origin(offset, len, flags).await?) }).await
+        self.past_flash(offset, len, async move { Ok(this.zero_origin(offset, len, how).await?) }).await
     }
 
     async fn past_flash(
@@ -261,7 +273,7 @@ impl Shared {
     pub async fn flush_past_flash(self: &Arc<Self>, asker: &Asker) -> Result<(), EngineError> {
         if self.undurable_left() {
             self.ensure_fence().await?;
-            self.destage_all().await;
+            self.destage_all(Reach::All).await;
             if self.undurable_left() {
                 let flash = self.state.lock().flash_failed.clone();
                 let flash = flash.expect("only a failed flash leaves data undurable");

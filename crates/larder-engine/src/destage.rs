@@ -31,6 +31,8 @@ const BATCH_CHUNKS_RELAXED: usize = 32;
 const BATCH_BYTES_MAX: usize = 4 << 20;
 /// Trimmed runs in a batch at most.
 const BATCH_RUNS_MAX: usize = 256;
+/// Kept runs among which a batch finds the shortest, at most.
+const KEPT_RUNS_LOOKED_AT_MAX: usize = 256;
 /// Pause after a turn that wrote nothing.
 const IDLE: Duration = Duration::from_millis(1);
 /// Turns in a row that may write nothing before a degraded cache waits longer.
@@ -40,6 +42,15 @@ const IDLE_TURNS_OF_ALL: u64 = 64;
 /// Pause after the origin failed, doubling up to the maximum.
 const RETRY_FIRST: Duration = Duration::from_millis(100);
 const RETRY_MAX: Duration = Duration::from_secs(10);
+
+/// The extent of a destage of everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// All that the origin is owed.
+    Owed,
+    /// The trims that the cache keeps, too.
+    All,
+}
 
 /// The chunks and runs that one batch destages.
 #[derive(Default)]
@@ -70,7 +81,8 @@ impl Shared {
             return dirty.chunks > state.lost.len() as u64 || dirty.runs > 0;
         }
         self.dirty_percent(state) >= u64::from(self.live.get().dirty_low_percent)
-            || dirty.runs >= self.geometry.zero_ranges_max / 4
+            || self.owed(state).runs >= self.geometry.zero_ranges_max / 4
+            || self.kept_runs_to_give(state) > 0
             || self.too_dirty(state)
     }
 
@@ -89,7 +101,8 @@ impl Shared {
                 let urgent = degraded
                     || self.dirty_percent(&state) >= u64::from(self.live.get().dirty_high_percent)
                     || self.too_dirty(&state)
-                    || state.design.dirty_counts().runs >= self.geometry.zero_ranges_max / 2;
+                    || self.owed(&state).runs >= self.geometry.zero_ranges_max / 2
+                    || self.kept_runs_to_give(&state) > 0;
                 (self.destage_due(&state), urgent, degraded)
             };
             if self.is_closing() {
@@ -103,7 +116,7 @@ impl Shared {
             }
             let began = self.runtime.now();
             let chunks_max = if urgent { BATCH_CHUNKS_MAX } else { BATCH_CHUNKS_RELAXED };
-            match self.destage_next(&mut cursor, chunks_max).await {
+            match self.destage_next(&mut cursor, chunks_max, Reach::Owed).await {
                 // Nothing could be destaged, or the end of the volume was passed: never turn without a pause.
                 Ok(0) => {
                     idle_turns += 1;
@@ -131,46 +144,52 @@ impl Shared {
     }
 
     /// Destages everything that is dirty now, durably. Returns false where something could not be destaged.
-    pub async fn destage_all(self: &Arc<Self>) -> bool {
+    pub(crate) async fn destage_all(self: &Arc<Self>, reach: Reach) -> bool {
         let this = self.clone();
         // Also where nothing was dirty: what was written through, or past a failed flash, is flushed.
-        let all = async move { Ok(this.destage_everything().await && this.flush_origin().await.is_ok()) };
+        let all = async move { Ok(this.destage_everything(reach).await && this.flush_origin().await.is_ok()) };
         self.to_its_end(all).await.unwrap_or(false)
     }
 
-    async fn destage_everything(self: &Arc<Self>) -> bool {
+    async fn destage_everything(self: &Arc<Self>, reach: Reach) -> bool {
         let mut cursor = Lba(0);
         let mut turns_without_progress = 0;
         loop {
-            let before = {
+            let left = || {
                 let state = self.state.lock();
-                let dirty = state.design.dirty_counts();
-                if dirty.chunks == 0 && dirty.runs == 0 {
-                    return true;
-                }
-                dirty.chunks + dirty.run_chunks
+                let dirty = if reach == Reach::All { state.design.dirty_counts() } else { self.owed(&state) };
+                (dirty.chunks + dirty.run_chunks, self.kept(&state).runs)
             };
-            let result = self.destage_next(&mut cursor, BATCH_CHUNKS_MAX).await;
-            let after = {
-                let state = self.state.lock();
-                let dirty = state.design.dirty_counts();
-                dirty.chunks + dirty.run_chunks
-            };
+            let (before, kept_runs) = left();
+            if before == 0 {
+                return true;
+            }
+            let result = self.destage_next(&mut cursor, BATCH_CHUNKS_MAX, reach).await;
+            let (after, _) = left();
             turns_without_progress = if after < before { 0 } else { turns_without_progress + 1 };
             // What failed in part is no reason to leave the rest, nor is what the flash does not give back. An origin that takes
             // nothing is.
             let refused = result.is_err() && after >= before && self.origin_watch.error().is_some();
-            if refused || turns_without_progress > IDLE_TURNS_OF_ALL + before / BATCH_CHUNKS_MAX as u64 {
+            // A turn may find nothing but kept runs.
+            let turns_of_all = before / BATCH_CHUNKS_MAX as u64 + kept_runs / KEPT_RUNS_LOOKED_AT_MAX as u64;
+            if refused || turns_without_progress > IDLE_TURNS_OF_ALL + turns_of_all {
                 return false;
             }
         }
     }
 
     /// Destages one batch from `cursor` on, around the end of the volume. Returns the bytes written to the origin.
-    async fn destage_next(self: &Arc<Self>, cursor: &mut Lba, chunks_max: usize) -> Result<u64, ()> {
+    async fn destage_next(self: &Arc<Self>, cursor: &mut Lba, chunks_max: usize, reach: Reach) -> Result<u64, ()> {
         let from = *cursor;
         let chunks_max = (BATCH_BYTES_MAX / self.geometry.chunk_bytes).clamp(1, chunks_max);
-        let (batch, end) = next_batch(&self.state.lock(), from, chunks_max);
+        let (batch, end) = {
+            let state = self.state.lock();
+            let kept = match reach {
+                Reach::Owed if self.keeps_trims(&state) => KeptShare::Give(self.kept_runs_to_give(&state)),
+                _ => KeptShare::All,
+            };
+            next_batch(&state, from, chunks_max, kept)
+        };
         *cursor = end.unwrap_or(Lba(0));
         if batch.lbas.is_empty() && batch.runs.is_empty() {
             // Nothing from the cursor on: begin again, unless that is where this began.
@@ -229,22 +248,41 @@ impl Shared {
     }
 }
 
+/// The share of advisory runs in a batch.
+#[derive(Clone, Copy)]
+enum KeptShare {
+    /// All: the cache keeps none.
+    All,
+    /// So many runs, the shortest of those that are near, since they cost the origin least.
+    Give(usize),
+}
+
 /// The dirty chunks from `from` on, at most `chunks_max`, the trimmed runs among them, and the start of the next batch.
-fn next_batch(state: &State, from: Lba, chunks_max: usize) -> (Batch, Option<Lba>) {
+fn next_batch(state: &State, from: Lba, chunks_max: usize, share: KeptShare) -> (Batch, Option<Lba>) {
     let mut lbas: Vec<Lba> = state.design.dirty_from(from, chunks_max).into_iter().map(|(lba, _)| lba).collect();
     let mut end = lbas.last().filter(|_| lbas.len() == chunks_max).map(|last| Lba(last.0 + 1));
-    let mut runs: Vec<Run> = Vec::new();
+    let (mut runs, mut kept): (Vec<Run>, Vec<Run>) = Default::default();
     let mut at = from;
     while let Some(run) = state.design.trimmed_from(at).filter(|run| end.is_none_or(|end| run.first < end)) {
-        if runs.len() == BATCH_RUNS_MAX {
+        if runs.len() == BATCH_RUNS_MAX || kept.len() == KEPT_RUNS_LOOKED_AT_MAX {
             end = Some(run.first);
             lbas.retain(|&lba| lba < run.first);
             break;
         }
-        // The run may begin before the cursor.
-        let first = run.first.max(from);
         at = Lba(run.first.0 + run.count);
-        runs.push(Run { first, count: at.0 - first.0, ..run });
+        if run.advisory && matches!(share, KeptShare::Give(_)) {
+            // The run goes whole: a part of it would make no room.
+            kept.push(run);
+        } else {
+            // The run may begin before the cursor.
+            let first = run.first.max(from);
+            runs.push(Run { first, count: at.0 - first.0, ..run });
+        }
+    }
+    if let KeptShare::Give(count) = share {
+        kept.sort_by_key(|run| run.count);
+        runs.extend(kept.into_iter().take(count));
+        runs.sort_by_key(|run| run.first);
     }
     (Batch { lbas, runs }, end)
 }

@@ -10,6 +10,7 @@
 
 use crate::{
     Cache,
+    destage::Reach,
     error::EngineError,
     unflushed::{Asker, Audience},
 };
@@ -35,13 +36,13 @@ impl Cache {
             return Err(EngineError::FlashFailed(error));
         }
         // (1)
-        shared.destage_all().await;
+        shared.destage_all(Reach::Owed).await;
         // (2)
         let ticket = shared.tickets.ask(Lba(0), u64::MAX).granted().await;
         shared.check_open()?;
         // (3)
         let before = shared.counters.values();
-        if !shared.destage_all().await {
+        if !shared.destage_all(Reach::Owed).await {
             let why = shared.why_dirty(&before);
             return Err(EngineError::Invalid(format!("the cache stays attached: the origin is not complete: {why}")));
         }

@@ -218,6 +218,7 @@ pub async fn trims(flash: &dyn BlockDevice, limit: usize) -> Result<(Listing<Tri
             chunk_count: run.count,
             seq: run.seq,
             no_hole: run.no_hole,
+            advisory: run.advisory,
         });
     }
     Ok((listing, salvaged))

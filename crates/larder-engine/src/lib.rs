@@ -32,6 +32,7 @@ pub mod fence;
 pub mod fill;
 pub mod flush;
 pub mod in_flight;
+pub(crate) mod kept;
 #[cfg(feature = "lock-times")]
 pub mod lock_times;
 pub mod log_area;

@@ -6,7 +6,7 @@
 //!
 //! What it does not do: change the design or the geometry; those are fixed when a cache is made.
 
-use crate::{error::EngineError, shared::Shared, tickets::Ticket, unflushed::Asker};
+use crate::{destage::Reach, error::EngineError, shared::Shared, tickets::Ticket, unflushed::Asker};
 use larder_core::Lba;
 use larder_device::runtime::compute;
 use larder_format::WriteMode;
@@ -51,7 +51,7 @@ impl Shared {
         self.refuse_if_flash_failed()?;
         let switching = Switching::begin(self, mode);
         if mode != WriteMode::Back {
-            self.destage_all().await;
+            self.destage_all(Reach::All).await;
         }
         let ticket = self.tickets.ask(Lba(0), u64::MAX).granted().await;
         self.check_open()?;
@@ -76,7 +76,7 @@ impl Shared {
         _held: (Ticket, Switching, Ticket),
     ) -> Result<(), EngineError> {
         let before = self.counters.values();
-        if mode != WriteMode::Back && !self.destage_all().await {
+        if mode != WriteMode::Back && !self.destage_all(Reach::All).await {
             let why = self.why_dirty(&before);
             return Err(EngineError::Invalid(format!("the origin is not complete: {why}")));
         }

@@ -88,7 +88,13 @@ impl OriginChanges {
         if self.doubtful.len() >= RUNS_MAX {
             self.all_doubtful = true;
         } else {
-            self.doubtful.insert(Run { first: Lba(first), count: end - first, seq: 0, no_hole: false });
+            self.doubtful.insert(Run {
+                first: Lba(first),
+                count: end - first,
+                seq: 0,
+                no_hole: false,
+                advisory: false,
+            });
         }
     }
 
@@ -104,7 +110,13 @@ impl OriginChanges {
             self.written = RunMap::default();
             self.overflowed_below = self.next_number + 1;
         }
-        self.written.insert(Run { first: Lba(first), count: end - first, seq: self.next_number, no_hole: false });
+        self.written.insert(Run {
+            first: Lba(first),
+            count: end - first,
+            seq: self.next_number,
+            no_hole: false,
+            advisory: false,
+        });
         self.next_number += 1;
     }
 

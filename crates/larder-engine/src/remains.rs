@@ -32,8 +32,9 @@ impl Shared {
         if !state.lost.is_empty() {
             reasons.push(self.damage(&state));
         }
-        let dirty = state.design.dirty_counts();
-        if dirty.chunks > state.lost.len() as u64 || dirty.runs > 0 {
+        // A switch to a mode without dirty data destages kept trims, too.
+        let owed = if state.switching_to.is_some() { state.design.dirty_counts() } else { self.owed(&state) };
+        if owed.chunks > state.lost.len() as u64 || owed.runs > 0 {
             if counts.flash_read_errors > since.flash_read_errors {
                 reasons.push("the flash fails to read some of it, which stays dirty and is tried again".to_owned());
             }

@@ -10,7 +10,7 @@
 
 use crate::state::from_format;
 use larder_core::{Design, Fingerprint, Lba, NewMapping, SectorMap, SlotId, StreamClass, history::Trust, ranges::Run};
-use larder_format::{CheckpointBlock, CheckpointCounts, Layout, LogEntry, WeuClass};
+use larder_format::{CheckpointBlock, CheckpointCounts, Layout, LogEntry, WeuClass, ZeroRange};
 
 /// Entries whose chunks are looked up before any of them is applied.
 const TOUCHED_AT_ONCE: usize = 32;
@@ -58,10 +58,10 @@ impl Replay {
         }
     }
 
-    fn trim(&mut self, lba: u64, count: u64, seq: u64, no_hole: bool) {
-        let end = lba.saturating_add(count).min(self.chunk_count);
-        if lba < end {
-            self.design.trim(Run { first: Lba(lba), count: end - lba, seq, no_hole });
+    fn trim(&mut self, run: Run) {
+        let end = run.first.0.saturating_add(run.count).min(self.chunk_count);
+        if run.first.0 < end {
+            self.design.trim(Run { count: end - run.first.0, ..run });
         }
     }
 
@@ -119,7 +119,9 @@ impl Replay {
                 self.map(*lba, Some(place), new, dirty.then_some(seq));
                 self.stored(place, *dirty);
             }
-            LogEntry::Trim { lba, chunk_count, no_hole, .. } => self.trim(*lba, *chunk_count, seq, *no_hole),
+            &LogEntry::Trim { lba, chunk_count: count, no_hole, advisory, .. } => {
+                self.trim(Run { first: Lba(lba), count, seq, no_hole, advisory });
+            }
             LogEntry::Invalidate { lba, chunk_count } => {
                 let end = lba.saturating_add(*chunk_count).min(self.chunk_count);
                 self.design.unmap_run(Lba(*lba), end.saturating_sub(*lba));
@@ -149,7 +151,13 @@ impl Replay {
             }
         }
         for seq in [map_seq, 0] {
-            self.design.mark_run_clean(&Run { first: Lba(lba), count: end.saturating_sub(lba), seq, no_hole: false });
+            self.design.mark_run_clean(&Run {
+                first: Lba(lba),
+                count: end.saturating_sub(lba),
+                seq,
+                no_hole: false,
+                advisory: false,
+            });
         }
     }
 
@@ -193,18 +201,20 @@ impl Replay {
             CheckpointBlock::ZeroRanges(ranges) => {
                 for range in ranges {
                     // Exported after the mappings: what is mapped inside a range by now was written after its trim.
+                    let ZeroRange { no_hole, advisory, .. } = range;
+                    let part = |from, count| Run { first: Lba(from), count, seq: 0, no_hole, advisory };
                     let mut from = range.lba;
                     let end = range.lba.saturating_add(range.chunk_count).min(self.chunk_count);
                     let mut mapped = self.design.mapped_in(Lba(from), end.saturating_sub(from));
                     mapped.retain(|&lba| self.design.peek(lba) != larder_core::Lookup::Miss);
                     for Lba(lba) in mapped {
                         if from < lba {
-                            self.trim(from, lba - from, 0, range.no_hole);
+                            self.trim(part(from, lba - from));
                         }
                         from = lba + 1;
                     }
                     if from < end {
-                        self.trim(from, end - from, 0, range.no_hole);
+                        self.trim(part(from, end - from));
                     }
                 }
             }

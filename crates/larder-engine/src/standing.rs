@@ -13,6 +13,7 @@
 use crate::{
     Cache,
     conditions::{Condition, Severity},
+    destage::Reach,
     error::EngineError,
     shared::Shared,
 };
@@ -56,7 +57,7 @@ impl Shared {
                 Err(error) => error,
             },
         };
-        self.destage_all().await;
+        self.destage_all(Reach::All).await;
         let dirty = self.state.lock().design.dirty_counts();
         if dirty.chunks + dirty.runs > 0 { Err(EngineError::FlashFailed(error)) } else { Ok(()) }
     }

@@ -425,29 +425,33 @@ impl State {
         mapped
     }
 
-    /// Makes a run of chunks read as zeroes until the origin is zeroed. Returns the sequence number to commit for it. The trim
-    /// covers the runs that it touches as well, and all become one.
+    /// Makes a run of chunks read as zeroes until the origin is told. Returns its sequence number.
+    ///
+    /// The trim covers the runs of its kind that it touches as well, and all become one.
     ///
     /// # Errors
     /// As [`State::map_dirty`].
-    pub fn trim(&mut self, first: Lba, count: u64, no_hole: bool) -> Result<u64, EngineError> {
+    pub fn trim(&mut self, run: Run) -> Result<u64, EngineError> {
         self.check_flash()?;
+        let Run { first, count, .. } = run;
         self.versions.bump_range(first, count);
         self.prefetch.remove_range(first, count);
         self.unflushed.remove_range(first, count);
         self.lost.retain(|&lba, _| lba < first.0 || lba >= first.0 + count);
-        let (first, count) = self.with_touching_runs(first, count, no_hole);
-        let seq = self.log.push(LogEntry::Trim { lba: first.0, chunk_count: count, dirty: true, no_hole });
+        let Run { first, count, no_hole, advisory, .. } = self.with_touching_runs(run);
+        let seq = self.log.push(LogEntry::Trim { lba: first.0, chunk_count: count, dirty: true, no_hole, advisory });
         self.decisions.note(|| (Event::Trim { first, count, seq }, Answer::Done));
-        self.design.trim(Run { first, count, seq, no_hole });
+        self.design.trim(Run { first, count, seq, no_hole, advisory });
         Ok(seq)
     }
 
-    /// A range, extended by the trimmed runs of the same kind that it touches.
-    fn with_touching_runs(&self, first: Lba, count: u64, no_hole: bool) -> (Lba, u64) {
-        let (mut start, mut end) = (first.0, first.0 + count);
-        let run_at =
-            |lba: u64| self.design.trimmed_from(Lba(lba)).filter(|run| run.first.0 <= lba && run.no_hole == no_hole);
+    /// A run, extended by the trimmed runs of the same kind that it touches.
+    fn with_touching_runs(&self, wanted: Run) -> Run {
+        let (mut start, mut end) = (wanted.first.0, wanted.first.0 + wanted.count);
+        let run_at = |lba: u64| {
+            let found = self.design.trimmed_from(Lba(lba)).filter(|run| run.first.0 <= lba);
+            found.filter(|run| run.is_of_a_kind_with(&wanted))
+        };
         if let Some(run) = start.checked_sub(1).and_then(run_at) {
             start = run.first.0;
             end = end.max(run.first.0 + run.count);
@@ -455,7 +459,7 @@ impl State {
         if let Some(run) = run_at(end) {
             end = run.first.0 + run.count;
         }
-        (Lba(start), end - start)
+        Run { first: Lba(start), count: end - start, ..wanted }
     }
 
     /// The bytes of the record at `place`, if they are in memory. Copies, or shares.

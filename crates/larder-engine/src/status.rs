@@ -97,6 +97,8 @@ counters! {
     trims,
     /// Bytes of them.
     trim_bytes,
+    /// Of those bytes, the ones that `--trim keep` ignored.
+    ignored_trim_bytes,
     /// FLUSH requests.
     flushes,
     /// Whole chunks that were inserted, by writes and by fills.
@@ -164,6 +166,8 @@ counters! {
     origin_bytes_written,
     /// Bytes zeroed on the origin.
     origin_zero_bytes,
+    /// Bytes discarded on the origin.
+    origin_discard_bytes,
     /// Flushes of the origin.
     origin_flushes,
     /// Those of them that failed.
@@ -260,10 +264,14 @@ pub struct Status {
     pub zero_bytes_cached: u64,
     /// Volume bytes that only the cache has.
     pub dirty_bytes: u64,
-    /// Volume bytes trimmed that the origin was not told of.
+    /// Volume bytes trimmed that the origin is yet to be told of.
     pub trimmed_bytes: u64,
     /// Runs that hold these bytes.
     pub trimmed_runs: u64,
+    /// Volume bytes trimmed that the cache keeps to itself.
+    pub kept_trim_bytes: u64,
+    /// Runs that these are in.
+    pub kept_trim_runs: u64,
     /// Dirty chunks that cannot be read back.
     pub lost_chunks: u64,
     /// Hits among the chunks that reads touched.
@@ -387,6 +395,8 @@ impl Status {
             dirty_bytes: dirty.chunks * chunk,
             trimmed_bytes: dirty.run_chunks * chunk,
             trimmed_runs: dirty.runs,
+            kept_trim_bytes: 0,
+            kept_trim_runs: 0,
             lost_chunks: state.lost.len() as u64,
             read_hit_ratio: ratio(counts.read_hits + counts.prefetch_hits, counts.read_chunks, 0.0),
             dedup_ratio: ratio(with_content, stored_chunks, 1.0),
@@ -422,6 +432,11 @@ impl Shared {
         let (superblock, counts) = (self.superblock.get(), self.counters.values());
         let state = self.state.lock();
         let mut status = Status::of(&superblock, &state, counts, recovery);
+        let kept = self.kept(&state);
+        status.kept_trim_bytes = kept.chunks * status.chunk_bytes;
+        status.kept_trim_runs = kept.runs;
+        status.trimmed_bytes -= status.kept_trim_bytes;
+        status.trimmed_runs -= kept.runs;
         status.conditions = self.conditions(&state, &counts);
         status.health = health_of(&status.conditions);
         status

@@ -1,29 +1,63 @@
 //! TRIM and write-zeroes: the range reads as zeroes from then on, in every mode, and after a crash if a FLUSH followed.
 //!
-//! Write-back: whole chunks become a run in the log, one with the runs that it touches. Destaging writes it to the origin as
-//! zeroes (punched where the origin can); parts of a chunk are written as zero sectors. Write-through and write-around: mappings
-//! are forgotten durably, then the origin writes zeroes. A plain discard reaches the origin nowhere: it might not read as zeroes.
+//! Write-back: whole chunks become a run in the log, one with the runs that it touches. Destaging writes
+//! it to the origin as zeroes (punched where the origin can); parts of a chunk are written as zero sectors.
+//! Write-through and write-around: mappings are forgotten durably, then the origin writes zeroes.
+//! [`TrimPolicy`] sets the treatment of a TRIM.
 //!
-//! What it does not do: trim the flash; eviction does, slot by slot.
+//! Invariants: only a TRIM that is passed on becomes a plain discard, on an origin that promises zeroes.
+//!
+//! What it does not do: keep trims; [`kept`](crate::kept) does. Trim the flash; eviction does, slot by
+//! slot.
 
-use crate::{error::EngineError, shared::Shared};
-use larder_core::Lba;
-use larder_device::{IoBuf, IoOp, SharedBuf, WriteFlags, ZeroFlags};
+use crate::{config::TrimPolicy, error::EngineError, shared::Shared, tickets::Ticket};
+use larder_core::{Lba, ranges::Run};
+use larder_device::{IoBuf, IoErrorKind, IoOp, SharedBuf, WriteFlags, ZeroFlags};
 use larder_format::WriteMode;
-use std::sync::{Arc, atomic::Ordering::*};
+use std::{
+    ops::Range,
+    sync::{Arc, atomic::Ordering::*},
+};
 
 /// Mapped chunks of a trim that are forgotten under one hold of the lock.
-const MAPPED_A_STEP: usize = 1 << 14;
+pub(crate) const MAPPED_A_STEP: usize = 1 << 14;
+
+/// How a range of the origin is zeroed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Zeroing {
+    /// As the client asked.
+    pub flags: ZeroFlags,
+    /// It is a TRIM, which may be passed on as one.
+    pub advisory: bool,
+}
 
 impl Shared {
+    /// Carries out a client's TRIM of `len` bytes at `offset`.
+    ///
+    /// # Errors
+    /// As [`Shared::zero`].
+    pub async fn trim(self: &Arc<Self>, offset: u64, len: u64) -> Result<(), EngineError> {
+        let how = |advisory| Zeroing { flags: ZeroFlags::default(), advisory };
+        match self.tuning.trim {
+            TrimPolicy::Zero => self.zero_as(IoOp::Discard, offset, len, how(false)).await,
+            TrimPolicy::Pass => self.zero_as(IoOp::Discard, offset, len, how(true)).await,
+            TrimPolicy::Keep => self.keep_trim(offset, len).await,
+        }
+    }
+
     /// Has `len` bytes at `offset` read as zeroes.
     ///
     /// # Errors
     /// Range and alignment, and what the devices say. With `fast_only`, [`larder_device::IoErrorKind::Unsupported`]
     /// where the origin would have to be written with zeroes the slow way.
     pub async fn zero(self: &Arc<Self>, offset: u64, len: u64, flags: ZeroFlags) -> Result<(), EngineError> {
-        let flags = ZeroFlags { fua: flags.fua || self.live.durable_writes(), ..flags };
-        self.check_request(IoOp::WriteZeroes, offset, len)?;
+        self.zero_as(IoOp::WriteZeroes, offset, len, Zeroing { flags, advisory: false }).await
+    }
+
+    async fn zero_as(self: &Arc<Self>, op: IoOp, offset: u64, len: u64, how: Zeroing) -> Result<(), EngineError> {
+        let flags = ZeroFlags { fua: how.flags.fua || self.live.durable_writes(), ..how.flags };
+        let how = Zeroing { flags, ..how };
+        self.check_request(op, offset, len)?;
         if len == 0 {
             return Ok(());
         }
@@ -34,17 +68,30 @@ impl Shared {
         self.counters.trim_bytes.fetch_add(len, Relaxed);
         let mode = self.mode.get();
         if mode == WriteMode::Back {
-            match self.zero_in_cache(offset, len, flags).await {
+            match self.zero_in_cache(offset, len, how).await {
                 Err(EngineError::FlashFailed(_)) => {}
                 zeroed => return zeroed,
             }
         }
+        self.zero_on_origin(offset, len, how, (mode, ticket)).await
+    }
+
+    /// Zeroes a range of the origin for a client, without dirty data or past a flash that failed.
+    pub(crate) async fn zero_on_origin(
+        self: &Arc<Self>,
+        offset: u64,
+        len: u64,
+        how: Zeroing,
+        (mode, ticket): (WriteMode, Ticket),
+    ) -> Result<(), EngineError> {
         let ticket = Arc::new(ticket);
-        self.change_origin(flags.fua, || {
+        // Only a flush makes a discard durable.
+        let fua = how.flags.fua && !self.discards(how);
+        self.change_origin(fua, || {
             let (this, ticket) = (self.clone(), ticket.clone());
             async move {
                 let _ticket = ticket;
-                this.zero_through(offset, len, flags, mode).await
+                this.zero_through(offset, len, how, mode).await
             }
         })
         .await
@@ -54,7 +101,7 @@ impl Shared {
         self: &Arc<Self>,
         offset: u64,
         len: u64,
-        flags: ZeroFlags,
+        how: Zeroing,
         mode: WriteMode,
     ) -> Result<(), EngineError> {
         let change = match mode {
@@ -64,23 +111,22 @@ impl Shared {
                 change => Some(change?),
             },
         };
-        let Some(change) = change else { return self.zero_past_flash(offset, len, flags).await };
-        self.zero_origin(offset, len, flags).await?;
+        let Some(change) = change else { return self.zero_past_flash(offset, len, how).await };
+        self.zero_origin(offset, len, how).await?;
         change.succeeded();
         Ok(())
     }
 
-    async fn zero_in_cache(self: &Arc<Self>, offset: u64, len: u64, flags: ZeroFlags) -> Result<(), EngineError> {
-        let seq = self.zero_chunks(offset, len, flags.no_hole).await?;
-        if flags.fua { self.commit(seq + 1).await } else { Ok(()) }
+    async fn zero_in_cache(self: &Arc<Self>, offset: u64, len: u64, how: Zeroing) -> Result<(), EngineError> {
+        let seq = self.zero_chunks(offset, len, how).await?;
+        if how.flags.fua { self.commit(seq + 1).await } else { Ok(()) }
     }
 
-    async fn zero_chunks(self: &Arc<Self>, offset: u64, len: u64, no_hole: bool) -> Result<u64, EngineError> {
+    async fn zero_chunks(self: &Arc<Self>, offset: u64, len: u64, how: Zeroing) -> Result<u64, EngineError> {
+        let Zeroing { flags: ZeroFlags { no_hole, .. }, advisory } = how;
         let end = offset + len;
         let chunk = self.geometry.chunk_bytes as u64;
-        // The volume's last chunk counts as whole when the range reaches the volume's end.
-        let whole_first = offset.div_ceil(chunk);
-        let whole_end = if end == self.geometry.volume_bytes { self.geometry.chunk_count } else { end / chunk };
+        let Range { start: whole_first, end: whole_end } = self.whole_chunks(offset, len);
         if whole_first >= whole_end {
             return self.zero_parts(offset, end).await;
         }
@@ -94,7 +140,7 @@ impl Shared {
             self.wait_for_runs().await?;
             let mut state = self.state.lock();
             let count = state.design.trim_span(Lba(at), whole_end - at, MAPPED_A_STEP);
-            seq = state.trim(Lba(at), count, no_hole)?;
+            seq = state.trim(Run { first: Lba(at), count, seq: 0, no_hole, advisory })?;
             at += count;
         }
         self.wake_destager_if_due();
@@ -142,30 +188,44 @@ impl Shared {
     ///
     /// # Errors
     /// The origin's.
-    pub async fn zero_origin(
+    pub(crate) async fn zero_origin(
         self: &Arc<Self>,
         offset: u64,
         len: u64,
-        flags: ZeroFlags,
+        how: Zeroing,
     ) -> Result<(), larder_device::IoError> {
         let align = self.geometry.origin_align as u64;
         let (from, to) = (offset.next_multiple_of(align), (offset + len) / align * align);
         let zeroes = |len: u64| -> SharedBuf { IoBuf::zeroed(len as usize).freeze() };
-        let write = WriteFlags { fua: flags.fua };
+        let write = WriteFlags { fua: how.flags.fua };
         if from >= to {
             return self.write_origin(offset, zeroes(len), write).await;
         }
         if offset < from {
             self.write_origin(offset, zeroes(from - offset), write).await?;
         }
-        let result = self.origin.write_zeroes(from, to - from, flags).await;
+        let discards = self.discards(how);
+        let discarded = if discards { self.origin.discard(from, to - from).await.map(Some) } else { Ok(None) };
+        let result = match discarded {
+            Ok(Some(())) => Ok(&self.counters.origin_discard_bytes),
+            // An origin that refuses the discard after all gets zeroes.
+            Err(error) if error.kind != IoErrorKind::Unsupported => Err(error),
+            _ => {
+                let zeroed = self.origin.write_zeroes(from, to - from, how.flags).await;
+                zeroed.map(|()| &self.counters.origin_zero_bytes)
+            }
+        };
         self.state.lock().origin_unflushed = true;
-        self.counters.origin_zero_bytes.fetch_add(to - from, Relaxed);
         self.note_origin(&result);
-        result?;
+        result?.fetch_add(to - from, Relaxed);
         if to < offset + len {
             self.write_origin(to, zeroes(offset + len - to), write).await?;
         }
-        Ok(())
+        if discards && how.flags.fua { self.flush_origin().await } else { Ok(()) }
+    }
+
+    /// Whether the origin gets a plain discard, after which it promises zeroes.
+    fn discards(&self, how: Zeroing) -> bool {
+        how.advisory && self.tuning.trim == TrimPolicy::Pass && self.origin.info().discard_zeroes
     }
 }

@@ -19,6 +19,8 @@ pub const FEATURE_STATE_DIR: u64 = 1 << 3;
 pub const FEATURE_BUCKETS: u64 = 1 << 4;
 /// Incompatible feature: segment headers record how far the log was durable when they were made.
 pub const FEATURE_LOG_POSITIONS: u64 = 1 << 5;
+/// Incompatible feature: the log and checkpoints keep a client's trims apart from the zeroes that it asked for.
+pub const FEATURE_KEPT_TRIMS: u64 = 1 << 6;
 
 /// The incompatible bits that allow an unaware program to read: 32 to 63.
 pub const READABLE: u64 = u64::MAX << 32;
@@ -52,12 +54,13 @@ pub struct Feature {
 }
 
 /// Every bit that has a meaning.
-pub const FEATURES: [Feature; 5] = [
+pub const FEATURES: [Feature; 6] = [
     feature(Word::Compatible, FEATURE_ORIGIN_STATE, "origin state", true),
     feature(Word::Incompatible, FEATURE_DETACHED, "detached", true),
     feature(Word::Incompatible, FEATURE_STATE_DIR, "state directory", true),
     feature(Word::Incompatible, FEATURE_BUCKETS, "buckets", true),
     feature(Word::Incompatible, FEATURE_LOG_POSITIONS, "log positions", true),
+    feature(Word::Incompatible, FEATURE_KEPT_TRIMS, "kept trims", true),
 ];
 
 /// The number of each bit that is set, with its name where it has one.

@@ -11,8 +11,8 @@
 use crate::codes::{Compression, DesignId, WriteMode};
 use crate::error::{FormatError, Structure};
 use crate::features::{
-    COMPATIBLE_KNOWN, FEATURE_BUCKETS, FEATURE_DETACHED, FEATURE_LOG_POSITIONS, FEATURE_ORIGIN_STATE,
-    FEATURE_STATE_DIR, INCOMPATIBLE_KNOWN, READABLE,
+    COMPATIBLE_KNOWN, FEATURE_BUCKETS, FEATURE_DETACHED, FEATURE_KEPT_TRIMS, FEATURE_LOG_POSITIONS,
+    FEATURE_ORIGIN_STATE, FEATURE_STATE_DIR, INCOMPATIBLE_KNOWN, READABLE,
 };
 use crate::layout::{CHUNKS_MAX, ENTRIES_MIN, Layout, SUPERBLOCK_OFFSETS, StoreKind};
 use crate::log::LogStart;
@@ -73,6 +73,8 @@ pub struct Superblock {
     pub features_compat: u64,
     /// Segment headers, and metadata slots, name the newest durable frame of the log.
     pub log_positions: bool,
+    /// The log and checkpoints may hold trims apart from zeroes that a client asked for.
+    pub kept_trims: bool,
     /// The origin as an orderly end left it. [`Superblock::origin_state_now`] tells whether that end was the last one.
     pub origin_state: Option<OriginState>,
     /// Unknown incompatible features that let a program read: the program must not write on this flash.
@@ -206,7 +208,8 @@ impl Superblock {
         let detached = if self.detached { FEATURE_DETACHED } else { 0 };
         let buckets = if self.layout.store() == StoreKind::Buckets { FEATURE_BUCKETS } else { 0 };
         let positions = if self.log_positions { FEATURE_LOG_POSITIONS } else { 0 };
-        state_dir | detached | buckets | positions | self.features_read_only
+        let trims = if self.kept_trims { FEATURE_KEPT_TRIMS } else { 0 };
+        state_dir | detached | buckets | positions | trims | self.features_read_only
     }
 
     /// The origin's state at the last end, if that end was orderly and the device gave a mark.
@@ -384,6 +387,7 @@ impl Superblock {
             flash_uuid: raw.flash_uuid,
             features_compat: raw.features_compat.get() & !FEATURE_ORIGIN_STATE,
             log_positions: raw.features_incompat.get() & FEATURE_LOG_POSITIONS != 0,
+            kept_trims: raw.features_incompat.get() & FEATURE_KEPT_TRIMS != 0,
             origin_state: origin_state(raw),
             features_read_only: raw.features_incompat.get() & !INCOMPATIBLE_KNOWN & READABLE,
             kept: kept(raw),

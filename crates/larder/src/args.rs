@@ -40,7 +40,7 @@ pub use trace::{
 use values::{
     END_TIMEOUT, address, design, end_timeout, fp_index_percent, no_design, profile, ram_budget, request_max, seconds,
 };
-pub use values::{OriginChangedArg, request_count};
+pub use values::{OriginChangedArg, TrimArg, request_count};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -222,6 +222,9 @@ pub struct ServeArgs {
     /// Where the origin was written to since the cache ended: forget the clean copies, or believe them
     #[arg(long, value_name = "WHAT")]
     pub origin_changed: Option<OriginChangedArg>,
+    /// A client's TRIM gives the origin zeroes, a discard if it promises zeroes after one, or nothing
+    #[arg(long, value_name = "WHAT", default_value = "zero", conflicts_with = "no_cache")]
+    pub trim: TrimArg,
     /// Give the origin the timing of hdd-7200, raid5-7200, sata-ssd or nvme
     #[arg(long, value_name = "PROFILE", value_parser = profile)]
     pub origin_profile: Option<Profile>,
@@ -303,6 +306,9 @@ pub struct FlushArgs {
     /// Where the origin was written to since the cache ended: forget the clean copies, or believe them
     #[arg(long, value_name = "WHAT")]
     pub origin_changed: Option<OriginChangedArg>,
+    /// Of a cache without a server: the trims that it keeps reach the origin as zeroes or as a discard, or stay
+    #[arg(long, value_name = "WHAT", default_value = "zero")]
+    pub trim: TrimArg,
 }
 
 /// `larder set`.
@@ -345,6 +351,9 @@ pub struct DetachArgs {
     /// Where the origin was written to since the cache ended: forget the clean copies, or believe them
     #[arg(long, value_name = "WHAT")]
     pub origin_changed: Option<OriginChangedArg>,
+    /// Of a cache without a server: the trims that it keeps reach the origin as zeroes or as a discard, or stay
+    #[arg(long, value_name = "WHAT", default_value = "zero")]
+    pub trim: TrimArg,
 }
 
 /// A write mode by name.

@@ -8,7 +8,7 @@ use crate::{
     args::DetachArgs,
     control,
     error::{Failure, Outcome},
-    flush::refuse_unlinked_origin,
+    flush::{but_for_trims, refuse_unlinked_origin},
     output,
     state_dir::StateDir,
     volume::{Access, OpenedCache, Reached, StateArgs, open_cache, reach, shown},
@@ -26,7 +26,12 @@ pub fn run(args: &DetachArgs) -> Outcome {
         Reached::Served(done) => done,
         Reached::Alone(flash) => {
             // Nobody else waits for the origin: as fast as it goes.
-            let tuning = Tuning { destage_rate_bytes_per_s: 0, accept_grown_origin: true, ..Tuning::default() };
+            let tuning = Tuning {
+                destage_rate_bytes_per_s: 0,
+                accept_grown_origin: true,
+                trim: args.trim.into(),
+                ..Tuning::default()
+            };
             let state =
                 StateArgs { dir: args.state.as_deref(), origin_changed: args.origin_changed, ..StateArgs::default() };
             let OpenedCache { cache, runtime } = open_cache(*flash, args.origin.as_deref(), &state, tuning)?;
@@ -41,7 +46,9 @@ pub fn run(args: &DetachArgs) -> Outcome {
         }
     };
     let origin = done.get("origin").and_then(Value::as_str).unwrap_or_default();
-    output::say(&format!("detached: the origin {} is complete\n", shown(origin)))
+    let kept = done.get("kept_trim_bytes").and_then(Value::as_u64).unwrap_or(0);
+    let but = but_for_trims(kept, " that it was not told of: it has old data there");
+    output::say(&format!("detached: the origin {} is complete{but}\n", shown(origin)))
 }
 
 /// Detaches, and says so as the control socket tells it.
@@ -54,5 +61,5 @@ pub fn detach(cache: &Cache) -> control::Reply {
     block_on(cache.detach()).map_err(|error| error.to_string())?;
     // Another cache may come to the same place.
     StateDir::retire(&cache.superblock(), None)?;
-    Ok(json!({ "origin": origin }))
+    Ok(json!({ "origin": origin, "kept_trim_bytes": cache.status().kept_trim_bytes }))
 }

@@ -24,6 +24,7 @@ pub fn run(args: &FlushArgs) -> Outcome {
             *flash,
             args.origin.as_deref(),
             &StateArgs { dir: args.state.as_deref(), origin_changed: args.origin_changed, ..StateArgs::default() },
+            args.trim.into(),
             |cache| flush(cache).map_err(Failure::failed),
         )?,
     };
@@ -35,13 +36,23 @@ pub fn run(args: &FlushArgs) -> Outcome {
     }
     let number = |key: &str| done.get(key).and_then(Value::as_u64).unwrap_or(0);
     let (written, zeroed) = (number("origin_bytes_written"), number("origin_zero_bytes"));
-    output::say(&match (written, zeroed) {
-        (0, 0) => "nothing was dirty: the origin is complete\n".to_owned(),
-        (written, 0) => format!("wrote {} to the origin: it is complete\n", size::human(written)),
-        (written, zeroed) => {
-            format!("wrote {} to the origin and zeroed {}: it is complete\n", size::human(written), size::human(zeroed))
-        }
-    })
+    let discarded = number("origin_discard_bytes");
+    let but = but_for_trims(number("kept_trim_bytes"), ", which stay in the cache");
+    if written + zeroed + discarded == 0 {
+        return output::say(&format!("nothing was dirty: the origin is complete{but}\n"));
+    }
+    let others = [("zeroed", zeroed), ("discarded", discarded)];
+    let others = others.iter().filter(|(_, bytes)| *bytes > 0);
+    let others: String = others.map(|(verb, bytes)| format!(" and {verb} {}", size::human(*bytes))).collect();
+    output::say(&format!("wrote {} to the origin{others}: it is complete{but}\n", size::human(written)))
+}
+
+/// The end of a sentence on a complete origin, if the cache kept trims from it.
+pub fn but_for_trims(bytes: u64, and: &str) -> String {
+    match bytes {
+        0 => String::new(),
+        bytes => format!(", except for {} of trims{and}", size::human(bytes)),
+    }
 }
 
 /// Destages everything; how much that was, as the control socket tells it.
@@ -77,7 +88,9 @@ pub fn flush(cache: &Cache) -> control::Reply {
         "flash_unlinked": cache.standing().0 == Standing::Unlinked,
         "origin_bytes_written": after.counts.origin_bytes_written - before.counts.origin_bytes_written,
         "origin_zero_bytes": after.counts.origin_zero_bytes - before.counts.origin_zero_bytes,
+        "origin_discard_bytes": after.counts.origin_discard_bytes - before.counts.origin_discard_bytes,
         "dirty_bytes": after.dirty_bytes,
+        "kept_trim_bytes": after.kept_trim_bytes,
     }))
 }
 
@@ -106,7 +119,7 @@ pub fn refuse_unlinked_origin(cache: &Cache) -> Result<(), String> {
 pub fn outlives(cache: &Cache) -> Outcome {
     refuse_unlinked_origin(cache).map_err(Failure::failed)?;
     let status = cache.status();
-    match (cache.standing().0, status.dirty_bytes + status.trimmed_bytes) {
+    match (cache.standing().0, status.dirty_bytes + status.trimmed_bytes + status.kept_trim_bytes) {
         (Standing::Sound, _) | (_, 0) => Ok(()),
         (Standing::Unlinked | Standing::Truncated(_), bytes) => Err(Failure::failed(format_args!(
             "the file of the flash has no name any more, or was cut short, and {} of dirty data that the origin lacks go with it",

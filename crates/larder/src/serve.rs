@@ -12,7 +12,7 @@
 use crate::{
     account::Account,
     answers::Served,
-    args::ServeArgs,
+    args::{ServeArgs, TrimArg},
     bare::serve_without_flash,
     control::ControlServer,
     ending::{Ending, Event},
@@ -130,7 +130,7 @@ fn serve_cache(args: &ServeArgs, path: &Path, ending: Ending, file: Option<Optio
     let runtime = start_runtime(args.workers)?;
     // (3)
     let name = args.export.clone().unwrap_or_else(|| flash.superblock.volume_name.to_string());
-    let later = Arc::new(LaterDevice::new(volume_info(&flash.superblock)));
+    let later = Arc::new(LaterDevice::new(volume_info(&flash.superblock, args.trim)));
     let servers = bind(&args.nbd, limits(args), &name, later.clone())?;
     let mut control = ControlServer::bind(&flash.superblock.flash_uuid)?;
     // Not before it is known that no copy of this flash is served: there is one state for both.
@@ -225,7 +225,7 @@ fn serve_origin(args: &ServeArgs, ending: &Ending, file: Option<OptionFile>) -> 
 }
 
 /// Describes the volume of a cache that is yet to be opened.
-fn volume_info(superblock: &Superblock) -> DeviceInfo {
+fn volume_info(superblock: &Superblock, trim: TrimArg) -> DeviceInfo {
     DeviceInfo {
         name: superblock.volume_name.to_string(),
         size_bytes: superblock.origin.size_bytes,
@@ -233,7 +233,7 @@ fn volume_info(superblock: &Superblock) -> DeviceInfo {
         physical_sector_bytes: 4096,
         optimal_io_bytes: superblock.layout.chunk_bytes,
         request_bytes_max: REQUEST_BYTES_MAX,
-        discard_zeroes: true,
+        discard_zeroes: trim != TrimArg::Keep,
         zeroes_fast: superblock.mode == WriteMode::Back,
         read_only: false,
     }
@@ -251,6 +251,7 @@ fn tuning_of(args: &ServeArgs) -> Tuning {
         durable_writes: args.durable_writes,
         origin_timeout: args.origin_limits.origin_timeout,
         flash_full_timeout: args.flash_full_timeout,
+        trim: args.trim.into(),
         listener: lines::of_server(),
         ..Tuning::default()
     }

@@ -11,7 +11,7 @@ use crate::{
 };
 use clap::ValueEnum;
 use larder_device::driver::block_on;
-use larder_engine::{Cache, status::mode_name};
+use larder_engine::{Cache, config::TrimPolicy, status::mode_name};
 use serde_json::json;
 
 /// Runs the command.
@@ -27,6 +27,7 @@ pub fn run(args: &SetArgs) -> Outcome {
             *flash,
             args.origin.as_deref(),
             &StateArgs { dir: args.state.as_deref(), origin_changed: args.origin_changed, ..StateArgs::default() },
+            TrimPolicy::default(),
             |cache| set_mode(cache, name).map_err(Failure::failed),
         )?;
     }

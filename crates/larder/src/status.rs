@@ -204,6 +204,7 @@ fn page(value: &Value) -> String {
             ("flash used", of("flash_bytes_used", "flash_bytes")),
             ("dirty", bytes("dirty_bytes")),
             ("trimmed, not yet told", bytes("trimmed_bytes")),
+            ("trimmed, kept", bytes("kept_trim_bytes")),
             ("damaged dirty chunks", count(number("lost_chunks"))),
             ("metadata log used", format!("{}%", number("log_used_percent"))),
             ("LBA index", format!("{}, {} entries", bytes("lba_index_ram_bytes"), count(number("lba_index_entries")))),

@@ -27,7 +27,7 @@ use larder_device::{
 };
 use larder_engine::{
     Cache, EngineError, FenceKeeper, Tuning,
-    config::{ORIGIN_TIMEOUT, OriginChanged},
+    config::{ORIGIN_TIMEOUT, OriginChanged, TrimPolicy},
     fence::Keeper,
     superblock,
 };
@@ -410,11 +410,12 @@ pub fn with_cache<T>(
     flash: Flash,
     origin: Option<&str>,
     state: &StateArgs<'_>,
+    trim: TrimPolicy,
     act: impl FnOnce(&Cache) -> Outcome<T>,
 ) -> Outcome<T> {
     let path = flash.path.clone();
     // Nobody else waits for the origin: as fast as it goes.
-    let tuning = Tuning { destage_rate_bytes_per_s: 0, ..Tuning::default() };
+    let tuning = Tuning { destage_rate_bytes_per_s: 0, trim, ..Tuning::default() };
     let OpenedCache { cache, runtime } = open_cache(flash, origin, state, tuning)?;
     let result = act(&cache);
     let closed = cache.close_blocking().map_err(|error| Failure::engine(&path, &error));

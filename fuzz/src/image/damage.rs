@@ -215,7 +215,7 @@ fn append_frame(base: &Base, damaged: &mut Damaged, log: &mut Log, input: &mut I
     let layout = &base.superblock.layout;
     let kinds = [
         LogEntry::MapZero { lba: 1, dirty: true },
-        LogEntry::Trim { lba: 2, chunk_count: 3, dirty: true, no_hole: false },
+        LogEntry::Trim { lba: 2, chunk_count: 3, dirty: true, no_hole: false, advisory: false },
         LogEntry::Invalidate { lba: 4, chunk_count: 2 },
         LogEntry::Clean { lba: 0, chunk_count: 9, map_seq: start.first_entry_seq },
         LogEntry::SlotFreed { slot: 0, generation: 0 },

@@ -4,6 +4,8 @@
 //!
 //! What it does not do: count requests; engine and simulator do.
 
+use crate::ranges::Advisory;
+
 /// How much the origin lacks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DirtyCounts {
@@ -15,6 +17,8 @@ pub struct DirtyCounts {
     pub runs: u64,
     /// Chunks in them.
     pub run_chunks: u64,
+    /// Of the runs, those that the origin need not be told of.
+    pub advisory: Advisory,
 }
 
 /// Counts of a design, as of now.

@@ -292,6 +292,7 @@ impl Design for Nitro {
             fragments: self.dirty_fragments,
             runs: self.trimmed.len() as u64,
             run_chunks: self.trimmed.chunks(),
+            advisory: self.trimmed.advisory(),
         }
     }
 

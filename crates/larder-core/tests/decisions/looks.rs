@@ -359,6 +359,7 @@ impl World {
                     count: 1 + self.rng.below(5),
                     seq: self.seq,
                     no_hole: false,
+                    advisory: self.seq.is_multiple_of(3),
                 };
                 self.design().trim(run);
                 self.contents.retain(|&lba, _| !(run.first.0..run.first.0 + run.count).contains(&lba));

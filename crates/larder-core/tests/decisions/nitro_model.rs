@@ -9,8 +9,11 @@
 
 use crate::common::{Rng, for_seeds};
 use larder_core::{
-    Design, DesignConfig, Fingerprint, Lba, Lookup, NewMapping, Place, SectorMap, SlotId, StreamClass, cd_arc::CdArc,
-    nitro::Nitro, ranges::Run, slots::SlotState,
+    Design, DesignConfig, Fingerprint, Lba, Lookup, NewMapping, Place, SectorMap, SlotId, StreamClass,
+    cd_arc::CdArc,
+    nitro::Nitro,
+    ranges::{Advisory, Run},
+    slots::SlotState,
 };
 use std::{
     cell::Cell,
@@ -19,6 +22,8 @@ use std::{
 
 /// Bytes that a slot has room for.
 const SLOT_BYTES: u32 = 64 << 10;
+/// Of a trimmed run: whether it is to stay allocated, and whether the origin need not be told.
+const RUN_KINDS: [[bool; 2]; 3] = [[false, false], [true, false], [false, true]];
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Mapping {
@@ -76,7 +81,7 @@ struct World<D> {
     contents: u64,
     seq: u64,
     mappings: BTreeMap<u64, Mapping>,
-    trimmed: BTreeMap<u64, (u64, bool)>,
+    trimmed: BTreeMap<u64, (u64, [bool; 2])>,
     slots: Vec<ModelSlot>,
     /// Sealed slots, least recent first.
     lru: Vec<u32>,
@@ -201,10 +206,10 @@ impl<D: Driven> World<D> {
     /// Maximal runs of trimmed chunks with one sequence number.
     fn runs(&self) -> Vec<Run> {
         let mut runs: Vec<Run> = Vec::new();
-        for (&lba, &(seq, no_hole)) in &self.trimmed {
+        for (&lba, &(seq, [no_hole, advisory])) in &self.trimmed {
             match runs.last_mut() {
                 Some(run) if run.first.0 + run.count == lba && run.seq == seq => run.count += 1,
-                _ => runs.push(Run { first: Lba(lba), count: 1, seq, no_hole }),
+                _ => runs.push(Run { first: Lba(lba), count: 1, seq, no_hole, advisory }),
             }
         }
         runs
@@ -444,11 +449,12 @@ impl<D: Driven> World<D> {
                 // Longer than the index now and then, for there are two ways through it.
                 let most = if self.rng.chance(60) { longest.min(5) } else { longest };
                 let count = 1 + self.rng.below(most);
-                let (seq, no_hole) = (self.next_seq(), self.rng.chance(50));
-                self.design.trim(Run { first: Lba(first), count, seq, no_hole });
+                let (seq, kind) = (self.next_seq(), self.rng.one_of(&RUN_KINDS));
+                let [no_hole, advisory] = kind;
+                self.design.trim(Run { first: Lba(first), count, seq, no_hole, advisory });
                 for lba in first..first + count {
                     self.lose(lba);
-                    self.trimmed.insert(lba, (seq, no_hole));
+                    self.trimmed.insert(lba, (seq, kind));
                 }
             }
             71..=73 => {
@@ -612,6 +618,9 @@ impl<D: Driven> World<D> {
         let dirty_fragments = self.mappings.values().filter(fragment).filter(|m| m.dirty.is_some()).count();
         assert_eq!(counts.fragments, dirty_fragments as u64);
         assert_eq!((counts.runs, counts.run_chunks), (runs.len() as u64, self.trimmed.len() as u64));
+        let advisory = runs.iter().filter(|run| run.advisory);
+        let chunks = self.trimmed.values().filter(|(_, [_, advisory])| *advisory).count() as u64;
+        assert_eq!(counts.advisory, Advisory { runs: advisory.count() as u64, chunks });
 
         let stats = self.design.stats();
         assert_eq!(stats.mapped_chunks, self.mappings.len() as u64);
@@ -869,13 +878,13 @@ fn a_run_of_any_length_is_forgotten() {
     for lba in [3, 70, 1 << 20, 1 << 39] {
         design.map(Lba(lba), NewMapping::Zero, Some(lba));
     }
-    design.trim(Run { first: Lba(100), count: 50, seq: 1000, no_hole: false });
+    design.trim(Run { first: Lba(100), count: 50, seq: 1000, no_hole: false, advisory: false });
     assert_eq!(design.mapped_in(Lba(4), 1 << 39), [70, 1 << 20, 1 << 39].map(Lba));
     assert_eq!(design.mapped_in(Lba(3), 2), [Lba(3)]);
     design.unmap_run(Lba(70), 1 << 38);
     let left: Vec<u64> = design.dirty_from(Lba(0), 10).into_iter().map(|(lba, _)| lba.0).collect();
     assert_eq!(left, [3, 1 << 39]);
     assert_eq!(design.dirty_counts().runs, 0);
-    design.trim(Run { first: Lba(0), count: 1 << 40, seq: 1001, no_hole: false });
+    design.trim(Run { first: Lba(0), count: 1 << 40, seq: 1001, no_hole: false, advisory: false });
     assert_eq!((design.dirty_counts().chunks, design.dirty_counts().runs), (0, 1));
 }

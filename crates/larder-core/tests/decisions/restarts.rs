@@ -188,7 +188,7 @@ impl Cache {
             }
             Request::Trim(first, count) => {
                 self.seq += 1;
-                let run = Run { first: Lba(first), count, seq: self.seq, no_hole: false };
+                let run = Run { first: Lba(first), count, seq: self.seq, no_hole: false, advisory: false };
                 self.design.trim(run);
                 self.holds.extend((first..first + count).map(|lba| (lba, 0)));
                 self.design.mark_run_clean(&run);

@@ -7,7 +7,7 @@ use larder_core::{
     lba_index::{Entry, GENERATION_MASK, Kind, LbaIndex, SHARDS_MIN},
     packing::{PackingRules, SegmentPacker},
     pages::PageMap,
-    ranges::{Run, RunMap},
+    ranges::{Advisory, Run, RunMap},
     streams::{PREFETCH_BYTES_MAX, SEQUENTIAL_BYTES_MIN, STREAMS_MAX, Streams},
 };
 use std::collections::{BTreeMap, HashMap};
@@ -219,13 +219,16 @@ fn the_lba_index_grows_and_shrinks() {
     assert_eq!(index.ram_bytes(), empty, "an empty index has given everything back");
 }
 
-fn runs_of(model: &[Option<(u64, bool)>]) -> Vec<Run> {
+/// Whether a run is to stay allocated, and whether it is a client's trim.
+const RUN_KINDS: [[bool; 2]; 3] = [[false, false], [true, false], [false, true]];
+
+fn runs_of(model: &[Option<(u64, [bool; 2])>]) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     for (i, cell) in model.iter().enumerate() {
-        let Some((seq, no_hole)) = *cell else { continue };
+        let Some((seq, [no_hole, advisory])) = *cell else { continue };
         match runs.last_mut() {
             Some(run) if run.first.0 + run.count == i as u64 && run.seq == seq => run.count += 1,
-            _ => runs.push(Run { first: Lba(i as u64), count: 1, seq, no_hole }),
+            _ => runs.push(Run { first: Lba(i as u64), count: 1, seq, no_hole, advisory }),
         }
     }
     runs
@@ -237,7 +240,7 @@ fn runs_are_a_bitmap_with_numbers() {
         let mut rng = Rng::new(seed);
         let cells = [1, 10, 200][rng.below(3) as usize];
         let mut map = RunMap::default();
-        let mut model: Vec<Option<(u64, bool)>> = vec![None; cells as usize];
+        let mut model: Vec<Option<(u64, [bool; 2])>> = vec![None; cells as usize];
         for seq in 1..400 {
             let first = rng.below(cells + 1);
             // Nothing at all is a legal count, and must leave everything as it is.
@@ -251,7 +254,8 @@ fn runs_are_a_bitmap_with_numbers() {
                 }
                 1 | 2 => {
                     let of = map.get(Lba(rng.below(cells))).map_or(rng.below(seq), |run| run.seq);
-                    map.remove_if_unchanged(&Run { first: Lba(first), count, seq: of, no_hole: rng.chance(50) });
+                    let [no_hole, advisory] = RUN_KINDS[rng.below(3) as usize];
+                    map.remove_if_unchanged(&Run { first: Lba(first), count, seq: of, no_hole, advisory });
                     for cell in &mut model[range] {
                         if cell.is_some_and(|(seq, _)| seq == of) {
                             *cell = None;
@@ -259,15 +263,18 @@ fn runs_are_a_bitmap_with_numbers() {
                     }
                 }
                 _ => {
-                    let no_hole = rng.chance(50);
-                    map.insert(Run { first: Lba(first), count, seq, no_hole });
-                    model[range].fill(Some((seq, no_hole)));
+                    let [no_hole, advisory] = RUN_KINDS[rng.below(3) as usize];
+                    map.insert(Run { first: Lba(first), count, seq, no_hole, advisory });
+                    model[range].fill(Some((seq, [no_hole, advisory])));
                 }
             }
             let expected = runs_of(&model);
             assert_eq!(map.iter().collect::<Vec<_>>(), expected);
             assert_eq!((map.len(), map.is_empty()), (expected.len(), expected.is_empty()));
             assert_eq!(map.chunks(), model.iter().flatten().count() as u64);
+            let advisory = || expected.iter().filter(|run| run.advisory);
+            let chunks = advisory().map(|run| run.count).sum();
+            assert_eq!(map.advisory(), Advisory { runs: advisory().count() as u64, chunks });
             for at in 0..cells + 1 {
                 let holds = |run: &&Run| (run.first.0..run.first.0 + run.count).contains(&at);
                 assert_eq!(map.get(Lba(at)), expected.iter().find(holds).copied());
@@ -281,8 +288,8 @@ fn runs_are_a_bitmap_with_numbers() {
 #[test]
 fn runs_reach_the_end_of_the_numbers() {
     let mut map = RunMap::default();
-    let all = Run { first: Lba(0), count: u64::MAX, seq: 1, no_hole: false };
-    map.insert(Run { first: Lba(10), count: 5, seq: 1, no_hole: false });
+    let all = Run { first: Lba(0), count: u64::MAX, seq: 1, no_hole: false, advisory: false };
+    map.insert(Run { first: Lba(10), count: 5, seq: 1, no_hole: false, advisory: false });
     map.remove_if_unchanged(&Run { first: Lba(7), ..all });
     assert!(map.is_empty());
     map.insert(all);

@@ -5,7 +5,7 @@
 //!
 //! What it does not do: decide which runs are next, or flush the origin.
 
-use crate::{shared::Shared, state::State};
+use crate::{shared::Shared, state::State, trim::Zeroing};
 use larder_core::{
     Lba,
     decisions::{Answer, Event},
@@ -14,7 +14,6 @@ use larder_core::{
 use larder_device::{IoErrorKind, ZeroFlags};
 use larder_format::LogEntry;
 use std::{
-    ops::Range,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::*},
@@ -65,8 +64,8 @@ impl ZeroPace {
 /// The zeroed parts of a batch's runs.
 #[derive(Default)]
 pub(super) struct Zeroed {
-    /// Zeroed chunks, and whether the origin keeps them allocated.
-    parts: Vec<(Range<u64>, bool)>,
+    /// Zeroed parts of runs; their sequence numbers have no meaning.
+    parts: Vec<Run>,
     /// Their bytes for the rate limit.
     bytes: u64,
     /// Some part could not be zeroed, or was not durable.
@@ -86,6 +85,11 @@ impl Shared {
                 let part = self.state.lock().design.trimmed_from(Lba(at));
                 let Some(part) = part.filter(|part| part.first.0 < end) else { break };
                 let (from, part_end) = (part.first.0.max(at), (part.first.0 + part.count).min(end));
+                if part.advisory && !run.advisory {
+                    // A client trimmed the part meanwhile, and the batch does not ask for its trim.
+                    at = part_end;
+                    continue;
+                }
                 if part.seq > durable_upto {
                     let newest = runs.iter().map(|run| run.seq).fold(part.seq, u64::max);
                     durable_upto = self.make_destageable(newest).await.unwrap_or(durable_upto);
@@ -96,8 +100,9 @@ impl Shared {
                     continue;
                 }
                 let to = part_end.min(from + (self.zero_pace.bytes_max() / self.geometry.chunk_bytes as u64).max(1));
-                match self.zero_part(from..to, part.no_hole).await {
-                    Ok(bytes) => zeroed.add(from..to, part.no_hole, bytes),
+                let part = Run { first: Lba(from), count: to - from, ..part };
+                match self.zero_part(&part).await {
+                    Ok(bytes) => zeroed.add(part, bytes),
                     Err(kind) => {
                         zeroed.has_failed = true;
                         if matches!(kind, IoErrorKind::Gone | IoErrorKind::Cancelled) {
@@ -116,14 +121,16 @@ impl Shared {
         zeroed
     }
 
-    /// Zeroes some chunks of the origin. Returns their bytes for the rate limit.
-    async fn zero_part(self: &Arc<Self>, chunks: Range<u64>, no_hole: bool) -> Result<u64, IoErrorKind> {
-        let offset = self.geometry.offset_of(Lba(chunks.start));
-        let end = self.geometry.offset_of(Lba(chunks.end)).min(self.geometry.volume_bytes);
+    /// Zeroes a part of a run on the origin. Returns its bytes for the rate limit.
+    async fn zero_part(self: &Arc<Self>, part: &Run) -> Result<u64, IoErrorKind> {
+        let offset = self.geometry.offset_of(part.first);
+        let end = self.geometry.offset_of(Lba(part.first.0 + part.count)).min(self.geometry.volume_bytes);
         let bytes = end - offset;
         let began = self.runtime.now();
-        let flags = ZeroFlags { no_hole, ..ZeroFlags::default() };
-        self.zero_origin(offset, bytes, flags).await.map_err(|error| error.kind)?;
+        let flags = ZeroFlags { no_hole: part.no_hole, ..ZeroFlags::default() };
+        self.zero_origin(offset, bytes, Zeroing { flags, advisory: part.advisory })
+            .await
+            .map_err(|error| error.kind)?;
         let took = self.runtime.now().saturating_sub(began);
         self.zero_pace.note(bytes, took);
         Ok(bytes.min((took.as_secs_f64() * WRITTEN_BYTES_PER_S_MAX as f64) as u64))
@@ -136,11 +143,11 @@ impl Shared {
             self.flush_destaged(failures).await?;
             let mut state = self.state.lock();
             let mut marks = 0;
-            for (chunks, no_hole) in parts {
-                state.origin_changes.rewritten(chunks.clone());
+            for part in parts {
+                state.origin_changes.rewritten(part.first.0..part.first.0 + part.count);
                 // The mark covers only the rest of the runs, since chunks written meanwhile are dirty. Over a newer checkpoint,
                 // where such a chunk has no sequence number, a replay would take a mark over it for its own.
-                for run in remains_of(&state, chunks, no_hole, MARKS_MAX - marks) {
+                for run in remains_of(&state, &part, MARKS_MAX - marks) {
                     marks += 1;
                     let Run { first, count, seq, .. } = run;
                     state.log.push(LogEntry::Clean { lba: first.0, chunk_count: count, map_seq: seq });
@@ -156,25 +163,27 @@ impl Shared {
 }
 
 impl Zeroed {
-    fn add(&mut self, chunks: Range<u64>, no_hole: bool, bytes: u64) {
+    fn add(&mut self, part: Run, bytes: u64) {
         self.bytes += bytes;
         match self.parts.last_mut() {
-            Some((last, same)) if last.end == chunks.start && *same == no_hole => last.end = chunks.end,
-            _ => self.parts.push((chunks, no_hole)),
+            Some(last) if last.first.0 + last.count == part.first.0 && last.is_of_a_kind_with(&part) => {
+                last.count += part.count;
+            }
+            _ => self.parts.push(part),
         }
     }
 }
 
-/// The parts of some chunks that are in trimmed runs of a kind: at most `max` of them.
-fn remains_of(state: &State, chunks: Range<u64>, no_hole: bool, max: usize) -> Vec<Run> {
+/// The rest of a part of a run in trimmed runs of its kind: at most `max` of them.
+fn remains_of(state: &State, part: &Run, max: usize) -> Vec<Run> {
     let mut parts = Vec::new();
-    let mut at = chunks.start;
-    while at < chunks.end
+    let (mut at, end) = (part.first.0, part.first.0 + part.count);
+    while at < end
         && parts.len() < max
-        && let Some(run) = state.design.trimmed_from(Lba(at)).filter(|run| run.first.0 < chunks.end)
+        && let Some(run) = state.design.trimmed_from(Lba(at)).filter(|run| run.first.0 < end)
     {
-        let (from, to) = (run.first.0.max(at), (run.first.0 + run.count).min(chunks.end));
-        if run.no_hole == no_hole {
+        let (from, to) = (run.first.0.max(at), (run.first.0 + run.count).min(end));
+        if run.is_of_a_kind_with(part) {
             parts.push(Run { first: Lba(from), count: to - from, ..run });
         }
         at = to;

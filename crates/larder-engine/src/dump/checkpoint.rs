@@ -218,6 +218,7 @@ fn entries_of(block: &CheckpointBlock, limit: usize) -> Listing<CheckpointEntryD
                 chunk_count: range.chunk_count,
                 dirty: range.dirty,
                 no_hole: range.no_hole,
+                advisory: range.advisory,
             })
         }),
         CheckpointBlock::Fingerprints(known) => {

@@ -121,12 +121,13 @@ pub(super) fn log_entry(entry: &LogEntry) -> LogEntryDump {
             sectors: Some(runs(sectors)),
             ..none
         },
-        LogEntry::Trim { lba, chunk_count, dirty, no_hole } => LogEntryDump {
+        LogEntry::Trim { lba, chunk_count, dirty, no_hole, advisory } => LogEntryDump {
             kind: "trim",
             lba: Some(*lba),
             chunk_count: Some(*chunk_count),
             dirty: Some(*dirty),
             no_hole: Some(*no_hole),
+            advisory: Some(*advisory),
             ..none
         },
         LogEntry::Invalidate { lba, chunk_count } => {

@@ -177,6 +177,8 @@ pub struct ZeroRangeDump {
     pub dirty: bool,
     /// Whether the origin shall keep the range allocated.
     pub no_hole: bool,
+    /// Whether a client trimmed it and asked for no zeroes: the origin need not be told.
+    pub advisory: bool,
 }
 
 /// A trimmed run of which the origin is not told yet.
@@ -190,6 +192,8 @@ pub struct TrimDump {
     pub seq: u64,
     /// Whether the origin shall keep the range allocated.
     pub no_hole: bool,
+    /// Whether a client trimmed it and asked for no zeroes: the origin need not be told.
+    pub advisory: bool,
 }
 
 /// A fingerprint that is known, and its record.
@@ -351,6 +355,9 @@ pub struct LogEntryDump {
     /// Of *trim*, whether the origin shall keep the range allocated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub no_hole: Option<bool>,
+    /// Of *trim*, whether a client trimmed and asked for no zeroes: the origin need not be told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub advisory: Option<bool>,
     /// Of *clean*, the newest entry that is meant.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub map_seq: Option<u64>,

@@ -60,8 +60,10 @@ fn each_block_of_a_checkpoint_is_told_entry_by_entry() {
     let count = |kind: &str| mapped.iter().filter(|entry| entry.kind == kind).count();
     assert_eq!((count("zero"), count("fragment"), count("chunk")), (50, 1, 150));
 
-    let (ranges, range) =
-        (entries_of(&flash, "zero ranges"), ZeroRangeDump { lba: 400, chunk_count: 20, dirty: true, no_hole: false });
+    let (ranges, range) = (
+        entries_of(&flash, "zero ranges"),
+        ZeroRangeDump { lba: 400, chunk_count: 20, dirty: true, no_hole: false, advisory: false },
+    );
     assert_eq!(told(&ranges), told(&[CheckpointEntryDump::ZeroRange(range)]));
     assert!(!entries_of(&flash, "fingerprints").is_empty());
 }

@@ -88,7 +88,7 @@ pub async fn fresh_log(
 
 /// A run that is a range and nothing else.
 pub fn span(first: u64, count: u64) -> Run {
-    Run { first: Lba(first), count, seq: 0, no_hole: false }
+    Run { first: Lba(first), count, seq: 0, no_hole: false, advisory: false }
 }
 
 /// Whether generation `a` comes after `b`, on a counter that wraps.

@@ -297,8 +297,9 @@ impl World {
         self.run(self.cache().zero(offset, len, flags)).unwrap_or_else(|error| panic!("zero: {error}"));
     }
 
+    /// A client's TRIM.
     pub fn trim(&self, offset: u64, len: u64) {
-        self.zero(offset, len, ZeroFlags::default());
+        self.run(self.cache().discard(offset, len)).unwrap_or_else(|error| panic!("trim: {error}"));
     }
 
     pub fn settle(&self) {

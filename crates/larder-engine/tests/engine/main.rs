@@ -20,6 +20,7 @@ mod faults;
 mod fence;
 mod held_addresses;
 mod joined_trims;
+mod kept_trims;
 mod lost_end;
 mod modes;
 mod origin_reads;

@@ -13,6 +13,7 @@ const FLAG_DIRTY: u8 = 1;
 const FLAG_DUPLICATE: u8 = 2;
 const FLAG_ZERO: u8 = 4;
 const FLAG_NO_HOLE: u8 = 4;
+const FLAG_ADVISORY: u8 = 8;
 
 /// A WEU slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +65,8 @@ pub struct ZeroRange {
     pub dirty: bool,
     /// Whether the origin shall keep the range allocated when it is zeroed.
     pub no_hole: bool,
+    /// Whether a client trimmed the run and asked for no zeroes: the origin need not be told.
+    pub advisory: bool,
 }
 
 /// A fingerprint and its record.
@@ -258,7 +261,7 @@ impl WireEntry for ZeroRange {
             lba: Le64::new(self.lba),
             chunk_count: Le64::new(self.chunk_count),
             volume: Le16::new(0),
-            flags: flag(self.dirty, FLAG_DIRTY) | flag(self.no_hole, FLAG_NO_HOLE),
+            flags: flag(self.dirty, FLAG_DIRTY) | flag(self.no_hole, FLAG_NO_HOLE) | flag(self.advisory, FLAG_ADVISORY),
             reserved: [0; 5],
         }
     }
@@ -269,7 +272,11 @@ impl WireEntry for ZeroRange {
             return Err(invalid("a run of chunks that is empty or overflows"));
         }
         let (dirty, no_hole) = (raw.flags & FLAG_DIRTY != 0, raw.flags & FLAG_NO_HOLE != 0);
-        Ok(ZeroRange { lba, chunk_count, dirty, no_hole })
+        let advisory = raw.flags & FLAG_ADVISORY != 0;
+        if no_hole && advisory {
+            return Err(invalid("a trim that keeps its range allocated"));
+        }
+        Ok(ZeroRange { lba, chunk_count, dirty, no_hole, advisory })
     }
 }
 

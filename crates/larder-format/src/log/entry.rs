@@ -55,6 +55,8 @@ pub enum LogEntry {
         dirty: bool,
         /// Whether the origin shall keep the range allocated when it is zeroed.
         no_hole: bool,
+        /// Whether a client trimmed the run and asked for no zeroes: the origin need not be told.
+        advisory: bool,
     },
     /// A run of chunks is no longer cached.
     Invalidate {
@@ -97,6 +99,7 @@ const KIND_MODE: u8 = 8;
 const FLAG_DIRTY: u8 = 1;
 const FLAG_DUPLICATE: u8 = 2;
 const FLAG_NO_HOLE: u8 = 4;
+const FLAG_ADVISORY: u8 = 8;
 
 /// All kinds of entry share the layout; what a kind does not use is zero.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -136,6 +139,10 @@ impl RawEntry {
 
     fn no_hole(self, no_hole: bool) -> Self {
         RawEntry { flags: if no_hole { self.flags | FLAG_NO_HOLE } else { self.flags }, ..self }
+    }
+
+    fn advisory(self, advisory: bool) -> Self {
+        RawEntry { flags: if advisory { self.flags | FLAG_ADVISORY } else { self.flags }, ..self }
     }
 
     fn at(self, place: &Place) -> Self {
@@ -185,8 +192,8 @@ impl LogEntry {
             LogEntry::Fragment { lba, place, dirty, sectors } => {
                 RawEntry { content: sectors, ..RawEntry::new(KIND_FRAGMENT, lba).at(&place).dirty(dirty) }
             }
-            LogEntry::Trim { lba, chunk_count, dirty, no_hole } => {
-                RawEntry::new(KIND_TRIM, lba).holding(chunk_count, 0).dirty(dirty).no_hole(no_hole)
+            LogEntry::Trim { lba, chunk_count, dirty, no_hole, advisory } => {
+                RawEntry::new(KIND_TRIM, lba).holding(chunk_count, 0).dirty(dirty).no_hole(no_hole).advisory(advisory)
             }
             LogEntry::Invalidate { lba, chunk_count } => RawEntry::new(KIND_INVALIDATE, lba).holding(chunk_count, 0),
             LogEntry::Clean { lba, chunk_count, map_seq } => {
@@ -219,7 +226,11 @@ impl LogEntry {
             KIND_MAP_ZERO => LogEntry::MapZero { lba, dirty },
             KIND_FRAGMENT => LogEntry::Fragment { lba, place: raw.place()?, dirty, sectors: raw.content },
             KIND_TRIM => {
-                LogEntry::Trim { lba, chunk_count: run(first)?, dirty, no_hole: raw.flags & FLAG_NO_HOLE != 0 }
+                let (no_hole, advisory) = (raw.flags & FLAG_NO_HOLE != 0, raw.flags & FLAG_ADVISORY != 0);
+                if no_hole && advisory {
+                    return Err(invalid("a trim that keeps its range allocated"));
+                }
+                LogEntry::Trim { lba, chunk_count: run(first)?, dirty, no_hole, advisory }
             }
             KIND_INVALIDATE => LogEntry::Invalidate { lba, chunk_count: run(first)? },
             KIND_CLEAN => LogEntry::Clean { lba, chunk_count: run(first)?, map_seq: second },

@@ -41,6 +41,7 @@ pub fn superblock() -> Superblock {
         // With the bit of an origin's state. Its fields are zero.
         features_compat: 4,
         log_positions: false,
+        kept_trims: false,
         origin_state: Some(OriginState { sequence: 0, size_bytes: 0, epoch: 0, changes: 0 }),
         features_read_only: 0,
         kept: Vec::new(),
@@ -172,12 +173,22 @@ pub fn log_entries() -> Vec<LogEntry> {
         LogEntry::Map { lba: 77, place: PLACE, dirty: true, duplicate: true, fingerprint: FINGERPRINT },
         LogEntry::MapZero { lba: 80, dirty: true },
         LogEntry::Fragment { lba: 78, place: PLACE, dirty: true, sectors: sectors() },
-        LogEntry::Trim { lba: 100, chunk_count: 50, dirty: true, no_hole: true },
+        LogEntry::Trim { lba: 100, chunk_count: 50, dirty: true, no_hole: true, advisory: false },
         LogEntry::Invalidate { lba: 200, chunk_count: 3 },
         LogEntry::Clean { lba: 77, chunk_count: 2, map_seq: 1000 },
         LogEntry::SlotFreed { slot: 4, generation: 1 },
         LogEntry::Mode { mode: WriteMode::Through },
     ]
+}
+
+/// A trimmed run as a checkpoint has it.
+pub fn zero_range(no_hole: bool, advisory: bool) -> ZeroRange {
+    ZeroRange { lba: 100, chunk_count: 50, dirty: true, no_hole, advisory }
+}
+
+/// The entry of a trim that is kept apart from zeroes.
+pub fn advisory_trim() -> LogEntry {
+    LogEntry::Trim { lba: 100, chunk_count: 50, dirty: true, no_hole: false, advisory: true }
 }
 
 /// One block of each kind, in order, each with its fixture's name.
@@ -203,10 +214,7 @@ pub fn blocks() -> Vec<(&'static str, CheckpointBlock)> {
             "block-fragments-good",
             CheckpointBlock::Fragments(vec![FragmentEntry { lba: 78, place: PLACE, dirty: true, sectors: sectors() }]),
         ),
-        (
-            "block-zero-ranges-good",
-            CheckpointBlock::ZeroRanges(vec![ZeroRange { lba: 100, chunk_count: 50, dirty: true, no_hole: true }]),
-        ),
+        ("block-zero-ranges-good", CheckpointBlock::ZeroRanges(vec![zero_range(true, false)])),
         (
             "block-fingerprints-good",
             CheckpointBlock::Fingerprints(vec![FingerprintEntry { fingerprint: FINGERPRINT, place: PLACE }]),
@@ -346,7 +354,10 @@ impl Random {
             0 => LogEntry::Map { lba, place: self.place(), dirty, duplicate: self.coin(), fingerprint: self.bytes() },
             1 => LogEntry::MapZero { lba, dirty },
             2 => LogEntry::Fragment { lba, place: self.place(), dirty, sectors: self.bytes() },
-            3 => LogEntry::Trim { lba, chunk_count, dirty, no_hole: self.coin() },
+            3 => {
+                let (no_hole, advisory) = self.pick(&[(false, false), (true, false), (false, true)]);
+                LogEntry::Trim { lba, chunk_count, dirty, no_hole, advisory }
+            }
             4 => LogEntry::Invalidate { lba, chunk_count },
             5 => LogEntry::Clean { lba, chunk_count, map_seq: self.u64() },
             6 => LogEntry::SlotFreed { slot: self.u32(), generation: self.u32() },

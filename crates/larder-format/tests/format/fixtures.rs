@@ -185,6 +185,27 @@ fn frame_bytes_are_those_of_version_1() {
 }
 
 #[test]
+fn trims_are_kept_apart_from_zeroes() {
+    let bytes = fixture("superblock-kept-trims");
+    let expected = Superblock { kept_trims: true, ..superblock() };
+    assert_eq!(Superblock::decode(&bytes).as_ref(), Ok(&expected));
+    assert_eq!(expected.encode()[..], bytes[..]);
+    let bytes = fixture("frame-kept-trim");
+    assert_eq!(decode_frame(&bytes, TAG).map(|(_, entries)| entries), Ok(vec![advisory_trim()]));
+    assert_eq!(encode_frame(&FRAME_START, &[advisory_trim()], 512), Ok(bytes));
+    let bytes = fixture("block-zero-ranges-kept");
+    let block = CheckpointBlock::ZeroRanges(vec![zero_range(false, true)]);
+    assert_eq!(CheckpointBlock::decode(&bytes, &block_identity(3)), Ok((block.clone(), 4096)));
+    assert_eq!(block.encode(&block_identity(3)), Ok(bytes));
+    // A trim gives its range up: none keeps it allocated.
+    let what = "a trim that keeps its range allocated";
+    let refused = decode_frame(&fixture("frame-kept-trim-no-hole"), TAG).map(|_| ());
+    assert_eq!(refused, Err(FormatError::Invalid { structure: Structure::LogFrame, what }));
+    let refused = CheckpointBlock::decode(&fixture("block-zero-ranges-kept-no-hole"), &block_identity(3)).map(|_| ());
+    assert_eq!(refused, Err(FormatError::Invalid { structure: Structure::CheckpointBlock, what }));
+}
+
+#[test]
 fn bad_frames_are_refused() {
     const S: Structure = Structure::LogFrame;
     let refused = |name: &str| decode_frame(&fixture(name), TAG).expect_err(name);

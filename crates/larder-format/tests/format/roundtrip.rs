@@ -15,6 +15,7 @@ fn superblocks() {
             flash_uuid: random.bytes(),
             features_compat: random.u64() & !features::COMPATIBLE_KNOWN | 1 << 63,
             log_positions: random.coin(),
+            kept_trims: random.coin(),
             origin_state: random.coin().then(|| OriginState {
                 sequence: random.counter(),
                 size_bytes: random.u64(),
@@ -344,11 +345,13 @@ fn random_checkpoint(
         write(encoder.push_fragment(keep(&mut fragments, entry)).expect("in order"));
     }
     for _ in 0..counts.zero_ranges {
+        let (no_hole, advisory) = random.pick(&[(false, false), (true, false), (false, true)]);
         let entry = ZeroRange {
             lba: random.next() >> 1,
             chunk_count: 1 + random.below(99),
             dirty: random.coin(),
-            no_hole: random.coin(),
+            no_hole,
+            advisory,
         };
         write(encoder.push_zero_range(keep(&mut ranges, entry)).expect("in order"));
     }
@@ -397,7 +400,7 @@ fn joined(blocks: Vec<CheckpointBlock>) -> Vec<CheckpointBlock> {
 #[test]
 fn kinds_out_of_order_are_refused() {
     let mut encoder = CheckpointEncoder::new(TAG, 3, LogStart::default(), 0);
-    let range = ZeroRange { lba: 1, chunk_count: 1, dirty: false, no_hole: false };
+    let range = zero_range(false, false);
     assert_eq!(encoder.push_zero_range(range), Ok(None));
     let slot = SlotEntry { slot: 0, generation: 0, state: SlotState::Free, class: WeuClass::Clean };
     assert!(matches!(encoder.push_slot(slot), Err(FormatError::Invalid { .. })));
@@ -411,7 +414,7 @@ fn a_block_with_one_entry_too_many_is_refused() {
         assert!(checkpoint::BLOCK_HEADER_BYTES + max * kind.entry_bytes() <= BLOCK_BYTES_MAX);
         assert!(checkpoint::BLOCK_HEADER_BYTES + (max + 1) * kind.entry_bytes() > BLOCK_BYTES_MAX);
     }
-    let range = ZeroRange { lba: 1, chunk_count: 1, dirty: false, no_hole: false };
+    let range = zero_range(false, false);
     let max = checkpoint::BlockKind::ZeroRanges.entries_max();
     let full = CheckpointBlock::ZeroRanges(vec![range; max]).encode(&block_identity(0));
     assert_eq!(full.map(|bytes| bytes.len()), Ok(BLOCK_BYTES_MAX));

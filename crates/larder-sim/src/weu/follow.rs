@@ -223,13 +223,13 @@ impl WeuCache {
             }
             Event::Trim { first, count, seq } => {
                 end_of(first, count)?;
-                self.design.trim(Run { first, count, seq, no_hole: false });
+                self.design.trim(Run { first, count, seq, no_hole: false, advisory: false });
                 Ok(Answer::Done)
             }
             Event::Clean { lba, seq } => Ok(Answer::Count(self.mark_clean(lba, seq).into())),
             Event::CleanRun { first, count, seq } => {
                 end_of(first, count)?;
-                self.destage_run(Run { first, count, seq, no_hole: false });
+                self.destage_run(Run { first, count, seq, no_hole: false, advisory: false });
                 Ok(Answer::Done)
             }
             _ => self.decide_slots(event),

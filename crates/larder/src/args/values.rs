@@ -12,7 +12,7 @@ use clap::{
 };
 use larder_device::throttled::Profile;
 use larder_engine::{
-    config::OriginChanged,
+    config::{OriginChanged, TrimPolicy},
     designs::{self, DESIGNS, EngineDesign},
     recover::RAM_BUDGET_BYTES_MIN,
 };
@@ -142,6 +142,27 @@ impl From<OriginChangedArg> for OriginChanged {
         match what {
             OriginChangedArg::Drop => OriginChanged::Drop,
             OriginChangedArg::Keep => OriginChanged::Keep,
+        }
+    }
+}
+
+/// The treatment of a client's TRIM. A request to write zeroes always zeroes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TrimArg {
+    /// The origin gets zeroes
+    Zero,
+    /// The origin gets a discard if it promises zeroes after one, else zeroes
+    Pass,
+    /// The cache keeps the trim as far as it has room, and the origin gets nothing; other trims are ignored
+    Keep,
+}
+
+impl From<TrimArg> for TrimPolicy {
+    fn from(trim: TrimArg) -> TrimPolicy {
+        match trim {
+            TrimArg::Zero => TrimPolicy::Zero,
+            TrimArg::Pass => TrimPolicy::Pass,
+            TrimArg::Keep => TrimPolicy::Keep,
         }
     }
 }

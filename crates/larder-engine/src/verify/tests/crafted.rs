@@ -212,7 +212,7 @@ fn log_entries_that_make_no_sense() {
     append(
         &flash,
         &[
-            LogEntry::Trim { lba: 1000, chunk_count: 1 << 20, dirty: true, no_hole: false },
+            LogEntry::Trim { lba: 1000, chunk_count: 1 << 20, dirty: true, no_hole: false, advisory: false },
             LogEntry::SlotFreed { slot: 999, generation: 0 },
             LogEntry::Map {
                 lba: 3,

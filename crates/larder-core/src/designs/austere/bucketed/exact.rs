@@ -155,6 +155,7 @@ impl Exact {
             fragments: self.fragments.len() as u64,
             runs: self.trimmed.len() as u64,
             run_chunks: self.trimmed.chunks(),
+            advisory: self.trimmed.advisory(),
         }
     }
 

@@ -25,7 +25,7 @@ impl Bucketed {
                 match dirty_seq {
                     Some(seq) => {
                         self.forget_in_core(lba);
-                        self.exact.trim(Run { first: lba, count: 1, seq, no_hole: true });
+                        self.exact.trim(Run { first: lba, count: 1, seq, no_hole: true, advisory: false });
                     }
                     // Clean zeroes are not kept, and so not logged.
                     None => self.lose_in_core(lba),
