@@ -7,8 +7,9 @@
 //! What it does not do: crash.
 
 use crate::{
-    Cache, WriteMode,
+    Cache, Tuning, WriteMode,
     common::SECTOR,
+    config::TrimPolicy,
     explore::explore,
     history::{Clock, Record, What, fill, judge, values_of},
     register::ZERO,
@@ -41,6 +42,8 @@ const SCHEDULES: u64 = 150;
 static EVICTED: AtomicU64 = AtomicU64::new(0);
 /// Times that a record waited for a free slot, in all schedules so far.
 static SLOT_WAITS: AtomicU64 = AtomicU64::new(0);
+/// Bytes of trims that were ignored, in all schedules so far.
+static IGNORED: AtomicU64 = AtomicU64::new(0);
 /// Reads of metadata slots, and of chunks that hit, in all schedules with such slots so far.
 static REGION_READS: AtomicU64 = AtomicU64::new(0);
 static REGION_HITS: AtomicU64 = AtomicU64::new(0);
@@ -54,6 +57,7 @@ enum Step {
     Write(u64),
     WritePart(u64),
     Zero(u64),
+    Trim(u64),
     Flush,
     Destage,
     Checkpoint,
@@ -132,9 +136,11 @@ fn first_value(chunk: u64) -> u32 {
     1_000_000 + chunk as u32 * 3
 }
 
+/// The cache keeps trims to itself, and has room for each trim of a whole chunk.
 fn open(flash: &Arc<RamDevice>, origin: &Arc<RamDevice>, world: &Arc<World>) -> Cache {
     let (flash, origin) = (Late::new(flash, world), Late::new(origin, world));
-    block_on(Cache::open(flash, origin, Arc::new(Threads(world.clone())), tuning())).expect("it opens")
+    let tuning = Tuning { trim: TrimPolicy::Keep, ..tuning() };
+    block_on(Cache::open(flash, origin, Arc::new(Threads(world.clone())), tuning)).expect("it opens")
 }
 
 /// One schedule: each script is a client's. With `closing` the cache is closed meanwhile, and requests may be refused.
@@ -195,6 +201,7 @@ fn finish(cache: Cache, clock: &Clock, touched: &BTreeSet<u64>, records: &mut Ve
         let damaged = (counts.failed_checks, counts.corrupt_records);
         assert_eq!(damaged, (0, 0), "a record failed its check, and nothing damaged it");
         EVICTED.fetch_add(counts.evicted_weus, Relaxed);
+        IGNORED.fetch_add(counts.ignored_trim_bytes, Relaxed);
         SLOT_WAITS.fetch_add(counts.slot_waits, Relaxed);
         if counts.flash_region_reads > 0 {
             REGION_READS.fetch_add(counts.flash_region_reads, Relaxed);
@@ -219,7 +226,7 @@ fn began_with(clock: &Clock, chunk: u64) -> Record {
 impl Step {
     fn chunk(&self) -> Option<u64> {
         match *self {
-            Read(chunk) | ReadPart(chunk) | Write(chunk) | WritePart(chunk) | Zero(chunk) => Some(chunk),
+            Read(chunk) | ReadPart(chunk) | Write(chunk) | WritePart(chunk) | Zero(chunk) | Trim(chunk) => Some(chunk),
             Flush | Destage | Checkpoint | Mode(_) => None,
         }
     }
@@ -240,7 +247,7 @@ async fn client(cache: &Cache, clock: &Clock, number: u32, script: &[Step], clos
 async fn step(cache: &Cache, clock: &Clock, client: u32, step: Step) -> Result<Option<Record>, String> {
     let words = |error: &dyn std::fmt::Display| error.to_string();
     let (chunk, part) = match step {
-        Read(chunk) | Write(chunk) | Zero(chunk) => (chunk, 0..CHUNK_SECTORS),
+        Read(chunk) | Write(chunk) | Zero(chunk) | Trim(chunk) => (chunk, 0..CHUNK_SECTORS),
         ReadPart(chunk) => (chunk, 4..6),
         WritePart(chunk) => (chunk, 3..8),
         Flush => return cache.flush().await.map(|()| None).map_err(|error| words(&error)),
@@ -267,6 +274,10 @@ async fn step(cache: &Cache, clock: &Clock, client: u32, step: Step) -> Result<O
         }
         Zero(_) => {
             cache.zero(offset, len as u64, ZeroFlags::default()).await.map_err(|error| words(&error))?;
+            What::Wrote { value: ZERO, sectors }
+        }
+        Trim(_) => {
+            cache.discard(offset, len as u64).await.map_err(|error| words(&error))?;
             What::Wrote { value: ZERO, sectors }
         }
         _ => {
@@ -401,6 +412,19 @@ pub fn overlapping_writes_in_write_back() {
         ];
         run(WriteMode::Back, SCRIPTS, false);
     });
+}
+
+/// Trims that the cache keeps, with writes of the same chunks, zeroes that the origin is owed, destages and checkpoints.
+pub fn kept_trims_and_writes() {
+    explore(SCHEDULES, || {
+        const SCRIPTS: &[&[Step]] = &[
+            &[Trim(9), WritePart(9), Read(9), Trim(3), Read(3), Flush],
+            &[Write(3), Trim(9), Zero(9), Read(9), Trim(10), Read(10)],
+            &[Trim(8), Destage, Read(3), Checkpoint, WritePart(8), Read(8)],
+        ];
+        run(WriteMode::Back, SCRIPTS, false);
+    });
+    assert_eq!(IGNORED.load(Relaxed), 0, "bytes of trims were ignored, and there is room");
 }
 
 /// Misses that are filled while their chunks are rewritten: the trap of the stale clean copy.

@@ -82,6 +82,7 @@ fn main() -> process::ExitCode {
         ("slow_readers_and_evictions", caches::slow_readers_and_evictions),
         ("hits_by_metadata_slots_and_evictions", caches::hits_by_metadata_slots_and_evictions),
         ("overlapping_writes_in_write_back", caches::overlapping_writes_in_write_back),
+        ("kept_trims_and_writes", caches::kept_trims_and_writes),
         ("fills_and_writes_in_write_through", caches::fills_and_writes_in_write_through),
         ("fills_and_writes_in_write_around", caches::fills_and_writes_in_write_around),
         ("mode_switches_and_writes", caches::mode_switches_and_writes),

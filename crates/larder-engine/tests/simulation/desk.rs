@@ -148,10 +148,11 @@ impl Desk {
     }
 
     /// Another flash is in place: nothing is known of its mode. `origin_is_complete`: and nothing is lost by that.
-    pub fn new_flash(&self, origin_is_complete: bool) {
+    /// `but_for_trims`: only trims that the cache kept.
+    pub fn new_flash(&self, origin_is_complete: bool, but_for_trims: bool) {
         let mut state = self.state.lock();
         if origin_is_complete {
-            state.model.origin_is_complete();
+            state.model.origin_is_complete(but_for_trims);
         }
         state.model.lose_flash();
         state.model.trouble.new_flash();
@@ -216,6 +217,11 @@ impl Desk {
         state.stats.lives += 1;
     }
 
+    /// Whether the cache of this life keeps trims to itself.
+    pub fn keeps_trims(&self, keeps: bool) {
+        self.state.lock().model.keeps_trims = keeps;
+    }
+
     pub fn end_life(&self, runtime: &SimRuntime, was_open: bool) {
         let mut state = self.state.lock();
         state.runtime = None;
@@ -260,7 +266,7 @@ impl Desk {
         let cache = self.state.lock().cache.take();
         let Some(cache) = &cache else { return };
         let status = cache.status();
-        self.stats(|stats| stats.add_cache(&status.counts));
+        self.stats(|stats| stats.add_cache(&status));
         if status.counts.failed_checks > 0 && !self.trouble().may_meet_damage() {
             let text = format!("{} records failed their check, and nothing damaged them", status.counts.failed_checks);
             self.violate(ViolationKind::Data, text);

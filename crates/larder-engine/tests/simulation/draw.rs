@@ -12,7 +12,7 @@ use crate::{
 };
 use larder_core::types::SECTOR_BYTES;
 use larder_device::{IoErrorKind, IoOp, faulty::FOR_EVER, rng::Rng};
-use larder_engine::Tuning;
+use larder_engine::{Tuning, config::TrimPolicy};
 use larder_format::{Compression, DesignId, WriteMode};
 
 const MODES: [WriteMode; 3] = [WriteMode::Back, WriteMode::Through, WriteMode::Around];
@@ -36,6 +36,7 @@ impl Plan {
         // Without draws, so that a seed's plan stays what it was. Always, soon, and as they do by default.
         shape.tuning.share_after_reads = [0, 1, shape.tuning.share_after_reads][(seed % 3) as usize];
         shape.tuning.durable_writes = seed % 5 == 4;
+        shape.tuning.trim = [TrimPolicy::Zero, TrimPolicy::Keep, TrimPolicy::Pass][(seed / 3 % 3) as usize];
         let mut source = Source {
             sectors: (shape.origin_bytes / SECTOR_BYTES as u64) as usize,
             chunk_sectors: shape.chunk_bytes as usize / SECTOR_BYTES,
@@ -238,7 +239,10 @@ impl Source {
                 };
                 What::Write { run, fill, fua: rng.chance(1, 10) }
             }
-            90..95 => What::Zero { run, no_hole: rng.chance(1, 3), fua: rng.chance(1, 8) },
+            90..95 => match (rng.chance(1, 3), rng.chance(1, 8)) {
+                (false, false) if self.number.is_multiple_of(2) => What::Trim(run),
+                (no_hole, fua) => What::Zero { run, no_hole, fua },
+            },
             95..100 => What::Flush,
             _ => What::Read(run),
         };

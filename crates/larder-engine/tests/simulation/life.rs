@@ -10,7 +10,7 @@ use crate::{
     world::World,
 };
 use larder_device::sim::{SimOptions, SimRuntime};
-use larder_engine::{Cache, EngineError, WriteMode};
+use larder_engine::{Cache, EngineError, Tuning, WriteMode, config::TrimPolicy};
 use std::{
     cell::Cell,
     future::Future,
@@ -21,6 +21,18 @@ use std::{
 
 /// Steps after which a life that was to end by itself is stuck.
 const STEPS_MAX: u64 = 2_000_000;
+
+impl Life {
+    /// The treatment of TRIMs in this life: some lives of a world destage the trims that others keep.
+    fn trim_policy(&self, tuning: &Tuning) -> TrimPolicy {
+        match tuning.trim {
+            TrimPolicy::Keep if self.schedule_seed.is_multiple_of(4) => {
+                [TrimPolicy::Zero, TrimPolicy::Pass][(self.schedule_seed / 4 % 2) as usize]
+            }
+            policy => policy,
+        }
+    }
+}
 
 /// How a life went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +63,7 @@ pub fn live(world: &mut World, desk: &Arc<Desk>, life: &Life, number: usize) -> 
     let moves = world.move_flash(&runtime, life.schedule_seed);
     world.attach(&runtime);
     desk.begin_life(number, life, &runtime, world);
+    desk.keeps_trims(life.trim_policy(&world.shape.tuning) == TrimPolicy::Keep);
     if moves {
         let sector_bytes = larder_device::BlockDevice::info(&*world.flash).sector_bytes;
         desk.history(|| format!("the flash moves to sectors of {sector_bytes} bytes"));
@@ -153,6 +166,7 @@ fn drive(
 async fn story(world: &World, desk: &Arc<Desk>, runtime: &Arc<SimRuntime>, life: &Life, stage: &Cell<Stage>) {
     let mut tuning = world.shape.tuning.clone();
     tuning.discard_fenced = life.discard_fenced;
+    tuning.trim = life.trim_policy(&tuning);
     if world.shape.fence {
         tuning.fence = world.fence.keeper();
     }

@@ -77,6 +77,7 @@ const CHECKS: &[Check] = &[
     ("sector::forgotten_writes_may_go", sector::checks::forgotten_writes_may_go),
     ("sector::reverting_brings_back_what_was_there", sector::checks::reverting_brings_back_what_was_there),
     ("sector::equal_values_are_either", sector::checks::equal_values_are_either),
+    ("sector::trims_that_may_be_kept_stay_what_they_are", sector::checks::trims_that_may_be_kept_stay_what_they_are),
     ("trouble::errors_need_a_reason", trouble::checks::errors_need_a_reason),
     ("a_seed_is_one_run", a_seed_is_one_run),
     ("seeds", seeds),

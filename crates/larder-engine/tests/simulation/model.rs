@@ -18,6 +18,17 @@ pub struct Broken {
     pub text: String,
 }
 
+/// How far an operation brought the completed writes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    /// To the flash, as far as the cache needs one.
+    Flash,
+    /// To the origin, except trims that the cache keeps.
+    Owed,
+    /// To the origin.
+    All,
+}
+
 /// The volume.
 pub struct Model {
     sectors: Vec<Sector>,
@@ -25,6 +36,8 @@ pub struct Model {
     clock: Moment,
     durable: Durable,
     pub trouble: Trouble,
+    /// The cache keeps trims to itself, as far as it has room for them, and ignores others.
+    pub keeps_trims: bool,
     /// When the origin last forgot what a failed flush should have made durable, until somebody is told of a failure.
     untold: Option<Moment>,
     /// Sectors read that could have had several values.
@@ -40,6 +53,7 @@ impl Model {
             clock: 0,
             durable: Durable::default(),
             trouble: Trouble::default(),
+            keeps_trims: false,
             untold: None,
             open_reads: 0,
         }
@@ -55,11 +69,16 @@ impl Model {
         self.clock
     }
 
-    /// A write begins.
-    pub fn begin(&mut self, write: WriteNumber, run: Run, fill: Fill) -> Moment {
-        let now = self.now();
+    /// A write begins. `trim`: it is a TRIM.
+    pub fn begin(&mut self, write: WriteNumber, run: Run, fill: Fill, trim: bool) -> Moment {
+        let (now, durable) = (self.now(), self.durable);
+        let is_advice = trim && self.keeps_trims;
         for (index, at) in (run.at..run.end()).enumerate() {
-            self.sectors[at].begin(write, value(fill, write, index, at), now);
+            let sector = &mut self.sectors[at];
+            if is_advice {
+                sector.hide(durable);
+            }
+            sector.begin(write, value(fill, write, index, at), now, is_advice);
         }
         now
     }
@@ -102,11 +121,15 @@ impl Model {
         Ok(())
     }
 
-    /// All writes that completed before `start` are durable; on the origin, too.
-    pub fn durable_before(&mut self, start: Moment, on_origin: bool) -> Result<(), Broken> {
-        self.durable.below = self.durable.below.max(start);
-        if on_origin {
-            self.durable.on_origin_below = self.durable.on_origin_below.max(start);
+    /// All writes that completed before `start` are durable so far.
+    pub fn durable_before(&mut self, start: Moment, reach: Reach) -> Result<(), Broken> {
+        let durable = &mut self.durable;
+        durable.below = durable.below.max(start);
+        if reach != Reach::Flash {
+            durable.on_origin_below = durable.on_origin_below.max(start);
+        }
+        if reach == Reach::All || (reach == Reach::Owed && !self.keeps_trims) {
+            durable.trims_on_origin_below = durable.trims_on_origin_below.max(start);
         }
         self.nothing_is_kept_back(start)
     }
@@ -184,9 +207,9 @@ impl Model {
         self.sectors.iter_mut().for_each(Sector::lose_flash);
     }
 
-    /// Between lives: the origin is known to be complete.
-    pub fn origin_is_complete(&mut self) {
-        self.sectors.iter_mut().for_each(Sector::origin_is_complete);
+    /// Between lives: the origin is known to be complete. `but_for_trims`: it may lack those that the cache kept.
+    pub fn origin_is_complete(&mut self, but_for_trims: bool) {
+        self.sectors.iter_mut().for_each(|sector| sector.origin_is_complete(but_for_trims));
     }
 
     /// Between lives: what the metadata said may be lost.

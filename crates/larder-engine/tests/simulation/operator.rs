@@ -4,7 +4,7 @@
 //!
 //! What it does not do: requests of clients, which are in [`crate::requests`].
 
-use crate::{desk::Desk, life::keeps_dirty, plan::OperatorOp, trouble::Way};
+use crate::{desk::Desk, life::keeps_dirty, model::Reach, plan::OperatorOp, trouble::Way};
 use larder_engine::{Cache, WriteMode};
 use std::sync::Arc;
 
@@ -71,13 +71,13 @@ impl Desk {
             Ok(()) => match op {
                 OperatorOp::DestageAll => {
                     state.stats.full_destages += 1;
-                    kept = state.model.durable_before(start, true);
+                    kept = state.model.durable_before(start, Reach::Owed);
                 }
                 OperatorOp::SetMode(mode) if mode != before.2 => {
                     state.stats.mode_switches += 1;
                     // What had completed when the switch began is on the origin when it is over.
                     if alone {
-                        kept = state.model.durable_before(start, true);
+                        kept = state.model.durable_before(start, Reach::All);
                     }
                 }
                 _ => {}
@@ -138,7 +138,12 @@ impl Desk {
         match result {
             Ok(()) => {
                 state.closed = true;
-                let kept = state.model.durable_before(start, detach || !keeps_dirty(cache.mode()));
+                let reach = match (keeps_dirty(cache.mode()), detach) {
+                    (false, _) => Reach::All,
+                    (true, true) => Reach::Owed,
+                    (true, false) => Reach::Flash,
+                };
+                let kept = state.model.durable_before(start, reach);
                 state.stats.clean_ends += 1;
                 state.stats.detachments += u64::from(detach);
                 drop(state);

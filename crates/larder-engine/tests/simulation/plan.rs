@@ -98,6 +98,7 @@ pub enum What {
     Read(Run),
     Write { run: Run, fill: Fill, fua: bool },
     Zero { run: Run, no_hole: bool, fua: bool },
+    Trim(Run),
     Flush,
 }
 
@@ -222,6 +223,7 @@ impl fmt::Display for Op {
         match self.what {
             What::Read(run) => write!(f, "read sectors {run}"),
             What::Flush => f.write_str("flush"),
+            What::Trim(run) => write!(f, "trim sectors {run}"),
             What::Zero { run, fua: forced, .. } => write!(f, "zero sectors {run}{}", fua(forced)),
             What::Write { run, fill, fua: forced } => {
                 let what = match fill {

@@ -7,12 +7,12 @@
 use crate::{
     content::{Fill, name, read_sector, value, write_sector},
     desk::{Desk, ViolationKind},
-    model::Broken,
+    model::{Broken, Reach},
     plan::{Client, Life, Op, OperatorOp, Run, What},
     trouble::Way,
 };
 use larder_core::types::SECTOR_BYTES;
-use larder_device::{IoBuf, WriteFlags, ZeroFlags};
+use larder_device::{BlockDevice, IoBuf, WriteFlags, ZeroFlags};
 use larder_engine::{Cache, EngineError};
 use std::{
     fmt::Display,
@@ -24,6 +24,13 @@ use std::{
 
 /// Requests that look at the whole volume have one of these lengths, in sectors.
 const CHECK_SECTORS: [usize; 4] = [64, 256, 1024, 8192];
+
+/// How a request changes sectors.
+enum Change {
+    Write,
+    Zero { no_hole: bool },
+    Trim,
+}
 
 /// What became of a request.
 pub enum Answer {
@@ -84,8 +91,11 @@ impl Desk {
         let patience = op.gives_up_after;
         let answered = match op.what {
             What::Read(run) => self.read(cache, run, patience).await,
-            What::Write { run, fill, fua } => self.write(cache, op, run, fill, fua, None).await,
-            What::Zero { run, no_hole, fua } => self.write(cache, op, run, Fill::Zeroes, fua, Some(no_hole)).await,
+            What::Write { run, fill, fua } => self.write(cache, op, run, fill, fua, Change::Write).await,
+            What::Zero { run, no_hole, fua } => {
+                self.write(cache, op, run, Fill::Zeroes, fua, Change::Zero { no_hole }).await
+            }
+            What::Trim(run) => self.write(cache, op, run, Fill::Zeroes, false, Change::Trim).await,
             What::Flush => self.flush(cache, patience).await,
         };
         match answered {
@@ -129,22 +139,27 @@ impl Desk {
         }
     }
 
-    async fn write(&self, cache: &Cache, op: &Op, run: Run, fill: Fill, fua: bool, no_hole: Option<bool>) -> Answer {
+    async fn write(&self, cache: &Cache, op: &Op, run: Run, fill: Fill, fua: bool, change: Change) -> Answer {
         let mode = self.mode(cache);
         let offset = (run.at * SECTOR_BYTES) as u64;
         {
             let mut state = self.state.lock();
             state.fenced_since();
             state.look_at_origin();
-            state.model.begin(op.number, run, fill);
+            state.model.begin(op.number, run, fill, matches!(change, Change::Trim));
             state.tell_watcher(run, || format!("{} begins", op.number));
         }
-        let result = match no_hole {
-            Some(no_hole) => {
+        let len = (run.count * SECTOR_BYTES) as u64;
+        let result = match change {
+            Change::Zero { no_hole } => {
                 let flags = ZeroFlags { fua, no_hole, fast_only: false };
-                patient(cache.zero(offset, (run.count * SECTOR_BYTES) as u64, flags), op.gives_up_after).await
+                patient(cache.zero(offset, len, flags), op.gives_up_after).await
             }
-            None => {
+            Change::Trim => {
+                let trim = BlockDevice::discard(cache, offset, len);
+                patient(trim, op.gives_up_after).await.map(|result| result.map_err(EngineError::Io))
+            }
+            Change::Write => {
                 let mut buf = IoBuf::new(run.count * SECTOR_BYTES);
                 for (index, out) in buf.chunks_exact_mut(SECTOR_BYTES).enumerate() {
                     write_sector(value(fill, op.number, index, run.at + index), out);
@@ -199,7 +214,7 @@ impl Desk {
             Some(Ok(())) => {
                 let kept = match fenced {
                     Some(since) if way != Way::Through => state.model.durable_past_flash(start, since),
-                    _ => state.model.durable_before(start, way == Way::Through),
+                    _ => state.model.durable_before(start, if way == Way::Through { Reach::All } else { Reach::Flash }),
                 };
                 state.stats.flushes += 1;
                 state.stats.flushes_past_flash += u64::from(fenced.is_some());

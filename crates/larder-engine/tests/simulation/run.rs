@@ -53,7 +53,8 @@ fn live_all(plan: &Plan, desk: &std::sync::Arc<Desk>) -> Result<(), Violation> {
             desk.history(|| "the flash is lost; an empty one takes its place".to_owned());
             // Whoever keeps the fence knows whether the origin can do without the flash.
             let noted = world.fence.mode().is_some_and(|mode| !keeps_dirty(mode));
-            desk.new_flash(outcome == Outcome::Detached || (noted && !world.fence.is_up()));
+            let has_no_dirty = noted && !world.fence.is_up();
+            desk.new_flash(outcome == Outcome::Detached || has_no_dirty, !has_no_dirty);
             world = made(world.with_new_flash())?;
         }
     }

@@ -59,6 +59,10 @@ struct Version {
     forgotten: bool,
     /// Records of what was durable were lost: cache and origin may hold different ones of its values, each for clean.
     doubtful: bool,
+    /// It is a trim that the cache may ignore, or keep to itself: only a destage of all tells the origin. Of the base: it may be one.
+    advice: bool,
+    /// Such a trim came over it before the origin surely had it.
+    hidden: bool,
 }
 
 /// When what had completed became durable, for the whole volume.
@@ -68,6 +72,8 @@ pub struct Durable {
     pub below: Moment,
     /// Writes that completed before this moment survive the loss of the flash.
     pub on_origin_below: Moment,
+    /// So do those that are trims that the cache may keep, and those under one.
+    pub trims_on_origin_below: Moment,
     /// So do those that began after the first of these moments, behind a fence, and completed before the second.
     pub past_flash: (Moment, Moment),
 }
@@ -87,9 +93,11 @@ impl Version {
 
     fn was_brought_to_origin(&self, durable: Durable) -> bool {
         let (from, below) = durable.past_flash;
+        let told_below =
+            if self.advice || self.hidden { durable.trims_on_origin_below } else { durable.on_origin_below };
         !self.doubtful
             && !self.forgotten
-            && (self.completed < durable.on_origin_below || (from < self.begun && self.completed < below))
+            && (self.completed < told_below || (!self.advice && from < self.begun && self.completed < below))
     }
 
     fn values(&self) -> impl Iterator<Item = Value> {
@@ -144,12 +152,24 @@ impl Sector {
             way: None,
             forgotten: false,
             doubtful: false,
+            advice: false,
+            hidden: false,
         }
     }
 
-    /// A write of `value` begins at `now`.
-    pub fn begin(&mut self, write: WriteNumber, value: Value, now: Moment) {
+    /// A trim begins that the cache may keep: the origin may never get the versions that it lacks.
+    pub fn hide(&mut self, durable: Durable) {
+        for version in std::iter::once(&mut self.base).chain(&mut self.writes) {
+            version.forced_on_origin |= version.is_on_origin(durable);
+            version.hidden |= !version.forced_on_origin;
+        }
+    }
+
+    /// A write of `value` begins at `now`. `advice`: it is a trim that the cache may keep to itself, or ignore.
+    pub fn begin(&mut self, write: WriteNumber, value: Value, now: Moment, advice: bool) {
         keep(&mut self.ever, value);
+        // Such a trim that is under way may come later.
+        let hidden = self.writes.iter().any(|version| version.advice && version.first_end == NEVER);
         self.writes.push(Version {
             write,
             value,
@@ -165,6 +185,8 @@ impl Sector {
             way: None,
             forgotten: false,
             doubtful: false,
+            advice,
+            hidden,
         });
     }
 
@@ -178,9 +200,9 @@ impl Sector {
         let version = self.of_write(write);
         version.first_end = version.first_end.min(now);
         version.completed = now;
-        version.certain = true;
+        version.certain |= !version.advice;
         version.forced |= forced;
-        version.forced_on_origin |= forced && way == Way::Through;
+        version.forced_on_origin |= forced && way == Way::Through && !version.advice;
         version.perhaps_dirty &= way != Way::Through;
         version.forgotten &= way != Way::Back && !kept;
         version.way = Some(way);
@@ -204,9 +226,11 @@ impl Sector {
     /// What may lurk on the origin: nothing of before a write or a destage that reached it.
     fn still_lurking(&mut self, durable: Durable) -> Vec<(Value, Moment)> {
         let lurking = std::mem::take(&mut self.lurking);
+        let is_advised = self.base.advice || self.base.hidden || self.writes.iter().any(|version| version.advice);
+        let told_below = if is_advised { durable.trims_on_origin_below } else { durable.on_origin_below };
         let covered = |at: Moment| {
-            let later = |version: &Version| version.is_on_origin(durable) && at < version.begun;
-            at < durable.on_origin_below || self.writes.iter().any(later)
+            let later = |version: &Version| version.is_on_origin(durable) && !version.advice && at < version.begun;
+            at < told_below || self.writes.iter().any(later)
         };
         lurking.into_iter().filter(|&(_, at)| !covered(at)).collect()
     }
@@ -303,6 +327,7 @@ impl Sector {
 
     /// The cache was opened in a mode without dirty data: the origin has what a read would return.
     pub fn opened_clean(&mut self) {
+        (self.base.advice, self.base.hidden) = (false, false);
         self.base.forced_on_origin = !self.base.doubtful;
         self.base.perhaps_dirty = false;
     }
@@ -320,7 +345,8 @@ impl Sector {
         }
         let lurking = self.still_lurking(durable);
         let on_origin = self.survivors(|version| version.is_on_origin(durable));
-        let superseded = (0..self.count()).any(|at| self.at(at).is_on_origin(durable));
+        let is_there = |version: &Version| version.certain || !version.advice;
+        let superseded = (0..self.count()).map(|at| self.at(at)).any(|it| is_there(it) && it.is_on_origin(durable));
         let mut origin = if superseded { Vec::new() } else { std::mem::take(&mut self.origin) };
         on_origin.iter().chain(lurking.iter().map(|(value, _)| value)).for_each(|&value| keep(&mut origin, value));
         let is_durable = |version: &Version| version.is_durable(durable);
@@ -329,12 +355,15 @@ impl Sector {
         let shown = |at: Moment| at >= durable.below;
         lurking.iter().filter(|&&(_, at)| shown(at)).for_each(|&(value, _)| keep(&mut survivors, value));
         let doubtful = self.base.doubtful && !self.is_lost(0, is_durable);
+        let advised = |at: usize| (self.at(at).advice || self.at(at).hidden) && !self.is_lost(at, is_durable);
+        let advice = (0..self.count()).any(advised);
         // Only if nothing but what the origin has can have survived.
         let clean = superseded && survivors.len() == 1 && on_origin == survivors && lurking.is_empty();
         self.origin = origin;
         self.base = Sector::base(&survivors, clean);
         self.base.perhaps_dirty = perhaps_dirty;
         self.base.doubtful = doubtful;
+        self.base.advice = advice && !clean;
         self.writes.clear();
     }
 
@@ -357,8 +386,10 @@ impl Sector {
     }
 
     /// Between lives: the origin is known to be complete, whatever becomes of the flash.
-    pub fn origin_is_complete(&mut self) {
-        self.opened_clean();
+    pub fn origin_is_complete(&mut self, but_for_trims: bool) {
+        if !but_for_trims || !self.base.advice {
+            self.opened_clean();
+        }
     }
 
     /// After [`Sector::crash`]: the flash is lost as well, and the origin is what is left.
@@ -384,14 +415,14 @@ impl Sector {
 pub mod checks {
     use super::*;
 
-    const NOTHING: Durable = Durable { below: 0, on_origin_below: 0, past_flash: (0, 0) };
+    const NOTHING: Durable = Durable { below: 0, on_origin_below: 0, trims_on_origin_below: 0, past_flash: (0, 0) };
     const NOW: Durable = Durable { below: 100, ..NOTHING };
 
     /// A sector of value 1 with writes `(value, start, end)`.
     fn written(writes: &[(Value, Moment, Moment)]) -> Sector {
         let mut sector = Sector::new(1);
         for &(value, start, end) in writes {
-            sector.begin(value, value, start);
+            sector.begin(value, value, start, false);
             if end != NEVER {
                 sector.complete(value, end, false, Way::Back, false);
             }
@@ -440,7 +471,7 @@ pub mod checks {
     /// What a failed write left on the origin shows when the dirty data over it is lost, and goes with its destage.
     pub fn failed_writes_lurk_under_dirty_data() {
         let mut sector = Sector::new(1);
-        sector.begin(2, 2, 10);
+        sector.begin(2, 2, 10, false);
         sector.fail(2, 20, Way::Back);
         sector.lurk(2, 20);
         assert!(sector.read(1, 30, 40) && !sector.read(2, 50, 60));
@@ -461,7 +492,7 @@ pub mod checks {
         );
         assert_eq!(lost(Durable { on_origin_below: 70, ..NOW }, &|_| {}), (vec![1], vec![1]));
         let overwrite = |sector: &mut Sector| {
-            sector.begin(3, 3, 70);
+            sector.begin(3, 3, 70, false);
             sector.complete(3, 80, true, Way::Through, false);
         };
         assert_eq!(lost(NOW, &overwrite), (vec![3], vec![3]));
@@ -474,7 +505,7 @@ pub mod checks {
         assert_eq!(after_crash(&sector, NOTHING), [1, 2, 3, 4]);
         assert_eq!(after_crash(&sector, Durable { below: 40, ..NOTHING }), [2, 3, 4]);
         let mut forced = written(&[(2, 10, 20)]);
-        forced.begin(3, 3, 30);
+        forced.begin(3, 3, 30, false);
         forced.complete(3, 40, true, Way::Back, false);
         assert_eq!(after_crash(&forced, NOTHING), [3]);
         assert_eq!(after_crash(&written(&[(2, 10, 30), (3, 20, 40)]), NOW), [2, 3]);
@@ -493,7 +524,7 @@ pub mod checks {
     pub fn origin_holds_the_rest() {
         let mut sector = written(&[(2, 10, 20)]);
         sector.crash(NOW, false);
-        sector.begin(3, 3, 110);
+        sector.begin(3, 3, 110, false);
         sector.complete(3, 120, false, Way::Back, false);
         let mut lost = sector.clone();
         lost.crash(NOW, false);
@@ -510,7 +541,7 @@ pub mod checks {
         let mut sector = written(&[(2, 10, 20)]);
         sector.crash(NOW, false);
         let mut other = sector.clone();
-        sector.begin(3, 3, 50);
+        sector.begin(3, 3, 50, false);
         sector.complete(3, 60, false, Way::Back, false);
         let durable = Durable { below: 70, past_flash: (40, 70), ..NOTHING };
         for sector in [&mut sector, &mut other] {
@@ -542,7 +573,7 @@ pub mod checks {
         assert_eq!(sector.allowed(50, 60), [1, 2, 3]);
         // The cache may hold one of them and the origin another, until it is written.
         assert!(!sector.read(4, 50, 60) && sector.read(1, 50, 60) && sector.read(2, 70, 80));
-        sector.begin(5, 5, 90);
+        sector.begin(5, 5, 90, false);
         sector.complete(5, 95, true, Way::Through, false);
         assert!(sector.read(5, 100, 110) && !sector.read(1, 120, 130));
         sector.crash(NOW, false);
@@ -553,16 +584,41 @@ pub mod checks {
     pub fn equal_values_are_either() {
         let mut sector = Sector::new(1);
         for (number, value, start) in [(2, 5, 10), (3, 6, 20), (4, 5, 30)] {
-            sector.begin(number, value, start);
+            sector.begin(number, value, start, false);
         }
         assert!(sector.read(5, 40, 50) && sector.read(6, 60, 70) && sector.read(5, 80, 90));
+    }
+
+    /// A trim that the cache may keep is there or not, and stays that; the origin may lack it.
+    pub fn trims_that_may_be_kept_stay_what_they_are() {
+        let mut sector = written(&[(2, 10, 20)]);
+        sector.hide(NOTHING);
+        sector.begin(3, 3, 30, true);
+        sector.complete(3, 40, false, Way::Back, false);
+        assert_eq!(sector.allowed(50, 60), [2, 3]);
+        assert!(sector.read(3, 50, 60) && !sector.read(2, 70, 80));
+        assert_eq!(after_crash(&sector, NOW), [3]);
+        let without_flash = |durable| {
+            let mut sector = sector.clone();
+            sector.crash(durable, false);
+            sector.lose_flash();
+            sector.allowed(200, 201)
+        };
+        let owed = Durable { on_origin_below: 90, ..NOW };
+        assert_eq!(without_flash(owed), [1, 2, 3], "the origin may have any of them");
+        assert_eq!(without_flash(Durable { trims_on_origin_below: 90, ..owed }), [3]);
+        let mut next = sector.clone();
+        next.crash(owed, false);
+        next.crash(owed, false);
+        next.lose_flash();
+        assert_eq!(next.allowed(200, 201), [1, 2, 3], "in the next life, too");
     }
 
     /// What a failed flush forgot is durable by no later one, unless it is written again; what the cache holds is.
     pub fn forgotten_writes_may_go() {
         let write = |way, forced| {
             let mut sector = written(&[]);
-            sector.begin(2, 2, 10);
+            sector.begin(2, 2, 10, false);
             sector.complete(2, 20, forced, way, false);
             sector.origin_forgets(NOTHING, false);
             sector
@@ -574,11 +630,11 @@ pub mod checks {
         assert_eq!(after_crash(&write(Way::Through, true), all), [2]);
         assert_eq!(after_crash(&write(Way::Back, false), all), [2], "the cache writes it again");
         let mut again = through;
-        again.begin(3, 3, 30);
+        again.begin(3, 3, 30, false);
         again.complete(3, 40, false, Way::Through, false);
         assert_eq!(after_crash(&again, all), [3]);
         let mut flushed = written(&[]);
-        flushed.begin(2, 2, 10);
+        flushed.begin(2, 2, 10, false);
         flushed.complete(2, 20, false, Way::Through, false);
         flushed.origin_forgets(all, false);
         assert_eq!(after_crash(&flushed, all), [2], "it was flushed before");

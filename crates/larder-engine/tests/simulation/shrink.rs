@@ -42,7 +42,9 @@ impl Plan {
     /// What shall become less.
     pub fn weight(&self) -> usize {
         let op = |op: &Op| match op.what {
-            What::Read(run) | What::Write { run, .. } | What::Zero { run, .. } => 10 + run.count.ilog2() as usize,
+            What::Read(run) | What::Trim(run) | What::Write { run, .. } | What::Zero { run, .. } => {
+                10 + run.count.ilog2() as usize
+            }
             What::Flush => 10,
         };
         let life = |life: &Life| {
@@ -157,6 +159,7 @@ impl Shrinker {
             loop {
                 let smaller = match self.best.lives[life].clients[client].ops[op].what {
                     What::Read(run) if run.count > 1 => What::Read(half(run)),
+                    What::Trim(run) if run.count > 1 => What::Trim(half(run)),
                     What::Write { run, fill, fua } if run.count > 1 => What::Write { run: half(run), fill, fua },
                     What::Zero { run, no_hole, fua } if run.count > 1 => What::Zero { run: half(run), no_hole, fua },
                     _ => break,

@@ -4,7 +4,7 @@
 //!
 //! What it does not do: judge.
 
-use larder_engine::status::CounterValues;
+use larder_engine::Status;
 
 macro_rules! stats {
     ($($(#[$doc:meta])* $important:ident $name:ident,)+) => {
@@ -125,6 +125,12 @@ stats! {
     must origin_errors,
     /// Records whose damage was found.
     must corrupt_records,
+    /// Lives that ended while the cache kept trims to itself.
+    must lives_with_kept_trims,
+    /// Lives in which the cache ignored a trim.
+    must ignored_trims,
+    /// Lives in which the origin got a discard.
+    must passed_trims,
     /// Openings that replayed a log.
     must logs_replayed,
     /// Openings that loaded a checkpoint with mappings.
@@ -133,7 +139,11 @@ stats! {
 
 impl Stats {
     /// Adds what the cache counted in one life.
-    pub fn add_cache(&mut self, counts: &CounterValues) {
+    pub fn add_cache(&mut self, status: &Status) {
+        let counts = &status.counts;
+        self.lives_with_kept_trims += u64::from(status.kept_trim_bytes > 0);
+        self.ignored_trims += u64::from(counts.ignored_trim_bytes > 0);
+        self.passed_trims += u64::from(counts.origin_discard_bytes > 0);
         self.evicted_weus += counts.evicted_weus;
         self.destaged_chunks += counts.destaged_chunks;
         self.lives_with_eviction_and_destage += u64::from(counts.evicted_weus > 0 && counts.destaged_chunks > 0);
