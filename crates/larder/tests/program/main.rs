@@ -12,6 +12,7 @@ mod features;
 mod filesystems;
 mod hanging;
 mod house;
+mod kept_trims;
 mod kills;
 mod moves;
 mod opening;
