@@ -1,6 +1,7 @@
-//! How fast AustereCache replays: requests a second on one core, indices, metadata slots and counting included.
+//! Replay speed of AustereCache: requests a second on one core.
 //!
-//! What it does not do: judge, or time the reading of a trace. Run with `cargo bench -p larder-sim --bench austere`.
+//! Indices, metadata slots and counting are included. It does not judge, or time the reading of a
+//! trace. Run with `cargo bench -p larder-sim --bench austere`.
 
 mod common;
 
@@ -17,13 +18,15 @@ fn replay(bencher: Bencher<'_, '_>, requests: &[Request], config: AustereConfig,
     bench(bencher, requests, AustereCache::new(config, policy).expect("a cache"));
 }
 
-/// A flash of half the working set.
+/// Replays over a flash of half the working set.
 fn synthetic(bencher: Bencher<'_, '_>, chunks: u64, has_compression: bool, policy: WritePolicy) {
     let config = AustereConfig::new(chunks / 2 * u64::from(CHUNK), CHUNK, has_compression);
     replay(bencher, &requests(chunks), config, policy);
 }
 
-/// The trace of the authors' generator beside the checkout, over a flash of a quarter of its working set.
+/// Replays the trace of the authors' generator over a flash of a quarter of its working set.
+///
+/// The trace lies beside the checkout.
 #[divan::bench(args = [true, false], sample_count = 20)]
 fn published_trace(bencher: Bencher<'_, '_>, has_compression: bool) {
     let Some(requests) = published() else { return };
@@ -49,7 +52,7 @@ fn write_back_compressed(bencher: Bencher<'_, '_>, chunks: u64) {
     synthetic(bencher, chunks, true, WritePolicy::Back);
 }
 
-/// Reads of 4 KiB over 50,000 chunks, without compression.
+/// Replays reads of 4 KiB over 50,000 chunks, without compression.
 #[divan::bench(sample_count = 9, sample_size = 1)]
 fn w106_reads(bencher: Bencher<'_, '_>) {
     let Some(requests) = w106() else { return };

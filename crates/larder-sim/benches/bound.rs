@@ -1,6 +1,6 @@
-//! How fast the offline bound is: requests a second, on one core.
+//! Speed of the offline bound: requests a second, on one core.
 //!
-//! What it does not do: judge. Run with `cargo bench -p larder-sim --bench bound`.
+//! It does not judge. Run with `cargo bench -p larder-sim --bench bound`.
 
 use divan::{Bencher, counter::ItemsCount};
 use larder_core::Fingerprint;
@@ -19,7 +19,7 @@ fn main() {
     divan::main();
 }
 
-/// Chunks of 4 KiB over a working set of 512 MiB.
+/// Makes requests for chunks of 4 KiB over a working set of 512 MiB.
 fn records() -> Vec<Record> {
     let config =
         ZipfConfig { chunk_bytes: 4096, working_set_bytes: 512 << 20, requests: REQUESTS, ..ZipfConfig::default() };

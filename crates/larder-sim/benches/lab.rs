@@ -1,11 +1,15 @@
-//! How many requests a second each design of the laboratory replays, on one core, as `larder sim run` makes them: w106 (5.29
-//! million references, each address with content of its own) over 50,000 chunks, and the trace of AustereCache's authors over
-//! 1,024. The requests are in memory; making and measuring the cache is timed, too. Before that, how many bytes such a replay
-//! allocates beside the design's own, for each unique block. And the second trace with a clock: cache, simulated drive and origin on
-//! one, 16 requests outstanding.
+//! Replay speed of each design of the laboratory on one core, as `larder sim run` replays.
 //!
-//! What it does not do: judge, or measure the reading of a trace, for which tests/replay_ram.rs has figures. Run with `cargo bench -p larder-sim --bench lab`; it wants
-//! the traces beside the checkout.
+//! One replay is w106 over 50,000 chunks: 5.29 million references, each address with content of its
+//! own. The other is the trace of AustereCache's authors over 1,024 chunks. The requests are in
+//! memory. The figure is requests a second, and includes the making and the measuring of the cache.
+//!
+//! Before that, the bench counts the bytes that such a replay allocates beside the design's own,
+//! for each unique block. At the end it runs the second trace with a clock: cache, simulated drive
+//! and origin on one clock, 16 requests outstanding.
+//!
+//! It does not judge, or measure the reading of a trace; tests/replay_ram.rs has figures for that.
+//! Run with `cargo bench -p larder-sim --bench lab`; it wants the traces beside the checkout.
 
 #[path = "common/live.rs"]
 mod live;
@@ -40,7 +44,7 @@ fn main() {
     };
     W106.get_or_init(|| read(&traces.join("cloudphysics/w106.trace.xz"), Some(FormatId::BlockIds), 4096));
     SYNTHETIC.get_or_init(|| read(&traces.join("austere-synthetic/syn-rw7to3-dup50.txt.zst"), None, 32 << 10));
-    // Where benches are only listed or tried out, nothing is measured.
+    // A run that only lists or tries out the benches measures nothing.
     if std::env::args().any(|word| word == "--bench") {
         ram("w106", 4096, 50_000, W106.get());
         ram("synthetic", 32 << 10, 1024, SYNTHETIC.get());
@@ -48,8 +52,9 @@ fn main() {
     divan::main();
 }
 
-/// Prints what replays allocate at the worst moment beside the index that the design has in the end, with the flash of the bench and
-/// with one for all of the trace.
+/// Prints the peak of the bytes that replays allocate beside the design's final index.
+///
+/// One figure is for the flash of the bench, one for a flash for the whole trace.
 fn ram(trace: &str, chunk_bytes: u32, chunks: u64, requests: Option<&Vec<Request>>) {
     let requests = requests.map_or(&[][..], Vec::as_slice);
     let (mut addresses, mut contents) = (HashSet::new(), HashSet::new());
@@ -59,7 +64,7 @@ fn ram(trace: &str, chunk_bytes: u32, chunks: u64, requests: Option<&Vec<Request
             contents.insert(content.fingerprint.0);
         }
     }
-    // A block is a content at an address: one is unique where its content is.
+    // A block is a content at an address. It is unique if its content is.
     let (addresses, blocks) = (addresses.len() as u64, contents.len() as u64);
     println!(
         "{trace}, {blocks} unique blocks at {addresses} addresses: bytes a unique block beside the index (aim: at most 48)"
@@ -121,7 +126,7 @@ fn synthetic(bencher: Bencher<'_, '_>, name: &str) {
     bench(bencher, name, 32 << 10, 1024, SYNTHETIC.get());
 }
 
-/// Larger than either trace's disk.
+/// More than the disk of either trace.
 const ORIGIN_BYTES: u64 = 1 << 40;
 
 fn timed(setup: &Setup, ftl: &FtlKind, requests: &[Request]) -> Figures {
@@ -140,7 +145,8 @@ fn timed(setup: &Setup, ftl: &FtlKind, requests: &[Request]) -> Figures {
     whole.run(clients, Pace::Full(16), 0).expect("no time is asked of the trace")
 }
 
-/// One design of each kind: the rest differ in what they decide, and that is above.
+/// Times one design of each kind. The others differ in their decisions, which the benches above
+/// time.
 #[divan::bench(args = ["nitro", "d-lru", "austere"], sample_count = 3, sample_size = 1)]
 fn synthetic_with_a_clock(bencher: Bencher<'_, '_>, name: &str) {
     let ftl = FtlKind::named("page-trim").expect("it is one");

@@ -1,7 +1,10 @@
-//! How many requests a second a replay of w106 (5.29 million references) takes through each design with equal slots, of
-//! 50,000 chunks, on one core, with the trace in memory. Each address has content of its own; a hit is a read.
+//! Replay speed of the designs with equal slots: requests a second on one core.
 //!
-//! What it does not do: judge. Run with `cargo bench -p larder-sim`; it wants the traces beside the checkout.
+//! The trace is w106 (5.29 million references) over 50,000 chunks, in memory. Each address has
+//! content of its own, and a hit is a read.
+//!
+//! It does not judge. Run with `cargo bench -p larder-sim`; it wants the traces beside the
+//! checkout.
 
 use std::{path::Path, sync::OnceLock};
 
@@ -62,7 +65,7 @@ fn bench<D: Slotted>(bencher: Bencher<'_, '_>, design: fn() -> D) {
     bencher.counter(ItemsCount::new(trace.len())).bench(|| replay(design(), trace).0);
 }
 
-/// What a replay ends with, so that it is seen that the right thing is measured.
+/// Prints the final figures of a replay, which show that the bench measures the intended replay.
 fn tell<D: Slotted>(name: &str, design: fn() -> D, trace: &[u32]) {
     let (tally, cache) = replay(design(), trace);
     let ram_bytes = cache.figures().index_ram_bytes;

@@ -1,12 +1,15 @@
-//! How many page operations a second a drive is simulated with, on one core: programs and reads of flash for any cause,
-//! so that a copy is two. A full drive is written over at random (0), so that most operations are collection's, or read as
-//! often as it is written (50). How many operations the requests of a sample make is counted in a round before. The same with
-//! time: requests of a page each, 16 outstanding, on a drive with its planes, buses, buffer and link.
+//! Speed of the simulation of a drive: page operations a second, on one core.
 //!
-//! Where contents repeat, a page that the host writes makes fewer operations, so that these a second fall by themselves: bytes
-//! that the host writes a second stand beside them.
+//! An operation is a program or a read of flash for any cause, so a copy counts as two. The
+//! requests overwrite a full drive at random (0), so that most operations are collection's, or mix
+//! as many reads with the writes (50). A round before counts the operations of a sample's requests.
+//! The benches with time have requests of a page each, 16 outstanding, on a drive with its planes,
+//! buses, buffer and link.
 //!
-//! What it does not do: judge. Run with `cargo bench -p larder-sim --bench ssd`.
+//! If contents repeat, a page that the host writes makes fewer operations, and operations a second
+//! fall by that alone. The bytes that the host writes a second stand beside them.
+//!
+//! It does not judge. Run with `cargo bench -p larder-sim --bench ssd`.
 
 use divan::{
     Bencher,
@@ -23,9 +26,9 @@ use larder_sim::ssd::{
 
 /// Pages that the requests of a sample write or read.
 const REQUESTS: u32 = 1_000_000;
-/// Contents of which each page that repeats one has any, as likely as any other.
+/// Distinct contents among the pages that repeat one, all equally likely.
 const REPEATED_CONTENTS: u32 = 200_000;
-/// Requests that are not over, with time.
+/// Requests in flight, with time.
 const OUTSTANDING: usize = 16;
 
 fn main() {
@@ -45,7 +48,7 @@ impl Random {
     }
 }
 
-/// Writes the unit that begins at a page; most drives' is one page.
+/// Writes the unit that begins at a page; on most drives a unit is one page.
 fn write(ftl: &mut dyn Ftl, first: u32, unit: &mut Vec<PageWrite>) {
     let pages = ftl.write_unit_pages();
     unit.clear();
@@ -53,7 +56,7 @@ fn write(ftl: &mut dyn Ftl, first: u32, unit: &mut Vec<PageWrite>) {
     ftl.write(unit, &mut Nobody);
 }
 
-/// A drive that is full.
+/// Makes a full drive.
 fn full(profile: &Profile, name: &str) -> Box<dyn Ftl> {
     let kind = FtlKind::named(name).expect("a layer");
     let mut ftl = (kind.make)(profile).expect("a drive");
@@ -84,7 +87,8 @@ fn requests(ftl: &mut dyn Ftl, random: &mut Random, reads_percent: u32) {
 fn bench(bencher: Bencher<'_, '_>, profile: &Profile, name: &str, reads_percent: u32) {
     let mut ftl = full(profile, name);
     let mut random = Random(20_266);
-    // Until collection is steady: what a drive of its over-provisioning takes is about its size again.
+    // Collection has to be steady first. A drive with this over-provisioning needs about its size
+    // in writes again.
     for _ in 0..(ftl.logical_pages() / REQUESTS).clamp(1, 16) {
         requests(&mut *ftl, &mut random, 0);
     }
@@ -95,8 +99,10 @@ fn bench(bencher: Bencher<'_, '_>, profile: &Profile, name: &str, reads_percent:
     bencher.counter(ItemsCount::new(operations)).bench_local(|| requests(&mut *ftl, &mut random, reads_percent));
 }
 
-/// Writes at random, of which so many in a hundred have one of the contents that repeat, and the others one that nobody knows,
-/// which no page had before.
+/// Writes pages at random.
+///
+/// `repeated_percent` of them have one of the repeated contents. The others have an unknown
+/// content, which no page had before.
 fn repeating_writes(ftl: &mut dyn Ftl, random: &mut Random, repeated_percent: u32) {
     for _ in 0..REQUESTS {
         let lpn = Lpn(random.below(ftl.logical_pages()));
@@ -113,7 +119,7 @@ fn content(random: &mut Random, repeated_percent: u32) -> Option<Fingerprint> {
 fn bench_repeating(bencher: Bencher<'_, '_>, profile: &Profile, name: &str, repeated_percent: u32) {
     let mut ftl = full(profile, name);
     let mut random = Random(20_266);
-    // Until what lies on the drive repeats as often as what is written.
+    // The contents on the drive have to repeat as often as the written ones first.
     for _ in 0..(ftl.logical_pages() / REQUESTS).clamp(1, 16) {
         repeating_writes(&mut *ftl, &mut random, repeated_percent);
     }
@@ -126,63 +132,69 @@ fn bench_repeating(bencher: Bencher<'_, '_>, profile: &Profile, name: &str, repe
     bencher.bench_local(|| repeating_writes(&mut *ftl, &mut random, repeated_percent));
 }
 
-/// CAFTL's drive, whole: 40 GiB in pages of 4 KiB.
+/// Simulates CAFTL's drive, whole: 40 GiB in pages of 4 KiB.
 #[divan::bench(args = [0, 50], sample_count = 5, sample_size = 1)]
 fn caftl(bencher: Bencher<'_, '_>, reads_percent: u32) {
     bench(bencher, &Profile::named("caftl").expect("a profile"), "page", reads_percent);
 }
 
-/// The same drive with CAFTL, whose contents nobody knows and so are all distinct: each page is fingerprinted, looked up and remembered
-/// for the coldest, and journal, tables and metadata are written.
+/// Simulates the same drive with CAFTL and unknown contents, which are all distinct.
+///
+/// CAFTL fingerprints each page, looks it up and remembers it for the coldest. It writes journal,
+/// tables and metadata.
 #[divan::bench(args = [0, 50], sample_count = 5, sample_size = 1)]
 fn caftl_deduplicating(bencher: Bencher<'_, '_>, reads_percent: u32) {
     bench(bencher, &Profile::named("caftl").expect("a profile"), "caftl", reads_percent);
 }
 
-/// The same where contents repeat: pages are shared, given up and found again, and the store has its entries changed for it. Of
-/// what the paper's workloads write, 5.8 to 28.1% repeats (CAFTL Figure 2).
+/// Simulates the same drive with CAFTL and repeated contents.
+///
+/// Pages are shared, given up and found again, and the store's entries change with them. In the
+/// paper's workloads, 5.8 to 28.1% of the writes repeat (CAFTL Figure 2).
 #[divan::bench(args = [6, 28, 60], sample_count = 5, sample_size = 1)]
 fn caftl_repeating(bencher: Bencher<'_, '_>, repeated_percent: u32) {
     bench_repeating(bencher, &Profile::named("caftl").expect("a profile"), "caftl", repeated_percent);
 }
 
-/// The same with the external merge behind each collection: it reads what has no fingerprint yet, and sorts.
+/// Simulates the same drive with the external merge behind each collection.
+///
+/// The merge reads the pages without a fingerprint, and sorts.
 #[divan::bench(args = [0, 50], sample_count = 5, sample_size = 1)]
 fn caftl_collecting(bencher: Bencher<'_, '_>, reads_percent: u32) {
     bench(bencher, &Profile::named("caftl").expect("a profile"), "caftl-collecting", reads_percent);
 }
 
-/// The same where contents repeat.
+/// Simulates the external merge with repeated contents.
 #[divan::bench(args = [6, 28], sample_count = 5, sample_size = 1)]
 fn caftl_collecting_repeating(bencher: Bencher<'_, '_>, repeated_percent: u32) {
     bench_repeating(bencher, &Profile::named("caftl").expect("a profile"), "caftl-collecting", repeated_percent);
 }
 
-/// The same drive with hybrid mapping: nearly all operations are those of merges.
+/// Simulates the same drive with hybrid mapping: nearly all operations are those of merges.
 #[divan::bench(args = [0, 50], sample_count = 5, sample_size = 1)]
 fn caftl_hybrid(bencher: Bencher<'_, '_>, reads_percent: u32) {
     bench(bencher, &Profile::named("caftl").expect("a profile"), "hybrid", reads_percent);
 }
 
-/// The same that drops clean data.
+/// Simulates the same drive with hybrid mapping that drops clean data.
 #[divan::bench(args = ["flashtier", "flashtier-merge", "flashtier-lru"], sample_count = 5, sample_size = 1)]
 fn caftl_evicting(bencher: Bencher<'_, '_>, name: &str) {
     bench(bencher, &Profile::named("caftl").expect("a profile"), name, 0);
 }
 
-/// The same for write-evict units, of 2 MiB.
+/// Simulates the same drive with write-evict units, of 2 MiB.
 #[divan::bench(args = [0, 50], sample_count = 5, sample_size = 1)]
 fn caftl_weu(bencher: Bencher<'_, '_>, reads_percent: u32) {
     bench(bencher, &Profile::named("caftl").expect("a profile"), "weu", reads_percent);
 }
 
-/// 1 TB in pages of 16 KiB.
+/// Simulates 1 TB in pages of 16 KiB.
 #[divan::bench(args = [0, 50], sample_count = 5, sample_size = 1)]
 fn tlc_nvme(bencher: Bencher<'_, '_>, reads_percent: u32) {
     bench(bencher, &Profile::named("tlc-nvme").expect("a profile"), "page-trim", reads_percent);
 }
 
-/// The same of 4 GB, which the processor's caches hold.
+/// Simulates the same drive cut to 4 GB, which the processor's caches hold.
 #[divan::bench(args = [0, 50], sample_count = 5, sample_size = 1)]
 fn small(bencher: Bencher<'_, '_>, reads_percent: u32) {
     let profile = Profile::named("tlc-nvme").expect("a profile");
@@ -203,7 +215,7 @@ fn timed_requests(drive: &mut Drive, random: &mut Random, (reads_percent, repeat
     run::at_full_load(drive, OUTSTANDING, requests.take(REQUESTS as usize));
 }
 
-/// So many in a hundred are reads, and so many of what is written repeats.
+/// Simulates a drive with time, with these percentages of reads and of repeated contents.
 fn bench_timed(bencher: Bencher<'_, '_>, name: &str, reads_percent: u32, repeated_percent: u32) {
     let profile = &timed_profile();
     let percents = (reads_percent, repeated_percent);
@@ -220,26 +232,27 @@ fn bench_timed(bencher: Bencher<'_, '_>, name: &str, reads_percent: u32, repeate
     bencher.counter(ItemsCount::new(operations)).bench_local(|| requests(&mut drive, &mut random));
 }
 
-/// CAFTL's drive with fewer blocks, 4 GiB, with time: the whole one would take minutes until its
-/// collection is steady.
+/// Times CAFTL's drive with fewer blocks, 4 GiB.
+///
+/// The whole drive would take minutes until its collection is steady.
 #[divan::bench(args = [0, 50], sample_count = 5, sample_size = 1)]
 fn timed(bencher: Bencher<'_, '_>, reads_percent: u32) {
     bench_timed(bencher, "page", reads_percent, 0);
 }
 
-/// The same with CAFTL, its hashes in the controller's time.
+/// Times the same drive with CAFTL, its hashes in the controller's time.
 #[divan::bench(args = [0, 50], sample_count = 5, sample_size = 1)]
 fn timed_deduplicating(bencher: Bencher<'_, '_>, reads_percent: u32) {
     bench_timed(bencher, "caftl", reads_percent, 0);
 }
 
-/// The same where contents repeat.
+/// Times the same drive with CAFTL and repeated contents.
 #[divan::bench(args = [6, 28], sample_count = 5, sample_size = 1)]
 fn timed_repeating(bencher: Bencher<'_, '_>, repeated_percent: u32) {
     bench_timed(bencher, "caftl", 0, repeated_percent);
 }
 
-/// The same with sampling, pre-hashing and the dynamic switch.
+/// Times the same drive with CAFTL, sampling, pre-hashing and the dynamic switch.
 #[divan::bench(args = [6, 28], sample_count = 5, sample_size = 1)]
 fn timed_accelerated_repeating(bencher: Bencher<'_, '_>, repeated_percent: u32) {
     bench_timed(bencher, "caftl-accelerated", 0, repeated_percent);

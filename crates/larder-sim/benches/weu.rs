@@ -1,7 +1,7 @@
-//! How fast the caches over WEUs replay, nitro and cd-arc: requests a second on one core, indices, WEUs and counting
-//! included.
+//! Replay speed of the caches over WEUs, nitro and cd-arc: requests a second on one core.
 //!
-//! What it does not do: judge, or time the reading of a trace. Run with `cargo bench -p larder-sim --bench weu`.
+//! Indices, WEUs and counting are included. It does not judge, or time the reading of a trace. Run
+//! with `cargo bench -p larder-sim --bench weu`.
 
 mod common;
 
@@ -35,14 +35,14 @@ fn replay(bencher: Bencher<'_, '_>, name: &str, requests: &[Request], sizing: We
     bench(bencher, requests, WeuCache::new(|config| design(name, config), options).expect("a cache"));
 }
 
-/// Reads of 4 KiB over 50,000 chunks.
+/// Replays reads of 4 KiB over 50,000 chunks.
 #[divan::bench(args = DESIGNS, sample_count = 9, sample_size = 1)]
 fn w106_reads(bencher: Bencher<'_, '_>, name: &str) {
     let Some(requests) = w106() else { return };
     replay(bencher, name, &requests, WeuSizing::new(FlashSize::DataChunks(50_000), BLOCK, WritePolicy::Through));
 }
 
-/// The same in extents of a chunk each.
+/// Replays the same reads in extents of a chunk each.
 #[divan::bench(sample_count = 9, sample_size = 1)]
 fn w106_reads_in_extents(bencher: Bencher<'_, '_>) {
     let Some(requests) = w106() else { return };
@@ -50,14 +50,14 @@ fn w106_reads_in_extents(bencher: Bencher<'_, '_>) {
     replay(bencher, "nitro", &requests, WeuSizing { granularity: Granularity::Extent, compress: false, ..weus });
 }
 
-/// The trace of AustereCache's authors over a flash of a quarter of its working set.
+/// Replays the trace of AustereCache's authors over a flash of a quarter of its working set.
 #[divan::bench(args = DESIGNS, sample_count = 20)]
 fn published_trace(bencher: Bencher<'_, '_>, name: &str) {
     let Some(requests) = published() else { return };
     replay(bencher, name, &requests, WeuSizing::new(FlashSize::DataChunks(1024), CHUNK, WritePolicy::Through));
 }
 
-/// A working set of 8 GiB over a flash of half of it.
+/// Replays over a working set of 8 GiB and a flash of half of it.
 fn synthetic(bencher: Bencher<'_, '_>, name: &str, policy: WritePolicy) {
     const CHUNKS: u64 = 262_144;
     replay(bencher, name, &requests(CHUNKS), WeuSizing::new(FlashSize::DataChunks(CHUNKS / 2), CHUNK, policy));
@@ -73,7 +73,8 @@ fn write_back(bencher: Bencher<'_, '_>, name: &str) {
     synthetic(bencher, name, WritePolicy::Back);
 }
 
-/// The same with far fewer addresses than the data has room for: all that leaves is dirty.
+/// Replays the same with far fewer addresses than the data has room for: all evicted chunks are
+/// dirty.
 #[divan::bench(args = DESIGNS, sample_count = 10)]
 fn write_back_with_few_addresses(bencher: Bencher<'_, '_>, name: &str) {
     const CHUNKS: u64 = 262_144;

@@ -1,8 +1,9 @@
-//! The system's allocator, with a count of the bytes that were asked for and not given back, and of the most at a time.
+//! The system's allocator with two counts: the live bytes, and their peak.
 //!
-//! Invariants: off, it costs one relaxed load an allocation, so that what is timed does not feel it.
+//! Invariants: while the counts are off, they cost one relaxed load an allocation, so that timings
+//! do not feel them.
 //!
-//! What it does not do: tell who allocated.
+//! It does not tell the origin of an allocation.
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
@@ -13,7 +14,7 @@ static IS_ON: AtomicBool = AtomicBool::new(false);
 static LIVE_BYTES: AtomicI64 = AtomicI64::new(0);
 static PEAK_BYTES: AtomicI64 = AtomicI64::new(0);
 
-/// See the module.
+/// The system's allocator with the counts.
 pub struct Counting;
 
 fn note(bytes: i64) {
@@ -27,30 +28,30 @@ fn note(bytes: i64) {
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         note(layout.size() as i64);
-        // SAFETY: the caller's promises are passed on.
+        // SAFETY: the caller's promises pass to the system's allocator.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         note(layout.size() as i64);
-        // SAFETY: the caller's promises are passed on.
+        // SAFETY: the caller's promises pass to the system's allocator.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
         note(-(layout.size() as i64));
-        // SAFETY: the caller's promises are passed on.
+        // SAFETY: the caller's promises pass to the system's allocator.
         unsafe { System.dealloc(ptr, layout) }
     }
 
     unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         note(size as i64 - layout.size() as i64);
-        // SAFETY: the caller's promises are passed on.
+        // SAFETY: the caller's promises pass to the system's allocator.
         unsafe { System.realloc(ptr, layout, size) }
     }
 }
 
-/// The most bytes that `work` had at a time, beside what was there before, and its result.
+/// Runs `work`; returns the peak of the bytes that it allocated, and its result.
 pub fn peak<T>(work: impl FnOnce() -> T) -> (u64, T) {
     LIVE_BYTES.store(0, Relaxed);
     PEAK_BYTES.store(0, Relaxed);

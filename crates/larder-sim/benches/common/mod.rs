@@ -1,4 +1,4 @@
-//! What the benches of replays share: traces in memory, and replaying them over and over.
+//! The shared parts of the benches of replays: traces in memory, and repeated replays.
 
 #![allow(dead_code, reason = "each bench takes what it needs")]
 
@@ -12,16 +12,16 @@ use larder_sim::{
 };
 use larder_trace::{FormatId, Op, OpenOptions, Record, TraceResult};
 
-/// Chunks of the synthetic traces, in bytes.
+/// Bytes of a chunk of the synthetic traces.
 pub const CHUNK: u32 = 32 << 10;
-/// Chunks of w106, in bytes.
+/// Bytes of a chunk of w106.
 pub const BLOCK: u32 = 4096;
 const REQUESTS: usize = 1 << 19;
 
-/// A request: whether it reads, where, and what is there then.
+/// A request: true if it reads, its address, and the content there afterwards.
 pub type Request = (bool, Lba, Content);
 
-/// A trace beside the checkout, or `None` with a printed line.
+/// Returns the path of a trace beside the checkout, or prints a line and returns `None`.
 pub fn trace(name: &str) -> Option<PathBuf> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let name = format!("shared/traces/public/{name}");
@@ -32,7 +32,7 @@ pub fn trace(name: &str) -> Option<PathBuf> {
     found
 }
 
-/// The references of w106, each a read of content of its own.
+/// Returns the references of w106, each a read of content of its own.
 pub fn w106() -> Option<Vec<Request>> {
     let path = trace("cloudphysics/w106.trace.xz")?;
     let records = larder_trace::open(&path, Some(FormatId::BlockIds), OpenOptions::default());
@@ -41,7 +41,7 @@ pub fn w106() -> Option<Vec<Request>> {
     Some(chunks.map(|chunk| request(Lba(chunk.expect("a record").lba))).collect())
 }
 
-/// The trace of the generator of AustereCache's authors.
+/// Returns the trace of the generator of AustereCache's authors.
 pub fn published() -> Option<Vec<Request>> {
     let path = trace("austere-synthetic/syn-rw7to3-dup50.txt.zst")?;
     let request = |record: TraceResult<Record>| {
@@ -54,7 +54,7 @@ pub fn published() -> Option<Vec<Request>> {
     Some(larder_trace::open(&path, None, OpenOptions::default()).expect("opens").map(request).collect())
 }
 
-/// Makes all requests; how many hit.
+/// Makes all requests, and returns the number of hits.
 pub fn replay(cache: &mut impl ReplayCache, requests: &[Request]) -> u64 {
     let mut hits = 0;
     for (is_read, lba, content) in requests {
@@ -63,13 +63,15 @@ pub fn replay(cache: &mut impl ReplayCache, requests: &[Request]) -> u64 {
     hits
 }
 
-/// Over and over, so that the cache is warm.
+/// Replays the requests over and over, so that the cache is warm.
 pub fn bench(bencher: Bencher<'_, '_>, requests: &[Request], mut cache: impl ReplayCache) {
     bencher.counter(ItemsCount::new(requests.len())).bench_local(|| replay(&mut cache, requests));
 }
 
-/// As the paper's generator (§5.1): `chunks` addresses by a Zipf distribution of constant 1.0, seven writes to three reads, half
-/// of the writes of a content that another address has.
+/// Makes requests like the paper's generator (§5.1).
+///
+/// Addresses follow a Zipf distribution of constant 1.0 over `chunks`. There are seven writes to
+/// three reads, and half of the writes have a content of another address.
 pub fn requests(chunks: u64) -> Vec<Request> {
     let mut sum = 0.0;
     let cumulative: Vec<f64> = (1..=chunks)

@@ -1,12 +1,14 @@
 //! Sizes of an AustereCache.
 //!
-//! Each slot of the flash is a subchunk and a metadata slot of 512 bytes (AustereCache §3.1, §3.2), and flash is used in
-//! whole buckets of 128 slots. A subchunk is a quarter of a chunk, but 4 KiB at least, as in caches on devices; `--subchunk` sets another.
-//! The LBA index has four slots for each whole chunk (§5.2) where nothing else is asked. A RAM
-//! budget is met with fewer buckets, and with fewer slots of the LBA index where their number was left open. What they leave of it
-//! is the most that the sketch may take for large counts.
+//! Each slot of the flash is a subchunk and a metadata slot of 512 bytes (AustereCache §3.1,
+//! §3.2). The cache uses flash in whole buckets of 128 slots. A subchunk is a quarter of a chunk,
+//! but 4 KiB at least, as in caches on devices; `--subchunk` sets another. By default the LBA index
+//! has four slots for each whole chunk (§5.2).
 //!
-//! What it does not do: lay the indices out.
+//! A RAM budget is met with fewer buckets, and, if their number was left open, with fewer slots of
+//! the LBA index. The sketch's large counts may take the rest of the budget.
+//!
+//! It does not lay the indices out.
 
 use super::{Built, Setup, search::largest};
 use crate::austere::AustereCache;
@@ -37,7 +39,7 @@ pub(super) fn build(setup: &Setup, flash: FlashSize) -> Result<Built, String> {
 fn config(setup: &Setup, flash: FlashSize) -> Result<AustereConfig, String> {
     let chunk = setup.chunk_bytes;
     let has_compression = setup.options.compress.unwrap_or(true);
-    // As a cache on a device has it, so that what is replayed is what one can create.
+    // The subchunk of a cache on a device, so that a user can create the replayed cache.
     let mut config = AustereConfig {
         subchunk_bytes: subchunk_bytes(chunk, has_compression),
         ..AustereConfig::new(0, chunk, has_compression)
@@ -61,14 +63,14 @@ fn config(setup: &Setup, flash: FlashSize) -> Result<AustereConfig, String> {
     Ok(config)
 }
 
-/// The same with so few buckets that the indices fit `ram` bytes, and the sketch's large counts what is left.
+/// Reduces the buckets until the indices fit `ram` bytes; the sketch's large counts get the rest.
 fn within(ram: u64, config: AustereConfig) -> Result<AustereConfig, String> {
     let bucket_bytes = u64::from(config.subchunk_bytes) * u64::from(config.bucket_slots);
     let of_buckets = |buckets: u64| AustereConfig { data_bytes: buckets * bucket_bytes, ..config };
     let ram_of = |config| Austere::new(config).map(|core| core.ram().bytes() as u64);
     let most = config.data_bytes / bucket_bytes;
     if most == 0 {
-        // Too little flash, which is told elsewhere.
+        // The flash is too small. The cache's constructor refuses it.
         return Ok(config);
     }
     let found = largest(most, |buckets| ram_of(of_buckets(buckets)).is_ok_and(|bytes| bytes <= ram));
@@ -85,7 +87,7 @@ fn within(ram: u64, config: AustereConfig) -> Result<AustereConfig, String> {
     }
 }
 
-/// Where the flash is too small, metadata included or not as the user counts.
+/// Explains that the flash is too small, with or without metadata as the user counts.
 fn explain(error: &AustereError, config: &AustereConfig, flash: FlashSize) -> String {
     match (error, flash) {
         (AustereError::FlashTooSmall { least_bytes, .. }, FlashSize::Bytes(given)) => {

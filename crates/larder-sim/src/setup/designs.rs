@@ -1,10 +1,12 @@
 //! The designs that can be replayed: one line each.
 //!
-//! Role: a line has what a replay alone asks of a design: its place in tables of results, a few words for them, what may be asked of it,
-//! and how it is sized. That is each paper's own, and over slots it is of the design's own type, for a replay asks it some millions of
-//! times a second. Name, constructor and whether content is shared are those of the design's row in `larder-core`'s table.
+//! Role: a line has the facts that only a replay needs of a design. These are its place in tables
+//! of results, a few words for them, its options, and its sizing. The sizing is that of each paper.
+//! For a design over slots, the line names the type itself, because a replay calls it some millions
+//! of times a second. Name, constructor and sharing of content are those of the design's row in
+//! `larder-core`'s table.
 //!
-//! What it does not do: anything but name them.
+//! It does nothing but name them.
 
 use std::fmt;
 
@@ -22,11 +24,11 @@ use larder_core::{
 pub struct Design {
     /// The name on the command line.
     pub name: &'static str,
-    /// What it is, in a few words.
+    /// A description in a few words.
     pub about: &'static str,
-    /// Whether it stores a content once, where that is not an option.
+    /// True if the design stores a content once, unless an option decides that.
     pub dedups: bool,
-    /// What may be asked of it.
+    /// The options that the design takes.
     pub options: &'static [OptionId],
     pub(super) over: Over,
     pub(super) build: Build,
@@ -73,7 +75,7 @@ const fn replayed(design: NamedDesign, about: &'static str, options: &'static [O
 }
 
 impl Design {
-    /// The design of this name.
+    /// Returns the design of this name.
     ///
     /// # Errors
     /// A sentence with all names.
@@ -85,7 +87,7 @@ impl Design {
     }
 }
 
-/// The names of the designs of which that is true.
+/// Returns the names of the designs that satisfy `is_one`.
 pub(super) fn names_of(is_one: impl Fn(&Design) -> bool) -> String {
     let names: Vec<&str> = DESIGNS.iter().filter(|design| is_one(design)).map(|design| design.name).collect();
     names.join(", ")

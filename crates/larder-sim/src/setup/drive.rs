@@ -1,25 +1,28 @@
-//! The drive that the flash of a cache lies on: a profile, a translation layer, and how large it is.
+//! The drive under the flash of a cache: a profile, a translation layer, and a capacity.
 //!
-//! Where nothing is said of its capacity, a drive is as large as the flash of the cache, and hardly more. It is cut from its
-//! profile so: blocks and pages stay as they are, and there are fewer of them. Where a plane would have fewer than
-//! [`BLOCKS_PER_PLANE_MIN`] blocks, which leave translation layers no room to work in, there are fewer planes; where there is one
-//! left, blocks have fewer pages, half as many at a time. A layer that has no room even so gets more and smaller blocks, up to
-//! [`BLOCKS_PER_PLANE_TRIED`] a plane. With a clock the planes that are left stand for all of the profile's
+//! Without a given capacity, a drive is as large as the flash of the cache, and hardly more. It is
+//! cut from its profile: blocks and pages stay as they are, and there are fewer of them. Layers
+//! have no room to work in if a plane has fewer than [`BLOCKS_PER_PLANE_MIN`] blocks. Then the
+//! drive has fewer planes. If one plane is left, blocks have fewer pages, half as many at a time.
+//! If a layer still has no room, it gets more and smaller blocks, up to [`BLOCKS_PER_PLANE_TRIED`]
+//! a plane. With a clock the remaining planes stand for all of the profile's
 //! ([`Profile::cut_from`]), so that one cut serves erasures and time.
 //!
-//! A layer that is made for write-evict units has the cache's as its own. A unit is whole blocks: where it is not, blocks have fewer
-//! pages first, half as many at a time, until it is.
+//! A layer for write-evict units takes over the cache's units. A unit has to be whole blocks. If it
+//! is not, blocks have fewer pages first, half as many at a time, until it is.
 //!
-//! What a profile keeps beside what its host has is for layers that have to copy. Under one that drops data by itself a drive has none of
-//! it unless it is asked for: its flash is the cache's, to whole rows of blocks, and the log lies on that.
+//! A profile's over-provisioning is for layers that have to copy. Under a layer that drops data by
+//! itself a drive has none, unless the user gives it. Its flash is then the cache's, rounded up to
+//! whole rows of blocks, and the log lies on that.
 //!
-//! Drives that stand side by side have [one shape](with_equal_blocks), for erasures of blocks of other sizes are no figures to compare.
+//! Drives that stand side by side have [one shape](with_equal_blocks), because erasures of blocks
+//! of different sizes do not compare.
 //!
-//! Invariants: a number that cannot hold is refused where it is given, with the field and its range; planes and pages of a block may be
-//! cut as above, given or not. Numbers that are given
-//! together hold or do not whatever their order.
+//! Invariants: `with_all` refuses a number that cannot hold, with the field and its range. Planes
+//! and pages of a block may be cut as above, given or not. Numbers that are given together hold or
+//! do not, in any order.
 //!
-//! What it does not do: lay the flash on the drive; [`Host`] does.
+//! It leaves the placing of the flash on the drive to [`Host`].
 
 use super::Setup;
 use crate::{
@@ -34,26 +37,28 @@ use crate::{
     },
 };
 
-/// The fewest blocks of a plane of a drive that is cut to the size of a cache: at 7% over-provisioning 8 of them are
-/// spare, where a layer keeps one free, and writes up to four side by side.
+/// The fewest blocks of a plane of a drive that is cut to the size of a cache.
+///
+/// At 7% over-provisioning 8 of them are spare. A layer keeps one free, and writes up to four side
+/// by side.
 pub const BLOCKS_PER_PLANE_MIN: u32 = 128;
-/// How many blocks a plane is given at least, at most, where a layer has no room in fewer.
+/// The largest minimum of blocks a plane that is tried if a layer has no room in fewer.
 pub const BLOCKS_PER_PLANE_TRIED: u32 = 1024;
-/// In what parts of a percent it is said how much over-provisioning would do.
+/// The parts of a percent in which a refusal names a sufficient over-provisioning.
 const PERCENT_PARTS: f64 = 10.0;
 /// The fewest pages of a block.
 const PAGES_PER_BLOCK_MIN: u32 = 4;
 
-/// How large a drive is.
+/// The capacity of a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Capacity {
-    /// As the flash of the cache.
+    /// The flash of the cache.
     OfCache,
-    /// So many bytes for the host, or a little more; the cache uses the first of them.
+    /// This many bytes for the host, or a little more; the cache uses the first of them.
     Bytes(u64),
 }
 
-/// What of a drive its capacity does not change once it was said: planes, and how large a block is.
+/// The part of a drive that its capacity does not change: planes, and the size of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// Packages.
@@ -72,7 +77,9 @@ impl Shape {
         Shape { packages, dies_per_package, planes_per_die, pages_per_block }
     }
 
-    /// The less of each. Drives are cut by halving, so that what suits two of them suits both so: their planes have more blocks.
+    /// Takes the lesser of each number.
+    ///
+    /// Drives are cut by halving, so the result suits both drives: their planes have more blocks.
     fn least(self, other: Shape) -> Shape {
         Shape {
             packages: self.packages.min(other.packages),
@@ -88,8 +95,10 @@ impl Shape {
     }
 }
 
-/// Gives the drives of these caches blocks of one size, and as many planes: the least that one of them needs by itself. Caches that
-/// cannot be are passed over. The bytes of a block, where some drive had larger ones by itself.
+/// Gives the drives of these caches blocks of one size, and as many planes.
+///
+/// Each number is the least that one of the drives needs by itself. The function passes over caches
+/// that cannot be built. It returns the bytes of a block if some drive had larger ones by itself.
 pub fn with_equal_blocks(setups: &mut [Setup], working_set_chunks: u64) -> Option<u64> {
     let geometry = |setup: &Setup| {
         setup.options.drive?;
@@ -111,17 +120,19 @@ pub fn with_equal_blocks(setups: &mut [Setup], working_set_chunks: u64) -> Optio
 /// A drive under a cache.
 #[derive(Clone, Copy, Debug)]
 pub struct DriveSetup {
-    /// What it is made of.
+    /// The hardware.
     pub profile: Profile,
-    /// How it translates.
+    /// The translation layer.
     pub ftl: &'static FtlKind,
-    /// How large it is.
+    /// The capacity.
     pub capacity: Capacity,
-    /// Whether the cache's chunks alone lie on it: its metadata is elsewhere, as in a cache that keeps its indices in RAM.
+    /// True if only the cache's chunks lie on it.
+    ///
+    /// Its metadata is elsewhere, as in a cache that keeps its indices in RAM.
     pub only_data: bool,
-    /// Its planes and blocks, where they are said; else it is cut as it needs.
+    /// Its planes and blocks, if given; otherwise it is cut as it needs.
     pub shape: Option<Shape>,
-    /// Whether the profile's over-provisioning was asked for, and holds under each layer.
+    /// True if the user gave the over-provisioning, which then holds under each layer.
     pub keeps_spare: bool,
 }
 
@@ -133,7 +144,7 @@ impl PartialEq for DriveSetup {
     }
 }
 
-/// What a number has to be within its range.
+/// The kind of number that a field takes within its range.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Any,
@@ -156,19 +167,24 @@ const fn whole(name: &'static str, range: (f64, f64), set: fn(&mut DriveSetup, f
 
 const COUNT: (f64, f64) = (1.0, u32::MAX as f64);
 const PARALLEL: (f64, f64) = (1.0, PARALLEL_MAX as f64);
-/// A part of an operation: at most 0.1 s, 20 times as long as the longest of all profiles. With what is below, no operation takes
-/// more than 0.25 s: a copy within a plane takes two parts; SHA-1 over the largest page, at the slowest clock, 0.12 s; that page over
-/// the slowest link 0.1 s. Traces end within 2^63 ns. In the other half of the 2^64 that a clock counts there is room for
-/// 37 billion operations, each of which waits for the one before: as much as takes ten hours to model at a million a second, with nothing of it at once.
+/// Range of a part of an operation: at most 0.1 s, 20 times the longest of all profiles.
+///
+/// With the ranges below, no operation takes more than 0.25 s. A copy within a plane takes two
+/// parts. SHA-1 over the largest page takes 0.12 s at the slowest clock, and that page takes 0.1 s
+/// over the slowest link.
+///
+/// Traces end within 2^63 ns. A clock counts to 2^64, and the other half has room for 37 billion
+/// operations, each of which waits for the one before. At a million a second, without overlap,
+/// these take ten hours to model.
 const TIME: (f64, f64) = (1.0, 100_000_000.0);
 const CLOCK: (f64, f64) = (100_000_000.0, 100_000_000_000.0);
 const LINK: (f64, f64) = (10_000_000.0, 1_000_000_000_000.0);
-/// 1 TiB: of the smallest pages, fewer than 32 bits number.
+/// 1 TiB: it has fewer than 2^32 of the smallest pages.
 const BUFFER: (f64, f64) = (0.0, (1u64 << 40) as f64);
-/// Its most is [`Profile::capacity_max`] of the other numbers.
+/// The most is [`Profile::capacity_max`] of the other numbers.
 const CAPACITY: &str = "capacity";
 
-/// All of them.
+/// All fields.
 const FIELDS: &[Field] = &[
     whole(CAPACITY, (1.0, f64::INFINITY), |drive, value| drive.capacity = Capacity::Bytes(value as u64)),
     whole("packages", PARALLEL, |drive, value| drive.profile.geometry.packages = value as u32),
@@ -212,7 +228,7 @@ const FIELDS: &[Field] = &[
 ];
 
 impl Field {
-    /// Nothing, or that it cannot be that.
+    /// Refuses a value of another kind, or outside the range.
     fn check(&self, value: f64, (least, most): (f64, f64)) -> Result<(), String> {
         let (words, is_kind) = match self.kind {
             Kind::Any => ("", true),
@@ -227,17 +243,17 @@ impl Field {
 }
 
 impl DriveSetup {
-    /// A drive as large as the flash of its cache.
+    /// Makes a drive as large as the flash of its cache.
     pub fn new(profile: Profile, ftl: &'static FtlKind) -> DriveSetup {
         DriveSetup { profile, ftl, capacity: Capacity::OfCache, only_data: false, shape: None, keeps_spare: false }
     }
 
-    /// The names of what [`DriveSetup::with`] sets.
+    /// Lists the names of the numbers that [`DriveSetup::with`] sets.
     pub fn fields() -> impl Iterator<Item = &'static str> {
         FIELDS.iter().map(|field| field.name)
     }
 
-    /// The same with another number.
+    /// Returns the same drive with another number.
     ///
     /// # Errors
     /// As [`DriveSetup::with_all`].
@@ -245,10 +261,11 @@ impl DriveSetup {
         self.with_all(&[(name, value)])
     }
 
-    /// The same with these numbers, in any order.
+    /// Returns the same drive with these numbers, in any order.
     ///
     /// # Errors
-    /// A sentence: there is no such field, it is given twice, a number is out of its range, or they cannot hold together.
+    /// A sentence: there is no such field, it is given twice, a number is out of its range, or they
+    /// cannot hold together.
     pub fn with_all(mut self, numbers: &[(&str, f64)]) -> Result<DriveSetup, String> {
         let mut given: Vec<(&Field, f64)> = Vec::new();
         for &(name, value) in numbers {
@@ -267,7 +284,7 @@ impl DriveSetup {
             (field.set)(&mut self, *value);
         }
         self.fit_blocks()?;
-        // How much there may be follows from the others.
+        // The range of the capacity follows from the other numbers.
         let (least, most) = (1.0, self.profile.capacity_max(Scale::Blocks) as f64);
         for (field, value) in given.iter().filter(is_capacity) {
             field.check(*value, (least, most))?;
@@ -276,7 +293,10 @@ impl DriveSetup {
         Ok(self)
     }
 
-    /// A drive has as many blocks as its capacity takes; those of its profile are no reason to refuse other numbers.
+    /// Reduces the profile's blocks a plane to the number that the other numbers allow.
+    ///
+    /// The capacity decides the number of blocks, so the profile's number is no reason to refuse
+    /// other numbers.
     fn fit_blocks(&mut self) -> Result<(), String> {
         let geometry = &mut self.profile.geometry;
         let Geometry { packages, dies_per_package, planes_per_die, pages_per_block, .. } = *geometry;
@@ -291,17 +311,19 @@ impl DriveSetup {
         Ok(())
     }
 
-    /// The drive, for a cache whose flash takes so many bytes, and whose write-evict units so many; `None`: it has none.
+    /// Makes the drive for a cache whose flash and write-evict units take these bytes.
+    ///
+    /// `weu_bytes` is `None` if the cache has no such units.
     ///
     /// # Errors
-    /// A sentence: the drive is too small for the cache, or cannot be, or cannot have such units where its layer is made
-    /// for them.
+    /// A sentence: the drive is too small for the cache, or cannot be, or its layer for write-evict
+    /// units cannot have the cache's.
     pub fn build(&self, flash_bytes: u64, weu_bytes: Option<u64>) -> Result<Host, String> {
         self.made(flash_bytes, weu_bytes)
             .map_err(|error| format!("a drive {} with {}: {error}", self.profile.name, self.ftl.name))
     }
 
-    /// Without what it has beside its host's bytes, where its layer has no need of that and nobody asked for it.
+    /// Removes the over-provisioning if the layer has no need of it and the user did not give it.
     fn without_needless_spare(mut self) -> DriveSetup {
         if self.ftl.drops && !self.keeps_spare {
             self.profile.geometry.over_provisioning_percent = 0.0;
@@ -323,7 +345,8 @@ impl DriveSetup {
         drive.tried(bytes, weu_bytes).map_err(|error| drive.with_enough(error, bytes, weu_bytes))
     }
 
-    /// The drive with room for so many bytes, with more blocks a plane where it has none in few.
+    /// Makes the drive with room for these bytes, with more blocks a plane if the layer has no room
+    /// in few.
     fn tried(&self, bytes: u64, weu_bytes: Option<u64>) -> Result<Host, OutOfRange> {
         let first = self.with_room(bytes, weu_bytes, BLOCKS_PER_PLANE_MIN);
         let more = std::iter::successors(Some(2 * BLOCKS_PER_PLANE_MIN), |blocks| Some(2 * blocks));
@@ -331,8 +354,10 @@ impl DriveSetup {
         tries.find_map(|blocks| self.with_room(bytes, weu_bytes, blocks).ok()).map_or(first, Ok)
     }
 
-    /// A refusal for too little over-provisioning, with the least that would do. Blocks are whole, and a little more may do again where
-    /// more than that does not: so all are tried in their order, and none of those that do not do is made.
+    /// Adds the sufficient over-provisioning to a refusal for too little of it.
+    ///
+    /// Blocks are whole, so a percentage may suffice although a larger one does not. The function
+    /// tries all percentages in order, and names the first that suffices.
     fn with_enough(&self, error: OutOfRange, bytes: u64, weu_bytes: Option<u64>) -> OutOfRange {
         let percent = self.profile.geometry.over_provisioning_percent;
         let most = (OVER_PROVISIONING_PERCENT_MAX * PERCENT_PARTS) as u32;
@@ -351,7 +376,8 @@ impl DriveSetup {
         OutOfRange::new(error.field, percent, range)
     }
 
-    /// The drive, with so many blocks a plane at least, on which the layer has room for so many bytes.
+    /// Makes the drive with at least `blocks_min` blocks a plane, on which the layer has room for
+    /// these bytes.
     fn with_room(&self, bytes: u64, weu_bytes: Option<u64>, blocks_min: u32) -> Result<Host, OutOfRange> {
         let mut wanted = bytes;
         loop {
@@ -359,7 +385,7 @@ impl DriveSetup {
                 Some(shape) => shaped(&self.profile, wanted, shape),
                 None => fitted(&self.profile, wanted, weu_bytes, blocks_min),
             };
-            // What was asked for is told, not what was tried.
+            // The refusal names the given capacity, not the tried one.
             let cut = cut.map_err(|error| match error.field == CAPACITY && wanted > bytes {
                 true => OutOfRange::new(
                     CAPACITY,
@@ -369,7 +395,8 @@ impl DriveSetup {
                 false => error,
             })?;
             let host = Host::new(&cut, self.ftl, weu_bytes)?;
-            // A layer that takes whole units has them whole, and some keep more for themselves than the profile does.
+            // A layer for whole units needs whole units, and some layers keep more for themselves
+            // than the profile does.
             let rounded = bytes.next_multiple_of(host.unit_bytes());
             let has = u64::from(host.ftl().logical_pages()) * u64::from(host.profile().geometry.page_bytes);
             if has >= rounded {
@@ -380,7 +407,7 @@ impl DriveSetup {
     }
 }
 
-/// The drive with room for so many bytes, in blocks and planes that were said.
+/// Cuts the drive with room for these bytes, in the given blocks and planes.
 fn shaped(profile: &Profile, bytes: u64, shape: Shape) -> Result<Profile, OutOfRange> {
     let mut from = *profile;
     shape.give(&mut from.geometry);
@@ -388,7 +415,7 @@ fn shaped(profile: &Profile, bytes: u64, shape: Shape) -> Result<Profile, OutOfR
     from.scaled_to(bytes, Scale::Blocks)
 }
 
-/// The drive with room for so many bytes, in whole units where it has such; see the module.
+/// Cuts the drive with room for these bytes, in whole units if it has such; see the module.
 fn fitted(profile: &Profile, bytes: u64, weu_bytes: Option<u64>, blocks_min: u32) -> Result<Profile, OutOfRange> {
     let mut from = *profile;
     if let Some(pages) = weu_bytes.and_then(|weu_bytes| pages_dividing(&from, weu_bytes)) {
@@ -414,8 +441,9 @@ fn fitted(profile: &Profile, bytes: u64, weu_bytes: Option<u64>, blocks_min: u32
     }
 }
 
-/// The most pages of a block, of what halving them leaves, that such a unit is whole blocks of. `None`: there are none, and
-/// the layer refuses the unit.
+/// Finds the most pages of a block that divide such a unit, among the halvings of the profile's.
+///
+/// It returns `None` if there are none; the layer then refuses the unit.
 fn pages_dividing(profile: &Profile, weu_bytes: u64) -> Option<u32> {
     let Geometry { pages_per_block, page_bytes, .. } = profile.geometry;
     let halves = std::iter::successors(Some(pages_per_block), |pages| Some(pages / 2).filter(|_| pages % 2 == 0));
@@ -466,13 +494,15 @@ mod tests {
         }
     }
 
-    /// The figure in "has to be at least 9.3, with which the layer has room".
+    /// Reads the figure in "has to be at least 9.3, with which the layer has room".
     fn least_said(why: &str) -> Option<f64> {
         why.split("has to be at least ").nth(1)?.split(", with which the layer has room: ").next()?.parse().ok()
     }
 
-    /// As a drive comes, one that drops data is as large as its cache, to a row of blocks; one that does not has what its profile has beside
-    /// that. What is asked for, each has.
+    /// By default, a drive that drops data is as large as its cache, to a row of blocks.
+    ///
+    /// Other drives have their profile's over-provisioning beside that. Each drive has the
+    /// over-provisioning that is given.
     #[test]
     fn a_layer_that_drops_has_no_spare_flash_unless_it_is_asked_for() {
         const FLASH: u64 = 64 << 20;
@@ -500,7 +530,7 @@ mod tests {
         }
     }
 
-    /// Blocks are whole: here 9.3% do, 9.4% and 9.5% do not, and 9.6% do again.
+    /// Blocks are whole: here 9.3% suffice, 9.4% and 9.5% do not, and 9.6% suffice again.
     #[test]
     fn what_is_said_to_be_the_least_is_the_least() {
         let caftl = |name: &str| {

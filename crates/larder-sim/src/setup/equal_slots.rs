@@ -1,10 +1,10 @@
 //! Sizes of the designs with equal slots.
 //!
-//! Data and metadata share the flash; the designs' files say how many metadata entries a number of chunks has (CacheDedup
-//! §5.1: the minimum and 2% of the data's bytes). An explicit number of LBA entries takes the place of that. A RAM budget
-//! is met with fewer chunks: as many as have an index that can't outgrow it.
+//! Data and metadata share the flash. The designs' files give the metadata entries for a number of
+//! chunks (CacheDedup §5.1: the minimum and 2% of the data's bytes). An explicit number of LBA
+//! entries replaces that. A RAM budget reduces the chunks until the index can't outgrow it.
 //!
-//! What it does not do: know the designs' formulas.
+//! It does not know the designs' formulas.
 
 use super::{Built, Setup, search::largest};
 use crate::slotted::SlottedCache;
@@ -37,15 +37,17 @@ pub(super) fn d_arc(setup: &Setup, flash: FlashSize) -> Result<Built, String> {
     })
 }
 
-/// Bytes of RAM for the lists of a decision: one that evicts a content of some dozens of dirty addresses fits.
+/// Bytes of RAM for the lists of a decision.
+///
+/// An eviction of a content with some dozens of dirty addresses fits.
 const DECISION_BYTES: u64 = 1 << 10;
 
-/// Bytes of RAM that the index of `design` may come to take.
+/// Returns the most bytes of RAM that the index of `design` may take.
 fn ram_bytes_max(design: &impl Slotted) -> u64 {
     design.ram_bytes_max() + DECISION_BYTES
 }
 
-/// Sizes a cache of what `make` makes for a flash and a chunk size.
+/// Sizes a cache of the design that `make` makes for a flash and a chunk size.
 pub(super) fn build<D: Slotted + 'static>(
     setup: &Setup,
     flash: FlashSize,
@@ -71,7 +73,7 @@ pub(super) fn build<D: Slotted + 'static>(
     Ok(Built { cache, flash_bytes, data_bytes, drive: None })
 }
 
-/// The largest cache that `bytes` have room for, with an explicit number of LBA entries.
+/// Finds the largest cache that `bytes` have room for, with an explicit number of LBA entries.
 fn of_bytes<D: Slotted>(
     setup: &Setup,
     bytes: u64,
@@ -85,14 +87,14 @@ fn of_bytes<D: Slotted>(
         let least = total(&design);
         return Err(format!("a flash of {} is too small; {} is the least", exact(bytes), exact(least)));
     }
-    // What stops it must be the flash, and not the number of entries.
+    // The limit has to be the flash, not the number of entries.
     match of_chunks(design.sizes().data_chunks + 1) {
         Err(error) if total(&design) + u64::from(setup.chunk_bytes) <= bytes => Err(error.to_string()),
         _ => Ok(design),
     }
 }
 
-/// The largest cache of at most `most` chunks whose index can't outgrow `ram` bytes.
+/// Finds the largest cache of at most `most` chunks whose index can't outgrow `ram` bytes.
 fn within<D: Slotted>(ram: u64, most: u64, of_chunks: &impl Fn(u64) -> Result<D, SizeError>) -> Result<D, String> {
     let found = largest(most, |chunks| of_chunks(chunks).is_ok_and(|design| ram_bytes_max(&design) <= ram));
     match found {

@@ -1,8 +1,10 @@
-//! The largest cache that something allows.
+//! A search for the largest cache within a limit.
 //!
-//! What it does not do: know what a cache is.
+//! It does not know the limit.
 
-/// The largest number from 1 to `most` that `fits`, if 1 does; what fits at all fits when it is smaller, too.
+/// Finds the largest number from 1 to `most` that `fits`, if 1 does.
+///
+/// If a number fits, every smaller one has to fit, too.
 pub(super) fn largest(most: u64, mut fits: impl FnMut(u64) -> bool) -> Option<u64> {
     if most == 0 || !fits(1) {
         return None;

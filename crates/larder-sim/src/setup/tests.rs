@@ -1,4 +1,4 @@
-//! What is built, and what is refused.
+//! Setups that are built, and setups that are refused.
 
 use super::*;
 use crate::{cache::Request, lab::Listener, measure::Meter, replay::own_content};
@@ -16,7 +16,7 @@ fn refusal(setup: &Setup) -> String {
     setup.build(1000).err().unwrap_or_else(|| panic!("{} is refused", setup.label()))
 }
 
-/// The orders are their own.
+/// The two tables may differ in their order.
 #[test]
 fn the_designs_that_are_replayed_are_those_of_the_table() {
     let replayed: BTreeSet<&str> = DESIGNS.iter().map(|design| design.name).collect();
@@ -154,7 +154,7 @@ fn a_weu_that_is_too_large_for_the_flash_is_named_with_its_range() {
         "weu is 4M, but has to be 512K to 1M here: with it a flash of 8M is too small; 32M is the least"
     );
     assert!(with_weu(1 << 20, 8 << 20).build(0).is_ok() && with_weu(2 << 20, 8 << 20).build(0).is_err());
-    // Where none does, it is the flash.
+    // If no WEU fits, the refusal names the flash.
     let sentence = refusal(&with_weu(4 << 20, 1 << 20));
     assert!(sentence.starts_with("a flash of 1M is too small; "), "{sentence}");
 }
@@ -186,7 +186,7 @@ fn a_ram_budget_is_kept_to_whatever_is_asked_of_the_cache() {
     }
 }
 
-/// As many contents as can be have more references than a counter of the sketch holds.
+/// As many contents as possible have more references than a counter of the sketch holds.
 #[test]
 fn large_counts_of_austere_take_what_the_budget_leaves_and_no_more() {
     for ram in [50_000, 1 << 20] {
@@ -206,7 +206,8 @@ fn large_counts_of_austere_take_what_the_budget_leaves_and_no_more() {
     }
 }
 
-/// With as many addresses as are asked for, a budget that holds the indices is not spent on counts that never come.
+/// With as many addresses as are asked for, a budget that holds the indices is not spent on unused
+/// counts.
 #[test]
 fn a_budget_that_holds_the_indices_of_austere_takes_no_flash_away() {
     let with_ram = |ram_bytes| {
@@ -262,7 +263,7 @@ fn labels_say_what_was_asked_for() {
     assert_eq!(d_lru.label(), "d-lru:orphans=forget");
 }
 
-/// The meaning of the figure is one for all; `docs/LAB.md` has it.
+/// The figure has one meaning for all designs; `docs/LAB.md` has it.
 #[test]
 fn designs_that_remember_what_they_replaced_have_ghost_hits() {
     for design in DESIGNS {
@@ -275,7 +276,7 @@ fn designs_that_remember_what_they_replaced_have_ghost_hits() {
         let ghosts = |meter: &Meter| meter.cache().traffic().ghost_hits;
         assert_eq!(ghosts(&meter), 0, "{}: nothing that was replaced was asked for", design.name);
         let misses = meter.cache().traffic().origin_chunks_read;
-        // The last that were replaced come first.
+        // The last replaced addresses come first.
         meter.take(&(0..7000).rev().map(read).collect::<Vec<_>>());
         let misses = meter.cache().traffic().origin_chunks_read - misses;
         let has_ghosts = ["arc", "d-lru", "d-arc", "cd-arc"].contains(&design.name);

@@ -1,8 +1,9 @@
 //! Sizes of the designs in WEUs.
 //!
-//! [`sizing`](crate::weu::sizing) divides the flash. A RAM budget is met with fewer mappings and fingerprints.
+//! [`sizing`](crate::weu::sizing) divides the flash. A RAM budget is met with fewer mappings and
+//! fingerprints.
 //!
-//! What it does not do: pack WEUs.
+//! It does not pack WEUs.
 
 use super::{Built, Options, Setup};
 use crate::{
@@ -28,18 +29,23 @@ use larder_format::{
     size::exact,
 };
 
-/// Bytes of RAM for a mapping, a fingerprint and a back pointer together: tables that have just doubled, and have seen many
-/// entries go, included.
+/// Bytes of RAM for a mapping, a fingerprint and a back pointer together.
+///
+/// They include tables that have just doubled and have lost many entries.
 const ENTRY_RAM_BYTES: u64 = 192;
-/// In write-back each mapping has a share of what is kept of dirty chunks and trimmed runs besides. There are no fragments here.
+/// Bytes of RAM for a mapping's share of dirty chunks and trimmed runs in write-back.
+///
+/// There are no fragments here.
 const DIRTY_SHARE_RAM_BYTES: u64 = (DIRTY_BYTES_MAX / DIRTY_SHARE + RUN_BYTES_MAX / RUN_SHARE) as u64 + 1;
 /// Bytes of RAM for a slot, its back pointers apart.
 const SLOT_RAM_BYTES: u64 = 96;
-/// Bytes of RAM for what does not grow.
+/// Bytes of RAM for the parts of fixed size.
 const FIXED_RAM_BYTES: u64 = 64 << 10;
 
-/// Sizes a cache. Beside Nitro's indices a design may have lists in RAM, for each mapping, and a history in checkpoints, of which a
-/// replay has no copy in RAM.
+/// Sizes a cache.
+///
+/// Beside Nitro's indices a design may have lists in RAM, for each mapping. It may have a history
+/// in checkpoints, too, of which a replay has no copy in RAM.
 pub(super) fn build(setup: &Setup, flash: FlashSize) -> Result<Built, String> {
     let Over::Weus(OverWeus { index_bytes_max, history_bytes_max, make }) = setup.design.over else {
         return Err(format!("the design {} has no WEUs", setup.design.name));
@@ -85,7 +91,7 @@ fn options(setup: &Setup, flash: FlashSize, history_bytes: u64) -> Result<WeuOpt
     })
 }
 
-/// A refusal of what smaller WEUs would fit, with the field and its range here.
+/// Adds the field and its range to a refusal, if smaller WEUs would fit.
 fn with_range_of_weu(sentence: String, asked: u32, sizing: WeuSizing) -> String {
     let smaller = std::iter::successors(Some(asked / 2), |weu_bytes| Some(weu_bytes / 2));
     let mut smaller = smaller.take_while(|weu_bytes| *weu_bytes >= WEU_BYTES_MIN);
@@ -99,8 +105,9 @@ fn with_range_of_weu(sentence: String, asked: u32, sizing: WeuSizing) -> String 
     }
 }
 
-/// The same with so few mappings and fingerprints that the indices fit `ram` bytes. All slots stay: with few mappings, WEUs
-/// are evicted early.
+/// Reduces mappings and fingerprints until the indices fit `ram` bytes.
+///
+/// All slots stay: with few mappings, the cache evicts WEUs early.
 fn within(ram: u64, entry_ram_bytes: u64, options: WeuOptions) -> Result<WeuOptions, String> {
     let fixed = FIXED_RAM_BYTES + u64::from(options.slot_count) * SLOT_RAM_BYTES;
     let entries = ram.saturating_sub(fixed) / entry_ram_bytes;
@@ -118,7 +125,7 @@ fn within(ram: u64, entry_ram_bytes: u64, options: WeuOptions) -> Result<WeuOpti
     })
 }
 
-/// Log and checkpoints.
+/// Returns the bytes of log and checkpoints.
 fn metadata_bytes(options: &WeuOptions) -> u64 {
     let counts = CheckpointCounts {
         slots: u64::from(options.slot_count),

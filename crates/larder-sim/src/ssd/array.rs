@@ -1,39 +1,40 @@
 //! The physical state of a drive's flash, and its rules.
 //!
-//! Role: [`FlashArray`] knows of each block how far it is programmed, how many of its pages are valid and how often it
-//! was erased, and of each page whether it is free, valid or invalid and one word that says what it holds (its
+//! Role: [`FlashArray`] keeps of each block its programmed pages, its valid pages and its erasures.
+//! Of each page it keeps the state (free, valid or invalid) and one word about its content (its
 //! *owner*).
 //!
-//! Invariants: a page is programmed once between erasures of its block, and pages of a block in their order (CAFTL
-//! section 1.2); a block is erased only when none of its pages is valid; valid + invalid + free = all pages, by block,
-//! plane and drive. Who breaks a rule panics: translation layers are ours, and one that does is wrong.
+//! Invariants: a page is programmed once between erasures of its block, and pages of a block in
+//! their order (CAFTL section 1.2). A block is erased only when none of its pages is valid. Valid +
+//! invalid + free = all pages, by block, plane and drive. A broken rule panics: translation layers
+//! are ours, and a layer that breaks one is wrong.
 //!
 //! Memory: 4 bytes and a bit a page, 12 bytes a block, 4 bytes a plane.
 //!
-//! What it does not do: choose where to write or what to erase, count causes, or tell anybody (`flash.rs` does).
+//! It does not choose blocks to write or erase. It leaves causes and the sink to `flash.rs`.
 
 use super::{
     geometry::{BlockId, Geometry, PlaneId, Ppa},
     table,
 };
 
-/// What a page is.
+/// The state of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageState {
     /// Not programmed since its block was erased.
     Free,
     /// Programmed, and something depends on it.
     Valid,
-    /// Programmed, and nothing does.
+    /// Programmed, and nothing depends on it.
     Invalid,
 }
 
-/// How many pages are what.
+/// The number of pages in each state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PageTotals {
     /// Programmed, and something depends on them.
     pub valid: u64,
-    /// Programmed, and nothing does.
+    /// Programmed, and nothing depends on them.
     pub invalid: u64,
     /// Not programmed since their blocks were erased.
     pub free: u64,
@@ -41,7 +42,7 @@ pub struct PageTotals {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Block {
-    /// Pages that are programmed: 0 to here.
+    /// Programmed pages: the block's first ones.
     written: u32,
     valid: u32,
     erases: u32,
@@ -54,14 +55,15 @@ pub struct FlashArray {
     blocks: Vec<Block>,
     /// A bit a page: valid.
     valid: Vec<u64>,
-    /// What a page holds, in its translation layer's words. Means something for programmed pages alone.
+    /// The content of a page, in its translation layer's words. It has a meaning for programmed
+    /// pages alone.
     owners: Vec<u32>,
     plane_valid: Vec<u32>,
     totals: PageTotals,
 }
 
 impl FlashArray {
-    /// Flash that was never programmed, of a sound geometry ([`Geometry::check`]).
+    /// Makes flash that was never programmed, of a sound geometry ([`Geometry::check`]).
     ///
     /// # Panics
     /// If the geometry is not sound.
@@ -80,12 +82,12 @@ impl FlashArray {
         }
     }
 
-    /// How it is built.
+    /// Returns the geometry.
     pub fn geometry(&self) -> &Geometry {
         &self.geometry
     }
 
-    /// Programs the next free page of `block`, which is valid then, with `owner` beside it.
+    /// Programs the next free page of `block` with `owner` beside it; the page is valid then.
     ///
     /// # Panics
     /// If the block is fully programmed.
@@ -105,7 +107,7 @@ impl FlashArray {
         ppa
     }
 
-    /// Nothing depends on `ppa` any longer. Returns its block, and how many valid pages that has left.
+    /// Makes `ppa` invalid. Returns its block, and the number of its remaining valid pages.
     ///
     /// # Panics
     /// If the page is not valid.
@@ -122,14 +124,15 @@ impl FlashArray {
         (block, left)
     }
 
-    /// A page will be given up, or be depended on again, soon.
+    /// Prefetches the state of a page that will be invalidated or revalidated soon.
     pub fn prefetch(&self, ppa: Ppa) {
         table::prefetch(&self.valid, ppa.0 as usize / 64);
         table::prefetch(&self.blocks, self.geometry.block_of(ppa).0 as usize);
     }
 
-    /// Something depends on the invalid page `ppa` again: its bytes are still there (CAFTL section 1.3). Returns its
-    /// block, and how many valid pages that has now.
+    /// Makes the invalid page `ppa` valid again: its bytes are still there (CAFTL section 1.3).
+    ///
+    /// Returns its block, and the new number of its valid pages.
     ///
     /// # Panics
     /// If the page is free or valid.
@@ -146,7 +149,7 @@ impl FlashArray {
         (block, now)
     }
 
-    /// All pages of `block` are free again.
+    /// Makes all pages of `block` free again.
     ///
     /// # Panics
     /// If one of them is valid.
@@ -159,7 +162,7 @@ impl FlashArray {
         state.erases += 1;
     }
 
-    /// What `ppa` is.
+    /// Returns the state of `ppa`.
     pub fn state(&self, ppa: Ppa) -> PageState {
         if self.is_valid(ppa) {
             return PageState::Valid;
@@ -170,48 +173,49 @@ impl FlashArray {
         }
     }
 
-    /// Whether something depends on `ppa`.
+    /// Returns true if something depends on `ppa`.
     pub fn is_valid(&self, ppa: Ppa) -> bool {
         self.valid[ppa.0 as usize / 64] >> (ppa.0 % 64) & 1 == 1
     }
 
-    /// The word beside the programmed page `ppa`.
+    /// Returns the word beside the programmed page `ppa`.
     pub fn owner(&self, ppa: Ppa) -> u32 {
         self.owners[ppa.0 as usize]
     }
 
-    /// Changes what the simulation knows of what `ppa` holds. On flash nothing is written: it stands for a change of
-    /// tables in RAM.
+    /// Changes the word beside `ppa`.
+    ///
+    /// Nothing is written on flash: the change stands for one of tables in RAM.
     pub fn set_owner(&mut self, ppa: Ppa, owner: u32) {
         self.owners[ppa.0 as usize] = owner;
     }
 
-    /// How many pages of `block` are programmed: they are its first.
+    /// Counts the programmed pages of `block`: they are its first.
     pub fn written(&self, block: BlockId) -> u32 {
         self.blocks[block.0 as usize].written
     }
 
-    /// How many pages of `block` are free.
+    /// Counts the free pages of `block`.
     pub fn free(&self, block: BlockId) -> u32 {
         self.geometry.pages_per_block - self.written(block)
     }
 
-    /// How many pages of `block` are valid.
+    /// Counts the valid pages of `block`.
     pub fn valid(&self, block: BlockId) -> u32 {
         self.blocks[block.0 as usize].valid
     }
 
-    /// How often `block` was erased.
+    /// Counts the erasures of `block`.
     pub fn erases(&self, block: BlockId) -> u32 {
         self.blocks[block.0 as usize].erases
     }
 
-    /// How many pages of `plane` are valid.
+    /// Counts the valid pages of `plane`.
     pub fn plane_valid(&self, plane: PlaneId) -> u32 {
         self.plane_valid[plane.0 as usize]
     }
 
-    /// The first valid page of `block` at `from` or behind it, by its place in the block.
+    /// Finds the first valid page of `block` at `from` or behind it, by its place in the block.
     pub fn next_valid(&self, block: BlockId, from: u32) -> Option<Ppa> {
         let start = block.0 * self.geometry.pages_per_block;
         let end = start + self.written(block);
@@ -227,17 +231,19 @@ impl FlashArray {
         None
     }
 
-    /// Blocks that are not free: what a drive's data occupies, in units of erase blocks (CAFTL Figure 9).
+    /// Counts the blocks that are not free.
+    ///
+    /// They are the occupation of a drive in units of erase blocks (CAFTL Figure 9).
     pub fn blocks_occupied(&self) -> u32 {
         self.blocks.iter().filter(|block| block.written > 0).count() as u32
     }
 
-    /// How many pages are what, of the whole drive.
+    /// Returns the number of pages in each state, of the whole drive.
     pub fn totals(&self) -> PageTotals {
         self.totals
     }
 
-    /// [`FlashArray::totals`], counted again page by page: what a test compares with.
+    /// Counts [`FlashArray::totals`] again page by page, for tests to compare.
     pub fn recount(&self) -> PageTotals {
         let mut totals = PageTotals::default();
         for page in 0..self.geometry.pages() {
@@ -250,12 +256,12 @@ impl FlashArray {
         totals
     }
 
-    /// How often each block was erased, in the order of their numbers.
+    /// Lists the erasures of each block, in the order of the blocks' numbers.
     pub fn all_erases(&self) -> impl Iterator<Item = u32> {
         self.blocks.iter().map(|block| block.erases)
     }
 
-    /// Bytes that are allocated.
+    /// Returns the allocated bytes.
     pub fn ram_bytes(&self) -> u64 {
         let words = self.valid.capacity() * 8 + (self.owners.capacity() + self.plane_valid.capacity()) * 4;
         (words + self.blocks.capacity() * size_of::<Block>()) as u64

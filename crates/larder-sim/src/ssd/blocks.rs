@@ -1,25 +1,26 @@
-//! Free blocks by wear, and closed blocks by their valid pages: the two queues from which a translation layer takes
-//! blocks.
+//! Free blocks by wear, and closed blocks by valid pages: the queues of a translation layer.
 //!
-//! Role: [`FreeBlocks`] gives the least-worn free block of a plane (dynamic wear levelling) or the most-worn (a place
-//! for what lies still). [`Victims`] gives the closed block of a plane that has the fewest valid pages (greedy
-//! collection), the one that has had so few for longest. Both can be of the whole drive instead, for layers that take
-//! blocks from anywhere: everything is in [`POOL`] then.
+//! Role: [`FreeBlocks`] gives the least-worn free block of a plane (dynamic wear levelling) or the
+//! most-worn (a place for still data). [`Victims`] gives the closed block of a plane with the
+//! fewest valid pages (greedy collection). Of equals, it gives the block that has had so few for
+//! longest. Both can be of the whole drive instead, for layers that take blocks from anywhere:
+//! everything is in [`POOL`] then.
 //!
-//! Invariants: a block is in at most one of the two. A change of a block's valid pages costs a constant; finding the
-//! fewest costs as many steps as the smallest count has risen since it was last asked for.
+//! Invariants: a block is in at most one of the two. A change of a block's valid pages costs a
+//! constant. A search for the fewest costs as many steps as the smallest count has risen since the
+//! last search.
 //!
-//! What it does not do: follow the array: who invalidates a page tells [`Victims::set`].
+//! It does not follow the array: the layer reports an invalidated page with [`Victims::set`].
 
 use super::{
     array::FlashArray,
     geometry::{BlockId, Geometry, PlaneId},
 };
 
-/// Where the blocks are of what is not kept by plane.
+/// The plane of queues that are not kept by plane.
 pub const POOL: PlaneId = PlaneId(0);
 
-/// The free blocks of each plane, by how often they were erased.
+/// The free blocks of each plane, by their erasures.
 #[derive(Debug)]
 pub struct FreeBlocks {
     planes: u32,
@@ -28,7 +29,7 @@ pub struct FreeBlocks {
 }
 
 impl FreeBlocks {
-    /// All blocks of a new drive.
+    /// Takes all blocks of a new drive.
     pub fn all(geometry: &Geometry) -> Self {
         let blocks = |plane| {
             let indices = (0..geometry.blocks_per_plane).rev();
@@ -37,12 +38,13 @@ impl FreeBlocks {
         FreeBlocks { planes: geometry.planes(), sorted: (0..geometry.planes()).map(blocks).collect() }
     }
 
-    /// Blocks of a new drive in one pool, wherever they lie; `blocks` in the order of their numbers.
+    /// Takes blocks of a new drive into one pool, from any plane; `blocks` come in the order of
+    /// their numbers.
     pub fn pooled(blocks: impl DoubleEndedIterator<Item = BlockId>) -> Self {
         FreeBlocks { planes: 1, sorted: vec![blocks.rev().map(|block| u64::from(block.0)).collect()] }
     }
 
-    /// The blocks of which nothing is programmed.
+    /// Takes the blocks without a programmed page.
     pub fn found(array: &FlashArray) -> Self {
         let planes = array.geometry().planes();
         let mut sorted = vec![Vec::new(); planes as usize];
@@ -53,33 +55,33 @@ impl FreeBlocks {
         FreeBlocks { planes, sorted }
     }
 
-    /// How many there are in `plane`.
+    /// Counts the free blocks of `plane`.
     pub fn len(&self, plane: PlaneId) -> u32 {
         self.sorted[plane.0 as usize].len() as u32
     }
 
-    /// Whether `plane` has none.
+    /// Returns true if `plane` has none.
     pub fn is_empty(&self, plane: PlaneId) -> bool {
         self.sorted[plane.0 as usize].is_empty()
     }
 
-    /// The one that [`FreeBlocks::take_least_worn`] would take.
+    /// Returns the block that [`FreeBlocks::take_least_worn`] would take.
     pub fn least_worn(&self, plane: PlaneId) -> Option<BlockId> {
         self.sorted[plane.0 as usize].last().map(|&key| BlockId(key as u32))
     }
 
-    /// Takes the one that was erased least; of equals, the one with the smallest number.
+    /// Takes the block with the fewest erasures; of equals, the one with the smallest number.
     pub fn take_least_worn(&mut self, plane: PlaneId) -> Option<BlockId> {
         self.sorted[plane.0 as usize].pop().map(|key| BlockId(key as u32))
     }
 
-    /// Takes the one that was erased most.
+    /// Takes the block with the most erasures.
     pub fn take_most_worn(&mut self, plane: PlaneId) -> Option<BlockId> {
         let blocks = &mut self.sorted[plane.0 as usize];
         (!blocks.is_empty()).then(|| BlockId(blocks.remove(0) as u32))
     }
 
-    /// `block` was erased.
+    /// Puts the erased `block` among the free ones.
     pub fn put(&mut self, block: BlockId, array: &FlashArray) {
         let key = key(block, array);
         let blocks = &mut self.sorted[(block.0 % self.planes) as usize];
@@ -87,14 +89,14 @@ impl FreeBlocks {
         blocks.insert(at, key);
     }
 
-    /// Bytes that are allocated.
+    /// Returns the allocated bytes.
     pub fn ram_bytes(&self) -> u64 {
         let blocks: usize = self.sorted.iter().map(|blocks| blocks.capacity() * size_of::<u64>()).sum();
         (blocks + self.sorted.capacity() * size_of::<Vec<u64>>()) as u64
     }
 }
 
-/// By which free blocks are sorted.
+/// Makes the sort key of a free block.
 fn key(block: BlockId, array: &FlashArray) -> u64 {
     u64::from(array.erases(block)) << 32 | u64::from(block.0)
 }
@@ -104,7 +106,7 @@ const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug)]
 struct Links {
-    /// In a ring; `NONE` where the block is in no bucket.
+    /// Neighbour in a ring; `NONE` if the block is in no bucket.
     next: u32,
     prev: u32,
     /// The bucket: valid pages.
@@ -125,7 +127,7 @@ pub struct Victims {
 }
 
 impl Victims {
-    /// No block.
+    /// Makes empty queues, one for each plane.
     pub fn new(geometry: &Geometry) -> Self {
         let (planes, buckets) = (geometry.planes(), geometry.pages_per_block + 1);
         Victims {
@@ -137,7 +139,7 @@ impl Victims {
         }
     }
 
-    /// No block, of a whole drive.
+    /// Makes an empty queue of a whole drive.
     pub fn pooled(geometry: &Geometry) -> Self {
         let buckets = geometry.pages_per_block + 1;
         Victims {
@@ -149,12 +151,12 @@ impl Victims {
         }
     }
 
-    /// Whether `block` is one of them.
+    /// Returns true if `block` is one of them.
     pub fn has(&self, block: BlockId) -> bool {
         self.links[block.0 as usize].next != NONE
     }
 
-    /// `block` is closed, with so many valid pages.
+    /// Inserts a closed block with `valid` valid pages.
     pub fn insert(&mut self, block: BlockId, valid: u32) {
         debug_assert!(!self.has(block));
         let plane = block.0 % self.planes;
@@ -173,7 +175,7 @@ impl Victims {
         *lowest = valid.min(*lowest);
     }
 
-    /// `block` is none of them any longer.
+    /// Removes a block.
     pub fn remove(&mut self, block: BlockId) {
         let Links { next, prev, valid } = self.links[block.0 as usize];
         debug_assert!(next != NONE);
@@ -191,7 +193,7 @@ impl Victims {
         self.links[block.0 as usize].next = NONE;
     }
 
-    /// `block` has so many valid pages now; nothing happens where it is not one of them.
+    /// Sets the valid pages of `block`, if it is one of them.
     pub fn set(&mut self, block: BlockId, valid: u32) {
         if self.has(block) {
             self.remove(block);
@@ -199,7 +201,7 @@ impl Victims {
         }
     }
 
-    /// The block of `plane` with the fewest valid pages, and how many that is.
+    /// Finds the block of `plane` with the fewest valid pages, and their number.
     pub fn fewest(&mut self, plane: PlaneId) -> Option<(BlockId, u32)> {
         let buckets = self.buckets;
         let heads = &self.heads[plane.0 as usize * buckets as usize..][..buckets as usize];
@@ -214,23 +216,23 @@ impl Victims {
         None
     }
 
-    /// The same block as [`Victims::fewest`] gives, for who only looks.
+    /// Finds the same block as [`Victims::fewest`], without a change.
     pub fn peek_fewest(&self, plane: PlaneId) -> Option<BlockId> {
         let heads = &self.heads[plane.0 as usize * self.buckets as usize..][..self.buckets as usize];
         heads.iter().skip(self.lowest[plane.0 as usize] as usize).find(|&&head| head != NONE).map(|&head| BlockId(head))
     }
 
-    /// Each block is in the bucket of its valid pages.
+    /// Checks that each block is in the bucket of its valid pages.
     ///
     /// # Panics
-    /// If not.
+    /// If one is not.
     pub(super) fn check(&self, array: &FlashArray) {
         for (block, links) in self.links.iter().enumerate().filter(|(_, links)| links.next != NONE) {
             assert_eq!(links.valid, array.valid(BlockId(block as u32)), "the bucket of block {block}");
         }
     }
 
-    /// Bytes that are allocated.
+    /// Returns the allocated bytes.
     pub fn ram_bytes(&self) -> u64 {
         let links = self.links.capacity() * size_of::<Links>();
         (links + (self.heads.capacity() + self.lowest.capacity()) * size_of::<u32>()) as u64

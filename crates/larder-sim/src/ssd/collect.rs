@@ -1,17 +1,20 @@
-//! How a [`Space`] makes room and spreads wear.
+//! Collection and wear levelling of a [`Space`].
 //!
-//! Role: greedy collection: of a plane's closed blocks the one with the fewest valid pages is the victim; what is valid
-//! is copied within the plane, and the block erased, until more blocks are free than the threshold asks for. Dynamic
-//! wear levelling: blocks are opened in the order of their wear, least first. Static wear levelling: when the most-worn
-//! block of a plane is too far ahead of its least-worn closed one, that one's pages move onto a worn block, and it goes
-//! back among those that are written (CAFTL section 1.1.2 names both).
+//! Role: collection is greedy. The victim is the closed block of a plane with the fewest valid
+//! pages. Its valid pages are copied within the plane, and the block is erased. This repeats until
+//! more blocks are free than the threshold.
 //!
-//! Invariants: collection begins with at least one free block and ends with more than it began with or with as many;
-//! each victim has an invalid page, so it ends. Static levelling looks at a plane once in as many erasures as the
-//! spread allows, and moves one block. What flash has to know before a block is erased is programmed before
-//! ([`Relocate::owes_page`]).
+//! Dynamic wear levelling opens blocks in the order of their wear, least first. Static wear
+//! levelling acts when the most-worn block of a plane is too far ahead of its least-worn closed
+//! one. The pages of the latter move onto a worn block, and it returns to the blocks in use (CAFTL
+//! section 1.1.2 names both).
 //!
-//! What it does not do: collect ahead of need, in idle time, or across planes.
+//! Invariants: collection begins with at least one free block and ends with at least as many as it
+//! began with. Each victim has an invalid page, so collection ends. Static levelling looks at a
+//! plane once in as many erasures as the spread allows, and moves one block. Pages that flash has
+//! to hold before an erasure are programmed before it ([`Relocate::owes_page`]).
+//!
+//! It does not collect ahead of need, in idle time, or across planes.
 
 use super::{
     geometry::{BlockId, PlaneId},
@@ -35,7 +38,7 @@ impl Space {
         }
     }
 
-    /// Moves what is valid in a closed block, and erases it.
+    /// Moves the valid pages of a closed block, and erases it.
     pub(super) fn empty(
         &mut self,
         victim: BlockId,
@@ -68,7 +71,9 @@ impl Space {
         self.since_look[plane.0 as usize] += 1;
     }
 
-    /// A page's move is a few looks anywhere in large tables: those of all wait at once.
+    /// Prefetches the table entries of all moves at once.
+    ///
+    /// A page's move takes a few looks anywhere in large tables.
     fn prefetch_moves(&self, victim: BlockId, relocate: &dyn Relocate) {
         let mut at = 0;
         while let Some(from) = self.flash.array().next_valid(victim, at) {
@@ -77,7 +82,7 @@ impl Space {
         }
     }
 
-    /// Moves the least-worn closed block of `plane` if it lies too far behind, and if it is time to look.
+    /// Moves the least-worn closed block of `plane` if it is too far behind and a look is due.
     fn level(&mut self, plane: PlaneId, relocate: &mut dyn Relocate, sink: &mut dyn Sink) {
         let Some(spread_max) = self.options.wear_spread_max else { return };
         if self.since_look[plane.0 as usize] < spread_max {

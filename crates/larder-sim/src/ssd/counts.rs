@@ -1,12 +1,12 @@
-//! What a drive did, in numbers: operations by cause, write amplification, wear, and years of life.
+//! Counts of a drive: operations by cause, write amplification, wear, and years of life.
 //!
-//! Role: [`Counts`] is kept by [`Flash`](super::flash::Flash) and the translation layer; [`Wear`] and [`Life`] are
-//! derived when somebody asks.
+//! Role: [`Flash`](super::flash::Flash) and the translation layer keep [`Counts`]. [`Wear`] and
+//! [`Life`] are derived on request.
 //!
-//! Invariant: `programs[Host]` = host pages written − pages deduplicated: what a buffer before the drive absorbs never
-//! comes here, and is its own count.
+//! Invariant: `programs[Host]` = host pages written − pages deduplicated. Pages that a buffer
+//! before the drive absorbs are not among them, and have their own count.
 //!
-//! What it does not do: know how long anything took.
+//! It does not know times.
 
 use super::{
     array::FlashArray,
@@ -24,49 +24,52 @@ pub struct Counts {
     pub erases: [u64; Cause::COUNT],
     /// Pages that the controller hashed, by [`Hash`](enum@Hash).
     pub hashes: [u64; Hash::COUNT],
-    /// Pages that the host wrote, as they came to the translation layer: what was written in part was completed before, and what was
-    /// absorbed by a buffer did not come.
+    /// Pages that the host wrote, as they came to the translation layer.
+    ///
+    /// Partial pages were completed before; absorbed pages did not come.
     pub host_pages_written: u64,
-    /// Of these, how many were not programmed, because their content was there.
+    /// Of these, the pages that were not programmed because their content was there.
     pub pages_deduplicated: u64,
     /// Pages that the host read.
     pub host_pages_read: u64,
-    /// Of these, how many were not there.
+    /// Of these, the pages that were not there.
     pub unmapped_pages_read: u64,
-    /// Pages that the host trimmed, whether or not they were there.
+    /// Pages that the host trimmed, there or not.
     pub host_pages_trimmed: u64,
     /// Logical pages that the drive dropped by itself.
     pub pages_evicted: u64,
 }
 
 impl Counts {
-    /// Pages programmed for any cause.
+    /// Sums the pages programmed for any cause.
     pub fn pages_programmed(&self) -> u64 {
         self.programs.iter().sum()
     }
 
-    /// Pages read from flash for any cause.
+    /// Sums the pages read from flash for any cause.
     pub fn pages_read(&self) -> u64 {
         self.reads.iter().sum()
     }
 
-    /// Blocks erased for any cause.
+    /// Sums the blocks erased for any cause.
     pub fn blocks_erased(&self) -> u64 {
         self.erases.iter().sum()
     }
 
-    /// Pages copied from flash to flash: by collection, wear levelling and merges.
+    /// Sums the pages copied from flash to flash: by collection, wear levelling and merges.
     pub fn pages_copied(&self) -> u64 {
         [Cause::Collection, Cause::WearLevelling, Cause::Merge].map(|cause| self.programs[cause as usize]).iter().sum()
     }
 
-    /// Pages programmed for each page that came to the translation layer: the layer's own write amplification, below 1 where it
-    /// deduplicates. `None` before the first write.
+    /// Returns the pages programmed for each page that came to the translation layer.
+    ///
+    /// This is the layer's own write amplification, below 1 if it deduplicates. It is `None` before
+    /// the first write.
     pub fn write_amplification(&self) -> Option<f64> {
         (self.host_pages_written > 0).then(|| self.pages_programmed() as f64 / self.host_pages_written as f64)
     }
 
-    /// What was counted since `earlier`, a former state of the same counts.
+    /// Returns the counts since `earlier`, a former state of the same counts.
     pub fn since(&self, earlier: &Counts) -> Counts {
         Counts {
             hashes: less(&self.hashes, &earlier.hashes),
@@ -87,21 +90,21 @@ fn less<const N: usize>(now: &[u64; N], then: &[u64; N]) -> [u64; N] {
     std::array::from_fn(|at| now[at] - then[at])
 }
 
-/// How often the blocks of a drive were erased.
+/// The erasures of a drive's blocks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Wear {
-    /// The block that was erased least.
+    /// The erasures of the least-worn block.
     pub min: u32,
     /// Erasures a block.
     pub mean: f64,
-    /// The block that was erased most.
+    /// The erasures of the most-worn block.
     pub max: u32,
     /// Standard deviation of the erasures a block, over all blocks.
     pub standard_deviation: f64,
 }
 
 impl Wear {
-    /// The wear of `array`.
+    /// Computes the wear of `array`.
     pub fn of(array: &FlashArray) -> Wear {
         let blocks = f64::from(array.geometry().blocks());
         let (mut min, mut max, mut sum) = (u32::MAX, 0, 0u64);
@@ -119,17 +122,19 @@ impl Wear {
 /// A year, in seconds: 365.25 days.
 pub const YEAR_SECONDS: f64 = 365.25 * 86_400.0;
 
-/// How long a drive lives if what wore it goes on as it was. In years; infinite where nothing was erased.
+/// The life of a drive in years, if its wear goes on at the same rate.
+///
+/// It is infinite if nothing was erased.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Life {
-    /// Until the mean block has reached its rated cycles.
+    /// Years until the mean block has reached its rated cycles.
     pub years_mean_block: f64,
-    /// Until the block that was erased most has.
+    /// Years until the most-worn block has reached them.
     pub years_worst_block: f64,
 }
 
 impl Life {
-    /// The life of blocks that stand `rated_cycles` erasures and got `wear` in `seconds`.
+    /// Computes the life of blocks that stand `rated_cycles` erasures and got `wear` in `seconds`.
     pub fn of(wear: &Wear, rated_cycles: u32, seconds: f64) -> Life {
         let years = |erases: f64| f64::from(rated_cycles) / erases * seconds / YEAR_SECONDS;
         let until = |erases: f64| if erases > 0.0 { years(erases) } else { f64::INFINITY };

@@ -1,11 +1,13 @@
-//! Flash as a translation layer works on it: state, counts and sink as one.
+//! Flash for a translation layer: state, counts and sink as one.
 //!
-//! Role: [`Flash`] does an operation to the [`FlashArray`], counts it by its cause and tells the sink, in one call.
+//! Role: [`Flash`] does an operation to the [`FlashArray`], counts it by its cause and tells the
+//! sink, in one call.
 //!
-//! Invariant: there is no other way to program, read or erase, so that what a sink heard is what was counted and done.
+//! Invariant: there is no other way to program, read or erase, so the sink hears exactly the
+//! counted operations.
 //!
-//! What it does not do: decide. Pages become invalid with [`Flash::invalidate`]; that costs no operation, and nobody is
-//! told.
+//! It does not decide. [`Flash::invalidate`] makes pages invalid; that costs no operation, and the
+//! sink does not hear of it.
 
 use super::{
     array::FlashArray,
@@ -14,7 +16,7 @@ use super::{
     op::{Cause, Hash, Op, Sink, Source},
 };
 
-/// See the module.
+/// A drive's flash; see the module.
 #[derive(Debug)]
 pub struct Flash {
     array: FlashArray,
@@ -22,7 +24,7 @@ pub struct Flash {
 }
 
 impl Flash {
-    /// Flash that was never programmed.
+    /// Makes flash that was never programmed.
     ///
     /// # Panics
     /// If the geometry is not sound.
@@ -30,22 +32,24 @@ impl Flash {
         Flash { array: FlashArray::new(geometry), counts: Counts::default() }
     }
 
-    /// The state.
+    /// Returns the state.
     pub fn array(&self) -> &FlashArray {
         &self.array
     }
 
-    /// How it is built.
+    /// Returns the geometry.
     pub fn geometry(&self) -> &Geometry {
         self.array.geometry()
     }
 
-    /// What was done until now.
+    /// Returns the counts of all operations so far.
     pub fn counts(&self) -> &Counts {
         &self.counts
     }
 
-    /// The counts of the host's requests are the translation layer's to keep; those of operations are kept here.
+    /// Returns the counts, of which the translation layer keeps those of the host's requests.
+    ///
+    /// Those of operations are kept here.
     pub fn host_counts(&mut self) -> &mut Counts {
         &mut self.counts
     }
@@ -76,8 +80,9 @@ impl Flash {
         self.array.invalidate(ppa);
     }
 
-    /// Reads the valid page `from` and programs it to the next free page of `to`, with its owner. `from` is invalid
-    /// then. What maps to it is the caller's to change.
+    /// Copies the valid page `from` to the next free page of `to`, with its owner.
+    ///
+    /// `from` is invalid then. The caller changes the mappings to it.
     ///
     /// # Panics
     /// If `from` is not valid, or `to` fully programmed.
@@ -98,19 +103,19 @@ impl Flash {
         sink.op(&Op::Erase { block, cause });
     }
 
-    /// The controller hashes a page.
+    /// Hashes a page in the controller.
     pub fn hash(&mut self, hash: Hash, cause: Cause, sink: &mut dyn Sink) {
         self.counts.hashes[hash as usize] += 1;
         sink.op(&Op::Hash { hash, cause });
     }
 
-    /// The drive has dropped a logical page; its physical one is the caller's to invalidate.
+    /// Reports a logical page that the drive has dropped; the caller invalidates its physical page.
     pub fn evicted(&mut self, lpn: Lpn, sink: &mut dyn Sink) {
         self.counts.pages_evicted += 1;
         sink.op(&Op::Evicted { lpn });
     }
 
-    /// See [`FlashArray::invalidate`].
+    /// Makes a page invalid; see [`FlashArray::invalidate`].
     ///
     /// # Panics
     /// If the page is not valid.
@@ -118,7 +123,7 @@ impl Flash {
         self.array.invalidate(ppa)
     }
 
-    /// See [`FlashArray::revalidate`].
+    /// Makes a page valid again; see [`FlashArray::revalidate`].
     ///
     /// # Panics
     /// If the page is free or valid.
@@ -126,12 +131,12 @@ impl Flash {
         self.array.revalidate(ppa)
     }
 
-    /// See [`FlashArray::set_owner`].
+    /// Changes a page's owner; see [`FlashArray::set_owner`].
     pub fn set_owner(&mut self, ppa: Ppa, owner: u32) {
         self.array.set_owner(ppa, owner);
     }
 
-    /// Bytes that are allocated.
+    /// Returns the allocated bytes.
     pub fn ram_bytes(&self) -> u64 {
         self.array.ram_bytes()
     }

@@ -1,31 +1,41 @@
-//! FlashTier's solid-state cache (Saxena, Swift and Zhang, FlashTier: a lightweight, consistent and durable storage
-//! cache, EuroSys 2012): the hybrid layer with silent eviction. Under a cache of extents it is Nitro's extent-LRU-mod
-//! ("FlashTier extended to use an LRU policy", Nitro section 6.1).
+//! FlashTier's solid-state cache: the hybrid layer with silent eviction.
 //!
-//! Role: what is in a cache can be had elsewhere, unless it is dirty. So a drive that needs a block drops a data block
-//! of which nothing is dirty, with no copy, and tells the host ([`Op::Evicted`](super::op::Op::Evicted)); where it
-//! finds none it merges as any hybrid drive does. What is in the log is merged, and its pages copied, in any case:
-//! eviction makes room for the data blocks that merges need. The host says what is dirty ([`Ftl::tell_dirty`]):
-//! FlashTier's write-dirty is that and a write, write-clean a write of clean pages, clean a word alone, and evict a
-//! trim.
+//! Source: Saxena, Swift and Zhang, FlashTier: a lightweight, consistent and durable storage cache,
+//! EuroSys 2012. Under a cache of extents it is Nitro's extent-LRU-mod ("FlashTier extended to use
+//! an LRU policy", Nitro section 6.1).
 //!
-//! | | the block that goes | the log |
+//! Role: a cache's content has a copy elsewhere, unless it is dirty. If the drive needs a block, it
+//! drops a data block without dirty pages. It copies nothing, and tells the host
+//! ([`Op::Evicted`](super::op::Op::Evicted)). If it finds no such block, it merges as any hybrid
+//! drive does. Pages in the log are merged and copied in any case: eviction makes room for the data
+//! blocks that merges need.
+//!
+//! The host says which pages are dirty ([`Ftl::tell_dirty`]). FlashTier's write-dirty is that and a
+//! write, write-clean a write of clean pages, clean a word alone, and evict a trim.
+//!
+//! | | the dropped block | the log |
 //! |---|---|---|
-//! | SE-Util ([`FlashTierOptions::default`]) | of fewest valid pages | has its own blocks, and data what is dropped |
-//! | SE-Merge ([`FlashTierOptions::merge`]) | of fewest valid pages | takes what is dropped, up to a larger share |
+//! | SE-Util ([`FlashTierOptions::default`]) | of fewest valid pages | has its own blocks; data gets the dropped ones |
+//! | SE-Merge ([`FlashTierOptions::merge`]) | of fewest valid pages | takes the dropped blocks, up to a larger share |
 //! | Nitro's ([`FlashTierOptions::lru`]) | of the logical block used least recently | as SE-Util |
 //!
-//! No capacity is reserved, as Nitro section 5.4 has it for its modified drives with WEUs: the host's address space is
-//! as large as it is made, and whatever does not fit beside the log is dropped. A profile's over-provisioning is not
-//! added under a cache unless it is asked for (`setup/drive.rs`): with more than the log takes nothing would be dropped. FlashTier has the addresses of the
-//! whole disk there. The log's share is Nitro's for hybrid drives, 10%, and for SE-Merge twice that. A host that gives out
-//! slots of such a space has it in its hand what that erases: a dropped block that it writes from its first page on is
-//! taken in place, any other order goes through the log; and a block that was just begun has the fewest valid pages.
+//! No capacity is reserved, as in Nitro section 5.4 for its modified drives with WEUs. The host's
+//! address space has the size it is made with, and the drive drops the data that does not fit
+//! beside the log. Under a cache a profile's over-provisioning is added only if the user gives it
+//! (`setup/drive.rs`): a drive with more than the log takes would drop nothing. FlashTier has the
+//! addresses of the whole disk there. The log's share is Nitro's for hybrid drives, 10%, and for
+//! SE-Merge twice that.
 //!
-//! Invariants: those of the hybrid layer; a dirty page is not dropped. The rest is in `hybrid/eviction.rs`.
+//! A host that gives out slots of such a space decides the erasures. If it writes a dropped block
+//! from its first page on, the block is taken in place; any other order goes through the log. A
+//! block that was just begun has the fewest valid pages.
 //!
-//! What it does not do: make its maps durable, or drop ahead of need. That dropping goes by whole logical blocks of
-//! which nothing is dirty is coarser than FlashTier's, which looks at the pages of the data block alone.
+//! Invariants: those of the hybrid layer; a dirty page is not dropped. The rest is in
+//! `hybrid/eviction.rs`.
+//!
+//! It does not make its maps durable, or drop ahead of need. It drops only data of whole logical
+//! blocks without a dirty page. FlashTier looks at the pages of the data block alone, which is
+//! finer.
 //!
 //! [`Ftl::tell_dirty`]: super::ftl::Ftl::tell_dirty
 
@@ -41,14 +51,14 @@ use super::{
 /// The largest address space, in percent of the flash.
 pub const ADDRESS_SPACE_PERCENT_MAX: u32 = 100_000;
 
-/// How a FlashTier drive behaves.
+/// The options of a FlashTier drive.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FlashTierOptions {
-    /// Which data block is dropped.
+    /// The order in which data blocks are dropped.
     pub order: VictimOrder,
     /// The most of all blocks that the log may have, in percent; at least two blocks.
     pub log_share_percent: f64,
-    /// Whether data keeps off the log's blocks; otherwise the log grows by what is dropped.
+    /// True if data keeps off the log's blocks; otherwise the log grows by the dropped blocks.
     pub reserves_log: bool,
     /// The host's addresses, in percent of the flash's pages.
     pub address_space_percent: u32,
@@ -57,7 +67,7 @@ pub struct FlashTierOptions {
 }
 
 impl Default for FlashTierOptions {
-    /// SE-Util, with as many addresses as pages.
+    /// Returns SE-Util, with as many addresses as pages.
     fn default() -> Self {
         let HybridOptions { log_share_percent, wear_spread_max, .. } = HybridOptions::default();
         FlashTierOptions {
@@ -71,18 +81,18 @@ impl Default for FlashTierOptions {
 }
 
 impl FlashTierOptions {
-    /// SE-Merge.
+    /// Returns SE-Merge.
     pub fn merge() -> Self {
         FlashTierOptions { log_share_percent: 20.0, reserves_log: false, ..FlashTierOptions::default() }
     }
 
-    /// Nitro's extent-LRU-mod.
+    /// Returns Nitro's extent-LRU-mod.
     pub fn lru() -> Self {
         FlashTierOptions { order: VictimOrder::LeastRecent, ..FlashTierOptions::default() }
     }
 }
 
-/// The host's pages for an address space of so many percent of `pages`.
+/// Returns the host's pages for an address space of `percent` percent of `pages`.
 pub(super) fn address_pages(pages: u32, percent: u32) -> Result<u32, OutOfRange> {
     within("address_space_percent", percent, 1, ADDRESS_SPACE_PERCENT_MAX)?;
     let address_pages = u64::from(pages) * u64::from(percent) / 100;
@@ -96,7 +106,7 @@ pub(super) fn address_pages(pages: u32, percent: u32) -> Result<u32, OutOfRange>
 }
 
 impl Hybrid {
-    /// A new FlashTier drive. It takes trims.
+    /// Makes a new FlashTier drive. It takes trims.
     ///
     /// # Errors
     /// If the geometry is unsound or has too few blocks, or an option is out of its range.

@@ -1,12 +1,13 @@
 //! The trait of all flash translation layers, and the table of them.
 //!
-//! Role: [`Ftl`] is what the host's side of a drive asks; a layer is one file that implements it and one line in
-//! [`FTLS`], and the tests over random workloads run on all lines of that table.
+//! Role: [`Ftl`] has the calls of the host's side of a drive. A layer is one file that implements
+//! it and one line in [`FTLS`], and the tests over random workloads run on all lines of that table.
 //!
-//! Invariants: a layer has no clock and no randomness. The drive's write buffer is before the layer, not in it: what
-//! the buffer absorbs never comes here, and `write` is what leaves it.
+//! Invariants: a layer has no clock and no randomness. The drive's write buffer is before the
+//! layer, not in it. Pages that the buffer absorbs never come here; `write` gets the pages that
+//! leave it.
 //!
-//! What it does not do: answer requests that are not whole pages; that is the host side's.
+//! It leaves requests of partial pages to the host side.
 
 use std::ops::Range;
 
@@ -29,128 +30,150 @@ use super::{
 /// A logical page that the host writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageWrite {
-    /// Which.
+    /// The page.
     pub lpn: Lpn,
-    /// What: 128 bits that stand for the content, where it is known. Equal fingerprints are equal pages; unknown
-    /// content is like no other.
+    /// The content: a fingerprint of 128 bits, if it is known.
+    ///
+    /// Equal fingerprints are equal pages; unknown content is like no other.
     pub content: Option<Fingerprint>,
 }
 
-/// How the pages of a write were answered.
+/// The numbers of programmed and deduplicated pages of a write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Written {
-    /// So many were programmed.
+    /// Pages that were programmed.
     pub programmed: u32,
-    /// So many were not, because their content was there.
+    /// Pages that were not, because their content was there.
     pub deduplicated: u32,
 }
 
 /// A flash translation layer.
 pub trait Ftl: Send {
-    /// The host writes `pages`, which are one request (CAFTL samples within it): each page once, in any order.
-    /// Collection that is needed to have room happens in here. What is dropped for that is told in the order of the
-    /// operations: an old copy of a page of this request, or the one that was just programmed.
+    /// Writes `pages`, which are one request (CAFTL samples within it): each page once, in any
+    /// order.
+    ///
+    /// The layer collects within the call if it needs room. It reports the pages that it drops for
+    /// that in the order of the operations. A dropped page may be an old copy of a page of this
+    /// request, or the page that was just programmed.
     ///
     /// # Panics
-    /// If a page is not below [`Ftl::logical_pages`], or the request not of whole [`Ftl::write_unit_pages`].
+    /// If a page is not below [`Ftl::logical_pages`], or the request not of whole
+    /// [`Ftl::write_unit_pages`].
     fn write(&mut self, pages: &[PageWrite], sink: &mut dyn Sink) -> Written;
 
-    /// The host reads a page: false, and nothing is read, where nothing is there.
+    /// Reads a page; returns false and reads nothing if the page is not there.
     ///
     /// # Panics
     /// If the page is not below [`Ftl::logical_pages`].
     fn read(&mut self, lpn: Lpn, sink: &mut dyn Sink) -> bool;
 
-    /// The host has no more use for these pages. A layer that [takes no trims](Ftl::takes_trims) counts them and keeps
-    /// the pages.
+    /// Trims these pages: the host has no more use for them.
+    ///
+    /// A layer that [takes no trims](Ftl::takes_trims) counts them and keeps the pages.
     ///
     /// # Panics
     /// If a page is not below [`Ftl::logical_pages`].
     fn trim(&mut self, pages: Range<u32>, sink: &mut dyn Sink);
 
-    /// Makes durable what the layer holds in RAM alone, such as a journal. Most have nothing.
+    /// Makes the layer's state in RAM durable, such as a journal. Most layers have none.
     fn flush(&mut self, _sink: &mut dyn Sink) {}
 
-    /// The host asks for nothing: the layer may use about `budget` operations for what can wait, such as deduplication
-    /// out of line. Returns how many it used.
+    /// Works on deferred tasks, such as deduplication out of line, while the host asks for nothing.
+    ///
+    /// The layer may use about `budget` operations. Returns the number of used ones.
     fn idle(&mut self, _budget: u64, _sink: &mut dyn Sink) -> u64 {
         0
     }
 
-    /// So full is the drive's write buffer, in percent; told before a write whenever it changed (CAFTL's dynamic
-    /// switch, section 3.4.3).
+    /// Tells the fill of the drive's write buffer, in percent, for CAFTL's dynamic switch (section
+    /// 3.4.3).
+    ///
+    /// The call comes before a write whenever the fill has changed.
     fn tell_buffer_fill(&mut self, _percent: u8) {}
 
-    /// The host says of pages that it alone has their newest content, so that the drive must not drop them, or that it
-    /// no longer does (FlashTier's write-dirty, write-clean and clean: told before the write, it holds for what is
-    /// written then). A page is clean until told otherwise, and again once it is trimmed. Means nothing to drives that
-    /// drop nothing of which they are not asked before ([`Ftl::next_eviction`]).
+    /// Tells the layer that pages are dirty, so that the drive must not drop them, or clean again.
+    ///
+    /// A page is dirty if the host alone has its newest content. The call stands for FlashTier's
+    /// write-dirty, write-clean and clean: it comes before the write, and holds for the written
+    /// content. A page is clean until told otherwise, and again once it is trimmed. The call has no
+    /// effect on drives that drop only pages that they [named before](Ftl::next_eviction), or none.
     ///
     /// # Panics
     /// If a page is not below [`Ftl::logical_pages`], or is not [taken](Ftl::takes_dirty).
     fn tell_dirty(&mut self, _pages: Range<u32>, _is_dirty: bool) {}
 
-    /// Whether this page may be told dirty: a drive that drops pages needs some that it may drop.
+    /// Returns true if this page may be told dirty.
+    ///
+    /// A drive that drops pages needs some that it may drop.
     fn takes_dirty(&self, _lpn: Lpn) -> bool {
         true
     }
 
-    /// Of how many aligned runs of a block's pages something may be dirty at a time; `None`: of all.
+    /// Returns the most aligned runs of a block's pages that may have dirty pages at a time.
+    ///
+    /// `None` means all of them.
     fn dirty_blocks_max(&self) -> Option<u32> {
         None
     }
 
-    /// Whether the drive drops pages that it did not name before ([`Ftl::next_eviction`]): then it has to be
-    /// [told](Ftl::tell_dirty) what is dirty.
+    /// Returns true if the drive drops pages that it did not [name before](Ftl::next_eviction).
+    ///
+    /// Then the host has to [tell](Ftl::tell_dirty) it the dirty pages.
     fn drops_unasked(&self) -> bool {
         false
     }
 
-    /// Whether the layer keeps pages of equal content once, and so has to be told what is written ([`PageWrite::content`]).
+    /// Returns true if the layer keeps pages of equal content once.
+    ///
+    /// Then it needs the content of written pages ([`PageWrite::content`]).
     fn deduplicates(&self) -> bool {
         false
     }
 
-    /// Where a page is. No operation: for tests and for who follows the layer.
+    /// Locates a page. This is no operation: it serves tests and followers of the layer.
     fn locate(&self, lpn: Lpn) -> Option<Ppa>;
 
-    /// How many pages the host can address.
+    /// Counts the pages that the host can address.
     fn logical_pages(&self) -> u32 {
         self.array().geometry().logical_pages()
     }
 
-    /// Writes come in whole, aligned runs of so many pages: 1, or those of a write-evict unit on a drive made for them.
+    /// Returns the pages of the whole, aligned runs in which writes come.
+    ///
+    /// They are 1, or those of a write-evict unit on a drive made for them.
     fn write_unit_pages(&self) -> u32 {
         1
     }
 
-    /// Whether trimmed pages are gone.
+    /// Returns true if trimmed pages are gone.
     fn takes_trims(&self) -> bool;
 
-    /// The logical pages that the drive would drop next if it needed room, for a cache that asks before it writes
-    /// (Nitro section 4: the cache updates its indices and destages first). `None` for drives that drop nothing.
+    /// Returns the logical pages that the drive would drop next if it needed room.
+    ///
+    /// A cache asks before it writes (Nitro section 4: the cache updates its indices and destages
+    /// first). Drives that drop nothing return `None`.
     fn next_eviction(&self) -> Option<Range<u32>> {
         None
     }
 
-    /// What was done until now.
+    /// Returns the counts of all operations so far.
     fn counts(&self) -> &Counts;
 
-    /// The physical state.
+    /// Returns the physical state.
     fn array(&self) -> &FlashArray;
 
-    /// How many physical pages are what.
+    /// Returns the number of physical pages in each state.
     fn totals(&self) -> PageTotals {
         self.array().totals()
     }
 
-    /// Bytes that are allocated for all of it.
+    /// Returns the bytes that the whole layer has allocated.
     fn ram_bytes(&self) -> u64;
 
-    /// What the layer believes of itself, checked page by page: for tests.
+    /// Checks the layer's tables page by page, for tests.
     ///
     /// # Panics
-    /// If something is not as it says.
+    /// If one of them is wrong.
     fn check(&self);
 }
 
@@ -160,32 +183,32 @@ pub type Make = fn(&Profile) -> Result<Box<dyn Ftl>, OutOfRange>;
 /// Makes a layer whose unit is a cache's write-evict unit of so many bytes.
 pub type MakeForWeus = fn(&Profile, u64) -> Result<Box<dyn Ftl>, OutOfRange>;
 
-/// A translation layer that can be asked for by its name.
+/// A translation layer by its name.
 #[derive(Clone, Copy, Debug)]
 pub struct FtlKind {
     /// The name.
     pub name: &'static str,
-    /// What it is, in a line.
+    /// A description in a line.
     pub about: &'static str,
-    /// Makes one.
+    /// The constructor.
     pub make: Make,
-    /// Makes one for a cache that fills and evicts write-evict units, where the layer is made for such.
+    /// The constructor for a cache with write-evict units, if the layer is made for such.
     pub make_for_weus: Option<MakeForWeus>,
-    /// Whether it drops what has no room, and so does without flash beside what the host has.
+    /// True if the layer drops data without room, and so needs no flash beside the host's.
     pub drops: bool,
 }
 
 impl FtlKind {
-    /// The layer of this name.
+    /// Finds the layer of this name.
     pub fn named(name: &str) -> Option<&'static FtlKind> {
         FTLS.iter().find(|kind| kind.name == name)
     }
 
-    /// One for a cache whose write-evict units are of so many bytes; `None`: it has none.
+    /// Makes a layer for a cache with write-evict units of these bytes; `None`: it has no units.
     ///
     /// # Errors
-    /// The first number of the profile that cannot be; the units' size, where the layer is made for units and cannot have
-    /// such.
+    /// The first number of the profile that cannot be; the units' size, if the layer is made for
+    /// units and cannot have such.
     pub fn make_for(&self, profile: &Profile, weu_bytes: Option<u64>) -> Result<Box<dyn Ftl>, OutOfRange> {
         match self.make_for_weus.zip(weu_bytes) {
             Some((make, weu_bytes)) => make(profile, weu_bytes),
@@ -194,7 +217,7 @@ impl FtlKind {
     }
 }
 
-/// All of them.
+/// All layers.
 pub const FTLS: &[FtlKind] = &[
     FtlKind {
         name: "page",
@@ -291,7 +314,7 @@ fn make_caftl(profile: &Profile, options: CaftlOptions) -> Result<Box<dyn Ftl>, 
 fn make_hybrid(profile: &Profile, takes_trims: bool) -> Result<Box<dyn Ftl>, OutOfRange> {
     let geometry = profile.geometry;
     geometry.check()?;
-    // The layer would take what it needs from the logical pages; a profile has to have some spare.
+    // The layer would take its blocks from the logical pages; a profile has to have some spare.
     geometry.check_spare_blocks(1)?;
     Ok(Box::new(Hybrid::new(geometry, HybridOptions { takes_trims, ..HybridOptions::default() })?))
 }

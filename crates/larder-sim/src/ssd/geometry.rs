@@ -1,22 +1,23 @@
-//! How a drive is built, and how its parts are numbered.
+//! The geometry of a drive, and the numbers of its parts.
 //!
-//! Role: [`Geometry`] counts packages, dies, planes, blocks and pages, and refuses numbers that cannot hold, naming the
-//! field, its value and its range.
+//! Role: [`Geometry`] counts packages, dies, planes, blocks and pages. It refuses numbers that
+//! cannot hold, and names the field, its value and its range.
 //!
-//! Numbers: block `b` lies in plane `b % planes`, so that blocks in a row lie in planes in a row; page `p` lies in
-//! block `p / pages_per_block`. What belongs to one block is therefore side by side in every table by page, and which
-//! plane it is costs a division and a remainder. Die and package of a plane: `plane % (packages × dies)` is its die,
-//! and that `% packages` its package, so that blocks in a row lie in packages in a row, then in other dies, then in
-//! other planes.
+//! Numbers: block `b` lies in plane `b % planes`, so that blocks in a row lie in planes in a row.
+//! Page `p` lies in block `p / pages_per_block`. So the entries of one block are side by side in
+//! every table by page, and its plane costs a division and a remainder. A plane's die is
+//! `plane % (packages × dies)`, and that `% packages` is its package. So blocks in a row lie in
+//! packages in a row, then in other dies, then in other planes.
 //!
-//! Invariant: a `Geometry` that [`Geometry::check`] took has at most [`PAGES_MAX`] pages, so that a `u32` numbers them
-//! and [`Ppa::NONE`] is none of them. Derived counts are meant for such geometries.
+//! Invariant: a `Geometry` that [`Geometry::check`] took has at most [`PAGES_MAX`] pages, so that a
+//! `u32` numbers them and [`Ppa::NONE`] is none of them. Derived counts are meant for such
+//! geometries.
 //!
-//! What it does not do: say how fast anything is (`profile.rs`), or how blocks are used.
+//! It leaves times to `profile.rs`, and the use of blocks to the layers.
 
 use std::{error::Error, fmt};
 
-/// No geometry has more physical pages: `u32::MAX` means no page.
+/// The most physical pages of a geometry: `u32::MAX` means no page.
 pub const PAGES_MAX: u64 = u32::MAX as u64;
 /// The most of packages, of dies a package, and of planes a die.
 pub const PARALLEL_MAX: u32 = 1024;
@@ -27,7 +28,7 @@ pub const PAGE_BYTES: std::ops::RangeInclusive<u32> = 512..=1 << 20;
 /// The most over-provisioning, in percent of the logical capacity.
 pub const OVER_PROVISIONING_PERCENT_MAX: f64 = 1000.0;
 
-/// A logical page: what the host addresses, from 0.
+/// A logical page: the host's address, from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lpn(pub u32);
 
@@ -39,7 +40,7 @@ impl Ppa {
     /// No page, in tables that have no room for an `Option`.
     pub const NONE: Ppa = Ppa(u32::MAX);
 
-    /// This page, unless it is [`Ppa::NONE`].
+    /// Returns this page, unless it is [`Ppa::NONE`].
     pub fn some(self) -> Option<Ppa> {
         (self != Ppa::NONE).then_some(self)
     }
@@ -49,24 +50,24 @@ impl Ppa {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlockId(pub u32);
 
-/// A plane: what does one operation at a time.
+/// A plane: it does one operation at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PlaneId(pub u32);
 
 /// A number of a drive that cannot hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutOfRange {
-    /// The field, as it is called in [`Geometry`] or [`Profile`](super::profile::Profile), or what was derived from
-    /// several.
+    /// The field's name in [`Geometry`] or [`Profile`](super::profile::Profile), or the name of a
+    /// derived number.
     pub field: &'static str,
-    /// What it is.
+    /// The value.
     pub value: String,
-    /// What it may be.
+    /// The allowed values.
     pub range: String,
 }
 
 impl OutOfRange {
-    /// A refusal of `value`.
+    /// Refuses `value`.
     pub fn new(field: &'static str, value: impl ToString, range: impl Into<String>) -> Self {
         OutOfRange { field, value: value.to_string(), range: range.into() }
     }
@@ -88,7 +89,7 @@ pub(super) fn within(field: &'static str, value: u32, from: u32, to: u32) -> Res
     Err(OutOfRange::new(field, value, format!("from {from} to {to}")))
 }
 
-/// How a drive is built.
+/// The geometry of a drive.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Geometry {
     /// Flash packages, each with a bus of its own to the controller.
@@ -103,13 +104,15 @@ pub struct Geometry {
     pub pages_per_block: u32,
     /// Bytes of data of a page; logical pages are as large.
     pub page_bytes: u32,
-    /// Flash beyond the logical capacity, in percent of the logical capacity. May be 0: whether spare blocks are needed
-    /// is the translation layer's to say ([`Geometry::check_spare_blocks`]).
+    /// Flash beyond the logical capacity, in percent of the logical capacity.
+    ///
+    /// It may be 0: the translation layer decides its need of spare blocks
+    /// ([`Geometry::check_spare_blocks`]).
     pub over_provisioning_percent: f64,
 }
 
 impl Geometry {
-    /// Nothing, or why this cannot be built.
+    /// Refuses a geometry that cannot be built.
     ///
     /// # Errors
     /// The first field outside its range.
@@ -141,10 +144,10 @@ impl Geometry {
         Ok(())
     }
 
-    /// Nothing, or that a plane has fewer than `blocks` blocks beyond its share of the logical capacity.
+    /// Refuses fewer than `blocks` blocks of a plane beyond its share of the logical capacity.
     ///
     /// # Errors
-    /// Names `over_provisioning_percent`, and what spare blocks there are and have to be.
+    /// Names `over_provisioning_percent`, and the present and required spare blocks.
     pub fn check_spare_blocks(&self, blocks: u64) -> Result<(), OutOfRange> {
         let spare = self.spare_blocks_per_plane();
         if spare >= blocks {
@@ -157,7 +160,7 @@ impl Geometry {
         Err(OutOfRange::new("over_provisioning_percent", self.over_provisioning_percent, range))
     }
 
-    /// Nothing, or that a write-evict unit of `weu_bytes` has no place on this drive, or is not of whole erase blocks.
+    /// Refuses a write-evict unit without a place on this drive, or not of whole erase blocks.
     ///
     /// # Errors
     /// Names the bytes, the size of a block, and the logical capacity.
@@ -170,88 +173,88 @@ impl Geometry {
         Err(OutOfRange::new("weu_bytes", weu_bytes, range))
     }
 
-    /// Dies of all packages.
+    /// Returns the dies of all packages.
     pub fn dies(&self) -> u32 {
         self.packages * self.dies_per_package
     }
 
-    /// Planes of all dies.
+    /// Returns the planes of all dies.
     pub fn planes(&self) -> u32 {
         self.dies() * self.planes_per_die
     }
 
-    /// Blocks of all planes.
+    /// Returns the blocks of all planes.
     pub fn blocks(&self) -> u32 {
         self.planes() * self.blocks_per_plane
     }
 
-    /// Physical pages.
+    /// Returns the physical pages.
     pub fn pages(&self) -> u32 {
         self.blocks() * self.pages_per_block
     }
 
-    /// Pages that the host can address: all, less the over-provisioning.
+    /// Returns the pages that the host can address: all, less the over-provisioning.
     pub fn logical_pages(&self) -> u32 {
         (f64::from(self.pages()) / (1.0 + self.over_provisioning_percent / 100.0)) as u32
     }
 
-    /// Bytes that the host can address.
+    /// Returns the bytes that the host can address.
     pub fn logical_bytes(&self) -> u64 {
         u64::from(self.logical_pages()) * u64::from(self.page_bytes)
     }
 
-    /// Bytes of flash.
+    /// Returns the bytes of flash.
     pub fn physical_bytes(&self) -> u64 {
         u64::from(self.pages()) * u64::from(self.page_bytes)
     }
 
-    /// Bytes of an erase block.
+    /// Returns the bytes of an erase block.
     pub fn block_bytes(&self) -> u64 {
         u64::from(self.pages_per_block) * u64::from(self.page_bytes)
     }
 
-    /// Whole blocks of a plane that the logical pages would leave free if they were spread evenly.
+    /// Returns the whole blocks of a plane that evenly spread logical pages would leave free.
     pub fn spare_blocks_per_plane(&self) -> u64 {
         let used = u64::from(self.logical_pages()).div_ceil(u64::from(self.planes()));
         u64::from(self.blocks_per_plane).saturating_sub(used.div_ceil(u64::from(self.pages_per_block)))
     }
 
-    /// The block of a page.
+    /// Returns the block of a page.
     pub fn block_of(&self, ppa: Ppa) -> BlockId {
         BlockId(ppa.0 / self.pages_per_block)
     }
 
-    /// Where in its block a page is, from 0.
+    /// Returns the place of a page in its block, from 0.
     pub fn page_in_block(&self, ppa: Ppa) -> u32 {
         ppa.0 % self.pages_per_block
     }
 
-    /// Page `page` of `block`.
+    /// Returns page `page` of `block`.
     pub fn ppa(&self, block: BlockId, page: u32) -> Ppa {
         Ppa(block.0 * self.pages_per_block + page)
     }
 
-    /// The plane of a block.
+    /// Returns the plane of a block.
     pub fn plane_of(&self, block: BlockId) -> PlaneId {
         PlaneId(block.0 % self.planes())
     }
 
-    /// The die of a plane, below [`Geometry::dies`].
+    /// Returns the die of a plane, below [`Geometry::dies`].
     pub fn die_of(&self, plane: PlaneId) -> u32 {
         plane.0 % self.dies()
     }
 
-    /// The package of a plane, below `packages`.
+    /// Returns the package of a plane, below `packages`.
     pub fn package_of(&self, plane: PlaneId) -> u32 {
         plane.0 % self.packages
     }
 
-    /// Block `index` of `plane`, of `blocks_per_plane`.
+    /// Returns block `index` of `plane`, of `blocks_per_plane`.
     pub fn block_in_plane(&self, plane: PlaneId, index: u32) -> BlockId {
         BlockId(index * self.planes() + plane.0)
     }
 
-    /// Which of its plane's blocks this is.
+    /// Returns the place of a block among its plane's.
     pub fn index_in_plane(&self, block: BlockId) -> u32 {
         block.0 / self.planes()
     }

@@ -1,27 +1,36 @@
-//! Time of a drive: when its requests are over, with planes that do one thing each, a write buffer, a controller that hashes, and
-//! whatever the translation layer does in between in their way.
+//! The time of a drive: its requests, planes, write buffer and controller on one clock.
 //!
-//! A write is over when the buffer has all its pages (CAFTL section 4.1.1): it takes a frame a page, and passes the host's
-//! link. From the buffer the oldest request goes to the translation layer, first through the controller where it is to be hashed, one
-//! request at a time; then its pages are programmed, and their frames are free. What a trim, a flush or idle time has to be hashed
-//! takes its turn there, too. A page that is not programmed, since its content is
-//! there, keeps its frame until it is hashed, and until the page that it refers to is programmed, where that waits still. A read is over when its pages are in the buffer
-//! and have passed the link: what the buffer holds is there at once, the rest is read from flash, before all that waits for those
-//! planes without being a read of the host. Reads take frames, too, before writes do, unless they shall [wait their
-//! turn](Drive::with_reads_in_turn). So writes wait where the buffer is full, and reads where it is full of what is not programmed yet.
+//! The controller hashes, planes do one thing each, and the translation layer's own operations are
+//! in the requests' way.
 //!
-//! The translation layer decides when a request is handed over, and its operations take their time after that. It is not handed
-//! more than a few pages a plane ahead of the flash, so that the buffer can absorb what is written again.
+//! A write is over when the buffer has all its pages (CAFTL section 4.1.1): it takes a frame a
+//! page, and passes the host's link. The oldest request goes from the buffer to the translation
+//! layer. If pages of it are to be hashed, it goes through the controller first, one request at a
+//! time. Then its pages are programmed, and their frames are free. Pages of a trim, a flush or idle
+//! time that are to be hashed take their turn there, too. If a page's content is there, the page is
+//! not programmed. It keeps its frame until it is hashed, and until the page that it refers to is
+//! programmed, if that still waits.
 //!
-//! Where nothing is asked of the drive, and nothing under way, the layer may do what can wait, a few operations at a time:
-//! a request that comes waits for no more than those.
+//! A read is over when its pages are in the buffer and have passed the link. Pages that the buffer
+//! holds are there at once. The others are read from flash, before all jobs that wait for those
+//! planes and are not reads of the host. Reads take frames, too, before writes do, unless they
+//! [wait their turn](Drive::with_reads_in_turn). So writes wait while the buffer is full, and reads
+//! while it is full of pages that are not programmed yet.
 //!
-//! A drive that was cut to fewer planes than its profile has is as parallel as that: [`stripes`].
+//! The translation layer decides when a request is handed over, and its operations take their time
+//! after that. It gets no more than a few pages a plane ahead of the flash, so that the buffer can
+//! absorb pages that are written again.
 //!
-//! Invariants: time does not go back; what happens at the same time happens in the order in which it was caused; the same
-//! requests take the same time. Each request that was made is over once, in the end.
+//! If the host asks for nothing and nothing is under way, the layer may do deferred work, a few
+//! operations at a time. A new request waits for no more than those.
 //!
-//! What it does not do: move data, or make requests: [`run`] does.
+//! A drive that was cut to fewer planes than its profile has is as parallel as the profile:
+//! [`stripes`].
+//!
+//! Invariants: time does not go back. Events at the same time happen in the order in which they
+//! were caused. The same requests take the same time. Each request is over once, in the end.
+//!
+//! It does not move data. It leaves the making of requests to [`run`].
 
 pub mod buffer;
 mod events;
@@ -54,28 +63,28 @@ use super::{
     profile::Profile,
 };
 
-/// Nanoseconds since the drive was switched on, or how many.
+/// Nanoseconds: since the drive was switched on, or of a duration.
 pub type Nanos = u64;
 
-/// Operations that the layer may do at once where nothing is asked.
+/// Operations that the layer may do at once while the host asks for nothing.
 const IDLE_BUDGET: u64 = 16;
-/// The layer is handed a request while fewer host pages than so many a plane wait to be programmed.
+/// The host pages a plane that wait to be programmed when the drive stops handing over requests.
 const PROGRAMS_AHEAD: u64 = 2;
 
-/// What the host asks for.
+/// A request of the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// These pages are read.
+    /// Reads these pages.
     Read(Range<u32>),
-    /// These are written, each once.
+    /// Writes these pages, each once.
     Write(Vec<PageWrite>),
-    /// These are of no more use.
+    /// Trims these pages.
     Trim(Range<u32>),
-    /// What was written until now is to be on flash.
+    /// Brings all pages that were written until now to flash.
     Flush,
 }
 
-/// What requests are counted by.
+/// The kinds by which requests are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Read,
@@ -90,7 +99,7 @@ struct Pending {
     asked_at: Nanos,
     /// Pages, or operations, that it still waits for.
     left: u64,
-    /// Of a write: what has no frame yet.
+    /// Pages of a write that have no frame yet.
     pages: VecDeque<PageWrite>,
 }
 
@@ -112,7 +121,7 @@ pub struct Drive {
     /// Flushes, and the batch before which all has to be programmed.
     flushes: VecDeque<(u64, u64)>,
     link_is_free_at: Nanos,
-    /// What the controller hashes, and what waits for that.
+    /// The operations in the controller, and those that wait for it.
     hashing: VecDeque<HandedOver>,
     /// Host pages that were handed over and are not programmed.
     programs_ahead: u64,
@@ -127,7 +136,7 @@ pub struct Drive {
 }
 
 impl Drive {
-    /// A drive with this translation layer, which was made for that profile.
+    /// Makes a drive with this translation layer, which was made for that profile.
     ///
     /// # Errors
     /// The first number of the profile with which there is no time, or no buffer.
@@ -168,65 +177,73 @@ impl Drive {
         })
     }
 
-    /// The same, with one queue for the buffer's frames: reads take them behind all writes that were made before.
+    /// Returns the drive with one queue for the buffer's frames.
+    ///
+    /// Reads take frames behind all writes that were made before.
     pub fn with_reads_in_turn(self) -> Drive {
         Drive { reads_in_turn: true, ..self }
     }
 
-    /// What time it is.
+    /// Returns the present time.
     pub fn now(&self) -> Nanos {
         self.now
     }
 
-    /// The translation layer.
+    /// Returns the translation layer.
     pub fn ftl(&self) -> &dyn Ftl {
         &*self.ftl
     }
 
-    /// Planes that are at work: of a drive that was cut to fewer, those that they stand for ([`stripes`]).
+    /// Counts the planes at work.
+    ///
+    /// On a drive that was cut to fewer planes, these are the ones that its planes stand for
+    /// ([`stripes`]).
     pub fn planes(&self) -> u32 {
         self.stripes.planes()
     }
 
-    /// How long what took, so far, or since [`Drive::begin_times`].
+    /// Returns the times since the start, or since [`Drive::begin_times`].
     pub fn times(&self) -> Times {
         Times { absorbed: self.buffer.absorbed, ..self.times.clone() }
     }
 
-    /// What took how long is told from now on, and no longer what did before.
+    /// Begins the times anew.
     pub fn begin_times(&mut self) {
         self.buffer.absorbed = 0;
         self.times = Times { since_ns: self.now, ..Times::default() };
     }
 
-    /// How long cells were at work until `at`, before which all has happened that happens: in nanoseconds, summed over planes.
+    /// Returns the time that cells were at work until `at`, in nanoseconds, summed over planes.
+    ///
+    /// All events before `at` have to be over.
     pub fn cells_ns(&self, at: Nanos) -> u128 {
         let is_of_cells = |event: Event| matches!(event, Event::Step(Step::Cells(_)));
         let ends = self.events.iter().filter(|&(_, event)| is_of_cells(event)).map(|(ends, _)| ends);
         self.lanes.begun_ns() - ends.map(|ends| u128::from(ends - at)).sum::<u128>()
     }
 
-    /// A page that the drive has dropped by itself and that was not written since.
+    /// Takes a page that the drive has dropped by itself and that was not written since.
     pub fn take_evicted(&mut self) -> Option<Lpn> {
         let comes = |lpn| self.requests.values().flat_map(|pending| &pending.pages).any(|page| page.lpn == lpn);
         let is_there = |lpn| self.ftl.locate(lpn).is_some() || self.buffer.waits(lpn) || comes(lpn);
         std::iter::from_fn(|| self.evicted.pop_first()).find(|lpn| !is_there(*lpn))
     }
 
-    /// See [`Ftl::tell_dirty`], panics included.
+    /// Tells pages dirty or clean; see [`Ftl::tell_dirty`], panics included.
     pub fn tell_dirty(&mut self, pages: Range<u32>, is_dirty: bool) {
         self.ftl.tell_dirty(pages, is_dirty);
     }
 
-    /// Requests that are not over.
+    /// Counts the requests that are not over.
     pub fn in_flight(&self) -> usize {
         self.requests.len()
     }
 
-    /// Makes a request now; its number.
+    /// Makes a request now, and returns its number.
     ///
     /// # Panics
-    /// For pages that the drive has not, and writes not of whole units, each with its pages in order.
+    /// For pages that the drive does not have, and writes not of whole units, each with its pages
+    /// in order.
     pub fn submit(&mut self, request: Request) -> u64 {
         let number = self.next_request;
         self.next_request += 1;
@@ -267,17 +284,17 @@ impl Drive {
         number
     }
 
-    /// When something happens next, if anything does without another request.
+    /// Returns the time of the next event, if one happens without another request.
     pub fn next_event_at(&self) -> Option<Nanos> {
         self.events.next_at()
     }
 
-    /// A request that is over, and when it was.
+    /// Takes a request that is over, and the time of its end.
     pub fn take_over(&mut self) -> Option<(u64, Nanos)> {
         self.over.pop_front()
     }
 
-    /// Lets the next thing happen. False where nothing will.
+    /// Lets the next event happen; returns false if there is none.
     pub fn step(&mut self) -> bool {
         let Some((at, event)) = self.events.take() else { return false };
         self.now = at;
@@ -301,7 +318,7 @@ impl Drive {
         true
     }
 
-    /// Lets time pass until a moment. Where nothing is asked of the drive meanwhile, the layer does what can wait.
+    /// Lets time pass until `at`. While the host asks for nothing, the layer does deferred work.
     pub fn advance_to(&mut self, at: Nanos) {
         loop {
             while self.next_event_at().is_some_and(|next| next <= at) {
@@ -320,7 +337,7 @@ impl Drive {
         while self.step() {}
     }
 
-    /// Has the layer do a little of what can wait. False where there is nothing.
+    /// Lets the layer do a little deferred work; returns false if nothing follows from it.
     fn work_alone(&mut self) -> bool {
         let mut ops = Vec::new();
         let used = self.ftl.idle(IDLE_BUDGET, &mut |op: &Op| ops.push(*op));
@@ -331,7 +348,7 @@ impl Drive {
         !self.events.is_empty()
     }
 
-    /// Whatever can begin now begins.
+    /// Begins everything that can begin now.
     fn go_on(&mut self) {
         loop {
             let waiting = (self.reads_waiting.len(), self.writes_waiting.len());
@@ -350,14 +367,14 @@ impl Drive {
         self.end_flushes();
     }
 
-    /// A page of a request passes the link.
+    /// Sends a page of a request over the link.
     fn link(&mut self, request: u64, gives_frame: bool) {
         let begins = self.link_is_free_at.max(self.now);
         self.link_is_free_at = begins + self.profile.link_ns();
         self.events.put(self.link_is_free_at, Event::Linked { request, gives_frame });
     }
 
-    /// Reads a page that the buffer has not, into a frame.
+    /// Reads a page that the buffer does not hold, into a frame.
     fn read(&mut self, request: u64, lpn: Lpn) {
         let mut ops = Vec::new();
         self.ftl.read(lpn, &mut |op: &Op| ops.push(*op));
@@ -399,7 +416,9 @@ impl Drive {
         }
     }
 
-    /// Flushes whose writes are programmed have the layer make its own state durable; that has to be over, too.
+    /// Flushes the layer for each flush whose writes are programmed.
+    ///
+    /// The layer makes its own state durable; the flush is over when that is.
     fn end_flushes(&mut self) {
         while let Some(&(request, batch)) = self.flushes.front()
             && self.buffer.is_programmed_before(batch)

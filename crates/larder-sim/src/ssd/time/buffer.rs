@@ -1,16 +1,17 @@
-//! The drive's RAM: frames of one page each, for writes that are not programmed yet and for reads on their way out.
+//! The drive's RAM: frames of one page each, for waiting writes and for reads on their way out.
 //!
-//! What is written is put into *batches*, one a request, or a part of one that has no room whole; the translation layer is handed
-//! whole batches, in their order. A page that is written again while it waits takes the place of what was there: that is *absorbed*.
+//! Written pages form *batches*, one a request, or a part of one that has no room whole. The
+//! translation layer gets whole batches, in their order. If a waiting page is written again, the
+//! new content takes the place of the old: the page is *absorbed*.
 //!
-//! Where the layer takes whole write-evict units alone, a batch is one unit, and is not handed over before it has all its
-//! pages. A trim of some of them while it waits does not break it: those pages are handed over, to be trimmed after that. One
-//! of which all is trimmed is given up.
+//! If the layer takes only whole write-evict units, a batch is one unit, and is handed over when it
+//! has all its pages. A trim of some of its pages while it waits does not break it: those pages are
+//! handed over, and trimmed after that. A unit is given up if all its pages are trimmed.
 //!
-//! Invariants: a frame is free, or holds a page that waits in a batch, or one that was handed over and is not programmed, or one
-//! that is being read. A logical page waits in one batch at most.
+//! Invariants: a frame is free, or it holds a page. The page waits in a batch, or was handed over
+//! and is not programmed, or is being read. A logical page waits in one batch at most.
 //!
-//! What it does not do: say when anything happens.
+//! It does not time events.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -29,38 +30,40 @@ struct Batch {
     pages: Vec<Option<PageWrite>>,
 }
 
-/// What is handed over together.
+/// The content of one handover.
 pub struct HandOver {
     /// The batch's number.
     pub batch: u64,
-    /// What is written.
+    /// The written pages.
     pub pages: Vec<PageWrite>,
-    /// What of it is trimmed after that.
+    /// Those of them that are trimmed after that.
     pub trimmed: Vec<Lpn>,
 }
 
-/// See the module.
+/// The write buffer; see the module.
 pub struct Buffer {
     frames: u32,
     free: u32,
-    /// Pages that are handed over whole; 1 where any are.
+    /// Pages that are handed over whole; 1 if there are no units.
     unit_pages: u32,
-    /// Pages that wait with their unit, and are of no use.
+    /// Trimmed pages that wait with their unit.
     trimmed: HashSet<u32>,
     waiting: VecDeque<Batch>,
     next_batch: u64,
-    /// Where a page waits: the batch and the page's number in it.
+    /// The place of a waiting page: the batch and the page's number in it.
     places: HashMap<u32, (u64, usize)>,
-    /// How often a page was handed over and is not programmed.
+    /// Copies of a page that were handed over and are not programmed.
     handed_over: HashMap<u32, u32>,
     /// Pages of each batch that are not programmed, nor given up.
     left: BTreeMap<u64, u32>,
-    /// Pages that the host wrote and that never came to the translation layer: written again, or trimmed, before.
+    /// Pages that the host wrote and that never came to the translation layer.
+    ///
+    /// They were written again, or trimmed, before.
     pub absorbed: u64,
 }
 
 impl Buffer {
-    /// Of so many pages, at least one of the units in which they are handed over.
+    /// Makes a buffer of so many frames, at least one unit.
     pub fn new(frames: u32, unit_pages: u32) -> Buffer {
         Buffer {
             frames,
@@ -76,25 +79,25 @@ impl Buffer {
         }
     }
 
-    /// How full it is, in percent.
+    /// Returns the fill in percent.
     pub fn fill_percent(&self) -> u8 {
         (u64::from(self.frames - self.free) * 100 / u64::from(self.frames.max(1))) as u8
     }
 
-    /// Whether it holds what was written to a page last.
+    /// Returns true if the buffer holds the newest content of a page.
     pub fn holds(&self, lpn: Lpn) -> bool {
         self.waits(lpn) || self.handed_over.contains_key(&lpn.0)
     }
 
-    /// Whether something that was written to a page was not handed over yet.
+    /// Returns true if content of a page was not handed over yet.
     pub fn waits(&self, lpn: Lpn) -> bool {
         self.places.contains_key(&lpn.0)
     }
 
-    /// Nothing, if a request writes whole units, each with its pages in order.
+    /// Checks that a request writes whole units, each with its pages in order.
     ///
     /// # Panics
-    /// If not.
+    /// If it does not.
     pub fn check_units(&self, pages: &[PageWrite]) {
         let unit_pages = self.unit_pages;
         let is_at_place = |(at, page): (u32, &PageWrite)| page.lpn.0 % unit_pages == at % unit_pages;
@@ -102,19 +105,19 @@ impl Buffer {
         assert!(is_whole, "a write is not of whole units of {unit_pages} pages");
     }
 
-    /// A frame for a page that is read. False where none is free.
+    /// Takes a frame for a page that is read; returns false if none is free.
     pub fn take_frame(&mut self) -> bool {
         let has_one = self.free > 0;
         self.free -= u32::from(has_one);
         has_one
     }
 
-    /// What was read has left.
+    /// Frees the frame of a page that was read.
     pub fn give_frame(&mut self) {
         self.free += 1;
     }
 
-    /// A page of a request that the host writes. False where there is no room for it.
+    /// Puts a page of a write request into the buffer; returns false if there is no room.
     pub fn put(&mut self, request: u64, page: PageWrite) -> bool {
         if let Some(&(batch, at)) = self.places.get(&page.lpn.0) {
             *self.waiting_page(batch, at) = Some(page);
@@ -144,7 +147,7 @@ impl Buffer {
         true
     }
 
-    /// The host has no more use for pages. Returns those that the layer is to trim now.
+    /// Trims pages. Returns those that the layer has to trim now.
     pub fn trim(&mut self, pages: Range<u32>) -> Vec<Range<u32>> {
         if self.unit_pages == 1 {
             pages.clone().for_each(|lpn| self.give_up(lpn));
@@ -169,7 +172,7 @@ impl Buffer {
         self.waiting[(number - first) as usize].pages.iter().flatten().map(|page| page.lpn.0).collect()
     }
 
-    /// What waits for a page is not handed over.
+    /// Gives up the waiting content of a page.
     fn give_up(&mut self, lpn: u32) {
         let Some((number, at)) = self.places.remove(&lpn) else { return };
         *self.waiting_page(number, at) = None;
@@ -177,7 +180,7 @@ impl Buffer {
         self.is_done_with(number);
     }
 
-    /// Batches wait in the order of their numbers, none of which is left out.
+    /// Finds a waiting page. Batches wait in the order of their numbers, without a gap.
     fn waiting_page(&mut self, number: u64, at: usize) -> &mut Option<PageWrite> {
         let first = self.waiting.front().map_or(0, |batch| batch.number);
         &mut self.waiting[(number - first) as usize].pages[at]
@@ -198,7 +201,7 @@ impl Buffer {
         Some(HandOver { batch: batch.number, pages, trimmed })
     }
 
-    /// A page that was handed over needs its frame no more.
+    /// Frees the frame of a page that was handed over.
     pub fn release(&mut self, lpn: Lpn, batch: u64) {
         if let Some(count) = self.handed_over.get_mut(&lpn.0) {
             *count -= 1;
@@ -219,17 +222,17 @@ impl Buffer {
         }
     }
 
-    /// The number that the next batch will have: all before it hold what was written until now.
+    /// Returns the next batch's number: all pages written until now are in batches before it.
     pub fn next_batch(&self) -> u64 {
         self.next_batch
     }
 
-    /// Whether all batches before that number are programmed.
+    /// Returns true if all batches before that number are programmed.
     pub fn is_programmed_before(&self, batch: u64) -> bool {
         self.left.keys().next().is_none_or(|&first| first >= batch)
     }
 
-    /// Whether no frame is taken.
+    /// Returns true if no frame is taken.
     pub fn is_empty(&self) -> bool {
         self.free == self.frames
     }

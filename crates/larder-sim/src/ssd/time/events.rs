@@ -1,27 +1,28 @@
-//! What happens when: the events of a drive.
+//! The events of a drive, by their times.
 //!
-//! Invariants: they come in the order of their times, and those of one time in the order in which they were caused.
+//! Invariants: they come in the order of their times, and those of one time in the order in which
+//! they were caused.
 //!
-//! What it does not do: know what time it is.
+//! It does not know the time.
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
 use super::{Nanos, lanes::Step};
 
-/// What happens at a moment.
+/// An event at a moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Event {
     Step(Step),
-    /// A page of a request has passed the link; one that was read gives its frame back.
+    /// A page of a request has passed the link; a page that was read gives its frame back.
     Linked {
         request: u64,
         gives_frame: bool,
     },
-    /// The controller has hashed what it was handed.
+    /// The controller has hashed its first batch.
     Hashed,
 }
 
-/// See the module.
+/// A queue of events; see the module.
 #[derive(Default)]
 pub(super) struct Events {
     heap: BinaryHeap<Reverse<(Nanos, u64, Event)>>,
@@ -29,28 +30,28 @@ pub(super) struct Events {
 }
 
 impl Events {
-    /// Something is to happen.
+    /// Adds an event.
     pub fn put(&mut self, at: Nanos, event: Event) {
         self.heap.push(Reverse((at, self.caused, event)));
         self.caused += 1;
     }
 
-    /// When the next is.
+    /// Returns the time of the next event.
     pub fn next_at(&self) -> Option<Nanos> {
         self.heap.peek().map(|Reverse((at, ..))| *at)
     }
 
-    /// The next, and when it is.
+    /// Takes the next event, and its time.
     pub fn take(&mut self) -> Option<(Nanos, Event)> {
         self.heap.pop().map(|Reverse((at, _, event))| (at, event))
     }
 
-    /// Whether nothing is to happen.
+    /// Returns true if there are no events.
     pub fn is_empty(&self) -> bool {
         self.heap.is_empty()
     }
 
-    /// All of them, in no order.
+    /// Lists all events, in no order.
     pub fn iter(&self) -> impl Iterator<Item = (Nanos, Event)> {
         self.heap.iter().map(|Reverse((at, _, event))| (*at, *event))
     }

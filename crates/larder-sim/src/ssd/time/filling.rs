@@ -1,11 +1,13 @@
-//! Pages that are being programmed, and what else refers to them already.
+//! Pages that are being programmed, and other pages that refer to them already.
 //!
-//! The translation layer maps a page to content that is there as soon as it has its fingerprint; but the page that it finds may still
-//! wait for its plane. Until that is programmed, the buffer alone has what was written.
+//! The translation layer maps a page to present content as soon as it has its fingerprint. But the
+//! page that it finds may still wait for its plane. Until that is programmed, the buffer alone has
+//! the content.
 //!
-//! Invariants: what waits for a page is told once, when all programs of that page that were begun are over.
+//! Invariants: the pages that wait for a page are returned once, when all programs of that page
+//! that were begun are over.
 //!
-//! What it does not do: know frames, or which page refers to which.
+//! It does not know frames, or references between pages.
 
 use hashbrown::HashMap;
 
@@ -20,22 +22,22 @@ struct Page {
     waiting: Vec<Written>,
 }
 
-/// See the module.
+/// The pages that are being programmed; see the module.
 #[derive(Default)]
 pub struct Filling(HashMap<Ppa, Page>);
 
 impl Filling {
-    /// A page is to be programmed.
+    /// Notes that a page is to be programmed.
     pub fn begins(&mut self, ppa: Ppa) {
         self.0.entry(ppa).or_default().programs += 1;
     }
 
-    /// What was written waits for a page. False where that is programmed already.
+    /// Lets a written page wait for `ppa`; returns false if that is programmed already.
     pub fn waits(&mut self, ppa: Ppa, written: Written) -> bool {
         self.0.get_mut(&ppa).map(|page| page.waiting.push(written)).is_some()
     }
 
-    /// A program of a page is over. What waited for it, if that was the last.
+    /// Ends a program of a page. Returns the pages that waited for it, if that was the last.
     pub fn ends(&mut self, ppa: Ppa) -> Vec<Written> {
         let Some(page) = self.0.get_mut(&ppa) else { return Vec::new() };
         page.programs -= 1;

@@ -1,14 +1,16 @@
-//! Who gets the buffer's frames: reads, and writes that wait for room.
+//! The order in which reads and writes get the buffer's frames.
 //!
-//! Invariants: reads go in their order, and so do writes. Where reads wait their turn, nothing gets a frame before what was asked
-//! for earlier.
+//! Invariants: reads go in their order, and so do writes. If reads wait their turn, no request gets
+//! a frame before an earlier request.
 //!
-//! What it does not do: give frames back; that is done by what is over.
+//! It does not give frames back; requests that are over do that.
 
 use super::{Drive, Pending};
 
 impl Drive {
-    /// Whether a request has to wait since another, the first of its queue, was made before.
+    /// Returns true if a request has to wait for `other`, the first of the other queue.
+    ///
+    /// It has to if `other` was made before, and reads wait their turn.
     fn waits_for(&self, request: u64, other: Option<u64>) -> bool {
         self.reads_in_turn && other.is_some_and(|other| other < request)
     }
@@ -31,7 +33,7 @@ impl Drive {
         }
     }
 
-    /// Puts what is written into the buffer, as far as there is room.
+    /// Puts written pages into the buffer, as far as there is room.
     pub(super) fn fill_buffer(&mut self) {
         while let Some(&request) = self.writes_waiting.front() {
             if self.waits_for(request, self.reads_waiting.front().map(|(read, _)| *read)) {

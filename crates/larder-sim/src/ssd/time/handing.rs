@@ -1,11 +1,13 @@
-//! From the layer to the planes: what a batch, a trim, a flush or idle time has the layer do is hashed by the controller, as far as
-//! that is asked, and goes to the planes then.
+//! The way from the layer to the planes, through the controller.
 //!
-//! Invariants: the controller has one batch at a time, and what it has comes to the planes in the order in which the layer did it. A
-//! page gives its frame back once: when it is programmed, or, where its content is there, when it is hashed and that content is
-//! programmed.
+//! A batch, a trim, a flush or idle time lets the layer do operations. The controller hashes them,
+//! as far as they ask for it. Then they go to the planes.
 //!
-//! What it does not do: say when a batch is handed over.
+//! Invariants: the controller has one batch at a time. The operations come to the planes in the
+//! order in which the layer did them. A page gives its frame back once: when it is programmed, or,
+//! if its content is there, when it is hashed and that content is programmed.
+//!
+//! It does not time the handover of a batch.
 
 use super::{Drive, Event, Nanos, buffer::HandOver};
 use crate::ssd::{
@@ -14,10 +16,10 @@ use crate::ssd::{
     op::{Op, Source},
 };
 
-/// What the layer did, while the controller hashes it.
+/// The layer's operations, while the controller hashes them.
 #[derive(Default)]
 pub(super) struct HandedOver {
-    /// The batch and its pages; none where it was no batch.
+    /// The batch and its pages; `None` if there was no batch.
     pub batch: Option<(u64, Vec<PageWrite>)>,
     pub ops: Vec<Op>,
     /// The operation that a request waits for, by its place, and the request.
@@ -25,7 +27,7 @@ pub(super) struct HandedOver {
 }
 
 impl Drive {
-    /// The oldest batch that is whole.
+    /// Hands over the oldest batch, if it is whole.
     pub(super) fn hand_over(&mut self) -> Option<HandedOver> {
         let fill = self.buffer.fill_percent();
         let HandOver { batch, pages, trimmed } = self.buffer.hand_over()?;
@@ -40,7 +42,7 @@ impl Drive {
         Some(HandedOver { batch: Some((batch, pages)), ops, ..HandedOver::default() })
     }
 
-    /// The controller hashes what the layer did, behind what it has, and has it programmed then.
+    /// Hashes operations in the controller, behind those that it has, and then programs them.
     pub(super) fn hash_and_program(&mut self, handed: HandedOver) {
         self.times.hashing_ns += u128::from(self.hashes_ns(&handed));
         self.hashing.push_back(handed);
@@ -49,7 +51,7 @@ impl Drive {
         }
     }
 
-    /// The controller has hashed the first of what it has.
+    /// Ends the hashing of the controller's first operations.
     pub(super) fn is_hashed(&mut self) {
         if let Some(handed) = self.hashing.pop_front() {
             self.program(handed);
@@ -57,7 +59,7 @@ impl Drive {
         self.hash_next();
     }
 
-    /// The controller begins with the next; what is not to be hashed is done with at once.
+    /// Begins with the next operations; those without a hash go to the planes at once.
     fn hash_next(&mut self) {
         while let Some(handed) = self.hashing.front() {
             match self.hashes_ns(handed) {
@@ -78,7 +80,9 @@ impl Drive {
         handed.ops.iter().map(hash_ns).sum()
     }
 
-    /// What was hashed goes to the planes; pages whose content is there already need their frames no more, once it is there.
+    /// Gives hashed operations to the planes.
+    ///
+    /// Pages whose content is there already free their frames when that content is programmed.
     fn program(&mut self, handed: HandedOver) {
         let Some((batch, pages)) = handed.batch else {
             return self.enqueue(&handed.ops, None, handed.awaited);

@@ -1,9 +1,9 @@
-//! From what a translation layer did to what planes have to do for it.
+//! The jobs of planes for the operations of a translation layer.
 //!
-//! Invariants: jobs come in the order of the operations; a read that only a copy inside its plane needs is one job with it,
-//! and one for a copy to another plane is linked to the program.
+//! Invariants: jobs come in the order of the operations. A read that only a copy inside its plane
+//! needs is one job with it. A read for a copy to another plane is linked to the program.
 //!
-//! What it does not do: hashing, which is the controller's.
+//! It leaves hashing to the controller.
 
 use super::{
     lanes::{Job, Link, Owner, Work},
@@ -14,8 +14,10 @@ use crate::ssd::{
     op::{Cause, Op, Source},
 };
 
-/// Tells the jobs for these operations. `links`: how many reads were linked to programs of other planes so far. Frames wait for the
-/// host pages of their batch; `awaited`: a request waits for that operation.
+/// Calls `each` with the jobs for these operations.
+///
+/// `links` counts the reads that were linked to programs of other planes so far. Frames wait for
+/// the host pages of their batch; a request waits for the operation `awaited`.
 pub fn of(
     stripes: &mut Stripes,
     ops: &[Op],
@@ -61,12 +63,12 @@ pub fn of(
     }
 }
 
-/// The page that this operation programs.
+/// Returns the page that this operation programs.
 fn programmed(op: &Op) -> Option<Ppa> {
     if let Op::Program { ppa, .. } = op { Some(*ppa) } else { None }
 }
 
-/// A block is erased in each plane that it lies on; nobody waits for it.
+/// Lists the erasures of a block in each plane that it lies on; no request waits for them.
 fn erasure(stripes: &Stripes, block: BlockId) -> impl Iterator<Item = Job> + use<> {
     let planes = stripes.planes_of(block);
     let work = Work::Erase { planes: planes.len() as u32 };
@@ -82,7 +84,7 @@ fn erasure(stripes: &Stripes, block: BlockId) -> impl Iterator<Item = Job> + use
     planes.into_iter().map(job)
 }
 
-/// Where these two operations, which read a page and program it, put it.
+/// Returns the destination of a copy, if these two operations are one.
 fn copied_to(pair: &[Op]) -> Option<Ppa> {
     match pair {
         [Op::Read { ppa: read, .. }, Op::Program { ppa, source: Source::Copy(from), .. }] if read == from => Some(*ppa),
@@ -90,7 +92,7 @@ fn copied_to(pair: &[Op]) -> Option<Ppa> {
     }
 }
 
-/// The pages that these operations dropped.
+/// Lists the pages that these operations dropped.
 pub fn evicted(ops: &[Op]) -> impl Iterator<Item = Lpn> {
     ops.iter().filter_map(|op| match op {
         Op::Evicted { lpn } => Some(*lpn),
@@ -98,7 +100,7 @@ pub fn evicted(ops: &[Op]) -> impl Iterator<Item = Lpn> {
     })
 }
 
-/// Whether these two operations read a page and program it in the same plane.
+/// Returns true if these two operations read a page and program it in the same plane.
 fn is_copy_back(pair: &[Op], stripes: &Stripes) -> bool {
     match (pair, copied_to(pair)) {
         ([Op::Read { ppa, .. }, _], Some(to)) => stripes.plane_of(*ppa) == stripes.plane_of(to),

@@ -1,16 +1,19 @@
-//! Planes and buses: each plane does one job at a time, each package moves one page at a time over its bus.
+//! Planes and buses: a plane does one job at a time, a package's bus moves one page at a time.
 //!
-//! A program takes the bus first, and then the cells; a read the cells first, and then the bus, while its plane's register holds
-//! the page. An erasure takes no bus; nor does a copy inside a plane (copy-back: Agrawal et al., "Design Tradeoffs for SSD
-//! Performance", USENIX ATC 2008, section 3.5). Reads of the host go before all else that waits for the plane (CAFTL section
-//! 4.3.2), and their pages before all that waits for the bus, but nothing that a plane or a bus has begun is broken off.
+//! A program takes the bus first, and then the cells. A read takes the cells first, and then the
+//! bus, while its plane's register holds the page. An erasure takes no bus; nor does a copy inside
+//! a plane (copy-back: Agrawal et al., "Design Tradeoffs for SSD Performance", USENIX ATC 2008,
+//! section 3.5). Reads of the host go before all other jobs that wait for the plane (CAFTL section
+//! 4.3.2), and their pages before all others that wait for the bus. A plane or a bus ends the job
+//! that it has begun.
 //!
-//! Invariants: what waits without priority begins in the order in which it came, plane by plane; so an erasure follows the copies
-//! out of its block, which are in the planes that it is in. A page that is copied to another plane is programmed when it has been
-//! read; a read comes before its program, so no two planes wait for each other.
+//! Invariants: jobs without priority begin in the order in which they came, plane by plane. So an
+//! erasure follows the copies out of its block, which are in the same planes. A page that is copied
+//! to another plane is programmed when it has been read. A read comes before its program, so no two
+//! planes wait for each other.
 //!
-//! What it does not do: know requests, or where the time comes from: whoever owns the clock hands back the steps that it was
-//! asked to.
+//! It does not know requests, or the time: the owner of the clock hands back the steps at their
+//! ends.
 
 use std::collections::VecDeque;
 
@@ -22,26 +25,26 @@ use crate::ssd::{
     profile::Timing,
 };
 
-/// What a plane does for a job.
+/// The work of a plane for a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
-    /// A page is read, and leaves the package.
+    /// Reads a page, which leaves the package.
     Read,
-    /// A page comes into the package, and is programmed.
+    /// Programs a page, which comes into the package.
     Program,
-    /// A page is read and programmed in the same plane.
+    /// Reads a page and programs it in the same plane.
     CopyBack,
-    /// A block is erased that lies on so many planes: this one's part of the time.
+    /// Erases a block that lies on so many planes: this plane's part of the time.
     Erase {
         /// Those planes.
         planes: u32,
     },
 }
 
-/// Who waits for a job.
+/// The party that waits for a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
-    /// Nobody: the drive's own affairs.
+    /// No party: the drive's own affairs.
     Nobody,
     /// The request with this number, for one page.
     Request(u64),
@@ -54,10 +57,10 @@ pub enum Owner {
     },
 }
 
-/// A read that a program in another plane needs: what is copied between planes is there when it has been read.
+/// A read that a program in another plane needs: a copied page is there when it has been read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// No other has it.
+    /// A unique number.
     pub number: u64,
     /// The plane of the program.
     pub to: PlaneId,
@@ -66,19 +69,19 @@ pub struct Link {
 /// One thing for a plane to do.
 #[derive(Clone, Copy, Debug)]
 pub struct Job {
-    /// Where.
+    /// The plane.
     pub plane: PlaneId,
-    /// What.
+    /// The work.
     pub work: Work,
-    /// For whom.
+    /// The party that waits for it.
     pub owner: Owner,
-    /// Before all that waits without it.
+    /// True if the job goes before all jobs without this.
     pub goes_first: bool,
-    /// Of a read: a program needs it.
+    /// The link of a read that a program needs.
     pub feeds: Option<Link>,
-    /// Of a program: it begins when this is read, and what waits behind it waits with it.
+    /// The read that a program needs: the program and the jobs behind it wait for that.
     pub needs: Option<Link>,
-    /// Of a program: the page that holds something once it is over.
+    /// The page that a program fills once it is over.
     pub fills: Option<Ppa>,
 }
 
@@ -100,7 +103,7 @@ struct Plane {
 
 #[derive(Default)]
 struct Bus {
-    /// Planes with a page for the host, which go before all that waits without one.
+    /// Planes with a page for the host, which go before all others.
     first: VecDeque<PlaneId>,
     rest: VecDeque<PlaneId>,
     is_busy: bool,
@@ -115,12 +118,12 @@ pub struct Lanes {
     jobs: usize,
     /// Reads that programs need and that are not over.
     unread: HashSet<u64>,
-    /// How long all takes that cells began, summed over planes.
+    /// Time of all work that cells began, summed over planes.
     begun_ns: u128,
 }
 
 impl Lanes {
-    /// With nothing to do.
+    /// Makes lanes with nothing to do.
     pub fn new(stripes: &Stripes, timing: Timing) -> Lanes {
         Lanes {
             timing,
@@ -132,17 +135,20 @@ impl Lanes {
         }
     }
 
-    /// Whether there is nothing to do.
+    /// Returns true if there is nothing to do.
     pub fn are_idle(&self) -> bool {
         self.jobs == 0
     }
 
-    /// How long all takes that cells began so far, in nanoseconds, summed over all planes: what is not over counts as if it were.
+    /// Returns the time of all work that cells began so far, in nanoseconds, summed over all
+    /// planes.
+    ///
+    /// Work that is not over counts in full.
     pub fn begun_ns(&self) -> u128 {
         self.begun_ns
     }
 
-    /// Gives a plane a job. `after` is told of each step that begins, and how long it takes.
+    /// Gives a plane a job. `after` gets each step that begins, and its duration.
     pub fn push(&mut self, job: Job, after: &mut impl FnMut(Nanos, Step)) {
         self.jobs += 1;
         self.unread.extend(job.feeds.map(|link| link.number));
@@ -157,7 +163,7 @@ impl Lanes {
         }
     }
 
-    /// A step is over. Its job, where that was the last of it.
+    /// Ends a step. Returns its job, if that was the last step of it.
     pub fn step_ends(&mut self, step: Step, after: &mut impl FnMut(Nanos, Step)) -> Option<Job> {
         match step {
             Step::Cells(plane) => match self.work_of(plane)? {
@@ -180,7 +186,7 @@ impl Lanes {
         }
     }
 
-    /// What a plane is at.
+    /// Returns the work that a plane is at.
     fn work_of(&self, plane: PlaneId) -> Option<Work> {
         self.planes[plane.0 as usize].running.map(|job| job.work)
     }

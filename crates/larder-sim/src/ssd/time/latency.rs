@@ -1,14 +1,16 @@
-//! How long requests took: counts in buckets of three digits, as HdrHistogram keeps them; the mean and the longest are exact.
+//! Latencies of requests: counts in buckets of three digits, as HdrHistogram keeps them.
 //!
-//! Invariant: no percentile is above the longest, however long requests took.
+//! The mean and the longest are exact.
 //!
-//! What it does not do: know when anything happened.
+//! Invariant: no percentile is above the longest, at any length of requests.
+//!
+//! It does not know the times of requests.
 
 use hdrhistogram::Histogram;
 
 use super::Nanos;
 
-/// See the module.
+/// The latencies of requests; see the module.
 #[derive(Clone, Debug)]
 pub struct Latencies {
     histogram: Histogram<u64>,
@@ -25,7 +27,7 @@ impl Default for Latencies {
 }
 
 impl Latencies {
-    /// One request.
+    /// Adds one request.
     pub fn add(&mut self, ns: Nanos) {
         self.sum_ns += u128::from(ns);
         self.max_ns = self.max_ns.max(ns);
@@ -33,28 +35,28 @@ impl Latencies {
         self.histogram.saturating_record(ns);
     }
 
-    /// How many.
+    /// Counts the requests.
     pub fn count(&self) -> u64 {
         self.histogram.len()
     }
 
-    /// The mean, in nanoseconds; 0 where there were none.
+    /// Returns the mean, in nanoseconds; 0 if there were none.
     pub fn mean_ns(&self) -> f64 {
         if self.count() == 0 { 0.0 } else { self.sum_ns as f64 / self.count() as f64 }
     }
 
-    /// So many percent took no longer, in nanoseconds.
+    /// Returns the time that `percent` percent of the requests did not exceed, in nanoseconds.
     pub fn percentile_ns(&self, percent: f64) -> u64 {
         self.histogram.value_at_percentile(percent).min(self.max_ns)
     }
 
-    /// The longest, in nanoseconds.
+    /// Returns the longest, in nanoseconds.
     pub fn max_ns(&self) -> u64 {
         self.max_ns
     }
 }
 
-/// How long what took, from some time on.
+/// The times of a drive's requests, from some time on.
 #[derive(Clone, Debug, Default)]
 pub struct Times {
     /// Reads.
@@ -65,18 +67,21 @@ pub struct Times {
     pub flushes: Latencies,
     /// Pages read that the buffer had.
     pub buffer_hits: u64,
-    /// Pages written that never came to the translation layer: written again, or trimmed, while they waited.
+    /// Pages written that never came to the translation layer.
+    ///
+    /// They were written again, or trimmed, while they waited.
     pub absorbed: u64,
-    /// Since when that is told.
+    /// The time from which these are counted.
     pub since_ns: Nanos,
-    /// When the last request was over; 0 where none was.
+    /// The end of the last request; 0 if there was none.
     pub last_ns: Nanos,
-    /// How long the controller hashed.
+    /// Time that the controller hashed.
     pub hashing_ns: u128,
 }
 
 impl Times {
-    /// Requests a second, from the beginning to the end of the last one; 0 where there was none.
+    /// Returns requests a second, from the beginning to the end of the last one; 0 if there was
+    /// none.
     pub fn requests_per_second(&self) -> f64 {
         let requests = self.reads.count() + self.writes.count() + self.flushes.count();
         let took_ns = self.last_ns.saturating_sub(self.since_ns);

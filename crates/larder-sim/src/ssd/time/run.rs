@@ -1,10 +1,12 @@
-//! Requests of a trace against a drive: at the trace's own pace, or as fast as it goes with so many outstanding.
+//! Requests of a trace against a drive, at the trace's own pace or at full load.
 //!
-//! What it does not do: keep what was answered; [`Times`] has how long it took.
+//! At full load, a fixed number of requests is outstanding.
+//!
+//! It does not keep answers; [`Times`] has the latencies.
 
 use super::{Drive, Nanos, Request, Times};
 
-/// Makes each request at its time. Those that come while others are not over wait for nothing but the drive.
+/// Makes each request at its time. Requests that overlap wait for nothing but the drive.
 pub fn at_own_pace(drive: &mut Drive, requests: impl IntoIterator<Item = (Nanos, Request)>) -> Times {
     for (at, request) in requests {
         drive.advance_to(at);

@@ -1,28 +1,32 @@
-//! Where the pages of a drive are at work: planes of the flash beneath the planes of its geometry.
+//! The planes of the flash beneath the planes of a drive's geometry.
 //!
-//! A drive that is cut to a small cache has fewer planes than its profile, so that each has blocks enough to collect in
-//! ([`Profile::cut_from`]). Were those all that is at work, a small drive would be slow for its size alone. So each stands for as many
-//! planes of the flash as it was cut from, and the pages of its blocks go to those in turn, as drives stripe a superblock over
-//! planes: what is written or read goes in parallel as far as on the whole drive. A block begins behind the end of the one that was begun
-//! before it, so that what is written in a row meets each plane as often.
+//! A drive that is cut to a small cache has fewer planes than its profile, so that each has blocks
+//! enough to collect in ([`Profile::cut_from`]). If only those were at work, a small drive would be
+//! slow for its size alone. So each stands for as many planes of the flash as it was cut from. The
+//! pages of its blocks go to those in turn, as drives stripe a superblock over planes. Reads and
+//! writes are then as parallel as on the whole drive. A block begins behind the end of the one that
+//! was begun before it, so that sequential writes meet each plane as often.
 //!
-//! An erasure goes on in all planes of the flash that its block lies on, and takes an equal part of a block's time in each: together as
-//! long as on a drive that is not cut. So a read that meets one waits for a part of it, and the tail of reads is too short by as much: with a
-//! whole erasure in one plane it would be met too often, since the blocks of a drive that was cut have fewer pages and are erased as
-//! slowly.
+//! An erasure goes on in all planes of the flash that its block lies on. It takes an equal part of
+//! a block's time in each: together as long as on a drive that is not cut. So a read that meets an
+//! erasure waits for a part of it, and the tail of reads is too short by as much. With a whole
+//! erasure in one plane reads would meet it too often: the blocks of a cut drive have fewer pages
+//! and are erased as slowly.
 //!
-//! Invariants: on a drive that was not cut to fewer planes, each plane is itself. From its first page on until it is begun again, a block's pages
-//! are each in one plane of the flash, and no more of those are at work than the profile has.
+//! Invariants: on a drive that was not cut to fewer planes, each plane is itself. From its first
+//! page on until it is begun again, a block's pages are each in one plane of the flash. No more of
+//! those are at work than the profile has.
 //!
-//! What it does not do: decide where pages go; the translation layer has the planes of the geometry. Nor does a block wait to be begun
-//! for its erasure, which may be in other planes: there are others that are free.
+//! It does not place pages; the translation layer has the planes of the geometry. A block does not
+//! wait for its erasure before it is begun, although that may be in other planes: other blocks are
+//! free.
 
 use crate::ssd::{
     geometry::{BlockId, Geometry, PlaneId, Ppa},
     profile::Profile,
 };
 
-/// See the module.
+/// The stripes of a drive; see the module.
 #[derive(Clone, Debug)]
 pub struct Stripes {
     geometry: Geometry,
@@ -30,16 +34,17 @@ pub struct Stripes {
     packages: u32,
     /// Planes of the flash for each of the geometry.
     per_plane: u32,
-    /// In which of them each block begins; none where there is one.
+    /// The first of them for each block; empty if there is one.
     begins: Vec<u32>,
-    /// In which of them the next block of each plane of the geometry begins.
+    /// The first of them for the next block of each plane of the geometry.
     next: Vec<u32>,
     /// The block that was begun last.
     last: Option<BlockId>,
 }
 
 impl Stripes {
-    /// Of a drive with this geometry, and the planes that its profile was cut from.
+    /// Makes the stripes of a drive with this geometry, and the planes that its profile was cut
+    /// from.
     pub fn new(profile: &Profile, geometry: Geometry) -> Stripes {
         let per_plane = profile.cut_from.map_or(1, |whole| whole.planes() / geometry.planes()).max(1);
         let packages = profile.cut_from.filter(|_| per_plane > 1).map_or(geometry.packages, |whole| whole.packages);
@@ -48,17 +53,18 @@ impl Stripes {
         Stripes { geometry, packages, per_plane, begins, next, last: None }
     }
 
-    /// Planes that are at work.
+    /// Counts the planes at work.
     pub fn planes(&self) -> u32 {
         self.geometry.planes() * self.per_plane
     }
 
-    /// Buses.
+    /// Counts the buses.
     pub fn packages(&self) -> u32 {
         self.packages
     }
 
-    /// A page is about to be programmed, or its plane asked for before it is: with its first page a block is begun.
+    /// Notes that a page is about to be programmed, or its plane asked for before: its first page
+    /// begins a block.
     pub fn writes(&mut self, ppa: Ppa) {
         let Stripes { geometry, per_plane, .. } = *self;
         let block = geometry.block_of(ppa);
@@ -71,13 +77,13 @@ impl Stripes {
         self.last = Some(block);
     }
 
-    /// Where a page is.
+    /// Returns the plane of a page.
     pub fn plane_of(&self, ppa: Ppa) -> PlaneId {
         let block = self.geometry.block_of(ppa);
         self.plane(block, self.begin(block), self.geometry.page_in_block(ppa))
     }
 
-    /// Where the pages of a block are: each plane once.
+    /// Returns the planes of a block's pages, each once.
     pub fn planes_of(&self, block: BlockId) -> Vec<PlaneId> {
         let begin = self.begin(block);
         (0..self.per_plane.min(self.geometry.pages_per_block)).map(|page| self.plane(block, begin, page)).collect()
@@ -124,7 +130,8 @@ mod tests {
                 assert!(stripes.planes() <= profile.geometry.planes(), "{name}");
                 assert!(stripes.planes() > profile.geometry.planes() - cut.planes(), "{name}");
                 let mut pages = vec![0; stripes.planes() as usize];
-                // In whatever order blocks are taken: all planes of the geometry in turn, as a layer does.
+                // Blocks are taken in any order: all planes of the geometry in turn, as a layer
+                // does.
                 for at in 0..20_000 {
                     let block = BlockId(at * 7 % cut.blocks_per_plane * cut.planes() + at % cut.planes());
                     stripes.writes(cut.ppa(block, 0));
