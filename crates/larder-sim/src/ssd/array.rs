@@ -1,8 +1,7 @@
 //! The physical state of a drive's flash, and its rules.
 //!
-//! Role: [`FlashArray`] keeps of each block its programmed pages, its valid pages and its erasures.
-//! Of each page it keeps the state (free, valid or invalid) and one word about its content (its
-//! *owner*).
+//! Role: [`FlashArray`] keeps each block's programmed pages, valid pages and erasures. It keeps
+//! each page's state (free, valid or invalid) and one word about its content (its *owner*).
 //!
 //! Invariants: a page is programmed once between erasures of its block, and pages of a block in
 //! their order (CAFTL section 1.2). A block is erased only when none of its pages is valid. Valid +

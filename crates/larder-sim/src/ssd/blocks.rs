@@ -2,7 +2,7 @@
 //!
 //! Role: [`FreeBlocks`] gives the least-worn free block of a plane (dynamic wear levelling) or the
 //! most-worn (a place for still data). [`Victims`] gives the closed block of a plane with the
-//! fewest valid pages (greedy collection). Of equals, it gives the block that has had so few for
+//! fewest valid pages (greedy collection). Among equals, it gives the block that has had so few for
 //! longest. Both can be of the whole drive instead, for layers that take blocks from anywhere:
 //! everything is in [`POOL`] then.
 //!

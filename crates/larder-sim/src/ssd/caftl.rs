@@ -1,31 +1,33 @@
-//! CAFTL: a translation layer that deduplicates what it writes (Chen, Luo and Zhang, CAFTL: A Content-Aware Flash
-//! Translation Layer, FAST 2011).
+//! CAFTL: a translation layer that deduplicates written pages.
 //!
-//! Role: [`Caftl`] is a [`Space`], two maps and a store of fingerprints. A page that is written is fingerprinted; where
-//! the store knows its content, the maps refer to that, and nothing is programmed. Its baseline is the page-mapped layer
-//! with TRIM (`page-trim`), over the same space.
+//! Source: Chen, Luo and Zhang, CAFTL: A Content-Aware Flash Translation Layer, FAST 2011.
 //!
-//! | file | what is there |
+//! Role: [`Caftl`] is a [`Space`], two maps and a store of fingerprints. It fingerprints a written
+//! page. If the store knows the content, the maps refer to its page, and nothing is programmed. Its
+//! baseline is the page-mapped layer with TRIM (`page-trim`), over the same space.
+//!
+//! | file | content |
 //! |---|---|
-//! | [`digest`] | what stands for a page's SHA-1, CRC32 and sample bytes |
+//! | [`digest`] | stand-ins for a page's SHA-1, CRC32 and sample bytes |
 //! | [`store`], `segment.rs`, `bucket.rs` | the fingerprint store: segments, buckets, the ways to find sooner (section 3.2.3) |
 //! | [`maps`] | the two-level mapping (section 3.3.1) |
 //! | [`journal`] | tables in flash, journal and log (section 3.3.2) |
-//! | [`pages`] | what is known of each page, and metadata pages (section 3.3.3) |
-//! | `books.rs` | all of that, and how it follows a page that is moved |
+//! | [`pages`] | fingerprints of pages, and metadata pages (section 3.3.3) |
+//! | `books.rs` | all of that, and its updates for a moved page |
 //! | `in_line.rs` | writes: sampling, pre-hashing, references (sections 3.1 and 3.4) |
 //! | `out_of_line.rs` | idle time: fingerprinting, external merging (section 3.5) |
-//! | `own.rs` | what the layer's own pages hold, and which of them a start goes by |
-//! | `persist.rs` | when metadata, journal and tables are programmed |
-//! | `recover.rs` | what is left after the power went, and how all is built up again |
-//! | [`options`], [`counts`] | how it behaves, and what it counts |
+//! | `own.rs` | contents of the layer's own pages, and those that a start goes by |
+//! | `persist.rs` | the programming of metadata, journal and tables |
+//! | `recover.rs` | a loss of power, and the start after it |
+//! | [`options`], [`counts`] | the options and the counts |
 //!
-//! Invariants: an entry of the store means a page whose fingerprint it has: a valid one, or one that was deleted and not
-//! programmed anew. A new page is programmed before an old one is given up. Hashes are told as operations; how long
-//! they take is the profile's.
+//! Invariants: an entry of the store means a page with its fingerprint. The page is valid, or it
+//! was deleted and not programmed anew. A new page is programmed before an old one is given up.
+//! Hashes are told as operations; the profile has their time.
 //!
-//! What it does not do: keep parts of the maps in flash alone (the paper's DFTL remark), or count what it takes to find its
-//! own pages when the power comes back; each that a start needs is read once.
+//! It does not keep parts of the maps in flash alone (the paper's DFTL remark). It does not count
+//! the search for its own pages when the power comes back; a start reads each page that it needs
+//! once.
 
 use std::ops::Range;
 
@@ -68,7 +70,7 @@ pub mod store;
 
 pub use recover::Recovered;
 
-/// See the module.
+/// The layer; see the module.
 #[derive(Debug)]
 pub struct Caftl {
     space: Space,
@@ -82,16 +84,16 @@ pub struct Caftl {
     is_in_line_on: bool,
     /// Unknown contents until now.
     unknown: u64,
-    /// Sample bytes of contents that somebody knows.
+    /// Known sample bytes of contents.
     sample_bytes: HashMap<Digest, u32>,
 }
 
 impl Caftl {
-    /// A new drive.
+    /// Makes a new drive.
     ///
     /// # Errors
-    /// If the geometry is unsound, lacks spare blocks for the layer's own pages, has more pages than 31 bits number, or
-    /// an option is out of its range.
+    /// If the geometry is unsound, lacks spare blocks for the layer's own pages, has more pages
+    /// than 31 bits number, or an option is out of its range.
     pub fn new(geometry: Geometry, options: CaftlOptions) -> Result<Self, OutOfRange> {
         let sizes = Sizes::of(&geometry, &options)?;
         let space = SpaceOptions {
@@ -129,38 +131,39 @@ impl Caftl {
         })
     }
 
-    /// Of this content the first four bytes are known, as one big-endian number, and decide which page of a sampling
-    /// unit is its sample. Other contents have synthetic ones.
+    /// Tells the first four bytes of a content, as one big-endian number.
+    ///
+    /// They decide which page of a sampling unit is its sample. Other contents have synthetic ones.
     pub fn tell_sample_bytes(&mut self, content: larder_core::Fingerprint, bytes: u32) {
         self.sample_bytes.insert(Digest::of(content), bytes);
     }
 
-    /// What it did beside what every drive counts.
+    /// Returns the counts that only this layer has.
     pub fn caftl_counts(&self) -> &CaftlCounts {
         &self.books.counts
     }
 
-    /// The fingerprint store, to look at.
+    /// Returns the fingerprint store.
     pub fn store(&self) -> &Store {
         &self.books.store
     }
 
-    /// Both maps, to look at.
+    /// Returns both maps.
     pub fn maps(&self) -> &Maps {
         &self.books.maps
     }
 
-    /// How it behaves.
+    /// Returns the options.
     pub fn options(&self) -> &CaftlOptions {
         &self.options
     }
 
-    /// Whether the fingerprint of what a logical page holds is known to the drive.
+    /// Returns true if the drive knows the fingerprint of a logical page's content.
     pub fn is_fingerprinted(&self, lpn: Lpn) -> bool {
         self.locate(lpn).is_some_and(|ppa| self.books.pages.is_known(ppa))
     }
 
-    /// What a drive of this kind needs RAM for.
+    /// Computes the RAM that a drive of this kind needs.
     pub fn device_ram(&self) -> DeviceRam {
         let page_bytes = u64::from(self.space.array().geometry().page_bytes);
         DeviceRam {
@@ -178,7 +181,7 @@ impl Caftl {
         self.space.flash_mut()
     }
 
-    /// Appends a page, and forgets what was known of the one that lay there.
+    /// Appends a page, and forgets the fingerprint of the one that lay there.
     fn append(&mut self, stream: Stream, owner: Owner, source: Source, cause: Cause, sink: &mut dyn Sink) -> Ppa {
         let word = self.books.word(owner);
         let ppa = self.space.append(stream, word, source, cause, &mut self.books, sink);
@@ -198,7 +201,7 @@ impl Caftl {
         self.books.pages.touch(ppa, true);
     }
 
-    /// The page of `lpn` gets a VBA.
+    /// Gives the page of `lpn` a VBA.
     fn share(&mut self, lpn: Lpn, ppa: Ppa) -> Vba {
         let vba = self.books.maps.make_shared(lpn, ppa, &mut self.books.log);
         self.set_owner(ppa, Owner::Shared(vba));
@@ -206,7 +209,7 @@ impl Caftl {
         vba
     }
 
-    /// A logical page refers to something else now: what it referred to before may be of no use.
+    /// Handles the former target of a logical page, which may be of no use now.
     fn released(&mut self, released: Released) {
         match released {
             Released::Nothing => {}
@@ -245,7 +248,7 @@ impl Caftl {
         assert!(self.books.own.len() <= self.sizes.internal_pages_max, "the layer's own pages");
     }
 
-    /// What a start would find on flash, with what the log has, is the tables in RAM.
+    /// Checks that the tables that a start would find, with the log's records, are those in RAM.
     fn check_tables(&self) {
         let books = &self.books;
         let mut tables: Tables = books.own.load(&books.own.find(), books.maps.logical_pages(), &mut |_: &Record| ());
@@ -308,7 +311,7 @@ impl Ftl for Caftl {
     /// Without a capacitor the log goes to the journal; with one it is as good as there.
     fn flush(&mut self, sink: &mut dyn Sink) {
         if !self.options.capacitor {
-            // The log comes last: what settles is logged, too.
+            // The log comes last: settling adds to it.
             self.settle(sink);
             self.write_log(sink);
         }

@@ -1,7 +1,7 @@
 //! The trait of all flash translation layers, and the table of them.
 //!
 //! Role: [`Ftl`] has the calls of the host's side of a drive. A layer is one file that implements
-//! it and one line in [`FTLS`], and the tests over random workloads run on all lines of that table.
+//! it and one line in [`FTLS`]. The tests over random workloads run on all lines of that table.
 //!
 //! Invariants: a layer has no clock and no randomness. The drive's write buffer is before the
 //! layer, not in it. Pages that the buffer absorbs never come here; `write` gets the pages that

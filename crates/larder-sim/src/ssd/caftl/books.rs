@@ -1,16 +1,17 @@
-//! What CAFTL keeps in RAM about its pages, and how all of it follows a page that is moved.
+//! CAFTL's tables in RAM about its pages, and their updates for a moved page.
 //!
-//! Role: [`Books`] is the maps and their log, what is known of each page, the fingerprint store, and where the layer's own
-//! pages are. It is the [`Relocate`] of CAFTL's space: a moved page is one change of a map, whoever shares it.
+//! Role: [`Books`] has the maps and their log, the pages' fingerprints, the fingerprint store, and
+//! the places of the layer's own pages. It is the [`Relocate`] of CAFTL's space: a moved page is
+//! one change of a map, however many logical pages share it.
 //!
-//! Invariants: the owner word beside a valid page says which logical page, VBA or own page it is. What a move makes
-//! necessary on flash (journal, metadata, hashes) is only noted here, and done once the space is free again
-//! (`persist.rs`).
+//! Invariants: the owner word beside a valid page names its logical page, VBA or own page. A move
+//! makes operations on flash necessary (journal, metadata, hashes). They are only noted here, and
+//! done once the space is free again (`persist.rs`).
 //!
 //! Without a capacitor the log is not only noted: it goes to the journal before a block is erased
 //! ([`Relocate::owes_page`]).
 //!
-//! What it does not do: any operation on flash.
+//! It does no operation on flash.
 
 use super::{
     counts::CaftlCounts,
@@ -26,7 +27,7 @@ use crate::ssd::{
     space::Relocate,
 };
 
-/// What a page holds.
+/// The content of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
     /// The content of one logical page.
@@ -40,7 +41,7 @@ pub(super) enum Owner {
 /// The bit of an owner word that no logical page has.
 const NOT_A_PAGE: u32 = 1 << 31;
 
-/// See the module.
+/// The tables in RAM; see the module.
 #[derive(Debug)]
 pub(super) struct Books {
     pub maps: Maps,
@@ -48,12 +49,12 @@ pub(super) struct Books {
     pub pages: Pages,
     pub store: Store,
     pub own: OwnPages,
-    /// Whether what the log holds survives the power. If not, flash has it before a block is erased.
+    /// True if the log survives a loss of power. If not, flash has it before a block is erased.
     pub has_capacitor: bool,
     /// Records of a page of the journal.
     pub records_per_page: usize,
     pub counts: CaftlCounts,
-    /// Whether collection fingerprints what it moves.
+    /// True if collection fingerprints the pages that it moves.
     pub fingerprints_collected: bool,
     /// Hashes of moved pages that are not told yet.
     pub hashes_due: u32,
@@ -62,12 +63,13 @@ pub(super) struct Books {
 }
 
 impl Books {
-    /// What an owner word says.
+    /// Decodes an owner word.
     pub fn owner(&self, word: u32) -> Owner {
         if word & NOT_A_PAGE == 0 {
             return Owner::Page(Lpn(word));
         }
-        // VBAs are at most as many as logical pages: their numbers end there, and those of own pages begin.
+        // VBAs are at most as many as logical pages: their numbers end there, and those of own
+        // pages begin.
         let number = word & !NOT_A_PAGE;
         match number.checked_sub(self.maps.logical_pages()) {
             None => Owner::Shared(Vba(number)),
@@ -75,7 +77,7 @@ impl Books {
         }
     }
 
-    /// The owner word.
+    /// Encodes an owner word.
     pub fn word(&self, owner: Owner) -> u32 {
         match owner {
             Owner::Page(lpn) => lpn.0,
@@ -84,7 +86,7 @@ impl Books {
         }
     }
 
-    /// What the store says of a page of data, by its owner.
+    /// Makes the store's entry for a page of data, by its owner.
     pub fn entry(&self, digest: Digest, ppa: Ppa, owner: Owner) -> Entry {
         match owner {
             Owner::Page(_) => Entry { digest, location: Location::page(ppa), reference: 1 },
@@ -96,7 +98,7 @@ impl Books {
         }
     }
 
-    /// The store shall have an entry for this page, which it has not.
+    /// Adds an entry for this page, which has none, to the store.
     pub fn remember(&mut self, entry: Entry, ppa: Ppa) {
         match self.store.insert(entry) {
             Inserted::Refused => return,
@@ -109,7 +111,7 @@ impl Books {
         self.pages.set_stored(ppa, true);
     }
 
-    /// A VBA is referred to by more or fewer pages than before.
+    /// Notes that the number of pages that refer to a VBA has changed.
     pub fn references_changed(&mut self, vba: Vba) {
         let ppa = self.maps.shared(vba).ppa;
         if self.pages.is_stored(ppa) {
@@ -118,7 +120,7 @@ impl Books {
         }
     }
 
-    /// The entry of `gone`, which holds what `kept` holds, means `kept` from now on.
+    /// Hands the entry of `gone` over to `kept`, which has the same content.
     pub fn hand_over(&mut self, gone: Ppa, kept: Ppa) {
         if self.pages.is_stored(gone) {
             self.pages.set_stored(gone, false);
@@ -126,14 +128,14 @@ impl Books {
         }
     }
 
-    /// What the store says of this page changes soon.
+    /// Prefetches the store's entry of this page, which changes soon.
     pub fn prefetch_change(&self, ppa: Ppa) {
         if self.pages.is_stored(ppa) {
             self.store.prefetch(self.pages.digest(ppa));
         }
     }
 
-    /// A page is programmed: what the store knew of its former content is gone at the latest now.
+    /// Forgets the store's entry of a page that is programmed anew.
     pub fn reused(&mut self, ppa: Ppa) {
         if self.pages.is_stored(ppa) {
             self.store.remove(self.pages.digest(ppa));
@@ -141,7 +143,7 @@ impl Books {
         }
     }
 
-    /// Whether the maps, or the list of the layer's own pages, say that `owner` is on `ppa`.
+    /// Returns true if the maps, or the list of the layer's own pages, have `owner` on `ppa`.
     pub fn is_mapped(&self, owner: Owner, ppa: Ppa) -> bool {
         match owner {
             Owner::Page(lpn) => self.maps.location(lpn).at() == Some(At::Page(ppa)),
@@ -152,14 +154,14 @@ impl Books {
 }
 
 impl Books {
-    /// A page of the layer's own is programmed on `ppa` next: its number.
+    /// Notes an own page that is programmed on `ppa` next, and returns its number.
     pub fn put_own(&mut self, ppa: Ppa, body: Body, journal_from: Option<u64>) -> u32 {
         self.reused(ppa);
         self.pages.forget(ppa);
         self.own.put(ppa, body, journal_from)
     }
 
-    /// The oldest of the log is programmed on `ppa` next.
+    /// Notes the log's oldest records as a page that is programmed on `ppa` next.
     pub fn put_journal(&mut self, ppa: Ppa) -> u32 {
         let records = self.log.take(self.records_per_page).collect();
         let id = self.put_own(ppa, Body::Journal(records), None);
@@ -168,13 +170,14 @@ impl Books {
     }
 }
 
-/// References as the store has them.
+/// Returns references as the store has them.
 pub(super) fn reference(references: u32) -> u8 {
     u8::try_from(references).unwrap_or(u8::MAX)
 }
 
 impl Relocate for Books {
-    /// Without a capacitor: a page that has left a block is nowhere once the block is erased and the log lost.
+    /// Without a capacitor: a page that has left a block is lost if the block is erased and the log
+    /// lost.
     fn owes_page(&self) -> bool {
         !self.has_capacitor && !self.log.is_empty()
     }
@@ -193,7 +196,7 @@ impl Relocate for Books {
         match self.owner(owner) {
             Owner::Page(lpn) => {
                 self.maps.prefetch(lpn);
-                // What the store says of a shared page names its VBA, and stays.
+                // The store's entry of a shared page names its VBA, and stays.
                 self.prefetch_change(from);
             }
             Owner::Shared(vba) => self.maps.prefetch_shared(vba),

@@ -1,21 +1,23 @@
 //! A bucket of the fingerprint store: a sorted run of entries (CAFTL section 3.2.3).
 //!
-//! Role: [`Bucket`] has a few entries by their fingerprints, and says where one is, would be, or has the fewest
-//! references. A drive searches it by halves, and so many comparisons are told. Here a fingerprint is looked for where
-//! its value lets expect it, for they are as good as random, which touches less memory. A search by halves compares as
-//! often as the place alone says, so that it need not be made to be counted.
+//! Role: [`Bucket`] has a few entries by their fingerprints. It finds the place of an entry, the
+//! place for a new one, and the entry with the fewest references. A drive searches a bucket by
+//! halves, and the counts are those of that search. The search here begins at the place that the
+//! fingerprint's value suggests, because fingerprints are as good as random; this touches less
+//! memory. The comparisons of a search by halves follow from the place alone.
 //!
-//! Invariants: entries ascend by fingerprint. Smallest and largest are those of the entries, where there are any, beside
-//! the bucket, so that a range check looks at no entry. No entry has fewer references than `references_min`.
+//! Invariants: entries ascend by fingerprint. If there are entries, their smallest and largest
+//! stand beside the bucket, so that a range check looks at no entry. No entry has fewer references
+//! than `references_min`.
 //!
-//! What it does not do: know how many entries it may have (`segment.rs`).
+//! It leaves the number of its entries to `segment.rs`.
 
 use std::collections::{VecDeque, vec_deque};
 
 use super::{digest::Digest, maps::Location, store::Entry};
 use crate::ssd::table;
 
-/// See the module.
+/// A bucket; see the module.
 #[derive(Debug)]
 pub(super) struct Bucket {
     entries: VecDeque<Entry>,
@@ -24,14 +26,14 @@ pub(super) struct Bucket {
     references_min: u8,
 }
 
-/// Where a fingerprint is to a bucket that cannot have it.
+/// The side of a bucket on which a fingerprint outside its range lies.
 pub(super) enum Beyond {
     Below,
     Above,
 }
 
 impl Bucket {
-    /// Empty, with room for so many.
+    /// Makes an empty bucket with room for `capacity` entries.
     pub fn with_capacity(capacity: usize) -> Self {
         Bucket {
             entries: VecDeque::with_capacity(capacity),
@@ -57,17 +59,18 @@ impl Bucket {
         self.entries[place]
     }
 
-    /// Whether its smallest is below `digest`; nothing is where it is empty.
+    /// Returns true if its smallest is below `digest`; false if it is empty.
     pub fn begins_below(&self, digest: Digest) -> bool {
         !self.is_empty() && self.smallest < digest
     }
 
-    /// Whether its largest is below `digest`; nothing is where it is empty.
+    /// Returns true if its largest is below `digest`; false if it is empty.
     pub fn ends_below(&self, digest: Digest) -> bool {
         !self.is_empty() && self.largest < digest
     }
 
-    /// Whether `digest` is not below the smallest nor above the largest, and in how many comparisons that was known.
+    /// Checks that `digest` is not below the smallest nor above the largest, and counts
+    /// comparisons.
     pub fn in_range(&self, digest: Digest) -> (Result<(), Beyond>, u64) {
         if self.is_empty() || digest < self.smallest {
             return (Err(Beyond::Below), 1);
@@ -78,7 +81,9 @@ impl Bucket {
         (Ok(()), 2)
     }
 
-    /// Where `digest` is, or would be, and with how many a search by halves compares it until it is met.
+    /// Finds the place of `digest`, or the place for it, and counts comparisons.
+    ///
+    /// They are those of a search by halves, up to the one that meets it.
     pub fn search(&self, digest: Digest) -> (Result<usize, usize>, u64) {
         let mut place = digest.expected_place(self.smallest, self.largest, self.len());
         while place > 0 && self.entries[place - 1].digest >= digest {
@@ -92,23 +97,23 @@ impl Bucket {
         (if is_there { Ok(place) } else { Err(place) }, comparisons)
     }
 
-    /// Its first and its last will be looked at soon.
+    /// Prefetches the first and the last entry.
     pub fn prefetch_ends(&self) {
         self.entries.front().into_iter().chain(self.entries.back()).for_each(table::prefetch_entry);
     }
 
-    /// `digest` will be searched for soon.
+    /// Prefetches the entries for a search of `digest`.
     pub fn prefetch(&self, digest: Digest) {
         let place = digest.expected_place(self.smallest, self.largest, self.len());
         self.entries.get(place).into_iter().for_each(table::prefetch_entry);
     }
 
-    /// The coldest will be looked for soon, from `first` on.
+    /// Prefetches the entries for a search of the coldest, from `first` on.
     pub fn prefetch_coldest(&self, first: usize) {
         self.entries.get(first).into_iter().for_each(table::prefetch_entry);
     }
 
-    /// The entry of the fewest references, the first of equals from `first` on and around.
+    /// Finds the entry of the fewest references, the first of equals from `first` on and around.
     pub fn coldest(&mut self, first: usize) -> Option<usize> {
         let mut coldest: Option<(u8, usize)> = None;
         for place in (first..self.len()).chain(0..first) {
@@ -125,7 +130,7 @@ impl Bucket {
         Some(place)
     }
 
-    /// Inserts an entry at the place that a search has told.
+    /// Inserts an entry at the place that a search has found.
     pub fn insert(&mut self, place: usize, entry: Entry) {
         if place == 0 {
             self.smallest = entry.digest;
@@ -148,7 +153,7 @@ impl Bucket {
         entry
     }
 
-    /// The largest goes to the next bucket, of which it is the smallest.
+    /// Moves the largest entry to the next bucket, of which it is the smallest.
     pub fn pass_up(&mut self, next: &mut Bucket) {
         if let Some(largest) = self.entries.pop_back() {
             self.ends_anew();
@@ -156,7 +161,7 @@ impl Bucket {
         }
     }
 
-    /// The smallest goes to the bucket before, of which it is the largest.
+    /// Moves the smallest entry to the bucket before, of which it is the largest.
     pub fn pass_down(&mut self, before: &mut Bucket) {
         if let Some(smallest) = self.entries.pop_front() {
             self.begins_anew();
@@ -164,7 +169,7 @@ impl Bucket {
         }
     }
 
-    /// Changes an entry. Whether it is hotter then.
+    /// Changes an entry; returns true if it is hotter then.
     pub fn change(&mut self, place: usize, location: Location, reference: u8) -> bool {
         let entry = &mut self.entries[place];
         let is_hotter = reference > entry.reference;
@@ -174,7 +179,7 @@ impl Bucket {
         is_hotter
     }
 
-    /// Has these entries alone, which ascend.
+    /// Replaces all entries by these, which ascend.
     pub fn refill(&mut self, entries: &[Entry]) {
         self.entries.clear();
         self.entries.extend(entries);
@@ -183,7 +188,7 @@ impl Bucket {
         self.ends_anew();
     }
 
-    /// Bytes that its entries take.
+    /// Returns the bytes that its entries take.
     pub fn ram_bytes(&self) -> usize {
         self.entries.capacity() * size_of::<Entry>()
     }
@@ -209,7 +214,7 @@ impl Bucket {
     }
 }
 
-/// Where a search by halves of `len` compares until it knows that something is at `place`, or would be: how often.
+/// Counts the comparisons of a search by halves of `len` entries that ends at `place`.
 fn comparisons_by_halves(len: usize, place: usize, is_there: bool) -> u64 {
     let (mut from, mut to, mut comparisons) = (0, len, 0);
     while from < to {

@@ -1,30 +1,30 @@
-//! What CAFTL did beside what every drive counts: for the figures of its paper.
+//! CAFTL's own counts, beside those of every drive, for the figures of its paper.
 //!
-//! Role: [`CaftlCounts`] is kept by the layer; [`DeviceRam`] says what a drive would need RAM for, in the paper's sizes.
+//! Role: the layer keeps [`CaftlCounts`]; [`DeviceRam`] has the RAM that a drive would need, in the
+//! paper's sizes.
 //!
-//! What it does not do: count operations on flash, or writes that were removed: those are
-//! [`Counts`](crate::ssd::counts::Counts).
+//! It leaves operations on flash and removed writes to [`Counts`](crate::ssd::counts::Counts).
 
-/// Since the drive was made.
+/// Counts since the drive was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CaftlCounts {
     /// Pages that were written with in-line deduplication switched off (section 3.4.3).
     pub pages_switched_off: u64,
-    /// How often it was switched off.
+    /// Times that it was switched off.
     pub switched_off: u64,
     /// Sampling units of more than one page (section 3.4.1).
     pub units_sampled: u64,
-    /// Of these, how many whose sample page was there.
+    /// Those of them whose sample page was there.
     pub samples_found: u64,
-    /// Pages that were written without fingerprint because their unit's sample page was not there.
+    /// Pages written without fingerprint because their unit's sample page was not there.
     pub pages_sampled_out: u64,
     /// Pages whose CRC32 was looked up (section 3.4.2).
     pub crc_lookups: u64,
-    /// Of these, how many had a page of the same CRC32, and were fingerprinted.
+    /// Those of them that met a page of the same CRC32, and were fingerprinted.
     pub crc_found: u64,
-    /// Of the pages deduplicated in line, how many hold what they held before.
+    /// Pages deduplicated in line whose content did not change.
     pub same_content: u64,
-    /// Of the pages deduplicated in line, how many found a page that was deleted, but not erased yet (section 1.3).
+    /// Pages deduplicated in line that found a deleted page, not erased yet (section 1.3).
     pub revalidated: u64,
     /// VBAs that were made: pages that became shared.
     pub pages_shared: u64,
@@ -32,13 +32,15 @@ pub struct CaftlCounts {
     pub fingerprinted_idle: u64,
     /// Pages fingerprinted out of line, as collection moved them.
     pub fingerprinted_collected: u64,
-    /// Physical pages that were given up out of line, because others held the same.
+    /// Physical pages given up out of line, because others had the same content.
     pub coalesced: u64,
     /// External merge sorts that went through.
     pub merges: u64,
     /// Times that the tables were written out.
     pub syncs: u64,
-    /// Metadata pages that came into RAM, to be changed or looked at; they were read, if there were any yet.
+    /// Metadata pages that came into RAM, to be changed or looked at.
+    ///
+    /// They were read, if there were any yet.
     pub metadata_pages_brought_in: u64,
 }
 
@@ -62,7 +64,7 @@ pub struct DeviceRam {
 }
 
 impl DeviceRam {
-    /// All of it.
+    /// Sums all of it.
     pub fn total(&self) -> u64 {
         let DeviceRam {
             primary_table,

@@ -1,13 +1,14 @@
 //! Writes, deduplicated in line (CAFTL sections 3.1 and 3.4).
 //!
-//! Role: a request is divided into sampling units, whose sample page decides whether the others are fingerprinted; a page
-//! that is fingerprinted is looked up, after its CRC32 where that is asked for; what is there is referred to, and what
-//! is not is programmed and remembered.
+//! Role: a request is divided into sampling units. A unit's sample page decides if the others are
+//! fingerprinted. A fingerprinted page is looked up, if the options say so after its CRC32. If the
+//! store has its content, the maps refer to that. If not, the page is programmed and remembered.
 //!
-//! Invariants: after each page the maps, the store and the flash agree. A page that is found costs no program.
+//! Invariants: after each page the maps, the store and the flash agree. A page that is found costs
+//! no program.
 //!
-//! What it does not do: wait: a full buffer switches it off (`tell_buffer_fill`), and what is missed then is found out
-//! of line.
+//! It does not wait: a full buffer switches it off (`tell_buffer_fill`), and the duplicates that it
+//! misses are found out of line.
 
 use super::{
     Caftl,
@@ -25,7 +26,7 @@ use crate::ssd::{
 };
 
 impl Caftl {
-    /// Writes a request as if nothing were deduplicated in line: what a drive got before it had CAFTL.
+    /// Writes a request without deduplication in line, as a drive did before it had CAFTL.
     ///
     /// # Panics
     /// If a page is not below [`Ftl::logical_pages`](crate::ssd::ftl::Ftl::logical_pages).
@@ -37,7 +38,7 @@ impl Caftl {
         self.flash().host_counts().host_pages_written += pages.len() as u64;
     }
 
-    /// Writes a request; how many of its pages were there.
+    /// Writes a request; returns the number of its pages that were there.
     pub(super) fn write_in_line(&mut self, pages: &[PageWrite], sink: &mut dyn Sink) -> u32 {
         for page in pages {
             self.books.maps.prefetch(page.lpn);
@@ -61,7 +62,7 @@ impl Caftl {
         u32::from(self.write_fingerprinted(only, digest, sink))
     }
 
-    /// The page of the greatest sample bytes decides; the first of equals.
+    /// Writes a sampled unit. The page of the greatest sample bytes decides; the first of equals.
     fn write_sampled(&mut self, unit: &[PageWrite], sink: &mut dyn Sink) -> u32 {
         let digests: Vec<Digest> = unit.iter().map(|page| self.digest(page)).collect();
         let (mut sample, mut greatest) = (0, 0);
@@ -89,7 +90,7 @@ impl Caftl {
         deduplicated
     }
 
-    /// Fingerprints a page, and writes it unless its content is there. Whether it was.
+    /// Fingerprints a page, and writes it unless its content is there. Returns true if it was.
     fn write_fingerprinted(&mut self, page: &PageWrite, digest: Digest, sink: &mut dyn Sink) -> bool {
         if self.options.pre_hashes {
             self.flash().hash(Hash::Crc32, Cause::Host, sink);
@@ -113,7 +114,7 @@ impl Caftl {
         false
     }
 
-    /// What `lpn` refers to will be given up soon.
+    /// Prefetches the tables for the target of `lpn`, which will be given up soon.
     fn prefetch_release(&self, lpn: Lpn) {
         match self.books.maps.location(lpn).at() {
             None => {}
@@ -125,7 +126,7 @@ impl Caftl {
         }
     }
 
-    /// `lpn` refers to what the store has found. False where that was erased.
+    /// Refers `lpn` to the content that the store has found; returns false if that was erased.
     fn refer(&mut self, lpn: Lpn, entry: &Entry) -> bool {
         let released = match entry.location.at() {
             None => panic!("{entry:?} is nowhere"),
@@ -173,13 +174,13 @@ impl Caftl {
     fn program(&mut self, page: &PageWrite, digest: Digest, is_known: bool, sink: &mut dyn Sink) {
         let PageWrite { lpn, content } = *page;
         let ppa = self.append(Stream::Host, Owner::Page(lpn), Source::Host(lpn, content), Cause::Host, sink);
-        // Its fingerprint has come by now.
+        // The prefetched fingerprint has come by now.
         if let Some(At::Page(old)) = self.books.maps.location(lpn).at() {
             self.books.prefetch_change(old);
         }
         self.books.pages.hold(ppa, digest, is_known);
         self.books.pages.touch(ppa, true);
-        // Only now: collection may have moved the old one.
+        // The map comes last: collection may have moved the old page.
         let released = self.books.maps.map(lpn, ppa, &mut self.books.log);
         self.released(released);
         if is_known {

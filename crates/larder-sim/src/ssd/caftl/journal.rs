@@ -1,41 +1,42 @@
 //! The mapping tables in flash and their journal (CAFTL section 3.3.2).
 //!
-//! Role: each change of a table in RAM is a [`Record`] in the [`Log`], a small buffer. A full buffer becomes a page of
-//! the journal in flash. Now and then the tables are written out whole, and the journal begins anew. [`Tables`] are built
-//! up again from those in flash and the journal.
+//! Role: each change of a table in RAM is a [`Record`] in the [`Log`], a small buffer. A full
+//! buffer becomes a page of the journal in flash. Now and then the tables are written out whole,
+//! and the journal begins anew. [`Tables`] are built up again from those in flash and the journal.
 //!
-//! Invariants: records say what an entry *is*, not what changed, so that one that is applied twice does no harm. Tables
-//! in flash, then the journal, then the log, in this order, are the tables in RAM. After any of the records the
-//! primary table names VBAs alone that the secondary has: one is logged before it is first named, and given up after it is
-//! last. So of a log that is lost from some record on, only the references are not exact ([`Maps::recount`]).
+//! Invariants: records have the new value of an entry, not the change, so that one that is applied
+//! twice does no harm. Tables in flash, then the journal, then the log, in this order, are the
+//! tables in RAM. After any record the primary table names only VBAs that the secondary has: a VBA
+//! is logged before its first reference, and given up after its last. So if a log is lost from some
+//! record on, only the references are not exact ([`Maps::recount`]).
 //!
-//! What it does not do: program pages (`persist.rs`), or know what they hold (`own.rs`).
+//! It leaves the programming of pages to `persist.rs`, and their contents to `own.rs`.
 
 use super::maps::{FREE, Location, Maps, Shared, Vba};
 use crate::ssd::geometry::Lpn;
 
-/// Bytes of a record: which entry of which table (the topmost bit says), its location, its references.
+/// Bytes of a record: table (the topmost bit) and entry, its location, its references.
 pub const RECORD_BYTES: u32 = 12;
 /// Bytes of an entry of the primary table.
 pub const PRIMARY_BYTES: u32 = 4;
 /// Bytes of an entry of the secondary table.
 pub const SECONDARY_BYTES: u32 = 8;
 
-/// Entries of the primary and of the secondary table on a page.
+/// Returns the entries of the primary and of the secondary table on a page.
 pub(super) fn entries_per_page(page_bytes: u32) -> (usize, usize) {
     ((page_bytes / PRIMARY_BYTES) as usize, (page_bytes / SECONDARY_BYTES) as usize)
 }
 
-/// What an entry of a table is now.
+/// The new value of an entry of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Record {
-    /// Of the primary table.
+    /// An entry of the primary table.
     Primary(Lpn, Location),
-    /// Of the secondary table; free where it has no references.
+    /// An entry of the secondary table; free if it has no references.
     Secondary(Vba, Shared),
 }
 
-/// Records that are in RAM alone, and which pages of the tables have changed since these were written.
+/// Records that are in RAM alone, and the pages of the tables that have changed on flash.
 #[derive(Debug)]
 pub struct Log {
     records: Vec<Record>,
@@ -60,7 +61,7 @@ impl Changed {
         self.pages[page] = true;
     }
 
-    /// The pages that changed; none did, from now on.
+    /// Takes the changed pages; afterwards there are none.
     fn take(&mut self) -> Vec<u32> {
         let changed = self.pages.iter().enumerate().filter(|(_, changed)| **changed);
         let pages = changed.map(|(page, _)| page as u32).collect();
@@ -70,7 +71,7 @@ impl Changed {
 }
 
 impl Log {
-    /// Empty, for tables in pages of `page_bytes`.
+    /// Makes an empty log, for tables in pages of `page_bytes`.
     pub fn new(page_bytes: u32) -> Self {
         let changed = |entry_bytes| Changed { entries_per_page: page_bytes / entry_bytes, pages: Vec::new() };
         Log {
@@ -81,13 +82,13 @@ impl Log {
         }
     }
 
-    /// A table has changed.
+    /// Logs a change of a table.
     pub fn push(&mut self, record: Record) {
         self.note(&record);
         self.records.push(record);
     }
 
-    /// A record that flash has: its page of a table has changed since that was written.
+    /// Notes a record that flash has: its page of a table has changed since that was written.
     pub fn note(&mut self, record: &Record) {
         match record {
             Record::Primary(lpn, _) => self.primary_changed.note(lpn.0),
@@ -95,45 +96,45 @@ impl Log {
         }
     }
 
-    /// How many records there are.
+    /// Counts the records.
     pub fn len(&self) -> usize {
         self.records.len()
     }
 
-    /// Whether there is none.
+    /// Returns true if there are none.
     pub fn is_empty(&self) -> bool {
         self.records.is_empty()
     }
 
-    /// The records that are there.
+    /// Returns the records.
     pub fn records(&self) -> &[Record] {
         &self.records
     }
 
-    /// The oldest `most` records: they go to flash.
+    /// Takes the oldest `most` records, which go to flash.
     pub fn take(&mut self, most: usize) -> impl Iterator<Item = Record> {
         let most = most.min(self.records.len());
         self.taken += most as u64;
         self.records.drain(..most)
     }
 
-    /// The number that the next record has.
+    /// Returns the number of the next record.
     pub fn next(&self) -> u64 {
         self.taken + self.records.len() as u64
     }
 
-    /// Records before the one with this number are of no use any longer: flash has what they say.
+    /// Drops the records before `number`: flash has their values.
     pub fn forget_before(&mut self, number: u64) {
         let most = number.saturating_sub(self.taken) as usize;
         drop(self.take(most));
     }
 
-    /// Pages of the primary and of the secondary table that have changed since this was last asked.
+    /// Takes the pages of the primary and the secondary table that changed since the last call.
     pub fn take_changed_pages(&mut self) -> (Vec<u32>, Vec<u32>) {
         (self.primary_changed.take(), self.secondary_changed.take())
     }
 
-    /// Bytes that are allocated.
+    /// Returns the allocated bytes.
     pub fn ram_bytes(&self) -> u64 {
         let changed = self.primary_changed.pages.capacity() + self.secondary_changed.pages.capacity();
         (self.records.capacity() * size_of::<Record>() + changed) as u64
@@ -145,17 +146,17 @@ impl Log {
 pub struct Tables {
     /// The primary table.
     pub primary: Vec<Location>,
-    /// The secondary, as far as anything is known of it.
+    /// The secondary table, up to its last known entry.
     pub secondary: Vec<Shared>,
 }
 
 impl Tables {
-    /// Of a drive on which nothing was written.
+    /// Makes the tables of a drive without writes.
     pub fn new(logical_pages: u32) -> Self {
         Tables { primary: vec![Location::NONE; logical_pages as usize], secondary: Vec::new() }
     }
 
-    /// What an entry is now.
+    /// Applies a record.
     pub fn apply(&mut self, record: Record) {
         match record {
             Record::Primary(lpn, location) => self.primary[lpn.0 as usize] = location,
@@ -163,12 +164,12 @@ impl Tables {
         }
     }
 
-    /// A page of the primary table, from this entry on.
+    /// Sets a page of the primary table, from entry `first` on.
     pub fn set_primary(&mut self, first: usize, entries: &[Location]) {
         self.primary[first..first + entries.len()].copy_from_slice(entries);
     }
 
-    /// A page of the secondary table, from this entry on.
+    /// Sets a page of the secondary table, from entry `first` on.
     pub fn set_secondary(&mut self, first: usize, entries: &[Shared]) {
         let end = first + entries.len();
         if end > self.secondary.len() {
@@ -177,7 +178,7 @@ impl Tables {
         self.secondary[first..end].copy_from_slice(entries);
     }
 
-    /// Tables in RAM.
+    /// Makes the tables in RAM.
     pub fn into_maps(self) -> Maps {
         Maps::from_tables(self.primary, self.secondary)
     }

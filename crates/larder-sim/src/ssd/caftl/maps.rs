@@ -1,17 +1,18 @@
 //! The two-level indirect mapping (CAFTL section 3.3.1).
 //!
-//! Role: the primary table maps a logical page to a physical one (PBA) where the page is unique, or to a virtual one (VBA)
-//! where it shares its content; the secondary maps a VBA to its physical page, and counts the logical pages that refer to
-//! it. So a shared page that is moved is one change, whoever shares it. Every change goes to a [`Log`].
+//! Role: the primary table maps a unique logical page to a physical one (PBA), and a page with
+//! shared content to a virtual one (VBA). The secondary table maps a VBA to its physical page, and
+//! counts the logical pages that refer to it. So a move of a shared page is one change for all of
+//! them. Every change goes to a [`Log`].
 //!
-//! Invariants: the references of a VBA are exactly the entries of the primary table that name it, and at least one. A
-//! page is named by one logical page or by one VBA, never by two.
+//! Invariants: the references of a VBA are exactly the entries of the primary table that name it,
+//! and at least one. A page is named by one logical page or by one VBA, never by two.
 //!
-//! A page gets its VBA when a second logical page refers to it, and keeps it until none does: when one is left, nobody
-//! knows which, for VBAs have no list of their logical pages. The paper does not say; a search of the whole primary table
-//! would be its only way.
+//! A page gets its VBA when a second logical page refers to it, and keeps it until none does. The
+//! last one that is left is unknown, because VBAs have no list of their logical pages. The paper
+//! does not say; a search of the whole primary table would be its only way.
 //!
-//! What it does not do: know which pages are valid. What a change leaves without reference is told as [`Released`].
+//! It does not know valid pages. A change returns the page or VBA that it released as [`Released`].
 
 use super::journal::{Log, Record};
 use crate::ssd::{
@@ -22,7 +23,9 @@ use crate::ssd::{
 /// The bit that tells a VBA from a PBA.
 const VIRTUAL: u32 = 1 << 31;
 
-/// Where a content is: a PBA, a VBA, or nowhere. In 32 bits, told apart by the topmost.
+/// The place of a content: a PBA, a VBA, or nowhere, in 32 bits.
+///
+/// The topmost bit tells them apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Location(u32);
 
@@ -35,27 +38,27 @@ pub struct Vba(pub u32);
 pub enum At {
     /// On this page, which one logical page has for itself.
     Page(Ppa),
-    /// Where the secondary table says.
+    /// On the page of this VBA in the secondary table.
     Virtual(Vba),
 }
 
 impl Location {
-    /// Nothing is there.
+    /// Nowhere.
     pub const NONE: Location = Location(u32::MAX);
 
-    /// A PBA.
+    /// Makes the location of a PBA.
     pub fn page(ppa: Ppa) -> Location {
         debug_assert!(ppa.0 < VIRTUAL);
         Location(ppa.0)
     }
 
-    /// A VBA.
+    /// Makes the location of a VBA.
     pub fn shared(vba: Vba) -> Location {
         debug_assert!(vba.0 < VIRTUAL - 1);
         Location(vba.0 | VIRTUAL)
     }
 
-    /// What it is; `None` is nowhere.
+    /// Takes the location apart; `None` is nowhere.
     pub fn at(self) -> Option<At> {
         match self {
             Location::NONE => None,
@@ -68,16 +71,16 @@ impl Location {
 /// An entry of the secondary table. Without references it is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shared {
-    /// Where the content is.
+    /// The page with the content.
     pub ppa: Ppa,
-    /// How many logical pages refer to it.
+    /// Logical pages that refer to it.
     pub references: u32,
 }
 
 /// A VBA that is free.
 pub const FREE: Shared = Shared { ppa: Ppa::NONE, references: 0 };
 
-/// What a logical page no longer refers to.
+/// The former target of a logical page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Released {
@@ -85,7 +88,7 @@ pub enum Released {
     Nothing,
     /// A page that others still refer to.
     Shared(Vba),
-    /// A page that nobody refers to now.
+    /// A page that has no references now.
     Page(Ppa),
 }
 
@@ -99,18 +102,20 @@ pub struct Maps {
 }
 
 impl Maps {
-    /// Nothing is mapped.
+    /// Makes maps without a mapping.
     pub fn new(logical_pages: u32) -> Self {
         Maps { primary: table::filled(Location::NONE, logical_pages as usize), secondary: Vec::new(), free: Vec::new() }
     }
 
-    /// From tables that were read from flash.
+    /// Makes maps from tables that were read from flash.
     pub fn from_tables(primary: Vec<Location>, secondary: Vec<Shared>) -> Self {
         let free = (0..secondary.len() as u32).filter(|&vba| secondary[vba as usize] == FREE).rev().collect();
         Maps { primary, secondary, free }
     }
 
-    /// Counts the references anew, where the end of the log is lost. How many entries of the secondary table change.
+    /// Counts the references anew, for a log whose end is lost.
+    ///
+    /// Returns the number of entries of the secondary table that change.
     pub fn recount(&mut self, log: &mut Log) -> u64 {
         let mut changed = 0;
         let references = self.references();
@@ -127,32 +132,32 @@ impl Maps {
         changed
     }
 
-    /// How many logical pages there are.
+    /// Counts the logical pages.
     pub fn logical_pages(&self) -> u32 {
         self.primary.len() as u32
     }
 
-    /// What the primary table says of a page.
+    /// Returns a page's entry of the primary table.
     pub fn location(&self, lpn: Lpn) -> Location {
         self.primary[lpn.0 as usize]
     }
 
-    /// A page's entry of the primary table will be looked at soon.
+    /// Prefetches a page's entry of the primary table.
     pub fn prefetch(&self, lpn: Lpn) {
         table::prefetch(&self.primary, lpn.0 as usize);
     }
 
-    /// A VBA's entry of the secondary table will be looked at soon.
+    /// Prefetches a VBA's entry of the secondary table.
     pub fn prefetch_shared(&self, vba: Vba) {
         table::prefetch(&self.secondary, vba.0 as usize);
     }
 
-    /// What the secondary table says of a VBA.
+    /// Returns a VBA's entry of the secondary table.
     pub fn shared(&self, vba: Vba) -> Shared {
         self.secondary[vba.0 as usize]
     }
 
-    /// The physical page of a location.
+    /// Returns the physical page of a location.
     pub fn resolve(&self, location: Location) -> Option<Ppa> {
         match location.at()? {
             At::Page(ppa) => Some(ppa),
@@ -160,27 +165,27 @@ impl Maps {
         }
     }
 
-    /// The primary table.
+    /// Returns the primary table.
     pub fn primary(&self) -> &[Location] {
         &self.primary
     }
 
-    /// The secondary table, with its free entries.
+    /// Returns the secondary table, with its free entries.
     pub fn secondary(&self) -> &[Shared] {
         &self.secondary
     }
 
-    /// VBAs in use.
+    /// Counts the VBAs in use.
     pub fn vbas(&self) -> u32 {
         (self.secondary.len() - self.free.len()) as u32
     }
 
-    /// `lpn` has `ppa` for itself.
+    /// Maps `lpn` to `ppa`, its own page.
     pub fn map(&mut self, lpn: Lpn, ppa: Ppa, log: &mut Log) -> Released {
         self.set(lpn, Location::page(ppa), log)
     }
 
-    /// `lpn`'s page `ppa` gets a VBA, which `lpn` alone refers to as yet.
+    /// Gives `lpn`'s page `ppa` a VBA, which only `lpn` refers to as yet.
     pub fn make_shared(&mut self, lpn: Lpn, ppa: Ppa, log: &mut Log) -> Vba {
         debug_assert_eq!(self.location(lpn), Location::page(ppa));
         let vba = self.free.pop().unwrap_or_else(|| {
@@ -194,7 +199,7 @@ impl Maps {
         Vba(vba)
     }
 
-    /// `lpn` refers to `vba`, too.
+    /// Refers `lpn` to `vba`, too.
     pub fn refer(&mut self, lpn: Lpn, vba: Vba, log: &mut Log) -> Released {
         if self.location(lpn) == Location::shared(vba) {
             return Released::Nothing;
@@ -204,7 +209,7 @@ impl Maps {
         self.set(lpn, Location::shared(vba), log)
     }
 
-    /// Nothing is at `lpn` any longer.
+    /// Unmaps `lpn`.
     pub fn unmap(&mut self, lpn: Lpn, log: &mut Log) -> Released {
         match self.location(lpn) {
             Location::NONE => Released::Nothing,
@@ -212,20 +217,22 @@ impl Maps {
         }
     }
 
-    /// `lpn`'s own page is on `to` now.
+    /// Maps `lpn` to `to`, where its own page is now.
     pub fn page_moved(&mut self, lpn: Lpn, to: Ppa, log: &mut Log) {
         self.primary[lpn.0 as usize] = Location::page(to);
         log.push(Record::Primary(lpn, Location::page(to)));
     }
 
-    /// What `vba` stands for is on `to` now.
+    /// Maps `vba` to `to`, where its page is now.
     pub fn shared_moved(&mut self, vba: Vba, to: Ppa, log: &mut Log) {
         self.secondary[vba.0 as usize].ppa = to;
         log.push(Record::Secondary(vba, self.shared(vba)));
     }
 
-    /// All that refers to a VBA of `joins` refers to the one beside it from now on: one search of the whole primary table
-    /// for all of them. Each VBA that nobody refers to then is free; what it stood for is returned.
+    /// Redirects all references to a VBA of `joins` to the one beside it.
+    ///
+    /// One search of the whole primary table serves all of them. Each VBA without references then
+    /// is free; its page is returned.
     pub fn join(&mut self, joins: &[(Vba, Vba)], log: &mut Log) -> Vec<Ppa> {
         let mut into = hashbrown::HashMap::with_capacity(joins.len());
         into.extend(joins.iter().copied());
@@ -241,13 +248,13 @@ impl Maps {
         released
     }
 
-    /// Bytes that are allocated.
+    /// Returns the allocated bytes.
     pub fn ram_bytes(&self) -> u64 {
         let words = self.primary.capacity() + self.free.capacity();
         (words * size_of::<u32>() + self.secondary.capacity() * size_of::<Shared>()) as u64
     }
 
-    /// References are exact, and free VBAs those that nobody refers to.
+    /// Checks that references are exact, and that free VBAs are those without references.
     ///
     /// # Panics
     /// If not.

@@ -1,12 +1,13 @@
-//! How CAFTL behaves: its options, their defaults, and what of them follows from a geometry.
+//! CAFTL's options, their defaults, and the sizes that follow from a geometry.
 //!
-//! Role: [`CaftlOptions`] names what the paper leaves to the maker of a drive and what its experiments vary; [`Sizes`]
-//! counts the pages that the layer has for itself, and the blocks that have to be free so that what a capacitor saves, or what
-//! the log owes without one, finds room wherever the power goes.
+//! Role: [`CaftlOptions`] names the choices that the paper leaves to the maker of a drive, and
+//! those that its experiments vary. [`Sizes`] counts the pages that the layer has for itself, and
+//! the blocks that have to be free. These blocks are for the records that a capacitor saves, or
+//! that the log owes without one, wherever the power goes.
 //!
 //! Invariant: a `Sizes` that was made fits the drive's 31 bits of page numbers.
 //!
-//! What it does not do: say how much is left for the host: that is the space's to refuse.
+//! It leaves the host's remaining room to the space, which may refuse it.
 
 use super::{
     journal::{PRIMARY_BYTES, RECORD_BYTES, SECONDARY_BYTES},
@@ -18,7 +19,9 @@ use crate::ssd::{
     space::SpaceOptions,
 };
 
-/// When in-line deduplication goes off and on (section 3.4.3), in percent of the write buffer.
+/// The points at which in-line deduplication goes off and on, in percent of the write buffer.
+///
+/// See section 3.4.3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Switch {
     /// Off from here.
@@ -33,49 +36,58 @@ impl Default for Switch {
     }
 }
 
-/// How CAFTL behaves.
+/// The options of CAFTL.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CaftlOptions {
-    /// How it writes and collects; the layer's own pages are counted by it.
+    /// Options of writing and collection; the layer's own pages are counted by it.
     pub space: SpaceOptions,
     /// The fingerprint store.
     pub store: StoreOptions,
-    /// Whether writes are deduplicated in line at all.
+    /// True if writes are deduplicated in line at all.
     pub in_line: bool,
     /// Bytes of a sampling unit (section 3.4.1: 8 to 128 KiB); `None`: every page is fingerprinted.
     pub sampling_unit_bytes: Option<u32>,
-    /// Whether CRC32 decides which pages are fingerprinted (section 3.4.2).
+    /// True if CRC32 decides which pages are fingerprinted (section 3.4.2).
     pub pre_hashes: bool,
-    /// Whether a full buffer switches in-line deduplication off.
+    /// The switch by which a full buffer turns in-line deduplication off, if there is one.
     pub switch: Option<Switch>,
-    /// Whether a page that nobody refers to is found and made valid again until it is erased (section 1.3).
+    /// True if a page without references can be found and made valid until it is erased (section
+    /// 1.3).
     pub keeps_deleted: bool,
-    /// Whether idle time is used (section 3.5).
+    /// True if idle time is used (section 3.5).
     pub out_of_line: bool,
-    /// Whether pages that collection moves are fingerprinted and deduplicated.
+    /// True if pages that collection moves are fingerprinted and deduplicated.
     pub fingerprints_collected: bool,
-    /// Whether what idle time is used for goes on with each collection, too: for as many operations as the blocks that it erased have
-    /// pages. Section 3.5 has both ways; how much goes with a collection it does not say.
+    /// True if the work of idle time goes on with each collection, too.
+    ///
+    /// It then takes as many operations as the erased blocks have pages. Section 3.5 has both ways;
+    /// it does not say how much goes with a collection.
     pub merges_collecting: bool,
-    /// How many fingerprints are sorted at a time (section 3.5's N; it names none).
+    /// Fingerprints that are sorted at a time (section 3.5's N; it names none).
     pub sort_fingerprints_max: u32,
-    /// External merging begins once so many pages were programmed since it last did, in percent of the logical ones.
-    /// The paper says "periodically".
+    /// Host pages programmed since external merging last began, after which it begins again.
+    ///
+    /// In percent of the logical pages. The paper says "periodically".
     pub merge_after_percent: f64,
     /// Pages of the log's buffer. The paper says "small".
     pub log_pages: u32,
-    /// The tables are written out when the journal has so many pages. `None`: as many as the primary table has, so that
-    /// a start reads about twice the tables. The paper says "periodically".
+    /// Pages of the journal at which the tables are written out.
+    ///
+    /// `None`: as many as the primary table has, so that a start reads about twice the tables. The
+    /// paper says "periodically".
     pub journal_pages_max: Option<u32>,
-    /// Metadata pages in RAM. `None`: two for each block that is open, 16 at least, so that a page of metadata is written
+    /// Metadata pages in RAM.
+    ///
+    /// `None`: two for each block that is open, 16 at least, so that a page of metadata is written
     /// once its pages are. The paper says nothing.
     pub metadata_pages_in_ram: Option<u32>,
-    /// Whether a capacitor saves what the log holds, and changed metadata pages, when the power goes (section 3.3.2).
+    /// True if a capacitor saves the log and changed metadata pages when the power goes (section
+    /// 3.3.2).
     pub capacitor: bool,
 }
 
 impl Default for CaftlOptions {
-    /// CAFTL as in the paper's sections 4.2 and 4.3: every page is fingerprinted.
+    /// Returns CAFTL as in the paper's sections 4.2 and 4.3: every page is fingerprinted.
     fn default() -> Self {
         CaftlOptions {
             space: SpaceOptions::default(),
@@ -99,7 +111,7 @@ impl Default for CaftlOptions {
 }
 
 impl CaftlOptions {
-    /// With the three accelerations of section 3.4 (Figure 17), and its largest sampling unit.
+    /// Returns the three accelerations of section 3.4 (Figure 17), and its largest sampling unit.
     pub fn accelerated() -> Self {
         CaftlOptions {
             sampling_unit_bytes: Some(128 << 10),
@@ -110,10 +122,10 @@ impl CaftlOptions {
     }
 }
 
-/// How many pages the layer has for itself, and what they hold.
+/// The numbers of pages that the layer has for itself, by their contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sizes {
-    /// Pages of a sampling unit; one where every page is fingerprinted.
+    /// Pages of a sampling unit; one if every page is fingerprinted.
     pub sampling_unit_pages: usize,
     pub primary_pages: u32,
     pub secondary_pages: u32,
@@ -126,14 +138,14 @@ pub(super) struct Sizes {
     /// Fingerprints of a page of a sort run.
     pub sorted_per_page: u32,
     pub internal_pages_max: u32,
-    /// Free blocks that each plane keeps, so that it can collect after the power went anywhere.
+    /// Free blocks that each plane keeps, so that it can collect after any loss of power.
     pub free_blocks_min: u32,
     /// Without a capacitor: pages of the journal that a block's erasure may need.
     pub owed_pages_max: u32,
 }
 
 impl Sizes {
-    /// Of a drive.
+    /// Computes the sizes of a drive.
     ///
     /// # Errors
     /// The first option outside its range, or a drive of more pages than 31 bits number.
@@ -145,7 +157,7 @@ impl Sizes {
         {
             let is_of_pages = bytes > 0 && u64::from(page_bytes) > u64::from(bytes);
             return Err(match is_of_pages {
-                // The page is what was asked for: a unit that is sampled is at least one.
+                // The user gave the page: a sampled unit is at least one.
                 true => OutOfRange::new("page_bytes", page_bytes, format!("{bytes} at most, what is sampled at once")),
                 false => OutOfRange::new("sampling_unit_bytes", bytes, format!("whole pages of {page_bytes}")),
             });
@@ -172,7 +184,8 @@ impl Sizes {
         let run_pages = metadata_pages + geometry.pages().div_ceil(options.sort_fingerprints_max);
         let tables = primary_pages + secondary_pages;
         let records_per_page = page_bytes / RECORD_BYTES;
-        // To make room for a page a plane may have to empty as many blocks as they have pages, each all but valid.
+        // For one page of room a plane may have to empty as many blocks as they have pages, each
+        // all but valid.
         let per_block = geometry.pages_per_block;
         let collected = u64::from(per_block) * u64::from(per_block.div_ceil(records_per_page));
         let log_pages = u64::from(options.log_pages);
@@ -184,7 +197,8 @@ impl Sizes {
         } else {
             (collected + 2, 3 + log_pages.div_ceil(per_block.into()))
         };
-        // Tables are there twice while they are written out, and what is moved meanwhile is logged.
+        // Tables are there twice while they are written out, and pages that move meanwhile are
+        // logged.
         let internal = u64::from(metadata_pages)
             + 2 * u64::from(tables)
             + u64::from(journal_pages_max + options.log_pages + tables / 8 + 4)

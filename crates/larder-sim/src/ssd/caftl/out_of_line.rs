@@ -1,22 +1,27 @@
-//! Deduplication out of line (CAFTL section 3.5): fingerprinting and merging in idle time, and with collection.
+//! Deduplication out of line (CAFTL section 3.5): fingerprinting and merging in idle time.
 //!
-//! Role: [`Caftl::use_idle_time`] goes on where it left off, step by step. First it reads and fingerprints pages that are
-//! not fingerprinted, which a bit a metadata page tells of, and looks each up. When none is left, and enough was written
-//! since the last time, it reads the metadata pages, sorts so many fingerprints at a time as memory holds, writes each
-//! sorted run to flash, and merges the runs: pages with equal fingerprints come side by side and become one. Where all
-//! fit in memory, no run is written.
+//! The same goes on with collection, if the options say so.
 //!
-//! Invariants: each step leaves everything whole, so that idle time may end after any. What was read before may be old by
-//! the time it is used: two pages become one only where both are valid and have that fingerprint now. Whatever is
-//! missed is found the next time; there is no harm in it.
+//! Role: [`Caftl::use_idle_time`] goes on at its last point, step by step. First it reads and
+//! fingerprints pages without fingerprint, which a bit a metadata page shows, and looks each up.
+//! When none is left, and enough was written since the last time, it merges. It reads the metadata
+//! pages, sorts as many fingerprints at a time as memory holds, writes each sorted run to flash,
+//! and merges the runs. Pages with equal fingerprints come side by side and become one. If all fit
+//! in memory, no run is written.
 //!
-//! Two pages that are both shared have two VBAs. Who refers to one is known to the primary table alone: such pairs are
-//! gathered, and one search of that table serves all of them, at the end of the idle time. It is in RAM, and costs no
-//! operation. The paper does not say how it does that.
+//! Invariants: each step leaves everything whole, so that idle time may end after any. A
+//! fingerprint may be old by the time it is used: two pages become one only if both are valid and
+//! have that fingerprint now. A missed duplicate is found the next time, without harm.
 //!
-//! [`Caftl::go_on_with_collection`] does the same for a while after a write for which blocks were erased, where the options say so.
+//! Two pages that are both shared have two VBAs. Only the primary table knows the references to
+//! one. Such pairs are gathered, and one search of that table serves all of them, at the end of the
+//! idle time. The table is in RAM, and the search costs no operation. The paper does not describe
+//! this step.
 //!
-//! What it does not do: begin by itself: who owns the drive says when it is idle.
+//! [`Caftl::go_on_with_collection`] does the same for a while after a write for which blocks were
+//! erased.
+//!
+//! It does not begin by itself: the owner of the drive tells it of idle time.
 
 use std::{
     cmp::Reverse,
@@ -39,7 +44,7 @@ use crate::ssd::{
 /// A fingerprint of a run, and its page.
 type Sorted = (Digest, Ppa);
 
-/// A sorted run, in flash or, where all fit, in memory.
+/// A sorted run, in flash or, if all fit, in memory.
 #[derive(Debug)]
 struct Run {
     sorted: Vec<Sorted>,
@@ -51,26 +56,29 @@ struct Run {
 
 #[derive(Debug, Default)]
 enum Phase {
-    /// Pages without fingerprint are looked for, from this metadata page on.
+    /// The layer looks for pages without fingerprint, from this metadata page on.
     Fingerprint { next: u32 },
-    /// Fingerprints are gathered, from this metadata page on.
+    /// The layer gathers fingerprints, from this metadata page on.
     Gather { next: u32 },
-    /// What was gathered and sorted is written to flash; then gathering goes on.
+    /// The layer writes gathered and sorted fingerprints to flash; then gathering goes on.
     Write { next: u32, pages: Vec<u32> },
-    /// Runs are merged. The page that was kept last, which the next of the same fingerprint joins.
+    /// The layer merges runs. The page that was kept last, which the next of the same fingerprint
+    /// joins.
     Merge { heads: BinaryHeap<Reverse<(Digest, Ppa, usize)>>, kept: Option<Sorted> },
-    /// Nothing was to be done when last looked.
+    /// The last look found nothing to do.
     #[default]
     Rest,
 }
 
-/// Where it left off.
+/// The state of the work between idle times.
 #[derive(Debug, Default)]
 pub(super) struct OutOfLine {
     phase: Phase,
     gathered: Vec<Sorted>,
     runs: Vec<Run>,
-    /// VBAs of the same content: the first of each joins the second, and goes with it where that joins another.
+    /// VBAs of the same content: the first of each joins the second.
+    ///
+    /// If the second joins another, the first goes with it.
     joins: HashMap<Vba, Vba>,
     /// Pages of the host that were programmed when merging last began.
     programmed_before: u64,
@@ -89,7 +97,7 @@ impl OutOfLine {
         (runs + phase + sorts + self.joins.allocation_size()) as u64
     }
 
-    /// What a VBA becomes one with in the end.
+    /// Returns the VBA that `vba` finally becomes one with.
     fn last_joined(&self, mut vba: Vba) -> Vba {
         while let Some(&into) = self.joins.get(&vba) {
             vba = into;
@@ -99,13 +107,15 @@ impl OutOfLine {
 }
 
 impl Caftl {
-    /// Goes on until `budget` operations are used or nothing is left to do; how many it used.
+    /// Works until `budget` operations are used or nothing is left; returns the used ones.
     pub(super) fn use_idle_time(&mut self, budget: u64, sink: &mut dyn Sink) -> u64 {
         if self.options.out_of_line { self.go_on(budget, sink) } else { 0 }
     }
 
-    /// Goes on for as many operations as the blocks have pages that a write had erased, which began when there were so many. What is
-    /// collected meanwhile counts for nothing.
+    /// Works for as many operations as the blocks that a write erased have pages.
+    ///
+    /// `erased_before` is the number of erasures when the write began. Collection during the work
+    /// adds nothing.
     pub(super) fn go_on_with_collection(&mut self, erased_before: u64, sink: &mut dyn Sink) {
         let flash = self.space.flash();
         let erased = flash.counts().blocks_erased() - erased_before;
@@ -128,7 +138,7 @@ impl Caftl {
         counts.pages_programmed() + counts.pages_read() + counts.hashes.iter().sum::<u64>()
     }
 
-    /// One thing more. Whether there was one.
+    /// Does one more step; returns false if there is none.
     fn step(&mut self, sink: &mut dyn Sink) -> bool {
         match std::mem::take(&mut self.out_of_line.phase) {
             Phase::Rest => {
@@ -177,7 +187,7 @@ impl Caftl {
         new > 0 && new as f64 >= least
     }
 
-    /// Whether a page is one of data, with a fingerprint that is known, and valid.
+    /// Returns true if a page is valid, of data, and has a known fingerprint.
     fn is_fingerprinted_data(&self, ppa: Ppa) -> bool {
         self.is_data(ppa) && self.books.pages.is_known(ppa)
     }
@@ -186,7 +196,7 @@ impl Caftl {
         self.space.array().is_valid(ppa) && !matches!(self.owner(ppa), Owner::Internal(_))
     }
 
-    /// Fingerprints a page of a metadata page; sets its bit where none is left.
+    /// Fingerprints a page of a metadata page; sets its bit if none is left.
     fn fingerprint_one(&mut self, metadata_page: u32, sink: &mut dyn Sink) {
         let mut pages = self.books.pages.pages_of(metadata_page).map(Ppa);
         let Some(ppa) = pages.find(|&ppa| self.is_data(ppa) && !self.books.pages.is_known(ppa)) else {
@@ -201,7 +211,7 @@ impl Caftl {
         self.meet(ppa);
     }
 
-    /// A page was fingerprinted out of line: it becomes one with the page that the store has for it, or is remembered.
+    /// Joins a page that was fingerprinted out of line with the store's page, or remembers it.
     pub(super) fn meet(&mut self, ppa: Ppa) {
         if !self.is_fingerprinted_data(ppa) || self.books.pages.is_stored(ppa) {
             return;
@@ -216,14 +226,15 @@ impl Caftl {
         if self.space.array().is_valid(other) {
             self.coalesce(ppa, other);
         } else {
-            // Deleted: this one is better.
+            // The store's page is deleted: this one is better.
             self.books.hand_over(other, ppa);
             self.books.store.change(digest, entry.location, entry.reference);
         }
     }
 
-    /// Two valid pages of the same content become one, where that can be done at once. The one that is left to be joined
-    /// by others.
+    /// Makes one page of two valid ones with the same content, if that can be done at once.
+    ///
+    /// Returns the page that others can join.
     fn coalesce(&mut self, one: Ppa, other: Ppa) -> Ppa {
         debug_assert_eq!(self.books.pages.digest(one), self.books.pages.digest(other));
         let (lpn, gone, vba, kept) = match (self.owner(one), self.owner(other)) {
@@ -248,7 +259,7 @@ impl Caftl {
         kept
     }
 
-    /// VBAs of the same content become one. That may have changed since they were found.
+    /// Makes one VBA of those with the same content, which may have changed since they were found.
     fn join_vbas(&mut self) {
         if self.out_of_line.joins.is_empty() {
             return;
@@ -328,7 +339,7 @@ impl Caftl {
         Phase::Merge { heads, kept: None }
     }
 
-    /// The next of a run, whose page is read where it begins one.
+    /// Takes the next of a run, and reads its page at the page's first.
     fn take_of_run(&mut self, run: usize, sink: &mut dyn Sink) -> Option<Sorted> {
         let Run { sorted, next, pages } = &mut self.out_of_line.runs[run];
         let found = sorted.get(*next).copied()?;
@@ -343,7 +354,9 @@ impl Caftl {
         Some(found)
     }
 
-    /// Merges the next fingerprint of all runs. Whether it is old is asked where another is equal alone: few are.
+    /// Merges the next fingerprint of all runs.
+    ///
+    /// It checks a fingerprint's age only if another is equal: few are.
     fn merge_one(
         &mut self,
         mut heads: BinaryHeap<Reverse<(Digest, Ppa, usize)>>,
@@ -370,7 +383,9 @@ impl Caftl {
         self.out_of_line.phase = Phase::Merge { heads, kept };
     }
 
-    /// Two pages that had this fingerprint when it was read become one, if both have it still. The one that the next is to join.
+    /// Joins two pages that had this fingerprint when it was read, if both have it still.
+    ///
+    /// Returns the page that the next is to join.
     fn merged(&mut self, digest: Digest, ppa: Ppa, other: Ppa) -> Ppa {
         let is_as_read = |ppa: Ppa| self.is_fingerprinted_data(ppa) && self.books.pages.digest(ppa) == digest;
         match (is_as_read(ppa), is_as_read(other)) {
@@ -380,12 +395,12 @@ impl Caftl {
         }
     }
 
-    /// The power went: nothing was begun, and merging is due again. Runs in flash are of no use.
+    /// Forgets all work after a loss of power: merging is due again. Runs in flash are of no use.
     pub(super) fn forget_out_of_line(&mut self) {
         self.out_of_line = OutOfLine::default();
     }
 
-    /// Drops what was gathered and sorted, and the runs in flash.
+    /// Drops gathered and sorted fingerprints, and the runs in flash.
     fn end_merge(&mut self) {
         self.out_of_line.gathered = Vec::new();
         let unfinished = match std::mem::take(&mut self.out_of_line.phase) {

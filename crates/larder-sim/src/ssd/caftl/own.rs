@@ -1,20 +1,24 @@
-//! The layer's own pages: what each holds, where it lies, and which of them a start goes by (CAFTL sections 3.3.2 and 3.3.3).
+//! The layer's own pages: contents, places, and those that a start goes by.
 //!
-//! Role: [`OwnPages`] stands for the contents of these pages on flash. A page that is programmed is put here
-//! ([`OwnPages::put`]) right before, and leaves once a newer one that takes its place is there. [`OwnPages::find`] is what
-//! a start sees: it goes by the pages alone, not by what RAM had of them.
+//! See CAFTL sections 3.3.2 and 3.3.3.
 //!
-//! Each page says in itself what it is: which page of which table, a page of the journal, a metadata page, or part of a
-//! sorted run, and a number that grows from page to page, where the paper links pages to a list. Of two that are the
-//! same page of a table, or the same metadata page, the newer counts. The last page of the tables that are written out
-//! together says so, and which page of the journal comes first behind them: without it, what is there of the new tables
-//! is as good as the old, for the whole journal is still to be applied.
+//! Role: [`OwnPages`] stands for the contents of these pages on flash. A page is put here right
+//! before it is programmed ([`OwnPages::put`]), and leaves once a newer one that takes its place is
+//! there. [`OwnPages::find`] is a start's view: it goes by the pages alone, not by RAM's lists of
+//! them.
 //!
-//! Invariants: of what flash holds nothing is here that is older than what is here of the same page but while both
-//! are on flash. What a start needs is here from the moment it is programmed, and leaves when nothing needs it.
+//! Each page says in itself its kind: a page of a table, a page of the journal, a metadata page, or
+//! part of a sorted run. It has a number that grows from page to page; the paper links pages to a
+//! list instead. If two are the same page of a table, or the same metadata page, the newer counts.
+//! The last page of tables that are written out together says so, and names the first page of the
+//! journal behind them. Without it, the new pages of the tables are as good as the old, because the
+//! whole journal is still to be applied.
 //!
-//! What it does not do: hold the bytes of metadata pages (`pages.rs` has what they say), or count what it costs to find these
-//! pages: each that a start needs is read once.
+//! Invariants: an older version of a page is here only while both versions are on flash. A page
+//! that a start needs is here from the moment it is programmed, and leaves when nothing needs it.
+//!
+//! It leaves the contents of metadata pages to `pages.rs`. It does not count the search for these
+//! pages: a start reads each that it needs once.
 
 use super::{
     books::Owner,
@@ -27,18 +31,18 @@ use crate::ssd::geometry::Ppa;
 /// No page.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// What a page of the layer's own holds.
+/// The content of a page of the layer's own.
 #[derive(Debug)]
 pub(super) enum Body {
-    /// Of the primary table, this page.
+    /// This page of the primary table.
     Primary(u32, Vec<Location>),
-    /// Of the secondary table, this page.
+    /// This page of the secondary table.
     Secondary(u32, Vec<Shared>),
-    /// Of the journal.
+    /// A page of the journal.
     Journal(Vec<Record>),
     /// This metadata page.
     Metadata(u32),
-    /// Of a sorted run: of no use to a start.
+    /// A page of a sorted run: of no use to a start.
     Run,
 }
 
@@ -47,11 +51,11 @@ struct OwnPage {
     ppa: Ppa,
     sequence: u64,
     body: Body,
-    /// The tables are written out with this one; behind them comes the journal from this number on.
+    /// This page completes the tables; behind them comes the journal from this number on.
     journal_from: Option<u64>,
 }
 
-/// Pages by what they hold, as their numbers.
+/// The numbers of pages by their contents.
 #[derive(Debug)]
 pub(super) struct Lists {
     pub primary: Vec<u32>,
@@ -72,18 +76,18 @@ impl Lists {
         }
     }
 
-    /// All that a start reads to have the tables: these, then the journal.
+    /// Lists the pages that a start reads for the tables: these, then the journal.
     pub fn tables_and_journal(&self) -> impl Iterator<Item = u32> {
         self.primary.iter().chain(&self.secondary).chain(&self.journal).copied().filter(|&id| id != NONE)
     }
 
-    /// All metadata pages that were ever written.
+    /// Lists all metadata pages that were ever written.
     pub fn metadata(&self) -> impl Iterator<Item = u32> {
         self.metadata.iter().copied().filter(|&id| id != NONE)
     }
 }
 
-/// See the module.
+/// The own pages; see the module.
 #[derive(Debug)]
 pub(super) struct OwnPages {
     pages: Vec<Option<OwnPage>>,
@@ -91,12 +95,12 @@ pub(super) struct OwnPages {
     next_sequence: u64,
     entries_per_page: (usize, usize),
     sizes: Sizes,
-    /// What RAM knows of them.
+    /// RAM's lists of them.
     pub lists: Lists,
 }
 
 impl OwnPages {
-    /// None.
+    /// Makes an empty set.
     pub fn new(sizes: &Sizes, entries_per_page: (usize, usize)) -> Self {
         OwnPages {
             pages: Vec::new(),
@@ -108,7 +112,7 @@ impl OwnPages {
         }
     }
 
-    /// Page `ppa` is programmed with this next: its number.
+    /// Adds the content that page `ppa` is programmed with next, and returns its number.
     pub fn put(&mut self, ppa: Ppa, body: Body, journal_from: Option<u64>) -> u32 {
         let page = Some(OwnPage { ppa, sequence: self.next_sequence, body, journal_from });
         self.next_sequence += 1;
@@ -124,17 +128,17 @@ impl OwnPages {
         }
     }
 
-    /// Entries of the primary and of the secondary table on a page.
+    /// Returns the entries of the primary and of the secondary table on a page.
     pub fn entries_per_page(&self) -> (usize, usize) {
         self.entries_per_page
     }
 
-    /// The number that the next page has, in the order in which pages are programmed.
+    /// Returns the next page's number in the order in which pages are programmed.
     pub fn next_sequence(&self) -> u64 {
         self.next_sequence
     }
 
-    /// The page lies there now.
+    /// Notes that the page lies on `ppa` now.
     ///
     /// # Panics
     /// If there is none of this number.
@@ -142,7 +146,7 @@ impl OwnPages {
         self.page_mut(id).ppa = ppa;
     }
 
-    /// Where the page lies.
+    /// Returns the place of a page.
     ///
     /// # Panics
     /// If there is none of this number.
@@ -150,12 +154,12 @@ impl OwnPages {
         self.page(id).ppa
     }
 
-    /// Whether the page is there.
+    /// Returns true if the page is on `ppa`.
     pub fn is_at(&self, id: u32, ppa: Ppa) -> bool {
         self.pages[id as usize].as_ref().is_some_and(|page| page.ppa == ppa)
     }
 
-    /// The page is of no use any longer; where it was.
+    /// Drops a page that is of no use any longer, and returns its place.
     ///
     /// # Panics
     /// If there is none of this number.
@@ -165,7 +169,7 @@ impl OwnPages {
         page.ppa
     }
 
-    /// Its number in the order in which pages were programmed.
+    /// Returns a page's number in the order in which pages were programmed.
     ///
     /// # Panics
     /// If there is none of this number.
@@ -173,18 +177,18 @@ impl OwnPages {
         self.page(id).sequence
     }
 
-    /// How many there are.
+    /// Counts the pages.
     pub fn len(&self) -> u32 {
         (self.pages.len() - self.free.len()) as u32
     }
 
-    /// Where all of them lie.
+    /// Lists the places of all pages.
     pub fn owners(&self) -> impl Iterator<Item = (Ppa, Owner)> {
         let pages = (0..).zip(&self.pages);
         pages.filter_map(|(id, page)| Some((page.as_ref()?.ppa, Owner::Internal(id))))
     }
 
-    /// What a start goes by, of all that is on flash.
+    /// Finds the pages that a start goes by, of all on flash.
     pub fn find(&self) -> Lists {
         let there = || (0..).zip(&self.pages).filter_map(|(id, page): (u32, _)| Some((id, page.as_ref()?)));
         let journal_from = there().filter_map(|(_, page)| page.journal_from).max().unwrap_or(0);
@@ -210,7 +214,7 @@ impl OwnPages {
         lists
     }
 
-    /// From now on RAM knows these, and flash has no other that is of any use.
+    /// Takes these lists into RAM, and drops all other pages.
     pub fn keep(&mut self, lists: Lists) {
         self.lists = lists;
         let kept: hashbrown::HashSet<u32> = self.lists.tables_and_journal().chain(self.lists.metadata()).collect();
@@ -221,7 +225,7 @@ impl OwnPages {
         }
     }
 
-    /// The tables that lie on flash, and the journal applied to them. Each of its records is `told`.
+    /// Loads the tables on flash and applies the journal; each of its records is `told`.
     pub fn load(&self, lists: &Lists, logical_pages: u32, told: &mut dyn FnMut(&Record)) -> Tables {
         let mut tables = Tables::new(logical_pages);
         for id in lists.tables_and_journal() {
@@ -238,7 +242,7 @@ impl OwnPages {
         tables
     }
 
-    /// Bytes that are allocated.
+    /// Returns the allocated bytes.
     pub fn ram_bytes(&self) -> u64 {
         let Lists { primary, secondary, journal, metadata } = &self.lists;
         let numbers: usize =

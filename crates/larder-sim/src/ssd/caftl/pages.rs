@@ -1,21 +1,25 @@
-//! What is known of each physical page, and the metadata pages that hold it in flash (CAFTL section 3.3.3).
+//! The fingerprints of physical pages, and their metadata pages in flash (CAFTL section 3.3.3).
 //!
-//! Role: [`Pages`] has each page's fingerprint, and whether the drive has computed it and the store holds it. In flash
-//! that lies in *metadata pages*, 24 bytes a physical page ({fingerprint, LBA or VBA}), which the *metadata page array*
-//! finds. Some of them are in RAM ([`Pages::touch`]), so that one is programmed once for many changes.
+//! Role: [`Pages`] has each page's fingerprint. It knows if the drive has computed it, and if the
+//! store holds it. In flash, fingerprints lie in *metadata pages*, 24 bytes a physical page
+//! ({fingerprint, LBA or VBA}), which the *metadata page array* finds. Some metadata pages are in
+//! RAM ([`Pages::touch`]), so that one is programmed once for many changes.
 //!
-//! What a metadata page in flash says is kept apart from what the drive knows, in bits a page: whether its metadata
-//! page in RAM, and whether that in flash, has its fingerprint and its LBA or VBA as they are. A change takes both
-//! away; [`Pages::touch`] gives the one, [`Pages::programmed`] the other. A start sees no more than whether the metadata
-//! page in flash has a fingerprint there ([`Pages::load`]), and with a capacitor that is enough: where it is not that
-//! of the page any longer, the start panics. The fingerprint itself is not kept twice.
+//! The content of a metadata page in flash is kept apart from the drive's knowledge, in bits a
+//! page. One bit says that the metadata page in RAM has the page's present fingerprint and its LBA
+//! or VBA, another that the one in flash has them. A change clears both; [`Pages::touch`] sets the
+//! first, [`Pages::programmed`] the second. A start sees only if the metadata page in flash has a
+//! fingerprint there ([`Pages::load`]). With a capacitor that is enough: if it is not the page's
+//! present one, the start panics. The fingerprint itself is not kept twice.
 //!
-//! Invariants: a metadata page whose bit says that all of its pages are fingerprinted has no valid page of data that is
-//! not. What is in RAM is at most what may be; a page gives way by the clock (second chance).
+//! Invariants: a metadata page's bit says that all of its pages are fingerprinted. With it, the
+//! metadata page has no valid page of data without fingerprint. RAM holds at most its limit of
+//! metadata pages; a page gives way by the clock (second chance).
 //!
-//! The paper says neither how many metadata pages are in RAM nor when they are written; both are ours.
+//! The paper does not give the number of metadata pages in RAM, or the time of their writing; both
+//! are ours.
 //!
-//! What it does not do: program metadata pages (`persist.rs`).
+//! It leaves the programming of metadata pages to `persist.rs`.
 
 use std::ops::Range;
 
@@ -41,7 +45,7 @@ impl Bits {
         self.0[at as usize / 64] >> (at % 64) & 1 == 1
     }
 
-    /// Those of a range become what they are in `other`.
+    /// Copies the bits of a range from `other`.
     fn copy(&mut self, other: &Bits, range: Range<u32>) {
         let mut at = range.start;
         while at < range.end {
@@ -67,36 +71,36 @@ struct Frame {
     was_touched: bool,
 }
 
-/// See the module.
+/// The fingerprints of all pages; see the module.
 #[derive(Debug)]
 pub struct Pages {
     digests: Vec<Digest>,
-    /// Whether the drive knows the fingerprint.
+    /// The drive knows the fingerprint.
     known: Bits,
-    /// Whether the store has an entry that means this page.
+    /// The store has an entry that means this page.
     stored: Bits,
-    /// Whether the metadata page, as it is in RAM, has the page's fingerprint and referrer.
+    /// The metadata page in RAM has the page's present fingerprint and referrer.
     noted: Bits,
-    /// Whether the metadata page, as it was programmed last, has them still.
+    /// The metadata page, as programmed last, has them.
     saved: Bits,
-    /// Whether the metadata page, as it was programmed last, has a fingerprint there, of whatever content.
+    /// The metadata page, as programmed last, has a fingerprint there, of any content.
     in_flash: Bits,
     per_metadata_page: u32,
     /// A bit a metadata page: none of its valid pages is without fingerprint.
     complete: Bits,
-    /// Where each metadata page is in RAM.
+    /// The frame of each metadata page in RAM.
     frame_of: Vec<u32>,
     frames: Vec<Frame>,
     frames_max: u32,
     hand: u32,
-    /// Metadata pages that are wanted in RAM, and whether they change.
+    /// Metadata pages that are wanted in RAM, and true for each that changes.
     wanted: Vec<(u32, bool)>,
     /// Changed metadata pages that gave way and are not programmed yet.
     leaving: Vec<u32>,
 }
 
 impl Pages {
-    /// Nothing is known of `pages` pages; `frames_max` metadata pages may be in RAM.
+    /// Makes the state of `pages` unknown pages; `frames_max` metadata pages may be in RAM.
     pub fn new(pages: u32, page_bytes: u32, frames_max: u32) -> Self {
         let per_metadata_page = page_bytes / METADATA_BYTES;
         let metadata_pages = pages.div_ceil(per_metadata_page);
@@ -118,28 +122,28 @@ impl Pages {
         }
     }
 
-    /// The fingerprint of what a page holds, whether or not the drive has computed it.
+    /// Returns the fingerprint of a page's content, computed by the drive or not.
     pub fn digest(&self, ppa: Ppa) -> Digest {
         self.digests[ppa.0 as usize]
     }
 
-    /// A page's fingerprint, and whether the store has it, will be looked at soon.
+    /// Prefetches a page's fingerprint, and its bit of the store.
     pub fn prefetch(&self, ppa: Ppa) {
         table::prefetch(&self.digests, ppa.0 as usize);
         table::prefetch(&self.stored.0, ppa.0 as usize / 64);
     }
 
-    /// Whether the drive has computed it.
+    /// Returns true if the drive has computed it.
     pub fn is_known(&self, ppa: Ppa) -> bool {
         self.known.get(ppa.0)
     }
 
-    /// Whether the store has an entry that means this page.
+    /// Returns true if the store has an entry that means this page.
     pub fn is_stored(&self, ppa: Ppa) -> bool {
         self.stored.get(ppa.0)
     }
 
-    /// What the page holds since it was programmed.
+    /// Sets the content of a page that was programmed.
     pub fn hold(&mut self, ppa: Ppa, digest: Digest, is_known: bool) {
         self.digests[ppa.0 as usize] = digest;
         self.known.set(ppa.0, is_known);
@@ -149,31 +153,33 @@ impl Pages {
         }
     }
 
-    /// The drive has computed the page's fingerprint.
+    /// Notes that the drive has computed the page's fingerprint.
     pub fn fingerprinted(&mut self, ppa: Ppa) {
         self.known.set(ppa.0, true);
         self.outdated(ppa);
     }
 
-    /// Another LBA or VBA refers to the page, or what is there is new: its metadata is not as it is noted.
+    /// Marks a page's noted metadata as old, for a new referrer or a new content.
     pub fn outdated(&mut self, ppa: Ppa) {
         self.noted.set(ppa.0, false);
         self.saved.set(ppa.0, false);
     }
 
-    /// The store has an entry that means this page, or has none.
+    /// Notes that the store has an entry that means this page, or has none.
     pub fn set_stored(&mut self, ppa: Ppa, is_stored: bool) {
         self.stored.set(ppa.0, is_stored);
     }
 
-    /// What is programmed is none of the host's: it has no fingerprint.
+    /// Forgets the fingerprint of a page that is not the host's.
     pub fn forget(&mut self, ppa: Ppa) {
         self.known.set(ppa.0, false);
         self.outdated(ppa);
     }
 
-    /// The power went: the store is empty, no metadata page is in RAM, and no fingerprint is known until its metadata
-    /// page is read. Without `trust` in what flash has of them, none is there.
+    /// Clears the state after a loss of power.
+    ///
+    /// The store is empty, and no metadata page is in RAM. No fingerprint is known until its
+    /// metadata page is read. Without `trust` in those on flash, none is there.
     pub fn power_lost(&mut self, trust: bool) {
         if !trust {
             self.saved.0.fill(0);
@@ -190,7 +196,7 @@ impl Pages {
         self.hand = 0;
     }
 
-    /// A metadata page is programmed, as it is in RAM.
+    /// Notes that a metadata page is programmed, as it is in RAM.
     pub fn programmed(&mut self, metadata_page: u32) {
         let pages = self.pages_of(metadata_page);
         self.saved.copy(&self.noted, pages.clone());
@@ -198,7 +204,7 @@ impl Pages {
         self.leaving.retain(|&leaving| leaving != metadata_page);
     }
 
-    /// A valid page of data, whose metadata page was read after the power came back: what that says is known.
+    /// Loads the fingerprint of a valid page of data from its metadata page, after a loss of power.
     ///
     /// # Panics
     /// If it is of a former content, or names a former LBA or VBA: nothing on flash would tell.
@@ -212,28 +218,28 @@ impl Pages {
         }
     }
 
-    /// How many metadata pages there are.
+    /// Counts the metadata pages.
     pub fn metadata_pages(&self) -> u32 {
         self.frame_of.len() as u32
     }
 
-    /// The metadata page of a page.
+    /// Returns the metadata page of a page.
     pub fn metadata_page(&self, ppa: Ppa) -> u32 {
         ppa.0 / self.per_metadata_page
     }
 
-    /// The pages of a metadata page.
+    /// Returns the pages of a metadata page.
     pub fn pages_of(&self, metadata_page: u32) -> Range<u32> {
         let first = metadata_page * self.per_metadata_page;
         first..first.saturating_add(self.per_metadata_page).min(self.digests.len() as u32)
     }
 
-    /// Whether all valid pages of a metadata page are fingerprinted.
+    /// Returns true if all valid pages of a metadata page are fingerprinted.
     pub fn is_complete(&self, metadata_page: u32) -> bool {
         self.complete.get(metadata_page)
     }
 
-    /// The first metadata page from `from` on that has pages to fingerprint.
+    /// Finds the first metadata page from `from` on that has pages to fingerprint.
     pub fn next_incomplete(&self, from: u32) -> Option<u32> {
         let mut at = from;
         while at < self.metadata_pages() {
@@ -247,12 +253,14 @@ impl Pages {
         None
     }
 
-    /// All valid pages of a metadata page are fingerprinted.
+    /// Notes that all valid pages of a metadata page are fingerprinted.
     pub fn completed(&mut self, metadata_page: u32) {
         self.complete.set(metadata_page, true);
     }
 
-    /// A page's metadata is read, or becomes what is known now. A metadata page that is not in RAM is wanted there.
+    /// Touches a page's metadata: a read, or an update to the present values.
+    ///
+    /// A metadata page that is not in RAM is wanted there.
     pub fn touch(&mut self, ppa: Ppa, changes: bool) {
         if changes {
             self.noted.set(ppa.0, self.known.get(ppa.0));
@@ -266,7 +274,7 @@ impl Pages {
         }
     }
 
-    /// Whether a metadata page is in RAM; it is touched then.
+    /// Touches a metadata page if it is in RAM; returns false if it is not.
     pub fn touch_frame(&mut self, metadata_page: u32, changes: bool) -> bool {
         let frame = self.frame_of[metadata_page as usize];
         if frame == NONE {
@@ -278,7 +286,7 @@ impl Pages {
         true
     }
 
-    /// A metadata page that is wanted and not in RAM, and whether it changes.
+    /// Takes a metadata page that is wanted and not in RAM, and true if it changes.
     pub fn next_wanted(&mut self) -> Option<(u32, bool)> {
         while let Some((metadata_page, changes)) = self.wanted.pop() {
             if !self.touch_frame(metadata_page, changes) {
@@ -288,7 +296,9 @@ impl Pages {
         None
     }
 
-    /// Brings a metadata page into RAM, which it is not in. The one that gave way, if it has to be programmed.
+    /// Brings a metadata page into RAM.
+    ///
+    /// Returns the one that gave way, if it has to be programmed.
     pub fn bring_in(&mut self, metadata_page: u32, changes: bool) -> Option<u32> {
         let frame = Frame { metadata_page, is_dirty: changes, was_touched: true };
         if (self.frames.len() as u32) < self.frames_max {
@@ -314,7 +324,7 @@ impl Pages {
         }
     }
 
-    /// A metadata page in RAM that differs from flash; it is as in flash from now on.
+    /// Takes a metadata page in RAM that differs from flash; from now on it counts as equal.
     pub fn take_dirty(&mut self) -> Option<u32> {
         if let Some(leaving) = self.leaving.pop() {
             return Some(leaving);
@@ -324,12 +334,12 @@ impl Pages {
         Some(frame.metadata_page)
     }
 
-    /// How many pages the store means.
+    /// Counts the pages that entries of the store mean.
     pub fn stored(&self) -> u32 {
         self.stored.0.iter().map(|word| word.count_ones()).sum()
     }
 
-    /// Bytes that are allocated.
+    /// Returns the allocated bytes.
     pub fn ram_bytes(&self) -> u64 {
         let bits = [&self.known, &self.stored, &self.noted, &self.saved, &self.in_flash, &self.complete];
         let bits: usize = bits.iter().map(|bits| bits.0.capacity()).sum();
@@ -341,7 +351,7 @@ impl Pages {
             + self.wanted.capacity() * size_of::<(u32, bool)>()) as u64
     }
 
-    /// Metadata pages in RAM are found there.
+    /// Checks that metadata pages in RAM are found there.
     ///
     /// # Panics
     /// If not.

@@ -1,15 +1,18 @@
-//! When the layer's own pages are programmed: metadata, journal and tables (CAFTL sections 3.3.2 and 3.3.3).
+//! The programming of the layer's own pages: metadata, journal and tables.
 //!
-//! Role: [`Caftl::settle`] does, after each change, what the change made necessary: it brings metadata pages into RAM and
-//! programs those that give way, programs a full log as a page of the journal, and writes the tables out when the journal
-//! is long enough.
+//! See CAFTL sections 3.3.2 and 3.3.3.
 //!
-//! Invariants: the power may go after any operation. So what a page holds is fixed, and told to `own.rs`, right before it
-//! is programmed, when all that was moved to have room for it is logged; a page's new version is programmed before the
-//! old one is given up, and so are all pages of the tables before the journal. Without a capacitor the log is in the journal
-//! before any page of the tables is programmed. Of the tables only those pages are programmed that have changed.
+//! Role: [`Caftl::settle`] does the operations that a change made necessary. It brings metadata
+//! pages into RAM and programs those that give way. It programs a full log as a page of the
+//! journal, and writes the tables out when the journal is long enough.
 //!
-//! What it does not do: decide what is worth remembering.
+//! Invariants: the power may go after any operation. So a page's content is fixed, and told to
+//! `own.rs`, right before it is programmed, when all pages that moved to make room for it are
+//! logged. A page's new version is programmed before the old one is given up, and so are all pages
+//! of the tables before the journal. Without a capacitor the log is in the journal before any page
+//! of the tables is programmed. Only changed pages of the tables are programmed.
+//!
+//! It does not decide which fingerprints to remember.
 
 use super::{
     Caftl,
@@ -22,7 +25,7 @@ use crate::ssd::{
     space::{Place, Stream},
 };
 
-/// What the tables cover once they are written out.
+/// The records and pages that the tables cover once they are written out.
 #[derive(Clone, Copy)]
 struct Covered {
     /// Records of the log before this one.
@@ -32,7 +35,7 @@ struct Covered {
 }
 
 impl Caftl {
-    /// Does what changes have made necessary.
+    /// Does the operations that changes have made necessary.
     pub(super) fn settle(&mut self, sink: &mut dyn Sink) {
         loop {
             if let Some((metadata_page, changes)) = self.books.pages.next_wanted() {
@@ -56,7 +59,7 @@ impl Caftl {
         }
     }
 
-    /// Room for a page of the layer's own. On the capacitor's current nothing is moved for it.
+    /// Makes room for an own page. On the capacitor's current nothing is moved for it.
     fn place_for_own(&mut self, sink: &mut dyn Sink) -> Place {
         match self.on_capacitor {
             true => self.space.place_in_need(),
@@ -64,7 +67,7 @@ impl Caftl {
         }
     }
 
-    /// Programs a page of the layer's own with what `put` puts there; its number.
+    /// Programs an own page with the content that `put` puts there, and returns its number.
     fn program_put(&mut self, cause: Cause, put: impl FnOnce(&mut Books, Ppa) -> u32, sink: &mut dyn Sink) -> u32 {
         let place = self.place_for_own(sink);
         let id = put(&mut self.books, self.space.page_at(place));
@@ -73,12 +76,12 @@ impl Caftl {
         id
     }
 
-    /// Programs a page of a sorted run; its number.
+    /// Programs a page of a sorted run, and returns its number.
     pub(super) fn program_run(&mut self, sink: &mut dyn Sink) -> u32 {
         self.program_put(Cause::SortRun, |books, ppa| books.put_own(ppa, Body::Run, None), sink)
     }
 
-    /// A page of the layer's own is of no use any longer.
+    /// Gives up an own page.
     pub(super) fn give_up_own(&mut self, id: u32) {
         if id != NONE {
             let ppa = self.books.own.release(id);
@@ -91,21 +94,24 @@ impl Caftl {
         self.flash().read(ppa, cause, sink);
     }
 
-    /// All of the log goes to the journal, the last page of it with room left.
+    /// Writes the whole log to the journal; the last page may have room left.
     pub(super) fn write_log(&mut self, sink: &mut dyn Sink) {
         while !self.books.log.is_empty() {
             self.write_journal_page(sink);
         }
     }
 
-    /// The oldest of the log goes to the journal.
+    /// Writes the oldest records of the log to the journal.
     pub(super) fn write_journal_page(&mut self, sink: &mut dyn Sink) {
         self.program_put(Cause::Journal, Books::put_journal, sink);
     }
 
-    /// 1. What has changed of the tables is programmed, as it is when its page is. 2. With the last page the journal begins
-    ///    anew, and the old pages are given up. What is moved meanwhile stays in the log, or in the journal that was
-    ///    begun with it.
+    /// Writes the tables out.
+    ///
+    /// 1. The changed pages of the tables are programmed, each with its present content.
+    /// 2. With the last page the journal begins anew, and the old pages are given up.
+    ///
+    /// Pages that move meanwhile stay in the log, or in the journal that was begun with it.
     fn sync(&mut self, sink: &mut dyn Sink) {
         self.is_syncing = true;
         if !self.options.capacitor {
@@ -140,7 +146,7 @@ impl Caftl {
         self.is_syncing = false;
     }
 
-    /// Programs a page of the tables; with the last one these are written out.
+    /// Programs a page of the tables; the last one completes them.
     fn program_table(&mut self, body: impl FnOnce(&Books) -> Body, last: Option<Covered>, sink: &mut dyn Sink) -> u32 {
         let put = |books: &mut Books, ppa| {
             let body = body(books);
@@ -175,13 +181,13 @@ impl Caftl {
 }
 
 impl Books {
-    /// A page of the primary table, as it is now.
+    /// Copies the present content of a page of the primary table.
     fn primary_page(&self, page: u32) -> Body {
         let (entries, _) = self.own.entries_per_page();
         Body::Primary(page, part(self.maps.primary(), page, entries))
     }
 
-    /// A page of the secondary table, as it is now.
+    /// Copies the present content of a page of the secondary table.
     fn secondary_page(&self, page: u32) -> Body {
         let (_, entries) = self.own.entries_per_page();
         Body::Secondary(page, part(self.maps.secondary(), page, entries))

@@ -1,35 +1,41 @@
-//! What is left after the power went, and how all is built up again from flash (CAFTL sections 3.2.3 and 3.3.2).
+//! A loss of power, and the start that builds all up again from flash.
 //!
-//! Role: [`Caftl::lose_power`] is the loss and the start after it. The power may go between two requests, or within one, after
-//! any operation on flash: whoever hears the operations unwinds, and what the layer was at is never ended. With a
-//! capacitor the log is flushed into the journal, and changed metadata pages are programmed, where there is room without
-//! moving anything; then RAM is gone. The start looks at the flash for free, open and closed blocks (`restart.rs`) and for
-//! the layer's own pages (`own.rs`), loads the tables, applies the journal, and so has which pages are valid; it reads
-//! the metadata pages, builds the fingerprint store up again, and collects what collection had not ended.
+//! See CAFTL sections 3.2.3 and 3.3.2.
 //!
-//! Of a request under way, pages whose mapping was logged are there, others are as they were. The paper says as much of the
-//! log and the capacitor, and no more. What is ours:
+//! Role: [`Caftl::lose_power`] is the loss and the start after it. The power may go between two
+//! requests, or within one, after any operation on flash. The sink unwinds, and the layer's work is
+//! never ended. With a capacitor the log is flushed into the journal, and changed metadata pages
+//! are programmed, in free room without a move. Then RAM is gone.
 //!
-//! - Tables that are not all written out count page by page, and the whole journal is applied to them: a record that is in
-//!   them already does no harm.
-//! - A page that was programmed and that no record names is garbage: nothing beside it says whose it is, for the spare area
-//!   has the checksum alone (section 3.3.3).
-//! - Without a capacitor the log is lost, and nothing else: it is written before a block is erased
-//!   ([`Relocate::owes_page`](crate::ssd::space::Relocate::owes_page)) and before tables are. So what the journal names is
-//!   on flash, and the drive is as it was after some record: at least the last that a flush of the host, a full
-//!   log, or an erasure brought there. References are counted anew, for the log may end between a VBA and its page.
-//! - Without a capacitor no fingerprint is trusted: metadata may be of a page's former content, and one false fingerprint is a
-//!   false content; out of line all are computed again.
-//! - An operation ends or was never begun: a page that was half programmed would be known by its checksum, and a block that
-//!   was half erased is erased again.
+//! The start looks at the flash for free, open and closed blocks (`restart.rs`) and for the layer's
+//! own pages (`own.rs`). It loads the tables and applies the journal, and so knows the valid pages.
+//! It reads the metadata pages, builds the fingerprint store up again, and ends an interrupted
+//! collection.
 //!
-//! Invariants: nothing is taken from what was in RAM before but what stands for flash: which pages of a block are
-//! programmed and how often it was erased (`array.rs`), the contents of the layer's own pages (`own.rs`), and of which
-//! pages their metadata has a fingerprint (`Pages::load`).
+//! If a request was under way, pages whose mapping was logged are there; others have their former
+//! content. The paper says as much of the log and the capacitor, and no more. The rest is ours:
 //!
-//! What it does not do: bring back deleted pages that the store still knew: no map leads to them. Bear a power that
-//! goes again and again within its starts, without end: each leaves at most a few pages of journal and metadata more, which are
-//! collected by a start that ends.
+//! - Tables that are not all written out count page by page, and the whole journal is applied to
+//!   them: a record that is in them already does no harm.
+//! - A programmed page that no record names is garbage. Nothing beside it names its owner, because
+//!   the spare area has the checksum alone (section 3.3.3).
+//! - Without a capacitor the log is lost, and nothing else. It is written before a block is erased
+//!   ([`Relocate::owes_page`](crate::ssd::space::Relocate::owes_page)) and before tables are. So
+//!   pages that the journal names are on flash, and the drive is as it was after some record. That
+//!   record is at least the last that a flush of the host, a full log, or an erasure brought there.
+//!   References are counted anew, because the log may end between a VBA and its page.
+//! - Without a capacitor no fingerprint is trusted. Metadata may be of a page's former content, and
+//!   one false fingerprint is a false content. All are computed again out of line.
+//! - An operation ends or was never begun. A half-programmed page would be known by its checksum,
+//!   and a half-erased block is erased again.
+//!
+//! Invariants: a start uses no former state of RAM but the stand-ins for flash. These are the
+//! programmed pages and erasures of a block (`array.rs`), the contents of the layer's own pages
+//! (`own.rs`), and the pages whose metadata has a fingerprint (`Pages::load`).
+//!
+//! It does not bring back deleted pages that the store still knew: no map leads to them. It does
+//! not bear an endless series of losses within its starts. Each leaves at most a few more pages of
+//! journal and metadata, which a start that ends collects.
 
 use super::{
     Caftl,
@@ -43,7 +49,7 @@ use crate::ssd::{
     op::{Cause, Sink},
 };
 
-/// What a start found.
+/// The result of a start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Recovered {
     /// Pages of tables and journal that were read.
@@ -57,7 +63,9 @@ pub struct Recovered {
 }
 
 impl Caftl {
-    /// The power goes, and comes back. If it has gone within a request, the request's panic was caught by whoever raised it.
+    /// Cuts the power, and starts again.
+    ///
+    /// If the power has gone within a request, the caller has caught the request's panic.
     pub fn lose_power(&mut self, sink: &mut dyn Sink) -> Recovered {
         let mut recovered = Recovered::default();
         if self.options.capacitor {
@@ -79,12 +87,12 @@ impl Caftl {
         recovered
     }
 
-    /// With the capacitor's current.
+    /// Flushes log and metadata with the capacitor's current.
     fn flush_all(&mut self, sink: &mut dyn Sink) {
         self.write_log(sink);
         loop {
             if let Some((metadata_page, changes)) = self.books.pages.next_wanted() {
-                // It is not in RAM: what has changed of it goes to flash straight away.
+                // It is not in RAM: its changes go to flash straight away.
                 if changes {
                     self.program_metadata(metadata_page, sink);
                 }
@@ -128,8 +136,9 @@ impl Caftl {
         }
     }
 
-    /// Pages are valid where the maps lead, where the layer's own are that are of use, and nowhere else. The pages of the
-    /// maps.
+    /// Makes exactly the pages of the maps and the useful own pages valid.
+    ///
+    /// Returns the pages of the maps.
     fn validate_mapped(&mut self) -> Vec<(Ppa, Owner)> {
         let maps = &self.books.maps;
         let unique = maps.primary().iter().enumerate().filter_map(|(lpn, location)| match location.at() {
@@ -176,7 +185,7 @@ impl Caftl {
         known.sort_unstable_by_key(|(ppa, _)| *ppa);
         for (ppa, owner) in known {
             let digest = self.books.pages.digest(ppa);
-            // Of several pages with the same content, the first is meant.
+            // If several pages have the same content, the entry means the first.
             if self.books.store.look_up(digest).is_none() {
                 let entry = self.books.entry(digest, ppa, owner);
                 self.books.remember(entry, ppa);

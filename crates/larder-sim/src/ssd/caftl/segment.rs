@@ -1,15 +1,17 @@
-//! A segment of the fingerprint store: its buckets, and how one is found in them (CAFTL section 3.2.3).
+//! A segment of the fingerprint store: its buckets, and the search in them (CAFTL section 3.2.3).
 //!
-//! Role: [`Segment`] searches its buckets one after the other, or by binary search where fingerprints ascend over all of
-//! them; within a bucket always by binary search. It counts comparisons of fingerprints: one for each probe, and one or
-//! two for a range check. A bucket by itself is `bucket.rs`.
+//! Role: [`Segment`] searches its buckets one after the other, or by binary search if fingerprints
+//! ascend over all of them. Within a bucket it always searches by halves. It counts comparisons of
+//! fingerprints: one for each probe, and one or two for a range check. A bucket by itself is
+//! `bucket.rs`.
 //!
-//! Invariants: each bucket is sorted by fingerprint and not empty. Under [`Order::Fingerprint`] the last entry of a bucket
-//! is below the first of the next. The paper brings that order about by merge sorts now and then; here each entry goes
-//! to its place at once, and where its bucket is full, each bucket on the way to the nearest with room passes one entry
-//! on. So that lookups between two sorts need no rule of their own.
+//! Invariants: each bucket is sorted by fingerprint and not empty. Under [`Order::Fingerprint`] the
+//! last entry of a bucket is below the first of the next. The paper brings that order about by
+//! merge sorts now and then. Here each entry goes to its place at once. If its bucket is full, each
+//! bucket on the way to the nearest with room passes one entry on. So lookups between two sorts
+//! need no rule of their own.
 //!
-//! What it does not do: say how many buckets there may be (`store.rs`).
+//! It leaves the limit of buckets to `store.rs`.
 
 use super::{
     bucket::{Beyond, Bucket},
@@ -18,22 +20,22 @@ use super::{
     store::{Entry, Order, StoreOptions},
 };
 
-/// Where an entry is: bucket, and place in it.
+/// The place of an entry: bucket, and place in it.
 pub(super) type At = (usize, usize);
 
-/// What a search found.
+/// The result of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
     At(At),
     No,
 }
 
-/// How many fingerprints a search compared with.
+/// The fingerprints that a search compared with.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Compared {
-    /// In all.
+    /// All of them.
     pub all: u64,
-    /// Of these, with the smallest and the largest of buckets.
+    /// Those that are the smallest and the largest of buckets.
     pub ranges: u64,
 }
 
@@ -44,26 +46,26 @@ impl Compared {
     }
 }
 
-/// What an insertion cost.
+/// The cost of an insertion.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Cost {
     pub comparisons: u64,
     pub passed_on: u64,
 }
 
-/// See the module.
+/// A segment; see the module.
 #[derive(Debug, Default)]
 pub(super) struct Segment {
     buckets: Vec<Bucket>,
     len: u32,
-    /// Which bucket gives way next.
+    /// The turn of the bucket that gives way next.
     turn: u32,
     /// Insertions and rises of references since it was reorganised.
     changes: u32,
 }
 
 impl Segment {
-    /// Looks for `digest`, and says how many fingerprints it was compared with.
+    /// Finds `digest`, and counts the fingerprints that it was compared with.
     pub fn find(&self, digest: Digest, options: &StoreOptions) -> (Found, Compared) {
         if options.order == Order::Fingerprint {
             return self.find_bucket_and_entry(digest);
@@ -86,7 +88,7 @@ impl Segment {
         (Found::No, compared)
     }
 
-    /// Bucket-level binary search: a range check of the middle bucket says where to go on.
+    /// Searches buckets by halves: a range check of the middle bucket decides the direction.
     fn find_bucket_and_entry(&self, digest: Digest) -> (Found, Compared) {
         let mut compared = Compared::default();
         let (mut from, mut to) = (0, self.buckets.len());
@@ -115,12 +117,12 @@ impl Segment {
         (self.len as usize) < self.buckets.len() * capacity
     }
 
-    /// Another bucket, for the entry that comes next.
+    /// Adds a bucket for the entry that comes next.
     pub fn add_bucket(&mut self, capacity: usize) {
         self.buckets.push(Bucket::with_capacity(capacity));
     }
 
-    /// `digest` will be looked for soon.
+    /// Prefetches the bucket of `digest`.
     pub fn prefetch(&self, digest: Digest, options: &StoreOptions) {
         if options.order == Order::Fingerprint {
             let after = self.buckets.partition_point(|bucket| bucket.begins_below(digest));
@@ -130,14 +132,14 @@ impl Segment {
         }
     }
 
-    /// The coldest may be taken soon.
+    /// Prefetches the entries for a search of the coldest.
     pub fn prefetch_coldest(&self) {
         if let Some((bucket, first)) = self.next_to_give_way() {
             self.buckets[bucket].prefetch_coldest(first);
         }
     }
 
-    /// The bucket whose turn it is, and the place from where on its coldest is looked for.
+    /// Finds the bucket whose turn it is, and the place at which the search for its coldest begins.
     fn next_to_give_way(&self) -> Option<At> {
         let turn = self.turn as usize;
         let bucket = turn.checked_rem(self.buckets.len())?;
@@ -145,8 +147,11 @@ impl Segment {
         Some((bucket, first))
     }
 
-    /// Takes the coldest entry out of the bucket whose turn it is; of equals, one after the other in turn, so that none
-    /// stays for the value of its fingerprint. `None` where there is no bucket or nothing in it, or all of it is hotter than `reference`.
+    /// Takes the coldest entry out of the bucket whose turn it is.
+    ///
+    /// Equals go one after the other in turn, so that none stays for the value of its fingerprint.
+    /// The result is `None` if there is no bucket or nothing in it, or all of it is hotter than
+    /// `reference`.
     pub fn take_coldest(&mut self, reference: u8) -> Option<Entry> {
         let (bucket, first) = self.next_to_give_way()?;
         let bucket = &mut self.buckets[bucket];
@@ -177,7 +182,8 @@ impl Segment {
 
     fn insert_ascending(&mut self, entry: Entry, capacity: usize) -> Cost {
         let mut comparisons = 0;
-        // The last bucket that begins below the entry; an empty one, just added, is the last of all.
+        // The last bucket that begins below the entry; an empty one, just added, is the last of
+        // all.
         let begins_below = |bucket: &Bucket| {
             comparisons += 1;
             bucket.begins_below(entry.digest)
@@ -220,14 +226,14 @@ impl Segment {
         Cost { comparisons: comparisons + more, passed_on: room.abs_diff(target) as u64 }
     }
 
-    /// Changes an entry. Whether it is hotter then.
+    /// Changes an entry; returns true if it is hotter then.
     pub fn change(&mut self, (bucket, place): At, location: Location, reference: u8) -> bool {
         let is_hotter = self.buckets[bucket].change(place, location, reference);
         self.changes += u32::from(is_hotter);
         is_hotter
     }
 
-    /// Removes an entry. Whether its bucket went, too, for it was the last of it.
+    /// Removes an entry; returns true if its bucket went, too, because it was the last.
     pub fn remove(&mut self, (bucket, place): At) -> (Entry, bool) {
         let Some(entry) = self.buckets[bucket].remove(place) else { panic!("an entry at its place") };
         self.len -= 1;
@@ -242,8 +248,10 @@ impl Segment {
         *self = Segment::default();
     }
 
-    /// Sorts entries over the buckets, the hottest first, once so many changed as a bucket holds, and an eighth of the
-    /// segment. How many buckets were emptied, if it was time.
+    /// Sorts entries over the buckets, the hottest first, if it is time.
+    ///
+    /// It is time when at least a bucket's entries and an eighth of the segment's have changed.
+    /// Returns the number of emptied buckets, if it was time.
     pub fn reorganise_by_hotness(&mut self, capacity: usize) -> Option<u32> {
         if (self.changes as usize) < capacity.max(self.len as usize / 8) {
             return None;
@@ -286,7 +294,7 @@ impl Segment {
     }
 }
 
-/// Where a digest that is not there would be.
+/// Returns the place for a digest that is not there.
 fn vacant(place: Result<usize, usize>) -> usize {
     match place {
         Err(place) => place,

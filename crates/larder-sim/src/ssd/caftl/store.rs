@@ -1,16 +1,20 @@
-//! The fingerprint store: the most highly referenced fingerprints, in the drive's RAM (CAFTL section 3.2.3).
+//! The fingerprint store: the most referenced fingerprints, in the drive's RAM (CAFTL section
+//! 3.2.3).
 //!
-//! Role: fingerprints are spread over *segments* (`f mod N`), each a list of *buckets* of 4 KiB, each of those a sorted
-//! run of entries {fingerprint, location, reference}. [`Store`] finds, inserts, changes and removes; how a segment keeps
-//! its buckets is `segment.rs`.
+//! Role: fingerprints are spread over *segments* (`f mod N`), each a list of *buckets* of 4 KiB. A
+//! bucket is a sorted run of entries {fingerprint, location, reference}. [`Store`] finds, inserts,
+//! changes and removes; `segment.rs` keeps the buckets of a segment.
 //!
-//! Invariants: a fingerprint is in at most one entry. Buckets are allocated while there are free ones; then a new entry
-//! replaces the coldest of a bucket taken in turn, unless it is colder than all of it. References stop at 255.
+//! Invariants: a fingerprint is in at most one entry. Buckets are allocated while there are free
+//! ones. Then a new entry replaces the coldest of a bucket taken in turn, unless it is colder than
+//! all of it. References stop at 255.
 //!
-//! An entry is counted with the paper's 25 bytes (20 + 4 + 1), 29 where a CRC32 stands beside each fingerprint (section
-//! 3.4.2), so that a bucket of 4 KiB has 163 or 141; here an entry takes 24, for the trace's fingerprints have 128 bits.
+//! An entry counts with the paper's 25 bytes (20 + 4 + 1), or 29 with a CRC32 beside each
+//! fingerprint (section 3.4.2). So a bucket of 4 KiB has 163 or 141. Here an entry takes 24,
+//! because the trace's fingerprints have 128 bits.
 //!
-//! What it does not do: know pages. Who owns the store says where contents are, and how often they are referenced.
+//! It does not know pages. The owner of the store tells it the places of contents and their
+//! references.
 
 use hashbrown::HashMap;
 
@@ -21,20 +25,24 @@ use super::{
 };
 use crate::ssd::geometry::{OutOfRange, within};
 
-/// How the buckets of a segment are kept (CAFTL section 3.2.3: two of its three ways to find sooner; the third is
-/// [`StoreOptions::range_check`]).
+/// The order of the buckets of a segment.
+///
+/// CAFTL section 3.2.3 has three ways to find sooner. These are two of them; the third is
+/// [`StoreOptions::range_check`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// As they were allocated; each is searched in turn.
     Allocated,
     /// Hotness-based reorganisation: entries of many references come in the first buckets.
     Hotness,
-    /// Fingerprints ascend over all buckets of a segment, so that buckets are found by binary search. It implies the
-    /// range check, which is what decides where to go on.
+    /// Fingerprints ascend over all buckets of a segment, so that buckets are found by binary
+    /// search.
+    ///
+    /// It implies the range check, which decides the direction of the search.
     Fingerprint,
 }
 
-/// How a store is made.
+/// The options of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreOptions {
     /// N. The paper's evaluation has 256 (section 4.3.3).
@@ -43,15 +51,17 @@ pub struct StoreOptions {
     pub bucket_bytes: u32,
     /// The buckets of all segments together.
     pub buckets_max: u32,
-    /// Whether a bucket is searched only if the fingerprint lies between its smallest and its largest.
+    /// True if a bucket is searched only for fingerprints between its smallest and its largest.
     pub range_check: bool,
-    /// How buckets are kept.
+    /// The order of buckets.
     pub order: Order,
 }
 
 impl Default for StoreOptions {
-    /// The paper's segments and bucket, and the two accelerations that it suggests (section 4.3.3). It names no size
-    /// of the store: ours has 16 MiB.
+    /// Returns the paper's segments and bucket, and its two suggested accelerations (section
+    /// 4.3.3).
+    ///
+    /// The paper names no size of the store: ours has 16 MiB.
     fn default() -> Self {
         StoreOptions {
             segments: 256,
@@ -73,22 +83,22 @@ const CRC_BYTES: u32 = 4;
 pub struct Entry {
     /// The fingerprint.
     pub digest: Digest,
-    /// Where the content is.
+    /// The place of the content.
     pub location: Location,
-    /// How many logical pages refer to it, at most 255.
+    /// Logical pages that refer to it, at most 255.
     pub reference: u8,
 }
 
-/// What the store did.
+/// Counts of the store's work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoreCounts {
     /// Fingerprints looked up for pages that are written or fingerprinted out of line.
     pub lookups: u64,
-    /// Of these, how many were there.
+    /// Those of them that were there.
     pub found: u64,
     /// Comparisons of fingerprints for all lookups (CAFTL Figure 12).
     pub comparisons: u64,
-    /// Of these, comparisons with the smallest and the largest of a bucket.
+    /// Those of them with the smallest and the largest of a bucket.
     pub range_comparisons: u64,
     /// Comparisons of fingerprints to find entries that change, or places for new ones.
     pub comparisons_of_changes: u64,
@@ -96,7 +106,7 @@ pub struct StoreCounts {
     pub inserted: u64,
     /// Entries that gave way to others.
     pub replaced: u64,
-    /// Fingerprints that were colder than what they would have replaced, or found no bucket in their segment.
+    /// Fingerprints that were colder than all candidates, or found no bucket in their segment.
     pub refused: u64,
     /// Segments reorganised by hotness.
     pub reorganised: u64,
@@ -104,18 +114,18 @@ pub struct StoreCounts {
     pub passed_on: u64,
 }
 
-/// What became of an entry that was to be inserted.
+/// The result of an insertion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Inserted {
-    /// It is there.
+    /// The entry is there.
     Added,
-    /// It is there, and this one is not any longer.
+    /// The entry is there in place of this one.
     Replaced(Entry),
-    /// It is not.
+    /// The entry is not there.
     Refused,
 }
 
-/// See the module.
+/// The fingerprint store; see the module.
 #[derive(Debug)]
 pub struct Store {
     options: StoreOptions,
@@ -123,13 +133,13 @@ pub struct Store {
     entries_per_bucket: u32,
     buckets: u32,
     len: u32,
-    /// How many entries have a CRC32, where these are kept.
+    /// The number of entries of each CRC32, if these are kept.
     crcs: Option<HashMap<u32, u32>>,
     counts: StoreCounts,
 }
 
 impl Store {
-    /// Without a bucket.
+    /// Makes a store without a bucket.
     ///
     /// # Errors
     /// If there is no segment or no bucket, or a bucket holds fewer than 2 entries.
@@ -151,32 +161,32 @@ impl Store {
         })
     }
 
-    /// How many fingerprints there are.
+    /// Counts the fingerprints.
     pub fn len(&self) -> u32 {
         self.len
     }
 
-    /// Whether there is none.
+    /// Returns true if there are none.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Buckets in use.
+    /// Counts the buckets in use.
     pub fn buckets(&self) -> u32 {
         self.buckets
     }
 
-    /// What was done until now.
+    /// Returns the counts until now.
     pub fn counts(&self) -> &StoreCounts {
         &self.counts
     }
 
-    /// `digest` will be looked for soon.
+    /// Prefetches the bucket of `digest`.
     pub fn prefetch(&self, digest: Digest) {
         self.segments[self.segment(digest)].prefetch(digest, &self.options);
     }
 
-    /// The entry of `digest`: a lookup, which is counted.
+    /// Looks `digest` up, and counts the lookup.
     pub fn look_up(&mut self, digest: Digest) -> Option<Entry> {
         let segment = &self.segments[self.segment(digest)];
         segment.prefetch_coldest();
@@ -192,7 +202,7 @@ impl Store {
         entry
     }
 
-    /// Whether some fingerprint's page has this CRC32.
+    /// Returns true if some fingerprint's page has this CRC32.
     pub fn has_crc(&self, crc: u32) -> bool {
         self.crcs.as_ref().is_some_and(|crcs| crcs.contains_key(&crc))
     }
@@ -264,7 +274,7 @@ impl Store {
         entry
     }
 
-    /// Drops all: the power went.
+    /// Drops all entries after a loss of power.
     pub fn clear(&mut self) {
         self.segments.iter_mut().for_each(Segment::clear);
         self.buckets = 0;
@@ -274,27 +284,27 @@ impl Store {
         }
     }
 
-    /// All entries, segment by segment.
+    /// Lists all entries, segment by segment.
     pub fn entries(&self) -> impl Iterator<Item = &Entry> {
         self.segments.iter().flat_map(Segment::entries)
     }
 
-    /// Bytes that the drive has for it: its buckets, of those that may be.
+    /// Returns the bytes that the drive has for all buckets that may be.
     pub fn device_bytes(&self) -> u64 {
         u64::from(self.options.buckets_max) * u64::from(self.options.bucket_bytes)
     }
 
-    /// Bytes that are allocated.
+    /// Returns the allocated bytes.
     pub fn ram_bytes(&self) -> u64 {
         let segments = self.segments.capacity() * size_of::<Segment>();
         let crcs = self.crcs.as_ref().map_or(0, HashMap::allocation_size);
         self.segments.iter().map(Segment::ram_bytes).sum::<u64>() + (segments + crcs) as u64
     }
 
-    /// Each fingerprint is in its segment and once, buckets are as [`Order`] has them, and counts are right.
+    /// Checks each fingerprint's segment, the [`Order`] of buckets, and the counts.
     ///
     /// # Panics
-    /// If not.
+    /// If one is wrong.
     pub fn check(&self) {
         let capacity = self.entries_per_bucket as usize;
         let (mut len, mut buckets) = (0, 0);
@@ -320,7 +330,7 @@ impl Store {
         digest.modulo(self.options.segments) as usize
     }
 
-    /// An entry has left.
+    /// Counts an entry that has left.
     fn gone(&mut self, digest: Digest) {
         self.len -= 1;
         if let Some(crcs) = &mut self.crcs {
@@ -336,7 +346,7 @@ impl Store {
         }
     }
 
-    /// A segment has a new or a hotter entry: it may be time to reorganise it.
+    /// Reorganises a segment with a new or a hotter entry, if it is time.
     fn changed(&mut self, at: usize) {
         if self.options.order != Order::Hotness {
             return;

@@ -4,8 +4,8 @@
 //! as far as they ask for it. Then they go to the planes.
 //!
 //! Invariants: the controller has one batch at a time. The operations come to the planes in the
-//! order in which the layer did them. A page gives its frame back once: when it is programmed, or,
-//! if its content is there, when it is hashed and that content is programmed.
+//! order in which the layer did them. A page gives its frame back once: when it is programmed. If
+//! its content is there, it does so when it is hashed and that content is programmed.
 //!
 //! It does not time the handover of a batch.
 
