@@ -92,8 +92,8 @@ impl Caftl {
     /// Makes a new drive.
     ///
     /// # Errors
-    /// If the geometry is unsound, lacks spare blocks for the layer's own pages, has more pages
-    /// than 31 bits number, or an option is out of its range.
+    /// If the geometry is unsound, lacks spare blocks for the layer's own pages, or has more pages
+    /// than 31 bits number. If an option is out of its range.
     pub fn new(geometry: Geometry, options: CaftlOptions) -> Result<Self, OutOfRange> {
         let sizes = Sizes::of(&geometry, &options)?;
         let space = SpaceOptions {

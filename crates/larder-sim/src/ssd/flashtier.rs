@@ -22,7 +22,7 @@
 //! No capacity is reserved, as in Nitro section 5.4 for its modified drives with WEUs. The host's
 //! address space has the size it is made with, and the drive drops the data that does not fit
 //! beside the log. Under a cache a profile's over-provisioning is added only if the user gives it
-//! (`setup/drive.rs`): a drive with more than the log takes would drop nothing. FlashTier has the
+//! (`setup/drive.rs`). A drive with more than the log takes would drop nothing. FlashTier has the
 //! addresses of the whole disk there. The log's share is Nitro's for hybrid drives, 10%, and for
 //! SE-Merge twice that.
 //!

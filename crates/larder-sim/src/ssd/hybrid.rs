@@ -1,46 +1,51 @@
-//! The hybrid translation layer: data blocks mapped by block, and log blocks mapped by page, as FAST has them (Lee et
-//! al., A log buffer-based flash translation layer using fully-associative sector translation, ACM TECS 6 (3), 2007).
-//! Nitro's simulated drives have it, with 10% of their blocks for the log (Nitro sections 4 and 5.4).
+//! The hybrid translation layer: data blocks mapped by block, and log blocks mapped by page.
 //!
-//! Role: a *logical block* is as many logical pages as a block has pages; its *data block* has them at their offsets.
-//! A page that has no place there goes to the log. What FAST does, in this order:
-//! 1. A write that continues what lies in the *sequential log block* goes there; any other write to that logical block
-//!    ends it with a merge first.
-//! 2. A write for which the data block is programmed just so far goes there; at offset 0, into a new data block, if
-//!    there is none.
+//! It follows FAST (Lee et al., A log buffer-based flash translation layer using fully-associative
+//! sector translation, ACM TECS 6 (3), 2007). Nitro's simulated drives have it, with 10% of their
+//! blocks for the log (Nitro sections 4 and 5.4).
+//!
+//! Role: a *logical block* is as many logical pages as a block has pages; its *data block* has them
+//! at their offsets. A page that has no place there goes to the log. FAST's rules, in this order:
+//! 1. A write that continues the *sequential log block* goes there; any other write to that logical
+//!    block ends it with a merge first.
+//! 2. A write at the first free page of its data block goes there; at offset 0, into a new data
+//!    block, if there is none.
 //! 3. A write at offset 0 begins a sequential log block; the one that was there is merged.
-//! 4. All others go to the *random log blocks*, wherever they belong (fully associative).
+//! 4. All others go to the *random log blocks*, in any of them (fully associative).
 //!
-//! The log has a number of blocks. When it has no more, its oldest block is the victim (round robin): each logical
-//! block that it has pages of is merged, and it is erased (`merge.rs`).
+//! The log has a fixed number of blocks. If it needs another, its oldest block is the victim (round
+//! robin). Each logical block with pages in the victim is merged, and the victim is erased
+//! (`merge.rs`).
 //!
-//! | merge | what happens |
+//! | merge | effect |
 //! |---|---|
 //! | switch | the sequential log block becomes the data block as it is |
-//! | partial | a block is filled up with what is missing behind its last page, and is the data block |
+//! | partial | a block is filled up with the missing pages behind its last one, and is the data block |
 //! | full | the newest pages are copied to a free block, which becomes the data block |
 //!
-//! A partial merge is that of the sequential log block; or of the data block itself, where the log has only pages that
-//! follow its last.
+//! A partial merge is that of the sequential log block. If the log has only pages that follow the
+//! data block's last, it is that of the data block itself.
 //!
-//! Ours, where FAST says nothing: pages are programmed in their order, so that what is missing before a page is
-//! padded, and a write further on in a data block goes to the log. As many random log blocks are filled in turn as the
-//! drive has planes, and half the log at most. FAST fills one, on one chip; which pages the log holds is the same.
-//! Partial and full merges take a page from where it is newest, the log included. With TRIM, a data block of which no
-//! page is left is erased at once, with no copy.
+//! Ours, where FAST says nothing: pages are programmed in their order. So missing pages before a
+//! page are padded, and a write further on in a data block goes to the log. The drive fills as many
+//! random log blocks in turn as it has planes, and half the log at most. FAST fills one, on one
+//! chip; the log holds the same pages. Partial and full merges take a page from its newest place,
+//! the log included. With TRIM, a data block without valid pages is erased at once, with no copy.
 //!
-//! Wear levelling: free blocks are taken in the order of their wear, of the whole drive (dynamic). Static: once in as
-//! many erasures as the spread allows, the least-worn data block is looked for; if the most-worn block is further
-//! ahead, it is copied to the most-worn free block.
+//! Wear levelling: free blocks are taken in the order of their wear, of the whole drive (dynamic).
+//! Static levelling looks for the least-worn data block once in as many erasures as the spread
+//! allows. If the most-worn block is further ahead than that, the data block is copied to the
+//! most-worn free block.
 //!
-//! Invariants: a logical block has one data block at most, and its pages are at their offsets there. One block is free
-//! between requests, which a merge needs before it erases the old data block: logical capacity is what is left beside
-//! the log and this spare, if that is less than the geometry's. With eviction (FlashTier, `flashtier.rs`), there may be
-//! more logical blocks than blocks for them: see `eviction.rs`.
+//! Invariants: a logical block has one data block at most, and its pages are at their offsets
+//! there. One block is free between requests, which a merge needs before it erases the old data
+//! block. Logical capacity is the rest beside the log and this spare, if that is less than the
+//! geometry's. With eviction (FlashTier, `flashtier.rs`), there may be more logical blocks than
+//! blocks for them: see `eviction.rs`.
 //!
-//! What it does not do: choose planes, in which blocks come as their wear has it, so that copies pass the bus; or keep
-//! its map as small as a drive would. The simulation has a table by logical page, where a drive has one by logical
-//! block, and one by page for the log.
+//! It does not choose planes: blocks come as their wear has it, so copies pass the bus. It does not
+//! keep its map as small as a drive would. The simulation has a table by logical page; a drive has
+//! one by logical block, and one by page for the log.
 
 pub mod eviction;
 mod merge;
@@ -59,20 +64,23 @@ use super::{
     table,
 };
 
-/// How a hybrid layer behaves.
+/// The options of a hybrid layer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HybridOptions {
-    /// The log's share of all blocks, in percent, at least two blocks: a sequential and a random one.
+    /// The log's share of all blocks, in percent, at least two blocks: a sequential and a random
+    /// one.
     pub log_share_percent: f64,
-    /// Whether trimmed pages are gone.
+    /// True if trimmed pages are gone.
     pub takes_trims: bool,
-    /// Static wear levelling moves the least-worn data block once the most-worn block was erased so many times more;
-    /// `None`: never.
+    /// Lead in erasures of the most-worn block at which static wear levelling moves a data block.
+    ///
+    /// It moves the least-worn one; `None`: never.
     pub wear_spread_max: Option<u32>,
 }
 
 impl Default for HybridOptions {
-    /// Nitro's 10%, without TRIM; wear levelling as that of [`SpaceOptions`](super::space::SpaceOptions).
+    /// Returns Nitro's 10%, without TRIM; wear levelling as that of
+    /// [`SpaceOptions`](super::space::SpaceOptions).
     fn default() -> Self {
         HybridOptions { log_share_percent: 10.0, takes_trims: false, wear_spread_max: Some(100) }
     }
@@ -89,7 +97,7 @@ pub struct Merges {
     pub full: u64,
 }
 
-/// The sequential log block, and the logical block that it is of.
+/// The sequential log block, and its logical block.
 #[derive(Clone, Copy, Debug)]
 struct Sequential {
     block: BlockId,
@@ -102,7 +110,7 @@ const NONE: u32 = u32::MAX;
 /// A drive has two blocks for the log, a spare, and one for data, at least.
 const BLOCKS_MIN: u32 = 4;
 
-/// See the module.
+/// The layer; see the module.
 #[derive(Debug)]
 pub struct Hybrid {
     flash: Flash,
@@ -110,7 +118,7 @@ pub struct Hybrid {
     logical_pages: u32,
     takes_trims: bool,
     wear_spread_max: Option<u32>,
-    /// Where the newest copy of each logical page is.
+    /// The page of each logical page's newest copy.
     pages: Vec<Ppa>,
     /// The data block of each logical block.
     data: Vec<u32>,
@@ -122,20 +130,22 @@ pub struct Hybrid {
     /// The random log blocks that are filled in turn.
     open: Vec<Option<BlockId>>,
     next_open: usize,
-    /// Of random log blocks there are so many before one is merged; the sequential one is the last of the log's.
+    /// The random log blocks that there may be before one is merged.
+    ///
+    /// The sequential one is the last of the log's.
     random_max: usize,
-    /// Whether data blocks keep off what the log may still take.
+    /// True if data blocks keep off the blocks that the log may still take.
     log_is_reserved: bool,
     eviction: Option<Eviction>,
     merges: Merges,
-    /// Erasures since wear was last looked at.
+    /// Erasures since the last look at wear.
     since_look: u32,
 }
 
-/// The log's blocks for a share of all, checked against the drive.
+/// Computes the log's blocks for a share of all, checked against the drive.
 pub(super) fn log_blocks(geometry: &Geometry, percent: f64) -> Result<u32, OutOfRange> {
     let blocks = geometry.blocks();
-    // No share would do there.
+    // No share suffices there.
     if blocks < BLOCKS_MIN {
         let range = format!(
             "{BLOCKS_MIN} or more, two for the log, a spare and one for data: give the drive a larger capacity, fewer pages_per_block or a \
@@ -155,7 +165,7 @@ pub(super) fn log_blocks(geometry: &Geometry, percent: f64) -> Result<u32, OutOf
 }
 
 impl Hybrid {
-    /// A new drive.
+    /// Makes a new drive.
     ///
     /// # Errors
     /// If the geometry is unsound or has too few blocks, or an option is out of its range.
@@ -166,7 +176,7 @@ impl Hybrid {
         Hybrid::of(geometry, options, geometry.logical_pages().min(left), log, None)
     }
 
-    /// A drive whose log has `log_blocks` at most, and that may drop data.
+    /// Makes a drive whose log has `log_blocks` at most, and that may drop data.
     pub(super) fn of(
         geometry: Geometry,
         options: HybridOptions,
@@ -200,12 +210,12 @@ impl Hybrid {
         })
     }
 
-    /// How many merges there were of each kind.
+    /// Counts the merges of each kind.
     pub fn merges(&self) -> Merges {
         self.merges
     }
 
-    /// How many blocks the log has now.
+    /// Counts the blocks of the log now.
     pub fn log_blocks(&self) -> u32 {
         self.random.len() as u32 + u32::from(self.sequential.is_some())
     }
@@ -221,7 +231,7 @@ impl Hybrid {
         let logical_block = lpn.0 / self.flash.geometry().pages_per_block;
         let block = self.block_for(lpn.0, sink);
         let ppa = self.flash.program(block, lpn.0, Source::Host(lpn, content), Cause::Host, sink);
-        // Only now: a merge may have moved the old copy.
+        // The old copy comes last: a merge may have moved it.
         if let Some(old) = std::mem::replace(&mut self.pages[lpn.0 as usize], ppa).some() {
             self.give_up(old);
         }
@@ -236,7 +246,7 @@ impl Hybrid {
         self.level(sink);
     }
 
-    /// The block whose next page is for `lpn`. See the module for the order.
+    /// Finds the block whose next page is for `lpn`. See the module for the order.
     fn block_for(&mut self, lpn: u32, sink: &mut dyn Sink) -> BlockId {
         let pages_per_block = self.flash.geometry().pages_per_block;
         let (logical_block, offset) = (lpn / pages_per_block, lpn % pages_per_block);
@@ -269,7 +279,7 @@ impl Hybrid {
         self.log_block(sink)
     }
 
-    /// The next random log block in turn, with a free page.
+    /// Finds the next random log block in turn, with a free page.
     fn log_block(&mut self, sink: &mut dyn Sink) -> BlockId {
         let slot = self.next_open;
         self.next_open = (slot + 1) % self.open.len();
@@ -297,18 +307,18 @@ impl Hybrid {
         block
     }
 
-    /// A free block for the log.
+    /// Takes a free block for the log.
     fn take_log_block(&mut self, sink: &mut dyn Sink) -> Option<BlockId> {
         self.take_block(1, sink)
     }
 
-    /// A free block for a logical block that has no data block.
+    /// Takes a free block for a logical block that has no data block.
     fn take_data_block(&mut self, sink: &mut dyn Sink) -> Option<BlockId> {
         let log_max = self.random_max as u32 + 1;
         self.take_block(if self.log_is_reserved { 1 + log_max - self.log_blocks() } else { 1 }, sink)
     }
 
-    /// A free block that leaves so many; data is dropped for it where that may be.
+    /// Takes a free block and leaves `kept`; drops data for it if the drive may.
     fn take_block(&mut self, kept: u32, sink: &mut dyn Sink) -> Option<BlockId> {
         while self.free.len(POOL) <= kept {
             let victim = self.eviction.as_mut()?.next_victim(&self.data)?;
@@ -317,7 +327,7 @@ impl Hybrid {
         self.free.take_least_worn(POOL)
     }
 
-    /// Nothing depends on `ppa` any longer. Returns its block, and how many valid pages that has left.
+    /// Makes `ppa` invalid. Returns its block, and the number of its remaining valid pages.
     fn give_up(&mut self, ppa: Ppa) -> (BlockId, u32) {
         let (block, left) = self.flash.invalidate(ppa);
         if let Some(eviction) = &mut self.eviction {
@@ -332,7 +342,7 @@ impl Hybrid {
         self.since_look += 1;
     }
 
-    /// `block` is the data block of a logical block from now on; the one before is erased.
+    /// Makes `block` the data block of a logical block; the one before is erased.
     fn set_data(&mut self, logical_block: u32, block: BlockId, sink: &mut dyn Sink) {
         self.replace_data(logical_block, block, Cause::Merge, sink);
     }
@@ -350,7 +360,7 @@ impl Hybrid {
         }
     }
 
-    /// The data block of a logical block, in which nothing is valid, is erased.
+    /// Erases a data block without valid pages.
     fn drop_data(&mut self, block: BlockId, cause: Cause, sink: &mut dyn Sink) {
         let logical_block = std::mem::replace(&mut self.holds[block.0 as usize], NONE);
         self.data[logical_block as usize] = NONE;
@@ -442,7 +452,7 @@ impl Ftl for Hybrid {
         self.takes_trims
     }
 
-    /// All pages of the logical block whose data block would go; those that are in the log stay.
+    /// All pages of the next dropped data block's logical block; those in the log stay.
     fn next_eviction(&self) -> Option<Range<u32>> {
         let victim = self.eviction.as_ref()?.peek(&self.data)?;
         let pages_per_block = self.flash.geometry().pages_per_block;

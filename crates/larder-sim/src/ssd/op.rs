@@ -1,26 +1,28 @@
-//! What a translation layer did to the flash: each operation, why it was done, and who is told.
+//! Operations of a translation layer on the flash, with their causes and their listeners.
 //!
-//! Role: [`Op`] is one operation, [`Cause`] indexes the counts, and a [`Sink`] hears of all operations of a drive in
-//! the order in which the flash sees them. The model of time schedules them; a test keeps a shadow flash with them.
+//! Role: [`Op`] is one operation, and [`Cause`] indexes the counts. A [`Sink`] hears of all
+//! operations of a drive in the order in which the flash sees them. The model of time schedules
+//! them; a test keeps a shadow flash with them.
 //!
-//! Invariant: a [`Op::Program`] says where its bytes come from, so that who hears all operations knows what every page
-//! holds.
+//! Invariant: an [`Op::Program`] names the source of its bytes, so that a sink that hears all
+//! operations knows the content of every page.
 //!
-//! What it does not do: say when an operation starts or how long it takes.
+//! It does not time an operation.
 
 use larder_core::Fingerprint;
 
 use super::geometry::{BlockId, Lpn, Ppa};
 
-/// Why flash was read, programmed or erased.
+/// The cause of a read, a program or an erasure of flash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Cause {
-    /// A page that the host reads or writes, straight or by way of the drive's buffer, which the translation layer does
-    /// not know.
+    /// A page that the host reads or writes.
+    ///
+    /// It may pass the drive's buffer, which the translation layer does not know.
     Host,
     /// Collection: valid pages leave a victim, and it is erased.
     Collection,
-    /// Static wear levelling: what lies still is moved to a worn block.
+    /// Static wear levelling: still data moves to a worn block.
     WearLevelling,
     /// A merge of log blocks into data blocks (hybrid mapping), or a block freed by one.
     Merge,
@@ -36,17 +38,17 @@ pub enum Cause {
     SortRun,
     /// Pages read to be fingerprinted out of line (CAFTL section 3.5).
     OutOfLine,
-    /// What was dropped by the drive itself: blocks erased with no copy made (Nitro section 6.1's modified SSD).
+    /// Eviction: blocks that the drive erases with no copy made (Nitro section 6.1's modified SSD).
     Eviction,
-    /// What is read and written after power came back.
+    /// Reads and writes after power came back.
     Recovery,
 }
 
 impl Cause {
-    /// How many there are.
+    /// The number of causes.
     pub const COUNT: usize = Cause::ALL.len();
 
-    /// All, each at its own index.
+    /// All causes, each at its own index.
     pub const ALL: [Cause; 12] = [
         Cause::Host,
         Cause::Collection,
@@ -62,7 +64,7 @@ impl Cause {
         Cause::Recovery,
     ];
 
-    /// The name, as in reports: `snake_case`.
+    /// Returns the name, as in reports: `snake_case`.
     pub fn name(self) -> &'static str {
         match self {
             Cause::Host => "host",
@@ -81,10 +83,11 @@ impl Cause {
     }
 }
 
-/// Where the bytes of a programmed page come from.
+/// The source of a programmed page's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// From the host: what it writes to this logical page. The content is that of [`PageWrite`](super::ftl::PageWrite).
+    /// The host's write of this logical page. The content is that of
+    /// [`PageWrite`](super::ftl::PageWrite).
     Host(Lpn, Option<Fingerprint>),
     /// A copy of this physical page, as it is at that moment.
     Copy(Ppa),
@@ -104,54 +107,55 @@ pub enum Hash {
 }
 
 impl Hash {
-    /// How many there are.
+    /// The number of hashes.
     pub const COUNT: usize = 2;
 }
 
-/// One thing that a drive does.
+/// An operation of a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// A page is read.
+    /// The read of a page.
     Read {
-        /// Which.
+        /// The page.
         ppa: Ppa,
-        /// Why.
+        /// The cause.
         cause: Cause,
     },
-    /// A page is programmed.
+    /// The program of a page.
     Program {
-        /// Which.
+        /// The page.
         ppa: Ppa,
-        /// With what.
+        /// The source of its bytes.
         source: Source,
-        /// Why.
+        /// The cause.
         cause: Cause,
     },
-    /// A block is erased.
+    /// The erasure of a block.
     Erase {
-        /// Which.
+        /// The block.
         block: BlockId,
-        /// Why.
+        /// The cause.
         cause: Cause,
     },
-    /// The controller hashes a page.
+    /// The controller's hash of a page.
     Hash {
-        /// With what.
+        /// The hash function.
         hash: Hash,
-        /// Why: of the host's page, or out of line.
+        /// The cause: the host's page, or out of line.
         cause: Cause,
     },
-    /// The drive has dropped a logical page by itself: from now on nothing is there (silent eviction). Costs nothing;
-    /// the host has to know.
+    /// The loss of a logical page that the drive has dropped by itself (silent eviction).
+    ///
+    /// It costs nothing; the host has to know.
     Evicted {
-        /// Which.
+        /// The page.
         lpn: Lpn,
     },
 }
 
-/// Who is told of all that a drive does. Closures are sinks, too.
+/// A listener to all operations of a drive. Closures are sinks, too.
 pub trait Sink {
-    /// `op` comes next.
+    /// Hears that `op` comes next.
     fn op(&mut self, op: &Op);
 }
 
@@ -161,7 +165,7 @@ impl<F: FnMut(&Op)> Sink for F {
     }
 }
 
-/// Nobody: for who wants the counts alone.
+/// A sink without effect, for users of the counts alone.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Nobody;
 

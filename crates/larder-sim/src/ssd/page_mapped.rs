@@ -1,12 +1,12 @@
-//! The page-mapped translation layer: a table from each logical page to its physical one, over a [`Space`].
+//! The page-mapped translation layer: a table from logical to physical pages, over a [`Space`].
 //!
-//! Role: what a present-day drive does, and the base that CAFTL is compared with (CAFTL Table 1: full striping, greedy
-//! collection). With TRIM or without.
+//! Role: it is a present-day drive, and the base that CAFTL is compared with (CAFTL Table 1: full
+//! striping, greedy collection). It takes TRIM or not.
 //!
-//! Invariants: the owner of a valid page is its logical page, and the table maps that back to it. The table is in RAM
-//! alone: that a drive saves it over a power loss costs nothing here.
+//! Invariants: the owner of a valid page is its logical page, and the table maps that back to it.
+//! The table is in RAM alone: a drive's care to keep it over a power loss costs nothing here.
 //!
-//! What it does not do: deduplicate, or cache parts of the table.
+//! It does not deduplicate, or cache parts of the table.
 
 use std::ops::Range;
 
@@ -20,12 +20,12 @@ use super::{
     table,
 };
 
-/// How a page-mapped layer behaves.
+/// The options of a page-mapped layer.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PageMappedOptions {
-    /// How it writes and collects.
+    /// Options of writing and collection.
     pub space: SpaceOptions,
-    /// Whether trimmed pages are gone.
+    /// True if trimmed pages are gone.
     pub takes_trims: bool,
 }
 
@@ -43,7 +43,7 @@ impl Relocate for Map {
     }
 }
 
-/// See the module.
+/// The layer; see the module.
 #[derive(Debug)]
 pub struct PageMapped {
     space: Space,
@@ -52,7 +52,7 @@ pub struct PageMapped {
 }
 
 impl PageMapped {
-    /// A new drive.
+    /// Makes a new drive.
     ///
     /// # Errors
     /// If the geometry is unsound, lacks spare blocks, or an option is out of its range.
@@ -67,7 +67,7 @@ impl PageMapped {
         assert!((lpn.0 as usize) < self.map.0.len(), "logical page {} is beyond the drive", lpn.0);
         let source = Source::Host(lpn, content);
         let ppa = self.space.append(Stream::Host, lpn.0, source, Cause::Host, &mut self.map, sink);
-        // Only now: collection may have moved the old copy.
+        // The old copy comes last: collection may have moved it.
         let old = std::mem::replace(&mut self.map.0[lpn.0 as usize], ppa);
         if let Some(old) = old.some() {
             self.space.invalidate(old);

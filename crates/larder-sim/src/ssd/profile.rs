@@ -1,19 +1,19 @@
 //! Named drives: geometry, times, rated erase cycles, buffer and controller.
 //!
-//! Role: [`PROFILES`] names them, each with where its numbers come from; [`Profile::scaled_to`] makes one of any
-//! capacity, by the number of its blocks or by their size (Nitro section 5.4 varies "the size of each block or flash
-//! chip").
+//! Role: [`PROFILES`] names them, each with the source of its numbers. [`Profile::scaled_to`] makes
+//! one of any capacity, by the number of its blocks or by their size (Nitro section 5.4 varies "the
+//! size of each block or flash chip").
 //!
 //! Invariant: every profile of the table is sound, for time as well.
 //!
-//! What it does not do: say how much of these times overlaps; that is the model of time's.
+//! It leaves the overlap of these times to the model of time.
 
 use super::{
     geometry::{Geometry, OutOfRange, PAGES_MAX, PAGES_PER_BLOCK_MAX},
     op::Hash,
 };
 
-/// How long the parts of an operation take, in nanoseconds.
+/// The times of the parts of an operation, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
     /// From the cells to the plane's register, a page.
@@ -37,8 +37,9 @@ pub struct Controller {
     pub crc32_cycles_4k: u64,
 }
 
-/// CAFTL Table 2's cycles on an ARM Cortex R4 at the fastest of the clocks that its section 4.3.2 varies: 304, 392,
-/// 619, 934 MHz.
+/// CAFTL Table 2's cycles on an ARM Cortex R4 at the fastest clock of its section 4.3.2.
+///
+/// That section varies 304, 392, 619, 934 MHz.
 pub const CORTEX_R4: Controller = Controller { hz: 934_000_000, sha1_cycles_4k: 47_548, crc32_cycles_4k: 4_120 };
 
 /// A drive.
@@ -46,16 +47,18 @@ pub const CORTEX_R4: Controller = Controller { hz: 934_000_000, sha1_cycles_4k: 
 pub struct Profile {
     /// The name.
     pub name: &'static str,
-    /// What it is, and where its numbers come from.
+    /// A description, and the source of its numbers.
     pub about: &'static str,
-    /// How it is built.
+    /// The geometry.
     pub geometry: Geometry,
-    /// How fast it is.
+    /// The times.
     pub timing: Timing,
-    /// Erasures of blocks of other sizes: (bytes of the block, nanoseconds) of a smaller and a larger one, and between
-    /// them along a line. `None`: an erasure takes the same whatever the block's size.
+    /// Erasures of blocks of other sizes: (bytes, nanoseconds) of a smaller and a larger block.
+    ///
+    /// Between them the time goes along a line. `None`: an erasure takes the same at any size of
+    /// the block.
     pub erase_ns_by_block_bytes: Option<[(u64, u64); 2]>,
-    /// How often a block stands being erased.
+    /// Erasures that a block stands.
     pub rated_cycles: u32,
     /// RAM of the drive that holds writes until they are programmed, in bytes.
     pub buffer_bytes: u64,
@@ -63,10 +66,11 @@ pub struct Profile {
     pub collection_threshold_percent: f64,
     /// The processor.
     pub controller: Controller,
-    /// What passes between the drive and its host at most, in bytes a second.
+    /// The most that passes between the drive and its host, in bytes a second.
     pub link_bytes_per_second: u64,
-    /// The geometry before it was cut to fewer planes, if it was: with a clock, its planes and buses are at work
-    /// ([`time`](super::time)).
+    /// The geometry before it was cut to fewer planes, if it was.
+    ///
+    /// With a clock, its planes and buses are at work ([`time`](super::time)).
     pub cut_from: Option<Geometry>,
 }
 
@@ -75,7 +79,7 @@ pub const SATA_2: u64 = 300_000_000;
 /// Four lanes of PCI Express 3.0 with 128b/130b coding.
 pub const PCIE_3_X4: u64 = 3_938_000_000;
 
-/// What is varied to make a drive of another capacity.
+/// The number that varies to make a drive of another capacity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
     /// The number of blocks.
@@ -87,7 +91,7 @@ pub enum Scale {
 /// Erasures take 2 ms in blocks of 128 KiB and 3.8 ms in those of 2 MiB (Nitro section 5.4).
 const NITRO_ERASE: [(u64, u64); 2] = [(128 << 10, 2_000_000), (2 << 20, 3_800_000)];
 
-/// All of them.
+/// All profiles.
 pub const PROFILES: &[Profile] = &[
     Profile {
         name: "caftl",
@@ -189,12 +193,12 @@ pub const PROFILES: &[Profile] = &[
 ];
 
 impl Profile {
-    /// The profile of this name.
+    /// Finds the profile of this name.
     pub fn named(name: &str) -> Option<Profile> {
         PROFILES.iter().find(|profile| profile.name == name).copied()
     }
 
-    /// Nothing, or why erasures and wear cannot be counted on this drive.
+    /// Refuses a drive whose erasures and wear cannot be counted.
     ///
     /// # Errors
     /// The first field outside its range.
@@ -206,10 +210,10 @@ impl Profile {
         Ok(())
     }
 
-    /// Nothing, or why its time cannot be modelled.
+    /// Refuses a drive whose time cannot be modelled.
     ///
     /// # Errors
-    /// What [`Profile::check`] refuses, and the first time or clock that is zero.
+    /// The errors of [`Profile::check`], and the first time or clock that is zero.
     pub fn check_time(&self) -> Result<(), OutOfRange> {
         self.check()?;
         let Timing { read_ns, program_ns, erase_ns, transfer_ns } = self.timing;
@@ -230,8 +234,9 @@ impl Profile {
         }
     }
 
-    /// How long the controller hashes a page, in nanoseconds: cycles by clock (CAFTL section 4.1.2), and by the page's
-    /// size.
+    /// Computes the time in which the controller hashes a page, in nanoseconds.
+    ///
+    /// It is cycles by clock (CAFTL section 4.1.2), and by the page's size.
     pub fn hash_ns(&self, hash: Hash) -> u64 {
         let cycles = match hash {
             Hash::Sha1 => self.controller.sha1_cycles_4k,
@@ -241,12 +246,12 @@ impl Profile {
         (cycles * 1_000_000_000 / u128::from(self.controller.hz.max(1))) as u64
     }
 
-    /// How long a page takes over the host's link, in nanoseconds.
+    /// Computes the time of a page over the host's link, in nanoseconds.
     pub fn link_ns(&self) -> u64 {
         u64::from(self.geometry.page_bytes) * 1_000_000_000 / self.link_bytes_per_second.max(1)
     }
 
-    /// This drive with room for at least `logical_bytes`, and hardly more.
+    /// Scales this drive to room for at least `logical_bytes`, and hardly more.
     ///
     /// # Errors
     /// If that is more than 32 bits of pages number, or blocks would have more pages than any may.
@@ -281,8 +286,10 @@ impl Profile {
         Ok(profile)
     }
 
-    /// The most bytes for the host that this drive can be [scaled to](Profile::scaled_to): whole pages, with their spare ones no more
-    /// than 32 bits number, in whole rows of what is not varied. 0 where not one row is.
+    /// Returns the most bytes for the host that this drive can be [scaled to](Profile::scaled_to).
+    ///
+    /// They are whole pages, which with their spare ones 32 bits number, in whole rows of the fixed
+    /// parts. The result is 0 if there is no room for one row.
     pub fn capacity_max(&self, scale: Scale) -> u64 {
         let geometry = &self.geometry;
         let planes = [geometry.packages, geometry.dies_per_package, geometry.planes_per_die]
@@ -305,7 +312,7 @@ impl Profile {
         pages * u64::from(geometry.page_bytes)
     }
 
-    /// How long a block of this geometry's size takes to erase.
+    /// Computes the time to erase a block of this geometry's size.
     fn erase_ns(&self) -> u64 {
         let Some([(small, small_ns), (large, large_ns)]) = self.erase_ns_by_block_bytes else {
             return self.timing.erase_ns;

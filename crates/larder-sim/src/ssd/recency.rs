@@ -1,36 +1,39 @@
-//! What was used least recently, of things with numbers.
+//! Numbers by the time of their last use, the least recent first.
 //!
-//! Role: [`Recency`] is a doubly linked list in two arrays: the eviction order of drives that drop pages by themselves.
+//! Role: [`Recency`] is a doubly linked list in two arrays: the eviction order of drives that drop
+//! pages by themselves.
 //!
 //! Invariant: a number is in the list at most once; each operation costs a constant.
 //!
-//! What it does not do: know what the numbers mean.
+//! It does not know the meaning of the numbers.
 
 /// Not in the list.
 const NONE: u32 = u32::MAX;
 
-/// See the module.
+/// The list; see the module.
 #[derive(Debug)]
 pub struct Recency {
-    /// By number, toward what was used longer ago. The last one is the list's own: what comes after it was used last.
+    /// By number, toward the numbers used longer ago.
+    ///
+    /// The last entry is the list's own: the number after it was used last.
     older: Vec<u32>,
     newer: Vec<u32>,
 }
 
 impl Recency {
-    /// An empty list of numbers below `count`.
+    /// Makes an empty list of numbers below `count`.
     pub fn new(count: u32) -> Self {
         let mut links = vec![NONE; count as usize + 1];
         links[count as usize] = count;
         Recency { older: links.clone(), newer: links }
     }
 
-    /// Whether `number` is in the list.
+    /// Returns true if `number` is in the list.
     pub fn has(&self, number: u32) -> bool {
         self.older[number as usize] != NONE
     }
 
-    /// `number` is used now; it comes into the list where it is not in it.
+    /// Notes a use of `number`, and adds it if it is not in the list.
     pub fn put(&mut self, number: u32) {
         self.remove(number);
         let own = self.own();
@@ -40,7 +43,7 @@ impl Recency {
         self.older[own as usize] = number;
     }
 
-    /// `number` is used now, if it is in the list.
+    /// Notes a use of `number`, if it is in the list.
     pub fn touch(&mut self, number: u32) {
         if self.has(number) {
             self.put(number);
@@ -57,18 +60,18 @@ impl Recency {
         }
     }
 
-    /// What was used least recently.
+    /// Returns the number used least recently.
     pub fn least_recent(&self) -> Option<u32> {
         let first = self.newer[self.own() as usize];
         (first != self.own()).then_some(first)
     }
 
-    /// How many are in the list.
+    /// Counts the numbers in the list.
     pub fn count(&self) -> u32 {
         (0..self.own()).filter(|&number| self.has(number)).count() as u32
     }
 
-    /// Bytes that are allocated.
+    /// Returns the allocated bytes.
     pub fn ram_bytes(&self) -> u64 {
         ((self.older.capacity() + self.newer.capacity()) * size_of::<u32>()) as u64
     }

@@ -1,19 +1,21 @@
-//! A [`Space`] after the power went: what flash shows of it, and room to begin from.
+//! A [`Space`] after a loss of power: the state that flash shows, and room to begin from.
 //!
-//! Role: [`Space::find_again`] forgets what RAM had of the blocks and looks at the flash: a block of which nothing is
-//! programmed is free, one that is programmed in part is open, one that is full is closed. [`Space::place_in_need`] has
-//! pages for what a capacitor still saves, without collecting. [`Space::restore_room`] collects what collection had not
-//! ended when the power went.
+//! Role: [`Space::find_again`] forgets RAM's state of the blocks and looks at the flash. A block
+//! without programmed pages is free, one that is programmed in part is open, one that is full is
+//! closed. [`Space::place_in_need`] has room for the pages that a capacitor still saves, without
+//! collection. [`Space::restore_room`] ends a collection that the loss of power interrupted.
 //!
-//! Invariants: no more blocks of a plane are programmed in part than there are streams: none is opened while one is left
-//! that has room. In the midst of a collection a plane has room for at least one block less than it keeps free, wherever
-//! the power goes; so who keeps two blocks free, and as many as the capacitor fills
-//! ([`SpaceOptions::free_blocks_min`](super::space::SpaceOptions)), can collect again.
+//! Invariants: a plane has no more blocks that are programmed in part than streams, because it
+//! opens none while one with room is left. In the midst of a collection, at any loss of power, a
+//! plane has room for at least one block less than it keeps free. So a layer can collect again if
+//! it keeps two blocks free, and as many as the capacitor fills
+//! ([`SpaceOptions::free_blocks_min`](super::space::SpaceOptions)).
 //!
-//! How often a block was erased is taken to be beside its pages, as drives keep it. Which stream an open block had is
-//! forgotten: it may take any.
+//! A block's erasures are taken to be beside its pages, as drives keep them. The stream of an open
+//! block is forgotten: it may take any.
 //!
-//! What it does not do: know which pages are valid: who uses the space finds that in what it programmed.
+//! It does not know valid pages: the user of the space finds them in the content that it
+//! programmed.
 
 use super::{
     blocks::{FreeBlocks, Victims},
@@ -23,7 +25,7 @@ use super::{
 };
 
 impl Space {
-    /// Which blocks are free, open and closed, as flash has them.
+    /// Finds the free, open and closed blocks, as flash has them.
     pub fn find_again(&mut self) {
         let array = self.flash.array();
         let geometry = *array.geometry();
@@ -45,7 +47,7 @@ impl Space {
         }
     }
 
-    /// Where a page goes without any being moved for it: on the plane with the most room.
+    /// Finds a place for a page, with no page moved for it: on the plane with the most room.
     pub fn place_in_need(&mut self) -> Place {
         let room = |plane: &PlaneId| (self.room(*plane), u32::MAX - plane.0);
         let Some(plane) = (0..self.open.len() as u32).map(PlaneId).max_by_key(room) else { panic!("no plane") };
@@ -59,7 +61,9 @@ impl Space {
         Place { plane, stream, block }
     }
 
-    /// Each plane has again the free blocks that it keeps, as far as one of its closed blocks has an invalid page.
+    /// Collects until each plane has again the free blocks that it keeps.
+    ///
+    /// It stops earlier if no closed block of the plane has an invalid page.
     pub fn restore_room(&mut self, relocate: &mut dyn Relocate, sink: &mut dyn Sink) {
         let pages_per_block = self.flash.geometry().pages_per_block;
         for plane in (0..self.open.len() as u32).map(PlaneId) {
@@ -73,7 +77,7 @@ impl Space {
         }
     }
 
-    /// An open block of any stream, which has none then.
+    /// Takes an open block of any stream, which has none then.
     pub(super) fn take_open(&mut self, plane: PlaneId) -> Option<BlockId> {
         let array = self.flash.array();
         let open = self.open[plane.0 as usize].iter_mut();
@@ -81,7 +85,7 @@ impl Space {
         roomiest.take()
     }
 
-    /// Free pages of a plane.
+    /// Counts the free pages of a plane.
     fn room(&self, plane: PlaneId) -> u32 {
         let array = self.flash.array();
         let open: u32 = self.open[plane.0 as usize].iter().flatten().map(|&block| array.free(block)).sum();

@@ -1,19 +1,21 @@
-//! Flash as a log a plane: where the next page goes, and how room is made for it.
+//! Flash as a log a plane: the place of the next page, and the making of room for it.
 //!
-//! Role: [`Space`] appends pages to open blocks, one a plane and [`Stream`], plane after plane (full striping, CAFTL
-//! Table 1), and collects and levels wear when a plane's free blocks run out (`collect.rs`). What the pages mean is not
-//! its business: each has an owner, a word of whoever uses the space, and [`Relocate`] tells when it has moved. So the
-//! page-mapped layer is a space and a table, and CAFTL a space and two tables. After the power went, all of that is found
-//! again in the flash (`restart.rs`).
+//! Role: [`Space`] appends pages to open blocks, one a plane and [`Stream`], plane after plane
+//! (full striping, CAFTL Table 1). It collects and levels wear when a plane's free blocks run out
+//! (`collect.rs`). It ignores the meaning of pages: each has an owner, a word of the space's user,
+//! and [`Relocate`] hears of its moves. So the page-mapped layer is a space and a table, and CAFTL
+//! a space and two tables. After a loss of power, all of that is found again in the flash
+//! (`restart.rs`).
 //!
 //! Invariants:
-//! - A plane takes pages for the host only while collection can still make room in it: while its valid pages are fewer
-//!   than those of its blocks less the free ones that collection keeps and the open ones ([`Space::plane_pages_max`]).
-//!   Then one of its closed blocks has an invalid page. As the drive's logical pages are fewer than those of all planes
-//!   together, some plane always takes one.
-//! - At least one block of each plane is free, so that collection has where to copy to.
+//! - A plane takes pages for the host only while collection can still make room in it. Its valid
+//!   pages have to be fewer than those of its blocks less the free ones that collection keeps and
+//!   the open ones ([`Space::plane_pages_max`]). Then one of its closed blocks has an invalid page.
+//!   As the drive's logical pages are fewer than those of all planes together, some plane always
+//!   takes one.
+//! - At least one block of each plane is free, so that collection has room to copy to.
 //!
-//! What it does not do: know logical pages, or move pages from plane to plane.
+//! It does not know logical pages, or move pages from plane to plane.
 
 use super::{
     array::FlashArray,
@@ -23,51 +25,57 @@ use super::{
     op::{Cause, Sink, Source},
 };
 
-/// Which pages are appended side by side: what dies together should lie together.
+/// Pages that are appended side by side, so that pages that die together lie together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stream {
-    /// What the host writes.
+    /// Pages that the host writes.
     Host,
-    /// What collection moves.
+    /// Pages that collection moves.
     Collected,
     /// The layer's own pages: metadata, journal, tables.
     Internal,
-    /// What static wear levelling moves, onto worn blocks.
+    /// Pages that static wear levelling moves, onto worn blocks.
     Still,
 }
 
-/// How many streams there are.
+/// The number of streams.
 pub(super) const STREAMS: usize = 4;
 
-/// Who uses a space, told that a page has moved.
+/// The user of a space, which hears of moved pages.
 pub trait Relocate {
-    /// What `owner` said of page `from` is on page `to` now.
+    /// Notes that the content of page `from`, of `owner`, is on page `to` now.
     fn moved(&mut self, owner: u32, from: Ppa, to: Ppa);
 
-    /// Page `from`, of which `owner` says what it holds, will be moved soon: what that looks at may be fetched
-    /// ([`table::prefetch`](super::table::prefetch)).
+    /// Prefetches the entries for a move of page `from` with this owner.
+    ///
+    /// See [`table::prefetch`](super::table::prefetch).
     fn prefetch_move(&self, _owner: u32, _from: Ppa) {}
 
-    /// Whether what a move looks at is in tables so large, on a drive of so many pages, that it is worth fetching ahead. With four bytes of
-    /// each page, which is the least that a layer keeps, a processor's nearest caches hold the table of a smaller drive than this.
+    /// Returns true if the tables for moves on a drive of so many pages are worth a prefetch.
+    ///
+    /// A layer keeps at least four bytes of each page. With those, a processor's nearest caches
+    /// hold the table of a smaller drive than this.
     fn looks_far(&self, pages: u32) -> bool {
         const FAR_PAGES_MIN: u32 = 1 << 19;
         pages >= FAR_PAGES_MIN
     }
 
-    /// Whether a page of the layer's own has to be programmed before a block may be erased, because flash knows nothing
-    /// yet of what left the block.
+    /// Returns true if an own page has to be programmed before a block may be erased.
+    ///
+    /// It has to if flash does not know yet of pages that left the block.
     fn owes_page(&self) -> bool {
         false
     }
 
-    /// What is owed goes to page `at`, which is programmed next: its owner. Asked only of who owes one.
+    /// Puts the owed content on page `at`, which is programmed next, and returns its owner.
+    ///
+    /// It is called only while a page is owed.
     fn pay_page(&mut self, at: Ppa) -> u32 {
         panic!("no page is owed, and {} is not wanted", at.0)
     }
 }
 
-/// Where a page goes that is programmed next.
+/// The place of the page that is programmed next.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
     pub(super) plane: PlaneId,
@@ -75,29 +83,34 @@ pub struct Place {
     pub(super) block: BlockId,
 }
 
-/// How a space behaves.
+/// The options of a space.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SpaceOptions {
-    /// A plane collects when no more than this share of its blocks is free, in percent (CAFTL Table 1: 5%); one block
-    /// at least.
+    /// Share of free blocks at or below which a plane collects, in percent; one block at least.
+    ///
+    /// CAFTL Table 1: 5%.
     pub collection_threshold_percent: f64,
-    /// Whether collected pages go to blocks of their own, apart from those that the host writes. Under uniform random
-    /// writes both are the same: a page that was copied is as likely to be written next as one that was not. Under
-    /// others, old pages live longer.
+    /// True if collected pages go to blocks of their own, apart from those that the host writes.
+    ///
+    /// Under uniform random writes both are the same: a copied page is as likely to be written next
+    /// as any other. Under others, old pages live longer.
     pub separate_collected: bool,
-    /// Static wear levelling moves the least-worn block of a plane once the most-worn was erased so many times more;
-    /// `None`: never.
+    /// Lead in erasures of a plane's most-worn block at which static wear levelling moves a block.
+    ///
+    /// It moves the least-worn one; `None`: never.
     pub wear_spread_max: Option<u32>,
-    /// The most pages of the layer's own that are valid at a time, over the whole drive.
+    /// The most own pages of the layer that are valid at a time, over the whole drive.
     pub internal_pages_max: u32,
-    /// A plane collects when no more blocks than these are free, where the threshold is less; one at least.
+    /// Free blocks at or below which a plane collects, if the threshold is less; one at least.
     pub free_blocks_min: u32,
-    /// The most pages that are [owed](Relocate::owes_page) for a block that is erased: a victim has more invalid ones.
+    /// The most pages that are [owed](Relocate::owes_page) for an erased block.
+    ///
+    /// A victim has more invalid ones.
     pub owed_pages_max: u32,
 }
 
 impl SpaceOptions {
-    /// The streams that are written.
+    /// Lists the streams that are written.
     pub(super) fn streams(&self) -> impl Iterator<Item = Stream> + use<> {
         let is_used = [true, self.separate_collected, self.internal_pages_max > 0, self.wear_spread_max.is_some()];
         let all = [Stream::Host, Stream::Collected, Stream::Internal, Stream::Still];
@@ -106,8 +119,10 @@ impl SpaceOptions {
 }
 
 impl Default for SpaceOptions {
-    /// CAFTL Table 1's threshold; streams apart; static wear levelling beyond 100 erasures (ours: a few percent of what
-    /// any profile's blocks stand).
+    /// Returns CAFTL Table 1's threshold, separate streams, and static wear levelling beyond 100
+    /// erasures.
+    ///
+    /// The last is ours: a few percent of the erasures that any profile's blocks stand.
     fn default() -> Self {
         SpaceOptions {
             collection_threshold_percent: 5.0,
@@ -120,7 +135,7 @@ impl Default for SpaceOptions {
     }
 }
 
-/// See the module.
+/// The space; see the module.
 #[derive(Debug)]
 pub struct Space {
     pub(super) flash: Flash,
@@ -131,14 +146,14 @@ pub struct Space {
     pub(super) free_min: u32,
     /// Open blocks, by plane and [`Stream`].
     pub(super) open: Vec<[Option<BlockId>; STREAMS]>,
-    /// Erasures of each plane since wear was last looked at.
+    /// Erasures of each plane since the last look at wear.
     pub(super) since_look: Vec<u32>,
     plane_pages_max: u32,
     pub(super) next_plane: u32,
 }
 
 impl Space {
-    /// New flash.
+    /// Makes new flash.
     ///
     /// # Errors
     /// If the geometry is unsound or lacks the spare blocks, or an option is out of its range.
@@ -162,7 +177,7 @@ impl Space {
         if pages > plane_pages_max * u64::from(geometry.planes()) {
             let beyond = pages.div_ceil(u64::from(geometry.planes())).div_ceil(u64::from(block_pages_max.max(1)));
             let free_max = u64::from(geometry.blocks_per_plane).saturating_sub(beyond + u64::from(streams));
-            // More is kept free than by default, and less would do: that is what to change.
+            // More is kept free than by default, and less would suffice: the refusal names that.
             if percent > SpaceOptions::default().collection_threshold_percent && free_max > 0 {
                 let range = format!(
                     "so little that beside the {beyond} blocks that a plane's data fills, and {streams} open, at most \
@@ -191,7 +206,7 @@ impl Space {
         })
     }
 
-    /// Appends a page, to the next plane that takes one; makes room before where that has to be.
+    /// Appends a page to the next plane that takes one, after making room if needed.
     pub fn append(
         &mut self,
         stream: Stream,
@@ -205,20 +220,22 @@ impl Space {
         self.program(place, owner, source, cause, sink)
     }
 
-    /// Where the next page of a stream goes, on the next plane that takes one; makes room before where that has to be.
+    /// Finds the place of a stream's next page, on the next plane that takes one.
+    ///
+    /// It makes room before if needed.
     pub fn make_room(&mut self, stream: Stream, relocate: &mut dyn Relocate, sink: &mut dyn Sink) -> Place {
         let plane = self.take_plane();
         let block = self.block_for(plane, stream, relocate, sink);
         Place { plane, stream, block }
     }
 
-    /// The page that [`Space::program`] programs there.
+    /// Returns the page that [`Space::program`] programs there.
     pub fn page_at(&self, place: Place) -> Ppa {
         let array = self.flash.array();
         array.geometry().ppa(place.block, array.written(place.block))
     }
 
-    /// Programs a page where room was made.
+    /// Programs a page in the room that was made.
     pub fn program(
         &mut self,
         Place { plane, stream, block }: Place,
@@ -232,7 +249,7 @@ impl Space {
         ppa
     }
 
-    /// Nothing depends on `ppa` any longer.
+    /// Makes `ppa` invalid.
     ///
     /// # Panics
     /// If it is not valid.
@@ -241,7 +258,7 @@ impl Space {
         self.victims.set(block, left);
     }
 
-    /// Something depends on the invalid `ppa` again.
+    /// Makes the invalid `ppa` valid again.
     ///
     /// # Panics
     /// If it is free or valid.
@@ -250,38 +267,38 @@ impl Space {
         self.victims.set(block, now);
     }
 
-    /// The flash: to read it, to count, and to change owners.
+    /// Returns the flash: to read it, to count, and to change owners.
     pub fn flash_mut(&mut self) -> &mut Flash {
         &mut self.flash
     }
 
-    /// State and counts of the flash.
+    /// Returns the physical state.
     pub fn array(&self) -> &FlashArray {
         self.flash.array()
     }
 
-    /// The flash, to look at.
+    /// Returns the flash.
     pub fn flash(&self) -> &Flash {
         &self.flash
     }
 
-    /// The free blocks that each plane keeps for collection.
+    /// Returns the free blocks that each plane keeps for collection.
     pub fn free_blocks_min(&self) -> u32 {
         self.free_min
     }
 
-    /// A plane with so many valid pages takes no more for the host.
+    /// Returns the valid pages at which a plane takes no more for the host.
     pub fn plane_pages_max(&self) -> u32 {
         self.plane_pages_max
     }
 
-    /// Bytes that are allocated.
+    /// Returns the allocated bytes.
     pub fn ram_bytes(&self) -> u64 {
         let planes = self.open.capacity() * size_of::<[Option<BlockId>; STREAMS]>() + self.since_look.capacity() * 4;
         self.flash.ram_bytes() + self.free.ram_bytes() + self.victims.ram_bytes() + planes as u64
     }
 
-    /// Each block is free, open or closed, and the buckets know its valid pages.
+    /// Checks that each block is free, open or closed, and that the buckets know its valid pages.
     ///
     /// # Panics
     /// If not.
@@ -300,7 +317,7 @@ impl Space {
         self.victims.check(array);
     }
 
-    /// The next plane in turn that takes a page.
+    /// Finds the next plane in turn that takes a page.
     fn take_plane(&mut self) -> PlaneId {
         let planes = self.open.len() as u32;
         for _ in 0..planes {
@@ -316,7 +333,7 @@ impl Space {
         panic!("more valid pages than the drive has logical ones");
     }
 
-    /// The open block of a stream, opened where there is none.
+    /// Returns the open block of a stream, and opens one if there is none.
     fn block_for(
         &mut self,
         plane: PlaneId,
@@ -328,11 +345,11 @@ impl Space {
             return block;
         }
         self.collect(plane, relocate, sink);
-        // Collection may have opened it, where it shares the stream.
+        // Collection may have opened it, if it shares the stream.
         self.open_block(plane, stream)
     }
 
-    /// The open block of a stream, without making room: collection's own way.
+    /// Returns the open block of a stream, without making room: collection's own way.
     pub(super) fn open_block(&mut self, plane: PlaneId, stream: Stream) -> BlockId {
         if let Some(block) = self.open[plane.0 as usize][stream as usize] {
             return block;
@@ -347,7 +364,7 @@ impl Space {
         block
     }
 
-    /// Once its last page is programmed, an open block is closed.
+    /// Closes an open block once its last page is programmed.
     pub(super) fn close_full(&mut self, plane: PlaneId, stream: Stream, block: BlockId) {
         let array = self.flash.array();
         if array.free(block) == 0 {

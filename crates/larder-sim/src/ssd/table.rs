@@ -1,19 +1,24 @@
-//! Memory for a drive's large tables, in huge pages where the system has some, and a word ahead of each look.
+//! Memory for a drive's large tables, in huge pages if the system has some, and prefetches.
 //!
-//! Role: a drive's tables have hundreds of megabytes and are looked at anywhere, so that in pages of 4 KiB most looks miss the
-//! processor's translation cache, too. [`filled`] and [`zeroed`] give vectors whose memory the kernel is asked to back with huge pages
-//! (`madvise(2)`, `MADV_HUGEPAGE`) before anything is in it; `/sys/kernel/mm/transparent_hugepage/enabled` may say `never`, and
-//! then all is as it was. A look at such a table still waits for memory, a tenth of a microsecond each. [`prefetch`] has the processor
-//! begin while something else is done, so that looks wait beside each other and not one after the other.
+//! Role: a drive's tables have hundreds of megabytes and are looked at anywhere. In pages of 4 KiB
+//! most looks miss the processor's translation cache, too. [`filled`] and [`zeroed`] ask the kernel
+//! to back a vector's memory with huge pages (`madvise(2)`, `MADV_HUGEPAGE`) before it is filled.
+//! If `/sys/kernel/mm/transparent_hugepage/enabled` says `never`, the request has no effect. A look
+//! at such a table still waits for memory, a tenth of a microsecond each. [`prefetch`] lets the
+//! processor begin a look during other work, so that looks wait beside each other and not one after
+//! the other.
 //!
-//! Invariants: nothing depends on the answer. What is asked for changes how memory is mapped and when it is fetched, never what is in it.
+//! Invariants: nothing depends on the kernel's answer. The requests change the mapping of memory
+//! and the time of its fetch, never its content.
 //!
-//! What it does not do: help tables that grow, which lie elsewhere each time.
+//! It does not help tables that grow, which lie elsewhere each time.
 
-/// Bytes of a huge page, the smallest of today's processors. Of less than two of them nothing is asked: they may hold none whole.
+/// Bytes of a huge page, the smallest of today's processors.
+///
+/// Tables below two of them ask for nothing: they may hold none whole.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 
-/// So many entries, all of them this one.
+/// Makes a vector of so many equal entries.
 pub fn filled<T: Clone>(entry: T, entries: usize) -> Vec<T> {
     let mut table = Vec::with_capacity(entries);
     ask_for_huge_pages(table.spare_capacity_mut());
@@ -21,7 +26,7 @@ pub fn filled<T: Clone>(entry: T, entries: usize) -> Vec<T> {
     table
 }
 
-/// So many zeros. Of those that nobody writes to, none takes memory as yet.
+/// Makes a vector of so many zeros. Memory of unwritten ones is not taken as yet.
 pub fn zeroed<T: Clone + Default>(entries: usize) -> Vec<T> {
     // The allocator has zeroed memory from the kernel, which is not there before it is touched.
     let mut table = vec![T::default(); entries];
@@ -29,7 +34,7 @@ pub fn zeroed<T: Clone + Default>(entries: usize) -> Vec<T> {
     table
 }
 
-/// The entry at `at`, if there is one, will be looked at soon.
+/// Prefetches the entry at `at`, if there is one.
 #[inline]
 pub fn prefetch<T>(table: &[T], at: usize) {
     if let Some(entry) = table.get(at) {
@@ -37,23 +42,25 @@ pub fn prefetch<T>(table: &[T], at: usize) {
     }
 }
 
-/// This entry will be looked at soon: the processor begins to fetch it, and goes on.
+/// Prefetches this entry: the processor begins to fetch it, and goes on.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 pub fn prefetch_entry<T>(entry: &T) {
     use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-    // SAFETY: a prefetch is a hint, changes nothing that a program sees and faults nowhere; the entry is borrowed besides.
+    // SAFETY: a prefetch is a hint, changes nothing that a program sees and faults nowhere; the
+    // entry is borrowed besides.
     unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(entry).cast()) };
 }
 
-/// Elsewhere stable Rust has no such hint.
+/// Does nothing: elsewhere stable Rust has no such hint.
 #[cfg(not(target_arch = "x86_64"))]
 #[inline]
 pub fn prefetch_entry<T>(_: &T) {}
 
 #[cfg(target_os = "linux")]
 fn ask_for_huge_pages<T>(memory: &mut [T]) {
-    // What the kernel takes begins and ends at one of its pages, of which 64 KiB are a multiple on all architectures.
+    // The kernel's range begins and ends at one of its pages, of which 64 KiB are a multiple on all
+    // architectures.
     const ALIGNED: usize = 64 << 10;
     let bytes = size_of_val(memory);
     if bytes < 2 * HUGE_PAGE_BYTES {
@@ -65,8 +72,8 @@ fn ask_for_huge_pages<T>(memory: &mut [T]) {
         return;
     }
     let within = (bytes - before) / ALIGNED * ALIGNED;
-    // SAFETY: the range lies within memory that is borrowed here alone, and MADV_HUGEPAGE changes no byte of it. A refusal is none of
-    // our business: pages are as small as before.
+    // SAFETY: the range lies within memory that is borrowed here alone, and MADV_HUGEPAGE changes
+    // no byte of it. A refusal is ignored: pages are as small as before.
     unsafe { libc::madvise(memory.add(before).cast(), within, libc::MADV_HUGEPAGE) };
 }
 
@@ -77,7 +84,7 @@ fn ask_for_huge_pages<T>(_: &mut [T]) {}
 mod tests {
     use super::*;
 
-    /// Small ones, one that is no multiple of anything, and ones with whole huge pages within.
+    /// Small tables, one that is no multiple of anything, and some with whole huge pages within.
     #[test]
     fn a_table_has_what_was_asked_for() {
         for entries in [0, 1, 1000, HUGE_PAGE_BYTES / 4 - 1, (9 << 20) / 4 + 3] {

@@ -1,30 +1,34 @@
 //! The drive made for write-evict units: Nitro's co-design, WEU-LRU-mod (Nitro sections 4 and 6.1).
 //!
-//! Role: a write-evict unit (WEU) is whole erase blocks with numbers in a row, so in planes in a row ("aligned
-//! allocation of contiguous physical pages for a WEU across multiple planes in aligned blocks"); its pages go to its
-//! blocks in turn. The host writes whole units, and what leaves, leaves as a unit: its blocks are erased, and nothing
-//! is copied. The cache replacement is the drive's ("we push the cache replacement functionality to the FTL"): the
-//! unit that was read or written least recently goes. The cache asks for it ([`Ftl::next_eviction`]), destages and
-//! forgets what is in it, and writes: to the same unit, or to one that is not there, where the host has more units
-//! than the flash. Then the drive drops what it named, and says so. A cache that chooses for itself writes over any
-//! unit, or trims it.
+//! Role: a write-evict unit (WEU) is whole erase blocks with numbers in a row, so in planes in a
+//! row ("aligned allocation of contiguous physical pages for a WEU across multiple planes in
+//! aligned blocks"). Its pages go to its blocks in turn. The host writes whole units, and pages
+//! leave as a unit: its blocks are erased, and nothing is copied.
 //!
-//! No capacity is reserved ("No space reservation is used for the modified SSD WEU variants"): the host has as many
-//! units as the flash, or more or less. Under a cache they are as many, unless over-provisioning is asked for
-//! (`setup/drive.rs`). Blocks that make no whole unit are left over. A unit that is written over is
-//! erased before, as there may be no other place for it.
+//! The cache replacement is the drive's ("we push the cache replacement functionality to the FTL"):
+//! the unit that was read or written least recently goes. The cache asks for it
+//! ([`Ftl::next_eviction`]), destages and forgets its content, and writes. It writes to the same
+//! unit, or to one that is not there, if the host has more units than the flash. Then the drive
+//! drops the unit that it named, and says so. A cache that chooses for itself writes over any unit,
+//! or trims it.
 //!
-//! Erasures: of what the drive dropped, for [`Cause::Eviction`]; of what the host wrote over or trimmed, for
-//! [`Cause::Collection`], with no copy either.
+//! No capacity is reserved ("No space reservation is used for the modified SSD WEU variants"): the
+//! host has as many units as the flash, or more or less. Under a cache they are as many, unless the
+//! user gives over-provisioning (`setup/drive.rs`). Blocks that make no whole unit are left over. A
+//! unit that is written over is erased before, as there may be no other place for it.
 //!
-//! Wear levelling: the least-worn free place is taken (dynamic). Static: if that one was erased too many times more
-//! than the least-worn place with data, the unit there moves to the most-worn free place before, and leaves its own.
-//! Those are the only copies.
+//! Erasures: of dropped units, for [`Cause::Eviction`]; of units that the host wrote over or
+//! trimmed, for [`Cause::Collection`], with no copy either.
 //!
-//! Invariants: a unit is in one place, page `i` of it in block `i % blocks` at `i / blocks`. All blocks of a place are
-//! erased together.
+//! Wear levelling: the least-worn free place is taken (dynamic). Static levelling compares its
+//! erasures with those of the least-worn place with data. If it is too far ahead, the unit there
+//! moves to the most-worn free place before, and leaves its own. Those are the only copies.
 //!
-//! What it does not do: know what is dirty. Who asks before it writes has destaged what goes.
+//! Invariants: a unit is in one place, page `i` of it in block `i % blocks` at `i / blocks`. All
+//! blocks of a place are erased together.
+//!
+//! It does not know dirty pages. A cache that asks before it writes has destaged the unit that
+//! goes.
 
 use std::ops::Range;
 
@@ -40,33 +44,37 @@ use super::{
     recency::Recency,
 };
 
-/// The bytes of a unit where nothing else is said: Nitro's default.
+/// The default bytes of a unit: Nitro's.
 pub const WEU_BYTES_DEFAULT: u64 = 2 << 20;
-/// A drive has at least so many units where nothing else is said, if it has as many blocks.
+/// The default minimum of a drive's units, if it has as many blocks.
 pub const UNITS_DEFAULT_MIN: u32 = 64;
 
-/// How a drive for write-evict units behaves.
+/// The options of a drive for write-evict units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WeuAlignedOptions {
-    /// Bytes of a unit, the WEU of the cache: whole erase blocks. `None`, for caches without: [`WEU_BYTES_DEFAULT`] in whole blocks, one at least, and of a small
-    /// drive so few that it has [`UNITS_DEFAULT_MIN`] units.
+    /// Bytes of a unit, the WEU of the cache: whole erase blocks.
+    ///
+    /// `None`, for caches without: [`WEU_BYTES_DEFAULT`] in whole blocks, one at least. On a small
+    /// drive a unit has so few that there are [`UNITS_DEFAULT_MIN`] units.
     pub weu_bytes: Option<u64>,
     /// The host's addresses, in percent of the flash's pages, in whole units.
     pub address_space_percent: u32,
-    /// Static wear levelling moves the unit in the least-worn place rather than have another written that was erased
-    /// so many times more; `None`: never.
+    /// Lead in erasures of the next written place at which static wear levelling moves a unit.
+    ///
+    /// It moves the unit in the least-worn place; `None`: never.
     pub wear_spread_max: Option<u32>,
 }
 
 impl Default for WeuAlignedOptions {
-    /// As many addresses as pages; wear levelling as that of [`SpaceOptions`](super::space::SpaceOptions).
+    /// Returns as many addresses as pages; wear levelling as that of
+    /// [`SpaceOptions`](super::space::SpaceOptions).
     fn default() -> Self {
         WeuAlignedOptions { weu_bytes: None, address_space_percent: 100, wear_spread_max: Some(100) }
     }
 }
 
 impl WeuAlignedOptions {
-    /// Erase blocks of a unit.
+    /// Computes the erase blocks of a unit.
     ///
     /// # Errors
     /// If the unit has no place on the drive, or is not of whole blocks.
@@ -84,7 +92,9 @@ impl WeuAlignedOptions {
 /// No place, in the map.
 const NONE: u32 = u32::MAX;
 
-/// See the module. A *place* is where a unit can be: `unit_blocks` blocks, numbered from 0.
+/// The layer; see the module.
+///
+/// A *place* has room for a unit: `unit_blocks` blocks, numbered from 0.
 #[derive(Debug)]
 pub struct WeuAligned {
     flash: Flash,
@@ -104,7 +114,7 @@ pub struct WeuAligned {
 }
 
 impl WeuAligned {
-    /// A new drive.
+    /// Makes a new drive.
     ///
     /// # Errors
     /// If the geometry is unsound, or an option is out of its range.
@@ -135,7 +145,7 @@ impl WeuAligned {
         })
     }
 
-    /// How many units can be written before something has to go.
+    /// Counts the units that can be written before one has to go.
     pub fn free_places(&self) -> u32 {
         self.free.len(POOL)
     }
@@ -144,7 +154,7 @@ impl WeuAligned {
         place * self.unit_blocks
     }
 
-    /// The block and page for page `at` of a unit in this place.
+    /// Returns the block and page for page `at` of a unit in this place.
     fn page_of(&self, place: u32, at: u32) -> (BlockId, u32) {
         (BlockId(self.first_block(place) + at % self.unit_blocks), at / self.unit_blocks)
     }
@@ -159,7 +169,7 @@ impl WeuAligned {
         (place != NONE).then_some(place)
     }
 
-    /// Where a page of a unit is, if it was not trimmed.
+    /// Returns the physical page of a unit's page, if it was not trimmed.
     fn find(&self, place: u32, at: u32) -> Option<Ppa> {
         let (block, page) = self.page_of(place, at);
         let ppa = self.flash.geometry().ppa(block, page);
@@ -211,7 +221,7 @@ impl WeuAligned {
         self.vacate(place, Cause::Eviction, sink);
     }
 
-    /// A place in which nothing is valid is erased, and its unit is nowhere.
+    /// Erases a place without valid pages, and unmaps its unit.
     fn vacate(&mut self, place: u32, cause: Cause, sink: &mut dyn Sink) {
         let unit = std::mem::replace(&mut self.holds[place as usize], NONE);
         self.map[unit as usize] = NONE;
@@ -228,8 +238,9 @@ impl WeuAligned {
         self.flash.array().erases(BlockId(self.first_block(place)))
     }
 
-    /// Moves the unit in the least-worn place if that lies too far behind the one that is written next. A place is
-    /// free.
+    /// Moves the unit in the least-worn place if that is too far behind the next written one.
+    ///
+    /// A place is free.
     fn level(&mut self, sink: &mut dyn Sink) {
         let (Some(spread_max), Some(next)) = (self.wear_spread_max, self.free.least_worn(POOL)) else { return };
         let next = self.flash.array().erases(next);

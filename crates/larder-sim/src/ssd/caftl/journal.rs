@@ -6,7 +6,7 @@
 //!
 //! Invariants: records have the new value of an entry, not the change, so that one that is applied
 //! twice does no harm. Tables in flash, then the journal, then the log, in this order, are the
-//! tables in RAM. After any record the primary table names only VBAs that the secondary has: a VBA
+//! tables in RAM. After any record the primary table names only VBAs that the secondary has. A VBA
 //! is logged before its first reference, and given up after its last. So if a log is lost from some
 //! record on, only the references are not exact ([`Maps::recount`]).
 //!

@@ -7,7 +7,7 @@
 //!
 //! The content of a metadata page in flash is kept apart from the drive's knowledge, in bits a
 //! page. One bit says that the metadata page in RAM has the page's present fingerprint and its LBA
-//! or VBA, another that the one in flash has them. A change clears both; [`Pages::touch`] sets the
+//! or VBA. Another says so of the one in flash. A change clears both; [`Pages::touch`] sets the
 //! first, [`Pages::programmed`] the second. A start sees only if the metadata page in flash has a
 //! fingerprint there ([`Pages::load`]). With a capacitor that is enough: if it is not the page's
 //! present one, the start panics. The fingerprint itself is not kept twice.

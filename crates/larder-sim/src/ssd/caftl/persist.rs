@@ -7,7 +7,7 @@
 //! journal, and writes the tables out when the journal is long enough.
 //!
 //! Invariants: the power may go after any operation. So a page's content is fixed, and told to
-//! `own.rs`, right before it is programmed, when all pages that moved to make room for it are
+//! `own.rs`, right before it is programmed. By then all pages that moved to make room for it are
 //! logged. A page's new version is programmed before the old one is given up, and so are all pages
 //! of the tables before the journal. Without a capacitor the log is in the journal before any page
 //! of the tables is programmed. Only changed pages of the tables are programmed.

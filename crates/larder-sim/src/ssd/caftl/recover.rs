@@ -15,8 +15,8 @@
 //! If a request was under way, pages whose mapping was logged are there; others have their former
 //! content. The paper says as much of the log and the capacitor, and no more. The rest is ours:
 //!
-//! - Tables that are not all written out count page by page, and the whole journal is applied to
-//!   them: a record that is in them already does no harm.
+//! - Tables that are not all written out count page by page. The whole journal is applied to them,
+//!   and a record that is in them already does no harm.
 //! - A programmed page that no record names is garbage. Nothing beside it names its owner, because
 //!   the spare area has the checksum alone (section 3.3.3).
 //! - Without a capacitor the log is lost, and nothing else. It is written before a block is erased
@@ -30,8 +30,8 @@
 //!   and a half-erased block is erased again.
 //!
 //! Invariants: a start uses no former state of RAM but the stand-ins for flash. These are the
-//! programmed pages and erasures of a block (`array.rs`), the contents of the layer's own pages
-//! (`own.rs`), and the pages whose metadata has a fingerprint (`Pages::load`).
+//! programmed pages and erasures of a block (`array.rs`), and the contents of the layer's own pages
+//! (`own.rs`). A start also knows the pages whose metadata has a fingerprint (`Pages::load`).
 //!
 //! It does not bring back deleted pages that the store still knew: no map leads to them. It does
 //! not bear an endless series of losses within its starts. Each leaves at most a few more pages of

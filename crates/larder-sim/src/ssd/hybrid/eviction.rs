@@ -1,12 +1,14 @@
-//! What a hybrid layer drops when it needs a block: FlashTier's silent eviction.
+//! The order in which a hybrid layer drops data: FlashTier's silent eviction.
 //!
-//! Role: [`Eviction`] knows which logical blocks have a data block and nothing dirty, in the order in which they go.
+//! Role: [`Eviction`] knows the logical blocks that have a data block and no dirty page, in the
+//! order in which they go.
 //!
-//! Invariants: a logical block of which a page was told dirty is not evicted, whatever of it is clean. At most
-//! `dirty_blocks_max` are dirty, which is what fits beside the largest log and the spare block: so there is always one
-//! to evict for a dirty one, and no write of the host is refused.
+//! Invariants: a logical block with a page that was told dirty is not evicted, even if others of it
+//! are clean. At most `dirty_blocks_max` are dirty, as many as fit beside the largest log and the
+//! spare block. So there is always one to evict for a dirty one, and no write of the host is
+//! refused.
 //!
-//! What it does not do: erase, or tell the host.
+//! It does not erase, or tell the host.
 
 use crate::ssd::{
     array::FlashArray,
@@ -15,13 +17,14 @@ use crate::ssd::{
     recency::Recency,
 };
 
-/// Which data block is evicted.
+/// The order in which data blocks are evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VictimOrder {
-    /// The one with the fewest valid pages (FlashTier's SE-Util and SE-Merge).
+    /// The block with the fewest valid pages (FlashTier's SE-Util and SE-Merge).
     FewestValid,
-    /// The one whose logical block was read or written least recently (Nitro section 6.1: "FlashTier extended to use an
-    /// LRU policy").
+    /// The block whose logical block was read or written least recently.
+    ///
+    /// Nitro section 6.1: "FlashTier extended to use an LRU policy".
     LeastRecent,
 }
 
@@ -33,7 +36,7 @@ enum Order {
     LeastRecent(Recency),
 }
 
-/// See the module.
+/// The clean data blocks; see the module.
 #[derive(Debug)]
 pub struct Eviction {
     order: Order,
@@ -47,7 +50,7 @@ pub struct Eviction {
 }
 
 impl Eviction {
-    /// For so many logical pages; nothing is there.
+    /// Makes the state of so many logical pages without data.
     pub(in crate::ssd) fn new(
         geometry: &Geometry,
         order: VictimOrder,
@@ -70,12 +73,12 @@ impl Eviction {
         }
     }
 
-    /// Whether what is dropped makes room for data alone, and the log has blocks of its own.
+    /// Returns true if dropped blocks make room for data alone, and the log has blocks of its own.
     pub(super) fn reserves_log(&self) -> bool {
         self.reserves_log
     }
 
-    /// The block that goes next.
+    /// Finds the block that goes next.
     pub(super) fn next_victim(&mut self, data: &[u32]) -> Option<BlockId> {
         match &mut self.order {
             Order::FewestValid(victims) => victims.fewest(POOL).map(|(block, _)| block),
@@ -83,7 +86,7 @@ impl Eviction {
         }
     }
 
-    /// The same, to look at.
+    /// Finds the same block, without a change.
     pub(super) fn peek(&self, data: &[u32]) -> Option<BlockId> {
         match &self.order {
             Order::FewestValid(victims) => victims.peek_fewest(POOL),
@@ -91,21 +94,21 @@ impl Eviction {
         }
     }
 
-    /// The host reads or writes a logical block.
+    /// Notes that the host reads or writes a logical block.
     pub(super) fn used(&mut self, logical_block: u32) {
         if let Order::LeastRecent(recency) = &mut self.order {
             recency.touch(logical_block);
         }
     }
 
-    /// A block may have another number of valid pages.
+    /// Notes that the number of a block's valid pages may have changed.
     pub(super) fn pages_changed(&mut self, block: BlockId, array: &FlashArray) {
         if let Order::FewestValid(victims) = &mut self.order {
             victims.set(block, array.valid(block));
         }
     }
 
-    /// A logical block has its data in another block, or is new there.
+    /// Notes that a logical block has its data in another block, or is new there.
     pub(super) fn has_data(&mut self, logical_block: u32, old: Option<BlockId>, new: BlockId, array: &FlashArray) {
         if self.is_dirty(logical_block) {
             return;
@@ -117,13 +120,13 @@ impl Eviction {
                 }
                 victims.insert(new, array.valid(new));
             }
-            // What a merge moves was not used for that.
+            // A move by a merge is no use.
             Order::LeastRecent(recency) if old.is_none() => recency.put(logical_block),
             Order::LeastRecent(_) => {}
         }
     }
 
-    /// A logical block has no data block any longer.
+    /// Notes that a logical block has no data block any longer.
     pub(super) fn has_no_data(&mut self, logical_block: u32, block: BlockId) {
         match &mut self.order {
             Order::FewestValid(victims) if victims.has(block) => victims.remove(block),
@@ -132,22 +135,22 @@ impl Eviction {
         }
     }
 
-    /// Whether something of a logical block is dirty.
+    /// Returns true if a page of a logical block is dirty.
     pub(super) fn is_dirty(&self, logical_block: u32) -> bool {
         self.dirty_pages[logical_block as usize] > 0
     }
 
-    /// Of how many logical blocks something may be dirty.
+    /// Returns the most logical blocks that may have dirty pages.
     pub(super) fn dirty_blocks_max(&self) -> u32 {
         self.dirty_blocks_max
     }
 
-    /// Whether a page of a logical block may be told dirty.
+    /// Returns true if a page of a logical block may be told dirty.
     pub(super) fn takes_dirty(&self, logical_block: u32) -> bool {
         self.is_dirty(logical_block) || self.dirty_blocks < self.dirty_blocks_max
     }
 
-    /// The host says so of a page.
+    /// Marks a page as dirty or clean.
     pub(super) fn tell_dirty(
         &mut self,
         lpn: u32,
@@ -184,7 +187,7 @@ impl Eviction {
         }
     }
 
-    /// All clean data blocks are there to be evicted, and no others.
+    /// Checks that exactly the clean data blocks are there to be evicted.
     ///
     /// # Panics
     /// If not.
@@ -211,7 +214,7 @@ impl Eviction {
         assert_eq!(self.dirty_pages.iter().sum::<u32>(), self.dirty.iter().map(|word| word.count_ones()).sum::<u32>());
     }
 
-    /// Bytes that are allocated.
+    /// Returns the allocated bytes.
     pub(super) fn ram_bytes(&self) -> u64 {
         let order = match &self.order {
             Order::FewestValid(victims) => victims.ram_bytes(),

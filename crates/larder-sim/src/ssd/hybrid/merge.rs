@@ -1,10 +1,12 @@
-//! Merges of the hybrid layer, what it drops, and its static wear levelling: whatever moves pages or erases blocks.
+//! Merges of the hybrid layer, its evictions, and its static wear levelling.
 //!
-//! Invariants: a merge begins and ends with a free block at least; a block is erased only when nothing in it is valid.
-//! A full merge of a logical block leaves none of its pages in the log, so that a victim's later pages of it are
-//! invalid already.
+//! These move pages or erase blocks.
 //!
-//! What it does not do: decide when. `hybrid.rs` says what is merged for a write.
+//! Invariants: a merge begins and ends with at least one free block. A block is erased only when no
+//! page in it is valid. A full merge of a logical block leaves none of its pages in the log, so
+//! that a victim's later pages of it are invalid already.
+//!
+//! It leaves the time of a merge to `hybrid.rs`.
 
 use super::{Hybrid, NONE, Sequential};
 use crate::ssd::{
@@ -14,10 +16,11 @@ use crate::ssd::{
 };
 
 impl Hybrid {
-    /// The sequential log block, if there is one, becomes the data block of its logical block.
+    /// Makes the sequential log block, if there is one, the data block of its logical block.
     pub(super) fn end_sequential(&mut self, sink: &mut dyn Sink) {
         let Some(Sequential { block, of }) = self.sequential.take() else { return };
-        // What is newer than its pages would have ended it before, so all that is missing lies behind.
+        // A newer copy of one of its pages would have ended it before, so all missing pages lie
+        // behind.
         match self.fill(block, of, Cause::Merge, sink) {
             true => self.merges.partial += 1,
             false => self.merges.switch += 1,
@@ -25,7 +28,7 @@ impl Hybrid {
         self.set_data(of, block, sink);
     }
 
-    /// Merges all logical blocks that the oldest random log block has pages of, and erases it.
+    /// Merges all logical blocks with pages in the oldest random log block, and erases it.
     pub(super) fn merge_oldest(&mut self, sink: &mut dyn Sink) {
         let Some(&victim) = self.random.front() else { panic!("the log has no block to merge") };
         let pages_per_block = self.flash.geometry().pages_per_block;
@@ -59,7 +62,7 @@ impl Hybrid {
             return;
         }
         let target = match old {
-            // The block that is kept; the old one is erased soon.
+            // This is the block that is kept free; the old one is erased soon.
             Some(_) => self.free.take_least_worn(POOL),
             None => self.take_data_block(sink),
         };
@@ -69,7 +72,7 @@ impl Hybrid {
         self.set_data(logical_block, target, sink);
     }
 
-    /// Whether all pages of a logical block that are before the data block's free ones are in it.
+    /// Returns true if the data block has all pages of its logical block before its free ones.
     fn has_its_first(&self, block: BlockId, logical_block: u32) -> bool {
         let (array, geometry) = (self.flash.array(), self.flash.geometry());
         let first = (logical_block * geometry.pages_per_block) as usize;
@@ -80,8 +83,9 @@ impl Hybrid {
                 .all(|ppa| ppa.some().is_none_or(|ppa| geometry.block_of(ppa) == block))
     }
 
-    /// Programs the free pages of `block` with those of a logical block, up to its last that is there. False if there
-    /// are none.
+    /// Fills the free pages of `block` with those of a logical block, up to its last one.
+    ///
+    /// Returns false if there are none.
     fn fill(&mut self, block: BlockId, logical_block: u32, cause: Cause, sink: &mut dyn Sink) -> bool {
         let pages_per_block = self.flash.geometry().pages_per_block;
         let first = logical_block * pages_per_block;
@@ -97,7 +101,7 @@ impl Hybrid {
         true
     }
 
-    /// Drops what is in a data block, and erases it.
+    /// Drops the pages in a data block, and erases it.
     pub(super) fn evict(&mut self, victim: BlockId, sink: &mut dyn Sink) {
         let mut at = 0;
         while let Some(ppa) = self.flash.array().next_valid(victim, at) {
@@ -123,7 +127,7 @@ impl Hybrid {
         }
     }
 
-    /// Moves the least-worn data block if it lies too far behind, and if it is time to look.
+    /// Moves the least-worn data block if it is too far behind and a look is due.
     pub(super) fn level(&mut self, sink: &mut dyn Sink) {
         let Some(spread_max) = self.wear_spread_max else { return };
         if self.since_look < spread_max {
@@ -135,7 +139,7 @@ impl Hybrid {
         let (mut most, mut least) = (0, None::<(u32, BlockId, u32)>);
         for (block, (&holds, erases)) in self.holds.iter().zip(array.all_erases()).enumerate() {
             most = erases.max(most);
-            // What is being written sequentially is merged soon.
+            // The sequential log block's logical block is merged soon.
             let is_still = holds != NONE && holds != sequential;
             if is_still && least.is_none_or(|(fewest, ..)| erases < fewest) {
                 least = Some((erases, BlockId(block as u32), holds));

@@ -4,7 +4,7 @@
 //! bus, while its plane's register holds the page. An erasure takes no bus; nor does a copy inside
 //! a plane (copy-back: Agrawal et al., "Design Tradeoffs for SSD Performance", USENIX ATC 2008,
 //! section 3.5). Reads of the host go before all other jobs that wait for the plane (CAFTL section
-//! 4.3.2), and their pages before all others that wait for the bus. A plane or a bus ends the job
+//! 4.3.2). Their pages go before all others that wait for the bus. A plane or a bus ends the job
 //! that it has begun.
 //!
 //! Invariants: jobs without priority begin in the order in which they came, plane by plane. So an

@@ -9,9 +9,9 @@
 //!
 //! An erasure goes on in all planes of the flash that its block lies on. It takes an equal part of
 //! a block's time in each: together as long as on a drive that is not cut. So a read that meets an
-//! erasure waits for a part of it, and the tail of reads is too short by as much. With a whole
-//! erasure in one plane reads would meet it too often: the blocks of a cut drive have fewer pages
-//! and are erased as slowly.
+//! erasure waits for a part of it, and the tail of reads is too short by as much. A whole erasure
+//! in one plane would meet reads too often: the blocks of a cut drive have fewer pages and are
+//! erased as slowly.
 //!
 //! Invariants: on a drive that was not cut to fewer planes, each plane is itself. From its first
 //! page on until it is begun again, a block's pages are each in one plane of the flash. No more of
