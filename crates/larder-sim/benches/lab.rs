@@ -5,8 +5,8 @@
 //! memory. The figure is requests a second, and includes the making and the measuring of the cache.
 //!
 //! Before that, the bench counts the bytes that such a replay allocates beside the design's own,
-//! for each unique block. At the end it runs the second trace with a clock: cache, simulated drive
-//! and origin on one clock, 16 requests outstanding.
+//! for each unique block. It also runs the second trace with a clock: cache, simulated drive and
+//! origin on one clock, 16 requests outstanding.
 //!
 //! It does not judge, or measure the reading of a trace; tests/replay_ram.rs has figures for that.
 //! Run with `cargo bench -p larder-sim --bench lab`; it wants the traces beside the checkout.

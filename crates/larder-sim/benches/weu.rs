@@ -73,8 +73,7 @@ fn write_back(bencher: Bencher<'_, '_>, name: &str) {
     synthetic(bencher, name, WritePolicy::Back);
 }
 
-/// Replays the same with far fewer addresses than the data has room for: all evicted chunks are
-/// dirty.
+/// Replays the same with far fewer addresses than chunks of room: all evicted chunks are dirty.
 #[divan::bench(args = DESIGNS, sample_count = 10)]
 fn write_back_with_few_addresses(bencher: Bencher<'_, '_>, name: &str) {
     const CHUNKS: u64 = 262_144;

@@ -345,8 +345,7 @@ impl DriveSetup {
         drive.tried(bytes, weu_bytes).map_err(|error| drive.with_enough(error, bytes, weu_bytes))
     }
 
-    /// Makes the drive with room for these bytes, with more blocks a plane if the layer has no room
-    /// in few.
+    /// Makes the drive with room for these bytes, and tries more blocks a plane if needed.
     fn tried(&self, bytes: u64, weu_bytes: Option<u64>) -> Result<Host, OutOfRange> {
         let first = self.with_room(bytes, weu_bytes, BLOCKS_PER_PLANE_MIN);
         let more = std::iter::successors(Some(2 * BLOCKS_PER_PLANE_MIN), |blocks| Some(2 * blocks));
@@ -376,8 +375,7 @@ impl DriveSetup {
         OutOfRange::new(error.field, percent, range)
     }
 
-    /// Makes the drive with at least `blocks_min` blocks a plane, on which the layer has room for
-    /// these bytes.
+    /// Makes the drive with room for these bytes and at least `blocks_min` blocks a plane.
     fn with_room(&self, bytes: u64, weu_bytes: Option<u64>, blocks_min: u32) -> Result<Host, OutOfRange> {
         let mut wanted = bytes;
         loop {

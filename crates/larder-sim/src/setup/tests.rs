@@ -206,8 +206,7 @@ fn large_counts_of_austere_take_what_the_budget_leaves_and_no_more() {
     }
 }
 
-/// With as many addresses as are asked for, a budget that holds the indices is not spent on unused
-/// counts.
+/// If the number of addresses is given, a sufficient budget is not spent on unused counts.
 #[test]
 fn a_budget_that_holds_the_indices_of_austere_takes_no_flash_away() {
     let with_ram = |ram_bytes| {

@@ -38,8 +38,7 @@ impl FreeBlocks {
         FreeBlocks { planes: geometry.planes(), sorted: (0..geometry.planes()).map(blocks).collect() }
     }
 
-    /// Takes blocks of a new drive into one pool, from any plane; `blocks` come in the order of
-    /// their numbers.
+    /// Takes blocks of a new drive into one pool; they come in the order of their numbers.
     pub fn pooled(blocks: impl DoubleEndedIterator<Item = BlockId>) -> Self {
         FreeBlocks { planes: 1, sorted: vec![blocks.rev().map(|block| u64::from(block.0)).collect()] }
     }

@@ -57,8 +57,9 @@ pub struct PlaneId(pub u32);
 /// A number of a drive that cannot hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutOfRange {
-    /// The field's name in [`Geometry`] or [`Profile`](super::profile::Profile), or the name of a
-    /// derived number.
+    /// The name of a field or a derived number.
+    ///
+    /// Fields are those of [`Geometry`] or [`Profile`](super::profile::Profile).
     pub field: &'static str,
     /// The value.
     pub value: String,

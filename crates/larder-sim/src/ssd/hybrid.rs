@@ -1,6 +1,5 @@
-//! The hybrid translation layer: data blocks mapped by block, and log blocks mapped by page.
-//!
-//! It follows FAST (Lee et al., A log buffer-based flash translation layer using fully-associative
+//! The hybrid translation layer: data blocks mapped by block, and log blocks mapped by page. It
+//! follows FAST (Lee et al., A log buffer-based flash translation layer using fully-associative
 //! sector translation, ACM TECS 6 (3), 2007). Nitro's simulated drives have it, with 10% of their
 //! blocks for the log (Nitro sections 4 and 5.4).
 //!
@@ -13,9 +12,8 @@
 //! 3. A write at offset 0 begins a sequential log block; the one that was there is merged.
 //! 4. All others go to the *random log blocks*, in any of them (fully associative).
 //!
-//! The log has a fixed number of blocks. If it needs another, its oldest block is the victim (round
-//! robin). Each logical block with pages in the victim is merged, and the victim is erased
-//! (`merge.rs`).
+//! If the log needs more than its number of blocks, its oldest is the victim (round robin). Each
+//! logical block with pages in it is merged, and the victim is erased (`merge.rs`).
 //!
 //! | merge | effect |
 //! |---|---|
@@ -23,14 +21,14 @@
 //! | partial | a block is filled up with the missing pages behind its last one, and is the data block |
 //! | full | the newest pages are copied to a free block, which becomes the data block |
 //!
-//! A partial merge is that of the sequential log block. If the log has only pages that follow the
-//! data block's last, it is that of the data block itself.
+//! A partial merge fills the sequential log block, or the data block itself if the log has only
+//! pages behind its last.
 //!
 //! Ours, where FAST says nothing: pages are programmed in their order. So missing pages before a
 //! page are padded, and a write further on in a data block goes to the log. The drive fills as many
-//! random log blocks in turn as it has planes, and half the log at most. FAST fills one, on one
-//! chip; the log holds the same pages. Partial and full merges take a page from its newest place,
-//! the log included. With TRIM, a data block without valid pages is erased at once, with no copy.
+//! random log blocks in turn as it has planes, and half the log at most. FAST fills one; the log
+//! holds the same pages. Partial and full merges take a page from its newest place, the log
+//! included. With TRIM, a data block without valid pages is erased at once, with no copy.
 //!
 //! Wear levelling: free blocks are taken in the order of their wear, of the whole drive (dynamic).
 //! Static levelling looks for the least-worn data block once in as many erasures as the spread
@@ -43,9 +41,9 @@
 //! geometry's. With eviction (FlashTier, `flashtier.rs`), there may be more logical blocks than
 //! blocks for them: see `eviction.rs`.
 //!
-//! It does not choose planes: blocks come as their wear has it, so copies pass the bus. It does not
-//! keep its map as small as a drive would. The simulation has a table by logical page; a drive has
-//! one by logical block, and one by page for the log.
+//! It does not choose planes: blocks come as their wear has it, so copies pass the bus. Its map is
+//! larger than a drive's: it has a table by logical page. A drive has one by logical block, and one
+//! by page for the log.
 
 pub mod eviction;
 mod merge;
@@ -72,15 +70,12 @@ pub struct HybridOptions {
     pub log_share_percent: f64,
     /// True if trimmed pages are gone.
     pub takes_trims: bool,
-    /// Lead in erasures of the most-worn block at which static wear levelling moves a data block.
-    ///
-    /// It moves the least-worn one; `None`: never.
+    /// Lead of the most-worn block beyond which static wear levelling acts; `None`: never.
     pub wear_spread_max: Option<u32>,
 }
 
 impl Default for HybridOptions {
-    /// Returns Nitro's 10%, without TRIM; wear levelling as that of
-    /// [`SpaceOptions`](super::space::SpaceOptions).
+    /// Nitro's 10%, without TRIM; wear levelling as [`SpaceOptions`](super::space::SpaceOptions).
     fn default() -> Self {
         HybridOptions { log_share_percent: 10.0, takes_trims: false, wear_spread_max: Some(100) }
     }
@@ -130,9 +125,7 @@ pub struct Hybrid {
     /// The random log blocks that are filled in turn.
     open: Vec<Option<BlockId>>,
     next_open: usize,
-    /// The random log blocks that there may be before one is merged.
-    ///
-    /// The sequential one is the last of the log's.
+    /// The most random log blocks before a merge; the sequential one is the log's last.
     random_max: usize,
     /// True if data blocks keep off the blocks that the log may still take.
     log_is_reserved: bool,

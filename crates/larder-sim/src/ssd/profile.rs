@@ -1,8 +1,8 @@
 //! Named drives: geometry, times, rated erase cycles, buffer and controller.
 //!
 //! Role: [`PROFILES`] names them, each with the source of its numbers. [`Profile::scaled_to`] makes
-//! one of any capacity, by the number of its blocks or by their size (Nitro section 5.4 varies "the
-//! size of each block or flash chip").
+//! one of any capacity, by the number of its blocks or by their size. Nitro section 5.4 varies "the
+//! size of each block or flash chip".
 //!
 //! Invariant: every profile of the table is sound, for time as well.
 //!
@@ -288,8 +288,8 @@ impl Profile {
 
     /// Returns the most bytes for the host that this drive can be [scaled to](Profile::scaled_to).
     ///
-    /// They are whole pages, which with their spare ones 32 bits number, in whole rows of the fixed
-    /// parts. The result is 0 if there is no room for one row.
+    /// They are whole pages in whole rows of the fixed parts. With their spare ones, 32 bits number
+    /// them. The result is 0 if there is no room for one row.
     pub fn capacity_max(&self, scale: Scale) -> u64 {
         let geometry = &self.geometry;
         let planes = [geometry.packages, geometry.dies_per_package, geometry.planes_per_die]

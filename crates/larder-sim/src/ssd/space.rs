@@ -95,9 +95,9 @@ pub struct SpaceOptions {
     /// Under uniform random writes both are the same: a copied page is as likely to be written next
     /// as any other. Under others, old pages live longer.
     pub separate_collected: bool,
-    /// Lead in erasures of a plane's most-worn block at which static wear levelling moves a block.
+    /// Lead of a plane's most-worn block beyond which static wear levelling moves a block.
     ///
-    /// It moves the least-worn one; `None`: never.
+    /// In erasures. It moves the least-worn one; `None`: never.
     pub wear_spread_max: Option<u32>,
     /// The most own pages of the layer that are valid at a time, over the whole drive.
     pub internal_pages_max: u32,
@@ -119,8 +119,7 @@ impl SpaceOptions {
 }
 
 impl Default for SpaceOptions {
-    /// Returns CAFTL Table 1's threshold, separate streams, and static wear levelling beyond 100
-    /// erasures.
+    /// Returns CAFTL Table 1's threshold, separate streams, and wear levelling beyond 100 erasures.
     ///
     /// The last is ours: a few percent of the erasures that any profile's blocks stand.
     fn default() -> Self {

@@ -68,7 +68,7 @@ pub type Nanos = u64;
 
 /// Operations that the layer may do at once while the host asks for nothing.
 const IDLE_BUDGET: u64 = 16;
-/// The host pages a plane that wait to be programmed when the drive stops handing over requests.
+/// Waiting host pages a plane at or above which the layer gets no further request.
 const PROGRAMS_AHEAD: u64 = 2;
 
 /// A request of the host.

@@ -59,15 +59,16 @@ pub struct WeuAlignedOptions {
     pub weu_bytes: Option<u64>,
     /// The host's addresses, in percent of the flash's pages, in whole units.
     pub address_space_percent: u32,
-    /// Lead in erasures of the next written place at which static wear levelling moves a unit.
+    /// Lead of the next written place beyond which static wear levelling moves a unit.
     ///
-    /// It moves the unit in the least-worn place; `None`: never.
+    /// In erasures. It moves the unit in the least-worn place; `None`: never.
     pub wear_spread_max: Option<u32>,
 }
 
 impl Default for WeuAlignedOptions {
-    /// Returns as many addresses as pages; wear levelling as that of
-    /// [`SpaceOptions`](super::space::SpaceOptions).
+    /// Returns as many addresses as pages, and the default wear levelling.
+    ///
+    /// The latter is that of [`SpaceOptions`](super::space::SpaceOptions).
     fn default() -> Self {
         WeuAlignedOptions { weu_bytes: None, address_space_percent: 100, wear_spread_max: Some(100) }
     }

@@ -1,8 +1,9 @@
 //! Stand-ins for the bytes of a page: its SHA-1, its CRC32 and its first four bytes.
 //!
-//! Traces have no bytes. Role: a [`Digest`] is to the store as CAFTL's fingerprint is. It is as
-//! good as random, so that `f mod N` spreads and ranges of values are realistic (CAFTL section
-//! 3.2.3). The content's fingerprint in the trace may be anything: a bijection makes it random.
+//! Role: traces have no bytes of pages, so a [`Digest`] is to the store as CAFTL's fingerprint is.
+//! It is as good as random, so that `f mod N` spreads and ranges of values are realistic (CAFTL
+//! section 3.2.3). The content's fingerprint in the trace may be anything: a bijection makes it
+//! random.
 //!
 //! Invariants: the map is one to one, so equal contents have equal digests, and distinct contents
 //! distinct ones. Unknown content has a unique digest. CRC32 and sample bytes are hashes of the

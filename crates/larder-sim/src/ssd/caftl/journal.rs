@@ -36,7 +36,7 @@ pub enum Record {
     Secondary(Vba, Shared),
 }
 
-/// Records that are in RAM alone, and the pages of the tables that have changed on flash.
+/// Records that are in RAM alone, and the table pages that changed since they were written.
 #[derive(Debug)]
 pub struct Log {
     records: Vec<Record>,

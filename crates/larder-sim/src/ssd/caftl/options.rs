@@ -2,8 +2,8 @@
 //!
 //! Role: [`CaftlOptions`] names the choices that the paper leaves to the maker of a drive, and
 //! those that its experiments vary. [`Sizes`] counts the pages that the layer has for itself, and
-//! the blocks that have to be free. These blocks are for the records that a capacitor saves, or
-//! that the log owes without one, wherever the power goes.
+//! the blocks that have to be free. These blocks have room for the pages that a capacitor saves, or
+//! that the log owes without one, at any loss of power.
 //!
 //! Invariant: a `Sizes` that was made fits the drive's 31 bits of page numbers.
 //!
@@ -39,7 +39,7 @@ impl Default for Switch {
 /// The options of CAFTL.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CaftlOptions {
-    /// Options of writing and collection; the layer's own pages are counted by it.
+    /// Options of writing and collection; the layer sets those of its own pages.
     pub space: SpaceOptions,
     /// The fingerprint store.
     pub store: StoreOptions,

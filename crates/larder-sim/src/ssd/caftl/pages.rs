@@ -12,9 +12,9 @@
 //! fingerprint there ([`Pages::load`]). With a capacitor that is enough: if it is not the page's
 //! present one, the start panics. The fingerprint itself is not kept twice.
 //!
-//! Invariants: a metadata page's bit says that all of its pages are fingerprinted. With it, the
-//! metadata page has no valid page of data without fingerprint. RAM holds at most its limit of
-//! metadata pages; a page gives way by the clock (second chance).
+//! Invariants: a metadata page whose bit says "complete" has no valid page of data without
+//! fingerprint. RAM holds at most its limit of metadata pages; a page gives way by the clock
+//! (second chance).
 //!
 //! The paper does not give the number of metadata pages in RAM, or the time of their writing; both
 //! are ours.

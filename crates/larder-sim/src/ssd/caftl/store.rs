@@ -106,7 +106,7 @@ pub struct StoreCounts {
     pub inserted: u64,
     /// Entries that gave way to others.
     pub replaced: u64,
-    /// Fingerprints that were colder than all candidates, or found no bucket in their segment.
+    /// Fingerprints that were colder than the entry to replace, or whose segment had no bucket.
     pub refused: u64,
     /// Segments reorganised by hotness.
     pub reorganised: u64,

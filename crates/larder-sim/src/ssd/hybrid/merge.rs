@@ -3,8 +3,8 @@
 //! These move pages or erase blocks.
 //!
 //! Invariants: a merge begins and ends with at least one free block. A block is erased only when no
-//! page in it is valid. A full merge of a logical block leaves none of its pages in the log, so
-//! that a victim's later pages of it are invalid already.
+//! page in it is valid. A full merge of a logical block leaves none of its pages in the log. So a
+//! victim's later pages of it are invalid already.
 //!
 //! It leaves the time of a merge to `hybrid.rs`.
 

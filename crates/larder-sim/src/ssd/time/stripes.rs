@@ -63,8 +63,9 @@ impl Stripes {
         self.packages
     }
 
-    /// Notes that a page is about to be programmed, or its plane asked for before: its first page
-    /// begins a block.
+    /// Notes that a page is about to be programmed; a block's first page begins the block.
+    ///
+    /// The call comes before the page's plane is asked for.
     pub fn writes(&mut self, ppa: Ppa) {
         let Stripes { geometry, per_plane, .. } = *self;
         let block = geometry.block_of(ppa);
