@@ -229,7 +229,7 @@ fn designs_in_weus_keep_to_a_ram_budget_too() {
             let mut meter = Meter::new(setup.build(0).expect("built"), CHUNK, 0);
             for step in 0..150_000 {
                 let mixed = larder_core::types::mix(step);
-                // A third of the contents are shared.
+                // A quarter of the contents are shared.
                 let number = if mixed >> 40 & 3 == 0 { mixed >> 32 & 0x3ff } else { mixed >> 32 };
                 let (lba, content) = (Lba(mixed % 100_000), own_content(Lba(number), CHUNK));
                 let request = match mixed >> 20 & 15 {

@@ -31,7 +31,7 @@
 //!
 //! Invariants: a start uses no former state of RAM but the stand-ins for flash. These are the
 //! programmed pages and erasures of a block (`array.rs`), and the contents of the layer's own pages
-//! (`own.rs`). A start also knows the pages whose metadata has a fingerprint (`Pages::load`).
+//! (`own.rs`). The last are the pages whose metadata has a fingerprint (`Pages::load`).
 //!
 //! It does not bring back deleted pages that the store still knew: no map leads to them. It does
 //! not bear an endless series of losses within its starts. Each leaves at most a few more pages of
