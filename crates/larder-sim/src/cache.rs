@@ -1,8 +1,8 @@
-//! One cache under replay, whatever its design: requests go in, hits come out, traffic is counted.
+//! One cache under replay, of any design: requests go in, hits come out, traffic is counted.
 //!
 //! Invariants: each request is one whole chunk; counts only grow.
 //!
-//! What it does not do: time. Devices have none here.
+//! It does not take time: devices have none here.
 
 use std::ops::Range;
 
@@ -10,40 +10,41 @@ use larder_core::{Fingerprint, Lba};
 
 use crate::{devices::Requests, tally::Tally};
 
-/// What a chunk holds, as far as a cache cares.
+/// The content of a chunk, as far as a cache needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Content {
-    /// Equal exactly where the bytes are.
+    /// Equal exactly if the bytes are equal.
     pub fingerprint: Fingerprint,
-    /// Bytes of the chunk as stored: compressed, or the whole chunk where that is no less. Not 0.
+    /// Bytes of the chunk as stored: compressed, or the whole chunk if that is no less. Not 0.
     pub stored_bytes: u32,
 }
 
 impl Content {
-    /// The fingerprint of a chunk of zeroes, whatever hash a trace has. Designs that know nothing of zeroes store them as
-    /// any other content.
+    /// The fingerprint of a chunk of zeroes, for any hash of a trace.
+    ///
+    /// Designs without a notion of zeroes store them as any other content.
     pub const ZEROES: Fingerprint = Fingerprint([0; 16]);
 
-    /// Whether it is all zeroes.
+    /// Returns true if it is all zeroes.
     pub fn is_zero(&self) -> bool {
         self.fingerprint == Content::ZEROES
     }
 }
 
-/// When writes reach the origin.
+/// The moment when writes reach the origin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WritePolicy {
-    /// When they leave the cache.
+    /// Writes reach it when they leave the cache.
     #[default]
     Back,
-    /// At once, and the cache has them, too.
+    /// Writes reach it at once, and the cache keeps them, too.
     Through,
-    /// At once, and the cache forgets the chunk (CacheDedup's write-invalidate).
+    /// Writes reach it at once, and the cache forgets the chunk (CacheDedup's write-invalidate).
     Around,
 }
 
 impl WritePolicy {
-    /// The name on the command line.
+    /// Returns the name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             WritePolicy::Back => "write-back",
@@ -53,7 +54,7 @@ impl WritePolicy {
     }
 }
 
-/// What a cache did so far. Bytes are those that the device sees, padding included.
+/// The traffic of a cache so far. Bytes are those that the device sees, padding included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     /// Chunks written to flash, in bytes.
@@ -66,23 +67,24 @@ pub struct Traffic {
     pub flash_metadata_bytes_read: u64,
     /// Chunks stored on flash.
     pub chunks_stored: u64,
-    /// Chunks inserted or written that were not stored, since their content was there.
+    /// Chunks inserted or written without a store, since their content was there.
     pub chunks_deduplicated: u64,
     /// Stored chunks that left the flash.
     pub chunks_evicted: u64,
     /// Chunks read from the origin.
     pub origin_chunks_read: u64,
-    /// Chunks written to the origin, by clients or by destaging. What it is told of trims is not in it.
+    /// Chunks written to the origin, by clients or by destaging. Trims are not in it.
     pub origin_chunks_written: u64,
-    /// WEUs that were emptied, to be written anew. 0 for designs without WEUs.
+    /// WEUs that were emptied for new writes. 0 for designs without WEUs.
     pub weu_erasures: u64,
-    /// Reads and writes of addresses that the cache remembered without their data, and that are inserted again: a write around
-    /// the cache is none. 0 for designs without ghosts.
+    /// Reads and writes of ghosts: addresses remembered without data, which are inserted again.
+    ///
+    /// A write around the cache does not count. 0 for designs without ghosts.
     pub ghost_hits: u64,
 }
 
 impl Traffic {
-    /// What was done since the traffic was `before`.
+    /// Returns the traffic since it was `before`.
     pub fn since(&self, before: &Traffic) -> Traffic {
         Traffic {
             flash_data_bytes_written: self.flash_data_bytes_written - before.flash_data_bytes_written,
@@ -100,16 +102,16 @@ impl Traffic {
     }
 }
 
-/// What a cache is at this moment.
+/// The state of a cache at this moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
     /// RAM that the indices have allocated, in bytes.
     pub index_ram_bytes: u64,
     /// Addresses that would hit.
     pub mapped_chunks: u64,
-    /// Of them, those of zeroes that take no place on flash.
+    /// Mapped chunks of zeroes that take no place on flash.
     pub unstored_zero_chunks: u64,
-    /// Distinct contents on flash that some address maps to.
+    /// Distinct contents on flash with a mapping.
     pub live_chunks: u64,
     /// Chunks on flash that no address maps to any more.
     pub stale_chunks: u64,
@@ -120,14 +122,15 @@ pub struct Figures {
 /// A request of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// A client reads the chunk, which holds this.
+    /// A client reads the chunk, which has this content.
     Read(Lba, Content),
-    /// A client writes this to the chunk.
+    /// A client writes this content to the chunk.
     Write(Lba, Content),
     /// A client trims so many whole chunks from this one on: they read as zeroes.
     Trim(Lba, u64),
-    /// So many chunks from this one on hold something that the trace does not tell: a client trimmed a part of each, or
-    /// trimmed them in a trace without content.
+    /// So many chunks from this one on have a content that the trace does not tell.
+    ///
+    /// A client trimmed a part of each, or trimmed them in a trace without content.
     Forget(Lba, u64),
     /// A client asks that all completed writes be durable.
     Flush,
@@ -137,14 +140,15 @@ const _: () = assert!(size_of::<Request>() == 32, "batches of requests stay in t
 
 /// A cache.
 pub trait ReplayCache: Send {
-    /// A client reads `lba`; `content` is what the volume holds there, which is inserted where it was a miss. Whether it
-    /// was a hit.
+    /// A client reads `lba`. Returns true for a hit.
+    ///
+    /// `content` is the volume's content there: the cache inserts it after a miss.
     fn read(&mut self, lba: Lba, content: &Content) -> bool;
 
-    /// A client writes `content` to `lba`. Whether the address was cached.
+    /// A client writes `content` to `lba`. Returns true if the address was cached.
     fn write(&mut self, lba: Lba, content: &Content) -> bool;
 
-    /// A client trims all of `lba`: it reads as zeroes, which a cache may know.
+    /// A client trims all of `lba`: it reads as zeroes, and the cache may remember that.
     fn trim(&mut self, lba: Lba);
 
     /// A client trims all of `count` chunks from `first` on, in one request.
@@ -152,15 +156,19 @@ pub trait ReplayCache: Send {
         (first.0..first.0 + count).for_each(|lba| self.trim(Lba(lba)));
     }
 
-    /// A client trims a part of `lba`, or what it holds then is not told. What was dirty goes to the origin first, since
-    /// a part of it stays; then the cache forgets the chunk, since what is left is not what it was.
+    /// A client trims a part of `lba`, or the trace does not tell its content after the trim.
+    ///
+    /// The cache destages a dirty chunk first, since a part of it stays. Then it forgets the chunk,
+    /// since its content has changed.
     fn trim_part(&mut self, lba: Lba);
 
     /// A client asks that all completed writes be durable.
     fn flush(&mut self);
 
-    /// Makes all `requests`, in order, and counts them: one call for many, so that a replay through `dyn ReplayCache`
-    /// costs no more than one that knows the design.
+    /// Makes all `requests`, in order, and counts them.
+    ///
+    /// One call makes many, so a replay through `dyn ReplayCache` costs no more than one over a
+    /// known design.
     fn replay(&mut self, requests: &[Request], tally: &mut Tally) {
         for request in requests {
             match request {
@@ -182,53 +190,66 @@ pub trait ReplayCache: Send {
         }
     }
 
-    /// What the cache did so far.
+    /// Returns the traffic of the cache so far.
     fn traffic(&self) -> Traffic;
 
-    /// What the cache is now.
+    /// Returns the state of the cache at this moment.
     fn figures(&self) -> Figures;
 
-    /// Whether the cache is to keep what it asks of its devices from now on, until that is [taken](ReplayCache::take_requests).
-    /// At first it does not.
+    /// Turns the gathering of device requests on or off. It begins off.
+    ///
+    /// The cache keeps them until they are [taken](ReplayCache::take_requests).
     fn gather(&mut self, on: bool);
 
-    /// What the cache asked of its devices since that was taken last, in place of what `into` has.
+    /// Takes the device requests since the last call, in place of the content of `into`.
     fn take_requests(&mut self, into: &mut Requests);
 
-    /// How much of the flash the cache's layout takes, in bytes: no request reaches further.
+    /// Returns the bytes of the flash that the cache's layout takes: no request reaches further.
     fn flash_span_bytes(&self) -> u64;
 
-    /// Of that, where chunks lie; the rest is metadata.
+    /// Returns the part of them with chunks; the rest is metadata.
     fn flash_data_range(&self) -> Range<u64>;
 
-    /// Bytes of the write-evict units that the cache fills and evicts, which lie side by side from the beginning of its
-    /// [data](ReplayCache::flash_data_range) on, each aligned to its size; `None` in designs that have none.
+    /// Returns the bytes of a write-evict unit that the cache fills and evicts.
+    ///
+    /// The units lie side by side from the beginning of its [data](ReplayCache::flash_data_range),
+    /// each aligned to its size. `None` in designs without such units.
     fn flash_weu_bytes(&self) -> Option<u64> {
         None
     }
 
-    /// The drive beneath would drop these bytes of the flash next (Nitro §3.2, "the CacheManager will query the SSD to
-    /// determine which WEU should be replaced"): where the cache needs room, it evicts all that lies there before anything else,
-    /// for the drive drops all of it. Holds until the cache needs room once. Designs that choose among chunks, and not among places of the flash, do not listen.
+    /// Learns the bytes of the flash that the drive beneath would drop next.
+    ///
+    /// Nitro §3.2: "the CacheManager will query the SSD to determine which WEU should be replaced".
+    /// If the cache needs room, it evicts all that lies there before anything else, for the drive
+    /// drops all of it. The advice holds until the cache needs room once. Designs that choose among
+    /// chunks, and not among places of the flash, ignore it.
     fn advise_victim(&mut self, _bytes: Range<u64>) {}
 
-    /// Before the first request: the drive beneath drops by itself what is clean. From now on the cache
-    /// [says](Requests::told) what is dirty, and can [forget](ReplayCache::evict_range) what was dropped. False in designs that
-    /// cannot.
+    /// Announces, before the first request, that the drive beneath drops clean data by itself.
+    ///
+    /// From now on the cache [tells](Requests::told) the dirty bytes, and can
+    /// [forget](ReplayCache::evict_range) dropped ones. Returns false in designs that cannot.
     fn expect_drops(&mut self) -> bool {
         false
     }
 
-    /// The drive beneath drops these bytes of the flash: the cache destages what is dirty there, and forgets all that maps into
-    /// them; but not what is being filled and not on flash yet. What was dropped is written again in the order in which it was told.
+    /// The drive beneath drops these bytes of the flash.
+    ///
+    /// The cache destages the dirty ones, and forgets all mappings into them. Chunks that are being
+    /// filled and are not on flash yet stay. Dropped data is written again in the order in which it
+    /// was told.
     ///
     /// # Panics
-    /// In designs that do not [expect that](ReplayCache::expect_drops): what they still mapped into it would be false.
+    /// In designs that do not [expect drops](ReplayCache::expect_drops): their mappings into the
+    /// bytes would be false.
     fn evict_range(&mut self, bytes: Range<u64>) {
         panic!("nothing that lies at {bytes:?} was to be dropped");
     }
 
-    /// Destages what is dirty in these bytes of the flash, and keeps it: the drive has no room for more that is dirty. Of caches that
-    /// [expect drops](ReplayCache::expect_drops).
+    /// Destages and keeps the dirty chunks in these bytes of the flash: the drive has no room for
+    /// more dirty ones.
+    ///
+    /// It is for caches that [expect drops](ReplayCache::expect_drops).
     fn clean_range(&mut self, _bytes: Range<u64>) {}
 }

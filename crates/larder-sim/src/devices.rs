@@ -1,56 +1,64 @@
-//! What a cache under replay asks of its two devices, request by request: the flash that it lies on, and its origin.
+//! The requests of a cache under replay to its two devices: its flash and its origin.
 //!
 //! Role: [`ReplayCache::gather`](crate::cache::ReplayCache::gather) makes a cache keep them, and
-//! [`take_requests`](crate::cache::ReplayCache::take_requests) hands them over. Who lays the flash on a simulated drive, or
-//! gives devices a time, listens there, after each request of a client.
+//! [`take_requests`](crate::cache::ReplayCache::take_requests) hands them over. A simulated drive,
+//! or devices with a time, take them after each request of a client.
 //!
-//! Order: requests come in the order in which the cache makes them. Those that a client waits for ([`Waits::Client`]) are made
-//! one after the other, before the client is answered; what nobody waits for comes behind it, and is over some time later.
+//! Order: requests come in the order in which the cache makes them. Those that a client waits for
+//! ([`Waits::Client`]) are made one after the other, before the client is answered. Background
+//! requests follow them, and are over some time later.
 //!
-//! Invariants: the bytes of gathered requests are those that [`Traffic`](crate::cache::Traffic) counts: data and metadata written
-//! to flash; data and metadata read from flash *and from the cache's buffer*, since what is read while its segment is still in
-//! RAM is counted as read from flash; chunks read from the origin and written to it. No write of the flash reaches beyond
-//! [`ReplayCache::flash_span_bytes`](crate::cache::ReplayCache::flash_span_bytes). A cache that does not gather does no more
-//! than look at one flag.
+//! Invariants: the bytes of gathered requests are those that [`Traffic`](crate::cache::Traffic)
+//! counts:
+//! - data and metadata written to flash;
+//! - data and metadata read from flash *and from the cache's buffer*: a read of a segment that is
+//!   still in RAM counts as a read from flash;
+//! - chunks read from the origin and written to it.
 //!
-//! What it does not do: know pages, or time. Requests are as the cache makes them, in bytes.
+//! No write of the flash reaches beyond
+//! [`ReplayCache::flash_span_bytes`](crate::cache::ReplayCache::flash_span_bytes). A cache that
+//! does not gather only looks at one flag.
+//!
+//! It does not know pages or time. Requests are as the cache makes them, in bytes.
 
 use std::ops::Range;
 
 use larder_core::Fingerprint;
 
-/// Who is asked.
+/// The device of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Device {
     /// The flash. Offsets are those of the cache's layout.
     Flash,
-    /// The cache's own memory, which has what lies at this offset of the flash until its segment is written. Only reads.
+    /// The cache's own memory: it holds these bytes of the flash until their segment is written.
+    /// Only reads.
     Buffer,
     /// The origin. Offset 0 is the beginning of chunk 0.
     Origin,
 }
 
-/// What is asked.
+/// The action of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// To read a range.
+    /// Reads a range.
     Read,
-    /// To write a range.
+    /// Writes a range.
     Write,
-    /// To forget a range: nobody reads it before it is written again.
+    /// Forgets a range: it is written again before the next read.
     Trim,
-    /// To make durable what was written before. Has no range.
+    /// Makes all earlier writes durable. It has no range.
     Flush,
 }
 
-/// Who waits until a request is over.
+/// The client that waits until a request is over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Waits {
-    /// The client whose read, write or trim it was.
+    /// The client of the read, write or trim.
     Client,
-    /// The client who asked for a flush.
+    /// The client of the flush.
     Flush,
-    /// Nobody: a miss is inserted, a segment is full, something is destaged, evicted or put into a checkpoint.
+    /// No client: the cache inserts after a miss, closes a segment, destages, evicts or writes a
+    /// checkpoint.
     #[default]
     Nobody,
 }
@@ -58,25 +66,25 @@ pub enum Waits {
 /// One request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceRequest {
-    /// Who is asked.
+    /// The device.
     pub device: Device,
-    /// What for.
+    /// The action.
     pub action: Action,
-    /// Who waits for it.
+    /// The client that waits for it.
     pub waits: Waits,
     /// First byte.
     pub start: u64,
     /// Bytes; 0 for a flush.
     pub len: u64,
-    /// Of them, bytes that [`Traffic`](crate::cache::Traffic) counts as metadata.
+    /// The part of them that [`Traffic`](crate::cache::Traffic) counts as metadata.
     pub metadata_bytes: u64,
-    /// What a write holds, as far as is known: those of [`Requests::raw_chunks`].
+    /// The known contents of a write: those of [`Requests::raw_chunks`].
     raw_first: u32,
     raw_count: u32,
 }
 
 impl DeviceRequest {
-    /// The bytes.
+    /// Returns the bytes.
     pub fn range(&self) -> Range<u64> {
         self.start..self.start + self.len
     }
@@ -85,15 +93,15 @@ impl DeviceRequest {
 /// A chunk that lies on flash as it is, uncompressed, within a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RawChunk {
-    /// Where on the flash.
+    /// The first byte on the flash.
     pub start: u64,
     /// Its bytes.
     pub len: u32,
-    /// What it holds.
+    /// Its content.
     pub fingerprint: Fingerprint,
 }
 
-/// Requests, in the order in which they were made, and what their writes hold.
+/// Requests, in the order in which they were made, and the contents of their writes.
 #[derive(Clone, Debug, Default)]
 pub struct Requests {
     list: Vec<DeviceRequest>,
@@ -102,14 +110,14 @@ pub struct Requests {
     told: Vec<Told>,
 }
 
-/// Bytes of the flash that are dirty from here on, or no longer, for one address more.
+/// A change of bytes of the flash, for one more address: they are dirty from here on, or no longer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Told {
-    /// So many of the requests come before.
+    /// The number of requests before it.
     pub requests_before: usize,
-    /// Which.
+    /// The bytes.
     pub bytes: Range<u64>,
-    /// Whether the origin lacks what is there, or will be once it is written.
+    /// True if the origin lacks the content of the bytes, or will lack it once it is written.
     pub is_dirty: bool,
 }
 
@@ -122,34 +130,36 @@ impl Requests {
         self.told.clear();
     }
 
-    /// What becomes dirty and what no longer is, in order, of a cache that
-    /// [says so](crate::cache::ReplayCache::expect_drops).
+    /// Returns the changes of dirty bytes, in order, if the cache
+    /// [tells them](crate::cache::ReplayCache::expect_drops).
     pub fn told(&self) -> &[Told] {
         &self.told
     }
 
-    /// Bytes of the flash that got all that they get until they are trimmed, such as a write-evict unit that is full: what of
-    /// them was not written is padding. Told once all requests are made.
+    /// Returns bytes of the flash that get no more until they are trimmed, such as a full
+    /// write-evict unit.
+    ///
+    /// Their unwritten rest is padding. They are known once all requests are made.
     pub fn sealed(&self) -> &[Range<u64>] {
         &self.sealed
     }
 
-    /// How many there are.
+    /// Returns their number.
     pub fn len(&self) -> usize {
         self.list.len()
     }
 
-    /// Whether there is none.
+    /// Returns true if there is none.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// All of them, in order.
+    /// Returns all of them, in order.
     pub fn iter(&self) -> std::slice::Iter<'_, DeviceRequest> {
         self.list.iter()
     }
 
-    /// The chunks of a write whose bytes are known, ascending.
+    /// Returns the chunks of a write whose bytes are known, ascending.
     pub fn raw_chunks(&self, request: &DeviceRequest) -> &[RawChunk] {
         self.raw.get(request.raw_first as usize..(request.raw_first + request.raw_count) as usize).unwrap_or_default()
     }
@@ -164,40 +174,40 @@ impl<'a> IntoIterator for &'a Requests {
     }
 }
 
-/// Requests while they are made: what caches note them with.
+/// Requests in the making: caches note them here.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Gathering {
     is_on: bool,
-    /// Who waits for what comes next.
+    /// The client that waits for the next requests.
     waits: Waits,
     requests: Requests,
 }
 
 impl Gathering {
-    /// Whether to gather from now on. What was gathered and not taken is forgotten.
+    /// Turns gathering on or off, and forgets all requests that were not taken.
     pub fn turn(&mut self, on: bool) {
         self.is_on = on;
         self.requests.clear();
     }
 
-    /// Whether anybody wants to know.
+    /// Returns true if requests are gathered.
     #[inline]
     pub fn is_on(&self) -> bool {
         self.is_on
     }
 
-    /// For what comes next, this one waits.
+    /// Sets the client that waits for the next requests.
     #[inline]
     pub fn for_whom(&mut self, waits: Waits) {
         self.waits = waits;
     }
 
-    /// Who waits for what comes next.
+    /// Returns the client that waits for the next requests.
     pub fn waits(&self) -> Waits {
         self.waits
     }
 
-    /// Hands over what was gathered, in place of what `into` has.
+    /// Hands the gathered requests over, in place of the content of `into`.
     pub fn take(&mut self, into: &mut Requests) {
         into.clear();
         std::mem::swap(into, &mut self.requests);
@@ -215,7 +225,7 @@ impl Gathering {
         }
     }
 
-    /// Notes a request of data; the caller has looked whether anybody wants to know.
+    /// Notes a request of data. The caller has checked that requests are gathered.
     pub fn add(&mut self, device: Device, action: Action, start: u64, len: u64) {
         self.add_with(device, action, start, len, 0, &[]);
     }
@@ -225,7 +235,7 @@ impl Gathering {
         self.add_with(Device::Flash, action, start, len, len, &[]);
     }
 
-    /// Notes a request, so much of it metadata, with the chunks that it holds.
+    /// Notes a request with its bytes of metadata and its chunks.
     pub fn add_with(
         &mut self,
         device: Device,

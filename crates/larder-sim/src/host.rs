@@ -1,24 +1,27 @@
-//! The host's side of a drive: how the flash of a cache lies on the logical pages of a simulated SSD.
+//! The host's side of a drive: lays the flash of a cache on the logical pages of a simulated SSD.
 //!
-//! Role: [`Host`] takes what a cache [asks](crate::devices) of its flash, in bytes, and asks a translation layer for pages. Offset 0
-//! of the flash is logical page 0; or, where [a part of the flash](Host::lay_only) alone lies on the drive, the part begins there, and
-//! requests of the rest are passed over.
+//! Role: [`Host`] takes the [requests](crate::devices) of a cache to its flash, in bytes, and asks
+//! a translation layer for pages. Offset 0 of the flash is logical page 0. If only
+//! [a part of the flash](Host::lay_only) lies on the drive, the part begins at page 0, and requests
+//! of the rest are passed over.
 //!
-//! - A **write** is one request to the layer for all whole units in it: a unit is a page, or as many as the drive
-//!   [takes at once](Ftl::write_unit_pages). What covers a unit in part waits in the drive's buffer
-//!   ([`Profile::buffer_bytes`]) until the rest comes; where more units wait than the buffer holds, the one that has waited longest
-//!   is completed with what was there, which is read first, and written. So is a unit that [gets no more](Requests::sealed), at
-//!   once: the drive would else not know of a write-evict unit that is full but for padding, nor of reads of it. The buffer keeps
-//!   what it has over a loss of power, so that a flush does not empty it.
+//! - A **write** is one request to the layer for all whole units in it. A unit is a page, or as
+//!   many as the drive [takes at once](Ftl::write_unit_pages). A part of a unit waits in the
+//!   drive's buffer ([`Profile::buffer_bytes`]) until the rest comes. If more units wait than the
+//!   buffer holds, the one that has waited longest is completed: the host reads the rest of it from
+//!   the drive, and writes the unit. A unit that [gets no more](Requests::sealed) is completed at
+//!   once: the drive would else never see a write-evict unit that is full but for padding, nor its
+//!   reads. The buffer survives a loss of power, so a flush does not empty it.
 //! - A **read** is of each page that it touches, but for bytes that wait in the buffer.
-//! - A **trim** is told for whole pages. What becomes of it is the layer's to say.
-//! - What is **dirty** is told to layers that drop what is not, page by page, in the order of the requests.
-//! - A page's content is told where it is known ([`contents`](crate::contents)), to layers that deduplicate.
+//! - A **trim** is told for whole pages. Its effect is up to the layer.
+//! - **Dirty** pages are told to layers that drop clean ones, page by page, in the order of the
+//!   requests.
+//! - A page's content, if [known](crate::contents), is told to layers that deduplicate.
 //!
-//! Invariants: the layer is asked for nothing else, so that its counts are those of the cache's requests.
+//! Invariants: the layer gets no other requests, so its counts are those of the cache's requests.
 //!
-//! What it does not do: time, or buffer whole units: each is written as it comes, however soon it is written again. And the drive is
-//! never idle, so that what a layer leaves for idle time is not done.
+//! It does not take time or buffer whole units: each is written as it comes, however soon it is
+//! written again. The drive is never idle, so a layer's work for idle time stays undone.
 
 use std::ops::Range;
 
@@ -36,10 +39,11 @@ use crate::{
     waiting::{Waiting, WaitingUnit},
 };
 
-/// A buffer larger than such a part of the flash has much of what a small cache writes again: it was not cut with the drive.
+/// A buffer beyond this part of the flash absorbs much of a small cache's rewrites: it was not cut
+/// with the drive.
 const BUFFER_PART: u64 = 4;
 
-/// What happened between the cache and the drive.
+/// Counts of the requests between the cache and the drive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostCounts {
     /// Bytes that the cache wrote.
@@ -48,12 +52,12 @@ pub struct HostCounts {
     pub units_completed: u64,
     /// Pages that were read to complete them.
     pub pages_read_to_complete: u64,
-    /// Writes that met what still waited in the buffer, and so cost no page of their own.
+    /// Writes that met their unit in the buffer, and so cost no page of their own.
     pub writes_absorbed: u64,
 }
 
 impl HostCounts {
-    /// What was counted since `earlier`, a former state of the same counts.
+    /// Returns the counts since `earlier`, a former state of the same counts.
     pub fn since(&self, earlier: &HostCounts) -> HostCounts {
         HostCounts {
             bytes_written: self.bytes_written - earlier.bytes_written,
@@ -68,19 +72,19 @@ impl HostCounts {
 pub struct Host {
     ftl: Box<dyn Ftl>,
     profile: Profile,
-    /// What of the flash lies on the drive.
+    /// The bytes of the flash that lie on the drive.
     laid: Range<u64>,
     page_bytes: u64,
     unit_bytes: u64,
     waiting: Waiting,
     pages: Vec<PageWrite>,
-    /// Of what waits and what is on the drive.
+    /// Contents of the pages in the buffer and on the drive.
     contents: PageContents,
     counts: HostCounts,
     evicted: Evicted,
-    /// Of a drive that drops what is clean.
+    /// The dirty pages, if the drive drops clean ones.
     dirty: Option<DirtyPages>,
-    /// What the cache makes dirty, in bytes of the drive, if it said so.
+    /// The cache's dirty bytes, in bytes of the drive, if it announced them.
     dirtying: Option<Dirtying>,
 }
 
@@ -97,8 +101,10 @@ impl Sink for Evicted {
 }
 
 impl Host {
-    /// A new drive of this profile with this layer, for a cache whose write-evict units are of so many bytes (`None`: it
-    /// has none): a layer that takes whole units takes those.
+    /// Makes a new drive of this profile with this layer.
+    ///
+    /// The cache's write-evict units are of `weu_bytes` (`None`: it has none). A layer that takes
+    /// whole units takes those.
     ///
     /// # Errors
     /// The first number of the profile that cannot be, or the units' size.
@@ -123,13 +129,15 @@ impl Host {
         })
     }
 
-    /// Lays these bytes of the flash alone on the drive, before anything is asked of it.
+    /// Lays only these bytes of the flash on the drive. It must precede all requests.
     pub fn lay_only(&mut self, bytes: Range<u64>) {
         self.laid = bytes;
     }
 
-    /// The cache makes so much of the flash dirty, some of it for ever: that is never to be dropped. Said before anything is asked
-    /// of the drive, and behind [`Host::lay_only`].
+    /// Announces how much of the flash the cache makes dirty, and which parts for ever.
+    ///
+    /// The drive never drops the latter. The call must precede all requests, and follow
+    /// [`Host::lay_only`].
     ///
     /// # Errors
     /// If there are too few blocks for that.
@@ -144,18 +152,20 @@ impl Host {
         Ok(())
     }
 
-    /// What was [said](Host::keep) that the cache makes dirty, in bytes of the drive. `None`: nothing was, or the drive does not care.
+    /// Returns the [announced](Host::keep) dirty bytes, in bytes of the drive.
+    ///
+    /// `None`: nothing was announced, or the drive ignores it.
     pub fn dirtying(&self) -> Option<&Dirtying> {
         self.dirtying.as_ref()
     }
 
-    /// Bytes of the flash to be written back, where so much is dirty that the drive has no room for more.
+    /// Returns bytes of the flash to write back, if the drive has no room for more dirty ones.
     pub fn too_dirty(&self) -> Option<Range<u64>> {
         let bytes = self.dirty.as_ref()?.too_dirty()?;
         Some(self.laid.start + bytes.start..self.laid.start + bytes.end)
     }
 
-    /// What of these bytes of the flash lies on the drive, as bytes of that.
+    /// Returns the part of these bytes of the flash that lies on the drive, as bytes of the drive.
     fn laid_part(&self, bytes: &Range<u64>) -> Option<Range<u64>> {
         let (start, end) = (bytes.start.max(self.laid.start), bytes.end.min(self.laid.end));
         (start < end).then(|| start - self.laid.start..end - self.laid.start)
@@ -171,40 +181,43 @@ impl Host {
         &self.profile
     }
 
-    /// Bytes that the layer takes at once: a page, or more.
+    /// Returns the bytes that the layer takes at once: a page, or more.
     pub fn unit_bytes(&self) -> u64 {
         self.unit_bytes
     }
 
-    /// Whether units that are written in parts wait in a buffer so large beside the flash that it decides how many are erased.
+    /// Returns true if the buffer decides the number of erasures.
+    ///
+    /// Its units are written in parts, and it is too large beside the flash.
     pub fn buffer_decides(&self) -> bool {
         let flash = self.ftl.array().geometry().physical_bytes();
         self.unit_bytes > self.page_bytes && self.profile.buffer_bytes > flash / BUFFER_PART
     }
 
-    /// What the drive did.
+    /// Returns the counts of the drive.
     pub fn drive_counts(&self) -> &Counts {
         self.ftl.counts()
     }
 
-    /// What happened on the way to it.
+    /// Returns the counts of the requests on the way to it.
     pub fn counts(&self) -> HostCounts {
         self.counts
     }
 
-    /// How its blocks are worn.
+    /// Returns the wear of its blocks.
     pub fn wear(&self) -> Wear {
         Wear::of(self.ftl.array())
     }
 
-    /// The bytes of the flash that the drive would drop next, if it is one that waits to be asked.
+    /// Returns the bytes of the flash that the drive would drop next, if it waits to be asked.
     pub fn next_eviction(&self) -> Option<Range<u64>> {
         let pages = self.ftl.next_eviction().filter(|_| !self.ftl.drops_unasked())?;
         let at = |page: u32| self.laid.start + u64::from(page) * self.page_bytes;
         Some(at(pages.start)..at(pages.end))
     }
 
-    /// What the drive dropped by itself since that was asked last: runs of bytes of the flash, ascending.
+    /// Takes the bytes of the flash that the drive dropped by itself since the last call: runs,
+    /// ascending.
     pub fn take_evicted(&mut self) -> Vec<Range<u64>> {
         let mut pages = std::mem::take(&mut self.evicted.0);
         pages.sort_unstable();
@@ -219,7 +232,7 @@ impl Host {
         runs
     }
 
-    /// Makes all requests that are for the flash, in order.
+    /// Makes all requests for the flash, in order.
     pub fn carry_out(&mut self, requests: &Requests) {
         let mut told = requests.told().iter().peekable();
         for (at, request) in requests.iter().enumerate() {
@@ -243,7 +256,7 @@ impl Host {
         }
     }
 
-    /// The cache says that something is dirty, or no longer.
+    /// Takes the cache's word that bytes are dirty, or clean again.
     fn tell(&mut self, told: &Told) {
         let Some(bytes) = self.laid_part(&told.bytes) else { return };
         let Some(dirty) = &mut self.dirty else { return };
@@ -252,7 +265,7 @@ impl Host {
         }
     }
 
-    /// A unit that gets no more is written, whatever of it is padding.
+    /// Writes a unit that gets no more, padding included.
     fn seal(&mut self, bytes: &Range<u64>) {
         let Some(on_drive) = self.laid_part(bytes) else { return };
         if let Some((unit, waited)) = self.waiting.forget_unit_of(&on_drive) {
@@ -260,7 +273,7 @@ impl Host {
         }
     }
 
-    /// The bytes of the drive that a request is of.
+    /// Returns the bytes of the drive of a request.
     fn on_drive(&self, request: &DeviceRequest) -> Range<u64> {
         let start = request.start - self.laid.start;
         start..start + request.len
@@ -296,12 +309,12 @@ impl Host {
         }
     }
 
-    /// What these bytes hold from here on.
+    /// Notes the new contents of these bytes.
     fn note(&mut self, requests: &Requests, request: &DeviceRequest, bytes: Range<u64>) {
         self.contents.write(requests.raw_chunks(request), self.laid.start, bytes);
     }
 
-    /// Bytes of one unit, not all of it.
+    /// Writes bytes of one unit, not all of it.
     fn write_part(&mut self, requests: &Requests, request: &DeviceRequest, bytes: Range<u64>) {
         self.note(requests, request, bytes.clone());
         let unit = bytes.start / self.unit_bytes;
@@ -315,7 +328,7 @@ impl Host {
         }
     }
 
-    /// Writes a unit that waited, with what was there in the rest of it.
+    /// Writes a unit that waited, after it read the rest of it from the drive.
     fn complete(&mut self, unit: u64, waited: &WaitingUnit) {
         for lpn in self.waiting.pages_missing(unit, waited).map(|page| Lpn(page as u32)) {
             if self.ftl.locate(lpn).is_some() {
@@ -345,7 +358,7 @@ impl Host {
         self.contents.trim(first..last);
         let pages = first as u32..last as u32;
         self.ftl.trim(pages.clone(), &mut self.evicted);
-        // What is told before it is written is dirty still.
+        // A page whose dirtiness was told before its write is still dirty.
         for page in self.dirty.iter().flat_map(|dirty| dirty.dirty_in(pages.clone())) {
             self.ftl.tell_dirty(page..page + 1, true);
         }

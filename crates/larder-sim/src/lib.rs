@@ -1,12 +1,12 @@
 //! Trace replay through the decisions of a flash cache.
 //!
-//! Role: [`ReplayCache`](cache::ReplayCache) is one cache, of any design, to which requests of chunks are made; what it
-//! answers and what it counts is all that a replay is about. [`bound`] says how far any cache could go.
+//! Role: a [`ReplayCache`](cache::ReplayCache) is one cache of any design. It takes requests of
+//! chunks, answers them and counts. [`bound`] says how far any cache could go.
 //!
-//! Invariants: the designs' own decisions are those of `larder-core`, the same that an engine executes; no data is moved;
-//! the same requests give the same counts.
+//! Invariants: the decisions are those of `larder-core`, the same that an engine executes. No data
+//! is moved. The same requests give the same counts.
 //!
-//! What it does not do: know what a trace file looks like; `larder-trace` does.
+//! It leaves the formats of trace files to `larder-trace`.
 
 #![cfg_attr(not(test), deny(clippy::expect_used))]
 

@@ -1,24 +1,28 @@
-//! What a cache lies before, simulated: a disk, an array of disks, a flash drive or a network volume, and when its requests are over.
+//! The simulated origin of a cache: a disk, an array of disks, a flash drive or a network volume,
+//! with time.
 //!
-//! Role: a [`Profile`] names a medium and its figures; an [`Origin`] is one with a clock. Requests are made by [`Origin::submit`], and
-//! the clock goes from event to event, as that of a drive does ([`ssd::time`](crate::ssd::time)): so both can follow one clock.
+//! Role: a [`Profile`] names a medium and its figures; an [`Origin`] is one with a clock.
+//! [`Origin::submit`] makes requests. The clock goes from event to event, as that of a drive does
+//! ([`ssd::time`](crate::ssd::time)): so both can follow one clock.
 //!
-//! | file | what is there |
+//! | file | content |
 //! |---|---|
-//! | [`profile`] | named origins: their figures, where these come from, and the ranges that they may have |
-//! | [`platter`] | where a disk's bytes lie, seeks, rotation |
+//! | [`profile`] | named origins: their figures, the sources of these, and their ranges |
+//! | [`platter`] | the places of a disk's bytes, seeks, rotation |
 //! | [`disk`] | a rotating disk: its queue, its arm, reading ahead |
-//! | [`raid`] | disks as RAID 5 or RAID 6: what a request is on the disks |
+//! | [`raid`] | disks as RAID 5 or RAID 6: the parts of a request on the disks |
 //! | [`flash`] | a SATA or NVMe drive by its data sheet |
 //! | [`network`] | a volume behind a network, with caps |
 //!
-//! **No origin here has a volatile write cache**: a write is over when the medium has it, and a flush finds nothing to wait for but
-//! its command. Arrays and enterprise disks run so; a flash drive's own buffer is in its write latency.
+//! **No origin here has a volatile write cache**: a write is over when the medium has it, and a
+//! flush waits only for its command. Arrays and enterprise disks run so. A flash drive's own buffer
+//! is in its write latency.
 //!
-//! Invariants: time does not go back; a request is over once, and not before its parts; what happens at the same time happens in the
-//! order in which it was asked for; the same requests take the same time. There is no randomness: a disk's angle is that of the clock.
+//! Invariants: time does not go back. A request is over once, and not before its parts. Events at
+//! the same time come in the order of their requests. The same requests take the same time. There
+//! is no randomness: a disk's angle is that of the clock.
 //!
-//! What it does not do: hold data, fail, remap sectors, run degraded or rebuild.
+//! It does not hold data, fail, remap sectors, run degraded or rebuild.
 
 pub mod disk;
 pub mod flash;
@@ -41,31 +45,31 @@ use crate::ssd::{
 };
 use profile::{Figures, Profile};
 
-/// What is asked of an origin.
+/// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
-    /// Bytes are read.
+    /// Reads bytes.
     Read,
-    /// Bytes are written, and durable with that.
+    /// Writes bytes, and makes them durable.
     Write,
-    /// Bytes are of no more use.
+    /// Tells that bytes are of no more use.
     Trim,
-    /// What was written is to be durable.
+    /// Asks that all writes be durable.
     Flush,
 }
 
 /// A request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// What.
+    /// Its kind.
     pub kind: Kind,
-    /// From this byte on; of no meaning for a flush.
+    /// Its first byte; of no meaning for a flush.
     pub offset: u64,
-    /// So many bytes; of no meaning for a flush.
+    /// Its bytes; of no meaning for a flush.
     pub len: u64,
 }
 
-/// What the parts of an origin did.
+/// The work of the parts of an origin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Work {
     /// Reads of a part: of one disk of an array, or of the whole drive.
@@ -76,14 +80,14 @@ pub struct Work {
     pub bytes_read: u64,
     /// Bytes that were written, parity included.
     pub bytes_written: u64,
-    /// How long parts were at work, summed over [`Work::parts`].
+    /// The time for which parts were at work, summed over [`Work::parts`].
     pub busy_ns: u128,
     /// Parts that can be at work at the same time: arms, channels, or the one gate of a network volume.
     pub parts: u64,
 }
 
 impl Work {
-    /// With another's.
+    /// Adds another's.
     pub fn and(self, other: Work) -> Work {
         Work {
             reads: self.reads + other.reads,
@@ -95,7 +99,7 @@ impl Work {
         }
     }
 
-    /// What was done since the work was `before`.
+    /// Returns the work since it was `before`.
     pub fn since(self, before: &Work) -> Work {
         Work {
             reads: self.reads - before.reads,
@@ -107,7 +111,7 @@ impl Work {
         }
     }
 
-    /// The share of a time during which its parts were at work; 0 of no time.
+    /// Returns the share of a time in which its parts were at work; 0 of no time.
     pub fn utilisation(&self, elapsed: Nanos) -> f64 {
         let whole = u128::from(elapsed) * u128::from(self.parts);
         if whole == 0 { 0.0 } else { self.busy_ns as f64 / whole as f64 }
@@ -128,29 +132,30 @@ impl Work {
     }
 }
 
-/// What answers requests: it has no clock of its own, and is told the time by whoever has it.
+/// A medium that answers requests. It has no clock of its own: its caller tells it the time.
 trait Medium: Send {
-    /// Takes a request now; `id` is the caller's name for it. All that happens until now has happened.
+    /// Takes a request now; `id` is the caller's name for it. All events until now have happened.
     fn submit(&mut self, now: Nanos, id: u64, request: Request);
 
-    /// When something happens next, if nothing more is asked.
+    /// Returns the time of the next event, if no more requests come.
     fn next_at(&self) -> Option<Nanos>;
 
-    /// Lets happen what happens at `now`, which is [`Medium::next_at`]; those that are over by it.
+    /// Lets the event at `now` happen, which is [`Medium::next_at`], and adds the requests that are
+    /// over by it.
     fn step(&mut self, now: Nanos, over: &mut Vec<u64>);
 
-    /// What was done until now. All that happens until then has happened.
+    /// Returns the work until now. All events until then have happened.
     fn work(&self, now: Nanos) -> Work;
 }
 
-/// How long requests took, so far.
+/// The times that requests took so far.
 #[derive(Clone, Debug, Default)]
 pub struct Times {
     /// Reads.
     pub reads: Latencies,
     /// Writes.
     pub writes: Latencies,
-    /// When the last request was over.
+    /// The time when the last request was over.
     pub last_ns: Nanos,
 }
 
@@ -159,7 +164,7 @@ pub struct Origin {
     medium: Box<dyn Medium>,
     size_bytes: u64,
     now: Nanos,
-    /// What is not over: what it is, and when it was asked for.
+    /// The requests that are not over: their kinds, and the times when they were made.
     pending: HashMap<u64, (Kind, Nanos)>,
     next_request: u64,
     over: VecDeque<(u64, Nanos)>,
@@ -167,8 +172,10 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// One of so many bytes. A disk's arm sweeps all of its platter over them: a small origin is no part of a large disk, but a disk
-    /// with few tracks.
+    /// Makes an origin of so many bytes.
+    ///
+    /// A disk's arm sweeps all of its platter over them: a small origin is a disk with few tracks,
+    /// not a part of a large disk.
     ///
     /// # Errors
     /// The first figure of the profile that cannot hold, or an origin of no bytes.
@@ -195,35 +202,35 @@ impl Origin {
         })
     }
 
-    /// What time it is.
+    /// Returns the time.
     pub fn now(&self) -> Nanos {
         self.now
     }
 
-    /// How long what took, so far.
+    /// Returns the times that requests took so far.
     pub fn times(&self) -> &Times {
         &self.times
     }
 
-    /// What its parts did, so far.
+    /// Returns the work of its parts so far.
     pub fn work(&self) -> Work {
         self.work_until(self.now)
     }
 
-    /// What its parts did until `at`, before which all has happened that happens.
+    /// Returns the work of its parts until `at`. All earlier events have happened.
     pub fn work_until(&self, at: Nanos) -> Work {
         self.medium.work(at)
     }
 
-    /// Requests that are not over.
+    /// Returns the number of requests that are not over.
     pub fn in_flight(&self) -> usize {
         self.pending.len()
     }
 
-    /// Makes a request now; its number.
+    /// Makes a request now, and returns its number.
     ///
     /// # Panics
-    /// For bytes that the origin has not, or none at all.
+    /// For bytes beyond the origin, or none at all.
     pub fn submit(&mut self, request: Request) -> u64 {
         let end = request.offset.checked_add(request.len);
         let fits = request.len > 0 && end.is_some_and(|end| end <= self.size_bytes);
@@ -235,17 +242,17 @@ impl Origin {
         number
     }
 
-    /// When something happens next, if anything does without another request.
+    /// Returns the time of the next event, if one comes without another request.
     pub fn next_event_at(&self) -> Option<Nanos> {
         self.medium.next_at()
     }
 
-    /// A request that is over, and when it was.
+    /// Takes a request that is over, and the time when it was.
     pub fn take_over(&mut self) -> Option<(u64, Nanos)> {
         self.over.pop_front()
     }
 
-    /// Lets the next thing happen. False where nothing will.
+    /// Lets the next event happen. Returns false if there is none.
     pub fn step(&mut self) -> bool {
         let Some(at) = self.medium.next_at() else { return false };
         self.now = at;
@@ -272,32 +279,33 @@ impl Origin {
         self.now = self.now.max(at);
     }
 
-    /// Lets everything that is under way end.
+    /// Lets all requests end.
     pub fn finish(&mut self) {
         while self.step() {}
     }
 }
 
-/// How long bytes take at a rate, in nanoseconds.
+/// Returns the nanoseconds of bytes at a rate.
 fn transfer_ns(bytes: u64, bytes_per_second: u64) -> Nanos {
     (u128::from(bytes) * 1_000_000_000 / u128::from(bytes_per_second)) as Nanos
 }
 
-/// What knows of each request when it is over as soon as it is asked for.
+/// A medium that knows the end of each request as soon as it takes it.
 trait Foresees: Send {
     /// Parts that can be at work at the same time.
     const PARTS: u64;
 
-    /// Takes a request now: when it is over, and from when until when it has a part at work, which is no later.
+    /// Takes a request now. Returns its end, and the time in which it has a part at work, which
+    /// ends no later.
     fn take(&mut self, now: Nanos, request: &Request) -> (Nanos, Range<Nanos>);
 }
 
-/// A medium of such.
+/// A medium that foresees the ends of its requests.
 struct Foreseen<F> {
     of: F,
     ends: Ends,
     work: Work,
-    /// When parts are at work for what is not over.
+    /// The times in which parts are at work for requests that are not over.
     at_work: HashMap<u64, Range<Nanos>>,
 }
 
@@ -333,7 +341,7 @@ impl<F: Foresees> Medium for Foreseen<F> {
     }
 }
 
-/// Requests of which it is known when they are over.
+/// Requests with a known end.
 #[derive(Default)]
 struct Ends {
     heap: BinaryHeap<Reverse<(Nanos, u64)>>,

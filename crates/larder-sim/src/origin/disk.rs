@@ -1,15 +1,18 @@
-//! A rotating disk: one arm with a queue, and a buffer into which it reads ahead. There is no write cache.
+//! A rotating disk: one arm with a queue, and a buffer into which it reads ahead. There is no write
+//! cache.
 //!
-//! Discipline: of the first [`DiskFigures::queue_depth`] that wait the arm takes the one that it reaches first (shortest positioning
-//! time first), unless the oldest has waited for longer than [`DiskFigures::age_max_ns`]. A depth of 1 is first come, first served.
-//! What the arm has begun it ends.
+//! Discipline: among the first [`DiskFigures::queue_depth`] waiting requests the arm takes the one
+//! that it reaches first (shortest positioning time first). If the oldest has waited for longer
+//! than [`DiskFigures::age_max_ns`], that goes first. A depth of 1 is first come, first served. The
+//! arm ends each request that it has begun.
 //!
-//! After a read, and while nothing waits, the head reads on into the buffer, so a stream with pauses goes at the disk's rate.
-//! The buffer remembers the last [`SEGMENTS_MAX`] ranges; a write drops those that it meets.
+//! After a read, and while no request waits, the head reads on into the buffer, so a stream with
+//! pauses goes at the disk's rate. The buffer remembers the last [`SEGMENTS_MAX`] ranges. A write
+//! drops those that it meets.
 //!
 //! Invariants: one transfer at a time; each request is over once.
 //!
-//! What it does not do: settle longer for writes than for reads, or keep writes back.
+//! It does not settle longer for writes than for reads, or keep writes back.
 
 use std::collections::VecDeque;
 
@@ -24,7 +27,7 @@ struct Waiting {
     since: Nanos,
     id: u64,
     request: Request,
-    /// Where on the spiral it begins.
+    /// Its beginning on the spiral.
     turns: f64,
 }
 
@@ -34,14 +37,14 @@ struct Job {
     request: Request,
 }
 
-/// The head reads on behind a read.
+/// The head's way behind a read, on which it reads ahead.
 struct Ahead {
-    /// The buffer holds what lies between this byte and the head.
+    /// The first byte in the buffer, which reaches to the head.
     from: u64,
-    /// The head was here, `since` then.
+    /// The byte where the head was at `since`.
     head: u64,
     since: Nanos,
-    /// It stops here.
+    /// The byte where it stops.
     until: u64,
 }
 
@@ -61,7 +64,7 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// Of so many bytes, idle, its head at the outer edge.
+    /// Makes an idle disk of so many bytes, its head at the outer edge.
     pub fn new(figures: DiskFigures, size_bytes: u64) -> Disk {
         Disk {
             figures,
@@ -77,7 +80,7 @@ impl Disk {
         }
     }
 
-    /// When a request is over that needs the interface alone.
+    /// Returns the end of a request that needs the interface alone.
     fn over_from_buffer(&self, now: Nanos, len: u64) -> Nanos {
         now + self.figures.command_ns + transfer_ns(len, self.figures.interface_bytes_per_second)
     }
@@ -95,7 +98,8 @@ impl Disk {
         let Some(ahead) = &mut self.ahead else { return self.wait(now, id, request) };
         let reached = reached(&self.platter, ahead, now);
         if !(ahead.from..=reached).contains(&from) || reached == ahead.until {
-            // Elsewhere, or the head has stopped: its buffer serves what it holds of a stream, the arm the rest.
+            // Elsewhere, or the head has stopped: the buffer serves its part of a stream, the arm
+            // the rest.
             let mut rest = request;
             if (ahead.from..reached).contains(&from) {
                 (rest.offset, rest.len) = (reached.min(to), to.saturating_sub(reached));
@@ -141,7 +145,7 @@ impl Disk {
         self.wait(now, id, request);
     }
 
-    /// Sets the arm to work, where there is work for it.
+    /// Sets the arm to work, if there is work for it.
     fn start(&mut self, now: Nanos) {
         if self.queue.is_empty() {
             return;
@@ -174,7 +178,7 @@ impl Disk {
     }
 }
 
-/// The byte that a head which reads ahead has reached.
+/// Returns the byte that a head has reached in reading ahead.
 fn reached(platter: &Platter, ahead: &Ahead, now: Nanos) -> u64 {
     let turns = platter.turns_to(ahead.head) + (now - ahead.since.min(now)) as f64 / platter.turn_ns() as f64;
     platter.byte_at(turns).clamp(ahead.head, ahead.until)

@@ -1,11 +1,12 @@
-//! A SATA or NVMe drive as an origin, by the figures of its data sheet: channels that read in parallel, behind an interface that
-//! serves one command at a time in each direction.
+//! A SATA or NVMe drive as an origin, by the figures of its data sheet.
 //!
-//! A read takes the flash's latency on the channel that is free first, then its time on the interface. A write takes its time on
-//! the interface, and a latency into the drive's buffer, which power loss does not take; sustained, the interface's rate
-//! bounds it. Discipline: first come, first served.
+//! Its channels read in parallel, behind an interface that serves one command at a time in each
+//! direction. A read takes the flash's latency on the channel that is free first, then its time on
+//! the interface. A write takes its time on the interface, and a latency into the drive's buffer,
+//! which survives power loss. The interface's rate bounds sustained writes. Discipline: first come,
+//! first served.
 //!
-//! What it does not do: collect garbage, wear out, or slow down when full: [`ssd`](crate::ssd) does.
+//! It leaves garbage collection, wear, and a full drive's slowness to [`ssd`](crate::ssd).
 
 use std::{cmp::Reverse, collections::BinaryHeap, ops::Range};
 
@@ -15,14 +16,14 @@ use crate::ssd::time::Nanos;
 /// See the module.
 pub struct Flash {
     figures: FlashFigures,
-    /// When each channel is free.
+    /// The time when each channel is free.
     channels: BinaryHeap<Reverse<Nanos>>,
     reads_are_free_at: Nanos,
     writes_are_free_at: Nanos,
 }
 
 impl Flash {
-    /// Idle.
+    /// Makes an idle drive.
     pub fn new(figures: FlashFigures) -> Flash {
         Flash {
             figures,
@@ -55,7 +56,7 @@ impl Flash {
 }
 
 impl Foresees for Flash {
-    /// Both directions of the interface; what bounds a drive is the interface, in commands or in bytes.
+    /// Both directions of the interface: it bounds a drive, in commands or in bytes.
     const PARTS: u64 = 2;
 
     fn take(&mut self, now: Nanos, request: &Request) -> (Nanos, Range<Nanos>) {

@@ -1,10 +1,12 @@
-//! A volume behind a network, as clouds sell them: so many operations and bytes a second at most, and a latency beside.
+//! A volume behind a network, as clouds sell them: caps of operations and bytes a second, and a
+//! latency.
 //!
-//! One gate lets requests through in their order; each holds it for the longer of its operations at the cap of operations, and its
-//! bytes at the cap of bytes. Behind it a latency passes, of as many requests at once as there are. A request of more than
-//! [`NetworkFigures::operation_bytes`] counts as several operations. Nothing is saved up: there are no bursts.
+//! One gate lets requests through in their order. Each holds it for the longer of two times: its
+//! operations at their cap, and its bytes at theirs. The latency follows, for any number of
+//! requests at once. A request of more than [`NetworkFigures::operation_bytes`] counts as several
+//! operations. Nothing is saved up: there are no bursts.
 //!
-//! What it does not do: vary. A real volume's latency has a tail that no provider documents.
+//! It does not vary. A real volume's latency has a tail that no provider documents.
 
 use std::ops::Range;
 
@@ -18,7 +20,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// Idle.
+    /// Makes an idle volume.
     pub fn new(figures: NetworkFigures) -> Network {
         Network { figures, gate_is_free_at: 0 }
     }

@@ -1,14 +1,17 @@
-//! Where the bytes of a disk lie, and how long the arm is on its way to them.
+//! The bytes of a disk on its platter, and the time of the arm to reach them.
 //!
-//! Bytes lie on one spiral from the outer to the inner edge, whose turns hold fewer of them the further in they are; track skew is
-//! perfect, so a sequential transfer never waits. A seek takes the time to the next track, and more by the square root of
-//! its distance: the arm accelerates half the way (Ruemmler and Wilkes, "An Introduction to Disk Drive Modeling", IEEE Computer 27(3),
-//! 1994, gives the square root for short seeks and a line for long ones; the root alone is taken here, from a drive's mean seek). The
-//! mean of the root over two random places is 8/15, which fixes the curve by its mean.
+//! Bytes lie on one spiral from the outer to the inner edge, and turns further in hold fewer of
+//! them. Track skew is perfect, so a sequential transfer never waits. A seek takes the time to the
+//! next track, plus a term with the square root of its distance: the arm accelerates half the way.
+//! Ruemmler and Wilkes give the square root for short seeks and a line for long ones ("An
+//! Introduction to Disk Drive Modeling", IEEE Computer 27(3), 1994). This model takes the root
+//! alone, from a drive's mean seek. The mean of the root over two random places is 8/15, which
+//! fixes the curve by its mean.
 //!
-//! Invariant: the angle under the head is that of the clock, a whole turn each [`Platter::turn_ns`].
+//! Invariant: the angle under the head is that of the clock, a whole turn each
+//! [`Platter::turn_ns`].
 //!
-//! What it does not do: queue, or know requests.
+//! It does not queue, or know requests.
 
 use super::profile::DiskFigures;
 use crate::ssd::time::Nanos;
@@ -30,7 +33,7 @@ pub struct Platter {
 }
 
 impl Platter {
-    /// That of a disk of so many bytes, at least one turn of them.
+    /// Makes the platter of a disk of so many bytes, at least one turn of them.
     pub fn new(figures: &DiskFigures, size_bytes: u64) -> Platter {
         let turn = figures.turn_ns();
         let turn_seconds = turn as f64 / 1e9;
@@ -44,12 +47,12 @@ impl Platter {
         platter
     }
 
-    /// Nanoseconds of a turn.
+    /// Returns the nanoseconds of a turn.
     pub fn turn_ns(&self) -> Nanos {
         self.turn
     }
 
-    /// Turns of the spiral from the outer edge to a byte.
+    /// Returns the turns of the spiral from the outer edge to a byte.
     pub fn turns_to(&self, offset: u64) -> f64 {
         match self.shrink > 0.0 {
             true => -(-self.shrink * offset as f64 / self.track_bytes).ln_1p() / self.shrink,
@@ -57,7 +60,7 @@ impl Platter {
         }
     }
 
-    /// The byte that lies this many turns from the outer edge.
+    /// Returns the byte that lies this many turns from the outer edge.
     pub fn byte_at(&self, turns: f64) -> u64 {
         match self.shrink > 0.0 {
             true => (-(-self.shrink * turns).exp_m1() * self.track_bytes / self.shrink) as u64,
@@ -65,12 +68,13 @@ impl Platter {
         }
     }
 
-    /// How long the bytes between these turns pass the head, in nanoseconds.
+    /// Returns the nanoseconds in which the bytes between these turns pass the head.
     pub fn sweep_ns(&self, from: f64, to: f64) -> Nanos {
         ((to - from) * self.turn_ns) as Nanos
     }
 
-    /// From `now` until a head that is over `from` is over `to`, in nanoseconds: the seek, and the rest of the turn.
+    /// Returns the nanoseconds from `now` until a head over `from` is over `to`: the seek, and the
+    /// rest of the turn.
     pub fn position_ns(&self, now: Nanos, from: f64, to: f64) -> Nanos {
         let distance = (from - to).abs();
         let seek = if from.floor() == to.floor() || distance < ANGLE_ROUNDING {

@@ -1,16 +1,17 @@
-//! Named origins: their figures, where these come from, and what ranges they may have.
+//! Named origins: their figures, the sources of these, and their ranges.
 //!
-//! Role: [`PROFILES`] is the one list. [`Profile::check`] refuses figures that cannot hold, naming the field and its range.
+//! Role: [`PROFILES`] is the one list. [`Profile::check`] refuses figures that cannot hold, and
+//! names the field and its range.
 //!
 //! Invariant: every profile of the list is sound.
 //!
-//! What it does not do: say what the figures mean to a queue; each medium's file does.
+//! It leaves the meaning of the figures for a queue to each medium's file.
 
 use crate::ssd::{geometry::OutOfRange, time::Nanos};
 
 /// The largest origin, in bytes: a pebibyte.
 pub const SIZE_BYTES_MAX: u64 = 1 << 50;
-/// The longest of any time, in nanoseconds: ten seconds.
+/// The longest time, in nanoseconds: ten seconds.
 pub const TIME_NS_MAX: u64 = 10_000_000_000;
 /// The most bytes, or operations, a second.
 pub const RATE_MAX: u64 = 1_000_000_000_000;
@@ -36,68 +37,69 @@ pub struct DiskFigures {
     pub seek_track_ns: Nanos,
     /// A seek between two random places, on the mean.
     pub seek_mean_ns: Nanos,
-    /// What passes the head at the outer edge, in bytes a second.
+    /// The rate at the outer edge, in bytes a second.
     pub outer_bytes_per_second: u64,
-    /// At the inner edge.
+    /// The rate at the inner edge, in bytes a second.
     pub inner_bytes_per_second: u64,
-    /// What a command takes beside all that, but a read by the arm: of that it passes while the arm seeks.
+    /// The command's own time. It adds to the rest, except to a read by the arm: there it passes
+    /// during the seek.
     pub command_ns: Nanos,
-    /// What the buffer and the host exchange, in bytes a second.
+    /// The rate between the buffer and the host, in bytes a second.
     pub interface_bytes_per_second: u64,
-    /// How far the head reads ahead; 0: not at all.
+    /// The bytes that the head reads ahead; 0: none.
     pub read_ahead_bytes: u64,
     /// Requests among which the arm chooses.
     pub queue_depth: u64,
-    /// The oldest request goes first when it has waited for longer.
+    /// The wait after which the oldest request goes first.
     pub age_max_ns: Nanos,
 }
 
 /// Disks as RAID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RaidFigures {
-    /// All of them.
+    /// The number of disks.
     pub disks: u32,
-    /// Those with parity in a row: 1 is RAID 5, 2 is RAID 6.
+    /// The disks with parity in a row: 1 is RAID 5, 2 is RAID 6.
     pub parity_disks: u32,
     /// Bytes of one disk before the next one's.
     pub stripe_unit_bytes: u64,
-    /// Each of them.
+    /// The figures of each disk.
     pub disk: DiskFigures,
 }
 
 /// A flash drive by its data sheet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlashFigures {
-    /// Until the flash has read.
+    /// The time until the flash has read.
     pub read_ns: Nanos,
-    /// Until the drive's buffer has a write, beside the interface's time.
+    /// The time until the drive's buffer has a write, beside the interface's time.
     pub write_ns: Nanos,
-    /// The least time of a command on the interface: what bounds the operations a second.
+    /// The least time of a command on the interface: it bounds the operations a second.
     pub command_ns: Nanos,
-    /// Reads, sequential.
+    /// The rate of sequential reads.
     pub read_bytes_per_second: u64,
-    /// Writes, sequential.
+    /// The rate of sequential writes.
     pub write_bytes_per_second: u64,
-    /// Reads that the flash is at, at the same time.
+    /// The reads that the flash makes at the same time.
     pub channels: u64,
 }
 
 /// A volume behind a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NetworkFigures {
-    /// A read, beside the gate.
+    /// The latency of a read, beside the gate.
     pub read_ns: Nanos,
-    /// A write, beside the gate.
+    /// The latency of a write, beside the gate.
     pub write_ns: Nanos,
     /// The cap of operations.
     pub operations_per_second: u64,
-    /// A longer request counts as several operations.
+    /// The size beyond which a request counts as several operations.
     pub operation_bytes: u64,
     /// The cap of bytes.
     pub bytes_per_second: u64,
 }
 
-/// What an origin is.
+/// The figures of an origin, by its medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Figures {
     /// One rotating disk.
@@ -115,7 +117,7 @@ pub enum Figures {
 pub struct Profile {
     /// The name.
     pub name: &'static str,
-    /// What it is, and where its figures come from.
+    /// The medium, and the source of its figures.
     pub about: &'static str,
     /// The figures.
     pub figures: Figures,
@@ -135,7 +137,7 @@ pub const DISK_7200: DiskFigures = DiskFigures {
     age_max_ns: 1_000_000_000,
 };
 
-/// All of them.
+/// All profiles.
 pub const PROFILES: &[Profile] = &[
     Profile {
         name: "hdd-7200",
@@ -201,7 +203,7 @@ fn within(field: &'static str, value: u64, from: u64, to: u64) -> Result<(), Out
     Err(OutOfRange::new(field, value, format!("from {from} to {to}")))
 }
 
-/// A time without which nothing can be timed.
+/// Checks a time that may not be 0.
 fn time(field: &'static str, value: Nanos) -> Result<(), OutOfRange> {
     within(field, value, 1, TIME_NS_MAX)
 }
@@ -211,7 +213,7 @@ fn rate(field: &'static str, value: u64) -> Result<(), OutOfRange> {
 }
 
 impl DiskFigures {
-    /// How long a turn takes, in nanoseconds.
+    /// Returns the nanoseconds of a turn.
     pub fn turn_ns(&self) -> Nanos {
         60_000_000_000 / self.rpm
     }
@@ -266,12 +268,12 @@ impl NetworkFigures {
 }
 
 impl Profile {
-    /// The profile of this name.
+    /// Returns the profile of this name.
     pub fn named(name: &str) -> Option<Profile> {
         PROFILES.iter().find(|profile| profile.name == name).copied()
     }
 
-    /// Nothing, or why there is no time of it.
+    /// Checks the figures.
     ///
     /// # Errors
     /// The first figure outside its range.

@@ -1,16 +1,21 @@
-//! Disks as RAID 5 or RAID 6: what a request is on the disks, and in which order.
+//! Disks as RAID 5 or RAID 6: splits a request into parts on the disks, in their order.
 //!
-//! Data lies in *stripe units* on one disk after the other; a *row* (stripe) is one unit of each disk, of which one or two are parity,
-//! on other disks in each row (left-symmetric, as Linux md has it). A write of a whole row writes its data and its
-//! parity. Any other first reads what is less: the old data and parity (read-modify-write), or the rest of the row
-//! (reconstruct-write); and when all of that is read, it writes data and parity. So a small write is 4 requests of RAID 5
-//! and 6 of RAID 6 (Patterson, Gibson and Katz, "A Case for Redundant Arrays of Inexpensive Disks", SIGMOD 1988, section 9;
-//! Chen et al., "RAID: High-Performance, Reliable Secondary Storage", ACM Computing Surveys 26(2), 1994, section 3.2).
+//! Data lies in *stripe units* on one disk after the other. A *row* (stripe) is one unit of each
+//! disk. One or two of these are parity, on other disks in each row (left-symmetric, as Linux md
+//! has it).
 //!
-//! Invariants: a request is over when all its parts are; no part of the second half begins before the first half is over.
+//! A write of a whole row writes its data and its parity. Any other write first reads the smaller
+//! of two sets: the old data and parity (read-modify-write), or the rest of the row
+//! (reconstruct-write). When all of that is read, it writes data and parity. So a small write is 4
+//! requests of RAID 5 and 6 of RAID 6. Sources: Patterson, Gibson and Katz, "A Case for Redundant
+//! Arrays of Inexpensive Disks", SIGMOD 1988, section 9; Chen et al., "RAID: High-Performance,
+//! Reliable Secondary Storage", ACM Computing Surveys 26(2), 1994, section 3.2.
 //!
-//! What it does not do: keep a cache of its own, gather small writes to a row, make those of one row wait for each other, run degraded,
-//! or rebuild.
+//! Invariants: a request is over when all its parts are. The second half begins when the first half
+//! is over.
+//!
+//! It does not keep a cache of its own, gather small writes to a row, run degraded, or rebuild. The
+//! small writes of one row do not wait for each other.
 
 use hashbrown::HashMap;
 
@@ -20,47 +25,47 @@ use crate::ssd::time::Nanos;
 /// A part of a request: bytes of one disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Which disk.
+    /// The disk.
     pub disk: u32,
-    /// From this byte on.
+    /// Its first byte on the disk.
     pub offset: u64,
-    /// So many bytes.
+    /// Its length in bytes.
     pub len: u64,
 }
 
-/// Where what lies.
+/// The layout of the rows.
 #[derive(Clone, Copy, Debug)]
 pub struct Rows {
-    /// All disks.
+    /// The number of disks.
     pub disks: u32,
-    /// Of them, those with parity in a row: 1 or 2.
+    /// The disks with parity in a row: 1 or 2.
     pub parity: u32,
     /// Bytes of one disk in a row.
     pub unit_bytes: u64,
 }
 
 impl Rows {
-    /// Disks with data in a row.
+    /// Returns the number of disks with data in a row.
     pub fn data_disks(&self) -> u32 {
         self.disks - self.parity
     }
 
-    /// Bytes of data in a row.
+    /// Returns the bytes of data in a row.
     pub fn row_bytes(&self) -> u64 {
         u64::from(self.data_disks()) * self.unit_bytes
     }
 
-    /// The disk with the first parity of a row; the second is on the next one.
+    /// Returns the disk with the first parity of a row; the second is on the next one.
     fn parity_disk(&self, row: u64) -> u32 {
         self.disks - 1 - (row % u64::from(self.disks)) as u32
     }
 
-    /// The disk with a unit of a row.
+    /// Returns the disk with a unit of a row.
     fn disk_of(&self, row: u64, unit: u32) -> u32 {
         (self.parity_disk(row) + self.parity + unit) % self.disks
     }
 
-    /// What lies of `from..to` in one row: which unit holds each part.
+    /// Returns the parts of `from..to` in one row, each with its unit.
     fn in_row(self, row: u64, from: u64, to: u64) -> impl Iterator<Item = (u32, Part)> {
         (0..self.data_disks()).filter_map(move |unit| {
             let start = row * self.row_bytes() + u64::from(unit) * self.unit_bytes;
@@ -74,12 +79,12 @@ impl Rows {
         offset / self.row_bytes()..=(offset + len - 1) / self.row_bytes()
     }
 
-    /// What a read reads.
+    /// Returns the parts that a read reads.
     pub fn of_read(&self, offset: u64, len: u64) -> Vec<Part> {
         self.rows(offset, len).flat_map(|row| self.in_row(row, offset, offset + len)).map(|(_, part)| part).collect()
     }
 
-    /// What a write reads first, and what it writes then.
+    /// Returns the parts that a write reads first, and those that it writes then.
     pub fn of_write(&self, offset: u64, len: u64) -> (Vec<Part>, Vec<Part>) {
         let (mut reads, mut writes) = (Vec::new(), Vec::new());
         for row in self.rows(offset, len) {
@@ -89,7 +94,7 @@ impl Rows {
             let on = |disk| Part { disk, offset: from, len: to - from };
             let first = self.parity_disk(row);
             let parities = (0..self.parity).map(|nth| on((first + nth) % self.disks));
-            // A unit is known where all of its bytes that the parity covers are written.
+            // A unit is known if all of its bytes under the parity are written.
             let is_known = |unit: &u32| data.iter().any(|(held, part)| held == unit && part.len == to - from);
             let others: Vec<Part> =
                 (0..self.data_disks()).filter(|unit| !is_known(unit)).map(|unit| on(self.disk_of(row, unit))).collect();
@@ -104,10 +109,10 @@ impl Rows {
     }
 }
 
-/// A request, and what it still waits for.
+/// A request, and the parts that it still waits for.
 struct Progress {
     left: usize,
-    /// To be written when everything was read.
+    /// The parts to write when everything was read.
     then: Vec<Part>,
 }
 
@@ -115,14 +120,14 @@ struct Progress {
 pub struct Raid {
     rows: Rows,
     disks: Vec<Disk>,
-    /// Which request each part belongs to.
+    /// The request of each part.
     parts: HashMap<u64, u64>,
     requests: HashMap<u64, Progress>,
     next_part: u64,
 }
 
 impl Raid {
-    /// Of so many bytes of data, on idle disks.
+    /// Makes an array of so many bytes of data, on idle disks.
     pub fn new(figures: RaidFigures, size_bytes: u64) -> Raid {
         let RaidFigures { disks, parity_disks, stripe_unit_bytes, disk } = figures;
         let rows = Rows { disks, parity: parity_disks, unit_bytes: stripe_unit_bytes };
