@@ -1,34 +1,42 @@
-//! The offline bound: how many reads any cache could hit on a trace, whatever its design, if it knew the whole future and
-//! every content.
+//! The offline bound: the most reads that any cache could hit on a trace, with the whole future and
+//! every content known.
 //!
-//! Role: [`BoundCollector`] takes the requests once, in order; [`BoundTrace`] then answers for any capacity, with chunks
-//! that take one place each ([`BoundTrace::equal_sizes`], exact) or as many bytes as they compress to
-//! ([`BoundTrace::with_sizes`], an upper bound and a feasible lower one).
+//! Role: [`BoundCollector`] takes the requests once, in order. [`BoundTrace`] then answers for any
+//! capacity. Chunks take one place each ([`BoundTrace::equal_sizes`], exact) or as many bytes as
+//! they compress to ([`BoundTrace::with_sizes`], an upper bound and a feasible lower one).
 //!
-//! The game: the cache stores contents, each once. A read hits if what the address holds at that moment is stored. A
-//! content comes in only where it passes by, in a read or a write; it may be passed over, and left out at any time.
-//! Metadata takes no space. Writes cost nothing and are no misses, but bring their content. Trims bring nothing, and need
-//! not be told. So addresses do not matter, only the sequence of contents, and no design that stores contents it has seen
-//! can beat it: a design forgets, takes space for metadata, pads, stores a content twice, or does not know that an
-//! address it has never seen holds what it has. (A cache that fetches what nobody asked for yet could: nothing is prefetched here.)
+//! The game: the cache stores contents, each once. A read hits if the address's content at that
+//! moment is stored. A content comes in only when it passes by, in a read or a write. It may be
+//! passed over, and left out at any time. Metadata takes no space. Writes cost nothing and are no
+//! misses, but bring their content. Trims bring nothing, and need not be told.
 //!
-//! The *intervals*: between request `i` and `i + 1` lies gap `i`. A read of a content at `j` that passed by before, last
-//! at `i`, is an interval: it is a hit exactly if the content is stored over gaps `i` to `j - 1`. Where a write of the
-//! content comes first, it brings the content anew, so keeping it until there is worth nothing and is no interval. The
-//! first passing of a content, if it is a read, is a *compulsory miss*. What a cache hits is a set of intervals of which
-//! those over any gap fit the capacity, and each such set is what some cache hits; the bound is the largest set.
+//! So addresses do not matter, only the sequence of contents. No design that stores contents it has
+//! seen can beat the bound. A design forgets, takes space for metadata, pads, stores a content
+//! twice, or does not know the content of an address that is new to it. A cache that fetches
+//! unrequested chunks could beat it: nothing is prefetched here.
 //!
-//! Departures: capacities are bytes of chunks as stored. That a design fills units of 2 MiB, pads records or keeps a
-//! unit free is not modelled; each such rounding only takes from what a design can hit, so the upper bound stays one.
+//! The *intervals*: between request `i` and `i + 1` lies gap `i`. A read of a content at `j` that
+//! passed by before, last at `i`, is an interval. It is a hit exactly if the content is stored over
+//! gaps `i` to `j - 1`. If a write of the content comes first, it brings the content anew, so
+//! keeping it until there is worth nothing and is no interval. The first passing of a content, if
+//! it is a read, is a *compulsory miss*. The hits of a cache are a set of intervals that fits the
+//! capacity over each gap, and each such set is the hits of some cache. The bound is the largest
+//! set.
 //!
-//! Invariants: no randomness; the same requests give the same bounds. What is called an upper bound is never below the
-//! optimum, rounding of floating-point numbers included; what is called a lower bound is reached by a cache that was found.
+//! Departures: capacities are bytes of chunks as stored. The model leaves out units of 2 MiB,
+//! padded records and a free unit. Each such rounding only takes from a design's hits, so the upper
+//! bound stays one.
 //!
-//! Memory: while collecting, 4 bytes a request and 4 a distinct content (while they grow, up to three times that), and the
-//! map from fingerprints (a slot of 21 bytes a content, 44 to 87% full). After that, 16 bytes for each interval, of which
-//! there are at most as many as reads. What a bound takes beside is said where it is computed.
+//! Invariants: no randomness; the same requests give the same bounds. An upper bound is never below
+//! the optimum, rounding of floating-point numbers included. A lower bound is reached by a cache
+//! that was found.
 //!
-//! What it does not do: read traces, count writes to flash, or tell which design comes close.
+//! Memory: while collecting, 4 bytes a request and 4 a distinct content (while they grow, up to
+//! three times that), and the map from fingerprints (a slot of 21 bytes a content, 44 to 87% full).
+//! After that, 16 bytes for each interval, of which there are at most as many as reads. The further
+//! memory of a bound is stated beside its computation.
+//!
+//! It does not read traces, count writes to flash, or tell which design comes close.
 
 mod bits;
 mod furthest;
@@ -46,11 +54,13 @@ use crate::cache::Content;
 use intervals::{Appearance, Interval, intervals};
 use sized::{Kept, Sized};
 
-/// How chunks of zeroes are taken.
+/// The treatment of chunks of zeroes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Zeroes {
-    /// Each read of zeroes is a hit that takes no space. A design that maps zeroes without storing them knows them after a
-    /// trim, too, before any zeroes pass by; so this is what bounds it.
+    /// Each read of zeroes is a hit that takes no space.
+    ///
+    /// It bounds a design that maps zeroes without storing them: such a design knows them after a
+    /// trim, too, before any zeroes pass by.
     #[default]
     Free,
     /// Zeroes are a content as any other: for designs that store them.
@@ -79,29 +89,29 @@ impl std::error::Error for TooManyRequests {}
 /// Requests are numbered in 31 bits.
 const REQUESTS_MAX: u32 = (1 << 31) - 1;
 
-/// How far a cache of one capacity could go.
+/// The bounds for a cache of one capacity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bound {
     /// Reads of the trace, in chunks.
     pub reads: u64,
-    /// No cache hits more reads.
+    /// The most reads that any cache hits.
     pub read_hits_upper: u64,
-    /// Some cache hits as many.
+    /// The reads that some cache hits.
     pub read_hits_lower: u64,
 }
 
 impl Bound {
-    /// No cache has a higher ratio of read hits to reads. 0 where there are no reads.
+    /// Returns the highest ratio of read hits to reads of any cache. 0 if there are no reads.
     pub fn read_hit_ratio_upper(&self) -> f64 {
         ratio(self.read_hits_upper, self.reads)
     }
 
-    /// Some cache has this ratio of read hits to reads. 0 where there are no reads.
+    /// Returns a ratio of read hits to reads that some cache has. 0 if there are no reads.
     pub fn read_hit_ratio_lower(&self) -> f64 {
         ratio(self.read_hits_lower, self.reads)
     }
 
-    /// Whether this is the optimum itself.
+    /// Returns true if this is the optimum itself.
     pub fn is_exact(&self) -> bool {
         self.read_hits_lower == self.read_hits_upper
     }
@@ -123,7 +133,7 @@ pub struct BoundCollector {
 }
 
 impl BoundCollector {
-    /// No requests yet.
+    /// Makes a collector without requests.
     pub fn new(zeroes: Zeroes) -> BoundCollector {
         BoundCollector {
             zeroes,
@@ -135,12 +145,12 @@ impl BoundCollector {
         }
     }
 
-    /// A read of a chunk that holds `content`.
+    /// Takes a read of a chunk with `content`.
     pub fn read(&mut self, content: &Content, is_zero: bool) -> Result<(), TooManyRequests> {
         self.add(content, is_zero, true)
     }
 
-    /// A write of `content`.
+    /// Takes a write of `content`.
     pub fn write(&mut self, content: &Content, is_zero: bool) -> Result<(), TooManyRequests> {
         self.add(content, is_zero, false)
     }
@@ -162,7 +172,7 @@ impl BoundCollector {
                 *entry.insert(next)
             }
         };
-        // Equal contents have equal sizes; where a trace errs, the smallest keeps the upper bound one.
+        // Equal contents have equal sizes. If a trace errs, the smallest keeps the upper bound one.
         if let Some(bytes) = self.stored_bytes.get_mut(number as usize) {
             *bytes = content.stored_bytes.min(*bytes);
         }
@@ -170,7 +180,8 @@ impl BoundCollector {
         Ok(())
     }
 
-    /// All requests were taken. O(n); takes 4 bytes a content, and up to 48 an interval, beside what was collected.
+    /// Ends the requests. O(n); takes 4 bytes a content, and up to 48 an interval, beside the
+    /// collected ones.
     pub fn finish(self) -> BoundTrace {
         drop(self.numbers);
         let reads = self.appearances.iter().filter(|appearance| appearance.is_read()).count() as u64;
@@ -181,28 +192,30 @@ impl BoundCollector {
 
 /// A trace as the bound sees it.
 pub struct BoundTrace {
-    /// Without those of zeroes that are free.
+    /// Requests without those of free zeroes.
     requests: u32,
-    /// Without those of zeroes that are free.
+    /// Reads without those of free zeroes.
     reads: u64,
-    /// Of zeroes that are free.
+    /// Reads of free zeroes.
     zero_reads: u64,
     /// In the order of their starts.
     intervals: Vec<Interval>,
 }
 
 impl BoundTrace {
-    /// Reads, in chunks.
+    /// Returns the reads, in chunks.
     pub fn reads(&self) -> u64 {
         self.reads + self.zero_reads
     }
 
-    /// Reads of contents that never passed by before: no cache hits these, and one that is large enough hits all others.
+    /// Returns the reads of contents that never passed by before.
+    ///
+    /// No cache hits these, and one that is large enough hits all others.
     pub fn compulsory_misses(&self) -> u64 {
         self.reads - self.intervals.len() as u64
     }
 
-    /// The optimum for a cache of `capacity_chunks` chunks, whatever they compress to.
+    /// Returns the optimum for a cache of `capacity_chunks` chunks, compressed or not.
     ///
     /// O(n log n); memory 1 bit a request.
     pub fn equal_sizes(&self, capacity_chunks: u64) -> Bound {
@@ -210,11 +223,13 @@ impl BoundTrace {
         self.bound(Kept { lower: kept, upper: kept })
     }
 
-    /// Bounds for caches of these many bytes, each chunk taking its stored size. They enclose the optimum, and are it where
-    /// all contents are of one size or all fit. Capacities
-    /// asked for in one call share work.
+    /// Returns bounds for caches of these many bytes, if each chunk takes its stored size.
     ///
-    /// O(n log n) for each capacity; memory 12 bytes a request and up to 88 an interval (see `sized.rs`).
+    /// They enclose the optimum. They equal it if all contents are of one size or all fit.
+    /// Capacities of one call share work.
+    ///
+    /// O(n log n) for each capacity; memory 12 bytes a request and up to 88 an interval (see
+    /// `sized.rs`).
     pub fn with_sizes(&self, capacities_bytes: &[u64]) -> Vec<Bound> {
         let sized = Sized::new(&self.intervals, self.requests);
         capacities_bytes.iter().map(|capacity| self.bound(sized.kept(*capacity))).collect()
@@ -240,7 +255,7 @@ mod tests {
         assert_eq!((collector.read(&content, false), collector.write(&content, false)), (Ok(()), Ok(())));
         let error = collector.read(&content, false).unwrap_err();
         assert!(error.to_string().contains("at most 2 requests"), "{error}");
-        // Zeroes that are free need no number.
+        // Free zeroes need no number.
         assert_eq!(collector.read(&content, true), Ok(()));
     }
 }

@@ -1,20 +1,24 @@
-//! What a replay is measured by: [`Meter`] makes the requests of a trace to a cache, and [`Measures`] is what came of it.
+//! The measures of a replay: [`Meter`] makes the requests of a trace to a cache and fills
+//! [`Measures`].
 //!
-//! The figures and where they come from:
+//! The figures and their sources:
 //! - Hit and miss ratios: `tally.rs` (CacheDedup §5.1, AustereCache §5.3).
-//! - Deduplication ratio: addresses for each chunk stored, of what is in the cache at the end; chunks of zeroes that take
-//!   no place are left out, as in `larder status`. Compression ratio: bytes of the live chunks over those that they take
-//!   as stored, padding apart. Both are 1 here, and null in a report, where nothing is cached.
-//! - Write reduction ratio (AustereCache §5.3, Exp#4): the fraction by which the bytes of data written to flash are fewer
-//!   than those of all chunks that were inserted or written into the cache. Metadata is not in it.
-//! - Stale share: chunks on flash that no address maps to, among all on flash, at the end (CacheDedup §2.3).
-//! - Index RAM: what the design's structures have allocated at the end; for each address that would hit, and for each GiB
-//!   of the volume that would.
+//! - Deduplication ratio: addresses for each chunk stored, in the cache at the end. Chunks of
+//!   zeroes that take no place are left out, as in `larder status`. Compression ratio: bytes of the
+//!   live chunks over their bytes as stored, without padding. Both are 1 here, and null in a
+//!   report, if nothing is cached.
+//! - Write reduction ratio (AustereCache §5.3, Exp#4): the fraction by which the bytes of data
+//!   written to flash are fewer than those of all chunks that were inserted or written into the
+//!   cache. Metadata is not in it.
+//! - Stale share: chunks on flash that no address maps to, among all on flash, at the end
+//!   (CacheDedup §2.3).
+//! - Index RAM: the allocation of the design's structures at the end, for each address that would
+//!   hit, and for each GiB of the volume that would.
 //!
-//! Invariants: counts are of what came after the warm-up; the state of the cache is that at the end. Beside the cache a
-//! meter takes a fixed number of bytes.
+//! Invariants: counts begin after the warm-up; the state of the cache is that at the end. Beside
+//! the cache a meter takes a fixed number of bytes.
 //!
-//! What it does not do: read a trace, or write a report.
+//! It does not read a trace, or write a report.
 
 use std::time::{Duration, Instant};
 
@@ -31,7 +35,7 @@ use crate::{
     tally::{Tally, ratio},
 };
 
-/// What a replay came to.
+/// The measures of a replay.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Measures {
     /// Bytes of a chunk.
@@ -40,82 +44,90 @@ pub struct Measures {
     pub flash_bytes: u64,
     /// Of them, bytes for chunks.
     pub flash_data_bytes: u64,
-    /// Requests of chunks that were made before counting began.
+    /// Requests of chunks before counting began.
     pub warmup_requests: u64,
     /// Requests and hits, after the warm-up.
     pub tally: Tally,
-    /// What the cache did, after the warm-up.
+    /// The cache's traffic, after the warm-up.
     pub traffic: Traffic,
-    /// What the cache was at the end.
+    /// The cache's state at the end.
     pub figures: Figures,
-    /// What the drive beneath did, where one was simulated.
+    /// The measures of the drive beneath, if one was simulated.
     pub drive: Option<DriveMeasures>,
-    /// How long the cache took for the requests after the warm-up. Reading the trace is not in it.
+    /// The cache's time for the requests after the warm-up. Reading the trace is not in it.
     pub elapsed: Duration,
 }
 
-/// What a drive under a cache came to.
+/// The measures of a drive under a cache.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DriveMeasures {
-    /// What it did, after the warm-up.
+    /// The drive's counts, after the warm-up.
     pub counts: Counts,
-    /// What happened between the cache and it, after the warm-up.
+    /// Counts of the requests between the cache and it, after the warm-up.
     pub host: HostCounts,
-    /// How its blocks were worn at the end, by all that came: what came in the warm-up is in it.
+    /// The wear of its blocks at the end, that of the warm-up included.
     pub wear: Wear,
-    /// How it is built, as it was cut to the cache.
+    /// Its build, as it was cut to the cache.
     pub geometry: Geometry,
-    /// Bytes that its layer has for the host: fewer than its geometry leaves, where the layer keeps some for itself.
+    /// Bytes that its layer has for the host: fewer than its geometry leaves, if the layer keeps
+    /// some for itself.
     pub logical_bytes: u64,
-    /// How often a block stands being erased.
+    /// The erasures that a block stands.
     pub rated_cycles: u32,
 }
 
 impl DriveMeasures {
-    /// The coefficient of variation of the erasures a block: standard deviation over mean. `None` where nothing was erased.
+    /// Returns the standard deviation of the erasures a block over their mean. `None` if there were
+    /// none.
     pub fn wear_variation(&self) -> Option<f64> {
         (self.wear.mean > 0.0).then(|| self.wear.standard_deviation / self.wear.mean)
     }
 
-    /// Bytes programmed for each that the cache wrote: what a page or a unit has beside what was written to it is in the first, and what
-    /// was deduplicated, or met another part in the buffer, is not. `None` where nothing was written.
+    /// Returns the bytes programmed for each that the cache wrote. `None` without writes.
+    ///
+    /// The programmed bytes include the padding of a page or a unit. They leave out deduplicated
+    /// bytes, and bytes that met another part in the buffer.
     pub fn write_amplification(&self) -> Option<f64> {
         let programmed = self.counts.pages_programmed() as f64 * f64::from(self.geometry.page_bytes);
         (self.host.bytes_written > 0).then(|| programmed / self.host.bytes_written as f64)
     }
 
-    /// What it has beyond what its layer has for the host, in percent of that: more than its over-provisioning where blocks are few, or
-    /// the layer keeps more for itself; less where the layer drops data that has no room.
+    /// Returns the flash beyond its layer's bytes for the host, in percent of these.
+    ///
+    /// It exceeds the over-provisioning if blocks are few, or if the layer keeps more for itself.
+    /// It is less if the layer drops data that has no room.
     pub fn spare_percent(&self) -> f64 {
         let bytes = u64::from(self.geometry.blocks()) * self.geometry.block_bytes();
         100.0 * (bytes as f64 / self.logical_bytes as f64 - 1.0)
     }
 
-    /// How long the drive lives, if all of what came goes on as it did, and took so many seconds.
+    /// Returns the life of the drive, if the traffic goes on as it did, and took so many seconds.
     pub fn life(&self, seconds: f64) -> Life {
         Life::of(&self.wear, self.rated_cycles, seconds)
     }
 }
 
 impl Measures {
-    /// Addresses for each chunk that is stored.
+    /// Returns the addresses for each stored chunk.
     pub fn dedup_ratio(&self) -> f64 {
         let stored = self.figures.mapped_chunks - self.figures.unstored_zero_chunks;
         ratio_or_one(stored, self.figures.live_chunks)
     }
 
-    /// Bytes of the live chunks over what they take as stored.
+    /// Returns the bytes of the live chunks over their bytes as stored.
     pub fn compression_ratio(&self) -> f64 {
         ratio_or_one(self.figures.live_chunks * u64::from(self.chunk_bytes), self.figures.live_stored_bytes)
     }
 
-    /// Chunks that no address maps to, among those on flash.
+    /// Returns the share of chunks on flash that no address maps to.
     pub fn stale_ratio(&self) -> f64 {
         ratio(self.figures.stale_chunks, self.figures.stale_chunks + self.figures.live_chunks)
     }
 
-    /// The fraction by which deduplication and compression made the data written to flash less; below 0 where padding made
-    /// it more.
+    /// Returns the fraction by which deduplication and compression reduced the data written to
+    /// flash.
+    ///
+    /// It is below 0 if padding made it more.
     pub fn write_reduction_ratio(&self) -> f64 {
         let chunks = self.traffic.chunks_stored + self.traffic.chunks_deduplicated;
         match chunks * u64::from(self.chunk_bytes) {
@@ -124,27 +136,27 @@ impl Measures {
         }
     }
 
-    /// Data and metadata written to flash, in bytes.
+    /// Returns the data and metadata written to flash, in bytes.
     pub fn flash_total_bytes_written(&self) -> u64 {
         self.traffic.flash_data_bytes_written + self.traffic.flash_metadata_bytes_written
     }
 
-    /// Data and metadata read from flash, in bytes.
+    /// Returns the data and metadata read from flash, in bytes.
     pub fn flash_total_bytes_read(&self) -> u64 {
         self.traffic.flash_data_bytes_read + self.traffic.flash_metadata_bytes_read
     }
 
-    /// Bytes of index for each address that would hit; 0 where there is none.
+    /// Returns the bytes of index for each address that would hit; 0 if there is none.
     pub fn index_ram_bytes_per_mapped_chunk(&self) -> f64 {
         ratio(self.figures.index_ram_bytes, self.figures.mapped_chunks)
     }
 
-    /// Bytes of index for each GiB of the volume that would hit; 0 where there is none.
+    /// Returns the bytes of index for each GiB of the volume that would hit; 0 if there is none.
     pub fn index_ram_bytes_per_cached_gib(&self) -> f64 {
         self.index_ram_bytes_per_mapped_chunk() * f64::from(1 << 30) / f64::from(self.chunk_bytes.max(1))
     }
 
-    /// Requests of chunks a second, of the cache alone; 0 where no time passed.
+    /// Returns the requests of chunks a second, of the cache alone; 0 if no time passed.
     pub fn requests_per_second(&self) -> f64 {
         let seconds = self.elapsed.as_secs_f64();
         if seconds > 0.0 { self.tally.requests() as f64 / seconds } else { 0.0 }
@@ -164,7 +176,7 @@ fn ratio_or_one(part: u64, whole: u64) -> f64 {
     if whole == 0 { 1.0 } else { part as f64 / whole as f64 }
 }
 
-/// A drive under a cache, and what is on the way to it.
+/// A drive under a cache, and the requests on the way to it.
 struct Beneath {
     host: Box<Host>,
     asked: Requests,
@@ -172,7 +184,7 @@ struct Beneath {
     host_before: HostCounts,
 }
 
-/// Makes requests to a cache and, where there is a drive, to that what the cache asks of it then.
+/// Makes requests to a cache, and the cache's requests to the drive, if there is one.
 fn make(cache: &mut dyn ReplayCache, beneath: &mut Option<Beneath>, requests: &[Request], tally: &mut Tally) {
     let Some(Beneath { host, asked, .. }) = beneath else { return cache.replay(requests, tally) };
     for request in requests {
@@ -183,7 +195,8 @@ fn make(cache: &mut dyn ReplayCache, beneath: &mut Option<Beneath>, requests: &[
         cache.take_requests(asked);
         host.carry_out(asked);
         loop {
-            // What a drive drops by itself is gone, and the cache is to know; what is too much to be dirty is written back.
+            // The cache learns which data the drive dropped by itself, and writes back surplus
+            // dirty data.
             for bytes in host.take_evicted() {
                 cache.evict_range(bytes);
                 cache.take_requests(asked);
@@ -209,7 +222,7 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// Counts begin after `warmup_requests` reads and writes of chunks.
+    /// Makes a meter that counts after `warmup_requests` reads and writes of chunks.
     pub fn new(built: Built, chunk_bytes: u32, warmup_requests: u64) -> Meter {
         let Built { mut cache, flash_bytes, data_bytes, drive } = built;
         cache.gather(drive.is_some());
@@ -224,12 +237,12 @@ impl Meter {
         Meter { cache, beneath, measures, warming: warmup_requests, before: Traffic::default() }
     }
 
-    /// The cache.
+    /// Returns the cache.
     pub fn cache(&self) -> &dyn ReplayCache {
         &*self.cache
     }
 
-    /// Makes those that belong to the warm-up; the rest.
+    /// Makes the requests of the warm-up, and returns the rest.
     fn warm<'a>(&mut self, requests: &'a [Request]) -> &'a [Request] {
         let mut left = self.warming;
         let end = requests.iter().position(|request| {
@@ -247,7 +260,7 @@ impl Meter {
         counted
     }
 
-    /// All requests were made.
+    /// Returns the measures, after all requests.
     pub fn finish(self) -> Measures {
         let traffic = self.cache.traffic().since(&self.before);
         let warmup_requests = self.measures.warmup_requests - self.warming;

@@ -1,12 +1,15 @@
 //! Units of a drive of which a part waits in its buffer, until the rest of them comes.
 //!
-//! A unit is what a drive takes at once: a page, or more. Whoever lays bytes on a drive [puts](Waiting::put) here what covers a unit in
-//! part, and hands the unit on when it is whole; when it [gets no more](Waiting::forget); or when it has waited longest of
-//! more than the buffer has room for ([`Waiting::take_excess`]), with what was there in the rest of it.
+//! A drive takes one unit at once: a page, or more. A caller that lays bytes on a drive
+//! [puts](Waiting::put) parts of units here. It hands a unit on in three cases: the unit is whole;
+//! it [gets no more](Waiting::forget); or more units wait than the buffer has room for, and it has
+//! waited longest ([`Waiting::take_excess`]). The rest of a unit is then the old content of the
+//! drive.
 //!
-//! Invariants: a unit that waits has a sector that was put, and one that was not. Units leave in the order in which they began to wait.
+//! Invariants: a unit that waits has a sector that was put, and one that was not. Units leave in
+//! the order in which they began to wait.
 //!
-//! What it does not do: read or write anything, or know what the sectors hold (`contents.rs`).
+//! It does not read or write bytes, or know the contents of sectors (`contents.rs`).
 
 use std::{collections::VecDeque, ops::Range};
 
@@ -15,41 +18,43 @@ use smallvec::SmallVec;
 
 use crate::ssd::ftl::Ftl;
 
-/// The unit in which parts of units are known, in bytes: no request of a cache is of less.
+/// The unit of the parts, in bytes: every request of a cache is at least as long.
 pub(crate) const SECTOR_BYTES: u64 = larder_core::types::SECTOR_BYTES as u64;
 
-/// See the module. Units are numbered from the begin of the drive, and so are bytes.
+/// See the module. Units are numbered from the beginning of the drive, and so are bytes.
 pub(crate) struct Waiting {
     page_bytes: u64,
     unit_bytes: u64,
     units_max: usize,
     units: HashMap<u64, WaitingUnit>,
-    /// Units with the numbers of their waits, first begun first; those that wait no more are passed over.
+    /// Units with the numbers of their waits, first begun first. Waits that are over are passed
+    /// over.
     order: VecDeque<(u64, u64)>,
     next_number: u64,
 }
 
 /// A unit of which a part waits.
 pub(crate) struct WaitingUnit {
-    /// A bit a sector: it waits. Of most drives' pages that is one word, for which nothing is allocated.
+    /// A bit for each sector that waits. For most drives' pages it is one word, which takes no
+    /// allocation.
     sectors: SmallVec<[u64; 1]>,
-    /// Sectors that do not.
+    /// Number of sectors that do not wait.
     left: u64,
-    /// Which of the waits that were begun this is.
+    /// The number of this wait, in the order of their beginnings.
     number: u64,
 }
 
-/// What bytes that were put met.
+/// The state of a unit after bytes were put.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Put {
-    /// A part of their unit waited before.
+    /// True if a part of the unit waited before.
     pub waited: bool,
-    /// All of the unit is there now, so that it waits no more.
+    /// True if the unit is whole now, so that it waits no more.
     pub is_whole: bool,
 }
 
 impl Waiting {
-    /// Nothing waits, in the buffer of a drive with this layer, which has room for so many bytes.
+    /// Makes the empty buffer of a drive with this layer, with room for so many bytes.
     pub fn new(ftl: &dyn Ftl, buffer_bytes: u64) -> Self {
         let page_bytes = u64::from(ftl.array().geometry().page_bytes);
         Waiting::of_units(page_bytes, u64::from(ftl.write_unit_pages()), buffer_bytes)
@@ -61,7 +66,7 @@ impl Waiting {
         Waiting { page_bytes, unit_bytes, units_max, units: HashMap::new(), order: VecDeque::new(), next_number: 0 }
     }
 
-    /// These bytes of one unit, and not all of it, are written.
+    /// Puts these bytes of one unit, and not all of it.
     pub fn put(&mut self, bytes: Range<u64>) -> Put {
         let unit = bytes.start / self.unit_bytes;
         let sectors = self.sectors(unit, bytes);
@@ -83,7 +88,7 @@ impl Waiting {
         put
     }
 
-    /// The pages of which some of these bytes lie on the drive: those that a read of the bytes is of.
+    /// Returns the pages with some of these bytes on the drive: a read of the bytes reads those.
     pub fn pages_read(&self, bytes: &Range<u64>) -> impl Iterator<Item = u64> {
         let Range { start, end } = *bytes;
         let pages = start / self.page_bytes..end.div_ceil(self.page_bytes);
@@ -93,7 +98,7 @@ impl Waiting {
         })
     }
 
-    /// The pages of which some bytes lie on the drive, of a unit that waited.
+    /// Returns the pages with some bytes on the drive, of a unit that waited.
     pub fn pages_missing(&self, unit: u64, waited: &WaitingUnit) -> impl Iterator<Item = u64> {
         let unit_pages = self.unit_bytes / self.page_bytes;
         let page_sectors = self.page_bytes / SECTOR_BYTES;
@@ -101,18 +106,18 @@ impl Waiting {
         (0..unit_pages).filter(is_missing).map(move |page| unit * unit_pages + page)
     }
 
-    /// Whether all of these bytes of one unit wait.
+    /// Returns true if all of these bytes of one unit wait.
     fn has(&self, bytes: Range<u64>) -> bool {
         let unit = bytes.start / self.unit_bytes;
         self.units.get(&unit).is_some_and(|waiting| waiting.has_all(self.sectors(unit, bytes)))
     }
 
-    /// A unit waits no more. What did of it, if anything.
+    /// Ends the wait of a unit, and returns its parts, if any.
     pub fn forget(&mut self, unit: u64) -> Option<WaitingUnit> {
         if self.units.is_empty() { None } else { self.units.remove(&unit) }
     }
 
-    /// The unit that is these bytes, if they are one, waits no more.
+    /// Ends the wait of the unit that is these bytes, if they are one.
     pub fn forget_unit_of(&mut self, bytes: &Range<u64>) -> Option<(u64, WaitingUnit)> {
         let unit = bytes.start / self.unit_bytes;
         let is_unit = *bytes == (unit * self.unit_bytes..(unit + 1) * self.unit_bytes);
@@ -120,13 +125,13 @@ impl Waiting {
         Some((unit, waiting))
     }
 
-    /// The units that are whole in these bytes wait no more.
+    /// Ends the waits of the units that are whole in these bytes.
     pub fn forget_units_in(&mut self, bytes: &Range<u64>) {
         let units = bytes.start.div_ceil(self.unit_bytes)..bytes.end / self.unit_bytes;
         units.for_each(|unit| drop(self.forget(unit)));
     }
 
-    /// The unit that has waited longest, where more wait than the buffer has room for; it waits no more.
+    /// Takes the unit that has waited longest, if more wait than the buffer has room for.
     pub fn take_excess(&mut self) -> Option<(u64, WaitingUnit)> {
         while self.units.len() > self.units_max {
             let (unit, number) = self.order.pop_front()?;
@@ -137,7 +142,7 @@ impl Waiting {
         None
     }
 
-    /// Of waits that are over, no more stay in the order than of those that are not.
+    /// Drops finished waits from the order if they outnumber the others.
     fn pass_over(&mut self) {
         if self.order.len() > 2 * self.units_max.max(self.units.len()) {
             let units = &self.units;
@@ -145,7 +150,7 @@ impl Waiting {
         }
     }
 
-    /// Bytes of a unit, as its sectors.
+    /// Returns bytes of a unit, as its sectors.
     fn sectors(&self, unit: u64, bytes: Range<u64>) -> Range<u64> {
         let unit_start = unit * self.unit_bytes;
         (bytes.start - unit_start) / SECTOR_BYTES..(bytes.end - unit_start).div_ceil(SECTOR_BYTES)

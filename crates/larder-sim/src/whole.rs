@@ -1,41 +1,49 @@
 //! Time of the whole: a cache, the drive that its flash lies on, and its origin, on one clock.
 //!
-//! Role: [`Whole`] makes the requests of a trace to a cache of any design, and carries out what the cache asks of its devices:
-//! [`Drive`] and [`Origin`] say when that is over, and so when a client is answered. Requests are made at their own times, or
-//! so many at a time as fast as they go ([`Pace`]).
+//! Role: [`Whole`] makes the requests of a trace to a cache of any design, and carries out the
+//! cache's requests to its devices. [`Drive`] and [`Origin`] say when these are over, and so when a
+//! client is answered. Requests are made at their own times, or so many at a time as fast as they
+//! go ([`Pace`]).
 //!
-//! | file | what is there |
+//! | file | content |
 //! |---|---|
 //! | `clients.rs` | the requests of a trace as clients made them |
-//! | `pace.rs` | when they are made |
-//! | `decide.rs` | what a cache asks for one, chunk by chunk |
-//! | `plan.rs` | what has to happen for one, in which order |
+//! | `pace.rs` | their times |
+//! | `decide.rs` | the cache's device requests for one of them, chunk by chunk |
+//! | `plan.rs` | the steps for one of them, in their order |
 //! | `pages.rs` | bytes of flash as pages of the drive |
-//! | `devices.rs` | whose requests are under way on them |
+//! | `devices.rs` | the requests under way on them |
 //! | [`drive`] | a drive as large as a cache, with its parallelism |
-//! | [`figures`] | what came of it |
+//! | [`figures`] | the results |
 //! | [`uncached`] | no cache, to compare with |
 //!
-//! **Who waits for what.** A read hit waits for its metadata and then its data, a miss for the origin; what it inserts is written behind
-//! its back. A write waits for what the cache says that a client waits for (write-through: the origin; a design without segments in
-//! RAM: flash), and for *room*: evictions run in the background, and no write is answered while more of the flash is owed by them than
-//! the cache keeps in reserve. A flush waits for the segments that are under way, and then for its own, the log, and the flushes.
-//! Computing takes no time.
+//! **Waiting.** A read hit waits for its metadata and then its data, a miss for the origin; the
+//! insertion follows in the background. A write waits for the requests that the cache marks for its
+//! client (write-through: the origin; a design without segments in RAM: flash). It also waits for
+//! *room*: evictions run in the background, and writes are answered only while these owe no more
+//! flash than the cache keeps in reserve. A flush waits for the segments under way, and then for
+//! its own segment, the log, and the flushes. Computing takes no time.
 //!
-//! **Bounds**, as in the engine: a 32nd of the flash is kept free, 2 to 8 WEUs (`store/weus.rs`), or a 64th where slots are of one
-//! chunk, 2 to 256 of them (`store.rs`); [`DESTAGE_DEPTH`] writes of destaging are under way (`destage_depth`); and at most
-//! [`STORES_MAX`] tasks that write what nobody waits for (closed segments, `segment.rs`) and [`EVICTIONS_MAX`] that make room:
-//! where there are more, no request begins, be it a read, before one of them is over. (The engine drops insertions then; here it
-//! is decided already that the chunk is cached.)
+//! **Bounds**, as in the engine:
+//! - A 32nd of the flash is kept free, 2 to 8 WEUs (`store/weus.rs`). If slots are of one chunk, a
+//!   64th is kept free, 2 to 256 slots (`store.rs`).
+//! - At most [`DESTAGE_DEPTH`] writes of destaging are under way (`destage_depth`).
+//! - At most [`STORES_MAX`] tasks write in the background (closed segments, `segment.rs`), and at
+//!   most [`EVICTIONS_MAX`] make room. If there are more, no request begins, not even a read,
+//!   before one of them is over. The engine drops insertions then; here the chunk already counts as
+//!   cached.
 //!
-//! **One clock.** Neither device has events of its own that the other could miss: the next event of both is what happens next, those
-//! of the drive first where both have one at a moment. A request of a trace that comes at that moment is made after them.
+//! **One clock.** Neither device has events of its own that the other could miss: the earlier of
+//! their next events happens next, the drive's first if both have one at a moment. A request of a
+//! trace at that moment is made after them.
 //!
-//! Invariants: a cache decides in the order of the trace, when a request begins, so hits and bytes are those of a replay without
-//! time, but on a drive that drops data by itself, which does so in its own time; each request is answered once, not before it was made; the same trace takes the same time.
+//! Invariants: a cache decides in the order of the trace, when a request begins. So hits and bytes
+//! are those of a replay without time, except on a drive that drops data by itself in its own time.
+//! Each request is answered once, not before it was made. The same trace takes the same time.
 //!
-//! What it does not do: make a request wait for another of the same chunk (a chunk that is still on its way from the origin is a
-//! hit), or a write for the trim of what is evicted from its place; read ahead, commit by a timer, or count the processor.
+//! It does not make a request wait for another of the same chunk: a chunk that is still on its way
+//! from the origin is a hit. Nor does a write wait for the trim of the evicted data in its place.
+//! It does not read ahead, commit by a timer, or count the processor.
 
 mod clients;
 mod decide;
@@ -72,27 +80,30 @@ use crate::{
     },
 };
 
-/// Tasks that write what nobody waits for, at most, before requests wait to begin: closed segments, above all.
+/// Tasks that write in the background, at most, before requests wait to begin: closed segments,
+/// above all.
 pub const STORES_MAX: usize = 64;
 /// Tasks that make room, at most, before requests wait to begin.
 pub const EVICTIONS_MAX: usize = 256;
 /// Writes of destaging that are under way at the origin, at most.
 pub const DESTAGE_DEPTH: usize = 8;
-/// The share of the flash that is kept free, and the evictions of the largest kind that this is at least and at most: of WEUs, and of
-/// slots of one chunk.
+/// The share of the flash that is kept free, and its least and most in evictions of the largest
+/// kind.
+///
+/// The first is for WEUs, the second for slots of one chunk.
 const RESERVE_OF_WEUS: (u64, u64, u64) = (32, 2, 8);
 const RESERVE_OF_CHUNKS: (u64, u64, u64) = (64, 2, 256);
-/// An eviction that frees no more is of one chunk.
+/// The most bytes that an eviction of one chunk frees.
 const CHUNK_BYTES_MAX: u64 = 64 << 10;
 
-/// Who waits for a task.
+/// The waiter of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum For {
     /// The client with this request.
     Client(u64),
-    /// Nobody: a flush waits until its flash is written.
+    /// No client. A flush waits until its flash is written.
     Stores,
-    /// Nobody: it makes room.
+    /// No client. It makes room.
     Evicts,
 }
 
@@ -118,9 +129,9 @@ struct Client {
     is_counted: bool,
     /// Its own task is not over.
     runs: bool,
-    /// It is answered when so many bytes of the flash have been freed since the beginning.
+    /// The bytes of the flash that must have been freed since the beginning before it is answered.
     needs_freed: u64,
-    /// Of a flush: what it does when the stores that were under way are over.
+    /// The task of a flush, for the moment when the stores under way are over.
     then: Option<Task>,
     waits_for: BTreeSet<u64>,
 }
@@ -133,28 +144,29 @@ pub struct Whole {
     now: Nanos,
     tasks: HashMap<u64, Running>,
     next_task: u64,
-    /// Tasks that write what nobody waits for and are not over.
+    /// Tasks that write in the background and are not over.
     stores: BTreeSet<u64>,
     clients: HashMap<u64, Client>,
     next_client: u64,
-    /// Made, and not begun, since too much goes on in the background.
+    /// Requests that were made, and not begun, since too much goes on in the background.
     made: VecDeque<Made>,
     is_counting: bool,
-    /// Writes that are over but for room: what they need, and which.
+    /// Writes that are over but for room: the bytes that they need, and their numbers.
     room: BTreeSet<(u64, u64)>,
     flushes: BTreeSet<u64>,
     /// Bytes of flash that evictions were to free so far.
     owed: u64,
-    /// Tasks that make room and are not over, each with what those before it were to free.
+    /// Tasks that make room and are not over, each with the bytes that those before it were to
+    /// free.
     evicting: BTreeMap<u64, u64>,
-    /// The most that one eviction freed.
+    /// The most bytes that one eviction freed.
     largest: u64,
     asked: Requests,
     figures: Figures,
 }
 
 impl Whole {
-    /// A cache, of which nothing was asked yet, on its devices. Without a drive, the flash takes no time.
+    /// Puts an unused cache on its devices. Without a drive, the flash takes no time.
     ///
     /// # Errors
     /// A drive that has no room for the cache's flash.
@@ -197,11 +209,13 @@ impl Whole {
         })
     }
 
-    /// A cache on a drive that is cut as `counted` is, its drive without a clock: it is told what [that](Host::dirtying) was told that
-    /// the cache makes dirty; and where a drive is asked what it would drop next, `counted` says so, as in a replay without time.
+    /// Puts a cache on a drive that is cut as `counted` is, whose drive has no clock.
+    ///
+    /// The drive learns the [dirty bytes](Host::dirtying) that `counted` was told. If a drive is
+    /// asked for its next drop, `counted` answers, as in a replay without time.
     ///
     /// # Errors
-    /// What the layer or its time cannot do with.
+    /// A figure that the layer or its time refuses.
     pub fn beside(
         cache: Box<dyn ReplayCache>,
         counted: Box<Host>,
@@ -219,26 +233,28 @@ impl Whole {
         Ok(whole)
     }
 
-    /// The cache.
+    /// Returns the cache.
     pub fn cache(&self) -> &dyn ReplayCache {
         &*self.cache
     }
 
-    /// The drive, if there is one.
+    /// Returns the drive, if there is one.
     pub fn drive(&self) -> Option<&Drive> {
         self.devices.drive.as_ref()
     }
 
-    /// The origin.
+    /// Returns the origin.
     pub fn origin(&self) -> &Origin {
         &self.devices.origin
     }
 
-    /// Makes all requests, and lets all of them end. Those that begin with the first `warmup` reads and writes of chunks are not
-    /// counted; time begins with the first request that is.
+    /// Makes all requests, and lets all of them end.
+    ///
+    /// Those that begin with the first `warmup` reads and writes of chunks are not counted. Time
+    /// begins with the first counted request.
     ///
     /// # Errors
-    /// The first that the trace has; or that it has no times, where they are asked for.
+    /// The trace's first error, or missing times if its own pace is asked for.
     pub fn run(
         &mut self,
         requests: impl IntoIterator<Item = Result<ClientRequest, TraceError>>,
@@ -277,12 +293,12 @@ impl Whole {
         Ok(self.figures.clone())
     }
 
-    /// Requests that were made and are not over.
+    /// Returns the number of requests that were made and are not over.
     fn under_way(&self) -> usize {
         self.clients.len() + self.made.len()
     }
 
-    /// What comes from now on is counted.
+    /// Begins to count.
     fn count(&mut self) {
         self.is_counting = true;
         let marks = self.marks();
@@ -292,7 +308,7 @@ impl Whole {
 
     fn marks(&mut self) -> Marks {
         let Devices { drive, origin, .. } = &mut self.devices;
-        // What the drive does by itself while nobody asks for anything was done before this moment, and is not what comes after it.
+        // Idle work of the drive before this moment is done, and is not counted.
         drive.iter_mut().for_each(|drive| drive.advance_to(self.now));
         let programmed = drive.as_ref().map_or(0, |drive| {
             let page_bytes = drive.ftl().array().geometry().page_bytes;
@@ -303,7 +319,7 @@ impl Whole {
         Marks { now: self.now, drive, bytes, origin: origin.work_until(self.now) }
     }
 
-    /// Lets the next thing happen, and what follows from it at once. False where nothing will.
+    /// Lets the next event happen, and its effects at once. Returns false if there is none.
     fn step(&mut self) -> bool {
         let Some(next) = self.devices.step() else { return false };
         self.now = next;
@@ -312,7 +328,7 @@ impl Whole {
         true
     }
 
-    /// Takes from the devices what is over, until nothing is.
+    /// Takes all finished steps from the devices.
     fn settle(&mut self) {
         while let Some((task, chain)) = self.devices.take_over(self.now) {
             self.go_on(task, chain);
@@ -330,7 +346,7 @@ impl Whole {
         }
     }
 
-    /// The cache decides on a request, and what has to happen for it begins.
+    /// Lets the cache decide on a request, and begins its tasks.
     fn begin(&mut self, Made { at, is_counted, request }: &Made) {
         let number = self.next_client;
         self.next_client += 1;
@@ -372,13 +388,15 @@ impl Whole {
         self.answer(number);
     }
 
-    /// Bytes of flash that have been freed. What an eviction frees counts when all before it is over, too: what it evicts may have
-    /// been destaged there.
+    /// Returns the bytes of flash that have been freed.
+    ///
+    /// An eviction counts when all before it are over, too: they may destage the data that it
+    /// evicts.
     fn freed(&self) -> u64 {
         self.evicting.first_key_value().map_or(self.owed, |(_, &before)| before)
     }
 
-    /// Bytes of flash that may be owed while writes are answered.
+    /// Returns the bytes of flash that evictions may owe while writes are answered.
     fn reserve(&self) -> u64 {
         let is_of_chunks = self.largest <= CHUNK_BYTES_MAX;
         let (share, least, most) = if is_of_chunks { RESERVE_OF_CHUNKS } else { RESERVE_OF_WEUS };
@@ -407,7 +425,7 @@ impl Whole {
         }
     }
 
-    /// Asks a device for the next step of a chain; whether there was one.
+    /// Asks a device for the next step of a chain. Returns false if there was none.
     fn next_step(&mut self, number: u64, chain: usize) -> bool {
         let Some(task) = self.tasks.get_mut(&number) else { return false };
         let Some(step) = task.chains.get_mut(chain).and_then(VecDeque::pop_front) else { return false };
@@ -416,7 +434,7 @@ impl Whole {
         true
     }
 
-    /// A step of a chain is over.
+    /// Goes on after a step of a chain.
     fn go_on(&mut self, number: u64, chain: usize) {
         if self.next_step(number, chain) {
             return;
@@ -454,7 +472,7 @@ impl Whole {
         }
     }
 
-    /// Flushes that waited for nothing else begin.
+    /// Begins the flushes that waited for this task alone.
     fn stored(&mut self, task: u64) {
         let mut ready = Vec::new();
         for &number in &self.flushes {
@@ -476,7 +494,7 @@ impl Whole {
         }
     }
 
-    /// Answers a client, if nothing is missing.
+    /// Answers a client, if its request lacks nothing.
     fn answer(&mut self, number: u64) {
         let Some(client) = self.clients.get(&number) else { return };
         if client.runs || client.then.is_some() || !client.waits_for.is_empty() {

@@ -1,10 +1,11 @@
-//! A set of numbers below a limit, from which the largest is quickly found: a bitmap, over it a bitmap of its words that are
-//! not empty, and so on, up to one word.
+//! A set of numbers below a limit, with a fast search for the largest.
 //!
-//! Invariants: a bit of an upper level is set exactly if its word of the level below is not 0. Memory: 65/64 bits a
-//! number, whatever is in the set.
+//! It is a bitmap, over it a bitmap of its words that are not empty, and so on, up to one word.
 //!
-//! What it does not do: count.
+//! Invariants: a bit of an upper level is set exactly if its word of the level below is not 0.
+//! Memory: 65/64 bits a number, for any set.
+//!
+//! It does not count.
 
 /// The set.
 pub(super) struct Bits {
@@ -13,7 +14,7 @@ pub(super) struct Bits {
 }
 
 impl Bits {
-    /// The empty set of numbers below `limit`.
+    /// Makes the empty set of numbers below `limit`.
     pub fn new(limit: usize) -> Bits {
         let mut levels = Vec::new();
         let mut words = limit;
@@ -40,7 +41,7 @@ impl Bits {
         }
     }
 
-    /// Takes a number out. Whether it was in.
+    /// Takes a number out. Returns true if it was in.
     pub fn remove(&mut self, number: u32) -> bool {
         let mut at = number as usize;
         if self.levels[0][at / 64] >> (at % 64) & 1 == 0 {
@@ -57,7 +58,7 @@ impl Bits {
         true
     }
 
-    /// The largest number.
+    /// Returns the largest number.
     pub fn largest(&self) -> Option<u32> {
         let mut at = 0;
         for level in self.levels.iter().rev() {

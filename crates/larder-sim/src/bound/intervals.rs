@@ -1,15 +1,16 @@
-//! From the sequence of contents to the intervals that are worth something to keep.
+//! The intervals that are worth keeping, from the sequence of contents.
 //!
-//! Invariants: intervals come in the order of their starts; no two have the same start, and no two the same end.
+//! Invariants: intervals come in the order of their starts; no two have the same start, and no two
+//! the same end.
 //!
-//! What it does not do: choose.
+//! It does not choose.
 
 /// One request: the number of its content, and whether it is a read.
 #[derive(Clone, Copy)]
 pub(super) struct Appearance(u32);
 
 impl Appearance {
-    /// `content` is below 2^31.
+    /// Makes one; `content` is below 2^31.
     pub fn new(content: u32, is_read: bool) -> Appearance {
         Appearance(content << 1 | u32::from(is_read))
     }
@@ -30,7 +31,9 @@ pub(super) struct Interval {
     pub start: u32,
     /// The read.
     pub end: u32,
-    /// How many intervals start before `end`: with the number of this one, the intervals that start within it.
+    /// Number of intervals that start before `end`.
+    ///
+    /// With the number of this one, it gives the intervals that start within it.
     pub starts_before_end: u32,
     /// Bytes of the content.
     pub bytes: u32,
@@ -39,7 +42,7 @@ pub(super) struct Interval {
 const _: () = assert!(size_of::<Interval>() == 16, "the head of bound.rs says 16");
 
 impl Interval {
-    /// Bytes times gaps that keeping it takes. Fits: both are below 2^32.
+    /// Returns the bytes times gaps that keeping it takes. The product fits: both are below 2^32.
     pub fn resource(&self) -> u64 {
         u64::from(self.bytes) * u64::from(self.end - self.start)
     }
@@ -48,9 +51,10 @@ impl Interval {
 /// No request.
 const NEVER: u32 = u32::MAX;
 
-/// The intervals of a trace. `stored_bytes` has the size of each content.
+/// Returns the intervals of a trace. `stored_bytes` has the size of each content.
 pub(super) fn intervals(appearances: &[Appearance], stored_bytes: &[u32]) -> Vec<Interval> {
-    // Backwards, so that intervals come up by start; which intervals start before an end is then filled in forwards.
+    // Backwards, so that intervals come up by start. The starts before each end are then filled in
+    // forwards.
     let mut next = vec![NEVER; stored_bytes.len()];
     let mut found = Vec::new();
     for (at, appearance) in appearances.iter().enumerate().rev() {
@@ -59,7 +63,7 @@ pub(super) fn intervals(appearances: &[Appearance], stored_bytes: &[u32]) -> Vec
         if end != NEVER {
             found.push(Interval { start: at, end, starts_before_end: 0, bytes: stored_bytes[content] });
         }
-        // A write brings the content anew: what comes before it ends there, worth nothing.
+        // A write brings the content anew: an interval that ends there is worth nothing.
         next[content] = if appearance.is_read() { at } else { NEVER };
     }
     found.reverse();

@@ -1,20 +1,21 @@
-//! How many bytes the intervals that were chosen take at each moment: adds to a range, and finds the most in a range, each
-//! in O(log n).
+//! The bytes that the chosen intervals take at each moment.
 //!
-//! Moments are the starts of intervals. What is taken grows only there, so the most over a range of gaps that begins at a
-//! start is the most over the starts in it.
+//! It adds to a range, and finds the most in a range, each in O(log n).
 //!
-//! Invariants: a node's `most` is that of its moments, without what was added to whole ranges of its ancestors. Memory: 16
-//! bytes a node, and as many nodes as twice the moments.
+//! Moments are the starts of intervals. The bytes taken grow only there, so the most over a range
+//! of gaps that begins at a start is the most over the starts in it.
 //!
-//! What it does not do: take anything away.
+//! Invariants: a node's `most` is that of its moments, without the additions to whole ranges of its
+//! ancestors. Memory: 16 bytes a node, and as many nodes as twice the moments.
+//!
+//! It does not take bytes away.
 
 /// A node of the tree: a range of moments.
 #[derive(Clone, Copy, Default)]
 struct Node {
     /// The most bytes at one of its moments.
     most: u64,
-    /// What was added to all of its moments at once; `most` has it in.
+    /// The bytes added to all of its moments at once; `most` includes them.
     added: u64,
 }
 
@@ -25,12 +26,14 @@ pub(super) struct Occupancy {
 }
 
 impl Occupancy {
-    /// Nothing is taken at any of `moments`.
+    /// Makes a tree in which no bytes are taken at any of `moments`.
     pub fn new(moments: usize) -> Occupancy {
         Occupancy { nodes: vec![Node::default(); 2 * moments.next_power_of_two()] }
     }
 
-    /// Adds `bytes` at the moments `first..=last`, if the most there then is at most `capacity`. Whether it was added.
+    /// Adds `bytes` at the moments `first..=last`, if the most there then is at most `capacity`.
+    ///
+    /// Returns true if it added them.
     pub fn add_if_fits(&mut self, first: usize, last: usize, bytes: u64, capacity: u64) -> bool {
         let fits = capacity.checked_sub(bytes).is_some_and(|left| self.most(first, last) <= left);
         if fits {
@@ -46,7 +49,7 @@ impl Occupancy {
     fn most(&self, first: usize, last: usize) -> u64 {
         let (mut left, mut right) = (self.leaf(first), self.leaf(last));
         let (mut left_most, mut right_most) = (self.nodes[left].most, self.nodes[right].most);
-        // Up on both edges; what hangs between them is in the range whole.
+        // Up on both edges; the nodes between them lie in the range whole.
         while left / 2 != right / 2 {
             if left % 2 == 0 {
                 left_most = left_most.max(self.nodes[left + 1].most);
@@ -73,7 +76,7 @@ impl Occupancy {
         node.added += bytes;
     }
 
-    /// Takes the most from the children anew. Whether it is another.
+    /// Takes the most from the children anew. Returns true if it changed.
     fn refresh(&mut self, at: usize) -> bool {
         let below = self.nodes[2 * at].most.max(self.nodes[2 * at + 1].most);
         let node = &mut self.nodes[at];

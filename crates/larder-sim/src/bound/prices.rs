@@ -1,53 +1,60 @@
 //! Prices of space over time, which tighten the upper bound for chunks of several sizes.
 //!
-//! Source: Lagrange's relaxation, as for any packing. Let each byte over gap `t` cost a price, the same for all caches, and
-//! let a hit be worth 1. Whatever the prices are, no set of intervals that fits has more hits than all the room costs,
-//! plus what each interval is worth above its own cost, where that is anything:
+//! Source: Lagrange's relaxation, as for any packing. Let each byte over gap `t` cost a price, the
+//! same for all caches, and let a hit be worth 1. For any prices, the hits of a set of intervals
+//! that fits are bounded by the cost of all the room, plus each interval's worth above its own
+//! cost, if that is positive:
 //!
-//! > hits <= sum over gaps of price x room + sum over intervals of max(0, 1 - bytes x sum of its gaps' prices)
+//! > hits <= sum over gaps of price x room + sum over intervals of max(0, 1 - bytes x sum of its
+//! gaps' prices)
 //!
-//! For a hit of the set is worth 1 = its cost + the rest; the costs add up to the price of the room that is taken, and that is
-//! at most all the room. With one price for all time the least of these bounds is PFOO's. Here the price is one for each
-//! of some thousand windows of time: it rises where more intervals want the room at this price than there is, and falls
-//! where fewer do. The least over all prices is FOO's bound, the relaxation that allows parts of intervals.
+//! For a hit of the set is worth 1 = its cost + the rest. The costs add up to the price of the room
+//! that is taken, which is at most that of all the room.
 //!
-//! Invariants: the search is in floating-point numbers, and may end anywhere; the bound of the prices that it ends with is
-//! computed in integers, so it holds. Memory is some words a window.
+//! With one price for all time the least of these bounds is PFOO's. Here each of some thousand
+//! windows of time has its price. It rises if intervals want more room at this price than there is,
+//! and falls if they want less. The least over all prices is FOO's bound, the relaxation that
+//! allows parts of intervals.
 //!
-//! What it does not do: find the least bound. The search stops after [`ROUNDS`] rounds, each O(n).
+//! Invariants: the search is in floating-point numbers, and may end anywhere. The bound of its last
+//! prices is computed in integers, so it holds. Memory is some words a window.
+//!
+//! It does not find the least bound. The search stops after [`ROUNDS`] rounds, each O(n).
 
 use std::ops::Add;
 
 use super::intervals::Interval;
 
-/// There are at most as many windows.
+/// The most windows.
 const WINDOWS_MAX: usize = 8192;
-/// How often prices change.
+/// The number of rounds in which prices change.
 const ROUNDS: u32 = 120;
-/// How fast a window's price (its logarithm, by the share of room that is lacking) changes at first, and at most.
+/// The pace of a window's price at first, and at most: its logarithm, by the share of room that is
+/// lacking.
 const PACE_FIRST: f64 = 1.5;
 const PACE_MAX: f64 = 3.0;
-/// A window's pace grows while its price goes on in one direction, and falls where it turns.
+/// A window's pace grows while its price goes on in one direction, and falls when it turns.
 const PACE_GROWS: f64 = 1.1;
 const PACE_FALLS: f64 = 0.8;
-/// A window that lacks more than twice its room counts as one that lacks that.
+/// The most that a window counts as lacking, in parts of its room: it counts as twice the room
+/// beyond.
 const LACK_MAX: f64 = 2.0;
-/// Prices stay between these. Above the worth of a hit for a byte and gap nothing changes.
+/// The bounds of prices. Above the worth of a hit for a byte and gap nothing changes.
 const PRICE_MIN: f64 = 1e-18;
 const PRICE_MAX: f64 = 1.0;
-/// The integers count hits in units of 2^-62.
+/// Bits of a hit in the integers, which count in units of 2^-62.
 const UNIT_BITS: u32 = 62;
 
 /// Windows of time, and the room in each.
 pub(super) struct Windows {
-    /// A window has two to the power of this gaps.
+    /// The width of a window: two to the power of this, in gaps.
     width_bits: u32,
     /// Bytes times gaps that may be taken.
     room: Vec<u128>,
 }
 
 impl Windows {
-    /// `room` has, gap by gap, the bytes that may be taken.
+    /// Makes them; `room` has, gap by gap, the bytes that may be taken.
     pub fn new(gaps: usize, room: impl Iterator<Item = u64>) -> Windows {
         let width_bits = gaps.div_ceil(WINDOWS_MAX).next_power_of_two().ilog2();
         let mut windows = vec![0; (gaps >> width_bits) + 1];
@@ -57,7 +64,7 @@ impl Windows {
         Windows { width_bits, room: windows }
     }
 
-    /// The window of a gap, and how many gaps of the window are before it.
+    /// Returns the window of a gap, and the number of gaps of the window before it.
     fn place(&self, gap: u32) -> (usize, u32) {
         ((gap >> self.width_bits) as usize, gap & ((1 << self.width_bits) - 1))
     }
@@ -71,7 +78,7 @@ impl Windows {
 pub(super) struct Prices<'w> {
     windows: &'w Windows,
     prices: Vec<f64>,
-    /// What a byte costs over all windows before each.
+    /// The cost of a byte over all windows before each.
     before: Vec<f64>,
 }
 
@@ -86,12 +93,12 @@ impl Prices<'_> {
         self.before[window] + self.prices[window] * f64::from(gaps)
     }
 
-    /// What an interval costs, in hits.
+    /// Returns the cost of an interval, in hits.
     pub fn cost(&self, interval: &Interval) -> f64 {
         f64::from(interval.bytes) * (self.until(interval.end) - self.until(interval.start))
     }
 
-    /// The bound that these prices give; all rounding is in its favour.
+    /// Returns the bound of these prices; all rounding is in its favour.
     pub fn upper(&self, intervals: &[Interval]) -> u64 {
         let one = 1u128 << UNIT_BITS;
         let units: Vec<u128> = self.prices.iter().map(|price| (price * one as f64) as u128).collect();
@@ -100,8 +107,8 @@ impl Prices<'_> {
             let (window, gaps) = self.windows.place(gap);
             before[window] + units[window] * u128::from(gaps)
         };
-        // Prices are at most 2^62 units and gaps and bytes below 2^32 each, so no cost overflows; and a sum that is too
-        // large to hold is a bound, too.
+        // Prices are at most 2^62 units and gaps and bytes below 2^32 each, so no cost overflows. A
+        // sum that is too large to hold is a bound, too.
         let worths = intervals.iter().map(|interval| {
             one.saturating_sub(u128::from(interval.bytes) * (until(interval.end) - until(interval.start)))
         });
@@ -110,11 +117,12 @@ impl Prices<'_> {
         u64::try_from(bound).unwrap_or(u64::MAX)
     }
 
-    /// The bound, roughly, and the bytes times gaps that are wanted in each window at these prices.
+    /// Returns the bound, roughly, and the bytes times gaps wanted in each window at these prices.
     fn wanted(&self, intervals: &[Interval]) -> (f64, Vec<f64>) {
         let windows = self.windows;
         let mut bound = 0.0;
-        // What begins or ends inside a window, and by how many bytes more are wanted from one window's start to the next.
+        // The parts of intervals inside a window, and the growth of the wanted bytes from one
+        // window's start to the next.
         let mut wanted = vec![0.0; windows.room.len()];
         let mut steps = vec![0.0; windows.room.len()];
         for interval in intervals {
@@ -150,7 +158,9 @@ fn sums_before<T: Copy + Default + Add<Output = T>>(values: impl Iterator<Item =
     values.map(add).collect()
 }
 
-/// Prices that give a low bound, from one price for all time on; or the first that reach `goal`, below which no bound is.
+/// Searches prices that give a low bound, from one price for all time on.
+///
+/// It returns the first that reach `goal`, below which no bound is.
 pub(super) fn search<'w>(intervals: &[Interval], windows: &'w Windows, price: f64, goal: u64) -> Prices<'w> {
     let count = windows.room.len();
     let mut prices = Prices::new(windows, vec![price.clamp(PRICE_MIN, PRICE_MAX); count]);
@@ -208,7 +218,8 @@ mod tests {
 
     #[test]
     fn prices_see_that_room_at_another_time_is_of_no_use() {
-        // 100 intervals want the same two gaps, and each takes all; the room of the 10,000 gaps after them serves nobody.
+        // 100 intervals want the same two gaps, and each takes all. The room of the 10,000 gaps
+        // after them stays unused.
         let intervals: Vec<Interval> = (0..100).map(|_| interval(0, 2, 10)).collect();
         let windows = Windows::new(10_000, std::iter::repeat_n(10, 10_000));
         let prices = search(&intervals, &windows, 1.0 / 20.0, 0);

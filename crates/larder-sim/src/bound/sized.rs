@@ -1,26 +1,30 @@
-//! Chunks of several sizes: how many intervals fit a capacity at most, and how many at least.
+//! Chunks of several sizes: the most and the least number of intervals that fit a capacity.
 //!
-//! Source: Berger, Beckmann and Harchol-Balter, "Practical Bounds on Optimal Caching with Variable Object Sizes",
-//! SIGMETRICS 2018 (PFOO). The exact number is NP-hard to find. They name their bounds by misses, we ours by hits: their
-//! PFOO-L bounds misses from below, so it is the *upper* bound of hits here.
+//! Source: Berger, Beckmann and Harchol-Balter, "Practical Bounds on Optimal Caching with Variable
+//! Object Sizes", SIGMETRICS 2018 (PFOO). The exact number is NP-hard to find. They name their
+//! bounds by misses, we ours by hits. Their PFOO-L bounds misses from below, so it is the *upper*
+//! bound of hits here.
 //!
-//! Upper. An interval takes a *resource*, its bytes times its gaps. Over any gap no more can be taken than the capacity, nor
-//! than what all intervals over it take (which the paper does not use, and which counts where a cache is still being
-//! filled). No set that fits takes more resource than all gaps have together; the largest set of that much, fitting or
-//! not, is that of the intervals with the smallest resources. Then prices (`prices.rs`), which the paper does not have,
+//! Upper. An interval takes a *resource*, its bytes times its gaps. The room over a gap is at most
+//! the capacity, and at most the bytes of all intervals over it. The paper leaves the second limit
+//! out, which counts while a cache is still being filled. A set that fits takes at most the
+//! resource of all gaps together. The largest set of that much, fitting or not, is that of the
+//! intervals with the smallest resources. Then prices (`prices.rs`), which the paper does not have,
 //! take into account when the room is; the lower of the two bounds counts.
 //!
-//! Lower. The better of two choices that fit: Belady's (`furthest.rs`); and all intervals in the order of their costs at the
-//! prices found, each kept if it still fits everywhere. The latter is the paper's PFOO-U in shape: it takes intervals in
-//! bands of resource, and solves each band as a flow in the room that the ones before have left. Our bands have one
-//! interval and our resource is priced.
+//! Lower. The better of two choices that fit. One is Belady's (`furthest.rs`). The other takes all
+//! intervals in the order of their costs at the prices found, and keeps each that still fits
+//! everywhere. It is the paper's PFOO-U in shape: that takes intervals in bands of resource, and
+//! solves each band as a flow in the room left by the earlier ones. Our bands have one interval and
+//! our resource is priced.
 //!
-//! Where all sizes are equal, Belady's choice is the optimum, and where everything fits, all is; both bounds are that.
+//! If all sizes are equal, Belady's choice is the optimum; if everything fits, all is. Both bounds
+//! are that.
 //!
-//! Memory: 12 bytes a request and 8 an interval for all capacities; while one is looked at, up to 80 an interval more.
-//! Time: O(n log n) a capacity, about 1 s for 10^6 intervals.
+//! Memory: 12 bytes a request and 8 an interval for all capacities; while one is looked at, up to
+//! 80 an interval more. Time: O(n log n) a capacity, about 1 s for 10^6 intervals.
 //!
-//! What it does not do: split chunks, or round them to what flash is written in.
+//! It does not split chunks, or round them to the units of flash writes.
 
 use super::{
     furthest,
@@ -29,18 +33,18 @@ use super::{
     prices::{Prices, Windows, search},
 };
 
-/// How many intervals can be kept: between the two.
+/// Bounds of the number of intervals that can be kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Kept {
     pub lower: u64,
     pub upper: u64,
 }
 
-/// What all capacities share.
+/// The data that all capacities share.
 pub(super) struct Sized<'i> {
     intervals: &'i [Interval],
     requests: u32,
-    /// Bytes of the interval that ends at each request; 0 where none does.
+    /// Bytes of the interval that ends at each request; 0 if none does.
     bytes_by_end: Vec<u32>,
     /// Bytes of all intervals over each gap.
     wanted: Vec<u64>,
@@ -67,7 +71,7 @@ impl<'i> Sized<'i> {
         Sized { intervals, requests, bytes_by_end, wanted, resources }
     }
 
-    /// How many intervals fit `capacity` bytes.
+    /// Returns the number of intervals that fit `capacity` bytes.
     pub fn kept(&self, capacity: u64) -> Kept {
         let all = self.intervals.len() as u64;
         if self.wanted.iter().all(|wanted| *wanted <= capacity) {
@@ -87,12 +91,14 @@ impl<'i> Sized<'i> {
         Kept { lower, upper }
     }
 
-    /// Bytes that can be taken over each gap.
+    /// Returns the bytes that can be taken over each gap.
     fn room(&self, capacity: u64) -> impl Iterator<Item = u64> {
         self.wanted.iter().map(move |wanted| capacity.min(*wanted))
     }
 
-    /// The most intervals whose resources all gaps together have, and the price of a unit at which as many are wanted.
+    /// Returns the most intervals whose resources all gaps together have.
+    ///
+    /// With it comes the price of a unit at which as many are wanted.
     fn relaxed(&self, capacity: u64) -> (u64, f64) {
         let mut left: u128 = self.room(capacity).map(u128::from).sum();
         let mut count = 0;
@@ -106,7 +112,7 @@ impl<'i> Sized<'i> {
         (count, 1.0 / resource.max(1) as f64)
     }
 
-    /// How many are kept when each is tried, the cheapest first.
+    /// Tries the intervals from the cheapest on, and returns the number kept.
     fn cheapest_first(&self, prices: &Prices<'_>, capacity: u64) -> u64 {
         let costs = self.intervals.iter().zip(0u32..).map(|(interval, number)| (prices.cost(interval), number));
         let mut order: Vec<(f64, u32)> = costs.collect();
@@ -131,7 +137,7 @@ mod tests {
     #[test]
     fn resources_by_hand() {
         let interval = |start, end, starts_before_end, bytes| Interval { start, end, starts_before_end, bytes };
-        // Gaps 0 to 5 are wanted by 3, 3 + 2, 3 + 2 + 4, 2 + 4, 2 and nobody.
+        // Gaps 0 to 5 are wanted by 3, 3 + 2, 3 + 2 + 4, 2 + 4, 2 and 0.
         let intervals = [interval(0, 3, 3, 3), interval(1, 5, 3, 2), interval(2, 4, 3, 4)];
         let sized = Sized::new(&intervals, 6);
         assert_eq!(sized.wanted, [3, 5, 9, 6, 2, 0]);

@@ -1,5 +1,7 @@
-//! The host's side beside a model of what waits: each sector that was written is on the drive with its newest content in the end, and
-//! each unit that was touched was written, absorbed, or given up.
+//! The host's side beside a model of the buffer.
+//!
+//! Each sector that was written is on the drive with its newest content in the end. Each unit that
+//! was touched was written, absorbed, or given up.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,7 +22,7 @@ use crate::{
 };
 use larder_core::Fingerprint;
 
-/// What a layer was asked for.
+/// A request to a layer.
 #[derive(Debug)]
 enum Call {
     Write(Vec<PageWrite>),
@@ -28,7 +30,7 @@ enum Call {
     Trim(Range<u32>),
 }
 
-/// A layer that notes what it is asked for.
+/// A layer that notes its requests.
 struct Noting {
     inner: Box<dyn Ftl>,
     calls: Arc<Mutex<Vec<Call>>>,
@@ -96,10 +98,10 @@ const GEOMETRY: Geometry = Geometry {
 /// Units that the buffer has room for.
 const UNITS: u64 = 6;
 
-/// Sectors, and which write they have their content of.
+/// Sectors, each with the number of the write of its content.
 type Sectors = BTreeMap<u64, u64>;
 
-/// A host over a layer that notes, and what has to be where.
+/// A host over a layer that notes, and the expected places of the sectors.
 struct Beside {
     name: &'static str,
     host: Host,
@@ -120,7 +122,7 @@ struct Beside {
     /// The newest version when a page was last trimmed.
     trimmed: BTreeMap<u64, u64>,
     reads_of_waiting: u64,
-    /// Pages that waited with parts of units, and were told with what they hold.
+    /// Pages that waited with parts of units, and were written with a known content.
     known_of_waited: u64,
 }
 
@@ -154,7 +156,7 @@ impl Beside {
         }
     }
 
-    /// Has the host make one request of sectors, and returns what the layer was asked for.
+    /// Has the host make one request of sectors, and returns the layer's requests.
     fn ask(&mut self, action: Action, sectors: &Range<u64>, seals: &[u64]) -> Vec<Call> {
         let mut gathering = Gathering::default();
         gathering.turn(true);
@@ -182,7 +184,8 @@ impl Beside {
         self.version += 1;
         let calls = self.ask(Action::Write, &sectors, &[]);
         self.counts.bytes_written += (sectors.end - sectors.start) * SECTOR_BYTES;
-        // What waited for a unit that is written whole: it may be written before that, and never after.
+        // The waiting parts of a unit that is written whole: they may be written before that, and
+        // never after.
         let mut superseded = BTreeMap::new();
         for unit in sectors.start / self.unit_sectors..sectors.end.div_ceil(self.unit_sectors) {
             self.touched += 1;
@@ -200,11 +203,11 @@ impl Beside {
         self.hear(calls, whole, superseded);
     }
 
-    /// What the layer is handed comes to the drive: whole units of this write, or what waited.
+    /// Lays the layer's writes on the drive: whole units of this write, or waiting parts.
     fn hear(&mut self, calls: Vec<Call>, whole: Range<u64>, mut superseded: BTreeMap<u64, Sectors>) {
         let (name, unit_pages) = (self.name, self.unit_sectors / PAGE_SECTORS);
         let mut read = BTreeSet::new();
-        // What of them waited may have come before: the last is of this write.
+        // Waiting parts of them may have come before: the last is of this write.
         let is_whole =
             |call: &Call| matches!(call, Call::Write(pages) if u64::from(pages[0].lpn.0) == whole.start * unit_pages);
         let of_whole = calls.iter().rposition(|call| !whole.is_empty() && is_whole(call));
@@ -248,7 +251,7 @@ impl Beside {
                 let first = lpn * PAGE_SECTORS;
                 let versions = (first..first + PAGE_SECTORS).map(|sector| self.on_drive.get(&sector));
                 let versions: BTreeSet<_> = versions.collect();
-                // What a write holds is known of the pages that are whole in it.
+                // The content of a write is known for the pages that are whole in it.
                 let version = versions.first().copied().flatten().filter(|_| versions.len() == 1);
                 let version = version.filter(|&version| self.trimmed.get(&lpn).is_none_or(|trimmed| trimmed < version));
                 assert_eq!(page.content, version.map(|&version| written(lpn, version)), "{name}: page {lpn}");
@@ -259,7 +262,7 @@ impl Beside {
         assert!(self.waiting.len() as u64 <= UNITS, "{name}: {} units wait", self.waiting.len());
     }
 
-    /// A page is read from the drive, unless all that is asked of it waits.
+    /// Reads a page from the drive, unless all of its requested bytes wait.
     fn read(&mut self, sectors: Range<u64>) {
         let calls = self.ask(Action::Read, &sectors, &[]);
         let mut expected = Vec::new();
@@ -297,7 +300,7 @@ impl Beside {
         self.given_up += (before - self.waiting.len()) as u64;
     }
 
-    /// These units get no more.
+    /// Tells that these units get no more.
     fn seal(&mut self, units: &[u64]) {
         let calls = self.ask(Action::Write, &(0..0), units);
         self.hear(calls, 0..0, BTreeMap::new());
@@ -321,7 +324,7 @@ impl Beside {
             let is = waits.or(self.on_drive.get(sector));
             assert_eq!(is, Some(version), "{name}: sector {sector} reads as its newest content");
         }
-        // A larger unit is written whole, with what of it was trimmed.
+        // A larger unit is written whole, with its trimmed parts.
         if waiting == 0 && self.unit_sectors == PAGE_SECTORS {
             assert_eq!(self.on_drive, self.newest, "{name}: what was trimmed does not come back");
         }

@@ -2,26 +2,26 @@
 //!
 //! Contents and trims are those of a replay without time ([`replay`](crate::replay)).
 //!
-//! Invariants: in the order of the trace; every chunk in one request.
+//! Invariants: they come in the order of the trace; every chunk is in one request.
 //!
-//! What it does not do: make up times that a trace has not.
+//! It does not make up missing times.
 
 use larder_core::Lba;
 use larder_trace::{ChunkRequest, Op, TraceError, TraceResult};
 
 use crate::{cache::Request, replay::content_of, ssd::time::Nanos, touched::Touched};
 
-/// 292 years: what a trace has later is asked for then, so that there is as long for what is under way.
+/// 292 years: later requests of a trace are made then, and as long remains for the work under way.
 const LATEST: Nanos = Nanos::MAX / 2;
 
-/// What a client asked for.
+/// The request of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientRequest {
-    /// When, since the first request; `None` in a trace without times.
+    /// Its time, since the first request; `None` in a trace without times.
     pub at: Option<Nanos>,
-    /// What.
+    /// Its kind.
     pub op: Op,
-    /// What that is to the cache: chunks, or a trim of several, or a flush.
+    /// Its requests to the cache: chunks, or a trim of several, or a flush.
     pub chunks: Vec<Request>,
 }
 
@@ -36,7 +36,7 @@ pub struct Clients<I: Iterator> {
 }
 
 impl<I: Iterator<Item = TraceResult<ChunkRequest>>> Clients<I> {
-    /// Of chunks of `chunk_bytes`.
+    /// Makes them of chunks of `chunk_bytes`.
     pub fn new(chunks: I, chunk_bytes: u32) -> Self {
         Clients {
             chunks: chunks.peekable(),
@@ -67,7 +67,10 @@ impl<I: Iterator<Item = TraceResult<ChunkRequest>>> Clients<I> {
         }
     }
 
-    /// Times in a trace may go back a little where several processors wrote it down: then the request is made at once.
+    /// Returns the time of a request.
+    ///
+    /// Times in a trace may go back a little if several processors wrote it: then the request is
+    /// made at once.
     fn at(&mut self, time_us: Option<u64>) -> Option<Nanos> {
         let time = time_us?;
         let began = *self.began_us.get_or_insert(time);

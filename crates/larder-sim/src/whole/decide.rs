@@ -1,18 +1,19 @@
-//! What a cache decides on a request of a client, chunk by chunk, and what it asks its devices for that.
+//! Decisions of a cache on a client's request, chunk by chunk, and its requests to its devices.
 //!
-//! Role: after each chunk the cache learns what the drive has dropped by itself, and writes back what is too much to be dirty
-//! ([`dirty`](crate::dirty)), as in a replay without time: a request of many chunks makes no more dirty at once than one of one.
+//! Role: after each chunk the cache learns which data the drive has dropped by itself, and writes
+//! back surplus dirty data ([`dirty`](crate::dirty)), as in a replay without time. So a request of
+//! many chunks makes no more dirty at once than a request of one.
 //!
-//! Invariants: the drive is told what is dirty and what is clean in the moment of the decision. What it dropped before a request
-//! is no hit of that.
+//! Invariants: the drive learns of dirty and clean data in the moment of the decision. Data that it
+//! dropped before a request is no hit of the request.
 //!
-//! What it does not do: ask the devices.
+//! It does not ask the devices.
 
 use super::{Whole, clients::ClientRequest, plan::Plan};
 use crate::tally::Tally;
 
 impl Whole {
-    /// What has to happen for a request.
+    /// Returns the tasks for a request.
     pub(super) fn decide(&mut self, request: &ClientRequest, is_counted: bool) -> Plan {
         let mut plan = Plan::default();
         self.follow_drive(&mut plan);
@@ -28,7 +29,7 @@ impl Whole {
         plan
     }
 
-    /// What the drive dropped is gone, and the cache is to know; what is too much to be dirty is written back.
+    /// Tells the cache which data the drive dropped, and writes back surplus dirty data.
     fn follow_drive(&mut self, plan: &mut Plan) {
         loop {
             for bytes in self.devices.take_evicted() {

@@ -1,8 +1,9 @@
-//! The drive and the origin, and whose requests are under way on them.
+//! The drive and the origin, and the requests under way on them.
 //!
-//! Invariant: of what destaging writes, [`DESTAGE_DEPTH`] are under way at the origin at most, in the order in which they came.
+//! Invariant: at most [`DESTAGE_DEPTH`] writes of destaging are under way at the origin, in the
+//! order in which they came.
 //!
-//! What it does not do: know when to ask.
+//! It leaves the time of each request to its caller.
 
 use std::{collections::VecDeque, ops::Range};
 
@@ -21,26 +22,26 @@ use crate::{
     },
 };
 
-/// Where a step of a chain belongs: its task, and which chain of its stage.
+/// The place of a step: its task, and the chain of its stage.
 pub(super) type Place = (u64, usize);
 
 /// See the module.
 pub(super) struct Devices {
     pub drive: Option<Drive>,
     pub origin: Origin,
-    /// What the drive would drop next is this one's to say, where one is asked.
+    /// The advisor: if a drive is asked for its next drop, this one answers.
     pub advisor: Option<Box<Host>>,
     on_drive: HashMap<u64, Place>,
     on_origin: HashMap<u64, (Place, bool)>,
     /// Writes of destaging that wait for their turn.
     destaging: VecDeque<(Place, origin::Request)>,
     destaging_now: usize,
-    /// Of a drive that drops what is clean.
+    /// The dirty pages, if the drive drops clean ones.
     dirty: Option<DirtyPages>,
 }
 
 impl Devices {
-    /// With nothing under way. Without a drive, nothing may be asked of one.
+    /// Makes devices with no request under way. Without a drive, no request may go to it.
     pub fn new(drive: Option<Drive>, origin: Origin) -> Devices {
         Devices {
             dirty: drive.as_ref().and_then(|drive| DirtyPages::of(drive.ftl())),
@@ -54,21 +55,22 @@ impl Devices {
         }
     }
 
-    /// The cache is told what the drive would drop next.
+    /// Tells the cache which data the drive would drop next.
     pub fn advise(&self, cache: &mut dyn ReplayCache) {
         if let Some(bytes) = self.advisor.as_ref().and_then(|host| host.next_eviction()) {
             cache.advise_victim(bytes);
         }
     }
 
-    /// Who advises learns what the cache asked for.
+    /// Makes the cache's requests to the advisor.
     pub fn advisor_follows(&mut self, asked: &Requests) {
         if let Some(host) = &mut self.advisor {
             host.carry_out(asked);
         }
     }
 
-    /// The cache makes so much of the flash dirty, some of it for ever: that is never to be dropped.
+    /// Announces how much of the flash the cache makes dirty, and which parts for ever: these are
+    /// never dropped.
     ///
     /// # Errors
     /// If there are too few blocks for that.
@@ -81,7 +83,7 @@ impl Devices {
         Ok(())
     }
 
-    /// The cache says what is dirty, and what no longer is.
+    /// Takes the cache's word on dirty and clean bytes.
     pub fn told(&mut self, asked: &Requests) {
         let (Some(dirty), Some(drive)) = (&mut self.dirty, &mut self.drive) else { return };
         for told in asked.told() {
@@ -91,18 +93,19 @@ impl Devices {
         }
     }
 
-    /// Bytes of the flash to be written back, where so much is dirty that the drive has no room for more.
+    /// Returns bytes of the flash to write back, if the drive has no room for more dirty ones.
     pub fn too_dirty(&self) -> Option<Range<u64>> {
         self.dirty.as_ref()?.too_dirty()
     }
 
-    /// When something happens next.
+    /// Returns the time of the next event.
     pub fn next_event_at(&self) -> Option<Nanos> {
         let drive = self.drive.as_ref().and_then(Drive::next_event_at);
         drive.into_iter().chain(self.origin.next_event_at()).min()
     }
 
-    /// Lets the next thing happen; when that is. The drive's comes first where both have one at a moment.
+    /// Lets the next event happen, and returns its time. The drive's comes first if both have one
+    /// at a moment.
     pub fn step(&mut self) -> Option<Nanos> {
         let next = self.next_event_at()?;
         match &mut self.drive {
@@ -112,7 +115,7 @@ impl Devices {
         Some(next)
     }
 
-    /// Asks for a step now. What is destaged waits for its turn.
+    /// Asks for a step now. A write of destaging waits for its turn.
     pub fn ask(&mut self, now: Nanos, place: Place, step: Step, destages: bool) {
         match step {
             Step::Drive(request) => {
@@ -121,7 +124,7 @@ impl Devices {
                 // Pages that were never written read as nothing, and are there at once.
                 let trimmed = if let Request::Trim(pages) = &request { pages.clone() } else { 0..0 };
                 let number = drive.submit(request);
-                // What is written there since that was asked is dirty still.
+                // Pages that were written since the cache asked are still dirty.
                 for page in self.dirty.iter().flat_map(|dirty| dirty.dirty_in(trimmed.clone())) {
                     drive.tell_dirty(page..page + 1, true);
                 }
@@ -152,7 +155,8 @@ impl Devices {
         self.on_origin.insert(number, (place, destages));
     }
 
-    /// Bytes of the flash that the drive dropped by itself: pages, in the order in which they went.
+    /// Takes the bytes of the flash that the drive dropped by itself: pages, in the order in which
+    /// they went.
     pub fn take_evicted(&mut self) -> Vec<Range<u64>> {
         let Some(drive) = &mut self.drive else { return Vec::new() };
         let page_bytes = u64::from(drive.ftl().array().geometry().page_bytes);
@@ -160,7 +164,7 @@ impl Devices {
         pages.map(|lpn| u64::from(lpn.0) * page_bytes..(u64::from(lpn.0) + 1) * page_bytes).collect()
     }
 
-    /// Where a step is over.
+    /// Takes the place of a step that is over.
     pub fn take_over(&mut self, now: Nanos) -> Option<Place> {
         while let Some((number, _)) = self.drive.as_mut().and_then(Drive::take_over) {
             if let Some(place) = self.on_drive.remove(&number) {

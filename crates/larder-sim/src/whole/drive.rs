@@ -1,29 +1,33 @@
 //! A drive with a clock, as it was cut to the flash of a cache.
 //!
-//! It is that whose erasures are counted ([`setup::drive`](crate::setup::drive)): what is written, copied and erased is the
-//! same, as far as it comes in the same order. It may have fewer planes than its profile; those that it has are as parallel as the profile
+//! It is the drive whose erasures are counted ([`setup::drive`](crate::setup::drive)): writes,
+//! copies and erasures are the same, as far as requests come in the same order. It may have fewer
+//! planes than its profile. The planes that it has are as parallel as the profile
 //! ([`stripes`](crate::ssd::time::stripes)).
 //!
-//! What it does not do: cut.
+//! It does not cut.
 
 use crate::{
     setup::drive::DriveSetup,
     ssd::{ftl::FtlKind, geometry::OutOfRange, profile::Profile, time::Drive},
 };
 
-/// The drive, new and empty, of a profile that was cut; `weu_bytes` are those of the cache's units, if it has such.
+/// Makes the drive, new and empty, of a profile that was cut.
+///
+/// The cache's units, if it has such, are of `weu_bytes`.
 ///
 /// # Errors
-/// What a layer or its time cannot do with.
+/// A figure that the layer or its time refuses.
 pub fn clocked(cut: &Profile, kind: &FtlKind, weu_bytes: Option<u64>) -> Result<Drive, OutOfRange> {
     cut.check_time()?;
     Drive::new(kind.make_for(cut, weu_bytes)?, cut)
 }
 
-/// The drive of a profile with room for so many bytes, and its profile as it was cut.
+/// Makes the drive of a profile with room for so many bytes, and returns the profile as it was cut,
+/// too.
 ///
 /// # Errors
-/// What a layer or its time cannot do with.
+/// A figure that the layer or its time refuses.
 pub fn fitted(profile: &Profile, kind: &'static FtlKind, flash_bytes: u64) -> Result<(Drive, Profile), OutOfRange> {
     profile.check_time()?;
     let cut = *DriveSetup::new(*profile, kind).made(flash_bytes, None)?.profile();

@@ -1,9 +1,9 @@
-//! What came of a trace on a cache with time.
+//! The results of a trace on a cache with time.
 //!
-//! Invariants: counts are of requests after the warm-up, those of the drive's own of what was over after it; time is from the making of
-//! the first of them to the answer of the last.
+//! Invariants: counts are of requests after the warm-up; the drive's own are of those that were
+//! over after it. Time is from the making of the first of them to the answer of the last.
 //!
-//! What it does not do: know what anything waited for.
+//! It does not know the waits behind its times.
 
 use larder_trace::Op;
 
@@ -16,11 +16,11 @@ use crate::{
     tally::Tally,
 };
 
-/// Where clocks and meters stood at a moment.
+/// The clocks and meters at a moment.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Marks {
     pub now: Nanos,
-    /// How long cells were at work, summed over planes, and how many planes there are.
+    /// The time for which cells were at work, summed over planes, and the number of planes.
     pub drive: Option<(u128, u32)>,
     /// Bytes of the drive that the cache wrote, and all that were programmed.
     pub bytes: (u64, u64),
@@ -38,23 +38,25 @@ pub struct Figures {
     pub flushes: Latencies,
     /// Chunks read and written, and those that hit.
     pub tally: Tally,
-    /// From the first request to the answer of the last.
+    /// The time from the first request to the answer of the last.
     pub elapsed_ns: Nanos,
-    /// How long the drive took for what the cache asked of it. None without a drive.
+    /// The drive's times for the cache's requests. None without a drive.
     pub drive: Option<Times>,
-    /// The share of the time during which the drive's planes were at work, on the mean, from 0 to 1. None without a drive.
+    /// The mean share of the time in which the drive's planes were at work, from 0 to 1. None
+    /// without a drive.
     pub drive_utilisation: Option<f64>,
-    /// Bytes that the drive programmed for each that the cache wrote. None without a drive, or where nothing was written.
+    /// Bytes that the drive programmed for each that the cache wrote. None without a drive or a
+    /// write.
     pub write_amplification: Option<f64>,
-    /// The share of the time during which the origin's parts were, its disks for example.
+    /// The share of the time in which the origin's parts were at work, its disks for example.
     pub origin_utilisation: f64,
-    /// What the origin's parts did.
+    /// The work of the origin's parts.
     pub origin: Work,
     began: Marks,
 }
 
 impl Figures {
-    /// Reads and writes a second; 0 of none.
+    /// Returns the reads and writes a second; 0 of none.
     pub fn iops(&self) -> f64 {
         let requests = self.reads.count() + self.writes.count();
         if self.elapsed_ns == 0 { 0.0 } else { requests as f64 * 1e9 / self.elapsed_ns as f64 }

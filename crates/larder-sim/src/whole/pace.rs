@@ -1,24 +1,24 @@
-//! When the requests of a trace are made, and why that may not be.
+//! The times at which the requests of a trace are made, and the errors of a timed trace.
 //!
-//! What it does not do: make them.
+//! It does not make them.
 
 use larder_trace::TraceError;
 
-/// When requests are made.
+/// The pace of the requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
-    /// At the times that the trace has.
+    /// At the times of the trace.
     Own,
     /// As soon as fewer than so many, at least one, are not over.
     Full(usize),
 }
 
-/// Why a trace could not be timed.
+/// The reason why a trace could not be timed.
 #[derive(Debug)]
 pub enum WholeError {
-    /// The trace's own.
+    /// The trace's own error.
     Trace(TraceError),
-    /// It has no times, which its own pace needs.
+    /// The trace has no times, which its own pace needs.
     NoTimes,
 }
 

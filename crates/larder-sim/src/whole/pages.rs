@@ -1,12 +1,13 @@
-//! How the flash of a cache lies on the pages of a drive with a clock: bytes become requests of whole pages.
+//! The flash of a cache on the pages of a drive with a clock: bytes become requests of whole pages.
 //!
-//! Offset 0 of the flash is logical page 0. As where erasures are counted ([`host`](crate::host)), a write goes to the drive in whole
-//! units: a page, or as many as the drive takes at once. What covers a unit in part waits in the drive's buffer, which a loss of power does
-//! not empty, until the rest of it comes; where more wait than the buffer has frames, the one that has waited longest is completed
-//! with what was there, which is read, and written. A unit that gets no more is written at once.
-//! Bytes that wait so take no time: not to be written, and not to be read.
+//! Offset 0 of the flash is logical page 0. As in the count of erasures ([`host`](crate::host)), a
+//! write goes to the drive in whole units: a page, or as many as the drive takes at once. A part of
+//! a unit waits in the drive's buffer, which survives a loss of power, until the rest comes. If
+//! more units wait than the buffer has frames, the one that has waited longest is completed: the
+//! rest of it is read from the drive, and the unit is written. A unit that gets no more is written
+//! at once. Bytes that wait so take no time to be written or read.
 //!
-//! What it does not do: make requests, or know when they are over.
+//! It does not make requests, or know when they are over.
 
 use std::ops::Range;
 
@@ -22,13 +23,13 @@ pub(super) struct Pages {
     page_bytes: u64,
     unit_pages: u64,
     waiting: Waiting,
-    /// Of what waits and what is on the drive.
+    /// Contents of the pages in the buffer and on the drive.
     contents: PageContents,
     bytes_written: u64,
 }
 
 impl Pages {
-    /// Of a drive with this layer, and with so many bytes of buffer.
+    /// Makes the pages of a drive with this layer, and with so many bytes of buffer.
     pub fn new(ftl: &dyn Ftl, buffer_bytes: u64) -> Pages {
         Pages {
             page_bytes: u64::from(ftl.array().geometry().page_bytes),
@@ -39,7 +40,7 @@ impl Pages {
         }
     }
 
-    /// Bytes of the flash that were written so far.
+    /// Returns the bytes of the flash that were written so far.
     pub fn bytes_written(&self) -> u64 {
         self.bytes_written
     }
@@ -48,7 +49,7 @@ impl Pages {
         self.unit_pages * self.page_bytes
     }
 
-    /// What the drive is asked for a request of the flash, one after the other.
+    /// Returns the drive's requests for a request of the flash, one after the other.
     pub fn of(&mut self, requests: &Requests, request: &DeviceRequest) -> Vec<Request> {
         let range = request.range();
         match request.action {
@@ -59,7 +60,8 @@ impl Pages {
         }
     }
 
-    /// What the drive is asked where these bytes get no more: if they are a unit that waits, the rest of it is padding.
+    /// Returns the drive's request when these bytes get no more: if they are a unit that waits, its
+    /// rest is padding.
     pub fn seal(&mut self, bytes: &Range<u64>) -> Option<Request> {
         let (unit, _) = self.waiting.forget_unit_of(bytes)?;
         Some(self.unit_write(unit))
@@ -96,7 +98,7 @@ impl Pages {
         unit * self.unit_pages..(unit + 1) * self.unit_pages
     }
 
-    /// A unit with all that was written to it.
+    /// Returns the write of a unit, with all that was written to it.
     fn unit_write(&self, unit: u64) -> Request {
         Request::Write(self.contents.page_writes(self.pages_of(unit)).collect())
     }
@@ -112,7 +114,7 @@ impl Pages {
     }
 }
 
-/// Reads of these pages, which ascend: one of each run.
+/// Returns reads of these pages, which ascend: one of each run.
 fn reads(pages: impl Iterator<Item = u64>) -> Vec<Request> {
     let mut runs: Vec<Range<u32>> = Vec::new();
     for page in pages.map(|page| page as u32) {

@@ -1,17 +1,22 @@
-//! What has to happen for a request of a client, in which order: from what a cache [asked](crate::devices) to steps on its devices.
+//! The steps for a client's request, in their order: from a cache's [requests](crate::devices) to
+//! its devices.
 //!
-//! A [`Task`] is stages, one after the other; a stage is chains, side by side; a chain is steps, one after the other.
+//! A [`Task`] is stages, one after the other; a stage is chains, side by side; a chain is steps,
+//! one after the other.
 //!
-//! - What **a client** waits for is a chain a chunk: a hit's metadata reads and then its data, or the origin after them. Chains of one
-//!   step each on neighbouring bytes of the origin are one step, as the engine joins them.
-//! - What **a flush** waits for is one chain: segment, log, and the flushes of flash and origin.
-//! - What **nobody** waits for is, of each chunk, *stored* up to the first that evicts or destages, and what follows that is *evicted*.
-//!   Between two flushes or trims of all chunks, what is read from flash and written to it goes side by side, and so in the order in
-//!   which the cache asked; then what goes to the origin does, in the order of addresses, neighbours in one write; then the flush or trim.
+//! - **A client** waits for a chain a chunk: a hit's metadata reads and then its data, or the
+//!   origin after them. Chains of one step each on neighbouring bytes of the origin are one step,
+//!   as the engine joins them.
+//! - **A flush** waits for one chain: segment, log, and the flushes of flash and origin.
+//! - **Background requests** of each chunk are *stored* up to the first that evicts or destages,
+//!   and *evicted* from there on. Between two flushes or trims of all chunks, reads and writes of
+//!   flash go side by side, begun in the cache's order. Writes to the origin follow, in the order
+//!   of addresses, neighbours in one write. Then comes the flush or trim.
 //!
-//! Invariants: each request of the cache is in one step, but for what waits in the drive's buffer and takes no time.
+//! Invariants: each request of the cache is in one step, unless it waits in the drive's buffer and
+//! takes no time.
 //!
-//! What it does not do: begin anything.
+//! It does not begin a step.
 
 use std::{collections::VecDeque, ops::Range};
 
@@ -24,7 +29,7 @@ use crate::{
 /// The longest write that neighbours are joined to, in bytes, as in the engine's destaging.
 const JOINED_BYTES_MAX: u64 = 1 << 20;
 
-/// Something that a device is asked.
+/// A request to a device.
 #[derive(Clone, Debug)]
 pub(super) enum Step {
     Drive(ssd::time::Request),
@@ -57,19 +62,19 @@ impl Task {
     }
 }
 
-/// What came of one request of a client, of one chunk or several.
+/// The plan for one request of a client, of one chunk or several.
 #[derive(Default)]
 pub(super) struct Plan {
-    /// What is answered only after it.
+    /// The chains that the client waits for.
     client: Stage,
-    /// What is written for nobody in particular.
+    /// The background writes.
     stores: Ordered,
-    /// What makes room, for nobody in particular.
+    /// The background work that makes room.
     evicts: Ordered,
 }
 
 impl Plan {
-    /// Adds what a cache asked for one chunk of it.
+    /// Adds a cache's requests for one of its chunks.
     pub fn add(&mut self, requests: &Requests, pages: Option<&mut Pages>) {
         let mut steps = Steps { requests, pages };
         let mut chain = Chain::new();
@@ -94,13 +99,13 @@ impl Plan {
         }
     }
 
-    /// What the client waits for, what is stored, and what is evicted, once all chunks were added.
+    /// Returns the client's stage, the stores and the evictions, once all chunks were added.
     pub fn finish(self) -> (Stage, Task, Task) {
         (self.client, self.stores.finish(), self.evicts.finish())
     }
 }
 
-/// Whether a request that nobody waits for belongs to an eviction, or to destaging.
+/// Returns true if a background request belongs to an eviction, or to destaging.
 fn makes_room(request: &DeviceRequest) -> bool {
     match (request.device, request.action) {
         (Device::Origin, _) | (Device::Flash, Action::Trim) => true,
@@ -109,7 +114,7 @@ fn makes_room(request: &DeviceRequest) -> bool {
     }
 }
 
-/// The origin's request that is all of a chain.
+/// Returns the origin's request if it is all of a chain.
 fn single_mut(chain: &mut Chain) -> Option<&mut origin::Request> {
     match chain.make_contiguous() {
         [Step::Origin(only)] => Some(only),
@@ -122,7 +127,7 @@ fn joins(last: &origin::Request, next: &origin::Request) -> bool {
     is_neighbour && next.kind != origin::Kind::Flush && last.len + next.len <= JOINED_BYTES_MAX
 }
 
-/// From requests to steps.
+/// The way from requests to steps.
 struct Steps<'a> {
     requests: &'a Requests,
     /// `None`: the flash takes no time.
@@ -140,7 +145,7 @@ impl Steps<'_> {
         drive.into_iter().map(Step::Drive).chain(origin.map(Step::Origin))
     }
 
-    /// A unit that gets no more is written.
+    /// Writes a unit that gets no more.
     fn seal(&mut self, bytes: &Range<u64>) -> Option<Chain> {
         let request = self.pages.as_mut()?.seal(bytes)?;
         Some(Chain::from([Step::Drive(request)]))
@@ -157,10 +162,11 @@ fn of_origin(request: &DeviceRequest) -> origin::Request {
     origin::Request { kind, offset: request.start, len: request.len }
 }
 
-/// Steps that nobody waits for, as they come: what goes between two flushes or trims is gathered, over all chunks of a request.
+/// Background steps, as they come. Those between two flushes or trims are gathered, over all chunks
+/// of a request.
 #[derive(Default)]
 struct Ordered {
-    /// What is before the last flush or trim.
+    /// The steps before the last flush or trim.
     task: Task,
     flash: Stage,
     to_origin: Vec<origin::Request>,

@@ -1,6 +1,4 @@
-//! No cache: every request goes to the origin. What caches are compared with.
-//!
-//! What it does not do: anything else.
+//! No cache: every request goes to the origin. Caches are compared with it.
 
 use std::ops::Range;
 
@@ -19,7 +17,7 @@ pub struct Uncached {
 }
 
 impl Uncached {
-    /// Of a volume in chunks of so many bytes.
+    /// Makes one for a volume in chunks of so many bytes.
     pub fn new(chunk_bytes: u32) -> Uncached {
         let (gathering, traffic) = (Gathering::default(), Traffic::default());
         Uncached { chunk_bytes: u64::from(chunk_bytes), gathering, traffic }
